@@ -1,0 +1,113 @@
+# Print an optspec for argparse to handle cmd's options that are independent of any subcommand.
+function __fish_sigtop_global_optspecs
+    string join \n p/pid= no-follow clock= engine= hz= period= focus= ignore= window= sort= cum names= theme= mouse no-mouse on-quit= tui quiet batch interval= count= table= config= no-config raw= h/help V/version
+end
+
+function __fish_sigtop_needs_command
+    # Figure out if the current invocation already has a command.
+    set -l cmd (commandline -opc)
+    set -e cmd[1]
+    argparse -s (__fish_sigtop_global_optspecs) -- $cmd 2>/dev/null
+    or return
+    if set -q argv[1]
+        # Also print the command, so this can be used to figure out what it is.
+        echo $argv[1]
+        return 1
+    end
+    return 0
+end
+
+function __fish_sigtop_using_subcommand
+    set -l cmd (__fish_sigtop_needs_command)
+    test -z "$cmd"
+    and return 1
+    contains -- $cmd[1] $argv
+end
+
+complete -c sigtop -n "__fish_sigtop_needs_command" -s p -l pid -d 'Watch this process, which was started with the agent' -r
+complete -c sigtop -n "__fish_sigtop_needs_command" -l clock -d 'What to measure: CPU time, or wall time of sleeping threads too [default: prof]' -r -f -a "prof\t'CPU time, user and system (ITIMER_PROF)'
+real\t'wall time, of threads that sleep too (ITIMER_REAL)'"
+complete -c sigtop -n "__fish_sigtop_needs_command" -l engine -d 'Who ticks: a POSIX timer for each thread, or the classic setitimer(2) [default: threads]' -r -f -a "threads\t'timer_create(2) for each thread'
+itimer\t'setitimer(2) for the process'"
+complete -c sigtop -n "__fish_sigtop_needs_command" -l hz -d 'Samples a second of the clock [default: 99]' -r
+complete -c sigtop -n "__fish_sigtop_needs_command" -l period -d 'Time between two samples' -r
+complete -c sigtop -n "__fish_sigtop_needs_command" -l focus -d 'Keep samples with a function, file or module that matches' -r
+complete -c sigtop -n "__fish_sigtop_needs_command" -l ignore -d 'Drop samples with a function, file or module that matches' -r
+complete -c sigtop -n "__fish_sigtop_needs_command" -l window -d 'Length of the rolling window, at most 60s, or `all` [default: 10s]' -r
+complete -c sigtop -n "__fish_sigtop_needs_command" -l sort -d 'Sort by this column [default: flat]' -r -f -a "flat\t'time in the function itself'
+cum\t'time in it and in what it calls'
+name\t'its name'"
+complete -c sigtop -n "__fish_sigtop_needs_command" -l names -d 'How function names are written [default: short]' -r -f -a "short\t'without arguments and generics'
+full\t'with everything'
+bare\t'the last part alone'"
+complete -c sigtop -n "__fish_sigtop_needs_command" -l theme -d 'Colours of the screen [default: dark, or light where the terminal says so]' -r -f -a "dark\t'for dark terminals'
+light\t'for light terminals'
+16\t'the sixteen colours that the terminal\'s own theme chose'
+colour-blind\t'for dark terminals: heat is lightness, and nothing is told by red and green alone'"
+complete -c sigtop -n "__fish_sigtop_needs_command" -l on-quit -d 'What `q` does with a launched program that still runs [default: ask]' -r -f -a "ask\t'ask'
+end\t'end the program'
+leave\t'let it run'"
+complete -c sigtop -n "__fish_sigtop_needs_command" -l interval -d 'Time between two tables [default: only one, at the end]' -r
+complete -c sigtop -n "__fish_sigtop_needs_command" -l count -d 'End the watch after so many tables' -r
+complete -c sigtop -n "__fish_sigtop_needs_command" -l table -d 'Write tables to this file, not to stderr (with --pid: stdout)' -r -F
+complete -c sigtop -n "__fish_sigtop_needs_command" -l config -d 'Read settings from this file, not from $XDG_CONFIG_HOME/sigtop/config.toml' -r -F
+complete -c sigtop -n "__fish_sigtop_needs_command" -l raw -d 'Write every stack and the account to this file at the end' -r -F
+complete -c sigtop -n "__fish_sigtop_needs_command" -l no-follow -d 'Watch one process only, not its children'
+complete -c sigtop -n "__fish_sigtop_needs_command" -l cum -d 'Sort by cum: the same as --sort cum'
+complete -c sigtop -n "__fish_sigtop_needs_command" -l mouse -d 'Listen to the mouse, whatever the config file says'
+complete -c sigtop -n "__fish_sigtop_needs_command" -l no-mouse -d 'Leave the mouse to the terminal'
+complete -c sigtop -n "__fish_sigtop_needs_command" -l tui -d 'Show the screen on /dev/tty, whatever stdin and stdout are'
+complete -c sigtop -n "__fish_sigtop_needs_command" -l quiet -d 'Leave nothing on the terminal after the screen'
+complete -c sigtop -n "__fish_sigtop_needs_command" -l batch -d 'No screen: print tables'
+complete -c sigtop -n "__fish_sigtop_needs_command" -l no-config -d 'Read no settings from a file'
+complete -c sigtop -n "__fish_sigtop_needs_command" -s h -l help -d 'Print help (see more with \'--help\')'
+complete -c sigtop -n "__fish_sigtop_needs_command" -s V -l version -d 'Print version'
+complete -c sigtop -n "__fish_sigtop_needs_command" -a "demo" -d 'Watch a small program with known hot functions, to see what the screen says'
+complete -c sigtop -n "__fish_sigtop_needs_command" -a "env" -d 'Print the line that preloads the agent into what a shell starts from then on'
+complete -c sigtop -n "__fish_sigtop_needs_command" -a "demo-target" -d 'What `demo` starts'
+complete -c sigtop -n "__fish_sigtop_needs_command" -a "help" -d 'Print this message or the help of the given subcommand(s)'
+complete -c sigtop -n "__fish_sigtop_using_subcommand demo" -s p -l pid -d 'Watch this process, which was started with the agent' -r
+complete -c sigtop -n "__fish_sigtop_using_subcommand demo" -l clock -d 'What to measure: CPU time, or wall time of sleeping threads too [default: prof]' -r -f -a "prof\t'CPU time, user and system (ITIMER_PROF)'
+real\t'wall time, of threads that sleep too (ITIMER_REAL)'"
+complete -c sigtop -n "__fish_sigtop_using_subcommand demo" -l engine -d 'Who ticks: a POSIX timer for each thread, or the classic setitimer(2) [default: threads]' -r -f -a "threads\t'timer_create(2) for each thread'
+itimer\t'setitimer(2) for the process'"
+complete -c sigtop -n "__fish_sigtop_using_subcommand demo" -l hz -d 'Samples a second of the clock [default: 99]' -r
+complete -c sigtop -n "__fish_sigtop_using_subcommand demo" -l period -d 'Time between two samples' -r
+complete -c sigtop -n "__fish_sigtop_using_subcommand demo" -l focus -d 'Keep samples with a function, file or module that matches' -r
+complete -c sigtop -n "__fish_sigtop_using_subcommand demo" -l ignore -d 'Drop samples with a function, file or module that matches' -r
+complete -c sigtop -n "__fish_sigtop_using_subcommand demo" -l window -d 'Length of the rolling window, at most 60s, or `all` [default: 10s]' -r
+complete -c sigtop -n "__fish_sigtop_using_subcommand demo" -l sort -d 'Sort by this column [default: flat]' -r -f -a "flat\t'time in the function itself'
+cum\t'time in it and in what it calls'
+name\t'its name'"
+complete -c sigtop -n "__fish_sigtop_using_subcommand demo" -l names -d 'How function names are written [default: short]' -r -f -a "short\t'without arguments and generics'
+full\t'with everything'
+bare\t'the last part alone'"
+complete -c sigtop -n "__fish_sigtop_using_subcommand demo" -l theme -d 'Colours of the screen [default: dark, or light where the terminal says so]' -r -f -a "dark\t'for dark terminals'
+light\t'for light terminals'
+16\t'the sixteen colours that the terminal\'s own theme chose'
+colour-blind\t'for dark terminals: heat is lightness, and nothing is told by red and green alone'"
+complete -c sigtop -n "__fish_sigtop_using_subcommand demo" -l on-quit -d 'What `q` does with a launched program that still runs [default: ask]' -r -f -a "ask\t'ask'
+end\t'end the program'
+leave\t'let it run'"
+complete -c sigtop -n "__fish_sigtop_using_subcommand demo" -l interval -d 'Time between two tables [default: only one, at the end]' -r
+complete -c sigtop -n "__fish_sigtop_using_subcommand demo" -l count -d 'End the watch after so many tables' -r
+complete -c sigtop -n "__fish_sigtop_using_subcommand demo" -l table -d 'Write tables to this file, not to stderr (with --pid: stdout)' -r -F
+complete -c sigtop -n "__fish_sigtop_using_subcommand demo" -l config -d 'Read settings from this file, not from $XDG_CONFIG_HOME/sigtop/config.toml' -r -F
+complete -c sigtop -n "__fish_sigtop_using_subcommand demo" -l raw -d 'Write every stack and the account to this file at the end' -r -F
+complete -c sigtop -n "__fish_sigtop_using_subcommand demo" -l no-follow -d 'Watch one process only, not its children'
+complete -c sigtop -n "__fish_sigtop_using_subcommand demo" -l cum -d 'Sort by cum: the same as --sort cum'
+complete -c sigtop -n "__fish_sigtop_using_subcommand demo" -l mouse -d 'Listen to the mouse, whatever the config file says'
+complete -c sigtop -n "__fish_sigtop_using_subcommand demo" -l no-mouse -d 'Leave the mouse to the terminal'
+complete -c sigtop -n "__fish_sigtop_using_subcommand demo" -l tui -d 'Show the screen on /dev/tty, whatever stdin and stdout are'
+complete -c sigtop -n "__fish_sigtop_using_subcommand demo" -l quiet -d 'Leave nothing on the terminal after the screen'
+complete -c sigtop -n "__fish_sigtop_using_subcommand demo" -l batch -d 'No screen: print tables'
+complete -c sigtop -n "__fish_sigtop_using_subcommand demo" -l no-config -d 'Read no settings from a file'
+complete -c sigtop -n "__fish_sigtop_using_subcommand demo" -s h -l help -d 'Print help (see more with \'--help\')'
+complete -c sigtop -n "__fish_sigtop_using_subcommand env" -l path -d 'Print only the path of the agent\'s library'
+complete -c sigtop -n "__fish_sigtop_using_subcommand env" -s h -l help -d 'Print help'
+complete -c sigtop -n "__fish_sigtop_using_subcommand demo-target" -l viewer -d 'End when this process has' -r
+complete -c sigtop -n "__fish_sigtop_using_subcommand demo-target" -s h -l help -d 'Print help'
+complete -c sigtop -n "__fish_sigtop_using_subcommand help; and not __fish_seen_subcommand_from demo env demo-target help" -f -a "demo" -d 'Watch a small program with known hot functions, to see what the screen says'
+complete -c sigtop -n "__fish_sigtop_using_subcommand help; and not __fish_seen_subcommand_from demo env demo-target help" -f -a "env" -d 'Print the line that preloads the agent into what a shell starts from then on'
+complete -c sigtop -n "__fish_sigtop_using_subcommand help; and not __fish_seen_subcommand_from demo env demo-target help" -f -a "demo-target" -d 'What `demo` starts'
+complete -c sigtop -n "__fish_sigtop_using_subcommand help; and not __fish_seen_subcommand_from demo env demo-target help" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'

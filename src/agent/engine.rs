@@ -1,0 +1,316 @@
+//! The engine in force: which timers are armed for which clock, and what has to be looked after while they run.
+
+use core::sync::atomic::Ordering;
+
+use super::asleep::{Looker, Place};
+use super::guard;
+use super::handler;
+use super::modules::Snapshot;
+use super::state::{self, Config};
+use super::sys;
+use super::threads::{self, Schedule, Thread, Threads};
+use super::timer;
+use crate::link::wire::{Clock, Engaged, Engine, EngineState, Loss, MAX_FRAMES, flag};
+
+/// How often threads are counted in wall mode, where no tick tells of a new one, ns.
+const COUNT_EVERY_NS: u64 = 100_000_000;
+/// How often threads are looked through and named again, ns.
+const SCAN_EVERY_NS: u64 = 1_000_000_000;
+/// Looks, a tenth of a second apart, until no tick of a disarmed interval timer can be on its way to a handler.
+const LATE_LOOKS: u32 = 5;
+/// Below this period the scheduler's figures may be older than a tick, ns.
+const COARSE_NS: u64 = 8_000_000;
+
+/// The engine, and the threads it ticks on.
+pub(super) struct Ticker {
+    /// What is in force.
+    pub(super) engaged: Engaged,
+    /// The process's threads.
+    pub(super) threads: Threads,
+    agent: u32,
+    /// While the wall clock ticks per thread.
+    looker: Option<Looker>,
+    epoch: u32,
+    random: u64,
+    late_looks: u32,
+    /// What the interval timer's clock showed when its ticks were last weighed, ns.
+    weighed_at_ns: u64,
+    last_wall_ns: u64,
+    last_scan_ns: u64,
+    last_count_ns: u64,
+    threads_then: u64,
+}
+
+/// A wall tick that needs no signal: the thread sleeps where it slept.
+pub(super) struct Repeat<'a> {
+    /// The thread, with its last stack.
+    pub(super) thread: &'a Thread,
+    /// What the tick stands for, ns.
+    pub(super) weight_ns: u64,
+}
+
+impl Ticker {
+    /// Nothing armed.
+    pub(super) fn new(agent: u32, epoch: u32) -> Ticker {
+        Ticker {
+            engaged: Engaged {
+                clock: Clock::Prof,
+                engine: Engine::Threads,
+                state: EngineState::Off,
+                period_ns: 0,
+                signal: 0,
+            },
+            threads: Threads::default(),
+            agent,
+            looker: None,
+            epoch,
+            random: sys::monotonic_ns() | 1,
+            late_looks: 0,
+            weighed_at_ns: 0,
+            last_wall_ns: 0,
+            last_scan_ns: 0,
+            last_count_ns: 0,
+            threads_then: 0,
+        }
+    }
+
+    /// Of the configuration in force, for the next life of the agent.
+    pub(super) fn epoch(&self) -> u32 {
+        self.epoch
+    }
+
+    /// Disarms everything and arms what is asked for.
+    pub(super) fn engage(&mut self, clock: Clock, engine: Engine, period_ns: u64) {
+        self.disengage();
+        self.epoch = self.epoch.wrapping_add(1);
+        state::configure(self.epoch, Config { clock, period_ns });
+        self.engaged = Engaged { clock, engine, period_ns, state: EngineState::Off, signal: 0 };
+        let result = match engine {
+            Engine::Threads => self.engage_threads(),
+            Engine::Itimer => self.engage_classic(),
+        };
+        match result {
+            Ok(signal) => (self.engaged.state, self.engaged.signal) = (EngineState::Running, signal as u32),
+            Err(refusal) => self.engaged.state = refusal,
+        }
+    }
+
+    fn engage_threads(&mut self) -> Result<i32, EngineState> {
+        let Engaged { clock, period_ns, .. } = self.engaged;
+        if clock == Clock::Virtual {
+            return Err(EngineState::Unsupported);
+        }
+        // A target with a handler of its own for SIGPROF keeps it; SIGURG is chained and always ours.
+        let signal = if guard::take(libc::SIGPROF) { libc::SIGPROF } else { libc::SIGURG };
+        self.scan(true);
+        if clock == Clock::Prof {
+            self.arm_cpu(signal);
+            if state::MAY_CALL.load(Ordering::Relaxed) {
+                timer::arm_process_timer(self.epoch, Config { clock, period_ns });
+            }
+        } else {
+            timer::delete_process_timer();
+            self.looker = Looker::new();
+            self.threads.arm_wall(self.epoch, signal);
+            self.last_wall_ns = sys::monotonic_ns();
+        }
+        let (count, timed) = self.threads.count();
+        if timed == 0 && count > 0 && clock == Clock::Real { Err(EngineState::TimerRefused) } else { Ok(signal) }
+    }
+
+    fn engage_classic(&mut self) -> Result<i32, EngineState> {
+        let Engaged { clock, period_ns, .. } = self.engaged;
+        timer::delete_process_timer();
+        let (_, signal) = timer::classic_timer(clock);
+        if timer::classic_interval_us(clock).1 {
+            return Err(EngineState::TimerTaken);
+        }
+        if !guard::take(signal) {
+            return Err(EngineState::SignalTaken);
+        }
+        self.scan(true);
+        self.weighed_at_ns = self.classic_clock_ns();
+        timer::arm_classic(clock, self.epoch, period_ns);
+        Ok(signal)
+    }
+
+    /// Disarms everything.
+    pub(super) fn disengage(&mut self) {
+        timer::delete_process_timer();
+        if timer::disarm_classic() != 0 {
+            self.late_looks = LATE_LOOKS;
+        }
+        self.threads.disarm();
+        self.looker = None;
+        self.engaged.state = EngineState::Off;
+    }
+
+    fn arm_cpu(&mut self, signal: i32) {
+        let mut random = self.random;
+        self.threads.arm_cpu(self.epoch, signal, self.engaged.period_ns, &mut || {
+            // xorshift64: phases only have to differ.
+            random ^= random << 13;
+            random ^= random >> 7;
+            random ^= random << 17;
+            random
+        });
+        self.random = random;
+    }
+
+    fn scan(&mut self, names: bool) {
+        self.threads.scan(self.agent, names);
+        self.last_scan_ns = sys::monotonic_ns();
+        self.threads_then = threads::count();
+    }
+
+    /// Looks after the timers: threads that came and went, a handler that was taken away, an interval timer that another
+    /// hand has set. Returns whether what is in force changed.
+    pub(super) fn look_after(&mut self, now_ns: u64) -> bool {
+        if self.late_looks > 0 {
+            self.late_looks -= 1;
+            if self.late_looks == 0 {
+                timer::none_is_late();
+            }
+        }
+        if self.engaged.state != EngineState::Running {
+            return false;
+        }
+        let wanted = state::WANT_THREADS.swap(false, Ordering::Relaxed);
+        let due = now_ns.saturating_sub(self.last_scan_ns) >= SCAN_EVERY_NS;
+        let mut changed = false;
+        if now_ns.saturating_sub(self.last_count_ns) >= COUNT_EVERY_NS {
+            self.last_count_ns = now_ns;
+            changed = threads::count() != self.threads_then;
+        }
+        if wanted || due || changed {
+            self.scan(due);
+            let signal = self.engaged.signal as i32;
+            match (self.engaged.engine, self.engaged.clock) {
+                (Engine::Threads, Clock::Prof) => self.arm_cpu(signal),
+                (Engine::Threads, _) => self.threads.arm_wall(self.epoch, signal),
+                (Engine::Itimer, _) => {}
+            }
+        }
+        due && self.check()
+    }
+
+    fn check(&mut self) -> bool {
+        let Engaged { clock, engine, period_ns, signal, .. } = self.engaged;
+        if !handler::is_ours(&sys::action_of(libc::SIGURG)) {
+            guard::take(libc::SIGURG);
+        }
+        if !handler::is_ours(&sys::action_of(signal as i32)) {
+            // Taken away by a raw system call. Ticks in flight must not meet whatever is there now.
+            self.engage(clock, engine, period_ns);
+            return true;
+        }
+        if engine == Engine::Itimer {
+            // Only the interval tells: between a tick and its delivery the timer is not armed.
+            let (interval_us, _) = timer::classic_interval_us(clock);
+            if !timer::is_classic(signal as i32) {
+                // Disarmed for an exec that failed.
+                self.engage(clock, engine, period_ns);
+            } else if interval_us.abs_diff(period_ns / 1_000) > period_ns / 1_000 / 2 + 4_000 {
+                self.disengage();
+                self.engaged.state = EngineState::TimerTaken;
+                return true;
+            }
+        }
+        false
+    }
+
+    fn classic_clock_ns(&self) -> u64 {
+        match self.engaged.clock {
+            Clock::Real => sys::monotonic_ns(),
+            Clock::Prof | Clock::Virtual => sys::clock_ns(libc::CLOCK_PROCESS_CPUTIME_ID),
+        }
+    }
+
+    /// What each of `ticks` ticks of the interval timer stands for, ns: their part of the time that its clock has gone on since
+    /// the last ones were weighed.
+    pub(super) fn weigh_classic(&mut self, ticks: u64) -> u64 {
+        if self.engaged.engine != Engine::Itimer || ticks == 0 {
+            return 0;
+        }
+        let now_ns = self.classic_clock_ns();
+        let passed_ns = now_ns.saturating_sub(core::mem::replace(&mut self.weighed_at_ns, now_ns));
+        passed_ns / ticks
+    }
+
+    /// How long the agent thread may sleep before a wall tick is due, ns; `None` without one.
+    pub(super) fn until_wall_tick(&self, now_ns: u64) -> Option<u64> {
+        let e = &self.engaged;
+        let ticking = e.state == EngineState::Running && e.engine == Engine::Threads && e.clock == Clock::Real;
+        ticking.then(|| (self.last_wall_ns + e.period_ns).saturating_sub(now_ns))
+    }
+
+    /// Counts a wall tick for every thread, if it is due: the time since the last one is owed to each. Where a sleeper is is found
+    /// out without waking it, and `repeat` takes its sample; a thread that runs, or cannot be followed from where it sleeps, is
+    /// sent a signal.
+    pub(super) fn wall_tick(&mut self, now_ns: u64, snapshot: &Snapshot, mut repeat: impl FnMut(Repeat<'_>)) {
+        if self.until_wall_tick(now_ns) != Some(0) {
+            return;
+        }
+        let elapsed_ns = now_ns - self.last_wall_ns;
+        self.last_wall_ns = now_ns;
+        let coarse = self.engaged.period_ns < COARSE_NS;
+        let (threads, few) = self.threads.iter_mut();
+        for thread in threads {
+            thread.owed_ns += elapsed_ns;
+            thread.owed_ticks += 1;
+            if thread.in_flight {
+                continue;
+            }
+            let schedule = thread.schedule(few);
+            let slept = schedule.is_some_and(|now| now.slept_since(thread.at_last, thread.was_woken));
+            let known = slept && !thread.last.frames.is_empty() && !(coarse && Place::of(thread.tid).is_none());
+            if known || look(self.looker.as_mut(), thread, schedule, snapshot) {
+                let weight_ns = core::mem::take(&mut thread.owed_ns);
+                thread.owed_ticks = 0;
+                state::TICKS.fetch_add(1, Ordering::Relaxed);
+                repeat(Repeat { thread, weight_ns });
+            } else if thread.fire() {
+                (thread.at_last, thread.was_woken) = (schedule.unwrap_or_default(), true);
+                thread.in_flight = true;
+            } else {
+                let (ticks, ns) = (core::mem::take(&mut thread.owed_ticks), core::mem::take(&mut thread.owed_ns));
+                state::TICKS.fetch_add(ticks, Ordering::Relaxed);
+                state::lose(Loss::NoTimer, ticks, ns);
+            }
+        }
+    }
+
+    /// A wall tick has found its thread's stack: what it stands for, ns. The stack is kept for repeats.
+    pub(super) fn settle(&mut self, tid: u32, flags: u32, generation: u32, frames: &[u64]) -> u64 {
+        let Some(thread) = self.threads.find(tid) else { return 0 };
+        thread.in_flight = false;
+        thread.owed_ticks = 0;
+        thread.last.remember(flags | flag::REPEAT, generation, frames);
+        core::mem::take(&mut thread.owed_ns)
+    }
+}
+
+/// Finds out where a thread sleeps. False when it runs, or has to be asked; a place where it was asked before is answered from
+/// memory.
+fn look(looker: Option<&mut Looker>, thread: &mut Thread, schedule: Option<Schedule>, snapshot: &Snapshot) -> bool {
+    let (Some(looker), Some(before), Some(place)) = (looker, schedule, Place::of(thread.tid)) else { return false };
+    if thread.asked_at == Some(place) && !thread.last.frames.is_empty() {
+        (thread.at_last, thread.was_woken) = (before, false);
+        return true;
+    }
+    let mut frames = [0; MAX_FRAMES];
+    let found = looker.look(snapshot, place, &mut frames);
+    // What was read is one stack only if the thread did not move meanwhile.
+    if thread.schedule(true) != schedule {
+        return false;
+    }
+    let Some((depth, flags)) = found else {
+        thread.asked_at = Some(place);
+        thread.last.frames.clear();
+        return false;
+    };
+    thread.asked_at = None;
+    (thread.at_last, thread.was_woken) = (before, false);
+    thread.last.remember(flags | flag::REPEAT, snapshot.generation(), &frames[..depth]);
+    true
+}

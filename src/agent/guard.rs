@@ -1,0 +1,280 @@
+//! The few libc calls that the agent stands before, for its own signals only, and straight through in a vfork child:
+//! `sigaction` and `signal`, so that a program that resets every handler is not killed by the next tick and finds what it
+//! set; and the exec family, because an interval timer survives exec and would kill the next program.
+//!
+//! posix_spawn is left alone: its child has no interval timers (they are not inherited), so there is nothing to disarm.
+
+use core::arch::naked_asm;
+use core::ffi::{CStr, c_char, c_int};
+use core::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+
+use super::loader::{self, weak_address};
+use super::sys::{self, KernelAction, syscall};
+use super::{handler, state, timer};
+
+/// Signals that the agent may take.
+const OURS: [i32; 4] = [libc::SIGURG, libc::SIGPROF, libc::SIGALRM, libc::SIGVTALRM];
+
+/// What the target believes to be the action of one of our signals. Written by whoever sets it, field by field (a target that sets
+/// one signal from two threads at once gets a mixture, as it might without us); read by handlers that pass a signal on.
+struct Shadow {
+    handler: AtomicUsize,
+    flags: AtomicU64,
+    mask: AtomicU64,
+}
+
+static SHADOWS: [Shadow; OURS.len()] =
+    [const { Shadow { handler: AtomicUsize::new(0), flags: AtomicU64::new(0), mask: AtomicU64::new(0) } }; OURS.len()];
+
+impl Shadow {
+    fn of(signal: i32) -> Option<&'static Shadow> {
+        OURS.iter().position(|&ours| ours == signal).map(|index| &SHADOWS[index])
+    }
+
+    fn load(&self) -> KernelAction {
+        KernelAction {
+            handler: self.handler.load(Ordering::Relaxed),
+            flags: self.flags.load(Ordering::Relaxed),
+            restorer: 0,
+            mask: self.mask.load(Ordering::Relaxed),
+        }
+    }
+
+    fn store(&self, action: &KernelAction) {
+        self.flags.store(action.flags, Ordering::Relaxed);
+        self.mask.store(action.mask, Ordering::Relaxed);
+        self.handler.store(action.handler, Ordering::Relaxed);
+    }
+}
+
+/// Makes a signal ours, if the target has no handler of its own for it (SIGURG is taken even then: its default is to be
+/// ignored, and the target's handler is called for what is not ours). False when it was not taken.
+pub(super) fn take(signal: i32) -> bool {
+    let Some(shadow) = Shadow::of(signal) else { return false };
+    let old = sys::action_of(signal);
+    if handler::is_ours(&old) {
+        return true;
+    }
+    if old.handler > libc::SIG_IGN && signal != libc::SIGURG {
+        return false;
+    }
+    shadow.store(&old);
+    // SAFETY: our handler and restorer; the library is never unmapped (-z nodelete).
+    unsafe { sys::set_action(signal, &handler::action()) };
+    true
+}
+
+/// Word of `uc_sigmask` in a ucontext: behind flags, link, stack and the machine context.
+const UC_SIGMASK: usize = 37;
+
+/// Does with a signal that is not ours what the target wants.
+///
+/// # Safety
+/// The arguments are those of the signal handler that calls this.
+pub(super) unsafe fn pass_on(signal: i32, info: *mut (), context: *mut u64) {
+    let Some(shadow) = Shadow::of(signal) else { return };
+    let action = shadow.load();
+    match action.handler {
+        libc::SIG_IGN => {}
+        libc::SIG_DFL if signal == libc::SIGURG => {}
+        libc::SIG_DFL => {
+            // The default is to end the process: it is sent again, and delivered when this handler returns.
+            // SAFETY: plain values; the signal is sent to this very thread.
+            unsafe {
+                sys::set_action(signal, &KernelAction::default());
+                syscall!(libc::SYS_tgkill, sys::getpid(), sys::gettid(), signal);
+            }
+        }
+        address => {
+            if action.flags & libc::SA_RESETHAND as u64 != 0 {
+                shadow.handler.store(libc::SIG_DFL, Ordering::Relaxed);
+            }
+            let own = if action.flags & libc::SA_NODEFER as u64 == 0 { 1 << (signal - 1) } else { 0 };
+            // SAFETY: the ucontext holds the mask of the interrupted code, and the target's handler takes these arguments
+            // (or the first of them). Should it jump away, nothing of ours is left undone.
+            unsafe {
+                sys::set_mask(*context.add(UC_SIGMASK) | action.mask | own);
+                let handler: extern "C" fn(i32, *mut (), *mut u64) = core::mem::transmute(address);
+                handler(signal, info, context);
+            }
+            sys::block_all();
+        }
+    }
+}
+
+/// The shadow of a signal that is ours now; `None` also in a vfork child, whose actions are its own.
+fn guarded(signal: i32) -> Option<&'static Shadow> {
+    let shadow = Shadow::of(signal)?;
+    let taken = handler::is_ours(&sys::action_of(signal)) && sys::getpid() == state::OWNER.load(Ordering::Relaxed);
+    taken.then_some(shadow)
+}
+
+type Sigaction = unsafe extern "C" fn(c_int, *const libc::sigaction, *mut libc::sigaction) -> c_int;
+type Signal = unsafe extern "C" fn(c_int, usize) -> usize;
+
+/// `sigaction(2)` for the target.
+///
+/// # Safety
+/// As libc's.
+#[cfg_attr(sigtop_agent, unsafe(no_mangle))]
+unsafe extern "C" fn sigaction(signal: c_int, new: *const libc::sigaction, old: *mut libc::sigaction) -> c_int {
+    // SAFETY: the caller's pointers are valid or null, as libc demands.
+    unsafe {
+        let Some(shadow) = guarded(signal) else { return real_sigaction(signal, new, old) };
+        let before = shadow.load();
+        if !new.is_null() {
+            let mask = *(&raw const (*new).sa_mask).cast::<u64>();
+            shadow.store(&KernelAction {
+                handler: (*new).sa_sigaction,
+                flags: (*new).sa_flags as u64,
+                restorer: 0,
+                mask,
+            });
+        }
+        if !old.is_null() {
+            old.write_bytes(0, 1);
+            (*old).sa_sigaction = before.handler;
+            (*old).sa_flags = before.flags as c_int;
+            *(&raw mut (*old).sa_mask).cast::<u64>() = before.mask;
+        }
+    }
+    0
+}
+
+unsafe fn real_sigaction(signal: c_int, new: *const libc::sigaction, old: *mut libc::sigaction) -> c_int {
+    let real = match (weak_address!("__sigaction"), REAL_SIGACTION.load(Ordering::Relaxed)) {
+        (0, 0) => return -1,
+        (0, next) => next,
+        (alias, _) => alias,
+    };
+    // SAFETY: libc's own, with the caller's arguments.
+    unsafe { core::mem::transmute::<usize, Sigaction>(real)(signal, new, old) }
+}
+
+/// `signal(2)` for the target, with BSD's meaning: restarting, and staying.
+///
+/// # Safety
+/// As libc's.
+#[cfg_attr(sigtop_agent, unsafe(no_mangle))]
+unsafe extern "C" fn signal(signal: c_int, new: usize) -> usize {
+    // SAFETY: plain values, or libc's own function.
+    unsafe { plain_signal(signal, new, libc::SA_RESTART as u64, &REAL_SIGNAL) }
+}
+
+/// `signal(2)` with System V's meaning: once, and not restarting.
+///
+/// # Safety
+/// As libc's.
+#[cfg_attr(sigtop_agent, unsafe(no_mangle))]
+unsafe extern "C" fn __sysv_signal(signal: c_int, new: usize) -> usize {
+    // SAFETY: plain values, or libc's own function.
+    unsafe { plain_signal(signal, new, (libc::SA_RESETHAND | libc::SA_NODEFER) as u64, &REAL_SYSV_SIGNAL) }
+}
+
+unsafe fn plain_signal(signal: c_int, new: usize, flags: u64, real: &AtomicUsize) -> usize {
+    match (guarded(signal), real.load(Ordering::Relaxed)) {
+        (Some(shadow), _) => {
+            let old = shadow.load().handler;
+            shadow.store(&KernelAction { handler: new, flags, restorer: 0, mask: 0 });
+            old
+        }
+        (None, 0) => libc::SIG_ERR,
+        // SAFETY: libc's own, with the caller's arguments.
+        (None, real) => unsafe { core::mem::transmute::<usize, Signal>(real)(signal, new) },
+    }
+}
+
+/// What libc calls these; looked up by the constructor, before any other code of the program runs.
+static REAL_SIGACTION: AtomicUsize = AtomicUsize::new(0);
+static REAL_SIGNAL: AtomicUsize = AtomicUsize::new(0);
+static REAL_SYSV_SIGNAL: AtomicUsize = AtomicUsize::new(0);
+
+/// Makes the process fit for another program: no interval timer of ours, no tick of it pending, and a signal that the
+/// target ignores ignored indeed, since that is inherited.
+extern "C" fn before_exec() {
+    let ignored = |signal: i32| Shadow::of(signal).is_some_and(|shadow| shadow.load().handler == libc::SIG_IGN);
+    let armed = OURS.into_iter().any(timer::is_classic);
+    if !(armed || OURS.into_iter().any(ignored)) || sys::getpid() != state::OWNER.load(Ordering::Relaxed) {
+        return;
+    }
+    let classic = timer::disarm_classic();
+    for signal in OURS.into_iter().filter(|&signal| handler::is_ours(&sys::action_of(signal))) {
+        let (ignore, ours) = (KernelAction { handler: libc::SIG_IGN, ..Default::default() }, handler::action());
+        // SAFETY: to ignore a signal drops the ones that are pending; then ours again, which exec resets.
+        unsafe {
+            if ignored(signal) {
+                sys::set_action(signal, &ignore);
+            } else if signal == classic {
+                sys::set_action(signal, &ignore);
+                sys::set_action(signal, &ours);
+            }
+        }
+    }
+}
+
+/// A real function was not found, which cannot be: these are libc's oldest. Fails, as exec can.
+extern "C" fn missing() -> c_int {
+    -1
+}
+
+macro_rules! before_exec {
+    ($($name:ident, $real:ident;)*) => {
+        $(
+            static $real: AtomicUsize = AtomicUsize::new(0);
+            /// Prepares, and goes on to libc's function of this name with every argument as it was.
+            #[cfg_attr(sigtop_agent, unsafe(no_mangle))]
+            #[unsafe(naked)]
+            unsafe extern "C" fn $name() {
+                naked_asm!(
+                    "push rdi", "push rsi", "push rdx", "push rcx", "push r8", "push r9", "push rax",
+                    "call {before}",
+                    "pop rax", "pop r9", "pop r8", "pop rcx", "pop rdx", "pop rsi", "pop rdi",
+                    "jmp [rip + {real}]",
+                    before = sym before_exec,
+                    real = sym $real,
+                )
+            }
+        )*
+        const EXECS: [(&CStr, &AtomicUsize, unsafe extern "C" fn()); 8] = [
+            $((
+                match CStr::from_bytes_with_nul(concat!(stringify!($name), "\0").as_bytes()) {
+                    Ok(name) => name,
+                    Err(_) => panic!("ends with its NUL"),
+                },
+                &$real,
+                $name,
+            ),)*
+        ];
+    };
+}
+
+before_exec! {
+    execve, REAL_EXECVE;
+    execv, REAL_EXECV;
+    execvp, REAL_EXECVP;
+    execvpe, REAL_EXECVPE;
+    execl, REAL_EXECL;
+    execlp, REAL_EXECLP;
+    execle, REAL_EXECLE;
+    fexecve, REAL_FEXECVE;
+}
+
+unsafe extern "C" {
+    /// The dynamic section of this library.
+    #[link_name = "_DYNAMIC"]
+    static OWN_DYNAMIC: c_char;
+}
+
+/// Looks up what is called behind the guard. For the constructor.
+pub(super) fn look_up() {
+    let here = &raw const OWN_DYNAMIC as usize;
+    for (name, real, _) in EXECS {
+        let found = loader::next(name, here);
+        real.store(if found == 0 { missing as *const () as usize } else { found }, Ordering::Relaxed);
+    }
+    for (name, real) in
+        [(c"sigaction", &REAL_SIGACTION), (c"signal", &REAL_SIGNAL), (c"__sysv_signal", &REAL_SYSV_SIGNAL)]
+    {
+        real.store(loader::next(name, here), Ordering::Relaxed);
+    }
+}

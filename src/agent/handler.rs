@@ -1,0 +1,255 @@
+//! The signal handler: a tick becomes a record, or is counted as lost.
+//!
+//! It runs on any thread of the target, between any two instructions, with every signal blocked. Its contract:
+//! it takes no lock, allocates nothing, touches no thread-local storage and no errno, calls no libc function but
+//! `memcpy` and its kin, reads no clock and no time-stamp counter, and makes a system call only for a birth, a wake-up, a probe of a
+//! stack page or the thread id of a process tick — and none at all once a thread of the process is under seccomp. What it
+//! reads of the stack cannot fault. What it cannot do it counts.
+
+use core::sync::atomic::Ordering;
+
+use super::guard;
+use super::later::Later;
+use super::ring::{RawSample, Ring};
+use super::slot::{Claim, Pool};
+use super::start;
+use super::state::{self, BIRTH};
+use super::sys::{self, KernelAction};
+use super::threads;
+use super::timer::{self, TickKind};
+use super::unwind::{self, LiveStack, Registers};
+use crate::link::wire::{Clock, FrameAddress, KNOCK_COOKIE, Loss, flag};
+
+/// Flags of our actions: restart what the tick interrupts, run on the alternate stack (Go insists), bring our restorer.
+pub(super) const FLAGS: u64 = libc::SA_SIGINFO as u64 | libc::SA_RESTART as u64 | libc::SA_ONSTACK as u64 | 0x0400_0000;
+
+/// Set in [`RawSample::flags`] beside the bits of the wire: the snapshot may not have known the module of some frame.
+pub(super) const STALE: u32 = 1 << 31;
+
+/// The kernel's siginfo, as far as it is used here: of a timer, or of a queued signal.
+#[repr(C)]
+struct Info {
+    signal: i32,
+    errno: i32,
+    code: i32,
+    _pad: i32,
+    /// Timer id; pid of a queued signal.
+    _source: i32,
+    /// Overrun of a timer; uid of a queued signal.
+    overrun: i32,
+    value: u64,
+}
+
+const SI_TIMER: i32 = -2;
+const SI_QUEUE: i32 = -1;
+const SI_KERNEL: i32 = 0x80;
+
+core::arch::global_asm!(
+    // Returns from a handler. Unwinders know it by these very bytes, and by the instruction before it.
+    ".balign 16",
+    "nop",
+    ".globl sigtop_restorer",
+    ".hidden sigtop_restorer",
+    ".type sigtop_restorer, @function",
+    "sigtop_restorer:",
+    "mov rax, 15",
+    "syscall",
+    ".size sigtop_restorer, . - sigtop_restorer",
+);
+
+unsafe extern "C" {
+    fn sigtop_restorer();
+}
+
+/// The action that brings signals here.
+pub(super) fn action() -> KernelAction {
+    KernelAction {
+        handler: on_signal as *const () as usize,
+        flags: FLAGS,
+        restorer: sigtop_restorer as *const () as usize,
+        mask: !0,
+    }
+}
+
+/// Whether an action is ours.
+pub(super) fn is_ours(action: &KernelAction) -> bool {
+    action.handler == on_signal as *const () as usize
+}
+
+extern "C" fn on_signal(signal: i32, info: *const Info, context: *const u64) {
+    // SAFETY: the kernel gives a siginfo and a ucontext.
+    let (code, overrun, value) = unsafe { ((*info).code, (*info).overrun, (*info).value) };
+    match code {
+        SI_TIMER if let Some(kind) = TickKind::of(value) => {
+            let epoch = timer::epoch_of(value);
+            let weight_ns = state::config(epoch).period_ns.saturating_mul(1 + overrun.max(0) as u64);
+            match kind {
+                TickKind::Thread => tick(timer::tid_of(value), epoch, weight_ns, context),
+                // Weighed by the agent thread, which knows when it counted this thread last.
+                TickKind::Wall => tick(timer::tid_of(value), epoch, 0, context),
+                TickKind::Process => process_tick(epoch, weight_ns, context),
+            }
+        }
+        // Weighed by the agent thread: the kernel gives more ticks of these than their interval says, or fewer, and no count.
+        SI_KERNEL if timer::is_classic(signal) => tick(thread_id(), timer::classic_epoch(), 0, context),
+        SI_KERNEL if timer::is_late(signal) => {}
+        SI_QUEUE if value >> 32 == u64::from(KNOCK_COOKIE) && signal == libc::SIGURG => knock(value as u32),
+        _ => {
+            state::FOREIGN.fetch_add(1, Ordering::Relaxed);
+            // SAFETY: these are the arguments that the kernel gave.
+            unsafe { guard::pass_on(signal, info.cast::<()>().cast_mut(), context.cast_mut()) };
+        }
+    }
+}
+
+/// The caller's thread id where system calls are allowed, else 0.
+fn thread_id() -> u32 {
+    if state::MAY_CALL.load(Ordering::Relaxed) { sys::gettid() } else { 0 }
+}
+
+/// A viewer wants to be called.
+fn knock(viewer: u32) {
+    // A vfork child runs in its parent's memory: an agent born there would be the child's, and die with it.
+    if sys::getpid() != state::OWNER.load(Ordering::Relaxed) || state::DISABLED.load(Ordering::Relaxed) {
+        return;
+    }
+    state::KNOCK.store(viewer, Ordering::Release);
+    match state::AGENT.load(Ordering::Acquire) {
+        0 => start::give_birth(),
+        _ => state::wake(),
+    }
+}
+
+/// The timer of the whole process: gives birth to the agent, and then finds threads that have no timer of their own. Its
+/// ticks on these weigh like any other, so that what a thread burns before it has a timer is sampled too.
+fn process_tick(epoch: u32, weight_ns: u64, context: *const u64) {
+    match state::AGENT.load(Ordering::Acquire) {
+        0 => {
+            if sys::getpid() != state::OWNER.load(Ordering::Relaxed) || state::DISABLED.load(Ordering::Relaxed) {
+                return;
+            }
+            // Until the thread looks: a process under seccomp would not get as far as the birth.
+            state::MAY_CALL.store(true, Ordering::Relaxed);
+            start::give_birth();
+            // For another clock it only gives birth.
+            if state::config(epoch).clock == Clock::Prof {
+                tick(sys::gettid(), epoch, weight_ns, context);
+            }
+        }
+        _ if state::config(epoch).clock != Clock::Prof => {}
+        BIRTH => tick(thread_id(), epoch, weight_ns, context),
+        _ => {
+            let tid = thread_id();
+            if tid != 0 && threads::has_timer(tid) {
+                return;
+            }
+            tick(tid, epoch, weight_ns, context);
+            if tid != 0 && !state::WANT_THREADS.swap(true, Ordering::Relaxed) {
+                state::wake();
+            }
+        }
+    }
+}
+
+/// What the part on the slot's stack needs.
+struct Work<'a> {
+    claim: &'a mut Claim,
+    ring: &'a Ring,
+    sample: RawSample,
+    registers: Registers,
+    kept: bool,
+}
+
+fn tick(tid: u32, epoch: u32, weight_ns: u64, context: *const u64) {
+    if state::DISABLED.load(Ordering::Relaxed) {
+        return;
+    }
+    state::TICKS.fetch_add(1, Ordering::Relaxed);
+    // SAFETY: the kernel's ucontext.
+    let registers = unsafe { Registers::of(context) };
+    let (pool, ring) = (state::POOL.load(Ordering::Acquire), state::RING.load(Ordering::Acquire));
+    if pool.is_null() || ring.is_null() {
+        return first_tick(tid, epoch, weight_ns, registers);
+    }
+    // SAFETY: published once and never freed.
+    let (pool, ring): (&'static Pool, &'static Ring) = unsafe { (&*pool, &*ring) };
+    let Some(mut claim) = pool.claim(registers.sp()) else { return state::lose(Loss::NoSlot, 1, weight_ns) };
+    let sample = RawSample { tid, epoch, weight_ns, ..RawSample::default() };
+    let stack = claim.stack();
+    let mut work = Work { claim: &mut claim, ring, sample, registers, kept: false };
+    // SAFETY: the claim is held; `take` expects a Work, which outlives the call.
+    let returned = unsafe { stack.run(take, (&raw mut work).cast()) };
+    if !(returned && work.kept) {
+        state::lose(Loss::RingFull, 1, weight_ns);
+    }
+    // One wake-up after a pause; while ticks flow the agent thread looks by itself.
+    if state::MAY_CALL.load(Ordering::Relaxed) {
+        state::wake();
+    }
+}
+
+extern "C" fn take(work: *mut ()) {
+    // SAFETY: `tick` gives a Work.
+    let work = unsafe { &mut *work.cast::<Work<'_>>() };
+    let snapshot = state::SNAPSHOT.load(Ordering::SeqCst);
+    if snapshot.is_null() {
+        let leaf = FrameAddress::Instruction(work.registers.ip()).pack();
+        work.sample.flags = flag::UNREADABLE;
+        work.kept = work.ring.push(&work.sample, &[leaf]);
+        return;
+    }
+    // SAFETY: loaded after the slot was claimed, so the agent thread keeps it until this handler returns.
+    let snapshot = unsafe { &*snapshot };
+    let (cache, frames) = work.claim.parts();
+    let may_call = state::MAY_CALL.load(Ordering::Relaxed);
+    let mut stack = LiveStack::new(snapshot, work.registers.sp(), may_call);
+    let walk = unwind::walk(snapshot, cache, work.registers, &mut stack, frames);
+    state::FRAMES.fetch_add(walk.depth as u64, Ordering::Relaxed);
+    work.sample.generation = snapshot.generation();
+    work.sample.flags = walk.flags | if walk.uncovered { STALE } else { 0 };
+    if walk.uncovered && may_call {
+        if walk.flags & flag::TRUNCATED != 0 && state::CURIOUS.load(Ordering::Relaxed) {
+            // Perhaps in a library that was loaded just now: the agent thread walks it when it has read the maps.
+            let RawSample { tid, epoch, weight_ns, .. } = work.sample;
+            let later = state::LATER.load(Ordering::Acquire);
+            // SAFETY: published once and never freed.
+            work.kept = !later.is_null() && unsafe { &*later }.keep(tid, epoch, weight_ns, work.registers);
+        }
+        if !state::WANT_MODULES.swap(true, Ordering::Relaxed) {
+            state::wake_at_once();
+        }
+        if work.kept {
+            return;
+        }
+    }
+    work.kept = work.ring.push(&work.sample, &frames[..walk.depth]);
+}
+
+/// A tick before the agent thread has made the pool. It is not under seccomp yet, or the birth would have failed.
+fn first_tick(tid: u32, epoch: u32, weight_ns: u64, registers: Registers) {
+    let mut later = state::LATER.load(Ordering::Acquire);
+    if later.is_null() && state::MAY_CALL.load(Ordering::Relaxed) {
+        later = room_for_later();
+    }
+    // SAFETY: published once and never freed.
+    let kept = !later.is_null() && unsafe { &*later }.keep(tid, epoch, weight_ns, registers);
+    if !kept {
+        state::lose(Loss::NotReady, 1, weight_ns);
+    }
+}
+
+/// Room for ticks that are walked later, made by whoever needs it first; null without memory.
+pub(super) fn room_for_later() -> *mut Later {
+    let fresh = Later::pages();
+    if fresh.is_null() {
+        return fresh;
+    }
+    match state::LATER.compare_exchange(core::ptr::null_mut(), fresh, Ordering::AcqRel, Ordering::Acquire) {
+        Ok(_) => fresh,
+        Err(other) => {
+            // SAFETY: made just now and shown to nobody.
+            unsafe { Later::release(fresh) };
+            other
+        }
+    }
+}

@@ -1,0 +1,116 @@
+//! `/proc/thread-self/maps`, read line by line. (`/proc/self/maps` is empty once the first thread has ended.)
+
+use alloc::vec::Vec;
+
+use super::sys::File;
+
+/// One mapping.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Entry<'a> {
+    /// First address.
+    pub(super) start: u64,
+    /// One past the last.
+    pub(super) end: u64,
+    /// Readable and writable: may be a stack.
+    pub(super) writable: bool,
+    /// Holds code.
+    pub(super) executable: bool,
+    /// Where in the file it begins.
+    pub(super) offset: u64,
+    /// Of the file, as `major << 32 | minor`.
+    pub(super) device: u64,
+    /// Of the file; 0 for anonymous memory.
+    pub(super) inode: u64,
+    /// Of the file, or a name in brackets, or nothing.
+    pub(super) path: &'a [u8],
+}
+
+/// Bytes of the file read at most: 64 MiB are some 600 000 mappings.
+const LIMIT: usize = 64 << 20;
+
+/// The whole file; empty when it cannot be read.
+pub(super) fn read() -> Vec<u8> {
+    let mut text = Vec::new();
+    let Some(file) = File::open(b"/proc/thread-self/maps\0", 0) else { return text };
+    let mut length = 0;
+    while length < LIMIT {
+        if text.len() - length < 32 * 1024 {
+            text.resize(length + 64 * 1024, 0);
+        }
+        let read = file.read(&mut text[length..]);
+        if read == 0 {
+            break;
+        }
+        length += read;
+    }
+    text.truncate(length);
+    text
+}
+
+/// Its entries; a line that is not one is passed over.
+pub(super) fn entries(text: &[u8]) -> impl Iterator<Item = Entry<'_>> {
+    text.split(|&byte| byte == b'\n').filter_map(entry)
+}
+
+fn entry(line: &[u8]) -> Option<Entry<'_>> {
+    let mut rest = line;
+    let (start, end) = (hex(&mut rest, b'-')?, hex(&mut rest, b' ')?);
+    let (rights, after) = rest.split_at_checked(5)?;
+    rest = after;
+    let offset = hex(&mut rest, b' ')?;
+    let (major, minor) = (hex(&mut rest, b':')?, hex(&mut rest, b' ')?);
+    let digits = rest.iter().take_while(|byte| byte.is_ascii_digit()).count();
+    let inode = rest[..digits].iter().fold(0u64, |value, &digit| value.wrapping_mul(10) + u64::from(digit - b'0'));
+    let path = rest[digits..].trim_ascii_start();
+    let device = major << 32 | minor;
+    let (writable, executable) = (&rights[..2] == b"rw", rights[2] == b'x');
+    Some(Entry { start, end, writable, executable, offset, device, inode, path })
+}
+
+/// Takes a hexadecimal number and the byte behind it.
+fn hex(rest: &mut &[u8], end: u8) -> Option<u64> {
+    let length = rest.iter().position(|&byte| byte == end)?;
+    let mut value = 0u64;
+    for &digit in &rest[..length] {
+        value = value << 4 | u64::from((digit as char).to_digit(16)?);
+    }
+    *rest = &rest[length + 1..];
+    Some(value)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lines_are_read() {
+        let text =
+            b"55f250153000-55f250155000 r-xp 00002000 08:10 10021755                   /opt/a b/demo (deleted)\n\
+            7ffd1c000000-7ffd1c021000 rw-p 00000000 00:00 0                          [stack]\nnonsense\n\
+            7f0000000000-7f0000001000 ---p 00000000 00:00 0\n";
+        let all: Vec<Entry<'_>> = entries(text).collect();
+        assert_eq!(all.len(), 3);
+        assert_eq!(
+            all[0],
+            Entry {
+                start: 0x55f2_5015_3000,
+                end: 0x55f2_5015_5000,
+                writable: false,
+                executable: true,
+                offset: 0x2000,
+                device: 8 << 32 | 0x10,
+                inode: 10_021_755,
+                path: b"/opt/a b/demo (deleted)",
+            }
+        );
+        assert!(all[1].writable && all[1].path == b"[stack]" && all[1].inode == 0);
+        assert!(!all[2].writable && all[2].path.is_empty());
+    }
+
+    #[test]
+    fn own_maps_hold_this_function() {
+        let text = read();
+        let here = own_maps_hold_this_function as *const () as u64;
+        assert!(entries(&text).any(|entry| entry.executable && (entry.start..entry.end).contains(&here)));
+    }
+}

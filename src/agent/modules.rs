@@ -1,0 +1,429 @@
+//! Loaded modules, published to the handlers as an immutable [`Snapshot`]; read from the maps, never from the loader, so
+//! that no loader lock is ever needed.
+//!
+//! A snapshot that was replaced is kept until every handler that could hold it has returned; only then are the tables of
+//! unloaded modules given back.
+
+use alloc::boxed::Box;
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+use core::sync::atomic::Ordering;
+
+use framehop::{ExplicitModuleSectionInfo, Module as HopModule, Unwinder as _};
+
+use super::maps::{self, Entry};
+use super::rules::Lookup;
+use super::slot::{Observation, Pool};
+use super::state;
+use super::sys;
+use super::tables::{Image, Memory, Tables};
+use super::unwind::Unwinder;
+use crate::link::wire::{Module, Unload};
+
+/// Modules kept, at most; what is mapped beyond them is not unwound through.
+const MAX_MODULES: usize = 8192;
+/// Snapshots that wait for handlers to return, at most: a handler takes microseconds, so more than one is rare.
+const MAX_RETIRED: usize = 16;
+/// Different restorers noticed: one for each libc in the process.
+const RESTORERS: usize = 4;
+
+/// Address ranges, sorted: start and one past the end.
+type Ranges = Vec<(u64, u64)>;
+
+/// What holds an address.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Place {
+    /// This module of the snapshot.
+    Module(usize),
+    /// Code outside of every module.
+    Code,
+    /// No code, as far as the snapshot knows.
+    Nowhere,
+}
+
+/// A module where it lies.
+struct Placed {
+    start: u64,
+    end: u64,
+    bias: u64,
+    lookup: Option<Lookup>,
+}
+
+/// What a handler unwinds with.
+pub(super) struct Snapshot {
+    unwinder: Arc<Unwinder>,
+    /// Counts changes of modules.
+    generation: u32,
+    /// Modules, sorted by address.
+    modules: Arc<[Placed]>,
+    /// Executable memory outside of modules (made at run time), sorted: start and end.
+    code: Ranges,
+    /// Writable memory, sorted: start and end. Stacks are here.
+    writable: Ranges,
+    /// The mapping of the first thread's stack, which grows downwards.
+    growing: (u64, u64),
+    restorers: [u64; RESTORERS],
+}
+
+impl Snapshot {
+    /// framehop's tables.
+    pub(super) fn unwinder(&self) -> &Unwinder {
+        &self.unwinder
+    }
+
+    /// Of its modules.
+    pub(super) fn generation(&self) -> u32 {
+        self.generation
+    }
+
+    /// What holds an address.
+    #[inline]
+    pub(super) fn place(&self, address: u64) -> Place {
+        let next = self.modules.partition_point(|module| module.end <= address);
+        match self.modules.get(next) {
+            Some(module) if module.start <= address => Place::Module(next),
+            _ if holder(&self.code, address).is_some() => Place::Code,
+            _ => Place::Nowhere,
+        }
+    }
+
+    /// The tables of a module, and an address as they have it.
+    #[inline]
+    pub(super) fn lookup(&self, module: usize, address: u64) -> Option<(&Lookup, u64)> {
+        let module = self.modules.get(module)?;
+        Some((module.lookup.as_ref()?, address.wrapping_sub(module.bias)))
+    }
+
+    /// Whether a signal handler returns to this address.
+    pub(super) fn is_restorer(&self, address: u64) -> bool {
+        self.restorers.contains(&address) && address != 0
+    }
+
+    /// The end of the writable mapping that holds a stack pointer.
+    pub(super) fn stack_end(&self, sp: u64) -> Option<u64> {
+        if let Some(end) = holder(&self.writable, sp) {
+            return Some(end);
+        }
+        // The first thread's stack may have grown since: between it and what lies below is nothing but stack.
+        let (start, end) = self.growing;
+        let below = self.writable.iter().rev().find(|range| range.1 <= start).map_or(0, |range| range.1);
+        (below <= sp && sp < end).then_some(end)
+    }
+}
+
+fn append(ranges: &mut Ranges, entry: &Entry<'_>) {
+    match ranges.last_mut() {
+        Some(last) if last.1 == entry.start => last.1 = entry.end,
+        _ => ranges.push((entry.start, entry.end)),
+    }
+}
+
+fn holder(ranges: &[(u64, u64)], address: u64) -> Option<u64> {
+    let next = ranges.partition_point(|range| range.1 <= address);
+    ranges.get(next).filter(|range| range.0 <= address).map(|range| range.1)
+}
+
+struct Known {
+    id: u32,
+    start: u64,
+    end: u64,
+    device: u64,
+    inode: u64,
+    path: Vec<u8>,
+    image: Image,
+    tables: Option<Tables>,
+    generation: u32,
+    announced: bool,
+}
+
+struct Retired {
+    /// Kept alive for the handlers that hold it.
+    _snapshot: Box<Snapshot>,
+    /// Modules that it names and no later one does.
+    _modules: Vec<Known>,
+    observation: Observation,
+}
+
+/// The agent thread's view.
+pub(super) struct Modules {
+    pool: &'static Pool,
+    known: Vec<Known>,
+    next_id: u32,
+    generation: u32,
+    unwinder: Arc<Unwinder>,
+    placed: Arc<[Placed]>,
+    code: Ranges,
+    retired: Vec<Retired>,
+    gone: Vec<Unload>,
+}
+
+/// A file's mappings, as far as they follow each other.
+struct Group<'a> {
+    first: Entry<'a>,
+    end: u64,
+    executable: bool,
+}
+
+/// Segments of one file lie this close together: linkers align them to 2 MiB at most. A further mapping of the same file (a
+/// program may map its own code once more) is not part of the image.
+const MAX_GAP: u64 = 4 << 20;
+
+impl Group<'_> {
+    fn goes_on_with(&self, entry: &Entry<'_>) -> bool {
+        let same_file = (self.first.device, self.first.inode) == (entry.device, entry.inode);
+        entry.inode != 0 && entry.offset != 0 && same_file && entry.start - self.end <= MAX_GAP
+    }
+}
+
+impl Modules {
+    /// Nothing known yet.
+    pub(super) fn new(pool: &'static Pool) -> Modules {
+        Modules {
+            pool,
+            known: Vec::new(),
+            next_id: 0,
+            generation: 0,
+            unwinder: Arc::new(Unwinder::new()),
+            placed: Arc::new([]),
+            code: Ranges::new(),
+            retired: Vec::new(),
+            gone: Vec::new(),
+        }
+    }
+
+    /// Reads the maps and publishes what they say. True when there is new code, in a module or not.
+    pub(super) fn refresh(&mut self) -> bool {
+        self.reclaim();
+        if self.retired.len() == MAX_RETIRED {
+            return false;
+        }
+        let text = maps::read();
+        if text.is_empty() {
+            return false;
+        }
+        let mut groups: Vec<Group<'_>> = Vec::new();
+        let (mut writable, mut code) = (Ranges::new(), Ranges::new());
+        let mut growing = (0, 0);
+        for entry in maps::entries(&text) {
+            if entry.writable {
+                append(&mut writable, &entry);
+                if entry.path == b"[stack]" {
+                    growing = (entry.start, entry.end);
+                }
+            }
+            if entry.executable {
+                append(&mut code, &entry);
+            }
+            match groups.last_mut() {
+                Some(group) if group.goes_on_with(&entry) => {
+                    group.end = entry.end;
+                    group.executable |= entry.executable;
+                }
+                _ if entry.inode != 0 || entry.path == b"[vdso]" => {
+                    groups.push(Group { first: entry, end: entry.end, executable: entry.executable });
+                }
+                _ => {}
+            }
+        }
+        groups.retain(|group| group.executable && group.first.offset == 0);
+        groups.truncate(MAX_MODULES);
+        let (changed, removed) = self.compare(&groups);
+        if changed {
+            self.rebuild();
+        }
+        let new_code = changed || code != self.code;
+        self.code.clone_from(&code);
+        self.publish(writable, code, growing, removed);
+        new_code
+    }
+
+    /// Makes `known` what `groups` say. Returns whether it changed, and what is gone.
+    fn compare(&mut self, groups: &[Group<'_>]) -> (bool, Vec<Known>) {
+        let same = |known: &Known, group: &Group<'_>| {
+            let entry = &group.first;
+            (known.start, known.end, known.device, known.inode) == (entry.start, group.end, entry.device, entry.inode)
+                && known.path == entry.path
+        };
+        let generation = self.generation + 1;
+        let (kept, removed): (Vec<Known>, Vec<Known>) =
+            core::mem::take(&mut self.known).into_iter().partition(|known| {
+                groups
+                    .binary_search_by_key(&known.start, |group| group.first.start)
+                    .is_ok_and(|i| same(known, &groups[i]))
+            });
+        self.known = kept;
+        self.gone
+            .extend(removed.iter().filter(|known| known.announced).map(|known| Unload { id: known.id, generation }));
+        let mut changed = !removed.is_empty();
+        if groups.len() > self.known.len()
+            && let Some(memory) = Memory::open()
+        {
+            for group in groups {
+                let place = self.known.partition_point(|known| known.start < group.first.start);
+                if self.known.get(place).is_some_and(|known| known.start == group.first.start) {
+                    continue;
+                }
+                let Some(image) = Image::read(&memory, &group.first) else { continue };
+                let entry = &group.first;
+                let known = Known {
+                    id: self.next_id,
+                    start: entry.start,
+                    end: group.end,
+                    device: entry.device,
+                    inode: entry.inode,
+                    path: entry.path.to_vec(),
+                    tables: Tables::of(&memory, &image, entry),
+                    image,
+                    generation,
+                    announced: false,
+                };
+                self.known.insert(place, known);
+                self.next_id += 1;
+                changed = true;
+            }
+        }
+        if changed {
+            self.generation = generation;
+        }
+        (changed, removed)
+    }
+
+    fn rebuild(&mut self) {
+        let mut unwinder = Unwinder::new();
+        for known in &self.known {
+            // Without its tables: framehop is asked where they say nothing.
+            let sections = ExplicitModuleSectionInfo { base_svma: 0, ..Default::default() };
+            unwinder.add_module(HopModule::new(Default::default(), known.start..known.end, known.image.bias, sections));
+        }
+        self.unwinder = Arc::new(unwinder);
+        let placed = |known: &Known| Placed {
+            start: known.start,
+            end: known.end,
+            bias: known.image.bias,
+            lookup: known.tables.as_ref().and_then(|tables| Lookup::new(tables.header, tables.frames)),
+        };
+        self.placed = self.known.iter().map(placed).collect();
+    }
+
+    fn publish(&mut self, writable: Ranges, code: Ranges, growing: (u64, u64), removed: Vec<Known>) {
+        let snapshot = Box::new(Snapshot {
+            unwinder: self.unwinder.clone(),
+            generation: self.generation,
+            modules: self.placed.clone(),
+            code,
+            writable,
+            growing,
+            restorers: restorers(),
+        });
+        self.retire(Box::into_raw(snapshot), removed);
+        self.reclaim();
+    }
+
+    fn publish_nothing(&mut self) {
+        let known = core::mem::take(&mut self.known);
+        self.retire(core::ptr::null_mut(), known);
+    }
+
+    fn retire(&mut self, next: *mut Snapshot, removed: Vec<Known>) {
+        let old = state::SNAPSHOT.swap(next, Ordering::SeqCst);
+        if !old.is_null() {
+            // SAFETY: made by Box::into_raw in `publish`; nobody else frees it.
+            let snapshot = unsafe { Box::from_raw(old) };
+            let observation = self.pool.observe();
+            self.retired.push(Retired { _snapshot: snapshot, _modules: removed, observation });
+        }
+    }
+
+    /// A snapshot that knows nothing.
+    #[cfg(test)]
+    pub(super) fn empty_snapshot(&self) -> Snapshot {
+        Snapshot {
+            unwinder: self.unwinder.clone(),
+            generation: 0,
+            modules: self.placed.clone(),
+            code: Ranges::new(),
+            writable: Ranges::new(),
+            growing: (0, 0),
+            restorers: [0; RESTORERS],
+        }
+    }
+
+    fn reclaim(&mut self) {
+        // In order: an older snapshot may name modules that a newer entry keeps.
+        while self.retired.first_mut().is_some_and(|oldest| self.pool.all_returned(&mut oldest.observation)) {
+            self.retired.remove(0);
+        }
+    }
+
+    /// Modules that the viewer has not heard of, each once: `announce` returns false when it could not be told.
+    pub(super) fn announce(&mut self, mut announce: impl FnMut(&Module<&[u8]>) -> bool) -> bool {
+        for known in self.known.iter_mut().filter(|known| !known.announced) {
+            let module = Module {
+                id: known.id,
+                generation: known.generation,
+                start: known.start,
+                end: known.end,
+                bias: known.image.bias,
+                device: known.device,
+                inode: known.inode,
+                path: &known.path[..],
+                build_id: &known.image.build_id[..],
+            };
+            if !announce(&module) {
+                return false;
+            }
+            known.announced = true;
+        }
+        true
+    }
+
+    /// Unloads that the viewer has not heard of, each once.
+    pub(super) fn announce_gone(&mut self, mut announce: impl FnMut(&Unload) -> bool) -> bool {
+        let told = self.gone.iter().position(|unload| !announce(unload)).unwrap_or(self.gone.len());
+        self.gone.drain(..told);
+        self.gone.is_empty()
+    }
+
+    /// A new viewer knows nothing.
+    pub(super) fn forget_announcements(&mut self) {
+        self.known.iter_mut().for_each(|known| known.announced = false);
+        self.gone.clear();
+    }
+
+    /// Counts changes of modules.
+    pub(super) fn generation(&self) -> u32 {
+        self.generation
+    }
+}
+
+impl Drop for Modules {
+    /// Takes the snapshot away from the handlers and waits for those that hold one; should one not return, its memory
+    /// stays.
+    fn drop(&mut self) {
+        self.publish_nothing();
+        for _ in 0..100 {
+            self.reclaim();
+            if self.retired.is_empty() {
+                return;
+            }
+            sys::futex_wait(&core::sync::atomic::AtomicU32::new(0), 0, 1_000_000);
+        }
+        core::mem::forget(core::mem::take(&mut self.retired));
+    }
+}
+
+/// Where the handlers that the target has installed return to.
+fn restorers() -> [u64; RESTORERS] {
+    let mut found = [0; RESTORERS];
+    let mut count = 0;
+    for signal in 1..=64 {
+        let action = sys::action_of(signal);
+        let restorer = action.restorer as u64;
+        let has_handler = action.handler > libc::SIG_IGN && action.flags & 0x0400_0000 != 0;
+        if has_handler && !found.contains(&restorer) && count < RESTORERS {
+            found[count] = restorer;
+            count += 1;
+        }
+    }
+    found
+}

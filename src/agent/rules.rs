@@ -1,0 +1,230 @@
+//! Unwind rules: what the tables say of one address, in a form that is quick to follow, and one handler's cache of them.
+//!
+//! A rule is exact or it is not made: where the tables say something that it cannot hold, the walk ends there and says so.
+
+use gimli::{
+    BaseAddresses, CfaRule, EhFrame, EhFrameHdr, EndianSlice, Expression, LittleEndian, Operation, ParsedEhFrameHdr,
+    Register, RegisterRule, UnwindContext, UnwindExpression, UnwindSection as _, UnwindTableRow, X86_64,
+};
+
+use super::unwind::{Section, SmallStorage};
+
+/// Entries of a cache; some 20 KiB of a slot.
+const ENTRIES: usize = 512;
+
+type Slice = EndianSlice<'static, LittleEndian>;
+
+/// How to step from one frame to its caller.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Rule {
+    pub(super) cfa: Cfa,
+    pub(super) bp: Saved,
+    pub(super) ra: Saved,
+}
+
+/// The canonical frame address: the caller's stack pointer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Cfa {
+    /// Register (DWARF's number) + offset.
+    Register(u8, i32),
+    /// What memory holds at register + offset.
+    At(u8, i32),
+}
+
+/// Where a register of the caller is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Saved {
+    /// As it is.
+    Same,
+    /// In memory, at the canonical frame address + offset.
+    AtCfa(i32),
+    /// In memory, at register + offset.
+    At(u8, i32),
+    /// Nowhere: for a return address, the end of the stack.
+    Undefined,
+}
+
+/// The unwind tables of one module, ready to be asked.
+pub(super) struct Lookup {
+    header: ParsedEhFrameHdr<Slice>,
+    frames: EhFrame<Slice>,
+    bases: BaseAddresses,
+}
+
+/// Room for gimli's work.
+pub(super) type Context = UnwindContext<usize, SmallStorage>;
+
+/// What the tables say of an address.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Found {
+    /// A rule.
+    Rule(Rule),
+    /// Something that a rule cannot hold.
+    Inexpressible,
+    /// Nothing.
+    Nothing,
+}
+
+impl Lookup {
+    /// Of a module's `.eh_frame_hdr` and `.eh_frame`, each with its address in the file.
+    pub(super) fn new(header: (u64, Section), frames: (u64, Section)) -> Option<Lookup> {
+        let bases = BaseAddresses::default().set_eh_frame_hdr(header.0).set_eh_frame(frames.0);
+        let parsed = EhFrameHdr::new(header.1, LittleEndian).parse(&bases, 8).ok()?;
+        let mut frames = EhFrame::new(frames.1, LittleEndian);
+        frames.set_address_size(8);
+        parsed.table()?;
+        Some(Lookup { header: parsed, frames, bases })
+    }
+
+    /// What they say of an address of the file.
+    pub(super) fn find(&self, address: u64, context: &mut Context) -> Found {
+        let Some(table) = self.header.table() else { return Found::Nothing };
+        let entry = table
+            .lookup(address, &self.bases)
+            .and_then(|pointer| table.pointer_to_offset(pointer))
+            .and_then(|offset| self.frames.fde_from_offset(&self.bases, offset, EhFrame::cie_from_offset));
+        let Ok(entry) = entry else { return Found::Nothing };
+        if !entry.contains(address) {
+            return Found::Nothing;
+        }
+        let encoding = entry.cie().encoding();
+        match entry.unwind_info_for_address(&self.frames, &self.bases, context, address) {
+            Ok(row) => self.compile(row, encoding, address).map_or(Found::Inexpressible, Found::Rule),
+            Err(_) => Found::Inexpressible,
+        }
+    }
+
+    fn compile(&self, row: &UnwindTableRow<usize, SmallStorage>, encoding: gimli::Encoding, pc: u64) -> Option<Rule> {
+        let ra = self.saved(row.register(X86_64::RA), encoding, Saved::Undefined)?;
+        if ra == Saved::Undefined {
+            return Some(Rule { cfa: Cfa::Register(0, 0), bp: Saved::Same, ra });
+        }
+        let cfa = match row.cfa() {
+            CfaRule::RegisterAndOffset { register, offset } => {
+                Cfa::Register(number(*register)?, i32::try_from(*offset).ok()?)
+            }
+            CfaRule::Expression(expression) => self.cfa_of(expression, encoding, pc)?,
+        };
+        Some(Rule { cfa, bp: self.saved(row.register(X86_64::RBP), encoding, Saved::Same)?, ra })
+    }
+
+    fn saved(&self, rule: Option<RegisterRule<usize>>, encoding: gimli::Encoding, unsaid: Saved) -> Option<Saved> {
+        match rule {
+            None => Some(unsaid),
+            Some(RegisterRule::Undefined) => Some(Saved::Undefined),
+            Some(RegisterRule::SameValue) => Some(Saved::Same),
+            Some(RegisterRule::Offset(offset)) => Some(Saved::AtCfa(i32::try_from(offset).ok()?)),
+            Some(RegisterRule::Expression(expression)) => match self.operations(&expression, encoding)?.as_slice() {
+                &[Step::Register(register, offset)] => Some(Saved::At(register, offset)),
+                _ => None,
+            },
+            _ => None,
+        }
+    }
+
+    fn cfa_of(&self, expression: &UnwindExpression<usize>, encoding: gimli::Encoding, pc: u64) -> Option<Cfa> {
+        match *self.operations(expression, encoding)?.as_slice() {
+            // A function that aligns its stack keeps the address in its frame.
+            [Step::Register(register, offset), Step::Deref] => Some(Cfa::At(register, offset)),
+            [Step::Register(register, offset)] => Some(Cfa::Register(register, offset)),
+            // A lazy stub of a linkage table: it has pushed a word if it is past its push.
+            [
+                Step::Register(register, offset),
+                Step::Register(16, 0),
+                Step::Literal(mask),
+                Step::And,
+                Step::Literal(at),
+                Step::Ge,
+                Step::Literal(3),
+                Step::Shl,
+                Step::Plus,
+            ] => {
+                let pushed = i32::from(pc & mask >= at) << 3;
+                Some(Cfa::Register(register, offset + pushed))
+            }
+            _ => None,
+        }
+    }
+
+    fn operations(&self, expression: &UnwindExpression<usize>, encoding: gimli::Encoding) -> Option<Steps> {
+        let Expression(bytes) = expression.get(&self.frames).ok()?;
+        let mut operations = Expression(bytes).operations(encoding);
+        let mut steps = Steps { steps: [Step::Plus; MAX_STEPS], count: 0 };
+        while let Some(operation) = operations.next().ok()? {
+            let step = match operation {
+                Operation::RegisterOffset { register, offset, .. } => {
+                    Step::Register(number(register)?, i32::try_from(offset).ok()?)
+                }
+                Operation::Deref { space: false, size: 8, .. } => Step::Deref,
+                Operation::UnsignedConstant { value } => Step::Literal(value),
+                Operation::And => Step::And,
+                Operation::Ge => Step::Ge,
+                Operation::Shl => Step::Shl,
+                Operation::Plus => Step::Plus,
+                _ => return None,
+            };
+            *steps.steps.get_mut(steps.count)? = step;
+            steps.count += 1;
+        }
+        Some(steps)
+    }
+}
+
+/// Operations of the longest expression that is understood.
+const MAX_STEPS: usize = 9;
+
+struct Steps {
+    steps: [Step; MAX_STEPS],
+    count: usize,
+}
+
+impl Steps {
+    fn as_slice(&self) -> &[Step] {
+        &self.steps[..self.count]
+    }
+}
+
+#[derive(Clone, Copy)]
+enum Step {
+    Register(u8, i32),
+    Literal(u64),
+    Deref,
+    And,
+    Ge,
+    Shl,
+    Plus,
+}
+
+/// DWARF's number of a general register or the instruction pointer.
+fn number(register: Register) -> Option<u8> {
+    (register.0 <= X86_64::RA.0).then_some(register.0 as u8)
+}
+
+/// One handler's rules by exact address: direct-mapped, and empty in another module generation.
+pub(super) struct RuleCache {
+    generation: u32,
+    entries: [(u64, Found); ENTRIES],
+    context: Context,
+}
+
+impl RuleCache {
+    /// An empty cache.
+    pub(super) fn new() -> RuleCache {
+        RuleCache { generation: 0, entries: [(0, Found::Nothing); ENTRIES], context: Context::new_in() }
+    }
+
+    /// The rule for an address of the process: known, or looked up and kept.
+    #[inline]
+    pub(super) fn rule(&mut self, generation: u32, pc: u64, lookup: Option<(&Lookup, u64)>) -> Found {
+        if generation != self.generation {
+            self.entries.fill((0, Found::Nothing));
+            self.generation = generation;
+        }
+        let entry = &mut self.entries[(pc ^ pc >> 9) as usize % ENTRIES];
+        if entry.0 != pc {
+            let found = lookup.map_or(Found::Nothing, |(lookup, address)| lookup.find(address, &mut self.context));
+            *entry = (pc, found);
+        }
+        entry.1
+    }
+}

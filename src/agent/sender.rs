@@ -1,0 +1,489 @@
+//! The one thread of the agent: calls the viewer, drains the ring onto the wire, notices new threads and modules.
+//!
+//! It is no thread of libc's: made by a raw clone, it calls no libc function that has thread state, has all signals blocked
+//! and a descriptor table of its own, in which is nothing but what it opened itself. It sleeps on a futex; a first tick
+//! after a pause wakes it, and while ticks flow it looks every [`NAP_NS`].
+
+use alloc::boxed::Box;
+use core::sync::atomic::{AtomicU32, Ordering};
+
+use super::engine::{Repeat, Ticker};
+use super::later::Later;
+use super::modules::Modules;
+use super::ring::{RawSample, Ring};
+use super::slot::Pool;
+use super::socket::{Address, Gone, Socket};
+use super::start;
+use super::state;
+use super::status::{self, Status};
+use super::sys;
+use super::threads::{self, Threads};
+use super::unwind::{self, Cache};
+use super::{handler, timer};
+use crate::link::wire::{
+    Account, Birth, Clock, Hello, Loss, MAX_FRAMES, Request, STACK_SLOTS, Sample, StoredStack, Thread, stack_memory,
+};
+
+/// Between two looks while ticks flow, ns. A sample is this old at most when it is sent; half a thousandth of a core is
+/// what it costs.
+const NAP_NS: u64 = 100_000_000;
+/// Between two accounts, and two looks at the process as a whole, ns.
+const ACCOUNT_NS: u64 = 1_000_000_000;
+/// How long a viewer may take to say what it wants, ns.
+const PATIENCE_NS: u64 = 5_000_000_000;
+/// Between two readings of the maps that were not asked for, ns; and between two that were and found nothing new.
+const MODULES_NS: u64 = 1_000_000_000;
+/// Estimated cost of a tick's delivery and return in the kernel, and of the handler but for its walk, ns; and of a frame.
+const TICK_COST_NS: u64 = 2_500;
+const FRAME_COST_NS: u64 = 40;
+
+/// The viewer called last, by the pid it knows itself by: a fork child of a process that was knocked at calls it too.
+static VIEWER: AtomicU32 = AtomicU32::new(0);
+
+/// The viewer called last.
+pub(super) fn viewer() -> u32 {
+    VIEWER.load(Ordering::Relaxed)
+}
+
+/// What the agent thread has at hand for the whole of its life.
+struct Agent {
+    ring: &'static Ring,
+    modules: Modules,
+    ticker: Ticker,
+    memory: Box<[StoredStack]>,
+    sent: u64,
+    /// No sample has been sent since the engine was engaged.
+    first_is_due: bool,
+    last_look_ns: u64,
+    last_modules_ns: u64,
+    last_account_ns: u64,
+    credentials: Option<Status>,
+}
+
+/// Why a connection ended.
+#[derive(PartialEq, Eq)]
+enum End {
+    /// The viewer left, or is no viewer.
+    Left,
+    /// The process changed its credentials: an agent with the new ones must be born.
+    Credentials,
+    /// Every other thread has ended; with this exit code.
+    LastThread(u32),
+}
+
+/// Runs the agent. Called once at birth, on the agent thread's own stack; the caller ends the thread with the code returned.
+pub(super) fn live(epoch: u32) -> u32 {
+    let tid = sys::gettid();
+    let own = Status::of(tid);
+    state::MAY_CALL.store(own.is_some_and(|status| status.seccomp == 0), Ordering::Relaxed);
+    let Some(mut agent) = Agent::new(tid, epoch, own) else { return 0 };
+    let mut end = End::Left;
+    loop {
+        let knocked = state::KNOCK.swap(0, Ordering::Acquire);
+        let link = start::link();
+        let socket = match (knocked, link) {
+            (0, Some(link)) => {
+                VIEWER.store(link.viewer, Ordering::Relaxed);
+                Address::path(link.path)
+                    .and_then(|address| Socket::connect(&address))
+                    .or_else(|| Socket::connect(&Address::of_viewer(link.viewer)))
+            }
+            (0, None) => None,
+            (viewer, _) => {
+                VIEWER.store(viewer, Ordering::Relaxed);
+                Socket::connect(&Address::of_viewer(viewer))
+            }
+        };
+        if let Some(socket) = socket {
+            end = agent.serve(socket, if knocked == 0 { Birth::Tick } else { Birth::Knock });
+        }
+        if end != End::Left || state::KNOCK.load(Ordering::Relaxed) == 0 {
+            break;
+        }
+    }
+    agent.ticker.disengage();
+    match end {
+        End::LastThread(code) => code,
+        End::Credentials => {
+            timer::arm_process_timer(agent.ticker.epoch(), state::config(agent.ticker.epoch()));
+            0
+        }
+        End::Left => {
+            state::WATCHED.store(false, Ordering::Relaxed);
+            0
+        }
+    }
+}
+
+impl Agent {
+    fn new(tid: u32, epoch: u32, credentials: Option<Status>) -> Option<Agent> {
+        let (ring, pool) = shared()?;
+        Threads::prepare();
+        if state::LATER.load(Ordering::Acquire).is_null() {
+            handler::room_for_later();
+        }
+        state::CURIOUS.store(true, Ordering::Relaxed);
+        let mut frames = [0; MAX_FRAMES];
+        // What an earlier agent's last ticks left behind.
+        while ring.pop(&mut frames).is_some() {}
+        let mut modules = Modules::new(pool);
+        modules.refresh();
+        Some(Agent {
+            ring,
+            modules,
+            ticker: Ticker::new(tid, epoch),
+            memory: stack_memory(),
+            sent: 0,
+            first_is_due: true,
+            last_look_ns: 0,
+            last_modules_ns: sys::monotonic_ns(),
+            last_account_ns: 0,
+            credentials,
+        })
+    }
+
+    /// Serves one viewer until it leaves.
+    fn serve(&mut self, mut socket: Socket, birth: Birth) -> End {
+        self.modules.forget_announcements();
+        self.ticker.threads.forget_announcements();
+        self.memory.fill(StoredStack::EMPTY);
+        let introduced = socket.write(|w| w.hello(&hello(birth))).is_ok();
+        if !introduced || self.await_request(&mut socket).is_err() {
+            return End::Left;
+        }
+        state::WATCHED.store(true, Ordering::Relaxed);
+        loop {
+            match self.turn(&mut socket) {
+                Ok(None) => {}
+                Ok(Some(end)) => return end,
+                Err(Gone) => {
+                    self.ticker.disengage();
+                    return End::Left;
+                }
+            }
+        }
+    }
+
+    /// Waits for the first request.
+    fn await_request(&mut self, socket: &mut Socket) -> Result<(), Gone> {
+        let deadline = sys::monotonic_ns() + PATIENCE_NS;
+        loop {
+            socket.flush()?;
+            if let Some(request) = socket.receive()? {
+                return self.obey(socket, request);
+            }
+            let now = sys::monotonic_ns();
+            if now >= deadline {
+                return Err(Gone);
+            }
+            socket.wait(deadline - now);
+        }
+    }
+
+    fn obey(&mut self, socket: &mut Socket, request: Request) -> Result<(), Gone> {
+        match request {
+            Request::Engage { clock, engine, period_ns } => {
+                self.ticker.engage(clock, engine, period_ns);
+                start::remember_epoch(self.ticker.epoch());
+                let engaged = self.ticker.engaged.clone();
+                socket.write(|w| w.engaged(&engaged)).map_err(|_| Gone)
+            }
+            Request::Leave => Err(Gone),
+        }
+    }
+
+    /// Takes what is there, looks around if it is time to, and sleeps.
+    fn turn(&mut self, socket: &mut Socket) -> Result<Option<End>, Gone> {
+        let now_ns = sys::monotonic_ns();
+        self.read_modules(now_ns);
+        // Before the samples, which say at which generation their addresses hold.
+        self.announce(socket);
+        let drained = self.drain(socket, now_ns);
+        self.wall(socket, now_ns);
+        let leaving = state::LEAVING.swap(false, Ordering::SeqCst);
+        // Between wall ticks that come faster, only their records are taken. A viewer's first sample does not wait.
+        let is_first = self.first_is_due && self.sent > 0;
+        self.first_is_due &= !is_first;
+        let wall_ticks = self.ticker.until_wall_tick(now_ns).is_some();
+        let hurried = wall_ticks && now_ns - self.last_look_ns < NAP_NS && !is_first;
+        if leaving || !hurried {
+            self.last_look_ns = now_ns;
+            let end = self.look_around(socket, now_ns, leaving || drained == 0)?;
+            if leaving {
+                let account = self.account(now_ns);
+                let _ = socket.write(|w| w.account(&account));
+            }
+            let sent = socket.flush();
+            if end.is_some() {
+                return Ok(end);
+            }
+            sent?;
+            if socket.is_flushed() && !self.ring.has_record() {
+                state::DRAINED.fetch_add(1, Ordering::Release);
+                sys::futex_wake(&state::DRAINED);
+            }
+        }
+        self.sleep(drained > 0, now_ns);
+        Ok(None)
+    }
+
+    /// Requests, threads, modules, and once a second the process as a whole.
+    fn look_around(&mut self, socket: &mut Socket, now_ns: u64, quiet: bool) -> Result<Option<End>, Gone> {
+        while let Some(request) = socket.receive()? {
+            self.obey(socket, request)?;
+        }
+        match state::KNOCK.swap(0, Ordering::Acquire) {
+            // Knocked at while this one was calling already.
+            0 => {}
+            again if again == viewer() => {}
+            other => decline(other, socket.viewer),
+        }
+        if self.ticker.look_after(now_ns) {
+            let engaged = self.ticker.engaged.clone();
+            // If there is no room now, the next account shows that nothing ticks.
+            let _ = socket.write(|w| w.engaged(&engaged));
+        }
+        let account_is_due = now_ns.saturating_sub(self.last_account_ns) >= ACCOUNT_NS;
+        let end = match (account_is_due, quiet) {
+            (true, _) => self.inspect(),
+            (false, true) => self.last_one(),
+            (false, false) => None,
+        };
+        if account_is_due || end.is_some() {
+            self.last_account_ns = now_ns;
+            let account = self.account(now_ns);
+            let _ = socket.write(|w| w.account(&account));
+        }
+        Ok(end)
+    }
+
+    /// Reads the maps when a handler met something unknown, and now and then. Code made at run time is never known: what
+    /// finds nothing new is not done again before its time.
+    fn read_modules(&mut self, now_ns: u64) {
+        let due = now_ns.saturating_sub(self.last_modules_ns) >= MODULES_NS;
+        let wanted = state::WANT_MODULES.swap(false, Ordering::Relaxed) && state::CURIOUS.load(Ordering::Relaxed);
+        if wanted || due {
+            let changed = self.modules.refresh();
+            state::CURIOUS.store(changed || !wanted, Ordering::Relaxed);
+            self.last_modules_ns = now_ns;
+        }
+    }
+
+    /// Threads and modules that the viewer does not know yet; what has no room is said next time.
+    fn announce(&mut self, socket: &mut Socket) {
+        self.modules.announce_gone(|unload| socket.write(|w| w.unload(unload)).is_ok());
+        self.modules.announce(|module| socket.write(|w| w.module(module)).is_ok());
+        self.ticker.threads.announce_ended(|tid| socket.write(|w| w.thread_end(tid)).is_ok());
+        self.ticker
+            .threads
+            .announce(|thread| socket.write(|w| w.thread(&Thread { tid: thread.tid, name: thread.name() })).is_ok());
+    }
+
+    /// Ticks kept for later and the ring onto the wire. Returns how many there were.
+    fn drain(&mut self, socket: &mut Socket, now_ns: u64) -> usize {
+        let mut frames = [0; MAX_FRAMES];
+        let mut count = self.drain_later(socket, now_ns, &mut frames);
+        let ring = self.ring;
+        let ticks = ring.count();
+        let classic_ns = self.ticker.weigh_classic(ticks);
+        for _ in 0..ticks {
+            let Some((mut raw, stack)) = ring.pop(&mut frames) else { break };
+            if raw.weight_ns == 0 {
+                raw.weight_ns = classic_ns;
+            }
+            self.forward(socket, raw, stack, now_ns);
+            count += 1;
+        }
+        count
+    }
+
+    fn drain_later(&mut self, socket: &mut Socket, now_ns: u64, frames: &mut [u64; MAX_FRAMES]) -> usize {
+        let later = state::LATER.load(Ordering::Acquire);
+        let snapshot = state::SNAPSHOT.load(Ordering::Acquire);
+        if later.is_null() || snapshot.is_null() {
+            return 0;
+        }
+        // SAFETY: published once and never freed; snapshots are retired by this very thread.
+        let (later, snapshot): (&Later, _) = unsafe { (&*later, &*snapshot) };
+        let mut count = 0;
+        later.take(|tick, mut stack| {
+            let mut cache = Box::new(Cache::new());
+            let walk = unwind::walk(snapshot, &mut cache, tick.registers, &mut stack, frames);
+            let raw = RawSample {
+                tid: tick.tid,
+                flags: walk.flags,
+                generation: snapshot.generation(),
+                epoch: tick.epoch,
+                weight_ns: tick.weight_ns,
+            };
+            self.forward(socket, raw, &frames[..walk.depth], now_ns);
+            count += 1;
+        });
+        count
+    }
+
+    /// One record onto the wire.
+    fn forward(&mut self, socket: &mut Socket, raw: RawSample, stack: &[u64], now_ns: u64) {
+        let clock = state::config(raw.epoch).clock;
+        let mut generation = raw.generation;
+        if raw.flags & handler::STALE != 0 {
+            // The module was loaded after the handler's snapshot: the present one knows it.
+            generation = self.modules.generation();
+        }
+        let tid = if raw.tid == 0 { sys::getpid() } else { raw.tid };
+        let flags = raw.flags & !handler::STALE;
+        let weight_ns = match raw.weight_ns {
+            0 if clock == Clock::Real => self.ticker.settle(tid, flags, generation, stack),
+            weight_ns => weight_ns,
+        };
+        let sample = Sample {
+            tid,
+            clock,
+            flags,
+            generation,
+            monotonic_ns: now_ns,
+            weight_ns,
+            slot: (tid as usize % STACK_SLOTS) as u8,
+        };
+        self.send(socket, &sample, stack);
+    }
+
+    fn send(&mut self, socket: &mut Socket, sample: &Sample, stack: &[u64]) {
+        if socket.write(|w| w.sample(sample, stack, &mut self.memory)).is_ok() {
+            self.sent += 1;
+            return;
+        }
+        // Once more after giving the kernel what it takes.
+        if socket.flush().is_ok() && socket.write(|w| w.sample(sample, stack, &mut self.memory)).is_ok() {
+            self.sent += 1;
+        } else {
+            state::lose(Loss::SocketFull, 1, sample.weight_ns);
+        }
+    }
+
+    fn wall(&mut self, socket: &mut Socket, now_ns: u64) {
+        let Agent { ticker, memory, sent, .. } = self;
+        let snapshot = state::SNAPSHOT.load(Ordering::Acquire);
+        if snapshot.is_null() {
+            return;
+        }
+        // SAFETY: retired by this very thread.
+        let snapshot = unsafe { &*snapshot };
+        ticker.wall_tick(now_ns, snapshot, |Repeat { thread, weight_ns }| {
+            let sample = Sample {
+                tid: thread.tid,
+                clock: Clock::Real,
+                flags: thread.last.flags,
+                generation: thread.last.generation,
+                monotonic_ns: now_ns,
+                weight_ns,
+                slot: (thread.tid as usize % STACK_SLOTS) as u8,
+            };
+            match socket.write(|w| w.sample(&sample, &thread.last.frames, memory)) {
+                Ok(()) => *sent += 1,
+                Err(_) => state::lose(Loss::SocketFull, 1, weight_ns),
+            }
+        });
+    }
+
+    fn account(&self, now_ns: u64) -> Account {
+        let (lost_ticks, lost_ns) = state::losses();
+        let ticks = state::TICKS.load(Ordering::Relaxed);
+        let (threads, timers) = self.ticker.threads.count();
+        Account {
+            monotonic_ns: now_ns,
+            ticks,
+            sent: self.sent,
+            lost_ticks,
+            lost_ns,
+            agent_cpu_ns: sys::clock_ns(libc::CLOCK_THREAD_CPUTIME_ID),
+            handler_cpu_ns: ticks * TICK_COST_NS + state::FRAMES.load(Ordering::Relaxed) * FRAME_COST_NS,
+            process_cpu_ns: sys::clock_ns(libc::CLOCK_PROCESS_CPUTIME_ID),
+            threads,
+            timers,
+            foreign_signals: state::FOREIGN.load(Ordering::Relaxed),
+        }
+    }
+
+    /// A look at the process as a whole, once a second.
+    fn inspect(&mut self) -> Option<End> {
+        if let Some(end) = self.last_one() {
+            return Some(end);
+        }
+        let status = Status::of(sys::getpid())?;
+        if status.seccomp != 0 {
+            state::MAY_CALL.store(false, Ordering::Relaxed);
+            timer::delete_process_timer();
+        }
+        let changed = self.credentials.is_some_and(|own| !own.same_credentials(&status));
+        changed.then_some(End::Credentials)
+    }
+
+    /// Whether all other threads have ended: then this one must not keep the process.
+    fn last_one(&self) -> Option<End> {
+        match threads::count() {
+            1 => Some(End::LastThread(0)),
+            2 => threads::first_thread_ended().map(End::LastThread),
+            _ => None,
+        }
+    }
+
+    /// Until a first tick, a request's latest time, or the next wall tick.
+    fn sleep(&self, ticks_flow: bool, now_ns: u64) {
+        let timeout_ns = self.ticker.until_wall_tick(now_ns).map_or(NAP_NS, |wall_ns| wall_ns.min(NAP_NS));
+        // 1 lets any tick wake it, 2 only what is urgent.
+        let word = if ticks_flow { 2 } else { 1 };
+        state::ASLEEP.store(word, Ordering::SeqCst);
+        let nothing = word == 2 || !self.ring.has_record();
+        if nothing && !state::WANT_THREADS.load(Ordering::SeqCst) && timeout_ns > 0 {
+            sys::futex_wait(&state::ASLEEP, word, timeout_ns);
+        }
+        state::ASLEEP.store(0, Ordering::SeqCst);
+    }
+}
+
+/// Ring and pool, made at the first birth of a process.
+fn shared() -> Option<(&'static Ring, &'static Pool)> {
+    let ring = match state::RING.load(Ordering::Acquire) {
+        ring if !ring.is_null() => ring,
+        _ => {
+            let ring = Box::into_raw(Box::new(Ring::new()?));
+            state::RING.store(ring, Ordering::Release);
+            ring
+        }
+    };
+    let pool = match state::POOL.load(Ordering::Acquire) {
+        pool if !pool.is_null() => pool,
+        _ => {
+            let pool = Box::into_raw(Box::new(Pool::new()?));
+            state::POOL.store(pool, Ordering::Release);
+            pool
+        }
+    };
+    // SAFETY: boxed above or at an earlier birth, and never freed.
+    unsafe { Some((&*ring, &*pool)) }
+}
+
+fn hello(birth: Birth) -> Hello<alloc::vec::Vec<u8>> {
+    let (parent, start_ticks) = status::parent_and_start();
+    Hello {
+        token: start::link().map_or(0, |link| link.token),
+        pid: sys::getpid(),
+        parent,
+        start_ticks,
+        monotonic_ns: sys::monotonic_ns(),
+        cpu_ns: sys::clock_ns(libc::CLOCK_PROCESS_CPUTIME_ID),
+        birth,
+        executable: status::executable(),
+        argv: status::argv(),
+    }
+}
+
+/// Tells a second viewer that there is a first.
+fn decline(viewer: u32, first: u32) {
+    if let Some(mut socket) = Socket::connect(&Address::of_viewer(viewer)) {
+        let _ = socket.write(|w| w.hello(&hello(Birth::Knock)));
+        let _ = socket.write(|w| w.busy(first));
+        let _ = socket.flush();
+    }
+}

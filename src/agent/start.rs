@@ -1,0 +1,298 @@
+//! Beginning and end: the constructor, birth of the agent thread, fork, exit.
+//!
+//! The constructor of an unwatched process installs a handler for SIGURG, whose default is to be ignored, and looks up a
+//! few functions; nothing else. That of a launched one also arms one timer, whose first tick gives birth to the thread (or, where wall
+//! time is asked for, makes the thread itself).
+
+use core::cell::UnsafeCell;
+use core::ffi::{CStr, c_char};
+use core::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
+
+use super::loader::weak_address;
+use super::state::{self, BIRTH, Config};
+use super::sys::{self, syscall};
+use super::{guard, memory, sender, threads, timer};
+use crate::link::wire::{Clock, LINK_VARIABLE, PERIODS_NS};
+
+/// Bytes of the agent thread's stack.
+const STACK: usize = 256 * 1024;
+/// Births tried before giving up (RLIMIT_NPROC).
+const ATTEMPTS: u32 = 16;
+
+/// What the environment says of the viewer that launched this process.
+#[derive(Clone, Copy)]
+pub(super) struct Link<'a> {
+    /// To be given back in the Hello.
+    pub(super) token: u64,
+    /// The viewer's pid, as it knows itself.
+    pub(super) viewer: u32,
+    /// What to begin with.
+    config: Config,
+    /// Its socket.
+    pub(super) path: &'a [u8],
+}
+
+struct LinkStore(UnsafeCell<(Link<'static>, [u8; 108])>);
+
+// SAFETY: written by the constructor alone, before any thread or handler of ours.
+unsafe impl Sync for LinkStore {}
+
+const NO_LINK: Link<'static> =
+    Link { token: 0, viewer: 0, config: Config { clock: Clock::Prof, period_ns: 10_101_010 }, path: &[] };
+static LINK: LinkStore = LinkStore(UnsafeCell::new((NO_LINK, [0; 108])));
+
+/// The viewer that launched this process.
+pub(super) fn link() -> Option<Link<'static>> {
+    // SAFETY: not written after the constructor.
+    let (link, _) = unsafe { &*LINK.0.get() };
+    (!link.path.is_empty()).then_some(*link)
+}
+
+/// `TOKEN:VIEWER_PID:PERIOD_NS:CLOCK:PATH`, the first four as decimal numbers.
+fn parse(text: &[u8]) -> Option<Link<'_>> {
+    let mut parts = text.splitn(5, |&byte| byte == b':');
+    let mut number = || core::str::from_utf8(parts.next()?).ok()?.parse::<u64>().ok();
+    let (token, viewer, period_ns, clock) = (number()?, number()?, number()?, number()?);
+    let path = parts.next().filter(|path| !path.is_empty() && path.len() < 108)?;
+    let clock = match clock {
+        0 => Clock::Prof,
+        1 => Clock::Real,
+        2 => Clock::Virtual,
+        _ => return None,
+    };
+    PERIODS_NS.contains(&period_ns).then_some(Link {
+        token,
+        viewer: viewer as u32,
+        config: Config { clock, period_ns },
+        path,
+    })
+}
+
+/// Reads the environment as it is before the program's first instruction.
+///
+/// # Safety
+/// For the constructor alone.
+unsafe fn read_environment() {
+    unsafe extern "C" {
+        static environ: *const *const c_char;
+    }
+    // SAFETY: libc has filled it in before constructors run; it ends with a null.
+    unsafe {
+        let mut at = environ;
+        while !at.is_null() && !(*at).is_null() {
+            let text = CStr::from_ptr(*at).to_bytes();
+            let value = text.strip_prefix(LINK_VARIABLE.as_bytes()).and_then(|rest| rest.strip_prefix(b"="));
+            if let Some(link) = value.and_then(parse) {
+                // Kept apart: programs write over their environment.
+                let (store, bytes) = &mut *LINK.0.get();
+                bytes[..link.path.len()].copy_from_slice(link.path);
+                *store = Link { path: &bytes[..link.path.len()], ..link };
+            }
+            at = at.add(1);
+        }
+    }
+}
+
+/// Whether the loader is running a program with more rights than its user's; then nothing of ours happens.
+fn secure() -> bool {
+    let address = weak_address!("getauxval");
+    if address == 0 {
+        return false;
+    }
+    // SAFETY: libc's function of this name and type.
+    let getauxval = unsafe { core::mem::transmute::<usize, extern "C" fn(u64) -> u64>(address) };
+    getauxval(libc::AT_SECURE) != 0
+}
+
+/// Whether Valgrind runs the program: its own way to ask. Its threads and signals are not the kernel's.
+fn under_valgrind() -> bool {
+    let request: [u64; 6] = [0x1001, 0, 0, 0, 0, 0];
+    let mut answer = 0u64;
+    // SAFETY: without Valgrind these instructions change nothing.
+    unsafe {
+        core::arch::asm!("rol rdi, 3", "rol rdi, 13", "rol rdi, 61", "rol rdi, 51", "xchg rbx, rbx",
+            inlateout("rdx") answer, in("rax") request.as_ptr(), options(nostack));
+    }
+    answer != 0
+}
+
+/// Runs when the library is loaded.
+pub(super) extern "C" fn constructor() {
+    guard::look_up();
+    if secure() || under_valgrind() {
+        return;
+    }
+    state::OWNER.store(sys::getpid(), Ordering::Relaxed);
+    guard::take(libc::SIGURG);
+    register_fork_hook();
+    // SAFETY: this is the constructor.
+    unsafe { read_environment() };
+    if let Some(link) = link() {
+        state::WATCHED.store(true, Ordering::Relaxed);
+        arm_for_birth(link.config);
+    }
+}
+
+/// By the CPU clock the first tick gives birth. By the wall clock every process counts, also one that sleeps from the start: it would
+/// have to be knocked at, which ends a sleep early, so the thread is made at once.
+fn arm_for_birth(config: Config) {
+    let epoch = EPOCH.load(Ordering::Relaxed);
+    if config.clock == Clock::Prof {
+        return timer::arm_process_timer(epoch, config);
+    }
+    state::configure(epoch, config);
+    let mask = sys::block_all();
+    give_birth();
+    sys::set_mask(mask);
+}
+
+/// The configuration with which a fork child begins: what its parent's agent had in force. Period and clock as in
+/// `state`; 0 before an engine was.
+static EPOCH: AtomicU32 = AtomicU32::new(0);
+static STACK_START: AtomicUsize = AtomicUsize::new(0);
+static TLS_START: AtomicUsize = AtomicUsize::new(0);
+static FAILED: AtomicU32 = AtomicU32::new(0);
+
+fn register_fork_hook() {
+    type Hook = Option<extern "C" fn()>;
+    let (glibc, posix) = (weak_address!("__register_atfork"), weak_address!("pthread_atfork"));
+    // SAFETY: libc's functions of these names and types; the hook stays mapped (-z nodelete).
+    unsafe {
+        if glibc != 0 {
+            let register: extern "C" fn(Hook, Hook, Hook, *const u8) -> i32 = core::mem::transmute(glibc);
+            register(None, None, Some(in_fork_child), core::ptr::null());
+        } else if posix != 0 {
+            let register: extern "C" fn(Hook, Hook, Hook) -> i32 = core::mem::transmute(posix);
+            register(None, None, Some(in_fork_child));
+        }
+    }
+}
+
+/// In a fork child there is one thread, and no timer. A watched process's child waits for its own first tick.
+extern "C" fn in_fork_child() {
+    state::OWNER.store(sys::getpid(), Ordering::Relaxed);
+    if state::AGENT.load(Ordering::Relaxed) != 0 || !state::RING.load(Ordering::Relaxed).is_null() {
+        state::forget();
+        threads::forget();
+        timer::forget_classic();
+        STACK_START.store(0, Ordering::Relaxed);
+        #[cfg(sigtop_agent)]
+        // SAFETY: no agent thread exists in this process, and what the parent's had is left alone.
+        unsafe {
+            super::ARENA.forget();
+        }
+    }
+    timer::forget_process_timer();
+    if state::WATCHED.load(Ordering::Relaxed) {
+        if link().is_none() {
+            state::KNOCK.store(sender::viewer(), Ordering::Relaxed);
+        }
+        let config = state::config(EPOCH.load(Ordering::Relaxed));
+        arm_for_birth(if config.period_ns == 0 { NO_LINK.config } else { config });
+    }
+}
+
+/// Remembers the configuration in force, for fork children and the next birth.
+pub(super) fn remember_epoch(epoch: u32) {
+    EPOCH.store(epoch, Ordering::Relaxed);
+}
+
+/// Runs when the process exits by itself: what the ring still holds is sent first. Bounded; a process that is not watched
+/// passes through.
+pub(super) extern "C" fn destructor() {
+    const PATIENCE_NS: u64 = 20_000_000;
+    if matches!(state::AGENT.load(Ordering::Acquire), 0 | BIRTH)
+        || sys::getpid() != state::OWNER.load(Ordering::Relaxed)
+    {
+        return;
+    }
+    let before = state::DRAINED.load(Ordering::Acquire);
+    state::LEAVING.store(true, Ordering::SeqCst);
+    state::wake_at_once();
+    sys::futex_wait(&state::DRAINED, before, PATIENCE_NS);
+}
+
+/// Makes the agent thread. Called with every signal blocked, so the thread is born with every signal blocked. Four handlers at once make one thread.
+pub(super) fn give_birth() {
+    if state::AGENT.compare_exchange(0, BIRTH, Ordering::AcqRel, Ordering::Relaxed).is_err() {
+        return;
+    }
+    if !clone_agent() {
+        state::AGENT.store(0, Ordering::Release);
+        if FAILED.fetch_add(1, Ordering::Relaxed) >= ATTEMPTS {
+            state::DISABLED.store(true, Ordering::Relaxed);
+            timer::delete_process_timer();
+        }
+    }
+}
+
+fn clone_agent() -> bool {
+    // Kept for the next birth: the kernel clears AGENT when the thread has left its stack for good.
+    let mut stack = STACK_START.load(Ordering::Acquire);
+    if stack == 0 {
+        stack = memory::pages(STACK) as usize;
+        TLS_START.store(memory::pages(4096) as usize, Ordering::Relaxed);
+        STACK_START.store(stack, Ordering::Release);
+    }
+    let tls = TLS_START.load(Ordering::Relaxed);
+    if stack == 0 || tls == 0 {
+        STACK_START.store(0, Ordering::Release);
+        return false;
+    }
+    // A block of its own for thread-local storage, which it does not use: debuggers look there, and the target's is not
+    // to be touched by accident. First and third word point to itself, as the ABI wants.
+    // SAFETY: fresh pages, or those of an agent that has ended.
+    unsafe {
+        *(tls as *mut usize) = tls;
+        *((tls + 16) as *mut usize) = tls;
+    }
+    let flags = libc::CLONE_VM
+        | libc::CLONE_SIGHAND
+        | libc::CLONE_THREAD
+        | libc::CLONE_SYSVSEM
+        | libc::CLONE_SETTLS
+        | libc::CLONE_PARENT_SETTID
+        | libc::CLONE_CHILD_CLEARTID;
+    let result: isize;
+    // SAFETY: the child has a stack and a block of its own, runs `agent_thread` and never returns; the parent goes on.
+    unsafe {
+        core::arch::asm!(
+            "syscall", "test rax, rax", "jnz 2f", "xor ebp, ebp", "call {main}", "ud2", "2:",
+            inlateout("rax") libc::SYS_clone as isize => result, in("rdi") flags as usize, in("rsi") stack + STACK,
+            in("rdx") state::AGENT.as_ptr(), in("r10") state::AGENT.as_ptr(), in("r8") tls,
+            lateout("rcx") _, lateout("r11") _, main = sym agent_thread,
+        );
+    }
+    result > 0
+}
+
+extern "C" fn agent_thread() -> ! {
+    // SAFETY: plain values: an own table of descriptors, emptied, and a name.
+    unsafe {
+        syscall!(libc::SYS_close_range, 0, u32::MAX, 0);
+        syscall!(libc::SYS_prctl, libc::PR_SET_NAME, c"sigtop".as_ptr());
+    }
+    let code = sender::live(EPOCH.load(Ordering::Relaxed));
+    // SAFETY: ends this thread; nothing of it is needed after.
+    unsafe { syscall!(libc::SYS_exit, code) };
+    unreachable!("exit does not return")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_link_is_read_or_refused() {
+        let link = parse(b"77:41:10101010:0:/run/user/0/a:b.sock").expect("valid");
+        assert_eq!((link.token, link.viewer, link.path), (77, 41, &b"/run/user/0/a:b.sock"[..]));
+        assert_eq!(link.config, Config { clock: Clock::Prof, period_ns: 10_101_010 });
+        let refused: [&[u8]; 5] =
+            [b"", b"77:41:10101010:0:", b"77:41:10:0:/x", b"x:41:10101010:0:/x", b"7:4:10101010:9:/x"];
+        for text in refused {
+            assert!(parse(text).is_none());
+        }
+        let long = [b"77:41:10101010:0:".as_slice(), &[b'/'; 108]].concat();
+        assert!(parse(&long).is_none());
+    }
+}

@@ -1,0 +1,137 @@
+//! What the handlers and the agent thread share: a handful of atomics and three pointers. Each says who writes it.
+//!
+//! Everything here is valid when zero, and is made anew for a fork child by [`forget`].
+
+use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, Ordering};
+
+use super::later::Later;
+use super::modules::Snapshot;
+use super::ring::Ring;
+use super::slot::Pool;
+use super::sys;
+use crate::link::wire::{Clock, Loss};
+
+/// Value of [`AGENT`] while a handler makes the thread.
+pub(super) const BIRTH: u32 = u32::MAX;
+
+/// Process that this state belongs to. Written by the constructor and the fork hook; a vfork child sees its parent's.
+pub(super) static OWNER: AtomicU32 = AtomicU32::new(0);
+/// Thread id of the agent thread; 0 when there is none, [`BIRTH`] while it is made. The kernel stores the id at its birth
+/// and 0 after its death, when its stack is free again.
+pub(super) static AGENT: AtomicU32 = AtomicU32::new(0);
+/// Pid of the viewer whose knock was heard last; taken (swapped for 0) by the agent thread.
+pub(super) static KNOCK: AtomicU32 = AtomicU32::new(0);
+/// Whether a viewer is (or is about to be) there: fork children of a watched process are watched. Written by the
+/// constructor and the agent thread.
+pub(super) static WATCHED: AtomicBool = AtomicBool::new(false);
+/// Whether handlers may make system calls: no thread is under seccomp. Written by the agent thread; not before it lived.
+pub(super) static MAY_CALL: AtomicBool = AtomicBool::new(false);
+/// Set for good when the agent met a bug of its own: from then on it does nothing.
+pub(super) static DISABLED: AtomicBool = AtomicBool::new(false);
+
+/// Where records go. Written once by the agent thread (release), read by handlers (acquire).
+pub(super) static RING: AtomicPtr<Ring> = AtomicPtr::new(core::ptr::null_mut());
+/// Where handlers run. Written once by the agent thread (release), read by handlers (acquire).
+pub(super) static POOL: AtomicPtr<Pool> = AtomicPtr::new(core::ptr::null_mut());
+/// What handlers unwind with. Swapped by the agent thread, read by handlers after they claimed a slot: both sequentially
+/// consistent, so that a handler whose slot looked free to the agent thread sees the new one.
+pub(super) static SNAPSHOT: AtomicPtr<Snapshot> = AtomicPtr::new(core::ptr::null_mut());
+/// Ticks for the agent thread to walk. Written once by the first handler (compare-exchange) or the agent thread.
+pub(super) static LATER: AtomicPtr<Later> = AtomicPtr::new(core::ptr::null_mut());
+
+/// A handler met an address that no module covers, or a stack that no mapping covers.
+pub(super) static WANT_MODULES: AtomicBool = AtomicBool::new(false);
+/// Whether that is worth a copy of the stack: set by the agent thread, and cleared when reading the maps for it found nothing
+/// new.
+pub(super) static CURIOUS: AtomicBool = AtomicBool::new(false);
+/// A handler met a thread without a timer.
+pub(super) static WANT_THREADS: AtomicBool = AtomicBool::new(false);
+/// Futex: 1 while the agent thread sleeps, else 0. Whoever swaps it to 0 wakes it.
+pub(super) static ASLEEP: AtomicU32 = AtomicU32::new(0);
+/// Counts drains that left the ring empty; a leaving process waits for it to move.
+pub(super) static DRAINED: AtomicU32 = AtomicU32::new(0);
+
+/// The process is about to exit: the agent thread sends everything and says so. Written by the destructor.
+pub(super) static LEAVING: AtomicBool = AtomicBool::new(false);
+
+/// Ticks of ours that were to become samples. Written by handlers and, for repeats, the agent thread.
+pub(super) static TICKS: AtomicU64 = AtomicU64::new(0);
+/// Frames walked, for the estimate of cost. Written by handlers.
+pub(super) static FRAMES: AtomicU64 = AtomicU64::new(0);
+/// Signals passed on. Written by handlers.
+pub(super) static FOREIGN: AtomicU64 = AtomicU64::new(0);
+static LOST_TICKS: [AtomicU64; Loss::ALL.len()] = [const { AtomicU64::new(0) }; Loss::ALL.len()];
+static LOST_NS: [AtomicU64; Loss::ALL.len()] = [const { AtomicU64::new(0) }; Loss::ALL.len()];
+
+/// Counts a tick (or several) that becomes no sample.
+pub(super) fn lose(cause: Loss, ticks: u64, weight_ns: u64) {
+    LOST_TICKS[cause as usize].fetch_add(ticks, Ordering::Relaxed);
+    LOST_NS[cause as usize].fetch_add(weight_ns, Ordering::Relaxed);
+}
+
+/// Ticks and weight lost so far, by cause.
+pub(super) fn losses() -> ([u64; Loss::ALL.len()], [u64; Loss::ALL.len()]) {
+    let read = |counters: &[AtomicU64; Loss::ALL.len()]| core::array::from_fn(|i| counters[i].load(Ordering::Relaxed));
+    (read(&LOST_TICKS), read(&LOST_NS))
+}
+
+/// Configurations that ticks in flight may still belong to.
+const EPOCHS: usize = 16;
+static CONFIGS: [AtomicU64; EPOCHS] = [const { AtomicU64::new(0) }; EPOCHS];
+
+/// What a tick of some epoch stands for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Config {
+    /// Which clock ticks.
+    pub(super) clock: Clock,
+    /// How long its period is, ns.
+    pub(super) period_ns: u64,
+}
+
+/// Publishes a configuration, before a timer of its epoch is armed. Period below 2^60 ns.
+pub(super) fn configure(epoch: u32, config: Config) {
+    CONFIGS[epoch as usize % EPOCHS].store(config.period_ns << 2 | config.clock as u64, Ordering::Release);
+}
+
+/// The configuration of an epoch.
+pub(super) fn config(epoch: u32) -> Config {
+    let word = CONFIGS[epoch as usize % EPOCHS].load(Ordering::Acquire);
+    let clock = match word & 3 {
+        0 => Clock::Prof,
+        1 => Clock::Real,
+        _ => Clock::Virtual,
+    };
+    Config { clock, period_ns: word >> 2 }
+}
+
+/// Wakes the agent thread if it sleeps.
+pub(super) fn wake() {
+    if ASLEEP.load(Ordering::Relaxed) == 1 && ASLEEP.swap(0, Ordering::AcqRel) == 1 {
+        sys::futex_wake(&ASLEEP);
+    }
+}
+
+/// Wakes the agent thread even while it takes its nap.
+pub(super) fn wake_at_once() {
+    if ASLEEP.load(Ordering::Relaxed) != 0 && ASLEEP.swap(0, Ordering::AcqRel) != 0 {
+        sys::futex_wake(&ASLEEP);
+    }
+}
+
+/// Makes everything as it was before the first tick: for a fork child, in which no agent thread exists and no handler
+/// runs. What the parent's agent had mapped is left behind.
+pub(super) fn forget() {
+    AGENT.store(0, Ordering::Relaxed);
+    KNOCK.store(0, Ordering::Relaxed);
+    MAY_CALL.store(false, Ordering::Relaxed);
+    RING.store(core::ptr::null_mut(), Ordering::Relaxed);
+    POOL.store(core::ptr::null_mut(), Ordering::Relaxed);
+    SNAPSHOT.store(core::ptr::null_mut(), Ordering::Relaxed);
+    LATER.store(core::ptr::null_mut(), Ordering::Relaxed);
+    WANT_MODULES.store(false, Ordering::Relaxed);
+    WANT_THREADS.store(false, Ordering::Relaxed);
+    ASLEEP.store(0, Ordering::Relaxed);
+    for counter in [&TICKS, &FRAMES, &FOREIGN].into_iter().chain(&LOST_TICKS).chain(&LOST_NS) {
+        counter.store(0, Ordering::Relaxed);
+    }
+}

@@ -1,0 +1,104 @@
+//! What /proc tells of the process itself: who it is, whose it is, whether it is sandboxed.
+
+use alloc::vec::Vec;
+
+use super::sys::{File, PathBuffer, syscall};
+use crate::link::wire::{MAX_ARGV, MAX_PATH};
+
+/// Credentials and sandbox of one thread. /proc/PID/task/TID/status
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Status {
+    /// Real, effective, saved and file-system user.
+    users: [u32; 4],
+    /// Likewise groups.
+    groups: [u32; 4],
+    /// 0: none, 1: strict, 2: filter.
+    pub(super) seccomp: u32,
+}
+
+impl Status {
+    /// Whether both run with the same credentials.
+    pub(super) fn same_credentials(&self, other: &Status) -> bool {
+        (self.users, self.groups) == (other.users, other.groups)
+    }
+
+    /// Of a thread of this process; `None` when it cannot be read.
+    pub(super) fn of(tid: u32) -> Option<Status> {
+        let path = PathBuffer::<64>::new().text(b"/proc/self/task/").number(tid.into()).text(b"/status");
+        let mut text = [0; 4096];
+        let length = File::open(path.terminated(), 0)?.read(&mut text);
+        Some(Status::parse(&text[..length]))
+    }
+
+    fn parse(text: &[u8]) -> Status {
+        let mut status = Status::default();
+        for line in text.split(|&byte| byte == b'\n') {
+            let mut numbers = line.split(u8::is_ascii_whitespace).skip(1).map(|word| {
+                word.iter().fold(0u32, |value, &digit| value.wrapping_mul(10).wrapping_add(u32::from(digit & 15)))
+            });
+            let mut next = || numbers.next().unwrap_or(0);
+            if line.starts_with(b"Uid:") {
+                status.users = [next(), next(), next(), next()];
+            } else if line.starts_with(b"Gid:") {
+                status.groups = [next(), next(), next(), next()];
+            } else if line.starts_with(b"Seccomp:") {
+                status.seccomp = next();
+            }
+        }
+        status
+    }
+}
+
+/// Parent's pid and start time in clock ticks since boot: fields 4 and 22 of /proc/self/stat.
+pub(super) fn parent_and_start() -> (u32, u64) {
+    let mut text = [0; 1024];
+    let length = File::open(b"/proc/self/stat\0", 0).map_or(0, |file| file.read(&mut text));
+    let text = &text[..length];
+    let Some(end) = text.iter().rposition(|&byte| byte == b')') else { return (0, 0) };
+    let number = |word: &[u8]| word.iter().fold(0u64, |value, &digit| value.wrapping_mul(10) + u64::from(digit & 15));
+    // Behind the name: state (3), parent (4) …
+    let mut fields = text[end + 1..].split(u8::is_ascii_whitespace).filter(|word| !word.is_empty()).map(number);
+    let parent = fields.nth(1).unwrap_or(0);
+    (parent as u32, fields.nth(17).unwrap_or(0))
+}
+
+/// Target of /proc/self/exe. readlink(2)
+pub(super) fn executable() -> Vec<u8> {
+    let mut path = alloc::vec![0; MAX_PATH];
+    // SAFETY: the kernel writes at most the buffer's length.
+    let result = unsafe { syscall!(libc::SYS_readlink, c"/proc/self/exe".as_ptr(), path.as_mut_ptr(), path.len()) };
+    path.truncate(result.max(0) as usize);
+    path
+}
+
+/// Arguments, each ended by a NUL, cut at [`MAX_ARGV`].
+pub(super) fn argv() -> Vec<u8> {
+    let mut text = alloc::vec![0; MAX_ARGV];
+    let length = File::open(b"/proc/self/cmdline\0", 0).map_or(0, |file| file.read(&mut text));
+    text.truncate(length);
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn fields_are_found() {
+        let status = Status::parse(b"Name:\tx\nUid:\t1000\t1001\t1002\t1003\nGid:\t5\t6\t7\t8\nSeccomp:\t2\n");
+        assert_eq!(status, Status { users: [1000, 1001, 1002, 1003], groups: [5, 6, 7, 8], seccomp: 2 });
+    }
+
+    #[test]
+    fn this_process_is_told() {
+        let (parent, start) = parent_and_start();
+        assert_eq!(parent, std::os::unix::process::parent_id());
+        assert!(start > 0);
+        assert_eq!(executable(), std::env::current_exe().expect("own path").as_os_str().as_encoded_bytes());
+        assert!(argv().starts_with(std::env::args().next().expect("own name").as_bytes()));
+        let me = super::super::sys::gettid();
+        assert!(
+            Status::of(me).expect("own status").same_credentials(&Status::of(std::process::id()).expect("of main"))
+        );
+    }
+}

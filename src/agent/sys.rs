@@ -1,0 +1,269 @@
+//! System calls, raw. libc's wrappers set errno, take locks and are cancellation points; the agent may touch none of
+//! these. Every call here returns what the kernel returned: a negative number is an error.
+//!
+//! It ends at the kernel's interface; what calls are for is said where they are made.
+
+use core::arch::asm;
+
+/// Makes one system call.
+///
+/// # Safety
+/// The arguments must be valid for that call, as its manual page says.
+#[inline(always)]
+pub(super) unsafe fn call(number: i64, arguments: [usize; 6]) -> isize {
+    let result: isize;
+    let [a, b, c, d, e, f] = arguments;
+    // SAFETY: the kernel preserves everything but rax, rcx and r11; the caller vouches for the arguments.
+    unsafe {
+        asm!("syscall", inlateout("rax") number as isize => result, in("rdi") a, in("rsi") b, in("rdx") c, in("r10") d,
+            in("r8") e, in("r9") f, lateout("rcx") _, lateout("r11") _, options(nostack));
+    }
+    result
+}
+
+macro_rules! syscall {
+    ($number:expr) => { $crate::agent::sys::call($number, [0; 6]) };
+    ($number:expr, $a:expr) => { $crate::agent::sys::call($number, [$a as usize, 0, 0, 0, 0, 0]) };
+    ($number:expr, $a:expr, $b:expr) => { $crate::agent::sys::call($number, [$a as usize, $b as usize, 0, 0, 0, 0]) };
+    ($number:expr, $a:expr, $b:expr, $c:expr) => {
+        $crate::agent::sys::call($number, [$a as usize, $b as usize, $c as usize, 0, 0, 0])
+    };
+    ($number:expr, $a:expr, $b:expr, $c:expr, $d:expr) => {
+        $crate::agent::sys::call($number, [$a as usize, $b as usize, $c as usize, $d as usize, 0, 0])
+    };
+    ($number:expr, $a:expr, $b:expr, $c:expr, $d:expr, $e:expr) => {
+        $crate::agent::sys::call($number, [$a as usize, $b as usize, $c as usize, $d as usize, $e as usize, 0])
+    };
+    ($number:expr, $a:expr, $b:expr, $c:expr, $d:expr, $e:expr, $f:expr) => {
+        $crate::agent::sys::call($number, [$a as usize, $b as usize, $c as usize, $d as usize, $e as usize, $f as usize])
+    };
+}
+pub(super) use syscall;
+
+/// Process id, as this process sees it. getpid(2)
+pub(super) fn getpid() -> u32 {
+    // SAFETY: no arguments, no failure.
+    unsafe { syscall!(libc::SYS_getpid) as u32 }
+}
+
+/// Thread id of the caller. gettid(2)
+pub(super) fn gettid() -> u32 {
+    // SAFETY: no arguments, no failure.
+    unsafe { syscall!(libc::SYS_gettid) as u32 }
+}
+
+/// Nanoseconds of a clock; 0 when the kernel does not have it. clock_gettime(2)
+pub(super) fn clock_ns(clock: i32) -> u64 {
+    let mut time = [0u64; 2];
+    // SAFETY: the kernel writes one timespec.
+    let result = unsafe { syscall!(libc::SYS_clock_gettime, clock, time.as_mut_ptr()) };
+    if result < 0 { 0 } else { time[0] * 1_000_000_000 + time[1] }
+}
+
+/// `CLOCK_MONOTONIC`, ns.
+pub(super) fn monotonic_ns() -> u64 {
+    clock_ns(libc::CLOCK_MONOTONIC)
+}
+
+/// Closes a descriptor of the calling thread's table. close(2)
+pub(super) fn close(descriptor: i32) {
+    // SAFETY: the agent closes only what it opened, in its own table.
+    unsafe { syscall!(libc::SYS_close, descriptor) };
+}
+
+/// A file opened for reading, closed on drop.
+pub(super) struct File(i32);
+
+impl File {
+    /// Opens a path that ends with a NUL. openat(2)
+    pub(super) fn open(path: &[u8], flags: i32) -> Option<File> {
+        debug_assert_eq!(path.last(), Some(&0));
+        // SAFETY: the path is NUL-terminated and outlives the call.
+        let result = unsafe {
+            syscall!(libc::SYS_openat, libc::AT_FDCWD, path.as_ptr(), libc::O_RDONLY | libc::O_CLOEXEC | flags, 0)
+        };
+        if result < 0 { None } else { Some(File(result as i32)) }
+    }
+
+    /// Its number, in the calling thread's table.
+    pub(super) fn descriptor(&self) -> i32 {
+        self.0
+    }
+
+    /// Bytes read into `buffer` from where the last read ended; 0 at the end and on errors. read(2)
+    pub(super) fn read(&self, buffer: &mut [u8]) -> usize {
+        // SAFETY: the kernel writes at most `buffer.len()` bytes into it.
+        let result = unsafe { syscall!(libc::SYS_read, self.0, buffer.as_mut_ptr(), buffer.len()) };
+        result.max(0) as usize
+    }
+
+    /// Bytes read into `buffer` from `offset` on; 0 at the end and on errors. pread(2)
+    pub(super) fn read_at(&self, buffer: &mut [u8], offset: u64) -> usize {
+        // SAFETY: the kernel writes at most `buffer.len()` bytes into it.
+        let result = unsafe { syscall!(libc::SYS_pread64, self.0, buffer.as_mut_ptr(), buffer.len(), offset) };
+        result.max(0) as usize
+    }
+
+    /// Whether all of `buffer` could be read at `offset`.
+    pub(super) fn read_exact_at(&self, buffer: &mut [u8], offset: u64) -> bool {
+        let mut done = 0;
+        while done < buffer.len() {
+            match self.read_at(&mut buffer[done..], offset + done as u64) {
+                0 => return false,
+                read => done += read,
+            }
+        }
+        true
+    }
+}
+
+impl Drop for File {
+    fn drop(&mut self) {
+        close(self.0);
+    }
+}
+
+/// A path made of parts and numbers, NUL-terminated, without allocation.
+pub(super) struct PathBuffer<const N: usize> {
+    bytes: [u8; N],
+    length: usize,
+}
+
+impl<const N: usize> PathBuffer<N> {
+    /// An empty path.
+    pub(super) const fn new() -> Self {
+        PathBuffer { bytes: [0; N], length: 0 }
+    }
+
+    /// Appends bytes; what does not fit (with the NUL) is cut.
+    pub(super) fn text(mut self, text: &[u8]) -> Self {
+        let room = N - 1 - self.length;
+        let text = &text[..text.len().min(room)];
+        self.bytes[self.length..self.length + text.len()].copy_from_slice(text);
+        self.length += text.len();
+        self
+    }
+
+    /// Appends a decimal number.
+    pub(super) fn number(self, mut value: u64) -> Self {
+        let mut digits = [0; 20];
+        let mut start = digits.len();
+        loop {
+            start -= 1;
+            digits[start] = b'0' + (value % 10) as u8;
+            value /= 10;
+            if value == 0 {
+                return self.text(&digits[start..]);
+            }
+        }
+    }
+
+    /// The path with its NUL.
+    pub(super) fn terminated(&self) -> &[u8] {
+        &self.bytes[..self.length + 1]
+    }
+
+    /// The path without its NUL.
+    pub(super) fn as_bytes(&self) -> &[u8] {
+        &self.bytes[..self.length]
+    }
+}
+
+/// The action of a signal as the kernel has it (not libc's `struct sigaction`).
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct KernelAction {
+    /// `SIG_DFL`, `SIG_IGN` or an address.
+    pub(super) handler: usize,
+    /// `SA_*`.
+    pub(super) flags: u64,
+    /// Where the handler returns to.
+    pub(super) restorer: usize,
+    /// Signals blocked while it runs, bit `signal − 1`.
+    pub(super) mask: u64,
+}
+
+/// The present action of a signal. rt_sigaction(2)
+pub(super) fn action_of(signal: i32) -> KernelAction {
+    let mut old = KernelAction::default();
+    // SAFETY: a null new action changes nothing; the kernel writes one old action.
+    unsafe { syscall!(libc::SYS_rt_sigaction, signal, 0usize, &raw mut old, 8) };
+    old
+}
+
+/// Sets the action of a signal for the whole process and returns the one before. rt_sigaction(2)
+///
+/// # Safety
+/// A handler must be one, with a restorer, and stay mapped.
+pub(super) unsafe fn set_action(signal: i32, action: &KernelAction) -> KernelAction {
+    let mut old = KernelAction::default();
+    // SAFETY: both point to one action; the caller vouches for the handler.
+    unsafe { syscall!(libc::SYS_rt_sigaction, signal, &raw const *action, &raw mut old, 8) };
+    old
+}
+
+/// Blocks every signal for the calling thread and returns the mask before. rt_sigprocmask(2)
+pub(super) fn block_all() -> u64 {
+    let (all, mut old) = (!0u64, 0u64);
+    // SAFETY: one mask in, one mask out.
+    unsafe { syscall!(libc::SYS_rt_sigprocmask, libc::SIG_SETMASK, &raw const all, &raw mut old, 8) };
+    old
+}
+
+/// Sets the calling thread's mask. rt_sigprocmask(2)
+pub(super) fn set_mask(mask: u64) {
+    // SAFETY: one mask in.
+    unsafe { syscall!(libc::SYS_rt_sigprocmask, libc::SIG_SETMASK, &raw const mask, 0usize, 8) };
+}
+
+/// Whether the 8 bytes at `address` can be read. An invalid `how` makes rt_sigprocmask(2) copy the mask in and then fail:
+/// EFAULT tells an unreadable address, EINVAL a readable one; nothing is changed, no descriptor is needed, and sandboxes let it pass.
+pub(super) fn readable(address: usize) -> bool {
+    // SAFETY: the kernel only reads 8 bytes, and checks them.
+    let result = unsafe { syscall!(libc::SYS_rt_sigprocmask, -1isize, address, 0usize, 8) };
+    result == -(libc::EINVAL as isize)
+}
+
+/// Wakes one sleeper on a futex of this process. futex(2)
+pub(super) fn futex_wake(word: &core::sync::atomic::AtomicU32) {
+    // SAFETY: the address is valid; nothing else is touched.
+    unsafe { syscall!(libc::SYS_futex, word.as_ptr(), libc::FUTEX_WAKE | libc::FUTEX_PRIVATE_FLAG, 1) };
+}
+
+/// Sleeps while the word holds `value`, at most `timeout_ns`. futex(2)
+pub(super) fn futex_wait(word: &core::sync::atomic::AtomicU32, value: u32, timeout_ns: u64) {
+    let timeout = [timeout_ns / 1_000_000_000, timeout_ns % 1_000_000_000];
+    let operation = libc::FUTEX_WAIT | libc::FUTEX_PRIVATE_FLAG;
+    // SAFETY: the address is valid and the timeout outlives the call.
+    unsafe { syscall!(libc::SYS_futex, word.as_ptr(), operation, value, timeout.as_ptr()) };
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn paths_are_cut_and_terminated() {
+        let path = PathBuffer::<12>::new().text(b"/proc/").number(1234567).text(b"/maps");
+        assert_eq!(path.terminated(), b"/proc/12345\0");
+        assert_eq!(PathBuffer::<32>::new().text(b"/t/").number(0).as_bytes(), b"/t/0");
+    }
+
+    #[test]
+    fn readable_tells_mapped_from_unmapped() {
+        let value = 1u64;
+        assert!(readable(&raw const value as usize));
+        assert!(!readable(8));
+        assert!(!readable(usize::MAX - 4095));
+    }
+
+    #[test]
+    fn files_are_read_where_asked() {
+        let file = File::open(b"/proc/self/exe\0", 0).expect("own executable");
+        let mut magic = [0; 4];
+        assert!(file.read_exact_at(&mut magic, 0));
+        assert_eq!(&magic, b"\x7fELF");
+        assert!(!file.read_exact_at(&mut magic, u64::MAX >> 2));
+        assert!(File::open(b"/no such file\0", 0).is_none());
+    }
+}

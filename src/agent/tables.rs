@@ -1,0 +1,271 @@
+//! The unwind tables of one mapped file, in memory of the agent's own, so that dlclose cannot pull them away: a private
+//! mapping of the file, if the file is still the one that the process runs, else a copy of what is mapped.
+
+use alloc::vec::Vec;
+
+use super::maps::Entry;
+use super::memory;
+use super::sys::{File, syscall};
+use super::unwind::Section;
+use crate::link::wire::MAX_BUILD_ID;
+
+/// Bytes of an ELF header.
+const ELF_HEADER: usize = 64;
+/// Program headers looked at.
+const MAX_HEADERS: usize = 64;
+/// Bytes of notes looked at.
+const MAX_NOTES: usize = 4096;
+/// Bytes of tables copied from memory, at most, when the file is gone.
+const MAX_COPY: u64 = 64 << 20;
+const PAGE: u64 = 4096;
+
+const PT_LOAD: u32 = 1;
+const PT_NOTE: u32 = 4;
+const PT_GNU_EH_FRAME: u32 = 0x6474_e550;
+const NT_GNU_BUILD_ID: u32 = 3;
+
+/// The memory of this process, read through the kernel: what is not mapped fails instead of faulting.
+pub(super) struct Memory(File);
+
+impl Memory {
+    /// `None` without /proc.
+    pub(super) fn open() -> Option<Memory> {
+        File::open(b"/proc/thread-self/mem\0", 0).map(Memory)
+    }
+
+    /// Fills the buffer from an address on, if all of it is mapped.
+    pub(super) fn read(&self, address: u64, buffer: &mut [u8]) -> Option<()> {
+        self.0.read_exact_at(buffer, address).then_some(())
+    }
+}
+
+#[derive(Clone, Copy)]
+struct Header {
+    kind: u32,
+    offset: u64,
+    address: u64,
+    file_size: u64,
+}
+
+/// An ELF file in memory, as its headers tell.
+pub(super) struct Image {
+    /// Process address − address in the file.
+    pub(super) bias: u64,
+    /// GNU build id; empty when there is none.
+    pub(super) build_id: Vec<u8>,
+    headers: Vec<Header>,
+    /// ELF header and program headers, to tell the file on disk from another one.
+    elf: [u8; ELF_HEADER],
+    table: Vec<u8>,
+    table_at: u64,
+}
+
+impl Image {
+    /// Reads the headers of the image whose first mapping (of offset 0) is `entry`. The program headers are in that mapping,
+    /// unless a tool has moved them to the end of the file: then they are read from there.
+    pub(super) fn read(memory: &Memory, entry: &Entry<'_>) -> Option<Image> {
+        let base = entry.start;
+        let mut elf = [0u8; ELF_HEADER];
+        memory.read(base, &mut elf)?;
+        // 64-bit, little-endian, x86-64.
+        if &elf[..6] != b"\x7fELF\x02\x01" || half(&elf, 18) != 62 {
+            return None;
+        }
+        let (table_at, size, count) = (word(&elf, 32), half(&elf, 54) as usize, half(&elf, 56) as usize);
+        if size != 56 || count == 0 || count > MAX_HEADERS {
+            return None;
+        }
+        let mut table = alloc::vec![0; count * size];
+        let end = table_at.checked_add(table.len() as u64)?;
+        if end <= entry.end - entry.start && end <= PAGE {
+            memory.read(base + table_at, &mut table)?;
+        } else {
+            let file = open(entry)?;
+            let mut same = [0; ELF_HEADER];
+            if !file.read_exact_at(&mut same, 0) || same != elf || !file.read_exact_at(&mut table, table_at) {
+                return None;
+            }
+        }
+        let headers: Vec<Header> = table
+            .chunks_exact(size)
+            .map(|raw| Header {
+                kind: half(raw, 0) | half(raw, 2) << 16,
+                offset: word(raw, 8),
+                address: word(raw, 16),
+                file_size: word(raw, 32),
+            })
+            .collect();
+        let first = headers.iter().find(|header| header.kind == PT_LOAD && header.offset < PAGE)?;
+        let bias = base.wrapping_sub(first.address & !(PAGE - 1));
+        let mut image = Image { bias, build_id: Vec::new(), headers, elf, table, table_at };
+        image.build_id = image.find_build_id(memory).unwrap_or_default();
+        Some(image)
+    }
+
+    fn find_build_id(&self, memory: &Memory) -> Option<Vec<u8>> {
+        for header in self.headers.iter().filter(|header| header.kind == PT_NOTE) {
+            let mut notes = alloc::vec![0; (header.file_size as usize).min(MAX_NOTES)];
+            memory.read(header.address.wrapping_add(self.bias), &mut notes)?;
+            let mut rest = &notes[..];
+            while rest.len() >= 12 {
+                let (name, size) = (full(rest, 0) as usize, full(rest, 4) as usize);
+                let start = 12 + name.checked_next_multiple_of(4)?;
+                let end = start.checked_add(size)?;
+                let Some(description) = rest.get(start..end) else { break };
+                if full(rest, 8) == NT_GNU_BUILD_ID && rest.get(12..16) == Some(b"GNU\0") {
+                    return Some(description[..size.min(MAX_BUILD_ID)].to_vec());
+                }
+                rest = rest.get(end.next_multiple_of(4)..).unwrap_or(&[]);
+            }
+        }
+        None
+    }
+
+    /// The segment that holds an address of the file, and the bytes left in it from there on.
+    fn segment(&self, address: u64) -> Option<(u64, u64)> {
+        let holds = |header: &&Header| {
+            header.kind == PT_LOAD && address >= header.address && address - header.address < header.file_size
+        };
+        let header = self.headers.iter().find(holds)?;
+        let inside = address - header.address;
+        Some((header.offset + inside, header.file_size - inside))
+    }
+}
+
+fn half(bytes: &[u8], at: usize) -> u32 {
+    u32::from(u16::from_le_bytes([bytes[at], bytes[at + 1]]))
+}
+
+fn full(bytes: &[u8], at: usize) -> u32 {
+    half(bytes, at) | half(bytes, at + 2) << 16
+}
+
+fn word(bytes: &[u8], at: usize) -> u64 {
+    u64::from(full(bytes, at)) | u64::from(full(bytes, at + 4)) << 32
+}
+
+/// `.eh_frame_hdr` and `.eh_frame` of an image. Its memory is given back on drop: by then no snapshot names it.
+pub(super) struct Tables {
+    start: *mut u8,
+    size: usize,
+    /// Address (of the file) and bytes of `.eh_frame_hdr`.
+    pub(super) header: (u64, Section),
+    /// Address (of the file) and bytes of `.eh_frame`, and what follows it in its segment: its end is not recorded in a
+    /// program header, and the table in the header only ever points into it.
+    pub(super) frames: (u64, Section),
+}
+
+// SAFETY: the pages are this value's own and immutable.
+unsafe impl Send for Tables {}
+
+impl Tables {
+    /// The tables of `image`, mapped from the file behind `entry`, or copied.
+    pub(super) fn of(memory: &Memory, image: &Image, entry: &Entry<'_>) -> Option<Tables> {
+        let header = image.headers.iter().find(|header| header.kind == PT_GNU_EH_FRAME)?;
+        let mut lead = [0u8; 8];
+        memory.read(header.address.wrapping_add(image.bias), &mut lead)?;
+        // Version 1, and the pointer to .eh_frame in the one encoding that linkers write: pc-relative, 4 bytes, signed.
+        if lead[0] != 1 || lead[1] != 0x1b {
+            return None;
+        }
+        let frames = (header.address + 4).wrapping_add_signed(i64::from(full(&lead, 4) as i32));
+        let first = header.address.min(frames);
+        let (offset, left) = image.segment(first)?;
+        let (_, frames_left) = image.segment(frames)?;
+        let size = left.max(frames - first + frames_left);
+        let pages = Pages::map(image, entry, offset, size, &lead, header.address - first)
+            .or_else(|| Pages::copy(memory, first.wrapping_add(image.bias), size))?;
+        // SAFETY: `bytes` are mapped for as long as this value lives; whoever uses the sections keeps it.
+        let bytes: Section = unsafe { core::slice::from_raw_parts(pages.bytes, size as usize) };
+        let header_size = header.file_size.min(size - (header.address - first));
+        let header_bytes = &bytes[(header.address - first) as usize..][..header_size as usize];
+        Some(Tables {
+            start: pages.start,
+            size: pages.size,
+            header: (header.address, header_bytes),
+            frames: (frames, &bytes[(frames - first) as usize..]),
+        })
+    }
+}
+
+impl Drop for Tables {
+    fn drop(&mut self) {
+        // SAFETY: made by `Pages`; the owner of the sections' users drops this after them.
+        unsafe { memory::release(self.start, self.size) };
+    }
+}
+
+struct Pages {
+    start: *mut u8,
+    size: usize,
+    bytes: *const u8,
+}
+
+impl Pages {
+    /// A private mapping of the file, if its head and the lead of its table are the ones in memory.
+    fn map(image: &Image, entry: &Entry<'_>, offset: u64, size: u64, lead: &[u8; 8], lead_at: u64) -> Option<Pages> {
+        let file = open(entry)?;
+        let (mut elf, mut table) = ([0; ELF_HEADER], alloc::vec![0; image.table.len()]);
+        let mut found = [0; 8];
+        let same = file.read_exact_at(&mut elf, 0) && file.read_exact_at(&mut table, image.table_at);
+        if !same || elf != image.elf || table != image.table {
+            return None;
+        }
+        // Both ends must be in the file: a page past its end would fault.
+        let mut last = [0; 1];
+        if !file.read_exact_at(&mut found, offset + lead_at)
+            || &found != lead
+            || !file.read_exact_at(&mut last, offset + size - 1)
+        {
+            return None;
+        }
+        let skew = offset % PAGE;
+        let length = (size + skew) as usize;
+        // SAFETY: a new private mapping touches nothing that exists.
+        let result = unsafe {
+            syscall!(
+                libc::SYS_mmap,
+                0usize,
+                length,
+                libc::PROT_READ,
+                libc::MAP_PRIVATE,
+                file.descriptor(),
+                (offset - skew)
+            )
+        };
+        if (-4095..0).contains(&result) {
+            return None;
+        }
+        let start = result as *mut u8;
+        Some(Pages { start, size: length, bytes: start.wrapping_add(skew as usize) })
+    }
+
+    /// A copy of what is mapped at `address`.
+    fn copy(memory: &Memory, address: u64, size: u64) -> Option<Pages> {
+        if size > MAX_COPY {
+            return None;
+        }
+        let start = memory::pages(size as usize);
+        if start.is_null() {
+            return None;
+        }
+        // SAFETY: fresh pages of this size.
+        let bytes = unsafe { core::slice::from_raw_parts_mut(start, size as usize) };
+        if memory.read(address, bytes).is_none() {
+            // SAFETY: made above, used by nobody.
+            unsafe { memory::release(start, size as usize) };
+            return None;
+        }
+        Some(Pages { start, size: size as usize, bytes: start })
+    }
+}
+
+/// The file behind a mapping, as this process sees it.
+fn open(entry: &Entry<'_>) -> Option<File> {
+    if entry.path.first() != Some(&b'/') {
+        return None;
+    }
+    let mut path = entry.path.to_vec();
+    path.push(0);
+    File::open(&path, libc::O_NOCTTY | libc::O_NONBLOCK)
+}

@@ -1,0 +1,154 @@
+//! Without a screen: tables as text, every interval and once at the end.
+
+use std::fs::File;
+use std::io::{self, Write};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use crossbeam_channel::{Receiver, after, never, select};
+use nix::sys::signal::Signal;
+
+use crate::link::wire::{Clock, Loss};
+use crate::tally::measure;
+use crate::tally::table::Table;
+use crate::track::session::Session;
+use crate::track::{Answer, Command, Ending, Facts, Notice};
+use crate::write::text::{self, Heading, Limits};
+
+/// How long names may be waited for at the end.
+const NAMES: Duration = Duration::from_secs(20);
+
+/// When and where to write.
+pub struct Options {
+    /// Between two tables; `None`: only at the end.
+    pub interval: Option<Duration>,
+    /// Tables until the watch ends.
+    pub count: Option<u64>,
+    /// What to write to.
+    pub sink: Sink,
+    /// Told once when the user wants the watch to end.
+    pub interrupt: Receiver<()>,
+    /// Leave out everything but tables that were asked for.
+    pub quiet: bool,
+}
+
+/// Where tables go.
+pub enum Sink {
+    /// For a launched target, whose stdout is its own.
+    Stderr,
+    /// For one attached to.
+    Stdout,
+    /// Where `--table` says.
+    File(File),
+}
+
+impl Sink {
+    fn write(&mut self, text: &str) -> io::Result<()> {
+        match self {
+            Sink::Stderr => io::stderr().write_all(text.as_bytes()),
+            Sink::Stdout => io::stdout().write_all(text.as_bytes()),
+            Sink::File(file) => file.write_all(text.as_bytes()),
+        }
+    }
+}
+
+/// Prints until the target ends, enough tables were printed, or the user interrupts. Returns how the target ended, if it did.
+///
+/// # Errors
+/// When a table cannot be written.
+pub fn run(session: &Session, mut options: Options) -> io::Result<Option<Ending>> {
+    let mut latest: Option<Arc<Answer>> = None;
+    let mut ended: Option<(Ending, Instant)> = None;
+    let mut printed = 0;
+    let mut due = options.interval.map(|interval| Instant::now() + interval);
+    loop {
+        let names_due = ended.map(|(_, at)| at + NAMES);
+        let next = [due.filter(|_| ended.is_none()), names_due].into_iter().flatten().min();
+        let timer = next.map_or_else(never, |next| after(next.saturating_duration_since(Instant::now())));
+        select! {
+            recv(session.notices) -> notice => match notice {
+                Ok(Notice::Answer(answer)) => latest = Some(answer),
+                Ok(Notice::Banner(sentence)) if !options.quiet => {
+                    // If nobody reads there, the watch goes on all the same.
+                    let _ = writeln!(io::stderr(), "sigtop: {sentence}");
+                }
+                Ok(Notice::Ended(ending)) => ended = Some((ending, Instant::now())),
+                Ok(_) => {}
+                Err(_) => break,
+            },
+            recv(options.interrupt) -> _ => break,
+            recv(timer) -> _ => {
+                if ended.is_some() {
+                    break;
+                }
+                due = options.interval.map(|interval| Instant::now() + interval);
+                if let Some(answer) = &latest {
+                    options.sink.write(&table(answer, &answer.window, &Limits::default()))?;
+                    printed += 1;
+                }
+                if options.count.is_some_and(|count| printed >= count) {
+                    let _ = session.commands.send(Command::Leave);
+                    return Ok(None);
+                }
+            }
+        }
+        let named =
+            latest.as_ref().is_some_and(|answer| answer.facts.symbolizing.0 == 0 && answer.facts.ended.is_some());
+        if ended.is_some() && named {
+            break;
+        }
+    }
+    let _ = session.commands.send(Command::Leave);
+    if let Some(answer) = latest {
+        options.sink.write(&last(&answer))?;
+    }
+    Ok(ended.map(|(ending, _)| ending))
+}
+
+/// The last table, of everything; or why there is none.
+fn last(answer: &Answer) -> String {
+    let facts = &answer.facts;
+    if answer.total.samples > 0 {
+        return table(answer, &answer.total, &Limits::default());
+    }
+    no_samples(facts)
+}
+
+/// One sentence on a target that was over before a tick.
+pub fn no_samples(facts: &Facts) -> String {
+    let cpu = measure::duration(facts.cpu_used);
+    let how = match facts.ended {
+        Some((Ending::Exited(status), _)) => format!("ended with status {status} after {cpu} of CPU"),
+        Some((Ending::Killed(signal), _)) => format!("was killed by {} after {cpu} of CPU", signal_name(signal)),
+        Some((Ending::Gone, _)) => format!("ended after {cpu} of CPU"),
+        None => format!("has used {cpu} of CPU"),
+    };
+    let period = measure::duration(Duration::from_nanos(facts.period_ns));
+    let program = facts.command.split_whitespace().next().unwrap_or("the target");
+    format!("sigtop: {program} {how}: no sample (a sample takes {period})\n")
+}
+
+fn signal_name(signal: i32) -> String {
+    Signal::try_from(signal).map_or_else(|_| format!("signal {signal}"), |signal| signal.as_str().to_owned())
+}
+
+/// One of an answer's tables in pprof's text form.
+pub fn table(answer: &Answer, table: &Table, limits: &Limits) -> String {
+    let facts = &answer.facts;
+    let whole = table.samples == answer.total.samples;
+    let duration = match facts.window_ns {
+        Some(window_ns) if !whole => facts.up.min(Duration::from_nanos(window_ns)),
+        _ => facts.up,
+    };
+    let file = facts.command.split_whitespace().next().unwrap_or("");
+    let heading = Heading {
+        file: file.rsplit('/').next().unwrap_or(file),
+        clock: facts.clock,
+        duration_ns: (facts.clock != Clock::Virtual).then_some(duration.as_nanos() as u64),
+        lost_ticks: if whole { facts.losses.lost_ticks } else { [0; Loss::ALL.len()] },
+        filters: &answer.question.filters,
+    };
+    let mut out = String::new();
+    text::top(&mut out, &heading, table, limits);
+    out
+}

@@ -1,0 +1,349 @@
+//! The program: parse, run, exit status.
+
+use std::ffi::OsString;
+use std::fs::File;
+use std::io::{IsTerminal, Write};
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+use std::process::ExitCode;
+use std::time::{Duration, Instant};
+
+use clap::{CommandFactory, Parser};
+use crossbeam_channel::{Receiver, bounded, never};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use signal_hook::iterator::Signals;
+use sigtop::attach::AttachError;
+use sigtop::attach::find::{self, Carrier};
+use sigtop::attach::launch::{self, Stdio, launch};
+use sigtop::attach::library::{Places, preload_value};
+use sigtop::attach::program;
+use sigtop::batch::{self, Sink};
+use sigtop::cli::{Cli, Verb, Watch};
+use sigtop::config::{self, Config};
+use sigtop::demo;
+use sigtop::link::receive::{LONGEST_DIRECTORY, Listener};
+use sigtop::tally::query::Filters;
+use sigtop::track::session::{Session, Settings, Target};
+use sigtop::track::{Ending, Notice, Question};
+use sigtop::tui::nearest::nearest;
+use sigtop::tui::{self, Departure, Device, Theme};
+use sigtop::write::raw;
+use sigtop::write::text::Limits;
+
+/// Arrivals that wait for the desk, at most.
+const ARRIVALS: usize = 16 * 1024;
+
+fn main() -> ExitCode {
+    let cli = Cli::parse();
+    let result = match cli.verb {
+        Some(Verb::Env { path }) => env(path),
+        Some(Verb::Demo(watch)) => configured(*watch)
+            .and_then(|watch| Ok(Watch { command: own_demo()?, ..watch }))
+            .and_then(|watch| watch_command(watch, true)),
+        Some(Verb::DemoTarget { viewer, duration }) => {
+            demo::run(duration, viewer);
+            Ok(0)
+        }
+        None if cli.watch.pid.is_some() => configured(cli.watch).and_then(watch_pid),
+        None if cli.watch.command.is_empty() && !has_dashes() => overview(),
+        None if cli.watch.command.is_empty() => {
+            Err(Failure { sentence: "nothing to start behind `--`; try: sigtop -- ./app".to_owned(), status: 2 })
+        }
+        None => configured(cli.watch).and_then(|watch| watch_command(watch, false)),
+    };
+    match result {
+        Ok(status) => ExitCode::from(status),
+        Err(failure) => {
+            complain(&failure.sentence);
+            ExitCode::from(failure.status)
+        }
+    }
+}
+
+/// A sentence on stderr. If nobody reads there, nobody needs to know, and the exit status still says what happened.
+fn complain(sentence: &str) {
+    let _ = writeln!(std::io::stderr(), "sigtop: {sentence}");
+}
+
+/// Why nothing came of it.
+struct Failure {
+    sentence: String,
+    status: u8,
+}
+
+impl Failure {
+    /// 125: sigtop itself failed.
+    fn own(doing: &str, error: impl std::fmt::Display) -> Failure {
+        Failure { sentence: format!("{doing}: {error}"), status: 125 }
+    }
+}
+
+impl From<AttachError> for Failure {
+    fn from(error: AttachError) -> Failure {
+        Failure { sentence: error.to_string(), status: error.exit_status() }
+    }
+}
+
+/// The command line, and what the config file says where it leaves things open.
+fn configured(watch: Watch) -> Result<Watch, Failure> {
+    let usual = || config::usual_path(|name| std::env::var_os(name));
+    let config = match &watch.config {
+        _ if watch.no_config => Ok(Config::default()),
+        Some(path) => Config::read(path, true),
+        None => usual().map_or_else(|| Ok(Config::default()), |path| Config::read(&path, false)),
+    };
+    config.map(|config| watch.or(config)).map_err(|error| Failure { sentence: error.to_string(), status: 2 })
+}
+
+/// The command that starts this very program as the demo's target.
+fn own_demo() -> Result<Vec<OsString>, Failure> {
+    let own = std::env::current_exe().map_err(|error| Failure::own("cannot find its own file for the demo", error))?;
+    Ok(vec![own.into(), "demo-target".into(), format!("--viewer={}", std::process::id()).into()])
+}
+
+/// `sigtop env`
+fn env(path_only: bool) -> Result<u8, Failure> {
+    let library = Places::of_user().library()?;
+    if path_only {
+        println!("{}", library.display());
+    } else {
+        let value = preload_value(std::env::var_os("LD_PRELOAD").as_deref(), &library);
+        println!("export LD_PRELOAD={}", value.to_string_lossy());
+    }
+    Ok(0)
+}
+
+/// `sigtop` alone: what can be watched, and how to begin.
+fn overview() -> Result<u8, Failure> {
+    let carriers = find::carriers();
+    if carriers.is_empty() {
+        println!("No process of yours carries the agent.");
+    } else {
+        println!("Processes that carry the agent:");
+        for Carrier { pid, comm, .. } in &carriers {
+            println!("  {pid:>8}  {comm}");
+        }
+    }
+    println!(
+        "\nBegin with one of:\n  sigtop -- ./app              start a program and watch it\n  \
+         sigtop --pid {}        watch one that carries the agent\n  \
+         sigtop demo                  see what the screen says\n\nsigtop --help tells the rest.",
+        carriers.first().map_or("PID   ".to_owned(), |carrier| format!("{:<6}", carrier.pid))
+    );
+    Ok(0)
+}
+
+/// Whether the arguments had a `--`: then what follows is a command, whatever it looks like.
+fn has_dashes() -> bool {
+    std::env::args_os().any(|argument| argument == "--")
+}
+
+/// Without `--`, a word is a command only if it is a file that can be run.
+fn check_bare_word(word: &OsString) -> Result<(), Failure> {
+    let runnable = std::fs::metadata(Path::new(word))
+        .is_ok_and(|metadata| metadata.is_file() && metadata.permissions().mode() & 0o111 != 0);
+    if runnable || has_dashes() {
+        return Ok(());
+    }
+    let word = word.to_string_lossy();
+    let command = Cli::command();
+    let verbs = command.get_subcommands().filter(|verb| !verb.is_hide_set()).map(clap::Command::get_name);
+    let verb = nearest(&word, verbs).map_or(String::new(), |verb| format!("sigtop {verb}, or "));
+    Err(Failure { sentence: format!("`{word}` is no subcommand; did you mean: {verb}sigtop -- {word}?"), status: 2 })
+}
+
+/// Whether the screen can be shown.
+fn has_screen(watch: &Watch) -> bool {
+    let terminal = std::io::stdin().is_terminal() && std::io::stdout().is_terminal();
+    let able = std::env::var_os("TERM").is_some_and(|term| !term.is_empty() && term != "dumb");
+    let wanted = !watch.batch && watch.table.is_none() && watch.interval.is_none() && watch.count.is_none();
+    watch.tui || (terminal && able && wanted)
+}
+
+/// `sigtop -- COMMAND`
+fn watch_command(watch: Watch, is_demo: bool) -> Result<u8, Failure> {
+    if !is_demo {
+        check_bare_word(&watch.command[0])?;
+    }
+    let program = program::of_command(&watch.command)?;
+    if !watch.quiet {
+        program.warnings.iter().for_each(|warning| complain(warning));
+    }
+    let sink = sink(&watch, Sink::Stderr)?;
+    let places = Places::of_user();
+    let library = places.library()?;
+    let screen = has_screen(&watch);
+    let mut settings = settings(&watch, &watch.command);
+    if is_demo {
+        settings.command = "demo".to_owned();
+    }
+    let listener = listen(&places)?;
+    let link = listener.link(settings.clock, settings.period_ns);
+    let command = launch::Command { program: &program, words: &watch.command, library: &library, link: &link };
+    let stdio = if screen {
+        // The screen says what size its pane has as soon as it is there.
+        Stdio::Terminal { rows: 24, columns: 80 }
+    } else {
+        Stdio::Inherit
+    };
+    let launched = launch(&command, stdio)?;
+    run(Target::Launched(launched), settings, listener, &watch, screen, sink)
+}
+
+/// `sigtop --pid PID`
+fn watch_pid(watch: Watch) -> Result<u8, Failure> {
+    let carrier = find::check(watch.pid.unwrap_or_default())?;
+    let sink = sink(&watch, Sink::Stdout)?;
+    let settings = settings(&watch, &carrier.command_line);
+    let listener = listen(&Places::of_user())?;
+    let screen = has_screen(&watch);
+    run(Target::Attached(carrier), settings, listener, &watch, screen, sink)
+}
+
+fn listen(places: &Places) -> Result<Listener, Failure> {
+    let directory = places.directory(LONGEST_DIRECTORY)?;
+    Listener::bind(&directory).map_err(|error| Failure::own("cannot listen for the agent", error))
+}
+
+fn sink(watch: &Watch, default: Sink) -> Result<Sink, Failure> {
+    let Some(path) = &watch.table else { return Ok(default) };
+    File::create(path).map(Sink::File).map_err(|error| Failure::own(&format!("cannot write {}", path.display()), error))
+}
+
+fn settings(watch: &Watch, command: &[OsString]) -> Settings {
+    let words: Vec<_> = command.iter().map(|word| word.to_string_lossy()).collect();
+    Settings {
+        command: words.join(" "),
+        clock: watch.clock(),
+        engine: watch.engine(),
+        period_ns: watch.period_ns(),
+        question: Question {
+            window_ns: watch.window_ns(),
+            filters: Filters { focus: watch.focus.clone(), ignore: watch.ignore.clone(), ..Filters::default() },
+            sort: watch.sort(),
+            ..Question::default()
+        },
+        follow: !watch.no_follow,
+    }
+}
+
+fn run(
+    target: Target,
+    settings: Settings,
+    listener: Listener,
+    watch: &Watch,
+    screen: bool,
+    sink: Sink,
+) -> Result<u8, Failure> {
+    let launched = matches!(target, Target::Launched(_));
+    let (tell, arrivals) = bounded(ARRIVALS);
+    let only = (!settings.follow).then_some(target.pid());
+    let cannot = |error| Failure::own("cannot start a thread", error);
+    let agents = listener.start(tell, settings.request(), only).map_err(cannot)?;
+    let given = settings.clone();
+    let session = Session::start(target, settings, agents, arrivals).map_err(cannot)?;
+    let shown = if screen {
+        show(&session, watch, given, launched)?
+    } else {
+        print(&session, watch, sink)?.map_or(Shown::Left, Shown::Ended)
+    };
+    let desk = session.finish();
+    if let (Some(path), Some(desk)) = (&watch.raw, desk) {
+        std::fs::write(path, raw::raw(&desk.profile, &desk.names))
+            .map_err(|error| Failure::own(&format!("cannot write {}", path.display()), error))?;
+    }
+    Ok(match shown {
+        Shown::Ended(ending) if launched => ending.exit_status(),
+        Shown::Signalled(signal) => 128u8.saturating_add(signal as u8),
+        _ => 0,
+    })
+}
+
+fn print(session: &Session, watch: &Watch, sink: Sink) -> Result<Option<Ending>, Failure> {
+    // Ctrl-C under a launched target is the target's; a watch of somebody else's process ends by it, with its table.
+    let interrupt = if watch.pid.is_some() { interrupts()? } else { never() };
+    let options = batch::Options { interval: watch.interval, count: watch.count, sink, interrupt, quiet: watch.quiet };
+    batch::run(session, options).map_err(|error| Failure::own("cannot write a table", error))
+}
+
+/// Told when the user wants the watch to end.
+fn interrupts() -> Result<Receiver<()>, Failure> {
+    let cannot = |error| Failure::own("cannot listen for signals", error);
+    let mut signals = Signals::new([SIGINT, SIGTERM, SIGHUP]).map_err(cannot)?;
+    let (tell, told) = bounded(1);
+    let listen = move || {
+        for _ in signals.forever() {
+            let _ = tell.try_send(());
+        }
+    };
+    std::thread::Builder::new().name("signals".to_owned()).spawn(listen).map_err(cannot)?;
+    Ok(told)
+}
+
+/// The screen, and what is left on the terminal after it. Returns how the target ended, if that decides the exit status.
+fn show(session: &Session, watch: &Watch, settings: Settings, launched: bool) -> Result<Shown, Failure> {
+    let options = tui::Options {
+        command: settings.command.clone(),
+        launched,
+        output: launched,
+        on_quit: watch.on_quit.unwrap_or_default(),
+        mouse: !watch.no_mouse,
+        device: if watch.tui { Device::Tty } else { Device::Stdout },
+        theme: Theme::from_environment(watch.theme, |name| std::env::var(name).ok()),
+        keys: watch.keys.clone(),
+        names: watch.names.unwrap_or_default(),
+        question: settings.question,
+        clock: settings.clock,
+        engine: settings.engine,
+        period_ns: settings.period_ns,
+    };
+    let outcome = tui::run(options, session.commands.clone(), session.notices.clone())
+        .map_err(|error| Failure { sentence: error.to_string(), status: 125 })?;
+    if !watch.quiet {
+        // A terminal that is gone needs no farewell.
+        let _ = std::io::stdout().write_all(farewell(&outcome).as_bytes());
+    }
+    let ended = || outcome.answer.as_ref().and_then(|answer| answer.facts.ended).map(|(ending, _)| ending);
+    Ok(match outcome.departure {
+        Departure::Signal(signal) => Shown::Signalled(signal),
+        Departure::Left => Shown::Left,
+        Departure::Over => ended().map_or(Shown::Left, Shown::Ended),
+        Departure::Ended => ended().or_else(|| await_end(session)).map_or(Shown::Left, Shown::Ended),
+    })
+}
+
+/// How a watch with a screen ended.
+enum Shown {
+    /// With the target.
+    Ended(Ending),
+    /// The target runs on.
+    Left,
+    /// A signal told us to go.
+    Signalled(i32),
+}
+
+/// How long a target that was told to end may take: it is killed after two seconds.
+const END_WITHIN: Duration = Duration::from_secs(10);
+
+fn await_end(session: &Session) -> Option<Ending> {
+    let deadline = Instant::now() + END_WITHIN;
+    while let Ok(notice) = session.notices.recv_deadline(deadline) {
+        if let Notice::Ended(ending) = notice {
+            return Some(ending);
+        }
+    }
+    None
+}
+
+/// The target's last lines and the five functions at the top.
+fn farewell(outcome: &tui::Outcome) -> String {
+    const LINES: usize = 10;
+    const ROWS: usize = 5;
+    let first = outcome.output.len().saturating_sub(LINES);
+    let mut out: String = outcome.output[first..].iter().flat_map(|line| [line, "\n"]).collect();
+    if let Some(answer) = &outcome.answer {
+        let nodecount = Some(ROWS);
+        out += &batch::table(answer, &answer.total, &Limits { nodecount, ..Limits::default() });
+    }
+    out
+}

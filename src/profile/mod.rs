@@ -1,0 +1,305 @@
+//! What is known: processes, threads, modules, stacks, and books of what they weighed. One door in: [`Profile::apply`].
+//! It knows no names and asks no questions; those are `symbols` and `tally`.
+
+pub(crate) mod hash;
+pub mod loss;
+pub mod module;
+pub mod process;
+pub mod stack;
+pub mod thread;
+pub mod window;
+
+use std::collections::{HashMap, VecDeque};
+
+pub use crate::link::wire::Clock;
+
+use crate::link::wire::{Arrival, Event, FrameAddress, Hello, MAX_FRAMES, Message, Sample, SourceId, flag};
+use loss::{Losses, Overflows};
+use module::{Mappings, ModuleTable};
+use process::{Located, Process, ProcessId};
+use stack::{Frame, FrameId, StackId, StackTable};
+use thread::{Thread, ThreadId};
+use window::{BUCKET_NS, BUCKETS, Book, Key, Span, Weight};
+
+/// Process images kept, at most, each with its command line; a long build starts some 10 000.
+const MAX_PROCESSES: usize = 65_536;
+/// Threads kept by name and books of their own, at most. What further ones do is their process's "other threads".
+const MAX_THREADS: usize = 131_072;
+/// Name of these.
+const OTHER_THREADS: &str = "[other threads]";
+
+/// Everything received in a session.
+#[derive(Default)]
+pub struct Profile {
+    /// Frames and stacks of all processes.
+    pub stacks: StackTable,
+    /// Files of all processes.
+    pub modules: ModuleTable,
+    processes: Vec<Process>,
+    threads: Vec<Thread>,
+    sources: HashMap<SourceId, ProcessId>,
+    /// Disconnected processes whose samples may still lie in a window, and when they left, in that order.
+    leaving: VecDeque<(ProcessId, u64)>,
+    /// Samples whose stack was cut short, and all.
+    truncated: (u64, u64),
+    /// Samples of which nothing but the leaf could be read; they are among those cut short.
+    unreadable: u64,
+    /// The books as they were when they were frozen, by process; while they are, questions are answered from these.
+    frozen: Option<Vec<HashMap<Clock, Book>>>,
+    overflows: Overflows,
+}
+
+impl Profile {
+    /// Takes in what an agent said. Anything but a Hello from a source that never introduced itself is dropped by
+    /// `link` already; here it is without effect.
+    pub fn apply(&mut self, arrival: Arrival) {
+        let Arrival { source, pid, at_ns, event } = arrival;
+        self.forget_left(at_ns);
+        match event {
+            Event::Said(Message::Hello(hello)) => {
+                self.disconnect(source, at_ns);
+                self.introduce(source, pid, at_ns, &hello);
+            }
+            Event::Said(message) => {
+                if let Some(&id) = self.sources.get(&source) {
+                    self.hear(id, at_ns, message);
+                }
+            }
+            Event::Closed | Event::Cut(_) => self.disconnect(source, at_ns),
+        }
+    }
+
+    fn introduce(&mut self, source: SourceId, pid: u32, at_ns: u64, hello: &Hello<Box<[u8]>>) {
+        if self.processes.len() >= MAX_PROCESSES {
+            self.overflows.processes += 1;
+            return;
+        }
+        let same = |process: &&Process| process.pid == pid && process.start_ticks == hello.start_ticks;
+        let process = Process {
+            source,
+            pid,
+            own_pid: hello.pid,
+            parent: hello.parent,
+            start_ticks: hello.start_ticks,
+            image: self.processes.iter().filter(same).count() as u32,
+            executable: String::from_utf8_lossy(&hello.executable).into_owned(),
+            argv: arguments(&hello.argv),
+            clock_offset_ns: offset_ns(at_ns, hello.monotonic_ns),
+            connected: true,
+            account: Default::default(),
+            earlier_account: Default::default(),
+            engaged: None,
+            mappings: Mappings::default(),
+            located: Located::default(),
+            threads: HashMap::new(),
+            books: HashMap::new(),
+        };
+        self.sources.insert(source, ProcessId(self.processes.len() as u32));
+        self.processes.push(process);
+    }
+
+    fn disconnect(&mut self, source: SourceId, at_ns: u64) {
+        if let Some(id) = self.sources.remove(&source) {
+            self.processes[id.0 as usize].disconnect();
+            self.leaving.push_back((id, at_ns));
+        }
+    }
+
+    /// Clears the windows of those that left before any window begins: nothing comes that would do it.
+    fn forget_left(&mut self, now_ns: u64) {
+        const LONGEST_NS: u64 = (BUCKETS as u64 + 1) * BUCKET_NS;
+        while let Some(&(id, left_ns)) = self.leaving.front()
+            && left_ns.saturating_add(LONGEST_NS) < now_ns
+        {
+            self.leaving.pop_front();
+            self.processes[id.0 as usize].books.values_mut().for_each(|book| book.clear_window());
+        }
+    }
+
+    fn hear(&mut self, id: ProcessId, at_ns: u64, message: Message) {
+        let process = &mut self.processes[id.0 as usize];
+        match message {
+            Message::Module(module) => {
+                process.located.clear();
+                process.mappings.load(&module, &mut self.modules, process.pid);
+            }
+            Message::Unload(unload) => {
+                process.located.clear();
+                process.mappings.unload(&unload);
+            }
+            Message::Thread(said) => {
+                let thread = self.thread_id(id, said.tid);
+                let thread = &mut self.threads[thread.0 as usize];
+                if thread.tid == said.tid {
+                    thread.name = String::from_utf8_lossy(&said.name).into_owned();
+                }
+            }
+            Message::ThreadEnd { tid } => {
+                if let Some(thread) = process.threads.remove(&tid) {
+                    self.threads[thread.0 as usize].ended = true;
+                }
+            }
+            Message::Sample(sample, frames) => self.sample(id, at_ns, &sample, &frames),
+            Message::Account(account) => {
+                process.see(at_ns, account.monotonic_ns);
+                process.earlier_account = std::mem::replace(&mut process.account, account);
+            }
+            Message::Engaged(engaged) => process.engaged = Some(engaged),
+            Message::Hello(_) | Message::Busy { .. } => {}
+        }
+    }
+
+    fn thread_id(&mut self, process: ProcessId, tid: u32) -> ThreadId {
+        let known = &mut self.processes[process.0 as usize].threads;
+        if let Some(&id) = known.get(&tid) {
+            return id;
+        }
+        let full = self.threads.len() >= MAX_THREADS;
+        let (tid, name) = if full { (0, OTHER_THREADS.to_owned()) } else { (tid, String::new()) };
+        *known.entry(tid).or_insert_with(|| {
+            self.threads.push(Thread { process, tid, name, ended: false });
+            ThreadId(self.threads.len() as u32 - 1)
+        })
+    }
+
+    fn sample(&mut self, id: ProcessId, arrived_ns: u64, sample: &Sample, frames: &[FrameAddress]) {
+        let thread = self.thread_id(id, sample.tid);
+        self.overflows.threads += u64::from(self.threads[thread.0 as usize].tid != sample.tid);
+        let process = &mut self.processes[id.0 as usize];
+        let overflows = self.stacks.overflows();
+        let mut stack = StackId::EMPTY;
+        // The agent sends no more, and the leaf side is what it keeps.
+        let frames = &frames[..frames.len().min(MAX_FRAMES)];
+        let mut cut = sample.flags & (flag::TRUNCATED | flag::UNREADABLE) != 0;
+        if cut {
+            let mark = self.stacks.frame_id(Frame::Truncated);
+            stack = self.stacks.push(stack, mark);
+        }
+        process.located.turn_to(sample.generation);
+        for address in frames.iter().rev() {
+            let frame = process.located.frame(address.lookup(), &process.mappings, &mut self.stacks);
+            stack = self.stacks.push(stack, frame);
+        }
+        process.see(arrived_ns, sample.monotonic_ns);
+        // Never later than it came, whatever the agent says: a sample of the future would push all others out.
+        let at_ns = sample.monotonic_ns.saturating_add_signed(process.clock_offset_ns).min(arrived_ns);
+        let book = process.books.entry(sample.clock).or_default();
+        let mut full = self.stacks.overflows() != overflows;
+        if !book.takes((thread, stack)) {
+            let mark = self.stacks.frame_id(Frame::Truncated);
+            stack = self.stacks.push(StackId::EMPTY, mark);
+            full = true;
+        }
+        book.enter(at_ns, (thread, stack), Weight { ns: sample.weight_ns, samples: 1 });
+        cut |= full;
+        self.overflows.stacks += u64::from(full);
+        self.truncated.0 += u64::from(cut);
+        self.truncated.1 += 1;
+        self.unreadable += u64::from(sample.flags & flag::UNREADABLE != 0);
+    }
+
+    /// Calls `each` with every entry of a clock's books in a span, over all processes; a key may come more than once.
+    pub fn visit(&self, clock: Clock, span: Span, mut each: impl FnMut(Key, Weight)) {
+        self.visit_aged(clock, span, |_, key, weight| each(key, weight));
+    }
+
+    /// The same, with the age of every entry: see [`Book::visit_aged`].
+    pub fn visit_aged(&self, clock: Clock, span: Span, mut each: impl FnMut(u64, Key, Weight)) {
+        match &self.frozen {
+            Some(books) => {
+                books.iter().filter_map(|books| books.get(&clock)).for_each(|book| book.visit_aged(span, &mut each))
+            }
+            None => {
+                let books = self.processes.iter().filter_map(|process| process.book(clock));
+                books.for_each(|book| book.visit_aged(span, &mut each));
+            }
+        }
+    }
+
+    /// Keeps the books as they are now for every question until [`thaw`](Self::thaw); samples go on into the living ones.
+    pub fn freeze(&mut self) {
+        self.frozen = Some(self.processes.iter().map(|process| process.books.clone()).collect());
+    }
+
+    /// Answers from the living books again.
+    pub fn thaw(&mut self) {
+        self.frozen = None;
+    }
+
+    /// Forgets what a clock's books hold, totals and window.
+    pub fn reset(&mut self, clock: Clock) {
+        let frozen = self.frozen.iter_mut().flatten();
+        for books in self.processes.iter_mut().map(|process| &mut process.books).chain(frozen) {
+            books.remove(&clock);
+        }
+    }
+
+    /// Lets a clock's window start anew; its totals stay.
+    pub fn clear_window(&mut self, clock: Clock) {
+        for book in self.processes.iter_mut().filter_map(|process| process.books.get_mut(&clock)) {
+            book.clear_window();
+        }
+    }
+
+    /// Every process image, in order of its Hello.
+    pub fn processes(&self) -> &[Process] {
+        &self.processes
+    }
+
+    /// The process behind an id.
+    pub fn process(&self, id: ProcessId) -> &Process {
+        &self.processes[id.0 as usize]
+    }
+
+    /// The thread behind an id.
+    pub fn thread(&self, id: ThreadId) -> &Thread {
+        &self.threads[id.0 as usize]
+    }
+
+    /// Every thread, by id.
+    pub fn threads(&self) -> &[Thread] {
+        &self.threads
+    }
+
+    /// The frame behind an id.
+    pub fn frame(&self, id: FrameId) -> Frame {
+        self.stacks.frame(id)
+    }
+
+    /// Samples whose stack was cut short, of all samples.
+    pub fn truncated(&self) -> (u64, u64) {
+        self.truncated
+    }
+
+    /// Samples of which nothing but the leaf could be read; [`truncated`](Self::truncated) counts them too.
+    pub fn unreadable(&self) -> u64 {
+        self.unreadable
+    }
+
+    /// What did not fit.
+    pub fn overflows(&self) -> Overflows {
+        let books = self.processes.iter().flat_map(|process| process.books.values());
+        let window = books.map(|book| book.overflows()).sum();
+        Overflows { modules: self.modules.overflows(), window, ..self.overflows }
+    }
+
+    /// Losses and costs, summed over processes.
+    pub fn losses(&self) -> Losses {
+        let mut losses = Losses::default();
+        self.processes.iter().for_each(|process| losses.add(&process.account));
+        losses
+    }
+}
+
+/// How far the viewer's clock is before an agent's, as far as one message shows it.
+fn offset_ns(arrived_ns: u64, monotonic_ns: u64) -> i64 {
+    (arrived_ns as i64).wrapping_sub(monotonic_ns as i64)
+}
+
+fn arguments(argv: &[u8]) -> Vec<String> {
+    let argv = argv.strip_suffix(&[0]).unwrap_or(argv);
+    argv.split(|&byte| byte == 0).map(|argument| String::from_utf8_lossy(argument).into_owned()).collect()
+}
+
+#[cfg(test)]
+mod tests;

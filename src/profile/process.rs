@@ -1,0 +1,104 @@
+//! A watched process image: who it is, what it has mapped, its books by clock. An exec keeps the pid and starts a new one.
+
+use std::collections::HashMap;
+
+use super::hash::IdMap;
+use super::module::Mappings;
+use super::stack::{Frame, FrameId, StackTable};
+use super::thread::ThreadId;
+use super::window::Book;
+use crate::link::wire::{Account, Clock, Engaged, SourceId};
+
+/// Index of a process image in a [`Profile`](super::Profile).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct ProcessId(pub u32);
+
+/// One image of one process, from its Hello on.
+pub struct Process {
+    /// Its connection.
+    pub source: SourceId,
+    /// In the viewer's pid namespace.
+    pub pid: u32,
+    /// As the target sees it.
+    pub own_pid: u32,
+    /// Parent, as the target sees it.
+    pub parent: u32,
+    /// With the pid, tells one process from the next that gets its number.
+    pub start_ticks: u64,
+    /// How many images of this process came before.
+    pub image: u32,
+    /// Target of `/proc/self/exe`.
+    pub executable: String,
+    /// Command line.
+    pub argv: Vec<String>,
+    /// Viewer's clock − target's clock, ns.
+    pub clock_offset_ns: i64,
+    /// Whether the agent is still there.
+    pub connected: bool,
+    /// Its latest counters.
+    pub account: Account,
+    /// Its counters one account before, for rates.
+    pub earlier_account: Account,
+    /// What its agent has in force.
+    pub engaged: Option<Engaged>,
+    pub(super) mappings: Mappings,
+    pub(super) located: Located,
+    pub(super) threads: HashMap<u32, ThreadId>,
+    pub(super) books: HashMap<Clock, Book>,
+}
+
+/// Frames of addresses that were seen before, in one module generation: most are seen again with the next sample.
+#[derive(Default)]
+pub(super) struct Located {
+    generation: u32,
+    frames: IdMap<u64, FrameId>,
+}
+
+/// Addresses remembered for one image: as many as a large program's samples show.
+const MAX_LOCATED: usize = 65_536;
+
+impl Located {
+    /// Forgets all, as when mappings change.
+    pub(super) fn clear(&mut self) {
+        self.frames.clear();
+    }
+
+    /// Looks at `generation` from now on.
+    pub(super) fn turn_to(&mut self, generation: u32) {
+        if self.generation != generation || self.frames.len() > MAX_LOCATED {
+            self.frames.clear();
+            self.generation = generation;
+        }
+    }
+
+    /// The frame of an address of the process.
+    pub(super) fn frame(&mut self, address: u64, mappings: &Mappings, stacks: &mut StackTable) -> FrameId {
+        *self.frames.entry(address).or_insert_with(|| {
+            stacks.frame_id(match mappings.find(self.generation, address) {
+                Some((module, address)) => Frame::Code { module, address },
+                None => Frame::Unmapped(address),
+            })
+        })
+    }
+}
+
+impl Process {
+    /// Its agent is gone: nothing more can come, and what only samples need can go.
+    pub(super) fn disconnect(&mut self) {
+        self.connected = false;
+        self.mappings = Mappings::default();
+        self.located = Located::default();
+        self.threads = HashMap::new();
+    }
+
+    /// A message sent at `monotonic_ns` (target's clock) came: its way took no less than nothing, so the least difference
+    /// of the clocks is the best known.
+    pub(super) fn see(&mut self, arrived_ns: u64, monotonic_ns: u64) {
+        self.clock_offset_ns = self.clock_offset_ns.min(super::offset_ns(arrived_ns, monotonic_ns));
+    }
+
+    /// The book of a clock, if it ever ticked here.
+    pub fn book(&self, clock: Clock) -> Option<&Book> {
+        self.books.get(&clock)
+    }
+}

@@ -1,0 +1,303 @@
+//! Mangled names to the names people know: Rust and C++, full and short, with nothing in them that a terminal would obey.
+//! C names, and what is no name of a known kind, stay as they are. How a full name becomes a short one is
+//! [`simplify`](super::simplify)'s.
+
+use std::cell::Cell;
+use std::fmt::{self, Write};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::time::{Duration, Instant};
+
+use cpp_demangle::{DemangleOptions, ParseOptions};
+
+use super::clean::clean;
+use super::simplify;
+
+/// Bytes of a mangled name that is taken apart; a longer one is shown as it is.
+const MAX_MANGLED_BYTES: usize = 8 << 10;
+/// Bytes that a name may have while it is put together. A few dozen bytes can stand for gigabytes.
+const MAX_BYTES: usize = 64 << 10;
+/// Time for all names of one file. A hundred thousand real ones take less than a second.
+const MAX_TIME: Duration = Duration::from_secs(5);
+/// Levels of nesting in a C++ name: what the demangler can do on a small stack.
+const MAX_DEPTH: u32 = 96;
+
+/// A name in its two forms.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Name {
+    /// With parameters, template and generic arguments; without crate hashes.
+    pub full: String,
+    /// Without them.
+    pub short: String,
+    /// Whether it was a mangled name: one that says namespace and class.
+    pub is_mangled: bool,
+}
+
+/// Takes the names of one file apart, for as long as that takes a bearable time: some names are made to take long, and
+/// a file can have thousands. After that its names are shown as they are.
+#[derive(Default)]
+pub(super) struct Demangler {
+    spent: Cell<Duration>,
+}
+
+impl Demangler {
+    /// The name behind a symbol or a linkage name.
+    pub(super) fn name(&self, raw: &[u8]) -> Name {
+        if self.spent.get() > MAX_TIME {
+            return plain(&String::from_utf8_lossy(raw), false);
+        }
+        let started = Instant::now();
+        let name = demangle(raw);
+        self.spent.set(self.spent.get() + started.elapsed());
+        name
+    }
+}
+
+/// The name behind a symbol or a linkage name. Some names of a few hundred bytes take a second.
+pub fn demangle(raw: &[u8]) -> Name {
+    let raw = String::from_utf8_lossy(raw);
+    let (raw, is_stub) = match raw.strip_suffix("@plt") {
+        Some(raw) => (raw, true),
+        None => (without_version(&raw), false),
+    };
+    let (base, clone) = split_clone(raw);
+    let known = if base.len() > MAX_MANGLED_BYTES {
+        None
+    } else {
+        // The demanglers are other people's code, and names come from any file.
+        catch_unwind(AssertUnwindSafe(|| rust(base).or_else(|| cpp(base)))).unwrap_or(None)
+    };
+    let is_mangled = known.is_some();
+    let (mut full, mut short) = known.unwrap_or_else(|| (base.to_owned(), without_alias(base).to_owned()));
+    // What LTO appends has no meaning for a reader; other suffixes say which copy or part of a function it is.
+    if !clone.is_empty() && !clone.starts_with(".llvm.") {
+        full = if is_mangled { format!("{full} [clone {clone}]") } else { format!("{full}{clone}") };
+    }
+    if is_stub {
+        full.push_str("@plt");
+        short.push_str("@plt");
+    }
+    Name { full: clean(&full), short: clean(&short), is_mangled }
+}
+
+/// A name from debug information that is not mangled. With `is_cpp` it may have template arguments.
+pub fn plain(text: &str, is_cpp: bool) -> Name {
+    let short = if is_cpp { simplify::cpp(text) } else { without_alias(text).to_owned() };
+    Name { full: clean(text), short: clean(&short), is_mangled: false }
+}
+
+/// `memcpy@@GLIBC_2.14` is memcpy.
+fn without_version(raw: &str) -> &str {
+    match raw.find('@') {
+        Some(at) if at > 0 => &raw[..at],
+        _ => raw,
+    }
+}
+
+/// What glibc puts before the names by which it calls its own functions: `__GI_memcpy` is memcpy.
+fn without_alias(name: &str) -> &str {
+    name.strip_prefix("__GI_").filter(|rest| !rest.is_empty()).unwrap_or(name)
+}
+
+/// Splits off what compilers append to the name of a copy or a part: `.constprop.0`, `.part.3.cold`, `.llvm.1234`.
+fn split_clone(raw: &str) -> (&str, &str) {
+    const KINDS: [&str; 11] = [
+        "cold",
+        "part",
+        "isra",
+        "constprop",
+        "lto_priv",
+        "llvm",
+        "localalias",
+        "clone",
+        "resolver",
+        "unlikely",
+        "warm",
+    ];
+    let mut cut = raw.len();
+    let mut end = raw.len();
+    while let Some(dot) = raw[..end].rfind('.') {
+        let part = &raw[dot + 1..end];
+        if KINDS.contains(&part) {
+            cut = dot;
+        } else if part.is_empty() || !part.bytes().all(|byte| byte.is_ascii_digit()) {
+            break;
+        }
+        end = dot;
+    }
+    if cut == 0 { (raw, "") } else { raw.split_at(cut) }
+}
+
+fn rust(base: &str) -> Option<(String, String)> {
+    let name = rustc_demangle::try_demangle(base).ok()?;
+    // A legacy name looks like a C++ one, but for its hash.
+    if base.starts_with("_ZN") && format!("{name}").len() == format!("{name:#}").len() {
+        return None;
+    }
+    let full = bounded(|text| write!(text, "{name:#}"))?;
+    let short = simplify::rust(&full);
+    Some((full, short))
+}
+
+fn cpp(base: &str) -> Option<(String, String)> {
+    if !base.starts_with("_Z") {
+        return None;
+    }
+    let options = ParseOptions::default().recursion_limit(MAX_DEPTH);
+    let symbol = cpp_demangle::Symbol::new_with_options(base.as_bytes(), &options).ok()?;
+    let options = DemangleOptions::new().recursion_limit(MAX_DEPTH);
+    let full = bounded(|text| symbol.structured_demangle(text, &options));
+    // Without the return type the name begins at its beginning, and nothing has to be guessed.
+    let brief = bounded(|text| symbol.structured_demangle(text, &options.no_return_type()))?;
+    let short = simplify::cpp(&thunk(brief.clone()));
+    Some((thunk(full.unwrap_or(brief)), short))
+}
+
+/// `{virtual override thunk({offset(-16)}, A::f())}` as a reader would say it.
+fn thunk(name: String) -> String {
+    let inner = name.strip_prefix("{virtual override thunk(").and_then(|inner| inner.strip_suffix(")}"));
+    match inner.and_then(|inner| inner.rsplit_once("}, ")) {
+        Some((_, target)) => format!("thunk to {target}"),
+        None => name,
+    }
+}
+
+/// What `write` writes, if it ends before [`MAX_BYTES`].
+fn bounded(write: impl FnOnce(&mut Bounded) -> fmt::Result) -> Option<String> {
+    let mut text = Bounded(String::new());
+    write(&mut text).ok()?;
+    Some(text.0)
+}
+
+struct Bounded(String);
+
+impl Write for Bounded {
+    fn write_str(&mut self, text: &str) -> fmt::Result {
+        if self.0.len() + text.len() > MAX_BYTES {
+            return Err(fmt::Error);
+        }
+        self.0.push_str(text);
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn full(raw: &str) -> String {
+        demangle(raw.as_bytes()).full
+    }
+
+    fn short(raw: &str) -> String {
+        demangle(raw.as_bytes()).short
+    }
+
+    #[test]
+    fn cpp_has_its_parameters_in_full_only() {
+        let name = demangle(b"_ZNSt3mapIiSsSt4lessIiESaISt4pairIKiSsEEEixERS3_");
+        let arguments = "int, std::string, std::less<int>, std::allocator<std::pair<int const, std::string> > ";
+        assert_eq!(name.full, format!("std::map<{arguments}>::operator[](int const&)"));
+        assert_eq!(name.short, "std::map::operator[]");
+        assert!(name.is_mangled);
+    }
+
+    #[test]
+    fn cpp_return_types_are_not_in_short_names() {
+        // A function template's name begins with its return type; here with a pointer to a function.
+        assert_eq!(short("_Z3fooIiEPFvcEi"), "foo");
+        assert_eq!(short("_ZZN3foo3barEiENKUlT_E_clIiEEDaS0_"), "foo::bar::{lambda#1}::operator()");
+        assert_eq!(short("_ZStlsISt11char_traitsIcEERSt13basic_ostreamIcT_ES5_PKc"), "std::operator<<");
+        assert_eq!(short("_ZSt4moveIRSt6vectorIiSaIiEEEONSt16remove_referenceIT_E4typeEOS5_"), "std::move");
+    }
+
+    #[test]
+    fn cpp_specials() {
+        assert_eq!(
+            (full("_ZThn16_N3foo3barEv").as_str(), short("_ZThn16_N3foo3barEv").as_str()),
+            ("thunk to foo::bar()", "thunk to foo::bar")
+        );
+        assert_eq!(short("_ZN12_GLOBAL__N_13fooEi"), "(anonymous namespace)::foo");
+        assert_eq!(short("_ZN3foo3barB5cxx11Ev"), "foo::bar");
+        assert_eq!(short("_ZNK3FoocvSt6vectorIT_SaIS1_EEIiEEv"), "Foo::operator std::vector");
+        assert_eq!(short("_ZN3FooD0Ev"), "Foo::~Foo");
+    }
+
+    #[test]
+    fn rust_has_no_hash() {
+        let legacy =
+            "_ZN71_$LT$alloc..vec..Vec$LT$T$GT$$u20$as$u20$core..iter..Extend$LT$T$GT$$GT$6extend17h0123456789abcdefE";
+        let legacy = legacy.replace(
+            "_ZN71",
+            &format!("_ZN{}", "_$LT$alloc..vec..Vec$LT$T$GT$$u20$as$u20$core..iter..Extend$LT$T$GT$$GT$".len()),
+        );
+        assert_eq!(full(&legacy), "<alloc::vec::Vec<T> as core::iter::Extend<T>>::extend");
+        assert_eq!(short(&legacy), "alloc::vec::Vec::extend");
+        assert_eq!(full("_RNCNvCs1234_7mycrate3foo0B3_"), "mycrate::foo::{closure#0}");
+        assert_eq!(short("_RNvMs_NtC5alloc3vecINtB4_3VecmE4push"), "alloc::vec::Vec::push");
+    }
+
+    #[test]
+    fn a_cpp_name_is_not_taken_for_a_rust_one() {
+        assert_eq!(full("_ZN3foo3barE"), "foo::bar");
+        assert_eq!(full("_ZN3foo3barEv"), "foo::bar()");
+    }
+
+    #[test]
+    fn copies_and_parts_say_so_in_full() {
+        assert_eq!(full("_ZN3foo3barEi.part.0.cold"), "foo::bar(int) [clone .part.0.cold]");
+        assert_eq!(short("_ZN3foo3barEi.part.0.cold"), "foo::bar");
+        assert_eq!((full("work.constprop.0"), short("work.constprop.0")), ("work.constprop.0".into(), "work".into()));
+        let rust = "_ZN3app4main17h0123456789abcdefE.llvm.1234567890";
+        assert_eq!((full(rust), short(rust)), ("app::main".into(), "app::main".into()));
+    }
+
+    #[test]
+    fn c_names_stay() {
+        for name in
+            ["main", "__libc_start_main", "memcpy", "_start", "a.b", "x.1", ".cold", "main.(*T).Run", "_Zfoo", "_R"]
+        {
+            assert_eq!((full(name).as_str(), short(name).as_str()), (name, name));
+            assert!(!demangle(name.as_bytes()).is_mangled);
+        }
+        assert_eq!(full("memcpy@@GLIBC_2.14"), "memcpy");
+        assert_eq!(
+            (full("__GI___nanosleep").as_str(), short("__GI___nanosleep").as_str()),
+            ("__GI___nanosleep", "__nanosleep")
+        );
+        assert_eq!((full("memcpy@plt"), short("_ZN3foo3barEv@plt")), ("memcpy@plt".into(), "foo::bar@plt".into()));
+    }
+
+    #[test]
+    fn nothing_that_a_terminal_obeys_comes_through() {
+        assert_eq!(full("a\x1b[2Jb"), "a\u{fffd}[2Jb");
+        assert_eq!(demangle(b"a\xff\x9bb").full, "a\u{fffd}\u{fffd}b");
+        let name = demangle(b"_ZN3foo4b\x1b\x07rEv");
+        assert!(!name.full.contains(char::is_control) && !name.short.contains(char::is_control), "{name:?}");
+    }
+
+    #[test]
+    fn a_file_has_so_much_time() {
+        let names = Demangler::default();
+        assert_eq!(names.name(b"_ZN3foo3barEv").full, "foo::bar()");
+        names.spent.set(MAX_TIME * 2);
+        assert_eq!(names.name(b"_ZN3foo3bar\x1bEv").full, "_ZN3foo3bar\u{fffd}Ev");
+    }
+
+    #[test]
+    fn a_name_that_stands_for_gigabytes_is_refused() {
+        // Every pair doubles what the substitution before it stands for.
+        let mut bomb = "_Z1fISt4pairIiiE".to_owned();
+        for previous in 0..30u32 {
+            let code = std::char::from_digit(previous, 36).unwrap().to_ascii_uppercase();
+            bomb += &format!("St4pairIS{code}_S{code}_E");
+        }
+        bomb += "Evv";
+        let started = std::time::Instant::now();
+        assert!(full(&bomb).len() <= super::super::clean::MAX_NAME_BYTES);
+        let rust = format!("_RINv1c1f{}{}E", "TB2_B2_".repeat(40), "E".repeat(40));
+        assert!(full(&rust).len() <= super::super::clean::MAX_NAME_BYTES);
+        assert!(full(&format!("_Z{}", "P".repeat(7_000))).len() <= super::super::clean::MAX_NAME_BYTES);
+        assert!(full(&"_ZN".repeat(1 << 20)).len() <= super::super::clean::MAX_NAME_BYTES);
+        assert!(started.elapsed().as_secs() < 5, "{:?}", started.elapsed());
+    }
+}

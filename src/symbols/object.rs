@@ -1,0 +1,166 @@
+//! The file behind a module, and the file with its debug information: looked for where the process sees them, and taken
+//! only if they are the ones that run. What is in them is read by [`elf`](super::elf).
+
+use std::ffi::OsStr;
+use std::fs::File;
+use std::io::{BufRead, BufReader, Read};
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+
+use super::elf::{Elf, string_at};
+use super::error::{Error, hex};
+use crate::profile::module::ModuleFile;
+
+/// Bytes of a process's maps that are looked through.
+const MAX_MAPS_BYTES: u64 = 16 << 20;
+/// Bytes of the vdso; it has two pages.
+const MAX_VDSO_BYTES: u64 = 1 << 20;
+/// Bytes of a section that only links to another file.
+const MAX_LINK_BYTES: u64 = 64 << 10;
+
+/// Opens the file of a module as process `pid` sees it, or else as we do. It must have the module's build id; a module
+/// without one must be the same inode, where inodes can be compared.
+pub(super) fn open(file: &ModuleFile, pid: u32) -> Result<Elf, Error> {
+    if file.path == Path::new("[vdso]") {
+        return vdso();
+    }
+    let mut telling: Option<Error> = None;
+    for path in named(file, pid) {
+        match Elf::open(&path).and_then(|elf| check(elf, file)) {
+            Ok(elf) => return Ok(elf),
+            // Of several reasons the one that tells most, and among equals the first.
+            Err(error) if telling.as_ref().is_none_or(|known| known.weight() < error.weight()) => telling = Some(error),
+            Err(_) => {}
+        }
+    }
+    let nameless = nameless(file, pid).filter_map(|path| Elf::open(&path).ok());
+    if let Some(elf) = nameless.filter_map(|elf| check(elf, file).ok()).next() {
+        return Ok(elf);
+    }
+    let nameless = || Error::Unreadable { path: PathBuf::new(), cause: "it has no name any more".to_owned() };
+    Err(telling.unwrap_or_else(nameless).about(&file.path))
+}
+
+fn check(elf: Elf, file: &ModuleFile) -> Result<Elf, Error> {
+    if file.build_id.is_empty() {
+        let replaced = file.inode != 0 && elf.inode().is_some_and(|inode| inode != file.inode);
+        return if replaced { Err(Error::Replaced { path: file.path.clone() }) } else { Ok(elf) };
+    }
+    let found = elf.build_id();
+    if found == file.build_id {
+        return Ok(elf);
+    }
+    Err(Error::Changed { path: file.path.clone(), found, wanted: file.build_id.clone() })
+}
+
+/// Where the file may be by its name, the likeliest first.
+fn named(file: &ModuleFile, pid: u32) -> impl Iterator<Item = PathBuf> {
+    // The kernel's mark for a file that has lost its name. Another may have the name by now: the build id will tell, and
+    // where there is none, nothing can.
+    let name = file.path.as_os_str().as_bytes();
+    let living = name.strip_suffix(b" (deleted)");
+    let path = PathBuf::from(OsStr::from_bytes(living.unwrap_or(name)));
+    let is_sought = path.is_absolute() && (living.is_none() || !file.build_id.is_empty());
+    roots(pid).filter(move |_| is_sought).map(move |root| under(&root, &path))
+}
+
+/// The kernel's links to what a process runs and maps, which open the file itself, whatever became of its name. The
+/// second kind is only for the privileged.
+fn nameless(file: &ModuleFile, pid: u32) -> impl Iterator<Item = PathBuf> {
+    let process = PathBuf::from(format!("/proc/{pid}"));
+    let executable = process.join("exe");
+    let executable = std::fs::read_link(&executable).is_ok_and(|path| path == file.path).then_some(executable);
+    executable.into_iter().chain(mapped(&process, file))
+}
+
+/// The root directories to look under: the process's own, and ours.
+fn roots(pid: u32) -> impl Iterator<Item = PathBuf> {
+    [PathBuf::from(format!("/proc/{pid}/root")), PathBuf::from("/")].into_iter()
+}
+
+/// An absolute path below another root.
+fn under(root: &Path, path: &Path) -> PathBuf {
+    root.join(path.strip_prefix("/").unwrap_or(path))
+}
+
+/// The kernel's own link to a file that the process maps.
+fn mapped(process: &Path, file: &ModuleFile) -> Option<PathBuf> {
+    let maps = BufReader::new(File::open(process.join("maps")).ok()?.take(MAX_MAPS_BYTES));
+    let inode = file.inode.to_string();
+    for line in maps.split(b'\n').map_while(Result::ok) {
+        if !line.ends_with(file.path.as_os_str().as_bytes()) {
+            continue;
+        }
+        let line = String::from_utf8_lossy(&line);
+        let mut fields = line.split_ascii_whitespace();
+        if let (Some(range), Some(found)) = (fields.next(), fields.nth(3))
+            && found == inode
+        {
+            return Some(process.join("map_files").join(range));
+        }
+    }
+    None
+}
+
+/// The vdso of this kernel, from our own memory: there is one for all processes.
+fn vdso() -> Result<Elf, Error> {
+    let path = Path::new("[vdso]");
+    let unreadable = |cause: &str| Error::Unreadable { path: path.to_owned(), cause: cause.to_owned() };
+    let read = || {
+        let maps = BufReader::new(File::open("/proc/self/maps").ok()?.take(MAX_MAPS_BYTES));
+        let line = maps.lines().map_while(Result::ok).find(|line| line.ends_with("[vdso]"))?;
+        let (start, end) = line.split_ascii_whitespace().next()?.split_once('-')?;
+        let (start, end) = (u64::from_str_radix(start, 16).ok()?, u64::from_str_radix(end, 16).ok()?);
+        let mut bytes = vec![0; end.checked_sub(start)?.min(MAX_VDSO_BYTES) as usize];
+        File::open("/proc/self/mem").ok()?.read_exact_at(&mut bytes, start).ok()?;
+        Some(bytes)
+    };
+    Elf::from_memory(path, read().ok_or_else(|| unreadable("our own memory does not show it"))?)
+}
+
+/// The separate file with the debug information of `elf`, if there is one that belongs to it.
+pub(super) fn debug_file(elf: &Elf, file: &ModuleFile, pid: u32) -> Option<Elf> {
+    let build_id = elf.build_id();
+    if let Some(found) = by_build_id(&build_id, pid) {
+        return Some(found);
+    }
+    let link = elf.bytes(elf.section(b".gnu_debuglink")?, MAX_LINK_BYTES).ok()?;
+    let name = string_at(&link, 0);
+    let crc = u32::from_le_bytes(*link.last_chunk()?);
+    let directory = file.path.parent().filter(|directory| directory.is_absolute())?;
+    if name.is_empty() || name.contains(&b'/') {
+        return None;
+    }
+    let name = OsStr::from_bytes(name);
+    let debug = Path::new("/usr/lib/debug").join(directory.strip_prefix("/").ok()?);
+    let places = [directory.join(name), directory.join(".debug").join(name), debug.join(name)];
+    // The build id is the better witness; only files without one are summed up.
+    let belongs = |found: &Elf| {
+        if build_id.is_empty() { found.crc32() == Ok(crc) } else { found.build_id() == build_id }
+    };
+    let found = roots(pid).flat_map(|root| places.each_ref().map(|place| under(&root, place)));
+    found.filter_map(|place| Elf::open(&place).ok()).find(belongs)
+}
+
+/// The file with what several debug files share (as `dwz` makes it), if `elf` names one.
+pub(super) fn shared_debug_file(elf: &Elf, pid: u32) -> Option<Elf> {
+    let link = elf.bytes(elf.section(b".gnu_debugaltlink")?, MAX_LINK_BYTES).ok()?;
+    let name = string_at(&link, 0);
+    let build_id = link.get(name.len() + 1..).filter(|_| !name.is_empty())?;
+    let path = Path::new(OsStr::from_bytes(name));
+    let places: Vec<PathBuf> = if path.is_absolute() {
+        roots(pid).map(|root| under(&root, path)).collect()
+    } else {
+        elf.path.parent().map(|directory| directory.join(path)).into_iter().collect()
+    };
+    let found = places.iter().filter_map(|place| Elf::open(place).ok()).find(|found| *found.build_id() == *build_id);
+    found.or_else(|| by_build_id(build_id, pid))
+}
+
+fn by_build_id(build_id: &[u8], pid: u32) -> Option<Elf> {
+    let (first, rest) = build_id.split_first().filter(|(_, rest)| !rest.is_empty())?;
+    let path = PathBuf::from(format!("/usr/lib/debug/.build-id/{first:02x}/{}.debug", hex(rest)));
+    let found = roots(pid).filter_map(|root| Elf::open(&under(&root, &path)).ok());
+    found.into_iter().find(|found| *found.build_id() == *build_id)
+}

@@ -1,0 +1,541 @@
+//! A session as text that a person would write: for tests, goldens and pictures. It goes through the doors that every
+//! session goes through: [`Arrival`]s for the profile, [`Reply`](super::worker::Reply)s for the names.
+//!
+//! ```text
+//! # Times count from 0. A bare number is seconds; ns, us, ms, s, m are understood.
+//! process 41273 ./server --port 8080     its main thread is 41273, its own file ./server
+//! name parse_value = json::Parser<R>::parse_value(&mut self)
+//! thread 41280 worker-0                  what follows is this thread's
+//! at 1.2s prof 10ms main;worker_loop;parse_value x 30
+//! at 0s..10s prof 10ms main;libc.so.6!memmove@string/memmove.S:12;copy_loop (inline) x 1000
+//! process 41302 from 41273 ./resize      a child; the same pid again is an exec
+//! at 3s real 1s [truncated];libfoo.so+0x12ab;0x7f001234
+//! exit                                   the process of the lines above ends
+//! now 12s                                else the time of the last sample
+//! ```
+//!
+//! * `at TIME CLOCK WEIGHT STACK [x COUNT]`: samples of this weight each, root first, at one time or evenly over `FROM..TO`.
+//! * A frame is `[MODULE!]FUNCTION[@FILE:LINE][ (inline)]`; without a module it lies in the process's own file. ` (inline)`
+//!   is a function inlined into the frame before it. `MODULE+0x12ab` has no symbol, `0x12ab` no module.
+//! * `name SHORT = FULL` gives the full name of what stacks call SHORT. Frames are parted by `;`, and the first `!` ends a
+//!   module: names that have these need a `name`.
+
+use std::collections::HashMap;
+use std::fmt;
+
+use super::Names;
+use super::worker::{Reply, Request, ResolvedLine, SymbolState};
+use crate::link::wire::{
+    Arrival, Birth, Clock, Event, FrameAddress, Hello, MAX_FRAMES, Message, Module, Sample, SourceId, Thread, flag,
+};
+use crate::profile::Profile;
+
+/// Samples in one scenario, at most: all are kept before they are played.
+const MAX_SAMPLES: u64 = 1_000_000;
+/// Every module has this much of the address space, and the first of them starts there.
+const MODULE_SPACE: u64 = 1 << 36;
+/// Modules in one scenario, at most: what fits under 2^47.
+const MAX_MODULES: usize = (1 << 11) - 2;
+/// Functions get their addresses from here on; below are those given as `module+0x12ab`.
+const FIRST_ADDRESS: u64 = 1 << 24;
+/// Between the addresses of two frames.
+const ADDRESS_STEP: u64 = 16;
+
+/// A scenario, played.
+pub struct Scenario {
+    /// What is known.
+    pub profile: Profile,
+    /// Its names, all settled.
+    pub names: Names,
+    /// The viewer's clock, ns.
+    pub now_ns: u64,
+}
+
+/// Why a text is no scenario.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ScenarioError {
+    /// Line of the text, from 1.
+    pub line: usize,
+    /// What is wrong with it, and what would be right.
+    pub cause: String,
+}
+
+impl fmt::Display for ScenarioError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "line {}: {}", self.line, self.cause)
+    }
+}
+
+impl std::error::Error for ScenarioError {}
+
+/// Reads and plays a scenario.
+///
+/// # Errors
+/// The first line that is not understood.
+pub fn scenario(text: &str) -> Result<Scenario, ScenarioError> {
+    let script = Script::read(text)?;
+    let (mut profile, mut names) = (Profile::default(), Names::default());
+    script.arrivals.iter().for_each(|arrival| profile.apply(arrival.clone()));
+    for request in names.catch_up(&profile) {
+        names.absorb(script.reply(&request));
+    }
+    Ok(Scenario { profile, names, now_ns: script.now_ns })
+}
+
+/// A scenario before it is played: what arrives, in order of time, and what a symbol worker would answer.
+#[derive(Debug)]
+pub struct Script {
+    /// For [`Profile::apply`].
+    pub arrivals: Vec<Arrival>,
+    /// The viewer's clock at the end, ns.
+    pub now_ns: u64,
+    /// Functions of an address, innermost first, by path of the module.
+    resolved: HashMap<(String, u64), Vec<ResolvedLine>>,
+}
+
+impl Script {
+    /// Reads a scenario.
+    ///
+    /// # Errors
+    /// The first line that is not understood.
+    pub fn read(text: &str) -> Result<Script, ScenarioError> {
+        let mut reader = Reader::default();
+        for (index, line) in text.lines().enumerate() {
+            reader.line(line.trim()).map_err(|cause| ScenarioError { line: index + 1, cause })?;
+        }
+        let mut arrivals = reader.arrivals;
+        arrivals.sort_by_key(|arrival| arrival.at_ns);
+        let resolved = reader.frames.into_iter().map(|((path, lines), address)| {
+            let innermost_first = lines.into_iter().enumerate().rev();
+            let lines = innermost_first.map(|(outer, line)| reader.full_names.resolve(line, outer > 0)).collect();
+            ((path, address), lines)
+        });
+        Ok(Script { arrivals, now_ns: reader.now_ns.unwrap_or(reader.latest_ns), resolved: resolved.collect() })
+    }
+
+    /// What a symbol worker would answer.
+    pub fn reply(&self, request: &Request) -> Reply {
+        let path = request.file.path.to_string_lossy().into_owned();
+        let lines = |address| self.resolved.get(&(path.clone(), address)).cloned().unwrap_or_default();
+        let frames = request.addresses.iter().map(|&(id, address)| (id, lines(address))).collect();
+        Reply { module: request.module, state: SymbolState::Lines, frames }
+    }
+}
+
+/// A function as a stack names it.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+struct LineText {
+    function: String,
+    file: String,
+    line: u32,
+}
+
+#[derive(Default)]
+struct FullNames(HashMap<String, String>);
+
+impl FullNames {
+    fn resolve(&self, text: LineText, inlined: bool) -> ResolvedLine {
+        let LineText { function: short, file, line } = text;
+        let full = self.0.get(&short).unwrap_or(&short).clone();
+        ResolvedLine { full, short, file, line, inlined }
+    }
+}
+
+/// The process that lines are about.
+struct Current {
+    source: SourceId,
+    pid: u32,
+    tid: u32,
+    executable: String,
+    start_ns: u64,
+    latest_ns: u64,
+    modules: Vec<usize>,
+    threads: Vec<u32>,
+}
+
+#[derive(Default)]
+struct Reader {
+    current: Option<Current>,
+    /// Last time of every pid.
+    ended_ns: HashMap<u32, u64>,
+    sources: u32,
+    samples: u64,
+    latest_ns: u64,
+    now_ns: Option<u64>,
+    modules: Vec<String>,
+    full_names: FullNames,
+    /// Address of a frame: its module's path, its functions from the outermost.
+    frames: HashMap<(String, Vec<LineText>), u64>,
+    arrivals: Vec<Arrival>,
+}
+
+impl Reader {
+    fn line(&mut self, line: &str) -> Result<(), String> {
+        let (word, rest) = line.split_once(char::is_whitespace).unwrap_or((line, ""));
+        let rest = rest.trim();
+        match word {
+            "" => Ok(()),
+            _ if word.starts_with('#') => Ok(()),
+            "process" => self.process(rest),
+            "thread" => self.thread(rest),
+            "name" => self.name(rest),
+            "at" => self.at(rest),
+            "exit" => self.exit(),
+            "now" => {
+                self.now_ns = Some(duration_ns(rest)?);
+                Ok(())
+            }
+            _ => Err(format!("‘{word}’ is none of process, thread, name, at, exit, now")),
+        }
+    }
+
+    fn process(&mut self, text: &str) -> Result<(), String> {
+        let usage = "a process is ‘process PID [from PID] COMMAND…’";
+        let mut words = text.split_whitespace().peekable();
+        let pid = number(words.next().ok_or(usage)?)?;
+        let mut parent = 1;
+        if words.next_if_eq(&"from").is_some() {
+            parent = number(words.next().ok_or(usage)?)?;
+        }
+        let argv: Vec<&str> = words.collect();
+        let executable = (*argv.first().ok_or(usage)?).to_owned();
+        if self.current.as_ref().is_some_and(|current| current.pid == pid) {
+            self.exit()?;
+        }
+        let start_ns = self.ended_ns.get(&pid).copied().unwrap_or(0);
+        let source = SourceId(self.sources);
+        self.sources += 1;
+        let (modules, threads) = (Vec::new(), Vec::new());
+        let name = executable.rsplit('/').next().unwrap_or(&executable).to_owned();
+        self.current = Some(Current {
+            source,
+            pid,
+            tid: pid,
+            executable: executable.clone(),
+            start_ns,
+            latest_ns: start_ns,
+            modules,
+            threads,
+        });
+        self.say(
+            start_ns,
+            Message::Hello(Hello {
+                token: 0,
+                pid,
+                parent,
+                start_ticks: u64::from(pid),
+                monotonic_ns: start_ns,
+                cpu_ns: 0,
+                birth: Birth::Tick,
+                executable: executable.as_bytes().into(),
+                argv: argv.iter().flat_map(|word| word.bytes().chain([0])).collect(),
+            }),
+        )?;
+        self.module(&executable)?;
+        self.thread(&format!("{pid} {name}"))
+    }
+
+    fn exit(&mut self) -> Result<(), String> {
+        let Current { source, pid, latest_ns, .. } = self.current.take().ok_or("no process before this line")?;
+        self.ended_ns.insert(pid, latest_ns);
+        self.arrivals.push(Arrival { source, pid, at_ns: latest_ns, event: Event::Closed });
+        Ok(())
+    }
+
+    fn thread(&mut self, text: &str) -> Result<(), String> {
+        let (tid, name) = text.split_once(char::is_whitespace).ok_or("a thread is ‘thread TID NAME’")?;
+        let tid = number(tid)?;
+        let current = self.current.as_mut().ok_or("no process before this line")?;
+        current.tid = tid;
+        let at_ns = if current.threads.contains(&tid) { current.latest_ns } else { current.start_ns };
+        current.threads.push(tid);
+        self.say(at_ns, Message::Thread(Thread { tid, name: name.trim().as_bytes().into() }))
+    }
+
+    fn name(&mut self, text: &str) -> Result<(), String> {
+        let (short, full) = text.split_once(" = ").ok_or("a name is ‘name SHORT = FULL’")?;
+        self.full_names.0.insert(short.trim().to_owned(), full.trim().to_owned());
+        Ok(())
+    }
+
+    fn at(&mut self, text: &str) -> Result<(), String> {
+        let usage = "samples are ‘at TIME CLOCK WEIGHT STACK [x COUNT]’";
+        let mut words = text.splitn(4, char::is_whitespace).map(str::trim);
+        let mut word = || words.next().filter(|word| !word.is_empty()).ok_or(usage);
+        let (time, clock, weight, rest) = (word()?, word()?, word()?, word()?);
+        let (from, to) = match time.split_once("..") {
+            Some((from, to)) => (duration_ns(from)?, duration_ns(to)?),
+            None => (duration_ns(time)?, duration_ns(time)?),
+        };
+        let length = to.checked_sub(from).ok_or_else(|| format!("‘{time}’ ends before it starts"))?;
+        let clock = match clock {
+            "prof" => Clock::Prof,
+            "real" => Clock::Real,
+            "virtual" => Clock::Virtual,
+            _ => return Err(format!("‘{clock}’ is none of the clocks prof, real, virtual")),
+        };
+        let weight_ns = duration_ns(weight)?;
+        let (stack, count) = match rest.rsplit_once(" x ").map(|(stack, count)| (stack, count.trim().parse::<u64>())) {
+            Some((stack, Ok(count))) => (stack, count),
+            _ => (rest, 1),
+        };
+        self.samples = self.samples.saturating_add(count);
+        if self.samples > MAX_SAMPLES {
+            return Err(format!("more than {MAX_SAMPLES} samples"));
+        }
+        let (frames, flags) = self.stack(stack)?;
+        let tid = self.current.as_ref().ok_or("no process before this line")?.tid;
+        for index in 0..count {
+            let at_ns = from + (u128::from(length) * u128::from(index) / u128::from(count)) as u64;
+            let sample = Sample { tid, clock, flags, generation: 0, monotonic_ns: at_ns, weight_ns, slot: 0 };
+            self.say(at_ns, Message::Sample(sample, frames.clone().into()))?;
+        }
+        Ok(())
+    }
+
+    /// Addresses, leaf first, and the sample's flags.
+    fn stack(&mut self, text: &str) -> Result<(Vec<FrameAddress>, u32), String> {
+        let mut parts = text.split(';').map(str::trim).peekable();
+        let flags = if parts.next_if_eq(&"[truncated]").is_some() { flag::TRUNCATED } else { 0 };
+        let mut addresses = Vec::new();
+        while let Some(part) = parts.next() {
+            if let Some(address) = part.strip_prefix("0x") {
+                addresses.push(hexadecimal(address, MODULE_SPACE)?);
+                continue;
+            }
+            if let Some((module, address)) = part.split_once("+0x").filter(|(module, _)| !module.contains('!')) {
+                addresses.push(self.module(module)? + hexadecimal(address, FIRST_ADDRESS)?);
+                continue;
+            }
+            if part.ends_with(INLINE) {
+                return Err(format!("‘{part}’ has no frame before it that it could be inlined into"));
+            }
+            let own = self.current.as_ref().ok_or("no process before this line")?.executable.clone();
+            let (module, function) = part.split_once('!').unwrap_or((&own, part));
+            let mut lines = vec![line_text(function)?];
+            while let Some(inlined) = parts.next_if(|part| part.ends_with(INLINE)) {
+                lines.push(line_text(inlined[..inlined.len() - INLINE.len()].trim_end())?);
+            }
+            let bias = self.module(module)?;
+            let next = FIRST_ADDRESS + self.frames.len() as u64 * ADDRESS_STEP;
+            addresses.push(bias + *self.frames.entry((module.to_owned(), lines)).or_insert(next));
+        }
+        if addresses.is_empty() || addresses.len() > MAX_FRAMES {
+            return Err(format!("a stack has 1 to {MAX_FRAMES} frames besides [truncated]"));
+        }
+        let leaf = addresses.len() - 1;
+        let kind = |(index, address)| match index == leaf {
+            true => FrameAddress::Instruction(address),
+            false => FrameAddress::Return(address + 1),
+        };
+        Ok((addresses.into_iter().enumerate().map(kind).rev().collect(), flags))
+    }
+
+    /// The bias of a module; announced where the process has not mapped it yet.
+    fn module(&mut self, path: &str) -> Result<u64, String> {
+        if path.is_empty() {
+            return Err("a module without a name".to_owned());
+        }
+        let index = self.modules.iter().position(|known| known == path).unwrap_or_else(|| {
+            self.modules.push(path.to_owned());
+            self.modules.len() - 1
+        });
+        if index >= MAX_MODULES {
+            return Err(format!("more than {MAX_MODULES} modules"));
+        }
+        let bias = (index as u64 + 1) * MODULE_SPACE;
+        let current = self.current.as_mut().ok_or("no process before this line")?;
+        if !current.modules.contains(&index) {
+            current.modules.push(index);
+            let at_ns = current.start_ns;
+            let module = Module {
+                id: index as u32,
+                generation: 0,
+                start: bias,
+                end: bias + MODULE_SPACE,
+                bias,
+                device: 1,
+                inode: index as u64 + 1,
+                path: path.as_bytes().into(),
+                build_id: [].into(),
+            };
+            self.say(at_ns, Message::Module(module))?;
+        }
+        Ok(bias)
+    }
+
+    fn say(&mut self, at_ns: u64, message: Message) -> Result<(), String> {
+        let current = self.current.as_mut().ok_or("no process before this line")?;
+        if at_ns < current.start_ns {
+            return Err(format!("process {} started only after this", current.pid));
+        }
+        current.latest_ns = current.latest_ns.max(at_ns);
+        self.latest_ns = self.latest_ns.max(at_ns);
+        let (source, pid) = (current.source, current.pid);
+        self.arrivals.push(Arrival { source, pid, at_ns, event: Event::Said(message) });
+        Ok(())
+    }
+}
+
+/// Ends a function that was inlined.
+const INLINE: &str = " (inline)";
+
+fn line_text(text: &str) -> Result<LineText, String> {
+    let (mut function, mut file, mut line) = (text, "", 0);
+    if let Some((before, place)) = text.rsplit_once('@')
+        && let Some((path, digits)) = place.rsplit_once(':')
+        && let Ok(digits) = digits.parse()
+    {
+        (function, file, line) = (before, path, digits);
+    }
+    if function.is_empty() {
+        return Err("a frame without a name".to_owned());
+    }
+    Ok(LineText { function: function.to_owned(), file: file.to_owned(), line })
+}
+
+fn number(text: &str) -> Result<u32, String> {
+    text.parse().map_err(|_| format!("‘{text}’ is not a whole number"))
+}
+
+fn hexadecimal(text: &str, end: u64) -> Result<u64, String> {
+    let address = u64::from_str_radix(text, 16).ok().filter(|&address| address < end);
+    address.ok_or_else(|| format!("‘0x{text}’ is not an address below {end:#x}"))
+}
+
+/// `1.2s` and the like, ns; a bare number is seconds.
+fn duration_ns(text: &str) -> Result<u64, String> {
+    let number = text.trim_end_matches(|letter: char| letter.is_ascii_alphabetic());
+    let unit_ns = match &text[number.len()..] {
+        "ns" => 1,
+        "us" => 1_000,
+        "ms" => 1_000_000,
+        "s" | "" => 1_000_000_000,
+        "m" => 60_000_000_000,
+        _ => return Err(format!("‘{text}’ has none of the units ns, us, ms, s, m")),
+    };
+    let (whole, fraction) = number.split_once('.').unwrap_or((number, ""));
+    let digits = |text: &str| text.bytes().all(|byte| byte.is_ascii_digit());
+    let wrong = || format!("‘{text}’ is not a time like 1.2s");
+    if whole.is_empty() || !digits(whole) || !digits(fraction) || fraction.len() > 9 {
+        return Err(wrong());
+    }
+    let whole: u64 = whole.parse().map_err(|_| wrong())?;
+    let fraction_ns = format!("{fraction:0<9}").parse::<u64>().map_err(|_| wrong())?;
+    let ns = u128::from(whole) * unit_ns + u128::from(fraction_ns) * unit_ns / 1_000_000_000;
+    u64::try_from(ns).map_err(|_| wrong())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::profile::stack::Frame;
+    use crate::profile::window::Span;
+
+    const TWO: &str = "
+        # A server and its child.
+        process 41273 ./server --port 8080
+        name parse_value = json::Parser<R>::parse_value(&mut self)
+        thread 41280 worker-0
+        at 1.2s prof 10ms main;worker_loop;parse_value x 30
+        at 0s..10s prof 10ms main;libc.so.6!memmove@string/memmove.S:12;copy_loop@copy.h:3 (inline) x 1000
+        process 41302 from 41273 ./resize -w 800
+        at 3s real 1s [truncated];libfoo.so+0x12ab;0x7f001234
+    ";
+
+    /// Full names of every stack of a clock, root first, with an entry for each line, and their weights.
+    fn stacks(played: &Scenario, clock: Clock) -> Vec<(String, u64)> {
+        let mut stacks = Vec::new();
+        played.profile.visit(clock, Span::Total, |(_, stack), weight| {
+            let frames: Vec<_> = played.profile.stacks.leaf_first(stack).collect();
+            let lines = frames.iter().rev().flat_map(|&frame| played.names.lines(frame).iter().rev());
+            let names: Vec<&str> = lines.map(|line| played.names.function(line.function).full.as_str()).collect();
+            stacks.push((names.join(";"), weight.ns));
+        });
+        stacks.sort();
+        stacks
+    }
+
+    #[test]
+    fn what_is_written_is_what_is_known() {
+        let played = scenario(TWO).unwrap();
+        assert_eq!(
+            stacks(&played, Clock::Prof),
+            [
+                ("main;memmove;copy_loop".to_owned(), 10_000_000_000),
+                ("main;worker_loop;json::Parser<R>::parse_value(&mut self)".to_owned(), 300_000_000),
+            ]
+        );
+        assert_eq!(
+            stacks(&played, Clock::Real),
+            [("[truncated];libfoo.so+0x12ab;0x7f001234".to_owned(), 1_000_000_000)]
+        );
+        assert_eq!(played.now_ns, 9_990_000_000);
+        assert_eq!(played.names.progress().0, 0);
+        let [server, resize] = played.profile.processes() else { panic!("two processes") };
+        assert_eq!((server.pid, server.argv.join(" ").as_str()), (41273, "./server --port 8080"));
+        assert_eq!((resize.pid, resize.parent), (41302, 41273));
+        let names: Vec<_> = played.profile.threads().iter().map(|thread| (thread.tid, thread.name.as_str())).collect();
+        assert_eq!(names, [(41273, "server"), (41280, "worker-0"), (41302, "resize")]);
+    }
+
+    #[test]
+    fn inlined_functions_share_a_frame_with_file_and_line() {
+        let played = scenario(TWO).unwrap();
+        let frames = played.profile.stacks.frames();
+        let inlining = frames.iter().position(|&frame| {
+            matches!(frame, Frame::Code { module, .. } if played.profile.modules.file(module).name() == "libc.so.6")
+        });
+        let lines = played.names.lines(crate::profile::stack::FrameId(inlining.unwrap() as u32));
+        let told: Vec<_> = lines
+            .iter()
+            .map(|line| {
+                let function = played.names.function(line.function);
+                (function.short.as_str(), function.file.as_str(), line.line, line.inlined)
+            })
+            .collect();
+        assert_eq!(told, [("copy_loop", "copy.h", 3, true), ("memmove", "string/memmove.S", 12, false)]);
+    }
+
+    #[test]
+    fn samples_of_a_span_are_spread_evenly() {
+        let script = Script::read("process 7 ./a\nat 1s..2s prof 1ms main x 4").unwrap();
+        let times: Vec<u64> = script.arrivals[3..].iter().map(|arrival| arrival.at_ns / 1_000_000).collect();
+        assert_eq!(times, [1000, 1250, 1500, 1750]);
+    }
+
+    #[test]
+    fn the_same_pid_again_is_an_exec() {
+        let played = scenario("process 7 sh\nat 1s prof 1ms main\nprocess 7 ./a\nat 2s prof 1ms main\nexit").unwrap();
+        let images: Vec<_> = played.profile.processes().iter().map(|image| (image.image, image.connected)).collect();
+        assert_eq!(images, [(0, false), (1, false)]);
+    }
+
+    #[test]
+    fn an_error_names_line_cause_and_remedy() {
+        let cause = |text: &str| scenario(text).err().expect("an error").to_string();
+        assert_eq!(cause("process 7 ./a\nfoo"), "line 2: ‘foo’ is none of process, thread, name, at, exit, now");
+        assert_eq!(cause("at 1s prof 1ms main"), "line 1: no process before this line");
+        assert_eq!(cause("process x ./a"), "line 1: ‘x’ is not a whole number");
+        assert!(cause("process 7").contains("COMMAND"));
+        for (line, part) in [
+            ("at 1s prof 1ms", "STACK"),
+            ("at 1s cpu 1ms main", "clocks"),
+            ("at 1parsec prof 1ms main", "units"),
+            ("at -1s prof 1ms main", "a time like"),
+            ("at 99999999999s prof 1ms main", "a time like"),
+            ("at 2s..1s prof 1ms main", "ends before"),
+            ("at 1s prof 1ms f (inline)", "inlined into"),
+            ("at 1s prof 1ms a;;b", "without a name"),
+            ("at 1s prof 1ms [truncated]", "1 to 512"),
+            ("at 1s prof 1ms libx.so+0x99999999999", "below"),
+            ("at 1s prof 1ms !f", "module without a name"),
+            ("at 1s prof 1ms f x 99999999999", "samples"),
+            ("thread 8", "TID NAME"),
+            ("name a b", "SHORT = FULL"),
+        ] {
+            let cause = cause(&format!("process 7 ./a\n{line}"));
+            assert!(cause.starts_with("line 2: ") && cause.contains(part), "{line}: {cause}");
+        }
+    }
+}

@@ -1,0 +1,213 @@
+//! All stacks as one tree of rows: where the tree of the profile has a node for each address, this has one for each row as
+//! called by its parent's. It is kept and grows with the stacks; weights are put on it for each answer.
+
+use super::paths::Paths;
+use super::rows::{RowId, Rows};
+use super::sieve::Sieve;
+use super::weights::Weights;
+use crate::profile::hash::IdMap;
+use crate::profile::stack::Node;
+
+/// Branches, at most. Beyond, a stack ends in the last of its rows that has one.
+const MAX_BRANCHES: usize = 1 << 23;
+
+/// What a branch is of its parent: its row, and whether it is inlined there. Both kinds of call are kept apart, and put
+/// together in the answer: it depends on its samples which there are.
+type Step = (RowId, bool);
+
+/// A place in the tree, or in its mirror image that has the leaves below.
+#[derive(Clone, Copy)]
+pub(super) struct Cursor {
+    /// The branch (bottom-up: the one that comes next).
+    at: u32,
+    /// Bottom-up: where it comes from.
+    from: u32,
+    weight_ns: u64,
+}
+
+/// Paths that differ only in what no box shows.
+pub(super) struct Part {
+    /// Its last row.
+    pub(super) row: RowId,
+    /// Whether that is inlined in all of them.
+    pub(super) inlined: bool,
+    /// Of all.
+    pub(super) weight_ns: u64,
+    /// Each.
+    pub(super) group: Vec<Cursor>,
+}
+
+impl Part {
+    fn new((row, inlined): Step, group: Vec<Cursor>) -> Part {
+        let weight_ns = group.iter().fold(0u64, |sum_ns, cursor| sum_ns.saturating_add(cursor.weight_ns));
+        Part { row, inlined, weight_ns, group }
+    }
+}
+
+/// The tree. Number 0 is its root; a branch's number is above its parent's.
+#[derive(Default)]
+pub(super) struct Branches {
+    parents: Vec<u32>,
+    steps: Vec<Step>,
+    ids: IdMap<(u32, u32, bool), u32>,
+    /// By node of the profile's tree.
+    of_node: Vec<u32>,
+    /// By branch: what ends there, and with what lies on it. Both are the last answer's.
+    own_ns: Vec<u64>,
+    sums_ns: Vec<u64>,
+    /// By branch that has a sum: its first child that has one, and the next child of its parent; 0 for none.
+    first_child: Vec<u32>,
+    next_child: Vec<u32>,
+}
+
+impl Branches {
+    /// Gives up what was concluded about nodes from this one on.
+    pub(super) fn truncate(&mut self, kept: usize) {
+        if kept >= self.of_node.len() {
+            return;
+        }
+        self.of_node.truncate(kept);
+        // Branches are made in the order of nodes, and the last one that a node makes is where it ends.
+        let length = self.of_node.iter().max().map_or(0, |&last| last as usize + 1);
+        for branch in length..self.parents.len() {
+            let (row, inlined) = self.steps[branch];
+            self.ids.remove(&(self.parents[branch], row.0, inlined));
+        }
+        self.parents.truncate(length);
+        self.steps.truncate(length);
+    }
+
+    /// Looks at the nodes that are new.
+    pub(super) fn catch_up(&mut self, nodes: &[Node], paths: &Paths, sieve: &Sieve) {
+        if self.of_node.is_empty() {
+            self.parents.push(0);
+            self.steps.push((RowId::NONE, false));
+            self.of_node.push(0);
+        }
+        for (index, &node) in nodes.iter().enumerate().skip(self.of_node.len()) {
+            let mut at = self.of_node[node.parent.index()];
+            for (place, &row) in paths.step(index, node, sieve).1.iter().enumerate() {
+                at = self.child(at, (row, place > 0));
+            }
+            self.of_node.push(at);
+        }
+    }
+
+    fn child(&mut self, parent: u32, step: Step) -> u32 {
+        let key = (parent, step.0.0, step.1);
+        if let Some(&known) = self.ids.get(&key) {
+            return known;
+        }
+        if self.parents.len() >= MAX_BRANCHES {
+            return parent;
+        }
+        let branch = self.parents.len() as u32;
+        self.parents.push(parent);
+        self.steps.push(step);
+        self.ids.insert(key, branch);
+        branch
+    }
+
+    /// Takes over what stacks weigh.
+    pub(super) fn weigh(&mut self, weights: &Weights) {
+        for side in [&mut self.own_ns, &mut self.sums_ns] {
+            side.clear();
+            side.resize(self.parents.len(), 0);
+        }
+        for side in [&mut self.first_child, &mut self.next_child] {
+            side.clear();
+            side.resize(self.parents.len(), 0);
+        }
+        for (node, weight_ns) in weights.own() {
+            let own_ns = &mut self.own_ns[self.of_node[node] as usize];
+            *own_ns = own_ns.saturating_add(weight_ns);
+        }
+        self.sums_ns.copy_from_slice(&self.own_ns);
+        for branch in (1..self.parents.len()).rev() {
+            let (sum_ns, parent) = (self.sums_ns[branch], self.parents[branch] as usize);
+            if sum_ns != 0 {
+                self.sums_ns[parent] = self.sums_ns[parent].saturating_add(sum_ns);
+                self.next_child[branch] = std::mem::replace(&mut self.first_child[parent], branch as u32);
+            }
+        }
+    }
+
+    fn whole(&self, bottom_up: bool) -> Part {
+        let group = if bottom_up {
+            let ending = self.own_ns.iter().enumerate().filter(|&(_, &own_ns)| own_ns != 0);
+            ending.map(|(at, &weight_ns)| Cursor { at: at as u32, from: at as u32, weight_ns }).collect()
+        } else {
+            vec![Cursor { at: 0, from: 0, weight_ns: self.sums_ns.first().copied().unwrap_or(0) }]
+        };
+        Part::new((RowId::NONE, false), group)
+    }
+
+    /// The children of a group, in order of their names.
+    pub(super) fn parts(&self, group: &[Cursor], bottom_up: bool, rows: &Rows) -> Vec<Part> {
+        let mut moved: Vec<(Step, Cursor)> = Vec::new();
+        for &cursor in group {
+            if bottom_up {
+                if cursor.at != 0 {
+                    let at = self.parents[cursor.at as usize];
+                    moved.push((self.steps[cursor.at as usize], Cursor { at, ..cursor }));
+                }
+                continue;
+            }
+            let mut child = self.first_child[cursor.at as usize];
+            while child != 0 {
+                let weight_ns = self.sums_ns[child as usize];
+                moved.push((self.steps[child as usize], Cursor { at: child, from: child, weight_ns }));
+                child = self.next_child[child as usize];
+            }
+        }
+        moved.sort_unstable_by_key(|&((row, _), cursor)| (rows.rank(row), cursor.from));
+        let same = |a: &(Step, Cursor), b: &(Step, Cursor)| a.0.0 == b.0.0;
+        let part = |run: &[(Step, Cursor)]| {
+            let inlined = run.iter().all(|((_, inlined), _)| *inlined);
+            Part::new((run[0].0.0, inlined), run.iter().map(|&(_, cursor)| cursor).collect())
+        };
+        moved.chunk_by(same).map(part).collect()
+    }
+
+    /// What of a group ends with it.
+    pub(super) fn ending(&self, group: &[Cursor], bottom_up: bool) -> u64 {
+        let ends = |cursor: &Cursor| match bottom_up {
+            true if cursor.at == 0 => cursor.weight_ns,
+            true => 0,
+            false => self.own_ns[cursor.at as usize],
+        };
+        group.iter().map(ends).fold(0, u64::saturating_add)
+    }
+
+    /// What lies under a path of full names: the whole of it, as it is at each step of the path, itself last. `None` where
+    /// nothing does.
+    pub(super) fn zoom(&self, path: &[String], bottom_up: bool, rows: &Rows) -> Option<Vec<Part>> {
+        let mut last = self.whole(bottom_up);
+        let mut named = Vec::new();
+        for full in path {
+            let row = rows.named(full)?;
+            last = self.parts(&last.group, bottom_up, rows).into_iter().find(|part| part.row == row)?;
+            named.push(row);
+        }
+        if last.weight_ns == 0 {
+            return None;
+        }
+        let mut inlined = vec![true; named.len()];
+        for cursor in &last.group {
+            let mut at = if bottom_up { cursor.from } else { cursor.at };
+            for place in 0..named.len() {
+                let place = if bottom_up { place } else { named.len() - 1 - place };
+                inlined[place] &= self.steps[at as usize].1;
+                at = self.parents[at as usize];
+            }
+        }
+        let weight_ns = last.weight_ns;
+        let step = |(row, inlined)| Part { row, inlined, weight_ns, group: Vec::new() };
+        let mut steps: Vec<Part> =
+            [(RowId::NONE, false)].into_iter().chain(named.into_iter().zip(inlined)).map(step).collect();
+        if let Some(own) = steps.last_mut() {
+            own.group = last.group;
+        }
+        Some(steps)
+    }
+}

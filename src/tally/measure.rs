@@ -1,0 +1,273 @@
+//! Numbers as text: values and percentages as pprof writes them, to the letter, and durations, counts and rates as the
+//! header does. Pure; nothing here pads beyond what pprof pads.
+//!
+//! pprof chooses a unit anew for every report, from its smallest value. A screen would flicker, so there the smallest
+//! value is one sample: `Unit::of_report(period_ns, total_ns)` with the session's total, for every pane.
+
+use std::time::Duration;
+
+/// pprof's units of time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Unit {
+    /// `ns`
+    Nanoseconds,
+    /// `us`
+    Microseconds,
+    /// `ms`
+    Milliseconds,
+    /// `s`
+    Seconds,
+    /// `hrs`
+    Hours,
+}
+
+impl Unit {
+    const ALL: [Unit; 5] = [Unit::Nanoseconds, Unit::Microseconds, Unit::Milliseconds, Unit::Seconds, Unit::Hours];
+
+    /// The largest unit of which `ns` has one; seconds for 0.
+    pub fn of(ns: u64) -> Unit {
+        let fits = |unit: &Unit| ns as f64 >= unit.ns();
+        Unit::ALL.into_iter().rev().find(fits).unwrap_or(Unit::Seconds)
+    }
+
+    /// pprof's choice for a report: that of its smallest value other than 0, or, where that is less than a hundredth of the
+    /// total and has a smaller unit, that of 100 times it. A smallest value of 0 says that there is none.
+    pub fn of_report(smallest_ns: u64, total_ns: u64) -> Unit {
+        let smallest_ns = if smallest_ns == 0 { total_ns } else { smallest_ns };
+        let (least, most) = (Unit::of(smallest_ns), Unit::of(total_ns));
+        let hundredfold_ns = smallest_ns.saturating_mul(100);
+        if least != most && hundredfold_ns < total_ns { Unit::of(hundredfold_ns) } else { least }
+    }
+
+    fn ns(self) -> f64 {
+        match self {
+            Unit::Nanoseconds => 1.0,
+            Unit::Microseconds => 1e3,
+            Unit::Milliseconds => 1e6,
+            Unit::Seconds => 1e9,
+            Unit::Hours => 3600e9,
+        }
+    }
+
+    /// As it stands behind a value.
+    pub fn name(self) -> &'static str {
+        match self {
+            Unit::Nanoseconds => "ns",
+            Unit::Microseconds => "us",
+            Unit::Milliseconds => "ms",
+            Unit::Seconds => "s",
+            Unit::Hours => "hrs",
+        }
+    }
+}
+
+/// A value: two decimals unless they are 0, and the unit; `0` alone if nothing is left of it.
+pub fn value(ns: u64, unit: Unit) -> String {
+    let decimal = format!("{:.2}", ns as f64 / unit.ns());
+    match decimal.strip_suffix(".00").unwrap_or(&decimal) {
+        "0" => "0".to_owned(),
+        digits => format!("{digits}{}", unit.name()),
+    }
+}
+
+/// `part` of `total`: at least two digits, padded to six characters.
+pub fn percentage(part: u64, total: u64) -> String {
+    percent(if total == 0 { 0.0 } else { part as f64 / total as f64 * 100.0 })
+}
+
+/// So many hundredths, as [`percentage`] writes them.
+pub fn percent(percent: f64) -> String {
+    match percent.abs() {
+        whole if (99.95..=100.05).contains(&whole) => "  100%".to_owned(),
+        much if much >= 1.0 => format!("{much:5.2}%"),
+        little => format!("{:>5}%", significant(little, 2)),
+    }
+}
+
+/// C's `%.{digits}g`: so many significant digits, no zeros at the end, an exponent below 0.0001 and where the whole part has
+/// more digits.
+pub fn significant(number: f64, digits: usize) -> String {
+    let digits = digits.max(1);
+    let scientific = format!("{number:.*e}", digits - 1);
+    let Some((mantissa, exponent)) = scientific.split_once('e') else { return scientific };
+    let exponent: i32 = exponent.parse().unwrap_or(0);
+    let bare = |number: &str| match number.contains('.') {
+        true => number.trim_end_matches('0').trim_end_matches('.').to_owned(),
+        false => number.to_owned(),
+    };
+    if exponent < -4 || exponent >= digits as i32 {
+        let sign = if exponent < 0 { '-' } else { '+' };
+        return format!("{}e{sign}{:02}", bare(mantissa), exponent.abs());
+    }
+    bare(&format!("{number:.*}", (digits as i32 - 1 - exponent) as usize))
+}
+
+/// A length of time for a sentence or the header: `3 ms`, `10.1 ms`, `1.2 s`, `2m14s`, `1h02m`, `3d04h`.
+pub fn duration(duration: Duration) -> String {
+    let ns = duration.as_nanos();
+    let tenths = |unit_ns: u128, name: &str| {
+        let tenths = (ns * 10 + unit_ns / 2) / unit_ns;
+        match (tenths / 10, tenths % 10) {
+            (whole, 0) => format!("{whole} {name}"),
+            (whole, tenth) => format!("{whole}.{tenth} {name}"),
+        }
+    };
+    match ns {
+        0 => "0 s".to_owned(),
+        1..950 => format!("{ns} ns"),
+        950..950_000 => tenths(1_000, "us"),
+        950_000..999_950_000 => tenths(1_000_000, "ms"),
+        999_950_000..59_950_000_000 => tenths(1_000_000_000, "s"),
+        _ => {
+            let seconds = (ns + 500_000_000) / 1_000_000_000;
+            let (minutes, hours, days) = (seconds / 60, seconds / 3600, seconds / 86_400);
+            match (days, hours) {
+                (0, 0) => format!("{minutes}m{:02}s", seconds % 60),
+                (0, _) => format!("{hours}h{:02}m", minutes % 60),
+                _ => format!("{days}d{:02}h", hours % 24),
+            }
+        }
+    }
+}
+
+/// A count in groups of three digits: `1 851`.
+pub fn count(count: u64) -> String {
+    let digits = count.to_string();
+    let mut grouped = String::with_capacity(digits.len() + digits.len() / 3);
+    for (place, digit) in digits.chars().enumerate() {
+        if place > 0 && (digits.len() - place).is_multiple_of(3) {
+            grouped.push(' ');
+        }
+        grouped.push(digit);
+    }
+    grouped
+}
+
+/// A measured rate, without its unit: `99.0`, `1 000`.
+pub fn rate(hz: f64) -> String {
+    if hz < 999.95 { format!("{hz:.1}") } else { count(hz.round() as u64) }
+}
+
+/// The rate that a period means, as it was asked for: `99 Hz`, `0.5 Hz`.
+pub fn hertz(period_ns: u64) -> String {
+    let hz = 1e9 / period_ns.max(1) as f64;
+    if hz >= 10.0 { format!("{} Hz", count(hz.round() as u64)) } else { format!("{} Hz", significant(hz, 2)) }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::process::Command;
+
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn values_have_two_decimals_or_none() {
+        assert_eq!(value(2_090_000_000, Unit::Seconds), "2.09s");
+        assert_eq!(value(2_090_000_000, Unit::Milliseconds), "2090ms");
+        assert_eq!(value(2_000_000_000, Unit::Seconds), "2s");
+        assert_eq!(value(0, Unit::Hours), "0");
+        assert_eq!(value(4_999_999, Unit::Seconds), "0");
+        assert_eq!(value(1_234, Unit::Microseconds), "1.23us");
+        assert_eq!(value(5_400_000_000_000, Unit::Hours), "1.50hrs");
+        assert_eq!(value(u64::MAX, Unit::Nanoseconds), "18446744073709551616ns");
+    }
+
+    #[test]
+    fn a_report_has_the_unit_of_its_smallest_value_unless_that_is_far_from_the_total() {
+        let (ms, s) = (1_000_000, 1_000_000_000);
+        assert_eq!(Unit::of_report(10 * ms, 500 * ms), Unit::Milliseconds);
+        assert_eq!(Unit::of_report(10 * ms, s), Unit::Milliseconds);
+        assert_eq!(Unit::of_report(10 * ms, s + 1), Unit::Seconds);
+        assert_eq!(Unit::of_report(ms, 5 * s), Unit::Milliseconds);
+        assert_eq!(Unit::of_report(0, 5 * s), Unit::Seconds);
+        assert_eq!(Unit::of_report(0, 0), Unit::Seconds);
+        assert_eq!(Unit::of(3600 * s - 1), Unit::Seconds);
+        assert_eq!(Unit::of(3600 * s), Unit::Hours);
+    }
+
+    #[test]
+    fn percentages_are_pprofs() {
+        let told = [(3728, 10_000, "37.28%"), (92, 10_000, " 0.92%"), (18, 100_000, "0.018%"), (0, 5, "    0%")];
+        for (part, total, text) in told {
+            assert_eq!(percentage(part, total), text);
+        }
+        assert_eq!(percentage(0, 0), "    0%");
+        assert_eq!(percentage(99_949, 100_000), "99.95%");
+        assert_eq!(percentage(99_951, 100_000), "  100%");
+        assert_eq!(percentage(3, 2), "150.00%");
+        assert_eq!(percentage(1, 100), " 1.00%");
+        assert_eq!(percentage(99_999, 10_000_000), "    1%");
+        assert_eq!(percentage(1, 10_000_000), "1e-05%");
+    }
+
+    /// A number so that no reader rounds it: C's hexadecimal form.
+    fn exact(number: f64) -> String {
+        let bits = number.to_bits();
+        let (exponent, fraction) = ((bits >> 52 & 0x7ff) as i64, bits & ((1 << 52) - 1));
+        let sign = if number.is_sign_negative() { "-" } else { "" };
+        match exponent {
+            0 => format!("{sign}0x0.{fraction:013x}p-1022"),
+            _ => format!("{sign}0x1.{fraction:013x}p{}", exponent - 1023),
+        }
+    }
+
+    fn printf(format: &str, numbers: &[f64]) -> Vec<String> {
+        let mut command = Command::new("printf");
+        command.env("LC_ALL", "C").arg(format!("{format}\n")).args(numbers.iter().map(|&number| exact(number)));
+        let output = command.output().expect("printf(1)");
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        String::from_utf8(output.stdout).unwrap().lines().map(str::to_owned).collect()
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig { cases: 12, failure_persistence: None, ..ProptestConfig::default() })]
+
+        #[test]
+        fn significant_is_the_g_of_printf(
+            mut numbers in prop::collection::vec(prop_oneof![
+                0.0..1.0f64,
+                0.0..1e-3f64,
+                (1..100_000u64, 1..10_000_000u64).prop_map(|(part, total)| part as f64 / total as f64 * 100.0),
+                (0..1000u32, -9..9i32).prop_map(|(digits, exponent)| f64::from(digits) * 10f64.powi(exponent)),
+                any::<f64>().prop_filter("finite", |number| number.is_finite()),
+            ], 400),
+            digits in 1..6usize,
+        ) {
+            numbers.extend([0.0, 1.0, 0.5, 0.995, 0.0995, 0.095, 0.999_999, 99.5, 1e-4, 9.96e-5]);
+            let told: Vec<String> = numbers.iter().map(|&number| format!("{:>5}", significant(number, digits))).collect();
+            prop_assert_eq!(told, printf(&format!("%5.{digits}g"), &numbers));
+        }
+    }
+
+    #[test]
+    fn durations_round_and_never_show_sixty_seconds() {
+        let told = |ns: u64| duration(Duration::from_nanos(ns));
+        let (ms, s) = (1_000_000, 1_000_000_000);
+        let cases = [
+            (0, "0 s"),
+            (1, "1 ns"),
+            (3 * ms, "3 ms"),
+            (10_101_010, "10.1 ms"),
+            (250_000, "250 us"),
+            (999_960_000, "1 s"),
+            (1_200 * ms, "1.2 s"),
+            (10 * s, "10 s"),
+            (59_940 * ms, "59.9 s"),
+            (59_960 * ms, "1m00s"),
+            (134 * s, "2m14s"),
+            (3_599_600 * ms, "1h00m"),
+            (3_720 * s, "1h02m"),
+            (273_600 * s, "3d04h"),
+        ];
+        assert_eq!(cases.map(|(ns, _)| told(ns)), cases.map(|(_, text)| text.to_owned()));
+    }
+
+    #[test]
+    fn counts_and_rates_are_grouped() {
+        assert_eq!([0, 999, 1851, 1_234_567].map(count), ["0", "999", "1 851", "1 234 567"]);
+        assert_eq!([98.96, 999.94, 999.96, 8000.4].map(rate), ["99.0", "999.9", "1 000", "8 000"]);
+        assert_eq!([10_101_010, 1_000_000, 2_000_000_000].map(hertz), ["99 Hz", "1 000 Hz", "0.5 Hz"]);
+    }
+}

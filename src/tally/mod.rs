@@ -1,0 +1,18 @@
+//! What it means: pure functions from (Profile, Names, Query) to what a pane shows. Nothing here is patched, all is rebuilt.
+//!
+//! A sample's stack goes through a [`sieve`] frame by frame, [`paths`] says what each stack then counts for, by
+//! [`rows`] of one name, and [`table`], [`callers`] and [`flame`] add up. A [`tallier`] keeps what they share.
+
+mod branches;
+pub mod callers;
+pub mod flame;
+pub mod measure;
+mod paths;
+pub mod query;
+mod rows;
+mod sieve;
+pub mod table;
+pub mod tallier;
+pub mod text;
+pub mod trend;
+mod weights;

@@ -1,0 +1,52 @@
+//! Knocks at processes that carry the agent and have not called: those attached to, and idle ones that are to be watched by
+//! the wall clock. One thread of theirs at a time, and a pause between two, since each knock may interrupt a sleep.
+
+use std::collections::HashMap;
+
+use crate::attach::AttachError;
+use crate::attach::knock;
+
+/// Between two knocks at one process, ns.
+const PAUSE_NS: u64 = 1_000_000_000;
+/// Knocks before giving up.
+const ATTEMPTS: usize = 8;
+
+/// Who was knocked at, and when.
+#[derive(Default)]
+pub(super) struct Caller {
+    knocks: HashMap<u32, (usize, u64)>,
+}
+
+/// What came of a knock.
+#[derive(Debug)]
+pub(super) enum Knocked {
+    /// One was sent, or it is not time for the next.
+    Wait,
+    /// It cannot be done.
+    Failed(AttachError),
+    /// It was done often enough, and nobody called.
+    GivenUp,
+}
+
+impl Caller {
+    /// Knocks at a process if it is time to.
+    pub(super) fn call(&mut self, pid: u32, now_ns: u64) -> Knocked {
+        let (attempt, due_ns) = self.knocks.get(&pid).copied().unwrap_or((0, 0));
+        if now_ns < due_ns {
+            return Knocked::Wait;
+        }
+        if attempt == ATTEMPTS {
+            return Knocked::GivenUp;
+        }
+        self.knocks.insert(pid, (attempt + 1, now_ns + PAUSE_NS));
+        let threads = match knock::candidates(pid) {
+            Ok(threads) => threads,
+            Err(error) => return Knocked::Failed(error),
+        };
+        let Some(&tid) = threads.get(attempt % threads.len().max(1)) else { return Knocked::Wait };
+        match knock::knock(pid, tid, std::process::id()) {
+            Ok(()) | Err(AttachError::NoProcess { .. }) => Knocked::Wait,
+            Err(error) => Knocked::Failed(error),
+        }
+    }
+}

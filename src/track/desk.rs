@@ -1,0 +1,157 @@
+//! What is known and what was asked, at one desk: samples and names come in, answers go out. No threads, no time of its own.
+
+use std::collections::VecDeque;
+
+use super::{Answer, Facts, Question};
+use crate::link::wire::{Arrival, Clock};
+use crate::profile::Profile;
+use crate::profile::window::Span;
+use crate::symbols::Names;
+use crate::symbols::worker::{Reply, Request};
+use crate::tally::query::Query;
+use crate::tally::tallier::{Besides, Tallier, Tallies};
+
+/// Profile, names, and the question of the day.
+pub struct Desk {
+    /// Everything received.
+    pub profile: Profile,
+    /// Everything named.
+    pub names: Names,
+    /// The clock that is shown.
+    pub clock: Clock,
+    tallier: Tallier,
+    question: Question,
+    /// Questions for the symbols worker that it has no room for yet.
+    unasked: VecDeque<Request>,
+    /// When the screen was frozen, and how many samples there were.
+    frozen: Option<(u64, u64)>,
+    received: u64,
+    /// How many samples the last answer knew of.
+    answered: u64,
+    dirty: bool,
+}
+
+impl Desk {
+    /// An empty desk.
+    pub fn new(clock: Clock, question: Question) -> Desk {
+        Desk {
+            profile: Profile::default(),
+            names: Names::default(),
+            clock,
+            tallier: Tallier::default(),
+            question,
+            unasked: VecDeque::new(),
+            frozen: None,
+            received: 0,
+            answered: 0,
+            dirty: true,
+        }
+    }
+
+    /// Takes in what an agent said.
+    pub fn arrive(&mut self, arrival: Arrival) {
+        self.profile.apply(arrival);
+        self.received = self.profile.truncated().1;
+        self.dirty = true;
+    }
+
+    /// Takes in names.
+    pub fn named(&mut self, reply: Reply) {
+        self.names.absorb(reply);
+        self.dirty = true;
+    }
+
+    /// Gives new frames provisional names, and says which to ask for; what is not taken is offered again.
+    pub fn ask_names(&mut self, mut ask: impl FnMut(Request) -> Result<(), Request>) {
+        self.unasked.extend(self.names.catch_up(&self.profile));
+        while let Some(request) = self.unasked.pop_front() {
+            if let Err(request) = ask(request) {
+                self.unasked.push_front(request);
+                return;
+            }
+        }
+    }
+
+    /// Whether names are still to come.
+    pub fn is_waiting_for_names(&self) -> bool {
+        !self.unasked.is_empty() || self.names.progress().0 > 0
+    }
+
+    /// What to answer from now on.
+    pub fn ask(&mut self, question: Question) {
+        self.question = question;
+        self.dirty = true;
+    }
+
+    /// The question of the day.
+    pub fn question(&self) -> &Question {
+        &self.question
+    }
+
+    /// Shows another clock: its total is as it was left, its window starts anew.
+    pub fn switch(&mut self, clock: Clock) {
+        if clock != self.clock {
+            self.profile.clear_window(clock);
+            self.clock = clock;
+        }
+        self.dirty = true;
+    }
+
+    /// Stands still as of now.
+    pub fn freeze(&mut self, now_ns: u64) {
+        self.profile.freeze();
+        self.frozen = Some((now_ns, self.received));
+        self.dirty = true;
+    }
+
+    /// Moves again.
+    pub fn thaw(&mut self) {
+        self.profile.thaw();
+        self.frozen = None;
+        self.dirty = true;
+    }
+
+    /// Samples that came since the freeze.
+    pub fn waiting(&self) -> Option<u64> {
+        self.frozen.map(|(_, received)| self.received - received)
+    }
+
+    /// Forgets the shown clock's totals.
+    pub fn reset(&mut self) {
+        self.profile.reset(self.clock);
+        self.dirty = true;
+    }
+
+    /// Whether the first samples have come since the last answer: they are waited for.
+    pub fn has_first_samples(&self) -> bool {
+        self.answered == 0 && self.received > 0
+    }
+
+    /// Whether something came since the last answer.
+    pub fn is_dirty(&self) -> bool {
+        self.dirty
+    }
+
+    /// Answers the question as of now.
+    pub fn answer(&mut self, now_ns: u64, facts: Facts) -> Answer {
+        self.dirty = false;
+        self.answered = self.received;
+        let now_ns = self.frozen.map_or(now_ns, |(frozen_ns, _)| frozen_ns);
+        let question = self.question.clone();
+        let span = question.window_ns.map_or(Span::Total, |ns| Span::Last { ns, now_ns });
+        let query = self.query(span);
+        let besides = Besides { centre: question.centre.as_deref(), flame: question.flame.as_ref(), trends: true };
+        let Tallies { table: window, callers, flame, trends } =
+            self.tallier.answer(&self.profile, &self.names, &query, besides);
+        let total = match span {
+            Span::Total => window.clone(),
+            Span::Last { .. } => self.tallier.table(&self.profile, &self.names, &self.query(Span::Total)),
+        };
+        Answer { question, window, total, callers, flame, trends, facts }
+    }
+
+    fn query(&self, span: Span) -> Query {
+        let Question { filters, sort, group, .. } = &self.question;
+        Query { clock: self.clock, span, filters: filters.clone(), sort: *sort, group: *group }
+    }
+}

@@ -1,0 +1,97 @@
+//! One watch, from launch to last word: the threads between socket and screen, and the channels between them.
+//!
+//! The screen (or the batch loop) sends [`Command`]s and receives [`Notice`]s. What it asks for is a [`Question`]; the
+//! [`Answer`] carries the tables and the [`Facts`] of the header. Nothing here draws.
+
+mod caller;
+pub mod desk;
+pub mod facts;
+mod meter;
+mod pace;
+pub mod session;
+
+use std::sync::Arc;
+
+use crate::link::wire::{Clock, Engine};
+use crate::tally::callers::Callers;
+use crate::tally::flame::{Flame, FlameQuery};
+use crate::tally::query::{Filters, Group, Sort};
+use crate::tally::table::Table;
+use crate::tally::trend::Trends;
+pub use facts::{Ending, Facts};
+
+/// What the screen shows, as a question to be asked again at every refresh.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Question {
+    /// Length of the window, ns; `None` is all.
+    pub window_ns: Option<u64>,
+    /// Which samples and frames.
+    pub filters: Filters,
+    /// In which order.
+    pub sort: Sort,
+    /// Into which rows.
+    pub group: Group,
+    /// Full name of the function whose callers and callees are shown.
+    pub centre: Option<String>,
+    /// How the flame is drawn, if it is shown.
+    pub flame: Option<FlameQuery>,
+}
+
+/// The screen's material.
+#[derive(Clone, Debug)]
+pub struct Answer {
+    /// What was asked.
+    pub question: Question,
+    /// The window's rows, in the order asked for.
+    pub window: Table,
+    /// The total's rows, in the order asked for.
+    pub total: Table,
+    /// The window's callers and callees of the centre asked for.
+    pub callers: Option<Callers>,
+    /// The window's flame, if it was asked for.
+    pub flame: Option<Flame>,
+    /// How the flat of the window's rows goes, in their order; empty where the window is all.
+    pub trends: Trends,
+    /// The header's facts.
+    pub facts: Facts,
+}
+
+/// What the screen wants.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Command {
+    /// Answer this from now on: at once, and whenever there is something new (at most 20 times a second).
+    Ask(Question),
+    /// Sample with this clock.
+    Clock(Clock),
+    /// Sample with this engine.
+    Engine(Engine),
+    /// Sample with this period, ns.
+    Period(u64),
+    /// Stand still: answer from the books as they are now; sampling goes on.
+    Freeze,
+    /// Answer from the living books again.
+    Thaw,
+    /// Forget the shown clock's totals.
+    Reset,
+    /// Type into the target.
+    Input(Vec<u8>),
+    /// The target's terminal has this size (columns, rows).
+    Resize(u16, u16),
+    /// End the launched target: SIGTERM, and SIGKILL if it is still there after two seconds or asked twice.
+    End,
+    /// Disarm and leave the target running. The session ends.
+    Leave,
+}
+
+/// What the session tells the screen.
+#[derive(Clone, Debug)]
+pub enum Notice {
+    /// New numbers.
+    Answer(Arc<Answer>),
+    /// Bytes that the target wrote to its terminal.
+    Output(Vec<u8>),
+    /// A sentence for the line above the footer (a refusal, a signal that is taken).
+    Banner(String),
+    /// The launched target has ended; the session goes on answering.
+    Ended(Ending),
+}

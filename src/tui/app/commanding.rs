@@ -1,0 +1,111 @@
+//! The line of commands: keys that edit it, and what its orders do.
+
+use super::{App, Mode};
+use crate::tally::query::Pattern;
+use crate::track::Command;
+use crate::tui::action::{Action, Effect, Motion};
+use crate::tui::colon::{Colon, Order};
+use crate::tui::filters;
+use crate::tui::layout::{Pane, View};
+
+impl App {
+    pub(super) fn open_colon(&mut self) {
+        self.leave_page();
+        self.mode = Mode::Colon(Colon::default());
+    }
+
+    /// What an action is to the line of commands, while it is open; `None` if nothing.
+    pub(super) fn colon(&mut self, action: &Action) -> Option<Vec<Effect>> {
+        let Mode::Colon(colon) = &mut self.mode else { return None };
+        match action {
+            Action::Insert(c) => colon.insert(c.encode_utf8(&mut [0; 4])),
+            Action::Paste(text) => colon.insert(text),
+            Action::Edit(edit) => colon.edit(*edit),
+            Action::Complete => {
+                let lines = (0..self.list.len()).filter_map(|index| self.list.line(index));
+                let names: Vec<&str> = lines.map(|line| line.row.short.as_str()).collect();
+                colon.complete(names.into_iter());
+            }
+            Action::Recall(step) => colon.recall(&self.colon_history, *step),
+            Action::Accept => {
+                let line = colon.line().text();
+                let Some(order) = colon.order() else { return Some(Vec::new()) };
+                self.mode = Mode::Panes;
+                self.colon_history.keep(line);
+                return Some(self.obey(order));
+            }
+            _ => return None,
+        }
+        Some(Vec::new())
+    }
+
+    fn obey(&mut self, order: Order) -> Vec<Effect> {
+        match order {
+            Order::Act(action) => self.act(action),
+            Order::ClearFilters => {
+                self.note("no filters now; u takes them back");
+                self.act(Action::ClearFilters)
+            }
+            Order::Filter(kind, pattern) => {
+                let mut filters = self.filters.now().clone();
+                *kind.of(&mut filters) = pattern.into_iter().collect();
+                self.filters.set(filters);
+                Vec::new()
+            }
+            Order::Top { rows, sort, focus, ignore } => {
+                let mut filters = self.filters.now().clone();
+                filters.focus.extend(focus);
+                filters.ignore.extend(ignore);
+                self.sort = sort.unwrap_or(self.sort);
+                self.show(View::Alone(Pane::Top));
+                self.list.show_at_most(rows);
+                self.list.go(Motion::First);
+                if let Some(rows) = rows {
+                    self.note(format!("the first {rows} rows; :top shows all"));
+                }
+                self.filters.set(filters);
+                Vec::new()
+            }
+            Order::Peek(pattern) => self.peek(&pattern),
+            Order::Clock(clock) => self.switch_clock(clock),
+            Order::Engine(engine) => {
+                self.engine.want(engine);
+                vec![Effect::Send(Command::Engine(engine))]
+            }
+            Order::Period(period_ns) => {
+                self.period_ns.want(period_ns);
+                vec![Effect::Send(Command::Period(period_ns))]
+            }
+            Order::Window(window_ns) => {
+                self.window_ns = window_ns;
+                Vec::new()
+            }
+            Order::Sort(sort) => {
+                self.sort = sort;
+                Vec::new()
+            }
+            Order::Group(group) => {
+                self.group = group;
+                Vec::new()
+            }
+            Order::Names(names) => {
+                self.names = names;
+                Vec::new()
+            }
+        }
+    }
+
+    fn peek(&mut self, pattern: &Pattern) -> Vec<Effect> {
+        if !self.list.select_first(pattern) {
+            let chips: Vec<String> =
+                filters::chips(self.filters.now()).map(|(word, pattern)| format!("{word}={pattern}")).collect();
+            self.note(match chips[..] {
+                [] => format!("no function matches {}", pattern.text()),
+                _ => format!("no function matches {} under {}", pattern.text(), chips.join(" ")),
+            });
+            return Vec::new();
+        }
+        self.turn_to_pane(Pane::Callers);
+        Vec::new()
+    }
+}

@@ -1,0 +1,68 @@
+//! How is sampled, and what of it is asked for: clock, engine, rate, window, order.
+
+use super::App;
+use crate::link::wire::{Clock, Engine, PERIODS_NS};
+use crate::tally::query::{Group, Sort};
+use crate::track::Command;
+use crate::tui::action::Effect;
+
+/// Windows that `w` steps through, ns; `None` is all.
+const WINDOWS_NS: [Option<u64>; 4] = [Some(2_000_000_000), Some(10_000_000_000), Some(60_000_000_000), None];
+/// Rates that `+` and `-` step through, Hz. None is a divisor of a usual tick: no sampling in step with the target.
+const RATES_HZ: [u64; 8] = [9, 19, 49, 99, 249, 499, 999, 1999];
+/// Columns that can sort, from left to right.
+const SORTS: [Sort; 3] = [Sort::Flat, Sort::Cum, Sort::Name];
+/// Kinds of rows, from the usual one on.
+const GROUPS: [Group; 5] = [Group::Function, Group::File, Group::Line, Group::Address, Group::Module];
+
+impl App {
+    pub(super) fn switch_clock(&mut self, clock: Clock) -> Vec<Effect> {
+        self.clock.want(clock);
+        vec![Effect::Send(Command::Clock(clock))]
+    }
+
+    pub(super) fn switch_engine(&mut self) -> Vec<Effect> {
+        let engine = match self.engine.value() {
+            Engine::Threads => Engine::Itimer,
+            Engine::Itimer => Engine::Threads,
+        };
+        self.engine.want(engine);
+        vec![Effect::Send(Command::Engine(engine))]
+    }
+
+    pub(super) fn step_rate(&mut self, step: i8) -> Vec<Effect> {
+        let hz = 1e9 / self.period_ns.value().max(1) as f64;
+        // A rate between two steps goes to the next in that direction; a step is not taken for its own neighbour.
+        let next = match step {
+            1.. => RATES_HZ.iter().find(|&&rate| rate as f64 > hz * 1.005),
+            _ => RATES_HZ.iter().rev().find(|&&rate| (rate as f64) < hz * 0.995),
+        };
+        let Some(rate) = next else {
+            self.note(if step > 0 { "this is the highest rate" } else { "this is the lowest rate" });
+            return Vec::new();
+        };
+        let period_ns = (1_000_000_000 / rate).clamp(*PERIODS_NS.start(), *PERIODS_NS.end());
+        self.period_ns.want(period_ns);
+        vec![Effect::Send(Command::Period(period_ns))]
+    }
+
+    pub(super) fn step_window(&mut self, step: i8) {
+        let length = |window: &Option<u64>| window.unwrap_or(u64::MAX);
+        let now = length(&self.window_ns);
+        let next = match step {
+            1.. => WINDOWS_NS.iter().find(|window| length(window) > now).unwrap_or(&WINDOWS_NS[0]),
+            _ => WINDOWS_NS.iter().rev().find(|window| length(window) < now).unwrap_or(&WINDOWS_NS[3]),
+        };
+        self.window_ns = *next;
+    }
+
+    pub(super) fn step_sort(&mut self, step: i8) {
+        let at = SORTS.iter().position(|sort| *sort == self.sort).unwrap_or(0);
+        self.sort = SORTS[at.saturating_add_signed(step.into()).min(SORTS.len() - 1)];
+    }
+    pub(super) fn step_group(&mut self) {
+        let at = GROUPS.iter().position(|group| *group == self.group).unwrap_or(0);
+        self.group = GROUPS[(at + 1) % GROUPS.len()];
+        self.list.forget();
+    }
+}

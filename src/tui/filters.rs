@@ -1,0 +1,181 @@
+//! The filters in force, and the way back.
+
+use super::action::Subject;
+use crate::tally::query::{Filters, Pattern};
+
+/// Changes that can be taken back, at most.
+const HISTORY: usize = 100;
+
+/// Filters with undo and redo.
+#[derive(Clone, Debug, Default)]
+pub struct FilterHistory {
+    now: Filters,
+    past: Vec<Filters>,
+    future: Vec<Filters>,
+}
+
+impl FilterHistory {
+    /// Starts with `filters`, as the command line gave them.
+    pub fn new(filters: Filters) -> FilterHistory {
+        FilterHistory { now: filters, ..FilterHistory::default() }
+    }
+
+    /// Those in force.
+    pub fn now(&self) -> &Filters {
+        &self.now
+    }
+
+    /// Puts `filters` in force; what was undone before is forgotten.
+    pub fn set(&mut self, filters: Filters) {
+        if filters == self.now {
+            return;
+        }
+        if self.past.len() == HISTORY {
+            self.past.remove(0);
+        }
+        self.past.push(std::mem::replace(&mut self.now, filters));
+        self.future.clear();
+    }
+
+    /// Takes the last change back; whether there was one.
+    pub fn undo(&mut self) -> bool {
+        let Some(filters) = self.past.pop() else { return false };
+        self.future.push(std::mem::replace(&mut self.now, filters));
+        true
+    }
+
+    /// Does it again; whether there was one.
+    pub fn redo(&mut self) -> bool {
+        let Some(filters) = self.future.pop() else { return false };
+        self.past.push(std::mem::replace(&mut self.now, filters));
+        true
+    }
+}
+
+/// `filters` and one more of a kind.
+pub fn with(filters: &Filters, subject: Subject, pattern: Pattern) -> Filters {
+    let mut filters = filters.clone();
+    if let Some(list) = list(&mut filters, subject)
+        && !list.contains(&pattern)
+    {
+        list.push(pattern);
+    }
+    filters
+}
+
+/// `filters` without one of a kind, by its place among them.
+pub fn without(filters: &Filters, subject: Subject, index: usize) -> Filters {
+    let mut filters = filters.clone();
+    if let Some(list) = list(&mut filters, subject)
+        && index < list.len()
+    {
+        list.remove(index);
+    }
+    filters
+}
+
+fn list(filters: &mut Filters, subject: Subject) -> Option<&mut Vec<Pattern>> {
+    match subject {
+        Subject::Focus => Some(&mut filters.focus),
+        Subject::Ignore => Some(&mut filters.ignore),
+        Subject::Hide => Some(&mut filters.hide),
+        Subject::Show => Some(&mut filters.show),
+        Subject::ShowFrom => Some(&mut filters.show_from),
+        Subject::Find => None,
+    }
+}
+
+/// Every pattern in force, with its kind.
+pub fn kept(filters: &Filters) -> impl Iterator<Item = (Subject, &Pattern)> {
+    let kinds = [
+        (Subject::Focus, &filters.focus),
+        (Subject::Ignore, &filters.ignore),
+        (Subject::Hide, &filters.hide),
+        (Subject::Show, &filters.show),
+        (Subject::ShowFrom, &filters.show_from),
+    ];
+    kinds.into_iter().flat_map(|(subject, patterns)| patterns.iter().map(move |pattern| (subject, pattern)))
+}
+
+/// Every pattern in force, with pprof's word for its kind.
+pub fn chips(filters: &Filters) -> impl Iterator<Item = (&'static str, &str)> {
+    kept(filters).map(|(subject, pattern)| (subject.word(), pattern.text()))
+}
+
+/// Why a function is in no sample that filters leave.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Culprit {
+    /// This one takes it out by its name or its module: pprof's word and the pattern.
+    Certain(&'static str, String),
+    /// One or more of these, as chips.
+    Among(String),
+}
+
+/// Which filter takes a function out, as far as its name and module tell; `None` where there is no filter.
+pub fn culprit(filters: &Filters, full: &str, module: Option<&str>) -> Option<Culprit> {
+    let hits = |pattern: &Pattern| pattern.matches(full) || module.is_some_and(|module| pattern.matches(module));
+    let certain = kept(filters).find(|(subject, pattern)| match subject {
+        Subject::Ignore | Subject::Hide => hits(pattern),
+        _ => false,
+    });
+    if let Some((subject, pattern)) = certain {
+        return Some(Culprit::Certain(subject.word(), pattern.text().to_owned()));
+    }
+    let chips: Vec<String> = chips(filters).map(|(word, pattern)| format!("{word}={pattern}")).collect();
+    (!chips.is_empty()).then(|| Culprit::Among(chips.join(" ")))
+}
+
+/// A pattern that matches the module of this name, whatever folder it is in, and no other.
+pub fn module(name: &str) -> Option<Pattern> {
+    if name.is_empty() {
+        return None;
+    }
+    Pattern::new(&format!("(^|/){}$", regex::escape(name))).ok()
+}
+
+/// A pattern that matches this name and no other.
+pub fn exactly(name: &str) -> Option<Pattern> {
+    Pattern::new(&format!("^{}$", regex::escape(name))).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn focus(text: &str) -> Filters {
+        with(&Filters::default(), Subject::Focus, Pattern::new(text).unwrap())
+    }
+
+    #[test]
+    fn changes_can_be_undone_and_done_again() {
+        let mut history = FilterHistory::default();
+        assert!(!history.undo());
+        history.set(focus("a"));
+        history.set(focus("b"));
+        history.set(focus("b"));
+        assert!(history.undo());
+        assert_eq!(history.now(), &focus("a"));
+        assert!(history.redo());
+        assert_eq!(history.now(), &focus("b"));
+        assert!(!history.redo());
+        history.undo();
+        history.set(focus("c"));
+        assert!(!history.redo());
+        assert!(history.undo() && history.undo() && !history.undo());
+        assert_eq!(history.now(), &Filters::default());
+    }
+
+    #[test]
+    fn a_name_matches_itself_alone() {
+        let pattern = exactly("Vec<T>::push (a|b)").unwrap();
+        assert!(pattern.matches("Vec<T>::push (a|b)"));
+        assert!(!pattern.matches("Vec<T>::push (a|b)::{{closure}}"));
+        assert!(exactly(&"x".repeat(4 << 20)).is_none(), "a pattern has a limit, and beyond it there is none");
+    }
+
+    #[test]
+    fn the_same_filter_twice_is_one() {
+        let twice = with(&focus("a"), Subject::Focus, Pattern::new("a").unwrap());
+        assert_eq!(chips(&twice).collect::<Vec<_>>(), [("focus", "a")]);
+    }
+}

@@ -1,0 +1,79 @@
+//! The whole screen, drawn from the state: a pure function.
+//!
+//! ```text
+//! header   two lines of facts
+//! body     the panes, or a page of words over them
+//! status   one line of words: prompt, question, ending, banner, or the selected function in full
+//! footer   the keys that matter here
+//! ```
+
+use ratatui::Frame;
+use ratatui::layout::Rect;
+
+use super::app::{App, Mode};
+use super::canvas::Canvas;
+use super::layout::{MIN_SIZE, Pane};
+use super::pane;
+use super::text;
+use super::theme::Role;
+
+/// Draws everything.
+pub fn draw(frame: &mut Frame<'_>, app: &App) {
+    let area = frame.area();
+    let mut canvas = Canvas::new(frame.buffer_mut(), app.options.theme);
+    let cursor = match app.layout().filter(|_| (area.width, area.height) == app.size) {
+        Some(layout) => {
+            pane::header::draw(&mut canvas, layout.header, app);
+            if let Mode::Page(page, scroll) = app.mode {
+                pane::help::draw(&mut canvas, layout.body, app, page, scroll);
+            }
+            let mut cursor = None;
+            for (shown, area) in layout.panes.iter().filter(|_| !matches!(app.mode, Mode::Page(..))) {
+                match shown {
+                    Pane::Top => pane::top::draw(&mut canvas, *area, app),
+                    Pane::Callers => pane::callers::draw(&mut canvas, *area, app),
+                    Pane::Flame => pane::flame::draw(&mut canvas, *area, app),
+                    Pane::Output => cursor = pane::output::draw(&mut canvas, *area, app),
+                }
+            }
+            if let (Some(bar), false) = (layout.bar, matches!(app.mode, Mode::Page(..))) {
+                let style = canvas.style(Role::Rule);
+                let below = layout.panes.iter().any(|(_, area)| area.y == bar.bottom());
+                canvas.put(bar.x, bar.y, 1, "┬", style);
+                for y in bar.y + 1..bar.bottom() {
+                    canvas.put(bar.x, y, 1, "│", style);
+                }
+                if below {
+                    canvas.join(bar.x, bar.bottom(), "┴");
+                }
+            }
+            pane::status::draw_footer(&mut canvas, layout.footer, app);
+            match &app.mode {
+                Mode::Prompt(prompt, _) => Some(pane::prompt::draw(&mut canvas, layout.status, app, prompt)),
+                Mode::Colon(colon) => Some(pane::colon::draw(&mut canvas, layout.status, colon)),
+                _ => {
+                    pane::status::draw(&mut canvas, layout.status, app);
+                    cursor.filter(|_| matches!(app.mode, Mode::Typing))
+                }
+            }
+        }
+        None => {
+            too_small(&mut canvas, area);
+            None
+        }
+    };
+    if let Some(cursor) = cursor.filter(|cursor| area.contains(*cursor)) {
+        frame.set_cursor_position(cursor);
+    }
+}
+
+/// One line that says what is needed, as much of it as fits.
+fn too_small(canvas: &mut Canvas<'_>, area: Rect) {
+    let needs = format!("{}×{}", MIN_SIZE.0, MIN_SIZE.1);
+    let ways =
+        [format!("sigtop needs {needs}, here is {}×{}", area.width, area.height), format!("needs {needs}"), needs];
+    let fits = |way: &&String| text::columns(way, 99) <= area.width.into();
+    let words = ways.iter().find(fits).unwrap_or(&ways[2]);
+    let style = canvas.style(Role::Notable);
+    canvas.put(area.x, area.y, area.width, words, style);
+}

@@ -1,0 +1,135 @@
+//! The raw dump: everything received, one line a stack, for exact accounting by other programs.
+//!
+//! First lines of `# key value`, beginning with `# sigtop-raw 1`: `ticks`, `sent`, `lost CAUSE TICKS NS` for each cause, `agent-cpu`,
+//! `handler-cpu` (ns), `foreign-signals`, and for each process image `process PID IMAGE CPU_NS EXECUTABLE`. Then
+//! `PID TID CLOCK WEIGHT_NS SAMPLES whole|truncated STACK` for each distinct stack of a thread: frames from root to leaf,
+//! separated by `;`, as `MODULE!NAME` (an inlined function is a frame) or `MODULE+0xADDRESS`; `?+0xADDRESS` outside of every module;
+//! `-` for no frame. In a frame `\`, `;` and newline are escaped by `\`; other control characters are U+FFFD.
+
+use std::collections::BTreeMap;
+use std::fmt::Write;
+
+use crate::profile::Clock;
+use crate::profile::Profile;
+use crate::profile::loss::Loss;
+use crate::profile::process::Process;
+use crate::profile::stack::{Frame, FrameId, StackId};
+use crate::profile::thread::ThreadId;
+use crate::profile::window::{Span, Weight};
+use crate::symbols::Names;
+
+/// The dump's text.
+pub fn raw(profile: &Profile, names: &Names) -> String {
+    let mut out = String::from("# sigtop-raw 1\n");
+    head(&mut out, profile);
+    for clock in [Clock::Prof, Clock::Real, Clock::Virtual] {
+        let mut sums: BTreeMap<(ThreadId, StackId), Weight> = BTreeMap::new();
+        profile.visit(clock, Span::Total, |key, weight| *sums.entry(key).or_default() += weight);
+        for ((thread, stack), weight) in sums {
+            entry(&mut out, profile, names, (clock, thread, stack), weight);
+        }
+    }
+    out
+}
+
+fn head(out: &mut String, profile: &Profile) {
+    let losses = profile.losses();
+    let sent: u64 = profile.processes().iter().map(|process| process.account.sent).sum();
+    let _ = writeln!(out, "# ticks {}\n# sent {sent}", losses.ticks);
+    for cause in Loss::ALL {
+        let index = cause as usize;
+        let _ = writeln!(out, "# lost {} {} {}", word(cause), losses.lost_ticks[index], losses.lost_ns[index]);
+    }
+    let _ = writeln!(out, "# agent-cpu {}\n# handler-cpu {}", losses.agent_cpu_ns, losses.handler_cpu_ns);
+    let _ = writeln!(out, "# foreign-signals {}", losses.foreign_signals);
+    for Process { pid, image, account, executable, .. } in profile.processes() {
+        let executable = escape(executable);
+        let _ = writeln!(out, "# process {pid} {image} {} {executable}", account.process_cpu_ns);
+    }
+}
+
+fn word(cause: Loss) -> &'static str {
+    match cause {
+        Loss::RingFull => "ring-full",
+        Loss::NoSlot => "no-slot",
+        Loss::NotReady => "not-ready",
+        Loss::SocketFull => "socket-full",
+        Loss::NoTimer => "no-timer",
+    }
+}
+
+fn entry(
+    out: &mut String,
+    profile: &Profile,
+    names: &Names,
+    (clock, thread, stack): (Clock, ThreadId, StackId),
+    weight: Weight,
+) {
+    let thread = profile.thread(thread);
+    let clock = match clock {
+        Clock::Prof => "prof",
+        Clock::Real => "real",
+        Clock::Virtual => "virtual",
+    };
+    let mut frames: Vec<FrameId> = profile.stacks.leaf_first(stack).collect();
+    frames.reverse();
+    let truncated = frames.first().is_some_and(|&frame| profile.frame(frame) == Frame::Truncated);
+    let whole = if truncated { "truncated" } else { "whole" };
+    let words = frames[usize::from(truncated)..].iter().flat_map(|&frame| words(profile, names, frame));
+    let stack = words.collect::<Vec<String>>().join(";");
+    let stack = if stack.is_empty() { "-" } else { &stack };
+    let pid = profile.process(thread.process).pid;
+    let _ = writeln!(out, "{pid} {} {clock} {} {} {whole} {stack}", thread.tid, weight.ns, weight.samples);
+}
+
+/// One frame, outermost function first.
+fn words(profile: &Profile, names: &Names, id: FrameId) -> Vec<String> {
+    let (module, address) = match profile.frame(id) {
+        Frame::Code { module, address } => (module, address),
+        Frame::Unmapped(address) => return vec![format!("?+{address:#x}")],
+        Frame::Truncated => return vec!["[truncated]".to_owned()],
+    };
+    let provisional = format!("{}+{address:#x}", profile.modules.file(module).name());
+    let lines = names.lines(id);
+    if lines.first().is_none_or(|line| names.function(line.function).full == provisional) {
+        return vec![escape(&provisional)];
+    }
+    let module = escape(&profile.modules.file(module).name());
+    let name = |line: &crate::symbols::Line| format!("{module}!{}", escape(&names.function(line.function).full));
+    lines.iter().rev().map(name).collect()
+}
+
+fn escape(text: &str) -> String {
+    let mut escaped = String::with_capacity(text.len());
+    for c in text.chars() {
+        match c {
+            '\\' | ';' => escaped.extend(['\\', c]),
+            '\n' => escaped.push_str("\\n"),
+            c if c.is_control() => escaped.push(char::REPLACEMENT_CHARACTER),
+            c => escaped.push(c),
+        }
+    }
+    escaped
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::symbols::scenario::scenario;
+
+    #[test]
+    fn a_session_is_dumped_whole() {
+        let session = scenario(
+            "process 41273 ./server\nthread 41280 worker-0\nat 1s prof 10ms main;work;memcpy x 3\nat 2s prof 10ms main;a\\;b\n",
+        )
+        .expect("a scenario");
+        let text = raw(&session.profile, &session.names);
+        assert!(text.starts_with("# sigtop-raw 1\n# ticks "), "{text}");
+        assert!(text.contains("# lost no-slot 0 0\n"));
+        let stacks: Vec<&str> = text.lines().filter(|line| !line.starts_with('#')).collect();
+        assert!(
+            stacks.iter().any(|line| line.contains(" prof 30000000 3 whole ") && line.ends_with("!memcpy")),
+            "{text}"
+        );
+    }
+}

@@ -1,0 +1,492 @@
+//! Launching for real: what a target sees under sigtop against what it sees alone, and what happens to it when the viewer
+//! goes. The viewer is this same test program in another process, playing the part of [`the_viewer`], so that it can be given
+//! any descriptors, any terminal, and be killed.
+
+use std::ffi::OsString;
+use std::fs::{self, File};
+use std::io::{Read, Write};
+use std::os::fd::OwnedFd;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+
+use crossbeam_channel::{Receiver, RecvTimeoutError, unbounded};
+use nix::pty::openpty;
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::{Pid, mkfifo};
+use sigtop::attach::find::Watch;
+use sigtop::attach::launch::{self, Ending, Event, Launched, launch};
+use sigtop::attach::library::Places;
+use sigtop::attach::proc::Stat;
+use sigtop::attach::program::{Form, Program, of_command};
+
+/// Longer than anything here takes on a loaded machine.
+const LONG: Duration = Duration::from_secs(60);
+const LINK: &str = "1:2:/nowhere";
+
+/// A part of a test that runs in another process: it launches the words of `COMMAND` in the `WAY` asked, follows the
+/// `SCRIPT`, and leaves what it saw in `DIRECTORY`.
+#[test]
+fn the_viewer() {
+    let Some(directory) = std::env::var_os("SIGTOP_TEST_DIRECTORY").map(PathBuf::from) else { return };
+    let variable = |name: &str| std::env::var(format!("SIGTOP_TEST_{name}")).unwrap();
+    let (way, script, command) = (variable("WAY"), variable("SCRIPT"), variable("COMMAND"));
+    if directory.join("stdout").exists() {
+        // This program's test harness has written to its own stdout already.
+        nix::unistd::dup2_stdout(File::options().append(true).open(directory.join("stdout")).unwrap()).unwrap();
+    }
+    let words: Vec<OsString> = command.split('\x1f').map(OsString::from).collect();
+    for (name, _) in std::env::vars().filter(|(name, _)| name.starts_with("SIGTOP_TEST_")) {
+        // SAFETY: the other threads of this process sleep, and read no variables.
+        unsafe { std::env::remove_var(name) };
+    }
+    let program = of_command(&words).unwrap();
+    let library = Places::of_user().library().unwrap();
+    let command = launch::Command { program: &program, words: &words, library: &library, link: LINK.as_ref() };
+    let stdio =
+        if way == "inherit" { launch::Stdio::Inherit } else { launch::Stdio::Terminal { rows: 33, columns: 77 } };
+    let target = launch(&command, stdio).unwrap();
+    let (sender, events) = unbounded();
+    let thread = target.follow(sender).unwrap();
+    let seen = play(&target, &events, &script);
+    thread.join().unwrap();
+    fs::write(directory.join("output"), &seen.output).unwrap();
+    fs::write(directory.join("events"), seen.events.join(" ")).unwrap();
+    std::process::exit(seen.status.into());
+}
+
+#[derive(Default)]
+struct Seen {
+    output: Vec<u8>,
+    events: Vec<String>,
+    status: u8,
+}
+
+impl Seen {
+    fn take(&mut self, event: Event) {
+        match event {
+            Event::Output(bytes) => self.output.extend(bytes),
+            Event::Ended(ended) => {
+                self.status = ended.how.exit_status();
+                self.events.push("ended".to_owned());
+                self.events.push(format!("after-{}-bytes", self.output.len()));
+            }
+            Event::Stopped { signal } => self.events.push(format!("stopped-{signal}")),
+            Event::Continued => self.events.push("continued".to_owned()),
+            lost => self.events.push(format!("{lost:?}")),
+        }
+    }
+}
+
+/// Lines of `await TEXT`, `await-event NAME`, `type TEXT`, `resize ROWS COLUMNS`, `signal NUMBER`; then all there is.
+fn play(target: &Launched, events: &Receiver<Event>, script: &str) -> Seen {
+    let mut seen = Seen::default();
+    for line in script.lines() {
+        let (verb, rest) = line.split_once(' ').unwrap();
+        match verb {
+            "await" => {
+                while !String::from_utf8_lossy(&seen.output).contains(rest) {
+                    seen.take(events.recv_timeout(LONG).unwrap());
+                }
+            }
+            "await-event" => {
+                while !seen.events.iter().any(|event| event == rest) {
+                    seen.take(events.recv_timeout(LONG).unwrap());
+                }
+            }
+            "type" => {
+                let text = rest.replace("^C", "\x03").replace("^D", "\x04").replace("^Z", "\x1a").replace("^M", "\n");
+                assert_eq!(target.input(text.as_bytes()).unwrap(), text.len());
+            }
+            "resize" => {
+                let (rows, columns) = rest.split_once(' ').unwrap();
+                target.resize(rows.parse().unwrap(), columns.parse().unwrap()).unwrap();
+            }
+            "signal" => target.signal(rest.parse().unwrap()).unwrap(),
+            other => panic!("no such verb: {other}"),
+        }
+    }
+    loop {
+        match events.recv_timeout(LONG) {
+            Ok(event) => seen.take(event),
+            Err(RecvTimeoutError::Disconnected) => return seen,
+            Err(RecvTimeoutError::Timeout) => panic!("the target did not end: {:?}", seen.events),
+        }
+    }
+}
+
+/// A directory of its own for a test, gone with it.
+struct Scratch(PathBuf);
+
+impl Scratch {
+    fn new(name: &str) -> Scratch {
+        let path = std::env::temp_dir().join(format!("sigtop-launch-{}-{name}", std::process::id()));
+        drop(fs::remove_dir_all(&path));
+        fs::create_dir(&path).unwrap();
+        Scratch(path)
+    }
+
+    fn read(&self, name: &str) -> String {
+        String::from_utf8(fs::read(self.0.join(name)).unwrap()).unwrap()
+    }
+
+    /// The viewer's command line: `through` may put a program before it.
+    fn viewer(&self, through: &[&str], way: &str, words: &[&str], script: &str) -> Command {
+        let own = std::env::current_exe().unwrap();
+        let arguments = ["--exact", "the_viewer", "--nocapture", "--test-threads=1"];
+        let mut command = match through.split_first() {
+            Some((program, rest)) => {
+                let mut command = Command::new(program);
+                command.args(rest).arg(own);
+                command
+            }
+            None => Command::new(own),
+        };
+        command.args(arguments).env("SIGTOP_TEST_DIRECTORY", &self.0).env("SIGTOP_TEST_WAY", way);
+        command.env("SIGTOP_TEST_COMMAND", words.join("\x1f")).env("SIGTOP_TEST_SCRIPT", script);
+        command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::inherit());
+        command
+    }
+
+    /// Runs a viewer whose stdin, stdout and stderr are a terminal. Gives its exit status.
+    fn on_terminal(&self, words: &[&str], script: &str) -> i32 {
+        let terminal = Terminal::new();
+        let mut viewer = terminal.attach(&mut self.viewer(&[], "terminal", words, script));
+        let status = viewer.wait().unwrap();
+        status.code().unwrap_or_else(|| panic!("viewer: {status}"))
+    }
+
+    /// Runs a viewer whose descriptors are files, and gives what the target wrote to its stdout.
+    fn redirected(&self, through: &[&str], way: &str, words: &[&str]) -> (i32, String) {
+        fs::write(self.0.join("stdout"), b"").unwrap();
+        let status = self.viewer(through, way, words, "").stderr(Stdio::null()).status().unwrap();
+        (status.code().unwrap(), self.read("stdout"))
+    }
+}
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        drop(fs::remove_dir_all(&self.0));
+    }
+}
+
+/// The user's terminal.
+struct Terminal {
+    master: OwnedFd,
+    slave: OwnedFd,
+}
+
+impl Terminal {
+    fn new() -> Terminal {
+        let pair = openpty(None, None).unwrap();
+        for end in [&pair.master, &pair.slave] {
+            nix::fcntl::fcntl(end, nix::fcntl::FcntlArg::F_SETFD(nix::fcntl::FdFlag::FD_CLOEXEC)).unwrap();
+        }
+        Terminal { master: pair.master, slave: pair.slave }
+    }
+
+    fn attach(&self, command: &mut Command) -> Child {
+        let end = || Stdio::from(self.slave.try_clone().unwrap());
+        command.stdin(end()).stdout(end()).stderr(end()).spawn().unwrap()
+    }
+}
+
+#[test]
+fn a_target_sees_what_it_would_see_alone() {
+    let scratch = Scratch::new("alone");
+    let look = "ls -l /proc/self/fd | sed 's/.* \\([0-9]* -> \\)/\\1/; s/[0-9]*.fd$/PID/; /pipe:/d'
+        grep -E '^(Sig|Shd)[A-Z]*[a-z]*:|^NoNew|^Seccomp:|^Umask' /proc/self/status | grep -Ev 'SigCgt|SigQ'
+        pwd; nice; umask; ulimit -a; echo \"$@\"; env | grep -v ^_= | sort; exit 3";
+    let words = ["sh", "-c", look, "sh", "two words", ""];
+    for through in [
+        &["sh", "-c", "umask 031; exec nice \"$@\" 9>/dev/null 7</dev/zero", "sh"][..],
+        &["sh", "-c", "trap '' PIPE CHLD USR1; exec \"$@\"", "sh"],
+    ] {
+        let stdout = scratch.0.join("alone");
+        let status = Command::new(through[0])
+            .args(&through[1..])
+            .args(words)
+            .stdin(Stdio::null())
+            .stdout(File::create(&stdout).unwrap())
+            .stderr(Stdio::null())
+            .status();
+        assert_eq!(status.unwrap().code(), Some(3));
+        let alone = scratch.read("alone");
+        assert!(alone.contains("SigIgn") && alone.contains("two words"), "{alone}");
+        for way in ["inherit", "terminal"] {
+            let (status, watched) = scratch.redirected(through, way, &words);
+            assert_eq!(status, 3, "{way}");
+            let ours = |line: &&str| !line.starts_with("LD_PRELOAD=") && *line != "SIGTOP_LINK=1:2:/nowhere";
+            let same: Vec<String> = watched.lines().filter(ours).map(without_libc_signals).collect();
+            assert_eq!(same, alone.lines().map(without_libc_signals).collect::<Vec<_>>(), "{way}");
+            assert_eq!(watched.lines().count(), same.len() + 2, "{way}");
+        }
+    }
+}
+
+/// The part of the viewer is played on a thread, for which libc takes signal 33; the viewer itself launches before it has one.
+fn without_libc_signals(line: &str) -> String {
+    match line.strip_prefix("SigIgn:\t") {
+        Some(mask) => format!("SigIgn:\t{:x}", u64::from_str_radix(mask, 16).unwrap() & !(3 << 31)),
+        None => line.to_owned(),
+    }
+}
+
+#[test]
+fn blocked_signals_and_closed_descriptors_are_handed_on() {
+    let scratch = Scratch::new("blocked");
+    let through = ["env", "--block-signal=USR1"];
+    let closed = ["sh", "-c", "exec \"$@\" <&-", "sh"];
+    for way in ["inherit", "terminal"] {
+        let seen = scratch.redirected(&through, way, &["grep", "SigBlk", "/proc/self/status"]);
+        assert_eq!(seen, (0, "SigBlk:\t0000000000000200\n".to_owned()), "{way}");
+        let look = ["sh", "-c", "[ -e /proc/$$/fd/0 ] && echo open || echo closed"];
+        assert_eq!(scratch.redirected(&[], way, &look), (0, "open\n".to_owned()), "{way}");
+        assert_eq!(scratch.redirected(&closed, way, &look), (0, "closed\n".to_owned()), "{way}");
+    }
+}
+
+#[test]
+fn endings_become_exit_statuses() {
+    let scratch = Scratch::new("endings");
+    for way in ["inherit", "terminal"] {
+        for (words, status) in [
+            (&["true"][..], 0),
+            (&["sh", "-c", "exit 200"], 200),
+            (&["sh", "-c", "kill -TERM $$"], 143),
+            (&["sh", "-c", "kill -KILL $$"], 137),
+        ] {
+            assert_eq!(scratch.redirected(&[], way, words).0, status, "{way} {words:?}");
+        }
+    }
+}
+
+#[test]
+fn text_without_a_first_line_is_run_by_the_shell() {
+    let scratch = Scratch::new("text");
+    let path = scratch.0.join("text");
+    fs::write(&path, "echo $0 $1\n").unwrap();
+    fs::set_permissions(&path, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
+    let path = path.to_str().unwrap();
+    for way in ["inherit", "terminal"] {
+        assert_eq!(scratch.redirected(&[], way, &[path, "one"]), (0, format!("{path} one\n")), "{way}");
+    }
+}
+
+#[test]
+fn what_cannot_be_executed_is_told_with_its_status() {
+    let library = Places::of_user().library().unwrap();
+    let words = [OsString::from("x")];
+    for (path, status, cause) in [
+        ("/nonexistent/x", 127, "No such file"),
+        ("/etc/passwd", 126, "Permission denied"),
+        ("/proc", 126, "Permission denied"),
+    ] {
+        let program = Program { path: path.into(), form: Form::Binary, warnings: Vec::new() };
+        let command = launch::Command { program: &program, words: &words, library: &library, link: LINK.as_ref() };
+        for stdio in [launch::Stdio::Inherit, launch::Stdio::Terminal { rows: 24, columns: 80 }] {
+            let error = launch(&command, stdio).unwrap_err();
+            assert_eq!(error.exit_status(), status, "{path} {stdio:?}");
+            let said = error.to_string();
+            assert!(said.starts_with(&format!("cannot execute {path}: ")) && said.contains(cause), "{said}");
+        }
+    }
+}
+
+#[test]
+fn a_target_has_a_terminal_of_its_own() {
+    let scratch = Scratch::new("terminal");
+    let look = "test -t 0 && test -t 1 && test -t 2 && stty size && tty && tty </dev/tty && ps -o pgid=,tpgid=,pid= $$";
+    assert_eq!(scratch.on_terminal(&["sh", "-c", look], ""), 0);
+    let output = scratch.read("output");
+    let lines: Vec<&str> = output.split("\r\n").collect();
+    assert_eq!(lines[0], "33 77");
+    assert!(lines[1].starts_with("/dev/pts/") && lines[2] == "/dev/tty", "{output}");
+    let numbers: Vec<&str> = lines[3].split_whitespace().collect();
+    assert!(numbers[0] == numbers[1] && numbers[1] == numbers[2], "leads the foreground group: {output}");
+}
+
+#[test]
+fn only_what_was_a_terminal_becomes_one() {
+    let scratch = Scratch::new("mixed");
+    let terminal = Terminal::new();
+    fs::write(scratch.0.join("stdout"), b"").unwrap();
+    let words = ["sh", "-c", "test -t 0 && ! test -t 1 && test -t 2 && echo out && echo error >&2"];
+    let mut viewer = terminal.attach(&mut scratch.viewer(&[], "terminal", &words, ""));
+    assert!(viewer.wait().unwrap().success());
+    assert_eq!((scratch.read("stdout").as_str(), scratch.read("output").as_str()), ("out\n", "error\r\n"));
+}
+
+#[test]
+fn typing_reaches_the_target_and_comes_back() {
+    let scratch = Scratch::new("cat");
+    assert_eq!(scratch.on_terminal(&["cat"], "type hello^M\nawait hello\r\nawait hello\r\ntype ^D"), 0);
+    assert_eq!(scratch.read("output"), "hello\r\nhello\r\n");
+}
+
+#[test]
+fn control_c_is_an_interrupt() {
+    let scratch = Scratch::new("interrupt");
+    let words = ["sh", "-c", "trap 'echo interrupted; exit 7' INT; echo ready; read line"];
+    assert_eq!(scratch.on_terminal(&words, "await ready\ntype ^C"), 7);
+    assert!(scratch.read("output").ends_with("interrupted\r\n"));
+}
+
+#[test]
+fn a_resize_reaches_the_target() {
+    let scratch = Scratch::new("resize");
+    let words = ["sh", "-c", "trap 'stty size; kill $!; exit 0' WINCH; sleep 60 & echo ready; wait"];
+    assert_eq!(scratch.on_terminal(&words, "await ready\nresize 12 34"), 0);
+    assert_eq!(scratch.read("output"), "ready\r\n12 34\r\n");
+}
+
+#[test]
+fn a_signal_reaches_the_whole_group() {
+    let scratch = Scratch::new("signal");
+    let words = ["sh", "-c", "sh -c 'trap \"echo inner; exit\" TERM; echo ready; read line'; echo unreachable"];
+    assert_eq!(scratch.on_terminal(&words, "await ready\nsignal 15"), 143);
+    assert_eq!(scratch.read("output"), "ready\r\ninner\r\n");
+}
+
+#[test]
+fn a_stopped_target_is_told_and_goes_on() {
+    let scratch = Scratch::new("stopped");
+    let words = ["sh", "-c", "echo ready; read line; echo $line"];
+    let script = "await ready\ntype ^Z\nawait-event stopped-20\nsignal 18\nawait-event continued\ntype yes^M";
+    assert_eq!(scratch.on_terminal(&words, script), 0);
+    assert!(scratch.read("output").ends_with("yes\r\n"), "{:?}", scratch.read("output"));
+}
+
+#[test]
+fn ten_megabytes_arrive_byte_for_byte() {
+    let scratch = Scratch::new("bytes");
+    assert_eq!(scratch.on_terminal(&["seq", "1", "1400000"], ""), 0);
+    let expected: String = (1..=1_400_000).map(|number| format!("{number}\r\n")).collect();
+    assert!(expected.len() > 10_000_000);
+    assert!(scratch.read("output") == expected);
+    assert_eq!(scratch.read("events"), format!("ended after-{}-bytes", expected.len()));
+}
+
+#[test]
+fn what_a_target_leaves_behind_keeps_the_terminal() {
+    let scratch = Scratch::new("orphan");
+    let words = ["sh", "-c", "echo early; (trap 'echo hung up; exit' HUP; read line <fifo; echo late) &"];
+    mkfifo(&scratch.0.join("fifo"), nix::sys::stat::Mode::S_IRWXU).unwrap();
+    let terminal = Terminal::new();
+    let mut command = scratch.viewer(&[], "terminal", &words, "await-event ended");
+    let mut viewer = terminal.attach(command.current_dir(&scratch.0));
+    fs::write(scratch.0.join("fifo"), "go\n").unwrap();
+    assert!(viewer.wait().unwrap().success());
+    assert_eq!(scratch.read("output"), "early\r\nlate\r\n");
+}
+
+/// A target that says through a FIFO who keeps it and how its loop of writes to the terminal ended. It lasts until `go`
+/// comes through another one, and then a second more.
+const WRITER: &str = "exec 9>told; echo $PPID >&9
+    (while read word <go; do break; done; echo gone >here) &
+    failed=0; left=100
+    while [ $left -gt 0 ]; do echo line || failed=1; [ -e here ] && left=$((left - 1)); sleep 0.01; done
+    echo ended with $failed >&9";
+
+/// The viewer goes in some way while its target writes; the target must not notice, and nothing may stay behind.
+fn survives(name: &str, way: &str, through: &[&str], go: impl FnOnce(&mut Child, Terminal)) {
+    let scratch = Scratch::new(name);
+    let told = scratch.0.join("told");
+    mkfifo(&told, nix::sys::stat::Mode::S_IRWXU).unwrap();
+    mkfifo(&scratch.0.join("go"), nix::sys::stat::Mode::S_IRWXU).unwrap();
+    let terminal = Terminal::new();
+    if way == "inherit" {
+        fs::write(scratch.0.join("stdout"), b"").unwrap();
+    }
+    let mut command = scratch.viewer(through, way, &["sh", "-c", WRITER], "");
+    let mut viewer = terminal.attach(command.current_dir(&scratch.0));
+    let mut told = File::open(&told).unwrap();
+    let mut text = String::new();
+    while !text.ends_with('\n') {
+        let mut byte = [0];
+        told.read_exact(&mut byte).unwrap();
+        text.push(byte[0].into());
+    }
+    let parent: u32 = text.trim().parse().unwrap();
+    let watch = Watch::new(parent, Stat::of(parent).unwrap().start_ticks);
+    go(&mut viewer, terminal);
+    viewer.wait().unwrap();
+    fs::write(scratch.0.join("go"), "go\n").unwrap();
+    told.read_to_string(&mut text).unwrap();
+    assert!(text.ends_with("ended with 0\n"), "{text}");
+    assert!(watch.wait(LONG), "the keeper stays");
+}
+
+#[test]
+fn a_target_with_a_terminal_survives_a_killed_viewer() {
+    survives("killed", "terminal", &[], |viewer, _| viewer.kill().unwrap());
+}
+
+#[test]
+fn a_target_with_a_terminal_survives_its_users_terminal() {
+    survives("closed", "terminal", &["setsid", "-c"], |_, terminal| drop(terminal));
+}
+
+#[test]
+fn a_target_without_a_terminal_survives_a_killed_viewer() {
+    survives("batch", "inherit", &[], |viewer, _| viewer.kill().unwrap());
+}
+
+#[test]
+fn in_batch_an_interrupt_is_the_targets() {
+    let scratch = Scratch::new("batch-interrupt");
+    let terminal = Terminal::new();
+    let words = ["sh", "-c", "trap 'exit 7' INT; echo ready >told; read line"];
+    let told = scratch.0.join("told");
+    mkfifo(&told, nix::sys::stat::Mode::S_IRWXU).unwrap();
+    // Whoever runs the tests in the background has the signal ignored, and a shell cannot trap what it was born ignoring.
+    let prefix = ["setsid", "-c", "-w", "env", "--default-signal=INT"];
+    let mut command = scratch.viewer(&prefix, "inherit", &words, "");
+    let mut viewer = terminal.attach(command.current_dir(&scratch.0));
+    fs::read(&told).unwrap();
+    File::from(terminal.master.try_clone().unwrap()).write_all(b"\x03").unwrap();
+    assert_eq!(viewer.wait().unwrap().code(), Some(7));
+    assert!(scratch.read("events").starts_with("ended"));
+}
+
+#[test]
+fn a_killed_keeper_is_an_ending_of_its_own() {
+    let (program, library) = (of_command(&["sleep".into()]).unwrap(), Places::of_user().library().unwrap());
+    let words = ["sleep", "60"].map(OsString::from);
+    let command = launch::Command { program: &program, words: &words, library: &library, link: LINK.as_ref() };
+    let target = launch(&command, launch::Stdio::Terminal { rows: 24, columns: 80 }).unwrap();
+    let watch = Watch::new(target.pid, Stat::of(target.pid).unwrap().start_ticks);
+    let keeper = Stat::of(target.pid).unwrap().parent;
+    assert_eq!(Stat::of(keeper).unwrap().comm, "sigtop-keeper");
+    let (sender, events) = unbounded();
+    let thread = target.follow(sender).unwrap();
+    kill(Pid::from_raw(keeper as i32), Signal::SIGKILL).unwrap();
+    let Event::Ended(ended) = events.recv_timeout(LONG).unwrap() else { panic!("no end") };
+    assert_eq!(ended.how, Ending::Unknown);
+    thread.join().unwrap();
+    assert!(watch.wait(LONG), "its terminal hung up");
+}
+
+#[test]
+fn the_keeper_holds_only_what_it_needs() {
+    let (program, library) = (of_command(&["sleep".into()]).unwrap(), Places::of_user().library().unwrap());
+    let words = ["sleep", "60"].map(OsString::from);
+    let command = launch::Command { program: &program, words: &words, library: &library, link: LINK.as_ref() };
+    let extra = File::open("/dev/zero").unwrap();
+    let target = launch(&command, launch::Stdio::Terminal { rows: 24, columns: 80 }).unwrap();
+    drop(extra);
+    let keeper = Stat::of(target.pid).unwrap().parent;
+    let held =
+        |descriptor: fs::DirEntry| fs::read_link(descriptor.path()).map(|path| path.to_string_lossy().into_owned());
+    let held: Vec<String> =
+        fs::read_dir(format!("/proc/{keeper}/fd")).unwrap().flatten().filter_map(|entry| held(entry).ok()).collect();
+    let count = |part: &str| held.iter().filter(|path| path.starts_with(part)).count();
+    assert_eq!((count("/dev/null"), count("socket:"), count("anon_inode:[signalfd]")), (3, 1, 1), "{held:?}");
+    assert_eq!(count("/dev/pt"), 2, "{held:?}");
+    assert_eq!(held.len(), 7, "{held:?}");
+    assert_eq!(fs::read_link(format!("/proc/{keeper}/cwd")).unwrap(), Path::new("/"));
+    target.signal(15).unwrap();
+    let (sender, events) = unbounded();
+    target.follow(sender).unwrap().join().unwrap();
+    assert!(events.iter().any(|event| matches!(event, Event::Ended(ended) if ended.how.exit_status() == 143)));
+}

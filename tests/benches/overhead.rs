@@ -1,0 +1,81 @@
+//! What being profiled costs: CPU time of a fixed piece of C++ work without a preload, with an empty one, with the agent unwatched, watched at 99 Hz,
+//! and with gperftools' profiler where it is installed; interleaved, as ratios of medians to the first.
+//!
+//! `cargo bench --bench overhead -- --rounds 30`.
+
+#[path = "cost.rs"]
+mod cost;
+#[expect(dead_code, reason = "a bench uses a part of what the tests share")]
+#[path = "../harness/mod.rs"]
+mod harness;
+#[path = "measure.rs"]
+mod measure;
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use cost::Cost;
+use harness::run::{Batch, SIGTOP, run, text};
+use harness::targets;
+use measure::{argument, bootstrap, median, order};
+
+/// A way to run the work.
+enum Way {
+    Alone,
+    Preload(PathBuf),
+    Watched(&'static str),
+    Gperftools(PathBuf),
+}
+
+fn measure(way: &Way, work: &str) -> f64 {
+    let (cost, wrapper, program) = (Cost::new(), targets::c("rusage"), targets::cpp("work"));
+    let command = [text(&wrapper), text(cost.path()), text(&program), work];
+    let mut plain = Command::new(command[0]);
+    plain.args(&command[1..]);
+    let ran = match way {
+        Way::Alone => run(&mut plain),
+        Way::Preload(library) => run(plain.env("LD_PRELOAD", library)),
+        Way::Watched(options) => Batch::new(options).run(&command).ran,
+        Way::Gperftools(library) => {
+            let profile = cost.path().with_extension("profile");
+            run(plain.env("LD_PRELOAD", library).env("CPUPROFILE", profile).env("CPUPROFILE_FREQUENCY", "100"))
+        }
+    };
+    assert_eq!(ran.code(), 0, "{}", ran.err());
+    cost.cpu_ns()
+}
+
+fn main() {
+    let (rounds, work) = (argument("rounds", 30), argument("work", 4_000).to_string());
+    let agent = run(Command::new(SIGTOP).args(["env", "--path"])).out().trim().into();
+    let mut ways = vec![
+        ("no preload", Way::Alone),
+        ("empty preload", Way::Preload(targets::preload("empty"))),
+        ("agent, unwatched", Way::Preload(agent)),
+        ("sigtop, 99 Hz", Way::Watched("--hz 99")),
+        ("sigtop, 99 Hz, wall", Way::Watched("--hz 99 --clock real")),
+    ];
+    let library = Path::new("/usr/lib/x86_64-linux-gnu/libprofiler.so.0");
+    match library.exists() {
+        true => ways.push(("gperftools, 100 Hz", Way::Gperftools(library.to_owned()))),
+        false => println!("gperftools is not installed (google-perftools)"),
+    }
+    let mut all: Vec<Vec<f64>> = Vec::new();
+    for round in 0..rounds {
+        let mut costs = vec![0.0; ways.len()];
+        for way in order(ways.len(), round) {
+            costs[way] = measure(&ways[way].1, &work);
+        }
+        all.push(costs);
+    }
+    println!("cost of being profiled, {rounds} interleaved rounds of work {work}");
+    println!("{:<20} {:>10} {:>8}   95 % of bootstraps", "", "CPU s", "ratio");
+    for (way, (name, _)) in ways.iter().enumerate() {
+        let of = |rounds: &[&Vec<f64>], way: usize| median(rounds.iter().map(|costs| costs[way]));
+        let (ratio, low, high) = bootstrap(&all, |rounds| of(rounds, way) / of(rounds, 0));
+        println!(
+            "{name:<20} {:>10.4} {ratio:>8.4}   {low:.4} to {high:.4}",
+            median(all.iter().map(|costs| costs[way])) / 1e9
+        );
+    }
+}

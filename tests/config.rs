@@ -1,0 +1,217 @@
+//! The config file: what it says is heard, and whatever is wrong in it is said with file, line, column and a remedy, before
+//! anything is launched.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+use proptest::prelude::*;
+use sigtop::cli::Window;
+use sigtop::config::{Config, ConfigError, SETTINGS, usual_path};
+use sigtop::link::wire::{Clock, Engine};
+use sigtop::tally::query::Sort;
+use sigtop::tui::theme::ThemeName;
+use sigtop::tui::theme::palette::Palette;
+use sigtop::tui::{NameStyle, OnQuit};
+
+/// A file of this test's own.
+fn file(name: &str, text: &[u8]) -> PathBuf {
+    let directory = Path::new(env!("CARGO_TARGET_TMPDIR")).join("config");
+    fs::create_dir_all(&directory).expect("writable");
+    let path = directory.join(format!("{name}-{}.toml", std::process::id()));
+    fs::write(&path, text).expect("writable");
+    path
+}
+
+fn read(name: &str, text: &str) -> Result<Config, ConfigError> {
+    let path = file(name, text.as_bytes());
+    let config = Config::read(&path, true);
+    fs::remove_file(path).expect("ours");
+    config
+}
+
+/// Line, column and words of what is wrong.
+fn wrong(name: &str, text: &str) -> (usize, usize, String) {
+    match read(name, text) {
+        Err(ConfigError::Wrong { line, column, words, .. }) => (line, column, words),
+        other => panic!("{text}: {other:?}"),
+    }
+}
+
+#[test]
+fn all_that_can_be_said_is_heard() {
+    let text = "\
+        theme = 'colour-blind'\n\
+        [defaults]\n\
+        clock = 'real'\n\
+        engine = 'itimer'\n\
+        hz = 250\n\
+        window = 2\n\
+        sort = 'cum'\n\
+        names = 'full'\n\
+        mouse = false\n\
+        on-quit = 'leave'\n\
+        [keys]\n\
+        freeze = ['F5', 'Ctrl-s']\n";
+    let config = read("all", text).expect("right");
+    let defaults = config.defaults;
+    assert_eq!(defaults.theme, Some(ThemeName::Palette(Palette::ColourBlind)));
+    assert_eq!((defaults.clock, defaults.engine), (Some(Clock::Real), Some(Engine::Itimer)));
+    assert_eq!((defaults.period, defaults.window), (Some(4_000_000), Some(Window(Some(2_000_000_000)))));
+    assert_eq!((defaults.sort, defaults.names), (Some(Sort::Cum), Some(NameStyle::Full)));
+    assert_eq!((defaults.mouse, defaults.on_quit), (Some(false), Some(OnQuit::LetRun)));
+    assert!(config.keys.bindings().iter().any(|binding| binding.label == "F5 Ctrl-s"));
+    assert_eq!(read("empty", "").expect("right").defaults, Default::default());
+}
+
+#[test]
+fn every_example_is_right() {
+    for setting in &SETTINGS {
+        let table = if setting.table.is_empty() { String::new() } else { format!("[{}]\n", setting.table) };
+        let text = format!("{table}{} = {}\n", setting.name, setting.example);
+        read(&format!("example-{}", setting.name), &text).unwrap_or_else(|error| panic!("{text}: {error}"));
+    }
+}
+
+#[test]
+fn what_is_wrong_is_said_with_its_place_and_the_remedy() {
+    for (text, line, column, words) in [
+        ("thmee = 'dark'", 1, 1, "did you mean `theme`?"),
+        ("theme = 'drak'", 1, 9, "did you mean dark?"),
+        ("theme = 'solarized'", 1, 9, "use dark, light, 16 or colour-blind"),
+        ("theme = {}", 1, 9, "write theme = \"light\""),
+        ("clock = 'real'", 1, 1, "belongs below [defaults]"),
+        ("[defaults]\ntheme = 'dark'", 2, 1, "above [defaults]"),
+        ("[defaults]\n  widnow = 3", 2, 3, "did you mean `window`?"),
+        ("[defaults]\nwindow = '2m'", 2, 10, "at most 60s"),
+        ("[defaults]\nhz = 'fast'", 2, 6, "a rate is a number"),
+        ("[defaults]\nhz = 1000000", 2, 6, "20000 Hz"),
+        ("[defaults]\nhz = 99\nperiod = '1ms'", 3, 10, "use one of them"),
+        ("[defaults]\nmouse = 'yes'", 2, 9, "true or false"),
+        ("defaults = 3", 1, 1, "write [defaults]"),
+        ("[default]\n", 1, 2, "did you mean `defaults`?"),
+        ("freeze = 'F5'", 1, 1, "below [keys]"),
+        ("[keys]\nfreze = 'F5'", 2, 1, "did you mean `freeze`?"),
+        ("[keys]\nfreeze = 'Hyper-x'", 2, 10, "keys are written"),
+        ("[keys]\nfreeze = 'f'", 2, 10, "the key of `focus`"),
+        ("[keys]\nfreeze = 5", 2, 10, "a key is a text"),
+        ("[keys]\nfreeze = []", 2, 10, "1 to 8 keys"),
+        ("[keys]\nhelp = 'é'\nquit = 'é'", 2, 8, "the key of `quit`"),
+        ("# ä\n[defaults]\nclock = 'ä' 5", 3, 13, "newline"),
+        ("theme = 'dark'\ntheme = 'dark'", 2, 1, "duplicate"),
+        ("xyzzy = 1\nthmee = 2", 1, 1, "here, but theme, defaults or keys"),
+    ] {
+        let (at_line, at_column, said) = wrong("wrong", text);
+        assert_eq!((at_line, at_column), (line, column), "{text}: {said}");
+        assert!(said.contains(words), "{text}: {said}");
+    }
+}
+
+#[test]
+fn what_is_no_config_file_is_not_read() {
+    let error = |path: &Path| Config::read(path, true).expect_err("no config file").to_string();
+    let large = file("large", &[b'#'; 70_000]);
+    assert!(error(&large).contains("65536 bytes"), "{}", error(&large));
+    let bytes = file("bytes", b"theme = 'dark'\n# \xff\n");
+    assert!(error(&bytes).contains(":2:3: this is no UTF-8 text"), "{}", error(&bytes));
+    assert!(error(Path::new("/dev/zero")).contains("no regular file"));
+    assert!(error(Path::new("/nowhere/x.toml")).contains("--no-config"));
+    assert!(Config::read(Path::new("/nowhere/x.toml"), false).is_ok());
+    assert!(Config::read(Path::new("/dev/null/x.toml"), false).is_ok());
+    let escape = file("escape", b"\"\\u001b]52;c;\\u0007\" = 1");
+    assert!(!error(&escape).contains(['\x1b', '\x07']), "{:?}", error(&escape));
+}
+
+#[test]
+fn the_environment_says_where_it_is() {
+    let path = |variables: &'static [(&str, &str)]| {
+        usual_path(move |name| variables.iter().find(|(key, _)| *key == name).map(|(_, value)| value.into()))
+    };
+    assert_eq!(path(&[("XDG_CONFIG_HOME", "/c"), ("HOME", "/h")]), Some("/c/sigtop/config.toml".into()));
+    assert_eq!(path(&[("HOME", "/h")]), Some("/h/.config/sigtop/config.toml".into()));
+    assert_eq!(path(&[("XDG_CONFIG_HOME", "here"), ("HOME", "/h")]), Some("/h/.config/sigtop/config.toml".into()));
+    assert_eq!(path(&[("XDG_CONFIG_HOME", "")]), None);
+}
+
+/// Runs sigtop with a config home of its own.
+fn sigtop(home: &Path, arguments: &[&str]) -> Output {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_sigtop"));
+    command.env("XDG_CONFIG_HOME", home).args(arguments).output().expect("sigtop starts")
+}
+
+#[test]
+fn a_wrong_file_stops_everything_before_the_launch() {
+    let home = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("config-home-{}", std::process::id()));
+    fs::create_dir_all(home.join("sigtop")).expect("writable");
+    let path = home.join("sigtop/config.toml");
+    fs::write(&path, "[defaults]\nclok = 'real'\n").expect("writable");
+    let touched = home.join("touched");
+    let touch = ["--batch", "--", "/usr/bin/touch", touched.to_str().expect("text")];
+
+    let refused = sigtop(&home, &touch);
+    let said = String::from_utf8_lossy(&refused.stderr).into_owned();
+    let place = format!("sigtop: {}:2:1: there is no setting `clok`; did you mean `clock`?\n", path.display());
+    assert_eq!((refused.status.code(), said), (Some(2), place));
+    assert!(!touched.exists(), "nothing was launched");
+
+    let without = sigtop(&home, &[&["--no-config"], &touch[..]].concat());
+    assert_eq!(without.status.code(), Some(0), "{}", String::from_utf8_lossy(&without.stderr));
+    assert!(touched.exists());
+
+    let other = home.join("other.toml");
+    fs::write(&other, "[defaults]\nhz = 499\n").expect("writable");
+    let with = sigtop(&home, &[&["--config", other.to_str().expect("text")], &touch[..]].concat());
+    assert_eq!(with.status.code(), Some(0), "{}", String::from_utf8_lossy(&with.stderr));
+    let missing = sigtop(&home, &[&["--config", "/nowhere"], &touch[..]].concat());
+    assert_eq!(missing.status.code(), Some(2));
+    assert!(String::from_utf8_lossy(&missing.stderr).contains("cannot read /nowhere"));
+    fs::remove_dir_all(home).expect("ours");
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
+
+    /// Whatever a file holds, it is read or refused, and the place lies in it.
+    #[test]
+    fn nothing_in_a_file_does_harm(pieces in prop::collection::vec(prop_oneof![
+        Just("[defaults]\n".to_owned()), Just("[keys]\n".to_owned()), Just("freeze = ".to_owned()),
+        Just("hz = ".to_owned()), Just("1e99\n".to_owned()), Just("'Ctrl-x'\n".to_owned()), Just("[[[[".to_owned()),
+        Just("{a={a={".to_owned()), Just("\"\\u0000\"\n".to_owned()), ".{0,8}", any::<char>().prop_map(String::from),
+    ], 0..40)) {
+        let text = pieces.concat();
+        if let Err(ConfigError::Wrong { line, column, .. }) = read("any", &text) {
+            let lines: Vec<&str> = text.split('\n').collect();
+            prop_assert!((1..=lines.len()).contains(&line));
+            prop_assert!((1..=lines[line - 1].chars().count() + 1).contains(&column));
+        }
+    }
+}
+
+/// The usual arguments, wrong: one line says what would be right, with the status of wrong arguments.
+#[test]
+fn wrong_arguments_are_said_with_what_would_be_right() {
+    let home = Path::new("/nowhere");
+    for (arguments, words) in [
+        (&["--pid", "abc"][..], "a pid is a number"),
+        (&["--focus", "a(", "--", "true"], "unclosed group"),
+        (&["--thme", "dark", "--", "true"], "'--theme'"),
+        (&["--clock", "rael", "--", "true"], "'real'"),
+        (&["demmo"], "did you mean: sigtop demo, or sigtop -- demmo?"),
+        (&["--"], "try: sigtop -- ./app"),
+    ] {
+        let refused = sigtop(home, arguments);
+        let said = String::from_utf8_lossy(&refused.stderr).into_owned();
+        assert_eq!((refused.status.code(), refused.stdout.len()), (Some(2), 0), "{arguments:?}: {said}");
+        assert!(said.contains(words), "{arguments:?}: {said}");
+    }
+}
+
+/// Nobody reads stderr: the status still says what happened, and nothing panics.
+#[test]
+fn a_closed_stderr_is_no_panic() {
+    let (reader, writer) = std::io::pipe().expect("a pipe");
+    drop(reader);
+    let mut command = Command::new(env!("CARGO_BIN_EXE_sigtop"));
+    let status = command.args(["--no-config", "--", "no-such-command-anywhere"]).stderr(writer).status();
+    assert_eq!(status.expect("sigtop starts").code(), Some(127));
+}

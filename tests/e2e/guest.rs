@@ -1,0 +1,356 @@
+//! The target cannot tell that it is watched: what it shows, inherits, writes and survives is as without sigtop. Each check is also run
+//! against a bad preload that does what a careless profiler does, and must object.
+
+use std::fs;
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+use nix::sys::signal::Signal;
+
+use crate::harness::inspect::{self, Seen};
+use crate::harness::run::{Batch, LIMIT, Ran, SIGTOP, run, text};
+use crate::harness::targets;
+use crate::harness::terminal::Terminal;
+
+/// Who is in the target's process.
+#[derive(Clone, Copy, Debug)]
+enum Guest {
+    /// Nobody.
+    Nobody,
+    /// sigtop in batch mode with these options.
+    Batch(&'static str),
+    /// sigtop's screen.
+    Screen,
+    /// A bad preload.
+    Bad(&'static str),
+}
+
+/// Both clocks by both engines.
+const WAYS: [Guest; 4] = [
+    Guest::Batch("--clock prof --engine threads --hz 250"),
+    Guest::Batch("--clock prof --engine itimer --hz 250"),
+    Guest::Batch("--clock real --engine threads --hz 250"),
+    Guest::Batch("--clock real --engine itimer --hz 250"),
+];
+
+/// What a target shows to the world.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Shown {
+    code: i32,
+    stdout: String,
+    stderr: String,
+}
+
+impl From<Ran> for Shown {
+    fn from(ran: Ran) -> Shown {
+        Shown { code: ran.code(), stdout: ran.out(), stderr: ran.err() }
+    }
+}
+
+/// Runs a command with a guest. Its stdout and stderr are pipes (files under the screen), its stdin is /dev/null.
+fn host(guest: Guest, command: &[&str]) -> Shown {
+    match guest {
+        Guest::Nobody => run(Command::new(command[0]).args(&command[1..])).into(),
+        Guest::Bad(name) => {
+            run(Command::new(command[0]).args(&command[1..]).env("LD_PRELOAD", targets::preload(name))).into()
+        }
+        Guest::Batch(options) => Batch::new(options).run(command).ran.into(),
+        Guest::Screen => {
+            let directory = targets::scratch("screen");
+            let line = "exec \"$0\" --tui --quiet -- \"$@\" < /dev/null > out 2> err";
+            let mut shell = Command::new("sh");
+            shell.args(["-c", line, SIGTOP]).args(command).current_dir(&directory);
+            let mut terminal = Terminal::start(120, 30, &shell);
+            terminal.wait("the target's end", |screen| {
+                let text = screen.contents();
+                text.contains("exited with status")
+                    || text.contains("was killed by")
+                    || text.contains("ended with status")
+            });
+            terminal.keys("q");
+            let code = terminal.finish().code().unwrap_or(-1);
+            let read = |name: &str| fs::read_to_string(directory.join(name)).expect("the shell made it");
+            Shown { code, stdout: read("out"), stderr: read("err") }
+        }
+    }
+}
+
+/// `check` passes for every guest of ours, and fails for a bad one.
+fn prove(guests: &[Guest], bad: &[&'static str], check: impl Fn(Guest) -> Result<(), String>) {
+    for guest in guests {
+        if let Err(error) = check(*guest) {
+            panic!("{guest:?}: {error}");
+        }
+    }
+    for name in bad {
+        assert!(check(Guest::Bad(name)).is_err(), "the check does not object to {name}");
+    }
+}
+
+fn same<T: PartialEq + std::fmt::Debug>(seen: T, expected: T) -> Result<(), String> {
+    if seen == expected { Ok(()) } else { Err(format!("{seen:?}\n    expected {expected:?}")) }
+}
+
+/// A condition that nobody announces, looked at until it holds.
+fn eventually(limit: Duration, condition: impl Fn() -> bool) -> bool {
+    let deadline = Instant::now() + limit;
+    while !condition() {
+        if Instant::now() > deadline {
+            return false;
+        }
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    true
+}
+
+#[test]
+fn status_and_output_are_the_targets_own() {
+    let ends = targets::c("ends");
+    for way in [["exit", "3"], ["_exit", "4"], ["signal", "15"], ["signal", "9"], ["signal", "6"], ["thread", "9"]] {
+        for time in ["0", "150"] {
+            let command = [text(&ends), time, way[0], way[1]];
+            let alone = host(Guest::Nobody, &command);
+            prove(&[Guest::Batch("--hz 250"), Guest::Batch("--clock real --hz 250")], &[], |guest| {
+                same(host(guest, &command), alone.clone())
+            });
+        }
+    }
+    let command = [text(&ends), "150", "exit", "3"];
+    let alone = host(Guest::Nobody, &command);
+    prove(&[Guest::Screen], &[], |guest| same(host(guest, &command), alone.clone()));
+}
+
+#[test]
+fn descriptors_are_inherited_as_without_us() {
+    let binary = targets::c("descriptors");
+    // Pipes and files of a run have names of their own.
+    let shape = |guest| {
+        let shown = host(guest, &[text(&binary)]);
+        let line = |line: &str| {
+            let words: Vec<&str> = line.splitn(3, ' ').collect();
+            let standard = words[1].parse().is_ok_and(|number: u32| number <= 2);
+            let target = if standard { "standard" } else { words[2].split('[').next().unwrap_or("") };
+            format!("{} {} {target}", words[0], words[1])
+        };
+        shown.stdout.lines().map(line).collect::<Vec<String>>()
+    };
+    let alone = shape(Guest::Nobody);
+    assert!(alone.len() >= 9, "{alone:?}");
+    prove(&[Guest::Batch("--hz 250"), Guest::Screen], &["bad_fd"], |guest| same(shape(guest), alone.clone()));
+}
+
+#[test]
+fn files_opened_after_closing_everything_are_untouched() {
+    let binary = targets::c("fds");
+    let files = |guest| {
+        let directory = targets::scratch("fds");
+        let shown = host(guest, &[text(&binary), text(&directory), "0.5"]);
+        let contents: Vec<Vec<u8>> =
+            (0..8).map(|i| fs::read(directory.join(format!("file{i}"))).unwrap_or_default()).collect();
+        (shown, contents)
+    };
+    let alone = files(Guest::Nobody);
+    assert!(alone.1.iter().all(|file| file.len() > 4000), "{:?}", alone.0);
+    prove(&[Guest::Batch("--hz 1000"), Guest::Batch("--clock real --hz 1000")], &["bad_fd"], |guest| {
+        same(files(guest), alone.clone())
+    });
+}
+
+#[test]
+fn fifteen_execs_survive_every_clock_and_engine() {
+    let binary = targets::c("execs");
+    let command = [text(&binary), "slow", "15"];
+    let alone = host(Guest::Nobody, &command);
+    assert_eq!((alone.code, alone.stdout.as_str()), (7, "executed 15\n"));
+    prove(&WAYS, &["bad_itimer"], |guest| same(host(guest, &command), alone.clone()));
+}
+
+#[test]
+fn two_thousand_execs_survive_the_wall_clock() {
+    let binary = targets::c("execs");
+    let command = [text(&binary), "fast", "2000"];
+    let alone = host(Guest::Nobody, &command);
+    assert_eq!((alone.code, alone.stdout.as_str()), (7, "executed 2000\n"));
+    prove(&[Guest::Batch("--clock real --hz 1000")], &["bad_kill"], |guest| same(host(guest, &command), alone.clone()));
+}
+
+#[test]
+fn programs_started_by_the_target_survive() {
+    let binary = targets::c("spawns");
+    let command = [text(&binary), "9"];
+    let alone = host(Guest::Nobody, &command);
+    prove(&WAYS, &["bad_itimer"], |guest| same(host(guest, &command), alone.clone()));
+}
+
+#[test]
+fn fork_children_that_reset_every_handler_survive() {
+    let binary = targets::c("forkers");
+    let command = [text(&binary), "20"];
+    let alone = host(Guest::Nobody, &command);
+    assert_eq!(alone.stdout.matches("exited 0").count(), 20, "{alone:?}");
+    prove(&[WAYS[0], WAYS[1], WAYS[2]], &["bad_itimer"], |guest| same(host(guest, &command), alone.clone()));
+}
+
+#[test]
+fn libc_believes_in_one_thread() {
+    let binary = targets::c("single");
+    let check = |guest| same(host(guest, &[text(&binary)]).stdout, "single 1\n".to_owned());
+    prove(&[Guest::Nobody, Guest::Batch("--hz 250"), Guest::Batch("--clock real --hz 250")], &["bad_pthread"], check);
+}
+
+#[test]
+fn a_cpp_program_computes_the_same() {
+    let binary = targets::cpp("work");
+    let alone = host(Guest::Nobody, &[text(&binary), "2000"]);
+    prove(&[Guest::Batch("--hz 1000"), Guest::Batch("--clock real --hz 1000")], &[], |guest| {
+        same(host(guest, &[text(&binary), "2000"]), alone.clone())
+    });
+}
+
+#[test]
+fn a_target_with_its_own_sigprof_keeps_it() {
+    let binary = targets::c("sigprof_own");
+    let check = |guest| {
+        let shown = host(guest, &[text(&binary), "0.6"]);
+        let ticks = shown.stdout.lines().find_map(|line| line.strip_prefix("ticks ")?.parse::<u32>().ok());
+        match (ticks, shown.stdout.contains("handler mine"), shown.code) {
+            // The kernel rounds to its own tick.
+            (Some(45..=90), true, 0) => Ok(()),
+            _ => Err(format!("{shown:?}, about 60 ticks expected")),
+        }
+    };
+    prove(&[Guest::Nobody, Guest::Batch("--hz 250"), Guest::Batch("--clock real --hz 250")], &[], check);
+}
+
+/// Starts a preloaded target, looks at it once it has said so, and ends it.
+fn unwatched(preload: Option<&Path>, command: &[&str], said: &str) -> Seen {
+    let mut target = Command::new(command[0]);
+    target.args(&command[1..]);
+    if let Some(preload) = preload {
+        target.env("LD_PRELOAD", preload);
+    }
+    let mut terminal = Terminal::start(80, 24, &target);
+    terminal.see(said);
+    inspect::look(terminal.pid())
+}
+
+/// The agent's file.
+fn agent() -> std::path::PathBuf {
+    let ran = run(Command::new(SIGTOP).args(["env", "--path"]));
+    assert_eq!(ran.code(), 0, "{}", ran.err());
+    ran.out().trim().into()
+}
+
+#[test]
+fn preloaded_and_unwatched_leaves_nothing_to_see() {
+    // It burns 300 ms, prints its line and waits for its end.
+    let script = format!("{} && read never", text(&targets::c("single")));
+    let busy = ["sh", "-c", &script];
+    let sleeper = [text(&targets::c("longsleep")).to_owned(), "60".to_owned()];
+    let sleeper: Vec<&str> = sleeper.iter().map(String::as_str).collect();
+    let agent = agent();
+    for (command, said) in [(&busy[..], "single 1"), (&sleeper[..], "asleep")] {
+        let alone = unwatched(None, command, said);
+        assert_eq!(unwatched(Some(&agent), command, said), alone, "{command:?}");
+        for bad in ["bad_pthread", "bad_fd", "bad_timer"] {
+            let seen = unwatched(Some(&targets::preload(bad)), &sleeper, "asleep");
+            assert_ne!(seen, unwatched(None, &sleeper, "asleep"), "the check does not object to {bad}");
+        }
+    }
+}
+
+#[test]
+fn attached_and_left_a_hundred_times_it_is_as_before() {
+    let mut target = Command::new(targets::c("shares"));
+    target.args(["60", "30", "10", "120"]).env("LD_PRELOAD", agent()).stdout(Stdio::null());
+    let mut target = target.spawn().expect("a target");
+    let pid = target.id().to_string();
+    assert!(eventually(LIMIT, || inspect::is_at_work(target.id())));
+    let before = inspect::look(target.id());
+    let directory = targets::scratch("attach");
+    let table = directory.join("table");
+    for round in 0..100 {
+        let ran = run(Command::new(SIGTOP)
+            .args(["--pid", &pid, "--interval", "50ms", "--count", "1", "--hz", "250", "--table"])
+            .arg(&table));
+        assert_eq!(ran.code(), 0, "round {round}: {}", ran.err());
+    }
+    let gone = eventually(Duration::from_secs(2), || inspect::look(target.id()) == before);
+    let after = inspect::look(target.id());
+    // It can be watched as well as ever.
+    run(Command::new(SIGTOP)
+        .args(["--pid", &pid, "--interval", "1s", "--count", "1", "--hz", "250", "--table"])
+        .arg(&table));
+    let last = fs::read_to_string(&table).unwrap_or_default();
+    target.kill().expect("ours");
+    target.wait().expect("ours");
+    assert!(gone, "before {before:?}, after {after:?}");
+    assert!(last.contains("burn_a"), "the last attach saw nothing:\n{last}");
+}
+
+/// A target that prints all the while, under sigtop's screen, whose viewer goes away; how it ended is written to a file.
+fn left_alone(leave: impl FnOnce(Terminal)) -> Result<(), String> {
+    let directory = targets::scratch("left");
+    let (status, done) = (directory.join("status"), directory.join("done"));
+    let mut sigtop = Command::new(SIGTOP);
+    sigtop.arg("--").arg(targets::c("rusage")).arg(&status).arg(targets::rust("println")).arg("300").arg(&done);
+    let mut terminal = Terminal::start(120, 30, &sigtop);
+    terminal.see("println::burn");
+    leave(terminal);
+    if !eventually(LIMIT, || status.exists()) {
+        return Err("the target does not end".to_owned());
+    }
+    let status = fs::read_to_string(&status).expect("it exists");
+    let done = fs::read_to_string(&done).unwrap_or_default();
+    if status.ends_with("exited 0\n") && done == "done" { Ok(()) } else { Err(format!("{status} {done}")) }
+}
+
+#[test]
+fn the_target_outlives_a_killed_viewer() {
+    let kill = |mut terminal: Terminal| {
+        terminal.signal(Signal::SIGKILL);
+        terminal.finish();
+    };
+    left_alone(kill).unwrap();
+}
+
+#[test]
+fn the_target_outlives_a_closed_terminal() {
+    let hang_up = |terminal: Terminal| {
+        terminal.hang_up();
+    };
+    left_alone(hang_up).unwrap();
+}
+
+/// Without a keeper it would not: the check above can fail.
+#[test]
+fn a_target_on_a_closed_terminal_dies() {
+    let done = targets::scratch("hangup").join("done");
+    let mut terminal = Terminal::start(80, 24, Command::new(targets::rust("println")).arg("300").arg(&done));
+    terminal.see("line 3");
+    assert_ne!(terminal.hang_up().code(), Some(0));
+    assert!(!done.exists());
+}
+
+/// Timers are off within a second when the viewer is gone.
+#[test]
+fn timers_are_off_a_second_after_the_viewer() {
+    let mut target = Command::new(targets::c("shares"));
+    target.args(["60", "30", "10", "60"]).env("LD_PRELOAD", agent()).stdout(Stdio::null());
+    let mut target = target.spawn().expect("a target");
+    assert!(eventually(LIMIT, || inspect::is_at_work(target.id())));
+    let before = inspect::look(target.id());
+    let mut viewer = Terminal::start(100, 30, Command::new(SIGTOP).args(["--pid", &target.id().to_string()]));
+    viewer.see("burn_a");
+    let watched = inspect::look(target.id());
+    viewer.signal(Signal::SIGKILL);
+    viewer.finish();
+    // A second, and the time to look.
+    let off = eventually(Duration::from_millis(1200), || inspect::look(target.id()) == before);
+    let after = inspect::look(target.id());
+    target.kill().expect("ours");
+    target.wait().expect("ours");
+    assert!(watched != before, "nothing to see while watched");
+    assert!(off, "before {before:?}, after {after:?}");
+}

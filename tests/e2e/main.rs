@@ -1,0 +1,14 @@
+//! End to end: the real binary around real programs, judged from outside. One test binary for all, so that what the themes share is
+//! compiled once; a theme runs alone by its name: `cargo test --test e2e shares`.
+
+#[path = "../harness/mod.rs"]
+mod harness;
+
+mod guest;
+mod idle;
+mod instruments;
+mod programs;
+mod refusals;
+mod screen;
+mod shares;
+mod stacks;

@@ -1,0 +1,155 @@
+//! What cannot be watched, found, run or understood is said in one plain sentence, with the status that belongs to it.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::PathBuf;
+use std::process::{Command, Stdio};
+
+use crate::harness::run::{Ran, SIGTOP, run, text, tool};
+use crate::harness::targets;
+
+/// Runs sigtop with these arguments.
+fn sigtop(arguments: &[&str]) -> Ran {
+    run(Command::new(SIGTOP).args(arguments))
+}
+
+/// It refused: this status, nothing on stdout, one sentence on stderr that says all of this.
+fn refused(arguments: &[&str], code: i32, says: &[&str]) {
+    let ran = sigtop(arguments);
+    let err = ran.err();
+    assert_eq!((ran.code(), ran.out().as_str()), (code, ""), "{arguments:?}: {err}");
+    assert_eq!(err.trim_end().lines().count(), 1, "{arguments:?}: {err}");
+    for part in says {
+        assert!(err.contains(part), "{arguments:?}: {part:?} is not in {err:?}");
+    }
+}
+
+#[test]
+fn a_static_program() {
+    let binary = targets::static_c("ends");
+    refused(&["--", text(&binary), "0", "exit", "0"], 126, &["statically linked", "preload"]);
+}
+
+/// As short as an ELF file for i386 can be.
+fn program_of_32_bits() -> PathBuf {
+    let mut bytes = b"\x7fELF\x01\x01\x01\0\0\0\0\0\0\0\0\0\x02\0\x03\0\x01\0\0\0".to_vec();
+    // Entry, program headers at 52, no sections, flags, sizes: one program header.
+    for word in [0x0804_8054u32, 52, 0, 0] {
+        bytes.extend(word.to_le_bytes());
+    }
+    for half in [52u16, 32, 1, 0, 0, 0] {
+        bytes.extend(half.to_le_bytes());
+    }
+    for word in [1u32, 0, 0x0804_8000, 0x0804_8000, 0x80, 0x80, 5, 0x1000] {
+        bytes.extend(word.to_le_bytes());
+    }
+    bytes.resize(0x80, 0x90);
+    let path = targets::scratch("elf32").join("program");
+    fs::write(&path, bytes).expect("writable");
+    fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).expect("ours");
+    path
+}
+
+#[test]
+fn a_program_of_32_bits() {
+    refused(&["--", text(&program_of_32_bits())], 126, &["32-bit", "x86-64"]);
+}
+
+/// A setuid program of another user: for root one that is made here, for others one of the system's.
+#[test]
+fn a_setuid_program() {
+    let program = if nix::unistd::geteuid().is_root() {
+        let copy = targets::scratch("setuid").join("ends");
+        fs::copy(targets::c("ends"), &copy).expect("writable");
+        std::os::unix::fs::chown(&copy, Some(65534), Some(65534)).expect("we are root");
+        fs::set_permissions(&copy, fs::Permissions::from_mode(0o4755)).expect("we are root");
+        copy
+    } else {
+        let Some(su) = tool("su") else { return };
+        su
+    };
+    refused(&["--", text(&program)], 126, &["setuid", "LD_PRELOAD"]);
+}
+
+#[test]
+fn a_program_that_is_not_there() {
+    refused(&["--", "/nowhere/at/all"], 127, &["/nowhere/at/all"]);
+    refused(&["--", "no-such-command-anywhere"], 127, &["no-such-command-anywhere"]);
+}
+
+#[test]
+fn a_file_that_cannot_be_run() {
+    let file = targets::scratch("plain").join("plain");
+    fs::write(&file, "just text\n").expect("writable");
+    refused(&["--", text(&file)], 126, &[text(&file)]);
+    let directory = targets::scratch("directory");
+    refused(&["--", text(&directory)], 126, &[text(&directory)]);
+}
+
+#[test]
+fn sudo_drops_the_preload() {
+    refused(&["--", "sudo", "./app"], 126, &["sudo drops LD_PRELOAD; run: sudo sigtop -- ./app"]);
+}
+
+#[test]
+fn wrong_arguments() {
+    for arguments in [
+        &["--no-such-option"][..],
+        &["--hz", "fast", "--", "true"],
+        &["--clock", "sundial", "--", "true"],
+        &["--hz", "0", "--", "true"],
+        &["--period", "-1ms", "--", "true"],
+        &["--focus", "(", "--", "true"],
+    ] {
+        let ran = sigtop(arguments);
+        assert_eq!(ran.code(), 2, "{arguments:?}: {}", ran.err());
+        assert!(ran.out().is_empty() && !ran.err().is_empty(), "{arguments:?}");
+    }
+}
+
+#[test]
+fn a_command_without_the_two_dashes() {
+    let ran = sigtop(&[text(&targets::c("ends")), "0", "exit", "3"]);
+    assert_eq!(ran.code(), 3, "{}", ran.err());
+    let ran = sigtop(&["no-such-command-anywhere"]);
+    assert_eq!(ran.code(), 2, "{}", ran.err());
+    assert!(ran.err().contains("did you mean: sigtop -- no-such-command-anywhere?"), "{}", ran.err());
+}
+
+#[test]
+fn processes_that_cannot_be_attached_to() {
+    let mut plain = Command::new("sleep").arg("60").stdout(Stdio::null()).spawn().expect("sleep");
+    let pid = plain.id().to_string();
+    let ran = sigtop(&["--pid", &pid]);
+    plain.kill().expect("ours");
+    // A zombie until it is waited for.
+    let zombie = sigtop(&["--pid", &pid]);
+    plain.wait().expect("ours");
+    assert!([125, 126, 127].contains(&ran.code()), "{}: {}", ran.code(), ran.err());
+    assert!(ran.err().contains("sigtop -- sleep 60"), "the command that would have done it: {}", ran.err());
+    assert!([125, 126, 127].contains(&zombie.code()), "{}: {}", zombie.code(), zombie.err());
+    let nobody = sigtop(&["--pid", "4194304"]);
+    assert!([125, 126, 127].contains(&nobody.code()) && nobody.err().contains("4194304"), "{}", nobody.err());
+    for ran in [&ran, &zombie, &nobody] {
+        assert_eq!(ran.err().trim_end().lines().count(), 1, "{}", ran.err());
+    }
+}
+
+#[test]
+fn the_agents_file_is_shown() {
+    let path = sigtop(&["env", "--path"]);
+    let line = sigtop(&["env"]);
+    let path = path.out().trim().to_owned();
+    assert!(fs::metadata(&path).is_ok_and(|file| file.len() > 10_000 && file.len() < 150 * 1024), "{path}");
+    assert!(line.out().starts_with("export LD_PRELOAD=") && line.out().contains(&path), "{}", line.out());
+}
+
+/// A bare environment, as in a container's first process.
+#[test]
+fn an_empty_environment_will_do() {
+    let mut command = Command::new(SIGTOP);
+    command.env_clear().args(["--hz", "250", "--"]).arg(targets::c("ends")).args(["200", "exit", "3"]);
+    let ran = run(&mut command);
+    assert_eq!((ran.code(), ran.out().as_str()), (3, "to stdout\n"), "{}", ran.err());
+    assert!(ran.err().contains("burn"), "no table: {}", ran.err());
+}

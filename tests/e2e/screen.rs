@@ -1,0 +1,292 @@
+//! The screen under a real terminal: what is on it, what keys do, any size, and the terminal given back as it was.
+
+use std::os::unix::process::ExitStatusExt;
+use std::process::Command;
+
+use nix::sys::signal::Signal;
+
+use crate::harness::run::SIGTOP;
+use crate::harness::targets;
+use crate::harness::terminal::Terminal;
+
+/// sigtop with the burner, which works so many seconds, on a terminal of this size.
+fn burner(columns: u16, rows: u16, options: &[&str], seconds: &str) -> Terminal {
+    let mut command = Command::new(SIGTOP);
+    command.args(options).arg("--").arg(targets::c("shares")).args(["60", "30", "10", seconds]);
+    Terminal::start(columns, rows, &command)
+}
+
+/// Leaves by `q` and ends the target.
+fn quit(terminal: &mut Terminal) {
+    terminal.keys("q");
+    terminal.see("[e]nd");
+    terminal.keys("e");
+    terminal.finish();
+}
+
+/// Leaves what shows `text` by Esc, and waits until it is gone: an Esc with a key right behind it would be an Alt key.
+fn escape(terminal: &mut Terminal, text: &str) {
+    terminal.keys("\x1b");
+    terminal.wait("a screen that is left by Esc", |screen| !screen.contents().contains(text));
+}
+
+#[test]
+fn every_size_shows_the_top_list() {
+    for (columns, rows) in [(140, 45), (80, 24), (60, 12)] {
+        let mut terminal = burner(columns, rows, &[], "60");
+        terminal.see("burn_a");
+        terminal.wait("the three functions in their order", |screen| {
+            let text = screen.contents();
+            let places = ["burn_a", "burn_b", "burn_c"].map(|name| text.find(name));
+            places.iter().all(Option::is_some) && places.is_sorted()
+        });
+        let text = terminal.text();
+        assert!(text.contains("PROF"), "{columns}×{rows}\n{text}");
+        if columns >= 80 {
+            for part in ["PROF (cpu)", "99 Hz", "flat", "flat%", "sum%", "cum", "cum%", "lost", "pid", "quit"] {
+                assert!(text.contains(part), "{part:?} at {columns}×{rows}\n{text}");
+            }
+        }
+        quit(&mut terminal);
+    }
+}
+
+/// Generous, for a machine that runs other tests at once; the bench measures it.
+#[test]
+fn the_first_row_comes_soon() {
+    let mut terminal = burner(100, 30, &[], "60");
+    terminal.see("burn_a");
+    let time = terminal.started.elapsed();
+    assert!(time < std::time::Duration::from_secs(3), "{time:?}");
+    quit(&mut terminal);
+}
+
+#[test]
+fn too_small_is_said() {
+    let mut terminal = burner(100, 30, &[], "60");
+    terminal.see("burn_a");
+    terminal.resize(40, 8);
+    terminal.wait("a row at the smallest size", |screen| {
+        screen.size().0.get() == 8 && screen.contents().contains("burn_a")
+    });
+    for (columns, rows) in [(39, 20), (100, 7), (20, 3)] {
+        terminal.resize(columns, rows);
+        // The numbers of the frame before may hold the same digits.
+        terminal.wait("what is needed, and nothing else", |screen| {
+            screen.contents().contains("40") && !screen.contents().contains("burn_a")
+        });
+        terminal.resize(100, 30);
+        terminal.see("burn_a");
+    }
+    quit(&mut terminal);
+}
+
+#[test]
+fn a_storm_of_resizes_passes() {
+    let mut terminal = burner(100, 30, &[], "60");
+    terminal.see("burn_a");
+    for round in 0..60u16 {
+        let size = [(1, 1), (500, 200), (2, 50), (200, 2), (80, 24), (41, 9)][usize::from(round) % 6];
+        terminal.resize(size.0 + round % 7, size.1 + round % 5);
+    }
+    terminal.resize(120, 32);
+    terminal.see("burn_a");
+    terminal.see("PROF (cpu)");
+    quit(&mut terminal);
+}
+
+#[test]
+fn the_keys_do_what_they_say() {
+    let mut terminal = burner(140, 40, &[], "60");
+    terminal.see("burn_c");
+    // Help and back.
+    terminal.keys("?");
+    terminal.see("Keys and words");
+    escape(&mut terminal, "Keys and words");
+    terminal.see("burn_a");
+    // The clock is switched in the running target, and back.
+    terminal.keys("r");
+    terminal.see("REAL (wall)");
+    terminal.see("burn_a");
+    terminal.keys("p");
+    terminal.see("PROF (cpu)");
+    // The engine.
+    terminal.keys("E");
+    terminal.see("setitimer");
+    terminal.keys("E");
+    terminal.see("timer_create");
+    // Focus chooses samples.
+    terminal.keys("f");
+    terminal.keys("burn_b\r");
+    terminal.see("focus=burn_b");
+    terminal.wait("no burn_a under focus=burn_b", |screen| {
+        let text = screen.contents();
+        !text.contains("burn_a") && text.matches("burn_b").count() >= 2
+    });
+    terminal.keys("U");
+    terminal.wait("burn_a back, no chip", |screen| {
+        let text = screen.contents();
+        text.contains("burn_a") && !text.contains("focus=burn_b")
+    });
+    terminal.keys("i");
+    terminal.keys("burn_a\r");
+    terminal.see("ignore=burn_a");
+    terminal.keys("U");
+    // The window.
+    terminal.keys("w");
+    terminal.wait("another window", |screen| !screen.contents().contains("window 10 s"));
+    // Frozen, the numbers stand still; thawed, they go on.
+    terminal.keys(" ");
+    terminal.see("frozen");
+    terminal.keys(" ");
+    terminal.wait("thawed", |screen| !screen.contents().contains("frozen"));
+    quit(&mut terminal);
+}
+
+#[test]
+fn a_broken_expression_is_not_taken() {
+    let mut terminal = burner(120, 30, &[], "60");
+    terminal.see("burn_a");
+    terminal.keys("f");
+    terminal.keys("burn_(\r");
+    terminal.see("burn_(");
+    assert!(!terminal.text().contains("focus=burn_("), "{}", terminal.text());
+    escape(&mut terminal, "burn_(");
+    terminal.see("burn_a");
+    quit(&mut terminal);
+}
+
+#[test]
+fn the_end_of_the_target_stays_on_the_screen() {
+    let mut terminal = burner(120, 30, &[], "1");
+    terminal.see("exited with status 0");
+    terminal.see("burn_a");
+    terminal.keys("?");
+    terminal.see("Keys and words");
+    escape(&mut terminal, "Keys and words");
+    terminal.keys("q");
+    let status = terminal.finish();
+    assert_eq!(status.code(), Some(0));
+    // Its last lines and a short table are given back.
+    let text = terminal.text();
+    assert!(!terminal.screen().alternate_screen());
+    assert!(text.contains("process ") && text.contains("burn_a"), "{text}");
+}
+
+#[test]
+fn quiet_leaves_nothing_behind() {
+    let mut terminal = burner(120, 30, &["--quiet"], "1");
+    terminal.see("exited with status 0");
+    terminal.keys("q");
+    terminal.finish();
+    assert_eq!(terminal.text().trim(), "");
+}
+
+#[test]
+fn quitting_asks_and_obeys() {
+    let mut terminal = burner(120, 30, &[], "60");
+    terminal.see("burn_a");
+    terminal.keys("q");
+    terminal.see("[l]et it run");
+    terminal.keys("c");
+    terminal.wait("the question gone", |screen| !screen.contents().contains("[l]et it run"));
+    terminal.keys("q");
+    terminal.see("[l]et it run");
+    terminal.keys("e");
+    let status = terminal.finish();
+    assert_eq!(status.code().or(status.signal()), Some(143), "128 + SIGTERM: {status}");
+    // Told beforehand, it does not ask.
+    let mut terminal = burner(120, 30, &["--on-quit", "end"], "60");
+    terminal.see("burn_a");
+    terminal.keys("q");
+    terminal.finish();
+    let mut terminal = burner(120, 30, &["--on-quit", "leave"], "5");
+    terminal.see("burn_a");
+    terminal.keys("q");
+    assert_eq!(terminal.finish().code(), Some(0));
+}
+
+/// The terminal after every way to leave: settings as before, the main screen, a visible cursor.
+fn given_back(what: &str, leave: impl FnOnce(&mut Terminal)) {
+    let mut command = Command::new(SIGTOP);
+    command.arg("--").arg(targets::c("shares")).args(["60", "30", "10", "8"]);
+    if what == "panic" {
+        command.env("SIGTOP_TEST_PANIC", "key");
+    }
+    let mut terminal = Terminal::start(100, 30, &command);
+    terminal.see("burn_a");
+    assert!(!terminal.is_as_before() && terminal.screen().alternate_screen(), "{what}: no screen of its own");
+    leave(&mut terminal);
+    terminal.finish();
+    assert!(terminal.is_as_before(), "{what}: settings are left");
+    assert!(!terminal.screen().alternate_screen(), "{what}: still on the other screen");
+    assert!(!terminal.screen().hide_cursor(), "{what}: no cursor");
+    assert!(!terminal.screen().bracketed_paste(), "{what}: pastes are still marked");
+    let mouse = format!("{:?}", terminal.screen().mouse_protocol_mode());
+    assert_eq!(mouse, "None", "{what}: the mouse is still ours");
+}
+
+#[test]
+fn the_terminal_is_given_back_by_q() {
+    given_back("q", quit);
+}
+
+#[test]
+fn the_terminal_is_given_back_by_ctrl_c() {
+    given_back("Ctrl-C", |terminal| {
+        terminal.keys("\x03");
+        terminal.see("[e]nd");
+        terminal.keys("\x03");
+    });
+}
+
+#[test]
+fn the_terminal_is_given_back_by_signals() {
+    for signal in [Signal::SIGTERM, Signal::SIGHUP, Signal::SIGINT, Signal::SIGQUIT] {
+        given_back(signal.as_str(), |terminal| terminal.signal(signal));
+    }
+}
+
+/// `SIGTOP_TEST_PANIC=key`: the key `!` makes the screen panic.
+#[test]
+fn the_terminal_is_given_back_by_a_panic() {
+    given_back("panic", |terminal| terminal.keys("!"));
+}
+
+#[test]
+fn suspended_and_continued_by_a_shell() {
+    let directory = targets::scratch("suspend");
+    let mut shell = Command::new("bash");
+    shell.args(["--norc", "--noprofile", "-i"]).env("PS1", "ready> ").env("HISTFILE", "").current_dir(&directory);
+    let mut terminal = Terminal::start(100, 30, &shell);
+    let settings = |name: &str| std::fs::read_to_string(directory.join(name)).expect("stty wrote it");
+    terminal.see("ready>");
+    let target = targets::c("shares");
+    terminal.keys(&format!("stty -g > before; {SIGTOP} -- {} 60 30 10 60\r", target.display()));
+    terminal.see("burn_a");
+    for round in 0..3 {
+        terminal.keys("\x1a");
+        terminal.wait("the shell", |screen| !screen.alternate_screen() && screen.contents().contains("Stopped"));
+        terminal.keys("stty -g > stopped; echo written\r");
+        terminal.wait("the shell's answer", |screen| screen.contents().lines().any(|line| line == "written"));
+        assert_eq!(settings("stopped"), settings("before"), "round {round}");
+        assert!(!terminal.screen().hide_cursor());
+        terminal.keys("clear; fg\r");
+        terminal.wait("the screen again", |screen| screen.alternate_screen() && screen.contents().contains("burn_a"));
+    }
+    terminal.keys("q");
+    terminal.see("[e]nd");
+    terminal.keys("e");
+    terminal.wait("the shell", |screen| !screen.alternate_screen());
+    terminal.keys("stty -g > after; exit\r");
+    terminal.finish();
+    assert_eq!(settings("after"), settings("before"));
+}
+
+#[test]
+fn the_demo_shows_its_functions() {
+    let mut terminal = Terminal::start(120, 32, Command::new(SIGTOP).arg("demo"));
+    terminal.wait("a row with a share", |screen| screen.contents().contains('%') && screen.contents().contains("s "));
+    terminal.see("PROF (cpu)");
+    quit(&mut terminal);
+}

@@ -1,0 +1,238 @@
+//! Programs whose function names encode their only legal callers, and a judge of sampled stacks that knows nothing but the names.
+//!
+//! A function is called `f37_memcpy_from_3_9`: number 37, busy in memcpy, called by 3 and 9 alone. Functions stand in layers; each calls
+//! into the next layer only, so a stack that skips, doubles or invents a frame breaks the rule somewhere. `f0_entry_from_r` is the root, called
+//! by `main` and by a thread's `worker`. After a callee returns each function works on, so that no call becomes a jump.
+
+mod c_family;
+pub(crate) mod judge;
+mod rust;
+
+use std::path::PathBuf;
+
+use super::targets;
+
+/// In what a generated program is written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Language {
+    /// C, -O2 without frame pointers.
+    C,
+    /// C++ with exceptions thrown through several frames and virtual calls, -O2.
+    Cpp,
+    /// Rust as `cargo build --release` makes it.
+    Rust,
+    /// The same, with panics caught several frames up.
+    Panics,
+}
+
+impl Language {
+    fn is_c_family(self) -> bool {
+        matches!(self, Language::C | Language::Cpp)
+    }
+}
+
+/// What a function does besides calling on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Kind {
+    /// The root of the chains.
+    Entry,
+    /// Arithmetic; no calls but to its callees.
+    Plain,
+    /// A copy of some kilobytes.
+    Memcpy,
+    /// malloc and free (C++: new and delete; Rust: Vec and Box).
+    Malloc,
+    /// Sine, exponential, power.
+    Libm,
+    /// A system call.
+    Syscall,
+    /// The clock, in the vdso.
+    Clock,
+    /// A frame whose size is known at run time only.
+    Alloca,
+    /// A frame aligned more than the stack is.
+    Aligned,
+    /// Formatting and comparing text.
+    Text,
+    /// A hash map (Rust).
+    Map,
+    /// Calls on from the comparison function of a sort.
+    Sort,
+    /// The comparison function of a C sort.
+    Compare,
+    /// Called through a table of virtual functions.
+    Virtual,
+    /// Throws now and then.
+    Throw,
+    /// Catches what its callees throw.
+    Catch,
+}
+
+impl Kind {
+    const ALL: [Kind; 16] = [
+        Kind::Entry,
+        Kind::Plain,
+        Kind::Memcpy,
+        Kind::Malloc,
+        Kind::Libm,
+        Kind::Syscall,
+        Kind::Clock,
+        Kind::Alloca,
+        Kind::Aligned,
+        Kind::Text,
+        Kind::Map,
+        Kind::Sort,
+        Kind::Compare,
+        Kind::Virtual,
+        Kind::Throw,
+        Kind::Catch,
+    ];
+
+    fn word(self) -> String {
+        format!("{self:?}").to_lowercase()
+    }
+}
+
+/// A function to be written.
+struct Function {
+    number: usize,
+    kind: Kind,
+    callers: Vec<usize>,
+    callees: Vec<usize>,
+}
+
+impl Function {
+    fn name(&self) -> String {
+        let callers: Vec<String> = self.callers.iter().map(usize::to_string).collect();
+        let callers = if callers.is_empty() { "r".to_owned() } else { callers.join("_") };
+        format!("f{}_{}_from_{callers}", self.number, self.kind.word())
+    }
+}
+
+const LAYERS: usize = 10;
+const WIDTH: usize = 30;
+
+/// The binary of a program of about 300 functions.
+pub(crate) fn program(language: Language) -> PathBuf {
+    let functions = graph(language);
+    match language {
+        Language::C => {
+            let flags = ["-O2", "-fomit-frame-pointer", "-pthread", "-Wall", "-Wextra", "-Werror"];
+            targets::generated("chains_c", &c_family::source(&functions, false), "c", "cc", &flags)
+        }
+        Language::Cpp => {
+            let flags = ["-O2", "-fomit-frame-pointer", "-pthread", "-Wall", "-Wextra", "-Werror"];
+            targets::generated("chains_cpp", &c_family::source(&functions, true), "cpp", "c++", &flags)
+        }
+        Language::Rust | Language::Panics => {
+            let flags = ["--edition=2024", "-Copt-level=3", "-Dwarnings"];
+            targets::generated("chains_rs", &rust::source(&functions), "rs", "rustc", &flags)
+        }
+    }
+}
+
+/// Who calls whom; always the same for a language.
+fn graph(language: Language) -> Vec<Function> {
+    let mut random = Random(88_172_645_463_325_252);
+    let mut functions = vec![Function { number: 0, kind: Kind::Entry, callers: Vec::new(), callees: Vec::new() }];
+    let mut above = vec![0];
+    for layer in 0..LAYERS {
+        let mut here = Vec::new();
+        // A C sort calls its comparison function and nothing else.
+        let exclusive = |caller: &&usize| language.is_c_family() && functions[**caller].kind == Kind::Sort;
+        let (sorts, callers): (Vec<&usize>, Vec<&usize>) = above.iter().partition(exclusive);
+        let mut made: Vec<(Kind, Vec<usize>)> = sorts.iter().map(|sort| (Kind::Compare, vec![**sort])).collect();
+        let callers: Vec<usize> = callers.into_iter().copied().collect();
+        for place in 0..WIDTH - made.len() {
+            let mut of = vec![callers[place % callers.len()]];
+            for _ in 0..random.below(3) {
+                of.push(callers[random.below(callers.len())]);
+            }
+            of.sort_unstable();
+            of.dedup();
+            made.push((kind(language, layer, &mut random), of));
+        }
+        for (kind, callers) in made {
+            let number = functions.len();
+            callers.iter().for_each(|&caller| functions[caller].callees.push(number));
+            functions.push(Function { number, kind, callers, callees: Vec::new() });
+            here.push(number);
+        }
+        above = here;
+    }
+    functions
+}
+
+fn kind(language: Language, layer: usize, random: &mut Random) -> Kind {
+    const C: &[Kind] = &[
+        Kind::Plain,
+        Kind::Memcpy,
+        Kind::Malloc,
+        Kind::Libm,
+        Kind::Syscall,
+        Kind::Clock,
+        Kind::Alloca,
+        Kind::Aligned,
+        Kind::Text,
+        Kind::Sort,
+    ];
+    const CPP: &[Kind] = &[
+        Kind::Plain,
+        Kind::Memcpy,
+        Kind::Malloc,
+        Kind::Libm,
+        Kind::Alloca,
+        Kind::Aligned,
+        Kind::Sort,
+        Kind::Virtual,
+        Kind::Virtual,
+        Kind::Throw,
+        Kind::Throw,
+        Kind::Catch,
+    ];
+    const RUST: &[Kind] = &[
+        Kind::Plain,
+        Kind::Memcpy,
+        Kind::Malloc,
+        Kind::Libm,
+        Kind::Clock,
+        Kind::Text,
+        Kind::Map,
+        Kind::Sort,
+        Kind::Virtual,
+        Kind::Virtual,
+        Kind::Catch,
+        Kind::Catch,
+        Kind::Throw,
+        Kind::Throw,
+    ];
+    let kinds = match language {
+        Language::C => C,
+        Language::Cpp => CPP,
+        Language::Rust => &RUST[..RUST.len() - 2],
+        Language::Panics => RUST,
+    };
+    let last = layer + 1 == LAYERS;
+    loop {
+        return match kinds[random.below(kinds.len())] {
+            // Whatever is thrown is caught: the second layer catches all, the first does not throw nor call past it.
+            _ if layer == 1 && language != Language::C => Kind::Catch,
+            Kind::Sort if layer == 0 && language != Language::C => continue,
+            Kind::Throw if layer < 2 => continue,
+            // These call on.
+            Kind::Sort | Kind::Catch if last => continue,
+            kind => kind,
+        };
+    }
+}
+
+struct Random(u64);
+
+impl Random {
+    fn below(&mut self, limit: usize) -> usize {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        (self.0 % limit as u64) as usize
+    }
+}

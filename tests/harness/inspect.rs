@@ -1,0 +1,40 @@
+//! A process seen from outside, through /proc: what an agent must not leave there.
+
+use std::fs;
+
+/// Everything of a process that a guest could change.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Seen {
+    /// How many threads.
+    pub(crate) threads: usize,
+    /// Numbers of open descriptors.
+    pub(crate) descriptors: Vec<u32>,
+    /// How many POSIX timers.
+    pub(crate) timers: usize,
+}
+
+/// Looks at a process.
+pub(crate) fn look(pid: u32) -> Seen {
+    let entries = |part: &str| {
+        let path = format!("/proc/{pid}/{part}");
+        let entries = fs::read_dir(&path).unwrap_or_else(|error| panic!("{path}: {error}"));
+        let mut numbers: Vec<u32> =
+            entries.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok()).collect();
+        numbers.sort_unstable();
+        numbers
+    };
+    let timers = fs::read_to_string(format!("/proc/{pid}/timers")).unwrap_or_default();
+    Seen {
+        threads: entries("task").len(),
+        descriptors: entries("fd"),
+        timers: timers.lines().filter(|line| line.starts_with("ID:")).count(),
+    }
+}
+
+/// Whether a process has used so much CPU time that its start is behind it.
+pub(crate) fn is_at_work(pid: u32) -> bool {
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+    // The name may hold anything; user time, in hundredths of a second, is the twelfth word after it.
+    let after = stat.rsplit(')').next().unwrap_or("");
+    after.split_whitespace().nth(11).and_then(|word| word.parse::<u64>().ok()).is_some_and(|ticks| ticks >= 5)
+}

@@ -1,0 +1,11 @@
+//! What end-to-end tests share: programs to profile, a way to run the real binary around them, and readers for what it prints. No file here
+//! imports the library: the binary is judged from outside.
+
+pub(crate) mod chains;
+pub(crate) mod inspect;
+pub(crate) mod raw;
+pub(crate) mod run;
+pub(crate) mod statistics;
+pub(crate) mod table;
+pub(crate) mod targets;
+pub(crate) mod terminal;

@@ -1,0 +1,234 @@
+//! The raw dump, `sigtop --raw FILE`: everything that was received, for exact accounting. Written once, at the end.
+//!
+//! UTF-8 text, `\n` after every line. First the header, lines of `# key value…`:
+//!
+//! ```text
+//! # sigtop-raw 1                     always first: the version of this format
+//! # ticks 1234                       ticks that were to become samples      } sums of the last accounts
+//! # sent 1230                        samples written to sockets             } of all process images
+//! # lost ring-full 3 30303030        one line for each cause of loss, also when it is 0: ticks and their weight, ns
+//! # lost no-slot 0 0                   (ring-full, no-slot, not-ready, socket-full, no-timer)
+//! # agent-cpu 1200000                CPU time of agent threads, ns
+//! # handler-cpu 900000               of handlers, ns, estimated
+//! # foreign-signals 0
+//! # process 4123 0 1530000000 /usr/bin/x     one line for each process image, in order of its Hello: pid, which image of
+//!                                            this process (0, then 1 after an exec, …), CPU time in its last account, ns, and its
+//!                                            executable (the rest of the line)
+//! ```
+//!
+//! Then one line for each distinct (process, thread, clock, cut, stack), in any order, fields separated by one space:
+//!
+//! ```text
+//! PID TID CLOCK WEIGHT_NS SAMPLES whole|truncated STACK
+//! 4123 4123 prof 10101010 1 whole x!_start;libc.so.6+0x2724a;libc.so.6!__libc_start_main;x!main;x!burn_a
+//! ```
+//!
+//! CLOCK is `prof`, `real` or `virtual`. `truncated`: the stack was cut or could not be read; there is no frame for that. STACK is the
+//! frames from root to leaf, separated by `;`, never empty (`-` for a stack without frames). A frame with a name is `MODULE!NAME`, the last
+//! part of the module's path and the full demangled name, one frame for each inlined function; without a name it is
+//! `MODULE+0xADDRESS` (address in the file, of the call for a return address); outside of every module `?+0xADDRESS`. In a frame,
+//! `\`, `;` and newline are written `\\`, `\;` and `\n`; other control characters as U+FFFD.
+
+use std::collections::BTreeMap;
+
+/// A frame: where, and what.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Frame {
+    /// Last part of the module's path, `?` outside of every module.
+    pub(crate) module: String,
+    /// Full name, `None` without one.
+    pub(crate) name: Option<String>,
+}
+
+impl Frame {
+    fn parse(text: &str) -> Result<Frame, String> {
+        if let Some((module, address)) = text.rsplit_once("+0x")
+            && !module.contains('!')
+            && u64::from_str_radix(address, 16).is_ok()
+        {
+            return Ok(Frame { module: module.to_owned(), name: None });
+        }
+        match text.split_once('!') {
+            Some((module, name)) if !module.is_empty() && !name.is_empty() => {
+                Ok(Frame { module: module.to_owned(), name: Some(name.to_owned()) })
+            }
+            _ => Err(format!("neither MODULE!NAME nor MODULE+0xADDRESS: {text:?}")),
+        }
+    }
+
+    /// The name, or nothing.
+    pub(crate) fn name(&self) -> &str {
+        self.name.as_deref().unwrap_or("")
+    }
+}
+
+/// One line.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Entry {
+    /// Process.
+    pub(crate) pid: u32,
+    /// Thread.
+    pub(crate) tid: u32,
+    /// `prof`, `real` or `virtual`.
+    pub(crate) clock: String,
+    /// Of all its samples, ns.
+    pub(crate) weight_ns: u64,
+    /// How many.
+    pub(crate) samples: u64,
+    /// Whether the stack is marked as cut.
+    pub(crate) truncated: bool,
+    /// Root first.
+    pub(crate) frames: Vec<Frame>,
+}
+
+/// A process image.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Image {
+    /// Process.
+    pub(crate) pid: u32,
+    /// How many images of it came before.
+    pub(crate) image: u32,
+    /// CPU time, ns.
+    pub(crate) cpu_ns: u64,
+    /// Path.
+    pub(crate) executable: String,
+}
+
+/// The whole file.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Raw {
+    /// Header lines with one number.
+    numbers: BTreeMap<String, u64>,
+    /// Lost ticks and their ns, by cause.
+    pub(crate) lost: BTreeMap<String, (u64, u64)>,
+    /// In order of their Hellos.
+    pub(crate) images: Vec<Image>,
+    /// The stacks.
+    pub(crate) entries: Vec<Entry>,
+}
+
+impl Raw {
+    /// Reads a dump; anything that the format does not allow is an error that names the line.
+    pub(crate) fn parse(text: &str) -> Result<Raw, String> {
+        let mut raw = Raw::default();
+        let mut lines = text.lines().enumerate();
+        if lines.next().map(|(_, line)| line) != Some("# sigtop-raw 1") {
+            return Err(format!("not a raw dump: {:.80?}", text));
+        }
+        for (number, line) in lines {
+            let parsed = match line.strip_prefix("# ") {
+                Some(header) => raw.header(header),
+                None => entry(line).map(|entry| raw.entries.push(entry)),
+            };
+            parsed.map_err(|error| format!("line {}: {error}: {line:?}", number + 1))?;
+        }
+        Ok(raw)
+    }
+
+    fn header(&mut self, header: &str) -> Result<(), String> {
+        let mut words = header.splitn(2, ' ');
+        let (key, rest) = (words.next().unwrap_or(""), words.next().ok_or("no value")?);
+        match key {
+            "lost" => {
+                let mut words = rest.split(' ');
+                let cause = words.next().ok_or("no cause")?.to_owned();
+                self.lost.insert(cause, (number(words.next())?, number(words.next())?));
+            }
+            "process" => {
+                let mut words = rest.splitn(4, ' ');
+                self.images.push(Image {
+                    pid: number(words.next())? as u32,
+                    image: number(words.next())? as u32,
+                    cpu_ns: number(words.next())?,
+                    executable: words.next().ok_or("no executable")?.to_owned(),
+                });
+            }
+            _ => {
+                self.numbers.insert(key.to_owned(), number(Some(rest))?);
+            }
+        }
+        Ok(())
+    }
+
+    /// Value of a header line with one number.
+    pub(crate) fn number(&self, key: &str) -> u64 {
+        *self.numbers.get(key).unwrap_or_else(|| panic!("no `# {key} NUMBER` in the dump"))
+    }
+
+    /// Samples of a clock.
+    pub(crate) fn samples(&self, clock: &str) -> u64 {
+        self.of(clock).map(|entry| entry.samples).sum()
+    }
+
+    /// Weight of a clock's samples, ns.
+    pub(crate) fn weight_ns(&self, clock: &str) -> u64 {
+        self.of(clock).map(|entry| entry.weight_ns).sum()
+    }
+
+    /// Lost ticks of all causes, and their ns.
+    pub(crate) fn lost_all(&self) -> (u64, u64) {
+        self.lost.values().fold((0, 0), |sum, lost| (sum.0 + lost.0, sum.1 + lost.1))
+    }
+
+    /// Weight of a clock's samples with a frame whose name satisfies `wanted`, each counted once, ns.
+    pub(crate) fn cum_ns(&self, clock: &str, wanted: impl Fn(&str) -> bool) -> u64 {
+        let with = self.of(clock).filter(|entry| entry.frames.iter().any(|frame| wanted(frame.name())));
+        with.map(|entry| entry.weight_ns).sum()
+    }
+
+    /// Likewise, number of samples.
+    pub(crate) fn cum_samples(&self, clock: &str, wanted: impl Fn(&str) -> bool) -> u64 {
+        let with = self.of(clock).filter(|entry| entry.frames.iter().any(|frame| wanted(frame.name())));
+        with.map(|entry| entry.samples).sum()
+    }
+
+    /// Entries of a clock.
+    pub(crate) fn of(&self, clock: &str) -> impl Iterator<Item = &Entry> {
+        self.entries.iter().filter(move |entry| entry.clock == clock)
+    }
+}
+
+fn number(word: Option<&str>) -> Result<u64, String> {
+    let word = word.ok_or("a number is missing")?;
+    word.parse().map_err(|_| format!("not a number: {word:?}"))
+}
+
+fn entry(line: &str) -> Result<Entry, String> {
+    let fields: Vec<&str> = line.splitn(7, ' ').collect();
+    let &[pid, tid, clock, weight, samples, cut, stack] = fields.as_slice() else {
+        return Err(format!("{} fields of 7", fields.len()));
+    };
+    if !["prof", "real", "virtual"].contains(&clock) || !["whole", "truncated"].contains(&cut) {
+        return Err("no such clock or cut".to_owned());
+    }
+    Ok(Entry {
+        pid: number(Some(pid))? as u32,
+        tid: number(Some(tid))? as u32,
+        clock: clock.to_owned(),
+        weight_ns: number(Some(weight))?,
+        samples: number(Some(samples))?,
+        truncated: cut == "truncated",
+        frames: frames(stack)?,
+    })
+}
+
+fn frames(stack: &str) -> Result<Vec<Frame>, String> {
+    if stack == "-" {
+        return Ok(Vec::new());
+    }
+    let mut texts = vec![String::new()];
+    let mut characters = stack.chars();
+    while let Some(character) = characters.next() {
+        let last = texts.last_mut().expect("never empty");
+        match character {
+            ';' => texts.push(String::new()),
+            '\\' => match characters.next() {
+                Some('n') => last.push('\n'),
+                Some(escaped @ ('\\' | ';')) => last.push(escaped),
+                other => return Err(format!("an escape of {other:?}")),
+            },
+            _ => last.push(character),
+        }
+    }
+    texts.iter().map(|text| Frame::parse(text)).collect()
+}

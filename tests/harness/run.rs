@@ -1,0 +1,161 @@
+//! Running a program to its end under a time limit, and sigtop in batch mode around a target.
+
+use std::fs;
+use std::io::Read;
+use std::os::unix::process::{CommandExt, ExitStatusExt};
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitStatus, Stdio};
+use std::sync::mpsc;
+use std::time::Duration;
+
+use nix::sys::signal::{Signal, killpg};
+use nix::unistd::Pid;
+
+use super::raw::Raw;
+use super::table::Table;
+use super::targets;
+
+/// The binary under test.
+pub(crate) const SIGTOP: &str = env!("CARGO_BIN_EXE_sigtop");
+/// No run of a test takes longer, on a busy machine either.
+pub(crate) const LIMIT: Duration = Duration::from_secs(90);
+
+/// What a program left.
+pub(crate) struct Ran {
+    /// How it ended.
+    pub(crate) status: ExitStatus,
+    /// All of its stdout.
+    pub(crate) stdout: Vec<u8>,
+    /// All of its stderr.
+    pub(crate) stderr: Vec<u8>,
+}
+
+impl Ran {
+    /// Exit status as a shell gives it: 128 + n for signal n.
+    pub(crate) fn code(&self) -> i32 {
+        self.status.code().unwrap_or_else(|| 128 + self.status.signal().unwrap_or(0))
+    }
+
+    /// Stdout as text.
+    pub(crate) fn out(&self) -> String {
+        String::from_utf8_lossy(&self.stdout).into_owned()
+    }
+
+    /// Stderr as text.
+    pub(crate) fn err(&self) -> String {
+        String::from_utf8_lossy(&self.stderr).into_owned()
+    }
+
+    /// Value of a line `name number` on stdout.
+    pub(crate) fn number(&self, name: &str) -> u64 {
+        let out = self.out();
+        let value = out.lines().find_map(|line| line.strip_prefix(name)?.trim().parse().ok());
+        value.unwrap_or_else(|| panic!("no `{name} NUMBER` in {out:?}; stderr: {}", self.err()))
+    }
+}
+
+/// Runs `command` without stdin, in a process group of its own; after [`LIMIT`] the group is killed and the test fails.
+pub(crate) fn run(command: &mut Command) -> Ran {
+    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).process_group(0);
+    let what = format!("{command:?}");
+    let mut child = command.spawn().unwrap_or_else(|error| panic!("{what}: {error}"));
+    let group = Pid::from_raw(child.id() as i32);
+    let mut out = child.stdout.take().expect("piped");
+    let mut err = child.stderr.take().expect("piped");
+    let (over, waits) = mpsc::channel::<()>();
+    let watchdog = std::thread::spawn(move || {
+        let late = waits.recv_timeout(LIMIT) == Err(mpsc::RecvTimeoutError::Timeout);
+        if late {
+            killpg(group, Signal::SIGKILL).ok();
+        }
+        late
+    });
+    let errors = std::thread::spawn(move || {
+        let mut bytes = Vec::new();
+        err.read_to_end(&mut bytes).map(|_| bytes)
+    });
+    let mut stdout = Vec::new();
+    out.read_to_end(&mut stdout).expect("a pipe");
+    let stderr = errors.join().expect("no panic").expect("a pipe");
+    let status = child.wait().expect("a child");
+    drop(over);
+    assert!(!watchdog.join().expect("no panic"), "over {LIMIT:?}: {what}\n{}", String::from_utf8_lossy(&stderr));
+    Ran { status, stdout, stderr }
+}
+
+/// sigtop in batch mode around a command; its tables go to a file, so that stdout and stderr are the target's own.
+pub(crate) struct Batch {
+    options: Vec<String>,
+    directory: PathBuf,
+}
+
+/// What a batch run left: the target's own, and ours.
+pub(crate) struct Watched {
+    /// The target's.
+    pub(crate) ran: Ran,
+    /// The whole table file.
+    pub(crate) tables: String,
+    /// The raw dump.
+    pub(crate) raw: Raw,
+}
+
+impl Watched {
+    /// The last table: the whole run.
+    pub(crate) fn last(&self) -> Table {
+        Table::last(&self.tables).unwrap_or_else(|| panic!("no table in {:?}; stderr: {}", self.tables, self.ran.err()))
+    }
+}
+
+impl Batch {
+    /// With options like `--clock real`, split at spaces.
+    pub(crate) fn new(options: &str) -> Batch {
+        Batch { options: options.split_whitespace().map(str::to_owned).collect(), directory: targets::scratch("batch") }
+    }
+
+    /// The command line around `command`, for those who run it themselves.
+    pub(crate) fn command(&self, command: &[&str]) -> Command {
+        let mut sigtop = Command::new(SIGTOP);
+        sigtop.args(&self.options).arg("--table").arg(self.table_file()).arg("--raw").arg(self.raw_file());
+        sigtop.arg("--").args(command);
+        sigtop
+    }
+
+    /// Runs `command` under sigtop.
+    pub(crate) fn run(&self, command: &[&str]) -> Watched {
+        let ran = run(&mut self.command(command));
+        let text = |path: &Path| {
+            let text = fs::read_to_string(path);
+            text.unwrap_or_else(|error| {
+                panic!("{}: {error}; status {}, stderr: {}", path.display(), ran.code(), ran.err())
+            })
+        };
+        let (tables, raw) = (text(&self.table_file()), text(&self.raw_file()));
+        let raw = Raw::parse(&raw).unwrap_or_else(|error| panic!("{error}"));
+        Watched { ran, tables, raw }
+    }
+
+    fn table_file(&self) -> PathBuf {
+        self.directory.join("table")
+    }
+
+    fn raw_file(&self) -> PathBuf {
+        self.directory.join("raw")
+    }
+}
+
+/// A path as an argument.
+pub(crate) fn text(path: &Path) -> &str {
+    path.to_str().expect("test paths are UTF-8")
+}
+
+/// Where a program of the system is, or `None` (in CI a failure: its tools are installed).
+pub(crate) fn tool(name: &str) -> Option<PathBuf> {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let found = ["/usr/bin".into(), "/bin".into()].into_iter().chain(std::env::split_paths(&path));
+    let found = found.map(|directory: PathBuf| directory.join(name)).find(|file| file.is_file());
+    assert!(found.is_some() || std::env::var_os("CI").is_none(), "{name} is not installed");
+    if found.is_none() {
+        eprintln!("not tested: {name} is not installed");
+    }
+    found
+}

@@ -1,0 +1,83 @@
+//! Reading a batch table: pprof's `-top` text.
+
+/// A row, as printed.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Row {
+    /// Seconds.
+    pub(crate) flat: f64,
+    /// Percent of the total.
+    pub(crate) flat_percent: f64,
+    /// Running sum of `flat_percent`.
+    pub(crate) sum_percent: f64,
+    /// Seconds.
+    pub(crate) cum: f64,
+    /// Percent of the total.
+    pub(crate) cum_percent: f64,
+    /// As printed, marks included.
+    pub(crate) name: String,
+}
+
+/// A table.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Table {
+    /// Lines above the column heads.
+    pub(crate) head: Vec<String>,
+    /// In the order printed.
+    pub(crate) rows: Vec<Row>,
+}
+
+impl Table {
+    /// Every table of a file.
+    pub(crate) fn all(text: &str) -> Vec<Table> {
+        let mut tables: Vec<Table> = Vec::new();
+        let mut head = Vec::new();
+        for line in text.lines() {
+            if line.split_whitespace().eq(["flat", "flat%", "sum%", "cum", "cum%"]) {
+                tables.push(Table { head: std::mem::take(&mut head), rows: Vec::new() });
+            } else if let (Some(row), Some(table)) = (row(line), tables.last_mut()) {
+                table.rows.push(row);
+            } else {
+                head.push(line.to_owned());
+            }
+        }
+        tables
+    }
+
+    /// The last table of a file.
+    pub(crate) fn last(text: &str) -> Option<Table> {
+        Table::all(text).pop()
+    }
+
+    /// The first row whose name contains `part`.
+    pub(crate) fn row(&self, part: &str) -> Option<&Row> {
+        self.rows.iter().find(|row| row.name.contains(part))
+    }
+}
+
+fn row(line: &str) -> Option<Row> {
+    let mut rest = line;
+    let mut word = || {
+        let (word, after) = rest.trim_start().split_once(' ')?;
+        rest = after;
+        Some(word)
+    };
+    let (flat, flat_percent, sum_percent) = (seconds(word()?)?, percent(word()?)?, percent(word()?)?);
+    let (cum, cum_percent) = (seconds(word()?)?, percent(word()?)?);
+    Some(Row { flat, flat_percent, sum_percent, cum, cum_percent, name: rest.trim_start().to_owned() })
+}
+
+fn percent(word: &str) -> Option<f64> {
+    word.strip_suffix('%')?.parse().ok()
+}
+
+/// A value with pprof's unit.
+fn seconds(word: &str) -> Option<f64> {
+    const UNITS: [(&str, f64); 6] =
+        [("ns", 1e-9), ("us", 1e-6), ("ms", 1e-3), ("s", 1.0), ("mins", 60.0), ("hrs", 3600.0)];
+    if word == "0" {
+        return Some(0.0);
+    }
+    let digits = word.trim_end_matches(|character: char| character.is_ascii_alphabetic());
+    let (_, factor) = UNITS.iter().find(|(unit, _)| *unit == &word[digits.len()..])?;
+    Some(digits.parse::<f64>().ok()? * factor)
+}

@@ -1,0 +1,85 @@
+//! The programs to be profiled, compiled once: a binary is kept under a name made of everything that made it (source, compiler, flags), so
+//! that tests running at once, and later runs, share it.
+
+use std::collections::hash_map::DefaultHasher;
+use std::fs;
+use std::hash::{Hash, Hasher};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
+
+const SOURCES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/targets");
+
+/// The binary of `tests/targets/NAME.c`, -O2 without frame pointers.
+pub(crate) fn c(name: &str) -> PathBuf {
+    compile(name, &source(name, "c"), "c", "cc", &["-O2", "-fomit-frame-pointer", "-pthread"])
+}
+
+/// The binary of `tests/targets/NAME.c`, linked statically.
+pub(crate) fn static_c(name: &str) -> PathBuf {
+    compile(name, &source(name, "c"), "c", "cc", &["-O2", "-pthread", "-static"])
+}
+
+/// The library of `tests/targets/NAME.c`, to be preloaded.
+pub(crate) fn preload(name: &str) -> PathBuf {
+    compile(name, &source(name, "c"), "c", "cc", &["-O2", "-pthread", "-shared", "-fPIC"])
+}
+
+/// The binary of `tests/targets/NAME.cpp`, -O2.
+pub(crate) fn cpp(name: &str) -> PathBuf {
+    compile(name, &source(name, "cpp"), "cpp", "c++", &["-O2"])
+}
+
+/// The binary of `tests/targets/NAME.rs`, as `cargo build --release` makes it.
+pub(crate) fn rust(name: &str) -> PathBuf {
+    compile(name, &source(name, "rs"), "rs", "rustc", &["--edition=2024", "-Copt-level=3"])
+}
+
+/// The binary of a source made by a test.
+pub(crate) fn generated(name: &str, text: &str, extension: &str, compiler: &str, flags: &[&str]) -> PathBuf {
+    compile(name, text, extension, compiler, flags)
+}
+
+/// A new directory for what one test writes.
+pub(crate) fn scratch(name: &str) -> PathBuf {
+    static COUNT: AtomicU32 = AtomicU32::new(0);
+    let count = COUNT.fetch_add(1, Ordering::Relaxed);
+    let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("scratch/{name}-{}-{count}", std::process::id()));
+    fs::create_dir_all(&path).expect("the target directory is writable");
+    path
+}
+
+fn source(name: &str, extension: &str) -> String {
+    let path = format!("{SOURCES}/{name}.{extension}");
+    fs::read_to_string(&path).unwrap_or_else(|error| panic!("{path}: {error}"))
+}
+
+fn compile(name: &str, text: &str, extension: &str, compiler: &str, flags: &[&str]) -> PathBuf {
+    let mut hasher = DefaultHasher::new();
+    (text, compiler, flags).hash(&mut hasher);
+    let directory = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("targets/{:016x}", hasher.finish()));
+    let binary = directory.join(name);
+    if binary.exists() {
+        return binary;
+    }
+    static COUNT: AtomicU32 = AtomicU32::new(0);
+    let part = format!("{name}.{}-{}", std::process::id(), COUNT.fetch_add(1, Ordering::Relaxed));
+    fs::create_dir_all(&directory).expect("the target directory is writable");
+    let source = directory.join(format!("{part}.{extension}"));
+    fs::write(&source, text).expect("the target directory is writable");
+    let mut command = Command::new(compiler);
+    command.args(flags).arg("-o").arg(directory.join(&part)).arg(&source);
+    // Libraries come last, where the linker looks for what is still missing; a Rust crate has a name without dots.
+    match extension {
+        "rs" => command.args(["--crate-name", name]),
+        _ => command.arg("-lm"),
+    };
+    let output = command.stdin(Stdio::null()).output().unwrap_or_else(|error| panic!("{compiler}: {error}"));
+    assert!(output.status.success(), "{compiler} {name}: {}", String::from_utf8_lossy(&output.stderr));
+    fs::remove_file(&source).expect("it was just written");
+    // Whoever comes first stays: the other may run already, and must not lose its file.
+    let _equal_one_is_there = fs::hard_link(directory.join(&part), &binary);
+    fs::remove_file(directory.join(&part)).expect("it was just made");
+    assert!(binary.exists(), "{}", binary.display());
+    binary
+}

@@ -1,0 +1,218 @@
+//! A terminal that a test holds: a pty, a model of its screen, keys in, conditions awaited. Nothing here sleeps; every wait has a
+//! deadline, and shows the screen when it is missed.
+
+use std::fs::{File, OpenOptions};
+use std::io::{Read, Write};
+use std::num::NonZeroU16;
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::fs::OpenOptionsExt;
+use std::os::unix::net::UnixStream;
+use std::process::{Command, ExitStatus, Stdio};
+use std::sync::mpsc;
+use std::time::{Duration, Instant};
+
+use nix::fcntl::OFlag;
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use nix::pty::{grantpt, posix_openpt, ptsname_r, unlockpt};
+use nix::sys::signal::{Signal, kill};
+use nix::sys::termios::{Termios, tcgetattr};
+use nix::unistd::Pid;
+use vt100::{Parser, Screen};
+
+/// No wait of a test is longer, on a busy machine either.
+const LIMIT: Duration = Duration::from_secs(30);
+
+/// A terminal and the program that runs in it.
+pub(crate) struct Terminal {
+    master: File,
+    slave: OwnedFd,
+    pid: Pid,
+    ended: mpsc::Receiver<ExitStatus>,
+    /// Readable (at its end) once the program has ended.
+    end: UnixStream,
+    status: Option<ExitStatus>,
+    model: Parser,
+    /// The terminal's settings before the program was started.
+    before: Termios,
+    /// When the program was started.
+    pub(crate) started: Instant,
+}
+
+impl Terminal {
+    /// Starts `command` as the leader of a session of its own on a new terminal.
+    pub(crate) fn start(columns: u16, rows: u16, command: &Command) -> Terminal {
+        // Closed at exec from the start: a target of a test running at once must not inherit them.
+        let master = posix_openpt(OFlag::O_RDWR | OFlag::O_NOCTTY | OFlag::O_CLOEXEC).expect("a pty");
+        grantpt(&master).expect("a pty");
+        unlockpt(&master).expect("a pty");
+        let path = ptsname_r(&master).expect("a pty");
+        let slave = OpenOptions::new().read(true).write(true).custom_flags(OFlag::O_NOCTTY.bits()).open(path);
+        let slave = OwnedFd::from(slave.expect("a pty"));
+        set_size(&slave, columns, rows);
+        let end = || Stdio::from(slave.try_clone().expect("a descriptor"));
+        // setsid becomes the program itself: one process, so its id is the program's.
+        let mut leader = Command::new("setsid");
+        leader.arg("--ctty").arg(command.get_program()).args(command.get_args());
+        leader
+            .env("TERM", "xterm-256color")
+            .env("LC_ALL", "C.UTF-8")
+            .env("COLORTERM", "truecolor")
+            .env_remove("NO_COLOR");
+        for (key, value) in command.get_envs() {
+            match value {
+                Some(value) => leader.env(key, value),
+                None => leader.env_remove(key),
+            };
+        }
+        if let Some(directory) = command.get_current_dir() {
+            leader.current_dir(directory);
+        }
+        let before = tcgetattr(&slave).expect("a terminal");
+        let started = Instant::now();
+        let mut child = leader.stdin(end()).stdout(end()).stderr(end()).spawn().expect("setsid of util-linux");
+        let pid = Pid::from_raw(child.id() as i32);
+        let (mine, theirs) = UnixStream::pair().expect("a socket pair");
+        let (tell, ended) = mpsc::channel();
+        std::thread::spawn(move || {
+            let status = child.wait().expect("a child");
+            // Nobody listens after a test has ended.
+            tell.send(status).ok();
+            drop(theirs);
+        });
+        let model = Parser::new(cells(rows), cells(columns), 0);
+        let master = File::from(OwnedFd::from(master));
+        Terminal { master, slave, pid, ended, end: mine, status: None, model, before, started }
+    }
+
+    /// The program's process id.
+    pub(crate) fn pid(&self) -> u32 {
+        self.pid.as_raw() as u32
+    }
+
+    /// Types.
+    pub(crate) fn keys(&mut self, keys: &str) {
+        self.master.write_all(keys.as_bytes()).expect("a terminal");
+    }
+
+    /// Sends the program a signal.
+    pub(crate) fn signal(&self, signal: Signal) {
+        kill(self.pid, signal).expect("a process");
+    }
+
+    /// Changes the size; the program gets its SIGWINCH.
+    pub(crate) fn resize(&mut self, columns: u16, rows: u16) {
+        self.model.set_size(cells(rows), cells(columns));
+        set_size(&self.slave, columns, rows);
+    }
+
+    /// Whether the terminal's settings, those that `stty -g` shows, are as they were before.
+    pub(crate) fn is_as_before(&self) -> bool {
+        tcgetattr(&self.slave).expect("a terminal") == self.before
+    }
+
+    /// The screen as text.
+    pub(crate) fn text(&self) -> String {
+        self.model.screen().contents()
+    }
+
+    /// The screen.
+    pub(crate) fn screen(&self) -> &Screen {
+        self.model.screen()
+    }
+
+    /// Reads until the screen contains `text`.
+    pub(crate) fn see(&mut self, text: &str) {
+        self.wait(text, |screen| screen.contents().contains(text));
+    }
+
+    /// Reads until the screen satisfies `condition`; `what` names it in a failure.
+    pub(crate) fn wait(&mut self, what: &str, condition: impl FnMut(&Screen) -> bool) {
+        if !self.wait_up_to(LIMIT, condition) {
+            let ended = self.status.map_or("running".to_owned(), |status| status.to_string());
+            panic!("never on the screen: {what} (program: {ended})\n{}", framed(&self.text()));
+        }
+    }
+
+    /// Reads until the screen satisfies `condition`, at most so long and not past the program's end; whether it did.
+    pub(crate) fn wait_up_to(&mut self, limit: Duration, mut condition: impl FnMut(&Screen) -> bool) -> bool {
+        let deadline = Instant::now() + limit;
+        loop {
+            if condition(self.model.screen()) {
+                return true;
+            }
+            if !self.step(deadline) {
+                return condition(self.model.screen());
+            }
+        }
+    }
+
+    /// Reads until the program ends.
+    pub(crate) fn finish(&mut self) -> ExitStatus {
+        let deadline = Instant::now() + LIMIT;
+        while self.step(deadline) {}
+        let shown = framed(&self.text());
+        self.status.unwrap_or_else(|| panic!("the program does not end\n{shown}"))
+    }
+
+    /// Hangs up: the terminal is gone. Gives how the program ended.
+    pub(crate) fn hang_up(mut self) -> ExitStatus {
+        let closed = || File::open("/dev/null").expect("/dev/null");
+        self.master = closed();
+        self.slave = closed().into();
+        let status = self.ended.recv_timeout(LIMIT).expect("a program whose terminal is gone ends");
+        self.status = Some(status);
+        status
+    }
+
+    /// Waits for output or for the program's end and takes it in; false when the deadline has passed or the program has ended and all
+    /// that it wrote is read.
+    fn step(&mut self, deadline: Instant) -> bool {
+        let left = deadline.saturating_duration_since(Instant::now());
+        let left = if self.status.is_some() { Duration::ZERO } else { left };
+        let wait = PollTimeout::try_from(left + Duration::from_micros(999)).unwrap_or(PollTimeout::MAX);
+        let wait = if left.is_zero() { PollTimeout::ZERO } else { wait };
+        let (output, end) = {
+            let mut polled =
+                [PollFd::new(self.master.as_fd(), PollFlags::POLLIN), PollFd::new(self.end.as_fd(), PollFlags::POLLIN)];
+            match poll(&mut polled, wait) {
+                Ok(0) => return false,
+                Ok(_) | Err(nix::errno::Errno::EINTR) => {}
+                Err(error) => panic!("poll: {error}"),
+            }
+            (polled[0].any().unwrap_or(false), polled[1].any().unwrap_or(false))
+        };
+        if output {
+            let mut bytes = [0; 65536];
+            let count = self.master.read(&mut bytes).unwrap_or(0);
+            self.model.process(&bytes[..count]);
+            return count > 0;
+        }
+        if end && self.status.is_none() {
+            self.status = self.ended.recv().ok();
+            return true;
+        }
+        false
+    }
+}
+
+impl Drop for Terminal {
+    fn drop(&mut self) {
+        // Not yet waited for, so the id is still its own.
+        if self.status.is_none() && self.ended.try_recv().is_err() {
+            kill(self.pid, Signal::SIGKILL).ok();
+        }
+    }
+}
+
+fn set_size(terminal: &OwnedFd, columns: u16, rows: u16) {
+    let size = rustix::termios::Winsize { ws_row: rows, ws_col: columns, ws_xpixel: 0, ws_ypixel: 0 };
+    rustix::termios::tcsetwinsize(terminal, size).expect("a terminal");
+}
+
+fn cells(count: u16) -> NonZeroU16 {
+    NonZeroU16::new(count).expect("a size")
+}
+
+fn framed(text: &str) -> String {
+    text.lines().map(|line| format!("    │{line}\n")).collect()
+}

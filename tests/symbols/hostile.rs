@@ -1,0 +1,200 @@
+//! Damaged and malicious files: every question is answered, in bounded time, and nothing falls over.
+
+use std::collections::HashSet;
+use std::time::{Duration, Instant};
+
+use sigtop::profile::module::ModuleId;
+use sigtop::profile::stack::FrameId;
+use sigtop::symbols::worker::{self, Request, SymbolState};
+
+use crate::sources::{BOMB, C, CPP};
+use crate::workshop::{Known, Workshop, ask_here, module};
+
+/// A small generator of numbers that are the same in every run.
+struct Numbers(u64);
+
+impl Numbers {
+    fn next(&mut self) -> usize {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        self.0 as usize
+    }
+
+    fn below(&mut self, limit: usize) -> usize {
+        self.next() % limit.max(1)
+    }
+}
+
+/// Damages a file: bits, numbers where numbers are likely, pieces of itself, and its end.
+fn damage(bytes: &mut Vec<u8>, numbers: &mut Numbers) {
+    const TELLING: [u64; 8] = [0, 1, 0x7f, 0xff, 0xffff, u32::MAX as u64, i64::MAX as u64, u64::MAX];
+    for _ in 0..1 + numbers.below(8) {
+        let at = numbers.below(bytes.len());
+        // Headers and debug sections decide more than code does.
+        let at = match numbers.below(4) {
+            0 => at % 64,
+            1 => bytes.len() - 1 - at % (bytes.len().min(64 * 40)),
+            _ => at,
+        };
+        match numbers.below(6) {
+            0 => bytes.truncate(at.max(1)),
+            1..=3 => bytes[at] ^= 1 << numbers.below(8),
+            4 => {
+                let telling = TELLING[numbers.below(TELLING.len())].to_le_bytes();
+                let length = 8.min(bytes.len() - at);
+                bytes[at..at + length].copy_from_slice(&telling[..length]);
+            }
+            _ => {
+                let (from, length) = (numbers.below(bytes.len()), numbers.below(200));
+                let piece = bytes[from..bytes.len().min(from + length)].to_vec();
+                let length = piece.len().min(bytes.len() - at);
+                bytes[at..at + length].copy_from_slice(&piece[..length]);
+            }
+        }
+    }
+}
+
+/// Sends one file after the other through one worker and waits for all answers.
+fn survive(shop: &Workshop, files: impl Iterator<Item = Vec<u8>>, addresses: &[u64], longest: Duration) {
+    let (requests, for_worker) = crossbeam_channel::unbounded();
+    let (from_worker, replies) = crossbeam_channel::unbounded();
+    let worker = worker::spawn(for_worker, from_worker);
+    let path = shop.path("damaged");
+    for (index, bytes) in files.enumerate() {
+        std::fs::write(&path, &bytes).unwrap();
+        let asked: Vec<(FrameId, u64)> = (0..).map(FrameId).zip(addresses.iter().copied()).collect();
+        let mut waiting: HashSet<FrameId> = asked.iter().map(|&(id, _)| id).collect();
+        let module_id = ModuleId(index as u32);
+        requests
+            .send(Request { module: module_id, file: module(&path), pid: std::process::id(), addresses: asked })
+            .unwrap();
+        let started = Instant::now();
+        while !waiting.is_empty() {
+            let reply = replies.recv_timeout(longest).unwrap_or_else(|error| {
+                let kept = std::env::temp_dir().join("sigtop-symbols-stuck");
+                let _ = std::fs::copy(&path, &kept);
+                panic!("file {index}: {error}; it is kept as {}", kept.display())
+            });
+            assert_eq!(reply.module, module_id);
+            for (id, lines) in reply.frames {
+                for line in lines {
+                    assert!(!line.full.contains(char::is_control) && !line.file.contains(char::is_control), "{line:?}");
+                }
+                if reply.state != SymbolState::Reading {
+                    waiting.remove(&id);
+                }
+            }
+        }
+        assert!(started.elapsed() < longest, "file {index}: {:?}", started.elapsed());
+    }
+    drop(requests);
+    worker.join().expect("the worker ends well");
+}
+
+fn addresses(shop: &Workshop, file: &str) -> Vec<u64> {
+    let functions = shop.nm(&[file]).into_iter().filter(|symbol| symbol.1 > 0 && symbol.2.eq_ignore_ascii_case(&'t'));
+    let inside = functions.flat_map(|(start, size, ..)| [start, start + size / 2, start + size]);
+    inside.chain([0, 1, 0x1000, u64::MAX - 1, u64::MAX, 1 << 63]).collect()
+}
+
+#[test]
+fn damaged_c_programs() {
+    let shop = Workshop::new();
+    let whole = std::fs::read(shop.build("gcc", C, &["-O2", "-g"], "app")).unwrap();
+    let asked = addresses(&shop, "app");
+    let mut numbers = Numbers(0x5eed_0001);
+    let files = (0..3_000).map(|_| {
+        let mut bytes = whole.clone();
+        damage(&mut bytes, &mut numbers);
+        bytes
+    });
+    survive(&shop, files, &asked, Duration::from_secs(20));
+}
+
+#[test]
+fn damaged_cpp_programs() {
+    let shop = Workshop::new();
+    let whole = std::fs::read(shop.build("g++", CPP, &["-O1", "-g", "-gz=zlib"], "app")).unwrap();
+    let unpacked = std::fs::read(shop.build("g++", CPP, &["-O1", "-g", "-gdwarf-4"], "unpacked")).unwrap();
+    let asked = addresses(&shop, "unpacked");
+    let mut numbers = Numbers(0x5eed_0002);
+    let files = (0..1_000).map(|index| {
+        let mut bytes = if index % 4 == 0 { whole.clone() } else { unpacked.clone() };
+        damage(&mut bytes, &mut numbers);
+        bytes
+    });
+    survive(&shop, files, &asked, Duration::from_secs(20));
+}
+
+#[test]
+fn every_truncation() {
+    let shop = Workshop::new();
+    let whole = std::fs::read(shop.build("gcc", C, &["-O2", "-g"], "app")).unwrap();
+    let asked = addresses(&shop, "app");
+    let files = (0..whole.len()).step_by(37).map(|length| whole[..length].to_vec());
+    survive(&shop, files, &asked, Duration::from_secs(20));
+}
+
+#[test]
+fn garbage() {
+    let shop = Workshop::new();
+    let header = std::fs::read(shop.build("gcc", C, &["-O2"], "app")).unwrap()[..64].to_vec();
+    let mut numbers = Numbers(0x5eed_0003);
+    let files = (0..300).map(|index| {
+        let mut bytes = if index % 2 == 0 { header.clone() } else { Vec::new() };
+        bytes.extend((0..numbers.below(20_000)).map(|_| numbers.next() as u8));
+        bytes
+    });
+    survive(&shop, files, &[0, 0x1000, 0x1140], Duration::from_secs(20));
+}
+
+/// Builds a bomb, asks about its only function and gives the answer and how long it took.
+fn explode(unit: &str, abbreviations: &str, lines: &str) -> (Known, Duration) {
+    let shop = Workshop::new();
+    let source = BOMB.replace("UNIT", unit).replace("ABBREVIATIONS", abbreviations).replace("LINES", lines);
+    let path = shop.build("gcc", ("bomb.s", &source), &["-shared", "-nostdlib"], "bomb.so");
+    let work = shop.nm(&["bomb.so"]).into_iter().find(|symbol| symbol.3 == "work").unwrap().0;
+    let started = Instant::now();
+    let known = ask_here(&path, [work, work + 1]);
+    let took = started.elapsed();
+    assert!(took < Duration::from_secs(20), "{took:?}");
+    assert_eq!((known.names(work), known.names(work + 1)), (vec!["work"], vec!["work"]));
+    (known, took)
+}
+
+/// One unit with the function, and one file in its line table.
+const HARMLESS: &str = "named_unit .Labbreviations\nfunction\n.byte 0, 0\n9:\n";
+const ONE_FILE: &str = ".asciz \"a.c\"\n.byte 0, 0, 0\n";
+
+#[test]
+fn the_bomb_without_its_powder_is_read() {
+    let (known, _) = explode(HARMLESS, "", ONE_FILE);
+    assert_eq!(known.state, SymbolState::Lines);
+    let line = known.lines.values().next().unwrap().last().unwrap();
+    assert_eq!((line.file.as_str(), line.line), ("/src/a.c", 2));
+}
+
+#[test]
+fn calls_inlined_too_deeply_do_not_fill_the_stack() {
+    let calls = ".rept 300000\n.uleb128 3\n.quad work, .Lend - work\n.endr\n.fill 300002\n";
+    let unit = format!("named_unit .Labbreviations\nfunction\n{calls}9:\n");
+    let (known, _) = explode(&unit, "", ONE_FILE);
+    assert!(known.lines.values().all(|lines| lines.len() == 1));
+}
+
+#[test]
+fn file_names_do_not_multiply_into_gigabytes() {
+    // A directory of a megabyte, said again for each of 300 000 files.
+    let unit = "unit .Labbreviations\n.fill 1000000, 1, 0x61\n.byte 0\n.long 0\nfunction\n.byte 0, 0\n9:\n";
+    let (known, _) = explode(unit, "", ".rept 300000\n.asciz \"a\"\n.byte 0, 0, 0\n.endr\n");
+    assert!(known.lines.values().flatten().all(|line| line.file.is_empty()));
+}
+
+#[test]
+fn tables_read_again_and_again_are_given_up() {
+    // Each unit begins somewhere else in one long table of abbreviations.
+    let units = ".set at, 0\n.rept 20000\nnamed_unit .Lfirst+at\n.byte 0\n9:\n.set at, at + 6\n.endr\n";
+    let abbreviations = ".byte 0\n.Lfirst:\n.set code, 1000\n.rept 100000\n.uleb128 code, 0x34\n.byte 0, 0, 0\n.set code, code + 1\n.endr\n";
+    explode(&format!("{units}{HARMLESS}"), abbreviations, ONE_FILE);
+}

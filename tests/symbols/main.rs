@@ -1,0 +1,8 @@
+//! Names of real programs: compiled here, and compared with what binutils say about them.
+#![cfg(feature = "viewer")]
+
+mod files;
+mod hostile;
+mod names;
+mod sources;
+mod workshop;

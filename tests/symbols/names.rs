@@ -1,0 +1,288 @@
+//! Names, lines and inlined calls, and where there must be none.
+
+use std::collections::BTreeMap;
+
+use sigtop::symbols::worker::SymbolState;
+
+use crate::sources::{ASSEMBLY, C, CPP, LIBRARY, RUST};
+use crate::workshop::{Workshop, ask_here};
+
+/// For every address of a section: the names of the sized symbols that cover it most closely, if `nm` is right.
+fn expected(symbols: &[(u64, u64, char, String)], section: (u64, u64)) -> BTreeMap<u64, Vec<&str>> {
+    let covering = |address: u64| {
+        let is_function = |kind: char| matches!(kind.to_ascii_lowercase(), 't' | 'w' | 'i');
+        let covers = |&&(start, size, kind, _): &&(u64, u64, char, String)| {
+            is_function(kind) && (start..start + size).contains(&address)
+        };
+        let found: Vec<_> = symbols.iter().filter(covers).collect();
+        let nearest = found.iter().map(|symbol| symbol.0).max();
+        found.iter().filter(|symbol| Some(symbol.0) == nearest).map(|symbol| symbol.3.as_str()).collect()
+    };
+    (section.0..section.1).map(|address| (address, covering(address))).collect()
+}
+
+/// Addresses that symbols without size may take.
+fn unsized_starts(symbols: &[(u64, u64, char, String)]) -> Vec<u64> {
+    symbols.iter().filter(|symbol| symbol.1 == 0).map(|symbol| symbol.0).collect()
+}
+
+#[test]
+fn every_address_has_the_name_that_nm_gives_it_or_none() {
+    let shop = Workshop::new();
+    for (level, output) in [("-O0", "slow"), ("-O2", "fast")] {
+        let path = shop.build("gcc", C, &[level, "-falign-functions=64"], output);
+        let symbols = shop.nm(&[output]);
+        let section = shop.section(output, ".text");
+        let known = ask_here(&path, section.0..section.1);
+        assert_eq!(known.state, SymbolState::Symbols);
+        let unsized_starts = unsized_starts(&symbols);
+        let mut nameless = 0;
+        for (address, names) in expected(&symbols, section) {
+            let found = known.names(address);
+            if let [found] = found[..] {
+                let start = unsized_starts.iter().filter(|&&start| start <= address).max();
+                let is_unsized = names.is_empty()
+                    && start.is_some_and(|start| symbols.iter().any(|symbol| symbol.0 == *start && symbol.3 == found));
+                assert!(names.contains(&found) || is_unsized, "{address:#x}: {found}, not {names:?}");
+            } else {
+                assert_eq!((found.len(), names.len()), (0, 0), "{address:#x}: {names:?}");
+                nameless += 1;
+            }
+        }
+        assert!(nameless > 50, "there is padding between functions: {nameless}");
+    }
+}
+
+#[test]
+fn lines_and_inlined_calls_are_those_of_addr2line() {
+    let shop = Workshop::new();
+    for (arguments, output) in [
+        (&["-O2", "-g"][..], "plain"),
+        (&["-O2", "-g", "-gdwarf-4"], "dwarf4"),
+        (&["-O2", "-g", "-ffunction-sections", "-freorder-functions"], "sections"),
+        (&["-O2", "-g", "-gz=zlib"], "packed"),
+        (&["-O2", "-g", "-flto"], "lto"),
+    ] {
+        let path = shop.build("gcc", C, arguments, output);
+        let wanted = ["outer", "hidden", "main"];
+        let functions = shop.nm(&[output]).into_iter().filter(|symbol| wanted.contains(&symbol.3.as_str()));
+        let addresses: Vec<u64> = functions.flat_map(|(start, size, ..)| start..start + size).collect();
+        assert!(addresses.len() > 50, "{output}");
+        let known = ask_here(&path, addresses.iter().copied());
+        assert_eq!(known.state, SymbolState::Lines, "{output}");
+        let mut deepest = 0;
+        for &address in &addresses {
+            let said = shop.run("addr2line", &["-i", "-f", "-e", output, &format!("{address:#x}")]);
+            let said: Vec<&str> = said.lines().collect();
+            let theirs = said.chunks(2).map(|pair| {
+                let (file, line) =
+                    pair[1].split_once(" (disc").map_or(pair[1], |(place, _)| place).rsplit_once(':').unwrap();
+                (pair[0].to_owned(), file.to_owned(), line.parse().unwrap_or(0))
+            });
+            let mut theirs: Vec<(String, String, u32)> = theirs.collect();
+            let ours = known.lines[&address].iter().map(|line| (line.full.clone(), line.file.clone(), line.line));
+            let ours: Vec<(String, String, u32)> = ours.collect();
+            // binutils take the unit's made-up name for the file of a few lines that LTO moved.
+            for (theirs, ours) in theirs.iter_mut().zip(&ours).filter(|(theirs, _)| theirs.1.ends_with("<artificial>"))
+            {
+                theirs.1.clone_from(&ours.1);
+            }
+            assert_eq!(ours, theirs, "{output} {address:#x}");
+            let inlined: Vec<bool> = known.lines[&address].iter().rev().map(|line| line.inlined).collect();
+            assert!(!inlined[0] && inlined[1..].iter().all(|&inlined| inlined), "{output} {address:#x}");
+            deepest = deepest.max(inlined.len());
+        }
+        assert_eq!(deepest, 3, "{output}");
+    }
+}
+
+#[test]
+fn the_first_answer_has_symbols_and_the_second_lines() {
+    let shop = Workshop::new();
+    let path = shop.build("gcc", C, &["-O2", "-g"], "app");
+    let outer = shop.nm(&["app"]).into_iter().find(|symbol| symbol.3 == "outer").unwrap();
+    let addresses = outer.0..outer.0 + outer.1;
+    let known = ask_here(&path, addresses.clone());
+    for address in addresses.clone() {
+        let first = &known.first[&address];
+        assert_eq!((first.len(), first[0].full.as_str(), first[0].line), (1, "outer", 0));
+        assert_eq!(known.names(address).last(), Some(&"outer"));
+        assert!(known.lines[&address].iter().all(|line| line.file.ends_with("inlined.c") || line.line == 0));
+    }
+    assert!(addresses.into_iter().any(|address| known.names(address) == ["innermost", "middle", "outer"]));
+}
+
+#[test]
+fn cpp_names_are_the_same_with_and_without_debug_information() {
+    let shop = Workshop::new();
+    let mut seen: Vec<BTreeMap<String, String>> = Vec::new();
+    for (arguments, output) in [(&["-O2"][..], "bare"), (&["-O2", "-g"], "debug")] {
+        let path = shop.build("g++", CPP, arguments, output);
+        let symbols = shop.nm(&[output]);
+        let starts = symbols.iter().filter(|symbol| symbol.1 > 0 && matches!(symbol.2, 't' | 'T' | 'W'));
+        let starts: BTreeMap<u64, String> = starts.map(|symbol| (symbol.0, symbol.3.clone())).collect();
+        let known = ask_here(&path, starts.keys().copied());
+        let name = |(&address, raw): (&u64, &String)| Some((raw.clone(), known.lines[&address].last()?.short.clone()));
+        seen.push(starts.iter().filter_map(name).collect());
+    }
+    let bare = &seen[0];
+    let short: Vec<&str> = bare.values().map(String::as_str).collect();
+    for wanted in [
+        "main",
+        "plain_c",
+        "geometry::Grid::at",
+        "geometry::Grid::operator<",
+        "(anonymous namespace)::unnamed",
+        "(anonymous namespace)::Private::other",
+        "main::{lambda#1}::operator()",
+    ] {
+        assert!(short.contains(&wanted), "{wanted} is not in {short:?}");
+    }
+    for (raw, name) in bare {
+        if let Some(other) = seen[1].get(raw) {
+            assert_eq!(name, other, "{raw}");
+        }
+    }
+}
+
+#[test]
+fn cpp_inlined_functions_have_their_namespace() {
+    let shop = Workshop::new();
+    let path = shop.build("g++", CPP, &["-O2", "-g"], "app");
+    let main = shop.nm(&["app"]).into_iter().find(|symbol| symbol.3 == "main").unwrap();
+    let known = ask_here(&path, main.0..main.0 + main.1);
+    let inlined: Vec<&str> =
+        known.lines.values().flatten().filter(|line| line.inlined).map(|line| line.short.as_str()).collect();
+    for wanted in ["geometry::Grid::inlined", "(anonymous namespace)::Private::method", "std::map::operator[]"] {
+        assert!(inlined.contains(&wanted), "{wanted} is not in {inlined:?}");
+    }
+}
+
+#[test]
+fn rust_names_have_no_hashes_and_no_generics() {
+    let shop = Workshop::new();
+    for mangling in ["legacy", "v0"] {
+        let mangling = format!("-Csymbol-mangling-version={mangling}");
+        // The older mangling is for the nightly compiler only, unless it is asked to look away.
+        let arguments = ["-O", "-g", "-Zunstable-options", &mangling];
+        let arguments = if mangling.ends_with("v0") { &["-O", "-g", &mangling][..] } else { &arguments };
+        std::fs::write(shop.path(RUST.0), RUST.1).unwrap();
+        let arguments: Vec<&str> =
+            ["RUSTC_BOOTSTRAP=1", "rustc"].into_iter().chain(arguments.iter().copied()).collect();
+        shop.run("env", &[&arguments[..], &[RUST.0, "-o", "app"]].concat());
+        let path = shop.path("app");
+        let symbols = shop.nm(&["app"]);
+        let of_app = |symbol: &&(u64, u64, char, String)| symbol.3.contains("beasts") && symbol.1 > 0;
+        let addresses: Vec<u64> =
+            symbols.iter().filter(of_app).flat_map(|symbol| symbol.0..symbol.0 + symbol.1).collect();
+        let known = ask_here(&path, addresses);
+        let lines: Vec<_> = known.lines.values().flatten().collect();
+        let outer: Vec<&str> = lines.iter().filter(|line| !line.inlined).map(|line| line.short.as_str()).collect();
+        let inlined: Vec<&str> = lines.iter().filter(|line| line.inlined).map(|line| line.short.as_str()).collect();
+        for wanted in ["beasts::main", "beasts::Beast::speak", "beasts::generic"] {
+            assert!(outer.contains(&wanted), "{mangling}: {wanted} is not in {outer:?}");
+        }
+        assert!(inlined.contains(&"beasts::inlined"), "{mangling}: {inlined:?}");
+        assert!(
+            lines
+                .iter()
+                .any(|line| line.short.starts_with("beasts::Beast::speak::{") && line.file.ends_with("beasts.rs"))
+        );
+        for line in lines {
+            assert!(!line.short.contains('<') && !line.full.contains("17h"), "{line:?}");
+        }
+    }
+}
+
+#[test]
+fn a_stripped_library_has_its_exports_and_no_neighbours() {
+    let shop = Workshop::new();
+    let path = shop.build("gcc", LIBRARY, &["-O2", "-shared", "-fPIC"], "library.so");
+    shop.run("strip", &["library.so"]);
+    let symbols = shop.nm(&["-D", "library.so"]);
+    let section = shop.section("library.so", ".text");
+    let known = ask_here(&path, section.0..section.1);
+    assert_eq!(known.state, SymbolState::Exports);
+    let mut nameless = 0;
+    for (address, names) in expected(&symbols, section) {
+        let found = known.names(address);
+        match found[..] {
+            [] => assert!(names.is_empty(), "{address:#x}: {names:?}"),
+            [found] => assert!(names.contains(&found), "{address:#x}: {found}, not {names:?}"),
+            _ => panic!("{address:#x}: {found:?}"),
+        }
+        nameless += usize::from(found.is_empty());
+    }
+    assert!(nameless > 20, "the hidden functions have no names: {nameless}");
+    let alias = symbols.iter().find(|symbol| symbol.3 == "alias_weak").unwrap().0;
+    assert_eq!(known.names(alias), ["alias_global"], "global before weak, without underscores before with");
+}
+
+#[test]
+fn a_stripped_program_has_no_names() {
+    let shop = Workshop::new();
+    let path = shop.build("gcc", C, &["-O2", "-s"], "app");
+    let section = shop.section("app", ".text");
+    let known = ask_here(&path, section.0..section.1);
+    assert_eq!(known.state, SymbolState::Exports);
+    assert!(known.lines.values().all(Vec::is_empty));
+}
+
+#[test]
+fn symbols_without_size_end_at_the_next_one() {
+    let shop = Workshop::new();
+    let path = shop.build("gcc", ASSEMBLY, &["-shared", "-nostdlib", "-Wl,--build-id=none"], "hand.so");
+    let symbols = shop.nm(&["hand.so"]);
+    let start = |name: &str| symbols.iter().find(|symbol| symbol.3 == name).unwrap().0;
+    let section = shop.section("hand.so", ".text");
+    let known = ask_here(&path, section.0..section.1 + 4);
+    let names = |from: u64, length: u64| (from..from + length).map(|address| known.names(address)).collect::<Vec<_>>();
+    assert!(names(start("sized"), 3).iter().all(|names| names == &["sized"]));
+    assert!(names(start("sized") + 3, 4).iter().all(Vec::is_empty), "what is behind a sized symbol is not its own");
+    assert!(names(start("unsized"), 3).iter().all(|names| names == &["unsized"]));
+    assert!(names(start("label"), 2).iter().all(|names| names == &["label"]));
+    assert!(names(section.1, 4).iter().all(Vec::is_empty), "nothing reaches out of its section");
+
+    // Without the full table, nobody knows what follows a symbol without size.
+    shop.run("strip", &["hand.so"]);
+    let known = ask_here(&path, section.0..section.1);
+    assert_eq!(known.names(start("sized")), ["sized"]);
+    assert!(known.names(start("unsized")).is_empty() && known.names(start("label")).is_empty());
+}
+
+#[test]
+fn stubs_are_named_after_what_they_call() {
+    let shop = Workshop::new();
+    for (arguments, output) in [
+        (&["-O2", "-Wl,-z,lazy"][..], "lazy"),
+        (&["-O2", "-Wl,-z,now"], "now"),
+        (&["-O2", "-fcf-protection", "-Wl,-z,ibtplt", "-Wl,-z,lazy"], "checked"),
+        (&["-O2", "-s"], "stripped"),
+    ] {
+        let path = shop.build("gcc", C, arguments, output);
+        // objdump works them out by itself.
+        let listed = shop.run("objdump", &["-d", "-j", ".plt", "-j", ".plt.got", "-j", ".plt.sec", output]);
+        let stubs = listed.lines().filter_map(|line| {
+            let (address, name) = line.strip_suffix(">:")?.split_once(" <")?;
+            Some((u64::from_str_radix(address, 16).ok()?, name.to_owned()))
+        });
+        let stubs: Vec<(u64, String)> = stubs.filter(|(_, name)| name.ends_with("@plt")).collect();
+        assert!(stubs.iter().any(|(_, name)| name == "rand@plt"), "{output}: {stubs:?}");
+        let known = ask_here(&path, stubs.iter().flat_map(|(address, _)| [*address, address + 5]));
+        for (address, name) in &stubs {
+            assert_eq!(
+                (known.names(*address), known.names(address + 5)),
+                (vec![name.as_str()], vec![name.as_str()]),
+                "{output}"
+            );
+        }
+    }
+}
+
+#[test]
+fn the_vdso_is_known() {
+    let known = ask_here(std::path::Path::new("[vdso]"), (0..0x2000).step_by(16));
+    assert_eq!(known.state, SymbolState::Exports);
+    let names: Vec<&str> = known.lines.values().flatten().map(|line| line.short.as_str()).collect();
+    assert!(names.iter().any(|name| name.ends_with("clock_gettime")), "{names:?}");
+}

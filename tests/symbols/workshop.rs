@@ -1,0 +1,132 @@
+//! A directory to build programs in, the tools that build them, other tools' opinions about them, and the worker's.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use sigtop::profile::module::{ModuleFile, ModuleId};
+use sigtop::profile::stack::FrameId;
+use sigtop::symbols::worker::{self, Reply, Request, ResolvedLine, SymbolState};
+
+/// A directory that goes when the test ends.
+pub(crate) struct Workshop(PathBuf);
+
+impl Workshop {
+    pub(crate) fn new() -> Workshop {
+        static COUNT: AtomicU32 = AtomicU32::new(0);
+        let name = format!("sigtop-symbols-{}-{}", std::process::id(), COUNT.fetch_add(1, Ordering::Relaxed));
+        let path = std::env::temp_dir().join(name);
+        std::fs::create_dir_all(&path).expect("a directory for the test");
+        Workshop(path)
+    }
+
+    pub(crate) fn path(&self, name: &str) -> PathBuf {
+        self.0.join(name)
+    }
+
+    /// Writes `source` beside the program and compiles it.
+    pub(crate) fn build(&self, compiler: &str, source: (&str, &str), arguments: &[&str], output: &str) -> PathBuf {
+        std::fs::write(self.path(source.0), source.1).expect("a source file");
+        let arguments: Vec<&str> = arguments.iter().copied().chain([source.0, "-o", output]).collect();
+        self.run(compiler, &arguments);
+        self.path(output)
+    }
+
+    /// Runs a tool in the directory and gives what it printed.
+    pub(crate) fn run(&self, tool: &str, arguments: &[&str]) -> String {
+        let output = Command::new(tool).args(arguments).current_dir(&self.0).output();
+        let output = output.unwrap_or_else(|error| panic!("{tool}: {error}"));
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "{tool} {arguments:?}: {said}");
+        String::from_utf8_lossy(&output.stdout).into_owned()
+    }
+
+    /// Symbols of a file as `nm` lists them: address, size, kind, name.
+    pub(crate) fn nm(&self, arguments: &[&str]) -> Vec<(u64, u64, char, String)> {
+        let hex = |text: &str| u64::from_str_radix(text, 16).expect("nm prints hexadecimal numbers");
+        let listed = self.run("nm", &[&["-S", "--defined-only"], arguments].concat());
+        let line = |line: &str| {
+            let fields: Vec<&str> = line.split_ascii_whitespace().collect();
+            let (size, kind, name) = match fields[..] {
+                [_, kind, name] => (0, kind, name),
+                [_, size, kind, name] => (hex(size), kind, name),
+                _ => panic!("nm: {line}"),
+            };
+            (hex(fields[0]), size, kind.chars().next().unwrap(), name.split('@').next().unwrap().to_owned())
+        };
+        listed.lines().map(line).collect()
+    }
+
+    /// Start and end of a section.
+    pub(crate) fn section(&self, file: &str, name: &str) -> (u64, u64) {
+        let listed = self.run("readelf", &["-SW", file]);
+        let line =
+            listed.lines().find_map(|line| line.split_once(']')?.1.trim_start().strip_prefix(name)?.strip_prefix(' '));
+        let fields: Vec<&str> =
+            line.unwrap_or_else(|| panic!("no {name} in {file}")).split_ascii_whitespace().collect();
+        let (start, size) = (u64::from_str_radix(fields[1], 16).unwrap(), u64::from_str_radix(fields[3], 16).unwrap());
+        (start, start + size)
+    }
+
+    pub(crate) fn build_id(&self, file: &str) -> Box<[u8]> {
+        let listed = self.run("readelf", &["-n", file]);
+        let id = listed.split("Build ID: ").nth(1).expect("a build id").split_whitespace().next().unwrap();
+        (0..id.len() / 2).map(|at| u8::from_str_radix(&id[2 * at..2 * at + 2], 16).unwrap()).collect()
+    }
+}
+
+impl Drop for Workshop {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+/// A file without a build id, as a module of this process.
+pub(crate) fn module(path: &Path) -> ModuleFile {
+    ModuleFile { path: path.to_owned(), build_id: Box::default(), device: 0, inode: 0 }
+}
+
+/// What a worker knows about addresses of one file.
+pub(crate) struct Known {
+    pub(crate) state: SymbolState,
+    pub(crate) lines: BTreeMap<u64, Vec<ResolvedLine>>,
+    /// The first answers, where there were two.
+    pub(crate) first: BTreeMap<u64, Vec<ResolvedLine>>,
+}
+
+impl Known {
+    /// Short names at an address, innermost first.
+    pub(crate) fn names(&self, address: u64) -> Vec<&str> {
+        self.lines[&address].iter().map(|line| line.short.as_str()).collect()
+    }
+}
+
+/// Asks a worker of its own about every address.
+pub(crate) fn ask(file: ModuleFile, pid: u32, addresses: impl IntoIterator<Item = u64>) -> Known {
+    let addresses: Vec<(FrameId, u64)> = (0..).map(FrameId).zip(addresses).collect();
+    let asked: BTreeMap<FrameId, u64> = addresses.iter().copied().collect();
+    let (requests, for_worker) = crossbeam_channel::unbounded();
+    let (from_worker, replies) = crossbeam_channel::unbounded();
+    let worker = worker::spawn(for_worker, from_worker);
+    requests.send(Request { module: ModuleId(7), file, pid, addresses }).unwrap();
+    drop(requests);
+    let mut known = Known { state: SymbolState::Reading, lines: BTreeMap::new(), first: BTreeMap::new() };
+    for Reply { module, state, frames } in replies {
+        assert_eq!(module, ModuleId(7));
+        let is_last = state != SymbolState::Reading;
+        let lines = if is_last { &mut known.lines } else { &mut known.first };
+        for (id, resolved) in frames {
+            assert!(lines.insert(asked[&id], resolved).is_none(), "{id:?} was answered twice");
+        }
+        known.state = state;
+    }
+    worker.join().expect("the worker ends well");
+    assert_eq!(known.lines.len(), asked.len(), "every address has a last answer");
+    known
+}
+
+/// Asks about a file of this process.
+pub(crate) fn ask_here(path: &Path, addresses: impl IntoIterator<Item = u64>) -> Known {
+    ask(module(path), std::process::id(), addresses)
+}

@@ -1,0 +1,250 @@
+//! Stacks as plain lists of names, what filters leave of them as pprof's manual puts it, and random ones of both.
+
+use proptest::prelude::*;
+use regex::Regex;
+use sigtop::profile::window::{BUCKET_NS, Span};
+use sigtop::tally::query::{Filters, Group, Pattern, Query, Sort};
+
+/// Name, file, number.
+pub(crate) type Line = (String, String, u32);
+
+/// One address: functions from the outermost to what is inlined into it.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Location {
+    pub(crate) module: &'static str,
+    pub(crate) lines: Vec<Line>,
+    /// In its module's file; none for the mark of a cut stack.
+    address: Option<u64>,
+}
+
+#[derive(Clone, Debug)]
+pub(crate) struct Sample {
+    pub(crate) at_ms: u64,
+    pub(crate) weight_ms: u64,
+    /// Root first.
+    pub(crate) stack: Vec<Location>,
+}
+
+pub(crate) fn text(samples: &[Sample]) -> String {
+    let mut text = "process 7 /bin/app\n".to_owned();
+    for Sample { at_ms, weight_ms, stack } in samples {
+        let mut frames = Vec::new();
+        for Location { module, lines, .. } in stack {
+            match lines.as_slice() {
+                [(name, _, _)] if name.starts_with('[') || name.contains("0x") => frames.push(name.clone()),
+                [(name, file, number), inlined @ ..] => {
+                    frames.push(format!("{module}!{name}@{file}:{number}"));
+                    frames
+                        .extend(inlined.iter().map(|(name, file, number)| format!("{name}@{file}:{number} (inline)")));
+                }
+                [] => unreachable!("a location has lines"),
+            }
+        }
+        text += &format!("at {at_ms}ms prof {weight_ms}ms {}\n", frames.join(";"));
+    }
+    text
+}
+
+fn any_of(patterns: &[Pattern], text: &str) -> bool {
+    patterns.iter().any(|pattern| Regex::new(pattern.text()).unwrap().is_match(text))
+}
+
+impl Location {
+    fn line_matches(patterns: &[Pattern], line: &Line) -> bool {
+        any_of(patterns, &line.0) || any_of(patterns, &line.1)
+    }
+
+    fn module_matches(&self, patterns: &[Pattern]) -> bool {
+        !self.module.is_empty() && any_of(patterns, self.module)
+    }
+
+    fn matches(&self, patterns: &[Pattern]) -> bool {
+        self.module_matches(patterns) || self.lines.iter().any(|line| Self::line_matches(patterns, line))
+    }
+}
+
+/// The stack as the filters leave it; `None` for a sample that they drop.
+pub(crate) fn filtered(stack: &[Location], filters: &Filters) -> Option<Vec<Location>> {
+    let Filters { focus, ignore, hide, show, show_from } = filters;
+    if stack.iter().any(|location| location.matches(ignore)) {
+        return None;
+    }
+    if !focus.is_empty() && !stack.iter().any(|location| location.matches(focus)) {
+        return None;
+    }
+    let mut stack = stack.to_vec();
+    for location in &mut stack {
+        if location.module_matches(hide) {
+            location.lines.clear();
+        }
+        location.lines.retain(|line| !Location::line_matches(hide, line));
+        if !show.is_empty() && !location.module_matches(show) {
+            location.lines.retain(|line| Location::line_matches(show, line));
+        }
+    }
+    stack.retain(|location| !location.lines.is_empty());
+    if stack.is_empty() {
+        return None;
+    }
+    if show_from.is_empty() {
+        return Some(stack);
+    }
+    let rootmost = stack.iter().position(|location| location.matches(show_from))?;
+    let mut stack = stack.split_off(rootmost);
+    // A location has the same lines wherever it stands.
+    for location in stack.iter_mut().filter(|location| !location.module_matches(show_from)) {
+        if let Some(first) = location.lines.iter().position(|line| Location::line_matches(show_from, line)) {
+            location.lines.drain(..first);
+        }
+    }
+    Some(stack)
+}
+
+impl Sample {
+    /// Whether a span has it.
+    pub(crate) fn is_in(&self, span: Span) -> bool {
+        let Span::Last { ns, now_ns } = span else { return true };
+        let age = (now_ns / BUCKET_NS).checked_sub(self.at_ms * 1_000_000 / BUCKET_NS);
+        age.is_some_and(|age| age < ns.div_ceil(BUCKET_NS))
+    }
+
+    pub(crate) fn weight_ns(&self) -> u64 {
+        self.weight_ms * 1_000_000
+    }
+}
+
+/// A function on a stack, and whether it is inlined into the one before.
+pub(crate) type Step = (String, bool);
+
+/// What counts of the samples: their functions, root first, and weights.
+pub(crate) fn counted(samples: &[Sample], query: &Query) -> Vec<(Vec<Step>, u64)> {
+    let counts = samples.iter().filter(|sample| sample.is_in(query.span) && sample.weight_ms > 0);
+    let left = counts.filter_map(|sample| Some((filtered(&sample.stack, &query.filters)?, sample.weight_ns())));
+    left.map(|(stack, weight_ns)| (steps(&stack, query.group), weight_ns)).collect()
+}
+
+/// What a line of a location is called.
+fn key(location: &Location, line: &Line, inlined: bool, group: Group) -> String {
+    let (name, file, number) = line;
+    let mark = if inlined { " (inline)" } else { "" };
+    let module = match location.module {
+        "" => "<unknown>".to_owned(),
+        module => format!("[{}]", module.rsplit('/').next().unwrap()),
+    };
+    let Some(address) = location.address else { return name.clone() };
+    match group {
+        Group::Function => name.clone(),
+        Group::File if file.is_empty() => module,
+        Group::File => format!("{file}{mark}"),
+        Group::Line if file.is_empty() => name.clone(),
+        Group::Line => format!("{name} {file}:{number}"),
+        Group::Address if file.is_empty() => format!("{address:016x} {module}"),
+        Group::Address => format!("{address:016x} {name} {file}:{number}"),
+        Group::Module if location.module.is_empty() => module,
+        Group::Module => location.module.to_owned(),
+    }
+}
+
+/// The rows of a stack. Files say themselves where they are inlined.
+pub(crate) fn steps(stack: &[Location], group: Group) -> Vec<Step> {
+    let own = |location: &Location| {
+        let lines = location.lines.iter().enumerate();
+        lines
+            .map(|(place, line)| (key(location, line, place > 0, group), place > 0 && group != Group::File))
+            .collect::<Vec<_>>()
+    };
+    stack.iter().flat_map(own).collect()
+}
+
+fn location() -> impl Strategy<Value = Location> {
+    let line = || {
+        (prop::sample::select(vec!["a", "b", "ab", "c::d", "e"]), prop::sample::select(vec!["x.c", "src/b.h"]), 1..3u32)
+    };
+    let module = prop::sample::select(vec!["/bin/app", "/lib/liba.so", "/lib/b.so"]);
+    let own = |(name, file, number): (&str, &str, u32)| (name.to_owned(), file.to_owned(), number);
+    let coded = (module, prop::collection::vec(line(), 1..4)).prop_map(move |(module, lines)| Location {
+        module,
+        lines: lines.into_iter().map(own).collect(),
+        address: Some(0),
+    });
+    let bare = |module, name: &str, address| Location {
+        module,
+        lines: vec![(name.to_owned(), String::new(), 0)],
+        address: Some(address),
+    };
+    prop_oneof![
+        12 => coded,
+        1 => Just(bare("liba.so", "liba.so+0x40", 0x40)),
+        1 => Just(bare("", "0x7000", 0x7000)),
+    ]
+}
+
+pub(crate) fn samples() -> impl Strategy<Value = Vec<Sample>> {
+    let stack = (prop::bool::weighted(0.15), prop::collection::vec(location(), 1..9)).prop_map(|(cut, mut stack)| {
+        if cut {
+            stack.insert(
+                0,
+                Location { module: "", lines: vec![("[truncated]".to_owned(), String::new(), 0)], address: None },
+            );
+        }
+        stack
+    });
+    let sample = (0..4_000u64, 0..4u64, stack);
+    prop::collection::vec(sample.prop_map(|(at_ms, weight_ms, stack)| Sample { at_ms, weight_ms, stack }), 0..24)
+        .prop_map(addressed)
+}
+
+/// Gives each location the address that a scenario gives it: in the order in which they are written there.
+fn addressed(mut samples: Vec<Sample>) -> Vec<Sample> {
+    let mut known: Vec<(&str, Vec<Line>)> = Vec::new();
+    for location in samples.iter_mut().flat_map(|sample| &mut sample.stack) {
+        if location.address == Some(0) {
+            let one = (location.module, location.lines.clone());
+            let place = known.iter().position(|other| *other == one).unwrap_or_else(|| {
+                known.push(one);
+                known.len() - 1
+            });
+            location.address = Some((1 << 24) + 16 * place as u64);
+        }
+    }
+    samples
+}
+
+fn filters() -> impl Strategy<Value = Filters> {
+    let texts = vec!["a", "^a$", "b", "c::", "x\\.c", "liba", "^$", "e", "0x", "trunc", "/b", "."];
+    let kind = move || {
+        let pattern = prop::sample::select(texts.clone()).prop_map(|text| Pattern::new(text).unwrap());
+        let some = prop::collection::vec(pattern, 1..3);
+        prop_oneof![2 => Just(Vec::new()), 1 => some]
+    };
+    (kind(), kind(), kind(), kind(), kind()).prop_map(|(focus, ignore, hide, show, show_from)| Filters {
+        focus,
+        ignore,
+        hide,
+        show,
+        show_from,
+    })
+}
+
+pub(crate) fn query() -> impl Strategy<Value = Query> {
+    let last = (0..4_500u64, 0..5_000u64)
+        .prop_map(|(ms, now_ms)| Span::Last { ns: ms * 1_000_000, now_ns: now_ms * 1_000_000 });
+    let span = prop_oneof![Just(Span::Total), last];
+    let sort = prop::sample::select(vec![Sort::Flat, Sort::Cum, Sort::Name]);
+    let group = prop_oneof![
+        4 => Just(Group::Function),
+        4 => prop::sample::select(vec![Group::File, Group::Line, Group::Address, Group::Module]),
+    ];
+    (span, filters(), sort, group).prop_map(|(span, filters, sort, group)| Query {
+        span,
+        filters,
+        sort,
+        group,
+        ..Query::default()
+    })
+}
+
+/// The whole of a clock.
+pub(crate) fn everything(sort: Sort) -> Query {
+    Query { sort, ..Query::default() }
+}

@@ -1,0 +1,2 @@
+// A preload that does nothing: the baseline of a cost.
+int sigtop_test_empty_preload;

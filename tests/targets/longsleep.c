@@ -1,0 +1,18 @@
+// longsleep SECONDS: says so and sleeps in nanosleep, going back to it for the rest when interrupted, as sleep(1) does; then prints how often
+// it was. A target that uses no CPU time.
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <time.h>
+
+int main(int count, char **arguments) {
+    if (count < 2) return 2;
+    double seconds = atof(arguments[1]);
+    struct timespec pause = {(time_t)seconds, (long)((seconds - (time_t)seconds) * 1e9)};
+    int interrupted = 0;
+    puts("asleep");
+    fflush(stdout);
+    while (nanosleep(&pause, &pause) && errno == EINTR) interrupted++;
+    printf("interrupted %d\n", interrupted);
+    return 0;
+}

@@ -1,0 +1,162 @@
+//! The loop, on a surface that only counts, with real channels.
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::thread;
+use std::time::Duration;
+
+use crossbeam_channel::{Receiver, Sender, bounded, unbounded};
+use sigtop::track::{Command, Ending, Notice};
+use sigtop::tui::action::Departure;
+use sigtop::tui::app::App;
+use sigtop::tui::input::{Decoder, Input};
+use sigtop::tui::run::{Sources, drive};
+use sigtop::tui::signals::Heard;
+use sigtop::tui::terminal::{Surface, TuiError};
+
+use crate::session::Session;
+use crate::stage::{SCREEN, options};
+
+/// A surface without a terminal. It is gone after so many frames.
+struct Counting<'a> {
+    frames: &'a AtomicUsize,
+    last: usize,
+    size: (u16, u16),
+}
+
+impl Surface for Counting<'_> {
+    fn size(&mut self) -> Result<(u16, u16), TuiError> {
+        Ok(self.size)
+    }
+
+    fn draw(&mut self, _: &App) -> Result<(), TuiError> {
+        if self.frames.fetch_add(1, Ordering::SeqCst) >= self.last {
+            return Err(TuiError::NotATerminal { what: "a surface that is gone" });
+        }
+        Ok(())
+    }
+
+    fn copy(&mut self, _: &str) -> Result<(), TuiError> {
+        Ok(())
+    }
+
+    fn renew(&mut self) -> Result<(), TuiError> {
+        Ok(())
+    }
+
+    fn stop(&mut self) -> Result<(), TuiError> {
+        Ok(())
+    }
+}
+
+struct Ends {
+    inputs: Sender<Input>,
+    heard: Sender<Heard>,
+    notices: Sender<Notice>,
+    commands: Receiver<Command>,
+}
+
+/// Runs the loop on a thread of its own while `act` plays the world; returns how it was left.
+fn driven(frames: &AtomicUsize, last: usize, act: impl FnOnce(Ends)) -> Departure {
+    let ((inputs, from_keys), (heard, from_signals)) = (unbounded(), unbounded());
+    let ((notices, from_session), (to_session, commands)) = (unbounded(), bounded(4));
+    thread::scope(|scope| {
+        let screen = scope.spawn(move || {
+            let mut app = App::new(options());
+            let mut surface = Counting { frames, last, size: (100, 30) };
+            let sources = Sources { inputs: Some(from_keys), heard: Some(from_signals), notices: Some(from_session) };
+            drive(&mut surface, &mut app, sources, &to_session)
+        });
+        act(Ends { inputs, heard, notices, commands });
+        screen.join().expect("no panic").expect("a departure")
+    })
+}
+
+fn press(ends: &Ends, keys: &str) {
+    let mut heard = Vec::new();
+    Decoder::default().feed(keys.as_bytes(), &mut heard);
+    heard.into_iter().for_each(|input| ends.inputs.send(input).expect("somebody listens"));
+}
+
+fn next(ends: &Ends) -> Command {
+    ends.commands.recv_timeout(Duration::from_secs(20)).expect("a command")
+}
+
+#[test]
+fn it_asks_shows_and_leaves() {
+    let frames = AtomicUsize::new(0);
+    let departure = driven(&frames, usize::MAX, |ends| {
+        assert_eq!(next(&ends), Command::Resize(100, 25));
+        let mut session = Session::new(SCREEN);
+        let question = next(&ends);
+        let answer = session.obey(question).expect("a question");
+        ends.notices.send(Notice::Answer(answer)).expect("somebody listens");
+        let question = next(&ends);
+        assert!(
+            matches!(&question, Command::Ask(question) if question.centre.is_some()),
+            "now that something is selected, its callers are asked for: {question:?}"
+        );
+        press(&ends, "ql");
+        assert_eq!(next(&ends), Command::Leave);
+    });
+    assert_eq!(departure, Departure::Left);
+}
+
+#[test]
+fn a_flood_does_not_drown_the_keys_nor_the_eye() {
+    let frames = AtomicUsize::new(0);
+    let departure = driven(&frames, usize::MAX, |ends| {
+        for _ in 0..20_000 {
+            ends.notices.send(Notice::Output(b"y\r\n".repeat(20))).expect("somebody listens");
+        }
+        press(&ends, "\x03\x03");
+        let end = std::iter::repeat_with(|| next(&ends)).find(|command| *command == Command::End);
+        assert_eq!(end, Some(Command::End));
+        assert!(!ends.notices.is_empty(), "it was heard before the flood was over");
+        ends.notices.send(Notice::Ended(Ending::Killed(15))).expect("somebody listens");
+    });
+    assert_eq!(departure, Departure::Ended);
+}
+
+#[test]
+fn a_signal_and_a_terminal_that_is_gone_leave_the_target_running() {
+    let frames = AtomicUsize::new(0);
+    let departure = driven(&frames, usize::MAX, |ends| {
+        ends.heard.send(Heard::Leave(15)).expect("somebody listens");
+        assert!(std::iter::repeat_with(|| next(&ends)).any(|command| command == Command::Leave));
+    });
+    assert_eq!(departure, Departure::Signal(15));
+    let departure = driven(&frames, frames.load(Ordering::SeqCst), |ends| {
+        assert!(std::iter::repeat_with(|| next(&ends)).any(|command| command == Command::Leave));
+    });
+    assert_eq!(departure, Departure::Signal(1));
+}
+
+#[test]
+fn a_session_that_takes_nothing_does_not_stop_the_screen() {
+    let frames = AtomicUsize::new(0);
+    let departure = driven(&frames, usize::MAX, |ends| {
+        press(&ends, &"wWc".repeat(500));
+        press(&ends, "ql");
+        // Nobody takes a command until it wants to leave.
+        while !ends.inputs.is_empty() {
+            thread::yield_now();
+        }
+        let all: Vec<Command> = std::iter::repeat_with(|| next(&ends)).take_while(|it| *it != Command::Leave).collect();
+        assert!(all.len() < 20, "a question takes the place of the one before: {}", all.len());
+    });
+    assert_eq!(departure, Departure::Left);
+}
+
+#[test]
+fn a_session_that_is_gone_is_no_end() {
+    let frames = AtomicUsize::new(0);
+    let departure = driven(&frames, usize::MAX, |Ends { inputs, notices, commands, heard }| {
+        drop((notices, commands));
+        // The keys come after the session went, however fast the loop is.
+        let (notices, _) = unbounded();
+        let (_, commands) = unbounded();
+        let ends = Ends { inputs, heard, notices, commands };
+        press(&ends, "jjwq");
+    });
+    assert!(matches!(departure, Departure::Left), "{departure:?}");
+}

@@ -1,0 +1,240 @@
+//! The whole screen as text, at the sizes that matter. A golden is named by what it shows.
+
+use sigtop::link::wire::EngineState;
+use sigtop::profile::loss::Overflows;
+use sigtop::track::Ending;
+use sigtop::tui::action::Action;
+use sigtop::tui::theme::Depth;
+use sigtop::tui::theme::palette::Palette;
+use sigtop::tui::{Options, Theme};
+
+use crate::session::Session;
+use crate::stage::{SCREEN, Stage, options};
+
+const SIZES: [(u16, u16); 5] = [(140, 45), (100, 30), (80, 24), (60, 12), (40, 8)];
+
+const OUTPUT: &[u8] = b"\x1b[2mlistening on 127.0.0.1:8080\x1b[0m\r\n\
+    GET /index.html \x1b[32m200\x1b[0m 1.2ms\r\n\
+    GET /api/items?limit=500 \x1b[32m200\x1b[0m 48ms\r\n\
+    POST /api/items \x1b[31m500\x1b[0m 3.1ms\r\n";
+
+fn golden(name: &str, text: &str) {
+    let mut settings = insta::Settings::clone_current();
+    settings.set_snapshot_path("../golden");
+    settings.set_prepend_module_to_snapshot(false);
+    settings.set_omit_expression(true);
+    settings.bind(|| insta::assert_snapshot!(format!("screen-{name}"), text));
+}
+
+fn at_all_sizes(name: &str, set: impl Fn(&mut Stage)) {
+    for size in SIZES {
+        let mut stage = Stage::usual(size);
+        stage.act(Action::Output(OUTPUT.to_vec()));
+        set(&mut stage);
+        golden(&format!("{name}-{}x{}", size.0, size.1), &stage.text());
+    }
+}
+
+#[test]
+fn normal() {
+    at_all_sizes("normal", |_| {});
+}
+
+#[test]
+fn waiting() {
+    at_all_sizes("waiting", |stage| {
+        let mut session = Session::new("process 41273 ./server --port 8080\nnow 1s");
+        let facts = &mut session.facts;
+        facts.up = std::time::Duration::from_millis(1200);
+        (facts.threads, facts.engine_state, facts.effective_hz, facts.agent_share) = (None, None, None, None);
+        (facts.cpu_history, facts.cpu_now) = (Vec::new(), None);
+        facts.cpu_used = std::time::Duration::from_millis(3);
+        facts.losses = Default::default();
+        let size = { stage.buffer().0.area };
+        *stage = Stage::new(options(), session, (size.width, size.height));
+    });
+}
+
+#[test]
+fn ended() {
+    at_all_sizes("ended", |stage| {
+        stage.session.end(Ending::Exited(3));
+        stage.act(Action::Ended(Ending::Exited(3)));
+        stage.refresh();
+    });
+}
+
+#[test]
+fn frozen() {
+    at_all_sizes("frozen", |stage| stage.press(" jj"));
+}
+
+#[test]
+fn callers() {
+    at_all_sizes("callers", |stage| stage.press("j2"));
+}
+
+#[test]
+fn flame() {
+    at_all_sizes("flame", |stage| stage.press("j3"));
+}
+
+#[test]
+fn ways_to_look_at_the_flame() {
+    let mut stage = Stage::usual((100, 30));
+    stage.press("3oC");
+    golden("flame-root-below-100x30", &stage.text());
+    let mut stage = Stage::usual((100, 30));
+    stage.press("3O");
+    golden("flame-bottom-up-100x30", &stage.text());
+    let mut stage = Stage::usual((80, 24));
+    stage.press("j3kk\r/value\r");
+    golden("flame-zoomed-80x24", &stage.text());
+    for (name, theme) in [
+        ("truecolor", Theme::new(Depth::True, false)),
+        ("sixteen", Theme::new(Depth::Sixteen, false)),
+        ("no-color", Theme::new(Depth::None, false)),
+        ("ascii", Theme::new(Depth::None, true)),
+    ] {
+        let mut stage = Stage::new(Options { theme, ..options() }, Session::new(SCREEN), (80, 12));
+        stage.press("j3/hash\rk");
+        golden(&format!("flame-{name}-80x12"), &stage.styled());
+    }
+}
+
+#[test]
+fn a_centre_that_is_nowhere() {
+    let mut stage = Stage::usual((100, 30));
+    stage.press("jX");
+    golden("callers-hidden-100x30", &stage.text());
+    let mut stage = Stage::usual((100, 30));
+    stage.press("j\rfsha256\r");
+    golden("callers-unfocused-100x30", &stage.text());
+}
+
+#[test]
+fn rows_of_other_kinds() {
+    let mut stage = Stage::usual((100, 30));
+    stage.press("bbbb");
+    golden("modules-100x30", &stage.text());
+}
+
+#[test]
+fn a_filter_being_typed() {
+    at_all_sizes("focus-prompt", |stage| stage.press("i^gc::\rfparse"));
+}
+
+#[test]
+fn a_pattern_that_does_not_compile() {
+    at_all_sizes("bad-pattern", |stage| stage.press("fpa(r"));
+}
+
+#[test]
+fn help() {
+    at_all_sizes("help", |stage| stage.press("?"));
+}
+
+#[test]
+fn quit_question() {
+    at_all_sizes("quit", |stage| stage.press("q"));
+}
+
+#[test]
+fn too_small() {
+    for size in [(39, 8), (40, 7), (20, 3), (5, 1), (1, 1)] {
+        golden(&format!("tiny-{}x{}", size.0, size.1), &Stage::usual(size).text());
+    }
+}
+
+#[test]
+fn output_alone_and_typed_into() {
+    for size in [(100, 30), (60, 12)] {
+        let mut stage = Stage::usual(size);
+        stage.act(Action::Output(OUTPUT.to_vec()));
+        stage.act(Action::Output(b"name? ".to_vec()));
+        stage.press("6\r");
+        golden(&format!("typing-{}x{}", size.0, size.1), &stage.text());
+    }
+}
+
+#[test]
+fn losses() {
+    let mut stage = Stage::usual((80, 24));
+    stage.session.facts.losses.lost_ticks = [12, 0, 1, 3012, 0];
+    stage.session.facts.losses.lost_ns = [121_000_000, 0, 10_000_000, 30_420_000_000, 0];
+    stage.session.facts.losses.foreign_signals = 4;
+    stage.refresh();
+    stage.press("L");
+    golden("losses-80x24", &stage.text());
+    stage.session.facts.overflows = Overflows { stacks: 12, ..Overflows::default() };
+    stage.refresh();
+    stage.resize((100, 45));
+    golden("losses-100x45", &stage.text());
+}
+
+#[test]
+fn what_stands_where_there_is_no_row() {
+    let mut stage = Stage::usual((80, 24));
+    stage.press("fnothing\r");
+    golden("no-sample-left-80x24", &stage.text());
+
+    let mut session = Session::new("process 7 ./server\nnow 1s");
+    session.facts.engine_state = Some(EngineState::SignalTaken);
+    golden("signal-taken-80x24", &Stage::new(options(), session, (80, 24)).text());
+
+    let mut session = Session::new("process 7 ./server\nnow 1s");
+    session.end(Ending::Exited(0));
+    session.facts.cpu_used = std::time::Duration::from_millis(2);
+    golden("over-before-a-tick-80x24", &Stage::new(options(), session, (80, 24)).text());
+
+    let idle = format!("{SCREEN}\nnow 95s");
+    golden("idle-now-80x24", &Stage::new(options(), Session::new(&idle), (80, 24)).text());
+    golden("idle-now-140x45", &Stage::new(options(), Session::new(&idle), (140, 45)).text());
+}
+
+#[test]
+fn ways_to_look_at_it() {
+    let mut stage = Stage::usual((100, 30));
+    stage.press("ct");
+    golden("cum-full-100x30", &stage.text());
+    let mut stage = Stage::usual((140, 45));
+    stage.press("www%");
+    golden("all-relative-140x45", &stage.text());
+    let mut stage = Stage::usual((80, 24));
+    stage.press("rEttjjF");
+    golden("real-itimer-bare-80x24", &stage.text());
+}
+
+#[test]
+fn colours_and_none() {
+    for (name, theme) in [
+        ("truecolor", Theme::new(Depth::True, false)),
+        ("light", Theme { palette: Palette::Light, ..Theme::new(Depth::True, false) }),
+        ("colour-blind", Theme { palette: Palette::ColourBlind, ..Theme::new(Depth::True, false) }),
+        ("indexed", Theme::new(Depth::Indexed, false)),
+        ("sixteen", Theme::new(Depth::Sixteen, false)),
+        ("no-color", Theme::new(Depth::None, false)),
+    ] {
+        let mut stage = Stage::new(Options { theme, ..options() }, Session::new(SCREEN), (80, 12));
+        stage.press("i^gc::\r/pars\r");
+        golden(&format!("styles-{name}-80x12"), &stage.styled());
+    }
+    let theme = Theme::new(Depth::None, true);
+    let mut stage = Stage::new(Options { theme, ..options() }, Session::new(SCREEN), (100, 30));
+    stage.press("i^gc::\r");
+    golden("ascii-100x30", &stage.text());
+}
+
+#[test]
+fn the_line_of_commands() {
+    for size in [(100, 30), (60, 12), (40, 8)] {
+        let mut stage = Stage::usual(size);
+        stage.press(":top10 -cum");
+        golden(&format!("command-{}x{}", size.0, size.1), &stage.text());
+    }
+    let mut stage = Stage::usual((80, 24));
+    stage.press(":");
+    golden("command-empty-80x24", &stage.text());
+    stage.press("clock=rael\r");
+    golden("command-fault-80x24", &stage.text());
+}

@@ -1,0 +1,382 @@
+//! Whatever is pressed, whatever is answered, however small the screen: no panic, and no cell that a terminal could not
+//! be trusted with.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use proptest::prelude::*;
+use sigtop::link::wire::{Clock, Engine, EngineState};
+use sigtop::symbols::FunctionId;
+use sigtop::tally::callers::{Callers, Edge};
+use sigtop::tally::flame::{Flame, FlameBox};
+use sigtop::tally::table::{Inline, Row, Table};
+use sigtop::tally::trend::{Direction, Trend, Trends};
+use sigtop::track::{Answer, Ending, Facts, Question};
+use sigtop::tui::action::Action;
+use sigtop::tui::theme::Depth;
+use sigtop::tui::{OnQuit, Options, Theme};
+use unicode_width::UnicodeWidthStr;
+
+use crate::session::Session;
+use crate::stage::{SCREEN, Stage, options};
+
+/// Names that somebody would choose to do harm.
+const HOSTILE: &[&str] = &[
+    "",
+    "\x1b[2J\x1b[31mred",
+    "\x1b]52;c;cm0gLXJmIC8=\x07",
+    "\u{9b}31m\u{9d}0;title\u{9c}",
+    "a\r\nb\tc\x08d\x7f\0",
+    "\u{202e}esrever\u{202c} \u{2066}x\u{2069}",
+    "e\u{301}\u{301}\u{301}\u{301}\u{301}\u{301}\u{301}\u{301}",
+    "漢字漢字漢字漢字漢字漢字漢字漢字漢字漢字漢字",
+    "👨‍👩‍👧‍👦 zero\u{200b}width\u{200d}\u{feff}",
+    "line\u{2028}paragraph\u{2029}soft\u{ad}",
+    "::::::::",
+    "(((((((((((((((",
+    "<<<<<<>>>>>>>",
+    "std::map<std::string, std::vector<int> >::operator[](std::string&&)",
+];
+
+fn check(stage: &Stage) {
+    let (buffer, cursor) = stage.buffer();
+    let area = buffer.area;
+    if let Some((x, y)) = cursor {
+        assert!(x < area.width && y < area.height, "the cursor is outside");
+    }
+    for y in 0..area.height {
+        let mut x = 0;
+        while x < area.width {
+            let symbol = buffer[(x, y)].symbol();
+            let harmless = |c: char| match c {
+                '\u{300}'..='\u{36f}' => true,
+                c if c.is_control() => false,
+                '\u{ad}' | '\u{61c}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}' => {
+                    false
+                }
+                '\u{feff}' | '\u{fe00}'..='\u{fe0f}' | '\u{e0000}'..='\u{e0fff}' => false,
+                _ => true,
+            };
+            assert!(symbol.chars().all(harmless), "{symbol:?} at {x},{y}");
+            assert!(symbol.chars().count() <= 3, "{symbol:?} at {x},{y}");
+            let width = symbol.width() as u16;
+            assert!((1..=2).contains(&width) && x + width <= area.width, "{symbol:?} at {x},{y}");
+            x += width;
+        }
+    }
+}
+
+fn name() -> impl Strategy<Value = String> {
+    prop_oneof![
+        30 => prop::sample::select(HOSTILE).prop_map(str::to_owned),
+        30 => any::<String>(),
+        30 => "[a-z:<>]{1,60}",
+        1 => Just("x::".repeat(400_000)),
+    ]
+}
+
+fn number() -> impl Strategy<Value = u64> {
+    prop_oneof![Just(0), Just(u64::MAX), 0..100_000_000_000_u64, any::<u64>()]
+}
+
+fn row() -> impl Strategy<Value = Row> {
+    (name(), name(), name(), number(), number(), 0..3_usize).prop_map(
+        |(full, short, module, flat_ns, cum_ns, inline)| Row {
+            function: FunctionId(0),
+            full: full.into(),
+            short: short.into(),
+            module: module.into(),
+            inline: [Inline::No, Inline::Partial, Inline::Yes][inline],
+            flat_ns,
+            cum_ns,
+        },
+    )
+}
+
+fn table() -> impl Strategy<Value = Table> {
+    (prop::collection::vec(row(), 0..30), number(), number(), number(), number()).prop_map(
+        |(rows, total_ns, kept_ns, samples, kept_samples)| Table { rows, total_ns, kept_ns, samples, kept_samples },
+    )
+}
+
+fn edge() -> impl Strategy<Value = Edge> {
+    (name(), name(), name(), any::<bool>(), number()).prop_map(|(full, short, module, inlined, weight_ns)| Edge {
+        full: full.into(),
+        short: short.into(),
+        module: module.into(),
+        inlined,
+        weight_ns,
+    })
+}
+
+fn callers() -> impl Strategy<Value = Callers> {
+    let edges = || prop::collection::vec(edge(), 0..20);
+    (name(), name(), name(), number(), number(), edges(), edges()).prop_map(
+        |(full, short, module, flat_ns, cum_ns, callers, callees)| {
+            let (short, module) = (short.into(), module.into());
+            Callers { full, short, module, flat_ns, cum_ns, callers, callees }
+        },
+    )
+}
+
+/// A flame whose boxes point anywhere.
+fn flame() -> impl Strategy<Value = Flame> {
+    let numbers = (0..40_usize, 0..40_usize, 0..20_usize, number(), number());
+    let boxes = (name(), name(), name(), any::<bool>(), numbers).prop_map(
+        |(full, short, module, inlined, (parent, start, count, weight_ns, self_ns))| FlameBox {
+            parent,
+            children: start..start + count,
+            full: full.into(),
+            short: short.into(),
+            module: module.into(),
+            inlined,
+            weight_ns,
+            self_ns,
+        },
+    );
+    // Half of them as they should be: each box in the middle of its parent's children.
+    (prop::collection::vec(boxes, 0..40), number(), any::<bool>()).prop_map(|(mut boxes, hidden, tidy)| {
+        if tidy {
+            let count = boxes.len();
+            for (index, shown) in boxes.iter_mut().enumerate() {
+                shown.parent = index.saturating_sub(1) / 3;
+                shown.children = (index * 3 + 1).min(count)..(index * 3 + 4).min(count);
+            }
+        }
+        Flame { boxes, hidden }
+    })
+}
+
+fn trends() -> impl Strategy<Value = Trends> {
+    let row = (prop::array::uniform8(any::<f32>()), 0..3_usize).prop_map(|(shares, direction)| Trend {
+        shares,
+        direction: [Direction::Rising, Direction::Falling, Direction::Steady][direction],
+    });
+    prop::collection::vec(row, 0..30).prop_map(|rows| Trends { rows })
+}
+
+fn facts() -> impl Strategy<Value = Facts> {
+    let numbers = (any::<u32>(), prop::option::of(any::<u32>()), number(), number(), any::<usize>());
+    let measured = (
+        prop::option::of(any::<f64>()),
+        prop::option::of(any::<f64>()),
+        prop::collection::vec(any::<f32>(), 0..70),
+        prop::option::of((any::<f32>(), any::<f32>())),
+    );
+    let kinds = (0..3_usize, 0..2_usize, 0..7_usize, prop::option::of(any::<i32>()));
+    (numbers, measured, kinds, prop::option::of(number())).prop_map(
+        |(
+            (pid, threads, up, period_ns, processes),
+            (effective_hz, agent_share, cpu_history, cpu_now),
+            kinds,
+            waiting,
+        )| {
+            let states = [
+                EngineState::Off,
+                EngineState::Running,
+                EngineState::SignalTaken,
+                EngineState::TimerTaken,
+                EngineState::Unsupported,
+                EngineState::TimerRefused,
+            ];
+            let (clock, engine, state, ended) = kinds;
+            let up = Duration::from_nanos(up);
+            Facts {
+                pid,
+                processes,
+                threads,
+                up,
+                ended: ended.map(|signal| (Ending::Killed(signal), up)),
+                clock: [Clock::Prof, Clock::Real, Clock::Virtual][clock],
+                engine: [Engine::Threads, Engine::Itimer][engine],
+                engine_state: states.get(state).copied(),
+                period_ns,
+                effective_hz,
+                agent_share,
+                cpu_history,
+                cpu_now,
+                symbolizing: (processes, processes / 2),
+                waiting,
+                ..Session::new(SCREEN).facts
+            }
+        },
+    )
+}
+
+/// An answer to no question yet.
+fn answer() -> impl Strategy<Value = Answer> {
+    let besides = (prop::option::of(callers()), prop::option::of(flame()), trends());
+    (table(), table(), besides, facts()).prop_map(|(window, total, (callers, flame, trends), facts)| {
+        let question = Question::default();
+        Answer { question, window, total, callers, flame, trends, facts }
+    })
+}
+
+/// What may happen to a screen.
+#[derive(Clone, Debug)]
+enum Step {
+    Keys(String),
+    Resize(u16, u16),
+    Answer(Box<Answer>),
+    Output(Vec<u8>),
+    Banner(String),
+    Ended(Ending),
+    SessionOver,
+}
+
+fn step() -> impl Strategy<Value = Step> {
+    let sizes = prop_oneof![(1..12_u16, 1..12_u16), (36..44_u16, 5..11_u16), (1..=400_u16, 1..=120_u16)];
+    let named = prop::sample::select(vec![
+        "\x1b",
+        "\t",
+        "\x1b[Z",
+        "\r",
+        "\x1b[A",
+        "\x1b[B",
+        "\x1b[5~",
+        "\x1b[6~",
+        "\x1b[H",
+        "\x1b[F",
+        "\x15",
+        "\x04",
+        "\x12",
+        "\x1d",
+        "\x0c",
+        "\x7f",
+        "\x1bOP",
+        "\x1b[<0;5;5M",
+        "\x1b[<65;9;9M",
+        "\x1b[200~a\u{202e}b\x1b[201~",
+        "f(",
+        "fpa",
+        "i.*",
+        "/ar",
+        "?jjj",
+        "6\r",
+        "L",
+        "\x03",
+        "qc",
+        "qe",
+        "2",
+        "3",
+        "0",
+        "3jjhl\r",
+        "3\rjG\r\x7f",
+        "oOC",
+        "2kkjj\r\x7f\x1b[1;3C",
+        "xa\r",
+        "s.\r",
+        "Sm\r",
+        "XMFIuU",
+        "bt%",
+        "/e\rnN",
+        "\x1b[<0;70;8M\x1b[<0;70;8M",
+        "\x1b[<0;30;20M\x1b[<64;30;20M",
+        "\x1b[<0;90;2M",
+    ]);
+    prop_oneof![
+        4 => named.prop_map(|keys| Step::Keys(keys.to_owned())),
+        4 => "[ -~]{1,3}".prop_map(Step::Keys),
+        1 => any::<String>().prop_map(Step::Keys),
+        2 => sizes.prop_map(|(columns, rows)| Step::Resize(columns, rows)),
+        3 => answer().prop_map(|answer| Step::Answer(Box::new(answer))),
+        1 => prop::collection::vec(any::<u8>(), 0..200).prop_map(Step::Output),
+        1 => prop::sample::select(HOSTILE).prop_map(|text| Step::Output(text.as_bytes().to_vec())),
+        1 => name().prop_map(Step::Banner),
+        1 => any::<i32>().prop_map(|status| Step::Ended(Ending::Exited(status))),
+        1 => Just(Step::SessionOver),
+    ]
+}
+
+fn settings() -> impl Strategy<Value = Options> {
+    let depth = prop::sample::select(vec![Depth::None, Depth::Sixteen, Depth::True]);
+    let on_quit = prop::sample::select(vec![OnQuit::Ask, OnQuit::End, OnQuit::LetRun]);
+    (depth, any::<bool>(), on_quit, any::<bool>(), any::<bool>(), name()).prop_map(
+        |(depth, ascii, on_quit, launched, output, command)| Options {
+            theme: Theme::new(depth, ascii),
+            on_quit,
+            launched,
+            output,
+            command,
+            ..options()
+        },
+    )
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 60, failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn nothing_breaks_the_screen(settings in settings(), steps in prop::collection::vec(step(), 1..25)) {
+        let mut stage = Stage::new(settings, Session::new(SCREEN), (80, 24));
+        for step in steps {
+            match step {
+                Step::Keys(keys) => stage.press(&keys),
+                Step::Resize(columns, rows) => stage.resize((columns, rows)),
+                Step::Output(bytes) => stage.act(Action::Output(bytes)),
+                Step::Banner(words) => stage.act(Action::Banner(words)),
+                Step::Ended(ending) => stage.act(Action::Ended(ending)),
+                Step::SessionOver => stage.act(Action::SessionOver),
+                Step::Answer(answer) => {
+                    let mut answer = *answer;
+                    answer.question = stage.session.answer().expect("a question was asked").question.clone();
+                    // The centre is the selection most often.
+                    if let (Some(callers), Some(centre)) = (&mut answer.callers, &answer.question.centre) {
+                        callers.full = centre.as_str().into();
+                    }
+                    if let Some(root) = answer.flame.as_mut().and_then(|flame| flame.boxes.first_mut()) {
+                        root.full = "".into();
+                    }
+                    stage.act(Action::Answer(Arc::new(answer)));
+                }
+            }
+            check(&stage);
+        }
+    }
+}
+
+#[test]
+fn every_size_can_be_drawn() {
+    let mut stage = Stage::usual((80, 24));
+    stage.act(Action::Output(b"some output\r\nand more".to_vec()));
+    for keys in ["", "?", "\x1bL", "\x1b\x1bfpar(", "\x1bq", "c2j", "3jjj", "oC\r", "6\r", "\x1d"] {
+        stage.press(keys);
+        for columns in (1..=140).step_by(7).chain([39, 40, 41, 119, 120, 400]) {
+            for rows in (1..=50).step_by(11).chain([7, 8, 9, 27, 28, 120]) {
+                stage.resize((columns, rows));
+                check(&stage);
+            }
+        }
+    }
+}
+
+#[test]
+fn hostile_names_stay_in_their_row() {
+    let rows = HOSTILE.iter().map(|name| Row {
+        function: FunctionId(0),
+        full: (*name).into(),
+        short: (*name).into(),
+        module: (*name).into(),
+        inline: Inline::Yes,
+        flat_ns: 10,
+        cum_ns: 20,
+    });
+    let window = Table { rows: rows.collect(), total_ns: 1000, kept_ns: 1000, samples: 9, kept_samples: 9 };
+    let mut stage = Stage::usual((140, 45));
+    let question = stage.session.answer().expect("a question was asked").question.clone();
+    let facts = stage.session.facts.clone();
+    stage.act(Action::Answer(Arc::new(Answer {
+        question,
+        window: window.clone(),
+        total: window,
+        callers: None,
+        flame: None,
+        trends: Default::default(),
+        facts,
+    })));
+    for _ in HOSTILE {
+        check(&stage);
+        assert!(stage.line(44).ends_with("q quit"), "the footer is where it was");
+        stage.press("j");
+    }
+}

@@ -1,0 +1,507 @@
+//! What keys do: the state that a person sees, and the commands that the session hears.
+
+use sigtop::link::wire::{Clock, Engine};
+use sigtop::tally::query::Filters;
+use sigtop::track::{Command, Ending};
+use sigtop::tui::action::{Action, Departure, Effect};
+use sigtop::tui::{OnQuit, Options};
+
+use crate::session::Session;
+use crate::stage::{SCREEN, Stage, options};
+
+const UP: &str = "\x1b[A";
+const DOWN: &str = "\x1b[B";
+const ESC: &str = "\x1b";
+
+/// The name in the row that has the cursor; nothing if no row has it.
+fn selected(stage: &Stage) -> String {
+    let text = stage.text();
+    let row = text.lines().find(|line| line.starts_with('▸'));
+    // Names come after the last percentage.
+    let name = row.and_then(|row| row.rsplit_once('%')).map(|(_, name)| name.trim_start_matches([' ', '│']));
+    // Or after the trend.
+    let name = name.map(|name| name.trim_start_matches(|c| "▁▂▃▄▅▆▇█▲▼ ".contains(c)).trim());
+    let name = name.and_then(|name| name.split('│').next());
+    name.and_then(|name| name.split("  ").next()).unwrap_or("").to_owned()
+}
+
+fn rows(stage: &Stage) -> Vec<String> {
+    let text = stage.text();
+    text.lines().skip(4).take_while(|line| line.contains('%')).map(str::to_owned).collect()
+}
+
+fn leave(keys: &str, set: impl FnOnce(Options) -> Options) -> Stage {
+    let mut stage = Stage::new(set(options()), Session::new(SCREEN), (80, 24));
+    stage.press(keys);
+    stage
+}
+
+#[test]
+fn the_selection_is_a_function() {
+    let mut stage = Stage::usual((80, 24));
+    stage.press("jj");
+    assert_eq!(selected(&stage), "render::page");
+    stage.press("c");
+    assert_eq!(selected(&stage), "render::page", "sorted anew, it is still selected");
+    stage.press("c");
+    stage.press("w");
+    assert_eq!(selected(&stage), "render::page");
+}
+
+#[test]
+fn a_selection_that_is_filtered_away_comes_back() {
+    let mut stage = Stage::usual((80, 24));
+    stage.press("jj");
+    stage.press("fparse\r");
+    assert_eq!(selected(&stage), "", "nothing else is selected in its place");
+    stage.press("u");
+    assert_eq!(selected(&stage), "render::page");
+}
+
+#[test]
+fn nothing_scrolls_by_itself() {
+    let mut stage = Stage::usual((60, 12));
+    stage.press("\x1b[6~");
+    let before = rows(&stage);
+    stage.refresh();
+    stage.refresh();
+    assert_eq!(rows(&stage), before);
+}
+
+#[test]
+fn before_it_is_firm_the_selection_is_the_first_row() {
+    let early = "process 7 ./a\nat 1s prof 10ms main;first x 3\nat 1s prof 10ms main;second x 2\nnow 2s";
+    let mut stage = Stage::new(options(), Session::new(early), (80, 24));
+    assert_eq!(selected(&stage), "first");
+    let later = "process 7 ./a\nat 1s prof 10ms main;first x 3\nat 1s prof 10ms main;second x 40\nnow 2s";
+    let question = stage.session.answer().unwrap().question.clone();
+    stage.session = Session::new(later);
+    stage.session.obey(Command::Ask(question.clone()));
+    stage.refresh();
+    assert_eq!(selected(&stage), "second");
+    let even_later = "process 7 ./a\nat 1s prof 10ms main;first x 90\nat 1s prof 10ms main;second x 40\nnow 2s";
+    stage.session = Session::new(even_later);
+    stage.session.obey(Command::Ask(question));
+    stage.refresh();
+    assert_eq!(selected(&stage), "second", "now it stands on enough samples");
+}
+
+#[test]
+fn moving_stays_inside() {
+    let mut stage = Stage::usual((80, 24));
+    stage.press("G");
+    assert_eq!(selected(&stage), "server::worker_loop");
+    stage.press(&DOWN.repeat(9));
+    assert_eq!(selected(&stage), "server::worker_loop");
+    stage.press(&UP.repeat(99));
+    assert_eq!(selected(&stage), "sha256_block_data_order_avx2");
+    stage.press("\x1b[<65;10;10M");
+    assert_eq!(selected(&stage), "core::hash::BuildHasher::hash_one", "the wheel moves three rows");
+    stage.press("\x1b[<0;10;6M");
+    assert_eq!(selected(&stage), "json::Parser::parse_value", "a click selects");
+}
+
+#[test]
+fn clocks_engines_and_rates_are_asked_for() {
+    let mut stage = Stage::usual((140, 45));
+    stage.press("r");
+    assert!(stage.line(1).contains("● REAL (wall)  timer_create per thread"), "{}", stage.line(1));
+    stage.press("E");
+    assert!(stage.line(1).contains("● REAL (wall)  setitimer(ITIMER_REAL)"), "{}", stage.line(1));
+    stage.press("pE++-");
+    let hz = |rate: u64| Command::Period(1_000_000_000 / rate);
+    assert_eq!(
+        stage.session.heard[1..],
+        [
+            Command::Clock(Clock::Real),
+            Command::Engine(Engine::Itimer),
+            Command::Clock(Clock::Prof),
+            Command::Engine(Engine::Threads),
+            hz(249),
+            hz(499),
+            hz(249),
+        ]
+    );
+    stage.press("++++");
+    assert!(stage.status().contains("highest"), "{}", stage.status());
+}
+
+#[test]
+fn two_quick_steps_are_two_steps() {
+    let mut stage = Stage::usual((80, 24));
+    let old = stage.session.answer().unwrap();
+    let effects = stage.app.update(Action::Rate(1));
+    assert_eq!(effects, [Effect::Send(Command::Period(1_000_000_000 / 249))]);
+    stage.act(Action::Answer(old));
+    let effects = stage.app.update(Action::Rate(1));
+    assert_eq!(effects, [Effect::Send(Command::Period(1_000_000_000 / 499))]);
+}
+
+#[test]
+fn windows_are_stepped_through() {
+    let mut stage = Stage::usual((80, 24));
+    let mut windows = Vec::new();
+    for _ in 0..4 {
+        stage.press("w");
+        windows.push(stage.session.answer().unwrap().question.window_ns.map_or(0, |ns| ns / 1_000_000_000));
+    }
+    assert_eq!(windows, [60, 0, 2, 10]);
+    stage.press("WW");
+    assert_eq!(stage.session.answer().unwrap().question.window_ns, None);
+}
+
+#[test]
+fn a_filter_previews_and_can_be_taken_back() {
+    let mut stage = Stage::usual((80, 24));
+    stage.press("fparse");
+    assert!(stage.status().contains("focus: parse"), "{}", stage.status());
+    assert!(stage.status().contains("230 of 1 094 samples"), "{}", stage.status());
+    stage.press(ESC);
+    assert_eq!(stage.session.answer().unwrap().question.filters, Filters::default());
+    stage.press("fparse\ri^main$\r");
+    assert!(stage.text().contains("no sample of 1 094 is left"), "{}", stage.text());
+    stage.press("u");
+    assert!(stage.line(1).contains("focus=parse ✕"), "{}", stage.line(1));
+    stage.press("\x12");
+    assert!(stage.line(1).contains("2 filters") || stage.line(1).contains("ignore=^main$ ✕"), "{}", stage.line(1));
+    stage.press("U");
+    assert!(!stage.line(1).contains('✕'));
+    stage.press("u");
+    assert!(stage.line(1).contains('✕'), "clearing can be undone too");
+}
+
+#[test]
+fn keys_in_a_prompt_are_text() {
+    let mut stage = Stage::usual((80, 24));
+    stage.press("fq?jE");
+    assert!(stage.status().contains("focus: q?jE"), "{}", stage.status());
+    assert_eq!(stage.left, None);
+    stage.press("\x15(");
+    assert!(stage.status().contains("unclosed group"), "{}", stage.status());
+    stage.press("\r");
+    assert!(stage.status().contains("unclosed group"), "a pattern that does not compile is not kept");
+    stage.press("\x03c");
+    assert!(!stage.status().contains("focus"), "{}", stage.status());
+}
+
+#[test]
+fn the_selected_function_can_be_a_filter() {
+    let mut stage = Stage::usual((80, 24));
+    stage.press("jI");
+    let ignored = &stage.session.answer().unwrap().question.filters.ignore;
+    assert!(ignored[0].text().starts_with("^json::Parser<"), "{}", ignored[0].text());
+    assert!(!stage.text().contains("parse_value  "), "{}", stage.text());
+}
+
+#[test]
+fn a_search_moves_the_selection() {
+    let mut stage = Stage::usual((80, 24));
+    stage.press("/ALLOC");
+    assert_eq!(selected(&stage), "sha256_block_data_order_avx2", "capitals are meant");
+    stage.press("\x15alloc");
+    assert_eq!(selected(&stage), "realloc");
+    assert!(stage.status().contains("4 rows"), "{}", stage.status());
+    stage.press(ESC);
+    assert_eq!(selected(&stage), "sha256_block_data_order_avx2", "Esc goes back to where it was");
+    stage.press("/alloc\rn");
+    assert_eq!(selected(&stage), "_int_malloc");
+    stage.press("N");
+    assert_eq!(selected(&stage), "realloc");
+    stage.press("N");
+    assert_eq!(selected(&stage), "alloc::raw_vec::RawVec::grow_amortized", "around the end");
+}
+
+#[test]
+fn quitting_asks_while_a_launched_target_lives() {
+    for (keys, left, heard) in [
+        ("q", None, None),
+        ("qc", None, None),
+        ("q\x1b", None, None),
+        ("qlq", Some(Departure::Left), Some(Command::Leave)),
+        ("qe", None, Some(Command::End)),
+        ("\x03\x03", None, Some(Command::End)),
+        ("\x1b[21~e", None, Some(Command::End)),
+    ] {
+        let stage = leave(keys, |options| options);
+        assert_eq!(stage.left, left, "{keys:?}");
+        assert_eq!(stage.session.heard.get(1), heard.as_ref(), "{keys:?}");
+    }
+}
+
+#[test]
+fn ending_waits_for_the_end() {
+    let mut stage = leave("qe", |options| options);
+    assert!(stage.status().contains("was told to end"), "{}", stage.status());
+    stage.press("\x03");
+    assert!(stage.status().contains("is being killed"), "{}", stage.status());
+    assert_eq!(stage.session.heard[1..], [Command::End, Command::End]);
+    stage.act(Action::Ended(Ending::Killed(9)));
+    assert_eq!(stage.left, Some(Departure::Ended));
+    let mut stage = leave("qe", |options| options);
+    stage.press("l");
+    assert_eq!(stage.left, Some(Departure::Left));
+}
+
+#[test]
+fn quitting_does_not_ask_where_there_is_nothing_to_ask() {
+    let attached = leave("q", |options| Options { launched: false, ..options });
+    assert_eq!((attached.left, attached.session.heard.last()), (Some(Departure::Left), Some(&Command::Leave)));
+    let end = leave("q", |options| Options { on_quit: OnQuit::End, ..options });
+    assert_eq!((end.left, end.session.heard.last()), (None, Some(&Command::End)));
+    let leave_it = leave("q", |options| Options { on_quit: OnQuit::LetRun, ..options });
+    assert_eq!(leave_it.left, Some(Departure::Left));
+    let mut over = leave("", |options| options);
+    over.act(Action::Ended(Ending::Exited(0)));
+    over.press("jq");
+    assert_eq!(over.left, Some(Departure::Over));
+    assert!(!over.session.heard.contains(&Command::Leave));
+    let mut gone = leave("", |options| Options { launched: false, ..options });
+    gone.act(Action::Ended(Ending::Gone));
+    assert!(gone.status().starts_with(" ./server ended after 2m14s"), "{}", gone.status());
+    gone.press("q");
+    assert_eq!(gone.left, Some(Departure::Over));
+}
+
+#[test]
+fn escape_never_quits() {
+    let mut stage = Stage::usual((80, 24));
+    stage.act(Action::Banner("the target uses SIGPROF itself".to_owned()));
+    stage.press("?");
+    stage.press(ESC);
+    assert!(stage.status().contains("SIGPROF"));
+    stage.press(ESC);
+    assert!(!stage.status().contains("SIGPROF"));
+    stage.press("6");
+    (0..5).for_each(|_| stage.press(ESC));
+    assert_eq!(stage.left, None);
+    assert!(stage.text().contains("1 Top"));
+}
+
+#[test]
+fn typing_goes_to_the_target_and_nowhere_else() {
+    let mut stage = Stage::usual((80, 24));
+    stage.press("6\rq\x03\x1b[A\x1b[200~two\nlines\x1b[201~");
+    let typed: Vec<Command> =
+        [&b"q"[..], b"\x03", b"\x1b[A", b"two\rlines"].map(|bytes| Command::Input(bytes.to_vec())).into();
+    assert_eq!(stage.session.heard[1..], typed);
+    assert_eq!(stage.left, None);
+    stage.press("\x1dq");
+    assert!(stage.status().contains("is running"), "{}", stage.status());
+}
+
+#[test]
+fn the_target_hears_of_a_new_size_once() {
+    let mut stage = Stage::usual((100, 30));
+    stage.press("60z1");
+    stage.resize((100, 30));
+    stage.resize((120, 40));
+    assert_eq!(stage.session.heard, [Command::Resize(100, 25), Command::Resize(120, 35)]);
+}
+
+#[test]
+fn a_frozen_screen_says_what_waits() {
+    let mut stage = Stage::usual((140, 45));
+    stage.press(" ");
+    assert!(stage.line(1).contains("frozen, 312 samples wait"), "{}", stage.line(1));
+    stage.press(" ");
+    assert_eq!(stage.session.heard[1..], [Command::Freeze, Command::Thaw]);
+}
+
+#[test]
+fn a_name_is_copied_clean() {
+    let mut stage = Stage::usual((80, 24));
+    stage.press("jy");
+    let name = "json::Parser<std::io::BufReader<std::net::TcpStream>>::parse_value(&mut self)";
+    assert_eq!(stage.effects, [Effect::Copy(name.to_owned())]);
+}
+
+#[test]
+fn a_session_that_goes_away_is_told() {
+    let mut stage = Stage::usual((80, 24));
+    stage.act(Action::SessionOver);
+    assert!(stage.status().contains("session is over"), "{}", stage.status());
+    stage.press("jq");
+    assert_eq!(stage.left, Some(Departure::Left));
+    assert!(!stage.session.heard.contains(&Command::Leave), "nobody would hear it");
+}
+
+/// The centre of the callers pane: the line between its rules, without the module.
+fn centre(stage: &Stage) -> String {
+    let text = stage.text();
+    let mut lines = text.lines().skip_while(|line| !line.contains(" caller"));
+    let line = lines.find(|line| !line.contains("──")).unwrap_or("");
+    let name = line.rsplit('│').next().unwrap_or("").trim();
+    name.split("  ").next().unwrap_or("").to_owned()
+}
+
+#[test]
+fn one_selection_is_in_every_pane() {
+    let mut stage = Stage::usual((140, 45));
+    stage.press("j");
+    assert_eq!(centre(&stage), "json::Parser::parse_value");
+    // Into Callers, to the first caller above the centre.
+    stage.press("\rk\r");
+    assert_eq!(centre(&stage), "json::Parser::parse_object");
+    stage.press("1");
+    assert_eq!(selected(&stage), "json::Parser::parse_object", "Top has it too");
+    stage.press("0");
+    // Flame: from the box of the selection to the one around it.
+    stage.press("3k");
+    assert!(stage.status().starts_with(" server::handle_request"), "{}", stage.status());
+    stage.press("2");
+    assert_eq!(centre(&stage), "server::handle_request");
+}
+
+#[test]
+fn centres_have_a_history() {
+    let mut stage = Stage::usual((140, 45));
+    stage.press("j\rk\r");
+    assert_eq!(centre(&stage), "json::Parser::parse_object");
+    stage.press("k\r");
+    assert_eq!(centre(&stage), "server::handle_request");
+    stage.press("\x7f\x7f");
+    assert_eq!(centre(&stage), "json::Parser::parse_value");
+    stage.press("\x1b[1;3C");
+    assert_eq!(centre(&stage), "json::Parser::parse_object");
+    stage.press("\x7f\x7f");
+    assert!(stage.line(2).contains("1 Top"));
+    stage.press("\x7f");
+    assert!(stage.status().contains("nothing to go back to"), "{}", stage.status());
+}
+
+#[test]
+fn a_centre_that_a_filter_took_says_which() {
+    let mut stage = Stage::usual((140, 45));
+    stage.press("jX");
+    assert!(stage.text().contains("taken out by"), "{}", stage.text());
+    stage.press("ufsha256\r");
+    assert!(stage.text().contains("is in no sample that focus=sha256 leaves"), "{}", stage.text());
+    stage.press("U");
+    assert_eq!(centre(&stage), "json::Parser::parse_value");
+}
+
+#[test]
+fn every_filter_has_a_prompt_and_a_chip_that_can_be_clicked_away() {
+    let mut stage = Stage::usual((140, 45));
+    for (keys, chip) in [("xmain", "hide=main"), ("s.", "show=."), ("Sserver", "show_from=server")] {
+        stage.press(keys);
+        assert!(stage.status().contains(" samples"), "{}", stage.status());
+        stage.press("\r");
+        assert!(stage.line(1).contains(chip) || stage.line(1).contains("filters"), "{}", stage.line(1));
+    }
+    stage.press("U");
+    stage.press("xmain\rxgc\rs.\r");
+    let line = stage.line(1);
+    let at = line.find("hide=gc").map(|at| line[..at].chars().count()).expect("a chip");
+    stage.press(&format!("\x1b[<0;{};2M", at + 3));
+    let filters = stage.session.answer().unwrap().question.filters.clone();
+    assert_eq!(filters.hide.iter().map(|pattern| pattern.text()).collect::<Vec<_>>(), ["main"]);
+    assert_eq!(filters.show.len(), 1);
+    stage.press("u");
+    assert!(stage.line(1).contains("hide=gc"), "a click can be taken back");
+}
+
+#[test]
+fn a_module_is_hidden_with_one_key() {
+    let mut stage = Stage::usual((140, 45));
+    stage.press("M");
+    assert!(stage.line(1).contains(r"hide=(^|/)libcrypto\.so\.3$ ✕"), "{}", stage.line(1));
+    let answer = stage.session.answer().unwrap();
+    assert!(answer.window.rows.iter().all(|row| row.module != "libcrypto.so.3"));
+}
+
+#[test]
+fn tab_goes_around_what_is_on_the_screen() {
+    let active = |stage: &Stage| {
+        let styled = stage.styled();
+        ["1 Top", "2 Callers", "3 Flame", "6 Output"]
+            .into_iter()
+            .find(|name| styled.contains(&format!("bold‹ {name}›")) || styled.contains(&format!("bold‹ {name} ›")))
+            .unwrap_or("none")
+    };
+    let mut stage = Stage::usual((100, 30));
+    let mut seen = Vec::new();
+    for _ in 0..4 {
+        seen.push(active(&stage));
+        stage.press("\t");
+    }
+    assert_eq!(seen, ["1 Top", "2 Callers", "3 Flame", "1 Top"]);
+    let mut small = Stage::usual((60, 12));
+    let mut seen = Vec::new();
+    for _ in 0..5 {
+        seen.push(active(&small));
+        small.press("\t");
+    }
+    assert_eq!(seen, ["1 Top", "2 Callers", "3 Flame", "6 Output", "1 Top"]);
+    // A pane without room gives the keys to one that has.
+    stage.press("3z");
+    stage.resize((60, 12));
+    stage.press("0");
+    assert_eq!(active(&stage), "1 Top");
+}
+
+#[test]
+fn boxes_are_zoomed_into_and_out_of() {
+    let mut stage = Stage::usual((100, 30));
+    stage.press("3");
+    stage.press("g");
+    stage.press("jj\r");
+    assert!(
+        stage.text().contains("in server::worker_loop") || stage.text().contains("in worker_loop"),
+        "{}",
+        stage.text()
+    );
+    assert_eq!(stage.session.answer().unwrap().question.flame.as_ref().unwrap().zoom, ["main", "server::worker_loop"]);
+    assert!(stage.line(3).starts_with("▸server::worker_loop"), "{}", stage.line(3));
+    stage.press("\x7f");
+    assert!(stage.session.answer().unwrap().question.flame.as_ref().unwrap().zoom.is_empty());
+    assert!(stage.status().starts_with(" server::worker_loop"), "the cursor is where it was: {}", stage.status());
+    stage.press("\r\x1b");
+    assert!(stage.session.answer().unwrap().question.flame.as_ref().unwrap().zoom.is_empty(), "Esc zooms out too");
+    stage.press("O");
+    assert!(stage.text().contains("bottom-up"), "{}", stage.text());
+    stage.press("O/parse\r");
+    let found = stage.status();
+    assert!(found.contains("pars"), "{found}");
+    stage.press("n");
+    assert!(stage.status().contains("pars") && stage.status() != found, "{}", stage.status());
+}
+
+#[test]
+fn a_click_selects_in_every_pane() {
+    let mut stage = Stage::usual((100, 30));
+    let at = |stage: &Stage, words: &str| {
+        let text = stage.text();
+        let (y, line) = text.lines().enumerate().skip(17).find(|(_, line)| line.contains(words)).expect("a box");
+        let x = line[..line.find(words).expect("there")].chars().count();
+        (x + 1, y + 1)
+    };
+    let (x, y) = at(&stage, "parse_object");
+    stage.press(&format!("\x1b[<0;{x};{y}M"));
+    assert!(stage.status().starts_with(" json::Parser<"), "{}", stage.status());
+    assert!(stage.text().contains("parse_object"), "{}", stage.text());
+    // In Callers: the first callee, then into it.
+    let text = stage.text();
+    let y = text.lines().position(|line| line.contains("1 callee ──")).expect("a rule") + 2;
+    stage.press(&format!("\x1b[<0;80;{y}M\x1b[<0;80;{y}M"));
+    assert_eq!(centre(&stage), "json::Parser::parse_value");
+}
+
+#[test]
+fn rows_can_be_other_things_than_functions() {
+    let mut stage = Stage::usual((140, 45));
+    stage.press("1bbbb");
+    assert!(stage.line(2).contains("modules"), "{}", stage.line(2));
+    assert_eq!(selected(&stage), "libcrypto.so.3");
+    stage.press("b");
+    assert_eq!(selected(&stage), "sha256_block_data_order_avx2");
+}
+
+#[test]
+fn shares_of_few_samples_have_a_margin() {
+    let mut stage = Stage::usual((140, 45));
+    assert!(stage.status().ends_with("flat 55.12% ±2.9  cum 55.12% ±2.9"), "{}", stage.status());
+    stage.press("6");
+    stage.act(Action::Ended(Ending::Exited(3)));
+    assert!(stage.status().starts_with(" ./server exited with status 3"), "{}", stage.status());
+}

@@ -1,0 +1,10 @@
+//! The screen, driven by fake keys, recorded answers and no clock at all.
+
+mod colon;
+mod driven;
+mod goldens;
+mod hostile;
+mod keys;
+mod session;
+mod stage;
+mod terminal;

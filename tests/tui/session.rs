@@ -1,0 +1,111 @@
+//! A session without a target: a scenario answers the screen's questions.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use sigtop::link::wire::{Clock, Engine, EngineState};
+use sigtop::profile::loss::{Losses, Overflows};
+use sigtop::profile::window::Span;
+use sigtop::symbols::scenario::{Scenario, scenario};
+use sigtop::symbols::worker::SymbolState;
+use sigtop::tally::query::Query;
+use sigtop::tally::tallier::{Besides, Tallier, Tallies};
+use sigtop::track::facts::Stacks;
+use sigtop::track::{Answer, Command, Ending, Facts, Question};
+
+/// What a fake session knows.
+pub(crate) struct Session {
+    scenario: Scenario,
+    /// The header's material; tests change it.
+    pub(crate) facts: Facts,
+    /// Every command that was sent, in order, but questions.
+    pub(crate) heard: Vec<Command>,
+    question: Option<Question>,
+}
+
+impl Session {
+    /// Plays a scenario.
+    pub(crate) fn new(text: &str) -> Session {
+        let scenario = scenario(text).expect("a scenario");
+        let facts = Facts {
+            command: "./server --port 8080".to_owned(),
+            pid: 41273,
+            processes: 1,
+            threads: Some(8),
+            up: Duration::from_secs(134),
+            ended: None,
+            clock: Clock::Prof,
+            engine: Engine::Threads,
+            engine_state: Some(EngineState::Running),
+            period_ns: 10_101_010,
+            effective_hz: Some(98.97),
+            window_ns: None,
+            losses: Losses {
+                ticks: 4021,
+                agent_cpu_ns: 21_000_000,
+                handler_cpu_ns: 27_500_000,
+                process_cpu_ns: 40_210_000_000,
+                ..Losses::default()
+            },
+            agent_share: Some(0.0012),
+            stacks: Stacks { samples: 3984, truncated: 21, unreadable: 2 },
+            overflows: Overflows::default(),
+            files: vec![
+                ("libz.so.1".to_owned(), SymbolState::Missing("it was deleted, and nothing of it is left".to_owned())),
+                ("libc.so.6".to_owned(), SymbolState::Exports),
+                ("libcrypto.so.3".to_owned(), SymbolState::Symbols),
+                ("server".to_owned(), SymbolState::Lines),
+            ],
+            cpu_history: (0..60).map(|second| 95.0 + 90.0 * (f32::sin(second as f32 / 4.0))).collect(),
+            cpu_now: Some((171.3, 15.8)),
+            cpu_used: Duration::from_millis(40_210),
+            symbolizing: (0, 1480),
+            waiting: None,
+        };
+        Session { scenario, facts, heard: Vec::new(), question: None }
+    }
+
+    /// Takes a command; answers when there is something new to say.
+    pub(crate) fn obey(&mut self, command: Command) -> Option<Arc<Answer>> {
+        match &command {
+            Command::Ask(question) => {
+                self.question = Some(question.clone());
+                return self.answer();
+            }
+            Command::Clock(clock) => self.facts.clock = *clock,
+            Command::Engine(engine) => self.facts.engine = *engine,
+            Command::Period(period_ns) => self.facts.period_ns = *period_ns,
+            Command::Freeze => self.facts.waiting = Some(312),
+            Command::Thaw => self.facts.waiting = None,
+            _ => {}
+        }
+        self.heard.push(command);
+        self.answer()
+    }
+
+    /// The target ends.
+    pub(crate) fn end(&mut self, ending: Ending) {
+        self.facts.ended = Some((ending, self.facts.up));
+        self.facts.cpu_now = Some((0.0, 0.0));
+    }
+
+    /// The newest numbers.
+    pub(crate) fn answer(&mut self) -> Option<Arc<Answer>> {
+        let question = self.question.clone()?;
+        let Scenario { profile, names, now_ns } = &self.scenario;
+        let span = question.window_ns.map_or(Span::Total, |ns| Span::Last { ns, now_ns: *now_ns });
+        let query = |span| Query {
+            clock: self.facts.clock,
+            span,
+            filters: question.filters.clone(),
+            sort: question.sort,
+            group: question.group,
+        };
+        let mut tallier = Tallier::default();
+        let total = tallier.table(profile, names, &query(Span::Total));
+        let besides = Besides { centre: question.centre.as_deref(), flame: question.flame.as_ref(), trends: true };
+        let Tallies { table: window, callers, flame, trends } = tallier.answer(profile, names, &query(span), besides);
+        let facts = Facts { window_ns: question.window_ns, ..self.facts.clone() };
+        Some(Arc::new(Answer { question, window, total, callers, flame, trends, facts }))
+    }
+}

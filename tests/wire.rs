@@ -1,0 +1,390 @@
+//! The wire, as its two ends meet: what is written is what is read, and bytes that were never written do no harm.
+
+use std::alloc::{GlobalAlloc, Layout, System};
+use std::cell::Cell;
+
+use proptest::collection::vec;
+use proptest::prelude::*;
+use sigtop::link::wire::*;
+
+/// Counts what each thread holds, so that a test can say how much a piece of code took at most.
+struct Counting;
+
+thread_local! {
+    /// Less than nothing where it freed what others had allocated.
+    static HELD: Cell<isize> = const { Cell::new(0) };
+    static PEAK: Cell<isize> = const { Cell::new(0) };
+}
+
+fn took(bytes: isize) {
+    HELD.set(HELD.get() + bytes);
+    PEAK.set(PEAK.get().max(HELD.get()));
+}
+
+// SAFETY: all is System's; the counters are plain cells that need no allocation and no destructor.
+unsafe impl GlobalAlloc for Counting {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        took(layout.size() as isize);
+        // SAFETY: as our caller promises.
+        unsafe { System.alloc(layout) }
+    }
+
+    unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
+        took(-(layout.size() as isize));
+        // SAFETY: as our caller promises.
+        unsafe { System.dealloc(pointer, layout) }
+    }
+}
+
+#[global_allocator]
+static ALLOCATOR: Counting = Counting;
+
+/// The most that `work` held at once, bytes.
+fn peak(work: impl FnOnce()) -> usize {
+    let before = HELD.get();
+    PEAK.set(before);
+    work();
+    (PEAK.get() - before) as usize
+}
+
+/// Something an agent says.
+#[derive(Clone, Debug)]
+enum Said {
+    Plain(Message),
+    Stack(Sample, Vec<u64>),
+}
+
+impl Said {
+    fn write(&self, writer: &mut Writer<'_>, memory: &mut StackMemory) -> Result<(), Full> {
+        match self {
+            Said::Stack(sample, frames) => writer.sample(sample, frames, memory),
+            Said::Plain(Message::Hello(hello)) => writer.hello(hello),
+            Said::Plain(Message::Module(module)) => writer.module(module),
+            Said::Plain(Message::Unload(unload)) => writer.unload(unload),
+            Said::Plain(Message::Thread(thread)) => writer.thread(thread),
+            Said::Plain(Message::ThreadEnd { tid }) => writer.thread_end(*tid),
+            Said::Plain(Message::Account(account)) => writer.account(account),
+            Said::Plain(Message::Engaged(engaged)) => writer.engaged(engaged),
+            Said::Plain(Message::Busy { viewer }) => writer.busy(*viewer),
+            Said::Plain(Message::Sample(..)) => unreachable!("made as a stack"),
+        }
+    }
+
+    fn message(self) -> Message {
+        match self {
+            Said::Plain(message) => message,
+            Said::Stack(sample, frames) => {
+                let frames = frames.into_iter().take(MAX_FRAMES).map(FrameAddress::unpack).collect();
+                Message::Sample(sample, frames)
+            }
+        }
+    }
+}
+
+fn bytes(limit: usize) -> impl Strategy<Value = Box<[u8]>> {
+    prop_oneof![vec(any::<u8>(), 0..40), vec(any::<u8>(), limit..=limit)].prop_map(move |mut bytes| {
+        bytes.truncate(limit);
+        bytes.into()
+    })
+}
+
+/// Numbers of every length, the widest among them.
+fn number() -> impl Strategy<Value = u64> {
+    (any::<u64>(), 0..64u32).prop_map(|(value, shift)| value >> shift)
+}
+
+fn clock() -> impl Strategy<Value = Clock> {
+    prop_oneof![Just(Clock::Prof), Just(Clock::Real), Just(Clock::Virtual)]
+}
+
+fn engine() -> impl Strategy<Value = Engine> {
+    prop_oneof![Just(Engine::Threads), Just(Engine::Itimer)]
+}
+
+fn hello() -> impl Strategy<Value = Message> {
+    let birth = prop_oneof![Just(Birth::Tick), Just(Birth::Knock)];
+    let numbers = (number(), any::<u32>(), any::<u32>(), number(), number(), number(), birth);
+    (numbers, bytes(MAX_PATH), bytes(MAX_ARGV)).prop_map(|(numbers, executable, argv)| {
+        let (token, pid, parent, start_ticks, monotonic_ns, cpu_ns, birth) = numbers;
+        Message::Hello(Hello { token, pid, parent, start_ticks, monotonic_ns, cpu_ns, birth, executable, argv })
+    })
+}
+
+fn module() -> impl Strategy<Value = Message> {
+    let numbers = (any::<u32>(), any::<u32>(), 0..u64::MAX, number(), number(), number(), number());
+    (numbers, bytes(MAX_PATH), bytes(MAX_BUILD_ID)).prop_map(|(numbers, path, build_id)| {
+        let (id, generation, start, length, bias, device, inode) = numbers;
+        let end = start.saturating_add(length.max(1));
+        Message::Module(Module { id, generation, start, end, bias, device, inode, path, build_id })
+    })
+}
+
+fn account() -> impl Strategy<Value = Message> {
+    (vec(number(), 17), any::<u32>(), any::<u32>()).prop_map(|(values, threads, timers)| {
+        Message::Account(Account {
+            monotonic_ns: values[0],
+            ticks: values[1],
+            sent: values[2],
+            lost_ticks: values[3..8].try_into().unwrap(),
+            lost_ns: values[8..13].try_into().unwrap(),
+            agent_cpu_ns: values[13],
+            handler_cpu_ns: values[14],
+            process_cpu_ns: values[15],
+            threads,
+            timers,
+            foreign_signals: values[16],
+        })
+    })
+}
+
+fn engaged() -> impl Strategy<Value = Message> {
+    use EngineState::{Off, Running, SignalTaken, TimerRefused, TimerTaken, Unsupported};
+    let state = prop::sample::select(vec![Off, Running, SignalTaken, TimerRefused, TimerTaken, Unsupported]);
+    (clock(), engine(), state, number(), any::<u32>()).prop_map(|(clock, engine, state, period_ns, signal)| {
+        Message::Engaged(Engaged { clock, engine, state, period_ns, signal })
+    })
+}
+
+fn plain() -> impl Strategy<Value = Said> {
+    let thread = (any::<u32>(), bytes(MAX_COMM)).prop_map(|(tid, name)| Message::Thread(Thread { tid, name }));
+    let unload = (any::<u32>(), any::<u32>()).prop_map(|(id, generation)| Message::Unload(Unload { id, generation }));
+    let small = any::<u32>().prop_flat_map(|number| {
+        prop_oneof![Just(Message::ThreadEnd { tid: number }), Just(Message::Busy { viewer: number })]
+    });
+    prop_oneof![hello(), module(), thread, unload, small, account(), engaged()].prop_map(Said::Plain)
+}
+
+fn sample() -> impl Strategy<Value = Sample> {
+    let numbers = (any::<u32>(), clock(), any::<u32>(), any::<u32>(), number(), number(), 0..STACK_SLOTS as u8);
+    numbers.prop_map(|(tid, clock, flags, generation, monotonic_ns, weight_ns, slot)| Sample {
+        tid,
+        clock,
+        flags,
+        generation,
+        monotonic_ns,
+        weight_ns,
+        slot,
+    })
+}
+
+/// Stacks whose outer frames are those of one steady program, so that some of them are kept from the last.
+fn stack() -> impl Strategy<Value = Said> {
+    let steady = (0..MAX_FRAMES).prop_map(|depth| (0..depth as u64).rev().map(|frame| (0x40_0000 + 16 * frame) << 1));
+    let frames = (vec(number(), 1..6), steady).prop_map(|(fresh, steady)| fresh.into_iter().chain(steady).collect());
+    let any_frames = prop_oneof![frames, vec(any::<u64>(), 1..MAX_FRAMES + 8)];
+    // Few slots, so that they are used again.
+    (sample(), any_frames, 0..4u8).prop_map(|(sample, frames, slot)| Said::Stack(Sample { slot, ..sample }, frames))
+}
+
+/// The whole stream of some messages.
+fn stream(said: &[Said]) -> Vec<u8> {
+    let mut buffer = vec![0; said.len() * (MAX_MESSAGE + 4)];
+    let mut memory = stack_memory();
+    let mut writer = Writer::new(&mut buffer, 0);
+    for said in said {
+        said.write(&mut writer, &mut memory).unwrap();
+    }
+    let length = writer.length();
+    buffer.truncate(length);
+    buffer
+}
+
+proptest! {
+    #[test]
+    fn every_message_reads_back(said in vec(prop_oneof![plain(), stack()], 1..8)) {
+        let bytes = stream(&said);
+        let (mut rest, mut memory) = (&bytes[..], stack_memory());
+        for said in said {
+            let framed = frame(rest).unwrap().unwrap();
+            prop_assert_eq!(message(framed.kind, framed.body, &mut memory).unwrap(), said.message());
+            rest = &rest[framed.size..];
+        }
+        prop_assert!(rest.is_empty());
+    }
+
+    #[test]
+    fn every_request_reads_back(clock in clock(), engine in engine(), period_ns in PERIODS_NS, other in number()) {
+        for expected in [Request::Engage { clock, engine, period_ns }, Request::Leave] {
+            let mut buffer = [0; 32];
+            let mut writer = Writer::new(&mut buffer, 0);
+            writer.request(&expected).unwrap();
+            let framed = frame(&buffer).unwrap().unwrap();
+            prop_assert_eq!(request(framed.kind, framed.body).unwrap(), expected);
+        }
+        let mut buffer = [0; 32];
+        Writer::new(&mut buffer, 0).request(&Request::Engage { clock, engine, period_ns: other }).unwrap();
+        let framed = frame(&buffer).unwrap().unwrap();
+        prop_assert_eq!(request(framed.kind, framed.body).is_ok(), PERIODS_NS.contains(&other));
+    }
+
+    /// A message that did not fit was not sent, and the other end must not be expected to remember it.
+    #[test]
+    fn both_ends_remember_the_same_stacks(said in vec((stack(), 0..3u8), 1..40)) {
+        let (mut ours, mut theirs) = (stack_memory(), stack_memory());
+        let mut buffer = vec![0; MAX_MESSAGE + 4];
+        for (said, room) in said {
+            let room = if room == 0 { 64 } else { buffer.len() };
+            let mut writer = Writer::new(&mut buffer[..room], 0);
+            if said.write(&mut writer, &mut ours).is_ok() {
+                let length = writer.length();
+                let framed = frame(&buffer[..length]).unwrap().unwrap();
+                prop_assert_eq!(message(framed.kind, framed.body, &mut theirs).unwrap(), said.message());
+            } else {
+                prop_assert_eq!(writer.length(), 0);
+            }
+            for (ours, theirs) in ours.iter().zip(&theirs) {
+                prop_assert_eq!(ours.frames(), theirs.frames());
+            }
+        }
+    }
+
+    /// Strings past their limit are cut by the writer, and refused by the reader.
+    #[test]
+    fn no_string_passes_its_limit(name in vec(any::<u8>(), 0..40)) {
+        let long = Said::Plain(Message::Thread(Thread { tid: 1, name: name.clone().into() }));
+        let bytes = stream(&[long]);
+        let framed = frame(&bytes).unwrap().unwrap();
+        let read = message(framed.kind, framed.body, &mut []).unwrap();
+        let cut = name[..name.len().min(MAX_COMM)].into();
+        prop_assert_eq!(read, Message::Thread(Thread { tid: 1, name: cut }));
+        let mut body = vec![1, name.len() as u8];
+        body.extend(&name);
+        prop_assert_eq!(message(framed.kind, &body, &mut []).is_ok(), name.len() <= MAX_COMM);
+    }
+}
+
+#[test]
+fn the_largest_messages_fit() {
+    let full = |limit: usize| vec![b'x'; limit].into_boxed_slice();
+    let hello = Message::Hello(Hello {
+        token: u64::MAX,
+        pid: u32::MAX,
+        parent: u32::MAX,
+        start_ticks: u64::MAX,
+        monotonic_ns: u64::MAX,
+        cpu_ns: u64::MAX,
+        birth: Birth::Knock,
+        executable: full(MAX_PATH),
+        argv: full(MAX_ARGV),
+    });
+    let sample = Sample {
+        tid: u32::MAX,
+        clock: Clock::Virtual,
+        flags: u32::MAX,
+        generation: u32::MAX,
+        monotonic_ns: u64::MAX,
+        weight_ns: u64::MAX,
+        slot: STACK_SLOTS as u8 - 1,
+    };
+    // Differences of alternating sign are the widest.
+    let frames: Vec<u64> = (0..MAX_FRAMES as u64 + 9).map(|frame| if frame % 2 == 0 { 0 } else { 1 << 63 }).collect();
+    for said in [Said::Plain(hello), Said::Stack(sample, frames)] {
+        let bytes = stream(std::slice::from_ref(&said));
+        let framed = frame(&bytes).unwrap().unwrap();
+        assert_eq!(message(framed.kind, framed.body, &mut stack_memory()).unwrap(), said.message());
+    }
+}
+
+#[test]
+fn a_frame_waits_for_its_last_byte() {
+    let bytes = stream(&[Said::Plain(Message::Busy { viewer: 300 })]);
+    for cut in 0..bytes.len() {
+        assert_eq!(frame(&bytes[..cut]), Ok(None), "{cut}");
+    }
+    assert_eq!(frame(&bytes).unwrap().unwrap().size, bytes.len());
+    assert_eq!(frame(&[0; 4]), Err(Malformed::Length(0)));
+    assert_eq!(frame(&(MAX_MESSAGE as u32 + 1).to_le_bytes()), Err(Malformed::Length(MAX_MESSAGE as u32 + 1)));
+}
+
+/// Repeatable random numbers (xorshift).
+struct Dice(u64);
+
+impl Dice {
+    fn throw(&mut self, below: usize) -> usize {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        (self.0 % below.max(1) as u64) as usize
+    }
+
+    fn range(&mut self, length: usize) -> std::ops::Range<usize> {
+        let (a, b) = (self.throw(length + 1), self.throw(length + 1));
+        a.min(b)..a.max(b).min(a.min(b) + 64)
+    }
+
+    /// One of the ways in which a valid stream goes wrong.
+    fn spoil(&mut self, bytes: &mut Vec<u8>, other: &[u8]) {
+        if bytes.is_empty() {
+            return;
+        }
+        let at = self.throw(bytes.len());
+        match self.throw(7) {
+            0 => bytes[at] ^= 1 << self.throw(8),
+            1 => bytes[at] = [0, 0x7f, 0x80, 0xff][self.throw(4)],
+            2 => bytes.truncate(at),
+            3 => drop(bytes.splice(self.range(bytes.len()), other[self.range(other.len())].iter().copied())),
+            4 => drop(bytes.drain(self.range(bytes.len()))),
+            5 => {
+                let huge = [u32::MAX, MAX_MESSAGE as u32, MAX_MESSAGE as u32 + 1, 1, 0][self.throw(5)];
+                let end = bytes.len().min(at + 4);
+                bytes[at..end].copy_from_slice(&huge.to_le_bytes()[..end - at]);
+            }
+            _ => {
+                // The length of the first message, so that the ones behind it are read out of step.
+                let length = u32::from_le_bytes(bytes.get(..4).unwrap_or(&[9; 4]).try_into().unwrap());
+                let wrong = length.wrapping_add(self.throw(9) as u32).wrapping_sub(4);
+                let end = bytes.len().min(4);
+                bytes[..end].copy_from_slice(&wrong.to_le_bytes()[..end]);
+            }
+        }
+    }
+}
+
+/// Reads as an end does that cuts the stream at its first mistake; gives how many messages it read.
+fn read(bytes: &[u8], memory: &mut StackMemory) -> usize {
+    let (mut rest, mut count) = (bytes, 0);
+    while let Ok(Some(framed)) = frame(rest) {
+        assert!(framed.size > 4 && framed.size <= MAX_MESSAGE + 4);
+        let _ = request(framed.kind, framed.body);
+        if message(framed.kind, framed.body, memory).is_err() {
+            break;
+        }
+        rest = &rest[framed.size..];
+        count += 1;
+    }
+    count
+}
+
+#[test]
+fn a_hundred_thousand_spoiled_streams_do_no_harm() {
+    const CASES: usize = 100_000;
+    // A decoded stack has 16 bytes a frame, a string its own length; nothing else is allocated.
+    const MOST: usize = 16 * MAX_FRAMES + MAX_MESSAGE;
+    let mut runner = proptest::test_runner::TestRunner::deterministic();
+    let messages = vec(prop_oneof![plain(), stack()], 1..6);
+    let streams: Vec<Vec<u8>> = (0..200)
+        .map(|_| stream(&proptest::strategy::ValueTree::current(&messages.new_tree(&mut runner).unwrap())))
+        .collect();
+    let mut dice = Dice(0x5167_70a1_5167_70a1);
+    let (mut memory, mut most, mut whole, mut broken) = (stack_memory(), 0, 0, 0);
+    for _ in 0..CASES {
+        let mut bytes = streams[dice.throw(streams.len())].clone();
+        for _ in 0..1 + dice.throw(4) {
+            let other = dice.throw(streams.len());
+            dice.spoil(&mut bytes, &streams[other]);
+        }
+        let mut count = 0;
+        most = most.max(peak(|| count = read(&bytes, &mut memory)));
+        // A message has at least five bytes: reading ends.
+        assert!(count <= bytes.len() / 5);
+        (whole, broken) = if count > 0 { (whole + 1, broken) } else { (whole, broken + 1) };
+    }
+    assert!(most <= MOST, "{most} bytes at once");
+    assert!(most >= 8 * MAX_FRAMES, "the counter counts: {most}");
+    assert!(whole > CASES / 10 && broken > CASES / 10, "{whole} and {broken}: spoiled neither too little nor too much");
+}
+
+#[test]
+fn the_counter_sees_an_allocation() {
+    assert_eq!(peak(|| drop(std::hint::black_box(Vec::<u8>::with_capacity(4711)))), 4711);
+}
