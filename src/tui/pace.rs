@@ -5,6 +5,8 @@ use std::time::{Duration, Instant};
 
 /// Time between two frames at least: 30 a second.
 const FRAME: Duration = Duration::from_millis(33);
+/// The same where somebody touched a key and waits for what it does.
+const TOUCHED_FRAME: Duration = Duration::from_millis(8);
 /// A change waits this long for more of its kind, so that a burst is one frame.
 const GATHER: Duration = Duration::from_millis(2);
 
@@ -18,8 +20,17 @@ pub struct Pace {
 impl Pace {
     /// Something changed.
     pub fn changed(&mut self, now: Instant) {
+        self.wish(now, FRAME);
+    }
+
+    /// Somebody touched a key or the mouse.
+    pub fn touched(&mut self, now: Instant) {
+        self.wish(now, TOUCHED_FRAME);
+    }
+
+    fn wish(&mut self, now: Instant, least: Duration) {
         let soon = now + GATHER;
-        let frame = self.last.map_or(soon, |last| (last + FRAME).max(soon));
+        let frame = self.last.map_or(soon, |last| (last + least).max(soon));
         self.due = Some(self.due.map_or(frame, |due| due.min(frame)));
     }
 
@@ -58,5 +69,9 @@ mod tests {
         assert!(pace.take(later) && !pace.take(later + FRAME));
         pace.changed(later + FRAME * 9);
         assert_eq!(pace.due(), Some(later + FRAME * 9 + GATHER), "a change after a pause is shown at once");
+        assert!(pace.take(later + FRAME * 9 + GATHER));
+        pace.changed(later + FRAME * 9 + GATHER);
+        pace.touched(later + FRAME * 9 + GATHER);
+        assert_eq!(pace.due(), Some(later + FRAME * 9 + GATHER + TOUCHED_FRAME), "who waits is shown sooner");
     }
 }

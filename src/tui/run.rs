@@ -128,8 +128,10 @@ pub fn drive(
             true => Came::TimeToDraw,
             false => wait(&mut sources, &mut outbox, commands, pace.due()),
         };
-        if !matches!(came, Came::Nothing | Came::TimeToDraw) {
-            pace.changed(Instant::now());
+        match came {
+            Came::Nothing | Came::TimeToDraw => {}
+            Came::Input(_) => pace.touched(Instant::now()),
+            _ => pace.changed(Instant::now()),
         }
         let done = match came {
             Came::Nothing | Came::Heard(Heard::Resize) => Ok(Vec::new()),

@@ -1,0 +1,207 @@
+//! A synthetic agent: it speaks the real wire to the real viewer, from the process that the viewer launched, as fast as it is told to.
+//! The process throws the real agent away first (it starts itself anew without the preload), so that the samples are all that there is.
+//!
+//! Its stacks: a binary tree that branches at every third frame or so, [`DEPTH`] frames deep, with [`STACKS`] leaves that are equally likely;
+//! which thread runs is decided nearest to the root. Frames are functions of a real file, so that names come from real symbols.
+
+use std::fs;
+use std::io::{Read, Write};
+use std::os::unix::fs::MetadataExt;
+use std::os::unix::net::UnixStream;
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+use object::{Object, ObjectSymbol};
+use sigtop::link::wire::{
+    Birth, Clock, Engaged, Engine, EngineState, FrameAddress, Hello, LINK_VARIABLE, Module, Sample, Thread, Writer,
+    stack_memory,
+};
+
+use crate::harness::run::text;
+use crate::harness::targets;
+
+/// Distinct stacks.
+pub(crate) const STACKS: u64 = 200_000;
+/// Frames of each.
+pub(crate) const DEPTH: u64 = 60;
+/// Threads, each with a stack slot of its own.
+const THREADS: u64 = 16;
+/// Bits that tell one stack from another.
+const BITS: u64 = 18;
+/// Functions that are called, and call sites in each.
+const FUNCTIONS: usize = 1_000;
+const SITES: u64 = 4;
+/// Between two batches.
+const BATCH: Duration = Duration::from_millis(10);
+/// Where the file is said to be mapped.
+const BIAS: u64 = 0x5555_0000_0000;
+/// The file.
+const SOURCE: &str = "functions";
+/// The word that makes this program an agent.
+pub(crate) const WORD: &str = "--speak";
+
+const _: () = assert!(STACKS <= 1 << BITS);
+
+/// The target's command line: samples a second, and how many stacks are shown once before that.
+pub(crate) fn arguments(rate: u64, before: u64) -> [String; 4] {
+    [WORD.to_owned(), rate.to_string(), before.to_string(), text(&functions()).to_owned()]
+}
+
+/// A file of [`FUNCTIONS`].
+pub(crate) fn functions() -> PathBuf {
+    let one = |number| {
+        format!("double function_{number}(double x) {{ return x * {number}.5 + __builtin_sin(x) / (x + {number}); }}\n")
+    };
+    let source: String = (0..FUNCTIONS).map(one).collect();
+    targets::generated(SOURCE, &source, "c", "cc", &["-O2", "-shared", "-fPIC"])
+}
+
+/// Becomes the agent if the command line says so; else it comes back.
+pub(crate) fn speak_if_told() {
+    let arguments: Vec<String> = std::env::args().collect();
+    if arguments.get(1).map(String::as_str) != Some(WORD) {
+        return;
+    }
+    let number = |index: usize| arguments[index].parse().expect("a number");
+    match std::env::var(LINK_VARIABLE) {
+        // A new image, without the real agent.
+        Ok(link) => {
+            let own = std::env::current_exe().expect("this program");
+            let mut again = Command::new(own);
+            again.args(&arguments[1..5]).arg(link).env_remove(LINK_VARIABLE).env_remove("LD_PRELOAD");
+            panic!("{}", again.exec());
+        }
+        Err(_) => speak(number(2), number(3), &arguments[4], &arguments[5]),
+    }
+}
+
+/// Addresses of the file's code, some in each function.
+pub(crate) fn call_sites(path: &Path) -> Vec<u64> {
+    let bytes = fs::read(path).expect("the file");
+    let file = object::File::parse(&*bytes).expect("an ELF file");
+    let code = file.symbols().filter(|symbol| symbol.name().is_ok_and(|name| name.starts_with("function_")));
+    let site = |start: u64, size: u64, site: u64| start + size * (site + 1) / (SITES + 2);
+    let sites = code.flat_map(|symbol| (0..SITES).map(move |number| site(symbol.address(), symbol.size(), number)));
+    sites.collect()
+}
+
+/// Packed frames of a stack, leaf first.
+pub(crate) fn stack(number: u64, sites: &[u64], frames: &mut Vec<u64>) {
+    frames.clear();
+    for depth in (0..DEPTH).rev() {
+        let decided = BITS * depth / (DEPTH - 1);
+        let branch = number >> (BITS - decided);
+        let site = sites[mixed(branch << 8 | depth) as usize % sites.len()] + BIAS;
+        let address = if depth + 1 == DEPTH { FrameAddress::Instruction(site) } else { FrameAddress::Return(site + 1) };
+        frames.push(address.pack());
+    }
+}
+
+/// Steele, Lea and Flood's finaliser.
+pub(crate) fn mixed(number: u64) -> u64 {
+    let mixed = number.wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    let mixed = (mixed ^ mixed >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    let mixed = (mixed ^ mixed >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
+    mixed ^ mixed >> 31
+}
+
+fn now_ns() -> u64 {
+    let now = nix::time::clock_gettime(nix::time::ClockId::CLOCK_MONOTONIC).expect("a clock");
+    Duration::from(now).as_nanos() as u64
+}
+
+fn speak(rate: u64, before: u64, file: &str, link: &str) {
+    let mut parts = link.splitn(5, ':');
+    let mut next = || parts.next().expect("five parts");
+    let (token, _, period_ns, _, path) = (next(), next(), next(), next(), next());
+    let period_ns: u64 = period_ns.parse().expect("a number");
+    let mut socket = UnixStream::connect(path).expect("the viewer listens");
+    let mut orders = socket.try_clone().expect("a descriptor");
+    // Whatever it asks: it is gone when there is nothing more to read.
+    std::thread::spawn(move || while orders.read(&mut [0; 256]).is_ok_and(|count| count > 0) {});
+
+    let sites = call_sites(Path::new(file));
+    let (mut memory, mut buffer, mut frames) = (stack_memory(), vec![0; 64 * 1024], Vec::new());
+    let mut writer = Writer::new(&mut buffer, 0);
+    let hello = Hello {
+        token: token.parse().expect("a number"),
+        pid: std::process::id(),
+        parent: 0,
+        start_ticks: 1,
+        monotonic_ns: now_ns(),
+        cpu_ns: 0,
+        birth: Birth::Tick,
+        executable: file.as_bytes(),
+        argv: b"speaker\0",
+    };
+    writer.hello(&hello).expect("room");
+    let (device, inode) = fs::metadata(file).map(|file| (file.dev(), file.ino())).expect("the file");
+    let module = Module {
+        id: 1,
+        generation: 1,
+        start: BIAS,
+        end: BIAS + (1 << 32),
+        bias: BIAS,
+        device,
+        inode,
+        path: file.as_bytes(),
+        build_id: &[],
+    };
+    writer.module(&module).expect("room");
+    for tid in 0..THREADS {
+        writer.thread(&Thread { tid: 100 + tid as u32, name: b"worker" }).expect("room");
+    }
+    let (clock, engine, state) = (Clock::Prof, Engine::Threads, EngineState::Running);
+    writer.engaged(&Engaged { clock, engine, state, period_ns, signal: 27 }).expect("room");
+    let length = writer.length();
+    socket.write_all(&buffer[..length]).expect("the viewer reads");
+
+    let mut say = |numbers: &mut dyn Iterator<Item = u64>, sent: &mut u64| {
+        let mut length = 0;
+        for number in numbers {
+            stack(number, &sites, &mut frames);
+            let slot = (number >> (BITS - THREADS.ilog2() as u64)) as u8;
+            let sample = Sample {
+                tid: 100 + u32::from(slot),
+                clock,
+                flags: 0,
+                generation: 1,
+                monotonic_ns: now_ns(),
+                weight_ns: period_ns,
+                slot,
+            };
+            let mut writer = Writer::new(&mut buffer, length);
+            if writer.sample(&sample, &frames, &mut memory).is_err() {
+                if socket.write_all(&buffer[..length]).is_err() {
+                    return false;
+                }
+                writer = Writer::new(&mut buffer, 0);
+                writer.sample(&sample, &frames, &mut memory).expect("room for one");
+            }
+            length = writer.length();
+            *sent += 1;
+        }
+        socket.write_all(&buffer[..length]).is_ok()
+    };
+
+    let (mut sent, mut random) = (0, 1);
+    if !say(&mut (0..before), &mut sent) {
+        return;
+    }
+    let start = Instant::now();
+    let mut due = 0;
+    loop {
+        let wanted = (start.elapsed().as_secs_f64() * rate as f64) as u64;
+        let mut batch = (due..wanted).map(|_| {
+            random += 1;
+            mixed(random) % STACKS
+        });
+        if !say(&mut batch, &mut sent) {
+            return;
+        }
+        due = wanted;
+        std::thread::sleep(BATCH);
+    }
+}
