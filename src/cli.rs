@@ -11,6 +11,7 @@ use clap::{Args, Parser, Subcommand};
 use crate::config::Config;
 use crate::link::wire::{Clock, Engine};
 use crate::tally::query::{Pattern, Sort};
+use crate::tally::tag::Tag;
 use crate::tui::setting::{self, Choice, duration};
 use crate::tui::theme::ThemeName;
 use crate::tui::{Keymap, NameStyle, OnQuit};
@@ -104,6 +105,14 @@ pub struct Watch {
     /// Drop samples with a function, file or module that matches
     #[arg(long, value_name = "REGEX", value_parser = pattern, help_heading = "What is shown")]
     pub ignore: Vec<Pattern>,
+
+    /// Keep samples of threads with this tag: tid=N, pid=N, thread=REGEX or process=REGEX
+    #[arg(long, value_name = "TAG", value_parser = tag, help_heading = "What is shown")]
+    pub tagfocus: Vec<Tag>,
+
+    /// Drop samples of threads with this tag
+    #[arg(long, value_name = "TAG", value_parser = tag, help_heading = "What is shown")]
+    pub tagignore: Vec<Tag>,
 
     /// Length of the rolling window, at most 60s, or `all` [default: 10s]
     #[arg(long, value_name = "TIME", value_parser = window, help_heading = "What is shown")]
@@ -252,6 +261,10 @@ fn pattern(text: &str) -> Result<Pattern, String> {
         let words = error.to_string();
         words.lines().last().unwrap_or_default().trim_start_matches("error: ").to_owned()
     })
+}
+
+fn tag(text: &str) -> Result<Tag, String> {
+    Tag::new(text).map_err(|error| error.to_string())
 }
 
 fn window(text: &str) -> Result<Window, String> {

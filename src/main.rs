@@ -219,7 +219,13 @@ fn settings(watch: &Watch, command: &[OsString]) -> Settings {
         period_ns: watch.period_ns(),
         question: Question {
             window_ns: watch.window_ns(),
-            filters: Filters { focus: watch.focus.clone(), ignore: watch.ignore.clone(), ..Filters::default() },
+            filters: Filters {
+                focus: watch.focus.clone(),
+                ignore: watch.ignore.clone(),
+                tagfocus: watch.tagfocus.clone(),
+                tagignore: watch.tagignore.clone(),
+                ..Filters::default()
+            },
             sort: watch.sort(),
             ..Question::default()
         },

@@ -1,6 +1,6 @@
 # Print an optspec for argparse to handle cmd's options that are independent of any subcommand.
 function __fish_sigtop_global_optspecs
-    string join \n p/pid= no-follow clock= engine= hz= period= focus= ignore= window= sort= cum names= theme= mouse no-mouse on-quit= tui quiet batch interval= count= table= config= no-config raw= h/help V/version
+    string join \n p/pid= no-follow clock= engine= hz= period= focus= ignore= tagfocus= tagignore= window= sort= cum names= theme= mouse no-mouse on-quit= tui quiet batch interval= count= table= config= no-config raw= h/help V/version
 end
 
 function __fish_sigtop_needs_command
@@ -33,6 +33,8 @@ complete -c sigtop -n "__fish_sigtop_needs_command" -l hz -d 'Samples a second o
 complete -c sigtop -n "__fish_sigtop_needs_command" -l period -d 'Time between two samples' -r
 complete -c sigtop -n "__fish_sigtop_needs_command" -l focus -d 'Keep samples with a function, file or module that matches' -r
 complete -c sigtop -n "__fish_sigtop_needs_command" -l ignore -d 'Drop samples with a function, file or module that matches' -r
+complete -c sigtop -n "__fish_sigtop_needs_command" -l tagfocus -d 'Keep samples of threads with this tag: tid=N, pid=N, thread=REGEX or process=REGEX' -r
+complete -c sigtop -n "__fish_sigtop_needs_command" -l tagignore -d 'Drop samples of threads with this tag' -r
 complete -c sigtop -n "__fish_sigtop_needs_command" -l window -d 'Length of the rolling window, at most 60s, or `all` [default: 10s]' -r
 complete -c sigtop -n "__fish_sigtop_needs_command" -l sort -d 'Sort by this column [default: flat]' -r -f -a "flat\t'time in the function itself'
 cum\t'time in it and in what it calls'
@@ -75,6 +77,8 @@ complete -c sigtop -n "__fish_sigtop_using_subcommand demo" -l hz -d 'Samples a 
 complete -c sigtop -n "__fish_sigtop_using_subcommand demo" -l period -d 'Time between two samples' -r
 complete -c sigtop -n "__fish_sigtop_using_subcommand demo" -l focus -d 'Keep samples with a function, file or module that matches' -r
 complete -c sigtop -n "__fish_sigtop_using_subcommand demo" -l ignore -d 'Drop samples with a function, file or module that matches' -r
+complete -c sigtop -n "__fish_sigtop_using_subcommand demo" -l tagfocus -d 'Keep samples of threads with this tag: tid=N, pid=N, thread=REGEX or process=REGEX' -r
+complete -c sigtop -n "__fish_sigtop_using_subcommand demo" -l tagignore -d 'Drop samples of threads with this tag' -r
 complete -c sigtop -n "__fish_sigtop_using_subcommand demo" -l window -d 'Length of the rolling window, at most 60s, or `all` [default: 10s]' -r
 complete -c sigtop -n "__fish_sigtop_using_subcommand demo" -l sort -d 'Sort by this column [default: flat]' -r -f -a "flat\t'time in the function itself'
 cum\t'time in it and in what it calls'

@@ -37,6 +37,8 @@ pub struct Profile {
     pub modules: ModuleTable,
     processes: Vec<Process>,
     threads: Vec<Thread>,
+    /// How often a thread got another name.
+    renames: u64,
     sources: HashMap<SourceId, ProcessId>,
     /// Disconnected processes whose samples may still lie in a window, and when they left, in that order.
     leaving: VecDeque<(ProcessId, u64)>,
@@ -132,6 +134,7 @@ impl Profile {
                 let thread = &mut self.threads[thread.0 as usize];
                 if thread.tid == said.tid {
                     thread.name = String::from_utf8_lossy(&said.name).into_owned();
+                    self.renames += 1;
                 }
             }
             Message::ThreadEnd { tid } => {
@@ -259,6 +262,11 @@ impl Profile {
     /// Every thread, by id.
     pub fn threads(&self) -> &[Thread] {
         &self.threads
+    }
+
+    /// Grows with every name that a thread gets.
+    pub fn renames(&self) -> u64 {
+        self.renames
     }
 
     /// The frame behind an id.

@@ -97,6 +97,11 @@ impl Process {
         self.clock_offset_ns = self.clock_offset_ns.min(super::offset_ns(arrived_ns, monotonic_ns));
     }
 
+    /// Last part of its executable's path.
+    pub fn name(&self) -> &str {
+        self.executable.rsplit('/').next().unwrap_or_default()
+    }
+
     /// The book of a clock, if it ever ticked here.
     pub fn book(&self, clock: Clock) -> Option<&Book> {
         self.books.get(&clock)

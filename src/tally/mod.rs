@@ -5,6 +5,7 @@
 
 mod branches;
 pub mod callers;
+pub mod crowd;
 pub mod flame;
 pub mod measure;
 mod paths;
@@ -12,6 +13,7 @@ pub mod query;
 mod rows;
 mod sieve;
 pub mod table;
+pub mod tag;
 pub mod tallier;
 pub mod text;
 pub mod trend;

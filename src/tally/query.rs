@@ -2,6 +2,7 @@
 
 use regex::Regex;
 
+use super::tag::Tag;
 use crate::link::wire::Clock;
 use crate::profile::window::Span;
 
@@ -35,7 +36,8 @@ impl PartialEq for Pattern {
     }
 }
 
-/// Which samples and frames count, in pprof's sense. Each matches function, file and module names.
+/// Which samples and frames count, in pprof's sense. Patterns match function, file and module names, tags
+/// the thread.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Filters {
     /// Keep samples with a match of any of these.
@@ -48,6 +50,10 @@ pub struct Filters {
     pub show: Vec<Pattern>,
     /// Cut everything above the rootmost match.
     pub show_from: Vec<Pattern>,
+    /// Keep samples of threads with a match of any of these.
+    pub tagfocus: Vec<Tag>,
+    /// Drop samples of threads with a match; wins over `tagfocus`.
+    pub tagignore: Vec<Tag>,
 }
 
 /// Order of rows.

@@ -3,6 +3,7 @@
 
 use super::branches::Branches;
 use super::callers::{Callers, Calls};
+use super::crowd::Crowd;
 use super::flame::{self, Flame, FlameQuery};
 use super::paths::Paths;
 use super::query::Query;
@@ -44,6 +45,7 @@ pub struct Tallier {
     rows: Rows,
     sieve: Sieve,
     paths: Paths,
+    crowd: Crowd,
     weights: Weights,
     sums: Sums,
     calls: Calls,
@@ -97,6 +99,7 @@ impl Tallier {
     fn catch_up(&mut self, profile: &Profile, names: &Names, query: &Query) {
         let void = self.sieve.catch_up(query, profile.stacks.frames(), names, &mut self.rows);
         let kept = self.paths.catch_up(profile.stacks.nodes(), void, &self.sieve, &self.rows);
+        self.crowd.catch_up(&query.filters, profile);
         self.calls.truncate(kept);
         self.branches.truncate(kept);
         self.weights.catch_up(profile.stacks.len());
@@ -108,8 +111,8 @@ impl Tallier {
     fn weigh(&mut self, profile: &Profile, query: &Query, parts: Option<Parts>) -> Table {
         let mut table = Table::default();
         let span = parts.map_or(query.span, Parts::span);
-        profile.visit_aged(query.clock, span, |age, (_, stack), weight| {
-            let flat = self.paths.lets_in(stack);
+        profile.visit_aged(query.clock, span, |age, (thread, stack), weight| {
+            let flat = self.paths.lets_in(stack).filter(|_| self.crowd.lets_in(thread));
             if let Some(place) = parts.map(|parts| parts.at(age)) {
                 self.courses.add_total(place, weight);
                 if let Some(row) = flat.filter(|&row| row != RowId::NONE) {

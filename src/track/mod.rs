@@ -60,7 +60,7 @@ pub struct Answer {
 #[derive(Clone, Debug, PartialEq)]
 pub enum Command {
     /// Answer this from now on: at once, and whenever there is something new (at most 20 times a second).
-    Ask(Question),
+    Ask(Box<Question>),
     /// Sample with this clock.
     Clock(Clock),
     /// Sample with this engine.

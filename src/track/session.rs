@@ -296,8 +296,8 @@ impl Watcher {
     fn obey(&mut self, order: Command) {
         match order {
             Command::Ask(question) => {
-                if question != *self.desk.question() {
-                    self.desk.ask(question);
+                if *question != *self.desk.question() {
+                    self.desk.ask(*question);
                     self.pace.ask();
                 }
             }

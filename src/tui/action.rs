@@ -140,6 +140,10 @@ pub enum Subject {
     Show,
     /// Cut what is above the first match, seen from the root.
     ShowFrom,
+    /// Keep samples of threads with a match.
+    TagFocus,
+    /// Drop samples of threads with a match.
+    TagIgnore,
     /// Move the selection to a row with a match; no filter.
     Find,
 }
@@ -153,6 +157,8 @@ impl Subject {
             Subject::Hide => "hide",
             Subject::Show => "show",
             Subject::ShowFrom => "show_from",
+            Subject::TagFocus => "tagfocus",
+            Subject::TagIgnore => "tagignore",
             Subject::Find => "find",
         }
     }

@@ -149,7 +149,7 @@ impl App {
     pub fn start(&mut self) -> Vec<Effect> {
         let question = self.question();
         self.asked = Some(question.clone());
-        vec![Effect::Send(Command::Ask(question))]
+        vec![Effect::Send(Command::Ask(question.into()))]
     }
 
     /// The clock in use, or asked for.
@@ -225,7 +225,7 @@ impl App {
         let question = self.question();
         if self.asked.as_ref().is_some_and(|asked| *asked != question) {
             self.asked = Some(question.clone());
-            effects.insert(0, Effect::Send(Command::Ask(question)));
+            effects.insert(0, Effect::Send(Command::Ask(question.into())));
         }
         effects
     }

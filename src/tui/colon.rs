@@ -11,6 +11,7 @@ use super::prompt::{self, Fault};
 use super::setting::{self, chosen};
 use crate::link::wire::{Clock, Engine};
 use crate::tally::query::{Filters, Group, Pattern, Sort};
+use crate::tally::tag::{Tag, TagError};
 
 /// Lines that are kept for Up, at most.
 const HISTORY: usize = 100;
@@ -45,11 +46,32 @@ impl Kind {
     }
 }
 
+/// A kind of filter of threads.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TagKind {
+    /// Keep samples with a match.
+    Focus,
+    /// Drop samples with a match.
+    Ignore,
+}
+
+impl TagKind {
+    /// The tags of this kind.
+    pub fn of(self, filters: &mut Filters) -> &mut Vec<Tag> {
+        match self {
+            TagKind::Focus => &mut filters.tagfocus,
+            TagKind::Ignore => &mut filters.tagignore,
+        }
+    }
+}
+
 /// What a line asks for.
 #[derive(Clone, Debug)]
 pub enum Order {
     /// This pattern alone of a kind; `None` for no pattern of it.
     Filter(Kind, Option<Pattern>),
+    /// This tag alone of a kind; `None` for no tag of it.
+    Tag(TagKind, Option<Tag>),
     /// No filters.
     ClearFilters,
     /// The top list alone.
@@ -92,6 +114,8 @@ enum Reader {
     Value(fn(&str) -> Result<Order, String>, &'static [&'static str]),
     /// `word=regex`
     Filter(Kind),
+    /// `word=tag`
+    Tag(TagKind),
     /// `word regex`
     Peek,
     /// `wordN -cum regex -regex`
@@ -116,7 +140,7 @@ const fn word(name: &'static str, form: &'static str, words: &'static str, reade
 use Reader as R;
 
 /// All words that a line can begin with.
-pub static WORDS: [Word; 25] = [
+pub static WORDS: [Word; 27] = [
     word(
         "top",
         "top10 -cum REGEX -REGEX",
@@ -129,6 +153,13 @@ pub static WORDS: [Word; 25] = [
     word("hide", "hide=REGEX", "delete frames with a match; hide= clears", R::Filter(Kind::Hide)),
     word("show", "show=REGEX", "delete frames without a match; show= clears", R::Filter(Kind::Show)),
     word("show_from", "show_from=REGEX", "cut what is above the first match from the root", R::Filter(Kind::ShowFrom)),
+    word(
+        "tagfocus",
+        "tagfocus=tid=5",
+        "keep samples by tid=, pid=, thread=REGEX, process=REGEX",
+        R::Tag(TagKind::Focus),
+    ),
+    word("tagignore", "tagignore=tid=5", "drop samples by these; tagignore= clears", R::Tag(TagKind::Ignore)),
     word(":", ":", "no filters; the empty line does it too", R::Alone(|| Order::ClearFilters)),
     word("cum", "cum", "sort by cum", R::Alone(|| Order::Sort(Sort::Cum))),
     word("flat", "flat", "sort by flat", R::Alone(|| Order::Sort(Sort::Flat))),
@@ -194,8 +225,8 @@ const ABSENT: &[(&[&str], &str)] = &[
         "leaves rows out; here every row is there: top10 shows ten",
     ),
     (
-        &["tagfocus", "tagignore", "tagshow", "taghide", "tagroot", "tagleaf", "sample_index", "mean"],
-        "is about tags and values; a sample here has its time alone",
+        &["tagshow", "taghide", "tagroot", "tagleaf", "sample_index", "mean"],
+        "is about tags and values; tagfocus and tagignore choose by thread and process",
     ),
     (&["filefunctions", "noinlines"], "groups rows in a way that b and granularity= do not"),
     (&["base", "diff_base", "normalize", "drop_negative"], "compares profiles; here there is one"),
@@ -298,7 +329,11 @@ pub fn parse(line: &str) -> Result<Order, Fault> {
         Reader::Value(..) if rest.is_empty() => fault(at, format!("write {}", word.form)),
         Reader::Value(read, _) => read(rest).or_else(|words| fault(at, words)),
         Reader::Filter(kind) if rest.is_empty() && equals => Ok(Order::Filter(kind, None)),
-        Reader::Filter(_) | Reader::Peek if rest.is_empty() => fault(at, format!("write {}", word.form)),
+        Reader::Tag(kind) if rest.is_empty() && equals => Ok(Order::Tag(kind, None)),
+        Reader::Filter(_) | Reader::Tag(_) | Reader::Peek if rest.is_empty() => {
+            fault(at, format!("write {}", word.form))
+        }
+        Reader::Tag(kind) => tag(rest, at).map(|tag| Order::Tag(kind, Some(tag))),
         Reader::Filter(kind) => pattern(rest, at).map(|pattern| Order::Filter(kind, Some(pattern))),
         Reader::Peek if equals => fault(at.saturating_sub(1), format!("write {}", word.form)),
         Reader::Peek => pattern(rest, at).map(Order::Peek),
@@ -321,6 +356,16 @@ fn pattern(text: &str, at: usize) -> Result<Pattern, Fault> {
     Pattern::new(text).map_err(|error| {
         let fault = prompt::fault(&error, text.chars().count());
         Fault { at: at + fault.at, ..fault }
+    })
+}
+
+fn tag(text: &str, at: usize) -> Result<Tag, Fault> {
+    Tag::new(text).map_err(|error| match &error {
+        TagError::Pattern(start, fault) => {
+            let fault = prompt::fault(fault, text[*start..].chars().count());
+            Fault { at: at + text[..*start].chars().count() + fault.at, ..fault }
+        }
+        TagError::Key(_) | TagError::Number(..) => Fault { at, words: error.to_string() },
     })
 }
 
@@ -370,6 +415,10 @@ pub fn complete<'a>(line: &str, functions: impl Iterator<Item = &'a str>) -> Vec
     let lower = rest.to_lowercase();
     match word.reader {
         Reader::Alone(_) => Vec::new(),
+        Reader::Tag(_) => {
+            let keys = ["thread=", "process=", "tid=", "pid="];
+            keys.iter().filter(|key| key.starts_with(rest)).map(|key| format!("{stem}{key}")).collect()
+        }
         Reader::Value(_, values) => {
             values.iter().filter(|value| value.starts_with(rest)).map(|value| format!("{stem}{value}")).collect()
         }
@@ -386,7 +435,7 @@ pub fn complete<'a>(line: &str, functions: impl Iterator<Item = &'a str>) -> Vec
 
 fn stem(word: &Word) -> String {
     match word.reader {
-        Reader::Value(..) | Reader::Filter(_) => format!("{}=", word.name),
+        Reader::Value(..) | Reader::Filter(_) | Reader::Tag(_) => format!("{}=", word.name),
         Reader::Peek => format!("{} ", word.name),
         Reader::Alone(_) | Reader::Top => word.name.to_owned(),
     }
@@ -521,6 +570,7 @@ mod tests {
         let text = |patterns: &[Pattern]| patterns.iter().map(Pattern::text).collect::<Vec<_>>().join("|");
         match parse(line).unwrap_or_else(|fault| panic!("{line}: {fault:?}")) {
             Order::Filter(kind, pattern) => format!("{kind:?} {}", text(&Vec::from_iter(pattern))),
+            Order::Tag(kind, tag) => format!("tag {kind:?} {}", tag.as_ref().map_or("", Tag::text)),
             Order::Peek(pattern) => format!("peek {}", pattern.text()),
             Order::Top { rows, sort, focus, ignore } => {
                 format!("top {rows:?} {sort:?} {} {}", text(&focus), text(&ignore))
@@ -546,6 +596,9 @@ mod tests {
             ("hide=x", "Hide x"),
             ("show=x", "Show x"),
             ("show_from=x", "ShowFrom x"),
+            ("tagfocus=tid=41280", "tag Focus tid=41280"),
+            ("tagignore = worker,x", "tag Ignore worker,x"),
+            ("tagfocus=", "tag Focus "),
             ("", "ClearFilters"),
             (" ", "ClearFilters"),
             (":", "ClearFilters"),
@@ -582,6 +635,10 @@ mod tests {
             ("focus", 5, "write focus=REGEX"),
             ("focus=a(", 7, "unclosed group"),
             (" focus = ä(", 10, "unclosed group"),
+            ("tagfocus", 8, "write tagfocus=tid=5"),
+            ("tagfocus=tip=5", 9, "use pid, tid"),
+            ("tagfocus=thread=ä,(", 18, "unclosed group"),
+            ("tagignore=tid=x", 10, "is no number"),
             ("peek", 4, "write peek REGEX"),
             ("top0", 0, "top10"),
             ("top99999999999999999999999", 0, "top10"),
@@ -631,6 +688,8 @@ mod tests {
             ("peek js", 1, "peek json::p"),
             ("peek js", 2, "peek json::parse"),
             ("focus=MAI", 1, "focus=main"),
+            ("tagfocus=t", 1, "tagfocus=thread="),
+            ("tagfocus=t", 2, "tagfocus=tid="),
             ("top10 -c", 1, "top10 -cum"),
             ("xyz", 2, "xyz"),
         ] {

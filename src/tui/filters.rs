@@ -2,6 +2,7 @@
 
 use super::action::Subject;
 use crate::tally::query::{Filters, Pattern};
+use crate::tally::tag::Tag;
 
 /// Changes that can be taken back, at most.
 const HISTORY: usize = 100;
@@ -65,11 +66,32 @@ pub fn with(filters: &Filters, subject: Subject, pattern: Pattern) -> Filters {
 
 /// `filters` without one of a kind, by its place among them.
 pub fn without(filters: &Filters, subject: Subject, index: usize) -> Filters {
+    fn remove<T>(list: &mut Vec<T>, index: usize) {
+        if index < list.len() {
+            list.remove(index);
+        }
+    }
     let mut filters = filters.clone();
-    if let Some(list) = list(&mut filters, subject)
-        && index < list.len()
-    {
-        list.remove(index);
+    match subject {
+        Subject::TagFocus => remove(&mut filters.tagfocus, index),
+        Subject::TagIgnore => remove(&mut filters.tagignore, index),
+        _ => list(&mut filters, subject).into_iter().for_each(|list| remove(list, index)),
+    }
+    filters
+}
+
+/// `filters` with this tag alone to focus on; where it is that already, with none.
+pub fn turned_to(filters: &Filters, tag: Tag) -> Filters {
+    let tagfocus = if *filters.tagfocus == [tag.clone()] { Vec::new() } else { vec![tag] };
+    Filters { tagfocus, ..filters.clone() }
+}
+
+/// `filters` and one more tag, to focus on or to ignore.
+pub fn with_tag(filters: &Filters, subject: Subject, tag: Tag) -> Filters {
+    let mut filters = filters.clone();
+    let tags = if subject == Subject::TagIgnore { &mut filters.tagignore } else { &mut filters.tagfocus };
+    if !tags.contains(&tag) {
+        tags.push(tag);
     }
     filters
 }
@@ -81,7 +103,7 @@ fn list(filters: &mut Filters, subject: Subject) -> Option<&mut Vec<Pattern>> {
         Subject::Hide => Some(&mut filters.hide),
         Subject::Show => Some(&mut filters.show),
         Subject::ShowFrom => Some(&mut filters.show_from),
-        Subject::Find => None,
+        Subject::TagFocus | Subject::TagIgnore | Subject::Find => None,
     }
 }
 
@@ -97,9 +119,16 @@ pub fn kept(filters: &Filters) -> impl Iterator<Item = (Subject, &Pattern)> {
     kinds.into_iter().flat_map(|(subject, patterns)| patterns.iter().map(move |pattern| (subject, pattern)))
 }
 
-/// Every pattern in force, with pprof's word for its kind.
-pub fn chips(filters: &Filters) -> impl Iterator<Item = (&'static str, &str)> {
-    kept(filters).map(|(subject, pattern)| (subject.word(), pattern.text()))
+/// Every filter in force, with its kind.
+pub fn texts(filters: &Filters) -> impl Iterator<Item = (Subject, &str)> {
+    let tags = [(Subject::TagFocus, &filters.tagfocus), (Subject::TagIgnore, &filters.tagignore)];
+    let tags = tags.into_iter().flat_map(|(subject, tags)| tags.iter().map(move |tag| (subject, tag.text())));
+    kept(filters).map(|(subject, pattern)| (subject, pattern.text())).chain(tags)
+}
+
+/// Every filter in force, as a line of commands would give it.
+pub fn chips(filters: &Filters) -> impl Iterator<Item = String> {
+    texts(filters).map(|(subject, text)| format!("{}={text}", subject.word()))
 }
 
 /// Why a function is in no sample that filters leave.
@@ -121,7 +150,7 @@ pub fn culprit(filters: &Filters, full: &str, module: Option<&str>) -> Option<Cu
     if let Some((subject, pattern)) = certain {
         return Some(Culprit::Certain(subject.word(), pattern.text().to_owned()));
     }
-    let chips: Vec<String> = chips(filters).map(|(word, pattern)| format!("{word}={pattern}")).collect();
+    let chips: Vec<String> = chips(filters).collect();
     (!chips.is_empty()).then(|| Culprit::Among(chips.join(" ")))
 }
 
@@ -166,6 +195,19 @@ mod tests {
     }
 
     #[test]
+    fn a_thread_is_turned_to_and_away_from() {
+        let (one, other) = (Tag::of_thread(1), Tag::of_thread(2));
+        let on_one = turned_to(&focus("a"), one.clone());
+        assert_eq!(chips(&on_one).collect::<Vec<_>>(), ["focus=a", "tagfocus=tid=1"]);
+        assert_eq!(turned_to(&on_one, other.clone()).tagfocus.first(), Some(&other));
+        assert_eq!(turned_to(&on_one, one.clone()), focus("a"));
+        let both = with_tag(&with_tag(&on_one, Subject::TagFocus, other.clone()), Subject::TagIgnore, one);
+        assert_eq!(chips(&both).last().as_deref(), Some("tagignore=tid=1"));
+        assert_eq!(without(&both, Subject::TagFocus, 0).tagfocus, [other]);
+        assert!(without(&both, Subject::TagIgnore, 0).tagignore.is_empty());
+    }
+
+    #[test]
     fn a_name_matches_itself_alone() {
         let pattern = exactly("Vec<T>::push (a|b)").unwrap();
         assert!(pattern.matches("Vec<T>::push (a|b)"));
@@ -176,6 +218,6 @@ mod tests {
     #[test]
     fn the_same_filter_twice_is_one() {
         let twice = with(&focus("a"), Subject::Focus, Pattern::new("a").unwrap());
-        assert_eq!(chips(&twice).collect::<Vec<_>>(), [("focus", "a")]);
+        assert_eq!(chips(&twice).collect::<Vec<_>>(), ["focus=a"]);
     }
 }

@@ -26,6 +26,7 @@ use crate::profile::loss::Loss;
 use crate::tally::measure::{Unit, count, percentage, value};
 use crate::tally::query::{Filters, Pattern};
 use crate::tally::table::{Inline, Row, Table};
+use crate::tally::tag::Tag;
 
 /// What the lines above the rows say.
 #[derive(Clone, Copy, Debug)]
@@ -153,10 +154,12 @@ fn misses(lost_ticks: &[u64; Loss::ALL.len()], samples: u64) -> String {
 
 /// The filters in force, one line each; several of a kind are one regular expression to pprof.
 fn active(filters: &Filters) -> Vec<String> {
-    let Filters { focus, ignore, hide, show, show_from } = filters;
-    let kinds = [("focus", focus), ("ignore", ignore), ("hide", hide), ("show", show), ("show_from", show_from)];
-    let told = |(name, patterns): (&str, &Vec<Pattern>)| {
-        let texts: Vec<&str> = patterns.iter().map(Pattern::text).collect();
+    let Filters { focus, ignore, hide, show, show_from, tagfocus, tagignore } = filters;
+    let patterns = [("focus", focus), ("ignore", ignore), ("hide", hide), ("show", show), ("show_from", show_from)];
+    let patterns = patterns.map(|(name, patterns)| (name, patterns.iter().map(Pattern::text).collect::<Vec<_>>()));
+    let tags = [("tagfocus", tagfocus), ("tagignore", tagignore)];
+    let tags = tags.map(|(name, tags)| (name, tags.iter().map(Tag::text).collect()));
+    let told = |(name, texts): (&str, Vec<&str>)| {
         let mut text = format!("{name}={}", texts.join("|"));
         if text.len() > MAX_FILTER {
             let end = (0..=MAX_FILTER).rev().find(|&end| text.is_char_boundary(end)).unwrap_or(0);
@@ -165,5 +168,5 @@ fn active(filters: &Filters) -> Vec<String> {
         }
         text
     };
-    kinds.into_iter().filter(|(_, patterns)| !patterns.is_empty()).map(told).collect()
+    patterns.into_iter().chain(tags).filter(|(_, texts)| !texts.is_empty()).map(told).collect()
 }

@@ -4,6 +4,7 @@ use proptest::prelude::*;
 use regex::Regex;
 use sigtop::profile::window::{BUCKET_NS, Span};
 use sigtop::tally::query::{Filters, Group, Pattern, Query, Sort};
+use sigtop::tally::tag::Tag;
 
 /// Name, file, number.
 pub(crate) type Line = (String, String, u32);
@@ -17,17 +18,37 @@ pub(crate) struct Location {
     address: Option<u64>,
 }
 
+/// Pid, tid, process and thread. Two have a name in common, two a process, and an exec leaves two with one number.
+pub(crate) const THREADS: [(u32, u32, &str, &str); 5] = [
+    (7, 7, "app", "app"),
+    (7, 8, "app", "worker"),
+    (7, 9, "app", "io,a=b"),
+    (20, 20, "child", "child"),
+    (20, 21, "child", "worker"),
+];
+
 #[derive(Clone, Debug)]
 pub(crate) struct Sample {
     pub(crate) at_ms: u64,
     pub(crate) weight_ms: u64,
+    /// Which of [`THREADS`].
+    pub(crate) thread: usize,
     /// Root first.
     pub(crate) stack: Vec<Location>,
 }
 
 pub(crate) fn text(samples: &[Sample]) -> String {
-    let mut text = "process 7 /bin/app\n".to_owned();
-    for Sample { at_ms, weight_ms, stack } in samples {
+    let (pid, _, process, _) = THREADS[0];
+    let mut text = format!("process {pid} /bin/{process}\n");
+    let mut at = 1;
+    for Sample { at_ms, weight_ms, thread, stack } in samples {
+        for (pid, tid, process, thread) in &THREADS[at.min(*thread + 1)..=*thread] {
+            if pid == tid {
+                text += &format!("process {pid} /bin/{process}\n");
+            }
+            text += &format!("thread {tid} {thread}\n");
+        }
+        at = at.max(*thread + 1);
         let mut frames = Vec::new();
         for Location { module, lines, .. } in stack {
             match lines.as_slice() {
@@ -63,9 +84,33 @@ impl Location {
     }
 }
 
+/// Whether tags match, each of these being `KEY=VALUE`.
+fn tagged(tags: &[Tag], thread: usize) -> bool {
+    let (pid, tid, process, thread) = THREADS[thread];
+    let one = |tag: &Tag| match tag.text().split_once('=').expect("a key") {
+        ("pid", value) => value == pid.to_string(),
+        ("tid", value) => value == tid.to_string(),
+        ("process", value) => Regex::new(value).unwrap().is_match(process),
+        ("thread", value) => value.split(',').any(|value| Regex::new(value).unwrap().is_match(thread)),
+        (key, _) => unreachable!("{key}"),
+    };
+    tags.iter().any(one)
+}
+
+impl Sample {
+    /// Its stack as the filters leave it; `None` where they drop it.
+    pub(crate) fn filtered(&self, filters: &Filters) -> Option<Vec<Location>> {
+        let Filters { tagfocus, tagignore, .. } = filters;
+        if tagged(tagignore, self.thread) || !tagfocus.is_empty() && !tagged(tagfocus, self.thread) {
+            return None;
+        }
+        filtered(&self.stack, filters)
+    }
+}
+
 /// The stack as the filters leave it; `None` for a sample that they drop.
-pub(crate) fn filtered(stack: &[Location], filters: &Filters) -> Option<Vec<Location>> {
-    let Filters { focus, ignore, hide, show, show_from } = filters;
+fn filtered(stack: &[Location], filters: &Filters) -> Option<Vec<Location>> {
+    let Filters { focus, ignore, hide, show, show_from, .. } = filters;
     if stack.iter().any(|location| location.matches(ignore)) {
         return None;
     }
@@ -119,7 +164,7 @@ pub(crate) type Step = (String, bool);
 /// What counts of the samples: their functions, root first, and weights.
 pub(crate) fn counted(samples: &[Sample], query: &Query) -> Vec<(Vec<Step>, u64)> {
     let counts = samples.iter().filter(|sample| sample.is_in(query.span) && sample.weight_ms > 0);
-    let left = counts.filter_map(|sample| Some((filtered(&sample.stack, &query.filters)?, sample.weight_ns())));
+    let left = counts.filter_map(|sample| Some((sample.filtered(&query.filters)?, sample.weight_ns())));
     left.map(|(stack, weight_ns)| (steps(&stack, query.group), weight_ns)).collect()
 }
 
@@ -189,9 +234,12 @@ pub(crate) fn samples() -> impl Strategy<Value = Vec<Sample>> {
         }
         stack
     });
-    let sample = (0..4_000u64, 0..4u64, stack);
-    prop::collection::vec(sample.prop_map(|(at_ms, weight_ms, stack)| Sample { at_ms, weight_ms, stack }), 0..24)
-        .prop_map(addressed)
+    let sample = (0..4_000u64, 0..4u64, 0..THREADS.len(), stack);
+    let sample = sample.prop_map(|(at_ms, weight_ms, thread, stack)| Sample { at_ms, weight_ms, thread, stack });
+    prop::collection::vec(sample, 0..24).prop_map(|mut samples| {
+        samples.sort_by_key(|sample| sample.thread);
+        addressed(samples)
+    })
 }
 
 /// Gives each location the address that a scenario gives it: in the order in which they are written there.
@@ -217,12 +265,20 @@ fn filters() -> impl Strategy<Value = Filters> {
         let some = prop::collection::vec(pattern, 1..3);
         prop_oneof![2 => Just(Vec::new()), 1 => some]
     };
-    (kind(), kind(), kind(), kind(), kind()).prop_map(|(focus, ignore, hide, show, show_from)| Filters {
+    let tags = || {
+        let texts = vec!["pid=7", "pid=20", "tid=8", "tid=9", "thread=worker", "thread=a,^child$", "process=^app$"];
+        let tag = prop::sample::select(texts).prop_map(|text| Tag::new(text).unwrap());
+        prop_oneof![3 => Just(Vec::new()), 1 => prop::collection::vec(tag, 1..3)]
+    };
+    let kinds = (kind(), kind(), kind(), kind(), kind(), tags(), tags());
+    kinds.prop_map(|(focus, ignore, hide, show, show_from, tagfocus, tagignore)| Filters {
         focus,
         ignore,
         hide,
         show,
         show_from,
+        tagfocus,
+        tagignore,
     })
 }
 

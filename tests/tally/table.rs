@@ -11,7 +11,7 @@ use sigtop::tally::table::{Inline, Table, table};
 use sigtop::tally::tallier::Tallier;
 use sigtop::tally::text::Text;
 
-use crate::stacks::{Sample, everything, filtered, query, samples, steps, text};
+use crate::stacks::{Sample, everything, query, samples, steps, text};
 
 type Told = (String, Inline, u64, u64);
 
@@ -26,7 +26,7 @@ fn oracle(samples: &[Sample], query: &Query) -> (Vec<Told>, [u64; 4]) {
         let weight = sample.weight_ns();
         total += weight;
         count += 1;
-        let Some(stack) = filtered(&sample.stack, &query.filters) else { continue };
+        let Some(stack) = sample.filtered(&query.filters) else { continue };
         kept += weight;
         kept_count += 1;
         if weight == 0 {

@@ -9,7 +9,7 @@ use sigtop::tally::query::Query;
 use sigtop::tally::tallier::{Besides, Tallier};
 use sigtop::tally::trend::{Direction, PARTS};
 
-use crate::stacks::{Sample, filtered, query, samples, steps, text};
+use crate::stacks::{Sample, query, samples, steps, text};
 
 const TRENDS: Besides = Besides { centre: None, flame: None, trends: true };
 
@@ -21,7 +21,7 @@ fn oracle(samples: &[Sample], query: &Query) -> BTreeMap<String, Vec<f64>> {
         let age = now_ns / BUCKET_NS - sample.at_ms * 1_000_000 / BUCKET_NS;
         let part = PARTS - 1 - (age * PARTS as u64 / ns.div_ceil(BUCKET_NS)) as usize;
         all[part] += sample.weight_ms;
-        if let Some(stack) = filtered(&sample.stack, &query.filters) {
+        if let Some(stack) = sample.filtered(&query.filters) {
             own.entry(steps(&stack, query.group).pop().unwrap().0).or_default()[part] += sample.weight_ms;
         }
     }

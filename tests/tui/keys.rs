@@ -76,12 +76,12 @@ fn before_it_is_firm_the_selection_is_the_first_row() {
     let later = "process 7 ./a\nat 1s prof 10ms main;first x 3\nat 1s prof 10ms main;second x 40\nnow 2s";
     let question = stage.session.answer().unwrap().question.clone();
     stage.session = Session::new(later);
-    stage.session.obey(Command::Ask(question.clone()));
+    stage.session.obey(Command::Ask(question.clone().into()));
     stage.refresh();
     assert_eq!(selected(&stage), "second");
     let even_later = "process 7 ./a\nat 1s prof 10ms main;first x 90\nat 1s prof 10ms main;second x 40\nnow 2s";
     stage.session = Session::new(even_later);
-    stage.session.obey(Command::Ask(question));
+    stage.session.obey(Command::Ask(question.into()));
     stage.refresh();
     assert_eq!(selected(&stage), "second", "now it stands on enough samples");
 }

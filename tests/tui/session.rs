@@ -69,7 +69,7 @@ impl Session {
     pub(crate) fn obey(&mut self, command: Command) -> Option<Arc<Answer>> {
         match &command {
             Command::Ask(question) => {
-                self.question = Some(question.clone());
+                self.question = Some(Question::clone(question));
                 return self.answer();
             }
             Command::Clock(clock) => self.facts.clock = *clock,

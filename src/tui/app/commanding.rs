@@ -52,6 +52,12 @@ impl App {
                 self.filters.set(filters);
                 Vec::new()
             }
+            Order::Tag(kind, tag) => {
+                let mut filters = self.filters.now().clone();
+                *kind.of(&mut filters) = tag.into_iter().collect();
+                self.filters.set(filters);
+                Vec::new()
+            }
             Order::Top { rows, sort, focus, ignore } => {
                 let mut filters = self.filters.now().clone();
                 filters.focus.extend(focus);
@@ -97,8 +103,7 @@ impl App {
 
     fn peek(&mut self, pattern: &Pattern) -> Vec<Effect> {
         if !self.list.select_first(pattern) {
-            let chips: Vec<String> =
-                filters::chips(self.filters.now()).map(|(word, pattern)| format!("{word}={pattern}")).collect();
+            let chips: Vec<String> = filters::chips(self.filters.now()).collect();
             self.note(match chips[..] {
                 [] => format!("no function matches {}", pattern.text()),
                 _ => format!("no function matches {} under {}", pattern.text(), chips.join(" ")),

@@ -62,7 +62,7 @@ pub fn chip_at(app: &App, column: u16) -> Option<(Subject, usize)> {
     })?;
     // Every other span is what parts two chips.
     let index = chip.is_multiple_of(2).then_some(chip / 2)?;
-    let kept: Vec<Subject> = filters::kept(app.filters.now()).map(|(subject, _)| subject).collect();
+    let kept: Vec<Subject> = filters::texts(app.filters.now()).map(|(subject, _)| subject).collect();
     let subject = *kept.get(index)?;
     Some((subject, kept[..index].iter().filter(|other| **other == subject).count()))
 }
@@ -249,7 +249,7 @@ fn samples(app: &App, theme: Theme) -> Segment {
 
 /// The filters in force: each by itself, or their number where there is no room.
 fn chips(app: &App, theme: Theme) -> Option<Segment> {
-    let count = filters::kept(app.filters.now()).count();
+    let count = filters::texts(app.filters.now()).count();
     let number = if count == 1 { "1 filter".to_owned() } else { format!("{count} filters") };
     let spans = chip_spans(app, theme);
     (count > 0).then(|| Segment::new(7).or(spans).or_text(number, theme.style(Role::Chip)))
@@ -258,11 +258,17 @@ fn chips(app: &App, theme: Theme) -> Option<Segment> {
 fn chip_spans(app: &App, theme: Theme) -> Vec<Span<'static>> {
     let chip = theme.style(Role::Chip);
     let mut spans: Vec<Span<'static>> = Vec::new();
-    for (word, pattern) in filters::chips(app.filters.now()) {
+    for (subject, text) in filters::texts(app.filters.now()) {
         if !spans.is_empty() {
             spans.push("  ".into());
         }
-        spans.push(Span::styled(format!("{word}={} ✕", text::cut_middle(pattern, CHIP_COLUMNS)), chip));
+        let text = text::cut_middle(text, CHIP_COLUMNS);
+        // A tag that names its key says enough.
+        let words = match subject {
+            Subject::TagFocus if text.contains('=') => format!("{text} ✕"),
+            _ => format!("{}={text} ✕", subject.word()),
+        };
+        spans.push(Span::styled(words, chip));
     }
     spans
 }

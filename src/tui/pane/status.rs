@@ -199,8 +199,7 @@ pub fn waiting(app: &App) -> Vec<(String, Role)> {
     let used = measure::duration(facts.cpu_used);
     let period = measure::duration(Duration::from_nanos(facts.period_ns));
     if answer.window.samples > 0 && answer.question.filters != Filters::default() {
-        let chips: Vec<String> =
-            filters::chips(&answer.question.filters).map(|(word, pattern)| format!("{word}={pattern}")).collect();
+        let chips: Vec<String> = filters::chips(&answer.question.filters).collect();
         let all = measure::count(answer.window.samples);
         return vec![
             (format!("no sample of {all} is left by {}", chips.join(" ")), Role::Notable),
