@@ -10,6 +10,7 @@ use super::state::{self, Config};
 use super::sys;
 use super::threads::{self, Schedule, Thread, Threads};
 use super::timer;
+use crate::link::wire::ring::word;
 use crate::link::wire::{Clock, Engaged, Engine, EngineState, Loss, MAX_FRAMES, flag};
 
 /// How often threads are counted in wall mode, where no tick tells of a new one, ns.
@@ -267,14 +268,14 @@ impl Ticker {
             if known || look(self.looker.as_mut(), thread, schedule, snapshot) {
                 let weight_ns = core::mem::take(&mut thread.owed_ns);
                 thread.owed_ticks = 0;
-                state::TICKS.fetch_add(1, Ordering::Relaxed);
+                state::count(word::TICKS, 1);
                 repeat(Repeat { thread, weight_ns });
             } else if thread.fire() {
                 (thread.at_last, thread.was_woken) = (schedule.unwrap_or_default(), true);
                 thread.in_flight = true;
             } else {
                 let (ticks, ns) = (core::mem::take(&mut thread.owed_ticks), core::mem::take(&mut thread.owed_ns));
-                state::TICKS.fetch_add(ticks, Ordering::Relaxed);
+                state::count(word::TICKS, ticks);
                 state::lose(Loss::NoTimer, ticks, ns);
             }
         }

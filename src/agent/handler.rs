@@ -18,13 +18,11 @@ use super::sys::{self, KernelAction};
 use super::threads;
 use super::timer::{self, TickKind};
 use super::unwind::{self, LiveStack, Registers};
+use crate::link::wire::ring::{STALE, word};
 use crate::link::wire::{Clock, FrameAddress, KNOCK_COOKIE, Loss, flag};
 
 /// Flags of our actions: restart what the tick interrupts, run on the alternate stack (Go insists), bring our restorer.
 pub(super) const FLAGS: u64 = libc::SA_SIGINFO as u64 | libc::SA_RESTART as u64 | libc::SA_ONSTACK as u64 | 0x0400_0000;
-
-/// Set in [`RawSample::flags`] beside the bits of the wire: the snapshot may not have known the module of some frame.
-pub(super) const STALE: u32 = 1 << 31;
 
 /// The kernel's siginfo, as far as it is used here: of a timer, or of a queued signal.
 #[repr(C)]
@@ -90,16 +88,24 @@ extern "C" fn on_signal(signal: i32, info: *const Info, context: *const u64) {
                 TickKind::Process => process_tick(epoch, weight_ns, context),
             }
         }
-        // Weighed by the agent thread: the kernel gives more ticks of these than their interval says, or fewer, and no count.
-        SI_KERNEL if timer::is_classic(signal) => tick(thread_id(), timer::classic_epoch(), 0, context),
+        SI_KERNEL if timer::is_classic(signal) && is_at_home() => {
+            // Weighed by the agent thread: the kernel gives more ticks of these than their interval says, or fewer, and no count.
+            tick(thread_id(), timer::classic_epoch(), 0, context);
+        }
         SI_KERNEL if timer::is_late(signal) => {}
         SI_QUEUE if value >> 32 == u64::from(KNOCK_COOKIE) && signal == libc::SIGURG => knock(value as u32),
         _ => {
-            state::FOREIGN.fetch_add(1, Ordering::Relaxed);
+            state::count(word::FOREIGN, 1);
             // SAFETY: these are the arguments that the kernel gave.
             unsafe { guard::pass_on(signal, info.cast::<()>().cast_mut(), context.cast_mut()) };
         }
     }
+}
+
+/// Whether this is the process that the agent lives in, as far as may be asked: a child that was made behind libc's back, with an
+/// interval timer of its own, has neither ring nor slots.
+fn is_at_home() -> bool {
+    !state::MAY_CALL.load(Ordering::Relaxed) || sys::getpid() == state::OWNER.load(Ordering::Relaxed)
 }
 
 /// The caller's thread id where system calls are allowed, else 0.
@@ -164,16 +170,27 @@ fn tick(tid: u32, epoch: u32, weight_ns: u64, context: *const u64) {
     if state::DISABLED.load(Ordering::Relaxed) {
         return;
     }
-    state::TICKS.fetch_add(1, Ordering::Relaxed);
     // SAFETY: the kernel's ucontext.
     let registers = unsafe { Registers::of(context) };
-    let (pool, ring) = (state::POOL.load(Ordering::Acquire), state::RING.load(Ordering::Acquire));
-    if pool.is_null() || ring.is_null() {
+    let pool = state::POOL.load(Ordering::Acquire);
+    if pool.is_null() {
         return first_tick(tid, epoch, weight_ns, registers);
     }
     // SAFETY: published once and never freed.
-    let (pool, ring): (&'static Pool, &'static Ring) = unsafe { (&*pool, &*ring) };
-    let Some(mut claim) = pool.claim(registers.sp()) else { return state::lose(Loss::NoSlot, 1, weight_ns) };
+    let pool: &'static Pool = unsafe { &*pool };
+    let Some(mut claim) = pool.claim(registers.sp()) else {
+        state::count(word::TICKS, 1);
+        return state::lose(Loss::NoSlot, 1, weight_ns);
+    };
+    // Loaded after the slot was claimed: see `state::RING`.
+    let ring = state::RING.load(Ordering::SeqCst);
+    if ring.is_null() {
+        drop(claim);
+        return first_tick(tid, epoch, weight_ns, registers);
+    }
+    // SAFETY: never freed.
+    let ring: &'static Ring = unsafe { &*ring };
+    state::count(word::TICKS, 1);
     let sample = RawSample { tid, epoch, weight_ns, ..RawSample::default() };
     let stack = claim.stack();
     let mut work = Work { claim: &mut claim, ring, sample, registers, kept: false };
@@ -204,7 +221,7 @@ extern "C" fn take(work: *mut ()) {
     let may_call = state::MAY_CALL.load(Ordering::Relaxed);
     let mut stack = LiveStack::new(snapshot, work.registers.sp(), may_call);
     let walk = unwind::walk(snapshot, cache, work.registers, &mut stack, frames);
-    state::FRAMES.fetch_add(walk.depth as u64, Ordering::Relaxed);
+    state::count(word::FRAMES, walk.depth as u64);
     work.sample.generation = snapshot.generation();
     work.sample.flags = walk.flags | if walk.uncovered { STALE } else { 0 };
     if walk.uncovered && may_call {
@@ -225,8 +242,9 @@ extern "C" fn take(work: *mut ()) {
     work.kept = work.ring.push(&work.sample, &frames[..walk.depth]);
 }
 
-/// A tick before the agent thread has made the pool. It is not under seccomp yet, or the birth would have failed.
+/// A tick before the agent thread has made pool and ring. It is not under seccomp yet, or the birth would have failed.
 fn first_tick(tid: u32, epoch: u32, weight_ns: u64, registers: Registers) {
+    state::count(word::TICKS, 1);
     let mut later = state::LATER.load(Ordering::Acquire);
     if later.is_null() && state::MAY_CALL.load(Ordering::Relaxed) {
         later = room_for_later();

@@ -1,7 +1,7 @@
 //! The agent's own memory: pages from the kernel, and a small allocator over them for the agent thread.
 //!
 //! One thread allocates (the agent thread; at birth, nobody yet), so there is no lock. Handlers never allocate. In a fork
-//! child the arena of the parent is left behind as it was, and a new one is begun.
+//! child the arena of the parent is gone, and a new one is begun.
 
 use core::alloc::{GlobalAlloc, Layout};
 use core::cell::UnsafeCell;
@@ -18,13 +18,24 @@ const CLASSES: usize = 13;
 
 const _: () = assert!(16 << (CLASSES - 1) == LARGEST_SMALL);
 
-/// Fresh zero pages, not inherited by anything but fork; null when there are none (RLIMIT_AS). mmap(2)
+/// Fresh zero pages that a fork child does not inherit; null when there are none (RLIMIT_AS). mmap(2)
 pub(super) fn pages(size: usize) -> *mut u8 {
     let (protection, flags) =
         (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE);
     // SAFETY: a new anonymous mapping touches nothing that exists.
     let result = unsafe { syscall!(libc::SYS_mmap, 0usize, size, protection, flags, -1isize, 0) };
-    if (-4095..0).contains(&result) { null_mut() } else { result as *mut u8 }
+    if (-4095..0).contains(&result) {
+        return null_mut();
+    }
+    not_for_forks(result as *const u8, size);
+    result as *mut u8
+}
+
+/// Keeps pages from being copied into fork children, which begin anew and look at none of them: a fork costs the target no more
+/// because the agent is there. madvise(2)
+pub(super) fn not_for_forks(start: *const u8, size: usize) {
+    // SAFETY: a hint about pages of the agent's own.
+    unsafe { syscall!(libc::SYS_madvise, start, size, libc::MADV_DONTFORK) };
 }
 
 /// Gives pages back. munmap(2)
@@ -54,7 +65,7 @@ impl Arena {
         Arena(UnsafeCell::new(State { free: [null_mut(); CLASSES], next: 0, end: 0 }))
     }
 
-    /// Begins anew and leaves every block where it is: for a fork child, whose copy may be half changed.
+    /// Begins anew, without any of the blocks: for a fork child, which did not inherit them.
     ///
     /// # Safety
     /// No agent thread may exist, and none of the blocks may be freed afterwards.

@@ -1,28 +1,23 @@
 //! The fixed ring between handlers and the agent thread: many writers that never wait, one reader.
 //!
-//! It is a circle of words. A writer reserves as many as its record needs by moving `head`, fills them, and commits by
-//! storing the first word last. The reader takes records in order, zeroes them, and gives the room back by moving `tail`. A
-//! record that does not fit is refused, and the writer counts it.
+//! It is a circle of words, laid out as [`wire::ring`](crate::link::wire::ring) tells. A writer reserves as many as its record needs by
+//! moving `head`, fills them, and commits by storing the first word last. The reader takes records in order, marks what it has written
+//! as a sample, and gives the room back (zeroed, by moving `tail`) when the socket has taken it. So what a killed process had not sent
+//! lies in the ring, and the viewer, to whom its memory was handed at the Hello, finds it there.
 
 use core::sync::atomic::{AtomicU64, Ordering};
 
 use super::memory;
+use super::sys::{self, syscall};
 use crate::link::wire::MAX_FRAMES;
-
-/// Words of the ring: 1 MiB, some 6 000 samples of 20 frames; touched only as far as it fills.
-const WORDS: usize = 128 * 1024;
-/// Words before the frames.
-const HEAD_WORDS: usize = 4;
-
-const _: () = assert!(WORDS.is_power_of_two());
-const _: () = assert!(HEAD_WORDS + MAX_FRAMES <= WORDS / 64);
+use crate::link::wire::ring::{GIVEN_UP, HEADER_WORDS, RECORD_WORDS, RING_BYTES, RING_MAGIC, RING_WORDS, word};
 
 /// What a handler knows of a tick besides its frames.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct RawSample {
     /// Thread that was interrupted; 0 when only its wall or process tick is known (then the reader asks).
     pub(super) tid: u32,
-    /// Bits of [`flag`](crate::link::wire::flag).
+    /// Bits of [`flag`](crate::link::wire::flag), and [`STALE`](crate::link::wire::ring::STALE).
     pub(super) flags: u32,
     /// Module generation of the frames.
     pub(super) generation: u32,
@@ -34,39 +29,114 @@ pub(super) struct RawSample {
 
 /// The circle. Lives as long as the process.
 pub(super) struct Ring {
-    words: &'static [AtomicU64],
-    /// First word that no writer has reserved. Written by writers (compare-exchange), read by all.
-    head: AtomicU64,
-    /// First word that the reader has not given back. Written by the reader with release after zeroing, read by writers
-    /// with acquire, so that a reserved word is zero until its writer stores it.
-    tail: AtomicU64,
+    memory: &'static [AtomicU64],
+    /// Where the next record to take begins. The reader's.
+    next: AtomicU64,
+}
+
+/// The memory's file, to be handed to a viewer; closed on drop.
+pub(super) struct Handle(i32);
+
+impl Handle {
+    /// Its number in the agent thread's table.
+    pub(super) fn descriptor(&self) -> i32 {
+        self.0
+    }
+}
+
+impl Drop for Handle {
+    fn drop(&mut self) {
+        sys::close(self.0);
+    }
 }
 
 impl Ring {
     /// An empty ring; `None` without memory for it.
     pub(super) fn new() -> Option<Ring> {
-        let start = memory::pages(WORDS * 8);
+        let start = memory::pages(RING_BYTES);
         if start.is_null() {
             return None;
         }
-        // SAFETY: fresh zero pages of this size, never given back; zero is a valid AtomicU64.
-        let words = unsafe { core::slice::from_raw_parts(start.cast(), WORDS) };
-        Some(Ring { words, head: AtomicU64::new(0), tail: AtomicU64::new(0) })
+        // SAFETY: fresh zero pages of this size, never given back (but replaced by `renew`); zero is a valid AtomicU64.
+        let memory = unsafe { core::slice::from_raw_parts(start.cast(), RING_BYTES / 8) };
+        Some(Ring { memory, next: AtomicU64::new(0) })
+    }
+
+    /// Puts a fresh file in the place of its memory: empty, every counter 0. No handler may be at work on it. `None` (and a ring
+    /// as it was) where there are no such files, or the target's limit on the size of files forbids it. memfd_create(2)
+    pub(super) fn renew(&self) -> Option<Handle> {
+        const MFD_NOEXEC_SEAL: u32 = 8;
+        const F_SEAL_FUTURE_WRITE: i32 = 0x10;
+        // A file past the limit would send the target SIGXFSZ.
+        if sys::limit(libc::RLIMIT_FSIZE as i32) < RING_BYTES as u64 {
+            return None;
+        }
+        let flags = libc::MFD_CLOEXEC | libc::MFD_ALLOW_SEALING;
+        let name = c"sigtop".as_ptr();
+        // SAFETY: a name that ends; flags that older kernels do not know are left out.
+        let mut file = unsafe { syscall!(libc::SYS_memfd_create, name, flags | MFD_NOEXEC_SEAL) };
+        if file < 0 {
+            // SAFETY: likewise.
+            file = unsafe { syscall!(libc::SYS_memfd_create, name, flags) };
+        }
+        if file < 0 {
+            return None;
+        }
+        let file = Handle(file as i32);
+        let seals = libc::F_SEAL_SHRINK | libc::F_SEAL_GROW | F_SEAL_FUTURE_WRITE | libc::F_SEAL_SEAL;
+        let (protection, flags) = (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_SHARED | libc::MAP_FIXED);
+        // SAFETY: the mapping replaces this ring's own pages, which no handler uses now; seals keep its size, and everyone else
+        // from writing.
+        unsafe {
+            if syscall!(libc::SYS_ftruncate, file.0, RING_BYTES) < 0 {
+                return None;
+            }
+            let start = self.memory.as_ptr();
+            if syscall!(libc::SYS_mmap, start, RING_BYTES, protection, flags, file.0, 0) != start as isize {
+                return None;
+            }
+            syscall!(libc::SYS_fcntl, file.0, libc::F_ADD_SEALS, seals);
+        }
+        memory::not_for_forks(self.memory.as_ptr().cast(), RING_BYTES);
+        self.next.store(0, Ordering::Relaxed);
+        self.header(word::MAGIC).store(RING_MAGIC, Ordering::Relaxed);
+        Some(file)
+    }
+
+    /// A word of the header.
+    pub(super) fn header(&self, index: usize) -> &AtomicU64 {
+        &self.memory[index]
+    }
+
+    /// First word that no writer has reserved. Written by writers (compare-exchange), read by all.
+    fn head(&self) -> &AtomicU64 {
+        self.header(word::HEAD)
+    }
+
+    /// First word that the reader has not given back. Written by the reader with release after zeroing, read by writers
+    /// with acquire, so that a reserved word is zero until its writer stores it.
+    fn tail(&self) -> &AtomicU64 {
+        self.header(word::TAIL)
     }
 
     fn word(&self, position: u64) -> &AtomicU64 {
-        &self.words[position as usize & (WORDS - 1)]
+        &self.memory[HEADER_WORDS + (position as usize & (RING_WORDS - 1))]
+    }
+
+    /// Size of the record that begins here; 0 if none is committed.
+    fn size(&self, position: u64) -> u64 {
+        self.word(position).load(Ordering::Acquire) & u64::from(u32::MAX)
     }
 
     /// Writes a record; false when there is no room. Wait-free but for the race with other writers for `head`.
     pub(super) fn push(&self, sample: &RawSample, frames: &[u64]) -> bool {
-        let size = (HEAD_WORDS + frames.len()) as u64;
-        let mut head = self.head.load(Ordering::Relaxed);
+        let size = (RECORD_WORDS + frames.len()) as u64;
+        let mut head = self.head().load(Ordering::Relaxed);
         loop {
-            if head + size - self.tail.load(Ordering::Acquire) > WORDS as u64 {
+            if head + size - self.tail().load(Ordering::Acquire) > RING_WORDS as u64 {
                 return false;
             }
-            match self.head.compare_exchange_weak(head, head + size, Ordering::Relaxed, Ordering::Relaxed) {
+            match self.head().compare_exchange_weak(head, head + size, Ordering::Relaxed, Ordering::Relaxed) {
                 Ok(_) => break,
                 Err(now) => head = now,
             }
@@ -75,7 +145,7 @@ impl Ring {
         self.word(head + 1).store(pair(sample.tid, sample.flags), Ordering::Relaxed);
         self.word(head + 2).store(pair(sample.generation, sample.epoch), Ordering::Relaxed);
         self.word(head + 3).store(sample.weight_ns, Ordering::Relaxed);
-        for (position, &frame) in (head + HEAD_WORDS as u64..).zip(frames) {
+        for (position, &frame) in (head + RECORD_WORDS as u64..).zip(frames) {
             self.word(position).store(frame, Ordering::Relaxed);
         }
         // Commits: the reader's acquire load of this word sees the rest.
@@ -83,53 +153,122 @@ impl Ring {
         true
     }
 
-    /// Whether a committed record waits.
+    /// Whether a committed record waits to be taken.
     pub(super) fn has_record(&self) -> bool {
-        self.word(self.tail.load(Ordering::Relaxed)).load(Ordering::Acquire) != 0
+        self.size(self.next.load(Ordering::Relaxed)) != 0
     }
 
-    /// Committed records from the oldest on. For the one reader only.
+    /// Committed records that were not taken. For the one reader only.
     pub(super) fn count(&self) -> u64 {
-        let (mut position, mut count) = (self.tail.load(Ordering::Relaxed), 0);
-        let end = position + WORDS as u64;
+        let (mut position, mut count) = (self.next.load(Ordering::Relaxed), 0);
+        let end = self.tail().load(Ordering::Relaxed) + RING_WORDS as u64;
         while position < end {
-            let size = self.word(position).load(Ordering::Acquire);
-            if size == 0 {
-                break;
+            match self.size(position) {
+                0 => break,
+                size => position += size,
             }
-            position += size;
             count += 1;
         }
         count
     }
 
     /// Takes the oldest record; its frames go into `frames`. `None` when there is none, or when the oldest is not
-    /// committed yet. For the one reader only.
-    pub(super) fn pop<'a>(&self, frames: &'a mut [u64; MAX_FRAMES]) -> Option<(RawSample, &'a [u64])> {
-        let tail = self.tail.load(Ordering::Relaxed);
-        let size = self.word(tail).load(Ordering::Acquire);
+    /// committed yet. Its room stays taken until it is [`release`](Self::release)d. For the one reader only.
+    pub(super) fn take<'a>(&self, frames: &'a mut [u64; MAX_FRAMES]) -> Option<(Taken, RawSample, &'a [u64])> {
+        let start = self.next.load(Ordering::Relaxed);
+        if start >= self.tail().load(Ordering::Relaxed) + RING_WORDS as u64 {
+            return None;
+        }
+        let size = self.size(start);
         if size == 0 {
             return None;
         }
         let low_high = |word: u64| (word as u32, (word >> 32) as u32);
-        let (tid, flags) = low_high(self.word(tail + 1).load(Ordering::Relaxed));
-        let (generation, epoch) = low_high(self.word(tail + 2).load(Ordering::Relaxed));
-        let weight_ns = self.word(tail + 3).load(Ordering::Relaxed);
-        let depth = (size as usize).saturating_sub(HEAD_WORDS).min(MAX_FRAMES);
-        for (frame, position) in frames[..depth].iter_mut().zip(tail + HEAD_WORDS as u64..) {
+        let (tid, flags) = low_high(self.word(start + 1).load(Ordering::Relaxed));
+        let (generation, epoch) = low_high(self.word(start + 2).load(Ordering::Relaxed));
+        let weight_ns = self.word(start + 3).load(Ordering::Relaxed);
+        let depth = (size as usize).saturating_sub(RECORD_WORDS).min(MAX_FRAMES);
+        for (frame, position) in frames[..depth].iter_mut().zip(start + RECORD_WORDS as u64..) {
             *frame = self.word(position).load(Ordering::Relaxed);
         }
-        for position in tail..tail + size {
+        self.next.store(start + size, Ordering::Relaxed);
+        Some((Taken(start), RawSample { tid, flags, generation, epoch, weight_ns }, &frames[..depth]))
+    }
+
+    /// Marks a record: written as the sample of this number in the stream, or given up (`None`).
+    pub(super) fn mark(&self, Taken(start): Taken, number: Option<u64>) {
+        // 0 and the mark of what was given up are no numbers; skipping them costs one sample in 2^32 its exactness at a kill.
+        let mark = number.map_or(GIVEN_UP, |number| (number as u32).clamp(1, GIVEN_UP - 1));
+        let first = self.size(start) | u64::from(mark) << 32;
+        self.word(start).store(first, Ordering::Release);
+    }
+
+    /// Gives the room of everything taken back. For the one reader only.
+    pub(super) fn release(&self) {
+        let (tail, next) = (self.tail().load(Ordering::Relaxed), self.next.load(Ordering::Relaxed));
+        for position in tail..next {
             self.word(position).store(0, Ordering::Relaxed);
         }
-        self.tail.store(tail + size, Ordering::Release);
-        Some((RawSample { tid, flags, generation, epoch, weight_ns }, &frames[..depth]))
+        self.tail().store(next, Ordering::Release);
     }
 }
 
+/// A record that was taken out of the ring and still has its room there.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Taken(u64);
+
 #[cfg(test)]
 mod tests {
+    use crate::link::wire::Account;
+    use crate::link::wire::ring::remains;
+
     use super::*;
+
+    /// Takes a record and gives its room back at once.
+    fn pop<'a>(ring: &Ring, frames: &'a mut [u64; MAX_FRAMES]) -> Option<(RawSample, &'a [u64])> {
+        let (_, sample, stack) = ring.take(frames)?;
+        ring.release();
+        Some((sample, stack))
+    }
+
+    #[test]
+    fn a_viewer_finds_in_the_file_what_it_was_not_sent() {
+        use std::io::{Read as _, Seek as _};
+        use std::os::fd::{AsRawFd as _, BorrowedFd};
+
+        let ring = Ring::new().expect("memory");
+        let handle = ring.renew().expect("files in memory");
+        // SAFETY: open as long as the handle, which outlives this.
+        let descriptor = unsafe { BorrowedFd::borrow_raw(handle.descriptor()) };
+        let mut file = std::fs::File::from(descriptor.try_clone_to_owned().expect("a copy"));
+        let mut frames = [0; MAX_FRAMES];
+        for tid in 1..=5 {
+            assert!(ring.push(&RawSample { tid, weight_ns: 10, ..RawSample::default() }, &[3, 2]));
+        }
+        let (first, ..) = ring.take(&mut frames).expect("committed");
+        ring.mark(first, Some(1));
+        ring.release();
+        let (second, ..) = ring.take(&mut frames).expect("committed");
+        ring.mark(second, Some(2));
+        let (third, ..) = ring.take(&mut frames).expect("committed");
+        ring.mark(third, None);
+        let mut left = |received| {
+            let mut bytes = Vec::new();
+            file.rewind().expect("a file");
+            file.read_to_end(&mut bytes).expect("a file");
+            let remains = remains(&bytes, received, &Account::default(), 1, 1).expect("a ring");
+            remains.samples.iter().map(|(sample, _)| sample.tid).collect::<Vec<_>>()
+        };
+        assert_eq!((left(1), left(2)), (vec![2, 4, 5], vec![4, 5]));
+        ring.renew().expect("once more");
+        assert!(ring.take(&mut frames).is_none(), "it is empty again");
+        assert_eq!(left(2), [4, 5], "the file handed over before is as it was");
+        let writing = std::fs::OpenOptions::new().write(true).open(format!("/proc/self/fd/{}", file.as_raw_fd()));
+        assert!(
+            writing.and_then(|file| file.set_len(1)).is_err() && file.set_len(1).is_err(),
+            "sealed"
+        );
+    }
 
     #[test]
     fn records_come_out_as_they_went_in_and_room_is_given_back() {
@@ -139,7 +278,7 @@ mod tests {
             let stack: Vec<u64> = (0..u64::from(round % 300) + 1).map(|frame| frame << 20 | u64::from(round)).collect();
             let sample = RawSample { tid: round, flags: 1, generation: 2, epoch: 3, weight_ns: u64::from(round) << 9 };
             assert!(ring.push(&sample, &stack));
-            assert_eq!(ring.pop(&mut frames), Some((sample, &stack[..])));
+            assert_eq!(pop(&ring, &mut frames), Some((sample, &stack[..])));
         }
         assert!(!ring.has_record());
     }
@@ -151,13 +290,13 @@ mod tests {
         while ring.push(&RawSample { tid: taken, ..RawSample::default() }, &[7; 60]) {
             taken += 1;
         }
-        assert_eq!(taken as usize, WORDS / 64);
+        assert_eq!(taken as usize, RING_WORDS / 64);
         assert_eq!(ring.count(), u64::from(taken));
         let mut frames = [0; MAX_FRAMES];
         for tid in 0..taken {
-            assert_eq!(ring.pop(&mut frames).map(|(sample, _)| sample.tid), Some(tid));
+            assert_eq!(pop(&ring, &mut frames).map(|(sample, _)| sample.tid), Some(tid));
         }
-        assert_eq!(ring.pop(&mut frames), None);
+        assert_eq!(pop(&ring, &mut frames), None);
     }
 
     #[test]
@@ -180,7 +319,7 @@ mod tests {
             let mut taken = 0;
             loop {
                 let finished = writers.iter().all(std::thread::ScopedJoinHandle::is_finished);
-                while let Some((sample, stack)) = ring.pop(&mut frames) {
+                while let Some((sample, stack)) = pop(&ring, &mut frames) {
                     assert!(stack.len() == 17 && stack.iter().all(|&frame| frame == u64::from(sample.tid)));
                     assert!(last[sample.tid as usize] < Some(sample.epoch), "a writer's order is kept");
                     last[sample.tid as usize] = Some(sample.epoch);

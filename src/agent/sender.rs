@@ -10,7 +10,7 @@ use core::sync::atomic::{AtomicU32, Ordering};
 use super::engine::{Repeat, Ticker};
 use super::later::Later;
 use super::modules::Modules;
-use super::ring::{RawSample, Ring};
+use super::ring::{Handle, RawSample, Ring};
 use super::slot::Pool;
 use super::socket::{Address, Gone, Socket};
 use super::start;
@@ -20,6 +20,7 @@ use super::sys;
 use super::threads::{self, Threads};
 use super::unwind::{self, Cache};
 use super::{handler, timer};
+use crate::link::wire::ring::{STALE, word};
 use crate::link::wire::{
     Account, Birth, Clock, Hello, Loss, MAX_FRAMES, Request, STACK_SLOTS, Sample, StoredStack, Thread, stack_memory,
 };
@@ -48,6 +49,7 @@ pub(super) fn viewer() -> u32 {
 /// What the agent thread has at hand for the whole of its life.
 struct Agent {
     ring: &'static Ring,
+    pool: &'static Pool,
     modules: Modules,
     ticker: Ticker,
     memory: Box<[StoredStack]>,
@@ -117,19 +119,18 @@ pub(super) fn live(epoch: u32) -> u32 {
 
 impl Agent {
     fn new(tid: u32, epoch: u32, credentials: Option<Status>) -> Option<Agent> {
-        let (ring, pool) = shared()?;
+        let pool = pool()?;
+        let ring = ring()?;
         Threads::prepare();
         if state::LATER.load(Ordering::Acquire).is_null() {
             handler::room_for_later();
         }
         state::CURIOUS.store(true, Ordering::Relaxed);
-        let mut frames = [0; MAX_FRAMES];
-        // What an earlier agent's last ticks left behind.
-        while ring.pop(&mut frames).is_some() {}
         let mut modules = Modules::new(pool);
         modules.refresh();
         Some(Agent {
             ring,
+            pool,
             modules,
             ticker: Ticker::new(tid, epoch),
             memory: stack_memory(),
@@ -147,6 +148,10 @@ impl Agent {
         self.modules.forget_announcements();
         self.ticker.threads.forget_announcements();
         self.memory.fill(StoredStack::EMPTY);
+        (self.sent, self.first_is_due) = (0, true);
+        if let Some(handle) = self.fresh_ring() {
+            socket.hand_over(handle);
+        }
         let introduced = socket.write(|w| w.hello(&hello(birth))).is_ok();
         if !introduced || self.await_request(&mut socket).is_err() {
             return End::Left;
@@ -162,6 +167,30 @@ impl Agent {
                 }
             }
         }
+    }
+
+    /// Begins with an empty ring and counters at 0. Returns its memory's file, if it has one.
+    fn fresh_ring(&mut self) -> Option<Handle> {
+        state::RING.store(core::ptr::null_mut(), Ordering::SeqCst);
+        let mut busy = self.pool.observe();
+        // Handlers take microseconds; one whose thread was stopped in it may never return.
+        let mut patience = 100;
+        while !self.pool.all_returned(&mut busy) && patience > 0 {
+            sys::futex_wait(&AtomicU32::new(0), 0, 1_000_000);
+            patience -= 1;
+        }
+        let handle = if patience > 0 { self.ring.renew() } else { None };
+        if handle.is_none() {
+            // The old memory, without what an earlier agent's last ticks left behind.
+            let mut frames = [0; MAX_FRAMES];
+            while self.ring.take(&mut frames).is_some() {}
+            self.ring.release();
+            (word::TICKS..word::CONFIGS).for_each(|index| self.ring.header(index).store(0, Ordering::Relaxed));
+        }
+        state::RING.store(core::ptr::from_ref(self.ring).cast_mut(), Ordering::SeqCst);
+        state::show_configs();
+        state::settle_counters();
+        handle
     }
 
     /// Waits for the first request.
@@ -195,6 +224,7 @@ impl Agent {
     /// Takes what is there, looks around if it is time to, and sleeps.
     fn turn(&mut self, socket: &mut Socket) -> Result<Option<End>, Gone> {
         let now_ns = sys::monotonic_ns();
+        self.ring.header(word::LOOKED_NS).store(now_ns, Ordering::Relaxed);
         self.read_modules(now_ns);
         // Before the samples, which say at which generation their addresses hold.
         self.announce(socket);
@@ -214,6 +244,9 @@ impl Agent {
                 let _ = socket.write(|w| w.account(&account));
             }
             let sent = socket.flush();
+            if socket.is_flushed() {
+                self.ring.release();
+            }
             if end.is_some() {
                 return Ok(end);
             }
@@ -287,11 +320,12 @@ impl Agent {
         let ticks = ring.count();
         let classic_ns = self.ticker.weigh_classic(ticks);
         for _ in 0..ticks {
-            let Some((mut raw, stack)) = ring.pop(&mut frames) else { break };
+            let Some((taken, mut raw, stack)) = ring.take(&mut frames) else { break };
             if raw.weight_ns == 0 {
                 raw.weight_ns = classic_ns;
             }
-            self.forward(socket, raw, stack, now_ns);
+            let was_sent = self.forward(socket, raw, stack, now_ns);
+            ring.mark(taken, was_sent.then_some(self.sent));
             count += 1;
         }
         count
@@ -322,16 +356,16 @@ impl Agent {
         count
     }
 
-    /// One record onto the wire.
-    fn forward(&mut self, socket: &mut Socket, raw: RawSample, stack: &[u64], now_ns: u64) {
+    /// One record onto the wire; false when it was lost there.
+    fn forward(&mut self, socket: &mut Socket, raw: RawSample, stack: &[u64], now_ns: u64) -> bool {
         let clock = state::config(raw.epoch).clock;
         let mut generation = raw.generation;
-        if raw.flags & handler::STALE != 0 {
+        if raw.flags & STALE != 0 {
             // The module was loaded after the handler's snapshot: the present one knows it.
             generation = self.modules.generation();
         }
         let tid = if raw.tid == 0 { sys::getpid() } else { raw.tid };
-        let flags = raw.flags & !handler::STALE;
+        let flags = raw.flags & !STALE;
         let weight_ns = match raw.weight_ns {
             0 if clock == Clock::Real => self.ticker.settle(tid, flags, generation, stack),
             weight_ns => weight_ns,
@@ -345,20 +379,19 @@ impl Agent {
             weight_ns,
             slot: (tid as usize % STACK_SLOTS) as u8,
         };
-        self.send(socket, &sample, stack);
+        self.send(socket, &sample, stack)
     }
 
-    fn send(&mut self, socket: &mut Socket, sample: &Sample, stack: &[u64]) {
-        if socket.write(|w| w.sample(sample, stack, &mut self.memory)).is_ok() {
-            self.sent += 1;
-            return;
-        }
+    fn send(&mut self, socket: &mut Socket, sample: &Sample, stack: &[u64]) -> bool {
+        let mut write = |socket: &mut Socket| socket.write(|w| w.sample(sample, stack, &mut self.memory)).is_ok();
         // Once more after giving the kernel what it takes.
-        if socket.flush().is_ok() && socket.write(|w| w.sample(sample, stack, &mut self.memory)).is_ok() {
+        let written = write(socket) || socket.flush().is_ok() && write(socket);
+        if written {
             self.sent += 1;
         } else {
             state::lose(Loss::SocketFull, 1, sample.weight_ns);
         }
+        written
     }
 
     fn wall(&mut self, socket: &mut Socket, now_ns: u64) {
@@ -387,8 +420,10 @@ impl Agent {
     }
 
     fn account(&self, now_ns: u64) -> Account {
+        state::settle_counters();
         let (lost_ticks, lost_ns) = state::losses();
-        let ticks = state::TICKS.load(Ordering::Relaxed);
+        let read = |index| state::counter(index).load(Ordering::Relaxed);
+        let ticks = read(word::TICKS);
         let (threads, timers) = self.ticker.threads.count();
         Account {
             monotonic_ns: now_ns,
@@ -397,11 +432,11 @@ impl Agent {
             lost_ticks,
             lost_ns,
             agent_cpu_ns: sys::clock_ns(libc::CLOCK_THREAD_CPUTIME_ID),
-            handler_cpu_ns: ticks * TICK_COST_NS + state::FRAMES.load(Ordering::Relaxed) * FRAME_COST_NS,
+            handler_cpu_ns: ticks * TICK_COST_NS + read(word::FRAMES) * FRAME_COST_NS,
             process_cpu_ns: sys::clock_ns(libc::CLOCK_PROCESS_CPUTIME_ID),
             threads,
             timers,
-            foreign_signals: state::FOREIGN.load(Ordering::Relaxed),
+            foreign_signals: read(word::FOREIGN),
         }
     }
 
@@ -442,26 +477,22 @@ impl Agent {
     }
 }
 
-/// Ring and pool, made at the first birth of a process.
-fn shared() -> Option<(&'static Ring, &'static Pool)> {
-    let ring = match state::RING.load(Ordering::Acquire) {
-        ring if !ring.is_null() => ring,
-        _ => {
-            let ring = Box::into_raw(Box::new(Ring::new()?));
-            state::RING.store(ring, Ordering::Release);
-            ring
-        }
-    };
-    let pool = match state::POOL.load(Ordering::Acquire) {
-        pool if !pool.is_null() => pool,
-        _ => {
-            let pool = Box::into_raw(Box::new(Pool::new()?));
-            state::POOL.store(pool, Ordering::Release);
-            pool
-        }
-    };
-    // SAFETY: boxed above or at an earlier birth, and never freed.
-    unsafe { Some((&*ring, &*pool)) }
+/// The pool, made at the first birth of a process.
+fn pool() -> Option<&'static Pool> {
+    let mut pool = state::POOL.load(Ordering::Acquire);
+    if pool.is_null() {
+        pool = Box::into_raw(Box::new(Pool::new()?));
+        state::POOL.store(pool, Ordering::Release);
+    }
+    // SAFETY: boxed here or at an earlier birth, and never freed.
+    Some(unsafe { &*pool })
+}
+
+/// The ring, made at the first birth of a process; handlers see it when it is [fresh](Agent::fresh_ring).
+fn ring() -> Option<&'static Ring> {
+    let ring = state::RING.load(Ordering::Acquire);
+    // SAFETY: boxed at an earlier birth, and never freed.
+    if ring.is_null() { Some(Box::leak(Box::new(Ring::new()?))) } else { Some(unsafe { &*ring }) }
 }
 
 fn hello(birth: Birth) -> Hello<alloc::vec::Vec<u8>> {

@@ -2,6 +2,7 @@
 
 use alloc::boxed::Box;
 
+use super::ring::Handle;
 use super::sys::{self, syscall};
 use crate::link::wire::{self, Full, Malformed, Request, Writer};
 
@@ -53,6 +54,8 @@ pub(super) struct Socket {
     out_length: usize,
     input: [u8; IN],
     input_length: usize,
+    /// Goes with the next bytes.
+    handle: Option<Handle>,
 }
 
 impl Socket {
@@ -71,6 +74,7 @@ impl Socket {
             out_length: 0,
             input: [0; IN],
             input_length: 0,
+            handle: None,
         };
         // A full backlog (EAGAIN) is waited for, a little: many processes may start at once.
         for _ in 0..100 {
@@ -117,18 +121,36 @@ impl Socket {
         result
     }
 
-    /// Sends what can be sent now. send(2)
+    /// Lets a file go with the next bytes that are sent, once.
+    pub(super) fn hand_over(&mut self, handle: Handle) {
+        self.handle = Some(handle);
+    }
+
+    /// Sends some bytes, and the file that is to go with them; returns what the kernel does. sendmsg(2)
+    fn send(&self, bytes: &[u8]) -> isize {
+        let part = [bytes.as_ptr() as usize, bytes.len()];
+        // A cmsghdr (its length, level and type) and the descriptor.
+        let descriptor = self.handle.as_ref().map_or(-1, Handle::descriptor);
+        let control = [20u64, libc::SOL_SOCKET as u64 | (libc::SCM_RIGHTS as u64) << 32, descriptor as u32 as u64];
+        let length = if self.handle.is_some() { size_of_val(&control) } else { 0 };
+        let message = [0, 0, part.as_ptr() as usize, 1, control.as_ptr() as usize, length, 0];
+        // SAFETY: a msghdr with one part and at most one control message, all of which outlive the call.
+        unsafe {
+            syscall!(libc::SYS_sendmsg, self.descriptor, message.as_ptr(), libc::MSG_NOSIGNAL | libc::MSG_DONTWAIT)
+        }
+    }
+
+    /// Sends what can be sent now.
     pub(super) fn flush(&mut self) -> Result<(), Gone> {
         let mut sent = 0;
-        let flags = libc::MSG_NOSIGNAL | libc::MSG_DONTWAIT;
         let mut result = Ok(());
         while sent < self.out_length {
-            let rest = &self.out[sent..self.out_length];
-            // SAFETY: the kernel reads at most the rest's length.
-            let count =
-                unsafe { syscall!(libc::SYS_sendto, self.descriptor, rest.as_ptr(), rest.len(), flags, 0usize, 0) };
+            let count = self.send(&self.out[sent..self.out_length]);
             match count {
-                1.. => sent += count as usize,
+                1.. => {
+                    sent += count as usize;
+                    self.handle = None;
+                }
                 _ if -count as i32 == libc::EINTR => {}
                 _ => {
                     if -count as i32 != libc::EAGAIN {

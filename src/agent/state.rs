@@ -9,6 +9,7 @@ use super::modules::Snapshot;
 use super::ring::Ring;
 use super::slot::Pool;
 use super::sys;
+use crate::link::wire::ring::{self, EPOCHS, word};
 use crate::link::wire::{Clock, Loss};
 
 /// Value of [`AGENT`] while a handler makes the thread.
@@ -29,7 +30,8 @@ pub(super) static MAY_CALL: AtomicBool = AtomicBool::new(false);
 /// Set for good when the agent met a bug of its own: from then on it does nothing.
 pub(super) static DISABLED: AtomicBool = AtomicBool::new(false);
 
-/// Where records go. Written once by the agent thread (release), read by handlers (acquire).
+/// Where records go; null before the agent thread has made it, and while it gives the ring other memory. Written by the agent thread,
+/// read by handlers after they claimed a slot: both sequentially consistent, so that a handler whose slot looked free sees the null.
 pub(super) static RING: AtomicPtr<Ring> = AtomicPtr::new(core::ptr::null_mut());
 /// Where handlers run. Written once by the agent thread (release), read by handlers (acquire).
 pub(super) static POOL: AtomicPtr<Pool> = AtomicPtr::new(core::ptr::null_mut());
@@ -54,29 +56,40 @@ pub(super) static DRAINED: AtomicU32 = AtomicU32::new(0);
 /// The process is about to exit: the agent thread sends everything and says so. Written by the destructor.
 pub(super) static LEAVING: AtomicBool = AtomicBool::new(false);
 
-/// Ticks of ours that were to become samples. Written by handlers and, for repeats, the agent thread.
-pub(super) static TICKS: AtomicU64 = AtomicU64::new(0);
-/// Frames walked, for the estimate of cost. Written by handlers.
-pub(super) static FRAMES: AtomicU64 = AtomicU64::new(0);
-/// Signals passed on. Written by handlers.
-pub(super) static FOREIGN: AtomicU64 = AtomicU64::new(0);
-static LOST_TICKS: [AtomicU64; Loss::ALL.len()] = [const { AtomicU64::new(0) }; Loss::ALL.len()];
-static LOST_NS: [AtomicU64; Loss::ALL.len()] = [const { AtomicU64::new(0) }; Loss::ALL.len()];
+/// Counters by their [`word`], while there is no ring to hold them. Written by handlers, emptied by the agent thread.
+static EARLY: [AtomicU64; word::CONFIGS] = [const { AtomicU64::new(0) }; word::CONFIGS];
+
+/// The counter of a [`word`]: in the ring, where it outlives the process, as soon as there is one.
+pub(super) fn counter(index: usize) -> &'static AtomicU64 {
+    let ring = RING.load(Ordering::Acquire);
+    // SAFETY: published once and never freed.
+    if ring.is_null() { &EARLY[index] } else { unsafe { (*ring).header(index) } }
+}
+
+/// Adds to a counter.
+pub(super) fn count(index: usize, more: u64) {
+    counter(index).fetch_add(more, Ordering::Relaxed);
+}
 
 /// Counts a tick (or several) that becomes no sample.
 pub(super) fn lose(cause: Loss, ticks: u64, weight_ns: u64) {
-    LOST_TICKS[cause as usize].fetch_add(ticks, Ordering::Relaxed);
-    LOST_NS[cause as usize].fetch_add(weight_ns, Ordering::Relaxed);
+    count(word::LOST_TICKS + cause as usize, ticks);
+    count(word::LOST_NS + cause as usize, weight_ns);
+}
+
+/// Moves what was counted before there was a ring into it.
+pub(super) fn settle_counters() {
+    for (index, early) in EARLY.iter().enumerate().filter(|(_, early)| early.load(Ordering::Relaxed) != 0) {
+        count(index, early.swap(0, Ordering::Relaxed));
+    }
 }
 
 /// Ticks and weight lost so far, by cause.
 pub(super) fn losses() -> ([u64; Loss::ALL.len()], [u64; Loss::ALL.len()]) {
-    let read = |counters: &[AtomicU64; Loss::ALL.len()]| core::array::from_fn(|i| counters[i].load(Ordering::Relaxed));
-    (read(&LOST_TICKS), read(&LOST_NS))
+    let read = |first: usize| core::array::from_fn(|cause| counter(first + cause).load(Ordering::Relaxed));
+    (read(word::LOST_TICKS), read(word::LOST_NS))
 }
 
-/// Configurations that ticks in flight may still belong to.
-const EPOCHS: usize = 16;
 static CONFIGS: [AtomicU64; EPOCHS] = [const { AtomicU64::new(0) }; EPOCHS];
 
 /// What a tick of some epoch stands for.
@@ -91,17 +104,22 @@ pub(super) struct Config {
 /// Publishes a configuration, before a timer of its epoch is armed. Period below 2^60 ns.
 pub(super) fn configure(epoch: u32, config: Config) {
     CONFIGS[epoch as usize % EPOCHS].store(config.period_ns << 2 | config.clock as u64, Ordering::Release);
+    show_configs();
+}
+
+/// Writes the configurations into the ring, if there is one, for whoever reads it after the process's end.
+pub(super) fn show_configs() {
+    if !RING.load(Ordering::Acquire).is_null() {
+        for (index, config) in CONFIGS.iter().enumerate() {
+            counter(word::CONFIGS + index).store(config.load(Ordering::Relaxed), Ordering::Relaxed);
+        }
+    }
 }
 
 /// The configuration of an epoch.
 pub(super) fn config(epoch: u32) -> Config {
-    let word = CONFIGS[epoch as usize % EPOCHS].load(Ordering::Acquire);
-    let clock = match word & 3 {
-        0 => Clock::Prof,
-        1 => Clock::Real,
-        _ => Clock::Virtual,
-    };
-    Config { clock, period_ns: word >> 2 }
+    let (clock, period_ns) = ring::config_of(CONFIGS[epoch as usize % EPOCHS].load(Ordering::Acquire));
+    Config { clock, period_ns }
 }
 
 /// Wakes the agent thread if it sleeps.
@@ -131,7 +149,5 @@ pub(super) fn forget() {
     WANT_MODULES.store(false, Ordering::Relaxed);
     WANT_THREADS.store(false, Ordering::Relaxed);
     ASLEEP.store(0, Ordering::Relaxed);
-    for counter in [&TICKS, &FRAMES, &FOREIGN].into_iter().chain(&LOST_TICKS).chain(&LOST_NS) {
-        counter.store(0, Ordering::Relaxed);
-    }
+    EARLY.iter().for_each(|counter| counter.store(0, Ordering::Relaxed));
 }

@@ -65,6 +65,14 @@ pub(super) fn monotonic_ns() -> u64 {
     clock_ns(libc::CLOCK_MONOTONIC)
 }
 
+/// The soft limit of a resource; 0 when it cannot be asked. prlimit(2)
+pub(super) fn limit(resource: i32) -> u64 {
+    let mut limits = [0u64; 2];
+    // SAFETY: the kernel writes one pair of limits of this process.
+    unsafe { syscall!(libc::SYS_prlimit64, 0, resource, 0usize, limits.as_mut_ptr()) };
+    limits[0]
+}
+
 /// Closes a descriptor of the calling thread's table. close(2)
 pub(super) fn close(descriptor: i32) {
     // SAFETY: the agent closes only what it opened, in its own table.

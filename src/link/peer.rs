@@ -1,11 +1,18 @@
 //! One agent at the other end of a socket: the bytes it has sent and not yet finished, the stacks it refers to, the requests
 //! it has not yet taken. A peer is hostile until it has said a proper Hello, and after.
 
-use std::io::{ErrorKind, Read, Write};
+use std::fs::File;
+use std::io::{ErrorKind, IoSliceMut, Write};
+use std::mem::MaybeUninit;
+use std::os::unix::fs::FileExt;
 use std::os::unix::net::UnixStream;
 use std::time::Instant;
 
-use super::wire::{self, MAX_MESSAGE, Malformed, Message, Request, SourceId, StackMemory, Writer};
+use rustix::io::Errno;
+use rustix::net::{RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, recvmsg};
+
+use super::wire::ring::{self, RING_BYTES};
+use super::wire::{self, Account, MAX_MESSAGE, Malformed, Message, Request, SourceId, StackMemory, Writer};
 
 /// Bytes read of one peer before the others have their turn.
 pub(super) const READ_AT_ONCE: usize = 64 * 1024;
@@ -27,12 +34,45 @@ pub(super) enum Standing {
         source: SourceId,
         /// The stacks it refers to.
         memory: Box<StackMemory>,
+        /// What its ring is read with when it has ended.
+        heard: Heard,
     },
     /// It was told to leave, and nothing that it says counts.
     Dismissed {
         /// When it was told.
         since: Instant,
     },
+}
+
+/// What a peer has said, as far as it tells what it has not.
+#[derive(Default)]
+pub(super) struct Heard {
+    /// Its process, as it knows itself.
+    own_pid: u32,
+    /// Samples received, wrapping.
+    samples: u32,
+    /// Last module generation.
+    generation: u32,
+    /// Last account.
+    account: Account,
+}
+
+impl Heard {
+    /// Of a process that has just said Hello.
+    pub(super) fn of(own_pid: u32) -> Heard {
+        Heard { own_pid, ..Heard::default() }
+    }
+
+    /// Takes note of a message.
+    pub(super) fn note(&mut self, message: &Message) {
+        match message {
+            Message::Sample(..) => self.samples = self.samples.wrapping_add(1),
+            Message::Module(module) => self.generation = self.generation.max(module.generation),
+            Message::Unload(unload) => self.generation = self.generation.max(unload.generation),
+            Message::Account(account) => self.account = account.clone(),
+            _ => {}
+        }
+    }
 }
 
 /// An agent, or whoever holds the other end.
@@ -46,6 +86,8 @@ pub(super) struct Peer {
     /// Bytes of `pending` that are read already.
     consumed: usize,
     unsent: Vec<u8>,
+    /// The memory of its ring.
+    ring: Option<File>,
 }
 
 /// The other end is gone, or does not take what it is sent.
@@ -55,22 +97,50 @@ pub(super) struct Gone;
 impl Peer {
     pub(super) fn new(stream: UnixStream, pid: u32, now: Instant) -> Peer {
         let standing = Standing::New { since: now };
-        Peer { stream, pid, standing, pending: Vec::new(), consumed: 0, unsent: Vec::new() }
+        Peer { stream, pid, standing, pending: Vec::new(), consumed: 0, unsent: Vec::new(), ring: None }
     }
 
     /// Takes what has come, at most [`READ_AT_ONCE`]; to be followed by [`next`](Self::next) until there is none.
     pub(super) fn read(&mut self, scratch: &mut [u8; READ_AT_ONCE]) -> Result<(), Gone> {
         self.pending.drain(..self.consumed);
         self.consumed = 0;
-        match self.stream.read(scratch) {
-            Ok(0) => Err(Gone),
-            Ok(count) => {
-                self.pending.extend_from_slice(&scratch[..count]);
+        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+        let mut control = RecvAncillaryBuffer::new(&mut space);
+        let flags = RecvFlags::CMSG_CLOEXEC;
+        let received = recvmsg(&self.stream, &mut [IoSliceMut::new(scratch)], &mut control, flags);
+        // Every descriptor that came is owned, and closed here if it is not the first.
+        for message in control.drain() {
+            if let RecvAncillaryMessage::ScmRights(descriptors) = message {
+                for descriptor in descriptors {
+                    self.ring.get_or_insert_with(|| File::from(descriptor));
+                }
+            }
+        }
+        match received {
+            Ok(received) if received.bytes == 0 => Err(Gone),
+            Ok(received) => {
+                self.pending.extend_from_slice(&scratch[..received.bytes]);
                 Ok(())
             }
-            Err(error) if [ErrorKind::WouldBlock, ErrorKind::Interrupted].contains(&error.kind()) => Ok(()),
+            Err(Errno::WOULDBLOCK | Errno::INTR) => Ok(()),
             Err(_) => Err(Gone),
         }
+    }
+
+    /// What it had not sent when it ended, as messages: samples and the account; nothing if its ring was not handed over.
+    pub(super) fn last_words(&self) -> Vec<Message> {
+        let (Some(file), Standing::Known { heard, .. }) = (&self.ring, &self.standing) else { return Vec::new() };
+        let mut bytes = vec![0; RING_BYTES];
+        // Whatever file it is: reading is all that is done with it, at most this much.
+        let is_regular = file.metadata().is_ok_and(|metadata| metadata.is_file());
+        if !is_regular || file.read_exact_at(&mut bytes, 0).is_err() {
+            return Vec::new();
+        }
+        let Heard { own_pid, samples, generation, account } = heard;
+        ring::remains(&bytes, *samples, account, *own_pid, *generation).map_or_else(Vec::new, |remains| {
+            let samples = remains.samples.into_iter().map(|(sample, frames)| Message::Sample(sample, frames));
+            samples.chain([Message::Account(remains.account)]).collect()
+        })
     }
 
     /// The next whole message of what was read.

@@ -32,7 +32,7 @@ use nix::time::{ClockId, clock_gettime};
 
 use super::door::Door;
 pub use super::door::LONGEST_DIRECTORY;
-use super::peer::{Gone, Peer, READ_AT_ONCE, Standing};
+use super::peer::{Gone, Heard, Peer, READ_AT_ONCE, Standing};
 use super::wire::{Arrival, Clock, Event, Hello, Malformed, Message, Request, SourceId, stack_memory};
 
 /// Connections at once, at most: each may hold a third of a MiB.
@@ -368,7 +368,12 @@ impl Service {
         }
         match (there, &peer.standing) {
             (Ok(()), _) => return Ok(true),
-            (Err(Gone), Standing::Known { source, .. }) => self.deliver(peer.pid, *source, Event::Closed)?,
+            (Err(Gone), Standing::Known { source, .. }) => {
+                for message in peer.last_words() {
+                    self.deliver(peer.pid, *source, Event::Said(message))?;
+                }
+                self.deliver(peer.pid, *source, Event::Closed)?;
+            }
             (Err(Gone), Standing::New { .. }) => count(&self.counts.speechless, 1),
             (Err(Gone), Standing::Dismissed { .. }) => {}
         }
@@ -392,7 +397,7 @@ impl Service {
 
     /// A message of a peer; says whether the peer stays.
     fn take(&mut self, peer: &mut Peer, message: Message) -> Result<bool, Stop> {
-        match (&peer.standing, message) {
+        match (&mut peer.standing, message) {
             (Standing::Dismissed { .. }, _) => Ok(true),
             (Standing::New { .. }, Message::Hello(hello)) => self.judge(peer, hello),
             (Standing::New { .. }, _) => {
@@ -403,7 +408,8 @@ impl Service {
                 self.deliver(peer.pid, *source, Event::Cut(Malformed::Field("place in the stream")))?;
                 Ok(false)
             }
-            (Standing::Known { source, .. }, message) => {
+            (Standing::Known { source, heard, .. }, message) => {
+                heard.note(&message);
                 self.deliver(peer.pid, *source, Event::Said(message))?;
                 Ok(true)
             }
@@ -428,7 +434,8 @@ impl Service {
         }
         let source = SourceId(self.next_source);
         self.next_source += 1;
-        peer.standing = Standing::Known { source, memory: stack_memory() };
+        let heard = Heard::of(hello.pid);
+        peer.standing = Standing::Known { source, memory: stack_memory(), heard };
         let there = peer.send(&self.request);
         self.deliver(peer.pid, source, Event::Said(Message::Hello(hello)))?;
         if there == Err(Gone) {

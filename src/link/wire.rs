@@ -13,6 +13,7 @@
 
 mod messages;
 mod reading;
+pub mod ring;
 mod stacks;
 mod writing;
 

@@ -92,6 +92,19 @@ fn eight_threads_have_the_shares_of_their_clocks() {
     }
 }
 
+/// What lay in the ring of a process when it was killed is read after its death: nothing of its CPU time is missing but what its
+/// last ticks had not said yet, and the books are even.
+#[test]
+fn what_a_killed_process_had_not_sent_arrives() {
+    for (way, number) in [("signal", "9"), ("_exit", "4")] {
+        // Of no length that the agent's looks, ten times a second, are a divisor of.
+        let watched = Batch::new("--hz 250").run(&[text(&targets::c("ends")), "450", way, number]);
+        accounts(&watched.raw);
+        let weight_ms = (watched.raw.weight_ns("prof") + watched.raw.lost_all().1) / 1_000_000;
+        assert!((430..=460).contains(&weight_ms), "{way}: {weight_ms} ms of 450; lost {:?}", watched.raw.lost);
+    }
+}
+
 /// Threads that nobody has seen before are found by the process timer at their first tick. A tenth: each may lose the part of its life before.
 #[test]
 fn short_threads_are_found() {
