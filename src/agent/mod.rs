@@ -35,6 +35,7 @@ mod sys;
 mod tables;
 mod threads;
 mod timer;
+mod unseen;
 mod unwind;
 
 #[cfg(sigtop_agent)]

@@ -264,10 +264,7 @@ mod tests {
         assert!(ring.take(&mut frames).is_none(), "it is empty again");
         assert_eq!(left(2), [4, 5], "the file handed over before is as it was");
         let writing = std::fs::OpenOptions::new().write(true).open(format!("/proc/self/fd/{}", file.as_raw_fd()));
-        assert!(
-            writing.and_then(|file| file.set_len(1)).is_err() && file.set_len(1).is_err(),
-            "sealed"
-        );
+        assert!(writing.and_then(|file| file.set_len(1)).is_err() && file.set_len(1).is_err(), "sealed");
     }
 
     #[test]

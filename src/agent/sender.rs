@@ -18,6 +18,7 @@ use super::state;
 use super::status::{self, Status};
 use super::sys;
 use super::threads::{self, Threads};
+use super::unseen::Balance;
 use super::unwind::{self, Cache};
 use super::{handler, timer};
 use crate::link::wire::ring::{STALE, word};
@@ -54,6 +55,7 @@ struct Agent {
     ticker: Ticker,
     memory: Box<[StoredStack]>,
     sent: u64,
+    balance: Balance,
     /// No sample has been sent since the engine was engaged.
     first_is_due: bool,
     last_look_ns: u64,
@@ -135,6 +137,7 @@ impl Agent {
             ticker: Ticker::new(tid, epoch),
             memory: stack_memory(),
             sent: 0,
+            balance: Balance::default(),
             first_is_due: true,
             last_look_ns: 0,
             last_modules_ns: sys::monotonic_ns(),
@@ -213,6 +216,7 @@ impl Agent {
         match request {
             Request::Engage { clock, engine, period_ns } => {
                 self.ticker.engage(clock, engine, period_ns);
+                self.balance = Balance::begin();
                 start::remember_epoch(self.ticker.epoch());
                 let engaged = self.ticker.engaged.clone();
                 socket.write(|w| w.engaged(&engaged)).map_err(|_| Gone)
@@ -379,7 +383,11 @@ impl Agent {
             weight_ns,
             slot: (tid as usize % STACK_SLOTS) as u8,
         };
-        self.send(socket, &sample, stack)
+        let was_sent = self.send(socket, &sample, stack);
+        if was_sent && clock == Clock::Prof {
+            self.balance.sampled(weight_ns);
+        }
+        was_sent
     }
 
     fn send(&mut self, socket: &mut Socket, sample: &Sample, stack: &[u64]) -> bool {
@@ -421,6 +429,7 @@ impl Agent {
 
     fn account(&self, now_ns: u64) -> Account {
         state::settle_counters();
+        self.balance.settle(&self.ticker.engaged, self.ticker.threads.count().0);
         let (lost_ticks, lost_ns) = state::losses();
         let read = |index| state::counter(index).load(Ordering::Relaxed);
         let ticks = read(word::TICKS);

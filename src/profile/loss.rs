@@ -67,7 +67,8 @@ mod tests {
     #[test]
     fn accounts_are_summed_and_never_wrap() {
         let mut losses = Losses::default();
-        let account = Account { ticks: 5, lost_ticks: [1, 0, 2, 0, 0], lost_ns: [u64::MAX; 5], ..Account::default() };
+        let account =
+            Account { ticks: 5, lost_ticks: [1, 0, 2, 0, 0, 0], lost_ns: [u64::MAX; 6], ..Account::default() };
         losses.add(&account);
         losses.add(&account);
         assert_eq!((losses.ticks, losses.lost(), losses.lost_ns[4]), (10, 6, u64::MAX));

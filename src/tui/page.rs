@@ -137,6 +137,7 @@ fn cause(loss: Loss) -> &'static str {
         Loss::NotReady => "the agent was not ready",
         Loss::SocketFull => "sigtop read too slowly",
         Loss::NoTimer => "a thread got no timer",
+        Loss::Unseen => "CPU time that no tick saw",
     }
 }
 

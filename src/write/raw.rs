@@ -55,6 +55,7 @@ fn word(cause: Loss) -> &'static str {
         Loss::NotReady => "not-ready",
         Loss::SocketFull => "socket-full",
         Loss::NoTimer => "no-timer",
+        Loss::Unseen => "unseen",
     }
 }
 

@@ -147,6 +147,7 @@ fn misses(lost_ticks: &[u64; Loss::ALL.len()], samples: u64) -> String {
             Loss::NotReady => " not ready",
             Loss::SocketFull => " socket full",
             Loss::NoTimer => " no timer",
+            Loss::Unseen => " unseen",
         };
     }
     text

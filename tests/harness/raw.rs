@@ -7,7 +7,7 @@
 //! # ticks 1234                       ticks that were to become samples      } sums of the last accounts
 //! # sent 1230                        samples written to sockets             } of all process images
 //! # lost ring-full 3 30303030        one line for each cause of loss, also when it is 0: ticks and their weight, ns
-//! # lost no-slot 0 0                   (ring-full, no-slot, not-ready, socket-full, no-timer)
+//! # lost no-slot 0 0                   (ring-full, no-slot, not-ready, socket-full, no-timer, unseen)
 //! # agent-cpu 1200000                CPU time of agent threads, ns
 //! # handler-cpu 900000               of handlers, ns, estimated
 //! # foreign-signals 0

@@ -160,8 +160,8 @@ fn output_alone_and_typed_into() {
 #[test]
 fn losses() {
     let mut stage = Stage::usual((80, 24));
-    stage.session.facts.losses.lost_ticks = [12, 0, 1, 3012, 0];
-    stage.session.facts.losses.lost_ns = [121_000_000, 0, 10_000_000, 30_420_000_000, 0];
+    stage.session.facts.losses.lost_ticks = [12, 0, 1, 3012, 0, 25];
+    stage.session.facts.losses.lost_ns = [121_000_000, 0, 10_000_000, 30_420_000_000, 0, 252_500_000];
     stage.session.facts.losses.foreign_signals = 4;
     stage.refresh();
     stage.press("L");

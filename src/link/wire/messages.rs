@@ -68,11 +68,14 @@ pub enum Loss {
     SocketFull = 3,
     /// A thread could not be given a timer.
     NoTimer = 4,
+    /// CPU time that the process used and no tick stood for: threads that ended before one, or that block the signal. In periods.
+    Unseen = 5,
 }
 
 impl Loss {
     /// All of them, in wire order.
-    pub const ALL: [Loss; 5] = [Loss::RingFull, Loss::NoSlot, Loss::NotReady, Loss::SocketFull, Loss::NoTimer];
+    pub const ALL: [Loss; 6] =
+        [Loss::RingFull, Loss::NoSlot, Loss::NotReady, Loss::SocketFull, Loss::NoTimer, Loss::Unseen];
 }
 
 /// Bits of [`Sample::flags`].

@@ -162,7 +162,8 @@ impl Words<'_> {
             weight_ns,
             slot: 0,
         };
-        let frames = (RECORD_WORDS..size).map(|offset| FrameAddress::unpack(self.circle(position.wrapping_add(offset as u64))));
+        let frames =
+            (RECORD_WORDS..size).map(|offset| FrameAddress::unpack(self.circle(position.wrapping_add(offset as u64))));
         (sample, frames.collect())
     }
 }
@@ -188,10 +189,8 @@ mod tests {
             &[6 | 7 << 32, 41, 2 | 3 << 32, 10_000_000, 0x10_0001, 0x20_0000],
             &[5, 42 | u64::from(STALE | flag::TRUNCATED) << 32, 2 | 4 << 32, 0, 0x30_0001],
         ];
-        let mut position = words[word::TAIL] as usize;
-        for value in records.concat() {
+        for (position, value) in (words[word::TAIL] as usize..).zip(records.concat()) {
             words[HEADER_WORDS + position % RING_WORDS] = value;
-            position += 1;
         }
         words.iter().flat_map(|word| word.to_le_bytes()).collect()
     }
