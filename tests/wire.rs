@@ -120,19 +120,19 @@ fn module() -> impl Strategy<Value = Message> {
 }
 
 fn account() -> impl Strategy<Value = Message> {
-    (vec(number(), 17), any::<u32>(), any::<u32>()).prop_map(|(values, threads, timers)| {
+    (vec(number(), 19), any::<u32>(), any::<u32>()).prop_map(|(values, threads, timers)| {
         Message::Account(Account {
             monotonic_ns: values[0],
             ticks: values[1],
             sent: values[2],
-            lost_ticks: values[3..8].try_into().unwrap(),
-            lost_ns: values[8..13].try_into().unwrap(),
-            agent_cpu_ns: values[13],
-            handler_cpu_ns: values[14],
-            process_cpu_ns: values[15],
+            lost_ticks: values[3..9].try_into().unwrap(),
+            lost_ns: values[9..15].try_into().unwrap(),
+            agent_cpu_ns: values[15],
+            handler_cpu_ns: values[16],
+            process_cpu_ns: values[17],
             threads,
             timers,
-            foreign_signals: values[16],
+            foreign_signals: values[18],
         })
     })
 }
