@@ -56,12 +56,13 @@ const EVERYWHERE: &[&str] = &[
 ];
 
 /// Crates that are used in these rooms alone.
-const GUARDED: [(&str, &[&str]); 7] = [
+const GUARDED: [(&str, &[&str]); 8] = [
     ("ratatui", &["tui"]),
     ("crossterm", &["tui"]),
     ("framehop", &["agent"]),
     ("addr2line", &["symbols", "attach::elf"]),
     ("object", &["symbols", "attach::elf"]),
+    ("iced_x86", &["symbols"]),
     ("libc", &["agent", "attach"]),
     ("toml", &["config"]),
 ];

@@ -1,12 +1,13 @@
 //! What it means: pure functions from (Profile, Names, Query) to what a pane shows. Nothing here is patched, all is rebuilt.
 //!
 //! A sample's stack goes through a [`sieve`] frame by frame, [`paths`] says what each stack then counts for, by
-//! [`rows`] of one name, and [`table`], [`callers`] and [`flame`] add up. A [`tallier`] keeps what they share.
+//! [`rows`] of one name, and [`table`], [`callers`], [`lines`] and [`flame`] add up. A [`tallier`] keeps what they share.
 
 mod branches;
 pub mod callers;
 pub mod crowd;
 pub mod flame;
+pub mod lines;
 pub mod measure;
 mod paths;
 pub mod query;
@@ -16,5 +17,6 @@ pub mod table;
 pub mod tag;
 pub mod tallier;
 pub mod text;
+mod ties;
 pub mod trend;
 mod weights;

@@ -105,6 +105,8 @@ pub(super) struct Sieve {
     lines: Vec<Line>,
     /// Of every frame, what is left, outermost first.
     rows: Vec<RowId>,
+    /// The lines behind `rows`, each in the place of its row.
+    left: Vec<Line>,
     /// By row: whether it is, or was, anywhere left, and anywhere inlined.
     seen: Vec<(bool, bool)>,
 }
@@ -158,6 +160,7 @@ impl Sieve {
         let (lines, rows) = self.views.last().map_or((0, 0), |view| (view.lines_end, view.rows_end));
         self.lines.truncate(lines as usize);
         self.rows.truncate(rows as usize);
+        self.left.truncate(rows as usize);
     }
 
     /// Adds the next frame. Says whether it inlines a row that was there before, and never inlined.
@@ -190,6 +193,7 @@ impl Sieve {
             left.truncate(outermost + 1);
         }
         let start = self.rows.len();
+        self.left.extend(left.iter().rev());
         let outermost_first = left.iter().rev().enumerate();
         self.rows
             .extend(outermost_first.map(|(place, &line)| rows.of(names, frame, Line { inlined: place > 0, ..line })));
@@ -210,6 +214,13 @@ impl Sieve {
         let index = frame.0 as usize;
         let start = if index == 0 { 0 } else { self.views[index - 1].rows_end as usize };
         (self.views[index].bits, &self.rows[start..self.views[index].rows_end as usize])
+    }
+
+    /// The lines behind the rows that are left of a frame, outermost first.
+    pub(super) fn left(&self, frame: FrameId) -> &[Line] {
+        let index = frame.0 as usize;
+        let start = if index == 0 { 0 } else { self.views[index - 1].rows_end as usize };
+        &self.left[start..self.views[index].rows_end as usize]
     }
 
     /// Whether a row is (or was) inlined anywhere, in what is left.

@@ -5,6 +5,7 @@ use super::branches::Branches;
 use super::callers::{Callers, Calls};
 use super::crowd::Crowd;
 use super::flame::{self, Flame, FlameQuery};
+use super::lines::{Lines, Spots};
 use super::paths::Paths;
 use super::query::Query;
 use super::rows::{RowId, Rows};
@@ -20,6 +21,8 @@ use crate::symbols::Names;
 pub struct Besides<'a> {
     /// Full name of the function whose callers and callees are asked for.
     pub centre: Option<&'a str>,
+    /// Full name of the function whose lines and addresses are asked for.
+    pub lines: Option<&'a str>,
     /// How the flame is drawn, if it is asked for.
     pub flame: Option<&'a FlameQuery>,
     /// Whether trends are asked for.
@@ -33,6 +36,8 @@ pub struct Tallies {
     pub table: Table,
     /// Callers and callees, if they were asked for.
     pub callers: Option<Callers>,
+    /// Lines and addresses, if they were asked for.
+    pub lines: Option<Lines>,
     /// The flame, if it was asked for.
     pub flame: Option<Flame>,
     /// How the rows' flat goes, in their order; empty if it was not asked for, or of the total.
@@ -49,6 +54,7 @@ pub struct Tallier {
     weights: Weights,
     sums: Sums,
     calls: Calls,
+    spots: Spots,
     branches: Branches,
     courses: Courses,
 }
@@ -65,6 +71,10 @@ impl Tallier {
             self.branches.weigh(&self.weights);
             flame::drawn(&self.branches, &self.rows, form)
         });
+        if let Some(full) = besides.lines {
+            self.spots.turn_to(full, (nodes, names), &self.paths, &self.sieve, &self.rows);
+            self.spots.end((nodes, names), &self.paths, &self.sieve, &self.weights);
+        }
         let (sums, paths) = (&mut self.sums, &self.paths);
         self.weights.climb(nodes, |node, weight_ns| sums.add_node(paths, node, weight_ns));
         let (ids, rows): (Vec<RowId>, Vec<Row>) = sums.take_rows(&self.rows, paths, query.sort).into_iter().unzip();
@@ -75,8 +85,11 @@ impl Tallier {
             let flat_ns = table.rows.iter().find(|row| row.full == full).map_or(0, |row| row.flat_ns);
             self.calls.told(full, flat_ns, &self.weights, &self.rows)
         });
+        let lines = besides
+            .lines
+            .map(|full| self.spots.told(full, (profile, names), &self.sieve, &self.weights, &self.rows));
         self.weights.clear();
-        Tallies { table, callers, flame, trends }
+        Tallies { table, callers, lines, flame, trends }
     }
 
     /// The top list.
@@ -90,6 +103,12 @@ impl Tallier {
         self.answer(profile, names, query, besides).callers.unwrap_or_default()
     }
 
+    /// Lines and addresses of the function with this full name.
+    pub fn lines(&mut self, profile: &Profile, names: &Names, query: &Query, full: &str) -> Lines {
+        let besides = Besides { lines: Some(full), ..Besides::default() };
+        self.answer(profile, names, query, besides).lines.unwrap_or_default()
+    }
+
     /// All stacks as a tree.
     pub fn flame(&mut self, profile: &Profile, names: &Names, query: &Query, form: &FlameQuery) -> Flame {
         let besides = Besides { flame: Some(form), ..Besides::default() };
@@ -101,6 +120,7 @@ impl Tallier {
         let kept = self.paths.catch_up(profile.stacks.nodes(), void, &self.sieve, &self.rows);
         self.crowd.catch_up(&query.filters, profile);
         self.calls.truncate(kept);
+        self.spots.truncate(kept);
         self.branches.truncate(kept);
         self.weights.catch_up(profile.stacks.len());
         self.sums.catch_up(&self.rows, &self.paths);

@@ -3,6 +3,7 @@
 
 mod callers;
 mod flame;
+mod lines;
 mod stacks;
 mod table;
 mod trend;

@@ -15,7 +15,7 @@ pub(crate) struct Location {
     pub(crate) module: &'static str,
     pub(crate) lines: Vec<Line>,
     /// In its module's file; none for the mark of a cut stack.
-    address: Option<u64>,
+    pub(crate) address: Option<u64>,
 }
 
 /// Pid, tid, process and thread. Two have a name in common, two a process, and an exec leaves two with one number.

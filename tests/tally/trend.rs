@@ -11,7 +11,7 @@ use sigtop::tally::trend::{Direction, PARTS};
 
 use crate::stacks::{Sample, query, samples, steps, text};
 
-const TRENDS: Besides = Besides { centre: None, flame: None, trends: true };
+const TRENDS: Besides = Besides { trends: true, centre: None, lines: None, flame: None };
 
 /// By row that has a flat: its share in each part.
 fn oracle(samples: &[Sample], query: &Query) -> BTreeMap<String, Vec<f64>> {

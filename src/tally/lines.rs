@@ -1,0 +1,297 @@
+//! Flat and cum of one row by source line and by address: what pprof's `-list` and `-disasm` stand on.
+//!
+//! A line's cum is the weight of the samples that have the row at this line anywhere on their stack, each counted once; its
+//! flat that of the samples that end there, so that the flats of all lines add up to the row's, and those of all addresses
+//! likewise. The filters are the table's. Where rows are no functions, the lines are those of whatever is in the row.
+
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, HashMap};
+
+use super::paths::Paths;
+use super::query::Query;
+use super::rows::{RowId, Rows};
+use super::sieve::Sieve;
+use super::tallier::Tallier;
+use super::text::Text;
+use super::ties::Ties;
+use super::weights::Weights;
+use crate::profile::Profile;
+use crate::profile::module::ModuleId;
+use crate::profile::stack::{Frame, FrameId, Node, StackId};
+use crate::symbols::{FunctionId, Line, Names};
+
+/// What a line calls.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Callee {
+    /// Full name: rows are merged by it.
+    pub full: Text,
+    /// Short name.
+    pub short: Text,
+    /// Weight of the samples in which this line calls it, ns.
+    pub weight_ns: u64,
+}
+
+/// A call that an inlined line stands for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Call {
+    /// Short name of the function that makes the call.
+    pub short: Text,
+    /// Its source file; empty when unknown.
+    pub file: Text,
+    /// Line of the call; 0 when unknown.
+    pub line: u32,
+}
+
+/// A source line of the row.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LineWeight {
+    /// Source file, as the debug information has it; empty when unknown.
+    pub file: Text,
+    /// Source line; 0 when unknown.
+    pub line: u32,
+    /// Weight of samples that end there, ns.
+    pub flat_ns: u64,
+    /// Weight of samples that it is in, each counted once, ns.
+    pub cum_ns: u64,
+    /// What it calls, by weight, then name.
+    pub callees: Vec<Callee>,
+    /// Where its heaviest copy was inlined, the nearest call first; empty where it stands for itself.
+    pub inlined_into: Vec<Call>,
+}
+
+/// An address of the row.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct AddressWeight {
+    /// The file.
+    pub module: ModuleId,
+    /// The file's own address; of a call, one that lies within the instruction.
+    pub address: u64,
+    /// Weight of samples that end there, ns.
+    pub flat_ns: u64,
+    /// Weight of samples that it is in, ns.
+    pub cum_ns: u64,
+}
+
+/// One row by line and by address.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Lines {
+    /// Full name of the row, as asked.
+    pub full: String,
+    /// Its short name; empty when no sample that the filters left has it.
+    pub short: Text,
+    /// Last part of its module's path.
+    pub module: Text,
+    /// Weight of samples whose leaf it is, ns.
+    pub flat_ns: u64,
+    /// Weight of samples it is in, ns.
+    pub cum_ns: u64,
+    /// By file, then line. What has no line table has one entry, without file and line.
+    pub lines: Vec<LineWeight>,
+    /// By module, then address. Code in no file has none.
+    pub addresses: Vec<AddressWeight>,
+}
+
+/// Answers `query` for the row with this full name. Who asks again and again keeps a [`Tallier`].
+pub fn lines(profile: &Profile, names: &Names, query: &Query, full: &str) -> Lines {
+    Tallier::default().lines(profile, names, query, full)
+}
+
+/// Index of a source file among those of the row.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+struct FileId(u32);
+
+/// A line of a file.
+type Place = (FileId, u32);
+
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+enum Tie {
+    Itself,
+    Line(Place),
+    Code(FrameId),
+    Callee(Place, RowId),
+}
+
+/// Where the lines of the centre are on every stack.
+#[derive(Default)]
+pub(super) struct Spots {
+    centre: Option<RowId>,
+    ties: Ties<Tie>,
+    files: Vec<Text>,
+    file_ids: HashMap<Text, FileId>,
+    of_function: HashMap<FunctionId, FileId>,
+    /// Weight of samples that end at a frame, in a line of the centre, ns. Of one answer.
+    flats: HashMap<(FrameId, Place), u64>,
+}
+
+impl Spots {
+    /// Gives up what was concluded about nodes from this one on.
+    pub(super) fn truncate(&mut self, kept: usize) {
+        self.ties.truncate(kept);
+    }
+
+    fn place(&mut self, names: &Names, line: Line) -> Place {
+        let file = *self.of_function.entry(line.function).or_insert_with(|| {
+            let file = names.function(line.function).file.as_str();
+            self.file_ids.get(file).copied().unwrap_or_else(|| {
+                let id = FileId(self.files.len() as u32);
+                self.files.push(Text::from(file));
+                self.file_ids.insert(Text::from(file), id);
+                id
+            })
+        });
+        (file, line.line)
+    }
+
+    /// Looks at the nodes that are new, or at all for another centre.
+    pub(super) fn turn_to(
+        &mut self,
+        full: &str,
+        (nodes, names): (&[Node], &Names),
+        paths: &Paths,
+        sieve: &Sieve,
+        rows: &Rows,
+    ) {
+        let centre = rows.named(full);
+        if centre != self.centre {
+            *self = Spots { centre, ..Spots::default() };
+        }
+        let Some(centre) = centre else { return };
+        let mut found = Vec::new();
+        for (index, &node) in nodes.iter().enumerate().skip(self.ties.next_node()) {
+            let (above, rows) = paths.step(index, node, sieve);
+            if above == centre || rows.contains(&centre) {
+                let calling = innermost(node.parent, nodes, paths, sieve).filter(|_| above == centre);
+                let mut caller = calling.map(|(_, line)| self.place(names, line));
+                for (&row, &line) in rows.iter().zip(sieve.left(node.frame)) {
+                    found.extend(caller.take().map(|place| Tie::Callee(place, row)));
+                    if row == centre {
+                        let place = self.place(names, line);
+                        found.extend([Tie::Itself, Tie::Line(place), Tie::Code(node.frame)]);
+                        caller = Some(place);
+                    }
+                }
+            }
+            self.ties.look(node.parent, found.drain(..));
+        }
+    }
+
+    /// Finds where samples end, before their weights are carried to the root.
+    pub(super) fn end(&mut self, (nodes, names): (&[Node], &Names), paths: &Paths, sieve: &Sieve, weights: &Weights) {
+        self.flats.clear();
+        let Some(centre) = self.centre else { return };
+        for (node, weight_ns) in weights.own() {
+            let stack = StackId::of(node);
+            if paths.lets_in(stack) == Some(centre)
+                && let Some((frame, line)) = innermost(stack, nodes, paths, sieve)
+            {
+                let place = self.place(names, line);
+                let flat_ns = self.flats.entry((frame, place)).or_default();
+                *flat_ns = flat_ns.saturating_add(weight_ns);
+            }
+        }
+    }
+
+    /// Adds up.
+    pub(super) fn told(
+        &self,
+        full: &str,
+        (profile, names): (&Profile, &Names),
+        sieve: &Sieve,
+        weights: &Weights,
+        rows: &Rows,
+    ) -> Lines {
+        let mut told = Lines { full: full.to_owned(), ..Lines::default() };
+        let Some(centre) = self.centre else { return told };
+        let mut lines: BTreeMap<Place, LineWeight> = BTreeMap::new();
+        let mut addresses: BTreeMap<(ModuleId, u64), AddressWeight> = BTreeMap::new();
+        // By place: the heaviest frame.
+        let mut copies: HashMap<Place, (u64, Reverse<FrameId>)> = HashMap::new();
+        let file = |(file, _): Place| self.files[file.0 as usize].clone();
+        for (tie, weight_ns) in self.ties.sums(weights) {
+            match tie {
+                Tie::Itself => told.cum_ns = weight_ns,
+                Tie::Line(place) => line(&mut lines, place, file(place)).cum_ns = weight_ns,
+                Tie::Callee(place, row) => {
+                    let (full, short) = (rows.label(row).full.clone(), rows.label(row).short.clone());
+                    line(&mut lines, place, file(place)).callees.push(Callee { full, short, weight_ns });
+                }
+                Tie::Code(frame) => {
+                    if let Frame::Code { module, address } = profile.stacks.frame(frame) {
+                        let weight = AddressWeight { module, address, flat_ns: 0, cum_ns: weight_ns };
+                        addresses.insert((module, address), weight);
+                    }
+                    let left = sieve.frame(frame).1.iter().zip(sieve.left(frame));
+                    for (_, of_centre) in left.filter(|(row, _)| **row == centre) {
+                        let Some(&file) = self.of_function.get(&of_centre.function) else { continue };
+                        let place = (file, of_centre.line);
+                        let copy = copies.entry(place).or_insert((0, Reverse(frame)));
+                        *copy = (*copy).max((weight_ns, Reverse(frame)));
+                    }
+                }
+            }
+        }
+        for (&(frame, place), &flat_ns) in &self.flats {
+            told.flat_ns = told.flat_ns.saturating_add(flat_ns);
+            let line = line(&mut lines, place, file(place));
+            line.flat_ns = line.flat_ns.saturating_add(flat_ns);
+            if let Frame::Code { module, address } = profile.stacks.frame(frame)
+                && let Some(known) = addresses.get_mut(&(module, address))
+            {
+                known.flat_ns = known.flat_ns.saturating_add(flat_ns);
+            }
+        }
+        for (place, line) in &mut lines {
+            line.callees.sort_unstable_by(|a, b| b.weight_ns.cmp(&a.weight_ns).then_with(|| a.full.cmp(&b.full)));
+            if let Some(&(_, Reverse(frame))) = copies.get(place) {
+                line.inlined_into = self.inlined_into(*place, frame, names, sieve);
+            }
+        }
+        if told.cum_ns > 0 {
+            (told.short, told.module) = (rows.label(centre).short.clone(), rows.label(centre).module.clone());
+        }
+        told.lines = lines.into_values().collect();
+        told.lines.sort_by(|a, b| a.file.cmp(&b.file));
+        told.addresses = addresses.into_values().collect();
+        told
+    }
+
+    /// The calls that a line of a frame was inlined into, the nearest first.
+    fn inlined_into(&self, place: Place, frame: FrameId, names: &Names, sieve: &Sieve) -> Vec<Call> {
+        let left = sieve.left(frame);
+        let is_it = |line: &Line| self.of_function.get(&line.function) == Some(&place.0) && line.line == place.1;
+        let at = left.iter().rposition(is_it).unwrap_or(0);
+        let call = |line: &Line| {
+            let function = names.function(line.function);
+            Call {
+                short: Text::from(function.short.as_str()),
+                file: Text::from(function.file.as_str()),
+                line: line.line,
+            }
+        };
+        left[..at].iter().rev().map(call).collect()
+    }
+}
+
+fn line(lines: &mut BTreeMap<Place, LineWeight>, place: Place, file: Text) -> &mut LineWeight {
+    lines.entry(place).or_insert_with(|| LineWeight {
+        file,
+        line: place.1,
+        flat_ns: 0,
+        cum_ns: 0,
+        callees: Vec::new(),
+        inlined_into: Vec::new(),
+    })
+}
+
+/// The innermost line that is left of a stack, and its frame.
+fn innermost(stack: StackId, nodes: &[Node], paths: &Paths, sieve: &Sieve) -> Option<(FrameId, Line)> {
+    let mut at = stack;
+    while at != StackId::EMPTY {
+        let node = nodes[at.index()];
+        if !paths.step(at.index(), node, sieve).1.is_empty() {
+            return sieve.left(node.frame).last().map(|&line| (node.frame, line));
+        }
+        at = node.parent;
+    }
+    None
+}
