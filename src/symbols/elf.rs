@@ -5,6 +5,7 @@
 use std::fs::{File, OpenOptions};
 use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
+use std::time::SystemTime;
 
 use nix::fcntl::OFlag;
 use object::elf::{self, FileHeader64, ProgramHeader64, SectionHeader64};
@@ -154,6 +155,24 @@ impl Elf {
             return Err("a packed section claims an impossible size");
         }
         Ok(size)
+    }
+
+    /// The bytes of code that lie at these addresses, as the file has them; less when the section ends before.
+    pub(super) fn code(&self, start: u64, end: u64) -> Result<Vec<u8>, Error> {
+        let malformed = |what| Error::Malformed { path: self.path.clone(), what };
+        let holds = |section: &&Section| section.is_code() && (section.address()..section.end()).contains(&start);
+        let section =
+            self.sections.iter().find(holds).ok_or_else(|| malformed("a function lies outside of its code"))?;
+        let offset = start - section.address();
+        let size = end.min(section.end()).saturating_sub(start).min(section.size().saturating_sub(offset));
+        let from = section.offset().checked_add(offset).ok_or_else(|| malformed("a table lies outside of the file"))?;
+        self.source.read(from, size).map_err(malformed)
+    }
+
+    /// When the file was last written; nothing for what is in memory alone.
+    pub(super) fn modified(&self) -> Option<SystemTime> {
+        let Source::File(file, _) = &self.source else { return None };
+        file.metadata().ok()?.modified().ok()
     }
 
     /// GNU build id; empty when there is none.

@@ -36,6 +36,13 @@ pub enum Error {
         /// Which file.
         path: PathBuf,
     },
+    /// It is usable, but no symbol covers an address.
+    Nameless {
+        /// Which file.
+        path: PathBuf,
+        /// The file's own address.
+        address: u64,
+    },
     /// Its tables are larger than what is read.
     TooLarge {
         /// Which file.
@@ -54,6 +61,7 @@ impl Error {
         | Error::Malformed { path, .. }
         | Error::Changed { path, .. }
         | Error::Replaced { path }
+        | Error::Nameless { path, .. }
         | Error::TooLarge { path, .. }) = &mut self;
         *path = name.to_owned();
         self
@@ -66,7 +74,7 @@ impl Error {
             Error::Unreadable { .. } => 0,
             Error::Malformed { .. } => 1,
             Error::TooLarge { .. } => 2,
-            Error::Replaced { .. } => 3,
+            Error::Replaced { .. } | Error::Nameless { .. } => 3,
             Error::Changed { .. } => 4,
         }
     }
@@ -100,6 +108,14 @@ impl fmt::Display for Error {
                 write!(
                     f,
                     "{} was replaced since it was mapped: start the program anew to see its functions",
+                    name(path)
+                )
+            }
+            Error::Nameless { path, address } => {
+                write!(
+                    f,
+                    "no symbol of {} covers {address:#x}: where its function starts and ends is not known; keep its \
+                     symbols (no strip, no -s) or install its debug symbols",
                     name(path)
                 )
             }

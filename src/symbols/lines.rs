@@ -6,15 +6,17 @@ use std::cell::OnceCell;
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use crossbeam_channel::{Receiver, Sender};
 
+use super::assembly::{Code, LineState, Places};
 use super::demangle::Name;
 use super::dwarf::{self, Lines, MAX_BYTES, Sections};
 use super::error::Error;
 use super::object;
-use super::worker::{Reply, ResolvedLine, SymbolState};
+use super::worker::{CodeReply, Reply, ResolvedLine, SymbolState};
 use crate::profile::module::{ModuleFile, ModuleId};
 use crate::profile::stack::FrameId;
 
@@ -41,39 +43,94 @@ impl Job {
     }
 }
 
+/// Code that wants its lines.
+pub(super) struct CodeJob {
+    pub(super) code: Code,
+    pub(super) file: ModuleFile,
+    pub(super) pid: u32,
+    /// The address that was asked about.
+    pub(super) address: u64,
+}
+
+/// What is to be done.
+pub(super) enum Task {
+    /// Lines of addresses.
+    Names(Job),
+    /// Lines of instructions.
+    Code(CodeJob),
+}
+
+impl Task {
+    /// The file that is needed: which, where, and a process that maps it.
+    fn file(&self) -> (ModuleId, &ModuleFile, u32) {
+        match self {
+            Task::Names(job) => (job.module, &job.file, job.pid),
+            Task::Code(job) => (job.code.module, &job.file, job.pid),
+        }
+    }
+}
+
 /// A name without a line.
 pub(super) fn line(name: Name) -> ResolvedLine {
     ResolvedLine { full: name.full, short: name.short, file: String::new(), line: 0, inlined: false }
 }
 
-/// Answers jobs until their channel is closed, or nobody wants the answers.
-pub(super) fn run(jobs: &Receiver<Job>, replies: &Sender<Reply>) {
-    let mut next = jobs.recv().ok();
+/// Does tasks until their channel is closed, or nobody wants the answers.
+pub(super) fn run(tasks: &Receiver<Task>, replies: &Sender<Reply>, codes: &Sender<CodeReply>) {
+    let mut next = tasks.recv().ok();
     while next.is_some() {
-        next = fill_shelf(next, jobs, replies);
+        next = fill_shelf(next, tasks, replies, codes);
     }
 }
 
-/// Answers jobs until one needs a file for which there is no room; returns that one. What was read is kept till then and
+/// Does tasks until one needs a file for which there is no room; returns that one. What was read is kept till then and
 /// goes all at once.
-fn fill_shelf(mut next: Option<Job>, jobs: &Receiver<Job>, replies: &Sender<Reply>) -> Option<Job> {
+fn fill_shelf(
+    mut next: Option<Task>,
+    tasks: &Receiver<Task>,
+    replies: &Sender<Reply>,
+    codes: &Sender<CodeReply>,
+) -> Option<Task> {
     let shelf = Shelf::default();
     let mut files: HashMap<ModuleId, Option<Lines<'_>>> = HashMap::new();
-    while let Some(job) = next {
-        let lines = match files.entry(job.module) {
+    while let Some(task) = next {
+        let (module, file, pid) = task.file();
+        let lines = match files.entry(module) {
             Entry::Occupied(known) => known.into_mut(),
-            Entry::Vacant(new) => match caught(|| shelf.read(&job)) {
-                Some(Err(Full)) => return Some(job),
+            Entry::Vacant(new) => match caught(|| shelf.read(file, pid)) {
+                Some(Err(Full)) => return Some(task),
                 read => {
                     let sections = read.and_then(Result::ok).flatten();
                     new.insert(sections.and_then(|sections| caught(|| Lines::new(sections).ok()).flatten()))
                 }
             },
         };
-        answer(job, lines, replies)?;
-        next = jobs.recv().ok();
+        match task {
+            Task::Names(job) => answer(job, lines, replies)?,
+            Task::Code(job) => answer_code(job, lines, codes),
+        }
+        next = tasks.recv().ok();
     }
     None
+}
+
+/// Sends code with its lines. `lines` is gone when they fail.
+fn answer_code(job: CodeJob, lines: &mut Option<Lines<'_>>, codes: &Sender<CodeReply>) {
+    let CodeJob { mut code, address, .. } = job;
+    let mut places = Places::default();
+    let symbol = Name { full: code.full.to_string(), short: code.short.to_string(), is_mangled: true };
+    for instruction in &mut code.instructions {
+        let Some(known) = lines else { break };
+        let found = caught(|| known.at(instruction.address, Some(&symbol)));
+        if found.is_none() || known.is_exhausted() {
+            *lines = None;
+        }
+        instruction.place = found.and_then(|found| places.id(found));
+    }
+    code.places = places.finish();
+    code.lines = if code.places.is_empty() { LineState::Absent } else { LineState::Known };
+    // Who does not listen to this may still listen to names.
+    let _ = codes.send(CodeReply { module: code.module, address, code: Ok(Arc::new(code)) });
 }
 
 /// Sends everything about a job, in parts when it takes long. `lines` is gone when they fail. None when nobody listens.
@@ -120,14 +177,14 @@ impl Default for Shelf {
 }
 
 impl Shelf {
-    /// Reads the debug information for a job; none when there is none, or it is of no use.
-    fn read(&self, job: &Job) -> Result<Option<&Sections>, Full> {
+    /// Reads the debug information of a file; none when there is none, or it is of no use.
+    fn read(&self, file: &ModuleFile, pid: u32) -> Result<Option<&Sections>, Full> {
         let used: u64 = self.places.iter().map_while(OnceCell::get).map(Sections::memory_bytes).sum();
         let place = self.places.iter().find(|place| place.get().is_none()).ok_or(Full)?;
-        let Ok(elf) = object::open(&job.file, job.pid) else { return Ok(None) };
-        let elf = if dwarf::is_in(&elf) { Some(elf) } else { object::debug_file(&elf, &job.file, job.pid) };
+        let Ok(elf) = object::open(file, pid) else { return Ok(None) };
+        let elf = if dwarf::is_in(&elf) { Some(elf) } else { object::debug_file(&elf, file, pid) };
         let Some(elf) = elf else { return Ok(None) };
-        let shared = object::shared_debug_file(&elf, job.pid);
+        let shared = object::shared_debug_file(&elf, pid);
         match Sections::read(&elf, shared.as_ref(), MAX_BYTES.saturating_sub(used)) {
             Ok(sections) => Ok(Some(place.get_or_init(|| sections))),
             Err(Error::TooLarge { .. }) if used > 0 => Err(Full),

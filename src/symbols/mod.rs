@@ -1,6 +1,8 @@
 //! Addresses to names. [`worker`] opens files on a thread of its own; [`Names`] is what is known so far, and grows as the
 //! worker answers. Until then, and outside of any symbol, a frame is called `module+0x12ab`, never by a neighbour's name.
+//! [`assembly`] is the code of one function, [`source`] the files it was made from.
 
+pub mod assembly;
 pub mod clean;
 pub mod demangle;
 mod dwarf;
@@ -13,6 +15,7 @@ mod plt;
 pub mod scenario;
 mod scope;
 mod simplify;
+pub mod source;
 mod table;
 pub mod worker;
 

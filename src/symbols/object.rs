@@ -75,12 +75,12 @@ fn nameless(file: &ModuleFile, pid: u32) -> impl Iterator<Item = PathBuf> {
 }
 
 /// The root directories to look under: the process's own, and ours.
-fn roots(pid: u32) -> impl Iterator<Item = PathBuf> {
+pub(super) fn roots(pid: u32) -> impl Iterator<Item = PathBuf> {
     [PathBuf::from(format!("/proc/{pid}/root")), PathBuf::from("/")].into_iter()
 }
 
 /// An absolute path below another root.
-fn under(root: &Path, path: &Path) -> PathBuf {
+pub(super) fn under(root: &Path, path: &Path) -> PathBuf {
     root.join(path.strip_prefix("/").unwrap_or(path))
 }
 

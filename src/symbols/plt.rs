@@ -60,7 +60,8 @@ enum Called {
     Chosen(u64),
 }
 
-struct Slots {
+/// What the slots of a file are filled with.
+pub(super) struct Slots {
     /// By address of the slot.
     called: HashMap<u64, Called>,
     /// Slots in the order of `.rela.plt`.
@@ -69,7 +70,7 @@ struct Slots {
 }
 
 impl Slots {
-    fn read(elf: &Elf) -> Option<Slots> {
+    pub(super) fn read(elf: &Elf) -> Option<Slots> {
         let section = elf.section(b".dynsym")?;
         let strings = elf.bytes(elf.sections().get(section.header.sh_link.get(ORDER) as usize)?, MAX_BYTES).ok()?;
         let symbols = array::<Sym64<LittleEndian>>(elf, section)?;
@@ -93,6 +94,14 @@ impl Slots {
             }
         }
         Some(slots)
+    }
+
+    /// Raw name of the symbol that the slot at this address is filled with.
+    pub(super) fn name(&self, slot: u64) -> Option<&[u8]> {
+        match self.called.get(&slot)? {
+            Called::Symbol(offset) => Some(string_at(&self.strings, *offset)).filter(|name| !name.is_empty()),
+            Called::Chosen(_) => None,
+        }
     }
 
     /// What a stub at `start` with these instructions calls.

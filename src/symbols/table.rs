@@ -82,9 +82,15 @@ impl SymbolTable {
 
     /// The raw name of the function at an address of the file, or none.
     pub(super) fn name(&self, address: u64) -> Option<&[u8]> {
+        self.function(address).map(|(_, _, name)| name)
+    }
+
+    /// Start and end of the function at an address of the file, and its raw name. Where another is nested in it, it is the
+    /// part on this side of that.
+    pub(super) fn function(&self, address: u64) -> Option<(u64, u64, &[u8])> {
         let index = self.pieces.partition_point(|piece| piece.start <= address).checked_sub(1)?;
         let piece = self.pieces[index];
-        (address < piece.end).then(|| string_at(&self.names, piece.name))
+        (address < piece.end).then(|| (piece.start, piece.end, string_at(&self.names, piece.name)))
     }
 
     /// Whether local functions are in it, and not only what the file exports.

@@ -85,9 +85,8 @@ impl Tallier {
             let flat_ns = table.rows.iter().find(|row| row.full == full).map_or(0, |row| row.flat_ns);
             self.calls.told(full, flat_ns, &self.weights, &self.rows)
         });
-        let lines = besides
-            .lines
-            .map(|full| self.spots.told(full, (profile, names), &self.sieve, &self.weights, &self.rows));
+        let lines =
+            besides.lines.map(|full| self.spots.told(full, (profile, names), &self.sieve, &self.weights, &self.rows));
         self.weights.clear();
         Tallies { table, callers, lines, flame, trends }
     }

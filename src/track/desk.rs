@@ -140,12 +140,8 @@ impl Desk {
         let question = self.question.clone();
         let span = question.window_ns.map_or(Span::Total, |ns| Span::Last { ns, now_ns });
         let query = self.query(span);
-        let besides = Besides {
-            centre: question.centre.as_deref(),
-            lines: None,
-            flame: question.flame.as_ref(),
-            trends: true,
-        };
+        let besides =
+            Besides { centre: question.centre.as_deref(), lines: None, flame: question.flame.as_ref(), trends: true };
         let Tallies { table: window, callers, flame, trends, .. } =
             self.tallier.answer(&self.profile, &self.names, &query, besides);
         let total = match span {

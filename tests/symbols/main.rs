@@ -1,6 +1,7 @@
 //! Names of real programs: compiled here, and compared with what binutils say about them.
 #![cfg(feature = "viewer")]
 
+mod code;
 mod files;
 mod hostile;
 mod names;

@@ -70,7 +70,9 @@ fn oracle(samples: &[Sample], query: &Query, centre: &str) -> Told {
 fn told(profile: &Profile, answer: &Lines) -> Told {
     let path = |module| profile.modules.file(module).path.to_string_lossy().into_owned();
     let callees = answer.lines.iter().flat_map(|line| {
-        line.callees.iter().map(|callee| ((line.file.to_string(), line.line, callee.full.to_string()), callee.weight_ns))
+        line.callees
+            .iter()
+            .map(|callee| ((line.file.to_string(), line.line, callee.full.to_string()), callee.weight_ns))
     });
     Told {
         all: (answer.flat_ns, answer.cum_ns),

@@ -103,13 +103,10 @@ impl Session {
         };
         let mut tallier = Tallier::default();
         let total = tallier.table(profile, names, &query(Span::Total));
-        let besides = Besides {
-            centre: question.centre.as_deref(),
-            lines: None,
-            flame: question.flame.as_ref(),
-            trends: true,
-        };
-        let Tallies { table: window, callers, flame, trends, .. } = tallier.answer(profile, names, &query(span), besides);
+        let besides =
+            Besides { centre: question.centre.as_deref(), lines: None, flame: question.flame.as_ref(), trends: true };
+        let Tallies { table: window, callers, flame, trends, .. } =
+            tallier.answer(profile, names, &query(span), besides);
         let facts = Facts { window_ns: question.window_ns, ..self.facts.clone() };
         Some(Arc::new(Answer { question, window, total, callers, flame, trends, facts }))
     }
