@@ -10,7 +10,7 @@ use sigtop::tally::lines::{Lines, lines};
 use sigtop::tally::query::{Query, Sort};
 use sigtop::tally::tallier::Tallier;
 
-use crate::stacks::{Sample, counted, everything, filtered, query, samples, steps, text};
+use crate::stacks::{Sample, counted, everything, query, samples, steps, text};
 
 type Weights<K> = BTreeMap<K, (u64, u64)>;
 
@@ -26,7 +26,7 @@ struct Told {
 fn oracle(samples: &[Sample], query: &Query, centre: &str) -> Told {
     let mut told = Told::default();
     for sample in samples.iter().filter(|sample| sample.is_in(query.span) && sample.weight_ms > 0) {
-        let Some(stack) = filtered(&sample.stack, &query.filters) else { continue };
+        let Some(stack) = sample.filtered(&query.filters) else { continue };
         let weight = sample.weight_ns();
         let names = steps(&stack, query.group);
         // Every function on the stack, root first: its name, its line, its address.
