@@ -1,10 +1,15 @@
-//! Between the two processes: the wire, and the viewer's end of its sockets (`door`: where agents come in; `peer`: one of
-//! them; [`receive`]: the thread that serves them all).
+//! Between the two processes: the wire, the viewer's end of its sockets (`door`: where agents come in; `peer`: one of
+//! them; [`receive`]: the thread that serves them all), and the wire kept in a file ([`record`]; [`aside`]: how a file is
+//! put in its place).
 
+#[cfg(feature = "viewer")]
+pub mod aside;
 #[cfg(feature = "viewer")]
 mod door;
 #[cfg(feature = "viewer")]
 mod peer;
 #[cfg(feature = "viewer")]
 pub mod receive;
+#[cfg(feature = "viewer")]
+pub mod record;
 pub mod wire;

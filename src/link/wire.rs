@@ -18,9 +18,9 @@ mod stacks;
 mod writing;
 
 pub use messages::*;
-pub use reading::{Framed, frame, message, request};
+pub use reading::{Framed, Reader, frame, message, request, unzigzag};
 pub use stacks::{StackMemory, StoredStack, stack_memory};
-pub use writing::{Full, Writer};
+pub use writing::{Full, Writer, zigzag};
 
 /// First bytes of a [`Hello`]: "sigt".
 pub const MAGIC: u32 = u32::from_le_bytes(*b"sigt");

@@ -179,24 +179,38 @@ fn engine_state(byte: u8) -> Result<EngineState, Malformed> {
     states.get(byte as usize).copied().ok_or(Malformed::Field("engine state"))
 }
 
-struct Reader<'a> {
+/// Takes fields off the front of bytes.
+pub struct Reader<'a> {
     rest: &'a [u8],
 }
 
-impl Reader<'_> {
-    fn byte(&mut self) -> Result<u8, Malformed> {
+impl<'a> Reader<'a> {
+    /// Begins with the first of these.
+    pub fn new(bytes: &'a [u8]) -> Reader<'a> {
+        Reader { rest: bytes }
+    }
+
+    /// What is left.
+    pub fn rest(&self) -> &'a [u8] {
+        self.rest
+    }
+
+    /// One byte.
+    pub fn byte(&mut self) -> Result<u8, Malformed> {
         let (&first, rest) = self.rest.split_first().ok_or(Malformed::Short)?;
         self.rest = rest;
         Ok(first)
     }
 
-    fn array<const N: usize>(&mut self) -> Result<[u8; N], Malformed> {
+    /// So many bytes.
+    pub fn array<const N: usize>(&mut self) -> Result<[u8; N], Malformed> {
         let (first, rest) = self.rest.split_first_chunk::<N>().ok_or(Malformed::Short)?;
         self.rest = rest;
         Ok(*first)
     }
 
-    fn number(&mut self) -> Result<u64, Malformed> {
+    /// A varint.
+    pub fn number(&mut self) -> Result<u64, Malformed> {
         let mut value = 0u64;
         for shift in (0..64).step_by(7) {
             let byte = self.byte()?;
@@ -212,25 +226,34 @@ impl Reader<'_> {
         Err(Malformed::Field("number"))
     }
 
-    fn small<T: TryFrom<u64>>(&mut self, name: &'static str) -> Result<T, Malformed> {
+    /// A varint of a smaller type; `name` is the field's.
+    pub fn small<T: TryFrom<u64>>(&mut self, name: &'static str) -> Result<T, Malformed> {
         T::try_from(self.number()?).map_err(|_| Malformed::Field(name))
     }
 
-    fn bytes(&mut self, limit: usize, name: &'static str) -> Result<Box<[u8]>, Malformed> {
+    /// A byte string, at most so long.
+    pub fn bytes(&mut self, limit: usize, name: &'static str) -> Result<Box<[u8]>, Malformed> {
+        self.borrowed(limit, name).map(Box::from)
+    }
+
+    /// The same where it lies.
+    pub fn borrowed(&mut self, limit: usize, name: &'static str) -> Result<&'a [u8], Malformed> {
         let length = self.number()?;
         if length > limit as u64 {
             return Err(Malformed::Field(name));
         }
         let (bytes, rest) = self.rest.split_at_checked(length as usize).ok_or(Malformed::Short)?;
         self.rest = rest;
-        Ok(bytes.into())
+        Ok(bytes)
     }
 
-    fn end(&self) -> Result<(), Malformed> {
+    /// Nothing may be left.
+    pub fn end(&self) -> Result<(), Malformed> {
         if self.rest.is_empty() { Ok(()) } else { Err(Malformed::Trailing) }
     }
 }
 
-fn unzigzag(value: u64) -> u64 {
+/// The inverse of the writer's zigzag.
+pub fn unzigzag(value: u64) -> u64 {
     value >> 1 ^ (value & 1).wrapping_neg()
 }

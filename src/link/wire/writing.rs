@@ -197,6 +197,6 @@ impl<'a> Writer<'a> {
 }
 
 /// Small numbers for small differences of either sign.
-fn zigzag(difference: u64) -> u64 {
+pub fn zigzag(difference: u64) -> u64 {
     difference << 1 ^ (difference as i64 >> 63) as u64
 }
