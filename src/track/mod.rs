@@ -6,9 +6,11 @@
 mod caller;
 pub mod desk;
 pub mod facts;
+mod live;
 mod meter;
 mod pace;
 pub mod session;
+mod watcher;
 
 use std::sync::Arc;
 

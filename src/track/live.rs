@@ -1,0 +1,123 @@
+//! A target that runs: its process, the agents in it, and what is read of them from outside.
+
+use std::time::Duration;
+
+use super::caller::{Caller, Knocked};
+use super::meter::{self, Meter};
+use super::session::{Settings, Target};
+use crate::attach::find;
+use crate::attach::proc;
+use crate::link::receive::Post;
+use crate::link::wire::Clock;
+use crate::profile::Profile;
+
+/// Between two readings of meters, ns.
+const METER_NS: u64 = 1_000_000_000;
+/// A launched target that is told to end and does not: SIGKILL after this, ns.
+const PATIENCE_NS: u64 = 2_000_000_000;
+
+/// The running end of a watch.
+pub(super) struct Live {
+    pub(super) target: Target,
+    pub(super) agents: Post,
+    pub(super) meter: Meter,
+    /// CPU time that the target has used so far.
+    pub(super) cpu_used: Duration,
+    caller: Caller,
+    metered_ns: u64,
+    /// When SIGKILL follows SIGTERM.
+    kill_at_ns: Option<u64>,
+}
+
+impl Live {
+    pub(super) fn new(target: Target, agents: Post) -> Live {
+        let (meter, caller) = (Meter::new(), Caller::default());
+        Live { target, agents, meter, cpu_used: Duration::ZERO, caller, metered_ns: 0, kill_at_ns: None }
+    }
+
+    /// Types into a launched target; says what went wrong.
+    pub(super) fn input(&self, bytes: &[u8]) -> Option<String> {
+        let Target::Launched(launched) = &self.target else { return None };
+        let is_cut = launched.input(bytes).is_ok_and(|taken| taken < bytes.len());
+        is_cut.then(|| "the target does not read its input".to_owned())
+    }
+
+    /// Tells a launched target the size of its terminal.
+    pub(super) fn resize(&self, columns: u16, rows: u16) {
+        if let Target::Launched(launched) = &self.target {
+            // Gone is gone: the end of the target is told elsewhere.
+            let _ = launched.resize(rows, columns);
+        }
+    }
+
+    /// SIGTERM; asked twice, or after a while, SIGKILL. Says what went wrong.
+    pub(super) fn end(&mut self, now_ns: u64) -> Option<String> {
+        let Target::Launched(launched) = &self.target else { return None };
+        const SIGKILL: i32 = nix::sys::signal::Signal::SIGKILL as i32;
+        const SIGTERM: i32 = nix::sys::signal::Signal::SIGTERM as i32;
+        let signal = if self.kill_at_ns.is_some() { SIGKILL } else { SIGTERM };
+        self.kill_at_ns = Some(now_ns + PATIENCE_NS);
+        launched.signal(signal).err().map(|error| error.to_string())
+    }
+
+    /// Whether the patience with a target that was told to end is over.
+    pub(super) fn is_to_be_killed(&self, now_ns: u64) -> bool {
+        self.kill_at_ns.is_some_and(|at_ns| now_ns >= at_ns)
+    }
+
+    /// The target has ended, and has used so much CPU time if anybody knows.
+    pub(super) fn ended(&mut self, cpu_ns: u64) {
+        if cpu_ns > 0 {
+            self.cpu_used = Duration::from_nanos(cpu_ns);
+        }
+        self.kill_at_ns = None;
+    }
+
+    /// Reads what is due: the CPU time while no agent is there or once a second, and once a second that of all processes,
+    /// which is news.
+    pub(super) fn read_meters(&mut self, profile: &Profile, ended: bool, now_ns: u64) -> bool {
+        let is_due = now_ns.saturating_sub(self.metered_ns) >= METER_NS;
+        if is_due {
+            let mut pids = proc::descendants(self.target.pid());
+            pids.push(self.target.pid());
+            pids.extend(profile.processes().iter().filter(|process| process.connected).map(|process| process.pid));
+            pids.sort_unstable();
+            pids.dedup();
+            self.meter.read(&pids, now_ns);
+            self.metered_ns = now_ns;
+        }
+        if !ended && (is_due || profile.processes().is_empty()) {
+            self.cpu_used = meter::cpu_used(self.target.pid());
+        }
+        is_due
+    }
+
+    /// Knocks at who should call and has not: a process attached to, and idle ones when waiting counts. Says why there is
+    /// nothing to watch.
+    pub(super) fn knock(&mut self, profile: &Profile, settings: &Settings, now_ns: u64) -> Option<String> {
+        let connected = |pid: u32| profile.processes().iter().any(|process| process.pid == pid && process.connected);
+        let pid = self.target.pid();
+        let attached = matches!(self.target, Target::Attached(_));
+        let waiting_counts = settings.clock == Clock::Real;
+        if !(attached || waiting_counts) {
+            return None;
+        }
+        let mut pids = vec![pid];
+        if settings.follow && (waiting_counts || attached) {
+            pids.extend(proc::descendants(pid));
+        }
+        pids.retain(|&silent| !connected(silent) && (silent == pid && attached || find::check(silent).is_ok()));
+        for silent in pids {
+            self.agents.expect(silent);
+            match self.caller.call(silent, now_ns) {
+                Knocked::Wait => {}
+                Knocked::Failed(error) if attached && silent == pid => return Some(error.to_string()),
+                Knocked::GivenUp if attached && silent == pid => {
+                    return Some(format!("process {silent} carries the agent, but it does not answer"));
+                }
+                Knocked::Failed(_) | Knocked::GivenUp => {}
+            }
+        }
+        None
+    }
+}

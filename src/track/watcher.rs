@@ -1,0 +1,341 @@
+//! The thread that owns the desk, between agents, symbols worker, target and screen.
+
+use std::time::Duration;
+
+use crossbeam_channel::{Receiver, Sender, TrySendError, never, select, tick};
+use nix::time::{ClockId, clock_gettime};
+
+use super::desk::Desk;
+use super::facts::{Ending, Facts, MAX_FILES, Stacks};
+use super::live::Live;
+use super::pace::{ANSWER_NS, Pace};
+use super::session::{NOTICES, Settings};
+use super::{Command, Notice};
+use crate::attach::launch;
+use crate::link::wire::{Arrival, Clock, EngineState, Event, Message};
+use crate::profile::Profile;
+use crate::symbols::worker::{self, SymbolState};
+
+/// How long answers come four times as often, while names and numbers fill an empty screen, ns.
+const EAGER_FOR_NS: u64 = 2_000_000_000;
+/// After the target's end, how long the last messages of its agents may take, ns.
+const LAST_WORDS_NS: u64 = 1_000_000_000;
+
+/// Where things come from, and where names are asked for.
+pub(super) struct Channels {
+    pub(super) arrivals: Receiver<Arrival>,
+    pub(super) orders: Receiver<Command>,
+    pub(super) ask: Sender<worker::Request>,
+    pub(super) named: Receiver<worker::Reply>,
+    pub(super) events: Receiver<launch::Event>,
+}
+
+/// A watch under way.
+pub(super) struct Watcher {
+    pub(super) desk: Desk,
+    live: Live,
+    settings: Settings,
+    notices: Sender<Notice>,
+    started_ns: u64,
+    pace: Pace,
+    ended: Option<(Ending, u64)>,
+    banner: Option<String>,
+    told_end: bool,
+    done: bool,
+}
+
+/// The viewer's clock, the same that agents stamp with.
+fn monotonic_ns() -> u64 {
+    let now = clock_gettime(ClockId::CLOCK_MONOTONIC).map_or(Duration::ZERO, Duration::from);
+    now.as_nanos() as u64
+}
+
+impl Watcher {
+    pub(super) fn new(live: Live, settings: Settings, notices: Sender<Notice>) -> Watcher {
+        Watcher {
+            desk: Desk::new(settings.clock, settings.question.clone()),
+            live,
+            settings,
+            notices,
+            started_ns: monotonic_ns(),
+            pace: Pace::default(),
+            ended: None,
+            banner: None,
+            told_end: false,
+            done: false,
+        }
+    }
+
+    /// Watches until the screen or the target's side is gone.
+    pub(super) fn run(&mut self, channels: &Channels) {
+        let beat = tick(Duration::from_nanos(ANSWER_NS));
+        let mut events = channels.events.clone();
+        while !self.done {
+            select! {
+                recv(channels.arrivals) -> arrival => match arrival {
+                    Ok(arrival) => {
+                        self.arrive(arrival);
+                        // What waits is taken in one go, a little at a time, so that answers stay on time.
+                        for arrival in channels.arrivals.try_iter().take(4096) {
+                            self.arrive(arrival);
+                        }
+                    }
+                    Err(_) => self.done = true,
+                },
+                recv(channels.named) -> reply => if let Ok(reply) = reply { self.desk.named(reply) },
+                recv(events) -> event => match event {
+                    Ok(event) => self.hear(event),
+                    Err(_) => events = never(),
+                },
+                recv(channels.orders) -> order => match order {
+                    Ok(order) => {
+                        self.obey(order);
+                        // Of questions that wait, only the last is answered.
+                        for order in channels.orders.try_iter().take(NOTICES) {
+                            self.obey(order);
+                        }
+                    }
+                    Err(_) => self.done = true,
+                },
+                recv(beat) -> _ => self.beat(),
+            }
+            self.desk.ask_names(|request| match channels.ask.try_send(request) {
+                Err(TrySendError::Full(request)) => Err(request),
+                _ => Ok(()),
+            });
+            self.answer_if_due();
+        }
+    }
+
+    fn arrive(&mut self, arrival: Arrival) {
+        if let Event::Said(Message::Busy { viewer }) = arrival.event {
+            self.tell_banner(format!("already watched by sigtop pid {viewer}"));
+            self.done = true;
+        }
+        if let Event::Said(Message::Engaged(engaged)) = &arrival.event {
+            let taken = match engaged.state {
+                EngineState::SignalTaken => Some(
+                    "the target has a handler of its own for this timer's signal; E goes back to timers per thread",
+                ),
+                EngineState::TimerTaken => {
+                    Some("the target uses this interval timer itself; E goes back to timers per thread")
+                }
+                EngineState::TimerRefused => {
+                    Some("the kernel gives no timer (ulimit -i, or a sandbox): nothing is sampled")
+                }
+                EngineState::Unsupported => Some("this clock needs the engine setitimer: press E"),
+                EngineState::Running if engaged.signal == 23 => {
+                    Some("the target uses SIGPROF itself: its handler is left alone, ticks ride on SIGURG")
+                }
+                EngineState::Running | EngineState::Off => None,
+            };
+            if let Some(sentence) = taken {
+                self.tell_banner(format!("process {}: {sentence}", arrival.pid));
+            }
+        }
+        if let Event::Cut(fault) = &arrival.event {
+            self.tell_banner(format!("process {} sent {fault}; its stream was cut", arrival.pid));
+        }
+        self.desk.arrive(arrival);
+    }
+
+    fn hear(&mut self, event: launch::Event) {
+        match event {
+            launch::Event::Output(bytes) => self.tell(Notice::Output(bytes)),
+            launch::Event::OutputLost(bytes) => {
+                self.tell_banner(format!("{bytes} bytes of the target's output are missing here"))
+            }
+            launch::Event::InputLost(bytes) => {
+                self.tell_banner(format!("the target does not read: {bytes} bytes of input were dropped"))
+            }
+            launch::Event::Stopped { signal } => self.tell_banner(format!("the target was stopped by signal {signal}")),
+            launch::Event::Continued => {}
+            launch::Event::Ended(ended) => {
+                let ending = match ended.how {
+                    launch::Ending::Exited(status) => Ending::Exited(status.into()),
+                    launch::Ending::Killed { signal, .. } => Ending::Killed(signal),
+                    launch::Ending::Unknown => Ending::Gone,
+                };
+                self.ended = Some((ending, monotonic_ns()));
+                self.live.ended(ended.user_ns + ended.system_ns);
+            }
+        }
+    }
+
+    fn obey(&mut self, order: Command) {
+        match order {
+            Command::Ask(question) => {
+                if *question != *self.desk.question() {
+                    self.desk.ask(*question);
+                    self.pace.ask();
+                }
+            }
+            Command::Clock(clock) => {
+                self.settings.clock = clock;
+                self.desk.switch(clock);
+                self.engage();
+            }
+            Command::Engine(engine) => {
+                self.settings.engine = engine;
+                self.engage();
+            }
+            Command::Period(period_ns) => {
+                self.settings.period_ns = period_ns;
+                self.engage();
+            }
+            Command::Freeze => self.desk.freeze(monotonic_ns()),
+            Command::Thaw => self.desk.thaw(),
+            Command::Reset => self.desk.reset(),
+            Command::Input(bytes) => {
+                if let Some(sentence) = self.live.input(&bytes) {
+                    self.tell_banner(sentence);
+                }
+            }
+            Command::Resize(columns, rows) => self.live.resize(columns, rows),
+            Command::End => self.end(),
+            Command::Leave => self.done = true,
+        }
+    }
+
+    fn engage(&mut self) {
+        self.live.agents.engage(self.settings.request());
+        self.pace.ask();
+    }
+
+    fn end(&mut self) {
+        if self.ended.is_some() {
+            return;
+        }
+        if let Some(sentence) = self.live.end(monotonic_ns()) {
+            self.tell_banner(sentence);
+        }
+    }
+
+    fn beat(&mut self) {
+        let now_ns = monotonic_ns();
+        if self.live.is_to_be_killed(now_ns) {
+            self.end();
+        }
+        if self.live.read_meters(&self.desk.profile, self.ended.is_some(), now_ns) {
+            self.pace.tell();
+        }
+        if self.ended.is_none()
+            && let Some(sentence) = self.live.knock(&self.desk.profile, &self.settings, now_ns)
+        {
+            self.tell_banner(sentence);
+            self.done = true;
+        }
+        self.tell_end(now_ns);
+    }
+
+    /// Tells of the end when the agents' last words have come too, so that the tables are whole.
+    fn tell_end(&mut self, now_ns: u64) {
+        let Some((ending, at_ns)) = self.ended else { return };
+        if self.told_end {
+            return;
+        }
+        let quiet = !self.desk.profile.processes().iter().any(|process| process.connected);
+        if now_ns - at_ns < LAST_WORDS_NS && !(quiet && now_ns - at_ns >= ANSWER_NS) {
+            return;
+        }
+        self.answer(now_ns);
+        self.tell(Notice::Ended(ending));
+        self.told_end = true;
+    }
+
+    fn answer_if_due(&mut self) {
+        let now_ns = monotonic_ns();
+        let is_new = now_ns.saturating_sub(self.started_ns) < EAGER_FOR_NS;
+        let least_ns = if is_new { ANSWER_NS / 4 } else { ANSWER_NS };
+        if self.desk.has_first_samples() || self.pace.is_due(self.desk.is_dirty(), least_ns, now_ns) {
+            self.answer(now_ns);
+        }
+    }
+
+    fn answer(&mut self, now_ns: u64) {
+        let facts = self.facts(now_ns);
+        let answer = self.desk.answer(now_ns, facts);
+        self.pace.answered(now_ns, monotonic_ns());
+        self.tell(Notice::Answer(answer.into()));
+    }
+
+    fn facts(&self, now_ns: u64) -> Facts {
+        let profile = &self.desk.profile;
+        let connected = || profile.processes().iter().filter(|process| process.connected);
+        let own = || connected().filter_map(|process| process.engaged.as_ref());
+        let clock = self.desk.clock;
+        // The worst that any process says; the others are as asked.
+        let state = own().map(|engaged| engaged.state).max_by_key(|&state| state != EngineState::Running);
+        let losses = profile.losses();
+        let (truncated, samples) = profile.truncated();
+        let share = (losses.agent_cpu_ns + losses.handler_cpu_ns) as f64 / losses.process_cpu_ns as f64;
+        let from_ns = |since_ns: u64, until_ns: u64| Duration::from_nanos(until_ns.saturating_sub(since_ns));
+        Facts {
+            command: self.settings.command.clone(),
+            pid: self.live.target.pid(),
+            processes: connected().count(),
+            threads: (connected().count() > 0).then(|| connected().map(|process| process.account.threads).sum()),
+            up: from_ns(self.started_ns, self.ended.map_or(now_ns, |(_, at_ns)| at_ns)),
+            ended: self.ended.map(|(ending, at_ns)| (ending, from_ns(self.started_ns, at_ns))),
+            clock,
+            engine: self.settings.engine,
+            engine_state: state,
+            period_ns: self.settings.period_ns,
+            effective_hz: rate(profile, clock),
+            window_ns: self.desk.question().window_ns,
+            agent_share: (losses.process_cpu_ns > 0).then_some(share),
+            losses,
+            stacks: Stacks { samples, truncated, unreadable: profile.unreadable() },
+            overflows: profile.overflows(),
+            files: self.files(),
+            cpu_history: self.live.meter.history(),
+            cpu_now: self.live.meter.now(),
+            cpu_used: self.live.cpu_used,
+            symbolizing: self.desk.names.progress(),
+            waiting: self.desk.waiting(),
+        }
+    }
+
+    /// What was found of each file.
+    fn files(&self) -> Vec<(String, SymbolState)> {
+        let modules = &self.desk.profile.modules;
+        let states = self.desk.names.states();
+        let mut files: Vec<(String, SymbolState)> =
+            states.map(|(id, state)| (modules.file(id).name(), state.clone())).collect();
+        files.sort_by(|a, b| (a.1.is_usable(), &a.0).cmp(&(b.1.is_usable(), &b.0)));
+        files.truncate(MAX_FILES);
+        files
+    }
+
+    fn tell_banner(&mut self, sentence: String) {
+        if self.banner.as_ref() != Some(&sentence) {
+            self.tell(Notice::Banner(sentence.clone()));
+            self.banner = Some(sentence);
+        }
+    }
+
+    fn tell(&mut self, notice: Notice) {
+        if self.notices.send(notice).is_err() {
+            self.done = true;
+        }
+    }
+}
+
+/// Signals that reached a handler in the last second or so, a second of the clock: of CPU time, or of a thread's wall time.
+fn rate(profile: &Profile, clock: Clock) -> Option<f64> {
+    let (mut ticks, mut seconds) = (0, 0.0);
+    for process in profile.processes().iter().filter(|process| process.connected) {
+        let (now, before) = (&process.account, &process.earlier_account);
+        let passed_ns = match clock {
+            Clock::Real => {
+                (now.monotonic_ns - before.monotonic_ns.min(now.monotonic_ns)) * u64::from(now.threads.max(1))
+            }
+            _ => now.process_cpu_ns - before.process_cpu_ns.min(now.process_cpu_ns),
+        };
+        if before.monotonic_ns > 0 {
+            ticks += now.ticks - before.ticks.min(now.ticks);
+            seconds += passed_ns as f64 / 1e9;
+        }
+    }
+    (ticks > 0 && seconds > 0.0).then(|| ticks as f64 / seconds)
+}
