@@ -107,10 +107,10 @@ impl<R: Read> Blocks<R> {
     ///
     /// # Errors
     /// If the file ends inside of one, or it is damaged, or cannot be read.
-    pub fn next(&mut self) -> Result<Option<Block>, RecordError> {
+    pub fn read(&mut self) -> Result<Option<Block>, RecordError> {
         let at_bytes = self.whole_bytes;
         let mut raw = Vec::with_capacity(BLOCK_HEAD);
-        self.read(BLOCK_HEAD, &mut raw)?;
+        self.fill(BLOCK_HEAD, &mut raw)?;
         if raw.is_empty() {
             return Ok(None);
         }
@@ -122,7 +122,7 @@ impl<R: Read> Blocks<R> {
         if packed > MAX_PACKED || plain > MAX_PLAIN {
             return Err(RecordError::Damaged { at_bytes });
         }
-        self.read(packed, &mut raw)?;
+        self.fill(packed, &mut raw)?;
         if raw.len() < BLOCK_HEAD + packed {
             return Err(RecordError::CutOff { whole_bytes: at_bytes });
         }
@@ -140,7 +140,7 @@ impl<R: Read> Blocks<R> {
     }
 
     /// Appends so many bytes, or what there is: room is made for what comes, not for what was announced.
-    fn read(&mut self, count: usize, raw: &mut Vec<u8>) -> io::Result<()> {
+    fn fill(&mut self, count: usize, raw: &mut Vec<u8>) -> io::Result<()> {
         let end = raw.len() + count;
         while raw.len() < end {
             let before = raw.len();
@@ -178,7 +178,7 @@ mod tests {
             Err(error) => return (plain, Some(error)),
         };
         loop {
-            match blocks.next() {
+            match blocks.read() {
                 Ok(Some(block)) => plain.push(block.plain),
                 Ok(None) => return (plain, None),
                 Err(error) => return (plain, Some(error)),

@@ -65,7 +65,7 @@ fn played(bytes: &[u8]) -> (Vec<Said>, Vec<u32>, Result<bool, RecordError>) {
     let mut decoder = Decoder::default();
     let mut read = || {
         let mut blocks = Blocks::open(bytes)?;
-        while let Some(block) = blocks.next()? {
+        while let Some(block) = blocks.read()? {
             let at_bytes = block.at_bytes;
             let entries = decoder.entries(&block.plain, |entry| {
                 all.push(match entry {
@@ -246,7 +246,7 @@ fn bytes_that_were_never_written_do_no_harm() {
     let whole = everything();
     let mut blocks = Blocks::open(&whole[..]).expect("a recording");
     let mut plain = Vec::new();
-    while let Some(block) = blocks.next().expect("whole") {
+    while let Some(block) = blocks.read().expect("whole") {
         plain.extend(block.plain);
     }
     let mut random = random();
@@ -276,7 +276,7 @@ fn damaged_files_are_read_as_far_as_they_are_whole() {
     for _ in 0..100_000 {
         let mut wrong = whole.clone();
         let at = random() as usize % wrong.len();
-        if random() % 2 == 0 {
+        if random() & 1 == 0 {
             wrong.truncate(at);
         } else {
             wrong[at] ^= 1 << (random() % 8);
