@@ -1,6 +1,8 @@
 //! Arguments as typed to options as meant. What the command line leaves open the config file says, and then the defaults
 //! that stand here.
 
+pub mod report;
+
 use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -35,7 +37,7 @@ Keys, columns, config file: ? on the screen, and man sigtop.";
     version,
     args_conflicts_with_subcommands = true,
     override_usage = "sigtop [OPTIONS] -- COMMAND [ARGUMENTS]...\n       sigtop [OPTIONS] --pid PID\n       \
-                      sigtop demo [OPTIONS]\n       sigtop env [--path]",
+                      sigtop report [OPTIONS] FILE...\n       sigtop demo [OPTIONS]\n       sigtop env [--path]",
     after_help = EXAMPLES
 )]
 pub struct Cli {
@@ -59,6 +61,8 @@ pub enum Verb {
         #[arg(long)]
         path: bool,
     },
+    /// Print a saved profile as pprof does: functions, callers, graphs, folded stacks
+    Report(Box<report::Report>),
     /// What `demo` starts
     #[command(hide = true)]
     DemoTarget {

@@ -18,11 +18,13 @@ use sigtop::attach::launch::{self, Stdio, launch};
 use sigtop::attach::library::{Places, preload_value};
 use sigtop::attach::program;
 use sigtop::batch::{self, Sink};
-use sigtop::cli::{Cli, Verb, Watch};
+use sigtop::cli::{self, Cli, Verb, Watch};
 use sigtop::config::{self, Config};
 use sigtop::demo;
 use sigtop::link::receive::{LONGEST_DIRECTORY, Listener};
+use sigtop::report;
 use sigtop::tally::query::Filters;
+use sigtop::tally::saved::merge::Subtraction;
 use sigtop::track::session::{Session, Settings, Target};
 use sigtop::track::{Ending, Notice, Question};
 use sigtop::tui::nearest::nearest;
@@ -40,6 +42,7 @@ fn main() -> ExitCode {
         Some(Verb::Demo(watch)) => configured(*watch)
             .and_then(|watch| Ok(Watch { command: own_demo()?, ..watch }))
             .and_then(|watch| watch_command(watch, true)),
+        Some(Verb::Report(report)) => report_files(&report),
         Some(Verb::DemoTarget { viewer, duration }) => {
             demo::run(duration, viewer);
             Ok(0)
@@ -99,6 +102,30 @@ fn configured(watch: Watch) -> Result<Watch, Failure> {
 fn own_demo() -> Result<Vec<OsString>, Failure> {
     let own = std::env::current_exe().map_err(|error| Failure::own("cannot find its own file for the demo", error))?;
     Ok(vec![own.into(), "demo-target".into(), format!("--viewer={}", std::process::id()).into()])
+}
+
+/// `sigtop report`
+fn report_files(given: &cli::report::Report) -> Result<u8, Failure> {
+    let is_diff = !given.diff_base.is_empty();
+    let bases = if is_diff { &given.diff_base } else { &given.base };
+    if given.normalize && bases.is_empty() {
+        let sentence = "--normalize needs a profile to subtract: --base FILE or --diff-base FILE".to_owned();
+        return Err(Failure { sentence, status: 2 });
+    }
+    let asked = report::Asked {
+        files: &given.files,
+        bases,
+        how: Subtraction { is_diff, normalize: given.normalize },
+        options: given.options(),
+        output: given.output.as_deref(),
+    };
+    match report::run(&asked) {
+        Ok(sentences) => sentences.iter().for_each(|sentence| complain(sentence)),
+        // Whoever read it has seen enough.
+        Err(error) if error.is_hangup() => {}
+        Err(error) => return Err(Failure { sentence: error.to_string(), status: 125 }),
+    }
+    Ok(0)
 }
 
 /// `sigtop env`

@@ -15,7 +15,7 @@ use syn::visit::{self, Visit};
 use syn::{Attribute, ItemExternCrate, ItemMod, ItemUse, Macro, Meta, UseTree, Visibility};
 
 /// For each room, the rooms it may import besides itself. A room is the longest entry that a module's path begins with.
-const ROOMS: [(&str, &[&str]); 16] = [
+const ROOMS: [(&str, &[&str]); 17] = [
     ("link::wire", &[]),
     ("link", &["link::wire"]),
     ("agent", &["link::wire"]),
@@ -29,6 +29,8 @@ const ROOMS: [(&str, &[&str]); 16] = [
     ("tui", &["attach", "link", "link::wire", "profile", "symbols", "symbols::worker", "tally", "track", "write"]),
     // Tables without a screen, for `main`: what it shows and how, but no sockets, no attaching, no screen.
     ("batch", &["link::wire", "tally", "track", "write"]),
+    // Saved profiles as text, for `main`.
+    ("report", &["tally", "write"]),
     // Runs as a target: it is watched, and knows nothing of us.
     ("demo", &[]),
     ("cli", EVERYWHERE),
@@ -47,6 +49,7 @@ const EVERYWHERE: &[&str] = &[
     "link",
     "link::wire",
     "profile",
+    "report",
     "symbols",
     "symbols::worker",
     "tally",

@@ -204,6 +204,27 @@ fn prose(manual: &mut Manual) {
     manual.0.text([bold("timer_create"), roman("(2), "), bold("ld.so"), roman("(8)")]);
 }
 
+fn report(manual: &mut Manual, command: &clap::Command) {
+    let report = command.find_subcommand("report").expect("a verb");
+    manual.section("REPORTS");
+    manual.text(
+        "sigtop report prints saved profiles in pprof's words and to its letter: profile.proto of any maker, and folded \
+         stacks. Every option means what it means to pprof.",
+    );
+    for argument in report.get_arguments().filter(|argument| !argument.is_hide_set()) {
+        let value = argument.get_value_names().filter(|_| argument.get_action().takes_values());
+        let mut head = Vec::new();
+        if let Some(long) = argument.get_long() {
+            let short = argument.get_short().map_or(String::new(), |short| format!("-{short}, "));
+            head.push(bold(format!("{short}--{long}")));
+        }
+        if let Some([name, ..]) = value {
+            head.extend([roman(if head.is_empty() { "" } else { " " }), italic(name.to_string())]);
+        }
+        manual.entry(head, &argument.get_help().map(ToString::to_string).unwrap_or_default());
+    }
+}
+
 fn man_page() -> String {
     let command = Cli::command();
     let man = Man::new(command.clone()).section("1").manual("User Commands");
@@ -215,6 +236,7 @@ fn man_page() -> String {
     for (words, rest) in [
         ("sigtop", " [OPTIONS] -- COMMAND [ARGUMENTS]..."),
         ("sigtop", " [OPTIONS] --pid PID"),
+        ("sigtop report", " [OPTIONS] FILE..."),
         ("sigtop demo", " [OPTIONS]"),
         ("sigtop env", " [--path]"),
     ] {
@@ -234,6 +256,7 @@ fn man_page() -> String {
     out.extend(synopsis.0.to_roff().into_bytes());
     man.render_options_section(&mut out).expect("memory");
     let mut rest = Manual::default();
+    report(&mut rest, &command);
     keys(&mut rest);
     words(&mut rest);
     commands(&mut rest);

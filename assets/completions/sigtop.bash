@@ -28,6 +28,9 @@ _sigtop() {
             sigtop,help)
                 cmd="sigtop__subcmd__help"
                 ;;
+            sigtop,report)
+                cmd="sigtop__subcmd__report"
+                ;;
             sigtop__subcmd__help,demo)
                 cmd="sigtop__subcmd__help__subcmd__demo"
                 ;;
@@ -40,6 +43,9 @@ _sigtop() {
             sigtop__subcmd__help,help)
                 cmd="sigtop__subcmd__help__subcmd__help"
                 ;;
+            sigtop__subcmd__help,report)
+                cmd="sigtop__subcmd__help__subcmd__report"
+                ;;
             *)
                 ;;
         esac
@@ -47,7 +53,7 @@ _sigtop() {
 
     case "${cmd}" in
         sigtop)
-            opts="-p -h -V --pid --no-follow --clock --engine --hz --period --focus --ignore --tagfocus --tagignore --window --sort --cum --names --theme --mouse --no-mouse --on-quit --tui --quiet --batch --interval --count --table --config --no-config --raw --help --version demo env demo-target help"
+            opts="-p -h -V --pid --no-follow --clock --engine --hz --period --focus --ignore --tagfocus --tagignore --window --sort --cum --names --theme --mouse --no-mouse --on-quit --tui --quiet --batch --interval --count --table --config --no-config --raw --help --version demo env report demo-target help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 1 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -267,7 +273,7 @@ _sigtop() {
             return 0
             ;;
         sigtop__subcmd__help)
-            opts="demo env demo-target help"
+            opts="demo env report demo-target help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -329,6 +335,118 @@ _sigtop() {
                 return 0
             fi
             case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        sigtop__subcmd__help__subcmd__report)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        sigtop__subcmd__report)
+            opts="-o -h --text --top --peek --tree --list --traces --raw --folded --dot --callgrind --proto --output --focus --ignore --hide --show --show-from --tagfocus --tagignore --sample-index --nodecount --nodefraction --edgefraction --no-trim --cum --granularity --noinlines --showcolumns --relative-percentages --unit --compact-labels --source-path --trim-path --base --diff-base --normalize --drop-negative --help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                --peek)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --list)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --output)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                -o)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --focus)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --ignore)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --hide)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --show)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --show-from)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --tagfocus)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --tagignore)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --sample-index)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --nodecount)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --nodefraction)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --edgefraction)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --granularity)
+                    COMPREPLY=($(compgen -W "functions filefunctions files lines addresses" -- "${cur}"))
+                    return 0
+                    ;;
+                --unit)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --source-path)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --trim-path)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --base)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --diff-base)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
                 *)
                     COMPREPLY=()
                     ;;

@@ -66,6 +66,7 @@ complete -c sigtop -n "__fish_sigtop_needs_command" -s h -l help -d 'Print help 
 complete -c sigtop -n "__fish_sigtop_needs_command" -s V -l version -d 'Print version'
 complete -c sigtop -n "__fish_sigtop_needs_command" -a "demo" -d 'Watch a small program with known hot functions, to see what the screen says'
 complete -c sigtop -n "__fish_sigtop_needs_command" -a "env" -d 'Print the line that preloads the agent into what a shell starts from then on'
+complete -c sigtop -n "__fish_sigtop_needs_command" -a "report" -d 'Print a saved profile as pprof does: functions, callers, graphs, folded stacks'
 complete -c sigtop -n "__fish_sigtop_needs_command" -a "demo-target" -d 'What `demo` starts'
 complete -c sigtop -n "__fish_sigtop_needs_command" -a "help" -d 'Print this message or the help of the given subcommand(s)'
 complete -c sigtop -n "__fish_sigtop_using_subcommand demo" -s p -l pid -d 'Watch this process, which was started with the agent' -r
@@ -109,9 +110,51 @@ complete -c sigtop -n "__fish_sigtop_using_subcommand demo" -l no-config -d 'Rea
 complete -c sigtop -n "__fish_sigtop_using_subcommand demo" -s h -l help -d 'Print help (see more with \'--help\')'
 complete -c sigtop -n "__fish_sigtop_using_subcommand env" -l path -d 'Print only the path of the agent\'s library'
 complete -c sigtop -n "__fish_sigtop_using_subcommand env" -s h -l help -d 'Print help'
+complete -c sigtop -n "__fish_sigtop_using_subcommand report" -l peek -d 'Callers and callees of the functions that match' -r
+complete -c sigtop -n "__fish_sigtop_using_subcommand report" -l list -d 'Source lines of the functions that match' -r
+complete -c sigtop -n "__fish_sigtop_using_subcommand report" -s o -l output -d 'Write to this file, not to stdout. With --dot, .svg, .png, .pdf and .ps are drawn by graphviz' -r -F
+complete -c sigtop -n "__fish_sigtop_using_subcommand report" -l focus -d 'Keep samples with a function, file or module that matches' -r
+complete -c sigtop -n "__fish_sigtop_using_subcommand report" -l ignore -d 'Drop samples with a function, file or module that matches' -r
+complete -c sigtop -n "__fish_sigtop_using_subcommand report" -l hide -d 'Take matching frames out of the stacks' -r
+complete -c sigtop -n "__fish_sigtop_using_subcommand report" -l show -d 'Leave only matching frames in the stacks' -r
+complete -c sigtop -n "__fish_sigtop_using_subcommand report" -l show-from -d 'Begin stacks at the matching frame nearest to the root' -r
+complete -c sigtop -n "__fish_sigtop_using_subcommand report" -l tagfocus -d 'Keep samples with these labels: `RE`, `key=RE`, or a range of numbers `key=1kb:4kb`' -r
+complete -c sigtop -n "__fish_sigtop_using_subcommand report" -l tagignore -d 'Drop samples with these labels' -r
+complete -c sigtop -n "__fish_sigtop_using_subcommand report" -l sample-index -d 'Which of a profile\'s values: a name, or a number from 0 on [default: the profile\'s own, or the last]' -r
+complete -c sigtop -n "__fish_sigtop_using_subcommand report" -l nodecount -d 'Most nodes; 0 for all [default: all, 80 for --tree and --dot]' -r
+complete -c sigtop -n "__fish_sigtop_using_subcommand report" -l nodefraction -d 'Leave out nodes with a smaller part of the total' -r
+complete -c sigtop -n "__fish_sigtop_using_subcommand report" -l edgefraction -d 'Leave out edges with a smaller part of the total' -r
+complete -c sigtop -n "__fish_sigtop_using_subcommand report" -l granularity -d 'What is one node [default: functions]' -r -f -a "functions\t'A function'
+filefunctions\t'A function in a file'
+files\t'A source file'
+lines\t'A source line'
+addresses\t'An address'"
+complete -c sigtop -n "__fish_sigtop_using_subcommand report" -l unit -d 'The unit of values; `minimum` for one that fits the smallest' -r
+complete -c sigtop -n "__fish_sigtop_using_subcommand report" -l source-path -d 'Where sources are looked for, directories with `:` between them' -r
+complete -c sigtop -n "__fish_sigtop_using_subcommand report" -l trim-path -d 'What is taken off the front of source paths, with `:` between them' -r
+complete -c sigtop -n "__fish_sigtop_using_subcommand report" -l base -d 'Subtract this profile' -r
+complete -c sigtop -n "__fish_sigtop_using_subcommand report" -l diff-base -d 'Subtract this profile; percentages are of it' -r
+complete -c sigtop -n "__fish_sigtop_using_subcommand report" -l top -l text -d 'Functions, one a line (the usual)'
+complete -c sigtop -n "__fish_sigtop_using_subcommand report" -l tree -d 'Every function between its callers and callees'
+complete -c sigtop -n "__fish_sigtop_using_subcommand report" -l traces -d 'Every sample\'s stack'
+complete -c sigtop -n "__fish_sigtop_using_subcommand report" -l raw -d 'All there is, as text'
+complete -c sigtop -n "__fish_sigtop_using_subcommand report" -l folded -d 'Folded stacks, a line each'
+complete -c sigtop -n "__fish_sigtop_using_subcommand report" -l dot -d 'A graph for graphviz'
+complete -c sigtop -n "__fish_sigtop_using_subcommand report" -l callgrind -d 'For KCachegrind'
+complete -c sigtop -n "__fish_sigtop_using_subcommand report" -l proto -d 'A profile.proto, gzipped'
+complete -c sigtop -n "__fish_sigtop_using_subcommand report" -l no-trim -d 'Leave nothing out'
+complete -c sigtop -n "__fish_sigtop_using_subcommand report" -l cum -d 'Sort by cum, not by flat'
+complete -c sigtop -n "__fish_sigtop_using_subcommand report" -l noinlines -d 'Charge what was inlined to the function it was inlined into'
+complete -c sigtop -n "__fish_sigtop_using_subcommand report" -l showcolumns -d 'Show source columns, where lines are shown'
+complete -c sigtop -n "__fish_sigtop_using_subcommand report" -l relative-percentages -d 'Percentages of what the filters left'
+complete -c sigtop -n "__fish_sigtop_using_subcommand report" -l compact-labels -d 'Leave out the lines on the profile itself'
+complete -c sigtop -n "__fish_sigtop_using_subcommand report" -l normalize -d 'Scale the profile to the total of the one that is subtracted'
+complete -c sigtop -n "__fish_sigtop_using_subcommand report" -l drop-negative -d 'Leave out nodes below zero'
+complete -c sigtop -n "__fish_sigtop_using_subcommand report" -s h -l help -d 'Print help (see more with \'--help\')'
 complete -c sigtop -n "__fish_sigtop_using_subcommand demo-target" -l viewer -d 'End when this process has' -r
 complete -c sigtop -n "__fish_sigtop_using_subcommand demo-target" -s h -l help -d 'Print help'
-complete -c sigtop -n "__fish_sigtop_using_subcommand help; and not __fish_seen_subcommand_from demo env demo-target help" -f -a "demo" -d 'Watch a small program with known hot functions, to see what the screen says'
-complete -c sigtop -n "__fish_sigtop_using_subcommand help; and not __fish_seen_subcommand_from demo env demo-target help" -f -a "env" -d 'Print the line that preloads the agent into what a shell starts from then on'
-complete -c sigtop -n "__fish_sigtop_using_subcommand help; and not __fish_seen_subcommand_from demo env demo-target help" -f -a "demo-target" -d 'What `demo` starts'
-complete -c sigtop -n "__fish_sigtop_using_subcommand help; and not __fish_seen_subcommand_from demo env demo-target help" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'
+complete -c sigtop -n "__fish_sigtop_using_subcommand help; and not __fish_seen_subcommand_from demo env report demo-target help" -f -a "demo" -d 'Watch a small program with known hot functions, to see what the screen says'
+complete -c sigtop -n "__fish_sigtop_using_subcommand help; and not __fish_seen_subcommand_from demo env report demo-target help" -f -a "env" -d 'Print the line that preloads the agent into what a shell starts from then on'
+complete -c sigtop -n "__fish_sigtop_using_subcommand help; and not __fish_seen_subcommand_from demo env report demo-target help" -f -a "report" -d 'Print a saved profile as pprof does: functions, callers, graphs, folded stacks'
+complete -c sigtop -n "__fish_sigtop_using_subcommand help; and not __fish_seen_subcommand_from demo env report demo-target help" -f -a "demo-target" -d 'What `demo` starts'
+complete -c sigtop -n "__fish_sigtop_using_subcommand help; and not __fish_seen_subcommand_from demo env report demo-target help" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'

@@ -1,4 +1,14 @@
-//! What is taken away: one file a format. The numbers are `tally`'s; here they only get their form.
+//! What is taken away: one file a format, and read back where it can be. The numbers are `tally`'s; here they only get their form.
+//!
+//! A live profile is made a [saved](live::saved) one, and [`formats`] says how it is written. [`report`] is what pprof prints.
 
+pub mod error;
+mod feed;
+pub mod file;
+pub mod folded;
+pub mod formats;
+pub mod live;
+pub mod pprof;
 pub mod raw;
+pub mod report;
 pub mod text;

@@ -124,7 +124,7 @@ pub fn top(out: &mut String, heading: &Heading, table: &Table, limits: &Limits) 
 }
 
 /// pprof's name of what a clock measures.
-fn kind(clock: Clock) -> &'static str {
+pub(super) fn kind(clock: Clock) -> &'static str {
     match clock {
         Clock::Prof => "cpu",
         Clock::Real => "wall",
@@ -133,7 +133,7 @@ fn kind(clock: Clock) -> &'static str {
 }
 
 /// Part of the ticks that were lost, with the causes: `0.16% miss rate: 2 ring full, 1 socket full`.
-fn misses(lost_ticks: &[u64; Loss::ALL.len()], samples: u64) -> String {
+pub(super) fn misses(lost_ticks: &[u64; Loss::ALL.len()], samples: u64) -> String {
     let lost = lost_ticks.iter().fold(0u64, |sum, &ticks| sum.saturating_add(ticks));
     let ticks = lost.saturating_add(samples).max(1);
     let mut text = format!("{:.2}% miss rate", lost as f64 / ticks as f64 * 100.0);

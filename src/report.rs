@@ -1,0 +1,130 @@
+//! `sigtop report`: profiles are read, merged, compared, and printed as pprof prints them.
+
+use std::fmt;
+use std::fs::File;
+use std::io::{self, Write};
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+use crate::tally::saved::Saved;
+use crate::tally::saved::merge::Subtraction;
+use crate::write::error::ReadError;
+use crate::write::report::{Form, Options, ReportError, prepare, report};
+use crate::write::{file, formats};
+
+/// What is reported, and where it goes.
+#[derive(Clone, Debug)]
+pub struct Asked<'a> {
+    /// Profiles, merged.
+    pub files: &'a [String],
+    /// Profiles that are taken away.
+    pub bases: &'a [String],
+    /// How they are taken away.
+    pub how: Subtraction,
+    /// How it is printed.
+    pub options: Options,
+    /// Where to; `None` is stdout.
+    pub output: Option<&'a Path>,
+}
+
+/// Why there is no report.
+#[derive(Debug)]
+pub enum Error {
+    /// A file could not be read.
+    Read(String, ReadError),
+    /// Profiles do not go together.
+    Merge(String),
+    /// There is nothing to print.
+    Report(ReportError),
+    /// A file could not be written.
+    Write(String, io::Error),
+    /// Graphviz is not there, or failed: one sentence.
+    Graphviz(String),
+}
+
+impl Error {
+    /// Whether it is only that nobody reads any more.
+    pub fn is_hangup(&self) -> bool {
+        matches!(self, Error::Report(ReportError::Write(error)) if error.kind() == io::ErrorKind::BrokenPipe)
+    }
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Error::Read(name, error) => write!(f, "{name}: {error}"),
+            Error::Merge(why) => write!(f, "the profiles do not go together: {why}"),
+            Error::Report(error) => write!(f, "{error}"),
+            Error::Write(name, error) => write!(f, "cannot write {name}: {error}"),
+            Error::Graphviz(why) => f.write_str(why),
+        }
+    }
+}
+
+impl std::error::Error for Error {}
+
+/// Reports. Returns sentences for stderr.
+///
+/// # Errors
+/// Why there is no report.
+pub fn run(asked: &Asked) -> Result<Vec<String>, Error> {
+    let read = |names: &[String]| -> Result<Saved, Error> {
+        let all: Result<Vec<Saved>, Error> = names.iter().map(|name| read(name)).collect();
+        Saved::combined(all?).map_err(Error::Merge)
+    };
+    let mut saved = read(asked.files)?;
+    if !asked.bases.is_empty() {
+        saved = saved.without(read(asked.bases)?, asked.how).map_err(Error::Merge)?;
+    }
+    prepare(&mut saved);
+    let Some(path) = asked.output else {
+        let mut out = io::BufWriter::new(io::stdout().lock());
+        let told = report(&mut out, saved, &asked.options).and_then(|told| Ok(out.flush().map(|()| told)?));
+        return told.map_err(Error::Report);
+    };
+    let cannot = |error| Error::Write(path.display().to_string(), error);
+    let mut text = Vec::new();
+    let told = report(&mut text, saved, &asked.options).map_err(Error::Report)?;
+    if asked.options.form == Form::Dot
+        && let Some(kind) = drawn(path)
+    {
+        text = draw(&text, kind)?;
+    }
+    file::save(path, |out| out.write_all(&text)).map_err(cannot)?;
+    Ok(told)
+}
+
+/// Reads one profile: a file, or what is said to stdin.
+fn read(name: &str) -> Result<Saved, Error> {
+    let failed = |error| Error::Read(name.to_owned(), error);
+    if name == "-" {
+        return formats::read(io::stdin().lock()).map_err(failed);
+    }
+    let file = File::open(name).map_err(|error| failed(ReadError::Read(error)))?;
+    formats::read(file).map_err(failed)
+}
+
+/// The kind of picture that a file's name means.
+fn drawn(path: &Path) -> Option<&'static str> {
+    let ending = path.extension()?.to_str()?;
+    ["svg", "png", "pdf", "ps"].into_iter().find(|kind| *kind == ending)
+}
+
+/// Has graphviz draw a graph.
+fn draw(text: &[u8], kind: &str) -> Result<Vec<u8>, Error> {
+    let drawing = Command::new("dot").arg(format!("-T{kind}")).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn();
+    let mut drawing = drawing.map_err(|error| {
+        let why =
+            if error.kind() == io::ErrorKind::NotFound { "is not installed".to_owned() } else { error.to_string() };
+        Error::Graphviz(format!("a .{kind} is drawn by graphviz's dot, which {why}; a .dot needs nothing"))
+    })?;
+    let input = drawing.stdin.take();
+    let text = text.to_vec();
+    let feeding = std::thread::spawn(move || input.map(|mut input| input.write_all(&text)));
+    let done = drawing.wait_with_output().map_err(|error| Error::Graphviz(format!("graphviz's dot: {error}")))?;
+    let _ = feeding.join();
+    if done.status.success() {
+        return Ok(done.stdout);
+    }
+    Err(Error::Graphviz(format!("graphviz's dot ended with {}", done.status)))
+}

@@ -1,0 +1,198 @@
+//! What is known of a running target as a saved profile: every stack of every thread, with its weight by each clock that ticked,
+//! and who it was.
+//!
+//! A frame's names are those on the screen, also of code that has none (`libz.so.1+0x4410`), so that a report of what is saved
+//! has the screen's rows. Addresses are those of the file itself: a module lies at 0 in its mapping.
+
+use std::collections::HashMap;
+
+use crate::profile::module::ModuleId;
+use crate::profile::stack::{Frame, FrameId, StackId};
+use crate::profile::thread::ThreadId;
+use crate::profile::window::{Span, Weight};
+use crate::profile::{Clock, Profile};
+use crate::symbols::{FunctionId, Names};
+use crate::tally::measure::count;
+use crate::tally::saved::{Function, Label, LabelValue, Line, Location, Mapping, Samples, Saved, ValueType};
+use crate::tally::text::Text;
+use crate::write::text::{kind, misses};
+
+/// What the books do not say of themselves.
+#[derive(Clone, Debug)]
+pub struct About {
+    /// Which clock is shown: reports show it too.
+    pub clock: Clock,
+    /// Of which time.
+    pub span: Span,
+    /// Begin of that time, ns since 1970; 0 when unknown.
+    pub time_ns: i64,
+    /// Its length, ns; 0 when unknown.
+    pub duration_ns: i64,
+    /// Of the shown clock, ns.
+    pub period_ns: u64,
+    /// Ticks lost in that time, by cause.
+    pub lost_ticks: [u64; crate::profile::loss::Loss::ALL.len()],
+}
+
+/// Everything in the books of a span, as a file keeps it.
+pub fn saved(profile: &Profile, names: &Names, about: &About) -> Saved {
+    let mut sums: HashMap<(ThreadId, StackId), [Weight; CLOCKS.len()]> = HashMap::new();
+    let mut order = Vec::new();
+    let mut ticked = [false; CLOCKS.len()];
+    let mut samples = 0u64;
+    for (place, &clock) in CLOCKS.iter().enumerate() {
+        profile.visit(clock, about.span, |key, weight| {
+            let sum = sums.entry(key).or_insert_with(|| {
+                order.push(key);
+                Default::default()
+            });
+            sum[place] += weight;
+            ticked[place] = true;
+            if clock == about.clock {
+                samples = samples.saturating_add(weight.samples);
+            }
+        });
+    }
+    let shown = CLOCKS.iter().position(|&clock| clock == about.clock).unwrap_or_default();
+    ticked[shown] = true;
+    let mut made = Maker { saved: head(about, &ticked, samples), ..Maker::default() };
+    made.places(profile, names);
+    let threads = made.labels(profile);
+    let mut values = Vec::new();
+    let mut packed = Samples::of_width(made.saved.sample_types.len());
+    let mut stack = Vec::new();
+    for key @ (thread, id) in order {
+        values.clear();
+        for (weight, _) in sums[&key].iter().zip(ticked).filter(|(_, ticked)| *ticked) {
+            values.extend([weight.samples, weight.ns].map(|value| i64::try_from(value).unwrap_or(i64::MAX)));
+        }
+        stack.clear();
+        stack.extend(profile.stacks.leaf_first(id).map(|frame| frame.0));
+        packed.push(&stack, &values, threads[thread.0 as usize]);
+    }
+    made.saved.samples = packed;
+    made.saved
+}
+
+const CLOCKS: [Clock; 3] = [Clock::Prof, Clock::Real, Clock::Virtual];
+
+fn head(about: &About, ticked: &[bool], samples: u64) -> Saved {
+    let several = ticked.iter().filter(|ticked| **ticked).count() > 1;
+    let mut types = Vec::new();
+    for (&clock, _) in CLOCKS.iter().zip(ticked).filter(|(_, ticked)| **ticked) {
+        let counted = if several { format!("{}_samples", kind(clock)) } else { "samples".to_owned() };
+        types.push(ValueType::new(&counted, "count"));
+        types.push(ValueType::new(kind(clock), "nanoseconds"));
+    }
+    Saved {
+        sample_types: types,
+        default_sample_type: kind(about.clock).into(),
+        period_type: ValueType::new(kind(about.clock), "nanoseconds"),
+        period: i64::try_from(about.period_ns).unwrap_or(i64::MAX),
+        time_ns: about.time_ns,
+        duration_ns: about.duration_ns,
+        comments: vec![format!("Samples: {} ({})", count(samples), misses(&about.lost_ticks, samples)).into()],
+        ..Saved::default()
+    }
+}
+
+#[derive(Default)]
+struct Maker {
+    saved: Saved,
+    mappings: HashMap<ModuleId, u32>,
+    functions: HashMap<FunctionId, u32>,
+}
+
+impl Maker {
+    /// One location for each frame, in their order, so that a frame's number is its location's.
+    fn places(&mut self, profile: &Profile, names: &Names) {
+        // Reports are named after the first mapping: the program's own file.
+        if let Some(first) = profile.processes().first()
+            && let Some((own, _)) =
+                profile.modules.iter().find(|(_, file)| file.path.to_string_lossy() == first.executable)
+        {
+            self.mapping(profile, own);
+        }
+        for (index, &frame) in profile.stacks.frames().iter().enumerate() {
+            let (mapping, address) = match frame {
+                Frame::Code { module, address } => (Some(self.mapping(profile, module)), address),
+                Frame::Unmapped(address) => (None, address),
+                Frame::Truncated => (None, 0),
+            };
+            if let Some(mapping) = mapping {
+                let limit = &mut self.saved.mappings[mapping as usize].limit;
+                *limit = (*limit).max((address | 0xfff).saturating_add(1));
+            }
+            let told = names.lines(FrameId(index as u32)).iter();
+            let lines = told.map(|line| Line {
+                function: self.function(names, line.function),
+                line: line.line.into(),
+                column: 0,
+            });
+            let lines = lines.collect();
+            self.saved.locations.push(Location { id: index as u64 + 1, mapping, address, lines, folded: false });
+        }
+    }
+
+    fn mapping(&mut self, profile: &Profile, module: ModuleId) -> u32 {
+        let all = &mut self.saved.mappings;
+        *self.mappings.entry(module).or_insert_with(|| {
+            let file = profile.modules.file(module);
+            let build_id: String = file.build_id.iter().map(|byte| format!("{byte:02x}")).collect();
+            all.push(Mapping {
+                id: all.len() as u64 + 1,
+                file: file.path.to_string_lossy().as_ref().into(),
+                build_id: build_id.into(),
+                // Nobody need look for names that are there.
+                has_functions: true,
+                has_filenames: true,
+                has_line_numbers: true,
+                has_inline_frames: true,
+                ..Mapping::default()
+            });
+            all.len() as u32 - 1
+        })
+    }
+
+    fn function(&mut self, names: &Names, id: FunctionId) -> u32 {
+        let all = &mut self.saved.functions;
+        *self.functions.entry(id).or_insert_with(|| {
+            let function = names.function(id);
+            // Without a system name pprof takes the name as it is, parameters and all.
+            all.push(Function {
+                name: function.full.as_str().into(),
+                file: function.file.as_str().into(),
+                ..Function::default()
+            });
+            all.len() as u32 - 1
+        })
+    }
+
+    /// The set of labels of every thread.
+    fn labels(&mut self, profile: &Profile) -> Vec<u32> {
+        let mut sets: HashMap<Box<[Label]>, u32> = HashMap::from([([].into(), 0)]);
+        self.saved.labels.push([].into());
+        let label = |key: &str, value| Label { key: key.into(), value };
+        let number = |number: u32| LabelValue::Number(number.into(), Text::default());
+        let mut of_thread = Vec::with_capacity(profile.threads().len());
+        for thread in profile.threads() {
+            let process = profile.process(thread.process);
+            let program = process.executable.rsplit('/').next().unwrap_or_default();
+            let set: Box<[Label]> = [
+                label("process", LabelValue::Text(program.into())),
+                label("thread", LabelValue::Text(thread.name.as_str().into())),
+                label("pid", number(process.pid)),
+                label("tid", number(thread.tid)),
+            ]
+            .into_iter()
+            .filter(|label| !matches!(&label.value, LabelValue::Text(text) if text.is_empty()))
+            .collect();
+            let all = &mut self.saved.labels;
+            of_thread.push(*sets.entry(set).or_insert_with_key(|set| {
+                all.push(set.clone());
+                all.len() as u32 - 1
+            }));
+        }
+        of_thread
+    }
+}
