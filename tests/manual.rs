@@ -68,11 +68,12 @@ impl Manual {
     }
 }
 
-const PLACES: [(&str, &[Place]); 7] = [
+const PLACES: [(&str, &[Place]); 8] = [
     ("On the screen", &[Place::Screen, Place::Panes, Place::Everywhere]),
     ("In Top", &[Place::Top]),
     ("In Callers", &[Place::Callers]),
     ("In Flame", &[Place::Flame]),
+    ("In Threads", &[Place::Threads]),
     ("In Output", &[Place::Output, Place::Typing]),
     ("In prompts and on the command line", &[Place::Prompt, Place::Colon]),
     ("Quitting with a launched program", &[Place::Question, Place::Ending]),

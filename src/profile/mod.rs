@@ -18,7 +18,7 @@ use loss::{Losses, Overflows};
 use module::{Mappings, ModuleTable};
 use process::{Located, Process, ProcessId};
 use stack::{Frame, FrameId, StackId, StackTable};
-use thread::{Thread, ThreadId};
+use thread::{State, Thread, ThreadId};
 use window::{BUCKET_NS, BUCKETS, Book, Key, Span, Weight};
 
 /// Process images kept, at most, each with its command line; a long build starts some 10 000.
@@ -82,6 +82,7 @@ impl Profile {
             pid,
             own_pid: hello.pid,
             parent: hello.parent,
+            since_ns: at_ns,
             start_ticks: hello.start_ticks,
             image: self.processes.iter().filter(same).count() as u32,
             executable: String::from_utf8_lossy(&hello.executable).into_owned(),
@@ -160,7 +161,7 @@ impl Profile {
         let full = self.threads.len() >= MAX_THREADS;
         let (tid, name) = if full { (0, OTHER_THREADS.to_owned()) } else { (tid, String::new()) };
         *known.entry(tid).or_insert_with(|| {
-            self.threads.push(Thread { process, tid, name, ended: false });
+            self.threads.push(Thread { process, tid, name, ended: false, state: State::default() });
             ThreadId(self.threads.len() as u32 - 1)
         })
     }
@@ -257,6 +258,11 @@ impl Profile {
     /// The thread behind an id.
     pub fn thread(&self, id: ThreadId) -> &Thread {
         &self.threads[id.0 as usize]
+    }
+
+    /// Somebody looked what a thread does.
+    pub fn see_state(&mut self, id: ThreadId, state: State) {
+        self.threads[id.0 as usize].state = state;
     }
 
     /// Every thread, by id.

@@ -23,6 +23,8 @@ pub struct Process {
     pub own_pid: u32,
     /// Parent, as the target sees it.
     pub parent: u32,
+    /// When its Hello came, on the viewer's clock, ns.
+    pub since_ns: u64,
     /// With the pid, tells one process from the next that gets its number.
     pub start_ticks: u64,
     /// How many images of this process came before.

@@ -6,6 +6,24 @@ use super::process::ProcessId;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct ThreadId(pub u32);
 
+/// What a thread does, as last seen from outside.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub enum State {
+    /// It runs, or waits for a CPU.
+    Running,
+    /// It waits for a disk, or for something else that no signal ends.
+    Waiting,
+    /// It sleeps.
+    Sleeping,
+    /// A signal or a debugger stopped it.
+    Stopped,
+    /// Nobody looked.
+    #[default]
+    Unknown,
+    /// It has ended.
+    Ended,
+}
+
 /// A thread of a watched process.
 #[derive(Clone, Debug)]
 pub struct Thread {
@@ -17,4 +35,6 @@ pub struct Thread {
     pub name: String,
     /// Whether it has ended.
     pub ended: bool,
+    /// What it does, as long as it has not.
+    pub state: State,
 }

@@ -8,7 +8,8 @@
 //! thread 41280 worker-0                  what follows is this thread's
 //! at 1.2s prof 10ms main;worker_loop;parse_value x 30
 //! at 0s..10s prof 10ms main;libc.so.6!memmove@string/memmove.S:12;copy_loop (inline) x 1000
-//! process 41302 from 41273 ./resize      a child; the same pid again is an exec
+//! end                                    the thread of the lines above ends
+//! process 41302 from 41273 at 2s ./resize   a child, forked then; the same pid again is an exec
 //! at 3s real 1s [truncated];libfoo.so+0x12ab;0x7f001234
 //! exit                                   the process of the lines above ends
 //! now 12s                                else the time of the last sample
@@ -181,28 +182,33 @@ impl Reader {
             "name" => self.name(rest),
             "at" => self.at(rest),
             "exit" => self.exit(),
+            "end" => self.end(),
             "now" => {
                 self.now_ns = Some(duration_ns(rest)?);
                 Ok(())
             }
-            _ => Err(format!("‘{word}’ is none of process, thread, name, at, exit, now")),
+            _ => Err(format!("‘{word}’ is none of process, thread, name, at, end, exit, now")),
         }
     }
 
     fn process(&mut self, text: &str) -> Result<(), String> {
-        let usage = "a process is ‘process PID [from PID] COMMAND…’";
+        let usage = "a process is ‘process PID [from PID] [at TIME] COMMAND…’";
         let mut words = text.split_whitespace().peekable();
         let pid = number(words.next().ok_or(usage)?)?;
         let mut parent = 1;
         if words.next_if_eq(&"from").is_some() {
             parent = number(words.next().ok_or(usage)?)?;
         }
+        let mut born_ns = None;
+        if words.next_if_eq(&"at").is_some() {
+            born_ns = Some(duration_ns(words.next().ok_or(usage)?)?);
+        }
         let argv: Vec<&str> = words.collect();
         let executable = (*argv.first().ok_or(usage)?).to_owned();
         if self.current.as_ref().is_some_and(|current| current.pid == pid) {
             self.exit()?;
         }
-        let start_ns = self.ended_ns.get(&pid).copied().unwrap_or(0);
+        let start_ns = born_ns.or(self.ended_ns.get(&pid).copied()).unwrap_or(0);
         let source = SourceId(self.sources);
         self.sources += 1;
         let (modules, threads) = (Vec::new(), Vec::new());
@@ -240,6 +246,11 @@ impl Reader {
         self.ended_ns.insert(pid, latest_ns);
         self.arrivals.push(Arrival { source, pid, at_ns: latest_ns, event: Event::Closed });
         Ok(())
+    }
+
+    fn end(&mut self) -> Result<(), String> {
+        let Current { tid, latest_ns, .. } = *self.current.as_ref().ok_or("no process before this line")?;
+        self.say(latest_ns, Message::ThreadEnd { tid })
     }
 
     fn thread(&mut self, text: &str) -> Result<(), String> {
@@ -514,7 +525,7 @@ mod tests {
     #[test]
     fn an_error_names_line_cause_and_remedy() {
         let cause = |text: &str| scenario(text).err().expect("an error").to_string();
-        assert_eq!(cause("process 7 ./a\nfoo"), "line 2: ‘foo’ is none of process, thread, name, at, exit, now");
+        assert_eq!(cause("process 7 ./a\nfoo"), "line 2: ‘foo’ is none of process, thread, name, at, end, exit, now");
         assert_eq!(cause("at 1s prof 1ms main"), "line 1: no process before this line");
         assert_eq!(cause("process x ./a"), "line 1: ‘x’ is not a whole number");
         assert!(cause("process 7").contains("COMMAND"));

@@ -1,5 +1,6 @@
 //! Which threads' samples the filters let in: a condition is asked once for each thread, and again when a name changes.
 
+use super::measure::count;
 use super::query::Filters;
 use super::tag::{Labels, Tag};
 use crate::profile::Profile;
@@ -48,6 +49,24 @@ impl Crowd {
     pub(super) fn lets_in(&self, thread: ThreadId) -> bool {
         self.inside.get(thread.0 as usize).copied().unwrap_or(true)
     }
+}
+
+/// For each filter by thread, those to focus on first: the name of the thread or process that it means, or how many.
+pub fn told(filters: &Filters, profile: &Profile) -> Vec<String> {
+    let told = |tag: &Tag| {
+        let matches = |thread: &&Thread| tag.matches(&labels(profile, thread));
+        let mut found = profile.threads().iter().filter(matches);
+        let Some(first) = found.next() else { return "no thread".to_owned() };
+        let others = found.clone().count();
+        let process = profile.process(first.process);
+        let mut one_process = || found.all(|thread| profile.process(thread.process).pid == process.pid);
+        match others {
+            0 => first.name.clone(),
+            _ if tag.text().starts_with("pid=") && one_process() => process.name().to_owned(),
+            _ => format!("{} threads", count(others as u64 + 1)),
+        }
+    };
+    filters.tagfocus.iter().chain(&filters.tagignore).map(told).collect()
 }
 
 /// What a thread's samples say about it.

@@ -18,6 +18,7 @@ pub mod table;
 pub mod tag;
 pub mod tallier;
 pub mod text;
+pub mod threads;
 mod ties;
 pub mod trend;
 pub mod units;

@@ -11,6 +11,7 @@ use super::query::Query;
 use super::rows::{RowId, Rows};
 use super::sieve::Sieve;
 use super::table::{Row, Sums, Table};
+use super::threads::{self, Threads, ThreadsQuery};
 use super::trend::{Courses, Parts, Trends};
 use super::weights::Weights;
 use crate::profile::Profile;
@@ -89,6 +90,13 @@ impl Tallier {
             besides.lines.map(|full| self.spots.told(full, (profile, names), &self.sieve, &self.weights, &self.rows));
         self.weights.clear();
         Tallies { table, callers, lines, flame, trends }
+    }
+
+    /// Processes and threads.
+    pub fn threads(&mut self, profile: &Profile, names: &Names, query: &Query, asked: &ThreadsQuery) -> Threads {
+        self.catch_up(profile, names, query);
+        let row_of = |stack| self.paths.lets_in(stack);
+        threads::threads(profile, query, asked, &self.crowd, &self.rows, row_of)
     }
 
     /// The top list.

@@ -2,12 +2,14 @@
 
 use std::collections::VecDeque;
 
+use super::stopwatch::Stopwatch;
 use super::{Answer, Facts, Question};
 use crate::link::wire::{Arrival, Clock};
 use crate::profile::Profile;
-use crate::profile::window::Span;
+use crate::profile::window::{BUCKET_NS, Span};
 use crate::symbols::Names;
 use crate::symbols::worker::{Reply, Request};
+use crate::tally::crowd;
 use crate::tally::query::Query;
 use crate::tally::tallier::{Besides, Tallier, Tallies};
 
@@ -20,6 +22,7 @@ pub struct Desk {
     /// The clock that is shown.
     pub clock: Clock,
     tallier: Tallier,
+    stopwatch: Stopwatch,
     question: Question,
     /// Questions for the symbols worker that it has no room for yet.
     unasked: VecDeque<Request>,
@@ -39,6 +42,7 @@ impl Desk {
             names: Names::default(),
             clock,
             tallier: Tallier::default(),
+            stopwatch: Stopwatch::default(),
             question,
             unasked: VecDeque::new(),
             frozen: None,
@@ -119,6 +123,7 @@ impl Desk {
     /// Forgets the shown clock's totals.
     pub fn reset(&mut self) {
         self.profile.reset(self.clock);
+        self.stopwatch.reset();
         self.dirty = true;
     }
 
@@ -136,6 +141,10 @@ impl Desk {
     pub fn answer(&mut self, now_ns: u64, facts: Facts) -> Answer {
         self.dirty = false;
         self.answered = self.received;
+        if self.frozen.is_none() {
+            let measured = self.profile.processes().iter().any(|process| process.connected);
+            self.stopwatch.read(self.clock, measured, now_ns);
+        }
         let now_ns = self.frozen.map_or(now_ns, |(frozen_ns, _)| frozen_ns);
         let question = self.question.clone();
         let span = question.window_ns.map_or(Span::Total, |ns| Span::Last { ns, now_ns });
@@ -148,7 +157,13 @@ impl Desk {
             Span::Total => window.clone(),
             Span::Last { .. } => self.tallier.table(&self.profile, &self.names, &self.query(Span::Total)),
         };
-        Answer { question, window, total, callers, flame, trends, facts }
+        let threads = question.threads.as_ref();
+        let threads = threads.map(|asked| self.tallier.threads(&self.profile, &self.names, &query, asked));
+        let tagged = crowd::told(&question.filters, &self.profile);
+        // A window ends with the bucket that is under way.
+        let window_ns = question.window_ns.map(|ns| ns.saturating_sub(BUCKET_NS - now_ns % BUCKET_NS));
+        let measured_ns = self.stopwatch.of(window_ns);
+        Answer { question, window, total, callers, flame, threads, tagged, now_ns, measured_ns, trends, facts }
     }
 
     fn query(&self, span: Span) -> Query {

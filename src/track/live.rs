@@ -5,6 +5,7 @@ use std::time::Duration;
 use super::caller::{Caller, Knocked};
 use super::meter::{self, Meter};
 use super::session::{Settings, Target};
+use super::states;
 use crate::attach::find;
 use crate::attach::proc;
 use crate::link::receive::Post;
@@ -25,6 +26,8 @@ pub(super) struct Live {
     pub(super) cpu_used: Duration,
     caller: Caller,
     metered_ns: u64,
+    /// When states of threads were read.
+    states_ns: u64,
     /// When SIGKILL follows SIGTERM.
     kill_at_ns: Option<u64>,
 }
@@ -32,7 +35,7 @@ pub(super) struct Live {
 impl Live {
     pub(super) fn new(target: Target, agents: Post) -> Live {
         let (meter, caller) = (Meter::new(), Caller::default());
-        Live { target, agents, meter, cpu_used: Duration::ZERO, caller, metered_ns: 0, kill_at_ns: None }
+        Live { target, agents, meter, cpu_used: Duration::ZERO, caller, metered_ns: 0, states_ns: 0, kill_at_ns: None }
     }
 
     /// Types into a launched target; says what went wrong.
@@ -90,6 +93,14 @@ impl Live {
             self.cpu_used = meter::cpu_used(self.target.pid());
         }
         is_due
+    }
+
+    /// Looks what threads do, if that is due.
+    pub(super) fn look_at_threads(&mut self, profile: &mut Profile, now_ns: u64) {
+        if now_ns.saturating_sub(self.states_ns) >= states::READ_NS {
+            states::read(profile);
+            self.states_ns = now_ns;
+        }
     }
 
     /// Knocks at who should call and has not: a process attached to, and idle ones when waiting counts. Says why there is

@@ -10,6 +10,8 @@ mod live;
 mod meter;
 mod pace;
 pub mod session;
+mod states;
+mod stopwatch;
 mod watcher;
 
 use std::sync::Arc;
@@ -19,6 +21,7 @@ use crate::tally::callers::Callers;
 use crate::tally::flame::{Flame, FlameQuery};
 use crate::tally::query::{Filters, Group, Sort};
 use crate::tally::table::Table;
+use crate::tally::threads::{Threads, ThreadsQuery};
 use crate::tally::trend::Trends;
 pub use facts::{Ending, Facts};
 
@@ -37,6 +40,8 @@ pub struct Question {
     pub centre: Option<String>,
     /// How the flame is drawn, if it is shown.
     pub flame: Option<FlameQuery>,
+    /// Which processes and threads, if they are shown.
+    pub threads: Option<ThreadsQuery>,
 }
 
 /// The screen's material.
@@ -52,6 +57,14 @@ pub struct Answer {
     pub callers: Option<Callers>,
     /// The window's flame, if it was asked for.
     pub flame: Option<Flame>,
+    /// The window's processes and threads, if they were asked for.
+    pub threads: Option<Threads>,
+    /// For each filter by thread, those to focus on first: whom it means now.
+    pub tagged: Vec<String>,
+    /// Of which time the answer is, on the viewer's clock, ns.
+    pub now_ns: u64,
+    /// How much of the window was measured, ns.
+    pub measured_ns: u64,
     /// How the flat of the window's rows goes, in their order; empty where the window is all.
     pub trends: Trends,
     /// The header's facts.

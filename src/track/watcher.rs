@@ -253,6 +253,9 @@ impl Watcher {
     }
 
     fn answer(&mut self, now_ns: u64) {
+        if self.desk.question().threads.is_some() {
+            self.live.look_at_threads(&mut self.desk.profile, now_ns);
+        }
         let facts = self.facts(now_ns);
         let answer = self.desk.answer(now_ns, facts);
         self.pace.answered(now_ns, monotonic_ns());

@@ -24,6 +24,7 @@ use super::list::{List, Mark, NameStyle};
 use super::neighbours::Neighbours;
 use super::page::Page;
 use super::prompt::Prompt;
+use super::roster::Roster;
 use super::typing;
 use super::wanted::Wanted;
 use crate::link::wire::{Clock, Engine};
@@ -83,6 +84,7 @@ pub struct App {
     pub(super) list: List,
     pub(super) neighbours: Neighbours,
     pub(super) flame: FlameView,
+    pub(super) roster: Roster,
     pub(super) emulator: Emulator,
     /// The size that the target's terminal was given.
     told_size: Option<(u16, u16)>,
@@ -122,6 +124,7 @@ impl App {
             list: List::default(),
             neighbours: Neighbours::default(),
             flame: FlameView::default(),
+            roster: Roster::default(),
             emulator: Emulator::new(layout::target_size((80, 24))),
             told_size: None,
             filters: FilterHistory::new(options.question.filters.clone()),
@@ -203,6 +206,7 @@ impl App {
                     Pane::Top => Place::Top,
                     Pane::Callers => Place::Callers,
                     Pane::Flame => Place::Flame,
+                    Pane::Threads => Place::Threads,
                     Pane::Output => Place::Output,
                 };
                 vec![pane, Place::Panes, Place::Screen, Place::Everywhere]
@@ -286,6 +290,7 @@ impl App {
             Action::Redo => self.travel(FilterHistory::redo, "nothing to redo"),
             Action::ClearFilters => self.filters.set(Filters::default()),
             Action::FindNext(direction) => self.find_next(direction),
+            Action::SortColumn(step) if self.pane == Pane::Threads => self.roster.step_sort(step),
             Action::SortColumn(step) => self.step_sort(step),
             Action::FlatOrCum => self.sort = if self.sort == Sort::Flat { Sort::Cum } else { Sort::Flat },
             Action::Group => self.step_group(),
@@ -334,6 +339,9 @@ impl App {
         if let Some(flame) = &answer.flame {
             self.flame.take(flame, self.list.is_firm());
         }
+        if answer.threads.is_some() {
+            self.roster.take(Arc::clone(&answer));
+        }
         self.answer = Some(answer);
     }
 
@@ -349,7 +357,8 @@ impl App {
         let shows = |pane| self.layout().is_some_and(|layout| layout.pane(pane).is_some());
         let centre = self.list.selected_name().filter(|_| shows(Pane::Callers)).map(str::to_owned);
         let flame = shows(Pane::Flame).then(|| self.flame.query());
-        Question { window_ns: self.window_ns, filters, sort: self.sort, group: self.group, centre, flame }
+        let threads = shows(Pane::Threads).then(|| self.roster.query());
+        Question { window_ns: self.window_ns, filters, sort: self.sort, group: self.group, centre, flame, threads }
     }
 
     /// What percentages of a table are of, ns.

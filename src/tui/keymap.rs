@@ -132,7 +132,7 @@ impl Keymap {
 fn meet(one: Place, other: Place) -> bool {
     let overlay =
         |place| matches!(place, Place::Prompt | Place::Colon | Place::Question | Place::Ending | Place::Typing);
-    let pane = |place| matches!(place, Place::Top | Place::Callers | Place::Flame | Place::Output);
+    let pane = |place| matches!(place, Place::Top | Place::Callers | Place::Flame | Place::Threads | Place::Output);
     if one == other {
         return true;
     }
@@ -157,6 +157,7 @@ pub fn name(binding: &Binding) -> Option<&'static str> {
         Action::Alone(Pane::Top) => "top",
         Action::Alone(Pane::Callers) => "callers",
         Action::Alone(Pane::Flame) => "flame",
+        Action::Alone(Pane::Threads) => "threads",
         Action::Alone(Pane::Output) => "output",
         Action::Zoom => "full",
         Action::Move(Motion::Rows(1)) => "down",
@@ -171,6 +172,7 @@ pub fn name(binding: &Binding) -> Option<&'static str> {
             Place::Top => "callers-of",
             Place::Callers => "centre",
             Place::Flame => "zoom-in",
+            Place::Threads => "filter-thread",
             _ => "type",
         },
         Action::Out if binding.place == Place::Flame => "zoom-out",
@@ -192,6 +194,8 @@ pub fn name(binding: &Binding) -> Option<&'static str> {
         Action::ClearFilters => "clear-filters",
         Action::FindNext(1) => "find-next",
         Action::FindNext(_) => "find-previous",
+        Action::SortColumn(1) if binding.place == Place::Threads => "sort-threads-right",
+        Action::SortColumn(_) if binding.place == Place::Threads => "sort-threads-left",
         Action::SortColumn(1) => "sort-right",
         Action::SortColumn(_) => "sort-left",
         Action::FlatOrCum => "flat-or-cum",

@@ -23,6 +23,8 @@ pub enum Place {
     Callers,
     /// In the flame.
     Flame,
+    /// Among processes and threads.
+    Threads,
     /// In the target's output.
     Output,
     /// On the line of a prompt.
@@ -92,9 +94,9 @@ use Place as P;
 
 const NO_HINT: (&str, u8) = ("", 0);
 const PANES: &str = "next, previous pane";
-const SHOW: &str = "dashboard; Top, Callers, Flame, Output alone";
+const SHOW: &str = "dashboard; Top, Callers, Flame, Threads, Output alone";
 const UP_DOWN: &str = "one row down, up";
-const SIDE: &str = "read a cut name to its end, to its head; Flame: next, previous box";
+const SIDE: &str = "read a cut name to its end, to its head; Flame: next, previous box; Threads: unfold, fold";
 const ENDS: &str = "first, last row; Flame: root, leaf";
 const BACK: &str = "back to the function before, forward again";
 const CLOCKS: &str = "clock PROF (cpu), REAL (wall)";
@@ -134,6 +136,7 @@ pub static TABLE: &[Binding] = &[
     bind(P::Screen, &[char('1')], "1", A::Alone(Pane::Top), SHOW, NO_HINT),
     bind(P::Screen, &[char('2')], "2", A::Alone(Pane::Callers), SHOW, NO_HINT),
     bind(P::Screen, &[char('3')], "3", A::Alone(Pane::Flame), SHOW, NO_HINT),
+    bind(P::Screen, &[char('5')], "5", A::Alone(Pane::Threads), SHOW, NO_HINT),
     bind(P::Screen, &[char('6')], "6", A::Alone(Pane::Output), SHOW, NO_HINT),
     bind(P::Screen, &[char('z')], "z", A::Zoom, "this pane full, and back", ("full", 3)),
     bind(P::Panes, &[code(K::Down), char('j')], "Down j", A::Move(Motion::Rows(1)), UP_DOWN, NO_HINT),
@@ -158,6 +161,16 @@ pub static TABLE: &[Binding] = &[
     bind(P::Flame, &[char('o')], "o", A::TurnFlame, "root on top, at the bottom", ("turn", 5)),
     bind(P::Flame, &[char('O')], "O", A::BottomUp, "bottom-up: leaves first, who calls them behind", ("bottom-up", 6)),
     bind(P::Flame, &[char('C')], "C", A::Colour, "colour by module, by heat", ("colour", 5)),
+    bind(
+        P::Threads,
+        &[code(K::Enter)],
+        "Enter",
+        A::Enter,
+        "filter everything to this thread or process, and no more",
+        ("filter", 8),
+    ),
+    bind(P::Threads, &[char('<')], "<", A::SortColumn(-1), SORT, NO_HINT),
+    bind(P::Threads, &[char('>')], ">", A::SortColumn(1), SORT, ("sort", 5)),
     bind(P::Panes, &[code(K::Backspace)], "Backspace", A::Out, BACK, ("back", 7)),
     bind(P::Panes, &[(K::Right, ALT)], "Alt-Right", A::Forward, BACK, NO_HINT),
     bind(P::Output, &[code(K::Enter)], "Enter", A::Enter, "type into the target", ("type into it", 8)),

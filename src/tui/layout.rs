@@ -32,13 +32,15 @@ pub enum Pane {
     Callers,
     /// All stacks as boxes.
     Flame,
+    /// Processes and threads.
+    Threads,
     /// The target's terminal.
     Output,
 }
 
 impl Pane {
     /// All of them, in the order of Tab.
-    pub const ALL: [Pane; 4] = [Pane::Top, Pane::Callers, Pane::Flame, Pane::Output];
+    pub const ALL: [Pane; 5] = [Pane::Top, Pane::Callers, Pane::Flame, Pane::Threads, Pane::Output];
 
     /// The key that shows it alone.
     pub fn number(self) -> char {
@@ -46,6 +48,7 @@ impl Pane {
             Pane::Top => '1',
             Pane::Callers => '2',
             Pane::Flame => '3',
+            Pane::Threads => '5',
             Pane::Output => '6',
         }
     }
@@ -56,6 +59,7 @@ impl Pane {
             Pane::Top => "Top",
             Pane::Callers => "Callers",
             Pane::Flame => "Flame",
+            Pane::Threads => "Threads",
             Pane::Output => "Output",
         }
     }

@@ -24,6 +24,7 @@ pub mod pace;
 pub mod page;
 pub mod pane;
 pub mod prompt;
+pub mod roster;
 pub mod run;
 pub mod screen;
 pub mod segments;

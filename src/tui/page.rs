@@ -61,6 +61,7 @@ fn keys(table: &[Binding], width: u16) -> Vec<Line> {
         ("Top", &[Place::Top]),
         ("Callers", &[Place::Callers]),
         ("Flame", &[Place::Flame]),
+        ("Threads", &[Place::Threads]),
         ("Output", &[Place::Output, Place::Typing]),
         ("Prompt", &[Place::Prompt]),
         ("Command line", &[Place::Colon]),

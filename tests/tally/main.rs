@@ -6,4 +6,5 @@ mod flame;
 mod lines;
 mod stacks;
 mod table;
+mod threads;
 mod trend;

@@ -100,11 +100,13 @@ fn tagged(tags: &[Tag], thread: usize) -> bool {
 impl Sample {
     /// Its stack as the filters leave it; `None` where they drop it.
     pub(crate) fn filtered(&self, filters: &Filters) -> Option<Vec<Location>> {
+        if self.passes(filters) { filtered(&self.stack, filters) } else { None }
+    }
+
+    /// Whether filters by thread let it in.
+    pub(crate) fn passes(&self, filters: &Filters) -> bool {
         let Filters { tagfocus, tagignore, .. } = filters;
-        if tagged(tagignore, self.thread) || !tagfocus.is_empty() && !tagged(tagfocus, self.thread) {
-            return None;
-        }
-        filtered(&self.stack, filters)
+        !tagged(tagignore, self.thread) && (tagfocus.is_empty() || tagged(tagfocus, self.thread))
     }
 }
 

@@ -2,6 +2,7 @@
 
 use sigtop::link::wire::EngineState;
 use sigtop::profile::loss::Overflows;
+use sigtop::profile::thread::State;
 use sigtop::track::Ending;
 use sigtop::tui::action::Action;
 use sigtop::tui::theme::Depth;
@@ -117,6 +118,55 @@ fn rows_of_other_kinds() {
     let mut stage = Stage::usual((100, 30));
     stage.press("bbbb");
     golden("modules-100x30", &stage.text());
+}
+
+const THREADS: &str = include_str!("../scenarios/threads.txt");
+
+/// Threads alone, and then whatever keys do.
+fn threads_at(size: (u16, u16), keys: &str) -> Stage {
+    let mut session = Session::new(THREADS);
+    for (tid, state) in [(41280, State::Running), (41281, State::Waiting), (41282, State::Sleeping)] {
+        session.see(tid, state);
+    }
+    let mut stage = Stage::new(options(), session, size);
+    stage.press("5");
+    stage.press(keys);
+    stage
+}
+
+#[test]
+fn threads() {
+    for size in SIZES {
+        golden(&format!("threads-{}x{}", size.0, size.1), &threads_at(size, "").text());
+    }
+}
+
+#[test]
+fn a_thread_filters_everything() {
+    // worker-0 below its process; then what the dashboard makes of it.
+    golden("threads-filtered-140x45", &threads_at((140, 45), "j\r").text());
+    golden("threads-filtered-80x24", &threads_at((80, 24), "j\r").text());
+    golden("threads-filtered-dashboard-100x30", &threads_at((100, 30), "j\r0").text());
+}
+
+#[test]
+fn threads_unfolded_and_folded() {
+    // Every ended thread and process; a folded process; sorted by name.
+    golden("threads-unfolded-100x30", &threads_at((100, 30), "G\rgG/ended\r").text());
+    golden("threads-folded-100x30", &threads_at((100, 30), "h<<").text());
+}
+
+#[test]
+fn threads_in_other_colours() {
+    for (name, theme) in [
+        ("truecolor", Theme::new(Depth::True, false)),
+        ("no-color", Theme::new(Depth::None, false)),
+        ("ascii", Theme::new(Depth::None, true)),
+    ] {
+        let mut stage = Stage::new(Options { theme, ..options() }, Session::new(THREADS), (100, 16));
+        stage.press("5j\r");
+        golden(&format!("threads-{name}-100x16"), &stage.styled());
+    }
 }
 
 #[test]

@@ -6,10 +6,14 @@ use std::time::Duration;
 
 use proptest::prelude::*;
 use sigtop::link::wire::{Clock, Engine, EngineState};
+use sigtop::profile::process::ProcessId;
+use sigtop::profile::thread::{State, ThreadId};
+use sigtop::profile::window::Weight;
 use sigtop::symbols::FunctionId;
 use sigtop::tally::callers::{Callers, Edge};
 use sigtop::tally::flame::{Flame, FlameBox};
 use sigtop::tally::table::{Inline, Row, Table};
+use sigtop::tally::threads::{Folded, Load, ProcessRow, ThreadRow, Threads};
 use sigtop::tally::trend::{Direction, Trend, Trends};
 use sigtop::track::{Answer, Ending, Facts, Question};
 use sigtop::tui::action::Action;
@@ -147,6 +151,55 @@ fn flame() -> impl Strategy<Value = Flame> {
     })
 }
 
+fn load() -> impl Strategy<Value = Load> {
+    (number(), number(), prop::array::uniform8(number()), name(), name()).prop_map(
+        |(ns, samples, parts_ns, top, module)| Load {
+            weight: Weight { ns, samples },
+            parts_ns,
+            top: top.as_str().into(),
+            top_full: top.into(),
+            top_module: module.into(),
+        },
+    )
+}
+
+fn folded() -> impl Strategy<Value = Folded> {
+    (any::<usize>(), number()).prop_map(|(count, ns)| Folded { count, weight: Weight { ns, samples: ns } })
+}
+
+/// Processes and threads, some of them twice.
+fn threads() -> impl Strategy<Value = Threads> {
+    let states = vec![State::Running, State::Waiting, State::Sleeping, State::Stopped, State::Unknown, State::Ended];
+    let thread = (0..20u32, any::<u32>(), name(), prop::sample::select(states), load(), any::<bool>());
+    let thread = thread.prop_map(|(id, tid, name, state, load, inside)| ThreadRow {
+        id: ThreadId(id),
+        tid,
+        name,
+        state,
+        load,
+        inside,
+    });
+    let process = (0..9u32, any::<u32>(), name(), number(), any::<(bool, bool)>(), load());
+    let process = (process, prop::collection::vec(thread, 0..12), folded()).prop_map(
+        |((id, pid, name, since_ns, (ended, is_child), load), threads, folded)| ProcessRow {
+            id: ProcessId(id),
+            pid,
+            parent: pid / 2,
+            is_child,
+            command: name.clone(),
+            name,
+            since_ns,
+            ended,
+            load,
+            inside: is_child,
+            threads,
+            folded,
+        },
+    );
+    let processes = prop::collection::vec(process, 0..5);
+    (processes, folded()).prop_map(|(processes, folded)| Threads { processes, folded })
+}
+
 fn trends() -> impl Strategy<Value = Trends> {
     let row = (prop::array::uniform8(any::<f32>()), 0..3_usize).prop_map(|(shares, direction)| Trend {
         shares,
@@ -205,11 +258,17 @@ fn facts() -> impl Strategy<Value = Facts> {
 
 /// An answer to no question yet.
 fn answer() -> impl Strategy<Value = Answer> {
-    let besides = (prop::option::of(callers()), prop::option::of(flame()), trends());
-    (table(), table(), besides, facts()).prop_map(|(window, total, (callers, flame, trends), facts)| {
-        let question = Question::default();
-        Answer { question, window, total, callers, flame, trends, facts }
-    })
+    let besides =
+        (prop::option::of(callers()), prop::option::of(flame()), prop::option::of(threads().boxed()), trends());
+    let rest = (facts(), prop::collection::vec(name(), 0..3), number(), number());
+    // On the heap: together they are too large for the stack of a test.
+    (table().boxed(), table().boxed(), besides.boxed(), rest.boxed()).prop_map(
+        |(window, total, besides, (facts, tagged, now_ns, measured_ns))| {
+            let question = Question::default();
+            let (callers, flame, threads, trends) = besides;
+            Answer { question, window, total, callers, flame, threads, tagged, now_ns, measured_ns, trends, facts }
+        },
+    )
 }
 
 /// What may happen to a screen.
@@ -339,7 +398,7 @@ proptest! {
 fn every_size_can_be_drawn() {
     let mut stage = Stage::usual((80, 24));
     stage.act(Action::Output(b"some output\r\nand more".to_vec()));
-    for keys in ["", "?", "\x1bL", "\x1b\x1bfpar(", "\x1bq", "c2j", "3jjj", "oC\r", "6\r", "\x1d"] {
+    for keys in ["", "?", "\x1bL", "\x1b\x1bfpar(", "\x1bq", "c2j", "3jjj", "oC\r", "5j\r>>hl", "6\r", "\x1d"] {
         stage.press(keys);
         for columns in (1..=140).step_by(7).chain([39, 40, 41, 119, 120, 400]) {
             for rows in (1..=50).step_by(11).chain([7, 8, 9, 27, 28, 120]) {
@@ -371,6 +430,10 @@ fn hostile_names_stay_in_their_row() {
         total: window,
         callers: None,
         flame: None,
+        threads: None,
+        tagged: Vec::new(),
+        now_ns: 0,
+        measured_ns: 0,
         trends: Default::default(),
         facts,
     })));

@@ -8,3 +8,4 @@ mod keys;
 mod session;
 mod stage;
 mod terminal;
+mod threads;

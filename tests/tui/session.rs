@@ -5,9 +5,11 @@ use std::time::Duration;
 
 use sigtop::link::wire::{Clock, Engine, EngineState};
 use sigtop::profile::loss::{Losses, Overflows};
+use sigtop::profile::thread::{State, ThreadId};
 use sigtop::profile::window::Span;
 use sigtop::symbols::scenario::{Scenario, scenario};
 use sigtop::symbols::worker::SymbolState;
+use sigtop::tally::crowd;
 use sigtop::tally::query::Query;
 use sigtop::tally::tallier::{Besides, Tallier, Tallies};
 use sigtop::track::facts::Stacks;
@@ -83,6 +85,13 @@ impl Session {
         self.answer()
     }
 
+    /// Somebody looked what a thread does.
+    pub(crate) fn see(&mut self, tid: u32, state: State) {
+        let profile = &mut self.scenario.profile;
+        let found = profile.threads().iter().position(|thread| thread.tid == tid).expect("a thread of the scenario");
+        profile.see_state(ThreadId(found as u32), state);
+    }
+
     /// The target ends.
     pub(crate) fn end(&mut self, ending: Ending) {
         self.facts.ended = Some((ending, self.facts.up));
@@ -107,7 +116,23 @@ impl Session {
             Besides { centre: question.centre.as_deref(), lines: None, flame: question.flame.as_ref(), trends: true };
         let Tallies { table: window, callers, flame, trends, .. } =
             tallier.answer(profile, names, &query(span), besides);
+        let threads = question.threads.as_ref().map(|asked| tallier.threads(profile, names, &query(span), asked));
+        let tagged = crowd::told(&question.filters, profile);
         let facts = Facts { window_ns: question.window_ns, ..self.facts.clone() };
-        Some(Arc::new(Answer { question, window, total, callers, flame, trends, facts }))
+        let now_ns = *now_ns;
+        let measured_ns = question.window_ns.map_or(now_ns, |ns| ns.min(now_ns));
+        Some(Arc::new(Answer {
+            question,
+            window,
+            total,
+            callers,
+            flame,
+            threads,
+            tagged,
+            now_ns,
+            measured_ns,
+            trends,
+            facts,
+        }))
     }
 }

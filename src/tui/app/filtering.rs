@@ -34,6 +34,18 @@ impl App {
     }
 
     pub(super) fn filter_selected(&mut self, subject: Subject) {
+        if self.pane == Pane::Threads {
+            let kind = match subject {
+                Subject::Focus => Subject::TagFocus,
+                Subject::Ignore => Subject::TagIgnore,
+                _ => return self.note("a thread has no frames to hide; F and I choose by thread"),
+            };
+            match self.roster.tag() {
+                Some(tag) => self.filters.set(filters::with_tag(self.filters.now(), kind, tag)),
+                None => self.note("this line is no thread that could be filtered by"),
+            }
+            return;
+        }
         let Some((full, _)) = self.pointed() else { return self.note("nothing is selected") };
         let name = match self.group {
             Group::Function | Group::Module => full,
@@ -117,6 +129,7 @@ impl App {
             Pane::Callers => answer
                 .and_then(|answer| answer.callers.as_ref())
                 .is_some_and(|callers| self.neighbours.find(pattern, self.names, direction, callers)),
+            Pane::Threads => self.roster.find(pattern, direction),
             Pane::Flame => {
                 let Some(flame) = answer.and_then(|answer| answer.flame.as_ref()) else { return false };
                 let found = self.flame.find(pattern, self.names, direction, flame, self.list.selected_name());
@@ -137,8 +150,9 @@ impl App {
     }
 
     pub(super) fn copy(&mut self) -> Vec<Effect> {
-        let Some((full, _)) = self.pointed() else {
-            self.note("no function is selected");
+        let own = if self.pane == Pane::Threads { self.roster.name() } else { self.pointed().map(|(full, _)| full) };
+        let Some(full) = own else {
+            self.note("nothing is selected");
             return Vec::new();
         };
         let name: String = full.chars().take(MAX_COPY).map(text::shown).collect();

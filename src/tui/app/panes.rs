@@ -5,7 +5,8 @@ use crate::track::Command;
 use crate::tui::action::{Effect, Motion};
 use crate::tui::layout::{self, Layout, Pane, View};
 use crate::tui::page::{self, Page};
-use crate::tui::pane::{callers, header};
+use crate::tui::pane::{callers, header, threads};
+use crate::tui::roster::Entered;
 use crate::tui::{filters, neighbours};
 
 /// Rows that a step of the wheel moves.
@@ -42,6 +43,9 @@ impl App {
         if let Some(area) = layout.pane(Pane::Callers) {
             let rows = callers::rows(area);
             self.neighbours.fit(rows.above.into(), rows.below.into());
+        }
+        if let Some(area) = layout.pane(Pane::Threads) {
+            self.roster.fit(layout::top_rows(area));
         }
         if let Some(area) = layout.pane(Pane::Flame) {
             self.flame.fit(area.width, area.height.saturating_sub(1).into());
@@ -125,6 +129,7 @@ impl App {
                     self.list.select_name(&full);
                 }
             }
+            Pane::Threads => self.roster.go(motion),
             Pane::Output => {}
         }
     }
@@ -152,6 +157,7 @@ impl App {
                     self.note("this box is as wide as it can be: move to another, or Backspace zooms out");
                 }
             }
+            Pane::Threads => self.enter_threads(),
             Pane::Output if !self.options.output => {
                 self.note("the target writes to a terminal of its own: type there");
             }
@@ -166,6 +172,21 @@ impl App {
         if let Some(edge) = self.neighbours.edge(callers) {
             self.neighbours.leave(self.list.selected_name());
             self.list.select_name(&edge.full);
+        }
+    }
+
+    fn enter_threads(&mut self) {
+        match self.roster.enter() {
+            Entered::Filter(tag) => {
+                let filters = filters::turned_to(self.filters.now(), tag);
+                if !filters.tagfocus.is_empty() {
+                    let name = self.roster.name().unwrap_or_default();
+                    self.note(format!("everything is of {name} alone; Enter again, u or U ends that"));
+                }
+                self.filters.set(filters);
+            }
+            Entered::Unfolded => {}
+            Entered::Nothing => self.note("this line is no thread that could be filtered by"),
         }
     }
 
@@ -230,6 +251,21 @@ impl App {
                     self.list.select_name(&full);
                 }
             }
+            Pane::Threads => {
+                let Some((line, on_mark)) = threads::line_at(area, column, row) else { return };
+                let index = line + self.roster.offset();
+                if index >= self.roster.len() {
+                    return;
+                }
+                let again = self.roster.selection().is_some_and(|(selected, _)| selected == index);
+                self.roster.select(index);
+                match () {
+                    () if on_mark => self.roster.turn(),
+                    // A second click goes in.
+                    () if again => self.enter_threads(),
+                    () => {}
+                }
+            }
             Pane::Output => {}
         }
     }
@@ -252,6 +288,7 @@ impl App {
                             self.flame.scroll(rows, flame);
                         }
                     }
+                    Some((Pane::Threads, _)) => self.roster.go(motion),
                     Some((Pane::Output, _)) => self.scroll_output(motion),
                     None => {}
                 }

@@ -12,7 +12,7 @@ use ratatui::text::Span;
 
 use crate::link::wire::{Clock, Engine, EngineState};
 use crate::tally::measure;
-use crate::track::Facts;
+use crate::track::{Answer, Facts};
 use crate::tui::action::Subject;
 use crate::tui::app::App;
 use crate::tui::canvas::Canvas;
@@ -258,6 +258,7 @@ fn chips(app: &App, theme: Theme) -> Option<Segment> {
 fn chip_spans(app: &App, theme: Theme) -> Vec<Span<'static>> {
     let chip = theme.style(Role::Chip);
     let mut spans: Vec<Span<'static>> = Vec::new();
+    let mut meant = meant(app);
     for (subject, text) in filters::texts(app.filters.now()) {
         if !spans.is_empty() {
             spans.push("  ".into());
@@ -265,12 +266,30 @@ fn chip_spans(app: &App, theme: Theme) -> Vec<Span<'static>> {
         let text = text::cut_middle(text, CHIP_COLUMNS);
         // A tag that names its key says enough.
         let words = match subject {
-            Subject::TagFocus if text.contains('=') => format!("{text} ✕"),
-            _ => format!("{}={text} ✕", subject.word()),
+            Subject::TagFocus if text.contains('=') => text.into_owned(),
+            _ => format!("{}={text}", subject.word()),
+        };
+        let words = match subject {
+            Subject::TagFocus | Subject::TagIgnore => match meant.next() {
+                Some(name) => format!("{words} {} ✕", text::cut_middle(name, CHIP_COLUMNS)),
+                None => format!("{words} ✕"),
+            },
+            _ => format!("{words} ✕"),
         };
         spans.push(Span::styled(words, chip));
     }
     spans
+}
+
+/// Whom filters by thread mean, in their order, as far as the numbers at hand are theirs.
+fn meant(app: &App) -> impl Iterator<Item = &str> {
+    let now = app.filters.now();
+    let same = |answer: &&std::sync::Arc<Answer>| {
+        let then = &answer.question.filters;
+        then.tagfocus == now.tagfocus && then.tagignore == now.tagignore
+    };
+    let answer = app.answer.as_ref().filter(same);
+    answer.into_iter().flat_map(|answer| answer.tagged.iter().map(String::as_str))
 }
 
 /// A window's length in words.

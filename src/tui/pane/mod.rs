@@ -8,6 +8,7 @@ pub mod help;
 pub mod output;
 pub mod prompt;
 pub mod status;
+pub mod threads;
 pub mod top;
 
 use ratatui::layout::Rect;

@@ -77,6 +77,7 @@ fn found(app: &App, pattern: &Pattern) -> (String, Role) {
             };
         }
         Pane::Callers => callers.map_or(0, |callers| neighbours::count(pattern, app.names, callers)),
+        Pane::Threads => app.roster.count(pattern),
         Pane::Top | Pane::Output => app.list.count(pattern, app.names),
     };
     match rows {

@@ -13,16 +13,18 @@ use ratatui::style::Style;
 use ratatui::text::Span;
 
 use super::header::{clock_name, window_words};
+use super::threads;
 use crate::link::wire::{Clock, Engine, EngineState};
 use crate::tally::measure;
 use crate::tally::query::Filters;
-use crate::track::Ending;
+use crate::track::{Answer, Ending};
 use crate::tui::action::Action;
 use crate::tui::app::{App, Mode};
 use crate::tui::canvas::Canvas;
 use crate::tui::filters;
 use crate::tui::keys::{Binding, Place};
 use crate::tui::layout::{Layout, Pane, View};
+use crate::tui::roster::Entry;
 use crate::tui::segments::{self, Segment};
 use crate::tui::text;
 use crate::tui::theme::Role;
@@ -115,6 +117,7 @@ fn selected(canvas: &Canvas<'_>, app: &App, room: usize) -> Vec<Span<'static>> {
                 None => function(app),
             }
         }
+        Pane::Threads => return thread(canvas, app, answer, room),
         Pane::Top | Pane::Output => function(app),
     };
     let dim = canvas.style(Role::Dim);
@@ -129,6 +132,34 @@ fn selected(canvas: &Canvas<'_>, app: &App, room: usize) -> Vec<Span<'static>> {
     let pad = " ".repeat(room - used - text::columns(&numbers, room));
     let hue = canvas.theme.module(if module.is_empty() { "" } else { module.trim_start() });
     vec![Span::styled(full, hue), Span::styled(module, dim), pad.into(), Span::styled(numbers, dim)]
+}
+
+/// The selected thread or process, and what it took.
+fn thread(canvas: &Canvas<'_>, app: &App, answer: &Answer, room: usize) -> Vec<Span<'static>> {
+    let (name, of, load) = match app.roster.selection() {
+        Some((_, Entry::Process(process, _))) => {
+            (threads::process_words(process, answer.now_ns), format!("  process {}", process.pid), &process.load)
+        }
+        Some((_, Entry::Thread(thread, process))) => {
+            let what = match &thread.load.top_full {
+                top if top.is_empty() => String::new(),
+                top => format!(", most in {top}"),
+            };
+            (thread.name.clone(), format!("  thread {} of {}{what}", thread.tid, process.name), &thread.load)
+        }
+        _ => return Vec::new(),
+    };
+    let weight = load.weight;
+    let share = threads::share(weight.ns, answer.measured_ns);
+    let numbers = format!("{}  {share} of a CPU", measure::value(weight.ns, app.unit));
+    let numbers = if text::columns(&numbers, room) + NAME_COLUMNS > room { String::new() } else { numbers };
+    let left = room - text::columns(&numbers, room) - if numbers.is_empty() { 0 } else { 2 };
+    let name = text::cut_middle(&name, left).into_owned();
+    let of = text::cut_middle(&of, left - text::columns(&name, left)).into_owned();
+    let used = text::columns(&name, room) + text::columns(&of, room);
+    let pad = " ".repeat(room - used - text::columns(&numbers, room));
+    let [strong, dim] = [Role::Strong, Role::Dim].map(|role| canvas.style(role));
+    vec![Span::styled(name, strong), Span::styled(of, dim), pad.into(), Span::styled(numbers, dim)]
 }
 
 /// The selected function: full name, module, and its shares with their margins.

@@ -1,0 +1,156 @@
+//! Processes and threads, number by number.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use proptest::prelude::*;
+use sigtop::profile::Profile;
+use sigtop::profile::window::{BUCKET_NS, Span};
+use sigtop::symbols::Names;
+use sigtop::symbols::scenario::{Script, scenario};
+use sigtop::tally::query::{Filters, Group, Query};
+use sigtop::tally::tag::Tag;
+use sigtop::tally::tallier::Tallier;
+use sigtop::tally::threads::{Load, ThreadSort, Threads, ThreadsQuery};
+use sigtop::tally::trend::PARTS;
+
+use crate::stacks::{Sample, THREADS, query, samples, steps, text};
+
+/// Weight, samples, parts and top function.
+type Told = (u64, u64, [u64; PARTS], String);
+
+/// What these threads' samples come to.
+fn oracle(samples: &[Sample], query: &Query, threads: &BTreeSet<usize>) -> Told {
+    let functions = Filters { tagfocus: Vec::new(), tagignore: Vec::new(), ..query.filters.clone() };
+    let (mut ns, mut count, mut parts, mut flat) = (0, 0, [0; PARTS], BTreeMap::<String, u64>::new());
+    for sample in samples.iter().filter(|sample| sample.is_in(query.span) && threads.contains(&sample.thread)) {
+        let Some(stack) = sample.filtered(&functions) else { continue };
+        ns += sample.weight_ns();
+        count += 1;
+        *flat.entry(steps(&stack, Group::Function).pop().unwrap().0).or_default() += sample.weight_ns();
+        if let Span::Last { ns: window_ns, now_ns } = query.span {
+            let buckets = window_ns.div_ceil(BUCKET_NS);
+            let age = now_ns / BUCKET_NS - sample.at_ms * 1_000_000 / BUCKET_NS;
+            parts[PARTS - 1 - (age as usize * PARTS / buckets as usize)] += sample.weight_ns();
+        }
+    }
+    let most = flat.values().max();
+    let top = flat.iter().find(|(_, ns)| Some(*ns) == most).map_or(String::new(), |(name, _)| name.clone());
+    (ns, count, parts, top)
+}
+
+fn told(load: &Load) -> Told {
+    (load.weight.ns, load.weight.samples, load.parts_ns, load.top_full.to_string())
+}
+
+fn answer(samples: &[Sample], query: &Query, asked: &ThreadsQuery) -> Threads {
+    let played = scenario(&text(samples)).unwrap();
+    Tallier::default().threads(&played.profile, &played.names, query, asked)
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 200, failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn loads_are_the_oracles(samples in samples(), query in query()) {
+        let query = Query { group: Group::Function, ..query };
+        let threads = answer(&samples, &query, &ThreadsQuery::default());
+        let mut seen = BTreeSet::new();
+        for process in &threads.processes {
+            let own: BTreeSet<usize> = (0..THREADS.len()).filter(|&index| THREADS[index].0 == process.pid).collect();
+            prop_assert_eq!(told(&process.load), oracle(&samples, &query, &own));
+            for row in &process.threads {
+                let index = THREADS.iter().position(|thread| thread.1 == row.tid).unwrap();
+                prop_assert!(own.contains(&index) && seen.insert(index));
+                prop_assert_eq!(&row.name, THREADS[index].3);
+                prop_assert_eq!(told(&row.load), oracle(&samples, &query, &BTreeSet::from([index])));
+                let alone = Sample { thread: index, at_ms: 0, weight_ms: 1, stack: Vec::new() };
+                let Filters { tagfocus, tagignore, .. } = query.filters.clone();
+                let tags = Filters { tagfocus, tagignore, ..Filters::default() };
+                prop_assert_eq!(row.inside, alone.passes(&tags));
+            }
+        }
+        // Whoever was sampled has a row.
+        prop_assert!(samples.iter().all(|sample| seen.contains(&sample.thread)));
+    }
+
+    #[test]
+    fn rows_are_in_order(samples in samples(), query in query()) {
+        for sort in [ThreadSort::Id, ThreadSort::Name, ThreadSort::State, ThreadSort::Weight, ThreadSort::Samples, ThreadSort::Function] {
+            let threads = answer(&samples, &query, &ThreadsQuery { sort, ..ThreadsQuery::default() });
+            let down = |number: u64| u64::MAX - number;
+            let key = |id: u32, name: &str, load: &Load| match sort {
+                ThreadSort::Id => (String::new(), 0, id),
+                ThreadSort::Name => (name.to_owned(), 0, id),
+                ThreadSort::State | ThreadSort::Weight => (String::new(), down(load.weight.ns), id),
+                ThreadSort::Samples => (String::new(), down(load.weight.samples), id),
+                ThreadSort::Function if load.top.is_empty() => ("\u{10ffff}".to_owned(), down(load.weight.ns), id),
+                ThreadSort::Function => (load.top.to_string(), down(load.weight.ns), id),
+            };
+            let processes = threads.processes.iter().map(|row| key(row.pid, &row.name, &row.load));
+            prop_assert!(processes.is_sorted());
+            for process in &threads.processes {
+                prop_assert!(process.threads.iter().map(|row| key(row.tid, &row.name, &row.load)).is_sorted());
+            }
+        }
+    }
+}
+
+const ENDED: &str = "
+    process 7 ./a
+    at 1s prof 5ms main x 2
+    thread 8 one
+    at 1s prof 3ms main;work
+    end
+    thread 8 again
+    at 2s prof 2ms main;rest
+    process 9 from 7 ./a
+    at 2s prof 7ms main
+    process 9 ./b
+    at 3s prof 1ms main
+    exit
+    process 11 from 7 at 4s ./c
+    at 4s prof 9ms main
+    now 10s
+";
+
+#[test]
+fn what_has_ended_is_told_as_one_number_until_it_is_asked_for() {
+    let played = scenario(ENDED).unwrap();
+    let ask = |asked: &ThreadsQuery| {
+        let threads = Tallier::default().threads(&played.profile, &played.names, &Query::default(), asked);
+        let rows = threads.processes.iter().map(|process| {
+            let threads = process
+                .threads
+                .iter()
+                .map(|row| format!("{} {} {}", row.tid, row.name, row.load.weight.ns / 1_000_000));
+            let folded = (process.folded.count, process.folded.weight.ns / 1_000_000);
+            (process.command.clone(), threads.collect::<Vec<_>>().join(", "), folded)
+        });
+        (rows.collect::<Vec<_>>(), threads.folded.count, threads.folded.weight.ns / 1_000_000)
+    };
+    let row = |command: &str, threads: &str, folded| (command.to_owned(), threads.to_owned(), folded);
+    let living = [row("./a", "7 a 10, 8 again 2", (1, 3)), row("./c", "11 c 9", (0, 0))];
+    assert_eq!(ask(&ThreadsQuery::default()), (living.to_vec(), 1, 8));
+    let first = played.profile.threads()[0].process;
+    let asked = ThreadsQuery { ended_threads_of: vec![first], ended_processes: true, ..ThreadsQuery::default() };
+    // An exec leaves the image before it behind.
+    let all = [row("./a", "7 a 10, 8 one 3, 8 again 2", (0, 0)), living[1].clone(), row("./b", "9 b 1", (1, 7))];
+    assert_eq!(ask(&asked), (all.to_vec(), 0, 0));
+}
+
+#[test]
+fn a_thread_is_filtered_by_its_latest_name() {
+    let script =
+        Script::read("process 7 ./a\nthread 8 old\nat 1s prof 1ms main\nthread 8 new\nat 2s prof 1ms main").unwrap();
+    let (mut profile, mut names, mut tallier) = (Profile::default(), Names::default(), Tallier::default());
+    let filters = Filters { tagfocus: vec![Tag::new("thread=^new$").unwrap()], ..Filters::default() };
+    let query = Query { filters, ..Query::default() };
+    let mut kept = Vec::new();
+    for arrival in &script.arrivals {
+        profile.apply(arrival.clone());
+        names.catch_up(&profile).iter().for_each(|request| names.absorb(script.reply(request)));
+        kept.push(tallier.table(&profile, &names, &query).kept_ns / 1_000_000);
+    }
+    // What it did under its old name is its own too.
+    assert_eq!(kept, [0, 0, 0, 0, 0, 1, 2]);
+}

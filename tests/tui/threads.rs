@@ -1,0 +1,169 @@
+//! Keys among processes and threads.
+
+use sigtop::link::wire::Clock;
+use sigtop::track::Command;
+
+use crate::session::Session;
+use crate::stage::{Stage, options};
+
+const THREADS: &str = include_str!("../scenarios/threads.txt");
+
+fn stage() -> Stage {
+    let mut stage = Stage::new(options(), Session::new(THREADS), (140, 45));
+    stage.press("5");
+    stage
+}
+
+/// Ids of the rows, from the first on; `-` for a line that folds.
+fn ids(stage: &Stage) -> Vec<String> {
+    let rows = (4..40).map(|y| stage.line(y)).take_while(|line| !line.trim().is_empty());
+    rows.map(|row| {
+        let id: String = row.chars().skip(4).take(7).collect();
+        if id.trim().is_empty() { "-".to_owned() } else { id.trim().to_owned() }
+    })
+    .collect()
+}
+
+/// The line with the cursor.
+fn selected(stage: &Stage) -> String {
+    (4..40).map(|y| stage.line(y)).find(|line| line.starts_with('▸')).unwrap_or_default()
+}
+
+#[test]
+fn enter_filters_and_unfilters() {
+    let mut stage = stage();
+    stage.press("j\r");
+    assert!(stage.line(1).ends_with("957 of 1 684 samples     lost 0     agent 0.12%    tid=41280 worker-0 ✕"));
+    // Another thread instead of it, and one more.
+    stage.press("j\r");
+    assert!(stage.line(1).contains("tid=41281 worker-1 ✕") && !stage.line(1).contains("41280"));
+    stage.press("kF");
+    assert!(stage.line(1).contains("tid=41281 worker-1 ✕  tid=41280 worker-0 ✕"), "{}", stage.line(1));
+    stage.press("u");
+    stage.press("j\r");
+    assert!(stage.line(1).contains(" 1 684 samples"), "Enter again ends it: {}", stage.line(1));
+    stage.press("u");
+    assert!(stage.line(1).contains("583 of 1 684"), "{}", stage.line(1));
+    stage.press("\x12");
+    assert!(stage.line(1).contains(" 1 684 samples"));
+    // A process is all of its threads; ignoring leaves all others.
+    stage.press("g\r");
+    assert!(stage.line(1).contains("pid=41273 server ✕") && stage.line(1).contains("1 581 of"), "{}", stage.line(1));
+    stage.press("UI");
+    assert!(stage.line(1).contains("tagignore=pid=41273 server ✕"), "{}", stage.line(1));
+    assert!(stage.line(1).contains("103 of 1 684"), "{}", stage.line(1));
+    // The chip is clicked away.
+    let column = stage.line(1).chars().position(|c| c == '✕').unwrap() + 1;
+    stage.press(&format!("\x1b[<0;{column};2M"));
+    assert!(!stage.line(1).contains('✕'));
+    // Typed, it is the same.
+    stage.press(":tagfocus=thread=^worker\r");
+    assert!(stage.line(1).contains("thread=^worker 2 threads ✕"), "{}", stage.line(1));
+    stage.press("X");
+    assert!(stage.status().contains("no frames to hide"));
+}
+
+#[test]
+fn the_selection_is_a_thread_in_any_order() {
+    let mut stage = stage();
+    stage.press("jj");
+    assert!(selected(&stage).contains("worker-1"));
+    let by_cpu = ids(&stage);
+    assert_eq!(
+        by_cpu,
+        ["41273", "41280", "41281", "41273", "41282", "-", "41302", "41302", "41303", "-"],
+        "ties by id, folded lines last"
+    );
+    for (keys, ids_then) in [
+        ("<", ["41302", "41302", "41303", "41273", "41281"]),
+        ("<", ["41302", "41303", "41302", "41273", "41282"]),
+        ("<", ["41273", "41273", "41280", "41281", "41282"]),
+        ("<", ["41273", "41273", "41280", "41281", "41282"]),
+        (">>>>", ["41273", "41280", "41281", "41273", "41282"]),
+    ] {
+        stage.press(keys);
+        assert!(selected(&stage).contains("worker-1"), "{keys}");
+        let shown = ids(&stage);
+        if keys != "<" || !stage.line(2).contains("by state") {
+            assert_eq!(shown[..5], ids_then, "{keys}: {}", stage.line(2));
+        }
+    }
+    // The columns are at their end.
+    stage.press(">>>");
+    assert!(stage.line(2).contains("by function"));
+}
+
+#[test]
+fn processes_and_what_has_ended_fold() {
+    let mut stage = stage();
+    stage.press("h");
+    assert_eq!(ids(&stage), ["41273", "41302", "41302", "41303", "-"]);
+    stage.press("l");
+    assert_eq!(ids(&stage).len(), 10);
+    stage.press("jjjjj\r");
+    assert_eq!(ids(&stage)[5..9], ["41292", "41282", "41290", "41302"], "by weight, none is left out");
+    assert!(stage.text().contains("once") && stage.text().contains("twice"));
+    // Left on one of them folds them again, on a living one it goes to the process.
+    stage.press("gjjjjjh");
+    assert_eq!(ids(&stage)[5], "-");
+    stage.press("gjh");
+    assert!(selected(&stage).contains("./server --port 8080"));
+    stage.press("G\r");
+    assert!(stage.text().contains("child: ./thumb --size 64 (forked by 41273, 40 s ago)"));
+    // By the mouse: the mark of the first line folds.
+    stage.press("\x1b[<0;3;5M");
+    assert_eq!(ids(&stage)[1], "41302");
+    // A second click on a line goes in.
+    stage.press("\x1b[<0;20;6M");
+    assert!(!stage.line(1).contains('✕'));
+    stage.press("\x1b[<0;20;6M");
+    assert!(stage.line(1).contains("pid=41302 resize ✕"));
+}
+
+#[test]
+fn threads_are_found_and_copied() {
+    let mut stage = stage();
+    stage.press("/ENC\r");
+    assert!(!selected(&stage).contains("encoder"), "capitals count");
+    stage.press("/work\rn");
+    assert!(selected(&stage).contains("worker-1"), "{}", selected(&stage));
+    stage.press("n");
+    assert!(selected(&stage).contains("worker-0"));
+    stage.press("/41303\r");
+    assert!(selected(&stage).contains("encoder"));
+    stage.press("y");
+    assert!(format!("{:?}", stage.effects).contains("encoder"));
+}
+
+#[test]
+fn shares_are_of_the_clock() {
+    let mut stage = stage();
+    assert!(stage.line(3).contains("cpu%"));
+    stage.press("r");
+    assert!(stage.session.heard.contains(&Command::Clock(Clock::Real)));
+    assert!(stage.line(3).contains("wall%"));
+    // Of a total there is no course.
+    stage.press("pww");
+    assert!(!stage.line(3).contains("trend"), "{}", stage.line(3));
+    stage.press("W");
+    assert!(stage.line(3).contains("trend"));
+}
+
+/// Ten thousand threads: what is drawn and asked for does not depend on them, what has ended is one line.
+#[test]
+fn of_ten_thousand_threads_the_ended_are_one_line() {
+    let mut text = "process 7 ./pool\nat 1s prof 10ms main x 30\n".to_owned();
+    for tid in 8..10_008 {
+        text += &format!("thread {tid} pool-{tid}\nat 1s prof 10ms main;work\n");
+        if tid % 50 != 0 {
+            text += "end\n";
+        }
+    }
+    let mut stage = Stage::new(options(), Session::new(&text), (100, 30));
+    stage.press("5");
+    stage.press("G");
+    assert!(selected(&stage).contains("+ 9 800 ended threads"), "{}", selected(&stage));
+    assert!(stage.line(2).contains("202/202"), "{}", stage.line(2));
+    stage.press("\r");
+    assert!(stage.line(2).contains("/10 001"), "{}", stage.line(2));
+}
