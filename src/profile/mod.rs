@@ -2,8 +2,10 @@
 //! It knows no names and asks no questions; those are `symbols` and `tally`.
 
 pub(crate) mod hash;
+pub mod journal;
 pub mod loss;
 pub mod module;
+mod past;
 pub mod process;
 pub mod stack;
 pub mod thread;
@@ -14,9 +16,10 @@ use std::collections::{HashMap, VecDeque};
 pub use crate::link::wire::Clock;
 
 use crate::link::wire::{Arrival, Event, FrameAddress, Hello, MAX_FRAMES, Message, Sample, SourceId, flag};
+use journal::{Entered, Journal};
 use loss::{Losses, Overflows};
 use module::{Mappings, ModuleTable};
-use process::{Located, Process, ProcessId};
+use process::{Located, Process, ProcessId, Seen};
 use stack::{Frame, FrameId, StackId, StackTable};
 use thread::{State, Thread, ThreadId};
 use window::{BUCKET_NS, BUCKETS, Book, Key, Span, Weight};
@@ -48,6 +51,8 @@ pub struct Profile {
     unreadable: u64,
     /// The books as they were when they were frozen, by process; while they are, questions are answered from these.
     frozen: Option<Vec<HashMap<Clock, Book>>>,
+    /// What was entered into the books lately.
+    journals: HashMap<Clock, Journal>,
     overflows: Overflows,
 }
 
@@ -167,75 +172,131 @@ impl Profile {
     }
 
     fn sample(&mut self, id: ProcessId, arrived_ns: u64, sample: &Sample, frames: &[FrameAddress]) {
-        let thread = self.thread_id(id, sample.tid);
-        self.overflows.threads += u64::from(self.threads[thread.0 as usize].tid != sample.tid);
-        let process = &mut self.processes[id.0 as usize];
-        let overflows = self.stacks.overflows();
-        let mut stack = StackId::EMPTY;
         // The agent sends no more, and the leaf side is what it keeps.
         let frames = &frames[..frames.len().min(MAX_FRAMES)];
         let mut cut = sample.flags & (flag::TRUNCATED | flag::UNREADABLE) != 0;
-        if cut {
-            let mark = self.stacks.frame_id(Frame::Truncated);
-            stack = self.stacks.push(stack, mark);
-        }
+        let thread = self.thread_id(id, sample.tid);
+        self.overflows.threads += u64::from(self.threads[thread.0 as usize].tid != sample.tid);
+        let process = &mut self.processes[id.0 as usize];
         process.located.turn_to(sample.generation);
-        for address in frames.iter().rev() {
-            let frame = process.located.frame(address.lookup(), &process.mappings, &mut self.stacks);
-            stack = self.stacks.push(stack, frame);
-        }
+        let name = process.located.name(thread, sample.clock, frames, cut);
+        let seen = process.located.seen(name).unwrap_or_else(|| {
+            let (seen, full) = self.place((id, thread), sample.clock, frames, cut);
+            // What had no room is counted each time.
+            match full {
+                false => self.processes[id.0 as usize].located.remember(name, seen),
+                true => {
+                    self.overflows.stacks += 1;
+                    cut = true;
+                }
+            }
+            seen
+        });
+        let process = &mut self.processes[id.0 as usize];
         process.see(arrived_ns, sample.monotonic_ns);
         // Never later than it came, whatever the agent says: a sample of the future would push all others out.
         let at_ns = sample.monotonic_ns.saturating_add_signed(process.clock_offset_ns).min(arrived_ns);
         let book = process.books.entry(sample.clock).or_default();
+        let (weight, lost) = (Weight { ns: sample.weight_ns, samples: 1 }, book.overflows());
+        book.enter(at_ns, seen.place, weight);
+        if self.frozen.is_none() {
+            let journal = self.journals.entry(sample.clock).or_default();
+            journal.enter(Entered { tick: at_ns / BUCKET_NS, key: (thread, seen.stack), weight });
+            if book.overflows() != lost {
+                journal.turn();
+            }
+        }
+        self.truncated.0 += u64::from(cut);
+        self.truncated.1 += 1;
+        self.unreadable += u64::from(sample.flags & flag::UNREADABLE != 0);
+    }
+
+    /// Where a sample that was not seen before is entered, and whether something about it had no room.
+    fn place(
+        &mut self,
+        (id, thread): (ProcessId, ThreadId),
+        clock: Clock,
+        frames: &[FrameAddress],
+        cut: bool,
+    ) -> (Seen, bool) {
+        let process = &mut self.processes[id.0 as usize];
+        let overflows = self.stacks.overflows();
+        let mut stack = StackId::EMPTY;
+        if cut {
+            let mark = self.stacks.frame_id(Frame::Truncated);
+            stack = self.stacks.push(stack, mark);
+        }
+        for address in frames.iter().rev() {
+            let frame = process.located.frame(address.lookup(), &process.mappings, &mut self.stacks);
+            stack = self.stacks.push(stack, frame);
+        }
+        let book = process.books.entry(clock).or_default();
         let mut full = self.stacks.overflows() != overflows;
         if !book.takes((thread, stack)) {
             let mark = self.stacks.frame_id(Frame::Truncated);
             stack = self.stacks.push(StackId::EMPTY, mark);
             full = true;
         }
-        book.enter(at_ns, (thread, stack), Weight { ns: sample.weight_ns, samples: 1 });
-        cut |= full;
-        self.overflows.stacks += u64::from(full);
-        self.truncated.0 += u64::from(cut);
-        self.truncated.1 += 1;
-        self.unreadable += u64::from(sample.flags & flag::UNREADABLE != 0);
+        (Seen { stack, place: book.place((thread, stack)) }, full)
     }
 
     /// Calls `each` with every entry of a clock's books in a span, over all processes; a key may come more than once.
     pub fn visit(&self, clock: Clock, span: Span, mut each: impl FnMut(Key, Weight)) {
-        self.visit_aged(clock, span, |_, key, weight| each(key, weight));
+        self.books(clock).for_each(|book| book.visit(span, &mut each));
     }
 
-    /// The same, with the age of every entry: see [`Book::visit_aged`].
+    /// Calls `each` with every entry of a clock's books in the ticks from `first` to `last`, and its tick.
+    pub fn visit_ticks(&self, clock: Clock, first: u64, last: u64, mut each: impl FnMut(u64, Key, Weight)) {
+        self.books(clock).for_each(|book| book.visit_ticks(first, last, &mut each));
+    }
+
+    /// Calls `each` with every entry of a span, and how many buckets before its last it was; 0 for what is in the total.
     pub fn visit_aged(&self, clock: Clock, span: Span, mut each: impl FnMut(u64, Key, Weight)) {
-        match &self.frozen {
-            Some(books) => {
-                books.iter().filter_map(|books| books.get(&clock)).for_each(|book| book.visit_aged(span, &mut each))
-            }
-            None => {
-                let books = self.processes.iter().filter_map(|process| process.book(clock));
-                books.for_each(|book| book.visit_aged(span, &mut each));
+        match span.ticks() {
+            None => self.visit(clock, span, |key, weight| each(0, key, weight)),
+            Some((first, last)) => {
+                self.visit_ticks(clock, first, last, |tick, key, weight| each(last - tick, key, weight));
             }
         }
     }
 
+    fn books(&self, clock: Clock) -> impl Iterator<Item = &Book> {
+        let frozen = self.frozen.iter().flatten().filter_map(move |books| books.get(&clock));
+        let living = self.processes.iter().filter(|_| self.frozen.is_none());
+        frozen.chain(living.filter_map(move |process| process.book(clock)))
+    }
+
+    /// What was entered into a clock's books lately, if anything ever was. While they are frozen, nothing is.
+    pub fn journal(&self, clock: Clock) -> Option<&Journal> {
+        self.journals.get(&clock)
+    }
+
+    fn turn_journals(&mut self) {
+        self.journals.values_mut().for_each(Journal::turn);
+    }
+
     /// Keeps the books as they are now for every question until [`thaw`](Self::thaw); samples go on into the living ones.
     pub fn freeze(&mut self) {
-        self.frozen = Some(self.processes.iter().map(|process| process.books.clone()).collect());
+        let books = |process: &Process| process.books.iter().map(|(&clock, book)| (clock, book.frozen())).collect();
+        self.frozen = Some(self.processes.iter().map(books).collect());
+        self.turn_journals();
     }
 
     /// Answers from the living books again.
     pub fn thaw(&mut self) {
         self.frozen = None;
+        self.turn_journals();
     }
 
     /// Forgets what a clock's books hold, totals and window.
     pub fn reset(&mut self, clock: Clock) {
         let frozen = self.frozen.iter_mut().flatten();
-        for books in self.processes.iter_mut().map(|process| &mut process.books).chain(frozen) {
-            books.remove(&clock);
+        frozen.for_each(|books| drop(books.remove(&clock)));
+        for process in &mut self.processes {
+            process.books.remove(&clock);
+            process.located.forget_seen();
         }
+        self.turn_journals();
     }
 
     /// Lets a clock's window start anew; its totals stay.
@@ -243,6 +304,7 @@ impl Profile {
         for book in self.processes.iter_mut().filter_map(|process| process.books.get_mut(&clock)) {
             book.clear_window();
         }
+        self.turn_journals();
     }
 
     /// Every process image, in order of its Hello.

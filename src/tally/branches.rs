@@ -55,9 +55,11 @@ pub(super) struct Branches {
     /// By branch: what ends there, and with what lies on it. Both are the last answer's.
     own_ns: Vec<u64>,
     sums_ns: Vec<u64>,
-    /// By branch that has a sum: its first child that has one, and the next child of its parent; 0 for none.
+    /// By branch: its first child, and the next child of its parent; 0 for none.
     first_child: Vec<u32>,
     next_child: Vec<u32>,
+    /// Number of the answer that the sums are of; 0 for none.
+    weighed: u64,
 }
 
 impl Branches {
@@ -69,12 +71,17 @@ impl Branches {
         self.of_node.truncate(kept);
         // Branches are made in the order of nodes, and the last one that a node makes is where it ends.
         let length = self.of_node.iter().max().map_or(0, |&last| last as usize + 1);
-        for branch in length..self.parents.len() {
-            let (row, inlined) = self.steps[branch];
-            self.ids.remove(&(self.parents[branch], row.0, inlined));
+        for branch in (length..self.parents.len()).rev() {
+            let ((row, inlined), parent) = (self.steps[branch], self.parents[branch]);
+            self.ids.remove(&(parent, row.0, inlined));
+            // A parent's first child is its last.
+            self.first_child[parent as usize] = self.next_child[branch];
         }
         self.parents.truncate(length);
         self.steps.truncate(length);
+        self.first_child.truncate(length);
+        self.next_child.truncate(length);
+        self.weighed = 0;
     }
 
     /// Looks at the nodes that are new.
@@ -82,6 +89,8 @@ impl Branches {
         if self.of_node.is_empty() {
             self.parents.push(0);
             self.steps.push((RowId::NONE, false));
+            self.first_child.push(0);
+            self.next_child.push(0);
             self.of_node.push(0);
         }
         for (index, &node) in nodes.iter().enumerate().skip(self.of_node.len()) {
@@ -104,30 +113,52 @@ impl Branches {
         let branch = self.parents.len() as u32;
         self.parents.push(parent);
         self.steps.push(step);
+        self.first_child.push(0);
+        self.next_child.push(std::mem::replace(&mut self.first_child[parent as usize], branch));
         self.ids.insert(key, branch);
         branch
     }
 
-    /// Takes over what stacks weigh.
-    pub(super) fn weigh(&mut self, weights: &Weights) {
+    /// Whether the sums are those of the answer of this number.
+    pub(super) fn is_weighed(&self, number: u64) -> bool {
+        self.weighed == number
+    }
+
+    /// Begins with the sums of the next answer: from those of the one before, or from nothing.
+    pub(super) fn begin(&mut self, number: u64, anew: bool) {
         for side in [&mut self.own_ns, &mut self.sums_ns] {
-            side.clear();
+            if anew {
+                side.clear();
+            }
             side.resize(self.parents.len(), 0);
         }
-        for side in [&mut self.first_child, &mut self.next_child] {
-            side.clear();
-            side.resize(self.parents.len(), 0);
+        self.weighed = number;
+    }
+
+    /// A change of what ends in a node of the profile's tree.
+    pub(super) fn change_own(&mut self, node: usize, by_ns: u64) {
+        let own_ns = &mut self.own_ns[self.of_node[node] as usize];
+        *own_ns = own_ns.wrapping_add(by_ns);
+        self.sums_ns[0] = self.sums_ns[0].wrapping_add(by_ns);
+    }
+
+    /// A change of what a node weighs with all that begins with it.
+    pub(super) fn change_sum(&mut self, node: usize, parent: usize, by_ns: u64) {
+        let (mut at, end) = (self.of_node[node] as usize, self.of_node[parent] as usize);
+        while at != end {
+            self.sums_ns[at] = self.sums_ns[at].wrapping_add(by_ns);
+            at = self.parents[at] as usize;
         }
-        for (node, weight_ns) in weights.own() {
-            let own_ns = &mut self.own_ns[self.of_node[node] as usize];
-            *own_ns = own_ns.saturating_add(weight_ns);
-        }
-        self.sums_ns.copy_from_slice(&self.own_ns);
-        for branch in (1..self.parents.len()).rev() {
-            let (sum_ns, parent) = (self.sums_ns[branch], self.parents[branch] as usize);
+    }
+
+    /// Takes over what stacks weigh.
+    pub(super) fn weigh(&mut self, nodes: &[Node], weights: &Weights) {
+        self.begin(self.weighed, true);
+        weights.own().for_each(|(node, own_ns)| self.change_own(node, own_ns));
+        for (index, node) in nodes.iter().enumerate().skip(1) {
+            let sum_ns = weights.of(index);
             if sum_ns != 0 {
-                self.sums_ns[parent] = self.sums_ns[parent].saturating_add(sum_ns);
-                self.next_child[branch] = std::mem::replace(&mut self.first_child[parent], branch as u32);
+                self.change_sum(index, node.parent.index(), sum_ns);
             }
         }
     }
@@ -156,7 +187,9 @@ impl Branches {
             let mut child = self.first_child[cursor.at as usize];
             while child != 0 {
                 let weight_ns = self.sums_ns[child as usize];
-                moved.push((self.steps[child as usize], Cursor { at: child, from: child, weight_ns }));
+                if weight_ns != 0 {
+                    moved.push((self.steps[child as usize], Cursor { at: child, from: child, weight_ns }));
+                }
                 child = self.next_child[child as usize];
             }
         }

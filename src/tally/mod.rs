@@ -1,7 +1,9 @@
-//! What it means: pure functions from (Profile, Names, Query) to what a pane shows. Nothing here is patched, all is rebuilt.
+//! What it means: pure functions from (Profile, Names, Query) to what a pane shows. What is kept between
+//! answers never shows in them.
 //!
 //! A sample's stack goes through a [`sieve`] frame by frame, [`paths`] says what each stack then counts for, by
-//! [`rows`] of one name, and [`table`], [`callers`], [`lines`] and [`flame`] add up. A [`tallier`] keeps what they share.
+//! [`rows`] of one name, and [`table`], [`callers`], [`lines`] and [`flame`] tell. A [`tallier`] keeps what they share,
+//! [`running`] sums take in what changed.
 
 mod branches;
 pub mod callers;
@@ -12,6 +14,7 @@ pub mod measure;
 mod paths;
 pub mod query;
 mod rows;
+mod running;
 pub mod saved;
 mod sieve;
 pub mod table;

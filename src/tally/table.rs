@@ -1,8 +1,9 @@
 //! The top list: flat and cum of every function.
 
-use super::paths::{EdgeId, Paths};
+use super::paths::Paths;
 use super::query::{Query, Sort};
 use super::rows::{Label, RowId, Rows};
+use super::running::SIDES;
 pub use super::tallier::Tallier;
 use super::text::Text;
 use crate::profile::Profile;
@@ -63,83 +64,83 @@ pub fn table(profile: &Profile, names: &Names, query: &Query) -> Table {
 struct Sum {
     flat_ns: u64,
     cum_ns: u64,
-    /// Bits of the edges that lead to it.
-    calls: u8,
 }
 
+/// Bits of the edges that lead to a row.
 const INLINED: u8 = 1;
 const CALLED: u8 = 2;
 
-/// Where a table is added up.
+/// What a table is made of. Sums wrap around, so that what is taken away again leaves nothing.
 #[derive(Default)]
 pub(super) struct Sums {
-    /// By row; all 0 between answers.
-    rows: Vec<Sum>,
-    /// By edge; all 0 between answers.
-    calls: Vec<u8>,
-    /// Rows and edges that are not 0.
-    summed: Vec<RowId>,
-    called: Vec<EdgeId>,
+    /// By row, of either side.
+    rows: Vec<[Sum; SIDES]>,
+    /// By edge: what it weighs where it is inlined, and elsewhere; of either side.
+    calls: Vec<[[u64; SIDES]; 2]>,
 }
 
 impl Sums {
     /// Makes room for what has come since.
-    pub(super) fn catch_up(&mut self, rows: &Rows, paths: &Paths) {
-        self.rows.resize(rows.len(), Sum::default());
-        self.calls.resize(paths.callees().len(), 0);
+    pub(super) fn catch_up(&mut self, rows: usize, paths: &Paths) {
+        self.rows.resize(rows, <[Sum; SIDES]>::default());
+        self.calls.resize(paths.callees().len(), [[0; SIDES]; 2]);
     }
 
-    /// Adds what ends in `row`.
-    pub(super) fn add_flat(&mut self, row: RowId, weight_ns: u64) {
-        let flat_ns = &mut self.rows[row.index()].flat_ns;
-        *flat_ns = flat_ns.saturating_add(weight_ns);
+    /// A change of what ends in `row`.
+    pub(super) fn change_flat(&mut self, row: RowId, side: usize, by_ns: u64) {
+        let flat_ns = &mut self.rows[row.index()][side].flat_ns;
+        *flat_ns = flat_ns.wrapping_add(by_ns);
     }
 
-    /// Adds what goes through a node, to the rows and edges that are fresh there.
-    pub(super) fn add_node(&mut self, paths: &Paths, node: usize, weight_ns: u64) {
+    /// A change of what goes through a node: of the rows and edges that are fresh there.
+    pub(super) fn change_node(&mut self, paths: &Paths, node: usize, by_ns: [u64; SIDES]) {
         for &row in paths.rows(node) {
-            let cum_ns = &mut self.rows[row.index()].cum_ns;
-            if *cum_ns == 0 {
-                self.summed.push(row);
+            for (sum, by_ns) in self.rows[row.index()].iter_mut().zip(by_ns) {
+                sum.cum_ns = sum.cum_ns.wrapping_add(by_ns);
             }
-            *cum_ns = cum_ns.saturating_add(weight_ns);
         }
         for &(edge, inlined) in paths.edges(node) {
-            let calls = &mut self.calls[edge.index()];
-            if *calls == 0 {
-                self.called.push(edge);
+            for (ns, by_ns) in self.calls[edge.index()][usize::from(!inlined)].iter_mut().zip(by_ns) {
+                *ns = ns.wrapping_add(by_ns);
             }
-            *calls |= if inlined { INLINED } else { CALLED };
         }
     }
 
-    /// The rows, sorted; all is 0 again.
-    pub(super) fn take_rows(&mut self, rows: &Rows, paths: &Paths, sort: Sort) -> Vec<(RowId, Row)> {
-        for edge in self.called.drain(..) {
+    /// The rows of a side that weigh something, sorted.
+    pub(super) fn rows(&self, side: usize, rows: &Rows, paths: &Paths, sort: Sort) -> Vec<(RowId, Row)> {
+        let mut calls = vec![0; self.rows.len()];
+        for ([inlined, called], callee) in self.calls.iter().zip(paths.callees()) {
             // An edge is inlined where it is so in every sample.
-            let inlined = std::mem::take(&mut self.calls[edge.index()]) == INLINED;
-            let callee = paths.callees()[edge.index()];
-            self.rows[callee.index()].calls |= if inlined { INLINED } else { CALLED };
+            calls[callee.index()] |= match (inlined[side], called[side]) {
+                (0, 0) => 0,
+                (_, 0) => INLINED,
+                _ => CALLED,
+            };
         }
-        let (sums, down) = (&mut self.rows, std::cmp::Reverse);
-        let mut shown: Vec<(RowId, Sum)> =
-            self.summed.drain(..).map(|row| (row, std::mem::take(&mut sums[row.index()]))).collect();
+        let down = std::cmp::Reverse;
+        let shown = self.rows.iter().map(|sums| sums[side]).enumerate().filter(|(_, sum)| sum.cum_ns != 0);
+        let mut shown: Vec<(RowId, Sum)> = shown.map(|(index, sum)| (RowId(index as u32), sum)).collect();
         match sort {
             Sort::Flat => shown.sort_unstable_by_key(|&(row, sum)| (down(sum.flat_ns), rows.rank(row))),
             Sort::Cum => shown.sort_unstable_by_key(|&(row, sum)| (down(sum.cum_ns), rows.rank(row))),
             Sort::Name => shown.sort_unstable_by_key(|&(row, _)| rows.rank(row)),
         }
-        shown.into_iter().map(|(row, sum)| (row, told(rows.label(row), sum))).collect()
+        shown.into_iter().map(|(row, sum)| (row, told(rows.label(row), sum, calls[row.index()]))).collect()
+    }
+
+    /// What ends in a row.
+    pub(super) fn flat_ns(&self, row: RowId, side: usize) -> u64 {
+        self.rows.get(row.index()).map_or(0, |sums| sums[side].flat_ns)
     }
 }
 
-fn told(label: &Label, sum: Sum) -> Row {
+fn told(label: &Label, sum: Sum, calls: u8) -> Row {
     Row {
         function: label.function,
         full: label.full.clone(),
         short: label.short.clone(),
         module: label.module.clone(),
-        inline: match sum.calls {
+        inline: match calls {
             _ if !label.takes_mark => Inline::No,
             INLINED => Inline::Yes,
             0 | CALLED => Inline::No,

@@ -1,5 +1,6 @@
 //! Who is asked again and again: it keeps what the next answer needs again (which filter matches which function, what each
-//! stack counts for), and adds up weights anew for every answer. It has no opinion; those are in `table`, `callers`, `flame`.
+//! stack counts for, the sums of the last question), and adds what is new. It has no opinion; those are in `table`, `callers`,
+//! `flame`.
 
 use super::branches::Branches;
 use super::callers::{Callers, Calls};
@@ -9,11 +10,11 @@ use super::lines::{Lines, Spots};
 use super::paths::Paths;
 use super::query::Query;
 use super::rows::{RowId, Rows};
-use super::sieve::Sieve;
-use super::table::{Row, Sums, Table};
+use super::running::{Ground, Running, SPAN, TOTAL, Wanted};
+use super::sieve::{Sieve, Void};
+use super::table::{Row, Table};
 use super::threads::{self, Threads, ThreadsQuery};
 use super::trend::{Courses, Parts, Trends};
-use super::weights::Weights;
 use crate::profile::Profile;
 use crate::symbols::Names;
 
@@ -26,6 +27,8 @@ pub struct Besides<'a> {
     pub lines: Option<&'a str>,
     /// How the flame is drawn, if it is asked for.
     pub flame: Option<&'a FlameQuery>,
+    /// Whether the total's top list is asked for, beside that of a span of time.
+    pub total: bool,
     /// Whether trends are asked for.
     pub trends: bool,
 }
@@ -35,6 +38,8 @@ pub struct Besides<'a> {
 pub struct Tallies {
     /// The top list.
     pub table: Table,
+    /// The total's, if it was asked for.
+    pub total: Option<Table>,
     /// Callers and callees, if they were asked for.
     pub callers: Option<Callers>,
     /// Lines and addresses, if they were asked for.
@@ -52,8 +57,9 @@ pub struct Tallier {
     sieve: Sieve,
     paths: Paths,
     crowd: Crowd,
-    weights: Weights,
-    sums: Sums,
+    /// How often conclusions about stacks were given up.
+    conclusions: u64,
+    running: Running,
     calls: Calls,
     spots: Spots,
     branches: Branches,
@@ -65,31 +71,37 @@ impl Tallier {
     pub fn answer(&mut self, profile: &Profile, names: &Names, query: &Query, besides: Besides) -> Tallies {
         self.catch_up(profile, names, query);
         let nodes = profile.stacks.nodes();
-        let parts = Parts::of(query.span).filter(|_| besides.trends);
-        let mut table = self.weigh(profile, query, parts);
-        let flame = besides.flame.map(|form| {
-            self.branches.catch_up(nodes, &self.paths, &self.sieve);
-            self.branches.weigh(&self.weights);
-            flame::drawn(&self.branches, &self.rows, form)
-        });
-        if let Some(full) = besides.lines {
-            self.spots.turn_to(full, (nodes, names), &self.paths, &self.sieve, &self.rows);
-            self.spots.end((nodes, names), &self.paths, &self.sieve, &self.weights);
+        let Tallier { rows, sieve, paths, crowd, running, .. } = self;
+        let ground = Ground { profile, paths, crowd, rows: rows.len(), conclusions: self.conclusions };
+        let wanted = Wanted {
+            total: besides.total,
+            by_stack: besides.centre.is_some() || besides.lines.is_some() || besides.flame.is_some(),
+        };
+        if besides.flame.is_some() {
+            self.branches.catch_up(nodes, paths, sieve);
         }
-        let (sums, paths) = (&mut self.sums, &self.paths);
-        self.weights.climb(nodes, |node, weight_ns| sums.add_node(paths, node, weight_ns));
-        let (ids, rows): (Vec<RowId>, Vec<Row>) = sums.take_rows(&self.rows, paths, query.sort).into_iter().unzip();
-        table.rows = rows;
-        let trends = parts.map(|_| self.courses.take(&ids)).unwrap_or_default();
+        running.advance(query, wanted, ground, besides.flame.map(|_| &mut self.branches));
+        let listed = |side: usize| {
+            let (ids, listed): (Vec<RowId>, Vec<Row>) =
+                running.sums.rows(side, rows, paths, query.sort).into_iter().unzip();
+            (ids, Table { rows: listed, ..running.head(side) })
+        };
+        let (ids, table) = listed(SPAN);
+        let total = besides.total.then(|| listed(TOTAL).1);
+        let flame = besides.flame.map(|form| flame::drawn(&self.branches, rows, form));
+        let parts = Parts::of(query.span).filter(|_| besides.trends);
+        let trends = parts.map(|parts| self.courses.trends(parts, query, ground, &ids)).unwrap_or_default();
         let callers = besides.centre.map(|full| {
-            self.calls.turn_to(full, nodes, paths, &self.sieve, &self.rows);
-            let flat_ns = table.rows.iter().find(|row| row.full == full).map_or(0, |row| row.flat_ns);
-            self.calls.told(full, flat_ns, &self.weights, &self.rows)
+            self.calls.turn_to(full, nodes, paths, sieve, rows);
+            let flat_ns = rows.named(full).map_or(0, |row| running.sums.flat_ns(row, SPAN));
+            self.calls.told(full, flat_ns, &running.weights, rows)
         });
-        let lines =
-            besides.lines.map(|full| self.spots.told(full, (profile, names), &self.sieve, &self.weights, &self.rows));
-        self.weights.clear();
-        Tallies { table, callers, lines, flame, trends }
+        let lines = besides.lines.map(|full| {
+            self.spots.turn_to(full, (nodes, names), paths, sieve, rows);
+            self.spots.end((nodes, names), paths, sieve, &running.weights);
+            self.spots.told(full, (profile, names), sieve, &running.weights, rows)
+        });
+        Tallies { table, total, callers, lines, flame, trends }
     }
 
     /// Processes and threads.
@@ -124,41 +136,11 @@ impl Tallier {
 
     fn catch_up(&mut self, profile: &Profile, names: &Names, query: &Query) {
         let void = self.sieve.catch_up(query, profile.stacks.frames(), names, &mut self.rows);
+        let other_threads = self.crowd.catch_up(&query.filters, profile);
+        self.conclusions += u64::from(void != Void::Nothing || other_threads);
         let kept = self.paths.catch_up(profile.stacks.nodes(), void, &self.sieve, &self.rows);
-        self.crowd.catch_up(&query.filters, profile);
         self.calls.truncate(kept);
         self.spots.truncate(kept);
         self.branches.truncate(kept);
-        self.weights.catch_up(profile.stacks.len());
-        self.sums.catch_up(&self.rows, &self.paths);
-        self.courses.catch_up(self.rows.len());
-    }
-
-    /// Adds up every stack's own weight, rows' flat and its course, and the table's totals.
-    fn weigh(&mut self, profile: &Profile, query: &Query, parts: Option<Parts>) -> Table {
-        let mut table = Table::default();
-        let span = parts.map_or(query.span, Parts::span);
-        profile.visit_aged(query.clock, span, |age, (thread, stack), weight| {
-            let flat = self.paths.lets_in(stack).filter(|_| self.crowd.lets_in(thread));
-            if let Some(place) = parts.map(|parts| parts.at(age)) {
-                self.courses.add_total(place, weight);
-                if let Some(row) = flat.filter(|&row| row != RowId::NONE) {
-                    self.courses.add(row, place, weight);
-                }
-                if place.window.is_none() {
-                    return;
-                }
-            }
-            table.total_ns = table.total_ns.saturating_add(weight.ns);
-            table.samples += weight.samples;
-            let Some(row) = flat else { return };
-            table.kept_ns = table.kept_ns.saturating_add(weight.ns);
-            table.kept_samples += weight.samples;
-            if row != RowId::NONE {
-                self.sums.add_flat(row, weight.ns);
-            }
-            self.weights.add(stack, weight.ns);
-        });
-        table
     }
 }

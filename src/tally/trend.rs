@@ -1,6 +1,7 @@
 //! How a row's flat goes: its share in each of a few parts of a window, and whether it rises or falls by more than chance
 //! explains. The window is compared with the one before it; a window that is more than half as long as what is kept by time
-//! is too long for that, and halves of what is kept are compared. It forgets everything between answers.
+//! is too long for that, and halves of what is kept are compared. What a tick held is kept for
+//! the next answer; the rest is forgotten.
 //!
 //! If a row's share is the same all the time, then of its `k` samples each is from the newer half with the probability `p`
 //! that any sample is. That `q k` of them or more extremely many are from there has then a probability of at most
@@ -8,7 +9,12 @@
 //! row is marked where this is less than [`CHANCE`] divided by the number of rows. Samples that come in bursts tell less
 //! than their number says: `k` is lessened by how much more the parts of one half differ than chance has it.
 
+use std::collections::VecDeque;
+
+use super::query::Query;
 use super::rows::RowId;
+use super::running::Ground;
+use crate::profile::journal::Mark;
 use crate::profile::window::{BUCKET_NS, BUCKETS, Span, Weight};
 
 /// Parts of a window, and of what is compared.
@@ -57,9 +63,9 @@ impl Trends {
 
 /// Where a sample lies.
 #[derive(Clone, Copy)]
-pub(super) struct Place {
+struct Place {
     /// In which part of the window, if it is in there.
-    pub(super) window: Option<usize>,
+    window: Option<usize>,
     /// In which part of what is compared, if it is in there.
     compared: Option<usize>,
 }
@@ -85,13 +91,13 @@ impl Parts {
     }
 
     /// Both.
-    pub(super) fn span(self) -> Span {
+    fn span(self) -> Span {
         let ns = self.window.max(self.compared).saturating_mul(BUCKET_NS);
         Span::Last { ns, now_ns: self.now_ns }
     }
 
     /// Where that is which is so many buckets old.
-    pub(super) fn at(self, age: u64) -> Place {
+    fn at(self, age: u64) -> Place {
         let part = |buckets: u64| {
             let parts_old = u128::from(age) * PARTS as u128 / u128::from(buckets);
             (PARTS - 1).checked_sub(parts_old.min(PARTS as u128) as usize)
@@ -107,59 +113,165 @@ struct Course {
     parts_ns: [u64; PARTS],
     /// Sum of the squares of the weights of its samples that are compared, ns².
     squares: f64,
+    /// Whether it is among those that may not be 0.
+    is_listed: bool,
 }
 
 impl Course {
-    fn is_empty(&self) -> bool {
-        self.window_ns == [0; PARTS] && self.parts_ns == [0; PARTS]
-    }
-
-    fn add(&mut self, place: Place, weight: Weight) {
+    fn add(&mut self, place: Place, seen: Seen) {
         if let Some(part) = place.window {
-            self.window_ns[part] = self.window_ns[part].saturating_add(weight.ns);
+            self.window_ns[part] = self.window_ns[part].saturating_add(seen.ns);
         }
         let Some(part) = place.compared else { return };
-        self.parts_ns[part] = self.parts_ns[part].saturating_add(weight.ns);
+        self.parts_ns[part] = self.parts_ns[part].saturating_add(seen.ns);
+        self.squares += seen.squares;
+    }
+}
+
+/// What a row weighed in a tick.
+#[derive(Clone, Copy, Default)]
+struct Seen {
+    ns: u64,
+    /// Sum of the squares of the weights of its samples, ns².
+    squares: f64,
+}
+
+impl Seen {
+    fn of(weight: Weight) -> Seen {
         let ns = weight.ns as f64;
         // An entry may be several samples of about one weight.
-        self.squares += ns * ns / weight.samples.max(1) as f64;
+        Seen { ns: weight.ns, squares: ns * ns / weight.samples.max(1) as f64 }
+    }
+
+    fn and(self, other: Seen) -> Seen {
+        Seen { ns: self.ns.saturating_add(other.ns), squares: self.squares + other.squares }
+    }
+}
+
+/// One tick.
+#[derive(Default)]
+struct Tick {
+    total: Seen,
+    /// Each row once, in no order.
+    rows: Vec<(RowId, Seen)>,
+}
+
+impl Tick {
+    fn merge(&mut self) {
+        self.rows.sort_unstable_by_key(|&(row, _)| row.0);
+        self.rows.dedup_by(|next, kept| {
+            let same = next.0 == kept.0;
+            if same {
+                kept.1 = kept.1.and(next.1);
+            }
+            same
+        });
+        self.rows.shrink_to_fit();
+    }
+}
+
+/// Ticks as they were added up for the last answer: most are the same in the next.
+#[derive(Default)]
+struct Ticks {
+    /// What they are of: the question without its time, and how often conclusions about stacks were given up.
+    of: Option<(Query, u64)>,
+    mark: Mark,
+    /// Number of the first.
+    first: u64,
+    ticks: VecDeque<Tick>,
+}
+
+impl Ticks {
+    /// Turns to the ticks from `first` to `last`.
+    fn turn_to(&mut self, (first, last): (u64, u64), query: &Query, ground: Ground<'_>) {
+        let of = Some((Query { span: Span::Total, sort: Default::default(), ..query.clone() }, ground.conclusions));
+        let journal = ground.profile.journal(query.clock);
+        let new = journal.and_then(|journal| journal.since(self.mark));
+        let end = self.first + self.ticks.len() as u64;
+        match new.filter(|_| self.of == of && first < end && self.first <= first) {
+            Some(new) => {
+                let mut stale: Vec<u64> = new.map(|entered| entered.tick).collect();
+                stale.dedup();
+                self.ticks.drain(..(first - self.first) as usize);
+                self.ticks.truncate((last + 1 - first) as usize);
+                self.first = first;
+                stale.retain(|tick| (first..end.min(last + 1)).contains(tick));
+                stale.sort_unstable();
+                stale.dedup();
+                for tick in stale {
+                    self.ticks[(tick - first) as usize] = Tick::default();
+                    self.add((tick, tick), query, ground);
+                }
+                if end <= last {
+                    self.add((end, last), query, ground);
+                }
+            }
+            None => {
+                (self.of, self.first) = (of, first);
+                self.ticks.clear();
+                self.add((first, last), query, ground);
+            }
+        }
+        self.mark = journal.map(|journal| journal.end()).unwrap_or_default();
+    }
+
+    fn add(&mut self, (first, last): (u64, u64), query: &Query, ground: Ground<'_>) {
+        self.ticks.resize_with(self.ticks.len().max((last + 1 - self.first) as usize), Tick::default);
+        ground.profile.visit_ticks(query.clock, first, last, |tick, key, weight| {
+            let (tick, seen) = (&mut self.ticks[(tick - self.first) as usize], Seen::of(weight));
+            tick.total = tick.total.and(seen);
+            if let Some(row) = ground.flat(key).filter(|&row| row != RowId::NONE) {
+                tick.rows.push((row, seen));
+            }
+        });
+        let range = (first - self.first) as usize..=(last - self.first) as usize;
+        self.ticks.range_mut(range).for_each(Tick::merge);
     }
 }
 
 /// Where trends are added up.
 #[derive(Default)]
 pub(super) struct Courses {
+    ticks: Ticks,
     total: Course,
     /// By row; all 0 between answers.
     rows: Vec<Course>,
-    /// Rows that are not 0.
+    /// Rows that may not be 0.
     moved: Vec<RowId>,
 }
 
 impl Courses {
-    /// Makes room for so many rows.
-    pub(super) fn catch_up(&mut self, rows: usize) {
-        self.rows.resize(rows, Course::default());
+    /// The trends of these rows.
+    pub(super) fn trends(&mut self, parts: Parts, query: &Query, ground: Ground<'_>, rows: &[RowId]) -> Trends {
+        let Some((first, last)) = parts.span().ticks() else { return Trends::default() };
+        self.rows.resize(ground.rows, Course::default());
+        let mut ticks = std::mem::take(&mut self.ticks);
+        ticks.turn_to((first, last), query, ground);
+        for (number, tick) in (first..).zip(&ticks.ticks) {
+            let place = parts.at(last - number);
+            self.total.add(place, tick.total);
+            tick.rows.iter().for_each(|&(row, seen)| self.add(row, place, seen));
+        }
+        self.ticks = ticks;
+        self.take(rows)
     }
 
-    /// Adds to what all weighs.
-    pub(super) fn add_total(&mut self, place: Place, weight: Weight) {
-        self.total.add(place, weight);
-    }
-
-    /// Adds to what a row weighs.
-    pub(super) fn add(&mut self, row: RowId, place: Place, weight: Weight) {
+    fn add(&mut self, row: RowId, place: Place, seen: Seen) {
         let course = &mut self.rows[row.index()];
-        if course.is_empty() && weight.ns != 0 {
+        if !std::mem::replace(&mut course.is_listed, true) {
             self.moved.push(row);
         }
-        course.add(place, weight);
+        course.add(place, seen);
     }
 
     /// The trends of these rows; all is 0 again.
-    pub(super) fn take(&mut self, rows: &[RowId]) -> Trends {
+    fn take(&mut self, rows: &[RowId]) -> Trends {
         let total = std::mem::take(&mut self.total);
-        let courses = self.moved.iter().map(|row| &self.rows[row.index()]);
+        let is_moved = |row: &RowId| {
+            self.rows[row.index()].window_ns != [0; PARTS] || self.rows[row.index()].parts_ns != [0; PARTS]
+        };
+        let moved: Vec<RowId> = self.moved.iter().copied().filter(is_moved).collect();
+        let courses = moved.iter().map(|row| &self.rows[row.index()]);
         let needed = (2.0 * courses.len() as f64 / CHANCE).ln();
         let spreads = courses.map(|course| Spread::of(course, &total.parts_ns));
         let common = spreads.fold(Spread::default(), |sum, one| sum.with(one, 1.0));
@@ -304,12 +416,12 @@ mod tests {
     fn window(samples: &Samples, last: u64, weight_ns: u64) -> Vec<Direction> {
         let parts = Parts { window: WINDOW, compared: 2 * WINDOW, now_ns: 0 };
         let mut courses = Courses::default();
-        courses.catch_up(program().len());
+        courses.rows.resize(program().len(), Course::default());
         for &(bucket, row) in samples {
             if bucket <= last && last - bucket < 2 * WINDOW {
-                let weight = Weight { ns: weight_ns, samples: 1 };
-                courses.add_total(parts.at(last - bucket), weight);
-                courses.add(row, parts.at(last - bucket), weight);
+                let (place, seen) = (parts.at(last - bucket), Seen::of(Weight { ns: weight_ns, samples: 1 }));
+                courses.total.add(place, seen);
+                courses.add(row, place, seen);
             }
         }
         let rows: Vec<RowId> = (0..program().len() as u32).map(RowId).collect();

@@ -149,14 +149,16 @@ impl Desk {
         let question = self.question.clone();
         let span = question.window_ns.map_or(Span::Total, |ns| Span::Last { ns, now_ns });
         let query = self.query(span);
-        let besides =
-            Besides { centre: question.centre.as_deref(), lines: None, flame: question.flame.as_ref(), trends: true };
-        let Tallies { table: window, callers, flame, trends, .. } =
-            self.tallier.answer(&self.profile, &self.names, &query, besides);
-        let total = match span {
-            Span::Total => window.clone(),
-            Span::Last { .. } => self.tallier.table(&self.profile, &self.names, &self.query(Span::Total)),
+        let besides = Besides {
+            centre: question.centre.as_deref(),
+            lines: None,
+            flame: question.flame.as_ref(),
+            total: span != Span::Total,
+            trends: true,
         };
+        let Tallies { table: window, total, callers, flame, trends, .. } =
+            self.tallier.answer(&self.profile, &self.names, &query, besides);
+        let total = total.unwrap_or_else(|| window.clone());
         let threads = question.threads.as_ref();
         let threads = threads.map(|asked| self.tallier.threads(&self.profile, &self.names, &query, asked));
         let tagged = crowd::told(&question.filters, &self.profile);

@@ -4,6 +4,7 @@
 mod callers;
 mod flame;
 mod lines;
+mod running;
 mod stacks;
 mod table;
 mod threads;

@@ -11,7 +11,7 @@ use sigtop::tally::trend::{Direction, PARTS};
 
 use crate::stacks::{Sample, query, samples, steps, text};
 
-const TRENDS: Besides = Besides { trends: true, centre: None, lines: None, flame: None };
+const TRENDS: Besides = Besides { trends: true, centre: None, lines: None, flame: None, total: false };
 
 /// By row that has a flat: its share in each part.
 fn oracle(samples: &[Sample], query: &Query) -> BTreeMap<String, Vec<f64>> {

@@ -111,13 +111,18 @@ impl Session {
             group: question.group,
         };
         let mut tallier = Tallier::default();
-        let total = tallier.table(profile, names, &query(Span::Total));
-        let besides =
-            Besides { centre: question.centre.as_deref(), lines: None, flame: question.flame.as_ref(), trends: true };
-        let Tallies { table: window, callers, flame, trends, .. } =
+        let besides = Besides {
+            centre: question.centre.as_deref(),
+            lines: None,
+            flame: question.flame.as_ref(),
+            total: span != Span::Total,
+            trends: true,
+        };
+        let Tallies { table: window, total, callers, flame, trends, .. } =
             tallier.answer(profile, names, &query(span), besides);
         let threads = question.threads.as_ref().map(|asked| tallier.threads(profile, names, &query(span), asked));
         let tagged = crowd::told(&question.filters, profile);
+        let total = total.unwrap_or_else(|| window.clone());
         let facts = Facts { window_ns: question.window_ns, ..self.facts.clone() };
         let now_ns = *now_ns;
         let measured_ns = question.window_ns.map_or(now_ns, |ns| ns.min(now_ns));

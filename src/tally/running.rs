@@ -1,0 +1,217 @@
+//! Sums of one question that are kept from one answer to the next: what came since is added, what left the window is taken away, so that
+//! an answer costs what changed, not what there is. Where that is not possible (another question, other names, books that were emptied),
+//! all is added up anew; the sums are the same.
+
+use super::branches::Branches;
+use super::crowd::Crowd;
+use super::paths::Paths;
+use super::query::{Filters, Group, Query};
+use super::rows::RowId;
+use super::table::{Sums, Table};
+use super::weights::{Changes, Weights};
+use crate::link::wire::Clock;
+use crate::profile::Profile;
+use crate::profile::journal::Mark;
+use crate::profile::window::{Key, Span, Weight};
+
+/// Whose sums: the question's span, and the total beside it.
+pub(super) const SPAN: usize = 0;
+pub(super) const TOTAL: usize = 1;
+/// How many sides there are.
+pub(super) const SIDES: usize = 2;
+
+/// Which samples are summed, but for the time.
+#[derive(PartialEq)]
+struct Scope {
+    clock: Clock,
+    filters: Filters,
+    group: Group,
+    /// Whether the span is the total itself.
+    is_total: bool,
+    /// Whether the total is summed beside the span.
+    has_total: bool,
+    /// Whether weights are kept by stack.
+    by_stack: bool,
+    /// See [`Ground::conclusions`].
+    conclusions: u64,
+}
+
+/// What all sums stand on.
+#[derive(Clone, Copy)]
+pub(super) struct Ground<'a> {
+    pub(super) profile: &'a Profile,
+    pub(super) paths: &'a Paths,
+    pub(super) crowd: &'a Crowd,
+    /// How many rows there are.
+    pub(super) rows: usize,
+    /// How often conclusions about stacks were given up: sums from before are of other rows.
+    pub(super) conclusions: u64,
+}
+
+impl Ground<'_> {
+    /// The row that has the flat of an entry, if the filters let it in: see [`Paths::lets_in`].
+    pub(super) fn flat(&self, (thread, stack): Key) -> Option<RowId> {
+        self.paths.lets_in(stack).filter(|_| self.crowd.lets_in(thread))
+    }
+}
+
+/// What is wanted of an answer besides rows.
+#[derive(Clone, Copy)]
+pub(super) struct Wanted {
+    /// The total beside the span.
+    pub(super) total: bool,
+    /// Weights by stack.
+    pub(super) by_stack: bool,
+}
+
+/// The sums.
+#[derive(Default)]
+pub(super) struct Running {
+    scope: Option<Scope>,
+    /// What is summed: all before this, in these ticks.
+    mark: Mark,
+    ticks: Option<(u64, u64)>,
+    /// Totals of either side; they have no rows.
+    heads: [Table; SIDES],
+    /// By row.
+    pub(super) sums: Sums,
+    /// The span's by stack, where that is asked for.
+    pub(super) weights: Weights,
+    changes: Changes,
+    /// Counts answers.
+    number: u64,
+}
+
+impl Running {
+    /// The totals of a side, without rows.
+    pub(super) fn head(&self, side: usize) -> Table {
+        self.heads[side].clone()
+    }
+
+    /// Brings the sums to the question's time, and those of `branches` with them.
+    pub(super) fn advance(
+        &mut self,
+        query: &Query,
+        wanted: Wanted,
+        ground: Ground<'_>,
+        mut branches: Option<&mut Branches>,
+    ) {
+        let Ground { profile, paths, rows, conclusions, .. } = ground;
+        let (nodes, journal, ticks) = (profile.stacks.nodes(), profile.journal(query.clock), query.span.ticks());
+        let before = self.scope.take();
+        let mut scope = Scope {
+            clock: query.clock,
+            filters: query.filters.clone(),
+            group: query.group,
+            is_total: ticks.is_none(),
+            has_total: wanted.total,
+            by_stack: true,
+            conclusions,
+        };
+        // What was asked for once is kept.
+        scope.by_stack = wanted.by_stack || before.as_ref() == Some(&scope);
+        let new = journal.and_then(|journal| journal.since(self.mark)).filter(|_| before.as_ref() == Some(&scope));
+        let old = self.ticks;
+        let kept = match (&new, old, ticks) {
+            (Some(_), None, None) => true,
+            (Some(_), Some(old), Some(now)) => old.0 <= now.1 && now.0 <= old.1,
+            _ => false,
+        };
+        let fed = match &mut branches {
+            Some(branches) => !kept || branches.is_weighed(self.number),
+            None => false,
+        };
+        if !kept {
+            (self.heads, self.sums) = (<[Table; SIDES]>::default(), Sums::default());
+            self.weights.clear();
+        }
+        self.sums.catch_up(rows, paths);
+        self.changes.catch_up(nodes.len());
+        if scope.by_stack {
+            self.weights.catch_up(nodes.len());
+        }
+        let (is_total, has_total, by_stack) = (scope.is_total, scope.has_total, scope.by_stack);
+        self.scope = Some(scope);
+        self.number += 1;
+        if let Some(branches) = branches.as_deref_mut() {
+            branches.begin(self.number, !kept);
+        }
+        let mut feed = branches.as_deref_mut().filter(|_| fed);
+        let mut enter = |key: Key, weight: Weight, side: usize, away: bool| {
+            let (stack, flat) = (key.1, ground.flat(key));
+            let (ns, samples) = match away {
+                false => (weight.ns, weight.samples),
+                true => (weight.ns.wrapping_neg(), weight.samples.wrapping_neg()),
+            };
+            let head = &mut self.heads[side];
+            change(&mut head.total_ns, ns);
+            change(&mut head.samples, samples);
+            let Some(row) = flat else { return };
+            change(&mut head.kept_ns, ns);
+            change(&mut head.kept_samples, samples);
+            if row != RowId::NONE {
+                self.sums.change_flat(row, side, ns);
+            }
+            self.changes.add(stack.index(), side, ns);
+            if side == SPAN && by_stack {
+                self.weights.change_own(stack, ns);
+                if let Some(branches) = &mut feed {
+                    branches.change_own(stack.index(), ns);
+                }
+            }
+        };
+        match (new.filter(|_| kept), old, ticks) {
+            (Some(new), ..) => {
+                for entered in new {
+                    let inside = |(first, last): (u64, u64)| (first..=last).contains(&entered.tick);
+                    if is_total || old.is_some_and(inside) {
+                        enter(entered.key, entered.weight, SPAN, false);
+                    }
+                    if has_total {
+                        enter(entered.key, entered.weight, TOTAL, false);
+                    }
+                }
+            }
+            (None, ..) => {
+                profile.visit(query.clock, query.span, |key, weight| enter(key, weight, SPAN, false));
+                if has_total {
+                    profile.visit(query.clock, Span::Total, |key, weight| enter(key, weight, TOTAL, false));
+                }
+            }
+        }
+        if let (true, Some((first, last)), Some(now)) = (kept, old, ticks) {
+            let mut turn = |from: u64, to: u64, away: bool| {
+                if from < to {
+                    profile.visit_ticks(query.clock, from, to - 1, |_, key, weight| enter(key, weight, SPAN, away));
+                }
+            };
+            // What comes in whole, before and after, and what goes.
+            turn(now.0, first, false);
+            turn(last + 1, now.1 + 1, false);
+            turn(first, now.0.min(last + 1), true);
+            turn((now.1 + 1).max(first), last + 1, true);
+        }
+        (self.ticks, self.mark) = (ticks, journal.map(|journal| journal.end()).unwrap_or_default());
+        let (sums, weights) = (&mut self.sums, &mut self.weights);
+        let mut feed = branches.as_deref_mut().filter(|_| fed);
+        self.changes.climb(
+            |node| nodes[node].parent.index(),
+            |node, by_ns| {
+                sums.change_node(paths, node, by_ns);
+                if by_stack {
+                    weights.change_sum(node, by_ns[SPAN]);
+                }
+                if let Some(branches) = &mut feed {
+                    branches.change_sum(node, nodes[node].parent.index(), by_ns[SPAN]);
+                }
+            },
+        );
+        if let Some(branches) = branches.filter(|_| !fed) {
+            branches.weigh(nodes, &self.weights);
+        }
+    }
+}
+
+fn change(sum: &mut u64, by: u64) {
+    *sum = sum.wrapping_add(by);
+}
