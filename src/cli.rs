@@ -134,6 +134,10 @@ pub struct Watch {
     #[arg(long, value_parser = one_of(&setting::NAMES), value_name = "STYLE", help_heading = "What is shown")]
     pub names: Option<NameStyle>,
 
+    /// Look for source files below this directory first; several are separated by colons
+    #[arg(long, value_name = "DIR", value_delimiter = ':', help_heading = "What is shown")]
+    pub source_path: Vec<PathBuf>,
+
     /// Colours of the screen [default: dark, or light where the terminal says so]
     #[arg(long, value_parser = one_of(&setting::THEMES), value_name = "NAME", help_heading = "Screen")]
     pub theme: Option<ThemeName>,
@@ -215,6 +219,7 @@ impl Watch {
             window: self.window.or(defaults.window),
             sort: self.sort.or(defaults.sort.filter(|_| !self.cum)),
             names: self.names.or(defaults.names),
+            source_path: [self.source_path, defaults.source_path].concat(),
             theme: self.theme.or(defaults.theme),
             no_mouse: self.no_mouse || (!self.mouse && defaults.mouse == Some(false)),
             on_quit: self.on_quit.or(defaults.on_quit),

@@ -37,7 +37,7 @@ pub struct Config {
 }
 
 /// What the command line may leave open; `None` is left open here too.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct Defaults {
     /// Colours.
     pub theme: Option<ThemeName>,
@@ -53,6 +53,8 @@ pub struct Defaults {
     pub sort: Option<Sort>,
     /// How names are written.
     pub names: Option<NameStyle>,
+    /// Directories to look for source files below.
+    pub source_path: Vec<PathBuf>,
     /// Whether the mouse is listened to.
     pub mouse: Option<bool>,
     /// What quitting does to a launched program.
@@ -86,7 +88,7 @@ const DEFAULTS: &str = "defaults";
 const KEYS: &str = "keys";
 
 /// All that can be set, besides keys.
-pub static SETTINGS: [Setting; 10] = [
+pub static SETTINGS: [Setting; 11] = [
     setting("", "theme", "\"light\"", "colours of the screen: dark, light, 16, colour-blind", |defaults, text| {
         put(&mut defaults.theme, chosen(text, &setting::THEMES))
     }),
@@ -110,6 +112,10 @@ pub static SETTINGS: [Setting; 10] = [
     }),
     setting(DEFAULTS, "names", "\"full\"", "how names are written: short, full, bare", |defaults, text| {
         put(&mut defaults.names, chosen(text, &setting::NAMES))
+    }),
+    setting(DEFAULTS, "source-path", "\"/src/app:/src/lib\"", "directories with source files", |defaults, text| {
+        defaults.source_path = text.split(':').filter(|part| !part.is_empty()).map(PathBuf::from).collect();
+        Ok(())
     }),
     setting(DEFAULTS, "mouse", "false", "whether the mouse is listened to", |defaults, text| {
         put(&mut defaults.mouse, text.parse().map_err(|_| "use true or false".to_owned()))

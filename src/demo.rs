@@ -9,6 +9,9 @@ use std::time::{Duration, Instant};
 
 use nix::time::{ClockId, clock_gettime};
 
+/// Its source comes with the program, so that it can be looked at without a checkout: the end of the path, and the text.
+pub const SOURCES: &[(&str, &str)] = &[("src/demo.rs", include_str!("demo.rs"))];
+
 /// How long a phase lasts.
 const PHASE: Duration = Duration::from_secs(10);
 /// CPU time of one turn, shared out among the functions.

@@ -23,6 +23,7 @@ use sigtop::config::{self, Config};
 use sigtop::demo;
 use sigtop::link::receive::{LONGEST_DIRECTORY, Listener};
 use sigtop::report;
+use sigtop::symbols::source::Sources;
 use sigtop::tally::query::Filters;
 use sigtop::tally::saved::merge::Subtraction;
 use sigtop::track::session::{Session, Settings, Target};
@@ -203,6 +204,7 @@ fn watch_command(watch: Watch, is_demo: bool) -> Result<u8, Failure> {
     let mut settings = settings(&watch, &watch.command);
     if is_demo {
         settings.command = "demo".to_owned();
+        settings.sources.embedded = demo::SOURCES;
     }
     let listener = listen(&places)?;
     let link = listener.link(settings.clock, settings.period_ns);
@@ -257,6 +259,11 @@ fn settings(watch: &Watch, command: &[OsString]) -> Settings {
             ..Question::default()
         },
         follow: !watch.no_follow,
+        sources: Sources {
+            directories: watch.source_path.clone(),
+            current: std::env::current_dir().ok(),
+            embedded: &[],
+        },
     }
 }
 

@@ -68,11 +68,12 @@ impl Manual {
     }
 }
 
-const PLACES: [(&str, &[Place]); 8] = [
+const PLACES: [(&str, &[Place]); 9] = [
     ("On the screen", &[Place::Screen, Place::Panes, Place::Everywhere]),
     ("In Top", &[Place::Top]),
     ("In Callers", &[Place::Callers]),
     ("In Flame", &[Place::Flame]),
+    ("In Source", &[Place::Source]),
     ("In Threads", &[Place::Threads]),
     ("In Output", &[Place::Output, Place::Typing]),
     ("In prompts and on the command line", &[Place::Prompt, Place::Colon]),

@@ -53,7 +53,7 @@ _sigtop() {
 
     case "${cmd}" in
         sigtop)
-            opts="-p -h -V --pid --no-follow --clock --engine --hz --period --focus --ignore --tagfocus --tagignore --window --sort --cum --names --theme --mouse --no-mouse --on-quit --tui --quiet --batch --interval --count --table --config --no-config --raw --help --version demo env report demo-target help"
+            opts="-p -h -V --pid --no-follow --clock --engine --hz --period --focus --ignore --tagfocus --tagignore --window --sort --cum --names --source-path --theme --mouse --no-mouse --on-quit --tui --quiet --batch --interval --count --table --config --no-config --raw --help --version demo env report demo-target help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 1 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -111,6 +111,10 @@ _sigtop() {
                     COMPREPLY=($(compgen -W "short full bare" -- "${cur}"))
                     return 0
                     ;;
+                --source-path)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
                 --theme)
                     COMPREPLY=($(compgen -W "dark light 16 colour-blind" -- "${cur}"))
                     return 0
@@ -147,7 +151,7 @@ _sigtop() {
             return 0
             ;;
         sigtop__subcmd__demo)
-            opts="-p -h --pid --no-follow --clock --engine --hz --period --focus --ignore --tagfocus --tagignore --window --sort --cum --names --theme --mouse --no-mouse --on-quit --tui --quiet --batch --interval --count --table --config --no-config --raw --help"
+            opts="-p -h --pid --no-follow --clock --engine --hz --period --focus --ignore --tagfocus --tagignore --window --sort --cum --names --source-path --theme --mouse --no-mouse --on-quit --tui --quiet --batch --interval --count --table --config --no-config --raw --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -203,6 +207,10 @@ _sigtop() {
                     ;;
                 --names)
                     COMPREPLY=($(compgen -W "short full bare" -- "${cur}"))
+                    return 0
+                    ;;
+                --source-path)
+                    COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
                 --theme)

@@ -1,6 +1,6 @@
 # Print an optspec for argparse to handle cmd's options that are independent of any subcommand.
 function __fish_sigtop_global_optspecs
-    string join \n p/pid= no-follow clock= engine= hz= period= focus= ignore= tagfocus= tagignore= window= sort= cum names= theme= mouse no-mouse on-quit= tui quiet batch interval= count= table= config= no-config raw= h/help V/version
+    string join \n p/pid= no-follow clock= engine= hz= period= focus= ignore= tagfocus= tagignore= window= sort= cum names= source-path= theme= mouse no-mouse on-quit= tui quiet batch interval= count= table= config= no-config raw= h/help V/version
 end
 
 function __fish_sigtop_needs_command
@@ -42,6 +42,7 @@ name\t'its name'"
 complete -c sigtop -n "__fish_sigtop_needs_command" -l names -d 'How function names are written [default: short]' -r -f -a "short\t'without arguments and generics'
 full\t'with everything'
 bare\t'the last part alone'"
+complete -c sigtop -n "__fish_sigtop_needs_command" -l source-path -d 'Look for source files below this directory first; several are separated by colons' -r -F
 complete -c sigtop -n "__fish_sigtop_needs_command" -l theme -d 'Colours of the screen [default: dark, or light where the terminal says so]' -r -f -a "dark\t'for dark terminals'
 light\t'for light terminals'
 16\t'the sixteen colours that the terminal\'s own theme chose'
@@ -87,6 +88,7 @@ name\t'its name'"
 complete -c sigtop -n "__fish_sigtop_using_subcommand demo" -l names -d 'How function names are written [default: short]' -r -f -a "short\t'without arguments and generics'
 full\t'with everything'
 bare\t'the last part alone'"
+complete -c sigtop -n "__fish_sigtop_using_subcommand demo" -l source-path -d 'Look for source files below this directory first; several are separated by colons' -r -F
 complete -c sigtop -n "__fish_sigtop_using_subcommand demo" -l theme -d 'Colours of the screen [default: dark, or light where the terminal says so]' -r -f -a "dark\t'for dark terminals'
 light\t'for light terminals'
 16\t'the sixteen colours that the terminal\'s own theme chose'

@@ -130,6 +130,7 @@ pub(super) fn disassemble(bytes: &[u8], start: u64, name: impl Fn(Target) -> Opt
     let mut decoder = Decoder::with_ip(64, bytes, start, DecoderOptions::NONE);
     let mut formatter = GasFormatter::new();
     let options = formatter.options_mut();
+    options.set_uppercase_hex(false);
     options.set_rip_relative_addresses(true);
     options.set_space_after_operand_separator(false);
     options.set_branch_leading_zeros(false);

@@ -18,18 +18,22 @@
 //! * `at TIME CLOCK WEIGHT STACK [x COUNT]`: samples of this weight each, root first, at one time or evenly over `FROM..TO`.
 //! * A frame is `[MODULE!]FUNCTION[@FILE:LINE][ (inline)]`; without a module it lies in the process's own file. ` (inline)`
 //!   is a function inlined into the frame before it. `MODULE+0x12ab` has no symbol, `0x12ab` no module.
+//! * `source` and `code` are followed by the lines of a file, and by the instructions of a function: see [`code`].
 //! * `name SHORT = FULL` gives the full name of what stacks call SHORT. Frames are parted by `;`, and the first `!` ends a
 //!   module: names that have these need a `name`.
+
+mod code;
 
 use std::collections::HashMap;
 use std::fmt;
 
-use super::Names;
-use super::worker::{Reply, Request, ResolvedLine, SymbolState};
+use super::worker::{CodeReply, CodeRequest, Reply, Request, ResolvedLine, SymbolState};
+use super::{Names, source};
 use crate::link::wire::{
     Arrival, Birth, Clock, Event, FrameAddress, Hello, MAX_FRAMES, Message, Module, Sample, SourceId, Thread, flag,
 };
 use crate::profile::Profile;
+use code::{FrameText, Listings, Texts};
 
 /// Samples in one scenario, at most: all are kept before they are played.
 const MAX_SAMPLES: u64 = 1_000_000;
@@ -50,6 +54,8 @@ pub struct Scenario {
     pub names: Names,
     /// The viewer's clock, ns.
     pub now_ns: u64,
+    /// What was played.
+    pub script: Script,
 }
 
 /// Why a text is no scenario.
@@ -80,7 +86,7 @@ pub fn scenario(text: &str) -> Result<Scenario, ScenarioError> {
     for request in names.catch_up(&profile) {
         names.absorb(script.reply(&request));
     }
-    Ok(Scenario { profile, names, now_ns: script.now_ns })
+    Ok(Scenario { profile, names, now_ns: script.now_ns, script })
 }
 
 /// A scenario before it is played: what arrives, in order of time, and what a symbol worker would answer.
@@ -92,6 +98,7 @@ pub struct Script {
     pub now_ns: u64,
     /// Functions of an address, innermost first, by path of the module.
     resolved: HashMap<(String, u64), Vec<ResolvedLine>>,
+    listings: Listings,
 }
 
 impl Script {
@@ -111,7 +118,9 @@ impl Script {
             let lines = innermost_first.map(|(outer, line)| reader.full_names.resolve(line, outer > 0)).collect();
             ((path, address), lines)
         });
-        Ok(Script { arrivals, now_ns: reader.now_ns.unwrap_or(reader.latest_ns), resolved: resolved.collect() })
+        let resolved = resolved.collect();
+        let listings = reader.texts.finish(&reader.full_names);
+        Ok(Script { arrivals, now_ns: reader.now_ns.unwrap_or(reader.latest_ns), resolved, listings })
     }
 
     /// What a symbol worker would answer.
@@ -120,6 +129,16 @@ impl Script {
         let lines = |address| self.resolved.get(&(path.clone(), address)).cloned().unwrap_or_default();
         let frames = request.addresses.iter().map(|&(id, address)| (id, lines(address))).collect();
         Reply { module: request.module, state: SymbolState::Lines, frames }
+    }
+
+    /// What a symbol worker would answer about code.
+    pub fn code(&self, request: &CodeRequest) -> CodeReply {
+        self.listings.code(request)
+    }
+
+    /// What the reader of sources would answer.
+    pub fn source(&self, request: &source::Request) -> source::Reply {
+        self.listings.source(request)
     }
 }
 
@@ -135,9 +154,13 @@ struct LineText {
 struct FullNames(HashMap<String, String>);
 
 impl FullNames {
+    fn full(&self, short: &str) -> String {
+        self.0.get(short).map_or(short, String::as_str).to_owned()
+    }
+
     fn resolve(&self, text: LineText, inlined: bool) -> ResolvedLine {
         let LineText { function: short, file, line } = text;
-        let full = self.0.get(&short).unwrap_or(&short).clone();
+        let full = self.full(&short);
         ResolvedLine { full, short, file, line, inlined }
     }
 }
@@ -167,11 +190,15 @@ struct Reader {
     full_names: FullNames,
     /// Address of a frame: its module's path, its functions from the outermost.
     frames: HashMap<(String, Vec<LineText>), u64>,
+    texts: Texts,
     arrivals: Vec<Arrival>,
 }
 
 impl Reader {
     fn line(&mut self, line: &str) -> Result<(), String> {
+        if let Some(text) = line.strip_prefix('|') {
+            return self.go_on(text);
+        }
         let (word, rest) = line.split_once(char::is_whitespace).unwrap_or((line, ""));
         let rest = rest.trim();
         match word {
@@ -181,13 +208,15 @@ impl Reader {
             "thread" => self.thread(rest),
             "name" => self.name(rest),
             "at" => self.at(rest),
+            "source" => self.texts.source(rest),
+            "code" => self.code(rest),
             "exit" => self.exit(),
             "end" => self.end(),
             "now" => {
                 self.now_ns = Some(duration_ns(rest)?);
                 Ok(())
             }
-            _ => Err(format!("‘{word}’ is none of process, thread, name, at, end, exit, now")),
+            _ => Err(format!("‘{word}’ is none of process, thread, name, source, code, at, end, exit, now")),
         }
     }
 
@@ -261,6 +290,22 @@ impl Reader {
         let at_ns = if current.threads.contains(&tid) { current.latest_ns } else { current.start_ns };
         current.threads.push(tid);
         self.say(at_ns, Message::Thread(Thread { tid, name: name.trim().as_bytes().into() }))
+    }
+
+    fn code(&mut self, text: &str) -> Result<(), String> {
+        let own = self.current.as_ref().ok_or("no process before this line")?.executable.clone();
+        let (module, function) = text.split_once('!').unwrap_or((&own, text));
+        self.module(module)?;
+        self.texts.code(module, function);
+        Ok(())
+    }
+
+    fn go_on(&mut self, text: &str) -> Result<(), String> {
+        if let Some(FrameText { path, lines, address, starred }) = self.texts.go_on(text)? {
+            let known = self.frames.entry((path, lines)).or_insert(address);
+            *known = if starred { address } else { *known };
+        }
+        Ok(())
     }
 
     fn name(&mut self, text: &str) -> Result<(), String> {
@@ -525,7 +570,10 @@ mod tests {
     #[test]
     fn an_error_names_line_cause_and_remedy() {
         let cause = |text: &str| scenario(text).err().expect("an error").to_string();
-        assert_eq!(cause("process 7 ./a\nfoo"), "line 2: ‘foo’ is none of process, thread, name, at, end, exit, now");
+        assert_eq!(
+            cause("process 7 ./a\nfoo"),
+            "line 2: ‘foo’ is none of process, thread, name, source, code, at, end, exit, now"
+        );
         assert_eq!(cause("at 1s prof 1ms main"), "line 1: no process before this line");
         assert_eq!(cause("process x ./a"), "line 1: ‘x’ is not a whole number");
         assert!(cause("process 7").contains("COMMAND"));

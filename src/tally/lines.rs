@@ -1,8 +1,10 @@
 //! Flat and cum of one row by source line and by address: what pprof's `-list` and `-disasm` stand on.
 //!
 //! A line's cum is the weight of the samples that have the row at this line anywhere on their stack, each counted once; its
-//! flat that of the samples that end there, so that the flats of all lines add up to the row's, and those of all addresses
-//! likewise. The filters are the table's. Where rows are no functions, the lines are those of whatever is in the row.
+//! flat that of the samples that end there, so that the flats of all lines add up to the row's. An address has as its flat
+//! what ends there with the row in it, also where that ends in something inlined into the row: pprof's `-disasm` knows no
+//! inlined functions either. The filters are the table's. Where rows are no functions, the lines are those of whatever is
+//! in the row.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, HashMap};
@@ -66,7 +68,7 @@ pub struct AddressWeight {
     pub module: ModuleId,
     /// The file's own address; of a call, one that lies within the instruction.
     pub address: u64,
-    /// Weight of samples that end there, ns.
+    /// Weight of samples that end there, in the row or in what is inlined into it, ns.
     pub flat_ns: u64,
     /// Weight of samples that it is in, ns.
     pub cum_ns: u64,
@@ -119,8 +121,9 @@ pub(super) struct Spots {
     files: Vec<Text>,
     file_ids: HashMap<Text, FileId>,
     of_function: HashMap<FunctionId, FileId>,
-    /// Weight of samples that end at a frame, in a line of the centre, ns. Of one answer.
-    flats: HashMap<(FrameId, Place), u64>,
+    /// Weight of samples that end in a line of the centre, and at a frame that has it, ns. Of one answer.
+    line_flats: HashMap<Place, u64>,
+    frame_flats: HashMap<FrameId, u64>,
 }
 
 impl Spots {
@@ -175,17 +178,22 @@ impl Spots {
         }
     }
 
-    /// Finds where samples end, before their weights are carried to the root.
+    /// Finds where samples end.
     pub(super) fn end(&mut self, (nodes, names): (&[Node], &Names), paths: &Paths, sieve: &Sieve, weights: &Weights) {
-        self.flats.clear();
+        self.line_flats.clear();
+        self.frame_flats.clear();
         let Some(centre) = self.centre else { return };
         for (node, weight_ns) in weights.own() {
             let stack = StackId::of(node);
-            if paths.lets_in(stack) == Some(centre)
-                && let Some((frame, line)) = innermost(stack, nodes, paths, sieve)
-            {
+            let Some(end) = paths.lets_in(stack) else { continue };
+            let Some((frame, line)) = innermost(stack, nodes, paths, sieve) else { continue };
+            if sieve.frame(frame).1.contains(&centre) {
+                let flat_ns = self.frame_flats.entry(frame).or_default();
+                *flat_ns = flat_ns.saturating_add(weight_ns);
+            }
+            if end == centre {
                 let place = self.place(names, line);
-                let flat_ns = self.flats.entry((frame, place)).or_default();
+                let flat_ns = self.line_flats.entry(place).or_default();
                 *flat_ns = flat_ns.saturating_add(weight_ns);
             }
         }
@@ -230,14 +238,15 @@ impl Spots {
                 }
             }
         }
-        for (&(frame, place), &flat_ns) in &self.flats {
+        for (&place, &flat_ns) in &self.line_flats {
             told.flat_ns = told.flat_ns.saturating_add(flat_ns);
-            let line = line(&mut lines, place, file(place));
-            line.flat_ns = line.flat_ns.saturating_add(flat_ns);
+            line(&mut lines, place, file(place)).flat_ns = flat_ns;
+        }
+        for (&frame, &flat_ns) in &self.frame_flats {
             if let Frame::Code { module, address } = profile.stacks.frame(frame)
                 && let Some(known) = addresses.get_mut(&(module, address))
             {
-                known.flat_ns = known.flat_ns.saturating_add(flat_ns);
+                known.flat_ns = flat_ns;
             }
         }
         for (place, line) in &mut lines {

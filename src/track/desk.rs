@@ -2,13 +2,15 @@
 
 use std::collections::VecDeque;
 
+use super::listing::Shelf;
 use super::stopwatch::Stopwatch;
 use super::{Answer, Facts, Question};
 use crate::link::wire::{Arrival, Clock};
 use crate::profile::Profile;
 use crate::profile::window::{BUCKET_NS, Span};
 use crate::symbols::Names;
-use crate::symbols::worker::{Reply, Request};
+use crate::symbols::source;
+use crate::symbols::worker::{CodeReply, CodeRequest, Reply, Request};
 use crate::tally::crowd;
 use crate::tally::query::Query;
 use crate::tally::tallier::{Besides, Tallier, Tallies};
@@ -26,6 +28,7 @@ pub struct Desk {
     question: Question,
     /// Questions for the symbols worker that it has no room for yet.
     unasked: VecDeque<Request>,
+    shelf: Shelf,
     /// When the screen was frozen, and how many samples there were.
     frozen: Option<(u64, u64)>,
     received: u64,
@@ -45,6 +48,7 @@ impl Desk {
             stopwatch: Stopwatch::default(),
             question,
             unasked: VecDeque::new(),
+            shelf: Shelf::default(),
             frozen: None,
             received: 0,
             answered: 0,
@@ -74,6 +78,27 @@ impl Desk {
                 return;
             }
         }
+    }
+
+    /// Takes in code.
+    pub fn coded(&mut self, reply: CodeReply) {
+        self.shelf.take_code(reply);
+        self.dirty = true;
+    }
+
+    /// Takes in a source file.
+    pub fn sourced(&mut self, reply: source::Reply) {
+        self.shelf.take_source(reply);
+        self.dirty = true;
+    }
+
+    /// Says which code and source files to ask for; what is not taken is offered again.
+    pub fn ask_listing(
+        &mut self,
+        code: impl FnMut(CodeRequest) -> Result<(), CodeRequest>,
+        file: impl FnMut(source::Request) -> Result<(), source::Request>,
+    ) {
+        self.shelf.ask(code, file);
     }
 
     /// Whether names are still to come.
@@ -151,13 +176,14 @@ impl Desk {
         let query = self.query(span);
         let besides = Besides {
             centre: question.centre.as_deref(),
-            lines: None,
+            lines: question.listing.as_deref(),
             flame: question.flame.as_ref(),
             total: span != Span::Total,
             trends: true,
         };
-        let Tallies { table: window, total, callers, flame, trends, .. } =
+        let Tallies { table: window, total, callers, lines, flame, trends } =
             self.tallier.answer(&self.profile, &self.names, &query, besides);
+        let listing = lines.map(|lines| self.shelf.listing(&self.profile, &self.names, lines));
         let total = total.unwrap_or_else(|| window.clone());
         let threads = question.threads.as_ref();
         let threads = threads.map(|asked| self.tallier.threads(&self.profile, &self.names, &query, asked));
@@ -165,7 +191,7 @@ impl Desk {
         // A window ends with the bucket that is under way.
         let window_ns = question.window_ns.map(|ns| ns.saturating_sub(BUCKET_NS - now_ns % BUCKET_NS));
         let measured_ns = self.stopwatch.of(window_ns);
-        Answer { question, window, total, callers, flame, threads, tagged, now_ns, measured_ns, trends, facts }
+        Answer { question, window, total, callers, listing, flame, threads, tagged, now_ns, measured_ns, trends, facts }
     }
 
     fn query(&self, span: Span) -> Query {

@@ -6,6 +6,7 @@
 mod caller;
 pub mod desk;
 pub mod facts;
+pub mod listing;
 mod live;
 mod meter;
 mod pace;
@@ -24,6 +25,7 @@ use crate::tally::table::Table;
 use crate::tally::threads::{Threads, ThreadsQuery};
 use crate::tally::trend::Trends;
 pub use facts::{Ending, Facts};
+use listing::Listing;
 
 /// What the screen shows, as a question to be asked again at every refresh.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -38,6 +40,8 @@ pub struct Question {
     pub group: Group,
     /// Full name of the function whose callers and callees are shown.
     pub centre: Option<String>,
+    /// Full name of the function whose source and assembly are shown.
+    pub listing: Option<String>,
     /// How the flame is drawn, if it is shown.
     pub flame: Option<FlameQuery>,
     /// Which processes and threads, if they are shown.
@@ -55,6 +59,8 @@ pub struct Answer {
     pub total: Table,
     /// The window's callers and callees of the centre asked for.
     pub callers: Option<Callers>,
+    /// Lines and code of the function asked for, with their weights in the window.
+    pub listing: Option<Listing>,
     /// The window's flame, if it was asked for.
     pub flame: Option<Flame>,
     /// The window's processes and threads, if they were asked for.

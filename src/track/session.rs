@@ -13,6 +13,7 @@ use crate::attach::find::{Carrier, Watch};
 use crate::attach::launch::{self, Launched};
 use crate::link::receive::Post;
 use crate::link::wire::{Arrival, Clock, Engine, Request};
+use crate::symbols::source::{self, Sources};
 use crate::symbols::worker;
 
 /// Notices and commands that wait for the other side, at most. The screen reads its notices at once; when it does not, the
@@ -54,6 +55,8 @@ pub struct Settings {
     pub question: Question,
     /// Whether children are watched too.
     pub follow: bool,
+    /// Where source files are looked for.
+    pub sources: Sources,
 }
 
 impl Settings {
@@ -87,12 +90,17 @@ impl Session {
         let (tell, notices) = bounded(NOTICES);
         let (ask, requests) = bounded(NAMES);
         let (replies, named) = bounded(NAMES);
-        worker::spawn(requests, replies);
+        let (ask_code, asked) = bounded(NAMES);
+        let (codes, coded) = bounded(NAMES);
+        worker::spawn_for_code(requests, replies, asked, codes);
+        let (ask_source, wanted) = bounded(NAMES);
+        let (found, sourced) = bounded(NAMES);
+        source::spawn(settings.sources.clone(), wanted, found);
         let events = follow(&target)?;
         let watch = Watcher::new(Live::new(target, agents), settings, tell);
         let thread = std::thread::Builder::new().name("profile".to_owned()).spawn(move || {
             let mut watch = watch;
-            watch.run(&Channels { arrivals, orders, ask, named, events });
+            watch.run(&Channels { arrivals, orders, ask, named, ask_code, coded, ask_source, sourced, events });
             watch.desk
         })?;
         Ok(Session { commands, notices, thread })

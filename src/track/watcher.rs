@@ -14,6 +14,7 @@ use super::{Command, Notice};
 use crate::attach::launch;
 use crate::link::wire::{Arrival, Clock, EngineState, Event, Message};
 use crate::profile::Profile;
+use crate::symbols::source;
 use crate::symbols::worker::{self, SymbolState};
 
 /// How long answers come four times as often, while names and numbers fill an empty screen, ns.
@@ -27,6 +28,10 @@ pub(super) struct Channels {
     pub(super) orders: Receiver<Command>,
     pub(super) ask: Sender<worker::Request>,
     pub(super) named: Receiver<worker::Reply>,
+    pub(super) ask_code: Sender<worker::CodeRequest>,
+    pub(super) coded: Receiver<worker::CodeReply>,
+    pub(super) ask_source: Sender<source::Request>,
+    pub(super) sourced: Receiver<source::Reply>,
     pub(super) events: Receiver<launch::Event>,
 }
 
@@ -83,6 +88,8 @@ impl Watcher {
                     Err(_) => self.done = true,
                 },
                 recv(channels.named) -> reply => if let Ok(reply) = reply { self.desk.named(reply) },
+                recv(channels.coded) -> reply => if let Ok(reply) = reply { self.desk.coded(reply) },
+                recv(channels.sourced) -> reply => if let Ok(reply) = reply { self.desk.sourced(reply) },
                 recv(events) -> event => match event {
                     Ok(event) => self.hear(event),
                     Err(_) => events = never(),
@@ -103,6 +110,16 @@ impl Watcher {
                 Err(TrySendError::Full(request)) => Err(request),
                 _ => Ok(()),
             });
+            self.desk.ask_listing(
+                |request| match channels.ask_code.try_send(request) {
+                    Err(TrySendError::Full(request)) => Err(request),
+                    _ => Ok(()),
+                },
+                |request| match channels.ask_source.try_send(request) {
+                    Err(TrySendError::Full(request)) => Err(request),
+                    _ => Ok(()),
+                },
+            );
             self.answer_if_due();
         }
     }

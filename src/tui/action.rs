@@ -56,6 +56,8 @@ pub enum Action {
     TurnFlame,
     /// The flame from the leaves up, or from the roots down.
     BottomUp,
+    /// Source, assembly, both.
+    TurnListing,
     /// The other meaning of the flame's colours.
     Colour,
 

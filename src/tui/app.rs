@@ -21,6 +21,7 @@ use super::input::Input;
 use super::keys::{self, Place};
 use super::layout::{self, Pane, View};
 use super::list::{List, Mark, NameStyle};
+use super::listing::ListingView;
 use super::neighbours::Neighbours;
 use super::page::Page;
 use super::prompt::Prompt;
@@ -61,6 +62,7 @@ pub(super) struct Stand {
     list: Mark,
     neighbours: Neighbours,
     flame: FlameView,
+    listing: ListingView,
 }
 
 /// The line over the footer, when it has something to say.
@@ -84,6 +86,7 @@ pub struct App {
     pub(super) list: List,
     pub(super) neighbours: Neighbours,
     pub(super) flame: FlameView,
+    pub(super) listing: ListingView,
     pub(super) roster: Roster,
     pub(super) emulator: Emulator,
     /// The size that the target's terminal was given.
@@ -124,6 +127,7 @@ impl App {
             list: List::default(),
             neighbours: Neighbours::default(),
             flame: FlameView::default(),
+            listing: ListingView::default(),
             roster: Roster::default(),
             emulator: Emulator::new(layout::target_size((80, 24))),
             told_size: None,
@@ -206,6 +210,7 @@ impl App {
                     Pane::Top => Place::Top,
                     Pane::Callers => Place::Callers,
                     Pane::Flame => Place::Flame,
+                    Pane::Source => Place::Source,
                     Pane::Threads => Place::Threads,
                     Pane::Output => Place::Output,
                 };
@@ -266,6 +271,7 @@ impl App {
             Action::Out => self.out(),
             Action::Forward => self.forward(),
             Action::TurnFlame => self.flame.root_below = !self.flame.root_below,
+            Action::TurnListing => self.listing.turn(),
             Action::BottomUp => self.flame.turn_over(),
             Action::Colour => {
                 self.flame.colour = match self.flame.colour {
@@ -339,6 +345,9 @@ impl App {
         if let Some(flame) = &answer.flame {
             self.flame.take(flame, self.list.is_firm());
         }
+        if let Some(listing) = &answer.listing {
+            self.listing.take(listing, self.list.is_firm());
+        }
         if answer.threads.is_some() {
             self.roster.take(Arc::clone(&answer));
         }
@@ -356,9 +365,19 @@ impl App {
         };
         let shows = |pane| self.layout().is_some_and(|layout| layout.pane(pane).is_some());
         let centre = self.list.selected_name().filter(|_| shows(Pane::Callers)).map(str::to_owned);
+        let listing = self.list.selected_name().filter(|_| shows(Pane::Source)).map(str::to_owned);
         let flame = shows(Pane::Flame).then(|| self.flame.query());
         let threads = shows(Pane::Threads).then(|| self.roster.query());
-        Question { window_ns: self.window_ns, filters, sort: self.sort, group: self.group, centre, flame, threads }
+        Question {
+            window_ns: self.window_ns,
+            filters,
+            sort: self.sort,
+            group: self.group,
+            centre,
+            listing,
+            flame,
+            threads,
+        }
     }
 
     /// What percentages of a table are of, ns.

@@ -87,6 +87,10 @@ pub enum Order {
     },
     /// The first function that matches, its callers and callees.
     Peek(Pattern),
+    /// The first function that matches, its source.
+    List(Pattern),
+    /// The first function that matches, its assembly.
+    Disasm(Pattern),
     /// Sample with this clock.
     Clock(Clock),
     /// Sample with this engine.
@@ -117,7 +121,7 @@ enum Reader {
     /// `word=tag`
     Tag(TagKind),
     /// `word regex`
-    Peek,
+    Function(fn(Pattern) -> Order),
     /// `wordN -cum regex -regex`
     Top,
 }
@@ -140,14 +144,16 @@ const fn word(name: &'static str, form: &'static str, words: &'static str, reade
 use Reader as R;
 
 /// All words that a line can begin with.
-pub static WORDS: [Word; 27] = [
+pub static WORDS: [Word; 29] = [
     word(
         "top",
         "top10 -cum REGEX -REGEX",
         "Top alone, so many rows; -cum sorts; REGEX is focus, -REGEX ignore",
         R::Top,
     ),
-    word("peek", "peek REGEX", "callers and callees of the first function that matches", R::Peek),
+    word("peek", "peek REGEX", "callers and callees of the first function that matches", R::Function(Order::Peek)),
+    word("list", "list REGEX", "source of the first function that matches", R::Function(Order::List)),
+    word("disasm", "disasm REGEX", "assembly of the first function that matches", R::Function(Order::Disasm)),
     word("focus", "focus=REGEX", "keep samples with a match; focus= clears", R::Filter(Kind::Focus)),
     word("ignore", "ignore=REGEX", "drop samples with a match; ignore= clears", R::Filter(Kind::Ignore)),
     word("hide", "hide=REGEX", "delete frames with a match; hide= clears", R::Filter(Kind::Hide)),
@@ -216,10 +222,7 @@ const ABSENT: &[(&[&str], &str)] = &[
         ],
         "makes a report of a file; here the numbers are live: top and peek show them",
     ),
-    (
-        &["list", "disasm", "weblist"],
-        "shows source or assembly, which is not there; peek REGEX shows who calls and is called",
-    ),
+    (&["weblist"], "is a page for a browser; here list REGEX shows source, disasm REGEX assembly"),
     (
         &["nodecount", "nodefraction", "edgefraction", "trim"],
         "leaves rows out; here every row is there: top10 shows ten",
@@ -330,13 +333,13 @@ pub fn parse(line: &str) -> Result<Order, Fault> {
         Reader::Value(read, _) => read(rest).or_else(|words| fault(at, words)),
         Reader::Filter(kind) if rest.is_empty() && equals => Ok(Order::Filter(kind, None)),
         Reader::Tag(kind) if rest.is_empty() && equals => Ok(Order::Tag(kind, None)),
-        Reader::Filter(_) | Reader::Tag(_) | Reader::Peek if rest.is_empty() => {
+        Reader::Filter(_) | Reader::Tag(_) | Reader::Function(_) if rest.is_empty() => {
             fault(at, format!("write {}", word.form))
         }
         Reader::Tag(kind) => tag(rest, at).map(|tag| Order::Tag(kind, Some(tag))),
         Reader::Filter(kind) => pattern(rest, at).map(|pattern| Order::Filter(kind, Some(pattern))),
-        Reader::Peek if equals => fault(at.saturating_sub(1), format!("write {}", word.form)),
-        Reader::Peek => pattern(rest, at).map(Order::Peek),
+        Reader::Function(_) if equals => fault(at.saturating_sub(1), format!("write {}", word.form)),
+        Reader::Function(order) => pattern(rest, at).map(order),
         Reader::Top if equals => fault(at.saturating_sub(1), format!("write {}", word.form)),
         Reader::Top => top(digits, rest, at),
     }
@@ -425,7 +428,7 @@ pub fn complete<'a>(line: &str, functions: impl Iterator<Item = &'a str>) -> Vec
         Reader::Top => {
             ["-cum", "-flat"].iter().filter(|it| it.starts_with(rest)).map(|it| format!("{stem}{it}")).collect()
         }
-        Reader::Filter(_) | Reader::Peek => functions
+        Reader::Filter(_) | Reader::Function(_) => functions
             .filter(|name| name.to_lowercase().contains(&lower))
             .take(MAX_OFFERS)
             .map(|name| format!("{stem}{}", regex::escape(name)))
@@ -436,7 +439,7 @@ pub fn complete<'a>(line: &str, functions: impl Iterator<Item = &'a str>) -> Vec
 fn stem(word: &Word) -> String {
     match word.reader {
         Reader::Value(..) | Reader::Filter(_) | Reader::Tag(_) => format!("{}=", word.name),
-        Reader::Peek => format!("{} ", word.name),
+        Reader::Function(_) => format!("{} ", word.name),
         Reader::Alone(_) | Reader::Top => word.name.to_owned(),
     }
 }
@@ -588,6 +591,8 @@ mod tests {
             ("top10 --cum parse -malloc -^free$ x", "top Some(10) Some(Cum) parse|x malloc|^free$"),
             ("text -flat", "top None Some(Flat)  "),
             ("peek ^a b$", "peek ^a b$"),
+            ("list ^a b$", "List(Pattern(Regex(\"^a b$\")))"),
+            ("disasm x", "Disasm(Pattern(Regex(\"x\")))"),
             ("focus=parse", "Focus parse"),
             ("  focus = a=b ", "Focus a=b"),
             ("focus parse", "Focus parse"),
@@ -648,7 +653,8 @@ mod tests {
             ("quit now", 5, "stands alone"),
             ("foucs=x", 0, "did you mean focus?"),
             ("  svg", 2, "pprof's svg makes a report"),
-            ("list main", 0, "peek REGEX"),
+            ("list", 4, "write list REGEX"),
+            ("weblist main", 0, "list REGEX"),
             ("nodecount=5", 0, "every row"),
             ("xyzzy", 0, "no such word"),
             ("=", 0, "a word stands before"),

@@ -132,7 +132,9 @@ impl Keymap {
 fn meet(one: Place, other: Place) -> bool {
     let overlay =
         |place| matches!(place, Place::Prompt | Place::Colon | Place::Question | Place::Ending | Place::Typing);
-    let pane = |place| matches!(place, Place::Top | Place::Callers | Place::Flame | Place::Threads | Place::Output);
+    let pane = |place| {
+        matches!(place, Place::Top | Place::Callers | Place::Flame | Place::Source | Place::Threads | Place::Output)
+    };
     if one == other {
         return true;
     }
@@ -157,6 +159,7 @@ pub fn name(binding: &Binding) -> Option<&'static str> {
         Action::Alone(Pane::Top) => "top",
         Action::Alone(Pane::Callers) => "callers",
         Action::Alone(Pane::Flame) => "flame",
+        Action::Alone(Pane::Source) => "source",
         Action::Alone(Pane::Threads) => "threads",
         Action::Alone(Pane::Output) => "output",
         Action::Zoom => "full",
@@ -172,12 +175,14 @@ pub fn name(binding: &Binding) -> Option<&'static str> {
             Place::Top => "callers-of",
             Place::Callers => "centre",
             Place::Flame => "zoom-in",
+            Place::Source => "into-call",
             Place::Threads => "filter-thread",
             _ => "type",
         },
         Action::Out if binding.place == Place::Flame => "zoom-out",
         Action::Out => "back",
         Action::Forward => "forward",
+        Action::TurnListing => "source-or-assembly",
         Action::TurnFlame => "turn",
         Action::BottomUp => "bottom-up",
         Action::Colour => "colour",

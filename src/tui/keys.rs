@@ -23,6 +23,8 @@ pub enum Place {
     Callers,
     /// In the flame.
     Flame,
+    /// In source and assembly.
+    Source,
     /// Among processes and threads.
     Threads,
     /// In the target's output.
@@ -94,9 +96,10 @@ use Place as P;
 
 const NO_HINT: (&str, u8) = ("", 0);
 const PANES: &str = "next, previous pane";
-const SHOW: &str = "dashboard; Top, Callers, Flame, Threads, Output alone";
+const SHOW: &str = "dashboard; Top, Callers, Flame, Source, Threads, Output alone";
 const UP_DOWN: &str = "one row down, up";
-const SIDE: &str = "read a cut name to its end, to its head; Flame: next, previous box; Threads: unfold, fold";
+const SIDE: &str =
+    "read a cut name to its end, to its head; Flame: next, previous box; Source: the other side; Threads: unfold, fold";
 const ENDS: &str = "first, last row; Flame: root, leaf";
 const BACK: &str = "back to the function before, forward again";
 const CLOCKS: &str = "clock PROF (cpu), REAL (wall)";
@@ -136,6 +139,7 @@ pub static TABLE: &[Binding] = &[
     bind(P::Screen, &[char('1')], "1", A::Alone(Pane::Top), SHOW, NO_HINT),
     bind(P::Screen, &[char('2')], "2", A::Alone(Pane::Callers), SHOW, NO_HINT),
     bind(P::Screen, &[char('3')], "3", A::Alone(Pane::Flame), SHOW, NO_HINT),
+    bind(P::Screen, &[char('4')], "4", A::Alone(Pane::Source), SHOW, NO_HINT),
     bind(P::Screen, &[char('5')], "5", A::Alone(Pane::Threads), SHOW, NO_HINT),
     bind(P::Screen, &[char('6')], "6", A::Alone(Pane::Output), SHOW, NO_HINT),
     bind(P::Screen, &[char('z')], "z", A::Zoom, "this pane full, and back", ("full", 3)),
@@ -171,6 +175,15 @@ pub static TABLE: &[Binding] = &[
     ),
     bind(P::Threads, &[char('<')], "<", A::SortColumn(-1), SORT, NO_HINT),
     bind(P::Threads, &[char('>')], ">", A::SortColumn(1), SORT, ("sort", 5)),
+    bind(P::Source, &[char('a')], "a", A::TurnListing, "source, assembly, both", ("source/assembly", 8)),
+    bind(
+        P::Source,
+        &[code(K::Enter)],
+        "Enter",
+        A::Enter,
+        "to what the line calls, to where the instruction jumps",
+        ("into the call", 7),
+    ),
     bind(P::Panes, &[code(K::Backspace)], "Backspace", A::Out, BACK, ("back", 7)),
     bind(P::Panes, &[(K::Right, ALT)], "Alt-Right", A::Forward, BACK, NO_HINT),
     bind(P::Output, &[code(K::Enter)], "Enter", A::Enter, "type into the target", ("type into it", 8)),

@@ -32,6 +32,8 @@ pub enum Pane {
     Callers,
     /// All stacks as boxes.
     Flame,
+    /// The selected function, line by line.
+    Source,
     /// Processes and threads.
     Threads,
     /// The target's terminal.
@@ -40,7 +42,7 @@ pub enum Pane {
 
 impl Pane {
     /// All of them, in the order of Tab.
-    pub const ALL: [Pane; 5] = [Pane::Top, Pane::Callers, Pane::Flame, Pane::Threads, Pane::Output];
+    pub const ALL: [Pane; 6] = [Pane::Top, Pane::Callers, Pane::Flame, Pane::Source, Pane::Threads, Pane::Output];
 
     /// The key that shows it alone.
     pub fn number(self) -> char {
@@ -48,6 +50,7 @@ impl Pane {
             Pane::Top => '1',
             Pane::Callers => '2',
             Pane::Flame => '3',
+            Pane::Source => '4',
             Pane::Threads => '5',
             Pane::Output => '6',
         }
@@ -59,6 +62,7 @@ impl Pane {
             Pane::Top => "Top",
             Pane::Callers => "Callers",
             Pane::Flame => "Flame",
+            Pane::Source => "Source",
             Pane::Threads => "Threads",
             Pane::Output => "Output",
         }

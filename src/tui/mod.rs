@@ -6,6 +6,7 @@
 
 pub mod action;
 pub mod app;
+pub mod arrows;
 pub mod canvas;
 pub mod colon;
 pub mod emulator;
@@ -18,6 +19,7 @@ pub mod keys;
 pub mod layout;
 pub mod line;
 pub mod list;
+pub mod listing;
 pub mod nearest;
 pub mod neighbours;
 pub mod pace;
@@ -27,6 +29,7 @@ pub mod prompt;
 pub mod roster;
 pub mod run;
 pub mod screen;
+pub mod scroll;
 pub mod segments;
 pub mod setting;
 pub mod signals;

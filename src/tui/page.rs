@@ -61,6 +61,7 @@ fn keys(table: &[Binding], width: u16) -> Vec<Line> {
         ("Top", &[Place::Top]),
         ("Callers", &[Place::Callers]),
         ("Flame", &[Place::Flame]),
+        ("Source", &[Place::Source]),
         ("Threads", &[Place::Threads]),
         ("Output", &[Place::Output, Place::Typing]),
         ("Prompt", &[Place::Prompt]),
@@ -104,6 +105,7 @@ const WORDS: &[(&str, &str)] = &[
         "a regular expression on function, file and module names that chooses samples: all numbers are \
       of the samples left, percentages stay on the total until %",
     ),
+    ("→ callee", "in the source: what this line calls most; ← where an inlined line was inlined"),
     ("frozen", "the numbers stand still; samples go on being taken, and wait"),
     ("module+0x12ab", "code outside of every symbol of its file"),
     ("–", "not known yet"),

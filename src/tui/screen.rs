@@ -33,6 +33,7 @@ pub fn draw(frame: &mut Frame<'_>, app: &App) {
                     Pane::Top => pane::top::draw(&mut canvas, *area, app),
                     Pane::Callers => pane::callers::draw(&mut canvas, *area, app),
                     Pane::Flame => pane::flame::draw(&mut canvas, *area, app),
+                    Pane::Source => pane::source::draw(&mut canvas, *area, app),
                     Pane::Threads => pane::threads::draw(&mut canvas, *area, app),
                     Pane::Output => cursor = pane::output::draw(&mut canvas, *area, app),
                 }

@@ -39,6 +39,7 @@ fn oracle(samples: &[Sample], query: &Query, centre: &str) -> Told {
                 (name, (line.1.clone(), line.2), address.map(|address| (location.module.to_owned(), address)))
             })
             .collect();
+        let in_leaf = &names[names.len() - stack.last().map_or(0, |location| location.lines.len())..];
         let ends = places.last().filter(|(name, ..)| *name == centre);
         let on: Vec<_> = places.iter().filter(|(name, ..)| *name == centre).collect();
         if on.is_empty() {
@@ -56,12 +57,12 @@ fn oracle(samples: &[Sample], query: &Query, centre: &str) -> Told {
         for call in calls.collect::<BTreeSet<_>>() {
             *told.callees.entry(call).or_default() += weight;
         }
-        if let Some((_, line, address)) = ends {
+        if let Some((_, line, _)) = ends {
             told.all.0 += weight;
             told.lines.entry(line.clone()).or_default().0 += weight;
-            if let Some(address) = address {
-                told.addresses.entry(address.clone()).or_default().0 += weight;
-            }
+        }
+        if let Some((.., Some(address))) = places.last().filter(|_| in_leaf.iter().any(|(name, _)| name == centre)) {
+            told.addresses.entry(address.clone()).or_default().0 += weight;
         }
     }
     told

@@ -288,3 +288,49 @@ fn the_line_of_commands() {
     stage.press("clock=rael\r");
     golden("command-fault-80x24", &stage.text());
 }
+
+const LISTING: &str = include_str!("../scenarios/listing.txt");
+
+/// The Source pane of the selected function, after these keys.
+fn listing(size: (u16, u16), keys: &str) -> Stage {
+    let mut stage = Stage::new(options(), Session::new(LISTING), size);
+    stage.press(keys);
+    stage
+}
+
+#[test]
+fn source_and_assembly() {
+    for size in SIZES {
+        for (name, keys) in [("source", "4"), ("assembly", "4a"), ("listing", "4aa")] {
+            golden(&format!("{name}-{}x{}", size.0, size.1), &listing(size, keys).text());
+        }
+    }
+}
+
+#[test]
+fn source_of_what_is_inlined_into_two() {
+    golden("source-inlined-100x30", &listing((100, 30), ":list peek\r").text());
+    golden("assembly-inlined-140x45", &listing((140, 45), ":disasm peek\r").text());
+}
+
+#[test]
+fn what_is_missing_of_a_source() {
+    golden("source-no-lines-80x24", &listing((80, 24), ":list inflate\r").text());
+    golden("source-elsewhere-80x24", &listing((80, 24), ":list skip\r").text());
+    golden("source-nowhere-80x24", &listing((80, 24), ":list memchr\r").text());
+    golden("source-filtered-80x24", &listing((80, 24), "X4").text());
+}
+
+#[test]
+fn the_source_in_colours_and_without() {
+    for (name, theme) in [
+        ("truecolor", Theme::new(Depth::True, false)),
+        ("sixteen", Theme::new(Depth::Sixteen, false)),
+        ("no-color", Theme::new(Depth::None, false)),
+        ("ascii", Theme::new(Depth::None, true)),
+    ] {
+        let mut stage = Stage::new(Options { theme, ..options() }, Session::new(LISTING), (110, 16));
+        stage.press("4aa/byte\r");
+        golden(&format!("listing-{name}-110x16"), &stage.styled());
+    }
+}

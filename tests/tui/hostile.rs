@@ -21,6 +21,7 @@ use sigtop::tui::theme::Depth;
 use sigtop::tui::{OnQuit, Options, Theme};
 use unicode_width::UnicodeWidthStr;
 
+use crate::listings::listing;
 use crate::session::Session;
 use crate::stage::{SCREEN, Stage, options};
 
@@ -70,7 +71,7 @@ fn check(stage: &Stage) {
     }
 }
 
-fn name() -> impl Strategy<Value = String> {
+pub(crate) fn name() -> impl Strategy<Value = String> {
     prop_oneof![
         30 => prop::sample::select(HOSTILE).prop_map(str::to_owned),
         30 => any::<String>(),
@@ -79,7 +80,7 @@ fn name() -> impl Strategy<Value = String> {
     ]
 }
 
-fn number() -> impl Strategy<Value = u64> {
+pub(crate) fn number() -> impl Strategy<Value = u64> {
     prop_oneof![Just(0), Just(u64::MAX), 0..100_000_000_000_u64, any::<u64>()]
 }
 
@@ -258,15 +259,33 @@ fn facts() -> impl Strategy<Value = Facts> {
 
 /// An answer to no question yet.
 fn answer() -> impl Strategy<Value = Answer> {
-    let besides =
-        (prop::option::of(callers()), prop::option::of(flame()), prop::option::of(threads().boxed()), trends());
+    let besides = (
+        prop::option::of(callers()),
+        prop::option::of(listing()),
+        prop::option::of(flame()),
+        prop::option::of(threads().boxed()),
+        trends(),
+    );
     let rest = (facts(), prop::collection::vec(name(), 0..3), number(), number());
     // On the heap: together they are too large for the stack of a test.
     (table().boxed(), table().boxed(), besides.boxed(), rest.boxed()).prop_map(
         |(window, total, besides, (facts, tagged, now_ns, measured_ns))| {
             let question = Question::default();
-            let (callers, flame, threads, trends) = besides;
-            Answer { question, window, total, callers, flame, threads, tagged, now_ns, measured_ns, trends, facts }
+            let (callers, listing, flame, threads, trends) = besides;
+            Answer {
+                question,
+                window,
+                total,
+                callers,
+                listing,
+                flame,
+                threads,
+                tagged,
+                now_ns,
+                measured_ns,
+                trends,
+                facts,
+            }
         },
     )
 }
@@ -318,6 +337,10 @@ fn step() -> impl Strategy<Value = Step> {
         "qe",
         "2",
         "3",
+        "4",
+        "4a",
+        "4aajl\rk\rG\r",
+        "4/a\rny",
         "0",
         "3jjhl\r",
         "3\rjG\r\x7f",
@@ -428,6 +451,7 @@ fn hostile_names_stay_in_their_row() {
         question,
         window: window.clone(),
         total: window,
+        listing: None,
         callers: None,
         flame: None,
         threads: None,

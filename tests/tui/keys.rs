@@ -414,7 +414,7 @@ fn a_module_is_hidden_with_one_key() {
 fn tab_goes_around_what_is_on_the_screen() {
     let active = |stage: &Stage| {
         let styled = stage.styled();
-        ["1 Top", "2 Callers", "3 Flame", "5 Threads", "6 Output"]
+        ["1 Top", "2 Callers", "3 Flame", "4 Source", "5 Threads", "6 Output"]
             .into_iter()
             .find(|name| styled.contains(&format!("bold‹ {name}›")) || styled.contains(&format!("bold‹ {name} ›")))
             .unwrap_or("none")
@@ -428,11 +428,11 @@ fn tab_goes_around_what_is_on_the_screen() {
     assert_eq!(seen, ["1 Top", "2 Callers", "3 Flame", "1 Top"]);
     let mut small = Stage::usual((60, 12));
     let mut seen = Vec::new();
-    for _ in 0..6 {
+    for _ in 0..7 {
         seen.push(active(&small));
         small.press("\t");
     }
-    assert_eq!(seen, ["1 Top", "2 Callers", "3 Flame", "5 Threads", "6 Output", "1 Top"]);
+    assert_eq!(seen, ["1 Top", "2 Callers", "3 Flame", "4 Source", "5 Threads", "6 Output", "1 Top"]);
     // A pane without room gives the keys to one that has.
     stage.press("3z");
     stage.resize((60, 12));

@@ -5,6 +5,7 @@ mod driven;
 mod goldens;
 mod hostile;
 mod keys;
+mod listings;
 mod session;
 mod stage;
 mod terminal;

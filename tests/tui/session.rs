@@ -8,11 +8,13 @@ use sigtop::profile::loss::{Losses, Overflows};
 use sigtop::profile::thread::{State, ThreadId};
 use sigtop::profile::window::Span;
 use sigtop::symbols::scenario::{Scenario, scenario};
-use sigtop::symbols::worker::SymbolState;
+use sigtop::symbols::source;
+use sigtop::symbols::worker::{CodeRequest, SymbolState};
 use sigtop::tally::crowd;
 use sigtop::tally::query::Query;
 use sigtop::tally::tallier::{Besides, Tallier, Tallies};
 use sigtop::track::facts::Stacks;
+use sigtop::track::listing::{MAX_COPIES, Shelf};
 use sigtop::track::{Answer, Command, Ending, Facts, Question};
 
 /// What a fake session knows.
@@ -23,6 +25,7 @@ pub(crate) struct Session {
     /// Every command that was sent, in order, but questions.
     pub(crate) heard: Vec<Command>,
     question: Option<Question>,
+    shelf: Shelf,
 }
 
 impl Session {
@@ -64,7 +67,7 @@ impl Session {
             symbolizing: (0, 1480),
             waiting: None,
         };
-        Session { scenario, facts, heard: Vec::new(), question: None }
+        Session { scenario, facts, heard: Vec::new(), question: None, shelf: Shelf::default() }
     }
 
     /// Takes a command; answers when there is something new to say.
@@ -101,7 +104,7 @@ impl Session {
     /// The newest numbers.
     pub(crate) fn answer(&mut self) -> Option<Arc<Answer>> {
         let question = self.question.clone()?;
-        let Scenario { profile, names, now_ns } = &self.scenario;
+        let Scenario { profile, names, now_ns, script } = &self.scenario;
         let span = question.window_ns.map_or(Span::Total, |ns| Span::Last { ns, now_ns: *now_ns });
         let query = |span| Query {
             clock: self.facts.clock,
@@ -113,16 +116,35 @@ impl Session {
         let mut tallier = Tallier::default();
         let besides = Besides {
             centre: question.centre.as_deref(),
-            lines: None,
+            lines: question.listing.as_deref(),
             flame: question.flame.as_ref(),
             total: span != Span::Total,
             trends: true,
         };
-        let Tallies { table: window, total, callers, flame, trends, .. } =
+        let Tallies { table: window, total, callers, lines, flame, trends } =
             tallier.answer(profile, names, &query(span), besides);
         let threads = question.threads.as_ref().map(|asked| tallier.threads(profile, names, &query(span), asked));
         let tagged = crowd::told(&question.filters, profile);
         let total = total.unwrap_or_else(|| window.clone());
+        let listing = lines.map(|lines| {
+            // As many turns as there may be copies, and one for their sources.
+            for _ in 0..MAX_COPIES + 1 {
+                self.shelf.listing(profile, names, lines.clone());
+                let (mut codes, mut files) = (Vec::new(), Vec::new());
+                let ask_code = |request: CodeRequest| {
+                    codes.push(script.code(&request));
+                    Ok(())
+                };
+                let ask_file = |request: source::Request| {
+                    files.push(script.source(&request));
+                    Ok(())
+                };
+                self.shelf.ask(ask_code, ask_file);
+                codes.into_iter().for_each(|code| self.shelf.take_code(code));
+                files.into_iter().for_each(|file| self.shelf.take_source(file));
+            }
+            self.shelf.listing(profile, names, lines)
+        });
         let facts = Facts { window_ns: question.window_ns, ..self.facts.clone() };
         let now_ns = *now_ns;
         let measured_ns = question.window_ns.map_or(now_ns, |ns| ns.min(now_ns));
@@ -131,6 +153,7 @@ impl Session {
             window,
             total,
             callers,
+            listing,
             flame,
             threads,
             tagged,

@@ -7,6 +7,7 @@ use crate::tui::action::{Action, Effect, Motion};
 use crate::tui::colon::{Colon, Order};
 use crate::tui::filters;
 use crate::tui::layout::{Pane, View};
+use crate::tui::listing::Form;
 
 impl App {
     pub(super) fn open_colon(&mut self) {
@@ -72,7 +73,14 @@ impl App {
                 self.filters.set(filters);
                 Vec::new()
             }
-            Order::Peek(pattern) => self.peek(&pattern),
+            Order::Peek(pattern) => {
+                if self.select_first(&pattern) {
+                    self.turn_to_pane(Pane::Callers);
+                }
+                Vec::new()
+            }
+            Order::List(pattern) => self.list_of(&pattern, Form::Source),
+            Order::Disasm(pattern) => self.list_of(&pattern, Form::Assembly),
             Order::Clock(clock) => self.switch_clock(clock),
             Order::Engine(engine) => {
                 self.engine.want(engine);
@@ -101,16 +109,25 @@ impl App {
         }
     }
 
-    fn peek(&mut self, pattern: &Pattern) -> Vec<Effect> {
-        if !self.list.select_first(pattern) {
+    /// Source or assembly of the first function that matches.
+    fn list_of(&mut self, pattern: &Pattern, form: Form) -> Vec<Effect> {
+        if self.select_first(pattern) {
+            self.listing.form = form;
+            self.turn_to_pane(Pane::Source);
+        }
+        Vec::new()
+    }
+
+    /// Selects the first function that matches; if there is none, says so.
+    fn select_first(&mut self, pattern: &Pattern) -> bool {
+        let found = self.list.select_first(pattern);
+        if !found {
             let chips: Vec<String> = filters::chips(self.filters.now()).collect();
             self.note(match chips[..] {
                 [] => format!("no function matches {}", pattern.text()),
                 _ => format!("no function matches {} under {}", pattern.text(), chips.join(" ")),
             });
-            return Vec::new();
         }
-        self.turn_to_pane(Pane::Callers);
-        Vec::new()
+        found
     }
 }

@@ -6,6 +6,7 @@ use crate::track::Command;
 use crate::tui::action::{Effect, Subject};
 use crate::tui::filters::{self, FilterHistory};
 use crate::tui::layout::Pane;
+use crate::tui::listing::Side;
 use crate::tui::prompt::Prompt;
 use crate::tui::{text, typing};
 
@@ -31,6 +32,18 @@ impl App {
             Some((self.list.selected_name()?, module))
         };
         here.map(|edge| (edge.full.as_str(), edge.module.as_str())).or_else(selected)
+    }
+
+    /// The line that the keys stand on, as an editor takes it (`src/main.rs:12`), or the instruction.
+    fn pointed_line(&self) -> Option<String> {
+        let listing = self.answer.as_ref()?.listing.as_ref()?;
+        let row = self.listing.scroll(self.listing.side(listing)).row();
+        match self.listing.side(listing) {
+            Side::Source => self.listing.text(listing).map(|source| format!("{}:{}", source.path, row + 1)),
+            Side::Assembly => {
+                self.listing.rows().instruction(row).map(|(_, at)| format!("{:x} {}", at.address, at.text))
+            }
+        }
     }
 
     pub(super) fn filter_selected(&mut self, subject: Subject) {
@@ -69,14 +82,22 @@ impl App {
 
     /// Where selection and cursors stand, to come back to it.
     pub(super) fn stand(&self) -> Stand {
-        Stand { list: self.list.mark(), neighbours: self.neighbours.clone(), flame: self.flame.clone() }
+        Stand {
+            list: self.list.mark(),
+            neighbours: self.neighbours.clone(),
+            flame: self.flame.clone(),
+            listing: self.listing.clone(),
+        }
     }
 
     pub(super) fn return_to(&mut self, stand: Stand) {
         self.list.return_to(stand.list);
-        (self.neighbours, self.flame) = (stand.neighbours, stand.flame);
+        (self.neighbours, self.flame, self.listing) = (stand.neighbours, stand.flame, stand.listing);
         if let Some(callers) = self.answer.as_ref().and_then(|answer| answer.callers.as_ref()) {
             self.neighbours.take(callers);
+        }
+        if let Some(listing) = self.answer.as_ref().and_then(|answer| answer.listing.as_ref()) {
+            self.listing.take(listing, self.list.is_firm());
         }
     }
 
@@ -115,6 +136,7 @@ impl App {
         if !self.find(&pattern, direction) {
             self.note(match self.pane {
                 Pane::Flame => "no box has this name now",
+                Pane::Source => "no line has this text",
                 _ => "no row has this name now",
             });
         }
@@ -130,6 +152,9 @@ impl App {
                 .and_then(|answer| answer.callers.as_ref())
                 .is_some_and(|callers| self.neighbours.find(pattern, self.names, direction, callers)),
             Pane::Threads => self.roster.find(pattern, direction),
+            Pane::Source => answer
+                .and_then(|answer| answer.listing.as_ref())
+                .is_some_and(|listing| self.listing.find(pattern, direction, listing)),
             Pane::Flame => {
                 let Some(flame) = answer.and_then(|answer| answer.flame.as_ref()) else { return false };
                 let found = self.flame.find(pattern, self.names, direction, flame, self.list.selected_name());
@@ -150,6 +175,11 @@ impl App {
     }
 
     pub(super) fn copy(&mut self) -> Vec<Effect> {
+        if let Some(line) = self.pointed_line().filter(|_| self.pane == Pane::Source) {
+            let line: String = line.chars().take(MAX_COPY).map(text::shown).collect();
+            self.note(format!("copied: {line}"));
+            return vec![Effect::Copy(line)];
+        }
         let own = if self.pane == Pane::Threads { self.roster.name() } else { self.pointed().map(|(full, _)| full) };
         let Some(full) = own else {
             self.note("nothing is selected");

@@ -4,8 +4,9 @@ use super::{App, Mode};
 use crate::track::Command;
 use crate::tui::action::{Effect, Motion};
 use crate::tui::layout::{self, Layout, Pane, View};
+use crate::tui::listing::Side;
 use crate::tui::page::{self, Page};
-use crate::tui::pane::{callers, header, threads};
+use crate::tui::pane::{callers, header, source, threads};
 use crate::tui::roster::Entered;
 use crate::tui::{filters, neighbours};
 
@@ -49,6 +50,12 @@ impl App {
         }
         if let Some(area) = layout.pane(Pane::Flame) {
             self.flame.fit(area.width, area.height.saturating_sub(1).into());
+        }
+        if let Some(area) = layout.pane(Pane::Source)
+            && let Some(listing) = self.answer.as_ref().and_then(|answer| answer.listing.as_ref())
+        {
+            let (source, assembly) = source::Areas::new(area, &self.listing, listing).rows();
+            self.listing.fit(source, assembly);
         }
     }
 
@@ -130,6 +137,11 @@ impl App {
                 }
             }
             Pane::Threads => self.roster.go(motion),
+            Pane::Source => {
+                if let Some(listing) = &answer.listing {
+                    self.listing.go(motion, listing);
+                }
+            }
             Pane::Output => {}
         }
     }
@@ -158,6 +170,7 @@ impl App {
                 }
             }
             Pane::Threads => self.enter_threads(),
+            Pane::Source => self.enter_listing(),
             Pane::Output if !self.options.output => {
                 self.note("the target writes to a terminal of its own: type there");
             }
@@ -187,6 +200,38 @@ impl App {
             }
             Entered::Unfolded => {}
             Entered::Nothing => self.note("this line is no thread that could be filtered by"),
+        }
+    }
+
+    /// To what the line calls, or to where the instruction jumps.
+    fn enter_listing(&mut self) {
+        let answer = self.answer.clone();
+        let Some(answer) = answer.as_deref() else { return };
+        let Some(listing) = &answer.listing else { return };
+        let callee = match self.listing.side(listing) {
+            Side::Source => {
+                let line = self.listing.scroll(Side::Source).row() as u32 + 1;
+                let weight = self.listing.line_weight(listing, line);
+                weight.and_then(|weight| weight.callees.first()).map(|callee| callee.full.to_string())
+            }
+            Side::Assembly => {
+                if let Some(row) = self.listing.jump() {
+                    return self.listing.stand(Side::Assembly, row);
+                }
+                let here = self.listing.rows().instruction(self.listing.scroll(Side::Assembly).row());
+                let called = here.and_then(|(_, at)| at.text.strip_prefix("call "));
+                let called =
+                    called.map(|name| name.trim_start_matches('*').trim_end_matches("@GOT").trim_end_matches("@plt"));
+                let row = called.and_then(|name| answer.window.rows.iter().find(|row| row.short == name));
+                row.map(|row| row.full.to_string())
+            }
+        };
+        match callee {
+            Some(full) => {
+                self.neighbours.leave(self.list.selected_name());
+                self.list.select_name(&full);
+            }
+            None => self.note("no sample went into a call from here"),
         }
     }
 
@@ -251,6 +296,12 @@ impl App {
                     self.list.select_name(&full);
                 }
             }
+            Pane::Source => {
+                let Some(listing) = &answer.listing else { return };
+                if let Some((side, row)) = source::Areas::new(area, &self.listing, listing).at(column, row) {
+                    self.listing.stand(side, self.listing.scroll(side).offset() + row);
+                }
+            }
             Pane::Threads => {
                 let Some((line, on_mark)) = threads::line_at(area, column, row) else { return };
                 let index = line + self.roster.offset();
@@ -289,6 +340,11 @@ impl App {
                         }
                     }
                     Some((Pane::Threads, _)) => self.roster.go(motion),
+                    Some((Pane::Source, _)) => {
+                        if let Some(listing) = self.answer.as_ref().and_then(|answer| answer.listing.as_ref()) {
+                            self.listing.go(motion, listing);
+                        }
+                    }
                     Some((Pane::Output, _)) => self.scroll_output(motion),
                     None => {}
                 }

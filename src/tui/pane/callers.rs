@@ -79,7 +79,7 @@ pub fn draw(canvas: &mut Canvas<'_>, area: Rect, app: &App) {
         return;
     };
     if callers.short.is_empty() {
-        return super::sentences(canvas, body, &absent(app, callers));
+        return super::sentences(canvas, body, &absent(app, &callers.full));
     }
     let rows = rows(area);
     centre(canvas, Rect { y: body.y + rows.above, height: rows.centre, ..body }, app, callers);
@@ -198,14 +198,14 @@ fn name(canvas: &mut Canvas<'_>, place: Rect, app: &App, edge: &Edge) {
 }
 
 /// Why the centre has no numbers: a filter, by its name, or the window.
-fn absent(app: &App, callers: &Callers) -> Vec<(String, Role)> {
-    let known = app.list.selected_names().filter(|_| app.list.selected_name() == Some(&callers.full));
-    let name = known.map_or(callers.full.as_str(), |(short, _)| app.names.pick(&callers.full, short));
+pub(super) fn absent(app: &App, full: &str) -> Vec<(String, Role)> {
+    let known = app.list.selected_names().filter(|_| app.list.selected_name() == Some(full));
+    let name = known.map_or(full, |(short, _)| app.names.pick(full, short));
     let name = text::cut_left(name, 60, 0).into_owned();
     let mut lines = vec![(name, Role::Strong)];
     let Some(answer) = &app.answer else { return lines };
     let filters = &answer.question.filters;
-    let words = match filters::culprit(filters, &callers.full, known.map(|(_, module)| module)) {
+    let words = match filters::culprit(filters, full, known.map(|(_, module)| module)) {
         Some(filters::Culprit::Certain(word, pattern)) => format!("is taken out by {word}={pattern}"),
         Some(filters::Culprit::Among(chips)) => format!("is in no sample that {chips} leaves"),
         None => {

@@ -1,5 +1,6 @@
 //! The panes: one file each, one `draw` each, its layout drawn over it. They read the state and write to the canvas.
 
+mod assembly;
 pub mod callers;
 pub mod colon;
 pub mod flame;
@@ -7,6 +8,7 @@ pub mod header;
 pub mod help;
 pub mod output;
 pub mod prompt;
+pub mod source;
 pub mod status;
 pub mod threads;
 pub mod top;

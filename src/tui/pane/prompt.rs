@@ -64,6 +64,15 @@ fn found(app: &App, pattern: &Pattern) -> (String, Role) {
     let answer = app.answer.as_deref();
     let callers = answer.and_then(|answer| answer.callers.as_ref());
     let rows = match app.pane {
+        Pane::Source => {
+            let listing = answer.and_then(|answer| answer.listing.as_ref());
+            let lines = listing.map_or(0, |listing| app.listing.count(pattern, listing));
+            return match lines {
+                0 => ("no line".to_owned(), Role::Notable),
+                1 => ("1 line".to_owned(), Role::Text),
+                lines => (format!("{} lines", measure::count(lines as u64)), Role::Text),
+            };
+        }
         Pane::Flame => {
             let Some(flame) = answer.and_then(|answer| answer.flame.as_ref()) else {
                 return ("no box".to_owned(), Role::Notable);

@@ -118,7 +118,7 @@ fn selected(canvas: &Canvas<'_>, app: &App, room: usize) -> Vec<Span<'static>> {
             }
         }
         Pane::Threads => return thread(canvas, app, answer, room),
-        Pane::Top | Pane::Output => function(app),
+        Pane::Top | Pane::Source | Pane::Output => function(app),
     };
     let dim = canvas.style(Role::Dim);
     let numbers = numbers.join("  ");

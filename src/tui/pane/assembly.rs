@@ -1,0 +1,148 @@
+//! The selected function instruction by instruction, live: what pprof's `-disasm` shows, with source lines between and jumps
+//! as arrows. It has no title of its own: it is a side of the Source pane.
+//!
+//! ```text
+//!     flat     cum  address        instruction
+//!                                  119  let byte = self.peek()?;
+//!    0.40s   0.40s   401a2b    ╭─▸ movzbl (%rax),%ecx
+//! ▸  4.10s   4.10s   401a2e    │   cmp $0x20,%cl
+//!                    401a31    ╰── je 401a2b
+//!            2.90s   401a33        call core::str::from_utf8
+//! ```
+//!
+//! With little room the arrows go first, then cum, then addresses.
+
+use ratatui::layout::Rect;
+
+use super::source::{self, CUM_FROM_COLUMNS, VALUE_COLUMNS};
+use crate::symbols::assembly::{Code, PlaceLine};
+use crate::track::listing::Listing;
+use crate::tui::app::App;
+use crate::tui::arrows::{self, LANES};
+use crate::tui::canvas::Canvas;
+use crate::tui::listing::{Row, Side};
+use crate::tui::text;
+use crate::tui::theme::Role;
+
+/// Columns from which on there is room for addresses, and for arrows.
+const ADDRESS_FROM_COLUMNS: u16 = 46;
+const ARROWS_FROM_COLUMNS: u16 = 58;
+
+/// Where the columns begin.
+struct Columns {
+    with_cum: bool,
+    address: Option<(u16, usize)>,
+    arrows: Option<u16>,
+    text: u16,
+}
+
+/// Draws it.
+pub(super) fn draw(canvas: &mut Canvas<'_>, area: Rect, app: &App, listing: &Listing, active: bool) {
+    let shown = app.listing.rows();
+    let with_cum = area.width >= CUM_FROM_COLUMNS;
+    let mut x = area.x + 1 + source::heads(canvas, (area.x + 1, area.y), with_cum) + 2;
+    let digits = shown.codes.iter().map(|code| format!("{:x}", code.end).len()).max().unwrap_or(1).max(7);
+    let column = canvas.style(Role::Column);
+    let address = (area.width >= ADDRESS_FROM_COLUMNS).then_some((x, digits));
+    if address.is_some() {
+        canvas.put(x + digits as u16 - 7, area.y, area.right().saturating_sub(x), "address", column);
+        x += digits as u16 + 1;
+    }
+    let arrows = (area.width >= ARROWS_FROM_COLUMNS && !shown.arrows.is_empty()).then_some(x);
+    if arrows.is_some() {
+        x += LANES as u16 + 2;
+    }
+    canvas.put(x, area.y, area.right().saturating_sub(x), "instruction", column);
+    let columns = Columns { with_cum, address, arrows, text: x };
+    let scroll = app.listing.scroll(Side::Assembly);
+    // The jump that one stands on, or that comes here.
+    let at = scroll.row();
+    let lit = shown.arrows.iter().position(|arrow| arrow.from == at);
+    let lit = lit.or_else(|| shown.arrows.iter().position(|arrow| arrow.to == at));
+    for (y, row) in (area.y + 1..area.bottom()).zip(scroll.offset()..shown.rows.len()) {
+        let place = Rect { y, height: 1, ..area };
+        match shown.rows[row] {
+            Row::Copy(code) => copy(canvas, place, app, &shown.codes[code]),
+            Row::Place(code, at) => {
+                let code = &shown.codes[code];
+                origin(canvas, place, app, listing, code.place(&code.instructions[at]), columns.text);
+            }
+            Row::Instruction(..) => instruction(canvas, place, app, row, &columns),
+        }
+        if let Some(x) = columns.arrows.filter(|_| !matches!(shown.rows[row], Row::Copy(_))) {
+            let [dim, notable] = [Role::Dim, Role::Notable].map(|role| canvas.style(role));
+            for (at, (glyph, is_lit)) in (x..).zip(arrows::columns(&shown.arrows, row, lit)) {
+                if glyph != ' ' && at < area.right() {
+                    canvas.put(at, y, 1, glyph.encode_utf8(&mut [0; 4]), if is_lit { notable } else { dim });
+                }
+            }
+        }
+        if row == at {
+            source::cursor(canvas, place, active);
+        }
+    }
+}
+
+/// The rule over a copy of the function.
+fn copy(canvas: &mut Canvas<'_>, place: Rect, app: &App, code: &Code) {
+    canvas.rule(place.x, place.y, place.width);
+    let module = code.path.rsplit('/').next().unwrap_or_default();
+    let name = app.names.pick(&code.full, &code.short);
+    let room = usize::from(place.width.saturating_sub(6));
+    let tail = format!("  {module} {:x}-{:x}", code.start, code.end);
+    let tail = if text::columns(&tail, room) * 2 < room { tail } else { String::new() };
+    let name = text::cut_left(name, room - text::columns(&tail, room), 0);
+    let style = canvas.style(Role::Title);
+    canvas.put(place.x + 2, place.y, place.width.saturating_sub(3), &format!(" {name}{tail} "), style);
+}
+
+/// The source line of the instructions that follow, and where it was inlined.
+fn origin(canvas: &mut Canvas<'_>, place: Rect, app: &App, listing: &Listing, lines: &[PlaceLine], x: u16) {
+    let Some((first, calls)) = lines.split_first() else { return };
+    let text = match listing.source(&first.file) {
+        Some(Ok(source)) => source.line(first.line).unwrap_or_default().trim_start(),
+        _ => "",
+    };
+    let base = first.file.rsplit('/').next().unwrap_or_default();
+    let here = app.listing.file() == Some(&*first.file);
+    let mut words = match (first.line, here && !text.is_empty()) {
+        (0, _) => base.to_owned(),
+        (line, true) => line.to_string(),
+        (line, false) => format!("{base}:{line}"),
+    };
+    if !text.is_empty() {
+        words = format!("{words}  {text}");
+    }
+    let room = usize::from(place.right().saturating_sub(x));
+    // The nearest calls that fit; the line itself comes first.
+    let chain: Vec<String> = calls.iter().map(|call| format!(" ← {}:{}", text::bare(&call.short), call.line)).collect();
+    let inlined = if calls.is_empty() { String::new() } else { format!("  {}", text::bare(&first.short)) };
+    let tails = (0..=chain.len()).rev().map(|count| format!("{inlined}{}", chain[..count].concat()));
+    let left = room.saturating_sub(text::columns(&words, room).min(room / 2));
+    let tail = tails.into_iter().find(|tail| text::columns(tail, room) <= left).unwrap_or_default();
+    let words = text::cut_right(&words, room.saturating_sub(text::columns(&tail, room))).into_owned();
+    let [column, dim] = [Role::Column, Role::Dim].map(|role| canvas.style(role));
+    let used = canvas.put(x, place.y, room as u16, &words, column);
+    canvas.put(x + used, place.y, (room as u16).saturating_sub(used), &tail, dim);
+}
+
+fn instruction(canvas: &mut Canvas<'_>, place: Rect, app: &App, row: usize, columns: &Columns) {
+    let Some((_, at)) = app.listing.rows().instruction(row) else { return };
+    let (flat_ns, cum_ns) = app.listing.row_weight(row);
+    source::value(canvas, (place.x + 1, place.y), app, flat_ns);
+    if columns.with_cum {
+        source::value(canvas, (place.x + 1 + VALUE_COLUMNS, place.y), app, cum_ns);
+    }
+    let dim = canvas.style(Role::Dim);
+    if let Some((x, digits)) = columns.address {
+        canvas.put(x, place.y, digits as u16, &format!("{:>digits$x}", at.address), dim);
+    }
+    let matched = source::sought(app).is_some_and(|pattern| pattern.matches(&at.text));
+    let style = match () {
+        () if matched => canvas.style(Role::Match),
+        () if app.listing.is_own(row) => canvas.style(Role::Text),
+        () => dim,
+    };
+    let shown: String = at.text.chars().skip(app.listing.pan().into()).collect();
+    canvas.put(columns.text, place.y, place.right().saturating_sub(columns.text), &shown, style);
+}
