@@ -281,9 +281,9 @@ fn run(
     let cannot = |error| Failure::own("cannot start a thread", error);
     let agents = listener.start(tell, settings.request(), only).map_err(cannot)?;
     let given = settings.clone();
-    let session = Session::start(target, settings, agents, arrivals).map_err(cannot)?;
+    let mut session = Session::start(target, settings, agents, arrivals).map_err(cannot)?;
     let shown = if screen {
-        show(&session, watch, given, launched)?
+        show(&mut session, watch, given, launched)?
     } else {
         print(&session, watch, sink)?.map_or(Shown::Left, Shown::Ended)
     };
@@ -321,14 +321,15 @@ fn interrupts() -> Result<Receiver<()>, Failure> {
 }
 
 /// The screen, and what is left on the terminal after it. Returns how the target ended, if that decides the exit status.
-fn show(session: &Session, watch: &Watch, settings: Settings, launched: bool) -> Result<Shown, Failure> {
+fn show(session: &mut Session, watch: &Watch, settings: Settings, launched: bool) -> Result<Shown, Failure> {
+    let device = if watch.tui { Device::Tty } else { Device::Stdout };
     let options = tui::Options {
         command: settings.command.clone(),
         launched,
         output: launched,
         on_quit: watch.on_quit.unwrap_or_default(),
         mouse: !watch.no_mouse,
-        device: if watch.tui { Device::Tty } else { Device::Stdout },
+        device,
         theme: Theme::from_environment(watch.theme, |name| std::env::var(name).ok()),
         keys: watch.keys.clone(),
         names: watch.names.unwrap_or_default(),
@@ -337,11 +338,17 @@ fn show(session: &Session, watch: &Watch, settings: Settings, launched: bool) ->
         engine: settings.engine,
         period_ns: settings.period_ns,
     };
-    let outcome = tui::run(options, session.commands.clone(), session.notices.clone())
+    let outcome = tui::run(options, session.commands.clone(), session.notices.clone(), session.output.take())
         .map_err(|error| Failure { sentence: error.to_string(), status: 125 })?;
     if !watch.quiet {
-        // A terminal that is gone needs no farewell.
-        let _ = std::io::stdout().write_all(farewell(&outcome).as_bytes());
+        let words = farewell(&outcome);
+        // Where the screen was: with --tui, stdout is the target's. A terminal that is gone needs no farewell.
+        let _ = match device {
+            Device::Stdout => std::io::stdout().write_all(words.as_bytes()),
+            Device::Tty => {
+                File::options().write(true).open("/dev/tty").and_then(|mut tty| tty.write_all(words.as_bytes()))
+            }
+        };
     }
     let ended = || outcome.answer.as_ref().and_then(|answer| answer.facts.ended).map(|(ending, _)| ending);
     Ok(match outcome.departure {

@@ -58,7 +58,7 @@ fn a_launched_process_and_its_child_are_found_until_they_end() {
     let watch = Watch::new(target.pid, carrier.start_ticks);
     assert!(!watch.wait(Duration::ZERO));
     let (sender, events) = unbounded();
-    let thread = target.follow(sender).unwrap();
+    let thread = target.follow(sender, unbounded().0).unwrap();
     target.signal(9).unwrap();
     let Event::Ended(ended) = events.recv_timeout(LONG).unwrap() else { panic!("no end") };
     assert_eq!(ended.how, Ending::Killed { signal: 9, core: false });

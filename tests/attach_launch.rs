@@ -46,13 +46,43 @@ fn the_viewer() {
     let stdio =
         if way == "inherit" { launch::Stdio::Inherit } else { launch::Stdio::Terminal { rows: 33, columns: 77 } };
     let target = launch(&command, stdio).unwrap();
-    let (sender, events) = unbounded();
-    let thread = target.follow(sender).unwrap();
-    let seen = play(&target, &events, &script);
+    let ((tell, events), (write, output)) = (unbounded(), unbounded());
+    let thread = target.follow(tell, write).unwrap();
+    let seen = play(&target, &Ears { events, output }, &script);
     thread.join().unwrap();
     fs::write(directory.join("output"), &seen.output).unwrap();
     fs::write(directory.join("events"), seen.events.join(" ")).unwrap();
     std::process::exit(seen.status.into());
+}
+
+/// What is heard of a target.
+struct Ears {
+    events: Receiver<Event>,
+    output: Receiver<Vec<u8>>,
+}
+
+impl Ears {
+    /// Takes the next thing; `false` when nothing will come any more.
+    fn hear(&self, seen: &mut Seen) -> bool {
+        crossbeam_channel::select! {
+            recv(self.output) -> bytes => match bytes {
+                Ok(bytes) => seen.output.extend(bytes),
+                // The end of the output comes right before the end of all.
+                Err(_) => match self.events.recv_timeout(LONG) {
+                    Ok(event) => seen.take(event),
+                    Err(RecvTimeoutError::Disconnected) => return false,
+                    Err(RecvTimeoutError::Timeout) => panic!("no end: {:?}", seen.events),
+                },
+            },
+            recv(self.events) -> event => {
+                seen.output.extend(self.output.try_iter().flatten());
+                let Ok(event) = event else { return false };
+                seen.take(event);
+            }
+            default(LONG) => panic!("nothing comes any more: {:?}", seen.events),
+        }
+        true
+    }
 }
 
 #[derive(Default)]
@@ -65,7 +95,6 @@ struct Seen {
 impl Seen {
     fn take(&mut self, event: Event) {
         match event {
-            Event::Output(bytes) => self.output.extend(bytes),
             Event::Ended(ended) => {
                 self.status = ended.how.exit_status();
                 self.events.push("ended".to_owned());
@@ -79,19 +108,19 @@ impl Seen {
 }
 
 /// Lines of `await TEXT`, `await-event NAME`, `type TEXT`, `resize ROWS COLUMNS`, `signal NUMBER`; then all there is.
-fn play(target: &Launched, events: &Receiver<Event>, script: &str) -> Seen {
+fn play(target: &Launched, ears: &Ears, script: &str) -> Seen {
     let mut seen = Seen::default();
     for line in script.lines() {
         let (verb, rest) = line.split_once(' ').unwrap();
         match verb {
             "await" => {
                 while !String::from_utf8_lossy(&seen.output).contains(rest) {
-                    seen.take(events.recv_timeout(LONG).unwrap());
+                    assert!(ears.hear(&mut seen));
                 }
             }
             "await-event" => {
                 while !seen.events.iter().any(|event| event == rest) {
-                    seen.take(events.recv_timeout(LONG).unwrap());
+                    assert!(ears.hear(&mut seen));
                 }
             }
             "type" => {
@@ -106,13 +135,8 @@ fn play(target: &Launched, events: &Receiver<Event>, script: &str) -> Seen {
             other => panic!("no such verb: {other}"),
         }
     }
-    loop {
-        match events.recv_timeout(LONG) {
-            Ok(event) => seen.take(event),
-            Err(RecvTimeoutError::Disconnected) => return seen,
-            Err(RecvTimeoutError::Timeout) => panic!("the target did not end: {:?}", seen.events),
-        }
-    }
+    while ears.hear(&mut seen) {}
+    seen
 }
 
 /// A directory of its own for a test, gone with it.
@@ -459,7 +483,7 @@ fn a_killed_keeper_is_an_ending_of_its_own() {
     let keeper = Stat::of(target.pid).unwrap().parent;
     assert_eq!(Stat::of(keeper).unwrap().comm, "sigtop-keeper");
     let (sender, events) = unbounded();
-    let thread = target.follow(sender).unwrap();
+    let thread = target.follow(sender, unbounded().0).unwrap();
     kill(Pid::from_raw(keeper as i32), Signal::SIGKILL).unwrap();
     let Event::Ended(ended) = events.recv_timeout(LONG).unwrap() else { panic!("no end") };
     assert_eq!(ended.how, Ending::Unknown);
@@ -487,6 +511,6 @@ fn the_keeper_holds_only_what_it_needs() {
     assert_eq!(fs::read_link(format!("/proc/{keeper}/cwd")).unwrap(), Path::new("/"));
     target.signal(15).unwrap();
     let (sender, events) = unbounded();
-    target.follow(sender).unwrap().join().unwrap();
+    target.follow(sender, unbounded().0).unwrap().join().unwrap();
     assert!(events.iter().any(|event| matches!(event, Event::Ended(ended) if ended.how.exit_status() == 143)));
 }

@@ -35,6 +35,8 @@ use super::pty::{self, Model, Pty};
 const MAX_WAITING: usize = 4 * MAX_OUTPUT;
 /// Bytes that wait for the target to read its terminal.
 const MAX_TYPED: usize = 64 * 1024;
+/// Output follows output to the viewer at this distance at least, so that small pieces travel together.
+const GATHER: Duration = Duration::from_millis(4);
 /// How long a target waits for a viewer that does not read.
 const PATIENCE: Duration = Duration::from_secs(10);
 /// Bytes read for a target that has ended before its end is told: more than a terminal holds.
@@ -117,13 +119,12 @@ impl Keeper {
             }
             if socket {
                 self.hear()?;
-                self.speak();
             }
             if master {
                 self.type_in();
                 self.read_output(MAX_OUTPUT);
-                self.speak();
             }
+            self.speak();
         }
     }
 
@@ -140,10 +141,13 @@ impl Keeper {
         let master = self.master.as_ref().filter(|_| !flags.is_empty());
         sources.extend(master.map(|master| PollFd::new(master.as_fd(), flags)));
         let mut flags = PollFlags::POLLIN;
-        flags.set(PollFlags::POLLOUT, !self.waiting.is_empty());
+        let gathering = self.waiting.gathering(Instant::now());
+        flags.set(PollFlags::POLLOUT, !self.waiting.is_empty() && gathering.is_none());
         sources.extend(self.socket.as_ref().map(|socket| PollFd::new(socket.as_fd(), flags)));
-        let timeout =
-            if may_read { PollTimeout::NONE } else { PollTimeout::try_from(patience).unwrap_or(PollTimeout::MAX) };
+        let timeout = gathering.or_else(|| (!may_read).then_some(patience)).map_or(PollTimeout::NONE, |time| {
+            // Rounded up: a time that is nearly over must not spin.
+            PollTimeout::try_from(time + Duration::from_micros(999)).unwrap_or(PollTimeout::MAX)
+        });
         match poll(&mut sources, timeout) {
             Ok(_) | Err(Errno::EINTR) => {}
             Err(error) => return Err(error),
@@ -277,6 +281,9 @@ impl Keeper {
     /// Sends what the viewer takes without waiting.
     fn speak(&mut self) {
         while let Some(socket) = &self.socket {
+            if self.waiting.gathering(Instant::now()).is_some() {
+                return;
+            }
             let Some(packet) = self.waiting.first() else { return };
             match send(socket.as_raw_fd(), packet, MsgFlags::MSG_DONTWAIT | MsgFlags::MSG_NOSIGNAL) {
                 Ok(_) => self.waiting.sent(Instant::now()),
@@ -348,6 +355,8 @@ struct Waiting {
     lost: u64,
     /// When the viewer last took one, while some wait.
     since: Option<Instant>,
+    /// When the last one was sent.
+    sent: Option<Instant>,
 }
 
 impl Waiting {
@@ -358,6 +367,13 @@ impl Waiting {
     /// How long the target still has to wait when there is no room.
     fn patience(&self, now: Instant) -> Duration {
         self.since.map_or(PATIENCE, |since| PATIENCE.saturating_sub(now.duration_since(since)))
+    }
+
+    /// How long a lone piece of output still waits for more of it.
+    fn gathering(&self, now: Instant) -> Option<Duration> {
+        let lone = self.packets.front().filter(|_| self.packets.len() == 1 && self.lost == 0)?;
+        let left = GATHER.checked_sub(now.duration_since(self.sent?)).filter(|left| !left.is_zero())?;
+        (Report::is_output(lone) && lone.len() < MAX_OUTPUT / 2).then_some(left)
     }
 
     fn push(&mut self, packet: Vec<u8>, now: Instant) {
@@ -404,6 +420,7 @@ impl Waiting {
             self.size -= packet.len() + OVERHEAD;
         }
         self.since = if self.packets.is_empty() { None } else { Some(now) };
+        self.sent = Some(now);
     }
 }
 
@@ -442,6 +459,22 @@ mod tests {
         assert_eq!(waiting.patience(start + 2 * PATIENCE), Duration::ZERO);
         waiting.sent(start + PATIENCE / 2);
         assert_eq!(waiting.patience(start + PATIENCE), PATIENCE / 2);
+    }
+
+    #[test]
+    fn small_pieces_are_sent_a_while_apart_and_the_end_at_once() {
+        let (mut waiting, start) = (Waiting::default(), Instant::now());
+        waiting.output(b"echo", start);
+        assert_eq!(waiting.gathering(start), None, "the first goes at once");
+        waiting.sent(start);
+        waiting.output(b"more", start);
+        assert_eq!(waiting.gathering(start), Some(GATHER));
+        assert_eq!(waiting.gathering(start + GATHER), None);
+        waiting.push(Report::Ended { status: 0, user_ns: 0, system_ns: 0 }.encode(), start);
+        assert_eq!(waiting.gathering(start), None);
+        let mut waiting = Waiting { sent: Some(start), ..Waiting::default() };
+        waiting.output(&[b'x'; MAX_OUTPUT], start);
+        assert_eq!(waiting.gathering(start), None, "a large piece too");
     }
 
     #[test]

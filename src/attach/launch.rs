@@ -9,23 +9,32 @@
 
 use std::ffi::{OsStr, OsString};
 use std::io;
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd, RawFd};
 use std::path::Path;
 use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
 
 use crossbeam_channel::Sender;
 use nix::errno::Errno;
+use nix::poll::{PollFd, PollFlags, poll};
 use nix::pty::Winsize;
 use nix::sys::signal::SigHandler;
 use nix::sys::socket::{AddressFamily, MsgFlags, SockFlag, SockType, recv, send, socketpair};
 use nix::sys::wait::waitpid;
 use nix::unistd::{ForkResult, Pid, fork};
 
+use super::backlog::Backlog;
 use super::image::{self, Failure, Image};
 use super::inherit::{self, Held};
 use super::packet::{MAX_INPUT, MAX_PACKET, Order, Report};
 use super::program::Program;
 use super::{AttachError, keeper, pty};
+
+/// How often to look whether more output is wanted, while some waits and none comes, ms.
+const LOOK_MS: u8 = 5;
+/// Between two parts of a flood that lines are left out of: nobody reads them faster, and showing them takes CPU time that
+/// the target may want.
+const FLOOD: Duration = Duration::from_millis(100);
 
 /// What to start.
 #[derive(Clone, Copy, Debug)]
@@ -54,12 +63,10 @@ pub enum Stdio {
     },
 }
 
-/// What is heard of a target. After [`Ended`](Event::Ended) only output may follow, of processes it left behind; the sender
-/// is dropped when they too have closed its terminal.
+/// What is heard of a target. After [`Ended`](Event::Ended) only news of output may follow, of processes it left behind; the
+/// sender is dropped when they too have closed its terminal.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Event {
-    /// Its terminal was written to.
-    Output(Vec<u8>),
     /// This much output, in bytes, is missing here, because it was not read for seconds.
     OutputLost(u64),
     /// This much input, in bytes, was dropped, because the target does not read.
@@ -190,7 +197,9 @@ fn launch_kept(image: &Image, size: Winsize) -> Result<Launched, AttachError> {
     drop(theirs);
     held.release().map_err(|error| AttachError::system("cannot unblock signals", error))?;
     let keeper = keeper?;
-    let error = match receive(ours.as_raw_fd(), &mut vec![0; MAX_PACKET]) {
+    let mut buffer = vec![0; MAX_PACKET];
+    let report = receive(ours.as_raw_fd(), &mut buffer, MsgFlags::empty());
+    let error = match report.ok().flatten().and_then(Report::decode) {
         Some(Report::Started { pid }) => return Ok(Launched { pid, line: Line::Keeper { socket: ours, keeper } }),
         Some(Report::Failed { errno, ours }) => Failure { errno: Errno::from_raw(errno), ours }.into_error(image),
         _ => AttachError::system("cannot start the target", io::Error::other("its keeper died")),
@@ -200,15 +209,17 @@ fn launch_kept(image: &Image, size: Winsize) -> Result<Launched, AttachError> {
 }
 
 impl Launched {
-    /// Starts the thread that tells `events` what happens to the target, until the sender is dropped at the end of it all.
-    /// It reads on when nobody listens, so that the target is not held up.
-    pub fn follow(&self, events: Sender<Event>) -> Result<JoinHandle<()>, AttachError> {
+    /// Starts the thread that tells `events` what happens to the target, and `output` what it writes to its terminal, until
+    /// the senders are dropped at the end of it all. What was written before an event is sent before it. While `output` is
+    /// full, lines that nobody will see are left out ([`backlog`](super::backlog)). It reads on when nobody listens, so that
+    /// the target is not held up.
+    pub fn follow(&self, events: Sender<Event>, output: Sender<Vec<u8>>) -> Result<JoinHandle<()>, AttachError> {
         let thread = thread::Builder::new().name("target".to_owned());
         match &self.line {
             &Line::Child { target, .. } => thread.spawn(move || drop(events.send(Event::Ended(wait(target))))),
             Line::Keeper { socket, keeper } => {
                 let (socket, keeper) = (socket.try_clone(), *keeper);
-                socket.and_then(|socket| thread.spawn(move || listen(&socket, keeper, &events)))
+                socket.and_then(|socket| thread.spawn(move || listen(&socket, keeper, &events, &output)))
             }
         }
         .map_err(|error| AttachError::system("cannot follow the target", error))
@@ -262,33 +273,63 @@ fn tell(socket: &OwnedFd, order: &Order) -> Result<(), Errno> {
 }
 
 /// The keeper's next packet; `None` when it is gone.
-fn receive(socket: i32, buffer: &mut [u8]) -> Option<Report> {
+fn receive(socket: RawFd, buffer: &mut [u8], flags: MsgFlags) -> Result<Option<&[u8]>, Errno> {
     loop {
-        match recv(socket, buffer, MsgFlags::empty()) {
+        match recv(socket, buffer, flags) {
             Err(Errno::EINTR) => {}
-            Ok(0) | Err(_) => return None,
-            Ok(count) => return Report::decode(&buffer[..count]),
+            Err(Errno::EAGAIN) => return Err(Errno::EAGAIN),
+            Ok(0) | Err(_) => return Ok(None),
+            Ok(count) => return Ok(Some(&buffer[..count])),
         }
     }
 }
 
-fn listen(socket: &OwnedFd, keeper: Pid, events: &Sender<Event>) {
+fn listen(socket: &OwnedFd, keeper: Pid, events: &Sender<Event>, output: &Sender<Vec<u8>>) {
     let mut buffer = vec![0; MAX_PACKET];
-    let mut ended = false;
-    while let Some(report) = receive(socket.as_raw_fd(), &mut buffer) {
+    let mut backlog = Backlog::default();
+    let (mut ended, mut rest) = (false, None);
+    loop {
+        if !backlog.is_empty() {
+            let rests = rest.is_some_and(|until| Instant::now() < until);
+            if backlog.is_full() || !rests && !output.is_full() {
+                let (bytes, shorter) = backlog.take();
+                rest = shorter.then(|| Instant::now() + FLOOD);
+                // Nobody there: then it is not shown anywhere.
+                drop(output.send(bytes));
+            } else {
+                backlog.wait();
+                let _ = poll(&mut [PollFd::new(socket.as_fd(), PollFlags::POLLIN)], LOOK_MS);
+            }
+        }
+        let flags = if backlog.is_empty() { MsgFlags::empty() } else { MsgFlags::MSG_DONTWAIT };
+        let report = match receive(socket.as_raw_fd(), &mut buffer, flags) {
+            Err(_) => continue,
+            Ok(None) => break,
+            Ok(Some(packet)) if Report::is_output(packet) => {
+                backlog.push(&packet[1..]);
+                continue;
+            }
+            Ok(Some(packet)) => Report::decode(packet),
+        };
+        if !backlog.is_empty() {
+            drop(output.send(backlog.take().0));
+        }
         let event = match report {
-            Report::Output(bytes) => Event::Output(bytes),
-            Report::OutputLost(count) => Event::OutputLost(count),
-            Report::InputLost(count) => Event::InputLost(count),
-            Report::Stopped { signal } => Event::Stopped { signal },
-            Report::Continued => Event::Continued,
-            Report::Ended { status, user_ns, system_ns } => {
+            Some(Report::OutputLost(count)) => Event::OutputLost(count),
+            Some(Report::InputLost(count)) => Event::InputLost(count),
+            Some(Report::Stopped { signal }) => Event::Stopped { signal },
+            Some(Report::Continued) => Event::Continued,
+            Some(Report::Ended { status, user_ns, system_ns }) => {
                 ended = true;
                 Event::Ended(Ended { how: Ending::of_wait_status(status), user_ns, system_ns })
             }
-            Report::Started { .. } | Report::Failed { .. } => continue,
+            Some(Report::Started { .. } | Report::Failed { .. } | Report::Output(_)) => continue,
+            None => break,
         };
         drop(events.send(event));
+    }
+    if !backlog.is_empty() {
+        drop(output.send(backlog.take().0));
     }
     if !ended {
         drop(events.send(Event::Ended(Ended { how: Ending::Unknown, user_ns: 0, system_ns: 0 })));

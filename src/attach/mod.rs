@@ -2,10 +2,11 @@
 //!
 //! A launch goes through the files in this order: [`program`] finds what would run and refuses what cannot be watched (with
 //! [`elf`] for its bytes and `wrapper` for commands like sudo), [`library`] makes a file of the agent, [`launch`] starts the
-//! target, with a `keeper` (and its `packet`s) when it gets a terminal of its own. A running target comes from [`find`], and
+//! target, with a `keeper` (and its `packet`s, and a `backlog`) when it gets a terminal of its own. A running target comes from [`find`], and
 //! [`knock`] wakes its agent; [`proc`] reads what both need of `/proc`. This folder ends where the agent connects: the
 //! sockets are `link::receive`'s.
 
+pub mod backlog;
 pub mod elf;
 mod error;
 pub mod find;
@@ -20,7 +21,6 @@ pub mod proc;
 pub mod program;
 mod pty;
 mod quote;
-
 mod wrapper;
 
 pub use error::AttachError;

@@ -109,8 +109,6 @@ pub enum Command {
 pub enum Notice {
     /// New numbers.
     Answer(Arc<Answer>),
-    /// Bytes that the target wrote to its terminal.
-    Output(Vec<u8>),
     /// A sentence for the line above the footer (a refusal, a signal that is taken).
     Banner(String),
     /// The launched target has ended; the session goes on answering.

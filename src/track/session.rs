@@ -72,6 +72,9 @@ pub struct Session {
     pub commands: Sender<Command>,
     /// Where it tells what is new; closed when the session has ended.
     pub notices: Receiver<Notice>,
+    /// What the target writes to its terminal, for the one who shows it; whatever was written before it ended is here before
+    /// that is told.
+    pub output: Option<Receiver<Vec<u8>>>,
     thread: JoinHandle<Desk>,
 }
 
@@ -96,30 +99,33 @@ impl Session {
         let (ask_source, wanted) = bounded(NAMES);
         let (found, sourced) = bounded(NAMES);
         source::spawn(settings.sources.clone(), wanted, found);
-        let events = follow(&target)?;
+        // One piece waits, so that it is the newest.
+        let (write, output) = bounded(1);
+        let events = follow(&target, write)?;
         let watch = Watcher::new(Live::new(target, agents), settings, tell);
         let thread = std::thread::Builder::new().name("profile".to_owned()).spawn(move || {
             let mut watch = watch;
             watch.run(&Channels { arrivals, orders, ask, named, ask_code, coded, ask_source, sourced, events });
             watch.desk
         })?;
-        Ok(Session { commands, notices, thread })
+        Ok(Session { commands, notices, output: Some(output), thread })
     }
 
     /// Waits for its end and gives what it knew.
     pub fn finish(self) -> Option<Desk> {
         drop(self.commands);
+        drop(self.output);
         while self.notices.recv().is_ok() {}
         self.thread.join().ok()
     }
 }
 
 /// The channel that tells of the target: a launched one's keeper or parent, or a thread that waits for an attached one's end.
-fn follow(target: &Target) -> std::io::Result<Receiver<launch::Event>> {
+fn follow(target: &Target, output: Sender<Vec<u8>>) -> std::io::Result<Receiver<launch::Event>> {
     let (tell, events) = bounded(NOTICES);
     match target {
         Target::Launched(launched) => {
-            launched.follow(tell).map_err(std::io::Error::other)?;
+            launched.follow(tell, output).map_err(std::io::Error::other)?;
         }
         Target::Attached(carrier) => {
             let watch = Watch::new(carrier.pid, carrier.start_ticks);

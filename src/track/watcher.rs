@@ -158,7 +158,6 @@ impl Watcher {
 
     fn hear(&mut self, event: launch::Event) {
         match event {
-            launch::Event::Output(bytes) => self.tell(Notice::Output(bytes)),
             launch::Event::OutputLost(bytes) => {
                 self.tell_banner(format!("{bytes} bytes of the target's output are missing here"))
             }

@@ -4,12 +4,17 @@ use std::num::NonZeroU16;
 
 use ratatui::style::{Color, Modifier, Style};
 
+use crate::attach::backlog::KEPT_LINES;
+
 /// Lines of scrollback that are kept.
 const SCROLLBACK: usize = 2000;
 /// The largest grid (columns, rows); a larger screen shows it with a margin.
 pub const MAX_SIZE: (u16, u16) = (500, 200);
 /// The smallest grid: below this the emulation has nothing to wrap into.
 pub const MIN_SIZE: (u16, u16) = (20, 4);
+
+// Of a flood so many lines arrive here at least: enough to fill all that is kept.
+const _: () = assert!(KEPT_LINES >= SCROLLBACK + 2 * MAX_SIZE.1 as usize);
 
 /// A terminal without a screen.
 pub struct Emulator {

@@ -10,6 +10,7 @@ pub mod arrows;
 pub mod canvas;
 pub mod colon;
 pub mod emulator;
+pub mod feed;
 pub mod fill;
 pub mod filters;
 pub mod flame;

@@ -10,6 +10,7 @@ use crossterm::event::KeyCode;
 
 use super::action::{Action, Departure, Effect};
 use super::app::App;
+use super::feed::Feed;
 use super::input::{self, Input};
 use super::pace::Pace;
 use super::signals::{self, Heard, Listener};
@@ -28,7 +29,12 @@ const LAST_WORDS: Duration = Duration::from_secs(1);
 ///
 /// # Errors
 /// There is no terminal to draw on, or it refused. A terminal that goes away later is a [`Departure`].
-pub fn run(options: Options, commands: Sender<Command>, notices: Receiver<Notice>) -> Result<Outcome, TuiError> {
+pub fn run(
+    options: Options,
+    commands: Sender<Command>,
+    notices: Receiver<Notice>,
+    output: Option<Receiver<Vec<u8>>>,
+) -> Result<Outcome, TuiError> {
     let (listener, heard) = Listener::start()?;
     let (mut console, keys) = Console::open(options.device, options.mouse)?;
     let cannot = |cause| TuiError::Signals { cause };
@@ -38,7 +44,8 @@ pub fn run(options: Options, commands: Sender<Command>, notices: Receiver<Notice
     let reader = reader.spawn(move || input::read(keys, &stop, &sender)).map_err(cannot)?;
 
     let mut app = App::new(options);
-    let sources = Sources { inputs: Some(inputs), heard: Some(heard), notices: Some(notices) };
+    let output = output.filter(|_| app.options.output);
+    let sources = Sources { inputs: Some(inputs), heard: Some(heard), notices: Some(notices), output };
     let departure = drive(&mut console, &mut app, sources, &commands);
 
     drop(stopper);
@@ -70,6 +77,8 @@ pub struct Sources {
     pub heard: Option<Receiver<Heard>>,
     /// The session.
     pub notices: Option<Receiver<Notice>>,
+    /// What the target writes.
+    pub output: Option<Receiver<Vec<u8>>>,
 }
 
 /// Something that came.
@@ -77,6 +86,7 @@ enum Came {
     Input(Input),
     Heard(Heard),
     Notice(Notice),
+    Output(Vec<u8>),
     SessionOver,
     TimeToDraw,
     /// A command was taken, a frame is due, or a source has dried up.
@@ -95,6 +105,7 @@ pub fn drive(
 ) -> Result<Departure, TuiError> {
     let mut outbox = Outbox::default();
     let mut pace = Pace::default();
+    let mut feed = Feed::default();
     let (columns, rows) = surface.size()?;
     let mut effects = app.update(Action::Resize(columns, rows));
     effects.extend(app.start());
@@ -116,6 +127,7 @@ pub fn drive(
                     Ok(())
                 }
                 Effect::Leave(departure) => {
+                    finish(app, &mut feed, &sources);
                     outbox.flush(commands);
                     return Ok(departure);
                 }
@@ -126,7 +138,8 @@ pub fn drive(
         }
         let came = match pace.take(Instant::now()) {
             true => Came::TimeToDraw,
-            false => wait(&mut sources, &mut outbox, commands, pace.due()),
+            false if feed.is_busy() => wait(&mut sources, &mut outbox, commands, &feed, Some(Instant::now())),
+            false => wait(&mut sources, &mut outbox, commands, &feed, pace.due()),
         };
         match came {
             Came::Nothing | Came::TimeToDraw => {}
@@ -134,8 +147,18 @@ pub fn drive(
             _ => pace.changed(Instant::now()),
         }
         let done = match came {
+            Came::Nothing if feed.is_busy() => {
+                let start = Instant::now();
+                let effects = app.update(Action::Output(feed.slice()));
+                feed.spend(start.elapsed());
+                pace.changed(Instant::now());
+                Ok(effects)
+            }
             Came::Nothing | Came::Heard(Heard::Resize) => Ok(Vec::new()),
-            Came::TimeToDraw => frame(surface, app),
+            Came::TimeToDraw => {
+                feed.drawn();
+                frame(surface, app)
+            }
             Came::Input(input) => {
                 panic_if_asked(&input);
                 Ok(app.input(input))
@@ -144,7 +167,10 @@ pub fn drive(
             Came::Heard(Heard::Suspend) => surface.stop().map(|()| Vec::new()),
             Came::Heard(Heard::Continue) => surface.renew().map(|()| Vec::new()),
             Came::Notice(Notice::Answer(answer)) => Ok(app.update(Action::Answer(answer))),
-            Came::Notice(Notice::Output(bytes)) => Ok(app.update(Action::Output(bytes))),
+            Came::Output(bytes) => {
+                feed.take(bytes);
+                Ok(Vec::new())
+            }
             Came::Notice(Notice::Banner(words)) => Ok(app.update(Action::Banner(words))),
             Came::Notice(Notice::Ended(ending)) => Ok(app.update(Action::Ended(ending))),
             Came::SessionOver => Ok(app.update(Action::SessionOver)),
@@ -154,6 +180,15 @@ pub fn drive(
             Err(_) => return Ok(abandon(app, outbox, commands)),
         }
     }
+}
+
+/// Before leaving: what the target wrote and the emulator has not seen yet.
+fn finish(app: &mut App, feed: &mut Feed, sources: &Sources) {
+    // One piece waits, and while it is taken one more may be put in its place.
+    for bytes in sources.output.iter().flat_map(|output| output.try_iter().take(2)) {
+        feed.take(bytes);
+    }
+    app.update(Action::Output(feed.rest()));
 }
 
 /// Draws a frame in the size that the terminal has now.
@@ -179,11 +214,18 @@ fn abandon(app: &mut App, mut outbox: Outbox, commands: &Sender<Command>) -> Dep
 }
 
 /// Sleeps until something comes, a command is taken, or it is time to draw.
-fn wait(sources: &mut Sources, outbox: &mut Outbox, commands: &Sender<Command>, due: Option<Instant>) -> Came {
+fn wait(
+    sources: &mut Sources,
+    outbox: &mut Outbox,
+    commands: &Sender<Command>,
+    feed: &Feed,
+    due: Option<Instant>,
+) -> Came {
     let mut select = Select::new();
     let inputs = sources.inputs.as_ref().map(|source| select.recv(source));
     let heard = sources.heard.as_ref().map(|source| select.recv(source));
     let notices = sources.notices.as_ref().map(|source| select.recv(source));
+    let output = sources.output.as_ref().filter(|_| feed.is_open()).map(|source| select.recv(source));
     let taken = outbox.first().map(|_| select.send(commands));
     let operation = match due {
         Some(due) => match select.select_deadline(due) {
@@ -215,6 +257,12 @@ fn wait(sources: &mut Sources, outbox: &mut Outbox, commands: &Sender<Command>, 
         return operation.recv(source).map(Came::Notice).unwrap_or_else(|_| {
             sources.notices = None;
             Came::SessionOver
+        });
+    }
+    if let (true, Some(source)) = (index == output, &sources.output) {
+        return operation.recv(source).map(Came::Output).unwrap_or_else(|_| {
+            sources.output = None;
+            Came::Nothing
         });
     }
     Came::Nothing

@@ -4,6 +4,7 @@ use std::process::Command;
 
 use crate::harness::chains::judge::{Judge, Verdict};
 use crate::harness::chains::{self, Language};
+use crate::harness::escapes::Guard;
 use crate::harness::raw::{Entry, Frame, Raw};
 use crate::harness::run::run;
 use crate::harness::statistics::{deviations, lower_bound};
@@ -201,4 +202,45 @@ fn hanging_up_ends_what_depends_on_the_terminal() {
     let mut terminal = Terminal::start(50, 10, Command::new("sh").args(["-c", "echo up; read never"]));
     terminal.see("up");
     assert_eq!(terminal.hang_up().signal(), Some(1));
+}
+
+#[test]
+fn what_a_screen_needs_may_be_written() {
+    let said = "\x1b[?1049h\x1b[?25l\x1b[2J\x1b[1;1H\x1b[38;2;1;2;3mname 漢 ▁\x1b[0m\x1b]52;c;YWJj\x07\x1b[?1049l\r\n";
+    for pieces in [1, 2, 7, 1000] {
+        let mut guard = Guard::default();
+        said.as_bytes().chunks(pieces).for_each(|piece| guard.read(piece).expect("allowed"));
+        assert_eq!(guard.copies, 1);
+    }
+}
+
+#[test]
+fn anything_else_that_is_written_is_found() {
+    let bad: [&[u8]; 22] = [
+        b"\x07",
+        b"\x08",
+        b"\t",
+        b"\x0e",
+        b"\x18",
+        b"\x7f",
+        b"\0",
+        b"\x9b31m",
+        b"\x1bc",
+        b"\x1b7",
+        b"\x1bP1$r\x1b\\",
+        b"\x1b]0;title\x07",
+        b"\x1b]52;c;?\x07",
+        b"\x1b]8;;http://x\x07",
+        b"\x1b[6n",
+        b"\x1b[?1002h",
+        b"\x1b[3J",
+        b"\x1b[1;2\x08H",
+        b"\xc2\x9b",
+        "\u{202e}".as_bytes(),
+        "\u{200b}".as_bytes(),
+        b"\xc0\x9b",
+    ];
+    for bytes in bad {
+        assert!(Guard::default().read(bytes).is_err(), "{}", bytes.escape_ascii());
+    }
 }

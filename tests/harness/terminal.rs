@@ -19,6 +19,9 @@ use nix::sys::termios::{Termios, tcgetattr};
 use nix::unistd::Pid;
 use vt100::{Parser, Screen};
 
+use super::escapes::Guard;
+use super::run::SIGTOP;
+
 /// No wait of a test is longer, on a busy machine either.
 const LIMIT: Duration = Duration::from_secs(30);
 
@@ -32,6 +35,8 @@ pub(crate) struct Terminal {
     end: UnixStream,
     status: Option<ExitStatus>,
     model: Parser,
+    /// Reads along, where sigtop alone writes.
+    guard: Option<Guard>,
     /// The terminal's settings before the program was started.
     before: Termios,
     /// When the program was started.
@@ -81,7 +86,8 @@ impl Terminal {
         });
         let model = Parser::new(cells(rows), cells(columns), 0);
         let master = File::from(OwnedFd::from(master));
-        Terminal { master, slave, pid, ended, end: mine, status: None, model, before, started }
+        let guard = (command.get_program() == SIGTOP).then(Guard::default);
+        Terminal { master, slave, pid, ended, end: mine, status: None, model, guard, before, started }
     }
 
     /// The program's process id.
@@ -184,6 +190,9 @@ impl Terminal {
         if output {
             let mut bytes = [0; 65536];
             let count = self.master.read(&mut bytes).unwrap_or(0);
+            if let Some(Err(fault)) = self.guard.as_mut().map(|guard| guard.read(&bytes[..count])) {
+                panic!("never to a terminal: {fault}, in {}", bytes[..count].escape_ascii());
+            }
             self.model.process(&bytes[..count]);
             return count > 0;
         }

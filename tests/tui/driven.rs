@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 use std::time::Duration;
 
-use crossbeam_channel::{Receiver, Sender, bounded, unbounded};
+use crossbeam_channel::{Receiver, Sender, TryRecvError, bounded, unbounded};
 use sigtop::track::{Command, Ending, Notice};
 use sigtop::tui::action::Departure;
 use sigtop::tui::app::App;
@@ -52,6 +52,7 @@ struct Ends {
     inputs: Sender<Input>,
     heard: Sender<Heard>,
     notices: Sender<Notice>,
+    output: Sender<Vec<u8>>,
     commands: Receiver<Command>,
 }
 
@@ -59,14 +60,20 @@ struct Ends {
 fn driven(frames: &AtomicUsize, last: usize, act: impl FnOnce(Ends)) -> Departure {
     let ((inputs, from_keys), (heard, from_signals)) = (unbounded(), unbounded());
     let ((notices, from_session), (to_session, commands)) = (unbounded(), bounded(4));
+    let (output, from_target) = bounded(1);
     thread::scope(|scope| {
         let screen = scope.spawn(move || {
             let mut app = App::new(options());
             let mut surface = Counting { frames, last, size: (100, 30) };
-            let sources = Sources { inputs: Some(from_keys), heard: Some(from_signals), notices: Some(from_session) };
+            let sources = Sources {
+                inputs: Some(from_keys),
+                heard: Some(from_signals),
+                notices: Some(from_session),
+                output: Some(from_target),
+            };
             drive(&mut surface, &mut app, sources, &to_session)
         });
-        act(Ends { inputs, heard, notices, commands });
+        act(Ends { inputs, heard, notices, output, commands });
         screen.join().expect("no panic").expect("a departure")
     })
 }
@@ -105,13 +112,24 @@ fn it_asks_shows_and_leaves() {
 fn a_flood_does_not_drown_the_keys_nor_the_eye() {
     let frames = AtomicUsize::new(0);
     let departure = driven(&frames, usize::MAX, |ends| {
-        for _ in 0..20_000 {
-            ends.notices.send(Notice::Output(b"y\r\n".repeat(20))).expect("somebody listens");
+        let output = ends.output.clone();
+        let (stop, stopped) = bounded::<()>(0);
+        let flood = thread::spawn(move || {
+            let pieces = std::iter::repeat_n(b"y\r\n".repeat(20_000), 2_000);
+            for piece in pieces.take_while(|_| stopped.try_recv() != Err(TryRecvError::Disconnected)) {
+                output.send(piece).expect("somebody listens");
+            }
+            stopped.try_recv() == Err(TryRecvError::Disconnected)
+        });
+        // It has begun, and what waits is never empty for long.
+        while !ends.output.is_full() {
+            thread::yield_now();
         }
         press(&ends, "\x03\x03");
         let end = std::iter::repeat_with(|| next(&ends)).find(|command| *command == Command::End);
         assert_eq!(end, Some(Command::End));
-        assert!(!ends.notices.is_empty(), "it was heard before the flood was over");
+        drop(stop);
+        assert!(flood.join().expect("no panic"), "it was heard before the flood was over");
         ends.notices.send(Notice::Ended(Ending::Killed(15))).expect("somebody listens");
     });
     assert_eq!(departure, Departure::Ended);
@@ -150,12 +168,12 @@ fn a_session_that_takes_nothing_does_not_stop_the_screen() {
 #[test]
 fn a_session_that_is_gone_is_no_end() {
     let frames = AtomicUsize::new(0);
-    let departure = driven(&frames, usize::MAX, |Ends { inputs, notices, commands, heard }| {
+    let departure = driven(&frames, usize::MAX, |Ends { inputs, notices, output, commands, heard }| {
         drop((notices, commands));
         // The keys come after the session went, however fast the loop is.
         let (notices, _) = unbounded();
         let (_, commands) = unbounded();
-        let ends = Ends { inputs, heard, notices, commands };
+        let ends = Ends { inputs, heard, notices, output, commands };
         press(&ends, "jjwq");
     });
     assert!(matches!(departure, Departure::Left), "{departure:?}");

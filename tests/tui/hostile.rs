@@ -21,6 +21,7 @@ use sigtop::tui::theme::Depth;
 use sigtop::tui::{OnQuit, Options, Theme};
 use unicode_width::UnicodeWidthStr;
 
+use crate::escapes::Guard;
 use crate::listings::listing;
 use crate::session::Session;
 use crate::stage::{SCREEN, Stage, options};
@@ -68,6 +69,14 @@ fn check(stage: &Stage) {
             assert!((1..=2).contains(&width) && x + width <= area.width, "{symbol:?} at {x},{y}");
             x += width;
         }
+    }
+}
+
+/// What the terminal gets of it.
+fn check_bytes(stage: &Stage) {
+    let bytes = stage.bytes();
+    if let Err(fault) = Guard::default().read(&bytes) {
+        panic!("never to a terminal: {fault}, in {}", bytes.escape_ascii());
     }
 }
 
@@ -413,6 +422,7 @@ proptest! {
                 }
             }
             check(&stage);
+            check_bytes(&stage);
         }
     }
 }
@@ -463,6 +473,7 @@ fn hostile_names_stay_in_their_row() {
     })));
     for _ in HOSTILE {
         check(&stage);
+        check_bytes(&stage);
         assert!(stage.line(44).ends_with("q quit"), "the footer is where it was");
         stage.press("j");
     }

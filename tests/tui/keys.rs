@@ -1,6 +1,7 @@
 //! What keys do: the state that a person sees, and the commands that the session hears.
 
 use sigtop::link::wire::{Clock, Engine};
+use sigtop::symbols::worker::SymbolState;
 use sigtop::tally::query::Filters;
 use sigtop::track::{Command, Ending};
 use sigtop::tui::action::{Action, Departure, Effect};
@@ -504,4 +505,27 @@ fn shares_of_few_samples_have_a_margin() {
     stage.press("6");
     stage.act(Action::Ended(Ending::Exited(3)));
     assert!(stage.status().starts_with(" ./server exited with status 3"), "{}", stage.status());
+}
+
+#[test]
+fn the_wait_for_names_is_told_as_what_it_is() {
+    let mut stage = Stage::usual((140, 45));
+    let mut title = |pending: usize, reading: usize, size: (u16, u16)| {
+        let files = stage.session.facts.files.iter_mut().enumerate();
+        files.filter(|(index, _)| *index < reading).for_each(|(_, (_, state))| *state = SymbolState::Reading);
+        stage.session.facts.symbolizing = (pending, 1480);
+        stage.resize(size);
+        stage.refresh();
+        stage.line(2)
+    };
+    let (wide, narrow) = ((220, 45), (140, 45));
+    assert!(!title(0, 0, wide).contains("symbolizing"));
+    assert!(title(1, 0, wide).contains(" symbolizing 1 479/1 480 "));
+    assert!(title(1, 0, narrow).contains(" 1 479/1 480 named "));
+    // Every frame has a name from symbols: what takes its time are the line tables.
+    assert!(title(1, 1, wide).contains(" reading lines of libz.so.1 "));
+    assert!(title(1, 1, narrow).contains(" reading libz.so.1 "));
+    assert!(title(1, 2, wide).contains(" reading lines of 2 files "));
+    assert!(title(1, 2, narrow).contains(" reading lines "));
+    assert!(!title(0, 2, wide).contains("reading"));
 }

@@ -2,6 +2,8 @@
 
 mod colon;
 mod driven;
+#[path = "../harness/escapes.rs"]
+mod escapes;
 mod goldens;
 mod hostile;
 mod keys;

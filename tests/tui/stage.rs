@@ -1,9 +1,10 @@
 //! The screen on a stage: keys as bytes go in, and what a person would see comes out, with a fake session behind it.
 
-use ratatui::Terminal;
-use ratatui::backend::TestBackend;
+use ratatui::backend::{CrosstermBackend, TestBackend};
 use ratatui::buffer::Buffer;
+use ratatui::layout::Rect;
 use ratatui::style::{Color, Modifier};
+use ratatui::{Terminal, TerminalOptions, Viewport};
 use sigtop::link::wire::{Clock, Engine};
 use sigtop::tally::query::{Filters, Sort};
 use sigtop::track::Question;
@@ -123,6 +124,17 @@ impl Stage {
             cursor = Some((at.x, at.y));
         }
         (buffer, cursor)
+    }
+
+    /// What a terminal gets, from a blank screen on.
+    pub(crate) fn bytes(&self) -> Vec<u8> {
+        let viewport = Viewport::Fixed(Rect::new(0, 0, self.size.0, self.size.1));
+        let mut bytes = Vec::new();
+        let backend = CrosstermBackend::new(&mut bytes);
+        let mut terminal = Terminal::with_options(backend, TerminalOptions { viewport }).expect("a terminal");
+        terminal.draw(|frame| screen::draw(frame, &self.app)).expect("a frame");
+        drop(terminal);
+        bytes
     }
 
     /// What can be read.

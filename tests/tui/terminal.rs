@@ -54,7 +54,7 @@ fn child() {
             let _ = session.obey(wish).map(|answer| to_screen.send(Notice::Answer(answer)));
         }
     });
-    let outcome = run(options, to_session, notices).expect("a screen");
+    let outcome = run(options, to_session, notices, None).expect("a screen");
     // A panic of the worker's is what some of these tests are about.
     let _ = worker.expect("a thread").join();
     if let Departure::Signal(signal) = outcome.departure {

@@ -17,10 +17,12 @@ use ratatui::text::Span;
 
 use super::TITLE_COLUMNS;
 use super::header::window_words;
+use crate::symbols::worker::SymbolState;
 use crate::tally::measure::{self, Unit};
 use crate::tally::query::{Group, Sort};
 use crate::tally::table::{Inline, Table};
 use crate::tally::trend::{Direction, PARTS, Trend};
+use crate::track::Facts;
 use crate::tui::action::Subject;
 use crate::tui::app::{App, Mode};
 use crate::tui::canvas::Canvas;
@@ -206,16 +208,33 @@ impl Bases {
     }
 }
 
+/// What names are waited for: so many frames; or, where they have names from symbols already, the files whose line tables are
+/// being read, which can take seconds.
+fn symbolizing(facts: &Facts, room: usize) -> Option<String> {
+    let (pending, all) = facts.symbolizing;
+    if pending == 0 {
+        return None;
+    }
+    let mut read = facts.files.iter().filter(|(_, state)| *state == SymbolState::Reading).map(|(file, _)| file);
+    let done = || measure::count(all.saturating_sub(pending) as u64);
+    let ways = match (read.next(), read.count()) {
+        (Some(file), 0) => [format!("reading lines of {file}"), format!("reading {file}"), "reading lines".to_owned()],
+        (Some(_), more) => [format!("reading lines of {} files", more + 1), "reading lines".to_owned(), String::new()],
+        (None, _) => {
+            let all = measure::count(all as u64);
+            [format!("symbolizing {}/{all}", done()), format!("{}/{all} named", done()), "symbolizing".to_owned()]
+        }
+    };
+    ways.into_iter().find(|way| text::columns(way, 999) <= room)
+}
+
 /// The words at the right of the title.
 fn remarks(canvas: &Canvas<'_>, app: &App, width: u16) -> Vec<Span<'static>> {
     let mut words: Vec<(u8, String, Role)> = Vec::new();
     let group = shown_group(app);
-    if let Some((pending, all)) = app.answer.as_ref().map(|answer| answer.facts.symbolizing)
-        && pending > 0
-    {
-        let (done, all) = (measure::count(all.saturating_sub(pending) as u64), measure::count(all as u64));
-        words.push((4, format!("symbolizing {done}/{all}"), Role::Notable));
-    }
+    let room = width.saturating_sub(TITLE_COLUMNS).into();
+    let waited = app.answer.as_ref().and_then(|answer| symbolizing(&answer.facts, room));
+    words.extend(waited.map(|words| (4, words, Role::Notable)));
     if let Some((index, _)) = app.list.selection().filter(|_| app.list.offset() > 0 || app.list.is_cut()) {
         let place = format!("{}/{}", measure::count(index as u64 + 1), measure::count(app.list.len() as u64));
         words.push((1, place, Role::Title));

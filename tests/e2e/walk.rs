@@ -1,0 +1,171 @@
+//! Every key of the key table, pressed in every place where it has a meaning, on a live target and at two sizes. The table is the program's
+//! own, so no key is forgotten: one with a telltale must show it, and after any key the screen must still be there.
+
+use crossterm::event::{KeyCode, KeyModifiers};
+use sigtop::tui::keys::{Binding, Place, TABLE};
+
+use std::process::Command;
+
+use crate::harness::run::SIGTOP;
+use crate::harness::targets;
+use crate::harness::terminal::Terminal;
+
+/// The bytes that a terminal sends for a key.
+fn bytes(&(code, modifiers): &(KeyCode, KeyModifiers)) -> String {
+    let plain = match code {
+        KeyCode::Char(c) if modifiers.contains(KeyModifiers::CONTROL) => char::from(c as u8 & 0x1f).to_string(),
+        KeyCode::Char(c) => c.to_string(),
+        KeyCode::Enter => "\r".to_owned(),
+        KeyCode::Tab => "\t".to_owned(),
+        KeyCode::BackTab => "\x1b[Z".to_owned(),
+        KeyCode::Backspace => "\x7f".to_owned(),
+        KeyCode::Delete => "\x1b[3~".to_owned(),
+        KeyCode::Up => "\x1b[A".to_owned(),
+        KeyCode::Down => "\x1b[B".to_owned(),
+        KeyCode::Right if modifiers.contains(KeyModifiers::ALT) => return "\x1b[1;3C".to_owned(),
+        KeyCode::Right => "\x1b[C".to_owned(),
+        KeyCode::Left => "\x1b[D".to_owned(),
+        KeyCode::Home => "\x1b[H".to_owned(),
+        KeyCode::End => "\x1b[F".to_owned(),
+        KeyCode::PageUp => "\x1b[5~".to_owned(),
+        KeyCode::PageDown => "\x1b[6~".to_owned(),
+        KeyCode::Esc => "\x1b".to_owned(),
+        KeyCode::F(1) => "\x1bOP".to_owned(),
+        KeyCode::F(10) => "\x1b[21~".to_owned(),
+        other => panic!("how does a terminal send {other:?}?"),
+    };
+    if modifiers.contains(KeyModifiers::ALT) { format!("\x1b{plain}") } else { plain }
+}
+
+/// How a place is reached from the dashboard, and what is there then.
+fn way(place: Place) -> Option<(&'static str, &'static str)> {
+    Some(match format!("{place:?}").as_str() {
+        "Everywhere" | "Screen" | "Panes" => ("", "PROF"),
+        "Top" => ("1", "1 Top"),
+        "Callers" => ("2", "2 Callers"),
+        "Flame" => ("3", "3 Flame"),
+        "Source" => ("4", "4 Source"),
+        "Threads" => ("5", "5 Threads"),
+        "Output" => ("6", "6 Output"),
+        "Prompt" => ("f", "focus"),
+        "Colon" => (":", ":"),
+        "Question" => ("q", "[e]nd"),
+        "Page" => ("?", "Keys and words"),
+        "Typing" => ("6\r", "Ctrl-]"),
+        // Reached by ending the target: other tests do.
+        _ => return None,
+    })
+}
+
+/// What must be seen at 140×45 after a key; nothing for keys whose doing depends on what is there.
+fn telltale(binding: &Binding) -> Option<&'static str> {
+    Some(match format!("{:?}", binding.action).as_str() {
+        "Help" => "Keys and words",
+        "Dashboard" => "6 Output",
+        "Alone(Top)" => "1 Top",
+        "Alone(Callers)" => "2 Callers",
+        "Alone(Flame)" => "3 Flame",
+        "Alone(Source)" => "4 Source",
+        "Alone(Threads)" => "5 Threads",
+        "Alone(Output)" => "6 Output",
+        "Clock(Real)" => "REAL (wall)",
+        "Clock(Prof)" => "PROF (cpu)",
+        "Engine" => "setitimer",
+        "Rate(1)" => "249 Hz",
+        "Rate(-1)" => "49 Hz",
+        "Freeze" => "frozen",
+        "Prompt(Focus)" => "focus",
+        "Prompt(Ignore)" => "ignore",
+        "Prompt(Hide)" => "hide",
+        "Prompt(ShowFrom)" => "show_from",
+        "Prompt(Find)" => "find",
+        "FilterSelected(Focus)" => "focus=",
+        "FilterSelected(Ignore)" => "ignore=",
+        "FilterSelected(Hide)" | "HideModule" => "hide=",
+        "FlatOrCum" | "SortColumn(1)" => "by cum",
+        "Window(1)" => "window 60 s",
+        "Window(-1)" => "window 2 s",
+        "Copy" => "name copied",
+        "Quit" | "Interrupt" if binding.place == Place::Everywhere || binding.place == Place::Screen => "[e]nd",
+        "Suspend" => "no shell",
+        _ => return None,
+    })
+}
+
+/// What undoes a key that the screen would stay changed by.
+fn undo(binding: &Binding) -> &'static str {
+    match format!("{:?}", binding.action).as_str() {
+        "Clock(Real)" | "Clock(Virtual)" => "p",
+        "Engine" => "E",
+        "Rate(1)" => "-",
+        "Rate(-1)" => "+",
+        "Freeze" => " ",
+        "Window(1)" => "W",
+        "Window(-1)" => "w",
+        "FlatOrCum" | "SortColumn(1)" => "1c",
+        "Group" => "bbbb",
+        "Base" => "%",
+        "BottomUp" => "3O",
+        _ => "",
+    }
+}
+
+/// Leaves whatever is shown, for the dashboard; every key before has been taken then. Esc with Home behind it is no Alt key.
+fn home(terminal: &mut Terminal) {
+    terminal.keys("\x1b\x1b[H0U?");
+    terminal.see("Keys and words");
+    terminal.keys("?");
+    terminal.wait("the panes", |screen| !screen.contents().contains("Keys and words"));
+}
+
+/// Keys that end the screen or the target: other tests press them.
+fn leaves(binding: &Binding) -> bool {
+    matches!(format!("{:?}", binding.action).as_str(), "End" | "LetRun")
+        || binding.place == Place::Question && format!("{:?}", binding.action) == "Interrupt"
+}
+
+fn walk(columns: u16, rows: u16) -> usize {
+    let mut command = Command::new(SIGTOP);
+    command.args(["--no-config", "--on-quit", "ask", "--"]).arg(targets::c("shares")).args(["60", "30", "10", "600"]);
+    let mut terminal = Terminal::start(columns, rows, &command);
+    terminal.see("burn_a");
+    let is_large = columns >= 140 && rows >= 45;
+    let mut pressed = 0;
+    for binding in TABLE.iter().filter(|binding| !leaves(binding)) {
+        let Some((keys, there)) = way(binding.place) else { continue };
+        for key in binding.keys.iter() {
+            terminal.keys(keys);
+            terminal.see(there);
+            terminal.keys(&bytes(key));
+            match telltale(binding) {
+                Some(words) if is_large => terminal.see(words),
+                _ => {}
+            }
+            pressed += 1;
+            if matches!(binding.place, Place::Output | Place::Typing) {
+                // Where what is typed goes to the target, only this key comes back.
+                terminal.keys("\x1d");
+            }
+            home(&mut terminal);
+            terminal.keys(undo(binding));
+        }
+    }
+    // All that was pressed left the numbers as they are: the same three functions.
+    home(&mut terminal);
+    terminal.see("burn_a");
+    terminal.keys("q");
+    terminal.see("[e]nd");
+    terminal.keys("e");
+    terminal.finish();
+    pressed
+}
+
+#[test]
+fn every_key_on_a_large_screen() {
+    assert!(walk(140, 45) > 60);
+}
+
+#[test]
+fn every_key_on_a_small_screen() {
+    assert!(walk(60, 12) > 60);
+}
