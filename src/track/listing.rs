@@ -10,7 +10,7 @@ use crate::symbols::Names;
 use crate::symbols::assembly::Code;
 use crate::symbols::source::{self, Source};
 use crate::symbols::worker::{CodeReply, CodeRequest, SymbolState};
-use crate::tally::lines::Lines;
+use crate::tally::lines::{AddressWeight, Lines};
 
 /// Copies of a function (of its own, in several modules, inlined into others) whose code is shown.
 pub const MAX_COPIES: usize = 8;
@@ -77,7 +77,7 @@ impl Shelf {
         let mut listing = Listing::default();
         let mut heaviest: Vec<_> = lines.addresses.iter().collect();
         heaviest.sort_by_key(|spot| std::cmp::Reverse((spot.cum_ns, spot.flat_ns)));
-        let mut uncovered: HashSet<(ModuleId, u64)> = HashSet::new();
+        let mut uncovered: Vec<&AddressWeight> = Vec::new();
         for spot in &heaviest {
             let key = (spot.module, spot.address);
             let known = self.codes.iter().find(|code| code.module == key.0 && (code.start..code.end).contains(&key.1));
@@ -97,12 +97,16 @@ impl Shelf {
                         listing.refused.push(why.clone());
                     }
                 }
-                (None, None) => drop(uncovered.insert(key)),
+                (None, None) => uncovered.push(spot),
             }
         }
         // One at a time: its answer most often covers the others.
-        let next = heaviest.iter().find(|spot| uncovered.contains(&(spot.module, spot.address)));
-        if let Some(spot) = next.filter(|_| self.copies.len() < MAX_COPIES) {
+        let is_full = self.copies.len() == MAX_COPIES;
+        if is_full {
+            let rest_ns = uncovered.iter().fold(0, |sum: u64, spot| sum.saturating_add(spot.cum_ns));
+            listing.beyond_ns = listing.beyond_ns.saturating_add(rest_ns);
+        }
+        if let Some(spot) = uncovered.first().filter(|_| !is_full) {
             listing.waiting = 1;
             if self.asked.insert((spot.module, spot.address)) {
                 self.unasked.push_back(CodeRequest {
@@ -205,5 +209,85 @@ impl Shelf {
         if self.sources.values().map(size).sum::<usize>() > KEPT_BYTES {
             self.sources.clear();
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::symbols::scenario::{Scenario, scenario};
+    use crate::tally::lines::lines;
+    use crate::tally::query::Query;
+
+    /// A function inlined into so many others, each with code, and samples in it.
+    fn inlined_into(count: usize) -> Scenario {
+        let mut text = "process 7 ./a\n".to_owned();
+        for host in 0..count {
+            text += &format!("code host{host}\n|*host{host}@h.c:{};leaf@leaf.h:3 nop\n", host + 1);
+        }
+        for host in 0..count {
+            let (line, samples) = (host + 1, count - host);
+            text += &format!("at 1s prof 10ms main;host{host}@h.c:{line};leaf@leaf.h:3 (inline) x {samples}\n");
+        }
+        text += "at 1s prof 10ms main;bare";
+        scenario(&text).expect("a scenario")
+    }
+
+    fn of(played: &Scenario, full: &str) -> Lines {
+        lines(&played.profile, &played.names, &Query::default(), full)
+    }
+
+    /// Asks and answers until nothing is asked any more; gives how many requests that took.
+    fn settle(shelf: &mut Shelf, played: &Scenario, full: &str) -> (Listing, usize, usize) {
+        let (mut of_code, mut of_files) = (0, 0);
+        loop {
+            let listing = shelf.listing(&played.profile, &played.names, of(played, full));
+            let (mut codes, mut files) = (Vec::new(), Vec::new());
+            let code = |request: CodeRequest| {
+                codes.push(played.script.code(&request));
+                Ok(())
+            };
+            let file = |request: source::Request| {
+                files.push(played.script.source(&request));
+                Ok(())
+            };
+            shelf.ask(code, file);
+            if codes.is_empty() && files.is_empty() {
+                return (listing, of_code, of_files);
+            }
+            of_code += codes.len();
+            of_files += files.len();
+            codes.into_iter().for_each(|code| shelf.take_code(code));
+            files.into_iter().for_each(|file| shelf.take_source(file));
+        }
+    }
+
+    #[test]
+    fn the_heaviest_copies_are_shown_and_the_others_counted() {
+        let played = inlined_into(MAX_COPIES + 3);
+        let mut shelf = Shelf::default();
+        let (listing, asked, files) = settle(&mut shelf, &played, "leaf");
+        assert_eq!((listing.codes.len(), asked, files), (MAX_COPIES, MAX_COPIES, 1));
+        assert!(listing.codes.iter().any(|code| &*code.short == "host0"));
+        assert_eq!(listing.beyond_ns, (1 + 2 + 3) * 10_000_000);
+        assert!(listing.codes.is_sorted_by_key(|code| code.start) && listing.waiting == 0);
+        assert!(matches!(listing.source("leaf.h"), Some(Err(why)) if why.contains("--source-path")));
+        // What is known is not asked for again, and stays when its samples have left the window.
+        let none = Lines { full: "leaf".to_owned(), ..Lines::default() };
+        let listing = shelf.listing(&played.profile, &played.names, none);
+        assert_eq!((listing.codes.len(), listing.sources.len()), (MAX_COPIES, 1));
+        let (other, asked, _) = settle(&mut shelf, &played, "host0");
+        assert_eq!((other.codes.len(), asked), (1, 0));
+    }
+
+    #[test]
+    fn what_has_no_code_says_why_once() {
+        let played = inlined_into(1);
+        let mut shelf = Shelf::default();
+        let (listing, asked, _) = settle(&mut shelf, &played, "bare");
+        assert_eq!((listing.codes.len(), listing.refused.len(), asked), (0, 1, 1));
+        assert!(listing.refused[0].contains("no symbol"), "{:?}", listing.refused);
+        assert_eq!(settle(&mut shelf, &played, "bare").1, 0);
+        assert_eq!(listing.module.map(|(path, _)| path).as_deref(), Some("./a"));
     }
 }

@@ -345,9 +345,7 @@ impl App {
         if let Some(flame) = &answer.flame {
             self.flame.take(flame, self.list.is_firm());
         }
-        if let Some(listing) = &answer.listing {
-            self.listing.take(listing, self.list.is_firm());
-        }
+        self.listing.hear(&answer, self.list.is_firm());
         if answer.threads.is_some() {
             self.roster.take(Arc::clone(&answer));
         }

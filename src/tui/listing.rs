@@ -12,8 +12,11 @@ use crate::symbols::assembly::{Code, Instruction, PlaceLine};
 use crate::symbols::source::Source;
 use crate::tally::lines::LineWeight;
 use crate::tally::query::Pattern;
+use crate::track::Answer;
 use crate::track::listing::Listing;
 
+/// Samples of a function that make its hottest line firm. Before, it is chance.
+const FIRM_SAMPLES: u64 = 20;
 /// Columns that a step to the side moves the text.
 const PAN_STEP: u16 = 8;
 /// Columns that it can be moved at most: as many as a line has.
@@ -61,6 +64,8 @@ pub struct Assembly {
     pub rows: Box<[Row]>,
     /// Jumps from row to row.
     pub arrows: Box<[Arrow]>,
+    /// Rows of instructions, by code and place in it.
+    of_instruction: Vec<Vec<usize>>,
 }
 
 impl Assembly {
@@ -68,6 +73,7 @@ impl Assembly {
     fn new(codes: Vec<Arc<Code>>, has_text: impl Fn(&str) -> bool) -> Assembly {
         let mut rows = Vec::new();
         let mut jumps = Vec::new();
+        let mut rows_of = Vec::with_capacity(codes.len());
         for (index, code) in codes.iter().enumerate() {
             if codes.len() > 1 {
                 rows.push(Row::Copy(index));
@@ -91,8 +97,9 @@ impl Assembly {
                 Some((of_instruction[at], of_instruction[to]))
             };
             jumps.extend(code.instructions.iter().enumerate().filter_map(jump));
+            rows_of.push(of_instruction);
         }
-        Assembly { codes, rows: rows.into(), arrows: arrows(jumps.into_iter()) }
+        Assembly { codes, rows: rows.into(), arrows: arrows(jumps.into_iter()), of_instruction: rows_of }
     }
 
     /// The instruction at a row, with its code.
@@ -145,8 +152,16 @@ pub struct ListingView {
 }
 
 impl ListingView {
-    /// Takes in new numbers; `firm` is whether the function is there to stay.
-    pub fn take(&mut self, listing: &Listing, firm: bool) {
+    /// Takes in an answer; `selected` is whether the function is there to stay.
+    pub fn hear(&mut self, answer: &Answer, selected: bool) {
+        if let Some(listing) = &answer.listing {
+            let enough = listing.lines.cum_ns >= FIRM_SAMPLES.saturating_mul(answer.facts.period_ns);
+            self.take(listing, selected && enough);
+        }
+    }
+
+    /// Takes in new numbers. Until they are `firm`, the hottest line may be another one the next time.
+    fn take(&mut self, listing: &Listing, firm: bool) {
         if listing.lines.full != self.full {
             let (form, heights) = (self.form, (self.source.height(), self.assembly.height()));
             *self = ListingView { form, side: self.side, full: listing.lines.full.clone(), ..ListingView::default() };
@@ -161,15 +176,10 @@ impl ListingView {
         self.of_line = of_file.map(|(index, line)| (line.line, index)).collect();
         self.take_codes(listing);
         self.of_row.clear();
-        let mut rows: HashMap<(usize, usize), usize> = HashMap::new();
-        for (row, kind) in self.rows.rows.iter().enumerate() {
-            if let Row::Instruction(code, at) = *kind {
-                rows.insert((code, at), row);
-            }
-        }
         for spot in &listing.lines.addresses {
             let codes = self.rows.codes.iter().enumerate().filter(|(_, code)| code.module == spot.module);
-            let found = codes.filter_map(|(index, code)| rows.get(&(index, code.at(spot.address)?))).next();
+            let found =
+                codes.filter_map(|(index, code)| self.rows.of_instruction[index].get(code.at(spot.address)?)).next();
             if let Some(&row) = found {
                 let (flat_ns, cum_ns) = self.of_row.entry(row).or_default();
                 *flat_ns = flat_ns.saturating_add(spot.flat_ns);
@@ -190,7 +200,6 @@ impl ListingView {
             self.of_row.iter().max_by_key(|&(&row, &(flat_ns, cum_ns))| (cum_ns, flat_ns, std::cmp::Reverse(row)));
         if let Some((&row, _)) = hottest.filter(|_| !self.placed.1) {
             self.assembly.centre(row);
-            // Until its lines have come, the rows may still move.
             self.placed.1 = firm;
         }
     }

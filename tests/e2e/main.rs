@@ -12,5 +12,6 @@ mod programs;
 mod refusals;
 mod screen;
 mod shares;
+mod source;
 mod stacks;
 mod walk;

@@ -96,8 +96,8 @@ impl App {
         if let Some(callers) = self.answer.as_ref().and_then(|answer| answer.callers.as_ref()) {
             self.neighbours.take(callers);
         }
-        if let Some(listing) = self.answer.as_ref().and_then(|answer| answer.listing.as_ref()) {
-            self.listing.take(listing, self.list.is_firm());
+        if let Some(answer) = &self.answer {
+            self.listing.hear(answer, self.list.is_firm());
         }
     }
 

@@ -272,6 +272,31 @@ fn nothing(app: &App, listing: &Listing, notices: Vec<String>) -> Vec<(String, R
     sentences
 }
 
+/// What is said of the line with the cursor over the footer: where it is and all that it calls, or where it was inlined;
+/// and its flat and cum, ns.
+pub(super) fn line_under_cursor(app: &App) -> Option<(String, u64, u64)> {
+    let listing = app.answer.as_ref()?.listing.as_ref()?;
+    let side = app.listing.side(listing);
+    let row = app.listing.scroll(side).row();
+    let line = match side {
+        Side::Source => row as u32 + 1,
+        Side::Assembly => app.listing.line_of(row)?,
+    };
+    let weight = app.listing.line_weight(listing, line)?;
+    let base = weight.file.rsplit('/').next().unwrap_or_default();
+    let calls = weight.callees.iter().take(MAX_COPIES).map(|callee| {
+        format!("{} {}", app.names.pick(&callee.full, &callee.short), measure::value(callee.weight_ns, app.unit))
+    });
+    let calls = calls.collect::<Vec<_>>().join(", ");
+    let inlined = weight.inlined_into.iter().map(|call| format!(" ← {}:{}", call.short, call.line));
+    let words = match (calls.is_empty(), weight.inlined_into.is_empty()) {
+        (false, _) => format!("{base}:{line} → {calls}"),
+        (true, false) => format!("{base}:{line}{}", inlined.collect::<String>()),
+        (true, true) => return None,
+    };
+    Some((words, weight.flat_ns, weight.cum_ns))
+}
+
 pub(super) fn part(ns: u64, base_ns: u64) -> f64 {
     if base_ns == 0 { 0.0 } else { ns as f64 / base_ns as f64 }
 }

@@ -13,6 +13,7 @@ use ratatui::style::Style;
 use ratatui::text::Span;
 
 use super::header::{clock_name, window_words};
+use super::source;
 use super::threads;
 use crate::link::wire::{Clock, Engine, EngineState};
 use crate::tally::measure;
@@ -96,6 +97,7 @@ fn question(room: usize, ways: [String; 2], style: Style, choices: Vec<Span<'sta
 /// What the keys stand on: a function in full, where it is, and how sure its shares are; in the flame, a box.
 fn selected(canvas: &Canvas<'_>, app: &App, room: usize) -> Vec<Span<'static>> {
     let Some(answer) = &app.answer else { return Vec::new() };
+    let line = if app.pane == Pane::Source { source::line_under_cursor(app) } else { None };
     let (name, module, numbers) = match app.pane {
         Pane::Flame => {
             let Some(flame) = &answer.flame else { return Vec::new() };
@@ -118,6 +120,16 @@ fn selected(canvas: &Canvas<'_>, app: &App, room: usize) -> Vec<Span<'static>> {
             }
         }
         Pane::Threads => return thread(canvas, app, answer, room),
+        Pane::Source if line.is_some() => {
+            let base_ns = app.window_base_ns();
+            let numbers = |flat_ns, cum_ns| {
+                let share = |label: &str, ns| format!("{label} {}", measure::percentage(ns, base_ns).trim_start());
+                vec![share("flat", flat_ns), share("cum", cum_ns)]
+            };
+            line.as_ref().map_or(("", "", Vec::new()), |(words, flat_ns, cum_ns)| {
+                (words.as_str(), "", numbers(*flat_ns, *cum_ns))
+            })
+        }
         Pane::Top | Pane::Source | Pane::Output => function(app),
     };
     let dim = canvas.style(Role::Dim);
