@@ -66,6 +66,8 @@ pub(super) struct Slots {
     called: HashMap<u64, Called>,
     /// Slots in the order of `.rela.plt`.
     order: Vec<u64>,
+    /// Slots of the table of addresses that the file fills with functions of its own.
+    own: HashMap<u64, u64>,
     strings: Vec<u8>,
 }
 
@@ -74,7 +76,8 @@ impl Slots {
         let section = elf.section(b".dynsym")?;
         let strings = elf.bytes(elf.sections().get(section.header.sh_link.get(ORDER) as usize)?, MAX_BYTES).ok()?;
         let symbols = array::<Sym64<LittleEndian>>(elf, section)?;
-        let mut slots = Slots { called: HashMap::new(), order: Vec::new(), strings };
+        let mut slots = Slots { called: HashMap::new(), order: Vec::new(), own: HashMap::new(), strings };
+        let table_of_addresses = elf.section(b".got").map_or(0..0, |section| section.address()..section.end());
         for table in [&b".rela.plt"[..], b".rela.dyn"] {
             let relocations = elf.section(table).and_then(|section| array::<Rela64<LittleEndian>>(elf, section));
             for relocation in relocations.unwrap_or_default() {
@@ -88,6 +91,10 @@ impl Slots {
                         symbol.map(|symbol| Called::Symbol(symbol.st_name.get(ORDER)))
                     }
                     elf::R_X86_64_IRELATIVE => Some(Called::Chosen(relocation.r_addend.get(ORDER) as u64)),
+                    elf::R_X86_64_RELATIVE if table_of_addresses.contains(&slot) => {
+                        slots.own.insert(slot, relocation.r_addend.get(ORDER) as u64);
+                        None
+                    }
                     _ => None,
                 };
                 slots.called.extend(called.map(|called| (slot, called)));
@@ -102,6 +109,11 @@ impl Slots {
             Called::Symbol(offset) => Some(string_at(&self.strings, *offset)).filter(|name| !name.is_empty()),
             Called::Chosen(_) => None,
         }
+    }
+
+    /// The file's own address that the slot at this address is filled with.
+    pub(super) fn address(&self, slot: u64) -> Option<u64> {
+        self.own.get(&slot).copied()
     }
 
     /// What a stub at `start` with these instructions calls.

@@ -258,13 +258,18 @@ impl Symbols {
         let elf = object::open(file, *pid)?;
         let bytes = elf.code(from, end.min(from.saturating_add(assembly::MAX_BYTES)))?;
         let slots = Slots::read(&elf);
+        let function = |to| {
+            let (start, _, raw) = self.table.function(to)?;
+            let name = self.names.name(raw).short;
+            Some(if start == to { name } else { format!("{name}+{:#x}", to - start) })
+        };
         let called = |target| match target {
-            Target::Address(to) => {
-                let (start, _, raw) = self.table.function(to)?;
-                let name = self.names.name(raw).short;
-                Some(if start == to { name } else { format!("{name}+{:#x}", to - start) })
+            Target::Address(to) => function(to),
+            Target::Slot(slot) => {
+                let slots = slots.as_ref()?;
+                let imported = slots.name(slot).map(|raw| self.names.name(raw).short);
+                imported.or_else(|| function(slots.address(slot)?))
             }
-            Target::Slot(slot) => Some(self.names.name(slots.as_ref()?.name(slot)?).short),
         };
         let instructions = assembly::disassemble(&bytes, from, called);
         Ok(Code {

@@ -104,3 +104,20 @@ fn calls_are_named_in_rust_too() {
     let calls: Vec<&str> = calls.map(|instruction| &*instruction.text).collect();
     assert!(calls.iter().any(|call| call.ends_with("generic")), "{calls:?}");
 }
+
+#[test]
+fn calls_through_tables_of_addresses_are_named() {
+    const SOURCE: (&str, &str) = (
+        "tables.c",
+        "#include <stdlib.h>\nint own(int x);\nint caller(int x) { return own(x) + rand() + 1; }\nint own(int x) { return x * rand(); }\n",
+    );
+    let shop = Workshop::new();
+    // The linker would make plain calls of them.
+    let flags = ["-O1", "-shared", "-fPIC", "-fno-plt", "-Wl,-Bsymbolic", "-Wl,--no-relax"];
+    let library = shop.build("gcc", SOURCE, &flags, "libtables.so");
+    let (start, _) = symbol(&shop, "libtables.so", "caller");
+    let caller = code(&library, start);
+    let calls = caller.instructions.iter().filter(|instruction| instruction.text.starts_with("call"));
+    let calls: Vec<&str> = calls.map(|instruction| &*instruction.text).collect();
+    assert_eq!(calls, ["call *own@GOT", "call *rand@GOT"]);
+}

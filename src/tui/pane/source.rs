@@ -224,6 +224,9 @@ fn notices(view: &ListingView, listing: &Listing, room: usize) -> Vec<String> {
     match (&listing.module, found) {
         (Some((_, SymbolState::Missing(why))), _) => sentences.push(why.clone()),
         (Some((path, SymbolState::Symbols | SymbolState::Exports)), _) => sentences.push(without(path)),
+        (Some((path, SymbolState::Reading)), None) => {
+            sentences.push(format!("the line tables of {path} are being read"))
+        }
         (_, None) => sentences.extend(absent.map(|code| without(&code.path))),
         (_, Some(Err(why))) => sentences.push(why.clone()),
         (_, Some(Ok(source))) => sentences.extend(doubt(view, listing, source)),
