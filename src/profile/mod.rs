@@ -31,6 +31,16 @@ const MAX_THREADS: usize = 131_072;
 /// Name of these.
 const OTHER_THREADS: &str = "[other threads]";
 
+/// Which books are meant.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Era {
+    /// Those of now, or as they were frozen.
+    #[default]
+    Now,
+    /// Those of the baseline.
+    Baseline,
+}
+
 /// Everything received in a session.
 #[derive(Default)]
 pub struct Profile {
@@ -51,6 +61,8 @@ pub struct Profile {
     unreadable: u64,
     /// The books as they were when they were frozen, by process; while they are, questions are answered from these.
     frozen: Option<Vec<HashMap<Clock, Book>>>,
+    /// The books as they were at another time, to be compared with.
+    baseline: Vec<HashMap<Clock, Book>>,
     /// What was entered into the books lately.
     journals: HashMap<Clock, Journal>,
     overflows: Overflows,
@@ -241,13 +253,24 @@ impl Profile {
     }
 
     /// Calls `each` with every entry of a clock's books in a span, over all processes; a key may come more than once.
-    pub fn visit(&self, clock: Clock, span: Span, mut each: impl FnMut(Key, Weight)) {
-        self.books(clock).for_each(|book| book.visit(span, &mut each));
+    pub fn visit(&self, clock: Clock, span: Span, each: impl FnMut(Key, Weight)) {
+        self.visit_era(Era::Now, clock, span, each);
+    }
+
+    /// The same of the books of an era.
+    pub fn visit_era(&self, era: Era, clock: Clock, span: Span, mut each: impl FnMut(Key, Weight)) {
+        self.books(era, clock).for_each(|book| book.visit(span, &mut each));
     }
 
     /// Calls `each` with every entry of a clock's books in the ticks from `first` to `last`, and its tick.
-    pub fn visit_ticks(&self, clock: Clock, first: u64, last: u64, mut each: impl FnMut(u64, Key, Weight)) {
-        self.books(clock).for_each(|book| book.visit_ticks(first, last, &mut each));
+    pub fn visit_ticks(
+        &self,
+        era: Era,
+        clock: Clock,
+        (first, last): (u64, u64),
+        mut each: impl FnMut(u64, Key, Weight),
+    ) {
+        self.books(era, clock).for_each(|book| book.visit_ticks(first, last, &mut each));
     }
 
     /// Calls `each` with every entry of a span, and how many buckets before its last it was; 0 for what is in the total.
@@ -255,20 +278,34 @@ impl Profile {
         match span.ticks() {
             None => self.visit(clock, span, |key, weight| each(0, key, weight)),
             Some((first, last)) => {
-                self.visit_ticks(clock, first, last, |tick, key, weight| each(last - tick, key, weight));
+                self.visit_ticks(Era::Now, clock, (first, last), |tick, key, weight| {
+                    each(last - tick, key, weight);
+                });
             }
         }
     }
 
-    fn books(&self, clock: Clock) -> impl Iterator<Item = &Book> {
-        let frozen = self.frozen.iter().flatten().filter_map(move |books| books.get(&clock));
-        let living = self.processes.iter().filter(|_| self.frozen.is_none());
+    /// The oldest and the newest tick of a clock that are kept and have something.
+    pub fn ends(&self, clock: Clock) -> Option<(u64, u64)> {
+        let ends = self.books(Era::Now, clock).filter_map(Book::ends);
+        ends.reduce(|one, other| (one.0.min(other.0), one.1.max(other.1)))
+    }
+
+    fn books(&self, era: Era, clock: Clock) -> impl Iterator<Item = &Book> {
+        let kept: &[HashMap<Clock, Book>] = match (era, &self.frozen) {
+            (Era::Baseline, _) => &self.baseline,
+            (Era::Now, Some(books)) => books,
+            (Era::Now, None) => &[],
+        };
+        let is_living = era == Era::Now && self.frozen.is_none();
+        let frozen = kept.iter().filter_map(move |books| books.get(&clock));
+        let living = self.processes.iter().filter(move |_| is_living);
         frozen.chain(living.filter_map(move |process| process.book(clock)))
     }
 
-    /// What was entered into a clock's books lately, if anything ever was. While they are frozen, nothing is.
-    pub fn journal(&self, clock: Clock) -> Option<&Journal> {
-        self.journals.get(&clock)
+    /// What was entered into a clock's books lately, if anything ever was. While they are frozen, nothing is, nor ever into a baseline.
+    pub fn journal(&self, era: Era, clock: Clock) -> Option<&Journal> {
+        self.journals.get(&clock).filter(|_| era == Era::Now)
     }
 
     fn turn_journals(&mut self) {
@@ -280,6 +317,20 @@ impl Profile {
         let books = |process: &Process| process.books.iter().map(|(&clock, book)| (clock, book.frozen())).collect();
         self.frozen = Some(self.processes.iter().map(books).collect());
         self.turn_journals();
+    }
+
+    /// Keeps the books that questions are answered from now as the baseline.
+    pub fn mark_baseline(&mut self) {
+        let copy = |books: &HashMap<Clock, Book>| books.iter().map(|(&clock, book)| (clock, book.frozen())).collect();
+        self.baseline = match &self.frozen {
+            Some(books) => books.iter().map(copy).collect(),
+            None => self.processes.iter().map(|process| copy(&process.books)).collect(),
+        };
+    }
+
+    /// Forgets the baseline.
+    pub fn drop_baseline(&mut self) {
+        self.baseline = Vec::new();
     }
 
     /// Answers from the living books again.

@@ -3,6 +3,7 @@
 use std::cmp::Reverse;
 use std::collections::HashMap;
 
+use super::diff::{Change, Changes};
 use super::paths::Paths;
 use super::query::Query;
 use super::rows::{RowId, Rows};
@@ -27,6 +28,8 @@ pub struct Edge {
     pub inlined: bool,
     /// Weight of the samples in which it calls the centre, or is called by it, ns.
     pub weight_ns: u64,
+    /// Where the weight is the size of a difference: which.
+    pub change: Option<Change>,
 }
 
 /// The answer: the centre between its callers and callees, both by weight, then name.
@@ -42,6 +45,8 @@ pub struct Callers {
     pub flat_ns: u64,
     /// Weight of samples it is in, ns: what callers' and callees' parts are shown of.
     pub cum_ns: u64,
+    /// Where the weights are sizes of differences: which.
+    pub changes: Option<Changes>,
     /// Who calls it.
     pub callers: Vec<Edge>,
     /// Whom it calls.
@@ -168,6 +173,7 @@ impl Calls {
                 module,
                 inlined: inlined && label.takes_mark,
                 weight_ns,
+                change: None,
             });
         }
         callers

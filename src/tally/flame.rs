@@ -4,6 +4,7 @@ use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
 use super::branches::{Branches, Cursor, Part};
+use super::diff::Difference;
 use super::query::Query;
 use super::rows::{RowId, Rows};
 use super::tallier::Tallier;
@@ -30,6 +31,8 @@ pub struct FlameBox {
     pub weight_ns: u64,
     /// Of these, what ends here (bottom-up: begins here), ns.
     pub self_ns: u64,
+    /// How much more or less it weighs than in the baseline, if there is one.
+    pub difference: Option<Difference>,
 }
 
 /// The answer: boxes level by level, so that children of one box are a range.
@@ -138,7 +141,17 @@ impl Growth<'_> {
             };
             let inlined = inlined && row != RowId::NONE && self.rows.label(row).takes_mark;
             let children = start..order.len();
-            flame.boxes.push(FlameBox { parent, children, full, short, module, inlined, weight_ns, self_ns });
+            flame.boxes.push(FlameBox {
+                parent,
+                children,
+                full,
+                short,
+                module,
+                inlined,
+                weight_ns,
+                self_ns,
+                difference: None,
+            });
             at += 1;
         }
         flame

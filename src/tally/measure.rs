@@ -70,6 +70,15 @@ pub fn value(ns: u64, unit: Unit) -> String {
     }
 }
 
+/// The value of a difference: with its sign, where it has one.
+pub fn signed(ns: u64, unit: Unit, negative: bool) -> String {
+    match value(ns, unit) {
+        zero if zero == "0" => zero,
+        digits if negative => format!("-{digits}"),
+        digits => digits,
+    }
+}
+
 /// `part` of `total`: at least two digits, padded to six characters.
 pub fn percentage(part: u64, total: u64) -> String {
     percent(if total == 0 { 0.0 } else { part as f64 / total as f64 * 100.0 })

@@ -8,6 +8,7 @@
 mod branches;
 pub mod callers;
 pub mod crowd;
+pub mod diff;
 pub mod flame;
 pub mod lines;
 pub mod measure;
@@ -23,6 +24,7 @@ pub mod tallier;
 pub mod text;
 pub mod threads;
 mod ties;
+pub mod timeline;
 pub mod trend;
 pub mod units;
 mod weights;

@@ -4,6 +4,7 @@ use regex::Regex;
 
 use super::tag::Tag;
 use crate::link::wire::Clock;
+use crate::profile::Era;
 use crate::profile::window::Span;
 
 /// A regular expression and its text; equal when the text is.
@@ -88,6 +89,8 @@ pub enum Group {
 /// A question to the books.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Query {
+    /// Of which books.
+    pub era: Era,
     /// Of which clock.
     pub clock: Clock,
     /// Of which time.
@@ -103,6 +106,7 @@ pub struct Query {
 impl Default for Query {
     fn default() -> Query {
         Query {
+            era: Era::Now,
             clock: Clock::Prof,
             span: Span::Total,
             filters: Filters::default(),

@@ -10,9 +10,9 @@ use super::rows::RowId;
 use super::table::{Sums, Table};
 use super::weights::{Changes, Weights};
 use crate::link::wire::Clock;
-use crate::profile::Profile;
 use crate::profile::journal::Mark;
 use crate::profile::window::{Key, Span, Weight};
+use crate::profile::{Era, Profile};
 
 /// Whose sums: the question's span, and the total beside it.
 pub(super) const SPAN: usize = 0;
@@ -23,6 +23,7 @@ pub(super) const SIDES: usize = 2;
 /// Which samples are summed, but for the time.
 #[derive(PartialEq)]
 struct Scope {
+    era: Era,
     clock: Clock,
     filters: Filters,
     group: Group,
@@ -97,9 +98,11 @@ impl Running {
         mut branches: Option<&mut Branches>,
     ) {
         let Ground { profile, paths, rows, conclusions, .. } = ground;
-        let (nodes, journal, ticks) = (profile.stacks.nodes(), profile.journal(query.clock), query.span.ticks());
+        let (nodes, journal, ticks) =
+            (profile.stacks.nodes(), profile.journal(query.era, query.clock), query.span.ticks());
         let before = self.scope.take();
         let mut scope = Scope {
+            era: query.era,
             clock: query.clock,
             filters: query.filters.clone(),
             group: query.group,
@@ -173,16 +176,19 @@ impl Running {
                 }
             }
             (None, ..) => {
-                profile.visit(query.clock, query.span, |key, weight| enter(key, weight, SPAN, false));
+                profile.visit_era(query.era, query.clock, query.span, |key, weight| enter(key, weight, SPAN, false));
                 if has_total {
-                    profile.visit(query.clock, Span::Total, |key, weight| enter(key, weight, TOTAL, false));
+                    profile
+                        .visit_era(query.era, query.clock, Span::Total, |key, weight| enter(key, weight, TOTAL, false));
                 }
             }
         }
         if let (true, Some((first, last)), Some(now)) = (kept, old, ticks) {
             let mut turn = |from: u64, to: u64, away: bool| {
                 if from < to {
-                    profile.visit_ticks(query.clock, from, to - 1, |_, key, weight| enter(key, weight, SPAN, away));
+                    profile.visit_ticks(query.era, query.clock, (from, to - 1), |_, key, weight| {
+                        enter(key, weight, SPAN, away);
+                    });
                 }
             };
             // What comes in whole, before and after, and what goes.

@@ -1,5 +1,6 @@
 //! The top list: flat and cum of every function.
 
+use super::diff::Changes;
 use super::paths::Paths;
 use super::query::{Query, Sort};
 use super::rows::{Label, RowId, Rows};
@@ -38,6 +39,8 @@ pub struct Row {
     pub flat_ns: u64,
     /// Weight of samples it is in, each counted once, ns.
     pub cum_ns: u64,
+    /// Where the weights are sizes of differences: which.
+    pub changes: Option<Changes>,
 }
 
 /// The answer to a [`Query`].
@@ -53,6 +56,14 @@ pub struct Table {
     pub samples: u64,
     /// Samples that the filters left.
     pub kept_samples: u64,
+}
+
+impl Table {
+    /// Its numbers without its rows.
+    pub(super) fn clone_head(&self) -> Table {
+        let Table { total_ns, kept_ns, samples, kept_samples, .. } = *self;
+        Table { rows: Vec::new(), total_ns, kept_ns, samples, kept_samples }
+    }
 }
 
 /// Answers `query`. Who asks again and again keeps a [`Tallier`]; the answers are the same.
@@ -148,5 +159,6 @@ fn told(label: &Label, sum: Sum, calls: u8) -> Row {
         },
         flat_ns: sum.flat_ns,
         cum_ns: sum.cum_ns,
+        changes: None,
     }
 }

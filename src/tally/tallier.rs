@@ -14,6 +14,7 @@ use super::running::{Ground, Running, SPAN, TOTAL, Wanted};
 use super::sieve::{Sieve, Void};
 use super::table::{Row, Table};
 use super::threads::{self, Threads, ThreadsQuery};
+use super::timeline::Timeline;
 use super::trend::{Courses, Parts, Trends};
 use crate::profile::Profile;
 use crate::symbols::Names;
@@ -109,6 +110,25 @@ impl Tallier {
         self.catch_up(profile, names, query);
         let row_of = |stack| self.paths.lets_in(stack);
         threads::threads(profile, query, asked, &self.crowd, &self.rows, row_of)
+    }
+
+    /// What the samples of a span of time weigh that the filters let in, tick by tick.
+    pub fn timeline(&mut self, profile: &Profile, names: &Names, query: &Query) -> Timeline {
+        self.catch_up(profile, names, query);
+        let (Some((first, last)), Some((oldest, _))) = (query.span.ticks(), profile.ends(query.clock)) else {
+            return Timeline::default();
+        };
+        let first = first.max(oldest);
+        let mut ticks_ns = vec![0u64; (last + 1).saturating_sub(first) as usize];
+        let Tallier { paths, crowd, .. } = self;
+        let ground = Ground { profile, paths, crowd, rows: 0, conclusions: 0 };
+        profile.visit_ticks(query.era, query.clock, (first, last), |tick, key, weight| {
+            if ground.flat(key).is_some() {
+                let ns = &mut ticks_ns[(tick - first) as usize];
+                *ns = ns.saturating_add(weight.ns);
+            }
+        });
+        Timeline { ticks_ns: ticks_ns.into() }
     }
 
     /// The top list.

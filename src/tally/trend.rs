@@ -185,7 +185,7 @@ impl Ticks {
     /// Turns to the ticks from `first` to `last`.
     fn turn_to(&mut self, (first, last): (u64, u64), query: &Query, ground: Ground<'_>) {
         let of = Some((Query { span: Span::Total, sort: Default::default(), ..query.clone() }, ground.conclusions));
-        let journal = ground.profile.journal(query.clock);
+        let journal = ground.profile.journal(query.era, query.clock);
         let new = journal.and_then(|journal| journal.since(self.mark));
         let end = self.first + self.ticks.len() as u64;
         match new.filter(|_| self.of == of && first < end && self.first <= first) {
@@ -217,7 +217,7 @@ impl Ticks {
 
     fn add(&mut self, (first, last): (u64, u64), query: &Query, ground: Ground<'_>) {
         self.ticks.resize_with(self.ticks.len().max((last + 1 - self.first) as usize), Tick::default);
-        ground.profile.visit_ticks(query.clock, first, last, |tick, key, weight| {
+        ground.profile.visit_ticks(query.era, query.clock, (first, last), |tick, key, weight| {
             let (tick, seen) = (&mut self.ticks[(tick - self.first) as usize], Seen::of(weight));
             tick.total = tick.total.and(seen);
             if let Some(row) = ground.flat(key).filter(|&row| row != RowId::NONE) {

@@ -2,18 +2,20 @@
 
 use std::collections::VecDeque;
 
+use super::baseline::Baseline;
 use super::listing::Shelf;
 use super::stopwatch::Stopwatch;
-use super::{Answer, Facts, Question};
+use super::{Answer, Facts, Past, Question};
 use crate::link::wire::{Arrival, Clock};
-use crate::profile::Profile;
-use crate::profile::window::{BUCKET_NS, Span};
+use crate::profile::window::{BUCKET_NS, BUCKETS, Span};
+use crate::profile::{Era, Profile};
 use crate::symbols::Names;
 use crate::symbols::source;
 use crate::symbols::worker::{CodeReply, CodeRequest, Reply, Request};
 use crate::tally::crowd;
 use crate::tally::query::Query;
 use crate::tally::tallier::{Besides, Tallier, Tallies};
+use crate::tally::timeline::Timeline;
 
 /// Profile, names, and the question of the day.
 pub struct Desk {
@@ -26,6 +28,11 @@ pub struct Desk {
     tallier: Tallier,
     stopwatch: Stopwatch,
     question: Question,
+    baseline: Option<Baseline>,
+    /// The heat of the past, and what it is of.
+    timeline: Option<((Query, u64), Timeline)>,
+    /// When the first sample came.
+    begun_ns: Option<u64>,
     /// Questions for the symbols worker that it has no room for yet.
     unasked: VecDeque<Request>,
     shelf: Shelf,
@@ -47,6 +54,9 @@ impl Desk {
             tallier: Tallier::default(),
             stopwatch: Stopwatch::default(),
             question,
+            baseline: None,
+            timeline: None,
+            begun_ns: None,
             unasked: VecDeque::new(),
             shelf: Shelf::default(),
             frozen: None,
@@ -58,8 +68,12 @@ impl Desk {
 
     /// Takes in what an agent said.
     pub fn arrive(&mut self, arrival: Arrival) {
+        let at_ns = arrival.at_ns;
         self.profile.apply(arrival);
         self.received = self.profile.truncated().1;
+        if self.received > 0 {
+            self.begun_ns.get_or_insert(at_ns);
+        }
         self.dirty = true;
     }
 
@@ -120,6 +134,7 @@ impl Desk {
     /// Shows another clock: its total is as it was left, its window starts anew.
     pub fn switch(&mut self, clock: Clock) {
         if clock != self.clock {
+            self.compare(false, 0);
             self.profile.clear_window(clock);
             self.clock = clock;
         }
@@ -145,8 +160,46 @@ impl Desk {
         self.frozen.map(|(_, received)| self.received - received)
     }
 
+    /// Compares with what is shown now, or with nothing.
+    pub fn compare(&mut self, on: bool, now_ns: u64) {
+        self.profile.drop_baseline();
+        self.baseline = None;
+        if on {
+            let now_ns = self.frozen.map_or(now_ns, |(frozen_ns, _)| frozen_ns);
+            self.profile.mark_baseline();
+            self.baseline = Some(Baseline::new(self.span(now_ns), now_ns));
+        }
+        self.dirty = true;
+    }
+
+    /// What is shown as of now.
+    fn span(&self, now_ns: u64) -> Span {
+        match self.question.past.filter(|_| self.frozen.is_some()) {
+            Some(Past { back, ticks }) => {
+                let now_ns = now_ns.saturating_sub(back.saturating_mul(BUCKET_NS));
+                Span::Last { ns: ticks.saturating_mul(BUCKET_NS), now_ns }
+            }
+            None => self.question.window_ns.map_or(Span::Total, |ns| Span::Last { ns, now_ns }),
+        }
+    }
+
+    /// The heat of the past, as the filters leave it. It is added up once, while nothing changes.
+    fn timeline(&mut self, query: &Query, now_ns: u64) -> Option<Timeline> {
+        self.frozen.filter(|_| self.question.timeline)?;
+        let of = (
+            Query { span: Span::Last { ns: BUCKETS as u64 * BUCKET_NS, now_ns }, ..query.clone() },
+            self.names.version(),
+        );
+        if self.timeline.as_ref().is_none_or(|(known, _)| *known != of) {
+            let timeline = self.tallier.timeline(&self.profile, &self.names, &of.0);
+            self.timeline = Some((of, timeline));
+        }
+        self.timeline.as_ref().map(|(_, timeline)| timeline.clone())
+    }
+
     /// Forgets the shown clock's totals.
     pub fn reset(&mut self) {
+        self.compare(false, 0);
         self.profile.reset(self.clock);
         self.stopwatch.reset();
         self.dirty = true;
@@ -172,7 +225,7 @@ impl Desk {
         }
         let now_ns = self.frozen.map_or(now_ns, |(frozen_ns, _)| frozen_ns);
         let question = self.question.clone();
-        let span = question.window_ns.map_or(Span::Total, |ns| Span::Last { ns, now_ns });
+        let span = self.span(now_ns);
         let query = self.query(span);
         let besides = Besides {
             centre: question.centre.as_deref(),
@@ -181,8 +234,15 @@ impl Desk {
             total: span != Span::Total,
             trends: true,
         };
-        let Tallies { table: window, total, callers, lines, flame, trends } =
-            self.tallier.answer(&self.profile, &self.names, &query, besides);
+        let mut tallies = self.tallier.answer(&self.profile, &self.names, &query, besides);
+        let mut baseline_ns = None;
+        if let Some(baseline) = &mut self.baseline {
+            let begun_ns = self.begun_ns.unwrap_or(0);
+            baseline.subtract((&self.profile, &self.names), &query, besides, begun_ns, &mut tallies);
+            baseline_ns = Some(now_ns.saturating_sub(baseline.at_ns));
+        }
+        let timeline = self.timeline(&query, now_ns);
+        let Tallies { table: window, total, callers, lines, flame, trends } = tallies;
         let listing = lines.map(|lines| self.shelf.listing(&self.profile, &self.names, lines));
         let total = total.unwrap_or_else(|| window.clone());
         let threads = question.threads.as_ref();
@@ -191,11 +251,26 @@ impl Desk {
         // A window ends with the bucket that is under way.
         let window_ns = question.window_ns.map(|ns| ns.saturating_sub(BUCKET_NS - now_ns % BUCKET_NS));
         let measured_ns = self.stopwatch.of(window_ns);
-        Answer { question, window, total, callers, listing, flame, threads, tagged, now_ns, measured_ns, trends, facts }
+        Answer {
+            question,
+            window,
+            total,
+            callers,
+            listing,
+            flame,
+            timeline,
+            baseline_ns,
+            threads,
+            tagged,
+            now_ns,
+            measured_ns,
+            trends,
+            facts,
+        }
     }
 
     fn query(&self, span: Span) -> Query {
         let Question { filters, sort, group, .. } = &self.question;
-        Query { clock: self.clock, span, filters: filters.clone(), sort: *sort, group: *group }
+        Query { era: Era::Now, clock: self.clock, span, filters: filters.clone(), sort: *sort, group: *group }
     }
 }

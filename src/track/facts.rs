@@ -42,6 +42,36 @@ pub struct Stacks {
     pub unreadable: u64,
 }
 
+impl Facts {
+    /// Nothing is known but what is asked for.
+    pub fn unknown(clock: Clock) -> Facts {
+        Facts {
+            command: String::new(),
+            pid: 0,
+            processes: 0,
+            threads: None,
+            up: Duration::ZERO,
+            ended: None,
+            clock,
+            engine: Engine::Threads,
+            engine_state: None,
+            period_ns: 0,
+            effective_hz: None,
+            window_ns: None,
+            losses: Losses::default(),
+            stacks: Stacks::default(),
+            overflows: Overflows::default(),
+            files: Vec::new(),
+            agent_share: None,
+            cpu_history: Vec::new(),
+            cpu_now: None,
+            cpu_used: Duration::ZERO,
+            symbolizing: (0, 0),
+            waiting: None,
+        }
+    }
+}
+
 /// The header's material.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Facts {

@@ -3,6 +3,7 @@
 //! The screen (or the batch loop) sends [`Command`]s and receives [`Notice`]s. What it asks for is a [`Question`]; the
 //! [`Answer`] carries the tables and the [`Facts`] of the header. Nothing here draws.
 
+mod baseline;
 mod caller;
 pub mod desk;
 pub mod facts;
@@ -23,6 +24,7 @@ use crate::tally::flame::{Flame, FlameQuery};
 use crate::tally::query::{Filters, Group, Sort};
 use crate::tally::table::Table;
 use crate::tally::threads::{Threads, ThreadsQuery};
+use crate::tally::timeline::Timeline;
 use crate::tally::trend::Trends;
 pub use facts::{Ending, Facts};
 use listing::Listing;
@@ -46,6 +48,19 @@ pub struct Question {
     pub flame: Option<FlameQuery>,
     /// Which processes and threads, if they are shown.
     pub threads: Option<ThreadsQuery>,
+    /// While the screen is frozen: another time than the last window before it.
+    pub past: Option<Past>,
+    /// Whether the heat of the past is shown.
+    pub timeline: bool,
+}
+
+/// A span of the past, in ticks ([`BUCKET_NS`](crate::profile::window::BUCKET_NS) long) before the freeze.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Past {
+    /// How long before the freeze its last tick was.
+    pub back: u64,
+    /// How many ticks it has.
+    pub ticks: u64,
 }
 
 /// The screen's material.
@@ -63,6 +78,10 @@ pub struct Answer {
     pub listing: Option<Listing>,
     /// The window's flame, if it was asked for.
     pub flame: Option<Flame>,
+    /// The heat of the past, if it was asked for.
+    pub timeline: Option<Timeline>,
+    /// How old the baseline is that numbers are differences from, ns; `None` if they are no differences.
+    pub baseline_ns: Option<u64>,
     /// The window's processes and threads, if they were asked for.
     pub threads: Option<Threads>,
     /// For each filter by thread, those to focus on first: whom it means now.
@@ -92,6 +111,8 @@ pub enum Command {
     Freeze,
     /// Answer from the living books again.
     Thaw,
+    /// Show every number as a difference from what is shown now, or no more.
+    Baseline(bool),
     /// Forget the shown clock's totals.
     Reset,
     /// Type into the target.

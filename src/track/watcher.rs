@@ -201,6 +201,7 @@ impl Watcher {
             }
             Command::Freeze => self.desk.freeze(monotonic_ns()),
             Command::Thaw => self.desk.thaw(),
+            Command::Baseline(on) => self.desk.compare(on, monotonic_ns()),
             Command::Reset => self.desk.reset(),
             Command::Input(bytes) => {
                 if let Some(sentence) = self.live.input(&bytes) {

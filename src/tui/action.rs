@@ -99,6 +99,17 @@ pub enum Action {
     Reset,
     /// Stand still, and go on.
     Freeze,
+    /// To a newer (or older) time, by a part of the window (or finely).
+    Step {
+        /// Towards now.
+        newer: bool,
+        /// By a tenth of a second.
+        fine: bool,
+    },
+    /// Mark an end of a span of time.
+    Mark,
+    /// Show differences from what is shown now, or no more.
+    Baseline,
     /// The selected name to the clipboard.
     Copy,
     /// Draw everything anew.

@@ -6,6 +6,7 @@ mod filtering;
 mod leaving;
 mod panes;
 mod sampling;
+mod time;
 
 use std::sync::Arc;
 
@@ -27,6 +28,7 @@ use super::page::Page;
 use super::prompt::Prompt;
 use super::roster::Roster;
 use super::typing;
+use super::walk::Walk;
 use super::wanted::Wanted;
 use crate::link::wire::{Clock, Engine};
 use crate::tally::measure::Unit;
@@ -101,6 +103,10 @@ pub struct App {
     /// Whether percentages are of what is shown.
     pub(super) relative: bool,
     pub(super) frozen: bool,
+    /// Where in the past a frozen screen stands.
+    pub(super) walk: Walk,
+    /// Whether numbers are differences from a baseline.
+    pub(super) compares: bool,
     clock: Wanted<Clock>,
     engine: Wanted<Engine>,
     period_ns: Wanted<u64>,
@@ -139,6 +145,8 @@ impl App {
             unit: Unit::of_report(options.period_ns, UNIT_TOTAL_NS),
             relative: false,
             frozen: false,
+            walk: Walk::default(),
+            compares: false,
             clock: Wanted::new(options.clock),
             engine: Wanted::new(options.engine),
             period_ns: Wanted::new(options.period_ns),
@@ -304,13 +312,14 @@ impl App {
             Action::Base => self.relative = !self.relative,
             Action::Window(step) => self.step_window(step),
             Action::Reset => {
+                self.compares = false;
                 self.note("totals of this clock start anew");
                 return vec![Effect::Send(Command::Reset)];
             }
-            Action::Freeze => {
-                self.frozen = !self.frozen;
-                return vec![Effect::Send(if self.frozen { Command::Freeze } else { Command::Thaw })];
-            }
+            Action::Freeze => return self.freeze(!self.frozen),
+            Action::Step { newer, fine } => return self.step(newer, fine),
+            Action::Mark => return self.mark(),
+            Action::Baseline => return self.compare(),
             Action::Copy => return self.copy(),
             Action::Redraw => return vec![Effect::Redraw],
             Action::Suspend => return vec![Effect::Suspend],
@@ -375,6 +384,8 @@ impl App {
             listing,
             flame,
             threads,
+            past: self.walk.past(self.window_ns).filter(|_| self.frozen),
+            timeline: self.frozen,
         }
     }
 

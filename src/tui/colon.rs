@@ -144,7 +144,7 @@ const fn word(name: &'static str, form: &'static str, words: &'static str, reade
 use Reader as R;
 
 /// All words that a line can begin with.
-pub static WORDS: [Word; 29] = [
+pub static WORDS: [Word; 32] = [
     word(
         "top",
         "top10 -cum REGEX -REGEX",
@@ -186,6 +186,14 @@ pub static WORDS: [Word; 29] = [
     word("redo", "redo", "do it again", R::Alone(|| Order::Act(Action::Redo))),
     word("reset", "reset", "forget this clock's totals", R::Alone(|| Order::Act(Action::Reset))),
     word("freeze", "freeze", "stand still, and go on", R::Alone(|| Order::Act(Action::Freeze))),
+    word("mark", "mark", "mark one end of a span, then the other; then none", R::Alone(|| Order::Act(Action::Mark))),
+    word(
+        "base",
+        "base",
+        "differences from what is shown now; the word again leaves",
+        R::Alone(|| Order::Act(Action::Baseline)),
+    ),
+    word("diff", "diff", "the same", R::Alone(|| Order::Act(Action::Baseline))),
     word("losses", "losses", "account of losses and of the agent's cost", R::Alone(|| Order::Act(Action::Losses))),
     word("help", "help", "keys and words explained", R::Alone(|| Order::Act(Action::Help))),
     word("quit", "quit", "quit", R::Alone(|| Order::Act(Action::Quit))),
@@ -232,7 +240,7 @@ const ABSENT: &[(&[&str], &str)] = &[
         "is about tags and values; tagfocus and tagignore choose by thread and process",
     ),
     (&["filefunctions", "noinlines"], "groups rows in a way that b and granularity= do not"),
-    (&["base", "diff_base", "normalize", "drop_negative"], "compares profiles; here there is one"),
+    (&["diff_base", "normalize", "drop_negative"], "compares files; base compares with what is shown now"),
     (&["relative_percentages"], "is the key % here"),
     (
         &["unit", "divide_by", "call_tree", "compact_labels", "showcolumns", "source_path", "trim_path", "options"],

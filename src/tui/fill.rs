@@ -4,8 +4,9 @@
 use ratatui::style::{Color, Modifier, Style};
 
 use super::flame::Colour;
-use super::theme::palette::{NIGHT, Palette, Rgb};
-use super::theme::{Depth, Theme};
+use super::theme::palette::{NIGHT, PAPER, Palette, Rgb};
+use super::theme::{Depth, Role, Theme};
+use crate::tally::diff::Change;
 
 /// What stands out about a box.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -33,11 +34,31 @@ pub struct Surface<'a> {
     pub heat: f64,
     /// What stands out about it.
     pub light: Light,
+    /// Where it is compared with a baseline: its difference, and the part of the total that this is.
+    pub change: Option<(Change, f64)>,
 }
 
 const AMBER: Rgb = (226, 186, 92);
+/// More, less, and no more than chance: vermilion and blue are told apart by every eye.
+pub(super) const CHANGES: (Rgb, Rgb, Rgb) = ((213, 94, 0), (0, 114, 178), (128, 128, 128));
 
 impl Theme {
+    /// How the number of a difference looks: what chance explains is dim.
+    pub fn change(self, change: Change) -> Style {
+        let ((more, less, _), light) = (CHANGES, self.palette.grounds().0);
+        if !change.sure {
+            return self.style(Role::Dim);
+        }
+        // On the ground of a screen, not of a box: nearer to the text's lightness.
+        let bright = |colour: Rgb| if light == NIGHT { mix(colour, PAPER, 190) } else { colour };
+        let (colour, sixteen) = if change.negative { (less, Color::LightBlue) } else { (more, Color::LightRed) };
+        match self.rich(bright(colour)) {
+            Some(colour) => Style::new().fg(colour),
+            None if self.depth == Depth::None => Style::new().add_modifier(Modifier::BOLD),
+            None => Style::new().fg(sixteen),
+        }
+    }
+
     /// How a box looks.
     pub fn fill(self, surface: Surface<'_>) -> Style {
         let (text, ground) = self.paint(surface);
@@ -55,6 +76,7 @@ impl Theme {
             };
         }
         let hue = match surface.colour {
+            _ if surface.change.is_some() => self.change(surface.change.unwrap_or_default().0),
             Colour::Module => self.module(surface.module),
             Colour::Heat => self.heat(surface.heat),
         };
@@ -78,6 +100,19 @@ impl Theme {
             Colour::Heat => warm,
         };
         let (near, far) = self.palette.grounds();
+        if let (Some((change, part)), Light::Plain) = (surface.change, surface.light) {
+            // The strength tells how much; what chance explains is grey.
+            let (more, less, same) = CHANGES;
+            let colour = if !change.sure {
+                same
+            } else if change.negative {
+                less
+            } else {
+                more
+            };
+            let strength = if change.sure { 80 + (part.sqrt() * 200.0).min(70.0) as u16 } else { 60 };
+            return (far, mix(colour, near, strength));
+        }
         match surface.light {
             // The nearest of 256 to a muted colour is a grey.
             Light::Plain if self.depth == Depth::Indexed => (near, mix(bright, near, 190 + shade(surface.name) * 9)),
@@ -131,7 +166,7 @@ mod tests {
     use crate::tui::theme::palette::contrast;
 
     fn surface(light: Light, colour: Colour, heat: f64) -> Surface<'static> {
-        Surface { colour, module: "server", name: "json::parse", heat, light }
+        Surface { colour, module: "server", name: "json::parse", heat, light, change: None }
     }
 
     #[test]
@@ -173,9 +208,16 @@ mod tests {
                         (Colour::Module, "server"),
                     ] {
                         for name in ["a", "b", "main", "json::parse", "memcpy"] {
-                            let (text, ground) = theme.paint(Surface { colour, module, name, heat, light });
+                            let (text, ground) =
+                                theme.paint(Surface { colour, module, name, heat, light, change: None });
                             let ratio = contrast(text, ground);
                             assert!(ratio >= 4.5, "{palette:?} {light:?} {heat} {module}: {ratio:.2}");
+                            for (negative, sure) in [(false, false), (false, true), (true, true)] {
+                                let change = Some((Change { negative, sure }, heat));
+                                let (text, ground) = theme.paint(Surface { colour, module, name, heat, light, change });
+                                let ratio = contrast(text, ground);
+                                assert!(ratio >= 4.5, "{palette:?} {light:?} {heat} {change:?}: {ratio:.2}");
+                            }
                         }
                     }
                 }

@@ -111,6 +111,8 @@ const RECALL: &str = "older, newer line";
 const HISTORY: &str = "filters: undo, redo, clear";
 const FIND: &str = "find, next, previous";
 const SORT: &str = "sort by the column to the left, to the right";
+const TIME: &str = "frozen: back, forward in the last ten minutes";
+const FINE_TIME: &str = "the same by a tenth of a second";
 const WINDOW: &str = "window longer, shorter: 2 s, 10 s, 60 s, all";
 
 /// Every key. Order is the order of the help page and of the footer.
@@ -218,6 +220,12 @@ pub static TABLE: &[Binding] = &[
     bind(P::Screen, &[char('-')], "-", A::Rate(-1), RATE, NO_HINT),
     bind(P::Screen, &[char('R')], "R", A::Reset, "forget this clock's totals", NO_HINT),
     bind(P::Screen, &[char(' ')], "Space", A::Freeze, "stand still (sampling goes on), and go on", ("freeze", 7)),
+    bind(P::Screen, &[char('[')], "[", A::Step { newer: false, fine: false }, TIME, NO_HINT),
+    bind(P::Screen, &[char(']')], "]", A::Step { newer: true, fine: false }, TIME, NO_HINT),
+    bind(P::Screen, &[char('{')], "{", A::Step { newer: false, fine: true }, FINE_TIME, NO_HINT),
+    bind(P::Screen, &[char('}')], "}", A::Step { newer: true, fine: true }, FINE_TIME, NO_HINT),
+    bind(P::Screen, &[char('m')], "m", A::Mark, "mark one end of a span, then the other; then none", NO_HINT),
+    bind(P::Screen, &[char('d')], "d", A::Baseline, "differences from what is shown now (-base); no more", NO_HINT),
     bind(P::Screen, &[char('L')], "L", A::Losses, "account of losses and of the agent's cost", NO_HINT),
     bind(P::Screen, &[char(':')], ":", A::Colon, "command line in pprof's words", ("command", 1)),
     bind(P::Screen, &[char('y')], "y", A::Copy, "copy the selected name", NO_HINT),

@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use super::action::Motion;
 use super::text::bare;
+use crate::tally::diff::Changes;
 use crate::tally::query::Pattern;
 use crate::tally::table::Row;
 use crate::tally::text::Text;
@@ -75,6 +76,8 @@ pub struct Line<'a> {
     pub window: (u64, u64),
     /// Flat and cum in the total, ns.
     pub total: (u64, u64),
+    /// Where these are sizes of differences: which, in the window and in the total.
+    pub changes: (Option<Changes>, Option<Changes>),
     /// Flat of this row and all above it in the window, ns.
     pub sum_ns: u64,
     /// Where its share goes, if that is known.
@@ -116,14 +119,17 @@ impl List {
             let window = &answer.window.rows;
             let totals: HashMap<&str, usize> =
                 answer.total.rows.iter().enumerate().map(|(index, row)| (row.full.as_str(), index)).collect();
-            let mut sum_ns = 0_u64;
+            let mut sum = 0_i128;
             self.entries.extend(window.iter().enumerate().map(|(index, row)| {
-                sum_ns = sum_ns.saturating_add(row.flat_ns);
+                let less = row.changes.is_some_and(|changes| changes.flat.negative);
+                sum += i128::from(row.flat_ns) * if less { -1 } else { 1 };
+                let sum_ns = u64::try_from(sum.unsigned_abs()).unwrap_or(u64::MAX);
                 Entry { window: Some(index), total: totals.get(row.full.as_str()).copied(), sum_ns }
             }));
             self.in_window = self.entries.len();
             let seen: HashSet<&str> = window.iter().map(|row| row.full.as_str()).collect();
             let rest = answer.total.rows.iter().enumerate().filter(|(_, row)| !seen.contains(row.full.as_str()));
+            let sum_ns = self.entries.last().map_or(0, |entry| entry.sum_ns);
             self.entries.extend(rest.map(|(index, _)| Entry { window: None, total: Some(index), sum_ns }));
         }
         let settled = answer.facts.symbolizing.0 == 0 && answer.window.kept_samples >= FIRM_SAMPLES;
@@ -203,6 +209,7 @@ impl List {
             row: window.or(total)?,
             window: numbers(window),
             total: numbers(total),
+            changes: (window.and_then(|row| row.changes), total.and_then(|row| row.changes)),
             sum_ns: entry.sum_ns,
             trend,
         })

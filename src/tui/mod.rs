@@ -39,6 +39,7 @@ pub mod text;
 pub mod theme;
 pub mod tiling;
 pub mod typing;
+pub mod walk;
 pub mod wanted;
 
 use std::sync::Arc;

@@ -174,6 +174,7 @@ mod tests {
             module: "server".into(),
             inlined: false,
             weight_ns: 100 - index as u64,
+            change: None,
         };
         names.split_whitespace().enumerate().map(edge).collect()
     }

@@ -95,6 +95,7 @@ pub(super) mod tests {
             inlined: false,
             weight_ns: 0,
             self_ns: 0,
+            difference: None,
         };
         let mut level: Vec<(Vec<&str>, usize)> = vec![(Vec::new(), 0)];
         let stacks: Vec<(Vec<&str>, u64)> = stacks

@@ -2,6 +2,7 @@
 //! over all samples, as pprof's manual and its `graph.New` put it. Stacks, filters, order and spans are random.
 
 mod callers;
+mod diff;
 mod flame;
 mod lines;
 mod running;

@@ -71,6 +71,26 @@ fn frozen() {
 }
 
 #[test]
+fn the_past() {
+    at_all_sizes("past", |stage| stage.press(" j[[[[[[[[[[[["));
+    at_all_sizes("span", |stage| stage.press(" jw[[[[[[[[[[[[[m{{{{{m"));
+}
+
+#[test]
+fn differences() {
+    at_all_sizes("diff", |stage| stage.press("jd [[[[[[[[[[[["));
+    for (name, theme) in [
+        ("truecolor", Theme::new(Depth::True, false)),
+        ("sixteen", Theme::new(Depth::Sixteen, false)),
+        ("no-color", Theme::new(Depth::None, true)),
+    ] {
+        let mut stage = Stage::new(Options { theme, ..options() }, Session::new(SCREEN), (80, 24));
+        stage.press("d [[[[[[[[[[[[");
+        golden(&format!("diff-{name}-80x24"), &stage.styled());
+    }
+}
+
+#[test]
 fn callers() {
     at_all_sizes("callers", |stage| stage.press("j2"));
 }

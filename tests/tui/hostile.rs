@@ -11,9 +11,11 @@ use sigtop::profile::thread::{State, ThreadId};
 use sigtop::profile::window::Weight;
 use sigtop::symbols::FunctionId;
 use sigtop::tally::callers::{Callers, Edge};
+use sigtop::tally::diff::{Change, Changes, Difference};
 use sigtop::tally::flame::{Flame, FlameBox};
 use sigtop::tally::table::{Inline, Row, Table};
 use sigtop::tally::threads::{Folded, Load, ProcessRow, ThreadRow, Threads};
+use sigtop::tally::timeline::Timeline;
 use sigtop::tally::trend::{Direction, Trend, Trends};
 use sigtop::track::{Answer, Ending, Facts, Question};
 use sigtop::tui::action::Action;
@@ -93,6 +95,10 @@ pub(crate) fn number() -> impl Strategy<Value = u64> {
     prop_oneof![Just(0), Just(u64::MAX), 0..100_000_000_000_u64, any::<u64>()]
 }
 
+fn change(seed: u64) -> Change {
+    Change { negative: seed.is_multiple_of(2), sure: seed.is_multiple_of(3) }
+}
+
 fn row() -> impl Strategy<Value = Row> {
     (name(), name(), name(), number(), number(), 0..3_usize).prop_map(
         |(full, short, module, flat_ns, cum_ns, inline)| Row {
@@ -103,6 +109,8 @@ fn row() -> impl Strategy<Value = Row> {
             inline: [Inline::No, Inline::Partial, Inline::Yes][inline],
             flat_ns,
             cum_ns,
+            // Half of all are differences.
+            changes: (flat_ns % 2 == 0).then(|| Changes { flat: change(cum_ns), cum: change(flat_ns / 2) }),
         },
     )
 }
@@ -120,6 +128,7 @@ fn edge() -> impl Strategy<Value = Edge> {
         module: module.into(),
         inlined,
         weight_ns,
+        change: (weight_ns % 2 == 0).then(|| change(weight_ns / 2)),
     })
 }
 
@@ -128,7 +137,8 @@ fn callers() -> impl Strategy<Value = Callers> {
     (name(), name(), name(), number(), number(), edges(), edges()).prop_map(
         |(full, short, module, flat_ns, cum_ns, callers, callees)| {
             let (short, module) = (short.into(), module.into());
-            Callers { full, short, module, flat_ns, cum_ns, callers, callees }
+            let changes = (flat_ns % 2 == 0).then(|| Changes { flat: change(cum_ns), cum: change(flat_ns / 2) });
+            Callers { full, short, module, flat_ns, cum_ns, changes, callers, callees }
         },
     )
 }
@@ -146,6 +156,7 @@ fn flame() -> impl Strategy<Value = Flame> {
             inlined,
             weight_ns,
             self_ns,
+            difference: (weight_ns % 2 == 0).then(|| Difference { ns: self_ns, change: change(weight_ns / 2) }),
         },
     );
     // Half of them as they should be: each box in the middle of its parent's children.
@@ -281,6 +292,7 @@ fn answer() -> impl Strategy<Value = Answer> {
         |(window, total, besides, (facts, tagged, now_ns, measured_ns))| {
             let question = Question::default();
             let (callers, listing, flame, threads, trends) = besides;
+            let ticks_ns = window.rows.iter().map(|row| row.flat_ns).collect::<Vec<_>>().into();
             Answer {
                 question,
                 window,
@@ -288,6 +300,8 @@ fn answer() -> impl Strategy<Value = Answer> {
                 callers,
                 listing,
                 flame,
+                timeline: now_ns.is_multiple_of(3).then_some(Timeline { ticks_ns }),
+                baseline_ns: now_ns.is_multiple_of(2).then_some(now_ns),
                 threads,
                 tagged,
                 now_ns,
@@ -452,6 +466,7 @@ fn hostile_names_stay_in_their_row() {
         inline: Inline::Yes,
         flat_ns: 10,
         cum_ns: 20,
+        changes: None,
     });
     let window = Table { rows: rows.collect(), total_ns: 1000, kept_ns: 1000, samples: 9, kept_samples: 9 };
     let mut stage = Stage::usual((140, 45));
@@ -464,6 +479,8 @@ fn hostile_names_stay_in_their_row() {
         listing: None,
         callers: None,
         flame: None,
+        timeline: None,
+        baseline_ns: None,
         threads: None,
         tagged: Vec::new(),
         now_ns: 0,

@@ -6,26 +6,24 @@ use std::time::Duration;
 use sigtop::link::wire::{Clock, Engine, EngineState};
 use sigtop::profile::loss::{Losses, Overflows};
 use sigtop::profile::thread::{State, ThreadId};
-use sigtop::profile::window::Span;
-use sigtop::symbols::scenario::{Scenario, scenario};
+use sigtop::symbols::scenario::{Scenario, Script, scenario};
 use sigtop::symbols::source;
 use sigtop::symbols::worker::{CodeRequest, SymbolState};
-use sigtop::tally::crowd;
-use sigtop::tally::query::Query;
-use sigtop::tally::tallier::{Besides, Tallier, Tallies};
+use sigtop::track::desk::Desk;
 use sigtop::track::facts::Stacks;
-use sigtop::track::listing::{MAX_COPIES, Shelf};
+use sigtop::track::listing::MAX_COPIES;
 use sigtop::track::{Answer, Command, Ending, Facts, Question};
 
 /// What a fake session knows.
 pub(crate) struct Session {
-    scenario: Scenario,
+    desk: Desk,
+    script: Script,
+    now_ns: u64,
     /// The header's material; tests change it.
     pub(crate) facts: Facts,
     /// Every command that was sent, in order, but questions.
     pub(crate) heard: Vec<Command>,
     question: Option<Question>,
-    shelf: Shelf,
 }
 
 impl Session {
@@ -67,7 +65,10 @@ impl Session {
             symbolizing: (0, 1480),
             waiting: None,
         };
-        Session { scenario, facts, heard: Vec::new(), question: None, shelf: Shelf::default() }
+        let mut desk = Desk::new(Clock::Prof, Question::default());
+        let Scenario { profile, names, now_ns, script } = scenario;
+        (desk.profile, desk.names) = (profile, names);
+        Session { desk, script, now_ns, facts, heard: Vec::new(), question: None }
     }
 
     /// Takes a command; answers when there is something new to say.
@@ -80,8 +81,15 @@ impl Session {
             Command::Clock(clock) => self.facts.clock = *clock,
             Command::Engine(engine) => self.facts.engine = *engine,
             Command::Period(period_ns) => self.facts.period_ns = *period_ns,
-            Command::Freeze => self.facts.waiting = Some(312),
-            Command::Thaw => self.facts.waiting = None,
+            Command::Freeze => {
+                self.desk.freeze(self.now_ns);
+                self.facts.waiting = Some(312);
+            }
+            Command::Thaw => {
+                self.desk.thaw();
+                self.facts.waiting = None;
+            }
+            Command::Baseline(on) => self.desk.compare(*on, self.now_ns),
             _ => {}
         }
         self.heard.push(command);
@@ -90,7 +98,7 @@ impl Session {
 
     /// Somebody looked what a thread does.
     pub(crate) fn see(&mut self, tid: u32, state: State) {
-        let profile = &mut self.scenario.profile;
+        let profile = &mut self.desk.profile;
         let found = profile.threads().iter().position(|thread| thread.tid == tid).expect("a thread of the scenario");
         profile.see_state(ThreadId(found as u32), state);
     }
@@ -104,63 +112,28 @@ impl Session {
     /// The newest numbers.
     pub(crate) fn answer(&mut self) -> Option<Arc<Answer>> {
         let question = self.question.clone()?;
-        let Scenario { profile, names, now_ns, script } = &self.scenario;
-        let span = question.window_ns.map_or(Span::Total, |ns| Span::Last { ns, now_ns: *now_ns });
-        let query = |span| Query {
-            clock: self.facts.clock,
-            span,
-            filters: question.filters.clone(),
-            sort: question.sort,
-            group: question.group,
-        };
-        let mut tallier = Tallier::default();
-        let besides = Besides {
-            centre: question.centre.as_deref(),
-            lines: question.listing.as_deref(),
-            flame: question.flame.as_ref(),
-            total: span != Span::Total,
-            trends: true,
-        };
-        let Tallies { table: window, total, callers, lines, flame, trends } =
-            tallier.answer(profile, names, &query(span), besides);
-        let threads = question.threads.as_ref().map(|asked| tallier.threads(profile, names, &query(span), asked));
-        let tagged = crowd::told(&question.filters, profile);
-        let total = total.unwrap_or_else(|| window.clone());
-        let listing = lines.map(|lines| {
+        let facts = Facts { window_ns: question.window_ns, ..self.facts.clone() };
+        let measured_ns = question.window_ns.map_or(self.now_ns, |ns| ns.min(self.now_ns));
+        self.desk.clock = facts.clock;
+        self.desk.ask(question);
+        if self.desk.question().listing.is_some() {
             // As many turns as there may be copies, and one for their sources.
             for _ in 0..MAX_COPIES + 1 {
-                self.shelf.listing(profile, names, lines.clone());
+                self.desk.answer(self.now_ns, facts.clone());
                 let (mut codes, mut files) = (Vec::new(), Vec::new());
                 let ask_code = |request: CodeRequest| {
-                    codes.push(script.code(&request));
+                    codes.push(self.script.code(&request));
                     Ok(())
                 };
                 let ask_file = |request: source::Request| {
-                    files.push(script.source(&request));
+                    files.push(self.script.source(&request));
                     Ok(())
                 };
-                self.shelf.ask(ask_code, ask_file);
-                codes.into_iter().for_each(|code| self.shelf.take_code(code));
-                files.into_iter().for_each(|file| self.shelf.take_source(file));
+                self.desk.ask_listing(ask_code, ask_file);
+                codes.into_iter().for_each(|code| self.desk.coded(code));
+                files.into_iter().for_each(|file| self.desk.sourced(file));
             }
-            self.shelf.listing(profile, names, lines)
-        });
-        let facts = Facts { window_ns: question.window_ns, ..self.facts.clone() };
-        let now_ns = *now_ns;
-        let measured_ns = question.window_ns.map_or(now_ns, |ns| ns.min(now_ns));
-        Some(Arc::new(Answer {
-            question,
-            window,
-            total,
-            callers,
-            listing,
-            flame,
-            threads,
-            tagged,
-            now_ns,
-            measured_ns,
-            trends,
-            facts,
-        }))
+        }
+        Some(Arc::new(Answer { measured_ns, ..self.desk.answer(self.now_ns, facts) }))
     }
 }

@@ -11,6 +11,7 @@ impl App {
         match std::mem::replace(&mut self.mode, Mode::Panes) {
             Mode::Prompt(_, stand) => self.return_to(*stand),
             Mode::Panes if self.message.is_some() => self.message = None,
+            Mode::Panes if self.frozen && self.walk.leave() => {}
             Mode::Panes if self.pane == Pane::Flame && self.flame.zoom_out(self.list.selected_name()) => {}
             Mode::Panes => self.view = View::Dashboard,
             Mode::Ending(times) => self.mode = Mode::Ending(times),

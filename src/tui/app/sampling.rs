@@ -17,6 +17,9 @@ const GROUPS: [Group; 5] = [Group::Function, Group::File, Group::Line, Group::Ad
 
 impl App {
     pub(super) fn switch_clock(&mut self, clock: Clock) -> Vec<Effect> {
+        if clock != self.clock.value() && std::mem::take(&mut self.compares) {
+            self.note("the baseline was of the other clock: differences are left");
+        }
         self.clock.want(clock);
         vec![Effect::Send(Command::Clock(clock))]
     }

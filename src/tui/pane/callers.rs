@@ -18,6 +18,7 @@ use ratatui::layout::Rect;
 use ratatui::text::Span;
 
 use crate::tally::callers::{Callers, Edge};
+use crate::tally::diff::Change;
 use crate::tally::measure;
 use crate::tui::action::Subject;
 use crate::tui::app::{App, Mode};
@@ -132,15 +133,17 @@ fn centre(canvas: &mut Canvas<'_>, area: Rect, app: &App, callers: &Callers) {
         return;
     }
     let base_ns = app.window_base_ns();
-    let number = |label: &str, ns: u64| {
+    let number = |label: &str, ns: u64, change: Option<Change>| {
         let part = if base_ns == 0 { 0.0 } else { ns as f64 / base_ns as f64 };
-        let heat = canvas.theme.heat(part);
-        let value = Span::styled(measure::value(ns, app.unit), heat);
+        let heat = change.map_or_else(|| canvas.theme.heat(part), |change| canvas.theme.change(change));
+        let negative = change.is_some_and(|change| change.negative);
+        let value = Span::styled(measure::signed(ns, app.unit, negative), heat);
         let share = Span::styled(format!(" {}", measure::percentage(ns, base_ns).trim_start()), heat);
         let label = Span::styled(format!("{label} "), dim);
         Segment::new(1).or(vec![label.clone(), value.clone(), share.clone()]).or(vec![label, value]).or_nothing()
     };
-    let line = segments::fit(&[number("flat", callers.flat_ns), number("cum", callers.cum_ns)], room);
+    let (flat, cum) = (callers.changes.map(|changes| changes.flat), callers.changes.map(|changes| changes.cum));
+    let line = segments::fit(&[number("flat", callers.flat_ns, flat), number("cum", callers.cum_ns, cum)], room);
     canvas.spans(area.x + 1, y + 1, room as u16, &line);
 }
 
@@ -160,11 +163,12 @@ fn rule(canvas: &mut Canvas<'_>, place: Rect, count: usize, what: &str) {
 fn row(canvas: &mut Canvas<'_>, place: Rect, app: &App, callers: &Callers, row: isize, active: bool) {
     let Some(edge) = neighbours::edge(callers, row) else { return };
     let part = if callers.cum_ns == 0 { 0.0 } else { edge.weight_ns as f64 / callers.cum_ns as f64 };
-    let heat = canvas.theme.heat(part);
+    let heat = edge.change.map_or_else(|| canvas.theme.heat(part), |change| canvas.theme.change(change));
+    let negative = edge.change.is_some_and(|change| change.negative);
     let mut x = place.x + MARGIN - 1;
     let mut used = MARGIN - 1;
     for (words, wide) in [
-        (measure::value(edge.weight_ns, app.unit), VALUE_COLUMNS),
+        (measure::signed(edge.weight_ns, app.unit, negative), VALUE_COLUMNS),
         (measure::percentage(edge.weight_ns, callers.cum_ns), PERCENT_COLUMNS),
     ] {
         let pad = wide.saturating_sub(words.chars().count() as u16);

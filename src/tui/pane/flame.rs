@@ -13,6 +13,7 @@
 use ratatui::layout::Rect;
 use ratatui::text::Span;
 
+use crate::tally::diff::Difference;
 use crate::tally::flame::{Flame, FlameBox};
 use crate::tally::measure;
 use crate::tally::query::Pattern;
@@ -80,7 +81,11 @@ fn paint(canvas: &mut Canvas<'_>, place: Rect, app: &App, shown: &FlameBox, ligh
     let base_ns = app.window_base_ns();
     let heat = if base_ns == 0 { 0.0 } else { shown.self_ns as f64 / base_ns as f64 };
     let (colour, module, full) = (app.flame.colour, shown.module.as_str(), shown.full.as_str());
-    let fill = canvas.theme.fill(Surface { colour, module, name: full, heat, light });
+    let change = shown.difference.map(|difference| {
+        let part = if base_ns == 0 { 0.0 } else { difference.ns as f64 / base_ns as f64 };
+        (difference.change, part)
+    });
+    let fill = canvas.theme.fill(Surface { colour, module, name: full, heat, light, change });
     let Rect { x, y, width, .. } = place;
     canvas.blank(place, fill);
     let mark = match (width, light) {
@@ -97,10 +102,20 @@ fn paint(canvas: &mut Canvas<'_>, place: Rect, app: &App, shown: &FlameBox, ligh
     }
     let room = usize::from(room);
     let name = app.names.pick(full, &shown.short);
-    let share = if full.is_empty() {
-        measure::value(shown.weight_ns, app.unit)
-    } else {
-        measure::percentage(shown.weight_ns, base_ns).trim_start().to_owned()
+    let share = match shown.difference {
+        Some(Difference { ns, change }) if full.is_empty() => measure::signed(ns, app.unit, change.negative),
+        Some(Difference { ns, change }) => {
+            let sign = if ns == 0 {
+                ""
+            } else if change.negative {
+                "-"
+            } else {
+                "+"
+            };
+            format!("{sign}{}", measure::percentage(ns, base_ns).trim_start())
+        }
+        None if full.is_empty() => measure::value(shown.weight_ns, app.unit),
+        None => measure::percentage(shown.weight_ns, base_ns).trim_start().to_owned(),
     };
     let bare = text::bare(name);
     let words = match () {
@@ -143,7 +158,9 @@ fn remarks(
     if app.flame.bottom_up {
         words.push((4, "bottom-up".to_owned(), Role::Notable));
     }
+    let compares = app.answer.as_ref().is_some_and(|answer| answer.baseline_ns.is_some());
     let by = match app.flame.colour {
+        _ if compares => "red more, blue less",
         Colour::Module => "by module",
         Colour::Heat => "by heat",
     };

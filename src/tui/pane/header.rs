@@ -10,7 +10,9 @@
 use ratatui::layout::Rect;
 use ratatui::text::Span;
 
+use super::timeline;
 use crate::link::wire::{Clock, Engine, EngineState};
+use crate::profile::window::BUCKET_NS;
 use crate::tally::measure;
 use crate::track::{Answer, Facts};
 use crate::tui::action::Subject;
@@ -203,8 +205,12 @@ fn sampling(app: &App, facts: Option<&Facts>, roomy: bool) -> Vec<Segment> {
     let measured = Span::styled(format!(" ({effective})"), dim);
     segments.push(Segment::new(4).gap(2).columns(13).or(vec![asked.clone(), measured]).or(vec![asked]).or_nothing());
 
-    let window = window_words(facts.map_or(app.window_ns, |facts| facts.window_ns));
-    let label = Span::styled(if roomy { "window " } else { "" }, dim);
+    let past = app.answer.as_ref().and_then(|answer| answer.question.past).filter(|_| app.walk.has_span());
+    let window = match past {
+        Some(past) => timeline::length(past.ticks),
+        None => window_words(facts.map_or(app.window_ns, |facts| facts.window_ns)),
+    };
+    let label = Span::styled(if past.is_some() { "span " } else if roomy { "window " } else { "" }, dim);
     segments
         .push(Segment::new(6).or(vec![label, Span::styled(window.clone(), plain)]).or_text(window, plain).or_nothing());
 
@@ -222,6 +228,11 @@ fn sampling(app: &App, facts: Option<&Facts>, roomy: bool) -> Vec<Segment> {
     let words = vec![Span::styled("agent ", dim), Span::styled(share, plain)];
     segments.push(Segment::new(2).columns(12).or(words).or_nothing());
 
+    if let Some(baseline_ns) = app.answer.as_ref().and_then(|answer| answer.baseline_ns) {
+        let ago = measure::duration(std::time::Duration::from_nanos(baseline_ns / BUCKET_NS * BUCKET_NS));
+        let notable = style(Role::Notable);
+        segments.push(Segment::new(9).or_text(format!("against {ago} ago"), notable).or_text("diff", notable));
+    }
     if app.frozen {
         let waiting = facts.and_then(|facts| facts.waiting).map_or("–".to_owned(), measure::count);
         let words = format!("frozen, {waiting} samples wait");
@@ -290,6 +301,20 @@ fn meant(app: &App) -> impl Iterator<Item = &str> {
     };
     let answer = app.answer.as_ref().filter(same);
     answer.into_iter().flat_map(|answer| answer.tagged.iter().map(String::as_str))
+}
+
+/// Which time the numbers at hand are of, and what of it they are.
+pub fn span_words(app: &App) -> String {
+    let Some(answer) = &app.answer else { return String::new() };
+    let diff = if answer.baseline_ns.is_some() { "difference, " } else { "" };
+    let window = window_words(answer.facts.window_ns);
+    match answer.question.past {
+        None => format!("{diff}last {window}"),
+        Some(past) => match app.walk.has_span() {
+            true => format!("{diff}span of {}", timeline::length(past.ticks)),
+            false => format!("{diff}{window}, {} ago", timeline::length(past.back)),
+        },
+    }
 }
 
 /// A window's length in words.

@@ -11,6 +11,7 @@ pub mod prompt;
 pub mod source;
 pub mod status;
 pub mod threads;
+pub mod timeline;
 pub mod top;
 
 use ratatui::layout::Rect;

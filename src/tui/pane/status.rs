@@ -35,6 +35,9 @@ const NAME_COLUMNS: usize = 30;
 
 /// Draws the line over the footer.
 pub fn draw(canvas: &mut Canvas<'_>, area: Rect, app: &App) {
+    if app.frozen && app.message.is_none() && matches!(app.mode, Mode::Panes | Mode::Page(..)) {
+        return super::timeline::draw(canvas, area, app);
+    }
     let [prompt, notable, strong, dim, key] =
         [Role::Prompt, Role::Notable, Role::Strong, Role::Dim, Role::Key].map(|role| canvas.style(role));
     let target = program(app);

@@ -16,8 +16,8 @@ use ratatui::style::Style;
 use ratatui::text::Span;
 
 use super::TITLE_COLUMNS;
-use super::header::window_words;
 use crate::symbols::worker::SymbolState;
+use crate::tally::diff::Changes;
 use crate::tally::measure::{self, Unit};
 use crate::tally::query::{Group, Sort};
 use crate::tally::table::{Inline, Table};
@@ -161,7 +161,8 @@ pub fn draw(canvas: &mut Canvas<'_>, area: Rect, app: &App) {
     };
     let both = app.shows_both();
     let unit = app.unit;
-    let widest = measure::value(answer.total.total_ns.max(answer.window.total_ns), unit).len() as u16;
+    let sign = u16::from(answer.baseline_ns.is_some());
+    let widest = measure::value(answer.total.total_ns.max(answer.window.total_ns), unit).len() as u16 + sign;
     // A name does not touch the bar to the pane beside it.
     let margin = u16::from(area.right() < app.size.0);
     let plan = Plan::new(area.width - margin, both, !answer.trends.rows.is_empty(), widest.max(VALUE_COLUMNS));
@@ -170,10 +171,16 @@ pub fn draw(canvas: &mut Canvas<'_>, area: Rect, app: &App) {
     let words = remarks(canvas, app, room);
     let left = super::title(canvas, area, Some(Pane::Top), Pane::Top.name(), active, &words);
     if both {
-        let window = format!(" last {} ", window_words(answer.facts.window_ns));
+        let window = format!(" {} ", super::header::span_words(app));
         let end = plan.bar.saturating_sub(2);
         group(canvas, area, left, end, &window);
-        group(canvas, area, left.max(plan.bar), plan.name.saturating_sub(2), " total ");
+        group(
+            canvas,
+            area,
+            left.max(plan.bar),
+            plan.name.saturating_sub(2),
+            if sign > 0 { " since then " } else { " total " },
+        );
     }
     if app.list.is_empty() {
         return super::sentences(canvas, below(area, 1), &super::status::waiting(app));
@@ -331,14 +338,24 @@ fn right(canvas: &mut Canvas<'_>, x: u16, y: u16, wide: u16, words: &str, style:
 fn row(canvas: &mut Canvas<'_>, place: Rect, app: &App, plan: &Plan, bases: &Bases, unit: Unit, line: &Line<'_>) {
     let mut x = place.x + MARGIN;
     for column in &plan.window {
-        number(canvas, &mut x, place.y, *column, plan.value, line.window, line.sum_ns, bases.window_ns, unit);
+        number(
+            canvas,
+            &mut x,
+            place.y,
+            *column,
+            plan.value,
+            (line.window, line.changes.0),
+            line.sum_ns,
+            bases.window_ns,
+            unit,
+        );
     }
     if !plan.total.is_empty() {
         let rule = canvas.style(Role::Rule);
         canvas.put(place.x + plan.bar, place.y, 1, "│", rule);
         x = place.x + plan.bar + 1;
         for column in &plan.total {
-            number(canvas, &mut x, place.y, *column, plan.value, line.total, 0, bases.total_ns, unit);
+            number(canvas, &mut x, place.y, *column, plan.value, (line.total, line.changes.1), 0, bases.total_ns, unit);
         }
     }
     if let (Some(at), Some(trend)) = (plan.trend, line.trend) {
@@ -376,7 +393,7 @@ fn number(
     y: u16,
     column: Column,
     value: u16,
-    (flat_ns, cum_ns): (u64, u64),
+    ((flat_ns, cum_ns), changes): ((u64, u64), Option<Changes>),
     sum_ns: u64,
     base_ns: u64,
     unit: Unit,
@@ -388,11 +405,18 @@ fn number(
         Column::Cum => (cum_ns, false),
         Column::CumShare => (cum_ns, true),
     };
-    let words = if share { measure::percentage(ns, base_ns) } else { measure::value(ns, unit) };
+    let change = changes.and_then(|changes| match column {
+        Column::Flat | Column::FlatShare => Some(changes.flat),
+        Column::Cum | Column::CumShare => Some(changes.cum),
+        Column::SumShare => None,
+    });
+    let negative = change.is_some_and(|change| change.negative);
+    let words = if share { measure::percentage(ns, base_ns) } else { measure::signed(ns, unit, negative) };
     let part = if base_ns == 0 { 0.0 } else { ns as f64 / base_ns as f64 };
     let style = match column {
         _ if ns == 0 => canvas.style(Role::Dim),
         Column::SumShare => canvas.style(Role::Dim),
+        _ if change.is_some() => canvas.theme.change(change.unwrap_or_default()),
         Column::Flat | Column::FlatShare | Column::Cum | Column::CumShare => canvas.theme.heat(part),
     };
     let wide = column.width(value);
