@@ -7,7 +7,7 @@
 //! this is less than [`CHANCE`] divided by the number of rows.
 
 use std::cmp::Reverse;
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use super::callers::{Callers, Edge};
 use super::flame::Flame;
@@ -89,8 +89,8 @@ impl Judge {
 /// What a table has more or less than another.
 pub fn tables(now: &Table, before: &Table, judge: &Judge, sort: Sort) -> Table {
     let base: HashMap<&Text, &Row> = before.rows.iter().map(|row| (&row.full, row)).collect();
-    let known: HashMap<&Text, ()> = now.rows.iter().map(|row| (&row.full, ())).collect();
-    let gone = before.rows.iter().filter(|row| !known.contains_key(&row.full));
+    let known: HashSet<&Text> = now.rows.iter().map(|row| &row.full).collect();
+    let gone = before.rows.iter().filter(|row| !known.contains(&row.full));
     let mut rows: Vec<Row> =
         now.rows.iter().map(|row| changed(row, Some(row), base.get(&row.full).copied(), judge)).collect();
     rows.extend(gone.map(|row| changed(row, None, Some(row), judge)));

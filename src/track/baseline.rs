@@ -9,6 +9,9 @@ use crate::tally::flame::FlameQuery;
 use crate::tally::query::Query;
 use crate::tally::tallier::{Besides, Tallier, Tallies};
 
+/// The question, the centre, the flame, and the version of the names.
+type Asked = (Query, Option<String>, Option<FlameQuery>, u64);
+
 /// The books of the baseline are the profile's.
 pub(super) struct Baseline {
     /// What was shown when it was marked, in which books.
@@ -16,8 +19,8 @@ pub(super) struct Baseline {
     /// When it was marked, on the viewer's clock, ns.
     pub(super) at_ns: u64,
     tallier: Tallier,
-    /// The last answer, and to what: the question, the centre, the flame, and the names that there were.
-    told: Option<((Query, Option<String>, Option<FlameQuery>, u64), Tallies)>,
+    /// The last answer, and to what.
+    told: Option<(Asked, Tallies)>,
 }
 
 impl Baseline {
