@@ -21,7 +21,8 @@ use crate::tui::{Keymap, NameStyle, OnQuit};
 const EXAMPLES: &str = "\
 Examples:
   sigtop -- ./app --its --arguments     start a program and watch it
-  sigtop --pid 4123                     watch one that was started with the agent
+  sigtop                                choose from what was started with the agent
+  sigtop --pid 4123                     watch one of them; by name: --pid redis-server
   eval $(sigtop env); ./server          start one with the agent, to watch it later
   sigtop --clock real -- ./app          where it waits, not only where it computes
   sigtop --batch -- ./app               no screen: a table on stderr at the end
@@ -36,7 +37,7 @@ Keys, columns, config file: ? on the screen, and man sigtop.";
 #[command(
     version,
     args_conflicts_with_subcommands = true,
-    override_usage = "sigtop [OPTIONS] -- COMMAND [ARGUMENTS]...\n       sigtop [OPTIONS] --pid PID\n       \
+    override_usage = "sigtop [OPTIONS] -- COMMAND [ARGUMENTS]...\n       sigtop [OPTIONS] --pid PID|NAME\n       \
                       sigtop report [OPTIONS] FILE...\n       sigtop demo [OPTIONS]\n       sigtop env [--path]",
     after_help = EXAMPLES
 )]
@@ -78,9 +79,9 @@ pub enum Verb {
 /// How to watch, and what.
 #[derive(Args, Clone, Debug)]
 pub struct Watch {
-    /// Watch this process, which was started with the agent
-    #[arg(long, short, value_name = "PID", value_parser = pid, conflicts_with = "command")]
-    pub pid: Option<u32>,
+    /// Watch these processes, by pid or name, which were started with the agent
+    #[arg(long, short, value_name = "PID|NAME", value_delimiter = ',', value_parser = whom, conflicts_with = "command")]
+    pub pid: Vec<Whom>,
 
     /// Watch one process only, not its children
     #[arg(long)]
@@ -199,6 +200,15 @@ pub struct Watch {
     pub command: Vec<OsString>,
 }
 
+/// A process that runs.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Whom {
+    /// With this pid.
+    Pid(u32),
+    /// Called so.
+    Name(String),
+}
+
 /// Length of the window, ns; `None` is all.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Window(pub Option<u64>);
@@ -260,8 +270,14 @@ fn one_of<T: Copy + Send + Sync + 'static>(choices: &'static [Choice<T>]) -> imp
     PossibleValuesParser::new(choices.iter().map(value)).try_map(move |word| setting::chosen(&word, choices))
 }
 
-fn pid(text: &str) -> Result<u32, String> {
-    text.parse().map_err(|_| "a pid is a number; pgrep finds it by name".to_owned())
+fn whom(text: &str) -> Result<Whom, String> {
+    match text.trim() {
+        "" => Err("a pid or a name".to_owned()),
+        text if text.bytes().all(|byte| byte.is_ascii_digit()) => {
+            text.parse().map(Whom::Pid).map_err(|_| "no pid is so large".to_owned())
+        }
+        text => Ok(Whom::Name(text.to_owned())),
+    }
 }
 
 fn pattern(text: &str) -> Result<Pattern, String> {

@@ -17,8 +17,9 @@ use sigtop::attach::find::{self, Carrier};
 use sigtop::attach::launch::{self, Stdio, launch};
 use sigtop::attach::library::{Places, preload_value};
 use sigtop::attach::program;
+use sigtop::attach::survey::{Survey, named};
 use sigtop::batch::{self, Sink};
-use sigtop::cli::{self, Cli, Verb, Watch};
+use sigtop::cli::{self, Cli, Verb, Watch, Whom};
 use sigtop::config::{self, Config};
 use sigtop::demo;
 use sigtop::link::receive::{LONGEST_DIRECTORY, Listener};
@@ -29,7 +30,7 @@ use sigtop::tally::saved::merge::Subtraction;
 use sigtop::track::session::{Session, Settings, Target};
 use sigtop::track::{Ending, Notice, Question};
 use sigtop::tui::nearest::nearest;
-use sigtop::tui::{self, Departure, Device, Theme};
+use sigtop::tui::{self, Departure, Device, Picked, Theme};
 use sigtop::write::raw;
 use sigtop::write::text::Limits;
 
@@ -48,8 +49,10 @@ fn main() -> ExitCode {
             demo::run(duration, viewer);
             Ok(0)
         }
-        None if cli.watch.pid.is_some() => configured(cli.watch).and_then(watch_pid),
-        None if cli.watch.command.is_empty() && !has_dashes() => overview(),
+        None if !cli.watch.pid.is_empty() => configured(cli.watch).and_then(watch_named),
+        None if cli.watch.command.is_empty() && !has_dashes() => {
+            configured(cli.watch).and_then(|watch| if has_screen(&watch) { watch_chosen(watch) } else { overview() })
+        }
         None if cli.watch.command.is_empty() => {
             Err(Failure { sentence: "nothing to start behind `--`; try: sigtop -- ./app".to_owned(), status: 2 })
         }
@@ -141,7 +144,7 @@ fn env(path_only: bool) -> Result<u8, Failure> {
     Ok(0)
 }
 
-/// `sigtop` alone: what can be watched, and how to begin.
+/// `sigtop` alone, without a screen: what can be watched, and how to begin.
 fn overview() -> Result<u8, Failure> {
     let carriers = find::carriers();
     if carriers.is_empty() {
@@ -219,14 +222,67 @@ fn watch_command(watch: Watch, is_demo: bool) -> Result<u8, Failure> {
     run(Target::Launched(launched), settings, listener, &watch, screen, sink)
 }
 
-/// `sigtop --pid PID`
-fn watch_pid(watch: Watch) -> Result<u8, Failure> {
-    let carrier = find::check(watch.pid.unwrap_or_default())?;
+/// `sigtop --pid PID|NAME,...`
+fn watch_named(watch: Watch) -> Result<u8, Failure> {
+    let mut carriers: Vec<Carrier> = Vec::new();
+    let mut survey = None;
+    for whom in &watch.pid {
+        let pid = match whom {
+            Whom::Pid(pid) => *pid,
+            Whom::Name(name) => match named(name, survey.get_or_insert_with(|| Survey::default().look())) {
+                Err(AttachError::ManyNames { watchable: true, .. }) if has_screen(&watch) => {
+                    match choose(&watch, name)? {
+                        Picked::Process(pid) => pid,
+                        other => return Ok(other.exit_status()),
+                    }
+                }
+                found => found?,
+            },
+        };
+        let carrier = find::check(pid)?;
+        if !carriers.contains(&carrier) {
+            carriers.push(carrier);
+        }
+    }
+    attach(watch, carriers)
+}
+
+/// `sigtop` alone
+fn watch_chosen(watch: Watch) -> Result<u8, Failure> {
+    match choose(&watch, "")? {
+        Picked::Process(pid) => {
+            let carrier = find::check(pid)?;
+            attach(watch, vec![carrier])
+        }
+        other => Ok(other.exit_status()),
+    }
+}
+
+/// Asks which process is meant.
+fn choose(watch: &Watch, filter: &str) -> Result<Picked, Failure> {
+    tui::pick(filter, device(watch), theme(watch), &watch.keys, !watch.no_mouse)
+        .map_err(|error| Failure { sentence: error.to_string(), status: 125 })
+}
+
+fn attach(watch: Watch, carriers: Vec<Carrier>) -> Result<u8, Failure> {
     let sink = sink(&watch, Sink::Stdout)?;
-    let settings = settings(&watch, &carrier.command_line);
+    let mut words: Vec<OsString> = Vec::new();
+    for carrier in &carriers {
+        words.extend((!words.is_empty()).then(|| "+".into()));
+        words.extend(carrier.command_line.iter().cloned());
+    }
+    let settings = settings(&watch, &words);
     let listener = listen(&Places::of_user())?;
     let screen = has_screen(&watch);
-    run(Target::Attached(carrier), settings, listener, &watch, screen, sink)
+    run(Target::Attached(carriers), settings, listener, &watch, screen, sink)
+}
+
+fn device(watch: &Watch) -> Device {
+    if watch.tui { Device::Tty } else { Device::Stdout }
+}
+
+fn theme(watch: &Watch) -> Theme {
+    Theme::from_environment(watch.theme, |name| std::env::var(name).ok())
 }
 
 fn listen(places: &Places) -> Result<Listener, Failure> {
@@ -277,7 +333,7 @@ fn run(
 ) -> Result<u8, Failure> {
     let launched = matches!(target, Target::Launched(_));
     let (tell, arrivals) = bounded(ARRIVALS);
-    let only = (!settings.follow).then_some(target.pid());
+    let only = (!settings.follow).then(|| target.pids());
     let cannot = |error| Failure::own("cannot start a thread", error);
     let agents = listener.start(tell, settings.request(), only).map_err(cannot)?;
     let given = settings.clone();
@@ -301,7 +357,7 @@ fn run(
 
 fn print(session: &Session, watch: &Watch, sink: Sink) -> Result<Option<Ending>, Failure> {
     // Ctrl-C under a launched target is the target's; a watch of somebody else's process ends by it, with its table.
-    let interrupt = if watch.pid.is_some() { interrupts()? } else { never() };
+    let interrupt = if watch.command.is_empty() { interrupts()? } else { never() };
     let options = batch::Options { interval: watch.interval, count: watch.count, sink, interrupt, quiet: watch.quiet };
     batch::run(session, options).map_err(|error| Failure::own("cannot write a table", error))
 }
@@ -322,7 +378,7 @@ fn interrupts() -> Result<Receiver<()>, Failure> {
 
 /// The screen, and what is left on the terminal after it. Returns how the target ended, if that decides the exit status.
 fn show(session: &mut Session, watch: &Watch, settings: Settings, launched: bool) -> Result<Shown, Failure> {
-    let device = if watch.tui { Device::Tty } else { Device::Stdout };
+    let device = device(watch);
     let options = tui::Options {
         command: settings.command.clone(),
         launched,
@@ -330,7 +386,7 @@ fn show(session: &mut Session, watch: &Watch, settings: Settings, launched: bool
         on_quit: watch.on_quit.unwrap_or_default(),
         mouse: !watch.no_mouse,
         device,
-        theme: Theme::from_environment(watch.theme, |name| std::env::var(name).ok()),
+        theme: theme(watch),
         keys: watch.keys.clone(),
         names: watch.names.unwrap_or_default(),
         question: settings.question,

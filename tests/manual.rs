@@ -68,7 +68,7 @@ impl Manual {
     }
 }
 
-const PLACES: [(&str, &[Place]); 9] = [
+const PLACES: [(&str, &[Place]); 10] = [
     ("On the screen", &[Place::Screen, Place::Panes, Place::Everywhere]),
     ("In Top", &[Place::Top]),
     ("In Callers", &[Place::Callers]),
@@ -77,6 +77,7 @@ const PLACES: [(&str, &[Place]); 9] = [
     ("In Threads", &[Place::Threads]),
     ("In Output", &[Place::Output, Place::Typing]),
     ("In prompts and on the command line", &[Place::Prompt, Place::Colon]),
+    ("In the list of processes", &[Place::Picker]),
     ("Quitting with a launched program", &[Place::Question, Place::Ending]),
 ];
 

@@ -47,7 +47,7 @@ impl Viewer {
         let (token, path) = read_link(&listener);
         assert!(listener.is_open_to_knocked());
         let (sender, arrivals) = bounded(room);
-        let post = listener.start(sender, FIRST, only).unwrap();
+        let post = listener.start(sender, FIRST, only.map(|pid| vec![pid])).unwrap();
         Viewer { post, arrivals, directory, path, token, _alone: alone }
     }
 

@@ -24,7 +24,7 @@ function __fish_sigtop_using_subcommand
     contains -- $cmd[1] $argv
 end
 
-complete -c sigtop -n "__fish_sigtop_needs_command" -s p -l pid -d 'Watch this process, which was started with the agent' -r
+complete -c sigtop -n "__fish_sigtop_needs_command" -s p -l pid -d 'Watch these processes, by pid or name, which were started with the agent' -r
 complete -c sigtop -n "__fish_sigtop_needs_command" -l clock -d 'What to measure: CPU time, or wall time of sleeping threads too [default: prof]' -r -f -a "prof\t'CPU time, user and system (ITIMER_PROF)'
 real\t'wall time, of threads that sleep too (ITIMER_REAL)'"
 complete -c sigtop -n "__fish_sigtop_needs_command" -l engine -d 'Who ticks: a POSIX timer for each thread, or the classic setitimer(2) [default: threads]' -r -f -a "threads\t'timer_create(2) for each thread'
@@ -70,7 +70,7 @@ complete -c sigtop -n "__fish_sigtop_needs_command" -a "env" -d 'Print the line 
 complete -c sigtop -n "__fish_sigtop_needs_command" -a "report" -d 'Print a saved profile as pprof does: functions, callers, graphs, folded stacks'
 complete -c sigtop -n "__fish_sigtop_needs_command" -a "demo-target" -d 'What `demo` starts'
 complete -c sigtop -n "__fish_sigtop_needs_command" -a "help" -d 'Print this message or the help of the given subcommand(s)'
-complete -c sigtop -n "__fish_sigtop_using_subcommand demo" -s p -l pid -d 'Watch this process, which was started with the agent' -r
+complete -c sigtop -n "__fish_sigtop_using_subcommand demo" -s p -l pid -d 'Watch these processes, by pid or name, which were started with the agent' -r
 complete -c sigtop -n "__fish_sigtop_using_subcommand demo" -l clock -d 'What to measure: CPU time, or wall time of sleeping threads too [default: prof]' -r -f -a "prof\t'CPU time, user and system (ITIMER_PROF)'
 real\t'wall time, of threads that sleep too (ITIMER_REAL)'"
 complete -c sigtop -n "__fish_sigtop_using_subcommand demo" -l engine -d 'Who ticks: a POSIX timer for each thread, or the classic setitimer(2) [default: threads]' -r -f -a "threads\t'timer_create(2) for each thread'

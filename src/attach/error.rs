@@ -4,6 +4,9 @@ use std::fmt;
 use std::io;
 use std::path::PathBuf;
 
+/// Pids that are named in a sentence, at most.
+const MAX_PIDS: usize = 20;
+
 /// Everything that stops a watch before it begins.
 #[derive(Debug)]
 pub enum AttachError {
@@ -65,6 +68,8 @@ pub enum AttachError {
     NotWatchable {
         /// The pid.
         pid: u32,
+        /// Which kind of reason.
+        refusal: Refusal,
         /// What it is, and what to do instead.
         cause: String,
     },
@@ -75,6 +80,54 @@ pub enum AttachError {
         /// The command that would have preloaded it.
         command: String,
     },
+    /// No process is called so.
+    NoName {
+        /// As typed.
+        name: String,
+    },
+    /// Several processes are.
+    ManyNames {
+        /// As typed.
+        name: String,
+        /// Which.
+        pids: Vec<u32>,
+        /// Whether these can be watched.
+        watchable: bool,
+    },
+}
+
+/// Why a running process cannot be watched, in a word or two.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Refusal {
+    /// It was started without the agent.
+    WithoutAgent,
+    /// It belongs to another user.
+    OtherUser,
+    /// It may not be looked into.
+    Closed,
+    /// Its agent cannot be woken.
+    Deaf,
+    /// It is one of the kernel's threads.
+    Kernel,
+    /// It is a thread of a process.
+    Thread,
+    /// It has ended.
+    Ended,
+}
+
+impl Refusal {
+    /// In a word or two.
+    pub fn word(self) -> &'static str {
+        match self {
+            Refusal::WithoutAgent => "without agent",
+            Refusal::OtherUser => "other user",
+            Refusal::Closed => "not readable",
+            Refusal::Deaf => "does not listen",
+            Refusal::Kernel => "kernel thread",
+            Refusal::Thread => "a thread",
+            Refusal::Ended => "has ended",
+        }
+    }
 }
 
 impl AttachError {
@@ -85,7 +138,7 @@ impl AttachError {
     /// 127 not found, 126 cannot be run or watched, 125 sigtop's own failure.
     pub fn exit_status(&self) -> u8 {
         match self {
-            AttachError::NotFound { .. } | AttachError::NoProcess { .. } => 127,
+            AttachError::NotFound { .. } | AttachError::NoProcess { .. } | AttachError::NoName { .. } => 127,
             AttachError::Exec { cause, .. } if cause.kind() == io::ErrorKind::NotFound => 127,
             AttachError::NoAgent | AttachError::NoPlace { .. } | AttachError::System { .. } => 125,
             _ => 126,
@@ -111,9 +164,23 @@ impl fmt::Display for AttachError {
             AttachError::Exec { name, cause } => write!(f, "cannot execute {name}: {cause}"),
             AttachError::System { what, cause } => write!(f, "{what}: {cause}"),
             AttachError::NoProcess { pid } => write!(f, "there is no process {pid}"),
-            AttachError::NotWatchable { pid, cause } => write!(f, "process {pid} {cause}"),
+            AttachError::NotWatchable { pid, cause, .. } => write!(f, "process {pid} {cause}"),
             AttachError::WithoutAgent { pid, command } => {
                 write!(f, "process {pid} was started without the agent; start it again with: sigtop -- {command}")
+            }
+            AttachError::NoName { name } => {
+                write!(f, "no process is called {}; sigtop alone lists what can be watched", super::quote::name(name))
+            }
+            AttachError::ManyNames { name, pids, watchable } => {
+                let (count, name) = (pids.len(), super::quote::name(name));
+                let pids = pids.iter().take(MAX_PIDS).map(u32::to_string).collect::<Vec<_>>().join(",");
+                match watchable {
+                    true => write!(f, "{count} processes are called {name}; name one, or several: sigtop --pid {pids}"),
+                    false => write!(
+                        f,
+                        "none of the {count} processes called {name} can be watched ({pids}); sigtop --pid with one of them says why"
+                    ),
+                }
             }
         }
     }

@@ -11,6 +11,7 @@ use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::unistd::geteuid;
 
+use super::error::Refusal;
 use super::proc::{Stat, Status, command_line, maps_hold, processes};
 use super::{AttachError, library, quote};
 
@@ -46,20 +47,32 @@ pub fn carriers() -> Vec<Carrier> {
 /// one without the agent.
 pub fn check(pid: u32) -> Result<Carrier, AttachError> {
     let gone = |_: io::Error| AttachError::NoProcess { pid };
-    let refuse = |cause: String| Err(AttachError::NotWatchable { pid, cause });
+    let refuse = |refusal, cause: String| Err(AttachError::NotWatchable { pid, refusal, cause });
     let (stat, status) = (Stat::of(pid).map_err(gone)?, Status::of(pid).map_err(gone)?);
     if status.process != pid {
-        return refuse(format!("is a thread of process {0}; watch that: sigtop --pid {0}", status.process));
+        return refuse(
+            Refusal::Thread,
+            format!("is a thread of process {0}; watch that: sigtop --pid {0}", status.process),
+        );
     }
     if stat.is_dead() {
-        return refuse(format!("({}) has ended; its parent has not asked for its status yet", quote::name(&stat.comm)));
+        return refuse(
+            Refusal::Ended,
+            format!("({}) has ended; its parent has not asked for its status yet", quote::name(&stat.comm)),
+        );
     }
     if stat.is_kernel_thread() {
-        return refuse(format!("({}) is a kernel thread; perf can profile it", quote::name(&stat.comm)));
+        return refuse(
+            Refusal::Kernel,
+            format!("({}) is a kernel thread; perf can profile it", quote::name(&stat.comm)),
+        );
     }
     let user = geteuid();
     if !user.is_root() && status.users != [user.as_raw(); 4] {
-        return refuse(format!("belongs to user {}; run: sudo sigtop --pid {pid}", status.users[1]));
+        return refuse(
+            Refusal::OtherUser,
+            format!("belongs to user {}; run: sudo sigtop --pid {pid}", status.users[1]),
+        );
     }
     let command_line = command_line(pid);
     match maps_hold(pid, is_agent) {
@@ -76,7 +89,12 @@ pub fn check(pid: u32) -> Result<Carrier, AttachError> {
         }
         Ok(false) => Err(AttachError::WithoutAgent { pid, command: quote::command(&command_line) }),
         Err(error) if error.kind() == io::ErrorKind::NotFound => Err(AttachError::NoProcess { pid }),
-        Err(error) => refuse(format!("cannot be looked into ({error}); run: sudo sigtop --pid {pid}")),
+        // Whoever is root already, in a container perhaps, gains nothing by sudo.
+        Err(error) if user.is_root() => {
+            let why = "its own rights are wider than root's here, or a security module guards it";
+            refuse(Refusal::Closed, format!("cannot be looked into ({error}): {why}"))
+        }
+        Err(error) => refuse(Refusal::Closed, format!("cannot be looked into ({error}); run: sudo sigtop --pid {pid}")),
     }
 }
 

@@ -4,6 +4,7 @@
 
 use nix::errno::Errno;
 
+use super::error::Refusal;
 use super::proc::{Stat, Status, command_line, threads};
 use super::{AttachError, quote};
 use crate::link::wire::KNOCK_COOKIE;
@@ -34,7 +35,11 @@ const _: () = assert!(size_of::<Queued>() == size_of::<libc::siginfo_t>());
 pub fn candidates(pid: u32) -> Result<Vec<u32>, AttachError> {
     let refuse = |cause: &str| {
         let again = quote::command(&command_line(pid));
-        Err(AttachError::NotWatchable { pid, cause: format!("{cause}; start it again with: sigtop -- {again}") })
+        Err(AttachError::NotWatchable {
+            pid,
+            refusal: Refusal::Deaf,
+            cause: format!("{cause}; start it again with: sigtop -- {again}"),
+        })
     };
     let mut found: Vec<(u8, u32)> = Vec::new();
     let mut any = None;

@@ -2,9 +2,9 @@
 //!
 //! A launch goes through the files in this order: [`program`] finds what would run and refuses what cannot be watched (with
 //! [`elf`] for its bytes and `wrapper` for commands like sudo), [`library`] makes a file of the agent, [`launch`] starts the
-//! target, with a `keeper` (and its `packet`s, and a `backlog`) when it gets a terminal of its own. A running target comes from [`find`], and
-//! [`knock`] wakes its agent; [`proc`] reads what both need of `/proc`. This folder ends where the agent connects: the
-//! sockets are `link::receive`'s.
+//! target, with a `keeper` (and its `packet`s, and a `backlog`) when it gets a terminal of its own. A running target is
+//! checked by [`find`], or chosen from all of them, which [`survey`] lists; [`knock`] wakes its agent; [`proc`] reads what
+//! they need of `/proc`. This folder ends where the agent connects: the sockets are `link::receive`'s.
 
 pub mod backlog;
 pub mod elf;
@@ -21,6 +21,7 @@ pub mod proc;
 pub mod program;
 mod pty;
 mod quote;
+pub mod survey;
 mod wrapper;
 
-pub use error::AttachError;
+pub use error::{AttachError, Refusal};

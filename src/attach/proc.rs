@@ -53,7 +53,7 @@ impl Stat {
     }
 
     /// The name may hold blanks and parentheses: it ends at the last one.
-    fn parse(line: &[u8]) -> Option<Stat> {
+    pub(super) fn parse(line: &[u8]) -> Option<Stat> {
         let open = line.iter().position(|&byte| byte == b'(')?;
         let close = line.iter().rposition(|&byte| byte == b')')?;
         let comm = String::from_utf8_lossy(line.get(open + 1..close)?).into_owned();

@@ -116,7 +116,7 @@ impl Listener {
     ///
     /// # Errors
     /// If the system gives no descriptor or no thread.
-    pub fn start(self, arrivals: Sender<Arrival>, first: Request, only: Option<u32>) -> io::Result<Post> {
+    pub fn start(self, arrivals: Sender<Arrival>, first: Request, only: Option<Vec<u32>>) -> io::Result<Post> {
         let (wake, woken) = UnixStream::pair()?;
         for end in [&wake, &woken] {
             end.set_nonblocking(true)?;
@@ -235,7 +235,7 @@ struct Service {
     /// What newcomers are asked.
     request: Request,
     /// The one process that is listened to.
-    only: Option<u32>,
+    only: Option<Vec<u32>>,
     orders: Receiver<Order>,
     woken: UnixStream,
     running: Receiver<()>,
@@ -428,7 +428,7 @@ impl Service {
             count(&self.counts.unexpected, 1);
             return Ok(false);
         }
-        if self.only.is_some_and(|only| only != peer.pid) {
+        if self.only.as_ref().is_some_and(|only| !only.contains(&peer.pid)) {
             peer.standing = Standing::Dismissed { since: Instant::now() };
             return Ok(peer.send(&Request::Leave).is_ok());
         }

@@ -81,8 +81,9 @@ impl Live {
     pub(super) fn read_meters(&mut self, profile: &Profile, ended: bool, now_ns: u64) -> bool {
         let is_due = now_ns.saturating_sub(self.metered_ns) >= METER_NS;
         if is_due {
-            let mut pids = proc::descendants(self.target.pid());
-            pids.push(self.target.pid());
+            let named = self.target.pids();
+            let mut pids: Vec<u32> = named.iter().flat_map(|&pid| proc::descendants(pid)).collect();
+            pids.extend(named);
             pids.extend(profile.processes().iter().filter(|process| process.connected).map(|process| process.pid));
             pids.sort_unstable();
             pids.dedup();
@@ -90,7 +91,7 @@ impl Live {
             self.metered_ns = now_ns;
         }
         if !ended && (is_due || profile.processes().is_empty()) {
-            self.cpu_used = meter::cpu_used(self.target.pid());
+            self.cpu_used = self.target.pids().into_iter().map(meter::cpu_used).sum();
         }
         is_due
     }
@@ -107,23 +108,27 @@ impl Live {
     /// nothing to watch.
     pub(super) fn knock(&mut self, profile: &Profile, settings: &Settings, now_ns: u64) -> Option<String> {
         let connected = |pid: u32| profile.processes().iter().any(|process| process.pid == pid && process.connected);
-        let pid = self.target.pid();
+        let named = self.target.pids();
         let attached = matches!(self.target, Target::Attached(_));
         let waiting_counts = settings.clock == Clock::Real;
         if !(attached || waiting_counts) {
             return None;
         }
-        let mut pids = vec![pid];
+        let mut pids = named.clone();
         if settings.follow && (waiting_counts || attached) {
-            pids.extend(proc::descendants(pid));
+            pids.extend(named.iter().flat_map(|&pid| proc::descendants(pid)));
+            pids.sort_unstable();
+            pids.dedup();
         }
-        pids.retain(|&silent| !connected(silent) && (silent == pid && attached || find::check(silent).is_ok()));
+        // The only one that is watched says why it cannot be; of several, the others remain.
+        let is_all = |silent: u32| attached && named == [silent];
+        pids.retain(|&silent| !connected(silent) && (is_all(silent) || find::check(silent).is_ok()));
         for silent in pids {
             self.agents.expect(silent);
             match self.caller.call(silent, now_ns) {
                 Knocked::Wait => {}
-                Knocked::Failed(error) if attached && silent == pid => return Some(error.to_string()),
-                Knocked::GivenUp if attached && silent == pid => {
+                Knocked::Failed(error) if is_all(silent) => return Some(error.to_string()),
+                Knocked::GivenUp if is_all(silent) => {
                     return Some(format!("process {silent} carries the agent, but it does not answer"));
                 }
                 Knocked::Failed(_) | Knocked::GivenUp => {}

@@ -27,15 +27,23 @@ pub enum Target {
     /// Started by us.
     Launched(Launched),
     /// Running before us.
-    Attached(Carrier),
+    Attached(Vec<Carrier>),
 }
 
 impl Target {
-    /// Its process, in our pid namespace.
+    /// Its process, in our pid namespace; of several, the first.
     pub fn pid(&self) -> u32 {
         match self {
             Target::Launched(launched) => launched.pid,
-            Target::Attached(carrier) => carrier.pid,
+            Target::Attached(carriers) => carriers.first().map_or(0, |carrier| carrier.pid),
+        }
+    }
+
+    /// All of its processes that were named.
+    pub fn pids(&self) -> Vec<u32> {
+        match self {
+            Target::Launched(launched) => vec![launched.pid],
+            Target::Attached(carriers) => carriers.iter().map(|carrier| carrier.pid).collect(),
         }
     }
 }
@@ -127,10 +135,13 @@ fn follow(target: &Target, output: Sender<Vec<u8>>) -> std::io::Result<Receiver<
         Target::Launched(launched) => {
             launched.follow(tell, output).map_err(std::io::Error::other)?;
         }
-        Target::Attached(carrier) => {
-            let watch = Watch::new(carrier.pid, carrier.start_ticks);
+        Target::Attached(carriers) => {
+            let watch = |carrier: &Carrier| Watch::new(carrier.pid, carrier.start_ticks);
+            let watches: Vec<Watch> = carriers.iter().map(watch).collect();
             std::thread::Builder::new().name("target".to_owned()).spawn(move || {
-                while !watch.wait(Duration::from_secs(3600)) {}
+                for watch in watches {
+                    while !watch.wait(Duration::from_secs(3600)) {}
+                }
                 let ended = launch::Ended { how: launch::Ending::Unknown, user_ns: 0, system_ns: 0 };
                 let _ = tell.send(launch::Event::Ended(ended));
             })?;

@@ -130,8 +130,9 @@ impl Keymap {
 
 /// Whether a key can be heard at both places at once, one hiding the other.
 fn meet(one: Place, other: Place) -> bool {
-    let overlay =
-        |place| matches!(place, Place::Prompt | Place::Colon | Place::Question | Place::Ending | Place::Typing);
+    let overlay = |place| {
+        matches!(place, Place::Prompt | Place::Colon | Place::Question | Place::Ending | Place::Typing | Place::Picker)
+    };
     let pane = |place| {
         matches!(place, Place::Top | Place::Callers | Place::Flame | Place::Source | Place::Threads | Place::Output)
     };
@@ -149,7 +150,7 @@ fn meet(one: Place, other: Place) -> bool {
 
 /// What an action is called in the config file; `None` where its keys are fixed (prompts, questions, the way out).
 pub fn name(binding: &Binding) -> Option<&'static str> {
-    if matches!(binding.place, Place::Prompt | Place::Colon | Place::Question | Place::Ending) {
+    if matches!(binding.place, Place::Prompt | Place::Colon | Place::Question | Place::Ending | Place::Picker) {
         return None;
     }
     Some(match &binding.action {

@@ -41,6 +41,8 @@ pub enum Place {
     Page,
     /// While typing into the target.
     Typing,
+    /// In the list of what can be watched.
+    Picker,
 }
 
 /// A key, without the modifiers that its character says already.
@@ -64,8 +66,8 @@ pub struct Binding {
 }
 
 const NONE: KeyModifiers = KeyModifiers::NONE;
-const CONTROL: KeyModifiers = KeyModifiers::CONTROL;
-const ALT: KeyModifiers = KeyModifiers::ALT;
+pub(super) const CONTROL: KeyModifiers = KeyModifiers::CONTROL;
+pub(super) const ALT: KeyModifiers = KeyModifiers::ALT;
 
 const fn char(c: char) -> Key {
     (KeyCode::Char(c), NONE)
@@ -113,6 +115,7 @@ const FIND: &str = "find, next, previous";
 const SORT: &str = "sort by the column to the left, to the right";
 const TIME: &str = "frozen: back, forward in the last ten minutes";
 const FINE_TIME: &str = "the same by a tenth of a second";
+const PICK: &str = "move in the list";
 const WINDOW: &str = "window longer, shorter: 2 s, 10 s, 60 s, all";
 
 /// Every key. Order is the order of the help page and of the footer.
@@ -126,6 +129,26 @@ pub static TABLE: &[Binding] = &[
     bind(P::Colon, &[code(K::Tab)], "Tab", A::Complete, "go on with the word; the next that fits", ("complete", 8)),
     bind(P::Colon, &[code(K::Up), control('p')], "Up", A::Recall(-1), RECALL, ("older", 6)),
     bind(P::Colon, &[code(K::Down), control('n')], "Down", A::Recall(1), RECALL, NO_HINT),
+    bind(P::Picker, &[code(K::Enter)], "Enter", A::Enter, "watch the selected process", ("watch it", 9)),
+    bind(
+        P::Picker,
+        &[char('/')],
+        "/",
+        A::Prompt(Subject::Find),
+        "type to filter; any other letter begins too",
+        ("filter", 8),
+    ),
+    bind(P::Picker, &[code(K::Down)], "Down", A::Move(Motion::Rows(1)), PICK, NO_HINT),
+    bind(P::Picker, &[code(K::Up)], "Up", A::Move(Motion::Rows(-1)), PICK, NO_HINT),
+    bind(P::Picker, &[code(K::PageDown)], "PgDn", A::Move(Motion::Pages(1)), PICK, NO_HINT),
+    bind(P::Picker, &[code(K::PageUp)], "PgUp", A::Move(Motion::Pages(-1)), PICK, NO_HINT),
+    bind(P::Picker, &[code(K::Home)], "Home", A::Move(Motion::First), PICK, NO_HINT),
+    bind(P::Picker, &[code(K::End)], "End", A::Move(Motion::Last), PICK, NO_HINT),
+    bind(P::Picker, &[code(K::Backspace)], "Backspace", A::Edit(Edit::Backspace), "erase", NO_HINT),
+    bind(P::Picker, &[control('w')], "Ctrl-w", A::Edit(Edit::Word), "erase a word, all", NO_HINT),
+    bind(P::Picker, &[control('u')], "Ctrl-u", A::Edit(Edit::All), "erase a word, all", NO_HINT),
+    bind(P::Picker, &[code(K::Esc)], "Esc", A::Back, "no filter; without one, leave", ("no filter", 7)),
+    bind(P::Picker, &[char('q')], "q", A::Quit, "leave; while a filter is typed it is a letter", ("leave", 10)),
     bind(P::Prompt, &[code(K::Enter)], "Enter", A::Accept, "keep what the prompt says", ("keep", 9)),
     bind(P::Prompt, &[code(K::Backspace)], "Backspace", A::Edit(Edit::Backspace), "erase", NO_HINT),
     bind(P::Prompt, &[code(K::Delete), control('d')], "Del", A::Edit(Edit::Delete), "erase", NO_HINT),

@@ -23,6 +23,11 @@ impl Line {
         self.characters.iter().collect()
     }
 
+    /// A part of it.
+    pub fn text_from(&self, first: usize, end: usize) -> String {
+        self.characters.get(first..end).unwrap_or_default().iter().collect()
+    }
+
     /// Which character the cursor stands before.
     pub fn cursor(&self) -> usize {
         self.cursor

@@ -70,7 +70,7 @@ pub fn draw(frame: &mut Frame<'_>, app: &App) {
 }
 
 /// One line that says what is needed, as much of it as fits.
-fn too_small(canvas: &mut Canvas<'_>, area: Rect) {
+pub(super) fn too_small(canvas: &mut Canvas<'_>, area: Rect) {
     let needs = format!("{}×{}", MIN_SIZE.0, MIN_SIZE.1);
     let ways =
         [format!("sigtop needs {needs}, here is {}×{}", area.width, area.height), format!("needs {needs}"), needs];

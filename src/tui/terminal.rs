@@ -12,9 +12,9 @@ use std::thread::ThreadId;
 
 use nix::sys::termios::{SetArg, Termios, cfmakeraw, tcgetattr, tcsetattr};
 use nix::unistd::{getpgrp, tcgetpgrp};
-use ratatui::Terminal;
 use ratatui::backend::{Backend, CrosstermBackend};
 use ratatui::layout::Rect;
+use ratatui::{Frame, Terminal};
 
 use super::app::App;
 use super::{screen, signals};
@@ -256,6 +256,15 @@ impl Console {
         let backend = CrosstermBackend::new(Gate(Vec::new()));
         let terminal = Terminal::new(backend).map_err(cannot("draw on the terminal")).inspect_err(|_| restore())?;
         Ok((Console { terminal }, input))
+    }
+
+    /// Draws a frame that is no [`App`]'s.
+    ///
+    /// # Errors
+    /// The terminal is gone.
+    pub fn show(&mut self, draw: impl FnOnce(&mut Frame<'_>)) -> Result<(), TuiError> {
+        self.terminal.draw(draw).map_err(cannot("draw on the terminal"))?;
+        Ok(())
     }
 
     fn clear(&mut self) -> Result<(), TuiError> {

@@ -8,6 +8,7 @@ mod guest;
 mod idle;
 mod instruments;
 mod output;
+mod picker;
 mod programs;
 mod refusals;
 mod screen;

@@ -8,6 +8,7 @@ mod goldens;
 mod hostile;
 mod keys;
 mod listings;
+mod picker;
 mod session;
 mod stage;
 mod terminal;

@@ -7,6 +7,7 @@ pub mod flame;
 pub mod header;
 pub mod help;
 pub mod output;
+pub mod picker;
 pub mod prompt;
 pub mod source;
 pub mod status;

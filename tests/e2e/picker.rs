@@ -1,0 +1,131 @@
+//! What to watch, chosen from a list of live processes, by name, and several at once.
+
+use std::process::{Child, Command, Stdio};
+
+use crate::harness::run::{SIGTOP, run};
+use crate::harness::targets;
+use crate::harness::terminal::Terminal;
+
+/// A target that carries the agent, gone with the test.
+struct Carrier(Child);
+
+impl Carrier {
+    fn start(program: &std::path::Path, arguments: &[&str]) -> Carrier {
+        let agent = run(Command::new(SIGTOP).args(["env", "--path"])).out().trim().to_owned();
+        let mut command = Command::new(program);
+        command.args(arguments).env("LD_PRELOAD", agent).stdout(Stdio::null()).stderr(Stdio::null());
+        Carrier(command.spawn().expect("the target"))
+    }
+
+    fn pid(&self) -> String {
+        self.0.id().to_string()
+    }
+}
+
+impl Drop for Carrier {
+    fn drop(&mut self) {
+        self.0.kill().ok();
+        self.0.wait().ok();
+    }
+}
+
+/// The burner under a name that no other test's targets have.
+fn burner(name: &str) -> std::path::PathBuf {
+    let copy = targets::scratch("picker").join(name);
+    std::fs::copy(targets::c("shares"), &copy).expect("a copy");
+    copy
+}
+
+fn on_terminal(arguments: &[&str]) -> Terminal {
+    Terminal::start(120, 30, Command::new(SIGTOP).arg("--no-config").args(arguments))
+}
+
+#[test]
+fn the_list_is_filtered_and_enter_watches() {
+    let name = format!("pick-{}", std::process::id());
+    let target = Carrier::start(&burner(&name), &["60", "30", "10", "60"]);
+    let mut plain = Command::new("sleep").arg("61.5").spawn().expect("sleep");
+    let mut terminal = on_terminal(&[]);
+    terminal.see("can be watched");
+    terminal.keys("61.5");
+    terminal.see("without agent");
+    terminal.see("start it again with: sigtop -- sleep 61.5");
+    // Enter does nothing here: the list is still there for another filter.
+    terminal.keys("\r\x15");
+    terminal.keys(&name);
+    terminal.wait("the burner alone, at work", |screen| {
+        let text = screen.contents();
+        text.contains("1 of 1 that match") && text.contains(&target.pid()) && !text.contains("without agent")
+    });
+    terminal.keys("\r");
+    terminal.see("burn_a");
+    terminal.see("PROF (cpu)");
+    terminal.keys("q");
+    assert_eq!(terminal.finish().code(), Some(0));
+    plain.kill().and_then(|()| plain.wait()).expect("sleep");
+}
+
+#[test]
+fn the_list_gives_the_terminal_back() {
+    for keys in ["q", "\x1b", "\x03"] {
+        let mut terminal = on_terminal(&[]);
+        terminal.see("can be watched");
+        assert!(!terminal.is_as_before());
+        terminal.keys(keys);
+        assert_eq!(terminal.finish().code(), Some(0), "{keys:?}");
+        assert!(terminal.is_as_before() && !terminal.screen().alternate_screen(), "{keys:?}");
+    }
+    let mut terminal = on_terminal(&[]);
+    terminal.see("can be watched");
+    terminal.signal(nix::sys::signal::Signal::SIGTERM);
+    assert_eq!(terminal.finish().code(), Some(128 + 15));
+    assert!(terminal.is_as_before());
+}
+
+#[test]
+fn a_name_is_a_process_or_a_question() {
+    let name = format!("named-{}", std::process::id());
+    let program = burner(&name);
+    let one = Carrier::start(&program, &["60", "30", "10", "60"]);
+    let mut terminal = on_terminal(&["--pid", &name]);
+    terminal.see("burn_a");
+    terminal.keys("q");
+    terminal.finish();
+    let two = Carrier::start(&program, &["60", "30", "10", "60"]);
+    // Without a screen: a sentence with both of them.
+    let ran = run(Command::new(SIGTOP).args(["--pid", &name]));
+    assert_eq!(ran.code(), 126);
+    let mut pids = [one.0.id(), two.0.id()];
+    pids.sort_unstable();
+    let sentence = format!("2 processes are called {name}; name one, or several: sigtop --pid {},{}", pids[0], pids[1]);
+    assert!(ran.err().contains(&sentence), "{}", ran.err());
+    // With one: the list of both.
+    let mut terminal = on_terminal(&["--pid", &name]);
+    terminal.see("2 of 2 that match");
+    terminal.keys("\x1b[F\r");
+    terminal.see("burn_a");
+    terminal.keys("q");
+    terminal.finish();
+    let ran = run(Command::new(SIGTOP).args(["--pid", "no-such-name-here"]));
+    assert_eq!(ran.code(), 127);
+    assert!(ran.err().contains("no process is called no-such-name-here"), "{}", ran.err());
+}
+
+#[test]
+fn several_processes_are_watched_together() {
+    let (one, two) = (burner("several-a"), burner("several-b"));
+    let one = Carrier::start(&one, &["60", "30", "10", "60"]);
+    let two = Carrier::start(&two, &["60", "30", "10", "60"]);
+    let both = format!("{},{}", one.pid(), two.pid());
+    for arguments in [vec!["--pid", &both], vec!["--pid", &one.pid(), "--pid", &two.pid()]] {
+        let mut terminal = on_terminal(&arguments);
+        terminal.see("burn_a");
+        terminal.keys("5");
+        terminal.wait("a row for each of the two processes", |screen| {
+            let text = screen.contents();
+            [&one, &two].iter().all(|target| text.lines().skip(2).any(|row| row.contains(&target.pid())))
+        });
+        terminal.keys("q");
+        assert_eq!(terminal.finish().code(), Some(0));
+    }
+}

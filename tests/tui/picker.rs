@@ -1,0 +1,186 @@
+//! The list of what can be watched: how it looks, and what keys do to it.
+
+use ratatui::Terminal;
+use ratatui::backend::{CrosstermBackend, TestBackend};
+use ratatui::layout::Rect;
+use ratatui::{TerminalOptions, Viewport};
+use sigtop::attach::Refusal;
+use sigtop::attach::survey::{Candidate, Obstacle};
+use sigtop::tui::input::Decoder;
+use sigtop::tui::picker::{Choice, Picker};
+use sigtop::tui::theme::Depth;
+use sigtop::tui::{Keymap, Theme, pane};
+
+use crate::escapes::Guard;
+
+fn candidate(pid: u32, user: &str, cpu: Option<f32>, command: &str, refusal: Option<Refusal>) -> Candidate {
+    let words: Vec<_> = command.split(' ').map(Into::into).collect();
+    let comm = command.split(' ').next().unwrap_or_default().rsplit('/').next().unwrap_or_default();
+    let sentence = || match refusal {
+        Some(Refusal::WithoutAgent) => {
+            format!("process {pid} was started without the agent; start it again with: sigtop -- {command}")
+        }
+        Some(Refusal::OtherUser) => format!("process {pid} belongs to user 0; run: sudo sigtop --pid {pid}"),
+        _ => format!("process {pid} ({comm}) is a kernel thread; perf can profile it"),
+    };
+    let obstacle = refusal.map(|refusal| Obstacle { refusal, sentence: sentence() });
+    let words = if refusal == Some(Refusal::Kernel) { Vec::new() } else { words };
+    Candidate { pid, comm: comm.to_owned(), words, user: user.to_owned(), cpu, obstacle }
+}
+
+fn processes() -> Vec<Candidate> {
+    vec![
+        candidate(1, "root", Some(0.0), "/sbin/init splash", Some(Refusal::OtherUser)),
+        candidate(2, "root", Some(0.0), "kthreadd", Some(Refusal::Kernel)),
+        candidate(1201, "me", Some(1.04), "bash", Some(Refusal::WithoutAgent)),
+        candidate(4123, "me", Some(98.2), "/opt/shop/bin/server --port 8080 --workers 8 --verbose", None),
+        candidate(4200, "me", Some(0.3), "redis-server *:6379", None),
+        candidate(4207, "a-user-with-a-long-name", None, "redis-server *:6380", None),
+        candidate(987_654, "me", Some(312.0), "./resize -w 800", Some(Refusal::WithoutAgent)),
+    ]
+}
+
+struct List {
+    picker: Picker,
+    table: Keymap,
+    size: (u16, u16),
+}
+
+impl List {
+    fn new(filter: &str, size: (u16, u16)) -> List {
+        let mut list = List { picker: Picker::new(filter), table: Keymap::default(), size };
+        list.picker.fit(pane::picker::rows(size.1));
+        list.picker.hear(processes());
+        list
+    }
+
+    fn press(&mut self, keys: &str) -> Option<Choice> {
+        let (mut decoder, mut heard) = (Decoder::default(), Vec::new());
+        decoder.feed(keys.as_bytes(), &mut heard);
+        decoder.flush(&mut heard);
+        let mut choice = None;
+        for input in heard {
+            choice = self.picker.input(self.table.bindings(), input, pane::picker::HEAD);
+        }
+        choice
+    }
+
+    fn selected(&self) -> u32 {
+        self.picker.selection().map_or(0, |candidate| candidate.pid)
+    }
+
+    fn text(&self, theme: Theme) -> String {
+        let mut terminal = Terminal::new(TestBackend::new(self.size.0, self.size.1)).expect("a terminal");
+        let frame = terminal.draw(|frame| pane::picker::draw(frame, &self.picker, theme, self.table.bindings()));
+        let buffer = frame.expect("a frame").buffer.clone();
+        let row =
+            |y| (0..self.size.0).map(|x| buffer[(x, y)].symbol()).collect::<String>().trim_end().to_owned() + "\n";
+        (0..self.size.1).map(row).collect()
+    }
+
+    fn bytes(&self) -> Vec<u8> {
+        let viewport = Viewport::Fixed(Rect::new(0, 0, self.size.0, self.size.1));
+        let mut bytes = Vec::new();
+        let options = TerminalOptions { viewport };
+        let mut terminal = Terminal::with_options(CrosstermBackend::new(&mut bytes), options).expect("a terminal");
+        let theme = Theme::new(Depth::True, false);
+        terminal.draw(|frame| pane::picker::draw(frame, &self.picker, theme, self.table.bindings())).expect("a frame");
+        drop(terminal);
+        bytes
+    }
+}
+
+#[test]
+fn goldens() {
+    let theme = Theme::new(Depth::True, false);
+    for size in [(140, 20), (100, 30), (80, 12), (60, 12), (40, 8)] {
+        let list = List::new("", size);
+        insta::assert_snapshot!(format!("picker_{}x{}", size.0, size.1), list.text(theme));
+    }
+    let mut list = List::new("", (80, 12));
+    list.press("\x1b[B\x1b[B\x1b[B");
+    insta::assert_snapshot!("picker_one_that_cannot_be_watched", list.text(theme));
+    list.press("redis");
+    insta::assert_snapshot!("picker_filtered", list.text(theme));
+    list.press("xyz");
+    insta::assert_snapshot!("picker_nothing_matches", list.text(Theme::new(Depth::None, true)));
+    insta::assert_snapshot!("picker_waiting", {
+        let picker = Picker::new("");
+        List { picker, table: Keymap::default(), size: (60, 12) }.text(theme)
+    });
+}
+
+#[test]
+fn the_busiest_that_can_be_watched_comes_first_and_enter_takes_it() {
+    let mut list = List::new("", (80, 24));
+    assert_eq!(list.selected(), 4123);
+    assert_eq!(list.press("\r"), Some(Choice::Watch(4123)));
+    list.press("\x1b[F");
+    assert_eq!(list.selected(), 2, "the kernel's come last");
+    assert_eq!(list.press("\r"), None, "what cannot be watched is not taken");
+    list.press("\x1b[H\x1b[B");
+    assert_eq!(list.press("\r"), Some(Choice::Watch(4200)));
+    // A click selects, and takes what is selected.
+    assert_eq!(list.press("\x1b[<0;9;6M"), None);
+    assert_eq!((list.selected(), list.press("\x1b[<0;9;6M")), (4207, Some(Choice::Watch(4207))));
+}
+
+#[test]
+fn the_selection_is_a_process_and_not_a_row() {
+    let mut list = List::new("", (80, 24));
+    list.press("\x1b[B");
+    assert_eq!(list.selected(), 4200);
+    let mut busy = processes();
+    busy[4].cpu = Some(99.9);
+    list.picker.hear(busy);
+    assert_eq!(list.selected(), 4200);
+    list.picker.hear(processes().into_iter().filter(|one| one.pid != 4200).collect());
+    assert_eq!(list.selected(), 4123, "it has ended");
+    // Nobody has moved yet: the first row is selected, whichever it is.
+    let mut list = List::new("", (80, 24));
+    let mut busy = processes();
+    busy[4].cpu = Some(99.9);
+    list.picker.hear(busy);
+    assert_eq!(list.selected(), 4200);
+}
+
+#[test]
+fn letters_filter_and_escape_goes_back() {
+    let mut list = List::new("", (80, 24));
+    list.press("redis");
+    assert_eq!(list.picker.counts(), (2, 7));
+    list.press(" 6380");
+    assert_eq!((list.picker.counts().0, list.selected()), (1, 4207), "every word must match");
+    list.press("\x17\x7f");
+    assert_eq!(list.picker.counts().0, 2);
+    list.press("q");
+    assert_eq!(list.picker.counts().0, 0, "while a filter is typed, q is a letter");
+    assert_eq!(list.press("\r"), None);
+    assert_eq!(list.press("\x1b"), None);
+    assert_eq!(list.picker.counts().0, 7);
+    list.press("/q");
+    assert_eq!((list.picker.filter().text(), list.press("\x1b")), ("q".to_owned(), None));
+    list.press("98");
+    assert_eq!(list.selected(), 987_654, "a pid is matched from its beginning");
+    list.press("\x1b");
+    for keys in ["q", "\x1b", "\x03", "\x1b[21~"] {
+        assert_eq!(list.press(keys), Some(Choice::Leave), "{keys:?}");
+    }
+    assert_eq!(List::new("redis", (80, 24)).picker.counts().0, 2);
+}
+
+#[test]
+fn every_size_and_hostile_names_are_drawn() {
+    let hostile = ["\x1b]52;c;cm0=\x07", "\u{202e}evil", "漢字漢字漢字", "e\u{301}\u{301}", "\u{9b}31m", "a\nb/\tc"];
+    for columns in (1..150).step_by(9).chain([39, 40, 57, 58, 69, 70]) {
+        for rows in [1, 7, 8, 9, 12, 45] {
+            let mut list = List::new("", (columns, rows));
+            let names = hostile.iter().map(|name| candidate(7, name, Some(f32::MAX), &name.repeat(300), None));
+            list.picker.hear(names.chain(processes()).collect());
+            list.press("\u{202e}漢a");
+            list.press("\x15\x1b[B");
+            let bytes = list.bytes();
+            Guard::default().read(&bytes).unwrap_or_else(|fault| panic!("{fault} at {columns}×{rows}"));
+        }
+    }
+}
