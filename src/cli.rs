@@ -38,7 +38,7 @@ Keys, columns, config file: ? on the screen, and man sigtop.";
     version,
     args_conflicts_with_subcommands = true,
     override_usage = "sigtop [OPTIONS] -- COMMAND [ARGUMENTS]...\n       sigtop [OPTIONS] --pid PID|NAME\n       \
-                      sigtop report [OPTIONS] FILE...\n       sigtop demo [OPTIONS]\n       sigtop env [--path]",
+                      sigtop report [OPTIONS] FILE...\n       sigtop demo [OPTIONS]\n       sigtop env [--path]\n       sigtop symbols PID|FILE",
     after_help = EXAMPLES
 )]
 pub struct Cli {
@@ -64,6 +64,12 @@ pub enum Verb {
     },
     /// Print a saved profile as pprof does: functions, callers, graphs, folded stacks
     Report(Box<report::Report>),
+    /// Say where the names of functions come from, file by file, and what would give better ones
+    Symbols {
+        /// A process, whose files are meant, or a file
+        #[arg(value_name = "PID|FILE")]
+        what: OsString,
+    },
     /// What `demo` starts
     #[command(hide = true)]
     DemoTarget {

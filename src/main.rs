@@ -1,8 +1,8 @@
 //! The program: parse, run, exit status.
 
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::fs::File;
-use std::io::{IsTerminal, Write};
+use std::io::{self, IsTerminal, Write};
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::ExitCode;
@@ -23,7 +23,9 @@ use sigtop::cli::{self, Cli, Verb, Watch, Whom};
 use sigtop::config::{self, Config};
 use sigtop::demo;
 use sigtop::link::receive::{LONGEST_DIRECTORY, Listener};
+use sigtop::profile::module::ModuleFile;
 use sigtop::report;
+use sigtop::symbols::inquiry::{self, Inquiry};
 use sigtop::symbols::source::Sources;
 use sigtop::tally::query::Filters;
 use sigtop::tally::saved::merge::Subtraction;
@@ -31,8 +33,8 @@ use sigtop::track::session::{Session, Settings, Target};
 use sigtop::track::{Ending, Notice, Question};
 use sigtop::tui::nearest::nearest;
 use sigtop::tui::{self, Departure, Device, Picked, Theme};
-use sigtop::write::raw;
 use sigtop::write::text::Limits;
+use sigtop::write::{self, raw};
 
 /// Arrivals that wait for the desk, at most.
 const ARRIVALS: usize = 16 * 1024;
@@ -41,6 +43,7 @@ fn main() -> ExitCode {
     let cli = Cli::parse();
     let result = match cli.verb {
         Some(Verb::Env { path }) => env(path),
+        Some(Verb::Symbols { what }) => symbols(&what),
         Some(Verb::Demo(watch)) => configured(*watch)
             .and_then(|watch| Ok(Watch { command: own_demo()?, ..watch }))
             .and_then(|watch| watch_command(watch, true)),
@@ -88,6 +91,48 @@ impl Failure {
 impl From<AttachError> for Failure {
     fn from(error: AttachError) -> Failure {
         Failure { sentence: error.to_string(), status: error.exit_status() }
+    }
+}
+
+/// Where names come from, of a file or of all that a process maps.
+fn symbols(what: &OsStr) -> Result<u8, Failure> {
+    let pid = what.to_str().and_then(|text| text.parse::<u32>().ok());
+    let own = std::process::id();
+    let inquiries: Vec<Inquiry> = match pid {
+        Some(pid) => {
+            let files = inquiry::files_of(pid).map_err(|error| match error.kind() {
+                io::ErrorKind::NotFound => {
+                    let sentence =
+                        format!("there is no process {pid}; for a file of this name: sigtop symbols ./{pid}");
+                    Failure { sentence, status: 127 }
+                }
+                _ => {
+                    let sentence = format!("the maps of process {pid} cannot be read ({error}): be its user, or root");
+                    Failure { sentence, status: 126 }
+                }
+            })?;
+            if files.is_empty() {
+                let sentence = format!("process {pid} has no files mapped: it has ended, or is a thread of the kernel");
+                return Err(Failure { sentence, status: 126 });
+            }
+            files.iter().map(|file| inquiry::inquire(file, pid)).collect()
+        }
+        None => {
+            let path = std::path::absolute(what).map_err(|error| Failure::own("cannot tell the folder", error))?;
+            let file = ModuleFile { path, build_id: [].into(), device: 0, inode: 0 };
+            let inquiry = inquiry::inquire(&file, own);
+            if let Err(sentence) = inquiry.opened {
+                let status = if file.path.exists() { 126 } else { 127 };
+                return Err(Failure { sentence, status });
+            }
+            vec![inquiry]
+        }
+    };
+    let text = write::inquiry::text(&inquiries);
+    // A reader that has seen enough is no failure.
+    match io::stdout().write_all(text.as_bytes()) {
+        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => Err(Failure::own("cannot write to stdout", error)),
+        _ => Ok(0),
     }
 }
 

@@ -106,7 +106,7 @@ fn key(manual: &mut Manual, binding: &Binding) {
 fn words(manual: &mut Manual) {
     manual.section("WHAT COLUMNS AND WORDS MEAN");
     // Wide enough that nothing is wrapped; the second column holds the words.
-    let columns = page::columns(Page::Help, TABLE, None, 60_000);
+    let columns = page::columns(Page::Help, TABLE, None, None, 60_000);
     let words = columns.last().expect("keys and words");
     for line in words.iter().skip(1).take_while(|line| **line != Line::Blank) {
         if let Line::Entry(word, meaning) = line {
@@ -242,6 +242,7 @@ fn man_page() -> String {
         ("sigtop report", " [OPTIONS] FILE..."),
         ("sigtop demo", " [OPTIONS]"),
         ("sigtop env", " [--path]"),
+        ("sigtop symbols", " PID|FILE"),
     ] {
         synopsis.0.text([bold(words), roman(rest)]).control("br", []);
     }

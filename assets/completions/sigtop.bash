@@ -31,6 +31,9 @@ _sigtop() {
             sigtop,report)
                 cmd="sigtop__subcmd__report"
                 ;;
+            sigtop,symbols)
+                cmd="sigtop__subcmd__symbols"
+                ;;
             sigtop__subcmd__help,demo)
                 cmd="sigtop__subcmd__help__subcmd__demo"
                 ;;
@@ -46,6 +49,9 @@ _sigtop() {
             sigtop__subcmd__help,report)
                 cmd="sigtop__subcmd__help__subcmd__report"
                 ;;
+            sigtop__subcmd__help,symbols)
+                cmd="sigtop__subcmd__help__subcmd__symbols"
+                ;;
             *)
                 ;;
         esac
@@ -53,7 +59,7 @@ _sigtop() {
 
     case "${cmd}" in
         sigtop)
-            opts="-p -h -V --pid --no-follow --clock --engine --hz --period --focus --ignore --tagfocus --tagignore --window --sort --cum --names --source-path --theme --mouse --no-mouse --on-quit --tui --quiet --batch --interval --count --table --config --no-config --raw --help --version demo env report demo-target help"
+            opts="-p -h -V --pid --no-follow --clock --engine --hz --period --focus --ignore --tagfocus --tagignore --window --sort --cum --names --source-path --theme --mouse --no-mouse --on-quit --tui --quiet --batch --interval --count --table --config --no-config --raw --help --version demo env report symbols demo-target help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 1 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -281,7 +287,7 @@ _sigtop() {
             return 0
             ;;
         sigtop__subcmd__help)
-            opts="demo env report demo-target help"
+            opts="demo env report symbols demo-target help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -351,6 +357,20 @@ _sigtop() {
             return 0
             ;;
         sigtop__subcmd__help__subcmd__report)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        sigtop__subcmd__help__subcmd__symbols)
             opts=""
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
@@ -455,6 +475,20 @@ _sigtop() {
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        sigtop__subcmd__symbols)
+            opts="-h --help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
                 *)
                     COMPREPLY=()
                     ;;

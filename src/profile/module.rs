@@ -73,6 +73,11 @@ impl ModuleTable {
         id
     }
 
+    /// Every file.
+    pub fn ids(&self) -> impl Iterator<Item = ModuleId> {
+        (0..self.files.len() as u32).map(ModuleId)
+    }
+
     /// How many mappings were of files that did not fit.
     pub fn overflows(&self) -> u64 {
         self.overflows

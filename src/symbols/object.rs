@@ -119,28 +119,73 @@ fn vdso() -> Result<Elf, Error> {
     Elf::from_memory(path, read().ok_or_else(|| unreadable("our own memory does not show it"))?)
 }
 
+/// The separate file with the debug information of an ELF file: where it may be, and how it is known.
+pub(super) struct Separate {
+    build_id: Box<[u8]>,
+    /// CRC-32 of the whole, where the file links to it.
+    crc: Option<u32>,
+    /// The likeliest first.
+    pub(super) places: Vec<PathBuf>,
+}
+
+/// What is at a place where a file was looked for.
+pub(super) enum Found {
+    /// The one.
+    It(Elf),
+    /// None.
+    Nothing,
+    /// One that does not belong, or that cannot be read: why.
+    Another(String),
+}
+
+impl Separate {
+    /// Of `elf`, as process `pid` sees it under the name of `file`.
+    pub(super) fn of(elf: &Elf, file: &ModuleFile, pid: u32) -> Separate {
+        let build_id = elf.build_id();
+        let mut places = build_id_places(&build_id, pid);
+        let link = elf.section(b".gnu_debuglink").and_then(|section| elf.bytes(section, MAX_LINK_BYTES).ok());
+        let crc = link.as_deref().and_then(|link| Some(u32::from_le_bytes(*link.last_chunk()?)));
+        let name = link.as_deref().map_or(&[][..], |link| string_at(link, 0));
+        let directory = file.path.parent().filter(|directory| directory.is_absolute());
+        if let Some(directory) = directory.filter(|_| crc.is_some() && !name.is_empty() && !name.contains(&b'/')) {
+            let name = OsStr::from_bytes(name);
+            let debug = under(Path::new("/usr/lib/debug"), directory);
+            let linked = [directory.join(name), directory.join(".debug").join(name), debug.join(name)];
+            places.extend(roots(pid).flat_map(|root| linked.each_ref().map(|place| under(&root, place))));
+        }
+        Separate { build_id, crc, places }
+    }
+
+    /// Looks at one of the places. The build id is the better witness; only files without one are summed up.
+    pub(super) fn look(&self, place: &Path) -> Found {
+        let found = match Elf::open(place) {
+            Ok(found) => found,
+            Err(_) if !place.exists() => return Found::Nothing,
+            Err(Error::Unreadable { cause, .. }) => return Found::Another(cause),
+            Err(Error::Malformed { what, .. }) => return Found::Another(what.to_owned()),
+            Err(error) => return Found::Another(error.to_string()),
+        };
+        match () {
+            () if self.build_id.is_empty() && found.crc32().ok() == self.crc => Found::It(found),
+            () if self.build_id.is_empty() => Found::Another("another checksum".to_owned()),
+            () if found.build_id() == self.build_id => Found::It(found),
+            () if found.build_id().is_empty() => Found::Another("no build id".to_owned()),
+            () => Found::Another(format!("build id {}", hex(&found.build_id()))),
+        }
+    }
+
+    /// It, if it is at any of the places.
+    pub(super) fn find(&self) -> Option<Elf> {
+        self.places.iter().find_map(|place| match self.look(place) {
+            Found::It(elf) => Some(elf),
+            Found::Nothing | Found::Another(_) => None,
+        })
+    }
+}
+
 /// The separate file with the debug information of `elf`, if there is one that belongs to it.
 pub(super) fn debug_file(elf: &Elf, file: &ModuleFile, pid: u32) -> Option<Elf> {
-    let build_id = elf.build_id();
-    if let Some(found) = by_build_id(&build_id, pid) {
-        return Some(found);
-    }
-    let link = elf.bytes(elf.section(b".gnu_debuglink")?, MAX_LINK_BYTES).ok()?;
-    let name = string_at(&link, 0);
-    let crc = u32::from_le_bytes(*link.last_chunk()?);
-    let directory = file.path.parent().filter(|directory| directory.is_absolute())?;
-    if name.is_empty() || name.contains(&b'/') {
-        return None;
-    }
-    let name = OsStr::from_bytes(name);
-    let debug = Path::new("/usr/lib/debug").join(directory.strip_prefix("/").ok()?);
-    let places = [directory.join(name), directory.join(".debug").join(name), debug.join(name)];
-    // The build id is the better witness; only files without one are summed up.
-    let belongs = |found: &Elf| {
-        if build_id.is_empty() { found.crc32() == Ok(crc) } else { found.build_id() == build_id }
-    };
-    let found = roots(pid).flat_map(|root| places.each_ref().map(|place| under(&root, place)));
-    found.filter_map(|place| Elf::open(&place).ok()).find(belongs)
+    Separate::of(elf, file, pid).find()
 }
 
 /// The file with what several debug files share (as `dwz` makes it), if `elf` names one.
@@ -158,9 +203,13 @@ pub(super) fn shared_debug_file(elf: &Elf, pid: u32) -> Option<Elf> {
     found.or_else(|| by_build_id(build_id, pid))
 }
 
-fn by_build_id(build_id: &[u8], pid: u32) -> Option<Elf> {
-    let (first, rest) = build_id.split_first().filter(|(_, rest)| !rest.is_empty())?;
+fn build_id_places(build_id: &[u8], pid: u32) -> Vec<PathBuf> {
+    let Some((first, rest)) = build_id.split_first().filter(|(_, rest)| !rest.is_empty()) else { return Vec::new() };
     let path = PathBuf::from(format!("/usr/lib/debug/.build-id/{first:02x}/{}.debug", hex(rest)));
-    let found = roots(pid).filter_map(|root| Elf::open(&under(&root, &path)).ok());
+    roots(pid).map(|root| under(&root, &path)).collect()
+}
+
+fn by_build_id(build_id: &[u8], pid: u32) -> Option<Elf> {
+    let found = build_id_places(build_id, pid).into_iter().filter_map(|place| Elf::open(&place).ok());
     found.into_iter().find(|found| *found.build_id() == *build_id)
 }

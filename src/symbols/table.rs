@@ -93,6 +93,12 @@ impl SymbolTable {
         (address < piece.end).then(|| (piece.start, piece.end, string_at(&self.names, piece.name)))
     }
 
+    /// Functions with a name, each counted where it begins.
+    pub(super) fn functions(&self) -> usize {
+        let names = self.pieces.iter().map(|piece| piece.name);
+        names.collect::<std::collections::HashSet<u32>>().len()
+    }
+
     /// Whether local functions are in it, and not only what the file exports.
     pub(super) fn is_full(&self) -> bool {
         self.is_full

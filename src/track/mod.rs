@@ -19,6 +19,7 @@ mod watcher;
 use std::sync::Arc;
 
 use crate::link::wire::{Clock, Engine};
+use crate::symbols::inquiry::Inquiry;
 use crate::tally::callers::Callers;
 use crate::tally::flame::{Flame, FlameQuery};
 use crate::tally::query::{Filters, Group, Sort};
@@ -115,6 +116,11 @@ pub enum Command {
     Baseline(bool),
     /// Forget the shown clock's totals.
     Reset,
+    /// Say where the names of a function's file come from.
+    Why {
+        /// Last part of the file's path.
+        module: String,
+    },
     /// Type into the target.
     Input(Vec<u8>),
     /// The target's terminal has this size (columns, rows).
@@ -132,6 +138,8 @@ pub enum Notice {
     Answer(Arc<Answer>),
     /// A sentence for the line above the footer (a refusal, a signal that is taken).
     Banner(String),
+    /// What was found of files of the name that was asked about.
+    Why(Vec<Inquiry>),
     /// The launched target has ended; the session goes on answering.
     Ended(Ending),
 }

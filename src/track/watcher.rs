@@ -14,6 +14,9 @@ use super::{Command, Notice};
 use crate::attach::launch;
 use crate::link::wire::{Arrival, Clock, EngineState, Event, Message};
 use crate::profile::Profile;
+use crate::profile::module::ModuleFile;
+use crate::symbols::clean::clean;
+use crate::symbols::inquiry;
 use crate::symbols::source;
 use crate::symbols::worker::{self, SymbolState};
 
@@ -21,6 +24,9 @@ use crate::symbols::worker::{self, SymbolState};
 const EAGER_FOR_NS: u64 = 2_000_000_000;
 /// After the target's end, how long the last messages of its agents may take, ns.
 const LAST_WORDS_NS: u64 = 1_000_000_000;
+
+/// Files of one name that are looked at.
+const MAX_INQUIRIES: usize = 4;
 
 /// Where things come from, and where names are asked for.
 pub(super) struct Channels {
@@ -210,6 +216,7 @@ impl Watcher {
             }
             Command::Resize(columns, rows) => self.live.resize(columns, rows),
             Command::End => self.end(),
+            Command::Why { module } => self.inquire(&module),
             Command::Leave => self.done = true,
         }
     }
@@ -258,6 +265,22 @@ impl Watcher {
         self.answer(now_ns);
         self.tell(Notice::Ended(ending));
         self.told_end = true;
+    }
+
+    /// Looks at the files of a name, on a thread of its own: it may take a while, and nothing waits for it.
+    fn inquire(&self, module: &str) {
+        let modules = &self.desk.profile.modules;
+        let ids = modules.ids().filter(|&id| clean(&modules.file(id).name()) == module);
+        let files: Vec<(ModuleFile, u32)> =
+            ids.take(MAX_INQUIRIES).map(|id| (modules.file(id).clone(), modules.seen_in(id))).collect();
+        let notices = self.notices.clone();
+        let look = move || {
+            let found = files.iter().map(|(file, pid)| inquiry::inquire(file, *pid)).collect();
+            // If nobody listens any more, nobody asks.
+            let _ = notices.send(Notice::Why(found));
+        };
+        // Without a thread the page goes on saying that it looks.
+        let _ = std::thread::Builder::new().name("why".to_owned()).spawn(look);
     }
 
     fn answer_if_due(&mut self) {

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use super::layout::Pane;
 use crate::link::wire::Clock;
+use crate::symbols::inquiry::Inquiry;
 use crate::track::{Answer, Command, Ending};
 
 /// Something happened: a key, as the key table reads it, or a word of the session.
@@ -15,6 +16,8 @@ pub enum Action {
     Output(Vec<u8>),
     /// A sentence of the session's for the line over the footer.
     Banner(String),
+    /// What was found of the files that the last question for a why was about.
+    Found(Vec<Inquiry>),
     /// The target has ended.
     Ended(Ending),
     /// The session is gone: nothing more will be answered.
@@ -26,6 +29,8 @@ pub enum Action {
     Help,
     /// Show what was lost and what the agent costs.
     Losses,
+    /// Say why there is no better name.
+    Why,
     /// Leave, or ask whether to.
     Quit,
     /// As quit; where quitting is in question already, the short way out.

@@ -30,6 +30,7 @@ use super::roster::Roster;
 use super::typing;
 use super::walk::Walk;
 use super::wanted::Wanted;
+use super::why::Why;
 use crate::link::wire::{Clock, Engine};
 use crate::tally::measure::Unit;
 use crate::tally::query::{Filters, Group, Pattern, Sort};
@@ -90,6 +91,8 @@ pub struct App {
     pub(super) flame: FlameView,
     pub(super) listing: ListingView,
     pub(super) roster: Roster,
+    /// What the page of that name is about.
+    pub(super) why: Option<Why>,
     pub(super) emulator: Emulator,
     /// The size that the target's terminal was given.
     told_size: Option<(u16, u16)>,
@@ -135,6 +138,7 @@ impl App {
             flame: FlameView::default(),
             listing: ListingView::default(),
             roster: Roster::default(),
+            why: None,
             emulator: Emulator::new(layout::target_size((80, 24))),
             told_size: None,
             filters: FilterHistory::new(options.question.filters.clone()),
@@ -255,12 +259,18 @@ impl App {
             Action::Answer(answer) => self.hear(answer),
             Action::Output(bytes) => self.emulator.write(&bytes),
             Action::Banner(text) => self.message = Some(Message { text, stays: true }),
+            Action::Found(found) => {
+                if let Some(why) = &mut self.why {
+                    why.found = Some(found);
+                }
+            }
             Action::Ended(ending) => return self.target_ended(ending),
             Action::SessionOver => return self.session_ended(),
             Action::Resize(columns, rows) => return self.resize((columns, rows)),
 
             Action::Help => self.turn_to(Page::Help),
             Action::Losses => self.turn_to(Page::Losses),
+            Action::Why => return self.ask_why(),
             Action::Quit => return self.quit(),
             Action::Interrupt if matches!(self.mode, Mode::Question | Mode::Ending(_)) => return self.end(),
             Action::Interrupt => return self.quit(),

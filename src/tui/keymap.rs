@@ -225,6 +225,7 @@ pub fn name(binding: &Binding) -> Option<&'static str> {
         Action::Baseline => "baseline",
         Action::Losses => "losses",
         Action::Copy => "copy",
+        Action::Why => "why",
         Action::Redraw => "redraw",
         Action::Suspend => "suspend",
         Action::Help => "help",

@@ -252,6 +252,7 @@ pub static TABLE: &[Binding] = &[
     bind(P::Screen, &[char('L')], "L", A::Losses, "account of losses and of the agent's cost", NO_HINT),
     bind(P::Screen, &[char(':')], ":", A::Colon, "command line in pprof's words", ("command", 1)),
     bind(P::Screen, &[char('y')], "y", A::Copy, "copy the selected name", NO_HINT),
+    bind(P::Screen, &[char('Y')], "Y", A::Why, "why the selected function has no better name", NO_HINT),
     bind(P::Everywhere, &[code(K::Esc)], "Esc", A::Back, "leave the innermost thing; never quits", ("back", 9)),
     bind(P::Everywhere, &[control('l')], "Ctrl-L", A::Redraw, "redraw, suspend", NO_HINT),
     bind(P::Everywhere, &[control('z')], "Ctrl-Z", A::Suspend, "redraw, suspend", NO_HINT),

@@ -43,6 +43,7 @@ pub mod tiling;
 pub mod typing;
 pub mod walk;
 pub mod wanted;
+pub mod why;
 
 use std::sync::Arc;
 

@@ -5,6 +5,7 @@ use std::time::Duration;
 use super::colon;
 use super::keys::{Binding, Place};
 use super::text;
+use super::why::{self, Why};
 use crate::link::wire::Loss;
 use crate::profile::loss::Overflows;
 use crate::symbols::worker::SymbolState;
@@ -18,6 +19,8 @@ pub enum Page {
     Help,
     /// What was lost, and what the agent costs.
     Losses,
+    /// Why there is no better name.
+    Why,
 }
 
 /// One line of a page.
@@ -39,9 +42,10 @@ const TWO_FROM_COLUMNS: u16 = 110;
 pub const KEY_COLUMNS: u16 = 18;
 
 /// The lines of a page on a screen so wide: one column of them, or two.
-pub fn columns(page: Page, table: &[Binding], facts: Option<&Facts>, width: u16) -> Vec<Vec<Line>> {
+pub fn columns(page: Page, table: &[Binding], facts: Option<&Facts>, why: Option<&Why>, width: u16) -> Vec<Vec<Line>> {
     match page {
         Page::Losses => vec![losses(facts, width)],
+        Page::Why => vec![why::lines(why, width)],
         Page::Help if width >= TWO_FROM_COLUMNS => {
             let half = width / 2;
             vec![keys(table, half), words(width - half)]
@@ -120,7 +124,8 @@ fn words(width: u16) -> Vec<Line> {
     lines
 }
 
-fn entry(lines: &mut Vec<Line>, width: u16, key: &str, words: &str) {
+/// Adds a key and its words, on as many lines as they take.
+pub fn entry(lines: &mut Vec<Line>, width: u16, key: &str, words: &str) {
     let room = usize::from(width.saturating_sub(KEY_COLUMNS + 4)).max(16);
     let long = text::columns(key, 99) > usize::from(KEY_COLUMNS) - 1;
     let mut key = key.to_owned();
@@ -232,7 +237,7 @@ mod tests {
 
     #[test]
     fn every_key_is_explained() {
-        let help = columns(Page::Help, TABLE, None, 80).concat();
+        let help = columns(Page::Help, TABLE, None, None, 80).concat();
         for binding in TABLE {
             let explained =
                 help.iter().any(|line| matches!(line, Line::Entry(key, _) if key.contains(&*binding.label)));
@@ -243,7 +248,7 @@ mod tests {
     #[test]
     fn lines_fit() {
         for width in [40_u16, 60, 80, 109, 110, 140, 400] {
-            for column in columns(Page::Help, TABLE, None, width) {
+            for column in columns(Page::Help, TABLE, None, None, width) {
                 for line in column {
                     if let Line::Entry(key, words) = line {
                         let key_columns = if words.is_empty() { 0 } else { usize::from(KEY_COLUMNS) };

@@ -308,6 +308,16 @@ impl Roster {
         }
     }
 
+    /// Full name and module of the function that the selected line shows.
+    pub fn function(&self) -> Option<(&str, &str)> {
+        let load = match self.selection()?.1 {
+            Entry::Process(process, _) => &process.load,
+            Entry::Thread(thread, _) => &thread.load,
+            Entry::EndedThreads(_) | Entry::EndedProcesses(_) => return None,
+        };
+        (!load.top_full.is_empty()).then(|| (load.top_full.as_str(), load.top_module.as_str()))
+    }
+
     /// Sorts by the column this many to the right.
     pub fn step_sort(&mut self, step: i8) {
         const SORTS: [ThreadSort; 6] = [

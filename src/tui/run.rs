@@ -172,6 +172,7 @@ pub fn drive(
                 Ok(Vec::new())
             }
             Came::Notice(Notice::Banner(words)) => Ok(app.update(Action::Banner(words))),
+            Came::Notice(Notice::Why(found)) => Ok(app.update(Action::Found(found))),
             Came::Notice(Notice::Ended(ending)) => Ok(app.update(Action::Ended(ending))),
             Came::SessionOver => Ok(app.update(Action::SessionOver)),
         };

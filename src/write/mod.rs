@@ -7,6 +7,7 @@ mod feed;
 pub mod file;
 pub mod folded;
 pub mod formats;
+pub mod inquiry;
 pub mod live;
 pub mod pprof;
 pub mod raw;

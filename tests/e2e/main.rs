@@ -15,4 +15,5 @@ mod screen;
 mod shares;
 mod source;
 mod stacks;
+mod threads;
 mod walk;

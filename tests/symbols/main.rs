@@ -2,6 +2,7 @@
 #![cfg(feature = "viewer")]
 
 mod code;
+mod command;
 mod files;
 mod hostile;
 mod names;

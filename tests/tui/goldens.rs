@@ -3,7 +3,8 @@
 use sigtop::link::wire::EngineState;
 use sigtop::profile::loss::Overflows;
 use sigtop::profile::thread::State;
-use sigtop::track::Ending;
+use sigtop::symbols::inquiry::{Inquiry, LineSource, NameSource};
+use sigtop::track::{Command, Ending};
 use sigtop::tui::action::Action;
 use sigtop::tui::theme::Depth;
 use sigtop::tui::theme::palette::Palette;
@@ -138,6 +139,48 @@ fn rows_of_other_kinds() {
     let mut stage = Stage::usual((100, 30));
     stage.press("bbbb");
     golden("modules-100x30", &stage.text());
+}
+
+#[test]
+fn why_there_is_no_better_name() {
+    let found = |path: &str, names, lines| Inquiry {
+        path: path.to_owned(),
+        opened: Ok(path.to_owned()),
+        build_id: "5d0e2b4c8f1a7e6d3c2b1a09f8e7d6c5b4a39281".to_owned(),
+        functions: 4211,
+        names,
+        lines,
+        debug_file: None,
+        looked: Vec::new(),
+        remedies: Vec::new(),
+    };
+    let mut stage = Stage::usual((100, 30));
+    stage.press("Y");
+    golden("why-asked-100x30", &stage.text());
+    assert_eq!(stage.session.heard.last(), Some(&Command::Why { module: "libcrypto.so.3".to_owned() }));
+    let stripped = Inquiry {
+        looked: vec![
+            (
+                "/usr/lib/debug/.build-id/5d/0e2b4c8f1a7e6d3c2b1a09f8e7d6c5b4a39281.debug".to_owned(),
+                "nothing".to_owned(),
+            ),
+            ("/opt/lib/libcrypto.debug".to_owned(), "build id 0012".to_owned()),
+        ],
+        remedies: vec!["apt install libssl3-dbgsym (from the archive debian-debug)".to_owned()],
+        ..found("/usr/lib/libcrypto.so.3", NameSource::Exports, LineSource::Nothing)
+    };
+    stage.act(Action::Found(vec![stripped]));
+    for size in [(100, 30), (60, 12), (40, 8)] {
+        stage.resize(size);
+        golden(&format!("why-{}x{}", size.0, size.1), &stage.text());
+    }
+    stage.press("Yj");
+    stage.resize((80, 24));
+    stage.press("Y");
+    stage.act(Action::Found(vec![found("/opt/server", NameSource::Own, LineSource::Own)]));
+    golden("why-not-80x24", &stage.text());
+    stage.press("\x1b");
+    assert!(!stage.text().contains("Why this name"));
 }
 
 const THREADS: &str = include_str!("../scenarios/threads.txt");

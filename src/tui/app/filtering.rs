@@ -7,7 +7,9 @@ use crate::tui::action::{Effect, Subject};
 use crate::tui::filters::{self, FilterHistory};
 use crate::tui::layout::Pane;
 use crate::tui::listing::Side;
+use crate::tui::page::Page;
 use crate::tui::prompt::Prompt;
+use crate::tui::why::Why;
 use crate::tui::{text, typing};
 
 /// Characters of a name that are copied, at most.
@@ -172,6 +174,22 @@ impl App {
             Mode::Typing => vec![Effect::Send(Command::Input(typing::paste(pasted, &self.emulator)))],
             _ => Vec::new(),
         }
+    }
+
+    /// Opens the page on the selected name, or closes it.
+    pub(super) fn ask_why(&mut self) -> Vec<Effect> {
+        if matches!(self.mode, Mode::Page(Page::Why, _)) {
+            self.leave_page();
+            return Vec::new();
+        }
+        let pointed = if self.pane == Pane::Threads { self.roster.function() } else { self.pointed() };
+        let Some((full, module)) = pointed.map(|(full, module)| (full.to_owned(), module.to_owned())) else {
+            self.note("no function is selected");
+            return Vec::new();
+        };
+        self.why = Some(Why { full, module: module.clone(), found: None });
+        self.mode = Mode::Page(Page::Why, 0);
+        if module.is_empty() { Vec::new() } else { vec![Effect::Send(Command::Why { module })] }
     }
 
     pub(super) fn copy(&mut self) -> Vec<Effect> {

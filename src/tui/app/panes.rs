@@ -105,7 +105,11 @@ impl App {
         if let Mode::Page(shown, scroll) = &mut self.mode {
             let facts = self.answer.as_ref().map(|answer| &answer.facts);
             let table = self.options.keys.bindings();
-            let rows = page::columns(*shown, table, facts, self.size.0).iter().map(Vec::len).max().unwrap_or(0);
+            let rows = page::columns(*shown, table, facts, self.why.as_ref(), self.size.0)
+                .iter()
+                .map(Vec::len)
+                .max()
+                .unwrap_or(0);
             let page = layout::page_rows(self.size);
             *scroll = match motion {
                 Motion::Rows(rows) => scroll.saturating_add_signed(rows.into()),

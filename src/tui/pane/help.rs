@@ -1,4 +1,5 @@
-//! A page of words over the panes: the keys and words explained, or the account of losses.
+//! A page of words over the panes: the keys and words explained, the account of losses, or why there is no
+//! better name.
 //!
 //! ```text
 //! ─ Keys and words ─────────────────────────────────────────────────────────────────────── Esc closes · more below ─
@@ -22,13 +23,14 @@ const NUMBER_COLUMNS: u16 = 12;
 /// Draws it.
 pub fn draw(canvas: &mut Canvas<'_>, area: Rect, app: &App, page: Page, scroll: usize) {
     let facts = app.answer.as_ref().map(|answer| &answer.facts);
-    let columns = page::columns(page, app.options.keys.bindings(), facts, area.width);
+    let columns = page::columns(page, app.options.keys.bindings(), facts, app.why.as_ref(), area.width);
     let height = layout::page_rows(app.size);
     let rows = columns.iter().map(Vec::len).max().unwrap_or(0);
     let scroll = scroll.min(rows.saturating_sub(height));
     let name = match page {
         Page::Help => "Keys and words",
         Page::Losses => "Losses and costs",
+        Page::Why => "Why this name",
     };
     let more = match rows > scroll + height {
         true if area.width < 60 => "more below",

@@ -153,7 +153,7 @@ fn selected(canvas: &Canvas<'_>, app: &App, room: usize) -> Vec<Span<'static>> {
 fn thread(canvas: &Canvas<'_>, app: &App, answer: &Answer, room: usize) -> Vec<Span<'static>> {
     let (name, of, load) = match app.roster.selection() {
         Some((_, Entry::Process(process, _))) => {
-            (threads::process_words(process, answer.now_ns), format!("  process {}", process.pid), &process.load)
+            (threads::process_words(process, answer.now_ns, room), format!("  process {}", process.pid), &process.load)
         }
         Some((_, Entry::Thread(thread, process))) => {
             let what = match &thread.load.top_full {

@@ -45,6 +45,10 @@ const SHARE_COLUMNS: u16 = 7;
 const SAMPLES_COLUMNS: u16 = 8;
 const TREND_COLUMNS: u16 = PARTS as u16;
 const GAP: u16 = 2;
+/// Columns that a command has beside when it was forked.
+const COMMAND_COLUMNS: usize = 16;
+/// What a command of a child stands behind.
+const CHILD: &str = "child: ";
 /// Columns that a function has, or something else goes.
 const FUNCTION_COLUMNS: u16 = 24;
 
@@ -195,15 +199,16 @@ pub fn state_word(state: State) -> &'static str {
     }
 }
 
-/// What a process is, in a sentence.
-pub fn process_words(process: &ProcessRow, now_ns: u64) -> String {
-    let ago = std::time::Duration::from_nanos(now_ns.saturating_sub(process.since_ns));
-    match process.is_child {
-        true => {
-            format!("child: {} (forked by {}, {} ago)", process.command, process.parent, measure::duration(ago))
-        }
-        false => process.command.clone(),
+/// What a process is, in a sentence of so many columns: of a long command its ends, of its birth all or nothing.
+pub fn process_words(process: &ProcessRow, now_ns: u64, room: usize) -> String {
+    if !process.is_child {
+        return text::cut_middle(&process.command, room).into_owned();
     }
+    let ago = std::time::Duration::from_nanos(now_ns.saturating_sub(process.since_ns));
+    let birth = format!(" (forked by {}, {} ago)", process.parent, measure::duration(ago));
+    let left = room.saturating_sub(CHILD.len() + birth.len());
+    let (left, birth) = if left < COMMAND_COLUMNS { (room.saturating_sub(CHILD.len()), "") } else { (left, &*birth) };
+    format!("{CHILD}{}{birth}", text::cut_middle(&process.command, left))
 }
 
 /// One line of the list.
@@ -236,9 +241,9 @@ impl Row<'_> {
         if process.ended {
             self.state(canvas, state);
         }
-        let words = process_words(process, self.answer.now_ns);
         let room = self.place.width.saturating_sub(self.plan.function);
-        canvas.put(x + self.plan.function, y, room, &text::cut_right(&words, room.into()), style);
+        let words = process_words(process, self.answer.now_ns, room.into());
+        canvas.put(x + self.plan.function, y, room, &words, style);
     }
 
     fn thread(&self, canvas: &mut Canvas<'_>, thread: &ThreadRow) {

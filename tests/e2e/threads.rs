@@ -1,0 +1,57 @@
+//! Threads and processes of a live target: by name, under a new name, and everything filtered by one of them.
+
+use std::process::Command;
+
+use crate::harness::run::SIGTOP;
+use crate::harness::targets;
+use crate::harness::terminal::Terminal;
+
+#[test]
+fn threads_are_seen_by_name_and_filter_everything() {
+    let mut command = Command::new(SIGTOP);
+    command.args(["--on-quit", "end", "--"]).arg(targets::c("crew")).arg("60");
+    let mut terminal = Terminal::start(140, 40, &command);
+    terminal.see("bake");
+    // What is selected is named in every pane.
+    terminal.keys("/bake\r");
+    terminal.keys("5");
+    for name in ["5 Threads", "baker", "packer", "child: ", "forked by", "running", "mill"] {
+        terminal.see(name);
+    }
+    // It has called itself something else.
+    terminal.see("cook");
+    terminal.wait("no name of before", |screen| !screen.contents().contains("miller"));
+    terminal.keys("/baker\r");
+    terminal.wait("the cursor on it", |screen| {
+        screen.contents().lines().any(|line| line.starts_with('▸') && line.contains("baker"))
+    });
+    terminal.keys("\r");
+    terminal.see("baker ✕");
+    terminal.see("of baker alone");
+    // Everywhere.
+    terminal.keys("0");
+    terminal.wait("the baker's functions alone", |screen| {
+        let text = screen.contents();
+        text.contains("bake") && !text.contains("mill") && !text.contains("pack") && text.contains(" of ")
+    });
+    terminal.keys("U");
+    terminal.wait("all functions, no chip", |screen| {
+        let text = screen.contents();
+        !text.contains('✕') && ["bake", "mill", "pack"].iter().all(|name| text.contains(name))
+    });
+    // The child as a whole.
+    terminal.keys("5");
+    terminal.see("child: ");
+    terminal.keys(":tagfocus=thread=packer\r");
+    terminal.see("thread=packer packer ✕");
+    terminal.keys("1");
+    terminal.wait("the child's functions alone", |screen| {
+        let text = screen.contents();
+        // The last lines name what is selected, whether it is there or not.
+        let rows: Vec<&str> = text.lines().take(36).collect();
+        let has = |name: &str| rows.iter().any(|row| row.contains(name));
+        has("pack") && !has("bake") && !has("mill")
+    });
+    terminal.keys("q");
+    terminal.finish();
+}

@@ -1,0 +1,48 @@
+//! `sigtop symbols`: where names come from, as text, and sentences for what cannot be told.
+
+use std::process::{Command, Output};
+
+fn symbols(what: &str) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_sigtop")).args(["symbols", what]).output().expect("sigtop runs")
+}
+
+#[test]
+fn a_file_tells_its_tables() {
+    let output = symbols(env!("CARGO_BIN_EXE_sigtop"));
+    let text = String::from_utf8(output.stdout).expect("text");
+    assert!(output.status.success() && output.stderr.is_empty());
+    assert!(text.starts_with(env!("CARGO_BIN_EXE_sigtop")), "{text}");
+    for part in ["build id", "its own symbol table, ", "its own line tables"] {
+        assert!(text.contains(part), "{part}: {text}");
+    }
+}
+
+#[test]
+fn a_process_tells_all_its_files() {
+    let own = std::process::id().to_string();
+    let output = symbols(&own);
+    let text = String::from_utf8(output.stdout).expect("text");
+    assert!(output.status.success(), "{text}");
+    let files: Vec<&str> = text.lines().filter(|line| line.starts_with(['/', '['])).collect();
+    let executable = std::env::current_exe().expect("this test");
+    assert_eq!(files.first().copied(), executable.to_str(), "the executable is first");
+    assert!(files.iter().any(|file| file.contains("libc.so")) && files.contains(&"[vdso]"), "{files:?}");
+    assert_eq!(text.matches("  names ").count(), files.len(), "each says where its names are from\n{text}");
+}
+
+#[test]
+fn what_cannot_be_told_is_said_in_one_sentence() {
+    for (what, status, words) in [
+        ("4294967295", 127, "there is no process 4294967295"),
+        ("/nonexistent", 127, "/nonexistent cannot be read (No such file"),
+        ("/etc/passwd", 126, "no sound ELF file"),
+        ("/", 126, "not a regular file"),
+        ("", 125, "cannot tell the folder"),
+    ] {
+        let output = symbols(what);
+        let text = String::from_utf8(output.stderr).expect("text");
+        assert_eq!(output.status.code(), Some(status), "{what}: {text}");
+        assert!(text.starts_with("sigtop: ") && text.contains(words) && text.lines().count() == 1, "{what}: {text}");
+        assert!(output.stdout.is_empty());
+    }
+}
