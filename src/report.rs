@@ -6,11 +6,12 @@ use std::io::{self, Write};
 use std::path::Path;
 use std::process::{Command, Stdio};
 
+use crate::link::aside::{Aside, AsideError};
 use crate::tally::saved::Saved;
 use crate::tally::saved::merge::Subtraction;
 use crate::write::error::ReadError;
+use crate::write::formats;
 use crate::write::report::{Form, Options, ReportError, prepare, report};
-use crate::write::{file, formats};
 
 /// What is reported, and where it goes.
 #[derive(Clone, Debug)]
@@ -37,7 +38,7 @@ pub enum Error {
     /// There is nothing to print.
     Report(ReportError),
     /// A file could not be written.
-    Write(String, io::Error),
+    Write(AsideError),
     /// Graphviz is not there, or failed: one sentence.
     Graphviz(String),
 }
@@ -55,7 +56,7 @@ impl fmt::Display for Error {
             Error::Read(name, error) => write!(f, "{name}: {error}"),
             Error::Merge(why) => write!(f, "the profiles do not go together: {why}"),
             Error::Report(error) => write!(f, "{error}"),
-            Error::Write(name, error) => write!(f, "cannot write {name}: {error}"),
+            Error::Write(error) => write!(f, "{error}"),
             Error::Graphviz(why) => f.write_str(why),
         }
     }
@@ -82,7 +83,6 @@ pub fn run(asked: &Asked) -> Result<Vec<String>, Error> {
         let told = report(&mut out, saved, &asked.options).and_then(|told| Ok(out.flush().map(|()| told)?));
         return told.map_err(Error::Report);
     };
-    let cannot = |error| Error::Write(path.display().to_string(), error);
     let mut text = Vec::new();
     let told = report(&mut text, saved, &asked.options).map_err(Error::Report)?;
     if asked.options.form == Form::Dot
@@ -90,7 +90,10 @@ pub fn run(asked: &Asked) -> Result<Vec<String>, Error> {
     {
         text = draw(&text, kind)?;
     }
-    file::save(path, |out| out.write_all(&text)).map_err(cannot)?;
+    let mut file = Aside::create(path).map_err(Error::Write)?;
+    let cannot = |cause| Error::Write(AsideError { path: path.to_owned(), cause });
+    file.write_all(&text).map_err(cannot)?;
+    file.put().map_err(Error::Write)?;
     Ok(told)
 }
 

@@ -30,7 +30,7 @@ const ROOMS: [(&str, &[&str]); 17] = [
     // Tables without a screen, for `main`: what it shows and how, but no sockets, no attaching, no screen.
     ("batch", &["link::wire", "tally", "track", "write"]),
     // Saved profiles as text, for `main`.
-    ("report", &["tally", "write"]),
+    ("report", &["link", "tally", "write"]),
     // Runs as a target: it is watched, and knows nothing of us.
     ("demo", &[]),
     ("cli", EVERYWHERE),

@@ -211,8 +211,8 @@ fn report(manual: &mut Manual, command: &clap::Command) {
     let report = command.find_subcommand("report").expect("a verb");
     manual.section("REPORTS");
     manual.text(
-        "sigtop report prints saved profiles in pprof's words and to its letter: profile.proto of any maker, and folded \
-         stacks. Every option means what it means to pprof.",
+        "sigtop report prints saved profiles in pprof's words and to its letter: profile.proto of any maker, gperftools' \
+         CPU profiles, and folded stacks. Every option means what it means to pprof.",
     );
     for argument in report.get_arguments().filter(|argument| !argument.is_hide_set()) {
         let value = argument.get_value_names().filter(|_| argument.get_action().takes_values());

@@ -13,8 +13,8 @@ const MAX_BYTES: u64 = 2 << 30;
 const FREE_BYTES: u64 = 16 << 20;
 /// Beyond that, inflated bytes for each byte of the file, at most; a real profile has about five.
 const MAX_RATIO: u64 = 100;
-/// Read at a time.
-const CHUNK: usize = 256 << 10;
+/// Read at a time, at first and at most.
+const CHUNKS: [usize; 2] = [4 << 10, 256 << 10];
 
 /// Bytes that come from the file itself, counted.
 struct Counted<R> {
@@ -56,7 +56,7 @@ impl<'a> Feed<'a> {
         let (from, packed): (Box<dyn Read + 'a>, _) = if magic == [0x1f, 0x8b] {
             let packed = std::rc::Rc::new(std::cell::Cell::new(0));
             let counted = Counted { from: all, packed: packed.clone() };
-            (Box::new(MultiGzDecoder::new(io::BufReader::with_capacity(CHUNK, counted))), Some(packed))
+            (Box::new(MultiGzDecoder::new(io::BufReader::new(counted))), Some(packed))
         } else {
             (Box::new(all), None)
         };
@@ -81,7 +81,8 @@ impl<'a> Feed<'a> {
                 self.start = 0;
             }
             let length = self.buffer.len();
-            self.buffer.resize(length + CHUNK, 0);
+            let chunk = (self.total as usize).clamp(CHUNKS[0], CHUNKS[1]);
+            self.buffer.resize(length + chunk, 0);
             let count = self.from.read(&mut self.buffer[length..]);
             self.buffer.truncate(length + count.as_ref().map_or(0, |&count| count));
             let count = count?;

@@ -5,7 +5,8 @@ use std::path::Path;
 
 use super::error::ReadError;
 use super::feed::Feed;
-use super::{folded, pprof};
+use super::report::{self, Form, Options};
+use super::{folded, legacy, pprof};
 use crate::tally::saved::Saved;
 
 /// Writes a profile; `value` says which kind of value, where the format has room for one.
@@ -36,13 +37,51 @@ pub const FORMATS: &[Format] = &[
         is_read: true,
     },
     Format {
+        name: "gperftools",
+        endings: &[".prof"],
+        words: "CPU profile for old tools: addresses alone; perl's pprof may drop what all stacks share",
+        write: legacy::write,
+        is_read: true,
+    },
+    Format {
         name: "folded",
         endings: &[".folded", ".collapsed"],
         words: "a line for each stack, for flame graph tools",
         write: folded::write,
         is_read: true,
     },
+    Format {
+        name: "callgrind",
+        endings: &[".callgrind"],
+        words: "for KCachegrind",
+        write: |out, saved, value| printed(out, saved, value, Form::Callgrind),
+        is_read: false,
+    },
+    Format {
+        name: "dot",
+        endings: &[".dot", ".gv"],
+        words: "a graph for graphviz",
+        write: |out, saved, value| printed(out, saved, value, Form::Dot),
+        is_read: false,
+    },
+    Format {
+        name: "text",
+        endings: &[".txt"],
+        words: "pprof's table",
+        write: |out, saved, value| printed(out, saved, value, Form::Top),
+        is_read: false,
+    },
 ];
+
+/// As a report prints it that nobody gave options.
+fn printed(out: &mut dyn Write, saved: &Saved, value: usize, form: Form) -> io::Result<()> {
+    let options =
+        Options { form, sample_index: value.to_string(), zone: jiff::tz::TimeZone::system(), ..Options::default() };
+    report::report(out, saved.clone(), &options).map(drop).map_err(|error| match error {
+        report::ReportError::Write(error) => error,
+        report::ReportError::Asked(why) => io::Error::other(why),
+    })
+}
 
 /// The format that a file's name means.
 pub fn by_name(path: &Path) -> Option<&'static Format> {
@@ -61,6 +100,9 @@ pub fn read(from: impl Read) -> Result<Saved, ReadError> {
     let seen = &seen[..seen.len().min(LOOKED_AT)];
     if seen.is_empty() {
         return Err(ReadError::malformed("empty input file"));
+    }
+    if legacy::is_legacy(seen) {
+        return legacy::read(&mut feed);
     }
     if is_text(seen) {
         return if is_folded(seen) { folded::read(&mut feed) } else { Err(ReadError::Unknown) };

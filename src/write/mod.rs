@@ -4,10 +4,10 @@
 
 pub mod error;
 mod feed;
-pub mod file;
 pub mod folded;
 pub mod formats;
 pub mod inquiry;
+pub mod legacy;
 pub mod live;
 pub mod pprof;
 pub mod raw;

@@ -1,0 +1,112 @@
+//! A saved profile to a gperftools CPU profile of 64 bits, for tools that know nothing newer.
+//!
+//! Readers of this format throw away up to two frames behind the leaf, which they take for the signal handler's, if nearly all
+//! stacks share them; and a small profile easily does. So every record has two addresses there that are nobody's: Go's pprof
+//! throws away these two and nothing else. The older perl pprof goes on, and throws away what else all stacks share, which may be
+//! `main`; its option `--no-auto-signal-frm` stops it. Inlined calls, labels and names do not fit into this format.
+
+use std::fs::File;
+use std::io::{self, Read, Write};
+
+use crate::tally::saved::Saved;
+use crate::tally::units::{are_alike, scale};
+
+/// What is thrown away, outside of every mapping.
+const NOBODY: [u64; 2] = [0xdead_0001, 0xdead_0011];
+/// Where the first file is put that has no place of its own, and how far from it the next.
+const FIRST: u64 = 0x5500_0000_0000;
+const STEP: u64 = 1 << 36;
+
+/// Where a file is said to lie.
+struct Place {
+    start: u64,
+    limit: u64,
+    offset: u64,
+    /// Added to its locations' addresses.
+    bias: u64,
+}
+
+/// Writes it: the value as ticks of its period.
+///
+/// # Errors
+/// When `out` fails.
+pub fn write(out: &mut dyn Write, saved: &Saved, value: usize) -> io::Result<()> {
+    let places = places(saved);
+    let word = |out: &mut dyn Write, word: u64| out.write_all(&word.to_le_bytes());
+    // In units of the value; a value that is no time counts as it is.
+    let unit = &saved.sample_types[value].unit;
+    let is_time = are_alike(unit, "nanoseconds");
+    let period_ns = if saved.period > 0 && are_alike(&saved.period_type.unit, "ns") {
+        scale(saved.period, &saved.period_type.unit, "ns").0.max(1_000.0)
+    } else {
+        10_000_000.0
+    };
+    for head in [0, 3, 0, (period_ns / 1000.0) as u64, 0] {
+        word(out, head)?;
+    }
+    let mut failed = None;
+    let mut record = Vec::new();
+    saved.samples.each(|sample| {
+        let much = sample.values[value];
+        let ticks = if is_time { scale(much, unit, "ns").0 / period_ns } else { much as f64 };
+        let ticks = (ticks.round() as u64).max(u64::from(much > 0));
+        record.clear();
+        let mut addresses = sample.stack.iter().filter_map(|&location| {
+            let location = &saved.locations[location as usize];
+            let bias = location.mapping.map_or(0, |mapping| places[mapping as usize].bias);
+            (location.address != 0 || location.mapping.is_some()).then(|| location.address.wrapping_add(bias))
+        });
+        record.extend(addresses.next());
+        record.extend(NOBODY);
+        // Callers are told by where the call returns to.
+        record.extend(addresses.map(|address| address.wrapping_add(1)));
+        if ticks == 0 || record.len() == NOBODY.len() || failed.is_some() {
+            return;
+        }
+        let written = [ticks, record.len() as u64].into_iter().chain(record.iter().copied());
+        failed = written.map(|number| word(out, number)).find_map(Result::err);
+    });
+    failed.map_or(Ok(()), Err)?;
+    for end in [0, 1, 0] {
+        word(out, end)?;
+    }
+    for (mapping, place) in saved.mappings.iter().zip(&places) {
+        let Place { start, limit, offset, .. } = place;
+        if limit > start {
+            let file = mapping.file.replace(char::is_control, "?");
+            writeln!(out, "{start:08x}-{limit:08x} r-xp {offset:08x} 00:00 0          {file}")?;
+        }
+    }
+    Ok(())
+}
+
+fn places(saved: &Saved) -> Vec<Place> {
+    let mut sorted: Vec<_> = saved.mappings.iter().map(|of| (of.start, of.limit)).collect();
+    sorted.sort_unstable();
+    let are_apart = sorted.windows(2).all(|pair| pair[0].1 <= pair[1].0) && sorted.first().is_none_or(|of| of.0 > 0);
+    let place = |(index, of): (usize, &crate::tally::saved::Mapping)| {
+        let (start, limit, offset) = (of.start, of.limit, of.offset);
+        if are_apart {
+            return Place { start, limit, offset, bias: 0 };
+        }
+        if is_fixed(&of.file) {
+            // It is where it says it is; what was mapped there began so far into the file.
+            const USUAL: u64 = 0x40_0000;
+            let start = USUAL.min(limit);
+            return Place { start, limit, offset: 0, bias: 0 };
+        }
+        let base = FIRST + index as u64 * STEP;
+        let size = limit.wrapping_sub(start).min(STEP);
+        Place { start: base, limit: base + size, offset, bias: base.wrapping_sub(start) }
+    };
+    saved.mappings.iter().enumerate().map(place).collect()
+}
+
+/// Whether a program can only lie where its file says.
+fn is_fixed(file: &str) -> bool {
+    let mut head = [0; 18];
+    let read = File::open(file).and_then(|mut file| file.read_exact(&mut head));
+    /// Kind of an ELF file that is not moved.
+    const EXECUTABLE: [u8; 2] = [2, 0];
+    read.is_ok() && head.starts_with(b"\x7fELF") && head[16..18] == EXECUTABLE
+}

@@ -1,0 +1,152 @@
+//! Readers under damage: valid files with bytes changed, cut off, and gzip bombs. Whatever they are given, they answer with a
+//! profile that fits together or with a sentence, in bounded memory.
+
+use std::fs;
+use std::io::Write;
+
+use flate2::Compression;
+use flate2::write::GzEncoder;
+use nix::sys::resource::{UsageWho, getrusage};
+use sigtop::write::error::ReadError;
+use sigtop::write::formats;
+
+use crate::making::{legacy, mixed, tests};
+
+/// Memory that all this may take at its highest, kB.
+const MOST_KB: i64 = 512 << 10;
+
+/// In CI, and elsewhere.
+fn rounds() -> u64 {
+    if std::env::var_os("CI").is_some() { 100_000 } else { 500 }
+}
+
+/// Numbers that come the same way every time.
+struct Dice(u64);
+
+impl Dice {
+    fn below(&mut self, end: usize) -> usize {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        (self.0 % end.max(1) as u64) as usize
+    }
+}
+
+fn damage(bytes: &mut Vec<u8>, dice: &mut Dice) {
+    for _ in 0..1 + dice.below(4) {
+        if bytes.is_empty() {
+            return;
+        }
+        let at = dice.below(bytes.len());
+        match dice.below(6) {
+            0 => bytes[at] = dice.below(256) as u8,
+            1 => bytes[at] ^= 1 << dice.below(8),
+            2 => bytes.truncate(at),
+            3 => bytes.insert(at, 0xff),
+            4 => drop(bytes.drain(at..(at + 1 + dice.below(8)).min(bytes.len()))),
+            _ => {
+                let part = bytes[at..(at + 16).min(bytes.len())].to_vec();
+                let to = dice.below(bytes.len());
+                bytes.splice(to..to, part);
+            }
+        }
+    }
+}
+
+fn survives(valid: &[u8], seed: u64) {
+    let mut dice = Dice(seed);
+    let mut read = 0;
+    for round in 0..rounds() {
+        let mut bytes = valid.to_vec();
+        damage(&mut bytes, &mut dice);
+        match formats::read(bytes.as_slice()) {
+            Ok(saved) => {
+                read += 1;
+                saved.check().unwrap_or_else(|why| panic!("round {round}: {why}"));
+            }
+            Err(error) => {
+                let sentence = error.to_string();
+                assert!(!sentence.is_empty() && sentence.len() < 1_000, "round {round}: {sentence}");
+            }
+        }
+    }
+    // Some damage does no harm; if none did, it was the damage of everything.
+    assert!(read > 0);
+    let most_kb = getrusage(UsageWho::RUSAGE_SELF).unwrap().max_rss();
+    assert!(most_kb < MOST_KB, "{most_kb} kB");
+}
+
+fn inflated(name: &str) -> Vec<u8> {
+    use std::io::Read;
+    let mut bytes = Vec::new();
+    let packed = fs::File::open(tests().join("profiles").join(name)).unwrap();
+    flate2::read::MultiGzDecoder::new(packed).read_to_end(&mut bytes).unwrap();
+    bytes
+}
+
+#[test]
+fn damaged_protos() {
+    survives(&inflated("mixed.pb.gz"), 1);
+    survives(&inflated("go-cpu.pb.gz"), 2);
+}
+
+#[test]
+fn damaged_gzip() {
+    survives(&fs::read(tests().join("profiles/mixed.pb.gz")).unwrap(), 3);
+}
+
+#[test]
+fn damaged_gperftools_profiles() {
+    survives(&legacy(4, true, 0), 5);
+    survives(&legacy(8, false, 1), 6);
+}
+
+#[test]
+fn damaged_folded_stacks() {
+    survives(b"main;a;b c 12\nmain;a 3\n# what\nmain;std::map<int, X>::f(int) 9\n", 7);
+}
+
+#[test]
+fn every_beginning_of_a_profile_is_no_profile_or_a_whole_one() {
+    let valid = inflated("mixed.pb.gz");
+    for length in 0..valid.len() {
+        if let Ok(saved) = formats::read(&valid[..length]) {
+            saved.check().unwrap();
+            assert_ne!(saved, mixed());
+        }
+    }
+}
+
+fn bomb(part: &[u8], times: usize) -> Vec<u8> {
+    let mut out = GzEncoder::new(Vec::new(), Compression::fast());
+    let many = part.repeat(4096);
+    for _ in 0..times / 4096 {
+        out.write_all(&many).unwrap();
+    }
+    out.finish().unwrap()
+}
+
+#[test]
+fn bombs_are_put_down() {
+    // 32 MB of empty samples, of unknown fields, of empty words, of a line that does not end.
+    for (part, times) in [(&b"\x12\x00"[..], 16 << 20), (b"\xf8\x01\x01", 11 << 20), (b"\x32\x00", 16 << 20)] {
+        let error = formats::read(bomb(part, times).as_slice()).unwrap_err();
+        assert!(matches!(error, ReadError::Bomb { .. }), "{error}");
+        assert!(error.to_string().contains("which no profile does"));
+    }
+    let mut endless = b"main 1\n".to_vec();
+    endless.resize(8 << 20, b'a');
+    let line = formats::read(endless.as_slice()).unwrap_err();
+    assert!(line.to_string().contains("a line of more than 1 MB"), "{line}");
+    let most_kb = getrusage(UsageWho::RUSAGE_SELF).unwrap().max_rss();
+    assert!(most_kb < MOST_KB, "{most_kb} kB");
+}
+
+#[test]
+fn lengths_that_are_lies_take_no_memory() {
+    // A message of 63 MB, and one of 2^60 bytes, of which nothing follows.
+    for bytes in [&b"\x12\xff\xff\xff\x1e"[..], b"\x12\xff\xff\xff\xff\xff\xff\xff\xff\x0f\x00"] {
+        let error = formats::read(bytes).unwrap_err();
+        assert!(matches!(error, ReadError::Malformed(_)), "{error}");
+    }
+}

@@ -1,0 +1,7 @@
+//! Saved profiles, and reports of them, against pprof's own.
+
+mod goldens;
+mod hostile;
+mod making;
+mod rounds;
+mod screen;
