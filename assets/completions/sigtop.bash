@@ -385,7 +385,7 @@ _sigtop() {
             return 0
             ;;
         sigtop__subcmd__report)
-            opts="-o -h --text --top --peek --tree --list --traces --raw --folded --dot --callgrind --proto --output --focus --ignore --hide --show --show-from --tagfocus --tagignore --sample-index --nodecount --nodefraction --edgefraction --no-trim --cum --granularity --noinlines --showcolumns --relative-percentages --unit --compact-labels --source-path --trim-path --base --diff-base --normalize --drop-negative --help"
+            opts="-o -h --text --top --peek --tree --list --traces --raw --folded --flame --speedscope --dot --callgrind --proto --output --focus --ignore --hide --show --show-from --tagfocus --tagignore --sample-index --nodecount --nodefraction --edgefraction --no-trim --cum --granularity --noinlines --showcolumns --relative-percentages --unit --compact-labels --source-path --trim-path --base --diff-base --normalize --drop-negative --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0

@@ -142,6 +142,8 @@ complete -c sigtop -n "__fish_sigtop_using_subcommand report" -l tree -d 'Every 
 complete -c sigtop -n "__fish_sigtop_using_subcommand report" -l traces -d 'Every sample\'s stack'
 complete -c sigtop -n "__fish_sigtop_using_subcommand report" -l raw -d 'All there is, as text'
 complete -c sigtop -n "__fish_sigtop_using_subcommand report" -l folded -d 'Folded stacks, a line each'
+complete -c sigtop -n "__fish_sigtop_using_subcommand report" -l flame -d 'A flame graph as SVG'
+complete -c sigtop -n "__fish_sigtop_using_subcommand report" -l speedscope -d 'For speedscope.app'
 complete -c sigtop -n "__fish_sigtop_using_subcommand report" -l dot -d 'A graph for graphviz'
 complete -c sigtop -n "__fish_sigtop_using_subcommand report" -l callgrind -d 'For KCachegrind'
 complete -c sigtop -n "__fish_sigtop_using_subcommand report" -l proto -d 'A profile.proto, gzipped'

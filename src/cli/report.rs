@@ -164,6 +164,12 @@ pub struct Forms {
     /// Folded stacks, a line each
     #[arg(long, help_heading = "Form")]
     pub folded: bool,
+    /// A flame graph as SVG
+    #[arg(long, help_heading = "Form")]
+    pub flame: bool,
+    /// For speedscope.app
+    #[arg(long, help_heading = "Form")]
+    pub speedscope: bool,
     /// A graph for graphviz
     #[arg(long, help_heading = "Form")]
     pub dot: bool,
@@ -182,6 +188,8 @@ impl Forms {
             (self.traces, Form::Traces),
             (self.raw, Form::Raw),
             (self.folded, Form::Folded),
+            (self.flame, Form::Svg),
+            (self.speedscope, Form::Speedscope),
             (self.dot, Form::Dot),
             (self.callgrind, Form::Callgrind),
             (self.proto, Form::Proto),

@@ -6,7 +6,7 @@ use std::path::Path;
 use super::error::ReadError;
 use super::feed::Feed;
 use super::report::{self, Form, Options};
-use super::{folded, legacy, pprof};
+use super::{folded, legacy, pprof, speedscope, svg};
 use crate::tally::saved::Saved;
 
 /// Writes a profile; `value` says which kind of value, where the format has room for one.
@@ -49,6 +49,20 @@ pub const FORMATS: &[Format] = &[
         words: "a line for each stack, for flame graph tools",
         write: folded::write,
         is_read: true,
+    },
+    Format {
+        name: "svg",
+        endings: &[".svg"],
+        words: "a flame graph that a browser zooms and searches",
+        write: svg::write,
+        is_read: false,
+    },
+    Format {
+        name: "speedscope",
+        endings: &[".speedscope.json"],
+        words: "for speedscope.app, a profile for each thread",
+        write: speedscope::write,
+        is_read: false,
     },
     Format {
         name: "callgrind",

@@ -210,7 +210,16 @@ fn sampling(app: &App, facts: Option<&Facts>, roomy: bool) -> Vec<Segment> {
         Some(past) => timeline::length(past.ticks),
         None => window_words(facts.map_or(app.window_ns, |facts| facts.window_ns)),
     };
-    let label = Span::styled(if past.is_some() { "span " } else if roomy { "window " } else { "" }, dim);
+    let label = Span::styled(
+        if past.is_some() {
+            "span "
+        } else if roomy {
+            "window "
+        } else {
+            ""
+        },
+        dim,
+    );
     segments
         .push(Segment::new(6).or(vec![label, Span::styled(window.clone(), plain)]).or_text(window, plain).or_nothing());
 

@@ -15,7 +15,7 @@ use std::io::{self, Write};
 
 use jiff::tz::TimeZone;
 
-use super::{folded, pprof};
+use super::{folded, pprof, speedscope, svg};
 use crate::tally::query::{Filters, Pattern};
 use crate::tally::saved::Saved;
 use crate::tally::saved::graph::{Edges, Grain, Nodes, Order, Sums};
@@ -42,6 +42,10 @@ pub enum Form {
     Proto,
     /// Folded stacks.
     Folded,
+    /// A flame graph as a picture.
+    Svg,
+    /// For speedscope.app.
+    Speedscope,
     /// For KCachegrind.
     Callgrind,
     /// A graph for graphviz.
@@ -216,6 +220,8 @@ pub fn report(out: &mut dyn Write, mut saved: Saved, options: &Options) -> Resul
         Form::Raw => print.raw(out)?,
         Form::Proto => pprof::write(out, &print.saved)?,
         Form::Folded => folded::write(out, &print.saved, value)?,
+        Form::Svg => svg::write(out, &print.saved, value)?,
+        Form::Speedscope => speedscope::write(out, &print.saved, value)?,
         Form::Callgrind => print.callgrind(out)?,
         Form::Dot => print.dot(out)?,
     }
