@@ -50,6 +50,15 @@ impl Sink {
             Sink::File(file) => file.write_all(text.as_bytes()),
         }
     }
+
+    /// One sentence beside the tables: on stderr, or in the file, where nothing of ours is to be on stderr.
+    fn remark(&mut self, sentence: &str) -> io::Result<()> {
+        let line = format!("sigtop: {sentence}\n");
+        match self {
+            Sink::File(_) => self.write(&line),
+            Sink::Stderr | Sink::Stdout => io::stderr().write_all(line.as_bytes()),
+        }
+    }
 }
 
 /// Prints until the target ends, enough tables were printed, or the user interrupts. Returns how the target ended, if it did.
@@ -68,10 +77,8 @@ pub fn run(session: &Session, mut options: Options) -> io::Result<Option<Ending>
         select! {
             recv(session.notices) -> notice => match notice {
                 Ok(Notice::Answer(answer)) => latest = Some(answer),
-                Ok(Notice::Banner(sentence)) if !options.quiet => {
-                    // If nobody reads there, the watch goes on all the same.
-                    let _ = writeln!(io::stderr(), "sigtop: {sentence}");
-                }
+                // If nobody reads there, the watch goes on all the same.
+                Ok(Notice::Banner(sentence)) if !options.quiet => drop(options.sink.remark(&sentence)),
                 Ok(Notice::Ended(ending)) => ended = Some((ending, Instant::now())),
                 Ok(_) => {}
                 Err(_) => break,

@@ -109,6 +109,10 @@ pub struct Watch {
     #[arg(long, value_name = "TIME", value_parser = setting::period_ns, help_heading = "Sampling")]
     pub period: Option<u64>,
 
+    /// Halve the rate while the signal handlers cost more than this part of the target's CPU time [default: 1%]
+    #[arg(long, value_name = "PERCENT", value_parser = setting::percent, help_heading = "Sampling")]
+    pub budget: Option<f64>,
+
     /// Keep samples with a function, file or module that matches
     #[arg(long, value_name = "REGEX", value_parser = pattern, help_heading = "What is shown")]
     pub focus: Vec<Pattern>,
@@ -257,6 +261,11 @@ impl Watch {
     /// Time between two samples, ns.
     pub fn period_ns(&self) -> u64 {
         self.hz.or(self.period).unwrap_or(DEFAULT_PERIOD_NS)
+    }
+
+    /// Part of the target's CPU time that the handlers may cost.
+    pub fn budget(&self) -> f64 {
+        self.budget.unwrap_or(0.01)
     }
 
     /// Length of the window, ns; `None` is all.

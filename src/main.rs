@@ -365,6 +365,7 @@ fn settings(watch: &Watch, command: &[OsString]) -> Settings {
             current: std::env::current_dir().ok(),
             embedded: &[],
         },
+        budget: watch.budget(),
     }
 }
 

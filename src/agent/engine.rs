@@ -28,6 +28,8 @@ pub(super) struct Ticker {
     pub(super) engaged: Engaged,
     /// The process's threads.
     pub(super) threads: Threads,
+    /// Wall ticks that needed no handler.
+    pub(super) repeats: u64,
     agent: u32,
     /// While the wall clock ticks per thread.
     looker: Option<Looker>,
@@ -62,6 +64,7 @@ impl Ticker {
                 signal: 0,
             },
             threads: Threads::default(),
+            repeats: 0,
             agent,
             looker: None,
             epoch,
@@ -223,7 +226,8 @@ impl Ticker {
     fn classic_clock_ns(&self) -> u64 {
         match self.engaged.clock {
             Clock::Real => sys::monotonic_ns(),
-            Clock::Prof | Clock::Virtual => sys::clock_ns(libc::CLOCK_PROCESS_CPUTIME_ID),
+            Clock::Prof => sys::clock_ns(libc::CLOCK_PROCESS_CPUTIME_ID),
+            Clock::Virtual => sys::user_ns(),
         }
     }
 
@@ -269,6 +273,7 @@ impl Ticker {
                 let weight_ns = core::mem::take(&mut thread.owed_ns);
                 thread.owed_ticks = 0;
                 state::count(word::TICKS, 1);
+                self.repeats += 1;
                 repeat(Repeat { thread, weight_ns });
             } else if thread.fire() {
                 (thread.at_last, thread.was_woken) = (schedule.unwrap_or_default(), true);

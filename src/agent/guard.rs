@@ -10,7 +10,7 @@ use core::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 use super::loader::{self, weak_address};
 use super::sys::{self, KernelAction, syscall};
-use super::{handler, state, timer};
+use super::{aside, handler, state, timer};
 
 /// Signals that the agent may take.
 const OURS: [i32; 4] = [libc::SIGURG, libc::SIGPROF, libc::SIGALRM, libc::SIGVTALRM];
@@ -105,7 +105,7 @@ pub(super) unsafe fn pass_on(signal: i32, info: *mut (), context: *mut u64) {
 /// The shadow of a signal that is ours now; `None` also in a vfork child, whose actions are its own.
 fn guarded(signal: i32) -> Option<&'static Shadow> {
     let shadow = Shadow::of(signal)?;
-    let taken = handler::is_ours(&sys::action_of(signal)) && sys::getpid() == state::OWNER.load(Ordering::Relaxed);
+    let taken = handler::is_ours(&sys::action_of(signal)) && state::is_at_home();
     taken.then_some(shadow)
 }
 
@@ -194,7 +194,7 @@ static REAL_SYSV_SIGNAL: AtomicUsize = AtomicUsize::new(0);
 extern "C" fn before_exec() {
     let ignored = |signal: i32| Shadow::of(signal).is_some_and(|shadow| shadow.load().handler == libc::SIG_IGN);
     let armed = OURS.into_iter().any(timer::is_classic);
-    if !(armed || OURS.into_iter().any(ignored)) || sys::getpid() != state::OWNER.load(Ordering::Relaxed) {
+    if !(armed || OURS.into_iter().any(ignored)) || !state::is_at_home() {
         return;
     }
     let classic = timer::disarm_classic();
@@ -268,6 +268,7 @@ unsafe extern "C" {
 /// Looks up what is called behind the guard. For the constructor.
 pub(super) fn look_up() {
     let here = &raw const OWN_DYNAMIC as usize;
+    aside::look_up(here);
     for (name, real, _) in EXECS {
         let found = loader::next(name, here);
         real.store(if found == 0 { missing as *const () as usize } else { found }, Ordering::Relaxed);

@@ -88,8 +88,9 @@ extern "C" fn on_signal(signal: i32, info: *const Info, context: *const u64) {
                 TickKind::Process => process_tick(epoch, weight_ns, context),
             }
         }
-        SI_KERNEL if timer::is_classic(signal) && is_at_home() => {
-            // Weighed by the agent thread: the kernel gives more ticks of these than their interval says, or fewer, and no count.
+        SI_KERNEL if timer::is_classic(signal) && state::is_at_home() => {
+            // A child that was made behind libc's back, with an interval timer of its own, has neither ring nor slots. The tick is weighed
+            // by the agent thread: the kernel gives more of these than their interval says, or fewer, and no count.
             tick(thread_id(), timer::classic_epoch(), 0, context);
         }
         SI_KERNEL if timer::is_late(signal) => {}
@@ -102,12 +103,6 @@ extern "C" fn on_signal(signal: i32, info: *const Info, context: *const u64) {
     }
 }
 
-/// Whether this is the process that the agent lives in, as far as may be asked: a child that was made behind libc's back, with an
-/// interval timer of its own, has neither ring nor slots.
-fn is_at_home() -> bool {
-    !state::MAY_CALL.load(Ordering::Relaxed) || sys::getpid() == state::OWNER.load(Ordering::Relaxed)
-}
-
 /// The caller's thread id where system calls are allowed, else 0.
 fn thread_id() -> u32 {
     if state::MAY_CALL.load(Ordering::Relaxed) { sys::gettid() } else { 0 }
@@ -116,13 +111,16 @@ fn thread_id() -> u32 {
 /// A viewer wants to be called.
 fn knock(viewer: u32) {
     // A vfork child runs in its parent's memory: an agent born there would be the child's, and die with it.
-    if sys::getpid() != state::OWNER.load(Ordering::Relaxed) || state::DISABLED.load(Ordering::Relaxed) {
+    if !state::is_at_home() || state::DISABLED.load(Ordering::Relaxed) {
         return;
     }
     state::KNOCK.store(viewer, Ordering::Release);
-    match state::AGENT.load(Ordering::Acquire) {
-        0 => start::give_birth(),
-        _ => state::wake(),
+    // Where a filter may forbid both, an agent that is there looks by itself, and one that is not stays unborn.
+    if !state::FILTERED.load(Ordering::Relaxed) {
+        match state::AGENT.load(Ordering::Acquire) {
+            0 => start::give_birth(),
+            _ => state::wake(),
+        }
     }
 }
 
@@ -131,7 +129,7 @@ fn knock(viewer: u32) {
 fn process_tick(epoch: u32, weight_ns: u64, context: *const u64) {
     match state::AGENT.load(Ordering::Acquire) {
         0 => {
-            if sys::getpid() != state::OWNER.load(Ordering::Relaxed) || state::DISABLED.load(Ordering::Relaxed) {
+            if !state::is_at_home() || state::DISABLED.load(Ordering::Relaxed) {
                 return;
             }
             // Until the thread looks: a process under seccomp would not get as far as the birth.

@@ -13,6 +13,7 @@
 //! are symbols exported, is the allocator in force. Without it the code is compiled for its tests.
 #![cfg_attr(not(sigtop_agent), allow(dead_code, reason = "live only in its own build; here for its tests"))]
 
+mod aside;
 mod asleep;
 mod bug;
 mod engine;

@@ -7,6 +7,7 @@
 use alloc::boxed::Box;
 use core::sync::atomic::{AtomicU32, Ordering};
 
+use super::aside;
 use super::engine::{Repeat, Ticker};
 use super::later::Later;
 use super::modules::Modules;
@@ -71,6 +72,8 @@ enum End {
     Left,
     /// The process changed its credentials: an agent with the new ones must be born.
     Credentials,
+    /// The target makes a call that wants one thread alone; it sees to the next birth.
+    Aside,
     /// Every other thread has ended; with this exit code.
     LastThread(u32),
 }
@@ -79,7 +82,8 @@ enum End {
 pub(super) fn live(epoch: u32) -> u32 {
     let tid = sys::gettid();
     let own = Status::of(tid);
-    state::MAY_CALL.store(own.is_some_and(|status| status.seccomp == 0), Ordering::Relaxed);
+    let filtered = own.is_none_or(|status| status.seccomp != 0) || state::FILTERED.load(Ordering::SeqCst);
+    state::MAY_CALL.store(!filtered, Ordering::Relaxed);
     let Some(mut agent) = Agent::new(tid, epoch, own) else { return 0 };
     let mut end = End::Left;
     loop {
@@ -112,6 +116,7 @@ pub(super) fn live(epoch: u32) -> u32 {
             timer::arm_process_timer(agent.ticker.epoch(), state::config(agent.ticker.epoch()));
             0
         }
+        End::Aside => 0,
         End::Left => {
             state::WATCHED.store(false, Ordering::Relaxed);
             0
@@ -151,7 +156,7 @@ impl Agent {
         self.modules.forget_announcements();
         self.ticker.threads.forget_announcements();
         self.memory.fill(StoredStack::EMPTY);
-        (self.sent, self.first_is_due) = (0, true);
+        (self.sent, self.ticker.repeats, self.first_is_due) = (0, 0, true);
         if let Some(handle) = self.fresh_ring() {
             socket.hand_over(handle);
         }
@@ -234,6 +239,12 @@ impl Agent {
         self.announce(socket);
         let drained = self.drain(socket, now_ns);
         self.wall(socket, now_ns);
+        if aside::is_wanted() {
+            if socket.flush().is_ok() && socket.is_flushed() {
+                self.ring.release();
+            }
+            return Ok(Some(End::Aside));
+        }
         let leaving = state::LEAVING.swap(false, Ordering::SeqCst);
         // Between wall ticks that come faster, only their records are taken. A viewer's first sample does not wait.
         let is_first = self.first_is_due && self.sent > 0;
@@ -441,7 +452,8 @@ impl Agent {
             lost_ticks,
             lost_ns,
             agent_cpu_ns: sys::clock_ns(libc::CLOCK_THREAD_CPUTIME_ID),
-            handler_cpu_ns: ticks * TICK_COST_NS + read(word::FRAMES) * FRAME_COST_NS,
+            handler_cpu_ns: ticks.saturating_sub(self.ticker.repeats) * TICK_COST_NS
+                + read(word::FRAMES) * FRAME_COST_NS,
             process_cpu_ns: sys::clock_ns(libc::CLOCK_PROCESS_CPUTIME_ID),
             threads,
             timers,
@@ -456,6 +468,7 @@ impl Agent {
         }
         let status = Status::of(sys::getpid())?;
         if status.seccomp != 0 {
+            state::FILTERED.store(true, Ordering::Relaxed);
             state::MAY_CALL.store(false, Ordering::Relaxed);
             timer::delete_process_timer();
         }

@@ -137,7 +137,7 @@ pub(super) extern "C" fn constructor() {
 /// have to be knocked at, which ends a sleep early, so the thread is made at once.
 fn arm_for_birth(config: Config) {
     let epoch = EPOCH.load(Ordering::Relaxed);
-    if config.clock == Clock::Prof {
+    if config.clock != Clock::Real {
         return timer::arm_process_timer(epoch, config);
     }
     state::configure(epoch, config);
@@ -170,6 +170,12 @@ fn register_fork_hook() {
 
 /// In a fork child there is one thread, and no timer. A watched process's child waits for its own first tick.
 extern "C" fn in_fork_child() {
+    if state::FILTERED.load(Ordering::Relaxed) {
+        // Not one call may be made here: without an owner that it could be, the agent sleeps in this process.
+        state::AGENT.store(BIRTH, Ordering::Relaxed);
+        state::ASLEEP.store(0, Ordering::Relaxed);
+        return;
+    }
     state::OWNER.store(sys::getpid(), Ordering::Relaxed);
     if state::AGENT.load(Ordering::Relaxed) != 0 || !state::RING.load(Ordering::Relaxed).is_null() {
         state::forget();
@@ -184,12 +190,30 @@ extern "C" fn in_fork_child() {
     }
     timer::forget_process_timer();
     if state::WATCHED.load(Ordering::Relaxed) {
-        if link().is_none() {
-            state::KNOCK.store(sender::viewer(), Ordering::Relaxed);
-        }
-        let config = state::config(EPOCH.load(Ordering::Relaxed));
-        arm_for_birth(if config.period_ns == 0 { NO_LINK.config } else { config });
+        come_back();
     }
+}
+
+/// Prepares the birth of an agent that calls the viewer its predecessor (or parent) called, with what was in force then.
+pub(super) fn come_back() {
+    if link().is_none() {
+        state::KNOCK.store(sender::viewer(), Ordering::Relaxed);
+    }
+    let config = state::config(EPOCH.load(Ordering::Relaxed));
+    arm_for_birth(if config.period_ns == 0 { NO_LINK.config } else { config });
+}
+
+/// Makes ready for a filter of system calls: the agent thread, which it will not bind, is there before it, and handlers make no call
+/// from now on. The target's own thread runs this.
+pub(super) fn be_born_before_a_filter() {
+    let mask = sys::block_all();
+    if state::WATCHED.load(Ordering::Relaxed) && !state::DISABLED.load(Ordering::Relaxed) {
+        give_birth();
+    }
+    timer::delete_process_timer();
+    state::FILTERED.store(true, Ordering::SeqCst);
+    state::MAY_CALL.store(false, Ordering::SeqCst);
+    sys::set_mask(mask);
 }
 
 /// Remembers the configuration in force, for fork children and the next birth.
@@ -201,7 +225,9 @@ pub(super) fn remember_epoch(epoch: u32) {
 /// passes through.
 pub(super) extern "C" fn destructor() {
     const PATIENCE_NS: u64 = 20_000_000;
+    // Where a filter forbids to wait, the viewer finds the rest in the ring.
     if matches!(state::AGENT.load(Ordering::Acquire), 0 | BIRTH)
+        || state::FILTERED.load(Ordering::Relaxed)
         || sys::getpid() != state::OWNER.load(Ordering::Relaxed)
     {
         return;

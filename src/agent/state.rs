@@ -27,6 +27,9 @@ pub(super) static KNOCK: AtomicU32 = AtomicU32::new(0);
 pub(super) static WATCHED: AtomicBool = AtomicBool::new(false);
 /// Whether handlers may make system calls: no thread is under seccomp. Written by the agent thread; not before it lived.
 pub(super) static MAY_CALL: AtomicBool = AtomicBool::new(false);
+/// A filter of system calls is announced or found: neither handlers nor hooks make any, for good; fork children inherit both. Written by
+/// the target's thread or the agent's.
+pub(super) static FILTERED: AtomicBool = AtomicBool::new(false);
 /// Set for good when the agent met a bug of its own: from then on it does nothing.
 pub(super) static DISABLED: AtomicBool = AtomicBool::new(false);
 
@@ -120,6 +123,11 @@ pub(super) fn show_configs() {
 pub(super) fn config(epoch: u32) -> Config {
     let (clock, period_ns) = ring::config_of(CONFIGS[epoch as usize % EPOCHS].load(Ordering::Acquire));
     Config { clock, period_ns }
+}
+
+/// Whether this is the process that the agent lives in, and not a vfork child in its memory; taken for granted where it may not be asked.
+pub(super) fn is_at_home() -> bool {
+    FILTERED.load(Ordering::Relaxed) || sys::getpid() == OWNER.load(Ordering::Relaxed)
 }
 
 /// Wakes the agent thread if it sleeps.

@@ -52,6 +52,12 @@ pub(super) fn gettid() -> u32 {
     unsafe { syscall!(libc::SYS_gettid) as u32 }
 }
 
+/// Whether this process has a thread of this id. tgkill(2)
+pub(super) fn has_thread(tid: u32) -> bool {
+    // SAFETY: signal 0 is sent to nobody.
+    unsafe { syscall!(libc::SYS_tgkill, getpid(), tid, 0) == 0 }
+}
+
 /// Nanoseconds of a clock; 0 when the kernel does not have it. clock_gettime(2)
 pub(super) fn clock_ns(clock: i32) -> u64 {
     let mut time = [0u64; 2];
@@ -71,6 +77,19 @@ pub(super) fn limit(resource: i32) -> u64 {
     // SAFETY: the kernel writes one pair of limits of this process.
     unsafe { syscall!(libc::SYS_prlimit64, 0, resource, 0usize, limits.as_mut_ptr()) };
     limits[0]
+}
+
+/// User CPU time of the process without the calling thread's, ns. getrusage(2)
+pub(super) fn user_ns() -> u64 {
+    const RUSAGE_SELF: i32 = 0;
+    const RUSAGE_THREAD: i32 = 1;
+    let [process, thread] = [RUSAGE_SELF, RUSAGE_THREAD].map(|who| {
+        let mut usage = [0u64; 18];
+        // SAFETY: the kernel writes one struct rusage of 144 bytes; its first two words are seconds and microseconds of user time.
+        unsafe { syscall!(libc::SYS_getrusage, who, usage.as_mut_ptr()) };
+        usage[0] * 1_000_000_000 + usage[1] * 1_000
+    });
+    process.saturating_sub(thread)
 }
 
 /// Closes a descriptor of the calling thread's table. close(2)
@@ -236,6 +255,13 @@ pub(super) fn readable(address: usize) -> bool {
 pub(super) fn futex_wake(word: &core::sync::atomic::AtomicU32) {
     // SAFETY: the address is valid; nothing else is touched.
     unsafe { syscall!(libc::SYS_futex, word.as_ptr(), libc::FUTEX_WAKE | libc::FUTEX_PRIVATE_FLAG, 1) };
+}
+
+/// The same for a word that the kernel itself wakes (CLONE_CHILD_CLEARTID), which knows no private futexes. futex(2)
+pub(super) fn shared_futex_wait(word: &core::sync::atomic::AtomicU32, value: u32, timeout_ns: u64) {
+    let timeout = [timeout_ns / 1_000_000_000, timeout_ns % 1_000_000_000];
+    // SAFETY: the address is valid and the timeout outlives the call.
+    unsafe { syscall!(libc::SYS_futex, word.as_ptr(), libc::FUTEX_WAIT, value, timeout.as_ptr()) };
 }
 
 /// Sleeps while the word holds `value`, at most `timeout_ns`. futex(2)

@@ -8,6 +8,7 @@ mod caller;
 pub mod desk;
 pub mod facts;
 pub mod listing;
+mod governor;
 mod live;
 mod meter;
 mod pace;

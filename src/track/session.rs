@@ -65,12 +65,19 @@ pub struct Settings {
     pub follow: bool,
     /// Where source files are looked for.
     pub sources: Sources,
+    /// Part of the target's CPU time that the handlers may cost.
+    pub budget: f64,
 }
 
 impl Settings {
+    /// The engine that ticks: the one wished for, but user time is ticked by `setitimer` alone.
+    pub fn engine_in_use(&self) -> Engine {
+        if self.clock == Clock::Virtual { Engine::Itimer } else { self.engine }
+    }
+
     /// What agents are told to begin with.
     pub fn request(&self) -> Request {
-        Request::Engage { clock: self.clock, engine: self.engine, period_ns: self.period_ns }
+        Request::Engage { clock: self.clock, engine: self.engine_in_use(), period_ns: self.period_ns }
     }
 }
 

@@ -7,6 +7,7 @@ use nix::time::{ClockId, clock_gettime};
 
 use super::desk::Desk;
 use super::facts::{Ending, Facts, MAX_FILES, Stacks};
+use super::governor::Governor;
 use super::live::Live;
 use super::pace::{ANSWER_NS, Pace};
 use super::session::{NOTICES, Settings};
@@ -49,6 +50,7 @@ pub(super) struct Watcher {
     notices: Sender<Notice>,
     started_ns: u64,
     pace: Pace,
+    governor: Governor,
     ended: Option<(Ending, u64)>,
     banner: Option<String>,
     told_end: bool,
@@ -66,6 +68,7 @@ impl Watcher {
         Watcher {
             desk: Desk::new(settings.clock, settings.question.clone()),
             live,
+            governor: Governor::new(settings.budget),
             settings,
             notices,
             started_ns: monotonic_ns(),
@@ -243,6 +246,7 @@ impl Watcher {
         if self.live.read_meters(&self.desk.profile, self.ended.is_some(), now_ns) {
             self.pace.tell();
         }
+        self.govern(now_ns);
         if self.ended.is_none()
             && let Some(sentence) = self.live.knock(&self.desk.profile, &self.settings, now_ns)
         {
@@ -250,6 +254,16 @@ impl Watcher {
             self.done = true;
         }
         self.tell_end(now_ns);
+    }
+
+    /// Halves the rate where the handlers cost the target more than they may.
+    fn govern(&mut self, now_ns: u64) {
+        let losses = self.desk.profile.losses();
+        if let Some(slower) = self.governor.judge(&losses, self.settings.period_ns, now_ns) {
+            self.settings.period_ns = slower.period_ns;
+            self.engage();
+            self.tell_banner(slower.to_string());
+        }
     }
 
     /// Tells of the end when the agents' last words have come too, so that the tables are whole.
@@ -321,7 +335,7 @@ impl Watcher {
             up: from_ns(self.started_ns, self.ended.map_or(now_ns, |(_, at_ns)| at_ns)),
             ended: self.ended.map(|(ending, at_ns)| (ending, from_ns(self.started_ns, at_ns))),
             clock,
-            engine: self.settings.engine,
+            engine: self.settings.engine_in_use(),
             engine_state: state,
             period_ns: self.settings.period_ns,
             effective_hz: rate(profile, clock),

@@ -104,7 +104,7 @@ const SIDE: &str =
     "read a cut name to its end, to its head; Flame: next, previous box; Source: the other side; Threads: unfold, fold";
 const ENDS: &str = "first, last row; Flame: root, leaf";
 const BACK: &str = "back to the function before, forward again";
-const CLOCKS: &str = "clock PROF (cpu), REAL (wall)";
+const CLOCKS: &str = "clock PROF (cpu), REAL (wall), VIRTUAL (user)";
 const RATE: &str = "higher, lower rate";
 const PROMPTS: &str = "focus: keep samples with a match; ignore: drop them";
 const FRAMES: &str = "hide frames with a match; show no others; show_from: begin stacks at one";
@@ -238,6 +238,7 @@ pub static TABLE: &[Binding] = &[
     bind(P::Screen, &[char('W')], "W", A::Window(-1), WINDOW, NO_HINT),
     bind(P::Screen, &[char('p')], "p", A::Clock(Clock::Prof), CLOCKS, ("PROF", 4)),
     bind(P::Screen, &[char('r')], "r", A::Clock(Clock::Real), CLOCKS, ("REAL", 4)),
+    bind(P::Screen, &[char('v')], "v", A::Clock(Clock::Virtual), CLOCKS, NO_HINT),
     bind(P::Screen, &[char('E')], "E", A::Engine, "engine: a timer per thread, setitimer", NO_HINT),
     bind(P::Screen, &[char('+')], "+", A::Rate(1), RATE, NO_HINT),
     bind(P::Screen, &[char('-')], "-", A::Rate(-1), RATE, NO_HINT),

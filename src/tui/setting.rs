@@ -32,9 +32,10 @@ const fn choice<T>(word: &'static str, value: T, words: &'static str) -> Choice<
 }
 
 /// Clocks.
-pub static CLOCKS: [Choice<Clock>; 2] = [
+pub static CLOCKS: [Choice<Clock>; 3] = [
     choice("prof", Clock::Prof, "CPU time, user and system (ITIMER_PROF)"),
     choice("real", Clock::Real, "wall time, of threads that sleep too (ITIMER_REAL)"),
+    choice("virtual", Clock::Virtual, "user CPU time, by setitimer(2) alone (ITIMER_VIRTUAL)"),
 ];
 
 /// Engines.
@@ -158,6 +159,15 @@ pub fn hertz(text: &str) -> Result<u64, String> {
     if hz > 0.0 { in_range((1e9 / hz) as u64) } else { Err("it must be more than nothing".to_owned()) }
 }
 
+/// A part of something, written as a percentage: `1%`, or `1`.
+///
+/// # Errors
+/// What is wrong with it.
+pub fn percent(text: &str) -> Result<f64, String> {
+    let number: f64 = text.strip_suffix('%').unwrap_or(text).parse().map_err(|_| "write it like 0.5%".to_owned())?;
+    if number > 0.0 && number <= 100.0 { Ok(number / 100.0) } else { Err("it lies between 0% and 100%".to_owned()) }
+}
+
 /// The length of the window, ns; `None` for `all`.
 ///
 /// # Errors
@@ -194,6 +204,8 @@ mod tests {
 
     #[test]
     fn words_are_understood_or_suggested() {
+        assert_eq!((percent("0.5%"), percent("2")), (Ok(0.005), Ok(0.02)));
+        assert!(["0", "101%", "NaN", "a lot"].iter().all(|text| percent(text).is_err()));
         assert_eq!(chosen("real", &CLOCKS), Ok(Clock::Real));
         assert_eq!(chosen("color-blind", &THEMES), chosen("colour-blind", &THEMES));
         assert_eq!(chosen("rael", &CLOCKS), Err("did you mean real?".to_owned()));

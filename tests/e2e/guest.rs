@@ -104,6 +104,29 @@ fn eventually(limit: Duration, condition: impl Fn() -> bool) -> bool {
     true
 }
 
+/// What an agent's thread or a handler's system call would spoil goes as without it, and sampling goes on.
+#[test]
+fn the_agent_steps_aside() {
+    let aside = targets::c("aside");
+    for call in ["user-namespace", "filter", "filter-fork"] {
+        let command = [text(&aside), call];
+        let alone = host(Guest::Nobody, &command);
+        assert!(alone.code == 7 && !alone.stdout.contains("child 1"), "{alone:?}");
+        let clocks = ["--hz 250", "--clock real --hz 250", "--engine itimer --hz 250"];
+        prove(&clocks.map(Guest::Batch), &[], |guest| same(host(guest, &command), alone.clone()));
+        let watched = Batch::new("--hz 250").run(&command);
+        for burnt in ["burn_before", "burn_after"] {
+            let ms = watched.raw.cum_ns("prof", |name| name == burnt) / 1_000_000;
+            assert!((270..=330).contains(&ms), "{call}: {ms} ms of 300 in {burnt}; lost {:?}", watched.raw.lost);
+        }
+    }
+    // Where a namespace of users may be made at all, a thread that stays is what forbids it.
+    if host(Guest::Nobody, &[text(&aside), "user-namespace"]).stdout == "done\n" {
+        let spoiled = host(Guest::Bad("bad_pthread"), &[text(&aside), "user-namespace"]);
+        assert!(spoiled.stdout.starts_with("refused"), "{spoiled:?}");
+    }
+}
+
 #[test]
 fn status_and_output_are_the_targets_own() {
     let ends = targets::c("ends");

@@ -136,6 +136,33 @@ fn the_classic_engine_has_the_shares_of_one_thread() {
     assert!(deviations(hits, all, 0.6).abs() <= 4.0, "{hits} of {all}");
 }
 
+/// User time alone: what the kernel does for the target does not count. Half of this one's time is system time.
+#[test]
+fn the_user_clock_counts_user_time_alone() {
+    let watched = Batch::new("--clock virtual --hz 250").run(&[text(&targets::c("user_half")), "1500"]);
+    let (user, system) = (watched.ran.number("user") as f64, watched.ran.number("system") as f64);
+    assert!(system > 0.3 * user, "the target's own figures: {user} user, {system} system");
+    let weight = watched.raw.weight_ns("virtual") as f64;
+    assert!((weight / user - 1.0).abs() <= 0.05, "{weight} ns, used {user} user and {system} system");
+    let computing = watched.raw.cum_ns("virtual", |name| name == "compute") as f64;
+    assert!(computing >= 0.7 * weight, "{computing} of {weight} in compute");
+}
+
+/// Where stacks are dear, the rate is halved until they are not; nothing is halved by the usual budget.
+#[test]
+fn the_governor_halves_the_rate() {
+    let deep = targets::c("deep");
+    let command = [text(&deep), "2000", "5"];
+    let strict = Batch::new("--hz 999 --budget 0.05% --interval 1").run(&command);
+    let rates: Vec<&str> = strict.tables.lines().filter(|line| line.contains("the rate is halved")).collect();
+    assert!(!rates.is_empty(), "{}", strict.tables);
+    let usual = Batch::new("--hz 99 --interval 1").run(&command);
+    assert!(!usual.tables.contains("halved"), "{}", usual.tables);
+    // Fewer samples, the same time.
+    let weight = strict.raw.weight_ns("prof") as f64 / 1e9;
+    assert!((weight / 5.0 - 1.0).abs() <= 0.03, "{weight} s of 5");
+}
+
 /// On the wall clock a thread that sleeps weighs as much as one that works.
 #[test]
 fn the_wall_clock_weighs_sleepers() {

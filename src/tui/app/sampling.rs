@@ -25,6 +25,10 @@ impl App {
     }
 
     pub(super) fn switch_engine(&mut self) -> Vec<Effect> {
+        if self.clock.value() == Clock::Virtual {
+            self.note("user time is ticked by setitimer alone; p and r have both engines");
+            return Vec::new();
+        }
         let engine = match self.engine.value() {
             Engine::Threads => Engine::Itimer,
             Engine::Itimer => Engine::Threads,
