@@ -75,6 +75,15 @@ pub(super) fn is_ours(action: &KernelAction) -> bool {
 }
 
 extern "C" fn on_signal(signal: i32, info: *const Info, context: *const u64) {
+    #[cfg(sigtop_timed)]
+    let begun = super::timing::now();
+    receive(signal, info, context);
+    #[cfg(sigtop_timed)]
+    super::timing::count_since(begun);
+}
+
+#[inline(always)]
+fn receive(signal: i32, info: *const Info, context: *const u64) {
     // SAFETY: the kernel gives a siginfo and a ucontext.
     let (code, overrun, value) = unsafe { ((*info).code, (*info).overrun, (*info).value) };
     match code {
@@ -220,6 +229,8 @@ extern "C" fn take(work: *mut ()) {
     let mut stack = LiveStack::new(snapshot, work.registers.sp(), may_call);
     let walk = unwind::walk(snapshot, cache, work.registers, &mut stack, frames);
     state::count(word::FRAMES, walk.depth as u64);
+    #[cfg(sigtop_timed)]
+    super::timing::count_depth(walk.depth);
     work.sample.generation = snapshot.generation();
     work.sample.flags = walk.flags | if walk.uncovered { STALE } else { 0 };
     if walk.uncovered && may_call {

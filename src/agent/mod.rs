@@ -20,6 +20,7 @@ mod engine;
 mod guard;
 mod handler;
 mod later;
+mod learned;
 mod loader;
 mod maps;
 mod memory;
@@ -36,6 +37,8 @@ mod sys;
 mod tables;
 mod threads;
 mod timer;
+#[cfg(sigtop_timed)]
+mod timing;
 mod unseen;
 mod unwind;
 

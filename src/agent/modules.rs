@@ -11,8 +11,9 @@ use core::sync::atomic::Ordering;
 
 use framehop::{ExplicitModuleSectionInfo, Module as HopModule, Unwinder as _};
 
+use super::learned::{self, Learned};
 use super::maps::{self, Entry};
-use super::rules::Lookup;
+use super::rules::{self, Context, Lookup};
 use super::slot::{Observation, Pool};
 use super::state;
 use super::sys;
@@ -63,9 +64,29 @@ pub(super) struct Snapshot {
     /// The mapping of the first thread's stack, which grows downwards.
     growing: (u64, u64),
     restorers: [u64; RESTORERS],
+    learned: Arc<Learned>,
 }
 
 impl Snapshot {
+    /// Rules by range.
+    #[inline]
+    pub(super) fn learned(&self) -> &Learned {
+        &self.learned
+    }
+
+    /// How many modules there are.
+    #[cfg(test)]
+    pub(super) fn module_count(&self) -> usize {
+        self.modules.len()
+    }
+
+    /// Start, end, bias and tables of a module.
+    #[cfg(test)]
+    pub(super) fn tables_of(&self, module: usize) -> Option<(u64, u64, u64, &Lookup)> {
+        let module = self.modules.get(module)?;
+        Some((module.start, module.end, module.bias, module.lookup.as_ref()?))
+    }
+
     /// framehop's tables.
     pub(super) fn unwinder(&self) -> &Unwinder {
         &self.unwinder
@@ -153,6 +174,10 @@ pub(super) struct Modules {
     unwinder: Arc<Unwinder>,
     placed: Arc<[Placed]>,
     code: Ranges,
+    writable: Ranges,
+    growing: (u64, u64),
+    learned: Arc<Learned>,
+    context: Box<Context>,
     retired: Vec<Retired>,
     gone: Vec<Unload>,
 }
@@ -186,6 +211,10 @@ impl Modules {
             unwinder: Arc::new(Unwinder::new()),
             placed: Arc::new([]),
             code: Ranges::new(),
+            writable: Ranges::new(),
+            growing: (0, 0),
+            learned: Arc::default(),
+            context: Box::new(rules::context()),
             retired: Vec::new(),
             gone: Vec::new(),
         }
@@ -232,9 +261,33 @@ impl Modules {
             self.rebuild();
         }
         let new_code = changed || code != self.code;
-        self.code.clone_from(&code);
-        self.publish(writable, code, growing, removed);
+        (self.code, self.writable, self.growing) = (code, writable, growing);
+        if !removed.is_empty() {
+            let mut learned = Learned::clone(&self.learned);
+            removed.iter().for_each(|known| learned.forget(known.start, known.end));
+            self.learned = Arc::new(learned);
+        }
+        self.publish(removed);
         new_code
+    }
+
+    /// Compiles the rules of functions that handlers had to look up, and publishes them.
+    pub(super) fn learn(&mut self) {
+        if self.retired.len() == MAX_RETIRED {
+            return;
+        }
+        let mut learned: Option<Learned> = None;
+        for pc in learned::take_notes() {
+            let next = self.placed.partition_point(|module| module.end <= pc);
+            let Some(module) = self.placed.get(next).filter(|module| module.start <= pc) else { continue };
+            let Some(lookup) = &module.lookup else { continue };
+            let table = learned.get_or_insert_with(|| Learned::clone(&self.learned));
+            table.learn(pc, module.bias, lookup, &mut self.context);
+        }
+        if let Some(learned) = learned {
+            self.learned = Arc::new(learned);
+            self.publish(Vec::new());
+        }
     }
 
     /// Makes `known` what `groups` say. Returns whether it changed, and what is gone.
@@ -305,15 +358,16 @@ impl Modules {
         self.placed = self.known.iter().map(placed).collect();
     }
 
-    fn publish(&mut self, writable: Ranges, code: Ranges, growing: (u64, u64), removed: Vec<Known>) {
+    fn publish(&mut self, removed: Vec<Known>) {
         let snapshot = Box::new(Snapshot {
             unwinder: self.unwinder.clone(),
             generation: self.generation,
             modules: self.placed.clone(),
-            code,
-            writable,
-            growing,
+            code: self.code.clone(),
+            writable: self.writable.clone(),
+            growing: self.growing,
             restorers: restorers(),
+            learned: self.learned.clone(),
         });
         self.retire(Box::into_raw(snapshot), removed);
         self.reclaim();
@@ -345,6 +399,7 @@ impl Modules {
             writable: Ranges::new(),
             growing: (0, 0),
             restorers: [0; RESTORERS],
+            learned: Arc::default(),
         }
     }
 

@@ -3,11 +3,15 @@
 //! A rule is exact or it is not made: where the tables say something that it cannot hold, the walk ends there and says so.
 
 use gimli::{
-    BaseAddresses, CfaRule, EhFrame, EhFrameHdr, EndianSlice, Expression, LittleEndian, Operation, ParsedEhFrameHdr,
-    Register, RegisterRule, UnwindContext, UnwindExpression, UnwindSection as _, UnwindTableRow, X86_64,
+    BaseAddresses, CfaRule, EhFrame, EhFrameHdr, EndianSlice, Expression, FrameDescriptionEntry, LittleEndian,
+    Operation, ParsedEhFrameHdr, Register, RegisterRule, UnwindContext, UnwindExpression, UnwindSection as _,
+    UnwindTableRow, X86_64,
 };
 
+use super::learned::{self, Learned};
 use super::unwind::{Section, SmallStorage};
+#[cfg(sigtop_timed)]
+use crate::link::wire::ring::word;
 
 /// Entries of a cache; some 20 KiB of a slot.
 const ENTRIES: usize = 512;
@@ -76,17 +80,36 @@ impl Lookup {
         Some(Lookup { header: parsed, frames, bases })
     }
 
-    /// What they say of an address of the file.
-    pub(super) fn find(&self, address: u64, context: &mut Context) -> Found {
-        let Some(table) = self.header.table() else { return Found::Nothing };
+    /// The entry of the function that holds an address of the file.
+    fn entry(&self, address: u64) -> Option<FrameDescriptionEntry<Slice>> {
+        let table = self.header.table()?;
         let entry = table
             .lookup(address, &self.bases)
             .and_then(|pointer| table.pointer_to_offset(pointer))
             .and_then(|offset| self.frames.fde_from_offset(&self.bases, offset, EhFrame::cie_from_offset));
-        let Ok(entry) = entry else { return Found::Nothing };
-        if !entry.contains(address) {
-            return Found::Nothing;
+        entry.ok().filter(|entry| entry.contains(address))
+    }
+
+    /// Calls `each` with every row of the function that holds an address of the file (its first address, the one past its last, and what
+    /// holds between), until it returns false. A row that depends on the address itself is left out.
+    pub(super) fn function(&self, address: u64, context: &mut Context, each: &mut impl FnMut(u64, u64, Found) -> bool) {
+        let Some(entry) = self.entry(address) else { return };
+        let encoding = entry.cie().encoding();
+        let Ok(mut rows) = entry.rows(&self.frames, &self.bases, context) else { return };
+        while let Ok(Some(row)) = rows.next_row() {
+            let (start, end) = (row.start_address(), row.end_address().min(entry.end_address()));
+            let found = self.compile(row, encoding, start).map_or(Found::Inexpressible, Found::Rule);
+            let follows_address = matches!(row.cfa(), CfaRule::Expression(_))
+                && !matches!(found, Found::Rule(Rule { cfa: Cfa::At(..), .. }));
+            if !follows_address && start < end && !each(start, end, found) {
+                return;
+            }
         }
+    }
+
+    /// What they say of an address of the file.
+    pub(super) fn find(&self, address: u64, context: &mut Context) -> Found {
+        let Some(entry) = self.entry(address) else { return Found::Nothing };
         let encoding = entry.cie().encoding();
         match entry.unwind_info_for_address(&self.frames, &self.bases, context, address) {
             Ok(row) => self.compile(row, encoding, address).map_or(Found::Inexpressible, Found::Rule),
@@ -213,18 +236,43 @@ impl RuleCache {
         RuleCache { generation: 0, entries: [(0, Found::Nothing); ENTRIES], context: Context::new_in() }
     }
 
-    /// The rule for an address of the process: known, or looked up and kept.
-    #[inline]
-    pub(super) fn rule(&mut self, generation: u32, pc: u64, lookup: Option<(&Lookup, u64)>) -> Found {
+    /// Forgets what it knows of another module generation.
+    pub(super) fn turn_to(&mut self, generation: u32) {
         if generation != self.generation {
             self.entries.fill((0, Found::Nothing));
             self.generation = generation;
         }
-        let entry = &mut self.entries[(pc ^ pc >> 9) as usize % ENTRIES];
-        if entry.0 != pc {
-            let found = lookup.map_or(Found::Nothing, |(lookup, address)| lookup.find(address, &mut self.context));
-            *entry = (pc, found);
-        }
-        entry.1
     }
+
+    /// The rule for an address of the process, if it is remembered.
+    #[inline]
+    pub(super) fn known(&self, pc: u64) -> Option<Found> {
+        let entry = &self.entries[(pc ^ pc >> 9) as usize % ENTRIES];
+        (entry.0 == pc).then_some(entry.1)
+    }
+
+    /// The rule for an address of the process that is not remembered: from the shared table, or looked up and noted; and kept.
+    pub(super) fn rule(&mut self, pc: u64, learned: &Learned, lookup: Option<(&Lookup, u64)>) -> Found {
+        let found = match (learned.find(pc), lookup) {
+            (Some(found), _) => {
+                #[cfg(sigtop_timed)]
+                super::state::count(word::RULES + 1, 1);
+                found
+            }
+            (None, None) => Found::Nothing,
+            (None, Some((lookup, address))) => {
+                #[cfg(sigtop_timed)]
+                super::state::count(word::RULES + 2, 1);
+                learned::note(pc);
+                lookup.find(address, &mut self.context)
+            }
+        };
+        self.entries[(pc ^ pc >> 9) as usize % ENTRIES] = (pc, found);
+        found
+    }
+}
+
+/// Room for a thread that compiles.
+pub(super) fn context() -> Context {
+    Context::new_in()
 }

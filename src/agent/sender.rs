@@ -315,6 +315,7 @@ impl Agent {
             state::CURIOUS.store(changed || !wanted, Ordering::Relaxed);
             self.last_modules_ns = now_ns;
         }
+        self.modules.learn();
     }
 
     /// Threads and modules that the viewer does not know yet; what has no room is said next time.

@@ -237,13 +237,15 @@ impl Threads {
             thread.alive
         });
         fresh.truncate(MAX_THREADS - self.list.len().min(MAX_THREADS));
-        let known = self.list.len();
-        self.list.extend(fresh.into_iter().map(Thread::new));
-        let again = names && known <= MAX_OPEN;
-        for thread in self.list.iter_mut().skip(if again { 0 } else { known }) {
+        let again = names && self.list.len() <= MAX_OPEN;
+        // Younger threads have higher ids, but for the time when the ids begin anew: nearly all go to the end.
+        for tid in fresh {
+            let place = self.list.partition_point(|thread| thread.tid < tid);
+            self.list.insert(place, Thread::new(tid));
+        }
+        for thread in self.list.iter_mut().filter(|thread| again || !thread.named) {
             thread.read_name();
         }
-        self.list.sort_unstable_by_key(|thread| thread.tid);
     }
 
     /// Gives every thread that has none a timer of its CPU clock, with a random first phase.

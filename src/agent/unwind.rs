@@ -210,6 +210,7 @@ pub(super) fn walk(
     stack: &mut impl Stack,
     frames: &mut [u64; MAX_FRAMES],
 ) -> Walk {
+    cache.rules.turn_to(snapshot.generation());
     let mut frame = Frame { registers: start, is_exact: true };
     let mut walk = Walk { depth: 0, flags: 0, uncovered: false };
     loop {
@@ -218,20 +219,40 @@ pub(super) fn walk(
         if walk.depth == MAX_FRAMES {
             return truncated(walk);
         }
-        let place = snapshot.place(address.lookup());
-        if place == Place::Nowhere {
-            walk.uncovered = true;
-            if !frame.is_exact {
-                return truncated(walk);
+        let (pc, sp) = (address.lookup(), frame.registers.sp());
+        let found = match cache.rules.known(pc) {
+            // Then a module with tables holds it.
+            Some(found @ (Found::Rule(_) | Found::Inexpressible)) => {
+                #[cfg(sigtop_timed)]
+                super::state::count(crate::link::wire::ring::word::RULES, 1);
+                found
             }
-        }
+            Some(Found::Nothing) | None => {
+                let place = snapshot.place(pc);
+                if place == Place::Nowhere {
+                    walk.uncovered = true;
+                    if !frame.is_exact {
+                        return truncated(walk);
+                    }
+                }
+                let lookup = match place {
+                    Place::Module(index) => snapshot.lookup(index, pc),
+                    Place::Code | Place::Nowhere => {
+                        stack.moved(sp, false);
+                        None
+                    }
+                };
+                cache.rules.rule(pc, snapshot.learned(), lookup)
+            }
+        };
         frames[walk.depth] = address.pack();
         walk.depth += 1;
-        let sp = frame.registers.sp();
-        if !matches!(place, Place::Module(_)) {
-            stack.moved(sp, false);
-        }
-        match step(snapshot, cache, place, address, &frame, stack) {
+        let step = match found {
+            Found::Rule(rule) => follow(rule, &frame, stack).unwrap_or(Step::Lost),
+            Found::Inexpressible => Step::Lost,
+            Found::Nothing => by_frame_pointer(snapshot, cache, address, &frame, stack),
+        };
+        match step {
             Step::Root => return walk,
             Step::Lost => return truncated(walk),
             Step::Caller(caller) if caller.sp() <= sp => return truncated(walk),
@@ -257,26 +278,6 @@ enum Step {
     Caller(Registers),
     Root,
     Lost,
-}
-
-fn step(
-    snapshot: &Snapshot,
-    cache: &mut Cache,
-    place: Place,
-    address: FrameAddress,
-    frame: &Frame,
-    stack: &mut impl Stack,
-) -> Step {
-    let pc = address.lookup();
-    let lookup = match place {
-        Place::Module(index) => snapshot.lookup(index, pc),
-        Place::Code | Place::Nowhere => None,
-    };
-    match cache.rules.rule(snapshot.generation(), pc, lookup) {
-        Found::Rule(rule) => follow(rule, frame, stack).unwrap_or(Step::Lost),
-        Found::Inexpressible => Step::Lost,
-        Found::Nothing => by_frame_pointer(snapshot, cache, address, frame, stack),
-    }
 }
 
 #[inline]

@@ -51,11 +51,33 @@ pub mod word {
     pub const LOST_NS: usize = 48;
     /// What the ticks of an epoch stand for: `period_ns << 2 | clock`.
     pub const CONFIGS: usize = 64;
+    /// Frames walked by a rule that the slot remembered, by one of the shared table, and by one looked up. Counted by an agent that was
+    /// built to time itself alone, like the two that follow.
+    pub const RULES: usize = 96;
+    /// How often a handler took so many cycles of the time-stamp counter, by [`bucket`](super::bucket).
+    pub const CYCLES: usize = 128;
+    /// How often a stack was so deep, in steps of four frames.
+    pub const DEPTHS: usize = 320;
 }
 
 const _: () = assert!(RING_WORDS.is_power_of_two() && word::CONFIGS + EPOCHS <= HEADER_WORDS);
 const _: () = assert!(Loss::ALL.len() <= word::LOST_NS - word::LOST_TICKS);
 const _: () = assert!(RECORD_WORDS + MAX_FRAMES <= RING_WORDS / 64);
+
+/// Buckets of [`word::CYCLES`].
+pub const BUCKETS: usize = word::DEPTHS - word::CYCLES;
+
+/// Where a number of cycles is counted: eight buckets for each doubling.
+pub fn bucket(cycles: u64) -> usize {
+    let cycles = cycles.max(8);
+    let doublings = cycles.ilog2() as usize;
+    ((doublings - 3) * 8 + (cycles >> (doublings - 3) & 7) as usize).min(BUCKETS - 1)
+}
+
+/// The least number of cycles that a bucket counts.
+pub fn least_cycles(bucket: usize) -> u64 {
+    (8 + bucket as u64 % 8) << (bucket / 8)
+}
 
 /// First word of a ring in use: "sigtring".
 pub const RING_MAGIC: u64 = u64::from_le_bytes(*b"sigtring");
@@ -213,6 +235,11 @@ mod tests {
         assert_eq!(after.account.lost_ticks[Loss::RingFull as usize], 1);
         assert_eq!(after.account.lost_ticks[Loss::NotReady as usize], 3);
         assert_eq!(after.account.agent_cpu_ns, 5);
+    }
+
+    #[test]
+    fn buckets_hold_what_they_begin_with() {
+        assert!((0..BUCKETS - 1).all(|at| bucket(least_cycles(at)) == at && bucket(least_cycles(at + 1) - 1) == at));
     }
 
     #[test]

@@ -1,0 +1,163 @@
+//! How long the agent's signal handler takes, from its first instruction to its last, in programs that people run; how deep their stacks
+//! are, and where the rules for their frames came from.
+//!
+//! `SIGTOP_TIMED_AGENT=1 cargo bench --bench handler -- --samples 50000 --hz 1999`. The agent for use does not time itself, so this one
+//! is built for it. Wall ticks, since CPU clocks tick 250 times a second at most: the handler is the same. Sampled so often, it finds more
+//! of its own data in the caches than at 99 Hz.
+
+#[expect(dead_code, reason = "a bench uses a part of what the tests share")]
+#[path = "../harness/mod.rs"]
+mod harness;
+#[path = "measure.rs"]
+mod measure;
+
+use std::collections::HashMap;
+use std::fs;
+use std::os::unix::fs::{FileExt, MetadataExt};
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+use harness::run::{SIGTOP, text};
+use harness::targets;
+use measure::argument;
+use sigtop::link::wire::ring::{BUCKETS, HEADER_WORDS, RING_MAGIC, least_cycles, word};
+
+/// The header of one process's ring.
+type Header = [u64; HEADER_WORDS];
+
+/// What all rings said at last, by inode.
+fn watch(options: &[&str], command: &[&str], samples: u64) -> Header {
+    let mut sigtop = Command::new(SIGTOP)
+        .args(options)
+        .args(["--on-quit", "end", "--table", "/dev/null", "--"])
+        .args(command)
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn()
+        .expect("sigtop starts");
+    let mut headers: HashMap<u64, Header> = HashMap::new();
+    let directory = format!("/proc/{}/fd", sigtop.id());
+    let sum = |headers: &HashMap<u64, Header>| {
+        let mut sum = [0; HEADER_WORDS];
+        headers.values().for_each(|header| sum.iter_mut().zip(header).for_each(|(sum, word)| *sum += word));
+        sum
+    };
+    while sigtop.try_wait().expect("a child").is_none() {
+        for entry in fs::read_dir(&directory).into_iter().flatten().flatten() {
+            read_ring(&entry.path(), &mut headers);
+        }
+        if sum(&headers)[word::DEPTHS..word::DEPTHS + 64].iter().sum::<u64>() >= samples {
+            let pid = nix::unistd::Pid::from_raw(sigtop.id() as i32);
+            let _ = nix::sys::signal::kill(pid, nix::sys::signal::Signal::SIGTERM);
+            let _ = sigtop.wait();
+            break;
+        }
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    sum(&headers)
+}
+
+fn read_ring(path: &Path, headers: &mut HashMap<u64, Header>) {
+    let is_ring = fs::read_link(path).is_ok_and(|name| name.to_string_lossy().starts_with("/memfd:sigtop"));
+    let Some(file) = is_ring.then(|| fs::File::open(path).ok()).flatten() else { return };
+    let mut bytes = [0; 8 * HEADER_WORDS];
+    let (Ok(metadata), Ok(())) = (file.metadata(), file.read_exact_at(&mut bytes, 0)) else { return };
+    let mut header: Header = [0; HEADER_WORDS];
+    for (word, bytes) in header.iter_mut().zip(bytes.chunks_exact(8)) {
+        *word = u64::from_le_bytes(bytes.try_into().expect("eight"));
+    }
+    if header[word::MAGIC] == RING_MAGIC {
+        headers.insert(metadata.ino(), header);
+    }
+}
+
+/// The value under which this part of a histogram lies.
+fn quantile(counts: &[u64], part: f64, value: impl Fn(usize) -> f64) -> f64 {
+    let wanted = (counts.iter().sum::<u64>() as f64 * part).ceil() as u64;
+    let mut sum = 0;
+    let at = counts.iter().position(|count| {
+        sum += count;
+        sum >= wanted
+    });
+    value(at.unwrap_or(0))
+}
+
+/// Cycles of the time-stamp counter in a nanosecond.
+fn cycles_per_ns() -> f64 {
+    let counter = || {
+        // SAFETY: the instruction exists on every x86-64.
+        unsafe { core::arch::x86_64::_rdtsc() }
+    };
+    let (time, cycles) = (Instant::now(), counter());
+    std::thread::sleep(Duration::from_millis(500));
+    (counter() - cycles) as f64 / time.elapsed().as_nanos() as f64
+}
+
+/// A source that keeps a compiler busy: as many functions over the standard library.
+fn source(directory: &Path) -> String {
+    let path = directory.join("busy.cpp");
+    let mut code =
+        String::from("#include <algorithm>\n#include <map>\n#include <regex>\n#include <string>\n#include <vector>\n");
+    for index in 0..400 {
+        code.push_str(&format!(
+            "int f{index}(std::map<std::string, std::vector<int>> &m, const std::string &s) {{ std::regex r(s); \
+             auto &v = m[s]; std::sort(v.begin(), v.end(), [](int a, int b) {{ return a % {} < b; }}); \
+             return std::regex_search(s, r) ? int(v.size()) : {index}; }}\n",
+            index + 2
+        ));
+    }
+    fs::write(&path, code).expect("room for a source");
+    text(&path).to_owned()
+}
+
+fn main() {
+    let (samples, hz) = (argument("samples", 50_000), argument("hz", 1999));
+    let per_ns = cycles_per_ns();
+    let directory = targets::scratch("handler");
+    let (work, source) = (targets::cpp("work"), source(&directory));
+    let sql = "WITH RECURSIVE c(x) AS (VALUES(1) UNION ALL SELECT x+1 FROM c WHERE x<100000000) \
+               SELECT sum(x), count(DISTINCT x % 1000), max(hex(x)) FROM c;";
+    let python = "import json\nd={str(i): [i]*5 for i in range(2000)}\nwhile True: json.loads(json.dumps(d)); sorted(d, key=len)";
+    let programs: [(&str, Vec<&str>); 4] = [
+        ("sqlite3", vec!["sqlite3", ":memory:", sql]),
+        ("g++ -O2", vec!["g++", "-O2", "-c", "-o", "/dev/null", &source]),
+        ("python3", vec!["python3", "-c", python]),
+        ("C++", vec![text(&work), "600"]),
+    ];
+    let hz = hz.to_string();
+    println!("the handler, first to last instruction, ns; wall ticks at {hz} Hz");
+    println!(
+        "{:<10} {:>8} {:>7} {:>7} {:>7} {:>7}   {:>16}   {:>28}",
+        "", "samples", "median", "p90", "p99", "max", "frames 50 90 99%", "rules: slot, table, looked up"
+    );
+    for (name, command) in &programs {
+        let header = watch(&["--clock", "real", "--hz", &hz, "--budget", "100%"], command, samples);
+        let (cycles, depths) =
+            (&header[word::CYCLES..word::CYCLES + BUCKETS], &header[word::DEPTHS..word::DEPTHS + 64]);
+        let taken: u64 = depths.iter().sum();
+        if taken == 0 {
+            eprintln!("{name}: no sample; build with SIGTOP_TIMED_AGENT=1");
+            std::process::exit(1);
+        }
+        let ns = |part: f64| quantile(cycles, part, |at| least_cycles(at + 1) as f64 / per_ns);
+        let frames = |part: f64| quantile(depths, part, |at| 4.0 * at as f64);
+        let rules = &header[word::RULES..word::RULES + 3];
+        let all = rules.iter().sum::<u64>().max(1) as f64;
+        let share = |at: usize| 100.0 * rules[at] as f64 / all;
+        println!(
+            "{name:<10} {taken:>8} {:>7.0} {:>7.0} {:>7.0} {:>7.0}   {:>4} {:>4} {:>4}     {:>8.2}% {:>7.2}% {:>7.2}%",
+            ns(0.5),
+            ns(0.9),
+            ns(0.99),
+            ns(1.0),
+            frames(0.5),
+            frames(0.9),
+            frames(0.99),
+            share(0),
+            share(1),
+            share(2)
+        );
+    }
+}
