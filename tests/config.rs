@@ -192,7 +192,8 @@ proptest! {
 fn wrong_arguments_are_said_with_what_would_be_right() {
     let home = Path::new("/nowhere");
     for (arguments, words) in [
-        (&["--pid", "abc"][..], "a pid is a number"),
+        (&["--pid", "99999999999"][..], "no pid is so large"),
+        (&["--pid", "12,"], "a pid or a name"),
         (&["--focus", "a(", "--", "true"], "unclosed group"),
         (&["--thme", "dark", "--", "true"], "'--theme'"),
         (&["--clock", "rael", "--", "true"], "'real'"),

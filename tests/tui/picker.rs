@@ -90,24 +90,30 @@ impl List {
     }
 }
 
+fn golden(name: &str, text: String) {
+    let mut settings = insta::Settings::clone_current();
+    settings.set_snapshot_path("../golden");
+    settings.set_prepend_module_to_snapshot(false);
+    settings.set_omit_expression(true);
+    settings.bind(|| insta::assert_snapshot!(format!("picker-{name}"), text));
+}
+
 #[test]
 fn goldens() {
     let theme = Theme::new(Depth::True, false);
     for size in [(140, 20), (100, 30), (80, 12), (60, 12), (40, 8)] {
         let list = List::new("", size);
-        insta::assert_snapshot!(format!("picker_{}x{}", size.0, size.1), list.text(theme));
+        golden(&format!("{}x{}", size.0, size.1), list.text(theme));
     }
     let mut list = List::new("", (80, 12));
     list.press("\x1b[B\x1b[B\x1b[B");
-    insta::assert_snapshot!("picker_one_that_cannot_be_watched", list.text(theme));
+    golden("one-that-cannot-be-watched", list.text(theme));
     list.press("redis");
-    insta::assert_snapshot!("picker_filtered", list.text(theme));
+    golden("filtered", list.text(theme));
     list.press("xyz");
-    insta::assert_snapshot!("picker_nothing_matches", list.text(Theme::new(Depth::None, true)));
-    insta::assert_snapshot!("picker_waiting", {
-        let picker = Picker::new("");
-        List { picker, table: Keymap::default(), size: (60, 12) }.text(theme)
-    });
+    golden("nothing-matches", list.text(Theme::new(Depth::None, true)));
+    let waiting = List { picker: Picker::new(""), table: Keymap::default(), size: (60, 12) };
+    golden("waiting", waiting.text(theme));
 }
 
 #[test]
