@@ -28,8 +28,14 @@ fn profile() -> Saved {
     let mut samples = Samples::of_width(2);
     let mut stack = Vec::new();
     for number in 0..STACKS {
+        // From main, each function calls one of six.
+        let mut function = 7;
         stack.clear();
-        stack.extend((0..DEPTH).map(|place| if place > DEPTH - 9 { place as u32 } else { below(FUNCTIONS) }));
+        for _ in 0..DEPTH {
+            function = (function * 7 + below(6) * 1009 + 13) % FUNCTIONS;
+            stack.push(function);
+        }
+        stack.reverse();
         samples.push(&stack, &[1, 10_000_000 + (number % 7) as i64], 0);
     }
     let function = |index: u32| Function {
