@@ -59,7 +59,7 @@ _sigtop() {
 
     case "${cmd}" in
         sigtop)
-            opts="-p -h -V --pid --no-follow --clock --engine --hz --period --focus --ignore --tagfocus --tagignore --window --sort --cum --names --source-path --theme --mouse --no-mouse --on-quit --tui --quiet --batch --interval --count --table --config --no-config --raw --help --version demo env report symbols demo-target help"
+            opts="-p -h -V --pid --no-follow --clock --engine --hz --period --budget --focus --ignore --tagfocus --tagignore --window --sort --cum --names --source-path --theme --mouse --no-mouse --on-quit --tui --quiet --batch --interval --count --table --config --no-config --raw --help --version demo env report symbols demo-target help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 1 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -74,7 +74,7 @@ _sigtop() {
                     return 0
                     ;;
                 --clock)
-                    COMPREPLY=($(compgen -W "prof real" -- "${cur}"))
+                    COMPREPLY=($(compgen -W "prof real virtual" -- "${cur}"))
                     return 0
                     ;;
                 --engine)
@@ -86,6 +86,10 @@ _sigtop() {
                     return 0
                     ;;
                 --period)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --budget)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
@@ -157,7 +161,7 @@ _sigtop() {
             return 0
             ;;
         sigtop__subcmd__demo)
-            opts="-p -h --pid --no-follow --clock --engine --hz --period --focus --ignore --tagfocus --tagignore --window --sort --cum --names --source-path --theme --mouse --no-mouse --on-quit --tui --quiet --batch --interval --count --table --config --no-config --raw --help"
+            opts="-p -h --pid --no-follow --clock --engine --hz --period --budget --focus --ignore --tagfocus --tagignore --window --sort --cum --names --source-path --theme --mouse --no-mouse --on-quit --tui --quiet --batch --interval --count --table --config --no-config --raw --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -172,7 +176,7 @@ _sigtop() {
                     return 0
                     ;;
                 --clock)
-                    COMPREPLY=($(compgen -W "prof real" -- "${cur}"))
+                    COMPREPLY=($(compgen -W "prof real virtual" -- "${cur}"))
                     return 0
                     ;;
                 --engine)
@@ -184,6 +188,10 @@ _sigtop() {
                     return 0
                     ;;
                 --period)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --budget)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;

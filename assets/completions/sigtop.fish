@@ -1,6 +1,6 @@
 # Print an optspec for argparse to handle cmd's options that are independent of any subcommand.
 function __fish_sigtop_global_optspecs
-    string join \n p/pid= no-follow clock= engine= hz= period= focus= ignore= tagfocus= tagignore= window= sort= cum names= source-path= theme= mouse no-mouse on-quit= tui quiet batch interval= count= table= config= no-config raw= h/help V/version
+    string join \n p/pid= no-follow clock= engine= hz= period= budget= focus= ignore= tagfocus= tagignore= window= sort= cum names= source-path= theme= mouse no-mouse on-quit= tui quiet batch interval= count= table= config= no-config raw= h/help V/version
 end
 
 function __fish_sigtop_needs_command
@@ -26,11 +26,13 @@ end
 
 complete -c sigtop -n "__fish_sigtop_needs_command" -s p -l pid -d 'Watch these processes, by pid or name, which were started with the agent' -r
 complete -c sigtop -n "__fish_sigtop_needs_command" -l clock -d 'What to measure: CPU time, or wall time of sleeping threads too [default: prof]' -r -f -a "prof\t'CPU time, user and system (ITIMER_PROF)'
-real\t'wall time, of threads that sleep too (ITIMER_REAL)'"
+real\t'wall time, of threads that sleep too (ITIMER_REAL)'
+virtual\t'user CPU time, by setitimer(2) alone (ITIMER_VIRTUAL)'"
 complete -c sigtop -n "__fish_sigtop_needs_command" -l engine -d 'Who ticks: a POSIX timer for each thread, or the classic setitimer(2) [default: threads]' -r -f -a "threads\t'timer_create(2) for each thread'
 itimer\t'setitimer(2) for the process'"
 complete -c sigtop -n "__fish_sigtop_needs_command" -l hz -d 'Samples a second of the clock [default: 99]' -r
 complete -c sigtop -n "__fish_sigtop_needs_command" -l period -d 'Time between two samples' -r
+complete -c sigtop -n "__fish_sigtop_needs_command" -l budget -d 'Halve the rate while the signal handlers cost more than this part of the target\'s CPU time [default: 1%]' -r
 complete -c sigtop -n "__fish_sigtop_needs_command" -l focus -d 'Keep samples with a function, file or module that matches' -r
 complete -c sigtop -n "__fish_sigtop_needs_command" -l ignore -d 'Drop samples with a function, file or module that matches' -r
 complete -c sigtop -n "__fish_sigtop_needs_command" -l tagfocus -d 'Keep samples of threads with this tag: tid=N, pid=N, thread=REGEX or process=REGEX' -r
@@ -73,11 +75,13 @@ complete -c sigtop -n "__fish_sigtop_needs_command" -a "demo-target" -d 'What `d
 complete -c sigtop -n "__fish_sigtop_needs_command" -a "help" -d 'Print this message or the help of the given subcommand(s)'
 complete -c sigtop -n "__fish_sigtop_using_subcommand demo" -s p -l pid -d 'Watch these processes, by pid or name, which were started with the agent' -r
 complete -c sigtop -n "__fish_sigtop_using_subcommand demo" -l clock -d 'What to measure: CPU time, or wall time of sleeping threads too [default: prof]' -r -f -a "prof\t'CPU time, user and system (ITIMER_PROF)'
-real\t'wall time, of threads that sleep too (ITIMER_REAL)'"
+real\t'wall time, of threads that sleep too (ITIMER_REAL)'
+virtual\t'user CPU time, by setitimer(2) alone (ITIMER_VIRTUAL)'"
 complete -c sigtop -n "__fish_sigtop_using_subcommand demo" -l engine -d 'Who ticks: a POSIX timer for each thread, or the classic setitimer(2) [default: threads]' -r -f -a "threads\t'timer_create(2) for each thread'
 itimer\t'setitimer(2) for the process'"
 complete -c sigtop -n "__fish_sigtop_using_subcommand demo" -l hz -d 'Samples a second of the clock [default: 99]' -r
 complete -c sigtop -n "__fish_sigtop_using_subcommand demo" -l period -d 'Time between two samples' -r
+complete -c sigtop -n "__fish_sigtop_using_subcommand demo" -l budget -d 'Halve the rate while the signal handlers cost more than this part of the target\'s CPU time [default: 1%]' -r
 complete -c sigtop -n "__fish_sigtop_using_subcommand demo" -l focus -d 'Keep samples with a function, file or module that matches' -r
 complete -c sigtop -n "__fish_sigtop_using_subcommand demo" -l ignore -d 'Drop samples with a function, file or module that matches' -r
 complete -c sigtop -n "__fish_sigtop_using_subcommand demo" -l tagfocus -d 'Keep samples of threads with this tag: tid=N, pid=N, thread=REGEX or process=REGEX' -r

@@ -8,6 +8,7 @@
 #[expect(dead_code, reason = "a bench uses a part of what the tests share")]
 #[path = "../harness/mod.rs"]
 mod harness;
+#[expect(dead_code, reason = "it takes no rounds")]
 #[path = "measure.rs"]
 mod measure;
 
