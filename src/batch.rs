@@ -27,7 +27,7 @@ pub struct Options {
     /// What to write to.
     pub sink: Sink,
     /// Told once when the user wants the watch to end.
-    pub interrupt: Receiver<()>,
+    pub interrupt: Receiver<i32>,
     /// Leave out everything but tables that were asked for.
     pub quiet: bool,
 }
@@ -68,6 +68,7 @@ impl Sink {
 pub fn run(session: &Session, mut options: Options) -> io::Result<Option<Ending>> {
     let mut latest: Option<Arc<Answer>> = None;
     let mut ended: Option<(Ending, Instant)> = None;
+    let mut played = false;
     let mut printed = 0;
     let mut due = options.interval.map(|interval| Instant::now() + interval);
     loop {
@@ -80,6 +81,11 @@ pub fn run(session: &Session, mut options: Options) -> io::Result<Option<Ending>
                 // If nobody reads there, the watch goes on all the same.
                 Ok(Notice::Banner(sentence)) if !options.quiet => drop(options.sink.remark(&sentence)),
                 Ok(Notice::Ended(ending)) => ended = Some((ending, Instant::now())),
+                // How the target ended is not known, or was told before.
+                Ok(Notice::Played) => {
+                    ended.get_or_insert((Ending::Gone, Instant::now()));
+                    played = true;
+                }
                 Ok(_) => {}
                 Err(_) => break,
             },
@@ -99,8 +105,9 @@ pub fn run(session: &Session, mut options: Options) -> io::Result<Option<Ending>
                 }
             }
         }
-        let named =
-            latest.as_ref().is_some_and(|answer| answer.facts.symbolizing.0 == 0 && answer.facts.ended.is_some());
+        let named = latest
+            .as_ref()
+            .is_some_and(|answer| answer.facts.symbolizing.0 == 0 && (played || answer.facts.ended.is_some()));
         if ended.is_some() && named {
             break;
         }

@@ -1,6 +1,7 @@
 //! Arguments as typed to options as meant. What the command line leaves open the config file says, and then the defaults
 //! that stand here.
 
+pub mod record;
 pub mod report;
 
 use std::ffi::OsString;
@@ -26,6 +27,9 @@ Examples:
   eval $(sigtop env); ./server          start one with the agent, to watch it later
   sigtop --clock real -- ./app          where it waits, not only where it computes
   sigtop --batch -- ./app               no screen: a table on stderr at the end
+  sigtop record -o a.sigtop -- ./app    no screen: everything into a file
+  sigtop view a.sigtop                  the screen, of what was recorded
+  ssh HOST sigtop record -o - --pid 4123 | sigtop view -    watch from afar
 
 Times: a bare number is seconds; 10us, 500ms, 10s, 2m, 1h are understood.
 Exit status: the program's own, or 128+n if signal n ended it; with --pid 0; 125 if sigtop failed,
@@ -38,7 +42,9 @@ Keys, columns, config file: ? on the screen, and man sigtop.";
     version,
     args_conflicts_with_subcommands = true,
     override_usage = "sigtop [OPTIONS] -- COMMAND [ARGUMENTS]...\n       sigtop [OPTIONS] --pid PID|NAME\n       \
-                      sigtop report [OPTIONS] FILE...\n       sigtop demo [OPTIONS]\n       sigtop env [--path]\n       sigtop symbols PID|FILE",
+                      sigtop record [OPTIONS] -o FILE -- COMMAND [ARGUMENTS]...\n       \
+                      sigtop view [OPTIONS] FILE\n       sigtop report [OPTIONS] FILE...\n       \
+                      sigtop demo [OPTIONS]\n       sigtop env [--path]\n       sigtop symbols PID|FILE",
     after_help = EXAMPLES
 )]
 pub struct Cli {
@@ -70,6 +76,10 @@ pub enum Verb {
         #[arg(value_name = "PID|FILE")]
         what: OsString,
     },
+    /// Record samples into a file, without a screen
+    Record(Box<record::Record>),
+    /// Show a recording as if it were running: the same screen, with its past
+    View(Box<record::View>),
     /// What `demo` starts
     #[command(hide = true)]
     DemoTarget {
@@ -82,17 +92,9 @@ pub enum Verb {
     },
 }
 
-/// How to watch, and what.
-#[derive(Args, Clone, Debug)]
-pub struct Watch {
-    /// Watch these processes, by pid or name, which were started with the agent
-    #[arg(long, short, value_name = "PID|NAME", value_delimiter = ',', value_parser = whom, conflicts_with = "command")]
-    pub pid: Vec<Whom>,
-
-    /// Watch one process only, not its children
-    #[arg(long)]
-    pub no_follow: bool,
-
+/// How samples are taken.
+#[derive(Args, Clone, Debug, Default)]
+pub struct Sampling {
     /// What to measure: CPU time, or wall time of sleeping threads too [default: prof]
     #[arg(long, value_parser = one_of(&setting::CLOCKS), value_name = "CLOCK", help_heading = "Sampling")]
     pub clock: Option<Clock>,
@@ -112,7 +114,11 @@ pub struct Watch {
     /// Halve the rate while the signal handlers cost more than this part of the target's CPU time [default: 1%]
     #[arg(long, value_name = "PERCENT", value_parser = setting::percent, help_heading = "Sampling")]
     pub budget: Option<f64>,
+}
 
+/// What is shown of them.
+#[derive(Args, Clone, Debug, Default)]
+pub struct Shown {
     /// Keep samples with a function, file or module that matches
     #[arg(long, value_name = "REGEX", value_parser = pattern, help_heading = "What is shown")]
     pub focus: Vec<Pattern>,
@@ -148,7 +154,11 @@ pub struct Watch {
     /// Look for source files below this directory first; several are separated by colons
     #[arg(long, value_name = "DIR", value_delimiter = ':', help_heading = "What is shown")]
     pub source_path: Vec<PathBuf>,
+}
 
+/// The screen.
+#[derive(Args, Clone, Debug, Default)]
+pub struct Screen {
     /// Colours of the screen [default: dark, or light where the terminal says so]
     #[arg(long, value_parser = one_of(&setting::THEMES), value_name = "NAME", help_heading = "Screen")]
     pub theme: Option<ThemeName>,
@@ -161,20 +171,68 @@ pub struct Watch {
     #[arg(long, help_heading = "Screen")]
     pub no_mouse: bool,
 
-    /// What `q` does with a launched program that still runs [default: ask]
-    #[arg(long, value_parser = one_of(&setting::ON_QUIT), value_name = "WHAT", help_heading = "Screen")]
-    pub on_quit: Option<OnQuit>,
-
     /// Show the screen on /dev/tty, whatever stdin and stdout are
-    #[arg(long, conflicts_with_all = ["batch", "table"], help_heading = "Screen")]
+    #[arg(long, help_heading = "Screen")]
     pub tui: bool,
 
     /// Leave nothing on the terminal after the screen
     #[arg(long, help_heading = "Screen")]
     pub quiet: bool,
 
+    /// Which keys do what: the config file's alone.
+    #[arg(skip)]
+    pub keys: Keymap,
+}
+
+/// Where settings come from.
+#[derive(Args, Clone, Debug, Default)]
+pub struct Source {
+    /// Read settings from this file, not from $XDG_CONFIG_HOME/sigtop/config.toml
+    #[arg(long, value_name = "FILE", help_heading = "Settings")]
+    pub config: Option<PathBuf>,
+
+    /// Read no settings from a file
+    #[arg(long, conflicts_with = "config", help_heading = "Settings")]
+    pub no_config: bool,
+}
+
+/// How to watch, and what.
+#[derive(Args, Clone, Debug, Default)]
+pub struct Watch {
+    /// Watch these processes, by pid or name, which were started with the agent
+    #[arg(long, short, value_name = "PID|NAME", value_delimiter = ',', value_parser = whom, conflicts_with = "command")]
+    pub pid: Vec<Whom>,
+
+    /// Watch one process only, not its children
+    #[arg(long)]
+    pub no_follow: bool,
+
+    /// How samples are taken.
+    #[command(flatten)]
+    pub sampling: Sampling,
+
+    /// What is shown of them.
+    #[command(flatten)]
+    pub shown: Shown,
+
+    /// The screen.
+    #[command(flatten)]
+    pub screen: Screen,
+
+    /// What `q` does with a launched program that still runs [default: ask]
+    #[arg(long, value_parser = one_of(&setting::ON_QUIT), value_name = "WHAT", help_heading = "Screen")]
+    pub on_quit: Option<OnQuit>,
+
+    /// Keep a recording in this file too, for `sigtop view`
+    #[arg(long, value_name = "FILE", help_heading = "Recording")]
+    pub save: Option<PathBuf>,
+
+    /// Record names too, so that nobody needs the binaries to read them
+    #[arg(long, help_heading = "Recording")]
+    pub symbols: bool,
+
     /// No screen: print tables
-    #[arg(long, help_heading = "Without a screen")]
+    #[arg(long, conflicts_with = "tui", help_heading = "Without a screen")]
     pub batch: bool,
 
     /// Time between two tables [default: only one, at the end]
@@ -186,24 +244,16 @@ pub struct Watch {
     pub count: Option<u64>,
 
     /// Write tables to this file, not to stderr (with --pid: stdout)
-    #[arg(long, value_name = "FILE", help_heading = "Without a screen")]
+    #[arg(long, conflicts_with = "tui", value_name = "FILE", help_heading = "Without a screen")]
     pub table: Option<PathBuf>,
 
-    /// Read settings from this file, not from $XDG_CONFIG_HOME/sigtop/config.toml
-    #[arg(long, value_name = "FILE", help_heading = "Settings")]
-    pub config: Option<PathBuf>,
-
-    /// Read no settings from a file
-    #[arg(long, conflicts_with = "config", help_heading = "Settings")]
-    pub no_config: bool,
+    /// Where settings come from.
+    #[command(flatten)]
+    pub source: Source,
 
     /// Write every stack and the account to this file at the end
     #[arg(long, value_name = "FILE", hide = true)]
     pub raw: Option<PathBuf>,
-
-    /// Which keys do what: the config file's alone.
-    #[arg(skip)]
-    pub keys: Keymap,
 
     /// The program to start, and its arguments
     #[arg(value_name = "COMMAND", trailing_var_arg = true, allow_hyphen_values = false)]
@@ -230,52 +280,59 @@ const DEFAULT_WINDOW_NS: u64 = 10_000_000_000;
 impl Watch {
     /// What the command line leaves open is as the config file says.
     pub fn or(self, Config { defaults, keys }: Config) -> Watch {
+        let Watch { sampling, shown, screen, .. } = self;
         // A rate on the command line, in either form, stands against the file's.
-        let rate_given = self.hz.is_some() || self.period.is_some();
-        Watch {
-            clock: self.clock.or(defaults.clock),
-            engine: self.engine.or(defaults.engine),
-            period: self.period.or(defaults.period.filter(|_| !rate_given)),
-            window: self.window.or(defaults.window),
-            sort: self.sort.or(defaults.sort.filter(|_| !self.cum)),
-            names: self.names.or(defaults.names),
-            source_path: [self.source_path, defaults.source_path].concat(),
-            theme: self.theme.or(defaults.theme),
-            no_mouse: self.no_mouse || (!self.mouse && defaults.mouse == Some(false)),
-            on_quit: self.on_quit.or(defaults.on_quit),
+        let rate_given = sampling.hz.is_some() || sampling.period.is_some();
+        let sampling = Sampling {
+            clock: sampling.clock.or(defaults.clock),
+            engine: sampling.engine.or(defaults.engine),
+            period: sampling.period.or(defaults.period.filter(|_| !rate_given)),
+            ..sampling
+        };
+        let shown = Shown {
+            window: shown.window.or(defaults.window),
+            sort: shown.sort.or(defaults.sort.filter(|_| !shown.cum)),
+            names: shown.names.or(defaults.names),
+            source_path: [shown.source_path, defaults.source_path].concat(),
+            ..shown
+        };
+        let screen = Screen {
+            theme: screen.theme.or(defaults.theme),
+            no_mouse: screen.no_mouse || (!screen.mouse && defaults.mouse == Some(false)),
             keys,
-            ..self
-        }
+            ..screen
+        };
+        Watch { sampling, shown, screen, on_quit: self.on_quit.or(defaults.on_quit), ..self }
     }
 
     /// Which clock.
     pub fn clock(&self) -> Clock {
-        self.clock.unwrap_or(Clock::Prof)
+        self.sampling.clock.unwrap_or(Clock::Prof)
     }
 
     /// Which engine.
     pub fn engine(&self) -> Engine {
-        self.engine.unwrap_or(Engine::Threads)
+        self.sampling.engine.unwrap_or(Engine::Threads)
     }
 
     /// Time between two samples, ns.
     pub fn period_ns(&self) -> u64 {
-        self.hz.or(self.period).unwrap_or(DEFAULT_PERIOD_NS)
+        self.sampling.hz.or(self.sampling.period).unwrap_or(DEFAULT_PERIOD_NS)
     }
 
     /// Part of the target's CPU time that the handlers may cost.
     pub fn budget(&self) -> f64 {
-        self.budget.unwrap_or(0.01)
+        self.sampling.budget.unwrap_or(0.01)
     }
 
     /// Length of the window, ns; `None` is all.
     pub fn window_ns(&self) -> Option<u64> {
-        self.window.map_or(Some(DEFAULT_WINDOW_NS), |window| window.0)
+        self.shown.window.map_or(Some(DEFAULT_WINDOW_NS), |window| window.0)
     }
 
     /// Order of rows.
     pub fn sort(&self) -> Sort {
-        if self.cum { Sort::Cum } else { self.sort.unwrap_or_default() }
+        if self.shown.cum { Sort::Cum } else { self.shown.sort.unwrap_or_default() }
     }
 }
 
@@ -350,10 +407,10 @@ mod tests {
         };
         let open = watch(&[]);
         assert_eq!((open.clock(), open.engine(), open.period_ns()), (Clock::Real, Engine::Threads, 1_000_000));
-        assert_eq!((open.window_ns(), open.sort(), open.no_mouse), (None, Sort::Name, true));
+        assert_eq!((open.window_ns(), open.sort(), open.screen.no_mouse), (None, Sort::Name, true));
         let given = watch(&["--clock", "prof", "--hz", "100", "--window", "2s", "--cum", "--mouse"]);
         assert_eq!((given.clock(), given.period_ns()), (Clock::Prof, 10_000_000));
-        assert_eq!((given.window_ns(), given.sort(), given.no_mouse), (Some(2_000_000_000), Sort::Cum, false));
+        assert_eq!((given.window_ns(), given.sort(), given.screen.no_mouse), (Some(2_000_000_000), Sort::Cum, false));
         assert_eq!(watch(&["--period", "2ms"]).period_ns(), 2_000_000);
     }
 }

@@ -26,6 +26,8 @@ pub mod demo;
 #[cfg(feature = "viewer")]
 pub mod profile;
 #[cfg(feature = "viewer")]
+pub mod record;
+#[cfg(feature = "viewer")]
 pub mod report;
 #[cfg(feature = "viewer")]
 pub mod symbols;

@@ -2,7 +2,8 @@
 
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
-use std::io::{self, IsTerminal, Write};
+use std::io::{self, IsTerminal, Read, Write};
+use std::os::fd::AsFd;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::ExitCode;
@@ -19,18 +20,22 @@ use sigtop::attach::library::{Places, preload_value};
 use sigtop::attach::program;
 use sigtop::attach::survey::{Survey, named};
 use sigtop::batch::{self, Sink};
+use sigtop::cli::record::{Record, View};
 use sigtop::cli::{self, Cli, Verb, Watch, Whom};
 use sigtop::config::{self, Config};
 use sigtop::demo;
+use sigtop::link::aside::{Aside, AsideError};
 use sigtop::link::receive::{LONGEST_DIRECTORY, Listener};
 use sigtop::profile::module::ModuleFile;
+use sigtop::record;
 use sigtop::report;
 use sigtop::symbols::inquiry::{self, Inquiry};
 use sigtop::symbols::source::Sources;
+use sigtop::tally::measure;
 use sigtop::tally::query::Filters;
 use sigtop::tally::saved::merge::Subtraction;
-use sigtop::track::session::{Session, Settings, Target};
-use sigtop::track::{Ending, Notice, Question};
+use sigtop::track::session::{ANSWER_NS, Session, Settings, Target};
+use sigtop::track::{Ending, Notice, Opened, Output, Question, Recording, Saved};
 use sigtop::tui::nearest::nearest;
 use sigtop::tui::{self, Departure, Device, Picked, Theme};
 use sigtop::write::text::Limits;
@@ -48,6 +53,8 @@ fn main() -> ExitCode {
             .and_then(|watch| Ok(Watch { command: own_demo()?, ..watch }))
             .and_then(|watch| watch_command(watch, true)),
         Some(Verb::Report(report)) => report_files(&report),
+        Some(Verb::Record(asked)) => record(&asked),
+        Some(Verb::View(asked)) => view(&asked),
         Some(Verb::DemoTarget { viewer, duration }) => {
             demo::run(duration, viewer);
             Ok(0)
@@ -85,6 +92,12 @@ impl Failure {
     /// 125: sigtop itself failed.
     fn own(doing: &str, error: impl std::fmt::Display) -> Failure {
         Failure { sentence: format!("{doing}: {error}"), status: 125 }
+    }
+}
+
+impl From<AsideError> for Failure {
+    fn from(error: AsideError) -> Failure {
+        Failure { sentence: error.to_string(), status: 125 }
     }
 }
 
@@ -139,8 +152,8 @@ fn symbols(what: &OsStr) -> Result<u8, Failure> {
 /// The command line, and what the config file says where it leaves things open.
 fn configured(watch: Watch) -> Result<Watch, Failure> {
     let usual = || config::usual_path(|name| std::env::var_os(name));
-    let config = match &watch.config {
-        _ if watch.no_config => Ok(Config::default()),
+    let config = match &watch.source.config {
+        _ if watch.source.no_config => Ok(Config::default()),
         Some(path) => Config::read(path, true),
         None => usual().map_or_else(|| Ok(Config::default()), |path| Config::read(&path, false)),
     };
@@ -233,7 +246,7 @@ fn has_screen(watch: &Watch) -> bool {
     let terminal = std::io::stdin().is_terminal() && std::io::stdout().is_terminal();
     let able = std::env::var_os("TERM").is_some_and(|term| !term.is_empty() && term != "dumb");
     let wanted = !watch.batch && watch.table.is_none() && watch.interval.is_none() && watch.count.is_none();
-    watch.tui || (terminal && able && wanted)
+    watch.screen.tui || (terminal && able && wanted)
 }
 
 /// `sigtop -- COMMAND`
@@ -241,44 +254,64 @@ fn watch_command(watch: Watch, is_demo: bool) -> Result<u8, Failure> {
     if !is_demo {
         check_bare_word(&watch.command[0])?;
     }
-    let program = program::of_command(&watch.command)?;
-    if !watch.quiet {
-        program.warnings.iter().for_each(|warning| complain(warning));
-    }
     let sink = sink(&watch, Sink::Stderr)?;
-    let places = Places::of_user();
-    let library = places.library()?;
     let screen = has_screen(&watch);
-    let mut settings = settings(&watch, &watch.command);
+    let recording = recording(&watch, screen)?;
+    // The screen says what size its pane has as soon as it is there.
+    let stdio = if screen { Stdio::Terminal { rows: 24, columns: 80 } } else { Stdio::Inherit };
+    let mut begun = start_command(&watch, stdio)?;
     if is_demo {
-        settings.command = "demo".to_owned();
-        settings.sources.embedded = demo::SOURCES;
+        begun.settings.command = "demo".to_owned();
+        begun.settings.name = "demo".to_owned();
+        begun.settings.sources.embedded = demo::SOURCES;
     }
-    let listener = listen(&places)?;
-    let link = listener.link(settings.clock, settings.period_ns);
-    let command = launch::Command { program: &program, words: &watch.command, library: &library, link: &link };
-    let stdio = if screen {
-        // The screen says what size its pane has as soon as it is there.
-        Stdio::Terminal { rows: 24, columns: 80 }
-    } else {
-        Stdio::Inherit
-    };
-    let launched = launch(&command, stdio)?;
-    run(Target::Launched(launched), settings, listener, &watch, screen, sink)
+    run(begun, &watch, screen, sink, recording)
 }
 
 /// `sigtop --pid PID|NAME,...`
 fn watch_named(watch: Watch) -> Result<u8, Failure> {
+    match carriers(&watch)? {
+        Chosen::These(carriers) => watch_carriers(&watch, carriers),
+        Chosen::Nobody(status) => Ok(status),
+    }
+}
+
+/// `sigtop` alone
+fn watch_chosen(watch: Watch) -> Result<u8, Failure> {
+    match choose(&watch, "")? {
+        Picked::Process(pid) => {
+            let carrier = find::check(pid)?;
+            watch_carriers(&watch, vec![carrier])
+        }
+        other => Ok(other.exit_status()),
+    }
+}
+
+fn watch_carriers(watch: &Watch, carriers: Vec<Carrier>) -> Result<u8, Failure> {
+    let sink = sink(watch, Sink::Stdout)?;
+    let screen = has_screen(watch);
+    let recording = recording(watch, screen)?;
+    run(attach(watch, carriers)?, watch, screen, sink, recording)
+}
+
+/// Who is meant by `--pid`.
+enum Chosen {
+    These(Vec<Carrier>),
+    /// The user was asked, and left with this exit status.
+    Nobody(u8),
+}
+
+fn carriers(watch: &Watch) -> Result<Chosen, Failure> {
     let mut carriers: Vec<Carrier> = Vec::new();
     let mut survey = None;
     for whom in &watch.pid {
         let pid = match whom {
             Whom::Pid(pid) => *pid,
             Whom::Name(name) => match named(name, survey.get_or_insert_with(|| Survey::default().look())) {
-                Err(AttachError::ManyNames { watchable: true, .. }) if has_screen(&watch) => {
-                    match choose(&watch, name)? {
+                Err(AttachError::ManyNames { watchable: true, .. }) if has_screen(watch) => {
+                    match choose(watch, name)? {
                         Picked::Process(pid) => pid,
-                        other => return Ok(other.exit_status()),
+                        other => return Ok(Chosen::Nobody(other.exit_status())),
                     }
                 }
                 found => found?,
@@ -289,45 +322,151 @@ fn watch_named(watch: Watch) -> Result<u8, Failure> {
             carriers.push(carrier);
         }
     }
-    attach(watch, carriers)
-}
-
-/// `sigtop` alone
-fn watch_chosen(watch: Watch) -> Result<u8, Failure> {
-    match choose(&watch, "")? {
-        Picked::Process(pid) => {
-            let carrier = find::check(pid)?;
-            attach(watch, vec![carrier])
-        }
-        other => Ok(other.exit_status()),
-    }
+    Ok(Chosen::These(carriers))
 }
 
 /// Asks which process is meant.
 fn choose(watch: &Watch, filter: &str) -> Result<Picked, Failure> {
-    tui::pick(filter, device(watch), theme(watch), &watch.keys, !watch.no_mouse)
+    tui::pick(filter, device(watch), theme(watch), &watch.screen.keys, !watch.screen.no_mouse)
         .map_err(|error| Failure { sentence: error.to_string(), status: 125 })
 }
 
-fn attach(watch: Watch, carriers: Vec<Carrier>) -> Result<u8, Failure> {
-    let sink = sink(&watch, Sink::Stdout)?;
+fn device(watch: &Watch) -> Device {
+    if watch.screen.tui { Device::Tty } else { Device::Stdout }
+}
+
+fn theme(watch: &Watch) -> Theme {
+    Theme::from_environment(watch.screen.theme, |name| std::env::var(name).ok())
+}
+
+/// A watch that can begin: its target, and where the agents call.
+struct Begun {
+    target: Target,
+    settings: Settings,
+    listener: Listener,
+}
+
+fn start_command(watch: &Watch, stdio: Stdio) -> Result<Begun, Failure> {
+    let program = program::of_command(&watch.command)?;
+    if !watch.screen.quiet {
+        program.warnings.iter().for_each(|warning| complain(warning));
+    }
+    let places = Places::of_user();
+    let library = places.library()?;
+    let settings = settings(watch, &watch.command);
+    let listener = listen(&places)?;
+    let link = listener.link(settings.clock, settings.period_ns);
+    let command = launch::Command { program: &program, words: &watch.command, library: &library, link: &link };
+    let target = Target::Launched(launch(&command, stdio)?);
+    Ok(Begun { target, settings, listener })
+}
+
+fn attach(watch: &Watch, carriers: Vec<Carrier>) -> Result<Begun, Failure> {
     let mut words: Vec<OsString> = Vec::new();
     for carrier in &carriers {
         words.extend((!words.is_empty()).then(|| "+".into()));
         words.extend(carrier.command_line.iter().cloned());
     }
-    let settings = settings(&watch, &words);
+    let settings = settings(watch, &words);
     let listener = listen(&Places::of_user())?;
+    Ok(Begun { target: Target::Attached(carriers), settings, listener })
+}
+
+/// What is recorded along with a watch: what a screen may save later, and what goes to a file at once.
+fn recording(watch: &Watch, screen: bool) -> Result<Recording, Failure> {
+    let output = watch.save.as_deref().map(Aside::create).transpose()?.map(Output::File);
+    Ok(Recording { output, names: watch.symbols, keep: screen })
+}
+
+/// `sigtop record`
+fn record(asked: &Record) -> Result<u8, Failure> {
+    let watch = configured(asked.watch())?;
+    if let Some(word) = watch.command.first() {
+        check_bare_word(word)?;
+    }
+    let is_stream = asked.output == Path::new("-");
+    let output = if is_stream { Output::Stream(own_stdout()?) } else { Output::File(Aside::create(&asked.output)?) };
+    let recording = Recording { output: Some(output), names: watch.symbols || is_stream, keep: false };
+    let mut begun = if watch.pid.is_empty() {
+        start_command(&watch, Stdio::Inherit)?
+    } else {
+        match carriers(&Watch { batch: true, ..watch.clone() })? {
+            Chosen::These(carriers) => attach(&watch, carriers)?,
+            Chosen::Nobody(status) => return Ok(status),
+        }
+    };
+    begun.settings.answer_ns = record::PROGRESS_NS;
+    let launched = matches!(begun.target, Target::Launched(_));
+    let session = begin(begun, recording)?;
+    let options = record::Options {
+        launched,
+        names: watch.symbols || is_stream,
+        duration: asked.duration,
+        interrupt: interrupts()?,
+        progress: !asked.quiet && std::io::stderr().is_terminal(),
+        quiet: asked.quiet,
+    };
+    let done = record::run(&session, &options);
+    let finished = session.finish();
+    match finished.and_then(|finished| finished.recording) {
+        Some(Ok(saved)) if !asked.quiet && !is_stream => complain(&record::summary(&done, &saved)),
+        // Whoever read it has seen enough.
+        Some(Err(error)) if is_stream && error.is_hangup() => {}
+        Some(Err(error)) => return Err(error.into()),
+        _ => {}
+    }
+    Ok(match (done.ending, done.interrupted) {
+        (Some(ending), _) if launched => ending.exit_status(),
+        (None, Some(signal)) if launched => 128u8.saturating_add(signal as u8),
+        _ => 0,
+    })
+}
+
+/// Stdout for the recording alone: from here on what the target writes goes to stderr.
+fn own_stdout() -> Result<File, Failure> {
+    if std::io::stdout().is_terminal() {
+        let sentence = "a recording is not for a terminal: -o FILE, or pipe it into sigtop view -".to_owned();
+        return Err(Failure { sentence, status: 2 });
+    }
+    let cannot = |error: std::io::Error| Failure::own("cannot keep stdout for the recording", error);
+    let own = std::io::stdout().as_fd().try_clone_to_owned().map_err(cannot)?;
+    nix::unistd::dup2_stdout(std::io::stderr()).map_err(|error| cannot(error.into()))?;
+    Ok(File::from(own))
+}
+
+/// `sigtop view`
+fn view(asked: &View) -> Result<u8, Failure> {
+    let watch = configured(asked.watch())?;
+    let is_live = asked.file == Path::new("-");
+    let name = if is_live { "the recording".to_owned() } else { asked.file.display().to_string() };
+    let from: Box<dyn Read + Send> = if is_live {
+        Box::new(std::io::stdin())
+    } else {
+        let cannot = |error| Failure::own(&format!("cannot read {name}"), error);
+        Box::new(std::io::BufReader::new(File::open(&asked.file).map_err(cannot)?))
+    };
+    let opened = Opened::open(from).map_err(|fault| Failure { sentence: format!("{name} {fault}"), status: 125 })?;
+    let about = &opened.about;
+    let settings = Settings {
+        command: about.command.clone(),
+        name: name.clone(),
+        clock: about.clock,
+        engine: about.engine,
+        period_ns: about.period_ns,
+        ..settings(&watch, &[])
+    };
     let screen = has_screen(&watch);
-    run(Target::Attached(carriers), settings, listener, &watch, screen, sink)
-}
-
-fn device(watch: &Watch) -> Device {
-    if watch.tui { Device::Tty } else { Device::Stdout }
-}
-
-fn theme(watch: &Watch) -> Theme {
-    Theme::from_environment(watch.theme, |name| std::env::var(name).ok())
+    let given = settings.clone();
+    let mut session =
+        Session::play(opened, is_live, settings).map_err(|error| Failure::own("cannot start a thread", error))?;
+    if screen {
+        let shown = show(&mut session, &watch, given, false, Some(name))?;
+        session.finish();
+        return Ok(if let Shown::Signalled(signal) = shown { 128u8.saturating_add(signal as u8) } else { 0 });
+    }
+    print(&session, &watch, Sink::Stdout)?;
+    session.finish();
+    Ok(0)
 }
 
 fn listen(places: &Places) -> Result<Listener, Failure> {
@@ -344,16 +483,18 @@ fn settings(watch: &Watch, command: &[OsString]) -> Settings {
     let words: Vec<_> = command.iter().map(|word| word.to_string_lossy()).collect();
     Settings {
         command: words.join(" "),
+        name: words.join(" "),
+        answer_ns: ANSWER_NS,
         clock: watch.clock(),
         engine: watch.engine(),
         period_ns: watch.period_ns(),
         question: Question {
             window_ns: watch.window_ns(),
             filters: Filters {
-                focus: watch.focus.clone(),
-                ignore: watch.ignore.clone(),
-                tagfocus: watch.tagfocus.clone(),
-                tagignore: watch.tagignore.clone(),
+                focus: watch.shown.focus.clone(),
+                ignore: watch.shown.ignore.clone(),
+                tagfocus: watch.shown.tagfocus.clone(),
+                tagignore: watch.shown.tagignore.clone(),
                 ..Filters::default()
             },
             sort: watch.sort(),
@@ -361,7 +502,7 @@ fn settings(watch: &Watch, command: &[OsString]) -> Settings {
         },
         follow: !watch.no_follow,
         sources: Sources {
-            directories: watch.source_path.clone(),
+            directories: watch.shown.source_path.clone(),
             current: std::env::current_dir().ok(),
             embedded: &[],
         },
@@ -369,30 +510,37 @@ fn settings(watch: &Watch, command: &[OsString]) -> Settings {
     }
 }
 
-fn run(
-    target: Target,
-    settings: Settings,
-    listener: Listener,
-    watch: &Watch,
-    screen: bool,
-    sink: Sink,
-) -> Result<u8, Failure> {
-    let launched = matches!(target, Target::Launched(_));
+fn begin(begun: Begun, recording: Recording) -> Result<Session, Failure> {
+    let Begun { target, settings, listener } = begun;
     let (tell, arrivals) = bounded(ARRIVALS);
     let only = (!settings.follow).then(|| target.pids());
     let cannot = |error| Failure::own("cannot start a thread", error);
     let agents = listener.start(tell, settings.request(), only).map_err(cannot)?;
-    let given = settings.clone();
-    let mut session = Session::start(target, settings, agents, arrivals).map_err(cannot)?;
+    Session::start(target, settings, agents, arrivals, recording).map_err(cannot)
+}
+
+fn run(begun: Begun, watch: &Watch, screen: bool, sink: Sink, recording: Recording) -> Result<u8, Failure> {
+    let launched = matches!(begun.target, Target::Launched(_));
+    let given = begun.settings.clone();
+    let mut session = begin(begun, recording)?;
     let shown = if screen {
-        show(&mut session, watch, given, launched)?
+        show(&mut session, watch, given, launched, None)?
     } else {
         print(&session, watch, sink)?.map_or(Shown::Left, Shown::Ended)
     };
-    let desk = session.finish();
-    if let (Some(path), Some(desk)) = (&watch.raw, desk) {
-        std::fs::write(path, raw::raw(&desk.profile, &desk.names))
-            .map_err(|error| Failure::own(&format!("cannot write {}", path.display()), error))?;
+    if let Some(finished) = session.finish() {
+        if let Some(path) = &watch.raw {
+            let (profile, names) = (&finished.desk.profile, &finished.desk.names);
+            std::fs::write(path, raw::raw(profile, names))
+                .map_err(|error| Failure::own(&format!("cannot write {}", path.display()), error))?;
+        }
+        match finished.recording {
+            Some(Ok(Saved { path: Some(path), bytes })) if !watch.screen.quiet => {
+                complain(&format!("recorded: {} ({})", path.display(), measure::bytes(bytes)));
+            }
+            Some(Err(error)) => return Err(error.into()),
+            _ => {}
+        }
     }
     Ok(match shown {
         Shown::Ended(ending) if launched => ending.exit_status(),
@@ -404,18 +552,19 @@ fn run(
 fn print(session: &Session, watch: &Watch, sink: Sink) -> Result<Option<Ending>, Failure> {
     // Ctrl-C under a launched target is the target's; a watch of somebody else's process ends by it, with its table.
     let interrupt = if watch.command.is_empty() { interrupts()? } else { never() };
-    let options = batch::Options { interval: watch.interval, count: watch.count, sink, interrupt, quiet: watch.quiet };
+    let options =
+        batch::Options { interval: watch.interval, count: watch.count, sink, interrupt, quiet: watch.screen.quiet };
     batch::run(session, options).map_err(|error| Failure::own("cannot write a table", error))
 }
 
 /// Told when the user wants the watch to end.
-fn interrupts() -> Result<Receiver<()>, Failure> {
+fn interrupts() -> Result<Receiver<i32>, Failure> {
     let cannot = |error| Failure::own("cannot listen for signals", error);
     let mut signals = Signals::new([SIGINT, SIGTERM, SIGHUP]).map_err(cannot)?;
     let (tell, told) = bounded(1);
     let listen = move || {
-        for _ in signals.forever() {
-            let _ = tell.try_send(());
+        for signal in signals.forever() {
+            let _ = tell.try_send(signal);
         }
     };
     std::thread::Builder::new().name("signals".to_owned()).spawn(listen).map_err(cannot)?;
@@ -423,18 +572,25 @@ fn interrupts() -> Result<Receiver<()>, Failure> {
 }
 
 /// The screen, and what is left on the terminal after it. Returns how the target ended, if that decides the exit status.
-fn show(session: &mut Session, watch: &Watch, settings: Settings, launched: bool) -> Result<Shown, Failure> {
+fn show(
+    session: &mut Session,
+    watch: &Watch,
+    settings: Settings,
+    launched: bool,
+    recording: Option<String>,
+) -> Result<Shown, Failure> {
     let device = device(watch);
     let options = tui::Options {
         command: settings.command.clone(),
         launched,
+        recording,
         output: launched,
         on_quit: watch.on_quit.unwrap_or_default(),
-        mouse: !watch.no_mouse,
+        mouse: !watch.screen.no_mouse,
         device,
         theme: theme(watch),
-        keys: watch.keys.clone(),
-        names: watch.names.unwrap_or_default(),
+        keys: watch.screen.keys.clone(),
+        names: watch.shown.names.unwrap_or_default(),
         question: settings.question,
         clock: settings.clock,
         engine: settings.engine,
@@ -442,7 +598,7 @@ fn show(session: &mut Session, watch: &Watch, settings: Settings, launched: bool
     };
     let outcome = tui::run(options, session.commands.clone(), session.notices.clone(), session.output.take())
         .map_err(|error| Failure { sentence: error.to_string(), status: 125 })?;
-    if !watch.quiet {
+    if !watch.screen.quiet {
         let words = farewell(&outcome);
         // Where the screen was: with --tui, stdout is the target's. A terminal that is gone needs no farewell.
         let _ = match device {

@@ -15,7 +15,7 @@ use syn::visit::{self, Visit};
 use syn::{Attribute, ItemExternCrate, ItemMod, ItemUse, Macro, Meta, UseTree, Visibility};
 
 /// For each room, the rooms it may import besides itself. A room is the longest entry that a module's path begins with.
-const ROOMS: [(&str, &[&str]); 17] = [
+const ROOMS: [(&str, &[&str]); 18] = [
     ("link::wire", &[]),
     ("link", &["link::wire"]),
     ("agent", &["link::wire"]),
@@ -31,6 +31,8 @@ const ROOMS: [(&str, &[&str]); 17] = [
     ("batch", &["link::wire", "tally", "track", "write"]),
     // Saved profiles as text, for `main`.
     ("report", &["link", "tally", "write"]),
+    // A recording without a screen, likewise.
+    ("record", &["tally", "track"]),
     // Runs as a target: it is watched, and knows nothing of us.
     ("demo", &[]),
     ("cli", EVERYWHERE),
@@ -50,6 +52,7 @@ const EVERYWHERE: &[&str] = &[
     "link::wire",
     "profile",
     "report",
+    "record",
     "symbols",
     "symbols::worker",
     "tally",

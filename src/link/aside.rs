@@ -45,6 +45,13 @@ impl fmt::Display for AsideError {
 
 impl std::error::Error for AsideError {}
 
+impl AsideError {
+    /// Whether it is only that nobody reads any more.
+    pub fn is_hangup(&self) -> bool {
+        self.cause.kind() == ErrorKind::BrokenPipe
+    }
+}
+
 /// The system's words, without its number.
 fn sentence(cause: &io::Error) -> String {
     cause.raw_os_error().map_or_else(|| cause.to_string(), |number| Errno::from_raw(number).desc().to_lowercase())
@@ -132,13 +139,6 @@ impl Aside {
         }
         Ok(())
     }
-
-    /// Leaves nothing.
-    pub fn discard(self) {
-        if let Some(part) = &self.part {
-            let _ = fs::remove_file(part);
-        }
-    }
 }
 
 impl Write for Aside {
@@ -151,22 +151,22 @@ impl Write for Aside {
     }
 }
 
-/// Writes a file in one go.
+/// Writes a file in one go; returns its length.
 ///
 /// # Errors
 /// If it cannot be written; nothing of it is left then, and what lay there lies there still.
-pub fn write(path: &Path, bytes: &[u8]) -> Result<(), AsideError> {
+pub fn write(path: &Path, pieces: &[impl AsRef<[u8]>]) -> Result<u64, AsideError> {
     let mut aside = Aside::create(path)?;
-    if let Err(cause) = aside.write_all(bytes) {
-        aside.discard();
-        return Err(AsideError { path: path.to_owned(), cause });
-    }
     let part = aside.part.clone();
-    aside.put().inspect_err(|_| {
-        if let Some(part) = part {
-            let _ = fs::remove_file(part);
-        }
-    })
+    let mut all = || pieces.iter().try_for_each(|piece| aside.write_all(piece.as_ref()));
+    let written = match all() {
+        Ok(()) => aside.put(),
+        Err(cause) => Err(AsideError { path: path.to_owned(), cause }),
+    };
+    if let (Err(_), Some(part)) = (&written, part) {
+        let _ = fs::remove_file(part);
+    }
+    written.map(|()| pieces.iter().map(|piece| piece.as_ref().len() as u64).sum())
 }
 
 #[cfg(test)]
@@ -197,7 +197,7 @@ mod tests {
         assert_eq!((fs::read_to_string(&place).expect("read"), names(&directory).len()), ("old".to_owned(), 2));
         aside.put().expect("put");
         assert_eq!((fs::read_to_string(&place).expect("read"), names(&directory).len()), ("new".to_owned(), 1));
-        write(&place, b"newer").expect("written");
+        write(&place, &["new", "er"]).expect("written");
         assert_eq!((fs::read_to_string(&place).expect("read"), names(&directory).len()), ("newer".to_owned(), 1));
     }
 
@@ -206,7 +206,7 @@ mod tests {
         let directory = directory("killed");
         let place = directory.join("a");
         drop(Aside::create(&place).expect("created"));
-        write(&place, b"new").expect("written");
+        write(&place, &["new"]).expect("written");
         assert_eq!(names(&directory), ["a", "a.part"]);
     }
 
@@ -216,7 +216,7 @@ mod tests {
         let (place, link) = (directory.join("a"), directory.join("link"));
         fs::write(&place, "old").expect("written");
         std::os::unix::fs::symlink(&place, &link).expect("a link");
-        write(&link, b"new").expect("written");
+        write(&link, &["new"]).expect("written");
         assert!(fs::symlink_metadata(&link).expect("there").is_symlink());
         assert_eq!(fs::read(&place).expect("read"), b"new");
     }
@@ -224,10 +224,10 @@ mod tests {
     #[test]
     fn errors_say_what_helps() {
         let directory = directory("errors");
-        let said = |path: &Path| write(path, b"x").expect_err("it cannot be written").to_string();
+        let said = |path: &Path| write(path, &["x"]).expect_err("it cannot be written").to_string();
         assert!(said(&directory.join("no/a")).contains("no such file or directory; make its directory first"));
         assert!(said(&directory).contains("is a directory; name a file in it"));
         assert!(said(Path::new("/dev/full")).contains("/dev/full: no space left on device; make room"));
-        write(Path::new("/dev/null"), b"x").expect("it takes everything");
+        write(Path::new("/dev/null"), &["x"]).expect("it takes everything");
     }
 }

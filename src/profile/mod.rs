@@ -160,7 +160,7 @@ impl Profile {
                     self.threads[thread.0 as usize].ended = true;
                 }
             }
-            Message::Sample(sample, frames) => self.sample(id, at_ns, &sample, &frames),
+            Message::Sample(sample, frames) => self.sample(id, at_ns, &sample, Stack::Said(&frames)),
             Message::Account(account) => {
                 process.see(at_ns, account.monotonic_ns);
                 process.earlier_account = std::mem::replace(&mut process.account, account);
@@ -183,17 +183,39 @@ impl Profile {
         })
     }
 
-    fn sample(&mut self, id: ProcessId, arrived_ns: u64, sample: &Sample, frames: &[FrameAddress]) {
-        // The agent sends no more, and the leaf side is what it keeps.
-        let frames = &frames[..frames.len().min(MAX_FRAMES)];
+    /// Takes in a sample of a recording. There a stack has a number, always the same one: what came before need not be looked
+    /// up again. Its frames are [packed](FrameAddress::pack), leaf first.
+    pub fn apply_numbered(&mut self, source: SourceId, at_ns: u64, sample: &Sample, number: u32, frames: &[u64]) {
+        self.forget_left(at_ns);
+        if let Some(&id) = self.sources.get(&source) {
+            self.sample(id, at_ns, sample, Stack::Numbered(number, frames));
+        }
+    }
+
+    fn sample(&mut self, id: ProcessId, arrived_ns: u64, sample: &Sample, frames: Stack<'_>) {
         let mut cut = sample.flags & (flag::TRUNCATED | flag::UNREADABLE) != 0;
         let thread = self.thread_id(id, sample.tid);
         self.overflows.threads += u64::from(self.threads[thread.0 as usize].tid != sample.tid);
         let process = &mut self.processes[id.0 as usize];
         process.located.turn_to(sample.generation);
-        let name = process.located.name(thread, sample.clock, frames, cut);
+        // The agent sends no more frames, and the leaf side is what it keeps.
+        let name = match frames {
+            Stack::Said(frames) => {
+                process.located.name(thread, sample.clock, &frames[..frames.len().min(MAX_FRAMES)], cut)
+            }
+            Stack::Numbered(number, _) => process.located.numbered(thread, sample.clock, number, cut),
+        };
         let seen = process.located.seen(name).unwrap_or_else(|| {
-            let (seen, full) = self.place((id, thread), sample.clock, frames, cut);
+            let (seen, full) = match frames {
+                Stack::Said(frames) => {
+                    let frames = frames.iter().take(MAX_FRAMES).copied();
+                    self.place((id, thread), sample.clock, frames, cut)
+                }
+                Stack::Numbered(_, words) => {
+                    let frames = words.iter().take(MAX_FRAMES).map(|&word| FrameAddress::unpack(word));
+                    self.place((id, thread), sample.clock, frames, cut)
+                }
+            };
             // What had no room is counted each time.
             match full {
                 false => self.processes[id.0 as usize].located.remember(name, seen),
@@ -228,7 +250,7 @@ impl Profile {
         &mut self,
         (id, thread): (ProcessId, ThreadId),
         clock: Clock,
-        frames: &[FrameAddress],
+        frames: impl DoubleEndedIterator<Item = FrameAddress>,
         cut: bool,
     ) -> (Seen, bool) {
         let process = &mut self.processes[id.0 as usize];
@@ -238,7 +260,7 @@ impl Profile {
             let mark = self.stacks.frame_id(Frame::Truncated);
             stack = self.stacks.push(stack, mark);
         }
-        for address in frames.iter().rev() {
+        for address in frames.rev() {
             let frame = process.located.frame(address.lookup(), &process.mappings, &mut self.stacks);
             stack = self.stacks.push(stack, frame);
         }
@@ -416,6 +438,15 @@ impl Profile {
         self.processes.iter().for_each(|process| losses.add(&process.account));
         losses
     }
+}
+
+/// The frames of a sample, leaf first.
+#[derive(Clone, Copy)]
+enum Stack<'a> {
+    /// As an agent says them.
+    Said(&'a [FrameAddress]),
+    /// As a recording has them: the number of all of them, and each packed.
+    Numbered(u32, &'a [u64]),
 }
 
 /// How far the viewer's clock is before an agent's, as far as one message shows it.

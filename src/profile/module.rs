@@ -66,6 +66,11 @@ impl ModuleTable {
         id
     }
 
+    /// The id of a file that is known.
+    pub fn find(&self, file: &ModuleFile) -> Option<ModuleId> {
+        self.ids.get(file).copied()
+    }
+
     fn insert(&mut self, file: ModuleFile) -> ModuleId {
         let id = ModuleId(self.files.len() as u32);
         self.files.push(file.clone());

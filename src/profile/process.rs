@@ -97,6 +97,15 @@ impl Located {
         hasher.finish()
     }
 
+    /// The same of a stack with a number: no frame need be looked at.
+    pub(super) fn numbered(&self, thread: ThreadId, clock: Clock, number: u32, cut: bool) -> u64 {
+        const NUMBERED: u64 = 1 << 40;
+        let mut hasher = self.seen.hasher().build_hasher();
+        hasher.write_u64(NUMBERED | u64::from(thread.0) << 8 | (clock as u64) << 1 | u64::from(cut));
+        hasher.write_u64(number.into());
+        hasher.finish()
+    }
+
     /// Where a sample of this name was entered before.
     pub(super) fn seen(&self, name: u64) -> Option<Seen> {
         self.seen.get(&name).copied()

@@ -104,6 +104,11 @@ impl StackTable {
         id
     }
 
+    /// The id of a frame that is known.
+    pub fn find(&self, frame: Frame) -> Option<FrameId> {
+        self.frame_ids.get(&frame).copied()
+    }
+
     /// The stack that `frame` makes when called from `parent`. When the table is full, and this is a new one, it is the
     /// truncated stack with nothing but `frame`: its flat stays right, its callers are lost.
     pub fn push(&mut self, parent: StackId, frame: FrameId) -> StackId {

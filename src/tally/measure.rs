@@ -163,6 +163,23 @@ pub fn hertz(period_ns: u64) -> String {
     if hz >= 10.0 { format!("{} Hz", count(hz.round() as u64)) } else { format!("{} Hz", significant(hz, 2)) }
 }
 
+/// A length of a file: `312 B`, `14.2 KiB`, `2.1 GiB`.
+pub fn bytes(bytes: u64) -> String {
+    const UNITS: [&str; 5] = ["KiB", "MiB", "GiB", "TiB", "PiB"];
+    if bytes < 1024 {
+        return format!("{bytes} B");
+    }
+    let mut value = bytes as f64 / 1024.0;
+    let mut units = UNITS.iter();
+    let mut unit = units.next();
+    while value >= 1023.95
+        && let Some(next) = units.next()
+    {
+        (value, unit) = (value / 1024.0, Some(next));
+    }
+    format!("{value:.1} {}", unit.unwrap_or(&"PiB"))
+}
+
 #[cfg(test)]
 mod tests {
     use std::process::Command;
@@ -278,5 +295,12 @@ mod tests {
         assert_eq!([0, 999, 1851, 1_234_567].map(count), ["0", "999", "1 851", "1 234 567"]);
         assert_eq!([98.96, 999.94, 999.96, 8000.4].map(rate), ["99.0", "999.9", "1 000", "8 000"]);
         assert_eq!([10_101_010, 1_000_000, 2_000_000_000].map(hertz), ["99 Hz", "1 000 Hz", "0.5 Hz"]);
+    }
+
+    #[test]
+    fn lengths_of_files_have_a_unit_that_fits() {
+        let all = [0, 1023, 1024, 14_541, 1024 * 1024 - 1, 1 << 31, u64::MAX];
+        let words = all.map(bytes);
+        assert_eq!(words, ["0 B", "1023 B", "1.0 KiB", "14.2 KiB", "1.0 MiB", "2.0 GiB", "16384.0 PiB"]);
     }
 }

@@ -4,9 +4,10 @@ use std::collections::VecDeque;
 
 use super::baseline::Baseline;
 use super::listing::Shelf;
+use super::save::{Make, Save, Taken};
 use super::stopwatch::Stopwatch;
 use super::{Answer, Facts, Past, Question};
-use crate::link::wire::{Arrival, Clock};
+use crate::link::wire::{Arrival, Clock, Sample, SourceId};
 use crate::profile::window::{BUCKET_NS, BUCKETS, Span};
 use crate::profile::{Era, Profile};
 use crate::symbols::Names;
@@ -77,6 +78,13 @@ impl Desk {
         self.dirty = true;
     }
 
+    /// Takes in a sample of a recording: see [`Profile::apply_numbered`].
+    pub fn sampled(&mut self, source: SourceId, at_ns: u64, sample: &Sample, number: u32, frames: &[u64]) {
+        self.profile.apply_numbered(source, at_ns, sample, number, frames);
+        self.received = self.profile.truncated().1;
+        self.dirty = true;
+    }
+
     /// Takes in names.
     pub fn named(&mut self, reply: Reply) {
         self.names.absorb(reply);
@@ -138,6 +146,12 @@ impl Desk {
             self.profile.clear_window(clock);
             self.clock = clock;
         }
+        self.dirty = true;
+    }
+
+    /// Shows another clock, and nothing starts anew: all of it has been.
+    pub fn turn_to(&mut self, clock: Clock) {
+        self.clock = clock;
         self.dirty = true;
     }
 
@@ -267,6 +281,16 @@ impl Desk {
             trends,
             facts,
         }
+    }
+
+    /// Makes what is to be saved, of the question's filters.
+    ///
+    /// # Errors
+    /// Why there is nothing: one sentence.
+    pub fn made(&self, make: Make, save: &Save, now_ns: u64, facts: &Facts) -> Result<Vec<u8>, String> {
+        let now_ns = self.frozen.map_or(now_ns, |(frozen_ns, _)| frozen_ns);
+        let span = save.window_ns.map_or(Span::Total, |ns| Span::Last { ns, now_ns });
+        make(&Taken { profile: &self.profile, names: &self.names, query: self.query(span), facts })
     }
 
     fn query(&self, span: Span) -> Query {

@@ -8,7 +8,7 @@ use nix::unistd::{SysconfVar, sysconf};
 use crate::attach::proc::{self, Stat};
 
 /// Seconds of history kept for the header's sparkline.
-const HISTORY: usize = 60;
+pub(super) const HISTORY: usize = 60;
 
 /// User and system time of one process, clock ticks.
 type Ticks = (u64, u64);

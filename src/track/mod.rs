@@ -12,9 +12,13 @@ pub mod listing;
 mod live;
 mod meter;
 mod pace;
+mod player;
+mod save;
+mod saver;
 pub mod session;
 mod states;
 mod stopwatch;
+mod tape;
 mod watcher;
 
 use std::sync::Arc;
@@ -30,6 +34,10 @@ use crate::tally::timeline::Timeline;
 use crate::tally::trend::Trends;
 pub use facts::{Ending, Facts};
 use listing::Listing;
+pub use player::Opened;
+pub use save::{Form, Make, Save, Taken};
+pub use saver::{Output, Saved};
+pub use tape::Recording;
 
 /// What the screen shows, as a question to be asked again at every refresh.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -128,6 +136,8 @@ pub enum Command {
     Resize(u16, u16),
     /// End the launched target: SIGTERM, and SIGKILL if it is still there after two seconds or asked twice.
     End,
+    /// Write what is known to a file; [`Notice::Saved`] tells what came of it.
+    Save(Save),
     /// Disarm and leave the target running. The session ends.
     Leave,
 }
@@ -141,6 +151,10 @@ pub enum Notice {
     Banner(String),
     /// What was found of files of the name that was asked about.
     Why(Vec<Inquiry>),
+    /// What was to be saved is, or why it is not: one sentence.
+    Saved(Result<Saved, String>),
+    /// The recording is played to its end; the session goes on answering.
+    Played,
     /// The launched target has ended; the session goes on answering.
     Ended(Ending),
 }

@@ -2,7 +2,7 @@
 //! desk's time at most, so that samples are never kept waiting. What a key asks for is answered at once.
 
 /// Between the beginnings of two answers, at least, ns: ten a second.
-pub(super) const ANSWER_NS: u64 = 100_000_000;
+pub const ANSWER_NS: u64 = 100_000_000;
 /// Time for each part of it that the last answer took.
 const PARTS: u64 = 5;
 

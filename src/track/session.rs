@@ -1,17 +1,24 @@
 //! One watch: its threads, and the channels between them.
 
 use std::thread::JoinHandle;
-use std::time::Duration;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use crossbeam_channel::{Receiver, Sender, bounded};
+use crossbeam_channel::{Receiver, Sender, bounded, never};
+use nix::unistd::gethostname;
 
 use super::desk::Desk;
 use super::live::Live;
-use super::watcher::{Channels, Watcher};
+pub use super::pace::ANSWER_NS;
+use super::player::{Opened, Player};
+use super::saver::Saved;
+use super::tape::{Recording, Tape};
+use super::watcher::{Channels, Feed, Watcher, monotonic_ns};
 use super::{Command, Notice, Question};
 use crate::attach::find::{Carrier, Watch};
 use crate::attach::launch::{self, Launched};
+use crate::link::aside::AsideError;
 use crate::link::receive::Post;
+use crate::link::record::{About, Block, RecordError};
 use crate::link::wire::{Arrival, Clock, Engine, Request};
 use crate::symbols::source::{self, Sources};
 use crate::symbols::worker;
@@ -53,6 +60,10 @@ impl Target {
 pub struct Settings {
     /// As shown in the header.
     pub command: String,
+    /// Between two answers that nobody waits for, at least, ns.
+    pub answer_ns: u64,
+    /// What is watched, for sentences: the command, or the file that is played.
+    pub name: String,
     /// To begin with.
     pub clock: Clock,
     /// To begin with.
@@ -81,6 +92,14 @@ impl Settings {
     }
 }
 
+/// What a watch leaves behind.
+pub struct Finished {
+    /// What it knew.
+    pub desk: Desk,
+    /// What came of the recording, if one was written.
+    pub recording: Option<Result<Saved, AsideError>>,
+}
+
 /// A watch under way.
 pub struct Session {
     /// Where it takes commands.
@@ -90,11 +109,11 @@ pub struct Session {
     /// What the target writes to its terminal, for the one who shows it; whatever was written before it ended is here before
     /// that is told.
     pub output: Option<Receiver<Vec<u8>>>,
-    thread: JoinHandle<Desk>,
+    thread: JoinHandle<Finished>,
 }
 
 impl Session {
-    /// Starts the threads.
+    /// Starts to watch a target.
     ///
     /// # Errors
     /// If the system gives no thread.
@@ -103,7 +122,29 @@ impl Session {
         settings: Settings,
         agents: Post,
         arrivals: Receiver<Arrival>,
+        recording: Recording,
     ) -> std::io::Result<Session> {
+        let tape = Tape::start(recording, &about(&target, &settings))?;
+        // One piece waits, so that it is the newest.
+        let (write, output) = bounded(1);
+        let events = follow(&target, write)?;
+        let inlets = Inlets { arrivals, events, output, recorded: never() };
+        Session::run(Feed::Live(Box::new(Live::new(target, agents))), tape, settings, inlets)
+    }
+
+    /// Starts to play a recording; `is_live` says that it may still be written.
+    ///
+    /// # Errors
+    /// If the system gives no thread.
+    pub fn play(opened: Opened, is_live: bool, settings: Settings) -> std::io::Result<Session> {
+        let (about, recorded) = opened.read()?;
+        let inlets = Inlets { arrivals: never(), events: never(), output: never(), recorded };
+        let player = Player::new(about, is_live);
+        Session::run(Feed::Recording(Box::new(player)), Tape::of_recording(), settings, inlets)
+    }
+
+    fn run(feed: Feed, tape: Tape, settings: Settings, inlets: Inlets) -> std::io::Result<Session> {
+        let Inlets { arrivals, events, output, recorded } = inlets;
         let (commands, orders) = bounded(NOTICES);
         let (tell, notices) = bounded(NOTICES);
         let (ask, requests) = bounded(NAMES);
@@ -114,24 +155,59 @@ impl Session {
         let (ask_source, wanted) = bounded(NAMES);
         let (found, sourced) = bounded(NAMES);
         source::spawn(settings.sources.clone(), wanted, found);
-        // One piece waits, so that it is the newest.
-        let (write, output) = bounded(1);
-        let events = follow(&target, write)?;
-        let watch = Watcher::new(Live::new(target, agents), settings, tell);
+        let mut watch = Watcher::new(feed, tape, settings, tell);
         let thread = std::thread::Builder::new().name("profile".to_owned()).spawn(move || {
-            let mut watch = watch;
-            watch.run(&Channels { arrivals, orders, ask, named, ask_code, coded, ask_source, sourced, events });
-            watch.desk
+            watch.run(&Channels {
+                arrivals,
+                orders,
+                ask,
+                named,
+                ask_code,
+                coded,
+                ask_source,
+                sourced,
+                events,
+                recorded,
+            });
+            let (desk, recording) = watch.finish();
+            Finished { desk, recording }
         })?;
         Ok(Session { commands, notices, output: Some(output), thread })
     }
 
-    /// Waits for its end and gives what it knew.
-    pub fn finish(self) -> Option<Desk> {
+    /// Waits for its end and gives what it leaves.
+    pub fn finish(self) -> Option<Finished> {
         drop(self.commands);
         drop(self.output);
         while self.notices.recv().is_ok() {}
         self.thread.join().ok()
+    }
+}
+
+/// Where things come from.
+struct Inlets {
+    arrivals: Receiver<Arrival>,
+    events: Receiver<launch::Event>,
+    output: Receiver<Vec<u8>>,
+    recorded: Receiver<Result<Block, RecordError>>,
+}
+
+/// What a recording of this watch is of.
+fn about(target: &Target, settings: &Settings) -> About {
+    let host = gethostname().unwrap_or_default().to_string_lossy().into_owned();
+    let since_1970 = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    About {
+        version: env!("CARGO_PKG_VERSION").to_owned(),
+        command: settings.command.clone(),
+        host,
+        names: false,
+        launched: matches!(target, Target::Launched(_)),
+        pid: target.pid(),
+        clock: settings.clock,
+        engine: settings.engine,
+        period_ns: settings.period_ns,
+        started_ns: monotonic_ns(),
+        started_unix_ns: since_1970.as_nanos() as u64,
     }
 }
 

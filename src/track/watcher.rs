@@ -10,9 +10,14 @@ use super::facts::{Ending, Facts, MAX_FILES, Stacks};
 use super::governor::Governor;
 use super::live::Live;
 use super::pace::{ANSWER_NS, Pace};
+use super::player::Player;
+use super::saver::Saved;
 use super::session::{NOTICES, Settings};
-use super::{Command, Notice};
+use super::tape::Tape;
+use super::{Command, Notice, Save};
 use crate::attach::launch;
+use crate::link::aside::AsideError;
+use crate::link::record::{Block, Cpu, RecordError};
 use crate::link::wire::{Arrival, Clock, EngineState, Event, Message};
 use crate::profile::Profile;
 use crate::profile::module::ModuleFile;
@@ -40,12 +45,22 @@ pub(super) struct Channels {
     pub(super) ask_source: Sender<source::Request>,
     pub(super) sourced: Receiver<source::Reply>,
     pub(super) events: Receiver<launch::Event>,
+    pub(super) recorded: Receiver<Result<Block, RecordError>>,
+}
+
+/// Where samples come from.
+pub(super) enum Feed {
+    /// From agents.
+    Live(Box<Live>),
+    /// From a recording.
+    Recording(Box<Player>),
 }
 
 /// A watch under way.
 pub(super) struct Watcher {
-    pub(super) desk: Desk,
-    live: Live,
+    desk: Desk,
+    feed: Feed,
+    tape: Tape,
     settings: Settings,
     notices: Sender<Notice>,
     started_ns: u64,
@@ -55,19 +70,22 @@ pub(super) struct Watcher {
     banner: Option<String>,
     told_end: bool,
     done: bool,
+    /// Whether the user chose a clock of those in a recording.
+    turned: bool,
 }
 
 /// The viewer's clock, the same that agents stamp with.
-fn monotonic_ns() -> u64 {
+pub(super) fn monotonic_ns() -> u64 {
     let now = clock_gettime(ClockId::CLOCK_MONOTONIC).map_or(Duration::ZERO, Duration::from);
     now.as_nanos() as u64
 }
 
 impl Watcher {
-    pub(super) fn new(live: Live, settings: Settings, notices: Sender<Notice>) -> Watcher {
+    pub(super) fn new(feed: Feed, tape: Tape, settings: Settings, notices: Sender<Notice>) -> Watcher {
         Watcher {
             desk: Desk::new(settings.clock, settings.question.clone()),
-            live,
+            feed,
+            tape,
             governor: Governor::new(settings.budget),
             settings,
             notices,
@@ -77,6 +95,7 @@ impl Watcher {
             banner: None,
             told_end: false,
             done: false,
+            turned: false,
         }
     }
 
@@ -84,6 +103,11 @@ impl Watcher {
     pub(super) fn run(&mut self, channels: &Channels) {
         let beat = tick(Duration::from_nanos(ANSWER_NS));
         let mut events = channels.events.clone();
+        let mut recorded = channels.recorded.clone();
+        if matches!(self.feed, Feed::Recording(_)) {
+            // From here on its time counts.
+            self.answer(monotonic_ns());
+        }
         while !self.done {
             select! {
                 recv(channels.arrivals) -> arrival => match arrival {
@@ -96,7 +120,16 @@ impl Watcher {
                     }
                     Err(_) => self.done = true,
                 },
-                recv(channels.named) -> reply => if let Ok(reply) = reply { self.desk.named(reply) },
+                recv(recorded) -> block => {
+                    if block.is_err() {
+                        recorded = never();
+                    }
+                    self.play(block.ok());
+                }
+                recv(channels.named) -> reply => if let Ok(reply) = reply {
+                    self.tape.named(&reply, &self.desk.profile);
+                    self.desk.named(reply);
+                },
                 recv(channels.coded) -> reply => if let Ok(reply) = reply { self.desk.coded(reply) },
                 recv(channels.sourced) -> reply => if let Ok(reply) = reply { self.desk.sourced(reply) },
                 recv(events) -> event => match event {
@@ -115,10 +148,7 @@ impl Watcher {
                 },
                 recv(beat) -> _ => self.beat(),
             }
-            self.desk.ask_names(|request| match channels.ask.try_send(request) {
-                Err(TrySendError::Full(request)) => Err(request),
-                _ => Ok(()),
-            });
+            self.ask_names(&channels.ask);
             self.desk.ask_listing(
                 |request| match channels.ask_code.try_send(request) {
                     Err(TrySendError::Full(request)) => Err(request),
@@ -138,31 +168,67 @@ impl Watcher {
             self.tell_banner(format!("already watched by sigtop pid {viewer}"));
             self.done = true;
         }
-        if let Event::Said(Message::Engaged(engaged)) = &arrival.event {
-            let taken = match engaged.state {
-                EngineState::SignalTaken => Some(
-                    "the target has a handler of its own for this timer's signal; E goes back to timers per thread",
-                ),
-                EngineState::TimerTaken => {
-                    Some("the target uses this interval timer itself; E goes back to timers per thread")
-                }
-                EngineState::TimerRefused => {
-                    Some("the kernel gives no timer (ulimit -i, or a sandbox): nothing is sampled")
-                }
-                EngineState::Unsupported => Some("this clock needs the engine setitimer: press E"),
-                EngineState::Running if engaged.signal == 23 => {
-                    Some("the target uses SIGPROF itself: its handler is left alone, ticks ride on SIGURG")
-                }
-                EngineState::Running | EngineState::Off => None,
-            };
-            if let Some(sentence) = taken {
-                self.tell_banner(format!("process {}: {sentence}", arrival.pid));
+        if let Some(sentence) = remark(&arrival) {
+            self.tell_banner(sentence);
+        }
+        self.tape.arrive(&arrival);
+        self.desk.arrive(arrival);
+    }
+
+    /// Asks for the names that are wanted, as far as the worker has room.
+    fn ask_names(&mut self, ask: &Sender<worker::Request>) {
+        let try_ask = |request| match ask.try_send(request) {
+            Err(TrySendError::Full(request)) => Err(request),
+            _ => Ok(()),
+        };
+        let Feed::Recording(player) = &mut self.feed else { return self.desk.ask_names(try_ask) };
+        self.desk.ask_names(|request| {
+            player.owe(request);
+            Ok(())
+        });
+        while let Some(request) = player.request() {
+            if let Err(request) = try_ask(request) {
+                return player.put_back(request);
             }
         }
-        if let Event::Cut(fault) = &arrival.event {
-            self.tell_banner(format!("process {} sent {fault}; its stream was cut", arrival.pid));
+    }
+
+    /// Plays a block of a recording, or hears that there are no more.
+    fn play(&mut self, block: Option<Result<Block, RecordError>>) {
+        let Feed::Recording(player) = &mut self.feed else { return };
+        if player.is_over {
+            return;
         }
-        self.desk.arrive(arrival);
+        let is_end = block.is_none();
+        let mut words = Vec::new();
+        let fault = match block {
+            Some(Ok(block)) => {
+                let played = player.play(&block, &mut self.desk, monotonic_ns());
+                self.tape.keep(block.raw.into());
+                played.map(|said| words = said).err()
+            }
+            Some(Err(fault)) => Some(fault),
+            None => None,
+        };
+        // What comes behind a fault is not understood.
+        let is_last = fault.is_some() || is_end;
+        let fault = if is_last { fault.or(player.end()) } else { None };
+        let (clock, engine, period_ns) = player.sampling();
+        if clock != self.desk.clock && !self.turned {
+            self.desk.turn_to(clock);
+        }
+        (self.settings.engine, self.settings.period_ns) = (engine, period_ns);
+        self.ended = player.ended;
+        words.into_iter().for_each(|sentence| self.tell_banner(sentence));
+        if let Some(fault) = fault {
+            self.tell_banner(format!("{} {fault}", self.settings.name));
+        }
+        if is_last {
+            // The last numbers come first.
+            self.answer(monotonic_ns());
+            self.tell(Notice::Played);
+        }
+        self.pace.tell();
     }
 
     fn hear(&mut self, event: launch::Event) {
@@ -182,7 +248,10 @@ impl Watcher {
                     launch::Ending::Unknown => Ending::Gone,
                 };
                 self.ended = Some((ending, monotonic_ns()));
-                self.live.ended(ended.user_ns + ended.system_ns);
+                if let Feed::Live(live) = &mut self.feed {
+                    live.ended(ended.user_ns + ended.system_ns);
+                }
+                self.tape.ended(monotonic_ns(), ending);
             }
         }
     }
@@ -197,7 +266,11 @@ impl Watcher {
             }
             Command::Clock(clock) => {
                 self.settings.clock = clock;
-                self.desk.switch(clock);
+                match self.feed {
+                    Feed::Live(_) => self.desk.switch(clock),
+                    Feed::Recording(_) => self.desk.turn_to(clock),
+                }
+                self.turned = true;
                 self.engage();
             }
             Command::Engine(engine) => {
@@ -208,16 +281,23 @@ impl Watcher {
                 self.settings.period_ns = period_ns;
                 self.engage();
             }
-            Command::Freeze => self.desk.freeze(monotonic_ns()),
+            Command::Freeze => self.desk.freeze(self.now_ns()),
             Command::Thaw => self.desk.thaw(),
             Command::Baseline(on) => self.desk.compare(on, monotonic_ns()),
             Command::Reset => self.desk.reset(),
             Command::Input(bytes) => {
-                if let Some(sentence) = self.live.input(&bytes) {
+                if let Feed::Live(live) = &self.feed
+                    && let Some(sentence) = live.input(&bytes)
+                {
                     self.tell_banner(sentence);
                 }
             }
-            Command::Resize(columns, rows) => self.live.resize(columns, rows),
+            Command::Resize(columns, rows) => {
+                if let Feed::Live(live) = &self.feed {
+                    live.resize(columns, rows);
+                }
+            }
+            Command::Save(save) => self.save(save),
             Command::End => self.end(),
             Command::Why { module } => self.inquire(&module),
             Command::Leave => self.done = true,
@@ -225,39 +305,69 @@ impl Watcher {
     }
 
     fn engage(&mut self) {
-        self.live.agents.engage(self.settings.request());
+        if let Feed::Live(live) = &self.feed {
+            live.agents.engage(self.settings.request());
+        }
         self.pace.ask();
     }
 
     fn end(&mut self) {
-        if self.ended.is_some() {
-            return;
-        }
-        if let Some(sentence) = self.live.end(monotonic_ns()) {
+        if let (Feed::Live(live), None) = (&mut self.feed, self.ended)
+            && let Some(sentence) = live.end(monotonic_ns())
+        {
             self.tell_banner(sentence);
+        }
+    }
+
+    /// The time that answers are of, ns: ours, or that of the recording.
+    fn now_ns(&self) -> u64 {
+        match &self.feed {
+            Feed::Live(_) => monotonic_ns(),
+            Feed::Recording(player) => player.now_ns(monotonic_ns()),
         }
     }
 
     fn beat(&mut self) {
         let now_ns = monotonic_ns();
-        if self.live.is_to_be_killed(now_ns) {
-            self.end();
-        }
-        if self.live.read_meters(&self.desk.profile, self.ended.is_some(), now_ns) {
-            self.pace.tell();
+        let is_over = self.ended.is_some();
+        let mut last_words = None;
+        match &mut self.feed {
+            Feed::Live(live) => {
+                if live.is_to_be_killed(now_ns) && !is_over {
+                    last_words = live.end(now_ns).map(|sentence| (sentence, false));
+                }
+                if live.read_meters(&self.desk.profile, is_over, now_ns) {
+                    self.pace.tell();
+                    let used_ns = live.cpu_used.as_nanos() as u64;
+                    self.tape.cpu(&Cpu { at_ns: now_ns, used_ns, now: live.meter.now() });
+                }
+                if !is_over && let Some(sentence) = live.knock(&self.desk.profile, &self.settings, now_ns) {
+                    last_words = Some((sentence, true));
+                }
+            }
+            // A recording that is still written goes on, and its time with it.
+            Feed::Recording(player) if !player.is_over => self.pace.tell(),
+            Feed::Recording(_) => {}
         }
         self.govern(now_ns);
-        if self.ended.is_none()
-            && let Some(sentence) = self.live.knock(&self.desk.profile, &self.settings, now_ns)
-        {
+        if let Some((sentence, is_end)) = last_words {
             self.tell_banner(sentence);
+            self.done |= is_end;
+        }
+        for sentence in self.tape.words() {
+            self.tell_banner(sentence);
+        }
+        if self.tape.beat(now_ns).is_err() {
             self.done = true;
         }
-        self.tell_end(now_ns);
+        self.tell_end(self.now_ns());
     }
 
     /// Halves the rate where the handlers cost the target more than they may.
     fn govern(&mut self, now_ns: u64) {
+        if matches!(self.feed, Feed::Recording(_)) {
+            return;
+        }
         let losses = self.desk.profile.losses();
         if let Some(slower) = self.governor.judge(&losses, self.settings.period_ns, now_ns) {
             self.settings.period_ns = slower.period_ns;
@@ -273,10 +383,12 @@ impl Watcher {
             return;
         }
         let quiet = !self.desk.profile.processes().iter().any(|process| process.connected);
-        if now_ns - at_ns < LAST_WORDS_NS && !(quiet && now_ns - at_ns >= ANSWER_NS) {
+        let is_whole = matches!(&self.feed, Feed::Recording(player) if player.is_over);
+        let since_ns = now_ns.saturating_sub(at_ns);
+        if since_ns < LAST_WORDS_NS && !(quiet && since_ns >= ANSWER_NS) && !is_whole {
             return;
         }
-        self.answer(now_ns);
+        self.answer(monotonic_ns());
         self.tell(Notice::Ended(ending));
         self.told_end = true;
     }
@@ -300,18 +412,20 @@ impl Watcher {
     fn answer_if_due(&mut self) {
         let now_ns = monotonic_ns();
         let is_new = now_ns.saturating_sub(self.started_ns) < EAGER_FOR_NS;
-        let least_ns = if is_new { ANSWER_NS / 4 } else { ANSWER_NS };
+        let answer_ns = self.settings.answer_ns;
+        let least_ns = if is_new { answer_ns / 4 } else { answer_ns };
         if self.desk.has_first_samples() || self.pace.is_due(self.desk.is_dirty(), least_ns, now_ns) {
             self.answer(now_ns);
         }
     }
 
     fn answer(&mut self, now_ns: u64) {
-        if self.desk.question().threads.is_some() {
-            self.live.look_at_threads(&mut self.desk.profile, now_ns);
+        if let (Feed::Live(live), Some(_)) = (&mut self.feed, &self.desk.question().threads) {
+            live.look_at_threads(&mut self.desk.profile, now_ns);
         }
-        let facts = self.facts(now_ns);
-        let answer = self.desk.answer(now_ns, facts);
+        let shown_ns = self.now_ns();
+        let facts = self.facts(shown_ns);
+        let answer = self.desk.answer(shown_ns, facts);
         self.pace.answered(now_ns, monotonic_ns());
         self.tell(Notice::Answer(answer.into()));
     }
@@ -327,13 +441,23 @@ impl Watcher {
         let (truncated, samples) = profile.truncated();
         let share = (losses.agent_cpu_ns + losses.handler_cpu_ns) as f64 / losses.process_cpu_ns as f64;
         let from_ns = |since_ns: u64, until_ns: u64| Duration::from_nanos(until_ns.saturating_sub(since_ns));
+        let (pid, started_ns, cpu_history, cpu_now, cpu_used) = match &self.feed {
+            Feed::Live(live) => {
+                (live.target.pid(), self.started_ns, live.meter.history(), live.meter.now(), live.cpu_used)
+            }
+            Feed::Recording(player) => {
+                (player.about.pid, player.about.started_ns, player.cpu_history(), player.cpu_now(), player.cpu_used())
+            }
+        };
+        // Of a recording that is over nothing runs.
+        let state = state.filter(|_| !matches!(&self.feed, Feed::Recording(player) if player.is_over));
         Facts {
             command: self.settings.command.clone(),
-            pid: self.live.target.pid(),
+            pid,
             processes: connected().count(),
             threads: (connected().count() > 0).then(|| connected().map(|process| process.account.threads).sum()),
-            up: from_ns(self.started_ns, self.ended.map_or(now_ns, |(_, at_ns)| at_ns)),
-            ended: self.ended.map(|(ending, at_ns)| (ending, from_ns(self.started_ns, at_ns))),
+            up: from_ns(started_ns, self.ended.map_or(now_ns, |(_, at_ns)| at_ns)),
+            ended: self.ended.map(|(ending, at_ns)| (ending, from_ns(started_ns, at_ns))),
             clock,
             engine: self.settings.engine_in_use(),
             engine_state: state,
@@ -345,9 +469,9 @@ impl Watcher {
             stacks: Stacks { samples, truncated, unreadable: profile.unreadable() },
             overflows: profile.overflows(),
             files: self.files(),
-            cpu_history: self.live.meter.history(),
-            cpu_now: self.live.meter.now(),
-            cpu_used: self.live.cpu_used,
+            cpu_history,
+            cpu_now,
+            cpu_used,
             symbolizing: self.desk.names.progress(),
             waiting: self.desk.waiting(),
         }
@@ -362,6 +486,34 @@ impl Watcher {
         files.sort_by(|a, b| (a.1.is_usable(), &a.0).cmp(&(b.1.is_usable(), &b.0)));
         files.truncate(MAX_FILES);
         files
+    }
+
+    /// Writes what is asked for, on a thread of its own as far as files go.
+    fn save(&mut self, save: Save) {
+        let now_ns = self.now_ns();
+        let made = match &save.form {
+            None => self.tape.so_far(now_ns, &self.desk.profile, &self.desk.names),
+            Some(form) => {
+                let facts = self.facts(now_ns);
+                self.desk.made(form.make, &save, now_ns, &facts).map(|bytes| vec![bytes.into()])
+            }
+        };
+        let notices = self.notices.clone();
+        let work = move || {
+            let saved = made.and_then(|pieces| save.write(&pieces));
+            // A screen that is gone needs no answer.
+            let _ = notices.send(Notice::Saved(saved));
+        };
+        if std::thread::Builder::new().name("save".to_owned()).spawn(work).is_err() {
+            self.tell(Notice::Saved(Err("the system gives no thread to write with".to_owned())));
+        }
+    }
+
+    /// Ends the recording and gives what is known.
+    pub(super) fn finish(self) -> (Desk, Option<Result<Saved, AsideError>>) {
+        let now_ns = self.now_ns();
+        let saved = self.tape.finish(now_ns);
+        (self.desk, saved)
     }
 
     fn tell_banner(&mut self, sentence: String) {
@@ -395,4 +547,30 @@ fn rate(profile: &Profile, clock: Clock) -> Option<f64> {
         }
     }
     (ticks > 0 && seconds > 0.0).then(|| ticks as f64 / seconds)
+}
+
+/// What there is to say about something that came.
+pub(super) fn remark(arrival: &Arrival) -> Option<String> {
+    let sentence = match &arrival.event {
+        Event::Said(Message::Engaged(engaged)) => match engaged.state {
+            EngineState::SignalTaken => {
+                Some("the target has a handler of its own for this timer's signal; E goes back to timers per thread")
+            }
+            EngineState::TimerTaken => {
+                Some("the target uses this interval timer itself; E goes back to timers per thread")
+            }
+            EngineState::TimerRefused => {
+                Some("the kernel gives no timer (ulimit -i, or a sandbox): nothing is sampled")
+            }
+            EngineState::Unsupported => Some("this clock needs the engine setitimer: press E"),
+            EngineState::Running if engaged.signal == 23 => {
+                Some("the target uses SIGPROF itself: its handler is left alone, ticks ride on SIGURG")
+            }
+            EngineState::Running | EngineState::Off => None,
+        }?
+        .to_owned(),
+        Event::Cut(fault) => return Some(format!("process {} sent {fault}; its stream was cut", arrival.pid)),
+        _ => return None,
+    };
+    Some(format!("process {}: {sentence}", arrival.pid))
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use super::layout::Pane;
 use crate::link::wire::Clock;
 use crate::symbols::inquiry::Inquiry;
-use crate::track::{Answer, Command, Ending};
+use crate::track::{Answer, Command, Ending, Saved};
 
 /// Something happened: a key, as the key table reads it, or a word of the session.
 #[derive(Clone, Debug)]
@@ -20,6 +20,8 @@ pub enum Action {
     Found(Vec<Inquiry>),
     /// The target has ended.
     Ended(Ending),
+    /// What was to be saved is, or is not and why.
+    Saved(Result<Saved, String>),
     /// The session is gone: nothing more will be answered.
     SessionOver,
     /// The screen has this size (columns, rows).

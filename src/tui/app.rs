@@ -6,6 +6,7 @@ mod filtering;
 mod leaving;
 mod panes;
 mod sampling;
+mod saving;
 mod time;
 
 use std::sync::Arc;
@@ -265,6 +266,7 @@ impl App {
                 }
             }
             Action::Ended(ending) => return self.target_ended(ending),
+            Action::Saved(saved) => self.saved(saved),
             Action::SessionOver => return self.session_ended(),
             Action::Resize(columns, rows) => return self.resize((columns, rows)),
 

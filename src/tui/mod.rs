@@ -77,6 +77,8 @@ pub struct Options {
     pub command: String,
     /// Whether the target was launched, and may be ended.
     pub launched: bool,
+    /// The recording that is shown; `None` where something runs.
+    pub recording: Option<String>,
     /// Whether the target writes to a terminal of ours.
     pub output: bool,
     /// What quitting does to it.

@@ -174,6 +174,8 @@ pub fn drive(
             Came::Notice(Notice::Banner(words)) => Ok(app.update(Action::Banner(words))),
             Came::Notice(Notice::Why(found)) => Ok(app.update(Action::Found(found))),
             Came::Notice(Notice::Ended(ending)) => Ok(app.update(Action::Ended(ending))),
+            Came::Notice(Notice::Played) => Ok(Vec::new()),
+            Came::Notice(Notice::Saved(saved)) => Ok(app.update(Action::Saved(saved))),
             Came::SessionOver => Ok(app.update(Action::SessionOver)),
         };
         match done {

@@ -23,6 +23,7 @@ pub(crate) fn options() -> Options {
     Options {
         command: "./server --port 8080".to_owned(),
         launched: true,
+        recording: None,
         output: true,
         on_quit: OnQuit::Ask,
         mouse: true,

@@ -48,8 +48,8 @@ fn recorded(all: &[Said]) -> Vec<u8> {
             Said::Now(at_ns) => encoder.now(*at_ns),
         }
     }
-    let end = encoder.end();
-    encoder.take().into_iter().chain([end]).flatten().collect()
+    let end = encoder.end(&[]);
+    encoder.take().into_iter().chain(end).flatten().collect()
 }
 
 /// The sample as it came, if its slot is not looked at.

@@ -92,10 +92,20 @@ impl Encoder {
         }
     }
 
-    /// A block that ends the recording if it follows all that was flushed; what is recorded goes on without it.
-    pub fn end(&mut self) -> Vec<u8> {
+    /// Whether there is nothing in the block under way.
+    pub fn is_flushed(&self) -> bool {
+        self.plain.is_empty()
+    }
+
+    /// Blocks that end the recording, with these names, if they follow all that was flushed; what is recorded goes on
+    /// without them.
+    pub fn end(&mut self, names: &[Named]) -> Vec<Vec<u8>> {
         self.flush();
-        self.packer.pack(&[kind::END])
+        let before = mem::take(&mut self.ready);
+        names.iter().for_each(|named| self.named(named));
+        self.plain.push(kind::END);
+        self.flush();
+        mem::replace(&mut self.ready, before)
     }
 
     fn close_if_full(&mut self) {

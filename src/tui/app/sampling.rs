@@ -24,7 +24,19 @@ impl App {
         vec![Effect::Send(Command::Clock(clock))]
     }
 
+    /// Whether this is a recording, whose samples are as they were taken; says so.
+    fn is_recorded(&mut self) -> bool {
+        let is_recorded = self.options.recording.is_some();
+        if is_recorded {
+            self.note("this is a recording: how it was sampled cannot be changed");
+        }
+        is_recorded
+    }
+
     pub(super) fn switch_engine(&mut self) -> Vec<Effect> {
+        if self.is_recorded() {
+            return Vec::new();
+        }
         if self.clock.value() == Clock::Virtual {
             self.note("user time is ticked by setitimer alone; p and r have both engines");
             return Vec::new();
@@ -38,6 +50,9 @@ impl App {
     }
 
     pub(super) fn step_rate(&mut self, step: i8) -> Vec<Effect> {
+        if self.is_recorded() {
+            return Vec::new();
+        }
         let hz = 1e9 / self.period_ns.value().max(1) as f64;
         // A rate between two steps goes to the next in that direction; a step is not taken for its own neighbour.
         let next = match step {

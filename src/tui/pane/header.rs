@@ -23,6 +23,8 @@ use crate::tui::segments::{self, Segment};
 use crate::tui::text;
 use crate::tui::theme::{Role, Theme};
 
+/// Columns that the name of a recording may take.
+const NAME_COLUMNS: usize = 24;
 /// Columns that a filter's pattern may take.
 const CHIP_COLUMNS: usize = 28;
 /// Columns from which on facts stand well apart.
@@ -75,7 +77,11 @@ fn watched(canvas: &mut Canvas<'_>, area: Rect, app: &App, facts: Option<&Facts>
     let right = cpu(canvas, area, facts);
     let room = usize::from(area.width.saturating_sub(right + 2));
 
-    let used = 1 + canvas.put(area.x + 1, area.y, area.width, "sigtop  ", theme.style(Role::Strong));
+    let name = match &app.options.recording {
+        Some(recording) => text::cut_left(recording, NAME_COLUMNS, 0).into_owned() + "  ",
+        None => "sigtop  ".to_owned(),
+    };
+    let used = 1 + canvas.put(area.x + 1, area.y, area.width, &name, theme.style(Role::Strong));
     let room = room.saturating_sub(used.into());
     let command = text::columns(&app.options.command, 60);
     let whole = lifetime(facts, theme);
