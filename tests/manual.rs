@@ -78,6 +78,7 @@ const PLACES: [(&str, &[Place]); 10] = [
     ("In Output", &[Place::Output, Place::Typing]),
     ("In prompts and on the command line", &[Place::Prompt, Place::Colon]),
     ("In the list of processes", &[Place::Picker]),
+    ("Saving", &[Place::Save]),
     ("Quitting with a launched program", &[Place::Question, Place::Ending]),
 ];
 

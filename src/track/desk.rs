@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 
 use super::baseline::Baseline;
 use super::listing::Shelf;
-use super::save::{Make, Save, Taken};
+use super::save::{Form, Taken};
 use super::stopwatch::Stopwatch;
 use super::{Answer, Facts, Past, Question};
 use crate::link::wire::{Arrival, Clock, Sample, SourceId};
@@ -283,14 +283,22 @@ impl Desk {
         }
     }
 
-    /// Makes what is to be saved, of the question's filters.
+    /// Makes what is to be saved, by the question's filters; `unix_ns` is now in UTC.
     ///
     /// # Errors
     /// Why there is nothing: one sentence.
-    pub fn made(&self, make: Make, save: &Save, now_ns: u64, facts: &Facts) -> Result<Vec<u8>, String> {
-        let now_ns = self.frozen.map_or(now_ns, |(frozen_ns, _)| frozen_ns);
-        let span = save.window_ns.map_or(Span::Total, |ns| Span::Last { ns, now_ns });
-        make(&Taken { profile: &self.profile, names: &self.names, query: self.query(span), facts })
+    pub fn made(
+        &self,
+        form: Form,
+        window_ns: Option<u64>,
+        (now_ns, unix_ns): (u64, u64),
+        facts: &Facts,
+    ) -> Result<Vec<u8>, String> {
+        let shown_ns = self.frozen.map_or(now_ns, |(frozen_ns, _)| frozen_ns);
+        let span = window_ns.map_or(Span::Total, |ns| Span::Last { ns, now_ns: shown_ns });
+        let unix_ns = unix_ns.saturating_sub(now_ns.saturating_sub(shown_ns));
+        let (profile, names) = (&self.profile, &self.names);
+        (form.make)(&Taken { profile, names, query: self.query(span), facts, unix_ns }, form.name)
     }
 
     fn query(&self, span: Span) -> Query {

@@ -20,10 +20,12 @@ pub struct Taken<'a> {
     pub query: Query,
     /// The header's material.
     pub facts: &'a Facts,
+    /// The end of it in UTC, ns since 1970.
+    pub unix_ns: u64,
 }
 
-/// Makes a file's bytes, or says in a sentence why there are none.
-pub type Make = fn(&Taken<'_>) -> Result<Vec<u8>, String>;
+/// Makes the bytes of a file of the format with this name, or says in a sentence why there are none.
+pub type Make = fn(&Taken<'_>, &str) -> Result<Vec<u8>, String>;
 
 /// How a file is made.
 #[derive(Clone, Copy)]

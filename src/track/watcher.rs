@@ -1,6 +1,6 @@
 //! The thread that owns the desk, between agents, symbols worker, target and screen.
 
-use std::time::Duration;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use crossbeam_channel::{Receiver, Sender, TrySendError, never, select, tick};
 use nix::time::{ClockId, clock_gettime};
@@ -17,7 +17,7 @@ use super::tape::Tape;
 use super::{Command, Notice, Save};
 use crate::attach::launch;
 use crate::link::aside::AsideError;
-use crate::link::record::{Block, Cpu, RecordError};
+use crate::link::record::{About, Block, Cpu, RecordError};
 use crate::link::wire::{Arrival, Clock, EngineState, Event, Message};
 use crate::profile::Profile;
 use crate::profile::module::ModuleFile;
@@ -495,7 +495,8 @@ impl Watcher {
             None => self.tape.so_far(now_ns, &self.desk.profile, &self.desk.names),
             Some(form) => {
                 let facts = self.facts(now_ns);
-                self.desk.made(form.make, &save, now_ns, &facts).map(|bytes| vec![bytes.into()])
+                let made = self.desk.made(*form, save.window_ns, (now_ns, self.unix_ns(now_ns)), &facts);
+                made.map(|bytes| vec![bytes.into()])
             }
         };
         let notices = self.notices.clone();
@@ -506,6 +507,17 @@ impl Watcher {
         };
         if std::thread::Builder::new().name("save".to_owned()).spawn(work).is_err() {
             self.tell(Notice::Saved(Err("the system gives no thread to write with".to_owned())));
+        }
+    }
+
+    /// The same time in UTC, ns since 1970.
+    fn unix_ns(&self, now_ns: u64) -> u64 {
+        match &self.feed {
+            Feed::Live(_) => SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_nanos() as u64,
+            Feed::Recording(player) => {
+                let About { started_ns, started_unix_ns, .. } = player.about;
+                started_unix_ns.saturating_add(now_ns.saturating_sub(started_ns))
+            }
         }
     }
 

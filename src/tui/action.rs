@@ -78,6 +78,12 @@ pub enum Action {
     Prompt(Subject),
     /// Ask for a command.
     Colon,
+    /// Ask what to save, and where to.
+    Save,
+    /// The next kind of file, or the one before.
+    SaveFormat(i8),
+    /// The window alone, or everything.
+    SaveSpan,
     /// Filter by the selected function.
     FilterSelected(Subject),
     /// Hide the module of the selected function.

@@ -28,6 +28,7 @@ use super::neighbours::Neighbours;
 use super::page::Page;
 use super::prompt::Prompt;
 use super::roster::Roster;
+use super::saving::Saving;
 use super::typing;
 use super::walk::Walk;
 use super::wanted::Wanted;
@@ -52,6 +53,8 @@ pub(super) enum Mode {
     Prompt(Prompt, Box<Stand>),
     /// The line of commands.
     Colon(Colon),
+    /// The line that says what to save.
+    Save(Saving),
     /// Whether to end the target.
     Question,
     /// The target was told to end, so many times.
@@ -121,6 +124,9 @@ pub struct App {
     /// What was found last.
     pub(super) found: Option<Pattern>,
     colon_history: History,
+    /// What was saved last: the ending, and whether only the window was.
+    saved_as: &'static str,
+    saved_window: bool,
     /// What the session was asked last; nothing before the start.
     asked: Option<Question>,
 }
@@ -160,6 +166,8 @@ impl App {
             session_over: false,
             found: None,
             colon_history: History::default(),
+            saved_as: ".sigtop",
+            saved_window: false,
             asked: None,
             options,
         }
@@ -196,7 +204,7 @@ impl App {
             Input::Key(key, bytes) => {
                 let known = keys::action(self.options.keys.bindings(), &self.places(), key);
                 known.or_else(|| match self.mode {
-                    Mode::Prompt(..) | Mode::Colon(_) => typing::character(key).map(Action::Insert),
+                    Mode::Prompt(..) | Mode::Colon(_) | Mode::Save(_) => typing::character(key).map(Action::Insert),
                     Mode::Typing => Some(Action::Type(typing::key(key, bytes, &self.emulator))),
                     _ => None,
                 })
@@ -214,6 +222,7 @@ impl App {
         match self.mode {
             Mode::Prompt(..) => vec![Place::Prompt, Place::Everywhere],
             Mode::Colon(_) => vec![Place::Colon, Place::Prompt, Place::Everywhere],
+            Mode::Save(_) => vec![Place::Save, Place::Prompt, Place::Everywhere],
             Mode::Question => vec![Place::Question, Place::Everywhere],
             Mode::Ending(_) => vec![Place::Ending, Place::Everywhere],
             Mode::Typing => vec![Place::Typing],
@@ -253,7 +262,7 @@ impl App {
     }
 
     fn act(&mut self, action: Action) -> Vec<Effect> {
-        if let Some(effects) = self.colon(&action) {
+        if let Some(effects) = self.colon(&action).or_else(|| self.save(&action)) {
             return effects;
         }
         match action {
@@ -308,8 +317,9 @@ impl App {
                 self.mode = Mode::Prompt(Prompt::new(subject), Box::new(self.stand()));
             }
             Action::Colon => self.open_colon(),
+            Action::Save => self.open_saving(),
             // They mean something on the line of commands alone, and have been taken there.
-            Action::Complete | Action::Recall(_) => {}
+            Action::Complete | Action::Recall(_) | Action::SaveFormat(_) | Action::SaveSpan => {}
             Action::FilterSelected(subject) => self.filter_selected(subject),
             Action::HideModule => self.hide_module(),
             Action::Undo => self.travel(FilterHistory::undo, "nothing to undo"),

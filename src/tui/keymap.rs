@@ -131,7 +131,16 @@ impl Keymap {
 /// Whether a key can be heard at both places at once, one hiding the other.
 fn meet(one: Place, other: Place) -> bool {
     let overlay = |place| {
-        matches!(place, Place::Prompt | Place::Colon | Place::Question | Place::Ending | Place::Typing | Place::Picker)
+        matches!(
+            place,
+            Place::Prompt
+                | Place::Colon
+                | Place::Save
+                | Place::Question
+                | Place::Ending
+                | Place::Typing
+                | Place::Picker
+        )
     };
     let pane = |place| {
         matches!(place, Place::Top | Place::Callers | Place::Flame | Place::Source | Place::Threads | Place::Output)
@@ -150,7 +159,10 @@ fn meet(one: Place, other: Place) -> bool {
 
 /// What an action is called in the config file; `None` where its keys are fixed (prompts, questions, the way out).
 pub fn name(binding: &Binding) -> Option<&'static str> {
-    if matches!(binding.place, Place::Prompt | Place::Colon | Place::Question | Place::Ending | Place::Picker) {
+    if matches!(
+        binding.place,
+        Place::Prompt | Place::Colon | Place::Save | Place::Question | Place::Ending | Place::Picker
+    ) {
         return None;
     }
     Some(match &binding.action {
@@ -190,6 +202,7 @@ pub fn name(binding: &Binding) -> Option<&'static str> {
         Action::StopTyping => "stop-typing",
         Action::Prompt(subject) => subject.word(),
         Action::Colon => "command",
+        Action::Save => "save",
         Action::FilterSelected(Subject::Focus) => "focus-selected",
         Action::FilterSelected(Subject::Ignore) => "ignore-selected",
         Action::FilterSelected(Subject::Hide) => "hide-selected",
@@ -321,8 +334,9 @@ mod tests {
     fn actions_have_names_of_their_own() {
         let mut seen = HashSet::new();
         for binding in TABLE {
-            let fixed = matches!(binding.place, Place::Prompt | Place::Colon | Place::Question | Place::Ending)
-                || matches!(binding.action, Action::Back | Action::Interrupt);
+            let fixed =
+                matches!(binding.place, Place::Prompt | Place::Colon | Place::Save | Place::Question | Place::Ending)
+                    || matches!(binding.action, Action::Back | Action::Interrupt);
             match name(binding) {
                 Some(name) => assert!(seen.insert(name), "{name} twice"),
                 None => assert!(fixed, "{:?} has no name", binding.action),

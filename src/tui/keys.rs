@@ -33,6 +33,8 @@ pub enum Place {
     Prompt,
     /// On the line of commands, besides what is meant on the line of any prompt.
     Colon,
+    /// On the line that says what to save, likewise.
+    Save,
     /// Where quitting is in question.
     Question,
     /// While the target is told to end.
@@ -109,6 +111,7 @@ const RATE: &str = "higher, lower rate";
 const PROMPTS: &str = "focus: keep samples with a match; ignore: drop them";
 const FRAMES: &str = "hide frames with a match; show no others; show_from: begin stacks at one";
 const TAKE: &str = "focus, ignore, hide the selected function; hide its module";
+const KINDS: &str = "next, previous format";
 const RECALL: &str = "older, newer line";
 const HISTORY: &str = "filters: undo, redo, clear";
 const FIND: &str = "find, next, previous";
@@ -149,6 +152,10 @@ pub static TABLE: &[Binding] = &[
     bind(P::Picker, &[control('u')], "Ctrl-u", A::Edit(Edit::All), "erase a word, all", NO_HINT),
     bind(P::Picker, &[code(K::Esc)], "Esc", A::Back, "no filter; without one, leave", ("no filter", 7)),
     bind(P::Picker, &[char('q')], "q", A::Quit, "leave; while a filter is typed it is a letter", ("leave", 10)),
+    bind(P::Save, &[code(K::Enter)], "Enter", A::Accept, "save it", ("save", 9)),
+    bind(P::Save, &[code(K::Tab)], "Tab", A::SaveFormat(1), KINDS, ("format", 8)),
+    bind(P::Save, &[code(K::BackTab)], "Shift-Tab", A::SaveFormat(-1), KINDS, NO_HINT),
+    bind(P::Save, &[code(K::Up), code(K::Down)], "Up Down", A::SaveSpan, "all, or the window", ("all or window", 7)),
     bind(P::Prompt, &[code(K::Enter)], "Enter", A::Accept, "keep what the prompt says", ("keep", 9)),
     bind(P::Prompt, &[code(K::Backspace)], "Backspace", A::Edit(Edit::Backspace), "erase", NO_HINT),
     bind(P::Prompt, &[code(K::Delete), control('d')], "Del", A::Edit(Edit::Delete), "erase", NO_HINT),
@@ -251,6 +258,7 @@ pub static TABLE: &[Binding] = &[
     bind(P::Screen, &[char('m')], "m", A::Mark, "mark one end of a span, then the other; then none", NO_HINT),
     bind(P::Screen, &[char('d')], "d", A::Baseline, "differences from what is shown now (-base); no more", NO_HINT),
     bind(P::Screen, &[char('L')], "L", A::Losses, "account of losses and of the agent's cost", NO_HINT),
+    bind(P::Screen, &[char('e')], "e", A::Save, "save a recording, a profile, a table", ("save", 2)),
     bind(P::Screen, &[char(':')], ":", A::Colon, "command line in pprof's words", ("command", 1)),
     bind(P::Screen, &[char('y')], "y", A::Copy, "copy the selected name", NO_HINT),
     bind(P::Screen, &[char('Y')], "Y", A::Why, "why the selected function has no better name", NO_HINT),

@@ -31,6 +31,7 @@ pub mod picking;
 pub mod prompt;
 pub mod roster;
 pub mod run;
+pub mod saving;
 pub mod screen;
 pub mod scroll;
 pub mod segments;

@@ -70,6 +70,7 @@ fn keys(table: &[Binding], width: u16) -> Vec<Line> {
         ("Output", &[Place::Output, Place::Typing]),
         ("Prompt", &[Place::Prompt]),
         ("Command line", &[Place::Colon]),
+        ("Save", &[Place::Save]),
         ("Quit with a launched target", &[Place::Question, Place::Ending]),
     ];
     let mut lines = Vec::new();

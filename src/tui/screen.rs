@@ -52,6 +52,7 @@ pub fn draw(frame: &mut Frame<'_>, app: &App) {
             pane::status::draw_footer(&mut canvas, layout.footer, app);
             match &app.mode {
                 Mode::Prompt(prompt, _) => Some(pane::prompt::draw(&mut canvas, layout.status, app, prompt)),
+                Mode::Save(saving) => Some(pane::saving::draw(&mut canvas, layout.status, app, saving)),
                 Mode::Colon(colon) => Some(pane::colon::draw(&mut canvas, layout.status, colon)),
                 _ => {
                     pane::status::draw(&mut canvas, layout.status, app);

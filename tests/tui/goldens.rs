@@ -397,3 +397,11 @@ fn the_source_in_colours_and_without() {
         golden(&format!("listing-{name}-110x16"), &stage.styled());
     }
 }
+
+#[test]
+fn saving() {
+    at_all_sizes("saving", |stage| stage.press("fparse\re\t"));
+    let mut stage = Stage::usual((80, 24));
+    stage.press("e\x15server");
+    golden("saving-no-format-80x24", &stage.text());
+}

@@ -9,6 +9,7 @@ mod hostile;
 mod keys;
 mod listings;
 mod picker;
+mod saving;
 mod session;
 mod stage;
 mod terminal;

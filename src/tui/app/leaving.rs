@@ -15,7 +15,7 @@ impl App {
             Mode::Panes if self.pane == Pane::Flame && self.flame.zoom_out(self.list.selected_name()) => {}
             Mode::Panes => self.view = View::Dashboard,
             Mode::Ending(times) => self.mode = Mode::Ending(times),
-            Mode::Colon(_) | Mode::Page(..) | Mode::Question | Mode::Typing => {}
+            Mode::Colon(_) | Mode::Save(_) | Mode::Page(..) | Mode::Question | Mode::Typing => {}
         }
     }
 

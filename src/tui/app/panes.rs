@@ -330,7 +330,7 @@ impl App {
         let motion = Motion::Rows(rows);
         match self.mode {
             Mode::Page(..) => self.go(motion),
-            Mode::Panes | Mode::Typing | Mode::Prompt(..) | Mode::Colon(_) => {
+            Mode::Panes | Mode::Typing | Mode::Prompt(..) | Mode::Colon(_) | Mode::Save(_) => {
                 match self.layout().and_then(|layout| layout.at(column, row)) {
                     Some((Pane::Top, _)) => self.list.go(motion),
                     Some((Pane::Callers, _)) => {

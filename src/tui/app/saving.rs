@@ -1,10 +1,49 @@
-//! Saving what is seen.
+//! Saving what is seen: the line on which it is asked for, and what came of it.
 
-use super::{App, Message};
+use super::{App, Message, Mode};
 use crate::tally::measure;
-use crate::track::Saved;
+use crate::track::{Command, Saved};
+use crate::tui::action::{Action, Effect};
+use crate::tui::saving::{self, Saving};
 
 impl App {
+    pub(super) fn open_saving(&mut self) {
+        if self.session_over {
+            return self.note("the session is over: nothing is left to be saved");
+        }
+        self.leave_page();
+        let facts = self.answer.as_ref().map(|answer| &answer.facts);
+        let up = facts.map_or_else(String::new, |facts| measure::duration(facts.up));
+        let program = self.options.command.split_whitespace().next().unwrap_or_default();
+        let mut saving = Saving::new(&saving::offer(program, &up, self.saved_as));
+        saving.is_window = self.saved_window;
+        self.mode = Mode::Save(saving);
+    }
+
+    /// What an action is to the line, while it is open; `None` if nothing.
+    pub(super) fn save(&mut self, action: &Action) -> Option<Vec<Effect>> {
+        let Mode::Save(saving) = &mut self.mode else { return None };
+        match action {
+            Action::Insert(c) => saving.insert(c.encode_utf8(&mut [0; 4])),
+            Action::Paste(text) => saving.insert(text),
+            Action::Edit(edit) => saving.edit(*edit),
+            Action::SaveFormat(step) => saving.step(*step),
+            Action::SaveSpan => saving.is_window = !saving.is_window && self.window_ns.is_some(),
+            Action::Accept => {
+                let Some(save) = saving.save(self.window_ns) else { return Some(Vec::new()) };
+                if let Some(kind) = saving.kind() {
+                    self.saved_as = kind.endings[0];
+                }
+                self.saved_window = saving.is_window;
+                self.mode = Mode::Panes;
+                self.note(format!("saving {} …", save.path.display()));
+                return Some(vec![Effect::Send(Command::Save(save))]);
+            }
+            _ => return None,
+        }
+        Some(Vec::new())
+    }
+
     /// What came of it.
     pub(super) fn saved(&mut self, saved: Result<Saved, String>) {
         match saved {

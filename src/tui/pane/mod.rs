@@ -9,6 +9,7 @@ pub mod help;
 pub mod output;
 pub mod picker;
 pub mod prompt;
+pub mod saving;
 pub mod source;
 pub mod status;
 pub mod threads;

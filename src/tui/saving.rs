@@ -1,0 +1,257 @@
+//! What can be saved, and the line on which it is asked for: a file name, whose ending is the format.
+
+use std::path::{Path, PathBuf};
+
+use super::action::Edit;
+use super::line::Line;
+use crate::profile::Clock;
+use crate::profile::window::Span;
+use crate::tally::saved::{Label, LabelValue, Saved};
+use crate::tally::table;
+use crate::tally::tag::{Labels, Tag};
+use crate::track::{Form, Save, Taken};
+use crate::write::formats::{FORMATS, Format};
+use crate::write::live::{self, About};
+use crate::write::text::{self, Heading, Limits};
+
+/// A kind of file.
+#[derive(Clone, Copy, Debug)]
+pub struct Kind {
+    /// What it is called.
+    pub name: &'static str,
+    /// Ends of file names that mean it; the first is given to new ones.
+    pub endings: &'static [&'static str],
+    /// What it is good for.
+    pub words: &'static str,
+    /// How it is made; `None` is a recording, which has everything.
+    pub form: Option<Form>,
+}
+
+/// Every kind, in the order in which Tab goes through them.
+pub fn kinds() -> impl Iterator<Item = Kind> {
+    let recording =
+        Kind { name: "sigtop", endings: &[".sigtop"], words: "a recording of everything, for sigtop view", form: None };
+    let text = Form { name: "text", make: text_table };
+    let text = Kind { name: "text", endings: &[".txt"], words: "pprof's table", form: Some(text) };
+    let formats = FORMATS.iter().map(|&Format { name, endings, words, .. }| {
+        let form = Some(Form { name, make: saved_profile });
+        Kind { name, endings, words, form }
+    });
+    [recording].into_iter().chain(formats).chain([text])
+}
+
+/// The kind that a file's name means, and the ending by which it does.
+pub fn kind_of(path: &Path) -> Option<(Kind, &'static str)> {
+    let name = path.file_name()?.to_string_lossy().into_owned();
+    let is_end = |ending: &&&'static str| name.len() > ending.len() && name.ends_with(**ending);
+    let found = kinds().flat_map(|kind| kind.endings.iter().map(move |ending| (kind, ending)));
+    found
+        .filter(|(_, ending)| is_end(ending))
+        .max_by_key(|(_, ending)| ending.len())
+        .map(|(kind, ending)| (kind, *ending))
+}
+
+/// The first endings of all kinds, in a sentence.
+pub fn endings() -> String {
+    let all: Vec<&str> = kinds().map(|kind| kind.endings[0]).collect();
+    super::setting::listed(&all)
+}
+
+/// The line being typed, and how much is saved.
+#[derive(Clone, Debug)]
+pub struct Saving {
+    line: Line,
+    /// Whether only the window is saved.
+    pub is_window: bool,
+}
+
+impl Saving {
+    /// Offers a name.
+    pub fn new(name: &str) -> Saving {
+        let mut line = Line::default();
+        line.set(name);
+        Saving { line, is_window: false }
+    }
+
+    /// The line.
+    pub fn line(&self) -> &Line {
+        &self.line
+    }
+
+    /// Inserts text at the cursor.
+    pub fn insert(&mut self, text: &str) {
+        self.line.insert(text);
+    }
+
+    /// Edits the line.
+    pub fn edit(&mut self, edit: Edit) {
+        self.line.edit(edit);
+    }
+
+    fn path(&self) -> PathBuf {
+        PathBuf::from(self.line.text().trim())
+    }
+
+    /// The kind of file that the name means.
+    pub fn kind(&self) -> Option<Kind> {
+        kind_of(&self.path()).map(|(kind, _)| kind)
+    }
+
+    /// The same name with the ending of the next kind.
+    pub fn step(&mut self, step: i8) {
+        let all: Vec<Kind> = kinds().collect();
+        let text = self.line.text();
+        let (stem, next) = match kind_of(&self.path()) {
+            Some((kind, ending)) => {
+                let at = all.iter().position(|other| other.name == kind.name).unwrap_or(0);
+                let next = (at as isize + isize::from(step)).rem_euclid(all.len() as isize);
+                (text.trim_end().strip_suffix(ending).unwrap_or(&text).to_owned(), next as usize)
+            }
+            None => (text.trim_end().trim_end_matches('.').to_owned(), 0),
+        };
+        self.line.set(&(stem + all[next].endings[0]));
+    }
+
+    /// What to save; `None` while the name means no kind of file.
+    pub fn save(&self, window_ns: Option<u64>) -> Option<Save> {
+        let form = self.kind()?.form;
+        Some(Save { path: self.path(), form, window_ns: window_ns.filter(|_| self.is_window) })
+    }
+}
+
+/// A name for a file: of the program, and how long it was watched.
+pub fn offer(program: &str, up: &str, ending: &str) -> String {
+    let program = program.rsplit('/').next().unwrap_or_default();
+    let is_plain = |c: &char| c.is_ascii_alphanumeric() || ['_', '.', '-', '+'].contains(c);
+    let program: String = program.chars().filter(is_plain).take(60).collect();
+    let up: String = up.chars().filter(is_plain).collect();
+    format!("{}-{up}{ending}", if program.is_empty() { "sigtop" } else { program.trim_start_matches('-') })
+}
+
+/// Length of the time that is saved, ns.
+fn duration_ns(taken: &Taken<'_>) -> u64 {
+    let up_ns = taken.facts.up.as_nanos() as u64;
+    match taken.query.span {
+        Span::Total => up_ns,
+        Span::Last { ns, .. } => ns.min(up_ns),
+    }
+}
+
+fn text_table(taken: &Taken<'_>, _: &str) -> Result<Vec<u8>, String> {
+    let table = table::table(taken.profile, taken.names, &taken.query);
+    let facts = taken.facts;
+    let file = facts.command.split_whitespace().next().unwrap_or("");
+    let heading = Heading {
+        file: file.rsplit('/').next().unwrap_or(file),
+        clock: taken.query.clock,
+        duration_ns: (taken.query.clock != Clock::Virtual).then(|| duration_ns(taken)),
+        lost_ticks: lost(taken),
+        filters: &taken.query.filters,
+    };
+    let mut out = String::new();
+    text::top(&mut out, &heading, &table, &Limits::default());
+    Ok(out.into_bytes())
+}
+
+/// Ticks lost in the time that is saved: of a part of it nobody knows.
+fn lost(taken: &Taken<'_>) -> [u64; crate::profile::loss::Loss::ALL.len()] {
+    match taken.query.span {
+        Span::Total => taken.facts.losses.lost_ticks,
+        Span::Last { .. } => Default::default(),
+    }
+}
+
+fn saved_profile(taken: &Taken<'_>, name: &str) -> Result<Vec<u8>, String> {
+    let format = FORMATS.iter().find(|format| format.name == name).ok_or("there is no such format")?;
+    let duration_ns = duration_ns(taken);
+    let about = About {
+        clock: taken.query.clock,
+        span: taken.query.span,
+        time_ns: taken.unix_ns.saturating_sub(duration_ns) as i64,
+        duration_ns: duration_ns as i64,
+        period_ns: taken.facts.period_ns,
+        lost_ticks: lost(taken),
+    };
+    let mut saved = live::saved(taken.profile, taken.names, &about);
+    let filters = &taken.query.filters;
+    saved.filter(filters);
+    filter_by_tags(&mut saved, &filters.tagfocus, &filters.tagignore);
+    if saved.samples.is_empty() {
+        return Err("there is no sample to save: wait for one, or U clears the filters".to_owned());
+    }
+    let value = saved.value_index("")?;
+    let mut out = Vec::new();
+    (format.write)(&mut out, &saved, value).map_err(|error| error.to_string())?;
+    Ok(out)
+}
+
+/// tagfocus and tagignore, as on the screen.
+fn filter_by_tags(saved: &mut Saved, focus: &[Tag], ignore: &[Tag]) {
+    if focus.is_empty() && ignore.is_empty() {
+        return;
+    }
+    let admits = |labels: &[Label]| {
+        let number = |key: &str| {
+            labels.iter().find_map(|label| match label.value {
+                LabelValue::Number(number, _) if *label.key == *key => u32::try_from(number).ok(),
+                _ => None,
+            })
+        };
+        let text = |key: &str| {
+            labels.iter().find_map(|label| match &label.value {
+                LabelValue::Text(text) if *label.key == *key => Some(&**text),
+                _ => None,
+            })
+        };
+        let labels = Labels {
+            pid: number("pid").unwrap_or_default(),
+            tid: number("tid").unwrap_or_default(),
+            process: text("process").unwrap_or_default(),
+            thread: text("thread").unwrap_or_default(),
+        };
+        let any = |tags: &[Tag]| tags.iter().any(|tag| tag.matches(&labels));
+        (focus.is_empty() || any(focus)) && !any(ignore)
+    };
+    let admitted: Vec<bool> = saved.labels.iter().map(|labels| admits(labels)).collect();
+    saved.samples.retain(|_, _, labels| admitted[*labels as usize]);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_ending_is_the_format() {
+        let name = |text: &str| kind_of(Path::new(text)).map(|(kind, _)| kind.name);
+        assert_eq!(name("/tmp/a.sigtop"), Some("sigtop"));
+        assert_eq!(name("a.pb.gz"), Some("proto"));
+        assert_eq!(name("a.txt"), Some("text"));
+        assert_eq!([name("a"), name(".txt"), name("a.gz"), name("")], [None; 4]);
+    }
+
+    #[test]
+    fn tab_goes_through_all_kinds_and_keeps_the_name() {
+        let mut saving = Saving::new("a.b.sigtop");
+        let count = kinds().count();
+        let mut seen = Vec::new();
+        for _ in 0..count {
+            seen.push(saving.kind().expect("a kind").name);
+            saving.step(1);
+            assert!(saving.line().text().starts_with("a.b."));
+        }
+        assert_eq!(saving.line().text(), "a.b.sigtop");
+        let mut all: Vec<&str> = kinds().map(|kind| kind.name).collect();
+        all.sort();
+        seen.sort();
+        assert_eq!(seen, all);
+        saving.step(-1);
+        assert_eq!(saving.line().text(), "a.b.txt");
+    }
+
+    #[test]
+    fn no_name_leads_elsewhere() {
+        assert_eq!(offer("/usr/bin/python3", "2m14s", ".sigtop"), "python3-2m14s.sigtop");
+        assert_eq!(offer("-x/\u{1b}[2J;rm", "1.2 s", ".txt"), "2Jrm-1.2s.txt");
+        assert_eq!(offer("", "–", ".txt"), "sigtop-.txt");
+    }
+}

@@ -1,0 +1,63 @@
+//! Saving: what is asked of the session, and what is said of it.
+
+use std::path::PathBuf;
+
+use sigtop::track::{Command, Saved};
+use sigtop::tui::action::Action;
+
+use crate::stage::Stage;
+
+const UP: &str = "\x1b[A";
+const TAB: &str = "\t";
+
+/// What was asked to be saved after these keys: where, in which format, and of which window.
+fn asked(keys: &str) -> Option<(String, Option<&'static str>, Option<u64>)> {
+    let mut stage = Stage::usual((100, 30));
+    stage.press(keys);
+    let saves = stage.session.heard.iter().filter_map(|command| match command {
+        Command::Save(save) => Some(save),
+        _ => None,
+    });
+    let saves: Vec<_> = saves.collect();
+    assert!(saves.len() < 2);
+    saves.first().map(|save| (save.path.display().to_string(), save.form.map(|form| form.name), save.window_ns))
+}
+
+#[test]
+fn the_name_is_offered_and_its_ending_is_the_format() {
+    assert_eq!(asked("e\r"), Some(("server-2m14s.sigtop".to_owned(), None, None)));
+    assert_eq!(asked(&format!("e{TAB}\r")), Some(("server-2m14s.pb.gz".to_owned(), Some("proto"), None)));
+    assert_eq!(asked("e\x15/tmp/a.txt\r"), Some(("/tmp/a.txt".to_owned(), Some("text"), None)));
+    assert_eq!(asked("e\x15/tmp/a\r"), None, "no format, no file");
+    assert_eq!(asked("e\x1b"), None);
+}
+
+#[test]
+fn the_window_alone_can_be_saved() {
+    let (_, _, window_ns) = asked(&format!("e{TAB}{UP}\r")).expect("something is saved");
+    assert_eq!(window_ns, Some(10_000_000_000));
+    let (_, _, window_ns) = asked(&format!("e{TAB}{UP}{UP}\r")).expect("something is saved");
+    assert_eq!(window_ns, None);
+}
+
+#[test]
+fn the_last_format_is_offered_again() {
+    let mut stage = Stage::usual((100, 30));
+    stage.press("e\x15a.txt\re");
+    assert!(stage.text().contains("save: server-2m14s.txt"), "{}", stage.text());
+}
+
+#[test]
+fn what_came_of_it_is_said() {
+    let mut stage = Stage::usual((100, 30));
+    stage.press("e\r");
+    assert!(stage.text().contains("saving server-2m14s.sigtop"), "{}", stage.text());
+    stage.act(Action::Saved(Ok(Saved { path: Some(PathBuf::from("a.sigtop")), bytes: 14_541 })));
+    assert!(stage.text().contains("saved: a.sigtop (14.2 KiB)"), "{}", stage.text());
+    stage.press("j");
+    assert!(!stage.text().contains("saved:"), "it goes with the next key");
+    let sentence = "cannot write a.sigtop: no space left on device; make room, or write to another file system";
+    stage.act(Action::Saved(Err(sentence.to_owned())));
+    stage.press("j");
+    assert!(stage.text().contains("cannot write a.sigtop: no space left"), "an error stays");
+}
