@@ -68,7 +68,7 @@ impl Manual {
     }
 }
 
-const PLACES: [(&str, &[Place]); 10] = [
+const PLACES: [(&str, &[Place]); 11] = [
     ("On the screen", &[Place::Screen, Place::Panes, Place::Everywhere]),
     ("In Top", &[Place::Top]),
     ("In Callers", &[Place::Callers]),
