@@ -7,10 +7,12 @@ use std::os::fd::AsFd;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::ExitCode;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use clap::{CommandFactory, Parser};
 use crossbeam_channel::{Receiver, bounded, never};
+use nix::sys::signal::Signal;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 use sigtop::attach::AttachError;
@@ -46,6 +48,8 @@ const ARRIVALS: usize = 16 * 1024;
 
 fn main() -> ExitCode {
     let cli = Cli::parse();
+    // A file that outgrows its limit (ulimit -f) is an error like others, and no reason to die. Nobody inherits this.
+    let _ = signal_hook::flag::register(Signal::SIGXFSZ as i32, Arc::default());
     let result = match cli.verb {
         Some(Verb::Env { path }) => env(path),
         Some(Verb::Symbols { what }) => symbols(&what),

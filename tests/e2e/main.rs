@@ -10,6 +10,7 @@ mod instruments;
 mod output;
 mod picker;
 mod programs;
+mod recording;
 mod refusals;
 mod screen;
 mod shares;

@@ -1,0 +1,202 @@
+//! Recordings: what is played is what was seen; what is killed, full or forbidden loses nothing that was there.
+
+use std::fs;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+
+use crate::harness::run::{Ran, SIGTOP, run};
+use crate::harness::targets;
+use crate::harness::terminal::Terminal;
+
+/// An empty directory of a test's own, which goes with it.
+struct Directory(PathBuf);
+
+impl Directory {
+    fn new(name: &str) -> Directory {
+        let path = std::env::temp_dir().join(format!("sigtop-{name}-{}", std::process::id()));
+        let _ = fs::remove_dir_all(&path);
+        fs::create_dir_all(&path).expect("a directory");
+        Directory(path)
+    }
+
+    fn file(&self, name: &str) -> PathBuf {
+        self.0.join(name)
+    }
+
+    fn names(&self) -> Vec<String> {
+        let entries = fs::read_dir(&self.0).expect("a directory").flatten();
+        let mut names: Vec<String> = entries.map(|entry| entry.file_name().to_string_lossy().into_owned()).collect();
+        names.sort();
+        names
+    }
+}
+
+impl Drop for Directory {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+/// `sigtop record` into a file, of a burner that works so many seconds.
+fn record(file: &Path, options: &[&str], seconds: &str) -> Command {
+    let mut command = Command::new(SIGTOP);
+    command.args(["record", "-o"]).arg(file).args(options).arg("--");
+    command.arg(targets::c("shares")).args(["60", "30", "10", seconds]);
+    command
+}
+
+fn view(file: &Path) -> Ran {
+    run(Command::new(SIGTOP).args(["view", "--batch"]).arg(file))
+}
+
+/// Rows of a table: function and flat, without the heading.
+fn rows(table: &str) -> Vec<(String, String)> {
+    let rows = table.lines().skip_while(|line| !line.contains("flat%")).skip(1);
+    let words = rows.map(|line| line.split_whitespace().map(str::to_owned).collect::<Vec<_>>());
+    words.filter(|words| words.len() > 5).map(|words| (words[5..].join(" "), words[0].clone())).collect()
+}
+
+#[test]
+fn what_is_played_is_what_was_printed() {
+    let directory = Directory::new("played");
+    let file = directory.file("a.sigtop");
+    let mut command = Command::new(SIGTOP);
+    command.args(["--batch", "--save"]).arg(&file).arg("--").arg(targets::c("shares")).args(["60", "30", "10", "2"]);
+    let live = run(&mut command);
+    assert_eq!(live.code(), 0, "{}", live.err());
+    let played = view(&file);
+    assert_eq!(played.code(), 0, "{}", played.err());
+    let (live, played) = (rows(&live.err()), rows(&played.out()));
+    assert!(live.len() >= 3 && live == played, "{live:?}\n{played:?}");
+    assert_eq!(directory.names(), ["a.sigtop"]);
+}
+
+#[test]
+fn the_exit_status_is_the_programs() {
+    let directory = Directory::new("status");
+    let file = directory.file("a.sigtop");
+    let ran = run(Command::new(SIGTOP).args(["record", "-o"]).arg(&file).args(["--", "sh", "-c", "exit 3"]));
+    assert_eq!(ran.code(), 3, "{}", ran.err());
+    let ran = run(Command::new(SIGTOP).args(["record", "-o"]).arg(&file).args(["--", "sh", "-c", "kill -TERM $$"]));
+    assert_eq!(ran.code(), 128 + 15, "{}", ran.err());
+    assert!(view(&file).out().contains("no sample"), "{}", view(&file).out());
+}
+
+#[test]
+fn a_killed_recorder_leaves_what_it_wrote() {
+    let directory = Directory::new("killed");
+    let (file, part) = (directory.file("a.sigtop"), directory.file("a.sigtop.part"));
+    fs::write(&file, "the old one").expect("written");
+    let mut command = record(&file, &[], "60");
+    let mut recorder = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().expect("sigtop runs");
+    // Two blocks at least: about four seconds.
+    while fs::metadata(&part).map_or(0, |metadata| metadata.len()) < 1000 {
+        assert!(recorder.try_wait().expect("a child").is_none());
+        std::thread::yield_now();
+    }
+    recorder.kill().expect("a child");
+    recorder.wait().expect("a child");
+    assert_eq!(fs::read(&file).expect("read"), b"the old one");
+    let played = view(&part);
+    assert!(played.out().contains("burn_a"), "{}", played.out());
+    assert!(played.err().contains("was cut off after"), "{}", played.err());
+}
+
+#[test]
+fn ctrl_c_ends_well() {
+    let directory = Directory::new("interrupted");
+    let file = directory.file("a.sigtop");
+    let mut recorder = record(&file, &[], "60").stdout(Stdio::null()).stderr(Stdio::null()).spawn().expect("it runs");
+    while !directory.file("a.sigtop.part").exists() {
+        std::thread::yield_now();
+    }
+    kill(Pid::from_raw(recorder.id() as i32), Signal::SIGINT).expect("a process");
+    let status = recorder.wait().expect("a child");
+    assert_eq!(status.code(), Some(130), "the target, which was not told, runs on");
+    assert_eq!(directory.names(), ["a.sigtop"]);
+    assert_eq!(view(&file).code(), 0);
+}
+
+#[test]
+fn what_cannot_be_written_is_said_and_the_old_file_stays() {
+    let full = run(&mut record(Path::new("/dev/full"), &[], "1"));
+    assert_eq!(full.code(), 125);
+    assert!(full.err().contains("/dev/full: no space left on device; make room"), "{}", full.err());
+    let nowhere = run(&mut record(Path::new("/nowhere/a.sigtop"), &[], "1"));
+    assert_eq!(nowhere.code(), 125);
+    assert!(nowhere.err().contains("/nowhere/a.sigtop: no such file or directory"), "{}", nowhere.err());
+
+    // A limit on the size of files is a disk that is full, to whoever writes.
+    let directory = Directory::new("full");
+    let file = directory.file("a.sigtop");
+    fs::write(&file, "the old one").expect("written");
+    let line = format!("ulimit -f 0; exec {SIGTOP} record -o {} -- true", file.display());
+    let limited = run(Command::new("sh").args(["-c", &line]));
+    assert_eq!(limited.code(), 125, "{}", limited.err());
+    assert!(limited.err().contains("file too large; raise the limit"), "{}", limited.err());
+    assert_eq!(fs::read(&file).expect("read"), b"the old one");
+}
+
+#[test]
+fn what_is_no_recording_is_refused() {
+    let directory = Directory::new("refused");
+    let file = directory.file("a.sigtop");
+    for (bytes, words) in [
+        (&b"text\n"[..], "is not a recording of sigtop"),
+        (b"", "is not a recording of sigtop"),
+        (b"\x89sigtop\n\x09\x00\x00\x00", "was written by a newer sigtop (format 9, this one reads 1): update sigtop"),
+    ] {
+        fs::write(&file, bytes).expect("written");
+        let refused = view(&file);
+        assert_eq!(refused.code(), 125);
+        assert!(refused.err().contains(words), "{}", refused.err());
+    }
+    assert!(view(&directory.file("none")).err().contains("cannot read"));
+}
+
+#[test]
+fn a_recording_is_watched_while_it_is_made() {
+    let mut command = Command::new("sh");
+    let target = targets::c("shares");
+    let record = format!("{SIGTOP} record -o - -- {} 60 30 10 60 2>/dev/null", target.display());
+    command.args(["-c", &format!("{record} | {SIGTOP} view --tui -")]);
+    let mut terminal = Terminal::start(100, 30, &command);
+    terminal.see("burn_a");
+    terminal.wait("its time goes on", |screen| screen.contents().contains("up 3"));
+    terminal.keys("q");
+    terminal.finish();
+}
+
+#[test]
+fn what_is_saved_while_watching_is_what_is_seen() {
+    let directory = Directory::new("saved");
+    let mut command = Command::new(SIGTOP);
+    command.arg("--").arg(targets::c("shares")).args(["60", "30", "10", "2"]);
+    let mut terminal = Terminal::start(140, 45, &command);
+    terminal.see("exited with status 0");
+    let file = directory.file("a.sigtop");
+    terminal.keys(&format!("e\x15{}\r", file.display()));
+    terminal.see("saved: ");
+    let total = |text: &str| {
+        let line = text.lines().find(|line| line.contains(" burn_a"))?.to_owned();
+        let values: Vec<&str> =
+            line.split_whitespace().filter(|word| word.ends_with('%') || word.ends_with('s')).collect();
+        Some(values.join(" "))
+    };
+    let seen = total(&terminal.text()).expect("a row");
+    terminal.keys("q");
+    terminal.finish();
+    let mut command = Command::new(SIGTOP);
+    command.arg("view").arg(&file);
+    let mut terminal = Terminal::start(140, 45, &command);
+    terminal.see("exited with status 0");
+    terminal.see("burn_a");
+    assert_eq!(total(&terminal.text()), Some(seen));
+    terminal.keys("q");
+    terminal.finish();
+    std::io::stdout().flush().expect("stdout");
+}
