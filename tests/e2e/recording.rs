@@ -111,7 +111,8 @@ fn ctrl_c_ends_well() {
     let directory = Directory::new("interrupted");
     let file = directory.file("a.sigtop");
     let mut recorder = record(&file, &[], "60").stdout(Stdio::null()).stderr(Stdio::null()).spawn().expect("it runs");
-    while !directory.file("a.sigtop.part").exists() {
+    // Its first block comes when all is set up.
+    while fs::metadata(directory.file("a.sigtop.part")).map_or(0, |metadata| metadata.len()) == 0 {
         std::thread::yield_now();
     }
     kill(Pid::from_raw(recorder.id() as i32), Signal::SIGINT).expect("a process");
