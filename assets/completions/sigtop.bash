@@ -28,11 +28,17 @@ _sigtop() {
             sigtop,help)
                 cmd="sigtop__subcmd__help"
                 ;;
+            sigtop,record)
+                cmd="sigtop__subcmd__record"
+                ;;
             sigtop,report)
                 cmd="sigtop__subcmd__report"
                 ;;
             sigtop,symbols)
                 cmd="sigtop__subcmd__symbols"
+                ;;
+            sigtop,view)
+                cmd="sigtop__subcmd__view"
                 ;;
             sigtop__subcmd__help,demo)
                 cmd="sigtop__subcmd__help__subcmd__demo"
@@ -46,11 +52,17 @@ _sigtop() {
             sigtop__subcmd__help,help)
                 cmd="sigtop__subcmd__help__subcmd__help"
                 ;;
+            sigtop__subcmd__help,record)
+                cmd="sigtop__subcmd__help__subcmd__record"
+                ;;
             sigtop__subcmd__help,report)
                 cmd="sigtop__subcmd__help__subcmd__report"
                 ;;
             sigtop__subcmd__help,symbols)
                 cmd="sigtop__subcmd__help__subcmd__symbols"
+                ;;
+            sigtop__subcmd__help,view)
+                cmd="sigtop__subcmd__help__subcmd__view"
                 ;;
             *)
                 ;;
@@ -59,7 +71,7 @@ _sigtop() {
 
     case "${cmd}" in
         sigtop)
-            opts="-p -h -V --pid --no-follow --clock --engine --hz --period --budget --focus --ignore --tagfocus --tagignore --window --sort --cum --names --source-path --theme --mouse --no-mouse --on-quit --tui --quiet --batch --interval --count --table --config --no-config --raw --help --version demo env report symbols demo-target help"
+            opts="-p -h -V --pid --no-follow --clock --engine --hz --period --budget --focus --ignore --tagfocus --tagignore --window --sort --cum --names --source-path --theme --mouse --no-mouse --tui --quiet --on-quit --save --symbols --batch --interval --count --table --config --no-config --raw --help --version demo env report symbols record view demo-target help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 1 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -133,6 +145,10 @@ _sigtop() {
                     COMPREPLY=($(compgen -W "ask end leave" -- "${cur}"))
                     return 0
                     ;;
+                --save)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
                 --interval)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
@@ -161,7 +177,7 @@ _sigtop() {
             return 0
             ;;
         sigtop__subcmd__demo)
-            opts="-p -h --pid --no-follow --clock --engine --hz --period --budget --focus --ignore --tagfocus --tagignore --window --sort --cum --names --source-path --theme --mouse --no-mouse --on-quit --tui --quiet --batch --interval --count --table --config --no-config --raw --help"
+            opts="-p -h --pid --no-follow --clock --engine --hz --period --budget --focus --ignore --tagfocus --tagignore --window --sort --cum --names --source-path --theme --mouse --no-mouse --tui --quiet --on-quit --save --symbols --batch --interval --count --table --config --no-config --raw --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -235,6 +251,10 @@ _sigtop() {
                     COMPREPLY=($(compgen -W "ask end leave" -- "${cur}"))
                     return 0
                     ;;
+                --save)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
                 --interval)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
@@ -295,7 +315,7 @@ _sigtop() {
             return 0
             ;;
         sigtop__subcmd__help)
-            opts="demo env report symbols demo-target help"
+            opts="demo env report symbols record view demo-target help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -364,6 +384,20 @@ _sigtop() {
             COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
             return 0
             ;;
+        sigtop__subcmd__help__subcmd__record)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
         sigtop__subcmd__help__subcmd__report)
             opts=""
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
@@ -385,6 +419,82 @@ _sigtop() {
                 return 0
             fi
             case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        sigtop__subcmd__help__subcmd__view)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        sigtop__subcmd__record)
+            opts="-o -d -p -h --output --duration --pid --no-follow --symbols --quiet --clock --engine --hz --period --budget --config --no-config --help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                --output)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                -o)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --duration)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                -d)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --pid)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                -p)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --clock)
+                    COMPREPLY=($(compgen -W "prof real virtual" -- "${cur}"))
+                    return 0
+                    ;;
+                --engine)
+                    COMPREPLY=($(compgen -W "threads itimer" -- "${cur}"))
+                    return 0
+                    ;;
+                --hz)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --period)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --budget)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --config)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
                 *)
                     COMPREPLY=()
                     ;;
@@ -497,6 +607,60 @@ _sigtop() {
                 return 0
             fi
             case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        sigtop__subcmd__view)
+            opts="-h --focus --ignore --tagfocus --tagignore --window --sort --cum --names --source-path --theme --mouse --no-mouse --tui --quiet --batch --config --no-config --help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                --focus)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --ignore)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --tagfocus)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --tagignore)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --window)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --sort)
+                    COMPREPLY=($(compgen -W "flat cum name" -- "${cur}"))
+                    return 0
+                    ;;
+                --names)
+                    COMPREPLY=($(compgen -W "short full bare" -- "${cur}"))
+                    return 0
+                    ;;
+                --source-path)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --theme)
+                    COMPREPLY=($(compgen -W "dark light 16 colour-blind" -- "${cur}"))
+                    return 0
+                    ;;
+                --config)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
                 *)
                     COMPREPLY=()
                     ;;

@@ -1,6 +1,6 @@
 # Print an optspec for argparse to handle cmd's options that are independent of any subcommand.
 function __fish_sigtop_global_optspecs
-    string join \n p/pid= no-follow clock= engine= hz= period= budget= focus= ignore= tagfocus= tagignore= window= sort= cum names= source-path= theme= mouse no-mouse on-quit= tui quiet batch interval= count= table= config= no-config raw= h/help V/version
+    string join \n p/pid= no-follow clock= engine= hz= period= budget= focus= ignore= tagfocus= tagignore= window= sort= cum names= source-path= theme= mouse no-mouse tui quiet on-quit= save= symbols batch interval= count= table= config= no-config raw= h/help V/version
 end
 
 function __fish_sigtop_needs_command
@@ -52,6 +52,7 @@ colour-blind\t'for dark terminals: heat is lightness, and nothing is told by red
 complete -c sigtop -n "__fish_sigtop_needs_command" -l on-quit -d 'What `q` does with a launched program that still runs [default: ask]' -r -f -a "ask\t'ask'
 end\t'end the program'
 leave\t'let it run'"
+complete -c sigtop -n "__fish_sigtop_needs_command" -l save -d 'Keep a recording in this file too, for `sigtop view`' -r -F
 complete -c sigtop -n "__fish_sigtop_needs_command" -l interval -d 'Time between two tables [default: only one, at the end]' -r
 complete -c sigtop -n "__fish_sigtop_needs_command" -l count -d 'End the watch after so many tables' -r
 complete -c sigtop -n "__fish_sigtop_needs_command" -l table -d 'Write tables to this file, not to stderr (with --pid: stdout)' -r -F
@@ -63,6 +64,7 @@ complete -c sigtop -n "__fish_sigtop_needs_command" -l mouse -d 'Listen to the m
 complete -c sigtop -n "__fish_sigtop_needs_command" -l no-mouse -d 'Leave the mouse to the terminal'
 complete -c sigtop -n "__fish_sigtop_needs_command" -l tui -d 'Show the screen on /dev/tty, whatever stdin and stdout are'
 complete -c sigtop -n "__fish_sigtop_needs_command" -l quiet -d 'Leave nothing on the terminal after the screen'
+complete -c sigtop -n "__fish_sigtop_needs_command" -l symbols -d 'Record names too, so that nobody needs the binaries to read them'
 complete -c sigtop -n "__fish_sigtop_needs_command" -l batch -d 'No screen: print tables'
 complete -c sigtop -n "__fish_sigtop_needs_command" -l no-config -d 'Read no settings from a file'
 complete -c sigtop -n "__fish_sigtop_needs_command" -s h -l help -d 'Print help (see more with \'--help\')'
@@ -71,6 +73,8 @@ complete -c sigtop -n "__fish_sigtop_needs_command" -a "demo" -d 'Watch a small 
 complete -c sigtop -n "__fish_sigtop_needs_command" -a "env" -d 'Print the line that preloads the agent into what a shell starts from then on'
 complete -c sigtop -n "__fish_sigtop_needs_command" -a "report" -d 'Print a saved profile as pprof does: functions, callers, graphs, folded stacks'
 complete -c sigtop -n "__fish_sigtop_needs_command" -a "symbols" -d 'Say where the names of functions come from, file by file, and what would give better ones'
+complete -c sigtop -n "__fish_sigtop_needs_command" -a "record" -d 'Record samples into a file, without a screen'
+complete -c sigtop -n "__fish_sigtop_needs_command" -a "view" -d 'Show a recording as if it were running: the same screen, with its past'
 complete -c sigtop -n "__fish_sigtop_needs_command" -a "demo-target" -d 'What `demo` starts'
 complete -c sigtop -n "__fish_sigtop_needs_command" -a "help" -d 'Print this message or the help of the given subcommand(s)'
 complete -c sigtop -n "__fish_sigtop_using_subcommand demo" -s p -l pid -d 'Watch these processes, by pid or name, which were started with the agent' -r
@@ -101,6 +105,7 @@ colour-blind\t'for dark terminals: heat is lightness, and nothing is told by red
 complete -c sigtop -n "__fish_sigtop_using_subcommand demo" -l on-quit -d 'What `q` does with a launched program that still runs [default: ask]' -r -f -a "ask\t'ask'
 end\t'end the program'
 leave\t'let it run'"
+complete -c sigtop -n "__fish_sigtop_using_subcommand demo" -l save -d 'Keep a recording in this file too, for `sigtop view`' -r -F
 complete -c sigtop -n "__fish_sigtop_using_subcommand demo" -l interval -d 'Time between two tables [default: only one, at the end]' -r
 complete -c sigtop -n "__fish_sigtop_using_subcommand demo" -l count -d 'End the watch after so many tables' -r
 complete -c sigtop -n "__fish_sigtop_using_subcommand demo" -l table -d 'Write tables to this file, not to stderr (with --pid: stdout)' -r -F
@@ -112,6 +117,7 @@ complete -c sigtop -n "__fish_sigtop_using_subcommand demo" -l mouse -d 'Listen 
 complete -c sigtop -n "__fish_sigtop_using_subcommand demo" -l no-mouse -d 'Leave the mouse to the terminal'
 complete -c sigtop -n "__fish_sigtop_using_subcommand demo" -l tui -d 'Show the screen on /dev/tty, whatever stdin and stdout are'
 complete -c sigtop -n "__fish_sigtop_using_subcommand demo" -l quiet -d 'Leave nothing on the terminal after the screen'
+complete -c sigtop -n "__fish_sigtop_using_subcommand demo" -l symbols -d 'Record names too, so that nobody needs the binaries to read them'
 complete -c sigtop -n "__fish_sigtop_using_subcommand demo" -l batch -d 'No screen: print tables'
 complete -c sigtop -n "__fish_sigtop_using_subcommand demo" -l no-config -d 'Read no settings from a file'
 complete -c sigtop -n "__fish_sigtop_using_subcommand demo" -s h -l help -d 'Print help (see more with \'--help\')'
@@ -161,11 +167,55 @@ complete -c sigtop -n "__fish_sigtop_using_subcommand report" -l normalize -d 'S
 complete -c sigtop -n "__fish_sigtop_using_subcommand report" -l drop-negative -d 'Leave out nodes below zero'
 complete -c sigtop -n "__fish_sigtop_using_subcommand report" -s h -l help -d 'Print help (see more with \'--help\')'
 complete -c sigtop -n "__fish_sigtop_using_subcommand symbols" -s h -l help -d 'Print help'
+complete -c sigtop -n "__fish_sigtop_using_subcommand record" -s o -l output -d 'Write to this file; `-` is stdout, for `sigtop view -` at the other end of a pipe, with names' -r -F
+complete -c sigtop -n "__fish_sigtop_using_subcommand record" -s d -l duration -d 'End the recording after so long [default: with the program, or at Ctrl-C]' -r
+complete -c sigtop -n "__fish_sigtop_using_subcommand record" -s p -l pid -d 'Record these processes, by pid or name, which were started with the agent' -r
+complete -c sigtop -n "__fish_sigtop_using_subcommand record" -l clock -d 'What to measure: CPU time, or wall time of sleeping threads too [default: prof]' -r -f -a "prof\t'CPU time, user and system (ITIMER_PROF)'
+real\t'wall time, of threads that sleep too (ITIMER_REAL)'
+virtual\t'user CPU time, by setitimer(2) alone (ITIMER_VIRTUAL)'"
+complete -c sigtop -n "__fish_sigtop_using_subcommand record" -l engine -d 'Who ticks: a POSIX timer for each thread, or the classic setitimer(2) [default: threads]' -r -f -a "threads\t'timer_create(2) for each thread'
+itimer\t'setitimer(2) for the process'"
+complete -c sigtop -n "__fish_sigtop_using_subcommand record" -l hz -d 'Samples a second of the clock [default: 99]' -r
+complete -c sigtop -n "__fish_sigtop_using_subcommand record" -l period -d 'Time between two samples' -r
+complete -c sigtop -n "__fish_sigtop_using_subcommand record" -l budget -d 'Halve the rate while the signal handlers cost more than this part of the target\'s CPU time [default: 1%]' -r
+complete -c sigtop -n "__fish_sigtop_using_subcommand record" -l config -d 'Read settings from this file, not from $XDG_CONFIG_HOME/sigtop/config.toml' -r -F
+complete -c sigtop -n "__fish_sigtop_using_subcommand record" -l no-follow -d 'Record one process only, not its children'
+complete -c sigtop -n "__fish_sigtop_using_subcommand record" -l symbols -d 'Record names too, so that nobody needs the binaries to read them'
+complete -c sigtop -n "__fish_sigtop_using_subcommand record" -l quiet -d 'Say nothing but what goes wrong'
+complete -c sigtop -n "__fish_sigtop_using_subcommand record" -l no-config -d 'Read no settings from a file'
+complete -c sigtop -n "__fish_sigtop_using_subcommand record" -s h -l help -d 'Print help (see more with \'--help\')'
+complete -c sigtop -n "__fish_sigtop_using_subcommand view" -l focus -d 'Keep samples with a function, file or module that matches' -r
+complete -c sigtop -n "__fish_sigtop_using_subcommand view" -l ignore -d 'Drop samples with a function, file or module that matches' -r
+complete -c sigtop -n "__fish_sigtop_using_subcommand view" -l tagfocus -d 'Keep samples of threads with this tag: tid=N, pid=N, thread=REGEX or process=REGEX' -r
+complete -c sigtop -n "__fish_sigtop_using_subcommand view" -l tagignore -d 'Drop samples of threads with this tag' -r
+complete -c sigtop -n "__fish_sigtop_using_subcommand view" -l window -d 'Length of the rolling window, at most 60s, or `all` [default: 10s]' -r
+complete -c sigtop -n "__fish_sigtop_using_subcommand view" -l sort -d 'Sort by this column [default: flat]' -r -f -a "flat\t'time in the function itself'
+cum\t'time in it and in what it calls'
+name\t'its name'"
+complete -c sigtop -n "__fish_sigtop_using_subcommand view" -l names -d 'How function names are written [default: short]' -r -f -a "short\t'without arguments and generics'
+full\t'with everything'
+bare\t'the last part alone'"
+complete -c sigtop -n "__fish_sigtop_using_subcommand view" -l source-path -d 'Look for source files below this directory first; several are separated by colons' -r -F
+complete -c sigtop -n "__fish_sigtop_using_subcommand view" -l theme -d 'Colours of the screen [default: dark, or light where the terminal says so]' -r -f -a "dark\t'for dark terminals'
+light\t'for light terminals'
+16\t'the sixteen colours that the terminal\'s own theme chose'
+colour-blind\t'for dark terminals: heat is lightness, and nothing is told by red and green alone'"
+complete -c sigtop -n "__fish_sigtop_using_subcommand view" -l config -d 'Read settings from this file, not from $XDG_CONFIG_HOME/sigtop/config.toml' -r -F
+complete -c sigtop -n "__fish_sigtop_using_subcommand view" -l cum -d 'Sort by cum: the same as --sort cum'
+complete -c sigtop -n "__fish_sigtop_using_subcommand view" -l mouse -d 'Listen to the mouse, whatever the config file says'
+complete -c sigtop -n "__fish_sigtop_using_subcommand view" -l no-mouse -d 'Leave the mouse to the terminal'
+complete -c sigtop -n "__fish_sigtop_using_subcommand view" -l tui -d 'Show the screen on /dev/tty, whatever stdin and stdout are'
+complete -c sigtop -n "__fish_sigtop_using_subcommand view" -l quiet -d 'Leave nothing on the terminal after the screen'
+complete -c sigtop -n "__fish_sigtop_using_subcommand view" -l batch -d 'No screen: print a table'
+complete -c sigtop -n "__fish_sigtop_using_subcommand view" -l no-config -d 'Read no settings from a file'
+complete -c sigtop -n "__fish_sigtop_using_subcommand view" -s h -l help -d 'Print help (see more with \'--help\')'
 complete -c sigtop -n "__fish_sigtop_using_subcommand demo-target" -l viewer -d 'End when this process has' -r
 complete -c sigtop -n "__fish_sigtop_using_subcommand demo-target" -s h -l help -d 'Print help'
-complete -c sigtop -n "__fish_sigtop_using_subcommand help; and not __fish_seen_subcommand_from demo env report symbols demo-target help" -f -a "demo" -d 'Watch a small program with known hot functions, to see what the screen says'
-complete -c sigtop -n "__fish_sigtop_using_subcommand help; and not __fish_seen_subcommand_from demo env report symbols demo-target help" -f -a "env" -d 'Print the line that preloads the agent into what a shell starts from then on'
-complete -c sigtop -n "__fish_sigtop_using_subcommand help; and not __fish_seen_subcommand_from demo env report symbols demo-target help" -f -a "report" -d 'Print a saved profile as pprof does: functions, callers, graphs, folded stacks'
-complete -c sigtop -n "__fish_sigtop_using_subcommand help; and not __fish_seen_subcommand_from demo env report symbols demo-target help" -f -a "symbols" -d 'Say where the names of functions come from, file by file, and what would give better ones'
-complete -c sigtop -n "__fish_sigtop_using_subcommand help; and not __fish_seen_subcommand_from demo env report symbols demo-target help" -f -a "demo-target" -d 'What `demo` starts'
-complete -c sigtop -n "__fish_sigtop_using_subcommand help; and not __fish_seen_subcommand_from demo env report symbols demo-target help" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'
+complete -c sigtop -n "__fish_sigtop_using_subcommand help; and not __fish_seen_subcommand_from demo env report symbols record view demo-target help" -f -a "demo" -d 'Watch a small program with known hot functions, to see what the screen says'
+complete -c sigtop -n "__fish_sigtop_using_subcommand help; and not __fish_seen_subcommand_from demo env report symbols record view demo-target help" -f -a "env" -d 'Print the line that preloads the agent into what a shell starts from then on'
+complete -c sigtop -n "__fish_sigtop_using_subcommand help; and not __fish_seen_subcommand_from demo env report symbols record view demo-target help" -f -a "report" -d 'Print a saved profile as pprof does: functions, callers, graphs, folded stacks'
+complete -c sigtop -n "__fish_sigtop_using_subcommand help; and not __fish_seen_subcommand_from demo env report symbols record view demo-target help" -f -a "symbols" -d 'Say where the names of functions come from, file by file, and what would give better ones'
+complete -c sigtop -n "__fish_sigtop_using_subcommand help; and not __fish_seen_subcommand_from demo env report symbols record view demo-target help" -f -a "record" -d 'Record samples into a file, without a screen'
+complete -c sigtop -n "__fish_sigtop_using_subcommand help; and not __fish_seen_subcommand_from demo env report symbols record view demo-target help" -f -a "view" -d 'Show a recording as if it were running: the same screen, with its past'
+complete -c sigtop -n "__fish_sigtop_using_subcommand help; and not __fish_seen_subcommand_from demo env report symbols record view demo-target help" -f -a "demo-target" -d 'What `demo` starts'
+complete -c sigtop -n "__fish_sigtop_using_subcommand help; and not __fish_seen_subcommand_from demo env report symbols record view demo-target help" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'
