@@ -96,7 +96,6 @@ mod tests {
     use super::super::modules::Modules;
     use super::super::rules::context;
     use super::super::slot::Pool;
-    use super::super::state;
     use super::*;
 
     /// Every rule of the table is the one that the file's tables give, at every address of functions all over the modules of this process.
@@ -105,8 +104,7 @@ mod tests {
         let pool = Box::leak(Box::new(Pool::new().expect("memory")));
         let mut modules = Modules::new(pool);
         assert!(modules.refresh());
-        // SAFETY: published by `modules`, which live on.
-        let snapshot = unsafe { &*state::SNAPSHOT.load(Ordering::Acquire) };
+        let snapshot = modules.snapshot();
         let (mut learned, mut context) = (Learned::default(), context());
         let (mut compared, mut functions, mut covered, mut has_row) = (0, 0, 0, 0);
         let mut random = 88_172_645_463_325_252u64;
@@ -117,12 +115,12 @@ mod tests {
                 random ^= random >> 7;
                 random ^= random << 17;
                 let pc = start + random % (end - start);
-                let expected = lookup.find(pc - bias, &mut context);
+                let expected = lookup.find(pc.wrapping_sub(bias), &mut context);
                 functions += usize::from(learned.learn(pc, bias, lookup, &mut context));
                 for near in pc.saturating_sub(40)..pc + 40 {
                     if let Some(found) = learned.find(near) {
                         compared += 1;
-                        assert_eq!(found, lookup.find(near - bias, &mut context), "at {near:#x}");
+                        assert_eq!(found, lookup.find(near.wrapping_sub(bias), &mut context), "at {near:#x}");
                     }
                 }
                 if expected != Found::Nothing && learned.starts.len() < MAX_ROWS {

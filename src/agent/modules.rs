@@ -388,18 +388,18 @@ impl Modules {
         }
     }
 
-    /// A snapshot that knows nothing.
+    /// What handlers would unwind with now, for a test of its own: what is published is the whole process's.
     #[cfg(test)]
-    pub(super) fn empty_snapshot(&self) -> Snapshot {
+    pub(super) fn snapshot(&self) -> Snapshot {
         Snapshot {
             unwinder: self.unwinder.clone(),
-            generation: 0,
+            generation: self.generation,
             modules: self.placed.clone(),
-            code: Ranges::new(),
-            writable: Ranges::new(),
-            growing: (0, 0),
-            restorers: [0; RESTORERS],
-            learned: Arc::default(),
+            code: self.code.clone(),
+            writable: self.writable.clone(),
+            growing: self.growing,
+            restorers: restorers(),
+            learned: self.learned.clone(),
         }
     }
 

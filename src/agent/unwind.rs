@@ -348,11 +348,9 @@ fn interrupted(context: u64, stack: &mut impl Stack) -> Option<Registers> {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::atomic::Ordering;
 
     use super::super::modules::Modules;
     use super::super::slot::Pool;
-    use super::super::state;
     use super::*;
 
     #[test]
@@ -360,8 +358,7 @@ mod tests {
         let pool = Box::leak(Box::new(Pool::new().expect("memory")));
         let mut modules = Modules::new(pool);
         assert!(modules.refresh());
-        // SAFETY: published by `modules`, which live on.
-        let snapshot = unsafe { &*state::SNAPSHOT.load(Ordering::Acquire) };
+        let snapshot = &modules.snapshot();
         let (ip, sp, bp): (u64, u64, u64);
         // SAFETY: reads registers only.
         unsafe {
@@ -394,7 +391,7 @@ mod tests {
         let pool = Box::leak(Box::new(Pool::new().expect("memory")));
         // A snapshot without modules: every address is unknown code, followed by base pointers.
         let modules = Modules::new(pool);
-        let snapshot = modules.empty_snapshot();
+        let snapshot = modules.snapshot();
         struct Circle;
         impl Stack for Circle {
             fn read(&mut self, _address: u64) -> Option<u64> {

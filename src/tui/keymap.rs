@@ -130,18 +130,7 @@ impl Keymap {
 
 /// Whether a key can be heard at both places at once, one hiding the other.
 fn meet(one: Place, other: Place) -> bool {
-    let overlay = |place| {
-        matches!(
-            place,
-            Place::Prompt
-                | Place::Colon
-                | Place::Save
-                | Place::Question
-                | Place::Ending
-                | Place::Typing
-                | Place::Picker
-        )
-    };
+    let overlay = |place| is_fixed(place) || place == Place::Typing;
     let pane = |place| {
         matches!(place, Place::Top | Place::Callers | Place::Flame | Place::Source | Place::Threads | Place::Output)
     };
@@ -157,12 +146,14 @@ fn meet(one: Place, other: Place) -> bool {
     }
 }
 
+/// Whether the keys of a place are as they are.
+fn is_fixed(place: Place) -> bool {
+    matches!(place, Place::Prompt | Place::Colon | Place::Save | Place::Question | Place::Ending | Place::Picker)
+}
+
 /// What an action is called in the config file; `None` where its keys are fixed (prompts, questions, the way out).
 pub fn name(binding: &Binding) -> Option<&'static str> {
-    if matches!(
-        binding.place,
-        Place::Prompt | Place::Colon | Place::Save | Place::Question | Place::Ending | Place::Picker
-    ) {
+    if is_fixed(binding.place) {
         return None;
     }
     Some(match &binding.action {
@@ -334,9 +325,7 @@ mod tests {
     fn actions_have_names_of_their_own() {
         let mut seen = HashSet::new();
         for binding in TABLE {
-            let fixed =
-                matches!(binding.place, Place::Prompt | Place::Colon | Place::Save | Place::Question | Place::Ending)
-                    || matches!(binding.action, Action::Back | Action::Interrupt);
+            let fixed = is_fixed(binding.place) || matches!(binding.action, Action::Back | Action::Interrupt);
             match name(binding) {
                 Some(name) => assert!(seen.insert(name), "{name} twice"),
                 None => assert!(fixed, "{:?} has no name", binding.action),

@@ -33,7 +33,9 @@ pub fn kinds() -> impl Iterator<Item = Kind> {
         Kind { name: "sigtop", endings: &[".sigtop"], words: "a recording of everything, for sigtop view", form: None };
     let text = Form { name: "text", make: text_table };
     let text = Kind { name: "text", endings: &[".txt"], words: "pprof's table", form: Some(text) };
-    let formats = FORMATS.iter().map(|&Format { name, endings, words, .. }| {
+    // The text is the screen's own table, with its units.
+    let files = FORMATS.iter().filter(|format| format.name != "text");
+    let formats = files.map(|&Format { name, endings, words, .. }| {
         let form = Some(Form { name, make: saved_profile });
         Kind { name, endings, words, form }
     });
