@@ -100,7 +100,8 @@ fn the_hot_line_of_a_c_program_is_lit() {
     let directory = targets::scratch("source-c");
     let program = built(&directory, "hot.c", C, "gcc", &["-g", "-O2"]);
     let mut terminal = watched(&program, &[], Path::new("/"));
-    // Inlined: the time is on the inlined line, and it says where that was inlined.
+    // Inlined: the time is on the inlined line, and it says where that was inlined. It has a name as soon as the line tables are read.
+    terminal.see("churn");
     terminal.keys(":list ^churn$\r");
     waits_for(&mut terminal, "6364136223846793005u");
     terminal.see("4 Source  churn");

@@ -37,14 +37,14 @@ fn bytes(&(code, modifiers): &(KeyCode, KeyModifiers)) -> String {
     if modifiers.contains(KeyModifiers::ALT) { format!("\x1b{plain}") } else { plain }
 }
 
-/// How a place is reached from the dashboard, and what is there then.
+/// How a place is reached from the dashboard, and what is there then, in one form or another.
 fn way(place: Place) -> Option<(&'static str, &'static str)> {
     Some(match format!("{place:?}").as_str() {
         "Everywhere" | "Screen" | "Panes" => ("", "PROF"),
         "Top" => ("1", "1 Top"),
         "Callers" => ("2", "2 Callers"),
         "Flame" => ("3", "3 Flame"),
-        "Source" => ("4", "4 Source"),
+        "Source" => ("4", "4 Source|4 Assembly"),
         "Threads" => ("5", "5 Threads"),
         "Output" => ("6", "6 Output"),
         "Prompt" => ("f", "focus"),
@@ -65,7 +65,7 @@ fn telltale(binding: &Binding) -> Option<&'static str> {
         "Alone(Top)" => "1 Top",
         "Alone(Callers)" => "2 Callers",
         "Alone(Flame)" => "3 Flame",
-        "Alone(Source)" => "4 Source",
+        "Alone(Source)" => "4 Source|4 Assembly",
         "Alone(Threads)" => "5 Threads",
         "Alone(Output)" => "6 Output",
         "Clock(Real)" => "REAL (wall)",
@@ -82,7 +82,7 @@ fn telltale(binding: &Binding) -> Option<&'static str> {
         "FilterSelected(Focus)" => "focus=",
         "FilterSelected(Ignore)" => "ignore=",
         "FilterSelected(Hide)" | "HideModule" => "hide=",
-        "FlatOrCum" | "SortColumn(1)" => "by cum",
+        "FlatOrCum" | "SortColumn(1)" if binding.place == Place::Top => "by cum",
         "Window(1)" => "window 60 s",
         "Window(-1)" => "window 2 s",
         "Copy" => "name copied",
@@ -102,7 +102,7 @@ fn undo(binding: &Binding) -> &'static str {
         "Freeze" => " ",
         "Window(1)" => "W",
         "Window(-1)" => "w",
-        "FlatOrCum" | "SortColumn(1)" => "1c",
+        "FlatOrCum" | "SortColumn(1)" if binding.place == Place::Top => "1c",
         "Group" => "bbbb",
         "Base" => "%",
         "BottomUp" => "3O",
@@ -124,6 +124,10 @@ fn leaves(binding: &Binding) -> bool {
         || binding.place == Place::Question && format!("{:?}", binding.action) == "Interrupt"
 }
 
+fn see_one_of(terminal: &mut Terminal, words: &str) {
+    terminal.wait(words, |screen| words.split('|').any(|words| screen.contents().contains(words)));
+}
+
 fn walk(columns: u16, rows: u16) -> usize {
     let mut command = Command::new(SIGTOP);
     command.args(["--no-config", "--on-quit", "ask", "--"]).arg(targets::c("shares")).args(["60", "30", "10", "600"]);
@@ -135,10 +139,10 @@ fn walk(columns: u16, rows: u16) -> usize {
         let Some((keys, there)) = way(binding.place) else { continue };
         for key in binding.keys.iter() {
             terminal.keys(keys);
-            terminal.see(there);
+            see_one_of(&mut terminal, there);
             terminal.keys(&bytes(key));
             match telltale(binding) {
-                Some(words) if is_large => terminal.see(words),
+                Some(words) if is_large => see_one_of(&mut terminal, words),
                 _ => {}
             }
             pressed += 1;
