@@ -99,7 +99,6 @@ fn undo(binding: &Binding) -> &'static str {
         "Engine" => "E",
         "Rate(1)" => "-",
         "Rate(-1)" => "+",
-        "Freeze" => " ",
         "Window(1)" => "W",
         "Window(-1)" => "w",
         "FlatOrCum" | "SortColumn(1)" if binding.place == Place::Top => "1c",
@@ -116,6 +115,18 @@ fn home(terminal: &mut Terminal) {
     terminal.see("Keys and words");
     terminal.keys("?");
     terminal.wait("the panes", |screen| !screen.contents().contains("Keys and words"));
+    // Whether a key froze the screen or began a comparison depends on what was there.
+    for (state, key) in [("against", "d"), ("‖", " ")] {
+        let mut is_so = false;
+        terminal.wait("the header", |screen| {
+            is_so = screen.contents().contains(state);
+            true
+        });
+        if is_so {
+            terminal.keys(key);
+            terminal.wait(&format!("no {state}"), |screen| !screen.contents().contains(state));
+        }
+    }
 }
 
 /// Keys that end the screen or the target: other tests press them.
