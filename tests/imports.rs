@@ -65,7 +65,7 @@ const EVERYWHERE: &[&str] = &[
 const GUARDED: [(&str, &[&str]); 8] = [
     ("ratatui", &["tui"]),
     ("crossterm", &["tui"]),
-    ("framehop", &["agent"]),
+    ("gimli", &["agent", "symbols"]),
     ("addr2line", &["symbols", "attach::elf"]),
     ("object", &["symbols", "attach::elf"]),
     ("iced_x86", &["symbols"]),
@@ -504,7 +504,7 @@ fn each_evasion_is_caught() {
         ("write/mod.rs", "fn f() { println!(\"{}\", ratatui::VERSION) }", "ratatui is for tui"),
         ("attach/find.rs", "use object::elf;", "object is for symbols and attach::elf"),
         ("tally/table.rs", "use {addr2line::Context};", "addr2line is for symbols"),
-        ("symbols/object.rs", "use framehop::Unwinder;", "framehop is for agent"),
+        ("tally/table.rs", "use gimli::EhFrame;", "gimli is for agent"),
         ("tui/app.rs", "fn f() { libc::getpid(); }", "libc is for agent and attach"),
         ("tui/app.rs", "use nix::libc;", "libc is for agent and attach"),
         ("tui/app.rs", "use nix as n; fn f() { n::libc::getpid(); }", "libc is for agent and attach"),

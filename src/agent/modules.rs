@@ -9,8 +9,6 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::sync::atomic::Ordering;
 
-use framehop::{ExplicitModuleSectionInfo, Module as HopModule, Unwinder as _};
-
 use super::learned::{self, Learned};
 use super::maps::{self, Entry};
 use super::rules::{self, Context, Lookup};
@@ -18,7 +16,6 @@ use super::slot::{Observation, Pool};
 use super::state;
 use super::sys;
 use super::tables::{Image, Memory, Tables};
-use super::unwind::Unwinder;
 use crate::link::wire::{Module, Unload};
 
 /// Modules kept, at most; what is mapped beyond them is not unwound through.
@@ -52,7 +49,6 @@ struct Placed {
 
 /// What a handler unwinds with.
 pub(super) struct Snapshot {
-    unwinder: Arc<Unwinder>,
     /// Counts changes of modules.
     generation: u32,
     /// Modules, sorted by address.
@@ -85,11 +81,6 @@ impl Snapshot {
     pub(super) fn tables_of(&self, module: usize) -> Option<(u64, u64, u64, &Lookup)> {
         let module = self.modules.get(module)?;
         Some((module.start, module.end, module.bias, module.lookup.as_ref()?))
-    }
-
-    /// framehop's tables.
-    pub(super) fn unwinder(&self) -> &Unwinder {
-        &self.unwinder
     }
 
     /// Of its modules.
@@ -171,7 +162,6 @@ pub(super) struct Modules {
     known: Vec<Known>,
     next_id: u32,
     generation: u32,
-    unwinder: Arc<Unwinder>,
     placed: Arc<[Placed]>,
     code: Ranges,
     writable: Ranges,
@@ -208,7 +198,6 @@ impl Modules {
             known: Vec::new(),
             next_id: 0,
             generation: 0,
-            unwinder: Arc::new(Unwinder::new()),
             placed: Arc::new([]),
             code: Ranges::new(),
             writable: Ranges::new(),
@@ -342,13 +331,6 @@ impl Modules {
     }
 
     fn rebuild(&mut self) {
-        let mut unwinder = Unwinder::new();
-        for known in &self.known {
-            // Without its tables: framehop is asked where they say nothing.
-            let sections = ExplicitModuleSectionInfo { base_svma: 0, ..Default::default() };
-            unwinder.add_module(HopModule::new(Default::default(), known.start..known.end, known.image.bias, sections));
-        }
-        self.unwinder = Arc::new(unwinder);
         let placed = |known: &Known| Placed {
             start: known.start,
             end: known.end,
@@ -360,7 +342,6 @@ impl Modules {
 
     fn publish(&mut self, removed: Vec<Known>) {
         let snapshot = Box::new(Snapshot {
-            unwinder: self.unwinder.clone(),
             generation: self.generation,
             modules: self.placed.clone(),
             code: self.code.clone(),
@@ -392,7 +373,6 @@ impl Modules {
     #[cfg(test)]
     pub(super) fn snapshot(&self) -> Snapshot {
         Snapshot {
-            unwinder: self.unwinder.clone(),
             generation: self.generation,
             modules: self.placed.clone(),
             code: self.code.clone(),

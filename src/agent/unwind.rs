@@ -1,26 +1,19 @@
 //! From registers to frames, with a reader of the stack that cannot fault.
 //!
 //! Code that has unwind tables is stepped through by their rules, exactly; code that has none (made at run time, or assembly without
-//! annotations) by framehop's way with frame pointers, as long as it leads to code. A walk is bounded by depth; the stack
+//! annotations) by frame pointers, as long as they lead to code. A walk is bounded by depth; the stack
 //! pointer must grow, but for a step from a signal handler back to the code it interrupted. Where a walk cannot go on before
 //! the thread's first frame, it says so: [`flag::TRUNCATED`].
-
-use framehop::x86_64::{CacheX86_64, UnwindRegsX86_64, UnwinderX86_64};
-use framehop::{AllocationPolicy, FrameAddress as Hop, Unwinder as _};
 
 use super::modules::{Place, Snapshot};
 use super::rules::{Cfa, Found, Rule, RuleCache, Saved};
 use super::sys;
 use crate::link::wire::{FrameAddress, MAX_FRAMES, flag};
 
-/// Sections as framehop holds them: in the agent's own mappings, which outlive every snapshot that names them.
+/// Sections of tables: in the agent's own mappings, which outlive every snapshot that names them.
 pub(super) type Section = &'static [u8];
-/// One for all handlers, immutable.
-pub(super) type Unwinder = UnwinderX86_64<Section, SmallTables>;
 
-/// Sizes for gimli's tables: everything on the handler's stack, a third of the stock policy's size, and quicker when cold.
-pub(super) struct SmallTables;
-/// Storage of [`SmallTables`].
+/// Sizes for gimli's tables: everything on the handler's stack, a third of the stock size, and quicker when cold.
 pub(super) struct SmallStorage;
 
 impl<R: gimli::ReaderOffset> gimli::UnwindContextStorage<R> for SmallStorage {
@@ -28,28 +21,15 @@ impl<R: gimli::ReaderOffset> gimli::UnwindContextStorage<R> for SmallStorage {
     type Stack = [gimli::UnwindTableRow<R, Self>; 4];
 }
 
-impl<R: gimli::Reader> gimli::EvaluationStorage<R> for SmallStorage {
-    type Stack = [gimli::Value; 16];
-    type ExpressionStack = [(R, R); 2];
-    type Result = [gimli::Piece<R>; 1];
-}
-
-impl AllocationPolicy for SmallTables {
-    type GimliUnwindContextStorage<R: gimli::ReaderOffset> = SmallStorage;
-    type GimliEvaluationStorage<R: gimli::Reader> = SmallStorage;
-}
-
 /// What one handler remembers of unwinding.
 pub(super) struct Cache {
     rules: RuleCache,
-    /// Made when code without tables is first met.
-    uncovered: Option<CacheX86_64<SmallTables>>,
 }
 
 impl Cache {
     /// An empty cache.
     pub(super) fn new() -> Cache {
-        Cache { rules: RuleCache::new(), uncovered: None }
+        Cache { rules: RuleCache::new() }
     }
 }
 
@@ -250,7 +230,7 @@ pub(super) fn walk(
         let step = match found {
             Found::Rule(rule) => follow(rule, &frame, stack).unwrap_or(Step::Lost),
             Found::Inexpressible => Step::Lost,
-            Found::Nothing => by_frame_pointer(snapshot, cache, address, &frame, stack),
+            Found::Nothing => by_frame_pointer(&frame, stack).unwrap_or(Step::Lost),
         };
         match step {
             Step::Root => return walk,
@@ -307,29 +287,18 @@ fn follow(rule: Rule, frame: &Frame, stack: &mut impl Stack) -> Option<Step> {
     Some(Step::Caller(Registers::of_caller(ip, cfa, bp)))
 }
 
-fn by_frame_pointer(
-    snapshot: &Snapshot,
-    cache: &mut Cache,
-    address: FrameAddress,
-    frame: &Frame,
-    stack: &mut impl Stack,
-) -> Step {
-    let known = frame.registers.values;
-    let Some(bp) = frame.registers.get(BP as u8) else { return Step::Lost };
-    let hop = match address {
-        FrameAddress::Instruction(ip) => Hop::from_instruction_pointer(ip),
-        FrameAddress::Return(ip) => match Hop::from_return_address(ip) {
-            Some(hop) => hop,
-            None => return Step::Root,
-        },
-    };
-    let mut registers = UnwindRegsX86_64::new(known[IP], known[SP], bp);
-    let cache = cache.uncovered.get_or_insert_with(CacheX86_64::new_in);
-    let mut read = |at| stack.read(at).ok_or(());
-    match snapshot.unwinder().unwind_frame(hop, &mut registers, cache, &mut read) {
-        Ok(Some(ip)) if ip != 0 => Step::Caller(Registers::of_caller(ip, registers.sp(), Some(registers.bp()))),
-        Ok(_) => Step::Root,
-        Err(_) => Step::Lost,
+/// The base pointer leads to the caller's, above which is the return address. Whether the caller keeps to that too is not known:
+/// what it leads to is looked at when it is used.
+fn by_frame_pointer(frame: &Frame, stack: &mut impl Stack) -> Option<Step> {
+    let bp = frame.registers.get(BP as u8)?;
+    if bp == 0 {
+        return Some(Step::Root);
+    }
+    let sp = bp.checked_add(16).filter(|&sp| sp > frame.registers.sp())?;
+    let caller_bp = stack.read(bp)?;
+    match stack.read(bp + 8)? {
+        0 => Some(Step::Root),
+        ip => Some(Step::Caller(Registers::of_caller(ip, sp, Some(caller_bp)))),
     }
 }
 
