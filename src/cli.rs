@@ -15,6 +15,7 @@ use crate::config::Config;
 use crate::link::wire::{Clock, Engine};
 use crate::tally::query::{Pattern, Sort};
 use crate::tally::tag::Tag;
+use crate::tui::kinds::{self, Kind};
 use crate::tui::setting::{self, Choice, duration};
 use crate::tui::theme::ThemeName;
 use crate::tui::{Keymap, NameStyle, OnQuit};
@@ -223,9 +224,13 @@ pub struct Watch {
     #[arg(long, value_parser = one_of(&setting::ON_QUIT), value_name = "WHAT", help_heading = "Screen")]
     pub on_quit: Option<OnQuit>,
 
-    /// Keep a recording in this file too, for `sigtop view`
+    /// Keep everything in this file too; its ending is the format, .sigtop is a recording for `sigtop view`
     #[arg(long, value_name = "FILE", help_heading = "Recording")]
     pub save: Option<PathBuf>,
+
+    /// Save in this format, whatever the ending
+    #[arg(long, value_name = "FORMAT", value_parser = format(), requires = "save", help_heading = "Recording")]
+    pub format: Option<Kind>,
 
     /// Record names too, so that nobody needs the binaries to read them
     #[arg(long, help_heading = "Recording")]
@@ -340,6 +345,13 @@ impl Watch {
 fn one_of<T: Copy + Send + Sync + 'static>(choices: &'static [Choice<T>]) -> impl TypedValueParser<Value = T> {
     let value = |choice: &Choice<T>| PossibleValue::new(choice.word).help(choice.words).aliases(choice.also);
     PossibleValuesParser::new(choices.iter().map(value)).try_map(move |word| setting::chosen(&word, choices))
+}
+
+/// A word that is the name of a format.
+fn format() -> impl TypedValueParser<Value = Kind> {
+    let value = |kind: Kind| PossibleValue::new(kind.name).help(kind.words);
+    PossibleValuesParser::new(kinds::kinds().map(value))
+        .try_map(|word| kinds::kind_called(&word).ok_or("no such format"))
 }
 
 fn whom(text: &str) -> Result<Whom, String> {

@@ -26,10 +26,10 @@ use sigtop::cli::record::{Record, View};
 use sigtop::cli::{self, Cli, Verb, Watch, Whom};
 use sigtop::config::{self, Config};
 use sigtop::demo;
-use sigtop::link::aside::{Aside, AsideError};
+use sigtop::link::aside::AsideError;
 use sigtop::link::receive::{LONGEST_DIRECTORY, Listener};
 use sigtop::profile::module::ModuleFile;
-use sigtop::record;
+use sigtop::record::{self, Goal, GoalError};
 use sigtop::report;
 use sigtop::symbols::inquiry::{self, Inquiry};
 use sigtop::symbols::source::Sources;
@@ -37,7 +37,7 @@ use sigtop::tally::measure;
 use sigtop::tally::query::Filters;
 use sigtop::tally::saved::merge::Subtraction;
 use sigtop::track::session::{ANSWER_NS, Session, Settings, Target};
-use sigtop::track::{Ending, Notice, Opened, Output, Question, Recording, Saved};
+use sigtop::track::{Ending, Notice, Opened, Question, Recording, Saved};
 use sigtop::tui::nearest::nearest;
 use sigtop::tui::{self, Departure, Device, Picked, Theme};
 use sigtop::write::text::Limits;
@@ -101,6 +101,12 @@ impl Failure {
 
 impl From<AsideError> for Failure {
     fn from(error: AsideError) -> Failure {
+        Failure { sentence: error.to_string(), status: 125 }
+    }
+}
+
+impl From<GoalError> for Failure {
+    fn from(error: GoalError) -> Failure {
         Failure { sentence: error.to_string(), status: 125 }
     }
 }
@@ -376,10 +382,11 @@ fn attach(watch: &Watch, carriers: Vec<Carrier>) -> Result<Begun, Failure> {
     Ok(Begun { target: Target::Attached(carriers), settings, listener })
 }
 
-/// What is recorded along with a watch: what a screen may save later, and what goes to a file at once.
-fn recording(watch: &Watch, screen: bool) -> Result<Recording, Failure> {
-    let output = watch.save.as_deref().map(Aside::create).transpose()?.map(Output::File);
-    Ok(Recording { output, names: watch.symbols, keep: screen })
+/// What is recorded along with a watch: what a screen may save later, and what goes to a file at once, and what that becomes.
+fn recording(watch: &Watch, screen: bool) -> Result<(Goal, Recording), Failure> {
+    let saved = watch.save.as_deref().map(|path| Goal::of_file(path, watch.format)).transpose()?;
+    let (goal, output) = saved.unwrap_or((Goal::Recording, None));
+    Ok((goal, Recording { output, names: watch.symbols, keep: screen }))
 }
 
 /// `sigtop record`
@@ -389,8 +396,11 @@ fn record(asked: &Record) -> Result<u8, Failure> {
         check_bare_word(word)?;
     }
     let is_stream = asked.output == Path::new("-");
-    let output = if is_stream { Output::Stream(own_stdout()?) } else { Output::File(Aside::create(&asked.output)?) };
-    let recording = Recording { output: Some(output), names: watch.symbols || is_stream, keep: false };
+    let (goal, output) = match is_stream {
+        true => Goal::of_stream(own_stdout()?, asked.format),
+        false => Goal::of_file(&asked.output, asked.format)?,
+    };
+    let recording = Recording { output, names: watch.symbols || is_stream, keep: false };
     let mut begun = if watch.pid.is_empty() {
         start_command(&watch, Stdio::Inherit)?
     } else {
@@ -404,7 +414,7 @@ fn record(asked: &Record) -> Result<u8, Failure> {
     let session = begin(begun, recording)?;
     let options = record::Options {
         launched,
-        names: watch.symbols || is_stream,
+        names: watch.symbols || is_stream || goal.needs_names(),
         duration: asked.duration,
         interrupt: interrupts()?,
         progress: !asked.quiet && std::io::stderr().is_terminal(),
@@ -412,12 +422,12 @@ fn record(asked: &Record) -> Result<u8, Failure> {
     };
     let done = record::run(&session, &options);
     let finished = session.finish();
-    match finished.and_then(|finished| finished.recording) {
-        Some(Ok(saved)) if !asked.quiet && !is_stream => complain(&record::summary(&done, &saved)),
+    match finished.map_or(Ok(None), |finished| goal.reach(finished)) {
+        Ok(Some(saved)) if !asked.quiet && !is_stream => complain(&record::summary(&done, &saved)),
         // Whoever read it has seen enough.
-        Some(Err(error)) if is_stream && error.is_hangup() => {}
-        Some(Err(error)) => return Err(error.into()),
-        _ => {}
+        Err(error) if is_stream && error.is_hangup() => {}
+        Err(error) => return Err(error.into()),
+        Ok(_) => {}
     }
     Ok(match (done.ending, done.interrupted) {
         (Some(ending), _) if launched => ending.exit_status(),
@@ -523,7 +533,13 @@ fn begin(begun: Begun, recording: Recording) -> Result<Session, Failure> {
     Session::start(target, settings, agents, arrivals, recording).map_err(cannot)
 }
 
-fn run(begun: Begun, watch: &Watch, screen: bool, sink: Sink, recording: Recording) -> Result<u8, Failure> {
+fn run(
+    begun: Begun,
+    watch: &Watch,
+    screen: bool,
+    sink: Sink,
+    (goal, recording): (Goal, Recording),
+) -> Result<u8, Failure> {
     let launched = matches!(begun.target, Target::Launched(_));
     let given = begun.settings.clone();
     let mut session = begin(begun, recording)?;
@@ -532,17 +548,17 @@ fn run(begun: Begun, watch: &Watch, screen: bool, sink: Sink, recording: Recordi
     } else {
         print(&session, watch, sink)?.map_or(Shown::Left, Shown::Ended)
     };
-    if let Some(finished) = session.finish() {
+    if let Some(mut finished) = session.finish() {
         if let Some(path) = &watch.raw {
             let (profile, names) = (&finished.desk.profile, &finished.desk.names);
             std::fs::write(path, raw::raw(profile, names))
                 .map_err(|error| Failure::own(&format!("cannot write {}", path.display()), error))?;
         }
-        match finished.recording {
-            Some(Ok(Saved { path: Some(path), bytes })) if !watch.screen.quiet => {
+        finished.desk.thaw();
+        match goal.reach(finished)? {
+            Some(Saved { path: Some(path), bytes }) if !watch.screen.quiet => {
                 complain(&format!("recorded: {} ({})", path.display(), measure::bytes(bytes)));
             }
-            Some(Err(error)) => return Err(error.into()),
             _ => {}
         }
     }

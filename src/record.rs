@@ -1,14 +1,18 @@
-//! A recording without a screen: how far it is on stderr, and when it is over.
+//! A recording without a screen: how far it is on stderr, when it is over, and what becomes of it.
 
+use std::fs;
 use std::io::{self, Write};
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use crossbeam_channel::{Receiver, after, never, select};
 
+use crate::link::aside::{self, Aside, AsideError};
 use crate::tally::measure;
-use crate::track::session::Session;
-use crate::track::{Answer, Command, Ending, Notice, Saved};
+use crate::track::session::{Finished, Session};
+use crate::track::{Answer, Command, Ending, Form, Notice, Output, Saved};
+use crate::tui::kinds::{Kind, kind_of};
 
 /// Between two words on how far it is, ns.
 pub const PROGRESS_NS: u64 = 1_000_000_000;
@@ -16,6 +20,105 @@ pub const PROGRESS_NS: u64 = 1_000_000_000;
 const NAMES: Duration = Duration::from_secs(20);
 /// After Ctrl-C, which a launched target hears too, how long its end is waited for.
 const END: Duration = Duration::from_secs(2);
+
+/// What a watch is to become.
+#[derive(Debug)]
+pub enum Goal {
+    /// The recording that is written as it goes.
+    Recording,
+    /// A file of another format, made at the end; until then a recording lies in its part.
+    File(PathBuf, Form),
+    /// The same on a stream.
+    Stream(fs::File, Form),
+}
+
+/// Why it did not become that.
+#[derive(Debug)]
+pub enum GoalError {
+    /// It could not be written.
+    Write(AsideError),
+    /// There is nothing to write: a sentence.
+    Made(String),
+}
+
+impl From<AsideError> for GoalError {
+    fn from(error: AsideError) -> GoalError {
+        GoalError::Write(error)
+    }
+}
+
+impl std::fmt::Display for GoalError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            GoalError::Write(error) => write!(f, "{error}"),
+            GoalError::Made(sentence) => f.write_str(sentence),
+        }
+    }
+}
+
+impl std::error::Error for GoalError {}
+
+impl GoalError {
+    /// Whether it is only that nobody reads any more.
+    pub fn is_hangup(&self) -> bool {
+        matches!(self, GoalError::Write(error) if error.is_hangup())
+    }
+}
+
+impl Goal {
+    /// What a file is to become, by the format asked for or by its ending, and where the recording goes until then.
+    ///
+    /// # Errors
+    /// If the file cannot be written.
+    pub fn of_file(path: &Path, format: Option<Kind>) -> Result<(Goal, Option<Output>), AsideError> {
+        let aside = Aside::create(path)?;
+        let Some(form) = format.or(kind_of(path).map(|(kind, _)| kind)).and_then(|kind| kind.form) else {
+            return Ok((Goal::Recording, Some(Output::File(aside))));
+        };
+        // Into what is no file only what is asked for is written.
+        let draft = aside.part().is_some().then_some(Output::Draft(aside));
+        Ok((Goal::File(path.to_owned(), form), draft))
+    }
+
+    /// The same of a stream.
+    pub fn of_stream(stream: fs::File, format: Option<Kind>) -> (Goal, Option<Output>) {
+        match format.and_then(|kind| kind.form) {
+            None => (Goal::Recording, Some(Output::Stream(stream))),
+            Some(form) => (Goal::Stream(stream, form), None),
+        }
+    }
+
+    /// Whether names are needed before it is over.
+    pub fn needs_names(&self) -> bool {
+        !matches!(self, Goal::Recording)
+    }
+
+    /// Makes it; `None` if nothing was recorded.
+    ///
+    /// # Errors
+    /// Why not. What was recorded lies in the file's part then.
+    pub fn reach(self, mut finished: Finished) -> Result<Option<Saved>, GoalError> {
+        let recorded = finished.recording.take().transpose();
+        match self {
+            Goal::Recording => Ok(recorded?),
+            Goal::File(path, form) => {
+                let bytes = finished.made(form).map_err(GoalError::Made)?;
+                let written = aside::write(&path, &[bytes])?;
+                if let Ok(Some(Saved { path: Some(part), .. })) = recorded {
+                    // Nobody needs it any more; if it stays, it is in nobody's way.
+                    let _ = fs::remove_file(part);
+                }
+                Ok(Some(Saved { path: Some(path), bytes: written }))
+            }
+            Goal::Stream(mut stream, form) => {
+                let bytes = finished.made(form).map_err(GoalError::Made)?;
+                let written = stream.write_all(&bytes).and_then(|()| stream.flush());
+                written.map_err(|cause| AsideError { path: "stdout".into(), cause })?;
+                Ok(Some(Saved { path: None, bytes: bytes.len() as u64 }))
+            }
+        }
+    }
+}
 
 /// When it is over, and what is said until then.
 pub struct Options {
@@ -40,6 +143,8 @@ pub struct Done {
     pub ending: Option<Ending>,
     /// The signal by which the user ended it.
     pub interrupted: Option<i32>,
+    /// How long it was to be, if it was over by then.
+    duration: Option<Duration>,
     /// The last numbers.
     answer: Option<Arc<Answer>>,
 }
@@ -49,6 +154,7 @@ pub fn run(session: &Session, options: &Options) -> Done {
     let mut done = Done::default();
     let start = Instant::now();
     let mut due = options.duration.map(|duration| start + duration);
+    let mut is_last = false;
     loop {
         let timer = due.map_or_else(never, |due| after(due.saturating_duration_since(Instant::now())));
         select! {
@@ -66,6 +172,7 @@ pub fn run(session: &Session, options: &Options) -> Done {
                 Ok(Notice::Ended(ending)) => {
                     done.ending = Some(ending);
                     due = Some(Instant::now() + NAMES);
+                    is_last = true;
                 }
                 Ok(_) => {}
                 Err(_) => break,
@@ -78,10 +185,19 @@ pub fn run(session: &Session, options: &Options) -> Done {
                 }
                 due = Some(Instant::now() + END);
             }
-            recv(timer) -> _ => break,
+            recv(timer) -> _ => {
+                done.duration = options.duration;
+                if is_last || !options.names {
+                    break;
+                }
+                // What comes from here on does not count; the names of what came do.
+                let _ = session.commands.send(Command::Freeze);
+                (is_last, due) = (true, Some(Instant::now() + NAMES));
+                continue;
+            }
         }
         let is_named = done.answer.as_ref().is_some_and(|answer| answer.facts.symbolizing.0 == 0);
-        if done.ending.is_some() && (!options.names || is_named) {
+        if is_last && (!options.names || is_named) {
             break;
         }
     }
@@ -114,7 +230,10 @@ pub fn summary(done: &Done, saved: &Saved) -> String {
     let bytes = measure::bytes(saved.bytes);
     match &done.answer {
         Some(answer) => {
-            let (samples, up) = (measure::count(answer.facts.stacks.samples), measure::duration(answer.facts.up));
+            let facts = &answer.facts;
+            // What came while names were waited for is not in it.
+            let samples = measure::count(facts.stacks.samples - facts.waiting.unwrap_or(0));
+            let up = measure::duration(done.duration.map_or(facts.up, |duration| duration.min(facts.up)));
             format!("{samples} samples in {up}: {place} ({bytes})")
         }
         None => format!("recorded: {place} ({bytes})"),

@@ -31,8 +31,8 @@ const ROOMS: [(&str, &[&str]); 18] = [
     ("batch", &["link::wire", "tally", "track", "write"]),
     // Saved profiles as text, for `main`.
     ("report", &["link", "tally", "write"]),
-    // A recording without a screen, likewise.
-    ("record", &["tally", "track"]),
+    // A recording without a screen, likewise, in the formats that a screen offers.
+    ("record", &["link", "tally", "track", "tui"]),
     // Runs as a target: it is watched, and knows nothing of us.
     ("demo", &[]),
     ("cli", EVERYWHERE),

@@ -71,7 +71,7 @@ _sigtop() {
 
     case "${cmd}" in
         sigtop)
-            opts="-p -h -V --pid --no-follow --clock --engine --hz --period --budget --focus --ignore --tagfocus --tagignore --window --sort --cum --names --source-path --theme --mouse --no-mouse --tui --quiet --on-quit --save --symbols --batch --interval --count --table --config --no-config --raw --help --version demo env report symbols record view demo-target help"
+            opts="-p -h -V --pid --no-follow --clock --engine --hz --period --budget --focus --ignore --tagfocus --tagignore --window --sort --cum --names --source-path --theme --mouse --no-mouse --tui --quiet --on-quit --save --format --symbols --batch --interval --count --table --config --no-config --raw --help --version demo env report symbols record view demo-target help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 1 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -149,6 +149,10 @@ _sigtop() {
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
+                --format)
+                    COMPREPLY=($(compgen -W "sigtop proto gperftools folded flame speedscope callgrind dot text" -- "${cur}"))
+                    return 0
+                    ;;
                 --interval)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
@@ -177,7 +181,7 @@ _sigtop() {
             return 0
             ;;
         sigtop__subcmd__demo)
-            opts="-p -h --pid --no-follow --clock --engine --hz --period --budget --focus --ignore --tagfocus --tagignore --window --sort --cum --names --source-path --theme --mouse --no-mouse --tui --quiet --on-quit --save --symbols --batch --interval --count --table --config --no-config --raw --help"
+            opts="-p -h --pid --no-follow --clock --engine --hz --period --budget --focus --ignore --tagfocus --tagignore --window --sort --cum --names --source-path --theme --mouse --no-mouse --tui --quiet --on-quit --save --format --symbols --batch --interval --count --table --config --no-config --raw --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -253,6 +257,10 @@ _sigtop() {
                     ;;
                 --save)
                     COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --format)
+                    COMPREPLY=($(compgen -W "sigtop proto gperftools folded flame speedscope callgrind dot text" -- "${cur}"))
                     return 0
                     ;;
                 --interval)
@@ -441,7 +449,7 @@ _sigtop() {
             return 0
             ;;
         sigtop__subcmd__record)
-            opts="-o -d -p -h --output --duration --pid --no-follow --symbols --quiet --clock --engine --hz --period --budget --config --no-config --help"
+            opts="-o -d -p -h --output --format --duration --pid --no-follow --symbols --quiet --clock --engine --hz --period --budget --config --no-config --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -453,6 +461,10 @@ _sigtop() {
                     ;;
                 -o)
                     COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --format)
+                    COMPREPLY=($(compgen -W "sigtop proto gperftools folded flame speedscope callgrind dot text" -- "${cur}"))
                     return 0
                     ;;
                 --duration)
@@ -503,7 +515,7 @@ _sigtop() {
             return 0
             ;;
         sigtop__subcmd__report)
-            opts="-o -h --text --top --peek --tree --list --traces --raw --folded --flame --speedscope --dot --callgrind --proto --output --focus --ignore --hide --show --show-from --tagfocus --tagignore --sample-index --nodecount --nodefraction --edgefraction --no-trim --cum --granularity --noinlines --showcolumns --relative-percentages --unit --compact-labels --source-path --trim-path --base --diff-base --normalize --drop-negative --help"
+            opts="-o -h --text --top --peek --tree --list --traces --raw --folded --flame --speedscope --dot --callgrind --proto --gperftools --output --focus --ignore --hide --show --show-from --tagfocus --tagignore --sample-index --nodecount --nodefraction --edgefraction --no-trim --cum --granularity --noinlines --showcolumns --relative-percentages --unit --compact-labels --source-path --trim-path --base --diff-base --normalize --drop-negative --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0

@@ -1,6 +1,6 @@
 # Print an optspec for argparse to handle cmd's options that are independent of any subcommand.
 function __fish_sigtop_global_optspecs
-    string join \n p/pid= no-follow clock= engine= hz= period= budget= focus= ignore= tagfocus= tagignore= window= sort= cum names= source-path= theme= mouse no-mouse tui quiet on-quit= save= symbols batch interval= count= table= config= no-config raw= h/help V/version
+    string join \n p/pid= no-follow clock= engine= hz= period= budget= focus= ignore= tagfocus= tagignore= window= sort= cum names= source-path= theme= mouse no-mouse tui quiet on-quit= save= format= symbols batch interval= count= table= config= no-config raw= h/help V/version
 end
 
 function __fish_sigtop_needs_command
@@ -52,7 +52,16 @@ colour-blind\t'for dark terminals: heat is lightness, and nothing is told by red
 complete -c sigtop -n "__fish_sigtop_needs_command" -l on-quit -d 'What `q` does with a launched program that still runs [default: ask]' -r -f -a "ask\t'ask'
 end\t'end the program'
 leave\t'let it run'"
-complete -c sigtop -n "__fish_sigtop_needs_command" -l save -d 'Keep a recording in this file too, for `sigtop view`' -r -F
+complete -c sigtop -n "__fish_sigtop_needs_command" -l save -d 'Keep everything in this file too; its ending is the format, .sigtop is a recording for `sigtop view`' -r -F
+complete -c sigtop -n "__fish_sigtop_needs_command" -l format -d 'Save in this format, whatever the ending' -r -f -a "sigtop\t'a recording of everything, for sigtop view'
+proto\t'pprof\'s profile.proto, with all there is'
+gperftools\t'CPU profile for old tools: addresses alone; perl\'s pprof may drop what all stacks share'
+folded\t'a line for each stack, for flame graph tools'
+flame\t'a flame graph that a browser zooms and searches'
+speedscope\t'for speedscope.app, a profile for each thread'
+callgrind\t'for KCachegrind'
+dot\t'a graph for graphviz'
+text\t'pprof\'s table'"
 complete -c sigtop -n "__fish_sigtop_needs_command" -l interval -d 'Time between two tables [default: only one, at the end]' -r
 complete -c sigtop -n "__fish_sigtop_needs_command" -l count -d 'End the watch after so many tables' -r
 complete -c sigtop -n "__fish_sigtop_needs_command" -l table -d 'Write tables to this file, not to stderr (with --pid: stdout)' -r -F
@@ -105,7 +114,16 @@ colour-blind\t'for dark terminals: heat is lightness, and nothing is told by red
 complete -c sigtop -n "__fish_sigtop_using_subcommand demo" -l on-quit -d 'What `q` does with a launched program that still runs [default: ask]' -r -f -a "ask\t'ask'
 end\t'end the program'
 leave\t'let it run'"
-complete -c sigtop -n "__fish_sigtop_using_subcommand demo" -l save -d 'Keep a recording in this file too, for `sigtop view`' -r -F
+complete -c sigtop -n "__fish_sigtop_using_subcommand demo" -l save -d 'Keep everything in this file too; its ending is the format, .sigtop is a recording for `sigtop view`' -r -F
+complete -c sigtop -n "__fish_sigtop_using_subcommand demo" -l format -d 'Save in this format, whatever the ending' -r -f -a "sigtop\t'a recording of everything, for sigtop view'
+proto\t'pprof\'s profile.proto, with all there is'
+gperftools\t'CPU profile for old tools: addresses alone; perl\'s pprof may drop what all stacks share'
+folded\t'a line for each stack, for flame graph tools'
+flame\t'a flame graph that a browser zooms and searches'
+speedscope\t'for speedscope.app, a profile for each thread'
+callgrind\t'for KCachegrind'
+dot\t'a graph for graphviz'
+text\t'pprof\'s table'"
 complete -c sigtop -n "__fish_sigtop_using_subcommand demo" -l interval -d 'Time between two tables [default: only one, at the end]' -r
 complete -c sigtop -n "__fish_sigtop_using_subcommand demo" -l count -d 'End the watch after so many tables' -r
 complete -c sigtop -n "__fish_sigtop_using_subcommand demo" -l table -d 'Write tables to this file, not to stderr (with --pid: stdout)' -r -F
@@ -125,7 +143,7 @@ complete -c sigtop -n "__fish_sigtop_using_subcommand env" -l path -d 'Print onl
 complete -c sigtop -n "__fish_sigtop_using_subcommand env" -s h -l help -d 'Print help'
 complete -c sigtop -n "__fish_sigtop_using_subcommand report" -l peek -d 'Callers and callees of the functions that match' -r
 complete -c sigtop -n "__fish_sigtop_using_subcommand report" -l list -d 'Source lines of the functions that match' -r
-complete -c sigtop -n "__fish_sigtop_using_subcommand report" -s o -l output -d 'Write to this file, not to stdout. With --dot, .svg, .png, .pdf and .ps are drawn by graphviz' -r -F
+complete -c sigtop -n "__fish_sigtop_using_subcommand report" -s o -l output -d 'Write to this file, not to stdout; without a form its ending says which. With --dot, .svg, .png, .pdf and .ps are drawn by graphviz' -r -F
 complete -c sigtop -n "__fish_sigtop_using_subcommand report" -l focus -d 'Keep samples with a function, file or module that matches' -r
 complete -c sigtop -n "__fish_sigtop_using_subcommand report" -l ignore -d 'Drop samples with a function, file or module that matches' -r
 complete -c sigtop -n "__fish_sigtop_using_subcommand report" -l hide -d 'Take matching frames out of the stacks' -r
@@ -157,6 +175,7 @@ complete -c sigtop -n "__fish_sigtop_using_subcommand report" -l speedscope -d '
 complete -c sigtop -n "__fish_sigtop_using_subcommand report" -l dot -d 'A graph for graphviz'
 complete -c sigtop -n "__fish_sigtop_using_subcommand report" -l callgrind -d 'For KCachegrind'
 complete -c sigtop -n "__fish_sigtop_using_subcommand report" -l proto -d 'A profile.proto, gzipped'
+complete -c sigtop -n "__fish_sigtop_using_subcommand report" -l gperftools -d 'A gperftools CPU profile, for old tools'
 complete -c sigtop -n "__fish_sigtop_using_subcommand report" -l no-trim -d 'Leave nothing out'
 complete -c sigtop -n "__fish_sigtop_using_subcommand report" -l cum -d 'Sort by cum, not by flat'
 complete -c sigtop -n "__fish_sigtop_using_subcommand report" -l noinlines -d 'Charge what was inlined to the function it was inlined into'
@@ -167,7 +186,16 @@ complete -c sigtop -n "__fish_sigtop_using_subcommand report" -l normalize -d 'S
 complete -c sigtop -n "__fish_sigtop_using_subcommand report" -l drop-negative -d 'Leave out nodes below zero'
 complete -c sigtop -n "__fish_sigtop_using_subcommand report" -s h -l help -d 'Print help (see more with \'--help\')'
 complete -c sigtop -n "__fish_sigtop_using_subcommand symbols" -s h -l help -d 'Print help'
-complete -c sigtop -n "__fish_sigtop_using_subcommand record" -s o -l output -d 'Write to this file; `-` is stdout, for `sigtop view -` at the other end of a pipe, with names' -r -F
+complete -c sigtop -n "__fish_sigtop_using_subcommand record" -s o -l output -d 'Write to this file; its ending is the format, .sigtop is a recording. `-` is stdout, for `sigtop view -` at the other end of a pipe, with names' -r -F
+complete -c sigtop -n "__fish_sigtop_using_subcommand record" -l format -d 'Write this format, whatever the ending' -r -f -a "sigtop\t'a recording of everything, for sigtop view'
+proto\t'pprof\'s profile.proto, with all there is'
+gperftools\t'CPU profile for old tools: addresses alone; perl\'s pprof may drop what all stacks share'
+folded\t'a line for each stack, for flame graph tools'
+flame\t'a flame graph that a browser zooms and searches'
+speedscope\t'for speedscope.app, a profile for each thread'
+callgrind\t'for KCachegrind'
+dot\t'a graph for graphviz'
+text\t'pprof\'s table'"
 complete -c sigtop -n "__fish_sigtop_using_subcommand record" -s d -l duration -d 'End the recording after so long [default: with the program, or at Ctrl-C]' -r
 complete -c sigtop -n "__fish_sigtop_using_subcommand record" -s p -l pid -d 'Record these processes, by pid or name, which were started with the agent' -r
 complete -c sigtop -n "__fish_sigtop_using_subcommand record" -l clock -d 'What to measure: CPU time, or wall time of sleeping threads too [default: prof]' -r -f -a "prof\t'CPU time, user and system (ITIMER_PROF)'

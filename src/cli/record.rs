@@ -6,15 +6,21 @@ use std::time::Duration;
 
 use clap::Args;
 
-use super::{Sampling, Screen, Shown, Source, Watch, Whom, whom};
+use super::{Sampling, Screen, Shown, Source, Watch, Whom, format, whom};
+use crate::tui::kinds::Kind;
 use crate::tui::setting::duration;
 
 /// What to record, and where to.
 #[derive(Args, Clone, Debug)]
 pub struct Record {
-    /// Write to this file; `-` is stdout, for `sigtop view -` at the other end of a pipe, with names
+    /// Write to this file; its ending is the format, .sigtop is a recording. `-` is stdout, for `sigtop view -` at the other
+    /// end of a pipe, with names
     #[arg(long, short, value_name = "FILE")]
     pub output: PathBuf,
+
+    /// Write this format, whatever the ending
+    #[arg(long, value_name = "FORMAT", value_parser = format())]
+    pub format: Option<Kind>,
 
     /// End the recording after so long [default: with the program, or at Ctrl-C]
     #[arg(long, short, value_name = "TIME", value_parser = duration)]

@@ -1,6 +1,6 @@
 //! The arguments of `sigtop report`, in pprof's words; `-` and `_` in them are the same.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use clap::{Args, ValueEnum};
 
@@ -20,7 +20,8 @@ pub struct Report {
     #[command(flatten)]
     pub forms: Forms,
 
-    /// Write to this file, not to stdout. With --dot, .svg, .png, .pdf and .ps are drawn by graphviz
+    /// Write to this file, not to stdout; without a form its ending says which. With --dot, .svg, .png, .pdf and .ps are drawn by
+    /// graphviz
     #[arg(long, short, value_name = "FILE")]
     pub output: Option<PathBuf>,
 
@@ -179,10 +180,14 @@ pub struct Forms {
     /// A profile.proto, gzipped
     #[arg(long, help_heading = "Form")]
     pub proto: bool,
+    /// A gperftools CPU profile, for old tools
+    #[arg(long, help_heading = "Form")]
+    pub gperftools: bool,
 }
 
 impl Forms {
-    fn form(&self) -> Form {
+    /// The form asked for, or the one that a file's name means.
+    fn form(&self, output: Option<&Path>) -> Form {
         let flags = [
             (self.tree, Form::Tree),
             (self.traces, Form::Traces),
@@ -193,10 +198,12 @@ impl Forms {
             (self.dot, Form::Dot),
             (self.callgrind, Form::Callgrind),
             (self.proto, Form::Proto),
+            (self.gperftools, Form::Legacy),
         ];
         let flag = flags.into_iter().find(|(given, _)| *given).map(|(_, form)| form);
         let with = self.peek.clone().map(Form::Peek).or(self.list.clone().map(Form::List));
-        with.or(flag).unwrap_or(Form::Top)
+        let top = self.top.then_some(Form::Top);
+        with.or(flag).or(top).or(output.and_then(Form::of_file)).unwrap_or(Form::Top)
     }
 }
 
@@ -226,7 +233,7 @@ impl Report {
             Grain::Addresses => Granularity::Addresses,
         });
         Options {
-            form: self.forms.form(),
+            form: self.forms.form(self.output.as_deref()),
             filters: Filters {
                 focus: self.focus.clone(),
                 ignore: self.ignore.clone(),

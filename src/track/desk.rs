@@ -14,7 +14,7 @@ use crate::symbols::Names;
 use crate::symbols::source;
 use crate::symbols::worker::{CodeReply, CodeRequest, Reply, Request};
 use crate::tally::crowd;
-use crate::tally::query::Query;
+use crate::tally::query::{Filters, Query};
 use crate::tally::tallier::{Besides, Tallier, Tallies};
 use crate::tally::timeline::Timeline;
 
@@ -283,22 +283,45 @@ impl Desk {
         }
     }
 
-    /// Makes what is to be saved, by the question's filters; `unix_ns` is now in UTC.
+    /// Makes what is to be saved, by the question's filters: all, or of the time that is shown. `unix_ns` is now in UTC.
     ///
     /// # Errors
     /// Why there is nothing: one sentence.
     pub fn made(
         &self,
         form: Form,
-        window_ns: Option<u64>,
+        is_shown: bool,
         (now_ns, unix_ns): (u64, u64),
         facts: &Facts,
     ) -> Result<Vec<u8>, String> {
-        let shown_ns = self.frozen.map_or(now_ns, |(frozen_ns, _)| frozen_ns);
-        let span = window_ns.map_or(Span::Total, |ns| Span::Last { ns, now_ns: shown_ns });
-        let unix_ns = unix_ns.saturating_sub(now_ns.saturating_sub(shown_ns));
-        let (profile, names) = (&self.profile, &self.names);
-        (form.make)(&Taken { profile, names, query: self.query(span), facts, unix_ns }, form.name)
+        self.take((form, is_shown, false), (now_ns, unix_ns), facts)
+    }
+
+    /// The same of everything, whatever is shown and asked, and also if that is nothing.
+    ///
+    /// # Errors
+    /// Why there is nothing: one sentence.
+    pub fn made_of_all(&mut self, form: Form, now: (u64, u64), facts: &Facts) -> Result<Vec<u8>, String> {
+        self.question.filters = Filters::default();
+        self.take((form, false, true), now, facts)
+    }
+
+    fn take(
+        &self,
+        (form, is_shown, may_be_empty): (Form, bool, bool),
+        (now_ns, unix_ns): (u64, u64),
+        facts: &Facts,
+    ) -> Result<Vec<u8>, String> {
+        let frozen_ns = self.frozen.map_or(now_ns, |(frozen_ns, _)| frozen_ns);
+        let span = if is_shown { self.span(frozen_ns) } else { Span::Total };
+        let end_ns = match span {
+            Span::Last { now_ns, .. } => now_ns,
+            Span::Total => frozen_ns,
+        };
+        let behind_ns = now_ns.saturating_sub(end_ns);
+        let (profile, names, query) = (&self.profile, &self.names, self.query(span));
+        let unix_ns = unix_ns.saturating_sub(behind_ns);
+        (form.make)(&Taken { profile, names, query, facts, unix_ns, behind_ns, may_be_empty }, form.name)
     }
 
     fn query(&self, span: Span) -> Query {

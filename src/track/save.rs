@@ -22,6 +22,10 @@ pub struct Taken<'a> {
     pub facts: &'a Facts,
     /// The end of it in UTC, ns since 1970.
     pub unix_ns: u64,
+    /// How long before the header's facts that was, ns.
+    pub behind_ns: u64,
+    /// Whether a file of no sample is better than none.
+    pub may_be_empty: bool,
 }
 
 /// Makes the bytes of a file of the format with this name, or says in a sentence why there are none.
@@ -55,8 +59,8 @@ pub struct Save {
     pub path: PathBuf,
     /// How; `None` is a recording of everything.
     pub form: Option<Form>,
-    /// Length of the window before now, ns; `None` is all.
-    pub window_ns: Option<u64>,
+    /// Only the time that the question is of, not all.
+    pub is_shown: bool,
 }
 
 impl Save {

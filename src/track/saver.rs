@@ -3,7 +3,7 @@
 
 use std::fs::File;
 use std::io::{self, Write};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
@@ -25,6 +25,9 @@ const RETRY: Duration = Duration::from_secs(1);
 pub enum Output {
     /// Into a file, which is put in its place at the end.
     File(Aside),
+    /// Into the part of a file that will be of another format: whoever makes that puts it in its place. A watch that is killed
+    /// leaves the part, which is a recording.
+    Draft(Aside),
     /// Into a pipe or whatever stdout is; block by block, as it comes.
     Stream(File),
 }
@@ -118,7 +121,7 @@ impl Writing {
         let saved = Saved { path: self.output.place(), bytes: self.written };
         match self.output {
             Output::File(aside) => aside.put()?,
-            Output::Stream(_) => {}
+            Output::Draft(_) | Output::Stream(_) => {}
         }
         Ok(saved)
     }
@@ -164,7 +167,7 @@ fn copy(cause: &io::Error) -> io::Error {
 impl Output {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         match self {
-            Output::File(aside) => aside.write(bytes),
+            Output::File(aside) | Output::Draft(aside) => aside.write(bytes),
             Output::Stream(file) => file.write(bytes),
         }
     }
@@ -172,7 +175,7 @@ impl Output {
     /// What it is called in an error: where the bytes lie now.
     fn path(&self) -> PathBuf {
         match self {
-            Output::File(aside) => aside.part().unwrap_or(aside.place()).to_owned(),
+            Output::File(aside) | Output::Draft(aside) => aside.part().unwrap_or(aside.place()).to_owned(),
             Output::Stream(_) => PathBuf::from("stdout"),
         }
     }
@@ -180,6 +183,7 @@ impl Output {
     fn place(&self) -> Option<PathBuf> {
         match self {
             Output::File(aside) => Some(aside.place().to_owned()),
+            Output::Draft(aside) => aside.part().map(Path::to_owned),
             Output::Stream(_) => None,
         }
     }

@@ -13,7 +13,7 @@ use super::player::{Opened, Player};
 use super::saver::Saved;
 use super::tape::{Recording, Tape};
 use super::watcher::{Channels, Feed, Watcher, monotonic_ns};
-use super::{Command, Notice, Question};
+use super::{Command, Facts, Form, Notice, Question};
 use crate::attach::find::{Carrier, Watch};
 use crate::attach::launch::{self, Launched};
 use crate::link::aside::AsideError;
@@ -98,6 +98,21 @@ pub struct Finished {
     pub desk: Desk,
     /// What came of the recording, if one was written.
     pub recording: Option<Result<Saved, AsideError>>,
+    /// The header's last facts.
+    pub(super) facts: Facts,
+    /// When it ended, on the clock of the watch, ns, and in UTC, ns since 1970.
+    pub(super) now_ns: u64,
+    pub(super) unix_ns: u64,
+}
+
+impl Finished {
+    /// A file of everything, whatever the filters were.
+    ///
+    /// # Errors
+    /// Why there is none: one sentence.
+    pub fn made(&mut self, form: Form) -> Result<Vec<u8>, String> {
+        self.desk.made_of_all(form, (self.now_ns, self.unix_ns), &self.facts)
+    }
 }
 
 /// A watch under way.
@@ -169,8 +184,7 @@ impl Session {
                 events,
                 recorded,
             });
-            let (desk, recording) = watch.finish();
-            Finished { desk, recording }
+            watch.finish()
         })?;
         Ok(Session { commands, notices, output: Some(output), thread })
     }

@@ -11,12 +11,10 @@ use super::governor::Governor;
 use super::live::Live;
 use super::pace::{ANSWER_NS, Pace};
 use super::player::Player;
-use super::saver::Saved;
-use super::session::{NOTICES, Settings};
+use super::session::{Finished, NOTICES, Settings};
 use super::tape::Tape;
 use super::{Command, Notice, Save};
 use crate::attach::launch;
-use crate::link::aside::AsideError;
 use crate::link::record::{About, Block, Cpu, RecordError};
 use crate::link::wire::{Arrival, Clock, EngineState, Event, Message};
 use crate::profile::Profile;
@@ -495,7 +493,7 @@ impl Watcher {
             None => self.tape.so_far(now_ns, &self.desk.profile, &self.desk.names),
             Some(form) => {
                 let facts = self.facts(now_ns);
-                let made = self.desk.made(*form, save.window_ns, (now_ns, self.unix_ns(now_ns)), &facts);
+                let made = self.desk.made(*form, save.is_shown, (now_ns, self.unix_ns(now_ns)), &facts);
                 made.map(|bytes| vec![bytes.into()])
             }
         };
@@ -522,10 +520,11 @@ impl Watcher {
     }
 
     /// Ends the recording and gives what is known.
-    pub(super) fn finish(self) -> (Desk, Option<Result<Saved, AsideError>>) {
+    pub(super) fn finish(self) -> Finished {
         let now_ns = self.now_ns();
-        let saved = self.tape.finish(now_ns);
-        (self.desk, saved)
+        let (facts, unix_ns) = (self.facts(now_ns), self.unix_ns(now_ns));
+        let recording = self.tape.finish(now_ns);
+        Finished { desk: self.desk, recording, facts, now_ns, unix_ns }
     }
 
     fn tell_banner(&mut self, sentence: String) {

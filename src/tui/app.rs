@@ -124,9 +124,9 @@ pub struct App {
     /// What was found last.
     pub(super) found: Option<Pattern>,
     colon_history: History,
-    /// What was saved last: the ending, and whether only the window was.
+    /// What was saved last: the ending, and whether only what was shown.
     saved_as: &'static str,
-    saved_window: bool,
+    saved_shown: bool,
     /// What the session was asked last; nothing before the start.
     asked: Option<Question>,
 }
@@ -167,7 +167,7 @@ impl App {
             found: None,
             colon_history: History::default(),
             saved_as: ".sigtop",
-            saved_window: false,
+            saved_shown: false,
             asked: None,
             options,
         }
@@ -406,7 +406,7 @@ impl App {
             listing,
             flame,
             threads,
-            past: self.walk.past(self.window_ns).filter(|_| self.frozen),
+            past: self.past(),
             timeline: self.frozen,
         }
     }

@@ -17,6 +17,7 @@ pub mod flame;
 pub mod input;
 pub mod keymap;
 pub mod keys;
+pub mod kinds;
 pub mod layout;
 pub mod line;
 pub mod list;

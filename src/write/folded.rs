@@ -9,11 +9,21 @@ use crate::tally::saved::{Function, Line, Location, Samples, Saved, ValueType};
 use crate::tally::text::Text;
 
 /// Writes one kind of value. An inlined function is a frame; a place without a name is called by its file. Stacks that read the
-/// same are one, in order of their text.
+/// same are one, in order of their text. A time is counted in periods, as tools expect that count samples.
 ///
 /// # Errors
 /// When `out` fails.
 pub fn write(out: &mut dyn Write, saved: &Saved, value: usize) -> io::Result<()> {
+    let period = saved.period_of(value).unwrap_or(1);
+    let periods = |sum: i64| {
+        let nearest = (sum.unsigned_abs() + period / 2) / period;
+        nearest.max(1) as i64 * sum.signum()
+    };
+    stacks(saved, value).into_iter().try_for_each(|(stack, sum)| writeln!(out, "{stack} {}", periods(sum)))
+}
+
+/// Stacks as they are written, and the sum of a value for each, where it is not 0.
+pub(super) fn stacks(saved: &Saved, value: usize) -> Vec<(String, i64)> {
     let names: Vec<Vec<String>> = saved.locations.iter().map(|location| frames(saved, location)).collect();
     let mut sums: HashMap<String, i64> = HashMap::new();
     saved.samples.each(|sample| {
@@ -24,7 +34,7 @@ pub fn write(out: &mut dyn Write, saved: &Saved, value: usize) -> io::Result<()>
     });
     let mut lines: Vec<(String, i64)> = sums.into_iter().filter(|(_, sum)| *sum != 0).collect();
     lines.sort();
-    lines.into_iter().try_for_each(|(stack, sum)| writeln!(out, "{stack} {sum}"))
+    lines
 }
 
 /// The names at a place, outermost first.

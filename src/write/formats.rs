@@ -13,7 +13,7 @@ use crate::tally::saved::Saved;
 type Writer = fn(&mut dyn Write, &Saved, usize) -> io::Result<()>;
 
 /// One format.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub struct Format {
     /// For menus and options.
     pub name: &'static str,
@@ -23,6 +23,8 @@ pub struct Format {
     pub words: &'static str,
     /// Writes it.
     pub write: Writer,
+    /// The form of a report that is it.
+    pub form: Form,
     /// Whether files of it can be read.
     pub is_read: bool,
 }
@@ -34,6 +36,7 @@ pub const FORMATS: &[Format] = &[
         endings: &[".pb.gz", ".pb", ".pprof", ".prof.gz"],
         words: "pprof's profile.proto, with all there is",
         write: |out, saved, _| pprof::write(out, saved),
+        form: Form::Proto,
         is_read: true,
     },
     Format {
@@ -41,6 +44,7 @@ pub const FORMATS: &[Format] = &[
         endings: &[".prof"],
         words: "CPU profile for old tools: addresses alone; perl's pprof may drop what all stacks share",
         write: legacy::write,
+        form: Form::Legacy,
         is_read: true,
     },
     Format {
@@ -48,13 +52,15 @@ pub const FORMATS: &[Format] = &[
         endings: &[".folded", ".collapsed"],
         words: "a line for each stack, for flame graph tools",
         write: folded::write,
+        form: Form::Folded,
         is_read: true,
     },
     Format {
-        name: "svg",
-        endings: &[".svg"],
+        name: "flame",
+        endings: &[".svg", ".flame.svg"],
         words: "a flame graph that a browser zooms and searches",
         write: svg::write,
+        form: Form::Svg,
         is_read: false,
     },
     Format {
@@ -62,6 +68,7 @@ pub const FORMATS: &[Format] = &[
         endings: &[".speedscope.json"],
         words: "for speedscope.app, a profile for each thread",
         write: speedscope::write,
+        form: Form::Speedscope,
         is_read: false,
     },
     Format {
@@ -69,6 +76,7 @@ pub const FORMATS: &[Format] = &[
         endings: &[".callgrind"],
         words: "for KCachegrind",
         write: |out, saved, value| printed(out, saved, value, Form::Callgrind),
+        form: Form::Callgrind,
         is_read: false,
     },
     Format {
@@ -76,6 +84,7 @@ pub const FORMATS: &[Format] = &[
         endings: &[".dot", ".gv"],
         words: "a graph for graphviz",
         write: |out, saved, value| printed(out, saved, value, Form::Dot),
+        form: Form::Dot,
         is_read: false,
     },
     Format {
@@ -83,6 +92,7 @@ pub const FORMATS: &[Format] = &[
         endings: &[".txt"],
         words: "pprof's table",
         write: |out, saved, value| printed(out, saved, value, Form::Top),
+        form: Form::Top,
         is_read: false,
     },
 ];

@@ -13,14 +13,9 @@ use crate::tally::saved::graph::base;
 /// # Errors
 /// When `out` fails, or there is nothing to draw.
 pub fn write(out: &mut dyn Write, saved: &Saved, value: usize) -> io::Result<()> {
-    let mut stacks = Vec::new();
-    folded::write(&mut stacks, saved, value)?;
-    let stacks = String::from_utf8_lossy(&stacks);
     // What is below zero has no width.
-    let mut lines: Vec<&str> = stacks
-        .lines()
-        .filter(|line| !line.rsplit_once(' ').is_some_and(|(_, number)| number.starts_with('-')))
-        .collect();
+    let stacks = folded::stacks(saved, value).into_iter().filter(|(_, sum)| *sum > 0);
+    let mut lines: Vec<String> = stacks.map(|(stack, sum)| format!("{stack} {sum}")).collect();
     lines.sort_unstable();
     let of = &saved.sample_types[value];
     let mut options = Options::default();
@@ -28,5 +23,5 @@ pub fn write(out: &mut dyn Write, saved: &Saved, value: usize) -> io::Result<()>
     options.subtitle = saved.comments.iter().find(|text| !text.starts_with('#')).map(|text| text.to_string());
     options.count_name = of.unit.as_str().to_owned();
     options.name_type = "Function:".to_owned();
-    from_lines(&mut options, lines, out).map_err(io::Error::other)
+    from_lines(&mut options, lines.iter().map(String::as_str), out).map_err(io::Error::other)
 }

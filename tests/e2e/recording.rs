@@ -143,6 +143,60 @@ fn what_cannot_be_written_is_said_and_the_old_file_stays() {
 }
 
 #[test]
+fn the_ending_is_the_format() {
+    let directory = Directory::new("formats");
+    for (name, options, mark) in [
+        ("a.folded", &[][..], ";burn_a "),
+        ("a.txt", &[], "File: shares\n"),
+        ("a.callgrind", &[], "positions: instr line\n"),
+        ("a.flame.svg", &[], "<svg version="),
+        ("a.speedscope.json", &[], "{\"$schema\""),
+        ("a.dot", &[], "digraph"),
+        ("b", &["--format", "text"], "File: shares\n"),
+    ] {
+        let file = directory.file(name);
+        let ran = run(&mut record(&file, options, "1"));
+        assert_eq!(ran.code(), 0, "{}", ran.err());
+        let text = fs::read_to_string(&file).expect("it was written");
+        assert!(text.contains(mark) && text.contains("burn_a"), "{name}: {text}");
+    }
+    assert_eq!(directory.names().len(), 7, "nothing is left beside them: {:?}", directory.names());
+    // Of folded stacks the numbers are samples, of about a hundred a second.
+    let folded = fs::read_to_string(directory.file("a.folded")).expect("it is there");
+    let count = folded.lines().filter_map(|line| line.rsplit_once(' ')?.1.parse::<u64>().ok()).sum::<u64>();
+    assert!((20..=300).contains(&count), "{count}: {folded}");
+}
+
+#[test]
+fn a_killed_recorder_of_a_profile_leaves_a_recording() {
+    let directory = Directory::new("draft");
+    let (file, part) = (directory.file("a.pb.gz"), directory.file("a.pb.gz.part"));
+    let mut recorder = record(&file, &[], "60").stdout(Stdio::null()).stderr(Stdio::null()).spawn().expect("it runs");
+    while fs::metadata(&part).map_or(0, |metadata| metadata.len()) < 1000 {
+        assert!(recorder.try_wait().expect("a child").is_none());
+        std::thread::yield_now();
+    }
+    recorder.kill().expect("a child");
+    recorder.wait().expect("a child");
+    assert!(!file.exists());
+    assert!(view(&part).out().contains("burn_a"), "{}", view(&part).err());
+}
+
+#[test]
+fn what_is_kept_while_watching_can_be_a_profile_too() {
+    let directory = Directory::new("kept");
+    let file = directory.file("a.pb.gz");
+    let mut command = Command::new(SIGTOP);
+    command.args(["--batch", "--focus", "burn_b", "--save"]).arg(&file).arg("--");
+    let printed = run(command.arg(targets::c("shares")).args(["60", "30", "10", "1"]));
+    assert_eq!(printed.code(), 0, "{}", printed.err());
+    let all = run(Command::new(SIGTOP).args(["report", "--top"]).arg(&file)).out();
+    let focused = run(Command::new(SIGTOP).args(["report", "--top", "--focus", "burn_b"]).arg(&file)).out();
+    assert!(all.contains("burn_a"), "all is in it, whatever is shown: {all}");
+    assert_eq!(rows(&focused), rows(&printed.err()), "{focused}\n{}", printed.err());
+}
+
+#[test]
 fn what_is_no_recording_is_refused() {
     let directory = Directory::new("refused");
     let file = directory.file("a.sigtop");

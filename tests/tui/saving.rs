@@ -10,8 +10,8 @@ use crate::stage::Stage;
 const UP: &str = "\x1b[A";
 const TAB: &str = "\t";
 
-/// What was asked to be saved after these keys: where, in which format, and of which window.
-fn asked(keys: &str) -> Option<(String, Option<&'static str>, Option<u64>)> {
+/// What was asked to be saved after these keys: where, in which format, and whether only what is shown.
+fn asked(keys: &str) -> Option<(String, Option<&'static str>, bool)> {
     let mut stage = Stage::usual((100, 30));
     stage.press(keys);
     let saves = stage.session.heard.iter().filter_map(|command| match command {
@@ -20,24 +20,31 @@ fn asked(keys: &str) -> Option<(String, Option<&'static str>, Option<u64>)> {
     });
     let saves: Vec<_> = saves.collect();
     assert!(saves.len() < 2);
-    saves.first().map(|save| (save.path.display().to_string(), save.form.map(|form| form.name), save.window_ns))
+    saves.first().map(|save| (save.path.display().to_string(), save.form.map(|form| form.name), save.is_shown))
 }
 
 #[test]
 fn the_name_is_offered_and_its_ending_is_the_format() {
-    assert_eq!(asked("e\r"), Some(("server-2m14s.sigtop".to_owned(), None, None)));
-    assert_eq!(asked(&format!("e{TAB}\r")), Some(("server-2m14s.pb.gz".to_owned(), Some("proto"), None)));
-    assert_eq!(asked("e\x15/tmp/a.txt\r"), Some(("/tmp/a.txt".to_owned(), Some("text"), None)));
+    assert_eq!(asked("e\r"), Some(("server-2m14s.sigtop".to_owned(), None, false)));
+    assert_eq!(asked(&format!("e{TAB}\r")), Some(("server-2m14s.pb.gz".to_owned(), Some("proto"), false)));
+    assert_eq!(asked("e\x15/tmp/a.txt\r"), Some(("/tmp/a.txt".to_owned(), Some("text"), false)));
     assert_eq!(asked("e\x15/tmp/a\r"), None, "no format, no file");
     assert_eq!(asked("e\x1b"), None);
 }
 
 #[test]
-fn the_window_alone_can_be_saved() {
-    let (_, _, window_ns) = asked(&format!("e{TAB}{UP}\r")).expect("something is saved");
-    assert_eq!(window_ns, Some(10_000_000_000));
-    let (_, _, window_ns) = asked(&format!("e{TAB}{UP}{UP}\r")).expect("something is saved");
-    assert_eq!(window_ns, None);
+fn what_is_shown_alone_can_be_saved() {
+    let (_, _, is_shown) = asked(&format!("e{TAB}{UP}\r")).expect("something is saved");
+    assert!(is_shown);
+    let (_, _, is_shown) = asked(&format!("e{TAB}{UP}{UP}\r")).expect("something is saved");
+    assert!(!is_shown);
+    let mut stage = Stage::usual((140, 45));
+    stage.press(&format!("e{TAB}{UP}"));
+    assert!(stage.text().contains("· the last 10 s"), "{}", stage.text());
+    stage.press("\x1b");
+    stage.press(" []mm");
+    stage.press(&format!("e{TAB}{UP}"));
+    assert!(stage.text().contains("· the span of 100 ms"), "{}", stage.text());
 }
 
 #[test]

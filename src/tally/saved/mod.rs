@@ -17,6 +17,7 @@ pub mod trim;
 pub use samples::{Sample, Samples, put_varint, take_varint};
 
 use super::text::Text;
+use super::units::{are_alike, scale};
 
 /// What a value measures: `cpu` in `nanoseconds`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
@@ -174,6 +175,16 @@ impl Saved {
             let kinds: Vec<&str> = self.sample_types.iter().map(|of| of.kind.as_str()).collect();
             format!("sample_index {name:?} must be one of: [{}]", kinds.join(" "))
         })
+    }
+
+    /// The period between two samples, in the unit of this value, where it is a time and is measured in periods of time.
+    pub fn period_of(&self, value: usize) -> Option<u64> {
+        let unit = &self.sample_types[value].unit;
+        if !are_alike(unit, "nanoseconds") || !are_alike(&self.period_type.unit, unit) {
+            return None;
+        }
+        let period = scale(self.period, &self.period_type.unit, unit).0;
+        (period >= 1.0).then_some(period as u64)
     }
 
     /// The file of a location's mapping; empty when there is none.

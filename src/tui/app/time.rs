@@ -2,11 +2,16 @@
 
 use super::App;
 use crate::profile::window::BUCKETS;
-use crate::track::Command;
+use crate::track::{Command, Past};
 use crate::tui::action::Effect;
 use crate::tui::walk::Walk;
 
 impl App {
+    /// The span of the past that is shown, if it is not the last window.
+    pub(in crate::tui) fn past(&self) -> Option<Past> {
+        self.walk.past(self.window_ns).filter(|_| self.frozen)
+    }
+
     pub(super) fn freeze(&mut self, frozen: bool) -> Vec<Effect> {
         self.walk = Walk::default();
         if frozen == self.frozen {

@@ -11,9 +11,11 @@ use ratatui::text::Span;
 use crate::tui::app::App;
 use crate::tui::canvas::Canvas;
 use crate::tui::filters;
+use crate::tui::kinds;
 use crate::tui::pane::header::window_words;
 use crate::tui::pane::prompt;
-use crate::tui::saving::{self, Saving};
+use crate::tui::pane::timeline;
+use crate::tui::saving::Saving;
 use crate::tui::text;
 use crate::tui::theme::Role;
 
@@ -37,15 +39,17 @@ fn remark(app: &App, saving: &Saving, room: usize) -> (String, Role) {
         found.cloned().unwrap_or_else(|| text::cut_right(&ways[ways.len() - 1], room).into_owned())
     };
     let Some(kind) = saving.kind() else {
-        let endings = saving::endings();
+        let endings = kinds::endings();
         return (fits(vec![format!("the ending says the format: {endings}"), endings]), Role::Notable);
     };
     if kind.form.is_none() {
         return (fits(vec![kind.words.to_owned(), "everything".to_owned()]), Role::Dim);
     }
-    let span = match app.window_ns.filter(|_| saving.is_window) {
-        Some(ns) => format!("the last {}", window_words(Some(ns))),
-        None => "all".to_owned(),
+    let span = match (app.past(), app.window_ns) {
+        _ if !saving.is_shown => "all".to_owned(),
+        (Some(past), _) => format!("the span of {}", timeline::length(past.ticks)),
+        (None, Some(ns)) => format!("the last {}", window_words(Some(ns))),
+        (None, None) => "all".to_owned(),
     };
     let chips: String = filters::chips(app.filters.now()).map(|chip| format!(" · {chip}")).collect();
     let words = kind.words;

@@ -12,10 +12,11 @@ mod tree;
 
 use std::fmt;
 use std::io::{self, Write};
+use std::path::Path;
 
 use jiff::tz::TimeZone;
 
-use super::{folded, pprof, speedscope, svg};
+use super::{folded, formats, legacy, pprof, speedscope, svg};
 use crate::tally::query::{Filters, Pattern};
 use crate::tally::saved::Saved;
 use crate::tally::saved::graph::{Edges, Grain, Nodes, Order, Sums};
@@ -40,6 +41,8 @@ pub enum Form {
     Raw,
     /// All there is, as a profile.
     Proto,
+    /// A gperftools CPU profile.
+    Legacy,
     /// Folded stacks.
     Folded,
     /// A flame graph as a picture.
@@ -50,6 +53,14 @@ pub enum Form {
     Callgrind,
     /// A graph for graphviz.
     Dot,
+}
+
+impl Form {
+    /// What a file's name means: a format, or a kind of picture that a graph is drawn as.
+    pub fn of_file(path: &Path) -> Option<Form> {
+        let is_drawn = path.extension().is_some_and(|ending| ["png", "pdf", "ps"].iter().any(|drawn| ending == *drawn));
+        formats::by_name(path).map(|format| format.form.clone()).or(is_drawn.then_some(Form::Dot))
+    }
 }
 
 /// What is one node.
@@ -219,6 +230,7 @@ pub fn report(out: &mut dyn Write, mut saved: Saved, options: &Options) -> Resul
         Form::Traces => print.traces(out)?,
         Form::Raw => print.raw(out)?,
         Form::Proto => pprof::write(out, &print.saved)?,
+        Form::Legacy => legacy::write(out, &print.saved, value)?,
         Form::Folded => folded::write(out, &print.saved, value)?,
         Form::Svg => svg::write(out, &print.saved, value)?,
         Form::Speedscope => speedscope::write(out, &print.saved, value)?,
