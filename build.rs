@@ -16,8 +16,16 @@ const TIMED: &str = "SIGTOP_TIMED_AGENT";
 
 /// What the agent is made of: a change elsewhere (the screen) must not rebuild it.
 /// Each path must exist, or cargo reruns this script on every build.
-const AGENT_SOURCES: [&str; 7] =
-    ["build.rs", "Cargo.toml", "src/lib.rs", "src/link/mod.rs", "src/link/wire.rs", "src/link/wire", "src/agent"];
+const AGENT_SOURCES: [&str; 8] = [
+    "build.rs",
+    "Cargo.toml",
+    "src/lib.rs",
+    "src/link/mod.rs",
+    "src/link/legacy.rs",
+    "src/link/wire.rs",
+    "src/link/wire",
+    "src/agent",
+];
 
 /// Variables of the outer cargo that would steer the nested one astray: its flags, its wrappers (clippy!), its profile.
 const STRAY_PREFIXES: [&str; 6] =

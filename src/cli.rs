@@ -26,6 +26,7 @@ Examples:
   sigtop                                choose from what was started with the agent
   sigtop --pid 4123                     watch one of them; by name: --pid redis-server
   eval $(sigtop env); ./server          start one with the agent, to watch it later
+  LD_PRELOAD=$(sigtop env --path) CPUPROFILE=out.prof ./app    as with gperftools: a profile in a file
   sigtop --clock real -- ./app          where it waits, not only where it computes
   sigtop --batch -- ./app               no screen: a table on stderr at the end
   sigtop record -o a.sigtop -- ./app    no screen: everything into a file
@@ -45,7 +46,7 @@ Keys, columns, config file: ? on the screen, and man sigtop.";
     override_usage = "sigtop [OPTIONS] -- COMMAND [ARGUMENTS]...\n       sigtop [OPTIONS] --pid PID|NAME\n       \
                       sigtop record [OPTIONS] -o FILE -- COMMAND [ARGUMENTS]...\n       \
                       sigtop view [OPTIONS] FILE\n       sigtop report [OPTIONS] FILE...\n       \
-                      sigtop demo [OPTIONS]\n       sigtop env [--path]\n       sigtop symbols PID|FILE",
+                      sigtop demo [OPTIONS]\n       sigtop env [--path|--libprofiler DIR|--header]\n       sigtop symbols PID|FILE",
     after_help = EXAMPLES
 )]
 pub struct Cli {
@@ -68,6 +69,14 @@ pub enum Verb {
         /// Print only the path of the agent's library
         #[arg(long)]
         path: bool,
+
+        /// Put the agent into this directory as libprofiler.so.0, and print the line that has programs linked with -lprofiler find it there
+        #[arg(long, value_name = "DIR", conflicts_with = "path")]
+        libprofiler: Option<PathBuf>,
+
+        /// Print the C header sigtop.h
+        #[arg(long, conflicts_with_all = ["path", "libprofiler"])]
+        header: bool,
     },
     /// Print a saved profile as pprof does: functions, callers, graphs, folded stacks
     Report(Box<report::Report>),

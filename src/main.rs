@@ -19,8 +19,8 @@ use sigtop::attach::AttachError;
 use sigtop::attach::find::{self, Carrier};
 use sigtop::attach::launch::{self, Stdio, launch};
 use sigtop::attach::library::{Places, preload_value};
-use sigtop::attach::program;
 use sigtop::attach::survey::{Survey, named};
+use sigtop::attach::{program, stand_in};
 use sigtop::batch::{self, Sink};
 use sigtop::cli::record::{Record, View};
 use sigtop::cli::{self, Cli, Verb, Watch, Whom};
@@ -51,7 +51,7 @@ fn main() -> ExitCode {
     // A file that outgrows its limit (ulimit -f) is an error like others, and no reason to die. Nobody inherits this.
     let _ = signal_hook::flag::register(Signal::SIGXFSZ as i32, Arc::default());
     let result = match cli.verb {
-        Some(Verb::Env { path }) => env(path),
+        Some(Verb::Env { path, libprofiler, header }) => env(path, libprofiler.as_deref(), header),
         Some(Verb::Symbols { what }) => symbols(&what),
         Some(Verb::Demo(watch)) => configured(*watch)
             .and_then(|watch| Ok(Watch { command: own_demo()?, ..watch }))
@@ -201,7 +201,16 @@ fn report_files(given: &cli::report::Report) -> Result<u8, Failure> {
 }
 
 /// `sigtop env`
-fn env(path_only: bool) -> Result<u8, Failure> {
+fn env(path_only: bool, libprofiler: Option<&Path>, header: bool) -> Result<u8, Failure> {
+    if header {
+        print!("{}", include_str!("../assets/sigtop.h"));
+        return Ok(0);
+    }
+    if let Some(directory) = libprofiler {
+        let directory = stand_in::fill(directory)?;
+        println!("{}", stand_in::line(&directory, std::env::var_os("LD_LIBRARY_PATH").as_deref()));
+        return Ok(0);
+    }
     let library = Places::of_user().library()?;
     if path_only {
         println!("{}", library.display());

@@ -15,17 +15,18 @@ use syn::visit::{self, Visit};
 use syn::{Attribute, ItemExternCrate, ItemMod, ItemUse, Macro, Meta, UseTree, Visibility};
 
 /// For each room, the rooms it may import besides itself. A room is the longest entry that a module's path begins with.
-const ROOMS: [(&str, &[&str]); 18] = [
+const ROOMS: [(&str, &[&str]); 19] = [
     ("link::wire", &[]),
+    ("link::legacy", &[]),
     ("link", &["link::wire"]),
-    ("agent", &["link::wire"]),
+    ("agent", &["link::legacy", "link::wire"]),
     ("attach", &["link::wire"]),
     ("profile", &["link::wire"]),
     ("symbols::worker", &["symbols", "profile", "link::wire"]),
     ("symbols", &["symbols::worker", "profile", "link::wire"]),
     ("tally", &["profile", "symbols", "link::wire"]),
     ("track", &["attach", "link", "link::wire", "profile", "symbols", "symbols::worker", "tally"]),
-    ("write", &["profile", "symbols", "symbols::worker", "tally"]),
+    ("write", &["link::legacy", "profile", "symbols", "symbols::worker", "tally"]),
     ("tui", &["attach", "link", "link::wire", "profile", "symbols", "symbols::worker", "tally", "track", "write"]),
     // Tables without a screen, for `main`: what it shows and how, but no sockets, no attaching, no screen.
     ("batch", &["link::wire", "tally", "track", "write"]),

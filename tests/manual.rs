@@ -193,11 +193,16 @@ fn prose(manual: &mut Manual) {
     ] {
         manual.text(text);
     }
+    in_gperftools_place(manual);
     manual.section("EXAMPLES");
     for (words, lines) in [
         ("Start a program and watch it:", &["sigtop -- ./server --port 8080"][..]),
         ("Start one with the agent, and watch it later:", &["eval $(sigtop env); ./server &", "sigtop --pid $!"]),
         ("Where it waits, not only where it computes:", &["sigtop --clock real -- ./server"]),
+        (
+            "A profile in a file, without a viewer, for pprof or sigtop report:",
+            &["LD_PRELOAD=$(sigtop env --path) CPUPROFILE=out.prof ./server", "sigtop report --top out.prof"],
+        ),
         ("A table every ten seconds, into a file:", &["sigtop --interval 10s --table top.txt -- ./server"]),
     ] {
         manual.text(words);
@@ -206,6 +211,46 @@ fn prose(manual: &mut Manual) {
     manual.section("SEE ALSO");
     manual.0.text([bold("pprof"), roman("(1), "), bold("perf"), roman("(1), "), bold("setitimer"), roman("(2), ")]);
     manual.0.text([bold("timer_create"), roman("(2), "), bold("ld.so"), roman("(8)")]);
+}
+
+/// The variables of gperftools' CPU profiler, as the agent understands them.
+fn in_gperftools_place(manual: &mut Manual) {
+    manual.section("IN GPERFTOOLS' PLACE");
+    manual.text(
+        "A program that carries the agent, by LD_PRELOAD or because it is linked with -lprofiler and finds the agent there \
+         (sigtop env --libprofiler DIR), understands gperftools' variables and functions, and writes gperftools' CPU profiles. \
+         They are valid at every moment: a program that is killed leaves what was sampled until half a second before.",
+    );
+    for (name, words) in [
+        (
+            "CPUPROFILE=FILE",
+            "Profile the whole run into this file. A child that was started by another program of the same name, or \
+          forked and used CPU time, writes FILE_PID. Where it cannot be written, one sentence says so and the program runs.",
+        ),
+        (
+            "CPUPROFILESIGNAL=N",
+            "Profile from one signal N to the next, into FILE.0, FILE.1, … ; the first that is not there yet.",
+        ),
+        ("CPUPROFILE_FREQUENCY=N", "Samples a second of CPU time; 100, and 4000 at most."),
+        (
+            "CPUPROFILE_REALTIME=1",
+            "By the wall clock: where the first thread is, asleep or not. Nothing is woken for it.",
+        ),
+        (
+            "CPUPROFILE_PER_THREAD_TIMERS=1",
+            "With CPUPROFILE_REALTIME: where every thread is. CPU time is always by a timer for each thread.",
+        ),
+        (
+            "CPUPROFILE_TIMER_SIGNAL=N",
+            "The signal that ticks come by, where it is free. (Without it, one that the program does not use is taken.)",
+        ),
+    ] {
+        manual.entry([bold(name)], words);
+    }
+    manual.text(
+        "The functions are ProfilerStart, ProfilerStop, ProfilerFlush and the others of gperftools/profiler.h; sigtop_sample() takes a \
+         sample by hand, and sigtop_start_by_hand() a profile of those alone. sigtop env --header prints their header.",
+    );
 }
 
 fn report(manual: &mut Manual, command: &clap::Command) {
@@ -242,7 +287,7 @@ fn man_page() -> String {
         ("sigtop", " [OPTIONS] --pid PID"),
         ("sigtop report", " [OPTIONS] FILE..."),
         ("sigtop demo", " [OPTIONS]"),
-        ("sigtop env", " [--path]"),
+        ("sigtop env", " [--path|--libprofiler DIR|--header]"),
         ("sigtop symbols", " PID|FILE"),
     ] {
         synopsis.0.text([bold(words), roman(rest)]).control("br", []);

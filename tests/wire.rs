@@ -138,8 +138,9 @@ fn account() -> impl Strategy<Value = Message> {
 }
 
 fn engaged() -> impl Strategy<Value = Message> {
-    use EngineState::{Off, Running, SignalTaken, TimerRefused, TimerTaken, Unsupported};
-    let state = prop::sample::select(vec![Off, Running, SignalTaken, TimerRefused, TimerTaken, Unsupported]);
+    use EngineState::{ClockTaken, Off, Running, SignalTaken, TimerRefused, TimerTaken, Unsupported};
+    let state =
+        prop::sample::select(vec![Off, Running, SignalTaken, TimerRefused, TimerTaken, Unsupported, ClockTaken]);
     (clock(), engine(), state, number(), any::<u32>()).prop_map(|(clock, engine, state, period_ns, signal)| {
         Message::Engaged(Engaged { clock, engine, state, period_ns, signal })
     })

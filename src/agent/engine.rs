@@ -6,6 +6,7 @@ use super::asleep::{Looker, Place};
 use super::guard;
 use super::handler;
 use super::modules::Snapshot;
+use super::order;
 use super::state::{self, Config};
 use super::sys;
 use super::threads::{self, Schedule, Thread, Threads};
@@ -99,13 +100,22 @@ impl Ticker {
         }
     }
 
+    /// Disarms everything; samples are taken by hand alone, each of which stands for a period.
+    pub(super) fn by_hand(&mut self, clock: Clock, period_ns: u64) {
+        self.disengage();
+        self.epoch = self.epoch.wrapping_add(1);
+        state::configure(self.epoch, Config { clock, period_ns });
+        self.engaged = Engaged { clock, engine: Engine::Threads, period_ns, state: EngineState::Off, signal: 0 };
+    }
+
     fn engage_threads(&mut self) -> Result<i32, EngineState> {
         let Engaged { clock, period_ns, .. } = self.engaged;
         if clock == Clock::Virtual {
             return Err(EngineState::Unsupported);
         }
         // A target with a handler of its own for SIGPROF keeps it; SIGURG is chained and always ours.
-        let signal = if guard::take(libc::SIGPROF) { libc::SIGPROF } else { libc::SIGURG };
+        let asked = [order::signal(), libc::SIGPROF];
+        let signal = asked.into_iter().find(|&signal| signal != 0 && guard::take(signal)).unwrap_or(libc::SIGURG);
         self.scan(true);
         if clock == Clock::Prof {
             self.arm_cpu(signal);
@@ -114,7 +124,8 @@ impl Ticker {
             }
         } else {
             timer::delete_process_timer();
-            self.looker = Looker::new();
+            // Who is to be asked whether a sample counts has to be asked on its own thread.
+            self.looker = if order::has_filter() { None } else { Looker::new() };
             self.threads.arm_wall(self.epoch, signal);
             self.last_wall_ns = sys::monotonic_ns();
         }

@@ -6,14 +6,23 @@
 
 use core::arch::naked_asm;
 use core::ffi::{CStr, c_char, c_int};
-use core::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use core::sync::atomic::{AtomicI32, AtomicU64, AtomicUsize, Ordering};
 
 use super::loader::{self, weak_address};
 use super::sys::{self, KernelAction, syscall};
-use super::{aside, handler, state, timer};
+use super::{aside, handler, order, start, state, timer};
 
 /// Signals that the agent may take.
 const OURS: [i32; 4] = [libc::SIGURG, libc::SIGPROF, libc::SIGALRM, libc::SIGVTALRM];
+/// One more that ticks are to come by, if it was asked for; else 0. Written by the constructor, and by it alone.
+static ONE_MORE: AtomicI32 = AtomicI32::new(0);
+
+/// From now on the agent may take this signal too.
+pub(super) fn allow(signal: i32) {
+    if !OURS.contains(&signal) {
+        ONE_MORE.store(signal, Ordering::Relaxed);
+    }
+}
 
 /// What the target believes to be the action of one of our signals. Written by whoever sets it, field by field (a target that sets
 /// one signal from two threads at once gets a mixture, as it might without us); read by handlers that pass a signal on.
@@ -23,12 +32,15 @@ struct Shadow {
     mask: AtomicU64,
 }
 
-static SHADOWS: [Shadow; OURS.len()] =
-    [const { Shadow { handler: AtomicUsize::new(0), flags: AtomicU64::new(0), mask: AtomicU64::new(0) } }; OURS.len()];
+static SHADOWS: [Shadow; OURS.len() + 1] =
+    [const { Shadow { handler: AtomicUsize::new(0), flags: AtomicU64::new(0), mask: AtomicU64::new(0) } };
+        OURS.len() + 1];
 
 impl Shadow {
     fn of(signal: i32) -> Option<&'static Shadow> {
-        OURS.iter().position(|&ours| ours == signal).map(|index| &SHADOWS[index])
+        let more = ONE_MORE.load(Ordering::Relaxed);
+        let place = OURS.iter().position(|&ours| ours == signal);
+        place.or((signal != 0 && signal == more).then_some(OURS.len())).map(|index| &SHADOWS[index])
     }
 
     fn load(&self) -> KernelAction {
@@ -62,6 +74,20 @@ pub(super) fn take(signal: i32) -> bool {
     // SAFETY: our handler and restorer; the library is never unmapped (-z nodelete).
     unsafe { sys::set_action(signal, &handler::action()) };
     true
+}
+
+/// Makes the signal that starts and stops a profile ours, if nobody has a handler for it.
+pub(super) fn take_switch(signal: i32) -> bool {
+    if Shadow::of(signal).is_some() {
+        return take(signal);
+    }
+    let old = sys::action_of(signal);
+    if old.handler > libc::SIG_IGN {
+        return false;
+    }
+    // SAFETY: our handler and restorer; the library is never unmapped (-z nodelete).
+    unsafe { sys::set_action(signal, &handler::action()) };
+    handler::is_ours(&sys::action_of(signal))
 }
 
 /// Word of `uc_sigmask` in a ucontext: behind flags, link, stack and the machine context.
@@ -120,6 +146,7 @@ type Signal = unsafe extern "C" fn(c_int, usize) -> usize;
 unsafe extern "C" fn sigaction(signal: c_int, new: *const libc::sigaction, old: *mut libc::sigaction) -> c_int {
     // SAFETY: the caller's pointers are valid or null, as libc demands.
     unsafe {
+        start::prepare();
         let Some(shadow) = guarded(signal) else { return real_sigaction(signal, new, old) };
         let before = shadow.load();
         if !new.is_null() {
@@ -172,6 +199,7 @@ unsafe extern "C" fn __sysv_signal(signal: c_int, new: usize) -> usize {
 }
 
 unsafe fn plain_signal(signal: c_int, new: usize, flags: u64, real: &AtomicUsize) -> usize {
+    start::prepare();
     match (guarded(signal), real.load(Ordering::Relaxed)) {
         (Some(shadow), _) => {
             let old = shadow.load().handler;
@@ -192,6 +220,8 @@ static REAL_SYSV_SIGNAL: AtomicUsize = AtomicUsize::new(0);
 /// Makes the process fit for another program: no interval timer of ours, no tick of it pending, and a signal that the
 /// target ignores ignored indeed, since that is inherited.
 extern "C" fn before_exec() {
+    start::prepare();
+    order::flush();
     let ignored = |signal: i32| Shadow::of(signal).is_some_and(|shadow| shadow.load().handler == libc::SIG_IGN);
     let armed = OURS.into_iter().any(timer::is_classic);
     if !(armed || OURS.into_iter().any(ignored)) || !state::is_at_home() {
@@ -265,9 +295,14 @@ unsafe extern "C" {
     static OWN_DYNAMIC: c_char;
 }
 
+/// Address of this library's dynamic section, by which the loader's list tells it from others.
+pub(super) fn own_dynamic() -> usize {
+    &raw const OWN_DYNAMIC as usize
+}
+
 /// Looks up what is called behind the guard. For the constructor.
 pub(super) fn look_up() {
-    let here = &raw const OWN_DYNAMIC as usize;
+    let here = own_dynamic();
     aside::look_up(here);
     for (name, real, _) in EXECS {
         let found = loader::next(name, here);

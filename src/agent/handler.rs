@@ -4,12 +4,14 @@
 //! it takes no lock, allocates nothing, touches no thread-local storage and no errno, calls no libc function but
 //! `memcpy` and its kin, reads no clock and no time-stamp counter, and makes a system call only for a birth, a wake-up, a probe of a
 //! stack page or the thread id of a process tick — and none at all once a thread of the process is under seccomp. What it
-//! reads of the stack cannot fault. What it cannot do it counts.
+//! reads of the stack cannot fault. What it cannot do it counts. A filter of the program's own, which it gave to `ProfilerStartWithOptions`,
+//! is asked first: what that does is the program's affair.
 
 use core::sync::atomic::Ordering;
 
 use super::guard;
 use super::later::Later;
+use super::order;
 use super::ring::{RawSample, Ring};
 use super::slot::{Claim, Pool};
 use super::start;
@@ -18,7 +20,7 @@ use super::sys::{self, KernelAction};
 use super::threads;
 use super::timer::{self, TickKind};
 use super::unwind::{self, LiveStack, Registers};
-use crate::link::wire::ring::{STALE, word};
+use crate::link::wire::ring::{LEFT_OUT, STALE, word};
 use crate::link::wire::{Clock, FrameAddress, KNOCK_COOKIE, Loss, flag};
 
 /// Flags of our actions: restart what the tick interrupts, run on the alternate stack (Go insists), bring our restorer.
@@ -41,6 +43,8 @@ struct Info {
 const SI_TIMER: i32 = -2;
 const SI_QUEUE: i32 = -1;
 const SI_KERNEL: i32 = 0x80;
+const SI_USER: i32 = 0;
+const SI_TKILL: i32 = -6;
 
 core::arch::global_asm!(
     // Returns from a handler. Unwinders know it by these very bytes, and by the instruction before it.
@@ -103,6 +107,7 @@ fn receive(signal: i32, info: *const Info, context: *const u64) {
             tick(thread_id(), timer::classic_epoch(), 0, context);
         }
         SI_KERNEL if timer::is_late(signal) => {}
+        SI_USER | SI_TKILL if order::is_switch(signal) => order::switch(),
         SI_QUEUE if value >> 32 == u64::from(KNOCK_COOKIE) && signal == libc::SIGURG => knock(value as u32),
         _ => {
             state::count(word::FOREIGN, 1);
@@ -179,9 +184,27 @@ fn tick(tid: u32, epoch: u32, weight_ns: u64, context: *const u64) {
     }
     // SAFETY: the kernel's ucontext.
     let registers = unsafe { Registers::of(context) };
+    let flags = if order::is_left_out() { LEFT_OUT } else { 0 };
+    sample(RawSample { tid, epoch, weight_ns, flags, ..RawSample::default() }, registers);
+}
+
+/// A sample that the target takes of itself, with every signal blocked: false when there is no agent to take it.
+pub(super) fn sample_by_hand(registers: Registers) -> bool {
+    let ready = !state::POOL.load(Ordering::Acquire).is_null() && !state::RING.load(Ordering::Acquire).is_null();
+    if !ready || state::DISABLED.load(Ordering::Relaxed) {
+        return false;
+    }
+    let epoch = start::epoch();
+    let weight_ns = state::config(epoch).period_ns;
+    sample(RawSample { tid: sys::gettid(), epoch, weight_ns, ..RawSample::default() }, registers);
+    true
+}
+
+fn sample(sample: RawSample, registers: Registers) {
+    let weight_ns = sample.weight_ns;
     let pool = state::POOL.load(Ordering::Acquire);
     if pool.is_null() {
-        return first_tick(tid, epoch, weight_ns, registers);
+        return first_tick(&sample, registers);
     }
     // SAFETY: published once and never freed.
     let pool: &'static Pool = unsafe { &*pool };
@@ -193,12 +216,11 @@ fn tick(tid: u32, epoch: u32, weight_ns: u64, context: *const u64) {
     let ring = state::RING.load(Ordering::SeqCst);
     if ring.is_null() {
         drop(claim);
-        return first_tick(tid, epoch, weight_ns, registers);
+        return first_tick(&sample, registers);
     }
     // SAFETY: never freed.
     let ring: &'static Ring = unsafe { &*ring };
     state::count(word::TICKS, 1);
-    let sample = RawSample { tid, epoch, weight_ns, ..RawSample::default() };
     let stack = claim.stack();
     let mut work = Work { claim: &mut claim, ring, sample, registers, kept: false };
     // SAFETY: the claim is held; `take` expects a Work, which outlives the call.
@@ -218,7 +240,7 @@ extern "C" fn take(work: *mut ()) {
     let snapshot = state::SNAPSHOT.load(Ordering::SeqCst);
     if snapshot.is_null() {
         let leaf = FrameAddress::Instruction(work.registers.ip()).pack();
-        work.sample.flags = flag::UNREADABLE;
+        work.sample.flags |= flag::UNREADABLE;
         work.kept = work.ring.push(&work.sample, &[leaf]);
         return;
     }
@@ -232,14 +254,13 @@ extern "C" fn take(work: *mut ()) {
     #[cfg(sigtop_timed)]
     super::timing::count_depth(walk.depth);
     work.sample.generation = snapshot.generation();
-    work.sample.flags = walk.flags | if walk.uncovered { STALE } else { 0 };
+    work.sample.flags |= walk.flags | if walk.uncovered { STALE } else { 0 };
     if walk.uncovered && may_call {
         if walk.flags & flag::TRUNCATED != 0 && state::CURIOUS.load(Ordering::Relaxed) {
             // Perhaps in a library that was loaded just now: the agent thread walks it when it has read the maps.
-            let RawSample { tid, epoch, weight_ns, .. } = work.sample;
             let later = state::LATER.load(Ordering::Acquire);
             // SAFETY: published once and never freed.
-            work.kept = !later.is_null() && unsafe { &*later }.keep(tid, epoch, weight_ns, work.registers);
+            work.kept = !later.is_null() && unsafe { &*later }.keep(&work.sample, work.registers);
         }
         if !state::WANT_MODULES.swap(true, Ordering::Relaxed) {
             state::wake_at_once();
@@ -252,16 +273,16 @@ extern "C" fn take(work: *mut ()) {
 }
 
 /// A tick before the agent thread has made pool and ring. It is not under seccomp yet, or the birth would have failed.
-fn first_tick(tid: u32, epoch: u32, weight_ns: u64, registers: Registers) {
+fn first_tick(sample: &RawSample, registers: Registers) {
     state::count(word::TICKS, 1);
     let mut later = state::LATER.load(Ordering::Acquire);
     if later.is_null() && state::MAY_CALL.load(Ordering::Relaxed) {
         later = room_for_later();
     }
     // SAFETY: published once and never freed.
-    let kept = !later.is_null() && unsafe { &*later }.keep(tid, epoch, weight_ns, registers);
+    let kept = !later.is_null() && unsafe { &*later }.keep(sample, registers);
     if !kept {
-        state::lose(Loss::NotReady, 1, weight_ns);
+        state::lose(Loss::NotReady, 1, sample.weight_ns);
     }
 }
 

@@ -7,8 +7,10 @@ use core::sync::atomic::{AtomicU32, Ordering};
 
 use super::asleep::CopiedStack;
 use super::memory;
+use super::ring::RawSample;
 use super::sys;
 use super::unwind::Registers;
+use crate::link::wire::ring::LEFT_OUT;
 
 /// Ticks kept at once; at 100 Hz, 80 ms of CPU time: the agent thread is there after a few.
 const ENTRIES: usize = 8;
@@ -41,6 +43,8 @@ pub(super) struct Tick {
     pub(super) epoch: u32,
     /// Of its clock, ns.
     pub(super) weight_ns: u64,
+    /// Of the sample, as far as they are known already.
+    pub(super) flags: u32,
     /// Where the walk starts.
     pub(super) registers: Registers,
     low: u64,
@@ -72,7 +76,8 @@ impl Later {
     }
 
     /// Keeps a tick; false when there is no room left.
-    pub(super) fn keep(&self, tid: u32, epoch: u32, weight_ns: u64, registers: Registers) -> bool {
+    pub(super) fn keep(&self, sample: &RawSample, registers: Registers) -> bool {
+        let RawSample { tid, epoch, weight_ns, flags, .. } = *sample;
         let take =
             |entry: &&Entry| entry.state.compare_exchange(FREE, TAKEN, Ordering::Acquire, Ordering::Relaxed).is_ok();
         let Some(entry) = self.entries.iter().find(take) else { return false };
@@ -92,7 +97,7 @@ impl Later {
             length += part;
         }
         // SAFETY: this handler alone took the entry.
-        unsafe { *entry.tick.get() = Tick { tid, epoch, weight_ns, registers, low, length } };
+        unsafe { *entry.tick.get() = Tick { tid, epoch, weight_ns, flags: flags & LEFT_OUT, registers, low, length } };
         entry.state.store(READY, Ordering::Release);
         true
     }

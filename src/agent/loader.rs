@@ -85,6 +85,26 @@ pub(super) fn next(name: &CStr, here: usize) -> usize {
     0
 }
 
+/// Whether an object before the one that holds `here` defines `name`, so that the program calls that one.
+pub(super) fn is_before(name: &CStr, here: usize) -> bool {
+    let mut object = first_object();
+    for _ in 0..MAX_OBJECTS {
+        if object.is_null() {
+            return false;
+        }
+        // SAFETY: as in `next`.
+        let this = unsafe { &*object };
+        if this.holds(here) {
+            return false;
+        }
+        if this.find(name).is_some() {
+            return true;
+        }
+        object = this.next;
+    }
+    false
+}
+
 impl Object {
     fn entry(&self, tag: usize) -> Option<usize> {
         let mut at = self.dynamic;

@@ -49,7 +49,12 @@ pub(super) fn read() -> Vec<u8> {
 
 /// Its entries; a line that is not one is passed over.
 pub(super) fn entries(text: &[u8]) -> impl Iterator<Item = Entry<'_>> {
-    text.split(|&byte| byte == b'\n').filter_map(entry)
+    lines(text).map(|(_, entry)| entry)
+}
+
+/// Its entries, each with its line.
+pub(super) fn lines(text: &[u8]) -> impl Iterator<Item = (&[u8], Entry<'_>)> {
+    text.split(|&byte| byte == b'\n').filter_map(|line| Some((line, entry(line)?)))
 }
 
 fn entry(line: &[u8]) -> Option<Entry<'_>> {

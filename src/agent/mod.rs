@@ -4,7 +4,8 @@
 //! nothing else — no thread, no descriptor, no timer. *Waiting*: launched by a viewer, with one timer of the process's CPU
 //! time, whose first tick gives birth to the agent thread. *Watched*: the agent thread is there, connected to a viewer,
 //! with the timers that the viewer wants. A viewer's knock (a queued SIGURG with a cookie) leads from the first to the last;
-//! when the viewer goes, the process is unwatched again.
+//! when the viewer goes, the process is unwatched again. Where a profile is to be written into a file (`CPUPROFILE`, `ProfilerStart`) the
+//! agent thread is there for that too, with a viewer or without.
 //!
 //! The contract of the signal handler is at the head of [`handler`]; that of the thread at the head of [`sender`]. The agent
 //! never prints, never aborts, never unwinds into the target. On doubt it disables itself.
@@ -15,8 +16,11 @@
 
 mod aside;
 mod asleep;
+mod book;
 mod bug;
+mod collector;
 mod engine;
+mod exports;
 mod guard;
 mod handler;
 mod later;
@@ -25,6 +29,7 @@ mod loader;
 mod maps;
 mod memory;
 mod modules;
+mod order;
 mod ring;
 mod rules;
 mod sender;
@@ -41,6 +46,7 @@ mod timer;
 mod timing;
 mod unseen;
 mod unwind;
+mod variables;
 
 #[cfg(sigtop_agent)]
 #[used]

@@ -8,9 +8,11 @@ use alloc::boxed::Box;
 use core::sync::atomic::{AtomicU32, Ordering};
 
 use super::aside;
+use super::collector::Collector;
 use super::engine::{Repeat, Ticker};
 use super::later::Later;
 use super::modules::Modules;
+use super::order::{self, Now, Order};
 use super::ring::{Handle, RawSample, Ring};
 use super::slot::Pool;
 use super::socket::{Address, Gone, Socket};
@@ -22,9 +24,10 @@ use super::threads::{self, Threads};
 use super::unseen::Balance;
 use super::unwind::{self, Cache};
 use super::{handler, timer};
-use crate::link::wire::ring::{STALE, word};
+use crate::link::wire::ring::{LEFT_OUT, STALE, word};
 use crate::link::wire::{
-    Account, Birth, Clock, Hello, Loss, MAX_FRAMES, Request, STACK_SLOTS, Sample, StoredStack, Thread, stack_memory,
+    Account, Birth, Clock, Engaged, Engine, EngineState, Hello, Loss, MAX_FRAMES, Request, STACK_SLOTS, Sample,
+    StoredStack, Thread, stack_memory,
 };
 
 /// Between two looks while ticks flow, ns. A sample is this old at most when it is sent; half a thousandth of a core is
@@ -57,6 +60,10 @@ struct Agent {
     memory: Box<[StoredStack]>,
     sent: u64,
     balance: Balance,
+    /// What goes into a file.
+    collector: Option<Collector>,
+    /// What the viewer asked for last: clock, engine, period.
+    asked: Option<(Clock, Engine, u64)>,
     /// No sample has been sent since the engine was engaged.
     first_is_due: bool,
     last_look_ns: u64,
@@ -86,9 +93,11 @@ pub(super) fn live(epoch: u32) -> u32 {
     state::MAY_CALL.store(!filtered, Ordering::Relaxed);
     let Some(mut agent) = Agent::new(tid, epoch, own) else { return 0 };
     let mut end = End::Left;
+    let mut called = false;
     loop {
         let knocked = state::KNOCK.swap(0, Ordering::Acquire);
-        let link = start::link();
+        // Who launched this process is called once in a life.
+        let link = start::link().filter(|_| !core::mem::replace(&mut called, true));
         let socket = match (knocked, link) {
             (0, Some(link)) => {
                 VIEWER.store(link.viewer, Ordering::Relaxed);
@@ -105,7 +114,11 @@ pub(super) fn live(epoch: u32) -> u32 {
         if let Some(socket) = socket {
             end = agent.serve(socket, if knocked == 0 { Birth::Tick } else { Birth::Knock });
         }
-        if end != End::Left || state::KNOCK.load(Ordering::Relaxed) == 0 {
+        let is_knocked_at = || state::KNOCK.load(Ordering::Relaxed) != 0;
+        if end == End::Left && !is_knocked_at() && order::needs_agent() {
+            end = agent.serve_nobody();
+        }
+        if end != End::Left || !(is_knocked_at() || order::needs_agent()) {
             break;
         }
     }
@@ -143,6 +156,8 @@ impl Agent {
             memory: stack_memory(),
             sent: 0,
             balance: Balance::default(),
+            collector: None,
+            asked: None,
             first_is_due: true,
             last_look_ns: 0,
             last_modules_ns: sys::monotonic_ns(),
@@ -156,7 +171,10 @@ impl Agent {
         self.modules.forget_announcements();
         self.ticker.threads.forget_announcements();
         self.memory.fill(StoredStack::EMPTY);
-        (self.sent, self.ticker.repeats, self.first_is_due) = (0, 0, true);
+        (self.sent, self.ticker.repeats, self.first_is_due, self.asked) = (0, 0, true, None);
+        if let Some(collector) = &mut self.collector {
+            collector.look_at_losses(true);
+        }
         if let Some(handle) = self.fresh_ring() {
             socket.hand_over(handle);
         }
@@ -175,6 +193,99 @@ impl Agent {
                 }
             }
         }
+    }
+
+    /// Goes on without a viewer, as long as there is a profile to be written and nobody knocks.
+    fn serve_nobody(&mut self) -> End {
+        let mut nobody = Socket::to_nobody();
+        self.asked = None;
+        if state::RING.load(Ordering::Acquire).is_null() {
+            state::RING.store(core::ptr::from_ref(self.ring).cast_mut(), Ordering::SeqCst);
+            state::show_configs();
+            state::settle_counters();
+        }
+        state::WATCHED.store(true, Ordering::Relaxed);
+        if let Some(order) = self.collector.as_ref().map(Collector::order) {
+            self.engage_for(order);
+        }
+        while state::KNOCK.load(Ordering::Relaxed) == 0 && order::needs_agent() {
+            match self.turn(&mut nobody) {
+                Ok(None) => {}
+                Ok(Some(end)) => return end,
+                Err(Gone) => break,
+            }
+        }
+        if state::KNOCK.load(Ordering::Relaxed) != 0 {
+            // The ring begins anew for the viewer.
+            self.ticker.disengage();
+            self.drain(&mut nobody, sys::monotonic_ns());
+            self.ring.release();
+        }
+        End::Left
+    }
+
+    fn engage_for(&mut self, order: Order) {
+        let period_ns = order.period_us * 1_000;
+        if order.by_hand {
+            self.ticker.by_hand(order.clock, period_ns);
+        } else {
+            self.ticker.engage(order.clock, Engine::Threads, period_ns);
+        }
+        self.balance = Balance::begin();
+        start::remember_epoch(self.ticker.epoch());
+    }
+
+    /// Looks whether a profile is to be begun or ended, and writes what is new.
+    fn look_at_orders(&mut self, socket: &mut Socket, now_ns: u64) {
+        match order::look() {
+            Now::Nothing => {}
+            // After a fork, or in another life of the agent, it may be on already.
+            Now::Begin | Now::Going if self.collector.is_none() => {
+                let order = order::order();
+                self.collector = Collector::new(order);
+                if self.collector.is_none() {
+                    return order::is_over();
+                }
+                // A viewer that has the same clock has set the rate; for the file it makes no difference.
+                match self.asked {
+                    Some((clock, ..)) if clock == order.clock && !order.by_hand => {}
+                    Some((clock, engine, period_ns)) => self.refuse(socket, clock, engine, period_ns, order),
+                    None => self.engage_for(order),
+                }
+                order::is_begun();
+            }
+            Now::Begin => order::is_begun(),
+            Now::Going => {
+                if let Some(collector) = &mut self.collector {
+                    collector.look(now_ns);
+                }
+            }
+            Now::End => {
+                if let Some(mut collector) = self.collector.take() {
+                    collector.look_at_losses(false);
+                    collector.flush();
+                }
+                match self.asked {
+                    Some((clock, engine, period_ns)) => {
+                        let _ = self.obey(socket, Request::Engage { clock, engine, period_ns });
+                    }
+                    None => {
+                        self.ticker.disengage();
+                        state::WATCHED.store(false, Ordering::Relaxed);
+                    }
+                }
+                order::is_over();
+            }
+        }
+    }
+
+    /// Tells a viewer that the clock it asks for cannot be had beside the file's.
+    fn refuse(&mut self, socket: &mut Socket, clock: Clock, engine: Engine, period_ns: u64, order: Order) {
+        if self.ticker.engaged.clock != order.clock || self.ticker.engaged.state != EngineState::Running {
+            self.engage_for(order);
+        }
+        let engaged = Engaged { clock, engine, state: EngineState::ClockTaken, period_ns, signal: 0 };
+        let _ = socket.write(|w| w.engaged(&engaged));
     }
 
     /// Begins with an empty ring and counters at 0. Returns its memory's file, if it has one.
@@ -220,6 +331,13 @@ impl Agent {
     fn obey(&mut self, socket: &mut Socket, request: Request) -> Result<(), Gone> {
         match request {
             Request::Engage { clock, engine, period_ns } => {
+                self.asked = Some((clock, engine, period_ns));
+                if let Some(order) = self.collector.as_ref().map(Collector::order)
+                    && (order.clock != clock || order.by_hand)
+                {
+                    self.refuse(socket, clock, engine, period_ns, order);
+                    return Ok(());
+                }
                 self.ticker.engage(clock, engine, period_ns);
                 self.balance = Balance::begin();
                 start::remember_epoch(self.ticker.epoch());
@@ -239,10 +357,12 @@ impl Agent {
         self.announce(socket);
         let drained = self.drain(socket, now_ns);
         self.wall(socket, now_ns);
+        self.look_at_orders(socket, now_ns);
         if aside::is_wanted() {
             if socket.flush().is_ok() && socket.is_flushed() {
                 self.ring.release();
             }
+            self.write_all();
             return Ok(Some(End::Aside));
         }
         let leaving = state::LEAVING.swap(false, Ordering::SeqCst);
@@ -254,6 +374,9 @@ impl Agent {
         if leaving || !hurried {
             self.last_look_ns = now_ns;
             let end = self.look_around(socket, now_ns, leaving || drained == 0)?;
+            if leaving || end.is_some() {
+                self.write_all();
+            }
             if leaving {
                 let account = self.account(now_ns);
                 let _ = socket.write(|w| w.account(&account));
@@ -280,7 +403,7 @@ impl Agent {
         while let Some(request) = socket.receive()? {
             self.obey(socket, request)?;
         }
-        match state::KNOCK.swap(0, Ordering::Acquire) {
+        match if socket.is_to_nobody() { 0 } else { state::KNOCK.swap(0, Ordering::Acquire) } {
             // Knocked at while this one was calling already.
             0 => {}
             again if again == viewer() => {}
@@ -312,6 +435,9 @@ impl Agent {
         let wanted = state::WANT_MODULES.swap(false, Ordering::Relaxed) && state::CURIOUS.load(Ordering::Relaxed);
         if wanted || due {
             let changed = self.modules.refresh();
+            if changed && let Some(collector) = &mut self.collector {
+                collector.map_is_old();
+            }
             state::CURIOUS.store(changed || !wanted, Ordering::Relaxed);
             self.last_modules_ns = now_ns;
         }
@@ -361,7 +487,7 @@ impl Agent {
             let walk = unwind::walk(snapshot, &mut cache, tick.registers, &mut stack, frames);
             let raw = RawSample {
                 tid: tick.tid,
-                flags: walk.flags,
+                flags: walk.flags | tick.flags,
                 generation: snapshot.generation(),
                 epoch: tick.epoch,
                 weight_ns: tick.weight_ns,
@@ -386,6 +512,10 @@ impl Agent {
             0 if clock == Clock::Real => self.ticker.settle(tid, flags, generation, stack),
             weight_ns => weight_ns,
         };
+        if let Some(collector) = &mut self.collector {
+            collector.take(tid, clock, flags, weight_ns, stack);
+        }
+        let flags = flags & !LEFT_OUT;
         let sample = Sample {
             tid,
             clock,
@@ -415,7 +545,7 @@ impl Agent {
     }
 
     fn wall(&mut self, socket: &mut Socket, now_ns: u64) {
-        let Agent { ticker, memory, sent, .. } = self;
+        let Agent { ticker, memory, sent, collector, .. } = self;
         let snapshot = state::SNAPSHOT.load(Ordering::Acquire);
         if snapshot.is_null() {
             return;
@@ -423,10 +553,13 @@ impl Agent {
         // SAFETY: retired by this very thread.
         let snapshot = unsafe { &*snapshot };
         ticker.wall_tick(now_ns, snapshot, |Repeat { thread, weight_ns }| {
+            if let Some(collector) = collector {
+                collector.take(thread.tid, Clock::Real, thread.last.flags, weight_ns, &thread.last.frames);
+            }
             let sample = Sample {
                 tid: thread.tid,
                 clock: Clock::Real,
-                flags: thread.last.flags,
+                flags: thread.last.flags & !LEFT_OUT,
                 generation: thread.last.generation,
                 monotonic_ns: now_ns,
                 weight_ns,
@@ -437,6 +570,14 @@ impl Agent {
                 Err(_) => state::lose(Loss::SocketFull, 1, weight_ns),
             }
         });
+    }
+
+    /// Writes everything into the file that a profile goes to: nothing may come after.
+    fn write_all(&mut self) {
+        if let Some(collector) = &mut self.collector {
+            collector.look_at_losses(false);
+            collector.flush();
+        }
     }
 
     fn account(&self, now_ns: u64) -> Account {

@@ -45,8 +45,9 @@ impl Address {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Gone;
 
-/// A connection to a viewer.
+/// A connection to a viewer, or to nobody: what is written to that is forgotten.
 pub(super) struct Socket {
+    /// -1 for nobody.
     descriptor: i32,
     /// The viewer's pid, as the target sees it.
     pub(super) viewer: u32,
@@ -93,6 +94,24 @@ impl Socket {
         None
     }
 
+    /// No connection.
+    pub(super) fn to_nobody() -> Socket {
+        Socket {
+            descriptor: -1,
+            viewer: 0,
+            out: alloc::vec![0; OUT].into_boxed_slice(),
+            out_length: 0,
+            input: [0; IN],
+            input_length: 0,
+            handle: None,
+        }
+    }
+
+    /// Whether nobody is at the other end.
+    pub(super) fn is_to_nobody(&self) -> bool {
+        self.descriptor < 0
+    }
+
     /// The peer's pid, if it is this user's or root's. SO_PEERCRED
     fn trusted_peer(&self) -> Option<u32> {
         let (mut peer, mut length) = ([0u32; 3], 12u32);
@@ -115,9 +134,10 @@ impl Socket {
 
     /// Writes messages into the room that is left; all or nothing of each.
     pub(super) fn write<T>(&mut self, put: impl FnOnce(&mut Writer<'_>) -> Result<T, Full>) -> Result<T, Full> {
+        let keep = !self.is_to_nobody();
         let mut writer = Writer::new(&mut self.out, self.out_length);
         let result = put(&mut writer);
-        self.out_length = writer.length();
+        self.out_length = if keep { writer.length() } else { 0 };
         result
     }
 
@@ -180,6 +200,9 @@ impl Socket {
 
     /// The next request, if one is there. recv(2)
     pub(super) fn receive(&mut self) -> Result<Option<Request>, Gone> {
+        if self.is_to_nobody() {
+            return Ok(None);
+        }
         loop {
             match wire::frame(&self.input[..self.input_length]) {
                 Ok(Some(framed)) => {
@@ -216,6 +239,8 @@ impl Socket {
 
 impl Drop for Socket {
     fn drop(&mut self) {
-        sys::close(self.descriptor);
+        if !self.is_to_nobody() {
+            sys::close(self.descriptor);
+        }
     }
 }

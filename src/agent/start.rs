@@ -5,13 +5,14 @@
 //! time is asked for, makes the thread itself).
 
 use core::cell::UnsafeCell;
-use core::ffi::{CStr, c_char};
 use core::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 
+use super::exports::{self, Another};
 use super::loader::weak_address;
 use super::state::{self, BIRTH, Config};
 use super::sys::{self, syscall};
-use super::{guard, memory, sender, threads, timer};
+use super::variables::{self, Manner};
+use super::{guard, memory, order, sender, threads, timer};
 use crate::link::wire::{Clock, LINK_VARIABLE, PERIODS_NS};
 
 /// Bytes of the agent thread's stack.
@@ -68,27 +69,18 @@ fn parse(text: &[u8]) -> Option<Link<'_>> {
     })
 }
 
-/// Reads the environment as it is before the program's first instruction.
+/// Reads what a viewer has put into the environment.
 ///
 /// # Safety
 /// For the constructor alone.
-unsafe fn read_environment() {
-    unsafe extern "C" {
-        static environ: *const *const c_char;
-    }
-    // SAFETY: libc has filled it in before constructors run; it ends with a null.
+unsafe fn read_link() {
+    // SAFETY: the caller vouches; nobody reads the link yet.
     unsafe {
-        let mut at = environ;
-        while !at.is_null() && !(*at).is_null() {
-            let text = CStr::from_ptr(*at).to_bytes();
-            let value = text.strip_prefix(LINK_VARIABLE.as_bytes()).and_then(|rest| rest.strip_prefix(b"="));
-            if let Some(link) = value.and_then(parse) {
-                // Kept apart: programs write over their environment.
-                let (store, bytes) = &mut *LINK.0.get();
-                bytes[..link.path.len()].copy_from_slice(link.path);
-                *store = Link { path: &bytes[..link.path.len()], ..link };
-            }
-            at = at.add(1);
+        if let Some(link) = variables::value(LINK_VARIABLE.as_bytes()).and_then(parse) {
+            // Kept apart: programs write over their environment.
+            let (store, bytes) = &mut *LINK.0.get();
+            bytes[..link.path.len()].copy_from_slice(link.path);
+            *store = Link { path: &bytes[..link.path.len()], ..link };
         }
     }
 }
@@ -116,20 +108,45 @@ fn under_valgrind() -> bool {
     answer != 0
 }
 
+/// How far the agent is in getting ready: not begun, under way, ready, staying out for good.
+static READY: AtomicU32 = AtomicU32::new(0);
+
+/// Gets ready, once: by the constructor, or by a call of this library's functions from a constructor that runs before. False when the
+/// agent stays out of this process.
+pub(super) fn prepare() -> bool {
+    if READY.compare_exchange(0, 1, Ordering::AcqRel, Ordering::Acquire).is_ok() {
+        guard::look_up();
+        let out = secure() || under_valgrind();
+        if !out {
+            state::OWNER.store(sys::getpid(), Ordering::Relaxed);
+            guard::take(libc::SIGURG);
+            register_fork_hook();
+            // SAFETY: constructors run.
+            unsafe {
+                read_link();
+                order::adopt(Manner::of_environment());
+            }
+        }
+        READY.store(if out { 3 } else { 2 }, Ordering::Release);
+    }
+    READY.load(Ordering::Acquire) == 2
+}
+
 /// Runs when the library is loaded.
 pub(super) extern "C" fn constructor() {
-    guard::look_up();
-    if secure() || under_valgrind() {
+    if !prepare() {
         return;
     }
-    state::OWNER.store(sys::getpid(), Ordering::Relaxed);
-    guard::take(libc::SIGURG);
-    register_fork_hook();
-    // SAFETY: this is the constructor.
-    unsafe { read_environment() };
     if let Some(link) = link() {
         state::WATCHED.store(true, Ordering::Relaxed);
         arm_for_birth(link.config);
+    }
+    // SAFETY: this is the constructor.
+    unsafe {
+        let another = exports::settle_with_another();
+        if another != Another::First && !order::is_there() {
+            order::obey_environment(another == Another::Behind);
+        }
     }
 }
 
@@ -188,6 +205,7 @@ extern "C" fn in_fork_child() {
             super::ARENA.forget();
         }
     }
+    order::inherit();
     timer::forget_process_timer();
     if state::WATCHED.load(Ordering::Relaxed) {
         come_back();
@@ -216,6 +234,11 @@ pub(super) fn be_born_before_a_filter() {
     sys::set_mask(mask);
 }
 
+/// Of the configuration in force.
+pub(super) fn epoch() -> u32 {
+    EPOCH.load(Ordering::Relaxed)
+}
+
 /// Remembers the configuration in force, for fork children and the next birth.
 pub(super) fn remember_epoch(epoch: u32) {
     EPOCH.store(epoch, Ordering::Relaxed);
@@ -224,7 +247,8 @@ pub(super) fn remember_epoch(epoch: u32) {
 /// Runs when the process exits by itself: what the ring still holds is sent first. Bounded; a process that is not watched
 /// passes through.
 pub(super) extern "C" fn destructor() {
-    const PATIENCE_NS: u64 = 20_000_000;
+    // A profile's file is to be whole.
+    let patience_ns = if order::is_there() { 2_000_000_000 } else { 20_000_000 };
     // Where a filter forbids to wait, the viewer finds the rest in the ring.
     if matches!(state::AGENT.load(Ordering::Acquire), 0 | BIRTH)
         || state::FILTERED.load(Ordering::Relaxed)
@@ -235,7 +259,7 @@ pub(super) extern "C" fn destructor() {
     let before = state::DRAINED.load(Ordering::Acquire);
     state::LEAVING.store(true, Ordering::SeqCst);
     state::wake_at_once();
-    sys::futex_wait(&state::DRAINED, before, PATIENCE_NS);
+    sys::futex_wait(&state::DRAINED, before, patience_ns);
 }
 
 /// Makes the agent thread. Called with every signal blocked, so the thread is born with every signal blocked. Four handlers at once make one thread.

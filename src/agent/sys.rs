@@ -98,7 +98,7 @@ pub(super) fn close(descriptor: i32) {
     unsafe { syscall!(libc::SYS_close, descriptor) };
 }
 
-/// A file opened for reading, closed on drop.
+/// A file, closed on drop.
 pub(super) struct File(i32);
 
 impl File {
@@ -110,6 +110,39 @@ impl File {
             syscall!(libc::SYS_openat, libc::AT_FDCWD, path.as_ptr(), libc::O_RDONLY | libc::O_CLOEXEC | flags, 0)
         };
         if result < 0 { None } else { Some(File(result as i32)) }
+    }
+
+    /// Opens a path that ends with a NUL for writing, and makes the file if there is none; else the error's number. openat(2)
+    pub(super) fn create(path: &[u8], flags: i32) -> Result<File, i32> {
+        debug_assert_eq!(path.last(), Some(&0));
+        let flags = libc::O_WRONLY | libc::O_CREAT | libc::O_CLOEXEC | libc::O_NOCTTY | flags;
+        // SAFETY: the path is NUL-terminated and outlives the call.
+        let result = unsafe { syscall!(libc::SYS_openat, libc::AT_FDCWD, path.as_ptr(), flags, 0o666) };
+        if result < 0 { Err(-result as i32) } else { Ok(File(result as i32)) }
+    }
+
+    /// Writes all bytes from `offset` on; else the error's number. pwrite(2)
+    pub(super) fn write_at(&self, mut bytes: &[u8], mut offset: u64) -> Result<(), i32> {
+        while !bytes.is_empty() {
+            // SAFETY: the kernel reads as many bytes.
+            let result = unsafe { syscall!(libc::SYS_pwrite64, self.0, bytes.as_ptr(), bytes.len(), offset) };
+            match usize::try_from(result) {
+                Ok(0) => return Err(libc::ENOSPC),
+                Ok(written) => {
+                    bytes = &bytes[written.min(bytes.len())..];
+                    offset += written as u64;
+                }
+                Err(_) if -result as i32 == libc::EINTR => {}
+                Err(_) => return Err(-result as i32),
+            }
+        }
+        Ok(())
+    }
+
+    /// Cuts it off. ftruncate(2)
+    pub(super) fn cut(&self, length: u64) {
+        // SAFETY: plain values.
+        unsafe { syscall!(libc::SYS_ftruncate, self.0, length) };
     }
 
     /// Its number, in the calling thread's table.

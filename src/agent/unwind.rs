@@ -72,6 +72,13 @@ impl Registers {
         Registers { values, known: Known::All }
     }
 
+    /// Of a function that calls the agent: its registers by DWARF's numbers, with the address that the call returns to.
+    pub(super) fn by_hand(mut values: [u64; REGISTERS]) -> Registers {
+        // Within the call, whose line it is.
+        values[IP] = values[IP].wrapping_sub(1);
+        Registers { values, known: Known::All }
+    }
+
     /// Of a thread that sleeps in the kernel.
     pub(super) fn asleep(ip: u64, sp: u64) -> Registers {
         Registers::of_caller(ip, sp, None)

@@ -4,7 +4,7 @@
 //! [`elf`] for its bytes and `wrapper` for commands like sudo), [`library`] makes a file of the agent, [`launch`] starts the
 //! target, with a `keeper` (and its `packet`s, and a `backlog`) when it gets a terminal of its own. A running target is
 //! checked by [`find`], or chosen from all of them, which [`survey`] lists; [`knock`] wakes its agent; [`proc`] reads what
-//! they need of `/proc`. This folder ends where the agent connects: the sockets are `link::receive`'s.
+//! they need of `/proc`. [`stand_in`] puts the agent where programs look for gperftools' library. This folder ends where the agent connects: the sockets are `link::receive`'s.
 
 pub mod backlog;
 pub mod elf;
@@ -21,6 +21,7 @@ pub mod proc;
 pub mod program;
 mod pty;
 mod quote;
+pub mod stand_in;
 pub mod survey;
 mod wrapper;
 

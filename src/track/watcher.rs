@@ -574,6 +574,9 @@ pub(super) fn remark(arrival: &Arrival) -> Option<String> {
                 Some("the kernel gives no timer (ulimit -i, or a sandbox): nothing is sampled")
             }
             EngineState::Unsupported => Some("this clock needs the engine setitimer: press E"),
+            EngineState::ClockTaken => {
+                Some("a profile is being written into a file by another clock (CPUPROFILE, ProfilerStart); r takes that clock")
+            }
             EngineState::Running if engaged.signal == 23 => {
                 Some("the target uses SIGPROF itself: its handler is left alone, ticks ride on SIGURG")
             }

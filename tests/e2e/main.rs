@@ -4,6 +4,7 @@
 #[path = "../harness/mod.rs"]
 mod harness;
 
+mod gperftools;
 mod guest;
 mod idle;
 mod instruments;

@@ -4,6 +4,7 @@
 pub(crate) mod chains;
 pub(crate) mod escapes;
 pub(crate) mod inspect;
+pub(crate) mod legacy;
 pub(crate) mod raw;
 pub(crate) mod run;
 pub(crate) mod statistics;

@@ -237,7 +237,7 @@ fn facts() -> impl Strategy<Value = Facts> {
         prop::collection::vec(any::<f32>(), 0..70),
         prop::option::of((any::<f32>(), any::<f32>())),
     );
-    let kinds = (0..3_usize, 0..2_usize, 0..7_usize, prop::option::of(any::<i32>()));
+    let kinds = (0..3_usize, 0..2_usize, 0..8_usize, prop::option::of(any::<i32>()));
     (numbers, measured, kinds, prop::option::of(number())).prop_map(
         |(
             (pid, threads, up, period_ns, processes),
@@ -252,6 +252,7 @@ fn facts() -> impl Strategy<Value = Facts> {
                 EngineState::TimerTaken,
                 EngineState::Unsupported,
                 EngineState::TimerRefused,
+                EngineState::ClockTaken,
             ];
             let (clock, engine, state, ended) = kinds;
             let up = Duration::from_nanos(up);

@@ -42,6 +42,8 @@ pub enum EngineState {
     Unsupported = 4,
     /// The kernel refused every timer (RLIMIT_SIGPENDING, seccomp).
     TimerRefused = 5,
+    /// A profile is being written into a file by another clock (`CPUPROFILE`, `ProfilerStart`).
+    ClockTaken = 6,
 }
 
 /// Why an agent was born.

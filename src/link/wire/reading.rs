@@ -174,8 +174,8 @@ fn engine(byte: u8) -> Result<Engine, Malformed> {
 }
 
 fn engine_state(byte: u8) -> Result<EngineState, Malformed> {
-    use EngineState::{Off, Running, SignalTaken, TimerRefused, TimerTaken, Unsupported};
-    let states = [Off, Running, SignalTaken, TimerTaken, Unsupported, TimerRefused];
+    use EngineState::{ClockTaken, Off, Running, SignalTaken, TimerRefused, TimerTaken, Unsupported};
+    let states = [Off, Running, SignalTaken, TimerTaken, Unsupported, TimerRefused, ClockTaken];
     states.get(byte as usize).copied().ok_or(Malformed::Field("engine state"))
 }
 

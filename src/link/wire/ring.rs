@@ -28,6 +28,8 @@ pub const EPOCHS: usize = 16;
 pub const GIVEN_UP: u32 = u32::MAX;
 /// Set in a record's flags beside the bits of [`flag`]: the snapshot may not have known the module of some frame.
 pub const STALE: u32 = 1 << 31;
+/// Likewise: the program's own filter leaves the sample out of the profile that it writes.
+pub const LEFT_OUT: u32 = 1 << 30;
 
 /// Words of the header.
 pub mod word {

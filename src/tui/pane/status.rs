@@ -292,6 +292,10 @@ pub fn waiting(app: &App) -> Vec<(String, Role)> {
                 Engine::Itimer => ("E takes a timer for each thread instead".to_owned(), Role::Dim),
             },
         ],
+        Some(EngineState::ClockTaken) => vec![
+            ("a profile is being written into a file by another clock, which samples come by".to_owned(), Role::Bad),
+            ("r takes that clock here too; CPUPROFILE or ProfilerStart asked for the file".to_owned(), Role::Dim),
+        ],
         None | Some(EngineState::Off | EngineState::Running) => match facts.clock {
             Clock::Prof | Clock::Virtual => vec![
                 (format!("waiting for CPU time ({used} used)"), Role::Text),

@@ -1,18 +1,13 @@
-//! A saved profile to a gperftools CPU profile of 64 bits, for tools that know nothing newer.
-//!
-//! Readers of this format throw away up to two frames behind the leaf, which they take for the signal handler's, if nearly all
-//! stacks share them; and a small profile easily does. So every record has two addresses there that are nobody's: Go's pprof
-//! throws away these two and nothing else. The older perl pprof goes on, and throws away what else all stacks share, which may be
-//! `main`; its option `--no-auto-signal-frm` stops it. Inlined calls, labels and names do not fit into this format.
+//! A saved profile to a gperftools CPU profile of 64 bits, for tools that know nothing newer. Inlined calls, labels and names do not
+//! fit into this format.
 
 use std::fs::File;
 use std::io::{self, Read, Write};
 
+use crate::link::legacy::{self, END, NOBODY};
 use crate::tally::saved::Saved;
 use crate::tally::units::{are_alike, scale};
 
-/// What is thrown away, outside of every mapping.
-const NOBODY: [u64; 2] = [0xdead_0001, 0xdead_0011];
 /// Where the first file is put that has no place of its own, and how far from it the next.
 const FIRST: u64 = 0x5500_0000_0000;
 const STEP: u64 = 1 << 36;
@@ -41,7 +36,7 @@ pub fn write(out: &mut dyn Write, saved: &Saved, value: usize) -> io::Result<()>
     } else {
         10_000_000.0
     };
-    for head in [0, 3, 0, (period_ns / 1000.0) as u64, 0] {
+    for head in legacy::head((period_ns / 1000.0) as u64) {
         word(out, head)?;
     }
     let mut failed = None;
@@ -67,7 +62,7 @@ pub fn write(out: &mut dyn Write, saved: &Saved, value: usize) -> io::Result<()>
         failed = written.map(|number| word(out, number)).find_map(Result::err);
     });
     failed.map_or(Ok(()), Err)?;
-    for end in [0, 1, 0] {
+    for end in END {
         word(out, end)?;
     }
     for (mapping, place) in saved.mappings.iter().zip(&places) {

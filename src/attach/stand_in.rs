@@ -1,0 +1,92 @@
+//! A directory in which programs that are linked with gperftools' `-lprofiler` find the agent under that library's name. It holds the
+//! agent's file, and a link to it: the two go together, wherever the directory goes.
+
+use std::fs::{self, OpenOptions};
+use std::io::{self, ErrorKind};
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::symlink;
+use std::path::{Path, PathBuf};
+
+use super::library::{PREFIX, Places};
+use super::{AttachError, quote};
+
+/// The name that programs were linked with.
+const SONAME: &str = "libprofiler.so.0";
+
+/// Fills a directory, made where it is not there yet; returns its path from the root on.
+///
+/// # Errors
+/// When it cannot be written, or holds a library of that name that is not ours.
+pub fn fill(directory: &Path) -> Result<PathBuf, AttachError> {
+    let library = Places::of_user().library()?;
+    filled(directory, &library).map_err(|error| {
+        let cause = io::Error::new(error.kind(), format!("{}: {error}", quote::name(directory)));
+        AttachError::system("cannot put the agent where libprofiler.so.0 is looked for", cause)
+    })
+}
+
+fn filled(directory: &Path, library: &Path) -> io::Result<PathBuf> {
+    fs::create_dir_all(directory)?;
+    let directory = directory.canonicalize()?;
+    if directory.as_os_str().as_bytes().iter().any(|byte| b":;$".contains(byte)) {
+        return Err(io::Error::other("LD_LIBRARY_PATH cannot name a path with a colon, a semicolon or a dollar sign"));
+    }
+    let link = directory.join(SONAME);
+    let is_ours = |target: &PathBuf| target.to_str().is_some_and(|target| target.starts_with(PREFIX));
+    match fs::read_link(&link) {
+        Ok(target) if is_ours(&target) => {}
+        Err(error) if error.kind() == ErrorKind::NotFound => {}
+        _ => return Err(io::Error::other(format!("{SONAME} is there, and is not sigtop's; take another directory"))),
+    }
+    let name = library.file_name().unwrap_or_default();
+    // Aside and renamed: programs may be starting with what is there.
+    let aside = directory.join(format!(".tmp-{}", std::process::id()));
+    let placed = fs::copy(library, &aside)
+        .and_then(|_| OpenOptions::new().read(true).open(&aside)?.sync_all())
+        .and_then(|()| fs::rename(&aside, directory.join(name)))
+        .and_then(|()| symlink(name, &aside))
+        .and_then(|()| fs::rename(&aside, &link));
+    placed.inspect_err(|_| drop(fs::remove_file(&aside)))?;
+    Ok(directory)
+}
+
+/// The line by which a shell lets programs look there first.
+pub fn line(directory: &Path, existing: Option<&std::ffi::OsStr>) -> String {
+    let mut paths = directory.as_os_str().to_owned();
+    for path in existing.into_iter().flat_map(std::env::split_paths).filter(|path| path != directory) {
+        paths.push(":");
+        paths.push(path);
+    }
+    format!("export LD_LIBRARY_PATH={}", quote::command(&[paths]))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_directory_is_filled_again_but_never_over_another_library() {
+        let scratch = std::env::temp_dir().join(format!("sigtop-stand-in-{}", std::process::id()));
+        let directory = scratch.join("lib");
+        let library = scratch.join(format!("{PREFIX}0123.so"));
+        fs::create_dir_all(&scratch).expect("writable");
+        fs::write(&library, b"agent").expect("writable");
+        for _ in 0..2 {
+            let path = filled(&directory, &library).expect("filled");
+            assert_eq!(fs::read(path.join(SONAME)).expect("it leads to the agent"), b"agent");
+            assert_eq!(fs::read_dir(&path).expect("there").count(), 2);
+        }
+        fs::remove_file(directory.join(SONAME)).expect("ours");
+        fs::write(directory.join(SONAME), b"another").expect("writable");
+        let error = filled(&directory, &library).expect_err("it is another's");
+        assert!(error.to_string().contains("not sigtop's"), "{error}");
+        fs::remove_dir_all(&scratch).expect("ours");
+    }
+
+    #[test]
+    fn a_shell_reads_the_line_back() {
+        let line = |existing: Option<&str>| super::line(Path::new("/a b"), existing.map(std::ffi::OsStr::new));
+        assert_eq!(line(None), "export LD_LIBRARY_PATH='/a b'");
+        assert_eq!(line(Some("/x:/a b:/y")), "export LD_LIBRARY_PATH='/a b:/x:/y'");
+    }
+}
