@@ -309,12 +309,16 @@ _sigtop() {
             return 0
             ;;
         sigtop__subcmd__env)
-            opts="-h --path --help"
+            opts="-h --path --libprofiler --header --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
             fi
             case "${prev}" in
+                --libprofiler)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
                 *)
                     COMPREPLY=()
                     ;;

@@ -139,7 +139,9 @@ complete -c sigtop -n "__fish_sigtop_using_subcommand demo" -l symbols -d 'Recor
 complete -c sigtop -n "__fish_sigtop_using_subcommand demo" -l batch -d 'No screen: print tables'
 complete -c sigtop -n "__fish_sigtop_using_subcommand demo" -l no-config -d 'Read no settings from a file'
 complete -c sigtop -n "__fish_sigtop_using_subcommand demo" -s h -l help -d 'Print help (see more with \'--help\')'
+complete -c sigtop -n "__fish_sigtop_using_subcommand env" -l libprofiler -d 'Put the agent into this directory as libprofiler.so.0, and print the line that has programs linked with -lprofiler find it there' -r -F
 complete -c sigtop -n "__fish_sigtop_using_subcommand env" -l path -d 'Print only the path of the agent\'s library'
+complete -c sigtop -n "__fish_sigtop_using_subcommand env" -l header -d 'Print the C header sigtop.h'
 complete -c sigtop -n "__fish_sigtop_using_subcommand env" -s h -l help -d 'Print help'
 complete -c sigtop -n "__fish_sigtop_using_subcommand report" -l peek -d 'Callers and callees of the functions that match' -r
 complete -c sigtop -n "__fish_sigtop_using_subcommand report" -l list -d 'Source lines of the functions that match' -r

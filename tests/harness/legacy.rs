@@ -21,8 +21,6 @@ pub(crate) struct Legacy {
     /// How often, and the addresses, leaf first.
     pub(crate) records: Vec<(u64, Vec<u64>)>,
     code: Vec<Code>,
-    /// Lines that are none of a map.
-    pub(crate) remarks: Vec<String>,
 }
 
 impl Legacy {
@@ -58,14 +56,15 @@ impl Legacy {
             at += 2 + depth;
         }
         let text = String::from_utf8_lossy(&bytes[8 * at..]).into_owned();
-        let (mut code, mut remarks) = (Vec::new(), Vec::new());
+        let mut code = Vec::new();
         for line in text.lines() {
             match mapping(line) {
                 Some(mapping) => code.push(mapping),
-                None => remarks.push(line.to_owned()),
+                None if line.starts_with("# ticks lost: ") => {}
+                None => return Err(format!("no line of a map: {line:?}")),
             }
         }
-        Ok(Legacy { period_us: word(3)?, records, code, remarks })
+        Ok(Legacy { period_us: word(3)?, records, code })
     }
 
     /// All ticks.

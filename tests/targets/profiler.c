@@ -53,7 +53,21 @@ __attribute__((noinline)) void burn(double seconds) {
     while (cpu() < end) { alpha(); beta(); }
 }
 
-static __thread int chosen;
+/* Stacks of all depths: nearly each sample has one of its own. */
+__attribute__((noinline)) int dive(int depth) {
+    if (depth == 0) leaf(20000);
+    int below = depth > 0 ? dive(depth - 1) : 0;
+    sink++;
+    return below + 1;
+}
+__attribute__((noinline)) void burn_deep(double seconds) {
+    double end = cpu() + seconds;
+    unsigned random = 12345;
+    while (cpu() < end) { random = random * 1103515245 + 12345; dive(random >> 16 & 255); }
+    sink++;
+}
+
+static __thread volatile int chosen;
 static int is_chosen(void *argument) { return chosen == *(int *)argument; }
 
 __attribute__((noinline)) void left_out(double seconds) { burn(seconds); sink++; }
@@ -89,6 +103,10 @@ int main(int count, char **arguments) {
     sample = find("sigtop_sample");
     if (!strcmp(what, "burn")) {
         burn(seconds);
+    } else if (!strcmp(what, "deep")) {
+        printf("ready\n");
+        fflush(stdout);
+        burn_deep(seconds);
     } else if (!strcmp(what, "bracket")) {
         tell("before");
         left_out(seconds);
