@@ -478,7 +478,7 @@ fn gos_pprof_reads_the_file() {
     let ran = run(&mut command);
     let total = target.profile("out.prof").ticks() * 10;
     let out = ran.out();
-    let total = if total % 1_000 == 0 {
+    let total = if total.is_multiple_of(1_000) {
         format!("{}s total", total / 1_000)
     } else {
         format!("{:.2}s total", total as f64 / 1e3)
