@@ -64,7 +64,8 @@ pub struct StackTable {
     frames: Vec<Frame>,
     frame_ids: IdMap<Frame, FrameId>,
     nodes: Vec<Node>,
-    children: IdMap<(StackId, FrameId), StackId>,
+    /// Children that do not come right behind their parents: most stacks go on alone from where they part from the others.
+    apart: IdMap<(StackId, FrameId), StackId>,
     max_frames: usize,
     max_nodes: usize,
     overflows: u64,
@@ -82,7 +83,7 @@ impl StackTable {
             frames: Vec::new(),
             frame_ids: IdMap::default(),
             nodes: vec![Node { parent: StackId::EMPTY, frame: FrameId(u32::MAX) }],
-            children: IdMap::default(),
+            apart: IdMap::default(),
             max_frames,
             max_nodes,
             overflows: 0,
@@ -112,23 +113,36 @@ impl StackTable {
     /// The stack that `frame` makes when called from `parent`. When the table is full, and this is a new one, it is the
     /// truncated stack with nothing but `frame`: its flat stays right, its callers are lost.
     pub fn push(&mut self, parent: StackId, frame: FrameId) -> StackId {
-        if let Some(&id) = self.children.get(&(parent, frame)) {
-            return id;
+        if let Some(known) = self.child(parent, frame) {
+            return known;
         }
         if self.nodes.len() < self.max_nodes {
             return self.insert(parent, frame);
         }
         self.overflows += 1;
         let mark = self.frame_id(Frame::Truncated);
-        let cut = self.insert(StackId::EMPTY, mark);
-        if frame == mark { cut } else { self.insert(cut, frame) }
+        let cut = self.child(StackId::EMPTY, mark).unwrap_or_else(|| self.insert(StackId::EMPTY, mark));
+        match frame == mark {
+            true => cut,
+            false => self.child(cut, frame).unwrap_or_else(|| self.insert(cut, frame)),
+        }
+    }
+
+    fn child(&self, parent: StackId, frame: FrameId) -> Option<StackId> {
+        let next = parent.index() + 1;
+        match self.nodes.get(next) {
+            Some(&node) if node == (Node { parent, frame }) => Some(StackId::of(next)),
+            _ => self.apart.get(&(parent, frame)).copied(),
+        }
     }
 
     fn insert(&mut self, parent: StackId, frame: FrameId) -> StackId {
-        *self.children.entry((parent, frame)).or_insert_with(|| {
-            self.nodes.push(Node { parent, frame });
-            StackId(self.nodes.len() as u32 - 1)
-        })
+        let id = StackId::of(self.nodes.len());
+        if id.index() != parent.index() + 1 {
+            self.apart.insert((parent, frame), id);
+        }
+        self.nodes.push(Node { parent, frame });
+        id
     }
 
     /// How often something new found the table full.

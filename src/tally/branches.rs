@@ -3,8 +3,9 @@
 
 use super::paths::Paths;
 use super::rows::{RowId, Rows};
+use super::runs::{Cut, Runs};
 use super::sieve::Sieve;
-use super::weights::Weights;
+use super::weights::{Piece, Weights};
 use crate::profile::hash::IdMap;
 use crate::profile::stack::Node;
 
@@ -47,19 +48,33 @@ impl Part {
 /// The tree. Number 0 is its root; a branch's number is above its parent's.
 #[derive(Default)]
 pub(super) struct Branches {
-    parents: Vec<u32>,
-    steps: Vec<Step>,
-    ids: IdMap<(u32, u32, bool), u32>,
+    runs: Runs,
+    steps: Vec<Packed>,
+    /// Those that do not come right behind their parents.
+    apart: IdMap<(u32, Packed), u32>,
     /// By node of the profile's tree.
     of_node: Vec<u32>,
-    /// By branch: what ends there, and with what lies on it. Both are the last answer's.
+    /// By run: what ends in its last branch, and with what lies on it. Both are the last answer's.
     own_ns: Vec<u64>,
     sums_ns: Vec<u64>,
-    /// By branch: its first child, and the next child of its parent; 0 for none.
-    first_child: Vec<u32>,
-    next_child: Vec<u32>,
     /// Number of the answer that the sums are of; 0 for none.
     weighed: u64,
+}
+
+/// A step in one word.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+struct Packed(u32);
+
+impl Packed {
+    const INLINED: u32 = 1 << 31;
+
+    fn of((row, inlined): Step) -> Packed {
+        Packed(row.0 & !Packed::INLINED | if inlined { Packed::INLINED } else { 0 })
+    }
+
+    fn step(self) -> Step {
+        (RowId(self.0 & !Packed::INLINED), self.0 & Packed::INLINED != 0)
+    }
 }
 
 impl Branches {
@@ -71,52 +86,49 @@ impl Branches {
         self.of_node.truncate(kept);
         // Branches are made in the order of nodes, and the last one that a node makes is where it ends.
         let length = self.of_node.iter().max().map_or(0, |&last| last as usize + 1);
-        for branch in (length..self.parents.len()).rev() {
-            let ((row, inlined), parent) = (self.steps[branch], self.parents[branch]);
-            self.ids.remove(&(parent, row.0, inlined));
-            // A parent's first child is its last.
-            self.first_child[parent as usize] = self.next_child[branch];
+        let runs = std::mem::take(&mut self.runs);
+        for branch in 1..length {
+            self.runs.push(runs.parent(branch));
         }
-        self.parents.truncate(length);
         self.steps.truncate(length);
-        self.first_child.truncate(length);
-        self.next_child.truncate(length);
+        self.apart.retain(|_, &mut branch| (branch as usize) < length);
         self.weighed = 0;
     }
 
     /// Looks at the nodes that are new.
     pub(super) fn catch_up(&mut self, nodes: &[Node], paths: &Paths, sieve: &Sieve) {
         if self.of_node.is_empty() {
-            self.parents.push(0);
-            self.steps.push((RowId::NONE, false));
-            self.first_child.push(0);
-            self.next_child.push(0);
+            self.steps = vec![Packed::of((RowId::NONE, false))];
             self.of_node.push(0);
         }
         for (index, &node) in nodes.iter().enumerate().skip(self.of_node.len()) {
             let mut at = self.of_node[node.parent.index()];
             for (place, &row) in paths.step(index, node, sieve).1.iter().enumerate() {
-                at = self.child(at, (row, place > 0));
+                at = self.child(at, Packed::of((row, place > 0)));
             }
             self.of_node.push(at);
         }
     }
 
-    fn child(&mut self, parent: u32, step: Step) -> u32 {
-        let key = (parent, step.0.0, step.1);
-        if let Some(&known) = self.ids.get(&key) {
+    fn child(&mut self, parent: u32, step: Packed) -> u32 {
+        let next = parent as usize + 1;
+        if self.steps.get(next) == Some(&step) && self.runs.parent(next) == parent as usize {
+            return next as u32;
+        }
+        if let Some(&known) = self.apart.get(&(parent, step)) {
             return known;
         }
-        if self.parents.len() >= MAX_BRANCHES {
+        let branch = self.steps.len();
+        if branch >= MAX_BRANCHES {
             return parent;
         }
-        let branch = self.parents.len() as u32;
-        self.parents.push(parent);
+        let cut = self.runs.push(parent as usize);
+        self.divide(cut);
         self.steps.push(step);
-        self.first_child.push(0);
-        self.next_child.push(std::mem::replace(&mut self.first_child[parent as usize], branch));
-        self.ids.insert(key, branch);
-        branch
+        if branch != next {
+            self.apart.insert((parent, step), branch as u32);
+        }
+        branch as u32
     }
 
     /// Whether the sums are those of the answer of this number.
@@ -126,47 +138,72 @@ impl Branches {
 
     /// Begins with the sums of the next answer: from those of the one before, or from nothing.
     pub(super) fn begin(&mut self, number: u64, anew: bool) {
-        for side in [&mut self.own_ns, &mut self.sums_ns] {
-            if anew {
-                side.clear();
-            }
-            side.resize(self.parents.len(), 0);
+        if anew {
+            self.own_ns.clear();
+            self.sums_ns.clear();
         }
+        self.make_room();
         self.weighed = number;
     }
 
     /// A change of what ends in a node of the profile's tree.
     pub(super) fn change_own(&mut self, node: usize, by_ns: u64) {
-        let own_ns = &mut self.own_ns[self.of_node[node] as usize];
-        *own_ns = own_ns.wrapping_add(by_ns);
+        let run = self.run_to(self.of_node[node]);
+        self.own_ns[run] = self.own_ns[run].wrapping_add(by_ns);
         self.sums_ns[0] = self.sums_ns[0].wrapping_add(by_ns);
     }
 
-    /// A change of what a node weighs with all that begins with it.
-    pub(super) fn change_sum(&mut self, node: usize, parent: usize, by_ns: u64) {
-        let (mut at, end) = (self.of_node[node] as usize, self.of_node[parent] as usize);
-        while at != end {
-            self.sums_ns[at] = self.sums_ns[at].wrapping_add(by_ns);
-            at = self.parents[at] as usize;
+    /// A change of what a piece of the profile's tree weighs with all that begins with it.
+    pub(super) fn change_sum(&mut self, piece: Piece, by_ns: u64) {
+        // A cut leaves the lower part its number.
+        let (mut run, end) = (self.run_to(self.of_node[piece.ends.1]), self.run_to(self.of_node[piece.parent]));
+        while run != end {
+            self.sums_ns[run] = self.sums_ns[run].wrapping_add(by_ns);
+            run = self.runs.above(run);
         }
     }
 
+    /// The run that ends with this branch.
+    fn run_to(&mut self, branch: u32) -> usize {
+        let cut = self.runs.cut(branch as usize);
+        self.divide(cut);
+        self.runs.of(branch as usize)
+    }
+
+    /// What lies on either part of what was cut is what lay on the whole.
+    fn divide(&mut self, cut: Option<Cut>) {
+        if let Some(Cut { upper, lower }) = cut {
+            self.make_room();
+            self.sums_ns[upper] = self.sums_ns[lower];
+        }
+    }
+
+    fn make_room(&mut self) {
+        self.own_ns.resize(self.runs.len(), 0);
+        self.sums_ns.resize(self.runs.len(), 0);
+    }
+
+    /// What ends in a branch.
+    fn own_ns(&self, branch: u32) -> u64 {
+        let run = self.runs.of(branch as usize);
+        if self.runs.ends(run).1 == branch as usize { self.own_ns[run] } else { 0 }
+    }
+
     /// Takes over what stacks weigh.
-    pub(super) fn weigh(&mut self, nodes: &[Node], weights: &Weights) {
+    pub(super) fn weigh(&mut self, weights: &Weights) {
         self.begin(self.weighed, true);
         weights.own().for_each(|(node, own_ns)| self.change_own(node, own_ns));
-        for (index, node) in nodes.iter().enumerate().skip(1) {
-            let sum_ns = weights.of(index);
-            if sum_ns != 0 {
-                self.change_sum(index, node.parent.index(), sum_ns);
-            }
-        }
+        weights.pieces().for_each(|(piece, sum_ns)| self.change_sum(piece, sum_ns));
     }
 
     fn whole(&self, bottom_up: bool) -> Part {
         let group = if bottom_up {
             let ending = self.own_ns.iter().enumerate().filter(|&(_, &own_ns)| own_ns != 0);
-            ending.map(|(at, &weight_ns)| Cursor { at: at as u32, from: at as u32, weight_ns }).collect()
+            let cursor = |(run, &weight_ns)| {
+                let at = self.runs.ends(run).1 as u32;
+                Cursor { at, from: at, weight_ns }
+            };
+            ending.map(cursor).collect()
         } else {
             vec![Cursor { at: 0, from: 0, weight_ns: self.sums_ns.first().copied().unwrap_or(0) }]
         };
@@ -179,18 +216,16 @@ impl Branches {
         for &cursor in group {
             if bottom_up {
                 if cursor.at != 0 {
-                    let at = self.parents[cursor.at as usize];
-                    moved.push((self.steps[cursor.at as usize], Cursor { at, ..cursor }));
+                    let at = self.runs.parent(cursor.at as usize) as u32;
+                    moved.push((self.steps[cursor.at as usize].step(), Cursor { at, ..cursor }));
                 }
                 continue;
             }
-            let mut child = self.first_child[cursor.at as usize];
-            while child != 0 {
-                let weight_ns = self.sums_ns[child as usize];
+            for child in self.runs.children(cursor.at as usize) {
+                let weight_ns = self.sums_ns[self.runs.of(child)];
                 if weight_ns != 0 {
-                    moved.push((self.steps[child as usize], Cursor { at: child, from: child, weight_ns }));
+                    moved.push((self.steps[child].step(), Cursor { at: child as u32, from: child as u32, weight_ns }));
                 }
-                child = self.next_child[child as usize];
             }
         }
         moved.sort_unstable_by_key(|&((row, _), cursor)| (rows.rank(row), cursor.from));
@@ -207,7 +242,7 @@ impl Branches {
         let ends = |cursor: &Cursor| match bottom_up {
             true if cursor.at == 0 => cursor.weight_ns,
             true => 0,
-            false => self.own_ns[cursor.at as usize],
+            false => self.own_ns(cursor.at),
         };
         group.iter().map(ends).fold(0, u64::saturating_add)
     }
@@ -230,8 +265,8 @@ impl Branches {
             let mut at = if bottom_up { cursor.from } else { cursor.at };
             for place in 0..named.len() {
                 let place = if bottom_up { place } else { named.len() - 1 - place };
-                inlined[place] &= self.steps[at as usize].1;
-                at = self.parents[at as usize];
+                inlined[place] &= self.steps[at as usize].step().1;
+                at = self.runs.parent(at as usize) as u32;
             }
         }
         let weight_ns = last.weight_ns;

@@ -16,6 +16,7 @@ mod paths;
 pub mod query;
 mod rows;
 mod running;
+mod runs;
 pub mod saved;
 mod sieve;
 pub mod table;

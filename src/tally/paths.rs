@@ -32,7 +32,8 @@ impl EdgeId {
 /// Where a node stands, for those that are built on it.
 struct Place {
     bits: u8,
-    depth: u32,
+    /// Stacks are no deeper than a sample's frames, and a mark.
+    depth: u16,
     /// Innermost row on the stack.
     innermost: RowId,
 }
@@ -48,8 +49,6 @@ struct Ends {
 #[derive(Default)]
 pub(super) struct Paths {
     places: Vec<Place>,
-    /// See [`lets_in`](Self::lets_in).
-    flats: Vec<Option<RowId>>,
     ends: Vec<Ends>,
     rows: Vec<RowId>,
     /// With whether the callee is inlined there.
@@ -97,7 +96,6 @@ impl Paths {
         self.move_to(nodes, StackId::EMPTY);
         if length < self.places.len() {
             self.places.truncate(length);
-            self.flats.truncate(length);
             self.ends.truncate(length);
             self.rows.truncate(self.ends[length - 1].rows as usize);
             self.edges.truncate(self.ends[length - 1].edges as usize);
@@ -178,9 +176,6 @@ impl Paths {
     }
 
     fn push(&mut self, place: Place) {
-        const ALL: u8 = FOCUSED | STARTED | PRESENT;
-        let own = if place.bits & UNNAMED == 0 { place.innermost } else { RowId::NONE };
-        self.flats.push((place.bits & (ALL | IGNORED) == ALL).then_some(own));
         self.ends.push(Ends { rows: self.rows.len() as u32, edges: self.edges.len() as u32 });
         self.places.push(place);
     }
@@ -194,17 +189,20 @@ impl Paths {
 
     /// The row that has the flat of a stack, if the filters let it in. It is none where the innermost frame has no name yet.
     pub(super) fn lets_in(&self, stack: StackId) -> Option<RowId> {
-        self.flats[stack.index()]
+        const ALL: u8 = FOCUSED | STARTED | PRESENT;
+        let Place { bits, innermost, .. } = self.places[stack.index()];
+        let own = if bits & UNNAMED == 0 { innermost } else { RowId::NONE };
+        (bits & (ALL | IGNORED) == ALL).then_some(own)
     }
 
-    /// The rows that are fresh at a node, by its index.
-    pub(super) fn rows(&self, node: usize) -> &[RowId] {
-        &self.rows[self.ends[node - 1].rows as usize..self.ends[node].rows as usize]
+    /// The rows that are fresh at nodes that follow each other, by the first's index and the last's.
+    pub(super) fn rows(&self, (first, last): (usize, usize)) -> &[RowId] {
+        &self.rows[self.ends[first - 1].rows as usize..self.ends[last].rows as usize]
     }
 
-    /// The edges that are fresh at a node, by its index, and whether the callee is inlined there.
-    pub(super) fn edges(&self, node: usize) -> &[(EdgeId, bool)] {
-        &self.edges[self.ends[node - 1].edges as usize..self.ends[node].edges as usize]
+    /// The edges that are fresh at such nodes, and whether the callee is inlined there.
+    pub(super) fn edges(&self, (first, last): (usize, usize)) -> &[(EdgeId, bool)] {
+        &self.edges[self.ends[first - 1].edges as usize..self.ends[last].edges as usize]
     }
 
     /// The callee of every edge.

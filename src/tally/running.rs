@@ -8,7 +8,7 @@ use super::paths::Paths;
 use super::query::{Filters, Group, Query};
 use super::rows::RowId;
 use super::table::{Sums, Table};
-use super::weights::{Changes, Weights};
+use super::weights::Weights;
 use crate::link::wire::Clock;
 use crate::profile::journal::Mark;
 use crate::profile::window::{Key, Span, Weight};
@@ -31,8 +31,6 @@ struct Scope {
     is_total: bool,
     /// Whether the total is summed beside the span.
     has_total: bool,
-    /// Whether weights are kept by stack.
-    by_stack: bool,
     /// See [`Ground::conclusions`].
     conclusions: u64,
 }
@@ -56,15 +54,6 @@ impl Ground<'_> {
     }
 }
 
-/// What is wanted of an answer besides rows.
-#[derive(Clone, Copy)]
-pub(super) struct Wanted {
-    /// The total beside the span.
-    pub(super) total: bool,
-    /// Weights by stack.
-    pub(super) by_stack: bool,
-}
-
 /// The sums.
 #[derive(Default)]
 pub(super) struct Running {
@@ -76,9 +65,8 @@ pub(super) struct Running {
     heads: [Table; SIDES],
     /// By row.
     pub(super) sums: Sums,
-    /// The span's by stack, where that is asked for.
+    /// The span's by stack.
     pub(super) weights: Weights,
-    changes: Changes,
     /// Counts answers.
     number: u64,
 }
@@ -89,11 +77,11 @@ impl Running {
         self.heads[side].clone()
     }
 
-    /// Brings the sums to the question's time, and those of `branches` with them.
+    /// Brings the sums to the question's time, and those of `branches` with them; those of the total too if it is `has_total`.
     pub(super) fn advance(
         &mut self,
         query: &Query,
-        wanted: Wanted,
+        has_total: bool,
         ground: Ground<'_>,
         mut branches: Option<&mut Branches>,
     ) {
@@ -101,18 +89,16 @@ impl Running {
         let (nodes, journal, ticks) =
             (profile.stacks.nodes(), profile.journal(query.era, query.clock), query.span.ticks());
         let before = self.scope.take();
-        let mut scope = Scope {
+        let is_total = ticks.is_none();
+        let scope = Scope {
             era: query.era,
             clock: query.clock,
             filters: query.filters.clone(),
             group: query.group,
-            is_total: ticks.is_none(),
-            has_total: wanted.total,
-            by_stack: true,
+            is_total,
+            has_total,
             conclusions,
         };
-        // What was asked for once is kept.
-        scope.by_stack = wanted.by_stack || before.as_ref() == Some(&scope);
         let new = journal.and_then(|journal| journal.since(self.mark)).filter(|_| before.as_ref() == Some(&scope));
         let old = self.ticks;
         let kept = match (&new, old, ticks) {
@@ -129,11 +115,7 @@ impl Running {
             self.weights.clear();
         }
         self.sums.catch_up(rows, paths);
-        self.changes.catch_up(nodes.len());
-        if scope.by_stack {
-            self.weights.catch_up(nodes.len());
-        }
-        let (is_total, has_total, by_stack) = (scope.is_total, scope.has_total, scope.by_stack);
+        self.weights.catch_up(nodes);
         self.scope = Some(scope);
         self.number += 1;
         if let Some(branches) = branches.as_deref_mut() {
@@ -155,12 +137,9 @@ impl Running {
             if row != RowId::NONE {
                 self.sums.change_flat(row, side, ns);
             }
-            self.changes.add(stack.index(), side, ns);
-            if side == SPAN && by_stack {
-                self.weights.change_own(stack, ns);
-                if let Some(branches) = &mut feed {
-                    branches.change_own(stack.index(), ns);
-                }
+            self.weights.add(stack, side, side == SPAN, ns);
+            if let (SPAN, Some(branches)) = (side, &mut feed) {
+                branches.change_own(stack.index(), ns);
             }
         };
         match (new.filter(|_| kept), old, ticks) {
@@ -198,22 +177,15 @@ impl Running {
             turn((now.1 + 1).max(first), last + 1, true);
         }
         (self.ticks, self.mark) = (ticks, journal.map(|journal| journal.end()).unwrap_or_default());
-        let (sums, weights) = (&mut self.sums, &mut self.weights);
-        let mut feed = branches.as_deref_mut().filter(|_| fed);
-        self.changes.climb(
-            |node| nodes[node].parent.index(),
-            |node, by_ns| {
-                sums.change_node(paths, node, by_ns);
-                if by_stack {
-                    weights.change_sum(node, by_ns[SPAN]);
-                }
-                if let Some(branches) = &mut feed {
-                    branches.change_sum(node, nodes[node].parent.index(), by_ns[SPAN]);
-                }
-            },
-        );
+        let (sums, mut feed) = (&mut self.sums, branches.as_deref_mut().filter(|_| fed));
+        self.weights.climb(SPAN, |piece, by_ns| {
+            sums.change_piece(paths, piece.ends, by_ns);
+            if let Some(branches) = &mut feed {
+                branches.change_sum(piece, by_ns[SPAN]);
+            }
+        });
         if let Some(branches) = branches.filter(|_| !fed) {
-            branches.weigh(nodes, &self.weights);
+            branches.weigh(&self.weights);
         }
     }
 }

@@ -103,14 +103,14 @@ impl Sums {
         *flat_ns = flat_ns.wrapping_add(by_ns);
     }
 
-    /// A change of what goes through a node: of the rows and edges that are fresh there.
-    pub(super) fn change_node(&mut self, paths: &Paths, node: usize, by_ns: [u64; SIDES]) {
-        for &row in paths.rows(node) {
+    /// A change of what goes through nodes that follow each other: of the rows and edges that are fresh there.
+    pub(super) fn change_piece(&mut self, paths: &Paths, ends: (usize, usize), by_ns: [u64; SIDES]) {
+        for &row in paths.rows(ends) {
             for (sum, by_ns) in self.rows[row.index()].iter_mut().zip(by_ns) {
                 sum.cum_ns = sum.cum_ns.wrapping_add(by_ns);
             }
         }
-        for &(edge, inlined) in paths.edges(node) {
+        for &(edge, inlined) in paths.edges(ends) {
             for (ns, by_ns) in self.calls[edge.index()][usize::from(!inlined)].iter_mut().zip(by_ns) {
                 *ns = ns.wrapping_add(by_ns);
             }

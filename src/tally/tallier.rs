@@ -10,7 +10,7 @@ use super::lines::{Lines, Spots};
 use super::paths::Paths;
 use super::query::Query;
 use super::rows::{RowId, Rows};
-use super::running::{Ground, Running, SPAN, TOTAL, Wanted};
+use super::running::{Ground, Running, SPAN, TOTAL};
 use super::sieve::{Sieve, Void};
 use super::table::{Row, Table};
 use super::threads::{self, Threads, ThreadsQuery};
@@ -74,14 +74,10 @@ impl Tallier {
         let nodes = profile.stacks.nodes();
         let Tallier { rows, sieve, paths, crowd, running, .. } = self;
         let ground = Ground { profile, paths, crowd, rows: rows.len(), conclusions: self.conclusions };
-        let wanted = Wanted {
-            total: besides.total,
-            by_stack: besides.centre.is_some() || besides.lines.is_some() || besides.flame.is_some(),
-        };
         if besides.flame.is_some() {
             self.branches.catch_up(nodes, paths, sieve);
         }
-        running.advance(query, wanted, ground, besides.flame.map(|_| &mut self.branches));
+        running.advance(query, besides.total, ground, besides.flame.map(|_| &mut self.branches));
         let listed = |side: usize| {
             let (ids, listed): (Vec<RowId>, Vec<Row>) =
                 running.sums.rows(side, rows, paths, query.sort).into_iter().unzip();
