@@ -105,10 +105,14 @@ impl Calls {
         if self.last.is_empty() {
             self.last.push(0);
         }
+        if self.last.len() == nodes.len() {
+            return;
+        }
+        let having = sieve.having(centre);
         for (index, &node) in nodes.iter().enumerate().skip(self.last.len()) {
             let mut last = self.last[node.parent.index()];
-            let (mut innermost, rows) = paths.step(index, node, sieve);
-            if innermost == centre || rows.contains(&centre) {
+            if having[node.frame.0 as usize] || paths.innermost(node.parent) == centre {
+                let (mut innermost, rows) = paths.step(index, node, sieve);
                 for (place, &row) in rows.iter().enumerate() {
                     let caller = std::mem::replace(&mut innermost, row);
                     if caller == centre && row != centre {

@@ -159,10 +159,14 @@ impl Spots {
             *self = Spots { centre, ..Spots::default() };
         }
         let Some(centre) = centre else { return };
-        let mut found = Vec::new();
-        for (index, &node) in nodes.iter().enumerate().skip(self.ties.next_node()) {
-            let (above, rows) = paths.step(index, node, sieve);
-            if above == centre || rows.contains(&centre) {
+        let next_node = self.ties.next_node();
+        if next_node == nodes.len() {
+            return;
+        }
+        let (mut found, having) = (Vec::new(), sieve.having(centre));
+        for (index, &node) in nodes.iter().enumerate().skip(next_node) {
+            if having[node.frame.0 as usize] || paths.innermost(node.parent) == centre {
+                let (above, rows) = paths.step(index, node, sieve);
                 let calling = innermost(node.parent, nodes, paths, sieve).filter(|_| above == centre);
                 let mut caller = calling.map(|(_, line)| self.place(names, line));
                 for (&row, &line) in rows.iter().zip(sieve.left(node.frame)) {

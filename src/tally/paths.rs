@@ -187,6 +187,11 @@ impl Paths {
         (self.places[step.parent.index()].innermost, rows)
     }
 
+    /// The innermost row on a stack.
+    pub(super) fn innermost(&self, stack: StackId) -> RowId {
+        self.places[stack.index()].innermost
+    }
+
     /// The row that has the flat of a stack, if the filters let it in. It is none where the innermost frame has no name yet.
     pub(super) fn lets_in(&self, stack: StackId) -> Option<RowId> {
         const ALL: u8 = FOCUSED | STARTED | PRESENT;

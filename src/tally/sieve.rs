@@ -216,6 +216,16 @@ impl Sieve {
         (self.views[index].bits, &self.rows[start..self.views[index].rows_end as usize])
     }
 
+    /// By frame: whether a row is left of it.
+    pub(super) fn having(&self, row: RowId) -> Vec<bool> {
+        let mut start = 0;
+        let has = |view: &View| {
+            let end = view.rows_end as usize;
+            self.rows[std::mem::replace(&mut start, end)..end].contains(&row)
+        };
+        self.views.iter().map(has).collect()
+    }
+
     /// The lines behind the rows that are left of a frame, outermost first.
     pub(super) fn left(&self, frame: FrameId) -> &[Line] {
         let index = frame.0 as usize;

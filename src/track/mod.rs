@@ -16,6 +16,7 @@ mod player;
 mod save;
 mod saver;
 pub mod session;
+mod spool;
 mod states;
 mod stopwatch;
 mod tape;

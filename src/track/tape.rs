@@ -1,10 +1,11 @@
-//! The recording that runs along with a watch: kept in memory, so that it can be saved at any time, and written to a file
-//! where that is asked for.
+//! The recording that runs along with a watch: kept, so that it can be saved at any time, and written to a file where that is
+//! asked for.
 
 use std::path::Path;
 
 use super::facts::Ending;
 use super::saver::{Output, Piece, Saved, Saver};
+use super::spool::Spool;
 use crate::link::aside::AsideError;
 use crate::link::record::{self, About, Cpu, Encoder, Found, Named, NamedFile, NamedLine};
 use crate::link::wire::Arrival;
@@ -15,8 +16,6 @@ use crate::symbols::Names;
 use crate::symbols::clean::clean;
 use crate::symbols::worker::{Reply, ResolvedLine, SymbolState};
 
-/// Bytes of a recording kept in memory, at most: some 30 million samples.
-const MAX_KEPT: usize = 256 << 20;
 /// How long what is recorded stays in memory alone, ns: for a file, and for someone who watches from afar.
 const FILE_NS: u64 = 2_000_000_000;
 const STREAM_NS: u64 = 100_000_000;
@@ -30,7 +29,7 @@ pub struct Recording {
     pub output: Option<Output>,
     /// Whether names are recorded too.
     pub names: bool,
-    /// Whether it is kept in memory, to be saved later.
+    /// Whether it is kept, to be saved later.
     pub keep: bool,
 }
 
@@ -39,9 +38,7 @@ pub(super) struct Tape {
     /// None where a recording is played: what is kept is as it was read.
     encoder: Option<Encoder>,
     names: bool,
-    /// As many pieces as there is room for; none once there was not.
-    kept: Option<Vec<Piece>>,
-    kept_bytes: usize,
+    kept: Option<Spool>,
     saver: Option<Saver>,
     /// When a block was closed last.
     flushed_ns: u64,
@@ -59,8 +56,7 @@ impl Tape {
         Ok(Tape {
             encoder,
             names,
-            kept: keep.then(Vec::new),
-            kept_bytes: 0,
+            kept: keep.then(Spool::default),
             saver,
             flushed_ns: 0,
             interval_ns: if is_stream { STREAM_NS } else { FILE_NS },
@@ -69,8 +65,9 @@ impl Tape {
 
     /// Keeps what is read of a recording.
     pub(super) fn of_recording() -> Tape {
-        let (encoder, saver, kept) = (None, None, Some(vec![record::head().as_slice().into()]));
-        Tape { encoder, names: false, kept, kept_bytes: 0, saver, flushed_ns: 0, interval_ns: FILE_NS }
+        let mut kept = Spool::default();
+        kept.keep(record::head().as_slice().into());
+        Tape { encoder: None, names: false, kept: Some(kept), saver: None, flushed_ns: 0, interval_ns: FILE_NS }
     }
 
     pub(super) fn arrive(&mut self, arrival: &Arrival) {
@@ -135,12 +132,8 @@ impl Tape {
 
     /// Keeps a block that was read.
     pub(super) fn keep(&mut self, piece: Piece) {
-        self.kept_bytes += piece.len();
-        if self.kept_bytes > MAX_KEPT {
-            self.kept = None;
-        }
         if let Some(kept) = &mut self.kept {
-            kept.push(piece);
+            kept.keep(piece);
         }
     }
 
@@ -163,11 +156,9 @@ impl Tape {
             // What goes wrong there is said elsewhere.
             let _ = self.hand_on();
         }
-        let Some(kept) = &self.kept else {
-            let limit = MAX_KEPT >> 20;
-            return Err(format!("more than {limit} MiB were recorded and not kept; --save FILE writes as it goes"));
-        };
-        Ok(kept.iter().cloned().chain(extra.into_iter().map(Piece::from)).collect())
+        let mut pieces = self.kept.as_ref().map_or(Ok(Vec::new()), Spool::pieces)?;
+        pieces.extend(extra.into_iter().map(Piece::from));
+        Ok(pieces)
     }
 
     /// Ends the recording.

@@ -100,7 +100,11 @@ struct Loaded {
     latencies_ms: Vec<f64>,
     frames: f64,
     rate: f64,
-    cpu: f64,
+    /// While somebody looks on, and while keys are pressed.
+    watching: f64,
+    pressing: f64,
+    /// Frames a second while somebody looks on.
+    watched_frames: f64,
     resident_mb: f64,
 }
 
@@ -119,6 +123,17 @@ fn loaded(keys: u64) -> Loaded {
     terminal.keys("g");
     terminal.wait_up_to(Duration::from_secs(1), |_| false);
     terminal.wait("a selection", |screen| selected(screen).is_some());
+
+    let (mut drawn, mut last) = (0u64, Instant::now());
+    let (began, cpu) = (Instant::now(), cpu_seconds(terminal.pid()));
+    terminal.wait_up_to(Duration::from_secs(argument("look", 20)), |_| {
+        let now = Instant::now();
+        drawn += u64::from(now - last >= BETWEEN_FRAMES);
+        last = now;
+        false
+    });
+    let seconds = began.elapsed().as_secs_f64();
+    let (watching, watched_frames) = ((cpu_seconds(terminal.pid()) - cpu) / seconds, drawn as f64 / seconds);
 
     let mut random = 7;
     let (mut latencies_ms, mut rates) = (Vec::new(), Vec::new());
@@ -150,7 +165,7 @@ fn loaded(keys: u64) -> Loaded {
         latencies_ms.push(written.elapsed().as_secs_f64() * 1e3);
     }
     let seconds = began.elapsed().as_secs_f64();
-    let cpu = (cpu_seconds(terminal.pid()) - cpu) / seconds;
+    let pressing = (cpu_seconds(terminal.pid()) - cpu) / seconds;
     let resident_mb = resident_mb(terminal.pid());
     if argument("show", 0) > 0 {
         println!("{}", terminal.text());
@@ -159,7 +174,7 @@ fn loaded(keys: u64) -> Loaded {
     terminal.finish();
     latencies_ms.sort_by(f64::total_cmp);
     let rate = measure::median(rates) / WINDOW_SECONDS;
-    Loaded { latencies_ms, frames: frames as f64 / seconds, rate, cpu, resident_mb }
+    Loaded { latencies_ms, frames: frames as f64 / seconds, rate, watching, pressing, watched_frames, resident_mb }
 }
 
 /// The viewer's CPU share over a real target.
@@ -179,7 +194,8 @@ fn quiet(target: &Path, arguments: &[&str]) -> f64 {
 
 fn main() -> ExitCode {
     speaker::speak_if_told();
-    let Loaded { latencies_ms, frames, rate, cpu, resident_mb } = loaded(argument("keys", 300).max(1));
+    let loaded = loaded(argument("keys", 300).max(1));
+    let Loaded { latencies_ms, frames, rate, watching, pressing, watched_frames, resident_mb } = loaded;
     let at = |part: f64| latencies_ms[((latencies_ms.len() - 1) as f64 * part).round() as usize];
     println!(
         "key to paint, {} keys: p50 {:.1} ms, p99 {:.1} ms, max {:.1} ms",
@@ -189,7 +205,11 @@ fn main() -> ExitCode {
         at(1.0)
     );
     println!("{frames:.1} frames a second, {rate:.0} samples a second arrived, {resident_mb:.0} MB resident");
-    println!("viewer's CPU: {:.2} % of a core", cpu * 100.0);
+    println!(
+        "viewer's CPU while nobody touches a key: {:.2} % of a core, {watched_frames:.1} frames a second",
+        watching * 100.0
+    );
+    println!("viewer's CPU while keys are pressed: {:.2} % of a core", pressing * 100.0);
     if argument("quiet", 1) > 0 {
         let busy = quiet(&targets::c("shares"), &["60", "30", "10", "120", "2"]);
         println!("viewer's CPU, two busy threads at 99 Hz: {:.2} % of a core", busy * 100.0);
