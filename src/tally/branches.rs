@@ -3,7 +3,7 @@
 
 use super::paths::Paths;
 use super::rows::{RowId, Rows};
-use super::runs::{Cut, Runs};
+use super::runs::{Load, Runs};
 use super::sieve::Sieve;
 use super::weights::{Piece, Weights};
 use crate::profile::hash::IdMap;
@@ -48,17 +48,31 @@ impl Part {
 /// The tree. Number 0 is its root; a branch's number is above its parent's.
 #[derive(Default)]
 pub(super) struct Branches {
-    runs: Runs,
+    runs: Runs<Sum>,
     steps: Vec<Packed>,
     /// Those that do not come right behind their parents.
     apart: IdMap<(u32, Packed), u32>,
     /// By node of the profile's tree.
     of_node: Vec<u32>,
-    /// By run: what ends in its last branch, and with what lies on it. Both are the last answer's.
-    own_ns: Vec<u64>,
-    sums_ns: Vec<u64>,
+    /// By number of a [`Piece`]: the run that ends where its last node does; [`UNKNOWN`] where that was not asked for yet.
+    of_piece: Vec<u32>,
     /// Number of the answer that the sums are of; 0 for none.
     weighed: u64,
+}
+
+const UNKNOWN: u32 = u32::MAX;
+
+/// What ends in the last branch of a run, and with what lies on it. Both are the last answer's.
+#[derive(Clone, Default)]
+struct Sum {
+    own_ns: u64,
+    sum_ns: u64,
+}
+
+impl Load for Sum {
+    fn above(&self) -> Sum {
+        Sum { own_ns: 0, sum_ns: self.sum_ns }
+    }
 }
 
 /// A step in one word.
@@ -92,6 +106,7 @@ impl Branches {
         }
         self.steps.truncate(length);
         self.apart.retain(|_, &mut branch| (branch as usize) < length);
+        self.of_piece.clear();
         self.weighed = 0;
     }
 
@@ -122,8 +137,7 @@ impl Branches {
         if branch >= MAX_BRANCHES {
             return parent;
         }
-        let cut = self.runs.push(parent as usize);
-        self.divide(cut);
+        self.runs.push(parent as usize);
         self.steps.push(step);
         if branch != next {
             self.apart.insert((parent, step), branch as u32);
@@ -139,54 +153,45 @@ impl Branches {
     /// Begins with the sums of the next answer: from those of the one before, or from nothing.
     pub(super) fn begin(&mut self, number: u64, anew: bool) {
         if anew {
-            self.own_ns.clear();
-            self.sums_ns.clear();
+            self.runs.loads_mut().for_each(|sum| *sum = Sum::default());
         }
-        self.make_room();
         self.weighed = number;
     }
 
     /// A change of what ends in a node of the profile's tree.
     pub(super) fn change_own(&mut self, node: usize, by_ns: u64) {
-        let run = self.run_to(self.of_node[node]);
-        self.own_ns[run] = self.own_ns[run].wrapping_add(by_ns);
-        self.sums_ns[0] = self.sums_ns[0].wrapping_add(by_ns);
+        let run = self.runs.cut(self.of_node[node] as usize);
+        let own_ns = &mut self.runs.load_mut(run).own_ns;
+        *own_ns = own_ns.wrapping_add(by_ns);
+        let whole_ns = &mut self.runs.load_mut(0).sum_ns;
+        *whole_ns = whole_ns.wrapping_add(by_ns);
     }
 
     /// A change of what a piece of the profile's tree weighs with all that begins with it.
     pub(super) fn change_sum(&mut self, piece: Piece, by_ns: u64) {
-        // A cut leaves the lower part its number.
-        let (mut run, end) = (self.run_to(self.of_node[piece.ends.1]), self.run_to(self.of_node[piece.parent]));
+        let (mut run, end) = (self.run_to(piece.run, piece.ends.1), self.run_to(piece.above, piece.parent));
         while run != end {
-            self.sums_ns[run] = self.sums_ns[run].wrapping_add(by_ns);
+            let sum_ns = &mut self.runs.load_mut(run).sum_ns;
+            *sum_ns = sum_ns.wrapping_add(by_ns);
             run = self.runs.above(run);
         }
     }
 
-    /// The run that ends with this branch.
-    fn run_to(&mut self, branch: u32) -> usize {
-        let cut = self.runs.cut(branch as usize);
-        self.divide(cut);
-        self.runs.of(branch as usize)
-    }
-
-    /// What lies on either part of what was cut is what lay on the whole.
-    fn divide(&mut self, cut: Option<Cut>) {
-        if let Some(Cut { upper, lower }) = cut {
-            self.make_room();
-            self.sums_ns[upper] = self.sums_ns[lower];
+    /// The run that ends where the last node of a piece does.
+    fn run_to(&mut self, piece: usize, node: usize) -> usize {
+        if self.of_piece.len() <= piece {
+            self.of_piece.resize(piece + 1, UNKNOWN);
         }
-    }
-
-    fn make_room(&mut self) {
-        self.own_ns.resize(self.runs.len(), 0);
-        self.sums_ns.resize(self.runs.len(), 0);
+        if self.of_piece[piece] == UNKNOWN {
+            self.of_piece[piece] = self.runs.cut(self.of_node[node] as usize) as u32;
+        }
+        self.of_piece[piece] as usize
     }
 
     /// What ends in a branch.
     fn own_ns(&self, branch: u32) -> u64 {
         let run = self.runs.of(branch as usize);
-        if self.runs.ends(run).1 == branch as usize { self.own_ns[run] } else { 0 }
+        if self.runs.ends(run).1 == branch as usize { self.runs.load(run).own_ns } else { 0 }
     }
 
     /// Takes over what stacks weigh.
@@ -198,14 +203,13 @@ impl Branches {
 
     fn whole(&self, bottom_up: bool) -> Part {
         let group = if bottom_up {
-            let ending = self.own_ns.iter().enumerate().filter(|&(_, &own_ns)| own_ns != 0);
-            let cursor = |(run, &weight_ns)| {
+            let cursor = |run| {
                 let at = self.runs.ends(run).1 as u32;
-                Cursor { at, from: at, weight_ns }
+                Cursor { at, from: at, weight_ns: self.runs.load(run).own_ns }
             };
-            ending.map(cursor).collect()
+            (0..self.runs.len()).map(cursor).filter(|cursor| cursor.weight_ns != 0).collect()
         } else {
-            vec![Cursor { at: 0, from: 0, weight_ns: self.sums_ns.first().copied().unwrap_or(0) }]
+            vec![Cursor { at: 0, from: 0, weight_ns: self.runs.load(0).sum_ns }]
         };
         Part::new((RowId::NONE, false), group)
     }
@@ -222,7 +226,7 @@ impl Branches {
                 continue;
             }
             for child in self.runs.children(cursor.at as usize) {
-                let weight_ns = self.sums_ns[self.runs.of(child)];
+                let weight_ns = self.runs.load(self.runs.of(child)).sum_ns;
                 if weight_ns != 0 {
                     moved.push((self.steps[child].step(), Cursor { at: child as u32, from: child as u32, weight_ns }));
                 }

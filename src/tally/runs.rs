@@ -2,43 +2,43 @@
 //! own, so that whatever the last weighs all of them weigh: what is known by run needs no room by place. A run is cut in two where
 //! something branches off, or ends.
 
+/// What is known by run.
+pub(super) trait Load: Clone + Default {
+    /// The same of the part towards the root, when the run is cut and the other part keeps what there was.
+    fn above(&self) -> Self;
+}
+
 /// A run.
-#[derive(Clone, Copy)]
-struct Run {
+#[derive(Clone)]
+struct Run<L> {
     first: u32,
     last: u32,
     /// The run whose last place is the parent of the first.
     parent: u32,
-    /// Whether the last place's next child begins a run of its own.
-    closed: bool,
     /// The first places of its children's runs are a list: the head of that, and what comes behind this run in its parent's. 0 is none.
     children: u32,
     next: u32,
+    /// Whether the last place's next child begins a run of its own.
+    closed: bool,
+    load: L,
 }
 
-/// A run that was cut: the part towards the root has a new number, the other one keeps its own.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Cut {
-    /// The new number: one more than there was.
-    pub(super) upper: usize,
-    /// The old one.
-    pub(super) lower: usize,
-}
-
-/// The runs of a tree whose places have numbers above their parents'. Place 0 is the root, and run 0 it alone.
-pub(super) struct Runs {
+/// The runs of a tree whose places have numbers above their parents'. Place 0 is the root, and run 0 it alone. A run's number stays that of
+/// its last place, once that is [cut](Runs::cut) or has two children.
+pub(super) struct Runs<L> {
     /// By place.
     of: Vec<u32>,
-    runs: Vec<Run>,
+    runs: Vec<Run<L>>,
 }
 
-impl Default for Runs {
-    fn default() -> Runs {
-        Runs { of: vec![0], runs: vec![Run { first: 0, last: 0, parent: 0, closed: true, children: 0, next: 0 }] }
+impl<L: Load> Default for Runs<L> {
+    fn default() -> Self {
+        let root = Run { first: 0, last: 0, parent: 0, children: 0, next: 0, closed: true, load: L::default() };
+        Runs { of: vec![0], runs: vec![root] }
     }
 }
 
-impl Runs {
+impl<L: Load> Runs<L> {
     /// How many places there are.
     pub(super) fn places(&self) -> usize {
         self.of.len()
@@ -64,57 +64,72 @@ impl Runs {
         self.runs[run].parent as usize
     }
 
+    /// What is known of a run.
+    pub(super) fn load(&self, run: usize) -> &L {
+        &self.runs[run].load
+    }
+
+    /// The same, to be changed.
+    pub(super) fn load_mut(&mut self, run: usize) -> &mut L {
+        &mut self.runs[run].load
+    }
+
+    /// All that is known, by run, to be changed.
+    pub(super) fn loads_mut(&mut self) -> impl Iterator<Item = &mut L> {
+        self.runs.iter_mut().map(|run| &mut run.load)
+    }
+
     /// The parent of a place; the root's is itself.
     pub(super) fn parent(&self, place: usize) -> usize {
-        let Run { first, parent, .. } = self.runs[self.of(place)];
-        match (first as usize) < place {
+        let run = &self.runs[self.of(place)];
+        match (run.first as usize) < place {
             true => place - 1,
-            false => self.runs[parent as usize].last as usize,
+            false => self.runs[run.parent as usize].last as usize,
         }
     }
 
     /// The children of a place, the latest first.
     pub(super) fn children(&self, place: usize) -> impl Iterator<Item = usize> + '_ {
-        let Run { last, children, .. } = self.runs[self.of(place)];
-        let mut next = if (last as usize) > place { place as u32 + 1 } else { children };
+        let run = &self.runs[self.of(place)];
+        let mut next = if run.last as usize > place { place as u32 + 1 } else { run.children };
         std::iter::from_fn(move || {
             let child = Some(next as usize).filter(|&child| child != 0)?;
-            let run = self.runs[self.of(child)];
+            let run = &self.runs[self.of(child)];
             next = if run.first as usize == child { run.next } else { 0 };
             Some(child)
         })
     }
 
-    /// Adds the next place, a child of `parent`. A run may be cut for that.
-    pub(super) fn push(&mut self, parent: usize) -> Option<Cut> {
+    /// Adds the next place, a child of `parent`.
+    pub(super) fn push(&mut self, parent: usize) {
         let (place, above) = (self.of.len(), self.of(parent));
-        let Run { last, closed, .. } = self.runs[above];
-        if !closed && last as usize == parent && parent + 1 == place {
-            self.runs[above].last = place as u32;
+        let run = &mut self.runs[above];
+        if !run.closed && run.last as usize == parent && parent + 1 == place {
+            run.last = place as u32;
             self.of.push(above as u32);
-            return None;
+            return;
         }
-        let cut = self.cut(parent);
-        let (above, run, place) = (self.of(parent), self.runs.len() as u32, place as u32);
+        let (above, place, run) = (self.cut(parent), place as u32, self.runs.len() as u32);
         let next = std::mem::replace(&mut self.runs[above].children, place);
-        self.runs.push(Run { first: place, last: place, parent: above as u32, closed: false, children: 0, next });
+        let (parent, load) = (above as u32, L::default());
+        self.runs.push(Run { first: place, last: place, parent, children: 0, next, closed: false, load });
         self.of.push(run);
-        cut
     }
 
-    /// Lets a run end with this place, whatever comes. The run with its own number that it was in may be cut for that.
-    pub(super) fn cut(&mut self, place: usize) -> Option<Cut> {
-        let lower = self.of(place);
-        let Run { first, last, parent, next, .. } = self.runs[lower];
-        if last as usize == place {
-            self.runs[lower].closed = true;
-            return None;
+    /// The run that ends with this place, whatever comes. Where it was in the middle of one, that one keeps its number for what is behind
+    /// the place, and the part that ends with it gets the next new number.
+    pub(super) fn cut(&mut self, place: usize) -> usize {
+        let (lower, upper, end) = (self.of(place), self.runs.len() as u32, place as u32);
+        let run = &mut self.runs[lower];
+        if run.last == end {
+            run.closed = true;
+            return lower;
         }
-        let (upper, end) = (self.runs.len(), place as u32);
-        self.runs.push(Run { first, last: end, parent, closed: true, children: end + 1, next });
-        self.runs[lower] = Run { first: end + 1, parent: upper as u32, next: 0, ..self.runs[lower] };
-        self.of[first as usize..=place].fill(upper as u32);
-        Some(Cut { upper, lower })
+        let (first, parent, next, load) = (run.first, run.parent, run.next, run.load.above());
+        (run.first, run.parent, run.next) = (end + 1, upper, 0);
+        self.runs.push(Run { first, last: end, parent, children: end + 1, next, closed: true, load });
+        self.of[first as usize..=place].fill(upper);
+        upper as usize
     }
 }
 
@@ -124,24 +139,26 @@ mod tests {
 
     use super::*;
 
+    impl Load for () {
+        fn above(&self) {}
+    }
+
     proptest! {
         #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
 
         /// Parents and children are those that were given; runs are threads; a cut place is the last of its run.
         #[test]
         fn a_tree_in_runs_is_the_tree(steps in prop::collection::vec((any::<bool>(), any::<prop::sample::Index>(), any::<bool>()), 0..60)) {
-            let (mut runs, mut parents, mut cuts) = (Runs::default(), vec![0], vec![0]);
+            let (mut runs, mut parents, mut cuts) = (Runs::<()>::default(), vec![0], vec![(0, 0)]);
             for (goes_on, parent, is_cut) in steps {
                 let parent = if goes_on { parents.len() - 1 } else { parent.index(parents.len()) };
-                let before = runs.len();
-                if let Some(cut) = runs.push(parent) {
-                    prop_assert_eq!((cut.upper, runs.len()), (before, before + 2));
-                }
+                runs.push(parent);
                 parents.push(parent);
                 if is_cut {
                     let place = parent.min(parents.len() / 2);
-                    runs.cut(place);
-                    cuts.push(place);
+                    let run = runs.cut(place);
+                    prop_assert_eq!((runs.of(place), runs.ends(run).1), (run, place));
+                    cuts.push((place, run));
                 }
             }
             prop_assert_eq!(runs.places(), parents.len());
@@ -151,7 +168,10 @@ mod tests {
                 prop_assert_eq!(runs.children(place).collect::<Vec<_>>(), children);
                 let (first, last) = runs.ends(runs.of(place));
                 prop_assert!((first..=last).contains(&place));
-                prop_assert!((first + 1..=last).all(|place| parents[place] == place - 1 && !cuts.contains(&(place - 1))));
+                prop_assert!((first + 1..=last).all(|place| parents[place] == place - 1));
+            }
+            for (place, run) in cuts {
+                prop_assert_eq!((runs.of(place), runs.ends(run).1), (run, place), "numbers stay");
             }
             for run in 1..runs.len() {
                 prop_assert_eq!(runs.ends(runs.above(run)).1, parents[runs.ends(run).0]);
@@ -161,12 +181,12 @@ mod tests {
 
     #[test]
     fn a_thread_is_one_run_until_something_branches_off() {
-        let mut runs = Runs::default();
-        (0..10).for_each(|parent| assert_eq!(runs.push(parent), None));
+        let mut runs = Runs::<()>::default();
+        (0..10).for_each(|parent| runs.push(parent));
         assert_eq!((runs.len(), runs.ends(1)), (2, (1, 10)));
-        assert_eq!(runs.push(4), Some(Cut { upper: 2, lower: 1 }));
+        runs.push(4);
         assert_eq!([2, 1, 3].map(|run| runs.ends(run)), [(1, 4), (5, 10), (11, 11)]);
         assert_eq!([2, 1, 3].map(|run| runs.above(run)), [0, 2, 2]);
-        assert_eq!(runs.cut(4), None, "it is the last of its run");
+        assert_eq!((runs.cut(4), runs.len()), (2, 4), "it is the last of its run");
     }
 }

@@ -2,28 +2,43 @@
 //! run, and nothing else is touched.
 
 use super::running::SIDES;
-use super::runs::{Cut, Runs};
+use super::runs::{Load, Runs};
 use crate::profile::stack::{Node, StackId};
 
 /// A piece of the tree on which no stack ends but in its last node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Piece {
+    /// Its number; that of the same last node is always the same.
+    pub(super) run: usize,
     /// Its first node and its last.
     pub(super) ends: (usize, usize),
-    /// The node that the first is a child of.
+    /// Number of the piece whose last node is the parent of the first.
+    pub(super) above: usize,
+    /// That node.
     pub(super) parent: usize,
+}
+
+/// What a run weighs, and its change that is under way.
+#[derive(Clone, Default)]
+struct Sum {
+    /// What ends in its last node, and with that all that begins with it.
+    own_ns: u64,
+    sum_ns: u64,
+    /// All 0 between climbs.
+    by_ns: [u64; SIDES],
+}
+
+impl Load for Sum {
+    fn above(&self) -> Sum {
+        Sum { sum_ns: self.sum_ns, ..Sum::default() }
+    }
 }
 
 /// Weights of one side by stack, and changes of all sides that are under way. Sums wrap around, so that what is taken away again leaves
 /// nothing.
 #[derive(Default)]
 pub(super) struct Weights {
-    runs: Runs,
-    /// By run: what ends in its last node, and with that all that begins with it.
-    own_ns: Vec<u64>,
-    sums_ns: Vec<u64>,
-    /// By run: its change; all 0 between climbs.
-    by_ns: Vec<[u64; SIDES]>,
+    runs: Runs<Sum>,
     /// By 64 nodes, a bit for each last node whose run has (or had) a change; all 0 between climbs.
     changed: Vec<u64>,
 }
@@ -31,48 +46,42 @@ pub(super) struct Weights {
 impl Weights {
     /// Takes in the nodes that are new.
     pub(super) fn catch_up(&mut self, nodes: &[Node]) {
-        for node in &nodes[self.runs.places()..] {
-            let cut = self.runs.push(node.parent.index());
-            self.divide(cut);
-        }
+        nodes[self.runs.places()..].iter().for_each(|node| self.runs.push(node.parent.index()));
         self.changed.resize(nodes.len().div_ceil(64), 0);
-        self.make_room();
     }
 
     /// Makes all 0.
     pub(super) fn clear(&mut self) {
-        self.own_ns.fill(0);
-        self.sums_ns.fill(0);
+        self.runs.loads_mut().for_each(|sum| *sum = Sum::default());
     }
 
     /// The stacks that have a weight of their own, by index.
     pub(super) fn own(&self) -> impl Iterator<Item = (usize, u64)> {
-        let own = self.own_ns.iter().enumerate().filter(|&(_, &weight_ns)| weight_ns != 0);
-        own.map(|(run, &weight_ns)| (self.runs.ends(run).1, weight_ns))
+        let own = (0..self.runs.len()).map(|run| (run, self.runs.load(run).own_ns));
+        own.filter(|&(_, own_ns)| own_ns != 0).map(|(run, own_ns)| (self.runs.ends(run).1, own_ns))
     }
 
     /// Of a stack and all that begin with it, by its index.
     pub(super) fn of(&self, node: usize) -> u64 {
-        self.sums_ns[self.runs.of(node)]
+        self.runs.load(self.runs.of(node)).sum_ns
     }
 
     /// All pieces but the root that weigh something.
     pub(super) fn pieces(&self) -> impl Iterator<Item = (Piece, u64)> {
-        let sums = self.sums_ns.iter().copied().enumerate().skip(1).filter(|&(_, sum_ns)| sum_ns != 0);
-        sums.map(|(run, sum_ns)| (piece(&self.runs, run), sum_ns))
+        let sums = (1..self.runs.len()).map(|run| (run, self.runs.load(run).sum_ns));
+        sums.filter(|&(_, sum_ns)| sum_ns != 0).map(|(run, sum_ns)| (piece(&self.runs, run), sum_ns))
     }
 
-    /// A change of what ends in a stack. `own` is that of the side whose weights are kept.
-    pub(super) fn add(&mut self, stack: StackId, side: usize, own: bool, by_ns: u64) {
+    /// A change of what ends in a stack. `is_kept` tells the side whose weights are kept.
+    pub(super) fn add(&mut self, stack: StackId, side: usize, is_kept: bool, by_ns: u64) {
         let node = stack.index();
-        let cut = self.runs.cut(node);
-        self.divide(cut);
-        let run = self.runs.of(node);
-        change(&mut self.by_ns[run][side], by_ns);
-        self.changed[node / 64] |= 1 << (node % 64);
-        if own {
-            change(&mut self.own_ns[run], by_ns);
+        let run = self.runs.cut(node);
+        let sum = self.runs.load_mut(run);
+        change(&mut sum.by_ns[side], by_ns);
+        if is_kept {
+            change(&mut sum.own_ns, by_ns);
         }
+        self.changed[node / 64] |= 1 << (node % 64);
     }
 
     /// Carries all changes to the root, and calls `each` with every piece but the root that has one. Sums are those of side `kept` then,
@@ -84,39 +93,27 @@ impl Weights {
                 let bit = 63 - self.changed[word].leading_zeros();
                 self.changed[word] &= !(1 << bit);
                 let run = self.runs.of(64 * word + bit as usize);
-                let by_ns = std::mem::take(&mut self.by_ns[run]);
+                let sum = self.runs.load_mut(run);
+                let by_ns = std::mem::take(&mut sum.by_ns);
                 if by_ns == [0; SIDES] {
                     continue;
                 }
-                change(&mut self.sums_ns[run], by_ns[kept]);
+                change(&mut sum.sum_ns, by_ns[kept]);
                 if run != 0 {
                     let piece = piece(&self.runs, run);
                     each(piece, by_ns);
-                    let above = &mut self.by_ns[self.runs.above(run)];
+                    let above = &mut self.runs.load_mut(piece.above).by_ns;
                     above.iter_mut().zip(by_ns).for_each(|(sum, by_ns)| change(sum, by_ns));
                     self.changed[piece.parent / 64] |= 1 << (piece.parent % 64);
                 }
             }
         }
     }
-
-    /// What lies on either part of what was cut is what lay on the whole.
-    fn divide(&mut self, cut: Option<Cut>) {
-        if let Some(Cut { upper, lower }) = cut {
-            self.make_room();
-            self.sums_ns[upper] = self.sums_ns[lower];
-        }
-    }
-
-    fn make_room(&mut self) {
-        self.own_ns.resize(self.runs.len(), 0);
-        self.sums_ns.resize(self.runs.len(), 0);
-        self.by_ns.resize(self.runs.len(), [0; SIDES]);
-    }
 }
 
-fn piece(runs: &Runs, run: usize) -> Piece {
-    Piece { ends: runs.ends(run), parent: runs.ends(runs.above(run)).1 }
+fn piece(runs: &Runs<Sum>, run: usize) -> Piece {
+    let above = runs.above(run);
+    Piece { run, ends: runs.ends(run), above, parent: runs.ends(above).1 }
 }
 
 fn change(sum: &mut u64, by: u64) {

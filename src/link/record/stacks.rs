@@ -1,20 +1,23 @@
 //! The numbers of stacks, the same on both ends.
 
 use std::collections::HashMap;
+use std::hash::{BuildHasher, RandomState};
 
 use super::{MAX_STACK_FRAMES, MAX_STACKS};
 
 /// What the writer knows: the number of each stack that was written.
 #[derive(Default)]
 pub(super) struct Numbers {
-    numbers: HashMap<Box<[u64]>, u32>,
+    secret: RandomState,
+    /// By a hash of all frames, whose secret no target knows: of a million stacks, two have the same in one of 30 million recordings.
+    numbers: HashMap<u64, u32>,
     frames: usize,
 }
 
 impl Numbers {
     /// The number of a stack, counted from the first, if it has one.
     pub(super) fn find(&self, frames: &[u64]) -> Option<u32> {
-        self.numbers.get(frames).copied()
+        self.numbers.get(&self.secret.hash_one(frames)).copied()
     }
 
     /// Whether there is room for one more.
@@ -25,7 +28,8 @@ impl Numbers {
     /// Gives it the next number.
     pub(super) fn add(&mut self, frames: &[u64]) {
         self.frames += frames.len();
-        self.numbers.insert(frames.into(), self.numbers.len() as u32);
+        let number = self.numbers.len() as u32;
+        self.numbers.insert(self.secret.hash_one(frames), number);
     }
 
     /// Begins anew.
