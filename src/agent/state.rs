@@ -60,7 +60,9 @@ pub(super) static DRAINED: AtomicU32 = AtomicU32::new(0);
 pub(super) static LEAVING: AtomicBool = AtomicBool::new(false);
 
 /// Counters by their [`word`], while there is no ring to hold them. Written by handlers, emptied by the agent thread.
-static EARLY: [AtomicU64; word::CONFIGS] = [const { AtomicU64::new(0) }; word::CONFIGS];
+static EARLY: [AtomicU64; EARLY_WORDS] = [const { AtomicU64::new(0) }; EARLY_WORDS];
+/// An agent that times itself counts in words further behind.
+const EARLY_WORDS: usize = if cfg!(sigtop_timed) { ring::HEADER_WORDS } else { word::CONFIGS };
 
 /// The counter of a [`word`]: in the ring, where it outlives the process, as soon as there is one.
 pub(super) fn counter(index: usize) -> &'static AtomicU64 {

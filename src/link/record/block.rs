@@ -36,7 +36,7 @@ pub(super) struct Packer(Compress);
 
 impl Default for Packer {
     fn default() -> Packer {
-        Packer(Compress::new(Compression::fast(), false))
+        Packer(Compress::new(Compression::new(2), false))
     }
 }
 
