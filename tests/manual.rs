@@ -16,7 +16,7 @@ use sigtop::config::SETTINGS;
 use sigtop::tui::keymap;
 use sigtop::tui::keys::{Binding, Place, TABLE};
 use sigtop::tui::page::{self, Line, Page};
-use sigtop::tui::{colon, setting};
+use sigtop::tui::{setting, words};
 
 const WRITE: &str = "SIGTOP_WRITE_MANUAL";
 
@@ -121,7 +121,7 @@ fn commands(manual: &mut Manual) {
     manual.text(
         "The key : opens a line for commands in pprof's words. Tab goes on with a word, Up brings older lines back.",
     );
-    for word in &colon::WORDS {
+    for word in &words::WORDS {
         manual.entry([bold(word.form)], word.words);
     }
 }

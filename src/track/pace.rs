@@ -1,10 +1,14 @@
-//! When to answer. News are answered ten times a second, and less often where answers are dear: they take a fifth of the
-//! desk's time at most, so that samples are never kept waiting. What a key asks for is answered at once.
+//! When to answer. News are answered ten times a second, and less often where answers are dear: they take a fortieth of a core at most,
+//! as long as one a second fits into that, and never more than a fifth, so that samples are not kept waiting. What a key asks for is
+//! answered at once.
 
 /// Between the beginnings of two answers, at least, ns: ten a second.
 pub const ANSWER_NS: u64 = 100_000_000;
-/// Time for each part of it that the last answer took.
-const PARTS: u64 = 5;
+/// Time for each part of it that the last answer took, up to [`SLOW_NS`]; and beyond.
+const PARTS: u64 = 40;
+const FEWEST_PARTS: u64 = 5;
+/// Between the beginnings of two answers, if they leave most of the time to others, ns: one a second.
+const SLOW_NS: u64 = 1_000_000_000;
 
 /// What the last answer cost, and when it was.
 #[derive(Default)]
@@ -28,7 +32,8 @@ impl Pace {
 
     /// Whether to answer now, `least_ns` after the last one at least; `news` is whether there are any besides those told.
     pub(super) fn is_due(&self, news: bool, least_ns: u64, now_ns: u64) -> bool {
-        let rest_ns = least_ns.max(self.cost_ns.saturating_mul(PARTS));
+        let parts = |count| self.cost_ns.saturating_mul(count);
+        let rest_ns = least_ns.max(parts(PARTS).min(SLOW_NS)).max(parts(FEWEST_PARTS));
         !self.calm || (news || self.news) && now_ns.saturating_sub(self.begun_ns) >= rest_ns
     }
 
@@ -43,8 +48,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn answers_take_a_fifth_of_the_time_at_most() {
-        for (cost_ns, expected) in [(1_000_000, 100), (20_000_000, 100), (50_000_000, 40), (1_000_000_000, 2)] {
+    fn answers_take_a_small_part_of_the_time() {
+        for (cost_ns, expected) in
+            [(2_000_000, 100), (5_000_000, 50), (10_000_000, 25), (100_000_000, 10), (1_000_000_000, 2)]
+        {
             let (mut pace, mut answers, mut now_ns) = (Pace::default(), 0, 0);
             while now_ns < 10_000_000_000 {
                 if pace.is_due(true, ANSWER_NS, now_ns) {

@@ -24,6 +24,7 @@ pub mod list;
 pub mod listing;
 pub mod nearest;
 pub mod neighbours;
+pub mod order;
 pub mod pace;
 pub mod page;
 pub mod pane;
@@ -46,6 +47,7 @@ pub mod typing;
 pub mod walk;
 pub mod wanted;
 pub mod why;
+pub mod words;
 
 use std::sync::Arc;
 

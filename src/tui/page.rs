@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
-use super::colon;
 use super::keys::{Binding, Place};
 use super::text;
 use super::why::{self, Why};
+use super::words;
 use crate::link::wire::Loss;
 use crate::profile::loss::Overflows;
 use crate::symbols::worker::SymbolState;
@@ -121,7 +121,7 @@ fn words(width: u16) -> Vec<Line> {
     WORDS.iter().for_each(|(word, meaning)| entry(&mut lines, width, word, meaning));
     lines.push(Line::Blank);
     lines.push(Line::Heading("Commands".to_owned()));
-    colon::WORDS.iter().for_each(|word| entry(&mut lines, width, word.form, word.words));
+    words::WORDS.iter().for_each(|word| entry(&mut lines, width, word.form, word.words));
     lines
 }
 

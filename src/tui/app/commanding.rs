@@ -4,10 +4,11 @@ use super::{App, Mode};
 use crate::tally::query::Pattern;
 use crate::track::Command;
 use crate::tui::action::{Action, Effect, Motion};
-use crate::tui::colon::{Colon, Order};
+use crate::tui::colon::Colon;
 use crate::tui::filters;
 use crate::tui::layout::{Pane, View};
 use crate::tui::listing::Form;
+use crate::tui::order::Order;
 
 impl App {
     pub(super) fn open_colon(&mut self) {
