@@ -6,6 +6,8 @@ use std::io::{self, Write};
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::PathBuf;
 
+use nix::fcntl::OFlag;
+
 use super::saver::Piece;
 
 /// Bytes kept at most, and those of them that stay in memory.
@@ -99,7 +101,7 @@ fn directories() -> Vec<PathBuf> {
 
 fn unnamed(directories: &[PathBuf]) -> io::Result<File> {
     let mut options = OpenOptions::new();
-    options.read(true).write(true).mode(0o600).custom_flags(nix::libc::O_TMPFILE);
+    options.read(true).write(true).mode(0o600).custom_flags(OFlag::O_TMPFILE.bits());
     let mut last = io::Error::from(io::ErrorKind::NotFound);
     for directory in directories {
         match options.open(directory) {
