@@ -11,7 +11,7 @@ use super::book::Book;
 use super::maps;
 use super::order::{self, Order};
 use super::state;
-use super::sys::{self, PathBuffer};
+use super::sys::{self, File, PathBuffer};
 use crate::link::legacy::NOBODY;
 use crate::link::wire::ring::LEFT_OUT;
 use crate::link::wire::{Clock, FrameAddress};
@@ -66,6 +66,10 @@ impl Collector {
     /// Into the file that is ordered; `None` if it cannot be written.
     pub(super) fn new(order: Order) -> Option<Collector> {
         let (file, end) = order::open()?;
+        Collector::into_file(order, file, end)
+    }
+
+    fn into_file(order: Order, file: File, end: u64) -> Option<Collector> {
         let mut collector = Collector {
             order,
             book: Book::new(file, end, order.period_us).ok()?,
@@ -255,4 +259,81 @@ impl Collector {
 fn lost_ticks() -> u64 {
     let (ticks, _) = state::losses();
     ticks.iter().sum()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn collector(name: &str, order: Order) -> (Collector, std::path::PathBuf) {
+        let path = std::env::temp_dir().join(format!("sigtop-{name}-{}", std::process::id()));
+        let file = File::create(&[path.as_os_str().as_encoded_bytes(), b"\0"].concat(), libc::O_TRUNC);
+        (Collector::into_file(order, file.expect("writable"), 0).expect("written"), path)
+    }
+
+    /// Counts and addresses, sorted.
+    fn records(path: &std::path::Path) -> Vec<(u64, Vec<u64>)> {
+        let bytes = std::fs::read(path).expect("readable");
+        let mut words = bytes.chunks_exact(8).map(|word| u64::from_ne_bytes(word.try_into().expect("eight")));
+        let mut records = Vec::new();
+        let mut words = words.by_ref().skip(5);
+        while let (Some(count @ 1..), Some(depth)) = (words.next(), words.next()) {
+            records.push((count, words.by_ref().take(depth as usize).collect()));
+        }
+        records.sort();
+        std::fs::remove_file(path).expect("ours");
+        records
+    }
+
+    const ORDER: Order = Order { clock: Clock::Prof, period_us: 10_000, first_thread: false, by_hand: false };
+
+    fn pack(frames: &[FrameAddress]) -> Vec<u64> {
+        frames.iter().map(|frame| frame.pack()).collect()
+    }
+
+    #[test]
+    fn weights_become_ticks_and_none_is_forgotten() {
+        let (mut collector, path) = collector("weights", ORDER);
+        let own = [FrameAddress::Instruction(0x100), FrameAddress::Return(0x200)];
+        // Interrupted in a handler of the program's own.
+        let nested = [FrameAddress::Instruction(0x300), FrameAddress::Instruction(0x400)];
+        for _ in 0..10 {
+            collector.take(1, Clock::Prof, 0, 4_000_000, &pack(&own));
+        }
+        collector.flush();
+        collector.take(1, Clock::Prof, 0, 30_000_000, &pack(&own));
+        collector.take(1, Clock::Prof, 0, 10_000_000, &pack(&nested));
+        collector.take(1, Clock::Real, 0, 10_000_000, &pack(&own));
+        collector.take(1, Clock::Prof, LEFT_OUT, 10_000_000, &pack(&own));
+        collector.flush();
+        let [a, b] = NOBODY;
+        assert_eq!(records(&path), [(1, vec![0x300, a, b, 0x401]), (7, vec![0x100, a, b, 0x200])]);
+    }
+
+    #[test]
+    fn by_the_wall_clock_the_first_thread_may_be_all() {
+        let order = Order { clock: Clock::Real, first_thread: true, ..ORDER };
+        let (mut collector, path) = collector("first", order);
+        for tid in [sys::getpid(), sys::getpid() + 1] {
+            collector.take(tid, Clock::Real, 0, 10_000_000, &pack(&[FrameAddress::Instruction(0x100)]));
+        }
+        collector.flush();
+        assert_eq!(records(&path).iter().map(|(count, _)| count).sum::<u64>(), 1);
+    }
+
+    #[test]
+    fn more_stacks_than_there_is_room_for_are_all_written() {
+        let (mut collector, path) = collector("many", ORDER);
+        let stacks = PLACES as u64 * 2;
+        for round in 0..2 {
+            for stack in 0..stacks {
+                let frames = [FrameAddress::Instruction(0x1000 + stack), FrameAddress::Return(0x200 + round)];
+                collector.take(1, Clock::Prof, 0, 10_000_000, &pack(&frames));
+            }
+        }
+        assert!(collector.entries.len() <= PLACES / 2 && collector.addresses.len() <= MAX_WORDS);
+        collector.flush();
+        let records = records(&path);
+        assert_eq!((records.len() as u64, records.iter().map(|(count, _)| count).sum()), (2 * stacks, 2 * stacks));
+    }
 }

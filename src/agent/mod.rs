@@ -19,6 +19,8 @@ mod asleep;
 mod book;
 mod bug;
 mod collector;
+mod credentials;
+mod delivery;
 mod engine;
 mod exports;
 mod guard;

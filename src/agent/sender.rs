@@ -9,10 +9,11 @@ use core::sync::atomic::{AtomicU32, Ordering};
 
 use super::aside;
 use super::collector::Collector;
+use super::credentials;
 use super::engine::{Repeat, Ticker};
 use super::later::Later;
 use super::modules::Modules;
-use super::order::{self, Now, Order};
+use super::order;
 use super::ring::{Handle, RawSample, Ring};
 use super::slot::Pool;
 use super::socket::{Address, Gone, Socket};
@@ -26,8 +27,8 @@ use super::unwind::{self, Cache};
 use super::{handler, timer};
 use crate::link::wire::ring::{LEFT_OUT, STALE, word};
 use crate::link::wire::{
-    Account, Birth, Clock, Engaged, Engine, EngineState, Hello, Loss, MAX_FRAMES, Request, STACK_SLOTS, Sample,
-    StoredStack, Thread, stack_memory,
+    Account, Birth, Clock, Engine, Hello, Loss, MAX_FRAMES, Request, STACK_SLOTS, Sample, StoredStack, Thread,
+    stack_memory,
 };
 
 /// Between two looks while ticks flow, ns. A sample is this old at most when it is sent; half a thousandth of a core is
@@ -52,18 +53,18 @@ pub(super) fn viewer() -> u32 {
 }
 
 /// What the agent thread has at hand for the whole of its life.
-struct Agent {
-    ring: &'static Ring,
+pub(super) struct Agent {
+    pub(super) ring: &'static Ring,
     pool: &'static Pool,
     modules: Modules,
-    ticker: Ticker,
+    pub(super) ticker: Ticker,
     memory: Box<[StoredStack]>,
     sent: u64,
-    balance: Balance,
+    pub(super) balance: Balance,
     /// What goes into a file.
-    collector: Option<Collector>,
+    pub(super) collector: Option<Collector>,
     /// What the viewer asked for last: clock, engine, period.
-    asked: Option<(Clock, Engine, u64)>,
+    pub(super) asked: Option<(Clock, Engine, u64)>,
     /// No sample has been sent since the engine was engaged.
     first_is_due: bool,
     last_look_ns: u64,
@@ -74,7 +75,7 @@ struct Agent {
 
 /// Why a connection ended.
 #[derive(PartialEq, Eq)]
-enum End {
+pub(super) enum End {
     /// The viewer left, or is no viewer.
     Left,
     /// The process changed its credentials: an agent with the new ones must be born.
@@ -195,99 +196,6 @@ impl Agent {
         }
     }
 
-    /// Goes on without a viewer, as long as there is a profile to be written and nobody knocks.
-    fn serve_nobody(&mut self) -> End {
-        let mut nobody = Socket::to_nobody();
-        self.asked = None;
-        if state::RING.load(Ordering::Acquire).is_null() {
-            state::RING.store(core::ptr::from_ref(self.ring).cast_mut(), Ordering::SeqCst);
-            state::show_configs();
-            state::settle_counters();
-        }
-        state::WATCHED.store(true, Ordering::Relaxed);
-        if let Some(order) = self.collector.as_ref().map(Collector::order) {
-            self.engage_for(order);
-        }
-        while state::KNOCK.load(Ordering::Relaxed) == 0 && order::needs_agent() {
-            match self.turn(&mut nobody) {
-                Ok(None) => {}
-                Ok(Some(end)) => return end,
-                Err(Gone) => break,
-            }
-        }
-        if state::KNOCK.load(Ordering::Relaxed) != 0 {
-            // The ring begins anew for the viewer.
-            self.ticker.disengage();
-            self.drain(&mut nobody, sys::monotonic_ns());
-            self.ring.release();
-        }
-        End::Left
-    }
-
-    fn engage_for(&mut self, order: Order) {
-        let period_ns = order.period_us * 1_000;
-        if order.by_hand {
-            self.ticker.by_hand(order.clock, period_ns);
-        } else {
-            self.ticker.engage(order.clock, Engine::Threads, period_ns);
-        }
-        self.balance = Balance::begin();
-        start::remember_epoch(self.ticker.epoch());
-    }
-
-    /// Looks whether a profile is to be begun or ended, and writes what is new.
-    fn look_at_orders(&mut self, socket: &mut Socket, now_ns: u64) {
-        match order::look() {
-            Now::Nothing => {}
-            // After a fork, or in another life of the agent, it may be on already.
-            Now::Begin | Now::Going if self.collector.is_none() => {
-                let order = order::order();
-                self.collector = Collector::new(order);
-                if self.collector.is_none() {
-                    return order::is_over();
-                }
-                // A viewer that has the same clock has set the rate; for the file it makes no difference.
-                match self.asked {
-                    Some((clock, ..)) if clock == order.clock && !order.by_hand => {}
-                    Some((clock, engine, period_ns)) => self.refuse(socket, clock, engine, period_ns, order),
-                    None => self.engage_for(order),
-                }
-                order::is_begun();
-            }
-            Now::Begin => order::is_begun(),
-            Now::Going => {
-                if let Some(collector) = &mut self.collector {
-                    collector.look(now_ns);
-                }
-            }
-            Now::End => {
-                if let Some(mut collector) = self.collector.take() {
-                    collector.look_at_losses(false);
-                    collector.flush();
-                }
-                match self.asked {
-                    Some((clock, engine, period_ns)) => {
-                        let _ = self.obey(socket, Request::Engage { clock, engine, period_ns });
-                    }
-                    None => {
-                        self.ticker.disengage();
-                        state::WATCHED.store(false, Ordering::Relaxed);
-                    }
-                }
-                order::is_over();
-            }
-        }
-    }
-
-    /// Tells a viewer that the clock it asks for cannot be had beside the file's.
-    fn refuse(&mut self, socket: &mut Socket, clock: Clock, engine: Engine, period_ns: u64, order: Order) {
-        if self.ticker.engaged.clock != order.clock || self.ticker.engaged.state != EngineState::Running {
-            self.engage_for(order);
-        }
-        let engaged = Engaged { clock, engine, state: EngineState::ClockTaken, period_ns, signal: 0 };
-        let _ = socket.write(|w| w.engaged(&engaged));
-    }
-
     /// Begins with an empty ring and counters at 0. Returns its memory's file, if it has one.
     fn fresh_ring(&mut self) -> Option<Handle> {
         state::RING.store(core::ptr::null_mut(), Ordering::SeqCst);
@@ -328,7 +236,7 @@ impl Agent {
         }
     }
 
-    fn obey(&mut self, socket: &mut Socket, request: Request) -> Result<(), Gone> {
+    pub(super) fn obey(&mut self, socket: &mut Socket, request: Request) -> Result<(), Gone> {
         match request {
             Request::Engage { clock, engine, period_ns } => {
                 self.asked = Some((clock, engine, period_ns));
@@ -349,7 +257,7 @@ impl Agent {
     }
 
     /// Takes what is there, looks around if it is time to, and sleeps.
-    fn turn(&mut self, socket: &mut Socket) -> Result<Option<End>, Gone> {
+    pub(super) fn turn(&mut self, socket: &mut Socket) -> Result<Option<End>, Gone> {
         let now_ns = sys::monotonic_ns();
         self.ring.header(word::LOOKED_NS).store(now_ns, Ordering::Relaxed);
         self.read_modules(now_ns);
@@ -455,7 +363,7 @@ impl Agent {
     }
 
     /// Ticks kept for later and the ring onto the wire. Returns how many there were.
-    fn drain(&mut self, socket: &mut Socket, now_ns: u64) -> usize {
+    pub(super) fn drain(&mut self, socket: &mut Socket, now_ns: u64) -> usize {
         let mut frames = [0; MAX_FRAMES];
         let mut count = self.drain_later(socket, now_ns, &mut frames);
         let ring = self.ring;
@@ -572,14 +480,6 @@ impl Agent {
         });
     }
 
-    /// Writes everything into the file that a profile goes to: nothing may come after.
-    fn write_all(&mut self) {
-        if let Some(collector) = &mut self.collector {
-            collector.look_at_losses(false);
-            collector.flush();
-        }
-    }
-
     fn account(&self, now_ns: u64) -> Account {
         state::settle_counters();
         self.balance.settle(&self.ticker.engaged, self.ticker.threads.count().0);
@@ -614,7 +514,14 @@ impl Agent {
             state::MAY_CALL.store(false, Ordering::Relaxed);
             timer::delete_process_timer();
         }
-        let changed = self.credentials.is_some_and(|own| !own.same_credentials(&status));
+        let mut changed = self.credentials.is_some_and(|own| !own.same_credentials(&status));
+        if changed
+            && self.collector.is_some()
+            && let Some(own) = credentials::follow()
+        {
+            self.credentials = Some(own);
+            changed = false;
+        }
         changed.then_some(End::Credentials)
     }
 

@@ -435,6 +435,39 @@ fn the_real_library_does_not_start_beside_ours() {
     is_about(target.profile("part.prof").ticks(), 30.0);
 }
 
+/// A library whose own start cannot be taken in hand begins before ours, and is stopped; one that was preloaded before ours is let be.
+#[test]
+fn another_profiler_is_stopped_or_let_be() {
+    let other = targets::preload("later_profiler").canonicalize().expect("compiled");
+    let mut target = Target::new(&[("CPUPROFILE", "out.prof")]);
+    let preload = |target: &mut Target, libraries: [&str; 2]| {
+        target.variables.retain(|(name, _)| *name != "LD_PRELOAD");
+        target.variables.push(("LD_PRELOAD", libraries.join(":")));
+    };
+    preload(&mut target, [&AGENT, text(&other)]);
+    let ran = run(&mut target.command(&["burn", "0.4"]));
+    assert_eq!((ran.code(), ran.err().as_str()), (0, "the other one was stopped\n"));
+    assert_eq!(target.files(), ["out.prof"]);
+    is_about(target.profile("out.prof").ticks(), 40.0);
+
+    fs::remove_file(target.directory.join("out.prof")).expect("ours");
+    preload(&mut target, [text(&other), &AGENT]);
+    target.run(&["burn", "0.1"]);
+    assert!(target.files().is_empty(), "{:?}", target.files());
+}
+
+/// A daemon opens its file as root and goes on as somebody who could not.
+#[test]
+fn a_profile_goes_on_when_the_program_gives_up_its_rights() {
+    if !nix::unistd::geteuid().is_root() {
+        eprintln!("not tested: only root has rights to give up");
+        return;
+    }
+    let target = Target::new(&[("CPUPROFILE", "out.prof")]);
+    assert_eq!(target.run(&["setuid", "1.5"]).code(), 0);
+    is_about(target.profile("out.prof").ticks(), 300.0);
+}
+
 #[test]
 fn the_real_library_and_ours_say_the_same() {
     if real_library().is_none() {

@@ -163,6 +163,10 @@ int main(int count, char **arguments) {
         printf("%d\n", getpid());
         fflush(stdout);
         execl(arguments[0], arguments[0], "burn", arguments[2], NULL);
+    } else if (!strcmp(what, "setuid")) {
+        burn(seconds);
+        if (setgid(65534) || setuid(65534)) return 1;
+        burn(seconds);
     } else if (!strcmp(what, "segv")) {
         burn(seconds);
         raise(SIGSEGV);
