@@ -158,7 +158,8 @@ pub fn table(answer: &Answer, table: &Table, limits: &Limits) -> String {
     let heading = Heading {
         file: file.rsplit('/').next().unwrap_or(file),
         clock: facts.clock,
-        duration_ns: (facts.clock != Clock::Virtual).then_some(duration.as_nanos() as u64),
+        // Of a profile nobody may have said how long it took.
+        duration_ns: (facts.clock != Clock::Virtual && !duration.is_zero()).then_some(duration.as_nanos() as u64),
         lost_ticks: if whole { facts.losses.lost_ticks } else { [0; Loss::ALL.len()] },
         filters: &answer.question.filters,
     };

@@ -28,14 +28,15 @@ use sigtop::config::{self, Config};
 use sigtop::demo;
 use sigtop::link::aside::AsideError;
 use sigtop::link::receive::{LONGEST_DIRECTORY, Listener};
+use sigtop::link::record::About;
 use sigtop::profile::module::ModuleFile;
-use sigtop::record::{self, Goal, GoalError};
+use sigtop::record::{self, Found, Goal, GoalError};
 use sigtop::report;
 use sigtop::symbols::inquiry::{self, Inquiry};
 use sigtop::symbols::source::Sources;
-use sigtop::tally::measure;
 use sigtop::tally::query::Filters;
 use sigtop::tally::saved::merge::Subtraction;
+use sigtop::tally::{self, measure};
 use sigtop::track::session::{ANSWER_NS, Session, Settings, Target};
 use sigtop::track::{Ending, Notice, Opened, Question, Recording, Saved};
 use sigtop::tui::nearest::nearest;
@@ -190,6 +191,7 @@ fn report_files(given: &cli::report::Report) -> Result<u8, Failure> {
         how: Subtraction { is_diff, normalize: given.normalize },
         options: given.options(),
         output: given.output.as_deref(),
+        play: &play,
     };
     match report::run(&asked) {
         Ok(sentences) => sentences.iter().for_each(|sentence| complain(sentence)),
@@ -198,6 +200,20 @@ fn report_files(given: &cli::report::Report) -> Result<u8, Failure> {
         Err(error) => return Err(Failure { sentence: error.to_string(), status: 125 }),
     }
     Ok(0)
+}
+
+/// A recording as a profile.
+fn play(from: Box<dyn Read + Send>, name: &str) -> Result<tally::saved::Saved, String> {
+    let opened = Opened::open(from).map_err(|fault| fault.to_string())?;
+    let settings = played(&opened, name, settings(&Watch::default(), &[]));
+    let session = Session::play(opened, false, settings).map_err(|error| format!("cannot be played: {error}"))?;
+    record::played(session, complain)
+}
+
+/// Settings for what was recorded.
+fn played(opened: &Opened, name: &str, settings: Settings) -> Settings {
+    let About { command, clock, engine, period_ns, .. } = opened.about.clone();
+    Settings { command, name: name.to_owned(), clock, engine, period_ns, ..settings }
 }
 
 /// `sigtop env`
@@ -461,27 +477,24 @@ fn own_stdout() -> Result<File, Failure> {
 fn view(asked: &View) -> Result<u8, Failure> {
     let watch = configured(asked.watch())?;
     let is_live = asked.file == Path::new("-");
-    let name = if is_live { "the recording".to_owned() } else { asked.file.display().to_string() };
+    let name = if is_live { "stdin".to_owned() } else { asked.file.display().to_string() };
     let from: Box<dyn Read + Send> = if is_live {
         Box::new(std::io::stdin())
     } else {
         let cannot = |error| Failure::own(&format!("cannot read {name}"), error);
         Box::new(std::io::BufReader::new(File::open(&asked.file).map_err(cannot)?))
     };
-    let opened = Opened::open(from).map_err(|fault| Failure { sentence: format!("{name} {fault}"), status: 125 })?;
-    let about = &opened.about;
-    let settings = Settings {
-        command: about.command.clone(),
-        name: name.clone(),
-        clock: about.clock,
-        engine: about.engine,
-        period_ns: about.period_ns,
-        ..settings(&watch, &[])
-    };
+    let Found { opened, is_recording } =
+        record::open(from, &name).map_err(|fault| Failure { sentence: format!("{name} {fault}"), status: 125 })?;
+    let mut settings = played(&opened, &name, settings(&watch, &[]));
+    if !is_recording && watch.shown.window.is_none() {
+        // It is a whole, and few say when its parts were.
+        settings.question.window_ns = None;
+    }
     let screen = has_screen(&watch);
     let given = settings.clone();
-    let mut session =
-        Session::play(opened, is_live, settings).map_err(|error| Failure::own("cannot start a thread", error))?;
+    let mut session = Session::play(opened, is_live && is_recording, settings)
+        .map_err(|error| Failure::own("cannot start a thread", error))?;
     if screen {
         let shown = show(&mut session, &watch, given, false, Some(name))?;
         session.finish();

@@ -1,7 +1,7 @@
 //! A recording without a screen: how far it is on stderr, when it is over, and what becomes of it.
 
 use std::fs;
-use std::io::{self, Write};
+use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -9,10 +9,12 @@ use std::time::{Duration, Instant};
 use crossbeam_channel::{Receiver, after, never, select};
 
 use crate::link::aside::{self, Aside, AsideError};
-use crate::tally::measure;
+use crate::link::record::MAGIC;
+use crate::tally::{self, measure};
 use crate::track::session::{Finished, Session};
-use crate::track::{Answer, Command, Ending, Form, Notice, Output, Saved};
-use crate::tui::kinds::{Kind, kind_of};
+use crate::track::{Answer, Command, Ending, Form, Notice, Opened, Output, Saved};
+use crate::tui::kinds::{Kind, kind_called, kind_of};
+use crate::write::formats;
 
 /// Between two words on how far it is, ns.
 pub const PROGRESS_NS: u64 = 1_000_000_000;
@@ -20,6 +22,63 @@ pub const PROGRESS_NS: u64 = 1_000_000_000;
 const NAMES: Duration = Duration::from_secs(20);
 /// After Ctrl-C, which a launched target hears too, how long its end is waited for.
 const END: Duration = Duration::from_secs(2);
+
+/// Something to be viewed.
+pub struct Found {
+    /// What it is.
+    pub opened: Opened,
+    /// Whether it is a recording, and no profile that is shown as one.
+    pub is_recording: bool,
+}
+
+/// Opens a recording, or a saved profile of any format as if it had been recorded.
+///
+/// # Errors
+/// Why it cannot be shown: a sentence without its subject.
+pub fn open(mut from: Box<dyn Read + Send>, name: &str) -> Result<Found, String> {
+    let cannot = |error: io::Error| format!("cannot be read: {error}");
+    let mut first = Vec::new();
+    from.by_ref().take(1).read_to_end(&mut first).map_err(cannot)?;
+    // No other format begins with it.
+    let is_recording = first.first() == Some(&MAGIC[0]);
+    let from = io::Cursor::new(first).chain(from);
+    let opened = match is_recording {
+        true => Opened::open(Box::new(from)).map_err(|fault| fault.to_string()),
+        false => {
+            let mut saved = formats::read(from).map_err(|fault| format!("cannot be shown: {fault}"))?;
+            saved.demangle();
+            Opened::of_saved(&saved, name.rsplit('/').next().unwrap_or(name))
+        }
+    };
+    Ok(Found { opened: opened?, is_recording })
+}
+
+/// Plays a recording to its end and makes a profile of it; sentences on what is wrong with it go to `tell`.
+///
+/// # Errors
+/// Why there is none: one sentence.
+pub fn played(session: Session, tell: impl Fn(&str)) -> Result<tally::saved::Saved, String> {
+    let mut is_played = false;
+    let mut is_named = false;
+    let mut due = never();
+    while !is_played || !is_named {
+        select! {
+            recv(session.notices) -> notice => match notice {
+                Ok(Notice::Answer(answer)) => is_named = answer.facts.symbolizing.0 == 0,
+                Ok(Notice::Banner(sentence)) => tell(&sentence),
+                Ok(Notice::Played) => (is_played, due) = (true, after(NAMES)),
+                Ok(_) => {}
+                Err(_) => break,
+            },
+            recv(due) -> _ => break,
+        }
+    }
+    let _ = session.commands.send(Command::Leave);
+    let gone = || "what played it is gone".to_owned();
+    let mut finished = session.finish().ok_or_else(gone)?;
+    let form = kind_called("proto").and_then(|kind| kind.form).ok_or_else(gone)?;
+    formats::read(finished.made(form)?.as_slice()).map_err(|error| error.to_string())
+}
 
 /// What a watch is to become.
 #[derive(Debug)]

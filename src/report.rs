@@ -2,11 +2,12 @@
 
 use std::fmt;
 use std::fs::File;
-use std::io::{self, Write};
+use std::io::{self, Read, Write};
 use std::path::Path;
 use std::process::{Command, Stdio};
 
 use crate::link::aside::{Aside, AsideError};
+use crate::link::record::MAGIC;
 use crate::tally::saved::Saved;
 use crate::tally::saved::merge::Subtraction;
 use crate::write::error::ReadError;
@@ -14,7 +15,7 @@ use crate::write::formats;
 use crate::write::report::{Form, Options, ReportError, prepare, report};
 
 /// What is reported, and where it goes.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct Asked<'a> {
     /// Profiles, merged.
     pub files: &'a [String],
@@ -26,13 +27,20 @@ pub struct Asked<'a> {
     pub options: Options,
     /// Where to; `None` is stdout.
     pub output: Option<&'a Path>,
+    /// What makes a profile of a recording with this name.
+    pub play: Play<'a>,
 }
+
+/// Makes a profile of a recording with this name, or says in a sentence why not.
+pub type Play<'a> = &'a dyn Fn(Box<dyn Read + Send>, &str) -> Result<Saved, String>;
 
 /// Why there is no report.
 #[derive(Debug)]
 pub enum Error {
     /// A file could not be read.
     Read(String, ReadError),
+    /// A recording could not be played.
+    Play(String, String),
     /// Profiles do not go together.
     Merge(String),
     /// There is nothing to print.
@@ -54,6 +62,7 @@ impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Error::Read(name, error) => write!(f, "{name}: {error}"),
+            Error::Play(name, why) => write!(f, "{name} {why}"),
             Error::Merge(why) => write!(f, "the profiles do not go together: {why}"),
             Error::Report(error) => write!(f, "{error}"),
             Error::Write(error) => write!(f, "{error}"),
@@ -70,7 +79,7 @@ impl std::error::Error for Error {}
 /// Why there is no report.
 pub fn run(asked: &Asked) -> Result<Vec<String>, Error> {
     let read = |names: &[String]| -> Result<Saved, Error> {
-        let all: Result<Vec<Saved>, Error> = names.iter().map(|name| read(name)).collect();
+        let all: Result<Vec<Saved>, Error> = names.iter().map(|name| read(name, asked.play)).collect();
         Saved::combined(all?).map_err(Error::Merge)
     };
     let mut saved = read(asked.files)?;
@@ -98,13 +107,21 @@ pub fn run(asked: &Asked) -> Result<Vec<String>, Error> {
 }
 
 /// Reads one profile: a file, or what is said to stdin.
-fn read(name: &str) -> Result<Saved, Error> {
+fn read(name: &str, play: Play<'_>) -> Result<Saved, Error> {
     let failed = |error| Error::Read(name.to_owned(), error);
-    if name == "-" {
-        return formats::read(io::stdin().lock()).map_err(failed);
+    let mut from: Box<dyn Read + Send> = match name {
+        "-" => Box::new(io::stdin()),
+        name => Box::new(File::open(name).map_err(|error| failed(ReadError::Read(error)))?),
+    };
+    let mut first = Vec::new();
+    from.by_ref().take(1).read_to_end(&mut first).map_err(|error| failed(ReadError::Read(error)))?;
+    // No other format begins with it.
+    let is_recording = first.first() == Some(&MAGIC[0]);
+    let from = io::Cursor::new(first).chain(from);
+    match is_recording {
+        true => play(Box::new(from), name).map_err(|why| Error::Play(name.to_owned(), why)),
+        false => formats::read(from).map_err(failed),
     }
-    let file = File::open(name).map_err(|error| failed(ReadError::Read(error)))?;
-    formats::read(file).map_err(failed)
 }
 
 /// The kind of picture that a file's name means.

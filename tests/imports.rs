@@ -33,7 +33,7 @@ const ROOMS: [(&str, &[&str]); 19] = [
     // Saved profiles as text, for `main`.
     ("report", &["link", "tally", "write"]),
     // A recording without a screen, likewise, in the formats that a screen offers.
-    ("record", &["link", "tally", "track", "tui"]),
+    ("record", &["link", "tally", "track", "tui", "write"]),
     // Runs as a target: it is watched, and knows nothing of us.
     ("demo", &[]),
     ("cli", EVERYWHERE),

@@ -67,7 +67,7 @@ impl Record {
 /// What to show, and how.
 #[derive(Args, Clone, Debug)]
 pub struct View {
-    /// A recording: a file, or `-` for stdin, shown as it comes
+    /// A recording or a profile of any format that is read: a file, or `-` for stdin, where a recording is shown as it comes
     #[arg(value_name = "FILE")]
     pub file: PathBuf,
 

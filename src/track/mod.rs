@@ -20,6 +20,7 @@ mod spool;
 mod states;
 mod stopwatch;
 mod tape;
+mod transcript;
 mod watcher;
 
 use std::sync::Arc;

@@ -3,7 +3,7 @@
 
 use std::collections::{HashSet, VecDeque};
 use std::ffi::OsStr;
-use std::io::Read;
+use std::io::{Cursor, Read};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::time::Duration;
@@ -13,12 +13,14 @@ use crossbeam_channel::{Receiver, bounded};
 use super::desk::Desk;
 use super::facts::Ending;
 use super::meter::HISTORY;
+use super::transcript::{Transcript, transcript};
 use super::watcher::remark;
 use crate::link::record::{self, About, Block, Blocks, Cpu, Decoder, Entry, Found, Named, RecordError};
 use crate::link::wire::{Clock, Engaged, Engine, Event, Malformed, Message};
 use crate::profile::module::ModuleFile;
 use crate::profile::stack::{Frame, FrameId};
 use crate::symbols::worker::{Reply, Request, ResolvedLine, SymbolState};
+use crate::tally::saved::Saved;
 
 /// Blocks that are read before they are wanted, at most.
 const BLOCKS: usize = 4;
@@ -32,6 +34,8 @@ pub struct Opened {
     pub about: About,
     first: Block,
     blocks: Blocks<Box<dyn Read + Send>>,
+    /// What there is to say of it, if it was no recording before.
+    remark: Option<String>,
 }
 
 impl Opened {
@@ -51,7 +55,7 @@ impl Opened {
             }
         });
         match (about, entries) {
-            (Some(about), _) => Ok(Opened { about, first, blocks }),
+            (Some(about), _) => Ok(Opened { about, first, blocks, remark: None }),
             (None, fault) => {
                 let fault = fault.err().unwrap_or(Malformed::Short);
                 Err(RecordError::Malformed { at_bytes: first.at_bytes, fault })
@@ -59,12 +63,27 @@ impl Opened {
         }
     }
 
+    /// A saved profile called `name`, as if it had been recorded.
+    ///
+    /// # Errors
+    /// A sentence, without its subject, if nothing in the profile can be shown as time.
+    pub fn of_saved(saved: &Saved, name: &str) -> Result<Opened, String> {
+        let Transcript { bytes, remark } = transcript(saved, name)?;
+        let opened = Opened::open(Box::new(Cursor::new(bytes))).map_err(|fault| fault.to_string())?;
+        Ok(Opened { remark, ..opened })
+    }
+
+    /// What there is to say of it.
+    pub(super) fn remark(&mut self) -> Option<String> {
+        self.remark.take()
+    }
+
     /// Reads on, on a thread of its own.
     ///
     /// # Errors
     /// If the system gives no thread.
     pub(super) fn read(self) -> std::io::Result<(About, Receiver<Result<Block, RecordError>>)> {
-        let Opened { about, first, mut blocks } = self;
+        let Opened { about, first, mut blocks, .. } = self;
         let (tell, read) = bounded(BLOCKS);
         let work = move || {
             let mut next = Ok(Some(first));

@@ -144,21 +144,28 @@ impl Session {
         let (write, output) = bounded(1);
         let events = follow(&target, write)?;
         let inlets = Inlets { arrivals, events, output, recorded: never() };
-        Session::run(Feed::Live(Box::new(Live::new(target, agents))), tape, settings, inlets)
+        Session::run((Feed::Live(Box::new(Live::new(target, agents))), None), tape, settings, inlets)
     }
 
     /// Starts to play a recording; `is_live` says that it may still be written.
     ///
     /// # Errors
     /// If the system gives no thread.
-    pub fn play(opened: Opened, is_live: bool, settings: Settings) -> std::io::Result<Session> {
+    pub fn play(mut opened: Opened, is_live: bool, settings: Settings) -> std::io::Result<Session> {
+        let remark = opened.remark();
         let (about, recorded) = opened.read()?;
         let inlets = Inlets { arrivals: never(), events: never(), output: never(), recorded };
         let player = Player::new(about, is_live);
-        Session::run(Feed::Recording(Box::new(player)), Tape::of_recording(), settings, inlets)
+        Session::run((Feed::Recording(Box::new(player)), remark), Tape::of_recording(), settings, inlets)
     }
 
-    fn run(feed: Feed, tape: Tape, settings: Settings, inlets: Inlets) -> std::io::Result<Session> {
+    /// Runs a watch; the remark is said first.
+    fn run(
+        (feed, remark): (Feed, Option<String>),
+        tape: Tape,
+        settings: Settings,
+        inlets: Inlets,
+    ) -> std::io::Result<Session> {
         let Inlets { arrivals, events, output, recorded } = inlets;
         let (commands, orders) = bounded(NOTICES);
         let (tell, notices) = bounded(NOTICES);
@@ -170,7 +177,9 @@ impl Session {
         let (ask_source, wanted) = bounded(NAMES);
         let (found, sourced) = bounded(NAMES);
         source::spawn(settings.sources.clone(), wanted, found);
+        let remark = remark.map(|remark| format!("{}: {remark}", settings.name));
         let mut watch = Watcher::new(feed, tape, settings, tell);
+        remark.into_iter().for_each(|remark| watch.tell_banner(remark));
         let thread = std::thread::Builder::new().name("profile".to_owned()).spawn(move || {
             watch.run(&Channels {
                 arrivals,

@@ -527,7 +527,7 @@ impl Watcher {
         Finished { desk: self.desk, recording, facts, now_ns, unix_ns }
     }
 
-    fn tell_banner(&mut self, sentence: String) {
+    pub(super) fn tell_banner(&mut self, sentence: String) {
         if self.banner.as_ref() != Some(&sentence) {
             self.tell(Notice::Banner(sentence.clone()));
             self.banner = Some(sentence);

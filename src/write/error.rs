@@ -51,8 +51,8 @@ impl fmt::Display for ReadError {
             ReadError::Read(error) => write!(f, "{error}"),
             ReadError::Unknown => write!(
                 f,
-                "it is no profile of a known kind; known are profile.proto (also gzipped), gperftools' CPU profiles and folded \
-                 stacks"
+                "it is no profile of a known kind; known are recordings of sigtop, profile.proto (also gzipped), gperftools' CPU \
+                 profiles, folded stacks and what perf script prints"
             ),
             ReadError::Malformed(why) => write!(f, "malformed profile: {why}"),
             ReadError::TooLarge { bytes } => {

@@ -6,7 +6,7 @@ use std::path::Path;
 use super::error::ReadError;
 use super::feed::Feed;
 use super::report::{self, Form, Options};
-use super::{folded, legacy, pprof, speedscope, svg};
+use super::{folded, legacy, perf, pprof, speedscope, svg};
 use crate::tally::saved::Saved;
 
 /// Writes a profile; `value` says which kind of value, where the format has room for one.
@@ -129,7 +129,12 @@ pub fn read(from: impl Read) -> Result<Saved, ReadError> {
         return legacy::read(&mut feed);
     }
     if is_text(seen) {
-        return if is_folded(seen) { folded::read(&mut feed) } else { Err(ReadError::Unknown) };
+        let text = String::from_utf8_lossy(seen).into_owned();
+        return match () {
+            () if perf::is_perf(&text) => perf::read(&mut feed),
+            () if is_folded(&text) => folded::read(&mut feed),
+            () => Err(ReadError::Unknown),
+        };
     }
     pprof::read_fed(&mut feed)
 }
@@ -139,8 +144,7 @@ fn is_text(seen: &[u8]) -> bool {
 }
 
 /// Whether the first stack is one, with a number behind it.
-fn is_folded(seen: &[u8]) -> bool {
-    let text = String::from_utf8_lossy(seen);
+fn is_folded(text: &str) -> bool {
     let first = text.lines().find(|line| !line.is_empty() && !line.starts_with('#'));
     first.and_then(|line| line.rsplit_once(' ')).is_some_and(|(_, number)| number.trim_end().parse::<i64>().is_ok())
 }

@@ -10,6 +10,7 @@ pub mod inquiry;
 mod json;
 pub mod legacy;
 pub mod live;
+mod perf;
 pub mod pprof;
 pub mod raw;
 pub mod report;

@@ -87,6 +87,22 @@ fn the_exit_status_is_the_programs() {
 }
 
 #[test]
+fn a_recording_is_reported_as_a_profile_is() {
+    let directory = Directory::new("reported");
+    let file = directory.file("a.sigtop");
+    assert_eq!(run(&mut record(&file, &["--hz", "250"], "1")).code(), 0);
+    let reported = run(Command::new(SIGTOP).args(["report", "--top"]).arg(&file));
+    assert_eq!(reported.code(), 0, "{}", reported.err());
+    assert_eq!(rows(&reported.out()), rows(&view(&file).out()), "{}", reported.out());
+    let both = run(Command::new(SIGTOP).args(["report", "--traces"]).arg(&file).arg(&file));
+    assert!(both.out().contains("burn_a"), "{}", both.err());
+    let cut = fs::read(&file).expect("read");
+    fs::write(&file, &cut[..cut.len() - 3]).expect("written");
+    let reported = run(Command::new(SIGTOP).args(["report", "--top"]).arg(&file));
+    assert!(reported.err().contains("was cut off after"), "{}", reported.err());
+}
+
+#[test]
 fn a_killed_recorder_leaves_what_it_wrote() {
     let directory = Directory::new("killed");
     let (file, part) = (directory.file("a.sigtop"), directory.file("a.sigtop.part"));
@@ -201,8 +217,8 @@ fn what_is_no_recording_is_refused() {
     let directory = Directory::new("refused");
     let file = directory.file("a.sigtop");
     for (bytes, words) in [
-        (&b"text\n"[..], "is not a recording of sigtop"),
-        (b"", "is not a recording of sigtop"),
+        (&b"text\n"[..], "cannot be shown: it is no profile of a known kind"),
+        (b"", "cannot be shown: malformed profile: empty input file"),
         (b"\x89sigtop\n\x09\x00\x00\x00", "was written by a newer sigtop (format 9, this one reads 1): update sigtop"),
     ] {
         fs::write(&file, bytes).expect("written");
@@ -211,6 +227,31 @@ fn what_is_no_recording_is_refused() {
         assert!(refused.err().contains(words), "{}", refused.err());
     }
     assert!(view(&directory.file("none")).err().contains("cannot read"));
+}
+
+#[test]
+fn profiles_of_other_formats_are_viewed_too() {
+    let profiles = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/profiles");
+    for name in ["ours.pb.gz", "go-cpu.pb.gz"] {
+        let file = profiles.join(name);
+        let reported = run(Command::new(SIGTOP).args(["report", "--top"]).arg(&file)).out();
+        let viewed = view(&file);
+        assert_eq!(viewed.code(), 0, "{}", viewed.err());
+        let of_names = |table: &str| -> Vec<(String, String)> {
+            rows(table).into_iter().filter(|(name, _)| !name.contains(['+', '['])).collect()
+        };
+        assert_eq!(of_names(&viewed.out()), of_names(&reported), "{name}\n{}\n{reported}", viewed.out());
+        assert!(viewed.err().contains("all have one time"), "{}", viewed.err());
+    }
+    let perf = view(&profiles.join("dash.perf"));
+    assert!(perf.out().contains("Samples: 18 ") && perf.out().contains("30.30ms 16.67%"), "{}", perf.out());
+    let heap = view(&profiles.join("go-heap.pb.gz"));
+    assert!(heap.code() == 125 && heap.err().contains("no time to show, but inuse_space in bytes"), "{}", heap.err());
+    // What is seen is saved as anything else.
+    let folded =
+        Command::new("sh").args(["-c", &format!("printf 'main;a 3\\nmain;b 1\\n' | {SIGTOP} view --batch -")]).output();
+    let folded = String::from_utf8(folded.expect("it runs").stdout).expect("text");
+    assert!(folded.contains("30ms 75.00%"), "{folded}");
 }
 
 #[test]

@@ -7,6 +7,7 @@ use std::io::Write;
 use flate2::Compression;
 use flate2::write::GzEncoder;
 use nix::sys::resource::{UsageWho, getrusage};
+use sigtop::track::Opened;
 use sigtop::write::error::ReadError;
 use sigtop::write::formats;
 
@@ -104,6 +105,32 @@ fn damaged_gperftools_profiles() {
 #[test]
 fn damaged_folded_stacks() {
     survives(b"main;a;b c 12\nmain;a 3\n# what\nmain;std::map<int, X>::f(int) 9\n", 7);
+}
+
+#[test]
+fn damaged_output_of_perf_script() {
+    survives(&fs::read(tests().join("profiles/dash.perf")).unwrap(), 8);
+}
+
+/// The screen is shown what a damaged profile says, or a sentence.
+#[test]
+fn damaged_profiles_are_viewed_or_refused() {
+    let perf = fs::read(tests().join("profiles/dash.perf")).unwrap();
+    for (valid, seed) in [(inflated("mixed.pb.gz"), 11), (perf, 12), (b"main;a;b c 12\nmain;a 3\n".to_vec(), 13)] {
+        let mut dice = Dice(seed);
+        let mut viewed = 0;
+        for round in 0..rounds() / 20 {
+            let mut bytes = valid.clone();
+            damage(&mut bytes, &mut dice);
+            if let Ok(saved) = formats::read(bytes.as_slice()) {
+                match Opened::of_saved(&saved, "a") {
+                    Ok(_) => viewed += 1,
+                    Err(why) => assert!(!why.is_empty() && why.len() < 1_000, "round {round}: {why}"),
+                }
+            }
+        }
+        assert!(viewed > 0);
+    }
 }
 
 #[test]

@@ -22,6 +22,8 @@ pub struct Samples {
     values: Vec<i64>,
     labels: Vec<u32>,
     width: usize,
+    /// When each was taken, ns of some clock; empty where that is not known.
+    times_ns: Vec<u64>,
 }
 
 /// A number in groups of seven bits, lowest first.
@@ -79,6 +81,18 @@ impl Samples {
         self.push_packed(&packed, values, labels);
     }
 
+    /// Adds one of which is known when it was taken, as of all before it.
+    pub fn push_at(&mut self, stack: &[u32], values: &[i64], labels: u32, time_ns: u64) {
+        debug_assert_eq!(self.times_ns.len(), self.len());
+        self.push(stack, values, labels);
+        self.times_ns.push(time_ns);
+    }
+
+    /// When each was taken, ns of some clock; empty where that is not known.
+    pub fn times_ns(&self) -> &[u64] {
+        &self.times_ns
+    }
+
     /// Adds one whose stack is packed already: index + 1 of every location, as varints.
     pub fn push_packed(&mut self, packed: &[u8], values: &[i64], labels: u32) {
         debug_assert_eq!(values.len(), self.width);
@@ -122,6 +136,7 @@ impl Samples {
             let mut labels = sample.labels;
             if change(&mut own, sample.values, &mut labels) {
                 kept.push(&own, sample.values, labels);
+                kept.times_ns.extend(self.times_ns.get(sample.index));
             }
         });
         *self = kept;
@@ -144,6 +159,7 @@ impl Samples {
             }
             placed.push(&own, values, labels);
         });
+        placed.times_ns = std::mem::take(&mut self.times_ns);
         *self = placed;
         wrong.map_or(Ok(()), Err)
     }
