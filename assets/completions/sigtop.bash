@@ -150,7 +150,7 @@ _sigtop() {
                     return 0
                     ;;
                 --format)
-                    COMPREPLY=($(compgen -W "sigtop proto gperftools folded flame speedscope callgrind dot text" -- "${cur}"))
+                    COMPREPLY=($(compgen -W "sigtop proto gperftools folded flame speedscope firefox callgrind dot text" -- "${cur}"))
                     return 0
                     ;;
                 --interval)
@@ -260,7 +260,7 @@ _sigtop() {
                     return 0
                     ;;
                 --format)
-                    COMPREPLY=($(compgen -W "sigtop proto gperftools folded flame speedscope callgrind dot text" -- "${cur}"))
+                    COMPREPLY=($(compgen -W "sigtop proto gperftools folded flame speedscope firefox callgrind dot text" -- "${cur}"))
                     return 0
                     ;;
                 --interval)
@@ -468,7 +468,7 @@ _sigtop() {
                     return 0
                     ;;
                 --format)
-                    COMPREPLY=($(compgen -W "sigtop proto gperftools folded flame speedscope callgrind dot text" -- "${cur}"))
+                    COMPREPLY=($(compgen -W "sigtop proto gperftools folded flame speedscope firefox callgrind dot text" -- "${cur}"))
                     return 0
                     ;;
                 --duration)
@@ -519,7 +519,7 @@ _sigtop() {
             return 0
             ;;
         sigtop__subcmd__report)
-            opts="-o -h --text --top --peek --tree --list --traces --raw --folded --flame --speedscope --dot --callgrind --proto --gperftools --output --focus --ignore --hide --show --show-from --tagfocus --tagignore --sample-index --nodecount --nodefraction --edgefraction --no-trim --cum --granularity --noinlines --showcolumns --relative-percentages --unit --compact-labels --source-path --trim-path --base --diff-base --normalize --drop-negative --help"
+            opts="-o -h --text --top --peek --tree --list --traces --raw --folded --flame --speedscope --firefox --dot --callgrind --proto --gperftools --output --focus --ignore --hide --show --show-from --tagfocus --tagignore --sample-index --nodecount --nodefraction --edgefraction --no-trim --cum --granularity --noinlines --showcolumns --relative-percentages --unit --compact-labels --source-path --trim-path --base --diff-base --normalize --drop-negative --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0

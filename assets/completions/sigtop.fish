@@ -59,6 +59,7 @@ gperftools\t'CPU profile for old tools: addresses alone; perl\'s pprof may drop 
 folded\t'a line for each stack, for flame graph tools'
 flame\t'a flame graph that a browser zooms and searches'
 speedscope\t'for speedscope.app, a profile for each thread'
+firefox\t'for profiler.firefox.com, threads side by side'
 callgrind\t'for KCachegrind'
 dot\t'a graph for graphviz'
 text\t'pprof\'s table'"
@@ -121,6 +122,7 @@ gperftools\t'CPU profile for old tools: addresses alone; perl\'s pprof may drop 
 folded\t'a line for each stack, for flame graph tools'
 flame\t'a flame graph that a browser zooms and searches'
 speedscope\t'for speedscope.app, a profile for each thread'
+firefox\t'for profiler.firefox.com, threads side by side'
 callgrind\t'for KCachegrind'
 dot\t'a graph for graphviz'
 text\t'pprof\'s table'"
@@ -174,6 +176,7 @@ complete -c sigtop -n "__fish_sigtop_using_subcommand report" -l raw -d 'All the
 complete -c sigtop -n "__fish_sigtop_using_subcommand report" -l folded -d 'Folded stacks, a line each'
 complete -c sigtop -n "__fish_sigtop_using_subcommand report" -l flame -d 'A flame graph as SVG'
 complete -c sigtop -n "__fish_sigtop_using_subcommand report" -l speedscope -d 'For speedscope.app'
+complete -c sigtop -n "__fish_sigtop_using_subcommand report" -l firefox -d 'For profiler.firefox.com'
 complete -c sigtop -n "__fish_sigtop_using_subcommand report" -l dot -d 'A graph for graphviz'
 complete -c sigtop -n "__fish_sigtop_using_subcommand report" -l callgrind -d 'For KCachegrind'
 complete -c sigtop -n "__fish_sigtop_using_subcommand report" -l proto -d 'A profile.proto, gzipped'
@@ -195,6 +198,7 @@ gperftools\t'CPU profile for old tools: addresses alone; perl\'s pprof may drop 
 folded\t'a line for each stack, for flame graph tools'
 flame\t'a flame graph that a browser zooms and searches'
 speedscope\t'for speedscope.app, a profile for each thread'
+firefox\t'for profiler.firefox.com, threads side by side'
 callgrind\t'for KCachegrind'
 dot\t'a graph for graphviz'
 text\t'pprof\'s table'"

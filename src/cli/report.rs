@@ -171,6 +171,9 @@ pub struct Forms {
     /// For speedscope.app
     #[arg(long, help_heading = "Form")]
     pub speedscope: bool,
+    /// For profiler.firefox.com
+    #[arg(long, help_heading = "Form")]
+    pub firefox: bool,
     /// A graph for graphviz
     #[arg(long, help_heading = "Form")]
     pub dot: bool,
@@ -195,6 +198,7 @@ impl Forms {
             (self.folded, Form::Folded),
             (self.flame, Form::Svg),
             (self.speedscope, Form::Speedscope),
+            (self.firefox, Form::Firefox),
             (self.dot, Form::Dot),
             (self.callgrind, Form::Callgrind),
             (self.proto, Form::Proto),

@@ -6,7 +6,7 @@ use std::path::Path;
 use super::error::ReadError;
 use super::feed::Feed;
 use super::report::{self, Form, Options};
-use super::{folded, legacy, perf, pprof, speedscope, svg};
+use super::{firefox, folded, legacy, perf, pprof, speedscope, svg};
 use crate::tally::saved::Saved;
 
 /// Writes a profile; `value` says which kind of value, where the format has room for one.
@@ -69,6 +69,14 @@ pub const FORMATS: &[Format] = &[
         words: "for speedscope.app, a profile for each thread",
         write: speedscope::write,
         form: Form::Speedscope,
+        is_read: false,
+    },
+    Format {
+        name: "firefox",
+        endings: &[".firefox.json"],
+        words: "for profiler.firefox.com, threads side by side",
+        write: firefox::write,
+        form: Form::Firefox,
         is_read: false,
     },
     Format {

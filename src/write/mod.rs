@@ -4,6 +4,7 @@
 
 pub mod error;
 mod feed;
+pub mod firefox;
 pub mod folded;
 pub mod formats;
 pub mod inquiry;

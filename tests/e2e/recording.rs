@@ -167,6 +167,7 @@ fn the_ending_is_the_format() {
         ("a.callgrind", &[], "positions: instr line\n"),
         ("a.flame.svg", &[], "<svg version="),
         ("a.speedscope.json", &[], "{\"$schema\""),
+        ("a.firefox.json", &[], "\"preprocessedProfileVersion\":48"),
         ("a.dot", &[], "digraph"),
         ("b", &["--format", "text"], "File: shares\n"),
     ] {
@@ -176,7 +177,7 @@ fn the_ending_is_the_format() {
         let text = fs::read_to_string(&file).expect("it was written");
         assert!(text.contains(mark) && text.contains("burn_a"), "{name}: {text}");
     }
-    assert_eq!(directory.names().len(), 7, "nothing is left beside them: {:?}", directory.names());
+    assert_eq!(directory.names().len(), 8, "nothing is left beside them: {:?}", directory.names());
     // Of folded stacks the numbers are samples, of about a hundred a second.
     let folded = fs::read_to_string(directory.file("a.folded")).expect("it is there");
     let count = folded.lines().filter_map(|line| line.rsplit_once(' ')?.1.parse::<u64>().ok()).sum::<u64>();

@@ -16,7 +16,7 @@ use std::path::Path;
 
 use jiff::tz::TimeZone;
 
-use super::{folded, formats, legacy, pprof, speedscope, svg};
+use super::{firefox, folded, formats, legacy, pprof, speedscope, svg};
 use crate::tally::query::{Filters, Pattern};
 use crate::tally::saved::Saved;
 use crate::tally::saved::graph::{Edges, Grain, Nodes, Order, Sums};
@@ -49,6 +49,8 @@ pub enum Form {
     Svg,
     /// For speedscope.app.
     Speedscope,
+    /// For profiler.firefox.com.
+    Firefox,
     /// For KCachegrind.
     Callgrind,
     /// A graph for graphviz.
@@ -234,6 +236,7 @@ pub fn report(out: &mut dyn Write, mut saved: Saved, options: &Options) -> Resul
         Form::Folded => folded::write(out, &print.saved, value)?,
         Form::Svg => svg::write(out, &print.saved, value)?,
         Form::Speedscope => speedscope::write(out, &print.saved, value)?,
+        Form::Firefox => firefox::write(out, &print.saved, value)?,
         Form::Callgrind => print.callgrind(out)?,
         Form::Dot => print.dot(out)?,
     }
