@@ -23,6 +23,7 @@ use sigtop::attach::survey::{Survey, named};
 use sigtop::attach::{program, stand_in};
 use sigtop::batch::{self, Sink};
 use sigtop::cli::record::{Record, View};
+use sigtop::cli::report::Symbolize;
 use sigtop::cli::{self, Cli, Verb, Watch, Whom};
 use sigtop::config::{self, Config};
 use sigtop::demo;
@@ -191,6 +192,7 @@ fn report_files(given: &cli::report::Report) -> Result<u8, Failure> {
         how: Subtraction { is_diff, normalize: given.normalize },
         options: given.options(),
         output: given.output.as_deref(),
+        symbolize: given.symbolize == Symbolize::Local,
         play: &play,
     };
     match report::run(&asked) {

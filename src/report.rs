@@ -10,7 +10,9 @@ use crate::link::aside::{Aside, AsideError};
 use crate::link::record::MAGIC;
 use crate::tally::saved::Saved;
 use crate::tally::saved::merge::Subtraction;
+use crate::write::binaries;
 use crate::write::error::ReadError;
+use crate::write::fetch::{self, FetchError};
 use crate::write::formats;
 use crate::write::report::{Form, Options, ReportError, prepare, report};
 
@@ -27,6 +29,8 @@ pub struct Asked<'a> {
     pub options: Options,
     /// Where to; `None` is stdout.
     pub output: Option<&'a Path>,
+    /// Whether places without names get those that the files here have.
+    pub symbolize: bool,
     /// What makes a profile of a recording with this name.
     pub play: Play<'a>,
 }
@@ -39,6 +43,8 @@ pub type Play<'a> = &'a dyn Fn(Box<dyn Read + Send>, &str) -> Result<Saved, Stri
 pub enum Error {
     /// A file could not be read.
     Read(String, ReadError),
+    /// It could not be fetched.
+    Fetch(String, FetchError),
     /// A recording could not be played.
     Play(String, String),
     /// Profiles do not go together.
@@ -62,6 +68,7 @@ impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Error::Read(name, error) => write!(f, "{name}: {error}"),
+            Error::Fetch(name, error) => write!(f, "{name}: {error}"),
             Error::Play(name, why) => write!(f, "{name} {why}"),
             Error::Merge(why) => write!(f, "the profiles do not go together: {why}"),
             Error::Report(error) => write!(f, "{error}"),
@@ -86,11 +93,16 @@ pub fn run(asked: &Asked) -> Result<Vec<String>, Error> {
     if !asked.bases.is_empty() {
         saved = saved.without(read(asked.bases)?, asked.how).map_err(Error::Merge)?;
     }
+    let unsure = if asked.symbolize { binaries::symbolize(&mut saved) } else { Vec::new() };
+    let doubt = |file: &String| {
+        format!("{file}: names are of the file as it is here now; the profile does not say which it was")
+    };
+    let doubts: Vec<String> = unsure.iter().map(doubt).collect();
     prepare(&mut saved);
     let Some(path) = asked.output else {
         let mut out = io::BufWriter::new(io::stdout().lock());
         let told = report(&mut out, saved, &asked.options).and_then(|told| Ok(out.flush().map(|()| told)?));
-        return told.map_err(Error::Report);
+        return told.map(|told| [doubts, told].concat()).map_err(Error::Report);
     };
     let mut text = Vec::new();
     let told = report(&mut text, saved, &asked.options).map_err(Error::Report)?;
@@ -103,7 +115,7 @@ pub fn run(asked: &Asked) -> Result<Vec<String>, Error> {
     let cannot = |cause| Error::Write(AsideError { path: path.to_owned(), cause });
     file.write_all(&text).map_err(cannot)?;
     file.put().map_err(Error::Write)?;
-    Ok(told)
+    Ok([doubts, told].concat())
 }
 
 /// Reads one profile: a file, or what is said to stdin.
@@ -111,6 +123,7 @@ fn read(name: &str, play: Play<'_>) -> Result<Saved, Error> {
     let failed = |error| Error::Read(name.to_owned(), error);
     let mut from: Box<dyn Read + Send> = match name {
         "-" => Box::new(io::stdin()),
+        name if fetch::is_address(name) => fetch::fetch(name).map_err(|error| Error::Fetch(name.to_owned(), error))?,
         name => Box::new(File::open(name).map_err(|error| failed(ReadError::Read(error)))?),
     };
     let mut first = Vec::new();

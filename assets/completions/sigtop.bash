@@ -519,7 +519,7 @@ _sigtop() {
             return 0
             ;;
         sigtop__subcmd__report)
-            opts="-o -h --text --top --peek --tree --list --traces --raw --folded --flame --speedscope --firefox --dot --callgrind --proto --gperftools --output --focus --ignore --hide --show --show-from --tagfocus --tagignore --sample-index --nodecount --nodefraction --edgefraction --no-trim --cum --granularity --noinlines --showcolumns --relative-percentages --unit --compact-labels --source-path --trim-path --base --diff-base --normalize --drop-negative --help"
+            opts="-o -h --text --top --peek --tree --list --disasm --method --traces --raw --folded --flame --speedscope --firefox --dot --callgrind --proto --gperftools --output --focus --ignore --hide --show --show-from --tagfocus --tagignore --sample-index --nodecount --nodefraction --edgefraction --no-trim --cum --granularity --noinlines --symbolize --divide-by --showcolumns --relative-percentages --unit --compact-labels --source-path --trim-path --base --diff-base --normalize --drop-negative --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -530,6 +530,14 @@ _sigtop() {
                     return 0
                     ;;
                 --list)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --disasm)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --method)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
@@ -587,6 +595,14 @@ _sigtop() {
                     ;;
                 --granularity)
                     COMPREPLY=($(compgen -W "functions filefunctions files lines addresses" -- "${cur}"))
+                    return 0
+                    ;;
+                --symbolize)
+                    COMPREPLY=($(compgen -W "local none" -- "${cur}"))
+                    return 0
+                    ;;
+                --divide-by)
+                    COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
                 --unit)

@@ -147,6 +147,8 @@ complete -c sigtop -n "__fish_sigtop_using_subcommand env" -l header -d 'Print t
 complete -c sigtop -n "__fish_sigtop_using_subcommand env" -s h -l help -d 'Print help'
 complete -c sigtop -n "__fish_sigtop_using_subcommand report" -l peek -d 'Callers and callees of the functions that match' -r
 complete -c sigtop -n "__fish_sigtop_using_subcommand report" -l list -d 'Source lines of the functions that match' -r
+complete -c sigtop -n "__fish_sigtop_using_subcommand report" -l disasm -d 'Machine code of the functions that match' -r
+complete -c sigtop -n "__fish_sigtop_using_subcommand report" -l method -d 'The functions that match, one a page: callers, callees and source, as stackprof prints them' -r
 complete -c sigtop -n "__fish_sigtop_using_subcommand report" -s o -l output -d 'Write to this file, not to stdout; without a form its ending says which. With --dot, .svg, .png, .pdf and .ps are drawn by graphviz' -r -F
 complete -c sigtop -n "__fish_sigtop_using_subcommand report" -l focus -d 'Keep samples with a function, file or module that matches' -r
 complete -c sigtop -n "__fish_sigtop_using_subcommand report" -l ignore -d 'Drop samples with a function, file or module that matches' -r
@@ -164,6 +166,9 @@ filefunctions\t'A function in a file'
 files\t'A source file'
 lines\t'A source line'
 addresses\t'An address'"
+complete -c sigtop -n "__fish_sigtop_using_subcommand report" -l symbolize -d 'Where names come from that a profile has not: from the files that it names, as they are here, or from nowhere' -r -f -a "local\t'From files here'
+none\t'From nowhere'"
+complete -c sigtop -n "__fish_sigtop_using_subcommand report" -l divide-by -d 'Divide all values by this number' -r
 complete -c sigtop -n "__fish_sigtop_using_subcommand report" -l unit -d 'The unit of values; `minimum` for one that fits the smallest' -r
 complete -c sigtop -n "__fish_sigtop_using_subcommand report" -l source-path -d 'Where sources are looked for, directories with `:` between them' -r
 complete -c sigtop -n "__fish_sigtop_using_subcommand report" -l trim-path -d 'What is taken off the front of source paths, with `:` between them' -r

@@ -85,6 +85,14 @@ pub struct Report {
     #[arg(long, help_heading = "How it is shown")]
     pub noinlines: bool,
 
+    /// Where names come from that a profile has not: from the files that it names, as they are here, or from nowhere
+    #[arg(long, value_enum, value_name = "FROM", default_value = "local", help_heading = "How it is shown")]
+    pub symbolize: Symbolize,
+
+    /// Divide all values by this number
+    #[arg(long, alias = "divide_by", value_name = "N", default_value_t = 1.0, value_parser = divisor, help_heading = "How it is shown")]
+    pub divide_by: f64,
+
     /// Show source columns, where lines are shown
     #[arg(long, help_heading = "How it is shown")]
     pub showcolumns: bool,
@@ -156,6 +164,12 @@ pub struct Forms {
     /// Source lines of the functions that match
     #[arg(long, value_name = "REGEX", value_parser = pattern, help_heading = "Form")]
     pub list: Option<Pattern>,
+    /// Machine code of the functions that match
+    #[arg(long, value_name = "REGEX", value_parser = pattern, help_heading = "Form")]
+    pub disasm: Option<Pattern>,
+    /// The functions that match, one a page: callers, callees and source, as stackprof prints them
+    #[arg(long, value_name = "REGEX", value_parser = pattern, help_heading = "Form")]
+    pub method: Option<Pattern>,
     /// Every sample's stack
     #[arg(long, help_heading = "Form")]
     pub traces: bool,
@@ -206,8 +220,26 @@ impl Forms {
         ];
         let flag = flags.into_iter().find(|(given, _)| *given).map(|(_, form)| form);
         let with = self.peek.clone().map(Form::Peek).or(self.list.clone().map(Form::List));
+        let with = with.or(self.disasm.clone().map(Form::Disasm)).or(self.method.clone().map(Form::Method));
         let top = self.top.then_some(Form::Top);
         with.or(flag).or(top).or(output.and_then(Form::of_file)).unwrap_or(Form::Top)
+    }
+}
+
+/// Where names come from that a profile has not.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Symbolize {
+    /// From files here
+    Local,
+    /// From nowhere
+    None,
+}
+
+fn divisor(text: &str) -> Result<f64, String> {
+    match text.parse::<f64>() {
+        Ok(0.0) => Err("zero divisor specified".to_owned()),
+        Ok(number) if number.is_finite() => Ok(number),
+        _ => Err("a number".to_owned()),
     }
 }
 
@@ -260,6 +292,7 @@ impl Report {
             relative_percentages: self.relative_percentages,
             compact_labels: self.compact_labels,
             unit: self.unit.clone(),
+            divide_by: self.divide_by,
             sample_index: self.sample_index.clone().unwrap_or_default(),
             source_path: self.source_path.clone(),
             trim_path: self.trim_path.clone(),

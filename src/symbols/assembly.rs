@@ -134,6 +134,7 @@ pub(super) fn disassemble(bytes: &[u8], start: u64, name: impl Fn(Target) -> Opt
     options.set_rip_relative_addresses(true);
     options.set_space_after_operand_separator(false);
     options.set_branch_leading_zeros(false);
+    options.set_small_hex_numbers_in_decimal(false);
     let mut instructions = Vec::new();
     let mut decoded = Decoded::default();
     let mut text = String::new();

@@ -229,7 +229,7 @@ impl Section {
         self.address().saturating_add(self.header.sh_size(ORDER))
     }
 
-    fn offset(&self) -> u64 {
+    pub(super) fn offset(&self) -> u64 {
         self.header.sh_offset(ORDER)
     }
 

@@ -12,6 +12,7 @@ mod fuel;
 pub mod inquiry;
 mod lines;
 mod object;
+pub mod offsets;
 mod package;
 mod plt;
 pub mod scenario;

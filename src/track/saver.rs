@@ -111,6 +111,12 @@ impl Writing {
             }
             let is_hopeless = self.trouble.as_ref().is_some_and(|(cause, _)| !is_full(cause));
             if is_hopeless || self.waiting.len() > MAX_WAITING {
+                if matches!(self.output, Output::Draft(_)) {
+                    // It was for the worst case alone. The watch goes on, and what it is to become can still be written.
+                    pieces.iter().for_each(drop);
+                    self.trouble = None;
+                    self.waiting.clear();
+                }
                 break;
             }
         }
@@ -146,7 +152,11 @@ impl Writing {
             Some((cause, _)) if !had_trouble => {
                 let path = self.output.path();
                 let error = AsideError { path, cause: copy(cause) };
-                let _ = self.tell.try_send(format!("{error}; what is recorded waits for it"));
+                let then = match self.output {
+                    Output::Draft(_) => "a watch that is killed leaves no more than is there",
+                    _ => "what is recorded waits for it",
+                };
+                let _ = self.tell.try_send(format!("{error}; {then}"));
             }
             None if had_trouble => drop(self.tell.try_send("the recording is written on".to_owned())),
             _ => {}

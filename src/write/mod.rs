@@ -2,8 +2,10 @@
 //!
 //! A live profile is made a [saved](live::saved) one, and [`formats`] says how it is written. [`report`] is what pprof prints.
 
+pub mod binaries;
 pub mod error;
 mod feed;
+pub mod fetch;
 pub mod firefox;
 pub mod folded;
 pub mod formats;

@@ -213,6 +213,97 @@ fn what_is_kept_while_watching_can_be_a_profile_too() {
     assert_eq!(rows(&focused), rows(&printed.err()), "{focused}\n{}", printed.err());
 }
 
+/// Part of the flat of `burn_a` in a table of either pprof.
+fn share_of_a(table: &str) -> Option<f64> {
+    let row = table.lines().find(|line| line.contains("burn_a"))?;
+    row.split_whitespace().nth(1)?.trim_end_matches('%').parse().ok()
+}
+
+#[test]
+fn old_tools_read_gperftools_profiles() {
+    let directory = Directory::new("legacy");
+    let file = directory.file("a.prof");
+    assert_eq!(run(&mut record(&file, &["--hz", "250"], "2")).code(), 0);
+    let shares = targets::c("shares");
+    let reported = run(Command::new(SIGTOP).args(["report", "--top"]).arg(&file)).out();
+    let own = share_of_a(&reported).unwrap_or_else(|| panic!("no names from the files: {reported}"));
+    assert!((45.0..75.0).contains(&own), "{own}");
+    let output = |command: &mut Command, name: &str| -> Option<String> {
+        let ran = command.arg(&shares).arg(&file).stdin(Stdio::null()).output();
+        if ran.is_err() {
+            eprintln!("SKIPPED: {name} is not here to read what we wrote");
+        }
+        ran.ok().map(|ran| String::from_utf8_lossy(&[ran.stdout, ran.stderr].concat()).into_owned())
+    };
+    if let Some(text) = output(Command::new("google-pprof").args(["--text", "--no-auto-signal-frm"]), "google-pprof") {
+        let share = share_of_a(&text).unwrap_or_else(|| panic!("{text}"));
+        assert!((share - own).abs() < 0.2, "it says {share}, we say {own}: {text}");
+    }
+    // Go's own knows names of Go's files alone.
+    let go = std::env::var("GO").unwrap_or("go".to_owned());
+    if let Some(text) = output(Command::new(go).args(["tool", "pprof", "-top"]), "go tool pprof") {
+        let total = |table: &str| {
+            let line = table.lines().find(|line| line.starts_with("Showing nodes accounting"))?;
+            Some(line.rsplit_once(" of ")?.1.to_owned())
+        };
+        assert!(total(&text).is_some() && total(&text) == total(&reported), "{text}\n{reported}");
+        assert!(text.contains("[shares]"), "{text}");
+    }
+}
+
+#[test]
+fn a_limit_that_is_reached_on_the_way_loses_nothing() {
+    let directory = Directory::new("limit");
+    let target = targets::c("shares");
+    let limited = |name: &str| {
+        let file = directory.file(name);
+        fs::write(&file, "the old one").expect("written");
+        let command = format!("{SIGTOP} record --hz 999 -o {} -- {} 60 30 10 4", file.display(), target.display());
+        (run(Command::new("sh").args(["-c", &format!("ulimit -f 2; exec {command}")])), file)
+    };
+    let (ran, file) = limited("a.sigtop");
+    assert_eq!(ran.code(), 125, "{}", ran.err());
+    assert!(ran.err().contains("file too large; raise the limit"), "{}", ran.err());
+    assert_eq!(fs::read(&file).expect("read"), b"the old one");
+    let part = view(&directory.file("a.sigtop.part"));
+    assert!(part.out().contains("burn_a"), "{}{}", part.out(), part.err());
+    // What the watch is to become is smaller than the recording that lies there until then.
+    let (ran, file) = limited("a.pb.gz");
+    assert_eq!(ran.code(), 0, "{}", ran.err());
+    assert!(ran.err().contains("a.pb.gz.part: file too large"), "{}", ran.err());
+    assert!(run(Command::new(SIGTOP).args(["report", "--top"]).arg(&file)).out().contains("burn_a"));
+    assert_eq!(directory.names(), ["a.pb.gz", "a.sigtop", "a.sigtop.part"]);
+}
+
+#[test]
+fn machine_code_is_objdumps_and_pages_are_stackprofs() {
+    let directory = Directory::new("code");
+    let file = directory.file("a.pb.gz");
+    assert_eq!(run(&mut record(&file, &["--hz", "250"], "1")).code(), 0);
+    let method = run(Command::new(SIGTOP).args(["report", "--method", "^burn_a$"]).arg(&file)).out();
+    for words in ["\nburn_a", "  samples: ", " self (", "  callers:\n", ")  work\n", "  code:\n"] {
+        assert!(format!("\n{method}").contains(words), "{words}: {method}");
+    }
+    let ours = run(Command::new(SIGTOP).args(["report", "--disasm", "^burn_a$"]).arg(&file)).out();
+    assert!(ours.starts_with("Total: ") && ours.contains("\nROUTINE ======================== burn_a\n"), "{ours}");
+    let mut objdump = Command::new("objdump");
+    objdump.args(["-d", "--no-show-raw-insn", "--disassemble=burn_a"]).arg(targets::c("shares"));
+    let Ok(ran) = objdump.output() else {
+        eprintln!("SKIPPED: objdump is not here to compare with");
+        return;
+    };
+    // The same instructions at the same addresses: address and mnemonic, as suffixes and names of targets are set otherwise.
+    let bare = |line: &str| -> Option<(u64, String)> {
+        let (before, text) = line.split_once(": ").or_else(|| line.split_once(":\t"))?;
+        let address = u64::from_str_radix(before.split_whitespace().next_back()?, 16).ok()?;
+        let mnemonic = text.split_whitespace().next()?;
+        Some((address, mnemonic.trim_end_matches(['q', 'l', 'b', 'w']).to_owned()))
+    };
+    let theirs: Vec<_> = String::from_utf8_lossy(&ran.stdout).lines().filter_map(bare).collect();
+    let ours: Vec<_> = ours.lines().skip(3).filter_map(bare).collect();
+    assert!(!theirs.is_empty() && ours == theirs, "{ours:?}\n{theirs:?}");
+}
+
 #[test]
 fn what_is_no_recording_is_refused() {
     let directory = Directory::new("refused");

@@ -17,7 +17,7 @@ questions=(
     "-top" "-top -cum" "-top -nodecount=5" "-top -nodefraction=0.05" "-top -nodefraction=0 -edgefraction=0" "-top -lines"
     "-top -addresses" "-top -files" "-top -filefunctions" "-top -noinlines" "-top -focus=parse|main" "-top -ignore=hash|runtime"
     "-top -hide=parse|runtime" "-top -show=main|parse|demo" "-top -show_from=parse|main" "-top -relative_percentages -focus=parse|leaf"
-    "-top -unit=us" "-top -sample_index=0" "-top -drop_negative" "-top -compact_labels" "-top -focus=nothing_has_this_name"
+    "-top -unit=us" "-top -divide_by=3" "-tree -divide_by=10" "-top -sample_index=0" "-top -drop_negative" "-top -compact_labels" "-top -focus=nothing_has_this_name"
     "-top -tagfocus=phase=a" "-top -tagfocus=bytes=1kb:" "-top -tagignore=worker-1" "-top -tagfocus=tid=41280"
     "-tree" "-tree -nodecount=4 -cum" "-peek=parse|leaf" "-traces" "-traces -lines" "-raw" "-dot" "-dot -nodecount=4" "-callgrind"
 )

@@ -4,206 +4,11 @@
 use std::cmp::Ordering;
 use std::collections::HashMap;
 
-use super::{LabelValue, Line, Location, Saved};
+use super::Saved;
+pub use super::nodes::{Grain, Info, Nodes, base};
+use super::tagging::Tagging;
+pub use super::tagging::{NodeTags, Tag};
 use crate::profile::hash::IdMap;
-use crate::tally::text::Text;
-use crate::tally::units::scaled_label;
-
-/// What is one node, apart from its name.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
-pub struct Info {
-    /// Function.
-    pub name: Text,
-    /// Address; 0 where it does not matter.
-    pub address: u64,
-    /// Source file.
-    pub file: Text,
-    /// Line that the function begins in.
-    pub start_line: i64,
-    /// Source line; 0 where it does not matter.
-    pub line: i64,
-    /// Source column; 0 where it does not matter.
-    pub column: i64,
-    /// File with the code.
-    pub object: Text,
-}
-
-impl Info {
-    /// The parts of its name.
-    pub fn components(&self) -> Vec<String> {
-        let mut parts = Vec::new();
-        if self.address != 0 {
-            parts.push(format!("{:016x}", self.address));
-        }
-        if !self.name.is_empty() {
-            parts.push(self.name.as_str().to_owned());
-        }
-        if self.line != 0 {
-            let column = if self.column == 0 { String::new() } else { format!(":{}", self.column) };
-            parts.push(format!("{}:{}{column}", self.file, self.line));
-        } else if !self.file.is_empty() {
-            parts.push(self.file.as_str().to_owned());
-        } else if self.name.is_empty() && !self.object.is_empty() {
-            parts.push(format!("[{}]", base(&self.object)));
-        } else if self.name.is_empty() {
-            parts.push("<unknown>".to_owned());
-        }
-        parts
-    }
-
-    /// As reports call it.
-    pub fn printable(&self) -> String {
-        self.components().join(" ")
-    }
-
-    /// The last word on an order: no two nodes have all of it.
-    fn told(&self) -> String {
-        let Info { name, address, file, start_line, line, column, object } = self;
-        format!("{{{name}  {address} {file} {start_line} {line} {column} {object}}}")
-    }
-}
-
-/// The last part of a path; `.` of an empty one.
-pub fn base(path: &str) -> &str {
-    let bare = path.trim_end_matches('/');
-    match (path, bare) {
-        ("", _) => ".",
-        (_, "") => "/",
-        _ => bare.rsplit('/').next().unwrap_or(bare),
-    }
-}
-
-/// A path without what does nothing in it.
-fn clean(path: &str) -> String {
-    let rooted = path.starts_with('/');
-    let mut parts: Vec<&str> = Vec::new();
-    for part in path.split('/') {
-        match part {
-            "" | "." => {}
-            ".." if parts.last().is_some_and(|last| *last != "..") => drop(parts.pop()),
-            ".." if rooted => {}
-            part => parts.push(part),
-        }
-    }
-    match (rooted, parts.join("/")) {
-        (true, rest) => format!("/{rest}"),
-        (false, rest) if rest.is_empty() => ".".to_owned(),
-        (false, rest) => rest,
-    }
-}
-
-/// Which parts of a place tell one node from another.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Grain {
-    /// The function.
-    pub function: bool,
-    /// The source file.
-    pub file: bool,
-    /// The source line.
-    pub line: bool,
-    /// The source column.
-    pub column: bool,
-    /// The address.
-    pub address: bool,
-    /// The file with the code, also where there is a name.
-    pub object: bool,
-}
-
-/// The places of a profile as nodes.
-#[derive(Debug, Default)]
-pub struct Nodes {
-    /// Of each node.
-    pub infos: Vec<Info>,
-    names: Vec<String>,
-    /// Where a location's nodes end; they begin where the last one's end.
-    ends: Vec<u32>,
-    /// Innermost first.
-    nodes: Vec<u32>,
-    /// By node: whether anything of it is inlined.
-    inlined: Vec<bool>,
-}
-
-impl Nodes {
-    /// Makes the nodes of all locations.
-    pub fn of(saved: &Saved, grain: Grain, path: impl Fn(&str) -> String) -> Nodes {
-        let mut files: HashMap<Text, Text> = HashMap::new();
-        let mut ids: HashMap<Info, u32> = HashMap::new();
-        let mut made = Nodes::default();
-        for location in &saved.locations {
-            let mut add = |line: Option<&Line>, place: usize| {
-                let info = info(saved, location, line, grain, |file| {
-                    files.entry(file.clone()).or_insert_with(|| clean(&path(file)).into()).clone()
-                });
-                let infos = &mut made.infos;
-                let id = *ids.entry(info).or_insert_with_key(|info| {
-                    infos.push(info.clone());
-                    infos.len() as u32 - 1
-                });
-                made.inlined.resize(made.infos.len(), false);
-                made.inlined[id as usize] |= place + 1 < location.lines.len();
-                made.nodes.push(id);
-            };
-            match location.lines.as_slice() {
-                [] => add(None, 0),
-                lines => lines.iter().enumerate().for_each(|(place, line)| add(Some(line), place)),
-            }
-            made.ends.push(made.nodes.len() as u32);
-        }
-        made.names = made.infos.iter().map(Info::printable).collect();
-        made
-    }
-
-    /// The nodes of a location, innermost first.
-    pub fn at(&self, location: u32) -> &[u32] {
-        let start = if location == 0 { 0 } else { self.ends[location as usize - 1] as usize };
-        &self.nodes[start..self.ends[location as usize] as usize]
-    }
-
-    /// A node as reports call it.
-    pub fn name(&self, node: u32) -> &str {
-        &self.names[node as usize]
-    }
-
-    /// How two nodes stand by name: by address first, where both have one.
-    fn by_name(&self, a: u32, b: u32) -> Ordering {
-        let (one, other) = (&self.infos[a as usize], &self.infos[b as usize]);
-        if one.address != 0 && other.address != 0 && one.address != other.address {
-            return one.address.cmp(&other.address);
-        }
-        self.name(a).cmp(self.name(b))
-    }
-
-    fn by_all(&self, a: u32, b: u32) -> Ordering {
-        self.infos[a as usize].told().cmp(&self.infos[b as usize].told())
-    }
-}
-
-fn info(
-    saved: &Saved,
-    location: &Location,
-    line: Option<&Line>,
-    grain: Grain,
-    path: impl FnOnce(&Text) -> Text,
-) -> Info {
-    let address = if grain.address { location.address } else { 0 };
-    let object = || saved.object(location).clone();
-    let Some(line) = line else { return Info { address, object: object(), ..Info::default() } };
-    let function = &saved.functions[line.function as usize];
-    let mut info = Info {
-        address,
-        line: if grain.line { line.line } else { 0 },
-        column: if grain.column { line.column } else { 0 },
-        name: if grain.function { function.name.clone() } else { Text::default() },
-        ..Info::default()
-    };
-    if grain.file && !function.file.is_empty() {
-        info.file = path(&function.file);
-    }
-    if grain.object || info.name.is_empty() {
-        (info.object, info.start_line) = (object(), function.start_line);
-    }
-    info
-}
 
 /// A call.
 #[derive(Clone, Copy, Debug)]
@@ -220,30 +25,6 @@ pub struct Edge {
     pub inline: bool,
     /// It has gone from the graph.
     pub dropped: bool,
-}
-
-/// What is said of samples, as a graph shows it beside a node.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub struct Tag {
-    /// As it is shown.
-    pub name: String,
-    /// Of a number.
-    pub unit: String,
-    /// Of a number.
-    pub value: i64,
-    /// Of samples that end in the node.
-    pub flat: i64,
-    /// Of samples that the node is in.
-    pub cum: i64,
-}
-
-/// Tags of one node: texts, and numbers by the text that they stand under.
-#[derive(Clone, Debug, Default)]
-pub struct NodeTags {
-    /// By name.
-    pub texts: HashMap<String, Tag>,
-    /// By text, then by name.
-    pub numbers: HashMap<String, HashMap<String, Tag>>,
 }
 
 /// Which edges are wanted.
@@ -304,7 +85,7 @@ impl Graph {
             graph.tags = vec![NodeTags::default(); count];
         }
         let is_kept = |node: u32| kept.is_none_or(|kept| kept[node as usize]);
-        let wants = |node: u32| sums.edges == Edges::All || nodes.inlined[node as usize];
+        let wants = |node: u32| sums.edges == Edges::All || nodes.is_inlined(node);
         let mut edge_ids: IdMap<(u32, u32), u32> = IdMap::default();
         // The last sample that was counted for a node or an edge.
         let mut seen = vec![u32::MAX; count];
@@ -464,67 +245,5 @@ impl EdgesByNode {
     /// Indices of all.
     pub fn all(&self) -> &[u32] {
         &self.all
-    }
-}
-
-/// What the label sets of a profile mean as tags.
-struct Tagging {
-    /// By set: its texts, joined, and its numbers.
-    sets: Vec<(String, Vec<Numbered>)>,
-}
-
-/// A number as a tag: its name, unit and value.
-type Numbered = (String, String, i64);
-
-impl Tagging {
-    fn of(saved: &Saved, unit: &str) -> Tagging {
-        let units = saved.number_units();
-        let set = |labels: &[super::Label]| {
-            let texts = labels.iter().filter_map(|label| match &label.value {
-                LabelValue::Text(text) => Some(format!("{}:{text}", label.key)),
-                LabelValue::Number(..) => None,
-            });
-            let mut texts: Vec<String> = texts.collect();
-            texts.sort();
-            let numbers = labels.iter().filter(|label| label.key == "bytes").filter_map(|label| match &label.value {
-                LabelValue::Number(number, _) => {
-                    let own = units.get(&label.key).map_or("", Text::as_str);
-                    Some((scaled_label(*number, own, unit), own.to_owned(), *number))
-                }
-                LabelValue::Text(_) => None,
-            });
-            (texts.join("\\n"), numbers.collect())
-        };
-        Tagging { sets: saved.labels.iter().map(|labels| set(labels)).collect() }
-    }
-
-    fn add(&self, tags: &mut NodeTags, set: u32, weight: i64, is_flat: bool) {
-        let Some((text, numbers)) = self.sets.get(set as usize) else { return };
-        let count = |tag: &mut Tag| {
-            let sum = if is_flat { &mut tag.flat } else { &mut tag.cum };
-            *sum = sum.wrapping_add(weight);
-        };
-        if !text.is_empty() {
-            let new = || Tag { name: text.clone(), ..Tag::default() };
-            count(tags.texts.entry(text.clone()).or_insert_with(new));
-        }
-        for (name, unit, value) in numbers {
-            let under = tags.numbers.entry(text.clone()).or_default();
-            let new = || Tag { name: name.clone(), unit: unit.clone(), value: *value, ..Tag::default() };
-            count(under.entry(name.clone()).or_insert_with(new));
-        }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn paths_are_cleaned_as_go_does() {
-        for (path, cleaned) in [("a//b/./c", "a/b/c"), ("/../a/", "/a"), ("a/../..", ".."), ("a/..", "."), ("/", "/")] {
-            assert_eq!(clean(path), cleaned);
-        }
-        assert_eq!([base(""), base("/"), base("/a/b/"), base("c")], [".", "/", "b", "c"]);
     }
 }

@@ -8,9 +8,11 @@
 pub mod filter;
 pub mod graph;
 pub mod merge;
+pub mod nodes;
 pub mod prune;
 pub mod rename;
 mod samples;
+pub mod tagging;
 pub mod tags;
 pub mod trim;
 

@@ -95,20 +95,20 @@ impl Print<'_> {
 }
 
 /// Source files, looked for once each.
-struct Sources {
+pub(super) struct Sources {
     search_path: String,
     trim_path: String,
     files: HashMap<String, Result<Vec<String>, String>>,
 }
 
 impl Sources {
-    fn of(source_path: &str, trim_path: &str) -> Sources {
+    pub(super) fn of(source_path: &str, trim_path: &str) -> Sources {
         let here = || std::env::current_dir().map_or(".".to_owned(), |here| here.to_string_lossy().into_owned());
         let search_path = if source_path.is_empty() { here() } else { source_path.to_owned() };
         Sources { search_path, trim_path: trim_path.to_owned(), files: HashMap::new() }
     }
 
-    fn lines(&mut self, file: &str) -> &Result<Vec<String>, String> {
+    pub(super) fn lines(&mut self, file: &str) -> &Result<Vec<String>, String> {
         if !self.files.contains_key(file) {
             let read = self.read(file);
             self.files.insert(file.to_owned(), read);

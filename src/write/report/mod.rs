@@ -2,9 +2,11 @@
 //! and the files here are its forms.
 
 mod callgrind;
+mod disasm;
 mod dot;
 mod labels;
 mod list;
+mod method;
 mod raw;
 mod table;
 mod traces;
@@ -35,6 +37,10 @@ pub enum Form {
     Peek(Pattern),
     /// Source lines of the functions that match.
     List(Pattern),
+    /// Machine code of the functions that match.
+    Disasm(Pattern),
+    /// The functions that match, one a page.
+    Method(Pattern),
     /// Every sample's stack.
     Traces,
     /// All there is, as text.
@@ -115,6 +121,8 @@ pub struct Options {
     pub compact_labels: bool,
     /// Of values; `minimum` for one that fits the smallest.
     pub unit: String,
+    /// What values are divided by; not 0.
+    pub divide_by: f64,
     /// Which value; empty for the default.
     pub sample_index: String,
     /// Where sources are looked for, with `:` between directories; empty for the working directory.
@@ -145,6 +153,7 @@ impl Default for Options {
             relative_percentages: false,
             compact_labels: false,
             unit: "minimum".to_owned(),
+            divide_by: 1.0,
             sample_index: String::new(),
             source_path: String::new(),
             trim_path: String::new(),
@@ -229,6 +238,8 @@ pub fn report(out: &mut dyn Write, mut saved: Saved, options: &Options) -> Resul
         Form::Tree => print.tree(out, None)?,
         Form::Peek(pattern) => print.tree(out, Some(pattern))?,
         Form::List(pattern) => print.list(out, pattern)?,
+        Form::Disasm(pattern) => print.disasm(out, pattern)?,
+        Form::Method(pattern) => print.method(out, pattern)?,
         Form::Traces => print.traces(out)?,
         Form::Raw => print.raw(out)?,
         Form::Proto => pprof::write(out, &print.saved)?,
@@ -270,7 +281,7 @@ impl Print<'_> {
     fn granularity(&self) -> Granularity {
         match self.options.form {
             Form::List(_) => Granularity::Lines,
-            Form::Raw | Form::Proto | Form::Callgrind => Granularity::Addresses,
+            Form::Disasm(_) | Form::Raw | Form::Proto | Form::Callgrind => Granularity::Addresses,
             _ => self.options.granularity.unwrap_or(Granularity::Functions),
         }
     }
@@ -288,7 +299,7 @@ impl Print<'_> {
             line,
             column: whole || line && self.options.showcolumns,
             address: one_of(&[Addresses]),
-            object: matches!(self.options.form, Form::Raw | Form::List(_) | Form::Callgrind),
+            object: matches!(self.options.form, Form::Raw | Form::List(_) | Form::Disasm(_) | Form::Callgrind),
         }
     }
 
@@ -347,6 +358,8 @@ impl Print<'_> {
     }
 
     fn shown(&self, value: i64) -> String {
+        let ratio = 1.0 / self.options.divide_by;
+        let value = if ratio > 0.0 && ratio != 1.0 { (value as f64 * ratio) as i64 } else { value };
         scaled_label(value, &self.saved.sample_types[self.value].unit, &self.unit)
     }
 }
