@@ -1,4 +1,4 @@
-//! Stepping aside: calls of the target that the agent's thread, or a handler's system call, would make fail.
+//! Stepping aside: calls of the target that the agent's thread, or a handler's system call, would make fail, or that take code away.
 //!
 //! `unshare` and `setns` with a user namespace want a process of one thread: the agent thread leaves before and is born again by the next
 //! tick. A seccomp filter kills what it does not allow: from before it is there handlers make no system call, and an agent that is not
@@ -21,10 +21,13 @@ const PATIENCE_NS: u64 = 500_000_000;
 static REAL_UNSHARE: AtomicUsize = AtomicUsize::new(0);
 static REAL_SETNS: AtomicUsize = AtomicUsize::new(0);
 static REAL_PRCTL: AtomicUsize = AtomicUsize::new(0);
+static REAL_DLCLOSE: AtomicUsize = AtomicUsize::new(0);
 
 /// Looks up what is called behind. For the constructor; `here` is an address inside of this library.
 pub(super) fn look_up(here: usize) {
-    for (name, real) in [(c"unshare", &REAL_UNSHARE), (c"setns", &REAL_SETNS), (c"prctl", &REAL_PRCTL)] {
+    let calls =
+        [(c"unshare", &REAL_UNSHARE), (c"setns", &REAL_SETNS), (c"prctl", &REAL_PRCTL), (c"dlclose", &REAL_DLCLOSE)];
+    for (name, real) in calls {
         real.store(loader::next(name, here), Ordering::Relaxed);
     }
 }
@@ -99,6 +102,27 @@ unsafe extern "C" fn setns(file: c_int, kind: c_int) -> c_int {
     // SAFETY: libc's own function of this type, with the caller's arguments.
     let call = || unsafe { core::mem::transmute::<usize, Setns>(real)(file, kind) };
     if kind == 0 || kind & libc::CLONE_NEWUSER != 0 { alone(call) } else { call() }
+}
+
+/// `dlclose(3)` for the target: what lies at the address next may be another library, of the same shape.
+///
+/// # Safety
+/// As libc's.
+#[cfg_attr(sigtop_agent, unsafe(no_mangle))]
+unsafe extern "C" fn dlclose(library: *mut ()) -> c_int {
+    let real = REAL_DLCLOSE.load(Ordering::Relaxed);
+    if real == 0 {
+        return -1;
+    }
+    // SAFETY: libc's own function of this type, with the caller's argument.
+    let result = unsafe { core::mem::transmute::<usize, unsafe extern "C" fn(*mut ()) -> c_int>(real)(library) };
+    if state::WATCHED.load(Ordering::Relaxed) {
+        state::CURIOUS.store(true, Ordering::Relaxed);
+        if !state::WANT_MODULES.swap(true, Ordering::SeqCst) && state::MAY_CALL.load(Ordering::Relaxed) {
+            state::wake_at_once();
+        }
+    }
+    result
 }
 
 /// `prctl(2)` for the target. It takes up to five arguments, all in registers.

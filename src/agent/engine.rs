@@ -10,14 +10,13 @@ use super::order;
 use super::state::{self, Config};
 use super::sys;
 use super::threads::{self, Schedule, Thread, Threads};
-use super::timer;
+use super::timer::{self, Held};
+use super::unseen;
 use crate::link::wire::ring::word;
 use crate::link::wire::{Clock, Engaged, Engine, EngineState, Loss, MAX_FRAMES, flag};
 
 /// How often threads are counted in wall mode, where no tick tells of a new one, ns.
 const COUNT_EVERY_NS: u64 = 100_000_000;
-/// How often threads are looked through and named again, ns.
-const SCAN_EVERY_NS: u64 = 1_000_000_000;
 /// Looks, a tenth of a second apart, until no tick of a disarmed interval timer can be on its way to a handler.
 const LATE_LOOKS: u32 = 5;
 /// Below this period the scheduler's figures may be older than a tick, ns.
@@ -37,10 +36,13 @@ pub(super) struct Ticker {
     epoch: u32,
     random: u64,
     late_looks: u32,
+    /// What the agent thread has stopped while it works.
+    held: Held,
+    /// The interval timer was found disarmed for an exec.
+    exec_seen: bool,
     /// What the interval timer's clock showed when its ticks were last weighed, ns.
     weighed_at_ns: u64,
     last_wall_ns: u64,
-    last_scan_ns: u64,
     last_count_ns: u64,
     threads_then: u64,
 }
@@ -71,9 +73,10 @@ impl Ticker {
             epoch,
             random: sys::monotonic_ns() | 1,
             late_looks: 0,
+            held: Held::default(),
+            exec_seen: false,
             weighed_at_ns: 0,
             last_wall_ns: 0,
-            last_scan_ns: 0,
             last_count_ns: 0,
             threads_then: 0,
         }
@@ -86,9 +89,18 @@ impl Ticker {
 
     /// Disarms everything and arms what is asked for.
     pub(super) fn engage(&mut self, clock: Clock, engine: Engine, period_ns: u64) {
-        self.disengage();
         self.epoch = self.epoch.wrapping_add(1);
-        state::configure(self.epoch, Config { clock, period_ns });
+        let config = Config { clock, period_ns };
+        state::configure(self.epoch, config);
+        // First of all, so that next to nothing is missed while the others are changed.
+        let finds_threads = (engine, clock) == (Engine::Threads, Clock::Prof);
+        if finds_threads && state::MAY_CALL.load(Ordering::Relaxed) {
+            timer::arm_process_timer(self.epoch, config);
+            self.hold(false);
+        } else {
+            timer::delete_process_timer();
+        }
+        self.disarm();
         self.engaged = Engaged { clock, engine, period_ns, state: EngineState::Off, signal: 0 };
         let result = match engine {
             Engine::Threads => self.engage_threads(),
@@ -108,22 +120,42 @@ impl Ticker {
         self.engaged = Engaged { clock, engine: Engine::Threads, period_ns, state: EngineState::Off, signal: 0 };
     }
 
+    /// First of all in the agent thread's life, if CPU time is asked for: what it uses itself until it is asked again for something makes
+    /// no ticks any more, what the threads use that there are does.
+    pub(super) fn begin(&mut self) {
+        self.hold(false);
+        let config = state::config(self.epoch);
+        if config.clock == Clock::Prof && config.period_ns > 0 {
+            self.engaged.period_ns = config.period_ns;
+            self.scan(false);
+            self.arm_cpu(libc::SIGURG);
+        }
+    }
+
+    /// Before the agent thread sleeps.
+    pub(super) fn release(&self) {
+        self.held.release();
+    }
+
+    /// When it has slept.
+    pub(super) fn hold(&mut self, ticks_flow: bool) {
+        // Where the only thread runs, nobody sleeps.
+        self.held = timer::hold(ticks_flow && self.threads.count().0 <= 1);
+    }
+
     fn engage_threads(&mut self) -> Result<i32, EngineState> {
-        let Engaged { clock, period_ns, .. } = self.engaged;
+        let clock = self.engaged.clock;
         if clock == Clock::Virtual {
             return Err(EngineState::Unsupported);
         }
-        // A target with a handler of its own for SIGPROF keeps it; SIGURG is chained and always ours.
-        let asked = [order::signal(), libc::SIGPROF];
-        let signal = asked.into_iter().find(|&signal| signal != 0 && guard::take(signal)).unwrap_or(libc::SIGURG);
+        // Chained and always ours; SIGPROF is left to the target. Whoever resets or ignores it behind our back is not killed.
+        guard::take(libc::SIGURG);
+        let asked = order::signal();
+        let signal = if asked != 0 && guard::take(asked) { asked } else { libc::SIGURG };
         self.scan(true);
         if clock == Clock::Prof {
             self.arm_cpu(signal);
-            if state::MAY_CALL.load(Ordering::Relaxed) {
-                timer::arm_process_timer(self.epoch, Config { clock, period_ns });
-            }
         } else {
-            timer::delete_process_timer();
             // Who is to be asked whether a sample counts has to be asked on its own thread.
             self.looker = if order::has_filter() { None } else { Looker::new() };
             self.threads.arm_wall(self.epoch, signal);
@@ -135,9 +167,8 @@ impl Ticker {
 
     fn engage_classic(&mut self) -> Result<i32, EngineState> {
         let Engaged { clock, period_ns, .. } = self.engaged;
-        timer::delete_process_timer();
         let (_, signal) = timer::classic_timer(clock);
-        if timer::classic_interval_us(clock).1 {
+        if timer::classic_is_taken(clock) {
             return Err(EngineState::TimerTaken);
         }
         if !guard::take(signal) {
@@ -146,12 +177,17 @@ impl Ticker {
         self.scan(true);
         self.weighed_at_ns = self.classic_clock_ns();
         timer::arm_classic(clock, self.epoch, period_ns);
+        self.hold(false);
         Ok(signal)
     }
 
     /// Disarms everything.
     pub(super) fn disengage(&mut self) {
         timer::delete_process_timer();
+        self.disarm();
+    }
+
+    fn disarm(&mut self) {
         if timer::disarm_classic() != 0 {
             self.late_looks = LATE_LOOKS;
         }
@@ -174,13 +210,12 @@ impl Ticker {
 
     fn scan(&mut self, names: bool) {
         self.threads.scan(self.agent, names);
-        self.last_scan_ns = sys::monotonic_ns();
         self.threads_then = threads::count();
     }
 
     /// Looks after the timers: threads that came and went, a handler that was taken away, an interval timer that another
-    /// hand has set. Returns whether what is in force changed.
-    pub(super) fn look_after(&mut self, now_ns: u64) -> bool {
+    /// hand has set. All of it when it is `due`. Returns whether what is in force changed.
+    pub(super) fn look_after(&mut self, now_ns: u64, due: bool) -> bool {
         if self.late_looks > 0 {
             self.late_looks -= 1;
             if self.late_looks == 0 {
@@ -191,9 +226,8 @@ impl Ticker {
             return false;
         }
         let wanted = state::WANT_THREADS.swap(false, Ordering::Relaxed);
-        let due = now_ns.saturating_sub(self.last_scan_ns) >= SCAN_EVERY_NS;
         let mut changed = false;
-        if now_ns.saturating_sub(self.last_count_ns) >= COUNT_EVERY_NS {
+        if self.engaged.clock == Clock::Real && now_ns.saturating_sub(self.last_count_ns) >= COUNT_EVERY_NS {
             self.last_count_ns = now_ns;
             changed = threads::count() != self.threads_then;
         }
@@ -206,30 +240,38 @@ impl Ticker {
                 (Engine::Itimer, _) => {}
             }
         }
-        due && self.check()
+        self.is_left_to_the_target() || due && self.check()
+    }
+
+    /// Whether the target has set the interval timer that ours was; then it is the target's.
+    fn is_left_to_the_target(&mut self) -> bool {
+        let Engaged { engine, period_ns, signal, .. } = self.engaged;
+        let period_us = period_ns / 1_000;
+        let apart_us = self.held.classic_interval_us().abs_diff(period_us);
+        if engine != Engine::Itimer || !timer::is_classic(signal as i32) || apart_us <= period_us / 8 {
+            return false;
+        }
+        timer::forget_classic();
+        self.held.give_back();
+        self.engaged.state = EngineState::TimerTaken;
+        true
     }
 
     fn check(&mut self) -> bool {
         let Engaged { clock, engine, period_ns, signal, .. } = self.engaged;
-        if !handler::is_ours(&sys::action_of(libc::SIGURG)) {
-            guard::take(libc::SIGURG);
-        }
-        if !handler::is_ours(&sys::action_of(signal as i32)) {
+        let lost = !handler::is_ours(&sys::action_of(signal as i32));
+        guard::take(libc::SIGURG);
+        if lost {
             // Taken away by a raw system call. Ticks in flight must not meet whatever is there now.
             self.engage(clock, engine, period_ns);
             return true;
         }
-        if engine == Engine::Itimer {
-            // Only the interval tells: between a tick and its delivery the timer is not armed.
-            let (interval_us, _) = timer::classic_interval_us(clock);
-            if !timer::is_classic(signal as i32) {
-                // Disarmed for an exec that failed.
-                self.engage(clock, engine, period_ns);
-            } else if interval_us.abs_diff(period_ns / 1_000) > period_ns / 1_000 / 2 + 4_000 {
-                self.disengage();
-                self.engaged.state = EngineState::TimerTaken;
-                return true;
-            }
+        // Disarmed for an exec, which has failed if the process is the same at the next check.
+        let disarmed = engine == Engine::Itimer && !timer::is_classic(signal as i32);
+        if core::mem::replace(&mut self.exec_seen, disarmed) && disarmed {
+            self.exec_seen = false;
+            timer::stay();
+            self.engage(clock, engine, period_ns);
         }
         false
     }
@@ -237,7 +279,7 @@ impl Ticker {
     fn classic_clock_ns(&self) -> u64 {
         match self.engaged.clock {
             Clock::Real => sys::monotonic_ns(),
-            Clock::Prof => sys::clock_ns(libc::CLOCK_PROCESS_CPUTIME_ID),
+            Clock::Prof => unseen::used_ns(),
             Clock::Virtual => sys::user_ns(),
         }
     }
@@ -251,6 +293,11 @@ impl Ticker {
         let now_ns = self.classic_clock_ns();
         let passed_ns = now_ns.saturating_sub(core::mem::replace(&mut self.weighed_at_ns, now_ns));
         passed_ns / ticks
+    }
+
+    /// Whether nothing but a tick, or a request, makes work.
+    pub(super) fn is_at_rest(&self, now_ns: u64) -> bool {
+        self.late_looks == 0 && self.until_wall_tick(now_ns).is_none()
     }
 
     /// How long the agent thread may sleep before a wall tick is due, ns; `None` without one.

@@ -10,7 +10,7 @@ use core::sync::atomic::{AtomicI32, AtomicU64, AtomicUsize, Ordering};
 
 use super::loader::{self, weak_address};
 use super::sys::{self, KernelAction, syscall};
-use super::{aside, handler, order, start, state, timer};
+use super::{aside, handler, mask, order, start, state, timer};
 
 /// Signals that the agent may take.
 const OURS: [i32; 4] = [libc::SIGURG, libc::SIGPROF, libc::SIGALRM, libc::SIGVTALRM];
@@ -174,8 +174,23 @@ unsafe fn real_sigaction(signal: c_int, new: *const libc::sigaction, old: *mut l
         (0, next) => next,
         (alias, _) => alias,
     };
-    // SAFETY: libc's own, with the caller's arguments.
-    unsafe { core::mem::transmute::<usize, Sigaction>(real)(signal, new, old) }
+    // SAFETY: libc's own, with the caller's arguments, which are valid or null; what a handler blocks is a mask like any other.
+    unsafe {
+        let word = |action: *const libc::sigaction| (&raw const (*action).sa_mask).cast::<u64>();
+        let mut copy = core::mem::MaybeUninit::<libc::sigaction>::uninit();
+        let new = if new.is_null() {
+            new
+        } else {
+            new.copy_to(copy.as_mut_ptr(), 1);
+            word(copy.as_ptr()).cast_mut().write(mask::veiled(*word(new)));
+            copy.as_ptr()
+        };
+        let result = core::mem::transmute::<usize, Sigaction>(real)(signal, new, old);
+        if result == 0 && !old.is_null() {
+            word(old).cast_mut().write(mask::unveiled(*word(old)));
+        }
+        result
+    }
 }
 
 /// `signal(2)` for the target, with BSD's meaning: restarting, and staying.
@@ -223,10 +238,11 @@ extern "C" fn before_exec() {
     start::prepare();
     order::flush();
     let ignored = |signal: i32| Shadow::of(signal).is_some_and(|shadow| shadow.load().handler == libc::SIG_IGN);
-    let armed = OURS.into_iter().any(timer::is_classic);
-    if !(armed || OURS.into_iter().any(ignored)) || !state::is_at_home() {
+    let watched = state::WATCHED.load(Ordering::Relaxed);
+    if !(watched || OURS.into_iter().any(ignored)) || !state::is_at_home() {
         return;
     }
+    timer::leave();
     let classic = timer::disarm_classic();
     for signal in OURS.into_iter().filter(|&signal| handler::is_ours(&sys::action_of(signal))) {
         let (ignore, ours) = (KernelAction { handler: libc::SIG_IGN, ..Default::default() }, handler::action());
@@ -304,6 +320,7 @@ pub(super) fn own_dynamic() -> usize {
 pub(super) fn look_up() {
     let here = own_dynamic();
     aside::look_up(here);
+    mask::look_up(here);
     for (name, real, _) in EXECS {
         let found = loader::next(name, here);
         real.store(if found == 0 { missing as *const () as usize } else { found }, Ordering::Relaxed);

@@ -29,6 +29,7 @@ mod later;
 mod learned;
 mod loader;
 mod maps;
+mod mask;
 mod memory;
 mod modules;
 mod order;

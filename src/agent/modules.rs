@@ -55,7 +55,7 @@ pub(super) struct Snapshot {
     modules: Arc<[Placed]>,
     /// Executable memory outside of modules (made at run time), sorted: start and end.
     code: Ranges,
-    /// Writable memory, sorted: start and end. Stacks are here.
+    /// Writable memory without a file, sorted: start and end. Stacks are here.
     writable: Ranges,
     /// The mapping of the first thread's stack, which grows downwards.
     growing: (u64, u64),
@@ -166,6 +166,7 @@ pub(super) struct Modules {
     code: Ranges,
     writable: Ranges,
     growing: (u64, u64),
+    restorers: [u64; RESTORERS],
     learned: Arc<Learned>,
     context: Box<Context>,
     retired: Vec<Retired>,
@@ -202,6 +203,7 @@ impl Modules {
             code: Ranges::new(),
             writable: Ranges::new(),
             growing: (0, 0),
+            restorers: [0; RESTORERS],
             learned: Arc::default(),
             context: Box::new(rules::context()),
             retired: Vec::new(),
@@ -223,7 +225,8 @@ impl Modules {
         let (mut writable, mut code) = (Ranges::new(), Ranges::new());
         let mut growing = (0, 0);
         for entry in maps::entries(&text) {
-            if entry.writable {
+            // Not that of files, which may be cut off at any time.
+            if entry.writable && entry.inode == 0 {
                 append(&mut writable, &entry);
                 if entry.path == b"[stack]" {
                     growing = (entry.start, entry.end);
@@ -250,7 +253,14 @@ impl Modules {
             self.rebuild();
         }
         let new_code = changed || code != self.code;
-        (self.code, self.writable, self.growing) = (code, writable, growing);
+        let restorers = restorers();
+        let nothing_new = !new_code
+            && (&writable, growing, restorers) == (&self.writable, self.growing, self.restorers)
+            && !state::SNAPSHOT.load(Ordering::Relaxed).is_null();
+        if nothing_new {
+            return false;
+        }
+        (self.code, self.writable, self.growing, self.restorers) = (code, writable, growing, restorers);
         if !removed.is_empty() {
             let mut learned = Learned::clone(&self.learned);
             removed.iter().for_each(|known| learned.forget(known.start, known.end));
@@ -347,7 +357,7 @@ impl Modules {
             code: self.code.clone(),
             writable: self.writable.clone(),
             growing: self.growing,
-            restorers: restorers(),
+            restorers: self.restorers,
             learned: self.learned.clone(),
         });
         self.retire(Box::into_raw(snapshot), removed);
@@ -378,7 +388,7 @@ impl Modules {
             code: self.code.clone(),
             writable: self.writable.clone(),
             growing: self.growing,
-            restorers: restorers(),
+            restorers: self.restorers,
             learned: self.learned.clone(),
         }
     }

@@ -2,7 +2,7 @@
 //!
 //! It is no thread of libc's: made by a raw clone, it calls no libc function that has thread state, has all signals blocked
 //! and a descriptor table of its own, in which is nothing but what it opened itself. It sleeps on a futex; a first tick
-//! after a pause wakes it, and while ticks flow it looks every [`NAP_NS`].
+//! after a pause wakes it, and while ticks flow it looks every [`NAP_NS`]. Where nothing has moved it only glances.
 
 use alloc::boxed::Box;
 use core::sync::atomic::{AtomicU32, Ordering};
@@ -22,7 +22,7 @@ use super::state;
 use super::status::{self, Status};
 use super::sys;
 use super::threads::{self, Threads};
-use super::unseen::Balance;
+use super::unseen::{self, Balance};
 use super::unwind::{self, Cache};
 use super::{handler, timer};
 use crate::link::wire::ring::{LEFT_OUT, STALE, word};
@@ -34,12 +34,14 @@ use crate::link::wire::{
 /// Between two looks while ticks flow, ns. A sample is this old at most when it is sent; half a thousandth of a core is
 /// what it costs.
 const NAP_NS: u64 = 100_000_000;
-/// Between two accounts, and two looks at the process as a whole, ns.
+/// Between two glances, at most, while nothing moves, ns.
+const LONG_NAP_NS: u64 = 400_000_000;
+/// Between two accounts, and two inspections of the process as a whole, ns.
 const ACCOUNT_NS: u64 = 1_000_000_000;
 /// How long a viewer may take to say what it wants, ns.
 const PATIENCE_NS: u64 = 5_000_000_000;
-/// Between two readings of the maps that were not asked for, ns; and between two that were and found nothing new.
-const MODULES_NS: u64 = 1_000_000_000;
+/// Between two readings of the maps that handlers or the target asked for, ns.
+const MODULES_NS: u64 = 5_000_000;
 /// Estimated cost of a tick's delivery and return in the kernel, and of the handler but for its walk, ns; and of a frame.
 const TICK_COST_NS: u64 = 2_500;
 const FRAME_COST_NS: u64 = 40;
@@ -67,8 +69,15 @@ pub(super) struct Agent {
     pub(super) asked: Option<(Clock, Engine, u64)>,
     /// No sample has been sent since the engine was engaged.
     first_is_due: bool,
+    /// How long the next nap is, ns: longer and longer while nobody wakes it.
+    nap_ns: u64,
+    /// The process is on its way out.
+    leaving: bool,
     last_look_ns: u64,
     last_modules_ns: u64,
+    last_inspection_ns: u64,
+    /// CPU time of the target then.
+    inspected_at_ns: u64,
     last_account_ns: u64,
     credentials: Option<Status>,
 }
@@ -140,9 +149,11 @@ pub(super) fn live(epoch: u32) -> u32 {
 
 impl Agent {
     fn new(tid: u32, epoch: u32, credentials: Option<Status>) -> Option<Agent> {
+        Threads::prepare();
+        let mut ticker = Ticker::new(tid, epoch);
+        ticker.begin();
         let pool = pool()?;
         let ring = ring()?;
-        Threads::prepare();
         if state::LATER.load(Ordering::Acquire).is_null() {
             handler::room_for_later();
         }
@@ -153,15 +164,19 @@ impl Agent {
             ring,
             pool,
             modules,
-            ticker: Ticker::new(tid, epoch),
+            ticker,
             memory: stack_memory(),
             sent: 0,
             balance: Balance::default(),
             collector: None,
             asked: None,
             first_is_due: true,
+            nap_ns: NAP_NS,
+            leaving: false,
             last_look_ns: 0,
-            last_modules_ns: sys::monotonic_ns(),
+            last_modules_ns: 0,
+            last_inspection_ns: sys::monotonic_ns(),
+            inspected_at_ns: 0,
             last_account_ns: 0,
             credentials,
         })
@@ -232,7 +247,9 @@ impl Agent {
             if now >= deadline {
                 return Err(Gone);
             }
+            self.ticker.release();
             socket.wait(deadline - now);
+            self.ticker.hold(false);
         }
     }
 
@@ -260,7 +277,18 @@ impl Agent {
     pub(super) fn turn(&mut self, socket: &mut Socket) -> Result<Option<End>, Gone> {
         let now_ns = sys::monotonic_ns();
         self.ring.header(word::LOOKED_NS).store(now_ns, Ordering::Relaxed);
-        self.read_modules(now_ns);
+        if self.may_glance(socket, now_ns) {
+            match (socket.receive()?, self.last_one()) {
+                (None, None) => {
+                    self.sleep(false, now_ns);
+                    return Ok(None);
+                }
+                (Some(request), _) => self.obey(socket, request)?,
+                (None, Some(_)) => {}
+            }
+        }
+        let due = self.is_due(now_ns);
+        self.read_modules(now_ns, due);
         // Before the samples, which say at which generation their addresses hold.
         self.announce(socket);
         let drained = self.drain(socket, now_ns);
@@ -274,6 +302,7 @@ impl Agent {
             return Ok(Some(End::Aside));
         }
         let leaving = state::LEAVING.swap(false, Ordering::SeqCst);
+        self.leaving |= leaving;
         // Between wall ticks that come faster, only their records are taken. A viewer's first sample does not wait.
         let is_first = self.first_is_due && self.sent > 0;
         self.first_is_due &= !is_first;
@@ -281,7 +310,7 @@ impl Agent {
         let hurried = wall_ticks && now_ns - self.last_look_ns < NAP_NS && !is_first;
         if leaving || !hurried {
             self.last_look_ns = now_ns;
-            let end = self.look_around(socket, now_ns, leaving || drained == 0)?;
+            let end = self.look_around(socket, now_ns, due, leaving || drained == 0)?;
             if leaving || end.is_some() {
                 self.write_all();
             }
@@ -299,15 +328,38 @@ impl Agent {
             sent?;
             if socket.is_flushed() && !self.ring.has_record() {
                 state::DRAINED.fetch_add(1, Ordering::Release);
-                sys::futex_wake(&state::DRAINED);
+                if self.leaving {
+                    sys::futex_wake(&state::DRAINED);
+                }
             }
         }
         self.sleep(drained > 0, now_ns);
         Ok(None)
     }
 
-    /// Requests, threads, modules, and once a second the process as a whole.
-    fn look_around(&mut self, socket: &mut Socket, now_ns: u64, quiet: bool) -> Result<Option<End>, Gone> {
+    /// Whether a request, or the end of the last thread, is all that there can be to see.
+    fn may_glance(&self, socket: &Socket, now_ns: u64) -> bool {
+        self.nap_ns > NAP_NS
+            && self.collector.is_none()
+            && now_ns - self.last_account_ns < ACCOUNT_NS
+            && !self.ring.has_record()
+            && socket.is_flushed()
+            && self.ticker.is_at_rest(now_ns)
+    }
+
+    /// Whether the process is to be inspected: once a second, if it has run since.
+    fn is_due(&mut self, now_ns: u64) -> bool {
+        let hurried = self.ticker.until_wall_tick(now_ns).is_some() && now_ns - self.last_look_ns < NAP_NS;
+        if now_ns - self.last_inspection_ns < ACCOUNT_NS || hurried {
+            return false;
+        }
+        self.last_inspection_ns = now_ns;
+        let used_ns = unseen::used_ns();
+        core::mem::replace(&mut self.inspected_at_ns, used_ns) != used_ns
+    }
+
+    /// Requests and threads, and the process as a whole when it is `due`.
+    fn look_around(&mut self, socket: &mut Socket, now_ns: u64, due: bool, quiet: bool) -> Result<Option<End>, Gone> {
         while let Some(request) = socket.receive()? {
             self.obey(socket, request)?;
         }
@@ -317,13 +369,13 @@ impl Agent {
             again if again == viewer() => {}
             other => decline(other, socket.viewer),
         }
-        if self.ticker.look_after(now_ns) {
+        if self.ticker.look_after(now_ns, due) {
             let engaged = self.ticker.engaged.clone();
             // If there is no room now, the next account shows that nothing ticks.
             let _ = socket.write(|w| w.engaged(&engaged));
         }
-        let account_is_due = now_ns.saturating_sub(self.last_account_ns) >= ACCOUNT_NS;
-        let end = match (account_is_due, quiet) {
+        let account_is_due = now_ns - self.last_account_ns >= ACCOUNT_NS;
+        let end = match (due, quiet) {
             (true, _) => self.inspect(),
             (false, true) => self.last_one(),
             (false, false) => None,
@@ -338,10 +390,10 @@ impl Agent {
 
     /// Reads the maps when a handler met something unknown, and now and then. Code made at run time is never known: what
     /// finds nothing new is not done again before its time.
-    fn read_modules(&mut self, now_ns: u64) {
-        let due = now_ns.saturating_sub(self.last_modules_ns) >= MODULES_NS;
-        let wanted = state::WANT_MODULES.swap(false, Ordering::Relaxed) && state::CURIOUS.load(Ordering::Relaxed);
+    fn read_modules(&mut self, now_ns: u64, due: bool) {
+        let wanted = modules_are_wanted() && now_ns - self.last_modules_ns >= MODULES_NS;
         if wanted || due {
+            state::WANT_MODULES.store(false, Ordering::SeqCst);
             let changed = self.modules.refresh();
             if changed && let Some(collector) = &mut self.collector {
                 collector.map_is_old();
@@ -535,17 +587,29 @@ impl Agent {
     }
 
     /// Until a first tick, a request's latest time, or the next wall tick.
-    fn sleep(&self, ticks_flow: bool, now_ns: u64) {
-        let timeout_ns = self.ticker.until_wall_tick(now_ns).map_or(NAP_NS, |wall_ns| wall_ns.min(NAP_NS));
+    fn sleep(&mut self, ticks_flow: bool, now_ns: u64) {
+        let nap_ns = if modules_are_wanted() { MODULES_NS } else { self.nap_ns };
+        let timeout_ns = self.ticker.until_wall_tick(now_ns).map_or(nap_ns, |wall_ns| wall_ns.min(nap_ns.min(NAP_NS)));
         // 1 lets any tick wake it, 2 only what is urgent.
         let word = if ticks_flow { 2 } else { 1 };
         state::ASLEEP.store(word, Ordering::SeqCst);
         let nothing = word == 2 || !self.ring.has_record();
-        if nothing && !state::WANT_THREADS.load(Ordering::SeqCst) && timeout_ns > 0 {
+        let slept = nothing && !state::WANT_THREADS.load(Ordering::SeqCst) && timeout_ns > 0;
+        if slept {
+            self.ticker.release();
             sys::futex_wait(&state::ASLEEP, word, timeout_ns);
+            self.ticker.hold(self.ring.has_record());
         }
-        state::ASLEEP.store(0, Ordering::SeqCst);
+        // Where handlers may not wake it, it has to look.
+        let undisturbed =
+            state::ASLEEP.swap(0, Ordering::SeqCst) == 1 && slept && state::MAY_CALL.load(Ordering::Relaxed);
+        self.nap_ns = if undisturbed { (2 * self.nap_ns).min(LONG_NAP_NS) } else { NAP_NS };
     }
+}
+
+/// Whether the maps are to be read before their time.
+fn modules_are_wanted() -> bool {
+    state::WANT_MODULES.load(Ordering::SeqCst) && state::CURIOUS.load(Ordering::Relaxed)
 }
 
 /// The pool, made at the first birth of a process.

@@ -71,6 +71,20 @@ pub(super) fn monotonic_ns() -> u64 {
     clock_ns(libc::CLOCK_MONOTONIC)
 }
 
+/// The scheduler's tick, ns, as the kernel's coarse clocks tell. clock_getres(2)
+pub(super) fn tick_ns() -> u64 {
+    let mut time = [0u64; 2];
+    // SAFETY: the kernel writes one timespec.
+    unsafe { syscall!(libc::SYS_clock_getres, libc::CLOCK_REALTIME_COARSE, time.as_mut_ptr()) };
+    time[1]
+}
+
+/// Lets others run. sched_yield(2)
+pub(super) fn yield_now() {
+    // SAFETY: no arguments.
+    unsafe { syscall!(libc::SYS_sched_yield) };
+}
+
 /// The soft limit of a resource; 0 when it cannot be asked. prlimit(2)
 pub(super) fn limit(resource: i32) -> u64 {
     let mut limits = [0u64; 2];

@@ -4,10 +4,10 @@
 //! thread ids have 22 bits. Only signals of POSIX timers are dropped by the kernel at exec; an interval timer survives it
 //! and would kill the next program, so it is disarmed before (see `guard`).
 
-use core::sync::atomic::{AtomicI32, AtomicU32, Ordering};
+use core::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, Ordering};
 
 use super::state::{self, Config};
-use super::sys::syscall;
+use super::sys::{self, syscall};
 use crate::link::wire::Clock;
 
 /// What a tick of a POSIX timer means.
@@ -99,9 +99,7 @@ impl Timer {
     /// Ticks after `first_ns`, then every `period_ns` (0: never again). timer_settime(2)
     pub(super) fn arm(self, first_ns: u64, period_ns: u64) {
         let split = |ns: u64| [ns / 1_000_000_000, ns % 1_000_000_000];
-        let setting = [split(period_ns), split(first_ns.max(1))];
-        // SAFETY: the kernel reads one itimerspec.
-        unsafe { syscall!(libc::SYS_timer_settime, self.0, 0, setting.as_ptr(), 0usize) };
+        set_timer(self.0, [split(period_ns), split(first_ns.max(1))], None);
     }
 
     /// Ticks once, now.
@@ -114,6 +112,13 @@ impl Timer {
         // SAFETY: deletes a timer of ours.
         unsafe { syscall!(libc::SYS_timer_delete, self.0) };
     }
+}
+
+/// timer_settime(2)
+fn set_timer(id: i32, setting: Setting, old: Option<&mut Setting>) {
+    let old = old.map_or(core::ptr::null_mut(), core::ptr::from_mut);
+    // SAFETY: the kernel reads one itimerspec, and writes one where there is room for it.
+    unsafe { syscall!(libc::SYS_timer_settime, id, 0, setting.as_ptr(), old) };
 }
 
 /// The process timer: its id, or -1. Written by the constructor and the fork hook, then by the agent thread.
@@ -135,6 +140,11 @@ pub(super) fn delete_process_timer() {
     if id >= 0 {
         Timer(id).delete();
     }
+}
+
+fn process_timer() -> Option<i32> {
+    let id = PROCESS_TIMER.load(Ordering::Relaxed);
+    (id >= 0).then_some(id)
 }
 
 /// A fork child has no timers: forgets the id of its parent's.
@@ -159,9 +169,14 @@ pub(super) fn classic_timer(clock: Clock) -> (i32, i32) {
     }
 }
 
+/// Signal of the interval timer that is armed, or 0.
+pub(super) fn classic_signal() -> i32 {
+    CLASSIC_SIGNAL.load(Ordering::Relaxed)
+}
+
 /// Whether a signal from the kernel is the armed interval timer's.
 pub(super) fn is_classic(signal: i32) -> bool {
-    CLASSIC_SIGNAL.load(Ordering::Relaxed) == signal
+    classic_signal() == signal
 }
 
 /// Whether a signal from the kernel is a late tick of an interval timer of ours that is disarmed.
@@ -179,52 +194,163 @@ pub(super) fn classic_epoch() -> u32 {
     CLASSIC_EPOCH.load(Ordering::Relaxed)
 }
 
-/// Microseconds as the kernel keeps them for an interval timer: interval and time to the next tick.
-type Interval = [[u64; 2]; 2];
+/// A timer's interval and its time to the next tick, in seconds and microseconds (an interval timer) or nanoseconds.
+type Setting = [[u64; 2]; 2];
 
-fn set_interval(which: i32, period_ns: u64) {
-    let micros = period_ns / 1_000;
-    let part = [micros / 1_000_000, micros % 1_000_000];
-    let setting: Interval = [part, part];
-    // SAFETY: the kernel reads one itimerval.
-    unsafe { syscall!(libc::SYS_setitimer, which, setting.as_ptr(), 0usize) };
+fn micros(part: [u64; 2]) -> u64 {
+    part[0] * 1_000_000 + part[1]
 }
 
-/// The interval of an interval timer, µs, and whether it is counting now. getitimer(2)
-pub(super) fn classic_interval_us(clock: Clock) -> (u64, bool) {
-    let mut setting: Interval = [[0; 2]; 2];
+fn of_micros(micros: u64) -> [u64; 2] {
+    [micros / 1_000_000, micros % 1_000_000]
+}
+
+fn set_interval(which: i32, setting: Setting) -> Setting {
+    let mut old = Setting::default();
+    // SAFETY: the kernel reads one itimerval and writes one.
+    unsafe { syscall!(libc::SYS_setitimer, which, setting.as_ptr(), old.as_mut_ptr()) };
+    old
+}
+
+/// What is set now. getitimer(2)
+fn interval(which: i32) -> Setting {
+    let mut setting = Setting::default();
     // SAFETY: the kernel writes one itimerval.
-    unsafe { syscall!(libc::SYS_getitimer, classic_timer(clock).0, setting.as_mut_ptr()) };
-    let micros = |part: [u64; 2]| part[0] * 1_000_000 + part[1];
-    (micros(setting[0]), micros(setting[1]) != 0)
+    unsafe { syscall!(libc::SYS_getitimer, which, setting.as_mut_ptr()) };
+    setting
+}
+
+/// Whether the interval timer of a clock is counting now.
+pub(super) fn classic_is_taken(clock: Clock) -> bool {
+    micros(interval(classic_timer(clock).0)[1]) != 0
 }
 
 /// Arms the interval timer of a clock.
 pub(super) fn arm_classic(clock: Clock, epoch: u32, period_ns: u64) {
     let (which, signal) = classic_timer(clock);
     CLASSIC_EPOCH.store(epoch, Ordering::Relaxed);
-    CLASSIC_SIGNAL.store(signal, Ordering::Release);
-    set_interval(which, period_ns);
+    setting(|| {
+        CLASSIC_SIGNAL.store(signal, Ordering::SeqCst);
+        set_interval(which, [of_micros(period_ns / 1_000); 2]);
+    });
+}
+
+/// Sets the interval timer, unless a thread is on its way to exec, which an armed one would survive.
+fn setting(set: impl FnOnce()) {
+    SETTING.store(true, Ordering::SeqCst);
+    if !LEAVING.load(Ordering::SeqCst) {
+        set();
+    }
+    SETTING.store(false, Ordering::SeqCst);
+}
+
+/// From now on no interval timer is armed. For a thread on its way to exec.
+pub(super) fn leave() {
+    LEAVING.store(true, Ordering::SeqCst);
+    // The agent thread is between looking there and setting the timer: a few instructions.
+    while SETTING.load(Ordering::SeqCst) {
+        if state::MAY_CALL.load(Ordering::Relaxed) {
+            sys::yield_now();
+        }
+        core::hint::spin_loop();
+    }
+}
+
+/// The exec has failed.
+pub(super) fn stay() {
+    LEAVING.store(false, Ordering::Relaxed);
 }
 
 /// Disarms the interval timer of ours, if there is one, and returns its signal (else 0).
 pub(super) fn disarm_classic() -> i32 {
     let signal = CLASSIC_SIGNAL.load(Ordering::Acquire);
-    if signal != 0 {
+    if let Some(which) = armed_timer() {
         LATE_SIGNAL.store(signal, Ordering::Release);
         CLASSIC_SIGNAL.store(0, Ordering::Release);
-    }
-    if let Some(clock) = [Clock::Prof, Clock::Real, Clock::Virtual].into_iter().find(|&c| classic_timer(c).1 == signal)
-    {
-        set_interval(classic_timer(clock).0, 0);
+        set_interval(which, Setting::default());
     }
     signal
 }
 
-/// A fork child has no interval timers.
+/// The number of the interval timer that is armed.
+fn armed_timer() -> Option<i32> {
+    let signal = classic_signal();
+    let timers = [Clock::Prof, Clock::Real, Clock::Virtual].map(classic_timer);
+    timers.into_iter().find(|timer| timer.1 == signal).map(|timer| timer.0)
+}
+
+/// A fork child has no interval timers; and the interval timer of a target that has set it itself is not ours any more.
 pub(super) fn forget_classic() {
     CLASSIC_SIGNAL.store(0, Ordering::Relaxed);
     LATE_SIGNAL.store(0, Ordering::Relaxed);
+    SETTING.store(false, Ordering::Relaxed);
+    LEAVING.store(false, Ordering::Relaxed);
+}
+
+/// The agent thread is setting the interval timer. A thread on its way to exec waits for the end of it.
+static SETTING: AtomicBool = AtomicBool::new(false);
+/// A thread is on its way to exec. Written by it, and by the agent thread when it has not got there.
+static LEAVING: AtomicBool = AtomicBool::new(false);
+
+/// The timers that count CPU time of the whole process, stopped while the agent thread works: what it uses is not the target's, and a
+/// tick of it would be sent to a thread that sleeps, and wake it.
+#[derive(Default)]
+pub(super) struct Held {
+    process: Option<i32>,
+    process_left: Setting,
+    classic: Option<i32>,
+    classic_left: Setting,
+    classic_is_stopped: bool,
+}
+
+/// Stops them; of the interval timers those that count CPU time, and not while the only thread is `busy`: the kernel gives such a timer a
+/// tick of its own more whenever it is set. The others are looked at. For the agent thread alone.
+pub(super) fn hold(busy: bool) -> Held {
+    let mut held = Held { process: process_timer(), classic: armed_timer(), ..Held::default() };
+    if let Some(id) = held.process {
+        set_timer(id, Setting::default(), Some(&mut held.process_left));
+    }
+    held.classic_is_stopped = held.classic.is_some_and(|which| which != 0) && !busy;
+    held.classic_left = match held.classic {
+        None => Setting::default(),
+        Some(which) if held.classic_is_stopped => set_interval(which, Setting::default()),
+        Some(which) => interval(which),
+    };
+    held
+}
+
+impl Held {
+    /// Lets them go on from where they were, but for those that are not ours any more.
+    pub(super) fn release(&self) {
+        if let Some(id) = self.process.filter(|&id| process_timer() == Some(id)) {
+            set_timer(id, self.process_left, None);
+        }
+        if self.classic_is_stopped {
+            setting(|| {
+                if armed_timer() == self.classic {
+                    self.give_back();
+                }
+            });
+        }
+    }
+
+    /// Sets the interval timer as it was found, whosever it is.
+    pub(super) fn give_back(&self) {
+        let [interval, left] = self.classic_left;
+        if let Some(which) = self.classic
+            && self.classic_is_stopped
+            && micros(left) > 0
+        {
+            // The kernel adds a tick of its own to every time that is set.
+            let left = micros(left).saturating_sub(sys::tick_ns() / 1_000);
+            set_interval(which, [interval, of_micros(left.max(1))]);
+        }
+    }
+
+    /// The interval of the interval timer, µs.
+    pub(super) fn classic_interval_us(&self) -> u64 {
+        micros(self.classic_left[0])
+    }
 }
 
 #[cfg(test)]

@@ -57,7 +57,7 @@ fn unseen_periods(used_ns: u64, shown_ns: u64, period_ns: u64, threads: u32) -> 
 }
 
 /// CPU time of the process without the agent thread's, ns.
-fn used_ns() -> u64 {
+pub(super) fn used_ns() -> u64 {
     sys::clock_ns(libc::CLOCK_PROCESS_CPUTIME_ID).saturating_sub(sys::clock_ns(libc::CLOCK_THREAD_CPUTIME_ID))
 }
 

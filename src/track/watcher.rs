@@ -577,9 +577,6 @@ pub(super) fn remark(arrival: &Arrival) -> Option<String> {
             EngineState::ClockTaken => {
                 Some("a profile is being written into a file by another clock (CPUPROFILE, ProfilerStart); r takes that clock")
             }
-            EngineState::Running if engaged.signal == 23 => {
-                Some("the target uses SIGPROF itself: its handler is left alone, ticks ride on SIGURG")
-            }
             EngineState::Running | EngineState::Off => None,
         }?
         .to_owned(),

@@ -1,5 +1,6 @@
 //! What being profiled costs: CPU time of a fixed piece of C++ work without a preload, with an empty one, with the agent unwatched, watched at 99 Hz,
-//! and with gperftools' profiler where it is installed; interleaved, as ratios of medians to the first.
+//! and with gperftools' profiler where it is installed; interleaved, as ratios of medians to the first. Then what a fork costs, as a ratio to that with
+//! the empty preload, and what the agent's birth does.
 //!
 //! `cargo bench --bench overhead -- --rounds 30`.
 
@@ -78,4 +79,26 @@ fn main() {
             median(all.iter().map(|costs| costs[way])) / 1e9
         );
     }
+    forks(rounds);
+}
+
+/// CPU time of a fork whose child ends at once, by the same ways; and of the agent thread in a target that lives 60 ms.
+fn forks(rounds: u64) {
+    let (forks, agent) = (targets::c("forks"), run(Command::new(SIGTOP).args(["env", "--path"])).out());
+    let plain = |preload: &Path| run(Command::new(&forks).arg("1000").env("LD_PRELOAD", preload)).number("fork") as f64;
+    let (mut all, mut births) = (Vec::new(), Vec::new());
+    for _ in 0..rounds {
+        let watched = Batch::new("--hz 99").run(&[text(&forks), "1000"]).ran.number("fork") as f64;
+        all.push([plain(&targets::preload("empty")), plain(Path::new(agent.trim())), watched]);
+        let short = Batch::new("--hz 99").run(&[text(&targets::c("ends")), "60", "exit", "0"]);
+        births.push(short.raw.number("agent-cpu") as f64);
+    }
+    println!("a fork, {rounds} interleaved rounds of 1000");
+    for (way, name) in ["empty preload", "agent, unwatched", "sigtop, 99 Hz"].iter().enumerate() {
+        let of = |rounds: &[&[f64; 3]], way: usize| median(rounds.iter().map(|costs| costs[way]));
+        let (ratio, low, high) = bootstrap(&all, |rounds| of(rounds, way) / of(rounds, 0));
+        let cost = median(all.iter().map(|costs| costs[way])) / 1e3;
+        println!("{name:<20} {cost:>8.1} µs {ratio:>8.4}   {low:.4} to {high:.4}");
+    }
+    println!("birth of the agent, and 60 ms of its life: {:.2} ms of CPU time", median(births) / 1e6);
 }

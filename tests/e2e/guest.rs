@@ -15,7 +15,7 @@ use crate::harness::terminal::Terminal;
 
 /// Who is in the target's process.
 #[derive(Clone, Copy, Debug)]
-enum Guest {
+pub(crate) enum Guest {
     /// Nobody.
     Nobody,
     /// sigtop in batch mode with these options.
@@ -27,7 +27,7 @@ enum Guest {
 }
 
 /// Both clocks by both engines.
-const WAYS: [Guest; 4] = [
+pub(crate) const WAYS: [Guest; 4] = [
     Guest::Batch("--clock prof --engine threads --hz 250"),
     Guest::Batch("--clock prof --engine itimer --hz 250"),
     Guest::Batch("--clock real --engine threads --hz 250"),
@@ -36,10 +36,13 @@ const WAYS: [Guest; 4] = [
 
 /// What a target shows to the world.
 #[derive(Clone, Debug, PartialEq, Eq)]
-struct Shown {
-    code: i32,
-    stdout: String,
-    stderr: String,
+pub(crate) struct Shown {
+    /// Exit status.
+    pub(crate) code: i32,
+    /// All of it.
+    pub(crate) stdout: String,
+    /// Likewise.
+    pub(crate) stderr: String,
 }
 
 impl From<Ran> for Shown {
@@ -49,7 +52,7 @@ impl From<Ran> for Shown {
 }
 
 /// Runs a command with a guest. Its stdout and stderr are pipes (files under the screen), its stdin is /dev/null.
-fn host(guest: Guest, command: &[&str]) -> Shown {
+pub(crate) fn host(guest: Guest, command: &[&str]) -> Shown {
     match guest {
         Guest::Nobody => run(Command::new(command[0]).args(&command[1..])).into(),
         Guest::Bad(name) => {
@@ -77,7 +80,7 @@ fn host(guest: Guest, command: &[&str]) -> Shown {
 }
 
 /// `check` passes for every guest of ours, and fails for a bad one.
-fn prove(guests: &[Guest], bad: &[&'static str], check: impl Fn(Guest) -> Result<(), String>) {
+pub(crate) fn prove(guests: &[Guest], bad: &[&'static str], check: impl Fn(Guest) -> Result<(), String>) {
     for guest in guests {
         if let Err(error) = check(*guest) {
             panic!("{guest:?}: {error}");
@@ -88,12 +91,12 @@ fn prove(guests: &[Guest], bad: &[&'static str], check: impl Fn(Guest) -> Result
     }
 }
 
-fn same<T: PartialEq + std::fmt::Debug>(seen: T, expected: T) -> Result<(), String> {
+pub(crate) fn same<T: PartialEq + std::fmt::Debug>(seen: T, expected: T) -> Result<(), String> {
     if seen == expected { Ok(()) } else { Err(format!("{seen:?}\n    expected {expected:?}")) }
 }
 
 /// A condition that nobody announces, looked at until it holds.
-fn eventually(limit: Duration, condition: impl Fn() -> bool) -> bool {
+pub(crate) fn eventually(limit: Duration, condition: impl Fn() -> bool) -> bool {
     let deadline = Instant::now() + limit;
     while !condition() {
         if Instant::now() > deadline {
@@ -259,7 +262,7 @@ fn unwatched(preload: Option<&Path>, command: &[&str], said: &str) -> Seen {
 }
 
 /// The agent's file.
-fn agent() -> std::path::PathBuf {
+pub(crate) fn agent() -> std::path::PathBuf {
     let ran = run(Command::new(SIGTOP).args(["env", "--path"]));
     assert_eq!(ran.code(), 0, "{}", ran.err());
     ran.out().trim().into()

@@ -4,18 +4,24 @@
 #[path = "../harness/mod.rs"]
 mod harness;
 
+mod crowds;
 mod gperftools;
 mod guest;
 mod idle;
 mod instruments;
+mod moving;
 mod output;
 mod picker;
+mod processes;
 mod programs;
 mod recording;
 mod refusals;
 mod screen;
 mod shares;
+mod signals;
 mod source;
 mod stacks;
+mod stress;
 mod threads;
+mod viewer;
 mod walk;

@@ -25,7 +25,7 @@ fn distances(shares: [&str; 3], expected: [f64; 3], samples: u64, options: &str,
 }
 
 /// Everything that ticked is accounted for, and everything sent arrived.
-fn accounts(raw: &Raw) {
+pub(crate) fn accounts(raw: &Raw) {
     let clocks = ["prof", "real", "virtual"].map(|clock| raw.samples(clock));
     assert_eq!(raw.number("sent"), clocks.iter().sum::<u64>(), "sent and received: {raw:?}");
     assert_eq!(raw.number("ticks"), raw.number("sent") + raw.lost_all().0, "ticks, sent, lost: {:?}", raw.lost);
@@ -68,6 +68,26 @@ fn the_total_at_100_hz_is_the_cpu_time() {
     let watched = Batch::new("--hz 100").run(&[text(&targets::c("shares")), "60", "30", "10", "6", "2"]);
     accounts(&watched.raw);
     total(&watched);
+}
+
+/// Whatever is asked for, the weights are the CPU time: the kernel's own tick comes 250 times a second on many machines, and a tick says how
+/// many it stands for.
+#[test]
+fn the_total_is_the_cpu_time_at_every_rate() {
+    let mut wrong = 0;
+    for hz in [50, 250, 1000, 2000] {
+        let watched = Batch::new(&format!("--hz {hz}")).run(&[text(&targets::c("shares")), "60", "30", "10", "4", "2"]);
+        accounts(&watched.raw);
+        let used = watched.ran.number("process") as f64;
+        let ratio = (watched.raw.weight_ns("prof") + watched.raw.lost_all().1) as f64 / used;
+        // Each of the two threads may owe a period.
+        let owed = 2.0 * 1e9 / hz as f64 / used;
+        assert!((ratio - 1.0).abs() <= 0.02 + owed, "{hz} Hz: {ratio:.4}; lost {:?}", watched.raw.lost);
+        // Counting ticks instead of weighing them is what fails.
+        let counted = (watched.raw.samples("prof") * 1_000_000_000 / hz) as f64 / used;
+        wrong += usize::from((counted - 1.0).abs() > 0.02);
+    }
+    assert!(wrong > 0, "no rate was beyond the kernel's tick: the check cannot fail here");
 }
 
 #[test]

@@ -1,0 +1,82 @@
+//! Code that comes and goes while it is sampled: each sample is of the library that was there.
+
+use std::path::PathBuf;
+
+use super::guest::{Guest, host, prove, same};
+use super::shares::accounts;
+use crate::harness::run::{Batch, text};
+use crate::harness::targets;
+
+/// A library whose work is done in a function of this name, and which throws. Two of them differ in nothing but that name's letters.
+fn library(worker: &str) -> PathBuf {
+    let source = format!(
+        "#include <stdexcept>\n\
+         extern \"C\" __attribute__((noipa)) long {worker}(long rounds) {{\n\
+             volatile double x = 1;\n\
+             for (long i = 0; i < rounds; i++) x = x * 1.0000001 + 0.5;\n\
+             return (long)x;\n\
+         }}\n\
+         extern \"C\" __attribute__((noipa)) long labour(long rounds) {{ return {worker}(rounds) + 1; }}\n\
+         extern \"C\" __attribute__((noipa)) void throw_deep(int depth) {{\n\
+             if (depth == 0) throw std::runtime_error(\"deep\");\n\
+             throw_deep(depth - 1);\n\
+             asm volatile(\"\");\n\
+         }}\n"
+    );
+    targets::generated(worker, &source, "cpp", "c++", &["-O2", "-shared", "-fPIC"])
+}
+
+/// One library is loaded where the other was: what each did is its own.
+#[test]
+fn an_address_that_is_used_again_is_another_library() {
+    let (first, second) = (library("work_of_a"), library("work_of_b"));
+    let loads = targets::cpp("loads");
+    let watched = Batch::new("--hz 250").run(&[text(&loads), text(&first), text(&second), "900"]);
+    assert_eq!(watched.ran.code(), 0, "{}", watched.ran.err());
+    accounts(&watched.raw);
+    assert_eq!(watched.ran.number("same"), 1, "never at one address: {}", watched.ran.out());
+    let all = (watched.ran.number("first") + watched.ran.number("second")) as f64;
+    for (name, said, module) in [("work_of_a", "first", "work_of_a"), ("work_of_b", "second", "work_of_b")] {
+        let seen = watched.raw.cum_ns("prof", |frame| frame == name) as f64;
+        let share = watched.ran.number(said) as f64 / all;
+        let weight = watched.raw.weight_ns("prof") as f64;
+        assert!((seen / weight - share).abs() <= 0.05, "{name}: {:.3} of {share:.3}", seen / weight);
+        for entry in watched.raw.of("prof") {
+            for frame in entry.frames.iter().filter(|frame| frame.name() == name) {
+                assert_eq!(frame.module, module);
+            }
+        }
+    }
+}
+
+/// Four threads load, throw and unload, and nothing hangs, ends, or is thrown away.
+#[test]
+fn loading_and_throwing_under_fire() {
+    let (first, second) = (library("work_of_a"), library("work_of_b"));
+    let storm: Vec<PathBuf> = (0..4).map(|i| library(&format!("work_of_storm_{i}"))).collect();
+    let loads = targets::cpp("loads");
+    let mut command = vec![text(&loads), text(&first), text(&second), "300"];
+    command.extend(storm.iter().map(|file| text(file)));
+    let facts = |guest| {
+        let shown = host(guest, &command);
+        (shown.code, shown.stdout.lines().last().map(str::to_owned), shown.stderr)
+    };
+    let alone = facts(Guest::Nobody);
+    assert_eq!((alone.0, alone.1.as_deref()), (0, Some("caught 1")));
+    let ways = ["--hz 1000", "--clock real --hz 250", "--clock real --engine itimer --hz 2000"].map(Guest::Batch);
+    prove(&ways, &[], |guest| same(facts(guest), alone.clone()));
+}
+
+/// Registers that lead nowhere, forbidden and cut-off memory, circles, the ends of small stacks: no walk goes there, and all of them end.
+#[test]
+fn stacks_that_lead_nowhere() {
+    let wild = targets::c("wild");
+    let alone = host(Guest::Nobody, &[text(&wild)]);
+    assert_eq!(alone.stdout, "wandered 14\n");
+    let ways = ["--hz 1000", "--clock real --hz 1000", "--clock real --engine itimer --hz 4000"].map(Guest::Batch);
+    prove(&ways, &[], |guest| same(host(guest, &[text(&wild)]), alone.clone()));
+    let watched = Batch::new("--clock real --engine itimer --hz 4000").run(&[text(&wild)]);
+    accounts(&watched.raw);
+    let cut: u64 = watched.raw.of("real").filter(|entry| entry.truncated).map(|entry| entry.samples).sum();
+    assert!(cut > 0, "nothing was found to be cut off");
+}

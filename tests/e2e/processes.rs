@@ -1,0 +1,157 @@
+//! Ways of being a process: daemons, prefork servers, children in their parent's memory, other users, sandboxes. Each ends as it does alone.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::process::Command;
+
+use super::guest::{Guest, WAYS, agent, eventually, host, prove, same};
+use super::shares::accounts;
+use crate::harness::raw::Raw;
+use crate::harness::run::{Batch, LIMIT, SIGTOP, run, text};
+use crate::harness::targets;
+
+/// Runs a mode of the target alone, and with each guest.
+fn unharmed(words: &[&str]) {
+    let binary = targets::c("processes");
+    let command = [&[text(&binary)], words].concat();
+    let alone = host(Guest::Nobody, &command);
+    prove(&WAYS, &[], |guest| same(host(guest, &command), alone.clone()));
+}
+
+/// What only a daemon writes is not touched, though it closed every descriptor first.
+#[test]
+fn a_daemon_writes_what_it_writes_alone() {
+    let binary = targets::c("processes");
+    let written = |guest| {
+        let file = targets::scratch("daemon").join("file");
+        let shown = host(guest, &[text(&binary), "daemon", text(&file)]);
+        assert!(eventually(LIMIT, || file.exists()), "{guest:?}: {shown:?}");
+        (shown.code, fs::read(&file).expect("it exists"))
+    };
+    let alone = written(Guest::Nobody);
+    assert_eq!(alone.0, 3);
+    assert!(alone.1.len() > 50_000);
+    prove(&WAYS, &[], |guest| same(written(guest), alone.clone()));
+}
+
+/// Each worker of a server is seen once, with the time that it says it used.
+#[test]
+fn workers_of_a_server_have_their_own_time() {
+    let watched = Batch::new("--hz 250").run(&[text(&targets::c("processes")), "prefork", "12"]);
+    accounts(&watched.raw);
+    let out = watched.ran.out();
+    let mut said: BTreeMap<u32, f64> = BTreeMap::new();
+    for line in out.lines().filter_map(|line| line.strip_prefix("worker ")) {
+        let (pid, ns) = line.split_once(' ').expect("pid and ns");
+        said.insert(pid.parse().expect("a pid"), ns.parse().expect("ns"));
+    }
+    assert!(said.len() >= 8, "{out}");
+    let (mut all_seen, mut all_said) = (watched.raw.lost_all().1 as f64, 0.0);
+    for (pid, ns) in &said {
+        let seen: u64 = watched.raw.of("prof").filter(|entry| entry.pid == *pid).map(|entry| entry.weight_ns).sum();
+        assert!((0.5..1.3).contains(&(seen as f64 / ns)), "worker {pid}: {seen} ns of {ns}");
+        assert_eq!(watched.raw.images.iter().filter(|image| image.pid == *pid).count(), 1);
+        (all_seen, all_said) = (all_seen + seen as f64, all_said + ns);
+    }
+    assert!(all_seen >= 0.85 * all_said, "{all_seen} ns of {all_said}");
+}
+
+#[test]
+fn a_process_ends_with_its_last_thread() {
+    unharmed(&["last-thread"]);
+}
+
+/// What a child does in its parent's memory is its own affair; the parent is sampled on.
+#[test]
+fn children_in_the_parents_memory_change_nothing() {
+    unharmed(&["vfork", "100"]);
+    let watched = Batch::new("--hz 250").run(&[text(&targets::c("processes")), "vfork", "100"]);
+    let ms = watched.raw.cum_ns("prof", |name| name == "burn") / 1_000_000;
+    assert!(ms >= 540, "{ms} ms of 600; lost {:?}", watched.raw.lost);
+}
+
+/// No thread of the process keeps the rights that it gave away.
+#[test]
+fn rights_are_dropped_with_the_process() {
+    unharmed(&["setuid"]);
+}
+
+#[test]
+fn the_strict_sandbox_is_survived() {
+    unharmed(&["strict"]);
+    let watched = Batch::new("--hz 250").run(&[text(&targets::c("processes")), "strict"]);
+    let before = watched.raw.cum_ns("prof", |name| name == "work");
+    assert!(before > 80_000_000, "{before} ns");
+}
+
+#[test]
+fn a_static_program_is_become() {
+    let program = targets::static_c("ends");
+    unharmed(&["exec", text(&program), "100", "exit", "3"]);
+}
+
+/// A limited address space has room for the target and for the agent, or for the target alone.
+#[test]
+fn little_memory_is_the_targets() {
+    let binary = targets::c("processes");
+    for kib in ["8000", "12000", "20000", "40000"] {
+        let limited = format!("ulimit -v {kib}; exec \"$0\" \"$@\"");
+        let command = ["sh", "-c", &limited, text(&binary), "room"];
+        let alone = host(Guest::Nobody, &command);
+        prove(&[WAYS[0], WAYS[2]], &[], |guest| {
+            let shown = host(guest, &command);
+            // Of what is left it may take some, of what there is to be done nothing.
+            same((shown.code, shown.stdout.len(), shown.stderr), (alone.code, alone.stdout.len(), alone.stderr.clone()))
+        });
+    }
+}
+
+/// A pid that is given to another program is another process: nothing of the first is shown for it.
+#[test]
+fn a_pid_that_is_used_again_is_another_process() {
+    if !nix::unistd::geteuid().is_root() {
+        return eprintln!("SKIPPED: choosing a pid takes root");
+    }
+    // In a namespace of pids of our own, whose next pid may be chosen.
+    let script = format!(
+        "{} 150 exit 0 & first=$!; wait; echo $((first - 1)) > /proc/sys/kernel/ns_last_pid; {} 60 30 10 0.3 & echo pids $first $!; wait",
+        text(&targets::c("ends")),
+        text(&targets::c("shares"))
+    );
+    let directory = targets::scratch("pids");
+    let (table, file) = (directory.join("table"), directory.join("raw"));
+    let ran = run(Command::new("unshare")
+        .args(["--pid", "--fork", "--mount-proc", SIGTOP, "--hz", "250", "--table", text(&table), "--raw", text(&file)])
+        .args(["--", "sh", "-c", &script]));
+    let out = ran.out();
+    let pids: Vec<&str> = out.lines().find_map(|line| line.strip_prefix("pids ")).unwrap_or("").split(' ').collect();
+    if pids.len() != 2 || pids[0] != pids[1] {
+        return eprintln!("SKIPPED: no pid is given twice here: {out} {}", ran.err());
+    }
+    let raw =
+        Raw::parse(&fs::read_to_string(&file).expect("sigtop wrote it")).unwrap_or_else(|error| panic!("{error}"));
+    accounts(&raw);
+    let own = |name: &str| raw.images.iter().filter(|image| image.executable.ends_with(name)).count();
+    assert_eq!((own("/ends"), own("/shares")), (1, 1), "{:?}", raw.images);
+    for entry in raw.of("prof") {
+        let of = |module: &str| entry.frames.iter().any(|frame| frame.module == module);
+        assert!(!(of("ends") && of("shares")), "{entry:?}");
+    }
+    let ms = |name: &str| raw.cum_ns("prof", |frame| frame.starts_with(name)) / 1_000_000;
+    assert!(ms("burn_") >= 250 && ms("burn") - ms("burn_") >= 110, "{} and {} ms", ms("burn"), ms("burn_"));
+}
+
+/// The agent's file asks for nothing that the loader would have to allocate for a thread.
+#[test]
+fn the_agent_has_no_thread_local_storage() {
+    let Some(readelf) = crate::harness::run::tool("readelf") else { return };
+    let agent = agent();
+    let relocations = run(Command::new(&readelf).args(["-rW", text(&agent)])).out();
+    assert!(relocations.contains("R_X86_64_RELATIVE"), "{relocations}");
+    assert!(!["DTPMOD", "DTPOFF", "TPOFF", "TLSDESC"].iter().any(|kind| relocations.contains(kind)), "{relocations}");
+    let dynamic = run(Command::new(&readelf).args(["-dW", text(&agent)])).out();
+    assert!(dynamic.contains("BIND_NOW") || dynamic.contains("NOW"), "{dynamic}");
+    // The check can fail: libc has some.
+    let libc = run(Command::new(&readelf).args(["-rW", "/lib/x86_64-linux-gnu/libc.so.6"])).out();
+    assert!(libc.is_empty() || libc.contains("TPOFF"), "libc has thread-local storage");
+}

@@ -1,0 +1,137 @@
+//! Targets that use signals in every way there is: each behaves as it does alone, and is sampled all the same.
+
+use super::guest::{Guest, WAYS, host, prove, same};
+use super::shares::accounts;
+use crate::harness::run::{Batch, Watched, text};
+use crate::harness::targets;
+
+/// Runs a mode of the target alone, with each guest, and with bad ones, whose traces must be seen.
+fn unharmed(mode: &str, bad: &[&'static str]) {
+    let binary = targets::c("signals");
+    let command = [text(&binary), mode];
+    let alone = host(Guest::Nobody, &command);
+    prove(&WAYS, bad, |guest| same(host(guest, &command), alone.clone()));
+}
+
+/// A mode sampled by its CPU time; the books are even, and hold all of it but a tenth.
+fn sampled(mode: &str) -> Watched {
+    let watched = Batch::new("--hz 250").run(&[text(&targets::c("signals")), mode]);
+    accounts(&watched.raw);
+    let used = watched.raw.images[0].cpu_ns - watched.raw.number("agent-cpu");
+    let weight = watched.raw.weight_ns("prof") + watched.raw.lost_all().1;
+    let ratio = weight as f64 / used as f64;
+    assert!((ratio - 1.0).abs() <= 0.1, "{mode}: {weight} ns of {used}; lost {:?}", watched.raw.lost);
+    watched
+}
+
+/// Nearly all of a function's time has samples, although its thread believes that every signal is blocked.
+fn blocked_time_is_seen(mode: &str, ms: u64) {
+    let watched = sampled(mode);
+    let seen = watched.raw.cum_ns("prof", |name| name == "burn_blocked") / 1_000_000;
+    assert!(seen * 10 >= ms * 8, "{mode}: {seen} ms of {ms}; lost {:?}", watched.raw.lost);
+}
+
+#[test]
+fn a_thread_that_blocks_everything_reads_its_mask_as_it_set_it() {
+    unharmed("mask", &[]);
+    blocked_time_is_seen("mask", 600);
+}
+
+#[test]
+fn who_waits_for_all_signals_gets_its_own() {
+    unharmed("sigwait", &["bad_signals"]);
+    blocked_time_is_seen("sigwait", 360);
+}
+
+#[test]
+fn a_signalfd_for_all_signals_reads_its_own() {
+    unharmed("signalfd", &["bad_signals"]);
+    blocked_time_is_seen("signalfd", 360);
+}
+
+/// The classic engine has one signal for all, which such a target blocks: that nothing is sampled is said.
+#[test]
+fn a_blocked_interval_timer_is_said_to_be_unseen() {
+    let watched = Batch::new("--engine itimer --hz 250").run(&[text(&targets::c("signals")), "sigwait"]);
+    accounts(&watched.raw);
+    assert!(watched.raw.lost["unseen"].1 > 200_000_000, "{:?}", watched.raw.lost);
+}
+
+#[test]
+fn handlers_are_what_the_target_set() {
+    unharmed("handlers", &["bad_signals"]);
+    sampled("handlers");
+}
+
+#[test]
+fn an_alarm_ends_a_target() {
+    unharmed("alarm", &[]);
+}
+
+#[test]
+fn errno_is_kept() {
+    unharmed("errno", &["bad_signals"]);
+    sampled("errno");
+}
+
+/// A handler of the target's may jump out at any time: no tick is lost for good.
+#[test]
+fn jumping_out_of_handlers_does_not_stop_the_ticks() {
+    unharmed("jump", &[]);
+    let watched = sampled("jump");
+    let burnt = watched.raw.cum_ns("prof", |name| name == "burn") / 1_000_000;
+    assert!(burnt >= 900, "{burnt} ms of 1100 in burn; lost {:?}", watched.raw.lost);
+}
+
+/// Sixteen handlers deep, a stack is followed to its root.
+#[test]
+fn stacks_go_on_through_handlers() {
+    unharmed("nested", &[]);
+    let watched = sampled("nested");
+    let through: u64 = watched
+        .raw
+        .of("prof")
+        .filter(|entry| {
+            let named = |name: &str| entry.frames.iter().filter(|frame| frame.name() == name).count();
+            named("deeper") == 16 && named("main") == 1 && !entry.truncated
+        })
+        .map(|entry| entry.weight_ns)
+        .sum();
+    assert!(through >= 450_000_000, "{through} ns of 500 ms");
+}
+
+#[test]
+fn small_and_bad_stacks_for_handlers_suffice() {
+    unharmed("altstack", &[]);
+    let watched = sampled("altstack");
+    let handled = watched.raw.cum_ns("prof", |name| name == "on_altstack") / 1_000_000;
+    assert!(handled >= 250, "{handled} ms of 300 in the handler");
+}
+
+#[test]
+fn faults_are_the_targets_own() {
+    unharmed("segv", &[]);
+    sampled("segv");
+    unharmed("crash", &[]);
+}
+
+/// What ends early when a handler has run ends as it does alone by the CPU's clocks, and by the wall's with at most a few in a hundred wakes. The
+/// classic engine of wall time cannot do that: there the check must see something.
+#[test]
+fn waits_are_not_cut_short() {
+    let naps = targets::c("naps");
+    let counts = |options: &str| {
+        let ran = Batch::new(options).run(&[text(&naps)]).ran;
+        let count = |line: &str| line.rsplit(' ').next().and_then(|word| word.parse::<u32>().ok()).expect("a number");
+        let counts: Vec<u32> = ran.out().lines().map(count).collect();
+        assert_eq!(counts.len(), 11, "{}", ran.out());
+        (counts.iter().sum::<u32>(), ran.out())
+    };
+    for options in ["--hz 1000", "--engine itimer --hz 1000", "--clock virtual --hz 1000"] {
+        let (sum, out) = counts(options);
+        assert_eq!(sum, 0, "{options}: {out}");
+    }
+    let (sum, out) = counts("--clock real --hz 100");
+    assert!(sum <= 22, "{sum} of 220 wakes: {out}");
+    assert!(counts("--clock real --engine itimer --hz 250").0 >= 100);
+}

@@ -1,0 +1,26 @@
+//! stress-ng's opinion: what it verifies passes as it does alone. A long form, `SIGTOP_LONG=1`; it says so where it is left out.
+
+use std::process::Command;
+
+use crate::harness::run::{SIGTOP, run};
+
+const STRESSORS: &str = "signal sigrt sigq sigfd sigsuspend sigpending sigsegv signest sigabrt itimer timer timerfd fork vfork exec stack pthread \
+                         clone dynlib daemon close chroot seccomp context bad-altstack longjmp zombie spawn prctl";
+
+#[test]
+fn stress_ng_passes_what_it_passes_alone() {
+    if std::env::var_os("SIGTOP_LONG").is_none() {
+        return eprintln!("SKIPPED: SIGTOP_LONG is not set");
+    }
+    if Command::new("stress-ng").arg("--version").output().is_err() {
+        return eprintln!("SKIPPED: stress-ng is not installed");
+    }
+    for stressor in STRESSORS.split_whitespace() {
+        let words = ["stress-ng", &format!("--{stressor}"), "1", "-t", "5", "--verify"];
+        for round in 0..3 {
+            let alone = run(Command::new(words[0]).args(&words[1..])).code();
+            let watched = run(Command::new(SIGTOP).args(["--hz", "99", "--quiet", "--"]).args(words)).code();
+            assert_eq!(watched, alone, "{stressor}, round {round}");
+        }
+    }
+}

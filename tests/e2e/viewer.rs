@@ -1,0 +1,93 @@
+//! The viewer as the target's agent meets it: one that talks nonsense, reads nothing, stands still, or goes. The target runs on as it does alone.
+
+use std::io::{Read, Write};
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+
+use super::guest::{agent, eventually};
+use crate::harness::inspect;
+use crate::harness::run::{LIMIT, SIGTOP};
+use crate::harness::targets;
+
+/// A target of eight threads under an agent that calls a viewer played here; what it prints at its end is of no interest.
+fn target(seconds: &str, play: impl FnOnce(&mut UnixStream, &Child)) -> (i32, Duration) {
+    let path = targets::scratch("viewer").join("socket");
+    let listener = UnixListener::bind(&path).expect("a socket");
+    let link = format!("77:{}:4000000:0:{}", std::process::id(), path.display());
+    let start = std::time::Instant::now();
+    let mut child = Command::new(targets::c("duty"))
+        .arg(seconds)
+        .env("LD_PRELOAD", agent())
+        .env("SIGTOP_LINK", link)
+        .stdout(Stdio::null())
+        .spawn()
+        .expect("a target");
+    let (mut stream, _) = listener.accept().expect("the agent calls");
+    play(&mut stream, &child);
+    drop(stream);
+    let status = child.wait().expect("ours");
+    (status.code().unwrap_or(-1), start.elapsed())
+}
+
+#[test]
+fn nonsense_ends_the_connection_and_nothing_else() {
+    let mut random = 88_172_645_463_325_252u64;
+    for round in 0..8 {
+        let (code, _) = target("1", |stream, child| {
+            let mut hello = [0; 64];
+            stream.read_exact(&mut hello).expect("a Hello");
+            let garbage: Vec<u8> = (0..4096)
+                .map(|_| {
+                    random ^= random << 13;
+                    random ^= random >> 7;
+                    random ^= random << 17;
+                    if round % 2 == 0 { random as u8 } else { 0xff }
+                })
+                .collect();
+            // It may hang up before it has read all.
+            let _ = stream.write_all(&garbage);
+            let pid = child.id();
+            assert!(eventually(Duration::from_secs(10), || inspect::look(pid).timers == 0), "timers are left");
+        });
+        assert_eq!(code, 0);
+    }
+}
+
+/// What a viewer does not read is lost and counted; neither the target nor its memory waits for it.
+#[test]
+fn a_viewer_that_does_not_read_holds_nobody_up() {
+    let (code, took) = target("3", |_, child| {
+        let pid = child.id();
+        assert!(eventually(LIMIT, || inspect::look(pid).threads > 8));
+        std::thread::sleep(Duration::from_secs(1));
+    });
+    assert!(code == 0 && took < Duration::from_secs(60), "{code} after {took:?}");
+}
+
+/// A viewer that is stopped is not waited for, and one that is gone has its timers taken off.
+#[test]
+fn a_viewer_that_stands_still_holds_nobody_up() {
+    let mut sigtop = Command::new(SIGTOP)
+        .args(["--hz", "1000", "--quiet", "--"])
+        .arg(targets::c("duty"))
+        .arg("4")
+        .stdout(Stdio::piped())
+        .spawn()
+        .expect("sigtop");
+    let pid = Pid::from_raw(sigtop.id() as i32);
+    std::thread::sleep(Duration::from_secs(1));
+    kill(pid, Signal::SIGSTOP).expect("ours");
+    // The target's own lines come while nobody listens to its agent.
+    let mut out = String::new();
+    let mut stdout = sigtop.stdout.take().expect("piped");
+    let reader = std::thread::spawn(move || stdout.read_to_string(&mut out).map(|_| out));
+    std::thread::sleep(Duration::from_secs(5));
+    kill(pid, Signal::SIGCONT).expect("ours");
+    assert_eq!(sigtop.wait().expect("ours").code(), Some(0));
+    let out = reader.join().expect("no panic").expect("a pipe");
+    assert_eq!(out.lines().count(), 8, "{out}");
+}
