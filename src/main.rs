@@ -519,8 +519,10 @@ fn sink(watch: &Watch, default: Sink) -> Result<Sink, Failure> {
 
 fn settings(watch: &Watch, command: &[OsString]) -> Settings {
     let words: Vec<_> = command.iter().map(|word| word.to_string_lossy()).collect();
+    // A script on the command line is many lines: here it is one.
+    let command: Vec<&str> = words.iter().flat_map(|word| word.split_whitespace()).collect();
     Settings {
-        command: words.join(" "),
+        command: command.join(" "),
         name: words.join(" "),
         answer_ns: ANSWER_NS,
         clock: watch.clock(),

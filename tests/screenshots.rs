@@ -26,12 +26,88 @@ fn main() {
         return;
     }
     // The program itself: its demo, after a while, with a function selected.
-    picture("dashboard", 140, 45, Command::new(SIGTOP).args(["demo", "--hz", "250"]), |terminal| {
-        terminal.see("PROF (cpu)");
-        watch(terminal, 9);
-        terminal.keys("\x1b[B\x1b[B");
-        watch(terminal, 2);
+    let demo = |options: &[&str]| {
+        let mut command = Command::new(SIGTOP);
+        command.args(["demo", "--no-config", "--hz", "250"]).args(options);
+        command
+    };
+    let dashboard = Picture { name: "dashboard", columns: 140, rows: 45, own: &svg::DARK };
+    dashboard.take(&demo(&[]), |terminal| settle(terminal, "jj"));
+    Picture { name: "light", own: &svg::LIGHT, ..dashboard }
+        .take(&demo(&["--theme", "light"]), |terminal| settle(terminal, "jj"));
+    Picture { name: "small", columns: 60, rows: 12, ..dashboard }.take(&demo(&[]), |terminal| settle(terminal, "j"));
+    let pane = Picture { columns: 120, rows: 32, ..dashboard };
+    Picture { name: "threads", ..pane }.take(&demo(&[]), |terminal| settle(terminal, "5"));
+    let cpp = with_source();
+    let program = || {
+        let mut command = Command::new(SIGTOP);
+        command.args(["--no-config", "--hz", "500", "--", "./work", "100000000"]).current_dir(&cpp);
+        command
+    };
+    Picture { name: "source", ..pane }.take(&program(), |terminal| {
+        settle(terminal, ":list ^share\r");
+        watch(terminal, 3);
     });
+    Picture { name: "assembly", ..pane }.take(&program(), |terminal| {
+        settle(terminal, ":disasm ^share\r");
+        watch(terminal, 3);
+    });
+    // A program with a past, and deep stacks: a compiler's.
+    let compiler = |options: &[&str]| {
+        let mut command = Command::new(SIGTOP);
+        command.args(["--no-config", "--hz", "500"]).args(options).args(["--", "python3", "-c", PYTHON]);
+        command
+    };
+    Picture { name: "callers", ..pane }
+        .take(&compiler(&[]), |terminal| settle(terminal, ":peek _PyEval_EvalFrameDefault$\r"));
+    Picture { name: "flame", ..pane }.take(&compiler(&[]), |terminal| settle(terminal, "3"));
+    // The demo changes its phase every ten seconds: that is seen from the past, and as a difference.
+    Picture { name: "timeline", ..dashboard }.take(&demo(&["--window", "2s"]), |terminal| {
+        settle(terminal, "");
+        watch(terminal, 14);
+        terminal.keys(" ");
+        watch(terminal, 1);
+        terminal.keys("[m[[m");
+        watch(terminal, 8);
+    });
+    Picture { name: "diff", ..dashboard }.take(&demo(&["--window", "2s"]), |terminal| {
+        settle(terminal, "d");
+        watch(terminal, 6);
+    });
+}
+
+/// A directory with a program and its source, which calls itself by its place there: no path of this machine is in the picture.
+fn with_source() -> std::path::PathBuf {
+    let directory = targets::scratch("source");
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/targets/work.cpp");
+    std::fs::copy(source, directory.join("work.cpp")).expect("writable");
+    let map = format!("-fdebug-prefix-map={}=.", directory.display());
+    let compiled =
+        Command::new("c++").args(["-O2", "-g", &map, "-o", "work", "work.cpp"]).current_dir(&directory).status();
+    assert!(compiled.is_ok_and(|status| status.success()), "c++ failed");
+    directory
+}
+
+/// Work of many kinds, in one loop.
+const PYTHON: &str = "
+import json, re, zlib, hashlib
+data = [{'name': 'n%d' % i, 'values': list(range(i % 40))} for i in range(300)]
+word = re.compile(r'(n[0-9]+)|([0-9]+)')
+while True:
+    text = json.dumps(data)
+    json.loads(text)
+    len(word.findall(text))
+    zlib.compress(text.encode(), 6)
+    hashlib.sha256(text.encode()).hexdigest()
+    sorted(text)
+";
+
+/// Waits until there is something to see, and presses keys.
+fn settle(terminal: &mut Terminal, keys: &str) {
+    terminal.see("PROF");
+    watch(terminal, 9);
+    terminal.keys(keys);
+    watch(terminal, 2);
 }
 
 /// Lets time pass in the picture: trends and sparklines need a past.
@@ -39,25 +115,38 @@ fn watch(terminal: &mut Terminal, seconds: u64) {
     terminal.wait_up_to(Duration::from_secs(seconds), |_| false);
 }
 
-fn picture(name: &str, columns: u16, rows: u16, command: &Command, play: impl FnOnce(&mut Terminal)) {
-    let mut terminal = Terminal::start(columns, rows, command);
-    play(&mut terminal);
-    let scratch = targets::scratch(name);
-    let drawing = scratch.join("drawing.svg");
-    std::fs::write(&drawing, svg::draw(terminal.screen(), "sigtop")).expect("writable");
-    terminal.keys("q");
-    terminal.keys("e");
-    terminal.finish();
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("screenshots");
-    std::fs::create_dir_all(&folder).expect("writable");
-    let png = folder.join(format!("{name}.png"));
-    let convert = Command::new("rsvg-convert").args(["--zoom", "2", "--output", text(&png), text(&drawing)]).status();
-    assert!(convert.is_ok_and(|status| status.success()), "rsvg-convert (librsvg2-bin) failed");
-    let smaller = Command::new("pngquant")
-        .args(["--force", "--skip-if-larger", "--output", text(&png), "128", text(&png)])
-        .status();
-    if !smaller.is_ok_and(|status| status.success()) {
-        println!("not made smaller: pngquant is missing or could not");
+#[derive(Clone, Copy)]
+struct Picture {
+    name: &'static str,
+    columns: u16,
+    rows: u16,
+    own: &'static svg::Own,
+}
+
+impl Picture {
+    /// Runs a command on a terminal, plays on it, and takes the picture.
+    fn take(self, command: &Command, play: impl FnOnce(&mut Terminal)) {
+        let Picture { name, columns, rows, own } = self;
+        let mut terminal = Terminal::start(columns, rows, command);
+        play(&mut terminal);
+        let scratch = targets::scratch(name);
+        let drawing = scratch.join("drawing.svg");
+        std::fs::write(&drawing, svg::draw(terminal.screen(), "sigtop", own)).expect("writable");
+        terminal.keys("q");
+        terminal.keys("e");
+        terminal.finish();
+        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("screenshots");
+        std::fs::create_dir_all(&folder).expect("writable");
+        let png = folder.join(format!("{name}.png"));
+        let convert =
+            Command::new("rsvg-convert").args(["--zoom", "2", "--output", text(&png), text(&drawing)]).status();
+        assert!(convert.is_ok_and(|status| status.success()), "rsvg-convert (librsvg2-bin) failed");
+        let smaller = Command::new("pngquant")
+            .args(["--force", "--skip-if-larger", "--output", text(&png), "128", text(&png)])
+            .status();
+        if !smaller.is_ok_and(|status| status.success()) {
+            println!("not made smaller: pngquant is missing or could not");
+        }
+        println!("{}", png.display());
     }
-    println!("{}", png.display());
 }

@@ -166,6 +166,7 @@ impl Sources {
 /// A path as a person would write it.
 fn name(path: &Path, pid: u32) -> String {
     let ours = path.strip_prefix(format!("/proc/{pid}/root")).map(|path| Path::new("/").join(path));
+    let ours = ours.or_else(|_| path.strip_prefix(format!("/proc/{pid}/cwd")).map(Path::to_owned));
     clean(&ours.as_deref().unwrap_or(path).to_string_lossy())
 }
 

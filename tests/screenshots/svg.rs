@@ -9,15 +9,38 @@ const WIDTH: f32 = 9.0;
 const HEIGHT: f32 = 19.0;
 const MARGIN: f32 = 14.0;
 const BAR: f32 = 32.0;
-const BACKGROUND: u32 = 0x16_181d;
-const FOREGROUND: u32 = 0xd8_dce3;
-const COLORS: [u32; 16] = [
-    0x1d_1f21, 0xd5_6a6a, 0x8a_be5e, 0xe6_b450, 0x6a_9fd6, 0xb2_94bb, 0x70_c0ba, 0xc5_c8c6, 0x66_6b70, 0xf2_777a,
-    0xb9_e08a, 0xff_d479, 0x8f_bcf0, 0xd4_a5e0, 0x93_e0da, 0xff_ffff,
-];
+
+/// The colours that a terminal has of its own.
+pub(crate) struct Own {
+    background: u32,
+    foreground: u32,
+    title: u32,
+    sixteen: [u32; 16],
+}
+
+pub(crate) const DARK: Own = Own {
+    background: 0x16_181d,
+    foreground: 0xd8_dce3,
+    title: 0x8a_8f98,
+    sixteen: [
+        0x1d_1f21, 0xd5_6a6a, 0x8a_be5e, 0xe6_b450, 0x6a_9fd6, 0xb2_94bb, 0x70_c0ba, 0xc5_c8c6, 0x66_6b70, 0xf2_777a,
+        0xb9_e08a, 0xff_d479, 0x8f_bcf0, 0xd4_a5e0, 0x93_e0da, 0xff_ffff,
+    ],
+};
+
+pub(crate) const LIGHT: Own = Own {
+    background: 0xfb_fbf8,
+    foreground: 0x24_292f,
+    title: 0x6b_7078,
+    sixteen: [
+        0x24_292f, 0xb3_2d2d, 0x3f_7d20, 0x8a_6100, 0x1f_5fb0, 0x84_3c96, 0x0f_7b78, 0x6b_7078, 0x57_5c63, 0xcf_4242,
+        0x52_9a2c, 0xa8_7800, 0x2f_76d2, 0x9c_4fb0, 0x14_938f, 0xff_ffff,
+    ],
+};
 
 /// The whole picture.
-pub(crate) fn draw(screen: &Screen, title: &str) -> String {
+pub(crate) fn draw(screen: &Screen, title: &str, own: &Own) -> String {
+    let Own { background, title: ink, .. } = own;
     let (rows, columns) = screen.size();
     let (rows, columns) = (rows.get(), columns.get());
     let width = f32::from(columns) * WIDTH + 2.0 * MARGIN;
@@ -26,9 +49,9 @@ pub(crate) fn draw(screen: &Screen, title: &str) -> String {
     write!(
         svg,
         "<svg xmlns='http://www.w3.org/2000/svg' width='{width}' height='{height}' viewBox='0 0 {width} {height}'>\
-         <rect width='{width}' height='{height}' rx='10' fill='#{BACKGROUND:06x}'/>\
+         <rect width='{width}' height='{height}' rx='10' fill='#{background:06x}'/>\
          <g font-family='JetBrains Mono, DejaVu Sans Mono' font-size='15'>\
-         <text x='{}' y='21' text-anchor='middle' font-size='13' fill='#8a8f98'>{title}</text>",
+         <text x='{}' y='21' text-anchor='middle' font-size='13' fill='#{ink:06x}'>{title}</text>",
         width / 2.0
     )
     .expect("a string");
@@ -39,20 +62,20 @@ pub(crate) fn draw(screen: &Screen, title: &str) -> String {
         for column in 0..columns {
             if let Some(cell) = screen.cell(row, column).filter(|cell| !cell.is_wide_continuation()) {
                 let (x, y) = (MARGIN + f32::from(column) * WIDTH, MARGIN + BAR + f32::from(row) * HEIGHT);
-                draw_cell(&mut svg, cell, x, y);
+                draw_cell(&mut svg, cell, x, y, own);
             }
         }
     }
     svg + "</g></svg>\n"
 }
 
-fn draw_cell(svg: &mut String, cell: &Cell, x: f32, y: f32) {
+fn draw_cell(svg: &mut String, cell: &Cell, x: f32, y: f32, own: &Own) {
     let width = if cell.is_wide() { 2.0 * WIDTH } else { WIDTH };
-    let (mut ink, mut paper) = (color(cell.fgcolor(), FOREGROUND), color(cell.bgcolor(), BACKGROUND));
+    let (mut ink, mut paper) = (own.color(cell.fgcolor(), own.foreground), own.color(cell.bgcolor(), own.background));
     if cell.bold()
         && let Color::Idx(index @ 0..8) = cell.fgcolor()
     {
-        ink = COLORS[usize::from(index) + 8];
+        ink = own.sixteen[usize::from(index) + 8];
     }
     if cell.inverse() {
         (ink, paper) = (paper, ink);
@@ -60,7 +83,7 @@ fn draw_cell(svg: &mut String, cell: &Cell, x: f32, y: f32) {
     if cell.dim() {
         ink = mix(ink, paper);
     }
-    if paper != BACKGROUND {
+    if paper != own.background {
         // A hair wider than the cell: no seam to the next.
         rectangle(svg, x, y, width + 0.3, HEIGHT + 0.3, paper);
     }
@@ -134,17 +157,19 @@ fn rectangle(svg: &mut String, x: f32, y: f32, width: f32, height: f32, color: u
     .expect("a string");
 }
 
-fn color(color: Color, default: u32) -> u32 {
-    match color {
-        Color::Default => default,
-        Color::Rgb(red, green, blue) => u32::from(red) << 16 | u32::from(green) << 8 | u32::from(blue),
-        Color::Idx(index @ 0..16) => COLORS[usize::from(index)],
-        Color::Idx(index @ 16..232) => {
-            let part = |value: u32| if value == 0 { 0 } else { 55 + 40 * value };
-            let index = u32::from(index) - 16;
-            part(index / 36) << 16 | part(index / 6 % 6) << 8 | part(index % 6)
+impl Own {
+    fn color(&self, color: Color, default: u32) -> u32 {
+        match color {
+            Color::Default => default,
+            Color::Rgb(red, green, blue) => u32::from(red) << 16 | u32::from(green) << 8 | u32::from(blue),
+            Color::Idx(index @ 0..16) => self.sixteen[usize::from(index)],
+            Color::Idx(index @ 16..232) => {
+                let part = |value: u32| if value == 0 { 0 } else { 55 + 40 * value };
+                let index = u32::from(index) - 16;
+                part(index / 36) << 16 | part(index / 6 % 6) << 8 | part(index % 6)
+            }
+            Color::Idx(index) => (8 + 10 * (u32::from(index) - 232)) * 0x01_0101,
         }
-        Color::Idx(index) => (8 + 10 * (u32::from(index) - 232)) * 0x01_0101,
     }
 }
 

@@ -45,10 +45,9 @@ impl App {
     pub(super) fn mark(&mut self) -> Vec<Effect> {
         let effects = self.stand_still();
         self.walk.set_mark();
-        match (self.walk.mark(), self.walk.has_span()) {
-            (Some(_), _) => self.note("one end is marked: [ ] { } move to the other, m marks it"),
-            (None, true) => self.note("this span alone is shown; [ ] move it, m or Esc leaves it"),
-            (None, false) => self.note("the window again"),
+        // The timeline says the rest; a message would stand in its place.
+        if self.walk.mark().is_none() && !self.walk.has_span() {
+            self.note("the window again");
         }
         effects
     }

@@ -142,7 +142,9 @@ fn selected(canvas: &Canvas<'_>, app: &App, room: usize) -> Vec<Span<'static>> {
     let left = room - text::columns(&numbers, room) - if numbers.is_empty() { 0 } else { 2 };
     let module = if module.is_empty() || module == name { String::new() } else { format!("  {module}") };
     let module = text::cut_right(&module, left / 3).into_owned();
-    let full = text::cut_middle(name, left - text::columns(&module, left)).into_owned();
+    // Of a name both ends tell; of what a line calls, the first is the most.
+    let cut = if line.is_some() { text::cut_right } else { text::cut_middle };
+    let full = cut(name, left - text::columns(&module, left)).into_owned();
     let used = text::columns(&full, room) + text::columns(&module, room);
     let pad = " ".repeat(room - used - text::columns(&numbers, room));
     let hue = canvas.theme.module(if module.is_empty() { "" } else { module.trim_start() });

@@ -5,7 +5,8 @@
 //!  4.2 s ago  ▁▁▂▁▁▃▅▇█▇▅▃▁▁▁▂▃▃▂▁▁▁▁▂▂▁  window 2 s · 0.1 s each
 //! ```
 //!
-//! What is looked at stands on the ground of a selection; `m` is the end of a span that was marked.
+//! What is looked at stands on the ground of a selection; `m` is the end of a span that was marked. The words at the right say how to
+//! mark the other end, and how to leave a span.
 
 use std::time::Duration;
 
@@ -93,9 +94,12 @@ pub fn draw(canvas: &mut Canvas<'_>, area: Rect, app: &App) {
         }
     }
     if right > 1 {
-        let what = if walk.has_span() { "span" } else { "window" };
         let long = if shown.is_none() && app.window_ns.is_none() { "all".to_owned() } else { length(ticks) };
-        let words = format!("{what} {long} · {} each", length(view.scale));
+        let words = match (walk.mark(), walk.has_span()) {
+            (Some(_), _) => "m marks the other end".to_owned(),
+            (None, true) => format!("span {long} · m leaves it"),
+            (None, false) => format!("window {long} · {} each", length(view.scale)),
+        };
         let words = text::cut_right(&words, usize::from(right - 2));
         canvas.put(area.right() - right + 1, area.y, right - 1, &words, dim);
     }
