@@ -9,6 +9,7 @@ mod branches;
 pub mod callers;
 pub mod crowd;
 pub mod diff;
+mod entries;
 pub mod flame;
 pub mod lines;
 pub mod measure;

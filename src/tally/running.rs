@@ -4,6 +4,7 @@
 
 use super::branches::Branches;
 use super::crowd::Crowd;
+use super::entries::Entries;
 use super::paths::Paths;
 use super::query::{Filters, Group, Query};
 use super::rows::RowId;
@@ -67,6 +68,7 @@ pub(super) struct Running {
     pub(super) sums: Sums,
     /// The span's by stack.
     pub(super) weights: Weights,
+    entries: Entries,
     /// Counts answers.
     number: u64,
 }
@@ -85,7 +87,7 @@ impl Running {
         ground: Ground<'_>,
         mut branches: Option<&mut Branches>,
     ) {
-        let Ground { profile, paths, rows, conclusions, .. } = ground;
+        let Ground { profile, paths, crowd, rows, conclusions } = ground;
         let (nodes, journal, ticks) =
             (profile.stacks.nodes(), profile.journal(query.era, query.clock), query.span.ticks());
         let before = self.scope.take();
@@ -122,24 +124,33 @@ impl Running {
             branches.begin(self.number, !kept);
         }
         let mut feed = branches.as_deref_mut().filter(|_| fed);
-        let mut enter = |key: Key, weight: Weight, side: usize, away: bool| {
-            let (stack, flat) = (key.1, ground.flat(key));
-            let (ns, samples) = match away {
-                false => (weight.ns, weight.samples),
-                true => (weight.ns.wrapping_neg(), weight.samples.wrapping_neg()),
+        let Running { heads, sums, weights, entries, .. } = self;
+        let mut take = |entries: &mut Entries, heads: &mut [Table; SIDES]| {
+            entries.take(|stack, entry| {
+                let Some(row) = paths.lets_in(stack) else { return };
+                for (head, side) in heads.iter_mut().zip(&entry.sides) {
+                    change(&mut head.kept_ns, side.ns);
+                    change(&mut head.kept_samples, side.samples);
+                }
+                let by_ns = entry.sides.map(|side| side.ns);
+                if row != RowId::NONE {
+                    sums.change_flat(row, by_ns);
+                }
+                weights.add(stack, by_ns, SPAN);
+                if let Some(branches) = &mut feed {
+                    branches.change_own(stack.index(), by_ns[SPAN]);
+                }
+            });
+        };
+        let mut enter = |(thread, stack): Key, weight: Weight, side: usize, away: bool| {
+            let Weight { ns, samples } = match away {
+                false => weight,
+                true => Weight { ns: weight.ns.wrapping_neg(), samples: weight.samples.wrapping_neg() },
             };
-            let head = &mut self.heads[side];
-            change(&mut head.total_ns, ns);
-            change(&mut head.samples, samples);
-            let Some(row) = flat else { return };
-            change(&mut head.kept_ns, ns);
-            change(&mut head.kept_samples, samples);
-            if row != RowId::NONE {
-                self.sums.change_flat(row, side, ns);
-            }
-            self.weights.add(stack, side, side == SPAN, ns);
-            if let (SPAN, Some(branches)) = (side, &mut feed) {
-                branches.change_own(stack.index(), ns);
+            change(&mut heads[side].total_ns, ns);
+            change(&mut heads[side].samples, samples);
+            if crowd.lets_in(thread) && entries.put(stack, side, Weight { ns, samples }) {
+                take(entries, heads);
             }
         };
         match (new.filter(|_| kept), old, ticks) {
@@ -176,6 +187,7 @@ impl Running {
             turn(first, now.0.min(last + 1), true);
             turn((now.1 + 1).max(first), last + 1, true);
         }
+        take(entries, heads);
         (self.ticks, self.mark) = (ticks, journal.map(|journal| journal.end()).unwrap_or_default());
         let (sums, mut feed) = (&mut self.sums, branches.as_deref_mut().filter(|_| fed));
         self.weights.climb(SPAN, |piece, by_ns| {

@@ -98,9 +98,10 @@ impl Sums {
     }
 
     /// A change of what ends in `row`.
-    pub(super) fn change_flat(&mut self, row: RowId, side: usize, by_ns: u64) {
-        let flat_ns = &mut self.rows[row.index()][side].flat_ns;
-        *flat_ns = flat_ns.wrapping_add(by_ns);
+    pub(super) fn change_flat(&mut self, row: RowId, by_ns: [u64; SIDES]) {
+        for (sum, by_ns) in self.rows[row.index()].iter_mut().zip(by_ns) {
+            sum.flat_ns = sum.flat_ns.wrapping_add(by_ns);
+        }
     }
 
     /// A change of what goes through nodes that follow each other: of the rows and edges that are fresh there.

@@ -72,15 +72,13 @@ impl Weights {
         sums.filter(|&(_, sum_ns)| sum_ns != 0).map(|(run, sum_ns)| (piece(&self.runs, run), sum_ns))
     }
 
-    /// A change of what ends in a stack. `is_kept` tells the side whose weights are kept.
-    pub(super) fn add(&mut self, stack: StackId, side: usize, is_kept: bool, by_ns: u64) {
+    /// A change of what ends in a stack, of each side; `kept` is the one whose weights are kept.
+    pub(super) fn add(&mut self, stack: StackId, by_ns: [u64; SIDES], kept: usize) {
         let node = stack.index();
         let run = self.runs.cut(node);
         let sum = self.runs.load_mut(run);
-        change(&mut sum.by_ns[side], by_ns);
-        if is_kept {
-            change(&mut sum.own_ns, by_ns);
-        }
+        sum.by_ns.iter_mut().zip(by_ns).for_each(|(sum, by_ns)| change(sum, by_ns));
+        change(&mut sum.own_ns, by_ns[kept]);
         self.changed[node / 64] |= 1 << (node % 64);
     }
 
@@ -139,7 +137,11 @@ mod tests {
         weights.catch_up(&nodes);
         let mut climb = |of: &[(usize, usize, i64)]| {
             let mut seen = Vec::new();
-            of.iter().for_each(|&(node, side, by_ns)| weights.add(StackId::of(node), side, side == 0, by_ns as u64));
+            for &(node, side, ns) in of {
+                let mut by_ns = [0; SIDES];
+                by_ns[side] = ns as u64;
+                weights.add(StackId::of(node), by_ns, 0);
+            }
             weights.climb(0, |piece, by_ns| seen.push((piece.ends, piece.parent, by_ns.map(|by_ns| by_ns as i64))));
             (seen, [0, 1, 40, 71, 72].map(|node| weights.of(node)))
         };

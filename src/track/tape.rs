@@ -1,6 +1,7 @@
 //! The recording that runs along with a watch: kept, so that it can be saved at any time, and written to a file where that is
 //! asked for.
 
+use std::io::{self, Read};
 use std::path::Path;
 
 use super::facts::Ending;
@@ -51,7 +52,8 @@ impl Tape {
         let Recording { output, names, keep } = recording;
         let saver = output.map(Saver::start).transpose()?;
         let is_used = keep || saver.is_some();
-        let encoder = is_used.then(|| Encoder::new(&About { names, ..about.clone() }));
+        let about = About { names, ..about.clone() };
+        let encoder = is_used.then(|| if saver.is_some() { Encoder::new(&about) } else { Encoder::loose(&about) });
         let is_stream = saver.as_ref().is_some_and(|saver| saver.is_stream);
         Ok(Tape {
             encoder,
@@ -142,7 +144,7 @@ impl Tape {
         self.saver.iter().flat_map(Saver::words).collect()
     }
 
-    /// A whole recording of everything so far, with all names that are known.
+    /// A whole recording of everything so far, with all names that are known. It may have to be [packed].
     ///
     /// # Errors
     /// Why there is none, and what helps.
@@ -172,6 +174,37 @@ impl Tape {
         let _ = end.into_iter().all(|block| saver.take(block.into()));
         Some(saver.finish())
     }
+}
+
+/// Pieces, read one behind the other.
+struct Reel<'a> {
+    rest: &'a [Piece],
+    /// In the first of them.
+    at: usize,
+}
+
+impl Read for Reel<'_> {
+    fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
+        while let Some((first, rest)) = self.rest.split_first() {
+            let count = (&first[self.at..]).read(into)?;
+            if count > 0 || into.is_empty() {
+                self.at += count;
+                return Ok(count);
+            }
+            *self = Reel { rest, at: 0 };
+        }
+        Ok(0)
+    }
+}
+
+/// The pieces of a recording, packed.
+///
+/// # Errors
+/// What is wrong with it: one sentence.
+pub(super) fn packed(pieces: &[Piece]) -> Result<Vec<Piece>, String> {
+    let packed =
+        record::pack_again(Reel { rest: pieces, at: 0 }).map_err(|error| format!("what was recorded {error}"))?;
+    Ok(packed.into_iter().map(Piece::from).collect())
 }
 
 /// Every name that is known.

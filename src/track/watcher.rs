@@ -12,7 +12,7 @@ use super::live::Live;
 use super::pace::{ANSWER_NS, Pace};
 use super::player::Player;
 use super::session::{Finished, NOTICES, Settings};
-use super::tape::Tape;
+use super::tape::{self, Tape};
 use super::{Command, Notice, Save};
 use crate::attach::launch;
 use crate::link::record::{About, Block, Cpu, RecordError};
@@ -499,7 +499,8 @@ impl Watcher {
         };
         let notices = self.notices.clone();
         let work = move || {
-            let saved = made.and_then(|pieces| save.write(&pieces));
+            let packed = |pieces: Vec<_>| if save.form.is_none() { tape::packed(&pieces) } else { Ok(pieces) };
+            let saved = made.and_then(packed).and_then(|pieces| save.write(&pieces));
             // A screen that is gone needs no answer.
             let _ = notices.send(Notice::Saved(saved));
         };

@@ -36,11 +36,16 @@ pub(super) struct Packer(Compress);
 
 impl Default for Packer {
     fn default() -> Packer {
-        Packer(Compress::new(Compression::new(2), false))
+        Packer(Compress::new(Compression::default(), false))
     }
 }
 
 impl Packer {
+    /// Makes blocks that are as large as what is in them, at no cost.
+    pub(super) fn loose() -> Packer {
+        Packer(Compress::new(Compression::none(), false))
+    }
+
     /// A block of these entries, at most [`MAX_PLAIN`] bytes of them.
     pub(super) fn pack(&mut self, plain: &[u8]) -> Vec<u8> {
         debug_assert!(plain.len() <= MAX_PLAIN);
@@ -62,6 +67,18 @@ impl Packer {
         block[8..12].copy_from_slice(&sum.to_le_bytes());
         block
     }
+}
+
+/// The same recording with its blocks packed: what is kept in case somebody wants it is not. The head comes first.
+///
+/// # Errors
+/// If it is no whole recording.
+pub fn pack_again(from: impl Read) -> Result<Vec<Vec<u8>>, RecordError> {
+    let (mut blocks, mut packer, mut packed) = (Blocks::open(from)?, Packer::default(), vec![head().to_vec()]);
+    while let Some(block) = blocks.read()? {
+        packed.push(packer.pack(&block.plain));
+    }
+    Ok(packed)
 }
 
 /// A whole block.
@@ -201,6 +218,17 @@ mod tests {
         let mut packer = Packer::default();
         let bytes: Vec<u8> = head().into_iter().chain(all.iter().flat_map(|plain| packer.pack(plain))).collect();
         let (read, fault) = read(&bytes);
+        assert!(fault.is_none() && read == all);
+    }
+
+    #[test]
+    fn loose_blocks_are_packed_later() {
+        let all = [b"entries".repeat(1000), noise(MAX_PLAIN)];
+        let mut loose = Packer::loose();
+        let bytes: Vec<u8> = head().into_iter().chain(all.iter().flat_map(|plain| loose.pack(plain))).collect();
+        let packed = pack_again(&bytes[..]).unwrap();
+        assert!(packed[1].len() < 300 && bytes.len() > MAX_PLAIN + 7000);
+        let (read, fault) = read(&packed.concat());
         assert!(fault.is_none() && read == all);
     }
 

@@ -41,7 +41,7 @@ mod writing;
 use std::fmt;
 use std::io;
 
-pub use block::{Block, Blocks, HEAD_BYTES, head};
+pub use block::{Block, Blocks, HEAD_BYTES, head, pack_again};
 pub use reading::Decoder;
 pub use writing::Encoder;
 

@@ -79,6 +79,11 @@ impl Encoder {
         encoder
     }
 
+    /// Begins one that is [packed](super::pack_again) when it is wanted.
+    pub fn loose(about: &About) -> Encoder {
+        Encoder { packer: Packer::loose(), ..Encoder::new(about) }
+    }
+
     /// Whole blocks since the last call, the head before the first of them.
     pub fn take(&mut self) -> Vec<Vec<u8>> {
         mem::take(&mut self.ready)
