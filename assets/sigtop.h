@@ -11,7 +11,7 @@
  * `sigtop env --libprofiler DIR` fills.)
  *
  * Files are gperftools' CPU profiles: `sigtop report --top out.prof`, pprof and google-pprof read them. They are valid at every moment:
- * a program that is killed leaves what was sampled up to half a second before.
+ * a program that is killed leaves what was sampled until a second before.
  */
 #ifndef SIGTOP_H
 #define SIGTOP_H

@@ -176,7 +176,7 @@ unsafe extern "C" fn profiler_get_stack_trace(
 /// gperftools' own start, by which its constructor does what `CPUPROFILE` says: `CpuProfiler::Start(char const*, ProfilerOptions const*)`.
 ///
 /// # Safety
-/// As [`ProfilerStartWithOptions`].
+/// As `ProfilerStartWithOptions`.
 #[cfg_attr(sigtop_agent, unsafe(export_name = "_ZN11CpuProfiler5StartEPKcPK15ProfilerOptions"))]
 unsafe extern "C" fn cpu_profiler_start(_profiler: *mut c_void, name: *const c_char, options: *const Options) -> bool {
     // SAFETY: the caller vouches.
