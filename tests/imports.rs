@@ -63,9 +63,10 @@ const EVERYWHERE: &[&str] = &[
 ];
 
 /// Crates that are used in these rooms alone.
-const GUARDED: [(&str, &[&str]); 8] = [
+const GUARDED: [(&str, &[&str]); 9] = [
     ("ratatui", &["tui"]),
     ("crossterm", &["tui"]),
+    ("framehop", &["agent"]),
     ("gimli", &["agent", "symbols"]),
     ("addr2line", &["symbols", "attach::elf"]),
     ("object", &["symbols", "attach::elf"]),
@@ -506,6 +507,7 @@ fn each_evasion_is_caught() {
         ("attach/find.rs", "use object::elf;", "object is for symbols and attach::elf"),
         ("tally/table.rs", "use {addr2line::Context};", "addr2line is for symbols"),
         ("tally/table.rs", "use gimli::EhFrame;", "gimli is for agent"),
+        ("symbols/object.rs", "use framehop::Unwinder;", "framehop is for agent"),
         ("tui/app.rs", "fn f() { libc::getpid(); }", "libc is for agent and attach"),
         ("tui/app.rs", "use nix::libc;", "libc is for agent and attach"),
         ("tui/app.rs", "use nix as n; fn f() { n::libc::getpid(); }", "libc is for agent and attach"),
