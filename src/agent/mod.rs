@@ -32,6 +32,8 @@ mod maps;
 mod mask;
 mod memory;
 mod modules;
+#[cfg(test)]
+mod oracle;
 mod order;
 mod ring;
 mod rules;

@@ -109,6 +109,12 @@ impl Registers {
     pub(super) fn sp(&self) -> u64 {
         self.values[SP]
     }
+
+    /// Base pointer of interrupted code.
+    #[cfg(test)]
+    pub(super) fn bp(&self) -> u64 {
+        self.values[BP]
+    }
 }
 
 /// A source of stack words.
@@ -237,7 +243,9 @@ pub(super) fn walk(
         let step = match found {
             Found::Rule(rule) => follow(rule, &frame, stack).unwrap_or(Step::Lost),
             Found::Inexpressible => Step::Lost,
-            Found::Nothing => by_frame_pointer(&frame, stack).unwrap_or(Step::Lost),
+            Found::Nothing => {
+                just_called(snapshot, &frame, stack).or_else(|| by_frame_pointer(&frame, stack)).unwrap_or(Step::Lost)
+            }
         };
         match step {
             Step::Root => return walk,
@@ -292,6 +300,18 @@ fn follow(rule: Rule, frame: &Frame, stack: &mut impl Stack) -> Option<Step> {
         saved => Some(read(saved)?),
     };
     Some(Step::Caller(Registers::of_caller(ip, cfa, bp)))
+}
+
+/// Interrupted code of a file that the file's tables leave out is a stub more often than not (of the procedure linkage table): it has just
+/// been called and has pushed nothing, if what lies on top of the stack is an address of code.
+fn just_called(snapshot: &Snapshot, frame: &Frame, stack: &mut impl Stack) -> Option<Step> {
+    let registers = &frame.registers;
+    let is_code = |address| matches!(snapshot.place(address), Place::Module(_));
+    if !frame.is_exact || !is_code(registers.ip()) {
+        return None;
+    }
+    let ip = stack.read(registers.sp()).filter(|&ip| is_code(ip.wrapping_sub(1)))?;
+    Some(Step::Caller(Registers::of_caller(ip, registers.sp() + 8, registers.get(BP as u8))))
 }
 
 /// The base pointer leads to the caller's, above which is the return address. Whether the caller keeps to that too is not known:
