@@ -13,14 +13,16 @@ fn unharmed(mode: &str, bad: &[&'static str]) {
     prove(&WAYS, bad, |guest| same(host(guest, &command), alone.clone()));
 }
 
-/// A mode sampled by its CPU time; the books are even, and hold all of it but a tenth.
+/// A mode sampled by its CPU time; the books are even, and hold all of it, give or take a tenth.
 fn sampled(mode: &str) -> Watched {
     let watched = Batch::new("--hz 250").run(&[text(&targets::c("signals")), mode]);
     accounts(&watched.raw);
     let used = watched.raw.images[0].cpu_ns - watched.raw.number("agent-cpu");
     let weight = watched.raw.weight_ns("prof") + watched.raw.lost_all().1;
     let ratio = weight as f64 / used as f64;
-    assert!((ratio - 1.0).abs() <= 0.1, "{mode}: {weight} ns of {used}; lost {:?}", watched.raw.lost);
+    // A tick of the whole process may find a thread that waits for all signals, and is counted beside that of the thread that burns.
+    let most = if mode == "sigwait" { 1.3 } else { 1.1 };
+    assert!((0.9..=most).contains(&ratio), "{mode}: {weight} ns of {used}; lost {:?}", watched.raw.lost);
     watched
 }
 
