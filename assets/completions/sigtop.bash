@@ -519,7 +519,7 @@ _sigtop() {
             return 0
             ;;
         sigtop__subcmd__report)
-            opts="-o -h --text --top --peek --tree --list --disasm --method --traces --raw --folded --flame --speedscope --firefox --dot --callgrind --proto --gperftools --output --focus --ignore --hide --show --show-from --tagfocus --tagignore --sample-index --nodecount --nodefraction --edgefraction --no-trim --cum --granularity --noinlines --symbolize --divide-by --showcolumns --relative-percentages --unit --compact-labels --source-path --trim-path --base --diff-base --normalize --drop-negative --help"
+            opts="-o -h --text --top --peek --tree --list --disasm --method --traces --raw --folded --flame --speedscope --firefox --dot --callgrind --proto --gperftools --output --focus --ignore --hide --show --show-from --tagfocus --tagignore --sample-index --nodecount --nodefraction --edgefraction --no-trim --cum --granularity --noinlines --symbolize --divide-by --mean --showcolumns --relative-percentages --unit --compact-labels --source-path --trim-path --base --diff-base --normalize --drop-negative --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0

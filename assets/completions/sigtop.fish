@@ -147,7 +147,7 @@ complete -c sigtop -n "__fish_sigtop_using_subcommand env" -l header -d 'Print t
 complete -c sigtop -n "__fish_sigtop_using_subcommand env" -s h -l help -d 'Print help'
 complete -c sigtop -n "__fish_sigtop_using_subcommand report" -l peek -d 'Callers and callees of the functions that match' -r
 complete -c sigtop -n "__fish_sigtop_using_subcommand report" -l list -d 'Source lines of the functions that match' -r
-complete -c sigtop -n "__fish_sigtop_using_subcommand report" -l disasm -d 'Machine code of the functions that match' -r
+complete -c sigtop -n "__fish_sigtop_using_subcommand report" -l disasm -d 'Machine code of the functions that match, as objdump says it where that is installed; also of the function at 0xADDRESS' -r
 complete -c sigtop -n "__fish_sigtop_using_subcommand report" -l method -d 'The functions that match, one a page: callers, callees and source, as stackprof prints them' -r
 complete -c sigtop -n "__fish_sigtop_using_subcommand report" -s o -l output -d 'Write to this file, not to stdout; without a form its ending says which. With --dot, .svg, .png, .pdf and .ps are drawn by graphviz' -r -F
 complete -c sigtop -n "__fish_sigtop_using_subcommand report" -l focus -d 'Keep samples with a function, file or module that matches' -r
@@ -189,6 +189,7 @@ complete -c sigtop -n "__fish_sigtop_using_subcommand report" -l gperftools -d '
 complete -c sigtop -n "__fish_sigtop_using_subcommand report" -l no-trim -d 'Leave nothing out'
 complete -c sigtop -n "__fish_sigtop_using_subcommand report" -l cum -d 'Sort by cum, not by flat'
 complete -c sigtop -n "__fish_sigtop_using_subcommand report" -l noinlines -d 'Charge what was inlined to the function it was inlined into'
+complete -c sigtop -n "__fish_sigtop_using_subcommand report" -l mean -d 'Means: divide each value by the count of its samples, the profile\'s first value'
 complete -c sigtop -n "__fish_sigtop_using_subcommand report" -l showcolumns -d 'Show source columns, where lines are shown'
 complete -c sigtop -n "__fish_sigtop_using_subcommand report" -l relative-percentages -d 'Percentages of what the filters left'
 complete -c sigtop -n "__fish_sigtop_using_subcommand report" -l compact-labels -d 'Leave out the lines on the profile itself'

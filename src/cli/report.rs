@@ -93,6 +93,10 @@ pub struct Report {
     #[arg(long, alias = "divide_by", value_name = "N", default_value_t = 1.0, value_parser = divisor, help_heading = "How it is shown")]
     pub divide_by: f64,
 
+    /// Means: divide each value by the count of its samples, the profile's first value
+    #[arg(long, help_heading = "How it is shown")]
+    pub mean: bool,
+
     /// Show source columns, where lines are shown
     #[arg(long, help_heading = "How it is shown")]
     pub showcolumns: bool,
@@ -164,7 +168,7 @@ pub struct Forms {
     /// Source lines of the functions that match
     #[arg(long, value_name = "REGEX", value_parser = pattern, help_heading = "Form")]
     pub list: Option<Pattern>,
-    /// Machine code of the functions that match
+    /// Machine code of the functions that match, as objdump says it where that is installed; also of the function at 0xADDRESS
     #[arg(long, value_name = "REGEX", value_parser = pattern, help_heading = "Form")]
     pub disasm: Option<Pattern>,
     /// The functions that match, one a page: callers, callees and source, as stackprof prints them
@@ -293,6 +297,7 @@ impl Report {
             compact_labels: self.compact_labels,
             unit: self.unit.clone(),
             divide_by: self.divide_by,
+            mean: self.mean,
             sample_index: self.sample_index.clone().unwrap_or_default(),
             source_path: self.source_path.clone(),
             trim_path: self.trim_path.clone(),

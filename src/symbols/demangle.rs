@@ -79,6 +79,26 @@ pub fn demangle(raw: &[u8]) -> Name {
     Name { full: clean(&full), short: clean(&short), is_mangled }
 }
 
+/// What a symbol may be asked for as: its raw name, and if that is a mangled one, with parameters, without, and without template
+/// and generic arguments too.
+pub fn spellings(raw: &str) -> Vec<String> {
+    let name = demangle(split_clone(raw).0.as_bytes());
+    let mut all = vec![clean(raw)];
+    if name.is_mangled {
+        let options = ParseOptions::default().recursion_limit(MAX_DEPTH);
+        let brief = DemangleOptions::new().recursion_limit(MAX_DEPTH).no_params().no_return_type();
+        let symbol = catch_unwind(|| {
+            let symbol = cpp_demangle::Symbol::new_with_options(split_clone(raw).0.as_bytes(), &options).ok()?;
+            bounded(|text| symbol.structured_demangle(text, &brief))
+        });
+        let is_cpp = name.full.ends_with(')');
+        all.push(name.full);
+        all.extend(symbol.unwrap_or(None).filter(|_| is_cpp).map(|name| clean(&name)));
+        all.push(name.short);
+    }
+    all
+}
+
 /// A name from debug information that is not mangled. With `is_cpp` it may have template arguments.
 pub fn plain(text: &str, is_cpp: bool) -> Name {
     let short = if is_cpp { simplify::cpp(text) } else { without_alias(text).to_owned() };
@@ -249,6 +269,14 @@ mod tests {
         assert_eq!((full("work.constprop.0"), short("work.constprop.0")), ("work.constprop.0".into(), "work".into()));
         let rust = "_ZN3app4main17h0123456789abcdefE.llvm.1234567890";
         assert_eq!((full(rust), short(rust)), ("app::main".into(), "app::main".into()));
+    }
+
+    #[test]
+    fn a_symbol_answers_to_all_its_spellings() {
+        let all = spellings("_ZN3appI3FooE3barEi.part.0");
+        assert_eq!(all, ["_ZN3appI3FooE3barEi.part.0", "app<Foo>::bar(int)", "app<Foo>::bar", "app::bar"]);
+        assert_eq!(spellings("_RNvMs_NtC5alloc3vecINtB4_3VecmE4push").len(), 3);
+        assert_eq!(spellings("work.constprop.0"), ["work.constprop.0"]);
     }
 
     #[test]

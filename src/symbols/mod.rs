@@ -11,6 +11,7 @@ pub mod error;
 mod fuel;
 pub mod inquiry;
 mod lines;
+pub mod listing;
 mod object;
 pub mod offsets;
 mod package;

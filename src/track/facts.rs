@@ -56,6 +56,7 @@ impl Facts {
             engine: Engine::Threads,
             engine_state: None,
             period_ns: 0,
+            origin: None,
             effective_hz: None,
             window_ns: None,
             losses: Losses::default(),
@@ -93,8 +94,10 @@ pub struct Facts {
     pub engine: Engine,
     /// What the agents made of it; `None` before the first answered.
     pub engine_state: Option<EngineState>,
-    /// Period asked for, ns.
+    /// Period asked for, ns; 0 when nobody knows.
     pub period_ns: u64,
+    /// What a profile of somebody else's says of its own making; of such a one `engine` means nothing.
+    pub origin: Option<String>,
     /// Signals that reached a handler, a second of the clock (CPU second or wall second of a thread); `None` until known.
     pub effective_hz: Option<f64>,
     /// Length of the window, ns; `None` is all.

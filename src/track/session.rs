@@ -231,6 +231,7 @@ fn about(target: &Target, settings: &Settings) -> About {
         period_ns: settings.period_ns,
         started_ns: monotonic_ns(),
         started_unix_ns: since_1970.as_nanos() as u64,
+        origin: None,
     }
 }
 

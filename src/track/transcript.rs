@@ -130,7 +130,7 @@ pub(super) fn transcript(saved: &Saved, name: &str) -> Result<Transcript, String
     let program = saved.mappings.first().map_or("", |first| &first.file);
     let program = if program.is_empty() { name } else { program };
     let (processes, who) = people(saved, base(program));
-    let period_ns = saved.period_of(measures[0].value).map_or(USUAL_NS as f64, |period| period as f64 * measures[0].ns);
+    let period_ns = saved.period_of(measures[0].value).map_or(0.0, |period| period as f64 * measures[0].ns);
     let duration_ns = u64::try_from(saved.duration_ns).unwrap_or(0).min(START_NS / 2);
     let about = About {
         version: env!("CARGO_PKG_VERSION").to_owned(),
@@ -144,6 +144,7 @@ pub(super) fn transcript(saved: &Saved, name: &str) -> Result<Transcript, String
         period_ns: period_ns as u64,
         started_ns: START_NS,
         started_unix_ns: u64::try_from(saved.time_ns).unwrap_or(0),
+        origin: Some(origin(saved)),
     };
     let (files, places) = places(saved);
     let mut writing = Writing { saved, encoder: Encoder::new(&about), files, places, processes, who };
@@ -157,6 +158,12 @@ pub(super) fn transcript(saved: &Saved, name: &str) -> Result<Transcript, String
     let end = writing.encoder.end(&names);
     let bytes = writing.encoder.take().into_iter().chain(end).flatten().collect();
     Ok(Transcript { bytes, remark })
+}
+
+/// What a period is of, as the profile has it; empty if it does not say.
+fn origin(saved: &Saved) -> String {
+    let of = &saved.period_type;
+    if of.kind.is_empty() { String::new() } else { clean(&format!("{} in {}", of.kind, of.unit)) }
 }
 
 fn text<'l>(labels: &'l [Label], key: &str) -> Option<&'l str> {

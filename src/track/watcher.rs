@@ -439,6 +439,10 @@ impl Watcher {
         let (truncated, samples) = profile.truncated();
         let share = (losses.agent_cpu_ns + losses.handler_cpu_ns) as f64 / losses.process_cpu_ns as f64;
         let from_ns = |since_ns: u64, until_ns: u64| Duration::from_nanos(until_ns.saturating_sub(since_ns));
+        let origin = match &self.feed {
+            Feed::Live(_) => None,
+            Feed::Recording(player) => player.about.origin.clone(),
+        };
         let (pid, started_ns, cpu_history, cpu_now, cpu_used) = match &self.feed {
             Feed::Live(live) => {
                 (live.target.pid(), self.started_ns, live.meter.history(), live.meter.now(), live.cpu_used)
@@ -460,6 +464,7 @@ impl Watcher {
             engine: self.settings.engine_in_use(),
             engine_state: state,
             period_ns: self.settings.period_ns,
+            origin,
             effective_hz: rate(profile, clock),
             window_ns: self.desk.question().window_ns,
             agent_share: (losses.process_cpu_ns > 0).then_some(share),

@@ -39,6 +39,11 @@ impl Binary {
         Some(Binary { file: ModuleFile { path, build_id, device: 0, inode: 0 }, offsets, start, limit, offset })
     }
 
+    /// Which file it is.
+    pub(super) fn file(&self) -> &ModuleFile {
+        &self.file
+    }
+
     /// The file's own address behind one of the profile.
     pub(super) fn own_address(&self, address: u64) -> Option<u64> {
         let into = address.checked_sub(self.start).filter(|_| address < self.limit)?;

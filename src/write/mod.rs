@@ -13,6 +13,7 @@ pub mod inquiry;
 mod json;
 pub mod legacy;
 pub mod live;
+mod objdump;
 mod perf;
 pub mod pprof;
 pub mod raw;

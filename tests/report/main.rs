@@ -1,5 +1,6 @@
 //! Saved profiles, and reports of them, against pprof's own.
 
+mod disasm;
 mod fetching;
 mod goldens;
 mod hostile;

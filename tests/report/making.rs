@@ -5,7 +5,10 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use sigtop::link::wire::{Clock, Loss};
+use sigtop::profile::module::ModuleFile;
 use sigtop::profile::window::Span;
+use sigtop::symbols::demangle::spellings;
+use sigtop::symbols::listing::listed;
 use sigtop::symbols::scenario::scenario;
 use sigtop::tally::saved::{Function, Label, LabelValue, Line, Location, Mapping, Samples, Saved, ValueType};
 use sigtop::write::live::{self, About};
@@ -180,6 +183,55 @@ pub(crate) fn legacy(bytes: usize, is_big: bool, version: u64) -> Vec<u8> {
     out
 }
 
+/// A profile of the code in code.elf: every function of ours in it at every second byte, called by main; addresses are those of
+/// the places where a loader put the file.
+fn code() -> Saved {
+    const PLACED: u64 = 0x5555_5555_4000;
+    let file = ModuleFile { path: tests().join("profiles/code.elf"), build_id: Box::default(), device: 0, inode: 0 };
+    let mut saved = Saved {
+        sample_types: vec![ValueType::new("samples", "count"), ValueType::new("cpu", "nanoseconds")],
+        samples: Samples::of_width(2),
+        labels: vec![[].into()],
+        mappings: vec![Mapping {
+            id: 1,
+            start: PLACED + 0x1000,
+            limit: PLACED + 0x2000,
+            offset: 0x1000,
+            file: "code.elf".into(),
+            has_functions: true,
+            ..Mapping::default()
+        }],
+        period: 10_000_000,
+        period_type: ValueType::new("cpu", "nanoseconds"),
+        ..Saved::default()
+    };
+    let place = |saved: &mut Saved, address: u64, function: u32| {
+        let id = saved.locations.len() as u64 + 1;
+        let lines = vec![Line { function, line: 0, column: 0 }];
+        saved.locations.push(Location { id, mapping: Some(0), address: PLACED + address, lines, folded: false });
+        id as u32 - 1
+    };
+    let all = listed(&file).unwrap();
+    let ours = all.iter().filter(|symbol| symbol.names[0].contains("3app") || symbol.names[0] == "main");
+    let ours: Vec<_> = ours.filter(|symbol| symbol.start < 0x2000).collect();
+    assert_eq!(ours.len(), 7);
+    for (function, symbol) in ours.iter().enumerate() {
+        let name = spellings(&symbol.names[0]).pop().unwrap();
+        saved.functions.push(Function {
+            name: name.as_str().into(),
+            system_name: name.as_str().into(),
+            ..Function::default()
+        });
+        let main = ours[0].start + 0x20;
+        for (index, address) in (symbol.start..symbol.last).step_by(2).enumerate() {
+            let stack = [place(&mut saved, address, function as u32), place(&mut saved, main, 0)];
+            let count = (index as i64 * 7 + function as i64) % 5;
+            saved.samples.push(&stack[..if function == 0 { 1 } else { 2 }], &[count, count * 10_000_000], 0);
+        }
+    }
+    saved
+}
+
 fn made() -> Vec<(&'static str, Vec<u8>)> {
     let proto = |saved: &Saved| {
         let mut bytes = Vec::new();
@@ -190,6 +242,7 @@ fn made() -> Vec<(&'static str, Vec<u8>)> {
         ("ours.pb.gz", proto(&ours())),
         ("mixed.pb.gz", proto(&mixed())),
         ("mixed-later.pb.gz", proto(&mixed_later())),
+        ("code.pb.gz", proto(&code())),
         ("words-32-little.prof", legacy(4, false, 0)),
         ("words-32-big.prof", legacy(4, true, 0)),
         ("words-64-big.prof", legacy(8, true, 0)),

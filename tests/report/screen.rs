@@ -66,7 +66,7 @@ proptest! {
             Grain { function: true, file: false, line: false, column: false, address: false, object: false };
         let nodes = Nodes::of(&saved, grain, str::to_owned);
         let value = saved.value_index("").unwrap();
-        let graph = Graph::of(&saved, &nodes, None, Sums { value, edges: Edges::All, tags: None, drop_negative: false });
+        let graph = Graph::of(&saved, &nodes, None, Sums { value, edges: Edges::All, tags: None, drop_negative: false, is_mean: false });
         let reported: BTreeMap<String, (i64, i64)> = graph
             .order
             .iter()

@@ -31,6 +31,7 @@ impl Session {
     pub(crate) fn new(text: &str) -> Session {
         let scenario = scenario(text).expect("a scenario");
         let facts = Facts {
+            origin: None,
             command: "./server --port 8080".to_owned(),
             pid: 41273,
             processes: 1,
@@ -112,7 +113,7 @@ impl Session {
     /// The newest numbers.
     pub(crate) fn answer(&mut self) -> Option<Arc<Answer>> {
         let question = self.question.clone()?;
-        let facts = Facts { window_ns: question.window_ns, ..self.facts.clone() };
+        let facts = Facts { origin: None, window_ns: question.window_ns, ..self.facts.clone() };
         let measured_ns = question.window_ns.map_or(self.now_ns, |ns| ns.min(self.now_ns));
         self.desk.clock = facts.clock;
         self.desk.ask(question);

@@ -124,12 +124,14 @@ pub struct About {
     pub clock: Clock,
     /// Asked for at the start.
     pub engine: Engine,
-    /// Asked for at the start, ns.
+    /// Asked for at the start, ns; 0 when nobody knows.
     pub period_ns: u64,
     /// Start of the watch, on the recorder's `CLOCK_MONOTONIC`, ns: what times of arrival are on too.
     pub started_ns: u64,
     /// The same in UTC, ns since 1970.
     pub started_unix_ns: u64,
+    /// What a profile of somebody else's says of its own making, as far as it does; of such a one `engine` means nothing.
+    pub origin: Option<String>,
 }
 
 /// What a recording holds, one after the other.

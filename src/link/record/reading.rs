@@ -148,6 +148,7 @@ impl Decoder {
             period_ns: r.number()?,
             started_ns: r.number()?,
             started_unix_ns: r.number()?,
+            origin: if flags & 4 == 0 { None } else { Some(text(r)?) },
         };
         self.at_ns = about.started_ns;
         Ok(about)

@@ -34,6 +34,7 @@ fn about() -> About {
         period_ns: 10_101_010,
         started_ns: 5_000_000_000,
         started_unix_ns: 1_700_000_000_000_000_000,
+        origin: Some("cpu in nanoseconds".to_owned()),
     }
 }
 

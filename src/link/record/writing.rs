@@ -125,12 +125,13 @@ impl Encoder {
         for words in [&about.version, &about.command, &about.host] {
             text(out, words);
         }
-        out.push(u8::from(about.names) | u8::from(about.launched) << 1);
+        out.push(u8::from(about.names) | u8::from(about.launched) << 1 | u8::from(about.origin.is_some()) << 2);
         number(out, about.pid.into());
         out.extend([about.clock as u8, about.engine as u8]);
         for value in [about.period_ns, about.started_ns, about.started_unix_ns] {
             number(out, value);
         }
+        about.origin.iter().for_each(|origin| text(out, origin));
     }
 
     fn time(&mut self, at_ns: u64) {

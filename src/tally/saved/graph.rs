@@ -19,6 +19,8 @@ pub struct Edge {
     pub to: u32,
     /// Of the samples with this call.
     pub weight: i64,
+    /// What that is divided by for a mean; 0 for nothing.
+    pub divisor: i64,
     /// Nodes between the two are not shown.
     pub residual: bool,
     /// The callee was inlined in every one of them.
@@ -47,6 +49,8 @@ pub struct Sums<'a> {
     pub tags: Option<&'a str>,
     /// Without nodes below zero.
     pub drop_negative: bool,
+    /// Sums of the first value are kept too, as divisors.
+    pub is_mean: bool,
 }
 
 /// The sums.
@@ -56,6 +60,8 @@ pub struct Graph {
     pub flat: Vec<i64>,
     /// By node.
     pub cum: Vec<i64>,
+    /// By node, what flat and cum are divided by for a mean; empty where none is wanted.
+    divisors: Vec<(i64, i64)>,
     /// All calls.
     pub edges: Vec<Edge>,
     /// The nodes that there are, in the order of the report.
@@ -75,6 +81,18 @@ pub enum Order {
     Entropy,
 }
 
+impl Edge {
+    /// As it is shown.
+    pub fn shown(&self) -> i64 {
+        mean(self.weight, self.divisor)
+    }
+}
+
+/// A sum over its divisor; 0 divides nothing.
+pub fn mean(sum: i64, divisor: i64) -> i64 {
+    if divisor == 0 { sum } else { sum.wrapping_div(divisor) }
+}
+
 impl Graph {
     /// Adds up all samples, over the nodes that are `kept`.
     pub fn of(saved: &Saved, nodes: &Nodes, kept: Option<&[bool]>, sums: Sums) -> Graph {
@@ -84,6 +102,9 @@ impl Graph {
         if tagging.is_some() {
             graph.tags = vec![NodeTags::default(); count];
         }
+        if sums.is_mean {
+            graph.divisors = vec![(0, 0); count];
+        }
         let is_kept = |node: u32| kept.is_none_or(|kept| kept[node as usize]);
         let wants = |node: u32| sums.edges == Edges::All || nodes.is_inlined(node);
         let mut edge_ids: IdMap<(u32, u32), u32> = IdMap::default();
@@ -92,7 +113,8 @@ impl Graph {
         let mut seen_edges: Vec<u32> = Vec::new();
         saved.samples.each(|sample| {
             let weight = sample.values[sums.value];
-            if weight == 0 {
+            let divisor = if sums.is_mean { sample.values[0] } else { 0 };
+            if weight == 0 && divisor == 0 {
                 return;
             }
             let stamp = sample.index as u32;
@@ -107,8 +129,11 @@ impl Graph {
                     if std::mem::replace(&mut seen[node as usize], stamp) != stamp {
                         let cum = &mut graph.cum[node as usize];
                         *cum = cum.wrapping_add(weight);
+                        if let Some((_, of_cum)) = graph.divisors.get_mut(node as usize) {
+                            *of_cum = of_cum.wrapping_add(divisor);
+                        }
                         if let Some(tagging) = &tagging {
-                            tagging.add(&mut graph.tags[node as usize], sample.labels, weight, false);
+                            tagging.add(&mut graph.tags[node as usize], sample.labels, (weight, divisor), false);
                         }
                     }
                     if let Some(caller) = caller
@@ -118,14 +143,15 @@ impl Graph {
                         let edges = &mut graph.edges;
                         let inline = place + 1 != places.len();
                         let id = *edge_ids.entry((caller, node)).or_insert_with(|| {
-                            let edge = Edge { from: caller, to: node, weight: 0, residual, inline, dropped: false };
-                            edges.push(edge);
+                            let (from, to, dropped) = (caller, node, false);
+                            edges.push(Edge { from, to, weight: 0, divisor: 0, residual, inline, dropped });
                             seen_edges.push(u32::MAX);
                             edges.len() as u32 - 1
                         }) as usize;
                         if std::mem::replace(&mut seen_edges[id], stamp) != stamp {
                             let edge = &mut graph.edges[id];
                             edge.weight = edge.weight.wrapping_add(weight);
+                            edge.divisor = edge.divisor.wrapping_add(divisor);
                             edge.residual |= residual;
                             edge.inline &= inline;
                         }
@@ -136,8 +162,11 @@ impl Graph {
             if let Some(leaf) = caller.filter(|_| !residual) {
                 let flat = &mut graph.flat[leaf as usize];
                 *flat = flat.wrapping_add(weight);
+                if let Some((of_flat, _)) = graph.divisors.get_mut(leaf as usize) {
+                    *of_flat = of_flat.wrapping_add(divisor);
+                }
                 if let Some(tagging) = &tagging {
-                    tagging.add(&mut graph.tags[leaf as usize], sample.labels, weight, true);
+                    tagging.add(&mut graph.tags[leaf as usize], sample.labels, (weight, divisor), true);
                 }
             }
         });
@@ -153,6 +182,22 @@ impl Graph {
     /// Sum of all flat.
     pub fn total(&self) -> i64 {
         self.order.iter().fold(0, |sum: i64, &node| sum.wrapping_add(self.flat[node as usize]))
+    }
+
+    /// Flat and cum of a node, as they are shown.
+    pub fn shown(&self, node: u32) -> (i64, i64) {
+        let (of_flat, of_cum) = self.divisors(node);
+        (mean(self.flat[node as usize], of_flat), mean(self.cum[node as usize], of_cum))
+    }
+
+    /// Sum of all flat as they are shown.
+    pub fn shown_total(&self) -> i64 {
+        self.order.iter().fold(0, |sum: i64, &node| sum.wrapping_add(self.shown(node).0))
+    }
+
+    /// What flat and cum of a node are divided by for a mean.
+    pub fn divisors(&self, node: u32) -> (i64, i64) {
+        self.divisors.get(node as usize).copied().unwrap_or_default()
     }
 
     /// Orders the nodes.

@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 
+use super::graph::mean;
 use super::{Label, LabelValue, Saved};
 use crate::tally::text::Text;
 use crate::tally::units::scaled_label;
@@ -19,6 +20,15 @@ pub struct Tag {
     pub flat: i64,
     /// Of samples that the node is in.
     pub cum: i64,
+    /// What flat and cum are divided by for a mean; 0 for nothing.
+    pub divisors: (i64, i64),
+}
+
+impl Tag {
+    /// Flat and cum as they are shown.
+    pub fn shown(&self) -> (i64, i64) {
+        (mean(self.flat, self.divisors.0), mean(self.cum, self.divisors.1))
+    }
 }
 
 /// Tags of one node: texts, and numbers by the text that they stand under.
@@ -61,11 +71,13 @@ impl Tagging {
         Tagging { sets: saved.labels.iter().map(|labels| set(labels)).collect() }
     }
 
-    pub(super) fn add(&self, tags: &mut NodeTags, set: u32, weight: i64, is_flat: bool) {
+    pub(super) fn add(&self, tags: &mut NodeTags, set: u32, (weight, divisor): (i64, i64), is_flat: bool) {
         let Some((text, numbers)) = self.sets.get(set as usize) else { return };
         let count = |tag: &mut Tag| {
-            let sum = if is_flat { &mut tag.flat } else { &mut tag.cum };
+            let (sum, divided_by) =
+                if is_flat { (&mut tag.flat, &mut tag.divisors.0) } else { (&mut tag.cum, &mut tag.divisors.1) };
             *sum = sum.wrapping_add(weight);
+            *divided_by = divided_by.wrapping_add(divisor);
         };
         if !text.is_empty() {
             let new = || Tag { name: text.clone(), ..Tag::default() };

@@ -199,13 +199,19 @@ fn sampling(app: &App, facts: Option<&Facts>, roomy: bool) -> Vec<Segment> {
     let (clock, engine) = facts.map_or((app.options.clock, app.options.engine), |facts| (facts.clock, facts.engine));
     let (name, meaning) = clock_name(clock);
     let name = Span::styled(name, style(Role::Strong));
+    // Who made a profile of somebody else's, and how, only that can say.
+    let origin = facts.and_then(|facts| facts.origin.clone());
+    let how = origin.unwrap_or_else(|| system_call(engine, clock));
     let meaning = Span::styled(format!(" ({meaning})"), plain);
     let mut segments = vec![
         Segment::new(10).or(vec![dot.clone(), name.clone(), meaning]).or(vec![dot, name]),
-        Segment::new(1).gap(2).or_text(system_call(engine, clock), dim).or_nothing(),
+        Segment::new(1).gap(2).or_text(how, dim).or_nothing(),
     ];
 
-    let asked = measure::hertz(facts.map_or(app.options.period_ns, |facts| facts.period_ns));
+    let asked = match facts.map_or(app.options.period_ns, |facts| facts.period_ns) {
+        0 => "–".to_owned(),
+        period_ns => measure::hertz(period_ns),
+    };
     let effective = facts.and_then(|facts| facts.effective_hz).map_or("–".to_owned(), measure::rate);
     let asked = Span::styled(asked, plain);
     let measured = Span::styled(format!(" ({effective})"), dim);

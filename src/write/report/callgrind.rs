@@ -1,6 +1,6 @@
 //! `-callgrind`: every address with its cost and its calls, for KCachegrind.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::io::{self, Write};
 
 use super::Print;
@@ -15,9 +15,9 @@ impl Print<'_> {
         self.choose_unit(&trimmed);
         let graph = &trimmed.graph;
         let edges = graph.edges_of(&nodes);
+        let there: HashSet<u32> = graph.order.iter().copied().collect();
         let callees = distinct_names(&nodes, &graph.order);
-        let kind = &self.saved.sample_types[self.value].kind;
-        writeln!(out, "positions: instr line\nevents: {kind}({})", self.unit)?;
+        writeln!(out, "positions: instr line\nevents: {}({})", self.kind(), self.unit)?;
         let own = self.own_unit();
         let cost = |value: i64| scale(value, &own, &self.unit).0 as i64;
         let (mut objects, mut files, mut functions) = (Words::default(), Words::default(), Words::default());
@@ -29,12 +29,14 @@ impl Print<'_> {
                 writeln!(out, "\nob={}", objects.word(&info.object))?;
                 writeln!(out, "fl={}\nfn={}", files.word(&info.file), functions.word(&info.name))?;
             }
-            let flat = cost(graph.flat[node as usize]);
+            let flat = cost(graph.shown(node).0);
             writeln!(out, "{} {} {flat}", address(last, info.address), info.line)?;
             for edge in edges.callees(node) {
                 let callee = &nodes.infos[edge.to as usize];
+                // One that is not there itself, as all of its values cancel out, has no name in pprof either.
                 let name = callees.get(&edge.to).unwrap_or(&callee.name);
-                writeln!(out, "cfl={}\ncfn={}", files.word(&callee.file), functions.word(name))?;
+                let name = if there.contains(&edge.to) { name.clone() } else { Text::default() };
+                writeln!(out, "cfl={}\ncfn={}", files.word(&callee.file), functions.word(&name))?;
                 writeln!(out, "calls=0 {} {}", address(last, callee.address), callee.line)?;
                 writeln!(out, "* * {}", cost(edge.weight))?;
             }

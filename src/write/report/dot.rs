@@ -7,7 +7,7 @@ use std::sync::LazyLock;
 use regex::Regex;
 
 use super::Print;
-use crate::tally::saved::graph::{Edge, Edges, Graph, Info, NodeTags, Nodes, Tag, base};
+use crate::tally::saved::graph::{Edge, Edges, Graph, Info, NodeTags, Nodes, Tag, base, mean};
 use crate::tally::saved::trim::MAX_TAGS;
 use crate::tally::text::Text;
 use crate::tally::units::{label, percentage, scale};
@@ -37,7 +37,7 @@ impl Print<'_> {
 
     fn dot_graph(&self, out: &mut dyn Write, nodes: &Nodes, graph: &Graph) -> io::Result<()> {
         let edges = graph.edges_of(nodes);
-        let most = graph.order.iter().map(|&node| graph.flat[node as usize].unsigned_abs()).max().unwrap_or(0) as f64;
+        let most = graph.order.iter().map(|&node| graph.shown(node).0.unsigned_abs()).max().unwrap_or(0) as f64;
         let mut numbers: HashMap<u32, (usize, bool)> = HashMap::new();
         for (place, &node) in graph.order.iter().enumerate() {
             let number = place + 1;
@@ -65,7 +65,7 @@ impl Print<'_> {
         number: usize,
         most: f64,
     ) -> io::Result<()> {
-        let (flat, cum) = (graph.flat[node as usize], graph.cum[node as usize]);
+        let (flat, cum) = graph.shown(node);
         let mut label = multiline(&nodes.infos[node as usize]);
         let share = |value: i64| percentage(value, self.total).trim().to_owned();
         let flat_value = self.shown(flat);
@@ -95,7 +95,7 @@ impl Print<'_> {
         let mut texts: Vec<&Tag> = tags.texts.values().collect();
         sort_tags(&mut texts, flat);
         for (place, tag) in texts.into_iter().take(MAX_TAGS).enumerate() {
-            let much = if flat { tag.flat } else { tag.cum };
+            let much = if flat { tag.shown().0 } else { tag.shown().1 };
             if much == 0 {
                 continue;
             }
@@ -115,8 +115,8 @@ impl Print<'_> {
     fn dot_numbers(&self, under: &HashMap<String, Tag>, flat: bool, source: &str) -> String {
         let mut out = String::new();
         for (place, tag) in collapsed(under, flat).into_iter().enumerate() {
-            let as_flat = flat || tag.flat == tag.cum;
-            let (much, style) = if as_flat { (tag.flat, "") } else { (tag.cum, " style=\"dotted\"") };
+            let (of_flat, of_cum) = tag.shown();
+            let (much, style) = if flat || of_flat == of_cum { (of_flat, "") } else { (of_cum, " style=\"dotted\"") };
             if much != 0 {
                 let own = format!("N{source}_{place}");
                 out += &nodelet(&own, &own, source, &tag.name, &self.shown(much), style);
@@ -133,17 +133,17 @@ impl Print<'_> {
         (from, has_tags): (usize, bool),
         to: usize,
     ) -> io::Result<()> {
-        let weight = self.shown(edge.weight);
+        let (much, weight) = (edge.shown(), self.shown(edge.shown()));
         let inline = if edge.inline { "\\n (inline)" } else { "" };
         let mut attributes = format!("label=\" {weight}{inline}\"");
         if self.total != 0 {
-            let part = |of: i64| 1 + (edge.weight.wrapping_mul(of) / self.total).wrapping_abs().min(of);
+            let part = |of: i64| 1 + (much.wrapping_mul(of) / self.total).wrapping_abs().min(of);
             for (name, part) in [("weight", part(100)), ("penwidth", part(5))] {
                 if part > 1 {
                     attributes += &format!(" {name}={part}");
                 }
             }
-            let score = edge.weight as f64 / self.total.unsigned_abs() as f64;
+            let score = much as f64 / self.total.unsigned_abs() as f64;
             attributes += &format!(" color=\"{}\"", color(score, false));
         }
         let arrow = if edge.residual { "..." } else { "->" };
@@ -208,7 +208,9 @@ fn collapsed(under: &HashMap<String, Tag>, flat: bool) -> Vec<Tag> {
             _ => format!("{}..{}", label(low.value, &low.unit), label(high.value, &high.unit)),
         };
         let sum = |of: fn(&Tag) -> i64| group.iter().fold(0i64, |sum, tag| sum.wrapping_add(of(tag)));
-        Tag { name, flat: sum(|tag| tag.flat), cum: sum(|tag| tag.cum), ..Tag::default() }
+        let flat = mean(sum(|tag| tag.flat), sum(|tag| tag.divisors.0));
+        let cum = mean(sum(|tag| tag.cum), sum(|tag| tag.divisors.1));
+        Tag { name, flat, cum, ..Tag::default() }
     };
     let mut wholes: Vec<Tag> = groups.iter().map(whole).collect();
     let mut sorted: Vec<&Tag> = wholes.iter().collect();

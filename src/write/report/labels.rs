@@ -26,8 +26,8 @@ impl Print<'_> {
         }
         labels.extend(saved.comments.iter().filter(|text| !text.starts_with('#')).map(|text| text.as_str().to_owned()));
         let of = &saved.sample_types[self.value];
-        if !of.kind.is_empty() {
-            labels.push(format!("Type: {}", of.kind));
+        if !self.kind().is_empty() {
+            labels.push(format!("Type: {}", self.kind()));
         }
         if !saved.doc_url.is_empty() {
             labels.push(format!("Doc: {}", saved.doc_url));
@@ -60,7 +60,7 @@ impl Print<'_> {
             labels.push("Active filters:".to_owned());
             labels.extend(filters.into_iter().map(|filter| format!("   {filter}")));
         }
-        let shown = trimmed.graph.total();
+        let shown = trimmed.graph.shown_total();
         labels.push(format!(
             "Showing nodes accounting for {}, {} of {} total",
             self.shown(shown),

@@ -7,7 +7,7 @@ use std::path::Path;
 
 use super::{Print, ReportError, trim_path_of};
 use crate::tally::query::Pattern;
-use crate::tally::saved::graph::{Edges, Graph, Nodes, Sums};
+use crate::tally::saved::graph::{Edges, Graph, Nodes};
 use crate::tally::units::percentage;
 
 /// Lines before the first and after the last that has a sample.
@@ -17,8 +17,7 @@ impl Print<'_> {
     pub(super) fn list(&mut self, out: &mut dyn Write, only: &Pattern) -> Result<(), ReportError> {
         self.saved.unmark_base();
         let nodes = self.nodes();
-        let sums =
-            Sums { value: self.value, edges: Edges::ToInlined, tags: None, drop_negative: self.options.drop_negative };
+        let sums = self.sums(Edges::ToInlined);
         let graph = Graph::of(&self.saved, &nodes, None, sums);
         let mut functions: BTreeMap<&str, Vec<u32>> = BTreeMap::new();
         for &node in &graph.order {

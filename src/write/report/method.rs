@@ -29,8 +29,7 @@ type Lines<'n> = BTreeMap<&'n str, BTreeMap<i64, (i64, i64)>>;
 impl Print<'_> {
     pub(super) fn method(&mut self, out: &mut dyn Write, only: &Pattern) -> Result<(), ReportError> {
         self.saved.unmark_base();
-        let drop_negative = self.options.drop_negative;
-        let sums = Sums { value: self.value, edges: Edges::All, tags: None, drop_negative };
+        let sums = self.sums(Edges::All);
         let grain = Grain { function: true, file: false, line: false, column: false, address: false, object: false };
         let nodes = Nodes::of(&self.saved, grain, str::to_owned);
         let mut graph = Graph::of(&self.saved, &nodes, None, sums);
@@ -73,7 +72,7 @@ impl Print<'_> {
         node: u32,
         (lines, start): (&Lines, i64),
     ) -> Result<(), ReportError> {
-        let (flat, cum) = (graph.flat[node as usize], graph.cum[node as usize]);
+        let (flat, cum) = graph.shown(node);
         let place = lines.iter().next().map(|(file, lines)| {
             let line = if start > 0 { start } else { lines.keys().next().copied().unwrap_or(0) };
             format!(" ({file}:{line})")
@@ -92,19 +91,19 @@ impl Print<'_> {
         node: u32,
         edges: &EdgesByNode,
     ) -> Result<(), ReportError> {
-        let cum = graph.cum[node as usize];
-        let below = cum.wrapping_sub(graph.flat[node as usize]);
+        let (flat, cum) = graph.shown(node);
+        let below = cum.wrapping_sub(flat);
         let row = |out: &mut dyn Write, weight: i64, of: i64, other: u32| {
             writeln!(out, "     {:>10}  ({:>9})  {}", self.shown(weight), share(weight, of), nodes.name(other))
         };
         if !edges.callers(node).is_empty() {
             writeln!(out, "  callers:")?;
         }
-        edges.callers(node).iter().try_for_each(|edge| row(out, edge.weight, cum, edge.from))?;
+        edges.callers(node).iter().try_for_each(|edge| row(out, edge.shown(), cum, edge.from))?;
         if !edges.callees(node).is_empty() {
             writeln!(out, "  callees ({} total):", self.shown(below))?;
         }
-        Ok(edges.callees(node).iter().try_for_each(|edge| row(out, edge.weight, below, edge.to))?)
+        Ok(edges.callees(node).iter().try_for_each(|edge| row(out, edge.shown(), below, edge.to))?)
     }
 
     fn code(&self, out: &mut dyn Write, lines: &Lines, start: i64, sources: &mut Sources) -> Result<(), ReportError> {

@@ -21,7 +21,7 @@ use jiff::tz::TimeZone;
 use super::{firefox, folded, formats, legacy, pprof, speedscope, svg};
 use crate::tally::query::{Filters, Pattern};
 use crate::tally::saved::Saved;
-use crate::tally::saved::graph::{Edges, Grain, Nodes, Order, Sums};
+use crate::tally::saved::graph::{Edges, Grain, Nodes, Order, Sums, mean};
 use crate::tally::saved::tags::TagFilter;
 use crate::tally::saved::trim::{Trim, Trimmed, trimmed};
 use crate::tally::units::{scale, scaled_label};
@@ -123,6 +123,8 @@ pub struct Options {
     pub unit: String,
     /// What values are divided by; not 0.
     pub divide_by: f64,
+    /// Means over the first value, in place of sums.
+    pub mean: bool,
     /// Which value; empty for the default.
     pub sample_index: String,
     /// Where sources are looked for, with `:` between directories; empty for the working directory.
@@ -154,6 +156,7 @@ impl Default for Options {
             compact_labels: false,
             unit: "minimum".to_owned(),
             divide_by: 1.0,
+            mean: false,
             sample_index: String::new(),
             source_path: String::new(),
             trim_path: String::new(),
@@ -222,7 +225,7 @@ pub fn report(out: &mut dyn Write, mut saved: Saved, options: &Options) -> Resul
     if options.relative_percentages {
         focus(&mut saved);
     }
-    let total = total(&saved, value);
+    let total = total(&saved, value, options.mean);
     if !options.relative_percentages {
         focus(&mut saved);
     }
@@ -255,17 +258,21 @@ pub fn report(out: &mut dyn Write, mut saved: Saved, options: &Options) -> Resul
 }
 
 /// Sum of all values without their signs; of the base alone, where it is marked.
-fn total(saved: &Saved, value: usize) -> i64 {
+fn total(saved: &Saved, value: usize, is_mean: bool) -> i64 {
     let is_base: Vec<bool> = (0..saved.labels.len() as u32).map(|labels| saved.is_base(labels)).collect();
-    let (mut total, mut base) = (0i64, 0i64);
+    let (mut total, mut base) = ((0i64, 0i64), (0i64, 0i64));
     saved.samples.each_packed(|_, values, labels| {
-        let much = values[value].wrapping_abs();
-        total = total.wrapping_add(much);
+        let divisor = if is_mean { values[0] } else { 0 };
+        let add = |sums: &mut (i64, i64)| {
+            *sums = (sums.0.wrapping_add(values[value].wrapping_abs()), sums.1.wrapping_add(divisor));
+        };
+        add(&mut total);
         if is_base.get(labels as usize).copied().unwrap_or_default() {
-            base = base.wrapping_add(much);
+            add(&mut base);
         }
     });
-    if base > 0 { base } else { total }
+    let (sum, divisor) = if base.0 > 0 { base } else { total };
+    mean(sum, divisor)
 }
 
 /// A report under way: the profile as the filters left it.
@@ -329,8 +336,13 @@ impl Print<'_> {
             Trim { order, ..Trim::NOTHING }
         };
         let tags = (self.options.form == Form::Dot).then(|| self.unit.clone());
-        let sums = Sums { value: self.value, edges, tags: tags.as_deref(), drop_negative: self.options.drop_negative };
+        let sums = Sums { tags: tags.as_deref(), ..self.sums(edges) };
         trimmed(&self.saved, nodes, sums, trim)
+    }
+
+    fn sums(&self, edges: Edges) -> Sums<'static> {
+        let Options { drop_negative, mean, .. } = *self.options;
+        Sums { value: self.value, edges, tags: None, drop_negative, is_mean: mean }
     }
 
     fn own_unit(&self) -> String {
@@ -344,23 +356,33 @@ impl Print<'_> {
             return;
         }
         let much = |&node: &u32| {
-            let flat = graph.flat[node as usize].wrapping_abs();
-            if flat == 0 { graph.cum[node as usize].wrapping_abs() } else { flat }
+            let (flat, cum) = graph.shown(node);
+            if flat == 0 { cum.wrapping_abs() } else { flat.wrapping_abs() }
         };
         let own = self.own_unit();
         let least = graph.order.iter().map(much).filter(|&much| much > 0).min().unwrap_or(self.total);
+        let (least, most) = (self.divided(least), self.divided(self.total));
         let fitting = |value: i64| scale(value, &own, "minimum").1;
-        let (low, high) = (fitting(least), fitting(self.total));
+        let (low, high) = (fitting(least), fitting(most));
         let hundredfold = least.wrapping_mul(100);
-        let wide = low != high && hundredfold < self.total && self.options.form != Form::Callgrind;
+        let wide = low != high && hundredfold < most && self.options.form != Form::Callgrind;
         let unit = if wide { fitting(hundredfold) } else { low };
         self.unit = if unit.is_empty() { own } else { unit };
     }
 
-    fn shown(&self, value: i64) -> String {
+    /// What values are called.
+    fn kind(&self) -> String {
+        let mean = if self.options.mean { "mean_" } else { "" };
+        format!("{mean}{}", self.saved.sample_types[self.value].kind)
+    }
+
+    fn divided(&self, value: i64) -> i64 {
         let ratio = 1.0 / self.options.divide_by;
-        let value = if ratio > 0.0 && ratio != 1.0 { (value as f64 * ratio) as i64 } else { value };
-        scaled_label(value, &self.saved.sample_types[self.value].unit, &self.unit)
+        if ratio > 0.0 && ratio != 1.0 { (value as f64 * ratio) as i64 } else { value }
+    }
+
+    fn shown(&self, value: i64) -> String {
+        scaled_label(self.divided(value), &self.saved.sample_types[self.value].unit, &self.unit)
     }
 }
 

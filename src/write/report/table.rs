@@ -23,7 +23,7 @@ impl Print<'_> {
         let marks = marks(graph, nodes.infos.len());
         let mut sum = 0i64;
         for &node in &graph.order {
-            let (flat, cum) = (graph.flat[node as usize], graph.cum[node as usize]);
+            let (flat, cum) = graph.shown(node);
             sum = sum.wrapping_add(flat);
             writeln!(
                 out,

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::io::{self, Write};
 
 use super::Print;
+use crate::tally::saved::graph::mean;
 use crate::tally::saved::{Label, LabelValue};
 use crate::tally::units::label;
 
@@ -44,7 +45,8 @@ impl Print<'_> {
             text += SEPARATOR;
             text.push('\n');
             text += sets.get(sample.labels as usize).map_or("", String::as_str);
-            let mut value = self.shown(sample.values[self.value]);
+            let divisor = if self.options.mean { sample.values[0] } else { 0 };
+            let mut value = self.shown(mean(sample.values[self.value], divisor));
             for &location in sample.stack {
                 let places = nodes.at(location);
                 for (place, &node) in places.iter().enumerate() {

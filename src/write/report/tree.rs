@@ -35,7 +35,8 @@ impl Print<'_> {
             if only.is_some_and(|only| !only.matches(name)) {
                 continue;
             }
-            let (flat, cum) = (graph.flat[node as usize], graph.cum[node as usize]);
+            let (flat, cum) = graph.shown(node);
+            // pprof has no means of edges here.
             let told = |edge: &Edge, other: u32| {
                 let mark = if edge.inline { " (inline)" } else { "" };
                 let (weight, share) = (self.shown(edge.weight), percentage(edge.weight, cum));
