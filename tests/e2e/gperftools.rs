@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::io::{BufRead, BufReader, Write};
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::LazyLock;
@@ -402,6 +403,32 @@ fn a_program_linked_with_the_library_runs_without_it() {
     let maps = fs::read_to_string(format!("/proc/{}/maps", forever.child.id())).expect("it runs");
     assert!(maps.contains("/libsigtop-agent-"), "{maps}");
     assert!(forever.end().success());
+}
+
+/// Whoever starts a program that has more rights than he has must not make it write where he wants.
+#[test]
+fn a_setuid_program_writes_nothing() {
+    if !nix::unistd::geteuid().is_root() {
+        eprintln!("not tested: only root makes a program of somebody else's");
+        return;
+    }
+    let directory = targets::scratch("other rights").canonicalize().expect("made");
+    let place = directory.join("lib");
+    assert_eq!(run(Command::new(SIGTOP).args(["env", "--libprofiler"]).arg(&place)).code(), 0);
+    fs::copy(place.join("libprofiler.so.0"), place.join("libprofiler.so")).expect("written");
+    // The loader heeds no variable of such a program, but what it was linked with comes along.
+    let binary = linked(&["-L", text(&place), &format!("-Wl,-rpath,{}", place.display())]);
+    let copy = directory.join("profiler");
+    fs::copy(&binary, &copy).expect("written");
+    let plain = Target::of(copy.clone(), &[("CPUPROFILE", "out.prof")], false);
+    plain.run(&["burn", "0.2"]);
+    assert_eq!(plain.files(), ["out.prof"], "as itself it does");
+    std::os::unix::fs::chown(&copy, Some(65534), Some(65534)).expect("we are root");
+    fs::set_permissions(&copy, fs::Permissions::from_mode(0o4755)).expect("we are root");
+    let secure = Target::of(copy, &[("CPUPROFILE", "out.prof"), ("CPUPROFILESIGNAL", "12")], false);
+    fs::set_permissions(&secure.directory, fs::Permissions::from_mode(0o777)).expect("ours");
+    assert_eq!(secure.run(&["burn", "0.2"]).code(), 0);
+    assert!(secure.files().is_empty(), "{:?}", secure.files());
 }
 
 /// gperftools' own library; `None`, with a sentence, where it is not installed.

@@ -22,6 +22,7 @@ mod signals;
 mod source;
 mod stacks;
 mod stress;
+mod taking;
 mod threads;
 mod viewer;
 mod walk;

@@ -13,21 +13,21 @@ use crate::harness::targets;
 use crate::harness::terminal::Terminal;
 
 /// An empty directory of a test's own, which goes with it.
-struct Directory(PathBuf);
+pub(crate) struct Directory(PathBuf);
 
 impl Directory {
-    fn new(name: &str) -> Directory {
+    pub(crate) fn new(name: &str) -> Directory {
         let path = std::env::temp_dir().join(format!("sigtop-{name}-{}", std::process::id()));
         let _ = fs::remove_dir_all(&path);
         fs::create_dir_all(&path).expect("a directory");
         Directory(path)
     }
 
-    fn file(&self, name: &str) -> PathBuf {
+    pub(crate) fn file(&self, name: &str) -> PathBuf {
         self.0.join(name)
     }
 
-    fn names(&self) -> Vec<String> {
+    pub(crate) fn names(&self) -> Vec<String> {
         let entries = fs::read_dir(&self.0).expect("a directory").flatten();
         let mut names: Vec<String> = entries.map(|entry| entry.file_name().to_string_lossy().into_owned()).collect();
         names.sort();
@@ -42,14 +42,14 @@ impl Drop for Directory {
 }
 
 /// `sigtop record` into a file, of a burner that works so many seconds.
-fn record(file: &Path, options: &[&str], seconds: &str) -> Command {
+pub(crate) fn record(file: &Path, options: &[&str], seconds: &str) -> Command {
     let mut command = Command::new(SIGTOP);
     command.args(["record", "-o"]).arg(file).args(options).arg("--");
     command.arg(targets::c("shares")).args(["60", "30", "10", seconds]);
     command
 }
 
-fn view(file: &Path) -> Ran {
+pub(crate) fn view(file: &Path) -> Ran {
     run(Command::new(SIGTOP).args(["view", "--batch"]).arg(file))
 }
 

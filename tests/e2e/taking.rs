@@ -1,0 +1,177 @@
+//! What is taken away lies where it was wanted: in the format of its name, of the span that was marked, or nowhere at all with a
+//! sentence, where nothing may be written.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+use crate::harness::run::{SIGTOP, run};
+use crate::harness::targets;
+use crate::harness::terminal::Terminal;
+use crate::recording::{Directory, record};
+
+/// A command without the right of root to write where it may not.
+fn unprivileged(command: &Command) -> Command {
+    let mut bound = Command::new("setpriv");
+    bound.args(["--bounding-set", "-dac_override,-dac_read_search"]).arg(command.get_program());
+    bound.args(command.get_args());
+    if nix::unistd::geteuid().is_root() {
+        return bound;
+    }
+    let mut plain = Command::new(command.get_program());
+    plain.args(command.get_args());
+    plain
+}
+
+#[test]
+fn where_nothing_may_be_written_the_old_file_stays_and_a_sentence_says_so() {
+    let directory = Directory::new("forbidden");
+    let place = directory.file("forbidden");
+    fs::create_dir(&place).expect("a directory");
+    let file = place.join("a.sigtop");
+    fs::write(&file, "the old one").expect("written");
+    let set = |mode| fs::set_permissions(&place, fs::Permissions::from_mode(mode)).expect("ours");
+    set(0o555);
+    let sentence = format!("cannot write {}: permission denied; write to a directory of yours", file.display());
+
+    let ran = run(&mut unprivileged(&record(&file, &[], "0.1")));
+    assert!(ran.code() == 125 && ran.err().contains(&sentence), "{} {}", ran.code(), ran.err());
+    let mut watch = Command::new(SIGTOP);
+    watch.args(["--batch", "--save"]).arg(&file).arg("--").arg(targets::c("shares")).args(["60", "30", "10", "0.1"]);
+    let ran = run(&mut unprivileged(&watch));
+    assert!(ran.code() == 125 && ran.err().contains(&sentence), "{} {}", ran.code(), ran.err());
+
+    let mut watch = Command::new(SIGTOP);
+    watch.arg("--").arg(targets::c("shares")).args(["60", "30", "10", "60"]);
+    let mut terminal = Terminal::start(140, 30, &unprivileged(&watch));
+    terminal.see("burn_a");
+    for name in ["a.sigtop", "a.pb.gz"] {
+        terminal.keys(&format!("e\x15{}\r", place.join(name).display()));
+        terminal.see(&format!("{name}: permission denied; write to a directory of yours"));
+    }
+    // And the watch goes on.
+    terminal.keys(&format!("e\x15{}\r", directory.file("b.sigtop").display()));
+    terminal.see("saved: ");
+    terminal.keys("qe");
+    terminal.finish();
+
+    assert_eq!(fs::read(&file).expect("read"), b"the old one");
+    assert_eq!(fs::read_dir(&place).expect("read").count(), 1, "nothing is left beside it");
+    set(0o755);
+    assert_eq!(directory.names(), ["b.sigtop", "forbidden"]);
+}
+
+#[test]
+fn every_profile_that_is_written_is_read_again_as_the_same() {
+    let directory = Directory::new("endings");
+    let first = directory.file("a.sigtop");
+    assert_eq!(run(&mut record(&first, &["--symbols"], "1")).code(), 0);
+    let top = |file: &Path| run(Command::new(SIGTOP).args(["report", "--top", "--unit=ms"]).arg(file)).out();
+    let row = |text: &str| -> Option<String> {
+        let line = text.lines().find(|line| line.ends_with(" burn_a"))?;
+        Some(line.split_whitespace().take(2).collect::<Vec<&str>>().join(" "))
+    };
+    let expected = row(&top(&first)).expect("a row");
+    for name in ["a.pb.gz", "a.pb", "a.prof", "a.folded"] {
+        let file = directory.file(name);
+        let written = run(Command::new(SIGTOP).args(["report", "-o"]).arg(&file).arg(&first));
+        assert_eq!(written.code(), 0, "{name}: {}", written.err());
+        let again = row(&top(&file)).expect(name);
+        // Ticks are all that folded stacks and gperftools' profiles count: shares are the same but for their rounding.
+        let share = |row: &str| row.split(' ').nth(1)?.trim_end_matches('%').parse::<f64>().ok();
+        let same = share(&again).zip(share(&expected)).is_some_and(|(one, other)| (one - other).abs() < 1.5);
+        assert!(again == expected || same && !name.contains(".pb"), "{name}: {again}, not {expected}");
+    }
+}
+
+#[test]
+fn graphviz_draws_graphs() {
+    let graph = |file: &Path| {
+        let mut report = Command::new(SIGTOP);
+        report.args(["report", "--dot", "-o"]).arg(file);
+        report.arg(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/profiles/ours.pb.gz"));
+        report
+    };
+    let directory = Directory::new("drawn");
+    let nowhere = run(graph(&directory.file("a.png")).env("PATH", "/nonexistent"));
+    assert!(nowhere.code() != 0 && nowhere.err().contains("a .png is drawn by graphviz's dot, which is not installed"));
+    assert!(directory.names().is_empty());
+    assert_eq!(run(graph(&directory.file("a.dot")).env("PATH", "/nonexistent")).code(), 0);
+    if Command::new("dot").arg("-V").stderr(Stdio::null()).status().is_err() {
+        eprintln!("SKIPPED: graphviz is not here");
+        return;
+    }
+    for (name, magic) in [("a.svg", &b"<?xml"[..]), ("a.png", b"\x89PNG"), ("a.pdf", b"%PDF"), ("a.ps", b"%!PS")] {
+        let ran = run(&mut graph(&directory.file(name)));
+        assert_eq!(ran.code(), 0, "{name}: {}", ran.err());
+        assert!(fs::read(directory.file(name)).expect("written").starts_with(magic), "{name}");
+    }
+}
+
+#[test]
+fn profiles_of_two_clocks_are_not_added_up() {
+    let directory = Directory::new("clocks");
+    let (cpu, wall, both) = (directory.file("cpu.sigtop"), directory.file("wall.sigtop"), directory.file("both.pb.gz"));
+    assert_eq!(run(&mut record(&cpu, &[], "0.3")).code(), 0);
+    assert_eq!(run(&mut record(&wall, &["--clock", "real"], "0.3")).code(), 0);
+    let refused = run(Command::new(SIGTOP).arg("report").args([&cpu, &wall]).arg("-o").arg(&both));
+    assert!(refused.code() != 0 && !both.exists());
+    assert!(refused.err().contains("do not go together") && refused.err().contains("wall"), "{}", refused.err());
+    // Of one clock they are.
+    let values = |files: &[&Path]| -> f64 {
+        let text = run(Command::new(SIGTOP).args(["report", "--unit=ms"]).args(files)).out();
+        let shown = text.lines().find_map(|line| line.strip_prefix("Showing nodes accounting for ")).expect("a total");
+        shown.rsplit(" of ").next().and_then(|total| total.strip_suffix("ms total")?.parse().ok()).expect("a number")
+    };
+    let one = values(&[&cpu]);
+    assert!(one > 0.0 && (values(&[&cpu, &cpu]) - 2.0 * one).abs() < 0.02, "{one}");
+}
+
+#[test]
+fn a_marked_span_is_saved_alone() {
+    let directory = Directory::new("span");
+    let mut command = Command::new(SIGTOP);
+    command.arg("--").arg(targets::c("shares")).args(["60", "30", "10", "3"]);
+    let mut terminal = Terminal::start(140, 45, &command);
+    terminal.see("exited with status 0");
+    terminal.keys(" [[m[[m");
+    let samples = |line: &str| -> Option<u64> {
+        let before = line.split(" samples").next()?;
+        let digits: String = before.chars().rev().take_while(|letter| letter.is_ascii_digit()).collect();
+        digits.chars().rev().collect::<String>().parse().ok()
+    };
+    terminal.wait("a span is shown", |screen| screen.contents().contains("span "));
+    let header = terminal.text().lines().find(|line| line.contains("span ")).expect("a header").to_owned();
+    let shown = samples(&header).expect("a number");
+    let file = directory.file("a.txt");
+    terminal.keys(&format!("e\t\x1b[A\x15{}\r", file.display()));
+    terminal.see("saved: ");
+    let text = fs::read_to_string(&file).expect("it was written");
+    let saved = text.lines().find_map(|line| line.strip_prefix("Samples: ")?.split(" (").next()?.parse::<u64>().ok());
+    assert!(shown > 0 && saved == Some(shown), "{header}\n{text}");
+    let all = directory.file("all.txt");
+    terminal.keys(&format!("e\x15{}\r", all.display()));
+    terminal.wait("that too", |_| all.exists());
+    terminal.keys("q");
+    terminal.finish();
+}
+
+#[test]
+fn a_process_that_was_there_already_is_watched_from_elsewhere() {
+    let line = run(Command::new(SIGTOP).args(["env", "--path"])).out();
+    let mut target = Command::new(targets::c("shares"));
+    target.args(["60", "30", "10", "60"]).env("LD_PRELOAD", line.trim()).stdout(Stdio::null());
+    let mut target = target.spawn().expect("it runs");
+    let record = format!("{SIGTOP} record -o - --pid {} 2>/dev/null", target.id());
+    let mut command = Command::new("sh");
+    command.args(["-c", &format!("{record} | {SIGTOP} view --tui -")]);
+    let mut terminal = Terminal::start(100, 30, &command);
+    terminal.see("burn_a");
+    terminal.see("up 2");
+    terminal.keys("q");
+    terminal.finish();
+    assert!(target.try_wait().expect("a child").is_none(), "it runs on");
+    target.kill().expect("a child");
+    target.wait().expect("a child");
+}
