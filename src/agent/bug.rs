@@ -4,7 +4,7 @@
 use core::sync::atomic::Ordering;
 
 use super::sys::{self, syscall};
-use super::{slot, state, timer};
+use super::{handler, slot, state, timer};
 
 /// The end of a panic.
 pub(super) fn give_up() -> ! {
@@ -22,6 +22,7 @@ pub(super) fn give_up() -> ! {
             syscall!(libc::SYS_exit, 0);
         }
     }
+    handler::leave();
     // A thread of the target, in a constructor or a guarded call: nothing is left but to stand still.
     loop {
         core::hint::spin_loop();

@@ -78,7 +78,61 @@ pub(super) fn is_ours(action: &KernelAction) -> bool {
     action.handler == on_signal as *const () as usize
 }
 
-extern "C" fn on_signal(signal: i32, info: *const Info, context: *const u64) {
+/// Of the word that marks where a handler returns to: its own address, changed by this.
+const MARK: u64 = 0x7369_6774_6f70_5e7f;
+
+/// A handler that calls `$body` with its arguments, and keeps a mark below its return address for as long as that runs.
+macro_rules! handler {
+    ($name:ident calls $body:ident) => {
+        #[unsafe(naked)]
+        extern "C" fn $name(_signal: i32, _info: *const Info, _context: *const u64) {
+            core::arch::naked_asm!(
+                "lea rax, [rsp - 8]",
+                "movabs rcx, {mark}",
+                "xor rax, rcx",
+                "push rax",
+                "call {body}",
+                "mov qword ptr [rsp], 0",
+                "add rsp, 8",
+                "ret",
+                mark = const MARK,
+                body = sym $body,
+            )
+        }
+    };
+}
+
+handler!(on_signal calls on_any_signal);
+
+/// Returns from the handler that the caller runs in to what it interrupted, with all that was begun left as it is. It returns to its
+/// caller if that is in none, or if system calls are not allowed.
+pub(super) fn leave() {
+    const PAGE: usize = 4096;
+    /// Bytes that a handler has on its stack, at most.
+    const DEPTH: usize = 64 * 1024;
+    let here = 0u64;
+    let mut at = &raw const here as usize & !7;
+    let end = at + DEPTH;
+    let mut readable_to = at;
+    while at < end && state::MAY_CALL.load(Ordering::Relaxed) {
+        if at >= readable_to {
+            if !sys::readable(at) {
+                return;
+            }
+            readable_to = (at | (PAGE - 1)) + 1;
+        }
+        // SAFETY: in a page of this thread's stack that can be read. At the mark the rest of the handler's entry is done in its stead.
+        unsafe {
+            if (at as *const u64).read_volatile() == at as u64 ^ MARK {
+                (at as *mut u64).write_volatile(0);
+                core::arch::asm!("mov rsp, {}", "ret", in(reg) at + 8, options(noreturn));
+            }
+        }
+        at += 8;
+    }
+}
+
+extern "C" fn on_any_signal(signal: i32, info: *const Info, context: *const u64) {
     #[cfg(sigtop_timed)]
     let begun = super::timing::now();
     receive(signal, info, context);
@@ -150,7 +204,7 @@ fn process_tick(epoch: u32, weight_ns: u64, context: *const u64) {
             state::MAY_CALL.store(true, Ordering::Relaxed);
             start::give_birth();
             // For another clock it only gives birth.
-            if state::config(epoch).clock == Clock::Prof {
+            if state::config(epoch).clock == Clock::Prof && !was_woken(context) {
                 tick(sys::gettid(), epoch, weight_ns, context);
             }
         }
@@ -161,12 +215,24 @@ fn process_tick(epoch: u32, weight_ns: u64, context: *const u64) {
             if tid != 0 && threads::has_timer(tid) {
                 return;
             }
-            tick(tid, epoch, weight_ns, context);
+            if tid == 0 || !was_woken(context) {
+                tick(tid, epoch, weight_ns, context);
+            }
             if tid != 0 && !state::WANT_THREADS.swap(true, Ordering::Relaxed) {
                 state::wake();
             }
         }
     }
+}
+
+/// Whether a tick of the process found a thread that slept: the time it stands for is another's, who has ticks of its own, or whose time
+/// will be seen to have none. For where system calls are allowed.
+fn was_woken(context: *const u64) -> bool {
+    // SAFETY: the kernel's ucontext.
+    unsafe { Registers::of(context) }.in_broken_off_call(|address| {
+        // SAFETY: eight bytes can be read there; that this thread runs them keeps them there.
+        sys::readable(address as usize) && unsafe { (address as *const [u8; 2]).read() == [0x0f, 0x05] }
+    })
 }
 
 /// What the part on the slot's stack needs.
@@ -299,5 +365,44 @@ pub(super) fn room_for_later() -> *mut Later {
             unsafe { Later::release(fresh) };
             other
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    static CAME: core::sync::atomic::AtomicU32 = core::sync::atomic::AtomicU32::new(0);
+
+    handler!(on_broken calls broken);
+
+    extern "C" fn broken(signal: i32, _: *const Info, _: *const u64) {
+        CAME.store(signal as u32, Ordering::Relaxed);
+        deeper(4);
+        CAME.store(0, Ordering::Relaxed);
+    }
+
+    #[inline(never)]
+    fn deeper(levels: u32) {
+        let room = core::hint::black_box([levels; 20]);
+        if levels == 0 {
+            leave();
+        } else {
+            deeper(room[1] - 1);
+        }
+        core::hint::black_box(room);
+    }
+
+    #[test]
+    fn a_handler_is_left_from_its_depths_and_outside_of_one_nothing_is_left() {
+        state::MAY_CALL.store(true, Ordering::Relaxed);
+        let action = KernelAction { handler: on_broken as *const () as usize, ..action() };
+        // SAFETY: the signal is this test's alone, and is handled here.
+        unsafe {
+            sys::set_action(libc::SIGRTMAX() - 3, &action);
+            libc::raise(libc::SIGRTMAX() - 3);
+        }
+        assert_eq!(CAME.load(Ordering::Relaxed), libc::SIGRTMAX() as u32 - 3, "the rest of the handler has not run");
+        std::thread::spawn(leave).join().expect("back, having found no handler");
     }
 }

@@ -35,6 +35,7 @@ impl Cache {
 
 /// Registers by DWARF's numbers; the last is the instruction pointer.
 const REGISTERS: usize = 17;
+const AX: usize = 0;
 const BP: usize = 6;
 const SP: usize = 7;
 const IP: usize = 16;
@@ -108,6 +109,13 @@ impl Registers {
     /// Stack pointer.
     pub(super) fn sp(&self) -> u64 {
         self.values[SP]
+    }
+
+    /// Whether a signal broke a system call off: it has failed with EINTR, or is about to be made anew. signal(7)
+    pub(super) fn in_broken_off_call(&self, is_call: impl Fn(u64) -> bool) -> bool {
+        const SIZE: u64 = 2;
+        let failed = self.values[AX] as i64 == -i64::from(libc::EINTR);
+        is_call(self.ip()) || failed && is_call(self.ip().wrapping_sub(SIZE))
     }
 
     /// Base pointer of interrupted code.
@@ -344,10 +352,23 @@ fn interrupted(context: u64, stack: &mut impl Stack) -> Option<Registers> {
 
 #[cfg(test)]
 mod tests {
-
     use super::super::modules::Modules;
     use super::super::slot::Pool;
     use super::*;
+
+    #[test]
+    fn a_call_that_a_signal_broke_off_is_known() {
+        let call = 0x1000;
+        let at = |ip, ax| {
+            let mut registers = Registers::asleep(ip, 0);
+            registers.values[AX] = ax;
+            registers.in_broken_off_call(|address| address == call)
+        };
+        assert!(at(call, libc::SYS_futex as u64), "it will be made anew");
+        assert!(at(call + 2, -i64::from(libc::EINTR) as u64), "it has failed");
+        assert!(!at(call + 2, 0) && !at(call + 2, 4096), "it came to its end");
+        assert!(!at(call + 9, -i64::from(libc::EINTR) as u64));
+    }
 
     #[test]
     fn a_live_stack_is_walked_to_its_root_and_a_cut_one_says_so() {

@@ -20,9 +20,7 @@ fn sampled(mode: &str) -> Watched {
     let used = watched.raw.images[0].cpu_ns - watched.raw.number("agent-cpu");
     let weight = watched.raw.weight_ns("prof") + watched.raw.lost_all().1;
     let ratio = weight as f64 / used as f64;
-    // A tick of the whole process may find a thread that waits for all signals, and is counted beside that of the thread that burns.
-    let most = if mode == "sigwait" { 1.3 } else { 1.1 };
-    assert!((0.9..=most).contains(&ratio), "{mode}: {weight} ns of {used}; lost {:?}", watched.raw.lost);
+    assert!((0.9..=1.1).contains(&ratio), "{mode}: {weight} ns of {used}; lost {:?}", watched.raw.lost);
     watched
 }
 
@@ -129,9 +127,10 @@ fn waits_are_not_cut_short() {
         assert_eq!(counts.len(), 11, "{}", ran.out());
         (counts.iter().sum::<u32>(), ran.out())
     };
-    for options in ["--hz 1000", "--engine itimer --hz 1000", "--clock virtual --hz 1000"] {
+    // User time is told apart by where the scheduler's tick strikes, which may be the agent's.
+    for (options, most) in [("--hz 1000", 0), ("--engine itimer --hz 1000", 0), ("--clock virtual --hz 1000", 2)] {
         let (sum, out) = counts(options);
-        assert_eq!(sum, 0, "{options}: {out}");
+        assert!(sum <= most, "{options}: {out}");
     }
     let (sum, out) = counts("--clock real --hz 100");
     assert!(sum <= 22, "{sum} of 220 wakes: {out}");
