@@ -302,10 +302,19 @@ fn follow(rule: Rule, frame: &Frame, stack: &mut impl Stack) -> Option<Step> {
     if ip == 0 {
         return Some(Step::Root);
     }
+    let present = frame.registers.get(BP as u8);
     let bp = match rule.bp {
-        Saved::Same => frame.registers.get(BP as u8),
+        Saved::Same => present,
         Saved::Undefined => None,
-        saved => Some(read(saved)?),
+        // A function that aligns its stack has its base pointer within its frame, but for the last two instructions: the tables forget
+        // that the caller's is back by then.
+        Saved::At(number, _)
+            if usize::from(number) == BP && !present.is_some_and(|bp| (frame.registers.sp()..cfa).contains(&bp)) =>
+        {
+            present
+        }
+        // What cannot be read is missed only by a caller that needs it.
+        saved => read(saved),
     };
     Some(Step::Caller(Registers::of_caller(ip, cfa, bp)))
 }
@@ -352,6 +361,7 @@ fn interrupted(context: u64, stack: &mut impl Stack) -> Option<Registers> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::asleep::CopiedStack;
     use super::super::modules::Modules;
     use super::super::slot::Pool;
     use super::*;
@@ -368,6 +378,29 @@ mod tests {
         assert!(at(call + 2, -i64::from(libc::EINTR) as u64), "it has failed");
         assert!(!at(call + 2, 0) && !at(call + 2, 4096), "it came to its end");
         assert!(!at(call + 9, -i64::from(libc::EINTR) as u64));
+    }
+
+    #[test]
+    fn a_base_pointer_that_is_the_callers_again_is_kept() {
+        let words = [0x9_0000u64, 0x5555, 0, 0];
+        let bytes = words.map(u64::to_ne_bytes).concat();
+        let mut stack = CopiedStack { low: 0x7000, bytes: &bytes };
+        let rule = Rule { cfa: Cfa::Register(10, 0), bp: Saved::At(6, 0), ra: Saved::AtCfa(-8) };
+        let mut caller_of = |bp: u64| {
+            let mut registers = Registers::by_hand([0; REGISTERS]);
+            (registers.values[SP], registers.values[BP], registers.values[10]) = (0x7000, bp, 0x7010);
+            match follow(rule, &Frame { registers, is_exact: true }, &mut stack) {
+                Some(Step::Caller(caller)) => (caller.ip(), caller.get(6)),
+                _ => panic!("it has a caller"),
+            }
+        };
+        assert_eq!(
+            caller_of(0x7000),
+            (0x5555, Some(0x9_0000)),
+            "it is in the frame: the caller's lies where it points to"
+        );
+        assert_eq!(caller_of(0x9_0000), (0x5555, Some(0x9_0000)));
+        assert_eq!(caller_of(3), (0x5555, Some(3)), "a caller's that is no pointer");
     }
 
     #[test]
