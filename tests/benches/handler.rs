@@ -1,7 +1,7 @@
 //! How long the agent's signal handler takes, from its first instruction to its last, in programs that people run; how deep their stacks
 //! are, and where the rules for their frames came from.
 //!
-//! `SIGTOP_TIMED_AGENT=1 cargo bench --bench handler -- --samples 50000 --hz 1999`. The agent for use does not time itself, so this one
+//! `SIGTOP_TIMED_AGENT=1 cargo bench --bench handler -- --samples 50000 --hz 1999 [--only sqlite3]`. The agent for use does not time itself, so this one
 //! is built for it. Wall ticks, since CPU clocks tick 250 times a second at most: the handler is the same. Sampled so often, it finds more
 //! of its own data in the caches than at 99 Hz.
 
@@ -15,6 +15,7 @@ mod measure;
 use std::collections::HashMap;
 use std::fs;
 use std::os::unix::fs::{FileExt, MetadataExt};
+use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
@@ -36,13 +37,17 @@ fn watch(options: &[&str], command: &[&str], samples: u64) -> Header {
         .stdin(Stdio::null())
         .stdout(Stdio::null())
         .stderr(Stdio::null())
+        .process_group(0)
         .spawn()
         .expect("sigtop starts");
+    let group = nix::unistd::Pid::from_raw(sigtop.id() as i32);
     let mut headers: HashMap<u64, Header> = HashMap::new();
     let directory = format!("/proc/{}/fd", sigtop.id());
     let sum = |headers: &HashMap<u64, Header>| {
         let mut sum = [0; HEADER_WORDS];
-        headers.values().for_each(|header| sum.iter_mut().zip(header).for_each(|(sum, word)| *sum += word));
+        headers.values().for_each(|header| {
+            sum.iter_mut().zip(header).for_each(|(sum, word): (&mut u64, _)| *sum = sum.wrapping_add(*word))
+        });
         sum
     };
     while sigtop.try_wait().expect("a child").is_none() {
@@ -50,13 +55,13 @@ fn watch(options: &[&str], command: &[&str], samples: u64) -> Header {
             read_ring(&entry.path(), &mut headers);
         }
         if sum(&headers)[word::DEPTHS..word::DEPTHS + 64].iter().sum::<u64>() >= samples {
-            let pid = nix::unistd::Pid::from_raw(sigtop.id() as i32);
-            let _ = nix::sys::signal::kill(pid, nix::sys::signal::Signal::SIGTERM);
-            let _ = sigtop.wait();
             break;
         }
         std::thread::sleep(Duration::from_millis(50));
     }
+    // The program too: whatever it still burned would be in the way of the next.
+    let _ = nix::sys::signal::killpg(group, nix::sys::signal::Signal::SIGKILL);
+    let _ = sigtop.wait();
     sum(&headers)
 }
 
@@ -133,7 +138,8 @@ fn main() {
         "{:<10} {:>8} {:>7} {:>7} {:>7} {:>7}   {:>16}   {:>28}",
         "", "samples", "median", "p90", "p99", "max", "frames 50 90 99%", "rules: slot, table, looked up"
     );
-    for (name, command) in &programs {
+    let only = std::env::args().skip_while(|word| word != "--only").nth(1);
+    for (name, command) in programs.iter().filter(|(name, _)| only.as_deref().is_none_or(|only| only == *name)) {
         let header = watch(&["--clock", "real", "--hz", &hz, "--budget", "100%"], command, samples);
         let (cycles, depths) =
             (&header[word::CYCLES..word::CYCLES + BUCKETS], &header[word::DEPTHS..word::DEPTHS + 64]);
