@@ -1,6 +1,7 @@
 //! What is known: processes, threads, modules, stacks, and books of what they weighed. One door in: [`Profile::apply`].
 //! It knows no names and asks no questions; those are `symbols` and `tally`.
 
+mod clocks;
 pub(crate) mod hash;
 pub mod journal;
 pub mod loss;
@@ -11,11 +12,14 @@ pub mod stack;
 pub mod thread;
 pub mod window;
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::VecDeque;
+use std::hint::black_box;
 
 pub use crate::link::wire::Clock;
 
 use crate::link::wire::{Arrival, Event, FrameAddress, Hello, MAX_FRAMES, Message, Sample, SourceId, flag};
+use clocks::Clocks;
+use hash::IdMap;
 use journal::{Entered, Journal};
 use loss::{Losses, Overflows};
 use module::{Mappings, ModuleTable};
@@ -52,7 +56,7 @@ pub struct Profile {
     threads: Vec<Thread>,
     /// How often a thread got another name.
     renames: u64,
-    sources: HashMap<SourceId, ProcessId>,
+    sources: IdMap<SourceId, ProcessId>,
     /// Disconnected processes whose samples may still lie in a window, and when they left, in that order.
     leaving: VecDeque<(ProcessId, u64)>,
     /// Samples whose stack was cut short, and all.
@@ -60,11 +64,11 @@ pub struct Profile {
     /// Samples of which nothing but the leaf could be read; they are among those cut short.
     unreadable: u64,
     /// The books as they were when they were frozen, by process; while they are, questions are answered from these.
-    frozen: Option<Vec<HashMap<Clock, Book>>>,
+    frozen: Option<Vec<Clocks<Book>>>,
     /// The books as they were at another time, to be compared with.
-    baseline: Vec<HashMap<Clock, Book>>,
+    baseline: Vec<Clocks<Book>>,
     /// What was entered into the books lately.
-    journals: HashMap<Clock, Journal>,
+    journals: Clocks<Journal>,
     overflows: Overflows,
 }
 
@@ -86,6 +90,23 @@ impl Profile {
             }
             Event::Closed | Event::Cut(_) => self.disconnect(source, at_ns),
         }
+    }
+
+    /// Reads what [`apply`](Self::apply) will ask for, of many at once: where each sample was entered before is far away in memory, and
+    /// reads that do not wait for each other wait together.
+    pub fn look_ahead(&self, arrivals: &[Arrival]) {
+        let name = |arrival: &Arrival| {
+            let Event::Said(Message::Sample(sample, frames)) = &arrival.event else { return None };
+            let process = &self.processes[self.sources.get(&arrival.source)?.0 as usize];
+            let thread = *process.threads.get(&sample.tid)?;
+            let frames = &frames[..frames.len().min(MAX_FRAMES)];
+            Some((process, sample.clock, process.located.name(thread, sample.clock, frames, is_cut(sample))))
+        };
+        let names: Vec<_> = arrivals.iter().filter_map(name).collect();
+        let places: Vec<_> = names.iter().map(|&(process, _, name)| process.located.seen(name)).collect();
+        let known = names.iter().zip(places).filter_map(|(&(process, clock, _), seen)| Some((process, clock, seen?)));
+        let books = known.filter_map(|(process, clock, seen)| Some(process.books.get(clock)?.look_ahead(seen.place)));
+        black_box(books.fold(0, |seen, ns| seen ^ ns));
     }
 
     fn introduce(&mut self, source: SourceId, pid: u32, at_ns: u64, hello: &Hello<Box<[u8]>>) {
@@ -111,8 +132,8 @@ impl Profile {
             engaged: None,
             mappings: Mappings::default(),
             located: Located::default(),
-            threads: HashMap::new(),
-            books: HashMap::new(),
+            threads: IdMap::default(),
+            books: Clocks::default(),
         };
         self.sources.insert(source, ProcessId(self.processes.len() as u32));
         self.processes.push(process);
@@ -193,7 +214,7 @@ impl Profile {
     }
 
     fn sample(&mut self, id: ProcessId, arrived_ns: u64, sample: &Sample, frames: Stack<'_>) {
-        let mut cut = sample.flags & (flag::TRUNCATED | flag::UNREADABLE) != 0;
+        let mut cut = is_cut(sample);
         let thread = self.thread_id(id, sample.tid);
         self.overflows.threads += u64::from(self.threads[thread.0 as usize].tid != sample.tid);
         let process = &mut self.processes[id.0 as usize];
@@ -230,11 +251,11 @@ impl Profile {
         process.see(arrived_ns, sample.monotonic_ns);
         // Never later than it came, whatever the agent says: a sample of the future would push all others out.
         let at_ns = sample.monotonic_ns.saturating_add_signed(process.clock_offset_ns).min(arrived_ns);
-        let book = process.books.entry(sample.clock).or_default();
+        let book = process.books.of(sample.clock);
         let (weight, lost) = (Weight { ns: sample.weight_ns, samples: 1 }, book.overflows());
         book.enter(at_ns, seen.place, weight);
         if self.frozen.is_none() {
-            let journal = self.journals.entry(sample.clock).or_default();
+            let journal = self.journals.of(sample.clock);
             journal.enter(Entered { tick: at_ns / BUCKET_NS, key: (thread, seen.stack), weight });
             if book.overflows() != lost {
                 journal.turn();
@@ -264,7 +285,7 @@ impl Profile {
             let frame = process.located.frame(address.lookup(), &process.mappings, &mut self.stacks);
             stack = self.stacks.push(stack, frame);
         }
-        let book = process.books.entry(clock).or_default();
+        let book = process.books.of(clock);
         let mut full = self.stacks.overflows() != overflows;
         if !book.takes((thread, stack)) {
             let mark = self.stacks.frame_id(Frame::Truncated);
@@ -314,20 +335,20 @@ impl Profile {
     }
 
     fn books(&self, era: Era, clock: Clock) -> impl Iterator<Item = &Book> {
-        let kept: &[HashMap<Clock, Book>] = match (era, &self.frozen) {
+        let kept: &[Clocks<Book>] = match (era, &self.frozen) {
             (Era::Baseline, _) => &self.baseline,
             (Era::Now, Some(books)) => books,
             (Era::Now, None) => &[],
         };
         let is_living = era == Era::Now && self.frozen.is_none();
-        let frozen = kept.iter().filter_map(move |books| books.get(&clock));
+        let frozen = kept.iter().filter_map(move |books| books.get(clock));
         let living = self.processes.iter().filter(move |_| is_living);
         frozen.chain(living.filter_map(move |process| process.book(clock)))
     }
 
     /// What was entered into a clock's books lately, if anything ever was. While they are frozen, nothing is, nor ever into a baseline.
     pub fn journal(&self, era: Era, clock: Clock) -> Option<&Journal> {
-        self.journals.get(&clock).filter(|_| era == Era::Now)
+        self.journals.get(clock).filter(|_| era == Era::Now)
     }
 
     fn turn_journals(&mut self) {
@@ -336,17 +357,15 @@ impl Profile {
 
     /// Keeps the books as they are now for every question until [`thaw`](Self::thaw); samples go on into the living ones.
     pub fn freeze(&mut self) {
-        let books = |process: &Process| process.books.iter().map(|(&clock, book)| (clock, book.frozen())).collect();
-        self.frozen = Some(self.processes.iter().map(books).collect());
+        self.frozen = Some(self.processes.iter().map(|process| process.books.map(Book::frozen)).collect());
         self.turn_journals();
     }
 
     /// Keeps the books that questions are answered from now as the baseline.
     pub fn mark_baseline(&mut self) {
-        let copy = |books: &HashMap<Clock, Book>| books.iter().map(|(&clock, book)| (clock, book.frozen())).collect();
         self.baseline = match &self.frozen {
-            Some(books) => books.iter().map(copy).collect(),
-            None => self.processes.iter().map(|process| copy(&process.books)).collect(),
+            Some(books) => books.iter().map(|books| books.map(Book::frozen)).collect(),
+            None => self.processes.iter().map(|process| process.books.map(Book::frozen)).collect(),
         };
     }
 
@@ -364,9 +383,9 @@ impl Profile {
     /// Forgets what a clock's books hold, totals and window.
     pub fn reset(&mut self, clock: Clock) {
         let frozen = self.frozen.iter_mut().flatten();
-        frozen.for_each(|books| drop(books.remove(&clock)));
+        frozen.for_each(|books| books.remove(clock));
         for process in &mut self.processes {
-            process.books.remove(&clock);
+            process.books.remove(clock);
             process.located.forget_seen();
         }
         self.turn_journals();
@@ -374,7 +393,7 @@ impl Profile {
 
     /// Lets a clock's window start anew; its totals stay.
     pub fn clear_window(&mut self, clock: Clock) {
-        for book in self.processes.iter_mut().filter_map(|process| process.books.get_mut(&clock)) {
+        for book in self.processes.iter_mut().filter_map(|process| process.books.get_mut(clock)) {
             book.clear_window();
         }
         self.turn_journals();
@@ -447,6 +466,11 @@ enum Stack<'a> {
     Said(&'a [FrameAddress]),
     /// As a recording has them: the number of all of them, and each packed.
     Numbered(u32, &'a [u64]),
+}
+
+/// Whether a stack does not reach its root.
+fn is_cut(sample: &Sample) -> bool {
+    sample.flags & (flag::TRUNCATED | flag::UNREADABLE) != 0
 }
 
 /// How far the viewer's clock is before an agent's, as far as one message shows it.

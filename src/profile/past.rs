@@ -46,6 +46,13 @@ impl Bucket {
         Bucket { tick, open: Vec::new(), crowded: CROWDED, packed: Arc::default(), entries: 0 }
     }
 
+    fn enter(&mut self, place: u32, weight: Weight) {
+        self.open.push((place, weight));
+        if self.open.len() >= self.crowded {
+            self.merge();
+        }
+    }
+
     /// Makes one entry of those with the same place.
     fn merge(&mut self) {
         self.open.sort_unstable_by_key(|&(place, _)| place);
@@ -103,6 +110,11 @@ impl Default for Past {
 impl Past {
     /// Enters what was seen in a tick. Returns how many entries had to go before their time.
     pub(super) fn enter(&mut self, tick: u64, place: u32, weight: Weight) -> u64 {
+        // Nearly all are of the newest.
+        if let Some(bucket) = self.buckets.back_mut().filter(|bucket| bucket.tick == tick && bucket.entries == 0) {
+            bucket.enter(place, weight);
+            return 0;
+        }
         let newest = self.buckets.back().map_or(tick, |bucket| bucket.tick.max(tick));
         while self.buckets.front().is_some_and(|bucket| bucket.tick + BUCKETS as u64 <= newest) {
             self.drop_oldest();
@@ -124,11 +136,7 @@ impl Past {
         if late {
             self.unpack(at);
         }
-        let bucket = &mut self.buckets[at];
-        bucket.open.push((place, weight));
-        if bucket.open.len() >= bucket.crowded {
-            bucket.merge();
-        }
+        self.buckets[at].enter(place, weight);
         if late {
             self.pack(at);
         }

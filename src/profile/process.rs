@@ -1,8 +1,8 @@
 //! A watched process image: who it is, what it has mapped, its books by clock. An exec keeps the pid and starts a new one.
 
-use std::collections::HashMap;
 use std::hash::{BuildHasher, Hasher};
 
+use super::clocks::Clocks;
 use super::hash::IdMap;
 use super::module::Mappings;
 use super::stack::{Frame, FrameId, StackId, StackTable};
@@ -46,8 +46,8 @@ pub struct Process {
     pub engaged: Option<Engaged>,
     pub(super) mappings: Mappings,
     pub(super) located: Located,
-    pub(super) threads: HashMap<u32, ThreadId>,
-    pub(super) books: HashMap<Clock, Book>,
+    pub(super) threads: IdMap<u32, ThreadId>,
+    pub(super) books: Clocks<Book>,
 }
 
 /// Frames of addresses, and stacks, that were seen before, in one module generation: most are seen again with the next sample.
@@ -91,10 +91,8 @@ impl Located {
 
     /// The name under which a sample's place is remembered.
     pub(super) fn name(&self, thread: ThreadId, clock: Clock, frames: &[FrameAddress], cut: bool) -> u64 {
-        let mut hasher = self.seen.hasher().build_hasher();
-        hasher.write_u64(u64::from(thread.0) << 8 | (clock as u64) << 1 | u64::from(cut));
-        frames.iter().for_each(|frame| hasher.write_u64(frame.pack()));
-        hasher.finish()
+        let whose = u64::from(thread.0) << 8 | (clock as u64) << 1 | u64::from(cut);
+        self.seen.hasher().digest(whose, frames.iter().map(|frame| frame.pack()))
     }
 
     /// The same of a stack with a number: no frame need be looked at.
@@ -138,7 +136,7 @@ impl Process {
         self.connected = false;
         self.mappings = Mappings::default();
         self.located = Located::default();
-        self.threads = HashMap::new();
+        self.threads = IdMap::default();
     }
 
     /// A message sent at `monotonic_ns` (target's clock) came: its way took no less than nothing, so the least difference
@@ -154,6 +152,6 @@ impl Process {
 
     /// The book of a clock, if it ever ticked here.
     pub fn book(&self, clock: Clock) -> Option<&Book> {
-        self.books.get(&clock)
+        self.books.get(clock)
     }
 }

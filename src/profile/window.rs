@@ -87,6 +87,11 @@ impl Book {
         }))
     }
 
+    /// Reads what [`enter`](Self::enter) will ask for.
+    pub(super) fn look_ahead(&self, place: Place) -> u64 {
+        self.total.get(place.0 as usize).map_or(0, |(_, weight)| weight.ns)
+    }
+
     /// Enters a sample taken at `at_ns` (viewer's clock).
     pub fn enter(&mut self, at_ns: u64, place: Place, weight: Weight) {
         self.total[place.0 as usize].1 += weight;

@@ -158,6 +158,18 @@ impl Branches {
         self.weighed = number;
     }
 
+    /// Reads what [`change_own`](Self::change_own) will ask for.
+    pub(super) fn look_ahead(&self, nodes: impl Iterator<Item = usize>) {
+        self.runs.look_ahead(nodes.map(|node| self.of_node[node] as usize));
+    }
+
+    /// Reads what [`change_sum`](Self::change_sum) will ask for.
+    pub(super) fn look_ahead_of(&self, pieces: &[Piece]) {
+        let known = pieces.iter().flat_map(|piece| [piece.run, piece.above]);
+        let known = known.filter_map(|piece| self.of_piece.get(piece)).filter(|&&run| run != UNKNOWN);
+        self.runs.look_ahead_at(known.map(|&run| run as usize));
+    }
+
     /// A change of what ends in a node of the profile's tree.
     pub(super) fn change_own(&mut self, node: usize, by_ns: u64) {
         let run = self.runs.cut(self.of_node[node] as usize);

@@ -2,6 +2,7 @@
 //! one end to the other; and those of one stack put together.
 
 use super::running::SIDES;
+use super::weights::AHEAD;
 use crate::profile::stack::StackId;
 use crate::profile::window::Weight;
 
@@ -11,7 +12,7 @@ const MOST: usize = 1 << 14;
 /// What comes to a stack, of either side. What goes is the complement.
 #[derive(Clone, Copy)]
 pub(super) struct Entry {
-    stack: StackId,
+    pub(super) stack: StackId,
     pub(super) sides: [Weight; SIDES],
 }
 
@@ -20,16 +21,14 @@ pub(super) struct Entry {
 pub(super) struct Entries(Vec<Entry>);
 
 impl Entries {
-    /// Puts one there. Says whether it is time to take them.
-    pub(super) fn put(&mut self, stack: StackId, side: usize, weight: Weight) -> bool {
-        let mut sides = [Weight::default(); SIDES];
-        sides[side] = weight;
+    /// Puts one there, for each side. Says whether it is time to take them.
+    pub(super) fn put(&mut self, stack: StackId, sides: [Weight; SIDES]) -> bool {
         self.0.push(Entry { stack, sides });
         self.0.len() >= MOST
     }
 
-    /// Takes all: calls `each` once for every stack.
-    pub(super) fn take(&mut self, mut each: impl FnMut(StackId, &Entry)) {
+    /// Takes all: calls `each` once for every stack, with many of them at a time, in order.
+    pub(super) fn take(&mut self, mut each: impl FnMut(&[Entry])) {
         self.0.sort_unstable_by_key(|entry| entry.stack);
         self.0.dedup_by(|next, kept| {
             let same = next.stack == kept.stack;
@@ -41,7 +40,8 @@ impl Entries {
             }
             same
         });
-        self.0.drain(..).for_each(|entry| each(entry.stack, &entry));
+        self.0.chunks(AHEAD).for_each(&mut each);
+        self.0.clear();
     }
 }
 
@@ -54,12 +54,15 @@ mod tests {
         let mut entries = Entries::default();
         let weight = |ns: i64| Weight { ns: ns as u64, samples: ns.signum() as u64 };
         for (stack, side, ns) in [(7, 0, 5), (3, 1, 2), (7, 1, 4), (7, 0, -3), (3, 1, 1)] {
-            assert!(!entries.put(StackId::of(stack), side, weight(ns)));
+            let mut sides = [Weight::default(); SIDES];
+            sides[side] = weight(ns);
+            assert!(!entries.put(StackId::of(stack), sides));
         }
         let mut seen = Vec::new();
         let mut take = |entries: &mut Entries| {
-            entries.take(|stack, entry| {
-                seen.push((stack.index(), entry.sides.map(|side| (side.ns as i64, side.samples as i64))))
+            entries.take(|all| {
+                let signed = |side: Weight| (side.ns as i64, side.samples as i64);
+                seen.extend(all.iter().map(|entry| (entry.stack.index(), entry.sides.map(signed))));
             });
         };
         take(&mut entries);

@@ -10,6 +10,7 @@
 //! moved, with marks on what is on it.
 
 use std::collections::HashMap;
+use std::hint::black_box;
 
 use super::rows::{RowId, Rows};
 use super::sieve::{FOCUSED, IGNORED, PRESENT, STARTED, Sieve, Void};
@@ -198,6 +199,19 @@ impl Paths {
         let Place { bits, innermost, .. } = self.places[stack.index()];
         let own = if bits & UNNAMED == 0 { innermost } else { RowId::NONE };
         (bits & (ALL | IGNORED) == ALL).then_some(own)
+    }
+
+    /// Reads what [`lets_in`](Self::lets_in) will ask for.
+    pub(super) fn look_ahead(&self, stacks: impl Iterator<Item = StackId>) {
+        black_box(stacks.fold(0, |seen, stack| seen ^ self.places[stack.index()].bits));
+    }
+
+    /// Reads what [`rows`](Self::rows) and [`edges`](Self::edges) will ask for.
+    pub(super) fn look_ahead_between(&self, pieces: impl Iterator<Item = (usize, usize)> + Clone) {
+        let between = pieces.map(|(first, last)| (self.ends[first - 1].rows, self.ends[last].rows));
+        black_box(between.clone().fold(0, |seen, (start, end)| seen ^ start ^ end));
+        let first = between.filter_map(|(start, _)| self.rows.get(start as usize));
+        black_box(first.fold(0, |seen, row| seen ^ row.0));
     }
 
     /// The rows that are fresh at nodes that follow each other, by the first's index and the last's.

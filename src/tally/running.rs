@@ -9,9 +9,10 @@ use super::paths::Paths;
 use super::query::{Filters, Group, Query};
 use super::rows::RowId;
 use super::table::{Sums, Table};
-use super::weights::Weights;
+use super::weights::{Climb, Weights};
 use crate::link::wire::Clock;
 use crate::profile::journal::Mark;
+use crate::profile::stack::StackId;
 use crate::profile::window::{Key, Span, Weight};
 use crate::profile::{Era, Profile};
 
@@ -126,50 +127,57 @@ impl Running {
         let mut feed = branches.as_deref_mut().filter(|_| fed);
         let Running { heads, sums, weights, entries, .. } = self;
         let mut take = |entries: &mut Entries, heads: &mut [Table; SIDES]| {
-            entries.take(|stack, entry| {
-                let Some(row) = paths.lets_in(stack) else { return };
-                for (head, side) in heads.iter_mut().zip(&entry.sides) {
-                    change(&mut head.kept_ns, side.ns);
-                    change(&mut head.kept_samples, side.samples);
+            entries.take(|all| {
+                let stacks = all.iter().map(|entry| entry.stack);
+                paths.look_ahead(stacks.clone());
+                weights.look_ahead(stacks.clone());
+                if let Some(branches) = &feed {
+                    branches.look_ahead(stacks.map(StackId::index));
                 }
-                let by_ns = entry.sides.map(|side| side.ns);
-                if row != RowId::NONE {
-                    sums.change_flat(row, by_ns);
-                }
-                weights.add(stack, by_ns, SPAN);
-                if let Some(branches) = &mut feed {
-                    branches.change_own(stack.index(), by_ns[SPAN]);
+                for entry in all {
+                    let stack = entry.stack;
+                    let Some(row) = paths.lets_in(stack) else { continue };
+                    for (head, side) in heads.iter_mut().zip(&entry.sides) {
+                        change(&mut head.kept_ns, side.ns);
+                        change(&mut head.kept_samples, side.samples);
+                    }
+                    let by_ns = entry.sides.map(|side| side.ns);
+                    if row != RowId::NONE {
+                        sums.change_flat(row, by_ns);
+                    }
+                    weights.add(stack, by_ns, SPAN);
+                    if let Some(branches) = &mut feed {
+                        branches.change_own(stack.index(), by_ns[SPAN]);
+                    }
                 }
             });
         };
-        let mut enter = |(thread, stack): Key, weight: Weight, side: usize, away: bool| {
-            let Weight { ns, samples } = match away {
-                false => weight,
-                true => Weight { ns: weight.ns.wrapping_neg(), samples: weight.samples.wrapping_neg() },
-            };
-            change(&mut heads[side].total_ns, ns);
-            change(&mut heads[side].samples, samples);
-            if crowd.lets_in(thread) && entries.put(stack, side, Weight { ns, samples }) {
+        let mut enter = |(thread, stack): Key, weight: Weight, to: [bool; SIDES]| {
+            let sides = to.map(|to| if to { weight } else { Weight::default() });
+            for (head, side) in heads.iter_mut().zip(&sides) {
+                change(&mut head.total_ns, side.ns);
+                change(&mut head.samples, side.samples);
+            }
+            if crowd.lets_in(thread) && entries.put(stack, sides) {
                 take(entries, heads);
             }
         };
+        const TO_SPAN: [bool; SIDES] = [true, false];
+        const TO_TOTAL: [bool; SIDES] = [false, true];
         match (new.filter(|_| kept), old, ticks) {
             (Some(new), ..) => {
                 for entered in new {
                     let inside = |(first, last): (u64, u64)| (first..=last).contains(&entered.tick);
-                    if is_total || old.is_some_and(inside) {
-                        enter(entered.key, entered.weight, SPAN, false);
-                    }
-                    if has_total {
-                        enter(entered.key, entered.weight, TOTAL, false);
+                    let to = [is_total || old.is_some_and(inside), has_total];
+                    if to != [false; SIDES] {
+                        enter(entered.key, entered.weight, to);
                     }
                 }
             }
             (None, ..) => {
-                profile.visit_era(query.era, query.clock, query.span, |key, weight| enter(key, weight, SPAN, false));
+                profile.visit_era(query.era, query.clock, query.span, |key, weight| enter(key, weight, TO_SPAN));
                 if has_total {
-                    profile
-                        .visit_era(query.era, query.clock, Span::Total, |key, weight| enter(key, weight, TOTAL, false));
+                    profile.visit_era(query.era, query.clock, Span::Total, |key, weight| enter(key, weight, TO_TOTAL));
                 }
             }
         }
@@ -177,7 +185,7 @@ impl Running {
             let mut turn = |from: u64, to: u64, away: bool| {
                 if from < to {
                     profile.visit_ticks(query.era, query.clock, (from, to - 1), |_, key, weight| {
-                        enter(key, weight, SPAN, away);
+                        enter(key, if away { negative(weight) } else { weight }, TO_SPAN);
                     });
                 }
             };
@@ -190,16 +198,29 @@ impl Running {
         take(entries, heads);
         (self.ticks, self.mark) = (ticks, journal.map(|journal| journal.end()).unwrap_or_default());
         let (sums, mut feed) = (&mut self.sums, branches.as_deref_mut().filter(|_| fed));
-        self.weights.climb(SPAN, |piece, by_ns| {
-            sums.change_piece(paths, piece.ends, by_ns);
-            if let Some(branches) = &mut feed {
-                branches.change_sum(piece, by_ns[SPAN]);
+        self.weights.climb(SPAN, |step| match step {
+            Climb::Ahead(pieces) => {
+                paths.look_ahead_between(pieces.iter().map(|piece| piece.ends));
+                if let Some(branches) = &feed {
+                    branches.look_ahead_of(pieces);
+                }
+            }
+            Climb::Changed(piece, by_ns) => {
+                sums.change_piece(paths, piece.ends, by_ns);
+                if let Some(branches) = &mut feed {
+                    branches.change_sum(piece, by_ns[SPAN]);
+                }
             }
         });
         if let Some(branches) = branches.filter(|_| !fed) {
             branches.weigh(&self.weights);
         }
     }
+}
+
+/// What takes a weight away again: sums wrap around.
+fn negative(weight: Weight) -> Weight {
+    Weight { ns: weight.ns.wrapping_neg(), samples: weight.samples.wrapping_neg() }
 }
 
 fn change(sum: &mut u64, by: u64) {

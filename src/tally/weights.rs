@@ -5,6 +5,9 @@ use super::running::SIDES;
 use super::runs::{Load, Runs};
 use crate::profile::stack::{Node, StackId};
 
+/// Changes that are looked at before they are worked on: what is read of them fits into a near cache.
+pub(super) const AHEAD: usize = 256;
+
 /// A piece of the tree on which no stack ends but in its last node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Piece {
@@ -16,6 +19,14 @@ pub(super) struct Piece {
     pub(super) above: usize,
     /// That node.
     pub(super) parent: usize,
+}
+
+/// A step of what carries changes to the root.
+pub(super) enum Climb<'a> {
+    /// Changes of about these pieces come next.
+    Ahead(&'a [Piece]),
+    /// The change of a piece and all that begins with it, of each side.
+    Changed(Piece, [u64; SIDES]),
 }
 
 /// What a run weighs, and its change that is under way.
@@ -39,6 +50,8 @@ impl Load for Sum {
 #[derive(Default)]
 pub(super) struct Weights {
     runs: Runs<Sum>,
+    /// Last nodes and pieces that are looked at before they are worked on; empty between climbs.
+    ahead: (Vec<u32>, Vec<Piece>),
     /// By 64 nodes, a bit for each last node whose run has (or had) a change; all 0 between climbs.
     changed: Vec<u64>,
 }
@@ -82,10 +95,38 @@ impl Weights {
         self.changed[node / 64] |= 1 << (node % 64);
     }
 
-    /// Carries all changes to the root, and calls `each` with every piece but the root that has one. Sums are those of side `kept` then,
-    /// and changes all 0 again.
-    pub(super) fn climb(&mut self, kept: usize, mut each: impl FnMut(Piece, [u64; SIDES])) {
-        for word in (0..self.changed.len()).rev() {
+    /// Reads what [`add`](Self::add) will ask for.
+    pub(super) fn look_ahead(&self, stacks: impl Iterator<Item = StackId>) {
+        self.runs.look_ahead(stacks.map(StackId::index));
+    }
+
+    /// Carries all changes to the root, and tells of every piece but the root that has one. Sums are those of side `kept` then, and changes
+    /// all 0 again.
+    pub(super) fn climb(&mut self, kept: usize, mut tell: impl FnMut(Climb<'_>)) {
+        let (mut nodes, mut pieces) = std::mem::take(&mut self.ahead);
+        let mut end = self.changed.len();
+        while end > 0 {
+            let mut start = end;
+            while start > 0 && nodes.len() < AHEAD {
+                start -= 1;
+                let mut bits = self.changed[start];
+                while bits != 0 {
+                    nodes.push(64 * start as u32 + bits.trailing_zeros());
+                    bits &= bits - 1;
+                }
+            }
+            self.runs.look_ahead(nodes.iter().map(|&node| node as usize));
+            pieces.extend(nodes.drain(..).map(|node| piece(&self.runs, self.runs.of(node as usize))));
+            tell(Climb::Ahead(&pieces));
+            pieces.clear();
+            self.climb_words((start, end), kept, &mut tell);
+            end = start;
+        }
+        self.ahead = (nodes, pieces);
+    }
+
+    fn climb_words(&mut self, (start, end): (usize, usize), kept: usize, tell: &mut impl FnMut(Climb<'_>)) {
+        for word in (start..end).rev() {
             // A parent may be in the same word, so it is read again.
             while self.changed[word] != 0 {
                 let bit = 63 - self.changed[word].leading_zeros();
@@ -99,7 +140,7 @@ impl Weights {
                 change(&mut sum.sum_ns, by_ns[kept]);
                 if run != 0 {
                     let piece = piece(&self.runs, run);
-                    each(piece, by_ns);
+                    tell(Climb::Changed(piece, by_ns));
                     let above = &mut self.runs.load_mut(piece.above).by_ns;
                     above.iter_mut().zip(by_ns).for_each(|(sum, by_ns)| change(sum, by_ns));
                     self.changed[piece.parent / 64] |= 1 << (piece.parent % 64);
@@ -142,7 +183,11 @@ mod tests {
                 by_ns[side] = ns as u64;
                 weights.add(StackId::of(node), by_ns, 0);
             }
-            weights.climb(0, |piece, by_ns| seen.push((piece.ends, piece.parent, by_ns.map(|by_ns| by_ns as i64))));
+            weights.climb(0, |step| {
+                if let Climb::Changed(piece, by_ns) = step {
+                    seen.push((piece.ends, piece.parent, by_ns.map(|by_ns| by_ns as i64)));
+                }
+            });
             (seen, [0, 1, 40, 71, 72].map(|node| weights.of(node)))
         };
         let root = ((72, 72), 0, [1, 0]);

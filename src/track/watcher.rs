@@ -29,6 +29,8 @@ const EAGER_FOR_NS: u64 = 2_000_000_000;
 /// After the target's end, how long the last messages of its agents may take, ns.
 const LAST_WORDS_NS: u64 = 1_000_000_000;
 
+/// Samples that are looked at before they are worked on: what is read of them fits into a near cache.
+const AHEAD: usize = 64;
 /// Files of one name that are looked at.
 const MAX_INQUIRIES: usize = 4;
 
@@ -110,10 +112,14 @@ impl Watcher {
             select! {
                 recv(channels.arrivals) -> arrival => match arrival {
                     Ok(arrival) => {
-                        self.arrive(arrival);
                         // What waits is taken in one go, a little at a time, so that answers stay on time.
-                        for arrival in channels.arrivals.try_iter().take(4096) {
-                            self.arrive(arrival);
+                        let more = channels.arrivals.try_iter().take(4096);
+                        let all: Vec<Arrival> = [arrival].into_iter().chain(more).collect();
+                        let mut all = all.into_iter();
+                        while !all.as_slice().is_empty() {
+                            let next = all.len().min(AHEAD);
+                            self.desk.profile.look_ahead(&all.as_slice()[..next]);
+                            all.by_ref().take(next).for_each(|arrival| self.arrive(arrival));
                         }
                     }
                     Err(_) => self.done = true,

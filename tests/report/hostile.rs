@@ -1,8 +1,12 @@
 //! Readers under damage: valid files with bytes changed, cut off, and gzip bombs. Whatever they are given, they answer with a
 //! profile that fits together or with a sentence, in bounded memory.
+//!
+//! `SIGTOP_FUZZ=10 cargo test --release --test report damaged` goes on for ten minutes with each reader, with other damage every time, and
+//! with damage upon damage that did no harm. What fails names its seed: `SIGTOP_FUZZ=10 SIGTOP_SEED=…` does the same again.
 
 use std::fs;
 use std::io::Write;
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use flate2::Compression;
 use flate2::write::GzEncoder;
@@ -20,6 +24,20 @@ const MOST_KB: i64 = 512 << 10;
 fn rounds() -> u64 {
     if std::env::var_os("CI").is_some() { 100_000 } else { 500 }
 }
+
+fn variable(name: &str) -> Option<u64> {
+    std::env::var(name).ok().map(|text| text.parse().unwrap_or_else(|_| panic!("{name}={text} is no number")))
+}
+
+/// How long each test goes on, and where its dice begin: the same way every time, unless more is asked for.
+fn asked(seed: u64) -> (Duration, u64) {
+    let Some(minutes) = variable("SIGTOP_FUZZ") else { return (Duration::ZERO, seed) };
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_nanos() as u64;
+    (Duration::from_secs(60 * minutes), variable("SIGTOP_SEED").unwrap_or((now << 8 | seed) | 1))
+}
+
+/// Damaged files that are still read, at most.
+const MOST_READ: usize = 64;
 
 /// Numbers that come the same way every time.
 struct Dice(u64);
@@ -55,21 +73,31 @@ fn damage(bytes: &mut Vec<u8>, dice: &mut Dice) {
 }
 
 fn survives(valid: &[u8], seed: u64) {
-    let mut dice = Dice(seed);
-    let mut read = 0;
-    for round in 0..rounds() {
-        let mut bytes = valid.to_vec();
+    let ((time, seed), began) = (asked(seed), Instant::now());
+    let (mut dice, mut read, mut round) = (Dice(seed), 0, 0);
+    let mut harmless: Vec<Vec<u8>> = Vec::new();
+    while round < rounds() || began.elapsed() < time {
+        let earlier = if time.is_zero() { 0 } else { dice.below(2 * harmless.len().max(1)) };
+        let mut bytes = harmless.get(earlier).map_or(valid, Vec::as_slice).to_vec();
         damage(&mut bytes, &mut dice);
-        match formats::read(bytes.as_slice()) {
+        let what = || format!("SIGTOP_SEED={seed}, round {round}");
+        let done = std::panic::catch_unwind(|| formats::read(bytes.as_slice()));
+        match done.unwrap_or_else(|_| panic!("{}: it panics", what())) {
             Ok(saved) => {
                 read += 1;
-                saved.check().unwrap_or_else(|why| panic!("round {round}: {why}"));
+                saved.check().unwrap_or_else(|why| panic!("{}: {why}", what()));
+                if !time.is_zero() && bytes.len() < 4 * valid.len() {
+                    let place = if harmless.len() < MOST_READ { harmless.len() } else { dice.below(MOST_READ) };
+                    harmless.resize_with(harmless.len().max(place + 1), Vec::new);
+                    harmless[place] = bytes;
+                }
             }
             Err(error) => {
                 let sentence = error.to_string();
-                assert!(!sentence.is_empty() && sentence.len() < 1_000, "round {round}: {sentence}");
+                assert!(!sentence.is_empty() && sentence.len() < 1_000, "{}: {sentence}", what());
             }
         }
+        round += 1;
     }
     // Some damage does no harm; if none did, it was the damage of everything.
     assert!(read > 0);

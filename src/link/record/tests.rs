@@ -307,6 +307,33 @@ fn numbers_begin_anew_when_there_are_too_many() {
 }
 
 #[test]
+fn a_sample_takes_twelve_bytes_at_most_once_its_stack_is_known() {
+    // Four threads at 99 Hz, of 400 stacks of 40 frames; a block is closed once a second, as a file's is.
+    let (mut random, mut encoder) = (random(), Encoder::new(&about()));
+    let frames = |stack: u64| -> Box<[FrameAddress]> {
+        let common = (0..32).map(|depth| FrameAddress::Return(0x55_0000_1000 + depth * 0x61 + stack / 20 * 0x1_0007));
+        let own = (0..8).map(|depth| FrameAddress::Return(0x7f00_1234_0000 + (stack * 31 + depth) * 0x137));
+        own.chain(common).collect()
+    };
+    let (mut bytes, mut samples) = (0, 0);
+    for number in 0..60 * 396u64 {
+        let (tid, at_ns) = (100 + random() as u32 % 4, 6_000_000_000 + number * 2_525_252 + random() % 90_000);
+        let (weight_ns, generation) = (10_101_010, 1);
+        let sample = Sample { tid, clock: Clock::Prof, flags: 0, generation, monotonic_ns: at_ns, weight_ns, slot: 0 };
+        let event = Event::Said(Message::Sample(sample, frames(random() % 400)));
+        encoder.arrival(&Arrival { source: SourceId(1), pid: 7, at_ns: at_ns + 40_000 + random() % 20_000, event });
+        samples += u64::from(number >= 10 * 396);
+        if number % 396 == 395 {
+            encoder.flush();
+            let block: usize = encoder.take().iter().map(Vec::len).sum();
+            bytes += if number >= 10 * 396 { block as u64 } else { 0 };
+        }
+    }
+    let each = bytes as f64 / samples as f64;
+    assert!(each > 2.0 && each <= 12.0, "{each} bytes");
+}
+
+#[test]
 fn a_recording_says_what_it_is_and_what_it_is_not() {
     let refused = |bytes: &[u8]| played(bytes).2.expect_err("no recording").to_string();
     assert_eq!(refused(b""), "is not a recording of sigtop");
