@@ -56,6 +56,8 @@ pub struct Profile {
     threads: Vec<Thread>,
     /// How often a thread got another name.
     renames: u64,
+    /// Threads and processes that have a frame.
+    labelled: (usize, usize),
     sources: IdMap<SourceId, ProcessId>,
     /// Disconnected processes whose samples may still lie in a window, and when they left, in that order.
     leaving: VecDeque<(ProcessId, u64)>,
@@ -417,6 +419,17 @@ impl Profile {
     /// Somebody looked what a thread does.
     pub fn see_state(&mut self, id: ThreadId, state: State) {
         self.threads[id.0 as usize].state = state;
+    }
+
+    /// Gives every thread and every process a frame, by which it can lie at the root of its stacks.
+    pub fn label(&mut self) {
+        for thread in self.labelled.0..self.threads.len() {
+            self.stacks.frame_id(Frame::Thread(ThreadId(thread as u32)));
+        }
+        for process in self.labelled.1..self.processes.len() {
+            self.stacks.frame_id(Frame::Process(ProcessId(process as u32)));
+        }
+        self.labelled = (self.threads.len(), self.processes.len());
     }
 
     /// Every thread, by id.

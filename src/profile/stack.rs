@@ -3,6 +3,8 @@
 
 use super::hash::IdMap;
 use super::module::ModuleId;
+use super::process::ProcessId;
+use super::thread::ThreadId;
 
 /// Index into the frames of a [`StackTable`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -41,6 +43,10 @@ pub enum Frame {
     Unmapped(u64),
     /// The stack goes on towards its root, but could not be followed.
     Truncated,
+    /// No code: a thread, as what lies at the root of its stacks. No stack of the table has it.
+    Thread(ThreadId),
+    /// The same of a process image.
+    Process(ProcessId),
 }
 
 /// One more frame on a stack.

@@ -56,6 +56,7 @@ impl Session {
                 }
                 Frame::Unmapped(address) => format!("{address:#x}"),
                 Frame::Truncated => "[truncated]".to_owned(),
+                Frame::Thread(_) | Frame::Process(_) => unreachable!("no stack has it"),
             };
             let frames: Vec<String> = self.profile.stacks.leaf_first(stack).map(frame).collect();
             stacks.push((frames.join(" "), weight.ns));

@@ -30,7 +30,9 @@ use worker::SymbolState;
 
 use crate::profile::Profile;
 use crate::profile::module::ModuleId;
+use crate::profile::process::ProcessId;
 use crate::profile::stack::{Frame, FrameId};
+use crate::profile::thread::ThreadId;
 
 /// Index of a function in [`Names`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -72,6 +74,9 @@ pub struct Names {
     states: BTreeMap<ModuleId, SymbolState>,
     /// Counts changes, so that answers made from these names can be kept until it moves.
     version: u64,
+    /// Frames that are threads, and the renames that their names know of.
+    threads: Vec<(FrameId, ThreadId)>,
+    renames: u64,
 }
 
 struct Lines {
@@ -84,9 +89,22 @@ impl Names {
     /// Gives every frame of `profile` that has none yet a provisional name, and returns what to ask the worker.
     pub fn catch_up(&mut self, profile: &Profile) -> Vec<worker::Request> {
         let mut requests: HashMap<ModuleId, worker::Request> = HashMap::new();
+        if self.renames != profile.renames() {
+            self.renames = profile.renames();
+            self.rename(profile);
+        }
         for index in self.lines.len()..profile.stacks.frames().len() {
             let id = FrameId(index as u32);
             let (name, module, settled) = match profile.frame(id) {
+                Frame::Thread(thread) => {
+                    self.threads.push((id, thread));
+                    self.settle(id, thread_label(profile, thread));
+                    continue;
+                }
+                Frame::Process(process) => {
+                    self.settle(id, process_label(profile, process));
+                    continue;
+                }
                 Frame::Code { module, address } => {
                     let file = profile.modules.file(module);
                     let request = requests.entry(module).or_insert_with(|| worker::Request {
@@ -109,6 +127,26 @@ impl Names {
             self.version += 1;
         }
         requests.into_values().collect()
+    }
+
+    /// Gives threads their latest names.
+    fn rename(&mut self, profile: &Profile) {
+        for (frame, thread) in std::mem::take(&mut self.threads) {
+            self.settle(frame, thread_label(profile, thread));
+            self.threads.push((frame, thread));
+        }
+    }
+
+    /// Gives a frame, known or the next, a name for good.
+    fn settle(&mut self, frame: FrameId, function: Function) {
+        let function = self.function_id(function);
+        let lines: Box<[Line]> = [Line { function, line: 0, inlined: false }].into();
+        match self.lines.get_mut(frame.0 as usize) {
+            Some(known) if known.lines == lines => return,
+            Some(known) => known.lines = lines,
+            None => self.lines.push(Lines { lines, settled: true }),
+        }
+        self.version += 1;
     }
 
     /// Takes in an answer of the worker. There may be two for a frame, the second with lines: until the last it counts as
@@ -182,6 +220,27 @@ impl Names {
     pub fn version(&self) -> u64 {
         self.version
     }
+}
+
+/// A thread as a function, in pprof's form: the file is the label's key.
+fn thread_label(profile: &Profile, id: ThreadId) -> Function {
+    let thread = profile.thread(id);
+    label("thread", &thread.name, thread.tid)
+}
+
+/// The same of a process image.
+fn process_label(profile: &Profile, id: ProcessId) -> Function {
+    let process = profile.process(id);
+    label("process", process.name(), process.pid)
+}
+
+fn label(key: &str, name: &str, number: u32) -> Function {
+    let short = match (clean(name), number) {
+        (name, 0) => name,
+        (name, number) if name.is_empty() => number.to_string(),
+        (name, number) => format!("{name} {number}"),
+    };
+    Function { full: format!("{key}:{short}"), short, file: key.to_owned(), module: String::new() }
 }
 
 #[cfg(test)]

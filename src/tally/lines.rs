@@ -9,6 +9,7 @@
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, HashMap};
 
+use super::grove::Grove;
 use super::paths::Paths;
 use super::query::Query;
 use super::rows::{RowId, Rows};
@@ -79,6 +80,8 @@ pub struct AddressWeight {
 pub struct Lines {
     /// Full name of the row, as asked.
     pub full: String,
+    /// Full name of the function in it: the same without a thread or process.
+    pub function: Text,
     /// Its short name; empty when no sample that the filters left has it.
     pub short: Text,
     /// Last part of its module's path.
@@ -208,12 +211,15 @@ impl Spots {
         &self,
         full: &str,
         (profile, names): (&Profile, &Names),
+        grove: &Grove,
         sieve: &Sieve,
         weights: &Weights,
         rows: &Rows,
     ) -> Lines {
-        let mut told = Lines { full: full.to_owned(), ..Lines::default() };
+        let code = |frame: FrameId| profile.stacks.frame(grove.sight(frame).frame);
+        let mut told = Lines { full: full.to_owned(), function: Text::from(full), ..Lines::default() };
         let Some(centre) = self.centre else { return told };
+        told.function = rows.label(centre).own_name();
         let mut lines: BTreeMap<Place, LineWeight> = BTreeMap::new();
         let mut addresses: BTreeMap<(ModuleId, u64), AddressWeight> = BTreeMap::new();
         // By place: the heaviest frame.
@@ -228,7 +234,7 @@ impl Spots {
                     line(&mut lines, place, file(place)).callees.push(Callee { full, short, weight_ns });
                 }
                 Tie::Code(frame) => {
-                    if let Frame::Code { module, address } = profile.stacks.frame(frame) {
+                    if let Frame::Code { module, address } = code(frame) {
                         let weight = AddressWeight { module, address, flat_ns: 0, cum_ns: weight_ns };
                         addresses.insert((module, address), weight);
                     }
@@ -247,7 +253,7 @@ impl Spots {
             line(&mut lines, place, file(place)).flat_ns = flat_ns;
         }
         for (&frame, &flat_ns) in &self.frame_flats {
-            if let Frame::Code { module, address } = profile.stacks.frame(frame)
+            if let Frame::Code { module, address } = code(frame)
                 && let Some(known) = addresses.get_mut(&(module, address))
             {
                 known.flat_ns = flat_ns;

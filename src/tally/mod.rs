@@ -11,6 +11,7 @@ pub mod crowd;
 pub mod diff;
 mod entries;
 pub mod flame;
+mod grove;
 pub mod lines;
 pub mod measure;
 mod paths;

@@ -2,6 +2,7 @@
 
 use regex::Regex;
 
+pub use super::rows::without_owner;
 use super::tag::Tag;
 use crate::link::wire::Clock;
 use crate::profile::Era;
@@ -84,6 +85,56 @@ pub enum Group {
     Address,
     /// A module: its path.
     Module,
+    /// A function in one thread: `parse [worker-0 41280]`. Its thread is at the root of each stack.
+    Thread,
+    /// A function in one process likewise.
+    Process,
+}
+
+impl Group {
+    /// What of rows' functions makes them several, if anything does.
+    pub fn owner(self) -> Option<Owner> {
+        match self {
+            Group::Thread => Some(Owner::Thread),
+            Group::Process => Some(Owner::Process),
+            Group::Function | Group::File | Group::Line | Group::Address | Group::Module => None,
+        }
+    }
+}
+
+/// Whose a sample is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Owner {
+    /// A thread's.
+    Thread,
+    /// A process's.
+    Process,
+}
+
+/// What lies at the root of every stack: pprof's tagroot. It is a frame like any other, also to filters.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub enum Roots {
+    /// Nothing that was not sampled.
+    #[default]
+    Plain,
+    /// The thread.
+    Threads,
+    /// The process.
+    Processes,
+    /// The process, and on it the thread.
+    Both,
+}
+
+impl Roots {
+    /// Those that there are, from the root on.
+    pub fn owners(self) -> &'static [Owner] {
+        match self {
+            Roots::Plain => &[],
+            Roots::Threads => &[Owner::Thread],
+            Roots::Processes => &[Owner::Process],
+            Roots::Both => &[Owner::Process, Owner::Thread],
+        }
+    }
 }
 
 /// A question to the books.
@@ -101,6 +152,24 @@ pub struct Query {
     pub sort: Sort,
     /// Into which rows.
     pub group: Group,
+    /// What lies at the root of every stack. Threads and processes need [frames](crate::profile::Profile::label) for that.
+    pub roots: Roots,
+}
+
+impl Query {
+    /// Who lies at the root of every stack, from the root on.
+    pub fn owners(&self) -> &'static [Owner] {
+        match (self.group.owner(), self.roots) {
+            (Some(Owner::Thread), Roots::Plain) => Roots::Threads.owners(),
+            (Some(Owner::Process), Roots::Plain) => Roots::Processes.owners(),
+            (_, roots) => roots.owners(),
+        }
+    }
+
+    /// Whether anything is asked about threads and processes by their [frames](crate::profile::Profile::label).
+    pub fn has_owners(&self) -> bool {
+        !self.owners().is_empty()
+    }
 }
 
 impl Default for Query {
@@ -112,6 +181,7 @@ impl Default for Query {
             filters: Filters::default(),
             sort: Sort::default(),
             group: Group::default(),
+            roots: Roots::default(),
         }
     }
 }

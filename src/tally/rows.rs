@@ -32,8 +32,27 @@ pub(super) struct Label {
     pub(super) short: Text,
     /// Last part of its module's path.
     pub(super) module: Text,
+    /// The thread or process that it is of, where rows are one's alone; else empty.
+    pub(super) owner: Text,
+    /// Whether it is a thread or process itself.
+    pub(super) is_owner: bool,
     /// Whether it needs a mark where it is inlined: its name does not say so already.
     pub(super) takes_mark: bool,
+}
+
+impl Label {
+    /// Full name without the owner.
+    pub(super) fn own_name(&self) -> Text {
+        match self.owner.is_empty() {
+            true => self.full.clone(),
+            false => Text::from(without_owner(&self.full)),
+        }
+    }
+}
+
+/// The full name of the function of a row that is one thread's or process's alone.
+pub fn without_owner(full: &str) -> &str {
+    full.rsplit_once(" [").map_or(full, |(function, _)| function)
 }
 
 /// All rows that there are names for. It only grows, as names do, until they are asked for by another group.
@@ -62,8 +81,17 @@ impl Rows {
     }
 
     /// The row of one line of a frame; whether it is inlined is a matter of the lines that are left.
-    pub(super) fn of(&mut self, names: &Names, frame: Frame, line: Line) -> RowId {
+    pub(super) fn of(&mut self, names: &Names, (frame, owner): (Frame, Option<&Function>), line: Line) -> RowId {
         let function = names.function(line.function);
+        if matches!(frame, Frame::Thread(_) | Frame::Process(_)) {
+            return self.add(line.function, function, (&function.full, &function.short), "", true);
+        }
+        if let Some(owner) = owner {
+            // What follows the last of these brackets is the owner.
+            let owner = owner.short.replace(" [", " (");
+            let full = format!("{} [{owner}]", function.full);
+            return self.add(line.function, function, (&full, &function.short), &owner, false);
+        }
         if self.group == Group::Function {
             for index in self.of_function.len()..=line.function.0 as usize {
                 let id = FunctionId(index as u32);
@@ -74,7 +102,8 @@ impl Rows {
             return self.of_function[line.function.0 as usize];
         }
         let (full, short) = match self.group {
-            Group::Function | Group::Module => module_name(frame, function),
+            Group::Function | Group::Thread | Group::Process => (function.full.clone(), function.short.clone()),
+            Group::Module => module_name(frame, function),
             Group::File => file_name(frame, function, line.inlined),
             Group::Line => {
                 (placed(&function.full, function, line.line, false), placed(&function.short, function, line.line, true))
@@ -85,6 +114,17 @@ impl Rows {
     }
 
     fn row(&mut self, id: FunctionId, function: &Function, full: &str, short: &str) -> RowId {
+        self.add(id, function, (full, short), "", false)
+    }
+
+    fn add(
+        &mut self,
+        id: FunctionId,
+        function: &Function,
+        (full, short): (&str, &str),
+        owner: &str,
+        is_owner: bool,
+    ) -> RowId {
         if let Some(&row) = self.by_name.get(full) {
             return row;
         }
@@ -98,7 +138,8 @@ impl Rows {
         let full = Text::from(full);
         let short = if *full == *short { full.clone() } else { Text::from(short) };
         self.by_name.insert(full.clone(), row);
-        self.labels.push(Label { function: id, full, short, module, takes_mark: self.group != Group::File });
+        let (owner, takes_mark) = (Text::from(owner), self.group != Group::File);
+        self.labels.push(Label { function: id, full, short, module, owner, is_owner, takes_mark });
         row
     }
 
@@ -132,6 +173,11 @@ impl Rows {
     /// What is said of a row.
     pub(super) fn label(&self, row: RowId) -> &Label {
         &self.labels[row.index()]
+    }
+
+    /// Whether rows are threads' or processes' alone.
+    pub(super) fn has_owners(&self) -> bool {
+        self.group.owner().is_some()
     }
 
     /// Order of names, as numbers.
@@ -188,7 +234,9 @@ fn placed(name: &str, function: &Function, line: u32, short: bool) -> String {
 fn address_name(frame: Frame, function: &Function, line: u32) -> (String, String) {
     let address = match frame {
         Frame::Code { address, .. } | Frame::Unmapped(address) => address,
-        Frame::Truncated => return (function.full.clone(), function.short.clone()),
+        Frame::Truncated | Frame::Thread(_) | Frame::Process(_) => {
+            return (function.full.clone(), function.short.clone());
+        }
     };
     let module = last_part(&function.module);
     let nameless = matches!(frame, Frame::Unmapped(_)) || function.full == format!("{module}+{address:#x}");

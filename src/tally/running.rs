@@ -5,6 +5,7 @@
 use super::branches::Branches;
 use super::crowd::Crowd;
 use super::entries::Entries;
+use super::grove::Grove;
 use super::paths::Paths;
 use super::query::{Filters, Group, Query};
 use super::rows::RowId;
@@ -41,6 +42,7 @@ struct Scope {
 #[derive(Clone, Copy)]
 pub(super) struct Ground<'a> {
     pub(super) profile: &'a Profile,
+    pub(super) grove: &'a Grove,
     pub(super) paths: &'a Paths,
     pub(super) crowd: &'a Crowd,
     /// How many rows there are.
@@ -51,8 +53,8 @@ pub(super) struct Ground<'a> {
 
 impl Ground<'_> {
     /// The row that has the flat of an entry, if the filters let it in: see [`Paths::lets_in`].
-    pub(super) fn flat(&self, (thread, stack): Key) -> Option<RowId> {
-        self.paths.lets_in(stack).filter(|_| self.crowd.lets_in(thread))
+    pub(super) fn flat(&self, key: Key) -> Option<RowId> {
+        self.paths.lets_in(self.grove.stack(key)).filter(|_| self.crowd.lets_in(key.0))
     }
 }
 
@@ -88,9 +90,9 @@ impl Running {
         ground: Ground<'_>,
         mut branches: Option<&mut Branches>,
     ) {
-        let Ground { profile, paths, crowd, rows, conclusions } = ground;
+        let Ground { profile, grove, paths, crowd, rows, conclusions } = ground;
         let (nodes, journal, ticks) =
-            (profile.stacks.nodes(), profile.journal(query.era, query.clock), query.span.ticks());
+            (grove.nodes(profile), profile.journal(query.era, query.clock), query.span.ticks());
         let before = self.scope.take();
         let is_total = ticks.is_none();
         let scope = Scope {
@@ -152,13 +154,13 @@ impl Running {
                 }
             });
         };
-        let mut enter = |(thread, stack): Key, weight: Weight, to: [bool; SIDES]| {
+        let mut enter = |key: Key, weight: Weight, to: [bool; SIDES]| {
             let sides = to.map(|to| if to { weight } else { Weight::default() });
             for (head, side) in heads.iter_mut().zip(&sides) {
                 change(&mut head.total_ns, side.ns);
                 change(&mut head.samples, side.samples);
             }
-            if crowd.lets_in(thread) && entries.put(stack, sides) {
+            if crowd.lets_in(key.0) && entries.put(grove.stack(key), sides) {
                 take(entries, heads);
             }
         };

@@ -5,10 +5,12 @@
 //! them. focus and ignore see every line, also those that hide takes away; hide, then show, then show_from take lines.
 //! A regular expression is asked once for each function.
 
+use super::grove::{Grove, Sight};
 use super::query::{Pattern, Query};
 use super::rows::{RowId, Rows};
-use crate::profile::stack::{Frame, FrameId};
-use crate::symbols::{FunctionId, Line, Names};
+use crate::profile::Profile;
+use crate::profile::stack::FrameId;
+use crate::symbols::{Function, FunctionId, Line, Names};
 
 /// A frame matches focus (or there is none) and not ignore.
 pub(super) const FOCUSED: u8 = 1;
@@ -78,6 +80,9 @@ struct View {
     /// End of its lines in `lines`, and of its rows in `rows`; they begin where the last frame's end.
     lines_end: u32,
     rows_end: u32,
+    sight: Sight,
+    /// Its owner as it was last called.
+    owner: Option<FunctionId>,
 }
 
 /// What of the conclusions from earlier frames is void.
@@ -112,8 +117,14 @@ pub(super) struct Sieve {
 }
 
 impl Sieve {
-    /// Takes in filters and names, and looks at `frames`; names new rows.
-    pub(super) fn catch_up(&mut self, query: &Query, frames: &[Frame], names: &Names, rows: &mut Rows) -> Void {
+    /// Takes in filters and names, and looks at the frames; names new rows.
+    pub(super) fn catch_up(
+        &mut self,
+        query: &Query,
+        (profile, grove): (&Profile, &Grove),
+        names: &Names,
+        rows: &mut Rows,
+    ) -> Void {
         let filters = &query.filters;
         let kinds = [
             (&mut self.focus, &filters.focus),
@@ -137,8 +148,8 @@ impl Sieve {
             self.truncate(first);
         }
         self.names_version = Some(names.version());
-        for (index, &frame) in frames.iter().enumerate().skip(self.views.len()) {
-            if self.view(names, rows, FrameId(index as u32), frame) {
+        for index in self.views.len()..grove.frames(profile) {
+            if self.view(profile, names, rows, grove.sight(FrameId(index as u32))) {
                 void = Void::All;
             }
         }
@@ -148,10 +159,10 @@ impl Sieve {
 
     fn first_renamed(&self, names: &Names) -> Option<usize> {
         let mut start = 0;
-        self.views.iter().enumerate().position(|(index, view)| {
+        self.views.iter().position(|view| {
             let known = &self.lines[start..view.lines_end as usize];
             start = view.lines_end as usize;
-            names.lines(FrameId(index as u32)) != known
+            names.lines(view.sight.frame) != known || owner(names, view.sight) != view.owner
         })
     }
 
@@ -164,9 +175,11 @@ impl Sieve {
     }
 
     /// Adds the next frame. Says whether it inlines a row that was there before, and never inlined.
-    fn view(&mut self, names: &Names, rows: &mut Rows, id: FrameId, frame: Frame) -> bool {
+    fn view(&mut self, profile: &Profile, names: &Names, rows: &mut Rows, sight: Sight) -> bool {
         let start = self.lines.len();
-        self.lines.extend_from_slice(names.lines(id));
+        let (frame, owner) = (profile.frame(sight.frame), owner(names, sight));
+        let owned_by: Option<&Function> = owner.map(|owner| names.function(owner));
+        self.lines.extend_from_slice(names.lines(sight.frame));
         let all = &self.lines[start..];
         let mut left = all.to_vec();
         let mut bits = 0;
@@ -195,8 +208,10 @@ impl Sieve {
         let start = self.rows.len();
         self.left.extend(left.iter().rev());
         let outermost_first = left.iter().rev().enumerate();
-        self.rows
-            .extend(outermost_first.map(|(place, &line)| rows.of(names, frame, Line { inlined: place > 0, ..line })));
+        self.rows.extend(
+            outermost_first
+                .map(|(place, &line)| rows.of(names, (frame, owned_by), Line { inlined: place > 0, ..line })),
+        );
         self.seen.resize(rows.len(), (false, false));
         let mut news = false;
         for (place, row) in self.rows[start..].iter().enumerate() {
@@ -205,7 +220,7 @@ impl Sieve {
             (*seen, *inlined) = (true, *inlined || place > 0);
         }
         let (lines_end, rows_end) = (self.lines.len() as u32, self.rows.len() as u32);
-        self.views.push(View { bits, lines_end, rows_end });
+        self.views.push(View { bits, lines_end, rows_end, sight, owner });
         news
     }
 
@@ -248,4 +263,9 @@ impl Sieve {
             (bits, false) => bits,
         }
     }
+}
+
+/// What the owner of a frame's rows is called.
+fn owner(names: &Names, sight: Sight) -> Option<FunctionId> {
+    names.lines(sight.owner?).first().map(|line| line.function)
 }

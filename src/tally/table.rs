@@ -33,6 +33,8 @@ pub struct Row {
     pub short: Text,
     /// Last part of the module's path.
     pub module: Text,
+    /// The thread or process that it is of, where rows are one's alone: `worker-0 41280`; else empty.
+    pub owner: Text,
     /// pprof's mark.
     pub inline: Inline,
     /// Weight of samples whose leaf it is, ns.
@@ -131,7 +133,10 @@ impl Sums {
         }
         let down = std::cmp::Reverse;
         let shown = self.rows.iter().map(|sums| sums[side]).enumerate().filter(|(_, sum)| sum.cum_ns != 0);
-        let mut shown: Vec<(RowId, Sum)> = shown.map(|(index, sum)| (RowId(index as u32), sum)).collect();
+        let shown = shown.map(|(index, sum)| (RowId(index as u32), sum));
+        // Where rows say whose they are, an owner is no row of its own unless it is all that filters left.
+        let is_row = |&(row, sum): &(RowId, Sum)| !rows.has_owners() || !rows.label(row).is_owner || sum.flat_ns != 0;
+        let mut shown: Vec<(RowId, Sum)> = shown.filter(is_row).collect();
         match sort {
             Sort::Flat => shown.sort_unstable_by_key(|&(row, sum)| (down(sum.flat_ns), rows.rank(row))),
             Sort::Cum => shown.sort_unstable_by_key(|&(row, sum)| (down(sum.cum_ns), rows.rank(row))),
@@ -152,6 +157,7 @@ fn told(label: &Label, sum: Sum, calls: u8) -> Row {
         full: label.full.clone(),
         short: label.short.clone(),
         module: label.module.clone(),
+        owner: label.owner.clone(),
         inline: match calls {
             _ if !label.takes_mark => Inline::No,
             INLINED => Inline::Yes,

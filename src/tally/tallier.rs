@@ -6,6 +6,7 @@ use super::branches::Branches;
 use super::callers::{Callers, Calls};
 use super::crowd::Crowd;
 use super::flame::{self, Flame, FlameQuery};
+use super::grove::Grove;
 use super::lines::{Lines, Spots};
 use super::paths::Paths;
 use super::query::Query;
@@ -54,6 +55,7 @@ pub struct Tallies {
 /// Answers queries about one profile and its names: `profile` and `names` are the same ones each time.
 #[derive(Default)]
 pub struct Tallier {
+    grove: Grove,
     rows: Rows,
     sieve: Sieve,
     paths: Paths,
@@ -71,9 +73,9 @@ impl Tallier {
     /// The top list and what is asked with it: samples are added up once for all.
     pub fn answer(&mut self, profile: &Profile, names: &Names, query: &Query, besides: Besides) -> Tallies {
         self.catch_up(profile, names, query);
-        let nodes = profile.stacks.nodes();
-        let Tallier { rows, sieve, paths, crowd, running, .. } = self;
-        let ground = Ground { profile, paths, crowd, rows: rows.len(), conclusions: self.conclusions };
+        let Tallier { grove, rows, sieve, paths, crowd, running, .. } = self;
+        let nodes = grove.nodes(profile);
+        let ground = Ground { profile, grove, paths, crowd, rows: rows.len(), conclusions: self.conclusions };
         if besides.flame.is_some() {
             self.branches.catch_up(nodes, paths, sieve);
         }
@@ -96,7 +98,7 @@ impl Tallier {
         let lines = besides.lines.map(|full| {
             self.spots.turn_to(full, (nodes, names), paths, sieve, rows);
             self.spots.end((nodes, names), paths, sieve, &running.weights);
-            self.spots.told(full, (profile, names), sieve, &running.weights, rows)
+            self.spots.told(full, (profile, names), grove, sieve, &running.weights, rows)
         });
         Tallies { table, total, callers, lines, flame, trends }
     }
@@ -104,7 +106,7 @@ impl Tallier {
     /// Processes and threads.
     pub fn threads(&mut self, profile: &Profile, names: &Names, query: &Query, asked: &ThreadsQuery) -> Threads {
         self.catch_up(profile, names, query);
-        let row_of = |stack| self.paths.lets_in(stack);
+        let row_of = |key| self.paths.lets_in(self.grove.stack(key));
         threads::threads(profile, query, asked, &self.crowd, &self.rows, row_of)
     }
 
@@ -116,8 +118,8 @@ impl Tallier {
         };
         let first = first.max(oldest);
         let mut ticks_ns = vec![0u64; (last + 1).saturating_sub(first) as usize];
-        let Tallier { paths, crowd, .. } = self;
-        let ground = Ground { profile, paths, crowd, rows: 0, conclusions: 0 };
+        let Tallier { grove, paths, crowd, .. } = self;
+        let ground = Ground { profile, grove, paths, crowd, rows: 0, conclusions: 0 };
         profile.visit_ticks(query.era, query.clock, (first, last), |tick, key, weight| {
             if ground.flat(key).is_some() {
                 let ns = &mut ticks_ns[(tick - first) as usize];
@@ -151,10 +153,14 @@ impl Tallier {
     }
 
     fn catch_up(&mut self, profile: &Profile, names: &Names, query: &Query) {
-        let void = self.sieve.catch_up(query, profile.stacks.frames(), names, &mut self.rows);
+        if let Some(grove) = self.grove.for_another(query) {
+            *self = Tallier { grove, conclusions: self.conclusions, ..Tallier::default() };
+        }
+        self.grove.catch_up(profile, query);
+        let void = self.sieve.catch_up(query, (profile, &self.grove), names, &mut self.rows);
         let other_threads = self.crowd.catch_up(&query.filters, profile);
         self.conclusions += u64::from(void != Void::Nothing || other_threads);
-        let kept = self.paths.catch_up(profile.stacks.nodes(), void, &self.sieve, &self.rows);
+        let kept = self.paths.catch_up(self.grove.nodes(profile), void, &self.sieve, &self.rows);
         self.calls.truncate(kept);
         self.spots.truncate(kept);
         self.branches.truncate(kept);

@@ -14,9 +14,8 @@ use super::trend::PARTS;
 use crate::profile::Profile;
 use crate::profile::hash::IdMap;
 use crate::profile::process::{Process, ProcessId};
-use crate::profile::stack::StackId;
 use crate::profile::thread::{State, ThreadId};
-use crate::profile::window::{BUCKET_NS, Span, Weight};
+use crate::profile::window::{BUCKET_NS, Key, Span, Weight};
 
 /// Order of processes, and of threads in each.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -147,7 +146,7 @@ impl Sum {
         let [top, top_full, top_module] = match self.top {
             Some((row, _)) => {
                 let label = rows.label(row);
-                [label.short.clone(), label.full.clone(), label.module.clone()]
+                [label.short.clone(), label.own_name(), label.module.clone()]
             }
             None => [const { None::<Text> }; 3].map(Option::unwrap_or_default),
         };
@@ -155,14 +154,14 @@ impl Sum {
     }
 }
 
-/// Adds up. `row_of` is the row of a stack's flat, where filters by function let it in.
+/// Adds up. `row_of` is the row of an entry's flat, where filters by function let it in.
 pub(super) fn threads(
     profile: &Profile,
     query: &Query,
     asked: &ThreadsQuery,
     crowd: &Crowd,
     rows: &Rows,
-    row_of: impl Fn(StackId) -> Option<RowId>,
+    row_of: impl Fn(Key) -> Option<RowId>,
 ) -> Threads {
     let groups = groups(profile);
     let mut sums = vec![Sum::default(); profile.threads().len()];
@@ -171,8 +170,8 @@ pub(super) fn threads(
         Span::Last { ns, .. } => ns.div_ceil(BUCKET_NS),
         Span::Total => 0,
     };
-    profile.visit_aged(query.clock, query.span, |age, (thread, stack), weight| {
-        let Some(row) = row_of(stack) else { return };
+    profile.visit_aged(query.clock, query.span, |age, key, weight| {
+        let (Some(row), (thread, _)) = (row_of(key), key) else { return };
         let sum = &mut sums[thread.0 as usize];
         sum.weight += weight;
         if window > 0 {

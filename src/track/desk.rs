@@ -241,6 +241,11 @@ impl Desk {
         let question = self.question.clone();
         let span = self.span(now_ns);
         let query = self.query(span);
+        if query.has_owners() {
+            self.profile.label();
+            let requests = self.names.catch_up(&self.profile);
+            self.unasked.extend(requests);
+        }
         let besides = Besides {
             centre: question.centre.as_deref(),
             lines: question.listing.as_deref(),
@@ -325,7 +330,8 @@ impl Desk {
     }
 
     fn query(&self, span: Span) -> Query {
-        let Question { filters, sort, group, .. } = &self.question;
-        Query { era: Era::Now, clock: self.clock, span, filters: filters.clone(), sort: *sort, group: *group }
+        let Question { filters, sort, group, roots, .. } = &self.question;
+        let (clock, filters) = (self.clock, filters.clone());
+        Query { era: Era::Now, clock, span, filters, sort: *sort, group: *group, roots: *roots }
     }
 }

@@ -29,7 +29,7 @@ use crate::link::wire::{Clock, Engine};
 use crate::symbols::inquiry::Inquiry;
 use crate::tally::callers::Callers;
 use crate::tally::flame::{Flame, FlameQuery};
-use crate::tally::query::{Filters, Group, Sort};
+use crate::tally::query::{Filters, Group, Roots, Sort};
 use crate::tally::table::Table;
 use crate::tally::threads::{Threads, ThreadsQuery};
 use crate::tally::timeline::Timeline;
@@ -52,6 +52,8 @@ pub struct Question {
     pub sort: Sort,
     /// Into which rows.
     pub group: Group,
+    /// What lies at the root of every stack.
+    pub roots: Roots,
     /// Full name of the function whose callers and callees are shown.
     pub centre: Option<String>,
     /// Full name of the function whose source and assembly are shown.

@@ -100,8 +100,10 @@ pub enum Action {
     SortColumn(i8),
     /// Sort by flat or by cum.
     FlatOrCum,
-    /// The next kind of rows: functions, files, lines, addresses, modules.
+    /// The next kind of rows: functions, files, lines, addresses, modules, functions by thread, by process.
     Group,
+    /// The next thing at the root of every stack: nothing, threads, processes, both.
+    Roots,
     /// Names bare, short, full.
     Names,
     /// Percentages of the total, or of what is shown.

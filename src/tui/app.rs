@@ -35,7 +35,7 @@ use super::wanted::Wanted;
 use super::why::Why;
 use crate::link::wire::{Clock, Engine};
 use crate::tally::measure::Unit;
-use crate::tally::query::{Filters, Group, Pattern, Sort};
+use crate::tally::query::{Filters, Group, Pattern, Roots, Sort};
 use crate::tally::table::Table;
 use crate::track::{Answer, Command, Ending, Question};
 
@@ -104,6 +104,7 @@ pub struct App {
     pub(super) window_ns: Option<u64>,
     pub(super) sort: Sort,
     pub(super) group: Group,
+    pub(super) roots: Roots,
     pub(super) names: NameStyle,
     /// In which unit values are shown, for the whole session.
     pub(super) unit: Unit,
@@ -152,6 +153,7 @@ impl App {
             window_ns: options.question.window_ns,
             sort: options.question.sort,
             group: options.question.group,
+            roots: options.question.roots,
             names: options.names,
             unit: Unit::of_report(options.period_ns, UNIT_TOTAL_NS),
             relative: false,
@@ -330,6 +332,7 @@ impl App {
             Action::SortColumn(step) => self.step_sort(step),
             Action::FlatOrCum => self.sort = if self.sort == Sort::Flat { Sort::Cum } else { Sort::Flat },
             Action::Group => self.step_group(),
+            Action::Roots => self.step_roots(),
             Action::Names => self.names = self.names.next(),
             Action::Base => self.relative = !self.relative,
             Action::Window(step) => self.step_window(step),
@@ -402,6 +405,7 @@ impl App {
             filters,
             sort: self.sort,
             group: self.group,
+            roots: self.roots,
             centre,
             listing,
             flame,

@@ -218,11 +218,16 @@ impl FlameView {
         true
     }
 
+    /// Back to the root of all: paths have become others.
+    pub fn leave_zooms(&mut self) {
+        (self.zoom, self.cursor) = (Vec::new(), None);
+        (self.first, self.placed) = (0, false);
+    }
+
     /// Turns stacks over: leaves first, or roots first.
     pub fn turn_over(&mut self) {
         self.bottom_up = !self.bottom_up;
-        (self.zoom, self.cursor) = (Vec::new(), None);
-        (self.first, self.placed) = (0, false);
+        self.leave_zooms();
     }
 
     /// Boxes shown whose name matches, and the weight of what lies in any of them, ns.

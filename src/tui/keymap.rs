@@ -199,6 +199,7 @@ pub fn name(binding: &Binding) -> Option<&'static str> {
         Action::FilterSelected(Subject::Hide) => "hide-selected",
         Action::HideModule => "hide-module",
         Action::Group => "group",
+        Action::Roots => "roots",
         Action::Undo => "undo",
         Action::Redo => "redo",
         Action::ClearFilters => "clear-filters",

@@ -12,6 +12,7 @@ use crate::symbols::assembly::{Code, Instruction, PlaceLine};
 use crate::symbols::source::Source;
 use crate::tally::lines::LineWeight;
 use crate::tally::query::Pattern;
+use crate::tally::text::Text;
 use crate::track::Answer;
 use crate::track::listing::Listing;
 
@@ -133,8 +134,9 @@ pub struct ListingView {
     /// What was asked for.
     pub form: Form,
     side: Side,
-    /// Full name of the function that the rest is about.
+    /// Full name of the row that the rest is about, and that of its function.
     full: String,
+    function: Text,
     file: Option<String>,
     source: Scroll,
     assembly: Scroll,
@@ -168,6 +170,7 @@ impl ListingView {
             self.source.fit(heights.0);
             self.assembly.fit(heights.1);
         }
+        self.function = listing.lines.function.clone();
         if self.file.is_none() || !firm {
             self.file = heaviest_file(&listing.lines.lines).or(self.file.take());
         }
@@ -353,7 +356,7 @@ impl ListingView {
     fn line_in_file(&self, code: &Code, at: &Instruction) -> Option<u32> {
         let file = self.file.as_deref()?;
         let place = code.place(at);
-        let own = place.iter().find(|line| *line.full == *self.full && &*line.file == file && line.line > 0);
+        let own = place.iter().find(|line| *line.full == *self.function && &*line.file == file && line.line > 0);
         own.or_else(|| place.iter().find(|line| &*line.file == file && line.line > 0)).map(|line| line.line)
     }
 
@@ -367,7 +370,7 @@ impl ListingView {
     pub fn is_own(&self, row: usize) -> bool {
         self.rows.instruction(row).is_none_or(|(code, at)| {
             let place = code.place(at);
-            place.is_empty() || *code.full == *self.full || place.iter().any(|line| *line.full == *self.full)
+            place.is_empty() || *code.full == *self.function || place.iter().any(|line| *line.full == *self.function)
         })
     }
 

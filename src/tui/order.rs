@@ -3,7 +3,7 @@
 use super::action::Action;
 use super::list::NameStyle;
 use crate::link::wire::{Clock, Engine};
-use crate::tally::query::{Filters, Group, Pattern, Sort};
+use crate::tally::query::{Filters, Group, Pattern, Roots, Sort};
 use crate::tally::tag::Tag;
 
 /// A kind of filter.
@@ -93,6 +93,8 @@ pub enum Order {
     Names(NameStyle),
     /// Rows of this kind.
     Group(Group),
+    /// What lies at the root of every stack.
+    Roots(Roots),
     /// What a key does too.
     Act(Action),
 }

@@ -9,7 +9,7 @@ use super::nearest::nearest;
 use super::theme::ThemeName;
 use super::theme::palette::Palette;
 use crate::link::wire::{Clock, Engine, PERIODS_NS};
-use crate::tally::query::{Group, Sort};
+use crate::tally::query::{Group, Roots, Sort};
 
 /// The longest window that is kept by time, s.
 const LONGEST_WINDOW_S: u64 = 60;
@@ -52,12 +52,22 @@ pub static SORTS: [Choice<Sort>; 3] = [
 ];
 
 /// What a row is.
-pub static GROUPS: [Choice<Group>; 5] = [
+pub static GROUPS: [Choice<Group>; 7] = [
     choice("functions", Group::Function, "a function, inlined ones included"),
     choice("files", Group::File, "a source file"),
     choice("lines", Group::Line, "a line of a source file"),
     choice("addresses", Group::Address, "an address"),
     choice("modules", Group::Module, "a program or library"),
+    choice("threads", Group::Thread, "a function in one thread"),
+    choice("processes", Group::Process, "a function in one process"),
+];
+
+/// What lies at the root of every stack.
+pub static ROOTS: [Choice<Roots>; 4] = [
+    Choice { also: Some(""), ..choice("none", Roots::Plain, "nothing that was not sampled") },
+    choice("thread", Roots::Threads, "the thread"),
+    choice("process", Roots::Processes, "the process"),
+    choice("process,thread", Roots::Both, "the process, and on it the thread"),
 ];
 
 /// Styles of names.

@@ -41,7 +41,7 @@ const fn word(name: &'static str, form: &'static str, words: &'static str, reade
 use Reader as R;
 
 /// All words that a line can begin with.
-pub static WORDS: [Word; 32] = [
+pub static WORDS: [Word; 33] = [
     word(
         "top",
         "top10 -cum REGEX -REGEX",
@@ -63,6 +63,12 @@ pub static WORDS: [Word; 32] = [
         R::Tag(TagKind::Focus),
     ),
     word("tagignore", "tagignore=tid=5", "drop samples by these; tagignore= clears", R::Tag(TagKind::Ignore)),
+    word(
+        "tagroot",
+        "tagroot=thread",
+        "threads, processes as roots of all stacks; tagroot= clears",
+        R::Value(roots, &["thread", "process", "process,thread", "none"]),
+    ),
     word(":", ":", "no filters; the empty line does it too", R::Alone(|| Order::ClearFilters)),
     word("cum", "cum", "sort by cum", R::Alone(|| Order::Sort(Sort::Cum))),
     word("flat", "flat", "sort by flat", R::Alone(|| Order::Sort(Sort::Flat))),
@@ -75,8 +81,8 @@ pub static WORDS: [Word; 32] = [
     word(
         "granularity",
         "granularity=lines",
-        "rows are functions, files, lines, addresses, modules; the word alone does it too",
-        R::Value(granularity, &["functions", "files", "lines", "addresses", "modules"]),
+        "rows are functions, files, lines, addresses, modules, threads, processes; the word alone does it too",
+        R::Value(granularity, &["functions", "files", "lines", "addresses", "modules", "threads", "processes"]),
     ),
     word("names", "names=full", "names short, full, bare", R::Value(names, &["short", "full", "bare"])),
     word("undo", "undo", "take the last change of the filters back", R::Alone(|| Order::Act(Action::Undo))),
@@ -133,7 +139,7 @@ pub(super) const ABSENT: &[(&[&str], &str)] = &[
         "leaves rows out; here every row is there: top10 shows ten",
     ),
     (
-        &["tagshow", "taghide", "tagroot", "tagleaf", "sample_index", "mean"],
+        &["tagshow", "taghide", "tagleaf", "sample_index", "mean"],
         "is about tags and values; tagfocus and tagignore choose by thread and process",
     ),
     (&["filefunctions", "noinlines"], "groups rows in a way that b and granularity= do not"),
@@ -172,6 +178,10 @@ fn period(text: &str) -> Result<Order, String> {
 
 fn granularity(text: &str) -> Result<Order, String> {
     chosen(text, &setting::GROUPS).map(Order::Group)
+}
+
+fn roots(text: &str) -> Result<Order, String> {
+    chosen(text, &setting::ROOTS).map(Order::Roots)
 }
 
 fn names(text: &str) -> Result<Order, String> {

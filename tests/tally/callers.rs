@@ -10,7 +10,7 @@ use sigtop::tally::callers::{Callers, Edge, callers};
 use sigtop::tally::query::{Query, Sort};
 use sigtop::tally::tallier::Tallier;
 
-use crate::stacks::{Sample, counted, everything, query, samples, text};
+use crate::stacks::{Sample, counted, everything, played, query, samples, text};
 
 /// Name, whether every call was inlined, weight.
 type Told = (String, bool, u64);
@@ -50,7 +50,7 @@ fn told(answer: &Callers) -> (u64, u64, Vec<Told>, Vec<Told>) {
 
 /// One of the rows that there are, or nobody.
 fn one_of(samples: &[Sample], query: &Query, centre: prop::sample::Index) -> String {
-    let whole = Query { group: query.group, ..Query::default() };
+    let whole = Query { group: query.group, roots: query.roots, ..Query::default() };
     let names: BTreeSet<String> =
         counted(samples, &whole).into_iter().flat_map(|(steps, _)| steps).map(|step| step.0).collect();
     let names: Vec<String> = names.into_iter().chain(["nobody".to_owned()]).collect();
@@ -63,7 +63,7 @@ proptest! {
     #[test]
     fn the_edges_are_the_oracles(samples in samples(), query in query(), centre in any::<prop::sample::Index>()) {
         let centre = one_of(&samples, &query, centre);
-        let played = scenario(&text(&samples)).unwrap();
+        let played = played(&samples);
         let answer = callers(&played.profile, &played.names, &query, &centre);
         prop_assert_eq!(told(&answer), oracle(&samples, &query, &centre));
         prop_assert_eq!(answer.short.is_empty(), answer.cum_ns == 0);
@@ -81,6 +81,7 @@ proptest! {
         let mut asked = Vec::new();
         for piece in script.arrivals.chunks(script.arrivals.len().div_ceil(pieces)) {
             piece.iter().for_each(|arrival| profile.apply(arrival.clone()));
+            profile.label();
             let late = std::mem::replace(&mut asked, names.catch_up(&profile));
             for (query, centre, whole) in &questions {
                 let centre = &one_of(&samples, query, *centre);

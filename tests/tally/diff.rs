@@ -10,7 +10,7 @@ use sigtop::tally::query::{Query, Sort};
 use sigtop::track::desk::Desk;
 use sigtop::track::{Facts, Past, Question};
 
-use crate::stacks::{Sample, counted, query, samples, text};
+use crate::stacks::{Sample, counted, is_listed, query, samples, text};
 
 /// By name: flat and cum.
 type Sums = BTreeMap<String, (i128, i128)>;
@@ -24,6 +24,7 @@ fn sums(samples: &[Sample], query: &Query) -> Sums {
             sums.entry(name).or_default().1 += weight;
         }
     }
+    sums.retain(|name, (flat, _)| is_listed(query, name, *flat as u64));
     sums
 }
 
@@ -73,8 +74,8 @@ fn arrive(desk: &mut Desk, script: &Script, from_ms: u64, until_ms: u64) {
 }
 
 fn question(query: &Query, ms: u64) -> Question {
-    let Query { filters, sort, group, .. } = query.clone();
-    Question { window_ns: Some(ms * 1_000_000), filters, sort, group, ..Question::default() }
+    let Query { filters, sort, group, roots, .. } = query.clone();
+    Question { window_ns: Some(ms * 1_000_000), filters, sort, group, roots, ..Question::default() }
 }
 
 proptest! {

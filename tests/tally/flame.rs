@@ -10,7 +10,7 @@ use sigtop::tally::flame::{Flame, FlameQuery, MAX_BOXES, flame};
 use sigtop::tally::query::{Query, Sort};
 use sigtop::tally::tallier::Tallier;
 
-use crate::stacks::{Sample, Step, counted, everything, query, samples, text};
+use crate::stacks::{Sample, Step, counted, everything, played, query, samples, text};
 
 /// Inlined, weight, own weight.
 type Told = (bool, u64, u64);
@@ -97,7 +97,7 @@ proptest! {
     #[test]
     fn the_boxes_are_the_oracles(samples in samples(), query in query(), form in form()) {
         let form = zoomed(&samples, &query, form);
-        let played = scenario(&text(&samples)).unwrap();
+        let played = played(&samples);
         let answer = flame(&played.profile, &played.names, &query, &form);
         let every = oracle(&samples, &query, &form);
         let whole = every.get(&Vec::new()).map_or(0, |root| root.1);
@@ -124,6 +124,7 @@ proptest! {
         let mut asked = Vec::new();
         for piece in script.arrivals.chunks(script.arrivals.len().div_ceil(pieces)) {
             piece.iter().for_each(|arrival| profile.apply(arrival.clone()));
+            profile.label();
             let late = std::mem::replace(&mut asked, names.catch_up(&profile));
             for (query, form, whole) in &questions {
                 let form = &zoomed(&samples, query, *form);

@@ -10,7 +10,7 @@ use sigtop::tally::lines::{Lines, lines};
 use sigtop::tally::query::{Group, Query, Sort};
 use sigtop::tally::tallier::Tallier;
 
-use crate::stacks::{Sample, counted, everything, query, samples, steps, text};
+use crate::stacks::{Sample, counted, everything, played, query, samples, text};
 
 type Weights<K> = BTreeMap<K, (u64, u64)>;
 
@@ -26,9 +26,9 @@ struct Told {
 fn oracle(samples: &[Sample], query: &Query, centre: &str) -> Told {
     let mut told = Told::default();
     for sample in samples.iter().filter(|sample| sample.is_in(query.span) && sample.weight_ms > 0) {
-        let Some(stack) = sample.filtered(&query.filters) else { continue };
+        let Some(stack) = sample.filtered(query) else { continue };
         let weight = sample.weight_ns();
-        let names = steps(&stack, query.group);
+        let names = sample.steps(&stack, query.group);
         // Every function on the stack, root first: its name, its line, its address.
         let places: Vec<_> = stack
             .iter()
@@ -92,7 +92,7 @@ fn told(profile: &Profile, answer: &Lines) -> Told {
 }
 
 fn one_of(samples: &[Sample], query: &Query, centre: prop::sample::Index) -> String {
-    let whole = Query { group: query.group, ..Query::default() };
+    let whole = Query { group: query.group, roots: query.roots, ..Query::default() };
     let names: BTreeSet<String> =
         counted(samples, &whole).into_iter().flat_map(|(steps, _)| steps).map(|step| step.0).collect();
     let names: Vec<String> = names.into_iter().chain(["nobody".to_owned()]).collect();
@@ -105,7 +105,7 @@ proptest! {
     #[test]
     fn the_weights_are_the_oracles(samples in samples(), query in query(), centre in any::<prop::sample::Index>()) {
         let centre = one_of(&samples, &query, centre);
-        let played = scenario(&text(&samples)).unwrap();
+        let played = played(&samples);
         let answer = lines(&played.profile, &played.names, &query, &centre);
         prop_assert_eq!(told(&played.profile, &answer), oracle(&samples, &query, &centre));
         prop_assert_eq!(answer.lines.iter().map(|line| line.flat_ns).sum::<u64>(), answer.flat_ns);
@@ -125,6 +125,7 @@ proptest! {
         let mut asked = Vec::new();
         for piece in script.arrivals.chunks(script.arrivals.len().div_ceil(pieces)) {
             piece.iter().for_each(|arrival| profile.apply(arrival.clone()));
+            profile.label();
             let late = std::mem::replace(&mut asked, names.catch_up(&profile));
             for (query, centre, whole) in &questions {
                 let centre = &one_of(&samples, query, *centre);

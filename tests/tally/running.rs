@@ -63,6 +63,7 @@ proptest! {
         let script = Script::read(&text(&samples)).unwrap();
         let (mut profile, mut names) = (Profile::default(), Names::default());
         script.arrivals.iter().for_each(|arrival| profile.apply(arrival.clone()));
+        profile.label();
         names.catch_up(&profile).iter().for_each(|request| names.absorb(script.reply(request)));
         profile.reset(Clock::Prof);
         let mut coming = script.arrivals.iter().skip(1).cycle();

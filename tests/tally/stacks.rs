@@ -3,7 +3,8 @@
 use proptest::prelude::*;
 use regex::Regex;
 use sigtop::profile::window::{BUCKET_NS, Span};
-use sigtop::tally::query::{Filters, Group, Pattern, Query, Sort};
+use sigtop::symbols::scenario::{Scenario, scenario};
+use sigtop::tally::query::{Filters, Group, Pattern, Query, Roots, Sort};
 use sigtop::tally::tag::Tag;
 
 /// Name, file, number.
@@ -98,9 +99,45 @@ fn tagged(tags: &[Tag], thread: usize) -> bool {
 }
 
 impl Sample {
-    /// Its stack as the filters leave it; `None` where they drop it.
-    pub(crate) fn filtered(&self, filters: &Filters) -> Option<Vec<Location>> {
-        if self.passes(filters) { filtered(&self.stack, filters) } else { None }
+    /// Its stack as the filters leave it, its owners at the root; `None` where they drop it.
+    pub(crate) fn filtered(&self, query: &Query) -> Option<Vec<Location>> {
+        let (pid, tid, process, thread) = THREADS[self.thread];
+        let label = |key: &str, name: &str, number: u32| Location {
+            module: "",
+            lines: vec![(format!("{key}:{name} {number}"), key.to_owned(), 0)],
+            address: None,
+        };
+        let mut stack = Vec::new();
+        let (by_thread, by_process) = (query.group == Group::Thread, query.group == Group::Process);
+        let is_plain = query.roots == Roots::Plain;
+        if matches!(query.roots, Roots::Processes | Roots::Both) || is_plain && by_process {
+            stack.push(label("process", process, pid));
+        }
+        if matches!(query.roots, Roots::Threads | Roots::Both) || is_plain && by_thread {
+            stack.push(label("thread", thread, tid));
+        }
+        stack.extend(self.stack.iter().cloned());
+        if self.passes(&query.filters) { filtered(&stack, &query.filters) } else { None }
+    }
+
+    /// The rows of a stack. Files say themselves where they are inlined.
+    pub(crate) fn steps(&self, stack: &[Location], group: Group) -> Vec<Step> {
+        let (pid, tid, process, thread) = THREADS[self.thread];
+        let owner = match group {
+            Group::Thread => format!(" [{thread} {tid}]"),
+            Group::Process => format!(" [{process} {pid}]"),
+            _ => String::new(),
+        };
+        let own = |location: &Location| {
+            let lines = location.lines.iter().enumerate();
+            lines
+                .map(|(place, line)| {
+                    let owner = if is_owner(&line.0) { "" } else { &owner };
+                    (key(location, line, place > 0, group) + owner, place > 0 && group != Group::File)
+                })
+                .collect::<Vec<_>>()
+        };
+        stack.iter().flat_map(own).collect()
     }
 
     /// Whether filters by thread let it in.
@@ -166,8 +203,9 @@ pub(crate) type Step = (String, bool);
 /// What counts of the samples: their functions, root first, and weights.
 pub(crate) fn counted(samples: &[Sample], query: &Query) -> Vec<(Vec<Step>, u64)> {
     let counts = samples.iter().filter(|sample| sample.is_in(query.span) && sample.weight_ms > 0);
-    let left = counts.filter_map(|sample| Some((sample.filtered(&query.filters)?, sample.weight_ns())));
-    left.map(|(stack, weight_ns)| (steps(&stack, query.group), weight_ns)).collect()
+    counts
+        .filter_map(|sample| Some((sample.steps(&sample.filtered(query)?, query.group), sample.weight_ns())))
+        .collect()
 }
 
 /// What a line of a location is called.
@@ -180,7 +218,7 @@ fn key(location: &Location, line: &Line, inlined: bool, group: Group) -> String 
     };
     let Some(address) = location.address else { return name.clone() };
     match group {
-        Group::Function => name.clone(),
+        Group::Function | Group::Thread | Group::Process => name.clone(),
         Group::File if file.is_empty() => module,
         Group::File => format!("{file}{mark}"),
         Group::Line if file.is_empty() => name.clone(),
@@ -192,15 +230,22 @@ fn key(location: &Location, line: &Line, inlined: bool, group: Group) -> String 
     }
 }
 
-/// The rows of a stack. Files say themselves where they are inlined.
-pub(crate) fn steps(stack: &[Location], group: Group) -> Vec<Step> {
-    let own = |location: &Location| {
-        let lines = location.lines.iter().enumerate();
-        lines
-            .map(|(place, line)| (key(location, line, place > 0, group), place > 0 && group != Group::File))
-            .collect::<Vec<_>>()
-    };
-    stack.iter().flat_map(own).collect()
+/// Whether a row is a thread or process itself.
+fn is_owner(name: &str) -> bool {
+    name.starts_with("thread:") || name.starts_with("process:")
+}
+
+/// Whether the table has this row: where rows say whose they are, an owner has none unless it is all that is left of a stack.
+pub(crate) fn is_listed(query: &Query, name: &str, flat_ns: u64) -> bool {
+    !matches!(query.group, Group::Thread | Group::Process) || !is_owner(name) || flat_ns != 0
+}
+
+/// The samples, with frames for their owners.
+pub(crate) fn played(samples: &[Sample]) -> Scenario {
+    let mut played = scenario(&text(samples)).unwrap();
+    played.profile.label();
+    assert!(played.names.catch_up(&played.profile).is_empty());
+    played
 }
 
 fn location() -> impl Strategy<Value = Location> {
@@ -261,7 +306,7 @@ fn addressed(mut samples: Vec<Sample>) -> Vec<Sample> {
 }
 
 fn filters() -> impl Strategy<Value = Filters> {
-    let texts = vec!["a", "^a$", "b", "c::", "x\\.c", "liba", "^$", "e", "0x", "trunc", "/b", "."];
+    let texts = vec!["a", "^a$", "b", "c::", "x\\.c", "liba", "^$", "e", "0x", "trunc", "/b", ".", "thread", "worker"];
     let kind = move || {
         let pattern = prop::sample::select(texts.clone()).prop_map(|text| Pattern::new(text).unwrap());
         let some = prop::collection::vec(pattern, 1..3);
@@ -292,12 +337,18 @@ pub(crate) fn query() -> impl Strategy<Value = Query> {
     let group = prop_oneof![
         4 => Just(Group::Function),
         4 => prop::sample::select(vec![Group::File, Group::Line, Group::Address, Group::Module]),
+        4 => prop::sample::select(vec![Group::Thread, Group::Process]),
     ];
-    (span, filters(), sort, group).prop_map(|(span, filters, sort, group)| Query {
+    let roots = prop_oneof![
+        2 => Just(Roots::Plain),
+        1 => prop::sample::select(vec![Roots::Threads, Roots::Processes, Roots::Both]),
+    ];
+    (span, filters(), sort, group, roots).prop_map(|(span, filters, sort, group, roots)| Query {
         span,
         filters,
         sort,
         group,
+        roots,
         ..Query::default()
     })
 }

@@ -7,26 +7,29 @@ use sigtop::profile::Profile;
 use sigtop::profile::window::{BUCKET_NS, Span};
 use sigtop::symbols::Names;
 use sigtop::symbols::scenario::{Script, scenario};
-use sigtop::tally::query::{Filters, Group, Query};
+use sigtop::tally::flame::FlameQuery;
+use sigtop::tally::query::{Filters, Group, Query, Roots};
+use sigtop::tally::table::Row;
 use sigtop::tally::tag::Tag;
 use sigtop::tally::tallier::Tallier;
 use sigtop::tally::threads::{Load, ThreadSort, Threads, ThreadsQuery};
 use sigtop::tally::trend::PARTS;
 
-use crate::stacks::{Sample, THREADS, query, samples, steps, text};
+use crate::stacks::{Sample, THREADS, played, query, samples};
 
 /// Weight, samples, parts and top function.
 type Told = (u64, u64, [u64; PARTS], String);
 
 /// What these threads' samples come to.
 fn oracle(samples: &[Sample], query: &Query, threads: &BTreeSet<usize>) -> Told {
-    let functions = Filters { tagfocus: Vec::new(), tagignore: Vec::new(), ..query.filters.clone() };
+    let filters = Filters { tagfocus: Vec::new(), tagignore: Vec::new(), ..query.filters.clone() };
+    let functions = Query { filters, ..query.clone() };
     let (mut ns, mut count, mut parts, mut flat) = (0, 0, [0; PARTS], BTreeMap::<String, u64>::new());
     for sample in samples.iter().filter(|sample| sample.is_in(query.span) && threads.contains(&sample.thread)) {
         let Some(stack) = sample.filtered(&functions) else { continue };
         ns += sample.weight_ns();
         count += 1;
-        *flat.entry(steps(&stack, Group::Function).pop().unwrap().0).or_default() += sample.weight_ns();
+        *flat.entry(sample.steps(&stack, Group::Function).pop().unwrap().0).or_default() += sample.weight_ns();
         if let Span::Last { ns: window_ns, now_ns } = query.span {
             let buckets = window_ns.div_ceil(BUCKET_NS);
             let age = now_ns / BUCKET_NS - sample.at_ms * 1_000_000 / BUCKET_NS;
@@ -43,7 +46,7 @@ fn told(load: &Load) -> Told {
 }
 
 fn answer(samples: &[Sample], query: &Query, asked: &ThreadsQuery) -> Threads {
-    let played = scenario(&text(samples)).unwrap();
+    let played = played(samples);
     Tallier::default().threads(&played.profile, &played.names, query, asked)
 }
 
@@ -153,4 +156,35 @@ fn a_thread_is_filtered_by_its_latest_name() {
     }
     // What it did under its old name is its own too.
     assert_eq!(kept, [0, 0, 0, 0, 0, 1, 2]);
+}
+
+#[test]
+fn a_renamed_thread_has_its_new_name_at_the_root_and_beside_its_functions() {
+    let script =
+        Script::read("process 7 ./a\nthread 8 old\nat 1s prof 1ms main;f\nthread 8 new\nat 2s prof 1ms main;f")
+            .unwrap();
+    let (mut profile, mut names) = (Profile::default(), Names::default());
+    let (mut by_thread, mut rooted) = (Tallier::default(), Tallier::default());
+    let (mut columns, mut roots) = (Vec::new(), Vec::new());
+    for arrival in &script.arrivals {
+        profile.apply(arrival.clone());
+        profile.label();
+        names.catch_up(&profile).iter().for_each(|request| names.absorb(script.reply(request)));
+        // The thread is at no root here.
+        let query = Query { group: Group::Thread, roots: Roots::Processes, ..Query::default() };
+        let table = by_thread.table(&profile, &names, &query);
+        let column = |row: &Row| format!("{} of {}: {}", row.short, row.owner, row.cum_ns / 1_000_000);
+        columns.push(table.rows.iter().map(column).collect::<Vec<_>>().join(", "));
+        let query = Query { roots: Roots::Both, ..Query::default() };
+        let flame = rooted.flame(&profile, &names, &query, &FlameQuery::default());
+        roots.push(flame.boxes.iter().map(|shown| shown.short.to_string()).collect::<Vec<_>>().join(" > "));
+    }
+    let last = |told: &[String]| (told[4].clone(), told[5].clone(), told[told.len() - 1].clone());
+    let columns = last(&columns);
+    assert_eq!(columns.0, "f of old 8: 1, main of old 8: 1");
+    assert_eq!(columns.1, "f of new 8: 1, main of new 8: 1", "what it did before is its own too");
+    assert_eq!(columns.2, "f of new 8: 2, main of new 8: 2");
+    let roots = last(&roots);
+    assert_eq!(roots.0, "all > a 7 > old 8 > main > f");
+    assert_eq!((&*roots.1, &*roots.2), ("all > a 7 > new 8 > main > f", "all > a 7 > new 8 > main > f"));
 }

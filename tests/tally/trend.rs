@@ -9,7 +9,7 @@ use sigtop::tally::query::Query;
 use sigtop::tally::tallier::{Besides, Tallier};
 use sigtop::tally::trend::{Direction, PARTS};
 
-use crate::stacks::{Sample, query, samples, steps, text};
+use crate::stacks::{Sample, played, query, samples};
 
 const TRENDS: Besides = Besides { trends: true, centre: None, lines: None, flame: None, total: false };
 
@@ -21,8 +21,8 @@ fn oracle(samples: &[Sample], query: &Query) -> BTreeMap<String, Vec<f64>> {
         let age = now_ns / BUCKET_NS - sample.at_ms * 1_000_000 / BUCKET_NS;
         let part = PARTS - 1 - (age * PARTS as u64 / ns.div_ceil(BUCKET_NS)) as usize;
         all[part] += sample.weight_ms;
-        if let Some(stack) = sample.filtered(&query.filters) {
-            own.entry(steps(&stack, query.group).pop().unwrap().0).or_default()[part] += sample.weight_ms;
+        if let Some(stack) = sample.filtered(query) {
+            own.entry(sample.steps(&stack, query.group).pop().unwrap().0).or_default()[part] += sample.weight_ms;
         }
     }
     let shares = |own: [u64; PARTS]| (0..PARTS).map(|part| own[part] as f64 / all[part].max(1) as f64).collect();
@@ -34,7 +34,7 @@ proptest! {
 
     #[test]
     fn the_shares_are_the_oracles(samples in samples(), queries in prop::collection::vec(query(), 1..3)) {
-        let played = scenario(&text(&samples)).unwrap();
+        let played = played(&samples);
         let mut tallier = Tallier::default();
         for query in &queries {
             let answer = tallier.answer(&played.profile, &played.names, query, TRENDS);

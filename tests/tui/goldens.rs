@@ -142,6 +142,16 @@ fn rows_of_other_kinds() {
 }
 
 #[test]
+fn threads_and_processes_beside_functions_and_at_the_root() {
+    for size in SIZES {
+        let name = |what: &str| format!("{what}-{}x{}", size.0, size.1);
+        golden(&name("by-thread"), &threads_at(size, "0bbbbbj").text());
+        golden(&name("roots"), &threads_at(size, "3TTT").text());
+    }
+    golden("by-process-cum-100x30", &threads_at((100, 30), "1bbbbbbc").text());
+}
+
+#[test]
 fn why_there_is_no_better_name() {
     let found = |path: &str, names, lines| Inquiry {
         path: path.to_owned(),

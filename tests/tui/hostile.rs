@@ -103,6 +103,7 @@ fn row() -> impl Strategy<Value = Row> {
     (name(), name(), name(), number(), number(), 0..3_usize).prop_map(
         |(full, short, module, flat_ns, cum_ns, inline)| Row {
             function: FunctionId(0),
+            owner: full.as_str().into(),
             full: full.into(),
             short: short.into(),
             module: module.into(),
@@ -464,6 +465,7 @@ fn hostile_names_stay_in_their_row() {
         full: (*name).into(),
         short: (*name).into(),
         module: (*name).into(),
+        owner: (*name).into(),
         inline: Inline::Yes,
         flat_ns: 10,
         cum_ns: 20,

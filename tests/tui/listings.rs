@@ -82,6 +82,7 @@ fn lines() -> BoxedStrategy<Lines> {
     );
     (name(), name(), number(), number(), prop::collection::vec(weight, 0..9), prop::collection::vec(spot, 0..9))
         .prop_map(|(full, short, flat_ns, cum_ns, lines, addresses)| Lines {
+            function: full.as_str().into(),
             full,
             short: short.as_str().into(),
             module: "server".into(),

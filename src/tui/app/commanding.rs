@@ -100,7 +100,11 @@ impl App {
                 Vec::new()
             }
             Order::Group(group) => {
-                self.group = group;
+                self.turn_group(group);
+                Vec::new()
+            }
+            Order::Roots(roots) => {
+                self.turn_roots(roots);
                 Vec::new()
             }
             Order::Names(names) => {

@@ -1,7 +1,7 @@
 //! Filters, prompts and searches: which samples count, and which row has the cursor.
 
 use super::{App, Mode, Stand};
-use crate::tally::query::{Group, Pattern};
+use crate::tally::query::{Group, Pattern, without_owner};
 use crate::track::Command;
 use crate::tui::action::{Effect, Subject};
 use crate::tui::filters::{self, FilterHistory};
@@ -64,6 +64,7 @@ impl App {
         let Some((full, _)) = self.pointed() else { return self.note("nothing is selected") };
         let name = match self.group {
             Group::Function | Group::Module => full,
+            Group::Thread | Group::Process => without_owner(full),
             Group::File => full.strip_suffix(" (inline)").unwrap_or(full),
             // Filters look at names, files and modules; a line or an address is none of them.
             Group::Line | Group::Address => return self.note("b groups by function: that can be a filter"),
@@ -186,6 +187,10 @@ impl App {
         let Some((full, module)) = pointed.map(|(full, module)| (full.to_owned(), module.to_owned())) else {
             self.note("no function is selected");
             return Vec::new();
+        };
+        let full = match self.group.owner() {
+            Some(_) => without_owner(&full).to_owned(),
+            None => full,
         };
         self.why = Some(Why { full, module: module.clone(), found: None });
         self.mode = Mode::Page(Page::Why, 0);

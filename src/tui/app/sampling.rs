@@ -2,7 +2,7 @@
 
 use super::App;
 use crate::link::wire::{Clock, Engine, PERIODS_NS};
-use crate::tally::query::{Group, Sort};
+use crate::tally::query::{Group, Roots, Sort};
 use crate::track::Command;
 use crate::tui::action::Effect;
 
@@ -13,7 +13,10 @@ const RATES_HZ: [u64; 8] = [9, 19, 49, 99, 249, 499, 999, 1999];
 /// Columns that can sort, from left to right.
 const SORTS: [Sort; 3] = [Sort::Flat, Sort::Cum, Sort::Name];
 /// Kinds of rows, from the usual one on.
-const GROUPS: [Group; 5] = [Group::Function, Group::File, Group::Line, Group::Address, Group::Module];
+const GROUPS: [Group; 7] =
+    [Group::Function, Group::File, Group::Line, Group::Address, Group::Module, Group::Thread, Group::Process];
+/// What can lie at the root of every stack.
+const ROOTS: [Roots; 4] = [Roots::Plain, Roots::Threads, Roots::Processes, Roots::Both];
 
 impl App {
     pub(super) fn switch_clock(&mut self, clock: Clock) -> Vec<Effect> {
@@ -82,9 +85,38 @@ impl App {
         let at = SORTS.iter().position(|sort| *sort == self.sort).unwrap_or(0);
         self.sort = SORTS[at.saturating_add_signed(step.into()).min(SORTS.len() - 1)];
     }
+
+    pub(super) fn step_roots(&mut self) {
+        let at = ROOTS.iter().position(|roots| *roots == self.roots).unwrap_or(0);
+        self.turn_roots(ROOTS[(at + 1) % ROOTS.len()]);
+    }
+
+    /// Puts something else at the root of every stack, and says what.
+    pub(super) fn turn_roots(&mut self, roots: Roots) {
+        if self.roots == roots {
+            return;
+        }
+        self.roots = roots;
+        self.flame.leave_zooms();
+        self.note(match roots {
+            Roots::Plain => "stacks begin with what was sampled",
+            Roots::Threads => "every stack begins with its thread; T goes on to processes",
+            Roots::Processes => "every stack begins with its process; T goes on to both",
+            Roots::Both => "every stack begins with its process and its thread; T ends that",
+        });
+    }
+
     pub(super) fn step_group(&mut self) {
         let at = GROUPS.iter().position(|group| *group == self.group).unwrap_or(0);
-        self.group = GROUPS[(at + 1) % GROUPS.len()];
-        self.list.forget();
+        self.turn_group(GROUPS[(at + 1) % GROUPS.len()]);
+    }
+
+    /// Other rows: names from before mean nothing in them.
+    pub(super) fn turn_group(&mut self, group: Group) {
+        if self.group != group {
+            self.group = group;
+            self.list.forget();
+            self.flame.leave_zooms();
+        }
     }
 }

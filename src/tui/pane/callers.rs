@@ -118,7 +118,7 @@ fn centre(canvas: &mut Canvas<'_>, area: Rect, app: &App, callers: &Callers) {
         rule(canvas, Rect { y: area.bottom() - 1, ..area }, callers.callees.len(), "callee");
     }
     let room = usize::from(area.width.saturating_sub(2));
-    let name = app.names.pick(&callers.full, &callers.short);
+    let name = &*super::owned(app, app.names.pick(&callers.full, &callers.short), &callers.full);
     // The module stands beside it only where the name has its room.
     let beside =
         *callers.module != *name && text::columns(name, room) + 2 + text::columns(&callers.module, room) <= room;

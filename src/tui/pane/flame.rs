@@ -16,7 +16,7 @@ use ratatui::text::Span;
 use crate::tally::diff::Difference;
 use crate::tally::flame::{Flame, FlameBox};
 use crate::tally::measure;
-use crate::tally::query::Pattern;
+use crate::tally::query::{Pattern, Roots};
 use crate::tui::action::Subject;
 use crate::tui::app::{App, Mode};
 use crate::tui::canvas::Canvas;
@@ -158,6 +158,13 @@ fn remarks(
     if app.flame.bottom_up {
         words.push((4, "bottom-up".to_owned(), Role::Notable));
     }
+    let rooted = match app.roots {
+        Roots::Plain => None,
+        Roots::Threads => Some("threads at the root"),
+        Roots::Processes => Some("processes at the root"),
+        Roots::Both => Some("processes, threads at the root"),
+    };
+    words.extend(rooted.map(|words| (4, words.to_owned(), Role::Notable)));
     let compares = app.answer.as_ref().is_some_and(|answer| answer.baseline_ns.is_some());
     let by = match app.flame.colour {
         _ if compares => "red more, blue less",

@@ -16,14 +16,18 @@ pub mod threads;
 pub mod timeline;
 pub mod top;
 
+use std::borrow::Cow;
+
 use ratatui::layout::Rect;
 use ratatui::text::Span;
 
+use super::app::App;
 use super::canvas::Canvas;
 use super::layout::Pane;
 use super::segments;
 use super::text;
 use super::theme::Role;
+use crate::tally::query::without_owner;
 
 /// Draws the rule over a pane: `─ 1 Top ────────────── by flat ─`; returns the columns of it that are taken on the left.
 fn title(canvas: &mut Canvas<'_>, area: Rect, pane: Option<Pane>, name: &str, active: bool, right: &[Span<'_>]) -> u16 {
@@ -44,6 +48,15 @@ fn title(canvas: &mut Canvas<'_>, area: Rect, pane: Option<Pane>, name: &str, ac
         canvas.put(x + 1 + wide, area.y, 1, " ", style);
     }
     left
+}
+
+/// The name of a row, with the thread or process that it is of, where rows are one's alone: `parse [worker-0 41280]`.
+fn owned<'a>(app: &App, name: &'a str, full: &str) -> Cow<'a, str> {
+    let has_owners = app.answer.as_ref().is_some_and(|answer| answer.question.group.owner().is_some());
+    match full.get(without_owner(full).len()..) {
+        Some(owner) if has_owners && !name.ends_with(owner) => format!("{name}{owner}").into(),
+        _ => name.into(),
+    }
 }
 
 /// Columns that a pane's name and the rules around it take of a title.

@@ -167,7 +167,8 @@ fn title(canvas: &mut Canvas<'_>, area: Rect, app: &App, listing: Option<&Listin
     let room = usize::from(area.width.saturating_sub(left + taken));
     let short = app.list.selected_names().filter(|_| app.list.selected_name() == Some(&lines.full));
     let short = if lines.short.is_empty() { short.map_or("", |(short, _)| short) } else { lines.short.as_str() };
-    let function = text::cut_left(app.names.pick(&lines.full, short), room.saturating_sub(2), 0).into_owned();
+    let named = super::owned(app, app.names.pick(&lines.full, short), &lines.full);
+    let function = text::cut_left(&named, room.saturating_sub(2), 0).into_owned();
     let hue = strong.patch(canvas.theme.module(&lines.module));
     let mut x = area.x + left;
     if !function.is_empty() {
@@ -194,13 +195,13 @@ fn place(view: &ListingView, listing: &Listing) -> String {
 /// The lines of the file that are the function's, as far as its code says.
 fn range(view: &ListingView, listing: &Listing) -> Option<(u32, u32)> {
     let file = view.file()?;
-    let ranges = listing.codes.iter().filter_map(|code| code.range(&listing.lines.full, file));
+    let ranges = listing.codes.iter().filter_map(|code| code.range(&listing.lines.function, file));
     ranges.reduce(|one, other| (one.0.min(other.0), one.1.max(other.1)))
 }
 
 /// How many copies of the function there are, if it is more than one.
 fn copies(listing: &Listing) -> Option<String> {
-    let inlined = listing.codes.iter().all(|code| *code.full != *listing.lines.full);
+    let inlined = listing.codes.iter().all(|code| *code.full != *listing.lines.function);
     match (listing.codes.len(), listing.beyond_ns) {
         (0 | 1, 0) => None,
         (count, 0) if inlined => Some(format!("inlined into {count} functions")),

@@ -9,7 +9,7 @@
 //!
 //! Where there is room, a trend stands before the name: `▁▁▂▂▃▅▆█ ▲` is the share over the window, and a mark where it goes
 //! up or down by more than chance. With less room the total's columns go
-//! first, then the trend, sum%, cum, flat and cum%.
+//! first, then the trend, sum%, cum, flat and cum%. Where a row is a function in one thread or process, that stands before its name.
 
 use ratatui::layout::Rect;
 use ratatui::style::Style;
@@ -19,7 +19,7 @@ use super::TITLE_COLUMNS;
 use crate::symbols::worker::SymbolState;
 use crate::tally::diff::Changes;
 use crate::tally::measure::{self, Unit};
-use crate::tally::query::{Group, Sort};
+use crate::tally::query::{Group, Sort, without_owner};
 use crate::tally::table::{Inline, Table};
 use crate::tally::trend::{Direction, PARTS, Trend};
 use crate::track::Facts;
@@ -46,6 +46,9 @@ const MARGIN: u16 = 2;
 /// Columns of a trend with its mark, and what parts it from the numbers.
 const TREND_COLUMNS: u16 = PARTS as u16 + 2;
 const TREND_GAP: u16 = 2;
+/// Columns of a thread or process, where there is little room, some, and enough for all of it.
+const OWNER_COLUMNS: (u16, u16, u16) = (9, 14, 22);
+const OWNER_GAP: u16 = 1;
 /// Columns that a name has where there is a trend and no total.
 const NAME_BESIDE_TREND: u16 = 30;
 
@@ -105,6 +108,9 @@ struct Plan {
     bar: u16,
     /// Where trends start, from the left; nowhere where they have no room.
     trend: Option<u16>,
+    /// Where threads or processes start, from the left, and their columns; 0 where rows are not one's alone.
+    owner: u16,
+    owner_columns: u16,
     /// Where names start, from the left.
     name: u16,
     /// Columns of a name.
@@ -116,7 +122,14 @@ struct Plan {
 }
 
 impl Plan {
-    fn new(width: u16, both: bool, trends: bool, value: u16) -> Plan {
+    fn new(width: u16, both: bool, trends: bool, has_owners: bool, value: u16) -> Plan {
+        let owner_columns = match width {
+            _ if !has_owners => 0,
+            0..60 => OWNER_COLUMNS.0,
+            60..120 => OWNER_COLUMNS.1,
+            _ => OWNER_COLUMNS.2,
+        };
+        let owner_room = owner_columns + u16::from(has_owners) * OWNER_GAP;
         let span = |columns: &[Column]| columns.iter().map(|column| column.width(value)).sum::<u16>();
         let mut window = Column::ALL.to_vec();
         let mut total = if both { Column::TOTAL.to_vec() } else { Vec::new() };
@@ -129,7 +142,7 @@ impl Plan {
         let fits = |window: &[Column], total: &[Column], has_trend| {
             // A narrow list without a total has more use for names than for trends.
             let least = if has_trend && !both { NAME_BESIDE_TREND } else { NAME_COLUMNS };
-            name(window, total, has_trend) + least <= width
+            name(window, total, has_trend) + owner_room + least <= width
         };
         for keep in [&Column::TOTAL[..2], &[Column::FlatShare]] {
             if !fits(&window, &total, has_trend) {
@@ -143,12 +156,13 @@ impl Plan {
             }
         }
         let trend = has_trend.then(|| name(&window, &total, false));
-        let (bar, name) = (bar(&window), name(&window, &total, has_trend));
+        let (bar, owner) = (bar(&window), name(&window, &total, has_trend));
+        let name = owner + owner_room;
         let room = width.saturating_sub(name);
         let module_columns = if room >= MODULE_FROM_COLUMNS { MODULE_COLUMNS } else { 0 };
         let name_columns = room.saturating_sub(module_columns + u16::from(module_columns > 0) * 2);
         let module = width.saturating_sub(module_columns);
-        Plan { window, total, value, bar, trend, name, name_columns, module, module_columns }
+        Plan { window, total, value, bar, trend, owner, owner_columns, name, name_columns, module, module_columns }
     }
 }
 
@@ -165,7 +179,9 @@ pub fn draw(canvas: &mut Canvas<'_>, area: Rect, app: &App) {
     let widest = measure::value(answer.total.total_ns.max(answer.window.total_ns), unit).len() as u16 + sign;
     // A name does not touch the bar to the pane beside it.
     let margin = u16::from(area.right() < app.size.0);
-    let plan = Plan::new(area.width - margin, both, !answer.trends.rows.is_empty(), widest.max(VALUE_COLUMNS));
+    let has_owners = answer.question.group.owner().is_some();
+    let plan =
+        Plan::new(area.width - margin, both, !answer.trends.rows.is_empty(), has_owners, widest.max(VALUE_COLUMNS));
     // Where the title names groups of columns, remarks have what lies behind them.
     let room = if both { (area.width + TITLE_COLUMNS).saturating_sub(plan.name) } else { area.width };
     let words = remarks(canvas, app, room);
@@ -278,6 +294,8 @@ fn groups_word(group: Group) -> &'static str {
         Group::Line => "lines",
         Group::Address => "addresses",
         Group::Module => "modules",
+        Group::Thread => "by thread",
+        Group::Process => "by process",
     }
 }
 
@@ -288,6 +306,7 @@ fn group_word(group: Group) -> &'static str {
         Group::Line => "line",
         Group::Address => "address",
         Group::Module => "module",
+        Group::Thread | Group::Process => "function",
     }
 }
 
@@ -322,6 +341,9 @@ fn heads(canvas: &mut Canvas<'_>, area: Rect, app: &App, plan: &Plan) {
         let style = canvas.style(Role::Column);
         canvas.put(area.x + trend, y, TREND_COLUMNS, "trend", style);
     }
+    let style = canvas.style(Role::Column);
+    let owners = if shown_group(app) == Group::Process { "process" } else { "thread" };
+    canvas.put(area.x + plan.owner, y, plan.owner_columns, owners, style);
     let style = canvas.style(role(Some(Sort::Name)));
     canvas.put(area.x + plan.name, y, plan.name_columns, group_word(shown_group(app)), style);
     if plan.module_columns > 0 {
@@ -360,6 +382,11 @@ fn row(canvas: &mut Canvas<'_>, place: Rect, app: &App, plan: &Plan, bases: &Bas
     }
     if let (Some(at), Some(trend)) = (plan.trend, line.trend) {
         draw_trend(canvas, place.x + at, place.y, trend);
+    }
+    if plan.owner_columns > 0 {
+        let owner = text::cut_middle(&line.row.owner, plan.owner_columns.into());
+        let style = canvas.style(Role::Text);
+        canvas.put(place.x + plan.owner, place.y, plan.owner_columns, &owner, style);
     }
     name(canvas, place, app, plan, line);
 }
@@ -433,7 +460,11 @@ fn name(canvas: &mut Canvas<'_>, place: Rect, app: &App, plan: &Plan, line: &Lin
     // Where a name has no room, what it is called matters more than that it was inlined.
     let mark = if usize::from(plan.name_columns) < mark.len() + 24 { "" } else { mark };
     let room = usize::from(plan.name_columns).saturating_sub(mark.len());
-    let full = app.names.of(line.row);
+    let full = match app.names {
+        // The thread or process has its column.
+        NameStyle::Full if plan.owner_columns > 0 => without_owner(&line.row.full),
+        names => names.of(line.row),
+    };
     let cut = match app.names {
         NameStyle::Full if app.list.pan() == 0 => text::cut_middle(full, room),
         _ => text::cut_left(full, room, app.list.pan().into()),
