@@ -17,6 +17,8 @@ const TIMED: usize = 2 * MAX_THREADS;
 const PROBES: usize = 8;
 /// Threads whose scheduling statistics are kept open.
 const MAX_OPEN: usize = 256;
+/// Names of known threads that are read in one look, at some 4 us each: all of them are in as many looks as it takes.
+const MAX_NAMES: usize = 256;
 
 const _: () = assert!(TIMED.is_power_of_two());
 
@@ -202,6 +204,8 @@ pub(super) struct Threads {
     list: Vec<Thread>,
     ended: Vec<u32>,
     refused: u64,
+    /// Names of threads up to this id were read again in the last looks.
+    named_to: u32,
 }
 
 impl Threads {
@@ -212,7 +216,7 @@ impl Threads {
         }
     }
 
-    /// Looks which threads there are. `names` asks again for the names of known ones, while they are few.
+    /// Looks which threads there are. `names` asks again for the names of known ones: of many, each time the next.
     pub(super) fn scan(&mut self, agent: u32, names: bool) {
         let Some(directory) = File::open(b"/proc/self/task\0", libc::O_DIRECTORY) else { return };
         self.list.iter_mut().for_each(|thread| thread.alive = false);
@@ -237,14 +241,25 @@ impl Threads {
             thread.alive
         });
         fresh.truncate(MAX_THREADS - self.list.len().min(MAX_THREADS));
-        let again = names && self.list.len() <= MAX_OPEN;
         // Younger threads have higher ids, but for the time when the ids begin anew: nearly all go to the end.
         for tid in fresh {
             let place = self.list.partition_point(|thread| thread.tid < tid);
             self.list.insert(place, Thread::new(tid));
         }
-        for thread in self.list.iter_mut().filter(|thread| again || !thread.named) {
-            thread.read_name();
+        self.list.iter_mut().filter(|thread| !thread.named).for_each(Thread::read_name);
+        if names {
+            self.read_names();
+        }
+    }
+
+    /// Reads the names of the threads behind those that were read last, and of the first ones when these are at their end.
+    fn read_names(&mut self) {
+        let start = self.list.partition_point(|thread| thread.tid <= self.named_to);
+        let count = self.list.len().min(MAX_NAMES);
+        for step in 0..count {
+            let place = (start + step) % self.list.len();
+            self.list[place].read_name();
+            self.named_to = self.list[place].tid;
         }
     }
 
@@ -404,6 +419,43 @@ mod tests {
             true
         });
         assert!(ended.contains(&tid));
+    }
+
+    #[test]
+    fn of_many_threads_each_new_name_is_found_in_turn() {
+        const MANY: usize = 600;
+        let barrier = std::sync::Arc::new(std::sync::Barrier::new(MANY + 1));
+        let (done, wait) = std::sync::mpsc::channel::<()>();
+        let wait = std::sync::Arc::new(std::sync::Mutex::new(wait));
+        let crew: Vec<_> = (0..MANY)
+            .map(|index| {
+                let (barrier, wait) = (barrier.clone(), wait.clone());
+                let run = move || {
+                    barrier.wait();
+                    let name = format!("late-{index}\0");
+                    // SAFETY: prctl(2) reads a string that ends in 0.
+                    unsafe { libc::prctl(libc::PR_SET_NAME, name.as_ptr()) };
+                    let tid = sys::gettid();
+                    barrier.wait();
+                    let _ = wait.lock().map(|wait| wait.recv());
+                    (tid, name)
+                };
+                std::thread::Builder::new().name("early".to_owned()).stack_size(64 << 10).spawn(run).expect("a thread")
+            })
+            .collect();
+        let mut threads = Threads::default();
+        threads.scan(0, true);
+        barrier.wait();
+        barrier.wait();
+        let looks = (MANY + 100).div_ceil(MAX_NAMES);
+        (0..looks).for_each(|_| threads.scan(0, true));
+        drop(done);
+        let named = crew.into_iter().map(|thread| thread.join().expect("no panic"));
+        let named: Vec<(u32, String)> = named.collect();
+        for (tid, name) in &named {
+            let found = threads.find(*tid).map(|thread| thread.name().to_vec()).expect("it was there");
+            assert_eq!(String::from_utf8_lossy(&found), name.trim_end_matches('\0'));
+        }
     }
 
     #[test]

@@ -319,11 +319,11 @@ impl Profile {
     }
 
     /// Calls `each` with every entry of a span, and how many buckets before its last it was; 0 for what is in the total.
-    pub fn visit_aged(&self, clock: Clock, span: Span, mut each: impl FnMut(u64, Key, Weight)) {
+    pub fn visit_aged(&self, era: Era, clock: Clock, span: Span, mut each: impl FnMut(u64, Key, Weight)) {
         match span.ticks() {
-            None => self.visit(clock, span, |key, weight| each(0, key, weight)),
+            None => self.visit_era(era, clock, span, |key, weight| each(0, key, weight)),
             Some((first, last)) => {
-                self.visit_ticks(Era::Now, clock, (first, last), |tick, key, weight| {
+                self.visit_ticks(era, clock, (first, last), |tick, key, weight| {
                     each(last - tick, key, weight);
                 });
             }

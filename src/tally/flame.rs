@@ -31,7 +31,7 @@ pub struct FlameBox {
     pub weight_ns: u64,
     /// Of these, what ends here (bottom-up: begins here), ns.
     pub self_ns: u64,
-    /// How much more or less it weighs than in the baseline, if there is one.
+    /// How much more or less it weighs than in the baseline, if there is one; its weights are those of both together then.
     pub difference: Option<Difference>,
 }
 

@@ -9,6 +9,7 @@
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, HashMap};
 
+use super::diff::{Change, Changes};
 use super::grove::Grove;
 use super::paths::Paths;
 use super::query::Query;
@@ -32,6 +33,8 @@ pub struct Callee {
     pub short: Text,
     /// Weight of the samples in which this line calls it, ns.
     pub weight_ns: u64,
+    /// Where the weight is the size of a difference: which.
+    pub change: Option<Change>,
 }
 
 /// A call that an inlined line stands for.
@@ -60,6 +63,8 @@ pub struct LineWeight {
     pub callees: Vec<Callee>,
     /// Where its heaviest copy was inlined, the nearest call first; empty where it stands for itself.
     pub inlined_into: Vec<Call>,
+    /// Where the weights are sizes of differences: which.
+    pub changes: Option<Changes>,
 }
 
 /// An address of the row.
@@ -73,6 +78,8 @@ pub struct AddressWeight {
     pub flat_ns: u64,
     /// Weight of samples that it is in, ns.
     pub cum_ns: u64,
+    /// Where the weights are sizes of differences: which.
+    pub changes: Option<Changes>,
 }
 
 /// One row by line and by address.
@@ -90,6 +97,8 @@ pub struct Lines {
     pub flat_ns: u64,
     /// Weight of samples it is in, ns.
     pub cum_ns: u64,
+    /// Where these are sizes of differences: which.
+    pub changes: Option<Changes>,
     /// By file, then line. What has no line table has one entry, without file and line.
     pub lines: Vec<LineWeight>,
     /// By module, then address. Code in no file has none.
@@ -231,11 +240,11 @@ impl Spots {
                 Tie::Line(place) => line(&mut lines, place, file(place)).cum_ns = weight_ns,
                 Tie::Callee(place, row) => {
                     let (full, short) = (rows.label(row).full.clone(), rows.label(row).short.clone());
-                    line(&mut lines, place, file(place)).callees.push(Callee { full, short, weight_ns });
+                    line(&mut lines, place, file(place)).callees.push(Callee { full, short, weight_ns, change: None });
                 }
                 Tie::Code(frame) => {
                     if let Frame::Code { module, address } = code(frame) {
-                        let weight = AddressWeight { module, address, flat_ns: 0, cum_ns: weight_ns };
+                        let weight = AddressWeight { module, address, flat_ns: 0, cum_ns: weight_ns, changes: None };
                         addresses.insert((module, address), weight);
                     }
                     let left = sieve.frame(frame).1.iter().zip(sieve.left(frame));
@@ -299,6 +308,7 @@ fn line(lines: &mut BTreeMap<Place, LineWeight>, place: Place, file: Text) -> &m
         cum_ns: 0,
         callees: Vec::new(),
         inlined_into: Vec::new(),
+        changes: None,
     })
 }
 

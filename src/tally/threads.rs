@@ -7,6 +7,7 @@ use std::cmp::Ordering;
 use std::collections::HashMap;
 
 use super::crowd::Crowd;
+use super::diff::Change;
 use super::query::Query;
 use super::rows::{RowId, Rows};
 use super::text::Text;
@@ -46,6 +47,15 @@ pub struct ThreadsQuery {
     pub ended_processes: bool,
 }
 
+/// What kind of difference a weight and its samples are.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct LoadChange {
+    /// Of the weight.
+    pub weight: Change,
+    /// Whether there are fewer samples.
+    pub fewer: bool,
+}
+
 /// What samples came to.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Load {
@@ -59,6 +69,8 @@ pub struct Load {
     pub top_full: Text,
     /// Its module.
     pub top_module: Text,
+    /// Where the weight is the size of a difference: which.
+    pub change: Option<LoadChange>,
 }
 
 /// A thread.
@@ -85,6 +97,8 @@ pub struct Folded {
     pub count: usize,
     /// What they weighed together.
     pub weight: Weight,
+    /// Where that is the size of a difference: which.
+    pub change: Option<LoadChange>,
 }
 
 /// A process: all images from its first on, if it called exec.
@@ -150,7 +164,7 @@ impl Sum {
             }
             None => [const { None::<Text> }; 3].map(Option::unwrap_or_default),
         };
-        Load { weight: self.weight, parts_ns: self.parts_ns, top, top_full, top_module }
+        Load { weight: self.weight, parts_ns: self.parts_ns, top, top_full, top_module, change: None }
     }
 }
 
@@ -170,7 +184,7 @@ pub(super) fn threads(
         Span::Last { ns, .. } => ns.div_ceil(BUCKET_NS),
         Span::Total => 0,
     };
-    profile.visit_aged(query.clock, query.span, |age, key, weight| {
+    profile.visit_aged(query.era, query.clock, query.span, |age, key, weight| {
         let (Some(row), (thread, _)) = (row_of(key), key) else { return };
         let sum = &mut sums[thread.0 as usize];
         sum.weight += weight;
@@ -237,18 +251,25 @@ pub(super) fn threads(
             let (name, inside) = (thread.name.clone(), crowd.lets_in(id));
             process.threads.push(ThreadRow { id, tid: thread.tid, name, state, load: sum.load(rows), inside });
         }
+        told.processes.push(process);
+    }
+    sort(&mut told, asked.sort);
+    told
+}
+
+/// Puts processes, and the threads of each, in order.
+pub(super) fn sort(told: &mut Threads, by: ThreadSort) {
+    for process in &mut told.processes {
         process.threads.sort_by(|a, b| {
             let names = a.name.cmp(&b.name);
-            order(asked.sort, (a.tid, &a.load, a.state), (b.tid, &b.load, b.state), names).then(a.id.cmp(&b.id))
+            order(by, (a.tid, &a.load, a.state), (b.tid, &b.load, b.state), names).then(a.id.cmp(&b.id))
         });
-        told.processes.push(process);
     }
     told.processes.sort_by(|a, b| {
         let state = |process: &ProcessRow| if process.ended { State::Ended } else { State::Running };
         let (one, other) = ((a.pid, &a.load, state(a)), (b.pid, &b.load, state(b)));
-        order(asked.sort, one, other, a.name.cmp(&b.name)).then(a.id.cmp(&b.id))
+        order(by, one, other, a.name.cmp(&b.name)).then(a.id.cmp(&b.id))
     });
-    told
 }
 
 type Sorted<'a> = (u32, &'a Load, State);

@@ -14,6 +14,7 @@ use crate::symbols::Names;
 use crate::symbols::source;
 use crate::symbols::worker::{CodeReply, CodeRequest, Reply, Request};
 use crate::tally::crowd;
+use crate::tally::flame::FlameQuery;
 use crate::tally::query::{Filters, Query};
 use crate::tally::tallier::{Besides, Tallier, Tallies};
 use crate::tally::timeline::Timeline;
@@ -253,7 +254,10 @@ impl Desk {
             total: span != Span::Total,
             trends: true,
         };
-        let mut tallies = self.tallier.answer(&self.profile, &self.names, &query, besides);
+        // A box that is narrow now may have been wide.
+        let all = question.flame.clone().map(|form| FlameQuery { least_share: 0.0, ..form });
+        let flame = if self.baseline.is_some() { all.as_ref() } else { besides.flame };
+        let mut tallies = self.tallier.answer(&self.profile, &self.names, &query, Besides { flame, ..besides });
         let mut baseline_ns = None;
         if let Some(baseline) = &mut self.baseline {
             let begun_ns = self.begun_ns.unwrap_or(0);
@@ -265,7 +269,14 @@ impl Desk {
         let listing = lines.map(|lines| self.shelf.listing(&self.profile, &self.names, lines));
         let total = total.unwrap_or_else(|| window.clone());
         let threads = question.threads.as_ref();
-        let threads = threads.map(|asked| self.tallier.threads(&self.profile, &self.names, &query, asked));
+        let threads = threads.map(|asked| {
+            let known = (&self.profile, &self.names);
+            let now = self.tallier.threads(known.0, known.1, &query, asked);
+            match &mut self.baseline {
+                Some(baseline) => baseline.subtract_threads(known, &query, asked, &now),
+                None => now,
+            }
+        });
         let tagged = crowd::told(&question.filters, &self.profile);
         // A window ends with the bucket that is under way.
         let window_ns = question.window_ns.map(|ns| ns.saturating_sub(BUCKET_NS - now_ns % BUCKET_NS));

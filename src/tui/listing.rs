@@ -10,7 +10,8 @@ use super::arrows::{Arrow, arrows};
 use super::scroll::Scroll;
 use crate::symbols::assembly::{Code, Instruction, PlaceLine};
 use crate::symbols::source::Source;
-use crate::tally::lines::LineWeight;
+use crate::tally::diff::{Change, Changes};
+use crate::tally::lines::{AddressWeight, LineWeight};
 use crate::tally::query::Pattern;
 use crate::tally::text::Text;
 use crate::track::Answer;
@@ -54,6 +55,49 @@ pub enum Row {
     Place(usize, usize),
     /// An instruction: indices of code and instruction.
     Instruction(usize, usize),
+}
+
+/// What an instruction weighs: calls from it are found within it, so that it has several addresses. Weights may be differences.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct RowWeight {
+    flat_ns: i128,
+    cum_ns: i128,
+    /// Those of the address that is most of it.
+    changes: Option<Changes>,
+    most_ns: u64,
+}
+
+impl RowWeight {
+    fn add(&mut self, spot: &AddressWeight) {
+        let signed = |ns: u64, change: Option<Change>| {
+            i128::from(ns) * if change.is_some_and(|change| change.negative) { -1 } else { 1 }
+        };
+        self.flat_ns += signed(spot.flat_ns, spot.changes.map(|changes| changes.flat));
+        self.cum_ns += signed(spot.cum_ns, spot.changes.map(|changes| changes.cum));
+        if self.changes.is_none() || spot.cum_ns > self.most_ns {
+            (self.changes, self.most_ns) = (spot.changes, spot.cum_ns);
+        }
+    }
+
+    /// The size of its flat, ns, and which difference that is, if it is one.
+    pub fn flat(&self) -> (u64, Option<Change>) {
+        told(self.flat_ns, self.changes.map(|changes| changes.flat))
+    }
+
+    /// The same of its cum.
+    pub fn cum(&self) -> (u64, Option<Change>) {
+        told(self.cum_ns, self.changes.map(|changes| changes.cum))
+    }
+
+    /// How much it stands out: cum, then flat.
+    fn size(&self) -> (u128, u128) {
+        (self.cum_ns.unsigned_abs(), self.flat_ns.unsigned_abs())
+    }
+}
+
+fn told(ns: i128, change: Option<Change>) -> (u64, Option<Change>) {
+    let size = u64::try_from(ns.unsigned_abs()).unwrap_or(u64::MAX);
+    (size, change.map(|change| Change { negative: ns < 0, ..change }))
 }
 
 /// All copies of a function, as rows.
@@ -147,8 +191,8 @@ pub struct ListingView {
     files: usize,
     /// By line of the file: index of its weight.
     of_line: HashMap<u32, usize>,
-    /// By row of the assembly: flat and cum, ns.
-    of_row: HashMap<usize, (u64, u64)>,
+    /// By row of the assembly.
+    of_row: HashMap<usize, RowWeight>,
     /// Columns by which texts are moved.
     pan: u16,
 }
@@ -184,9 +228,7 @@ impl ListingView {
             let found =
                 codes.filter_map(|(index, code)| self.rows.of_instruction[index].get(code.at(spot.address)?)).next();
             if let Some(&row) = found {
-                let (flat_ns, cum_ns) = self.of_row.entry(row).or_default();
-                *flat_ns = flat_ns.saturating_add(spot.flat_ns);
-                *cum_ns = cum_ns.saturating_add(spot.cum_ns);
+                self.of_row.entry(row).or_default().add(spot);
             }
         }
         if let Some(source) = self.text(listing) {
@@ -199,8 +241,7 @@ impl ListingView {
                 self.placed.0 = firm;
             }
         }
-        let hottest =
-            self.of_row.iter().max_by_key(|&(&row, &(flat_ns, cum_ns))| (cum_ns, flat_ns, std::cmp::Reverse(row)));
+        let hottest = self.of_row.iter().max_by_key(|&(&row, weight)| (weight.size(), std::cmp::Reverse(row)));
         if let Some((&row, _)) = hottest.filter(|_| !self.placed.1) {
             self.assembly.centre(row);
             self.placed.1 = firm;
@@ -259,8 +300,8 @@ impl ListingView {
         self.of_line.get(&line).and_then(|&index| listing.lines.lines.get(index))
     }
 
-    /// Flat and cum of a row of the assembly, ns.
-    pub fn row_weight(&self, row: usize) -> (u64, u64) {
+    /// What a row of the assembly weighs.
+    pub fn row_weight(&self, row: usize) -> RowWeight {
         self.of_row.get(&row).copied().unwrap_or_default()
     }
 
@@ -334,7 +375,7 @@ impl ListingView {
                 self.placed.0 = true;
                 let line = self.source.row() as u32 + 1;
                 let rows = (0..self.rows.rows.len()).filter(|&row| self.line_of(row) == Some(line));
-                let row = rows.max_by_key(|&row| (self.row_weight(row), std::cmp::Reverse(row)));
+                let row = rows.max_by_key(|&row| (self.row_weight(row).size(), std::cmp::Reverse(row)));
                 if let Some(row) = row {
                     self.placed.1 = true;
                     self.assembly.stand(row);

@@ -1,8 +1,10 @@
 //! From a key, written into a terminal, to the cell that it changes on a model of the screen; and what the viewer costs meanwhile. The
-//! target is a synthetic agent that speaks the real wire: 8 000 samples a second, 200 000 distinct stacks of 60 frames.
+//! target is a synthetic agent that speaks the real wire: 8 000 samples a second, 200 000 distinct stacks of 60 frames, and the ten
+//! minutes before at the same rate.
 //!
 //! `cargo bench --bench key_to_paint -- --keys 300`. It fails when fewer than [`LEAST_RATE`] samples a second arrived: then the figures are
-//! of an easier load. `--rate`, `--stacks` and `--settle` (seconds before the first key) change the load.
+//! of an easier load. `--rate`, `--stacks`, `--past` (seconds) and `--settle` (seconds before the first key) change the load; `--frozen 1`
+//! presses keys on a frozen screen, with the timeline of all that is kept.
 
 #[expect(dead_code, reason = "a bench uses a part of what the tests share")]
 #[path = "../harness/mod.rs"]
@@ -30,6 +32,8 @@ const LEAST_RATE: f64 = 7_900.0;
 const BETWEEN_FRAMES: Duration = Duration::from_millis(4);
 /// A key that has not been painted by then never is.
 const LIMIT: Duration = Duration::from_secs(5);
+/// How much of the past is kept from the start: all that is ever kept.
+const PAST_SECONDS: u64 = 600;
 /// Length of the window, and how much of it there is on average: its last bucket is under way.
 const WINDOW: &str = "10s";
 const WINDOW_SECONDS: f64 = 9.95;
@@ -112,7 +116,11 @@ fn loaded(keys: u64) -> Loaded {
     let own = std::env::current_exe().expect("this program");
     let mut command = Command::new(SIGTOP);
     command.args(["--no-config", "--on-quit", "end", "--window", WINDOW, "--"]).arg(own);
-    command.args(speaker::arguments(argument("rate", 8_000), argument("stacks", speaker::STACKS)));
+    command.args(speaker::arguments(
+        argument("rate", 8_000),
+        argument("stacks", speaker::STACKS),
+        argument("past", PAST_SECONDS),
+    ));
     let mut terminal = Terminal::start(140, 45, &command);
     terminal.see(" samples");
     let settle = Duration::from_secs(argument("settle", 40));

@@ -44,9 +44,10 @@ pub(crate) const WORD: &str = "--speak";
 
 const _: () = assert!(STACKS <= 1 << BITS);
 
-/// The target's command line: samples a second, and how many stacks are shown once before that.
-pub(crate) fn arguments(rate: u64, before: u64) -> [String; 4] {
-    [WORD.to_owned(), rate.to_string(), before.to_string(), text(&functions()).to_owned()]
+/// The target's command line: samples a second, how many stacks are shown once before that, and for how many seconds before
+/// samples at this rate are told at once, as old as they would be then.
+pub(crate) fn arguments(rate: u64, before: u64, past: u64) -> [String; 5] {
+    [WORD.to_owned(), rate.to_string(), before.to_string(), past.to_string(), text(&functions()).to_owned()]
 }
 
 /// A file of [`FUNCTIONS`].
@@ -70,10 +71,10 @@ pub(crate) fn speak_if_told() {
         Ok(link) => {
             let own = std::env::current_exe().expect("this program");
             let mut again = Command::new(own);
-            again.args(&arguments[1..5]).arg(link).env_remove(LINK_VARIABLE).env_remove("LD_PRELOAD");
+            again.args(&arguments[1..6]).arg(link).env_remove(LINK_VARIABLE).env_remove("LD_PRELOAD");
             panic!("{}", again.exec());
         }
-        Err(_) => speak(number(2), number(3), &arguments[4], &arguments[5]),
+        Err(_) => speak((number(2), number(3), number(4)), &arguments[5], &arguments[6]),
     }
 }
 
@@ -112,7 +113,7 @@ fn now_ns() -> u64 {
     Duration::from(now).as_nanos() as u64
 }
 
-fn speak(rate: u64, before: u64, file: &str, link: &str) {
+fn speak((rate, before, past): (u64, u64, u64), file: &str, link: &str) {
     let mut parts = link.splitn(5, ':');
     let mut next = || parts.next().expect("five parts");
     let (token, _, period_ns, _, path) = (next(), next(), next(), next(), next());
@@ -158,9 +159,10 @@ fn speak(rate: u64, before: u64, file: &str, link: &str) {
     let length = writer.length();
     socket.write_all(&buffer[..length]).expect("the viewer reads");
 
-    let mut say = |numbers: &mut dyn Iterator<Item = u64>, sent: &mut u64| {
+    // Stacks by number, each with its age, ns.
+    let mut say = |samples: &mut dyn Iterator<Item = (u64, u64)>, sent: &mut u64| {
         let mut length = 0;
-        for number in numbers {
+        for (number, age_ns) in samples {
             stack(number, &sites, &mut frames);
             let slot = (number >> (BITS - THREADS.ilog2() as u64)) as u8;
             let sample = Sample {
@@ -168,7 +170,7 @@ fn speak(rate: u64, before: u64, file: &str, link: &str) {
                 clock,
                 flags: 0,
                 generation: 1,
-                monotonic_ns: now_ns(),
+                monotonic_ns: now_ns().saturating_sub(age_ns),
                 weight_ns: period_ns,
                 slot,
             };
@@ -187,7 +189,12 @@ fn speak(rate: u64, before: u64, file: &str, link: &str) {
     };
 
     let (mut sent, mut random) = (0, 1);
-    if !say(&mut (0..before), &mut sent) {
+    let told = past * rate;
+    let mut old = (0..told).map(|index| {
+        random += 1;
+        (mixed(random) % STACKS, (told - index) * 1_000_000_000 / rate.max(1))
+    });
+    if !say(&mut old, &mut sent) || !say(&mut (0..before).map(|number| (number, 0)), &mut sent) {
         return;
     }
     let start = Instant::now();
@@ -196,7 +203,7 @@ fn speak(rate: u64, before: u64, file: &str, link: &str) {
         let wanted = (start.elapsed().as_secs_f64() * rate as f64) as u64;
         let mut batch = (due..wanted).map(|_| {
             random += 1;
-            mixed(random) % STACKS
+            (mixed(random) % STACKS, 0)
         });
         if !say(&mut batch, &mut sent) {
             return;

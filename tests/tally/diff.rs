@@ -6,11 +6,16 @@ use proptest::prelude::*;
 use sigtop::link::wire::Clock;
 use sigtop::profile::window::{BUCKET_NS, Span};
 use sigtop::symbols::scenario::Script;
-use sigtop::tally::query::{Query, Sort};
+use sigtop::tally::diff::{Change, Changes};
+use sigtop::tally::flame::{Flame, FlameQuery};
+use sigtop::tally::lines::{LineWeight, Lines};
+use sigtop::tally::query::{Filters, Query, Sort};
+use sigtop::tally::threads::{Load, Threads, ThreadsQuery};
+use sigtop::tally::trend::Trend;
 use sigtop::track::desk::Desk;
 use sigtop::track::{Facts, Past, Question};
 
-use crate::stacks::{Sample, counted, is_listed, query, samples, text};
+use crate::stacks::{Sample, THREADS, counted, is_listed, query, samples, text};
 
 /// By name: flat and cum.
 type Sums = BTreeMap<String, (i128, i128)>;
@@ -46,6 +51,126 @@ fn told(table: &sigtop::tally::table::Table) -> Sums {
         (row.full.to_string(), (signed(row.flat_ns, flat), signed(row.cum_ns, cum)))
     };
     table.rows.iter().map(row).collect()
+}
+
+/// By path of names, root first: what is there now and what was before.
+type Boxes = BTreeMap<Vec<String>, u64>;
+
+fn boxes(samples: &[Sample], query: &Query, bottom_up: bool) -> Boxes {
+    let mut boxes = Boxes::new();
+    for (mut steps, weight) in counted(samples, query) {
+        if bottom_up {
+            steps.reverse();
+        }
+        for depth in 0..=steps.len() {
+            *boxes.entry(steps[..depth].iter().map(|step| step.0.clone()).collect()).or_default() += weight;
+        }
+    }
+    boxes
+}
+
+/// By path: how wide a box is, and its difference.
+type Wide = BTreeMap<Vec<String>, (u64, i128)>;
+
+fn both(now: &Boxes, before: &Boxes) -> Wide {
+    let paths: BTreeSet<&Vec<String>> = now.keys().chain(before.keys()).collect();
+    let of = |boxes: &Boxes, path: &Vec<String>| boxes.get(path).copied().unwrap_or(0);
+    let one = |path: &Vec<String>| {
+        let (now, before) = (of(now, path), of(before, path));
+        (path.clone(), (now + before, i128::from(now) - i128::from(before)))
+    };
+    paths.into_iter().map(one).collect()
+}
+
+fn signed(ns: u64, change: Option<Change>) -> i128 {
+    if change.unwrap().negative { -i128::from(ns) } else { ns.into() }
+}
+
+fn boxes_told(flame: &Flame) -> Wide {
+    let mut paths: Vec<Vec<String>> = Vec::new();
+    let mut told = Wide::new();
+    for (index, this) in flame.boxes.iter().enumerate() {
+        let mut path = if index == 0 { Vec::new() } else { paths[this.parent].clone() };
+        if index > 0 {
+            assert!(flame.boxes[this.parent].children.contains(&index));
+            path.push(this.full.to_string());
+        }
+        let children = &flame.boxes[this.children.clone()];
+        assert!(children.is_sorted_by(|a, b| a.full < b.full));
+        assert_eq!(children.iter().map(|child| child.weight_ns).sum::<u64>() + this.self_ns, this.weight_ns);
+        let difference = this.difference.unwrap();
+        told.insert(path.clone(), (this.weight_ns, signed(difference.ns, Some(difference.change))));
+        paths.push(path);
+    }
+    told
+}
+
+/// By `file:line`: flat and cum of the lines of a row.
+fn places(samples: &[Sample], query: &Query, centre: &str) -> Sums {
+    let mut sums = Sums::new();
+    for sample in samples.iter().filter(|sample| sample.is_in(query.span) && sample.weight_ms > 0) {
+        let Some(stack) = sample.filtered(query) else { continue };
+        let lines = stack.iter().flat_map(|location| &location.lines);
+        let names = sample.steps(&stack, query.group);
+        let on: Vec<(bool, String)> =
+            names.iter().zip(lines).map(|(step, line)| (step.0 == centre, format!("{}:{}", line.1, line.2))).collect();
+        let weight = i128::from(sample.weight_ns());
+        for place in on.iter().filter(|(is_centre, _)| *is_centre).map(|(_, place)| place).collect::<BTreeSet<_>>() {
+            sums.entry(place.clone()).or_default().1 += weight;
+        }
+        if let Some((true, place)) = on.last() {
+            sums.entry(place.clone()).or_default().0 += weight;
+        }
+    }
+    sums
+}
+
+fn places_told(lines: &Lines) -> Sums {
+    let line = |line: &LineWeight| {
+        let of = |pick: fn(Changes) -> Change| line.changes.map(pick);
+        let numbers =
+            (signed(line.flat_ns, of(|changes| changes.flat)), signed(line.cum_ns, of(|changes| changes.cum)));
+        (format!("{}:{}", line.file, line.line), numbers)
+    };
+    lines.lines.iter().map(line).collect()
+}
+
+/// By process and thread: weight and samples.
+fn owners(samples: &[Sample], query: &Query) -> Sums {
+    let filters = Filters { tagfocus: Vec::new(), tagignore: Vec::new(), ..query.filters.clone() };
+    let query = Query { filters, ..query.clone() };
+    let mut sums = Sums::new();
+    for sample in samples.iter().filter(|sample| sample.is_in(query.span) && sample.filtered(&query).is_some()) {
+        let (pid, tid, ..) = THREADS[sample.thread];
+        for owner in [format!("{pid}"), format!("{pid}/{tid}")] {
+            let sum = sums.entry(owner).or_default();
+            *sum = (sum.0 + i128::from(sample.weight_ns()), sum.1 + 1);
+        }
+    }
+    sums
+}
+
+fn owners_told(threads: &Threads) -> Sums {
+    let one = |load: &Load| {
+        let change = load.change.unwrap();
+        let samples = i128::from(load.weight.samples) * if change.fewer { -1 } else { 1 };
+        (signed(load.weight.ns, Some(change.weight)), samples)
+    };
+    let mut told = Sums::new();
+    for process in &threads.processes {
+        told.insert(format!("{}", process.pid), one(&process.load));
+        told.extend(process.threads.iter().map(|row| (format!("{}/{}", process.pid, row.tid), one(&row.load))));
+    }
+    told
+}
+
+/// One of the rows that there are, or nobody.
+fn one_of(samples: &[Sample], query: &Query, centre: prop::sample::Index) -> String {
+    let whole = Query { group: query.group, roots: query.roots, ..Query::default() };
+    let names: BTreeSet<String> =
+        counted(samples, &whole).into_iter().flat_map(|(steps, _)| steps).map(|step| step.0).collect();
+    let names: Vec<String> = names.into_iter().chain(["nobody".to_owned()]).collect();
+    centre.get(&names).clone()
 }
 
 fn facts() -> Facts {
@@ -110,13 +235,36 @@ proptest! {
         query in query(),
         (mark_ms, then_ms) in (0..5_000u64, 0..5_000u64),
         ms in 1..4_500u64,
+        (bottom_up, centre) in any::<(bool, prop::sample::Index)>(),
     ) {
+        let form = FlameQuery { bottom_up, ..FlameQuery::default() };
         let script = Script::read(&text(&samples)).unwrap();
         let early: Vec<Sample> = samples.iter().filter(|sample| sample.at_ms < mark_ms).cloned().collect();
         let mut desk = desk(&script, question(&query, ms), mark_ms);
         desk.compare(true, mark_ms * 1_000_000);
         arrive(&mut desk, &script, mark_ms, 10_000);
+        let centre = one_of(&samples, &query, centre);
+        let asked = Question {
+            listing: Some(centre.clone()),
+            flame: Some(form.clone()),
+            threads: Some(ThreadsQuery::default()),
+            ..question(&query, ms)
+        };
+        desk.ask(asked);
         let answer = desk.answer(then_ms * 1_000_000, facts());
+        let spans = [(&samples[..], then_ms), (&early[..], mark_ms)].map(|(samples, at_ms)| {
+            (samples, Query { span: Span::Last { ns: ms * 1_000_000, now_ns: at_ms * 1_000_000 }, ..query.clone() })
+        });
+        let [now, before] = [&spans[0], &spans[1]].map(|(samples, query)| boxes(samples, query, form.bottom_up));
+        prop_assert_eq!(boxes_told(answer.flame.as_ref().unwrap()), both(&now, &before));
+        let [now, before] = [&spans[0], &spans[1]].map(|(samples, query)| places(samples, query, &centre));
+        prop_assert_eq!(places_told(&answer.listing.as_ref().unwrap().lines), less(&now, &before));
+        let [now, before] = [&spans[0], &spans[1]].map(|(samples, query)| owners(samples, query));
+        let mut weights = owners_told(answer.threads.as_ref().unwrap());
+        weights.retain(|_, difference| *difference != (0, 0));
+        let mut expected = less(&now, &before);
+        expected.retain(|_, difference| *difference != (0, 0));
+        prop_assert_eq!(weights, expected);
         let of = |samples: &[Sample], span: Span| sums(samples, &Query { span, ..query.clone() });
         let last = |now_ms: u64| Span::Last { ns: ms * 1_000_000, now_ns: now_ms * 1_000_000 };
         prop_assert_eq!(told(&answer.window), less(&of(&samples, last(then_ms)), &of(&early, last(mark_ms))));
@@ -131,5 +279,14 @@ proptest! {
         let plain = desk.answer(then_ms * 1_000_000, facts());
         prop_assert_eq!(told(&plain.window), of(&samples, last(then_ms)));
         prop_assert!(plain.window.rows.iter().all(|row| row.changes.is_none()));
+        // A row's course is its own wherever it stands.
+        let courses: BTreeMap<&str, _> =
+            plain.window.rows.iter().zip(&plain.trends.rows).map(|(row, trend)| (row.full.as_str(), trend)).collect();
+        let length = if courses.is_empty() { 0 } else { answer.window.rows.len() };
+        prop_assert_eq!(answer.trends.rows.len(), length);
+        for (row, trend) in answer.window.rows.iter().zip(&answer.trends.rows) {
+            let own = courses.get(row.full.as_str()).map_or(Trend::default(), |trend| **trend);
+            prop_assert_eq!(*trend, own);
+        }
     }
 }

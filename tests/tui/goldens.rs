@@ -92,6 +92,19 @@ fn differences() {
 }
 
 #[test]
+fn differences_of_lines_and_threads() {
+    for size in [(140, 45), (80, 24), (60, 12), (40, 8)] {
+        let name = |what: &str| format!("diff-{what}-{}x{}", size.0, size.1);
+        golden(&name("threads"), &threads_at(size, "d [[[[[[[[[[[[").text());
+        let mut stage = Stage::new(options(), Session::new(LISTING), size);
+        stage.press("4d [[[[[[[[[[[[");
+        golden(&name("source"), &stage.text());
+        stage.press("a");
+        golden(&name("assembly"), &stage.text());
+    }
+}
+
+#[test]
 fn callers() {
     at_all_sizes("callers", |stage| stage.press("j2"));
 }

@@ -14,7 +14,7 @@ use sigtop::tally::callers::{Callers, Edge};
 use sigtop::tally::diff::{Change, Changes, Difference};
 use sigtop::tally::flame::{Flame, FlameBox};
 use sigtop::tally::table::{Inline, Row, Table};
-use sigtop::tally::threads::{Folded, Load, ProcessRow, ThreadRow, Threads};
+use sigtop::tally::threads::{Folded, Load, LoadChange, ProcessRow, ThreadRow, Threads};
 use sigtop::tally::timeline::Timeline;
 use sigtop::tally::trend::{Direction, Trend, Trends};
 use sigtop::track::{Answer, Ending, Facts, Question};
@@ -181,12 +181,21 @@ fn load() -> impl Strategy<Value = Load> {
             top: top.as_str().into(),
             top_full: top.into(),
             top_module: module.into(),
+            change: load_change(ns),
         },
     )
 }
 
+fn load_change(ns: u64) -> Option<LoadChange> {
+    (ns % 2 == 0).then(|| LoadChange { weight: change(ns / 2), fewer: ns % 4 == 0 })
+}
+
 fn folded() -> impl Strategy<Value = Folded> {
-    (any::<usize>(), number()).prop_map(|(count, ns)| Folded { count, weight: Weight { ns, samples: ns } })
+    (any::<usize>(), number()).prop_map(|(count, ns)| Folded {
+        count,
+        weight: Weight { ns, samples: ns },
+        change: load_change(ns),
+    })
 }
 
 /// Processes and threads, some of them twice.

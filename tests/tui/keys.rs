@@ -495,6 +495,16 @@ fn rows_can_be_other_things_than_functions() {
     assert!(stage.line(2).contains("modules"), "{}", stage.line(2));
     assert_eq!(selected(&stage), "libcrypto.so.3");
     stage.press("b");
+    assert!(stage.line(2).contains("by thread"), "{}", stage.line(2));
+    let text = stage.text();
+    let row = text.lines().find(|line| line.starts_with('▸')).expect("a row");
+    assert!(row.contains("worker-1 41281         sha256_block_data_order_avx2"), "{row}");
+    // A filter is by the function, whoever runs it.
+    stage.press("F");
+    assert!(stage.line(1).contains("focus=^sha256_b…k_data_order_avx2$ ✕"), "{}", stage.line(1));
+    stage.press("ub");
+    assert!(stage.line(2).contains("by process"), "{}", stage.line(2));
+    stage.press("b");
     assert_eq!(selected(&stage), "sha256_block_data_order_avx2");
 }
 

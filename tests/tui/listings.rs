@@ -8,6 +8,7 @@ use sigtop::profile::module::ModuleId;
 use sigtop::symbols::assembly::{Code, Instruction, LineState, Place, PlaceLine};
 use sigtop::symbols::source::Source;
 use sigtop::symbols::worker::SymbolState;
+use sigtop::tally::diff::{Change, Changes};
 use sigtop::tally::lines::{AddressWeight, Call, Callee, LineWeight, Lines};
 use sigtop::track::listing::Listing;
 use sigtop::tui::action::Effect;
@@ -59,11 +60,18 @@ fn code() -> BoxedStrategy<Code> {
         .boxed()
 }
 
+/// Half of all weights are differences.
+fn changes(ns: u64) -> Option<Changes> {
+    let change = |odd: u64| Change { negative: ns / 2 % 2 == odd, sure: ns / 4 % 2 == odd };
+    (ns % 2 == 0).then(|| Changes { flat: change(0), cum: change(1) })
+}
+
 fn lines() -> BoxedStrategy<Lines> {
     let callee = (name(), number()).prop_map(|(full, weight_ns)| Callee {
         full: full.as_str().into(),
         short: full.as_str().into(),
         weight_ns,
+        change: changes(weight_ns).map(|changes| changes.flat),
     });
     let call = (name(), line()).prop_map(|(short, line)| Call { short: short.as_str().into(), file: "f".into(), line });
     let ties = (prop::collection::vec(callee, 0..3), prop::collection::vec(call, 0..3));
@@ -75,10 +83,17 @@ fn lines() -> BoxedStrategy<Lines> {
             cum_ns,
             callees,
             inlined_into,
+            changes: changes(cum_ns),
         },
     );
     let spot = (0..3_u32, prop_oneof![0..70_u64, any::<u64>()], number(), number()).prop_map(
-        |(module, address, flat_ns, cum_ns)| AddressWeight { module: ModuleId(module), address, flat_ns, cum_ns },
+        |(module, address, flat_ns, cum_ns)| AddressWeight {
+            module: ModuleId(module),
+            address,
+            flat_ns,
+            cum_ns,
+            changes: changes(flat_ns),
+        },
     );
     (name(), name(), number(), number(), prop::collection::vec(weight, 0..9), prop::collection::vec(spot, 0..9))
         .prop_map(|(full, short, flat_ns, cum_ns, lines, addresses)| Lines {
@@ -88,6 +103,7 @@ fn lines() -> BoxedStrategy<Lines> {
             module: "server".into(),
             flat_ns,
             cum_ns,
+            changes: changes(flat_ns),
             lines,
             addresses,
         })

@@ -128,10 +128,10 @@ fn origin(canvas: &mut Canvas<'_>, place: Rect, app: &App, listing: &Listing, li
 
 fn instruction(canvas: &mut Canvas<'_>, place: Rect, app: &App, row: usize, columns: &Columns) {
     let Some((_, at)) = app.listing.rows().instruction(row) else { return };
-    let (flat_ns, cum_ns) = app.listing.row_weight(row);
-    source::value(canvas, (place.x + 1, place.y), app, flat_ns);
+    let weight = app.listing.row_weight(row);
+    source::value(canvas, (place.x + 1, place.y), app, weight.flat());
     if columns.with_cum {
-        source::value(canvas, (place.x + 1 + VALUE_COLUMNS, place.y), app, cum_ns);
+        source::value(canvas, (place.x + 1 + VALUE_COLUMNS, place.y), app, weight.cum());
     }
     let dim = canvas.style(Role::Dim);
     if let Some((x, digits)) = columns.address {

@@ -14,13 +14,15 @@
 //! the bar goes first, then cum.
 
 use ratatui::layout::Rect;
+use ratatui::style::Style;
 use ratatui::text::Span;
 
 use super::assembly;
 use crate::symbols::assembly::LineState;
 use crate::symbols::source::Source;
 use crate::symbols::worker::SymbolState;
-use crate::tally::lines::LineWeight;
+use crate::tally::diff::Change;
+use crate::tally::lines::{Callee, LineWeight};
 use crate::tally::measure;
 use crate::tally::query::Pattern;
 use crate::track::listing::{Found, Listing, MAX_COPIES};
@@ -149,17 +151,22 @@ fn title(canvas: &mut Canvas<'_>, area: Rect, app: &App, listing: Option<&Listin
     let lines = &listing.lines;
     let base_ns = app.window_base_ns();
     let [dim, strong] = [Role::Dim, Role::Strong].map(|role| canvas.style(role));
-    let number = |label: &str, ns: u64| {
-        let heat = canvas.theme.heat(part(ns, base_ns));
+    let number = |label: &str, ns: u64, change: Option<Change>| {
+        let heat = tone(canvas, app, (ns, change));
         let label = Span::styled(format!("{label} "), dim);
-        let value = Span::styled(measure::value(ns, app.unit), heat);
+        let negative = change.is_some_and(|change| change.negative);
+        let value = Span::styled(measure::signed(ns, app.unit, negative), heat);
         let share = Span::styled(format!(" {}", measure::percentage(ns, base_ns).trim_start()), heat);
         Segment::new(2).or(vec![label.clone(), value.clone(), share]).or(vec![label, value]).or_nothing()
     };
     let copies = copies(listing).map(|words| Segment::new(1).or_text(words, canvas.style(Role::Notable)).or_nothing());
     let mut remarks: Vec<Segment> = copies.into_iter().collect();
     if !lines.short.is_empty() {
-        remarks.extend([number("flat", lines.flat_ns), number("cum", lines.cum_ns)]);
+        let changes = lines.changes;
+        remarks.extend([
+            number("flat", lines.flat_ns, changes.map(|changes| changes.flat)),
+            number("cum", lines.cum_ns, changes.map(|changes| changes.cum)),
+        ]);
     }
     let right = segments::fit(&remarks, usize::from(area.width / 2).saturating_sub(8));
     let taken = segments::width(&right) as u16 + 4;
@@ -277,8 +284,8 @@ fn nothing(app: &App, listing: &Listing, notices: Vec<String>) -> Vec<(String, R
 }
 
 /// What is said of the line with the cursor over the footer: where it is and all that it calls, or where it was inlined;
-/// and its flat and cum, ns.
-pub(super) fn line_under_cursor(app: &App) -> Option<(String, u64, u64)> {
+/// and its weight.
+pub(super) fn line_under_cursor(app: &App) -> Option<(String, &LineWeight)> {
     let listing = app.answer.as_ref()?.listing.as_ref()?;
     let side = app.listing.side(listing);
     let row = app.listing.scroll(side).row();
@@ -288,9 +295,11 @@ pub(super) fn line_under_cursor(app: &App) -> Option<(String, u64, u64)> {
     };
     let weight = app.listing.line_weight(listing, line)?;
     let base = weight.file.rsplit('/').next().unwrap_or_default();
-    let calls = weight.callees.iter().take(MAX_COPIES).map(|callee| {
-        format!("{} {}", app.names.pick(&callee.full, &callee.short), measure::value(callee.weight_ns, app.unit))
-    });
+    let calls = weight
+        .callees
+        .iter()
+        .take(MAX_COPIES)
+        .map(|callee| format!("{} {}", app.names.pick(&callee.full, &callee.short), called(app, callee)));
     let calls = calls.collect::<Vec<_>>().join(", ");
     let inlined = weight.inlined_into.iter().map(|call| format!(" ← {}:{}", call.short, call.line));
     let words = match (calls.is_empty(), weight.inlined_into.is_empty()) {
@@ -298,7 +307,12 @@ pub(super) fn line_under_cursor(app: &App) -> Option<(String, u64, u64)> {
         (true, false) => format!("{base}:{line}{}", inlined.collect::<String>()),
         (true, true) => return None,
     };
-    Some((words, weight.flat_ns, weight.cum_ns))
+    Some((words, weight))
+}
+
+/// What a call weighs.
+fn called(app: &App, callee: &Callee) -> String {
+    measure::signed(callee.weight_ns, app.unit, callee.change.is_some_and(|change| change.negative))
 }
 
 pub(super) fn part(ns: u64, base_ns: u64) -> f64 {
@@ -314,12 +328,20 @@ pub(super) fn sought(app: &App) -> Option<&Pattern> {
 }
 
 /// Writes a value at the right of its column; 0 is left out.
-pub(super) fn value(canvas: &mut Canvas<'_>, (x, y): (u16, u16), app: &App, ns: u64) {
+pub(super) fn value(canvas: &mut Canvas<'_>, (x, y): (u16, u16), app: &App, (ns, change): (u64, Option<Change>)) {
     if ns > 0 {
-        let words = measure::value(ns, app.unit);
+        let words = measure::signed(ns, app.unit, change.is_some_and(|change| change.negative));
         let pad = VALUE_COLUMNS.saturating_sub(words.chars().count() as u16);
-        let heat = canvas.theme.heat(part(ns, app.window_base_ns()));
-        canvas.put(x + pad, y, VALUE_COLUMNS, &words, heat);
+        let style = tone(canvas, app, (ns, change));
+        canvas.put(x + pad, y, VALUE_COLUMNS, &words, style);
+    }
+}
+
+/// How a weight looks: by its part of the whole, or by what kind of difference it is.
+fn tone(canvas: &Canvas<'_>, app: &App, (ns, change): (u64, Option<Change>)) -> Style {
+    match change {
+        Some(change) => canvas.theme.change(change),
+        None => canvas.theme.heat(part(ns, app.window_base_ns())),
     }
 }
 
@@ -350,9 +372,11 @@ fn lines(canvas: &mut Canvas<'_>, area: Rect, app: &App, listing: &Listing, sour
         let weight = app.listing.line_weight(listing, line);
         let is_own = own.is_none_or(|(first, last)| (first..=last).contains(&line));
         if let Some(weight) = weight {
-            value(canvas, (area.x + 1, y), app, weight.flat_ns);
+            let changes = weight.changes;
+            value(canvas, (area.x + 1, y), app, (weight.flat_ns, changes.map(|changes| changes.flat)));
             if with_cum {
-                value(canvas, (area.x + 1 + VALUE_COLUMNS, y), app, weight.cum_ns);
+                let cum = (weight.cum_ns, changes.map(|changes| changes.cum));
+                value(canvas, (area.x + 1 + VALUE_COLUMNS, y), app, cum);
             }
             if with_bar {
                 let place = Rect { x: area.x + 1 + values + 1, y, width: BAR_COLUMNS, height: 1 };
@@ -396,8 +420,9 @@ fn draw_bar(canvas: &mut Canvas<'_>, place: Rect, app: &App, weight: &LineWeight
         .chain(std::iter::repeat_n('▌', least))
         .chain(std::iter::repeat_n('░', all.saturating_sub(own + least)))
         .collect();
-    let heat = canvas.theme.heat(part(weight.flat_ns.max(weight.cum_ns), app.window_base_ns()));
-    canvas.put(place.x, place.y, place.width, &bar, heat);
+    let whole = (weight.flat_ns.max(weight.cum_ns), weight.changes.map(|changes| changes.cum));
+    let style = tone(canvas, app, whole);
+    canvas.put(place.x, place.y, place.width, &bar, style);
 }
 
 /// What a line calls most, or where it was inlined, at the right.
@@ -406,7 +431,7 @@ fn note(canvas: &mut Canvas<'_>, place: Rect, app: &App, weight: &LineWeight) {
     let ways: Vec<String> = match (weight.callees.first(), weight.inlined_into.first()) {
         (Some(callee), _) => {
             let name = app.names.pick(&callee.full, &callee.short);
-            let ns = measure::value(callee.weight_ns, app.unit);
+            let ns = called(app, callee);
             let more = if weight.callees.len() > 1 { format!(" +{}", weight.callees.len() - 1) } else { String::new() };
             vec![
                 format!("→ {name} {ns}{more}"),

@@ -16,6 +16,8 @@ use super::header::{clock_name, window_words};
 use super::source;
 use super::threads;
 use crate::link::wire::{Clock, Engine, EngineState};
+use crate::tally::diff::{Change, Difference};
+use crate::tally::flame::FlameBox;
 use crate::tally::measure;
 use crate::tally::query::Filters;
 use crate::track::{Answer, Ending};
@@ -110,13 +112,13 @@ fn selected(canvas: &Canvas<'_>, app: &App, room: usize) -> Vec<Span<'static>> {
             };
             let shown = &flame.boxes[tile.index];
             let name = if shown.full.is_empty() { &shown.short } else { &shown.full };
-            (name.as_str(), shown.module.as_str(), vec![weight(app, shown.weight_ns, app.window_base_ns())])
+            (name.as_str(), shown.module.as_str(), vec![box_weight(app, shown)])
         }
         Pane::Callers => {
             let edge = answer.callers.as_ref().and_then(|callers| Some((callers, app.neighbours.edge(callers)?)));
             match edge {
                 Some((callers, edge)) => {
-                    let part = weight(app, edge.weight_ns, callers.cum_ns);
+                    let part = weight(app, (edge.weight_ns, edge.change), callers.cum_ns);
                     (edge.full.as_str(), edge.module.as_str(), vec![part])
                 }
                 None => function(app),
@@ -125,12 +127,14 @@ fn selected(canvas: &Canvas<'_>, app: &App, room: usize) -> Vec<Span<'static>> {
         Pane::Threads => return thread(canvas, app, answer, room),
         Pane::Source if line.is_some() => {
             let base_ns = app.window_base_ns();
-            let numbers = |flat_ns, cum_ns| {
-                let share = |label: &str, ns| format!("{label} {}", measure::percentage(ns, base_ns).trim_start());
-                vec![share("flat", flat_ns), share("cum", cum_ns)]
+            let share = |label: &str, ns, change: Option<Change>| match change {
+                Some(change) => format!("{label} {}", measure::signed(ns, app.unit, change.negative)),
+                None => format!("{label} {}", measure::percentage(ns, base_ns).trim_start()),
             };
-            line.as_ref().map_or(("", "", Vec::new()), |(words, flat_ns, cum_ns)| {
-                (words.as_str(), "", numbers(*flat_ns, *cum_ns))
+            line.as_ref().map_or(("", "", Vec::new()), |(words, weight)| {
+                let flat = share("flat", weight.flat_ns, weight.changes.map(|changes| changes.flat));
+                let cum = share("cum", weight.cum_ns, weight.changes.map(|changes| changes.cum));
+                (words.as_str(), "", vec![flat, cum])
             })
         }
         Pane::Top | Pane::Source | Pane::Output => function(app),
@@ -167,8 +171,9 @@ fn thread(canvas: &Canvas<'_>, app: &App, answer: &Answer, room: usize) -> Vec<S
         _ => return Vec::new(),
     };
     let weight = load.weight;
-    let share = threads::share(weight.ns, answer.measured_ns);
-    let numbers = format!("{}  {share} of a CPU", measure::value(weight.ns, app.unit));
+    let share = threads::signed_share(weight.ns, answer.measured_ns, load.change);
+    let negative = load.change.is_some_and(|change| change.weight.negative);
+    let numbers = format!("{}  {share} of a CPU", measure::signed(weight.ns, app.unit, negative));
     let numbers = if text::columns(&numbers, room) + NAME_COLUMNS > room { String::new() } else { numbers };
     let left = room - text::columns(&numbers, room) - if numbers.is_empty() { 0 } else { 2 };
     let name = text::cut_middle(&name, left).into_owned();
@@ -190,17 +195,45 @@ fn function(app: &App) -> (&str, &str, Vec<String>) {
         true => answer.window.kept_samples,
         false => answer.window.samples,
     });
-    let share = |label: &str, ns: u64| {
-        let margin = margin(ns, base_ns, samples).map_or(String::new(), |margin| format!(" ±{margin}"));
-        format!("{label} {}{margin}", measure::percentage(ns, base_ns).trim_start())
+    let share = |label: &str, ns: u64, change: Option<Change>| match change {
+        Some(change) => {
+            let chance = if change.sure || ns == 0 { "" } else { " (may be chance)" };
+            format!("{label} {}{chance}", measure::signed(ns, app.unit, change.negative))
+        }
+        None => {
+            let margin = margin(ns, base_ns, samples).map_or(String::new(), |margin| format!(" ±{margin}"));
+            format!("{label} {}{margin}", measure::percentage(ns, base_ns).trim_start())
+        }
     };
     let (flat_ns, cum_ns) = line.window;
-    let shares = if base_ns == 0 { Vec::new() } else { vec![share("flat", flat_ns), share("cum", cum_ns)] };
+    let changes = line.changes.0;
+    let flat = share("flat", flat_ns, changes.map(|changes| changes.flat));
+    let cum = share("cum", cum_ns, changes.map(|changes| changes.cum));
+    let shares = if base_ns == 0 { Vec::new() } else { vec![flat, cum] };
     (line.row.full.as_str(), line.row.module.as_str(), shares)
 }
 
-fn weight(app: &App, ns: u64, base_ns: u64) -> String {
-    format!("{}  {}", measure::value(ns, app.unit), measure::percentage(ns, base_ns).trim_start())
+/// A weight, which may be the size of a difference, and its part.
+fn weight(app: &App, (ns, change): (u64, Option<Change>), base_ns: u64) -> String {
+    let negative = change.is_some_and(|change| change.negative);
+    format!("{}  {}", measure::signed(ns, app.unit, negative), measure::percentage(ns, base_ns).trim_start())
+}
+
+/// What a box of the flame weighs; where it is compared, what it weighed too.
+fn box_weight(app: &App, shown: &FlameBox) -> String {
+    let Some(Difference { ns, change }) = shown.difference else {
+        return weight(app, (shown.weight_ns, None), app.window_base_ns());
+    };
+    let more = shown.weight_ns.saturating_sub(ns) / 2;
+    let (now_ns, before_ns) = if change.negative { (more, more + ns) } else { (more + ns, more) };
+    let value = |ns| measure::value(ns, app.unit);
+    let words = match (now_ns, before_ns) {
+        (0, was) => format!("gone, was {}", value(was)),
+        (now, 0) => format!("{}, was not there", value(now)),
+        (now, was) => format!("{}, was {}", value(now), value(was)),
+    };
+    let chance = if change.sure || ns == 0 { "" } else { ": may be chance" };
+    format!("{words}{chance}")
 }
 
 /// By how many hundredths a share may be wrong by chance (19 times of 20), where samples are so few that it shows: half

@@ -20,7 +20,7 @@ use crate::link::wire::Clock;
 use crate::profile::thread::State;
 use crate::profile::window::Weight;
 use crate::tally::measure;
-use crate::tally::threads::{Folded, Load, ProcessRow, ThreadRow, ThreadSort};
+use crate::tally::threads::{Folded, Load, LoadChange, ProcessRow, ThreadRow, ThreadSort};
 use crate::tally::trend::PARTS;
 use crate::track::Answer;
 use crate::tui::action::Subject;
@@ -187,6 +187,12 @@ pub fn share(weight_ns: u64, measured_ns: u64) -> String {
     }
 }
 
+/// The same of a weight that may be the size of a difference.
+pub fn signed_share(weight_ns: u64, measured_ns: u64, change: Option<LoadChange>) -> String {
+    let sign = if weight_ns > 0 && change.is_some_and(|change| change.weight.negative) { "-" } else { "" };
+    format!("{sign}{}", share(weight_ns, measured_ns))
+}
+
 /// What a state is called.
 pub fn state_word(state: State) -> &'static str {
     match state {
@@ -277,7 +283,7 @@ impl Row<'_> {
         let words = format!("+ {count} {what}{plural}");
         let words = if text::columns(&words, 99) > room.into() { format!("+ {count} ended") } else { words };
         canvas.put(self.place.x + self.plan.name, self.place.y, room, &words, style);
-        self.weight(canvas, folded.weight, false);
+        self.weight(canvas, folded.weight, folded.change, false);
     }
 
     fn name(&self, canvas: &mut Canvas<'_>, name: &str, style: Style) {
@@ -301,19 +307,25 @@ impl Row<'_> {
         canvas.put(self.place.x + at, self.place.y, STATE_COLUMNS, state_word(state), style);
     }
 
-    fn weight(&self, canvas: &mut Canvas<'_>, weight: Weight, inside: bool) {
+    fn weight(&self, canvas: &mut Canvas<'_>, weight: Weight, change: Option<LoadChange>, inside: bool) {
         let Rect { x, y, .. } = self.place;
         let measured_ns = self.answer.measured_ns;
         let part = if measured_ns == 0 { 0.0 } else { weight.ns as f64 / measured_ns as f64 };
-        let style = if weight.ns == 0 || !inside { canvas.style(Role::Dim) } else { canvas.theme.heat(part.min(1.0)) };
-        right(canvas, x + self.plan.share, y, SHARE_COLUMNS, &share(weight.ns, measured_ns), style);
+        let style = match change {
+            _ if weight.ns == 0 || !inside => canvas.style(Role::Dim),
+            Some(change) => canvas.theme.change(change.weight),
+            None => canvas.theme.heat(part.min(1.0)),
+        };
+        right(canvas, x + self.plan.share, y, SHARE_COLUMNS, &signed_share(weight.ns, measured_ns, change), style);
         if let Some(at) = self.plan.samples {
-            right(canvas, x + at, y, SAMPLES_COLUMNS, &measure::count(weight.samples), style);
+            let sign = if change.is_some_and(|change| change.fewer) { "-" } else { "" };
+            let words = format!("{sign}{}", measure::count(weight.samples));
+            right(canvas, x + at, y, SAMPLES_COLUMNS, &words, style);
         }
     }
 
     fn load(&self, canvas: &mut Canvas<'_>, load: &Load, inside: bool) {
-        self.weight(canvas, load.weight, inside);
+        self.weight(canvas, load.weight, load.change, inside);
         let (Some(at), Some(window_ns)) = (self.plan.trend, self.answer.question.window_ns) else { return };
         const BARS: [&str; 8] = ["▁", "▂", "▃", "▄", "▅", "▆", "▇", "█"];
         // One CPU is the full height, unless there was more.
