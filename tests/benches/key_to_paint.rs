@@ -131,6 +131,10 @@ fn loaded(keys: u64) -> Loaded {
     terminal.keys("g");
     terminal.wait_up_to(Duration::from_secs(1), |_| false);
     terminal.wait("a selection", |screen| selected(screen).is_some());
+    if argument("frozen", 0) > 0 {
+        terminal.keys(" ");
+        terminal.see(" each");
+    }
 
     let (mut drawn, mut last) = (0u64, Instant::now());
     let (began, cpu) = (Instant::now(), cpu_seconds(terminal.pid()));

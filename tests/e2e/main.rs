@@ -24,5 +24,6 @@ mod stacks;
 mod stress;
 mod taking;
 mod threads;
+mod trends;
 mod viewer;
 mod walk;

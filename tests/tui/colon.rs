@@ -4,7 +4,8 @@ use sigtop::link::wire::{Clock, Engine};
 use sigtop::track::Command;
 use sigtop::tui::action::Departure;
 
-use crate::stage::Stage;
+use crate::session::Session;
+use crate::stage::{Stage, options};
 
 const ESC: &str = "\x1b";
 const UP: &str = "\x1b[A";
@@ -71,6 +72,21 @@ fn peek_selects_and_names_the_filter_that_hides() {
     assert!(stage.status().contains("no function matches hash_one under ignore=hash_one"), "{}", stage.status());
     stage.press(":\r:peek nowhere\r");
     assert!(stage.status().ends_with("no function matches nowhere"), "{}", stage.status());
+}
+
+#[test]
+fn a_name_in_full_is_meant_before_what_has_it_among_its_arguments() {
+    let text = "process 41273 ./server\nat 50s..60s prof 10ms main;std::sort<work> x 60\n\
+        at 50s..60s prof 10ms main;network x 30\nat 50s..60s prof 10ms main;app::work x 10\nnow 60s";
+    let mut stage = Stage::new(options(), Session::new(text), (140, 45));
+    for (line, name) in [("list work", "app::work"), ("peek wor", "network"), ("peek <work", "std::sort")] {
+        stage.press(&format!("0:{line}\r"));
+        assert!(stage.app.answer().is_some());
+        stage.press("1");
+        let text = stage.text();
+        let row = text.lines().find(|row| row.starts_with('▸')).unwrap_or_default();
+        assert!(row.contains(name), "{line}: {text}");
+    }
 }
 
 #[test]

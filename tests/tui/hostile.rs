@@ -187,7 +187,7 @@ fn load() -> impl Strategy<Value = Load> {
 }
 
 fn load_change(ns: u64) -> Option<LoadChange> {
-    (ns % 2 == 0).then(|| LoadChange { weight: change(ns / 2), fewer: ns % 4 == 0 })
+    ns.is_multiple_of(2).then(|| LoadChange { weight: change(ns / 2), fewer: ns.is_multiple_of(4) })
 }
 
 fn folded() -> impl Strategy<Value = Folded> {

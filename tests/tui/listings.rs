@@ -63,7 +63,7 @@ fn code() -> BoxedStrategy<Code> {
 /// Half of all weights are differences.
 fn changes(ns: u64) -> Option<Changes> {
     let change = |odd: u64| Change { negative: ns / 2 % 2 == odd, sure: ns / 4 % 2 == odd };
-    (ns % 2 == 0).then(|| Changes { flat: change(0), cum: change(1) })
+    ns.is_multiple_of(2).then(|| Changes { flat: change(0), cum: change(1) })
 }
 
 fn lines() -> BoxedStrategy<Lines> {

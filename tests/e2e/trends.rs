@@ -1,0 +1,133 @@
+//! Trends of live loads: one that stays the same has no marks, however it comes; a function that doubles has one within two windows. What
+//! is recorded is looked at as the screen would have at each tenth of a second.
+
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+
+use crossbeam_channel::unbounded;
+use sigtop::link::record::{Blocks, Decoder, Entry};
+use sigtop::link::wire::Clock;
+use sigtop::profile::Profile;
+use sigtop::profile::window::{BUCKET_NS, Span};
+use sigtop::symbols::Names;
+use sigtop::symbols::worker;
+use sigtop::tally::query::Query;
+use sigtop::tally::tallier::{Besides, Tallier};
+use sigtop::tally::trend::Direction;
+
+use crate::harness::run::{SIGTOP, run, text};
+use crate::harness::targets;
+use crate::harness::terminal::Terminal;
+
+/// Length of the window, in ticks.
+const WINDOW: u64 = 20;
+
+fn read(path: &Path) -> (Profile, Names) {
+    let (mut profile, mut names, mut decoder) = (Profile::default(), Names::default(), Decoder::default());
+    let mut blocks = Blocks::open(fs::File::open(path).expect("a recording")).expect("a recording");
+    while let Some(block) = blocks.read().expect("a whole recording") {
+        let played = decoder.entries(&block.plain, |entry| match entry {
+            Entry::Arrived(arrival) => profile.apply(arrival),
+            Entry::Sampled(sampled) => {
+                profile.apply_numbered(
+                    sampled.source,
+                    sampled.at_ns,
+                    &sampled.sample,
+                    sampled.stack,
+                    sampled.frames,
+                );
+            }
+            _ => {}
+        });
+        played.expect("entries");
+    }
+    let (ask, asked) = unbounded();
+    let (reply, replies) = unbounded();
+    names.catch_up(&profile).into_iter().for_each(|request| ask.send(request).expect("a worker"));
+    drop(ask);
+    let worker = worker::spawn(asked, reply);
+    replies.iter().for_each(|reply| names.absorb(reply));
+    worker.join().expect("no panic");
+    (profile, names)
+}
+
+/// By tick from the first: which functions have a mark in the window that ends with it, once there are two windows.
+struct Marks {
+    first: u64,
+    marks: Vec<Vec<(String, Direction)>>,
+}
+
+impl Marks {
+    fn of(turn_ms: &str, before: &str, after: &str) -> (Marks, u64) {
+        let path = std::env::temp_dir().join(format!("sigtop-turns-{}-{turn_ms}.sigtop", std::process::id()));
+        let target = targets::c("turns");
+        let mut command = Command::new(SIGTOP);
+        command.args(["record", "--hz", "249", "-o"]).arg(&path).args(["--", text(&target), turn_ms, before, after]);
+        let ran = run(&mut command);
+        assert_eq!(ran.code(), 0, "{}", ran.err());
+        let (profile, names) = read(&path);
+        let _ = fs::remove_file(&path);
+        let (oldest, newest) = profile.ends(Clock::Prof).expect("samples");
+        let (mut tallier, first) = (Tallier::default(), oldest + 2 * WINDOW);
+        let marks = (first..newest).map(|tick| {
+            let span = Span::Last { ns: WINDOW * BUCKET_NS, now_ns: tick * BUCKET_NS };
+            let query = Query { span, ..Query::default() };
+            let told = tallier.answer(&profile, &names, &query, Besides { trends: true, ..Besides::default() });
+            let rows = told.table.rows.iter().zip(&told.trends.rows);
+            rows.filter(|(_, trend)| trend.direction != Direction::Steady)
+                .map(|(row, trend)| (row.short.to_string(), trend.direction))
+                .collect()
+        });
+        (Marks { first, marks: marks.collect() }, ran.number("doubled"))
+    }
+}
+
+/// Windows that are looked at each tenth of a second have most of their samples in common, so that one that is marked is followed by
+/// others: of 40 s that have 20 windows of their own, one may be, with those that follow it. That 95 of 100 of their own show none is proved
+/// on samples that are drawn.
+#[test]
+fn a_constant_load_has_no_marks_also_in_bursts_and_a_doubled_function_has_one_within_two_windows() {
+    for (turn_ms, most) in [("1", 0.05), ("40", 0.1)] {
+        let (marks, doubled_ns) = Marks::of(turn_ms, "44", "6");
+        let change = doubled_ns / BUCKET_NS;
+        let before = &marks.marks[..(change - marks.first) as usize];
+        let wrong = before.iter().filter(|marks| !marks.is_empty()).count();
+        println!("turns of {turn_ms} ms: {wrong} of {} windows marked", before.len());
+        assert!(wrong as f64 <= most * before.len() as f64, "{wrong} of {}: {before:?}", before.len());
+        if turn_ms == "1" {
+            let after = marks.marks.iter().zip(marks.first..).skip(before.len()).take(2 * WINDOW as usize);
+            let rises = |marks: &[(String, Direction)]| marks.contains(&("burn_b".to_owned(), Direction::Rising));
+            let seen: Vec<u64> = after.filter(|(marks, _)| rises(marks)).map(|(_, tick)| tick - change).collect();
+            println!("the doubled function is marked {:?} tenths of a second after", seen.first());
+            assert!(!seen.is_empty(), "{:?}", &marks.marks[before.len()..]);
+        }
+    }
+}
+
+/// What the user sees of it.
+#[test]
+fn a_doubled_function_gets_its_mark_on_the_screen_and_its_sign_in_the_differences() {
+    let mut command = Command::new(SIGTOP);
+    command.args(["--on-quit", "end", "--hz", "249", "--window", "2s", "--"]).arg(targets::c("turns"));
+    command.args(["1", "8", "60"]);
+    let mut terminal = Terminal::start(140, 40, &command);
+    terminal.see("burn_b");
+    terminal.wait_up_to(std::time::Duration::from_secs(4), |_| false);
+    let row = |screen: &vt100::Screen, has: &[&str]| {
+        let text = screen.contents();
+        text.lines().any(|line| has.iter().all(|part| line.contains(part)))
+    };
+    terminal.keys("d");
+    terminal.see("difference");
+    terminal.see("doubled");
+    terminal.wait("a mark of what rises", |screen| row(screen, &["burn_b", "▲"]));
+    // Its time is more, that of the others less, in every pane.
+    terminal.wait("signs", |screen| row(screen, &["-0.", "burn_a"]) && row(screen, &["  0.", "burn_b"]));
+    terminal.keys("5");
+    terminal.wait("threads are compared", |screen| row(screen, &["turns", "running"]));
+    terminal.keys("d0");
+    terminal.wait("no differences", |screen| !screen.contents().contains("difference"));
+    terminal.keys("q");
+    terminal.finish();
+}
