@@ -188,11 +188,10 @@ impl List {
     /// Selects the first row whose name is the pattern's text, or else matches, or else matches with its arguments; whether there is one.
     pub fn select_first(&mut self, pattern: &Pattern) -> bool {
         let text = pattern.text();
-        let kinds: [&dyn Fn(&Row) -> bool; 3] = [
-            &|row| *row.short == *text || bare(&row.short) == text,
-            &|row| pattern.matches(&row.short),
-            &|row| pattern.matches(&row.full),
-        ];
+        let kinds: [&dyn Fn(&Row) -> bool; 3] =
+            [&|row| *row.short == *text || bare(&row.short) == text, &|row| pattern.matches(&row.short), &|row| {
+                pattern.matches(&row.full)
+            }];
         let first = |is_it: &&dyn Fn(&Row) -> bool| {
             (0..self.len()).find(|&index| self.line(index).is_some_and(|line| is_it(line.row)))
         };

@@ -18,7 +18,6 @@ use sigtop::tally::trend::Direction;
 
 use crate::harness::run::{SIGTOP, run, text};
 use crate::harness::targets;
-use crate::harness::terminal::Terminal;
 
 /// Length of the window, in ticks.
 const WINDOW: u64 = 20;
@@ -30,13 +29,7 @@ fn read(path: &Path) -> (Profile, Names) {
         let played = decoder.entries(&block.plain, |entry| match entry {
             Entry::Arrived(arrival) => profile.apply(arrival),
             Entry::Sampled(sampled) => {
-                profile.apply_numbered(
-                    sampled.source,
-                    sampled.at_ns,
-                    &sampled.sample,
-                    sampled.stack,
-                    sampled.frames,
-                );
+                profile.apply_numbered(sampled.source, sampled.at_ns, &sampled.sample, sampled.stack, sampled.frames);
             }
             _ => {}
         });
@@ -103,31 +96,4 @@ fn a_constant_load_has_no_marks_also_in_bursts_and_a_doubled_function_has_one_wi
             assert!(!seen.is_empty(), "{:?}", &marks.marks[before.len()..]);
         }
     }
-}
-
-/// What the user sees of it.
-#[test]
-fn a_doubled_function_gets_its_mark_on_the_screen_and_its_sign_in_the_differences() {
-    let mut command = Command::new(SIGTOP);
-    command.args(["--on-quit", "end", "--hz", "249", "--window", "2s", "--"]).arg(targets::c("turns"));
-    command.args(["1", "8", "60"]);
-    let mut terminal = Terminal::start(140, 40, &command);
-    terminal.see("burn_b");
-    terminal.wait_up_to(std::time::Duration::from_secs(4), |_| false);
-    let row = |screen: &vt100::Screen, has: &[&str]| {
-        let text = screen.contents();
-        text.lines().any(|line| has.iter().all(|part| line.contains(part)))
-    };
-    terminal.keys("d");
-    terminal.see("difference");
-    terminal.see("doubled");
-    terminal.wait("a mark of what rises", |screen| row(screen, &["burn_b", "▲"]));
-    // Its time is more, that of the others less, in every pane.
-    terminal.wait("signs", |screen| row(screen, &["-0.", "burn_a"]) && row(screen, &["  0.", "burn_b"]));
-    terminal.keys("5");
-    terminal.wait("threads are compared", |screen| row(screen, &["turns", "running"]));
-    terminal.keys("d0");
-    terminal.wait("no differences", |screen| !screen.contents().contains("difference"));
-    terminal.keys("q");
-    terminal.finish();
 }
