@@ -43,8 +43,10 @@ pub struct Callers {
     pub module: Text,
     /// Weight of samples whose leaf it is, ns.
     pub flat_ns: u64,
-    /// Weight of samples it is in, ns: what callers' and callees' parts are shown of.
+    /// Weight of samples it is in, ns.
     pub cum_ns: u64,
+    /// What callers' and callees' parts are shown of, ns: its cum, or, in differences, its cum in both together.
+    pub whole_ns: u64,
     /// Where the weights are sizes of differences: which.
     pub changes: Option<Changes>,
     /// Who calls it.
@@ -165,7 +167,8 @@ impl Calls {
             let (short, module) = (label.short.clone(), label.module.clone());
             let side = match tie {
                 Tie::Itself => {
-                    (callers.short, callers.module, callers.cum_ns) = (short, module, weight_ns);
+                    (callers.short, callers.module) = (short, module);
+                    (callers.cum_ns, callers.whole_ns) = (weight_ns, weight_ns);
                     continue;
                 }
                 Tie::Caller => &mut callers.callers,

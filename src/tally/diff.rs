@@ -155,6 +155,7 @@ pub fn callers(now: &Callers, before: &Callers, (judge, bursts): (&Judge, &Burst
     Callers {
         flat_ns: flat.ns,
         cum_ns: cum.ns,
+        whole_ns: now.cum_ns.saturating_add(before.cum_ns),
         changes: Some(Changes { flat: flat.change, cum: cum.change }),
         callers: edges(&now.callers, &before.callers, (judge, bursts)),
         callees: edges(&now.callees, &before.callees, (judge, bursts)),

@@ -224,6 +224,11 @@ impl FlameView {
         (self.first, self.placed) = (0, false);
     }
 
+    /// Shows the first levels, whatever they tell.
+    pub fn show_root(&mut self) {
+        (self.first, self.placed) = (0, true);
+    }
+
     /// Turns stacks over: leaves first, or roots first.
     pub fn turn_over(&mut self) {
         self.bottom_up = !self.bottom_up;

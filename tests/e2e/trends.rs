@@ -18,6 +18,7 @@ use sigtop::tally::trend::Direction;
 
 use crate::harness::run::{SIGTOP, run, text};
 use crate::harness::targets;
+use crate::harness::terminal::Terminal;
 
 /// Length of the window, in ticks.
 const WINDOW: u64 = 20;
@@ -96,4 +97,37 @@ fn a_constant_load_has_no_marks_also_in_bursts_and_a_doubled_function_has_one_wi
             assert!(!seen.is_empty(), "{:?}", &marks.marks[before.len()..]);
         }
     }
+}
+
+/// What the user sees of it.
+#[test]
+fn a_doubled_function_gets_its_mark_on_the_screen_and_its_sign_in_the_differences() {
+    let mut command = Command::new(SIGTOP);
+    command.args(["--on-quit", "end", "--hz", "249", "--window", "5s", "--"]).arg(targets::c("turns"));
+    command.args(["1", "12", "60"]);
+    let mut terminal = Terminal::start(140, 40, &command);
+    terminal.see("burn_b");
+    terminal.wait_up_to(std::time::Duration::from_secs(6), |_| false);
+    let row = |screen: &vt100::Screen, has: &[&str]| {
+        let text = screen.contents();
+        text.lines().any(|line| has.iter().all(|part| line.contains(part)))
+    };
+    terminal.keys("d");
+    terminal.see("difference");
+    terminal.see("doubled");
+    // There trends have their room, however long the numbers are.
+    terminal.keys("1");
+    terminal.wait("a mark of what rises", |screen| row(screen, &["burn_b", "▲"]));
+    let less = |screen: &vt100::Screen, name: &str| {
+        let text = screen.contents();
+        let row = text.lines().find(|line| line.contains(name) && line.contains('%'));
+        row.is_some_and(|row| row.contains(" -") || row.contains("▸-"))
+    };
+    terminal.wait("signs", |screen| less(screen, "burn_a") && row(screen, &["burn_b"]) && !less(screen, "burn_b"));
+    terminal.keys("5");
+    terminal.wait("threads are compared", |screen| row(screen, &["turns", "running"]));
+    terminal.keys("d1");
+    terminal.wait("no differences", |screen| !screen.contents().contains("against"));
+    terminal.keys("q");
+    terminal.finish();
 }

@@ -246,6 +246,7 @@ proptest! {
         let centre = one_of(&samples, &query, centre);
         let asked = Question {
             listing: Some(centre.clone()),
+            centre: Some(centre.clone()),
             flame: Some(form.clone()),
             threads: Some(ThreadsQuery::default()),
             ..question(&query, ms)
@@ -257,6 +258,16 @@ proptest! {
         });
         let [now, before] = [&spans[0], &spans[1]].map(|(samples, query)| boxes(samples, query, form.bottom_up));
         prop_assert_eq!(boxes_told(answer.flame.as_ref().unwrap()), both(&now, &before));
+        let cum = |(samples, query): &(&[Sample], Query)| sums(samples, query).get(&centre).map_or(0, |sum| sum.1);
+        let whole = cum(&spans[0]) + cum(&spans[1]);
+        let callers = answer.callers.as_ref().unwrap();
+        // Owners are no rows, but have callees.
+        if centre.starts_with("thread:") || centre.starts_with("process:") {
+            prop_assert!(i128::from(callers.whole_ns) >= whole);
+        } else {
+            prop_assert_eq!(i128::from(callers.whole_ns), whole);
+        }
+        prop_assert!(callers.callers.iter().chain(&callers.callees).all(|edge| edge.weight_ns <= callers.whole_ns));
         let [now, before] = [&spans[0], &spans[1]].map(|(samples, query)| places(samples, query, &centre));
         prop_assert_eq!(places_told(&answer.listing.as_ref().unwrap().lines), less(&now, &before));
         let [now, before] = [&spans[0], &spans[1]].map(|(samples, query)| owners(samples, query));

@@ -139,7 +139,7 @@ fn callers() -> impl Strategy<Value = Callers> {
         |(full, short, module, flat_ns, cum_ns, callers, callees)| {
             let (short, module) = (short.into(), module.into());
             let changes = (flat_ns % 2 == 0).then(|| Changes { flat: change(cum_ns), cum: change(flat_ns / 2) });
-            Callers { full, short, module, flat_ns, cum_ns, changes, callers, callees }
+            Callers { full, short, module, flat_ns, cum_ns, whole_ns: cum_ns, changes, callers, callees }
         },
     )
 }

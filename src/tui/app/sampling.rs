@@ -98,6 +98,9 @@ impl App {
         }
         self.roots = roots;
         self.flame.leave_zooms();
+        if roots != Roots::Plain {
+            self.flame.show_root();
+        }
         self.note(match roots {
             Roots::Plain => "stacks begin with what was sampled",
             Roots::Threads => "every stack begins with its thread; T goes on to processes",
@@ -117,6 +120,9 @@ impl App {
             self.group = group;
             self.list.forget();
             self.flame.leave_zooms();
+            if group.owner().is_some() {
+                self.flame.show_root();
+            }
         }
     }
 }

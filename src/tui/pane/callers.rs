@@ -162,14 +162,14 @@ fn rule(canvas: &mut Canvas<'_>, place: Rect, count: usize, what: &str) {
 
 fn row(canvas: &mut Canvas<'_>, place: Rect, app: &App, callers: &Callers, row: isize, active: bool) {
     let Some(edge) = neighbours::edge(callers, row) else { return };
-    let part = if callers.cum_ns == 0 { 0.0 } else { edge.weight_ns as f64 / callers.cum_ns as f64 };
+    let part = if callers.whole_ns == 0 { 0.0 } else { edge.weight_ns as f64 / callers.whole_ns as f64 };
     let heat = edge.change.map_or_else(|| canvas.theme.heat(part), |change| canvas.theme.change(change));
     let negative = edge.change.is_some_and(|change| change.negative);
     let mut x = place.x + MARGIN - 1;
     let mut used = MARGIN - 1;
     for (words, wide) in [
         (measure::signed(edge.weight_ns, app.unit, negative), VALUE_COLUMNS),
-        (measure::percentage(edge.weight_ns, callers.cum_ns), PERCENT_COLUMNS),
+        (measure::percentage(edge.weight_ns, callers.whole_ns), PERCENT_COLUMNS),
     ] {
         let pad = wide.saturating_sub(words.chars().count() as u16);
         canvas.put(x + pad, place.y, place.width.saturating_sub(used + pad), &words, heat);

@@ -118,7 +118,7 @@ fn selected(canvas: &Canvas<'_>, app: &App, room: usize) -> Vec<Span<'static>> {
             let edge = answer.callers.as_ref().and_then(|callers| Some((callers, app.neighbours.edge(callers)?)));
             match edge {
                 Some((callers, edge)) => {
-                    let part = weight(app, (edge.weight_ns, edge.change), callers.cum_ns);
+                    let part = weight(app, (edge.weight_ns, edge.change), callers.whole_ns);
                     (edge.full.as_str(), edge.module.as_str(), vec![part])
                 }
                 None => function(app),
