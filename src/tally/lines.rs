@@ -231,8 +231,8 @@ impl Spots {
         told.function = rows.label(centre).own_name();
         let mut lines: BTreeMap<Place, LineWeight> = BTreeMap::new();
         let mut addresses: BTreeMap<(ModuleId, u64), AddressWeight> = BTreeMap::new();
-        // By place: the heaviest frame.
-        let mut copies: HashMap<Place, (u64, Reverse<FrameId>)> = HashMap::new();
+        // By place: the heaviest frame, of equals the first of the profile.
+        let mut copies: HashMap<Place, (u64, Reverse<FrameId>, FrameId)> = HashMap::new();
         let file = |(file, _): Place| self.files[file.0 as usize].clone();
         for (tie, weight_ns) in self.ties.sums(weights) {
             match tie {
@@ -251,8 +251,9 @@ impl Spots {
                     for (_, of_centre) in left.filter(|(row, _)| **row == centre) {
                         let Some(&file) = self.of_function.get(&of_centre.function) else { continue };
                         let place = (file, of_centre.line);
-                        let copy = copies.entry(place).or_insert((0, Reverse(frame)));
-                        *copy = (*copy).max((weight_ns, Reverse(frame)));
+                        let this = (weight_ns, Reverse(grove.sight(frame).frame), frame);
+                        let copy = copies.entry(place).or_insert(this);
+                        *copy = (*copy).max(this);
                     }
                 }
             }
@@ -270,7 +271,7 @@ impl Spots {
         }
         for (place, line) in &mut lines {
             line.callees.sort_unstable_by(|a, b| b.weight_ns.cmp(&a.weight_ns).then_with(|| a.full.cmp(&b.full)));
-            if let Some(&(_, Reverse(frame))) = copies.get(place) {
+            if let Some(&(_, _, frame)) = copies.get(place) {
                 line.inlined_into = self.inlined_into(*place, frame, names, sieve);
             }
         }
