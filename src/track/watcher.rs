@@ -113,13 +113,15 @@ impl Watcher {
                 recv(channels.arrivals) -> arrival => match arrival {
                     Ok(arrival) => {
                         // What waits is taken in one go, a little at a time, so that answers stay on time.
-                        let more = channels.arrivals.try_iter().take(4096);
-                        let all: Vec<Arrival> = [arrival].into_iter().chain(more).collect();
-                        let mut all = all.into_iter();
-                        while !all.as_slice().is_empty() {
-                            let next = all.len().min(AHEAD);
-                            self.desk.profile.look_ahead(&all.as_slice()[..next]);
-                            all.by_ref().take(next).for_each(|arrival| self.arrive(arrival));
+                        let mut next = Some(arrival);
+                        for _ in 0..4096 / AHEAD {
+                            let more = channels.arrivals.try_iter().take(AHEAD - next.iter().len());
+                            let some: Vec<Arrival> = next.take().into_iter().chain(more).collect();
+                            if some.is_empty() {
+                                break;
+                            }
+                            self.desk.profile.look_ahead(&some);
+                            some.into_iter().for_each(|arrival| self.arrive(arrival));
                         }
                     }
                     Err(_) => self.done = true,
