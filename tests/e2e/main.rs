@@ -4,6 +4,7 @@
 #[path = "../harness/mod.rs"]
 mod harness;
 
+mod alloc;
 mod crowds;
 mod gperftools;
 mod guest;

@@ -8,6 +8,7 @@ use super::guest::{Guest, WAYS, agent, eventually, host, prove, same};
 use super::shares::accounts;
 use crate::harness::raw::Raw;
 use crate::harness::run::{Batch, LIMIT, SIGTOP, run, text};
+use crate::harness::skips::skip;
 use crate::harness::targets;
 
 /// Runs a mode of the target alone, and with each guest.
@@ -110,7 +111,7 @@ fn little_memory_is_the_targets() {
 #[test]
 fn a_pid_that_is_used_again_is_another_process() {
     if !nix::unistd::geteuid().is_root() {
-        return eprintln!("SKIPPED: choosing a pid takes root");
+        return skip("choosing a pid takes root");
     }
     // In a namespace of pids of our own, whose next pid may be chosen.
     let script = format!(
@@ -126,7 +127,7 @@ fn a_pid_that_is_used_again_is_another_process() {
     let out = ran.out();
     let pids: Vec<&str> = out.lines().find_map(|line| line.strip_prefix("pids ")).unwrap_or("").split(' ').collect();
     if pids.len() != 2 || pids[0] != pids[1] {
-        return eprintln!("SKIPPED: no pid is given twice here: {out} {}", ran.err());
+        return skip(&format!("no pid is given twice here: {out} {}", ran.err()));
     }
     let raw =
         Raw::parse(&fs::read_to_string(&file).expect("sigtop wrote it")).unwrap_or_else(|error| panic!("{error}"));

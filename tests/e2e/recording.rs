@@ -9,6 +9,7 @@ use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
 use crate::harness::run::{Ran, SIGTOP, run};
+use crate::harness::skips::skip;
 use crate::harness::targets;
 use crate::harness::terminal::Terminal;
 
@@ -231,7 +232,7 @@ fn old_tools_read_gperftools_profiles() {
     let output = |command: &mut Command, name: &str| -> Option<String> {
         let ran = command.arg(&shares).arg(&file).stdin(Stdio::null()).output();
         if ran.is_err() {
-            eprintln!("SKIPPED: {name} is not here to read what we wrote");
+            skip(&format!("{name} is not here to read what we wrote"));
         }
         ran.ok().map(|ran| String::from_utf8_lossy(&[ran.stdout, ran.stderr].concat()).into_owned())
     };

@@ -3,6 +3,7 @@
 use std::process::Command;
 
 use crate::harness::run::{SIGTOP, run};
+use crate::harness::skips::skip;
 
 const STRESSORS: &str = "signal sigrt sigq sigfd sigsuspend sigpending sigsegv signest sigabrt itimer timer timerfd fork vfork exec stack pthread \
                          clone dynlib daemon close chroot seccomp context bad-altstack longjmp zombie spawn prctl";
@@ -10,10 +11,10 @@ const STRESSORS: &str = "signal sigrt sigq sigfd sigsuspend sigpending sigsegv s
 #[test]
 fn stress_ng_passes_what_it_passes_alone() {
     if std::env::var_os("SIGTOP_LONG").is_none() {
-        return eprintln!("SKIPPED: SIGTOP_LONG is not set");
+        return skip("stress-ng, as SIGTOP_LONG is not set");
     }
     if Command::new("stress-ng").arg("--version").output().is_err() {
-        return eprintln!("SKIPPED: stress-ng is not installed");
+        return skip("stress-ng is not installed");
     }
     for stressor in STRESSORS.split_whitespace() {
         let words = ["stress-ng", &format!("--{stressor}"), "1", "-t", "5", "--verify"];

@@ -7,6 +7,7 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 
 use crate::harness::run::{SIGTOP, run};
+use crate::harness::skips::skip;
 use crate::harness::targets;
 use crate::harness::terminal::Terminal;
 use crate::recording::{Directory, record};
@@ -99,7 +100,7 @@ fn graphviz_draws_graphs() {
     assert!(directory.names().is_empty());
     assert_eq!(run(graph(&directory.file("a.dot")).env("PATH", "/nonexistent")).code(), 0);
     if Command::new("dot").arg("-V").stderr(Stdio::null()).status().is_err() {
-        eprintln!("SKIPPED: graphviz is not here");
+        skip("graphviz is not here");
         return;
     }
     for (name, magic) in [("a.svg", &b"<?xml"[..]), ("a.png", b"\x89PNG"), ("a.pdf", b"%PDF"), ("a.ps", b"%!PS")] {

@@ -7,6 +7,7 @@ pub(crate) mod inspect;
 pub(crate) mod legacy;
 pub(crate) mod raw;
 pub(crate) mod run;
+pub(crate) mod skips;
 pub(crate) mod statistics;
 pub(crate) mod table;
 pub(crate) mod targets;
