@@ -25,6 +25,7 @@ mod engine;
 mod exports;
 mod guard;
 mod handler;
+mod index;
 mod later;
 mod learned;
 mod loader;

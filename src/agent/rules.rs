@@ -80,6 +80,12 @@ impl Lookup {
         Some(Lookup { header: parsed, frames, bases })
     }
 
+    /// Address in the file and bytes of `.eh_frame`.
+    #[cfg(test)]
+    pub(super) fn frames(&self) -> (u64, Section) {
+        (self.bases.eh_frame.section.unwrap_or(0), gimli::Section::reader(&self.frames).slice())
+    }
+
     /// The entry of the function that holds an address of the file.
     fn entry(&self, address: u64) -> Option<FrameDescriptionEntry<Slice>> {
         let table = self.header.table()?;

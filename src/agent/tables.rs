@@ -3,6 +3,7 @@
 
 use alloc::vec::Vec;
 
+use super::index;
 use super::maps::Entry;
 use super::memory;
 use super::sys::{File, syscall};
@@ -13,6 +14,8 @@ use crate::link::wire::MAX_BUILD_ID;
 const ELF_HEADER: usize = 64;
 /// Program headers looked at.
 const MAX_HEADERS: usize = 64;
+/// Sections looked at.
+const MAX_SECTIONS: u64 = 4096;
 /// Bytes of notes looked at.
 const MAX_NOTES: usize = 4096;
 /// Bytes of tables copied from memory, at most, when the file is gone.
@@ -121,6 +124,28 @@ impl Image {
         None
     }
 
+    /// Address, offset and size of `.eh_frame`, as the sections of the file behind `entry` tell.
+    fn frames_section(&self, entry: &Entry<'_>) -> Option<(u64, u64, u64)> {
+        const SECTION: u64 = 64;
+        let file = open(entry)?;
+        let (start, size) = (word(&self.elf, 40), half(&self.elf, 58));
+        let (count, names) = (u64::from(half(&self.elf, 60)), u64::from(half(&self.elf, 62)));
+        if u64::from(size) != SECTION || count > MAX_SECTIONS || names >= count {
+            return None;
+        }
+        let section = |number: u64| {
+            let mut raw = [0; SECTION as usize];
+            file.read_exact_at(&mut raw, start.checked_add(number * SECTION)?).then_some(raw)
+        };
+        let names_at = word(&section(names)?, 24);
+        (1..count).find_map(|number| {
+            let raw = section(number)?;
+            let mut name = [0; 10];
+            let is_named = file.read_exact_at(&mut name, names_at.checked_add(full(&raw, 0).into())?);
+            (is_named && &name == b".eh_frame\0").then(|| (word(&raw, 16), word(&raw, 24), word(&raw, 32)))
+        })
+    }
+
     /// The segment that holds an address of the file, and the bytes left in it from there on.
     fn segment(&self, address: u64) -> Option<(u64, u64)> {
         let holds = |header: &&Header| {
@@ -153,6 +178,8 @@ pub(super) struct Tables {
     /// Address (of the file) and bytes of `.eh_frame`, and what follows it in its segment: its end is not recorded in a
     /// program header, and the table in the header only ever points into it.
     pub(super) frames: (u64, Section),
+    /// The bytes of a header that was made here.
+    index: Vec<u8>,
 }
 
 // SAFETY: the pages are this value's own and immutable.
@@ -161,7 +188,9 @@ unsafe impl Send for Tables {}
 impl Tables {
     /// The tables of `image`, mapped from the file behind `entry`, or copied.
     pub(super) fn of(memory: &Memory, image: &Image, entry: &Entry<'_>) -> Option<Tables> {
-        let header = image.headers.iter().find(|header| header.kind == PT_GNU_EH_FRAME)?;
+        let Some(header) = image.headers.iter().find(|header| header.kind == PT_GNU_EH_FRAME) else {
+            return Tables::without_header(memory, image, entry);
+        };
         let mut lead = [0u8; 8];
         memory.read(header.address.wrapping_add(image.bias), &mut lead)?;
         // Version 1, and the pointer to .eh_frame in the one encoding that linkers write: pc-relative, 4 bytes, signed.
@@ -184,7 +213,27 @@ impl Tables {
             size: pages.size,
             header: (header.address, header_bytes),
             frames: (frames, &bytes[(frames - first) as usize..]),
+            index: Vec::new(),
         })
+    }
+
+    /// Of a file that was linked without `.eh_frame_hdr`.
+    fn without_header(memory: &Memory, image: &Image, entry: &Entry<'_>) -> Option<Tables> {
+        let (address, offset, size) = image.frames_section(entry)?;
+        if image.segment(address)?.1 < size || image.segment(address)?.0 != offset || size < 8 {
+            return None;
+        }
+        let mut lead = [0u8; 8];
+        memory.read(address.wrapping_add(image.bias), &mut lead)?;
+        let pages = Pages::map(image, entry, offset, size, &lead, 0)?;
+        // SAFETY: as above.
+        let bytes: Section = unsafe { core::slice::from_raw_parts(pages.bytes, size as usize) };
+        let (start, size) = (pages.start, pages.size);
+        let mut tables = Tables { start, size, header: (address, &[]), frames: (address, bytes), index: Vec::new() };
+        tables.index = index::of(address, bytes)?;
+        // SAFETY: the bytes stay where they are, and are not touched, for as long as this value lives.
+        tables.header.1 = unsafe { core::slice::from_raw_parts(tables.index.as_ptr(), tables.index.len()) };
+        Some(tables)
     }
 }
 

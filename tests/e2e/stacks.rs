@@ -1,20 +1,25 @@
 //! The stacks are true: programs whose function names encode their only legal callers, sampled and judged by the names.
 
+use std::path::Path;
+use std::process::Command;
+
 use crate::harness::chains::judge::{Judge, Judgement, Verdict};
 use crate::harness::chains::{self, Language};
 use crate::harness::run::{Batch, text};
+use crate::harness::skips::skip;
 use crate::harness::statistics::lower_bound;
+use crate::harness::targets;
 
 /// Samples that a bound stands on: enough for two misses at 99.9 %.
 const SAMPLES: u64 = 9_000;
 
 /// Samples a program until there are enough. By the wall clock's interval timer: its ticks come as often as asked, those of a CPU clock at
 /// most as often as the kernel's own; to the unwinder a tick is a tick.
-fn judge(language: Language) -> Judgement {
-    let (program, judge) = (chains::program(language), Judge::new(language));
+fn judge(program: &Path, language: Language) -> Judgement {
+    let judge = Judge::new(language);
     let mut judgement = Judgement::default();
     for _ in 0..8 {
-        let watched = Batch::new("--clock real --engine itimer --hz 2000").run(&[text(&program), "2.5"]);
+        let watched = Batch::new("--clock real --engine itimer --hz 2000").run(&[text(program), "2.5"]);
         assert_eq!(watched.ran.code(), 0, "{}", watched.ran.err());
         judgement.add(judge.all(watched.raw.of("real")));
         if judgement.all() >= SAMPLES {
@@ -27,7 +32,11 @@ fn judge(language: Language) -> Judgement {
 }
 
 fn check(language: Language, least: f64) {
-    let judgement = judge(language);
+    check_program(&chains::program(language), language, least);
+}
+
+fn check_program(program: &Path, language: Language, least: f64) {
+    let judgement = judge(program, language);
     let bound = lower_bound(judgement.count(Verdict::Exact), judgement.all(), 0.01);
     assert!(bound >= least, "{language:?}: exact {bound:.5} at least (99 %), {least} wanted: {judgement}");
     // What is missed is marked as missed; a wrong step in an unmarked stack is the worst.
@@ -42,6 +51,36 @@ fn check(language: Language, least: f64) {
 #[test]
 fn c_without_frame_pointers() {
     check(Language::C, 0.999);
+}
+
+/// Not every linker is told to make the index by which tables are searched.
+#[test]
+fn c_whose_tables_have_no_index() {
+    check_program(&chains::program_without_index(), Language::C, 0.999);
+}
+
+/// musl's own functions have no tables: where they are at work a stack may be cut, and says so. The program's are followed to main.
+#[test]
+fn a_program_with_musl() {
+    if Command::new("musl-gcc").arg("--version").output().is_err() {
+        return skip("musl-gcc is not installed");
+    }
+    let source = "#include <stdlib.h>\n\
+        __attribute__((noipa)) double burn(long n) { double x = 1; while (n--) x = x * 1.0000001 + n; return x; }\n\
+        __attribute__((noipa)) double outer(long n) { return burn(n) + 1; }\n\
+        int main(void) { double x = 0; for (int i = 0; i < 100; i++) x += outer(3000000); return x == 0; }\n";
+    let program = targets::generated("musl", source, "c", "musl-gcc", &["-O2", "-fomit-frame-pointer"]);
+    let watched = Batch::new("--hz 250").run(&[text(&program)]);
+    assert_eq!(watched.ran.code(), 0, "{}", watched.ran.err());
+    let all: u64 = watched.raw.of("prof").map(|entry| entry.weight_ns).sum();
+    let chain = ["main", "outer", "burn"];
+    let followed: u64 = watched
+        .raw
+        .of("prof")
+        .filter(|entry| entry.frames.windows(3).any(|frames| frames.iter().map(|frame| frame.name()).eq(chain)))
+        .map(|entry| entry.weight_ns)
+        .sum();
+    assert!(all > 300_000_000 && followed * 100 >= all * 95, "{followed} ns of {all}");
 }
 
 #[test]
@@ -62,8 +101,15 @@ fn rust_with_panics() {
 /// The same by the CPU clock, whose ticks come on other paths of the kernel, and with two threads.
 #[test]
 fn c_by_the_cpu_clock() {
-    let watched = Batch::new("--hz 250").run(&[text(&chains::program(Language::C)), "3", "thread"]);
-    let judgement = Judge::new(Language::C).all(watched.raw.of("prof"));
+    let (program, judge) = (chains::program(Language::C), Judge::new(Language::C));
+    let mut judgement = Judgement::default();
+    for _ in 0..8 {
+        let watched = Batch::new("--hz 250").run(&[text(&program), "3", "thread"]);
+        judgement.add(judge.all(watched.raw.of("prof")));
+        if judgement.all() >= 300 {
+            break;
+        }
+    }
     assert!(judgement.all() >= 300, "{judgement}");
     assert!(judgement.count(Verdict::Exact) * 100 >= judgement.all() * 99, "{judgement}");
 }

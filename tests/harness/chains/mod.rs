@@ -116,10 +116,7 @@ const WIDTH: usize = 30;
 pub(crate) fn program(language: Language) -> PathBuf {
     let functions = graph(language);
     match language {
-        Language::C => {
-            let flags = ["-O2", "-fomit-frame-pointer", "-pthread", "-Wall", "-Wextra", "-Werror"];
-            targets::generated("chains_c", &c_family::source(&functions, false), "c", "cc", &flags)
-        }
+        Language::C => c_program(&[]),
         Language::Cpp => {
             let flags = ["-O2", "-fomit-frame-pointer", "-pthread", "-Wall", "-Wextra", "-Werror"];
             targets::generated("chains_cpp", &c_family::source(&functions, true), "cpp", "c++", &flags)
@@ -129,6 +126,16 @@ pub(crate) fn program(language: Language) -> PathBuf {
             targets::generated("chains_rs", &rust::source(&functions), "rs", "rustc", &flags)
         }
     }
+}
+
+/// The C program, linked without an index of its unwind tables.
+pub(crate) fn program_without_index() -> PathBuf {
+    c_program(&["-Wl,--no-eh-frame-hdr"])
+}
+
+fn c_program(more: &[&str]) -> PathBuf {
+    let flags = [&["-O2", "-fomit-frame-pointer", "-pthread", "-Wall", "-Wextra", "-Werror"], more].concat();
+    targets::generated("chains_c", &c_family::source(&graph(Language::C), false), "c", "cc", &flags)
 }
 
 /// Who calls whom; always the same for a language.
