@@ -119,7 +119,10 @@ fn what_runs_with_a_reservation_is_warned_of() {
     assert!(go.form == Form::Binary && go.warnings[0].contains("is a Go program"), "{go:?}");
     let musl = changed(shell(), b"/lib64/ld-linux-x86-64.so.2", b"/lib/ld-musl-x86_64.so.1\0\0\0");
     let musl = examine(&scratch.file("musl", musl, 0o755)).unwrap();
-    assert!(musl.warnings[0].ends_with("uses musl, whose own functions have no unwind tables: stacks through them are cut"), "{musl:?}");
+    assert!(
+        musl.warnings[0].ends_with("uses musl, whose own functions have no unwind tables: stacks through them are cut"),
+        "{musl:?}"
+    );
     // The loader, called by its name, is a static program that preloads.
     assert!(examine(&scratch.file("ld-linux-x86-64.so.2", without_interpreter(shell()), 0o755)).is_ok());
 }

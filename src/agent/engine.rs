@@ -213,6 +213,12 @@ impl Ticker {
         self.threads_then = threads::count();
     }
 
+    /// Whether a handler met a thread without a timer that may be given one. One that the kernel refuses a timer is met by every tick of
+    /// the process: it is asked for again when all is looked after.
+    pub(super) fn are_threads_wanted(&self) -> bool {
+        !self.threads.some_refused && state::WANT_THREADS.load(Ordering::SeqCst)
+    }
+
     /// Looks after the timers: threads that came and went, a handler that was taken away, an interval timer that another
     /// hand has set. All of it when it is `due`. Returns whether what is in force changed.
     pub(super) fn look_after(&mut self, now_ns: u64, due: bool) -> bool {
@@ -225,7 +231,7 @@ impl Ticker {
         if self.engaged.state != EngineState::Running {
             return false;
         }
-        let wanted = state::WANT_THREADS.swap(false, Ordering::Relaxed);
+        let wanted = (due || self.are_threads_wanted()) && state::WANT_THREADS.swap(false, Ordering::Relaxed);
         let mut changed = false;
         if self.engaged.clock == Clock::Real && now_ns.saturating_sub(self.last_count_ns) >= COUNT_EVERY_NS {
             self.last_count_ns = now_ns;

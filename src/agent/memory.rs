@@ -27,8 +27,17 @@ pub(super) fn pages(size: usize) -> *mut u8 {
     if (-4095..0).contains(&result) {
         return null_mut();
     }
+    not_locked(result as *const u8, size);
+    // SAFETY: fresh pages hold nothing yet. Those that were made at once, to be locked, are not needed before they are used. madvise(2)
+    unsafe { syscall!(libc::SYS_madvise, result, size, libc::MADV_DONTNEED) };
     not_for_forks(result as *const u8, size);
     result as *mut u8
+}
+
+/// Takes pages from what a target that locks all its memory may lock: mlockall(2) with MCL_FUTURE means ours too. munlock(2)
+pub(super) fn not_locked(start: *const u8, size: usize) {
+    // SAFETY: changes no contents of pages of the agent's own.
+    unsafe { syscall!(libc::SYS_munlock, start, size) };
 }
 
 /// Keeps pages from being copied into fork children, which begin anew and look at none of them: a fork costs the target no more

@@ -97,6 +97,7 @@ impl Ring {
             }
             syscall!(libc::SYS_fcntl, file.0, libc::F_ADD_SEALS, seals);
         }
+        memory::not_locked(self.memory.as_ptr().cast(), RING_BYTES);
         memory::not_for_forks(self.memory.as_ptr().cast(), RING_BYTES);
         self.next.store(0, Ordering::Relaxed);
         self.header(word::MAGIC).store(RING_MAGIC, Ordering::Relaxed);

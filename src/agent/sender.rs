@@ -98,7 +98,7 @@ pub(super) enum End {
 /// Runs the agent. Called once at birth, on the agent thread's own stack; the caller ends the thread with the code returned.
 pub(super) fn live(epoch: u32) -> u32 {
     let tid = sys::gettid();
-    let own = Status::of(tid);
+    let own = Status::own();
     let filtered = own.is_none_or(|status| status.seccomp != 0) || state::FILTERED.load(Ordering::SeqCst);
     state::MAY_CALL.store(!filtered, Ordering::Relaxed);
     let Some(mut agent) = Agent::new(tid, epoch, own) else { return 0 };
@@ -560,7 +560,7 @@ impl Agent {
         if let Some(end) = self.last_one() {
             return Some(end);
         }
-        let status = Status::of(sys::getpid())?;
+        let status = Status::of_first()?;
         if status.seccomp != 0 {
             state::FILTERED.store(true, Ordering::Relaxed);
             state::MAY_CALL.store(false, Ordering::Relaxed);
@@ -594,7 +594,7 @@ impl Agent {
         let word = if ticks_flow { 2 } else { 1 };
         state::ASLEEP.store(word, Ordering::SeqCst);
         let nothing = word == 2 || !self.ring.has_record();
-        let slept = nothing && !state::WANT_THREADS.load(Ordering::SeqCst) && timeout_ns > 0;
+        let slept = nothing && !self.ticker.are_threads_wanted() && timeout_ns > 0;
         if slept {
             self.ticker.release();
             sys::futex_wait(&state::ASLEEP, word, timeout_ns);

@@ -25,8 +25,22 @@ impl Status {
     /// Of a thread of this process; `None` when it cannot be read.
     pub(super) fn of(tid: u32) -> Option<Status> {
         let path = PathBuffer::<64>::new().text(b"/proc/self/task/").number(tid.into()).text(b"/status");
+        Status::read(path.terminated())
+    }
+
+    /// Of the calling thread, whatever number it has for whoever mounted /proc.
+    pub(super) fn own() -> Option<Status> {
+        Status::read(b"/proc/thread-self/status\0")
+    }
+
+    /// Of the first thread.
+    pub(super) fn of_first() -> Option<Status> {
+        Status::read(b"/proc/self/status\0")
+    }
+
+    fn read(path: &[u8]) -> Option<Status> {
         let mut text = [0; 4096];
-        let length = File::open(path.terminated(), 0)?.read(&mut text);
+        let length = File::open(path, 0)?.read(&mut text);
         Some(Status::parse(&text[..length]))
     }
 

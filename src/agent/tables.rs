@@ -286,6 +286,7 @@ impl Pages {
             return None;
         }
         let start = result as *mut u8;
+        memory::not_locked(start, length);
         Some(Pages { start, size: length, bytes: start.wrapping_add(skew as usize) })
     }
 

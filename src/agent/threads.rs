@@ -203,9 +203,10 @@ pub(super) struct Threads {
     /// Sorted by id.
     list: Vec<Thread>,
     ended: Vec<u32>,
-    refused: u64,
     /// Names of threads up to this id were read again in the last looks.
     named_to: u32,
+    /// Some have no timer, because the kernel refused it when it was asked last.
+    pub(super) some_refused: bool,
 }
 
 impl Threads {
@@ -265,6 +266,7 @@ impl Threads {
 
     /// Gives every thread that has none a timer of its CPU clock, with a random first phase.
     pub(super) fn arm_cpu(&mut self, epoch: u32, signal: i32, period_ns: u64, random: &mut impl FnMut() -> u64) {
+        self.some_refused = false;
         for thread in self.list.iter_mut().filter(|thread| thread.timer.is_none()) {
             match Timer::of_thread(thread.tid, epoch, signal) {
                 // A thread that the set has no place for is left to the process timer.
@@ -273,7 +275,7 @@ impl Threads {
                     timer.arm(random() % period_ns + 1, period_ns);
                     thread.timer = Some(timer);
                 }
-                None => self.refused += 1,
+                None => self.some_refused = true,
             }
         }
     }
@@ -282,9 +284,6 @@ impl Threads {
     pub(super) fn arm_wall(&mut self, epoch: u32, signal: i32) {
         for thread in self.list.iter_mut().filter(|thread| thread.timer.is_none()) {
             thread.timer = Timer::of_wall(thread.tid, epoch, signal);
-            if thread.timer.is_none() {
-                self.refused += 1;
-            }
         }
     }
 

@@ -193,7 +193,10 @@ fn binary(path: &Path, metadata: &Metadata, image: Image, warnings: &mut Vec<Str
             );
         }
         Some(loader) if loader.windows(7).any(|part| part == b"ld-musl") => {
-            warnings.push(format!("{} uses musl, whose own functions have no unwind tables: stacks through them are cut", quote::name(path)));
+            warnings.push(format!(
+                "{} uses musl, whose own functions have no unwind tables: stacks through them are cut",
+                quote::name(path)
+            ));
         }
         Some(_) if go => {
             warnings

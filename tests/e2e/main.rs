@@ -10,6 +10,7 @@ mod gperftools;
 mod guest;
 mod idle;
 mod instruments;
+mod kernel;
 mod moving;
 mod output;
 mod picker;
