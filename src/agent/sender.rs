@@ -4,17 +4,18 @@
 //! and a descriptor table of its own, in which is nothing but what it opened itself. It sleeps on a futex; a first tick
 //! after a pause wakes it, and while ticks flow it looks every [`NAP_NS`]. Where nothing has moved it only glances.
 
+mod records;
+
 use alloc::boxed::Box;
 use core::sync::atomic::{AtomicU32, Ordering};
 
 use super::aside;
 use super::collector::Collector;
 use super::credentials;
-use super::engine::{Repeat, Ticker};
-use super::later::Later;
+use super::engine::Ticker;
 use super::modules::Modules;
 use super::order;
-use super::ring::{Handle, RawSample, Ring};
+use super::ring::{Handle, Ring};
 use super::slot::Pool;
 use super::socket::{Address, Gone, Socket};
 use super::start;
@@ -23,13 +24,9 @@ use super::status::{self, Status};
 use super::sys;
 use super::threads::{self, Threads};
 use super::unseen::{self, Balance};
-use super::unwind::{self, Cache};
 use super::{handler, timer};
-use crate::link::wire::ring::{LEFT_OUT, STALE, word};
-use crate::link::wire::{
-    Account, Birth, Clock, Engine, Hello, Loss, MAX_FRAMES, Request, STACK_SLOTS, Sample, StoredStack, Thread,
-    stack_memory,
-};
+use crate::link::wire::ring::word;
+use crate::link::wire::{Account, Birth, Clock, Engine, Hello, MAX_FRAMES, Request, StoredStack, Thread, stack_memory};
 
 /// Between two looks while ticks flow, ns. A sample is this old at most when it is sent; half a thousandth of a core is
 /// what it costs.
@@ -412,124 +409,6 @@ impl Agent {
         self.ticker
             .threads
             .announce(|thread| socket.write(|w| w.thread(&Thread { tid: thread.tid, name: thread.name() })).is_ok());
-    }
-
-    /// Ticks kept for later and the ring onto the wire. Returns how many there were.
-    pub(super) fn drain(&mut self, socket: &mut Socket, now_ns: u64) -> usize {
-        let mut frames = [0; MAX_FRAMES];
-        let mut count = self.drain_later(socket, now_ns, &mut frames);
-        let ring = self.ring;
-        let ticks = ring.count();
-        let classic_ns = self.ticker.weigh_classic(ticks);
-        for _ in 0..ticks {
-            let Some((taken, mut raw, stack)) = ring.take(&mut frames) else { break };
-            if raw.weight_ns == 0 {
-                raw.weight_ns = classic_ns;
-            }
-            let was_sent = self.forward(socket, raw, stack, now_ns);
-            ring.mark(taken, was_sent.then_some(self.sent));
-            count += 1;
-        }
-        count
-    }
-
-    fn drain_later(&mut self, socket: &mut Socket, now_ns: u64, frames: &mut [u64; MAX_FRAMES]) -> usize {
-        let later = state::LATER.load(Ordering::Acquire);
-        let snapshot = state::SNAPSHOT.load(Ordering::Acquire);
-        if later.is_null() || snapshot.is_null() {
-            return 0;
-        }
-        // SAFETY: published once and never freed; snapshots are retired by this very thread.
-        let (later, snapshot): (&Later, _) = unsafe { (&*later, &*snapshot) };
-        let mut count = 0;
-        later.take(|tick, mut stack| {
-            let mut cache = Box::new(Cache::new());
-            let walk = unwind::walk(snapshot, &mut cache, tick.registers, &mut stack, frames);
-            let raw = RawSample {
-                tid: tick.tid,
-                flags: walk.flags | tick.flags,
-                generation: snapshot.generation(),
-                epoch: tick.epoch,
-                weight_ns: tick.weight_ns,
-            };
-            self.forward(socket, raw, &frames[..walk.depth], now_ns);
-            count += 1;
-        });
-        count
-    }
-
-    /// One record onto the wire; false when it was lost there.
-    fn forward(&mut self, socket: &mut Socket, raw: RawSample, stack: &[u64], now_ns: u64) -> bool {
-        let clock = state::config(raw.epoch).clock;
-        let mut generation = raw.generation;
-        if raw.flags & STALE != 0 {
-            // The module was loaded after the handler's snapshot: the present one knows it.
-            generation = self.modules.generation();
-        }
-        let tid = if raw.tid == 0 { sys::getpid() } else { raw.tid };
-        let flags = raw.flags & !STALE;
-        let weight_ns = match raw.weight_ns {
-            0 if clock == Clock::Real => self.ticker.settle(tid, flags, generation, stack),
-            weight_ns => weight_ns,
-        };
-        if let Some(collector) = &mut self.collector {
-            collector.take(tid, clock, flags, weight_ns, stack);
-        }
-        let flags = flags & !LEFT_OUT;
-        let sample = Sample {
-            tid,
-            clock,
-            flags,
-            generation,
-            monotonic_ns: now_ns,
-            weight_ns,
-            slot: (tid as usize % STACK_SLOTS) as u8,
-        };
-        let was_sent = self.send(socket, &sample, stack);
-        if was_sent && clock == Clock::Prof {
-            self.balance.sampled(weight_ns);
-        }
-        was_sent
-    }
-
-    fn send(&mut self, socket: &mut Socket, sample: &Sample, stack: &[u64]) -> bool {
-        let mut write = |socket: &mut Socket| socket.write(|w| w.sample(sample, stack, &mut self.memory)).is_ok();
-        // Once more after giving the kernel what it takes.
-        let written = write(socket) || socket.flush().is_ok() && write(socket);
-        if written {
-            self.sent += 1;
-        } else {
-            state::lose(Loss::SocketFull, 1, sample.weight_ns);
-        }
-        written
-    }
-
-    fn wall(&mut self, socket: &mut Socket, now_ns: u64) {
-        let Agent { ticker, memory, sent, collector, .. } = self;
-        let snapshot = state::SNAPSHOT.load(Ordering::Acquire);
-        if snapshot.is_null() {
-            return;
-        }
-        // SAFETY: retired by this very thread.
-        let snapshot = unsafe { &*snapshot };
-        ticker.wall_tick(now_ns, snapshot, |Repeat { thread, weight_ns }| {
-            if let Some(collector) = collector {
-                collector.take(thread.tid, Clock::Real, thread.last.flags, weight_ns, &thread.last.frames);
-            }
-            let sample = Sample {
-                tid: thread.tid,
-                clock: Clock::Real,
-                flags: thread.last.flags & !LEFT_OUT,
-                generation: thread.last.generation,
-                monotonic_ns: now_ns,
-                weight_ns,
-                slot: (thread.tid as usize % STACK_SLOTS) as u8,
-            };
-            match socket.write(|w| w.sample(&sample, &thread.last.frames, memory)) {
-                Ok(()) => *sent += 1,
-                Err(_) => state::lose(Loss::SocketFull, 1, weight_ns),
-            }
-        });
     }
 
     fn account(&self, now_ns: u64) -> Account {

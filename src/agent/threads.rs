@@ -92,6 +92,7 @@ pub(super) struct Thread {
     named: bool,
     announced: bool,
     timer: Option<Timer>,
+    is_refused: bool,
     alive: bool,
     /// Wall time that no sample stands for yet, ns.
     pub(super) owed_ns: u64,
@@ -135,6 +136,7 @@ impl Thread {
             named: false,
             announced: false,
             timer: None,
+            is_refused: false,
             alive: true,
             owed_ns: 0,
             owed_ticks: 0,
@@ -205,7 +207,7 @@ pub(super) struct Threads {
     ended: Vec<u32>,
     /// Names of threads up to this id were read again in the last looks.
     named_to: u32,
-    /// Some have no timer, because the kernel refused it when it was asked last.
+    /// Some have no timer, because the kernel refuses it again and again.
     pub(super) some_refused: bool,
 }
 
@@ -275,7 +277,8 @@ impl Threads {
                     timer.arm(random() % period_ns + 1, period_ns);
                     thread.timer = Some(timer);
                 }
-                None => self.some_refused = true,
+                // The first time it may have ended since it was seen.
+                None => self.some_refused |= core::mem::replace(&mut thread.is_refused, true),
             }
         }
     }

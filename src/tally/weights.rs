@@ -116,7 +116,8 @@ impl Weights {
                 }
             }
             self.runs.look_ahead(nodes.iter().map(|&node| node as usize));
-            pieces.extend(nodes.drain(..).map(|node| piece(&self.runs, self.runs.of(node as usize))));
+            let runs = nodes.drain(..).map(|node| self.runs.of(node as usize)).filter(|&run| run != 0);
+            pieces.extend(runs.map(|run| piece(&self.runs, run)));
             tell(Climb::Ahead(&pieces));
             pieces.clear();
             self.climb_words((start, end), kept, &mut tell);
@@ -163,6 +164,28 @@ fn change(sum: &mut u64, by: u64) {
 mod tests {
     use super::*;
     use crate::profile::stack::FrameId;
+
+    /// Of more changes than are looked at ahead, none is the root's, which has no frame.
+    #[test]
+    fn the_root_is_told_of_nowhere() {
+        let count = 3 * AHEAD;
+        let node = |_| Node { parent: StackId::EMPTY, frame: FrameId(0) };
+        let nodes: Vec<Node> = (0..count).map(node).collect();
+        let mut weights = Weights::default();
+        weights.catch_up(&nodes);
+        (0..count).for_each(|node| weights.add(StackId::of(node), [1, 0], 0));
+        let (mut ahead, mut changed) = (Vec::new(), Vec::new());
+        weights.climb(0, |step| match step {
+            Climb::Ahead(pieces) => ahead.extend(pieces.iter().map(|piece| piece.ends.0)),
+            Climb::Changed(piece, _) => changed.push(piece.ends.0),
+        });
+        ahead.sort_unstable();
+        ahead.dedup();
+        changed.sort_unstable();
+        let all: Vec<usize> = (1..count).collect();
+        assert_eq!((ahead, changed), (all.clone(), all));
+        assert_eq!(weights.of(0), count as u64);
+    }
 
     #[test]
     fn changes_are_carried_to_the_root_and_leave_nothing_where_they_cancel() {

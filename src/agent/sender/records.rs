@@ -1,0 +1,135 @@
+//! The ring's records as samples on the wire: weighed, with a thread and a generation, and counted as lost where the socket has no room.
+
+use alloc::boxed::Box;
+use core::sync::atomic::Ordering;
+
+use super::super::engine::Repeat;
+use super::super::later::Later;
+use super::super::ring::RawSample;
+use super::super::socket::Socket;
+use super::super::unwind::{self, Cache};
+use super::super::{state, sys};
+use super::Agent;
+use crate::link::wire::ring::{LEFT_OUT, STALE};
+use crate::link::wire::{Clock, Loss, MAX_FRAMES, STACK_SLOTS, Sample};
+
+impl Agent {
+    /// Ticks kept for later and the ring onto the wire. Returns how many there were.
+    pub(in super::super) fn drain(&mut self, socket: &mut Socket, now_ns: u64) -> usize {
+        let mut frames = [0; MAX_FRAMES];
+        let mut count = self.drain_later(socket, now_ns, &mut frames);
+        let ring = self.ring;
+        let ticks = ring.count();
+        let classic_ns = self.ticker.weigh_classic(ticks);
+        for _ in 0..ticks {
+            let Some((taken, mut raw, stack)) = ring.take(&mut frames) else { break };
+            if raw.weight_ns == 0 {
+                raw.weight_ns = classic_ns;
+            }
+            let was_sent = self.forward(socket, raw, stack, now_ns);
+            ring.mark(taken, was_sent.then_some(self.sent));
+            count += 1;
+        }
+        count
+    }
+
+    fn drain_later(&mut self, socket: &mut Socket, now_ns: u64, frames: &mut [u64; MAX_FRAMES]) -> usize {
+        let later = state::LATER.load(Ordering::Acquire);
+        let snapshot = state::SNAPSHOT.load(Ordering::Acquire);
+        if later.is_null() || snapshot.is_null() {
+            return 0;
+        }
+        // SAFETY: published once and never freed; snapshots are retired by this very thread.
+        let (later, snapshot): (&Later, _) = unsafe { (&*later, &*snapshot) };
+        let mut count = 0;
+        later.take(|tick, mut stack| {
+            let mut cache = Box::new(Cache::new());
+            let walk = unwind::walk(snapshot, &mut cache, tick.registers, &mut stack, frames);
+            let raw = RawSample {
+                tid: tick.tid,
+                flags: walk.flags | tick.flags,
+                generation: snapshot.generation(),
+                epoch: tick.epoch,
+                weight_ns: tick.weight_ns,
+            };
+            self.forward(socket, raw, &frames[..walk.depth], now_ns);
+            count += 1;
+        });
+        count
+    }
+
+    /// One record onto the wire; false when it was lost there.
+    fn forward(&mut self, socket: &mut Socket, raw: RawSample, stack: &[u64], now_ns: u64) -> bool {
+        let clock = state::config(raw.epoch).clock;
+        let mut generation = raw.generation;
+        if raw.flags & STALE != 0 {
+            // The module was loaded after the handler's snapshot: the present one knows it.
+            generation = self.modules.generation();
+        }
+        let tid = if raw.tid == 0 { sys::getpid() } else { raw.tid };
+        let flags = raw.flags & !STALE;
+        let weight_ns = match raw.weight_ns {
+            0 if clock == Clock::Real => self.ticker.settle(tid, flags, generation, stack),
+            weight_ns => weight_ns,
+        };
+        if let Some(collector) = &mut self.collector {
+            collector.take(tid, clock, flags, weight_ns, stack);
+        }
+        let flags = flags & !LEFT_OUT;
+        let sample = Sample {
+            tid,
+            clock,
+            flags,
+            generation,
+            monotonic_ns: now_ns,
+            weight_ns,
+            slot: (tid as usize % STACK_SLOTS) as u8,
+        };
+        let was_sent = self.send(socket, &sample, stack);
+        if was_sent && clock == Clock::Prof {
+            self.balance.sampled(weight_ns);
+        }
+        was_sent
+    }
+
+    fn send(&mut self, socket: &mut Socket, sample: &Sample, stack: &[u64]) -> bool {
+        let mut write = |socket: &mut Socket| socket.write(|w| w.sample(sample, stack, &mut self.memory)).is_ok();
+        // Once more after giving the kernel what it takes.
+        let written = write(socket) || socket.flush().is_ok() && write(socket);
+        if written {
+            self.sent += 1;
+        } else {
+            state::lose(Loss::SocketFull, 1, sample.weight_ns);
+        }
+        written
+    }
+
+    /// Samples of those that sleep by the wall clock, and a tick for the others.
+    pub(super) fn wall(&mut self, socket: &mut Socket, now_ns: u64) {
+        let Agent { ticker, memory, sent, collector, .. } = self;
+        let snapshot = state::SNAPSHOT.load(Ordering::Acquire);
+        if snapshot.is_null() {
+            return;
+        }
+        // SAFETY: retired by this very thread.
+        let snapshot = unsafe { &*snapshot };
+        ticker.wall_tick(now_ns, snapshot, |Repeat { thread, weight_ns }| {
+            if let Some(collector) = collector {
+                collector.take(thread.tid, Clock::Real, thread.last.flags, weight_ns, &thread.last.frames);
+            }
+            let sample = Sample {
+                tid: thread.tid,
+                clock: Clock::Real,
+                flags: thread.last.flags & !LEFT_OUT,
+                generation: thread.last.generation,
+                monotonic_ns: now_ns,
+                weight_ns,
+                slot: (thread.tid as usize % STACK_SLOTS) as u8,
+            };
+            match socket.write(|w| w.sample(&sample, &thread.last.frames, memory)) {
+                Ok(()) => *sent += 1,
+                Err(_) => state::lose(Loss::SocketFull, 1, weight_ns),
+            }
+        });
+    }
+}
