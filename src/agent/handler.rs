@@ -1,11 +1,11 @@
 //! The signal handler: a tick becomes a record, or is counted as lost.
 //!
-//! It runs on any thread of the target, between any two instructions, with every signal blocked. Its contract:
-//! it takes no lock, allocates nothing, touches no thread-local storage and no errno, calls no libc function but
-//! `memcpy` and its kin, reads no clock and no time-stamp counter, and makes a system call only for a birth, a wake-up, a probe of a
-//! stack page or the thread id of a process tick — and none at all once a thread of the process is under seccomp. What it
-//! reads of the stack cannot fault. What it cannot do it counts. A filter of the program's own, which it gave to `ProfilerStartWithOptions`,
-//! is asked first: what that does is the program's affair.
+//! It runs on any thread of the target, between any two instructions, with every signal blocked. Its contract: it takes no lock, allocates
+//! nothing, touches no thread-local storage and no errno, calls no libc function but `memcpy` and its kin, reads no clock and no time-stamp
+//! counter, and makes a system call only for a birth, a wake-up, a probe of a stack page, or for a tick of the process the thread id and a
+//! probe of the code — and none at all once a thread of the process is under seccomp. What it reads of the stack cannot fault. What it
+//! cannot do it counts. A filter of the program's own, which it gave to `ProfilerStartWithOptions`, is asked first: what that does is the
+//! program's affair.
 
 use core::sync::atomic::Ordering;
 
@@ -193,7 +193,7 @@ fn knock(viewer: u32) {
 }
 
 /// The timer of the whole process: gives birth to the agent, and then finds threads that have no timer of their own. Its
-/// ticks on these weigh like any other, so that what a thread burns before it has a timer is sampled too.
+/// ticks on these weigh like any other, so that what a thread burns before it has a timer is sampled too; but not on one that slept.
 fn process_tick(epoch: u32, weight_ns: u64, context: *const u64) {
     match state::AGENT.load(Ordering::Acquire) {
         0 => {
