@@ -13,7 +13,7 @@ use super::diff::{Change, Changes};
 use super::grove::Grove;
 use super::paths::Paths;
 use super::query::Query;
-use super::rows::{RowId, Rows};
+use super::rows::{RowId, Rows, without_owner};
 use super::sieve::Sieve;
 use super::tallier::Tallier;
 use super::text::Text;
@@ -226,9 +226,9 @@ impl Spots {
         rows: &Rows,
     ) -> Lines {
         let code = |frame: FrameId| profile.stacks.frame(grove.sight(frame).frame);
-        let mut told = Lines { full: full.to_owned(), function: Text::from(full), ..Lines::default() };
+        let function = if rows.has_owners() { without_owner(full) } else { full };
+        let mut told = Lines { full: full.to_owned(), function: Text::from(function), ..Lines::default() };
         let Some(centre) = self.centre else { return told };
-        told.function = rows.label(centre).own_name();
         let mut lines: BTreeMap<Place, LineWeight> = BTreeMap::new();
         let mut addresses: BTreeMap<(ModuleId, u64), AddressWeight> = BTreeMap::new();
         // By place: the heaviest frame, of equals the first of the profile.
@@ -276,7 +276,8 @@ impl Spots {
             }
         }
         if told.cum_ns > 0 {
-            (told.short, told.module) = (rows.label(centre).short.clone(), rows.label(centre).module.clone());
+            let label = rows.label(centre);
+            (told.function, told.short, told.module) = (label.own_name(), label.short.clone(), label.module.clone());
         }
         told.lines = lines.into_values().collect();
         told.lines.sort_by(|a, b| a.file.cmp(&b.file));
