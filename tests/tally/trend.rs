@@ -3,13 +3,15 @@
 use std::collections::BTreeMap;
 
 use proptest::prelude::*;
+use sigtop::profile::Profile;
 use sigtop::profile::window::{BUCKET_NS, Span};
-use sigtop::symbols::scenario::scenario;
+use sigtop::symbols::Names;
+use sigtop::symbols::scenario::{Script, scenario};
 use sigtop::tally::query::Query;
-use sigtop::tally::tallier::{Besides, Tallier};
+use sigtop::tally::tallier::{Besides, Tallier, Tallies};
 use sigtop::tally::trend::{Direction, PARTS};
 
-use crate::stacks::{Sample, played, query, samples};
+use crate::stacks::{Sample, played, query, samples, text};
 
 const TRENDS: Besides = Besides { trends: true, centre: None, lines: None, flame: None, total: false };
 
@@ -17,9 +19,12 @@ const TRENDS: Besides = Besides { trends: true, centre: None, lines: None, flame
 fn oracle(samples: &[Sample], query: &Query) -> BTreeMap<String, Vec<f64>> {
     let Span::Last { ns, now_ns } = query.span else { return BTreeMap::new() };
     let (mut all, mut own) = ([0u64; PARTS], BTreeMap::<String, [u64; PARTS]>::new());
+    // A part is a ninth of the window, and the newest the one under way with the one before.
+    let slice = |at_ns: u64| at_ns / BUCKET_NS * (PARTS as u64 + 1) / ns.div_ceil(BUCKET_NS);
     for sample in samples.iter().filter(|sample| sample.is_in(query.span)) {
-        let age = now_ns / BUCKET_NS - sample.at_ms * 1_000_000 / BUCKET_NS;
-        let part = PARTS - 1 - (age * PARTS as u64 / ns.div_ceil(BUCKET_NS)) as usize;
+        let age = (slice(now_ns) - slice(sample.at_ms * 1_000_000)) as usize;
+        let Some(part) = PARTS.checked_sub(age) else { continue };
+        let part = part.min(PARTS - 1);
         all[part] += sample.weight_ms;
         if let Some(stack) = sample.filtered(query) {
             own.entry(sample.steps(&stack, query.group).pop().unwrap().0).or_default()[part] += sample.weight_ms;
@@ -50,13 +55,44 @@ proptest! {
             }
         }
     }
+
+    /// Samples come bit by bit, and the window goes on, or back.
+    #[test]
+    fn kept_trends_are_those_of_a_new_tallier(
+        samples in samples(),
+        query in query(),
+        nows_ms in prop::collection::vec(0..6_000u64, 1..6),
+        goes_back in prop::bool::weighted(0.2),
+        window_ms in 1..4_500u64,
+    ) {
+        let script = Script::read(&text(&samples)).unwrap();
+        let (mut profile, mut names, mut tallier) = (Profile::default(), Names::default(), Tallier::default());
+        let mut nows_ms = nows_ms;
+        if !goes_back {
+            nows_ms.sort_unstable();
+        }
+        let mut pieces = script.arrivals.chunks(script.arrivals.len().div_ceil(nows_ms.len()));
+        for now_ms in nows_ms {
+            pieces.next().unwrap_or_default().iter().for_each(|arrival| profile.apply(arrival.clone()));
+            profile.label();
+            for request in names.catch_up(&profile) {
+                names.absorb(script.reply(&request));
+            }
+            let span = Span::Last { ns: window_ms * 1_000_000, now_ns: now_ms * 1_000_000 };
+            let query = Query { span, ..query.clone() };
+            let kept = tallier.answer(&profile, &names, &query, TRENDS);
+            let fresh = Tallier::default().answer(&profile, &names, &query, TRENDS);
+            let shares = |answer: &Tallies| answer.trends.rows.iter().map(|trend| trend.shares).collect::<Vec<_>>();
+            prop_assert_eq!(shares(&kept), shares(&fresh));
+        }
+    }
 }
 
 #[test]
 fn what_changes_is_marked_and_what_ran_before_the_window_is_no_row() {
     let text = "process 7 ./a\n\
-        at 0s..10s prof 10ms main;f x 300\nat 0s..10s prof 10ms main;gone x 100\nat 0s..20s prof 10ms main;same x 800\n\
-        at 10s..20s prof 10ms main;g x 300\nat 10s..20s prof 10ms main;f x 100\nnow 19.95s";
+        at 0s..7.5s prof 10ms main;f x 225\nat 0s..7.5s prof 10ms main;gone x 75\nat 0s..20s prof 10ms main;same x 800\n\
+        at 7.5s..20s prof 10ms main;g x 375\nat 7.5s..20s prof 10ms main;f x 125\nnow 19.95s";
     let played = scenario(text).unwrap();
     let span = Span::Last { ns: 10_000_000_000, now_ns: played.now_ns };
     let query = Query { span, ..Query::default() };
