@@ -10,7 +10,7 @@ use super::order;
 use super::state::{self, Config};
 use super::sys;
 use super::threads::{self, Schedule, Thread, Threads};
-use super::timer::{self, Held};
+use super::timer::{self, Held, Need};
 use super::unseen;
 use crate::link::wire::ring::word;
 use crate::link::wire::{Clock, Engaged, Engine, EngineState, Loss, MAX_FRAMES, flag};
@@ -19,6 +19,8 @@ use crate::link::wire::{Clock, Engaged, Engine, EngineState, Loss, MAX_FRAMES, f
 const COUNT_EVERY_NS: u64 = 100_000_000;
 /// Looks, a tenth of a second apart, until no tick of a disarmed interval timer can be on its way to a handler.
 const LATE_LOOKS: u32 = 5;
+/// So long after one thread came or went, others may that live shorter than it takes to find them, ns.
+const UNSETTLED_NS: u64 = 500_000_000;
 /// Below this period the scheduler's figures may be older than a tick, ns.
 const COARSE_NS: u64 = 8_000_000;
 
@@ -45,6 +47,10 @@ pub(super) struct Ticker {
     last_wall_ns: u64,
     last_count_ns: u64,
     threads_then: u64,
+    /// When a thread was found to have come or gone, ns.
+    changed_at_ns: u64,
+    /// What the process timer was let go for.
+    need: Need,
 }
 
 /// A wall tick that needs no signal: the thread sleeps where it slept.
@@ -79,6 +85,8 @@ impl Ticker {
             last_wall_ns: 0,
             last_count_ns: 0,
             threads_then: 0,
+            changed_at_ns: 0,
+            need: Need::Samples,
         }
     }
 
@@ -96,6 +104,7 @@ impl Ticker {
         let finds_threads = (engine, clock) == (Engine::Threads, Clock::Prof);
         if finds_threads && state::MAY_CALL.load(Ordering::Relaxed) {
             timer::arm_process_timer(self.epoch, config);
+            self.held = Held::default();
             self.hold(false);
         } else {
             timer::delete_process_timer();
@@ -132,15 +141,25 @@ impl Ticker {
         }
     }
 
-    /// Before the agent thread sleeps.
-    pub(super) fn release(&self) {
-        self.held.release();
+    /// Before the agent thread sleeps. Where every thread has a timer, the process's finds nothing; but where both tick at once, the handler
+    /// of one blocks the other's signal, and the kernel wakes a thread that sleeps to take it. So it rests while `ticks_flow`, and threads
+    /// are counted at every look; else it ticks rarely.
+    pub(super) fn release(&mut self, ticks_flow: bool) {
+        let (count, timed) = self.threads.count();
+        let is_running = (self.engaged.clock, self.engaged.state) == (Clock::Prof, EngineState::Running);
+        let is_settled = sys::monotonic_ns() - self.changed_at_ns >= UNSETTLED_NS;
+        self.need = match is_running && is_settled && count == timed {
+            false => Need::Samples,
+            true if ticks_flow => Need::Nothing,
+            true => Need::Search,
+        };
+        self.held.release(self.need);
     }
 
     /// When it has slept.
     pub(super) fn hold(&mut self, ticks_flow: bool) {
         // Where the only thread runs, nobody sleeps.
-        self.held = timer::hold(ticks_flow && self.threads.count().0 <= 1);
+        self.held.hold(ticks_flow && self.threads.count().0 <= 1);
     }
 
     fn engage_threads(&mut self) -> Result<i32, EngineState> {
@@ -153,6 +172,8 @@ impl Ticker {
         let asked = order::signal();
         let signal = if asked != 0 && guard::take(asked) { asked } else { libc::SIGURG };
         self.scan(true);
+        // Those that were there are no sign of others to come.
+        self.changed_at_ns = 0;
         if clock == Clock::Prof {
             self.arm_cpu(signal);
         } else {
@@ -209,7 +230,9 @@ impl Ticker {
     }
 
     fn scan(&mut self, names: bool) {
-        self.threads.scan(self.agent, names);
+        if self.threads.scan(self.agent, names) {
+            self.changed_at_ns = sys::monotonic_ns();
+        }
         self.threads_then = threads::count();
     }
 
@@ -233,7 +256,8 @@ impl Ticker {
         }
         let wanted = (due || self.are_threads_wanted()) && state::WANT_THREADS.swap(false, Ordering::Relaxed);
         let mut changed = false;
-        if self.engaged.clock == Clock::Real && now_ns.saturating_sub(self.last_count_ns) >= COUNT_EVERY_NS {
+        let counts = self.engaged.clock == Clock::Real && now_ns.saturating_sub(self.last_count_ns) >= COUNT_EVERY_NS;
+        if counts || self.need == Need::Nothing {
             self.last_count_ns = now_ns;
             changed = threads::count() != self.threads_then;
         }

@@ -147,12 +147,15 @@ fn receive(signal: i32, info: *const Info, context: *const u64) {
     match code {
         SI_TIMER if let Some(kind) = TickKind::of(value) => {
             let epoch = timer::epoch_of(value);
-            let weight_ns = state::config(epoch).period_ns.saturating_mul(1 + overrun.max(0) as u64);
+            let ticks = 1 + overrun.max(0) as u64;
+            let weight_ns = |period_ns: u64| period_ns.saturating_mul(ticks);
             match kind {
-                TickKind::Thread => tick(timer::tid_of(value), epoch, weight_ns, context),
+                TickKind::Thread => {
+                    tick(timer::tid_of(value), epoch, weight_ns(state::config(epoch).period_ns), context)
+                }
                 // Weighed by the agent thread, which knows when it counted this thread last.
                 TickKind::Wall => tick(timer::tid_of(value), epoch, 0, context),
-                TickKind::Process => process_tick(epoch, weight_ns, context),
+                TickKind::Process => process_tick(epoch, weight_ns(timer::process_period_ns()), context),
             }
         }
         SI_KERNEL if timer::is_classic(signal) && state::is_at_home() => {

@@ -244,7 +244,7 @@ impl Agent {
             if now >= deadline {
                 return Err(Gone);
             }
-            self.ticker.release();
+            self.ticker.release(false);
             socket.wait(deadline - now);
             self.ticker.hold(false);
         }
@@ -475,7 +475,7 @@ impl Agent {
         let nothing = word == 2 || !self.ring.has_record();
         let slept = nothing && !self.ticker.are_threads_wanted() && timeout_ns > 0;
         if slept {
-            self.ticker.release();
+            self.ticker.release(ticks_flow);
             sys::futex_wait(&state::ASLEEP, word, timeout_ns);
             self.ticker.hold(self.ring.has_record());
         }

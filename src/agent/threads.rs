@@ -219,9 +219,10 @@ impl Threads {
         }
     }
 
-    /// Looks which threads there are. `names` asks again for the names of known ones: of many, each time the next.
-    pub(super) fn scan(&mut self, agent: u32, names: bool) {
-        let Some(directory) = File::open(b"/proc/self/task\0", libc::O_DIRECTORY) else { return };
+    /// Looks which threads there are, and returns whether one came or went. `names` asks again for the names of known ones: of many, each
+    /// time the next.
+    pub(super) fn scan(&mut self, agent: u32, names: bool) -> bool {
+        let Some(directory) = File::open(b"/proc/self/task\0", libc::O_DIRECTORY) else { return false };
         self.list.iter_mut().for_each(|thread| thread.alive = false);
         let mut fresh = Vec::new();
         each_number(&directory, |tid| {
@@ -233,6 +234,7 @@ impl Threads {
                 Err(_) => fresh.push(tid),
             }
         });
+        let before = self.list.len();
         self.list.retain(|thread| {
             if !thread.alive {
                 thread.timer.inspect(|timer| timer.delete());
@@ -243,6 +245,7 @@ impl Threads {
             }
             thread.alive
         });
+        let changed = !fresh.is_empty() || self.list.len() < before;
         fresh.truncate(MAX_THREADS - self.list.len().min(MAX_THREADS));
         // Younger threads have higher ids, but for the time when the ids begin anew: nearly all go to the end.
         for tid in fresh {
@@ -253,6 +256,7 @@ impl Threads {
         if names {
             self.read_names();
         }
+        changed
     }
 
     /// Reads the names of the threads behind those that were read last, and of the first ones when these are at their end.
@@ -277,8 +281,12 @@ impl Threads {
                     timer.arm(random() % period_ns + 1, period_ns);
                     thread.timer = Some(timer);
                 }
-                // The first time it may have ended since it was seen.
-                None => self.some_refused |= core::mem::replace(&mut thread.is_refused, true),
+                // The first time it may have ended since it was seen. The first thread's entry stays when it has ended.
+                None => {
+                    let again = core::mem::replace(&mut thread.is_refused, true);
+                    let has_ended = || thread.tid == sys::getpid() && first_thread_ended().is_some();
+                    self.some_refused |= again && !has_ended();
+                }
             }
         }
     }
@@ -450,7 +458,9 @@ mod tests {
         barrier.wait();
         barrier.wait();
         let looks = (MANY + 100).div_ceil(MAX_NAMES);
-        (0..looks).for_each(|_| threads.scan(0, true));
+        (0..looks).for_each(|_| {
+            threads.scan(0, true);
+        });
         drop(done);
         let named = crew.into_iter().map(|thread| thread.join().expect("no panic"));
         let named: Vec<(u32, String)> = named.collect();

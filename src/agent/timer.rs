@@ -4,7 +4,7 @@
 //! thread ids have 22 bits. Only signals of POSIX timers are dropped by the kernel at exec; an interval timer survives it
 //! and would kill the next program, so it is disarmed before (see `guard`).
 
-use core::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, Ordering};
+use core::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, AtomicU64, Ordering};
 
 use super::state::{self, Config};
 use super::sys::{self, syscall};
@@ -98,7 +98,6 @@ impl Timer {
 
     /// Ticks after `first_ns`, then every `period_ns` (0: never again). timer_settime(2)
     pub(super) fn arm(self, first_ns: u64, period_ns: u64) {
-        let split = |ns: u64| [ns / 1_000_000_000, ns % 1_000_000_000];
         set_timer(self.0, [split(period_ns), split(first_ns.max(1))], None);
     }
 
@@ -114,6 +113,11 @@ impl Timer {
     }
 }
 
+/// Seconds and the rest.
+fn split(ns: u64) -> [u64; 2] {
+    [ns / 1_000_000_000, ns % 1_000_000_000]
+}
+
 /// timer_settime(2)
 fn set_timer(id: i32, setting: Setting, old: Option<&mut Setting>) {
     let old = old.map_or(core::ptr::null_mut(), core::ptr::from_mut);
@@ -124,12 +128,21 @@ fn set_timer(id: i32, setting: Setting, old: Option<&mut Setting>) {
 /// The process timer: its id, or -1. Written by the constructor and the fork hook, then by the agent thread.
 static PROCESS_TIMER: AtomicI32 = AtomicI32::new(-1);
 
+/// What a tick of the process timer stands for, ns. Written like it.
+static PROCESS_PERIOD_NS: AtomicU64 = AtomicU64::new(0);
+
+/// What a tick of the process timer stands for, ns.
+pub(super) fn process_period_ns() -> u64 {
+    PROCESS_PERIOD_NS.load(Ordering::Relaxed)
+}
+
 /// Arms the process timer for the first time, or anew for another epoch.
 pub(super) fn arm_process_timer(epoch: u32, config: Config) {
     delete_process_timer();
     state::configure(epoch, config);
     if let Some(timer) = Timer::of_process(epoch) {
         PROCESS_TIMER.store(timer.0, Ordering::Relaxed);
+        PROCESS_PERIOD_NS.store(config.period_ns, Ordering::Relaxed);
         timer.arm(config.period_ns, config.period_ns);
     }
 }
@@ -287,43 +300,93 @@ pub(super) fn forget_classic() {
     LEAVING.store(false, Ordering::Relaxed);
 }
 
+/// CPU time of the calling thread, ns.
+fn own_cpu_ns() -> u64 {
+    sys::clock_ns(libc::CLOCK_THREAD_CPUTIME_ID)
+}
+
 /// The agent thread is setting the interval timer. A thread on its way to exec waits for the end of it.
 static SETTING: AtomicBool = AtomicBool::new(false);
 /// A thread is on its way to exec. Written by it, and by the agent thread when it has not got there.
 static LEAVING: AtomicBool = AtomicBool::new(false);
+
+/// What the process timer is wanted for while the agent thread sleeps.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) enum Need {
+    /// To sample threads that have no timer.
+    #[default]
+    Samples,
+    /// To find out that there is one: rarer ticks, which stand for more.
+    Search,
+    /// For nothing: it rests.
+    Nothing,
+}
+
+/// The period of a search, about, ns.
+const SEARCH_NS: u64 = 100_000_000;
 
 /// The timers that count CPU time of the whole process, stopped while the agent thread works: what it uses is not the target's, and a
 /// tick of it would be sent to a thread that sleeps, and wake it.
 #[derive(Default)]
 pub(super) struct Held {
     process: Option<i32>,
-    process_left: Setting,
+    /// Interval of the process timer, and time to its next tick, as it samples; ns.
+    process_ns: [u64; 2],
+    need: Need,
     classic: Option<i32>,
     classic_left: Setting,
     classic_is_stopped: bool,
-}
-
-/// Stops them; of the interval timers those that count CPU time, and not while the only thread is `busy`: the kernel gives such a timer a
-/// tick of its own more whenever it is set. The others are looked at. For the agent thread alone.
-pub(super) fn hold(busy: bool) -> Held {
-    let mut held = Held { process: process_timer(), classic: armed_timer(), ..Held::default() };
-    if let Some(id) = held.process {
-        set_timer(id, Setting::default(), Some(&mut held.process_left));
-    }
-    held.classic_is_stopped = held.classic.is_some_and(|which| which != 0) && !busy;
-    held.classic_left = match held.classic {
-        None => Setting::default(),
-        Some(which) if held.classic_is_stopped => set_interval(which, Setting::default()),
-        Some(which) => interval(which),
-    };
-    held
+    /// CPU time of the agent thread when they were let go; 0 while they are stopped, ns.
+    released_ns: u64,
 }
 
 impl Held {
-    /// Lets them go on from where they were, but for those that are not ours any more.
-    pub(super) fn release(&self) {
-        if let Some(id) = self.process.filter(|&id| process_timer() == Some(id)) {
-            set_timer(id, self.process_left, None);
+    /// Stops them; of the interval timers those that count CPU time, and not while the only thread is `busy`: the kernel gives such a timer
+    /// a tick of its own more whenever it is set. The others are looked at. For the agent thread alone.
+    ///
+    /// What the agent thread needs to fall asleep and to come here again is given back: little as it is, it would be a tick in the end.
+    pub(super) fn hold(&mut self, busy: bool) {
+        let before = core::mem::take(self);
+        let own_ns = if before.released_ns > 0 { own_cpu_ns().saturating_sub(before.released_ns) } else { 0 };
+        (self.process, self.classic) = (process_timer(), armed_timer());
+        let is_known = self.process == before.process;
+        match self.process {
+            Some(_) if is_known && before.need == Need::Nothing => self.process_ns = before.process_ns,
+            Some(id) => {
+                let mut old = Setting::default();
+                set_timer(id, Setting::default(), Some(&mut old));
+                let [interval_ns, left_ns] = old.map(|[seconds, ns]| seconds * 1_000_000_000 + ns);
+                let factor = if is_known { before.factor() } else { 1 };
+                self.process_ns =
+                    [interval_ns / factor, if left_ns > 0 { (left_ns + own_ns).div_ceil(factor) } else { 0 }];
+            }
+            None => {}
+        }
+        self.classic_is_stopped = self.classic.is_some_and(|which| which != 0) && !busy;
+        self.classic_left = match self.classic {
+            None => Setting::default(),
+            Some(which) if self.classic_is_stopped => set_interval(which, Setting::default()),
+            Some(which) => interval(which),
+        };
+        let [_, left] = &mut self.classic_left;
+        if *left != [0, 0] && self.classic_is_stopped && self.classic == Some(classic_timer(Clock::Prof).0) {
+            *left = of_micros(micros(*left) + own_ns / 1_000);
+        }
+    }
+
+    /// How many periods a tick of the process timer stands for.
+    fn factor(&self) -> u64 {
+        if self.need == Need::Search { (SEARCH_NS / self.process_ns[0].max(1)).max(1) } else { 1 }
+    }
+
+    /// Lets them go on from where they were, but for those that are not ours any more, and the process's as far as there is need.
+    pub(super) fn release(&mut self, need: Need) {
+        self.need = need;
+        let process = self.process.filter(|&id| need != Need::Nothing && process_timer() == Some(id));
+        if let Some(id) = process {
+            let [interval_ns, left_ns] = self.process_ns.map(|ns| ns * self.factor());
+            PROCESS_PERIOD_NS.store(interval_ns, Ordering::Relaxed);
+            set_timer(id, [split(interval_ns), split(left_ns)], None);
         }
         if self.classic_is_stopped {
             setting(|| {
@@ -331,6 +394,9 @@ impl Held {
                     self.give_back();
                 }
             });
+        }
+        if process.is_some() || self.classic_is_stopped {
+            self.released_ns = own_cpu_ns();
         }
     }
 

@@ -140,6 +140,17 @@ fn short_threads_are_found() {
     assert!(short >= 0.9 * watched.raw.weight_ns("prof") as f64, "in short_life: {short} of {weight}");
 }
 
+/// A thread that ended and stays, as the first one does, keeps nobody from a timer.
+#[test]
+fn threads_have_timers_though_the_first_has_ended() {
+    let watched = Batch::new("--hz 250").run(&[text(&targets::c("threads")), "24", "300", "orphaned"]);
+    let timed = watched.ran.number("timed");
+    assert!(timed >= 20, "{timed} of 24");
+    let (used, weight) =
+        (watched.ran.number("process") as f64, watched.raw.weight_ns("prof") + watched.raw.lost_all().1);
+    assert!((weight as f64 / used - 1.0).abs() <= 0.1, "weight {weight} ns, used {used} ns");
+}
+
 /// The classic engine works too. How many ticks the kernel gives of it depends on what else runs; what they weigh does not.
 #[test]
 fn the_classic_engine_has_the_shares_of_one_thread() {
