@@ -137,9 +137,9 @@ pub fn no_samples(facts: &Facts) -> String {
         Some((Ending::Gone, _)) => format!("ended after {cpu} of CPU"),
         None => format!("has used {cpu} of CPU"),
     };
-    let period = measure::duration(Duration::from_nanos(facts.period_ns));
+    let why = facts.why_no_sample();
     let program = facts.command.split_whitespace().next().unwrap_or("the target");
-    format!("sigtop: {program} {how}: no sample (a sample takes {period})\n")
+    format!("sigtop: {program} {how}: no sample ({why})\n")
 }
 
 fn signal_name(signal: i32) -> String {

@@ -5,6 +5,7 @@ use std::time::Duration;
 use crate::link::wire::{Clock, Engine, EngineState};
 use crate::profile::loss::{Losses, Overflows};
 use crate::symbols::worker::SymbolState;
+use crate::tally::measure;
 
 /// How a launched target ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -55,6 +56,7 @@ impl Facts {
             clock,
             engine: Engine::Threads,
             engine_state: None,
+            refusal: None,
             period_ns: 0,
             origin: None,
             effective_hz: None,
@@ -94,6 +96,8 @@ pub struct Facts {
     pub engine: Engine,
     /// What the agents made of it; `None` before the first answered.
     pub engine_state: Option<EngineState>,
+    /// Why nothing is armed, or was at a process's end, if that was ever so.
+    pub refusal: Option<EngineState>,
     /// Period asked for, ns; 0 when nobody knows.
     pub period_ns: u64,
     /// What a profile of somebody else's says of its own making; of such a one `engine` means nothing.
@@ -122,4 +126,20 @@ pub struct Facts {
     pub symbolizing: (usize, usize),
     /// Samples that came since the screen was frozen; `None` when it is not.
     pub waiting: Option<u64>,
+}
+
+impl Facts {
+    /// Why a target ended without a sample.
+    pub fn why_no_sample(&self) -> String {
+        match self.refusal {
+            Some(EngineState::SignalTaken) => "the target has a handler of its own for the signal".to_owned(),
+            Some(EngineState::TimerTaken) => "the target uses this interval timer itself".to_owned(),
+            Some(EngineState::Unsupported) => "this clock cannot be had with this engine".to_owned(),
+            Some(EngineState::TimerRefused) => "the kernel refused every timer (ulimit -i, or seccomp)".to_owned(),
+            Some(EngineState::ClockTaken) => "a profile was being written into a file by another clock".to_owned(),
+            None | Some(EngineState::Off | EngineState::Running) => {
+                format!("a sample takes {}", measure::duration(Duration::from_nanos(self.period_ns)))
+            }
+        }
+    }
 }

@@ -443,6 +443,9 @@ impl Watcher {
         let clock = self.desk.clock;
         // The worst that any process says; the others are as asked.
         let state = own().map(|engaged| engaged.state).max_by_key(|&state| state != EngineState::Running);
+        let is_refusal = |state: &EngineState| !matches!(state, EngineState::Off | EngineState::Running);
+        let mut states = profile.processes().iter().rev().filter_map(|process| Some(process.engaged.as_ref()?.state));
+        let refusal = states.find(is_refusal);
         let losses = profile.losses();
         let (truncated, samples) = profile.truncated();
         let share = (losses.agent_cpu_ns + losses.handler_cpu_ns) as f64 / losses.process_cpu_ns as f64;
@@ -471,6 +474,7 @@ impl Watcher {
             clock,
             engine: self.settings.engine_in_use(),
             engine_state: state,
+            refusal,
             period_ns: self.settings.period_ns,
             origin,
             effective_hz: rate(profile, clock),

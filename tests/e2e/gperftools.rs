@@ -12,7 +12,7 @@ use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
 use crate::harness::legacy::Legacy;
-use crate::harness::run::{LIMIT, Ran, SIGTOP, run, text, tool};
+use crate::harness::run::{LIMIT, Ran, SIGTOP, installed, run, text, tool};
 use crate::harness::skips::skip;
 use crate::harness::statistics::deviations;
 use crate::harness::targets;
@@ -539,12 +539,6 @@ fn gos_pprof_reads_the_file() {
     let out = ran.out();
     // Of what is no Go program it knows the files alone.
     assert!(out.contains(&total) && out.contains("  [profiler]\n"), "{total}: {out}{}", ran.err());
-}
-
-/// A program that need not be there.
-fn installed(name: &str) -> Option<PathBuf> {
-    let path = std::env::var_os("PATH").unwrap_or_default();
-    std::env::split_paths(&path).map(|directory| directory.join(name)).find(|file| file.is_file())
 }
 
 #[test]

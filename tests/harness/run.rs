@@ -159,3 +159,9 @@ pub(crate) fn tool(name: &str) -> Option<PathBuf> {
     }
     found
 }
+
+/// A program that need not be there.
+pub(crate) fn installed(name: &str) -> Option<PathBuf> {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    std::env::split_paths(&path).map(|directory| directory.join(name)).find(|file| file.is_file())
+}

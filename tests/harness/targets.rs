@@ -35,6 +35,12 @@ pub(crate) fn rust(name: &str) -> PathBuf {
     compile(name, &source(name, "rs"), "rs", "rustc", &["--edition=2024", "-Copt-level=3"])
 }
 
+/// The binary of `tests/targets/NAME.go`, with C code in it, by this compiler.
+pub(crate) fn go(compiler: &Path, name: &str) -> PathBuf {
+    let compiler = compiler.to_str().expect("a path in UTF-8");
+    compile(name, &source(name, "go"), "go", compiler, &["build"])
+}
+
 /// The binary of a source made by a test.
 pub(crate) fn generated(name: &str, text: &str, extension: &str, compiler: &str, flags: &[&str]) -> PathBuf {
     compile(name, text, extension, compiler, flags)
@@ -72,6 +78,7 @@ fn compile(name: &str, text: &str, extension: &str, compiler: &str, flags: &[&st
     // Libraries come last, where the linker looks for what is still missing; a Rust crate has a name without dots.
     match extension {
         "rs" => command.args(["--crate-name", name]),
+        "go" => &mut command,
         _ => command.arg("-lm"),
     };
     let output = command.stdin(Stdio::null()).output().unwrap_or_else(|error| panic!("{compiler}: {error}"));

@@ -40,6 +40,7 @@ impl Session {
             ended: None,
             clock: Clock::Prof,
             engine: Engine::Threads,
+            refusal: None,
             engine_state: Some(EngineState::Running),
             period_ns: 10_101_010,
             effective_hz: Some(98.97),

@@ -301,7 +301,7 @@ pub fn waiting(app: &App) -> Vec<(String, Role)> {
             Ending::Killed(signal) => format!("was killed by {}", signal_name(signal)),
             Ending::Gone => "ended".to_owned(),
         };
-        let words = format!("{} {how} after {used} of CPU: no sample (a sample takes {period})", program(app));
+        let words = format!("{} {how} after {used} of CPU: no sample ({})", program(app), facts.why_no_sample());
         return vec![(words, Role::Notable)];
     }
     match facts.engine_state {

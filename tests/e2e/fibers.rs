@@ -1,0 +1,40 @@
+//! Programs that change stacks by themselves: fibers of 16 KB, and goroutines, whose stacks begin with a fraction of that, beside C.
+
+use super::guest::{Guest, WAYS, host, prove, same};
+use super::shares::accounts;
+use crate::harness::raw::Raw;
+use crate::harness::run::{Batch, installed, text};
+use crate::harness::skips::skip;
+use crate::harness::targets;
+
+fn is_seen(raw: &Raw, function: &str) {
+    accounts(raw);
+    let (seen, all) = (raw.cum_ns("prof", |name| name == function), raw.weight_ns("prof"));
+    assert!(seen * 10 >= all * 3, "{function}: {seen} of {all} ns");
+}
+
+#[test]
+fn fibers_have_room_for_a_tick_on_their_small_stacks() {
+    let binary = targets::c("fibers");
+    let command = [text(&binary), "150"];
+    let alone = host(Guest::Nobody, &command);
+    assert!(alone.code == 0 && alone.stdout.starts_with("sum "), "{alone:?}");
+    prove(&WAYS, &["bad_stack"], |guest| same(host(guest, &command), alone.clone()));
+    is_seen(&Batch::new("--hz 1000").run(&command).raw, "fiber_work");
+}
+
+/// Go has a handler for every signal, set by raw system calls, and preempts goroutines by SIGURG.
+#[test]
+fn a_go_program_with_c_in_it_computes_the_same_and_is_seen() {
+    let Some(go) = installed("go") else {
+        return skip("go is not installed");
+    };
+    let binary = targets::go(&go, "cgo");
+    let command = [text(&binary), "700"];
+    let alone = host(Guest::Nobody, &command);
+    assert!(alone.code == 0 && alone.stdout.starts_with("sum "), "{alone:?}");
+    prove(&WAYS, &[], |guest| same(host(guest, &command), alone.clone()));
+    is_seen(&Batch::new("--hz 1000").run(&command).raw, "burn_c");
+    let refused = Batch::new("--engine itimer --hz 1000").run(&command);
+    assert!(refused.ran.err().contains("handler of its own"), "{}", refused.ran.err());
+}
