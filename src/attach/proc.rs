@@ -1,11 +1,12 @@
 //! What `/proc` says of a process: state, owner, signals, CPU time, family. Everything here may be out of date when it is
 //! read; a pid is one process only together with its start time.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::ffi::OsString;
 use std::fs::{self, File};
 use std::io::{self, BufRead, BufReader, Read};
 use std::os::unix::ffi::OsStringExt;
+use std::path::Path;
 
 use nix::sys::time::TimeValLike;
 use nix::time::clock_getcpuclockid;
@@ -13,6 +14,8 @@ use nix::unistd::Pid;
 
 /// Bytes of a file in `/proc` that are read: maps of 65 530 mappings with long paths stay below.
 const MAX_FILE: u64 = 64 << 20;
+/// Threads of a process that are asked for their children.
+const MAX_ASKED: usize = 64;
 /// Of [`Stat::flags`]: a thread of the kernel (PF_KTHREAD).
 const KERNEL_THREAD: u32 = 0x0020_0000;
 
@@ -173,6 +176,49 @@ pub fn cpu_ns(pid: u32) -> Option<u64> {
 
 /// The living children of a process, theirs, and so on, each after its parent. Whoever has lost its parent is not found.
 pub fn descendants(pid: u32) -> Vec<u32> {
+    descendants_by(pid, children).unwrap_or_else(|| {
+        let mut all = children_of_all();
+        descendants_by(pid, |parent| Some(all.remove(&parent).unwrap_or_default())).unwrap_or_default()
+    })
+}
+
+fn descendants_by(pid: u32, mut children: impl FnMut(u32) -> Option<Vec<u32>>) -> Option<Vec<u32>> {
+    let (mut found, mut seen) = (vec![pid], HashSet::from([pid]));
+    let mut next = 0;
+    while let Some(&parent) = found.get(next) {
+        // A pid used again in the meantime cannot make a circle.
+        found.extend(children(parent)?.into_iter().filter(|&child| seen.insert(child)));
+        next += 1;
+    }
+    Some(found.split_off(1))
+}
+
+/// The living children of a process, as the kernel lists them; `None` where it does not, or where there are so many threads to be asked that
+/// looking at all processes is less work. /proc/PID/task/TID/children
+fn children(pid: u32) -> Option<Vec<u32>> {
+    let threads = threads(pid);
+    if threads.len() > MAX_ASKED {
+        return None;
+    }
+    let mut found = Vec::new();
+    for tid in threads {
+        let task = format!("/proc/{pid}/task/{tid}");
+        match contents(&format!("{task}/children")) {
+            Ok(list) => {
+                let words = list.split(|&byte| byte == b' ');
+                found.extend(words.filter_map(|word| str::from_utf8(word).ok()?.parse::<u32>().ok()));
+            }
+            Err(_) if !Path::new(&task).exists() => {}
+            Err(_) => return None,
+        }
+    }
+    found.retain(|&child| Stat::of(child).is_ok_and(|stat| !stat.is_dead()));
+    found.sort_unstable();
+    Some(found)
+}
+
+/// The living children of every process, by a look at all.
+fn children_of_all() -> HashMap<u32, Vec<u32>> {
     let mut children: HashMap<u32, Vec<u32>> = HashMap::new();
     for process in processes() {
         if let Ok(stat) = Stat::of(process)
@@ -181,14 +227,7 @@ pub fn descendants(pid: u32) -> Vec<u32> {
             children.entry(stat.parent).or_default().push(process);
         }
     }
-    let mut found = vec![pid];
-    let mut next = 0;
-    while let Some(parent) = found.get(next) {
-        // Taken out, so that even a pid used again in the meantime cannot make a circle.
-        found.extend(children.remove(parent).unwrap_or_default());
-        next += 1;
-    }
-    found.split_off(1)
+    children
 }
 
 /// Whether any thread's mappings hold a line that `wanted` accepts. The first thread's are empty once it has ended.
@@ -211,7 +250,8 @@ pub(super) fn maps_hold(pid: u32, wanted: impl Fn(&[u8]) -> bool) -> io::Result<
 }
 
 fn contents(path: &str) -> io::Result<Vec<u8>> {
-    let mut bytes = Vec::new();
+    // As long as most of them: each read less is a system call less.
+    let mut bytes = Vec::with_capacity(1024);
     File::open(path)?.take(MAX_FILE).read_to_end(&mut bytes)?;
     Ok(bytes)
 }
@@ -246,6 +286,8 @@ mod tests {
         assert!(threads(own).len() >= 2 && processes().contains(&own));
         assert!(command_line(own).into_iter().eq(std::env::args_os()));
         assert!(descendants(stat.parent).contains(&own));
+        assert!(children(stat.parent).is_none_or(|children| children.contains(&own)));
+        assert!(children_of_all()[&stat.parent].contains(&own));
         let before = cpu_ns(own).unwrap();
         while cpu_ns(own).unwrap() < before + 20_000_000 {
             std::hint::black_box(before);
