@@ -15,9 +15,14 @@ pub(super) struct Numbers {
 }
 
 impl Numbers {
-    /// The number of a stack, counted from the first, if it has one.
-    pub(super) fn find(&self, frames: &[u64]) -> Option<u32> {
-        self.numbers.get(&self.secret.hash_one(frames)).copied()
+    /// What stands for a stack.
+    pub(super) fn mark(&self, frames: &[u64]) -> u64 {
+        self.secret.hash_one(frames)
+    }
+
+    /// The number of the stack with a mark, counted from the first, if it has one.
+    pub(super) fn find(&self, mark: u64) -> Option<u32> {
+        self.numbers.get(&mark).copied()
     }
 
     /// Whether there is room for one more.
@@ -25,11 +30,11 @@ impl Numbers {
         self.numbers.len() < MAX_STACKS && self.frames + frames.len() <= MAX_STACK_FRAMES
     }
 
-    /// Gives it the next number.
-    pub(super) fn add(&mut self, frames: &[u64]) {
-        self.frames += frames.len();
+    /// Gives the next number to the stack with a mark, of so many frames.
+    pub(super) fn add(&mut self, mark: u64, frames: usize) {
+        self.frames += frames;
         let number = self.numbers.len() as u32;
-        self.numbers.insert(self.secret.hash_one(frames), number);
+        self.numbers.insert(mark, number);
     }
 
     /// Begins anew.

@@ -187,7 +187,8 @@ impl Encoder {
 
     fn sample(&mut self, source: SourceId, pid: u32, at_ns: u64, sample: &Sample) {
         let frames = &self.frames;
-        let known = self.numbers.find(frames);
+        let mark = self.numbers.mark(frames);
+        let known = self.numbers.find(mark);
         if known.is_none() && !self.numbers.takes(frames) {
             self.plain.push(kind::STACKS);
             self.numbers.clear();
@@ -232,7 +233,7 @@ impl Encoder {
                     number(out, zigzag(frame.wrapping_sub(last)));
                     last = frame;
                 }
-                self.numbers.add(frames);
+                self.numbers.add(mark, frames.len());
             }
         }
         let late_ns = at_ns.wrapping_sub(sample.monotonic_ns);
