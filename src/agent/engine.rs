@@ -243,8 +243,9 @@ impl Ticker {
     }
 
     /// Looks after the timers: threads that came and went, a handler that was taken away, an interval timer that another
-    /// hand has set. All of it when it is `due`. Returns whether what is in force changed.
-    pub(super) fn look_after(&mut self, now_ns: u64, due: bool) -> bool {
+    /// hand has set. All of it when it is `due`. Where nobody else looks for threads, one that came when another went is known by the time
+    /// that `is_short`. Returns whether what is in force changed.
+    pub(super) fn look_after(&mut self, now_ns: u64, due: bool, is_short: impl Fn(&Ticker) -> bool) -> bool {
         if self.late_looks > 0 {
             self.late_looks -= 1;
             if self.late_looks == 0 {
@@ -259,7 +260,7 @@ impl Ticker {
         let counts = self.engaged.clock == Clock::Real && now_ns.saturating_sub(self.last_count_ns) >= COUNT_EVERY_NS;
         if counts || self.need == Need::Nothing {
             self.last_count_ns = now_ns;
-            changed = threads::count() != self.threads_then;
+            changed = threads::count() != self.threads_then || self.need == Need::Nothing && is_short(self);
         }
         if wanted || due || changed {
             self.scan(due);

@@ -366,7 +366,9 @@ impl Agent {
             again if again == viewer() => {}
             other => decline(other, socket.viewer),
         }
-        if self.ticker.look_after(now_ns, due) {
+        let balance = &self.balance;
+        let is_short = |ticker: &Ticker| balance.is_short(&ticker.engaged, ticker.threads.count().0);
+        if self.ticker.look_after(now_ns, due, is_short) {
             let engaged = self.ticker.engaged.clone();
             // If there is no room now, the next account shows that nothing ticks.
             let _ = socket.write(|w| w.engaged(&engaged));

@@ -36,16 +36,25 @@ impl Balance {
 
     /// Counts what is unseen by now, while so many threads live.
     pub(super) fn settle(&self, engaged: &Engaged, threads: u32) {
-        if engaged.clock != Clock::Prof || engaged.state != EngineState::Running {
-            return;
-        }
-        let used_ns = used_ns().saturating_sub(self.used_then_ns);
-        let shown_ns = self.sampled_ns + lost_ns().saturating_sub(self.lost_then_ns);
-        let periods = unseen_periods(used_ns, shown_ns, engaged.period_ns, threads);
+        let periods = self.periods(engaged, threads);
         if periods > 0 {
             state::count(word::TICKS, periods);
             state::lose(Loss::Unseen, periods, periods * engaged.period_ns);
         }
+    }
+
+    /// Whether something is unseen by now, while so many threads live.
+    pub(super) fn is_short(&self, engaged: &Engaged, threads: u32) -> bool {
+        self.periods(engaged, threads) > 0
+    }
+
+    fn periods(&self, engaged: &Engaged, threads: u32) -> u64 {
+        if engaged.clock != Clock::Prof || engaged.state != EngineState::Running {
+            return 0;
+        }
+        let used_ns = used_ns().saturating_sub(self.used_then_ns);
+        let shown_ns = self.sampled_ns + lost_ns().saturating_sub(self.lost_then_ns);
+        unseen_periods(used_ns, shown_ns, engaged.period_ns, threads)
     }
 }
 

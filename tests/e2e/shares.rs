@@ -140,15 +140,28 @@ fn short_threads_are_found() {
     assert!(short >= 0.9 * watched.raw.weight_ns("prof") as f64, "in short_life: {short} of {weight}");
 }
 
-/// A thread that ended and stays, as the first one does, keeps nobody from a timer.
-#[test]
-fn threads_have_timers_though_the_first_has_ended() {
-    let watched = Batch::new("--hz 250").run(&[text(&targets::c("threads")), "24", "300", "orphaned"]);
+/// New threads are soon given timers, and are sampled until then.
+fn threads_have_timers(how: &str) {
+    let watched = Batch::new("--hz 250").run(&[text(&targets::c("threads")), "24", "300", how]);
     let timed = watched.ran.number("timed");
     assert!(timed >= 20, "{timed} of 24");
+    let short = watched.raw.cum_ns("prof", |name| name == "short_life") as f64 / (24.0 * 300e6);
+    assert!((0.75..1.1).contains(&short), "{short} of what they used");
     let (used, weight) =
         (watched.ran.number("process") as f64, watched.raw.weight_ns("prof") + watched.raw.lost_all().1);
     assert!((weight as f64 / used - 1.0).abs() <= 0.1, "weight {weight} ns, used {used} ns");
+}
+
+/// A thread that ended and stays, as the first one does, keeps nobody from a timer.
+#[test]
+fn threads_have_timers_though_the_first_has_ended() {
+    threads_have_timers("orphaned");
+}
+
+/// The number of threads is the same at every look.
+#[test]
+fn threads_have_timers_that_took_the_places_of_others() {
+    threads_have_timers("beside");
 }
 
 /// The classic engine works too. How many ticks the kernel gives of it depends on what else runs; what they weigh does not.

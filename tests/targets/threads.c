@@ -1,5 +1,6 @@
-// threads COUNT MILLISECONDS [orphaned]: COUNT threads, two at a time, each of which burns so much CPU time and ends. Prints the CPU time
+// threads COUNT MILLISECONDS [orphaned|beside]: COUNT threads, two at a time, each of which burns so much CPU time and ends. Prints the CPU time
 // of the process, ns, and how many had a timer of their own when they ended. `orphaned`: the first thread ends before them.
+// `beside`: one at a time, and another thread burns all the while.
 #define _GNU_SOURCE
 #include <pthread.h>
 #include <stdint.h>
@@ -41,6 +42,20 @@ __attribute__((noipa)) static void *short_life(void *unused) {
     return 0;
 }
 
+static void *on_and_on(void *unused) {
+    for (;;) sink += 1;
+    return unused;
+}
+
+static void one_after_the_other(void) {
+    pthread_t beside, one;
+    pthread_create(&beside, 0, on_and_on, 0);
+    for (; lives > 0; lives--) {
+        pthread_create(&one, 0, short_life, 0);
+        pthread_join(one, 0);
+    }
+}
+
 static void *all(void *is_orphaned) {
     if (is_orphaned) pthread_join(first, 0);
     for (int i = lives; i > 0; i -= 2) {
@@ -58,7 +73,8 @@ int main(int count, char **arguments) {
     if (count < 3) return 2;
     lives = atoi(arguments[1]);
     share_ns = atoll(arguments[2]) * 1000000;
-    if (count < 4) all(0);
+    if (count > 3 && !strcmp(arguments[3], "beside")) one_after_the_other();
+    if (count < 4 || !lives) all(0);
     pthread_t orphan;
     first = pthread_self();
     pthread_create(&orphan, 0, all, &first);
