@@ -1,11 +1,11 @@
-//! When to answer. News are answered ten times a second, and less often where answers are dear: they take a fortieth of a core at most,
+//! When to answer. News are answered ten times a second, and less often where answers are dear: they take a fiftieth of a core at most,
 //! as long as one a second fits into that, and never more than a fifth, so that samples are not kept waiting. What a key asks for is
 //! answered at once.
 
 /// Between the beginnings of two answers, at least, ns: ten a second.
 pub const ANSWER_NS: u64 = 100_000_000;
 /// Time for each part of it that the last answer took, up to [`SLOW_NS`]; and beyond.
-const PARTS: u64 = 40;
+const PARTS: u64 = 50;
 const FEWEST_PARTS: u64 = 5;
 /// Between the beginnings of two answers, if they leave most of the time to others, ns: one a second.
 const SLOW_NS: u64 = 1_000_000_000;
@@ -50,7 +50,7 @@ mod tests {
     #[test]
     fn answers_take_a_small_part_of_the_time() {
         for (cost_ns, expected) in
-            [(2_000_000, 100), (5_000_000, 50), (10_000_000, 25), (100_000_000, 10), (1_000_000_000, 2)]
+            [(2_000_000, 100), (5_000_000, 40), (10_000_000, 20), (100_000_000, 10), (1_000_000_000, 2)]
         {
             let (mut pace, mut answers, mut now_ns) = (Pace::default(), 0, 0);
             while now_ns < 10_000_000_000 {

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::fs;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use super::guest::{Guest, WAYS, agent, eventually, host, prove, same};
@@ -105,6 +106,45 @@ fn little_memory_is_the_targets() {
             same((shown.code, shown.stdout.len(), shown.stderr), (alone.code, alone.stdout.len(), alone.stderr.clone()))
         });
     }
+}
+
+/// A group of processes with a limit of memory, which ends who goes beyond it.
+struct Limited(PathBuf);
+
+impl Limited {
+    /// `None` where this user may not make one.
+    fn new(bytes: u64) -> Option<Limited> {
+        let v1 = Path::new("/sys/fs/cgroup/memory");
+        let (parent, limit) = match v1.is_dir() {
+            true => (v1, "memory.limit_in_bytes"),
+            false => (Path::new("/sys/fs/cgroup"), "memory.max"),
+        };
+        let group = Limited(parent.join(format!("sigtop-test-{}", std::process::id())));
+        fs::create_dir(&group.0).ok()?;
+        fs::write(group.0.join(limit), bytes.to_string()).ok()?;
+        Some(group)
+    }
+}
+
+impl Drop for Limited {
+    fn drop(&mut self) {
+        // Its last process may still be on its way out.
+        eventually(LIMIT, || fs::remove_dir(&self.0).is_ok());
+    }
+}
+
+/// In a group with 24 MB, a program that needs 18 has them.
+#[test]
+fn a_small_group_has_room_for_the_agent() {
+    let Some(group) = Limited::new(24 << 20) else {
+        return skip("no group of limited memory can be made here");
+    };
+    let script = format!("echo $$ > {}/cgroup.procs && exec \"$0\" \"$@\"", group.0.display());
+    let (binary, room) = (targets::c("fills"), ["18"]);
+    let command = [&["sh", "-c", &script, text(&binary)], &room[..]].concat();
+    let alone = host(Guest::Nobody, &command);
+    assert_eq!((alone.code, alone.stdout.as_str()), (0, "filled 18\n"), "{alone:?}");
+    prove(&WAYS, &["bad_memory"], |guest| same(host(guest, &command), alone.clone()));
 }
 
 /// A pid that is given to another program is another process: nothing of the first is shown for it.

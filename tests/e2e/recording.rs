@@ -227,7 +227,7 @@ fn old_tools_read_gperftools_profiles() {
     let file = directory.file("a.prof");
     assert_eq!(run(&mut record(&file, &["--hz", "250"], "2")).code(), 0);
     let shares = targets::c("shares");
-    let reported = run(Command::new(SIGTOP).args(["report", "--top"]).arg(&file)).out();
+    let reported = run(Command::new(SIGTOP).args(["report", "--top", "--unit", "ms"]).arg(&file)).out();
     let own = share_of_a(&reported).unwrap_or_else(|| panic!("no names from the files: {reported}"));
     assert!((45.0..75.0).contains(&own), "{own}");
     let output = |command: &mut Command, name: &str| -> Option<String> {
@@ -243,7 +243,7 @@ fn old_tools_read_gperftools_profiles() {
     }
     // Go's own knows names of Go's files alone.
     let go = std::env::var("GO").unwrap_or("go".to_owned());
-    if let Some(text) = output(Command::new(go).args(["tool", "pprof", "-top"]), "go tool pprof") {
+    if let Some(text) = output(Command::new(go).args(["tool", "pprof", "-top", "-unit=ms"]), "go tool pprof") {
         let total = |table: &str| {
             let line = table.lines().find(|line| line.starts_with("Showing nodes accounting"))?;
             Some(line.rsplit_once(" of ")?.1.to_owned())
