@@ -142,7 +142,7 @@ impl Ticker {
     }
 
     /// Before the agent thread sleeps. Where every thread has a timer, the process's finds nothing; but where both tick at once, the handler
-    /// of one blocks the other's signal, and the kernel wakes a thread that sleeps to take it. So it rests while `ticks_flow`, and threads
+    /// of one blocks the other's signal, and the kernel wakes a thread that sleeps to take it. So it does not tick while `ticks_flow`, and threads
     /// are counted at every look; else it ticks rarely.
     pub(super) fn release(&mut self, ticks_flow: bool) {
         let (count, timed) = self.threads.count();

@@ -318,12 +318,15 @@ pub(super) enum Need {
     Samples,
     /// To find out that there is one: rarer ticks, which stand for more.
     Search,
-    /// For nothing: it rests.
+    /// For nothing. It is armed all the same, for a time that never comes: only while the process's clock is counted does the kernel look at
+    /// the timers of threads in time when they share a CPU with others.
     Nothing,
 }
 
 /// The period of a search, about, ns.
 const SEARCH_NS: u64 = 100_000_000;
+/// A time that never comes: set anew at every nap, ns.
+const NEVER_NS: u64 = 1_000_000_000_000;
 
 /// The timers that count CPU time of the whole process, stopped while the agent thread works: what it uses is not the target's, and a
 /// tick of it would be sent to a thread that sleeps, and wake it.
@@ -351,7 +354,10 @@ impl Held {
         (self.process, self.classic) = (process_timer(), armed_timer());
         let is_known = self.process == before.process;
         match self.process {
-            Some(_) if is_known && before.need == Need::Nothing => self.process_ns = before.process_ns,
+            Some(id) if is_known && before.need == Need::Nothing => {
+                set_timer(id, Setting::default(), None);
+                self.process_ns = before.process_ns;
+            }
             Some(id) => {
                 let mut old = Setting::default();
                 set_timer(id, Setting::default(), Some(&mut old));
@@ -382,9 +388,12 @@ impl Held {
     /// Lets them go on from where they were, but for those that are not ours any more, and the process's as far as there is need.
     pub(super) fn release(&mut self, need: Need) {
         self.need = need;
-        let process = self.process.filter(|&id| need != Need::Nothing && process_timer() == Some(id));
+        let process = self.process.filter(|&id| process_timer() == Some(id));
         if let Some(id) = process {
-            let [interval_ns, left_ns] = self.process_ns.map(|ns| ns * self.factor());
+            let [interval_ns, left_ns] = match need {
+                Need::Nothing => [0, NEVER_NS],
+                Need::Samples | Need::Search => self.process_ns.map(|ns| ns * self.factor()),
+            };
             PROCESS_PERIOD_NS.store(interval_ns, Ordering::Relaxed);
             set_timer(id, [split(interval_ns), split(left_ns)], None);
         }
