@@ -267,8 +267,9 @@ fn a_limit_that_is_reached_on_the_way_loses_nothing() {
     assert_eq!(ran.code(), 125, "{}", ran.err());
     assert!(ran.err().contains("file too large; raise the limit"), "{}", ran.err());
     assert_eq!(fs::read(&file).expect("read"), b"the old one");
+    // How many samples went into what there was room for depends on what else runs.
     let part = view(&directory.file("a.sigtop.part"));
-    assert!(part.out().contains("burn_a"), "{}{}", part.out(), part.err());
+    assert!(part.out().contains("burn_"), "{}{}", part.out(), part.err());
     // What the watch is to become is smaller than the recording that lies there until then.
     let (ran, file) = limited("a.pb.gz");
     assert_eq!(ran.code(), 0, "{}", ran.err());
