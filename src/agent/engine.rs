@@ -230,10 +230,11 @@ impl Ticker {
     }
 
     fn scan(&mut self, names: bool) {
+        // Before: one that comes meanwhile, and is not found, makes another number at the next look.
+        self.threads_then = threads::count();
         if self.threads.scan(self.agent, names) {
             self.changed_at_ns = sys::monotonic_ns();
         }
-        self.threads_then = threads::count();
     }
 
     /// Whether a handler met a thread without a timer that may be given one. One that the kernel refuses a timer is met by every tick of
