@@ -9,7 +9,7 @@ use super::modules::Snapshot;
 use super::order;
 use super::state::{self, Config};
 use super::sys;
-use super::threads::{self, Schedule, Thread, Threads};
+use super::threads::{Schedule, Thread, Threads};
 use super::timer::{self, Held, Need};
 use super::unseen;
 use crate::link::wire::ring::word;
@@ -231,7 +231,7 @@ impl Ticker {
 
     fn scan(&mut self, names: bool) {
         // Before: one that comes meanwhile, and is not found, makes another number at the next look.
-        self.threads_then = threads::count();
+        self.threads_then = self.threads.alive();
         if self.threads.scan(self.agent, names) {
             self.changed_at_ns = sys::monotonic_ns();
         }
@@ -261,7 +261,7 @@ impl Ticker {
         let counts = self.engaged.clock == Clock::Real && now_ns.saturating_sub(self.last_count_ns) >= COUNT_EVERY_NS;
         if counts || self.need == Need::Nothing {
             self.last_count_ns = now_ns;
-            changed = threads::count() != self.threads_then || self.need == Need::Nothing && is_short(self);
+            changed = self.threads.alive() != self.threads_then || self.need == Need::Nothing && is_short(self);
         }
         if wanted || due || changed {
             self.scan(due);

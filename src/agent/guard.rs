@@ -10,7 +10,7 @@ use core::sync::atomic::{AtomicI32, AtomicU64, AtomicUsize, Ordering};
 
 use super::loader::{self, weak_address};
 use super::sys::{self, KernelAction, syscall};
-use super::{aside, handler, mask, order, start, state, timer};
+use super::{altstack, aside, handler, mask, order, start, state, timer};
 
 /// Signals that the agent may take.
 const OURS: [i32; 4] = [libc::SIGURG, libc::SIGPROF, libc::SIGALRM, libc::SIGVTALRM];
@@ -177,20 +177,32 @@ unsafe fn real_sigaction(signal: c_int, new: *const libc::sigaction, old: *mut l
     // SAFETY: libc's own, with the caller's arguments, which are valid or null; what a handler blocks is a mask like any other.
     unsafe {
         let word = |action: *const libc::sigaction| (&raw const (*action).sa_mask).cast::<u64>();
+        let (before, mut blocked) = (altstack::blocked(signal), 0);
         let mut copy = core::mem::MaybeUninit::<libc::sigaction>::uninit();
-        let new = if new.is_null() {
+        let changed = if new.is_null() {
             new
         } else {
             new.copy_to(copy.as_mut_ptr(), 1);
-            word(copy.as_ptr()).cast_mut().write(mask::veiled(*word(new)));
+            let mask = mask::veiled(*word(new));
+            blocked = altstack::to_block((*new).sa_flags, mask, ticks());
+            word(copy.as_ptr()).cast_mut().write(mask | blocked);
             copy.as_ptr()
         };
-        let result = core::mem::transmute::<usize, Sigaction>(real)(signal, new, old);
+        let result = core::mem::transmute::<usize, Sigaction>(real)(signal, changed, old);
         if result == 0 && !old.is_null() {
-            word(old).cast_mut().write(mask::unveiled(*word(old)));
+            word(old).cast_mut().write(mask::unveiled(*word(old) & !before));
+        }
+        if result == 0 && !new.is_null() {
+            altstack::note(signal, blocked);
         }
         result
     }
+}
+
+/// The signals that our ticks come by, as a mask has them; SIGURG is one wherever there may be ticks at all.
+fn ticks() -> u64 {
+    let one = |signal: i32| 1 << signal >> 1;
+    one(libc::SIGURG) | one(ONE_MORE.load(Ordering::Relaxed)) | one(timer::classic_signal())
 }
 
 /// `signal(2)` for the target, with BSD's meaning: restarting, and staying.
@@ -319,6 +331,7 @@ pub(super) fn own_dynamic() -> usize {
 /// Looks up what is called behind the guard. For the constructor.
 pub(super) fn look_up() {
     let here = own_dynamic();
+    altstack::look_up();
     aside::look_up(here);
     mask::look_up(here);
     for (name, real, _) in EXECS {

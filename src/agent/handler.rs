@@ -321,7 +321,11 @@ extern "C" fn take(work: *mut ()) {
     let walk = unwind::walk(snapshot, cache, work.registers, &mut stack, frames);
     state::count(word::FRAMES, walk.depth as u64);
     #[cfg(sigtop_timed)]
-    super::timing::count_depth(walk.depth);
+    {
+        super::timing::count_depth(walk.depth);
+        let mut again = LiveStack::new(snapshot, work.registers.sp(), may_call);
+        super::timing::aside(|| unwind::walk(snapshot, cache, work.registers, &mut again, frames).depth);
+    }
     work.sample.generation = snapshot.generation();
     work.sample.flags |= walk.flags | if walk.uncovered { STALE } else { 0 };
     if walk.uncovered && may_call {

@@ -9,18 +9,24 @@ use core::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 use super::rules::{Context, Found, Lookup};
 
-/// Rows kept, at most: 2 MiB. A program walks through some hundreds of functions again and again; one with more is looked up as before.
+/// Rows kept, at most: 2.5 MiB, and as much again for the index. A program walks through some hundreds of functions again and again; one
+/// with more is looked up as before.
 const MAX_ROWS: usize = 64 * 1024;
 /// Rows of one function, at most.
 const MAX_FUNCTION: usize = 4096;
 /// Addresses noted between two looks of the agent thread; later ones take the place of earlier ones.
 const NOTES: usize = 128;
+/// Bytes of code that the index has one entry for.
+const BLOCK: u64 = 256;
+/// Entries for one row, about: what lies in its middle is searched for.
+const MAX_BLOCKS: u64 = 16;
 
-const _: () = assert!(size_of::<Row>() <= 32 && NOTES.is_power_of_two());
+const _: () = assert!(size_of::<Row>() <= 40 && NOTES.is_power_of_two());
 
 /// What holds from one address to another.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Row {
+    start: u64,
     end: u64,
     found: Found,
 }
@@ -28,9 +34,11 @@ struct Row {
 /// The table.
 #[derive(Clone, Default)]
 pub(super) struct Learned {
-    /// First address of each row, sorted.
-    starts: Vec<u64>,
+    /// Sorted, and apart.
     rows: Vec<Row>,
+    /// By hash of a block: its number, and the first row that reaches into it; number 0 is free. A search of the rows would go from one
+    /// far place in memory to the next.
+    index: Vec<(u64, u32)>,
 }
 
 /// Addresses without a row. Written by handlers, taken by the agent thread; 0 is none. One that two write at once is seen again.
@@ -51,50 +59,108 @@ impl Learned {
     /// What holds at an address.
     #[inline]
     pub(super) fn find(&self, pc: u64) -> Option<Found> {
-        let next = self.starts.partition_point(|&start| start <= pc);
-        let row = self.rows.get(next.checked_sub(1)?)?;
-        (pc < row.end).then_some(row.found)
+        let first = self.first_in(pc / BLOCK).unwrap_or_else(|| self.rows.partition_point(|row| row.end <= pc));
+        let row = self.rows.get(first..)?.iter().find(|row| pc < row.end)?;
+        (row.start <= pc).then_some(row.found)
     }
 
-    /// Compiles the function around an address that lies `bias` higher in the process than in the file's tables. False when nothing
-    /// is gained: it is known, has no tables, or there is no room.
-    pub(super) fn learn(&mut self, pc: u64, bias: u64, lookup: &Lookup, context: &mut Context) -> bool {
-        if self.starts.len() >= MAX_ROWS || self.find(pc).is_some() {
+    /// The first row that reaches into a block, if the index knows.
+    #[inline]
+    fn first_in(&self, block: u64) -> Option<usize> {
+        let places = self.index.len();
+        let mut place = place(block, places);
+        // A quarter is free at least.
+        for _ in 0..places {
+            match self.index[place] {
+                (0, _) => return None,
+                (number, row) if number == block => return Some(row as usize),
+                _ => place = (place + 1) % places,
+            }
+        }
+        None
+    }
+
+    /// Makes the index of the rows.
+    fn make_index(&mut self) {
+        // The last one always: other rows may reach into it.
+        let blocks = |row: &Row| {
+            let (first, last) = (row.start / BLOCK, (row.end - 1) / BLOCK);
+            (first..last.min(first + MAX_BLOCKS)).chain([last])
+        };
+        let most: usize = self.rows.iter().map(|row| blocks(row).count()).sum();
+        let places = (most + most / 3 + 1).next_power_of_two();
+        self.index.clear();
+        self.index.resize(places, (0, 0));
+        for (number, row) in self.rows.iter().enumerate() {
+            for block in blocks(row).filter(|&block| block != 0) {
+                let mut place = place(block, places);
+                while self.index[place].0 != 0 && self.index[place].0 != block {
+                    place = (place + 1) % places;
+                }
+                // Rows are in order: who is there came before.
+                if self.index[place].0 == 0 {
+                    self.index[place] = (block, number as u32);
+                }
+            }
+        }
+    }
+
+    /// Compiles the functions around addresses, each with how much higher it lies in the process than in the file's tables. False when
+    /// nothing is gained: what is not known yet has no tables, or there is no room.
+    pub(super) fn learn<'a>(
+        &mut self,
+        addresses: impl Iterator<Item = (u64, u64, &'a Lookup)>,
+        context: &mut Context,
+    ) -> bool {
+        let mut gained = false;
+        for (pc, bias, lookup) in addresses {
+            gained |= self.learn_function(pc, bias, lookup, context);
+        }
+        if gained {
+            self.make_index();
+        }
+        gained
+    }
+
+    fn learn_function(&mut self, pc: u64, bias: u64, lookup: &Lookup, context: &mut Context) -> bool {
+        let next = self.rows.partition_point(|row| row.end <= pc);
+        if self.rows.len() >= MAX_ROWS || self.rows.get(next).is_some_and(|row| row.start <= pc) {
             return false;
         }
-        let mut fresh: Vec<(u64, Row)> = Vec::new();
+        let mut fresh: Vec<Row> = Vec::new();
         lookup.function(pc.wrapping_sub(bias), context, &mut |start, end, found| {
-            let row = Row { end: end.wrapping_add(bias), found };
-            fresh.push((start.wrapping_add(bias), row));
+            fresh.push(Row { start: start.wrapping_add(bias), end: end.wrapping_add(bias), found });
             fresh.len() < MAX_FUNCTION
         });
-        let (Some(&(first, _)), Some(&(_, last))) = (fresh.first(), fresh.last()) else { return false };
-        let place = self.starts.partition_point(|&start| start < first);
+        let (Some(first), Some(last)) = (fresh.first(), fresh.last()) else { return false };
+        let place = self.rows.partition_point(|row| row.start < first.start);
         // Functions do not overlap, but hostile tables may: then the first that was learned stays alone.
-        let free = self.starts.get(place).is_none_or(|&start| start >= last.end)
-            && (place == 0 || self.rows[place - 1].end <= first);
-        let sound = fresh.iter().all(|(start, row)| *start < row.end)
-            && fresh.windows(2).all(|pair| pair[0].1.end <= pair[1].0);
+        let free = self.rows.get(place).is_none_or(|row| row.start >= last.end)
+            && (place == 0 || self.rows[place - 1].end <= first.start);
+        let sound =
+            fresh.iter().all(|row| row.start < row.end) && fresh.windows(2).all(|pair| pair[0].end <= pair[1].start);
         if free && sound {
-            self.starts.splice(place..place, fresh.iter().map(|&(start, _)| start));
-            self.rows.splice(place..place, fresh.iter().map(|&(_, row)| row));
+            self.rows.splice(place..place, fresh);
         }
         free && sound
     }
 
     /// Forgets what lies between two addresses: its module is gone.
     pub(super) fn forget(&mut self, start: u64, end: u64) {
-        let from = self.starts.partition_point(|&first| first < start);
-        let to = self.starts.partition_point(|&first| first < end).max(from);
-        self.starts.drain(from..to);
-        self.rows.drain(from..to);
+        self.rows.retain(|row| !(start..end).contains(&row.start));
+        self.make_index();
     }
+}
+
+/// Where a block's entry is looked for first.
+fn place(block: u64, places: usize) -> usize {
+    (block.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32) as usize & places.wrapping_sub(1)
 }
 
 #[cfg(test)]
 mod tests {
     use super::super::modules::Modules;
-    use super::super::rules::context;
+    use super::super::rules::{Cfa, Rule, Saved, context};
     use super::super::slot::Pool;
     use super::*;
 
@@ -116,14 +182,14 @@ mod tests {
                 random ^= random << 17;
                 let pc = start + random % (end - start);
                 let expected = lookup.find(pc.wrapping_sub(bias), &mut context);
-                functions += usize::from(learned.learn(pc, bias, lookup, &mut context));
+                functions += usize::from(learned.learn([(pc, bias, lookup)].into_iter(), &mut context));
                 for near in pc.saturating_sub(40)..pc + 40 {
                     if let Some(found) = learned.find(near) {
                         compared += 1;
                         assert_eq!(found, lookup.find(near.wrapping_sub(bias), &mut context), "at {near:#x}");
                     }
                 }
-                if expected != Found::Nothing && learned.starts.len() < MAX_ROWS {
+                if expected != Found::Nothing && learned.rows.len() < MAX_ROWS {
                     covered += 1;
                     has_row += usize::from(learned.find(pc).is_some());
                 }
@@ -132,12 +198,43 @@ mod tests {
         // All but stubs of linkage tables, whose rule depends on the address itself.
         assert!(has_row * 100 >= covered * 97, "{has_row} of {covered} addresses have a row");
         assert!(functions > 1_000 && compared > 100_000, "{functions} functions, {compared} addresses");
-        assert!(learned.starts.is_sorted() && learned.starts.len() <= MAX_ROWS + MAX_FUNCTION);
-        let rows = learned.starts.len();
-        let middle = learned.starts[rows / 2];
+        assert!(learned.rows.is_sorted_by_key(|row| row.start) && learned.rows.len() <= MAX_ROWS + MAX_FUNCTION);
+        let rows = learned.rows.len();
+        let middle = learned.rows[rows / 2].start;
         learned.forget(middle, u64::MAX);
-        assert_eq!(learned.starts.len(), rows / 2);
-        assert!(learned.find(middle).is_none() && learned.starts.last().is_some_and(|&last| last < middle));
+        assert_eq!(learned.rows.len(), rows / 2);
+        assert!(learned.find(middle).is_none());
+        assert!(learned.rows.iter().all(|row| learned.find(row.start) == Some(row.found)));
+    }
+
+    /// Rows of all lengths, with and without gaps between them, at every address.
+    #[test]
+    fn the_index_finds_what_a_search_finds() {
+        let mut random = 88_172_645_463_325_252u64;
+        let mut below = |limit: u64| {
+            random ^= random << 13;
+            random ^= random >> 7;
+            random ^= random << 17;
+            random % limit
+        };
+        let mut learned = Learned::default();
+        let mut at = 1;
+        for number in 0..400 {
+            let start = at + if below(2) == 0 { 0 } else { below(700) };
+            let longest = if below(20) == 0 { (MAX_BLOCKS + 4) * BLOCK } else { 90 };
+            at = start + 1 + below(longest);
+            let found = Found::Rule(Rule { cfa: Cfa::Register(7, number), bp: Saved::Same, ra: Saved::AtCfa(-8) });
+            learned.rows.push(Row { start, end: at, found });
+        }
+        learned.make_index();
+        let (mut held, mut not) = (0, 0);
+        for pc in 0..at + 1000 {
+            let expected = learned.rows.iter().find(|row| (row.start..row.end).contains(&pc)).map(|row| row.found);
+            assert_eq!(learned.find(pc), expected, "at {pc}");
+            *(if expected.is_some() { &mut held } else { &mut not }) += 1;
+        }
+        assert!(held > 10_000 && not > 10_000, "{held} addresses have a row, {not} have none");
+        assert_eq!(Learned::default().find(5), None);
     }
 
     #[test]

@@ -14,6 +14,7 @@
 //! are symbols exported, is the allocator in force. Without it the code is compiled for its tests.
 #![cfg_attr(not(sigtop_agent), allow(dead_code, reason = "live only in its own build; here for its tests"))]
 
+mod altstack;
 mod aside;
 mod asleep;
 mod book;
@@ -50,6 +51,7 @@ mod threads;
 mod timer;
 #[cfg(sigtop_timed)]
 mod timing;
+mod trail;
 mod unseen;
 mod unwind;
 mod variables;

@@ -7,7 +7,7 @@
 use alloc::boxed::Box;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
-use core::sync::atomic::Ordering;
+use core::sync::atomic::{AtomicU32, Ordering};
 
 use super::learned::{self, Learned};
 use super::maps::{self, Entry};
@@ -51,6 +51,8 @@ struct Placed {
 pub(super) struct Snapshot {
     /// Counts changes of modules.
     generation: u32,
+    /// A number of its modules and restorers.
+    edition: u32,
     /// Modules, sorted by address.
     modules: Arc<[Placed]>,
     /// Executable memory outside of modules (made at run time), sorted: start and end.
@@ -88,6 +90,11 @@ impl Snapshot {
         self.generation
     }
 
+    /// A number that no snapshot with other modules or restorers has, of whatever agent of this process.
+    pub(super) fn edition(&self) -> u32 {
+        self.edition
+    }
+
     /// What holds an address.
     #[inline]
     pub(super) fn place(&self, address: u64) -> Place {
@@ -121,6 +128,12 @@ impl Snapshot {
         let below = self.writable.iter().rev().find(|range| range.1 <= start).map_or(0, |range| range.1);
         (below <= sp && sp < end).then_some(end)
     }
+}
+
+/// Slots outlive the agents of a process, and remember by these numbers.
+fn next_edition() -> u32 {
+    static LAST: AtomicU32 = AtomicU32::new(0);
+    LAST.fetch_add(1, Ordering::Relaxed).wrapping_add(1)
 }
 
 fn append(ranges: &mut Ranges, entry: &Entry<'_>) {
@@ -162,6 +175,7 @@ pub(super) struct Modules {
     known: Vec<Known>,
     next_id: u32,
     generation: u32,
+    edition: u32,
     placed: Arc<[Placed]>,
     code: Ranges,
     writable: Ranges,
@@ -199,6 +213,7 @@ impl Modules {
             known: Vec::new(),
             next_id: 0,
             generation: 0,
+            edition: next_edition(),
             placed: Arc::new([]),
             code: Ranges::new(),
             writable: Ranges::new(),
@@ -260,6 +275,9 @@ impl Modules {
         if nothing_new {
             return false;
         }
+        if restorers != self.restorers {
+            self.edition = next_edition();
+        }
         (self.code, self.writable, self.growing, self.restorers) = (code, writable, growing, restorers);
         if !removed.is_empty() {
             let mut learned = Learned::clone(&self.learned);
@@ -275,17 +293,19 @@ impl Modules {
         if self.retired.len() == MAX_RETIRED {
             return;
         }
-        let mut learned: Option<Learned> = None;
-        for pc in learned::take_notes() {
-            let next = self.placed.partition_point(|module| module.end <= pc);
-            let Some(module) = self.placed.get(next).filter(|module| module.start <= pc) else { continue };
-            let Some(lookup) = &module.lookup else { continue };
-            let table = learned.get_or_insert_with(|| Learned::clone(&self.learned));
-            table.learn(pc, module.bias, lookup, &mut self.context);
-        }
-        if let Some(learned) = learned {
-            self.learned = Arc::new(learned);
-            self.publish(Vec::new());
+        let placed = self.placed.clone();
+        let module_of = |pc| {
+            let next = placed.partition_point(|module| module.end <= pc);
+            let module = placed.get(next).filter(|module| module.start <= pc)?;
+            Some((pc, module.bias, module.lookup.as_ref()?))
+        };
+        let mut noted = learned::take_notes().filter_map(module_of).peekable();
+        if noted.peek().is_some() {
+            let mut learned = Learned::clone(&self.learned);
+            if learned.learn(noted, &mut self.context) {
+                self.learned = Arc::new(learned);
+                self.publish(Vec::new());
+            }
         }
     }
 
@@ -348,18 +368,11 @@ impl Modules {
             lookup: known.tables.as_ref().and_then(|tables| Lookup::new(tables.header, tables.frames)),
         };
         self.placed = self.known.iter().map(placed).collect();
+        self.edition = next_edition();
     }
 
     fn publish(&mut self, removed: Vec<Known>) {
-        let snapshot = Box::new(Snapshot {
-            generation: self.generation,
-            modules: self.placed.clone(),
-            code: self.code.clone(),
-            writable: self.writable.clone(),
-            growing: self.growing,
-            restorers: self.restorers,
-            learned: self.learned.clone(),
-        });
+        let snapshot = Box::new(self.snapshot());
         self.retire(Box::into_raw(snapshot), removed);
         self.reclaim();
     }
@@ -379,11 +392,11 @@ impl Modules {
         }
     }
 
-    /// What handlers would unwind with now, for a test of its own: what is published is the whole process's.
-    #[cfg(test)]
+    /// What handlers are to unwind with now.
     pub(super) fn snapshot(&self) -> Snapshot {
         Snapshot {
             generation: self.generation,
+            edition: self.edition,
             modules: self.placed.clone(),
             code: self.code.clone(),
             writable: self.writable.clone(),
@@ -451,7 +464,7 @@ impl Drop for Modules {
             if self.retired.is_empty() {
                 return;
             }
-            sys::futex_wait(&core::sync::atomic::AtomicU32::new(0), 0, 1_000_000);
+            sys::futex_wait(&AtomicU32::new(0), 0, 1_000_000);
         }
         core::mem::forget(core::mem::take(&mut self.retired));
     }

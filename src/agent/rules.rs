@@ -229,9 +229,9 @@ fn number(register: Register) -> Option<u8> {
     (register.0 <= X86_64::RA.0).then_some(register.0 as u8)
 }
 
-/// One handler's rules by exact address: direct-mapped, and empty in another module generation.
+/// One handler's rules by exact address: direct-mapped, and empty in another edition of the modules.
 pub(super) struct RuleCache {
-    generation: u32,
+    edition: u32,
     entries: [(u64, Found); ENTRIES],
     context: Context,
 }
@@ -239,14 +239,14 @@ pub(super) struct RuleCache {
 impl RuleCache {
     /// An empty cache.
     pub(super) fn new() -> RuleCache {
-        RuleCache { generation: 0, entries: [(0, Found::Nothing); ENTRIES], context: Context::new_in() }
+        RuleCache { edition: 0, entries: [(0, Found::Nothing); ENTRIES], context: Context::new_in() }
     }
 
-    /// Forgets what it knows of another module generation.
-    pub(super) fn turn_to(&mut self, generation: u32) {
-        if generation != self.generation {
+    /// Forgets what it knows of another edition.
+    pub(super) fn turn_to(&mut self, edition: u32) {
+        if edition != self.edition {
             self.entries.fill((0, Found::Nothing));
-            self.generation = generation;
+            self.edition = edition;
         }
     }
 

@@ -459,8 +459,8 @@ impl Agent {
     }
 
     /// Whether all other threads have ended: then this one must not keep the process.
-    fn last_one(&self) -> Option<End> {
-        match threads::count() {
+    fn last_one(&mut self) -> Option<End> {
+        match self.ticker.threads.alive() {
             1 => Some(End::LastThread(0)),
             2 => threads::first_thread_ended().map(End::LastThread),
             _ => None,

@@ -8,6 +8,7 @@
 use super::modules::{Place, Snapshot};
 use super::rules::{Cfa, Found, Rule, RuleCache, Saved};
 use super::sys;
+use super::trail::{Followed, Mark, Trail};
 use crate::link::wire::{FrameAddress, MAX_FRAMES, flag};
 
 /// Sections of tables: in the agent's own mappings, which outlive every snapshot that names them.
@@ -24,12 +25,13 @@ impl<R: gimli::ReaderOffset> gimli::UnwindContextStorage<R> for SmallStorage {
 /// What one handler remembers of unwinding.
 pub(super) struct Cache {
     rules: RuleCache,
+    trail: Trail,
 }
 
 impl Cache {
     /// An empty cache.
     pub(super) fn new() -> Cache {
-        Cache { rules: RuleCache::new() }
+        Cache { rules: RuleCache::new(), trail: Trail::new() }
     }
 }
 
@@ -40,22 +42,31 @@ const BP: usize = 6;
 const SP: usize = 7;
 const IP: usize = 16;
 
-/// The registers of one frame, as far as they are known.
+/// The registers that a walk begins with, or goes on with after a signal's frame.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Registers {
     values: [u64; REGISTERS],
-    known: Known,
+    /// All of them are known, and not only instruction and stack pointer.
+    whole: bool,
 }
 
-/// Which registers are known besides instruction and stack pointer.
+/// A frame that waits for a call to return: what is known of its registers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Known {
-    /// All of them: of interrupted code.
-    All,
-    /// The base pointer: of a caller.
-    BasePointer,
-    /// None: of a caller of a sleeper.
-    Nothing,
+pub(super) struct Caller {
+    /// Where the call returns to.
+    pub(super) ip: u64,
+    /// The stack pointer there.
+    pub(super) sp: u64,
+    /// The base pointer; 0 where it is not known.
+    pub(super) bp: u64,
+    /// Whether that is known: not of a caller of a sleeper, before some frame has given it.
+    pub(super) knows_bp: bool,
+}
+
+impl Caller {
+    fn new(ip: u64, sp: u64, bp: Option<u64>) -> Caller {
+        Caller { ip, sp, bp: bp.unwrap_or(0), knows_bp: bp.is_some() }
+    }
 }
 
 /// Words of a `ucontext` that hold the registers, by DWARF's numbers (rax, rdx, rcx, rbx, rsi, rdi, rbp, rsp, r8 …). The kernel's
@@ -70,35 +81,21 @@ impl Registers {
     pub(super) unsafe fn of(context: *const u64) -> Registers {
         // SAFETY: a ucontext holds these words.
         let values = CONTEXT_WORDS.map(|word| unsafe { *context.add(word as usize) });
-        Registers { values, known: Known::All }
+        Registers { values, whole: true }
     }
 
     /// Of a function that calls the agent: its registers by DWARF's numbers, with the address that the call returns to.
     pub(super) fn by_hand(mut values: [u64; REGISTERS]) -> Registers {
         // Within the call, whose line it is.
         values[IP] = values[IP].wrapping_sub(1);
-        Registers { values, known: Known::All }
+        Registers { values, whole: true }
     }
 
     /// Of a thread that sleeps in the kernel.
     pub(super) fn asleep(ip: u64, sp: u64) -> Registers {
-        Registers::of_caller(ip, sp, None)
-    }
-
-    fn of_caller(ip: u64, sp: u64, bp: Option<u64>) -> Registers {
         let mut values = [0; REGISTERS];
-        (values[IP], values[SP], values[BP]) = (ip, sp, bp.unwrap_or(0));
-        Registers { values, known: if bp.is_some() { Known::BasePointer } else { Known::Nothing } }
-    }
-
-    fn get(&self, number: u8) -> Option<u64> {
-        let number = usize::from(number);
-        let known = match self.known {
-            Known::All => true,
-            Known::BasePointer => [BP, SP].contains(&number),
-            Known::Nothing => number == SP,
-        };
-        if known { self.values.get(number).copied() } else { None }
+        (values[IP], values[SP]) = (ip, sp);
+        Registers { values, whole: false }
     }
 
     /// Instruction pointer.
@@ -211,144 +208,246 @@ pub(super) fn walk(
     stack: &mut impl Stack,
     frames: &mut [u64; MAX_FRAMES],
 ) -> Walk {
-    cache.rules.turn_to(snapshot.generation());
-    let mut frame = Frame { registers: start, is_exact: true };
+    cache.rules.turn_to(snapshot.edition());
+    cache.trail.begin(snapshot.edition());
     let mut walk = Walk { depth: 0, flags: 0, uncovered: false };
+    if !follow_to_root(snapshot, cache, start, stack, frames, &mut walk) {
+        walk.flags |= flag::TRUNCATED;
+    }
+    cache.trail.end();
+    walk
+}
+
+/// Whether the walk came to the thread's first frame.
+fn follow_to_root(
+    snapshot: &Snapshot,
+    cache: &mut Cache,
+    start: Registers,
+    stack: &mut impl Stack,
+    frames: &mut [u64; MAX_FRAMES],
+    walk: &mut Walk,
+) -> bool {
+    let mut registers = start;
+    let mut frame = Frame::Interrupted(&registers);
     loop {
-        let ip = frame.registers.ip();
-        let address = if frame.is_exact { FrameAddress::Instruction(ip) } else { FrameAddress::Return(ip) };
-        if walk.depth == MAX_FRAMES {
-            return truncated(walk);
+        if let Frame::Calling(caller) = frame {
+            match cache.trail.follow(caller, stack, frames, &mut walk.depth) {
+                Followed::Root => return true,
+                Followed::To(caller) => frame = Frame::Calling(caller),
+            }
         }
-        let (pc, sp) = (address.lookup(), frame.registers.sp());
-        let found = match cache.rules.known(pc) {
-            // Then a module with tables holds it.
-            Some(found @ (Found::Rule(_) | Found::Inexpressible)) => {
-                #[cfg(sigtop_timed)]
-                super::state::count(crate::link::wire::ring::word::RULES, 1);
-                found
-            }
-            Some(Found::Nothing) | None => {
-                let place = snapshot.place(pc);
-                if place == Place::Nowhere {
-                    walk.uncovered = true;
-                    if !frame.is_exact {
-                        return truncated(walk);
-                    }
-                }
-                let lookup = match place {
-                    Place::Module(index) => snapshot.lookup(index, pc),
-                    Place::Code | Place::Nowhere => {
-                        stack.moved(sp, false);
-                        None
-                    }
-                };
-                cache.rules.rule(pc, snapshot.learned(), lookup)
-            }
-        };
+        if walk.depth == MAX_FRAMES {
+            return false;
+        }
+        let (address, sp) = (frame.address(), frame.sp());
+        let Some(found) = rule_of(snapshot, cache, &frame, stack, walk) else { return false };
         frames[walk.depth] = address.pack();
         walk.depth += 1;
         let step = match found {
-            Found::Rule(rule) => follow(rule, &frame, stack).unwrap_or(Step::Lost),
+            Found::Rule(rule) => by_rule(rule, &frame, stack).unwrap_or(Step::Lost),
             Found::Inexpressible => Step::Lost,
             Found::Nothing => {
                 just_called(snapshot, &frame, stack).or_else(|| by_frame_pointer(&frame, stack)).unwrap_or(Step::Lost)
             }
         };
-        match step {
-            Step::Root => return walk,
-            Step::Lost => return truncated(walk),
-            Step::Caller(caller) if caller.sp() <= sp => return truncated(walk),
-            Step::Caller(caller) if snapshot.is_restorer(caller.ip()) => {
-                // A signal handler returns here: the context of what it interrupted lies at the stack pointer.
-                let Some(registers) = interrupted(caller.sp(), stack) else { return truncated(walk) };
-                walk.flags |= flag::SIGNAL_FRAME;
-                stack.moved(registers.sp(), true);
-                frame = Frame { registers, is_exact: true };
-            }
-            Step::Caller(registers) => frame = Frame { registers, is_exact: false },
+        let next = match step {
+            Step::Caller(caller, _) if caller.sp > sp => Some(caller),
+            _ => None,
+        };
+        let returns_to_signal = next.is_some_and(|caller| snapshot.is_restorer(caller.ip));
+        if let Frame::Calling(caller) = frame {
+            cache.trail.note(match step {
+                Step::Caller(_, reads) if next.is_some() && !returns_to_signal => reads.mark(caller),
+                Step::Root(reads) => reads.mark_root(caller),
+                _ => Mark::unknown(caller),
+            });
+        }
+        let Some(caller) = next else { return matches!(step, Step::Root(_)) };
+        frame = if returns_to_signal {
+            // The context of what the signal interrupted lies at the stack pointer.
+            let Some(interrupted) = interrupted(caller.sp, stack) else { return false };
+            walk.flags |= flag::SIGNAL_FRAME;
+            stack.moved(interrupted.sp(), true);
+            registers = interrupted;
+            Frame::Interrupted(&registers)
+        } else {
+            Frame::Calling(caller)
+        };
+    }
+}
+
+/// One frame of a walk.
+enum Frame<'a> {
+    /// Interrupted, or asleep: its address is that of an instruction.
+    Interrupted(&'a Registers),
+    /// Its address is the one that a call returns to.
+    Calling(Caller),
+}
+
+impl Frame<'_> {
+    fn address(&self) -> FrameAddress {
+        match self {
+            Frame::Interrupted(registers) => FrameAddress::Instruction(registers.ip()),
+            Frame::Calling(caller) => FrameAddress::Return(caller.ip),
+        }
+    }
+
+    fn sp(&self) -> u64 {
+        match self {
+            Frame::Interrupted(registers) => registers.sp(),
+            Frame::Calling(caller) => caller.sp,
+        }
+    }
+
+    fn bp(&self) -> Option<u64> {
+        self.get(BP as u8)
+    }
+
+    /// A register by DWARF's number, if it is known.
+    #[inline]
+    fn get(&self, number: u8) -> Option<u64> {
+        let number = usize::from(number);
+        match self {
+            _ if number == SP => Some(self.sp()),
+            Frame::Calling(caller) if number == BP && caller.knows_bp => Some(caller.bp),
+            Frame::Interrupted(registers) if registers.whole => registers.values.get(number).copied(),
+            _ => None,
         }
     }
 }
 
-struct Frame {
-    registers: Registers,
-    /// Interrupted (or asleep), not calling: its address is that of an instruction.
-    is_exact: bool,
-}
-
+/// What comes of stepping from a frame.
 enum Step {
-    Caller(Registers),
-    Root,
+    Caller(Caller, Reads),
+    Root(Reads),
     Lost,
 }
 
+/// Where a step has read what it went by.
+#[derive(Clone, Copy)]
+enum Reads {
+    /// It cannot be told by these alone.
+    More,
+    /// A return address and a base pointer, each if it was read.
+    These { return_at: Option<u64>, base_at: Option<u64> },
+}
+
+impl Reads {
+    fn mark(self, frame: Caller) -> Mark {
+        match self {
+            Reads::More => Mark::unknown(frame),
+            Reads::These { return_at, base_at } => Mark::leads(frame, return_at, base_at),
+        }
+    }
+
+    fn mark_root(self, frame: Caller) -> Mark {
+        match self {
+            Reads::More => Mark::unknown(frame),
+            Reads::These { return_at, .. } => Mark::root(frame, return_at),
+        }
+    }
+}
+
+/// What the tables say of a frame; `None` for a caller in no code at all.
 #[inline]
-fn follow(rule: Rule, frame: &Frame, stack: &mut impl Stack) -> Option<Step> {
+fn rule_of(
+    snapshot: &Snapshot,
+    cache: &mut Cache,
+    frame: &Frame<'_>,
+    stack: &mut impl Stack,
+    walk: &mut Walk,
+) -> Option<Found> {
+    let pc = frame.address().lookup();
+    // What is remembered as a rule lies in a module with tables.
+    if let Some(found @ (Found::Rule(_) | Found::Inexpressible)) = cache.rules.known(pc) {
+        #[cfg(sigtop_timed)]
+        super::state::count(crate::link::wire::ring::word::RULES, 1);
+        return Some(found);
+    }
+    let place = snapshot.place(pc);
+    if place == Place::Nowhere {
+        walk.uncovered = true;
+        if matches!(frame, Frame::Calling(_)) {
+            return None;
+        }
+    }
+    let lookup = match place {
+        Place::Module(index) => snapshot.lookup(index, pc),
+        Place::Code | Place::Nowhere => {
+            stack.moved(frame.sp(), false);
+            None
+        }
+    };
+    Some(cache.rules.rule(pc, snapshot.learned(), lookup))
+}
+
+#[inline]
+fn by_rule(rule: Rule, frame: &Frame<'_>, stack: &mut impl Stack) -> Option<Step> {
     if rule.ra == Saved::Undefined {
-        return Some(Step::Root);
+        return Some(Step::Root(Reads::These { return_at: None, base_at: None }));
     }
     let plus = |base: u64, offset: i32| base.wrapping_add_signed(offset.into());
-    let cfa = match rule.cfa {
-        Cfa::Register(number, offset) => plus(frame.registers.get(number)?, offset),
-        Cfa::At(number, offset) => stack.read(plus(frame.registers.get(number)?, offset))?,
+    let (cfa, more) = match rule.cfa {
+        Cfa::Register(number, offset) => (plus(frame.get(number)?, offset), false),
+        Cfa::At(number, offset) => (stack.read(plus(frame.get(number)?, offset))?, true),
     };
-    let mut read = |saved: Saved| match saved {
-        Saved::AtCfa(offset) => stack.read(plus(cfa, offset)),
-        Saved::At(number, offset) => stack.read(plus(frame.registers.get(number)?, offset)),
+    let place = |saved: Saved| match saved {
+        Saved::AtCfa(offset) => Some(plus(cfa, offset)),
+        Saved::At(number, offset) => Some(plus(frame.get(number)?, offset)),
         Saved::Same | Saved::Undefined => None,
     };
-    let ip = read(rule.ra)?;
+    let return_at = place(rule.ra)?;
+    let ip = stack.read(return_at)?;
     if ip == 0 {
-        return Some(Step::Root);
+        let reads = if more { Reads::More } else { Reads::These { return_at: Some(return_at), base_at: None } };
+        return Some(Step::Root(reads));
     }
-    let present = frame.registers.get(BP as u8);
-    let bp = match rule.bp {
-        Saved::Same => present,
-        Saved::Undefined => None,
+    let (bp, base_at) = match rule.bp {
+        Saved::Same => (frame.bp(), None),
+        Saved::Undefined => (None, None),
         // A function that aligns its stack has its base pointer within its frame, but for the last two instructions: the tables forget
         // that the caller's is back by then.
         Saved::At(number, _)
-            if usize::from(number) == BP && !present.is_some_and(|bp| (frame.registers.sp()..cfa).contains(&bp)) =>
+            if usize::from(number) == BP && !frame.bp().is_some_and(|bp| (frame.sp()..cfa).contains(&bp)) =>
         {
-            present
+            (frame.bp(), None)
         }
-        // What cannot be read is missed only by a caller that needs it.
-        saved => read(saved),
+        saved => {
+            let at = place(saved);
+            (at.and_then(|at| stack.read(at)), at)
+        }
     };
-    Some(Step::Caller(Registers::of_caller(ip, cfa, bp)))
+    // What cannot be read is missed only by a caller that needs it.
+    let unread = base_at.is_some() && bp.is_none();
+    let reads = if more || unread { Reads::More } else { Reads::These { return_at: Some(return_at), base_at } };
+    Some(Step::Caller(Caller::new(ip, cfa, bp), reads))
 }
 
 /// Interrupted code of a file that the file's tables leave out is a stub more often than not (of the procedure linkage table): it has just
 /// been called and has pushed nothing, if what lies on top of the stack is an address of code.
-fn just_called(snapshot: &Snapshot, frame: &Frame, stack: &mut impl Stack) -> Option<Step> {
-    let registers = &frame.registers;
+fn just_called(snapshot: &Snapshot, frame: &Frame<'_>, stack: &mut impl Stack) -> Option<Step> {
+    let Frame::Interrupted(registers) = frame else { return None };
     let is_code = |address| matches!(snapshot.place(address), Place::Module(_));
-    if !frame.is_exact || !is_code(registers.ip()) {
+    if !is_code(registers.ip()) {
         return None;
     }
     let ip = stack.read(registers.sp()).filter(|&ip| is_code(ip.wrapping_sub(1)))?;
-    Some(Step::Caller(Registers::of_caller(ip, registers.sp() + 8, registers.get(BP as u8))))
+    Some(Step::Caller(Caller::new(ip, registers.sp() + 8, frame.bp()), Reads::More))
 }
 
 /// The base pointer leads to the caller's, above which is the return address. Whether the caller keeps to that too is not known:
 /// what it leads to is looked at when it is used.
-fn by_frame_pointer(frame: &Frame, stack: &mut impl Stack) -> Option<Step> {
-    let bp = frame.registers.get(BP as u8)?;
+fn by_frame_pointer(frame: &Frame<'_>, stack: &mut impl Stack) -> Option<Step> {
+    let bp = frame.bp()?;
     if bp == 0 {
-        return Some(Step::Root);
+        return Some(Step::Root(Reads::More));
     }
-    let sp = bp.checked_add(16).filter(|&sp| sp > frame.registers.sp())?;
+    let sp = bp.checked_add(16).filter(|&sp| sp > frame.sp())?;
     let caller_bp = stack.read(bp)?;
     match stack.read(bp + 8)? {
-        0 => Some(Step::Root),
-        ip => Some(Step::Caller(Registers::of_caller(ip, sp, Some(caller_bp)))),
+        0 => Some(Step::Root(Reads::More)),
+        ip => Some(Step::Caller(Caller::new(ip, sp, Some(caller_bp)), Reads::More)),
     }
-}
-
-fn truncated(mut walk: Walk) -> Walk {
-    walk.flags |= flag::TRUNCATED;
-    walk
 }
 
 fn interrupted(context: u64, stack: &mut impl Stack) -> Option<Registers> {
@@ -356,7 +455,7 @@ fn interrupted(context: u64, stack: &mut impl Stack) -> Option<Registers> {
     for (value, word) in values.iter_mut().zip(CONTEXT_WORDS) {
         *value = stack.read(context.checked_add(8 * word)?)?;
     }
-    Some(Registers { values, known: Known::All })
+    Some(Registers { values, whole: true })
 }
 
 #[cfg(test)]
@@ -365,6 +464,12 @@ mod tests {
     use super::super::modules::Modules;
     use super::super::slot::Pool;
     use super::*;
+
+    fn registers(ip: u64, sp: u64, bp: u64) -> Registers {
+        let mut registers = Registers::asleep(ip, sp);
+        (registers.values[BP], registers.whole) = (bp, true);
+        registers
+    }
 
     #[test]
     fn a_call_that_a_signal_broke_off_is_known() {
@@ -389,8 +494,8 @@ mod tests {
         let mut caller_of = |bp: u64| {
             let mut registers = Registers::by_hand([0; REGISTERS]);
             (registers.values[SP], registers.values[BP], registers.values[10]) = (0x7000, bp, 0x7010);
-            match follow(rule, &Frame { registers, is_exact: true }, &mut stack) {
-                Some(Step::Caller(caller)) => (caller.ip(), caller.get(6)),
+            match by_rule(rule, &Frame::Interrupted(&registers), &mut stack) {
+                Some(Step::Caller(caller, _)) => (caller.ip, caller.knows_bp.then_some(caller.bp)),
                 _ => panic!("it has a caller"),
             }
         };
@@ -414,7 +519,7 @@ mod tests {
         unsafe {
             core::arch::asm!("lea {}, [rip]", "mov {}, rsp", "mov {}, rbp", out(reg) ip, out(reg) sp, out(reg) bp)
         };
-        let start = Registers::of_caller(ip, sp, Some(bp));
+        let start = registers(ip, sp, bp);
         let (mut cache, mut frames) = (Cache::new(), [0; MAX_FRAMES]);
 
         let whole = walk(snapshot, &mut cache, start, &mut LiveStack::new(snapshot, sp, true), &mut frames);
@@ -449,7 +554,7 @@ mod tests {
             }
             fn moved(&mut self, _sp: u64, _covered: bool) {}
         }
-        let start = Registers::of_caller(0x40_0000, 0x1000, Some(0x2000));
+        let start = registers(0x40_0000, 0x1000, 0x2000);
         let walk = walk(&snapshot, &mut Cache::new(), start, &mut Circle, &mut [0; MAX_FRAMES]);
         assert_eq!(walk.flags, flag::TRUNCATED);
         assert!(walk.depth < 3 && walk.uncovered);

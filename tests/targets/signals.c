@@ -235,12 +235,24 @@ static void on_altstack(int number) {
     counts[number]++;
 }
 
+// What a handler of SIGUSR1 blocks.
+static void show_blocked(void) {
+    struct sigaction action;
+    sigaction(SIGUSR1, 0, &action);
+    printf("blocks:");
+    for (int number = 1; number <= 64; number++)
+        if (sigismember(&action.sa_mask, number) == 1) printf(" %d", number);
+    puts("");
+}
+
 static void *with_altstack(void *size) {
     size_t bytes = (size_t)size;
     stack_t stack = {.ss_sp = mmap(0, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0), .ss_size = bytes};
     struct sigaction action = {.sa_handler = on_altstack, .sa_flags = SA_ONSTACK};
     printf("sigaltstack %d\n", sigaltstack(&stack, 0));
+    sigaddset(&action.sa_mask, SIGUSR2);
     sigaction(SIGUSR1, &action, 0);
+    show_blocked();
     burn(100);
     raise(SIGUSR1);
     stack.ss_flags = SS_DISABLE;

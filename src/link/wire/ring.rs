@@ -60,6 +60,8 @@ pub mod word {
     pub const CYCLES: usize = 128;
     /// How often a stack was so deep, in steps of four frames.
     pub const DEPTHS: usize = 320;
+    /// How often the same walk once more took so many cycles, by [`bucket`](super::bucket).
+    pub const WARM: usize = 384;
 }
 
 const _: () = assert!(RING_WORDS.is_power_of_two() && word::CONFIGS + EPOCHS <= HEADER_WORDS);
@@ -68,6 +70,9 @@ const _: () = assert!(RECORD_WORDS + MAX_FRAMES <= RING_WORDS / 64);
 
 /// Buckets of [`word::CYCLES`].
 pub const BUCKETS: usize = word::DEPTHS - word::CYCLES;
+
+/// Buckets of [`word::WARM`].
+pub const WARM_BUCKETS: usize = HEADER_WORDS - word::WARM;
 
 /// Where a number of cycles is counted: eight buckets for each doubling.
 pub fn bucket(cycles: u64) -> usize {
