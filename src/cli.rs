@@ -257,7 +257,7 @@ pub struct Watch {
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..), help_heading = "Without a screen")]
     pub count: Option<u64>,
 
-    /// Write tables to this file, not to stderr (with --pid: stdout)
+    /// Write tables to this file (- for stdout), not to stderr (with --pid: stdout)
     #[arg(long, conflicts_with = "tui", value_name = "FILE", help_heading = "Without a screen")]
     pub table: Option<PathBuf>,
 

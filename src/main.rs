@@ -514,6 +514,9 @@ fn listen(places: &Places) -> Result<Listener, Failure> {
 
 fn sink(watch: &Watch, default: Sink) -> Result<Sink, Failure> {
     let Some(path) = &watch.table else { return Ok(default) };
+    if path.as_os_str() == "-" {
+        return Ok(Sink::Stdout);
+    }
     File::create(path).map(Sink::File).map_err(|error| Failure::own(&format!("cannot write {}", path.display()), error))
 }
 

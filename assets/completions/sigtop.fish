@@ -65,7 +65,7 @@ dot\t'a graph for graphviz'
 text\t'pprof\'s table'"
 complete -c sigtop -n "__fish_sigtop_needs_command" -l interval -d 'Time between two tables [default: only one, at the end]' -r
 complete -c sigtop -n "__fish_sigtop_needs_command" -l count -d 'End the watch after so many tables' -r
-complete -c sigtop -n "__fish_sigtop_needs_command" -l table -d 'Write tables to this file, not to stderr (with --pid: stdout)' -r -F
+complete -c sigtop -n "__fish_sigtop_needs_command" -l table -d 'Write tables to this file (- for stdout), not to stderr (with --pid: stdout)' -r -F
 complete -c sigtop -n "__fish_sigtop_needs_command" -l config -d 'Read settings from this file, not from $XDG_CONFIG_HOME/sigtop/config.toml' -r -F
 complete -c sigtop -n "__fish_sigtop_needs_command" -l raw -d 'Write every stack and the account to this file at the end' -r -F
 complete -c sigtop -n "__fish_sigtop_needs_command" -l no-follow -d 'Watch one process only, not its children'
@@ -128,7 +128,7 @@ dot\t'a graph for graphviz'
 text\t'pprof\'s table'"
 complete -c sigtop -n "__fish_sigtop_using_subcommand demo" -l interval -d 'Time between two tables [default: only one, at the end]' -r
 complete -c sigtop -n "__fish_sigtop_using_subcommand demo" -l count -d 'End the watch after so many tables' -r
-complete -c sigtop -n "__fish_sigtop_using_subcommand demo" -l table -d 'Write tables to this file, not to stderr (with --pid: stdout)' -r -F
+complete -c sigtop -n "__fish_sigtop_using_subcommand demo" -l table -d 'Write tables to this file (- for stdout), not to stderr (with --pid: stdout)' -r -F
 complete -c sigtop -n "__fish_sigtop_using_subcommand demo" -l config -d 'Read settings from this file, not from $XDG_CONFIG_HOME/sigtop/config.toml' -r -F
 complete -c sigtop -n "__fish_sigtop_using_subcommand demo" -l raw -d 'Write every stack and the account to this file at the end' -r -F
 complete -c sigtop -n "__fish_sigtop_using_subcommand demo" -l no-follow -d 'Watch one process only, not its children'
