@@ -1,18 +1,15 @@
 //! Callers and callees of one function, as pprof's `-peek` counts them: each pair once a sample, recursion no edge of its own.
 
 use std::cmp::Reverse;
-use std::collections::HashMap;
 
 use super::diff::{Change, Changes};
-use super::paths::Paths;
 use super::query::Query;
 use super::rows::{RowId, Rows};
-use super::sieve::Sieve;
 use super::tallier::Tallier;
 use super::text::Text;
+use super::ties::{Forest, Ties};
 use super::weights::Weights;
 use crate::profile::Profile;
-use crate::profile::stack::Node;
 use crate::symbols::Names;
 
 /// A caller or a callee of the centre.
@@ -68,101 +65,51 @@ enum Tie {
     Callee,
 }
 
-/// At this node a tie appears for the first time on the way from the root: there it has the weight of the subtree.
-struct Fresh {
-    node: u32,
-    /// Index in the ties.
-    tie: u32,
-    inlined: bool,
-    /// One past the index of what became fresh before, on the same way; 0 for nothing.
-    before: u32,
-}
-
 /// Where the centre and its callers and callees are on every stack.
 #[derive(Default)]
 pub(super) struct Calls {
     centre: Option<RowId>,
-    ties: Vec<(Tie, RowId)>,
-    tie_ids: HashMap<(Tie, RowId), u32>,
-    fresh: Vec<Fresh>,
-    /// By node: one past the index of what became fresh last, at it or above.
-    last: Vec<u32>,
+    ties: Ties<(Tie, RowId)>,
 }
 
 impl Calls {
     /// Gives up what was concluded about nodes from this one on.
     pub(super) fn truncate(&mut self, kept: usize) {
-        self.last.truncate(kept);
-        self.fresh.truncate(self.fresh.partition_point(|fresh| (fresh.node as usize) < kept));
+        self.ties.truncate(kept);
     }
 
-    /// Looks at the nodes that are new, or at all for another centre.
-    pub(super) fn turn_to(&mut self, full: &str, nodes: &[Node], paths: &Paths, sieve: &Sieve, rows: &Rows) {
+    /// Looks at the nodes that are new, or at all around another centre.
+    pub(super) fn turn_to(&mut self, full: &str, forest: Forest<'_>, rows: &Rows) {
         let centre = rows.named(full);
         if centre != self.centre {
-            (self.centre, self.ties, self.tie_ids) = (centre, Vec::new(), HashMap::new());
-            self.truncate(0);
+            *self = Calls { centre, ..Calls::default() };
         }
         let Some(centre) = centre else { return };
-        if self.last.is_empty() {
-            self.last.push(0);
-        }
-        if self.last.len() == nodes.len() {
-            return;
-        }
-        let having = sieve.having(centre);
-        for (index, &node) in nodes.iter().enumerate().skip(self.last.len()) {
-            let mut last = self.last[node.parent.index()];
-            if having[node.frame.0 as usize] || paths.innermost(node.parent) == centre {
-                let (mut innermost, rows) = paths.step(index, node, sieve);
-                for (place, &row) in rows.iter().enumerate() {
-                    let caller = std::mem::replace(&mut innermost, row);
-                    if caller == centre && row != centre {
-                        last = self.see((Tie::Callee, row), index, place > 0, last);
-                    } else if row == centre {
-                        last = self.see((Tie::Itself, row), index, place > 0, last);
-                        if caller != centre && caller != RowId::NONE {
-                            last = self.see((Tie::Caller, caller), index, place > 0, last);
-                        }
+        let mut found = Vec::new();
+        for node in self.ties.to_look_at(centre, forest) {
+            let index = node as usize;
+            let (mut innermost, rows) = forest.paths.step(index, forest.nodes[index], forest.sieve);
+            for (place, &row) in rows.iter().enumerate() {
+                let caller = std::mem::replace(&mut innermost, row);
+                if caller == centre && row != centre {
+                    found.push(((Tie::Callee, row), place > 0));
+                } else if row == centre {
+                    found.push(((Tie::Itself, row), place > 0));
+                    if caller != centre && caller != RowId::NONE {
+                        found.push(((Tie::Caller, caller), place > 0));
                     }
                 }
             }
-            self.last.push(last);
+            self.ties.look(centre, node, forest, found.drain(..));
         }
-    }
-
-    fn see(&mut self, tie: (Tie, RowId), node: usize, inlined: bool, last: u32) -> u32 {
-        let id = *self.tie_ids.entry(tie).or_insert_with(|| {
-            self.ties.push(tie);
-            self.ties.len() as u32 - 1
-        });
-        let mut at = last;
-        while at > 0 {
-            let fresh = &self.fresh[at as usize - 1];
-            if fresh.tie == id {
-                return last;
-            }
-            at = fresh.before;
-        }
-        self.fresh.push(Fresh { node: node as u32, tie: id, inlined, before: last });
-        self.fresh.len() as u32
     }
 
     /// Adds up.
     pub(super) fn told(&self, full: &str, flat_ns: u64, weights: &Weights, rows: &Rows) -> Callers {
         let mut callers = Callers { full: full.to_owned(), flat_ns, ..Callers::default() };
-        let mut sums = vec![(0u64, true); self.ties.len()];
-        for fresh in &self.fresh {
-            let weight_ns = weights.of(fresh.node as usize);
-            if weight_ns != 0 {
-                let (sum_ns, inlined) = &mut sums[fresh.tie as usize];
-                *sum_ns = sum_ns.saturating_add(weight_ns);
-                *inlined &= fresh.inlined;
-            }
-        }
-        let mut seen: Vec<_> = self.ties.iter().zip(sums).filter(|(_, (weight_ns, _))| *weight_ns > 0).collect();
-        seen.sort_unstable_by_key(|&(&(_, row), (weight_ns, _))| (Reverse(weight_ns), rows.rank(row)));
-        for (&(tie, row), (weight_ns, inlined)) in seen {
+        let mut seen: Vec<_> = self.ties.sums(weights).collect();
+        seen.sort_unstable_by_key(|&((_, row), weight_ns, _)| (Reverse(weight_ns), rows.rank(row)));
+        for ((tie, row), weight_ns, inlined) in seen {
             let label = rows.label(row);
             let (short, module) = (label.short.clone(), label.module.clone());
             let side = match tie {

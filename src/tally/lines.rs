@@ -11,17 +11,16 @@ use std::collections::{BTreeMap, HashMap};
 
 use super::diff::{Change, Changes};
 use super::grove::Grove;
-use super::paths::Paths;
 use super::query::Query;
 use super::rows::{RowId, Rows, without_owner};
 use super::sieve::Sieve;
 use super::tallier::Tallier;
 use super::text::Text;
-use super::ties::Ties;
+use super::ties::{Forest, Ties};
 use super::weights::Weights;
 use crate::profile::Profile;
 use crate::profile::module::ModuleId;
-use crate::profile::stack::{Frame, FrameId, Node, StackId};
+use crate::profile::stack::{Frame, FrameId, StackId};
 use crate::symbols::{FunctionId, Line, Names};
 
 /// What a line calls.
@@ -157,53 +156,43 @@ impl Spots {
         (file, line.line)
     }
 
-    /// Looks at the nodes that are new, or at all for another centre.
-    pub(super) fn turn_to(
-        &mut self,
-        full: &str,
-        (nodes, names): (&[Node], &Names),
-        paths: &Paths,
-        sieve: &Sieve,
-        rows: &Rows,
-    ) {
+    /// Looks at the nodes that are new, or at all around another centre.
+    pub(super) fn turn_to(&mut self, full: &str, names: &Names, forest: Forest<'_>, rows: &Rows) {
         let centre = rows.named(full);
         if centre != self.centre {
             *self = Spots { centre, ..Spots::default() };
         }
         let Some(centre) = centre else { return };
-        let next_node = self.ties.next_node();
-        if next_node == nodes.len() {
-            return;
-        }
-        let (mut found, having) = (Vec::new(), sieve.having(centre));
-        for (index, &node) in nodes.iter().enumerate().skip(next_node) {
-            if having[node.frame.0 as usize] || paths.innermost(node.parent) == centre {
-                let (above, rows) = paths.step(index, node, sieve);
-                let calling = innermost(node.parent, nodes, paths, sieve).filter(|_| above == centre);
-                let mut caller = calling.map(|(_, line)| self.place(names, line));
-                for (&row, &line) in rows.iter().zip(sieve.left(node.frame)) {
-                    found.extend(caller.take().map(|place| Tie::Callee(place, row)));
-                    if row == centre {
-                        let place = self.place(names, line);
-                        found.extend([Tie::Itself, Tie::Line(place), Tie::Code(node.frame)]);
-                        caller = Some(place);
-                    }
+        let mut found = Vec::new();
+        for index in self.ties.to_look_at(centre, forest) {
+            let node = forest.nodes[index as usize];
+            let (above, rows) = forest.paths.step(index as usize, node, forest.sieve);
+            let calling = innermost(node.parent, forest).filter(|_| above == centre);
+            let mut caller = calling.map(|(_, line)| self.place(names, line));
+            for (&row, &line) in rows.iter().zip(forest.sieve.left(node.frame)) {
+                found.extend(caller.take().map(|place| Tie::Callee(place, row)));
+                if row == centre {
+                    let place = self.place(names, line);
+                    found.extend([Tie::Itself, Tie::Line(place), Tie::Code(node.frame)]);
+                    caller = Some(place);
                 }
             }
-            self.ties.look(node.parent, found.drain(..));
+            self.ties.look(centre, index, forest, found.drain(..).map(|tie| (tie, false)));
         }
     }
 
     /// Finds where samples end.
-    pub(super) fn end(&mut self, (nodes, names): (&[Node], &Names), paths: &Paths, sieve: &Sieve, weights: &Weights) {
+    pub(super) fn end(&mut self, names: &Names, forest: Forest<'_>) {
         self.line_flats.clear();
         self.frame_flats.clear();
         let Some(centre) = self.centre else { return };
-        for (node, weight_ns) in weights.own() {
+        let ends = self.ties.around().map(|node| (node, forest.weights.own_of(node)));
+        let ends: Vec<(usize, u64)> = ends.filter(|&(_, weight_ns)| weight_ns != 0).collect();
+        for (node, weight_ns) in ends {
             let stack = StackId::of(node);
-            let Some(end) = paths.lets_in(stack) else { continue };
-            let Some((frame, line)) = innermost(stack, nodes, paths, sieve) else { continue };
-            if sieve.frame(frame).1.contains(&centre) {
+            let Some(end) = forest.paths.lets_in(stack) else { continue };
+            let Some((frame, line)) = innermost(stack, forest) else { continue };
+            if forest.sieve.frame(frame).1.contains(&centre) {
                 let flat_ns = self.frame_flats.entry(frame).or_default();
                 *flat_ns = flat_ns.saturating_add(weight_ns);
             }
@@ -234,7 +223,7 @@ impl Spots {
         // By place: the heaviest frame, of equals the first of the profile.
         let mut copies: HashMap<Place, (u64, Reverse<FrameId>, FrameId)> = HashMap::new();
         let file = |(file, _): Place| self.files[file.0 as usize].clone();
-        for (tie, weight_ns) in self.ties.sums(weights) {
+        for (tie, weight_ns, _) in self.ties.sums(weights) {
             match tie {
                 Tie::Itself => told.cum_ns = weight_ns,
                 Tie::Line(place) => line(&mut lines, place, file(place)).cum_ns = weight_ns,
@@ -315,12 +304,12 @@ fn line(lines: &mut BTreeMap<Place, LineWeight>, place: Place, file: Text) -> &m
 }
 
 /// The innermost line that is left of a stack, and its frame.
-fn innermost(stack: StackId, nodes: &[Node], paths: &Paths, sieve: &Sieve) -> Option<(FrameId, Line)> {
+fn innermost(stack: StackId, forest: Forest<'_>) -> Option<(FrameId, Line)> {
     let mut at = stack;
     while at != StackId::EMPTY {
-        let node = nodes[at.index()];
-        if !paths.step(at.index(), node, sieve).1.is_empty() {
-            return sieve.left(node.frame).last().map(|&line| (node.frame, line));
+        let node = forest.nodes[at.index()];
+        if !forest.paths.step(at.index(), node, forest.sieve).1.is_empty() {
+            return forest.sieve.left(node.frame).last().map(|&line| (node.frame, line));
         }
         at = node.parent;
     }

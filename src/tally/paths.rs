@@ -14,7 +14,7 @@ use std::hint::black_box;
 
 use super::rows::{RowId, Rows};
 use super::sieve::{FOCUSED, IGNORED, PRESENT, STARTED, Sieve, Void};
-use crate::profile::stack::{Node, StackId};
+use crate::profile::stack::{FrameId, Node, StackId};
 
 /// The innermost frame that the filters left has no name yet.
 const UNNAMED: u8 = 16;
@@ -57,8 +57,11 @@ pub(super) struct Paths {
     edge_ids: HashMap<(RowId, RowId), EdgeId>,
     /// Callee of every edge.
     callees: Vec<RowId>,
-    /// By frame: the first node that it is the leaf of.
+    /// By frame: the first node that it is the leaf of, and the last.
     first_nodes: Vec<usize>,
+    last_nodes: Vec<u32>,
+    /// By node: the one before it with the same frame; the empty stack, at 0, for none.
+    alike: Vec<u32>,
     path: Vec<StackId>,
     row_on_path: Vec<bool>,
     edge_on_path: Vec<bool>,
@@ -84,6 +87,7 @@ impl Paths {
         if self.places.is_empty() {
             let place = Place { bits: sieve.empty_stack(), depth: 0, innermost: RowId::NONE };
             self.push(place);
+            self.alike.push(0);
         }
         for index in self.places.len()..nodes.len() {
             self.move_to(nodes, nodes[index].parent);
@@ -96,6 +100,10 @@ impl Paths {
     fn truncate(&mut self, nodes: &[Node], length: usize) {
         self.move_to(nodes, StackId::EMPTY);
         if length < self.places.len() {
+            for index in (length..self.places.len()).rev() {
+                self.last_nodes[nodes[index].frame.0 as usize] = self.alike[index];
+            }
+            self.alike.truncate(length);
             self.places.truncate(length);
             self.ends.truncate(length);
             self.rows.truncate(self.ends[length - 1].rows as usize);
@@ -139,9 +147,14 @@ impl Paths {
     }
 
     fn add(&mut self, index: usize, node: Node, sieve: &Sieve) {
-        if self.first_nodes.len() <= node.frame.0 as usize {
-            self.first_nodes.resize(node.frame.0 as usize + 1, index);
+        let frame = node.frame.0 as usize;
+        if self.first_nodes.len() <= frame {
+            self.first_nodes.resize(frame + 1, index);
         }
+        if self.last_nodes.len() <= frame {
+            self.last_nodes.resize(frame + 1, 0);
+        }
+        self.alike.push(std::mem::replace(&mut self.last_nodes[frame], index as u32));
         let caller = &self.places[node.parent.index()];
         let (mut bits, mut innermost, depth) = (caller.bits, caller.innermost, caller.depth + 1);
         let (frame, rows) = sieve.frame(node.frame);
@@ -188,9 +201,12 @@ impl Paths {
         (self.places[step.parent.index()].innermost, rows)
     }
 
-    /// The innermost row on a stack.
-    pub(super) fn innermost(&self, stack: StackId) -> RowId {
-        self.places[stack.index()].innermost
+    /// The nodes that a frame is the leaf of, the last first.
+    pub(super) fn nodes_of(&self, frame: FrameId) -> impl Iterator<Item = usize> + '_ {
+        let last = self.last_nodes.get(frame.0 as usize).copied().unwrap_or(0);
+        std::iter::successors(Some(last), |&node| Some(self.alike[node as usize]))
+            .take_while(|&node| node != 0)
+            .map(|node| node as usize)
     }
 
     /// The row that has the flat of a stack, if the filters let it in. It is none where the innermost frame has no name yet.

@@ -15,6 +15,7 @@ use super::running::{Ground, Running, SPAN, TOTAL};
 use super::sieve::{Sieve, Void};
 use super::table::{Row, Table};
 use super::threads::{self, Threads, ThreadsQuery};
+use super::ties::Forest;
 use super::timeline::Timeline;
 use super::trend::{Courses, Parts, Trends};
 use crate::profile::Profile;
@@ -90,14 +91,15 @@ impl Tallier {
         let flame = besides.flame.map(|form| flame::drawn(&self.branches, rows, form));
         let parts = Parts::of(query.span).filter(|_| besides.trends);
         let trends = parts.map(|parts| self.courses.trends(parts, query, ground, &ids)).unwrap_or_default();
+        let forest = Forest { nodes, paths, sieve, weights: &running.weights };
         let callers = besides.centre.map(|full| {
-            self.calls.turn_to(full, nodes, paths, sieve, rows);
+            self.calls.turn_to(full, forest, rows);
             let flat_ns = rows.named(full).map_or(0, |row| running.sums.flat_ns(row, SPAN));
             self.calls.told(full, flat_ns, &running.weights, rows)
         });
         let lines = besides.lines.map(|full| {
-            self.spots.turn_to(full, (nodes, names), paths, sieve, rows);
-            self.spots.end((nodes, names), paths, sieve, &running.weights);
+            self.spots.turn_to(full, names, forest, rows);
+            self.spots.end(names, forest);
             self.spots.told(full, (profile, names), grove, sieve, &running.weights, rows)
         });
         Tallies { table, total, callers, lines, flame, trends }

@@ -1,17 +1,40 @@
-//! What is found on stacks, each thing once a stack: a tie has the weight of the subtrees of the nodes where it is found for
-//! the first time on the way from the root.
+//! What is found around one row on stacks, each thing once a stack: a tie has the weight of the subtrees of the nodes where it is found
+//! for the first time on the way from the root.
+//!
+//! Only nodes near the row are looked at: of a large tree, few have to do with any one function.
 
 use std::collections::HashMap;
 use std::hash::Hash;
 
+use super::paths::Paths;
+use super::rows::RowId;
+use super::sieve::Sieve;
 use super::weights::Weights;
-use crate::profile::stack::StackId;
+use crate::profile::hash::IdMap;
+use crate::profile::stack::{FrameId, Node, StackId};
+
+/// All stacks, and what is known of them.
+#[derive(Clone, Copy)]
+pub(super) struct Forest<'a> {
+    pub(super) nodes: &'a [Node],
+    pub(super) paths: &'a Paths,
+    pub(super) sieve: &'a Sieve,
+    pub(super) weights: &'a Weights,
+}
+
+impl Forest<'_> {
+    /// Whether the filters leave nothing of a node's frame.
+    fn is_bare(&self, node: usize) -> bool {
+        self.paths.step(node, self.nodes[node], self.sieve).1.is_empty()
+    }
+}
 
 /// At this node a tie appears for the first time on the way from the root.
 struct Fresh {
     node: u32,
     /// Index in the ties.
     tie: u32,
+    inlined: bool,
     /// One past the index of what became fresh before, on the same way; 0 for nothing.
     before: u32,
 }
@@ -21,46 +44,100 @@ pub(super) struct Ties<T> {
     ties: Vec<T>,
     ids: HashMap<T, u32>,
     fresh: Vec<Fresh>,
-    /// By node: one past the index of what became fresh last, at it or above.
-    last: Vec<u32>,
+    /// The nodes around the row, in order: it is in their frame, or in that of the next one above of which something is left.
+    around: Vec<u32>,
+    /// By these nodes: one past the index of what became fresh last, at it or above.
+    last: IdMap<u32, u32>,
+    /// All nodes before this one were considered.
+    considered: usize,
 }
 
 impl<T> Default for Ties<T> {
     fn default() -> Ties<T> {
-        Ties { ties: Vec::new(), ids: HashMap::new(), fresh: Vec::new(), last: Vec::new() }
+        Ties {
+            ties: Vec::new(),
+            ids: HashMap::new(),
+            fresh: Vec::new(),
+            around: Vec::new(),
+            last: IdMap::default(),
+            considered: 0,
+        }
     }
 }
 
 impl<T: Copy + Eq + Hash> Ties<T> {
     /// Gives up what was concluded about nodes from this one on.
     pub(super) fn truncate(&mut self, kept: usize) {
-        self.last.truncate(kept);
-        self.fresh.truncate(self.fresh.partition_point(|fresh| (fresh.node as usize) < kept));
-    }
-
-    /// The node to look at next. The first is the empty stack, on which nothing is.
-    pub(super) fn next_node(&mut self) -> usize {
-        if self.last.is_empty() {
-            self.last.push(0);
+        let known = self.around.partition_point(|&node| (node as usize) < kept);
+        for node in self.around.drain(known..) {
+            self.last.remove(&node);
         }
-        self.last.len()
+        self.fresh.truncate(self.fresh.partition_point(|fresh| (fresh.node as usize) < kept));
+        self.considered = self.considered.min(kept);
     }
 
-    /// Looks at the next node, which is built on `parent`: it has these ties.
-    pub(super) fn look(&mut self, parent: StackId, ties: impl Iterator<Item = T>) {
-        let node = self.last.len() as u32;
-        let mut last = self.last[parent.index()];
-        for tie in ties {
+    /// The nodes around the row that were not looked at yet, in order: each is to be looked at next.
+    pub(super) fn to_look_at(&mut self, row: RowId, forest: Forest<'_>) -> Vec<u32> {
+        if self.considered == forest.nodes.len() {
+            return Vec::new();
+        }
+        let known = self.around.len();
+        let having = forest.sieve.having(row);
+        let has = |node: usize| having[forest.nodes[node].frame.0 as usize];
+        if self.considered == 0 {
+            let frames = (0..having.len()).filter(|&frame| having[frame]).map(|frame| FrameId(frame as u32));
+            let mut pending: Vec<usize> = frames.flat_map(|frame| forest.paths.nodes_of(frame)).collect();
+            while let Some(node) = pending.pop() {
+                self.around.push(node as u32);
+                if has(node) || forest.is_bare(node) {
+                    pending.extend(forest.weights.children(node).filter(|&child| !has(child)));
+                }
+            }
+            self.around.sort_unstable();
+            self.last.extend(self.around.iter().map(|&node| (node, 0)));
+        } else {
+            for node in self.considered..forest.nodes.len() {
+                let parent = forest.nodes[node].parent.index();
+                let is_below = || self.last.contains_key(&(parent as u32)) && (has(parent) || forest.is_bare(parent));
+                if has(node) || is_below() {
+                    self.around.push(node as u32);
+                    self.last.insert(node as u32, 0);
+                }
+            }
+        }
+        self.considered = forest.nodes.len();
+        self.around[known..].to_vec()
+    }
+
+    /// Looks at one of these nodes: it has these ties, each inlined there or not.
+    pub(super) fn look(&mut self, row: RowId, node: u32, forest: Forest<'_>, ties: impl Iterator<Item = (T, bool)>) {
+        let index = node as usize;
+        // Where the row is for the first time nothing of it is above.
+        let is_first = forest.paths.rows((index, index)).contains(&row);
+        let mut last = if is_first { 0 } else { self.last_above(index, forest.nodes) };
+        for (tie, inlined) in ties {
             let id = *self.ids.entry(tie).or_insert_with(|| {
                 self.ties.push(tie);
                 self.ties.len() as u32 - 1
             });
             if !self.is_above(id, last) {
-                self.fresh.push(Fresh { node, tie: id, before: last });
+                self.fresh.push(Fresh { node, tie: id, inlined, before: last });
                 last = self.fresh.len() as u32;
             }
         }
-        self.last.push(last);
+        self.last.insert(node, last);
+    }
+
+    /// What became fresh last above a node.
+    fn last_above(&self, node: usize, nodes: &[Node]) -> u32 {
+        let mut at = nodes[node].parent;
+        while at != StackId::EMPTY {
+            if let Some(&last) = self.last.get(&(at.index() as u32)) {
+                return last;
+            }
+            at = nodes[at.index()].parent;
+        }
+        0
     }
 
     fn is_above(&self, id: u32, mut at: u32) -> bool {
@@ -74,13 +151,23 @@ impl<T: Copy + Eq + Hash> Ties<T> {
         false
     }
 
-    /// The ties that have a weight, ns, with it.
-    pub(super) fn sums(&self, weights: &Weights) -> impl Iterator<Item = (T, u64)> {
-        let mut sums = vec![0u64; self.ties.len()];
+    /// The nodes around the row, by index.
+    pub(super) fn around(&self) -> impl Iterator<Item = usize> {
+        self.around.iter().map(|&node| node as usize)
+    }
+
+    /// The ties that have a weight, with it in ns, and whether they are inlined wherever they have one.
+    pub(super) fn sums(&self, weights: &Weights) -> impl Iterator<Item = (T, u64, bool)> {
+        let mut sums = vec![(0u64, true); self.ties.len()];
         for fresh in &self.fresh {
-            let sum_ns = &mut sums[fresh.tie as usize];
-            *sum_ns = sum_ns.saturating_add(weights.of(fresh.node as usize));
+            let weight_ns = weights.of(fresh.node as usize);
+            if weight_ns != 0 {
+                let (sum_ns, inlined) = &mut sums[fresh.tie as usize];
+                *sum_ns = sum_ns.saturating_add(weight_ns);
+                *inlined &= fresh.inlined;
+            }
         }
-        self.ties.iter().copied().zip(sums).filter(|&(_, weight_ns)| weight_ns > 0)
+        let sums = self.ties.iter().copied().zip(sums).map(|(tie, (weight_ns, inlined))| (tie, weight_ns, inlined));
+        sums.filter(|&(_, weight_ns, _)| weight_ns > 0)
     }
 }

@@ -74,6 +74,17 @@ impl Weights {
         own.filter(|&(_, own_ns)| own_ns != 0).map(|(run, own_ns)| (self.runs.ends(run).1, own_ns))
     }
 
+    /// Of what ends in a stack, by its index.
+    pub(super) fn own_of(&self, node: usize) -> u64 {
+        let run = self.runs.of(node);
+        if self.runs.ends(run).1 == node { self.runs.load(run).own_ns } else { 0 }
+    }
+
+    /// The stacks that are one frame longer, by index.
+    pub(super) fn children(&self, node: usize) -> impl Iterator<Item = usize> + '_ {
+        self.runs.children(node)
+    }
+
     /// Of a stack and all that begin with it, by its index.
     pub(super) fn of(&self, node: usize) -> u64 {
         self.runs.load(self.runs.of(node)).sum_ns
