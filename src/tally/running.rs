@@ -51,6 +51,15 @@ pub(super) struct Ground<'a> {
     pub(super) conclusions: u64,
 }
 
+/// How sums are asked for.
+#[derive(Clone, Copy)]
+pub(super) struct Asked {
+    /// Those of the total too.
+    pub(super) total: bool,
+    /// They may stay as they are.
+    pub(super) stands: bool,
+}
+
 impl Ground<'_> {
     /// The row that has the flat of an entry, if the filters let it in: see [`Paths::lets_in`].
     pub(super) fn flat(&self, key: Key) -> Option<RowId> {
@@ -82,11 +91,11 @@ impl Running {
         self.heads[side].clone()
     }
 
-    /// Brings the sums to the question's time, and those of `branches` with them; those of the total too if it is `has_total`.
+    /// Brings the sums to the question's time, and those of `branches` with them.
     pub(super) fn advance(
         &mut self,
         query: &Query,
-        has_total: bool,
+        Asked { total: has_total, stands }: Asked,
         ground: Ground<'_>,
         mut branches: Option<&mut Branches>,
     ) {
@@ -111,6 +120,7 @@ impl Running {
             (Some(_), Some(old), Some(now)) => old.0 <= now.1 && now.0 <= old.1,
             _ => false,
         };
+        let stands = stands && kept && old == ticks;
         let fed = match &mut branches {
             Some(branches) => !kept || branches.is_weighed(self.number),
             None => false,
@@ -167,6 +177,7 @@ impl Running {
         const TO_SPAN: [bool; SIDES] = [true, false];
         const TO_TOTAL: [bool; SIDES] = [false, true];
         match (new.filter(|_| kept), old, ticks) {
+            _ if stands => {}
             (Some(new), ..) => {
                 for entered in new {
                     let inside = |(first, last): (u64, u64)| (first..=last).contains(&entered.tick);
@@ -198,8 +209,11 @@ impl Running {
             turn((now.1 + 1).max(first), last + 1, true);
         }
         take(entries, heads);
-        (self.ticks, self.mark) = (ticks, journal.map(|journal| journal.end()).unwrap_or_default());
+        if !stands {
+            (self.ticks, self.mark) = (ticks, journal.map(|journal| journal.end()).unwrap_or_default());
+        }
         let (sums, mut feed) = (&mut self.sums, branches.as_deref_mut().filter(|_| fed));
+        // Where they stand nothing has changed.
         self.weights.climb(SPAN, |step| match step {
             Climb::Ahead(pieces) => {
                 paths.look_ahead_between(pieces.iter().map(|piece| piece.ends));

@@ -11,7 +11,7 @@ use super::lines::{Lines, Spots};
 use super::paths::Paths;
 use super::query::Query;
 use super::rows::{RowId, Rows};
-use super::running::{Ground, Running, SPAN, TOTAL};
+use super::running::{Asked, Ground, Running, SPAN, TOTAL};
 use super::sieve::{Sieve, Void};
 use super::table::{Row, Table};
 use super::threads::{self, Threads, ThreadsQuery};
@@ -34,6 +34,8 @@ pub struct Besides<'a> {
     pub total: bool,
     /// Whether trends are asked for.
     pub trends: bool,
+    /// Whether it is to be answered from the samples that the last answer knew, where the question is of the same.
+    pub stands: bool,
 }
 
 /// The answers to both.
@@ -80,7 +82,8 @@ impl Tallier {
         if besides.flame.is_some() {
             self.branches.catch_up(nodes, paths, sieve);
         }
-        running.advance(query, besides.total, ground, besides.flame.map(|_| &mut self.branches));
+        let asked = Asked { total: besides.total, stands: besides.stands };
+        running.advance(query, asked, ground, besides.flame.map(|_| &mut self.branches));
         let listed = |side: usize| {
             let (ids, listed): (Vec<RowId>, Vec<Row>) =
                 running.sums.rows(side, rows, paths, query.sort).into_iter().unzip();

@@ -41,8 +41,9 @@ pub struct Desk {
     /// When the screen was frozen, and how many samples there were.
     frozen: Option<(u64, u64)>,
     received: u64,
-    /// How many samples the last answer knew of.
+    /// How many samples the last answer of news knew of, and when it was.
     answered: u64,
+    answered_ns: u64,
     dirty: bool,
 }
 
@@ -64,6 +65,7 @@ impl Desk {
             frozen: None,
             received: 0,
             answered: 0,
+            answered_ns: 0,
             dirty: true,
         }
     }
@@ -132,7 +134,6 @@ impl Desk {
     /// What to answer from now on.
     pub fn ask(&mut self, question: Question) {
         self.question = question;
-        self.dirty = true;
     }
 
     /// The question of the day.
@@ -233,11 +234,23 @@ impl Desk {
     /// Answers the question as of now.
     pub fn answer(&mut self, now_ns: u64, facts: Facts) -> Answer {
         self.dirty = false;
-        self.answered = self.received;
+        (self.answered, self.answered_ns) = (self.received, now_ns);
         if self.frozen.is_none() {
             let measured = self.profile.processes().iter().any(|process| process.connected);
             self.stopwatch.read(self.clock, measured, now_ns);
         }
+        self.answered_as_of(now_ns, facts, false)
+    }
+
+    /// Answers another question about what the last answer knew: what came since is left for the next one, and costs nothing now.
+    pub fn answer_again(&mut self, now_ns: u64, facts: Facts) -> Answer {
+        if self.frozen.is_some() || self.baseline.is_some() || self.answered == 0 {
+            return self.answer(now_ns, facts);
+        }
+        self.answered_as_of(self.answered_ns, facts, true)
+    }
+
+    fn answered_as_of(&mut self, now_ns: u64, facts: Facts, stands: bool) -> Answer {
         let now_ns = self.frozen.map_or(now_ns, |(frozen_ns, _)| frozen_ns);
         let question = self.question.clone();
         let span = self.span(now_ns);
@@ -253,6 +266,7 @@ impl Desk {
             flame: question.flame.as_ref(),
             total: span != Span::Total,
             trends: true,
+            stands,
         };
         // A box that is narrow now may have been wide.
         let all = question.flame.clone().map(|form| FlameQuery { least_share: 0.0, ..form });

@@ -9,7 +9,7 @@ use super::desk::Desk;
 use super::facts::{Ending, Facts, MAX_FILES, Stacks};
 use super::governor::Governor;
 use super::live::Live;
-use super::pace::{ANSWER_NS, Pace};
+use super::pace::{ANSWER_NS, Due, Pace};
 use super::player::Player;
 use super::session::{Finished, NOTICES, Settings};
 use super::tape::{self, Tape};
@@ -106,7 +106,7 @@ impl Watcher {
         let mut recorded = channels.recorded.clone();
         if matches!(self.feed, Feed::Recording(_)) {
             // From here on its time counts.
-            self.answer(monotonic_ns());
+            self.answer(Due::News, monotonic_ns());
         }
         while !self.done {
             select! {
@@ -231,7 +231,7 @@ impl Watcher {
         }
         if is_last {
             // The last numbers come first.
-            self.answer(monotonic_ns());
+            self.answer(Due::News, monotonic_ns());
             self.tell(Notice::Played);
         }
         self.pace.tell();
@@ -267,7 +267,7 @@ impl Watcher {
             Command::Ask(question) => {
                 if *question != *self.desk.question() {
                     self.desk.ask(*question);
-                    self.pace.ask();
+                    self.pace.ask_of_known();
                 }
             }
             Command::Clock(clock) => {
@@ -394,7 +394,7 @@ impl Watcher {
         if since_ns < LAST_WORDS_NS && !(quiet && since_ns >= ANSWER_NS) && !is_whole {
             return;
         }
-        self.answer(monotonic_ns());
+        self.answer(Due::News, monotonic_ns());
         self.tell(Notice::Ended(ending));
         self.told_end = true;
     }
@@ -420,19 +420,23 @@ impl Watcher {
         let is_new = now_ns.saturating_sub(self.started_ns) < EAGER_FOR_NS;
         let answer_ns = self.settings.answer_ns;
         let least_ns = if is_new { answer_ns / 4 } else { answer_ns };
-        if self.desk.has_first_samples() || self.pace.is_due(self.desk.is_dirty(), least_ns, now_ns) {
-            self.answer(now_ns);
+        let due = self.pace.due(self.desk.is_dirty(), least_ns, now_ns);
+        if let Some(of) = if self.desk.has_first_samples() { Some(Due::News) } else { due } {
+            self.answer(of, now_ns);
         }
     }
 
-    fn answer(&mut self, now_ns: u64) {
+    fn answer(&mut self, of: Due, now_ns: u64) {
         if let (Feed::Live(live), Some(_)) = (&mut self.feed, &self.desk.question().threads) {
             live.look_at_threads(&mut self.desk.profile, now_ns);
         }
         let shown_ns = self.now_ns();
         let facts = self.facts(shown_ns);
-        let answer = self.desk.answer(shown_ns, facts);
-        self.pace.answered(now_ns, monotonic_ns());
+        let answer = match of {
+            Due::News => self.desk.answer(shown_ns, facts),
+            Due::Known => self.desk.answer_again(shown_ns, facts),
+        };
+        self.pace.answered(of, now_ns, monotonic_ns());
         self.tell(Notice::Answer(answer.into()));
     }
 

@@ -1,7 +1,7 @@
 //! Sums that are kept from one answer to the next, against those that are added up anew: whatever comes in between.
 
 use proptest::prelude::*;
-use sigtop::link::wire::Clock;
+use sigtop::link::wire::{Arrival, Clock, Event, Message};
 use sigtop::profile::Profile;
 use sigtop::profile::window::Span;
 use sigtop::symbols::scenario::Script;
@@ -15,7 +15,7 @@ use crate::stacks::{query, samples, text};
 
 /// What comes in between.
 #[derive(Clone, Debug)]
-enum Event {
+enum Happening {
     /// So many samples.
     Samples(usize),
     /// The window ends at another time (ms), and is so long.
@@ -28,15 +28,15 @@ enum Event {
     Reset,
 }
 
-fn event() -> impl Strategy<Value = Event> {
+fn happening() -> impl Strategy<Value = Happening> {
     prop_oneof![
-        6 => (1..6usize).prop_map(Event::Samples),
-        2 => (0..5_000u64, 0..4_500u64).prop_map(|(now_ms, ms)| Event::Turn(now_ms, ms)),
-        6 => (0..700u64).prop_map(Event::Pass),
-        1 => Just(Event::Freeze),
-        1 => Just(Event::Thaw),
-        1 => Just(Event::ClearWindow),
-        1 => Just(Event::Reset),
+        6 => (1..6usize).prop_map(Happening::Samples),
+        2 => (0..5_000u64, 0..4_500u64).prop_map(|(now_ms, ms)| Happening::Turn(now_ms, ms)),
+        6 => (0..700u64).prop_map(Happening::Pass),
+        1 => Just(Happening::Freeze),
+        1 => Just(Happening::Thaw),
+        1 => Just(Happening::ClearWindow),
+        1 => Just(Happening::Reset),
     ]
 }
 
@@ -75,7 +75,7 @@ proptest! {
     fn kept_sums_are_those_of_a_new_tallier(
         samples in samples(),
         question in query(),
-        events in prop::collection::vec((event(), any::<bool>(), any::<bool>()), 1..24),
+        events in prop::collection::vec((happening(), any::<bool>(), any::<bool>(), any::<bool>()), 1..24),
         bottom_up in any::<bool>(),
     ) {
         let script = Script::read(&text(&samples)).unwrap();
@@ -85,18 +85,20 @@ proptest! {
         names.catch_up(&profile).iter().for_each(|request| names.absorb(script.reply(request)));
         profile.reset(Clock::Prof);
         let mut coming = script.arrivals.iter().skip(1).cycle();
+        let is_sample = |arrival: &&Arrival| matches!(arrival.event, Event::Said(Message::Sample(..)));
+        let mut since = script.arrivals.iter().filter(is_sample).cycle();
         let mut tallier = Tallier::default();
         let form = FlameQuery { bottom_up, ..FlameQuery::default() };
         let (mut now_ms, mut ms) = (500, 1_500);
-        for (event, with_flame, with_centre) in events {
+        for (event, with_flame, with_centre, again) in events {
             match event {
-                Event::Samples(count) => coming.by_ref().take(count).for_each(|arrival| profile.apply(arrival.clone())),
-                Event::Turn(to_ms, length_ms) => (now_ms, ms) = (to_ms, length_ms),
-                Event::Pass(by_ms) => now_ms += by_ms,
-                Event::Freeze => profile.freeze(),
-                Event::Thaw => profile.thaw(),
-                Event::ClearWindow => profile.clear_window(Clock::Prof),
-                Event::Reset => profile.reset(Clock::Prof),
+                Happening::Samples(count) => coming.by_ref().take(count).for_each(|arrival| profile.apply(arrival.clone())),
+                Happening::Turn(to_ms, length_ms) => (now_ms, ms) = (to_ms, length_ms),
+                Happening::Pass(by_ms) => now_ms += by_ms,
+                Happening::Freeze => profile.freeze(),
+                Happening::Thaw => profile.thaw(),
+                Happening::ClearWindow => profile.clear_window(Clock::Prof),
+                Happening::Reset => profile.reset(Clock::Prof),
             }
             let span = match question.span {
                 Span::Total => Span::Total,
@@ -109,10 +111,49 @@ proptest! {
                 flame: with_flame.then_some(&form),
                 total: true,
                 trends: true,
+                stands: false,
             };
             let kept = tallier.answer(&profile, &names, &query, besides);
             let fresh = Tallier::default().answer(&profile, &names, &query, besides);
+            let kept_samples = kept.total.as_ref().map_or(0, |total| total.samples);
             same(&certain(kept, &query), &certain(fresh, &query))?;
+            // Before the first sample there is nothing to stand on.
+            if again && kept_samples > 0 {
+                // More is asked of the same, and what came since is not in it.
+                let more = Besides { centre: Some("a"), lines: Some("b"), flame: Some(&form), trends: false, ..besides };
+                let anew = |profile: &Profile| {
+                    certain(Tallier::default().answer(profile, &names, &query, more), &query)
+                };
+                let before = anew(&profile);
+                since.by_ref().take(3).for_each(|arrival| profile.apply(arrival.clone()));
+                let (now, stands) = (anew(&profile), Besides { stands: true, ..more });
+                let stood = certain(tallier.answer(&profile, &names, &query, stands), &query);
+                // Where other conclusions are drawn about stacks by now, all is added up anew.
+                let is_news = (&stood.table, &stood.total) == (&now.table, &now.total);
+                same(&stood, if is_news { &now } else { &before })?;
+            }
         }
     }
+}
+
+#[test]
+fn another_view_of_the_same_leaves_out_what_came_since() {
+    let script = Script::read(include_str!("../scenarios/brief.txt")).expect("a scenario");
+    let (mut profile, mut names) = (Profile::default(), Names::default());
+    script.arrivals.iter().for_each(|arrival| profile.apply(arrival.clone()));
+    names.catch_up(&profile).iter().for_each(|request| names.absorb(script.reply(request)));
+    let query = Query { span: Span::Last { ns: 2_000_000_000, now_ns: 1_000_000_000 }, ..Query::default() };
+    let mut tallier = Tallier::default();
+    let samples = |tallier: &mut Tallier, profile: &Profile, besides| {
+        let told = tallier.answer(profile, &names, &query, Besides { total: true, ..besides });
+        (told.table.samples, told.total.map(|total| total.samples), told.callers.map(|callers| callers.cum_ns))
+    };
+    let (first, ..) = samples(&mut tallier, &profile, Besides::default());
+    let sample = script.arrivals.iter().rfind(|arrival| matches!(arrival.event, Event::Said(Message::Sample(..))));
+    profile.apply(sample.expect("it has some").clone());
+    let centre = Besides { centre: Some("main"), ..Besides::default() };
+    let stood = samples(&mut tallier, &profile, Besides { stands: true, ..centre });
+    assert_eq!((stood.0, stood.1), (first, Some(first)));
+    assert!(stood.2.is_some_and(|cum_ns| cum_ns > 0));
+    assert_eq!(samples(&mut tallier, &profile, centre).1, Some(first + 1));
 }

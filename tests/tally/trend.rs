@@ -13,7 +13,7 @@ use sigtop::tally::trend::{Direction, PARTS};
 
 use crate::stacks::{Sample, played, query, samples, text};
 
-const TRENDS: Besides = Besides { trends: true, centre: None, lines: None, flame: None, total: false };
+const TRENDS: Besides = Besides { trends: true, centre: None, lines: None, flame: None, total: false, stands: false };
 
 /// By row that has a flat: its share in each part.
 fn oracle(samples: &[Sample], query: &Query) -> BTreeMap<String, Vec<f64>> {
