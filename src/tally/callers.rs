@@ -86,7 +86,7 @@ impl Calls {
         }
         let Some(centre) = centre else { return };
         let mut found = Vec::new();
-        for node in self.ties.to_look_at(centre, forest) {
+        for node in self.ties.unseen(centre, forest) {
             let index = node as usize;
             let (mut innermost, rows) = forest.paths.step(index, forest.nodes[index], forest.sieve);
             for (place, &row) in rows.iter().enumerate() {

@@ -164,7 +164,7 @@ impl Spots {
         }
         let Some(centre) = centre else { return };
         let mut found = Vec::new();
-        for index in self.ties.to_look_at(centre, forest) {
+        for index in self.ties.unseen(centre, forest) {
             let node = forest.nodes[index as usize];
             let (above, rows) = forest.paths.step(index as usize, node, forest.sieve);
             let calling = innermost(node.parent, forest).filter(|_| above == centre);

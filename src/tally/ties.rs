@@ -77,7 +77,7 @@ impl<T: Copy + Eq + Hash> Ties<T> {
     }
 
     /// The nodes around the row that were not looked at yet, in order: each is to be looked at next.
-    pub(super) fn to_look_at(&mut self, row: RowId, forest: Forest<'_>) -> Vec<u32> {
+    pub(super) fn unseen(&mut self, row: RowId, forest: Forest<'_>) -> Vec<u32> {
         if self.considered == forest.nodes.len() {
             return Vec::new();
         }
