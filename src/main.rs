@@ -45,8 +45,8 @@ use sigtop::tui::{self, Departure, Device, Picked, Theme};
 use sigtop::write::text::Limits;
 use sigtop::write::{self, raw};
 
-/// Arrivals that wait for the desk, at most.
-const ARRIVALS: usize = 16 * 1024;
+/// Batches of arrivals that wait for the desk, at most.
+const BATCHES: usize = 64;
 
 fn main() -> ExitCode {
     let cli = Cli::parse();
@@ -555,7 +555,7 @@ fn settings(watch: &Watch, command: &[OsString]) -> Settings {
 
 fn begin(begun: Begun, recording: Recording) -> Result<Session, Failure> {
     let Begun { target, settings, listener } = begun;
-    let (tell, arrivals) = bounded(ARRIVALS);
+    let (tell, arrivals) = bounded(BATCHES);
     let only = (!settings.follow).then(|| target.pids());
     let cannot = |error| Failure::own("cannot start a thread", error);
     let agents = listener.start(tell, settings.request(), only).map_err(cannot)?;

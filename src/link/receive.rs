@@ -41,6 +41,8 @@ pub const MAX_CONNECTIONS: usize = 1024;
 pub const MAX_NEWCOMERS: usize = 64;
 /// How long a connection may take to say Hello, and a dismissed one to leave.
 pub const HELLO_WITHIN: Duration = Duration::from_secs(2);
+/// Arrivals that are handed over at once, at most.
+pub const BATCH: usize = 256;
 /// How long nobody comes in when the system has no descriptor left.
 const RETRY: Duration = Duration::from_millis(100);
 
@@ -112,11 +114,12 @@ impl Listener {
     }
 
     /// Starts the thread that serves the agents. Each is asked `first`; with `only`, processes other than this one are told to
-    /// leave and not listened to. It ends when the [`Post`] is closed or dropped, or nobody takes the arrivals any more.
+    /// leave and not listened to. What comes at once is handed over at once, up to [`BATCH`] in the order in which it came. It ends when the
+    /// [`Post`] is closed or dropped, or nobody takes the arrivals any more.
     ///
     /// # Errors
     /// If the system gives no descriptor or no thread.
-    pub fn start(self, arrivals: Sender<Arrival>, first: Request, only: Option<Vec<u32>>) -> io::Result<Post> {
+    pub fn start(self, arrivals: Sender<Vec<Arrival>>, first: Request, only: Option<Vec<u32>>) -> io::Result<Post> {
         let (wake, woken) = UnixStream::pair()?;
         for end in [&wake, &woken] {
             end.set_nonblocking(true)?;
@@ -134,6 +137,7 @@ impl Listener {
             running,
             counts: Arc::clone(&counts),
             arrivals,
+            gathered: Vec::new(),
             peers: Vec::new(),
             next_source: 0,
             expected: HashSet::new(),
@@ -240,7 +244,9 @@ struct Service {
     woken: UnixStream,
     running: Receiver<()>,
     counts: Arc<Counts>,
-    arrivals: Sender<Arrival>,
+    arrivals: Sender<Vec<Arrival>>,
+    /// What this turn has brought so far.
+    gathered: Vec<Arrival>,
     peers: Vec<Peer>,
     next_source: u32,
     /// Processes that were knocked at.
@@ -274,7 +280,7 @@ impl Service {
         if door {
             self.admit(now);
         }
-        Ok(())
+        self.hand_over()
     }
 
     /// Sleeps until there is something to do.
@@ -380,7 +386,7 @@ impl Service {
         Ok(false)
     }
 
-    fn cut(&self, peer: &Peer, malformed: Malformed) -> Result<(), Stop> {
+    fn cut(&mut self, peer: &Peer, malformed: Malformed) -> Result<(), Stop> {
         let counts = &self.counts;
         match (&peer.standing, malformed) {
             (Standing::Known { source, .. }, _) => self.deliver(peer.pid, *source, Event::Cut(malformed))?,
@@ -444,11 +450,20 @@ impl Service {
         Ok(there.is_ok())
     }
 
-    /// Waits for room in the channel, but not longer than the post is open.
-    fn deliver(&self, pid: u32, source: SourceId, event: Event) -> Result<(), Stop> {
+    fn deliver(&mut self, pid: u32, source: SourceId, event: Event) -> Result<(), Stop> {
         let at_ns = clock_gettime(ClockId::CLOCK_MONOTONIC).map_or(0, |now| now.num_nanoseconds() as u64);
+        self.gathered.push(Arrival { source, pid, at_ns, event });
+        if self.gathered.len() < BATCH { Ok(()) } else { self.hand_over() }
+    }
+
+    /// Waits for room in the channel, but not longer than the post is open.
+    fn hand_over(&mut self) -> Result<(), Stop> {
+        let gathered = std::mem::take(&mut self.gathered);
+        if gathered.is_empty() {
+            return Ok(());
+        }
         select! {
-            send(self.arrivals, Arrival { source, pid, at_ns, event }) -> sent => sent.map_err(|_| Stop),
+            send(self.arrivals, gathered) -> sent => sent.map_err(|_| Stop),
             recv(self.running) -> _ => Err(Stop),
         }
     }

@@ -136,7 +136,7 @@ impl Session {
         target: Target,
         settings: Settings,
         agents: Post,
-        arrivals: Receiver<Arrival>,
+        arrivals: Receiver<Vec<Arrival>>,
         recording: Recording,
     ) -> std::io::Result<Session> {
         let tape = Tape::start(recording, &about(&target, &settings))?;
@@ -209,7 +209,7 @@ impl Session {
 
 /// Where things come from.
 struct Inlets {
-    arrivals: Receiver<Arrival>,
+    arrivals: Receiver<Vec<Arrival>>,
     events: Receiver<launch::Event>,
     output: Receiver<Vec<u8>>,
     recorded: Receiver<Result<Block, RecordError>>,

@@ -1,5 +1,6 @@
 //! The thread that owns the desk, between agents, symbols worker, target and screen.
 
+use std::iter;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use crossbeam_channel::{Receiver, Sender, TrySendError, never, select, tick};
@@ -31,12 +32,14 @@ const LAST_WORDS_NS: u64 = 1_000_000_000;
 
 /// Samples that are looked at before they are worked on: what is read of them fits into a near cache.
 const AHEAD: usize = 64;
+/// Batches that are taken in one go, at most.
+const BATCHES: usize = 16;
 /// Files of one name that are looked at.
 const MAX_INQUIRIES: usize = 4;
 
 /// Where things come from, and where names are asked for.
 pub(super) struct Channels {
-    pub(super) arrivals: Receiver<Arrival>,
+    pub(super) arrivals: Receiver<Vec<Arrival>>,
     pub(super) orders: Receiver<Command>,
     pub(super) ask: Sender<worker::Request>,
     pub(super) named: Receiver<worker::Reply>,
@@ -110,19 +113,11 @@ impl Watcher {
         }
         while !self.done {
             select! {
-                recv(channels.arrivals) -> arrival => match arrival {
-                    Ok(arrival) => {
-                        // What waits is taken in one go, a little at a time, so that answers stay on time.
-                        let mut next = Some(arrival);
-                        for _ in 0..4096 / AHEAD {
-                            let more = channels.arrivals.try_iter().take(AHEAD - next.iter().len());
-                            let some: Vec<Arrival> = next.take().into_iter().chain(more).collect();
-                            if some.is_empty() {
-                                break;
-                            }
-                            self.desk.profile.look_ahead(&some);
-                            some.into_iter().for_each(|arrival| self.arrive(arrival));
-                        }
+                recv(channels.arrivals) -> batch => match batch {
+                    Ok(batch) => {
+                        // Of what waits a part is taken in one go, so that answers stay on time.
+                        let more = channels.arrivals.try_iter().take(BATCHES - 1);
+                        iter::once(batch).chain(more).for_each(|batch| self.arrive_all(batch));
                     }
                     Err(_) => self.done = true,
                 },
@@ -166,6 +161,15 @@ impl Watcher {
                 },
             );
             self.answer_if_due();
+        }
+    }
+
+    fn arrive_all(&mut self, batch: Vec<Arrival>) {
+        let mut coming = batch.into_iter();
+        while !coming.as_slice().is_empty() {
+            let count = coming.len().min(AHEAD);
+            self.desk.profile.look_ahead(&coming.as_slice()[..count]);
+            coming.by_ref().take(count).for_each(|arrival| self.arrive(arrival));
         }
     }
 
