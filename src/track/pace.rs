@@ -50,12 +50,14 @@ impl Pace {
         self.news = true;
     }
 
-    /// What to answer now: news `least_ns` after the last ones at least; `news` is whether there are any besides those told.
+    /// What to answer now: news `least_ns` after the last ones at least; `news` is whether there are any besides those told. By then time
+    /// itself is news to whoever asks: a window ends elsewhere.
     pub(super) fn due(&self, news: bool, least_ns: u64, now_ns: u64) -> Option<Due> {
         let parts = |count| self.cost_ns.saturating_mul(count);
         let rest_ns = least_ns.max(parts(PARTS).min(SLOW_NS)).max(parts(FEWEST_PARTS));
-        let is_time = (news || self.news) && now_ns.saturating_sub(self.begun_ns) >= rest_ns;
-        if is_time { Some(Due::News) } else { self.asked }
+        let is_time = now_ns.saturating_sub(self.begun_ns) >= rest_ns;
+        let is_wanted = news || self.news || self.asked.is_some();
+        if is_time && is_wanted { Some(Due::News) } else { self.asked }
     }
 
     /// An answer was made.
@@ -115,6 +117,12 @@ mod tests {
             assert_eq!(pace.due(false, ANSWER_NS, now_ns + 1), None);
         }
         assert_eq!(pace.due(false, ANSWER_NS, 500_000_000), Some(Due::News));
+        pace.answered(Due::News, 500_000_000, 510_000_000);
+        pace.ask_of_known();
+        assert_eq!(pace.due(false, ANSWER_NS, 900_000_000), Some(Due::Known));
+        assert_eq!(pace.due(false, ANSWER_NS, 1_000_000_000), Some(Due::News), "without any news the time is another");
+        let mut pace = Pace::default();
+        pace.answered(Due::News, 0, 10_000_000);
         pace.ask_of_known();
         pace.ask();
         pace.ask_of_known();
