@@ -2,6 +2,7 @@
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
+use std::sync::Arc;
 
 use super::branches::{Branches, Cursor, Part};
 use super::diff::Difference;
@@ -61,7 +62,8 @@ pub const MAX_BOXES: usize = 20_000;
 
 /// Answers `query`. Who asks again and again keeps a [`Tallier`].
 pub fn flame(profile: &Profile, names: &Names, query: &Query, form: &FlameQuery) -> Flame {
-    Tallier::default().flame(profile, names, query, form)
+    let told = Tallier::default().flame(profile, names, query, form);
+    Arc::unwrap_or_clone(told)
 }
 
 /// Boxes under way: one that has its place in the tree, and the paths that it stands for.

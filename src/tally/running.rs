@@ -91,14 +91,14 @@ impl Running {
         self.heads[side].clone()
     }
 
-    /// Brings the sums to the question's time, and those of `branches` with them.
+    /// Brings the sums to the question's time, and those of `branches` with them; says whether they are as they were.
     pub(super) fn advance(
         &mut self,
         query: &Query,
         Asked { total: has_total, stands }: Asked,
         ground: Ground<'_>,
         mut branches: Option<&mut Branches>,
-    ) {
+    ) -> bool {
         let Ground { profile, grove, paths, crowd, rows, conclusions } = ground;
         let (nodes, journal, ticks) =
             (grove.nodes(profile), profile.journal(query.era, query.clock), query.span.ticks());
@@ -164,7 +164,9 @@ impl Running {
                 }
             });
         };
+        let mut stood = kept;
         let mut enter = |key: Key, weight: Weight, to: [bool; SIDES]| {
+            stood = false;
             let sides = to.map(|to| if to { weight } else { Weight::default() });
             for (head, side) in heads.iter_mut().zip(&sides) {
                 change(&mut head.total_ns, side.ns);
@@ -231,6 +233,7 @@ impl Running {
         if let Some(branches) = branches.filter(|_| !fed) {
             branches.weigh(&self.weights);
         }
+        stood
     }
 }
 

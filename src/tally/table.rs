@@ -1,5 +1,7 @@
 //! The top list: flat and cum of every function.
 
+use std::sync::Arc;
+
 use super::diff::Changes;
 use super::paths::Paths;
 use super::query::{Query, Sort};
@@ -70,7 +72,8 @@ impl Table {
 
 /// Answers `query`. Who asks again and again keeps a [`Tallier`]; the answers are the same.
 pub fn table(profile: &Profile, names: &Names, query: &Query) -> Table {
-    Tallier::default().table(profile, names, query)
+    let told = Tallier::default().table(profile, names, query);
+    Arc::unwrap_or_clone(told)
 }
 
 #[derive(Clone, Copy, Default)]

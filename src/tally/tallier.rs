@@ -2,6 +2,8 @@
 //! stack counts for, the sums of the last question), and adds what is new. It has no opinion; those are in `table`, `callers`,
 //! `flame`.
 
+use std::sync::Arc;
+
 use super::branches::Branches;
 use super::callers::{Callers, Calls};
 use super::crowd::Crowd;
@@ -42,17 +44,27 @@ pub struct Besides<'a> {
 #[derive(Clone, Debug, Default)]
 pub struct Tallies {
     /// The top list.
-    pub table: Table,
+    pub table: Arc<Table>,
     /// The total's, if it was asked for.
-    pub total: Option<Table>,
+    pub total: Option<Arc<Table>>,
     /// Callers and callees, if they were asked for.
     pub callers: Option<Callers>,
     /// Lines and addresses, if they were asked for.
     pub lines: Option<Lines>,
     /// The flame, if it was asked for.
-    pub flame: Option<Flame>,
+    pub flame: Option<Arc<Flame>>,
     /// How the rows' flat goes, in their order; empty if it was not asked for, or of the total.
-    pub trends: Trends,
+    pub trends: Arc<Trends>,
+}
+
+/// What was told last, and of what: it is told again while nothing changes.
+struct Told {
+    /// The question, whether the total and trends were asked for, and the version of the names.
+    of: (Query, [bool; 2], u64),
+    table: Arc<Table>,
+    total: Option<Arc<Table>>,
+    trends: Arc<Trends>,
+    flame: Option<(FlameQuery, Arc<Flame>)>,
 }
 
 /// Answers queries about one profile and its names: `profile` and `names` are the same ones each time.
@@ -70,6 +82,7 @@ pub struct Tallier {
     spots: Spots,
     branches: Branches,
     courses: Courses,
+    told: Option<Told>,
 }
 
 impl Tallier {
@@ -83,17 +96,25 @@ impl Tallier {
             self.branches.catch_up(nodes, paths, sieve);
         }
         let asked = Asked { total: besides.total, stands: besides.stands };
-        running.advance(query, asked, ground, besides.flame.map(|_| &mut self.branches));
-        let listed = |side: usize| {
-            let (ids, listed): (Vec<RowId>, Vec<Row>) =
-                running.sums.rows(side, rows, paths, query.sort).into_iter().unzip();
-            (ids, Table { rows: listed, ..running.head(side) })
-        };
-        let (ids, table) = listed(SPAN);
-        let total = besides.total.then(|| listed(TOTAL).1);
-        let flame = besides.flame.map(|form| flame::drawn(&self.branches, rows, form));
-        let parts = Parts::of(query.span).filter(|_| besides.trends);
-        let trends = parts.map(|parts| self.courses.trends(parts, query, ground, &ids)).unwrap_or_default();
+        let stood = running.advance(query, asked, ground, besides.flame.map(|_| &mut self.branches));
+        let of = (query.clone(), [besides.total, besides.trends], names.version());
+        let known = self.told.take().filter(|told| stood && told.of == of);
+        let mut told = known.unwrap_or_else(|| {
+            let listed = |side: usize| {
+                let (ids, listed): (Vec<RowId>, Vec<Row>) =
+                    running.sums.rows(side, rows, paths, query.sort).into_iter().unzip();
+                (ids, Table { rows: listed, ..running.head(side) })
+            };
+            let (ids, table) = listed(SPAN);
+            let parts = Parts::of(query.span).filter(|_| besides.trends);
+            let trends = parts.map(|parts| self.courses.trends(parts, query, ground, &ids)).unwrap_or_default();
+            let total = besides.total.then(|| listed(TOTAL).1.into());
+            Told { of, table: table.into(), total, trends: trends.into(), flame: None }
+        });
+        if let Some(form) = besides.flame {
+            let known = told.flame.take().filter(|(known, _)| known == form);
+            told.flame = known.or_else(|| Some((form.clone(), flame::drawn(&self.branches, rows, form).into())));
+        }
         let forest = Forest { nodes, paths, sieve, weights: &running.weights };
         let callers = besides.centre.map(|full| {
             self.calls.turn_to(full, forest, rows);
@@ -105,6 +126,9 @@ impl Tallier {
             self.spots.end(names, forest);
             self.spots.told(full, (profile, names), grove, sieve, &running.weights, rows)
         });
+        let flame = besides.flame.and_then(|_| told.flame.as_ref().map(|(_, flame)| Arc::clone(flame)));
+        let (table, total, trends) = (Arc::clone(&told.table), told.total.clone(), Arc::clone(&told.trends));
+        self.told = Some(told);
         Tallies { table, total, callers, lines, flame, trends }
     }
 
@@ -135,7 +159,7 @@ impl Tallier {
     }
 
     /// The top list.
-    pub fn table(&mut self, profile: &Profile, names: &Names, query: &Query) -> Table {
+    pub fn table(&mut self, profile: &Profile, names: &Names, query: &Query) -> Arc<Table> {
         self.answer(profile, names, query, Besides::default()).table
     }
 
@@ -152,7 +176,7 @@ impl Tallier {
     }
 
     /// All stacks as a tree.
-    pub fn flame(&mut self, profile: &Profile, names: &Names, query: &Query, form: &FlameQuery) -> Flame {
+    pub fn flame(&mut self, profile: &Profile, names: &Names, query: &Query, form: &FlameQuery) -> Arc<Flame> {
         let besides = Besides { flame: Some(form), ..Besides::default() };
         self.answer(profile, names, query, besides).flame.unwrap_or_default()
     }

@@ -14,7 +14,7 @@ use crate::tally::table::Row;
 use crate::tally::tallier::{Besides, Tallier, Tallies};
 use crate::tally::text::Text;
 use crate::tally::threads::{Threads, ThreadsQuery};
-use crate::tally::trend::Trend;
+use crate::tally::trend::{Trend, Trends};
 
 /// The question, the centre, the row by line, the flame, and the version of the names.
 type Asked = (Query, [Option<String>; 2], Option<FlameQuery>, u64);
@@ -73,8 +73,8 @@ impl Baseline {
             let of = Some((asked.0.clone(), asked.3));
             if self.bursts.0 != of {
                 let parts = diff::parts(asked.0.span, seen(asked.0.span)).into_iter();
-                let parts = parts.map(|span| self.tallier.table(profile, names, &Query { span, ..asked.0.clone() }));
-                self.bursts = (of, Bursts::of(&parts.collect::<Vec<_>>()));
+                let of_part = |span| self.tallier.table(profile, names, &Query { span, ..asked.0.clone() });
+                self.bursts = (of, Bursts::of(&parts.map(of_part).collect::<Vec<_>>()));
             }
             self.told = Some((asked, tallies));
         }
@@ -85,15 +85,15 @@ impl Baseline {
         };
         self.judge = judge;
         let rows = now.table.rows.iter().map(|row| row.full.clone());
-        let trends: HashMap<Text, Trend> = rows.zip(now.trends.rows.drain(..)).collect();
-        now.table = diff::tables(&now.table, &before.table, (&judge, bursts), query.sort);
+        let trends: HashMap<Text, Trend> = rows.zip(now.trends.rows.iter().copied()).collect();
+        now.table = diff::tables(&now.table, &before.table, (&judge, bursts), query.sort).into();
         // In the order of the differences; what is gone has none.
         if !trends.is_empty() {
             let of = |row: &Row| trends.get(&row.full).copied().unwrap_or_default();
-            now.trends.rows = now.table.rows.iter().map(of).collect();
+            now.trends = Trends { rows: now.table.rows.iter().map(of).collect() }.into();
         }
         if let (Some(now), Some(before)) = (&mut now.total, &before.total) {
-            *now = diff::tables(now, before, (&Judge::credulous(), bursts), query.sort);
+            *now = diff::tables(now, before, (&Judge::credulous(), bursts), query.sort).into();
         }
         if let (Some(now), Some(before)) = (&mut now.callers, &before.callers) {
             *now = diff::callers(now, before, (&judge, bursts));
@@ -103,7 +103,7 @@ impl Baseline {
         }
         if let (Some(now), Some(before)) = (&mut now.flame, &before.flame) {
             let least_share = besides.flame.map_or(0.0, |form| form.least_share);
-            *now = diff::flames(now, before, (&judge, bursts), least_share);
+            *now = diff::flames(now, before, (&judge, bursts), least_share).into();
         }
     }
 

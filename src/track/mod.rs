@@ -83,15 +83,15 @@ pub struct Answer {
     /// What was asked.
     pub question: Question,
     /// The window's rows, in the order asked for.
-    pub window: Table,
+    pub window: Arc<Table>,
     /// The total's rows, in the order asked for.
-    pub total: Table,
+    pub total: Arc<Table>,
     /// The window's callers and callees of the centre asked for.
     pub callers: Option<Callers>,
     /// Lines and code of the function asked for, with their weights in the window.
     pub listing: Option<Listing>,
     /// The window's flame, if it was asked for.
-    pub flame: Option<Flame>,
+    pub flame: Option<Arc<Flame>>,
     /// The heat of the past, if it was asked for.
     pub timeline: Option<Timeline>,
     /// How old the baseline is that numbers are differences from, ns; `None` if they are no differences.
@@ -105,7 +105,7 @@ pub struct Answer {
     /// How much of the window was measured, ns.
     pub measured_ns: u64,
     /// How the flat of the window's rows goes, in their order; empty where the window is all.
-    pub trends: Trends,
+    pub trends: Arc<Trends>,
     /// The header's facts.
     pub facts: Facts,
 }

@@ -1,5 +1,7 @@
 //! Sums that are kept from one answer to the next, against those that are added up anew: whatever comes in between.
 
+use std::sync::Arc;
+
 use proptest::prelude::*;
 use sigtop::link::wire::{Arrival, Clock, Event, Message};
 use sigtop::profile::Profile;
@@ -45,7 +47,8 @@ fn certain(mut told: Tallies, question: &Query) -> Tallies {
     if question.owners().is_empty() {
         return told;
     }
-    for row in told.table.rows.iter_mut().chain(told.total.iter_mut().flat_map(|table| &mut table.rows)) {
+    let tables = [Some(&mut told.table), told.total.as_mut()];
+    for row in tables.into_iter().flatten().flat_map(|table| &mut Arc::make_mut(table).rows) {
         (row.function, row.module) = (FunctionId(0), Text::default());
     }
     if let Some(callers) = &mut told.callers {
@@ -53,7 +56,7 @@ fn certain(mut told: Tallies, question: &Query) -> Tallies {
         callers.callers.iter_mut().chain(&mut callers.callees).for_each(|edge| edge.module = Text::default());
     }
     told.lines.iter_mut().for_each(|lines| lines.module = Text::default());
-    told.flame.iter_mut().flat_map(|flame| &mut flame.boxes).for_each(|shown| shown.module = Text::default());
+    told.flame.iter_mut().flat_map(|flame| &mut Arc::make_mut(flame).boxes).for_each(|shown| shown.module = Text::default());
     told
 }
 

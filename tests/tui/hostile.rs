@@ -306,18 +306,18 @@ fn answer() -> impl Strategy<Value = Answer> {
             let ticks_ns = window.rows.iter().map(|row| row.flat_ns).collect::<Vec<_>>().into();
             Answer {
                 question,
-                window,
-                total,
+                window: window.into(),
+                total: total.into(),
                 callers,
                 listing,
-                flame,
+                flame: flame.map(Arc::new),
                 timeline: now_ns.is_multiple_of(3).then_some(Timeline { ticks_ns }),
                 baseline_ns: now_ns.is_multiple_of(2).then_some(now_ns),
                 threads,
                 tagged,
                 now_ns,
                 measured_ns,
-                trends,
+                trends: trends.into(),
                 facts,
             }
         },
@@ -440,7 +440,7 @@ proptest! {
                     if let (Some(callers), Some(centre)) = (&mut answer.callers, &answer.question.centre) {
                         callers.full = centre.as_str().into();
                     }
-                    if let Some(root) = answer.flame.as_mut().and_then(|flame| flame.boxes.first_mut()) {
+                    if let Some(root) = answer.flame.as_mut().and_then(|flame| Arc::make_mut(flame).boxes.first_mut()) {
                         root.full = "".into();
                     }
                     stage.act(Action::Answer(Arc::new(answer)));
@@ -481,12 +481,13 @@ fn hostile_names_stay_in_their_row() {
         changes: None,
     });
     let window = Table { rows: rows.collect(), total_ns: 1000, kept_ns: 1000, samples: 9, kept_samples: 9 };
+    let window = Arc::new(window);
     let mut stage = Stage::usual((140, 45));
     let question = stage.session.answer().expect("a question was asked").question.clone();
     let facts = stage.session.facts.clone();
     stage.act(Action::Answer(Arc::new(Answer {
         question,
-        window: window.clone(),
+        window: Arc::clone(&window),
         total: window,
         listing: None,
         callers: None,

@@ -1,6 +1,7 @@
 //! How much less samples tell than their number says, because they come in bursts: by how much more the parts of the baseline differ
 //! from each other than chance has it. Another window of a load that stays the same differs by as much.
 
+use std::borrow::Borrow;
 use std::collections::HashMap;
 
 use crate::profile::window::{BUCKET_NS, Span};
@@ -39,15 +40,16 @@ pub fn parts(span: Span, seen_ns: u64) -> Vec<Span> {
 
 impl Bursts {
     /// Of what these parts came to.
-    pub fn of(parts: &[Table]) -> Bursts {
+    pub fn of(parts: &[impl Borrow<Table>]) -> Bursts {
         let mut rows: HashMap<&Text, ([u64; PARTS], [u64; PARTS])> = HashMap::new();
-        for (at, part) in parts.iter().enumerate().take(PARTS) {
+        for (at, part) in parts.iter().map(Borrow::borrow).enumerate().take(PARTS) {
             for row in &part.rows {
                 let (flat, cum) = rows.entry(&row.full).or_default();
                 (flat[at], cum[at]) = (row.flat_ns, row.cum_ns);
             }
         }
-        let (samples, ns) = parts.iter().fold((0, 0), |sum, part| (sum.0 + part.samples, sum.1 + part.total_ns));
+        let heads = parts.iter().map(Borrow::borrow);
+        let (samples, ns) = heads.fold((0, 0), |sum, part| (sum.0 + part.samples, sum.1 + part.total_ns));
         let sample_ns = ns as f64 / samples.max(1) as f64;
         let flats: Vec<f64> = rows.values().filter_map(|(flat, _)| dispersion(flat, sample_ns)).collect();
         let count = flats.len().max(1) as f64;

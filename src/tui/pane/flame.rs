@@ -10,6 +10,8 @@
 //!
 //! The line over the footer names the box under the cursor in full.
 
+use std::borrow::Cow;
+
 use ratatui::layout::Rect;
 use ratatui::text::Span;
 
@@ -34,7 +36,7 @@ const LEAST_CUT: usize = 8;
 pub fn draw(canvas: &mut Canvas<'_>, area: Rect, app: &App) {
     let active = app.pane == Pane::Flame && matches!(app.mode, Mode::Panes);
     let body = Rect { y: area.y + 1, height: area.height.saturating_sub(1), ..area };
-    let shown = app.answer.as_ref().and_then(|answer| answer.flame.as_ref());
+    let shown = app.answer.as_ref().and_then(|answer| answer.flame.as_deref());
     let tiles = shown.map(|flame| app.flame.tiles(flame)).unwrap_or_default();
     let levels = tiles.last().map_or(0, |tile| tile.depth + 1);
     let more = levels.saturating_sub(app.flame.first() + usize::from(body.height));
@@ -100,32 +102,45 @@ fn paint(canvas: &mut Canvas<'_>, place: Rect, app: &App, shown: &FlameBox, ligh
         canvas.put(place.right() - 1, y, 1, "▕", fill);
         room -= 1;
     }
-    let room = usize::from(room);
-    let name = app.names.pick(full, &shown.short);
-    let share = match shown.difference {
-        Some(Difference { ns, change }) if full.is_empty() => measure::signed(ns, app.unit, change.negative),
+    if room > 0 {
+        canvas.put(x + 1, y, room, &words(app, shown, room.into()), fill);
+    }
+}
+
+/// As much of a box's name as there is room for, and its share where both fit.
+fn words<'a>(app: &App, shown: &'a FlameBox, room: usize) -> Cow<'a, str> {
+    let name = app.names.pick(&shown.full, &shown.short);
+    let (columns, bare) = (text::columns(name, room), text::bare(name));
+    // Behind a space, a share is two characters at least.
+    if columns + 3 <= room {
+        let share = share(app, shown);
+        return if columns + 1 + share.len() <= room { format!("{name} {share}").into() } else { name.into() };
+    }
+    match () {
+        () if columns <= room => name.into(),
+        () if text::columns(bare, room) <= room => bare.into(),
+        () if room >= LEAST_CUT => text::cut_left(bare, room, 0),
+        () => Cow::Borrowed(""),
+    }
+}
+
+/// What a box weighs: its part of the window, and in units what all weigh.
+fn share(app: &App, shown: &FlameBox) -> String {
+    let base_ns = app.window_base_ns();
+    let is_all = shown.full.is_empty();
+    match shown.difference {
+        Some(Difference { ns, change }) if is_all => measure::signed(ns, app.unit, change.negative),
         Some(Difference { ns, change }) => {
-            let sign = if ns == 0 {
-                ""
-            } else if change.negative {
-                "-"
-            } else {
-                "+"
+            let sign = match change.negative {
+                _ if ns == 0 => "",
+                true => "-",
+                false => "+",
             };
             format!("{sign}{}", measure::percentage(ns, base_ns).trim_start())
         }
-        None if full.is_empty() => measure::value(shown.weight_ns, app.unit),
+        None if is_all => measure::value(shown.weight_ns, app.unit),
         None => measure::percentage(shown.weight_ns, base_ns).trim_start().to_owned(),
-    };
-    let bare = text::bare(name);
-    let words = match () {
-        () if text::columns(name, room) + 1 + share.len() <= room => format!("{name} {share}"),
-        () if text::columns(name, room) <= room => name.to_owned(),
-        () if text::columns(bare, room) <= room => bare.to_owned(),
-        () if room >= LEAST_CUT => text::cut_left(bare, room, 0).into_owned(),
-        () => String::new(),
-    };
-    canvas.put(x + 1, y, room as u16, &words, fill);
+    }
 }
 
 /// The words at the right of the title: what is left out of the picture, and how to read it.
