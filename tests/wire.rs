@@ -73,10 +73,7 @@ impl Said {
     fn message(self) -> Message {
         match self {
             Said::Plain(message) => message,
-            Said::Stack(sample, frames) => {
-                let frames = frames.into_iter().take(MAX_FRAMES).map(FrameAddress::unpack).collect();
-                Message::Sample(sample, frames)
-            }
+            Said::Stack(sample, frames) => Message::Sample(sample, frames.into_iter().take(MAX_FRAMES).collect()),
         }
     }
 }

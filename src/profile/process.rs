@@ -8,7 +8,7 @@ use super::module::Mappings;
 use super::stack::{Frame, FrameId, StackId, StackTable};
 use super::thread::ThreadId;
 use super::window::{Book, Place};
-use crate::link::wire::{Account, Clock, Engaged, FrameAddress, SourceId};
+use crate::link::wire::{Account, Clock, Engaged, SourceId};
 
 /// Index of a process image in a [`Profile`](super::Profile).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -55,9 +55,17 @@ pub struct Process {
 pub(super) struct Located {
     generation: u32,
     frames: IdMap<u64, FrameId>,
-    /// By a hash of thread, clock and all addresses, whose secret no target knows: of a million, two have the same in one of 30
-    /// million sessions.
+    /// By a hash of thread, clock and stack.
     seen: IdMap<u64, Seen>,
+}
+
+/// What tells a stack from all others of its process.
+#[derive(Clone, Copy)]
+pub(super) enum Identity {
+    /// Its [mark](super::Marks).
+    Mark(u64),
+    /// In a recording.
+    Number(u32),
 }
 
 /// Where a sample was entered before.
@@ -89,18 +97,16 @@ impl Located {
         }
     }
 
-    /// The name under which a sample's place is remembered.
-    pub(super) fn name(&self, thread: ThreadId, clock: Clock, frames: &[FrameAddress], cut: bool) -> u64 {
-        let whose = u64::from(thread.0) << 8 | (clock as u64) << 1 | u64::from(cut);
-        self.seen.hasher().digest(whose, frames.iter().map(|frame| frame.pack()))
-    }
-
-    /// The same of a stack with a number: no frame need be looked at.
-    pub(super) fn numbered(&self, thread: ThreadId, clock: Clock, number: u32, cut: bool) -> u64 {
-        const NUMBERED: u64 = 1 << 40;
+    /// The name under which a sample's place is remembered: no frame need be looked at.
+    pub(super) fn name(&self, thread: ThreadId, clock: Clock, cut: bool, stack: Identity) -> u64 {
+        let (is_numbered, word) = match stack {
+            Identity::Mark(mark) => (false, mark),
+            Identity::Number(number) => (true, number.into()),
+        };
+        let whose = u64::from(thread.0) << 8 | (clock as u64) << 2 | u64::from(is_numbered) << 1 | u64::from(cut);
         let mut hasher = self.seen.hasher().build_hasher();
-        hasher.write_u64(NUMBERED | u64::from(thread.0) << 8 | (clock as u64) << 1 | u64::from(cut));
-        hasher.write_u64(number.into());
+        hasher.write_u64(whose);
+        hasher.write_u64(word);
         hasher.finish()
     }
 

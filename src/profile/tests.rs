@@ -74,12 +74,12 @@ impl Session {
     }
 }
 
-fn leaf_first(frames: &[u64]) -> Box<[FrameAddress]> {
+fn leaf_first(frames: &[u64]) -> Box<[u64]> {
     let kind = |(index, &address)| match index {
         0 => FrameAddress::Instruction(address),
         _ => FrameAddress::Return(address + 1),
     };
-    frames.iter().enumerate().map(kind).collect()
+    frames.iter().enumerate().map(kind).map(FrameAddress::pack).collect()
 }
 
 fn owned<const N: usize>(stacks: [(&str, u64); N]) -> Vec<(String, u64)> {

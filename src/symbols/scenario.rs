@@ -349,8 +349,8 @@ impl Reader {
         Ok(())
     }
 
-    /// Addresses, leaf first, and the sample's flags.
-    fn stack(&mut self, text: &str) -> Result<(Vec<FrameAddress>, u32), String> {
+    /// Packed frames, leaf first, and the sample's flags.
+    fn stack(&mut self, text: &str) -> Result<(Vec<u64>, u32), String> {
         let mut parts = text.split(';').map(str::trim).peekable();
         let flags = if parts.next_if_eq(&"[truncated]").is_some() { flag::TRUNCATED } else { 0 };
         let mut addresses = Vec::new();
@@ -384,7 +384,7 @@ impl Reader {
             true => FrameAddress::Instruction(address),
             false => FrameAddress::Return(address + 1),
         };
-        Ok((addresses.into_iter().enumerate().map(kind).rev().collect(), flags))
+        Ok((addresses.into_iter().enumerate().map(kind).map(FrameAddress::pack).rev().collect(), flags))
     }
 
     /// The bias of a module; announced where the process has not mapped it yet.

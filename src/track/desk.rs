@@ -70,10 +70,10 @@ impl Desk {
         }
     }
 
-    /// Takes in what an agent said.
-    pub fn arrive(&mut self, arrival: Arrival) {
+    /// Takes in what an agent said, with its [mark](crate::profile::Marks).
+    pub fn arrive(&mut self, arrival: Arrival, mark: u64) {
         let at_ns = arrival.at_ns;
-        self.profile.apply(arrival);
+        self.profile.apply_marked(arrival, mark);
         self.received = self.profile.truncated().1;
         if self.received > 0 {
             self.begun_ns.get_or_insert(at_ns);

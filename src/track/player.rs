@@ -164,7 +164,7 @@ impl Player {
                 if let Event::Said(Message::Engaged(said)) = &arrival.event {
                     *engaged = Some(said.clone());
                 }
-                desk.arrive(arrival);
+                desk.arrive(arrival, 0);
             }
             Entry::Cpu(now) => {
                 *at_ns = now.at_ns.max(*at_ns);

@@ -72,9 +72,9 @@ impl Tape {
         Tape { encoder: None, names: false, kept: Some(kept), saver: None, flushed_ns: 0, interval_ns: FILE_NS }
     }
 
-    pub(super) fn arrive(&mut self, arrival: &Arrival) {
+    pub(super) fn arrive(&mut self, arrival: &Arrival, mark: u64) {
         if let Some(encoder) = &mut self.encoder {
-            encoder.arrival(arrival);
+            encoder.arrival(arrival, mark);
         }
     }
 

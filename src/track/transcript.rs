@@ -11,6 +11,7 @@ use crate::link::wire::{
     Arrival, Birth, Clock, Engine, Event, FrameAddress, Hello, MAX_COMM, MAX_PATH, Message, Module, Sample, SourceId,
     Thread,
 };
+use crate::profile::Marks;
 use crate::symbols::clean::clean;
 use crate::symbols::demangle::{Name, demangle, plain};
 use crate::tally::saved::graph::base;
@@ -114,6 +115,7 @@ struct Process {
 struct Writing<'a> {
     saved: &'a Saved,
     encoder: Encoder,
+    marks: Marks,
     files: Vec<NamedFile>,
     /// Of every location: its file, and the file's own address.
     places: Vec<(u32, u64)>,
@@ -147,7 +149,8 @@ pub(super) fn transcript(saved: &Saved, name: &str) -> Result<Transcript, String
         origin: Some(origin(saved)),
     };
     let (files, places) = places(saved);
-    let mut writing = Writing { saved, encoder: Encoder::new(&about), files, places, processes, who };
+    let (encoder, marks) = (Encoder::new(&about), Marks::default());
+    let mut writing = Writing { saved, encoder, marks, files, places, processes, who };
     let remark = match (remark, saved.samples.times_ns().is_empty()) {
         (None, true) => Some("it does not say when its samples were taken: all have one time".to_owned()),
         (remark, _) => remark,
@@ -275,7 +278,8 @@ impl Writing<'_> {
     fn say(&mut self, process: usize, message: Message, at_ns: u64) {
         let pid = self.processes[process].pid;
         let (source, event) = (SourceId(process as u32), Event::Said(message));
-        self.encoder.arrival(&Arrival { source, pid, at_ns, event });
+        let arrival = Arrival { source, pid, at_ns, event };
+        self.encoder.arrival(&arrival, self.marks.of(&arrival));
     }
 
     /// Says what comes before a sample of a process.
@@ -349,9 +353,9 @@ impl Writing<'_> {
         self.introduce(process, tid, labels, stack, at_ns);
         let address = |&location: &u32| {
             let (file, address) = self.places[location as usize];
-            FrameAddress::Instruction(first_address(file) + address)
+            FrameAddress::Instruction(first_address(file) + address).pack()
         };
-        let frames: Box<[FrameAddress]> = stack.iter().map(address).collect();
+        let frames: Box<[u64]> = stack.iter().map(address).collect();
         for measure in measures {
             // What is below zero is no time.
             let weight_ns = (values[measure.value].max(0) as f64 * measure.ns) as u64;

@@ -168,12 +168,12 @@ impl Watcher {
         let mut coming = batch.into_iter();
         while !coming.as_slice().is_empty() {
             let count = coming.len().min(AHEAD);
-            self.desk.profile.look_ahead(&coming.as_slice()[..count]);
-            coming.by_ref().take(count).for_each(|arrival| self.arrive(arrival));
+            let marks = self.desk.profile.look_ahead(&coming.as_slice()[..count]);
+            coming.by_ref().take(count).zip(marks).for_each(|(arrival, mark)| self.arrive(arrival, mark));
         }
     }
 
-    fn arrive(&mut self, arrival: Arrival) {
+    fn arrive(&mut self, arrival: Arrival, mark: u64) {
         if let Event::Said(Message::Busy { viewer }) = arrival.event {
             self.tell_banner(format!("already watched by sigtop pid {viewer}"));
             self.done = true;
@@ -181,8 +181,8 @@ impl Watcher {
         if let Some(sentence) = remark(&arrival) {
             self.tell_banner(sentence);
         }
-        self.tape.arrive(&arrival);
-        self.desk.arrive(arrival);
+        self.tape.arrive(&arrival, mark);
+        self.desk.arrive(arrival, mark);
     }
 
     /// Asks for the names that are wanted, as far as the worker has room.

@@ -16,7 +16,7 @@ mod speaker;
 use std::fs;
 
 use measure::argument;
-use sigtop::link::wire::{Arrival, Birth, Clock, Event, FrameAddress, Hello, Message, Sample, SourceId};
+use sigtop::link::wire::{Arrival, Birth, Clock, Event, Hello, Message, Sample, SourceId};
 use sigtop::profile::Profile;
 use sigtop::profile::window::Span;
 use sigtop::symbols::Names;
@@ -66,7 +66,6 @@ fn main() {
         // Spread over the whole tree, so that few stacks are as unlike as many.
         let stack = speaker::mixed(number) % stacks * (speaker::STACKS / stacks);
         speaker::stack(stack, &sites, &mut packed);
-        let frames: Box<[FrameAddress]> = packed.iter().map(|&word| FrameAddress::unpack(word)).collect();
         let sample = Sample {
             tid: 100 + (stack % 8) as u32,
             clock: Clock::Prof,
@@ -76,7 +75,7 @@ fn main() {
             weight_ns: PERIOD_NS,
             slot: 0,
         };
-        say(&mut profile, at_ns, Message::Sample(sample, frames));
+        say(&mut profile, at_ns, Message::Sample(sample, packed.as_slice().into()));
         if number % ANSWER_EVERY == 0 {
             names.catch_up(&profile);
             let query = Query { span: Span::Last { ns: 10_000_000_000, now_ns: at_ns }, ..Query::default() };

@@ -13,8 +13,8 @@ use std::time::Instant;
 
 use measure::{argument, median};
 use sigtop::link::record::{About, Block, Blocks, Decoder, Encoder, Entry};
-use sigtop::link::wire::{Arrival, Event, FrameAddress, Message};
-use sigtop::profile::Profile;
+use sigtop::link::wire::{Arrival, Event, Message};
+use sigtop::profile::{Marks, Profile};
 
 const SIGTOP: &str = env!("CARGO_BIN_EXE_sigtop");
 /// Samples to be played, at least.
@@ -63,8 +63,7 @@ fn many(bytes: &[u8]) -> (Vec<u8>, usize) {
             Entry::Arrived(Arrival { event: Event::Closed | Event::Cut(_), .. }) => {}
             Entry::Arrived(arrival) => arrivals.push(arrival),
             Entry::Sampled(sampled) => {
-                let frames = sampled.frames.iter().map(|&word| FrameAddress::unpack(word)).collect();
-                let event = Event::Said(Message::Sample(sampled.sample.clone(), frames));
+                let event = Event::Said(Message::Sample(sampled.sample.clone(), sampled.frames.into()));
                 let (source, pid, at_ns) = (sampled.source, sampled.pid, sampled.at_ns);
                 arrivals.push(Arrival { source, pid, at_ns, event });
             }
@@ -73,7 +72,8 @@ fn many(bytes: &[u8]) -> (Vec<u8>, usize) {
         entries.expect("entries");
     }
     let mut encoder = Encoder::new(&about.expect("a beginning"));
-    arrivals.iter().for_each(|arrival| encoder.arrival(arrival));
+    let marks = Marks::default();
+    arrivals.iter().for_each(|arrival| encoder.arrival(arrival, marks.of(arrival)));
     let is_sample = |arrival: &&Arrival| matches!(arrival.event, Event::Said(Message::Sample(..)));
     let mut samples: Vec<Arrival> = arrivals.iter().filter(is_sample).cloned().collect();
     let (first, last) = (samples[0].at_ns, samples[samples.len() - 1].at_ns);
@@ -84,7 +84,7 @@ fn many(bytes: &[u8]) -> (Vec<u8>, usize) {
             if let Event::Said(Message::Sample(sample, _)) = &mut arrival.event {
                 sample.monotonic_ns += round_ns;
             }
-            encoder.arrival(arrival);
+            encoder.arrival(arrival, marks.of(arrival));
         }
         count += samples.len();
     }

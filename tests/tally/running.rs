@@ -56,7 +56,10 @@ fn certain(mut told: Tallies, question: &Query) -> Tallies {
         callers.callers.iter_mut().chain(&mut callers.callees).for_each(|edge| edge.module = Text::default());
     }
     told.lines.iter_mut().for_each(|lines| lines.module = Text::default());
-    told.flame.iter_mut().flat_map(|flame| &mut Arc::make_mut(flame).boxes).for_each(|shown| shown.module = Text::default());
+    told.flame
+        .iter_mut()
+        .flat_map(|flame| &mut Arc::make_mut(flame).boxes)
+        .for_each(|shown| shown.module = Text::default());
     told
 }
 

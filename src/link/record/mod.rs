@@ -56,9 +56,9 @@ pub const MAX_PLAIN: usize = 1 << 20;
 /// Bytes of entries from which on a block is closed.
 pub const FULL: usize = 1 << 16;
 /// Stacks that have a number, at most; then numbers begin anew.
-pub const MAX_STACKS: usize = 1 << 16;
+pub const MAX_STACKS: usize = 1 << 18;
 /// Frames of these, at most.
-pub const MAX_STACK_FRAMES: usize = 1 << 21;
+pub const MAX_STACK_FRAMES: usize = 1 << 24;
 /// Bytes of a text, at most; a longer one is cut.
 pub const MAX_TEXT: usize = 4096;
 /// Functions at one address, at most: calls inlined into one another.

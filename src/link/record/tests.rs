@@ -1,6 +1,7 @@
 //! What is written is what is read, and bytes that were never written do no harm.
 
 use std::collections::HashSet;
+use std::hash::{BuildHasher, BuildHasherDefault, DefaultHasher};
 
 use proptest::collection::vec;
 use proptest::prelude::*;
@@ -38,11 +39,18 @@ fn about() -> About {
     }
 }
 
+fn mark(arrival: &Arrival) -> u64 {
+    match &arrival.event {
+        Event::Said(Message::Sample(_, frames)) => BuildHasherDefault::<DefaultHasher>::default().hash_one(frames),
+        _ => 0,
+    }
+}
+
 fn recorded(all: &[Said]) -> Vec<u8> {
     let mut encoder = Encoder::new(&about());
     for said in all {
         match said {
-            Said::Arrived(arrival) => encoder.arrival(arrival),
+            Said::Arrived(arrival) => encoder.arrival(arrival, mark(arrival)),
             Said::Named(named) => encoder.named(named),
             Said::Cpu(cpu) => encoder.cpu(cpu),
             Said::Ended(at_ns, how) => encoder.ended(*at_ns, *how),
@@ -55,8 +63,7 @@ fn recorded(all: &[Said]) -> Vec<u8> {
 
 /// The sample as it came, if its slot is not looked at.
 fn arrival(sampled: &Sampled<'_>) -> Arrival {
-    let frames = sampled.frames.iter().map(|&word| FrameAddress::unpack(word)).collect();
-    let event = Event::Said(Message::Sample(sampled.sample.clone(), frames));
+    let event = Event::Said(Message::Sample(sampled.sample.clone(), sampled.frames.into()));
     Arrival { source: sampled.source, pid: sampled.pid, at_ns: sampled.at_ns, event }
 }
 
@@ -108,7 +115,7 @@ fn sample() -> impl Strategy<Value = Message> {
     (numbers, frames).prop_map(|((tid, clock, flags, generation, monotonic_ns, weight_ns), frames)| {
         let sample = Sample { tid, clock, flags, generation, monotonic_ns, weight_ns, slot: 0 };
         let frames: Vec<u64> = frames;
-        Message::Sample(sample, frames.into_iter().map(FrameAddress::Return).collect())
+        Message::Sample(sample, frames.into_iter().map(|address| FrameAddress::Return(address).pack()).collect())
     })
 }
 
@@ -292,7 +299,7 @@ fn numbers_begin_anew_when_there_are_too_many() {
     let sample = |address: u64, at_ns: u64| {
         let sample =
             Sample { tid: 1, clock: Clock::Prof, flags: 0, generation: 1, monotonic_ns: at_ns, weight_ns: 10, slot: 0 };
-        let frames = [address, 1, 2].map(FrameAddress::Return).into();
+        let frames = [address, 1, 2].map(|address| FrameAddress::Return(address).pack()).into();
         let event = Event::Said(Message::Sample(sample, frames));
         Said::Arrived(Arrival { source: SourceId(1), pid: 7, at_ns, event })
     };
@@ -310,10 +317,10 @@ fn numbers_begin_anew_when_there_are_too_many() {
 fn a_sample_takes_twelve_bytes_at_most_once_its_stack_is_known() {
     // Four threads at 99 Hz, of 400 stacks of 40 frames; a block is closed once a second, as a file's is.
     let (mut random, mut encoder) = (random(), Encoder::new(&about()));
-    let frames = |stack: u64| -> Box<[FrameAddress]> {
+    let frames = |stack: u64| -> Box<[u64]> {
         let common = (0..32).map(|depth| FrameAddress::Return(0x55_0000_1000 + depth * 0x61 + stack / 20 * 0x1_0007));
         let own = (0..8).map(|depth| FrameAddress::Return(0x7f00_1234_0000 + (stack * 31 + depth) * 0x137));
-        own.chain(common).collect()
+        own.chain(common).map(FrameAddress::pack).collect()
     };
     let (mut bytes, mut samples) = (0, 0);
     for number in 0..60 * 396u64 {
@@ -321,7 +328,9 @@ fn a_sample_takes_twelve_bytes_at_most_once_its_stack_is_known() {
         let (weight_ns, generation) = (10_101_010, 1);
         let sample = Sample { tid, clock: Clock::Prof, flags: 0, generation, monotonic_ns: at_ns, weight_ns, slot: 0 };
         let event = Event::Said(Message::Sample(sample, frames(random() % 400)));
-        encoder.arrival(&Arrival { source: SourceId(1), pid: 7, at_ns: at_ns + 40_000 + random() % 20_000, event });
+        let at_ns = at_ns + 40_000 + random() % 20_000;
+        let arrival = Arrival { source: SourceId(1), pid: 7, at_ns, event };
+        encoder.arrival(&arrival, mark(&arrival));
         samples += u64::from(number >= 10 * 396);
         if number % 396 == 395 {
             encoder.flush();

@@ -26,8 +26,6 @@ pub struct Encoder {
     /// Of the last sample.
     source: Option<SourceId>,
     numbers: Numbers,
-    /// The frames at hand.
-    frames: Vec<u64>,
 }
 
 /// What is as it was with the last sample of a source.
@@ -73,7 +71,6 @@ impl Encoder {
             streams: HashMap::new(),
             source: None,
             numbers: Numbers::default(),
-            frames: Vec::new(),
         };
         encoder.about(about);
         encoder
@@ -139,8 +136,9 @@ impl Encoder {
         self.at_ns = at_ns;
     }
 
-    /// Keeps what came from an agent.
-    pub fn arrival(&mut self, arrival: &Arrival) {
+    /// Keeps what came from an agent. `mark` stands for the stack of a sample: a hash of all its frames that nobody can choose; it tells
+    /// nothing about anything else.
+    pub fn arrival(&mut self, arrival: &Arrival, mark: u64) {
         let Arrival { source, pid, at_ns, event } = arrival;
         let mut head = |kind: u8, source: SourceId| {
             self.plain.push(kind);
@@ -150,12 +148,9 @@ impl Encoder {
         };
         match event {
             Event::Said(Message::Sample(sample, frames)) => {
-                self.frames.clear();
-                self.frames.extend(frames.iter().take(MAX_FRAMES).map(|frame| frame.pack()));
-                if self.frames.is_empty() {
-                    self.frames.push(FrameAddress::Instruction(0).pack());
-                }
-                self.sample(*source, *pid, *at_ns, sample);
+                let nothing = [FrameAddress::Instruction(0).pack()];
+                let frames = if frames.is_empty() { &nothing } else { &frames[..frames.len().min(MAX_FRAMES)] };
+                self.sample((*source, *pid, *at_ns), sample, mark, frames);
             }
             Event::Said(message) => {
                 let mut buffer = [0; 4 + MAX_MESSAGE];
@@ -185,9 +180,7 @@ impl Encoder {
         self.source.take_if(|last| *last == source);
     }
 
-    fn sample(&mut self, source: SourceId, pid: u32, at_ns: u64, sample: &Sample) {
-        let frames = &self.frames;
-        let mark = self.numbers.mark(frames);
+    fn sample(&mut self, (source, pid, at_ns): (SourceId, u32, u64), sample: &Sample, mark: u64, frames: &[u64]) {
         let known = self.numbers.find(mark);
         if known.is_none() && !self.numbers.takes(frames) {
             self.plain.push(kind::STACKS);
@@ -241,7 +234,8 @@ impl Encoder {
         number(out, zigzag(late_ns.wrapping_sub(stream.late_ns)));
         (stream.setting, stream.tid, stream.weight_ns) = (Some(setting), sample.tid, sample.weight_ns);
         (stream.monotonic_ns, stream.late_ns) = (sample.monotonic_ns, late_ns);
-        mem::swap(&mut stream.frames, &mut self.frames);
+        stream.frames.clear();
+        stream.frames.extend_from_slice(frames);
         self.source = Some(source);
         self.at_ns = at_ns;
     }

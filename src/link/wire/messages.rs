@@ -265,8 +265,8 @@ pub enum Message {
         /// Thread id.
         tid: u32,
     },
-    /// A tick and its stack, leaf first.
-    Sample(Sample, Box<[FrameAddress]>),
+    /// A tick and its stack: frames, [packed](FrameAddress::pack), leaf first.
+    Sample(Sample, Box<[u64]>),
     /// Counters, about once a second and last of all.
     Account(Account),
     /// Answer to an [`Engage`](Request::Engage).

@@ -3,8 +3,8 @@
 use alloc::boxed::Box;
 
 use super::messages::{
-    Account, Birth, Clock, Engaged, Engine, EngineState, FrameAddress, Hello, Malformed, Message, Module, Request,
-    Sample, Thread, Unload,
+    Account, Birth, Clock, Engaged, Engine, EngineState, Hello, Malformed, Message, Module, Request, Sample, Thread,
+    Unload,
 };
 use super::stacks::StackMemory;
 use super::{MAGIC, MAX_ARGV, MAX_BUILD_ID, MAX_COMM, MAX_FRAMES, MAX_MESSAGE, MAX_PATH, PERIODS_NS, VERSION, kind};
@@ -146,8 +146,7 @@ fn sample(mut r: Reader<'_>, memory: &mut StackMemory) -> Result<Message, Malfor
         *frame = last;
     }
     r.end()?;
-    let frames = stored.frames().iter().map(|&word| FrameAddress::unpack(word)).collect();
-    Ok(Message::Sample(sample, frames))
+    Ok(Message::Sample(sample, stored.frames().into()))
 }
 
 fn account(r: &mut Reader<'_>) -> Result<Account, Malformed> {

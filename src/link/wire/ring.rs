@@ -12,7 +12,7 @@
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 
-use super::{Account, Clock, FrameAddress, Loss, MAX_FRAMES, Sample, flag};
+use super::{Account, Clock, Loss, MAX_FRAMES, Sample, flag};
 
 /// Words of the circle: 1 MiB, some 6 000 samples of 20 frames; touched only as far as it fills.
 pub const RING_WORDS: usize = 128 * 1024;
@@ -104,7 +104,7 @@ pub fn config_of(word: u64) -> (Clock, u64) {
 pub struct Remains {
     /// Samples that were not received, oldest first. Those without a weight of their own (of a wall or interval timer) weigh their
     /// period.
-    pub samples: Vec<(Sample, Box<[FrameAddress]>)>,
+    pub samples: Vec<(Sample, Box<[u64]>)>,
     /// The last account brought up to date: ticks that are neither here nor received nor counted as lost are lost as
     /// [`Loss::NotReady`].
     pub account: Account,
@@ -170,7 +170,7 @@ impl Words<'_> {
         self.header(HEADER_WORDS + (position as usize & (RING_WORDS - 1)))
     }
 
-    fn record(&self, position: u64, size: usize, pid: u32, last: u32) -> (Sample, Box<[FrameAddress]>) {
+    fn record(&self, position: u64, size: usize, pid: u32, last: u32) -> (Sample, Box<[u64]>) {
         let pair = |offset: u64| {
             let word = self.circle(position.wrapping_add(offset));
             (word as u32, (word >> 32) as u32)
@@ -191,8 +191,7 @@ impl Words<'_> {
             weight_ns,
             slot: 0,
         };
-        let frames =
-            (RECORD_WORDS..size).map(|offset| FrameAddress::unpack(self.circle(position.wrapping_add(offset as u64))));
+        let frames = (RECORD_WORDS..size).map(|offset| self.circle(position.wrapping_add(offset as u64)));
         (sample, frames.collect())
     }
 }
@@ -201,6 +200,7 @@ impl Words<'_> {
 mod tests {
     use proptest::prelude::*;
 
+    use super::super::FrameAddress;
     use super::*;
 
     /// A ring with two records: the first was sent as sample 7, the second is fresh.
@@ -231,7 +231,10 @@ mod tests {
         assert_eq!(before.samples.len(), 2);
         let (sample, frames) = &before.samples[0];
         assert_eq!((sample.tid, sample.clock, sample.weight_ns, sample.generation), (41, Clock::Prof, 10_000_000, 2));
-        assert_eq!(**frames, [FrameAddress::Instruction(0x8_0000), FrameAddress::Return(0x10_0000)]);
+        assert_eq!(
+            **frames,
+            [FrameAddress::Instruction(0x8_0000), FrameAddress::Return(0x10_0000)].map(FrameAddress::pack)
+        );
         let after = remains(&ring(), 7, &account, 40, 9).expect("a ring");
         assert_eq!(after.samples, before.samples[1..]);
         let (sample, _) = &after.samples[0];
