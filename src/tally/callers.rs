@@ -8,7 +8,7 @@ use super::rows::{RowId, Rows};
 use super::tallier::Tallier;
 use super::text::Text;
 use super::ties::{Forest, Ties};
-use super::weights::Weights;
+use super::weights::{AHEAD, Weights};
 use crate::profile::Profile;
 use crate::symbols::Names;
 
@@ -65,6 +65,22 @@ enum Tie {
     Callee,
 }
 
+/// What a node has to do with the centre, and whether it is inlined there.
+fn ties_at(centre: RowId, node: usize, forest: Forest<'_>, found: &mut Vec<((Tie, RowId), bool)>) {
+    let (mut innermost, rows) = forest.paths.step(node, forest.nodes[node], forest.sieve);
+    for (place, &row) in rows.iter().enumerate() {
+        let caller = std::mem::replace(&mut innermost, row);
+        if caller == centre && row != centre {
+            found.push(((Tie::Callee, row), place > 0));
+        } else if row == centre {
+            found.push(((Tie::Itself, row), place > 0));
+            if caller != centre && caller != RowId::NONE {
+                found.push(((Tie::Caller, caller), place > 0));
+            }
+        }
+    }
+}
+
 /// Where the centre and its callers and callees are on every stack.
 #[derive(Default)]
 pub(super) struct Calls {
@@ -86,21 +102,12 @@ impl Calls {
         }
         let Some(centre) = centre else { return };
         let mut found = Vec::new();
-        for node in self.ties.unseen(centre, forest) {
-            let index = node as usize;
-            let (mut innermost, rows) = forest.paths.step(index, forest.nodes[index], forest.sieve);
-            for (place, &row) in rows.iter().enumerate() {
-                let caller = std::mem::replace(&mut innermost, row);
-                if caller == centre && row != centre {
-                    found.push(((Tie::Callee, row), place > 0));
-                } else if row == centre {
-                    found.push(((Tie::Itself, row), place > 0));
-                    if caller != centre && caller != RowId::NONE {
-                        found.push(((Tie::Caller, caller), place > 0));
-                    }
-                }
+        for all in self.ties.unseen(centre, forest).chunks(AHEAD) {
+            forest.look_ahead(all);
+            for &node in all {
+                ties_at(centre, node as usize, forest, &mut found);
+                self.ties.look(centre, node, forest, found.drain(..));
             }
-            self.ties.look(centre, node, forest, found.drain(..));
         }
     }
 

@@ -17,7 +17,7 @@ use super::sieve::Sieve;
 use super::tallier::Tallier;
 use super::text::Text;
 use super::ties::{Forest, Ties};
-use super::weights::Weights;
+use super::weights::{AHEAD, Weights};
 use crate::profile::Profile;
 use crate::profile::module::ModuleId;
 use crate::profile::stack::{Frame, FrameId, StackId};
@@ -164,20 +164,28 @@ impl Spots {
         }
         let Some(centre) = centre else { return };
         let mut found = Vec::new();
-        for index in self.ties.unseen(centre, forest) {
-            let node = forest.nodes[index as usize];
-            let (above, rows) = forest.paths.step(index as usize, node, forest.sieve);
-            let calling = innermost(node.parent, forest).filter(|_| above == centre);
-            let mut caller = calling.map(|(_, line)| self.place(names, line));
-            for (&row, &line) in rows.iter().zip(forest.sieve.left(node.frame)) {
-                found.extend(caller.take().map(|place| Tie::Callee(place, row)));
-                if row == centre {
-                    let place = self.place(names, line);
-                    found.extend([Tie::Itself, Tie::Line(place), Tie::Code(node.frame)]);
-                    caller = Some(place);
-                }
+        for all in self.ties.unseen(centre, forest).chunks(AHEAD) {
+            forest.look_ahead(all);
+            for &index in all {
+                self.ties_at(centre, index as usize, names, forest, &mut found);
+                self.ties.look(centre, index, forest, found.drain(..).map(|tie| (tie, false)));
             }
-            self.ties.look(centre, index, forest, found.drain(..).map(|tie| (tie, false)));
+        }
+    }
+
+    /// What a node has to do with the centre.
+    fn ties_at(&mut self, centre: RowId, index: usize, names: &Names, forest: Forest<'_>, found: &mut Vec<Tie>) {
+        let node = forest.nodes[index];
+        let (above, rows) = forest.paths.step(index, node, forest.sieve);
+        let calling = innermost(node.parent, forest).filter(|_| above == centre);
+        let mut caller = calling.map(|(_, line)| self.place(names, line));
+        for (&row, &line) in rows.iter().zip(forest.sieve.left(node.frame)) {
+            found.extend(caller.take().map(|place| Tie::Callee(place, row)));
+            if row == centre {
+                let place = self.place(names, line);
+                found.extend([Tie::Itself, Tie::Line(place), Tie::Code(node.frame)]);
+                caller = Some(place);
+            }
         }
     }
 

@@ -5,11 +5,12 @@
 
 use std::collections::HashMap;
 use std::hash::Hash;
+use std::hint::black_box;
 
 use super::paths::Paths;
 use super::rows::RowId;
 use super::sieve::Sieve;
-use super::weights::Weights;
+use super::weights::{AHEAD, Weights};
 use crate::profile::hash::IdMap;
 use crate::profile::stack::{FrameId, Node, StackId};
 
@@ -23,6 +24,19 @@ pub(super) struct Forest<'a> {
 }
 
 impl Forest<'_> {
+    /// Reads what will be asked for of these nodes: reads that do not wait for each other wait together.
+    pub(super) fn look_ahead(&self, nodes: &[u32]) {
+        let nodes = nodes.iter().map(|&node| node as usize);
+        self.paths.look_ahead(nodes.clone().map(|node| self.nodes[node].parent));
+        self.paths.look_ahead_between(nodes.map(|node| (node, node)));
+    }
+
+    /// The same of their children.
+    fn look_ahead_below(&self, nodes: &[usize]) {
+        black_box(nodes.iter().fold(0, |seen, &node| seen ^ self.nodes[node].frame.0));
+        self.weights.look_ahead(nodes.iter().map(|&node| StackId::of(node)));
+    }
+
     /// Whether the filters leave nothing of a node's frame.
     fn is_bare(&self, node: usize) -> bool {
         self.paths.step(node, self.nodes[node], self.sieve).1.is_empty()
@@ -86,12 +100,19 @@ impl<T: Copy + Eq + Hash> Ties<T> {
         let has = |node: usize| having[forest.nodes[node].frame.0 as usize];
         if self.considered == 0 {
             let frames = (0..having.len()).filter(|&frame| having[frame]).map(|frame| FrameId(frame as u32));
-            let mut pending: Vec<usize> = frames.flat_map(|frame| forest.paths.nodes_of(frame)).collect();
-            while let Some(node) = pending.pop() {
-                self.around.push(node as u32);
-                if has(node) || forest.is_bare(node) {
-                    pending.extend(forest.weights.children(node).filter(|&child| !has(child)));
+            let mut level: Vec<usize> = frames.flat_map(|frame| forest.paths.nodes_of(frame)).collect();
+            while !level.is_empty() {
+                let mut next = Vec::new();
+                for nodes in level.chunks(AHEAD) {
+                    forest.look_ahead_below(nodes);
+                    for &node in nodes {
+                        self.around.push(node as u32);
+                        if has(node) || forest.is_bare(node) {
+                            next.extend(forest.weights.children(node).filter(|&child| !has(child)));
+                        }
+                    }
                 }
+                level = next;
             }
             self.around.sort_unstable();
             self.last.extend(self.around.iter().map(|&node| (node, 0)));
@@ -159,12 +180,15 @@ impl<T: Copy + Eq + Hash> Ties<T> {
     /// The ties that have a weight, with it in ns, and whether they are inlined wherever they have one.
     pub(super) fn sums(&self, weights: &Weights) -> impl Iterator<Item = (T, u64, bool)> {
         let mut sums = vec![(0u64, true); self.ties.len()];
-        for fresh in &self.fresh {
-            let weight_ns = weights.of(fresh.node as usize);
-            if weight_ns != 0 {
-                let (sum_ns, inlined) = &mut sums[fresh.tie as usize];
-                *sum_ns = sum_ns.saturating_add(weight_ns);
-                *inlined &= fresh.inlined;
+        for all in self.fresh.chunks(AHEAD) {
+            weights.look_ahead(all.iter().map(|fresh| StackId::of(fresh.node as usize)));
+            for fresh in all {
+                let weight_ns = weights.of(fresh.node as usize);
+                if weight_ns != 0 {
+                    let (sum_ns, inlined) = &mut sums[fresh.tie as usize];
+                    *sum_ns = sum_ns.saturating_add(weight_ns);
+                    *inlined &= fresh.inlined;
+                }
             }
         }
         let sums = self.ties.iter().copied().zip(sums).map(|(tie, (weight_ns, inlined))| (tie, weight_ns, inlined));

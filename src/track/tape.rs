@@ -72,6 +72,11 @@ impl Tape {
         Tape { encoder: None, names: false, kept: Some(kept), saver: None, flushed_ns: 0, interval_ns: FILE_NS }
     }
 
+    /// Reads what [`arrive`](Self::arrive) will ask for, of many at once.
+    pub(super) fn look_ahead(&self, marks: &[u64]) {
+        self.encoder.iter().for_each(|encoder| encoder.look_ahead(marks));
+    }
+
     pub(super) fn arrive(&mut self, arrival: &Arrival, mark: u64) {
         if let Some(encoder) = &mut self.encoder {
             encoder.arrival(arrival, mark);

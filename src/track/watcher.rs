@@ -169,6 +169,7 @@ impl Watcher {
         while !coming.as_slice().is_empty() {
             let count = coming.len().min(AHEAD);
             let marks = self.desk.profile.look_ahead(&coming.as_slice()[..count]);
+            self.tape.look_ahead(&marks);
             coming.by_ref().take(count).zip(marks).for_each(|(arrival, mark)| self.arrive(arrival, mark));
         }
     }

@@ -3,6 +3,8 @@
 //! Widths are shared out by largest remainder: the children of a box and what ends in the box itself take its width to
 //! the last cell, in the children's order, so that no gap opens between them and none is wider than its parent.
 
+use std::cmp::Reverse;
+
 use crate::tally::flame::{Flame, FlameBox};
 
 /// Levels that are laid out at most; an agent cuts stacks long before.
@@ -28,17 +30,16 @@ pub fn tiles(flame: &Flame, root: usize, width: u16) -> Vec<Tile> {
     if width > 0 && root < flame.boxes.len() {
         tiles.push(Tile { index: root, depth: 0, x: 0, width });
     }
-    let mut next = 0;
+    let (mut next, mut shares) = (0, Shares::default());
     while let Some(&parent) = tiles.get(next) {
         next += 1;
         if parent.depth + 1 >= MAX_LEVELS {
             break;
         }
-        let children: Vec<usize> = children(flame, parent.index).collect();
-        let weights: Vec<u64> = children.iter().map(|&child| flame.boxes[child].weight_ns).collect();
-        let widths = share_out(&weights, flame.boxes[parent.index].weight_ns, parent.width);
+        let weights = children(flame, parent.index).map(|child| flame.boxes[child].weight_ns);
+        let widths = shares.out(weights, flame.boxes[parent.index].weight_ns, parent.width);
         let mut x = parent.x;
-        for (index, width) in children.into_iter().zip(widths) {
+        for (index, &width) in children(flame, parent.index).zip(widths) {
             if width > 0 {
                 tiles.push(Tile { index, depth: parent.depth + 1, x, width });
             }
@@ -49,7 +50,7 @@ pub fn tiles(flame: &Flame, root: usize, width: u16) -> Vec<Tile> {
 }
 
 /// The children of a box. They lie behind it, so that whoever goes from child to child comes to an end.
-pub fn children(flame: &Flame, index: usize) -> impl Iterator<Item = usize> + '_ {
+pub fn children(flame: &Flame, index: usize) -> impl Iterator<Item = usize> + Clone + '_ {
     let range = flame.boxes.get(index).map_or(0..0, |parent| parent.children.clone());
     let range = range.start.max(index + 1)..range.end.min(flame.boxes.len());
     range.filter(move |&child| flame.boxes[child].parent == index)
@@ -61,22 +62,41 @@ pub fn child<'a>(flame: &'a Flame, index: usize, full: &str) -> Option<(usize, &
     Some((found, &flame.boxes[found]))
 }
 
-/// Shares `width` out among `weights` and what is left of `whole`: the parts of `weights`, in cells.
-fn share_out(weights: &[u64], whole: u64, width: u16) -> Vec<u16> {
-    let sum: u128 = weights.iter().map(|&weight| u128::from(weight)).sum();
-    let whole = u128::from(whole).max(sum);
-    if whole == 0 {
-        return vec![0; weights.len()];
+/// Shares widths out; it keeps its room from one parent to the next.
+#[derive(Default)]
+struct Shares {
+    cells: Vec<u16>,
+    /// What of each part is less than a cell, and whose it is.
+    rests: Vec<(Reverse<u128>, usize)>,
+}
+
+impl Shares {
+    /// Shares `width` out among `weights` and what is left of `whole`: the parts of `weights`, in cells.
+    fn out(&mut self, weights: impl Iterator<Item = u64> + Clone, whole: u64, width: u16) -> &[u16] {
+        self.cells.clear();
+        self.rests.clear();
+        let weights = weights.map(u128::from);
+        let sum: u128 = weights.clone().sum();
+        let whole = u128::from(whole).max(sum).max(1);
+        for (index, part) in weights.chain([whole - sum]).enumerate() {
+            let (cells, rest) = divided(part * u128::from(width), whole);
+            self.cells.push(cells as u16);
+            self.rests.push((Reverse(rest), index));
+        }
+        let given: u16 = self.cells.iter().sum();
+        self.rests.sort_unstable();
+        self.rests.iter().take((width - given).into()).for_each(|&(_, index)| self.cells[index] += 1);
+        self.cells.pop();
+        &self.cells
     }
-    let parts = weights.iter().map(|&weight| u128::from(weight)).chain([whole - sum]);
-    let exact: Vec<u128> = parts.map(|part| part * u128::from(width)).collect();
-    let mut cells: Vec<u16> = exact.iter().map(|part| (part / whole) as u16).collect();
-    let given: u16 = cells.iter().sum();
-    let mut order: Vec<usize> = (0..exact.len()).collect();
-    order.sort_by_key(|&index| (std::cmp::Reverse(exact[index] % whole), index));
-    order.iter().take((width - given).into()).for_each(|&index| cells[index] += 1);
-    cells.truncate(weights.len());
-    cells
+}
+
+/// Quotient and rest. Of words they cost a tenth.
+fn divided(part: u128, whole: u128) -> (u128, u128) {
+    match (u64::try_from(part), u64::try_from(whole)) {
+        (Ok(part), Ok(whole)) => ((part / whole).into(), (part % whole).into()),
+        _ => (part / whole, part % whole),
+    }
 }
 
 #[cfg(test)]
@@ -162,7 +182,8 @@ pub(super) mod tests {
         fn widths_sum(weights in prop::collection::vec(prop_oneof![0..50_u64, any::<u64>()], 0..40),
                       own in prop_oneof![Just(0), 0..50_u64, any::<u64>()], width in 1..400_u16) {
             let whole = weights.iter().fold(own, |sum, weight| sum.saturating_add(*weight));
-            let cells = share_out(&weights, whole, width);
+            let mut shares = Shares::default();
+            let cells = shares.out(weights.iter().copied(), whole, width);
             let sum: u128 = weights.iter().map(|&weight| u128::from(weight)).sum();
             let used: u64 = cells.iter().map(|&cells| u64::from(cells)).sum();
             prop_assert!(used <= u64::from(width));
@@ -170,7 +191,7 @@ pub(super) mod tests {
                 prop_assert_eq!(used, u64::from(width), "no gap");
             }
             let whole = u128::from(whole).max(sum).max(1);
-            for (&weight, &cells) in weights.iter().zip(&cells) {
+            for (&weight, &cells) in weights.iter().zip(cells) {
                 let exact = u128::from(weight) * u128::from(width);
                 prop_assert!(u128::from(cells) * whole < exact + whole && exact < (u128::from(cells) + 1) * whole);
             }

@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
+use std::hint::black_box;
 
 use super::{MAX_STACK_FRAMES, MAX_STACKS};
 
@@ -35,6 +36,11 @@ impl Numbers {
     /// The number of the stack with a mark, counted from the first, if it has one.
     pub(super) fn find(&self, mark: u64) -> Option<u32> {
         self.numbers.get(&mark).copied()
+    }
+
+    /// Reads what [`find`](Self::find) will ask for: reads that do not wait for each other wait together.
+    pub(super) fn look_ahead(&self, marks: &[u64]) {
+        black_box(marks.iter().fold(0, |seen, mark| seen ^ self.numbers.get(mark).copied().unwrap_or(0)));
     }
 
     /// Whether there is room for one more.

@@ -136,6 +136,11 @@ impl Encoder {
         self.at_ns = at_ns;
     }
 
+    /// Reads what [`arrival`](Self::arrival) will ask for, of many at once.
+    pub fn look_ahead(&self, marks: &[u64]) {
+        self.numbers.look_ahead(marks);
+    }
+
     /// Keeps what came from an agent. `mark` stands for the stack of a sample: a hash of all its frames that nobody can choose; it tells
     /// nothing about anything else.
     pub fn arrival(&mut self, arrival: &Arrival, mark: u64) {

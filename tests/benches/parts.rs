@@ -1,0 +1,129 @@
+//! What a sample costs the viewer, part by part and without its threads: taken in, recorded, and added up for an answer of the last ten
+//! seconds. `cargo bench --bench parts`; `--rate`, `--stacks` and `--answers` (a second) change the load, `--seconds` how long it is.
+
+#[expect(dead_code, reason = "a bench uses a part of what the tests share")]
+#[path = "../harness/mod.rs"]
+mod harness;
+#[expect(dead_code, reason = "a bench uses a part of what the benches share")]
+#[path = "measure.rs"]
+mod measure;
+#[expect(dead_code, reason = "a bench uses a part of what the benches share")]
+#[path = "speaker.rs"]
+mod speaker;
+
+use std::time::Instant;
+
+use measure::{argument, median};
+use sigtop::link::record::{About, Encoder};
+use sigtop::link::wire::{Arrival, Birth, Clock, Engine, Event, Hello, Message, Sample, SourceId};
+use sigtop::profile::Profile;
+use sigtop::profile::window::Span;
+use sigtop::symbols::Names;
+use sigtop::tally::flame::FlameQuery;
+use sigtop::tally::query::Query;
+use sigtop::tally::tallier::{Besides, Tallier};
+
+/// Samples that are worked on at once, as the viewer does.
+const AT_ONCE: usize = 64;
+/// Threads that are sampled.
+const THREADS: u64 = 16;
+/// Functions whose callers are asked for after each answer.
+const KEYS: u64 = 8;
+/// Seconds before those that are measured: every stack has been seen, and the window is full.
+const BEFORE: u64 = 120;
+
+fn arrival(at_ns: u64, event: Event) -> Arrival {
+    Arrival { source: SourceId(0), pid: 7, at_ns, event }
+}
+
+fn main() {
+    let (rate, answers, seconds) = (argument("rate", 8_000), argument("answers", 1).max(1), argument("seconds", 30));
+    let stacks = argument("stacks", speaker::STACKS).clamp(1, speaker::STACKS);
+    let sites = speaker::call_sites(&speaker::functions());
+    let about = About {
+        version: String::new(),
+        command: String::new(),
+        host: String::new(),
+        names: false,
+        launched: true,
+        pid: 7,
+        clock: Clock::Prof,
+        engine: Engine::Threads,
+        period_ns: 1_000_000,
+        started_ns: 0,
+        started_unix_ns: 0,
+        origin: None,
+    };
+    let (mut profile, mut names, mut tallier) = (Profile::default(), Names::default(), Tallier::default());
+    let mut encoder = Encoder::loose(&about);
+    let hello = Hello {
+        token: 0,
+        pid: 7,
+        parent: 1,
+        start_ticks: 1,
+        monotonic_ns: 0,
+        cpu_ns: 0,
+        birth: Birth::Tick,
+        executable: (*b"/bin/app").into(),
+        argv: (*b"app\0").into(),
+    };
+    profile.apply(arrival(0, Event::Said(Message::Hello(hello))));
+    let form = FlameQuery { least_share: 0.002, ..FlameQuery::default() };
+    let (mut packed, mut number) = (Vec::new(), 0u64);
+    let (mut taken_ns, mut recorded_ns) = (Vec::new(), Vec::new());
+    let (mut answered_ms, mut keyed_ms) = (Vec::new(), Vec::new());
+    for answer in 0..(BEFORE + seconds) * answers {
+        let (mut taken, mut recorded, mut count) = (0.0, 0.0, 0.0);
+        while number < (answer + 1) * rate / answers {
+            let batch: Vec<Arrival> = (0..AT_ONCE)
+                .map(|_| {
+                    number += 1;
+                    let (stack, at_ns) = (speaker::mixed(number) % stacks, number * (1_000_000_000 / rate));
+                    speaker::stack(stack, &sites, &mut packed);
+                    let tid = 100 + (stack * THREADS / stacks) as u32;
+                    let (clock, weight_ns) = (Clock::Prof, 1_000_000);
+                    let sample =
+                        Sample { tid, clock, flags: 0, generation: 0, monotonic_ns: at_ns, weight_ns, slot: 0 };
+                    arrival(at_ns, Event::Said(Message::Sample(sample, packed.as_slice().into())))
+                })
+                .collect();
+            let start = Instant::now();
+            let marks = profile.look_ahead(&batch);
+            encoder.look_ahead(&marks);
+            let looked = start.elapsed().as_secs_f64();
+            batch.iter().zip(&marks).for_each(|(arrival, &mark)| encoder.arrival(arrival, mark));
+            drop(encoder.take());
+            let written = start.elapsed().as_secs_f64();
+            count += batch.len() as f64;
+            batch.into_iter().zip(marks).for_each(|(arrival, mark)| profile.apply_marked(arrival, mark));
+            recorded += written - looked;
+            taken += start.elapsed().as_secs_f64() - (written - looked);
+        }
+        names.catch_up(&profile);
+        let now_ns = number * (1_000_000_000 / rate);
+        let query = Query { span: Span::Last { ns: 10_000_000_000, now_ns }, ..Query::default() };
+        let besides = Besides { flame: Some(&form), total: true, trends: true, ..Besides::default() };
+        let start = Instant::now();
+        let table = tallier.answer(&profile, &names, &query, besides).table;
+        if answer >= BEFORE * answers {
+            answered_ms.push(start.elapsed().as_secs_f64() * 1e3);
+            for key in 0..KEYS {
+                let row = &table.rows[speaker::mixed(answer * KEYS + key) as usize % table.rows.len()];
+                let besides = Besides { centre: Some(&row.full), stands: true, ..besides };
+                let start = Instant::now();
+                tallier.answer(&profile, &names, &query, besides);
+                keyed_ms.push(start.elapsed().as_secs_f64() * 1e3);
+            }
+            taken_ns.push(taken / count * 1e9);
+            recorded_ns.push(recorded / count * 1e9);
+        }
+    }
+    let (taken, recorded, answered) = (median(taken_ns), median(recorded_ns), median(answered_ms));
+    println!("{rate} samples a second of {stacks} stacks: {taken:.0} ns to take one in, {recorded:.0} to record it");
+    println!(
+        "an answer: {answered:.1} ms, {answers} a second; the same of another function: {:.2} ms",
+        median(keyed_ms)
+    );
+    let all = (taken + recorded) * rate as f64 / 1e7 + answered * answers as f64 / 10.0;
+    println!("together {all:.2} % of a core");
+}
