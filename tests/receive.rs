@@ -310,9 +310,13 @@ fn it_stops_even_when_nobody_takes_the_arrivals() {
 
 #[test]
 fn files_of_dead_viewers_are_removed_and_nothing_else() {
-    let mut dead = Command::new("true").spawn().unwrap();
-    let pid = dead.id();
-    dead.wait().unwrap();
+    let pid = {
+        // Until a new process is another program it holds what is open here: also the name of a viewer that ends meanwhile.
+        let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut dead = Command::new("true").spawn().unwrap();
+        dead.wait().unwrap();
+        dead.id()
+    };
     let directory = std::env::temp_dir().join(format!("sigtop-receive-{}-stale", std::process::id()));
     fs::create_dir_all(&directory).unwrap();
     let file = |name: &str| directory.join(name);

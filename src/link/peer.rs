@@ -100,8 +100,8 @@ impl Peer {
         Peer { stream, pid, standing, pending: Vec::new(), consumed: 0, unsent: Vec::new(), ring: None }
     }
 
-    /// Takes what has come, at most [`READ_AT_ONCE`]; to be followed by [`next`](Self::next) until there is none. Returns how many bytes.
-    pub(super) fn read(&mut self, scratch: &mut [u8; READ_AT_ONCE]) -> Result<usize, Gone> {
+    /// Takes what has come, at most [`READ_AT_ONCE`]; to be followed by [`next`](Self::next) until there is none.
+    pub(super) fn read(&mut self, scratch: &mut [u8; READ_AT_ONCE]) -> Result<(), Gone> {
         self.pending.drain(..self.consumed);
         self.consumed = 0;
         let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
@@ -120,9 +120,9 @@ impl Peer {
             Ok(received) if received.bytes == 0 => Err(Gone),
             Ok(received) => {
                 self.pending.extend_from_slice(&scratch[..received.bytes]);
-                Ok(received.bytes)
+                Ok(())
             }
-            Err(Errno::WOULDBLOCK | Errno::INTR) => Ok(0),
+            Err(Errno::WOULDBLOCK | Errno::INTR) => Ok(()),
             Err(_) => Err(Gone),
         }
     }

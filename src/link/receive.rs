@@ -43,10 +43,6 @@ pub const MAX_NEWCOMERS: usize = 64;
 pub const HELLO_WITHIN: Duration = Duration::from_secs(2);
 /// Arrivals that are handed over at once, at most.
 pub const BATCH: usize = 256;
-/// Arrivals of one turn after which the next one begins [`GATHER_MS`] later: what comes in many small pieces wakes nobody for each.
-const LIVELY: usize = 64;
-/// Shorter than anybody sees; and a socket, which holds 200 KB, is not full by then unless it was nearly so before.
-const GATHER_MS: u8 = 25;
 /// How long nobody comes in when the system has no descriptor left.
 const RETRY: Duration = Duration::from_millis(100);
 
@@ -142,7 +138,7 @@ impl Listener {
             counts: Arc::clone(&counts),
             arrivals,
             gathered: Vec::new(),
-            came: Came::default(),
+            at_ns: 0,
             peers: Vec::new(),
             next_source: 0,
             expected: HashSet::new(),
@@ -238,16 +234,6 @@ struct Ready {
     door: bool,
 }
 
-/// What a turn brings.
-#[derive(Default)]
-struct Came {
-    arrivals: usize,
-    /// When the last bytes were read, ns.
-    at_ns: u64,
-    /// Somebody had as much to say as is read at once.
-    is_more: bool,
-}
-
 struct Service {
     door: Door,
     token: u64,
@@ -262,7 +248,8 @@ struct Service {
     arrivals: Sender<Vec<Arrival>>,
     /// What this turn has brought so far.
     gathered: Vec<Arrival>,
-    came: Came,
+    /// When the last bytes were read, ns.
+    at_ns: u64,
     peers: Vec<Peer>,
     next_source: u32,
     /// Processes that were knocked at.
@@ -285,7 +272,6 @@ impl Service {
             self.request = request;
         }
         let now = Instant::now();
-        self.came = Came::default();
         for (index, mut peer) in std::mem::take(&mut self.peers).into_iter().enumerate() {
             if !ready.get(index).is_some_and(|&ready| ready) || self.serve(&mut peer)? {
                 self.peers.push(peer);
@@ -297,17 +283,7 @@ impl Service {
         if door {
             self.admit(now);
         }
-        self.hand_over()?;
-        self.gather();
-        Ok(())
-    }
-
-    /// After a lively turn lets things come for a while, unless somebody has more to say already or there is an order.
-    fn gather(&self) {
-        if self.came.arrivals >= LIVELY && !self.came.is_more {
-            // However it ends, the next turn looks.
-            let _ = poll(&mut [PollFd::new(self.woken.as_fd(), PollFlags::POLLIN)], GATHER_MS);
-        }
+        self.hand_over()
     }
 
     /// Sleeps until there is something to do.
@@ -385,9 +361,8 @@ impl Service {
     /// Hears a peer and sends what it is due; says whether it stays.
     fn serve(&mut self, peer: &mut Peer) -> Result<bool, Stop> {
         let read = peer.read(&mut self.scratch);
-        self.came.at_ns = clock_gettime(ClockId::CLOCK_MONOTONIC).map_or(0, |now| now.num_nanoseconds() as u64);
-        self.came.is_more |= read == Ok(READ_AT_ONCE);
-        let there = read.and_then(|_| peer.flush());
+        self.at_ns = clock_gettime(ClockId::CLOCK_MONOTONIC).map_or(0, |now| now.num_nanoseconds() as u64);
+        let there = read.and_then(|()| peer.flush());
         loop {
             match peer.next() {
                 Ok(Some(message)) => {
@@ -481,8 +456,7 @@ impl Service {
     }
 
     fn deliver(&mut self, pid: u32, source: SourceId, event: Event) -> Result<(), Stop> {
-        self.came.arrivals += 1;
-        self.gathered.push(Arrival { source, pid, at_ns: self.came.at_ns, event });
+        self.gathered.push(Arrival { source, pid, at_ns: self.at_ns, event });
         if self.gathered.len() < BATCH { Ok(()) } else { self.hand_over() }
     }
 
