@@ -100,7 +100,12 @@ impl<T: Copy + Eq + Hash> Ties<T> {
         let has = |node: usize| having[forest.nodes[node].frame.0 as usize];
         if self.considered == 0 {
             let frames = (0..having.len()).filter(|&frame| having[frame]).map(|frame| FrameId(frame as u32));
-            let mut level: Vec<usize> = frames.flat_map(|frame| forest.paths.nodes_of(frame)).collect();
+            // Each chain is read step by step; the next steps of all of them wait together.
+            let (mut level, mut chains) =
+                (Vec::new(), frames.map(|frame| forest.paths.nodes_of(frame)).collect::<Vec<_>>());
+            while !chains.is_empty() {
+                chains.retain_mut(|chain| chain.next().map(|node| level.push(node)).is_some());
+            }
             while !level.is_empty() {
                 let mut next = Vec::new();
                 for nodes in level.chunks(AHEAD) {

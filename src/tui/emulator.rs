@@ -1,5 +1,6 @@
 //! The target's terminal: its bytes become a grid of cells with scrollback, so that nothing in them can touch the screen.
 
+use std::cell::Cell;
 use std::num::NonZeroU16;
 
 use ratatui::style::{Color, Modifier, Style};
@@ -19,10 +20,12 @@ const _: () = assert!(KEPT_LINES >= SCROLLBACK + 2 * MAX_SIZE.1 as usize);
 /// A terminal without a screen.
 pub struct Emulator {
     parser: vt100::Parser,
+    /// How many rows are in use, once somebody asked: every cell is looked at for that.
+    used: Cell<Option<u16>>,
 }
 
 /// One cell of the grid.
-pub struct Cell<'a> {
+pub struct Glyph<'a> {
     /// A character with its accents; empty for a blank.
     pub contents: &'a str,
     /// Whether it takes two columns.
@@ -35,18 +38,24 @@ impl Emulator {
     /// A blank terminal of this size (columns, rows).
     pub fn new(size: (u16, u16)) -> Emulator {
         let (rows, columns) = grid(size);
-        Emulator { parser: vt100::Parser::new(rows, columns, SCROLLBACK) }
+        Emulator { parser: vt100::Parser::new(rows, columns, SCROLLBACK), used: Cell::default() }
+    }
+
+    /// What it shows is about to be another.
+    fn changing(&mut self) -> &mut vt100::Parser {
+        self.used.take();
+        &mut self.parser
     }
 
     /// Takes in what the target wrote.
     pub fn write(&mut self, bytes: &[u8]) {
-        self.parser.process(bytes);
+        self.changing().process(bytes);
     }
 
     /// Gives it this size (columns, rows).
     pub fn resize(&mut self, size: (u16, u16)) {
         let (rows, columns) = grid(size);
-        self.parser.set_size(rows, columns);
+        self.changing().set_size(rows, columns);
     }
 
     /// Its size (columns, rows).
@@ -57,14 +66,14 @@ impl Emulator {
 
     /// Scrolls by so many rows; negative is back into the past.
     pub fn scroll(&mut self, rows: isize) {
-        let screen = self.parser.screen_mut();
+        let screen = self.changing().screen_mut();
         let back = screen.scrollback().saturating_add_signed(-rows);
         screen.set_scrollback(back);
     }
 
     /// To the first line kept, or to the newest.
     pub fn scroll_to_end(&mut self, newest: bool) {
-        let screen = self.parser.screen_mut();
+        let screen = self.changing().screen_mut();
         screen.set_scrollback(if newest { 0 } else { SCROLLBACK });
     }
 
@@ -74,7 +83,7 @@ impl Emulator {
     }
 
     /// A cell of the view.
-    pub fn cell(&self, row: u16, column: u16) -> Option<Cell<'_>> {
+    pub fn cell(&self, row: u16, column: u16) -> Option<Glyph<'_>> {
         let cell = self.parser.screen().cell(row, column)?;
         if cell.is_wide_continuation() {
             return None;
@@ -95,7 +104,7 @@ impl Emulator {
         ];
         let set = modifiers.into_iter().filter(|(set, _)| *set).map(|(_, modifier)| modifier);
         style = style.add_modifier(set.collect());
-        Some(Cell { contents: cell.contents(), wide: cell.is_wide(), style })
+        Some(Glyph { contents: cell.contents(), wide: cell.is_wide(), style })
     }
 
     /// Where the cursor is (column, row), unless it is hidden or scrolled out of view.
@@ -107,6 +116,12 @@ impl Emulator {
 
     /// How many rows from the top have something on them, the cursor's row included.
     pub fn used_rows(&self) -> u16 {
+        let used = self.used.get().unwrap_or_else(|| self.count_used_rows());
+        self.used.set(Some(used));
+        used
+    }
+
+    fn count_used_rows(&self) -> u16 {
         let screen = self.parser.screen();
         let (columns, rows) = self.size();
         if screen.scrollback() > 0 || screen.alternate_screen() {
@@ -134,9 +149,9 @@ impl Emulator {
     /// The last lines written, at most `count`, without colours and without blank lines at the end.
     pub fn last_lines(&mut self, count: usize) -> Vec<String> {
         // A full-screen program leaves no lines; what it had covered is what remains.
-        self.parser.process(b"\x1b[?1049l");
+        self.changing().process(b"\x1b[?1049l");
         let (columns, rows) = self.size();
-        let screen = self.parser.screen_mut();
+        let screen = self.changing().screen_mut();
         screen.set_scrollback(SCROLLBACK);
         let mut lines: Vec<String> = Vec::new();
         loop {

@@ -114,23 +114,11 @@ pub struct List {
 impl List {
     /// Takes in new numbers.
     pub fn take(&mut self, answer: Arc<Answer>) {
-        self.entries.clear();
-        {
-            let window = &answer.window.rows;
-            let totals: HashMap<&str, usize> =
-                answer.total.rows.iter().enumerate().map(|(index, row)| (row.full.as_str(), index)).collect();
-            let mut sum = 0_i128;
-            self.entries.extend(window.iter().enumerate().map(|(index, row)| {
-                let less = row.changes.is_some_and(|changes| changes.flat.negative);
-                sum += i128::from(row.flat_ns) * if less { -1 } else { 1 };
-                let sum_ns = u64::try_from(sum.unsigned_abs()).unwrap_or(u64::MAX);
-                Entry { window: Some(index), total: totals.get(row.full.as_str()).copied(), sum_ns }
-            }));
-            self.in_window = self.entries.len();
-            let seen: HashSet<&str> = window.iter().map(|row| row.full.as_str()).collect();
-            let rest = answer.total.rows.iter().enumerate().filter(|(_, row)| !seen.contains(row.full.as_str()));
-            let sum_ns = self.entries.last().map_or(0, |entry| entry.sum_ns);
-            self.entries.extend(rest.map(|(index, _)| Entry { window: None, total: Some(index), sum_ns }));
+        let is_known = |known: &Arc<Answer>| {
+            Arc::ptr_eq(&known.window, &answer.window) && Arc::ptr_eq(&known.total, &answer.total)
+        };
+        if !self.answer.as_ref().is_some_and(is_known) {
+            self.put_together(&answer);
         }
         let settled = answer.facts.symbolizing.0 == 0 && answer.window.kept_samples >= FIRM_SAMPLES;
         self.answer = Some(answer);
@@ -139,6 +127,26 @@ impl List {
             self.firm = settled && self.selected.is_some();
         }
         self.follow();
+    }
+
+    /// Finds each row of the window in the total, and those that are in the total alone.
+    fn put_together(&mut self, answer: &Answer) {
+        self.entries.clear();
+        let window = &answer.window.rows;
+        let totals: HashMap<&str, usize> =
+            answer.total.rows.iter().enumerate().map(|(index, row)| (row.full.as_str(), index)).collect();
+        let mut sum = 0_i128;
+        self.entries.extend(window.iter().enumerate().map(|(index, row)| {
+            let less = row.changes.is_some_and(|changes| changes.flat.negative);
+            sum += i128::from(row.flat_ns) * if less { -1 } else { 1 };
+            let sum_ns = u64::try_from(sum.unsigned_abs()).unwrap_or(u64::MAX);
+            Entry { window: Some(index), total: totals.get(row.full.as_str()).copied(), sum_ns }
+        }));
+        self.in_window = self.entries.len();
+        let seen: HashSet<&str> = window.iter().map(|row| row.full.as_str()).collect();
+        let rest = answer.total.rows.iter().enumerate().filter(|(_, row)| !seen.contains(row.full.as_str()));
+        let sum_ns = self.entries.last().map_or(0, |entry| entry.sum_ns);
+        self.entries.extend(rest.map(|(index, _)| Entry { window: None, total: Some(index), sum_ns }));
     }
 
     /// The view has this many rows, and shows functions of the total or not.
