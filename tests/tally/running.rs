@@ -9,7 +9,7 @@ use sigtop::profile::window::Span;
 use sigtop::symbols::scenario::Script;
 use sigtop::symbols::{FunctionId, Names};
 use sigtop::tally::flame::FlameQuery;
-use sigtop::tally::query::Query;
+use sigtop::tally::query::{Query, Sort};
 use sigtop::tally::tallier::{Besides, Tallier, Tallies};
 use sigtop::tally::text::Text;
 
@@ -162,4 +162,47 @@ fn another_view_of_the_same_leaves_out_what_came_since() {
     assert_eq!((stood.0, stood.1), (first, Some(first)));
     assert!(stood.2.is_some_and(|cum_ns| cum_ns > 0));
     assert_eq!(samples(&mut tallier, &profile, centre).1, Some(first + 1));
+}
+
+#[test]
+fn what_is_as_it_was_is_told_again_and_nothing_else() {
+    let script = Script::read(include_str!("../scenarios/brief.txt")).expect("a scenario");
+    let (mut profile, mut names) = (Profile::default(), Names::default());
+    script.arrivals.iter().for_each(|arrival| profile.apply(arrival.clone()));
+    let requests = names.catch_up(&profile);
+    let query = Query { span: Span::Last { ns: 2_000_000_000, now_ns: 1_000_000_000 }, ..Query::default() };
+    let (mut tallier, form) = (Tallier::default(), FlameQuery::default());
+    let besides = Besides { total: true, trends: true, flame: Some(&form), ..Besides::default() };
+    let shared = |one: &Tallies, other: &Tallies| {
+        let flames = one.flame.iter().zip(&other.flame).all(|(one, other)| Arc::ptr_eq(one, other));
+        [Arc::ptr_eq(&one.table, &other.table), Arc::ptr_eq(&one.trends, &other.trends), flames]
+    };
+    let before = tallier.answer(&profile, &names, &query, besides);
+    let centre = Besides { centre: Some("main"), ..besides };
+    assert_eq!(shared(&before, &tallier.answer(&profile, &names, &query, centre)), [true; 3]);
+    // Another flame of the same.
+    let turned = FlameQuery { bottom_up: true, ..FlameQuery::default() };
+    let flame = Besides { flame: Some(&turned), ..besides };
+    assert_eq!(shared(&before, &tallier.answer(&profile, &names, &query, flame)), [true, true, false]);
+    // Names come.
+    requests.iter().for_each(|request| names.absorb(script.reply(request)));
+    let named = tallier.answer(&profile, &names, &query, besides);
+    assert_eq!(shared(&before, &named), [false; 3]);
+    assert_ne!(before.table, named.table);
+    // Another order, another time, and back.
+    let sorted = Query { sort: Sort::Name, ..query.clone() };
+    let by_name = tallier.answer(&profile, &names, &sorted, besides);
+    assert_eq!(shared(&named, &by_name)[0], false);
+    let later = Query { span: Span::Last { ns: 2_000_000_000, now_ns: 1_200_000_000 }, ..query.clone() };
+    assert_eq!(shared(&by_name, &tallier.answer(&profile, &names, &later, besides)), [false; 3]);
+    assert_eq!(tallier.answer(&profile, &names, &query, besides).table, named.table);
+    // A sample comes.
+    let known = tallier.answer(&profile, &names, &query, besides);
+    let sample = script.arrivals.iter().rfind(|arrival| matches!(arrival.event, Event::Said(Message::Sample(..))));
+    profile.apply(sample.expect("it has some").clone());
+    let newer = tallier.answer(&profile, &names, &query, besides);
+    assert_eq!(
+        (shared(&known, &newer), newer.total.map(|total| total.samples)),
+        ([false; 3], Some(known.table.samples + 1))
+    );
 }
