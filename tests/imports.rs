@@ -15,7 +15,7 @@ use syn::visit::{self, Visit};
 use syn::{Attribute, ItemExternCrate, ItemMod, ItemUse, Macro, Meta, UseTree, Visibility};
 
 /// For each room, the rooms it may import besides itself. A room is the longest entry that a module's path begins with.
-const ROOMS: [(&str, &[&str]); 19] = [
+const ROOMS: [(&str, &[&str]); 20] = [
     ("link::wire", &[]),
     ("link::legacy", &[]),
     ("link", &["link::wire"]),
@@ -38,10 +38,12 @@ const ROOMS: [(&str, &[&str]); 19] = [
     ("demo", &[]),
     ("cli", EVERYWHERE),
     ("config", EVERYWHERE),
+    // The program itself, from the words of its command line on.
+    ("verbs", EVERYWHERE),
     ("", EVERYWHERE),
 ];
 
-/// What the program's own files (`main.rs`, `lib.rs`, `cli.rs`, `config.rs`) may import.
+/// What the program's own files (`main.rs`, `lib.rs`, `cli.rs`, `config.rs`, `verbs/`) may import.
 const EVERYWHERE: &[&str] = &[
     "agent",
     "attach",

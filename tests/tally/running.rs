@@ -192,7 +192,7 @@ fn what_is_as_it_was_is_told_again_and_nothing_else() {
     // Another order, another time, and back.
     let sorted = Query { sort: Sort::Name, ..query.clone() };
     let by_name = tallier.answer(&profile, &names, &sorted, besides);
-    assert_eq!(shared(&named, &by_name)[0], false);
+    assert!(!shared(&named, &by_name)[0]);
     let later = Query { span: Span::Last { ns: 2_000_000_000, now_ns: 1_200_000_000 }, ..query.clone() };
     assert_eq!(shared(&by_name, &tallier.answer(&profile, &names, &later, besides)), [false; 3]);
     assert_eq!(tallier.answer(&profile, &names, &query, besides).table, named.table);
