@@ -13,6 +13,7 @@ mod live;
 mod meter;
 mod pace;
 mod player;
+mod remark;
 mod save;
 mod saver;
 pub mod session;

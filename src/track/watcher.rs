@@ -1,5 +1,7 @@
 //! The thread that owns the desk, between agents, symbols worker, target and screen.
 
+mod facts;
+
 use std::iter;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -7,23 +9,23 @@ use crossbeam_channel::{Receiver, Sender, TrySendError, never, select, tick};
 use nix::time::{ClockId, clock_gettime};
 
 use super::desk::Desk;
-use super::facts::{Ending, Facts, MAX_FILES, Stacks};
+use super::facts::Ending;
 use super::governor::Governor;
 use super::live::Live;
 use super::pace::{ANSWER_NS, Due, Pace};
 use super::player::Player;
+use super::remark::remark;
 use super::session::{Finished, NOTICES, Settings};
 use super::tape::{self, Tape};
 use super::{Command, Notice, Save};
 use crate::attach::launch;
 use crate::link::record::{About, Block, Cpu, RecordError};
-use crate::link::wire::{Arrival, Clock, EngineState, Event, Message};
-use crate::profile::Profile;
+use crate::link::wire::{Arrival, Event, Message};
 use crate::profile::module::ModuleFile;
 use crate::symbols::clean::clean;
 use crate::symbols::inquiry;
 use crate::symbols::source;
-use crate::symbols::worker::{self, SymbolState};
+use crate::symbols::worker;
 
 /// How long answers come four times as often, while names and numbers fill an empty screen, ns.
 const EAGER_FOR_NS: u64 = 2_000_000_000;
@@ -445,73 +447,6 @@ impl Watcher {
         self.tell(Notice::Answer(answer.into()));
     }
 
-    fn facts(&self, now_ns: u64) -> Facts {
-        let profile = &self.desk.profile;
-        let connected = || profile.processes().iter().filter(|process| process.connected);
-        let own = || connected().filter_map(|process| process.engaged.as_ref());
-        let clock = self.desk.clock;
-        // The worst that any process says; the others are as asked.
-        let state = own().map(|engaged| engaged.state).max_by_key(|&state| state != EngineState::Running);
-        let is_refusal = |state: &EngineState| !matches!(state, EngineState::Off | EngineState::Running);
-        let mut states = profile.processes().iter().rev().filter_map(|process| Some(process.engaged.as_ref()?.state));
-        let refusal = states.find(is_refusal);
-        let losses = profile.losses();
-        let (truncated, samples) = profile.truncated();
-        let share = (losses.agent_cpu_ns + losses.handler_cpu_ns) as f64 / losses.process_cpu_ns as f64;
-        let from_ns = |since_ns: u64, until_ns: u64| Duration::from_nanos(until_ns.saturating_sub(since_ns));
-        let origin = match &self.feed {
-            Feed::Live(_) => None,
-            Feed::Recording(player) => player.about.origin.clone(),
-        };
-        let (pid, started_ns, cpu_history, cpu_now, cpu_used) = match &self.feed {
-            Feed::Live(live) => {
-                (live.target.pid(), self.started_ns, live.meter.history(), live.meter.now(), live.cpu_used)
-            }
-            Feed::Recording(player) => {
-                (player.about.pid, player.about.started_ns, player.cpu_history(), player.cpu_now(), player.cpu_used())
-            }
-        };
-        // Of a recording that is over nothing runs.
-        let state = state.filter(|_| !matches!(&self.feed, Feed::Recording(player) if player.is_over));
-        Facts {
-            command: self.settings.command.clone(),
-            pid,
-            processes: connected().count(),
-            threads: (connected().count() > 0).then(|| connected().map(|process| process.account.threads).sum()),
-            up: from_ns(started_ns, self.ended.map_or(now_ns, |(_, at_ns)| at_ns)),
-            ended: self.ended.map(|(ending, at_ns)| (ending, from_ns(started_ns, at_ns))),
-            clock,
-            engine: self.settings.engine_in_use(),
-            engine_state: state,
-            refusal,
-            period_ns: self.settings.period_ns,
-            origin,
-            effective_hz: rate(profile, clock),
-            window_ns: self.desk.question().window_ns,
-            agent_share: (losses.process_cpu_ns > 0).then_some(share),
-            losses,
-            stacks: Stacks { samples, truncated, unreadable: profile.unreadable() },
-            overflows: profile.overflows(),
-            files: self.files(),
-            cpu_history,
-            cpu_now,
-            cpu_used,
-            symbolizing: self.desk.names.progress(),
-            waiting: self.desk.waiting(),
-        }
-    }
-
-    /// What was found of each file.
-    fn files(&self) -> Vec<(String, SymbolState)> {
-        let modules = &self.desk.profile.modules;
-        let states = self.desk.names.states();
-        let mut files: Vec<(String, SymbolState)> =
-            states.map(|(id, state)| (modules.file(id).name(), state.clone())).collect();
-        files.sort_by(|a, b| (a.1.is_usable(), &a.0).cmp(&(b.1.is_usable(), &b.0)));
-        files.truncate(MAX_FILES);
-        files
-    }
-
     /// Writes what is asked for, on a thread of its own as far as files go.
     fn save(&mut self, save: Save) {
         let now_ns = self.now_ns();
@@ -566,49 +501,4 @@ impl Watcher {
             self.done = true;
         }
     }
-}
-
-/// Signals that reached a handler in the last second or so, a second of the clock: of CPU time, or of a thread's wall time.
-fn rate(profile: &Profile, clock: Clock) -> Option<f64> {
-    let (mut ticks, mut seconds) = (0, 0.0);
-    for process in profile.processes().iter().filter(|process| process.connected) {
-        let (now, before) = (&process.account, &process.earlier_account);
-        let passed_ns = match clock {
-            Clock::Real => {
-                (now.monotonic_ns - before.monotonic_ns.min(now.monotonic_ns)) * u64::from(now.threads.max(1))
-            }
-            _ => now.process_cpu_ns - before.process_cpu_ns.min(now.process_cpu_ns),
-        };
-        if before.monotonic_ns > 0 {
-            ticks += now.ticks - before.ticks.min(now.ticks);
-            seconds += passed_ns as f64 / 1e9;
-        }
-    }
-    (ticks > 0 && seconds > 0.0).then(|| ticks as f64 / seconds)
-}
-
-/// What there is to say about something that came.
-pub(super) fn remark(arrival: &Arrival) -> Option<String> {
-    let sentence = match &arrival.event {
-        Event::Said(Message::Engaged(engaged)) => match engaged.state {
-            EngineState::SignalTaken => {
-                Some("the target has a handler of its own for this timer's signal; E goes back to timers per thread")
-            }
-            EngineState::TimerTaken => {
-                Some("the target uses this interval timer itself; E goes back to timers per thread")
-            }
-            EngineState::TimerRefused => {
-                Some("the kernel gives no timer (ulimit -i, or a sandbox): nothing is sampled")
-            }
-            EngineState::Unsupported => Some("this clock needs the engine setitimer: press E"),
-            EngineState::ClockTaken => {
-                Some("a profile is being written into a file by another clock (CPUPROFILE, ProfilerStart); r takes that clock")
-            }
-            EngineState::Running | EngineState::Off => None,
-        }?
-        .to_owned(),
-        Event::Cut(fault) => return Some(format!("process {} sent {fault}; its stream was cut", arrival.pid)),
-        _ => return None,
-    };
-    Some(format!("process {}: {sentence}", arrival.pid))
 }

@@ -1,0 +1,98 @@
+//! What the header says of a watch under way.
+
+use std::time::Duration;
+
+use super::{Feed, Watcher};
+use crate::link::wire::{Clock, EngineState};
+use crate::profile::Profile;
+use crate::symbols::worker::SymbolState;
+use crate::track::facts::{Facts, MAX_FILES, Stacks};
+
+impl Watcher {
+    /// Collects them as of a time.
+    pub(super) fn facts(&self, now_ns: u64) -> Facts {
+        let profile = &self.desk.profile;
+        let connected = || profile.processes().iter().filter(|process| process.connected);
+        let own = || connected().filter_map(|process| process.engaged.as_ref());
+        let clock = self.desk.clock;
+        // The worst that any process says; the others are as asked.
+        let state = own().map(|engaged| engaged.state).max_by_key(|&state| state != EngineState::Running);
+        let is_refusal = |state: &EngineState| !matches!(state, EngineState::Off | EngineState::Running);
+        let mut states = profile.processes().iter().rev().filter_map(|process| Some(process.engaged.as_ref()?.state));
+        let refusal = states.find(is_refusal);
+        let losses = profile.losses();
+        let (truncated, samples) = profile.truncated();
+        let share = (losses.agent_cpu_ns + losses.handler_cpu_ns) as f64 / losses.process_cpu_ns as f64;
+        let from_ns = |since_ns: u64, until_ns: u64| Duration::from_nanos(until_ns.saturating_sub(since_ns));
+        let origin = match &self.feed {
+            Feed::Live(_) => None,
+            Feed::Recording(player) => player.about.origin.clone(),
+        };
+        let (pid, started_ns, cpu_history, cpu_now, cpu_used) = match &self.feed {
+            Feed::Live(live) => {
+                (live.target.pid(), self.started_ns, live.meter.history(), live.meter.now(), live.cpu_used)
+            }
+            Feed::Recording(player) => {
+                (player.about.pid, player.about.started_ns, player.cpu_history(), player.cpu_now(), player.cpu_used())
+            }
+        };
+        // Of a recording that is over nothing runs.
+        let state = state.filter(|_| !matches!(&self.feed, Feed::Recording(player) if player.is_over));
+        Facts {
+            command: self.settings.command.clone(),
+            pid,
+            processes: connected().count(),
+            threads: (connected().count() > 0).then(|| connected().map(|process| process.account.threads).sum()),
+            up: from_ns(started_ns, self.ended.map_or(now_ns, |(_, at_ns)| at_ns)),
+            ended: self.ended.map(|(ending, at_ns)| (ending, from_ns(started_ns, at_ns))),
+            clock,
+            engine: self.settings.engine_in_use(),
+            engine_state: state,
+            refusal,
+            period_ns: self.settings.period_ns,
+            origin,
+            effective_hz: rate(profile, clock),
+            window_ns: self.desk.question().window_ns,
+            agent_share: (losses.process_cpu_ns > 0).then_some(share),
+            losses,
+            stacks: Stacks { samples, truncated, unreadable: profile.unreadable() },
+            overflows: profile.overflows(),
+            files: self.files(),
+            cpu_history,
+            cpu_now,
+            cpu_used,
+            symbolizing: self.desk.names.progress(),
+            waiting: self.desk.waiting(),
+        }
+    }
+
+    /// What was found of each file.
+    fn files(&self) -> Vec<(String, SymbolState)> {
+        let modules = &self.desk.profile.modules;
+        let states = self.desk.names.states();
+        let mut files: Vec<(String, SymbolState)> =
+            states.map(|(id, state)| (modules.file(id).name(), state.clone())).collect();
+        files.sort_by(|a, b| (a.1.is_usable(), &a.0).cmp(&(b.1.is_usable(), &b.0)));
+        files.truncate(MAX_FILES);
+        files
+    }
+}
+
+/// Signals that reached a handler in the last second or so, a second of the clock: of CPU time, or of a thread's wall time.
+fn rate(profile: &Profile, clock: Clock) -> Option<f64> {
+    let (mut ticks, mut seconds) = (0, 0.0);
+    for process in profile.processes().iter().filter(|process| process.connected) {
+        let (now, before) = (&process.account, &process.earlier_account);
+        let passed_ns = match clock {
+            Clock::Real => {
+                (now.monotonic_ns - before.monotonic_ns.min(now.monotonic_ns)) * u64::from(now.threads.max(1))
+            }
+            _ => now.process_cpu_ns - before.process_cpu_ns.min(now.process_cpu_ns),
+        };
+        if before.monotonic_ns > 0 {
+            ticks += now.ticks - before.ticks.min(now.ticks);
+            seconds += passed_ns as f64 / 1e9;
+        }
+    }
+    (ticks > 0 && seconds > 0.0).then(|| ticks as f64 / seconds)
+}
