@@ -12,6 +12,7 @@ mod harness;
 #[expect(dead_code, reason = "a bench uses a part of what the benches share")]
 #[path = "measure.rs"]
 mod measure;
+#[expect(dead_code, reason = "a bench uses a part of what the benches share")]
 #[path = "speaker.rs"]
 mod speaker;
 

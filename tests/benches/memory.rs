@@ -16,7 +16,6 @@ mod speaker;
 use std::fs;
 
 use measure::argument;
-use sigtop::link::wire::{Arrival, Birth, Clock, Event, Hello, Message, Sample, SourceId};
 use sigtop::profile::Profile;
 use sigtop::profile::window::Span;
 use sigtop::symbols::Names;
@@ -44,38 +43,15 @@ fn main() {
     let stacks = argument("stacks", 20_000).clamp(1, speaker::STACKS);
     let sites = speaker::call_sites(&speaker::functions());
     let (mut profile, mut names, mut tallier) = (Profile::default(), Names::default(), Tallier::default());
-    let say = |profile: &mut Profile, at_ns: u64, message: Message| {
-        profile.apply(Arrival { source: SourceId(0), pid: 7, at_ns, event: Event::Said(message) });
-    };
-    let hello = Hello {
-        token: 0,
-        pid: 7,
-        parent: 1,
-        start_ticks: 1,
-        monotonic_ns: 0,
-        cpu_ns: 0,
-        birth: Birth::Tick,
-        executable: (*b"/bin/app").into(),
-        argv: (*b"app\0").into(),
-    };
     let before = resident_mb().0;
-    say(&mut profile, 0, Message::Hello(hello));
+    profile.apply(speaker::hello());
     let (mut packed, form) = (Vec::new(), FlameQuery { least_share: 0.002, ..FlameQuery::default() });
     for number in 0..SAMPLES {
         let at_ns = (number + 1) * PERIOD_NS;
         // Spread over the whole tree, so that few stacks are as unlike as many.
         let stack = speaker::mixed(number) % stacks * (speaker::STACKS / stacks);
         speaker::stack(stack, &sites, &mut packed);
-        let sample = Sample {
-            tid: 100 + (stack % 8) as u32,
-            clock: Clock::Prof,
-            flags: 0,
-            generation: 0,
-            monotonic_ns: at_ns,
-            weight_ns: PERIOD_NS,
-            slot: 0,
-        };
-        say(&mut profile, at_ns, Message::Sample(sample, packed.as_slice().into()));
+        profile.apply(speaker::sampled(100 + (stack % 8) as u32, at_ns, &packed));
         if number % ANSWER_EVERY == 0 {
             names.catch_up(&profile);
             let query = Query { span: Span::Last { ns: 10_000_000_000, now_ns: at_ns }, ..Query::default() };

@@ -15,7 +15,7 @@ use std::time::Instant;
 
 use measure::{argument, median};
 use sigtop::link::record::{About, Encoder};
-use sigtop::link::wire::{Arrival, Birth, Clock, Engine, Event, Hello, Message, Sample, SourceId};
+use sigtop::link::wire::{Arrival, Clock, Engine};
 use sigtop::profile::Profile;
 use sigtop::profile::window::Span;
 use sigtop::symbols::Names;
@@ -31,10 +31,6 @@ const THREADS: u64 = 16;
 const KEYS: u64 = 8;
 /// Seconds before those that are measured: every stack has been seen, and the window is full.
 const BEFORE: u64 = 120;
-
-fn arrival(at_ns: u64, event: Event) -> Arrival {
-    Arrival { source: SourceId(0), pid: 7, at_ns, event }
-}
 
 fn main() {
     let (rate, answers, seconds) = (argument("rate", 8_000), argument("answers", 1).max(1), argument("seconds", 30));
@@ -56,18 +52,7 @@ fn main() {
     };
     let (mut profile, mut names, mut tallier) = (Profile::default(), Names::default(), Tallier::default());
     let mut encoder = Encoder::loose(&about);
-    let hello = Hello {
-        token: 0,
-        pid: 7,
-        parent: 1,
-        start_ticks: 1,
-        monotonic_ns: 0,
-        cpu_ns: 0,
-        birth: Birth::Tick,
-        executable: (*b"/bin/app").into(),
-        argv: (*b"app\0").into(),
-    };
-    profile.apply(arrival(0, Event::Said(Message::Hello(hello))));
+    profile.apply(speaker::hello());
     let form = FlameQuery { least_share: 0.002, ..FlameQuery::default() };
     let (mut packed, mut number) = (Vec::new(), 0u64);
     let (mut taken_ns, mut recorded_ns) = (Vec::new(), Vec::new());
@@ -80,11 +65,7 @@ fn main() {
                     number += 1;
                     let (stack, at_ns) = (speaker::mixed(number) % stacks, number * (1_000_000_000 / rate));
                     speaker::stack(stack, &sites, &mut packed);
-                    let tid = 100 + (stack * THREADS / stacks) as u32;
-                    let (clock, weight_ns) = (Clock::Prof, 1_000_000);
-                    let sample =
-                        Sample { tid, clock, flags: 0, generation: 0, monotonic_ns: at_ns, weight_ns, slot: 0 };
-                    arrival(at_ns, Event::Said(Message::Sample(sample, packed.as_slice().into())))
+                    speaker::sampled(100 + (stack * THREADS / stacks) as u32, at_ns, &packed)
                 })
                 .collect();
             let start = Instant::now();

@@ -15,8 +15,8 @@ use std::time::{Duration, Instant};
 
 use object::{Object, ObjectSymbol};
 use sigtop::link::wire::{
-    Birth, Clock, Engaged, Engine, EngineState, FrameAddress, Hello, LINK_VARIABLE, Module, Sample, Thread, Writer,
-    stack_memory,
+    Arrival, Birth, Clock, Engaged, Engine, EngineState, Event, FrameAddress, Hello, LINK_VARIABLE, Message, Module,
+    Sample, SourceId, Thread, Writer, stack_memory,
 };
 
 use crate::harness::run::text;
@@ -98,6 +98,29 @@ pub(crate) fn stack(number: u64, sites: &[u64], frames: &mut Vec<u64>) {
         let address = if depth + 1 == DEPTH { FrameAddress::Instruction(site) } else { FrameAddress::Return(site + 1) };
         frames.push(address.pack());
     }
+}
+
+/// What a process of pid 7 says first, at time 0.
+pub(crate) fn hello() -> Arrival {
+    let hello = Hello {
+        token: 0,
+        pid: 7,
+        parent: 1,
+        start_ticks: 1,
+        monotonic_ns: 0,
+        cpu_ns: 0,
+        birth: Birth::Tick,
+        executable: (*b"/bin/app").into(),
+        argv: (*b"app\0").into(),
+    };
+    Arrival { source: SourceId(0), pid: 7, at_ns: 0, event: Event::Said(Message::Hello(hello)) }
+}
+
+/// A sample of this process, of 1 ms of CPU time.
+pub(crate) fn sampled(tid: u32, at_ns: u64, packed: &[u64]) -> Arrival {
+    let (clock, weight_ns) = (Clock::Prof, 1_000_000);
+    let sample = Sample { tid, clock, flags: 0, generation: 0, monotonic_ns: at_ns, weight_ns, slot: 0 };
+    Arrival { source: SourceId(0), pid: 7, at_ns, event: Event::Said(Message::Sample(sample, packed.into())) }
 }
 
 /// Steele, Lea and Flood's finaliser.
