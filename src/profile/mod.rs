@@ -117,8 +117,7 @@ impl Profile {
     }
 
     /// Reads what [`apply`](Self::apply) will ask for, of many at once: where each sample was entered before is far away in memory, and
-    /// reads that do not wait for each other wait together.
-    /// Returns their marks.
+    /// reads that do not wait for each other wait together. Returns their [marks](Marks).
     pub fn look_ahead(&self, arrivals: &[Arrival]) -> Vec<u64> {
         let marks: Vec<u64> = arrivals.iter().map(|arrival| self.marks.of(arrival)).collect();
         let name = |(arrival, &mark): (&Arrival, &u64)| {

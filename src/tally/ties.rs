@@ -31,7 +31,7 @@ impl Forest<'_> {
         self.paths.look_ahead_between(nodes.map(|node| (node, node)));
     }
 
-    /// The same of their children.
+    /// Reads what is asked for on the way from these nodes to their children.
     fn look_ahead_below(&self, nodes: &[usize]) {
         black_box(nodes.iter().fold(0, |seen, &node| seen ^ self.nodes[node].frame.0));
         self.weights.look_ahead(nodes.iter().map(|&node| StackId::of(node)));
