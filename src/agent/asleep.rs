@@ -2,7 +2,7 @@
 //! copied through the kernel and walked. A signal would end a sleep early with EINTR, whatever SA_RESTART says.
 //!
 //! Of its registers only these two are known. A frame that needs another one before an inner frame has given it ends the
-//! walk; then the thread has to be asked after all.
+//! walk, and the sample is marked as truncated: no sleeper is woken to complete it.
 
 use alloc::boxed::Box;
 
@@ -10,7 +10,7 @@ use super::modules::Snapshot;
 use super::sys::{File, PathBuffer};
 use super::tables::Memory;
 use super::unwind::{self, Cache, Registers, Stack};
-use crate::link::wire::{MAX_FRAMES, flag};
+use crate::link::wire::MAX_FRAMES;
 
 /// Bytes of stack copied from its pointer on, at most.
 const COPY: usize = 64 * 1024;
@@ -58,8 +58,9 @@ impl Looker {
         Some(Looker { memory: Memory::open()?, cache: Cache::new(), copy: alloc::vec![0; COPY].into_boxed_slice() })
     }
 
-    /// Writes the whole stack of a thread that sleeps at `place`, packed, and returns its depth and flags. `None` if it cannot be
-    /// followed to its end. Whether the thread has slept all the while is for the caller to find out.
+    /// Writes the stack of a thread that sleeps at `place`, packed, and returns its depth and flags:
+    /// cut short where a frame needs a register that only a signal would tell. `None` if the stack
+    /// cannot be read. The caller finds out whether the thread slept all the while.
     pub(super) fn look(
         &mut self,
         snapshot: &Snapshot,
@@ -77,7 +78,7 @@ impl Looker {
         }
         let mut stack = CopiedStack { low, bytes: &self.copy[..length] };
         let walk = unwind::walk(snapshot, &mut self.cache, Registers::asleep(place.ip, place.sp), &mut stack, frames);
-        (walk.flags & flag::TRUNCATED == 0).then_some((walk.depth, walk.flags))
+        Some((walk.depth, walk.flags))
     }
 }
 

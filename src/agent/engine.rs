@@ -7,10 +7,11 @@ use super::guard;
 use super::handler;
 use super::modules::Snapshot;
 use super::order;
+use super::signals;
 use super::state::{self, Config};
 use super::sys;
 use super::threads::{Schedule, Thread, Threads};
-use super::timer::{self, Held, Need};
+use super::timer::{self, Held, Need, Timer};
 use super::unseen;
 use crate::link::wire::ring::word;
 use crate::link::wire::{Clock, Engaged, Engine, EngineState, Loss, MAX_FRAMES, flag};
@@ -19,10 +20,11 @@ use crate::link::wire::{Clock, Engaged, Engine, EngineState, Loss, MAX_FRAMES, f
 const COUNT_EVERY_NS: u64 = 100_000_000;
 /// Looks, a tenth of a second apart, until no tick of a disarmed interval timer can be on its way to a handler.
 const LATE_LOOKS: u32 = 5;
+/// CPU time of the process after which the agent thread is woken from a long nap, at least, ns: a
+/// tick of the scheduler, which the kernel does not do better than.
+const WAKE_AFTER_NS: u64 = 4_000_000;
 /// So long after one thread came or went, others may that live shorter than it takes to find them, ns.
 const UNSETTLED_NS: u64 = 500_000_000;
-/// Below this period the scheduler's figures may be older than a tick, ns.
-const COARSE_NS: u64 = 8_000_000;
 
 /// The engine, and the threads it ticks on.
 pub(super) struct Ticker {
@@ -40,6 +42,11 @@ pub(super) struct Ticker {
     late_looks: u32,
     /// What the agent thread has stopped while it works.
     held: Held,
+    /// Wakes the agent thread when the process has used CPU time.
+    waker: Option<Timer>,
+    /// Whether the kernel gives a tick of the process to the thread that uses the time (6.4 and
+    /// later), and not to the first thread, which may sleep.
+    ticks_find_the_running: bool,
     /// The interval timer was found disarmed for an exec.
     exec_seen: bool,
     /// What the interval timer's clock showed when its ticks were last weighed, ns.
@@ -53,7 +60,7 @@ pub(super) struct Ticker {
     need: Need,
 }
 
-/// A wall tick that needs no signal: the thread sleeps where it slept.
+/// A wall tick of a thread that sleeps.
 pub(super) struct Repeat<'a> {
     /// The thread, with its last stack.
     pub(super) thread: &'a Thread,
@@ -80,6 +87,8 @@ impl Ticker {
             random: sys::monotonic_ns() | 1,
             late_looks: 0,
             held: Held::default(),
+            waker: Timer::of_agent(agent),
+            ticks_find_the_running: sys::kernel_version() >= (6, 4),
             exec_seen: false,
             weighed_at_ns: 0,
             last_wall_ns: 0,
@@ -101,7 +110,7 @@ impl Ticker {
         let config = Config { clock, period_ns };
         state::configure(self.epoch, config);
         // First of all, so that next to nothing is missed while the others are changed.
-        let finds_threads = (engine, clock) == (Engine::Threads, Clock::Prof);
+        let finds_threads = (engine, clock) == (Engine::Threads, Clock::Prof) && self.ticks_find_the_running;
         if finds_threads && state::MAY_CALL.load(Ordering::Relaxed) {
             timer::arm_process_timer(self.epoch, config);
             self.held = Held::default();
@@ -119,6 +128,7 @@ impl Ticker {
             Ok(signal) => (self.engaged.state, self.engaged.signal) = (EngineState::Running, signal as u32),
             Err(refusal) => self.engaged.state = refusal,
         }
+        signals::note_in_force(self.engaged.signal as i32);
     }
 
     /// Disarms everything; samples are taken by hand alone, each of which stands for a period.
@@ -137,13 +147,15 @@ impl Ticker {
         if config.clock == Clock::Prof && config.period_ns > 0 {
             self.engaged.period_ns = config.period_ns;
             self.scan(false);
-            self.arm_cpu(libc::SIGURG);
+            let signal = signals::tick();
+            self.arm_cpu(signal);
+            signals::note_in_force(signal);
         }
     }
 
-    /// Before the agent thread sleeps. Where every thread has a timer, the process's finds nothing; but where both tick at once, the handler
-    /// of one blocks the other's signal, and the kernel wakes a thread that sleeps to take it. So it does not tick while `ticks_flow`, and threads
-    /// are counted at every look; else it ticks rarely.
+    /// Before the agent thread sleeps. Where every thread has a timer, the process's finds nothing: it does not tick while
+    /// `ticks_flow`, and threads are counted at every look; else it ticks rarely. While no tick flows, the agent thread is woken when
+    /// the process has used a period of CPU time; so it is where new threads are expected and the process's ticks do not find them.
     pub(super) fn release(&mut self, ticks_flow: bool) {
         let (count, timed) = self.threads.count();
         let is_running = (self.engaged.clock, self.engaged.state) == (Clock::Prof, EngineState::Running);
@@ -153,6 +165,12 @@ impl Ticker {
             true if ticks_flow => Need::Nothing,
             true => Need::Search,
         };
+        let searches = is_running && self.need == Need::Samples && !timer::has_process_timer();
+        if let Some(waker) = self.waker
+            && (searches || !ticks_flow)
+        {
+            waker.arm(self.engaged.period_ns.max(WAKE_AFTER_NS), 0);
+        }
         self.held.release(self.need);
     }
 
@@ -167,21 +185,17 @@ impl Ticker {
         if clock == Clock::Virtual {
             return Err(EngineState::Unsupported);
         }
-        // Chained and always ours; SIGPROF is left to the target. Whoever resets or ignores it behind our back is not killed.
-        guard::take(libc::SIGURG);
         let asked = order::signal();
-        let signal = if asked != 0 && guard::take(asked) { asked } else { libc::SIGURG };
+        let signal = if asked != 0 && guard::take(asked) { asked } else { signals::tick() };
+        guard::take(signal);
         self.scan(true);
         // Those that were there are no sign of others to come.
         self.changed_at_ns = 0;
-        if clock == Clock::Prof {
-            self.arm_cpu(signal);
-        } else {
-            // Who is to be asked whether a sample counts has to be asked on its own thread.
-            self.looker = if order::has_filter() { None } else { Looker::new() };
-            self.threads.arm_wall(self.epoch, signal);
+        if clock == Clock::Real {
+            self.looker = Looker::new();
             self.last_wall_ns = sys::monotonic_ns();
         }
+        self.arm_cpu(signal);
         let (count, timed) = self.threads.count();
         if timed == 0 && count > 0 && clock == Clock::Real { Err(EngineState::TimerRefused) } else { Ok(signal) }
     }
@@ -215,6 +229,7 @@ impl Ticker {
         self.threads.disarm();
         self.looker = None;
         self.engaged.state = EngineState::Off;
+        signals::note_in_force(0);
     }
 
     fn arm_cpu(&mut self, signal: i32) {
@@ -267,12 +282,28 @@ impl Ticker {
             self.scan(due);
             let signal = self.engaged.signal as i32;
             match (self.engaged.engine, self.engaged.clock) {
-                (Engine::Threads, Clock::Prof) => self.arm_cpu(signal),
-                (Engine::Threads, _) => self.threads.arm_wall(self.epoch, signal),
+                (Engine::Threads, _) => self.arm_cpu(signal),
                 (Engine::Itimer, _) => {}
             }
         }
-        self.is_left_to_the_target() || due && self.check()
+        self.is_left_to_the_target() || self.moves() || due && self.check()
+    }
+
+    /// Whether the program uses the signal in force itself, and ticks are to come by another.
+    pub(super) fn is_to_move(&self) -> bool {
+        let signal = self.engaged.signal as i32;
+        let running = (self.engaged.engine, self.engaged.state) == (Engine::Threads, EngineState::Running);
+        running && signals::is_candidate(signal) && signal != signals::tick()
+    }
+
+    /// Arms the timers with another signal, if they are to be; returns whether they were.
+    fn moves(&mut self) -> bool {
+        let moves = self.is_to_move();
+        if moves {
+            let Engaged { clock, engine, period_ns, .. } = self.engaged;
+            self.engage(clock, engine, period_ns);
+        }
+        moves
     }
 
     /// Whether the target has set the interval timer that ours was; then it is the target's.
@@ -291,15 +322,20 @@ impl Ticker {
 
     fn check(&mut self) -> bool {
         let Engaged { clock, engine, period_ns, signal, .. } = self.engaged;
-        let lost = !handler::is_ours(&sys::action_of(signal as i32));
-        guard::take(libc::SIGURG);
+        let signal = signal as i32;
+        let lost = !handler::is_ours(&sys::action_of(signal));
+        if lost && signals::is_candidate(signal) {
+            // The program has a handler of its own there, or shares this one.
+            signals::move_on(0);
+        }
+        guard::take(signals::tick());
         if lost {
             // Taken away by a raw system call. Ticks in flight must not meet whatever is there now.
             self.engage(clock, engine, period_ns);
             return true;
         }
         // Disarmed for an exec, which has failed if the process is the same at the next check.
-        let disarmed = engine == Engine::Itimer && !timer::is_classic(signal as i32);
+        let disarmed = engine == Engine::Itimer && !timer::is_classic(signal);
         if core::mem::replace(&mut self.exec_seen, disarmed) && disarmed {
             self.exec_seen = false;
             timer::stay();
@@ -339,74 +375,57 @@ impl Ticker {
         ticking.then(|| (self.last_wall_ns + e.period_ns).saturating_sub(now_ns))
     }
 
-    /// Counts a wall tick for every thread, if it is due: the time since the last one is owed to each. Where a sleeper is is found
-    /// out without waking it, and `repeat` takes its sample; a thread that runs, or cannot be followed from where it sleeps, is
-    /// sent a signal.
+    /// Counts a wall tick for every thread, if it is due. A thread that sleeps is found without waking
+    /// it, and `repeat` takes its sample; to a thread that runs the time is owed, and the next tick of
+    /// its CPU clock carries it. No signal is sent: a thread that was just seen to run may sleep by the
+    /// time the signal arrives, and its wait would end early.
     pub(super) fn wall_tick(&mut self, now_ns: u64, snapshot: &Snapshot, mut repeat: impl FnMut(Repeat<'_>)) {
         if self.until_wall_tick(now_ns) != Some(0) {
             return;
         }
         let elapsed_ns = now_ns - self.last_wall_ns;
         self.last_wall_ns = now_ns;
-        let coarse = self.engaged.period_ns < COARSE_NS;
         let (threads, few) = self.threads.iter_mut();
         for thread in threads {
-            thread.owed_ns += elapsed_ns;
-            thread.owed_ticks += 1;
-            if thread.in_flight {
-                continue;
-            }
             let schedule = thread.schedule(few);
-            let slept = schedule.is_some_and(|now| now.slept_since(thread.at_last, thread.was_woken));
-            let known = slept && !thread.last.frames.is_empty() && !(coarse && Place::of(thread.tid).is_none());
-            if known || look(self.looker.as_mut(), thread, schedule, snapshot) {
-                let weight_ns = core::mem::take(&mut thread.owed_ns);
-                thread.owed_ticks = 0;
+            let sleeps_on = schedule.is_some() && schedule == thread.asleep_at;
+            if sleeps_on || look(self.looker.as_mut(), thread, schedule, snapshot) {
+                // A last sample that weighed more than was owed is made up for.
+                let weight_ns = (elapsed_ns as i64 + thread.owed_ns.min(0)).max(0);
+                thread.owed_ns = thread.owed_ns.max(0);
                 state::count(word::TICKS, 1);
                 self.repeats += 1;
-                repeat(Repeat { thread, weight_ns });
-            } else if thread.fire() {
-                (thread.at_last, thread.was_woken) = (schedule.unwrap_or_default(), true);
-                thread.in_flight = true;
+                repeat(Repeat { thread, weight_ns: weight_ns as u64 });
+            } else if thread.is_timed() {
+                thread.owed_ns += elapsed_ns as i64;
+                thread.owed_ticks += 1;
             } else {
-                let (ticks, ns) = (core::mem::take(&mut thread.owed_ticks), core::mem::take(&mut thread.owed_ns));
-                state::count(word::TICKS, ticks);
-                state::lose(Loss::NoTimer, ticks, ns);
+                state::count(word::TICKS, 1);
+                state::lose(Loss::NoTimer, 1, elapsed_ns);
             }
         }
     }
 
-    /// A wall tick has found its thread's stack: what it stands for, ns. The stack is kept for repeats.
-    pub(super) fn settle(&mut self, tid: u32, flags: u32, generation: u32, frames: &[u64]) -> u64 {
+    /// The wall time that a tick of a thread's CPU clock stands for, ns: what wall ticks found it
+    /// running for since the last one.
+    pub(super) fn settle(&mut self, tid: u32) -> u64 {
+        let period_ns = self.engaged.period_ns as i64;
         let Some(thread) = self.threads.find(tid) else { return 0 };
-        thread.in_flight = false;
+        let weight_ns = thread.owed_ns.max(period_ns.min(thread.owed_ns + period_ns)).max(0);
+        thread.owed_ns -= weight_ns;
         thread.owed_ticks = 0;
-        thread.last.remember(flags | flag::REPEAT, generation, frames);
-        core::mem::take(&mut thread.owed_ns)
+        weight_ns as u64
     }
 }
 
-/// Finds out where a thread sleeps. False when it runs, or has to be asked; a place where it was asked before is answered from
-/// memory.
+/// Finds out where a thread sleeps, and keeps its stack. False when it runs.
 fn look(looker: Option<&mut Looker>, thread: &mut Thread, schedule: Option<Schedule>, snapshot: &Snapshot) -> bool {
     let (Some(looker), Some(before), Some(place)) = (looker, schedule, Place::of(thread.tid)) else { return false };
-    if thread.asked_at == Some(place) && !thread.last.frames.is_empty() {
-        (thread.at_last, thread.was_woken) = (before, false);
-        return true;
-    }
     let mut frames = [0; MAX_FRAMES];
     let found = looker.look(snapshot, place, &mut frames);
     // What was read is one stack only if the thread did not move meanwhile.
-    if thread.schedule(true) != schedule {
-        return false;
-    }
-    let Some((depth, flags)) = found else {
-        thread.asked_at = Some(place);
-        thread.last.frames.clear();
-        return false;
-    };
-    thread.asked_at = None;
-    (thread.at_last, thread.was_woken) = (before, false);
+    let Some((depth, flags)) = found.filter(|_| thread.schedule(true) == Some(before)) else { return false };
+    thread.asleep_at = Some(before);
     thread.last.remember(flags | flag::REPEAT, snapshot.generation(), &frames[..depth]);
     true
 }

@@ -107,7 +107,7 @@ extern "C" fn profiling_is_enabled_for_all_threads() -> c_int {
 extern "C" fn profiler_register_thread() {
     if order::is_on() && state::MAY_CALL.load(Ordering::Relaxed) && !threads::has_timer(sys::gettid()) {
         state::WANT_THREADS.store(true, Ordering::SeqCst);
-        state::wake_at_once();
+        state::wake();
     }
 }
 

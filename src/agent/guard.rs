@@ -4,16 +4,20 @@
 //!
 //! posix_spawn is left alone: its child has no interval timers (they are not inherited), so there is nothing to disarm.
 
-use core::arch::naked_asm;
-use core::ffi::{CStr, c_char, c_int};
+use core::ffi::{c_char, c_int};
 use core::sync::atomic::{AtomicI32, AtomicU64, AtomicUsize, Ordering};
 
+use super::hook::{self, hooks};
 use super::loader::{self, weak_address};
 use super::sys::{self, KernelAction, syscall};
-use super::{altstack, aside, handler, mask, order, start, state, timer};
+use super::{altstack, aside, handler, mask, order, signals, start, state, timer};
+use crate::link::wire::TICK_SIGNALS;
 
-/// Signals that the agent may take.
-const OURS: [i32; 4] = [libc::SIGURG, libc::SIGPROF, libc::SIGALRM, libc::SIGVTALRM];
+/// Signals that the agent may take: those of interval timers, and those that ticks may come by.
+const OURS: [i32; 7] = {
+    let [first, second, third, fourth] = TICK_SIGNALS;
+    [libc::SIGPROF, libc::SIGALRM, libc::SIGVTALRM, first, second, third, fourth]
+};
 /// One more that ticks are to come by, if it was asked for; else 0. Written by the constructor, and by it alone.
 static ONE_MORE: AtomicI32 = AtomicI32::new(0);
 
@@ -72,8 +76,18 @@ pub(super) fn take(signal: i32) -> bool {
     }
     shadow.store(&old);
     // SAFETY: our handler and restorer; the library is never unmapped (-z nodelete).
-    unsafe { sys::set_action(signal, &handler::action()) };
+    unsafe { sys::set_action(signal, &handler::action(signal)) };
     true
+}
+
+/// Gives a signal back to the target, which ignores it or leaves it at its default.
+pub(super) fn release(signal: i32) {
+    let Some(shadow) = Shadow::of(signal) else { return };
+    let action = shadow.load();
+    if action.handler <= libc::SIG_IGN && handler::is_ours(&sys::action_of(signal)) {
+        // SAFETY: no handler of anyone's.
+        unsafe { sys::set_action(signal, &KernelAction { flags: 0, mask: 0, ..action }) };
+    }
 }
 
 /// Makes the signal that starts and stops a profile ours, if nobody has a handler for it.
@@ -86,7 +100,7 @@ pub(super) fn take_switch(signal: i32) -> bool {
         return false;
     }
     // SAFETY: our handler and restorer; the library is never unmapped (-z nodelete).
-    unsafe { sys::set_action(signal, &handler::action()) };
+    unsafe { sys::set_action(signal, &handler::action(signal)) };
     handler::is_ours(&sys::action_of(signal))
 }
 
@@ -147,6 +161,9 @@ unsafe extern "C" fn sigaction(signal: c_int, new: *const libc::sigaction, old: 
     // SAFETY: the caller's pointers are valid or null, as libc demands.
     unsafe {
         start::prepare();
+        if !new.is_null() && (*new).sa_sigaction > libc::SIG_IGN {
+            signals::give_up(signals::bit(signal));
+        }
         let Some(shadow) = guarded(signal) else { return real_sigaction(signal, new, old) };
         let before = shadow.load();
         if !new.is_null() {
@@ -199,10 +216,10 @@ unsafe fn real_sigaction(signal: c_int, new: *const libc::sigaction, old: *mut l
     }
 }
 
-/// The signals that our ticks come by, as a mask has them; SIGURG is one wherever there may be ticks at all.
+/// The signals that our ticks come by, as a mask has them.
 fn ticks() -> u64 {
-    let one = |signal: i32| 1 << signal >> 1;
-    one(libc::SIGURG) | one(ONE_MORE.load(Ordering::Relaxed)) | one(timer::classic_signal())
+    let others = [ONE_MORE.load(Ordering::Relaxed), timer::classic_signal()];
+    others.into_iter().fold(signals::hidden(), |all, signal| all | signals::bit(signal))
 }
 
 /// `signal(2)` for the target, with BSD's meaning: restarting, and staying.
@@ -227,6 +244,9 @@ unsafe extern "C" fn __sysv_signal(signal: c_int, new: usize) -> usize {
 
 unsafe fn plain_signal(signal: c_int, new: usize, flags: u64, real: &AtomicUsize) -> usize {
     start::prepare();
+    if new > libc::SIG_IGN {
+        signals::give_up(signals::bit(signal));
+    }
     match (guarded(signal), real.load(Ordering::Relaxed)) {
         (Some(shadow), _) => {
             let old = shadow.load().handler;
@@ -246,18 +266,18 @@ static REAL_SYSV_SIGNAL: AtomicUsize = AtomicUsize::new(0);
 
 /// Makes the process fit for another program: no interval timer of ours, no tick of it pending, and a signal that the
 /// target ignores ignored indeed, since that is inherited.
-extern "C" fn before_exec() {
+pub(super) extern "C" fn before_exec() {
     start::prepare();
     order::flush();
     let ignored = |signal: i32| Shadow::of(signal).is_some_and(|shadow| shadow.load().handler == libc::SIG_IGN);
-    let watched = state::WATCHED.load(Ordering::Relaxed);
-    if !(watched || OURS.into_iter().any(ignored)) || !state::is_at_home() {
+    // Timers end with this program; all else needs system calls, which are made where there is cause.
+    if timer::classic_signal() == 0 && !OURS.into_iter().any(ignored) || !state::is_at_home() {
         return;
     }
     timer::leave();
     let classic = timer::disarm_classic();
     for signal in OURS.into_iter().filter(|&signal| handler::is_ours(&sys::action_of(signal))) {
-        let (ignore, ours) = (KernelAction { handler: libc::SIG_IGN, ..Default::default() }, handler::action());
+        let (ignore, ours) = (KernelAction { handler: libc::SIG_IGN, ..Default::default() }, handler::action(signal));
         // SAFETY: to ignore a signal drops the ones that are pending; then ours again, which exec resets.
         unsafe {
             if ignored(signal) {
@@ -270,43 +290,15 @@ extern "C" fn before_exec() {
     }
 }
 
-/// A real function was not found, which cannot be: these are libc's oldest. Fails, as exec can.
-extern "C" fn missing() -> c_int {
-    -1
+/// The target is about to name a signal in a call of System V's.
+extern "C" fn before_naming(signal: c_int) {
+    start::prepare();
+    if (1..=64).contains(&signal) {
+        signals::give_up(signals::bit(signal));
+    }
 }
 
-macro_rules! before_exec {
-    ($($name:ident, $real:ident;)*) => {
-        $(
-            static $real: AtomicUsize = AtomicUsize::new(0);
-            /// Prepares, and goes on to libc's function of this name with every argument as it was.
-            #[cfg_attr(sigtop_agent, unsafe(no_mangle))]
-            #[unsafe(naked)]
-            unsafe extern "C" fn $name() {
-                naked_asm!(
-                    "push rdi", "push rsi", "push rdx", "push rcx", "push r8", "push r9", "push rax",
-                    "call {before}",
-                    "pop rax", "pop r9", "pop r8", "pop rcx", "pop rdx", "pop rsi", "pop rdi",
-                    "jmp [rip + {real}]",
-                    before = sym before_exec,
-                    real = sym $real,
-                )
-            }
-        )*
-        const EXECS: [(&CStr, &AtomicUsize, unsafe extern "C" fn()); 8] = [
-            $((
-                match CStr::from_bytes_with_nul(concat!(stringify!($name), "\0").as_bytes()) {
-                    Ok(name) => name,
-                    Err(_) => panic!("ends with its NUL"),
-                },
-                &$real,
-                $name,
-            ),)*
-        ];
-    };
-}
-
-before_exec! {
+hooks! { EXECS, before_exec:
     execve, REAL_EXECVE;
     execv, REAL_EXECV;
     execvp, REAL_EXECVP;
@@ -315,6 +307,14 @@ before_exec! {
     execlp, REAL_EXECLP;
     execle, REAL_EXECLE;
     fexecve, REAL_FEXECVE;
+}
+
+hooks! { NAMING, before_naming:
+    sigset, REAL_SIGSET;
+    sighold, REAL_SIGHOLD;
+    sigrelse, REAL_SIGRELSE;
+    sigignore, REAL_SIGIGNORE;
+    sigpause, REAL_SIGPAUSE;
 }
 
 unsafe extern "C" {
@@ -334,10 +334,8 @@ pub(super) fn look_up() {
     altstack::look_up();
     aside::look_up(here);
     mask::look_up(here);
-    for (name, real, _) in EXECS {
-        let found = loader::next(name, here);
-        real.store(if found == 0 { missing as *const () as usize } else { found }, Ordering::Relaxed);
-    }
+    hook::look_up(EXECS, here);
+    hook::look_up(NAMING, here);
     for (name, real) in
         [(c"sigaction", &REAL_SIGACTION), (c"signal", &REAL_SIGNAL), (c"__sysv_signal", &REAL_SYSV_SIGNAL)]
     {

@@ -1,11 +1,14 @@
 //! The signal handler: a tick becomes a record, or is counted as lost.
 //!
-//! It runs on any thread of the target, between any two instructions, with every signal blocked. Its contract: it takes no lock, allocates
-//! nothing, touches no thread-local storage and no errno, calls no libc function but `memcpy` and its kin, reads no clock and no time-stamp
-//! counter, and makes a system call only for a birth, a wake-up, a probe of a stack page, or for a tick of the process the thread id and a
-//! probe of the code — and none at all once a thread of the process is under seccomp. What it reads of the stack cannot fault. What it
-//! cannot do it counts. A filter of the program's own, which it gave to `ProfilerStartWithOptions`, is asked first: what that does is the
-//! program's affair.
+//! It runs on any thread of the target, between any two instructions, with every signal blocked but
+//! the one that ticks come by. Its contract: it takes no lock, allocates nothing, touches no
+//! thread-local storage and no errno, calls no libc function but `memcpy` and its kin, and reads no
+//! clock and no time-stamp counter. A tick of a thread that is known makes no system call. One is
+//! made for a birth, for a stack or code that the agent thread has not seen yet (a probe, a wake-up),
+//! and for a tick of the process (the thread's id) — and none at all once a thread of the process is
+//! under seccomp. What it reads of the stack cannot fault. What it cannot do it counts. A filter of
+//! the program's own, which it gave to `ProfilerStartWithOptions`, is asked first: what that does is
+//! the program's affair.
 
 use core::sync::atomic::Ordering;
 
@@ -13,9 +16,10 @@ use super::guard;
 use super::later::Later;
 use super::order;
 use super::ring::{RawSample, Ring};
+use super::signals;
 use super::slot::{Claim, Pool};
 use super::start;
-use super::state::{self, BIRTH};
+use super::state::{self, BIRTH, Config};
 use super::sys::{self, KernelAction};
 use super::threads;
 use super::timer::{self, TickKind};
@@ -63,14 +67,25 @@ unsafe extern "C" {
     fn sigtop_restorer();
 }
 
-/// The action that brings signals here.
-pub(super) fn action() -> KernelAction {
+/// The action that brings a signal here. A signal that ticks come by is not blocked meanwhile: when
+/// a thread's timer and the process's expire at once, the kernel would look for another thread to
+/// take the second tick, and wake one that sleeps. The second handler finds a thread that has a
+/// timer, and returns.
+pub(super) fn action(signal: i32) -> KernelAction {
+    let own = if signals::is_candidate(signal) { signals::bit(signal) } else { 0 };
     KernelAction {
         handler: on_signal as *const () as usize,
-        flags: FLAGS,
+        flags: FLAGS | if own != 0 { libc::SA_NODEFER as u64 } else { 0 },
         restorer: sigtop_restorer as *const () as usize,
-        mask: !0,
+        mask: !own,
     }
+}
+
+/// Where the system call that ends a handler returns to, which it never does.
+pub(super) fn return_address() -> u64 {
+    /// Bytes of the restorer.
+    const LENGTH: u64 = 9;
+    sigtop_restorer as *const () as u64 + LENGTH
 }
 
 /// Whether an action is ours.
@@ -150,11 +165,14 @@ fn receive(signal: i32, info: *const Info, context: *const u64) {
             let ticks = 1 + overrun.max(0) as u64;
             let weight_ns = |period_ns: u64| period_ns.saturating_mul(ticks);
             match kind {
+                // By the wall clock weighed by the agent thread, which knows how long this one ran.
                 TickKind::Thread => {
-                    tick(timer::tid_of(value), epoch, weight_ns(state::config(epoch).period_ns), context)
+                    let Config { clock, period_ns } = state::config(epoch);
+                    let weight_ns = if clock == Clock::Real { 0 } else { weight_ns(period_ns) };
+                    tick(timer::tid_of(value), epoch, weight_ns, context);
                 }
-                // Weighed by the agent thread, which knows when it counted this thread last.
-                TickKind::Wall => tick(timer::tid_of(value), epoch, 0, context),
+                // For the agent thread, which takes it without a handler.
+                TickKind::Wake => {}
                 TickKind::Process => process_tick(epoch, weight_ns(timer::process_period_ns()), context),
             }
         }
@@ -165,7 +183,7 @@ fn receive(signal: i32, info: *const Info, context: *const u64) {
         }
         SI_KERNEL if timer::is_late(signal) => {}
         SI_USER | SI_TKILL if order::is_switch(signal) => order::switch(),
-        SI_QUEUE if value >> 32 == u64::from(KNOCK_COOKIE) && signal == libc::SIGURG => knock(value as u32),
+        SI_QUEUE if value >> 32 == u64::from(KNOCK_COOKIE) && signals::is_candidate(signal) => knock(value as u32),
         _ => {
             state::count(word::FOREIGN, 1);
             // SAFETY: these are the arguments that the kernel gave.
@@ -297,10 +315,6 @@ fn sample(sample: RawSample, registers: Registers) {
     if !(returned && work.kept) {
         state::lose(Loss::RingFull, 1, weight_ns);
     }
-    // One wake-up after a pause; while ticks flow the agent thread looks by itself.
-    if state::MAY_CALL.load(Ordering::Relaxed) {
-        state::wake();
-    }
 }
 
 extern "C" fn take(work: *mut ()) {
@@ -336,7 +350,7 @@ extern "C" fn take(work: *mut ()) {
             work.kept = !later.is_null() && unsafe { &*later }.keep(&work.sample, work.registers);
         }
         if !state::WANT_MODULES.swap(true, Ordering::Relaxed) {
-            state::wake_at_once();
+            state::wake();
         }
         if work.kept {
             return;
@@ -403,7 +417,7 @@ mod tests {
     #[test]
     fn a_handler_is_left_from_its_depths_and_outside_of_one_nothing_is_left() {
         state::MAY_CALL.store(true, Ordering::Relaxed);
-        let action = KernelAction { handler: on_broken as *const () as usize, ..action() };
+        let action = KernelAction { handler: on_broken as *const () as usize, ..action(0) };
         // SAFETY: the signal is this test's alone, and is handled here.
         unsafe {
             sys::set_action(libc::SIGRTMAX() - 3, &action);

@@ -1,48 +1,56 @@
 //! The calls that take a set of signals, so that a thread that blocks everything is sampled all the same, and one that waits for
 //! everything is not given a tick.
 //!
-//! A set that holds SIGURG and also SIGSTKFLT, which nothing sends, means "all signals" ([`is_full`]). To the kernel it goes without
-//! SIGURG; and a mask of the kernel's that holds SIGSTKFLT and not SIGURG is shown to the target with both. So what a thread believes
-//! is kept in its own mask alone: fork, vfork, exec, longjmp and setcontext carry it along, and nothing here has a state. (A set of all
-//! signals but SIGURG is without SIGSTKFLT too: that much can be noticed.) A set that names SIGURG itself is obeyed: such a thread is not
-//! sampled, and its time is shown as unseen.
+//! A set that holds every signal that ticks may come by ([`TICK_SIGNALS`]), and also SIGSTKFLT, which
+//! nothing sends, means "all signals" ([`is_full`]). To the kernel it goes without those that the
+//! program does not use; and a mask of the kernel's that holds SIGSTKFLT is shown to the target with
+//! all of them. So what a thread believes is kept in its own mask alone: fork, vfork, exec, longjmp
+//! and setcontext carry it along, and nothing here has a state. (A set of all signals but one of
+//! these is without SIGSTKFLT too: that much can be noticed.) A set that names one of them gives it
+//! to the program ([`signals::give_up`]), and is obeyed.
+//!
+//! [`TICK_SIGNALS`]: crate::link::wire::TICK_SIGNALS
 
 use core::ffi::c_int;
 use core::sync::atomic::{AtomicUsize, Ordering};
 
 use super::loader;
+use super::signals::{self, ALL};
 use super::sys::{self, syscall};
 use super::timer;
 
-const OURS: u64 = 1 << (libc::SIGURG - 1);
-const MARK: u64 = 1 << (libc::SIGSTKFLT - 1);
+const MARK: u64 = signals::bit(libc::SIGSTKFLT);
 
 /// libc's set, of which the kernel knows the first word.
 type Set = [u64; 16];
 
 /// Whether a set means all signals.
 fn is_full(set: u64) -> bool {
-    set & (OURS | MARK) == OURS | MARK
+    set & (ALL | MARK) == ALL | MARK
 }
 
 /// A mask as the kernel is to have it.
 pub(super) fn veiled(set: u64) -> u64 {
-    match set & (OURS | MARK) {
-        MARK => set & !MARK,
-        OURS => set,
-        _ => set & !OURS,
-    }
+    if is_full(set) { set & !signals::hidden() } else { set & !MARK }
 }
 
 /// A mask of the kernel's as the target is to see it.
 pub(super) fn unveiled(set: u64) -> u64 {
-    if set & MARK != 0 { set | OURS } else { set }
+    if set & MARK != 0 { set | ALL } else { set }
+}
+
+/// Gives up the signals that a set of the target's names.
+fn note_names(set: u64) {
+    if !is_full(set) {
+        signals::give_up(set);
+    }
 }
 
 /// A set of signals that are waited for as the kernel is to have it.
 fn awaited(set: u64) -> u64 {
+    note_names(set);
     let classic = timer::classic_signal();
-    if is_full(set) { set & !OURS & !(1 << classic >> 1) } else { set }
+    if is_full(set) { set & !signals::hidden() & !signals::bit(classic) } else { set }
 }
 
 static REAL_SIGPROCMASK: AtomicUsize = AtomicUsize::new(0);
@@ -52,7 +60,7 @@ static REAL_SIGWAITINFO: AtomicUsize = AtomicUsize::new(0);
 static REAL_SIGTIMEDWAIT: AtomicUsize = AtomicUsize::new(0);
 static REAL_SIGNALFD: AtomicUsize = AtomicUsize::new(0);
 
-/// Looks up what is called behind, and lets ticks through to the first thread if all it inherited is blocked. For the constructor.
+/// Looks up what is called behind. For the constructor.
 pub(super) fn look_up(here: usize) {
     let calls = [
         (c"sigprocmask", &REAL_SIGPROCMASK),
@@ -65,9 +73,15 @@ pub(super) fn look_up(here: usize) {
     for (name, real) in calls {
         real.store(loader::next(name, here), Ordering::Relaxed);
     }
-    let inherited = present();
+}
+
+/// Lets ticks through to the first thread if all it inherited is blocked. For the constructor.
+pub(super) fn adopt_inherited() {
+    let inherited = unveiled(present());
     if is_full(inherited) {
         sys::set_mask(veiled(inherited));
+    } else {
+        note_names(inherited);
     }
 }
 
@@ -92,7 +106,10 @@ unsafe fn change(real: &AtomicUsize, how: c_int, set: *const Set, old: *mut Set)
     unsafe {
         let real = core::mem::transmute::<usize, Change>(real);
         let wanted = if set.is_null() { 0 } else { (*set)[0] };
-        let result = if set.is_null() || wanted & (OURS | MARK) == 0 && how != libc::SIG_SETMASK {
+        if how != libc::SIG_UNBLOCK {
+            note_names(wanted);
+        }
+        let result = if set.is_null() || wanted & (ALL | MARK) == 0 && how != libc::SIG_SETMASK {
             real(how, set, old)
         } else {
             let (how, mask) = match how {
@@ -205,17 +222,18 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_veiled_is_shown_as_it_was() {
-        assert_eq!(unveiled(veiled(!OURS)), !OURS & !MARK);
-        for set in [0, !0, OURS, !OURS & !MARK, 1, OURS | MARK, OURS | MARK | 5] {
+    fn a_full_mask_is_shown_as_it_was_and_lets_ticks_through() {
+        for set in [0, !0, ALL, !ALL & !MARK, 1, ALL | MARK, ALL | MARK | 5] {
             assert_eq!(unveiled(veiled(set)), set, "{set:#x}");
-            assert!(veiled(set) & OURS == 0 || set & MARK == 0, "{set:#x}");
+            assert!(veiled(set) & signals::hidden() == 0 || set & MARK == 0, "{set:#x}");
         }
+        assert_eq!(unveiled(veiled(!ALL)), !ALL & !MARK);
     }
 
     #[test]
-    fn a_set_that_names_the_signal_is_obeyed() {
-        assert_eq!((veiled(OURS), unveiled(!MARK)), (OURS, !MARK));
-        assert_eq!((awaited(OURS), awaited(!0) & OURS), (OURS, 0));
+    fn a_set_that_names_a_signal_is_obeyed() {
+        let urgent = signals::bit(libc::SIGURG);
+        assert_eq!((veiled(urgent), veiled(!urgent)), (urgent, !urgent & !MARK));
+        assert_eq!(awaited(!0) & ALL, 0);
     }
 }

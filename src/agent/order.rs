@@ -219,7 +219,7 @@ fn take(path: &[u8], by_hand: bool, filter: Option<Filter>, argument: *mut ()) {
 fn call_agent() {
     match state::AGENT.load(Ordering::Acquire) {
         0 => start::give_birth(),
-        _ => state::wake_at_once(),
+        _ => state::wake(),
     }
 }
 
@@ -257,7 +257,7 @@ pub(super) fn end() {
     if !go(State::On, State::Ending) {
         return;
     }
-    state::wake_at_once();
+    state::wake();
     if !state::FILTERED.load(Ordering::Relaxed) {
         await_change(&STATE, |state| state != State::Ending as u32);
     }
@@ -271,7 +271,7 @@ pub(super) fn flush() {
     }
     let [asked, done] = &FLUSHES;
     let number = asked.fetch_add(1, Ordering::AcqRel).wrapping_add(1);
-    state::wake_at_once();
+    state::wake();
     await_change(done, |done| done.wrapping_sub(number) < 1 << 31);
 }
 

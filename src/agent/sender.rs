@@ -1,8 +1,9 @@
 //! The one thread of the agent: calls the viewer, drains the ring onto the wire, notices new threads and modules.
 //!
 //! It is no thread of libc's: made by a raw clone, it calls no libc function that has thread state, has all signals blocked
-//! and a descriptor table of its own, in which is nothing but what it opened itself. It sleeps on a futex; a first tick
-//! after a pause wakes it, and while ticks flow it looks every [`NAP_NS`]. Where nothing has moved it only glances.
+//! and a descriptor table of its own, in which is nothing but what it opened itself. While ticks flow
+//! it looks every [`NAP_NS`]. While none does it sleeps longer, and a timer of the process's CPU clock
+//! wakes it. Where nothing has moved it only glances.
 
 mod records;
 
@@ -77,6 +78,8 @@ pub(super) struct Agent {
     inspected_at_ns: u64,
     last_account_ns: u64,
     credentials: Option<Status>,
+    /// Thread whose sandbox was looked at last.
+    looked_at: u32,
 }
 
 /// Why a connection ended.
@@ -176,6 +179,7 @@ impl Agent {
             inspected_at_ns: 0,
             last_account_ns: 0,
             credentials,
+            looked_at: 0,
         })
     }
 
@@ -284,6 +288,7 @@ impl Agent {
                 (None, Some(_)) => {}
             }
         }
+        self.look_for_filter();
         let due = self.is_due(now_ns);
         self.read_modules(now_ns, due);
         // Before the samples, which say at which generation their addresses hold.
@@ -342,6 +347,7 @@ impl Agent {
             && !self.ring.has_record()
             && socket.is_flushed()
             && self.ticker.is_at_rest(now_ns)
+            && !self.ticker.is_to_move()
     }
 
     /// Whether the process is to be inspected: once a second, if it has run since.
@@ -442,11 +448,6 @@ impl Agent {
             return Some(end);
         }
         let status = Status::of_first()?;
-        if status.seccomp != 0 {
-            state::FILTERED.store(true, Ordering::Relaxed);
-            state::MAY_CALL.store(false, Ordering::Relaxed);
-            timer::delete_process_timer();
-        }
         let mut changed = self.credentials.is_some_and(|own| !own.same_credentials(&status));
         if changed
             && self.collector.is_some()
@@ -456,6 +457,22 @@ impl Agent {
             changed = false;
         }
         changed.then_some(End::Credentials)
+    }
+
+    /// Looks whether a thread has come under seccomp: the first one at every look, and one other. From
+    /// then on handlers and hooks make no system call.
+    fn look_for_filter(&mut self) {
+        if state::FILTERED.load(Ordering::Relaxed) {
+            return;
+        }
+        let first = Status::of_first().is_some_and(|status| status.seccomp != 0);
+        let next = self.ticker.threads.next_after(self.looked_at).unwrap_or(0);
+        self.looked_at = next;
+        if first || Status::of(next).is_some_and(|status| status.seccomp != 0) {
+            state::FILTERED.store(true, Ordering::SeqCst);
+            state::MAY_CALL.store(false, Ordering::SeqCst);
+            timer::delete_process_timer();
+        }
     }
 
     /// Whether all other threads have ended: then this one must not keep the process.
@@ -471,19 +488,17 @@ impl Agent {
     fn sleep(&mut self, ticks_flow: bool, now_ns: u64) {
         let nap_ns = if modules_are_wanted() { MODULES_NS } else { self.nap_ns };
         let timeout_ns = self.ticker.until_wall_tick(now_ns).map_or(nap_ns, |wall_ns| wall_ns.min(nap_ns.min(NAP_NS)));
-        // 1 lets any tick wake it, 2 only what is urgent.
-        let word = if ticks_flow { 2 } else { 1 };
-        state::ASLEEP.store(word, Ordering::SeqCst);
-        let nothing = word == 2 || !self.ring.has_record();
+        state::ASLEEP.store(1, Ordering::SeqCst);
+        let nothing = ticks_flow || !self.ring.has_record();
         let slept = nothing && !self.ticker.are_threads_wanted() && timeout_ns > 0;
+        let mut woken = false;
         if slept {
             self.ticker.release(ticks_flow);
-            sys::futex_wait(&state::ASLEEP, word, timeout_ns);
+            woken = sys::await_wake(timeout_ns);
             self.ticker.hold(self.ring.has_record());
         }
-        // Where handlers may not wake it, it has to look.
-        let undisturbed =
-            state::ASLEEP.swap(0, Ordering::SeqCst) == 1 && slept && state::MAY_CALL.load(Ordering::Relaxed);
+        state::ASLEEP.store(0, Ordering::SeqCst);
+        let undisturbed = slept && !woken && !ticks_flow;
         self.nap_ns = if undisturbed { (2 * self.nap_ns).min(LONG_NAP_NS) } else { NAP_NS };
     }
 }

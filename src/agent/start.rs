@@ -12,7 +12,7 @@ use super::loader::weak_address;
 use super::state::{self, BIRTH, Config};
 use super::sys::{self, syscall};
 use super::variables::{self, Manner};
-use super::{guard, memory, order, sender, threads, timer};
+use super::{guard, mask, memory, order, sender, signals, threads, timer};
 use crate::link::wire::{Clock, LINK_VARIABLE, PERIODS_NS};
 
 /// Bytes of the agent thread's stack.
@@ -119,7 +119,8 @@ pub(super) fn prepare() -> bool {
         let out = secure() || under_valgrind();
         if !out {
             state::OWNER.store(sys::getpid(), Ordering::Relaxed);
-            guard::take(libc::SIGURG);
+            mask::adopt_inherited();
+            guard::take(signals::tick());
             register_fork_hook();
             // SAFETY: constructors run.
             unsafe {
@@ -150,17 +151,18 @@ pub(super) extern "C" fn constructor() {
     }
 }
 
-/// By the CPU clock the first tick gives birth. By the wall clock every process counts, also one that sleeps from the start: it would
-/// have to be knocked at, which ends a sleep early, so the thread is made at once.
+/// The first tick of the process's CPU clock gives birth, whatever the clock asked for: a process
+/// that ends before it costs next to nothing, and one that sleeps from the start is knocked at.
 fn arm_for_birth(config: Config) {
+    timer::arm_process_timer(EPOCH.load(Ordering::Relaxed), config);
+}
+
+/// Has the first tick come by the signal that is in use now.
+pub(super) fn move_birth() {
     let epoch = EPOCH.load(Ordering::Relaxed);
-    if config.clock != Clock::Real {
-        return timer::arm_process_timer(epoch, config);
+    if timer::has_process_timer() {
+        timer::arm_process_timer(epoch, state::config(epoch));
     }
-    state::configure(epoch, config);
-    let mask = sys::block_all();
-    give_birth();
-    sys::set_mask(mask);
 }
 
 /// The configuration with which a fork child begins: what its parent's agent had in force. Period and clock as in
@@ -234,6 +236,28 @@ pub(super) fn be_born_before_a_filter() {
     sys::set_mask(mask);
 }
 
+/// The agent stays out of this process, and of its children, for good: its thread has left, and no
+/// system call is made any more.
+pub(super) fn stay_away() {
+    state::WATCHED.store(false, Ordering::SeqCst);
+    state::FILTERED.store(true, Ordering::SeqCst);
+    state::MAY_CALL.store(false, Ordering::SeqCst);
+}
+
+/// Makes ready for a filter that may be installed unseen: the agent thread, which will find it, is
+/// there before it, and the end of the program is not waited with.
+pub(super) fn be_born_before_a_surprise() {
+    state::CONFINED.store(true, Ordering::SeqCst);
+    if state::WATCHED.load(Ordering::Relaxed)
+        && !state::DISABLED.load(Ordering::Relaxed)
+        && !state::FILTERED.load(Ordering::Relaxed)
+    {
+        let mask = sys::block_all();
+        give_birth();
+        sys::set_mask(mask);
+    }
+}
+
 /// Of the configuration in force.
 pub(super) fn epoch() -> u32 {
     EPOCH.load(Ordering::Relaxed)
@@ -252,13 +276,14 @@ pub(super) extern "C" fn destructor() {
     // Where a filter forbids to wait, the viewer finds the rest in the ring.
     if matches!(state::AGENT.load(Ordering::Acquire), 0 | BIRTH)
         || state::FILTERED.load(Ordering::Relaxed)
+        || state::CONFINED.load(Ordering::Relaxed)
         || sys::getpid() != state::OWNER.load(Ordering::Relaxed)
     {
         return;
     }
     let before = state::DRAINED.load(Ordering::Acquire);
     state::LEAVING.store(true, Ordering::SeqCst);
-    state::wake_at_once();
+    state::wake();
     sys::futex_wait(&state::DRAINED, before, patience_ns);
 }
 

@@ -30,6 +30,8 @@ pub(super) static MAY_CALL: AtomicBool = AtomicBool::new(false);
 /// A filter of system calls is announced or found: neither handlers nor hooks make any, for good; fork children inherit both. Written by
 /// the target's thread or the agent's.
 pub(super) static FILTERED: AtomicBool = AtomicBool::new(false);
+/// The program can gain no privileges any more: a filter of system calls may follow unseen. Written by the target's thread.
+pub(super) static CONFINED: AtomicBool = AtomicBool::new(false);
 /// Set for good when the agent met a bug of its own: from then on it does nothing.
 pub(super) static DISABLED: AtomicBool = AtomicBool::new(false);
 
@@ -51,7 +53,7 @@ pub(super) static WANT_MODULES: AtomicBool = AtomicBool::new(false);
 pub(super) static CURIOUS: AtomicBool = AtomicBool::new(false);
 /// A handler met a thread without a timer.
 pub(super) static WANT_THREADS: AtomicBool = AtomicBool::new(false);
-/// Futex: 1 while the agent thread sleeps, else 0. Whoever swaps it to 0 wakes it.
+/// 1 while the agent thread sleeps, else 0. Whoever swaps it to 0 wakes it.
 pub(super) static ASLEEP: AtomicU32 = AtomicU32::new(0);
 /// Counts drains that left the ring empty; a leaving process waits for it to move.
 pub(super) static DRAINED: AtomicU32 = AtomicU32::new(0);
@@ -132,17 +134,11 @@ pub(super) fn is_at_home() -> bool {
     FILTERED.load(Ordering::Relaxed) || sys::getpid() == OWNER.load(Ordering::Relaxed)
 }
 
-/// Wakes the agent thread if it sleeps.
+/// Wakes the agent thread if it sleeps. Makes a system call: not for handlers of a thread that may
+/// be under seccomp.
 pub(super) fn wake() {
-    if ASLEEP.load(Ordering::Relaxed) == 1 && ASLEEP.swap(0, Ordering::AcqRel) == 1 {
-        sys::futex_wake(&ASLEEP);
-    }
-}
-
-/// Wakes the agent thread even while it takes its nap.
-pub(super) fn wake_at_once() {
     if ASLEEP.load(Ordering::Relaxed) != 0 && ASLEEP.swap(0, Ordering::AcqRel) != 0 {
-        sys::futex_wake(&ASLEEP);
+        sys::send_wake(OWNER.load(Ordering::Relaxed), AGENT.load(Ordering::Relaxed));
     }
 }
 

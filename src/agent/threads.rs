@@ -3,11 +3,12 @@
 use alloc::vec::Vec;
 use core::sync::atomic::{AtomicPtr, AtomicU32, Ordering};
 
-use super::asleep::Place;
 use super::memory;
+use super::state;
 use super::sys::{self, File, PathBuffer, syscall};
 use super::timer::Timer;
-use crate::link::wire::MAX_COMM;
+use crate::link::wire::ring::word;
+use crate::link::wire::{Loss, MAX_COMM};
 
 /// Threads watched, at most; what more there are is seen through the process timer.
 const MAX_THREADS: usize = 16_384;
@@ -94,19 +95,15 @@ pub(super) struct Thread {
     timer: Option<Timer>,
     is_refused: bool,
     alive: bool,
-    /// Wall time that no sample stands for yet, ns.
-    pub(super) owed_ns: u64,
-    /// Wall ticks that the time is made of.
+    /// Wall time of this thread that no sample stands for yet; below 0 when its last sample weighed
+    /// more than was owed. Ns.
+    pub(super) owed_ns: i64,
+    /// Wall ticks that found the thread running since its last sample.
     pub(super) owed_ticks: u64,
-    /// A wall tick was sent and its record has not come.
-    pub(super) in_flight: bool,
-    /// What was seen when it was last looked at or sent a wall tick.
-    pub(super) at_last: Schedule,
-    /// Whether that was a tick, which wakes a sleeper once.
-    pub(super) was_woken: bool,
-    /// Where it slept then, if it could not be followed from there without a tick.
-    pub(super) asked_at: Option<Place>,
-    /// What the last wall tick found; empty before.
+    /// The scheduler's figures when the thread was last found asleep, with the stack in `last`. It
+    /// sleeps on for as long as they stay the same.
+    pub(super) asleep_at: Option<Schedule>,
+    /// The stack on which the thread was last found asleep; empty before.
     pub(super) last: LastStack,
     statistics: Option<File>,
 }
@@ -118,14 +115,6 @@ pub(super) struct Schedule {
     ran_ns: u64,
     /// How often it was put on a CPU.
     slices: u64,
-}
-
-impl Schedule {
-    /// Whether a thread has been asleep since `then`: put on a CPU not more often than a tick of ours has woken it, and no
-    /// longer than a handler and a system call take.
-    pub(super) fn slept_since(self, then: Schedule, was_woken: bool) -> bool {
-        self.slices <= then.slices + u64::from(was_woken) && self.ran_ns - then.ran_ns.min(self.ran_ns) < 200_000
-    }
 }
 
 impl Thread {
@@ -140,10 +129,7 @@ impl Thread {
             alive: true,
             owed_ns: 0,
             owed_ticks: 0,
-            in_flight: false,
-            at_last: Schedule::default(),
-            was_woken: false,
-            asked_at: None,
+            asleep_at: None,
             last: LastStack::default(),
             statistics: None,
         }
@@ -188,9 +174,17 @@ impl Thread {
         Some(schedule)
     }
 
-    /// Sends it a wall tick; false when it has no timer.
-    pub(super) fn fire(&mut self) -> bool {
-        self.timer.map(Timer::fire).is_some()
+    /// Whether the thread has a timer of its own.
+    pub(super) fn is_timed(&self) -> bool {
+        self.timer.is_some()
+    }
+
+    /// Counts wall time that found the thread running and that no sample will carry any more.
+    fn lose_owed(&self) {
+        if let Ok(ns @ 1..) = u64::try_from(self.owed_ns) {
+            state::count(word::TICKS, self.owed_ticks);
+            state::lose(Loss::Unseen, self.owed_ticks, ns);
+        }
     }
 }
 
@@ -238,6 +232,7 @@ impl Threads {
         let before = self.list.len();
         self.list.retain(|thread| {
             if !thread.alive {
+                thread.lose_owed();
                 thread.timer.inspect(|timer| timer.delete());
                 unnote_timer(thread.tid);
                 if thread.announced {
@@ -292,13 +287,6 @@ impl Threads {
         }
     }
 
-    /// Gives every thread that has none a timer that can be fired.
-    pub(super) fn arm_wall(&mut self, epoch: u32, signal: i32) {
-        for thread in self.list.iter_mut().filter(|thread| thread.timer.is_none()) {
-            thread.timer = Timer::of_wall(thread.tid, epoch, signal);
-        }
-    }
-
     /// Takes every timer away.
     pub(super) fn disarm(&mut self) {
         for thread in &mut self.list {
@@ -306,9 +294,8 @@ impl Threads {
                 timer.delete();
             }
             unnote_timer(thread.tid);
-            (thread.owed_ns, thread.owed_ticks, thread.in_flight) = (0, 0, false);
-            thread.last.frames.clear();
-            thread.asked_at = None;
+            thread.lose_owed();
+            (thread.owed_ns, thread.owed_ticks, thread.asleep_at) = (0, 0, None);
         }
     }
 
@@ -316,6 +303,12 @@ impl Threads {
     pub(super) fn find(&mut self, tid: u32) -> Option<&mut Thread> {
         let place = self.list.binary_search_by_key(&tid, |thread| thread.tid).ok()?;
         Some(&mut self.list[place])
+    }
+
+    /// The id of the thread after `tid`; of the first one after the last.
+    pub(super) fn next_after(&self, tid: u32) -> Option<u32> {
+        let place = self.list.partition_point(|thread| thread.tid <= tid);
+        self.list.get(place).or(self.list.first()).map(|thread| thread.tid)
     }
 
     /// Every thread, and whether there are few enough to keep their statistics open.
@@ -486,14 +479,5 @@ mod tests {
         assert!(has_timer(4711));
         unnote_timer(4711);
         assert!(!has_timer(4711));
-    }
-
-    #[test]
-    fn a_thread_that_was_woken_once_has_slept() {
-        let sent = Schedule { ran_ns: 1_000_000, slices: 7 };
-        let woken = Schedule { ran_ns: 1_050_000, slices: 8 };
-        assert!(woken.slept_since(sent, true) && !woken.slept_since(sent, false));
-        assert!(!Schedule { ran_ns: 1_050_000, slices: 9 }.slept_since(sent, true));
-        assert!(!Schedule { ran_ns: 5_000_000, slices: 7 }.slept_since(sent, true), "it ran all the while");
     }
 }

@@ -6,6 +6,7 @@
 
 use core::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, AtomicU64, Ordering};
 
+use super::signals;
 use super::state::{self, Config};
 use super::sys::{self, syscall};
 use crate::link::wire::Clock;
@@ -16,16 +17,16 @@ use crate::link::wire::Clock;
 pub(super) enum TickKind {
     /// Of a thread's CPU clock.
     Thread = 0x5167_7101,
-    /// Sent by the agent thread to a thread, once a period of wall time.
-    Wall = 0x5167_7102,
     /// Of the process's CPU clock: birth, and threads without a timer.
     Process = 0x5167_7103,
+    /// Of the process's CPU clock, for the agent thread alone: the process has used some.
+    Wake = 0x5167_7104,
 }
 
 impl TickKind {
     /// The kind of a tick's value; `None` when the timer is not ours.
     pub(super) fn of(value: u64) -> Option<TickKind> {
-        let kinds = [TickKind::Thread, TickKind::Wall, TickKind::Process];
+        let kinds = [TickKind::Thread, TickKind::Process, TickKind::Wake];
         kinds.into_iter().find(|&kind| kind as u32 == (value >> 32) as u32)
     }
 
@@ -85,25 +86,21 @@ impl Timer {
         Timer::create(thread_clock(tid), SIGEV_THREAD_ID, signal, tid, TickKind::Thread.value(epoch, tid))
     }
 
-    /// A tick sent to a thread whenever [`fire`](Self::fire)d.
-    pub(super) fn of_wall(tid: u32, epoch: u32, signal: i32) -> Option<Timer> {
-        Timer::create(libc::CLOCK_MONOTONIC, SIGEV_THREAD_ID, signal, tid, TickKind::Wall.value(epoch, tid))
+    /// Ticks of the process's CPU clock, sent to a thread that runs.
+    fn of_process(epoch: u32, signal: i32) -> Option<Timer> {
+        let value = TickKind::Process.value(epoch, 0);
+        Timer::create(libc::CLOCK_PROCESS_CPUTIME_ID, SIGEV_SIGNAL, signal, 0, value)
     }
 
-    /// Ticks of the process's CPU clock, sent to a thread that runs. They ride on SIGURG, whose default is to be ignored.
-    pub(super) fn of_process(epoch: u32) -> Option<Timer> {
-        let value = TickKind::Process.value(epoch, 0);
-        Timer::create(libc::CLOCK_PROCESS_CPUTIME_ID, SIGEV_SIGNAL, libc::SIGURG, 0, value)
+    /// Wakes the agent thread, whose id is `agent`, when the process has used CPU time; not armed yet.
+    pub(super) fn of_agent(agent: u32) -> Option<Timer> {
+        let value = TickKind::Wake.value(0, agent);
+        Timer::create(libc::CLOCK_PROCESS_CPUTIME_ID, SIGEV_THREAD_ID, sys::WAKE_SIGNAL, agent, value)
     }
 
     /// Ticks after `first_ns`, then every `period_ns` (0: never again). timer_settime(2)
     pub(super) fn arm(self, first_ns: u64, period_ns: u64) {
         set_timer(self.0, [split(period_ns), split(first_ns.max(1))], None);
-    }
-
-    /// Ticks once, now.
-    pub(super) fn fire(self) {
-        self.arm(1, 0);
     }
 
     /// Gives it back. timer_delete(2)
@@ -140,11 +137,16 @@ pub(super) fn process_period_ns() -> u64 {
 pub(super) fn arm_process_timer(epoch: u32, config: Config) {
     delete_process_timer();
     state::configure(epoch, config);
-    if let Some(timer) = Timer::of_process(epoch) {
+    if let Some(timer) = Timer::of_process(epoch, signals::tick()) {
         PROCESS_TIMER.store(timer.0, Ordering::Relaxed);
         PROCESS_PERIOD_NS.store(config.period_ns, Ordering::Relaxed);
         timer.arm(config.period_ns, config.period_ns);
     }
+}
+
+/// Whether the process timer is armed.
+pub(super) fn has_process_timer() -> bool {
+    process_timer().is_some()
 }
 
 /// Takes the process timer away.
@@ -434,11 +436,11 @@ mod tests {
 
     #[test]
     fn values_carry_kind_epoch_and_thread() {
-        for kind in [TickKind::Thread, TickKind::Wall, TickKind::Process] {
+        for kind in [TickKind::Thread, TickKind::Process, TickKind::Wake] {
             let value = kind.value(1021, 4_194_303);
             assert_eq!((TickKind::of(value), epoch_of(value), tid_of(value)), (Some(kind), 1021, 4_194_303));
         }
         assert_eq!(TickKind::of(42), None);
-        assert_eq!(epoch_of(TickKind::Wall.value(1024 + 5, 1)), 5, "epochs wrap");
+        assert_eq!(epoch_of(TickKind::Wake.value(1024 + 5, 1)), 5, "epochs wrap");
     }
 }

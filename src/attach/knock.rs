@@ -1,16 +1,13 @@
-//! Wakes the agent of a running process: a queued SIGURG with our cookie and the viewer's pid, to one thread that can take it.
-//! SIGURG, because a process without the handler ignores it by default. The agent answers by connecting; how long to wait
-//! before the next thread is tried is the caller's choice.
+//! Wakes the agent of a running process: a queued signal with our cookie and the viewer's pid, to one thread that can take it. It is
+//! SIGURG, which a process without the handler ignores by default, unless the process uses that itself: then the agent has a handler
+//! for a real-time signal. The agent answers by connecting; how long to wait before the next thread is tried is the caller's choice.
 
 use nix::errno::Errno;
 
 use super::error::Refusal;
 use super::proc::{Stat, Status, command_line, threads};
 use super::{AttachError, quote};
-use crate::link::wire::KNOCK_COOKIE;
-
-const SIGNAL: i32 = libc::SIGURG;
-const BIT: u64 = 1 << (SIGNAL - 1);
+use crate::link::wire::{KNOCK_COOKIE, TICK_SIGNALS};
 
 /// What the kernel takes for a queued signal: the head of a siginfo, its `_rt` part, and the rest of its 128 bytes.
 #[repr(C)]
@@ -27,12 +24,21 @@ struct Queued {
 
 const _: () = assert!(size_of::<Queued>() == size_of::<libc::siginfo_t>());
 
+/// A thread that would take a knock, and by which signal.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Candidate {
+    /// The thread.
+    pub tid: u32,
+    /// The signal, one of [`TICK_SIGNALS`].
+    pub signal: i32,
+}
+
 /// The threads of a process that would take a knock, best first: running ones, as a sleeping one's call is interrupted.
 ///
 /// # Errors
 /// [`AttachError::NoProcess`], or [`AttachError::NotWatchable`] if the agent's handler is gone, if every thread blocks the signal, or
 /// if the process restricts its system calls, where an agent that comes to life could end it.
-pub fn candidates(pid: u32) -> Result<Vec<u32>, AttachError> {
+pub fn candidates(pid: u32) -> Result<Vec<Candidate>, AttachError> {
     let refuse = |cause: &str| {
         let again = quote::command(&command_line(pid));
         Err(AttachError::NotWatchable {
@@ -41,8 +47,9 @@ pub fn candidates(pid: u32) -> Result<Vec<u32>, AttachError> {
             cause: format!("{cause}; start it again with: sigtop -- {again}"),
         })
     };
-    let mut found: Vec<(u8, u32)> = Vec::new();
+    let mut found: Vec<(u8, Candidate)> = Vec::new();
     let mut any = None;
+    let mut signal = None;
     for tid in threads(pid) {
         let (Ok(stat), Ok(status)) = (Stat::of_thread(pid, tid), Status::of_thread(pid, tid)) else { continue };
         if stat.is_ended_thread() {
@@ -53,8 +60,11 @@ pub fn candidates(pid: u32) -> Result<Vec<u32>, AttachError> {
             b'S' => 1,
             _ => 2,
         };
-        if status.blocked & BIT == 0 {
-            found.push((rank, tid));
+        // A handler for a real-time signal is there when the process uses SIGURG itself.
+        let caught = |signal: &i32| status.caught & 1 << (signal - 1) != 0;
+        signal = TICK_SIGNALS[1..].iter().chain(&TICK_SIGNALS[..1]).copied().find(caught);
+        if let Some(signal) = signal.filter(|signal| status.blocked & 1 << (signal - 1) == 0) {
+            found.push((rank, Candidate { tid, signal }));
         }
         any = Some(status);
     }
@@ -62,23 +72,22 @@ pub fn candidates(pid: u32) -> Result<Vec<u32>, AttachError> {
     if status.confined {
         return refuse("restricts its system calls (seccomp), so its agent cannot be woken safely");
     }
-    if status.caught & BIT == 0 {
-        return refuse("no longer has the agent's signal handler (SIGURG)");
-    }
+    let Some(signal) = signal else { return refuse("no longer has the agent's signal handler (SIGURG)") };
     if found.is_empty() {
-        return refuse("blocks SIGURG in all its threads, so its agent cannot be woken");
+        let name = if signal == libc::SIGURG { "SIGURG".to_owned() } else { format!("signal {signal}") };
+        return refuse(&format!("blocks {name} in all its threads, so its agent cannot be woken"));
     }
-    found.sort_unstable();
-    Ok(found.into_iter().map(|(_, tid)| tid).collect())
+    found.sort_unstable_by_key(|&(rank, candidate)| (rank, candidate.tid));
+    Ok(found.into_iter().map(|(_, candidate)| candidate).collect())
 }
 
-/// Knocks at one thread, in the name of the viewer with this pid.
+/// Knocks at one thread of a process, in the name of the viewer with this pid.
 ///
 /// # Errors
 /// [`AttachError::NoProcess`] if the thread is gone, [`AttachError::System`] if we may not.
-pub fn knock(pid: u32, tid: u32, viewer: u32) -> Result<(), AttachError> {
+pub fn knock(pid: u32, Candidate { tid, signal }: Candidate, viewer: u32) -> Result<(), AttachError> {
     let queued = Queued {
-        signal: SIGNAL,
+        signal,
         errno: 0,
         code: libc::SI_QUEUE,
         padding: 0,
@@ -88,7 +97,7 @@ pub fn knock(pid: u32, tid: u32, viewer: u32) -> Result<(), AttachError> {
         rest: [0; 12],
     };
     // SAFETY: the pointer is to a whole siginfo (the size is asserted above) that lives through the call and is only read.
-    let done = unsafe { libc::syscall(libc::SYS_rt_tgsigqueueinfo, pid, tid, SIGNAL, &queued) };
+    let done = unsafe { libc::syscall(libc::SYS_rt_tgsigqueueinfo, pid, tid, signal, &queued) };
     match Errno::result(done) {
         Ok(_) => Ok(()),
         Err(Errno::ESRCH) => Err(AttachError::NoProcess { pid }),
@@ -116,16 +125,20 @@ mod tests {
         let action = SigAction::new(SigHandler::SigAction(note), SaFlags::SA_SIGINFO, SigSet::empty());
         // SAFETY: the handler only stores an atomic.
         unsafe { sigaction(Signal::SIGURG, &action) }.unwrap();
-        assert!(candidates(own).unwrap().contains(&tid));
-        knock(own, tid, 4711).unwrap();
+        let candidate = Candidate { tid, signal: libc::SIGURG };
+        assert!(candidates(own).unwrap().contains(&candidate));
+        knock(own, candidate, 4711).unwrap();
         assert_eq!(VALUE.load(Ordering::Acquire), u64::from(KNOCK_COOKIE) << 32 | 4711);
 
         let mut blocked = SigSet::empty();
         blocked.add(Signal::SIGURG);
         blocked.thread_block().unwrap();
-        assert!(!candidates(own).unwrap().contains(&tid));
+        assert!(!candidates(own).unwrap().contains(&candidate));
         blocked.thread_unblock().unwrap();
-        assert!(matches!(knock(own, u32::MAX / 2, 1), Err(AttachError::NoProcess { .. })));
+        assert!(matches!(
+            knock(own, Candidate { tid: u32::MAX / 2, ..candidate }, 1),
+            Err(AttachError::NoProcess { .. })
+        ));
         assert!(matches!(candidates(u32::MAX), Err(AttachError::NoProcess { .. })));
     }
 }

@@ -43,8 +43,8 @@ impl Caller {
             Ok(threads) => threads,
             Err(error) => return Knocked::Failed(error),
         };
-        let Some(&tid) = threads.get(attempt % threads.len().max(1)) else { return Knocked::Wait };
-        match knock::knock(pid, tid, std::process::id()) {
+        let Some(&thread) = threads.get(attempt % threads.len().max(1)) else { return Knocked::Wait };
+        match knock::knock(pid, thread, std::process::id()) {
             Ok(()) | Err(AttachError::NoProcess { .. }) => Knocked::Wait,
             Err(error) => Knocked::Failed(error),
         }

@@ -69,7 +69,7 @@ impl Agent {
         let tid = if raw.tid == 0 { sys::getpid() } else { raw.tid };
         let flags = raw.flags & !STALE;
         let weight_ns = match raw.weight_ns {
-            0 if clock == Clock::Real => self.ticker.settle(tid, flags, generation, stack),
+            0 if clock == Clock::Real => self.ticker.settle(tid),
             weight_ns => weight_ns,
         };
         if let Some(collector) = &mut self.collector {

@@ -1,0 +1,56 @@
+//! Functions of libc before which something of ours runs. The target's call goes on to libc's own
+//! function with every argument as it was, those on the stack too.
+
+use core::ffi::{CStr, c_int};
+use core::sync::atomic::{AtomicUsize, Ordering};
+
+use super::loader;
+
+/// Names of libc's functions, and where the address of each is kept.
+pub(super) type Table = &'static [(&'static CStr, &'static AtomicUsize)];
+
+/// Defines functions that call `$before` with the arguments of the call (up to six, in registers),
+/// and then jump to libc's function of the same name; and the `$table` of them for [`look_up`].
+macro_rules! hooks {
+    ($table:ident, $before:ident: $($name:ident, $real:ident;)*) => {
+        $(
+            static $real: core::sync::atomic::AtomicUsize = core::sync::atomic::AtomicUsize::new(0);
+            /// Prepares, and goes on to libc's function of this name with every argument as it was.
+            #[cfg_attr(sigtop_agent, unsafe(no_mangle))]
+            #[unsafe(naked)]
+            unsafe extern "C" fn $name() {
+                core::arch::naked_asm!(
+                    "push rdi", "push rsi", "push rdx", "push rcx", "push r8", "push r9", "push rax",
+                    "call {before}",
+                    "pop rax", "pop r9", "pop r8", "pop rcx", "pop rdx", "pop rsi", "pop rdi",
+                    "jmp [rip + {real}]",
+                    before = sym $before,
+                    real = sym $real,
+                )
+            }
+        )*
+        static $table: $crate::agent::hook::Table = &[
+            $((
+                match core::ffi::CStr::from_bytes_with_nul(concat!(stringify!($name), "\0").as_bytes()) {
+                    Ok(name) => name,
+                    Err(_) => panic!("ends with its NUL"),
+                },
+                &$real,
+            ),)*
+        ];
+    };
+}
+pub(super) use hooks;
+
+/// Looks up libc's functions. For the constructor; `here` is an address inside of this library.
+pub(super) fn look_up(table: Table, here: usize) {
+    for (name, real) in table {
+        let found = loader::next(name, here);
+        real.store(if found == 0 { missing as *const () as usize } else { found }, Ordering::Relaxed);
+    }
+}
+
+/// Stands in for a function that this libc does not have, and that nobody can have called before.
+extern "C" fn missing() -> c_int {
+    -1
+}
