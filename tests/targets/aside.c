@@ -1,10 +1,17 @@
-// aside user-namespace | filter | filter-fork: burns 300 ms, makes a call that a thread of another's or a careless signal handler spoils,
-// burns 300 ms, and says how it went.
+// aside MODE: burns 300 ms, makes a call that a thread of another's or a careless signal handler
+// spoils, burns 300 ms, and says how it went.
 //   user-namespace: unshare(CLONE_NEWUSER), which wants a process of one thread
-//   filter: a seccomp filter by prctl(2) that kills for every system call but those of this program
-//   filter-fork: the same, and a child that burns too
+//   filter: a seccomp filter by prctl(2) that kills for every call but those of this program
+//   fork: the same, and a child that burns too
+//   seccomp: the same filter by syscall(2)
+//   early: the same, before anything is burned
+//   inline: the same filter by inline system calls, which nobody can see coming
+//   tsync: by syscall(2), for every thread
+//   no-return: by syscall(2), and handlers may not return
+//   count: no filter; the threads in /proc/self/task are counted ten times
 #define _GNU_SOURCE
 #include <errno.h>
+#include <fcntl.h>
 #include <linux/filter.h>
 #include <linux/seccomp.h>
 #include <sched.h>
@@ -13,6 +20,7 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/prctl.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <time.h>
@@ -26,47 +34,80 @@ static int64_t used_ns(void) {
     return now.tv_sec * 1000000000LL + now.tv_nsec;
 }
 
-__attribute__((noipa)) static void burn_before(void) {
+__attribute__((noipa)) static void burn(int64_t ns) {
     double x = 1;
-    for (int64_t end = used_ns() + 300000000; used_ns() < end;)
+    for (int64_t end = used_ns() + ns; used_ns() < end;)
         for (int i = 0; i < 10000; i++) x = x * 1.0000001 + 0.5;
     sink = x;
 }
 
+__attribute__((noipa)) static void burn_before(void) {
+    burn(300000000);
+    asm volatile("");
+}
+
 __attribute__((noipa)) static void burn_after(void) {
-    double x = 1;
-    for (int64_t end = used_ns() + 300000000; used_ns() < end;)
-        for (int i = 0; i < 10000; i++) x = x * 1.0000001 + 0.5;
-    sink = x;
+    burn(300000000);
+    asm volatile("");
 }
 
 #define ALLOW(call) BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_##call, 0, 1), BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW)
 
-static int filter(void) {
+static long inline_call(long number, long a, long b, long c, long d, long e) {
+    long result;
+    register long r10 asm("r10") = d, r8 asm("r8") = e;
+    asm volatile("syscall" : "=a"(result) : "a"(number), "D"(a), "S"(b), "d"(c), "r"(r10), "r"(r8) : "rcx", "r11", "memory");
+    return result;
+}
+
+static int filter(const char *mode) {
     struct sock_filter code[] = {
         BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
         ALLOW(rt_sigreturn), ALLOW(clock_gettime), ALLOW(write), ALLOW(exit_group), ALLOW(clone), ALLOW(wait4),
         ALLOW(set_robust_list), ALLOW(rseq), ALLOW(rt_sigprocmask), ALLOW(newfstatat), ALLOW(gettid),
         BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_KILL_PROCESS),
     };
+    if (!strcmp(mode, "no-return")) code[1].k = SYS_read;
     struct sock_fprog program = {.len = sizeof code / sizeof *code, .filter = code};
+    if (!strcmp(mode, "inline")) {
+        if (inline_call(SYS_prctl, PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)) return -1;
+        return inline_call(SYS_seccomp, SECCOMP_SET_MODE_FILTER, 0, (long)&program, 0, 0);
+    }
     if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)) return -1;
-    return prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program);
+    if (!strcmp(mode, "filter") || !strcmp(mode, "fork")) return prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program);
+    int flags = strcmp(mode, "tsync") ? 0 : SECCOMP_FILTER_FLAG_TSYNC;
+    return syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, flags, &program);
+}
+
+// How often more than one thread was counted.
+static int count_threads(void) {
+    int wrong = 0;
+    for (int i = 0; i < 10; i++) {
+        struct stat tasks;
+        if (fstatat(AT_FDCWD, "/proc/self/task/", &tasks, 0)) return -1;
+        wrong += tasks.st_nlink != 3;
+        burn(20000000);
+    }
+    errno = 0;
+    return wrong;
 }
 
 int main(int count, char **arguments) {
     if (count < 2) return 2;
     static char out[256];
     setvbuf(stdout, out, _IOFBF, sizeof out);
-    burn_before();
-    int result = strcmp(arguments[1], "user-namespace") ? filter() : unshare(CLONE_NEWUSER);
+    if (strcmp(arguments[1], "early")) burn_before();
+    int result;
+    if (!strcmp(arguments[1], "user-namespace")) result = unshare(CLONE_NEWUSER);
+    else if (!strcmp(arguments[1], "count")) result = count_threads();
+    else result = filter(arguments[1]);
     int error = errno;
     if (result)
         printf("refused: %s\n", strerror(error));
     else
         printf("done\n");
     fflush(stdout);
-    if (!strcmp(arguments[1], "filter-fork")) {
+    if (!strcmp(arguments[1], "fork")) {
         pid_t child = fork();
         if (!child) {
             burn_after();
