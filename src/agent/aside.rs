@@ -125,6 +125,7 @@ fn before_prctl(option: c_int, a: usize, b: usize) {
 
 /// What `syscall` is about to do.
 extern "C" fn before_syscall(number: i64, a: usize, b: usize, c: usize) {
+    start::prepare();
     const SET_MODE_STRICT: usize = 0;
     const SET_MODE_FILTER: usize = 1;
     const TSYNC: usize = 1;
@@ -147,6 +148,7 @@ extern "C" fn before_syscall(number: i64, a: usize, b: usize, c: usize) {
 /// # Safety
 /// The path is a string or null.
 unsafe extern "C" fn before_status(path: *const c_char) {
+    start::prepare();
     // SAFETY: the caller vouches.
     if !path.is_null() && is_task_list(unsafe { CStr::from_ptr(path) }.to_bytes()) {
         step_aside();
@@ -198,6 +200,7 @@ type Prctl = unsafe extern "C" fn(c_int, usize, usize, usize, usize) -> c_int;
 /// As libc's.
 #[cfg_attr(sigtop_agent, unsafe(no_mangle))]
 unsafe extern "C" fn unshare(flags: c_int) -> c_int {
+    start::prepare();
     let real = REAL_UNSHARE.load(Ordering::Relaxed);
     if real == 0 {
         return -1;
@@ -213,6 +216,7 @@ unsafe extern "C" fn unshare(flags: c_int) -> c_int {
 /// As libc's.
 #[cfg_attr(sigtop_agent, unsafe(no_mangle))]
 unsafe extern "C" fn setns(file: c_int, kind: c_int) -> c_int {
+    start::prepare();
     let real = REAL_SETNS.load(Ordering::Relaxed);
     if real == 0 {
         return -1;
@@ -228,6 +232,7 @@ unsafe extern "C" fn setns(file: c_int, kind: c_int) -> c_int {
 /// As libc's.
 #[cfg_attr(sigtop_agent, unsafe(no_mangle))]
 unsafe extern "C" fn dlclose(library: *mut ()) -> c_int {
+    start::prepare();
     let real = REAL_DLCLOSE.load(Ordering::Relaxed);
     if real == 0 {
         return -1;
@@ -249,6 +254,7 @@ unsafe extern "C" fn dlclose(library: *mut ()) -> c_int {
 /// As libc's.
 #[cfg_attr(sigtop_agent, unsafe(no_mangle))]
 unsafe extern "C" fn prctl(option: c_int, a: usize, b: usize, c: usize, d: usize) -> c_int {
+    start::prepare();
     before_prctl(option, a, b);
     match REAL_PRCTL.load(Ordering::Relaxed) {
         0 => -1,

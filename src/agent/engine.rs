@@ -286,7 +286,19 @@ impl Ticker {
                 (Engine::Itimer, _) => {}
             }
         }
+        if due && is_short(self) {
+            self.leave_blocked_signal();
+        }
         self.is_left_to_the_target() || self.moves() || due && self.check()
+    }
+
+    /// Has ticks come by another signal if a thread blocks the one in force, by a call that was not
+    /// seen, and blocks another one in no thread.
+    fn leave_blocked_signal(&mut self) {
+        let blocked = self.threads.blocked();
+        if blocked & signals::bit(self.engaged.signal as i32) & signals::hidden() != 0 {
+            signals::move_on(blocked);
+        }
     }
 
     /// Whether the program uses the signal in force itself, and ticks are to come by another.

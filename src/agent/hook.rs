@@ -11,6 +11,8 @@ pub(super) type Table = &'static [(&'static CStr, &'static AtomicUsize)];
 
 /// Defines functions that call `$before` with the arguments of the call (up to six, in registers),
 /// and then jump to libc's function of the same name; and the `$table` of them for [`look_up`].
+/// Constructors of other libraries call them before ours has run: `$before` begins with
+/// [`prepare`](super::start::prepare), which looks libc's functions up.
 macro_rules! hooks {
     ($table:ident, $before:ident: $($name:ident, $real:ident;)*) => {
         $(

@@ -287,12 +287,15 @@ pub(super) extern "C" fn destructor() {
     sys::futex_wait(&state::DRAINED, before, patience_ns);
 }
 
-/// Makes the agent thread. Called with every signal blocked, so the thread is born with every signal blocked. Four handlers at once make one thread.
+/// Makes the agent thread, born with every signal blocked. Four handlers at once make one thread.
 pub(super) fn give_birth() {
     if state::AGENT.compare_exchange(0, BIRTH, Ordering::AcqRel, Ordering::Relaxed).is_err() {
         return;
     }
-    if !clone_agent() {
+    let mask = sys::block_all();
+    let is_born = clone_agent();
+    sys::set_mask(mask);
+    if !is_born {
         state::AGENT.store(0, Ordering::Release);
         if FAILED.fetch_add(1, Ordering::Relaxed) >= ATTEMPTS {
             state::DISABLED.store(true, Ordering::Relaxed);

@@ -14,6 +14,8 @@ pub(super) struct Status {
     groups: [u32; 4],
     /// 0: none, 1: strict, 2: filter.
     pub(super) seccomp: u32,
+    /// Signals that the thread blocks.
+    pub(super) blocked: u64,
 }
 
 impl Status {
@@ -57,6 +59,9 @@ impl Status {
                 status.groups = [next(), next(), next(), next()];
             } else if line.starts_with(b"Seccomp:") {
                 status.seccomp = next();
+            } else if let Some(mask) = line.strip_prefix(b"SigBlk:\t") {
+                let digit = |&byte: &u8| u64::from((byte as char).to_digit(16).unwrap_or(0));
+                status.blocked = mask.iter().fold(0, |value, byte| value << 4 | digit(byte));
             }
         }
         status
@@ -99,8 +104,16 @@ mod tests {
 
     #[test]
     fn fields_are_found() {
-        let status = Status::parse(b"Name:\tx\nUid:\t1000\t1001\t1002\t1003\nGid:\t5\t6\t7\t8\nSeccomp:\t2\n");
-        assert_eq!(status, Status { users: [1000, 1001, 1002, 1003], groups: [5, 6, 7, 8], seccomp: 2 });
+        let text =
+            b"Name:\tx\nUid:\t1000\t1001\t1002\t1003\nGid:\t5\t6\t7\t8\nSigBlk:\t8000000000400001\nSeccomp:\t2\n";
+        let status = Status::parse(text);
+        let expected = Status {
+            users: [1000, 1001, 1002, 1003],
+            groups: [5, 6, 7, 8],
+            seccomp: 2,
+            blocked: 0x8000_0000_0040_0001,
+        };
+        assert_eq!(status, expected);
     }
 
     #[test]

@@ -5,6 +5,7 @@ use core::sync::atomic::{AtomicPtr, AtomicU32, Ordering};
 
 use super::memory;
 use super::state;
+use super::status::Status;
 use super::sys::{self, File, PathBuffer, syscall};
 use super::timer::Timer;
 use crate::link::wire::ring::word;
@@ -309,6 +310,12 @@ impl Threads {
     pub(super) fn next_after(&self, tid: u32) -> Option<u32> {
         let place = self.list.partition_point(|thread| thread.tid <= tid);
         self.list.get(place).or(self.list.first()).map(|thread| thread.tid)
+    }
+
+    /// The signals that one of the first [`MAX_NAMES`] threads blocks, as a mask has them.
+    pub(super) fn blocked(&self) -> u64 {
+        let blocked = |thread: &Thread| Status::of(thread.tid).map_or(0, |status| status.blocked);
+        self.list.iter().take(MAX_NAMES).fold(0, |all, thread| all | blocked(thread))
     }
 
     /// Every thread, and whether there are few enough to keep their statistics open.

@@ -148,6 +148,17 @@ fn the_agent_steps_aside() {
     assert!(counted.stdout.starts_with("refused"), "{counted:?}");
 }
 
+/// A library that is initialized before the agent calls functions that the agent stands before.
+#[test]
+fn constructors_that_run_before_the_agents_find_every_function() {
+    let library = targets::preload("early_calls");
+    let script = "LD_PRELOAD=\"$LD_PRELOAD:$0\" exec sh -c :";
+    let command = ["sh", "-c", script, text(&library)];
+    let alone = host(Guest::Nobody, &command);
+    assert_eq!((alone.code, alone.stdout.as_str()), (0, "mask 0, name 0, stat 0, directory 1, pid 1\n"));
+    prove(&WAYS, &[], |guest| same(host(guest, &command), alone.clone()));
+}
+
 #[test]
 fn status_and_output_are_the_targets_own() {
     let ends = targets::c("ends");
