@@ -66,7 +66,7 @@ fn leave() -> bool {
         return false;
     }
     // No tick may give birth meanwhile.
-    timer::delete_process_timer();
+    timer::delete_birth_timers();
     let deadline_ns = sys::monotonic_ns() + PATIENCE_NS;
     let mut last = 0;
     while sys::monotonic_ns() < deadline_ns {

@@ -17,7 +17,7 @@ pub(super) fn give_up() -> ! {
             slot::escape();
         }
         if sys::gettid() == state::AGENT.load(Ordering::Relaxed) {
-            timer::delete_process_timer();
+            timer::delete_birth_timers();
             timer::disarm_classic();
             syscall!(libc::SYS_exit, 0);
         }

@@ -11,7 +11,7 @@ use super::signals;
 use super::state::{self, Config};
 use super::sys;
 use super::threads::{Schedule, Thread, Threads};
-use super::timer::{self, Held, Need, Timer};
+use super::timer::{self, Held, Timer};
 use super::unseen;
 use crate::link::wire::ring::word;
 use crate::link::wire::{Clock, Engaged, Engine, EngineState, Loss, MAX_FRAMES, flag};
@@ -20,9 +20,11 @@ use crate::link::wire::{Clock, Engaged, Engine, EngineState, Loss, MAX_FRAMES, f
 const COUNT_EVERY_NS: u64 = 100_000_000;
 /// Looks, a tenth of a second apart, until no tick of a disarmed interval timer can be on its way to a handler.
 const LATE_LOOKS: u32 = 5;
-/// CPU time of the process after which the agent thread is woken from a long nap, at least, ns: a
-/// tick of the scheduler, which the kernel does not do better than.
-const WAKE_AFTER_NS: u64 = 4_000_000;
+/// CPU time of the process after which new threads are looked for, ns.
+const SEARCH_NS: u64 = 20_000_000;
+/// The same when one came or went just now, at least: timers of CPU clocks are looked at by the
+/// scheduler's tick.
+const TICK_NS: u64 = 4_000_000;
 /// So long after one thread came or went, others may that live shorter than it takes to find them, ns.
 const UNSETTLED_NS: u64 = 500_000_000;
 
@@ -44,9 +46,6 @@ pub(super) struct Ticker {
     held: Held,
     /// Wakes the agent thread when the process has used CPU time.
     waker: Option<Timer>,
-    /// Whether the kernel gives a tick of the process to the thread that uses the time (6.4 and
-    /// later), and not to the first thread, which may sleep.
-    ticks_find_the_running: bool,
     /// The interval timer was found disarmed for an exec.
     exec_seen: bool,
     /// What the interval timer's clock showed when its ticks were last weighed, ns.
@@ -56,8 +55,6 @@ pub(super) struct Ticker {
     threads_then: u64,
     /// When a thread was found to have come or gone, ns.
     changed_at_ns: u64,
-    /// What the process timer was let go for.
-    need: Need,
 }
 
 /// A wall tick of a thread that sleeps.
@@ -88,14 +85,12 @@ impl Ticker {
             late_looks: 0,
             held: Held::default(),
             waker: Timer::of_agent(agent),
-            ticks_find_the_running: sys::kernel_version() >= (6, 4),
             exec_seen: false,
             weighed_at_ns: 0,
             last_wall_ns: 0,
             last_count_ns: 0,
             threads_then: 0,
             changed_at_ns: 0,
-            need: Need::Samples,
         }
     }
 
@@ -109,15 +104,7 @@ impl Ticker {
         self.epoch = self.epoch.wrapping_add(1);
         let config = Config { clock, period_ns };
         state::configure(self.epoch, config);
-        // First of all, so that next to nothing is missed while the others are changed.
-        let finds_threads = (engine, clock) == (Engine::Threads, Clock::Prof) && self.ticks_find_the_running;
-        if finds_threads && state::MAY_CALL.load(Ordering::Relaxed) {
-            timer::arm_process_timer(self.epoch, config);
-            self.held = Held::default();
-            self.hold(false);
-        } else {
-            timer::delete_process_timer();
-        }
+        timer::delete_birth_timers();
         self.disarm();
         self.engaged = Engaged { clock, engine, period_ns, state: EngineState::Off, signal: 0 };
         let result = match engine {
@@ -148,30 +135,29 @@ impl Ticker {
             self.engaged.period_ns = config.period_ns;
             self.scan(false);
             let signal = signals::tick();
-            self.arm_cpu(signal);
+            self.arm_cpu(signal, false);
             signals::note_in_force(signal);
         }
     }
 
-    /// Before the agent thread sleeps. Where every thread has a timer, the process's finds nothing: it does not tick while
-    /// `ticks_flow`, and threads are counted at every look; else it ticks rarely. While no tick flows, the agent thread is woken when
-    /// the process has used a period of CPU time; so it is where new threads are expected and the process's ticks do not find them.
-    pub(super) fn release(&mut self, ticks_flow: bool) {
-        let (count, timed) = self.threads.count();
-        let is_running = (self.engaged.clock, self.engaged.state) == (Clock::Prof, EngineState::Running);
-        let is_settled = sys::monotonic_ns() - self.changed_at_ns >= UNSETTLED_NS;
-        self.need = match is_running && is_settled && count == timed {
-            false => Need::Samples,
-            true if ticks_flow => Need::Nothing,
-            true => Need::Search,
-        };
-        let searches = is_running && self.need == Need::Samples && !timer::has_process_timer();
-        if let Some(waker) = self.waker
-            && (searches || !ticks_flow)
-        {
-            waker.arm(self.engaged.period_ns.max(WAKE_AFTER_NS), 0);
+    /// Before the agent thread sleeps: it is woken when the process has used so much CPU time that a
+    /// thread may have come, and soon after one came or went.
+    ///
+    /// Ticks of the process's clock are never sent to the process: where the thread that uses the time
+    /// blocks the signal, as libc does while it makes or ends a thread, or is the agent's, the kernel
+    /// wakes one that sleeps to take the tick.
+    pub(super) fn release(&mut self) {
+        if let Some(waker) = self.waker {
+            let is_settled = sys::monotonic_ns() - self.changed_at_ns >= UNSETTLED_NS;
+            let after_ns = if is_settled { SEARCH_NS } else { self.engaged.period_ns.clamp(TICK_NS, SEARCH_NS) };
+            waker.arm(after_ns, 0);
         }
-        self.held.release(self.need);
+        self.held.release();
+    }
+
+    /// Whether a thread came or went since the last scan, one number for another aside.
+    pub(super) fn has_other_threads(&mut self) -> bool {
+        self.threads.alive() != self.threads_then
     }
 
     /// When it has slept.
@@ -195,7 +181,7 @@ impl Ticker {
             self.looker = Looker::new();
             self.last_wall_ns = sys::monotonic_ns();
         }
-        self.arm_cpu(signal);
+        self.arm_cpu(signal, false);
         let (count, timed) = self.threads.count();
         if timed == 0 && count > 0 && clock == Clock::Real { Err(EngineState::TimerRefused) } else { Ok(signal) }
     }
@@ -218,7 +204,7 @@ impl Ticker {
 
     /// Disarms everything.
     pub(super) fn disengage(&mut self) {
-        timer::delete_process_timer();
+        timer::delete_birth_timers();
         self.disarm();
     }
 
@@ -232,9 +218,9 @@ impl Ticker {
         signals::note_in_force(0);
     }
 
-    fn arm_cpu(&mut self, signal: i32) {
+    fn arm_cpu(&mut self, signal: i32, came: bool) {
         let mut random = self.random;
-        self.threads.arm_cpu(self.epoch, signal, self.engaged.period_ns, &mut || {
+        self.threads.arm_cpu(self.epoch, signal, self.engaged.period_ns, came, &mut || {
             // xorshift64: phases only have to differ.
             random ^= random << 13;
             random ^= random >> 7;
@@ -252,15 +238,13 @@ impl Ticker {
         }
     }
 
-    /// Whether a handler met a thread without a timer that may be given one. One that the kernel refuses a timer is met by every tick of
-    /// the process: it is asked for again when all is looked after.
+    /// Whether a thread of the target asked for a timer.
     pub(super) fn are_threads_wanted(&self) -> bool {
-        !self.threads.some_refused && state::WANT_THREADS.load(Ordering::SeqCst)
+        state::WANT_THREADS.load(Ordering::SeqCst)
     }
 
     /// Looks after the timers: threads that came and went, a handler that was taken away, an interval timer that another
-    /// hand has set. All of it when it is `due`. Where nobody else looks for threads, one that came when another went is known by the time
-    /// that `is_short`. Returns whether what is in force changed.
+    /// hand has set. All of it when it is `due`. Returns whether what is in force changed.
     pub(super) fn look_after(&mut self, now_ns: u64, due: bool, is_short: impl Fn(&Ticker) -> bool) -> bool {
         if self.late_looks > 0 {
             self.late_looks -= 1;
@@ -271,18 +255,18 @@ impl Ticker {
         if self.engaged.state != EngineState::Running {
             return false;
         }
-        let wanted = (due || self.are_threads_wanted()) && state::WANT_THREADS.swap(false, Ordering::Relaxed);
+        let wanted = state::WANT_THREADS.swap(false, Ordering::Relaxed);
         let mut changed = false;
-        let counts = self.engaged.clock == Clock::Real && now_ns.saturating_sub(self.last_count_ns) >= COUNT_EVERY_NS;
-        if counts || self.need == Need::Nothing {
+        if self.engaged.clock == Clock::Prof || now_ns.saturating_sub(self.last_count_ns) >= COUNT_EVERY_NS {
             self.last_count_ns = now_ns;
-            changed = self.threads.alive() != self.threads_then || self.need == Need::Nothing && is_short(self);
+            // One that came when another went shows itself by the time that is short.
+            changed = self.has_other_threads() || is_short(self);
         }
         if wanted || due || changed {
             self.scan(due);
             let signal = self.engaged.signal as i32;
             match (self.engaged.engine, self.engaged.clock) {
-                (Engine::Threads, _) => self.arm_cpu(signal),
+                (Engine::Threads, clock) => self.arm_cpu(signal, clock == Clock::Prof),
                 (Engine::Itimer, _) => {}
             }
         }
@@ -416,6 +400,11 @@ impl Ticker {
                 state::lose(Loss::NoTimer, 1, elapsed_ns);
             }
         }
+    }
+
+    /// What a thread used before it had a timer, for its first sample to stand for, ns; once.
+    pub(super) fn used_before(&mut self, tid: u32) -> u64 {
+        self.threads.find(tid).map_or(0, |thread| core::mem::take(&mut thread.used_before_ns))
     }
 
     /// The wall time that a tick of a thread's CPU clock stands for, ns: what wall ticks found it

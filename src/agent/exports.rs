@@ -10,7 +10,7 @@ use core::sync::atomic::Ordering;
 use super::loader;
 use super::order::{self, Filter};
 use super::unwind::{self, Cache, LiveStack, Registers};
-use super::{guard, handler, start, state, sys, threads};
+use super::{guard, handler, start, state, sys};
 use crate::link::wire::{FrameAddress, MAX_FRAMES};
 
 /// gperftools' `ProfilerOptions`.
@@ -105,7 +105,7 @@ extern "C" fn profiling_is_enabled_for_all_threads() -> c_int {
 /// Threads are found by themselves; this one is looked for at once.
 #[cfg_attr(sigtop_agent, unsafe(export_name = "ProfilerRegisterThread"))]
 extern "C" fn profiler_register_thread() {
-    if order::is_on() && state::MAY_CALL.load(Ordering::Relaxed) && !threads::has_timer(sys::gettid()) {
+    if order::is_on() && state::MAY_CALL.load(Ordering::Relaxed) {
         state::WANT_THREADS.store(true, Ordering::SeqCst);
         state::wake();
     }

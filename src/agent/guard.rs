@@ -76,7 +76,7 @@ pub(super) fn take(signal: i32) -> bool {
     }
     shadow.store(&old);
     // SAFETY: our handler and restorer; the library is never unmapped (-z nodelete).
-    unsafe { sys::set_action(signal, &handler::action(signal)) };
+    unsafe { sys::set_action(signal, &handler::action()) };
     true
 }
 
@@ -100,7 +100,7 @@ pub(super) fn take_switch(signal: i32) -> bool {
         return false;
     }
     // SAFETY: our handler and restorer; the library is never unmapped (-z nodelete).
-    unsafe { sys::set_action(signal, &handler::action(signal)) };
+    unsafe { sys::set_action(signal, &handler::action()) };
     handler::is_ours(&sys::action_of(signal))
 }
 
@@ -277,7 +277,7 @@ pub(super) extern "C" fn before_exec() {
     timer::leave();
     let classic = timer::disarm_classic();
     for signal in OURS.into_iter().filter(|&signal| handler::is_ours(&sys::action_of(signal))) {
-        let (ignore, ours) = (KernelAction { handler: libc::SIG_IGN, ..Default::default() }, handler::action(signal));
+        let (ignore, ours) = (KernelAction { handler: libc::SIG_IGN, ..Default::default() }, handler::action());
         // SAFETY: to ignore a signal drops the ones that are pending; then ours again, which exec resets.
         unsafe {
             if ignored(signal) {

@@ -1,12 +1,12 @@
 //! The signal handler: a tick becomes a record, or is counted as lost.
 //!
-//! It runs on any thread of the target, between any two instructions, with every signal blocked but
-//! the one that ticks come by. Its contract: it takes no lock, allocates nothing, touches no
+//! It runs on any thread of the target, between any two instructions, with every signal blocked. Its
+//! contract: it takes no lock, allocates nothing, touches no
 //! thread-local storage and no errno, calls no libc function but `memcpy` and its kin, and reads no
 //! clock and no time-stamp counter. A tick of a thread that is known makes no system call. One is
 //! made for a birth, for a stack or code that the agent thread has not seen yet (a probe, a wake-up),
-//! and for a tick of the process (the thread's id) — and none at all once a thread of the process is
-//! under seccomp. What it reads of the stack cannot fault. What it cannot do it counts. A filter of
+//! and for a tick of an interval timer (the thread's id) — and none at all once a thread of the
+//! process is under seccomp. What it reads of the stack cannot fault. What it cannot do it counts. A filter of
 //! the program's own, which it gave to `ProfilerStartWithOptions`, is asked first: what that does is
 //! the program's affair.
 
@@ -21,7 +21,6 @@ use super::slot::{Claim, Pool};
 use super::start;
 use super::state::{self, BIRTH, Config};
 use super::sys::{self, KernelAction};
-use super::threads;
 use super::timer::{self, TickKind};
 use super::unwind::{self, LiveStack, Registers};
 use crate::link::wire::ring::{LEFT_OUT, STALE, word};
@@ -67,17 +66,13 @@ unsafe extern "C" {
     fn sigtop_restorer();
 }
 
-/// The action that brings a signal here. A signal that ticks come by is not blocked meanwhile: when
-/// a thread's timer and the process's expire at once, the kernel would look for another thread to
-/// take the second tick, and wake one that sleeps. The second handler finds a thread that has a
-/// timer, and returns.
-pub(super) fn action(signal: i32) -> KernelAction {
-    let own = if signals::is_candidate(signal) { signals::bit(signal) } else { 0 };
+/// The action that brings signals here.
+pub(super) fn action() -> KernelAction {
     KernelAction {
         handler: on_signal as *const () as usize,
-        flags: FLAGS | if own != 0 { libc::SA_NODEFER as u64 } else { 0 },
+        flags: FLAGS,
         restorer: sigtop_restorer as *const () as usize,
-        mask: !own,
+        mask: !0,
     }
 }
 
@@ -173,7 +168,7 @@ fn receive(signal: i32, info: *const Info, context: *const u64) {
                 }
                 // For the agent thread, which takes it without a handler.
                 TickKind::Wake => {}
-                TickKind::Process => process_tick(epoch, weight_ns(timer::process_period_ns()), context),
+                TickKind::Birth => first_tick(timer::tid_of(value), epoch, ticks, context),
             }
         }
         SI_KERNEL if timer::is_classic(signal) && state::is_at_home() => {
@@ -213,9 +208,9 @@ fn knock(viewer: u32) {
     }
 }
 
-/// The timer of the whole process: gives birth to the agent, and then finds threads that have no timer of their own. Its
-/// ticks on these weigh like any other, so that what a thread burns before it has a timer is sampled too; but not on one that slept.
-fn process_tick(epoch: u32, weight_ns: u64, context: *const u64) {
+/// A tick of the timers that wait for the first one: gives birth to the agent, which takes them away.
+/// It weighs like any other, so that what was used before is sampled too.
+fn first_tick(tid: u32, epoch: u32, ticks: u64, context: *const u64) {
     match state::AGENT.load(Ordering::Acquire) {
         0 => {
             if !state::is_at_home() || state::DISABLED.load(Ordering::Relaxed) {
@@ -224,36 +219,16 @@ fn process_tick(epoch: u32, weight_ns: u64, context: *const u64) {
             // Until the thread looks: a process under seccomp would not get as far as the birth.
             state::MAY_CALL.store(true, Ordering::Relaxed);
             start::give_birth();
-            // For another clock it only gives birth.
-            if state::config(epoch).clock == Clock::Prof && !was_woken(context) {
-                tick(sys::gettid(), epoch, weight_ns, context);
-            }
         }
-        _ if state::config(epoch).clock != Clock::Prof => {}
-        BIRTH => tick(thread_id(), epoch, weight_ns, context),
-        _ => {
-            let tid = thread_id();
-            if tid != 0 && threads::has_timer(tid) {
-                return;
-            }
-            if tid == 0 || !was_woken(context) {
-                tick(tid, epoch, weight_ns, context);
-            }
-            if tid != 0 && !state::WANT_THREADS.swap(true, Ordering::Relaxed) {
-                state::wake();
-            }
-        }
+        BIRTH => {}
+        _ => return,
     }
-}
-
-/// Whether a tick of the process found a thread that slept: the time it stands for is another's, who has ticks of its own, or whose time
-/// will be seen to have none. For where system calls are allowed.
-fn was_woken(context: *const u64) -> bool {
-    // SAFETY: the kernel's ucontext.
-    unsafe { Registers::of(context) }.in_broken_off_call(|address| {
-        // SAFETY: eight bytes can be read there; that this thread runs them keeps them there.
-        sys::readable(address as usize) && unsafe { (address as *const [u8; 2]).read() == [0x0f, 0x05] }
-    })
+    let Config { clock, period_ns } = state::config(epoch);
+    // For another clock it only gives birth.
+    if clock == Clock::Prof {
+        let (tid, periods) = if tid == 0 { (thread_id(), timer::PATIENT) } else { (tid, 1) };
+        tick(tid, epoch, period_ns.saturating_mul(periods * ticks), context);
+    }
 }
 
 /// What the part on the slot's stack needs.
@@ -291,7 +266,7 @@ fn sample(sample: RawSample, registers: Registers) {
     let weight_ns = sample.weight_ns;
     let pool = state::POOL.load(Ordering::Acquire);
     if pool.is_null() {
-        return first_tick(&sample, registers);
+        return keep_early(&sample, registers);
     }
     // SAFETY: published once and never freed.
     let pool: &'static Pool = unsafe { &*pool };
@@ -303,7 +278,7 @@ fn sample(sample: RawSample, registers: Registers) {
     let ring = state::RING.load(Ordering::SeqCst);
     if ring.is_null() {
         drop(claim);
-        return first_tick(&sample, registers);
+        return keep_early(&sample, registers);
     }
     // SAFETY: never freed.
     let ring: &'static Ring = unsafe { &*ring };
@@ -360,7 +335,7 @@ extern "C" fn take(work: *mut ()) {
 }
 
 /// A tick before the agent thread has made pool and ring. It is not under seccomp yet, or the birth would have failed.
-fn first_tick(sample: &RawSample, registers: Registers) {
+fn keep_early(sample: &RawSample, registers: Registers) {
     state::count(word::TICKS, 1);
     let mut later = state::LATER.load(Ordering::Acquire);
     if later.is_null() && state::MAY_CALL.load(Ordering::Relaxed) {
@@ -417,7 +392,7 @@ mod tests {
     #[test]
     fn a_handler_is_left_from_its_depths_and_outside_of_one_nothing_is_left() {
         state::MAY_CALL.store(true, Ordering::Relaxed);
-        let action = KernelAction { handler: on_broken as *const () as usize, ..action(0) };
+        let action = KernelAction { handler: on_broken as *const () as usize, ..action() };
         // SAFETY: the signal is this test's alone, and is handled here.
         unsafe {
             sys::set_action(libc::SIGRTMAX() - 3, &action);

@@ -23,7 +23,7 @@ use super::start;
 use super::state;
 use super::status::{self, Status};
 use super::sys;
-use super::threads::{self, Threads};
+use super::threads;
 use super::unseen::{self, Balance};
 use super::{handler, timer};
 use crate::link::wire::ring::word;
@@ -136,7 +136,7 @@ pub(super) fn live(epoch: u32) -> u32 {
     match end {
         End::LastThread(code) => code,
         End::Credentials => {
-            timer::arm_process_timer(agent.ticker.epoch(), state::config(agent.ticker.epoch()));
+            timer::arm_for_birth(agent.ticker.epoch(), state::config(agent.ticker.epoch()));
             0
         }
         End::Aside => 0,
@@ -149,7 +149,6 @@ pub(super) fn live(epoch: u32) -> u32 {
 
 impl Agent {
     fn new(tid: u32, epoch: u32, credentials: Option<Status>) -> Option<Agent> {
-        Threads::prepare();
         let mut ticker = Ticker::new(tid, epoch);
         ticker.begin();
         let pool = pool()?;
@@ -248,7 +247,7 @@ impl Agent {
             if now >= deadline {
                 return Err(Gone);
             }
-            self.ticker.release(false);
+            self.ticker.release();
             socket.wait(deadline - now);
             self.ticker.hold(false);
         }
@@ -471,7 +470,7 @@ impl Agent {
         if first || Status::of(next).is_some_and(|status| status.seccomp != 0) {
             state::FILTERED.store(true, Ordering::SeqCst);
             state::MAY_CALL.store(false, Ordering::SeqCst);
-            timer::delete_process_timer();
+            timer::delete_birth_timers();
         }
     }
 
@@ -493,13 +492,31 @@ impl Agent {
         let slept = nothing && !self.ticker.are_threads_wanted() && timeout_ns > 0;
         let mut woken = false;
         if slept {
-            self.ticker.release(ticks_flow);
-            woken = sys::await_wake(timeout_ns);
-            self.ticker.hold(self.ring.has_record());
+            woken = self.nap(ticks_flow, now_ns + timeout_ns);
         }
         state::ASLEEP.store(0, Ordering::SeqCst);
         let undisturbed = slept && !woken && !ticks_flow;
         self.nap_ns = if undisturbed { (2 * self.nap_ns).min(LONG_NAP_NS) } else { NAP_NS };
+    }
+}
+
+impl Agent {
+    /// Sleeps until `until_ns`, or is woken: while ticks flow only by somebody who asks for it, or by
+    /// a thread that came or went.
+    fn nap(&mut self, ticks_flow: bool, until_ns: u64) -> bool {
+        loop {
+            let left_ns = until_ns.saturating_sub(sys::monotonic_ns());
+            if left_ns == 0 {
+                return false;
+            }
+            self.ticker.release();
+            let woken = sys::await_wake(left_ns);
+            self.ticker.hold(self.ring.has_record());
+            let asked = state::ASLEEP.load(Ordering::Relaxed) == 0;
+            if woken && (asked || !ticks_flow || self.ticker.has_other_threads()) {
+                return true;
+            }
+        }
     }
 }
 

@@ -12,7 +12,7 @@ use super::loader::weak_address;
 use super::state::{self, BIRTH, Config};
 use super::sys::{self, syscall};
 use super::variables::{self, Manner};
-use super::{guard, mask, memory, order, sender, signals, threads, timer};
+use super::{guard, mask, memory, order, sender, signals, timer};
 use crate::link::wire::{Clock, LINK_VARIABLE, PERIODS_NS};
 
 /// Bytes of the agent thread's stack.
@@ -154,14 +154,14 @@ pub(super) extern "C" fn constructor() {
 /// The first tick of the process's CPU clock gives birth, whatever the clock asked for: a process
 /// that ends before it costs next to nothing, and one that sleeps from the start is knocked at.
 fn arm_for_birth(config: Config) {
-    timer::arm_process_timer(EPOCH.load(Ordering::Relaxed), config);
+    timer::arm_for_birth(EPOCH.load(Ordering::Relaxed), config);
 }
 
 /// Has the first tick come by the signal that is in use now.
 pub(super) fn move_birth() {
     let epoch = EPOCH.load(Ordering::Relaxed);
-    if timer::has_process_timer() {
-        timer::arm_process_timer(epoch, state::config(epoch));
+    if timer::is_birth_awaited() {
+        timer::arm_for_birth(epoch, state::config(epoch));
     }
 }
 
@@ -198,7 +198,6 @@ extern "C" fn in_fork_child() {
     state::OWNER.store(sys::getpid(), Ordering::Relaxed);
     if state::AGENT.load(Ordering::Relaxed) != 0 || !state::RING.load(Ordering::Relaxed).is_null() {
         state::forget();
-        threads::forget();
         timer::forget_classic();
         STACK_START.store(0, Ordering::Relaxed);
         #[cfg(sigtop_agent)]
@@ -208,7 +207,7 @@ extern "C" fn in_fork_child() {
         }
     }
     order::inherit();
-    timer::forget_process_timer();
+    timer::forget_birth_timers();
     if state::WATCHED.load(Ordering::Relaxed) {
         come_back();
     }
@@ -230,7 +229,7 @@ pub(super) fn be_born_before_a_filter() {
     if state::WATCHED.load(Ordering::Relaxed) && !state::DISABLED.load(Ordering::Relaxed) {
         give_birth();
     }
-    timer::delete_process_timer();
+    timer::delete_birth_timers();
     state::FILTERED.store(true, Ordering::SeqCst);
     state::MAY_CALL.store(false, Ordering::SeqCst);
     sys::set_mask(mask);
@@ -299,7 +298,7 @@ pub(super) fn give_birth() {
         state::AGENT.store(0, Ordering::Release);
         if FAILED.fetch_add(1, Ordering::Relaxed) >= ATTEMPTS {
             state::DISABLED.store(true, Ordering::Relaxed);
-            timer::delete_process_timer();
+            timer::delete_birth_timers();
         }
     }
 }

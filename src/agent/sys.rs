@@ -317,18 +317,6 @@ pub(super) fn await_wake(timeout_ns: u64) -> bool {
     unsafe { syscall!(libc::SYS_rt_sigtimedwait, &raw const set, 0usize, timeout.as_ptr(), 8) > 0 }
 }
 
-/// The kernel's version, major and minor; (0, 0) when it cannot be read. uname(2)
-pub(super) fn kernel_version() -> (u32, u32) {
-    const FIELD: usize = 65;
-    let mut names = [0u8; 6 * FIELD];
-    // SAFETY: the kernel writes one struct utsname of six fields.
-    unsafe { syscall!(libc::SYS_uname, names.as_mut_ptr()) };
-    let mut numbers = names[2 * FIELD..3 * FIELD].split(|byte| !byte.is_ascii_digit()).map(|digits| {
-        digits.iter().fold(0u32, |value, &digit| value.wrapping_mul(10).wrapping_add(u32::from(digit - b'0')))
-    });
-    (numbers.next().unwrap_or(0), numbers.next().unwrap_or(0))
-}
-
 /// Wakes one sleeper on a futex of this process. futex(2)
 pub(super) fn futex_wake(word: &core::sync::atomic::AtomicU32) {
     // SAFETY: the address is valid; nothing else is touched.
@@ -367,13 +355,6 @@ mod tests {
         assert!(readable(&raw const value as usize));
         assert!(!readable(8));
         assert!(!readable(usize::MAX - 4095));
-    }
-
-    #[test]
-    fn the_kernel_has_a_version() {
-        let release = std::fs::read_to_string("/proc/sys/kernel/osrelease").expect("a Linux kernel");
-        let (major, minor) = kernel_version();
-        assert!(release.starts_with(&format!("{major}.{minor}")), "{release}");
     }
 
     #[test]

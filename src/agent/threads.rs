@@ -1,70 +1,23 @@
 //! The threads of the process as the agent thread knows them: found in /proc/self/task, named, and given timers.
 
 use alloc::vec::Vec;
-use core::sync::atomic::{AtomicPtr, AtomicU32, Ordering};
 
-use super::memory;
 use super::state;
 use super::status::Status;
 use super::sys::{self, File, PathBuffer, syscall};
-use super::timer::Timer;
+use super::timer::{self, Timer};
 use crate::link::wire::ring::word;
 use crate::link::wire::{Loss, MAX_COMM};
 
-/// Threads watched, at most; what more there are is seen through the process timer.
+/// Threads watched, at most; what more there are is not sampled.
 const MAX_THREADS: usize = 16_384;
-/// Entries of the set that handlers ask.
-const TIMED: usize = 2 * MAX_THREADS;
-/// Places looked at for one thread.
-const PROBES: usize = 8;
+/// CPU time before its timer that a thread's first sample stands for, at most, ns: what is used
+/// until a new thread is found.
+const MAX_BEFORE_NS: u64 = 30_000_000;
 /// Threads whose scheduling statistics are kept open.
 const MAX_OPEN: usize = 256;
 /// Names of known threads that are read in one look, at some 4 us each: all of them are in as many looks as it takes.
 const MAX_NAMES: usize = 256;
-
-const _: () = assert!(TIMED.is_power_of_two());
-
-/// Threads that have a CPU timer: a hash set, written by the agent thread, read by handlers. 0 is free.
-static TIMED_SET: AtomicPtr<AtomicU32> = AtomicPtr::new(core::ptr::null_mut());
-
-fn timed_set() -> &'static [AtomicU32] {
-    let start = TIMED_SET.load(Ordering::Acquire);
-    if start.is_null() {
-        return &[];
-    }
-    // SAFETY: published with this length, never freed.
-    unsafe { core::slice::from_raw_parts(start, TIMED) }
-}
-
-fn places(tid: u32) -> impl Iterator<Item = &'static AtomicU32> {
-    let set = timed_set();
-    let start = tid.wrapping_mul(0x9e37_79b1) as usize >> 7;
-    (0..if set.is_empty() { 0 } else { PROBES }).map(move |step| &set[(start + step) & (TIMED - 1)])
-}
-
-/// Whether a thread has a CPU timer of its own.
-pub(super) fn has_timer(tid: u32) -> bool {
-    places(tid).any(|place| place.load(Ordering::Relaxed) == tid)
-}
-
-fn note_timer(tid: u32) -> bool {
-    // One writer: no race for a free place.
-    places(tid)
-        .find(|place| place.load(Ordering::Relaxed) == 0)
-        .map(|place| place.store(tid, Ordering::Relaxed))
-        .is_some()
-}
-
-fn unnote_timer(tid: u32) {
-    places(tid)
-        .filter(|place| place.load(Ordering::Relaxed) == tid)
-        .for_each(|place| place.store(0, Ordering::Relaxed));
-}
-
-/// A fork child starts without.
-pub(super) fn forget() {
-    TIMED_SET.store(core::ptr::null_mut(), Ordering::Relaxed);
-}
 
 /// A stack as it was last seen, packed.
 #[derive(Default)]
@@ -94,8 +47,9 @@ pub(super) struct Thread {
     named: bool,
     announced: bool,
     timer: Option<Timer>,
-    is_refused: bool,
     alive: bool,
+    /// CPU time that the thread used before it had a timer, and its first sample stands for; ns.
+    pub(super) used_before_ns: u64,
     /// Wall time of this thread that no sample stands for yet; below 0 when its last sample weighed
     /// more than was owed. Ns.
     pub(super) owed_ns: i64,
@@ -126,8 +80,8 @@ impl Thread {
             named: false,
             announced: false,
             timer: None,
-            is_refused: false,
             alive: true,
+            used_before_ns: 0,
             owed_ns: 0,
             owed_ticks: 0,
             asleep_at: None,
@@ -203,18 +157,9 @@ pub(super) struct Threads {
     directory: Option<File>,
     /// Names of threads up to this id were read again in the last looks.
     named_to: u32,
-    /// Some have no timer, because the kernel refuses it again and again.
-    pub(super) some_refused: bool,
 }
 
 impl Threads {
-    /// Room for the set that handlers ask.
-    pub(super) fn prepare() {
-        if TIMED_SET.load(Ordering::Relaxed).is_null() {
-            TIMED_SET.store(memory::pages(TIMED * 4).cast(), Ordering::Release);
-        }
-    }
-
     /// Looks which threads there are, and returns whether one came or went. `names` asks again for the names of known ones: of many, each
     /// time the next.
     pub(super) fn scan(&mut self, agent: u32, names: bool) -> bool {
@@ -235,7 +180,6 @@ impl Threads {
             if !thread.alive {
                 thread.lose_owed();
                 thread.timer.inspect(|timer| timer.delete());
-                unnote_timer(thread.tid);
                 if thread.announced {
                     self.ended.push(thread.tid);
                 }
@@ -267,23 +211,25 @@ impl Threads {
         }
     }
 
-    /// Gives every thread that has none a timer of its CPU clock, with a random first phase.
-    pub(super) fn arm_cpu(&mut self, epoch: u32, signal: i32, period_ns: u64, random: &mut impl FnMut() -> u64) {
-        self.some_refused = false;
+    /// Gives every thread that has none a timer of its CPU clock, with a random first phase. What a
+    /// thread that `came` since the last call has used before, its first sample stands for too, if it
+    /// is little; what is more is left to be counted as unsampled.
+    pub(super) fn arm_cpu(
+        &mut self,
+        epoch: u32,
+        signal: i32,
+        period_ns: u64,
+        came: bool,
+        random: &mut impl FnMut() -> u64,
+    ) {
         for thread in self.list.iter_mut().filter(|thread| thread.timer.is_none()) {
-            match Timer::of_thread(thread.tid, epoch, signal) {
-                // A thread that the set has no place for is left to the process timer.
-                Some(timer) if !note_timer(thread.tid) => timer.delete(),
-                Some(timer) => {
-                    timer.arm(random() % period_ns + 1, period_ns);
-                    thread.timer = Some(timer);
+            if let Some(timer) = Timer::of_thread(thread.tid, epoch, signal) {
+                if came {
+                    let used_ns = sys::clock_ns(timer::thread_clock(thread.tid));
+                    thread.used_before_ns = if used_ns <= MAX_BEFORE_NS { used_ns } else { 0 };
                 }
-                // The first time it may have ended since it was seen. The first thread's entry stays when it has ended.
-                None => {
-                    let again = core::mem::replace(&mut thread.is_refused, true);
-                    let has_ended = || thread.tid == sys::getpid() && first_thread_ended().is_some();
-                    self.some_refused |= again && !has_ended();
-                }
+                timer.arm(random() % period_ns + 1, period_ns);
+                thread.timer = Some(timer);
             }
         }
     }
@@ -294,9 +240,8 @@ impl Threads {
             if let Some(timer) = thread.timer.take() {
                 timer.delete();
             }
-            unnote_timer(thread.tid);
             thread.lose_owed();
-            (thread.owed_ns, thread.owed_ticks, thread.asleep_at) = (0, 0, None);
+            (thread.used_before_ns, thread.owed_ns, thread.owed_ticks, thread.asleep_at) = (0, 0, 0, None);
         }
     }
 
@@ -476,15 +421,5 @@ mod tests {
             let found = threads.find(*tid).map(|thread| thread.name().to_vec()).expect("it was there");
             assert_eq!(String::from_utf8_lossy(&found), name.trim_end_matches('\0'));
         }
-    }
-
-    #[test]
-    fn the_set_of_timed_threads_remembers_and_forgets() {
-        Threads::prepare();
-        assert!(!has_timer(4711));
-        assert!(note_timer(4711));
-        assert!(has_timer(4711));
-        unnote_timer(4711);
-        assert!(!has_timer(4711));
     }
 }

@@ -4,7 +4,7 @@
 //! thread ids have 22 bits. Only signals of POSIX timers are dropped by the kernel at exec; an interval timer survives it
 //! and would kill the next program, so it is disarmed before (see `guard`).
 
-use core::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, AtomicU64, Ordering};
+use core::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, Ordering};
 
 use super::signals;
 use super::state::{self, Config};
@@ -17,8 +17,9 @@ use crate::link::wire::Clock;
 pub(super) enum TickKind {
     /// Of a thread's CPU clock.
     Thread = 0x5167_7101,
-    /// Of the process's CPU clock: birth, and threads without a timer.
-    Process = 0x5167_7103,
+    /// The first tick, which gives birth: of the first thread's CPU clock, or, without a thread in its
+    /// value, of the process's.
+    Birth = 0x5167_7103,
     /// Of the process's CPU clock, for the agent thread alone: the process has used some.
     Wake = 0x5167_7104,
 }
@@ -26,7 +27,7 @@ pub(super) enum TickKind {
 impl TickKind {
     /// The kind of a tick's value; `None` when the timer is not ours.
     pub(super) fn of(value: u64) -> Option<TickKind> {
-        let kinds = [TickKind::Thread, TickKind::Process, TickKind::Wake];
+        let kinds = [TickKind::Thread, TickKind::Birth, TickKind::Wake];
         kinds.into_iter().find(|&kind| kind as u32 == (value >> 32) as u32)
     }
 
@@ -67,7 +68,7 @@ struct Event {
 }
 
 /// Clock id of a thread's CPU time, of any thread of this process.
-fn thread_clock(tid: u32) -> i32 {
+pub(super) fn thread_clock(tid: u32) -> i32 {
     !(tid as i32) << 3 | 6
 }
 
@@ -86,12 +87,6 @@ impl Timer {
         Timer::create(thread_clock(tid), SIGEV_THREAD_ID, signal, tid, TickKind::Thread.value(epoch, tid))
     }
 
-    /// Ticks of the process's CPU clock, sent to a thread that runs.
-    fn of_process(epoch: u32, signal: i32) -> Option<Timer> {
-        let value = TickKind::Process.value(epoch, 0);
-        Timer::create(libc::CLOCK_PROCESS_CPUTIME_ID, SIGEV_SIGNAL, signal, 0, value)
-    }
-
     /// Wakes the agent thread, whose id is `agent`, when the process has used CPU time; not armed yet.
     pub(super) fn of_agent(agent: u32) -> Option<Timer> {
         let value = TickKind::Wake.value(0, agent);
@@ -100,7 +95,9 @@ impl Timer {
 
     /// Ticks after `first_ns`, then every `period_ns` (0: never again). timer_settime(2)
     pub(super) fn arm(self, first_ns: u64, period_ns: u64) {
-        set_timer(self.0, [split(period_ns), split(first_ns.max(1))], None);
+        let setting = [split(period_ns), split(first_ns.max(1))];
+        // SAFETY: the kernel reads one itimerspec.
+        unsafe { syscall!(libc::SYS_timer_settime, self.0, 0, setting.as_ptr(), 0usize) };
     }
 
     /// Gives it back. timer_delete(2)
@@ -115,56 +112,50 @@ fn split(ns: u64) -> [u64; 2] {
     [ns / 1_000_000_000, ns % 1_000_000_000]
 }
 
-/// timer_settime(2)
-fn set_timer(id: i32, setting: Setting, old: Option<&mut Setting>) {
-    let old = old.map_or(core::ptr::null_mut(), core::ptr::from_mut);
-    // SAFETY: the kernel reads one itimerspec, and writes one where there is room for it.
-    unsafe { syscall!(libc::SYS_timer_settime, id, 0, setting.as_ptr(), old) };
-}
+/// The timers that wait for the first tick: their ids, or -1. Written by the constructor and the fork
+/// hook, then by the agent thread.
+static BIRTH_TIMERS: [AtomicI32; 2] = [const { AtomicI32::new(-1) }; 2];
 
-/// The process timer: its id, or -1. Written by the constructor and the fork hook, then by the agent thread.
-static PROCESS_TIMER: AtomicI32 = AtomicI32::new(-1);
+/// Periods of the process's CPU time after which any of its threads may take the first tick.
+pub(super) const PATIENT: u64 = 4;
 
-/// What a tick of the process timer stands for, ns. Written like it.
-static PROCESS_PERIOD_NS: AtomicU64 = AtomicU64::new(0);
-
-/// What a tick of the process timer stands for, ns.
-pub(super) fn process_period_ns() -> u64 {
-    PROCESS_PERIOD_NS.load(Ordering::Relaxed)
-}
-
-/// Arms the process timer for the first time, or anew for another epoch.
-pub(super) fn arm_process_timer(epoch: u32, config: Config) {
-    delete_process_timer();
+/// Waits for the first tick: of the first thread's CPU clock, which is sent to a thread that runs; and,
+/// where that thread sleeps while others work, of the process's, which may wake one that sleeps.
+pub(super) fn arm_for_birth(epoch: u32, config: Config) {
+    delete_birth_timers();
     state::configure(epoch, config);
-    if let Some(timer) = Timer::of_process(epoch, signals::tick()) {
-        PROCESS_TIMER.store(timer.0, Ordering::Relaxed);
-        PROCESS_PERIOD_NS.store(config.period_ns, Ordering::Relaxed);
-        timer.arm(config.period_ns, config.period_ns);
+    let (first, signal) = (sys::getpid(), signals::tick());
+    let of_first =
+        Timer::create(thread_clock(first), SIGEV_THREAD_ID, signal, first, TickKind::Birth.value(epoch, first));
+    let of_process =
+        Timer::create(libc::CLOCK_PROCESS_CPUTIME_ID, SIGEV_SIGNAL, signal, 0, TickKind::Birth.value(epoch, 0));
+    let periods = [config.period_ns, PATIENT * config.period_ns];
+    for ((place, timer), period_ns) in BIRTH_TIMERS.iter().zip([of_first, of_process]).zip(periods) {
+        if let Some(timer) = timer {
+            place.store(timer.0, Ordering::Relaxed);
+            timer.arm(period_ns, period_ns);
+        }
     }
 }
 
-/// Whether the process timer is armed.
-pub(super) fn has_process_timer() -> bool {
-    process_timer().is_some()
+/// Whether a first tick is waited for.
+pub(super) fn is_birth_awaited() -> bool {
+    BIRTH_TIMERS.iter().any(|timer| timer.load(Ordering::Relaxed) >= 0)
 }
 
-/// Takes the process timer away.
-pub(super) fn delete_process_timer() {
-    let id = PROCESS_TIMER.swap(-1, Ordering::Relaxed);
-    if id >= 0 {
-        Timer(id).delete();
+/// Waits for the first tick no more.
+pub(super) fn delete_birth_timers() {
+    for timer in &BIRTH_TIMERS {
+        let id = timer.swap(-1, Ordering::Relaxed);
+        if id >= 0 {
+            Timer(id).delete();
+        }
     }
 }
 
-fn process_timer() -> Option<i32> {
-    let id = PROCESS_TIMER.load(Ordering::Relaxed);
-    (id >= 0).then_some(id)
-}
-
-/// A fork child has no timers: forgets the id of its parent's.
-pub(super) fn forget_process_timer() {
-    PROCESS_TIMER.store(-1, Ordering::Relaxed);
+/// A fork child has no timers: forgets its parent's.
+pub(super) fn forget_birth_timers() {
+    BIRTH_TIMERS.iter().for_each(|timer| timer.store(-1, Ordering::Relaxed));
 }
 
 /// Signal of the interval timer that is armed, or 0. Written by the agent thread and by `guard` at exec.
@@ -312,64 +303,26 @@ static SETTING: AtomicBool = AtomicBool::new(false);
 /// A thread is on its way to exec. Written by it, and by the agent thread when it has not got there.
 static LEAVING: AtomicBool = AtomicBool::new(false);
 
-/// What the process timer is wanted for while the agent thread sleeps.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) enum Need {
-    /// To sample threads that have no timer.
-    #[default]
-    Samples,
-    /// To find out that there is one: rarer ticks, which stand for more.
-    Search,
-    /// For nothing. It is armed all the same, for a time that never comes: only while the process's clock is counted does the kernel look at
-    /// the timers of threads in time when they share a CPU with others.
-    Nothing,
-}
-
-/// The period of a search, about, ns.
-const SEARCH_NS: u64 = 100_000_000;
-/// A time that never comes: set anew at every nap, ns.
-const NEVER_NS: u64 = 1_000_000_000_000;
-
-/// The timers that count CPU time of the whole process, stopped while the agent thread works: what it uses is not the target's, and a
-/// tick of it would be sent to a thread that sleeps, and wake it.
+/// The interval timer that counts CPU time, stopped while the agent thread works: what it uses is not the target's, and a tick of it would
+/// be sent to a thread that sleeps, and wake it.
 #[derive(Default)]
 pub(super) struct Held {
-    process: Option<i32>,
-    /// Interval of the process timer, and time to its next tick, as it samples; ns.
-    process_ns: [u64; 2],
-    need: Need,
     classic: Option<i32>,
     classic_left: Setting,
     classic_is_stopped: bool,
-    /// CPU time of the agent thread when they were let go; 0 while they are stopped, ns.
+    /// CPU time of the agent thread when it was let go; 0 while it is stopped, ns.
     released_ns: u64,
 }
 
 impl Held {
-    /// Stops them; of the interval timers those that count CPU time, and not while the only thread is `busy`: the kernel gives such a timer
-    /// a tick of its own more whenever it is set. The others are looked at. For the agent thread alone.
+    /// Stops it if it counts CPU time, and not while the only thread is `busy`: the kernel gives such a timer a tick of its own more whenever
+    /// it is set. The others are looked at. For the agent thread alone.
     ///
     /// What the agent thread needs to fall asleep and to come here again is given back: little as it is, it would be a tick in the end.
     pub(super) fn hold(&mut self, busy: bool) {
         let before = core::mem::take(self);
         let own_ns = if before.released_ns > 0 { own_cpu_ns().saturating_sub(before.released_ns) } else { 0 };
-        (self.process, self.classic) = (process_timer(), armed_timer());
-        let is_known = self.process == before.process;
-        match self.process {
-            Some(id) if is_known && before.need == Need::Nothing => {
-                set_timer(id, Setting::default(), None);
-                self.process_ns = before.process_ns;
-            }
-            Some(id) => {
-                let mut old = Setting::default();
-                set_timer(id, Setting::default(), Some(&mut old));
-                let [interval_ns, left_ns] = old.map(|[seconds, ns]| seconds * 1_000_000_000 + ns);
-                let factor = if is_known { before.factor() } else { 1 };
-                self.process_ns =
-                    [interval_ns / factor, if left_ns > 0 { (left_ns + own_ns).div_ceil(factor) } else { 0 }];
-            }
-            None => {}
-        }
+        self.classic = armed_timer();
         self.classic_is_stopped = self.classic.is_some_and(|which| which != 0) && !busy;
         self.classic_left = match self.classic {
             None => Setting::default(),
@@ -382,31 +335,14 @@ impl Held {
         }
     }
 
-    /// How many periods a tick of the process timer stands for.
-    fn factor(&self) -> u64 {
-        if self.need == Need::Search { (SEARCH_NS / self.process_ns[0].max(1)).max(1) } else { 1 }
-    }
-
-    /// Lets them go on from where they were, but for those that are not ours any more, and the process's as far as there is need.
-    pub(super) fn release(&mut self, need: Need) {
-        self.need = need;
-        let process = self.process.filter(|&id| process_timer() == Some(id));
-        if let Some(id) = process {
-            let [interval_ns, left_ns] = match need {
-                Need::Nothing => [0, NEVER_NS],
-                Need::Samples | Need::Search => self.process_ns.map(|ns| ns * self.factor()),
-            };
-            PROCESS_PERIOD_NS.store(interval_ns, Ordering::Relaxed);
-            set_timer(id, [split(interval_ns), split(left_ns)], None);
-        }
+    /// Lets it go on from where it was, but for one that is not ours any more.
+    pub(super) fn release(&mut self) {
         if self.classic_is_stopped {
             setting(|| {
                 if armed_timer() == self.classic {
                     self.give_back();
                 }
             });
-        }
-        if process.is_some() || self.classic_is_stopped {
             self.released_ns = own_cpu_ns();
         }
     }
@@ -436,7 +372,7 @@ mod tests {
 
     #[test]
     fn values_carry_kind_epoch_and_thread() {
-        for kind in [TickKind::Thread, TickKind::Process, TickKind::Wake] {
+        for kind in [TickKind::Thread, TickKind::Birth, TickKind::Wake] {
             let value = kind.value(1021, 4_194_303);
             assert_eq!((TickKind::of(value), epoch_of(value), tid_of(value)), (Some(kind), 1021, 4_194_303));
         }

@@ -108,13 +108,6 @@ impl Registers {
         self.values[SP]
     }
 
-    /// Whether a signal broke a system call off: it has failed with EINTR, or is about to be made anew. signal(7)
-    pub(super) fn in_broken_off_call(&self, is_call: impl Fn(u64) -> bool) -> bool {
-        const SIZE: u64 = 2;
-        let failed = self.values[AX] as i64 == -i64::from(libc::EINTR);
-        is_call(self.ip()) || failed && is_call(self.ip().wrapping_sub(SIZE))
-    }
-
     /// Base pointer of interrupted code.
     #[cfg(test)]
     pub(super) fn bp(&self) -> u64 {
@@ -469,20 +462,6 @@ mod tests {
         let mut registers = Registers::asleep(ip, sp);
         (registers.values[BP], registers.whole) = (bp, true);
         registers
-    }
-
-    #[test]
-    fn a_call_that_a_signal_broke_off_is_known() {
-        let call = 0x1000;
-        let at = |ip, ax| {
-            let mut registers = Registers::asleep(ip, 0);
-            registers.values[AX] = ax;
-            registers.in_broken_off_call(|address| address == call)
-        };
-        assert!(at(call, libc::SYS_futex as u64), "it will be made anew");
-        assert!(at(call + 2, -i64::from(libc::EINTR) as u64), "it has failed");
-        assert!(!at(call + 2, 0) && !at(call + 2, 4096), "it came to its end");
-        assert!(!at(call + 9, -i64::from(libc::EINTR) as u64));
     }
 
     #[test]

@@ -70,7 +70,7 @@ impl Agent {
         let flags = raw.flags & !STALE;
         let weight_ns = match raw.weight_ns {
             0 if clock == Clock::Real => self.ticker.settle(tid),
-            weight_ns => weight_ns,
+            weight_ns => weight_ns + self.ticker.used_before(tid),
         };
         if let Some(collector) = &mut self.collector {
             collector.take(tid, clock, flags, weight_ns, stack);
