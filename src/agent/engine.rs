@@ -208,6 +208,12 @@ impl Ticker {
         self.disarm();
     }
 
+    /// The same for good: the agent thread ends.
+    pub(super) fn retire(&mut self) {
+        self.disengage();
+        self.waker.take().inspect(|waker| waker.delete());
+    }
+
     fn disarm(&mut self) {
         if timer::disarm_classic() != 0 {
             self.late_looks = LATE_LOOKS;

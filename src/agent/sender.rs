@@ -132,7 +132,7 @@ pub(super) fn live(epoch: u32) -> u32 {
             break;
         }
     }
-    agent.ticker.disengage();
+    agent.ticker.retire();
     match end {
         End::LastThread(code) => code,
         End::Credentials => {

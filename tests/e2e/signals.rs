@@ -129,7 +129,7 @@ fn a_program_that_uses_sigurg_has_it_to_itself() {
         let alone = host(Guest::Nobody, &command);
         assert!(alone.stdout.contains(", of others 0\n"), "{alone:?}");
         let ways = ["--hz 250", "--hz 1000", "--clock real --hz 250"].map(Guest::Batch);
-        prove(&ways, &["bad_signals"], |guest| same(host(guest, &command), alone.clone()));
+        prove(&ways, &["bad_urgent"], |guest| same(host(guest, &command), alone.clone()));
         let watched = Batch::new("--hz 250").run(&command);
         let burnt = watched.raw.cum_ns("prof", |name| name == "burn") / 1_000_000;
         let all = watched.raw.images[0].cpu_ns / 1_000_000;
