@@ -7,6 +7,7 @@ use super::guard;
 use super::handler;
 use super::modules::Snapshot;
 use super::order;
+use super::sigstack_pool;
 use super::state::{self, Config};
 use super::sys;
 use super::threads::{Schedule, Thread, Threads};
@@ -233,6 +234,7 @@ impl Ticker {
         // Before: one that comes meanwhile, and is not found, makes another number at the next look.
         self.threads_then = self.threads.alive();
         if self.threads.scan(self.agent, names) {
+            sigstack_pool::provide(self.threads.count().0 as usize);
             self.changed_at_ns = sys::monotonic_ns();
         }
     }

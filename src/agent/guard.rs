@@ -10,7 +10,7 @@ use core::sync::atomic::{AtomicI32, AtomicU64, AtomicUsize, Ordering};
 
 use super::loader::{self, weak_address};
 use super::sys::{self, KernelAction, syscall};
-use super::{altstack, aside, handler, mask, order, start, state, timer};
+use super::{aside, handler, mask, order, pthread, sigaltstack, signal_frame, start, state, timer};
 
 /// Signals that the agent may take.
 const OURS: [i32; 4] = [libc::SIGURG, libc::SIGPROF, libc::SIGALRM, libc::SIGVTALRM];
@@ -70,7 +70,8 @@ pub(super) fn take(signal: i32) -> bool {
     if old.handler > libc::SIG_IGN && signal != libc::SIGURG {
         return false;
     }
-    shadow.store(&old);
+    let program = signal_frame::program_handler(signal);
+    shadow.store(&KernelAction { handler: signal_frame::shown(old.handler, program), ..old });
     // SAFETY: our handler and restorer; the library is never unmapped (-z nodelete).
     unsafe { sys::set_action(signal, &handler::action()) };
     true
@@ -120,8 +121,8 @@ pub(super) unsafe fn pass_on(signal: i32, info: *mut (), context: *mut u64) {
             // (or the first of them). Should it jump away, nothing of ours is left undone.
             unsafe {
                 sys::set_mask(*context.add(UC_SIGMASK) | action.mask | own);
-                let handler: extern "C" fn(i32, *mut (), *mut u64) = core::mem::transmute(address);
-                handler(signal, info, context);
+                let on_stack = action.flags & libc::SA_ONSTACK as u64 != 0;
+                signal_frame::call(address, signal, info.expose_provenance(), context.expose_provenance(), on_stack);
             }
             sys::block_all();
         }
@@ -177,32 +178,24 @@ unsafe fn real_sigaction(signal: c_int, new: *const libc::sigaction, old: *mut l
     // SAFETY: libc's own, with the caller's arguments, which are valid or null; what a handler blocks is a mask like any other.
     unsafe {
         let word = |action: *const libc::sigaction| (&raw const (*action).sa_mask).cast::<u64>();
-        let (before, mut blocked) = (altstack::blocked(signal), 0);
+        let program = signal_frame::program_handler(signal);
         let mut copy = core::mem::MaybeUninit::<libc::sigaction>::uninit();
         let changed = if new.is_null() {
             new
         } else {
             new.copy_to(copy.as_mut_ptr(), 1);
-            let mask = mask::veiled(*word(new));
-            blocked = altstack::to_block((*new).sa_flags, mask, ticks());
-            word(copy.as_ptr()).cast_mut().write(mask | blocked);
+            word(copy.as_ptr()).cast_mut().write(mask::veiled(*word(new)));
+            let handler = signal_frame::installed(signal, (*new).sa_flags, (*new).sa_sigaction);
+            (&raw mut (*copy.as_mut_ptr()).sa_sigaction).write(handler);
             copy.as_ptr()
         };
         let result = core::mem::transmute::<usize, Sigaction>(real)(signal, changed, old);
         if result == 0 && !old.is_null() {
-            word(old).cast_mut().write(mask::unveiled(*word(old) & !before));
-        }
-        if result == 0 && !new.is_null() {
-            altstack::note(signal, blocked);
+            word(old).cast_mut().write(mask::unveiled(*word(old)));
+            (*old).sa_sigaction = signal_frame::shown((*old).sa_sigaction, program);
         }
         result
     }
-}
-
-/// The signals that our ticks come by, as a mask has them; SIGURG is one wherever there may be ticks at all.
-fn ticks() -> u64 {
-    let one = |signal: i32| 1 << signal >> 1;
-    one(libc::SIGURG) | one(ONE_MORE.load(Ordering::Relaxed)) | one(timer::classic_signal())
 }
 
 /// `signal(2)` for the target, with BSD's meaning: restarting, and staying.
@@ -235,7 +228,10 @@ unsafe fn plain_signal(signal: c_int, new: usize, flags: u64, real: &AtomicUsize
         }
         (None, 0) => libc::SIG_ERR,
         // SAFETY: libc's own, with the caller's arguments.
-        (None, real) => unsafe { core::mem::transmute::<usize, Signal>(real)(signal, new) },
+        (None, real) => unsafe {
+            let program = signal_frame::program_handler(signal);
+            signal_frame::shown(core::mem::transmute::<usize, Signal>(real)(signal, new), program)
+        },
     }
 }
 
@@ -331,7 +327,8 @@ pub(super) fn own_dynamic() -> usize {
 /// Looks up what is called behind the guard. For the constructor.
 pub(super) fn look_up() {
     let here = own_dynamic();
-    altstack::look_up();
+    pthread::look_up(here);
+    sigaltstack::look_up(here);
     aside::look_up(here);
     mask::look_up(here);
     for (name, real, _) in EXECS {

@@ -14,7 +14,6 @@
 //! are symbols exported, is the allocator in force. Without it the code is compiled for its tests.
 #![cfg_attr(not(sigtop_agent), allow(dead_code, reason = "live only in its own build; here for its tests"))]
 
-mod altstack;
 mod aside;
 mod asleep;
 mod book;
@@ -37,9 +36,13 @@ mod modules;
 #[cfg(test)]
 mod oracle;
 mod order;
+mod pthread;
 mod ring;
 mod rules;
 mod sender;
+mod sigaltstack;
+mod signal_frame;
+mod sigstack_pool;
 mod slot;
 mod socket;
 mod start;

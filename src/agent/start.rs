@@ -12,7 +12,7 @@ use super::loader::weak_address;
 use super::state::{self, BIRTH, Config};
 use super::sys::{self, syscall};
 use super::variables::{self, Manner};
-use super::{guard, memory, order, sender, threads, timer};
+use super::{guard, memory, order, sender, sigaltstack, threads, timer};
 use crate::link::wire::{Clock, LINK_VARIABLE, PERIODS_NS};
 
 /// Bytes of the agent thread's stack.
@@ -148,6 +148,9 @@ pub(super) extern "C" fn constructor() {
             order::obey_environment(another == Another::Behind);
         }
     }
+    if state::WATCHED.load(Ordering::Relaxed) {
+        sigaltstack::lend_to_own_thread();
+    }
 }
 
 /// By the CPU clock the first tick gives birth. By the wall clock every process counts, also one that sleeps from the start: it would
@@ -194,6 +197,7 @@ extern "C" fn in_fork_child() {
         return;
     }
     state::OWNER.store(sys::getpid(), Ordering::Relaxed);
+    sigaltstack::forget_other_threads();
     if state::AGENT.load(Ordering::Relaxed) != 0 || !state::RING.load(Ordering::Relaxed).is_null() {
         state::forget();
         threads::forget();

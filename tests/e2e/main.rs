@@ -22,6 +22,7 @@ mod refusals;
 mod screen;
 mod shares;
 mod signals;
+mod small_stacks;
 mod source;
 mod stacks;
 mod stress;
