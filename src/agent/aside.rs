@@ -10,7 +10,7 @@ use core::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use super::loader;
 use super::state::{self, BIRTH};
-use super::{start, sys, timer};
+use super::{start, sys, timer, user_dispatch};
 
 /// The agent thread is asked to leave, and comes back. Written by the target's thread, taken by the agent's.
 static WANTED: AtomicBool = AtomicBool::new(false);
@@ -40,7 +40,7 @@ pub(super) fn is_wanted() -> bool {
 /// Makes a call that only a process of one thread may make.
 fn alone(call: impl FnOnce() -> c_int) -> c_int {
     let watched = state::WATCHED.load(Ordering::Relaxed);
-    if !watched || state::FILTERED.load(Ordering::Relaxed) || !state::is_at_home() {
+    if !watched || state::must_not_call() || !state::is_at_home() {
         return call();
     }
     // No tick may give birth meanwhile.
@@ -116,7 +116,7 @@ unsafe extern "C" fn dlclose(library: *mut ()) -> c_int {
     }
     // SAFETY: libc's own function of this type, with the caller's argument.
     let result = unsafe { core::mem::transmute::<usize, unsafe extern "C" fn(*mut ()) -> c_int>(real)(library) };
-    if state::WATCHED.load(Ordering::Relaxed) {
+    if state::WATCHED.load(Ordering::Relaxed) && !state::must_not_call() {
         state::CURIOUS.store(true, Ordering::Relaxed);
         if !state::WANT_MODULES.swap(true, Ordering::SeqCst) && state::MAY_CALL.load(Ordering::Relaxed) {
             state::wake_at_once();
@@ -137,6 +137,8 @@ unsafe extern "C" fn prctl(option: c_int, a: usize, b: usize, c: usize, d: usize
     match REAL_PRCTL.load(Ordering::Relaxed) {
         0 => -1,
         // SAFETY: libc's own function, with the caller's arguments.
-        real => unsafe { core::mem::transmute::<usize, Prctl>(real)(option, a, b, c, d) },
+        real => user_dispatch::around_prctl(option, [a, b, c, d], || unsafe {
+            core::mem::transmute::<usize, Prctl>(real)(option, a, b, c, d)
+        }),
     }
 }

@@ -13,6 +13,7 @@ use super::sys;
 use super::threads::{Schedule, Thread, Threads};
 use super::timer::{self, Held, Need};
 use super::unseen;
+use super::user_dispatch;
 use crate::link::wire::ring::word;
 use crate::link::wire::{Clock, Engaged, Engine, EngineState, Loss, MAX_FRAMES, flag};
 
@@ -192,6 +193,10 @@ impl Ticker {
         let (_, signal) = timer::classic_timer(clock);
         if timer::classic_is_taken(clock) {
             return Err(EngineState::TimerTaken);
+        }
+        // Its signal may come to any thread that does not block it.
+        if user_dispatch::is_in_use() {
+            return Err(EngineState::SignalTaken);
         }
         if !guard::take(signal) {
             return Err(EngineState::SignalTaken);

@@ -10,7 +10,7 @@ use core::sync::atomic::{AtomicI32, AtomicU64, AtomicUsize, Ordering};
 
 use super::loader::{self, weak_address};
 use super::sys::{self, KernelAction, syscall};
-use super::{aside, handler, mask, order, pthread, sigaltstack, signal_frame, start, state, timer};
+use super::{aside, handler, mask, order, pthread, sigaltstack, signal_frame, start, state, timer, user_dispatch};
 
 /// Signals that the agent may take.
 const OURS: [i32; 4] = [libc::SIGURG, libc::SIGPROF, libc::SIGALRM, libc::SIGVTALRM];
@@ -132,6 +132,9 @@ pub(super) unsafe fn pass_on(signal: i32, info: *mut (), context: *mut u64) {
 /// The shadow of a signal that is ours now; `None` also in a vfork child, whose actions are its own.
 fn guarded(signal: i32) -> Option<&'static Shadow> {
     let shadow = Shadow::of(signal)?;
+    if user_dispatch::forbids_calls() {
+        return (signal == libc::SIGURG).then_some(shadow);
+    }
     let taken = handler::is_ours(&sys::action_of(signal)) && state::is_at_home();
     taken.then_some(shadow)
 }
@@ -198,6 +201,12 @@ unsafe fn real_sigaction(signal: c_int, new: *const libc::sigaction, old: *mut l
     }
 }
 
+/// Signals that ticks come by now, as a mask has them.
+pub(super) fn tick_signals() -> u64 {
+    let one = |signal: i32| 1 << signal >> 1;
+    one(libc::SIGURG) | one(ONE_MORE.load(Ordering::Relaxed)) | one(timer::classic_signal())
+}
+
 /// `signal(2)` for the target, with BSD's meaning: restarting, and staying.
 ///
 /// # Safety
@@ -244,6 +253,11 @@ static REAL_SYSV_SIGNAL: AtomicUsize = AtomicUsize::new(0);
 /// target ignores ignored indeed, since that is inherited.
 extern "C" fn before_exec() {
     start::prepare();
+    if user_dispatch::forbids_calls() {
+        return;
+    }
+    // The next program inherits the mask.
+    user_dispatch::unblock(user_dispatch::hidden_signals());
     order::flush();
     let ignored = |signal: i32| Shadow::of(signal).is_some_and(|shadow| shadow.load().handler == libc::SIG_IGN);
     let watched = state::WATCHED.load(Ordering::Relaxed);

@@ -13,6 +13,7 @@ use core::sync::atomic::{AtomicUsize, Ordering};
 use super::loader;
 use super::sys::{self, syscall};
 use super::timer;
+use super::user_dispatch;
 
 const OURS: u64 = 1 << (libc::SIGURG - 1);
 const MARK: u64 = 1 << (libc::SIGSTKFLT - 1);
@@ -92,20 +93,28 @@ unsafe fn change(real: &AtomicUsize, how: c_int, set: *const Set, old: *mut Set)
     unsafe {
         let real = core::mem::transmute::<usize, Change>(real);
         let wanted = if set.is_null() { 0 } else { (*set)[0] };
-        let result = if set.is_null() || wanted & (OURS | MARK) == 0 && how != libc::SIG_SETMASK {
+        let hidden = user_dispatch::hidden_signals();
+        let seen = |mask: u64| unveiled(mask & !hidden);
+        let is_plain = wanted & (OURS | MARK) == 0 && how != libc::SIG_SETMASK && !user_dispatch::is_here();
+        let result = if set.is_null() || is_plain {
             real(how, set, old)
         } else {
+            let may_ask = !user_dispatch::forbids_calls();
             let (how, mask) = match how {
-                libc::SIG_BLOCK => (libc::SIG_SETMASK, unveiled(present()) | wanted),
-                libc::SIG_UNBLOCK => (libc::SIG_SETMASK, unveiled(present()) & !wanted),
+                libc::SIG_BLOCK if may_ask => (libc::SIG_SETMASK, seen(present()) | wanted),
+                libc::SIG_UNBLOCK if may_ask => (libc::SIG_SETMASK, seen(present()) & !wanted),
                 how => (how, wanted),
             };
             let mut set = *set;
-            set[0] = veiled(mask);
+            set[0] = match how {
+                libc::SIG_SETMASK => user_dispatch::with_hidden(veiled(mask)),
+                libc::SIG_UNBLOCK => user_dispatch::unblockable(mask),
+                _ => mask,
+            };
             real(how, &raw const set, old)
         };
         if result == 0 && !old.is_null() {
-            (*old)[0] = unveiled((*old)[0]);
+            (*old)[0] = seen((*old)[0]);
         }
         result
     }

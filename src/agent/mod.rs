@@ -57,6 +57,7 @@ mod timing;
 mod trail;
 mod unseen;
 mod unwind;
+mod user_dispatch;
 mod variables;
 
 #[cfg(sigtop_agent)]

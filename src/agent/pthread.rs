@@ -6,7 +6,7 @@ use core::ffi::{c_int, c_void};
 use core::sync::atomic::{AtomicUsize, Ordering};
 
 use super::sigstack_pool::{self, ProgramStack, SignalStack};
-use super::{loader, start, state, sys};
+use super::{loader, start, state, sys, user_dispatch};
 
 static REAL_PTHREAD_CREATE: AtomicUsize = AtomicUsize::new(0);
 static REAL_THRD_CREATE: AtomicUsize = AtomicUsize::new(0);
@@ -59,16 +59,18 @@ extern "C" fn install(stack: usize) -> Start {
     } else {
         stack.set_owner(sys::gettid());
         stack.install();
+        user_dispatch::unblock(stack.blocked_for_parent());
     }
     start
 }
 
 /// Creates a thread by `create`, which takes a start routine and its argument.
 fn create_with_stack(routine: usize, argument: usize, create: impl FnOnce(usize, usize) -> c_int) -> c_int {
-    let is_watched = state::WATCHED.load(Ordering::Relaxed) && !state::FILTERED.load(Ordering::Relaxed);
+    let is_watched = state::WATCHED.load(Ordering::Relaxed) && !state::must_not_call();
     let stack = if is_watched && state::is_at_home() { sigstack_pool::claim_for_new_thread() } else { None };
     let Some(stack) = stack else { return create(routine, argument) };
     stack.set_program(ProgramStack::default());
+    stack.set_blocked_for_parent(user_dispatch::hidden_signals());
     for (word, value) in stack.start_routine().iter().zip([routine, argument]) {
         word.store(value, Ordering::Relaxed);
     }

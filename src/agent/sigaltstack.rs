@@ -149,7 +149,7 @@ unsafe extern "C" fn sigaltstack(new: *const libc::stack_t, old: *mut libc::stac
     let sp = here.as_mut_ptr().addr();
     // SAFETY: libc's own function, with the caller's arguments; the kernel checks them.
     let real = || unsafe { core::mem::transmute::<usize, Sigaltstack>(real)(new, old) };
-    if new.is_null() || state::FILTERED.load(Ordering::Relaxed) || !state::is_at_home() {
+    if new.is_null() || state::must_not_call() || !state::is_at_home() {
         let result = real();
         if result == 0 {
             // SAFETY: the kernel has just written it.

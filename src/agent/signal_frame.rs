@@ -170,7 +170,7 @@ unsafe fn moved(frame: usize, signal: i32, info: usize, context: usize, on_stack
         return None;
     };
     let [frame_to, state_to] = to;
-    if !state::FILTERED.load(Ordering::Relaxed) && !is_writable(frame_to, state_to + length) {
+    if !state::must_not_call() && !is_writable(frame_to, state_to + length) {
         // SAFETY: likewise.
         refuse(signal, unsafe { *words.add(UC_SIGMASK) } as u64);
         return None;
@@ -246,7 +246,7 @@ fn has_shadow_stack() -> bool {
 /// sends SIGSEGV, or ends the process if that is not possible.
 fn refuse(signal: i32, mask: u64) {
     const SEGV: u64 = 1 << (libc::SIGSEGV - 1);
-    if state::FILTERED.load(Ordering::Relaxed) {
+    if state::must_not_call() {
         // SAFETY: faults, as above: the frames that follow are refused too.
         unsafe { core::ptr::null_mut::<u8>().with_addr(8).write_volatile(0) };
         return;

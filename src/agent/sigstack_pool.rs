@@ -5,7 +5,7 @@
 //! because the kernel forgets the setting with the thread and tells nobody. The memory stays: a
 //! program with `n` threads at once has at most `2 n` stacks, of which two pages each are touched.
 
-use core::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
+use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 
 use super::memory;
 use super::sys::{self, syscall};
@@ -45,6 +45,8 @@ struct Header {
     moving: AtomicBool,
     /// Start routine of the thread that is being created, and its argument.
     start: [AtomicUsize; 2],
+    /// Signals that this thread inherits as blocked, but the program's own mask does not have.
+    blocked_for_parent: AtomicU64,
 }
 
 /// An alternate stack as the program sets it. A size of 0 means that there is none.
@@ -133,6 +135,16 @@ impl SignalStack {
     /// Start routine and argument of the thread that is being created with this stack.
     pub(super) fn start_routine(self) -> &'static [AtomicUsize; 2] {
         &self.header().start
+    }
+
+    /// Signals that the thread inherits as blocked, but should not.
+    pub(super) fn blocked_for_parent(self) -> u64 {
+        self.header().blocked_for_parent.load(Ordering::Relaxed)
+    }
+
+    /// Records them.
+    pub(super) fn set_blocked_for_parent(self, signals: u64) {
+        self.header().blocked_for_parent.store(signals, Ordering::Relaxed);
     }
 
     /// The stack belongs to this thread from now on.

@@ -12,7 +12,7 @@ use super::loader::weak_address;
 use super::state::{self, BIRTH, Config};
 use super::sys::{self, syscall};
 use super::variables::{self, Manner};
-use super::{guard, memory, order, sender, sigaltstack, threads, timer};
+use super::{guard, memory, order, sender, sigaltstack, threads, timer, user_dispatch};
 use crate::link::wire::{Clock, LINK_VARIABLE, PERIODS_NS};
 
 /// Bytes of the agent thread's stack.
@@ -198,6 +198,7 @@ extern "C" fn in_fork_child() {
     }
     state::OWNER.store(sys::getpid(), Ordering::Relaxed);
     sigaltstack::forget_other_threads();
+    user_dispatch::forget();
     if state::AGENT.load(Ordering::Relaxed) != 0 || !state::RING.load(Ordering::Relaxed).is_null() {
         state::forget();
         threads::forget();
@@ -255,7 +256,7 @@ pub(super) extern "C" fn destructor() {
     let patience_ns = if order::is_there() { 2_000_000_000 } else { 20_000_000 };
     // Where a filter forbids to wait, the viewer finds the rest in the ring.
     if matches!(state::AGENT.load(Ordering::Acquire), 0 | BIRTH)
-        || state::FILTERED.load(Ordering::Relaxed)
+        || state::must_not_call()
         || sys::getpid() != state::OWNER.load(Ordering::Relaxed)
     {
         return;

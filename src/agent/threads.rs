@@ -7,6 +7,7 @@ use super::asleep::Place;
 use super::memory;
 use super::sys::{self, File, PathBuffer, syscall};
 use super::timer::Timer;
+use super::user_dispatch;
 use crate::link::wire::MAX_COMM;
 
 /// Threads watched, at most; what more there are is seen through the process timer.
@@ -149,6 +150,11 @@ impl Thread {
         }
     }
 
+    /// Whether it has no timer, and nothing speaks against one.
+    fn may_have_timer(&self) -> bool {
+        self.timer.is_none() && !user_dispatch::excludes(self.tid)
+    }
+
     fn path(&self, file: &[u8]) -> PathBuffer<64> {
         PathBuffer::new().text(b"/proc/self/task/").number(self.tid.into()).text(file)
     }
@@ -225,6 +231,7 @@ impl Threads {
     pub(super) fn scan(&mut self, agent: u32, names: bool) -> bool {
         let Some(directory) = File::open(b"/proc/self/task\0", libc::O_DIRECTORY) else { return false };
         self.list.iter_mut().for_each(|thread| thread.alive = false);
+        user_dispatch::sweep();
         let mut fresh = Vec::new();
         each_number(&directory, |tid| {
             if tid == agent {
@@ -246,6 +253,11 @@ impl Threads {
             }
             thread.alive
         });
+        for thread in self.list.iter_mut().filter(|thread| user_dispatch::excludes(thread.tid)) {
+            thread.timer.take().inspect(|timer| timer.delete());
+            thread.in_flight = false;
+            unnote_timer(thread.tid);
+        }
         let changed = !fresh.is_empty() || self.list.len() < before;
         fresh.truncate(MAX_THREADS - self.list.len().min(MAX_THREADS));
         // Younger threads have higher ids, but for the time when the ids begin anew: nearly all go to the end.
@@ -274,7 +286,7 @@ impl Threads {
     /// Gives every thread that has none a timer of its CPU clock, with a random first phase.
     pub(super) fn arm_cpu(&mut self, epoch: u32, signal: i32, period_ns: u64, random: &mut impl FnMut() -> u64) {
         self.some_refused = false;
-        for thread in self.list.iter_mut().filter(|thread| thread.timer.is_none()) {
+        for thread in self.list.iter_mut().filter(|thread| thread.may_have_timer()) {
             match Timer::of_thread(thread.tid, epoch, signal) {
                 // A thread that the set has no place for is left to the process timer.
                 Some(timer) if !note_timer(thread.tid) => timer.delete(),
@@ -294,7 +306,7 @@ impl Threads {
 
     /// Gives every thread that has none a timer that can be fired.
     pub(super) fn arm_wall(&mut self, epoch: u32, signal: i32) {
-        for thread in self.list.iter_mut().filter(|thread| thread.timer.is_none()) {
+        for thread in self.list.iter_mut().filter(|thread| thread.may_have_timer()) {
             thread.timer = Timer::of_wall(thread.tid, epoch, signal);
         }
     }

@@ -29,5 +29,6 @@ mod stress;
 mod taking;
 mod threads;
 mod trends;
+mod user_dispatch;
 mod viewer;
 mod walk;
