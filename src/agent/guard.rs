@@ -70,8 +70,7 @@ pub(super) fn take(signal: i32) -> bool {
     if old.handler > libc::SIG_IGN && signal != libc::SIGURG {
         return false;
     }
-    let program = signal_frame::program_handler(signal);
-    shadow.store(&KernelAction { handler: signal_frame::shown(old.handler, program), ..old });
+    shadow.store(&signal_frame::shown_action(signal, &old));
     // SAFETY: our handler and restorer; the library is never unmapped (-z nodelete).
     unsafe { sys::set_action(signal, &handler::action()) };
     true
@@ -121,8 +120,8 @@ pub(super) unsafe fn pass_on(signal: i32, info: *mut (), context: *mut u64) {
             // (or the first of them). Should it jump away, nothing of ours is left undone.
             unsafe {
                 sys::set_mask(*context.add(UC_SIGMASK) | action.mask | own);
-                let on_stack = action.flags & libc::SA_ONSTACK as u64 != 0;
-                signal_frame::call(address, signal, info.expose_provenance(), context.expose_provenance(), on_stack);
+                let target = signal_frame::Target::of(action.flags);
+                signal_frame::call(address, signal, info.expose_provenance(), context.expose_provenance(), target);
             }
             sys::block_all();
         }
@@ -154,6 +153,9 @@ unsafe extern "C" fn sigaction(signal: c_int, new: *const libc::sigaction, old: 
         let Some(shadow) = guarded(signal) else { return real_sigaction(signal, new, old) };
         let before = shadow.load();
         if !new.is_null() {
+            if (*new).sa_flags & libc::SA_ONSTACK != 0 {
+                signal_frame::has_go();
+            }
             let mask = *(&raw const (*new).sa_mask).cast::<u64>();
             shadow.store(&KernelAction {
                 handler: (*new).sa_sigaction,

@@ -2,11 +2,11 @@
 //! signal stack of the agent's, so that its very first tick does not need room on its own.
 
 use core::arch::naked_asm;
-use core::ffi::{c_int, c_void};
+use core::ffi::{CStr, c_int, c_void};
 use core::sync::atomic::{AtomicUsize, Ordering};
 
 use super::sigstack_pool::{self, ProgramStack, SignalStack};
-use super::{loader, start, state, sys, user_dispatch};
+use super::{guard, loader, start, state, sys, user_dispatch};
 
 static REAL_PTHREAD_CREATE: AtomicUsize = AtomicUsize::new(0);
 static REAL_THRD_CREATE: AtomicUsize = AtomicUsize::new(0);
@@ -18,10 +18,14 @@ pub(super) fn look_up(here: usize) {
     }
 }
 
-/// libc's function; also in a constructor that runs before the agent's.
-fn real(function: &AtomicUsize) -> usize {
+/// libc's function; also in a constructor that runs before the agent's, and where the library that
+/// has it was loaded later, as an older glibc's libpthread may be.
+fn real(function: &AtomicUsize, name: &CStr) -> usize {
     if function.load(Ordering::Relaxed) == 0 {
         start::prepare();
+    }
+    if function.load(Ordering::Relaxed) == 0 {
+        function.store(loader::next(name, guard::own_dynamic()), Ordering::Relaxed);
     }
     function.load(Ordering::Relaxed)
 }
@@ -95,7 +99,7 @@ unsafe extern "C" fn pthread_create(
     routine: usize,
     argument: usize,
 ) -> c_int {
-    match real(&REAL_PTHREAD_CREATE) {
+    match real(&REAL_PTHREAD_CREATE, c"pthread_create") {
         0 => libc::EAGAIN,
         // SAFETY: libc's own function, with the caller's arguments, or a start routine that goes on to the caller's.
         real => create_with_stack(routine, argument, |routine, argument| unsafe {
@@ -112,7 +116,7 @@ unsafe extern "C" fn pthread_create(
 unsafe extern "C" fn thrd_create(thread: *mut c_void, routine: usize, argument: usize) -> c_int {
     /// C's `thrd_error`, which glibc and musl number alike.
     const THRD_ERROR: c_int = 2;
-    match real(&REAL_THRD_CREATE) {
+    match real(&REAL_THRD_CREATE, c"thrd_create") {
         0 => THRD_ERROR,
         // SAFETY: likewise.
         real => create_with_stack(routine, argument, |routine, argument| unsafe {

@@ -14,7 +14,7 @@ use core::sync::atomic::{AtomicUsize, Ordering};
 
 use super::sigstack_pool::{self, ProgramStack, SignalStack};
 use super::sys::{self, syscall};
-use super::{loader, order, start, state};
+use super::{loader, order, start, state, user_dispatch};
 
 /// While nobody watches, only smaller stacks than this are replaced: those that have no room for the
 /// frame of a tick besides the handler that it interrupts (bytes).
@@ -130,6 +130,41 @@ fn replace(before: Option<SignalStack>) {
     }
 }
 
+/// Sets a stack under a filter of system calls, where the agent may make no call but this one: the kernel keeps the agent's stack, if
+/// it has it, and what the program sets is only recorded. `None` where the kernel is to answer.
+unsafe fn record(new: *const libc::stack_t, old: *mut libc::stack_t, sp: usize) -> Option<c_int> {
+    // SAFETY: the caller gives what libc demands.
+    let new = unsafe { new.as_ref() }?;
+    let kernel = kernel_stack();
+    let own = own_stack(&kernel)?;
+    let mode = new.ss_flags & !SS_AUTODISARM;
+    if new.ss_flags & SS_AUTODISARM != 0 {
+        return None;
+    }
+    let error = match mode {
+        _ if own.program().holds(sp) => libc::EPERM,
+        libc::SS_DISABLE => 0,
+        0 | libc::SS_ONSTACK if new.ss_size < libc::MINSIGSTKSZ => libc::ENOMEM,
+        0 | libc::SS_ONSTACK => 0,
+        _ => libc::EINVAL,
+    };
+    if error != 0 {
+        order::tell_errno(error);
+        return Some(-1);
+    }
+    let size = if mode == libc::SS_DISABLE { 0 } else { new.ss_size };
+    let program = ProgramStack { start: if size == 0 { 0 } else { new.ss_sp.addr() }, size };
+    // SAFETY: likewise, or null.
+    unsafe {
+        if !old.is_null() {
+            *old = kernel;
+            correct(old, sp);
+        }
+    }
+    own.set_program(program);
+    Some(0)
+}
+
 type Sigaltstack = unsafe extern "C" fn(*const libc::stack_t, *mut libc::stack_t) -> c_int;
 
 /// `sigaltstack(2)` for the target.
@@ -150,6 +185,12 @@ unsafe extern "C" fn sigaltstack(new: *const libc::stack_t, old: *mut libc::stac
     // SAFETY: libc's own function, with the caller's arguments; the kernel checks them.
     let real = || unsafe { core::mem::transmute::<usize, Sigaltstack>(real)(new, old) };
     if new.is_null() || state::must_not_call() || !state::is_at_home() {
+        if state::FILTERED.load(Ordering::Relaxed) && !user_dispatch::forbids_calls() {
+            // SAFETY: the caller's arguments.
+            if let Some(result) = unsafe { record(new, old, sp) } {
+                return result;
+            }
+        }
         let result = real();
         if result == 0 {
             // SAFETY: the kernel has just written it.

@@ -13,10 +13,11 @@
 //! program's finds as much room there as it has on any thread.
 
 use core::arch::{asm, naked_asm};
-use core::sync::atomic::{AtomicUsize, Ordering};
+use core::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use super::sigstack_pool::{ProgramStack, SignalStack};
-use super::state;
+use super::{loader, state};
+
 use super::sys::{self, KernelAction, syscall};
 
 /// Signals, as a mask has them.
@@ -44,9 +45,23 @@ const STATE_MAGIC: u32 = 0x4650_5853;
 /// kernel keeps the agent's.
 const IGNORED_MODE: usize = 4;
 const SI_KERNEL: i32 = 0x80;
+const SA_RESTORER: u64 = 0x0400_0000;
 
 /// The program's handler of each signal that [`enter`] was installed for. Written by whoever installs it.
 static HANDLERS: [AtomicUsize; SIGNALS] = [const { AtomicUsize::new(0) }; SIGNALS];
+
+/// Whether Go's runtime is in the process. It installs its handlers by libc, but asks and sets its
+/// alternate stacks by raw system calls, and takes one that is there for its own. Its handlers run
+/// where the kernel starts them.
+static HAS_GO: AtomicBool = AtomicBool::new(false);
+
+/// Looks for Go's runtime. For functions that install a handler on an alternate stack.
+pub(super) fn has_go() -> bool {
+    if !HAS_GO.load(Ordering::Relaxed) && loader::is_defined(c"crosscall2") {
+        HAS_GO.store(true, Ordering::Relaxed);
+    }
+    HAS_GO.load(Ordering::Relaxed)
+}
 
 fn handler_of(signal: i32) -> Option<&'static AtomicUsize> {
     HANDLERS.get(usize::try_from(signal).ok()?.checked_sub(1)?)
@@ -55,7 +70,7 @@ fn handler_of(signal: i32) -> Option<&'static AtomicUsize> {
 /// The handler that the kernel is to have when the program installs `handler` with these flags.
 pub(super) fn installed(signal: i32, flags: i32, handler: usize) -> usize {
     match handler_of(signal) {
-        Some(place) if flags & libc::SA_ONSTACK != 0 && handler > libc::SIG_IGN && state::is_at_home() => {
+        Some(place) if flags & libc::SA_ONSTACK != 0 && handler > libc::SIG_IGN && state::is_at_home() && !has_go() => {
             place.store(handler, Ordering::Relaxed);
             enter as *const () as usize
         }
@@ -71,6 +86,36 @@ pub(super) fn program_handler(signal: i32) -> usize {
 /// What the program is to see for a handler that the kernel has, where its own was `program`.
 pub(super) fn shown(handler: usize, program: usize) -> usize {
     if handler == enter as *const () as usize { program } else { handler }
+}
+
+/// The program's own action, for one of the kernel's that may have [`enter`] as its handler.
+pub(super) fn shown_action(signal: i32, action: &KernelAction) -> KernelAction {
+    let handler = shown(action.handler, program_handler(signal));
+    let flags = if handler == action.handler { action.flags } else { action.flags & !SA_RESTORER };
+    KernelAction { handler, flags, ..*action }
+}
+
+/// Where a handler of the program's runs without the agent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Target {
+    /// On the stack that was interrupted.
+    Interrupted,
+    /// On the stack that the program set by `sigaltstack(2)`, if it did.
+    ProgramStack,
+    /// On the kernel's alternate stack, which is what a program sees that makes raw system calls.
+    KernelStack,
+}
+
+impl Target {
+    /// By the flags of an action. The kernel's own say where the restorer is; those that a program
+    /// gives to libc do not.
+    pub(super) fn of(flags: u64) -> Target {
+        match (flags & libc::SA_ONSTACK as u64 != 0, flags & SA_RESTORER != 0) {
+            (false, _) => Target::Interrupted,
+            (true, false) if !HAS_GO.load(Ordering::Relaxed) => Target::ProgramStack,
+            (true, _) => Target::KernelStack,
+        }
+    }
 }
 
 /// Where a handler is to be entered; address 0 when it cannot be.
@@ -110,7 +155,7 @@ extern "C" fn enter(_signal: i32, _info: usize, _context: usize) {
 extern "C" fn find_entry(signal: i32, info: usize, context: usize, frame: usize) -> Entry {
     let handler = program_handler(signal);
     // SAFETY: the kernel has just written this frame.
-    match unsafe { moved(frame, signal, info, context, true) } {
+    match unsafe { moved(frame, signal, info, context, Target::ProgramStack) } {
         Some(frame) => Entry { handler, frame },
         None => Entry { handler: 0, frame },
     }
@@ -121,11 +166,11 @@ extern "C" fn find_entry(signal: i32, info: usize, context: usize, frame: usize)
 ///
 /// # Safety
 /// The last three are the arguments of a signal handler. Nothing on the present stack may be needed.
-pub(super) unsafe fn call(handler: usize, signal: i32, info: usize, context: usize, on_stack: bool) {
+pub(super) unsafe fn call(handler: usize, signal: i32, info: usize, context: usize, target: Target) {
     let frame = context - CONTEXT_AT;
     // SAFETY: the caller vouches; the program's handler takes these arguments, or the first of them.
     unsafe {
-        match moved(frame, signal, info, context, on_stack) {
+        match moved(frame, signal, info, context, target) {
             Some(moved) if moved != frame => asm!(
                 "mov rsp, r10", "jmp r11",
                 in("r10") moved, in("r11") handler, in("eax") 0, in("edi") signal, in("rsi") moved + INFO_AT,
@@ -142,7 +187,10 @@ pub(super) unsafe fn call(handler: usize, signal: i32, info: usize, context: usi
 
 /// Copies a frame to where it belongs, unless it is there, and returns its address. `None` when there
 /// is no room for it: then a SIGSEGV is on its way, as the kernel would have sent it.
-unsafe fn moved(frame: usize, signal: i32, info: usize, context: usize, on_stack: bool) -> Option<usize> {
+unsafe fn moved(frame: usize, signal: i32, info: usize, context: usize, target: Target) -> Option<usize> {
+    if target == Target::KernelStack {
+        return Some(frame);
+    }
     let Some(stack) = SignalStack::containing(frame) else { return Some(frame) };
     let words = context as *mut usize;
     // SAFETY: the caller gives the kernel's frame.
@@ -164,13 +212,14 @@ unsafe fn moved(frame: usize, signal: i32, info: usize, context: usize, on_stack
         return Some(frame);
     }
     let program = stack.program();
-    let Some(to) = destination(program, sp, length, on_stack) else {
+    let Some(to) = destination(program, sp, length, target) else {
         // SAFETY: the kernel's ucontext.
         refuse(signal, unsafe { *words.add(UC_SIGMASK) } as u64);
         return None;
     };
     let [frame_to, state_to] = to;
-    if !state::must_not_call() && !is_writable(frame_to, state_to + length) {
+    let is_known = stack.last_frame().load(Ordering::Relaxed) == frame_to;
+    if !is_known && !state::must_not_call() && !is_writable(frame_to, state_to + length) {
         // SAFETY: likewise.
         refuse(signal, unsafe { *words.add(UC_SIGMASK) } as u64);
         return None;
@@ -190,6 +239,7 @@ unsafe fn moved(frame: usize, signal: i32, info: usize, context: usize, on_stack
         *words.add(UC_STACK + 2) = program.size;
     }
     stack.moving().store(false, Ordering::Relaxed);
+    stack.last_frame().store(frame_to, Ordering::Relaxed);
     Some(frame_to)
 }
 
@@ -209,9 +259,9 @@ unsafe fn state_length(state: usize) -> usize {
 
 /// Where the kernel writes the frame, and the floating-point state above it, of a signal that
 /// interrupts a thread with this stack pointer and alternate stack; `None` where it finds no room.
-fn destination(program: ProgramStack, sp: usize, length: usize, on_stack: bool) -> Option<[usize; 2]> {
+fn destination(program: ProgramStack, sp: usize, length: usize, target: Target) -> Option<[usize; 2]> {
     let below = sp.wrapping_sub(RED_ZONE);
-    let enters = on_stack && program.size != 0 && !program.holds(below);
+    let enters = target == Target::ProgramStack && program.size != 0 && !program.holds(below);
     let from = if enters { program.start + program.size } else { below };
     let state = from.checked_sub(length)? & !63;
     let frame = (state.checked_sub(FRAME)? & !15).checked_sub(8)?;
@@ -273,17 +323,19 @@ mod tests {
         let none = ProgramStack::default();
         let large = ProgramStack { start: 0x10_0000, size: 0x1_0000 };
         let small = ProgramStack { start: 0x10_0000, size: 0x800 };
-        let [frame, state] = destination(none, 0x7fff_1234, 2696, true).expect("there is no end to it");
+        let [frame, state] = destination(none, 0x7fff_1234, 2696, Target::ProgramStack).expect("there is no end to it");
         assert!(state + 2696 <= 0x7fff_1234 - RED_ZONE && state.is_multiple_of(64));
         assert!(frame + FRAME <= state && frame % 16 == 8);
-        let [frame, _] = destination(large, 0x7fff_1234, 2696, true).expect("it is large enough");
+        let [frame, _] = destination(large, 0x7fff_1234, 2696, Target::ProgramStack).expect("it is large enough");
         assert!(large.holds(frame));
-        let [frame, _] = destination(large, 0x7fff_1234, 2696, false).expect("it is not for this handler");
+        let [frame, _] =
+            destination(large, 0x7fff_1234, 2696, Target::Interrupted).expect("it is not for this handler");
         assert!(!large.holds(frame));
-        let [nested, _] = destination(large, 0x10_8000, 2696, true).expect("it has room for a second one");
+        let [nested, _] =
+            destination(large, 0x10_8000, 2696, Target::ProgramStack).expect("it has room for a second one");
         assert!(nested < 0x10_8000 - 2696);
-        assert_eq!(destination(large, 0x10_0900, 2696, false), None, "it does not go on below");
-        assert_eq!(destination(small, 0x7fff_1234, 2696, true), None);
+        assert_eq!(destination(large, 0x10_0900, 2696, Target::Interrupted), None, "it does not go on below");
+        assert_eq!(destination(small, 0x7fff_1234, 2696, Target::ProgramStack), None);
     }
 
     #[test]

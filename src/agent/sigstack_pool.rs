@@ -15,7 +15,7 @@ use super::sys::{self, syscall};
 /// run here when they have `SA_ONSTACK` and their thread has no alternate stack of its own.
 const SIZE: usize = 64 * 1024;
 const GUARD: usize = 4096;
-const HEADER: usize = 64;
+const HEADER: usize = 128;
 /// Chunks of memory: one stack, and then each time as many as there are.
 const CHUNKS: usize = 11;
 /// Maximum number of stacks. Threads beyond get ticks on their own stack.
@@ -41,6 +41,8 @@ static EXHAUSTED: AtomicBool = AtomicBool::new(false);
 struct Header {
     /// The alternate stack that the program set for this thread: address, size (0: none).
     program: [AtomicUsize; 2],
+    /// Address of the last frame that was copied to a stack of the program's; 0 when that stack is another now.
+    last_frame: AtomicUsize,
     /// A signal frame is being copied from this stack to one of the program's.
     moving: AtomicBool,
     /// Start routine of the thread that is being created, and its argument.
@@ -125,6 +127,12 @@ impl SignalStack {
         let [start, size] = &self.header().program;
         start.store(stack.start, Ordering::Relaxed);
         size.store(stack.size, Ordering::Relaxed);
+        self.last_frame().store(0, Ordering::Relaxed);
+    }
+
+    /// Address of the last frame that was copied from here, which can be written again.
+    pub(super) fn last_frame(self) -> &'static AtomicUsize {
+        &self.header().last_frame
     }
 
     /// Whether a signal frame is being copied from here.
