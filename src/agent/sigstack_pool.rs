@@ -277,3 +277,26 @@ pub(super) fn keep_only(stack: Option<SignalStack>, tid: u32) {
 pub(super) fn is_in_use() -> bool {
     COUNT.load(Ordering::Acquire) != 0
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn stacks_of_ended_threads_are_used_again() {
+        for _ in 0..200 {
+            let thread = std::thread::spawn(|| {
+                let tid = sys::gettid();
+                let stack = claim_or_grow(tid).expect("memory");
+                assert_eq!(claim(tid), Some(stack), "a thread has one stack");
+                assert_eq!(SignalStack::containing(stack.start()), Some(stack));
+                assert_eq!(SignalStack::containing(stack.top() - 1), Some(stack));
+                assert_eq!(SignalStack::at(stack.index), stack);
+            });
+            thread.join().expect("no panic");
+        }
+        // A thread that has been joined may take a moment to end, and other tests have some.
+        assert!(COUNT.load(Ordering::Relaxed) <= 32, "{} stacks", COUNT.load(Ordering::Relaxed));
+        assert_eq!(SignalStack::containing(8), None);
+    }
+}
