@@ -79,7 +79,7 @@ type Prctl = unsafe extern "C" fn(c_int, usize, usize, usize, usize) -> c_int;
 /// As libc's.
 #[cfg_attr(sigtop_agent, unsafe(no_mangle))]
 unsafe extern "C" fn unshare(flags: c_int) -> c_int {
-    let real = REAL_UNSHARE.load(Ordering::Relaxed);
+    let real = start::real(&REAL_UNSHARE);
     if real == 0 {
         return -1;
     }
@@ -95,7 +95,7 @@ unsafe extern "C" fn unshare(flags: c_int) -> c_int {
 /// As libc's.
 #[cfg_attr(sigtop_agent, unsafe(no_mangle))]
 unsafe extern "C" fn setns(file: c_int, kind: c_int) -> c_int {
-    let real = REAL_SETNS.load(Ordering::Relaxed);
+    let real = start::real(&REAL_SETNS);
     if real == 0 {
         return -1;
     }
@@ -110,7 +110,7 @@ unsafe extern "C" fn setns(file: c_int, kind: c_int) -> c_int {
 /// As libc's.
 #[cfg_attr(sigtop_agent, unsafe(no_mangle))]
 unsafe extern "C" fn dlclose(library: *mut ()) -> c_int {
-    let real = REAL_DLCLOSE.load(Ordering::Relaxed);
+    let real = start::real(&REAL_DLCLOSE);
     if real == 0 {
         return -1;
     }
@@ -134,7 +134,7 @@ unsafe extern "C" fn prctl(option: c_int, a: usize, b: usize, c: usize, d: usize
     if option == libc::PR_SET_SECCOMP && state::is_at_home() {
         start::be_born_before_a_filter();
     }
-    match REAL_PRCTL.load(Ordering::Relaxed) {
+    match start::real(&REAL_PRCTL) {
         0 => -1,
         // SAFETY: libc's own function, with the caller's arguments.
         real => user_dispatch::around_prctl(option, [a, b, c, d], || unsafe {

@@ -11,6 +11,7 @@ use core::ffi::c_int;
 use core::sync::atomic::{AtomicUsize, Ordering};
 
 use super::loader;
+use super::start;
 use super::sys::{self, syscall};
 use super::timer;
 use super::user_dispatch;
@@ -85,7 +86,7 @@ type Wait = unsafe extern "C" fn(*const Set, *mut (), *const ()) -> c_int;
 type Open = unsafe extern "C" fn(c_int, *const Set, c_int) -> c_int;
 
 unsafe fn change(real: &AtomicUsize, how: c_int, set: *const Set, old: *mut Set) -> c_int {
-    let real = real.load(Ordering::Relaxed);
+    let real = start::real(real);
     if real == 0 {
         return libc::ENOSYS;
     }
@@ -141,7 +142,7 @@ unsafe extern "C" fn pthread_sigmask(how: c_int, set: *const Set, old: *mut Set)
 }
 
 unsafe fn wait(real: &AtomicUsize, set: *const Set, a: *mut (), b: *const ()) -> c_int {
-    let real = real.load(Ordering::Relaxed);
+    let real = start::real(real);
     if real == 0 {
         return -1;
     }
@@ -193,7 +194,7 @@ unsafe extern "C" fn sigtimedwait(set: *const Set, info: *mut (), timeout: *cons
 /// As libc's.
 #[cfg_attr(sigtop_agent, unsafe(no_mangle))]
 unsafe extern "C" fn signalfd(file: c_int, set: *const Set, flags: c_int) -> c_int {
-    let real = REAL_SIGNALFD.load(Ordering::Relaxed);
+    let real = start::real(&REAL_SIGNALFD);
     if real == 0 {
         return -1;
     }

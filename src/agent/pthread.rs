@@ -18,13 +18,9 @@ pub(super) fn look_up(here: usize) {
     }
 }
 
-/// libc's function; also in a constructor that runs before the agent's, and where the library that
-/// has it was loaded later, as an older glibc's libpthread may be.
+/// libc's function; also where the library that has it was loaded late, as an older glibc's libpthread may be.
 fn real(function: &AtomicUsize, name: &CStr) -> usize {
-    if function.load(Ordering::Relaxed) == 0 {
-        start::prepare();
-    }
-    if function.load(Ordering::Relaxed) == 0 {
+    if start::real(function) == 0 {
         function.store(loader::next(name, guard::own_dynamic()), Ordering::Relaxed);
     }
     function.load(Ordering::Relaxed)

@@ -173,10 +173,7 @@ type Sigaltstack = unsafe extern "C" fn(*const libc::stack_t, *mut libc::stack_t
 /// As libc's.
 #[cfg_attr(sigtop_agent, unsafe(no_mangle))]
 unsafe extern "C" fn sigaltstack(new: *const libc::stack_t, old: *mut libc::stack_t) -> c_int {
-    if REAL_SIGALTSTACK.load(Ordering::Relaxed) == 0 {
-        start::prepare();
-    }
-    let real = REAL_SIGALTSTACK.load(Ordering::Relaxed);
+    let real = start::real(&REAL_SIGALTSTACK);
     if real == 0 {
         return -1;
     }

@@ -132,6 +132,16 @@ pub(super) fn prepare() -> bool {
     READY.load(Ordering::Acquire) == 2
 }
 
+/// The address of a function that an interposed one calls, as the constructor looked it up. Constructors of
+/// the libraries that the program is linked with run before the agent's, and may call interposed
+/// functions: the first of these calls gets ready. 0 when there is no such function.
+pub(super) fn real(function: &AtomicUsize) -> usize {
+    if function.load(Ordering::Relaxed) == 0 {
+        prepare();
+    }
+    function.load(Ordering::Relaxed)
+}
+
 /// Runs when the library is loaded.
 pub(super) extern "C" fn constructor() {
     if !prepare() {

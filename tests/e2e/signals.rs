@@ -141,3 +141,17 @@ fn waits_are_not_cut_short() {
     assert!(sum <= 22, "{sum} of 220 wakes: {out}");
     assert!(counts("--clock real --engine itimer --hz 250").0 >= 100);
 }
+
+/// Constructors of libraries run before the agent's: there `pthread_sigmask` failed with ENOSYS, and
+/// `prctl` with -1.
+#[test]
+fn interposed_functions_work_in_constructors_of_libraries() {
+    let library = targets::preload("early");
+    let main = "void early(void); int main(void) { early(); return 0; }";
+    let flags = ["-Wl,--no-as-needed", text(&library)];
+    let binary = targets::generated("early_user", main, "c", "cc", &flags);
+    let command = [text(&binary)];
+    let alone = host(Guest::Nobody, &command);
+    assert!(alone.code == 0 && alone.stdout.contains("pthread_sigmask 0"), "{alone:?}");
+    prove(&WAYS, &[], |guest| same(host(guest, &command), alone.clone()));
+}
