@@ -15,7 +15,7 @@ use core::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use super::filter::{self, Program};
 use super::hook::{self, hooks};
 use super::state::{self, BIRTH};
-use super::{guard, loader, start, sys, timer};
+use super::{guard, loader, start, sys, timer, user_dispatch};
 
 /// The agent thread is asked to leave, and comes back. Written by the target's thread, taken by the agent's.
 static WANTED: AtomicBool = AtomicBool::new(false);
@@ -33,12 +33,17 @@ static REAL_DLCLOSE: AtomicUsize = AtomicUsize::new(0);
 
 /// Looks up what is called behind. For the constructor; `here` is an address inside of this library.
 pub(super) fn look_up(here: usize) {
-    let calls =
-        [(c"unshare", &REAL_UNSHARE), (c"setns", &REAL_SETNS), (c"prctl", &REAL_PRCTL), (c"dlclose", &REAL_DLCLOSE)];
+    let calls = [
+        (c"unshare", &REAL_UNSHARE),
+        (c"setns", &REAL_SETNS),
+        (c"prctl", &REAL_PRCTL),
+        (c"dlclose", &REAL_DLCLOSE),
+        (c"syscall", &REAL_SYSCALL),
+    ];
     for (name, real) in calls {
         real.store(loader::next(name, here), Ordering::Relaxed);
     }
-    for table in [CALLS, OF_A_PATH, OF_A_DIRECTORY] {
+    for table in [OF_A_PATH, OF_A_DIRECTORY] {
         hook::look_up(table, here);
     }
 }
@@ -62,7 +67,7 @@ fn alone(call: impl FnOnce() -> c_int) -> c_int {
 /// system call may be made.
 fn leave() -> bool {
     let watched = state::WATCHED.load(Ordering::Relaxed);
-    if !watched || state::FILTERED.load(Ordering::Relaxed) || !state::is_at_home() {
+    if !watched || state::must_not_call() || !state::is_at_home() {
         return false;
     }
     // No tick may give birth meanwhile.
@@ -123,8 +128,8 @@ fn before_prctl(option: c_int, a: usize, b: usize) {
     }
 }
 
-/// What `syscall` is about to do.
-extern "C" fn before_syscall(number: i64, a: usize, b: usize, c: usize) {
+/// What `syscall` is about to do; whether it is [`prctl`], which is called instead.
+extern "C" fn before_syscall(number: i64, a: usize, b: usize, c: usize) -> bool {
     start::prepare();
     const SET_MODE_STRICT: usize = 0;
     const SET_MODE_FILTER: usize = 1;
@@ -135,12 +140,41 @@ extern "C" fn before_syscall(number: i64, a: usize, b: usize, c: usize) {
             // SAFETY: what the kernel is about to read.
             before_filter(b & TSYNC != 0, unsafe { filter::lets_handlers_return(c as *const Program) });
         }
-        libc::SYS_prctl => before_prctl(a as c_int, b, c),
+        libc::SYS_prctl => return true,
         libc::SYS_execve | libc::SYS_execveat => guard::before_exec(),
         libc::SYS_unshare if a as c_int & SINGLE != 0 => step_aside(),
         libc::SYS_setns => step_aside(),
         _ => {}
     }
+    false
+}
+
+static REAL_SYSCALL: AtomicUsize = AtomicUsize::new(0);
+
+/// `syscall(2)` for the target: with every argument as it was, the seventh on the stack too.
+///
+/// # Safety
+/// As libc's.
+#[cfg_attr(sigtop_agent, unsafe(no_mangle))]
+#[unsafe(naked)]
+unsafe extern "C" fn syscall() {
+    core::arch::naked_asm!(
+        "push rdi", "push rsi", "push rdx", "push rcx", "push r8", "push r9", "push rax",
+        "call {before}",
+        "test al, al",
+        "pop rax", "pop r9", "pop r8", "pop rcx", "pop rdx", "pop rsi", "pop rdi",
+        "jnz {prctl}",
+        "jmp [rip + {real}]",
+        before = sym before_syscall,
+        prctl = sym prctl_by_number,
+        real = sym REAL_SYSCALL,
+    )
+}
+
+/// `syscall(SYS_prctl, …)`.
+unsafe extern "C" fn prctl_by_number(_: i64, option: c_int, a: usize, b: usize, c: usize, d: usize) -> i64 {
+    // SAFETY: the caller's arguments.
+    unsafe { prctl(option, a, b, c, d).into() }
 }
 
 /// The target asks for the status of a path.
@@ -173,10 +207,6 @@ fn is_task_list(path: &[u8]) -> bool {
     process == b"self" || number() == Some(state::OWNER.load(Ordering::Relaxed))
 }
 
-hooks! { CALLS, before_syscall:
-    syscall, REAL_SYSCALL;
-}
-
 hooks! { OF_A_PATH, before_status:
     opendir, REAL_OPENDIR;
     stat, REAL_STAT;
@@ -200,8 +230,7 @@ type Prctl = unsafe extern "C" fn(c_int, usize, usize, usize, usize) -> c_int;
 /// As libc's.
 #[cfg_attr(sigtop_agent, unsafe(no_mangle))]
 unsafe extern "C" fn unshare(flags: c_int) -> c_int {
-    start::prepare();
-    let real = REAL_UNSHARE.load(Ordering::Relaxed);
+    let real = start::real(&REAL_UNSHARE);
     if real == 0 {
         return -1;
     }
@@ -216,8 +245,7 @@ unsafe extern "C" fn unshare(flags: c_int) -> c_int {
 /// As libc's.
 #[cfg_attr(sigtop_agent, unsafe(no_mangle))]
 unsafe extern "C" fn setns(file: c_int, kind: c_int) -> c_int {
-    start::prepare();
-    let real = REAL_SETNS.load(Ordering::Relaxed);
+    let real = start::real(&REAL_SETNS);
     if real == 0 {
         return -1;
     }
@@ -232,14 +260,13 @@ unsafe extern "C" fn setns(file: c_int, kind: c_int) -> c_int {
 /// As libc's.
 #[cfg_attr(sigtop_agent, unsafe(no_mangle))]
 unsafe extern "C" fn dlclose(library: *mut ()) -> c_int {
-    start::prepare();
-    let real = REAL_DLCLOSE.load(Ordering::Relaxed);
+    let real = start::real(&REAL_DLCLOSE);
     if real == 0 {
         return -1;
     }
     // SAFETY: libc's own function of this type, with the caller's argument.
     let result = unsafe { core::mem::transmute::<usize, unsafe extern "C" fn(*mut ()) -> c_int>(real)(library) };
-    if state::WATCHED.load(Ordering::Relaxed) {
+    if state::WATCHED.load(Ordering::Relaxed) && !state::must_not_call() {
         state::CURIOUS.store(true, Ordering::Relaxed);
         if !state::WANT_MODULES.swap(true, Ordering::SeqCst) && state::MAY_CALL.load(Ordering::Relaxed) {
             state::wake();
@@ -254,12 +281,14 @@ unsafe extern "C" fn dlclose(library: *mut ()) -> c_int {
 /// As libc's.
 #[cfg_attr(sigtop_agent, unsafe(no_mangle))]
 unsafe extern "C" fn prctl(option: c_int, a: usize, b: usize, c: usize, d: usize) -> c_int {
-    start::prepare();
+    let real = start::real(&REAL_PRCTL);
     before_prctl(option, a, b);
-    match REAL_PRCTL.load(Ordering::Relaxed) {
+    match real {
         0 => -1,
         // SAFETY: libc's own function, with the caller's arguments.
-        real => unsafe { core::mem::transmute::<usize, Prctl>(real)(option, a, b, c, d) },
+        real => user_dispatch::around_prctl(option, [a, b, c, d], || unsafe {
+            core::mem::transmute::<usize, Prctl>(real)(option, a, b, c, d)
+        }),
     }
 }
 

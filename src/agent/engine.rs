@@ -8,11 +8,13 @@ use super::handler;
 use super::modules::Snapshot;
 use super::order;
 use super::signals;
+use super::sigstack_pool;
 use super::state::{self, Config};
 use super::sys;
 use super::threads::{Schedule, Thread, Threads};
 use super::timer::{self, Held, Timer};
 use super::unseen;
+use super::user_dispatch;
 use crate::link::wire::ring::word;
 use crate::link::wire::{Clock, Engaged, Engine, EngineState, Loss, MAX_FRAMES, flag};
 
@@ -192,6 +194,10 @@ impl Ticker {
         if timer::classic_is_taken(clock) {
             return Err(EngineState::TimerTaken);
         }
+        // Its signal may come to any thread that does not block it.
+        if user_dispatch::is_in_use() {
+            return Err(EngineState::SignalTaken);
+        }
         if !guard::take(signal) {
             return Err(EngineState::SignalTaken);
         }
@@ -240,6 +246,7 @@ impl Ticker {
         // Before: one that comes meanwhile, and is not found, makes another number at the next look.
         self.threads_then = self.threads.alive();
         if self.threads.scan(self.agent, names) {
+            sigstack_pool::provide(self.threads.count().0 as usize);
             self.changed_at_ns = sys::monotonic_ns();
         }
     }

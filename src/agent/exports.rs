@@ -259,6 +259,7 @@ extern "C" fn sigtop_sample() -> c_int {
 
 extern "C" fn sample_by_hand(registers: &[u64; 17]) -> c_int {
     let may_call = state::MAY_CALL.load(Ordering::Relaxed);
+    let may_call = may_call && !state::must_not_call();
     let wanted = state::WATCHED.load(Ordering::Relaxed) && may_call && state::is_at_home();
     if !wanted {
         return 0;

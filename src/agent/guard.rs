@@ -10,7 +10,9 @@ use core::sync::atomic::{AtomicI32, AtomicU64, AtomicUsize, Ordering};
 use super::hook::{self, hooks};
 use super::loader::{self, weak_address};
 use super::sys::{self, KernelAction, syscall};
-use super::{altstack, aside, handler, mask, order, signals, start, state, timer};
+use super::{
+    aside, handler, mask, order, pthread, sigaltstack, signal_frame, signals, start, state, timer, user_dispatch,
+};
 use crate::link::wire::TICK_SIGNALS;
 
 /// Signals that the agent may take: those of interval timers, and those that ticks may come by.
@@ -74,7 +76,7 @@ pub(super) fn take(signal: i32) -> bool {
     if old.handler > libc::SIG_IGN && signal != libc::SIGURG {
         return false;
     }
-    shadow.store(&old);
+    shadow.store(&signal_frame::shown_action(signal, &old));
     // SAFETY: our handler and restorer; the library is never unmapped (-z nodelete).
     unsafe { sys::set_action(signal, &handler::action()) };
     true
@@ -134,8 +136,8 @@ pub(super) unsafe fn pass_on(signal: i32, info: *mut (), context: *mut u64) {
             // (or the first of them). Should it jump away, nothing of ours is left undone.
             unsafe {
                 sys::set_mask(*context.add(UC_SIGMASK) | action.mask | own);
-                let handler: extern "C" fn(i32, *mut (), *mut u64) = core::mem::transmute(address);
-                handler(signal, info, context);
+                let target = signal_frame::Target::of(action.flags);
+                signal_frame::call(address, signal, info.expose_provenance(), context.expose_provenance(), target);
             }
             sys::block_all();
         }
@@ -145,6 +147,9 @@ pub(super) unsafe fn pass_on(signal: i32, info: *mut (), context: *mut u64) {
 /// The shadow of a signal that is ours now; `None` also in a vfork child, whose actions are its own.
 fn guarded(signal: i32) -> Option<&'static Shadow> {
     let shadow = Shadow::of(signal)?;
+    if user_dispatch::forbids_calls() {
+        return (signal == libc::SIGURG).then_some(shadow);
+    }
     let taken = handler::is_ours(&sys::action_of(signal)) && state::is_at_home();
     taken.then_some(shadow)
 }
@@ -167,6 +172,9 @@ unsafe extern "C" fn sigaction(signal: c_int, new: *const libc::sigaction, old: 
         let Some(shadow) = guarded(signal) else { return real_sigaction(signal, new, old) };
         let before = shadow.load();
         if !new.is_null() {
+            if (*new).sa_flags & libc::SA_ONSTACK != 0 {
+                signal_frame::has_go();
+            }
             let mask = *(&raw const (*new).sa_mask).cast::<u64>();
             shadow.store(&KernelAction {
                 handler: (*new).sa_sigaction,
@@ -194,30 +202,28 @@ unsafe fn real_sigaction(signal: c_int, new: *const libc::sigaction, old: *mut l
     // SAFETY: libc's own, with the caller's arguments, which are valid or null; what a handler blocks is a mask like any other.
     unsafe {
         let word = |action: *const libc::sigaction| (&raw const (*action).sa_mask).cast::<u64>();
-        let (before, mut blocked) = (altstack::blocked(signal), 0);
+        let program = signal_frame::program_handler(signal);
         let mut copy = core::mem::MaybeUninit::<libc::sigaction>::uninit();
         let changed = if new.is_null() {
             new
         } else {
             new.copy_to(copy.as_mut_ptr(), 1);
-            let mask = mask::veiled(*word(new));
-            blocked = altstack::to_block((*new).sa_flags, mask, ticks());
-            word(copy.as_ptr()).cast_mut().write(mask | blocked);
+            word(copy.as_ptr()).cast_mut().write(mask::veiled(*word(new)));
+            let handler = signal_frame::installed(signal, (*new).sa_flags, (*new).sa_sigaction);
+            (&raw mut (*copy.as_mut_ptr()).sa_sigaction).write(handler);
             copy.as_ptr()
         };
         let result = core::mem::transmute::<usize, Sigaction>(real)(signal, changed, old);
         if result == 0 && !old.is_null() {
-            word(old).cast_mut().write(mask::unveiled(*word(old) & !before));
-        }
-        if result == 0 && !new.is_null() {
-            altstack::note(signal, blocked);
+            word(old).cast_mut().write(mask::unveiled(*word(old)));
+            (*old).sa_sigaction = signal_frame::shown((*old).sa_sigaction, program);
         }
         result
     }
 }
 
-/// The signals that our ticks come by, as a mask has them.
-fn ticks() -> u64 {
+/// Signals that ticks come by now, or may come by later, as a mask has them.
+pub(super) fn tick_signals() -> u64 {
     let others = [ONE_MORE.load(Ordering::Relaxed), timer::classic_signal()];
     others.into_iter().fold(signals::hidden(), |all, signal| all | signals::bit(signal))
 }
@@ -255,7 +261,10 @@ unsafe fn plain_signal(signal: c_int, new: usize, flags: u64, real: &AtomicUsize
         }
         (None, 0) => libc::SIG_ERR,
         // SAFETY: libc's own, with the caller's arguments.
-        (None, real) => unsafe { core::mem::transmute::<usize, Signal>(real)(signal, new) },
+        (None, real) => unsafe {
+            let program = signal_frame::program_handler(signal);
+            signal_frame::shown(core::mem::transmute::<usize, Signal>(real)(signal, new), program)
+        },
     }
 }
 
@@ -268,6 +277,11 @@ static REAL_SYSV_SIGNAL: AtomicUsize = AtomicUsize::new(0);
 /// target ignores ignored indeed, since that is inherited.
 pub(super) extern "C" fn before_exec() {
     start::prepare();
+    if user_dispatch::forbids_calls() {
+        return;
+    }
+    // The next program inherits the mask.
+    user_dispatch::unblock(user_dispatch::hidden_signals());
     order::flush();
     let ignored = |signal: i32| Shadow::of(signal).is_some_and(|shadow| shadow.load().handler == libc::SIG_IGN);
     // Timers end with this program; all else needs system calls, which are made where there is cause.
@@ -331,7 +345,8 @@ pub(super) fn own_dynamic() -> usize {
 /// Looks up what is called behind the guard. For the constructor.
 pub(super) fn look_up() {
     let here = own_dynamic();
-    altstack::look_up();
+    pthread::look_up(here);
+    sigaltstack::look_up(here);
     aside::look_up(here);
     mask::look_up(here);
     hook::look_up(EXECS, here);

@@ -16,6 +16,7 @@ use super::guard;
 use super::later::Later;
 use super::order;
 use super::ring::{RawSample, Ring};
+use super::sigaltstack;
 use super::signals;
 use super::slot::{Claim, Pool};
 use super::start;
@@ -244,8 +245,11 @@ fn tick(tid: u32, epoch: u32, weight_ns: u64, context: *const u64) {
     if state::DISABLED.load(Ordering::Relaxed) {
         return;
     }
-    // SAFETY: the kernel's ucontext.
-    let registers = unsafe { Registers::of(context) };
+    // SAFETY: the kernel's ucontext, of a handler that returns.
+    let registers = unsafe {
+        sigaltstack::lend(context.cast_mut(), tid);
+        Registers::of(context)
+    };
     let flags = if order::is_left_out() { LEFT_OUT } else { 0 };
     sample(RawSample { tid, epoch, weight_ns, flags, ..RawSample::default() }, registers);
 }

@@ -8,6 +8,9 @@ use core::ffi::CStr;
 struct Debug {
     version: i32,
     first: *const Object,
+    _stop: usize,
+    /// 0 while nothing is being loaded or unloaded.
+    state: i32,
 }
 
 #[repr(C)]
@@ -53,16 +56,41 @@ macro_rules! weak_address {
 }
 pub(super) use weak_address;
 
-fn first_object() -> *const Object {
+fn structure() -> *const Debug {
     // glibc exports the structure, musl a pointer to it.
-    let structure = match (weak_address!("_r_debug"), weak_address!("_dl_debug_addr")) {
-        (0, 0) => return core::ptr::null(),
+    match (weak_address!("_r_debug"), weak_address!("_dl_debug_addr")) {
+        (0, 0) => core::ptr::null(),
         // SAFETY: musl's variable is a pointer to the structure.
         (0, pointer) => unsafe { *(pointer as *const *const Debug) },
         (structure, _) => structure as *const Debug,
-    };
+    }
+}
+
+fn first_object() -> *const Object {
+    let structure = structure();
     // SAFETY: the structure is the loader's, and constructors run after it was filled in.
     unsafe { if structure.is_null() { core::ptr::null() } else { (*structure).first } }
+}
+
+/// Whether any loaded object defines `name`. May be called at any time; while something is being loaded
+/// or unloaded the answer is no.
+pub(super) fn is_defined(name: &CStr) -> bool {
+    let structure = structure();
+    // SAFETY: the structure is the loader's, which writes the state before and after it changes its list.
+    let is_settled = || !structure.is_null() && unsafe { (&raw const (*structure).state).read_volatile() } == 0;
+    let mut object = first_object();
+    for _ in 0..MAX_OBJECTS {
+        if object.is_null() || !is_settled() {
+            return false;
+        }
+        // SAFETY: an object of the loader's list, which is not being changed.
+        let this = unsafe { &*object };
+        if this.find(name).is_some() {
+            return true;
+        }
+        object = this.next;
+    }
+    false
 }
 
 /// The address of the first definition of `name` in the objects after the one that holds `here`; 0 when there is none.

@@ -19,6 +19,7 @@ use super::signals::{self, ALL};
 use super::start;
 use super::sys::{self, syscall};
 use super::timer;
+use super::user_dispatch;
 
 const MARK: u64 = signals::bit(libc::SIGSTKFLT);
 
@@ -99,8 +100,7 @@ type Wait = unsafe extern "C" fn(*const Set, *mut (), *const ()) -> c_int;
 type Open = unsafe extern "C" fn(c_int, *const Set, c_int) -> c_int;
 
 unsafe fn change(real: &AtomicUsize, how: c_int, set: *const Set, old: *mut Set) -> c_int {
-    start::prepare();
-    let real = real.load(Ordering::Relaxed);
+    let real = start::real(real);
     if real == 0 {
         return libc::ENOSYS;
     }
@@ -111,20 +111,28 @@ unsafe fn change(real: &AtomicUsize, how: c_int, set: *const Set, old: *mut Set)
         if how != libc::SIG_UNBLOCK {
             note_names(wanted);
         }
-        let result = if set.is_null() || wanted & (ALL | MARK) == 0 && how != libc::SIG_SETMASK {
+        let hidden = user_dispatch::hidden_signals();
+        let seen = |mask: u64| unveiled(mask & !hidden);
+        let is_plain = wanted & (ALL | MARK) == 0 && how != libc::SIG_SETMASK && !user_dispatch::is_here();
+        let result = if set.is_null() || is_plain {
             real(how, set, old)
         } else {
+            let may_ask = !user_dispatch::forbids_calls();
             let (how, mask) = match how {
-                libc::SIG_BLOCK => (libc::SIG_SETMASK, unveiled(present()) | wanted),
-                libc::SIG_UNBLOCK => (libc::SIG_SETMASK, unveiled(present()) & !wanted),
+                libc::SIG_BLOCK if may_ask => (libc::SIG_SETMASK, seen(present()) | wanted),
+                libc::SIG_UNBLOCK if may_ask => (libc::SIG_SETMASK, seen(present()) & !wanted),
                 how => (how, wanted),
             };
             let mut set = *set;
-            set[0] = veiled(mask);
+            set[0] = match how {
+                libc::SIG_SETMASK => user_dispatch::with_hidden(veiled(mask)),
+                libc::SIG_UNBLOCK => user_dispatch::unblockable(mask),
+                _ => mask,
+            };
             real(how, &raw const set, old)
         };
         if result == 0 && !old.is_null() {
-            (*old)[0] = unveiled((*old)[0]);
+            (*old)[0] = seen((*old)[0]);
         }
         result
     }
@@ -151,8 +159,7 @@ unsafe extern "C" fn pthread_sigmask(how: c_int, set: *const Set, old: *mut Set)
 }
 
 unsafe fn wait(real: &AtomicUsize, set: *const Set, a: *mut (), b: *const ()) -> c_int {
-    start::prepare();
-    let real = real.load(Ordering::Relaxed);
+    let real = start::real(real);
     if real == 0 {
         return -1;
     }
@@ -204,8 +211,7 @@ unsafe extern "C" fn sigtimedwait(set: *const Set, info: *mut (), timeout: *cons
 /// As libc's.
 #[cfg_attr(sigtop_agent, unsafe(no_mangle))]
 unsafe extern "C" fn signalfd(file: c_int, set: *const Set, flags: c_int) -> c_int {
-    start::prepare();
-    let real = REAL_SIGNALFD.load(Ordering::Relaxed);
+    let real = start::real(&REAL_SIGNALFD);
     if real == 0 {
         return -1;
     }

@@ -14,7 +14,6 @@
 //! are symbols exported, is the allocator in force. Without it the code is compiled for its tests.
 #![cfg_attr(not(sigtop_agent), allow(dead_code, reason = "live only in its own build; here for its tests"))]
 
-mod altstack;
 mod aside;
 mod asleep;
 mod book;
@@ -39,10 +38,14 @@ mod modules;
 #[cfg(test)]
 mod oracle;
 mod order;
+mod pthread;
 mod ring;
 mod rules;
 mod sender;
+mod sigaltstack;
+mod signal_frame;
 mod signals;
+mod sigstack_pool;
 mod slot;
 mod socket;
 mod start;
@@ -57,6 +60,7 @@ mod timing;
 mod trail;
 mod unseen;
 mod unwind;
+mod user_dispatch;
 mod variables;
 
 #[cfg(sigtop_agent)]

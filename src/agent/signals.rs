@@ -56,7 +56,7 @@ pub(super) fn is_candidate(signal: i32) -> bool {
 /// no tick comes by them any more. For a thread of the target, with no lock of the agent's.
 pub(super) fn give_up(named: u64) {
     let named = named & hidden();
-    if named == 0 || !state::is_at_home() {
+    if named == 0 || state::must_not_call() || !state::is_at_home() {
         return;
     }
     GIVEN_UP.fetch_or(named, Ordering::Relaxed);
@@ -67,9 +67,6 @@ pub(super) fn give_up(named: u64) {
     // Without another one ticks stay where they are, and share the signal with the program.
     if !move_on(0) {
         GIVEN_UP.fetch_and(!bit(old), Ordering::Relaxed);
-        return;
-    }
-    if state::FILTERED.load(Ordering::Relaxed) {
         return;
     }
     await_move(old);

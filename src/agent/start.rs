@@ -12,7 +12,7 @@ use super::loader::weak_address;
 use super::state::{self, BIRTH, Config};
 use super::sys::{self, syscall};
 use super::variables::{self, Manner};
-use super::{guard, mask, memory, order, sender, signals, timer};
+use super::{guard, mask, memory, order, sender, sigaltstack, signals, timer, user_dispatch};
 use crate::link::wire::{Clock, LINK_VARIABLE, PERIODS_NS};
 
 /// Bytes of the agent thread's stack.
@@ -133,6 +133,16 @@ pub(super) fn prepare() -> bool {
     READY.load(Ordering::Acquire) == 2
 }
 
+/// The address of a function that an interposed one calls, as the constructor looked it up. Constructors of
+/// the libraries that the program is linked with run before the agent's, and may call interposed
+/// functions: the first of these calls gets ready. 0 when there is no such function.
+pub(super) fn real(function: &AtomicUsize) -> usize {
+    if function.load(Ordering::Relaxed) == 0 {
+        prepare();
+    }
+    function.load(Ordering::Relaxed)
+}
+
 /// Runs when the library is loaded.
 pub(super) extern "C" fn constructor() {
     if !prepare() {
@@ -148,6 +158,9 @@ pub(super) extern "C" fn constructor() {
         if another != Another::First && !order::is_there() {
             order::obey_environment(another == Another::Behind);
         }
+    }
+    if state::WATCHED.load(Ordering::Relaxed) {
+        sigaltstack::lend_to_own_thread();
     }
 }
 
@@ -196,6 +209,8 @@ extern "C" fn in_fork_child() {
         return;
     }
     state::OWNER.store(sys::getpid(), Ordering::Relaxed);
+    sigaltstack::forget_other_threads();
+    user_dispatch::forget();
     if state::AGENT.load(Ordering::Relaxed) != 0 || !state::RING.load(Ordering::Relaxed).is_null() {
         state::forget();
         timer::forget_classic();
@@ -274,7 +289,7 @@ pub(super) extern "C" fn destructor() {
     let patience_ns = if order::is_there() { 2_000_000_000 } else { 20_000_000 };
     // Where a filter forbids to wait, the viewer finds the rest in the ring.
     if matches!(state::AGENT.load(Ordering::Acquire), 0 | BIRTH)
-        || state::FILTERED.load(Ordering::Relaxed)
+        || state::must_not_call()
         || state::CONFINED.load(Ordering::Relaxed)
         || sys::getpid() != state::OWNER.load(Ordering::Relaxed)
     {

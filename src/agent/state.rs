@@ -8,7 +8,7 @@ use super::later::Later;
 use super::modules::Snapshot;
 use super::ring::Ring;
 use super::slot::Pool;
-use super::sys;
+use super::{sys, user_dispatch};
 use crate::link::wire::ring::{self, EPOCHS, word};
 use crate::link::wire::{Clock, Loss};
 
@@ -129,9 +129,14 @@ pub(super) fn config(epoch: u32) -> Config {
     Config { clock, period_ns }
 }
 
+/// Whether functions that the target calls, and handlers of its signals, may make no system call of the agent's on this thread.
+pub(super) fn must_not_call() -> bool {
+    FILTERED.load(Ordering::Relaxed) || user_dispatch::forbids_calls()
+}
+
 /// Whether this is the process that the agent lives in, and not a vfork child in its memory; taken for granted where it may not be asked.
 pub(super) fn is_at_home() -> bool {
-    FILTERED.load(Ordering::Relaxed) || sys::getpid() == OWNER.load(Ordering::Relaxed)
+    must_not_call() || sys::getpid() == OWNER.load(Ordering::Relaxed)
 }
 
 /// Wakes the agent thread if it sleeps. Makes a system call: not for handlers of a thread that may

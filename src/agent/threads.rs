@@ -6,6 +6,7 @@ use super::state;
 use super::status::Status;
 use super::sys::{self, File, PathBuffer, syscall};
 use super::timer::{self, Timer};
+use super::user_dispatch;
 use crate::link::wire::ring::word;
 use crate::link::wire::{Loss, MAX_COMM};
 
@@ -90,6 +91,11 @@ impl Thread {
         }
     }
 
+    /// Whether it has no timer, and nothing speaks against one.
+    fn may_have_timer(&self) -> bool {
+        self.timer.is_none() && !user_dispatch::excludes(self.tid)
+    }
+
     fn path(&self, file: &[u8]) -> PathBuffer<64> {
         PathBuffer::new().text(b"/proc/self/task/").number(self.tid.into()).text(file)
     }
@@ -165,6 +171,7 @@ impl Threads {
     pub(super) fn scan(&mut self, agent: u32, names: bool) -> bool {
         let Some(directory) = File::open(b"/proc/self/task\0", libc::O_DIRECTORY) else { return false };
         self.list.iter_mut().for_each(|thread| thread.alive = false);
+        user_dispatch::sweep();
         let mut fresh = Vec::new();
         each_number(&directory, |tid| {
             if tid == agent {
@@ -186,6 +193,9 @@ impl Threads {
             }
             thread.alive
         });
+        for thread in self.list.iter_mut().filter(|thread| user_dispatch::excludes(thread.tid)) {
+            thread.timer.take().inspect(|timer| timer.delete());
+        }
         let changed = !fresh.is_empty() || self.list.len() < before;
         fresh.truncate(MAX_THREADS - self.list.len().min(MAX_THREADS));
         // Younger threads have higher ids, but for the time when the ids begin anew: nearly all go to the end.
@@ -222,7 +232,7 @@ impl Threads {
         came: bool,
         random: &mut impl FnMut() -> u64,
     ) {
-        for thread in self.list.iter_mut().filter(|thread| thread.timer.is_none()) {
+        for thread in self.list.iter_mut().filter(|thread| thread.may_have_timer()) {
             if let Some(timer) = Timer::of_thread(thread.tid, epoch, signal) {
                 if came {
                     let used_ns = sys::clock_ns(timer::thread_clock(thread.tid));

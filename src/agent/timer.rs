@@ -36,6 +36,17 @@ impl TickKind {
     }
 }
 
+/// Whether a signal with this code and value is a tick of the agent's.
+pub(super) fn is_tick(signal: i32, code: i32, value: u64) -> bool {
+    const SI_TIMER: i32 = -2;
+    const SI_KERNEL: i32 = 0x80;
+    match code {
+        SI_TIMER => TickKind::of(value).is_some(),
+        SI_KERNEL => is_classic(signal) || is_late(signal),
+        _ => false,
+    }
+}
+
 const TID_BITS: u32 = 22;
 const TID_MASK: u32 = (1 << TID_BITS) - 1;
 const EPOCH_MASK: u32 = (1 << (32 - TID_BITS)) - 1;

@@ -1,0 +1,60 @@
+//! Targets without room for the frame of a signal where a tick comes: on a small thread, below a stack
+//! pointer that is used for data, on a small alternate stack. Each behaves as it does alone.
+
+use super::guest::{Guest, host, prove, same};
+use super::shares::accounts;
+use crate::harness::run::{Batch, text};
+use crate::harness::targets;
+
+/// Both clocks by both engines, with many ticks.
+const FAST: [Guest; 4] = [
+    Guest::Batch("--clock prof --engine threads --hz 1000"),
+    Guest::Batch("--clock prof --engine itimer --hz 1000"),
+    Guest::Batch("--clock real --engine threads --hz 1000"),
+    Guest::Batch("--clock real --engine itimer --hz 1000"),
+];
+
+/// Runs a mode of the target alone and watched. All that it prints is the same.
+fn unharmed(mode: &str) {
+    let binary = targets::c("small_stacks");
+    let command = [text(&binary), mode];
+    let alone = host(Guest::Nobody, &command);
+    assert_eq!(alone.code, 0, "{alone:?}");
+    prove(&FAST, &["bad_stack"], |guest| same(host(guest, &command), alone.clone()));
+}
+
+/// Nearly all CPU time of a mode has samples with this function in their stack.
+fn sampled(mode: &str, function: &str, percent: u64) {
+    let watched = Batch::new("--hz 1000").run(&[text(&targets::c("small_stacks")), mode]);
+    accounts(&watched.raw);
+    let (seen, all) = (watched.raw.cum_ns("prof", |name| name == function), watched.raw.weight_ns("prof"));
+    assert!(seen * 100 >= all * percent, "{mode}: {function} has {seen} of {all} ns; lost {:?}", watched.raw.lost);
+}
+
+#[test]
+fn a_small_thread_needs_no_room_for_ticks() {
+    unharmed("thread");
+    sampled("thread", "burn_at_the_end", 80);
+}
+
+#[test]
+fn the_stack_pointer_may_point_to_data() {
+    unharmed("data");
+    sampled("data", "shuffle", 30);
+    sampled("data", "burn_with_sp", 30);
+}
+
+/// A tick killed handlers with `SA_NODEFER` on small alternate stacks, and those that were left by a jump.
+#[test]
+fn a_handler_on_a_small_stack_needs_no_room_for_ticks() {
+    unharmed("handler");
+    sampled("handler", "on_small_stack", 80);
+}
+
+#[test]
+fn sigaltstack_answers_as_without_sigtop() {
+    let binary = targets::c("small_stacks");
+    let command = [text(&binary), "answers"];
+    let alone = host(Guest::Nobody, &command);
+    prove(&FAST, &[], |guest| same(host(guest, &command), alone.clone()));
+}
