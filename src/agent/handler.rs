@@ -1,7 +1,7 @@
 //! The signal handler: a tick becomes a record, or is counted as lost.
 //!
 //! It runs on any thread of the target, between any two instructions, with every signal blocked. Its contract: it takes no lock, allocates
-//! nothing, touches no thread-local storage and no errno, calls no libc function but `memcpy` and its kin, reads no clock and no time-stamp
+//! nothing, touches no thread-local storage and no errno, calls no libc function, reads no clock and no time-stamp
 //! counter, and makes a system call only for a birth, a wake-up, a probe of a stack page, or for a tick of the process the thread id and a
 //! probe of the code — and none at all once a thread of the process is under seccomp. What it reads of the stack cannot fault. What it
 //! cannot do it counts. A filter of the program's own, which it gave to `ProfilerStartWithOptions`, is asked first: what that does is the

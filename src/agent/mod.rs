@@ -19,6 +19,7 @@ mod aside;
 mod asleep;
 mod book;
 mod bug;
+mod builtins;
 mod collector;
 mod credentials;
 mod delivery;

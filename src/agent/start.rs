@@ -111,6 +111,10 @@ fn under_valgrind() -> bool {
 /// How far the agent is in getting ready: not begun, under way, ready, staying out for good.
 static READY: AtomicU32 = AtomicU32::new(0);
 
+/// The environment has been read. The runtime of a sanitizer that is linked into the program sets its handlers before libc
+/// knows the environment; then the constructor finds it. Written while constructors run.
+static ENVIRONMENT_READ: AtomicBool = AtomicBool::new(false);
+
 /// Gets ready, once: by the constructor, or by a call of this library's functions from a constructor that runs before. False when the
 /// agent stays out of this process.
 pub(super) fn prepare() -> bool {
@@ -121,15 +125,19 @@ pub(super) fn prepare() -> bool {
             state::OWNER.store(sys::getpid(), Ordering::Relaxed);
             guard::take(libc::SIGURG);
             register_fork_hook();
-            // SAFETY: constructors run.
-            unsafe {
-                read_link();
-                order::adopt(Manner::of_environment());
-            }
         }
         READY.store(if out { 3 } else { 2 }, Ordering::Release);
     }
-    READY.load(Ordering::Acquire) == 2
+    let is_ready = READY.load(Ordering::Acquire) == 2;
+    if is_ready && !ENVIRONMENT_READ.load(Ordering::Relaxed) && variables::are_there() {
+        ENVIRONMENT_READ.store(true, Ordering::Relaxed);
+        // SAFETY: constructors run.
+        unsafe {
+            read_link();
+            order::adopt(Manner::of_environment());
+        }
+    }
+    is_ready
 }
 
 /// Runs when the library is loaded.
@@ -137,6 +145,7 @@ pub(super) extern "C" fn constructor() {
     if !prepare() {
         return;
     }
+    ENVIRONMENT_READ.store(true, Ordering::Relaxed);
     if let Some(link) = link() {
         state::WATCHED.store(true, Ordering::Relaxed);
         arm_for_birth(link.config);
