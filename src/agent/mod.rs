@@ -41,6 +41,7 @@ mod order;
 mod ring;
 mod rules;
 mod sender;
+mod setuid;
 mod slot;
 mod socket;
 mod start;

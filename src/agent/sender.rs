@@ -274,7 +274,8 @@ impl Agent {
     pub(super) fn turn(&mut self, socket: &mut Socket) -> Result<Option<End>, Gone> {
         let now_ns = sys::monotonic_ns();
         self.ring.header(word::LOOKED_NS).store(now_ns, Ordering::Relaxed);
-        if self.may_glance(socket, now_ns) {
+        let keeps_up = credentials::keep_up(&mut self.credentials);
+        if keeps_up && self.may_glance(socket, now_ns) {
             match (socket.receive()?, self.last_one()) {
                 (None, None) => {
                     self.sleep(false, now_ns);
@@ -284,7 +285,7 @@ impl Agent {
                 (None, Some(_)) => {}
             }
         }
-        let due = self.is_due(now_ns);
+        let due = self.is_due(now_ns) || !keeps_up;
         self.read_modules(now_ns, due);
         // Before the samples, which say at which generation their addresses hold.
         self.announce(socket);
@@ -450,7 +451,7 @@ impl Agent {
         let mut changed = self.credentials.is_some_and(|own| !own.same_credentials(&status));
         if changed
             && self.collector.is_some()
-            && let Some(own) = credentials::follow()
+            && let Some(own) = credentials::follow(sys::getpid())
         {
             self.credentials = Some(own);
             changed = false;

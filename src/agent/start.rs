@@ -12,7 +12,7 @@ use super::loader::weak_address;
 use super::state::{self, BIRTH, Config};
 use super::sys::{self, syscall};
 use super::variables::{self, Manner};
-use super::{guard, memory, order, sender, threads, timer};
+use super::{credentials, guard, memory, order, sender, setuid, threads, timer};
 use crate::link::wire::{Clock, LINK_VARIABLE, PERIODS_NS};
 
 /// Bytes of the agent thread's stack.
@@ -120,6 +120,7 @@ static ENVIRONMENT_READ: AtomicBool = AtomicBool::new(false);
 pub(super) fn prepare() -> bool {
     if READY.compare_exchange(0, 1, Ordering::AcqRel, Ordering::Acquire).is_ok() {
         guard::look_up();
+        setuid::look_up();
         let out = secure() || under_valgrind();
         if !out {
             state::OWNER.store(sys::getpid(), Ordering::Relaxed);
@@ -356,6 +357,7 @@ extern "C" fn agent_thread() -> ! {
         timer::arm_process_timer(epoch, if config.period_ns == 0 { NO_LINK.config } else { config });
         exit(0);
     }
+    credentials::reduce();
     // SAFETY: a string that ends.
     unsafe { syscall!(libc::SYS_prctl, libc::PR_SET_NAME, c"sigtop".as_ptr()) };
     exit(sender::live(EPOCH.load(Ordering::Relaxed)))
