@@ -150,6 +150,7 @@ impl Agent {
         let mut ticker = Ticker::new(tid, epoch);
         ticker.begin();
         let pool = pool()?;
+        pool.grow(ticker.threads.count().0 as usize);
         let ring = ring()?;
         if state::LATER.load(Ordering::Acquire).is_null() {
             handler::room_for_later();
@@ -305,7 +306,7 @@ impl Agent {
         let is_first = self.first_is_due && self.sent > 0;
         self.first_is_due &= !is_first;
         let wall_ticks = self.ticker.until_wall_tick(now_ns).is_some();
-        let hurried = wall_ticks && now_ns - self.last_look_ns < NAP_NS && !is_first;
+        let hurried = wall_ticks && now_ns - self.last_look_ns < NAP_NS && !is_first && !self.ring.is_crowded();
         if leaving || !hurried {
             self.last_look_ns = now_ns;
             let end = self.look_around(socket, now_ns, due, leaving || drained == 0)?;
@@ -317,7 +318,8 @@ impl Agent {
                 let _ = socket.write(|w| w.account(&account));
             }
             let sent = socket.flush();
-            if socket.is_flushed() {
+            // What a viewer that does not read has not taken waits in the socket's buffer; there is room for more of it than here.
+            if socket.is_flushed() || self.ring.is_crowded() {
                 self.ring.release();
             }
             if end.is_some() {
@@ -374,6 +376,7 @@ impl Agent {
             // If there is no room now, the next account shows that nothing ticks.
             let _ = socket.write(|w| w.engaged(&engaged));
         }
+        self.pool.grow(self.ticker.threads.count().0 as usize);
         let account_is_due = now_ns - self.last_account_ns >= ACCOUNT_NS;
         let end = match (due, quiet) {
             (true, _) => self.inspect(),
