@@ -51,7 +51,7 @@ fn run(code: &[Instruction], number: u32, address: u64) -> Option<u32> {
         4 => Some(AUDIT_ARCH_X86_64),
         8 => Some(address as u32),
         12 => Some((address >> 32) as u32),
-        16..=60 if offset % 4 == 0 => Some(0),
+        16..=60 if offset.is_multiple_of(4) => Some(0),
         _ => None,
     };
     let (mut a, mut x, mut memory) = (0u32, 0u32, [0u32; 16]);

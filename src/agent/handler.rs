@@ -2,7 +2,7 @@
 //!
 //! It runs on any thread of the target, between any two instructions, with every signal blocked. Its
 //! contract: it takes no lock, allocates nothing, touches no
-//! thread-local storage and no errno, calls no libc function but `memcpy` and its kin, and reads no
+//! thread-local storage and no errno, calls no libc function, and reads no
 //! clock and no time-stamp counter. A tick of a thread that is known makes no system call. One is
 //! made for a birth, for a stack or code that the agent thread has not seen yet (a probe, a wake-up),
 //! and for a tick of an interval timer (the thread's id) — and none at all once a thread of the

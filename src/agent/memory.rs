@@ -10,15 +10,21 @@ use core::ptr::null_mut;
 use super::sys::syscall;
 
 /// Bytes taken from the kernel at a time for small blocks.
-const CHUNK: usize = 256 * 1024;
+const CHUNK: usize = 64 * 1024;
 /// Larger blocks are mappings of their own.
-const LARGEST_SMALL: usize = 64 * 1024;
+const LARGEST_SMALL: usize = 16 * 1024;
 /// Small blocks are powers of two from 16 bytes up.
-const CLASSES: usize = 13;
+const CLASSES: usize = 11;
+
+const PAGE: usize = 4096;
 
 const _: () = assert!(16 << (CLASSES - 1) == LARGEST_SMALL);
 
 /// Fresh zero pages that a fork child does not inherit; null when there are none (RLIMIT_AS). mmap(2)
+///
+/// Where the target locks whatever it maps from now on (MCL_FUTURE), the kernel counts them against RLIMIT_MEMLOCK until they are unlocked
+/// here: one mapping at a time, the largest of which has some 260 KiB. A target that locks all it has (MCL_CURRENT) locks what the agent
+/// has then too, some 1.2 MiB with one thread, and again at its next call; there is no flag that would keep pages out of that.
 pub(super) fn pages(size: usize) -> *mut u8 {
     let (protection, flags) =
         (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE);
@@ -32,6 +38,25 @@ pub(super) fn pages(size: usize) -> *mut u8 {
     unsafe { syscall!(libc::SYS_madvise, result, size, libc::MADV_DONTNEED) };
     not_for_forks(result as *const u8, size);
     result as *mut u8
+}
+
+/// Fresh zero pages like [`pages`], that begin at a multiple of their size, which is a power of two. Null when there are none.
+pub(super) fn aligned(size: usize) -> *mut u8 {
+    let start = pages(2 * size - PAGE);
+    if start.is_null() {
+        return start;
+    }
+    let skipped = (start as usize).next_multiple_of(size) - start as usize;
+    // SAFETY: the ends of a fresh mapping, before and behind what is returned.
+    unsafe {
+        if skipped > 0 {
+            release(start, skipped);
+        }
+        if size - PAGE - skipped > 0 {
+            release(start.add(skipped + size), size - PAGE - skipped);
+        }
+        start.add(skipped)
+    }
 }
 
 /// Takes pages from what a target that locks all its memory may lock: mlockall(2) with MCL_FUTURE means ours too. munlock(2)

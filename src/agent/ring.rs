@@ -4,13 +4,15 @@
 //! moving `head`, fills them, and commits by storing the first word last. The reader takes records in order, marks what it has written
 //! as a sample, and gives the room back (zeroed, by moving `tail`) when the socket has taken it. So what a killed process had not sent
 //! lies in the ring, and the viewer, to whom its memory was handed at the Hello, finds it there.
+//!
+//! It has room for what all processors tick between two looks of the agent thread. Whoever fills the second half of it wakes that thread.
 
 use core::sync::atomic::{AtomicU64, Ordering};
 
-use super::memory;
 use super::sys::{self, syscall};
+use super::{memory, state};
 use crate::link::wire::MAX_FRAMES;
-use crate::link::wire::ring::{GIVEN_UP, HEADER_WORDS, RECORD_WORDS, RING_BYTES, RING_MAGIC, RING_WORDS, word};
+use crate::link::wire::ring::{GIVEN_UP, HEADER_WORDS, MIN_RING_WORDS, RECORD_WORDS, RING_MAGIC, RING_WORDS, word};
 
 /// What a handler knows of a tick besides its frames.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -51,15 +53,27 @@ impl Drop for Handle {
 }
 
 impl Ring {
-    /// An empty ring; `None` without memory for it.
+    /// An empty ring for this machine's processors; `None` without memory for it.
     pub(super) fn new() -> Option<Ring> {
-        let start = memory::pages(RING_BYTES);
+        const WORDS_EACH: usize = 4096;
+        Ring::with_words((sys::processors() * WORDS_EACH).next_power_of_two())
+    }
+
+    /// An empty ring whose circle has so many words, a power of two, within the bounds of the format.
+    fn with_words(words: usize) -> Option<Ring> {
+        let words = words.clamp(MIN_RING_WORDS, RING_WORDS);
+        let start = memory::pages((HEADER_WORDS + words) * 8);
         if start.is_null() {
             return None;
         }
         // SAFETY: fresh zero pages of this size, never given back (but replaced by `renew`); zero is a valid AtomicU64.
-        let memory = unsafe { core::slice::from_raw_parts(start.cast(), RING_BYTES / 8) };
+        let memory = unsafe { core::slice::from_raw_parts(start.cast(), HEADER_WORDS + words) };
         Some(Ring { memory, next: AtomicU64::new(0) })
+    }
+
+    /// Words of the circle.
+    fn words(&self) -> u64 {
+        (self.memory.len() - HEADER_WORDS) as u64
     }
 
     /// Puts a fresh file in the place of its memory: empty, every counter 0. No handler may be at work on it. `None` (and a ring
@@ -67,8 +81,9 @@ impl Ring {
     pub(super) fn renew(&self) -> Option<Handle> {
         const MFD_NOEXEC_SEAL: u32 = 8;
         const F_SEAL_FUTURE_WRITE: i32 = 0x10;
+        let size = size_of_val(self.memory);
         // A file past the limit would send the target SIGXFSZ.
-        if sys::limit(libc::RLIMIT_FSIZE as i32) < RING_BYTES as u64 {
+        if sys::limit(libc::RLIMIT_FSIZE as i32) < size as u64 {
             return None;
         }
         let flags = libc::MFD_CLOEXEC | libc::MFD_ALLOW_SEALING;
@@ -88,17 +103,17 @@ impl Ring {
         // SAFETY: the mapping replaces this ring's own pages, which no handler uses now; seals keep its size, and everyone else
         // from writing.
         unsafe {
-            if syscall!(libc::SYS_ftruncate, file.0, RING_BYTES) < 0 {
+            if syscall!(libc::SYS_ftruncate, file.0, size) < 0 {
                 return None;
             }
             let start = self.memory.as_ptr();
-            if syscall!(libc::SYS_mmap, start, RING_BYTES, protection, flags, file.0, 0) != start as isize {
+            if syscall!(libc::SYS_mmap, start, size, protection, flags, file.0, 0) != start as isize {
                 return None;
             }
             syscall!(libc::SYS_fcntl, file.0, libc::F_ADD_SEALS, seals);
         }
-        memory::not_locked(self.memory.as_ptr().cast(), RING_BYTES);
-        memory::not_for_forks(self.memory.as_ptr().cast(), RING_BYTES);
+        memory::not_locked(self.memory.as_ptr().cast(), size);
+        memory::not_for_forks(self.memory.as_ptr().cast(), size);
         self.next.store(0, Ordering::Relaxed);
         self.header(word::MAGIC).store(RING_MAGIC, Ordering::Relaxed);
         Some(file)
@@ -121,7 +136,7 @@ impl Ring {
     }
 
     fn word(&self, position: u64) -> &AtomicU64 {
-        &self.memory[HEADER_WORDS + (position as usize & (RING_WORDS - 1))]
+        &self.memory[HEADER_WORDS + (position & (self.words() - 1)) as usize]
     }
 
     /// Size of the record that begins here; 0 if none is committed.
@@ -133,8 +148,12 @@ impl Ring {
     pub(super) fn push(&self, sample: &RawSample, frames: &[u64]) -> bool {
         let size = (RECORD_WORDS + frames.len()) as u64;
         let mut head = self.head().load(Ordering::Relaxed);
+        // Once in a sleep of the agent thread: whoever wakes it finds it awake the next time.
+        if self.is_crowded() && state::MAY_CALL.load(Ordering::Relaxed) {
+            state::wake();
+        }
         loop {
-            if head + size - self.tail().load(Ordering::Acquire) > RING_WORDS as u64 {
+            if head + size - self.tail().load(Ordering::Acquire) > self.words() {
                 return false;
             }
             match self.head().compare_exchange_weak(head, head + size, Ordering::Relaxed, Ordering::Relaxed) {
@@ -154,6 +173,12 @@ impl Ring {
         true
     }
 
+    /// Whether more than half of it is taken.
+    pub(super) fn is_crowded(&self) -> bool {
+        let (head, tail) = (self.head().load(Ordering::Relaxed), self.tail().load(Ordering::Relaxed));
+        head.saturating_sub(tail) > self.words() / 2
+    }
+
     /// Whether a committed record waits to be taken.
     pub(super) fn has_record(&self) -> bool {
         self.size(self.next.load(Ordering::Relaxed)) != 0
@@ -162,7 +187,7 @@ impl Ring {
     /// Committed records that were not taken. For the one reader only.
     pub(super) fn count(&self) -> u64 {
         let (mut position, mut count) = (self.next.load(Ordering::Relaxed), 0);
-        let end = self.tail().load(Ordering::Relaxed) + RING_WORDS as u64;
+        let end = self.tail().load(Ordering::Relaxed) + self.words();
         while position < end {
             match self.size(position) {
                 0 => break,
@@ -177,7 +202,7 @@ impl Ring {
     /// committed yet. Its room stays taken until it is [`release`](Self::release)d. For the one reader only.
     pub(super) fn take<'a>(&self, frames: &'a mut [u64; MAX_FRAMES]) -> Option<(Taken, RawSample, &'a [u64])> {
         let start = self.next.load(Ordering::Relaxed);
-        if start >= self.tail().load(Ordering::Relaxed) + RING_WORDS as u64 {
+        if start >= self.tail().load(Ordering::Relaxed) + self.words() {
             return None;
         }
         let size = self.size(start);
@@ -283,12 +308,14 @@ mod tests {
 
     #[test]
     fn a_full_ring_refuses_and_loses_nothing_it_took() {
-        let ring = Ring::new().expect("memory");
+        let ring = Ring::with_words(4 * MIN_RING_WORDS).expect("memory");
+        assert!(!ring.is_crowded());
         let mut taken = 0;
         while ring.push(&RawSample { tid: taken, ..RawSample::default() }, &[7; 60]) {
             taken += 1;
         }
-        assert_eq!(taken as usize, RING_WORDS / 64);
+        assert_eq!(u64::from(taken), ring.words() / 64);
+        assert!(ring.is_crowded());
         assert_eq!(ring.count(), u64::from(taken));
         let mut frames = [0; MAX_FRAMES];
         for tid in 0..taken {

@@ -152,6 +152,7 @@ impl Agent {
         let mut ticker = Ticker::new(tid, epoch);
         ticker.begin();
         let pool = pool()?;
+        pool.grow(ticker.threads.count().0 as usize);
         let ring = ring()?;
         if state::LATER.load(Ordering::Acquire).is_null() {
             handler::room_for_later();
@@ -277,7 +278,8 @@ impl Agent {
     pub(super) fn turn(&mut self, socket: &mut Socket) -> Result<Option<End>, Gone> {
         let now_ns = sys::monotonic_ns();
         self.ring.header(word::LOOKED_NS).store(now_ns, Ordering::Relaxed);
-        if self.may_glance(socket, now_ns) {
+        let keeps_up = credentials::keep_up(&mut self.credentials);
+        if keeps_up && self.may_glance(socket, now_ns) {
             match (socket.receive()?, self.last_one()) {
                 (None, None) => {
                     self.sleep(false, now_ns);
@@ -288,7 +290,7 @@ impl Agent {
             }
         }
         self.look_for_filter();
-        let due = self.is_due(now_ns);
+        let due = self.is_due(now_ns) || !keeps_up;
         self.read_modules(now_ns, due);
         // Before the samples, which say at which generation their addresses hold.
         self.announce(socket);
@@ -308,7 +310,7 @@ impl Agent {
         let is_first = self.first_is_due && self.sent > 0;
         self.first_is_due &= !is_first;
         let wall_ticks = self.ticker.until_wall_tick(now_ns).is_some();
-        let hurried = wall_ticks && now_ns - self.last_look_ns < NAP_NS && !is_first;
+        let hurried = wall_ticks && now_ns - self.last_look_ns < NAP_NS && !is_first && !self.ring.is_crowded();
         if leaving || !hurried {
             self.last_look_ns = now_ns;
             let end = self.look_around(socket, now_ns, due, leaving || drained == 0)?;
@@ -320,7 +322,8 @@ impl Agent {
                 let _ = socket.write(|w| w.account(&account));
             }
             let sent = socket.flush();
-            if socket.is_flushed() {
+            // What a viewer that does not read has not taken waits in the socket's buffer; there is room for more of it than here.
+            if socket.is_flushed() || self.ring.is_crowded() {
                 self.ring.release();
             }
             if end.is_some() {
@@ -378,6 +381,7 @@ impl Agent {
             // If there is no room now, the next account shows that nothing ticks.
             let _ = socket.write(|w| w.engaged(&engaged));
         }
+        self.pool.grow(self.ticker.threads.count().0 as usize);
         let account_is_due = now_ns - self.last_account_ns >= ACCOUNT_NS;
         let end = match (due, quiet) {
             (true, _) => self.inspect(),
@@ -450,7 +454,7 @@ impl Agent {
         let mut changed = self.credentials.is_some_and(|own| !own.same_credentials(&status));
         if changed
             && self.collector.is_some()
-            && let Some(own) = credentials::follow()
+            && let Some(own) = credentials::follow(sys::getpid())
         {
             self.credentials = Some(own);
             changed = false;

@@ -1,11 +1,12 @@
 //! The pool of slots: what one running handler needs for itself — an unwinder's cache, a stack to run on, room for
 //! frames. A handler claims one by compare-exchange and gives it back; when all are busy the tick is lost and counted.
+//! The agent thread makes as many as the process has threads that may be in a handler.
 //!
 //! No thread-local storage: in a preloaded library it can allocate on first use.
 
 use core::arch::naked_asm;
 use core::cell::UnsafeCell;
-use core::sync::atomic::{AtomicU32, Ordering};
+use core::sync::atomic::{AtomicPtr, AtomicU32, AtomicUsize, Ordering};
 
 use super::memory;
 use super::unwind::Cache;
@@ -13,27 +14,30 @@ use crate::link::wire::MAX_FRAMES;
 
 /// Handlers that run at once: more than the cores of common machines are rare, since a handler takes a microsecond.
 const SLOTS: usize = 32;
-/// Bytes of a handler's stack; a power of two, and aligned to itself, so that [`escape`] finds its top. A cold unwind takes some
-/// 8 KiB; a new cache is built here before it is put into its slot.
-const STACK: usize = 128 * 1024;
+/// Slots of a process with one thread: a second handler may interrupt a program's own call.
+const FIRST_SLOTS: usize = 2;
+/// Bytes of a slot with its stack, which grows down towards it from the end; a power of two, and aligned to itself, so that
+/// [`escape`] finds the stack's top. A cold unwind takes some 8 KiB of it.
+const STACK: usize = 64 * 1024;
 
-const _: () = assert!(STACK.is_power_of_two() && 3 * size_of::<Cache>() + 32 * 1024 < STACK);
+const _: () = assert!(STACK.is_power_of_two() && size_of::<Slot>() + 24 * 1024 <= STACK);
 
-/// One handler's belongings.
+/// One handler's belongings, at the beginning of its [`STACK`] bytes.
 #[repr(C, align(64))]
 pub(super) struct Slot {
     /// 1 while a handler owns it. Written by handlers; sequentially consistent (see `state::SNAPSHOT`).
     busy: AtomicU32,
     /// Claims so far. Written by the owner, read by the agent thread.
     claims: AtomicU32,
-    cache: UnsafeCell<Option<Cache>>,
+    cache: UnsafeCell<Cache>,
     frames: UnsafeCell<[u64; MAX_FRAMES]>,
 }
 
 /// All slots and their stacks. Lives as long as the process.
 pub(super) struct Pool {
-    slots: &'static [Slot],
-    stacks: usize,
+    /// The first `count` are there for good. Written by the agent thread, before the count.
+    slots: [AtomicPtr<Slot>; SLOTS],
+    count: AtomicUsize,
 }
 
 // SAFETY: the cells of a slot are used by its owner alone, and `busy` tells who that is.
@@ -43,50 +47,65 @@ unsafe impl Sync for Slot {}
 pub(super) struct Observation([Option<u32>; SLOTS]);
 
 impl Pool {
-    /// A pool with every slot free; `None` without memory for it. Its pages are touched when a slot is first used.
+    /// A pool with two slots, both free; `None` without memory for them.
     pub(super) fn new() -> Option<Pool> {
-        let size = (SLOTS + 1) * STACK + SLOTS * size_of::<Slot>();
-        let start = memory::pages(size);
-        if start.is_null() {
-            return None;
+        let slots = [const { AtomicPtr::new(core::ptr::null_mut()) }; SLOTS];
+        let pool = Pool { slots, count: AtomicUsize::new(0) };
+        pool.grow(0);
+        (pool.count.load(Ordering::Relaxed) == FIRST_SLOTS).then_some(pool)
+    }
+
+    /// Makes a slot for each of so many threads and one more, as far as there is memory. For the agent thread alone.
+    pub(super) fn grow(&self, threads: usize) {
+        let wanted = (threads + 1).clamp(FIRST_SLOTS, SLOTS);
+        for index in self.count.load(Ordering::Relaxed)..wanted {
+            let slot = memory::aligned(STACK).cast::<Slot>();
+            if slot.is_null() {
+                return;
+            }
+            // SAFETY: fresh pages, with room for it; zero is valid for the other fields, and leaves the frames untouched.
+            unsafe { (&raw mut (*slot).cache).write(UnsafeCell::new(Cache::new())) };
+            self.slots[index].store(slot, Ordering::Relaxed);
+            self.count.store(index + 1, Ordering::Release);
         }
-        let stacks = (start as usize).next_multiple_of(STACK);
-        let slots = (stacks + SLOTS * STACK) as *mut Slot;
-        for index in 0..SLOTS {
-            // SAFETY: within the fresh mapping: STACK bytes at most were lost to alignment. Writing field by field, so
-            // that the big array of frames stays untouched zero pages.
-            unsafe { (&raw mut (*slots.add(index)).cache).write(UnsafeCell::new(None)) };
-        }
-        // SAFETY: zero is valid for the other fields; the mapping is never given back.
-        let slots = unsafe { core::slice::from_raw_parts(slots, SLOTS) };
-        Some(Pool { slots, stacks })
+    }
+
+    /// The slots that there are.
+    fn slots(&self) -> impl Iterator<Item = &'static Slot> {
+        let count = self.count.load(Ordering::Acquire);
+        // SAFETY: written before the count, and never given back.
+        self.slots[..count].iter().map(|slot| unsafe { &*slot.load(Ordering::Relaxed) })
     }
 
     /// A free slot, looked for from a place that `hint` (an address on the caller's stack) spreads threads over.
     pub(super) fn claim(&'static self, hint: u64) -> Option<Claim> {
-        let start = ((hint >> 12).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 59) as usize;
-        for step in 0..SLOTS {
-            let index = (start + step) % SLOTS;
-            let slot = &self.slots[index];
+        let count = self.count.load(Ordering::Acquire);
+        let spread = (hint >> 12).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32;
+        let mut index = (spread as usize * count) >> 32;
+        for _ in 0..count {
+            // SAFETY: written before the count, and never given back.
+            let slot = unsafe { &*self.slots[index].load(Ordering::Relaxed) };
             if slot.busy.compare_exchange(0, 1, Ordering::SeqCst, Ordering::Relaxed).is_ok() {
                 slot.claims.store(slot.claims.load(Ordering::Relaxed).wrapping_add(1), Ordering::SeqCst);
-                return Some(Claim { slot, top: self.stacks + (index + 1) * STACK });
+                return Some(Claim { slot });
             }
+            index = if index + 1 == count { 0 } else { index + 1 };
         }
         None
     }
 
     /// Which slots are busy, and with which claim.
     pub(super) fn observe(&self) -> Observation {
-        Observation(core::array::from_fn(|index| {
-            let slot = &self.slots[index];
-            (slot.busy.load(Ordering::SeqCst) == 1).then(|| slot.claims.load(Ordering::SeqCst))
-        }))
+        let mut observation = Observation([None; SLOTS]);
+        for (slot, seen) in self.slots().zip(&mut observation.0) {
+            *seen = (slot.busy.load(Ordering::SeqCst) == 1).then(|| slot.claims.load(Ordering::SeqCst));
+        }
+        observation
     }
 
     /// Whether every handler that an observation saw has returned since.
     pub(super) fn all_returned(&self, observation: &mut Observation) -> bool {
-        for (slot, seen) in self.slots.iter().zip(&mut observation.0) {
+        for (slot, seen) in self.slots().zip(&mut observation.0) {
             let returned = |claim| slot.busy.load(Ordering::SeqCst) == 0 || slot.claims.load(Ordering::SeqCst) != claim;
             if seen.is_some_and(returned) {
                 *seen = None;
@@ -99,19 +118,18 @@ impl Pool {
 /// A claimed slot; free again on drop.
 pub(super) struct Claim {
     slot: &'static Slot,
-    top: usize,
 }
 
 impl Claim {
     /// The unwinder's cache and the room for frames.
     pub(super) fn parts(&mut self) -> (&mut Cache, &mut [u64; MAX_FRAMES]) {
         // SAFETY: `busy` is 1 and this claim is the only one of the slot.
-        unsafe { ((*self.slot.cache.get()).get_or_insert_with(Cache::new), &mut *self.slot.frames.get()) }
+        unsafe { (&mut *self.slot.cache.get(), &mut *self.slot.frames.get()) }
     }
 
     /// The slot's own stack.
     pub(super) fn stack(&self) -> SlotStack {
-        SlotStack(self.top)
+        SlotStack(core::ptr::from_ref(self.slot) as usize + STACK)
     }
 }
 
@@ -188,7 +206,7 @@ pub(super) unsafe extern "C" fn escape() -> ! {
 
 /// Whether `address` lies on the stack of a slot.
 pub(super) fn on_a_slot(pool: &Pool, address: usize) -> bool {
-    (pool.stacks..pool.stacks + SLOTS * STACK).contains(&address)
+    pool.slots().any(|slot| core::ptr::from_ref(slot) as usize == address & !(STACK - 1))
 }
 
 #[cfg(test)]
@@ -229,14 +247,29 @@ mod tests {
     #[test]
     fn slots_run_out_and_come_back() {
         let pool = pool();
+        let first: Vec<Claim> = core::iter::from_fn(|| pool.claim(7 << 12)).collect();
+        assert_eq!(first.len(), FIRST_SLOTS);
+        drop(first);
+        pool.grow(100);
         let claims: Vec<Claim> = core::iter::from_fn(|| pool.claim(7 << 12)).collect();
         assert_eq!(claims.len(), SLOTS);
-        let tops: std::collections::HashSet<usize> = claims.iter().map(|claim| claim.top).collect();
+        let tops: std::collections::HashSet<usize> = claims.iter().map(|claim| claim.stack().0).collect();
         assert_eq!(tops.len(), SLOTS);
         let mut seen = pool.observe();
         assert!(!pool.all_returned(&mut seen));
         drop(claims);
         let _again = pool.claim(0).expect("free");
         assert!(pool.all_returned(&mut seen), "a later claim of a slot is not the one that was seen");
+    }
+
+    #[test]
+    fn handlers_are_spread_over_the_slots_that_there_are() {
+        let pool = pool();
+        pool.grow(7);
+        let mut used = std::collections::HashSet::new();
+        for thread in 0..1000u64 {
+            used.insert(pool.claim(0x7f00_0000_0000 + (thread << 23)).expect("free").stack().0);
+        }
+        assert_eq!(used.len(), 8);
     }
 }

@@ -1,13 +1,16 @@
 //! The agent's end of the stream: connects out, checks who is there, sends without waiting, and keeps what does not go yet.
 
 use alloc::boxed::Box;
+use alloc::vec::Vec;
 
 use super::ring::Handle;
 use super::sys::{self, syscall};
-use crate::link::wire::{self, Full, Malformed, Request, Writer};
+use crate::link::wire::{self, Full, MAX_MESSAGE, Malformed, Request, Writer};
 
 /// Bytes kept for a viewer that does not read: at steady state seconds of samples. What does not fit is lost and counted.
 const OUT: usize = 256 * 1024;
+/// So many of them to begin with, and until there is no room for the longest message.
+const FIRST_OUT: usize = 64 * 1024;
 /// Bytes of requests not yet whole: several of the longest.
 const IN: usize = 1024;
 
@@ -71,7 +74,7 @@ impl Socket {
         let mut socket = Socket {
             descriptor: descriptor as i32,
             viewer: 0,
-            out: alloc::vec![0; OUT].into_boxed_slice(),
+            out: alloc::vec![0; FIRST_OUT].into_boxed_slice(),
             out_length: 0,
             input: [0; IN],
             input_length: 0,
@@ -99,7 +102,7 @@ impl Socket {
         Socket {
             descriptor: -1,
             viewer: 0,
-            out: alloc::vec![0; OUT].into_boxed_slice(),
+            out: alloc::vec![0; FIRST_OUT].into_boxed_slice(),
             out_length: 0,
             input: [0; IN],
             input_length: 0,
@@ -132,9 +135,22 @@ impl Socket {
         (result == 0 && (uid == user || uid == 0)).then_some(pid)
     }
 
+    /// Takes the larger buffer, if there is memory for it.
+    fn make_room(&mut self) {
+        let mut larger = Vec::new();
+        if larger.try_reserve_exact(OUT).is_ok() {
+            larger.extend_from_slice(&self.out[..self.out_length]);
+            larger.resize(OUT, 0);
+            self.out = larger.into_boxed_slice();
+        }
+    }
+
     /// Writes messages into the room that is left; all or nothing of each.
     pub(super) fn write<T>(&mut self, put: impl FnOnce(&mut Writer<'_>) -> Result<T, Full>) -> Result<T, Full> {
         let keep = !self.is_to_nobody();
+        if self.out.len() < OUT && self.out.len() - self.out_length < MAX_MESSAGE {
+            self.make_room();
+        }
         let mut writer = Writer::new(&mut self.out, self.out_length);
         let result = put(&mut writer);
         self.out_length = if keep { writer.length() } else { 0 };

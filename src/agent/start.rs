@@ -5,14 +5,14 @@
 //! time is asked for, makes the thread itself).
 
 use core::cell::UnsafeCell;
-use core::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
+use core::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
 
 use super::exports::{self, Another};
 use super::loader::weak_address;
 use super::state::{self, BIRTH, Config};
 use super::sys::{self, syscall};
 use super::variables::{self, Manner};
-use super::{guard, mask, memory, order, sender, sigaltstack, signals, timer, user_dispatch};
+use super::{credentials, guard, mask, memory, order, sender, setuid, sigaltstack, signals, timer, user_dispatch};
 use crate::link::wire::{Clock, LINK_VARIABLE, PERIODS_NS};
 
 /// Bytes of the agent thread's stack.
@@ -111,26 +111,35 @@ fn under_valgrind() -> bool {
 /// How far the agent is in getting ready: not begun, under way, ready, staying out for good.
 static READY: AtomicU32 = AtomicU32::new(0);
 
+/// The environment has been read. The runtime of a sanitizer that is linked into the program sets its handlers before libc
+/// knows the environment; then the constructor finds it. Written while constructors run.
+static ENVIRONMENT_READ: AtomicBool = AtomicBool::new(false);
+
 /// Gets ready, once: by the constructor, or by a call of this library's functions from a constructor that runs before. False when the
 /// agent stays out of this process.
 pub(super) fn prepare() -> bool {
     if READY.compare_exchange(0, 1, Ordering::AcqRel, Ordering::Acquire).is_ok() {
         guard::look_up();
+        setuid::look_up();
         let out = secure() || under_valgrind();
         if !out {
             state::OWNER.store(sys::getpid(), Ordering::Relaxed);
             mask::adopt_inherited();
             guard::take(signals::tick());
             register_fork_hook();
-            // SAFETY: constructors run.
-            unsafe {
-                read_link();
-                order::adopt(Manner::of_environment());
-            }
         }
         READY.store(if out { 3 } else { 2 }, Ordering::Release);
     }
-    READY.load(Ordering::Acquire) == 2
+    let is_ready = READY.load(Ordering::Acquire) == 2;
+    if is_ready && !ENVIRONMENT_READ.load(Ordering::Relaxed) && variables::are_there() {
+        ENVIRONMENT_READ.store(true, Ordering::Relaxed);
+        // SAFETY: constructors run.
+        unsafe {
+            read_link();
+            order::adopt(Manner::of_environment());
+        }
+    }
+    is_ready
 }
 
 /// The address of a function that an interposed one calls, as the constructor looked it up. Constructors of
@@ -148,6 +157,7 @@ pub(super) extern "C" fn constructor() {
     if !prepare() {
         return;
     }
+    ENVIRONMENT_READ.store(true, Ordering::Relaxed);
     if let Some(link) = link() {
         state::WATCHED.store(true, Ordering::Relaxed);
         arm_for_birth(link.config);
@@ -184,6 +194,13 @@ static EPOCH: AtomicU32 = AtomicU32::new(0);
 static STACK_START: AtomicUsize = AtomicUsize::new(0);
 static TLS_START: AtomicUsize = AtomicUsize::new(0);
 static FAILED: AtomicU32 = AtomicU32::new(0);
+/// The kernel, or a sandbox, cannot give the agent thread a table of descriptors of its own after its birth.
+/// Written by the agent thread, read at the next birth.
+static COPIES_DESCRIPTORS: AtomicBool = AtomicBool::new(false);
+/// Futex: 1 as soon as the agent thread holds nothing of the target's any more. Written by both sides of a birth.
+static SETTLED: AtomicU32 = AtomicU32::new(0);
+/// How long a birth waits for that, ns. It takes some ten microseconds where a processor is free.
+const SETTLING_NS: u64 = 20_000_000;
 
 fn register_fork_hook() {
     type Hook = Option<extern "C" fn()>;
@@ -338,13 +355,18 @@ fn clone_agent() -> bool {
         *(tls as *mut usize) = tls;
         *((tls + 16) as *mut usize) = tls;
     }
-    let flags = libc::CLONE_VM
+    // A table of descriptors that is copied by the clone would hold every open file until the new thread runs and
+    // closes it: locks would outlive their close(2), and pipes their last writer. A shared one holds nothing.
+    let table = if COPIES_DESCRIPTORS.load(Ordering::Relaxed) { 0 } else { libc::CLONE_FILES };
+    let flags = table
+        | libc::CLONE_VM
         | libc::CLONE_SIGHAND
         | libc::CLONE_THREAD
         | libc::CLONE_SYSVSEM
         | libc::CLONE_SETTLS
         | libc::CLONE_PARENT_SETTID
         | libc::CLONE_CHILD_CLEARTID;
+    SETTLED.store(0, Ordering::Relaxed);
     let result: isize;
     // SAFETY: the child has a stack and a block of its own, runs `agent_thread` and never returns; the parent goes on.
     unsafe {
@@ -355,19 +377,59 @@ fn clone_agent() -> bool {
             lateout("rcx") _, lateout("r11") _, main = sym agent_thread,
         );
     }
+    if result > 0 {
+        // While the new thread empties its table it may hold a file that this one closes next.
+        sys::futex_wait(&SETTLED, 0, SETTLING_NS);
+    }
     result > 0
 }
 
 extern "C" fn agent_thread() -> ! {
-    // SAFETY: plain values: an own table of descriptors, emptied, and a name.
-    unsafe {
-        syscall!(libc::SYS_close_range, 0, u32::MAX, 0);
-        syscall!(libc::SYS_prctl, libc::PR_SET_NAME, c"sigtop".as_ptr());
+    // The thread has a working directory of its own, which would keep the file system that it is on from being
+    // unmounted. It uses absolute paths alone. pivot_root(2) takes along who is at the root.
+    // SAFETY: a string that ends.
+    unsafe { syscall!(libc::SYS_chdir, c"/".as_ptr()) };
+    let is_alone = leave_descriptors();
+    SETTLED.store(1, Ordering::Release);
+    sys::futex_wake(&SETTLED);
+    if !is_alone {
+        // The next tick gives birth in the other way.
+        let epoch = EPOCH.load(Ordering::Relaxed);
+        let config = state::config(epoch);
+        timer::arm_for_birth(epoch, if config.period_ns == 0 { NO_LINK.config } else { config });
+        exit(0);
     }
-    let code = sender::live(EPOCH.load(Ordering::Relaxed));
+    credentials::reduce();
+    // SAFETY: a string that ends.
+    unsafe { syscall!(libc::SYS_prctl, libc::PR_SET_NAME, c"sigtop".as_ptr()) };
+    exit(sender::live(EPOCH.load(Ordering::Relaxed)))
+}
+
+fn exit(code: u32) -> ! {
     // SAFETY: ends this thread; nothing of it is needed after.
     unsafe { syscall!(libc::SYS_exit, code) };
     unreachable!("exit does not return")
+}
+
+/// Gives the agent thread an empty table of descriptors of its own. False when it still shares the target's; then it
+/// must not live, and the next one is born with a copy. close_range(2)
+fn leave_descriptors() -> bool {
+    const CLOSE_RANGE_UNSHARE: u32 = 2;
+    /// Numbers that are closed one by one where the kernel has no close_range(2).
+    const MOST: u64 = 1 << 16;
+    // SAFETY: plain values. Where all that is unshared is closed, the kernel copies no descriptor to begin with: this
+    // thread never holds a file of the target's. A copied table is this thread's own, and may be emptied.
+    unsafe {
+        if !COPIES_DESCRIPTORS.load(Ordering::Relaxed) {
+            let is_alone = syscall!(libc::SYS_close_range, 0, u32::MAX, CLOSE_RANGE_UNSHARE) >= 0;
+            COPIES_DESCRIPTORS.store(!is_alone, Ordering::Relaxed);
+            return is_alone;
+        }
+        if syscall!(libc::SYS_close_range, 0, u32::MAX, 0) < 0 {
+            (0..sys::limit(libc::RLIMIT_NOFILE as i32).min(MOST)).for_each(|number| sys::close(number as i32));
+        }
+    }
+    true
 }
 
 #[cfg(test)]

@@ -85,6 +85,15 @@ pub(super) fn yield_now() {
     unsafe { syscall!(libc::SYS_sched_yield) };
 }
 
+/// Processors that the calling thread may run on; 1 when it cannot be asked. sched_getaffinity(2)
+pub(super) fn processors() -> usize {
+    let mut set = [0u64; 128];
+    // SAFETY: the kernel writes at most as many bytes, and returns how many.
+    let result = unsafe { syscall!(libc::SYS_sched_getaffinity, 0, size_of_val(&set), set.as_mut_ptr()) };
+    let count: u32 = set.iter().map(|word| word.count_ones()).sum();
+    if result < 0 { 1 } else { count.max(1) as usize }
+}
+
 /// The soft limit of a resource; 0 when it cannot be asked. prlimit(2)
 pub(super) fn limit(resource: i32) -> u64 {
     let mut limits = [0u64; 2];

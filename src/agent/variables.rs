@@ -14,14 +14,21 @@ pub(super) const PATH: usize = 4096;
 /// Ticks a second, at most; and where nothing is said.
 const FREQUENCIES: [u64; 2] = [4_000, 100];
 
+unsafe extern "C" {
+    static environ: *const *const c_char;
+}
+
+/// Whether libc has filled in the environment: it does so in its own constructor.
+pub(super) fn are_there() -> bool {
+    // SAFETY: a word of libc's, which is read as it is.
+    unsafe { !environ.is_null() }
+}
+
 /// The value of a variable.
 ///
 /// # Safety
 /// While the program has one thread, or does not change its environment: for constructors.
 pub(super) unsafe fn value(name: &[u8]) -> Option<&'static [u8]> {
-    unsafe extern "C" {
-        static environ: *const *const c_char;
-    }
     // SAFETY: libc has filled it in before constructors run; it ends with a null.
     unsafe {
         let mut at = environ;

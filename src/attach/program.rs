@@ -208,14 +208,21 @@ fn binary(path: &Path, metadata: &Metadata, image: Image, warnings: &mut Vec<Str
         return refuse(why);
     }
     // Its runtime ends the program unless it is the first library loaded, and a preload comes before it.
-    if needed.iter().any(|name| name.starts_with(b"libasan.so")) && !preloads_asan() {
-        return refuse("needs AddressSanitizer's runtime loaded first, which a preload prevents: build it without, or put libasan.so in LD_PRELOAD".into());
+    let runtime = |name: &[u8]| name.starts_with(b"libasan.so") || name.starts_with(b"libclang_rt.asan");
+    if needed.iter().any(|name| runtime(name)) && !allows_asan_behind() {
+        return refuse("needs AddressSanitizer's runtime loaded first, which a preload prevents: set ASAN_OPTIONS=verify_asan_link_order=0, or put the runtime in LD_PRELOAD".into());
     }
     Ok(())
 }
 
-fn preloads_asan() -> bool {
-    std::env::var_os("LD_PRELOAD").is_some_and(|value| value.as_bytes().windows(10).any(|part| part == b"libasan.so"))
+/// Whether AddressSanitizer's runtime comes first, or was told not to look.
+fn allows_asan_behind() -> bool {
+    let says = |variable: &str, text: &[u8]| {
+        std::env::var_os(variable).is_some_and(|value| value.as_bytes().windows(text.len()).any(|part| part == text))
+    };
+    says("LD_PRELOAD", b"libasan.so")
+        || says("LD_PRELOAD", b"libclang_rt.asan")
+        || says("ASAN_OPTIONS", b"verify_asan_link_order=0")
 }
 
 /// Why the kernel would set AT_SECURE, on which the loader ignores LD_PRELOAD.

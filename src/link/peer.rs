@@ -130,10 +130,10 @@ impl Peer {
     /// What it had not sent when it ended, as messages: samples and the account; nothing if its ring was not handed over.
     pub(super) fn last_words(&self) -> Vec<Message> {
         let (Some(file), Standing::Known { heard, .. }) = (&self.ring, &self.standing) else { return Vec::new() };
-        let mut bytes = vec![0; RING_BYTES];
         // Whatever file it is: reading is all that is done with it, at most this much.
-        let is_regular = file.metadata().is_ok_and(|metadata| metadata.is_file());
-        if !is_regular || file.read_exact_at(&mut bytes, 0).is_err() {
+        let size = file.metadata().ok().filter(|metadata| metadata.is_file()).map_or(0, |metadata| metadata.len());
+        let mut bytes = vec![0; size.min(RING_BYTES as u64) as usize];
+        if bytes.is_empty() || file.read_exact_at(&mut bytes, 0).is_err() {
             return Vec::new();
         }
         let Heard { own_pid, samples, generation, account } = heard;

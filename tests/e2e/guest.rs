@@ -10,6 +10,7 @@ use nix::sys::signal::Signal;
 
 use crate::harness::inspect::{self, Seen};
 use crate::harness::run::{Batch, LIMIT, Ran, SIGTOP, run, text};
+use crate::harness::skips::skip;
 use crate::harness::targets;
 use crate::harness::terminal::Terminal;
 
@@ -210,6 +211,31 @@ fn files_opened_after_closing_everything_are_untouched() {
     prove(&[Guest::Batch("--hz 1000"), Guest::Batch("--clock real --hz 1000")], &["bad_fd"], |guest| {
         same(files(guest), alone.clone())
     });
+}
+
+/// The agent thread is born with neither a file of the target's nor its working directory: a lock ends with the descriptor, and a
+/// pipe with its last writer.
+#[test]
+fn a_closed_file_is_closed_while_the_agent_is_born() {
+    let (binary, directory) = (targets::c("holds"), targets::scratch("holds"));
+    let command = [text(&binary), "files", text(&directory)];
+    let alone = host(Guest::Nobody, &command);
+    assert_eq!(alone.stdout, "held 0\n", "{alone:?}");
+    prove(&[Guest::Batch("--hz 1000"), Guest::Batch("--clock real --hz 250")], &[], |guest| {
+        same(host(guest, &command), alone.clone())
+    });
+}
+
+#[test]
+fn a_file_system_that_the_target_left_can_be_unmounted() {
+    let (binary, directory) = (targets::c("holds"), targets::scratch("mount"));
+    let command = [text(&binary), "mount", text(&directory)];
+    let alone = host(Guest::Nobody, &command);
+    if alone.stdout == "no mounts here\n" {
+        return skip("this user may not mount");
+    }
+    assert_eq!(alone.stdout, "unmounted\n", "{alone:?}");
+    prove(&WAYS, &[], |guest| same(host(guest, &command), alone.clone()));
 }
 
 #[test]

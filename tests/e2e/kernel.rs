@@ -8,7 +8,7 @@ use crate::harness::targets;
 
 fn unharmed(mode: &str) {
     let binary = targets::c("kernel");
-    let command = [text(&binary), mode];
+    let command: Vec<&str> = [text(&binary)].into_iter().chain(mode.split(' ')).collect();
     let alone = host(Guest::Nobody, &command);
     assert_eq!(alone.code, 0, "{alone:?}");
     prove(&WAYS, &[], |guest| same(host(guest, &command), alone.clone()));
@@ -27,6 +27,34 @@ fn memory_that_is_locked_is_the_targets_alone() {
     assert!(seen >= 400, "{seen} ms of 500");
     // Ours is not taken from the little that it may lock.
     unharmed("limit");
+}
+
+/// What the agent maps counts as the target's where all memory is locked, or the address space is limited: it is little.
+#[test]
+fn limits_of_memory_leave_room_for_the_agent_beside_the_target() {
+    for mode in ["all 8", "all 16", "space"] {
+        unharmed(mode);
+    }
+    let seen = watched("space").raw.cum_ns("prof", |name| name == "burn") / 1_000_000;
+    assert!(seen >= 400, "{seen} ms of 500");
+}
+
+#[test]
+fn the_agent_maps_little_for_a_target_with_one_thread() {
+    let binary = targets::c("kernel");
+    let size = |guest| {
+        let shown = host(guest, &[text(&binary), "size"]);
+        let kib = shown.stdout.strip_prefix("anonymous ").and_then(|kib| kib.trim().parse::<u64>().ok());
+        kib.unwrap_or_else(|| panic!("{shown:?}"))
+    };
+    let alone = size(Guest::Nobody);
+    // The ring has room for the ticks of every processor.
+    let processors = std::thread::available_parallelism().map_or(1, std::num::NonZero::get) as u64;
+    let most = 1300 + processors.saturating_sub(4).next_power_of_two().saturating_sub(1) * 32;
+    for guest in WAYS {
+        let more = size(guest) - alone;
+        assert!(more <= most, "{guest:?}: {more} KiB, which is more than {most}");
+    }
 }
 
 /// /proc tells other numbers than the kernel does there: no thread can be given a timer by them, and that of the process has to do.

@@ -19,6 +19,7 @@ mod processes;
 mod programs;
 mod recording;
 mod refusals;
+mod sanitizers;
 mod screen;
 mod shares;
 mod signals;

@@ -78,6 +78,25 @@ fn rights_are_dropped_with_the_process() {
     unharmed(&["setuid"]);
 }
 
+/// Not for a moment after the call has returned, and it never had what it does not need. Sampling goes on.
+#[test]
+fn the_agent_thread_has_no_right_that_the_target_gave_away() {
+    let binary = targets::c("rights");
+    for mode in ["nobody", "no-new-privileges", "real-time"] {
+        let command = [text(&binary), mode];
+        let alone = host(Guest::Nobody, &command);
+        if alone.code == 3 || alone.stdout == "no real time here\n" {
+            skip(&format!("{mode}: this user has no such right"));
+            continue;
+        }
+        assert_eq!(alone.stdout, "kept 0\n", "{mode}: {alone:?}");
+        prove(&WAYS, &[], |guest| same(host(guest, &command), alone.clone()));
+        let watched = Batch::new("--hz 250").run(&command);
+        let ms = watched.raw.cum_ns("prof", |name| name == "burn") / 1_000_000;
+        assert!(ms >= 340, "{mode}: {ms} ms of 400; lost {:?}", watched.raw.lost);
+    }
+}
+
 #[test]
 fn the_strict_sandbox_is_survived() {
     unharmed(&["strict"]);

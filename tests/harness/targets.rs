@@ -4,6 +4,7 @@
 use std::collections::hash_map::DefaultHasher;
 use std::fs;
 use std::hash::{Hash, Hasher};
+use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -39,6 +40,17 @@ pub(crate) fn rust(name: &str) -> PathBuf {
 pub(crate) fn go(compiler: &Path, name: &str) -> PathBuf {
     let compiler = compiler.to_str().expect("a path in UTF-8");
     compile(name, &source(name, "go"), "go", compiler, &["build"])
+}
+
+/// The binary of `tests/targets/sanitized.cpp` with these flags; `None` where the compiler has no such runtime.
+pub(crate) fn sanitized(flags: &[&str]) -> Option<PathBuf> {
+    let nothing = scratch("sanitizer").join("nothing");
+    let mut probe = Command::new("c++");
+    probe.args(["-x", "c++", "-", "-o"]).arg(&nothing).args(flags).stdin(Stdio::piped()).stderr(Stdio::null());
+    let mut probe = probe.spawn().ok()?;
+    probe.stdin.take()?.write_all(b"int main() {}").ok()?;
+    let flags = [&["-O1", "-g", "-pthread"], flags].concat();
+    probe.wait().ok()?.success().then(|| compile("sanitized", &source("sanitized", "cpp"), "cpp", "c++", &flags))
 }
 
 /// The binary of a source made by a test.

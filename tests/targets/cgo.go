@@ -32,6 +32,7 @@ func main() {
 	var all sync.WaitGroup
 	sums := make([]uint64, 8)
 	for i := range sums {
+		i := i // One variable for all goroutines before Go 1.22.
 		all.Add(1)
 		go func() {
 			defer all.Done()

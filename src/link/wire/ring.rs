@@ -1,7 +1,8 @@
 //! The ring as both ends see it: the layout of the memory in which handlers leave their records, and what a viewer reads out of it
 //! when the process has ended before everything was sent.
 //!
-//! It is one sealed file in memory, [`RING_BYTES`] long: a page of words by name ([`word`]), then the circle. A record is
+//! It is one sealed file in memory: a page of words by name ([`word`]), then the circle, whose size the agent chooses: a power of two of
+//! words from [`MIN_RING_WORDS`] to [`RING_WORDS`]. The length of the file tells which. A record is
 //! `size | mark << 32`, `tid | flags << 32`, `generation | epoch << 32`, the weight in ns, and the frames, packed. The mark is 0
 //! until the agent has written the record as a sample; then it is that sample's number in the stream (from 1 on, wrapping), or
 //! [`GIVEN_UP`]. What was written and not received can so be told from what was received, and no sample is taken twice.
@@ -14,11 +15,13 @@ use alloc::vec::Vec;
 
 use super::{Account, Clock, Loss, MAX_FRAMES, Sample, flag};
 
-/// Words of the circle: 1 MiB, some 6 000 samples of 20 frames; touched only as far as it fills.
+/// Words of the circle, at most: 1 MiB, some 6 000 samples of 20 frames; touched only as far as it fills.
 pub const RING_WORDS: usize = 128 * 1024;
+/// Words of the circle, at least: some 700 samples of 20 frames.
+pub const MIN_RING_WORDS: usize = 16 * 1024;
 /// Words before the circle: a page.
 pub const HEADER_WORDS: usize = 512;
-/// Bytes of the file.
+/// Bytes of the file, at most.
 pub const RING_BYTES: usize = (HEADER_WORDS + RING_WORDS) * 8;
 /// Words of a record before its frames.
 pub const RECORD_WORDS: usize = 4;
@@ -66,7 +69,7 @@ pub mod word {
 
 const _: () = assert!(RING_WORDS.is_power_of_two() && word::CONFIGS + EPOCHS <= HEADER_WORDS);
 const _: () = assert!(Loss::ALL.len() <= word::LOST_NS - word::LOST_TICKS);
-const _: () = assert!(RECORD_WORDS + MAX_FRAMES <= RING_WORDS / 64);
+const _: () = assert!(MIN_RING_WORDS.is_power_of_two() && RECORD_WORDS + MAX_FRAMES <= MIN_RING_WORDS / 16);
 
 /// Buckets of [`word::CYCLES`].
 pub const BUCKETS: usize = word::DEPTHS - word::CYCLES;
@@ -116,7 +119,7 @@ pub fn remains(bytes: &[u8], received: u32, account: &Account, pid: u32, generat
     let words = Words::new(bytes)?;
     let mut remains = Remains { account: account.clone(), ..Remains::default() };
     let mut position = words.header(word::TAIL);
-    let end = position.checked_add(RING_WORDS as u64)?;
+    let end = position.checked_add(words.circle as u64)?;
     while position < end {
         let first = words.circle(position);
         let (size, mark) = (first as u32 as usize, (first >> 32) as u32);
@@ -153,21 +156,28 @@ impl Remains {
 }
 
 /// The bytes, word by word.
-struct Words<'a>(&'a [u8]);
+struct Words<'a> {
+    bytes: &'a [u8],
+    /// Words of the circle.
+    circle: usize,
+}
 
 impl Words<'_> {
     fn new(bytes: &[u8]) -> Option<Words<'_>> {
-        let words = Words(bytes);
-        (bytes.len() == RING_BYTES && words.header(word::MAGIC) == RING_MAGIC).then_some(words)
+        let circle = (bytes.len() / 8).checked_sub(HEADER_WORDS)?;
+        let is_whole = bytes.len().is_multiple_of(8) && circle.is_power_of_two();
+        let words = Words { bytes, circle };
+        let is_ring = is_whole && (MIN_RING_WORDS..=RING_WORDS).contains(&circle);
+        (is_ring && words.header(word::MAGIC) == RING_MAGIC).then_some(words)
     }
 
     fn header(&self, index: usize) -> u64 {
-        let bytes = self.0.get(8 * index..8 * index + 8).and_then(|bytes| bytes.try_into().ok());
+        let bytes = self.bytes.get(8 * index..8 * index + 8).and_then(|bytes| bytes.try_into().ok());
         bytes.map_or(0, u64::from_le_bytes)
     }
 
     fn circle(&self, position: u64) -> u64 {
-        self.header(HEADER_WORDS + (position as usize & (RING_WORDS - 1)))
+        self.header(HEADER_WORDS + (position as usize & (self.circle - 1)))
     }
 
     fn record(&self, position: u64, size: usize, pid: u32, last: u32) -> (Sample, Box<[u64]>) {
@@ -205,10 +215,14 @@ mod tests {
 
     /// A ring with two records: the first was sent as sample 7, the second is fresh.
     fn ring() -> Vec<u8> {
-        let mut words = alloc::vec![0u64; RING_BYTES / 8];
+        ring_of(RING_WORDS)
+    }
+
+    fn ring_of(circle: usize) -> Vec<u8> {
+        let mut words = alloc::vec![0u64; HEADER_WORDS + circle];
         words[word::MAGIC] = RING_MAGIC;
         // Over the end of the circle.
-        words[word::TAIL] = 3 * RING_WORDS as u64 - 5;
+        words[word::TAIL] = 3 * circle as u64 - 5;
         words[word::LOOKED_NS] = 900;
         words[word::TICKS] = 12;
         words[word::LOST_TICKS + Loss::RingFull as usize] = 1;
@@ -219,7 +233,7 @@ mod tests {
             &[5, 42 | u64::from(STALE | flag::TRUNCATED) << 32, 2 | 4 << 32, 0, 0x30_0001],
         ];
         for (position, value) in (words[word::TAIL] as usize..).zip(records.concat()) {
-            words[HEADER_WORDS + position % RING_WORDS] = value;
+            words[HEADER_WORDS + position % circle] = value;
         }
         words.iter().flat_map(|word| word.to_le_bytes()).collect()
     }
@@ -245,6 +259,19 @@ mod tests {
         assert_eq!(after.account.lost_ticks[Loss::RingFull as usize], 1);
         assert_eq!(after.account.lost_ticks[Loss::NotReady as usize], 3);
         assert_eq!(after.account.agent_cpu_ns, 5);
+    }
+
+    #[test]
+    fn the_length_tells_the_size_of_the_circle() {
+        let read = |bytes: &[u8]| remains(bytes, 6, &Account::default(), 40, 9).map(|remains| remains.samples);
+        let largest = read(&ring());
+        assert_eq!(largest.as_ref().map(Vec::len), Some(2));
+        for circle in [MIN_RING_WORDS, 4 * MIN_RING_WORDS] {
+            assert_eq!(read(&ring_of(circle)), largest);
+        }
+        for circle in [MIN_RING_WORDS / 2, 3 * MIN_RING_WORDS, 2 * RING_WORDS] {
+            assert_eq!(read(&ring_of(circle)), None);
+        }
     }
 
     #[test]

@@ -1,0 +1,78 @@
+//! Programs with a sanitizer's runtime, which stands before libc's functions and knows every thread but the agent's.
+
+use std::fs;
+
+use object::{Object, ObjectSymbol};
+
+use super::guest::{Guest, host, same};
+use crate::harness::run::{Batch, text};
+use crate::harness::skips::skip;
+use crate::harness::targets;
+
+/// A program under sigtop says what it says alone, and is sampled.
+fn is_watched_unharmed(command: &[&str]) {
+    let alone = host(Guest::Nobody, command);
+    assert_eq!((alone.code, alone.stdout.as_str(), alone.stderr.as_str()), (0, "done 1\n", ""));
+    for options in ["--hz 1000", "--hz 250", "--clock real --hz 250"] {
+        same(host(Guest::Batch(options), command), alone.clone()).unwrap_or_else(|error| panic!("{options}: {error}"));
+    }
+    let watched = Batch::new("--hz 250").run(command);
+    let ms = watched.raw.cum_ns("prof", |name| name.starts_with("burn")) / 1_000_000;
+    assert!(ms >= 400, "{ms} ms of 800 in burn; lost {:?}", watched.raw.lost);
+}
+
+#[test]
+fn a_program_with_thread_sanitizer_is_sampled() {
+    for flags in [["-fsanitize=thread", "-O1"], ["-fsanitize=thread", "-static-libtsan"]] {
+        match targets::sanitized(&flags) {
+            Some(program) => is_watched_unharmed(&[text(&program)]),
+            None => skip("the compiler has no ThreadSanitizer"),
+        }
+    }
+}
+
+/// Linked into the program the runtime comes before every library, sets its handlers before libc knows the environment, and has the say in
+/// `memcpy`. As a library of its own it wants to be the first, and is told that it need not be.
+#[test]
+fn a_program_with_address_sanitizer_is_sampled() {
+    match targets::sanitized(&["-fsanitize=address", "-static-libasan"]) {
+        Some(program) => is_watched_unharmed(&[text(&program)]),
+        None => skip("the compiler has no AddressSanitizer"),
+    }
+    match targets::sanitized(&["-fsanitize=address", "-O1"]) {
+        Some(program) => is_watched_unharmed(&["env", "ASAN_OPTIONS=verify_asan_link_order=0", text(&program)]),
+        None => skip("the compiler has no AddressSanitizer"),
+    }
+}
+
+/// What the agent imports is the target's, or a sanitizer's, and runs on a thread that they do not know.
+#[test]
+fn the_agent_imports_no_function_that_it_calls_by_name() {
+    let bytes = fs::read(env!("SIGTOP_AGENT_SO")).expect("the build made it");
+    let library = object::File::parse(&*bytes).expect("a library");
+    let imports = |weak: bool| -> Vec<String> {
+        let symbols = library.dynamic_symbols().filter(|symbol| symbol.is_undefined() && symbol.is_weak() == weak);
+        let mut names: Vec<String> = symbols.filter_map(|symbol| Some(symbol.name().ok()?.to_owned())).collect();
+        names.retain(|name| !name.is_empty());
+        names.sort();
+        names
+    };
+    assert_eq!(imports(false), ["environ"], "read by the constructor; `memcpy` and its kin are the agent's own");
+    // Looked up by the linker for the constructor and the guard, and for the C runtime's own start.
+    let allowed = [
+        "_ITM_deregisterTMCloneTable",
+        "_ITM_registerTMCloneTable",
+        "__cxa_finalize",
+        "__errno_location",
+        "__gmon_start__",
+        "__register_atfork",
+        "__sigaction",
+        "_dl_debug_addr",
+        "_r_debug",
+        "getauxval",
+        "pthread_atfork",
+        "setenv",
+    ];
+    let unknown: Vec<String> = imports(true).into_iter().filter(|name| !allowed.contains(&name.as_str())).collect();
+    assert_eq!(unknown, Vec::<String>::new());
+}
