@@ -6,6 +6,7 @@ mod harness;
 
 mod alloc;
 mod crowds;
+mod ending;
 mod fibers;
 mod gperftools;
 mod guest;
