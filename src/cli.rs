@@ -229,7 +229,7 @@ pub struct Watch {
     #[command(flatten)]
     pub screen: Screen,
 
-    /// What `q` does with a launched program that still runs [default: ask]
+    /// What `q` does with a launched program that still runs; with `leave` it also outlives a closed terminal [default: ask]
     #[arg(long, value_parser = one_of(&setting::ON_QUIT), value_name = "WHAT", help_heading = "Screen")]
     pub on_quit: Option<OnQuit>,
 

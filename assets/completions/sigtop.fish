@@ -49,7 +49,7 @@ complete -c sigtop -n "__fish_sigtop_needs_command" -l theme -d 'Colours of the 
 light\t'for light terminals'
 16\t'the sixteen colours that the terminal\'s own theme chose'
 colour-blind\t'for dark terminals: heat is lightness, and nothing is told by red and green alone'"
-complete -c sigtop -n "__fish_sigtop_needs_command" -l on-quit -d 'What `q` does with a launched program that still runs [default: ask]' -r -f -a "ask\t'ask'
+complete -c sigtop -n "__fish_sigtop_needs_command" -l on-quit -d 'What `q` does with a launched program that still runs; with `leave` it also outlives a closed terminal [default: ask]' -r -f -a "ask\t'ask'
 end\t'end the program'
 leave\t'let it run'"
 complete -c sigtop -n "__fish_sigtop_needs_command" -l save -d 'Keep everything in this file too; its ending is the format, .sigtop is a recording for `sigtop view`' -r -F
@@ -112,7 +112,7 @@ complete -c sigtop -n "__fish_sigtop_using_subcommand demo" -l theme -d 'Colours
 light\t'for light terminals'
 16\t'the sixteen colours that the terminal\'s own theme chose'
 colour-blind\t'for dark terminals: heat is lightness, and nothing is told by red and green alone'"
-complete -c sigtop -n "__fish_sigtop_using_subcommand demo" -l on-quit -d 'What `q` does with a launched program that still runs [default: ask]' -r -f -a "ask\t'ask'
+complete -c sigtop -n "__fish_sigtop_using_subcommand demo" -l on-quit -d 'What `q` does with a launched program that still runs; with `leave` it also outlives a closed terminal [default: ask]' -r -f -a "ask\t'ask'
 end\t'end the program'
 leave\t'let it run'"
 complete -c sigtop -n "__fish_sigtop_using_subcommand demo" -l save -d 'Keep everything in this file too; its ending is the format, .sigtop is a recording for `sigtop view`' -r -F

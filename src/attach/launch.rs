@@ -32,6 +32,8 @@ use super::{AttachError, keeper, pty};
 
 /// How often to look whether more output is wanted, while some waits and none comes, ms.
 const LOOK_MS: u8 = 5;
+/// How long the keeper may take to make room for the news that the terminal is gone, ms.
+const HANG_UP_MS: u16 = 1000;
 /// Between two parts of a flood that lines are left out of: nobody reads them faster, and showing them takes CPU time that
 /// the target may want.
 const FLOOD: Duration = Duration::from_millis(100);
@@ -265,6 +267,16 @@ impl Launched {
             Line::Child { handle: None, .. } => Err(Errno::ENOSYS),
         };
         sent.map_err(|error| AttachError::system("cannot send a signal to the target", error))
+    }
+
+    /// Hangs up on a target with a terminal of its own, as that terminal would if it went away with sigtop's. Without one it
+    /// shares sigtop's terminal and group, and has its SIGHUP from the kernel.
+    pub fn hang_up(&self) -> Result<(), AttachError> {
+        let Line::Keeper { socket, .. } = &self.line else { return Ok(()) };
+        let cannot = |error| AttachError::system("cannot hang up on the target", error);
+        // The keeper may still have much input to take.
+        poll(&mut [PollFd::new(socket.as_fd(), PollFlags::POLLOUT)], HANG_UP_MS).map_err(cannot)?;
+        tell(socket, &Order::HangUp).map_err(cannot)
     }
 }
 

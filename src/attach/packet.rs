@@ -44,6 +44,8 @@ pub(super) enum Order {
     Resize { rows: u16, columns: u16 },
     /// A signal for the target's process group.
     Signal { signal: i32 },
+    /// The viewer's terminal is gone: hang up on the target.
+    HangUp,
 }
 
 impl Report {
@@ -94,6 +96,7 @@ impl Order {
             Order::Input(bytes) => packet(1, &[bytes]),
             Order::Resize { rows, columns } => packet(2, &[&rows.to_le_bytes(), &columns.to_le_bytes()]),
             Order::Signal { signal } => packet(3, &[&signal.to_le_bytes()]),
+            Order::HangUp => packet(4, &[]),
         }
     }
 
@@ -106,6 +109,7 @@ impl Order {
                 columns: u16::from_le_bytes(take(&mut rest)?),
             },
             3 => Order::Signal { signal: i32::from_le_bytes(take(&mut rest)?) },
+            4 => Order::HangUp,
             _ => return None,
         };
         rest.is_empty().then_some(order)
@@ -150,9 +154,8 @@ mod tests {
                 assert_eq!(Report::decode(&[&packet[..], b"!"].concat()), None);
             }
         }
-        for order in
-            [Order::Input(b"q".to_vec()), Order::Resize { rows: 24, columns: 80 }, Order::Signal { signal: 15 }]
-        {
+        let resize = Order::Resize { rows: 24, columns: 80 };
+        for order in [Order::Input(b"q".to_vec()), resize, Order::Signal { signal: 15 }, Order::HangUp] {
             assert_eq!(Order::decode(&order.encode()), Some(order));
         }
         assert_eq!((Report::decode(b""), Order::decode(b"\xff")), (None, None));

@@ -63,6 +63,14 @@ impl Live {
         launched.signal(signal).err().map(|error| error.to_string())
     }
 
+    /// The user's terminal is gone, and with it a launched target's.
+    pub(super) fn hang_up(&self) {
+        if let Target::Launched(launched) = &self.target {
+            // It fails where the target has ended, and there is nobody left to tell.
+            let _ = launched.hang_up();
+        }
+    }
+
     /// Whether the patience with a target that was told to end is over.
     pub(super) fn is_to_be_killed(&self, now_ns: u64) -> bool {
         self.kill_at_ns.is_some_and(|at_ns| now_ns >= at_ns)

@@ -141,6 +141,8 @@ pub enum Command {
     Resize(u16, u16),
     /// End the launched target: SIGTERM, and SIGKILL if it is still there after two seconds or asked twice.
     End,
+    /// The screen's terminal is gone: hang up on a launched target, as the terminal would.
+    HangUp,
     /// Write what is known to a file; [`Notice::Saved`] tells what came of it.
     Save(Save),
     /// Disarm and leave the target running. The session ends.

@@ -304,6 +304,11 @@ impl Watcher {
             }
             Command::Save(save) => self.save(save),
             Command::End => self.end(),
+            Command::HangUp => {
+                if let Feed::Live(live) = &self.feed {
+                    live.hang_up();
+                }
+            }
             Command::Why { module } => self.inquire(&module),
             Command::Leave => self.done = true,
         }

@@ -11,8 +11,6 @@ mod time;
 
 use std::sync::Arc;
 
-use nix::sys::signal::Signal;
-
 use super::Options;
 use super::action::{Action, Departure, Effect};
 use super::colon::{Colon, History};
@@ -214,7 +212,7 @@ impl App {
             Input::Paste(text) => Some(Action::Paste(text)),
             Input::Click(column, row) => Some(Action::Click(column, row)),
             Input::Wheel(column, row, step) => Some(Action::Wheel(column, row, step)),
-            Input::Gone => return self.depart(Departure::Signal(Signal::SIGHUP as i32)),
+            Input::Gone => return self.hung_up(),
         };
         action.map(|action| self.update(action)).unwrap_or_default()
     }

@@ -1,5 +1,7 @@
 //! Ways out: of a prompt, of a page, of the program; and what ends by itself.
 
+use nix::sys::signal::Signal;
+
 use super::{App, Message, Mode};
 use crate::track::{Command, Ending};
 use crate::tui::OnQuit;
@@ -53,9 +55,16 @@ impl App {
         vec![Effect::Send(Command::End)]
     }
 
-    /// A signal told sigtop to go.
+    /// A signal told sigtop to go. SIGHUP says that the terminal is gone.
     pub fn signalled(&mut self, signal: i32) -> Vec<Effect> {
-        self.depart(Departure::Signal(signal))
+        if signal == Signal::SIGHUP as i32 { self.hung_up() } else { self.depart(Departure::Signal(signal)) }
+    }
+
+    /// The terminal is gone, which is passed on to the target unless it is to run on when the screen is left.
+    pub(super) fn hung_up(&mut self) -> Vec<Effect> {
+        let hands_on = self.holds_target() && self.options.on_quit != OnQuit::LetRun;
+        let handed_on = hands_on.then_some(Effect::Send(Command::HangUp));
+        handed_on.into_iter().chain(self.depart(Departure::Signal(Signal::SIGHUP as i32))).collect()
     }
 
     pub(super) fn depart(&mut self, departure: Departure) -> Vec<Effect> {
