@@ -175,7 +175,7 @@ fn prose(manual: &mut Manual) {
     for (name, meaning) in [
         ("$XDG_CONFIG_HOME/sigtop/config.toml", "settings; without the variable ~/.config/sigtop/config.toml"),
         (
-            "$XDG_RUNTIME_DIR/sigtop/, ~/.cache/sigtop/, /tmp/sigtop-UID/",
+            "$XDG_RUNTIME_DIR/sigtop/, ~/.cache/sigtop/, root's /var/cache/sigtop/, /tmp/sigtop-UID/",
             "the agent's library and the socket, in the first of them that is private and may hold programs",
         ),
     ] {
