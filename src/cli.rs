@@ -109,7 +109,8 @@ pub struct Sampling {
     #[arg(long, value_parser = one_of(&setting::CLOCKS), value_name = "CLOCK", help_heading = "Sampling")]
     pub clock: Option<Clock>,
 
-    /// Who ticks: a POSIX timer for each thread, or the classic setitimer(2) [default: threads]
+    /// Timer source: one POSIX timer per thread, or one setitimer(2) per process. With itimer a target that resets SIGPROF to its
+    /// default is killed, system calls that wait fail with EINTR, and time is charged to threads inexactly [default: threads]
     #[arg(long, value_parser = one_of(&setting::ENGINES), value_name = "ENGINE", help_heading = "Sampling")]
     pub engine: Option<Engine>,
 

@@ -68,7 +68,7 @@ impl Manual {
     }
 }
 
-const PLACES: [(&str, &[Place]); 11] = [
+const PLACES: [(&str, &[Place]); 12] = [
     ("On the screen", &[Place::Screen, Place::Panes, Place::Everywhere]),
     ("In Top", &[Place::Top]),
     ("In Callers", &[Place::Callers]),
@@ -79,6 +79,7 @@ const PLACES: [(&str, &[Place]); 11] = [
     ("In prompts and on the command line", &[Place::Prompt, Place::Colon]),
     ("In the list of processes", &[Place::Picker]),
     ("Saving", &[Place::Save]),
+    ("Sampling by setitimer", &[Place::Confirm]),
     ("Quitting with a launched program", &[Place::Question, Place::Ending]),
 ];
 

@@ -55,6 +55,8 @@ pub(super) enum Mode {
     Save(Saving),
     /// Whether to end the target.
     Question,
+    /// Whether to sample by setitimer, and what the session is told if so.
+    ConfirmItimer(Command),
     /// The target was told to end, so many times.
     Ending(u32),
     /// The target.
@@ -115,6 +117,8 @@ pub struct App {
     pub(super) compares: bool,
     clock: Wanted<Clock>,
     engine: Wanted<Engine>,
+    /// Whether the user has been warned of setitimer and chose it all the same.
+    accepts_itimer: bool,
     period_ns: Wanted<u64>,
     pub(super) message: Option<Message>,
     pub(super) ended: Option<Ending>,
@@ -159,6 +163,7 @@ impl App {
             walk: Walk::default(),
             compares: false,
             clock: Wanted::new(options.clock),
+            accepts_itimer: options.engine == Engine::Itimer || options.clock == Clock::Virtual,
             engine: Wanted::new(options.engine),
             period_ns: Wanted::new(options.period_ns),
             message: None,
@@ -224,6 +229,7 @@ impl App {
             Mode::Colon(_) => vec![Place::Colon, Place::Prompt, Place::Everywhere],
             Mode::Save(_) => vec![Place::Save, Place::Prompt, Place::Everywhere],
             Mode::Question => vec![Place::Question, Place::Everywhere],
+            Mode::ConfirmItimer(_) => vec![Place::Confirm, Place::Everywhere],
             Mode::Ending(_) => vec![Place::Ending, Place::Everywhere],
             Mode::Typing => vec![Place::Typing],
             Mode::Page(..) => vec![Place::Panes, Place::Screen, Place::Everywhere],
@@ -311,6 +317,7 @@ impl App {
 
             Action::Clock(clock) => return self.switch_clock(clock),
             Action::Engine => return self.switch_engine(),
+            Action::Confirm => return self.confirm(),
             Action::Rate(step) => return self.step_rate(step),
             Action::Prompt(subject) => {
                 self.leave_page();

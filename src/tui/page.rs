@@ -71,6 +71,7 @@ fn keys(table: &[Binding], width: u16) -> Vec<Line> {
         ("Prompt", &[Place::Prompt]),
         ("Command line", &[Place::Colon]),
         ("Save", &[Place::Save]),
+        ("Sample by setitimer", &[Place::Confirm]),
         ("Quit with a launched target", &[Place::Question, Place::Ending]),
     ];
     let mut lines = Vec::new();

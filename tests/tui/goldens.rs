@@ -329,6 +329,15 @@ fn what_stands_where_there_is_no_row() {
 }
 
 #[test]
+fn setitimer_is_confirmed() {
+    for size in [(140, 45), (80, 24), (60, 12), (40, 8)] {
+        let mut stage = Stage::usual(size);
+        stage.press("E");
+        golden(&format!("confirm-setitimer-{}x{}", size.0, size.1), &stage.text());
+    }
+}
+
+#[test]
 fn ways_to_look_at_it() {
     let mut stage = Stage::usual((100, 30));
     stage.press("ct");
@@ -337,7 +346,7 @@ fn ways_to_look_at_it() {
     stage.press("www%");
     golden("all-relative-140x45", &stage.text());
     let mut stage = Stage::usual((80, 24));
-    stage.press("rEttjjF");
+    stage.press("rEyttjjF");
     golden("real-itimer-bare-80x24", &stage.text());
 }
 

@@ -17,7 +17,8 @@ impl App {
             Mode::Panes if self.pane == Pane::Flame && self.flame.zoom_out(self.list.selected_name()) => {}
             Mode::Panes => self.view = View::Dashboard,
             Mode::Ending(times) => self.mode = Mode::Ending(times),
-            Mode::Colon(_) | Mode::Save(_) | Mode::Page(..) | Mode::Question | Mode::Typing => {}
+            Mode::Colon(_) | Mode::Save(_) | Mode::Page(..) | Mode::Typing => {}
+            Mode::Question | Mode::ConfirmItimer(_) => {}
         }
     }
 
@@ -78,7 +79,7 @@ impl App {
         self.ended = Some(ending);
         match self.mode {
             Mode::Ending(_) => return vec![Effect::Leave(Departure::Ended)],
-            Mode::Typing | Mode::Question => self.mode = Mode::Panes,
+            Mode::Typing | Mode::Question | Mode::ConfirmItimer(_) => self.mode = Mode::Panes,
             _ => {}
         }
         Vec::new()
