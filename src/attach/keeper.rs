@@ -28,7 +28,7 @@ use nix::sys::signalfd::{SfdFlags, SignalFd};
 use nix::sys::socket::{MsgFlags, recv, send};
 use nix::unistd::{Pid, chdir, getpgrp, read, setpgid, setsid, tcgetpgrp, tcsetpgrp, write};
 
-use super::image::{Failure, Image, reap};
+use super::image::{Failure, Image, Reaped, reap};
 use super::inherit::Held;
 use super::packet::{MAX_OUTPUT, MAX_PACKET, Order, Report};
 use super::pty::{self, Model, Pty};
@@ -164,7 +164,7 @@ impl Keeper {
         if self.slave.is_none() {
             return Ok(());
         }
-        while let Some((status, user_ns, system_ns)) =
+        while let Some(Reaped { status, user_ns, system_ns, own_ns }) =
             reap(self.target, libc::WNOHANG | libc::WUNTRACED | libc::WCONTINUED)?
         {
             if libc::WIFSTOPPED(status) {
@@ -176,7 +176,7 @@ impl Keeper {
                 self.report(Report::Continued);
             } else {
                 self.read_output(MAX_LAST_WORDS);
-                self.report(Report::Ended { status, user_ns, system_ns });
+                self.report(Report::Ended { status, user_ns, system_ns, own_ns });
                 // What it leaves behind is in the background now, and our own end will not hang up on it.
                 if let Some(slave) = self.slave.take() {
                     let _ = tcsetpgrp(&slave, getpgrp());
@@ -487,7 +487,7 @@ mod tests {
         waiting.output(b"more", start);
         assert_eq!(waiting.gathering(start), Some(GATHER));
         assert_eq!(waiting.gathering(start + GATHER), None);
-        waiting.push(Report::Ended { status: 0, user_ns: 0, system_ns: 0 }.encode(), start);
+        waiting.push(Report::Ended { status: 0, user_ns: 0, system_ns: 0, own_ns: 0 }.encode(), start);
         assert_eq!(waiting.gathering(start), None);
         let mut waiting = Waiting { sent: Some(start), ..Waiting::default() };
         waiting.output(&[b'x'; MAX_OUTPUT], start);
@@ -503,7 +503,7 @@ mod tests {
             waiting.output(&[piece as u8; 1024], now);
             assert!(waiting.size <= MAX_KEPT);
         }
-        let end = Report::Ended { status: 0, user_ns: 0, system_ns: 0 };
+        let end = Report::Ended { status: 0, user_ns: 0, system_ns: 0, own_ns: 0 };
         waiting.push(end.encode(), now);
         let reports = taken(&mut waiting, now);
         assert_eq!(reports.last(), Some(&end));

@@ -24,7 +24,7 @@ use nix::sys::wait::waitpid;
 use nix::unistd::{ForkResult, Pid, fork};
 
 use super::backlog::Backlog;
-use super::image::{self, Failure, Image};
+use super::image::{self, Failure, Image, Reaped};
 use super::inherit::{self, Held};
 use super::packet::{MAX_INPUT, MAX_PACKET, Order, Report};
 use super::program::Program;
@@ -93,6 +93,8 @@ pub struct Ended {
     pub user_ns: u64,
     /// System CPU time, likewise.
     pub system_ns: u64,
+    /// CPU time of it alone, ns; 0 if it is not known.
+    pub own_ns: u64,
 }
 
 /// By itself or by force.
@@ -331,9 +333,9 @@ fn listen(socket: &OwnedFd, keeper: Pid, events: &Sender<Event>, output: &Sender
             Some(Report::InputLost(count)) => Event::InputLost(count),
             Some(Report::Stopped { signal }) => Event::Stopped { signal },
             Some(Report::Continued) => Event::Continued,
-            Some(Report::Ended { status, user_ns, system_ns }) => {
+            Some(Report::Ended { status, user_ns, system_ns, own_ns }) => {
                 ended = true;
-                Event::Ended(Ended { how: Ending::of_wait_status(status), user_ns, system_ns })
+                Event::Ended(Ended { how: Ending::of_wait_status(status), user_ns, system_ns, own_ns })
             }
             Some(Report::Started { .. } | Report::Failed { .. } | Report::Output(_)) => continue,
             None => break,
@@ -344,7 +346,7 @@ fn listen(socket: &OwnedFd, keeper: Pid, events: &Sender<Event>, output: &Sender
         drop(output.send(backlog.take().0));
     }
     if !ended {
-        drop(events.send(Event::Ended(Ended { how: Ending::Unknown, user_ns: 0, system_ns: 0 })));
+        drop(events.send(Event::Ended(Ended { how: Ending::Unknown, user_ns: 0, system_ns: 0, own_ns: 0 })));
     }
     let _ = waitpid(keeper, None);
 }
@@ -353,11 +355,11 @@ fn listen(socket: &OwnedFd, keeper: Pid, events: &Sender<Event>, output: &Sender
 fn wait(target: Pid) -> Ended {
     loop {
         match image::reap(target, 0) {
-            Ok(Some((status, user_ns, system_ns))) => {
-                return Ended { how: Ending::of_wait_status(status), user_ns, system_ns };
+            Ok(Some(Reaped { status, user_ns, system_ns, own_ns })) => {
+                return Ended { how: Ending::of_wait_status(status), user_ns, system_ns, own_ns };
             }
             Ok(None) | Err(Errno::EINTR) => {}
-            Err(_) => return Ended { how: Ending::Unknown, user_ns: 0, system_ns: 0 },
+            Err(_) => return Ended { how: Ending::Unknown, user_ns: 0, system_ns: 0, own_ns: 0 },
         }
     }
 }

@@ -31,8 +31,8 @@ pub(super) enum Report {
     Stopped { signal: i32 },
     /// The target goes on.
     Continued,
-    /// The target ended: its wait status, and its CPU time with that of the children it waited for.
-    Ended { status: i32, user_ns: u64, system_ns: u64 },
+    /// The target ended: its wait status, its CPU time with that of the children it waited for, and its own alone.
+    Ended { status: i32, user_ns: u64, system_ns: u64, own_ns: u64 },
 }
 
 /// From the viewer.
@@ -58,8 +58,9 @@ impl Report {
             Report::InputLost(count) => packet(5, &[&count.to_le_bytes()]),
             Report::Stopped { signal } => packet(6, &[&signal.to_le_bytes()]),
             Report::Continued => packet(7, &[]),
-            Report::Ended { status, user_ns, system_ns } => {
-                packet(8, &[&status.to_le_bytes(), &user_ns.to_le_bytes(), &system_ns.to_le_bytes()])
+            Report::Ended { status, user_ns, system_ns, own_ns } => {
+                let [user, system, own] = [user_ns, system_ns, own_ns].map(|ns| ns.to_le_bytes());
+                packet(8, &[&status.to_le_bytes(), &user, &system, &own])
             }
         }
     }
@@ -83,6 +84,7 @@ impl Report {
                 status: i32::from_le_bytes(take(&mut rest)?),
                 user_ns: u64::from_le_bytes(take(&mut rest)?),
                 system_ns: u64::from_le_bytes(take(&mut rest)?),
+                own_ns: u64::from_le_bytes(take(&mut rest)?),
             },
             _ => return None,
         };
@@ -144,7 +146,7 @@ mod tests {
             Report::InputLost(3),
             Report::Stopped { signal: 20 },
             Report::Continued,
-            Report::Ended { status: 3 << 8, user_ns: 5, system_ns: 7 },
+            Report::Ended { status: 3 << 8, user_ns: 5, system_ns: 7, own_ns: 11 },
         ];
         for report in reports {
             let packet = report.encode();

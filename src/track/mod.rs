@@ -22,6 +22,7 @@ mod states;
 mod stopwatch;
 mod tape;
 mod transcript;
+mod unsampled;
 mod watcher;
 
 use std::sync::Arc;
@@ -41,6 +42,7 @@ pub use player::Opened;
 pub use save::{Form, Make, Save, Taken};
 pub use saver::{Output, Saved};
 pub use tape::Recording;
+pub use unsampled::Unsampled;
 
 /// What the screen shows, as a question to be asked again at every refresh.
 #[derive(Clone, Debug, Default, PartialEq)]

@@ -315,8 +315,9 @@ impl Watcher {
     }
 
     fn engage(&mut self) {
-        if let Feed::Live(live) = &self.feed {
+        if let Feed::Live(live) = &mut self.feed {
             live.agents.engage(self.settings.request());
+            live.ledger.change();
         }
         self.pace.ask();
     }
@@ -350,6 +351,9 @@ impl Watcher {
                     self.pace.tell();
                     let used_ns = live.cpu_used.as_nanos() as u64;
                     self.tape.cpu(&Cpu { at_ns: now_ns, used_ns, now: live.meter.now() });
+                }
+                if !is_over && live.read_ledger(&self.desk.profile, &self.settings, now_ns) {
+                    self.pace.tell();
                 }
                 if !is_over && let Some(sentence) = live.knock(&self.desk.profile, &self.settings, now_ns) {
                     last_words = Some((sentence, true));

@@ -117,6 +117,8 @@ pub struct App {
     pub(super) compares: bool,
     clock: Wanted<Clock>,
     engine: Wanted<Engine>,
+    /// Whether the line over the footer has said why CPU time is not sampled.
+    told_unsampled: bool,
     /// Whether the user has been warned of setitimer and chose it all the same.
     accepts_itimer: bool,
     period_ns: Wanted<u64>,
@@ -163,6 +165,7 @@ impl App {
             walk: Walk::default(),
             compares: false,
             clock: Wanted::new(options.clock),
+            told_unsampled: false,
             accepts_itimer: options.engine == Engine::Itimer || options.clock == Clock::Virtual,
             engine: Wanted::new(options.engine),
             period_ns: Wanted::new(options.period_ns),
@@ -376,6 +379,11 @@ impl App {
         self.period_ns.hear(facts.period_ns);
         if let Some((ending, _)) = facts.ended {
             self.ended = Some(ending);
+        }
+        if let Some(why) = facts.unsampled.as_ref().and_then(|unsampled| unsampled.why.as_ref())
+            && !std::mem::replace(&mut self.told_unsampled, true)
+        {
+            self.message = Some(Message { text: format!("CPU time is not sampled: {why}"), stays: true });
         }
         self.list.take(Arc::clone(&answer));
         if let Some(callers) = &answer.callers {

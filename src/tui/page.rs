@@ -169,6 +169,9 @@ fn losses(facts: Option<&Facts>, width: u16) -> Vec<Line> {
         let weight = facts.map(|facts| facts.losses.lost_ns[index]).filter(|ns| *ns > 0);
         lines.push(number(&format!("  {}", cause(loss)), value, weight.map(time).unwrap_or_default()));
     }
+    if let Some(unsampled) = facts.and_then(|facts| facts.unsampled.as_ref()) {
+        entry(&mut lines, width, "not sampled", &unsampled.share_of_cpu_time());
+    }
     lines.push(number("of others, passed on", count(|facts| facts.losses.foreign_signals), String::new()));
     lines.push(Line::Blank);
     lines.push(Line::Heading("Stacks".to_owned()));

@@ -29,5 +29,6 @@ mod stress;
 mod taking;
 mod threads;
 mod trends;
+mod unsampled;
 mod viewer;
 mod walk;

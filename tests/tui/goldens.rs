@@ -4,7 +4,7 @@ use sigtop::link::wire::EngineState;
 use sigtop::profile::loss::Overflows;
 use sigtop::profile::thread::State;
 use sigtop::symbols::inquiry::{Inquiry, LineSource, NameSource};
-use sigtop::track::{Command, Ending};
+use sigtop::track::{Command, Ending, Unsampled};
 use sigtop::tui::action::Action;
 use sigtop::tui::theme::Depth;
 use sigtop::tui::theme::palette::Palette;
@@ -326,6 +326,19 @@ fn what_stands_where_there_is_no_row() {
     let idle = format!("{SCREEN}\nnow 95s");
     golden("idle-now-80x24", &Stage::new(options(), Session::new(&idle), (80, 24)).text());
     golden("idle-now-140x45", &Stage::new(options(), Session::new(&idle), (140, 45)).text());
+}
+
+#[test]
+fn cpu_time_that_was_not_sampled() {
+    for size in [(140, 45), (80, 24), (60, 12)] {
+        let mut stage = Stage::usual(size);
+        let why = Some("SIGURG is blocked in 3 of 4 threads of server".to_owned());
+        stage.session.facts.unsampled = Some(Unsampled { ns: 6_800_000_000, share: 0.169, why });
+        stage.refresh();
+        golden(&format!("unsampled-{}x{}", size.0, size.1), &stage.text());
+        stage.press("L");
+        golden(&format!("unsampled-losses-{}x{}", size.0, size.1), &stage.text());
+    }
 }
 
 #[test]

@@ -33,7 +33,7 @@ impl Watcher {
                 self.ended = Some((ending, monotonic_ns()));
                 self.tape.ended(monotonic_ns(), ending);
                 if let Feed::Live(live) = &mut self.feed {
-                    live.ended(ended.user_ns + ended.system_ns);
+                    live.ended(ended.user_ns + ended.system_ns, ended.own_ns);
                     return Some(live.agents.flush());
                 }
             }
@@ -53,6 +53,9 @@ impl Watcher {
         let since_ns = now_ns.saturating_sub(at_ns);
         if since_ns < LAST_WORDS_NS && !(quiet && self.is_flushed) && !is_whole {
             return;
+        }
+        if let Feed::Live(live) = &mut self.feed {
+            live.close_ledger(&self.desk.profile, &self.settings, monotonic_ns());
         }
         self.answer(Due::News, monotonic_ns());
         self.tell(Notice::Ended(ending));
