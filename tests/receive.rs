@@ -176,8 +176,9 @@ fn a_launched_agent_is_heard_from_hello_to_end() {
     assert_ne!(viewer.agent().1, source);
 }
 
-/// Everything that was sent before a flush has been handed over when it is answered: also by an agent that connected, wrote
-/// more than is read in one turn and hung up before anybody accepted it.
+/// Everything that was sent before a flush has been handed over when it is answered: also by an
+/// agent that connected, wrote more than is read in one turn and hung up before anybody accepted
+/// it.
 #[test]
 fn a_flush_hands_over_everything_sent_before_it() {
     const MESSAGES: u32 = 20_000;

@@ -163,7 +163,8 @@ pub(super) fn reap(child: Pid, options: i32) -> nix::Result<Option<Reaped>> {
     }
 }
 
-/// CPU time of a child that has ended and was not waited for, ns; 0 while it has not ended. Its clock goes with it.
+/// CPU time of a child that has ended and was not waited for, ns; 0 while it has not ended. Its
+/// clock goes with it.
 fn own_cpu_at_end(child: Pid, options: i32) -> u64 {
     let flags = libc::WEXITED | libc::WNOWAIT | options & libc::WNOHANG;
     // SAFETY: siginfo is plain data, all zeros is a value of it, and it lives through the call.

@@ -233,7 +233,8 @@ impl Keeper {
         while let Some(socket) = &self.socket {
             match recv(socket.as_raw_fd(), &mut self.buffer, MsgFlags::MSG_DONTWAIT) {
                 Err(Errno::EAGAIN) => break,
-                // ECONNRESET: the viewer ended and left output unread. Its last orders come after this error.
+                // ECONNRESET: the viewer ended and left output unread. Its last orders come after
+                // this error.
                 Err(Errno::EINTR | Errno::ECONNRESET) => {}
                 Ok(0) | Err(_) => self.forget_viewer(),
                 Ok(count) => match Order::decode(&self.buffer[..count]) {
@@ -276,8 +277,9 @@ impl Keeper {
         }
     }
 
-    /// Does what the kernel does when a terminal hangs up: SIGHUP and SIGCONT to the target, which has the place of the
-    /// session's leader, and to the foreground group, which is another one if the target is a shell.
+    /// Does what the kernel does when a terminal hangs up: SIGHUP and SIGCONT to the target, which
+    /// has the place of the session's leader, and to the foreground group, which is another one if
+    /// the target is a shell.
     fn hang_up(&mut self) {
         let Some(slave) = &self.slave else { return };
         let foreground = tcgetpgrp(slave).ok().filter(|&group| group != self.target && group != getpgrp());
@@ -305,7 +307,8 @@ impl Keeper {
             match send(socket.as_raw_fd(), packet, MsgFlags::MSG_DONTWAIT | MsgFlags::MSG_NOSIGNAL) {
                 Ok(_) => self.waiting.sent(Instant::now()),
                 Err(Errno::EINTR) => {}
-                // EPIPE and the like: `hear` finds the end of the viewer too, behind its last orders.
+                // EPIPE and the like: `hear` finds the end of the viewer too, behind its last
+                // orders.
                 Err(_) => return,
             }
         }

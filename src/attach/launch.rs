@@ -271,8 +271,9 @@ impl Launched {
         sent.map_err(|error| AttachError::system("cannot send a signal to the target", error))
     }
 
-    /// Hangs up on a target with a terminal of its own, as that terminal would if it went away with sigtop's. Without one it
-    /// shares sigtop's terminal and group, and has its SIGHUP from the kernel.
+    /// Hangs up on a target with a terminal of its own, as that terminal would if it went away with
+    /// sigtop's. Without one it shares sigtop's terminal and group, and has its SIGHUP from the
+    /// kernel.
     pub fn hang_up(&self) -> Result<(), AttachError> {
         let Line::Keeper { socket, .. } = &self.line else { return Ok(()) };
         let cannot = |error| AttachError::system("cannot hang up on the target", error);

@@ -5,8 +5,9 @@
 //! The file's name holds a hash of its content, so that versions live side by side; what is found under the name is believed
 //! only if it is ours and equal byte for byte. It is never removed: a process may yet start a child with it.
 //!
-//! What root starts may become another user, whose programs load the file and whose agents connect to the socket. So root's
-//! directory is one that every user can reach, which its home seldom is; if there is none, one that only root can reach.
+//! What root starts may become another user, whose programs load the file and whose agents connect
+//! to the socket. So root's directory is one that every user can reach, which its home seldom is;
+//! if there is none, one that only root can reach.
 
 use std::env;
 use std::ffi::{OsStr, OsString};
@@ -47,8 +48,8 @@ impl Places {
         Places::new(|name| env::var_os(name), geteuid().as_raw())
     }
 
-    /// In order of preference: the runtime directory, the cache, root's `/var/cache`, `/tmp`. A variable that is no absolute
-    /// path is as if unset.
+    /// In order of preference: the runtime directory, the cache, root's `/var/cache`, `/tmp`. A
+    /// variable that is no absolute path is as if unset.
     fn new(variable: impl Fn(&str) -> Option<OsString>, user: u32) -> Places {
         let absolute = |name| variable(name).map(PathBuf::from).filter(|path| path.is_absolute());
         let cache = absolute("XDG_CACHE_HOME").or_else(|| absolute("HOME").map(|home| home.join(".cache")));

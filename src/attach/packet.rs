@@ -31,7 +31,8 @@ pub(super) enum Report {
     Stopped { signal: i32 },
     /// The target goes on.
     Continued,
-    /// The target ended: its wait status, its CPU time with that of the children it waited for, and its own alone.
+    /// The target ended: its wait status, its CPU time with that of the children it waited for, and
+    /// its own alone.
     Ended { status: i32, user_ns: u64, system_ns: u64, own_ns: u64 },
 }
 

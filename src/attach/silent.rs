@@ -19,8 +19,8 @@ pub fn carries_agent(pid: u32) -> Option<bool> {
     maps_hold(pid, find::is_agent).ok()
 }
 
-/// Why the signal of the agent's ticks does not reach its handler in a process; `None` if nothing stands in its way, or
-/// the process is gone.
+/// Why the signal of the agent's ticks does not reach its handler in a process; `None` if nothing
+/// stands in its way, or the process is gone.
 pub fn why(pid: u32, signal: u32) -> Option<String> {
     let name = quote::name(&Stat::of(pid).ok()?.comm);
     if !carries_agent(pid)? {

@@ -179,8 +179,9 @@ impl Post {
         self.order(Order::Expect(pid));
     }
 
-    /// Asks for everything that processes have sent by now, also those that connected and were not accepted yet. The answer
-    /// comes once all of it has been handed over as arrivals. A process that has been reaped has sent all that it ever will.
+    /// Asks for everything that processes have sent by now, also those that connected and were not
+    /// accepted yet. The answer comes once all of it has been handed over as arrivals. A process
+    /// that has been reaped has sent all that it ever will.
     pub fn flush(&self) -> Receiver<()> {
         let (done, flushed) = bounded(1);
         self.order(Order::Flush(done));
@@ -276,7 +277,8 @@ struct Service {
 
 impl Service {
     fn turn(&mut self) -> Result<(), Stop> {
-        // A flush that arrives during the wait is answered in a later turn: this one's poll may be older.
+        // A flush that arrives during the wait is answered in a later turn: this one's poll may be
+        // older.
         let flushes = self.flushes.len();
         let Ready { peers: ready, door } = self.wait()?;
         let is_drained = !door && !ready.contains(&true);

@@ -54,7 +54,8 @@ impl Live {
         }
     }
 
-    /// Compares the CPU time of the processes with their samples, if that is due; says whether something new came of it.
+    /// Compares the CPU time of the processes with their samples, if that is due; says whether
+    /// something new came of it.
     pub(super) fn read_ledger(&mut self, profile: &Profile, settings: &Settings, now_ns: u64) -> bool {
         if !self.ledger.is_due(now_ns) {
             return false;
@@ -118,7 +119,8 @@ impl Live {
         self.kill_at_ns.is_some_and(|at_ns| now_ns >= at_ns)
     }
 
-    /// The target has ended, and has used so much CPU time, with its children and alone, if anybody knows.
+    /// The target has ended, and has used so much CPU time, with its children and alone, if anybody
+    /// knows.
     pub(super) fn ended(&mut self, cpu_ns: u64, own_ns: u64) {
         self.own_cpu_ns = own_ns;
         if cpu_ns > 0 {

@@ -1,9 +1,10 @@
-//! CPU time that no sample stands for, seen from outside: the CPU clock of each process against its samples and counted
-//! losses. The agent keeps such an account too ([`Loss::Unseen`]), but an agent that never had a tick was never spawned.
+//! CPU time that no sample stands for, seen from outside: the CPU clock of each process against its
+//! samples and counted losses. The agent keeps such an account too ([`Loss::Unseen`]), but an agent
+//! that never had a tick was never spawned.
 //!
-//! Only what cannot be chance is counted: each thread may owe a period and a tick of the scheduler, and so may each program
-//! that a process executed and each change of the sampling. A reading is compared with the samples that have come
-//! [`LAG_NS`] later, as they are on their way for a while.
+//! Only what cannot be chance is counted: each thread may owe a period and a tick of the scheduler,
+//! and so may each program that a process executed and each change of the sampling. A reading is
+//! compared with the samples that have come [`LAG_NS`] later, as they are on their way for a while.
 
 use std::collections::{HashMap, VecDeque};
 
@@ -195,7 +196,8 @@ impl Ledger {
         self.judge(profile, |process| if is_alive(process) { now_ns.saturating_sub(LAG_NS) } else { now_ns });
     }
 
-    /// Adds up what each process had used by a time of its own and has not come as samples or losses by now.
+    /// Adds up what each process had used by a time of its own and has not come as samples or
+    /// losses by now.
     fn judge(&mut self, profile: &Profile, until_ns: impl Fn(&(u32, u64)) -> u64) {
         let shown = shown_by_pid(profile);
         let (mut used_ns, mut outside_ns, mut worst) = (0u64, 0u64, (0, None));

@@ -411,7 +411,8 @@ impl Watcher {
         let answer_ns = self.settings.answer_ns;
         let least_ns = if is_new { answer_ns / 4 } else { answer_ns };
         let due = self.pace.due(self.desk.is_dirty(), least_ns, now_ns);
-        // A report waits for the last name of a watch that is over: it need not wait for the next answer's turn too.
+        // A report waits for the last name of a watch that is over: it need not wait for the next
+        // answer's turn too.
         let is_over = self.told_end || matches!(&self.feed, Feed::Recording(player) if player.is_over);
         let has_last_name = is_over && self.lacks_names && self.desk.names.progress().0 == 0;
         if let Some(of) = if self.desk.has_first_samples() || has_last_name { Some(Due::News) } else { due } {

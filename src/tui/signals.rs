@@ -137,8 +137,9 @@ fn listen(signals: &mut Signals, heard: &Sender<Heard>) {
     }
 }
 
-/// Ignores SIGHUP from now on: one is enough to know that the terminal is gone, and a shell repeats the kernel's. What is left
-/// to do after it, to hang up on the target and to finish a recording, is not to be cut short.
+/// Ignores SIGHUP from now on: one is enough to know that the terminal is gone, and a shell repeats
+/// the kernel's. What is left to do after it, to hang up on the target and to finish a recording,
+/// is not to be cut short.
 pub fn ignore_hangups() {
     HANGUPS_IGNORED.store(true, Ordering::SeqCst);
     // SAFETY: ignoring a signal installs no handler.

@@ -7,9 +7,11 @@ use crate::harness::run::{Batch, SIGTOP, run, text};
 use crate::harness::targets;
 use crate::harness::terminal::Terminal;
 
-/// Rounds of a measurement. The shortest one counts: a busy machine makes some of them longer, never shorter.
+/// Rounds of a measurement. The shortest one counts: a busy machine makes some of them longer,
+/// never shorter.
 const ROUNDS: u32 = 15;
-/// How much longer a run may take under sigtop in a debug build. An answer's turn (100 ms) does not fit into it.
+/// How much longer a run may take under sigtop in a debug build. An answer's turn (100 ms) does not
+/// fit into it.
 const LATE: Duration = Duration::from_millis(80);
 
 fn shortest(measure: impl Fn() -> Duration) -> Duration {

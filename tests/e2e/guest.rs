@@ -370,8 +370,9 @@ fn is_alive_with(argument: &Path) -> bool {
     processes.count() > 0
 }
 
-/// The viewer's terminal goes away and the target with it, by the SIGHUP that any terminal would have sent, also if it is stopped.
-/// A shell repeats the kernel's SIGHUP, which must not keep sigtop from handing on the first.
+/// The viewer's terminal goes away and the target with it, by the SIGHUP that any terminal would
+/// have sent, also if it is stopped. A shell repeats the kernel's SIGHUP, which must not keep
+/// sigtop from handing on the first.
 #[test]
 fn a_closed_terminal_hangs_up_on_the_target() {
     let hang_up = |terminal: Terminal| {

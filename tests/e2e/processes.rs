@@ -78,8 +78,8 @@ fn rights_are_dropped_with_the_process() {
     unharmed(&["setuid"]);
 }
 
-/// Programs that root starts as another user find the agent's library, which the loader would complain of otherwise, and their
-/// agents reach the viewer.
+/// Programs that root starts as another user find the agent's library, which the loader would
+/// complain of otherwise, and their agents reach the viewer.
 #[test]
 fn programs_under_another_user_are_sampled() {
     if !nix::unistd::geteuid().is_root() {

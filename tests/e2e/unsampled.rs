@@ -6,7 +6,8 @@ use crate::harness::run::{Batch, SIGTOP, run, text};
 use crate::harness::targets;
 use crate::harness::terminal::Terminal;
 
-/// CPU time of a process that no signal reaches is counted from outside, its fork child's too, and the reason is given.
+/// CPU time of a process that no signal reaches is counted from outside, its fork child's too, and
+/// the reason is given.
 #[test]
 fn cpu_time_without_any_tick_is_reported_with_its_reason() {
     let binary = targets::c("blocks_all");

@@ -12,8 +12,8 @@ use crate::track::pace::Due;
 const LAST_WORDS_NS: u64 = 1_000_000_000;
 
 impl Watcher {
-    /// Takes in news of the target. At its end the agents are asked for everything that they sent before: the answer comes on
-    /// the channel returned.
+    /// Takes in news of the target. At its end the agents are asked for everything that they sent
+    /// before: the answer comes on the channel returned.
     pub(super) fn hear(&mut self, event: launch::Event) -> Option<Receiver<()>> {
         match event {
             launch::Event::OutputLost(bytes) => {
@@ -41,8 +41,8 @@ impl Watcher {
         None
     }
 
-    /// Tells of the end when the agents' last words have come too, so that the tables are whole. Processes that outlive the
-    /// target get [`LAST_WORDS_NS`] to follow it.
+    /// Tells of the end when the agents' last words have come too, so that the tables are whole.
+    /// Processes that outlive the target get [`LAST_WORDS_NS`] to follow it.
     pub(super) fn tell_end(&mut self, now_ns: u64) {
         let Some((ending, at_ns)) = self.ended else { return };
         if self.told_end {

@@ -61,7 +61,8 @@ impl App {
         if signal == Signal::SIGHUP as i32 { self.hung_up() } else { self.depart(Departure::Signal(signal)) }
     }
 
-    /// The terminal is gone, which is passed on to the target unless it is to run on when the screen is left.
+    /// The terminal is gone, which is passed on to the target unless it is to run on when the
+    /// screen is left.
     pub(super) fn hung_up(&mut self) -> Vec<Effect> {
         let hands_on = self.holds_target() && self.options.on_quit != OnQuit::LetRun;
         let handed_on = hands_on.then_some(Effect::Send(Command::HangUp));

@@ -26,8 +26,8 @@ impl App {
         self.sample_by(Command::Clock(clock))
     }
 
-    /// Sends a command that sets the clock or the engine. Before the first one that needs setitimer the user is asked: the
-    /// target can be killed by it.
+    /// Sends a command that sets the clock or the engine. Before the first one that needs setitimer
+    /// the user is asked: the target can be killed by it.
     pub(super) fn sample_by(&mut self, command: Command) -> Vec<Effect> {
         let needs_itimer = matches!(command, Command::Engine(Engine::Itimer) | Command::Clock(Clock::Virtual));
         let is_live = self.options.recording.is_none() && self.ended.is_none() && !self.session_over;
