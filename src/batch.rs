@@ -114,7 +114,14 @@ pub fn run(session: &Session, mut options: Options) -> io::Result<Option<Ending>
     }
     let _ = session.commands.send(Command::Leave);
     if let Some(answer) = latest {
-        options.sink.write(&last(&answer))?;
+        let last = last(&answer);
+        options.sink.write(&last)?;
+        if let Some(unsampled) = answer.facts.unsampled.as_ref().filter(|_| !options.quiet) {
+            if !last.ends_with('\n') {
+                options.sink.write("\n")?;
+            }
+            options.sink.remark(&unsampled.to_string())?;
+        }
     }
     Ok(ended.map(|(ending, _)| ending))
 }

@@ -109,7 +109,9 @@ pub struct Sampling {
     #[arg(long, value_parser = one_of(&setting::CLOCKS), value_name = "CLOCK", help_heading = "Sampling")]
     pub clock: Option<Clock>,
 
-    /// Who ticks: a POSIX timer for each thread, or the classic setitimer(2) [default: threads]
+    /// Timer source: one POSIX timer per thread, or one setitimer(2) per process. With itimer a
+    /// target that resets SIGPROF to its default is killed, system calls that wait fail with EINTR,
+    /// and time is charged to threads inexactly [default: threads]
     #[arg(long, value_parser = one_of(&setting::ENGINES), value_name = "ENGINE", help_heading = "Sampling")]
     pub engine: Option<Engine>,
 
@@ -229,7 +231,8 @@ pub struct Watch {
     #[command(flatten)]
     pub screen: Screen,
 
-    /// What `q` does with a launched program that still runs [default: ask]
+    /// What `q` does with a launched program that still runs; with `leave` it also outlives a
+    /// closed terminal [default: ask]
     #[arg(long, value_parser = one_of(&setting::ON_QUIT), value_name = "WHAT", help_heading = "Screen")]
     pub on_quit: Option<OnQuit>,
 

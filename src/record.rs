@@ -293,7 +293,8 @@ pub fn summary(done: &Done, saved: &Saved) -> String {
             // What came while names were waited for is not in it.
             let samples = measure::count(facts.stacks.samples - facts.waiting.unwrap_or(0));
             let up = measure::duration(done.duration.map_or(facts.up, |duration| duration.min(facts.up)));
-            format!("{samples} samples in {up}: {place} ({bytes})")
+            let unsampled = facts.unsampled.as_ref().map(|unsampled| format!("; {unsampled}")).unwrap_or_default();
+            format!("{samples} samples in {up}: {place} ({bytes}){unsampled}")
         }
         None => format!("recorded: {place} ({bytes})"),
     }

@@ -68,7 +68,7 @@ impl Manual {
     }
 }
 
-const PLACES: [(&str, &[Place]); 11] = [
+const PLACES: [(&str, &[Place]); 12] = [
     ("On the screen", &[Place::Screen, Place::Panes, Place::Everywhere]),
     ("In Top", &[Place::Top]),
     ("In Callers", &[Place::Callers]),
@@ -79,6 +79,7 @@ const PLACES: [(&str, &[Place]); 11] = [
     ("In prompts and on the command line", &[Place::Prompt, Place::Colon]),
     ("In the list of processes", &[Place::Picker]),
     ("Saving", &[Place::Save]),
+    ("Sampling by setitimer", &[Place::Confirm]),
     ("Quitting with a launched program", &[Place::Question, Place::Ending]),
 ];
 
@@ -175,7 +176,7 @@ fn prose(manual: &mut Manual) {
     for (name, meaning) in [
         ("$XDG_CONFIG_HOME/sigtop/config.toml", "settings; without the variable ~/.config/sigtop/config.toml"),
         (
-            "$XDG_RUNTIME_DIR/sigtop/, ~/.cache/sigtop/, /tmp/sigtop-UID/",
+            "$XDG_RUNTIME_DIR/sigtop/, ~/.cache/sigtop/, root's /var/cache/sigtop/, /tmp/sigtop-UID/",
             "the agent's library and the socket, in the first of them that is private and may hold programs",
         ),
     ] {

@@ -176,6 +176,27 @@ fn a_launched_agent_is_heard_from_hello_to_end() {
     assert_ne!(viewer.agent().1, source);
 }
 
+/// Everything that was sent before a flush has been handed over when it is answered: also by an
+/// agent that connected, wrote more than is read in one turn and hung up before anybody accepted
+/// it.
+#[test]
+fn a_flush_hands_over_everything_sent_before_it() {
+    const MESSAGES: u32 = 20_000;
+    let viewer = Viewer::new("flush");
+    for _ in 0..5 {
+        let mut bytes = hello(viewer.token);
+        bytes.extend((0..MESSAGES).flat_map(thread));
+        let mut agent = UnixStream::connect(&viewer.path).unwrap();
+        let writer = std::thread::spawn(move || agent.write_all(&bytes));
+        writer.join().unwrap().unwrap();
+        viewer.post.flush().recv_timeout(LONG).unwrap();
+        let arrived: Vec<Arrival> = viewer.arrivals.try_iter().flatten().collect();
+        assert_eq!(arrived.len(), 1 + MESSAGES as usize + 1);
+        assert_eq!(arrived.last().map(|arrival| &arrival.event), Some(&Event::Closed));
+    }
+    assert!(viewer.post.flush().recv_timeout(LONG).is_ok(), "nothing to hand over");
+}
+
 #[test]
 fn each_agent_is_asked_what_is_current() {
     let viewer = Viewer::new("asked");

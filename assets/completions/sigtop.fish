@@ -28,8 +28,8 @@ complete -c sigtop -n "__fish_sigtop_needs_command" -s p -l pid -d 'Watch these 
 complete -c sigtop -n "__fish_sigtop_needs_command" -l clock -d 'What to measure: CPU time, or wall time of sleeping threads too [default: prof]' -r -f -a "prof\t'CPU time, user and system (ITIMER_PROF)'
 real\t'wall time, of threads that sleep too (ITIMER_REAL)'
 virtual\t'user CPU time, by setitimer(2) alone (ITIMER_VIRTUAL)'"
-complete -c sigtop -n "__fish_sigtop_needs_command" -l engine -d 'Who ticks: a POSIX timer for each thread, or the classic setitimer(2) [default: threads]' -r -f -a "threads\t'timer_create(2) for each thread'
-itimer\t'setitimer(2) for the process'"
+complete -c sigtop -n "__fish_sigtop_needs_command" -l engine -d 'Timer source: one POSIX timer per thread, or one setitimer(2) per process. With itimer a target that resets SIGPROF to its default is killed, system calls that wait fail with EINTR, and time is charged to threads inexactly [default: threads]' -r -f -a "threads\t'timer_create(2) for each thread'
+itimer\t'setitimer(2) for the process: kills a target that resets the signal, cuts waits short'"
 complete -c sigtop -n "__fish_sigtop_needs_command" -l hz -d 'Samples a second of the clock [default: 99]' -r
 complete -c sigtop -n "__fish_sigtop_needs_command" -l period -d 'Time between two samples' -r
 complete -c sigtop -n "__fish_sigtop_needs_command" -l budget -d 'Halve the rate while the signal handlers cost more than this part of the target\'s CPU time [default: 1%]' -r
@@ -49,7 +49,7 @@ complete -c sigtop -n "__fish_sigtop_needs_command" -l theme -d 'Colours of the 
 light\t'for light terminals'
 16\t'the sixteen colours that the terminal\'s own theme chose'
 colour-blind\t'for dark terminals: heat is lightness, and nothing is told by red and green alone'"
-complete -c sigtop -n "__fish_sigtop_needs_command" -l on-quit -d 'What `q` does with a launched program that still runs [default: ask]' -r -f -a "ask\t'ask'
+complete -c sigtop -n "__fish_sigtop_needs_command" -l on-quit -d 'What `q` does with a launched program that still runs; with `leave` it also outlives a closed terminal [default: ask]' -r -f -a "ask\t'ask'
 end\t'end the program'
 leave\t'let it run'"
 complete -c sigtop -n "__fish_sigtop_needs_command" -l save -d 'Keep everything in this file too; its ending is the format, .sigtop is a recording for `sigtop view`' -r -F
@@ -91,8 +91,8 @@ complete -c sigtop -n "__fish_sigtop_using_subcommand demo" -s p -l pid -d 'Watc
 complete -c sigtop -n "__fish_sigtop_using_subcommand demo" -l clock -d 'What to measure: CPU time, or wall time of sleeping threads too [default: prof]' -r -f -a "prof\t'CPU time, user and system (ITIMER_PROF)'
 real\t'wall time, of threads that sleep too (ITIMER_REAL)'
 virtual\t'user CPU time, by setitimer(2) alone (ITIMER_VIRTUAL)'"
-complete -c sigtop -n "__fish_sigtop_using_subcommand demo" -l engine -d 'Who ticks: a POSIX timer for each thread, or the classic setitimer(2) [default: threads]' -r -f -a "threads\t'timer_create(2) for each thread'
-itimer\t'setitimer(2) for the process'"
+complete -c sigtop -n "__fish_sigtop_using_subcommand demo" -l engine -d 'Timer source: one POSIX timer per thread, or one setitimer(2) per process. With itimer a target that resets SIGPROF to its default is killed, system calls that wait fail with EINTR, and time is charged to threads inexactly [default: threads]' -r -f -a "threads\t'timer_create(2) for each thread'
+itimer\t'setitimer(2) for the process: kills a target that resets the signal, cuts waits short'"
 complete -c sigtop -n "__fish_sigtop_using_subcommand demo" -l hz -d 'Samples a second of the clock [default: 99]' -r
 complete -c sigtop -n "__fish_sigtop_using_subcommand demo" -l period -d 'Time between two samples' -r
 complete -c sigtop -n "__fish_sigtop_using_subcommand demo" -l budget -d 'Halve the rate while the signal handlers cost more than this part of the target\'s CPU time [default: 1%]' -r
@@ -112,7 +112,7 @@ complete -c sigtop -n "__fish_sigtop_using_subcommand demo" -l theme -d 'Colours
 light\t'for light terminals'
 16\t'the sixteen colours that the terminal\'s own theme chose'
 colour-blind\t'for dark terminals: heat is lightness, and nothing is told by red and green alone'"
-complete -c sigtop -n "__fish_sigtop_using_subcommand demo" -l on-quit -d 'What `q` does with a launched program that still runs [default: ask]' -r -f -a "ask\t'ask'
+complete -c sigtop -n "__fish_sigtop_using_subcommand demo" -l on-quit -d 'What `q` does with a launched program that still runs; with `leave` it also outlives a closed terminal [default: ask]' -r -f -a "ask\t'ask'
 end\t'end the program'
 leave\t'let it run'"
 complete -c sigtop -n "__fish_sigtop_using_subcommand demo" -l save -d 'Keep everything in this file too; its ending is the format, .sigtop is a recording for `sigtop view`' -r -F
@@ -213,8 +213,8 @@ complete -c sigtop -n "__fish_sigtop_using_subcommand record" -s p -l pid -d 'Re
 complete -c sigtop -n "__fish_sigtop_using_subcommand record" -l clock -d 'What to measure: CPU time, or wall time of sleeping threads too [default: prof]' -r -f -a "prof\t'CPU time, user and system (ITIMER_PROF)'
 real\t'wall time, of threads that sleep too (ITIMER_REAL)'
 virtual\t'user CPU time, by setitimer(2) alone (ITIMER_VIRTUAL)'"
-complete -c sigtop -n "__fish_sigtop_using_subcommand record" -l engine -d 'Who ticks: a POSIX timer for each thread, or the classic setitimer(2) [default: threads]' -r -f -a "threads\t'timer_create(2) for each thread'
-itimer\t'setitimer(2) for the process'"
+complete -c sigtop -n "__fish_sigtop_using_subcommand record" -l engine -d 'Timer source: one POSIX timer per thread, or one setitimer(2) per process. With itimer a target that resets SIGPROF to its default is killed, system calls that wait fail with EINTR, and time is charged to threads inexactly [default: threads]' -r -f -a "threads\t'timer_create(2) for each thread'
+itimer\t'setitimer(2) for the process: kills a target that resets the signal, cuts waits short'"
 complete -c sigtop -n "__fish_sigtop_using_subcommand record" -l hz -d 'Samples a second of the clock [default: 99]' -r
 complete -c sigtop -n "__fish_sigtop_using_subcommand record" -l period -d 'Time between two samples' -r
 complete -c sigtop -n "__fish_sigtop_using_subcommand record" -l budget -d 'Halve the rate while the signal handlers cost more than this part of the target\'s CPU time [default: 1%]' -r

@@ -99,7 +99,7 @@ pub fn check(pid: u32) -> Result<Carrier, AttachError> {
 }
 
 /// A line of maps whose file is an agent's, of this version or another.
-fn is_agent(line: &[u8]) -> bool {
+pub(super) fn is_agent(line: &[u8]) -> bool {
     let line = line.strip_suffix(b" (deleted)").unwrap_or(line);
     let name = line.rsplit(|&byte| byte == b'/').next().unwrap_or_default();
     line.contains(&b'/') && name.starts_with(library::PREFIX.as_bytes()) && name.ends_with(b".so")

@@ -15,7 +15,7 @@ use nix::unistd::{ForkResult, Pid, fork, pipe2, read, write};
 use super::inherit::{Held, closed_at_start};
 use super::launch::Command;
 use super::program::Form;
-use super::{AttachError, library, quote};
+use super::{AttachError, library, proc, quote};
 use crate::link::wire::LINK_VARIABLE;
 
 /// Runs text that has no first line of its own, as execvp(3) does.
@@ -131,8 +131,22 @@ impl Failure {
     }
 }
 
-/// Waits for a child: its wait status, user and system CPU time in ns; `None` if `options` say not to wait and there is none.
-pub(super) fn reap(child: Pid, options: i32) -> nix::Result<Option<(i32, u64, u64)>> {
+/// What wait4(2) tells of a child.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Reaped {
+    /// Its wait status.
+    pub(super) status: i32,
+    /// User CPU time of it and the children that it waited for, ns.
+    pub(super) user_ns: u64,
+    /// System CPU time, likewise.
+    pub(super) system_ns: u64,
+    /// CPU time of the process alone, ns, if it has ended.
+    pub(super) own_ns: u64,
+}
+
+/// Waits for a child; `None` if `options` say not to wait and there is nothing to tell.
+pub(super) fn reap(child: Pid, options: i32) -> nix::Result<Option<Reaped>> {
+    let own_ns = own_cpu_at_end(child, options);
     let mut status = 0;
     // SAFETY: rusage is plain data, all zeros is a value of it, and both out-pointers live through the call.
     let (found, usage) = unsafe {
@@ -142,8 +156,23 @@ pub(super) fn reap(child: Pid, options: i32) -> nix::Result<Option<(i32, u64, u6
     let ns = |time: libc::timeval| time.tv_sec as u64 * 1_000_000_000 + time.tv_usec as u64 * 1_000;
     match Errno::result(found)? {
         0 => Ok(None),
-        _ => Ok(Some((status, ns(usage.ru_utime), ns(usage.ru_stime)))),
+        _ => {
+            let (user_ns, system_ns) = (ns(usage.ru_utime), ns(usage.ru_stime));
+            Ok(Some(Reaped { status, user_ns, system_ns, own_ns }))
+        }
     }
+}
+
+/// CPU time of a child that has ended and was not waited for, ns; 0 while it has not ended. Its
+/// clock goes with it.
+fn own_cpu_at_end(child: Pid, options: i32) -> u64 {
+    let flags = libc::WEXITED | libc::WNOWAIT | options & libc::WNOHANG;
+    // SAFETY: siginfo is plain data, all zeros is a value of it, and it lives through the call.
+    let has_ended = unsafe {
+        let mut info: libc::siginfo_t = std::mem::zeroed();
+        libc::waitid(libc::P_PID, child.as_raw() as u32, &mut info, flags) == 0 && info.si_pid() != 0
+    };
+    if has_ended { proc::cpu_ns(child.as_raw() as u32).unwrap_or(0) } else { 0 }
 }
 
 /// Closes the standard descriptors that Rust's runtime found closed and opened.

@@ -1,6 +1,8 @@
 //! The process between the viewer and a target with a terminal of its own. It is a fork of sigtop that leads a new session,
-//! holds the terminal's master, and is the target's parent: when the viewer quits, is killed or loses its terminal, the
-//! target keeps its terminal and its parent, and its output is read on (and dropped), so that it neither dies nor waits.
+//! holds the terminal's master, and is the target's parent: when the viewer quits or is killed, the target keeps its terminal
+//! and its parent, and its output is read on (and dropped), so that it neither dies nor waits. When the viewer loses its own
+//! terminal it says so, and the target gets the SIGHUP that it would have got from that terminal; if it ignores the signal it
+//! runs on as above.
 //!
 //! The target is not the session's leader but, as under a shell, leads the foreground group: when it ends, the kernel sends
 //! no SIGHUP to what it leaves behind. The keeper stays until all of them have closed the terminal.
@@ -24,9 +26,9 @@ use nix::sys::prctl;
 use nix::sys::signal::{SigSet, Signal, kill, killpg};
 use nix::sys::signalfd::{SfdFlags, SignalFd};
 use nix::sys::socket::{MsgFlags, recv, send};
-use nix::unistd::{Pid, chdir, getpgrp, read, setpgid, setsid, tcsetpgrp, write};
+use nix::unistd::{Pid, chdir, getpgrp, read, setpgid, setsid, tcgetpgrp, tcsetpgrp, write};
 
-use super::image::{Failure, Image, reap};
+use super::image::{Failure, Image, Reaped, reap};
 use super::inherit::Held;
 use super::packet::{MAX_OUTPUT, MAX_PACKET, Order, Report};
 use super::pty::{self, Model, Pty};
@@ -162,7 +164,7 @@ impl Keeper {
         if self.slave.is_none() {
             return Ok(());
         }
-        while let Some((status, user_ns, system_ns)) =
+        while let Some(Reaped { status, user_ns, system_ns, own_ns }) =
             reap(self.target, libc::WNOHANG | libc::WUNTRACED | libc::WCONTINUED)?
         {
             if libc::WIFSTOPPED(status) {
@@ -174,7 +176,7 @@ impl Keeper {
                 self.report(Report::Continued);
             } else {
                 self.read_output(MAX_LAST_WORDS);
-                self.report(Report::Ended { status, user_ns, system_ns });
+                self.report(Report::Ended { status, user_ns, system_ns, own_ns });
                 // What it leaves behind is in the background now, and our own end will not hang up on it.
                 if let Some(slave) = self.slave.take() {
                     let _ = tcsetpgrp(&slave, getpgrp());
@@ -231,7 +233,9 @@ impl Keeper {
         while let Some(socket) = &self.socket {
             match recv(socket.as_raw_fd(), &mut self.buffer, MsgFlags::MSG_DONTWAIT) {
                 Err(Errno::EAGAIN) => break,
-                Err(Errno::EINTR) => {}
+                // ECONNRESET: the viewer ended and left output unread. Its last orders come after
+                // this error.
+                Err(Errno::EINTR | Errno::ECONNRESET) => {}
                 Ok(0) | Err(_) => self.forget_viewer(),
                 Ok(count) => match Order::decode(&self.buffer[..count]) {
                     Some(Order::Input(bytes)) => self.take_typed(&bytes),
@@ -241,6 +245,7 @@ impl Keeper {
                         }
                     }
                     Some(Order::Signal { signal }) => self.send_signal(signal),
+                    Some(Order::HangUp) => self.hang_up(),
                     None => {}
                 },
             }
@@ -272,6 +277,20 @@ impl Keeper {
         }
     }
 
+    /// Does what the kernel does when a terminal hangs up: SIGHUP and SIGCONT to the target, which
+    /// has the place of the session's leader, and to the foreground group, which is another one if
+    /// the target is a shell.
+    fn hang_up(&mut self) {
+        let Some(slave) = &self.slave else { return };
+        let foreground = tcgetpgrp(slave).ok().filter(|&group| group != self.target && group != getpgrp());
+        self.send_signal(Signal::SIGHUP as i32);
+        self.send_signal(Signal::SIGCONT as i32);
+        for signal in [Signal::SIGHUP, Signal::SIGCONT] {
+            // The group may have ended by the first signal.
+            let _ = foreground.map(|group| killpg(group, signal));
+        }
+    }
+
     fn report(&mut self, report: Report) {
         if self.socket.is_some() {
             self.waiting.push(report.encode(), Instant::now());
@@ -288,8 +307,9 @@ impl Keeper {
             match send(socket.as_raw_fd(), packet, MsgFlags::MSG_DONTWAIT | MsgFlags::MSG_NOSIGNAL) {
                 Ok(_) => self.waiting.sent(Instant::now()),
                 Err(Errno::EINTR) => {}
-                Err(Errno::EAGAIN) => return,
-                Err(_) => self.forget_viewer(),
+                // EPIPE and the like: `hear` finds the end of the viewer too, behind its last
+                // orders.
+                Err(_) => return,
             }
         }
     }
@@ -470,7 +490,7 @@ mod tests {
         waiting.output(b"more", start);
         assert_eq!(waiting.gathering(start), Some(GATHER));
         assert_eq!(waiting.gathering(start + GATHER), None);
-        waiting.push(Report::Ended { status: 0, user_ns: 0, system_ns: 0 }.encode(), start);
+        waiting.push(Report::Ended { status: 0, user_ns: 0, system_ns: 0, own_ns: 0 }.encode(), start);
         assert_eq!(waiting.gathering(start), None);
         let mut waiting = Waiting { sent: Some(start), ..Waiting::default() };
         waiting.output(&[b'x'; MAX_OUTPUT], start);
@@ -486,7 +506,7 @@ mod tests {
             waiting.output(&[piece as u8; 1024], now);
             assert!(waiting.size <= MAX_KEPT);
         }
-        let end = Report::Ended { status: 0, user_ns: 0, system_ns: 0 };
+        let end = Report::Ended { status: 0, user_ns: 0, system_ns: 0, own_ns: 0 };
         waiting.push(end.encode(), now);
         let reports = taken(&mut waiting, now);
         assert_eq!(reports.last(), Some(&end));

@@ -24,7 +24,7 @@ use nix::sys::wait::waitpid;
 use nix::unistd::{ForkResult, Pid, fork};
 
 use super::backlog::Backlog;
-use super::image::{self, Failure, Image};
+use super::image::{self, Failure, Image, Reaped};
 use super::inherit::{self, Held};
 use super::packet::{MAX_INPUT, MAX_PACKET, Order, Report};
 use super::program::Program;
@@ -32,6 +32,8 @@ use super::{AttachError, keeper, pty};
 
 /// How often to look whether more output is wanted, while some waits and none comes, ms.
 const LOOK_MS: u8 = 5;
+/// How long the keeper may take to make room for the news that the terminal is gone, ms.
+const HANG_UP_MS: u16 = 1000;
 /// Between two parts of a flood that lines are left out of: nobody reads them faster, and showing them takes CPU time that
 /// the target may want.
 const FLOOD: Duration = Duration::from_millis(100);
@@ -91,6 +93,8 @@ pub struct Ended {
     pub user_ns: u64,
     /// System CPU time, likewise.
     pub system_ns: u64,
+    /// CPU time of it alone, ns; 0 if it is not known.
+    pub own_ns: u64,
 }
 
 /// By itself or by force.
@@ -266,6 +270,17 @@ impl Launched {
         };
         sent.map_err(|error| AttachError::system("cannot send a signal to the target", error))
     }
+
+    /// Hangs up on a target with a terminal of its own, as that terminal would if it went away with
+    /// sigtop's. Without one it shares sigtop's terminal and group, and has its SIGHUP from the
+    /// kernel.
+    pub fn hang_up(&self) -> Result<(), AttachError> {
+        let Line::Keeper { socket, .. } = &self.line else { return Ok(()) };
+        let cannot = |error| AttachError::system("cannot hang up on the target", error);
+        // The keeper may still have much input to take.
+        poll(&mut [PollFd::new(socket.as_fd(), PollFlags::POLLOUT)], HANG_UP_MS).map_err(cannot)?;
+        tell(socket, &Order::HangUp).map_err(cannot)
+    }
 }
 
 fn tell(socket: &OwnedFd, order: &Order) -> Result<(), Errno> {
@@ -319,9 +334,9 @@ fn listen(socket: &OwnedFd, keeper: Pid, events: &Sender<Event>, output: &Sender
             Some(Report::InputLost(count)) => Event::InputLost(count),
             Some(Report::Stopped { signal }) => Event::Stopped { signal },
             Some(Report::Continued) => Event::Continued,
-            Some(Report::Ended { status, user_ns, system_ns }) => {
+            Some(Report::Ended { status, user_ns, system_ns, own_ns }) => {
                 ended = true;
-                Event::Ended(Ended { how: Ending::of_wait_status(status), user_ns, system_ns })
+                Event::Ended(Ended { how: Ending::of_wait_status(status), user_ns, system_ns, own_ns })
             }
             Some(Report::Started { .. } | Report::Failed { .. } | Report::Output(_)) => continue,
             None => break,
@@ -332,7 +347,7 @@ fn listen(socket: &OwnedFd, keeper: Pid, events: &Sender<Event>, output: &Sender
         drop(output.send(backlog.take().0));
     }
     if !ended {
-        drop(events.send(Event::Ended(Ended { how: Ending::Unknown, user_ns: 0, system_ns: 0 })));
+        drop(events.send(Event::Ended(Ended { how: Ending::Unknown, user_ns: 0, system_ns: 0, own_ns: 0 })));
     }
     let _ = waitpid(keeper, None);
 }
@@ -341,11 +356,11 @@ fn listen(socket: &OwnedFd, keeper: Pid, events: &Sender<Event>, output: &Sender
 fn wait(target: Pid) -> Ended {
     loop {
         match image::reap(target, 0) {
-            Ok(Some((status, user_ns, system_ns))) => {
-                return Ended { how: Ending::of_wait_status(status), user_ns, system_ns };
+            Ok(Some(Reaped { status, user_ns, system_ns, own_ns })) => {
+                return Ended { how: Ending::of_wait_status(status), user_ns, system_ns, own_ns };
             }
             Ok(None) | Err(Errno::EINTR) => {}
-            Err(_) => return Ended { how: Ending::Unknown, user_ns: 0, system_ns: 0 },
+            Err(_) => return Ended { how: Ending::Unknown, user_ns: 0, system_ns: 0, own_ns: 0 },
         }
     }
 }

@@ -4,6 +4,10 @@
 //!
 //! The file's name holds a hash of its content, so that versions live side by side; what is found under the name is believed
 //! only if it is ours and equal byte for byte. It is never removed: a process may yet start a child with it.
+//!
+//! What root starts may become another user, whose programs load the file and whose agents connect
+//! to the socket. So root's directory is one that every user can reach, which its home seldom is;
+//! if there is none, one that only root can reach.
 
 use std::env;
 use std::ffi::{OsStr, OsString};
@@ -34,6 +38,8 @@ struct Place {
     directory: PathBuf,
     /// A cache may be the first thing in a new home; a runtime directory is made by the system or not at all.
     makes_parent: bool,
+    /// Whether it is taken only if every user can search all directories above it.
+    for_all_users: bool,
 }
 
 impl Places {
@@ -42,15 +48,23 @@ impl Places {
         Places::new(|name| env::var_os(name), geteuid().as_raw())
     }
 
-    /// In order of preference: the runtime directory, the cache, `/tmp`. A variable that is no absolute path is as if unset.
+    /// In order of preference: the runtime directory, the cache, root's `/var/cache`, `/tmp`. A
+    /// variable that is no absolute path is as if unset.
     fn new(variable: impl Fn(&str) -> Option<OsString>, user: u32) -> Places {
         let absolute = |name| variable(name).map(PathBuf::from).filter(|path| path.is_absolute());
         let cache = absolute("XDG_CACHE_HOME").or_else(|| absolute("HOME").map(|home| home.join(".cache")));
-        let within = |parent: PathBuf, makes_parent| Place { directory: parent.join("sigtop"), makes_parent };
+        let place = |directory, makes_parent| Place { directory, makes_parent, for_all_users: user == 0 };
+        let within = |parent: PathBuf, makes_parent| place(parent.join("sigtop"), makes_parent);
         let runtime = absolute("XDG_RUNTIME_DIR").map(|parent| within(parent, false));
         let cache = cache.map(|parent| within(parent, true));
-        let last = Place { directory: PathBuf::from(format!("/tmp/sigtop-{user}")), makes_parent: false };
-        Places([runtime, cache, Some(last)].into_iter().flatten().collect())
+        let system = (user == 0).then(|| within("/var/cache".into(), false));
+        let last = place(format!("/tmp/sigtop-{user}").into(), false);
+        let mut places: Vec<Place> = [runtime, cache, system, Some(last)].into_iter().flatten().collect();
+        if user == 0 {
+            let for_root_alone = |place: &Place| Place { for_all_users: false, ..place.clone() };
+            places.extend(places.iter().map(for_root_alone).collect::<Vec<Place>>());
+        }
+        Places(places)
     }
 
     /// The agent's file, written where it is not there yet.
@@ -81,7 +95,11 @@ impl Places {
         for place in &self.0 {
             match take(place) {
                 Ok(path) => return Ok(path),
-                Err(why) => tried.push((place.directory.clone(), why)),
+                Err(why) => {
+                    // Root's are tried a second time, with less asked of them.
+                    tried.retain(|(directory, _)| *directory != place.directory);
+                    tried.push((place.directory.clone(), why));
+                }
             }
         }
         Err(AttachError::NoPlace { what, tried })
@@ -145,6 +163,11 @@ fn private(place: &Place) -> Result<(), String> {
     if place.makes_parent {
         make(parent, 0o700)?;
     }
+    if place.for_all_users
+        && let Some(closed) = parent.ancestors().find(|above| !is_open_to_all(above))
+    {
+        return Err(format!("other users cannot enter {}", closed.display()));
+    }
     // Whoever owns the parent could put another directory in our place, unless it is sticky as /tmp is.
     let above = fs::metadata(parent).map_err(|error| format!("its parent: {error}"))?;
     if ![0, geteuid().as_raw()].contains(&above.uid()) {
@@ -168,6 +191,11 @@ fn private(place: &Place) -> Result<(), String> {
         fs::set_permissions(directory, Permissions::from_mode(mode)).map_err(words)?;
     }
     Ok(())
+}
+
+/// Whether every user can search a directory, as far as its mode says.
+fn is_open_to_all(directory: &Path) -> bool {
+    fs::metadata(directory).is_ok_and(|found| found.mode() & 0o001 != 0)
 }
 
 fn is_ours(path: &Path, content: &[u8]) -> io::Result<bool> {
@@ -227,7 +255,7 @@ mod tests {
         }
 
         fn place(&self) -> Place {
-            Place { directory: self.0.join("sigtop"), makes_parent: false }
+            Place { directory: self.0.join("sigtop"), makes_parent: false, for_all_users: false }
         }
     }
 
@@ -243,21 +271,38 @@ mod tests {
 
     #[test]
     fn places_come_in_order_and_only_if_absolute() {
-        let of = |runtime: &str, cache: &str, home: &str| {
+        let of_user = |user: u32, runtime: &str, cache: &str, home: &str| {
             let known = [("XDG_RUNTIME_DIR", runtime), ("XDG_CACHE_HOME", cache), ("HOME", home)];
             let value = |name: &str| {
                 known.iter().find(|(key, value)| *key == name && !value.is_empty()).map(|(_, value)| value.into())
             };
-            let all = Places::new(value, 7)
+            let all = Places::new(value, user)
                 .0
                 .into_iter()
                 .map(|place| place.directory.into_os_string().into_string().unwrap());
             all.collect::<Vec<_>>().join(" ")
         };
+        let of = |runtime: &str, cache: &str, home: &str| of_user(7, runtime, cache, home);
         assert_eq!(of("/run/user/7", "/c", "/h"), "/run/user/7/sigtop /c/sigtop /tmp/sigtop-7");
         assert_eq!(of("", "", "/h"), "/h/.cache/sigtop /tmp/sigtop-7");
         assert_eq!(of("run", "cache", "home"), "/tmp/sigtop-7");
         assert_eq!(of("", "", ""), "/tmp/sigtop-7");
+        let of_root = "/root/.cache/sigtop /var/cache/sigtop /tmp/sigtop-0";
+        assert_eq!(of_user(0, "", "", "/root"), format!("{of_root} {of_root}"));
+    }
+
+    /// Root's home is closed to other users as a rule, and what root starts may become one of them.
+    #[test]
+    fn a_directory_below_a_closed_one_is_passed_over_for_all_users() {
+        let scratch = Scratch::new("closed");
+        let closed = Place { for_all_users: true, ..scratch.place() };
+        assert!(refusal(&closed).contains("other users cannot enter"), "{}", refusal(&closed));
+        let places = Places(vec![closed.clone(), scratch.place()]);
+        assert!(places.first("it", |place| library_in(place, b"agent")).is_ok(), "rather this than none");
+        fs::set_permissions(&scratch.0, Permissions::from_mode(0o711)).unwrap();
+        // The directory for temporary files may lie in a home.
+        let is_open = env::temp_dir().ancestors().all(is_open_to_all);
+        assert_eq!(library_in(&closed, b"agent").is_ok(), is_open);
     }
 
     #[test]
@@ -331,7 +376,7 @@ mod tests {
     fn a_path_that_ld_preload_would_split_is_passed_over() {
         let scratch = Scratch::new("blank");
         for name in ["a b", "a:b", "a$b", "a\nb"] {
-            let bad = Place { directory: scratch.0.join(name), makes_parent: false };
+            let bad = Place { directory: scratch.0.join(name), ..scratch.place() };
             let places = Places(vec![bad.clone(), scratch.place()]);
             assert!(
                 places.first("it", |place| library_in(place, b"agent")).unwrap().starts_with(scratch.place().directory)
@@ -343,8 +388,8 @@ mod tests {
     #[test]
     fn when_no_place_will_do_each_is_named_with_its_reason() {
         let scratch = Scratch::new("none");
-        let missing = Place { directory: scratch.0.join("no/sigtop"), makes_parent: false };
-        let blank = Place { directory: scratch.0.join("a b"), makes_parent: false };
+        let missing = Place { directory: scratch.0.join("no/sigtop"), ..scratch.place() };
+        let blank = Place { directory: scratch.0.join("a b"), ..scratch.place() };
         let error = Places(vec![missing, blank]).first("it", |place| library_in(place, b"agent")).unwrap_err();
         let said = error.to_string();
         assert!(said.contains("no/sigtop: its parent: No such file"), "{said}");

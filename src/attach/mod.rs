@@ -21,6 +21,7 @@ pub mod proc;
 pub mod program;
 mod pty;
 mod quote;
+pub mod silent;
 pub mod stand_in;
 pub mod survey;
 mod wrapper;

@@ -31,8 +31,9 @@ pub(super) enum Report {
     Stopped { signal: i32 },
     /// The target goes on.
     Continued,
-    /// The target ended: its wait status, and its CPU time with that of the children it waited for.
-    Ended { status: i32, user_ns: u64, system_ns: u64 },
+    /// The target ended: its wait status, its CPU time with that of the children it waited for, and
+    /// its own alone.
+    Ended { status: i32, user_ns: u64, system_ns: u64, own_ns: u64 },
 }
 
 /// From the viewer.
@@ -44,6 +45,8 @@ pub(super) enum Order {
     Resize { rows: u16, columns: u16 },
     /// A signal for the target's process group.
     Signal { signal: i32 },
+    /// The viewer's terminal is gone: hang up on the target.
+    HangUp,
 }
 
 impl Report {
@@ -56,8 +59,9 @@ impl Report {
             Report::InputLost(count) => packet(5, &[&count.to_le_bytes()]),
             Report::Stopped { signal } => packet(6, &[&signal.to_le_bytes()]),
             Report::Continued => packet(7, &[]),
-            Report::Ended { status, user_ns, system_ns } => {
-                packet(8, &[&status.to_le_bytes(), &user_ns.to_le_bytes(), &system_ns.to_le_bytes()])
+            Report::Ended { status, user_ns, system_ns, own_ns } => {
+                let [user, system, own] = [user_ns, system_ns, own_ns].map(|ns| ns.to_le_bytes());
+                packet(8, &[&status.to_le_bytes(), &user, &system, &own])
             }
         }
     }
@@ -81,6 +85,7 @@ impl Report {
                 status: i32::from_le_bytes(take(&mut rest)?),
                 user_ns: u64::from_le_bytes(take(&mut rest)?),
                 system_ns: u64::from_le_bytes(take(&mut rest)?),
+                own_ns: u64::from_le_bytes(take(&mut rest)?),
             },
             _ => return None,
         };
@@ -94,6 +99,7 @@ impl Order {
             Order::Input(bytes) => packet(1, &[bytes]),
             Order::Resize { rows, columns } => packet(2, &[&rows.to_le_bytes(), &columns.to_le_bytes()]),
             Order::Signal { signal } => packet(3, &[&signal.to_le_bytes()]),
+            Order::HangUp => packet(4, &[]),
         }
     }
 
@@ -106,6 +112,7 @@ impl Order {
                 columns: u16::from_le_bytes(take(&mut rest)?),
             },
             3 => Order::Signal { signal: i32::from_le_bytes(take(&mut rest)?) },
+            4 => Order::HangUp,
             _ => return None,
         };
         rest.is_empty().then_some(order)
@@ -140,7 +147,7 @@ mod tests {
             Report::InputLost(3),
             Report::Stopped { signal: 20 },
             Report::Continued,
-            Report::Ended { status: 3 << 8, user_ns: 5, system_ns: 7 },
+            Report::Ended { status: 3 << 8, user_ns: 5, system_ns: 7, own_ns: 11 },
         ];
         for report in reports {
             let packet = report.encode();
@@ -150,9 +157,8 @@ mod tests {
                 assert_eq!(Report::decode(&[&packet[..], b"!"].concat()), None);
             }
         }
-        for order in
-            [Order::Input(b"q".to_vec()), Order::Resize { rows: 24, columns: 80 }, Order::Signal { signal: 15 }]
-        {
+        let resize = Order::Resize { rows: 24, columns: 80 };
+        for order in [Order::Input(b"q".to_vec()), resize, Order::Signal { signal: 15 }, Order::HangUp] {
             assert_eq!(Order::decode(&order.encode()), Some(order));
         }
         assert_eq!((Report::decode(b""), Order::decode(b"\xff")), (None, None));

@@ -78,6 +78,8 @@ struct Counts {
 enum Order {
     Engage(Request),
     Expect(u32),
+    /// Hand over everything that has been sent so far, then answer here.
+    Flush(Sender<()>),
 }
 
 /// The open sockets. Agents can connect from now on; they are heard once it is [started](Listener::start).
@@ -143,6 +145,7 @@ impl Listener {
             next_source: 0,
             expected: HashSet::new(),
             broadcasts: Vec::new(),
+            flushes: Vec::new(),
             shut_until: None,
             scratch: Box::new([0; READ_AT_ONCE]),
         };
@@ -174,6 +177,15 @@ impl Post {
     /// Lets the agent of this process in, whatever its token. To be called before it is knocked at.
     pub fn expect(&self, pid: u32) {
         self.order(Order::Expect(pid));
+    }
+
+    /// Asks for everything that processes have sent by now, also those that connected and were not
+    /// accepted yet. The answer comes once all of it has been handed over as arrivals. A process
+    /// that has been reaped has sent all that it ever will.
+    pub fn flush(&self) -> Receiver<()> {
+        let (done, flushed) = bounded(1);
+        self.order(Order::Flush(done));
+        flushed
     }
 
     /// Who was not listened to so far.
@@ -256,6 +268,8 @@ struct Service {
     expected: HashSet<u32>,
     /// To be sent to everyone in this turn.
     broadcasts: Vec<Request>,
+    /// To be answered once no socket has anything to read.
+    flushes: Vec<Sender<()>>,
     /// Nobody can come in before this, as the system is out of descriptors.
     shut_until: Option<Instant>,
     scratch: Box<[u8; READ_AT_ONCE]>,
@@ -263,7 +277,11 @@ struct Service {
 
 impl Service {
     fn turn(&mut self) -> Result<(), Stop> {
+        // A flush that arrives during the wait is answered in a later turn: this one's poll may be
+        // older.
+        let flushes = self.flushes.len();
         let Ready { peers: ready, door } = self.wait()?;
+        let is_drained = !door && !ready.contains(&true);
         self.take_orders();
         for request in std::mem::take(&mut self.broadcasts) {
             for peer in self.peers.iter_mut().filter(|peer| matches!(peer.standing, Standing::Known { .. })) {
@@ -283,7 +301,14 @@ impl Service {
         if door {
             self.admit(now);
         }
-        self.hand_over()
+        self.hand_over()?;
+        if is_drained {
+            for done in self.flushes.drain(..flushes) {
+                // A watch that is over does not wait for the answer.
+                let _ = done.send(());
+            }
+        }
+        Ok(())
     }
 
     /// Sleeps until there is something to do.
@@ -301,10 +326,12 @@ impl Service {
         }
         let next = self.peers.iter().filter_map(deadline).chain(self.shut_until).min();
         // Rounded up, so that the time has come when it is over.
-        let timeout = next.map_or(PollTimeout::NONE, |next| {
-            PollTimeout::try_from(next.saturating_duration_since(now) + Duration::from_millis(1))
-                .unwrap_or(PollTimeout::MAX)
-        });
+        let timeout = match next {
+            _ if !self.flushes.is_empty() => PollTimeout::ZERO,
+            None => PollTimeout::NONE,
+            Some(next) => PollTimeout::try_from(next.saturating_duration_since(now) + Duration::from_millis(1))
+                .unwrap_or(PollTimeout::MAX),
+        };
         let ready = match poll(&mut sources, timeout) {
             Ok(_) => {
                 let mut ready = sources[1..].iter().map(|source| source.any().unwrap_or(true));
@@ -334,6 +361,7 @@ impl Service {
             match order {
                 Order::Engage(request) => self.broadcasts.push(request),
                 Order::Expect(pid) => drop(self.expected.insert(pid)),
+                Order::Flush(done) => self.flushes.push(done),
             }
         }
     }

@@ -39,6 +39,14 @@ impl Losses {
         add(&mut self.foreign_signals, account.foreign_signals);
     }
 
+    /// Adds CPU time that no tick stood for and no agent counts.
+    pub fn add_unseen(&mut self, ns: u64, period_ns: u64) {
+        let (ticks, index) = (ns / period_ns.max(1), Loss::Unseen as usize);
+        self.ticks = self.ticks.saturating_add(ticks);
+        self.lost_ticks[index] = self.lost_ticks[index].saturating_add(ticks);
+        self.lost_ns[index] = self.lost_ns[index].saturating_add(ns);
+    }
+
     /// All ticks lost.
     pub fn lost(&self) -> u64 {
         self.lost_ticks.iter().fold(0, |sum, &ticks| sum.saturating_add(ticks))

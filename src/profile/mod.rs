@@ -159,6 +159,7 @@ impl Profile {
             mappings: Mappings::default(),
             located: Located::default(),
             threads: IdMap::default(),
+            sampled_ns: 0,
             books: Clocks::default(),
         };
         self.sources.insert(source, ProcessId(self.processes.len() as u32));
@@ -262,6 +263,9 @@ impl Profile {
         });
         let process = &mut self.processes[id.0 as usize];
         process.see(arrived_ns, sample.monotonic_ns);
+        if sample.clock == Clock::Prof {
+            process.sampled_ns = process.sampled_ns.saturating_add(sample.weight_ns);
+        }
         // Never later than it came, whatever the agent says: a sample of the future would push all others out.
         let at_ns = sample.monotonic_ns.saturating_add_signed(process.clock_offset_ns).min(arrived_ns);
         let book = process.books.of(sample.clock);

@@ -42,6 +42,8 @@ pub struct Process {
     pub account: Account,
     /// Its counters one account before, for rates.
     pub earlier_account: Account,
+    /// What its samples of the CPU clock stand for, ns: all that came, whatever was reset since.
+    pub sampled_ns: u64,
     /// What its agent has in force.
     pub engaged: Option<Engaged>,
     pub(super) mappings: Mappings,

@@ -6,6 +6,7 @@ use crate::link::wire::{Clock, Engine, EngineState};
 use crate::profile::loss::{Losses, Overflows};
 use crate::symbols::worker::SymbolState;
 use crate::tally::measure;
+use crate::track::Unsampled;
 
 /// How a launched target ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -62,6 +63,7 @@ impl Facts {
             effective_hz: None,
             window_ns: None,
             losses: Losses::default(),
+            unsampled: None,
             stacks: Stacks::default(),
             overflows: Overflows::default(),
             files: Vec::new(),
@@ -108,6 +110,8 @@ pub struct Facts {
     pub window_ns: Option<u64>,
     /// Losses and costs.
     pub losses: Losses,
+    /// CPU time without a tick, once it is worth a sentence.
+    pub unsampled: Option<Unsampled>,
     /// Samples received, whose stack was cut short, and of which nothing but the leaf could be read, since the start.
     pub stacks: Stacks,
     /// What did not fit into the profile.
@@ -131,6 +135,9 @@ pub struct Facts {
 impl Facts {
     /// Why a target ended without a sample.
     pub fn why_no_sample(&self) -> String {
+        if let (Some(why), None) = (self.unsampled.as_ref().and_then(|unsampled| unsampled.why.clone()), self.refusal) {
+            return why;
+        }
         match self.refusal {
             Some(EngineState::SignalTaken) => "the target has a handler of its own for the signal".to_owned(),
             Some(EngineState::TimerTaken) => "the target uses this interval timer itself".to_owned(),

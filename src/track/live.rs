@@ -6,6 +6,7 @@ use super::caller::{Caller, Knocked};
 use super::meter::{self, Meter};
 use super::session::{Settings, Target};
 use super::states;
+use super::unsampled::{Ledger, Sampling};
 use crate::attach::find;
 use crate::attach::proc;
 use crate::link::receive::Post;
@@ -24,18 +25,60 @@ pub(super) struct Live {
     pub(super) meter: Meter,
     /// CPU time that the target has used so far.
     pub(super) cpu_used: Duration,
+    /// CPU time without samples.
+    pub(super) ledger: Ledger,
     caller: Caller,
     metered_ns: u64,
     /// When states of threads were read.
     states_ns: u64,
+    /// What the target alone had used at its end, ns; 0 before.
+    own_cpu_ns: u64,
     /// When SIGKILL follows SIGTERM.
     kill_at_ns: Option<u64>,
 }
 
 impl Live {
-    pub(super) fn new(target: Target, agents: Post) -> Live {
-        let (meter, caller) = (Meter::new(), Caller::default());
-        Live { target, agents, meter, cpu_used: Duration::ZERO, caller, metered_ns: 0, states_ns: 0, kill_at_ns: None }
+    pub(super) fn new(target: Target, agents: Post, now_ns: u64) -> Live {
+        let is_attached = matches!(target, Target::Attached(_));
+        Live {
+            target,
+            agents,
+            meter: Meter::new(),
+            cpu_used: Duration::ZERO,
+            ledger: Ledger::new(is_attached, now_ns),
+            caller: Caller::default(),
+            metered_ns: 0,
+            states_ns: 0,
+            own_cpu_ns: 0,
+            kill_at_ns: None,
+        }
+    }
+
+    /// Compares the CPU time of the processes with their samples, if that is due; says whether
+    /// something new came of it.
+    pub(super) fn read_ledger(&mut self, profile: &Profile, settings: &Settings, now_ns: u64) -> bool {
+        if !self.ledger.is_due(now_ns) {
+            return false;
+        }
+        let connected = profile.processes().iter().filter(|process| process.connected);
+        let mut pids: Vec<u32> = connected.map(|process| process.pid).collect();
+        let mut root = None;
+        if let Target::Launched(launched) = &self.target {
+            root = Some(launched.pid);
+            pids.push(launched.pid);
+            pids.extend(settings.follow.then(|| proc::descendants(launched.pid)).into_iter().flatten());
+        }
+        pids.sort_unstable();
+        pids.dedup();
+        let before = self.ledger.outside_ns;
+        self.ledger.read(&pids, root, profile, sampling(settings), now_ns);
+        self.ledger.outside_ns != before
+    }
+
+    /// The same a last time, when the target has ended and everything has come.
+    pub(super) fn close_ledger(&mut self, profile: &Profile, settings: &Settings, now_ns: u64) {
+        let (pid, own_ns) = (self.target.pid(), self.own_cpu_ns);
+        self.ledger.close(pid, own_ns, profile, sampling(settings), now_ns);
     }
 
     /// Types into a launched target; says what went wrong.
@@ -63,13 +106,23 @@ impl Live {
         launched.signal(signal).err().map(|error| error.to_string())
     }
 
+    /// The user's terminal is gone, and with it a launched target's.
+    pub(super) fn hang_up(&self) {
+        if let Target::Launched(launched) = &self.target {
+            // It fails where the target has ended, and there is nobody left to tell.
+            let _ = launched.hang_up();
+        }
+    }
+
     /// Whether the patience with a target that was told to end is over.
     pub(super) fn is_to_be_killed(&self, now_ns: u64) -> bool {
         self.kill_at_ns.is_some_and(|at_ns| now_ns >= at_ns)
     }
 
-    /// The target has ended, and has used so much CPU time if anybody knows.
-    pub(super) fn ended(&mut self, cpu_ns: u64) {
+    /// The target has ended, and has used so much CPU time, with its children and alone, if anybody
+    /// knows.
+    pub(super) fn ended(&mut self, cpu_ns: u64, own_ns: u64) {
+        self.own_cpu_ns = own_ns;
         if cpu_ns > 0 {
             self.cpu_used = Duration::from_nanos(cpu_ns);
         }
@@ -136,4 +189,9 @@ impl Live {
         }
         None
     }
+}
+
+/// What the settings mean for the account of CPU time.
+fn sampling(settings: &Settings) -> Sampling {
+    Sampling { is_on: settings.clock == Clock::Prof, period_ns: settings.period_ns }
 }

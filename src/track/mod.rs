@@ -22,6 +22,7 @@ mod states;
 mod stopwatch;
 mod tape;
 mod transcript;
+mod unsampled;
 mod watcher;
 
 use std::sync::Arc;
@@ -41,6 +42,7 @@ pub use player::Opened;
 pub use save::{Form, Make, Save, Taken};
 pub use saver::{Output, Saved};
 pub use tape::Recording;
+pub use unsampled::Unsampled;
 
 /// What the screen shows, as a question to be asked again at every refresh.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -141,6 +143,8 @@ pub enum Command {
     Resize(u16, u16),
     /// End the launched target: SIGTERM, and SIGKILL if it is still there after two seconds or asked twice.
     End,
+    /// The screen's terminal is gone: hang up on a launched target, as the terminal would.
+    HangUp,
     /// Write what is known to a file; [`Notice::Saved`] tells what came of it.
     Save(Save),
     /// Disarm and leave the target running. The session ends.

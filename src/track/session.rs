@@ -144,7 +144,7 @@ impl Session {
         let (write, output) = bounded(1);
         let events = follow(&target, write)?;
         let inlets = Inlets { arrivals, events, output, recorded: never() };
-        Session::run((Feed::Live(Box::new(Live::new(target, agents))), None), tape, settings, inlets)
+        Session::run((Feed::Live(Box::new(Live::new(target, agents, monotonic_ns()))), None), tape, settings, inlets)
     }
 
     /// Starts to play a recording; `is_live` says that it may still be written.
@@ -249,7 +249,7 @@ fn follow(target: &Target, output: Sender<Vec<u8>>) -> std::io::Result<Receiver<
                 for watch in watches {
                     while !watch.wait(Duration::from_secs(3600)) {}
                 }
-                let ended = launch::Ended { how: launch::Ending::Unknown, user_ns: 0, system_ns: 0 };
+                let ended = launch::Ended { how: launch::Ending::Unknown, user_ns: 0, system_ns: 0, own_ns: 0 };
                 let _ = tell.send(launch::Event::Ended(ended));
             })?;
         }

@@ -1,5 +1,6 @@
 //! The thread that owns the desk, between agents, symbols worker, target and screen.
 
+mod ending;
 mod facts;
 
 use std::iter;
@@ -29,8 +30,6 @@ use crate::symbols::worker;
 
 /// How long answers come four times as often, while names and numbers fill an empty screen, ns.
 const EAGER_FOR_NS: u64 = 2_000_000_000;
-/// After the target's end, how long the last messages of its agents may take, ns.
-const LAST_WORDS_NS: u64 = 1_000_000_000;
 
 /// Samples that are looked at before they are worked on: what is read of them fits into a near cache.
 const AHEAD: usize = 64;
@@ -74,6 +73,10 @@ pub(super) struct Watcher {
     ended: Option<(Ending, u64)>,
     banner: Option<String>,
     told_end: bool,
+    /// Whether everything that the agents had sent by the target's end has arrived.
+    is_flushed: bool,
+    /// Whether the last answer had frames without a name.
+    lacks_names: bool,
     done: bool,
     /// Whether the user chose a clock of those in a recording.
     turned: bool,
@@ -99,6 +102,8 @@ impl Watcher {
             ended: None,
             banner: None,
             told_end: false,
+            is_flushed: false,
+            lacks_names: false,
             done: false,
             turned: false,
         }
@@ -109,6 +114,7 @@ impl Watcher {
         let beat = tick(Duration::from_nanos(ANSWER_NS));
         let mut events = channels.events.clone();
         let mut recorded = channels.recorded.clone();
+        let mut flushed = never();
         if matches!(self.feed, Feed::Recording(_)) {
             // From here on its time counts.
             self.answer(Due::News, monotonic_ns());
@@ -136,9 +142,19 @@ impl Watcher {
                 recv(channels.coded) -> reply => if let Ok(reply) = reply { self.desk.coded(reply) },
                 recv(channels.sourced) -> reply => if let Ok(reply) = reply { self.desk.sourced(reply) },
                 recv(events) -> event => match event {
-                    Ok(event) => self.hear(event),
+                    Ok(event) => {
+                        if let Some(receiver) = self.hear(event) {
+                            flushed = receiver;
+                        }
+                    }
                     Err(_) => events = never(),
                 },
+                recv(flushed) -> _ => {
+                    flushed = never();
+                    let waiting = channels.arrivals.len();
+                    channels.arrivals.try_iter().take(waiting).for_each(|batch| self.arrive_all(batch));
+                    self.is_flushed = true;
+                }
                 recv(channels.orders) -> order => match order {
                     Ok(order) => {
                         self.obey(order);
@@ -162,6 +178,7 @@ impl Watcher {
                     _ => Ok(()),
                 },
             );
+            self.tell_end(self.now_ns());
             self.answer_if_due();
         }
     }
@@ -244,31 +261,6 @@ impl Watcher {
         self.pace.tell();
     }
 
-    fn hear(&mut self, event: launch::Event) {
-        match event {
-            launch::Event::OutputLost(bytes) => {
-                self.tell_banner(format!("{bytes} bytes of the target's output are missing here"))
-            }
-            launch::Event::InputLost(bytes) => {
-                self.tell_banner(format!("the target does not read: {bytes} bytes of input were dropped"))
-            }
-            launch::Event::Stopped { signal } => self.tell_banner(format!("the target was stopped by signal {signal}")),
-            launch::Event::Continued => {}
-            launch::Event::Ended(ended) => {
-                let ending = match ended.how {
-                    launch::Ending::Exited(status) => Ending::Exited(status.into()),
-                    launch::Ending::Killed { signal, .. } => Ending::Killed(signal),
-                    launch::Ending::Unknown => Ending::Gone,
-                };
-                self.ended = Some((ending, monotonic_ns()));
-                if let Feed::Live(live) = &mut self.feed {
-                    live.ended(ended.user_ns + ended.system_ns);
-                }
-                self.tape.ended(monotonic_ns(), ending);
-            }
-        }
-    }
-
     fn obey(&mut self, order: Command) {
         match order {
             Command::Ask(question) => {
@@ -312,14 +304,20 @@ impl Watcher {
             }
             Command::Save(save) => self.save(save),
             Command::End => self.end(),
+            Command::HangUp => {
+                if let Feed::Live(live) = &self.feed {
+                    live.hang_up();
+                }
+            }
             Command::Why { module } => self.inquire(&module),
             Command::Leave => self.done = true,
         }
     }
 
     fn engage(&mut self) {
-        if let Feed::Live(live) = &self.feed {
+        if let Feed::Live(live) = &mut self.feed {
             live.agents.engage(self.settings.request());
+            live.ledger.change();
         }
         self.pace.ask();
     }
@@ -354,6 +352,9 @@ impl Watcher {
                     let used_ns = live.cpu_used.as_nanos() as u64;
                     self.tape.cpu(&Cpu { at_ns: now_ns, used_ns, now: live.meter.now() });
                 }
+                if !is_over && live.read_ledger(&self.desk.profile, &self.settings, now_ns) {
+                    self.pace.tell();
+                }
                 if !is_over && let Some(sentence) = live.knock(&self.desk.profile, &self.settings, now_ns) {
                     last_words = Some((sentence, true));
                 }
@@ -373,7 +374,6 @@ impl Watcher {
         if self.tape.beat(now_ns).is_err() {
             self.done = true;
         }
-        self.tell_end(self.now_ns());
     }
 
     /// Halves the rate where the handlers cost the target more than they may.
@@ -387,23 +387,6 @@ impl Watcher {
             self.engage();
             self.tell_banner(slower.to_string());
         }
-    }
-
-    /// Tells of the end when the agents' last words have come too, so that the tables are whole.
-    fn tell_end(&mut self, now_ns: u64) {
-        let Some((ending, at_ns)) = self.ended else { return };
-        if self.told_end {
-            return;
-        }
-        let quiet = !self.desk.profile.processes().iter().any(|process| process.connected);
-        let is_whole = matches!(&self.feed, Feed::Recording(player) if player.is_over);
-        let since_ns = now_ns.saturating_sub(at_ns);
-        if since_ns < LAST_WORDS_NS && !(quiet && since_ns >= ANSWER_NS) && !is_whole {
-            return;
-        }
-        self.answer(Due::News, monotonic_ns());
-        self.tell(Notice::Ended(ending));
-        self.told_end = true;
     }
 
     /// Looks at the files of a name, on a thread of its own: it may take a while, and nothing waits for it.
@@ -428,7 +411,11 @@ impl Watcher {
         let answer_ns = self.settings.answer_ns;
         let least_ns = if is_new { answer_ns / 4 } else { answer_ns };
         let due = self.pace.due(self.desk.is_dirty(), least_ns, now_ns);
-        if let Some(of) = if self.desk.has_first_samples() { Some(Due::News) } else { due } {
+        // A report waits for the last name of a watch that is over: it need not wait for the next
+        // answer's turn too.
+        let is_over = self.told_end || matches!(&self.feed, Feed::Recording(player) if player.is_over);
+        let has_last_name = is_over && self.lacks_names && self.desk.names.progress().0 == 0;
+        if let Some(of) = if self.desk.has_first_samples() || has_last_name { Some(Due::News) } else { due } {
             self.answer(of, now_ns);
         }
     }
@@ -439,6 +426,7 @@ impl Watcher {
         }
         let shown_ns = self.now_ns();
         let facts = self.facts(shown_ns);
+        self.lacks_names = facts.symbolizing.0 > 0;
         let answer = match of {
             Due::News => self.desk.answer(shown_ns, facts),
             Due::Known => self.desk.answer_again(shown_ns, facts),

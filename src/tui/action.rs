@@ -72,6 +72,8 @@ pub enum Action {
     Clock(Clock),
     /// The other engine.
     Engine,
+    /// Do what was asked to be confirmed.
+    Confirm,
     /// The next higher or lower rate.
     Rate(i8),
     /// Ask for a pattern.

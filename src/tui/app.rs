@@ -11,8 +11,6 @@ mod time;
 
 use std::sync::Arc;
 
-use nix::sys::signal::Signal;
-
 use super::Options;
 use super::action::{Action, Departure, Effect};
 use super::colon::{Colon, History};
@@ -57,6 +55,8 @@ pub(super) enum Mode {
     Save(Saving),
     /// Whether to end the target.
     Question,
+    /// Whether to sample by setitimer, and what the session is told if so.
+    ConfirmItimer(Command),
     /// The target was told to end, so many times.
     Ending(u32),
     /// The target.
@@ -117,6 +117,10 @@ pub struct App {
     pub(super) compares: bool,
     clock: Wanted<Clock>,
     engine: Wanted<Engine>,
+    /// Whether the line over the footer has said why CPU time is not sampled.
+    told_unsampled: bool,
+    /// Whether the user has been warned of setitimer and chose it all the same.
+    accepts_itimer: bool,
     period_ns: Wanted<u64>,
     pub(super) message: Option<Message>,
     pub(super) ended: Option<Ending>,
@@ -161,6 +165,8 @@ impl App {
             walk: Walk::default(),
             compares: false,
             clock: Wanted::new(options.clock),
+            told_unsampled: false,
+            accepts_itimer: options.engine == Engine::Itimer || options.clock == Clock::Virtual,
             engine: Wanted::new(options.engine),
             period_ns: Wanted::new(options.period_ns),
             message: None,
@@ -214,7 +220,7 @@ impl App {
             Input::Paste(text) => Some(Action::Paste(text)),
             Input::Click(column, row) => Some(Action::Click(column, row)),
             Input::Wheel(column, row, step) => Some(Action::Wheel(column, row, step)),
-            Input::Gone => return self.depart(Departure::Signal(Signal::SIGHUP as i32)),
+            Input::Gone => return self.hung_up(),
         };
         action.map(|action| self.update(action)).unwrap_or_default()
     }
@@ -226,6 +232,7 @@ impl App {
             Mode::Colon(_) => vec![Place::Colon, Place::Prompt, Place::Everywhere],
             Mode::Save(_) => vec![Place::Save, Place::Prompt, Place::Everywhere],
             Mode::Question => vec![Place::Question, Place::Everywhere],
+            Mode::ConfirmItimer(_) => vec![Place::Confirm, Place::Everywhere],
             Mode::Ending(_) => vec![Place::Ending, Place::Everywhere],
             Mode::Typing => vec![Place::Typing],
             Mode::Page(..) => vec![Place::Panes, Place::Screen, Place::Everywhere],
@@ -313,6 +320,7 @@ impl App {
 
             Action::Clock(clock) => return self.switch_clock(clock),
             Action::Engine => return self.switch_engine(),
+            Action::Confirm => return self.confirm(),
             Action::Rate(step) => return self.step_rate(step),
             Action::Prompt(subject) => {
                 self.leave_page();
@@ -371,6 +379,11 @@ impl App {
         self.period_ns.hear(facts.period_ns);
         if let Some((ending, _)) = facts.ended {
             self.ended = Some(ending);
+        }
+        if let Some(why) = facts.unsampled.as_ref().and_then(|unsampled| unsampled.why.as_ref())
+            && !std::mem::replace(&mut self.told_unsampled, true)
+        {
+            self.message = Some(Message { text: format!("CPU time is not sampled: {why}"), stays: true });
         }
         self.list.take(Arc::clone(&answer));
         if let Some(callers) = &answer.callers {

@@ -148,7 +148,10 @@ fn meet(one: Place, other: Place) -> bool {
 
 /// Whether the keys of a place are as they are.
 fn is_fixed(place: Place) -> bool {
-    matches!(place, Place::Prompt | Place::Colon | Place::Save | Place::Question | Place::Ending | Place::Picker)
+    matches!(
+        place,
+        Place::Prompt | Place::Colon | Place::Save | Place::Question | Place::Confirm | Place::Ending | Place::Picker
+    )
 }
 
 /// What an action is called in the config file; `None` where its keys are fixed (prompts, questions, the way out).

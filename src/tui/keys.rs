@@ -37,6 +37,8 @@ pub enum Place {
     Save,
     /// Where quitting is in question.
     Question,
+    /// Where sampling by setitimer is in question.
+    Confirm,
     /// While the target is told to end.
     Ending,
     /// On a page of words over the panes.
@@ -126,6 +128,8 @@ pub static TABLE: &[Binding] = &[
     bind(P::Question, &[char('e')], "e", A::End, "end the target", ("end it", 9)),
     bind(P::Question, &[char('l')], "l", A::LetRun, "leave it running", ("let it run", 9)),
     bind(P::Question, &[char('c')], "c", A::Back, "stay", ("cancel", 9)),
+    bind(P::Confirm, &[char('y')], "y", A::Confirm, "sample by setitimer all the same", ("use it", 9)),
+    bind(P::Confirm, &[char('c')], "c", A::Back, "stay with a timer per thread", ("cancel", 9)),
     bind(P::Ending, &[char('e')], "e", A::End, "end it the hard way (SIGKILL)", ("kill it", 9)),
     bind(P::Ending, &[char('l')], "l", A::LetRun, "leave without waiting", ("leave without waiting", 8)),
     bind(P::Colon, &[code(K::Enter)], "Enter", A::Accept, "do what the line says", ("do it", 9)),

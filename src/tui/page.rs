@@ -71,6 +71,7 @@ fn keys(table: &[Binding], width: u16) -> Vec<Line> {
         ("Prompt", &[Place::Prompt]),
         ("Command line", &[Place::Colon]),
         ("Save", &[Place::Save]),
+        ("Sample by setitimer", &[Place::Confirm]),
         ("Quit with a launched target", &[Place::Question, Place::Ending]),
     ];
     let mut lines = Vec::new();
@@ -167,6 +168,9 @@ fn losses(facts: Option<&Facts>, width: u16) -> Vec<Line> {
         let value = facts.map_or_else(unknown, |facts| measure::count(facts.losses.lost_ticks[index]));
         let weight = facts.map(|facts| facts.losses.lost_ns[index]).filter(|ns| *ns > 0);
         lines.push(number(&format!("  {}", cause(loss)), value, weight.map(time).unwrap_or_default()));
+    }
+    if let Some(unsampled) = facts.and_then(|facts| facts.unsampled.as_ref()) {
+        entry(&mut lines, width, "not sampled", &unsampled.share_of_cpu_time());
     }
     lines.push(number("of others, passed on", count(|facts| facts.losses.foreign_signals), String::new()));
     lines.push(Line::Blank);

@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 
 use crossbeam_channel::{Receiver, Select, Sender};
 use crossterm::event::KeyCode;
+use nix::sys::signal::Signal;
 
 use super::action::{Action, Departure, Effect};
 use super::app::App;
@@ -47,6 +48,9 @@ pub fn run(
     let output = output.filter(|_| app.options.output);
     let sources = Sources { inputs: Some(inputs), heard: Some(heard), notices: Some(notices), output };
     let departure = drive(&mut console, &mut app, sources, &commands);
+    if matches!(departure, Ok(Departure::Signal(signal)) if signal == Signal::SIGHUP as i32) {
+        signals::ignore_hangups();
+    }
 
     drop(stopper);
     // A reader that waits for the loop to take a key has nobody to give it to any more, and ends by that.
@@ -204,7 +208,7 @@ fn frame(surface: &mut impl Surface, app: &mut App) -> Result<Vec<Effect>, TuiEr
 
 /// The terminal is gone: as if it had said so by a signal.
 fn abandon(app: &mut App, mut outbox: Outbox, commands: &Sender<Command>) -> Departure {
-    let mut departure = Departure::Signal(nix::sys::signal::Signal::SIGHUP as i32);
+    let mut departure = Departure::Signal(Signal::SIGHUP as i32);
     for effect in app.input(Input::Gone) {
         match effect {
             Effect::Send(command) => outbox.push(command),

@@ -41,7 +41,11 @@ pub static CLOCKS: [Choice<Clock>; 3] = [
 /// Engines.
 pub static ENGINES: [Choice<Engine>; 2] = [
     choice("threads", Engine::Threads, "timer_create(2) for each thread"),
-    choice("itimer", Engine::Itimer, "setitimer(2) for the process"),
+    choice(
+        "itimer",
+        Engine::Itimer,
+        "setitimer(2) for the process: kills a target that resets the signal, cuts waits short",
+    ),
 ];
 
 /// Orders.

@@ -10,7 +10,7 @@ use std::sync::{Arc, OnceLock};
 use std::thread::{self, JoinHandle};
 
 use crossbeam_channel::{Receiver, Sender};
-use nix::sys::signal::Signal;
+use nix::sys::signal::{SigHandler, Signal};
 use nix::unistd::{Pid, getpgrp, getpid};
 use signal_hook::iterator::{Handle, Signals};
 use signal_hook::{flag, low_level};
@@ -36,13 +36,31 @@ pub enum Heard {
 }
 
 /// Whether signals do what they do by default. Set while no screen is there.
-static BY_DEFAULT: OnceLock<Arc<AtomicBool>> = OnceLock::new();
+static BY_DEFAULT: OnceLock<ByDefault> = OnceLock::new();
+
+#[derive(Clone)]
+struct ByDefault {
+    hangup: Arc<AtomicBool>,
+    others: Arc<AtomicBool>,
+}
+
+/// Whether [`ignore_hangups`] was called.
+static HANGUPS_IGNORED: AtomicBool = AtomicBool::new(false);
+
+impl ByDefault {
+    fn set(&self, by_default: bool) {
+        // A handler of a hangup that is under way must not end what is done after it.
+        let hangup = by_default && !HANGUPS_IGNORED.load(Ordering::SeqCst);
+        self.hangup.store(hangup, Ordering::SeqCst);
+        self.others.store(by_default, Ordering::SeqCst);
+    }
+}
 
 /// Listens until it is dropped.
 pub struct Listener {
     handle: Handle,
     thread: Option<JoinHandle<()>>,
-    by_default: Arc<AtomicBool>,
+    by_default: ByDefault,
 }
 
 impl Listener {
@@ -57,20 +75,23 @@ impl Listener {
         let caught = leaving.into_iter().chain([Signal::SIGTSTP]).map(|signal| signal as c_int);
         let caught: Vec<c_int> = caught.filter(|signal| !ignored(*signal)).collect();
         let by_default = match BY_DEFAULT.get() {
-            Some(flag) => Arc::clone(flag),
+            Some(flags) => flags.clone(),
             None => {
-                let by_default = Arc::new(AtomicBool::new(true));
+                let flag = || Arc::new(AtomicBool::new(true));
+                let by_default = ByDefault { hangup: flag(), others: flag() };
                 for &signal in &caught {
-                    flag::register_conditional_default(signal, Arc::clone(&by_default)).map_err(cannot)?;
+                    let is_hangup = signal == Signal::SIGHUP as c_int;
+                    let flag = if is_hangup { &by_default.hangup } else { &by_default.others };
+                    flag::register_conditional_default(signal, Arc::clone(flag)).map_err(cannot)?;
                 }
-                Arc::clone(BY_DEFAULT.get_or_init(|| by_default))
+                BY_DEFAULT.get_or_init(|| by_default).clone()
             }
         };
         let more = [Signal::SIGCONT as c_int, Signal::SIGWINCH as c_int];
         let mut signals = Signals::new(caught.iter().chain(&more)).map_err(cannot)?;
         let handle = signals.handle();
         let (sender, receiver) = crossbeam_channel::bounded(MAX_WAITING);
-        by_default.store(false, Ordering::SeqCst);
+        by_default.set(false);
         let mut listener = Listener { handle, thread: None, by_default };
         let thread = thread::Builder::new().name("signals".to_owned()).spawn(move || listen(&mut signals, &sender));
         listener.thread = Some(thread.map_err(cannot)?);
@@ -80,7 +101,7 @@ impl Listener {
 
 impl Drop for Listener {
     fn drop(&mut self) {
-        self.by_default.store(true, Ordering::SeqCst);
+        self.by_default.set(true);
         self.handle.close();
         if let Some(thread) = self.thread.take() {
             // Its panic, if it had one, was told by the hook.
@@ -92,10 +113,15 @@ impl Drop for Listener {
 fn listen(signals: &mut Signals, heard: &Sender<Heard>) {
     let mut told = false;
     for signal in signals.forever() {
+        if signal == Signal::SIGHUP as c_int {
+            ignore_hangups();
+        }
         let word = match Signal::try_from(signal) {
             Ok(Signal::SIGTSTP) => Heard::Suspend,
             Ok(Signal::SIGCONT) => Heard::Continue,
             Ok(Signal::SIGWINCH) => Heard::Resize,
+            // The kernel's and the shell's: the terminal is gone once.
+            Ok(Signal::SIGHUP) if told => continue,
             _ if told => {
                 // Told twice: the loop does not get to it, perhaps because the terminal takes no more text.
                 terminal::restore_if_free();
@@ -109,6 +135,15 @@ fn listen(signals: &mut Signals, heard: &Sender<Heard>) {
         // A full queue has words enough in it for the loop to look at everything anew.
         let _ = heard.try_send(word);
     }
+}
+
+/// Ignores SIGHUP from now on: one is enough to know that the terminal is gone, and a shell repeats
+/// the kernel's. What is left to do after it, to hang up on the target and to finish a recording,
+/// is not to be cut short.
+pub fn ignore_hangups() {
+    HANGUPS_IGNORED.store(true, Ordering::SeqCst);
+    // SAFETY: ignoring a signal installs no handler.
+    let _ = unsafe { nix::sys::signal::signal(Signal::SIGHUP, SigHandler::SigIgn) };
 }
 
 /// Ends this process as a signal would have ended it, so that its parent sees the truth.

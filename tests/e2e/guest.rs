@@ -6,7 +6,8 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-use nix::sys::signal::Signal;
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
 
 use crate::harness::inspect::{self, Seen};
 use crate::harness::run::{Batch, LIMIT, Ran, SIGTOP, run, text};
@@ -371,11 +372,11 @@ fn attached_and_left_a_hundred_times_it_is_as_before() {
 }
 
 /// A target that prints all the while, under sigtop's screen, whose viewer goes away; how it ended is written to a file.
-fn left_alone(leave: impl FnOnce(Terminal)) -> Result<(), String> {
+fn left_alone(options: &[&str], leave: impl FnOnce(Terminal)) -> Result<(), String> {
     let directory = targets::scratch("left");
     let (status, done) = (directory.join("status"), directory.join("done"));
     let mut sigtop = Command::new(SIGTOP);
-    sigtop.arg("--").arg(targets::c("rusage")).arg(&status).arg(targets::rust("println")).arg("300").arg(&done);
+    sigtop.args(options).arg(targets::c("rusage")).arg(&status).arg(targets::rust("println")).arg("300").arg(&done);
     let mut terminal = Terminal::start(120, 30, &sigtop);
     terminal.see("println::burn");
     leave(terminal);
@@ -389,22 +390,102 @@ fn left_alone(leave: impl FnOnce(Terminal)) -> Result<(), String> {
 
 #[test]
 fn the_target_outlives_a_killed_viewer() {
-    let kill = |mut terminal: Terminal| {
+    let kill_viewer = |mut terminal: Terminal| {
         terminal.signal(Signal::SIGKILL);
         terminal.finish();
     };
-    left_alone(kill).unwrap();
+    left_alone(&["--"], kill_viewer).unwrap();
 }
 
 #[test]
-fn the_target_outlives_a_closed_terminal() {
+fn a_target_that_ignores_sighup_outlives_a_closed_terminal() {
     let hang_up = |terminal: Terminal| {
         terminal.hang_up();
     };
-    left_alone(hang_up).unwrap();
+    left_alone(&["--", "sh", "-c", "trap '' HUP; exec \"$@\"", "sh"], hang_up).unwrap();
 }
 
-/// Without a keeper it would not: the check above can fail.
+#[test]
+fn on_quit_leave_lets_the_target_outlive_a_closed_terminal() {
+    let hang_up = |terminal: Terminal| {
+        terminal.hang_up();
+    };
+    left_alone(&["--on-quit", "leave", "--"], hang_up).unwrap();
+}
+
+/// Whether a process has this argument.
+fn is_alive_with(argument: &Path) -> bool {
+    let argument = text(argument).as_bytes();
+    let processes = fs::read_dir("/proc").expect("/proc").flatten().filter_map(|entry| {
+        let line = fs::read(entry.path().join("cmdline")).ok()?;
+        // Of the target alone: sigtop, its keeper and setsid have it among their arguments too.
+        let is_target = line.starts_with(text(&targets::rust("println")).as_bytes());
+        (is_target && line.split(|&byte| byte == 0).any(|word| word == argument)).then_some(())
+    });
+    processes.count() > 0
+}
+
+/// The viewer's terminal goes away and the target with it, by the SIGHUP that any terminal would
+/// have sent, also if it is stopped. A shell repeats the kernel's SIGHUP, which must not keep
+/// sigtop from handing on the first.
+#[test]
+fn a_closed_terminal_hangs_up_on_the_target() {
+    let hang_up = |terminal: Terminal| {
+        terminal.hang_up();
+    };
+    let signal_twice = |mut terminal: Terminal| {
+        for _ in 0..2 {
+            // The first may have ended it.
+            let _ = kill(Pid::from_raw(terminal.pid() as i32), Signal::SIGHUP);
+        }
+        terminal.finish();
+    };
+    let stop_first = |terminal: Terminal| {
+        let pid = terminal.pid();
+        let children = fs::read_to_string(format!("/proc/{pid}/task/{pid}/children")).expect("CONFIG_PROC_CHILDREN");
+        let keeper = children.split_whitespace().next().expect("a keeper").to_owned();
+        let children = fs::read_to_string(format!("/proc/{keeper}/task/{keeper}/children")).expect("a keeper");
+        let target = children.trim().parse().expect("a target");
+        kill(Pid::from_raw(target), Signal::SIGSTOP).expect("ours");
+        terminal.hang_up();
+    };
+    type Leave<'a> = &'a dyn Fn(Terminal);
+    let ways: [(&str, &str, Leave); 4] = [
+        ("hang up", "ask", &hang_up),
+        ("hang up to end", "end", &hang_up),
+        ("two signals", "end", &signal_twice),
+        ("stopped", "ask", &stop_first),
+    ];
+    for (way, on_quit, leave) in ways {
+        let done = targets::scratch("hung-up").join("done");
+        let mut sigtop = Command::new(SIGTOP);
+        sigtop.args(["--on-quit", on_quit, "--"]).arg(targets::rust("println")).arg("3000").arg(&done);
+        let mut terminal = Terminal::start(120, 30, &sigtop);
+        terminal.see("println::burn");
+        assert!(is_alive_with(&done));
+        leave(terminal);
+        assert!(eventually(LIMIT, || !is_alive_with(&done)), "{way}: the target runs on");
+        assert!(!done.exists(), "{way}");
+    }
+}
+
+/// A target that was attached to has a terminal of its own, and nothing to do with the viewer's.
+#[test]
+fn a_closed_terminal_is_nothing_to_an_attached_target() {
+    let mut target = Command::new(targets::c("shares"));
+    target.args(["60", "30", "10", "60"]).env("LD_PRELOAD", agent()).stdout(Stdio::null());
+    let mut target = target.spawn().expect("a target");
+    let pid = target.id().to_string();
+    let mut viewer = Terminal::start(100, 30, Command::new(SIGTOP).args(["--on-quit", "end", "--pid", &pid]));
+    viewer.see("burn_a");
+    viewer.hang_up();
+    let ended = target.try_wait().expect("ours");
+    target.kill().expect("ours");
+    target.wait().expect("ours");
+    assert_eq!(ended, None);
+}
+
+/// Without a keeper it does not run on: the checks above can fail.
 #[test]
 fn a_target_on_a_closed_terminal_dies() {
     let done = targets::scratch("hangup").join("done");

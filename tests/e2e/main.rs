@@ -6,6 +6,7 @@ mod harness;
 
 mod alloc;
 mod crowds;
+mod ending;
 mod fibers;
 mod gperftools;
 mod guest;
@@ -30,6 +31,7 @@ mod stress;
 mod taking;
 mod threads;
 mod trends;
+mod unsampled;
 mod user_dispatch;
 mod viewer;
 mod walk;

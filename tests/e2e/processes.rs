@@ -8,7 +8,7 @@ use std::process::Command;
 use super::guest::{Guest, WAYS, agent, eventually, host, prove, same};
 use super::shares::accounts;
 use crate::harness::raw::Raw;
-use crate::harness::run::{Batch, LIMIT, SIGTOP, run, text};
+use crate::harness::run::{Batch, LIMIT, SIGTOP, run, text, tool};
 use crate::harness::skips::skip;
 use crate::harness::targets;
 
@@ -94,6 +94,29 @@ fn the_agent_thread_has_no_right_that_the_target_gave_away() {
         let watched = Batch::new("--hz 250").run(&command);
         let ms = watched.raw.cum_ns("prof", |name| name == "burn") / 1_000_000;
         assert!(ms >= 340, "{mode}: {ms} ms of 400; lost {:?}", watched.raw.lost);
+    }
+}
+
+/// Programs that root starts as another user find the agent's library, which the loader would
+/// complain of otherwise, and their agents reach the viewer.
+#[test]
+fn programs_under_another_user_are_sampled() {
+    if !nix::unistd::geteuid().is_root() {
+        return skip("programs under another user: only root can start them");
+    }
+    let script = "i=0; while [ $i -lt 300000 ]; do i=$((i+1)); done; id -u";
+    let setpriv = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups", "sh", "-c", script];
+    let su = ["su", "-s", "/bin/sh", "nobody", "-c", script];
+    for command in [&setpriv[..], &su] {
+        if tool(command[0]).is_none() {
+            continue;
+        }
+        let watched = Batch::new("--hz 250").run(command);
+        let ran = &watched.ran;
+        assert_eq!((ran.code(), ran.out().as_str(), ran.err().as_str()), (0, "65534\n", ""), "{command:?}");
+        // The loop takes some hundred milliseconds.
+        let ms = watched.raw.weight_ns("prof") / 1_000_000;
+        assert!(ms >= 100, "{command:?}: {ms} ms sampled");
     }
 }
 

@@ -112,7 +112,9 @@ fn the_keys_do_what_they_say() {
     terminal.see("PROF (cpu)");
     // The engine.
     terminal.keys("E");
-    terminal.see("setitimer");
+    terminal.see("use setitimer?");
+    terminal.keys("y");
+    terminal.see("setitimer(ITIMER_PROF)");
     terminal.keys("E");
     terminal.see("timer_create");
     // Focus chooses samples.

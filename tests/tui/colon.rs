@@ -50,7 +50,7 @@ fn top_shows_so_many_rows_in_an_order() {
 #[test]
 fn the_session_hears_what_is_set() {
     let mut stage = after("hz=250");
-    stage.press(":clock=real\r:engine=itimer\r:period=1ms\r:reset\r");
+    stage.press(":clock=real\r:engine=itimer\ry:period=1ms\r:reset\r");
     let heard = &stage.session.heard;
     for command in [
         Command::Period(4_000_000),

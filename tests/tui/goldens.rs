@@ -4,7 +4,7 @@ use sigtop::link::wire::EngineState;
 use sigtop::profile::loss::Overflows;
 use sigtop::profile::thread::State;
 use sigtop::symbols::inquiry::{Inquiry, LineSource, NameSource};
-use sigtop::track::{Command, Ending};
+use sigtop::track::{Command, Ending, Unsampled};
 use sigtop::tui::action::Action;
 use sigtop::tui::theme::Depth;
 use sigtop::tui::theme::palette::Palette;
@@ -329,6 +329,28 @@ fn what_stands_where_there_is_no_row() {
 }
 
 #[test]
+fn cpu_time_that_was_not_sampled() {
+    for size in [(140, 45), (80, 24), (60, 12)] {
+        let mut stage = Stage::usual(size);
+        let why = Some("SIGURG is blocked in 3 of 4 threads of server".to_owned());
+        stage.session.facts.unsampled = Some(Unsampled { ns: 6_800_000_000, share: 0.169, why });
+        stage.refresh();
+        golden(&format!("unsampled-{}x{}", size.0, size.1), &stage.text());
+        stage.press("L");
+        golden(&format!("unsampled-losses-{}x{}", size.0, size.1), &stage.text());
+    }
+}
+
+#[test]
+fn setitimer_is_confirmed() {
+    for size in [(140, 45), (80, 24), (60, 12), (40, 8)] {
+        let mut stage = Stage::usual(size);
+        stage.press("E");
+        golden(&format!("confirm-setitimer-{}x{}", size.0, size.1), &stage.text());
+    }
+}
+
+#[test]
 fn ways_to_look_at_it() {
     let mut stage = Stage::usual((100, 30));
     stage.press("ct");
@@ -337,7 +359,7 @@ fn ways_to_look_at_it() {
     stage.press("www%");
     golden("all-relative-140x45", &stage.text());
     let mut stage = Stage::usual((80, 24));
-    stage.press("rEttjjF");
+    stage.press("rEyttjjF");
     golden("real-itimer-bare-80x24", &stage.text());
 }
 

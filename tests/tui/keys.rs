@@ -108,8 +108,12 @@ fn clocks_engines_and_rates_are_asked_for() {
     stage.press("r");
     assert!(stage.line(1).contains("● REAL (wall)  timer_create per thread"), "{}", stage.line(1));
     stage.press("E");
+    assert!(stage.text().contains("use setitimer? it kills a target that resets SIGALRM"), "{}", stage.text());
+    stage.press("c");
+    assert!(stage.line(1).contains("● REAL (wall)  timer_create per thread"), "{}", stage.line(1));
+    stage.press("Ey");
     assert!(stage.line(1).contains("● REAL (wall)  setitimer(ITIMER_REAL)"), "{}", stage.line(1));
-    stage.press("pE++-");
+    stage.press("pEEE++-");
     let hz = |rate: u64| Command::Period(1_000_000_000 / rate);
     assert_eq!(
         stage.session.heard[1..],
@@ -117,6 +121,9 @@ fn clocks_engines_and_rates_are_asked_for() {
             Command::Clock(Clock::Real),
             Command::Engine(Engine::Itimer),
             Command::Clock(Clock::Prof),
+            Command::Engine(Engine::Threads),
+            // Whoever chose it once is not asked again.
+            Command::Engine(Engine::Itimer),
             Command::Engine(Engine::Threads),
             hz(249),
             hz(499),

@@ -53,6 +53,7 @@ impl Session {
                 ..Losses::default()
             },
             agent_share: Some(0.0012),
+            unsampled: None,
             stacks: Stacks { samples: 3984, truncated: 21, unreadable: 2 },
             overflows: Overflows::default(),
             files: vec![

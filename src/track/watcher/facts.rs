@@ -20,7 +20,12 @@ impl Watcher {
         let is_refusal = |state: &EngineState| !matches!(state, EngineState::Off | EngineState::Running);
         let mut states = profile.processes().iter().rev().filter_map(|process| Some(process.engaged.as_ref()?.state));
         let refusal = states.find(is_refusal);
-        let losses = profile.losses();
+        let mut losses = profile.losses();
+        let mut unsampled = None;
+        if let Feed::Live(live) = &self.feed {
+            losses.add_unseen(live.ledger.outside_ns, self.settings.period_ns);
+            unsampled = live.ledger.found.clone();
+        }
         let (truncated, samples) = profile.truncated();
         let share = (losses.agent_cpu_ns + losses.handler_cpu_ns) as f64 / losses.process_cpu_ns as f64;
         let from_ns = |since_ns: u64, until_ns: u64| Duration::from_nanos(until_ns.saturating_sub(since_ns));
@@ -55,6 +60,7 @@ impl Watcher {
             window_ns: self.desk.question().window_ns,
             agent_share: (losses.process_cpu_ns > 0).then_some(share),
             losses,
+            unsampled,
             stacks: Stacks { samples, truncated, unreadable: profile.unreadable() },
             overflows: profile.overflows(),
             files: self.files(),

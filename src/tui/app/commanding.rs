@@ -83,10 +83,7 @@ impl App {
             Order::List(pattern) => self.list_of(&pattern, Form::Source),
             Order::Disasm(pattern) => self.list_of(&pattern, Form::Assembly),
             Order::Clock(clock) => self.switch_clock(clock),
-            Order::Engine(engine) => {
-                self.engine.want(engine);
-                vec![Effect::Send(Command::Engine(engine))]
-            }
+            Order::Engine(engine) => self.sample_by(Command::Engine(engine)),
             Order::Period(period_ns) => {
                 self.period_ns.want(period_ns);
                 vec![Effect::Send(Command::Period(period_ns))]

@@ -1,5 +1,7 @@
 //! Ways out: of a prompt, of a page, of the program; and what ends by itself.
 
+use nix::sys::signal::Signal;
+
 use super::{App, Message, Mode};
 use crate::track::{Command, Ending};
 use crate::tui::OnQuit;
@@ -15,7 +17,8 @@ impl App {
             Mode::Panes if self.pane == Pane::Flame && self.flame.zoom_out(self.list.selected_name()) => {}
             Mode::Panes => self.view = View::Dashboard,
             Mode::Ending(times) => self.mode = Mode::Ending(times),
-            Mode::Colon(_) | Mode::Save(_) | Mode::Page(..) | Mode::Question | Mode::Typing => {}
+            Mode::Colon(_) | Mode::Save(_) | Mode::Page(..) | Mode::Typing => {}
+            Mode::Question | Mode::ConfirmItimer(_) => {}
         }
     }
 
@@ -53,9 +56,17 @@ impl App {
         vec![Effect::Send(Command::End)]
     }
 
-    /// A signal told sigtop to go.
+    /// A signal told sigtop to go. SIGHUP says that the terminal is gone.
     pub fn signalled(&mut self, signal: i32) -> Vec<Effect> {
-        self.depart(Departure::Signal(signal))
+        if signal == Signal::SIGHUP as i32 { self.hung_up() } else { self.depart(Departure::Signal(signal)) }
+    }
+
+    /// The terminal is gone, which is passed on to the target unless it is to run on when the
+    /// screen is left.
+    pub(super) fn hung_up(&mut self) -> Vec<Effect> {
+        let hands_on = self.holds_target() && self.options.on_quit != OnQuit::LetRun;
+        let handed_on = hands_on.then_some(Effect::Send(Command::HangUp));
+        handed_on.into_iter().chain(self.depart(Departure::Signal(Signal::SIGHUP as i32))).collect()
     }
 
     pub(super) fn depart(&mut self, departure: Departure) -> Vec<Effect> {
@@ -69,7 +80,7 @@ impl App {
         self.ended = Some(ending);
         match self.mode {
             Mode::Ending(_) => return vec![Effect::Leave(Departure::Ended)],
-            Mode::Typing | Mode::Question => self.mode = Mode::Panes,
+            Mode::Typing | Mode::Question | Mode::ConfirmItimer(_) => self.mode = Mode::Panes,
             _ => {}
         }
         Vec::new()

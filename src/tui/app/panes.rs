@@ -353,7 +353,7 @@ impl App {
                     None => {}
                 }
             }
-            Mode::Question | Mode::Ending(_) => {}
+            Mode::Question | Mode::ConfirmItimer(_) | Mode::Ending(_) => {}
         }
     }
 }

@@ -1,6 +1,6 @@
 //! How is sampled, and what of it is asked for: clock, engine, rate, window, order.
 
-use super::App;
+use super::{App, Mode};
 use crate::link::wire::{Clock, Engine, PERIODS_NS};
 use crate::tally::query::{Group, Roots, Sort};
 use crate::track::Command;
@@ -23,8 +23,31 @@ impl App {
         if clock != self.clock.value() && std::mem::take(&mut self.compares) {
             self.note("the baseline was of the other clock: differences are left");
         }
-        self.clock.want(clock);
-        vec![Effect::Send(Command::Clock(clock))]
+        self.sample_by(Command::Clock(clock))
+    }
+
+    /// Sends a command that sets the clock or the engine. Before the first one that needs setitimer
+    /// the user is asked: the target can be killed by it.
+    pub(super) fn sample_by(&mut self, command: Command) -> Vec<Effect> {
+        let needs_itimer = matches!(command, Command::Engine(Engine::Itimer) | Command::Clock(Clock::Virtual));
+        let is_live = self.options.recording.is_none() && self.ended.is_none() && !self.session_over;
+        if needs_itimer && is_live && !self.accepts_itimer {
+            self.mode = Mode::ConfirmItimer(command);
+            return Vec::new();
+        }
+        match command {
+            Command::Engine(engine) => self.engine.want(engine),
+            Command::Clock(clock) => self.clock.want(clock),
+            _ => {}
+        }
+        vec![Effect::Send(command)]
+    }
+
+    /// The user chose what was asked about.
+    pub(super) fn confirm(&mut self) -> Vec<Effect> {
+        let Mode::ConfirmItimer(command) = std::mem::replace(&mut self.mode, Mode::Panes) else { return Vec::new() };
+        self.accepts_itimer = true;
+        self.sample_by(command)
     }
 
     /// Whether this is a recording, whose samples are as they were taken; says so.
@@ -48,8 +71,7 @@ impl App {
             Engine::Threads => Engine::Itimer,
             Engine::Itimer => Engine::Threads,
         };
-        self.engine.want(engine);
-        vec![Effect::Send(Command::Engine(engine))]
+        self.sample_by(Command::Engine(engine))
     }
 
     pub(super) fn step_rate(&mut self, step: i8) -> Vec<Effect> {

@@ -243,6 +243,12 @@ fn sampling(app: &App, facts: Option<&Facts>, roomy: bool) -> Vec<Segment> {
     let rank = if lost.is_some_and(|lost| lost > 0) { 9 } else { 5 };
     let words = vec![Span::styled("lost ", dim), Span::styled(number, lost_style)];
     segments.push(Segment::new(rank).columns(8).or(words).or_nothing());
+    if let Some(unsampled) = facts.and_then(|facts| facts.unsampled.as_ref()) {
+        let (percent, bad) = (unsampled.percent(), style(Role::Bad));
+        let long = format!("{percent} % of CPU time not sampled");
+        let words = Segment::new(9).or_text(long, bad).or_text(format!("{percent} % not sampled"), bad);
+        segments.push(words.or_text(format!("−{percent} %"), bad));
+    }
 
     let share = facts.and_then(|facts| facts.agent_share);
     let share = share.map_or("–".to_owned(), |share| measure::percent(share * 100.0).trim_start().to_owned());

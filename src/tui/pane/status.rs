@@ -20,7 +20,7 @@ use crate::tally::diff::{Change, Difference};
 use crate::tally::flame::FlameBox;
 use crate::tally::measure;
 use crate::tally::query::Filters;
-use crate::track::{Answer, Ending};
+use crate::track::{Answer, Command, Ending};
 use crate::tui::action::Action;
 use crate::tui::app::{App, Mode};
 use crate::tui::canvas::Canvas;
@@ -61,6 +61,17 @@ pub fn draw(canvas: &mut Canvas<'_>, area: Rect, app: &App) {
     };
     let room: usize = area.width.saturating_sub(2).into();
     let spans = match &app.mode {
+        Mode::ConfirmItimer(command) => {
+            let signal = itimer_signal(if let Command::Clock(clock) = command { *clock } else { app.clock() });
+            let ways = [
+                format!(
+                    "use setitimer? it kills a target that resets {signal}, ends waits (EINTR), is inexact by thread"
+                ),
+                format!("use setitimer? it kills a target that resets {signal}"),
+                "setitimer can kill the target".to_owned(),
+            ];
+            question(room, ways, prompt, choices(&[("y", "es"), ("c", "ancel")]))
+        }
         Mode::Question => {
             let choices = choices(&[("e", "nd it"), ("l", "et it run"), ("c", "ancel")]);
             question(room, [format!("{target} is running:"), "it is running:".to_owned()], prompt, choices)
@@ -92,10 +103,23 @@ pub fn draw(canvas: &mut Canvas<'_>, area: Rect, app: &App) {
     canvas.spans(area.x + 1, area.y, room as u16, &spans);
 }
 
+/// The signal of setitimer for a clock. Its default action ends the process.
+fn itimer_signal(clock: Clock) -> &'static str {
+    match clock {
+        Clock::Prof => "SIGPROF",
+        Clock::Real => "SIGALRM",
+        Clock::Virtual => "SIGVTALRM",
+    }
+}
+
 /// What is asked, as long as there is room for it, and the answers that can be given.
-fn question(room: usize, ways: [String; 2], style: Style, choices: Vec<Span<'static>>) -> Vec<Span<'static>> {
-    let [long, short] = ways;
-    let question = Segment::new(1).or_text(long, style).or_text(short, style).or_nothing();
+fn question<const N: usize>(
+    room: usize,
+    ways: [String; N],
+    style: Style,
+    choices: Vec<Span<'static>>,
+) -> Vec<Span<'static>> {
+    let question = ways.into_iter().fold(Segment::new(1), |question, way| question.or_text(way, style)).or_nothing();
     segments::fit(&[question, Segment::new(2).gap(0).or(choices)], room)
 }
 
@@ -364,7 +388,7 @@ fn applies(app: &App, binding: &Binding) -> bool {
     match binding.action {
         Action::Back if binding.place == Place::Everywhere => match app.mode {
             Mode::Panes => app.message.as_ref().is_some_and(|message| message.stays) || app.view != View::Dashboard,
-            Mode::Question | Mode::Ending(_) => false,
+            Mode::Question | Mode::ConfirmItimer(_) | Mode::Ending(_) => false,
             _ => true,
         },
         Action::Accept => app.places().first() == Some(&binding.place),
