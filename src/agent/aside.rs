@@ -13,7 +13,7 @@ use core::ffi::{CStr, c_char, c_int};
 use core::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use super::filter::{self, Program};
-use super::hook::{self, hooks};
+use super::hook::{self, hooks, restore_arguments, save_arguments};
 use super::state::{self, BIRTH};
 use super::{guard, loader, start, sys, timer, user_dispatch};
 
@@ -159,12 +159,14 @@ static REAL_SYSCALL: AtomicUsize = AtomicUsize::new(0);
 #[unsafe(naked)]
 unsafe extern "C" fn syscall() {
     core::arch::naked_asm!(
-        "push rdi", "push rsi", "push rdx", "push rcx", "push r8", "push r9", "push rax",
+        ".cfi_startproc",
+        save_arguments!(),
         "call {before}",
         "test al, al",
-        "pop rax", "pop r9", "pop r8", "pop rcx", "pop rdx", "pop rsi", "pop rdi",
+        restore_arguments!(),
         "jnz {prctl}",
         "jmp [rip + {real}]",
+        ".cfi_endproc",
         before = sym before_syscall,
         prctl = sym prctl_by_number,
         real = sym REAL_SYSCALL,

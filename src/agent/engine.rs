@@ -117,7 +117,7 @@ impl Ticker {
             Ok(signal) => (self.engaged.state, self.engaged.signal) = (EngineState::Running, signal as u32),
             Err(refusal) => self.engaged.state = refusal,
         }
-        signals::note_in_force(self.engaged.signal as i32);
+        signals::note_in_force(self.engaged.signal as i32, self.epoch);
     }
 
     /// Disarms everything; samples are taken by hand alone, each of which stands for a period.
@@ -138,7 +138,7 @@ impl Ticker {
             self.scan(false);
             let signal = signals::tick();
             self.arm_cpu(signal, false);
-            signals::note_in_force(signal);
+            signals::note_in_force(signal, self.epoch);
         }
     }
 
@@ -149,7 +149,9 @@ impl Ticker {
     /// blocks the signal, as libc does while it makes or ends a thread, or is the agent's, the kernel
     /// wakes one that sleeps to take the tick.
     pub(super) fn release(&mut self) {
-        if let Some(waker) = self.waker {
+        if let Some(waker) = self.waker
+            && self.engaged.engine == Engine::Threads
+        {
             let is_settled = sys::monotonic_ns() - self.changed_at_ns >= UNSETTLED_NS;
             let after_ns = if is_settled { SEARCH_NS } else { self.engaged.period_ns.clamp(TICK_NS, SEARCH_NS) };
             waker.arm(after_ns, 0);
@@ -221,13 +223,13 @@ impl Ticker {
     }
 
     fn disarm(&mut self) {
+        signals::note_in_force(0, self.epoch);
         if timer::disarm_classic() != 0 {
             self.late_looks = LATE_LOOKS;
         }
         self.threads.disarm();
         self.looker = None;
         self.engaged.state = EngineState::Off;
-        signals::note_in_force(0);
     }
 
     fn arm_cpu(&mut self, signal: i32, came: bool) {

@@ -9,6 +9,38 @@ use super::loader;
 /// Names of libc's functions, and where the address of each is kept.
 pub(super) type Table = &'static [(&'static CStr, &'static AtomicUsize)];
 
+/// Saves the registers that hold arguments, and says so to unwinders.
+macro_rules! save_arguments {
+    () => {
+        concat!(
+            "push rdi\n.cfi_adjust_cfa_offset 8\n",
+            "push rsi\n.cfi_adjust_cfa_offset 8\n",
+            "push rdx\n.cfi_adjust_cfa_offset 8\n",
+            "push rcx\n.cfi_adjust_cfa_offset 8\n",
+            "push r8\n.cfi_adjust_cfa_offset 8\n",
+            "push r9\n.cfi_adjust_cfa_offset 8\n",
+            "push rax\n.cfi_adjust_cfa_offset 8\n",
+        )
+    };
+}
+pub(super) use save_arguments;
+
+/// Takes them back. Flags stay as they are.
+macro_rules! restore_arguments {
+    () => {
+        concat!(
+            "pop rax\n.cfi_adjust_cfa_offset -8\n",
+            "pop r9\n.cfi_adjust_cfa_offset -8\n",
+            "pop r8\n.cfi_adjust_cfa_offset -8\n",
+            "pop rcx\n.cfi_adjust_cfa_offset -8\n",
+            "pop rdx\n.cfi_adjust_cfa_offset -8\n",
+            "pop rsi\n.cfi_adjust_cfa_offset -8\n",
+            "pop rdi\n.cfi_adjust_cfa_offset -8\n",
+        )
+    };
+}
+pub(super) use restore_arguments;
+
 /// Defines functions that call `$before` with the arguments of the call (up to six, in registers),
 /// and then jump to libc's function of the same name; and the `$table` of them for [`look_up`].
 /// Constructors of other libraries call them before ours has run: `$before` begins with
@@ -22,10 +54,12 @@ macro_rules! hooks {
             #[unsafe(naked)]
             unsafe extern "C" fn $name() {
                 core::arch::naked_asm!(
-                    "push rdi", "push rsi", "push rdx", "push rcx", "push r8", "push r9", "push rax",
+                    ".cfi_startproc",
+                    $crate::agent::hook::save_arguments!(),
                     "call {before}",
-                    "pop rax", "pop r9", "pop r8", "pop rcx", "pop rdx", "pop rsi", "pop rdi",
+                    $crate::agent::hook::restore_arguments!(),
                     "jmp [rip + {real}]",
+                    ".cfi_endproc",
                     before = sym $before,
                     real = sym $real,
                 )

@@ -64,6 +64,7 @@ mod unseen;
 mod unwind;
 mod user_dispatch;
 mod variables;
+mod young;
 
 #[cfg(sigtop_agent)]
 #[used]

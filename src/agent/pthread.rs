@@ -1,12 +1,13 @@
 //! `pthread_create(3)` and `thrd_create(3)`: a thread of a watched process starts with an alternate
-//! signal stack of the agent's, so that its very first tick does not need room on its own.
+//! signal stack of the agent's, so that its very first tick does not need room on its own, and with
+//! a timer, so that it is sampled however short it lives.
 
 use core::arch::naked_asm;
 use core::ffi::{CStr, c_int, c_void};
 use core::sync::atomic::{AtomicUsize, Ordering};
 
 use super::sigstack_pool::{self, ProgramStack, SignalStack};
-use super::{guard, loader, start, state, sys, user_dispatch};
+use super::{guard, loader, start, state, sys, user_dispatch, young};
 
 static REAL_PTHREAD_CREATE: AtomicUsize = AtomicUsize::new(0);
 static REAL_THRD_CREATE: AtomicUsize = AtomicUsize::new(0);
@@ -57,9 +58,11 @@ extern "C" fn install(stack: usize) -> Start {
     if state::FILTERED.load(Ordering::Relaxed) || state::CONFINED.load(Ordering::Relaxed) {
         stack.release();
     } else {
-        stack.set_owner(sys::gettid());
+        let tid = sys::gettid();
+        stack.set_owner(tid);
         stack.install();
         user_dispatch::unblock(stack.blocked_for_parent());
+        young::arm_own(tid);
     }
     start
 }

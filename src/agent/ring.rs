@@ -153,7 +153,8 @@ impl Ring {
             state::wake();
         }
         loop {
-            if head + size - self.tail().load(Ordering::Acquire) > self.words() {
+            // A head that is behind the tail is old: the exchange fails, and tells the present one.
+            if (head + size).saturating_sub(self.tail().load(Ordering::Acquire)) > self.words() {
                 return false;
             }
             match self.head().compare_exchange_weak(head, head + size, Ordering::Relaxed, Ordering::Relaxed) {

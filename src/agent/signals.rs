@@ -16,8 +16,9 @@ static TICK: AtomicI32 = AtomicI32::new(TICK_SIGNALS[0]);
 /// Signals that the program uses itself, as a mask has them. Written like it.
 static GIVEN_UP: AtomicU64 = AtomicU64::new(0);
 
-/// The signal of the timers that the agent thread has armed; 0 without any. Written by it.
-static IN_FORCE: AtomicI32 = AtomicI32::new(0);
+/// The signal of the timers that the agent thread has armed, 0 without any, and their epoch:
+/// `epoch << 32 | signal`. Written by it.
+static IN_FORCE: AtomicU64 = AtomicU64::new(0);
 
 /// How long a thread that gives the signal up waits for the agent thread to move its timers, ns.
 const PATIENCE_NS: u64 = 100_000_000;
@@ -90,7 +91,7 @@ fn await_move(old: i32) {
         match state::AGENT.load(Ordering::Acquire) {
             0 => return start::move_birth(),
             BIRTH => {}
-            _ if IN_FORCE.load(Ordering::Acquire) != old => return,
+            _ if in_force().0 != old => return,
             _ => state::wake(),
         }
         if sys::monotonic_ns() > deadline_ns {
@@ -100,9 +101,15 @@ fn await_move(old: i32) {
     }
 }
 
-/// The agent thread has armed timers with a signal, or has none armed (0).
-pub(super) fn note_in_force(signal: i32) {
-    IN_FORCE.store(signal, Ordering::Release);
+/// The agent thread has armed timers of an epoch with a signal, or has none armed (0).
+pub(super) fn note_in_force(signal: i32, epoch: u32) {
+    IN_FORCE.store(u64::from(epoch) << 32 | u64::from(signal as u32), Ordering::Release);
+}
+
+/// The signal of the timers that are armed, 0 without any, and their epoch.
+pub(super) fn in_force() -> (i32, u32) {
+    let word = IN_FORCE.load(Ordering::Acquire);
+    (word as i32, (word >> 32) as u32)
 }
 
 #[cfg(test)]

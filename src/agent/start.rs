@@ -12,7 +12,9 @@ use super::loader::weak_address;
 use super::state::{self, BIRTH, Config};
 use super::sys::{self, syscall};
 use super::variables::{self, Manner};
-use super::{credentials, guard, mask, memory, order, sender, setuid, sigaltstack, signals, timer, user_dispatch};
+use super::{
+    credentials, guard, mask, memory, order, sender, setuid, sigaltstack, signals, timer, user_dispatch, young,
+};
 use crate::link::wire::{Clock, LINK_VARIABLE, PERIODS_NS};
 
 /// Bytes of the agent thread's stack.
@@ -225,9 +227,9 @@ extern "C" fn in_fork_child() {
         state::ASLEEP.store(0, Ordering::Relaxed);
         return;
     }
-    state::OWNER.store(sys::getpid(), Ordering::Relaxed);
     sigaltstack::forget_other_threads();
     user_dispatch::forget();
+    young::forget();
     if state::AGENT.load(Ordering::Relaxed) != 0 || !state::RING.load(Ordering::Relaxed).is_null() {
         state::forget();
         timer::forget_classic();
@@ -240,6 +242,9 @@ extern "C" fn in_fork_child() {
     }
     order::inherit();
     timer::forget_birth_timers();
+    // Last: a viewer that sees this process may knock already, and an agent that is born of that needs
+    // everything above.
+    state::OWNER.store(sys::getpid(), Ordering::Release);
     if state::WATCHED.load(Ordering::Relaxed) {
         come_back();
     }

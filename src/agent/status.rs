@@ -16,6 +16,8 @@ pub(super) struct Status {
     pub(super) seccomp: u32,
     /// Signals that the thread blocks.
     pub(super) blocked: u64,
+    /// The thread's id in its own namespace of pids.
+    pub(super) own_tid: u32,
 }
 
 impl Status {
@@ -52,6 +54,10 @@ impl Status {
             let mut numbers = line.split(u8::is_ascii_whitespace).skip(1).map(|word| {
                 word.iter().fold(0u32, |value, &digit| value.wrapping_mul(10).wrapping_add(u32::from(digit & 15)))
             });
+            if line.starts_with(b"NSpid:") {
+                status.own_tid = numbers.last().unwrap_or(0);
+                continue;
+            }
             let mut next = || numbers.next().unwrap_or(0);
             if line.starts_with(b"Uid:") {
                 status.users = [next(), next(), next(), next()];
@@ -66,6 +72,14 @@ impl Status {
         }
         status
     }
+}
+
+/// The process's pid as whoever mounted /proc numbers it; the first word of /proc/self/stat.
+pub(super) fn own_pid() -> u32 {
+    let mut text = [0; 16];
+    let length = File::open(b"/proc/self/stat\0", 0).map_or(0, |file| file.read(&mut text));
+    let digits = text[..length].iter().take_while(|byte| byte.is_ascii_digit());
+    digits.fold(0u32, |value, &digit| value.wrapping_mul(10).wrapping_add(u32::from(digit - b'0')))
 }
 
 /// Parent's pid and start time in clock ticks since boot: fields 4 and 22 of /proc/self/stat.
@@ -105,13 +119,14 @@ mod tests {
     #[test]
     fn fields_are_found() {
         let text =
-            b"Name:\tx\nUid:\t1000\t1001\t1002\t1003\nGid:\t5\t6\t7\t8\nSigBlk:\t8000000000400001\nSeccomp:\t2\n";
+            b"Name:\tx\nUid:\t1000\t1001\t1002\t1003\nGid:\t5\t6\t7\t8\nNSpid:\t4123\t7\nSigBlk:\t8000000000400001\nSeccomp:\t2\n";
         let status = Status::parse(text);
         let expected = Status {
             users: [1000, 1001, 1002, 1003],
             groups: [5, 6, 7, 8],
             seccomp: 2,
             blocked: 0x8000_0000_0040_0001,
+            own_tid: 7,
         };
         assert_eq!(status, expected);
     }

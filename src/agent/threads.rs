@@ -3,10 +3,11 @@
 use alloc::vec::Vec;
 
 use super::state;
-use super::status::Status;
+use super::status::{self, Status};
 use super::sys::{self, File, PathBuffer, syscall};
 use super::timer::{self, Timer};
 use super::user_dispatch;
+use super::young;
 use crate::link::wire::ring::word;
 use crate::link::wire::{Loss, MAX_COMM};
 
@@ -201,8 +202,9 @@ impl Threads {
         // Younger threads have higher ids, but for the time when the ids begin anew: nearly all go to the end.
         for tid in fresh {
             let place = self.list.partition_point(|thread| thread.tid < tid);
-            self.list.insert(place, Thread::new(tid));
+            self.list.insert(place, Thread { timer: young::adopt(tid), ..Thread::new(tid) });
         }
+        young::sweep();
         self.list.iter_mut().filter(|thread| !thread.named).for_each(Thread::read_name);
         if names {
             self.read_names();
@@ -232,10 +234,22 @@ impl Threads {
         came: bool,
         random: &mut impl FnMut() -> u64,
     ) {
+        // /proc may be of another namespace than the process itself, and number its threads in its way.
+        let is_foreign = status::own_pid() != sys::getpid();
         for thread in self.list.iter_mut().filter(|thread| thread.may_have_timer()) {
-            if let Some(timer) = Timer::of_thread(thread.tid, epoch, signal) {
+            let tid = if is_foreign {
+                Status::of(thread.tid).map_or(thread.tid, |status| status.own_tid)
+            } else {
+                thread.tid
+            };
+            // A thread that has armed a timer for itself did so by the id that it has here.
+            thread.timer = if is_foreign { young::adopt(tid) } else { None };
+            if thread.timer.is_some() {
+                continue;
+            }
+            if let Some(timer) = Timer::of_thread(tid, thread.tid, epoch, signal) {
                 if came {
-                    let used_ns = sys::clock_ns(timer::thread_clock(thread.tid));
+                    let used_ns = sys::clock_ns(timer::thread_clock(tid));
                     thread.used_before_ns = if used_ns <= MAX_BEFORE_NS { used_ns } else { 0 };
                 }
                 timer.arm(random() % period_ns + 1, period_ns);
@@ -246,6 +260,7 @@ impl Threads {
 
     /// Takes every timer away.
     pub(super) fn disarm(&mut self) {
+        young::disarm();
         for thread in &mut self.list {
             if let Some(timer) = thread.timer.take() {
                 timer.delete();

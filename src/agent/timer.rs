@@ -94,8 +94,10 @@ impl Timer {
 
     /// Ticks of a thread's CPU clock, sent to that thread; not armed yet. `None` when the kernel refuses (RLIMIT_SIGPENDING,
     /// seccomp, or the thread is gone). timer_create(2)
-    pub(super) fn of_thread(tid: u32, epoch: u32, signal: i32) -> Option<Timer> {
-        Timer::create(thread_clock(tid), SIGEV_THREAD_ID, signal, tid, TickKind::Thread.value(epoch, tid))
+    /// `named` is the id that its ticks carry, `tid` the one that the kernel knows in the process's own
+    /// namespace.
+    pub(super) fn of_thread(tid: u32, named: u32, epoch: u32, signal: i32) -> Option<Timer> {
+        Timer::create(thread_clock(tid), SIGEV_THREAD_ID, signal, tid, TickKind::Thread.value(epoch, named))
     }
 
     /// Wakes the agent thread, whose id is `agent`, when the process has used CPU time; not armed yet.
@@ -109,6 +111,16 @@ impl Timer {
         let setting = [split(period_ns), split(first_ns.max(1))];
         // SAFETY: the kernel reads one itimerspec.
         unsafe { syscall!(libc::SYS_timer_settime, self.0, 0, setting.as_ptr(), 0usize) };
+    }
+
+    /// Its number.
+    pub(super) fn id(self) -> u32 {
+        self.0 as u32
+    }
+
+    /// The timer of this number.
+    pub(super) fn of_id(id: i32) -> Timer {
+        Timer(id)
     }
 
     /// Gives it back. timer_delete(2)

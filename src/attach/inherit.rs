@@ -89,6 +89,13 @@ impl Held {
     }
 }
 
+/// Ignores SIGHUP from now on. What sigtop starts later begins with the disposition that sigtop was
+/// started with.
+pub fn ignore_hangups() {
+    // Nothing but an unknown signal can fail here.
+    let _ = set(Signal::SIGHUP, SigHandler::SigIgn);
+}
+
 /// Sets a disposition to ignored or default.
 pub(super) fn set(number: Signal, disposition: SigHandler) -> nix::Result<()> {
     // SAFETY: no handler is installed, so no code of ours will run in a signal's context.

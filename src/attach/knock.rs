@@ -5,7 +5,7 @@
 use nix::errno::Errno;
 
 use super::error::Refusal;
-use super::proc::{Stat, Status, command_line, threads};
+use super::proc::{Stat, Status, command_line, sleeps_restartably, threads};
 use super::{AttachError, quote};
 use crate::link::wire::{KNOCK_COOKIE, TICK_SIGNALS};
 
@@ -33,7 +33,8 @@ pub struct Candidate {
     pub signal: i32,
 }
 
-/// The threads of a process that would take a knock, best first: running ones, as a sleeping one's call is interrupted.
+/// The threads of a process that would take a knock, best first: running ones, and then those whose
+/// system call is made again, as that of other sleepers ends early.
 ///
 /// # Errors
 /// [`AttachError::NoProcess`], or [`AttachError::NotWatchable`] if the agent's handler is gone, if every thread blocks the signal, or
@@ -57,8 +58,9 @@ pub fn candidates(pid: u32) -> Result<Vec<Candidate>, AttachError> {
         }
         let rank = match stat.state {
             b'R' => 0,
-            b'S' => 1,
-            _ => 2,
+            b'S' if sleeps_restartably(pid, tid) => 1,
+            b'S' => 2,
+            _ => 3,
         };
         // A handler for a real-time signal is there when the process uses SIGURG itself.
         let caught = |signal: &i32| status.caught & 1 << (signal - 1) != 0;

@@ -27,3 +27,4 @@ pub mod survey;
 mod wrapper;
 
 pub use error::{AttachError, Refusal};
+pub use inherit::ignore_hangups;

@@ -168,6 +168,30 @@ pub fn command_line(pid: u32) -> Vec<OsString> {
     bytes.split(|&byte| byte == 0).map(|word| OsString::from_vec(word.to_vec())).collect()
 }
 
+/// How often the first thread of a process was put on a CPU: the third word of
+/// `/proc/PID/schedstat`. `None` if it cannot be read.
+pub fn times_scheduled(pid: u32) -> Option<u64> {
+    let text = fs::read_to_string(format!("/proc/{pid}/schedstat")).ok()?;
+    text.split_ascii_whitespace().nth(2)?.parse().ok()
+}
+
+/// Whether a thread sleeps in a system call that the kernel makes again after a handler with
+/// `SA_RESTART`, by its number and, for a futex, without a time limit. See signal(7). False for a
+/// thread that runs, and where `/proc/PID/task/TID/syscall` cannot be read.
+pub fn sleeps_restartably(pid: u32, tid: u32) -> bool {
+    const FOREVER: &str = "0x0";
+    let text = fs::read_to_string(format!("/proc/{pid}/task/{tid}/syscall")).unwrap_or_default();
+    let mut words = text.split_ascii_whitespace();
+    let number = words.next().and_then(|number| number.parse::<i64>().ok());
+    match number {
+        Some(libc::SYS_futex) => words.nth(3) == Some(FOREVER),
+        Some(number) => {
+            [libc::SYS_wait4, libc::SYS_waitid, libc::SYS_flock, libc::SYS_open, libc::SYS_openat].contains(&number)
+        }
+        None => false,
+    }
+}
+
 /// CPU time of a process so far, user and system, its ended threads included, ns.
 pub fn cpu_ns(pid: u32) -> Option<u64> {
     let clock = clock_getcpuclockid(Pid::from_raw(pid as i32)).ok()?;

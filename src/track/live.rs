@@ -178,6 +178,9 @@ impl Live {
         pids.retain(|&silent| !connected(silent) && (is_all(silent) || find::check(silent).is_ok()));
         for silent in pids {
             self.agents.expect(silent);
+            if !attached && self.caller.is_stirring(silent, now_ns) {
+                continue;
+            }
             match self.caller.call(silent, now_ns) {
                 Knocked::Wait => {}
                 Knocked::Failed(error) if is_all(silent) => return Some(error.to_string()),

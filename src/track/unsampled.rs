@@ -10,6 +10,7 @@ use std::collections::{HashMap, VecDeque};
 
 use crate::attach::proc::{self, Stat};
 use crate::attach::silent;
+use crate::link::wire::TICK_SIGNALS;
 use crate::profile::Profile;
 use crate::profile::loss::Loss;
 
@@ -25,7 +26,7 @@ const SCHEDULER_TICK_NS: u64 = 10_000_000;
 const LEAST_NS: u64 = 100_000_000;
 const LEAST_SHARE: f64 = 0.01;
 /// The signal of the first tick of a process whose agent has said nothing yet.
-const FIRST_SIGNAL: u32 = libc::SIGURG as u32;
+const FIRST_SIGNAL: u32 = TICK_SIGNALS[0] as u32;
 /// Why agents count time without ticks, as a rule.
 const ENDED_EARLY: &str = "threads ended before their first tick, or blocked its signal";
 /// Processes in the account, at most. Those beyond are not judged.

@@ -10,7 +10,7 @@ use std::sync::{Arc, OnceLock};
 use std::thread::{self, JoinHandle};
 
 use crossbeam_channel::{Receiver, Sender};
-use nix::sys::signal::{SigHandler, Signal};
+use nix::sys::signal::Signal;
 use nix::unistd::{Pid, getpgrp, getpid};
 use signal_hook::iterator::{Handle, Signals};
 use signal_hook::{flag, low_level};
@@ -142,8 +142,7 @@ fn listen(signals: &mut Signals, heard: &Sender<Heard>) {
 /// is not to be cut short.
 pub fn ignore_hangups() {
     HANGUPS_IGNORED.store(true, Ordering::SeqCst);
-    // SAFETY: ignoring a signal installs no handler.
-    let _ = unsafe { nix::sys::signal::signal(Signal::SIGHUP, SigHandler::SigIgn) };
+    crate::attach::ignore_hangups();
 }
 
 /// Ends this process as a signal would have ended it, so that its parent sees the truth.

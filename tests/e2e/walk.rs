@@ -97,7 +97,6 @@ fn telltale(binding: &Binding) -> Option<&'static str> {
 fn undo(binding: &Binding) -> &'static str {
     match format!("{:?}", binding.action).as_str() {
         "Clock(Real)" | "Clock(Virtual)" => "p",
-        "Engine" => "E",
         "Rate(1)" => "-",
         "Rate(-1)" => "+",
         "Window(1)" => "W",

@@ -1,10 +1,20 @@
-// A bad preload: sends SIGURG to the process every 4 ms of its CPU time, as if nobody else used it.
+// A bad preload: a thread of its own sends SIGURG to the process every 2 ms, as if nobody else used it.
+#include <pthread.h>
 #include <signal.h>
-#include <time.h>
+#include <unistd.h>
+
+static void *send_on(void *unused) {
+    sigset_t all;
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, 0);
+    for (;;) {
+        usleep(2000);
+        sigqueue(getpid(), SIGURG, (union sigval){0});
+    }
+    return unused;
+}
 
 __attribute__((constructor)) static void start(void) {
-    struct sigevent event = {.sigev_notify = SIGEV_SIGNAL, .sigev_signo = SIGURG};
-    struct itimerspec period = {{0, 4000000}, {0, 4000000}};
-    timer_t timer;
-    if (!timer_create(CLOCK_PROCESS_CPUTIME_ID, &event, &timer)) timer_settime(timer, 0, &period, 0);
+    pthread_t thread;
+    pthread_create(&thread, 0, send_on, 0);
 }
