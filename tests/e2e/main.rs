@@ -22,6 +22,7 @@ mod recording;
 mod refusals;
 mod sanitizers;
 mod screen;
+mod servers;
 mod shares;
 mod signals;
 mod small_stacks;

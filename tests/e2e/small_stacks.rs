@@ -40,8 +40,8 @@ fn a_small_thread_needs_no_room_for_ticks() {
 #[test]
 fn the_stack_pointer_may_point_to_data() {
     unharmed("data");
-    sampled("data", "shuffle", 30);
-    sampled("data", "burn_with_sp", 30);
+    sampled("data", "shuffle", 20);
+    sampled("data", "burn_with_sp", 20);
 }
 
 /// A tick killed handlers with `SA_NODEFER` on small alternate stacks, and those that were left by a jump.
