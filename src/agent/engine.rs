@@ -15,6 +15,7 @@ use super::threads::{Schedule, Thread, Threads};
 use super::timer::{self, Held, Timer};
 use super::unseen;
 use super::user_dispatch;
+use super::young;
 use crate::link::wire::ring::word;
 use crate::link::wire::{Clock, Engaged, Engine, EngineState, Loss, MAX_FRAMES, flag};
 
@@ -70,6 +71,7 @@ pub(super) struct Repeat<'a> {
 impl Ticker {
     /// Nothing armed.
     pub(super) fn new(agent: u32, epoch: u32) -> Ticker {
+        young::learn_tick();
         Ticker {
             engaged: Engaged {
                 clock: Clock::Prof,
@@ -182,7 +184,7 @@ impl Ticker {
         // Those that were there are no sign of others to come.
         self.changed_at_ns = 0;
         if clock == Clock::Real {
-            self.looker = Looker::new();
+            self.looker = Some(Looker::new());
             self.last_wall_ns = sys::monotonic_ns();
         }
         self.arm_cpu(signal, false);
@@ -275,7 +277,7 @@ impl Ticker {
         if self.engaged.clock == Clock::Prof || now_ns.saturating_sub(self.last_count_ns) >= COUNT_EVERY_NS {
             self.last_count_ns = now_ns;
             // One that came when another went shows itself by the time that is short.
-            changed = self.has_other_threads() || is_short(self);
+            changed = self.has_other_threads() || self.threads.some_young || is_short(self);
         }
         if wanted || due || changed {
             self.scan(due);

@@ -20,10 +20,11 @@ use super::sigaltstack;
 use super::signals;
 use super::slot::{Claim, Pool};
 use super::start;
-use super::state::{self, BIRTH, Config};
+use super::state::{self, Config};
 use super::sys::{self, KernelAction};
 use super::timer::{self, TickKind};
 use super::unwind::{self, LiveStack, Registers};
+use super::young;
 use crate::link::wire::ring::{LEFT_OUT, STALE, word};
 use crate::link::wire::{Clock, FrameAddress, KNOCK_COOKIE, Loss, flag};
 
@@ -167,6 +168,7 @@ fn receive(signal: i32, info: *const Info, context: *const u64) {
                     let weight_ns = if clock == Clock::Real { 0 } else { weight_ns(period_ns) };
                     tick(timer::tid_of(value), epoch, weight_ns, context);
                 }
+                TickKind::Young => tick(timer::tid_of(value), epoch, young::tick_ns().saturating_mul(ticks), context),
                 // For the agent thread, which takes it without a handler.
                 TickKind::Wake => {}
                 TickKind::Birth => first_tick(timer::tid_of(value), epoch, ticks, context),
@@ -221,7 +223,8 @@ fn first_tick(tid: u32, epoch: u32, ticks: u64, context: *const u64) {
             state::MAY_CALL.store(true, Ordering::Relaxed);
             start::give_birth();
         }
-        BIRTH => {}
+        // Until the agent thread has given every thread a timer.
+        _ if signals::in_force().0 == 0 => {}
         _ => return,
     }
     let Config { clock, period_ns } = state::config(epoch);

@@ -327,9 +327,8 @@ impl Modules {
         self.gone
             .extend(removed.iter().filter(|known| known.announced).map(|known| Unload { id: known.id, generation }));
         let mut changed = !removed.is_empty();
-        if groups.len() > self.known.len()
-            && let Some(memory) = Memory::open()
-        {
+        if groups.len() > self.known.len() {
+            let memory = Memory::open();
             for group in groups {
                 let place = self.known.partition_point(|known| known.start < group.first.start);
                 if self.known.get(place).is_some_and(|known| known.start == group.first.start) {

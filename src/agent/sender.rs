@@ -14,6 +14,7 @@ use super::aside;
 use super::collector::Collector;
 use super::credentials;
 use super::engine::Ticker;
+use super::maps;
 use super::modules::Modules;
 use super::order;
 use super::ring::{Handle, Ring};
@@ -80,6 +81,8 @@ pub(super) struct Agent {
     credentials: Option<Status>,
     /// Thread whose sandbox was looked at last.
     looked_at: u32,
+    /// Where the agent's own code is.
+    own_code: core::ops::Range<u64>,
 }
 
 /// Why a connection ended.
@@ -180,6 +183,7 @@ impl Agent {
             last_account_ns: 0,
             credentials,
             looked_at: 0,
+            own_code: own_code(),
         })
     }
 
@@ -522,6 +526,14 @@ impl Agent {
             }
         }
     }
+}
+
+/// Where the agent's own code is; empty where the maps cannot be read.
+fn own_code() -> core::ops::Range<u64> {
+    let here = own_code as *const () as u64;
+    let text = maps::read();
+    let own = maps::entries(&text).find(|entry| (entry.start..entry.end).contains(&here));
+    own.map_or(0..0, |entry| entry.start..entry.end)
 }
 
 /// Whether the maps are to be read before their time.

@@ -326,6 +326,16 @@ pub(super) fn await_wake(timeout_ns: u64) -> bool {
     unsafe { syscall!(libc::SYS_rt_sigtimedwait, &raw const set, 0usize, timeout.as_ptr(), 8) > 0 }
 }
 
+/// Fills a buffer from an address of this process on; whether all of it could be read.
+/// process_vm_readv(2)
+pub(super) fn read_own_memory(address: u64, buffer: &mut [u8]) -> bool {
+    let local = [buffer.as_mut_ptr() as usize, buffer.len()];
+    let remote = [address as usize, buffer.len()];
+    // SAFETY: the kernel writes at most the buffer's length into it, and checks the other address.
+    let read = unsafe { syscall!(libc::SYS_process_vm_readv, getpid(), local.as_ptr(), 1, remote.as_ptr(), 1, 0) };
+    usize::try_from(read).is_ok_and(|read| read == buffer.len())
+}
+
 /// Wakes one sleeper on a futex of this process. futex(2)
 pub(super) fn futex_wake(word: &core::sync::atomic::AtomicU32) {
     // SAFETY: the address is valid; nothing else is touched.
@@ -364,6 +374,14 @@ mod tests {
         assert!(readable(&raw const value as usize));
         assert!(!readable(8));
         assert!(!readable(usize::MAX - 4095));
+    }
+
+    #[test]
+    fn own_memory_is_read_where_it_is_mapped() {
+        let (word, mut copy) = (0x1122_3344u32, [0u8; 4]);
+        assert!(read_own_memory(&raw const word as u64, &mut copy));
+        assert_eq!(u32::from_ne_bytes(copy), word);
+        assert!(!read_own_memory(8, &mut copy));
     }
 
     #[test]

@@ -6,7 +6,7 @@ use alloc::vec::Vec;
 use super::index;
 use super::maps::Entry;
 use super::memory;
-use super::sys::{File, syscall};
+use super::sys::{self, File, syscall};
 use super::unwind::Section;
 use crate::link::wire::MAX_BUILD_ID;
 
@@ -28,17 +28,23 @@ const PT_GNU_EH_FRAME: u32 = 0x6474_e550;
 const NT_GNU_BUILD_ID: u32 = 3;
 
 /// The memory of this process, read through the kernel: what is not mapped fails instead of faulting.
-pub(super) struct Memory(File);
+///
+/// A process that has changed its user may not open its own `mem` any more; it may still read itself
+/// by process_vm_readv(2), which some sandboxes forbid.
+pub(super) struct Memory(Option<File>);
 
 impl Memory {
-    /// `None` without /proc.
-    pub(super) fn open() -> Option<Memory> {
-        File::open(b"/proc/thread-self/mem\0", 0).map(Memory)
+    /// The memory of this process.
+    pub(super) fn open() -> Memory {
+        Memory(File::open(b"/proc/thread-self/mem\0", 0))
     }
 
     /// Fills the buffer from an address on, if all of it is mapped.
     pub(super) fn read(&self, address: u64, buffer: &mut [u8]) -> Option<()> {
-        self.0.read_exact_at(buffer, address).then_some(())
+        match &self.0 {
+            Some(file) => file.read_exact_at(buffer, address).then_some(()),
+            None => sys::read_own_memory(address, buffer).then_some(()),
+        }
     }
 }
 

@@ -13,6 +13,8 @@ use crate::link::wire::{Loss, MAX_COMM};
 
 /// Threads watched, at most; what more there are is not sampled.
 const MAX_THREADS: usize = 16_384;
+/// CPU time of a thread until which the timer that it armed for itself stays, ns.
+const YOUNG_NS: u64 = 20_000_000;
 /// CPU time before its timer that a thread's first sample stands for, at most, ns: what is used
 /// until a new thread is found.
 const MAX_BEFORE_NS: u64 = 30_000_000;
@@ -162,6 +164,8 @@ pub(super) struct Threads {
     list: Vec<Thread>,
     ended: Vec<u32>,
     directory: Option<File>,
+    /// Some have the timers that they armed for themselves as they started.
+    pub(super) some_young: bool,
     /// Names of threads up to this id were read again in the last looks.
     named_to: u32,
 }
@@ -202,7 +206,7 @@ impl Threads {
         // Younger threads have higher ids, but for the time when the ids begin anew: nearly all go to the end.
         for tid in fresh {
             let place = self.list.partition_point(|thread| thread.tid < tid);
-            self.list.insert(place, Thread { timer: young::adopt(tid), ..Thread::new(tid) });
+            self.list.insert(place, Thread::new(tid));
         }
         young::sweep();
         self.list.iter_mut().filter(|thread| !thread.named).for_each(Thread::read_name);
@@ -236,20 +240,21 @@ impl Threads {
     ) {
         // /proc may be of another namespace than the process itself, and number its threads in its way.
         let is_foreign = status::own_pid() != sys::getpid();
+        self.some_young = false;
         for thread in self.list.iter_mut().filter(|thread| thread.may_have_timer()) {
             let tid = if is_foreign {
                 Status::of(thread.tid).map_or(thread.tid, |status| status.own_tid)
             } else {
                 thread.tid
             };
-            // A thread that has armed a timer for itself did so by the id that it has here.
-            thread.timer = if is_foreign { young::adopt(tid) } else { None };
-            if thread.timer.is_some() {
+            let used_ns = if came { sys::clock_ns(timer::thread_clock(tid)) } else { u64::MAX };
+            if used_ns < YOUNG_NS && young::has_timer(tid) {
+                self.some_young = true;
                 continue;
             }
+            let was_young = young::replace(tid);
             if let Some(timer) = Timer::of_thread(tid, thread.tid, epoch, signal) {
-                if came {
-                    let used_ns = sys::clock_ns(timer::thread_clock(tid));
+                if came && !was_young {
                     thread.used_before_ns = if used_ns <= MAX_BEFORE_NS { used_ns } else { 0 };
                 }
                 timer.arm(random() % period_ns + 1, period_ns);

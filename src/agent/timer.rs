@@ -20,6 +20,8 @@ pub(super) enum TickKind {
     /// The first tick, which gives birth: of the first thread's CPU clock, or, without a thread in its
     /// value, of the process's.
     Birth = 0x5167_7103,
+    /// Of the CPU clock of a thread that has just started.
+    Young = 0x5167_7105,
     /// Of the process's CPU clock, for the agent thread alone: the process has used some.
     Wake = 0x5167_7104,
 }
@@ -27,7 +29,7 @@ pub(super) enum TickKind {
 impl TickKind {
     /// The kind of a tick's value; `None` when the timer is not ours.
     pub(super) fn of(value: u64) -> Option<TickKind> {
-        let kinds = [TickKind::Thread, TickKind::Birth, TickKind::Wake];
+        let kinds = [TickKind::Thread, TickKind::Birth, TickKind::Young, TickKind::Wake];
         kinds.into_iter().find(|&kind| kind as u32 == (value >> 32) as u32)
     }
 
@@ -98,6 +100,11 @@ impl Timer {
     /// namespace.
     pub(super) fn of_thread(tid: u32, named: u32, epoch: u32, signal: i32) -> Option<Timer> {
         Timer::create(thread_clock(tid), SIGEV_THREAD_ID, signal, tid, TickKind::Thread.value(epoch, named))
+    }
+
+    /// Ticks of the calling thread's CPU clock, which has just started; not armed yet.
+    pub(super) fn of_young_thread(tid: u32, epoch: u32, signal: i32) -> Option<Timer> {
+        Timer::create(thread_clock(tid), SIGEV_THREAD_ID, signal, tid, TickKind::Young.value(epoch, tid))
     }
 
     /// Wakes the agent thread, whose id is `agent`, when the process has used CPU time; not armed yet.
@@ -395,7 +402,7 @@ mod tests {
 
     #[test]
     fn values_carry_kind_epoch_and_thread() {
-        for kind in [TickKind::Thread, TickKind::Birth, TickKind::Wake] {
+        for kind in [TickKind::Thread, TickKind::Birth, TickKind::Young, TickKind::Wake] {
             let value = kind.value(1021, 4_194_303);
             assert_eq!((TickKind::of(value), epoch_of(value), tid_of(value)), (Some(kind), 1021, 4_194_303));
         }

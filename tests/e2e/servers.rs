@@ -88,7 +88,8 @@ fn chromium_loads_a_page() {
     let script = "let s=0;for(let i=0;i<3e7;i++)s+=Math.sqrt(i);document.body.append('sum '+Math.round(s))";
     fs::write(&page, format!("<html><body><script>{script}</script></body></html>")).expect("a file of ours");
     let load = |guest: Option<&str>| {
-        let (data, address) = (format!("--user-data-dir={}/data", text(&directory.0)), format!("file://{}", text(&page)));
+        let (data, address) =
+            (format!("--user-data-dir={}/data", text(&directory.0)), format!("file://{}", text(&page)));
         let _ = fs::remove_dir_all(directory.0.join("data"));
         let options = "--headless --no-sandbox --disable-gpu --disable-quic --no-first-run \
                        --disable-background-networking --disable-component-update --disable-sync --dump-dom";

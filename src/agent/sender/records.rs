@@ -11,7 +11,7 @@ use super::super::unwind::{self, Cache};
 use super::super::{state, sys};
 use super::Agent;
 use crate::link::wire::ring::{LEFT_OUT, STALE};
-use crate::link::wire::{Clock, Loss, MAX_FRAMES, STACK_SLOTS, Sample};
+use crate::link::wire::{Clock, FrameAddress, Loss, MAX_FRAMES, STACK_SLOTS, Sample};
 
 impl Agent {
     /// Ticks kept for later and the ring onto the wire. Returns how many there were.
@@ -66,6 +66,9 @@ impl Agent {
             // The module was loaded after the handler's snapshot: the present one knows it.
             generation = self.modules.generation();
         }
+        // What the agent does before a call of the target counts with the caller.
+        let is_own = |frame: &u64| self.own_code.contains(&FrameAddress::unpack(*frame).lookup());
+        let stack = &stack[stack.iter().take_while(|frame| is_own(frame)).count()..];
         let tid = if raw.tid == 0 { sys::getpid() } else { raw.tid };
         let flags = raw.flags & !STALE;
         let weight_ns = match raw.weight_ns {
@@ -106,7 +109,7 @@ impl Agent {
 
     /// Samples of those that sleep by the wall clock, and a tick for the others.
     pub(super) fn wall(&mut self, socket: &mut Socket, now_ns: u64) {
-        let Agent { ticker, memory, sent, collector, .. } = self;
+        let Agent { ticker, memory, sent, collector, own_code, .. } = self;
         let snapshot = state::SNAPSHOT.load(Ordering::Acquire);
         if snapshot.is_null() {
             return;
@@ -114,8 +117,11 @@ impl Agent {
         // SAFETY: retired by this very thread.
         let snapshot = unsafe { &*snapshot };
         ticker.wall_tick(now_ns, snapshot, |Repeat { thread, weight_ns }| {
+            let is_own = |frame: &u64| own_code.contains(&FrameAddress::unpack(*frame).lookup());
+            let frames = &thread.last.frames;
+            let frames = &frames[frames.iter().take_while(|frame| is_own(frame)).count()..];
             if let Some(collector) = collector {
-                collector.take(thread.tid, Clock::Real, thread.last.flags, weight_ns, &thread.last.frames);
+                collector.take(thread.tid, Clock::Real, thread.last.flags, weight_ns, frames);
             }
             let sample = Sample {
                 tid: thread.tid,
@@ -126,7 +132,7 @@ impl Agent {
                 weight_ns,
                 slot: (thread.tid as usize % STACK_SLOTS) as u8,
             };
-            match socket.write(|w| w.sample(&sample, &thread.last.frames, memory)) {
+            match socket.write(|w| w.sample(&sample, frames, memory)) {
                 Ok(()) => *sent += 1,
                 Err(_) => state::lose(Loss::SocketFull, 1, weight_ns),
             }
