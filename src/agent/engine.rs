@@ -71,7 +71,7 @@ pub(super) struct Repeat<'a> {
 impl Ticker {
     /// Nothing armed.
     pub(super) fn new(agent: u32, epoch: u32) -> Ticker {
-        young::learn_tick();
+        young::prepare();
         Ticker {
             engaged: Engaged {
                 clock: Clock::Prof,
@@ -105,6 +105,12 @@ impl Ticker {
 
     /// Disarms everything and arms what is asked for.
     pub(super) fn engage(&mut self, clock: Clock, engine: Engine, period_ns: u64) {
+        if self.is_begun_with(clock, engine, period_ns) {
+            timer::delete_birth_timers();
+            let (signal, _) = signals::in_force();
+            (self.engaged.state, self.engaged.signal) = (EngineState::Running, signal as u32);
+            return;
+        }
         self.epoch = self.epoch.wrapping_add(1);
         let config = Config { clock, period_ns };
         state::configure(self.epoch, config);
@@ -120,6 +126,14 @@ impl Ticker {
             Err(refusal) => self.engaged.state = refusal,
         }
         signals::note_in_force(self.engaged.signal as i32, self.epoch);
+    }
+
+    /// Whether the timers that [`begin`](Self::begin) armed are what is asked for: to arm them anew
+    /// would lose what each has counted since its last tick.
+    fn is_begun_with(&self, clock: Clock, engine: Engine, period_ns: u64) -> bool {
+        let wanted = (clock, engine, period_ns) == (Clock::Prof, Engine::Threads, self.engaged.period_ns);
+        let is_off = self.engaged.state == EngineState::Off && self.engaged.clock == Clock::Prof;
+        wanted && is_off && signals::in_force() == (signals::tick(), self.epoch) && order::signal() == 0
     }
 
     /// Disarms everything; samples are taken by hand alone, each of which stands for a period.

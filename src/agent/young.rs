@@ -7,7 +7,7 @@
 //! at every tick of the scheduler that finds the thread running, and each stands for the time between
 //! two of those.
 
-use core::sync::atomic::{AtomicU64, Ordering};
+use core::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use super::state::{self, Config};
 use super::timer::Timer;
@@ -21,6 +21,11 @@ const PROBES: usize = 8;
 
 /// `timer id << 32 | thread id`, or 0. Written by the thread as it starts; taken by the agent thread.
 static STARTED: [AtomicU64; PLACES] = [const { AtomicU64::new(0) }; PLACES];
+/// Queued signals that a process may have (RLIMIT_SIGPENDING), at least.
+const ENOUGH: u64 = 8192;
+
+/// Whether threads arm such timers. Written by the agent thread.
+static MAY_ARM: AtomicBool = AtomicBool::new(false);
 /// The scheduler's tick, ns. Written by the agent thread.
 static TICK_NS: AtomicU64 = AtomicU64::new(4_000_000);
 
@@ -44,7 +49,12 @@ pub(super) fn arm_own(tid: u32) {
     let (signal, epoch) = signals::in_force();
     let Config { clock, period_ns } = state::config(epoch);
     // By the wall clock a tick stands for what the agent thread has seen of a thread that it knows.
-    if signal == 0 || period_ns == 0 || clock != Clock::Prof || timer::classic_signal() != 0 {
+    if !MAY_ARM.load(Ordering::Relaxed)
+        || signal == 0
+        || period_ns == 0
+        || clock != Clock::Prof
+        || timer::classic_signal() != 0
+    {
         return;
     }
     let Some(timer) = Timer::of_young_thread(tid, epoch, signal) else { return };
@@ -57,11 +67,14 @@ pub(super) fn arm_own(tid: u32) {
     }
 }
 
-/// Learns how often the scheduler ticks. For the agent thread, like all that follows.
-pub(super) fn learn_tick() {
+/// Learns how often the scheduler ticks, and whether the process may have so many timers: the kernel
+/// gives the place of a deleted one back some milliseconds later. For the agent thread, like all that
+/// follows.
+pub(super) fn prepare() {
     if let ns @ 1.. = sys::tick_ns() {
         TICK_NS.store(ns, Ordering::Relaxed);
     }
+    MAY_ARM.store(sys::limit(libc::RLIMIT_SIGPENDING as i32) >= ENOUGH, Ordering::Relaxed);
 }
 
 fn place_of(tid: u32) -> Option<&'static AtomicU64> {

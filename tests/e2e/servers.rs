@@ -1,13 +1,15 @@
 //! Programs that broke when they were watched: PostgreSQL, which uses SIGURG itself and blocks signals
-//! by name, and chromium, which counts its threads. Each does its work, and is found and named.
-//! `SIGTOP_LONG=1` runs them by every clock at 10, 99 and 1 000 Hz.
+//! by name, chromium, which counts its threads, and CPython's own tests of signals. Each does its
+//! work, and the servers are found and named. `SIGTOP_LONG=1` runs them by every clock at 10, 99 and
+//! 1 000 Hz, and more of CPython's tests.
 
 use std::fs;
 use std::os::unix::fs::{PermissionsExt as _, chown};
 use std::path::PathBuf;
+use std::process::Command;
 
 use super::guest::{Guest, host};
-use crate::harness::run::{Batch, text, tool};
+use crate::harness::run::{Batch, LIMIT, run, text, tool};
 use crate::harness::skips::skip;
 
 /// By which clocks and rates.
@@ -113,5 +115,34 @@ fn chromium_loads_a_page() {
         let clock = if way.contains("real") { "real" } else { "prof" };
         let named = watched.raw.cum_ns(clock, |name| name.contains("ChromeMain") || name.contains("main"));
         assert!(named > 0 && watched.raw.images.len() >= 3, "{way}: {named} ns; {:?}", watched.raw.images);
+    }
+}
+
+/// The same tests pass as alone. Those of interrupted system calls failed by the wall clock.
+#[test]
+fn cpythons_tests_of_signals_pass() {
+    let Some(python) = tool("python3") else { return };
+    let has_tests = run(Command::new(&python).args(["-c", "import test.test_signal"]));
+    if has_tests.code() != 0 {
+        return skip("CPython's own tests are not installed");
+    }
+    let all = ["PendingSignalsTests", "ItimerTest", "SiginterruptTest", "WakeupSignalTests", "StressTest"];
+    // The later ones take half a minute each.
+    let is_long = std::env::var_os("SIGTOP_LONG").is_some();
+    let modules = all[..if is_long { all.len() } else { 2 }].iter().map(|name| format!("test.test_signal.{name}"));
+    let modules: Vec<String> = modules.collect();
+    // The last line but one says how many there were, and how long they took.
+    let outcome = |guest| {
+        let words = [text(&python), "-m", "unittest"].into_iter();
+        let command: Vec<&str> = words.chain(modules.iter().map(String::as_str)).collect();
+        let shown = host(guest, &command);
+        let count =
+            shown.stderr.lines().find_map(|line| line.strip_prefix("Ran ")?.split(' ').next().map(str::to_owned));
+        (shown.code, count, shown.stderr.lines().last().map(str::to_owned))
+    };
+    let alone = outcome(Guest::Nobody);
+    assert_eq!(alone.0, 0, "{alone:?}");
+    for way in ["--hz 1000", "--clock real --hz 1000"] {
+        assert_eq!(outcome(Guest::Batch(way)), alone, "{way}, within {LIMIT:?}");
     }
 }
