@@ -1,13 +1,16 @@
 //! Stepping aside: calls of the target that the agent's thread, or a handler's system call, would make fail, or that take code away.
 //!
-//! `unshare` and `setns` with a user namespace want a process of one thread: the agent thread leaves before and is born again by the next
-//! tick. So does a program that counts its threads in `/proc/self/task` and insists on one, as the processes from which browsers fork do.
+//! `unshare` and `setns` with a user namespace want a process of one thread: the agent thread
+//! leaves before and is born again by the next tick. So does a program that counts its threads in
+//! `/proc/self/task` and insists on one, as the processes from which browsers fork do.
 //!
-//! A seccomp filter kills for what it does not allow: from before it is there handlers make no system call, and an agent that is not
-//! born yet is born first, since no thread may be made afterwards. A filter that binds every thread, or does not let handlers return,
-//! makes the agent leave for good. What a program asks of `prctl`, `syscall` or `seccomp` is seen before it happens. A filter installed by
-//! an inline system call is found when the agent thread looks, a tenth of a second later at most; if that call comes before the first
-//! tick, the birth may break it.
+//! A seccomp filter kills for what it does not allow: from before it is there handlers make no
+//! system call, and an agent that is not born yet is born first, since no thread may be made
+//! afterwards. A filter that binds every thread, or does not let handlers return, makes the agent
+//! leave for good. What a program asks of `prctl`, `syscall` or `seccomp` is seen before it
+//! happens. A filter installed by an inline system call is found when the agent thread looks, a
+//! tenth of a second later at most; if that call comes before the first tick, the birth may break
+//! it.
 
 use core::ffi::{CStr, c_char, c_int};
 use core::sync::atomic::{AtomicBool, AtomicUsize, Ordering};

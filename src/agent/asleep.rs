@@ -58,9 +58,9 @@ impl Looker {
         Looker { memory: Memory::open(), cache: Cache::new(), copy: alloc::vec![0; COPY].into_boxed_slice() }
     }
 
-    /// Writes the stack of a thread that sleeps at `place`, packed, and returns its depth and flags:
-    /// cut short where a frame needs a register that only a signal would tell. `None` if the stack
-    /// cannot be read. The caller finds out whether the thread slept all the while.
+    /// Writes the stack of a thread that sleeps at `place`, packed, and returns its depth and
+    /// flags: cut short where a frame needs a register that only a signal would tell. `None` if the
+    /// stack cannot be read. The caller finds out whether the thread slept all the while.
     pub(super) fn look(
         &mut self,
         snapshot: &Snapshot,

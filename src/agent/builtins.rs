@@ -1,11 +1,14 @@
-//! The functions that the compiler calls by itself: `memcpy` and its kin, as hidden symbols of this library's own.
+//! The functions that the compiler calls by itself: `memcpy` and its kin, as hidden symbols of this
+//! library's own.
 //!
-//! libc's are not used. A sanitizer's runtime stands before those, and it expects a thread that it knows: on the agent
-//! thread, and on the stack of a slot, it reports errors that are none or ends the program. These here take no lock, use
-//! no thread-local storage and run anywhere. Up to 64 bytes are copied by loads that all come before the first store,
-//! which is what most copies in a handler are; more goes by 64 bytes a step, in the direction that an overlap allows.
+//! libc's are not used. A sanitizer's runtime stands before those, and it expects a thread that it
+//! knows: on the agent thread, and on the stack of a slot, it reports errors that are none or ends
+//! the program. These here take no lock, use no thread-local storage and run anywhere. Up to 64
+//! bytes are copied by loads that all come before the first store, which is what most copies in a
+//! handler are; more goes by 64 bytes a step, in the direction that an overlap allows.
 //!
-//! They are written in assembly, because the compiler turns such loops into calls of these functions.
+//! They are written in assembly, because the compiler turns such loops into calls of these
+//! functions.
 
 #[cfg(any(sigtop_agent, test))]
 macro_rules! builtins {

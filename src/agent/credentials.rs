@@ -1,10 +1,13 @@
-//! The rights of the agent thread. It is born with fewer than the target: no real-time scheduling, no new privileges, and of the
-//! capabilities those alone that it needs to read the target's files, to lock as much memory as the target and to follow it.
+//! The rights of the agent thread. It is born with fewer than the target: no real-time scheduling,
+//! no new privileges, and of the capabilities those alone that it needs to read the target's files,
+//! to lock as much memory as the target and to follow it.
 //!
-//! It takes on what the process becomes: libc's `setuid` and its kin change every thread that libc knows, and this is none. Where libc is
-//! asked ([`setuid`](super::setuid)), the target waits until the agent thread has followed. What a raw system call changed is found at the next
-//! look at the process. Then the agent leaves, and is born again by a tick, with the target's credentials; but not while it writes a profile into a
-//! file that the old user opened, and that could not be opened again: then it follows too.
+//! It takes on what the process becomes: libc's `setuid` and its kin change every thread that libc
+//! knows, and this is none. Where libc is asked ([`setuid`](super::setuid)), the target waits until
+//! the agent thread has followed. What a raw system call changed is found at the next look at the
+//! process. Then the agent leaves, and is born again by a tick, with the target's credentials; but
+//! not while it writes a profile into a file that the old user opened, and that could not be opened
+//! again: then it follows too.
 
 use core::sync::atomic::{AtomicU32, Ordering};
 
@@ -15,12 +18,14 @@ use super::sys::{self, File, PathBuffer, syscall};
 /// Supplementary groups, at most; a process with more is not followed.
 const MAX_GROUPS: usize = 256;
 
-/// Capabilities that the agent thread keeps where the target has them, as bits: CAP_DAC_OVERRIDE and CAP_DAC_READ_SEARCH (a profile in a
-/// directory of another user's, a program that only root can read), CAP_SETGID and CAP_SETUID (to follow), CAP_IPC_LOCK (a target without a limit
-/// to what it locks).
+/// Capabilities that the agent thread keeps where the target has them, as bits: CAP_DAC_OVERRIDE
+/// and CAP_DAC_READ_SEARCH (a profile in a directory of another user's, a program that only root
+/// can read), CAP_SETGID and CAP_SETUID (to follow), CAP_IPC_LOCK (a target without a limit to what
+/// it locks).
 const KEPT: u64 = 1 << 1 | 1 << 2 | 1 << 6 | 1 << 7 | 1 << 14;
 
-/// How long the target waits for the agent thread to follow, ns. That takes less than a thousandth of it.
+/// How long the target waits for the agent thread to follow, ns. That takes less than a thousandth
+/// of it.
 const PATIENCE_NS: u64 = 100_000_000;
 /// Between two attempts to wake an agent thread that was about to sleep, ns.
 const AGAIN_NS: u64 = 1_000_000;
@@ -32,8 +37,8 @@ static SERVED: AtomicU32 = AtomicU32::new(0);
 /// The thread that asked last. Written like the requests, before them.
 static LEADER: AtomicU32 = AtomicU32::new(0);
 
-/// Takes from the calling thread, the agent's, what it does not need of the rights it was born with. capset(2), prctl(2),
-/// sched_setscheduler(2): each for the calling thread alone
+/// Takes from the calling thread, the agent's, what it does not need of the rights it was born
+/// with. capset(2), prctl(2), sched_setscheduler(2): each for the calling thread alone
 pub(super) fn reduce() {
     const RESET_ON_FORK: isize = 0x4000_0000;
     let [effective, permitted] = capabilities();
@@ -67,8 +72,9 @@ fn limit_capabilities([effective, permitted]: [u64; 2]) {
     unsafe { syscall!(libc::SYS_capset, CAPABILITIES.as_ptr(), words.as_ptr()) };
 }
 
-/// The calling thread, one of the target's, has changed the credentials of the process: returns when the agent thread has the same, or
-/// has ended. An agent that is born afterwards has them from the start.
+/// The calling thread, one of the target's, has changed the credentials of the process: returns
+/// when the agent thread has the same, or has ended. An agent that is born afterwards has them from
+/// the start.
 pub(super) fn await_following() {
     let is_there = || state::AGENT.load(Ordering::Acquire) != 0;
     if !is_there() || state::FILTERED.load(Ordering::Relaxed) || !state::is_at_home() {
@@ -87,8 +93,8 @@ pub(super) fn await_following() {
     }
 }
 
-/// Follows if a thread of the target's waits for that; what the agent thread has then goes into `own`. False when it has not become the
-/// same: then it has to leave. For the agent thread.
+/// Follows if a thread of the target's waits for that; what the agent thread has then goes into
+/// `own`. False when it has not become the same: then it has to leave. For the agent thread.
 pub(super) fn keep_up(own: &mut Option<Status>) -> bool {
     let requests = REQUESTS.load(Ordering::Acquire);
     if SERVED.load(Ordering::Relaxed) == requests {
@@ -168,8 +174,9 @@ fn hexadecimal(word: &[u8]) -> Option<u64> {
     u64::from_str_radix(core::str::from_utf8(word).ok()?, 16).ok()
 }
 
-/// Takes on the credentials of another thread; what this thread has then, or `None` if it has not become the same. capset(2), prctl(2),
-/// setresuid(2), setfsuid(2), setgroups(2): each for the calling thread alone
+/// Takes on the credentials of another thread; what this thread has then, or `None` if it has not
+/// become the same. capset(2), prctl(2), setresuid(2), setfsuid(2), setgroups(2): each for the
+/// calling thread alone
 pub(super) fn follow(leader: u32) -> Option<Status> {
     let target = Rights::of(leader)?;
     let [user, effective, saved, files] = target.users;

@@ -158,12 +158,12 @@ impl Ticker {
         }
     }
 
-    /// Before the agent thread sleeps: it is woken when the process has used so much CPU time that a
-    /// thread may have come, and soon after one came or went.
+    /// Before the agent thread sleeps: it is woken when the process has used so much CPU time that
+    /// a thread may have come, and soon after one came or went.
     ///
-    /// Ticks of the process's clock are never sent to the process: where the thread that uses the time
-    /// blocks the signal, as libc does while it makes or ends a thread, or is the agent's, the kernel
-    /// wakes one that sleeps to take the tick.
+    /// Ticks of the process's clock are never sent to the process: where the thread that uses the
+    /// time blocks the signal, as libc does while it makes or ends a thread, or is the agent's, the
+    /// kernel wakes one that sleeps to take the tick.
     pub(super) fn release(&mut self) {
         if let Some(waker) = self.waker
             && self.engaged.engine == Engine::Threads
@@ -402,10 +402,10 @@ impl Ticker {
         ticking.then(|| (self.last_wall_ns + e.period_ns).saturating_sub(now_ns))
     }
 
-    /// Counts a wall tick for every thread, if it is due. A thread that sleeps is found without waking
-    /// it, and `repeat` takes its sample; to a thread that runs the time is owed, and the next tick of
-    /// its CPU clock carries it. No signal is sent: a thread that was just seen to run may sleep by the
-    /// time the signal arrives, and its wait would end early.
+    /// Counts a wall tick for every thread, if it is due. A thread that sleeps is found without
+    /// waking it, and `repeat` takes its sample; to a thread that runs the time is owed, and the
+    /// next tick of its CPU clock carries it. No signal is sent: a thread that was just seen to run
+    /// may sleep by the time the signal arrives, and its wait would end early.
     pub(super) fn wall_tick(&mut self, now_ns: u64, snapshot: &Snapshot, mut repeat: impl FnMut(Repeat<'_>)) {
         if self.until_wall_tick(now_ns) != Some(0) {
             return;

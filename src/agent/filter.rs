@@ -1,6 +1,6 @@
-//! What a seccomp filter that the program is about to install says to the one system call that every
-//! tick ends with: rt_sigreturn. A filter is a program of classic BPF (seccomp(2)), which is run here
-//! as the kernel will run it.
+//! What a seccomp filter that the program is about to install says to the one system call that
+//! every tick ends with: rt_sigreturn. A filter is a program of classic BPF (seccomp(2)), which is
+//! run here as the kernel will run it.
 
 use super::handler;
 
@@ -27,7 +27,7 @@ const AUDIT_ARCH_X86_64: u32 = 0xc000_003e;
 /// Actions that let the call through: allow, and log it.
 const ALLOWED: [u32; 2] = [0x7fff_0000, 0x7ffc_0000];
 
-/// Whether a filter lets handlers return; false where that cannot be told.
+/// Whether a filter lets handlers return; false if the program is not a valid filter.
 ///
 /// # Safety
 /// `program` is what the target gives to the kernel: null, or one that can be read.
@@ -43,8 +43,8 @@ pub(super) unsafe fn lets_handlers_return(program: *const Program) -> bool {
         .is_some_and(|action| ALLOWED.contains(&(action & 0xffff_0000)))
 }
 
-/// What a filter returns for a system call without arguments made at an address; `None` for a program
-/// that the kernel would refuse.
+/// What a filter returns for a system call without arguments made at an address; `None` for a
+/// program that the kernel would refuse.
 fn run(code: &[Instruction], number: u32, address: u64) -> Option<u32> {
     let data = |offset: u32| match offset {
         0 => Some(number),

@@ -284,7 +284,8 @@ pub(super) extern "C" fn before_exec() {
     user_dispatch::unblock(user_dispatch::hidden_signals());
     order::flush();
     let ignored = |signal: i32| Shadow::of(signal).is_some_and(|shadow| shadow.load().handler == libc::SIG_IGN);
-    // Timers end with this program; all else needs system calls, which are made where there is cause.
+    // Timers end with this program; all else needs system calls, which are made where there is
+    // cause.
     if timer::classic_signal() == 0 && !OURS.into_iter().any(ignored) || !state::is_at_home() {
         return;
     }

@@ -1,14 +1,13 @@
 //! The signal handler: a tick becomes a record, or is counted as lost.
 //!
-//! It runs on any thread of the target, between any two instructions, with every signal blocked. Its
-//! contract: it takes no lock, allocates nothing, touches no
-//! thread-local storage and no errno, calls no libc function, and reads no
-//! clock and no time-stamp counter. A tick of a thread that is known makes no system call. One is
-//! made for a birth, for a stack or code that the agent thread has not seen yet (a probe, a wake-up),
-//! and for a tick of an interval timer (the thread's id) — and none at all once a thread of the
-//! process is under seccomp. What it reads of the stack cannot fault. What it cannot do it counts. A filter of
-//! the program's own, which it gave to `ProfilerStartWithOptions`, is asked first: what that does is
-//! the program's affair.
+//! It runs on any thread of the target, between any two instructions, with every signal blocked.
+//! Its contract: it takes no lock, allocates nothing, touches no thread-local storage and no errno,
+//! calls no libc function, and reads no clock and no time-stamp counter. A tick of a thread that is
+//! known makes no system call. One is made for a birth, for a stack or code that the agent thread
+//! has not seen yet (a probe, a wake-up), and for a tick of an interval timer (the thread's id) —
+//! and none at all once a thread of the process is under seccomp. What it reads of the stack cannot
+//! fault. What it cannot do it counts. A filter of the program's own, which it gave to
+//! `ProfilerStartWithOptions`, is asked first: what that does is the program's affair.
 
 use core::sync::atomic::Ordering;
 
@@ -211,8 +210,8 @@ fn knock(viewer: u32) {
     }
 }
 
-/// A tick of the timers that wait for the first one: gives birth to the agent, which takes them away.
-/// It weighs like any other, so that what was used before is sampled too.
+/// A tick of the timers that wait for the first one: gives birth to the agent, which takes them
+/// away. It weighs like any other, so that what was used before is sampled too.
 fn first_tick(tid: u32, epoch: u32, ticks: u64, context: *const u64) {
     match state::AGENT.load(Ordering::Acquire) {
         0 => {

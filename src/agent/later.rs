@@ -59,8 +59,9 @@ pub(super) struct Tick {
 #[repr(C)]
 pub(super) struct Later {
     entries: [Entry; ENTRIES],
-    /// `copies << 32 | bytes`: how many copies are there, and how many bytes are taken from the start on. Bytes are given back when the
-    /// last copy is. Changed by compare-exchange: with acquire by a handler that takes bytes, with release by the agent thread.
+    /// `copies << 32 | bytes`: how many copies are there, and how many bytes are taken from the
+    /// start on. Bytes are given back when the last copy is. Changed by compare-exchange: with
+    /// acquire by a handler that takes bytes, with release by the agent thread.
     taken: AtomicU64,
     bytes: UnsafeCell<[u8; BYTES]>,
 }
@@ -96,7 +97,8 @@ impl Later {
             readable = ((page_end - low) as usize).min(COPY);
         }
         let (start, length) = self.take_bytes(readable);
-        // SAFETY: the pages were found readable just now and are this thread's own stack; the bytes were taken by this handler alone.
+        // SAFETY: the pages were found readable just now and are this thread's own stack; the bytes
+        // were taken by this handler alone.
         unsafe {
             let source = core::ptr::with_exposed_provenance::<u8>(low as usize);
             core::ptr::copy_nonoverlapping(source, self.bytes.get().cast::<u8>().add(start), length);

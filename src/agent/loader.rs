@@ -72,11 +72,12 @@ fn first_object() -> *const Object {
     unsafe { if structure.is_null() { core::ptr::null() } else { (*structure).first } }
 }
 
-/// Whether any loaded object defines `name`. May be called at any time; while something is being loaded
-/// or unloaded the answer is no.
+/// Whether any loaded object defines `name`. May be called at any time; while something is being
+/// loaded or unloaded the answer is no.
 pub(super) fn is_defined(name: &CStr) -> bool {
     let structure = structure();
-    // SAFETY: the structure is the loader's, which writes the state before and after it changes its list.
+    // SAFETY: the structure is the loader's, which writes the state before and after it changes its
+    // list.
     let is_settled = || !structure.is_null() && unsafe { (&raw const (*structure).state).read_volatile() } == 0;
     let mut object = first_object();
     for _ in 0..MAX_OBJECTS {

@@ -1,13 +1,13 @@
 //! The calls that take a set of signals, so that a thread that blocks everything is sampled all the same, and one that waits for
 //! everything is not given a tick.
 //!
-//! A set that holds every signal that ticks may come by ([`TICK_SIGNALS`]), and also SIGSTKFLT, which
-//! nothing sends, means "all signals" ([`is_full`]). To the kernel it goes without those that the
-//! program does not use; and a mask of the kernel's that holds SIGSTKFLT is shown to the target with
-//! all of them. So what a thread believes is kept in its own mask alone: fork, vfork, exec, longjmp
-//! and setcontext carry it along, and nothing here has a state. (A set of all signals but one of
-//! these is without SIGSTKFLT too: that much can be noticed.) A set that names one of them gives it
-//! to the program ([`signals::give_up`]), and is obeyed.
+//! A set that holds every signal that ticks may come by ([`TICK_SIGNALS`]), and also SIGSTKFLT,
+//! which nothing sends, means "all signals" ([`is_full`]). To the kernel it goes without those that
+//! the program does not use; and a mask of the kernel's that holds SIGSTKFLT is shown to the target
+//! with all of them. So what a thread believes is kept in its own mask alone: fork, vfork, exec,
+//! longjmp and setcontext carry it along, and nothing here has a state. (A set of all signals but
+//! one of these is without SIGSTKFLT too: that much can be noticed.) A set that names one of them
+//! gives it to the program ([`signals::give_up`]), and is obeyed.
 //!
 //! [`TICK_SIGNALS`]: crate::link::wire::TICK_SIGNALS
 

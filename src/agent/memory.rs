@@ -22,9 +22,11 @@ const _: () = assert!(16 << (CLASSES - 1) == LARGEST_SMALL);
 
 /// Fresh zero pages that a fork child does not inherit; null when there are none (RLIMIT_AS). mmap(2)
 ///
-/// Where the target locks whatever it maps from now on (MCL_FUTURE), the kernel counts them against RLIMIT_MEMLOCK until they are unlocked
-/// here: one mapping at a time, the largest of which has some 260 KiB. A target that locks all it has (MCL_CURRENT) locks what the agent
-/// has then too, some 1.2 MiB with one thread, and again at its next call; there is no flag that would keep pages out of that.
+/// Where the target locks whatever it maps from now on (MCL_FUTURE), the kernel counts them against
+/// RLIMIT_MEMLOCK until they are unlocked here: one mapping at a time, the largest of which has
+/// some 260 KiB. A target that locks all it has (MCL_CURRENT) locks what the agent has then too,
+/// some 1.2 MiB with one thread, and again at its next call; there is no flag that would keep pages
+/// out of that.
 pub(super) fn pages(size: usize) -> *mut u8 {
     let (protection, flags) =
         (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE);
@@ -40,7 +42,8 @@ pub(super) fn pages(size: usize) -> *mut u8 {
     result as *mut u8
 }
 
-/// Fresh zero pages like [`pages`], that begin at a multiple of their size, which is a power of two. Null when there are none.
+/// Fresh zero pages like [`pages`], that begin at a multiple of their size, which is a power of
+/// two. Null when there are none.
 pub(super) fn aligned(size: usize) -> *mut u8 {
     let start = pages(2 * size - PAGE);
     if start.is_null() {

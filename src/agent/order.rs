@@ -139,11 +139,6 @@ pub(super) fn is_left_out() -> bool {
     }
 }
 
-/// Whether handlers must be asked for every sample.
-pub(super) fn has_filter() -> bool {
-    FILTER.load(Ordering::Relaxed) != 0
-}
-
 /// The signal that ticks are to come by, or 0.
 pub(super) fn signal() -> i32 {
     if is_there() { SIGNAL.load(Ordering::Relaxed) } else { 0 }

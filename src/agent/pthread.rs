@@ -19,7 +19,8 @@ pub(super) fn look_up(here: usize) {
     }
 }
 
-/// libc's function; also where the library that has it was loaded late, as an older glibc's libpthread may be.
+/// libc's function; also where the library that has it was loaded late, as an older glibc's
+/// libpthread may be.
 fn real(function: &AtomicUsize, name: &CStr) -> usize {
     if start::real(function) == 0 {
         function.store(loader::next(name, guard::own_dynamic()), Ordering::Relaxed);
@@ -100,7 +101,8 @@ unsafe extern "C" fn pthread_create(
 ) -> c_int {
     match real(&REAL_PTHREAD_CREATE, c"pthread_create") {
         0 => libc::EAGAIN,
-        // SAFETY: libc's own function, with the caller's arguments, or a start routine that goes on to the caller's.
+        // SAFETY: libc's own function, with the caller's arguments, or a start routine that goes on
+        // to the caller's.
         real => create_with_stack(routine, argument, |routine, argument| unsafe {
             core::mem::transmute::<usize, PthreadCreate>(real)(thread, attributes, routine, argument)
         }),

@@ -5,7 +5,8 @@
 //! as a sample, and gives the room back (zeroed, by moving `tail`) when the socket has taken it. So what a killed process had not sent
 //! lies in the ring, and the viewer, to whom its memory was handed at the Hello, finds it there.
 //!
-//! It has room for what all processors tick between two looks of the agent thread. Whoever fills the second half of it wakes that thread.
+//! It has room for what all processors tick between two looks of the agent thread. Whoever fills
+//! the second half of it wakes that thread.
 
 use core::sync::atomic::{AtomicU64, Ordering};
 
@@ -59,7 +60,8 @@ impl Ring {
         Ring::with_words((sys::processors() * WORDS_EACH).next_power_of_two())
     }
 
-    /// An empty ring whose circle has so many words, a power of two, within the bounds of the format.
+    /// An empty ring whose circle has so many words, a power of two, within the bounds of the
+    /// format.
     fn with_words(words: usize) -> Option<Ring> {
         let words = words.clamp(MIN_RING_WORDS, RING_WORDS);
         let start = memory::pages((HEADER_WORDS + words) * 8);

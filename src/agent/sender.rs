@@ -1,9 +1,9 @@
 //! The one thread of the agent: calls the viewer, drains the ring onto the wire, notices new threads and modules.
 //!
-//! It is no thread of libc's: made by a raw clone, it calls no libc function that has thread state, has all signals blocked
-//! and a descriptor table of its own, in which is nothing but what it opened itself. While ticks flow
-//! it looks every [`NAP_NS`]. While none does it sleeps longer, and a timer of the process's CPU clock
-//! wakes it. Where nothing has moved it only glances.
+//! It is no thread of libc's: made by a raw clone, it calls no libc function that has thread state,
+//! has all signals blocked and a descriptor table of its own, in which is nothing but what it
+//! opened itself. While ticks flow it looks every [`NAP_NS`]. While none does it sleeps longer, and
+//! a timer of the process's CPU clock wakes it. Where nothing has moved it only glances.
 
 mod records;
 
@@ -326,7 +326,8 @@ impl Agent {
                 let _ = socket.write(|w| w.account(&account));
             }
             let sent = socket.flush();
-            // What a viewer that does not read has not taken waits in the socket's buffer; there is room for more of it than here.
+            // What a viewer that does not read has not taken waits in the socket's buffer; there is
+            // room for more of it than here.
             if socket.is_flushed() || self.ring.is_crowded() {
                 self.ring.release();
             }
@@ -466,8 +467,8 @@ impl Agent {
         changed.then_some(End::Credentials)
     }
 
-    /// Looks whether a thread has come under seccomp: the first one at every look, and one other. From
-    /// then on handlers and hooks make no system call.
+    /// Looks whether a thread has come under seccomp: the first one at every look, and one other.
+    /// From then on handlers and hooks make no system call.
     fn look_for_filter(&mut self) {
         if state::FILTERED.load(Ordering::Relaxed) {
             return;
@@ -509,8 +510,8 @@ impl Agent {
 }
 
 impl Agent {
-    /// Sleeps until `until_ns`, or is woken: while ticks flow only by somebody who asks for it, or by
-    /// a thread that came or went.
+    /// Sleeps until `until_ns`, or is woken: while ticks flow only by somebody who asks for it, or
+    /// by a thread that came or went.
     fn nap(&mut self, ticks_flow: bool, until_ns: u64) -> bool {
         loop {
             let left_ns = until_ns.saturating_sub(sys::monotonic_ns());

@@ -1,7 +1,9 @@
-//! libc's calls that change the credentials of the whole process. libc carries a change to every thread that it knows, and the agent's
-//! is none: the agent thread is told to follow, and the call returns when it has.
+//! libc's calls that change the credentials of the whole process. libc carries a change to every
+//! thread that it knows, and the agent's is none: the agent thread is asked to follow, and the call
+//! returns when it has.
 //!
-//! Raw system calls change one thread alone and are not seen; a change of the first thread is found at the next look at the process.
+//! Raw system calls change one thread alone and are not seen; a change of the first thread is found
+//! at the next look at the process.
 
 use core::ffi::{CStr, c_int};
 use core::sync::atomic::{AtomicUsize, Ordering};
@@ -24,7 +26,8 @@ unsafe fn follow_after(real: &AtomicUsize, arguments: [usize; 3]) -> c_int {
         return -1;
     }
     let [a, b, c] = arguments;
-    // SAFETY: libc's own function with the caller's arguments; it takes three at most, all of them in registers.
+    // SAFETY: libc's own function with the caller's arguments; it takes three at most, all of them
+    // in registers.
     let result = unsafe { core::mem::transmute::<usize, Call>(address)(a, b, c) };
     if result == 0 {
         credentials::await_following();

@@ -16,8 +16,8 @@ use super::sigstack_pool::{self, ProgramStack, SignalStack};
 use super::sys::{self, syscall};
 use super::{loader, order, start, state, user_dispatch};
 
-/// While nobody watches, only smaller stacks than this are replaced: those that have no room for the
-/// frame of a tick besides the handler that it interrupts (bytes).
+/// While nobody watches, only smaller stacks than this are replaced: those that have no room for
+/// the frame of a tick besides the handler that it interrupts (bytes).
 const SMALL: usize = 16 * 1024;
 const SS_AUTODISARM: c_int = i32::MIN;
 
@@ -33,7 +33,8 @@ pub(super) fn look_up(here: usize) {
     REAL_SIGALTSTACK.store(loader::next(c"sigaltstack", here), Ordering::Relaxed);
 }
 
-/// Gives the thread that a tick interrupted an alternate stack, if it has none. Makes no system call.
+/// Gives the thread that a tick interrupted an alternate stack, if it has none. Makes no system
+/// call.
 ///
 /// # Safety
 /// The context is the kernel's, of a handler that is going to return.
@@ -59,7 +60,8 @@ unsafe fn lend_to(context: *mut u64, tid: u32) {
     }
 }
 
-/// Gives the calling thread a stack if it has none. For the constructor of a process that is watched.
+/// Gives the calling thread a stack if it has none. For the constructor of a process that is
+/// watched.
 pub(super) fn lend_to_own_thread() {
     if kernel_stack().ss_size == 0
         && let Some(stack) = sigstack_pool::claim_or_grow(sys::gettid())
@@ -130,8 +132,9 @@ fn replace(before: Option<SignalStack>) {
     }
 }
 
-/// Sets a stack under a filter of system calls, where the agent may make no call but this one: the kernel keeps the agent's stack, if
-/// it has it, and what the program sets is only recorded. `None` where the kernel is to answer.
+/// Sets a stack under a filter of system calls, where the agent may make no call but this one: the
+/// kernel keeps the agent's stack, if it has it, and what the program sets is only recorded. `None`
+/// where the kernel is to answer.
 unsafe fn record(new: *const libc::stack_t, old: *mut libc::stack_t, sp: usize) -> Option<c_int> {
     // SAFETY: the caller gives what libc demands.
     let new = unsafe { new.as_ref() }?;

@@ -1,12 +1,12 @@
 //! Moves the frame of a signal from the agent's alternate stack to where the kernel would have
 //! written it without the agent.
 //!
-//! The kernel's alternate stack of a thread is the agent's ([`sigstack_pool`](super::sigstack_pool)),
-//! so a handler of the program's with `SA_ONSTACK` would run there. Such a handler is installed as
-//! [`enter`] instead. That copies the frame to the stack that the program set, or below the stack
-//! pointer if it set none, and jumps to the handler: what runs, what it finds around it and what it
-//! returns through are as without the agent. From then on the agent's stack is free again for the
-//! next tick.
+//! The kernel's alternate stack of a thread is the agent's
+//! ([`sigstack_pool`](super::sigstack_pool)), so a handler of the program's with `SA_ONSTACK` would
+//! run there. Such a handler is installed as [`enter`] instead. That copies the frame to the stack
+//! that the program set, or below the stack pointer if it set none, and jumps to the handler: what
+//! runs, what it finds around it and what it returns through are as without the agent. From then on
+//! the agent's stack is free again for the next tick.
 //!
 //! A second signal may interrupt the copying. Its handler then stays on the agent's stack, where
 //! the unfinished frame is safe from it: a tick returns in microseconds, and a handler of the
@@ -36,18 +36,20 @@ const INFO_AT: usize = 312;
 const FRAME: usize = 440;
 /// Bytes below the stack pointer that belong to the interrupted function.
 const RED_ZONE: usize = 128;
-/// Bytes of floating-point state without extensions, and where the kernel says how large it is with them.
+/// Bytes of floating-point state without extensions, and where the kernel says how large it is with
+/// them.
 const LEGACY_STATE: usize = 512;
 const STATE_MAGIC_AT: usize = 464;
 const STATE_MAGIC: u32 = 0x4650_5853;
-/// A flag that makes the kernel ignore the stack in a ucontext when the handler returns: no valid mode
-/// has it, and rt_sigreturn(2) does not mind. So the program sees its own stack there, and the
+/// A flag that makes the kernel ignore the stack in a ucontext when the handler returns: no valid
+/// mode has it, and rt_sigreturn(2) does not mind. So the program sees its own stack there, and the
 /// kernel keeps the agent's.
 const IGNORED_MODE: usize = 4;
 const SI_KERNEL: i32 = 0x80;
 const SA_RESTORER: u64 = 0x0400_0000;
 
-/// The program's handler of each signal that [`enter`] was installed for. Written by whoever installs it.
+/// The program's handler of each signal that [`enter`] was installed for. Written by whoever
+/// installs it.
 static HANDLERS: [AtomicUsize; SIGNALS] = [const { AtomicUsize::new(0) }; SIGNALS];
 
 /// Whether Go's runtime is in the process. It installs its handlers by libc, but asks and sets its
@@ -120,7 +122,7 @@ impl Target {
 
 /// Where a handler is to be entered; address 0 when it cannot be.
 #[repr(C)]
-struct Entry {
+struct FrameEntry {
     handler: usize,
     frame: usize,
 }
@@ -152,23 +154,26 @@ extern "C" fn enter(_signal: i32, _info: usize, _context: usize) {
     )
 }
 
-extern "C" fn find_entry(signal: i32, info: usize, context: usize, frame: usize) -> Entry {
+extern "C" fn find_entry(signal: i32, info: usize, context: usize, frame: usize) -> FrameEntry {
     let handler = program_handler(signal);
     // SAFETY: the kernel has just written this frame.
     match unsafe { moved(frame, signal, info, context, Target::ProgramStack) } {
-        Some(frame) => Entry { handler, frame },
-        None => Entry { handler: 0, frame },
+        Some(frame) => FrameEntry { handler, frame },
+        None => FrameEntry { handler: 0, frame },
     }
 }
 
 /// Calls a handler of the program's with the arguments of the handler that calls this, on the stack
-/// that it would run on without the agent. Returns only if that is the present one, or there is none.
+/// that it would run on without the agent. Returns only if that is the present one, or there is
+/// none.
 ///
 /// # Safety
-/// The last three are the arguments of a signal handler. Nothing on the present stack may be needed.
+/// The last three are the arguments of a signal handler. Nothing on the present stack may be
+/// needed.
 pub(super) unsafe fn call(handler: usize, signal: i32, info: usize, context: usize, target: Target) {
     let frame = context - CONTEXT_AT;
-    // SAFETY: the caller vouches; the program's handler takes these arguments, or the first of them.
+    // SAFETY: the caller vouches; the program's handler takes these arguments, or the first of
+    // them.
     unsafe {
         match moved(frame, signal, info, context, target) {
             Some(moved) if moved != frame => asm!(
@@ -185,8 +190,8 @@ pub(super) unsafe fn call(handler: usize, signal: i32, info: usize, context: usi
     }
 }
 
-/// Copies a frame to where it belongs, unless it is there, and returns its address. `None` when there
-/// is no room for it: then a SIGSEGV is on its way, as the kernel would have sent it.
+/// Copies a frame to where it belongs, unless it is there, and returns its address. `None` when
+/// there is no room for it: then a SIGSEGV is on its way, as the kernel would have sent it.
 unsafe fn moved(frame: usize, signal: i32, info: usize, context: usize, target: Target) -> Option<usize> {
     if target == Target::KernelStack {
         return Some(frame);
@@ -196,9 +201,11 @@ unsafe fn moved(frame: usize, signal: i32, info: usize, context: usize, target: 
     // SAFETY: the caller gives the kernel's frame.
     let (sp, state) = unsafe { (*words.add(UC_SP), *words.add(UC_FP_STATE)) };
     if SignalStack::containing(sp) == Some(stack) {
-        // It has interrupted this very function. A fault means that it cannot write where it was told to.
+        // It has interrupted this very function. A fault means that it cannot write where it was
+        // told to.
         if stack.moving().load(Ordering::Relaxed) && matches!(signal, libc::SIGSEGV | libc::SIGBUS) {
-            // SAFETY: faults, again and again, until the kernel finds no room for another frame and ends the process by SIGSEGV.
+            // SAFETY: faults, again and again, until the kernel finds no room for another frame and
+            // ends the process by SIGSEGV.
             unsafe { core::ptr::null_mut::<u8>().with_addr(8).write_volatile(0) };
         }
         return Some(frame);
@@ -292,8 +299,8 @@ fn has_shadow_stack() -> bool {
     pointer != 0
 }
 
-/// Does what the kernel does with a signal that finds no room on its stack, in a thread with this mask:
-/// sends SIGSEGV, or ends the process if that is not possible.
+/// Does what the kernel does with a signal that finds no room on its stack, in a thread with this
+/// mask: sends SIGSEGV, or ends the process if that is not possible.
 fn refuse(signal: i32, mask: u64) {
     const SEGV: u64 = 1 << (libc::SIGSEGV - 1);
     if state::must_not_call() {

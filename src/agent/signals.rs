@@ -1,9 +1,9 @@
 //! The signal that ticks come by, chosen for each process.
 //!
-//! It is SIGURG, which does nothing where its handler is gone, until the program uses SIGURG itself:
-//! blocks it or waits for it by name, or sets a handler for it. From then on that signal is the
-//! program's alone, and ticks come by a real-time signal that nobody uses. A program that uses that
-//! one too makes them move on to the next.
+//! It is SIGURG, which does nothing where its handler is gone, until the program uses SIGURG
+//! itself: blocks it or waits for it by name, or sets a handler for it. From then on that signal is
+//! the program's alone, and ticks come by a real-time signal that nobody uses. A program that uses
+//! that one too makes them move on to the next.
 
 use core::sync::atomic::{AtomicI32, AtomicU32, AtomicU64, Ordering};
 
@@ -74,8 +74,8 @@ pub(super) fn give_up(named: u64) {
     guard::release(old);
 }
 
-/// Takes the next signal that nobody uses and that is not `blocked` in some thread; false when there
-/// is none.
+/// Takes the next signal that nobody uses and that is not `blocked` in some thread; false when
+/// there is none.
 pub(super) fn move_on(blocked: u64) -> bool {
     let free = hidden() & !blocked & !bit(tick());
     let mut candidates = TICK_SIGNALS.into_iter().filter(|&signal| free & bit(signal) != 0);

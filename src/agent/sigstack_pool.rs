@@ -1,5 +1,5 @@
-//! The agent's own alternate signal stacks, one per thread, so that the kernel writes the frame of a
-//! tick there and never below the stack pointer of the program.
+//! The agent's own alternate signal stacks, one per thread, so that the kernel writes the frame of
+//! a tick there and never below the stack pointer of the program.
 //!
 //! A stack belongs to one thread until that thread has ended. Its owner is looked up by thread id,
 //! because the kernel forgets the setting with the thread and tells nobody. The memory stays: a
@@ -41,7 +41,8 @@ static EXHAUSTED: AtomicBool = AtomicBool::new(false);
 struct Header {
     /// The alternate stack that the program set for this thread: address, size (0: none).
     program: [AtomicUsize; 2],
-    /// Address of the last frame that was copied to a stack of the program's; 0 when that stack is another now.
+    /// Address of the last frame that was copied to a stack of the program's; 0 when that stack is
+    /// another now.
     last_frame: AtomicUsize,
     /// A signal frame is being copied from this stack to one of the program's.
     moving: AtomicBool,
@@ -112,7 +113,8 @@ impl SignalStack {
     }
 
     fn header(self) -> &'static Header {
-        // SAFETY: the top of a region that was mapped for good; zero is valid, and all fields are atomic.
+        // SAFETY: the top of a region that was mapped for good; zero is valid, and all fields are
+        // atomic.
         unsafe { &*(self.top() as *const Header) }
     }
 
@@ -166,8 +168,8 @@ impl SignalStack {
         EXHAUSTED.store(false, Ordering::Relaxed);
     }
 
-    /// Makes it the calling thread's alternate stack; false when the thread runs on the present one.
-    /// sigaltstack(2)
+    /// Makes it the calling thread's alternate stack; false when the thread runs on the present
+    /// one. sigaltstack(2)
     pub(super) fn install(self) -> bool {
         let stack = libc::stack_t {
             ss_sp: core::ptr::with_exposed_provenance_mut(self.start()),
@@ -199,7 +201,8 @@ pub(super) fn claim(tid: u32) -> Option<SignalStack> {
 pub(super) fn claim_or_grow(tid: u32) -> Option<SignalStack> {
     claim(tid).or_else(|| {
         let count = COUNT.load(Ordering::Acquire);
-        // With so many threads only the agent thread has the time to ask for each whether it has ended.
+        // With so many threads only the agent thread has the time to ask for each whether it has
+        // ended.
         if count == CAPACITY {
             return None;
         }
@@ -262,7 +265,8 @@ fn grow() {
     }
 }
 
-/// In a fork child only the thread that forked is left, with a new id and its stack (if it has one).
+/// In a fork child only the thread that forked is left, with a new id and its stack (if it has
+/// one).
 pub(super) fn keep_only(stack: Option<SignalStack>, tid: u32) {
     for owner in &OWNERS[..COUNT.load(Ordering::Acquire)] {
         owner.store(0, Ordering::Relaxed);

@@ -16,8 +16,9 @@ use crate::link::wire::MAX_FRAMES;
 const SLOTS: usize = 32;
 /// Slots of a process with one thread: a second handler may interrupt a program's own call.
 const FIRST_SLOTS: usize = 2;
-/// Bytes of a slot with its stack, which grows down towards it from the end; a power of two, and aligned to itself, so that
-/// [`escape`] finds the stack's top. A cold unwind takes some 8 KiB of it.
+/// Bytes of a slot with its stack, which grows down towards it from the end; a power of two, and
+/// aligned to itself, so that [`escape`] finds the stack's top. A cold unwind takes some 8 KiB of
+/// it.
 const STACK: usize = 64 * 1024;
 
 const _: () = assert!(STACK.is_power_of_two() && size_of::<Slot>() + 24 * 1024 <= STACK);
@@ -55,7 +56,8 @@ impl Pool {
         (pool.count.load(Ordering::Relaxed) == FIRST_SLOTS).then_some(pool)
     }
 
-    /// Makes a slot for each of so many threads and one more, as far as there is memory. For the agent thread alone.
+    /// Makes a slot for each of so many threads and one more, as far as there is memory. For the
+    /// agent thread alone.
     pub(super) fn grow(&self, threads: usize) {
         let wanted = (threads + 1).clamp(FIRST_SLOTS, SLOTS);
         for index in self.count.load(Ordering::Relaxed)..wanted {
@@ -63,7 +65,8 @@ impl Pool {
             if slot.is_null() {
                 return;
             }
-            // SAFETY: fresh pages, with room for it; zero is valid for the other fields, and leaves the frames untouched.
+            // SAFETY: fresh pages, with room for it; zero is valid for the other fields, and leaves
+            // the frames untouched.
             unsafe { (&raw mut (*slot).cache).write(UnsafeCell::new(Cache::new())) };
             self.slots[index].store(slot, Ordering::Relaxed);
             self.count.store(index + 1, Ordering::Release);

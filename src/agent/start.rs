@@ -113,8 +113,9 @@ fn under_valgrind() -> bool {
 /// How far the agent is in getting ready: not begun, under way, ready, staying out for good.
 static READY: AtomicU32 = AtomicU32::new(0);
 
-/// The environment has been read. The runtime of a sanitizer that is linked into the program sets its handlers before libc
-/// knows the environment; then the constructor finds it. Written while constructors run.
+/// The environment has been read. The runtime of a sanitizer that is linked into the program sets
+/// its handlers before libc knows the environment; then the constructor finds it. Written while
+/// constructors run.
 static ENVIRONMENT_READ: AtomicBool = AtomicBool::new(false);
 
 /// Gets ready, once: by the constructor, or by a call of this library's functions from a constructor that runs before. False when the
@@ -144,9 +145,10 @@ pub(super) fn prepare() -> bool {
     is_ready
 }
 
-/// The address of a function that an interposed one calls, as the constructor looked it up. Constructors of
-/// the libraries that the program is linked with run before the agent's, and may call interposed
-/// functions: the first of these calls gets ready. 0 when there is no such function.
+/// The address of a function that an interposed one calls, as the constructor looked it up.
+/// Constructors of the libraries that the program is linked with run before the agent's, and may
+/// call interposed functions: the first of these calls gets ready. 0 when there is no such
+/// function.
 pub(super) fn real(function: &AtomicUsize) -> usize {
     if function.load(Ordering::Relaxed) == 0 {
         prepare();
@@ -196,10 +198,11 @@ static EPOCH: AtomicU32 = AtomicU32::new(0);
 static STACK_START: AtomicUsize = AtomicUsize::new(0);
 static TLS_START: AtomicUsize = AtomicUsize::new(0);
 static FAILED: AtomicU32 = AtomicU32::new(0);
-/// The kernel, or a sandbox, cannot give the agent thread a table of descriptors of its own after its birth.
-/// Written by the agent thread, read at the next birth.
+/// The kernel, or a sandbox, cannot give the agent thread a table of descriptors of its own after
+/// its birth. Written by the agent thread, read at the next birth.
 static COPIES_DESCRIPTORS: AtomicBool = AtomicBool::new(false);
-/// Futex: 1 as soon as the agent thread holds nothing of the target's any more. Written by both sides of a birth.
+/// Futex: 1 as soon as the agent thread holds nothing of the target's any more. Written by both
+/// sides of a birth.
 static SETTLED: AtomicU32 = AtomicU32::new(0);
 /// How long a birth waits for that, ns. It takes some ten microseconds where a processor is free.
 const SETTLING_NS: u64 = 20_000_000;
@@ -242,8 +245,8 @@ extern "C" fn in_fork_child() {
     }
     order::inherit();
     timer::forget_birth_timers();
-    // Last: a viewer that sees this process may knock already, and an agent that is born of that needs
-    // everything above.
+    // Last: a viewer that sees this process may knock already, and an agent that is born of that
+    // needs everything above.
     state::OWNER.store(sys::getpid(), Ordering::Release);
     if state::WATCHED.load(Ordering::Relaxed) {
         come_back();
@@ -360,8 +363,9 @@ fn clone_agent() -> bool {
         *(tls as *mut usize) = tls;
         *((tls + 16) as *mut usize) = tls;
     }
-    // A table of descriptors that is copied by the clone would hold every open file until the new thread runs and
-    // closes it: locks would outlive their close(2), and pipes their last writer. A shared one holds nothing.
+    // A table of descriptors that is copied by the clone would hold every open file until the new
+    // thread runs and closes it: locks would outlive their close(2), and pipes their last writer. A
+    // shared one holds nothing.
     let table = if COPIES_DESCRIPTORS.load(Ordering::Relaxed) { 0 } else { libc::CLONE_FILES };
     let flags = table
         | libc::CLONE_VM
@@ -390,8 +394,9 @@ fn clone_agent() -> bool {
 }
 
 extern "C" fn agent_thread() -> ! {
-    // The thread has a working directory of its own, which would keep the file system that it is on from being
-    // unmounted. It uses absolute paths alone. pivot_root(2) takes along who is at the root.
+    // The thread has a working directory of its own, which would keep the file system that it is on
+    // from being unmounted. It uses absolute paths alone. pivot_root(2) takes along who is at the
+    // root.
     // SAFETY: a string that ends.
     unsafe { syscall!(libc::SYS_chdir, c"/".as_ptr()) };
     let is_alone = leave_descriptors();
@@ -416,14 +421,15 @@ fn exit(code: u32) -> ! {
     unreachable!("exit does not return")
 }
 
-/// Gives the agent thread an empty table of descriptors of its own. False when it still shares the target's; then it
-/// must not live, and the next one is born with a copy. close_range(2)
+/// Gives the agent thread an empty table of descriptors of its own. False when it still shares the
+/// target's; then it must not live, and the next one is born with a copy. close_range(2)
 fn leave_descriptors() -> bool {
     const CLOSE_RANGE_UNSHARE: u32 = 2;
     /// Numbers that are closed one by one where the kernel has no close_range(2).
     const MOST: u64 = 1 << 16;
-    // SAFETY: plain values. Where all that is unshared is closed, the kernel copies no descriptor to begin with: this
-    // thread never holds a file of the target's. A copied table is this thread's own, and may be emptied.
+    // SAFETY: plain values. Where all that is unshared is closed, the kernel copies no descriptor
+    // to begin with: this thread never holds a file of the target's. A copied table is this
+    // thread's own, and may be emptied.
     unsafe {
         if !COPIES_DESCRIPTORS.load(Ordering::Relaxed) {
             let is_alone = syscall!(libc::SYS_close_range, 0, u32::MAX, CLOSE_RANGE_UNSHARE) >= 0;

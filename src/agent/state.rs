@@ -30,7 +30,8 @@ pub(super) static MAY_CALL: AtomicBool = AtomicBool::new(false);
 /// A filter of system calls is announced or found: neither handlers nor hooks make any, for good; fork children inherit both. Written by
 /// the target's thread or the agent's.
 pub(super) static FILTERED: AtomicBool = AtomicBool::new(false);
-/// The program can gain no privileges any more: a filter of system calls may follow unseen. Written by the target's thread.
+/// The program can gain no privileges any more: a filter of system calls may follow unseen. Written
+/// by the target's thread.
 pub(super) static CONFINED: AtomicBool = AtomicBool::new(false);
 /// Set for good when the agent met a bug of its own: from then on it does nothing.
 pub(super) static DISABLED: AtomicBool = AtomicBool::new(false);
@@ -129,7 +130,8 @@ pub(super) fn config(epoch: u32) -> Config {
     Config { clock, period_ns }
 }
 
-/// Whether functions that the target calls, and handlers of its signals, may make no system call of the agent's on this thread.
+/// Whether functions that the target calls, and handlers of its signals, may make no system call of
+/// the agent's on this thread.
 pub(super) fn must_not_call() -> bool {
     FILTERED.load(Ordering::Relaxed) || user_dispatch::forbids_calls()
 }

@@ -29,8 +29,8 @@ const NT_GNU_BUILD_ID: u32 = 3;
 
 /// The memory of this process, read through the kernel: what is not mapped fails instead of faulting.
 ///
-/// A process that has changed its user may not open its own `mem` any more; it may still read itself
-/// by process_vm_readv(2), which some sandboxes forbid.
+/// A process that has changed its user may not open its own `mem` any more; it may still read
+/// itself by process_vm_readv(2), which some sandboxes forbid.
 pub(super) struct Memory(Option<File>);
 
 impl Memory {

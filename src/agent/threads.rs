@@ -228,8 +228,8 @@ impl Threads {
     }
 
     /// Gives every thread that has none a timer of its CPU clock, with a random first phase. What a
-    /// thread that `came` since the last call has used before, its first sample stands for too, if it
-    /// is little; what is more is left to be counted as unsampled.
+    /// thread that `came` since the last call has used before, its first sample stands for too, if
+    /// it is little; what is more is left to be counted as unsampled.
     pub(super) fn arm_cpu(
         &mut self,
         epoch: u32,
@@ -238,7 +238,8 @@ impl Threads {
         came: bool,
         random: &mut impl FnMut() -> u64,
     ) {
-        // /proc may be of another namespace than the process itself, and number its threads in its way.
+        // /proc may be of another namespace than the process itself, and number its threads in its
+        // way.
         let is_foreign = status::own_pid() != sys::getpid();
         self.some_young = false;
         for thread in self.list.iter_mut().filter(|thread| thread.may_have_timer()) {

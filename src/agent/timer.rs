@@ -17,8 +17,8 @@ use crate::link::wire::Clock;
 pub(super) enum TickKind {
     /// Of a thread's CPU clock.
     Thread = 0x5167_7101,
-    /// The first tick, which gives birth: of the first thread's CPU clock, or, without a thread in its
-    /// value, of the process's.
+    /// The first tick, which gives birth: of the first thread's CPU clock, or, without a thread in
+    /// its value, of the process's.
     Birth = 0x5167_7103,
     /// Of the CPU clock of a thread that has just started.
     Young = 0x5167_7105,
@@ -94,10 +94,9 @@ impl Timer {
         (result == 0).then_some(Timer(id))
     }
 
-    /// Ticks of a thread's CPU clock, sent to that thread; not armed yet. `None` when the kernel refuses (RLIMIT_SIGPENDING,
-    /// seccomp, or the thread is gone). timer_create(2)
-    /// `named` is the id that its ticks carry, `tid` the one that the kernel knows in the process's own
-    /// namespace.
+    /// Ticks of a thread's CPU clock, sent to that thread; not armed yet. `None` when the kernel
+    /// refuses (RLIMIT_SIGPENDING, seccomp, or the thread is gone). timer_create(2) `named` is the
+    /// id that its ticks carry, `tid` the one that the kernel knows in the process's own namespace.
     pub(super) fn of_thread(tid: u32, named: u32, epoch: u32, signal: i32) -> Option<Timer> {
         Timer::create(thread_clock(tid), SIGEV_THREAD_ID, signal, tid, TickKind::Thread.value(epoch, named))
     }
@@ -107,7 +106,8 @@ impl Timer {
         Timer::create(thread_clock(tid), SIGEV_THREAD_ID, signal, tid, TickKind::Young.value(epoch, tid))
     }
 
-    /// Wakes the agent thread, whose id is `agent`, when the process has used CPU time; not armed yet.
+    /// Wakes the agent thread, whose id is `agent`, when the process has used CPU time; not armed
+    /// yet.
     pub(super) fn of_agent(agent: u32) -> Option<Timer> {
         let value = TickKind::Wake.value(0, agent);
         Timer::create(libc::CLOCK_PROCESS_CPUTIME_ID, SIGEV_THREAD_ID, sys::WAKE_SIGNAL, agent, value)
@@ -142,15 +142,16 @@ fn split(ns: u64) -> [u64; 2] {
     [ns / 1_000_000_000, ns % 1_000_000_000]
 }
 
-/// The timers that wait for the first tick: their ids, or -1. Written by the constructor and the fork
-/// hook, then by the agent thread.
+/// The timers that wait for the first tick: their ids, or -1. Written by the constructor and the
+/// fork hook, then by the agent thread.
 static BIRTH_TIMERS: [AtomicI32; 2] = [const { AtomicI32::new(-1) }; 2];
 
 /// Periods of the process's CPU time after which any of its threads may take the first tick.
 pub(super) const PATIENT: u64 = 4;
 
-/// Waits for the first tick: of the first thread's CPU clock, which is sent to a thread that runs; and,
-/// where that thread sleeps while others work, of the process's, which may wake one that sleeps.
+/// Waits for the first tick: of the first thread's CPU clock, which is sent to a thread that runs;
+/// and, where that thread sleeps while others work, of the process's, which may wake one that
+/// sleeps.
 pub(super) fn arm_for_birth(epoch: u32, config: Config) {
     delete_birth_timers();
     state::configure(epoch, config);
@@ -333,8 +334,8 @@ static SETTING: AtomicBool = AtomicBool::new(false);
 /// A thread is on its way to exec. Written by it, and by the agent thread when it has not got there.
 static LEAVING: AtomicBool = AtomicBool::new(false);
 
-/// The interval timer that counts CPU time, stopped while the agent thread works: what it uses is not the target's, and a tick of it would
-/// be sent to a thread that sleeps, and wake it.
+/// The interval timer that counts CPU time, stopped while the agent thread works: what it uses is
+/// not the target's, and a tick of it would be sent to a thread that sleeps, and wake it.
 #[derive(Default)]
 pub(super) struct Held {
     classic: Option<i32>,
@@ -345,8 +346,9 @@ pub(super) struct Held {
 }
 
 impl Held {
-    /// Stops it if it counts CPU time, and not while the only thread is `busy`: the kernel gives such a timer a tick of its own more whenever
-    /// it is set. The others are looked at. For the agent thread alone.
+    /// Stops it if it counts CPU time, and not while the only thread is `busy`: the kernel gives
+    /// such a timer a tick of its own more whenever it is set. The others are looked at. For the
+    /// agent thread alone.
     ///
     /// What the agent thread needs to fall asleep and to come here again is given back: little as it is, it would be a tick in the end.
     pub(super) fn hold(&mut self, busy: bool) {

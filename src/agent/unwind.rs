@@ -37,7 +37,6 @@ impl Cache {
 
 /// Registers by DWARF's numbers; the last is the instruction pointer.
 const REGISTERS: usize = 17;
-const AX: usize = 0;
 const BP: usize = 6;
 const SP: usize = 7;
 const IP: usize = 16;

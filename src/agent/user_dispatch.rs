@@ -17,7 +17,8 @@ use super::{guard, state, timer};
 const PR_SET_SYSCALL_USER_DISPATCH: i32 = 59;
 const OFF: usize = 0;
 const ALLOW: u8 = 0;
-/// Maximum number of such threads. One beyond blocks the signals of ticks too, and its mask shows them.
+/// Maximum number of such threads. One beyond blocks the signals of ticks too, and its mask shows
+/// them.
 const THREADS: usize = 1024;
 
 /// A thread that has dispatch turned on. It writes its own entry; the agent thread frees those of
@@ -68,7 +69,8 @@ fn find_own_entry() -> Option<&'static Dispatched> {
 impl Dispatched {
     fn allows_calls(&self) -> bool {
         let selector = self.selector.load(Ordering::Relaxed);
-        // SAFETY: the kernel reads it at every system call of this thread, and would end the process if it could not.
+        // SAFETY: the kernel reads it at every system call of this thread, and would end the
+        // process if it could not.
         selector != 0 && unsafe { (selector as *const u8).read_volatile() } == ALLOW
     }
 
@@ -89,7 +91,8 @@ pub(super) fn excludes(tid: u32) -> bool {
     IN_USE.load(Ordering::Acquire) && DISPATCHED.iter().any(|thread| thread.tid.load(Ordering::Acquire) == tid)
 }
 
-/// Whether there is such a thread: signals that are sent to the process may not be taken into use now.
+/// Whether there is such a thread: signals that are sent to the process may not be taken into use
+/// now.
 pub(super) fn is_in_use() -> bool {
     IN_USE.load(Ordering::Acquire) && DISPATCHED.iter().any(|thread| thread.tid.load(Ordering::Acquire) != 0)
 }
@@ -148,8 +151,8 @@ pub(super) fn forget() {
     }
 }
 
-/// Makes a call of `prctl(2)` with these arguments, by `call`, which returns 0 when it succeeded. Where
-/// it turns dispatch on or off, the thread loses or gets back its ticks.
+/// Makes a call of `prctl(2)` with these arguments, by `call`, which returns 0 when it succeeded.
+/// Where it turns dispatch on or off, the thread loses or gets back its ticks.
 pub(super) fn around_prctl<T: PartialEq + From<i8>>(option: i32, arguments: [usize; 4], call: impl FnOnce() -> T) -> T {
     if option != PR_SET_SYSCALL_USER_DISPATCH || state::FILTERED.load(Ordering::Relaxed) {
         return call();
@@ -176,7 +179,8 @@ fn turn_on<T: PartialEq + From<i8>>(selector: usize, call: impl FnOnce() -> T) -
     let tid = sys::gettid();
     let is_free =
         |thread: &&Dispatched| thread.tid.compare_exchange(0, tid, Ordering::AcqRel, Ordering::Relaxed).is_ok();
-    // A thread that had the same id, and ended with dispatch on, is not swept as long as this one lives.
+    // A thread that had the same id, and ended with dispatch on, is not swept as long as this one
+    // lives.
     DISPATCHED.iter().filter(|thread| thread.tid.load(Ordering::Relaxed) == tid).for_each(Dispatched::free);
     let thread = DISPATCHED.iter().find(is_free).or_else(|| {
         sweep();

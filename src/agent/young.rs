@@ -2,10 +2,10 @@
 //! milliseconds later; until then a thread that lives shorter would not be sampled at all. It
 //! replaces these timers by its own, and deletes those of threads that have ended.
 //!
-//! The kernel looks at timers of CPU clocks when the scheduler ticks. A thread that lives shorter than
-//! that would mostly end between a timer's expiry and the tick that finds it. So such a timer expires
-//! at every tick of the scheduler that finds the thread running, and each stands for the time between
-//! two of those.
+//! The kernel looks at timers of CPU clocks when the scheduler ticks. A thread that lives shorter
+//! than that would mostly end between a timer's expiry and the tick that finds it. So such a timer
+//! expires at every tick of the scheduler that finds the thread running, and each stands for the
+//! time between two of those.
 
 use core::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
@@ -19,7 +19,8 @@ const PLACES: usize = 512;
 /// Places looked at for one thread.
 const PROBES: usize = 8;
 
-/// `timer id << 32 | thread id`, or 0. Written by the thread as it starts; taken by the agent thread.
+/// `timer id << 32 | thread id`, or 0. Written by the thread as it starts; taken by the agent
+/// thread.
 static STARTED: [AtomicU64; PLACES] = [const { AtomicU64::new(0) }; PLACES];
 /// Queued signals that a process may have (RLIMIT_SIGPENDING), at least.
 const ENOUGH: u64 = 8192;
@@ -67,9 +68,9 @@ pub(super) fn arm_own(tid: u32) {
     }
 }
 
-/// Learns how often the scheduler ticks, and whether the process may have so many timers: the kernel
-/// gives the place of a deleted one back some milliseconds later. For the agent thread, like all that
-/// follows.
+/// Learns how often the scheduler ticks, and whether the process may have so many timers: the
+/// kernel gives the place of a deleted one back some milliseconds later. For the agent thread, like
+/// all that follows.
 pub(super) fn prepare() {
     if let ns @ 1.. = sys::tick_ns() {
         TICK_NS.store(ns, Ordering::Relaxed);

@@ -1,8 +1,9 @@
-//! The process between the viewer and a target with a terminal of its own. It is a fork of sigtop that leads a new session,
-//! holds the terminal's master, and is the target's parent: when the viewer quits or is killed, the target keeps its terminal
-//! and its parent, and its output is read on (and dropped), so that it neither dies nor waits. When the viewer loses its own
-//! terminal it says so, and the target gets the SIGHUP that it would have got from that terminal; if it ignores the signal it
-//! runs on as above.
+//! The process between the viewer and a target with a terminal of its own. It is a fork of sigtop
+//! that leads a new session, holds the terminal's master, and is the target's parent: when the
+//! viewer quits or is killed, the target keeps its terminal and its parent, and its output is read
+//! on (and dropped), so that it neither dies nor waits. When the viewer loses its own terminal it
+//! says so, and the target gets the SIGHUP that it would have got from that terminal; if it ignores
+//! the signal it runs on as above.
 //!
 //! The target is not the session's leader but, as under a shell, leads the foreground group: when it ends, the kernel sends
 //! no SIGHUP to what it leaves behind. The keeper stays until all of them have closed the terminal.

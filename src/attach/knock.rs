@@ -1,6 +1,8 @@
-//! Wakes the agent of a running process: a queued signal with our cookie and the viewer's pid, to one thread that can take it. It is
-//! SIGURG, which a process without the handler ignores by default, unless the process uses that itself: then the agent has a handler
-//! for a real-time signal. The agent answers by connecting; how long to wait before the next thread is tried is the caller's choice.
+//! Wakes the agent of a running process: a queued signal with our cookie and the viewer's pid, to
+//! one thread that can take it. It is SIGURG, which a process without the handler ignores by
+//! default, unless the process uses that itself: then the agent has a handler for a real-time
+//! signal. The agent answers by connecting; how long to wait before the next thread is tried is the
+//! caller's choice.
 
 use nix::errno::Errno;
 

@@ -215,7 +215,7 @@ fn binary(path: &Path, metadata: &Metadata, image: Image, warnings: &mut Vec<Str
     Ok(())
 }
 
-/// Whether AddressSanitizer's runtime comes first, or was told not to look.
+/// Whether AddressSanitizer's runtime comes first, or its check of the link order is off.
 fn allows_asan_behind() -> bool {
     let says = |variable: &str, text: &[u8]| {
         std::env::var_os(variable).is_some_and(|value| value.as_bytes().windows(text.len()).any(|part| part == text))

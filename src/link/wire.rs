@@ -29,7 +29,8 @@ pub const VERSION: u16 = 1;
 /// Upper half of the `si_value` of a knock; the lower half is the viewer's pid.
 pub const KNOCK_COOKIE: u32 = 0x5167_70a1;
 /// Signals that ticks may come by, in the order in which an agent tries them: SIGURG, which does
-/// nothing where its handler is gone, and real-time signals for programs that use SIGURG themselves.
+/// nothing where its handler is gone, and real-time signals for programs that use SIGURG
+/// themselves.
 pub const TICK_SIGNALS: [i32; 4] = [23, 59, 58, 57];
 /// Name of the environment variable that tells a preloaded agent who launched it and what to begin with:
 /// `TOKEN:VIEWER_PID:PERIOD_NS:CLOCK:SOCKET_PATH`, all but the path in decimal.

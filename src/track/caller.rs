@@ -1,8 +1,8 @@
 //! Knocks at processes that carry the agent and have not called: those attached to, and idle ones that are to be watched by
 //! the wall clock. One thread of theirs at a time, and a pause between two, since each knock may interrupt a sleep.
 //!
-//! A launched process that runs now and then is left alone for [`PATIENCE_NS`]: the first period of CPU
-//! time gives birth to its agent without a knock. One that sleeps on from look to look is not.
+//! A launched process that runs now and then is left alone for [`PATIENCE_NS`]: the first period of
+//! CPU time gives birth to its agent without a knock. One that sleeps on from look to look is not.
 
 use std::collections::HashMap;
 
@@ -20,7 +20,8 @@ const PATIENCE_NS: u64 = 3_000_000_000;
 #[derive(Default)]
 pub(super) struct Caller {
     knocks: HashMap<u32, (usize, u64)>,
-    /// When a process was first looked at, ns, and how often it had been put on a CPU at the last look.
+    /// When a process was first looked at, ns, and how often it had been put on a CPU at the last
+    /// look.
     looks: HashMap<u32, (u64, Option<u64>)>,
 }
 

@@ -55,7 +55,7 @@ pub(super) enum Mode {
     Save(Saving),
     /// Whether to end the target.
     Question,
-    /// Whether to sample by setitimer, and what the session is told if so.
+    /// Whether to sample by setitimer, and the command for the session if so.
     ConfirmItimer(Command),
     /// The target was told to end, so many times.
     Ending(u32),

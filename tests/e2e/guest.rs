@@ -110,7 +110,8 @@ pub(crate) fn eventually(limit: Duration, condition: impl Fn() -> bool) -> bool 
 }
 
 /// What an agent's thread or a handler's system call would spoil goes as without it, and sampling
-/// goes on; after a filter that binds every thread or forbids handlers to return, nothing is sampled.
+/// goes on; after a filter that binds every thread or forbids handlers to return, nothing is
+/// sampled.
 #[test]
 fn the_agent_steps_aside() {
     let aside = targets::c("aside");
@@ -131,7 +132,8 @@ fn the_agent_steps_aside() {
         let alone = host(Guest::Nobody, &command);
         assert!(alone.code == 7 && !alone.stdout.contains("child 1"), "{alone:?}");
         let clocks = ["--hz 250", "--hz 1000", "--clock real --hz 250", "--engine itimer --hz 250"];
-        // An interval timer is the process's: its ticks come until the agent thread has found the filter.
+        // An interval timer is the process's: its ticks come until the agent thread has found the
+        // filter.
         let clocks = if call == "inline" { &clocks[..3] } else { &clocks[..] };
         let guests: Vec<Guest> = clocks.iter().map(|options| Guest::Batch(options)).collect();
         prove(&guests, &[], |guest| same(host(guest, &command), alone.clone()));
@@ -214,8 +216,8 @@ fn files_opened_after_closing_everything_are_untouched() {
     });
 }
 
-/// The agent thread is born with neither a file of the target's nor its working directory: a lock ends with the descriptor, and a
-/// pipe with its last writer.
+/// The agent thread is born with neither a file of the target's nor its working directory: a lock
+/// ends with the descriptor, and a pipe with its last writer.
 #[test]
 fn a_closed_file_is_closed_while_the_agent_is_born() {
     let (binary, directory) = (targets::c("holds"), targets::scratch("holds"));

@@ -29,7 +29,8 @@ fn memory_that_is_locked_is_the_targets_alone() {
     unharmed("limit");
 }
 
-/// What the agent maps counts as the target's where all memory is locked, or the address space is limited: it is little.
+/// What the agent maps counts as the target's where all memory is locked, or the address space is
+/// limited: it is little.
 #[test]
 fn limits_of_memory_leave_room_for_the_agent_beside_the_target() {
     for mode in ["all 8", "all 16", "space"] {

@@ -78,7 +78,8 @@ fn rights_are_dropped_with_the_process() {
     unharmed(&["setuid"]);
 }
 
-/// Not for a moment after the call has returned, and it never had what it does not need. Sampling goes on.
+/// Not for a moment after the call has returned, and it never had what it does not need. Sampling
+/// goes on.
 #[test]
 fn the_agent_thread_has_no_right_that_the_target_gave_away() {
     let binary = targets::c("rights");

@@ -1,4 +1,5 @@
-//! Programs with a sanitizer's runtime, which stands before libc's functions and knows every thread but the agent's.
+//! Programs with a sanitizer's runtime, which stands before libc's functions and knows every thread
+//! but the agent's.
 
 use std::fs;
 
@@ -31,8 +32,9 @@ fn a_program_with_thread_sanitizer_is_sampled() {
     }
 }
 
-/// Linked into the program the runtime comes before every library, sets its handlers before libc knows the environment, and has the say in
-/// `memcpy`. As a library of its own it wants to be the first, and is told that it need not be.
+/// Linked into the program the runtime comes before every library, sets its handlers before libc
+/// knows the environment, and has the say in `memcpy`. As a library of its own it wants to be the
+/// first, and is told that it need not be.
 #[test]
 fn a_program_with_address_sanitizer_is_sampled() {
     match targets::sanitized(&["-fsanitize=address", "-static-libasan"]) {
@@ -45,7 +47,8 @@ fn a_program_with_address_sanitizer_is_sampled() {
     }
 }
 
-/// What the agent imports is the target's, or a sanitizer's, and runs on a thread that they do not know.
+/// What the agent imports is the target's, or a sanitizer's, and runs on a thread that they do not
+/// know.
 #[test]
 fn the_agent_imports_no_function_that_it_calls_by_name() {
     let bytes = fs::read(env!("SIGTOP_AGENT_SO")).expect("the build made it");

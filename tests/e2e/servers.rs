@@ -1,7 +1,7 @@
-//! Programs that broke when they were watched: PostgreSQL, which uses SIGURG itself and blocks signals
-//! by name, chromium, which counts its threads, and CPython's own tests of signals. Each does its
-//! work, and the servers are found and named. `SIGTOP_LONG=1` runs them by every clock at 10, 99 and
-//! 1 000 Hz, and more of CPython's tests.
+//! Programs that broke when they were watched: PostgreSQL, which uses SIGURG itself and blocks
+//! signals by name, chromium, which counts its threads, and CPython's own tests of signals. Each
+//! does its work, and the servers are found and named. `SIGTOP_LONG=1` runs them by every clock at
+//! 10, 99 and 1 000 Hz, and more of CPython's tests.
 
 use std::fs;
 use std::os::unix::fs::{PermissionsExt as _, chown};

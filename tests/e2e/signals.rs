@@ -120,8 +120,8 @@ fn faults_are_the_targets_own() {
     unharmed("crash", &[]);
 }
 
-/// A program that uses SIGURG itself, in any way, gets each of its own once and none of ours, and is
-/// sampled all the same.
+/// A program that uses SIGURG itself, in any way, gets each of its own once and none of ours, and
+/// is sampled all the same.
 #[test]
 fn a_program_that_uses_sigurg_has_it_to_itself() {
     let binary = targets::c("urgent");
@@ -149,8 +149,8 @@ fn ticks_move_on_from_a_signal_that_is_blocked_unseen() {
 }
 
 /// What ends early when a handler has run ends as it does alone, by the CPU's clocks and by the
-/// wall's: no thread that may sleep is sent a signal. The classic engine of wall time cannot do that:
-/// there the check must see something.
+/// wall's: no thread that may sleep is sent a signal. The classic engine of wall time cannot do
+/// that: there the check must see something.
 #[test]
 fn waits_are_not_cut_short() {
     let naps = targets::c("naps");
@@ -197,8 +197,8 @@ fn of_thousands_of_short_waits_none_is_cut_short() {
     prove(&ways, &["bad_kill"], broken_off);
 }
 
-/// Constructors of libraries run before the agent's: there `pthread_sigmask` failed with ENOSYS, and
-/// `prctl` with -1.
+/// Constructors of libraries run before the agent's: there `pthread_sigmask` failed with ENOSYS,
+/// and `prctl` with -1.
 #[test]
 fn interposed_functions_work_in_constructors_of_libraries() {
     let library = targets::preload("early");

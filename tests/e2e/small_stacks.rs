@@ -1,5 +1,5 @@
-//! Targets without room for the frame of a signal where a tick comes: on a small thread, below a stack
-//! pointer that is used for data, on a small alternate stack. Each behaves as it does alone.
+//! Targets without room for the frame of a signal where a tick comes: on a small thread, below a
+//! stack pointer that is used for data, on a small alternate stack. Each behaves as it does alone.
 
 use super::guest::{Guest, host, prove, same};
 use super::shares::accounts;
@@ -44,7 +44,8 @@ fn the_stack_pointer_may_point_to_data() {
     sampled("data", "burn_with_sp", 20);
 }
 
-/// A tick killed handlers with `SA_NODEFER` on small alternate stacks, and those that were left by a jump.
+/// A tick killed handlers with `SA_NODEFER` on small alternate stacks, and those that were left by
+/// a jump.
 #[test]
 fn a_handler_on_a_small_stack_needs_no_room_for_ticks() {
     unharmed("handler");

@@ -1,5 +1,5 @@
-//! Syscall User Dispatch: a thread whose system calls come back to it as SIGSYS gets no tick, because
-//! even the return from a signal handler is one.
+//! Syscall User Dispatch: a thread whose system calls come back to it as SIGSYS gets no tick,
+//! because even the return from a signal handler is one.
 
 use super::guest::{Guest, host, prove, same};
 use super::shares::accounts;

@@ -42,7 +42,8 @@ pub(crate) fn go(compiler: &Path, name: &str) -> PathBuf {
     compile(name, &source(name, "go"), "go", compiler, &["build"])
 }
 
-/// The binary of `tests/targets/sanitized.cpp` with these flags; `None` where the compiler has no such runtime.
+/// The binary of `tests/targets/sanitized.cpp` with these flags; `None` where the compiler has no
+/// such runtime.
 pub(crate) fn sanitized(flags: &[&str]) -> Option<PathBuf> {
     let nothing = scratch("sanitizer").join("nothing");
     let mut probe = Command::new("c++");

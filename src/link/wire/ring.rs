@@ -1,11 +1,13 @@
 //! The ring as both ends see it: the layout of the memory in which handlers leave their records, and what a viewer reads out of it
 //! when the process has ended before everything was sent.
 //!
-//! It is one sealed file in memory: a page of words by name ([`word`]), then the circle, whose size the agent chooses: a power of two of
-//! words from [`MIN_RING_WORDS`] to [`RING_WORDS`]. The length of the file tells which. A record is
-//! `size | mark << 32`, `tid | flags << 32`, `generation | epoch << 32`, the weight in ns, and the frames, packed. The mark is 0
-//! until the agent has written the record as a sample; then it is that sample's number in the stream (from 1 on, wrapping), or
-//! [`GIVEN_UP`]. What was written and not received can so be told from what was received, and no sample is taken twice.
+//! It is one sealed file in memory: a page of words by name ([`word`]), then the circle, whose size
+//! the agent chooses: a power of two of words from [`MIN_RING_WORDS`] to [`RING_WORDS`]. The length
+//! of the file tells which. A record is `size | mark << 32`, `tid | flags << 32`, `generation |
+//! epoch << 32`, the weight in ns, and the frames, packed. The mark is 0 until the agent has
+//! written the record as a sample; then it is that sample's number in the stream (from 1 on,
+//! wrapping), or [`GIVEN_UP`]. What was written and not received can so be told from what was
+//! received, and no sample is taken twice.
 //!
 //! The agent writes with atomics where it runs; a viewer reads bytes that nobody else is known to keep from changing, and believes
 //! none of them.
@@ -15,7 +17,8 @@ use alloc::vec::Vec;
 
 use super::{Account, Clock, Loss, MAX_FRAMES, Sample, flag};
 
-/// Words of the circle, at most: 1 MiB, some 6 000 samples of 20 frames; touched only as far as it fills.
+/// Words of the circle, at most: 1 MiB, some 6 000 samples of 20 frames; touched only as far as it
+/// fills.
 pub const RING_WORDS: usize = 128 * 1024;
 /// Words of the circle, at least: some 700 samples of 20 frames.
 pub const MIN_RING_WORDS: usize = 16 * 1024;
