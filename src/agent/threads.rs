@@ -147,7 +147,8 @@ impl Thread {
     fn lose_owed(&self) {
         if let Ok(ns @ 1..) = u64::try_from(self.owed_ns) {
             state::count(word::TICKS, self.owed_ticks);
-            state::lose(Loss::Unseen, self.owed_ticks, ns);
+            // `Unseen` is CPU time, and counts against the CPU time of the process.
+            state::lose(Loss::NoTimer, self.owed_ticks, ns);
         }
     }
 }
