@@ -11,7 +11,8 @@ use super::hook::{self, hooks};
 use super::loader::{self, weak_address};
 use super::sys::{self, KernelAction, syscall};
 use super::{
-    aside, handler, mask, order, pthread, sigaltstack, signal_frame, signals, start, state, timer, user_dispatch,
+    aside, handler, mask, modules, order, pthread, sigaltstack, signal_frame, signals, start, state, timer,
+    user_dispatch,
 };
 use crate::link::wire::TICK_SIGNALS;
 
@@ -214,11 +215,21 @@ unsafe fn real_sigaction(signal: c_int, new: *const libc::sigaction, old: *mut l
             copy.as_ptr()
         };
         let result = core::mem::transmute::<usize, Sigaction>(real)(signal, changed, old);
+        if result == 0 && !new.is_null() {
+            was_installed(signal, (*new).sa_sigaction);
+        }
         if result == 0 && !old.is_null() {
             word(old).cast_mut().write(mask::unveiled(*word(old)));
             (*old).sa_sigaction = signal_frame::shown((*old).sa_sigaction, program);
         }
         result
+    }
+}
+
+/// libc has set this handler, or none, for the target.
+fn was_installed(signal: i32, handler: usize) {
+    if handler > libc::SIG_IGN && !user_dispatch::forbids_calls() {
+        modules::note_restorer(signal);
     }
 }
 
@@ -263,7 +274,11 @@ unsafe fn plain_signal(signal: c_int, new: usize, flags: u64, real: &AtomicUsize
         // SAFETY: libc's own, with the caller's arguments.
         (None, real) => unsafe {
             let program = signal_frame::program_handler(signal);
-            signal_frame::shown(core::mem::transmute::<usize, Signal>(real)(signal, new), program)
+            let old = core::mem::transmute::<usize, Signal>(real)(signal, new);
+            if old != libc::SIG_ERR {
+                was_installed(signal, new);
+            }
+            signal_frame::shown(old, program)
         },
     }
 }

@@ -98,14 +98,18 @@ macro_rules! handler {
         #[unsafe(naked)]
         extern "C" fn $name(_signal: i32, _info: *const Info, _context: *const u64) {
             core::arch::naked_asm!(
+                ".cfi_startproc",
                 "lea rax, [rsp - 8]",
                 "movabs rcx, {mark}",
                 "xor rax, rcx",
                 "push rax",
+                ".cfi_adjust_cfa_offset 8",
                 "call {body}",
                 "mov qword ptr [rsp], 0",
                 "add rsp, 8",
+                ".cfi_adjust_cfa_offset -8",
                 "ret",
+                ".cfi_endproc",
                 mark = const MARK,
                 body = sym $body,
             )

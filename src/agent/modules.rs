@@ -7,7 +7,7 @@
 use alloc::boxed::Box;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
-use core::sync::atomic::{AtomicU32, Ordering};
+use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use super::learned::{self, Learned};
 use super::maps::{self, Entry};
@@ -115,7 +115,7 @@ impl Snapshot {
 
     /// Whether a signal handler returns to this address.
     pub(super) fn is_restorer(&self, address: u64) -> bool {
-        self.restorers.contains(&address) && address != 0
+        address != 0 && (address == LIBC_RESTORER.load(Ordering::Relaxed) || self.restorers.contains(&address))
     }
 
     /// The end of the writable mapping that holds a stack pointer.
@@ -466,6 +466,17 @@ impl Drop for Modules {
             sys::futex_wait(&AtomicU32::new(0), 0, 1_000_000);
         }
         core::mem::forget(core::mem::take(&mut self.retired));
+    }
+}
+
+/// Where the handlers that libc installs return to; 0 before the first one.
+static LIBC_RESTORER: AtomicU64 = AtomicU64::new(0);
+
+/// Learns from this signal, for which libc has just installed a handler, where handlers return to:
+/// no snapshot that exists knows it.
+pub(super) fn note_restorer(signal: i32) {
+    if LIBC_RESTORER.load(Ordering::Relaxed) == 0 {
+        LIBC_RESTORER.store(sys::action_of(signal).restorer as u64, Ordering::Relaxed);
     }
 }
 

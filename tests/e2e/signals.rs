@@ -108,9 +108,9 @@ fn small_and_bad_stacks_for_handlers_suffice() {
     let handled = watched.raw.cum_ns("prof", |name| name == "on_altstack") / 1_000_000;
     let unseen = watched.raw.lost["unseen"].1 / 1_000_000;
     assert!(handled <= 360 && handled + unseen >= 240, "{handled} ms of 300 in the handlers, {unseen} ms unseen");
-    // 300 ms besides handlers, whose stacks may end at them.
+    // Stacks of handlers go on in what was interrupted, on another stack.
     let called = watched.raw.cum_ns("prof", |name| name == "with_altstack") / 1_000_000;
-    assert!(called + unseen >= 360, "{called} ms of 600, 300 of them in the handlers, {unseen} ms unseen");
+    assert!(called + unseen >= 540, "{called} ms of 600, 300 of them in the handlers, {unseen} ms unseen");
 }
 
 #[test]

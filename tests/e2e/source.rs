@@ -168,7 +168,10 @@ fn a_source_that_is_elsewhere_is_found_by_source_path() {
     fs::rename(there.join("hot.c"), here.join("hot.c")).expect("writable");
     let mut terminal = watched(&program, &[], Path::new("/"));
     terminal.keys(":list ^labour$\r");
-    terminal.see("hot.c is not here: name the directory it is in with --source-path DIR");
+    // The path before it is long: the sentence may go on in the next row.
+    let sentence = "hot.c is not here: name the directory it is in with --source-path DIR";
+    terminal
+        .wait(sentence, |screen| screen.contents().split_whitespace().collect::<Vec<_>>().join(" ").contains(sentence));
     terminal.see("imul");
     terminal.keys("q");
     terminal.finish();

@@ -1,6 +1,7 @@
 //! The ring's records as samples on the wire: weighed, with a thread and a generation, and counted as lost where the socket has no room.
 
 use alloc::boxed::Box;
+use core::ops::Range;
 use core::sync::atomic::Ordering;
 
 use super::super::engine::Repeat;
@@ -66,9 +67,7 @@ impl Agent {
             // The module was loaded after the handler's snapshot: the present one knows it.
             generation = self.modules.generation();
         }
-        // What the agent does before a call of the target counts with the caller.
-        let is_own = |frame: &u64| self.own_code.contains(&FrameAddress::unpack(*frame).lookup());
-        let stack = &stack[stack.iter().take_while(|frame| is_own(frame)).count()..];
+        let stack = without_own(&self.own_code, stack);
         let tid = if raw.tid == 0 { sys::getpid() } else { raw.tid };
         let flags = raw.flags & !STALE;
         let weight_ns = match raw.weight_ns {
@@ -117,9 +116,7 @@ impl Agent {
         // SAFETY: retired by this very thread.
         let snapshot = unsafe { &*snapshot };
         ticker.wall_tick(now_ns, snapshot, |Repeat { thread, weight_ns }| {
-            let is_own = |frame: &u64| own_code.contains(&FrameAddress::unpack(*frame).lookup());
-            let frames = &thread.last.frames;
-            let frames = &frames[frames.iter().take_while(|frame| is_own(frame)).count()..];
+            let frames = without_own(own_code, &thread.last.frames);
             if let Some(collector) = collector {
                 collector.take(thread.tid, Clock::Real, thread.last.flags, weight_ns, frames);
             }
@@ -137,5 +134,30 @@ impl Agent {
                 Err(_) => state::lose(Loss::SocketFull, 1, weight_ns),
             }
         });
+    }
+}
+
+/// A stack without the agent's own code at its leaf end: what the agent does before a call of the
+/// target counts with the caller. Where there is nothing else, the last frame stays, since a sample
+/// has a frame at least.
+fn without_own<'a>(own_code: &Range<u64>, frames: &'a [u64]) -> &'a [u64] {
+    let is_own = |frame: &&u64| own_code.contains(&FrameAddress::unpack(**frame).lookup());
+    let own = frames.iter().take_while(is_own).count();
+    &frames[own.min(frames.len().saturating_sub(1))..]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_agents_own_frames_count_with_their_caller_and_no_stack_becomes_empty() {
+        let own_code = 0x1000..0x2000;
+        let frame = |address| FrameAddress::Instruction(address).pack();
+        let (own, other) = (frame(0x1800), frame(0x2000));
+        assert_eq!(without_own(&own_code, &[own, own, other, own]), [other, own]);
+        assert_eq!(without_own(&own_code, &[own, frame(0x1000)]), [frame(0x1000)]);
+        assert_eq!(without_own(&own_code, &[other]), [other]);
+        assert!(without_own(&own_code, &[]).is_empty());
     }
 }
