@@ -54,6 +54,8 @@ pub(super) struct Ticker {
     /// What the interval timer's clock showed when its ticks were last weighed, ns.
     weighed_at_ns: u64,
     last_wall_ns: u64,
+    /// From the last wall tick to the next, ns: half a period to one and a half.
+    wall_interval_ns: u64,
     last_count_ns: u64,
     threads_then: u64,
     /// When a thread was found to have come or gone, ns.
@@ -92,6 +94,7 @@ impl Ticker {
             exec_seen: false,
             weighed_at_ns: 0,
             last_wall_ns: 0,
+            wall_interval_ns: 0,
             last_count_ns: 0,
             threads_then: 0,
             changed_at_ns: 0,
@@ -170,7 +173,8 @@ impl Ticker {
         {
             let is_settled = sys::monotonic_ns() - self.changed_at_ns >= UNSETTLED_NS;
             let after_ns = if is_settled { SEARCH_NS } else { self.engaged.period_ns.clamp(TICK_NS, SEARCH_NS) };
-            waker.arm(after_ns, 0);
+            // Not at equal intervals, which could be those of the target's work.
+            waker.arm(after_ns / 2 + next_random(&mut self.random) % after_ns, 0);
         }
         self.held.release();
     }
@@ -200,6 +204,7 @@ impl Ticker {
         if clock == Clock::Real {
             self.looker = Some(Looker::new());
             self.last_wall_ns = sys::monotonic_ns();
+            self.wall_interval_ns = self.engaged.period_ns;
         }
         self.arm_cpu(signal, false);
         let (count, timed) = self.threads.count();
@@ -249,15 +254,24 @@ impl Ticker {
     }
 
     fn arm_cpu(&mut self, signal: i32, came: bool) {
-        let mut random = self.random;
-        self.threads.arm_cpu(self.epoch, signal, self.engaged.period_ns, came, &mut || {
-            // xorshift64: phases only have to differ.
-            random ^= random << 13;
-            random ^= random >> 7;
-            random ^= random << 17;
-            random
-        });
-        self.random = random;
+        let random = &mut self.random;
+        self.threads.arm_cpu(self.epoch, signal, self.engaged.period_ns, came, &mut || next_random(random));
+    }
+
+    /// A timer of this thread has expired so often that its sample weighs so much.
+    pub(super) fn note_ticks(&mut self, tid: u32, weight_ns: u64) {
+        let period_ns = self.engaged.period_ns.max(1);
+        if let Some(thread) = self.threads.find(tid) {
+            thread.ticks += (weight_ns / period_ns).max(1);
+        }
+    }
+
+    /// Spreads the ticks of the threads that have ticked.
+    pub(super) fn spread_ticks(&mut self) {
+        if (self.engaged.engine, self.engaged.state) == (Engine::Threads, EngineState::Running) {
+            let random = &mut self.random;
+            self.threads.spread_ticks(self.engaged.period_ns, &mut || next_random(random));
+        }
     }
 
     fn scan(&mut self, names: bool) {
@@ -399,7 +413,7 @@ impl Ticker {
     pub(super) fn until_wall_tick(&self, now_ns: u64) -> Option<u64> {
         let e = &self.engaged;
         let ticking = e.state == EngineState::Running && e.engine == Engine::Threads && e.clock == Clock::Real;
-        ticking.then(|| (self.last_wall_ns + e.period_ns).saturating_sub(now_ns))
+        ticking.then(|| (self.last_wall_ns + self.wall_interval_ns).saturating_sub(now_ns))
     }
 
     /// Counts a wall tick for every thread, if it is due. A thread that sleeps is found without
@@ -412,6 +426,9 @@ impl Ticker {
         }
         let elapsed_ns = now_ns - self.last_wall_ns;
         self.last_wall_ns = now_ns;
+        // Another one each time: what repeats as often as the ticks is not met at one point only.
+        self.wall_interval_ns =
+            self.engaged.period_ns / 2 + next_random(&mut self.random) % self.engaged.period_ns.max(1);
         let (threads, few) = self.threads.iter_mut();
         for thread in threads {
             let schedule = thread.schedule(few);
@@ -448,6 +465,14 @@ impl Ticker {
         thread.owed_ticks = 0;
         weight_ns as u64
     }
+}
+
+/// xorshift64: phases only have to differ.
+fn next_random(random: &mut u64) -> u64 {
+    *random ^= *random << 13;
+    *random ^= *random >> 7;
+    *random ^= *random << 17;
+    *random
 }
 
 /// Finds out where a thread sleeps, and keeps its stack. False when it runs.

@@ -23,7 +23,6 @@ use super::state::{self, Config};
 use super::sys::{self, KernelAction};
 use super::timer::{self, TickKind};
 use super::unwind::{self, LiveStack, Registers};
-use super::young;
 use crate::link::wire::ring::{LEFT_OUT, STALE, word};
 use crate::link::wire::{Clock, FrameAddress, KNOCK_COOKIE, Loss, flag};
 
@@ -171,7 +170,7 @@ fn receive(signal: i32, info: *const Info, context: *const u64) {
                     let weight_ns = if clock == Clock::Real { 0 } else { weight_ns(period_ns) };
                     tick(timer::tid_of(value), epoch, weight_ns, context);
                 }
-                TickKind::Young => tick(timer::tid_of(value), epoch, young::tick_ns().saturating_mul(ticks), context),
+                TickKind::Young => tick(timer::tid_of(value), epoch, timer::tick_ns().saturating_mul(ticks), context),
                 // For the agent thread, which takes it without a handler.
                 TickKind::Wake => {}
                 TickKind::Birth => first_tick(timer::tid_of(value), epoch, ticks, context),
@@ -234,7 +233,7 @@ fn first_tick(tid: u32, epoch: u32, ticks: u64, context: *const u64) {
     // For another clock it only gives birth.
     if clock == Clock::Prof {
         let (tid, periods) = if tid == 0 { (thread_id(), timer::PATIENT) } else { (tid, 1) };
-        tick(tid, epoch, period_ns.saturating_mul(periods * ticks), context);
+        tick(tid, epoch, timer::birth_period_ns(period_ns).saturating_mul(periods * ticks), context);
     }
 }
 

@@ -71,6 +71,11 @@ pub(super) fn monotonic_ns() -> u64 {
     clock_ns(libc::CLOCK_MONOTONIC)
 }
 
+/// How long ago the scheduler ticked, ns: the coarse clock shows when. clock_gettime(2)
+pub(super) fn since_tick_ns() -> u64 {
+    monotonic_ns().saturating_sub(clock_ns(libc::CLOCK_MONOTONIC_COARSE))
+}
+
 /// The scheduler's tick, ns, as the kernel's coarse clocks tell. clock_getres(2)
 pub(super) fn tick_ns() -> u64 {
     let mut time = [0u64; 2];

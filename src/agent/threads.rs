@@ -51,6 +51,12 @@ pub(super) struct Thread {
     named: bool,
     announced: bool,
     timer: Option<Timer>,
+    /// How often its timer has expired since that was armed, and by how much more often than once a
+    /// period it does, ns.
+    pub(super) ticks: u64,
+    faster_ns: u64,
+    /// From an even grid of ticks to the first one since, ns.
+    offset_ns: i64,
     alive: bool,
     /// CPU time that the thread used before it had a timer, and its first sample stands for; ns.
     pub(super) used_before_ns: u64,
@@ -84,6 +90,9 @@ impl Thread {
             named: false,
             announced: false,
             timer: None,
+            ticks: 0,
+            faster_ns: 0,
+            offset_ns: 0,
             alive: true,
             used_before_ns: 0,
             owed_ns: 0,
@@ -239,6 +248,7 @@ impl Threads {
         came: bool,
         random: &mut impl FnMut() -> u64,
     ) {
+        let birth_left_ns = timer::birth_left_ns();
         // /proc may be of another namespace than the process itself, and number its threads in its
         // way.
         let is_foreign = status::own_pid() != sys::getpid();
@@ -259,8 +269,34 @@ impl Threads {
                 if came && !was_young {
                     thread.used_before_ns = if used_ns <= MAX_BEFORE_NS { used_ns } else { 0 };
                 }
-                timer.arm(random() % period_ns + 1, period_ns);
-                thread.timer = Some(timer);
+                // Where a tick was the reason for this, another phase would bring the next too early.
+                let goes_on = birth_left_ns > 0 && tid == sys::getpid();
+                let first_ns = if goes_on { birth_left_ns } else { timer::first_ns(random(), period_ns) };
+                timer.arm(first_ns, period_ns);
+                (thread.timer, thread.ticks, thread.faster_ns, thread.offset_ns) = (Some(timer), 0, 0, 0);
+            }
+        }
+    }
+
+    /// Spreads the ticks of threads that have ticked since the last call: until the next one they come
+    /// a little faster than the period says, then pause for what is too much. Work that repeats as
+    /// the ticks do is met at every point, and there are as many ticks as there would be. Left out
+    /// where the scheduler ticks more seldom than the timers, whose phases are its own.
+    pub(super) fn spread_ticks(&mut self, period_ns: u64, random: &mut impl FnMut() -> u64) {
+        if period_ns <= timer::tick_ns() {
+            return;
+        }
+        for thread in self.list.iter_mut().filter(|thread| thread.ticks > 0) {
+            let Some(timer) = thread.timer else { continue };
+            let left_ns = timer.left_ns();
+            let offset_ns = (random() % period_ns) as i64;
+            let ahead_ns = thread.ticks as i64 * thread.faster_ns as i64 - thread.offset_ns;
+            let first_ns = left_ns as i64 + ahead_ns + offset_ns;
+            // A tick that is on its way, or would have to come earlier than now, is waited for.
+            if left_ns > 1 && first_ns > 0 {
+                (thread.ticks, thread.offset_ns) = (0, offset_ns);
+                thread.faster_ns = random() % (period_ns / 8).max(1);
+                timer.arm(first_ns as u64, period_ns - thread.faster_ns);
             }
         }
     }

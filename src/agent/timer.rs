@@ -4,7 +4,7 @@
 //! thread ids have 22 bits. Only signals of POSIX timers are dropped by the kernel at exec; an interval timer survives it
 //! and would kill the next program, so it is disarmed before (see `guard`).
 
-use core::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, Ordering};
+use core::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, AtomicU64, Ordering};
 
 use super::signals;
 use super::state::{self, Config};
@@ -120,6 +120,14 @@ impl Timer {
         unsafe { syscall!(libc::SYS_timer_settime, self.0, 0, setting.as_ptr(), 0usize) };
     }
 
+    /// When it expires next, ns from now; 0 when it is not armed. timer_gettime(2)
+    pub(super) fn left_ns(self) -> u64 {
+        let mut setting = [[0u64; 2]; 2];
+        // SAFETY: the kernel writes one itimerspec.
+        unsafe { syscall!(libc::SYS_timer_gettime, self.0, setting.as_mut_ptr()) };
+        setting[1][0] * 1_000_000_000 + setting[1][1]
+    }
+
     /// Its number.
     pub(super) fn id(self) -> u32 {
         self.0 as u32
@@ -142,6 +150,42 @@ fn split(ns: u64) -> [u64; 2] {
     [ns / 1_000_000_000, ns % 1_000_000_000]
 }
 
+/// The scheduler's tick, ns; 0 before it was asked for.
+static TICK_NS: AtomicU64 = AtomicU64::new(0);
+
+/// The scheduler's tick, ns: timers of CPU clocks expire at these alone. Asks the kernel once.
+pub(super) fn tick_ns() -> u64 {
+    match TICK_NS.load(Ordering::Relaxed) {
+        0 => {
+            let tick_ns = sys::tick_ns().max(1);
+            TICK_NS.store(tick_ns, Ordering::Relaxed);
+            tick_ns
+        }
+        tick_ns => tick_ns,
+    }
+}
+
+/// When a timer of a CPU clock is to expire first, ns from now, so that every tick of the scheduler
+/// from the next one on is as likely to be its first as another within the period. It is found to
+/// have expired at such ticks alone. Counted from now instead of from the last one, it would be late
+/// by half a tick on average, which a short thread misses at its end.
+pub(super) fn first_ns(random: u64, period_ns: u64) -> u64 {
+    (random % period_ns.max(1)).saturating_sub(sys::since_tick_ns()) + 1
+}
+
+/// A number that differs from process to process.
+fn seed() -> u64 {
+    let mut mixed = sys::monotonic_ns() ^ u64::from(sys::getpid()) << 40;
+    mixed = (mixed ^ mixed >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    mixed = (mixed ^ mixed >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
+    mixed ^ mixed >> 31
+}
+
+/// What a first tick stands for, ns: the period, or the scheduler's tick if that is longer.
+pub(super) fn birth_period_ns(period_ns: u64) -> u64 {
+    period_ns.max(tick_ns())
+}
+
 /// The timers that wait for the first tick: their ids, or -1. Written by the constructor and the
 /// fork hook, then by the agent thread.
 static BIRTH_TIMERS: [AtomicI32; 2] = [const { AtomicI32::new(-1) }; 2];
@@ -160,12 +204,22 @@ pub(super) fn arm_for_birth(epoch: u32, config: Config) {
         Timer::create(thread_clock(first), SIGEV_THREAD_ID, signal, first, TickKind::Birth.value(epoch, first));
     let of_process =
         Timer::create(libc::CLOCK_PROCESS_CPUTIME_ID, SIGEV_SIGNAL, signal, 0, TickKind::Birth.value(epoch, 0));
-    let periods = [config.period_ns, PATIENT * config.period_ns];
-    for ((place, timer), period_ns) in BIRTH_TIMERS.iter().zip([of_first, of_process]).zip(periods) {
+    let period_ns = birth_period_ns(config.period_ns);
+    let settings = [(first_ns(seed(), period_ns), period_ns), (PATIENT * period_ns, PATIENT * period_ns)];
+    for ((place, timer), (first_ns, period_ns)) in BIRTH_TIMERS.iter().zip([of_first, of_process]).zip(settings) {
         if let Some(timer) = timer {
             place.store(timer.0, Ordering::Relaxed);
-            timer.arm(period_ns, period_ns);
+            timer.arm(first_ns, period_ns);
         }
+    }
+}
+
+/// When the first thread's next tick would come of the timer that waits for the first one, ns of
+/// its CPU time from now; 0 without such a timer.
+pub(super) fn birth_left_ns() -> u64 {
+    match BIRTH_TIMERS[0].load(Ordering::Relaxed) {
+        id @ 0.. => Timer(id).left_ns(),
+        _ => 0,
     }
 }
 

@@ -27,8 +27,6 @@ const ENOUGH: u64 = 8192;
 
 /// Whether threads arm such timers. Written by the agent thread.
 static MAY_ARM: AtomicBool = AtomicBool::new(false);
-/// The scheduler's tick, ns. Written by the agent thread.
-static TICK_NS: AtomicU64 = AtomicU64::new(4_000_000);
 
 fn places(tid: u32) -> impl Iterator<Item = &'static AtomicU64> {
     let start = (tid.wrapping_mul(0x9e37_79b1) >> 16) as usize;
@@ -37,11 +35,6 @@ fn places(tid: u32) -> impl Iterator<Item = &'static AtomicU64> {
 
 fn timer_of(entry: u64) -> Timer {
     Timer::of_id((entry >> 32) as i32)
-}
-
-/// What a tick of such a timer stands for, ns.
-pub(super) fn tick_ns() -> u64 {
-    TICK_NS.load(Ordering::Relaxed)
 }
 
 /// Arms a timer for the calling thread, whose id is `tid` and which has just started, if ticks of
@@ -62,19 +55,15 @@ pub(super) fn arm_own(tid: u32) {
     let entry = u64::from(timer.id()) << 32 | u64::from(tid);
     let is_kept = |place: &AtomicU64| place.compare_exchange(0, entry, Ordering::AcqRel, Ordering::Relaxed).is_ok();
     if places(tid).any(is_kept) {
-        timer.arm(1, tick_ns());
+        timer.arm(1, timer::tick_ns());
     } else {
         timer.delete();
     }
 }
 
-/// Learns how often the scheduler ticks, and whether the process may have so many timers: the
-/// kernel gives the place of a deleted one back some milliseconds later. For the agent thread, like
-/// all that follows.
+/// Learns whether the process may have so many timers: the kernel gives the place of a deleted one
+/// back some milliseconds later. For the agent thread, like all that follows.
 pub(super) fn prepare() {
-    if let ns @ 1.. = sys::tick_ns() {
-        TICK_NS.store(ns, Ordering::Relaxed);
-    }
     MAY_ARM.store(sys::limit(libc::RLIMIT_SIGPENDING as i32) >= ENOUGH, Ordering::Relaxed);
 }
 

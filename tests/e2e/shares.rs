@@ -125,6 +125,34 @@ fn what_a_killed_process_had_not_sent_arrives() {
     }
 }
 
+/// Processes that use no more CPU time than a period are sampled as often as their time says. The
+/// kernel's work for their end is part of what they use, and no timer sees it.
+#[test]
+fn short_processes_are_sampled() {
+    for (count, ms, least) in [("150", "10", 0.5), ("40", "50", 0.85), ("10", "200", 0.95)] {
+        let watched = Batch::new("--hz 99").run(&[text(&targets::c("children")), count, ms]);
+        let used = watched.ran.number("process") as f64;
+        let ratio = (watched.raw.weight_ns("prof") + watched.raw.lost_all().1) as f64 / used;
+        // Of each the last period is a matter of chance: half of it, give or take, for 3 of 1,000 such tests.
+        let chance = 3.0 * 0.005 * count.parse::<f64>().expect("a number").sqrt() / (used / 1e9);
+        assert!((least - chance..=1.05 + chance).contains(&ratio), "{count} of {ms} ms: {ratio:.3}, {chance:.3}");
+    }
+}
+
+/// Work that repeats as often as the ticks come, or half or twice as often, is met at every point.
+#[test]
+fn work_that_keeps_step_with_the_ticks_has_its_true_share() {
+    for cycle_us in ["5050", "10101", "20202"] {
+        let watched = Batch::new("--hz 99").run(&[text(&targets::c("periodic")), cycle_us, "30", "8"]);
+        total(&watched);
+        let all = watched.raw.samples("prof");
+        let first = watched.raw.cum_samples("prof", |name| name == "first_part");
+        // Of the ticks between two changes of their phase some meet the same point: half count.
+        let distance = deviations(first / 2, all / 2, 0.3).abs();
+        assert!(distance <= 4.0, "{cycle_us} us: {first} of {all}, {distance:.1} standard deviations");
+    }
+}
+
 /// Threads that nobody has seen before are found by the process timer at their first tick. A tenth: each may lose the part of its life before.
 #[test]
 fn short_threads_are_found() {

@@ -74,6 +74,7 @@ impl Agent {
             0 if clock == Clock::Real => self.ticker.settle(tid),
             weight_ns => weight_ns + self.ticker.used_before(tid),
         };
+        self.ticker.note_ticks(tid, raw.weight_ns);
         if let Some(collector) = &mut self.collector {
             collector.take(tid, clock, flags, weight_ns, stack);
         }
