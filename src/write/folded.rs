@@ -5,21 +5,21 @@ use std::io::{self, Write};
 
 use super::error::ReadError;
 use super::feed::Feed;
+use super::periods::whole_periods;
 use crate::tally::saved::{Function, Line, Location, Samples, Saved, ValueType};
 use crate::tally::text::Text;
 
 /// Writes one kind of value. An inlined function is a frame; a place without a name is called by its file. Stacks that read the
-/// same are one, in order of their text. A time is counted in periods, as tools expect that count samples.
+/// same are one, in order of their text. A time is counted in periods, as tools expect that count samples: the counts add up to
+/// the total, and stacks that get none are left out.
 ///
 /// # Errors
 /// When `out` fails.
 pub fn write(out: &mut dyn Write, saved: &Saved, value: usize) -> io::Result<()> {
-    let period = saved.period_of(value).unwrap_or(1);
-    let periods = |sum: i64| {
-        let nearest = (sum.unsigned_abs() + period / 2) / period;
-        nearest.max(1) as i64 * sum.signum()
-    };
-    stacks(saved, value).into_iter().try_for_each(|(stack, sum)| writeln!(out, "{stack} {}", periods(sum)))
+    let (stacks, sums): (Vec<String>, Vec<i64>) = stacks(saved, value).into_iter().unzip();
+    let counts = whole_periods(&sums, saved.period_of(value).unwrap_or(1));
+    let mut counted = stacks.iter().zip(counts).filter(|(_, count)| *count != 0);
+    counted.try_for_each(|(stack, count)| writeln!(out, "{stack} {count}"))
 }
 
 /// Stacks as they are written, and the sum of a value for each, where it is not 0.

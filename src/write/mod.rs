@@ -15,6 +15,7 @@ pub mod legacy;
 pub mod live;
 mod objdump;
 mod perf;
+mod periods;
 pub mod pprof;
 pub mod raw;
 pub mod report;

@@ -1,6 +1,7 @@
 //! Saved profiles, and reports of them, against pprof's own.
 
 mod disasm;
+mod exports;
 mod fetching;
 mod goldens;
 mod hostile;

@@ -7,6 +7,7 @@ use std::io::{self, Read, Write};
 use crate::link::legacy::{self, END, NOBODY};
 use crate::tally::saved::Saved;
 use crate::tally::units::{are_alike, scale};
+use crate::write::periods::whole_periods;
 
 /// Where the first file is put that has no place of its own, and how far from it the next.
 const FIRST: u64 = 0x5500_0000_0000;
@@ -21,30 +22,34 @@ struct Place {
     bias: u64,
 }
 
-/// Writes it: the value as ticks of its period.
+/// Writes it: the value as ticks of its period, which add up to the total.
 ///
 /// # Errors
 /// When `out` fails.
 pub fn write(out: &mut dyn Write, saved: &Saved, value: usize) -> io::Result<()> {
     let places = places(saved);
     let word = |out: &mut dyn Write, word: u64| out.write_all(&word.to_le_bytes());
-    // In units of the value; a value that is no time counts as it is.
-    let unit = &saved.sample_types[value].unit;
-    let is_time = are_alike(unit, "nanoseconds");
-    let period_ns = if saved.period > 0 && are_alike(&saved.period_type.unit, "ns") {
-        scale(saved.period, &saved.period_type.unit, "ns").0.max(1_000.0)
-    } else {
-        10_000_000.0
-    };
-    for head in legacy::head((period_ns / 1000.0) as u64) {
+    let own_period = saved.period > 0 && are_alike(&saved.period_type.unit, "ns");
+    let period_ns = if own_period { scale(saved.period, &saved.period_type.unit, "ns").0 } else { 10_000_000.0 };
+    // The file has it in whole microseconds.
+    let period_us = ((period_ns / 1000.0) as u64).max(1);
+    for head in legacy::head(period_us) {
         word(out, head)?;
     }
+    let unit = &saved.sample_types[value].unit;
+    let values = saved.samples.values(value).map(|value| value.max(0));
+    // A value that is no time counts as it is.
+    let ticks = if are_alike(unit, "nanoseconds") {
+        let one_ns = scale(1, unit, "ns").0 as i64;
+        let values_ns: Vec<i64> = values.map(|value| value.saturating_mul(one_ns)).collect();
+        whole_periods(&values_ns, period_us.saturating_mul(1000))
+    } else {
+        values.collect()
+    };
     let mut failed = None;
     let mut record = Vec::new();
     saved.samples.each(|sample| {
-        let much = sample.values[value];
-        let ticks = if is_time { scale(much, unit, "ns").0 / period_ns } else { much as f64 };
-        let ticks = (ticks.round() as u64).max(u64::from(much > 0));
+        let ticks = ticks[sample.index] as u64;
         record.clear();
         let mut addresses = sample.stack.iter().filter_map(|&location| {
             let location = &saved.locations[location as usize];

@@ -1,0 +1,80 @@
+//! Exported profiles have the weights, the units and the times of the profile.
+
+use sigtop::tally::saved::{Function, Line, Location, Mapping, Samples, Saved, ValueType};
+use sigtop::write::{folded, formats, legacy};
+
+/// A profile with one function and one sample for each value.
+fn profile(kind: &str, unit: &str, values: &[i64]) -> Saved {
+    let mut samples = Samples::of_width(1);
+    let indices = 0..values.len() as u32;
+    indices.clone().zip(values).for_each(|(index, &value)| samples.push(&[index], &[value], 0));
+    let function = |index| Function { name: format!("f{index:04}").as_str().into(), ..Function::default() };
+    let location = |index| Location {
+        id: u64::from(index) + 1,
+        mapping: Some(0),
+        address: 0x40_1000 + 16 * u64::from(index),
+        lines: vec![Line { function: index, line: 0, column: 0 }],
+        folded: false,
+    };
+    Saved {
+        sample_types: vec![ValueType::new(kind, unit)],
+        samples,
+        labels: vec![[].into()],
+        mappings: vec![Mapping {
+            id: 1,
+            start: 0x40_0000,
+            limit: 0x50_0000,
+            file: "/bin/app".into(),
+            ..Mapping::default()
+        }],
+        functions: indices.clone().map(function).collect(),
+        locations: indices.map(location).collect(),
+        period: 10_000_000,
+        period_type: ValueType::new("cpu", "nanoseconds"),
+        ..Saved::default()
+    }
+}
+
+fn folded_counts(saved: &Saved) -> Vec<(String, i64)> {
+    let mut out = Vec::new();
+    folded::write(&mut out, saved, 0).unwrap();
+    let text = String::from_utf8(out).unwrap();
+    let counts = text.lines().map(|line| line.rsplit_once(' ').unwrap());
+    counts.map(|(stack, count)| (stack.to_owned(), count.parse().unwrap())).collect()
+}
+
+/// Values that are not whole periods of 10 ms: 900 ms in all.
+fn uneven() -> Vec<i64> {
+    [16_000_000, 2_000_000].repeat(50)
+}
+
+#[test]
+fn folded_counts_add_up_to_the_time_of_the_profile() {
+    let counts = folded_counts(&profile("cpu", "nanoseconds", &uneven()));
+    assert_eq!(counts.iter().map(|(_, count)| count).sum::<i64>(), 90);
+    assert!(counts.iter().all(|(_, count)| *count > 0), "{counts:?}");
+    // Whole periods are exact.
+    let counts = folded_counts(&profile("cpu", "nanoseconds", &[30_000_000, 10_000_000]));
+    assert_eq!(counts, [("f0000".to_owned(), 3), ("f0001".to_owned(), 1)]);
+    // Less than half a period is no empty file.
+    let counts = folded_counts(&profile("cpu", "nanoseconds", &[1_000_000, 2_000_000]));
+    assert_eq!(counts, [("f0001".to_owned(), 1)]);
+}
+
+#[test]
+fn gperftools_ticks_add_up_to_the_time_of_the_profile() {
+    let ticks = |saved: &Saved| {
+        let mut bytes = Vec::new();
+        legacy::write(&mut bytes, saved, 0).unwrap();
+        let back = formats::read(bytes.as_slice()).unwrap();
+        (back.samples.values(0).sum::<i64>(), back.samples.values(1).sum::<i64>())
+    };
+    assert_eq!(ticks(&profile("cpu", "nanoseconds", &uneven())), (90, 900_000_000));
+    // 997 Hz: the file has the period in whole microseconds.
+    let mut saved = profile("cpu", "nanoseconds", &[1_003_009; 2000]);
+    saved.period = 1_003_009;
+    let (_, total_ns) = ticks(&saved);
+    assert!((2_006_018_000 - total_ns).abs() <= 1_003_000, "{total_ns}");
+    let micro = profile("cpu", "microseconds", &[16_000, 2_000].repeat(50));
+    assert_eq!(ticks(&micro).1, 900_000_000);
+}
