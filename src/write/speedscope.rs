@@ -6,7 +6,7 @@ use std::io::{self, Write};
 use super::json::quoted;
 use crate::tally::saved::graph::base;
 use crate::tally::saved::{Label, LabelValue, Location, Saved};
-use crate::tally::units::are_alike;
+use crate::tally::units::{are_alike, scale};
 
 /// What the format is called.
 const SCHEMA: &str = "https://www.speedscope.app/file-format-schema.json";
@@ -30,9 +30,10 @@ pub fn write(out: &mut dyn Write, saved: &Saved, value: usize) -> io::Result<()>
     // Root first, as it wants stacks.
     let places: Vec<Vec<usize>> =
         saved.locations.iter().map(|location| told(saved, location).into_iter().map(&mut id).collect()).collect();
+    let (unit, factor) = unit(&saved.sample_types[value].unit);
     let mut threads: BTreeMap<u32, Vec<(String, i64)>> = BTreeMap::new();
     saved.samples.each(|sample| {
-        let weight = sample.values[value];
+        let weight = sample.values[value].saturating_mul(factor);
         if weight > 0 {
             let stack = sample.stack.iter().rev().flat_map(|&location| places[location as usize].iter());
             let stack = stack.map(usize::to_string).collect::<Vec<String>>().join(",");
@@ -42,13 +43,6 @@ pub fn write(out: &mut dyn Write, saved: &Saved, value: usize) -> io::Result<()>
     let program = saved.mappings.first().map_or("", |first| base(&first.file));
     writeln!(out, "{{\"$schema\":{},\"exporter\":\"sigtop\",\"name\":{},", quoted(SCHEMA), quoted(program))?;
     writeln!(out, "\"shared\":{{\"frames\":[\n{}\n]}},\"profiles\":[", frames.join(",\n"))?;
-    let unit = if are_alike(&saved.sample_types[value].unit, "nanoseconds") {
-        "nanoseconds"
-    } else if are_alike(&saved.sample_types[value].unit, "bytes") {
-        "bytes"
-    } else {
-        "none"
-    };
     for (place, (labels, stacks)) in threads.iter().enumerate() {
         let name = thread_name(saved.labels.get(*labels as usize).map_or(&[], |labels| labels), program);
         let total = stacks.iter().fold(0i64, |sum, (_, weight)| sum.saturating_add(*weight));
@@ -67,6 +61,18 @@ pub fn write(out: &mut dyn Write, saved: &Saved, value: usize) -> io::Result<()>
         )?;
     }
     writeln!(out, "\n]}}")
+}
+
+/// speedscope's name of a unit, and the number of them in one of the profile's.
+fn unit(own: &str) -> (&'static str, i64) {
+    let times = [("nanoseconds", 1), ("microseconds", 1_000), ("milliseconds", 1_000_000), ("seconds", 1_000_000_000)];
+    if are_alike(own, "nanoseconds") {
+        let ns = scale(1, own, "nanoseconds").0 as i64;
+        // It knows no hours.
+        let (name, its_ns) = times.into_iter().rev().find(|(_, its_ns)| *its_ns <= ns).unwrap_or(times[0]);
+        return (name, ns / its_ns);
+    }
+    if are_alike(own, "bytes") { ("bytes", scale(1, own, "B").0 as i64) } else { ("none", 1) }
 }
 
 /// The frames at a place, outermost first.

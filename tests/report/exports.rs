@@ -1,7 +1,7 @@
 //! Exported profiles have the weights, the units and the times of the profile.
 
 use sigtop::tally::saved::{Function, Line, Location, Mapping, Samples, Saved, ValueType};
-use sigtop::write::{folded, formats, legacy};
+use sigtop::write::{folded, formats, legacy, speedscope};
 
 /// A profile with one function and one sample for each value.
 fn profile(kind: &str, unit: &str, values: &[i64]) -> Saved {
@@ -77,4 +77,28 @@ fn gperftools_ticks_add_up_to_the_time_of_the_profile() {
     assert!((2_006_018_000 - total_ns).abs() <= 1_003_000, "{total_ns}");
     let micro = profile("cpu", "microseconds", &[16_000, 2_000].repeat(50));
     assert_eq!(ticks(&micro).1, 900_000_000);
+}
+
+#[test]
+fn speedscope_values_have_their_unit() {
+    for (unit, told, factor) in [
+        ("ns", "nanoseconds", 1),
+        ("microseconds", "microseconds", 1),
+        ("ms", "milliseconds", 1),
+        ("seconds", "seconds", 1),
+        ("hours", "seconds", 3600),
+        ("bytes", "bytes", 1),
+        ("kilobytes", "bytes", 1024),
+        ("count", "none", 1),
+    ] {
+        let mut out = Vec::new();
+        speedscope::write(&mut out, &profile("value", unit, &[7]), 0).unwrap();
+        let text = String::from_utf8(out).unwrap();
+        let value = 7 * factor;
+        assert!(
+            text.contains(&format!("\"unit\":\"{told}\",\"startValue\":0,\"endValue\":{value},")),
+            "{unit}: {text}"
+        );
+        assert!(text.contains(&format!("\"weights\":[{value}]")), "{unit}: {text}");
+    }
 }
