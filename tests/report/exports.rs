@@ -1,6 +1,9 @@
 //! Exported profiles have the weights, the units and the times of the profile.
 
+use std::fmt::Write;
+
 use sigtop::tally::saved::{Function, Line, Location, Mapping, Samples, Saved, ValueType};
+use sigtop::write::report::{Form, Options, report};
 use sigtop::write::{folded, formats, legacy, speedscope};
 
 /// A profile with one function and one sample for each value.
@@ -101,4 +104,27 @@ fn speedscope_values_have_their_unit() {
         );
         assert!(text.contains(&format!("\"weights\":[{value}]")), "{unit}: {text}");
     }
+}
+
+#[test]
+fn gperftools_refuses_what_is_no_cpu_time() {
+    let write = |saved: Saved, form: Form, index: &str| {
+        let options = Options { form, sample_index: index.to_owned(), ..Options::default() };
+        report(&mut Vec::new(), saved, &options).map(drop).map_err(|error| error.to_string())
+    };
+    let mut heap = profile("inuse_objects", "count", &[]);
+    heap.sample_types.push(ValueType::new("inuse_space", "bytes"));
+    heap.samples = Samples::of_width(2);
+    heap.samples.push(&[], &[3, 4096], 0);
+    let sentence = |what: &str| {
+        let mut text = String::new();
+        write!(text, "a gperftools CPU profile holds CPU time, not {what}; write another format, such as --proto")
+            .unwrap();
+        Err(text)
+    };
+    assert_eq!(write(heap.clone(), Form::Legacy, ""), sentence("inuse_space in bytes"));
+    assert_eq!(write(heap.clone(), Form::Legacy, "inuse_objects"), sentence("inuse_objects in count"));
+    assert_eq!(write(heap.clone(), Form::Speedscope, ""), Ok(()));
+    assert_eq!(write(profile("samples", "count", &[3]), Form::Legacy, ""), Ok(()));
+    assert_eq!(write(profile("cpu", "milliseconds", &[3]), Form::Legacy, ""), Ok(()));
 }

@@ -6,4 +6,4 @@ mod read;
 mod write;
 
 pub(super) use read::{is_legacy, read};
-pub use write::write;
+pub use write::{check, write};

@@ -5,7 +5,7 @@ use std::fs::File;
 use std::io::{self, Read, Write};
 
 use crate::link::legacy::{self, END, NOBODY};
-use crate::tally::saved::Saved;
+use crate::tally::saved::{Saved, ValueType};
 use crate::tally::units::{are_alike, scale};
 use crate::write::periods::whole_periods;
 
@@ -22,11 +22,27 @@ struct Place {
     bias: u64,
 }
 
+/// Whether the format can hold a value: CPU time, or samples that each stand for a tick of it.
+///
+/// # Errors
+/// One sentence that says why not.
+pub fn check(saved: &Saved, value: usize) -> Result<(), String> {
+    let ValueType { kind, unit } = &saved.sample_types[value];
+    // Counts of a heap profile are of objects.
+    let is_heap = saved.sample_types.iter().any(|of| are_alike(&of.unit, "bytes"));
+    let is_samples = *kind == *"samples" || kind.ends_with("_samples");
+    if are_alike(unit, "nanoseconds") || *unit == *"count" && (is_samples || !is_heap) {
+        return Ok(());
+    }
+    Err(format!("a gperftools CPU profile holds CPU time, not {kind} in {unit}; write another format, such as --proto"))
+}
+
 /// Writes it: the value as ticks of its period, which add up to the total.
 ///
 /// # Errors
-/// When `out` fails.
+/// When `out` fails, or the format cannot hold the value.
 pub fn write(out: &mut dyn Write, saved: &Saved, value: usize) -> io::Result<()> {
+    check(saved, value).map_err(io::Error::other)?;
     let places = places(saved);
     let word = |out: &mut dyn Write, word: u64| out.write_all(&word.to_le_bytes());
     let own_period = saved.period > 0 && are_alike(&saved.period_type.unit, "ns");

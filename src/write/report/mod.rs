@@ -246,7 +246,10 @@ pub fn report(out: &mut dyn Write, mut saved: Saved, options: &Options) -> Resul
         Form::Traces => print.traces(out)?,
         Form::Raw => print.raw(out)?,
         Form::Proto => pprof::write(out, &print.saved)?,
-        Form::Legacy => legacy::write(out, &print.saved, value)?,
+        Form::Legacy => {
+            legacy::check(&print.saved, value).map_err(ReportError::Asked)?;
+            legacy::write(out, &print.saved, value)?;
+        }
         Form::Folded => folded::write(out, &print.saved, value)?,
         Form::Svg => svg::write(out, &print.saved, value)?,
         Form::Speedscope => speedscope::write(out, &print.saved, value)?,
