@@ -127,9 +127,17 @@ pub fn by_name(path: &Path) -> Option<&'static Format> {
 /// What is wrong with it.
 pub fn read(from: impl Read) -> Result<Saved, ReadError> {
     const LOOKED_AT: usize = 4096;
+    const MAX_LOOKED_AT: usize = 1 << 20;
     let mut feed = Feed::open(from)?;
-    let seen = feed.want(LOOKED_AT)?;
-    let seen = &seen[..seen.len().min(LOOKED_AT)];
+    let mut looked_at = LOOKED_AT;
+    let seen = loop {
+        let seen = feed.want(looked_at)?;
+        // What a header stands before has to be seen too.
+        if seen.len() < looked_at || looked_at >= MAX_LOOKED_AT || !is_header(&seen[..looked_at]) {
+            break &feed.seen()[..feed.seen().len().min(looked_at)];
+        }
+        looked_at *= 4;
+    };
     if seen.is_empty() {
         return Err(ReadError::malformed("empty input file"));
     }
@@ -145,6 +153,14 @@ pub fn read(from: impl Read) -> Result<Saved, ReadError> {
         };
     }
     pprof::read_fed(&mut feed)
+}
+
+/// Whether there are comments and hardly more: a first line of what they stand before may be cut.
+fn is_header(seen: &[u8]) -> bool {
+    let is_comment = |line: &[u8]| line.first().is_none_or(|&byte| byte == b'#' || byte == b'\r');
+    let mut lines = seen.split(|&byte| byte == b'\n').skip_while(|line| is_comment(line));
+    // The sample and its first frame.
+    seen.starts_with(b"#") && lines.nth(2).is_none()
 }
 
 fn is_text(seen: &[u8]) -> bool {

@@ -7,8 +7,9 @@
 //! ```
 //!
 //! perf prints what it was asked for: pid and tid or one of them, the CPU or not, time and period or not. The value of a sample is
-//! its period, in the unit of its event: nanoseconds for perf's software clocks, a count for all others. Of several events the first
-//! is read. Addresses are a file's or a process's, which nothing tells; they are kept, and nobody should look them up.
+//! its period, in the unit of its event: nanoseconds for perf's software clocks, a count for all others. Without periods the samples
+//! are counted. Of several events the first is read, whatever its modifiers. Addresses are a file's or a process's, which nothing
+//! tells; they are kept, and nobody should look them up. Those that perf has no name for are one function for each file.
 
 use std::collections::HashMap;
 use std::sync::LazyLock;
@@ -17,6 +18,7 @@ use regex::Regex;
 
 use super::error::ReadError;
 use super::feed::Feed;
+use crate::tally::saved::graph::base;
 use crate::tally::saved::{Function, Label, LabelValue, Line, Location, Mapping, Samples, Saved, ValueType};
 use crate::tally::text::Text;
 
@@ -76,10 +78,21 @@ fn frame(line: &str) -> Option<(u64, &str, &str)> {
     Some((address, name, file))
 }
 
-/// Whether a text begins as perf prints it: with a sample that says its time.
+/// Whether a text begins as perf prints it: with a sample that says its time or has a frame.
 pub(super) fn is_perf(text: &str) -> bool {
-    let first = text.lines().find(|line| !line.trim().is_empty() && !line.starts_with('#'));
-    first.and_then(head).is_some_and(|head| head.time_ns.is_some())
+    let mut lines = text.lines().filter(|line| !line.starts_with('#')).skip_while(|line| line.trim().is_empty());
+    let Some(head) = lines.next().and_then(head) else { return false };
+    head.time_ns.is_some() || frame(head.rest).or(lines.next().and_then(frame)).is_some()
+}
+
+/// An event without its modifiers (`cycles:u`, `cpu_core/cycles/u`). Of a tracepoint the part behind
+/// the colon is its name.
+fn without_modifiers(event: &str) -> &str {
+    let is_modifiers = |text: &str| text.bytes().all(|byte| b"ukhGHpPSDIWeb".contains(&byte));
+    match event.rsplit_once([':', '/']) {
+        Some((bare, modifiers)) if is_modifiers(modifiers) => bare,
+        _ => event,
+    }
 }
 
 /// Reads it.
@@ -119,37 +132,36 @@ struct Reader {
     stack: Vec<u32>,
     /// Functions inlined into the next frame.
     inlined: Vec<u32>,
-    first_ns: Option<u64>,
-    last_ns: u64,
+    /// When each sample was taken, where perf printed it.
+    times_ns: Vec<Option<u64>>,
 }
 
 struct UnderWay {
     /// None if it is not of the event that is read.
     set: Option<u32>,
     period: i64,
-    time_ns: u64,
+    time_ns: Option<u64>,
 }
 
 impl Reader {
     fn begin(&mut self, head: &Head<'_>) {
+        let own = without_modifiers(head.event);
         let event = self.event.get_or_insert_with(|| {
-            let event = head.event.split_once(':').map_or(head.event, |(event, rest)| match rest {
-                // Of a tracepoint the second part is its name; else it says what is counted.
-                rest if rest.bytes().all(|byte| b"ukhGHpPSDIWeb".contains(&byte)) => event,
-                _ => head.event,
-            });
-            let unit = if CLOCKS.contains(&event) { "nanoseconds" } else { "count" };
-            self.saved.sample_types = vec![ValueType::new("samples", "count"), ValueType::new(event, unit)];
-            self.saved.period_type = ValueType::new(event, unit);
-            self.saved.period = head.period.unwrap_or(1);
-            self.saved.samples = Samples::of_width(2);
+            let unit = if CLOCKS.contains(&own) { "nanoseconds" } else { "count" };
+            self.saved.sample_types = vec![ValueType::new("samples", "count")];
+            if let Some(period) = head.period {
+                self.saved.sample_types.push(ValueType::new(own, unit));
+                self.saved.period_type = ValueType::new(own, unit);
+                self.saved.period = period;
+            }
+            self.saved.samples = Samples::of_width(self.saved.sample_types.len());
             self.saved.labels = vec![[].into()];
             self.sets.insert([].into(), 0);
             // Reports are named after the first file: no frame says which is the program's own.
             self.saved.mappings = vec![Mapping { id: 1, file: head.comm.into(), ..Mapping::default() }];
-            head.event.into()
+            own.into()
         });
-        let is_read = **event == *head.event;
+        let is_read = **event == *own;
         self.others += u64::from(!is_read);
         let set = is_read.then(|| {
             let label = |key: &str, value| Label { key: key.into(), value };
@@ -163,14 +175,10 @@ impl Reader {
                 next
             })
         });
-        let time_ns = head.time_ns.unwrap_or_default();
-        if is_read {
-            self.first_ns = Some(self.first_ns.map_or(time_ns, |first_ns| first_ns.min(time_ns)));
-            self.last_ns = self.last_ns.max(time_ns);
-        }
         self.stack.clear();
         self.inlined.clear();
-        self.under_way = Some(UnderWay { set, period: head.period.unwrap_or(1), time_ns });
+        let period = head.period.unwrap_or(self.saved.period);
+        self.under_way = Some(UnderWay { set, period, time_ns: head.time_ns });
         if let Some(only) = frame(head.rest) {
             self.frame(only);
         }
@@ -180,9 +188,15 @@ impl Reader {
         if self.stack.len() >= MAX_FRAMES || self.under_way.as_ref().is_none_or(|sample| sample.set.is_none()) {
             return;
         }
-        let function = (name != "[unknown]" && !name.is_empty()).then(|| {
+        let is_named = name != "[unknown]" && !name.is_empty();
+        let unknown = || match file {
+            "" | "[unknown]" => "[unknown]".to_owned(),
+            file => format!("[{}]", base(file)),
+        };
+        let function = (is_named || file != "inlined").then(|| {
+            let name = if is_named { name.into() } else { Text::from(unknown().as_str()) };
             let next = self.saved.functions.len() as u32;
-            *self.functions.entry(name.into()).or_insert_with_key(|name| {
+            *self.functions.entry(name).or_insert_with_key(|name| {
                 let (name, system_name) = (name.clone(), name.clone());
                 self.saved.functions.push(Function { name, system_name, ..Function::default() });
                 next
@@ -214,7 +228,9 @@ impl Reader {
     fn end_sample(&mut self) -> Result<(), ReadError> {
         let Some(UnderWay { set, period, time_ns }) = self.under_way.take() else { return Ok(()) };
         if let Some(set) = set {
-            self.saved.samples.push_at(&self.stack, &[1, period], set, time_ns);
+            let width = self.saved.samples.width();
+            self.saved.samples.push(&self.stack, &[1, period][..width], set);
+            self.times_ns.push(time_ns);
         }
         let most = [self.functions.len(), self.files.len(), self.places.len(), self.sets.len()];
         match most.into_iter().any(|count| count > MAX_DISTINCT) {
@@ -224,7 +240,17 @@ impl Reader {
     }
 
     fn whole(mut self) -> Saved {
-        self.saved.duration_ns = (self.last_ns - self.first_ns.unwrap_or(self.last_ns)) as i64;
+        let known = || self.times_ns.iter().copied().flatten();
+        if let Some((first_ns, last_ns)) = known().min().zip(known().max()) {
+            self.saved.duration_ns = i64::try_from(last_ns - first_ns).unwrap_or(i64::MAX);
+            // A sample that has no time was taken with the one before it.
+            let mut before_ns = known().next().unwrap_or(first_ns);
+            let times = self.times_ns.iter().map(|time_ns| {
+                before_ns = time_ns.unwrap_or(before_ns);
+                before_ns
+            });
+            self.saved.samples.set_times_ns(times.collect());
+        }
         if self.others > 0 {
             let event = self.event.unwrap_or_default();
             self.saved
@@ -274,9 +300,9 @@ mod tests {
         assert_eq!((saved.samples.len(), saved.duration_ns), (2, 1_000_000_000));
         assert_eq!(saved.samples.times_ns(), [1_250_000_000, 2_250_000_000]);
         let names: Vec<&str> = saved.functions.iter().map(|function| &*function.name).collect();
-        assert_eq!(names, ["f", "g (x)", "main"]);
-        assert_eq!((saved.locations[0].lines.len(), saved.locations[1].lines.len()), (2, 0));
-        assert!(saved.comments[0].contains("1 samples of events other than cycles:u"), "{:?}", saved.comments);
+        assert_eq!(names, ["f", "g (x)", "[a]", "main"]);
+        assert_eq!((saved.locations[0].lines.len(), saved.locations[1].lines.len()), (2, 1));
+        assert!(saved.comments[0].contains("1 samples of events other than cycles "), "{:?}", saved.comments);
         assert!(read("sh 1 1.2: 3 cycles:\n\nwhat is this\n").is_err());
     }
 }

@@ -5,6 +5,7 @@ mod exports;
 mod fetching;
 mod goldens;
 mod hostile;
+mod imports;
 mod making;
 mod rounds;
 mod screen;

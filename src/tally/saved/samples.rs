@@ -93,6 +93,12 @@ impl Samples {
         &self.times_ns
     }
 
+    /// Says when each was taken, in their order.
+    pub fn set_times_ns(&mut self, times_ns: Vec<u64>) {
+        debug_assert_eq!(times_ns.len(), self.len());
+        self.times_ns = times_ns;
+    }
+
     /// Adds one whose stack is packed already: index + 1 of every location, as varints.
     pub fn push_packed(&mut self, packed: &[u8], values: &[i64], labels: u32) {
         debug_assert_eq!(values.len(), self.width);

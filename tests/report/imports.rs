@@ -1,0 +1,74 @@
+//! Profiles of other tools as they really are: without periods or times, with long headers, with lines that are wrong.
+
+use sigtop::tally::saved::Saved;
+use sigtop::write::{folded, formats};
+
+fn read(text: &str) -> Saved {
+    let saved = formats::read(text.as_bytes()).unwrap_or_else(|error| panic!("{error}: {text}"));
+    saved.check().unwrap();
+    saved
+}
+
+/// As folded stacks.
+fn folded(saved: &Saved) -> String {
+    let mut out = Vec::new();
+    folded::write(&mut out, saved, saved.value_index("").unwrap()).unwrap();
+    String::from_utf8(out).unwrap()
+}
+
+#[test]
+fn a_perf_event_without_a_period_counts_samples() {
+    let saved = read("sh 9 1.5: cpu-clock:\n\t4a main (/bin/a)\n\nsh 9 2.5: cpu-clock:\n\t4a main (/bin/a)\n\n");
+    let types: Vec<String> = saved.sample_types.iter().map(|of| format!("{} {}", of.kind, of.unit)).collect();
+    assert_eq!(types, ["samples count"]);
+    assert_eq!(folded(&saved), "main 2\n");
+    // A period that is missing once is that of the first sample.
+    let saved = read("sh 9 1.5: 40 cycles:\n\t4a main (/bin/a)\n\nsh 9 2.5: cycles:\n\t4a main (/bin/a)\n\n");
+    assert_eq!(folded(&saved), "main 80\n");
+}
+
+#[test]
+fn perf_samples_without_a_time_are_read() {
+    let saved = read("sh 9 cycles:\n\t4a main (/bin/a)\n\nsh 9 cycles:\n\t4b main (/bin/a)\n\n");
+    assert_eq!(folded(&saved), "main 2\n");
+    assert_eq!((saved.samples.times_ns(), saved.duration_ns), (&[][..], 0));
+    let saved = read("sh 9 cycles:\n4a main (/bin/a)\n\n");
+    assert_eq!(folded(&saved), "main 1\n");
+    // One that has none was taken with the one before it.
+    let saved = read("sh 9 cycles:\n\t1 a (/a)\n\nsh 9 1.5: cycles:\n\t1 a (/a)\n\nsh 9 cycles:\n\t1 a (/a)\n\n");
+    assert_eq!((saved.samples.times_ns(), saved.duration_ns), (&[1_500_000_000; 3][..], 0));
+}
+
+#[test]
+fn perf_headers_may_be_long() {
+    let header = format!("# ========\n# cmdline : perf {}\n#\n", "word ".repeat(20_000));
+    let saved = read(&format!("{header}sh 9 1.5: 3 cycles:\n\t4a main (/bin/a)\n\n"));
+    assert_eq!(folded(&saved), "main 3\n");
+    assert_eq!(folded(&read(&format!("{header}main;a 3\n"))), "main;a 3\n");
+}
+
+#[test]
+fn unknown_addresses_of_perf_are_one_function_a_file() {
+    let sample = |address: &str, place: &str| format!("sh 9 1.5: 1 cycles:\n\t{address} [unknown] ({place})\n\n");
+    let all = [
+        sample("4a", "/usr/lib/libc.so.6"),
+        sample("5b", "/usr/lib/libc.so.6"),
+        sample("6c", "/bin/dash"),
+        sample("7f10", "[unknown]"),
+        sample("7f20", "[unknown]"),
+    ];
+    let saved = read(&all.concat());
+    assert_eq!(folded(&saved), "[dash] 1\n[libc.so.6] 2\n[unknown] 2\n");
+    assert_eq!(saved.functions.len(), 3);
+}
+
+#[test]
+fn modifiers_make_no_other_event_of_perf() {
+    let sample = |event: &str| format!("sh 9 1.5: 1 {event}:\n\t4a main (/bin/a)\n\n");
+    let all: Vec<String> = ["cycles:u", "cycles", "cycles:ppp", "instructions:u"].map(sample).into();
+    let saved = read(&all.concat());
+    assert_eq!((folded(&saved).as_str(), &*saved.sample_types[1].kind), ("main 3\n", "cycles"));
+    assert_eq!(saved.comments.len(), 1);
+    let all: Vec<String> = ["cpu_core/cycles/u", "cpu_core/cycles/", "sched:sched_switch"].map(sample).into();
+    assert_eq!(folded(&read(&all.concat())), "main 2\n");
+}
