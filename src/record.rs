@@ -45,9 +45,15 @@ pub fn open(mut from: Box<dyn Read + Send>, name: &str) -> Result<Found, String>
     let opened = match is_recording {
         true => Opened::open(Box::new(from)).map_err(|fault| fault.to_string()),
         false => {
-            let mut saved = formats::read(from).map_err(|fault| format!("cannot be shown: {fault}"))?;
+            let mut remarks = Vec::new();
+            let read = formats::read_with_remarks(from, &mut remarks);
+            let mut saved = read.map_err(|fault| format!("cannot be shown: {fault}"))?;
             saved.demangle();
-            Opened::of_saved(&saved, name.rsplit('/').next().unwrap_or(name))
+            let opened = Opened::of_saved(&saved, name.rsplit('/').next().unwrap_or(name));
+            opened.map(|mut opened| {
+                opened.add_remarks(remarks);
+                opened
+            })
         }
     };
     Ok(Found { opened: opened?, is_recording })

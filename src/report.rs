@@ -85,8 +85,9 @@ impl std::error::Error for Error {}
 /// # Errors
 /// Why there is no report.
 pub fn run(asked: &Asked) -> Result<Vec<String>, Error> {
-    let read = |names: &[String]| -> Result<Saved, Error> {
-        let all: Result<Vec<Saved>, Error> = names.iter().map(|name| read(name, asked.play)).collect();
+    let mut doubts = Vec::new();
+    let mut read = |names: &[String]| -> Result<Saved, Error> {
+        let all: Result<Vec<Saved>, Error> = names.iter().map(|name| read(name, asked.play, &mut doubts)).collect();
         Saved::combined(all?).map_err(Error::Merge)
     };
     let mut saved = read(asked.files)?;
@@ -97,7 +98,7 @@ pub fn run(asked: &Asked) -> Result<Vec<String>, Error> {
     let doubt = |file: &String| {
         format!("{file}: names are of the file as it is here now; the profile does not say which it was")
     };
-    let doubts: Vec<String> = unsure.iter().map(doubt).collect();
+    doubts.extend(unsure.iter().map(doubt));
     prepare(&mut saved);
     let Some(path) = asked.output else {
         let mut out = io::BufWriter::new(io::stdout().lock());
@@ -118,8 +119,8 @@ pub fn run(asked: &Asked) -> Result<Vec<String>, Error> {
     Ok([doubts, told].concat())
 }
 
-/// Reads one profile: a file, or what is said to stdin.
-fn read(name: &str, play: Play<'_>) -> Result<Saved, Error> {
+/// Reads one profile: a file, or what is said to stdin. Sentences on what was skipped go to `doubts`.
+fn read(name: &str, play: Play<'_>, doubts: &mut Vec<String>) -> Result<Saved, Error> {
     let failed = |error| Error::Read(name.to_owned(), error);
     let mut from: Box<dyn Read + Send> = match name {
         "-" => Box::new(io::stdin()),
@@ -133,7 +134,12 @@ fn read(name: &str, play: Play<'_>) -> Result<Saved, Error> {
     let from = io::Cursor::new(first).chain(from);
     match is_recording {
         true => play(Box::new(from), name).map_err(|why| Error::Play(name.to_owned(), why)),
-        false => formats::read(from).map_err(failed),
+        false => {
+            let mut remarks = Vec::new();
+            let saved = formats::read_with_remarks(from, &mut remarks).map_err(failed)?;
+            doubts.extend(remarks.iter().map(|remark| format!("{name}: {remark}")));
+            Ok(saved)
+        }
     }
 }
 

@@ -85,6 +85,11 @@ impl Kind {
     }
 }
 
+/// The unit of counts that have fractions, and how many of it are one.
+pub const MILLIONTHS: &str = "millionths";
+/// See [`MILLIONTHS`].
+pub const MILLION: i64 = 1_000_000;
+
 /// Whether the unit is to be chosen by the value.
 fn is_free(unit: &str) -> bool {
     matches!(unit, "minimum" | "auto")
@@ -104,6 +109,9 @@ pub fn scale(value: i64, from: &str, to: &str) -> (f64, String) {
     }
     if let Some((scaled, unit)) = KINDS.iter().find_map(|kind| kind.convert(value, from, to)) {
         return (scaled, unit.to_owned());
+    }
+    if from == MILLIONTHS && (is_free(to) || to == MILLIONTHS) {
+        return (value as f64 / MILLION as f64, String::new());
     }
     let silent = matches!(to, "count" | "sample" | "unit" | "minimum" | "auto");
     (value as f64, if silent { String::new() } else { to.to_owned() })

@@ -73,6 +73,12 @@ impl Opened {
         Ok(Opened { remark, ..opened })
     }
 
+    /// Adds sentences, without their subject, to what there is to say of it.
+    pub fn add_remarks(&mut self, remarks: Vec<String>) {
+        let all: Vec<String> = self.remark.take().into_iter().chain(remarks).collect();
+        self.remark = (!all.is_empty()).then(|| all.join("; "));
+    }
+
     /// What there is to say of it.
     pub(super) fn remark(&mut self) -> Option<String> {
         self.remark.take()

@@ -16,7 +16,7 @@ use crate::symbols::clean::clean;
 use crate::symbols::demangle::{Name, demangle, plain};
 use crate::tally::saved::graph::base;
 use crate::tally::saved::{self, Label, LabelValue, Location, Mapping, Saved};
-use crate::tally::units::{are_alike, scale};
+use crate::tally::units::{MILLION, MILLIONTHS, are_alike, scale};
 
 /// What a sample stands for where nothing says it, ns.
 const USUAL_NS: u64 = 10_000_000;
@@ -86,13 +86,15 @@ fn measures(saved: &Saved) -> Result<(Vec<Measure>, Option<String>), String> {
         return Ok((all, None));
     }
     let of = &saved.sample_types[usual];
-    if *of.unit != *"count" {
+    let is_fraction = *of.unit == *MILLIONTHS;
+    if *of.unit != *"count" && !is_fraction {
         return Err(format!("has no time to show, but {} in {}: sigtop report prints it", of.kind, of.unit));
     }
     let is_samples = *of.kind == *"samples";
     let (ns, as_much) = if is_samples { (USUAL_NS as f64, "10 ms") } else { (1.0, "1 ns") };
     let remark = format!("it has no times: of {} each one is shown as {as_much}", of.kind);
-    let count = is_samples.then_some(usual);
+    let count = (is_samples && !is_fraction).then_some(usual);
+    let ns = if is_fraction { ns / MILLION as f64 } else { ns };
     Ok((vec![Measure { value: usual, clock: Clock::Prof, ns, count }], Some(remark)))
 }
 

@@ -10,6 +10,8 @@ pub enum ReadError {
     Read(io::Error),
     /// It is of no format that is known here.
     Unknown,
+    /// It is text in UTF-16, of the encoding with this name.
+    Utf16(&'static str),
     /// It is of a known format, and wrong.
     Malformed(String),
     /// It would take more memory than a profile may.
@@ -54,6 +56,9 @@ impl fmt::Display for ReadError {
                 "it is no profile of a known kind; known are recordings of sigtop, profile.proto (also gzipped), gperftools' CPU \
                  profiles, folded stacks and what perf script prints"
             ),
+            ReadError::Utf16(encoding) => {
+                write!(f, "it is UTF-16 text; convert it with: iconv -f {encoding} -t UTF-8 FILE > NEW")
+            }
             ReadError::Malformed(why) => write!(f, "malformed profile: {why}"),
             ReadError::TooLarge { bytes } => {
                 write!(f, "it has more than {} MB, which is more than a profile may have", bytes >> 20)

@@ -8,6 +8,7 @@ use super::feed::Feed;
 use super::periods::whole_periods;
 use crate::tally::saved::{Function, Line, Location, Samples, Saved, ValueType};
 use crate::tally::text::Text;
+use crate::tally::units::{MILLION, MILLIONTHS};
 
 /// Writes one kind of value. An inlined function is a frame; a place without a name is called by its file. Stacks that read the
 /// same are one, in order of their text. A time is counted in periods, as tools expect that count samples: the counts add up to
@@ -19,7 +20,18 @@ pub fn write(out: &mut dyn Write, saved: &Saved, value: usize) -> io::Result<()>
     let (stacks, sums): (Vec<String>, Vec<i64>) = stacks(saved, value).into_iter().unzip();
     let counts = whole_periods(&sums, saved.period_of(value).unwrap_or(1));
     let mut counted = stacks.iter().zip(counts).filter(|(_, count)| *count != 0);
+    if saved.sample_types[value].unit == *MILLIONTHS {
+        return counted.try_for_each(|(stack, count)| writeln!(out, "{stack} {}", fraction(count)));
+    }
     counted.try_for_each(|(stack, count)| writeln!(out, "{stack} {count}"))
+}
+
+/// Millionths as a decimal number, without zeros at its end.
+pub(super) fn fraction(millionths: i64) -> String {
+    let sign = if millionths < 0 { "-" } else { "" };
+    let (whole, part) = (millionths.unsigned_abs() / MILLION as u64, millionths.unsigned_abs() % MILLION as u64);
+    let text = format!("{sign}{whole}.{part:06}");
+    text.trim_end_matches('0').trim_end_matches('.').to_owned()
 }
 
 /// Stacks as they are written, and the sum of a value for each, where it is not 0.
@@ -66,8 +78,9 @@ fn written(name: &str) -> String {
 /// Distinct frames in one file, at most.
 const MAX_FUNCTIONS: usize = 1 << 22;
 
-/// Reads folded stacks; the numbers are counts of samples.
-pub(super) fn read(feed: &mut Feed) -> Result<Saved, ReadError> {
+/// Reads folded stacks; the numbers are counts of samples, and may have fractions. What is no stack is skipped and counted: a
+/// sentence about it goes to `remarks`.
+pub(super) fn read(feed: &mut Feed, remarks: &mut Vec<String>) -> Result<Saved, ReadError> {
     let mut saved = Saved {
         sample_types: vec![ValueType::new("samples", "count")],
         samples: Samples::of_width(1),
@@ -76,15 +89,38 @@ pub(super) fn read(feed: &mut Feed) -> Result<Saved, ReadError> {
     };
     let mut known: HashMap<Text, u32> = HashMap::new();
     let (mut stack, mut number) = (Vec::new(), 0u64);
-    while let Some(line) = feed.line()? {
+    let (mut all, mut skipped, mut first_skipped) = (0u64, 0u64, 0);
+    // Values are millionths from the first fraction on.
+    let mut one = 1i64;
+    let mut next_line = |has_stacks: bool| match feed.line() {
+        Err(ReadError::Malformed(_)) if !has_stacks => Err(ReadError::Unknown),
+        line => line,
+    };
+    while let Some(line) = next_line(all > skipped)? {
         number += 1;
-        let line = line.trim_end_matches('\r');
+        let line = line.trim_end();
         if line.is_empty() || line.starts_with('#') {
             continue;
         }
-        let wrong = || ReadError::malformed(format!("line {number} is no `frame;frame;frame COUNT`"));
-        let (frames, value) = line.rsplit_once(' ').ok_or_else(wrong)?;
-        let value: i64 = value.parse().map_err(|_| wrong())?;
+        all += 1;
+        let Some((frames, value)) = line.rsplit_once(' ').and_then(|(frames, value)| Some((frames, count(value)?)))
+        else {
+            skipped += 1;
+            first_skipped = if skipped == 1 { number } else { first_skipped };
+            continue;
+        };
+        if matches!(value, Count::Fraction(_)) && one == 1 {
+            one = MILLION;
+            saved.sample_types[0].unit = MILLIONTHS.into();
+            saved.samples.revalue(|values| {
+                values.iter_mut().for_each(|value| *value = value.saturating_mul(MILLION));
+                true
+            });
+        }
+        let value = match value {
+            Count::Whole(value) => value.saturating_mul(one),
+            Count::Fraction(value) => (value * MILLION as f64).round() as i64,
+        };
         stack.clear();
         for frame in frames.split(';').rev() {
             let frame = Text::from(frame);
@@ -102,7 +138,32 @@ pub(super) fn read(feed: &mut Feed) -> Result<Saved, ReadError> {
         }
         saved.samples.push(&stack, &[value], 0);
     }
+    if all == skipped {
+        return Err(ReadError::Unknown);
+    }
+    if skipped > 0 {
+        let verb = if skipped == 1 { "is" } else { "are" };
+        remarks.push(format!(
+            "{skipped} of {all} lines {verb} skipped, not being `frame;frame COUNT`; the first is line {first_skipped}"
+        ));
+    }
     Ok(saved)
+}
+
+/// The number behind a stack.
+enum Count {
+    Whole(i64),
+    Fraction(f64),
+}
+
+fn count(text: &str) -> Option<Count> {
+    if let Ok(value) = text.parse() {
+        return Some(Count::Whole(value));
+    }
+    // No words, which are numbers to a parser too: inf, nan.
+    let is_digits = text.bytes().all(|byte| byte.is_ascii_digit() || b"+-.eE".contains(&byte));
+    let value: f64 = text.parse().ok().filter(|value: &f64| is_digits && value.is_finite())?;
+    Some(if value.fract() == 0.0 { Count::Whole(value as i64) } else { Count::Fraction(value) })
 }
 
 #[cfg(test)]
@@ -113,12 +174,10 @@ mod tests {
     fn what_is_read_is_written_again() {
         let text = "main;a 3\nmain;a;b c 7\n";
         let mut feed = Feed::open(text.as_bytes()).unwrap();
-        let saved = read(&mut feed).unwrap();
+        let saved = read(&mut feed, &mut Vec::new()).unwrap();
         saved.check().unwrap();
         let mut out = Vec::new();
         write(&mut out, &saved, 0).unwrap();
         assert_eq!(String::from_utf8(out).unwrap(), text);
-        let wrong = read(&mut Feed::open("main;a 3\nmain;b\n".as_bytes()).unwrap()).unwrap_err();
-        assert_eq!(wrong.to_string(), "malformed profile: line 2 is no `frame;frame;frame COUNT`");
     }
 }

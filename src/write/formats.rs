@@ -126,9 +126,21 @@ pub fn by_name(path: &Path) -> Option<&'static Format> {
 /// # Errors
 /// What is wrong with it.
 pub fn read(from: impl Read) -> Result<Saved, ReadError> {
+    read_with_remarks(from, &mut Vec::new())
+}
+
+/// The same; sentences, without their subject, on what was skipped go to `remarks`.
+///
+/// # Errors
+/// What is wrong with it.
+pub fn read_with_remarks(from: impl Read, remarks: &mut Vec<String>) -> Result<Saved, ReadError> {
     const LOOKED_AT: usize = 4096;
     const MAX_LOOKED_AT: usize = 1 << 20;
+    const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
     let mut feed = Feed::open(from)?;
+    if feed.want(LOOKED_AT)?.starts_with(BYTE_ORDER_MARK) {
+        feed.pass(BYTE_ORDER_MARK.len());
+    }
     let mut looked_at = LOOKED_AT;
     let seen = loop {
         let seen = feed.want(looked_at)?;
@@ -144,13 +156,12 @@ pub fn read(from: impl Read) -> Result<Saved, ReadError> {
     if legacy::is_legacy(seen) {
         return legacy::read(&mut feed);
     }
+    if let Some(encoding) = utf_16(seen) {
+        return Err(ReadError::Utf16(encoding));
+    }
     if is_text(seen) {
         let text = String::from_utf8_lossy(seen).into_owned();
-        return match () {
-            () if perf::is_perf(&text) => perf::read(&mut feed),
-            () if is_folded(&text) => folded::read(&mut feed),
-            () => Err(ReadError::Unknown),
-        };
+        return if perf::is_perf(&text) { perf::read(&mut feed) } else { folded::read(&mut feed, remarks) };
     }
     pprof::read_fed(&mut feed)
 }
@@ -167,8 +178,20 @@ fn is_text(seen: &[u8]) -> bool {
     seen.iter().all(|&byte| byte >= b' ' || matches!(byte, b'\n' | b'\r' | b'\t'))
 }
 
-/// Whether the first stack is one, with a number behind it.
-fn is_folded(text: &str) -> bool {
-    let first = text.lines().find(|line| !line.is_empty() && !line.starts_with('#'));
-    first.and_then(|line| line.rsplit_once(' ')).is_some_and(|(_, number)| number.trim_end().parse::<i64>().is_ok())
+/// The encoding of a text in UTF-16: it says so, or its first letters are ASCII's.
+fn utf_16(seen: &[u8]) -> Option<&'static str> {
+    const LETTERS: usize = 8;
+    let (pairs, _) = seen.as_chunks::<2>();
+    let letters = &pairs[..pairs.len().min(LETTERS)];
+    let is_ascii = |byte: u8| matches!(byte, b' '..=b'~' | b'\t' | b'\r' | b'\n');
+    // What repeats one pair is no text.
+    let is_text = letters.len() == LETTERS && letters.iter().any(|pair| *pair != letters[0]);
+    let all = |is: &dyn Fn(&[u8; 2]) -> bool| is_text && letters.iter().all(is);
+    match seen {
+        [0xff, 0xfe, ..] => Some("UTF-16LE"),
+        [0xfe, 0xff, ..] => Some("UTF-16BE"),
+        _ if all(&|pair| is_ascii(pair[0]) && pair[1] == 0) => Some("UTF-16LE"),
+        _ if all(&|pair| pair[0] == 0 && is_ascii(pair[1])) => Some("UTF-16BE"),
+        _ => None,
+    }
 }

@@ -3,10 +3,11 @@
 use std::collections::{BTreeMap, HashMap};
 use std::io::{self, Write};
 
+use super::folded::fraction;
 use super::json::quoted;
 use crate::tally::saved::graph::base;
 use crate::tally::saved::{Label, LabelValue, Location, Saved};
-use crate::tally::units::{are_alike, scale};
+use crate::tally::units::{MILLIONTHS, are_alike, scale};
 
 /// What the format is called.
 const SCHEMA: &str = "https://www.speedscope.app/file-format-schema.json";
@@ -31,6 +32,8 @@ pub fn write(out: &mut dyn Write, saved: &Saved, value: usize) -> io::Result<()>
     let places: Vec<Vec<usize>> =
         saved.locations.iter().map(|location| told(saved, location).into_iter().map(&mut id).collect()).collect();
     let (unit, factor) = unit(&saved.sample_types[value].unit);
+    let has_fractions = saved.sample_types[value].unit == *MILLIONTHS;
+    let number = |value: i64| if has_fractions { fraction(value) } else { value.to_string() };
     let mut threads: BTreeMap<u32, Vec<(String, i64)>> = BTreeMap::new();
     saved.samples.each(|sample| {
         let weight = sample.values[value].saturating_mul(factor);
@@ -47,15 +50,16 @@ pub fn write(out: &mut dyn Write, saved: &Saved, value: usize) -> io::Result<()>
         let name = thread_name(saved.labels.get(*labels as usize).map_or(&[], |labels| labels), program);
         let total = stacks.iter().fold(0i64, |sum, (_, weight)| sum.saturating_add(*weight));
         let samples: Vec<String> = stacks.iter().map(|(stack, _)| format!("[{stack}]")).collect();
-        let weights: Vec<String> = stacks.iter().map(|(_, weight)| weight.to_string()).collect();
+        let weights: Vec<String> = stacks.iter().map(|(_, weight)| number(*weight)).collect();
         if place > 0 {
             writeln!(out, ",")?;
         }
         write!(
             out,
-            "{{\"type\":\"sampled\",\"name\":{},\"unit\":\"{unit}\",\"startValue\":0,\"endValue\":{total},\n\
+            "{{\"type\":\"sampled\",\"name\":{},\"unit\":\"{unit}\",\"startValue\":0,\"endValue\":{},\n\
              \"samples\":[{}],\n\"weights\":[{}]}}",
             quoted(&name),
+            number(total),
             samples.join(","),
             weights.join(",")
         )?;

@@ -1,6 +1,10 @@
 //! Profiles of other tools as they really are: without periods or times, with long headers, with lines that are wrong.
 
+use std::fs;
+use std::process::Command;
+
 use sigtop::tally::saved::Saved;
+use sigtop::track::Opened;
 use sigtop::write::{folded, formats};
 
 fn read(text: &str) -> Saved {
@@ -71,4 +75,46 @@ fn modifiers_make_no_other_event_of_perf() {
     assert_eq!(saved.comments.len(), 1);
     let all: Vec<String> = ["cpu_core/cycles/u", "cpu_core/cycles/", "sched:sched_switch"].map(sample).into();
     assert_eq!(folded(&read(&all.concat())), "main 2\n");
+}
+
+#[test]
+fn folded_values_may_have_fractions() {
+    let saved = read("main;a 1.5\nmain;b 2\nmain;c 0.25\n");
+    assert_eq!(folded(&saved), "main;a 1.5\nmain;b 2\nmain;c 0.25\n");
+    assert!(Opened::of_saved(&saved, "a").is_ok());
+    let whole = read("main;a 3.0\nmain;b 2\n");
+    assert_eq!((folded(&whole).as_str(), &*whole.sample_types[0].unit), ("main;a 3\nmain;b 2\n", "count"));
+}
+
+#[test]
+fn folded_lines_that_are_wrong_are_skipped_and_counted() {
+    let text = "warning: lost 3 samples!\nmain;a 3\nmain;b\nmain;c nan\nmain;a;b c 7\n";
+    assert_eq!(folded(&read(text)), "main;a 3\nmain;a;b c 7\n");
+    let file = std::env::temp_dir().join(format!("sigtop-skipped-{}.folded", std::process::id()));
+    fs::write(&file, text).unwrap();
+    let ran = Command::new(env!("CARGO_BIN_EXE_sigtop")).args(["report", "--folded"]).arg(&file).output().unwrap();
+    fs::remove_file(&file).unwrap();
+    let told = String::from_utf8(ran.stderr).unwrap();
+    assert!(ran.status.success(), "{told}");
+    let expected = format!(
+        "sigtop: {}: 3 of 5 lines are skipped, not being `frame;frame COUNT`; the first is line 1\n",
+        file.display()
+    );
+    assert_eq!(told, expected);
+    assert!(
+        formats::read(&b"no stack\nnor this\n"[..]).unwrap_err().to_string().contains("no profile of a known kind")
+    );
+}
+
+#[test]
+fn utf_16_is_said_to_be_converted() {
+    let wide = |text: &str| text.encode_utf16().flat_map(u16::to_le_bytes).collect::<Vec<u8>>();
+    for bytes in [wide("\u{feff}main;a 3\n"), wide("main;a;b c 3\r\n")] {
+        let told = formats::read(bytes.as_slice()).unwrap_err().to_string();
+        assert!(told.contains("UTF-16") && told.contains("iconv -f UTF-16LE -t UTF-8"), "{told}");
+    }
+    let big: Vec<u8> = "\u{feff}main;a 3\n".encode_utf16().flat_map(u16::to_be_bytes).collect();
+    assert!(formats::read(big.as_slice()).unwrap_err().to_string().contains("iconv -f UTF-16BE -t UTF-8"));
+    // A mark at the beginning is no letter of the first frame.
+    assert_eq!(folded(&read("\u{feff}main;a 3\n")), "main;a 3\n");
 }
