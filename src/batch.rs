@@ -168,6 +168,7 @@ pub fn table(answer: &Answer, table: &Table, limits: &Limits) -> String {
         // Of a profile nobody may have said how long it took.
         duration_ns: (facts.clock != Clock::Virtual && !duration.is_zero()).then_some(duration.as_nanos() as u64),
         lost_ticks: if whole { facts.losses.lost_ticks } else { [0; Loss::ALL.len()] },
+        lost_ns: if whole { facts.losses.lost_ns } else { [0; Loss::ALL.len()] },
         filters: &answer.question.filters,
     };
     let mut out = String::new();

@@ -59,6 +59,7 @@ fn reports_are_pprofs_to_the_letter() {
             clock: query.clock,
             duration_ns: Some(played.now_ns),
             lost_ticks: NOTHING_LOST,
+            lost_ns: NOTHING_LOST,
             filters: &query.filters,
         };
         let mut report = String::new();
@@ -77,19 +78,25 @@ fn reports_are_pprofs_to_the_letter() {
 
 #[test]
 fn losses_are_told_with_their_causes() {
-    let report = |lost_ticks| {
-        let table = Table { samples: 1848, ..Table::default() };
+    let report = |lost_ticks, lost_ns| {
+        let table = Table { samples: 1848, total_ns: 18_480_000_000, ..Table::default() };
         let filters = Filters::default();
-        let heading = Heading { file: "a", clock: Clock::Real, duration_ns: None, lost_ticks, filters: &filters };
+        let heading =
+            Heading { file: "a", clock: Clock::Real, duration_ns: None, lost_ticks, lost_ns, filters: &filters };
         let mut report = String::new();
         top(&mut report, &heading, &table, &Limits::default());
         report
     };
     let mut lost = NOTHING_LOST;
-    assert!(report(lost).starts_with("File: a\nType: wall\nSamples: 1 848 (0.00% miss rate)\nShowing nodes"));
+    let start = "File: a\nType: wall\nSamples: 1 848 (0.00% miss rate)\nShowing nodes";
+    assert!(report(lost, NOTHING_LOST).starts_with(start));
     lost[Loss::RingFull as usize] = 2;
     lost[Loss::SocketFull as usize] = 1;
-    assert!(report(lost).contains("\nSamples: 1 848 (0.16% miss rate: 2 ring full, 1 socket full)\n"));
+    let mut lost_ns = lost.map(|ticks| ticks * 10_000_000);
+    assert!(report(lost, lost_ns).contains("\nSamples: 1 848 (0.16% miss rate: 2 ring full, 1 socket full)\n"));
+    // Above the kernel's tick a sample stands for several periods, and a lost tick may too.
+    lost_ns[Loss::RingFull as usize] = 18_480_000_000;
+    assert!(report(lost, lost_ns).contains("\nSamples: 1 848 (50.01% miss rate: 2 ring full, 1 socket full)\n"));
 }
 
 #[test]
@@ -101,8 +108,14 @@ fn several_patterns_of_a_kind_are_one_and_long_ones_are_cut() {
         ignore: vec![pattern(&"é".repeat(60))],
         ..Filters::default()
     };
-    let heading =
-        Heading { file: "a", clock: Clock::Prof, duration_ns: Some(1), lost_ticks: NOTHING_LOST, filters: &filters };
+    let heading = Heading {
+        file: "a",
+        clock: Clock::Prof,
+        duration_ns: Some(1),
+        lost_ticks: NOTHING_LOST,
+        lost_ns: NOTHING_LOST,
+        filters: &filters,
+    };
     let mut report = String::new();
     top(&mut report, &heading, &Table::default(), &Limits::default());
     let cut = format!("   ignore={}…", "é".repeat(36));

@@ -4,6 +4,7 @@ use std::path::Path;
 
 use super::setting;
 use crate::profile::Clock;
+use crate::profile::loss::{Loss, Losses};
 use crate::profile::window::Span;
 use crate::tally::saved::{Label, LabelValue, Saved};
 use crate::tally::table;
@@ -80,7 +81,8 @@ fn text_table(taken: &Taken<'_>, _: &str) -> Result<Vec<u8>, String> {
         file: file.rsplit('/').next().unwrap_or(file),
         clock: taken.query.clock,
         duration_ns: (taken.query.clock != Clock::Virtual).then(|| duration_ns(taken)),
-        lost_ticks: lost(taken),
+        lost_ticks: lost(taken, |losses| losses.lost_ticks),
+        lost_ns: lost(taken, |losses| losses.lost_ns),
         filters: &taken.query.filters,
     };
     let mut out = String::new();
@@ -88,10 +90,13 @@ fn text_table(taken: &Taken<'_>, _: &str) -> Result<Vec<u8>, String> {
     Ok(out.into_bytes())
 }
 
-/// Ticks lost in the time that is saved: of a part of it nobody knows.
-fn lost(taken: &Taken<'_>) -> [u64; crate::profile::loss::Loss::ALL.len()] {
+/// What was lost by each cause.
+type Lost = [u64; Loss::ALL.len()];
+
+/// What was lost in the time that is saved: of a part of it nobody knows.
+fn lost(taken: &Taken<'_>, of: fn(&Losses) -> Lost) -> Lost {
     match taken.query.span {
-        Span::Total => taken.facts.losses.lost_ticks,
+        Span::Total => of(&taken.facts.losses),
         Span::Last { .. } => Default::default(),
     }
 }
@@ -105,7 +110,8 @@ fn saved_profile(taken: &Taken<'_>, name: &str) -> Result<Vec<u8>, String> {
         time_ns: taken.unix_ns.saturating_sub(duration_ns) as i64,
         duration_ns: duration_ns as i64,
         period_ns: taken.facts.period_ns,
-        lost_ticks: lost(taken),
+        lost_ticks: lost(taken, |losses| losses.lost_ticks),
+        lost_ns: lost(taken, |losses| losses.lost_ns),
     };
     let mut saved = live::saved(taken.profile, taken.names, &about);
     let filters = &taken.query.filters;

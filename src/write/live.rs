@@ -32,6 +32,8 @@ pub struct About {
     pub period_ns: u64,
     /// Ticks lost in that time, by cause.
     pub lost_ticks: [u64; crate::profile::loss::Loss::ALL.len()],
+    /// Their weight, ns, by cause.
+    pub lost_ns: [u64; crate::profile::loss::Loss::ALL.len()],
 }
 
 /// Everything in the books of a span, as a file keeps it.
@@ -39,7 +41,7 @@ pub fn saved(profile: &Profile, names: &Names, about: &About) -> Saved {
     let mut sums: HashMap<(ThreadId, StackId), [Weight; CLOCKS.len()]> = HashMap::new();
     let mut order = Vec::new();
     let mut ticked = [false; CLOCKS.len()];
-    let mut samples = 0u64;
+    let mut all = Weight::default();
     for (place, &clock) in CLOCKS.iter().enumerate() {
         profile.visit(clock, about.span, |key, weight| {
             let sum = sums.entry(key).or_insert_with(|| {
@@ -49,13 +51,13 @@ pub fn saved(profile: &Profile, names: &Names, about: &About) -> Saved {
             sum[place] += weight;
             ticked[place] = true;
             if clock == about.clock {
-                samples = samples.saturating_add(weight.samples);
+                all += weight;
             }
         });
     }
     let shown = CLOCKS.iter().position(|&clock| clock == about.clock).unwrap_or_default();
     ticked[shown] = true;
-    let mut made = Maker { saved: head(about, &ticked, samples), ..Maker::default() };
+    let mut made = Maker { saved: head(about, &ticked, all), ..Maker::default() };
     made.places(profile, names);
     let threads = made.labels(profile);
     let mut values = Vec::new();
@@ -76,7 +78,7 @@ pub fn saved(profile: &Profile, names: &Names, about: &About) -> Saved {
 
 const CLOCKS: [Clock; 3] = [Clock::Prof, Clock::Real, Clock::Virtual];
 
-fn head(about: &About, ticked: &[bool], samples: u64) -> Saved {
+fn head(about: &About, ticked: &[bool], all: Weight) -> Saved {
     let several = ticked.iter().filter(|ticked| **ticked).count() > 1;
     let mut types = Vec::new();
     for (&clock, _) in CLOCKS.iter().zip(ticked).filter(|(_, ticked)| **ticked) {
@@ -84,6 +86,7 @@ fn head(about: &About, ticked: &[bool], samples: u64) -> Saved {
         types.push(ValueType::new(&counted, "count"));
         types.push(ValueType::new(kind(clock), "nanoseconds"));
     }
+    let misses = misses(&about.lost_ticks, &about.lost_ns, all.ns);
     Saved {
         sample_types: types,
         default_sample_type: kind(about.clock).into(),
@@ -91,7 +94,7 @@ fn head(about: &About, ticked: &[bool], samples: u64) -> Saved {
         period: i64::try_from(about.period_ns).unwrap_or(i64::MAX),
         time_ns: about.time_ns,
         duration_ns: about.duration_ns,
-        comments: vec![format!("Samples: {} ({})", count(samples), misses(&about.lost_ticks, samples)).into()],
+        comments: vec![format!("Samples: {} ({misses})", count(all.samples)).into()],
         ..Saved::default()
     }
 }

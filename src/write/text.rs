@@ -39,6 +39,8 @@ pub struct Heading<'a> {
     pub duration_ns: Option<u64>,
     /// Ticks lost in the table's span, by [`Loss`].
     pub lost_ticks: [u64; Loss::ALL.len()],
+    /// Their weight, ns. Samples and lost ticks may stand for several periods each.
+    pub lost_ns: [u64; Loss::ALL.len()],
     /// The table's filters.
     pub filters: &'a Filters,
 }
@@ -90,7 +92,8 @@ pub fn top(out: &mut String, heading: &Heading, table: &Table, limits: &Limits) 
         let (duration, total) = (value(duration_ns, Unit::of(duration_ns)), shown(table.total_ns));
         line(format_args!("Duration: {duration}, Total samples = {total} {share}"));
     }
-    line(format_args!("Samples: {} ({})", count(table.samples), misses(&heading.lost_ticks, table.samples)));
+    let misses = misses(&heading.lost_ticks, &heading.lost_ns, table.total_ns);
+    line(format_args!("Samples: {} ({misses})", count(table.samples)));
     let filters = active(heading.filters);
     if !filters.is_empty() {
         line(format_args!("Active filters:"));
@@ -132,11 +135,12 @@ pub(super) fn kind(clock: Clock) -> &'static str {
     }
 }
 
-/// Part of the ticks that were lost, with the causes: `0.16% miss rate: 2 ring full, 1 socket full`.
-pub(super) fn misses(lost_ticks: &[u64; Loss::ALL.len()], samples: u64) -> String {
-    let lost = lost_ticks.iter().fold(0u64, |sum, &ticks| sum.saturating_add(ticks));
-    let ticks = lost.saturating_add(samples).max(1);
-    let mut text = format!("{:.2}% miss rate", lost as f64 / ticks as f64 * 100.0);
+/// The part of the time that was lost, with the ticks lost by each cause:
+/// `0.16% miss rate: 2 ring full, 1 socket full`.
+pub(super) fn misses(lost_ticks: &[u64; Loss::ALL.len()], lost_ns: &[u64; Loss::ALL.len()], sampled_ns: u64) -> String {
+    let lost_ns = lost_ns.iter().fold(0u64, |sum, &ns| sum.saturating_add(ns));
+    let all_ns = lost_ns.saturating_add(sampled_ns).max(1);
+    let mut text = format!("{:.2}% miss rate", lost_ns as f64 / all_ns as f64 * 100.0);
     let causes = Loss::ALL.into_iter().zip(lost_ticks).filter(|(_, ticks)| **ticks > 0);
     for (index, (loss, &ticks)) in causes.enumerate() {
         text += if index == 0 { ": " } else { ", " };

@@ -28,6 +28,7 @@ pub(crate) fn of_scenario(text: &str, clock: Clock) -> Saved {
         duration_ns: played.now_ns as i64,
         period_ns: 10_000_000,
         lost_ticks: [0; Loss::ALL.len()],
+        lost_ns: [0; Loss::ALL.len()],
     };
     live::saved(&played.profile, &played.names, &about)
 }

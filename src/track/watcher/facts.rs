@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::{Feed, Watcher};
-use crate::link::wire::{Clock, EngineState};
+use crate::link::wire::{Account, Clock, EngineState, Loss};
 use crate::profile::Profile;
 use crate::symbols::worker::SymbolState;
 use crate::track::facts::{Facts, MAX_FILES, Stacks};
@@ -84,7 +84,8 @@ impl Watcher {
     }
 }
 
-/// Signals that reached a handler in the last second or so, a second of the clock: of CPU time, or of a thread's wall time.
+/// Signals that reached a handler in the last second or so, a second of the clock: of CPU time, or of a thread's wall time. Agents
+/// also count ticks that no signal came for.
 fn rate(profile: &Profile, clock: Clock) -> Option<f64> {
     let (mut ticks, mut seconds) = (0, 0.0);
     for process in profile.processes().iter().filter(|process| process.connected) {
@@ -96,9 +97,48 @@ fn rate(profile: &Profile, clock: Clock) -> Option<f64> {
             _ => now.process_cpu_ns - before.process_cpu_ns.min(now.process_cpu_ns),
         };
         if before.monotonic_ns > 0 {
-            ticks += now.ticks - before.ticks.min(now.ticks);
+            let signals = |account: &Account| {
+                let unsent = [Loss::Unseen, Loss::NoTimer].map(|loss| account.lost_ticks[loss as usize]);
+                unsent.into_iter().fold(account.ticks, u64::saturating_sub)
+            };
+            ticks += signals(now).saturating_sub(signals(before));
             seconds += passed_ns as f64 / 1e9;
         }
     }
     (ticks > 0 && seconds > 0.0).then(|| ticks as f64 / seconds)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::link::wire::{Arrival, Birth, Event, Hello, Message, SourceId};
+
+    #[test]
+    fn ticks_without_a_signal_are_not_in_the_effective_rate() {
+        let mut profile = Profile::default();
+        let mut say = |message| {
+            profile.apply(Arrival { source: SourceId(1), pid: 7, at_ns: 1, event: Event::Said(message) });
+        };
+        let bytes = || Box::<[u8]>::from(b"a".as_slice());
+        say(Message::Hello(Hello {
+            token: 0,
+            pid: 7,
+            parent: 1,
+            start_ticks: 0,
+            monotonic_ns: 1,
+            cpu_ns: 0,
+            birth: Birth::Tick,
+            executable: bytes(),
+            argv: bytes(),
+        }));
+        let mut account = Account { monotonic_ns: 1, ticks: 10, ..Account::default() };
+        say(Message::Account(account.clone()));
+        // 250 signals in a second at 1000 Hz, and half a second without one.
+        account.ticks += 250 + 400 + 100;
+        account.lost_ticks[Loss::Unseen as usize] = 400;
+        account.lost_ticks[Loss::NoTimer as usize] = 100;
+        (account.monotonic_ns, account.process_cpu_ns) = (1_000_000_001, 1_000_000_000);
+        say(Message::Account(account));
+        assert_eq!(rate(&profile, Clock::Prof), Some(250.0));
+    }
 }
