@@ -13,7 +13,7 @@ use crate::link::record::MAGIC;
 use crate::tally::{self, measure};
 use crate::track::session::{Finished, Session};
 use crate::track::{Answer, Command, Ending, Form, Notice, Opened, Output, Saved};
-use crate::tui::kinds::{Kind, kind_called, kind_of};
+use crate::tui::kinds::{self, Kind, kind_called, kind_of};
 use crate::write::formats;
 
 /// Between two words on how far it is, ns.
@@ -59,7 +59,8 @@ pub fn open(mut from: Box<dyn Read + Send>, name: &str) -> Result<Found, String>
     Ok(Found { opened: opened?, is_recording })
 }
 
-/// Plays a recording to its end and makes a profile of it; sentences on what is wrong with it go to `tell`.
+/// Plays a recording to its end and makes a profile of it; sentences on what is wrong with it go to `tell`. The profile has the times
+/// of its samples if the session keeps them.
 ///
 /// # Errors
 /// Why there is none: one sentence.
@@ -82,6 +83,9 @@ pub fn played(session: Session, tell: impl Fn(&str)) -> Result<tally::saved::Sav
     let _ = session.commands.send(Command::Leave);
     let gone = || "what played it is gone".to_owned();
     let mut finished = session.finish().ok_or_else(gone)?;
+    if finished.desk.profile.timed_samples().is_some() {
+        return finished.converted(kinds::profile);
+    }
     let form = kind_called("proto").and_then(|kind| kind.form).ok_or_else(gone)?;
     formats::read(finished.made(form)?.as_slice()).map_err(|error| error.to_string())
 }
@@ -156,6 +160,14 @@ impl Goal {
     /// Whether names are needed before it is over.
     pub fn needs_names(&self) -> bool {
         !matches!(self, Goal::Recording)
+    }
+
+    /// Whether the time of every sample is needed.
+    pub fn needs_sample_times(&self) -> bool {
+        match self {
+            Goal::Recording => false,
+            Goal::File(_, form) | Goal::Stream(_, form) => form.name == "firefox",
+        }
     }
 
     /// Makes it; `None` if nothing was recorded.

@@ -8,6 +8,7 @@ pub mod loss;
 pub mod module;
 mod past;
 pub mod process;
+mod sample_times;
 pub mod stack;
 pub mod thread;
 pub mod window;
@@ -24,6 +25,8 @@ use journal::{Entered, Journal};
 use loss::{Losses, Overflows};
 use module::{Mappings, ModuleTable};
 use process::{Identity, Located, Process, ProcessId, Seen};
+use sample_times::SampleTimes;
+pub use sample_times::TimedSample;
 use stack::{Frame, FrameId, StackId, StackTable};
 use thread::{State, Thread, ThreadId};
 use window::{BUCKET_NS, BUCKETS, Book, Key, Span, Weight};
@@ -71,6 +74,8 @@ pub struct Profile {
     baseline: Vec<Clocks<Book>>,
     /// What was entered into the books lately.
     journals: Clocks<Journal>,
+    /// The time of every sample, where it is asked for.
+    times: Option<SampleTimes>,
     overflows: Overflows,
     marks: Marks,
 }
@@ -271,6 +276,10 @@ impl Profile {
         let book = process.books.of(sample.clock);
         let (weight, lost) = (Weight { ns: sample.weight_ns, samples: 1 }, book.overflows());
         book.enter(at_ns, seen.place, weight);
+        if let Some(times) = &mut self.times {
+            let (clock, key) = (sample.clock, (thread, seen.stack));
+            times.push(TimedSample { at_ns, clock, key, weight_ns: sample.weight_ns });
+        }
         if self.frozen.is_none() {
             let journal = self.journals.of(sample.clock);
             journal.enter(Entered { tick: at_ns / BUCKET_NS, key: (thread, seen.stack), weight });
@@ -367,9 +376,21 @@ impl Profile {
         self.journals.values_mut().for_each(Journal::turn);
     }
 
+    /// Keeps the time of every sample from now on.
+    pub fn keep_sample_times(&mut self) {
+        self.times.get_or_insert_default();
+    }
+
+    /// Every sample in the books with its time, in the order in which they came; `None` if times
+    /// are not kept, or if there were too many.
+    pub fn timed_samples(&self) -> Option<&[TimedSample]> {
+        self.times.as_ref()?.all()
+    }
+
     /// Keeps the books as they are now for every question until [`thaw`](Self::thaw); samples go on into the living ones.
     pub fn freeze(&mut self) {
         self.frozen = Some(self.processes.iter().map(|process| process.books.map(Book::frozen)).collect());
+        self.times.iter_mut().for_each(SampleTimes::freeze);
         self.turn_journals();
     }
 
@@ -389,6 +410,7 @@ impl Profile {
     /// Answers from the living books again.
     pub fn thaw(&mut self) {
         self.frozen = None;
+        self.times.iter_mut().for_each(SampleTimes::thaw);
         self.turn_journals();
     }
 
@@ -400,6 +422,7 @@ impl Profile {
             process.books.remove(clock);
             process.located.forget_seen();
         }
+        self.times.iter_mut().for_each(|times| times.reset(clock));
         self.turn_journals();
     }
 

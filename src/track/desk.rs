@@ -324,7 +324,7 @@ impl Desk {
         (now_ns, unix_ns): (u64, u64),
         facts: &Facts,
     ) -> Result<Vec<u8>, String> {
-        self.take((form, is_shown, false), (now_ns, unix_ns), facts)
+        self.take((is_shown, false), (now_ns, unix_ns), facts, |taken| (form.make)(taken, form.name))
     }
 
     /// The same of everything, whatever is shown and asked, and also if that is nothing.
@@ -332,16 +332,30 @@ impl Desk {
     /// # Errors
     /// Why there is nothing: one sentence.
     pub fn made_of_all(&mut self, form: Form, now: (u64, u64), facts: &Facts) -> Result<Vec<u8>, String> {
-        self.question.filters = Filters::default();
-        self.take((form, false, true), now, facts)
+        self.convert_all(now, facts, |taken| (form.make)(taken, form.name))
     }
 
-    fn take(
+    /// The same, made into something else than a file.
+    ///
+    /// # Errors
+    /// Those of `make`.
+    pub fn convert_all<T>(
+        &mut self,
+        now: (u64, u64),
+        facts: &Facts,
+        make: impl FnOnce(&Taken<'_>) -> Result<T, String>,
+    ) -> Result<T, String> {
+        self.question.filters = Filters::default();
+        self.take((false, true), now, facts, make)
+    }
+
+    fn take<T>(
         &self,
-        (form, is_shown, may_be_empty): (Form, bool, bool),
+        (is_shown, may_be_empty): (bool, bool),
         (now_ns, unix_ns): (u64, u64),
         facts: &Facts,
-    ) -> Result<Vec<u8>, String> {
+        make: impl FnOnce(&Taken<'_>) -> Result<T, String>,
+    ) -> Result<T, String> {
         let frozen_ns = self.frozen.map_or(now_ns, |(frozen_ns, _)| frozen_ns);
         let span = if is_shown { self.span(frozen_ns) } else { Span::Total };
         let end_ns = match span {
@@ -351,7 +365,7 @@ impl Desk {
         let behind_ns = now_ns.saturating_sub(end_ns);
         let (profile, names, query) = (&self.profile, &self.names, self.query(span));
         let unix_ns = unix_ns.saturating_sub(behind_ns);
-        (form.make)(&Taken { profile, names, query, facts, unix_ns, behind_ns, may_be_empty }, form.name)
+        make(&Taken { profile, names, query, facts, unix_ns, behind_ns, may_be_empty })
     }
 
     fn query(&self, span: Span) -> Query {

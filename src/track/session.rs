@@ -10,6 +10,7 @@ use super::desk::Desk;
 use super::live::Live;
 pub use super::pace::ANSWER_NS;
 use super::player::{Opened, Player};
+use super::save::Taken;
 use super::saver::Saved;
 use super::tape::{Recording, Tape};
 use super::watcher::{Channels, Feed, Watcher, monotonic_ns};
@@ -78,6 +79,8 @@ pub struct Settings {
     pub sources: Sources,
     /// Part of the target's CPU time that the handlers may cost.
     pub budget: f64,
+    /// Whether the time of every sample is kept, for files that show samples along the time.
+    pub sample_times: bool,
 }
 
 impl Settings {
@@ -112,6 +115,14 @@ impl Finished {
     /// Why there is none: one sentence.
     pub fn made(&mut self, form: Form) -> Result<Vec<u8>, String> {
         self.desk.made_of_all(form, (self.now_ns, self.unix_ns), &self.facts)
+    }
+
+    /// The same, made into something else than a file.
+    ///
+    /// # Errors
+    /// Those of `make`.
+    pub fn converted<T>(&mut self, make: impl FnOnce(&Taken<'_>) -> Result<T, String>) -> Result<T, String> {
+        self.desk.convert_all((self.now_ns, self.unix_ns), &self.facts, make)
     }
 }
 

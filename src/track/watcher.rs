@@ -90,8 +90,12 @@ pub(super) fn monotonic_ns() -> u64 {
 
 impl Watcher {
     pub(super) fn new(feed: Feed, tape: Tape, settings: Settings, notices: Sender<Notice>) -> Watcher {
+        let mut desk = Desk::new(settings.clock, settings.question.clone());
+        if settings.sample_times {
+            desk.profile.keep_sample_times();
+        }
         Watcher {
-            desk: Desk::new(settings.clock, settings.question.clone()),
+            desk,
             feed,
             tape,
             governor: Governor::new(settings.budget),

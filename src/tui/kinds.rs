@@ -103,6 +103,18 @@ fn lost(taken: &Taken<'_>, of: fn(&Losses) -> Lost) -> Lost {
 
 fn saved_profile(taken: &Taken<'_>, name: &str) -> Result<Vec<u8>, String> {
     let format = FORMATS.iter().find(|format| format.name == name).ok_or("there is no such format")?;
+    let saved = profile(taken)?;
+    let value = saved.value_index("")?;
+    let mut out = Vec::new();
+    (format.write)(&mut out, &saved, value).map_err(|error| error.to_string())?;
+    Ok(out)
+}
+
+/// A profile of what is taken.
+///
+/// # Errors
+/// If it has no sample and may not be empty: a sentence.
+pub fn profile(taken: &Taken<'_>) -> Result<Saved, String> {
     let duration_ns = duration_ns(taken);
     let about = About {
         clock: taken.query.clock,
@@ -120,10 +132,7 @@ fn saved_profile(taken: &Taken<'_>, name: &str) -> Result<Vec<u8>, String> {
     if saved.samples.is_empty() && !taken.may_be_empty {
         return Err("there is no sample to save: wait for one, or U clears the filters".to_owned());
     }
-    let value = saved.value_index("")?;
-    let mut out = Vec::new();
-    (format.write)(&mut out, &saved, value).map_err(|error| error.to_string())?;
-    Ok(out)
+    Ok(saved)
 }
 
 /// tagfocus and tagignore, as on the screen.

@@ -106,5 +106,6 @@ fn settings(watch: &Watch, command: &[OsString]) -> Settings {
             embedded: &[],
         },
         budget: watch.budget(),
+        sample_times: false,
     }
 }

@@ -49,10 +49,10 @@ pub(crate) fn view(asked: &View) -> Result<u8, Failure> {
     Ok(0)
 }
 
-/// A recording as a profile.
-pub(super) fn play(from: Box<dyn Read + Send>, name: &str) -> Result<tally::saved::Saved, String> {
+/// A recording as a profile; `sample_times` says whether it is to have the time of every sample.
+pub(super) fn play(from: Box<dyn Read + Send>, name: &str, sample_times: bool) -> Result<tally::saved::Saved, String> {
     let opened = Opened::open(from).map_err(|fault| fault.to_string())?;
-    let settings = played(&opened, name, settings(&Watch::default(), &[]));
+    let settings = Settings { sample_times, ..played(&opened, name, settings(&Watch::default(), &[])) };
     let session = Session::play(opened, false, settings).map_err(|error| format!("cannot be played: {error}"))?;
     record::played(session, complain)
 }

@@ -37,6 +37,7 @@ pub(crate) fn record(asked: &Record) -> Result<u8, Failure> {
         }
     };
     begun.settings.answer_ns = record::PROGRESS_NS;
+    begun.settings.sample_times = goal.needs_sample_times();
     let launched = matches!(begun.target, Target::Launched(_));
     let session = begin(begun, recording)?;
     let options = record::Options {

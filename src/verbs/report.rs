@@ -3,6 +3,7 @@
 use sigtop::cli::report::{Report, Symbolize};
 use sigtop::report;
 use sigtop::tally::saved::merge::Subtraction;
+use sigtop::write::report::Form;
 
 use super::playing::play;
 use super::{Failure, complain};
@@ -15,14 +16,16 @@ pub(crate) fn report(given: &Report) -> Result<u8, Failure> {
         let sentence = "--normalize needs a profile to subtract: --base FILE or --diff-base FILE".to_owned();
         return Err(Failure { sentence, status: 2 });
     }
+    let options = given.options();
+    let sample_times = options.form == Form::Firefox;
     let asked = report::Asked {
         files: &given.files,
         bases,
         how: Subtraction { is_diff, normalize: given.normalize },
-        options: given.options(),
+        options,
         output: given.output.as_deref(),
         symbolize: given.symbolize == Symbolize::Local,
-        play: &play,
+        play: &|from, name| play(from, name, sample_times),
     };
     match report::run(&asked) {
         Ok(sentences) => sentences.iter().for_each(|sentence| complain(sentence)),

@@ -110,13 +110,14 @@ pub(super) fn sink(watch: &Watch, default: Sink) -> Result<Sink, Failure> {
 }
 
 fn run(
-    begun: Begun,
+    mut begun: Begun,
     watch: &Watch,
     screen: bool,
     sink: Sink,
     (goal, recording): (Goal, Recording),
 ) -> Result<u8, Failure> {
     let launched = matches!(begun.target, Target::Launched(_));
+    begun.settings.sample_times = goal.needs_sample_times();
     let given = begun.settings.clone();
     let mut session = begin(begun, recording)?;
     let shown = if screen {

@@ -1,6 +1,8 @@
 //! The processed profile format of the Firefox profiler, which profiler.firefox.com opens: for every thread its samples, and the
 //! tables that they share a part of: stacks (a frame and the stack before it), frames, functions, strings.
 //!
+//! A recording has the time of every sample, relative to the first one.
+//!
 //! Written is version 48 of the format; newer profilers read it and bring it up to date. Where a profile does not say when its samples
 //! were taken, each begins where the one before it ended.
 

@@ -9,8 +9,8 @@ use std::collections::HashMap;
 use crate::profile::module::ModuleId;
 use crate::profile::stack::{Frame, FrameId, StackId};
 use crate::profile::thread::ThreadId;
-use crate::profile::window::{Span, Weight};
-use crate::profile::{Clock, Profile};
+use crate::profile::window::{BUCKET_NS, Span, Weight};
+use crate::profile::{Clock, Profile, TimedSample};
 use crate::symbols::{FunctionId, Names};
 use crate::tally::measure::count;
 use crate::tally::saved::{Function, Label, LabelValue, Line, Location, Mapping, Samples, Saved, ValueType};
@@ -36,7 +36,8 @@ pub struct About {
     pub lost_ns: [u64; crate::profile::loss::Loss::ALL.len()],
 }
 
-/// Everything in the books of a span, as a file keeps it.
+/// Everything in the books of a span, as a file keeps it: one sample for each stack of a thread, or, where the profile keeps the time
+/// of every sample, the samples as they were taken.
 pub fn saved(profile: &Profile, names: &Names, about: &About) -> Saved {
     let mut sums: HashMap<(ThreadId, StackId), [Weight; CLOCKS.len()]> = HashMap::new();
     let mut order = Vec::new();
@@ -60,6 +61,10 @@ pub fn saved(profile: &Profile, names: &Names, about: &About) -> Saved {
     let mut made = Maker { saved: head(about, &ticked, all), ..Maker::default() };
     made.places(profile, names);
     let threads = made.labels(profile);
+    if let Some(samples) = profile.timed_samples() {
+        made.saved.samples = timed(profile, samples, about.span, &ticked, &threads);
+        return made.saved;
+    }
     let mut values = Vec::new();
     let mut packed = Samples::of_width(made.saved.sample_types.len());
     let mut stack = Vec::new();
@@ -74,6 +79,29 @@ pub fn saved(profile: &Profile, names: &Names, about: &About) -> Saved {
     }
     made.saved.samples = packed;
     made.saved
+}
+
+/// Every sample of a span with its time, in the order of time.
+fn timed(profile: &Profile, samples: &[TimedSample], span: Span, ticked: &[bool], labels: &[u32]) -> Samples {
+    let is_inside = |sample: &&TimedSample| {
+        let bucket = sample.at_ns / BUCKET_NS;
+        span.ticks().is_none_or(|(first, last)| (first..=last).contains(&bucket))
+    };
+    let mut sorted: Vec<&TimedSample> = samples.iter().filter(is_inside).collect();
+    sorted.sort_by_key(|sample| sample.at_ns);
+    let mut packed = Samples::of_width(2 * ticked.iter().filter(|ticked| **ticked).count());
+    let (mut values, mut stack) = (Vec::new(), Vec::new());
+    for &&TimedSample { at_ns, clock, key: (thread, id), weight_ns } in &sorted {
+        values.clear();
+        for (&own, _) in CLOCKS.iter().zip(ticked).filter(|(_, ticked)| **ticked) {
+            let weight_ns = i64::try_from(weight_ns).unwrap_or(i64::MAX);
+            values.extend(if own == clock { [1, weight_ns] } else { [0, 0] });
+        }
+        stack.clear();
+        stack.extend(profile.stacks.leaf_first(id).map(|frame| frame.0));
+        packed.push_at(&stack, &values, labels[thread.0 as usize], at_ns);
+    }
+    packed
 }
 
 const CLOCKS: [Clock; 3] = [Clock::Prof, Clock::Real, Clock::Virtual];

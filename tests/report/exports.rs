@@ -1,7 +1,13 @@
 //! Exported profiles have the weights, the units and the times of the profile.
 
 use std::fmt::Write;
+use std::fs;
+use std::process::Command;
 
+use sigtop::link::record::{About, Encoder};
+use sigtop::link::wire::{
+    Arrival, Birth, Clock, Engine, Event, FrameAddress, Hello, Message, Sample, SourceId, Thread,
+};
 use sigtop::tally::saved::{Function, Line, Location, Mapping, Samples, Saved, ValueType};
 use sigtop::write::report::{Form, Options, report};
 use sigtop::write::{folded, formats, legacy, speedscope};
@@ -127,4 +133,71 @@ fn gperftools_refuses_what_is_no_cpu_time() {
     assert_eq!(write(heap.clone(), Form::Speedscope, ""), Ok(()));
     assert_eq!(write(profile("samples", "count", &[3]), Form::Legacy, ""), Ok(()));
     assert_eq!(write(profile("cpu", "milliseconds", &[3]), Form::Legacy, ""), Ok(()));
+}
+
+/// A recording of one thread with a sample of 10 ms at each time.
+fn recording(times_ns: &[u64]) -> Vec<u8> {
+    const START_NS: u64 = 5_000_000_000;
+    let mut encoder = Encoder::new(&About {
+        version: "0.1.0".to_owned(),
+        command: "./app".to_owned(),
+        host: String::new(),
+        names: true,
+        launched: true,
+        pid: 7,
+        clock: Clock::Prof,
+        engine: Engine::Threads,
+        period_ns: 10_000_000,
+        started_ns: START_NS,
+        started_unix_ns: 1_700_000_000_000_000_000,
+        origin: None,
+    });
+    let mut say = |at_ns, message, mark| {
+        encoder.arrival(&Arrival { source: SourceId(1), pid: 7, at_ns, event: Event::Said(message) }, mark);
+    };
+    let name = || Box::<[u8]>::from(b"./app".as_slice());
+    let hello = Hello {
+        token: 0,
+        pid: 7,
+        parent: 1,
+        start_ticks: 0,
+        monotonic_ns: START_NS,
+        cpu_ns: 0,
+        birth: Birth::Tick,
+        executable: name(),
+        argv: name(),
+    };
+    say(START_NS, Message::Hello(hello), 0);
+    say(START_NS, Message::Thread(Thread { tid: 7, name: name() }), 0);
+    for time_ns in times_ns {
+        let at_ns = START_NS + time_ns;
+        let sample = Sample {
+            tid: 7,
+            clock: Clock::Prof,
+            flags: 0,
+            generation: 0,
+            monotonic_ns: at_ns,
+            weight_ns: 10_000_000,
+            slot: 0,
+        };
+        say(at_ns, Message::Sample(sample, [FrameAddress::Instruction(0x1000).pack()].into()), 9);
+    }
+    let end = encoder.end(&[]);
+    encoder.take().into_iter().chain(end).flatten().collect()
+}
+
+#[test]
+fn firefox_has_the_times_of_a_recording() {
+    let file = std::env::temp_dir().join(format!("sigtop-times-{}.sigtop", std::process::id()));
+    fs::write(&file, recording(&[1_000_000_000, 1_250_000_000, 5_000_000_000])).unwrap();
+    let report = |form: &str| {
+        let ran = Command::new(env!("CARGO_BIN_EXE_sigtop")).args(["report", form]).arg(&file).output().unwrap();
+        assert!(ran.status.success(), "{}", String::from_utf8_lossy(&ran.stderr));
+        String::from_utf8(ran.stdout).unwrap()
+    };
+    let (firefox, folded) = (report("--firefox"), report("--folded"));
+    fs::remove_file(&file).unwrap();
+    let samples = r#""samples":{"length":3,"stack":[0,0,0],"time":[0,250,4000],"weight":[10,10,10],"#;
+    assert!(firefox.contains(samples), "{firefox}");
+    assert_eq!(folded.lines().map(|line| line.rsplit_once(' ').unwrap().1).collect::<Vec<_>>(), ["3"]);
 }
