@@ -11,6 +11,8 @@ pub(super) struct Entry<'a> {
     pub(super) start: u64,
     /// One past the last.
     pub(super) end: u64,
+    /// It can be read.
+    pub(super) readable: bool,
     /// Readable and writable: may be a stack.
     pub(super) writable: bool,
     /// Holds code.
@@ -68,8 +70,9 @@ fn entry(line: &[u8]) -> Option<Entry<'_>> {
     let inode = rest[..digits].iter().fold(0u64, |value, &digit| value.wrapping_mul(10) + u64::from(digit - b'0'));
     let path = rest[digits..].trim_ascii_start();
     let device = major << 32 | minor;
+    let readable = rights[0] == b'r';
     let (writable, executable) = (&rights[..2] == b"rw", rights[2] == b'x');
-    Some(Entry { start, end, writable, executable, offset, device, inode, path })
+    Some(Entry { start, end, readable, writable, executable, offset, device, inode, path })
 }
 
 /// Takes a hexadecimal number and the byte behind it.
@@ -100,6 +103,7 @@ mod tests {
             Entry {
                 start: 0x55f2_5015_3000,
                 end: 0x55f2_5015_5000,
+                readable: true,
                 writable: false,
                 executable: true,
                 offset: 0x2000,

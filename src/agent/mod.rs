@@ -25,6 +25,7 @@ mod delivery;
 mod engine;
 mod exports;
 mod filter;
+mod groups;
 mod guard;
 mod handler;
 mod hook;

@@ -9,6 +9,7 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
+use super::groups::{self, Group};
 use super::learned::{self, Learned};
 use super::maps::{self, Entry};
 use super::rules::{self, Context, Lookup};
@@ -187,24 +188,6 @@ pub(super) struct Modules {
     gone: Vec<Unload>,
 }
 
-/// A file's mappings, as far as they follow each other.
-struct Group<'a> {
-    first: Entry<'a>,
-    end: u64,
-    executable: bool,
-}
-
-/// Segments of one file lie this close together: linkers align them to 2 MiB at most. A further mapping of the same file (a
-/// program may map its own code once more) is not part of the image.
-const MAX_GAP: u64 = 4 << 20;
-
-impl Group<'_> {
-    fn goes_on_with(&self, entry: &Entry<'_>) -> bool {
-        let same_file = (self.first.device, self.first.inode) == (entry.device, entry.inode);
-        entry.inode != 0 && entry.offset != 0 && same_file && entry.start - self.end <= MAX_GAP
-    }
-}
-
 impl Modules {
     /// Nothing known yet.
     pub(super) fn new(pool: &'static Pool) -> Modules {
@@ -250,16 +233,7 @@ impl Modules {
             if entry.executable {
                 append(&mut code, &entry);
             }
-            match groups.last_mut() {
-                Some(group) if group.goes_on_with(&entry) => {
-                    group.end = entry.end;
-                    group.executable |= entry.executable;
-                }
-                _ if entry.inode != 0 || entry.path == b"[vdso]" => {
-                    groups.push(Group { first: entry, end: entry.end, executable: entry.executable });
-                }
-                _ => {}
-            }
+            groups::add(&mut groups, &entry);
         }
         groups.retain(|group| group.executable && group.first.offset == 0);
         groups.truncate(MAX_MODULES);

@@ -33,6 +33,7 @@ mod taking;
 mod threads;
 mod trends;
 mod unsampled;
+mod unwinding;
 mod user_dispatch;
 mod viewer;
 mod walk;
