@@ -228,9 +228,10 @@ fn is_told(snapshot: &Snapshot, address: u64) -> bool {
     const BASE_OR_STACK_POINTER: [u8; 2] = [6, 7];
     let Place::Module(index) = snapshot.place(address) else { return false };
     match RuleCache::new().rule(address, snapshot.learned(), snapshot.lookup(index, address)) {
-        Found::Rule(Rule { cfa: Cfa::Register(register, _) | Cfa::At(register, _), .. }) => {
+        Found::Rule(Rule { cfa: Cfa::Register(register, _) | Cfa::At { register, .. }, .. }) => {
             BASE_OR_STACK_POINTER.contains(&register)
         }
+        Found::Rule(Rule { cfa: Cfa::AtIndexed { .. }, .. }) => false,
         Found::Inexpressible => true,
         Found::Nothing => false,
     }

@@ -31,9 +31,13 @@ pub(super) struct Rule {
 pub(super) enum Cfa {
     /// Register (DWARF's number) + offset.
     Register(u8, i32),
-    /// What memory holds at register + offset.
-    At(u8, i32),
+    /// What memory holds at register + offset, and a constant more.
+    At { register: u8, plus: u8, offset: i32 },
+    /// What memory holds at register + 8 × index register + offset, and a constant more.
+    AtIndexed { register: u8, index: u8, plus: u8, offset: i32 },
 }
+
+const _: () = assert!(size_of::<Cfa>() == 8 && size_of::<Rule>() == 24);
 
 /// Where a register of the caller is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -106,7 +110,7 @@ impl Lookup {
             let (start, end) = (row.start_address(), row.end_address().min(entry.end_address()));
             let found = self.compile(row, encoding, start).map_or(Found::Inexpressible, Found::Rule);
             let follows_address = matches!(row.cfa(), CfaRule::Expression(_))
-                && !matches!(found, Found::Rule(Rule { cfa: Cfa::At(..), .. }));
+                && !matches!(found, Found::Rule(Rule { cfa: Cfa::At { .. } | Cfa::AtIndexed { .. }, .. }));
             if !follows_address && start < end && !each(start, end, found) {
                 return;
             }
@@ -154,7 +158,21 @@ impl Lookup {
     fn cfa_of(&self, expression: &UnwindExpression<usize>, encoding: gimli::Encoding, pc: u64) -> Option<Cfa> {
         match *self.operations(expression, encoding)?.as_slice() {
             // A function that aligns its stack keeps the address in its frame.
-            [Step::Register(register, offset), Step::Deref] => Some(Cfa::At(register, offset)),
+            [Step::Register(register, offset), Step::Deref] => Some(Cfa::At { register, plus: 0, offset }),
+            // Hand-written assembly that aligns its stack keeps its stack pointer there.
+            [Step::Register(register, offset), Step::Deref, Step::PlusConstant(plus)] => {
+                Some(Cfa::At { register, plus: u8::try_from(plus).ok()?, offset })
+            }
+            // The same above an array as long as a register says.
+            [
+                Step::Register(register, offset),
+                Step::Register(index, 0),
+                Step::Literal(8),
+                Step::Mul,
+                Step::Plus,
+                Step::Deref,
+                Step::PlusConstant(plus),
+            ] => Some(Cfa::AtIndexed { register, index, plus: u8::try_from(plus).ok()?, offset }),
             [Step::Register(register, offset)] => Some(Cfa::Register(register, offset)),
             // A lazy stub of a linkage table: it has pushed a word if it is past its push.
             [
@@ -190,6 +208,8 @@ impl Lookup {
                 Operation::Ge => Step::Ge,
                 Operation::Shl => Step::Shl,
                 Operation::Plus => Step::Plus,
+                Operation::Mul => Step::Mul,
+                Operation::PlusConstant { value } => Step::PlusConstant(value),
                 _ => return None,
             };
             *steps.steps.get_mut(steps.count)? = step;
@@ -222,6 +242,8 @@ enum Step {
     Ge,
     Shl,
     Plus,
+    Mul,
+    PlusConstant(u64),
 }
 
 /// DWARF's number of a general register or the instruction pointer.

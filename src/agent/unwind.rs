@@ -381,7 +381,13 @@ fn by_rule(rule: Rule, frame: &Frame<'_>, stack: &mut impl Stack) -> Option<Step
     let plus = |base: u64, offset: i32| base.wrapping_add_signed(offset.into());
     let (cfa, more) = match rule.cfa {
         Cfa::Register(number, offset) => (plus(frame.get(number)?, offset), false),
-        Cfa::At(number, offset) => (stack.read(plus(frame.get(number)?, offset))?, true),
+        Cfa::At { register, plus: more, offset } => {
+            (stack.read(plus(frame.get(register)?, offset))?.wrapping_add(more.into()), true)
+        }
+        Cfa::AtIndexed { register, index, plus: more, offset } => {
+            let base = frame.get(register)?.wrapping_add(frame.get(index)?.wrapping_mul(8));
+            (stack.read(plus(base, offset))?.wrapping_add(more.into()), true)
+        }
     };
     let place = |saved: Saved| match saved {
         Saved::AtCfa(offset) => Some(plus(cfa, offset)),

@@ -39,3 +39,31 @@ fn check_chain(program: &Path, chain: &[&str]) {
     assert_eq!(watched.ran.code(), 0, "{}", watched.ran.err());
     assert_chain(&watched.raw, chain);
 }
+
+/// Assembly keeps its old stack pointer on the aligned stack and says so by an expression: `*(rsp + 24) + 8`.
+#[test]
+fn caller_of_assembly_that_saves_its_stack_pointer_is_found() {
+    let source = "void aligned(void);\nvolatile double sink;\n\
+        __attribute__((noinline)) void leaf(void) { double x = sink; for (long n = 0; n < 3000000; n++) x = x * 1.0000001 + n; sink = x; }\n\
+        __asm__(\".text\\n.type aligned,@function\\naligned: .cfi_startproc\\nmov %rsp, %rax\\n.cfi_def_cfa_register rax\\n\"\n\
+        \"sub $128, %rsp\\nand $-64, %rsp\\nmov %rax, 24(%rsp)\\n.cfi_escape 0x0f,5,0x77,24,0x06,0x23,8\\n\"\n\
+        \"call leaf\\nmov $1000000, %ecx\\n1: dec %ecx\\njnz 1b\\nmov 24(%rsp), %rsi\\n.cfi_def_cfa rsi,8\\n\"\n\
+        \"mov %rsi, %rsp\\n.cfi_def_cfa rsp,8\\nret\\n.cfi_endproc\\n.size aligned,.-aligned\");\n\
+        int main(void) { for (int i = 0; i < 100; i++) aligned(); return 0; }\n";
+    let program = targets::generated("aligned", source, "c", "cc", &["-O2", "-fomit-frame-pointer"]);
+    check_chain(&program, &["main", "aligned"]);
+}
+
+/// The same above an array whose length is in a register: `*(rsp + 8 + r9 * 8) + 8`.
+#[test]
+fn caller_of_assembly_with_an_array_on_its_stack_is_found() {
+    let source = "void indexed(void);\n\
+        __asm__(\".text\\n.type indexed,@function\\nindexed: .cfi_startproc\\nmov %rsp, %rax\\n.cfi_def_cfa_register rax\\n\"\n\
+        \"mov $10, %r9\\nsub $128, %rsp\\nand $-64, %rsp\\nmov %rax, 8(%rsp,%r9,8)\\n\"\n\
+        \".cfi_escape 0x0f,10,0x77,8,0x79,0,0x38,0x1e,0x22,0x06,0x23,8\\n\"\n\
+        \"mov $5000000, %ecx\\n1: dec %ecx\\njnz 1b\\nmov 8(%rsp,%r9,8), %rsi\\n.cfi_def_cfa rsi,8\\n\"\n\
+        \"mov %rsi, %rsp\\n.cfi_def_cfa rsp,8\\nret\\n.cfi_endproc\\n.size indexed,.-indexed\");\n\
+        int main(void) { for (int i = 0; i < 200; i++) indexed(); return 0; }\n";
+    let program = targets::generated("indexed", source, "c", "cc", &["-O2", "-fomit-frame-pointer"]);
+    check_chain(&program, &["main", "indexed"]);
+}
