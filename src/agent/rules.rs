@@ -100,6 +100,11 @@ impl Lookup {
         entry.ok().filter(|entry| entry.contains(address))
     }
 
+    /// Whether an address of the file is the first one of a function.
+    pub(super) fn starts_function(&self, address: u64) -> bool {
+        self.entry(address).is_some_and(|entry| entry.initial_address() == address)
+    }
+
     /// Calls `each` with every row of the function that holds an address of the file (its first address, the one past its last, and what
     /// holds between), until it returns false. A row that depends on the address itself is left out.
     pub(super) fn function(&self, address: u64, context: &mut Context, each: &mut impl FnMut(u64, u64, Found) -> bool) {

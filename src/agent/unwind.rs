@@ -5,6 +5,8 @@
 //! pointer must grow, but for a step from a signal handler back to the code it interrupted. Where a walk cannot go on before
 //! the thread's first frame, it says so: [`flag::TRUNCATED`].
 
+mod roots;
+
 use super::modules::{Place, Snapshot};
 use super::rules::{Cfa, Found, Rule, RuleCache, Saved};
 use super::sys;
@@ -239,7 +241,17 @@ fn follow_to_root(
             Found::Rule(rule) => by_rule(rule, &frame, stack).unwrap_or(Step::Lost),
             Found::Inexpressible => Step::Lost,
             Found::Nothing => {
-                just_called(snapshot, &frame, stack).or_else(|| by_frame_pointer(&frame, stack)).unwrap_or(Step::Lost)
+                if let Frame::Calling(caller) = frame
+                    && roots::is_handmade(snapshot, caller)
+                {
+                    frames[walk.depth - 1] = FrameAddress::Instruction(caller.ip).pack();
+                    cache.trail.note(Mark::unknown(caller));
+                    return true;
+                }
+                just_called(snapshot, &frame, stack)
+                    .or_else(|| roots::called_from_start(snapshot, cache, &frame, stack, walk))
+                    .or_else(|| by_frame_pointer(&frame, stack))
+                    .unwrap_or(Step::Lost)
             }
         };
         let next = match step {

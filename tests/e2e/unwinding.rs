@@ -67,3 +67,27 @@ fn caller_of_assembly_with_an_array_on_its_stack_is_found() {
     let program = targets::generated("indexed", source, "c", "cc", &["-O2", "-fomit-frame-pointer"]);
     check_chain(&program, &["main", "indexed"]);
 }
+
+/// The C `main` that rustc makes has no unwind tables then.
+#[test]
+fn rust_program_whose_panics_abort_is_unwound_to_the_start() {
+    let source = "use std::hint::black_box;\n\
+        #[inline(never)] fn leaf(n: u64) -> u64 { (0..n).fold(0u64, |s, i| black_box(s.wrapping_mul(3) + i)) }\n\
+        fn main() { let s: u64 = (0..100).map(|_| leaf(black_box(4_000_000)) & 1).sum(); println!(\"{s}\"); }\n";
+    for level in ["-Copt-level=0", "-Copt-level=3"] {
+        let program = targets::generated("aborting", source, "rs", "rustc", &["-Cpanic=abort", level]);
+        check_chain(&program, &["main"]);
+    }
+}
+
+/// The first frame of the stack is a function that nothing called: it is named, and not what lies before it.
+#[test]
+fn stack_made_by_makecontext_ends_with_its_first_function() {
+    let source = "#include <stdlib.h>\n#include <ucontext.h>\nstatic ucontext_t back, context;\nvolatile double sink;\n\
+        __attribute__((noinline)) void leaf(void) { double x = sink; for (long n = 0; n < 3000000; n++) x = x * 1.0000001 + n; sink = x; }\n\
+        void fiber(void) { for (int i = 0; i < 100; i++) { leaf(); sink += 1; } }\n\
+        int main(void) { getcontext(&context); context.uc_stack.ss_sp = malloc(65536); context.uc_stack.ss_size = 65536;\n\
+        context.uc_link = &back; makecontext(&context, fiber, 0); swapcontext(&back, &context); return 0; }\n";
+    let program = targets::generated("context", source, "c", "cc", &["-O2", "-fomit-frame-pointer"]);
+    check_chain(&program, &["fiber", "leaf"]);
+}
