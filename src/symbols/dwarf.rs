@@ -134,7 +134,11 @@ impl<'a> Lines<'a> {
                     let is_cpp = function.language.is_some_and(is_cpp);
                     let is_rust = function.language == Some(gimli::DW_LANG_Rust);
                     let name = self.name(address, function.name.bytes(), is_cpp, frame.dw_die_offset);
-                    Some(agreed(name, symbol.filter(|_| is_outermost && (is_cpp || is_rust)), is_rust))
+                    let symbol = symbol.filter(|_| is_outermost);
+                    Some(match symbol {
+                        Some(symbol) if is_internal_alias(&name, symbol) => symbol.clone(),
+                        _ => agreed(name, symbol.filter(|_| is_cpp || is_rust), is_rust),
+                    })
                 }
                 // The line table knows the place, and nobody but the symbol table the function.
                 None if is_outermost => symbol.cloned(),
@@ -184,6 +188,14 @@ fn agreed(name: Name, symbol: Option<&Name>, is_rust: bool) -> Name {
         }
         _ => name,
     }
+}
+
+/// Whether a C name from debug information is the one that a library calls its own function by, and `symbol` the name that
+/// programs call it by: `__GI_abort` and `abort`, `_IO_fwrite` and `fwrite`.
+fn is_internal_alias(name: &Name, symbol: &Name) -> bool {
+    let is_plain = !name.is_mangled && !symbol.is_mangled && symbol.full == symbol.short;
+    let is_alias = name.full.starts_with("__GI_") || name.full.starts_with('_') && name.full.ends_with(&symbol.full);
+    is_plain && is_alias
 }
 
 /// Whether two short names end in the same part.

@@ -8,6 +8,7 @@ pub mod demangle;
 mod dwarf;
 mod elf;
 pub mod error;
+mod frames;
 mod fuel;
 pub mod inquiry;
 mod lines;

@@ -2,7 +2,7 @@
 //! between symbols, or in a part that was stripped, has none. Line tables are [`dwarf`](super::dwarf)'s.
 //!
 //! Where a symbol ends: at its size. Hand-written assembly often gives none; such a symbol reaches to the next symbol of
-//! its section or to the section's end, in gaps that no sized symbol covers, and only when it comes from a full symbol
+//! its section, to the next function that the unwind tables have, or to the section's end, in gaps that no sized symbol covers, and only when it comes from a full symbol
 //! table (`.symtab`), where everything that could follow has an entry. A stripped file's exports (`.dynsym`) without a
 //! size name nothing. Of nested symbols the innermost counts.
 
@@ -11,6 +11,7 @@ use object::{LittleEndian, pod};
 
 use super::elf::{Elf, ORDER, string_at};
 use super::error::Error;
+use super::frames;
 use super::plt;
 
 /// Bytes of the symbol tables of one file, in the file.
@@ -45,10 +46,10 @@ struct Symbol {
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 struct Kind {
     is_label: bool,
-    /// Global, weak, local.
-    binding: u8,
+    is_local: bool,
     /// Underscores in front: the public one of two names has fewer.
     underscores: u16,
+    is_weak: bool,
     length: u16,
 }
 
@@ -57,7 +58,7 @@ struct Kind {
 struct Bounds {
     /// Starts and ends of sections with code.
     sections: Vec<(u64, u64)>,
-    /// Starts of all symbols in them, of any type.
+    /// Starts of all symbols in them, of any type, and of all functions that the unwind tables have.
     starts: Vec<u64>,
 }
 
@@ -73,6 +74,9 @@ impl SymbolTable {
         match reader.read(file, b".dynsym") {
             Err(error) if full.is_none() => return Err(error),
             _ => {}
+        }
+        if full.is_some() {
+            reader.bounds.starts.extend(frames::starts(file));
         }
         let mut table = reader.finish(full.is_some());
         let stubs = plt::stubs(file, |address| table.name(address));
@@ -179,18 +183,15 @@ impl Reader {
                 elf::STT_NOTYPE => true,
                 _ => continue,
             };
-            let binding = match symbol.st_bind() {
-                elf::STB_GLOBAL | elf::STB_GNU_UNIQUE => 0,
-                elf::STB_WEAK => 1,
-                _ => 2,
-            };
+            let is_weak = symbol.st_bind() == elf::STB_WEAK;
+            let is_local = !is_weak && !matches!(symbol.st_bind(), elf::STB_GLOBAL | elf::STB_GNU_UNIQUE);
             let offset = symbol.st_name.get(ORDER);
             let name = string_at(&strings, offset);
             if name.is_empty() || name.starts_with(b".L") {
                 continue;
             }
             let underscores = name.iter().take_while(|&&byte| byte == b'_').count() as u16;
-            let kind = Kind { is_label, binding, underscores, length: name.len() as u16 };
+            let kind = Kind { is_label, is_local, underscores, is_weak, length: name.len() as u16 };
             // A size that leaves the section is a lie; what is in the section may still be true.
             let end = if size == 0 { 0 } else { start.saturating_add(size).min(home.end()) };
             let symbol = Symbol { start, end, name: base + offset, kind };
@@ -289,7 +290,7 @@ fn fill(pieces: &mut Vec<Piece>, symbols: &[Symbol], mut bounds: Bounds) {
 mod tests {
     use super::*;
 
-    const GLOBAL: Kind = Kind { is_label: false, binding: 0, underscores: 0, length: 1 };
+    const GLOBAL: Kind = Kind { is_label: false, is_local: false, underscores: 0, is_weak: false, length: 1 };
 
     /// Pieces of symbols given as name, start and end.
     fn pieces(symbols: &[(u32, u64, u64, Kind)]) -> Vec<(u64, u64, u32)> {
@@ -316,8 +317,8 @@ mod tests {
 
     #[test]
     fn of_aliases_one_is_chosen_whatever_their_order() {
-        let weak = Kind { binding: 1, ..GLOBAL };
-        let local = Kind { binding: 2, ..GLOBAL };
+        let weak = Kind { is_weak: true, ..GLOBAL };
+        let local = Kind { is_local: true, ..GLOBAL };
         let label = Kind { is_label: true, ..GLOBAL };
         let hidden = Kind { underscores: 2, ..GLOBAL };
         let long = Kind { length: 9, ..GLOBAL };
@@ -327,6 +328,14 @@ mod tests {
             // The worse one is better than none.
             assert_eq!(pieces(&[(2, 0, 15, worse), (1, 0, 10, GLOBAL)]), [(0, 10, 1), (10, 15, 2)]);
         }
+    }
+
+    #[test]
+    fn public_name_is_chosen_though_it_is_weak() {
+        let (fwrite, io_fwrite) = (Kind { is_weak: true, ..GLOBAL }, Kind { underscores: 1, ..GLOBAL });
+        assert_eq!(pieces(&[(1, 0, 10, fwrite), (2, 0, 10, io_fwrite)]), [(0, 10, 1)]);
+        let local = Kind { is_local: true, ..GLOBAL };
+        assert_eq!(pieces(&[(1, 0, 10, io_fwrite), (2, 0, 10, local)]), [(0, 10, 1)]);
     }
 
     #[test]

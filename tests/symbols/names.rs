@@ -53,6 +53,38 @@ fn every_address_has_the_name_that_nm_gives_it_or_none() {
     }
 }
 
+/// A symbol without size, as crtstuff's, and code behind it that has no symbol but unwind tables.
+#[test]
+fn symbol_without_size_ends_where_the_unwind_tables_begin_a_function() {
+    let source = ".text\n.globl unsized\n.type unsized,@function\nunsized: nop\nnop\nret\n\
+        .cfi_startproc\nnop\nnop\nnop\nnop\nret\n.cfi_endproc\n";
+    let shop = Workshop::new();
+    let path = shop.build("gcc", ("next.s", source), &["-shared", "-nostdlib"], "next.so");
+    let start = shop.section("next.so", ".text").0;
+    let known = ask_here(&path, start..start + 8);
+    let named: Vec<usize> = (start..start + 8).map(|address| known.names(address).len()).collect();
+    assert_eq!(named, [1, 1, 1, 0, 0, 0, 0, 0]);
+}
+
+/// Debug information has the name by which a library calls its own function, the symbol table also the one that programs use.
+#[test]
+fn function_with_debug_information_has_its_public_name() {
+    let source = "void internal(void) __asm__(\"__GI_stop\") __attribute__((visibility(\"hidden\")));\n\
+        static volatile int sink;\nvoid internal(void) { sink++; }\n\
+        extern void stop(void) __attribute__((alias(\"__GI_stop\")));\n\
+        void _IO_put(void) { sink--; }\nextern void put(void) __attribute__((weak, alias(\"_IO_put\")));\n";
+    let shop = Workshop::new();
+    let path = shop.build("gcc", ("alias.c", source), &["-O2", "-g", "-shared", "-fPIC"], "alias.so");
+    for public in ["stop", "put"] {
+        let symbol = shop.nm(&["alias.so"]).into_iter().find(|symbol| symbol.3 == public).unwrap();
+        let known = ask_here(&path, symbol.0..symbol.0 + symbol.1);
+        assert_eq!(known.state, SymbolState::Lines);
+        for lines in known.lines.values() {
+            assert_eq!((lines.len(), lines[0].full.as_str(), lines[0].short.as_str()), (1, public, public));
+        }
+    }
+}
+
 #[test]
 fn lines_and_inlined_calls_are_those_of_addr2line() {
     let shop = Workshop::new();
