@@ -64,7 +64,7 @@ pub fn demangle(raw: &[u8]) -> Name {
         None
     } else {
         // The demanglers are other people's code, and names come from any file.
-        catch_unwind(AssertUnwindSafe(|| rust(base).or_else(|| cpp(base)))).unwrap_or(None)
+        catch_unwind(AssertUnwindSafe(|| rust(base).or_else(|| cpp(base)).or_else(|| fortran(base)))).unwrap_or(None)
     };
     let is_mangled = known.is_some();
     let (mut full, mut short) = known.unwrap_or_else(|| (base.to_owned(), without_alias(base).to_owned()));
@@ -156,6 +156,22 @@ fn rust(base: &str) -> Option<(String, String)> {
     let full = bounded(|text| write!(text, "{name:#}"))?;
     let short = simplify::rust(&full);
     Some((full, short))
+}
+
+/// Whether a name is that of a procedure in a Fortran module, as gfortran makes it.
+pub(super) fn is_fortran(raw: &[u8]) -> bool {
+    str::from_utf8(raw).is_ok_and(|raw| fortran(raw).is_some())
+}
+
+/// `__solver_MOD_step` is `step` of the module `solver`.
+fn fortran(base: &str) -> Option<(String, String)> {
+    let (module, procedure) = base.strip_prefix("__")?.split_once("_MOD_")?;
+    let is_name = |name: &str| {
+        name.starts_with(|first: char| first.is_ascii_lowercase())
+            && name.bytes().all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'_')
+    };
+    let name = format!("{module}::{procedure}");
+    (is_name(module) && is_name(procedure)).then(|| (name.clone(), name))
 }
 
 fn cpp(base: &str) -> Option<(String, String)> {
@@ -260,6 +276,26 @@ mod tests {
     fn a_cpp_name_is_not_taken_for_a_rust_one() {
         assert_eq!(full("_ZN3foo3barE"), "foo::bar");
         assert_eq!(full("_ZN3foo3barEv"), "foo::bar()");
+    }
+
+    #[test]
+    fn fortran_procedures_are_named_by_their_module() {
+        let name = demangle(b"__linear_solver_MOD_step2");
+        assert_eq!(
+            (name.full.as_str(), name.short.as_str(), name.is_mangled),
+            ("linear_solver::step2", "linear_solver::step2", true)
+        );
+        assert_eq!(full("__m_MOD_f.constprop.0"), "m::f [clone .constprop.0]");
+        for other in ["__a_MOD_", "___MOD_f", "__A_MOD_f", "_a_MOD_f", "a_MOD_f"] {
+            assert_eq!((full(other).as_str(), short(other).as_str()), (other, other));
+        }
+    }
+
+    #[test]
+    fn abi_tags_are_not_in_short_names() {
+        assert_eq!(full("_ZN3foo3barB5cxx11Ev"), "foo::bar[abi:cxx11]()");
+        assert_eq!(short("_ZN3fooB5cxx113barEv"), "foo::bar");
+        assert_eq!(short("_ZN3fooB5cxx11IiE3barEv"), "foo::bar");
     }
 
     #[test]

@@ -8,7 +8,7 @@ use std::collections::HashMap;
 use addr2line::Context;
 use addr2line::gimli::{self, AbbreviationsCacheStrategy, DwarfSections, SectionId, UnitRef};
 
-use super::demangle::{Demangler, Name, plain};
+use super::demangle::{Demangler, Name, is_fortran, plain};
 use super::elf::{Elf, MAX_STRING_BYTES};
 use super::error::Error;
 use super::fuel::{Metered, Tank};
@@ -160,7 +160,7 @@ impl<'a> Lines<'a> {
 
     fn name(&self, address: u64, raw: &[u8], is_cpp: bool, entry: Option<gimli::UnitOffset>) -> Name {
         let raw = &raw[..raw.len().min(MAX_STRING_BYTES)];
-        if raw.starts_with(b"_Z") || raw.starts_with(b"_R") {
+        if raw.starts_with(b"_Z") || raw.starts_with(b"_R") || is_fortran(raw) {
             return self.names.name(raw);
         }
         let text = String::from_utf8_lossy(raw);
