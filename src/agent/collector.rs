@@ -14,7 +14,7 @@ use super::state;
 use super::sys::{self, File, PathBuffer};
 use crate::link::legacy::NOBODY;
 use crate::link::wire::ring::LEFT_OUT;
-use crate::link::wire::{Clock, FrameAddress};
+use crate::link::wire::{Clock, FRAMES_LEFT_OUT, FrameAddress};
 
 /// Words of addresses kept, at most: 2 MiB.
 const MAX_WORDS: usize = 256 * 1024;
@@ -119,7 +119,8 @@ impl Collector {
             self.forget();
         }
         let first = self.addresses.len();
-        let mut frames = frames.iter().map(|&frame| match FrameAddress::unpack(frame) {
+        let frames = frames.iter().filter(|&&frame| frame != FRAMES_LEFT_OUT);
+        let mut frames = frames.map(|&frame| match FrameAddress::unpack(frame) {
             FrameAddress::Instruction(address) => (address, address.wrapping_add(1)),
             FrameAddress::Return(address) => (address.wrapping_sub(1), address),
         });

@@ -11,7 +11,7 @@ use super::loader;
 use super::order::{self, Filter};
 use super::unwind::{self, Cache, LiveStack, Registers};
 use super::{guard, handler, start, state, sys};
-use crate::link::wire::{FrameAddress, MAX_FRAMES};
+use crate::link::wire::{FRAMES_LEFT_OUT, FrameAddress, MAX_FRAMES};
 
 /// gperftools' `ProfilerOptions`.
 #[repr(C)]
@@ -164,7 +164,8 @@ unsafe extern "C" fn profiler_get_stack_trace(
     // The three that gperftools would leave out, its own and the signal's, are not among these.
     let skip = (skip.max(0) as usize).saturating_sub(3);
     let mut count = 0;
-    for &frame in frames[..walk.depth].iter().skip(skip).take(room.max(0) as usize) {
+    let frames = frames[..walk.depth].iter().filter(|&&frame| frame != FRAMES_LEFT_OUT);
+    for &frame in frames.skip(skip).take(room.max(0) as usize) {
         let (FrameAddress::Instruction(address) | FrameAddress::Return(address)) = FrameAddress::unpack(frame);
         // SAFETY: less than `room`.
         unsafe { *result.add(count) = core::ptr::without_provenance_mut(address as usize) };

@@ -5,13 +5,14 @@
 //! pointer must grow, but for a step from a signal handler back to the code it interrupted. Where a walk cannot go on before
 //! the thread's first frame, it says so: [`flag::TRUNCATED`].
 
+mod deep;
 mod roots;
 
 use super::modules::{Place, Snapshot};
 use super::rules::{Cfa, Found, Rule, RuleCache, Saved};
 use super::sys;
 use super::trail::{Followed, Mark, Trail};
-use crate::link::wire::{FrameAddress, MAX_FRAMES, flag};
+use crate::link::wire::{FRAMES_LEFT_OUT, FrameAddress, MAX_FRAMES, flag};
 
 /// Sections of tables: in the agent's own mappings, which outlive every snapshot that names them.
 pub(super) type Section = &'static [u8];
@@ -192,6 +193,8 @@ pub(super) struct Walk {
     pub(super) flags: u32,
     /// Whether an address lay in no module of the snapshot: it may be stale.
     pub(super) uncovered: bool,
+    /// Frames between the leaf side and the root side that were left out.
+    left_out: usize,
 }
 
 /// Writes the frames of a stack, packed and leaf first.
@@ -204,10 +207,12 @@ pub(super) fn walk(
 ) -> Walk {
     cache.rules.turn_to(snapshot.edition());
     cache.trail.begin(snapshot.edition());
-    let mut walk = Walk { depth: 0, flags: 0, uncovered: false };
-    if !follow_to_root(snapshot, cache, start, stack, frames, &mut walk) {
+    let mut walk = Walk { depth: 0, flags: 0, uncovered: false, left_out: 0 };
+    let is_whole = follow_to_root(snapshot, cache, start, stack, frames, &mut walk);
+    if !is_whole {
         walk.flags |= flag::TRUNCATED;
     }
+    deep::finish(frames, &mut walk, is_whole);
     cache.trail.end();
     walk
 }
@@ -230,7 +235,7 @@ fn follow_to_root(
                 Followed::To(caller) => frame = Frame::Calling(caller),
             }
         }
-        if walk.depth == MAX_FRAMES {
+        if walk.depth == MAX_FRAMES && !deep::make_room(frames, walk) {
             return false;
         }
         let (address, sp) = (frame.address(), frame.sp());

@@ -18,7 +18,9 @@ use std::hint::black_box;
 
 pub use crate::link::wire::Clock;
 
-use crate::link::wire::{Arrival, Event, FrameAddress, Hello, MAX_FRAMES, Message, Sample, SourceId, flag};
+use crate::link::wire::{
+    Arrival, Event, FRAMES_LEFT_OUT, FrameAddress, Hello, MAX_FRAMES, Message, Sample, SourceId, flag,
+};
 use clocks::Clocks;
 use hash::{IdMap, Secrets};
 use journal::{Entered, Journal};
@@ -302,8 +304,13 @@ impl Profile {
             stack = self.stacks.push(stack, mark);
         }
         for &word in frames.iter().rev() {
-            let address = FrameAddress::unpack(word).lookup();
-            let frame = process.located.frame(address, &process.mappings, &mut self.stacks);
+            let frame = match word {
+                FRAMES_LEFT_OUT => self.stacks.frame_id(Frame::LeftOut),
+                _ => {
+                    let address = FrameAddress::unpack(word).lookup();
+                    process.located.frame(address, &process.mappings, &mut self.stacks)
+                }
+            };
             stack = self.stacks.push(stack, frame);
         }
         let book = process.books.of(clock);

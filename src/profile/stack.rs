@@ -43,6 +43,8 @@ pub enum Frame {
     Unmapped(u64),
     /// The stack goes on towards its root, but could not be followed.
     Truncated,
+    /// Frames between the leaf side and the root side of a deep stack, which were not kept.
+    LeftOut,
     /// No code: a thread, as what lies at the root of its stacks. No stack of the table has it.
     Thread(ThreadId),
     /// The same of a process image.

@@ -56,6 +56,7 @@ impl Session {
                 }
                 Frame::Unmapped(address) => format!("{address:#x}"),
                 Frame::Truncated => "[truncated]".to_owned(),
+                Frame::LeftOut => "[frames left out]".to_owned(),
                 Frame::Thread(_) | Frame::Process(_) => unreachable!("no stack has it"),
             };
             let frames: Vec<String> = self.profile.stacks.leaf_first(stack).map(frame).collect();
@@ -94,6 +95,25 @@ fn a_stack_is_its_files_addresses_without_bias() {
     session.sample(0, 1, 0, &[0x1010, 0x1020, 0x9000]);
     session.sample(0, 1, 0, &[0x1010, 0x1020, 0x9000]);
     assert_eq!(session.total(), owned([("a+0x10 a+0x20 0x9000", 10)]));
+}
+
+#[test]
+fn frames_that_were_left_out_are_marked_where_they_were() {
+    let mut session = Session::default();
+    session.hello(0, 1, 0);
+    let sample = Sample {
+        tid: 70,
+        clock: Clock::Prof,
+        flags: 0,
+        generation: 0,
+        monotonic_ns: session.now_ns,
+        weight_ns: 5,
+        slot: 0,
+    };
+    let frames = [FrameAddress::Instruction(1).pack(), FRAMES_LEFT_OUT, FrameAddress::Return(3).pack()];
+    session.say(0, Message::Sample(sample, frames.into()));
+    assert_eq!(session.total(), owned([("0x1 [frames left out] 0x2", 5)]));
+    assert_eq!(session.profile.truncated(), (0, 1), "it has its root");
 }
 
 #[test]

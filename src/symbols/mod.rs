@@ -121,6 +121,7 @@ impl Names {
                 }
                 Frame::Unmapped(address) => (format!("{address:#x}"), String::new(), true),
                 Frame::Truncated => ("[truncated]".to_owned(), String::new(), true),
+                Frame::LeftOut => ("[frames left out]".to_owned(), String::new(), true),
             };
             let function = self.function_id(Function { full: name.clone(), short: name, file: String::new(), module });
             let lines = [Line { function, line: 0, inlined: false }].into();

@@ -207,7 +207,7 @@ fn bracketed(function: &Function) -> String {
 
 fn module_name(frame: Frame, function: &Function) -> (String, String) {
     match (frame, function.module.as_str()) {
-        (Frame::Truncated, _) => (function.full.clone(), function.short.clone()),
+        (Frame::Truncated | Frame::LeftOut, _) => (function.full.clone(), function.short.clone()),
         (_, "") => (UNKNOWN.to_owned(), UNKNOWN.to_owned()),
         (_, path) => (path.to_owned(), last_part(path).to_owned()),
     }
@@ -216,7 +216,7 @@ fn module_name(frame: Frame, function: &Function) -> (String, String) {
 fn file_name(frame: Frame, function: &Function, inlined: bool) -> (String, String) {
     let mark = if inlined { " (inline)" } else { "" };
     match (frame, function.file.as_str()) {
-        (Frame::Truncated, _) => (function.full.clone(), function.short.clone()),
+        (Frame::Truncated | Frame::LeftOut, _) => (function.full.clone(), function.short.clone()),
         (_, "") => (bracketed(function) + mark, bracketed(function) + mark),
         (_, path) => (format!("{path}{mark}"), format!("{}{mark}", last_part(path))),
     }
@@ -234,7 +234,7 @@ fn placed(name: &str, function: &Function, line: u32, short: bool) -> String {
 fn address_name(frame: Frame, function: &Function, line: u32) -> (String, String) {
     let address = match frame {
         Frame::Code { address, .. } | Frame::Unmapped(address) => address,
-        Frame::Truncated | Frame::Thread(_) | Frame::Process(_) => {
+        Frame::Truncated | Frame::LeftOut | Frame::Thread(_) | Frame::Process(_) => {
             return (function.full.clone(), function.short.clone());
         }
     };

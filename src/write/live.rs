@@ -148,7 +148,7 @@ impl Maker {
             let (mapping, address) = match frame {
                 Frame::Code { module, address } => (Some(self.mapping(profile, module)), address),
                 Frame::Unmapped(address) => (None, address),
-                Frame::Truncated | Frame::Thread(_) | Frame::Process(_) => (None, 0),
+                Frame::Truncated | Frame::LeftOut | Frame::Thread(_) | Frame::Process(_) => (None, 0),
             };
             if let Some(mapping) = mapping {
                 let limit = &mut self.saved.mappings[mapping as usize].limit;

@@ -88,6 +88,7 @@ fn words(profile: &Profile, names: &Names, id: FrameId) -> Vec<String> {
     let (module, address) = match profile.frame(id) {
         Frame::Code { module, address } => (module, address),
         Frame::Unmapped(address) => return vec![format!("?+{address:#x}")],
+        Frame::LeftOut => return vec!["?![frames left out]".to_owned()],
         Frame::Truncated | Frame::Thread(_) | Frame::Process(_) => return vec!["[truncated]".to_owned()],
     };
     let provisional = format!("{}+{address:#x}", profile.modules.file(module).name());

@@ -91,3 +91,20 @@ fn stack_made_by_makecontext_ends_with_its_first_function() {
     let program = targets::generated("context", source, "c", "cc", &["-O2", "-fomit-frame-pointer"]);
     check_chain(&program, &["fiber", "leaf"]);
 }
+
+/// Of a recursion that is deeper than a record, both ends are kept.
+#[test]
+fn deep_recursion_keeps_its_root() {
+    let source = "volatile double sink;\n\
+        __attribute__((noinline)) void leaf(void) { double x = sink; for (long n = 0; n < 3000000; n++) x = x * 1.0000001 + n; sink = x; }\n\
+        __attribute__((noinline)) void recurse(int depth) { if (depth == 0) leaf(); else recurse(depth - 1); sink += 1; }\n\
+        int main(void) { for (int i = 0; i < 100; i++) recurse(2000 + i % 7); return 0; }\n";
+    let program = targets::generated("deep", source, "c", "cc", &["-O1", "-fno-optimize-sibling-calls"]);
+    let watched = Batch::new("--hz 250").run(&[text(&program)]);
+    assert_eq!(watched.ran.code(), 0, "{}", watched.ran.err());
+    assert_chain(&watched.raw, &["main", "recurse", "recurse"]);
+    assert_chain(&watched.raw, &["recurse", "[frames left out]", "recurse"]);
+    assert_chain(&watched.raw, &["recurse", "leaf"]);
+    let of_leaf = || watched.raw.of("prof").filter(|entry| entry.frames.iter().any(|frame| frame.name() == "leaf"));
+    assert!(of_leaf().all(|entry| entry.frames.len() == 320 + 1 + 128), "{:?}", watched.raw.entries);
+}
