@@ -9,6 +9,7 @@ use super::modules::Snapshot;
 use super::order;
 use super::signals;
 use super::sigstack_pool;
+use super::start;
 use super::state::{self, Config};
 use super::sys;
 use super::threads::{Schedule, Thread, Threads};
@@ -51,6 +52,9 @@ pub(super) struct Ticker {
     waker: Option<Timer>,
     /// The interval timer was found disarmed for an exec.
     exec_seen: bool,
+    /// Since when the program is to be sampled, by CLOCK_MONOTONIC, until something is in force; 0
+    /// where nobody asked for it then.
+    watched_since_ns: u64,
     /// What the interval timer's clock showed when its ticks were last weighed, ns.
     weighed_at_ns: u64,
     last_wall_ns: u64,
@@ -92,6 +96,7 @@ impl Ticker {
             held: Held::default(),
             waker: Timer::of_agent(agent),
             exec_seen: false,
+            watched_since_ns: start::take_watched_since(),
             weighed_at_ns: 0,
             last_wall_ns: 0,
             wall_interval_ns: 0,
@@ -201,6 +206,9 @@ impl Ticker {
         self.scan(true);
         // Those that were there are no sign of others to come.
         self.changed_at_ns = 0;
+        // Threads that were there before somebody asked for their time are not missed.
+        let since_ns = core::mem::take(&mut self.watched_since_ns);
+        self.lose_wall_before(since_ns);
         if clock == Clock::Real {
             self.looker = Some(Looker::new());
             self.last_wall_ns = sys::monotonic_ns();
@@ -283,6 +291,23 @@ impl Ticker {
         }
     }
 
+    /// Counts the wall time of threads that are new here as lost, as far as they were to be sampled:
+    /// since this time, if it is not 0. CLOCK_MONOTONIC
+    fn lose_wall_before(&mut self, since_ns: u64) {
+        let Engaged { clock, period_ns, .. } = self.engaged;
+        for thread in self.threads.new_ones() {
+            if since_ns > 0
+                && clock == Clock::Real
+                && let Some(age_ns) = thread.age_ns()
+            {
+                let lost_ns = age_ns.min(sys::monotonic_ns().saturating_sub(since_ns));
+                let ticks = lost_ns / period_ns.max(1);
+                state::count(word::TICKS, ticks);
+                state::lose(Loss::NotReady, ticks, lost_ns);
+            }
+        }
+    }
+
     /// Whether a thread of the target asked for a timer.
     pub(super) fn are_threads_wanted(&self) -> bool {
         state::WANT_THREADS.load(Ordering::SeqCst)
@@ -310,6 +335,7 @@ impl Ticker {
         if wanted || due || changed {
             self.scan(due);
             let signal = self.engaged.signal as i32;
+            self.lose_wall_before(1);
             match (self.engaged.engine, self.engaged.clock) {
                 (Engine::Threads, clock) => self.arm_cpu(signal, clock == Clock::Prof),
                 (Engine::Itimer, _) => {}

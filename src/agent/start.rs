@@ -5,7 +5,7 @@
 //! time is asked for, makes the thread itself).
 
 use core::cell::UnsafeCell;
-use core::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
+use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 
 use super::exports::{self, Another};
 use super::loader::weak_address;
@@ -156,6 +156,14 @@ pub(super) fn real(function: &AtomicUsize) -> usize {
     function.load(Ordering::Relaxed)
 }
 
+/// When this program was loaded or forked to be sampled, ns; 0 once its first agent has asked.
+static WATCHED_SINCE: AtomicU64 = AtomicU64::new(0);
+
+/// Since when this process is to be sampled, ns of CLOCK_MONOTONIC, for its first agent; else 0.
+pub(super) fn take_watched_since() -> u64 {
+    WATCHED_SINCE.swap(0, Ordering::Relaxed)
+}
+
 /// Runs when the library is loaded.
 pub(super) extern "C" fn constructor() {
     if !prepare() {
@@ -164,6 +172,7 @@ pub(super) extern "C" fn constructor() {
     ENVIRONMENT_READ.store(true, Ordering::Relaxed);
     if let Some(link) = link() {
         state::WATCHED.store(true, Ordering::Relaxed);
+        WATCHED_SINCE.store(sys::monotonic_ns(), Ordering::Relaxed);
         arm_for_birth(link.config);
     }
     // SAFETY: this is the constructor.
@@ -249,6 +258,7 @@ extern "C" fn in_fork_child() {
     // needs everything above.
     state::OWNER.store(sys::getpid(), Ordering::Release);
     if state::WATCHED.load(Ordering::Relaxed) {
+        WATCHED_SINCE.store(sys::monotonic_ns(), Ordering::Relaxed);
         come_back();
     }
 }

@@ -58,6 +58,8 @@ pub(super) struct Thread {
     /// From an even grid of ticks to the first one since, ns.
     offset_ns: i64,
     alive: bool,
+    /// Nobody has asked for its age yet.
+    is_new: bool,
     /// CPU time that the thread used before it had a timer, and its first sample stands for; ns.
     pub(super) used_before_ns: u64,
     /// Wall time of this thread that no sample stands for yet; below 0 when its last sample weighed
@@ -94,6 +96,7 @@ impl Thread {
             faster_ns: 0,
             offset_ns: 0,
             alive: true,
+            is_new: true,
             used_before_ns: 0,
             owed_ns: 0,
             owed_ticks: 0,
@@ -128,6 +131,19 @@ impl Thread {
     pub(super) fn name(&self) -> &[u8] {
         let end = self.name.iter().position(|&byte| byte == 0).unwrap_or(MAX_COMM);
         &self.name[..end]
+    }
+
+    /// How long ago it started, ns, to half a hundredth of a second; `None` when that cannot be read.
+    /// Field 22 of /proc/PID/task/TID/stat
+    pub(super) fn age_ns(&self) -> Option<u64> {
+        /// Ticks of `/proc`, whatever the kernel's own are.
+        const TICK_NS: u64 = 10_000_000;
+        let mut text = [0; 512];
+        let length = File::open(self.path(b"/stat").terminated(), 0)?.read(&mut text);
+        let text = &text[..length];
+        let end = text.iter().rposition(|&byte| byte == b')')?;
+        let started = text.get(end + 2..)?.split(|&byte| byte == b' ').nth(19).and_then(parse)?;
+        Some(sys::clock_ns(libc::CLOCK_BOOTTIME).saturating_sub(started * TICK_NS + TICK_NS / 2))
     }
 
     /// What the scheduler tells now; `None` when that cannot be read.
@@ -311,6 +327,11 @@ impl Threads {
             thread.lose_owed();
             (thread.used_before_ns, thread.owed_ns, thread.owed_ticks, thread.asleep_at) = (0, 0, 0, None);
         }
+    }
+
+    /// The threads that were found since the last call.
+    pub(super) fn new_ones(&mut self) -> impl Iterator<Item = &Thread> {
+        self.list.iter_mut().filter_map(|thread| core::mem::take(&mut thread.is_new).then_some(&*thread))
     }
 
     /// The thread with an id.

@@ -125,6 +125,21 @@ fn what_a_killed_process_had_not_sent_arrives() {
     }
 }
 
+/// The wall time of threads is all there, or counted as lost: also of those that sleep from the
+/// start, before anybody looks.
+#[test]
+fn wall_time_of_many_sleepers_is_complete() {
+    for (count, ms) in [("20", "300"), ("50", "2000")] {
+        let watched = Batch::new("--clock real --hz 99").run(&[text(&targets::c("sleepers")), count, ms]);
+        accounts(&watched.raw);
+        let slept = watched.ran.number("process") as f64;
+        let ratio = (watched.raw.weight_ns("real") + watched.raw.lost_all().1) as f64 / slept;
+        // Each may lose a period at its end, and its start is known to half a hundredth of a second.
+        let unsure = 15.0 / ms.parse::<f64>().expect("a number");
+        assert!((ratio - 1.0).abs() <= 0.01 + unsure, "{ratio:.4}; lost {:?}", watched.raw.lost);
+    }
+}
+
 /// Processes that use no more CPU time than a period are sampled as often as their time says. The
 /// kernel's work for their end is part of what they use, and no timer sees it.
 #[test]
