@@ -98,7 +98,7 @@ fn deep_recursion_keeps_its_root() {
     let source = "volatile double sink;\n\
         __attribute__((noinline)) void leaf(void) { double x = sink; for (long n = 0; n < 3000000; n++) x = x * 1.0000001 + n; sink = x; }\n\
         __attribute__((noinline)) void recurse(int depth) { if (depth == 0) leaf(); else recurse(depth - 1); sink += 1; }\n\
-        int main(void) { for (int i = 0; i < 100; i++) recurse(2000 + i % 7); return 0; }\n";
+        int main(void) { for (int i = 0; i < 100; i++) recurse(1400 + i % 7); return 0; }\n";
     let program = targets::generated("deep", source, "c", "cc", &["-O1", "-fno-optimize-sibling-calls"]);
     let watched = Batch::new("--hz 250").run(&[text(&program)]);
     assert_eq!(watched.ran.code(), 0, "{}", watched.ran.err());
