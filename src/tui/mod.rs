@@ -7,6 +7,7 @@
 pub mod action;
 pub mod app;
 pub mod arrows;
+pub mod bounded;
 pub mod canvas;
 pub mod colon;
 pub mod emulator;

@@ -17,6 +17,7 @@ use ratatui::layout::Rect;
 use ratatui::{Frame, Terminal};
 
 use super::app::App;
+use super::bounded::Bounded;
 use super::{screen, signals};
 
 /// Other screen, no cursor, clear, pastes marked.
@@ -236,7 +237,7 @@ impl Write for Gate {
 
 /// The screen while it is up; given back when dropped.
 pub struct Console {
-    terminal: Terminal<CrosstermBackend<Gate>>,
+    terminal: Terminal<Bounded>,
 }
 
 impl Console {
@@ -253,7 +254,7 @@ impl Console {
         let owner = std::thread::current().id();
         let state = Taken { output, before, raw, mouse, up: false, owner, panics: Vec::new() };
         taken().insert(state).raise().map_err(cannot("take the terminal over")).inspect_err(|_| restore())?;
-        let backend = CrosstermBackend::new(Gate(Vec::new()));
+        let backend = Bounded(CrosstermBackend::new(Gate(Vec::new())));
         let terminal = Terminal::new(backend).map_err(cannot("draw on the terminal")).inspect_err(|_| restore())?;
         Ok((Console { terminal }, input))
     }
@@ -321,7 +322,7 @@ impl Surface for Console {
     }
 
     fn copy(&mut self, text: &str) -> Result<(), TuiError> {
-        let gate = self.terminal.backend_mut();
+        let gate = &mut self.terminal.backend_mut().0;
         let words = format!("\x1b]52;c;{}\x07", base64(text.as_bytes()));
         gate.write_all(words.as_bytes()).and_then(|()| Write::flush(gate)).map_err(cannot("write to the terminal"))
     }

@@ -5,6 +5,7 @@ use std::process::Command;
 
 use nix::sys::signal::Signal;
 
+use crate::harness::inspect;
 use crate::harness::run::SIGTOP;
 use crate::harness::targets;
 use crate::harness::terminal::Terminal;
@@ -93,6 +94,28 @@ fn a_storm_of_resizes_passes() {
     terminal.see("burn_a");
     terminal.see("PROF (cpu)");
     quit(&mut terminal);
+}
+
+/// A terminal says what size it likes. What is drawn is bounded, and the memory for it.
+#[test]
+fn a_terminal_of_any_size_is_drawn_on() {
+    let mut terminal = burner(65535, 65535, &[], "60");
+    terminal.see("burn_a");
+    // A click where nothing is drawn hits nothing.
+    terminal.keys("\x1b[<0;60000;60000M\x1b[<0;60000;60000m");
+    terminal.resize(100, 30);
+    terminal.see("burn_a");
+    for (columns, rows) in [(5000, 5000), (65535, 30), (100, 65535)] {
+        terminal.resize(columns, rows);
+        terminal.keys("?");
+        terminal.see("Keys and words");
+        escape(&mut terminal, "Keys and words");
+        terminal.see("burn_a");
+    }
+    let peak = inspect::peak_memory(terminal.pid());
+    assert!(peak < 400 << 20, "{peak} bytes");
+    quit(&mut terminal);
+    assert!(terminal.is_as_before());
 }
 
 #[test]

@@ -31,6 +31,14 @@ pub(crate) fn look(pid: u32) -> Seen {
     }
 }
 
+/// The most memory that a process has had resident so far, bytes.
+pub(crate) fn peak_memory(pid: u32) -> u64 {
+    let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
+    let mut lines = status.lines();
+    let peak = lines.find_map(|line| line.strip_prefix("VmHWM:")?.trim().strip_suffix(" kB")?.parse::<u64>().ok());
+    1024 * peak.unwrap_or_else(|| panic!("no VmHWM of {pid}: {status}"))
+}
+
 /// Whether a process has used so much CPU time that its start is behind it.
 pub(crate) fn is_at_work(pid: u32) -> bool {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();

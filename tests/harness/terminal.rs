@@ -25,6 +25,9 @@ use super::run::SIGTOP;
 /// No wait of a test is longer, on a busy machine either.
 const LIMIT: Duration = Duration::from_secs(30);
 
+/// The largest screen that is modelled (columns, rows): a terminal may say that it is larger, and nothing is seen of the rest.
+const MODELLED: (u16, u16) = (1100, 600);
+
 /// A terminal and the program that runs in it.
 pub(crate) struct Terminal {
     master: File,
@@ -84,7 +87,7 @@ impl Terminal {
             tell.send(status).ok();
             drop(theirs);
         });
-        let model = Parser::new(cells(rows), cells(columns), 0);
+        let model = Parser::new(cells(rows.min(MODELLED.1)), cells(columns.min(MODELLED.0)), 0);
         let master = File::from(OwnedFd::from(master));
         let guard = (command.get_program() == SIGTOP).then(Guard::default);
         Terminal { master, slave, pid, ended, end: mine, status: None, model, guard, before, started }
@@ -107,7 +110,7 @@ impl Terminal {
 
     /// Changes the size; the program gets its SIGWINCH.
     pub(crate) fn resize(&mut self, columns: u16, rows: u16) {
-        self.model.set_size(cells(rows), cells(columns));
+        self.model.set_size(cells(rows.min(MODELLED.1)), cells(columns.min(MODELLED.0)));
         set_size(&self.slave, columns, rows);
     }
 
