@@ -1,5 +1,5 @@
 //! A directory in which programs that are linked with gperftools' `-lprofiler` find the agent under that library's name. It holds the
-//! agent's file, and a link to it: the two go together, wherever the directory goes.
+//! agent's file, and links to it: they go together, wherever the directory goes.
 
 use std::fs::{self, OpenOptions};
 use std::io::{self, ErrorKind};
@@ -10,8 +10,9 @@ use std::path::{Path, PathBuf};
 use super::library::{PREFIX, Places};
 use super::{AttachError, quote};
 
-/// The name that programs were linked with.
-const SONAME: &str = "libprofiler.so.0";
+/// The name that programs were linked with; the one that a linker looks for (`-lprofiler`); and the agent's own, which is what a
+/// program needs that was linked with the agent.
+const NAMES: [&str; 3] = ["libprofiler.so.0", "libprofiler.so", "libsigtop-agent.so"];
 
 /// Fills a directory, made where it is not there yet; returns its path from the root on.
 ///
@@ -31,21 +32,23 @@ fn filled(directory: &Path, library: &Path) -> io::Result<PathBuf> {
     if directory.as_os_str().as_bytes().iter().any(|byte| b":;$".contains(byte)) {
         return Err(io::Error::other("LD_LIBRARY_PATH cannot name a path with a colon, a semicolon or a dollar sign"));
     }
-    let link = directory.join(SONAME);
     let is_ours = |target: &PathBuf| target.to_str().is_some_and(|target| target.starts_with(PREFIX));
-    match fs::read_link(&link) {
-        Ok(target) if is_ours(&target) => {}
-        Err(error) if error.kind() == ErrorKind::NotFound => {}
-        _ => return Err(io::Error::other(format!("{SONAME} is there, and is not sigtop's; take another directory"))),
+    for name in NAMES {
+        match fs::read_link(directory.join(name)) {
+            Ok(target) if is_ours(&target) => {}
+            Err(error) if error.kind() == ErrorKind::NotFound => {}
+            _ => return Err(io::Error::other(format!("{name} is there, and is not sigtop's; take another directory"))),
+        }
     }
     let name = library.file_name().unwrap_or_default();
     // Aside and renamed: programs may be starting with what is there.
     let aside = directory.join(format!(".tmp-{}", std::process::id()));
-    let placed = fs::copy(library, &aside)
+    let mut placed = fs::copy(library, &aside)
         .and_then(|_| OpenOptions::new().read(true).open(&aside)?.sync_all())
-        .and_then(|()| fs::rename(&aside, directory.join(name)))
-        .and_then(|()| symlink(name, &aside))
-        .and_then(|()| fs::rename(&aside, &link));
+        .and_then(|()| fs::rename(&aside, directory.join(name)));
+    for link in NAMES {
+        placed = placed.and_then(|()| symlink(name, &aside)).and_then(|()| fs::rename(&aside, directory.join(link)));
+    }
     placed.inspect_err(|_| drop(fs::remove_file(&aside)))?;
     Ok(directory)
 }
@@ -73,13 +76,18 @@ mod tests {
         fs::write(&library, b"agent").expect("writable");
         for _ in 0..2 {
             let path = filled(&directory, &library).expect("filled");
-            assert_eq!(fs::read(path.join(SONAME)).expect("it leads to the agent"), b"agent");
-            assert_eq!(fs::read_dir(&path).expect("there").count(), 2);
+            for name in NAMES {
+                assert_eq!(fs::read(path.join(name)).expect("it leads to the agent"), b"agent");
+            }
+            assert_eq!(fs::read_dir(&path).expect("there").count(), 4);
         }
-        fs::remove_file(directory.join(SONAME)).expect("ours");
-        fs::write(directory.join(SONAME), b"another").expect("writable");
-        let error = filled(&directory, &library).expect_err("it is another's");
-        assert!(error.to_string().contains("not sigtop's"), "{error}");
+        for name in NAMES {
+            fs::remove_file(directory.join(name)).expect("ours");
+            fs::write(directory.join(name), b"another").expect("writable");
+            let error = filled(&directory, &library).expect_err("it is another's");
+            assert!(error.to_string().contains(&format!("{name} is there, and is not sigtop's")), "{error}");
+            fs::remove_file(directory.join(name)).expect("ours");
+        }
         fs::remove_dir_all(&scratch).expect("ours");
     }
 
