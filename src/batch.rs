@@ -10,7 +10,7 @@ use nix::sys::signal::Signal;
 
 use crate::link::wire::{Clock, Loss};
 use crate::tally::measure;
-use crate::tally::table::Table;
+use crate::tally::table::{Row, Table};
 use crate::track::session::Session;
 use crate::track::{Answer, Command, Ending, Facts, Notice};
 use crate::write::text::{self, Heading, Limits};
@@ -30,6 +30,8 @@ pub struct Options {
     pub interrupt: Receiver<i32>,
     /// Leave out everything but tables that were asked for.
     pub quiet: bool,
+    /// Which of a row's names is printed.
+    pub names: fn(&Row) -> &str,
 }
 
 /// Where tables go.
@@ -96,7 +98,7 @@ pub fn run(session: &Session, mut options: Options) -> io::Result<Option<Ending>
                 }
                 due = options.interval.map(|interval| Instant::now() + interval);
                 if let Some(answer) = &latest {
-                    options.sink.write(&table(answer, &answer.window, &Limits::default()))?;
+                    options.sink.write(&table(answer, &rename(&answer.window, options.names), &Limits::default()))?;
                     printed += 1;
                 }
                 if options.count.is_some_and(|count| printed >= count) {
@@ -114,7 +116,7 @@ pub fn run(session: &Session, mut options: Options) -> io::Result<Option<Ending>
     }
     let _ = session.commands.send(Command::Leave);
     if let Some(answer) = latest {
-        let last = last(&answer);
+        let last = last(&answer, options.names);
         options.sink.write(&last)?;
         if let Some(unsampled) = answer.facts.unsampled.as_ref().filter(|_| !options.quiet) {
             if !last.ends_with('\n') {
@@ -127,12 +129,21 @@ pub fn run(session: &Session, mut options: Options) -> io::Result<Option<Ending>
 }
 
 /// The last table, of everything; or why there is none.
-fn last(answer: &Answer) -> String {
+fn last(answer: &Answer, names: fn(&Row) -> &str) -> String {
     let facts = &answer.facts;
     if answer.total.samples > 0 {
-        return table(answer, &answer.total, &Limits::default());
+        return table(answer, &rename(&answer.total, names), &Limits::default());
     }
     no_samples(facts)
+}
+
+/// The same table with the chosen name of each row in the place of its full one, which is what is printed.
+fn rename(table: &Table, names: fn(&Row) -> &str) -> Table {
+    let mut table = table.clone();
+    for row in &mut table.rows {
+        row.full = names(row).into();
+    }
+    table
 }
 
 /// One sentence on a target that was over before a tick.

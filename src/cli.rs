@@ -1,6 +1,7 @@
 //! Arguments as typed to options as meant. What the command line leaves open the config file says, and then the defaults
 //! that stand here.
 
+pub mod ordering;
 pub mod record;
 pub mod report;
 
@@ -70,7 +71,7 @@ pub enum Verb {
         #[arg(long)]
         path: bool,
 
-        /// Put the agent into this directory as libprofiler.so.0, and print the line that has programs linked with -lprofiler find it there
+        /// Put the agent into this directory as libprofiler.so.0 and libprofiler.so, and print the line that has programs linked with -lprofiler find it there
         #[arg(long, value_name = "DIR", conflicts_with = "path")]
         libprofiler: Option<PathBuf>,
 
@@ -159,7 +160,7 @@ pub struct Shown {
     #[arg(long, help_heading = "What is shown")]
     pub cum: bool,
 
-    /// How function names are written [default: short]
+    /// How function names are written [default: short; full in tables]
     #[arg(long, value_parser = one_of(&setting::NAMES), value_name = "STYLE", help_heading = "What is shown")]
     pub names: Option<NameStyle>,
 

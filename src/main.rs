@@ -7,11 +7,11 @@ use std::sync::Arc;
 
 use clap::Parser;
 use nix::sys::signal::Signal;
-use sigtop::cli::{Cli, Verb, Watch};
+use sigtop::cli::{Cli, Verb, Watch, ordering};
 use sigtop::demo;
 
 fn main() -> ExitCode {
-    let cli = Cli::parse();
+    let cli = Cli::parse_from(ordering::move_options_behind_subcommand(std::env::args_os()));
     // A file that outgrows its limit (ulimit -f) is an error like others, and no reason to die. Nobody inherits this.
     let _ = signal_hook::flag::register(Signal::SIGXFSZ as i32, Arc::default());
     let result = match cli.verb {

@@ -108,6 +108,8 @@ pub enum GoalError {
     Write(AsideError),
     /// There is nothing to write: a sentence.
     Made(String),
+    /// The file's ending names no format.
+    UnknownEnding(PathBuf),
 }
 
 impl From<AsideError> for GoalError {
@@ -121,6 +123,15 @@ impl std::fmt::Display for GoalError {
         match self {
             GoalError::Write(error) => write!(f, "{error}"),
             GoalError::Made(sentence) => f.write_str(sentence),
+            GoalError::UnknownEnding(path) => {
+                let (ending, known) = (path.extension().unwrap_or_default().display(), kinds::endings());
+                write!(
+                    f,
+                    "{}: .{ending} is the ending of no format; a recording ends in .sigtop, and there are {known}; \
+                     --format names one whatever the ending",
+                    path.display()
+                )
+            }
         }
     }
 }
@@ -138,10 +149,15 @@ impl Goal {
     /// What a file is to become, by the format asked for or by its ending, and where the recording goes until then.
     ///
     /// # Errors
-    /// If the file cannot be written.
-    pub fn of_file(path: &Path, format: Option<Kind>) -> Result<(Goal, Option<Output>), AsideError> {
+    /// If the file cannot be written, or its ending names no format and none is asked for. A regular file
+    /// without an ending becomes a recording.
+    pub fn of_file(path: &Path, format: Option<Kind>) -> Result<(Goal, Option<Output>), GoalError> {
+        let kind = format.or(kind_of(path).map(|(kind, _)| kind));
+        if kind.is_none() && path.extension().is_some_and(|ending| !ending.is_empty()) {
+            return Err(GoalError::UnknownEnding(path.to_owned()));
+        }
         let aside = Aside::create(path)?;
-        let Some(form) = format.or(kind_of(path).map(|(kind, _)| kind)).and_then(|kind| kind.form) else {
+        let Some(form) = kind.and_then(|kind| kind.form) else {
             return Ok((Goal::Recording, Some(Output::File(aside))));
         };
         // Into what is no file only what is asked for is written.

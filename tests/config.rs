@@ -197,7 +197,7 @@ fn wrong_arguments_are_said_with_what_would_be_right() {
         (&["--focus", "a(", "--", "true"], "unclosed group"),
         (&["--thme", "dark", "--", "true"], "'--theme'"),
         (&["--clock", "rael", "--", "true"], "'real'"),
-        (&["demmo"], "did you mean: sigtop demo, or sigtop -- demmo?"),
+        (&["demmo"], "did you mean: sigtop demo?"),
         (&["--"], "try: sigtop -- ./app"),
     ] {
         let refused = sigtop(home, arguments);

@@ -41,7 +41,7 @@ complete -c sigtop -n "__fish_sigtop_needs_command" -l window -d 'Length of the 
 complete -c sigtop -n "__fish_sigtop_needs_command" -l sort -d 'Sort by this column [default: flat]' -r -f -a "flat\t'time in the function itself'
 cum\t'time in it and in what it calls'
 name\t'its name'"
-complete -c sigtop -n "__fish_sigtop_needs_command" -l names -d 'How function names are written [default: short]' -r -f -a "short\t'without arguments and generics'
+complete -c sigtop -n "__fish_sigtop_needs_command" -l names -d 'How function names are written [default: short; full in tables]' -r -f -a "short\t'without arguments and generics'
 full\t'with everything'
 bare\t'the last part alone'"
 complete -c sigtop -n "__fish_sigtop_needs_command" -l source-path -d 'Look for source files below this directory first; several are separated by colons' -r -F
@@ -104,7 +104,7 @@ complete -c sigtop -n "__fish_sigtop_using_subcommand demo" -l window -d 'Length
 complete -c sigtop -n "__fish_sigtop_using_subcommand demo" -l sort -d 'Sort by this column [default: flat]' -r -f -a "flat\t'time in the function itself'
 cum\t'time in it and in what it calls'
 name\t'its name'"
-complete -c sigtop -n "__fish_sigtop_using_subcommand demo" -l names -d 'How function names are written [default: short]' -r -f -a "short\t'without arguments and generics'
+complete -c sigtop -n "__fish_sigtop_using_subcommand demo" -l names -d 'How function names are written [default: short; full in tables]' -r -f -a "short\t'without arguments and generics'
 full\t'with everything'
 bare\t'the last part alone'"
 complete -c sigtop -n "__fish_sigtop_using_subcommand demo" -l source-path -d 'Look for source files below this directory first; several are separated by colons' -r -F
@@ -141,7 +141,7 @@ complete -c sigtop -n "__fish_sigtop_using_subcommand demo" -l symbols -d 'Recor
 complete -c sigtop -n "__fish_sigtop_using_subcommand demo" -l batch -d 'No screen: print tables'
 complete -c sigtop -n "__fish_sigtop_using_subcommand demo" -l no-config -d 'Read no settings from a file'
 complete -c sigtop -n "__fish_sigtop_using_subcommand demo" -s h -l help -d 'Print help (see more with \'--help\')'
-complete -c sigtop -n "__fish_sigtop_using_subcommand env" -l libprofiler -d 'Put the agent into this directory as libprofiler.so.0, and print the line that has programs linked with -lprofiler find it there' -r -F
+complete -c sigtop -n "__fish_sigtop_using_subcommand env" -l libprofiler -d 'Put the agent into this directory as libprofiler.so.0 and libprofiler.so, and print the line that has programs linked with -lprofiler find it there' -r -F
 complete -c sigtop -n "__fish_sigtop_using_subcommand env" -l path -d 'Print only the path of the agent\'s library'
 complete -c sigtop -n "__fish_sigtop_using_subcommand env" -l header -d 'Print the C header sigtop.h'
 complete -c sigtop -n "__fish_sigtop_using_subcommand env" -s h -l help -d 'Print help'
@@ -232,7 +232,7 @@ complete -c sigtop -n "__fish_sigtop_using_subcommand view" -l window -d 'Length
 complete -c sigtop -n "__fish_sigtop_using_subcommand view" -l sort -d 'Sort by this column [default: flat]' -r -f -a "flat\t'time in the function itself'
 cum\t'time in it and in what it calls'
 name\t'its name'"
-complete -c sigtop -n "__fish_sigtop_using_subcommand view" -l names -d 'How function names are written [default: short]' -r -f -a "short\t'without arguments and generics'
+complete -c sigtop -n "__fish_sigtop_using_subcommand view" -l names -d 'How function names are written [default: short; full in tables]' -r -f -a "short\t'without arguments and generics'
 full\t'with everything'
 bare\t'the last part alone'"
 complete -c sigtop -n "__fish_sigtop_using_subcommand view" -l source-path -d 'Look for source files below this directory first; several are separated by colons' -r -F

@@ -13,7 +13,8 @@ use nix::errno::Errno;
 /// Files `NAME.part`, `NAME.part2`, … that may lie there already.
 const MAX_PARTS: u32 = 99;
 
-/// A file being written.
+/// A file being written. Dropped before it is put in its place it stays in its part, unless nothing was
+/// written to it.
 #[derive(Debug)]
 pub struct Aside {
     file: File,
@@ -132,12 +133,23 @@ impl Aside {
         let Some(part) = &self.part else { return Ok(()) };
         self.file.sync_all()?;
         fs::rename(part, &self.place)?;
+        self.part = None;
         // The name is on the disk when its directory is. Not every file system can say so.
         if let Some(directory) = self.place.parent() {
             let directory = if directory.as_os_str().is_empty() { Path::new(".") } else { directory };
             let _ = File::open(directory).and_then(|directory| directory.sync_all());
         }
         Ok(())
+    }
+}
+
+impl Drop for Aside {
+    fn drop(&mut self) {
+        let is_empty = || self.file.metadata().is_ok_and(|metadata| metadata.len() == 0);
+        if let Some(part) = self.part.as_ref().filter(|_| is_empty()) {
+            // It holds nothing; if it stays, nothing is lost either.
+            let _ = fs::remove_file(part);
+        }
     }
 }
 
@@ -205,9 +217,23 @@ mod tests {
     fn what_a_killed_writer_left_is_left() {
         let directory = directory("killed");
         let place = directory.join("a");
-        drop(Aside::create(&place).expect("created"));
+        Aside::create(&place).expect("created").write_all(b"half").expect("written");
         write(&place, &["new"]).expect("written");
         assert_eq!(names(&directory), ["a", "a.part"]);
+    }
+
+    #[test]
+    fn a_part_to_which_nothing_was_written_is_removed() {
+        let directory = directory("empty");
+        let place = directory.join("a");
+        drop(Aside::create(&place).expect("created"));
+        assert!(names(&directory).is_empty(), "{:?}", names(&directory));
+        fs::write(&place, "old").expect("written");
+        drop(Aside::create(&place).expect("created"));
+        assert_eq!(names(&directory), ["a"]);
+        // What is put in its place is there to stay, however empty.
+        Aside::create(&place).expect("created").put().expect("put");
+        assert_eq!((names(&directory), fs::read(&place).expect("read")), (vec!["a".to_owned()], Vec::new()));
     }
 
     #[test]

@@ -55,7 +55,8 @@ impl From<AsideError> for Failure {
 
 impl From<GoalError> for Failure {
     fn from(error: GoalError) -> Failure {
-        Failure { sentence: error.to_string(), status: 125 }
+        let status = if matches!(error, GoalError::UnknownEnding(_)) { 2 } else { 125 };
+        Failure { sentence: error.to_string(), status }
     }
 }
 

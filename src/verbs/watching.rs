@@ -2,22 +2,22 @@
 
 use std::ffi::OsString;
 use std::fs::File;
-use std::os::unix::fs::PermissionsExt;
-use std::path::Path;
 
 use clap::CommandFactory;
 use crossbeam_channel::never;
 use sigtop::attach::find::{self, Carrier};
 use sigtop::attach::launch::Stdio;
+use sigtop::attach::program;
 use sigtop::batch::{self, Sink};
 use sigtop::cli::{Cli, Watch};
 use sigtop::demo;
 use sigtop::record::Goal;
 use sigtop::tally::measure;
+use sigtop::tally::table::Row;
 use sigtop::track::session::{Session, Target};
 use sigtop::track::{Ending, Recording, Saved};
-use sigtop::tui::Picked;
 use sigtop::tui::nearest::nearest;
+use sigtop::tui::{NameStyle, Picked};
 use sigtop::write::raw;
 
 use super::screen::{Shown, has_screen, show};
@@ -35,23 +35,50 @@ pub(crate) fn has_dashes() -> bool {
     std::env::args_os().any(|argument| argument == "--")
 }
 
-/// Without `--`, a word is a command only if it is a file that can be run.
+/// Without `--`, a word that is no subcommand is a command only if there is such a program: a path to a file,
+/// or a name that is found on the PATH.
 pub(super) fn check_bare_word(word: &OsString) -> Result<(), Failure> {
-    let runnable = std::fs::metadata(Path::new(word))
-        .is_ok_and(|metadata| metadata.is_file() && metadata.permissions().mode() & 0o111 != 0);
-    if runnable || has_dashes() {
+    if has_dashes() || is_program(word) {
         return Ok(());
     }
     let word = word.to_string_lossy();
     let command = Cli::command();
     let verbs = command.get_subcommands().filter(|verb| !verb.is_hide_set()).map(clap::Command::get_name);
-    let verb = nearest(&word, verbs).map_or(String::new(), |verb| format!("sigtop {verb}, or "));
-    Err(Failure { sentence: format!("`{word}` is no subcommand; did you mean: {verb}sigtop -- {word}?"), status: 2 })
+    let sentence = match nearest(&word, verbs) {
+        Some(verb) => format!("`{word}` is neither a subcommand nor a program; did you mean: sigtop {verb}?"),
+        None => format!("`{word}` is neither a subcommand nor a program on the PATH; see sigtop --help"),
+    };
+    Err(Failure { sentence, status: 2 })
+}
+
+/// A subcommand behind options that it does not take is not run as a program of its name.
+fn check_not_subcommand(word: &OsString) -> Result<(), Failure> {
+    match Cli::command().find_subcommand(word) {
+        Some(verb) if !has_dashes() => {
+            let name = verb.get_name();
+            let sentence = format!(
+                "an option before `{name}` is not one of this subcommand (sigtop {name} --help); \
+                 for a program of this name: sigtop -- {name}"
+            );
+            Err(Failure { sentence, status: 2 })
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Whether a command that begins with this word has something to run. A path that cannot be run is reported as
+/// one when it is started.
+fn is_program(word: &OsString) -> bool {
+    match program::find(word, std::env::var_os("PATH").as_deref()) {
+        Ok(path) => std::fs::metadata(path).is_ok_and(|metadata| metadata.is_file()),
+        Err(_) => false,
+    }
 }
 
 /// `sigtop -- COMMAND`
 pub(crate) fn watch_command(watch: Watch, is_demo: bool) -> Result<u8, Failure> {
     if !is_demo {
+        check_not_subcommand(&watch.command[0])?;
         check_bare_word(&watch.command[0])?;
     }
     let sink = sink(&watch, Sink::Stderr)?;
@@ -149,7 +176,13 @@ fn run(
 pub(super) fn print(session: &Session, watch: &Watch, sink: Sink) -> Result<Option<Ending>, Failure> {
     // Ctrl-C under a launched target is the target's; a watch of somebody else's process ends by it, with its table.
     let interrupt = if watch.command.is_empty() { interrupts()? } else { never() };
-    let options =
-        batch::Options { interval: watch.interval, count: watch.count, sink, interrupt, quiet: watch.screen.quiet };
+    // A table has room for whole names, as pprof's has.
+    let names: fn(&Row) -> &str = match watch.shown.names.unwrap_or(NameStyle::Full) {
+        NameStyle::Short => |row| NameStyle::Short.of(row),
+        NameStyle::Full => |row| NameStyle::Full.of(row),
+        NameStyle::Bare => |row| NameStyle::Bare.of(row),
+    };
+    let (interval, count, quiet) = (watch.interval, watch.count, watch.screen.quiet);
+    let options = batch::Options { interval, count, sink, interrupt, quiet, names };
     batch::run(session, options).map_err(|error| Failure::own("cannot write a table", error))
 }

@@ -111,9 +111,78 @@ fn wrong_arguments() {
 fn a_command_without_the_two_dashes() {
     let ran = sigtop(&[text(&targets::c("ends")), "0", "exit", "3"]);
     assert_eq!(ran.code(), 3, "{}", ran.err());
-    let ran = sigtop(&["no-such-command-anywhere"]);
-    assert_eq!(ran.code(), 2, "{}", ran.err());
-    assert!(ran.err().contains("did you mean: sigtop -- no-such-command-anywhere?"), "{}", ran.err());
+    // A name is looked for as a shell does, and what follows is the program's own.
+    let ran = sigtop(&["sh", "-c", "echo told; exit 4"]);
+    assert_eq!((ran.code(), ran.out().as_str()), (4, "told\n"), "{}", ran.err());
+    refused(&["no-such-command-anywhere"], 2, &["`no-such-command-anywhere` is neither a subcommand nor a program"]);
+    refused(&["./no-such-file"], 2, &["`./no-such-file` is neither a subcommand nor a program"]);
+    refused(&["recrod"], 2, &["did you mean: sigtop record?"]);
+}
+
+#[test]
+fn options_before_a_subcommand() {
+    for arguments in [&["--no-config", "env", "--path"][..], &["--config", "/nowhere", "env", "--path"]] {
+        let ran = sigtop(arguments);
+        assert_eq!((ran.code(), ran.out()), (0, sigtop(&["env", "--path"]).out()), "{}", ran.err());
+    }
+    let file = targets::scratch("before").join("a.sigtop");
+    let ran = sigtop(&["--quiet", "--no-config", "record", "-o", text(&file), "--", "sh", "-c", "exit 5"]);
+    assert_eq!((ran.code(), ran.err().as_str()), (5, ""));
+    assert!(file.is_file());
+    refused(&["--hz", "99", "env"], 2, &["`env`", "sigtop env --help", "sigtop -- env"]);
+}
+
+/// The ending is the format. One that is none is no recording by accident, and nothing is written or run.
+#[test]
+fn a_file_whose_ending_names_no_format() {
+    let directory = targets::scratch("endings");
+    for name in ["x.json", "a.b.c", "trace.perfetto"] {
+        let file = directory.join(name);
+        for option in
+            [&["record", "-o", text(&file), "--", "true"][..], &["--batch", "--save", text(&file), "--", "true"]]
+        {
+            refused(option, 2, &[text(&file), ".sigtop", ".pb.gz", ".folded", ".speedscope.json", "--format"]);
+        }
+    }
+    assert_eq!(fs::read_dir(&directory).expect("there").count(), 0);
+    let named = directory.join("x.json");
+    for arguments in [&[text(&directory.join("plain"))][..], &[text(&named), "--format", "sigtop"]] {
+        let ran = sigtop(&[&["record", "--quiet", "-o"], arguments, &["--", "true"]].concat());
+        assert_eq!((ran.code(), ran.err().as_str()), (0, ""));
+        assert_eq!(sigtop(&["view", "--batch", arguments[0]]).code(), 0, "{arguments:?}");
+    }
+}
+
+/// What was not started leaves nothing where it would have been recorded.
+#[test]
+fn a_recording_that_does_not_begin_leaves_no_file() {
+    let directory = targets::scratch("no recording");
+    for name in ["a.sigtop", "a.folded"] {
+        let file = directory.join(name);
+        refused(&["record", "-o", text(&file), "--", "./missing"], 127, &["missing"]);
+        refused(&["record", "-o", text(&file), "--pid", "4194304"], 127, &["4194304"]);
+        refused(&["--batch", "--save", text(&file), "--", "./missing"], 127, &["missing"]);
+    }
+    assert_eq!(fs::read_dir(&directory).expect("there").count(), 0);
+}
+
+/// In a table too names are written as asked for.
+#[test]
+fn names_of_a_table_are_in_the_style_asked_for() {
+    let source = "#include <ctime>\nnamespace deep { template <class T> __attribute__((noinline)) T burn(T x) { for (;;) \
+                  { x = x * 7 + 1; asm volatile(\"\" : \"+r\"(x)); if (clock() > CLOCKS_PER_SEC / 2) return x; } } }\n\
+                  int main() { return deep::burn<long>(1) == 0; }\n";
+    let program = targets::generated("styled", source, "cpp", "c++", &["-O1", "-g"]);
+    let told = |style: &[&str]| {
+        let ran = sigtop(&[&["--batch", "--hz", "250"], style, &["--", text(&program)]].concat());
+        assert_eq!(ran.code(), 0, "{}", ran.err());
+        ran.err()
+    };
+    assert!(told(&["--names", "short"]).contains("  deep::burn\n"));
+    assert!(told(&["--names", "bare"]).contains("  burn\n"));
+    for style in [&["--names", "full"][..], &[]] {
+        assert!(told(style).contains("deep::burn<long>(long)"));
+    }
 }
 
 #[test]
