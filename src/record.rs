@@ -314,7 +314,9 @@ fn progress(answer: &Answer) -> String {
         0 => String::new(),
         lost => format!(" · {} lost", measure::count(lost)),
     };
-    format!("recording pid {} · {up} · {samples} samples{lost} · Ctrl-C ends", facts.pid)
+    let pids: Vec<String> = facts.pids.iter().map(u32::to_string).collect();
+    let label = if pids.len() == 1 { "pid" } else { "pids" };
+    format!("recording {label} {} · {up} · {samples} samples{lost} · Ctrl-C ends", pids.join(", "))
 }
 
 /// One line on what was recorded.

@@ -49,7 +49,7 @@ impl Facts {
     pub fn unknown(clock: Clock) -> Facts {
         Facts {
             command: String::new(),
-            pid: 0,
+            pids: Vec::new(),
             processes: 0,
             threads: None,
             up: Duration::ZERO,
@@ -68,6 +68,7 @@ impl Facts {
             overflows: Overflows::default(),
             files: Vec::new(),
             agent_share: None,
+            agent_of_a_cpu: None,
             cpu_history: Vec::new(),
             cpu_now: None,
             cpu_used: Duration::ZERO,
@@ -82,8 +83,8 @@ impl Facts {
 pub struct Facts {
     /// The command as launched, or the command line of the process attached to.
     pub command: String,
-    /// Process launched or attached to.
-    pub pid: u32,
+    /// Process launched, or processes attached to.
+    pub pids: Vec<u32>,
     /// Processes with an agent now.
     pub processes: usize,
     /// Their threads; `None` until an agent counted them.
@@ -120,6 +121,8 @@ pub struct Facts {
     pub files: Vec<(String, SymbolState)>,
     /// (handler time + agent threads' CPU) ÷ processes' CPU; `None` until known.
     pub agent_share: Option<f64>,
+    /// (handler time + agent threads' CPU) in the window ÷ its length: a part of one CPU; `None` until a second has passed.
+    pub agent_of_a_cpu: Option<f64>,
     /// CPU of the watched processes for each of the last seconds, oldest first, percent of one core; at most 60.
     pub cpu_history: Vec<f32>,
     /// The last second's CPU, percent of one core: user and system; `None` until a second has passed.

@@ -5,6 +5,7 @@
 
 mod baseline;
 mod caller;
+mod cost;
 pub mod desk;
 pub mod facts;
 mod governor;

@@ -9,6 +9,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use crossbeam_channel::{Receiver, Sender, TrySendError, never, select, tick};
 use nix::time::{ClockId, clock_gettime};
 
+use super::cost::Cost;
 use super::desk::Desk;
 use super::facts::Ending;
 use super::governor::Governor;
@@ -70,6 +71,7 @@ pub(super) struct Watcher {
     started_ns: u64,
     pace: Pace,
     governor: Governor,
+    cost: Cost,
     ended: Option<(Ending, u64)>,
     banner: Option<String>,
     told_end: bool,
@@ -94,11 +96,16 @@ impl Watcher {
         if settings.sample_times {
             desk.profile.keep_sample_times();
         }
+        let started_ns = match &feed {
+            Feed::Live(_) => monotonic_ns(),
+            Feed::Recording(player) => player.about.started_ns,
+        };
         Watcher {
             desk,
             feed,
             tape,
             governor: Governor::new(settings.budget),
+            cost: Cost::new(started_ns),
             settings,
             notices,
             started_ns: monotonic_ns(),
@@ -429,6 +436,7 @@ impl Watcher {
             live.look_at_threads(&mut self.desk.profile, now_ns);
         }
         let shown_ns = self.now_ns();
+        self.cost.read(&self.desk.profile.losses(), shown_ns);
         let facts = self.facts(shown_ns);
         self.lacks_names = facts.symbolizing.0 > 0;
         let answer = match of {

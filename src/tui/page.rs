@@ -105,7 +105,7 @@ const WORDS: &[(&str, &str)] = &[
     ("REAL (wall)", "a tick for every so much time that passes, for threads that sleep and wait too"),
     ("99 Hz (98.7)", "the rate asked for, and the rate of signals that came, per second of the clock and thread"),
     ("lost", "ticks that did not become a sample; L says why"),
-    ("agent", "CPU time of sampling in the target, of all CPU time of the target"),
+    ("agent", "CPU time of sampling in the target over the window, of one CPU"),
     (
         "focus, ignore",
         "a regular expression on function, file and module names that chooses samples: all numbers are \
@@ -211,6 +211,9 @@ fn losses(facts: Option<&Facts>, width: u16) -> Vec<Line> {
     let share = facts.and_then(|facts| facts.agent_share);
     let share = share.map_or_else(unknown, |share| measure::percent(share * 100.0).trim_start().to_owned());
     lines.push(number("sampling, of the target", share, String::new()));
+    let part = facts.and_then(|facts| facts.agent_of_a_cpu);
+    let part = part.map_or_else(unknown, |part| measure::percent(part * 100.0).trim_start().to_owned());
+    lines.push(number("sampling, of a CPU", part, "in the window".to_owned()));
     lines.extend(facts.map(|facts| names(facts, width)).unwrap_or_default());
     lines
 }

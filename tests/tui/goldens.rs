@@ -48,7 +48,8 @@ fn waiting() {
         let mut session = Session::new("process 41273 ./server --port 8080\nnow 1s");
         let facts = &mut session.facts;
         facts.up = std::time::Duration::from_millis(1200);
-        (facts.threads, facts.engine_state, facts.effective_hz, facts.agent_share) = (None, None, None, None);
+        (facts.threads, facts.engine_state, facts.effective_hz) = (None, None, None);
+        (facts.agent_share, facts.agent_of_a_cpu) = (None, None);
         (facts.cpu_history, facts.cpu_now) = (Vec::new(), None);
         facts.cpu_used = std::time::Duration::from_millis(3);
         facts.losses = Default::default();

@@ -240,7 +240,8 @@ fn trends() -> impl Strategy<Value = Trends> {
 }
 
 fn facts() -> impl Strategy<Value = Facts> {
-    let numbers = (any::<u32>(), prop::option::of(any::<u32>()), number(), number(), any::<usize>());
+    let numbers =
+        (prop::collection::vec(any::<u32>(), 0..6), prop::option::of(any::<u32>()), number(), number(), any::<usize>());
     let measured = (
         prop::option::of(any::<f64>()),
         prop::option::of(any::<f64>()),
@@ -250,8 +251,8 @@ fn facts() -> impl Strategy<Value = Facts> {
     let kinds = (0..3_usize, 0..2_usize, 0..8_usize, prop::option::of(any::<i32>()));
     (numbers, measured, kinds, prop::option::of(number())).prop_map(
         |(
-            (pid, threads, up, period_ns, processes),
-            (effective_hz, agent_share, cpu_history, cpu_now),
+            (pids, threads, up, period_ns, processes),
+            (effective_hz, agent_of_a_cpu, cpu_history, cpu_now),
             kinds,
             waiting,
         )| {
@@ -267,7 +268,7 @@ fn facts() -> impl Strategy<Value = Facts> {
             let (clock, engine, state, ended) = kinds;
             let up = Duration::from_nanos(up);
             Facts {
-                pid,
+                pids,
                 processes,
                 threads,
                 up,
@@ -277,7 +278,8 @@ fn facts() -> impl Strategy<Value = Facts> {
                 engine_state: states.get(state).copied(),
                 period_ns,
                 effective_hz,
-                agent_share,
+                agent_share: agent_of_a_cpu,
+                agent_of_a_cpu,
                 cpu_history,
                 cpu_now,
                 symbolizing: (processes, processes / 2),

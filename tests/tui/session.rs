@@ -33,7 +33,7 @@ impl Session {
         let facts = Facts {
             origin: None,
             command: "./server --port 8080".to_owned(),
-            pid: 41273,
+            pids: vec![41273],
             processes: 1,
             threads: Some(8),
             up: Duration::from_secs(134),
@@ -53,6 +53,7 @@ impl Session {
                 ..Losses::default()
             },
             agent_share: Some(0.0012),
+            agent_of_a_cpu: Some(0.0012),
             unsampled: None,
             stacks: Stacks { samples: 3984, truncated: 21, unreadable: 2 },
             overflows: Overflows::default(),

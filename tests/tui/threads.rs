@@ -29,6 +29,24 @@ fn selected(stage: &Stage) -> String {
     (4..40).map(|y| stage.line(y)).find(|line| line.starts_with('▸')).unwrap_or_default()
 }
 
+/// Several processes are watched together: each is named, or their number is.
+#[test]
+fn the_header_names_every_process_attached_to() {
+    let first_line = |pids: &[u32], processes: usize, columns: u16| {
+        let mut session = Session::new(THREADS);
+        (session.facts.pids, session.facts.processes) = (pids.to_vec(), processes);
+        let stage = Stage::new(options(), session, (columns, 45));
+        stage.line(0)
+    };
+    let says = |line: String, words: &str| assert!(line.contains(words), "{words:?} is not in {line:?}");
+    says(first_line(&[41273], 1, 140), "pid 41273 · 8 threads");
+    says(first_line(&[41273], 3, 140), "pid 41273 · 3 processes · 8 threads");
+    says(first_line(&[41273, 5], 2, 140), "pids 41273, 5 · 8 threads");
+    says(first_line(&[41273, 5], 4, 140), "pids 41273, 5 · 4 processes · 8 threads");
+    says(first_line(&[1, 2, 3, 4], 4, 140), "4 processes · 8 threads");
+    says(first_line(&[41273, 41274, 41275], 3, 80), "pids 41273, 41274, 41275");
+}
+
 #[test]
 fn enter_filters_and_unfilters() {
     let mut stage = stage();

@@ -33,19 +33,25 @@ impl Watcher {
             Feed::Live(_) => None,
             Feed::Recording(player) => player.about.origin.clone(),
         };
-        let (pid, started_ns, cpu_history, cpu_now, cpu_used) = match &self.feed {
+        let (pids, started_ns, cpu_history, cpu_now, cpu_used) = match &self.feed {
             Feed::Live(live) => {
-                (live.target.pid(), self.started_ns, live.meter.history(), live.meter.now(), live.cpu_used)
+                (live.target.pids(), self.started_ns, live.meter.history(), live.meter.now(), live.cpu_used)
             }
-            Feed::Recording(player) => {
-                (player.about.pid, player.about.started_ns, player.cpu_history(), player.cpu_now(), player.cpu_used())
-            }
+            Feed::Recording(player) => (
+                vec![player.about.pid],
+                player.about.started_ns,
+                player.cpu_history(),
+                player.cpu_now(),
+                player.cpu_used(),
+            ),
         };
         // Of a recording that is over nothing runs.
         let state = state.filter(|_| !matches!(&self.feed, Feed::Recording(player) if player.is_over));
+        let window_ns = self.desk.question().window_ns;
+        let of_a_cpu = self.cost.of_a_cpu(&losses, window_ns, self.ended.map_or(now_ns, |(_, at_ns)| at_ns));
         Facts {
             command: self.settings.command.clone(),
-            pid,
+            pids,
             processes: connected().count(),
             threads: (connected().count() > 0).then(|| connected().map(|process| process.account.threads).sum()),
             up: from_ns(started_ns, self.ended.map_or(now_ns, |(_, at_ns)| at_ns)),
@@ -57,8 +63,9 @@ impl Watcher {
             period_ns: self.settings.period_ns,
             origin,
             effective_hz: rate(profile, clock),
-            window_ns: self.desk.question().window_ns,
+            window_ns,
             agent_share: (losses.process_cpu_ns > 0).then_some(share),
+            agent_of_a_cpu: of_a_cpu.filter(|_| losses.process_cpu_ns > 0),
             losses,
             unsampled,
             stacks: Stacks { samples, truncated, unreadable: profile.unreadable() },

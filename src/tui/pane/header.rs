@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!  sigtop  ./server --port 8080      pid 41273 · 8 threads · up 2m14s        cpu ▁▂▃▅▇▇▆▅▃▂▁▂▃ 187% (171 user 16 sys)
-//!  ● PROF (cpu)  timer_create per thread  99 Hz (99.0)   window 10 s   1 851 samples   lost 0   agent 0.12%   focus=parse ✕
+//!  ● PROF (cpu)  timer_create per thread  99 Hz (99.0)   window 10 s   1 851 samples   lost 0   agent 0.12% of a CPU   focus=parse ✕
 //! ```
 //!
 //! Numbers that change have columns of their own, so that nothing to their right moves.
@@ -31,6 +31,8 @@ const CHIP_COLUMNS: usize = 28;
 const ROOMY_COLUMNS: u16 = 96;
 /// Columns of `187% (171 user 16 sys)`.
 const CPU_COLUMNS: u16 = 23;
+/// Pids that are shown, at most; of more processes only the number is.
+const MAX_PIDS: usize = 3;
 
 /// Draws it.
 pub fn draw(canvas: &mut Canvas<'_>, area: Rect, app: &App) {
@@ -144,7 +146,8 @@ fn lifetime(facts: Option<&Facts>, theme: Theme) -> Vec<Segment> {
     let pair = |label: &str, value: String, after: &str| {
         vec![Span::styled(label.to_owned(), dim), Span::styled(value, plain), Span::styled(after.to_owned(), dim)]
     };
-    let pid = facts.map_or_else(dash, |facts| facts.pid.to_string());
+    let pids = facts.map_or(&[][..], |facts| &facts.pids);
+    let count = facts.map_or(0, |facts| facts.processes.max(facts.pids.len()));
     let threads = facts.and_then(|facts| facts.threads);
     let plural = if threads == Some(1) { " thread" } else { " threads" };
     let threads = threads.map_or_else(dash, |threads| measure::count(threads.into()));
@@ -153,9 +156,21 @@ fn lifetime(facts: Option<&Facts>, theme: Theme) -> Vec<Segment> {
         Some(facts) => pair("up ", measure::duration(facts.up), ""),
         None => pair("up ", dash(), ""),
     };
-    let mut segments = vec![Segment::new(5).or(pair("pid ", pid, "")).or_nothing()];
-    if let Some(processes) = facts.map(|facts| facts.processes).filter(|processes| *processes > 1) {
-        segments.push(dotted(2, pair("", measure::count(processes as u64), " processes"), dim));
+    let processes = || pair("", measure::count(count as u64), " processes");
+    let mut segments = Vec::new();
+    if pids.len() > 1 {
+        // Each by its pid, or all by their number.
+        let all: Vec<String> = pids.iter().take(MAX_PIDS).map(u32::to_string).collect();
+        let one = Segment::new(5);
+        let one = if pids.len() > MAX_PIDS { one } else { one.or(pair("pids ", all.join(", "), "")) };
+        segments.push(one.or(processes()).or_nothing());
+    } else {
+        let pid = pids.first().map_or_else(dash, u32::to_string);
+        segments.push(Segment::new(5).or(pair("pid ", pid, "")).or_nothing());
+    }
+    // Said already where it is the number of those that were named.
+    if count > 1 && (pids.len() == 1 || (pids.len() <= MAX_PIDS && count > pids.len())) {
+        segments.push(dotted(2, processes(), dim));
     }
     segments.push(dotted(3, pair("", threads, plural), dim));
     segments.push(dotted(4, time, dim));
@@ -250,10 +265,15 @@ fn sampling(app: &App, facts: Option<&Facts>, roomy: bool) -> Vec<Segment> {
         segments.push(words.or_text(format!("−{percent} %"), bad));
     }
 
-    let share = facts.and_then(|facts| facts.agent_share);
-    let share = share.map_or("–".to_owned(), |share| measure::percent(share * 100.0).trim_start().to_owned());
-    let words = vec![Span::styled("agent ", dim), Span::styled(share, plain)];
+    // Of an idle target's own CPU time any cost would be a large part.
+    let part = facts.and_then(|facts| facts.agent_of_a_cpu);
+    let number = part.map_or("–".to_owned(), |part| measure::percent(part * 100.0).trim_start().to_owned());
+    let words = vec![Span::styled("agent ", dim), Span::styled(number, plain)];
     segments.push(Segment::new(2).columns(12).or(words).or_nothing());
+    if part.is_some() {
+        // The first that gives way: the page of losses says it too.
+        segments.push(Segment::new(0).gap(0).or_text("of a CPU", dim).or_nothing());
+    }
 
     if let Some(baseline_ns) = app.answer.as_ref().and_then(|answer| answer.baseline_ns) {
         let ago = measure::duration(std::time::Duration::from_nanos(baseline_ns / BUCKET_NS * BUCKET_NS));
