@@ -2,6 +2,9 @@
 //! goes. The viewer is this same test program in another process, playing the part of [`the_viewer`], so that it can be given
 //! any descriptors, any terminal, and be killed.
 
+#[path = "harness/children.rs"]
+mod children;
+
 use std::ffi::OsString;
 use std::fs::{self, File};
 use std::io::{Read, Write};
@@ -10,6 +13,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
+use children::{Limit, with_default_signals};
 use crossbeam_channel::{Receiver, RecvTimeoutError, unbounded};
 use nix::pty::openpty;
 use nix::sys::signal::{Signal, kill};
@@ -139,15 +143,17 @@ fn play(target: &Launched, ears: &Ears, script: &str) -> Seen {
     seen
 }
 
-/// A directory of its own for a test, gone with it.
-struct Scratch(PathBuf);
+/// A directory of its own for a test, gone with it, and the end of the test's viewers that take too long.
+struct Scratch(PathBuf, #[expect(dead_code, reason = "it acts when it is dropped")] Limit);
 
 impl Scratch {
     fn new(name: &str) -> Scratch {
         let path = std::env::temp_dir().join(format!("sigtop-launch-{}-{name}", std::process::id()));
         drop(fs::remove_dir_all(&path));
         fs::create_dir(&path).unwrap();
-        Scratch(path)
+        let variable = format!("SIGTOP_TEST_DIRECTORY={}", path.display());
+        let limit = Limit::new(2 * LONG, variable, &path);
+        Scratch(path, limit)
     }
 
     fn read(&self, name: &str) -> String {
@@ -169,6 +175,7 @@ impl Scratch {
         command.args(arguments).env("SIGTOP_TEST_DIRECTORY", &self.0).env("SIGTOP_TEST_WAY", way);
         command.env("SIGTOP_TEST_COMMAND", words.join("\x1f")).env("SIGTOP_TEST_SCRIPT", script);
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::inherit());
+        with_default_signals(&mut command);
         command
     }
 
@@ -227,7 +234,7 @@ fn a_target_sees_what_it_would_see_alone() {
         &["sh", "-c", "trap '' PIPE CHLD USR1; exec \"$@\"", "sh"],
     ] {
         let stdout = scratch.0.join("alone");
-        let status = Command::new(through[0])
+        let status = with_default_signals(&mut Command::new(through[0]))
             .args(&through[1..])
             .args(words)
             .stdin(Stdio::null())
@@ -320,14 +327,16 @@ fn what_cannot_be_executed_is_told_with_its_status() {
 #[test]
 fn a_target_has_a_terminal_of_its_own() {
     let scratch = Scratch::new("terminal");
-    let look = "test -t 0 && test -t 1 && test -t 2 && stty size && tty && tty </dev/tty && ps -o pgid=,tpgid=,pid= $$";
+    let look = "test -t 0 && test -t 1 && test -t 2 && stty size && tty && tty </dev/tty && cat /proc/$$/stat";
     assert_eq!(scratch.on_terminal(&["sh", "-c", look], ""), 0);
     let output = scratch.read("output");
     let lines: Vec<&str> = output.split("\r\n").collect();
     assert_eq!(lines[0], "33 77");
     assert!(lines[1].starts_with("/dev/pts/") && lines[2] == "/dev/tty", "{output}");
-    let numbers: Vec<&str> = lines[3].split_whitespace().collect();
-    assert!(numbers[0] == numbers[1] && numbers[1] == numbers[2], "leads the foreground group: {output}");
+    // The shell's own line: after its name state, parent, group, session, terminal and the foreground group.
+    let pid = lines[3].split(' ').next().unwrap();
+    let fields: Vec<&str> = lines[3].rsplit(") ").next().unwrap().split(' ').collect();
+    assert_eq!((fields[2], fields[5]), (pid, pid), "leads the foreground group: {output}");
 }
 
 #[test]
@@ -463,8 +472,7 @@ fn in_batch_an_interrupt_is_the_targets() {
     let words = ["sh", "-c", "trap 'exit 7' INT; echo ready >told; read line"];
     let told = scratch.0.join("told");
     mkfifo(&told, nix::sys::stat::Mode::S_IRWXU).unwrap();
-    // Whoever runs the tests in the background has the signal ignored, and a shell cannot trap what it was born ignoring.
-    let prefix = ["setsid", "-c", "-w", "env", "--default-signal=INT"];
+    let prefix = ["setsid", "-c", "-w"];
     let mut command = scratch.viewer(&prefix, "inherit", &words, "");
     let mut viewer = terminal.attach(command.current_dir(&scratch.0));
     fs::read(&told).unwrap();

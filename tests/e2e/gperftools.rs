@@ -448,7 +448,7 @@ fn real_library() -> Option<PathBuf> {
     let found =
         directories.iter().map(|directory| Path::new(directory).join("libprofiler.so")).find(|file| file.exists());
     if found.is_none() {
-        eprintln!("not tested: gperftools' libprofiler.so is not installed");
+        skip("gperftools' libprofiler.so is not installed");
     }
     found
 }

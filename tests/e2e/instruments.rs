@@ -1,14 +1,20 @@
 //! The instruments, tested on what is known: a reader that accepts everything, or a judge that never objects, proves nothing.
 
-use std::process::Command;
+use std::fs;
+use std::io::Read;
+use std::os::unix::process::ExitStatusExt;
+use std::process::{Command, Stdio};
+use std::time::Duration;
 
 use crate::harness::chains::judge::{Judge, Verdict};
 use crate::harness::chains::{self, Language};
+use crate::harness::children::Limit;
 use crate::harness::escapes::Guard;
 use crate::harness::raw::{Entry, Frame, Raw};
 use crate::harness::run::run;
 use crate::harness::statistics::{deviations, lower_bound};
 use crate::harness::table::Table;
+use crate::harness::targets;
 use crate::harness::terminal::Terminal;
 
 #[test]
@@ -243,4 +249,47 @@ fn anything_else_that_is_written_is_found() {
     for bytes in bad {
         assert!(Guard::default().read(bytes).is_err(), "{}", bytes.escape_ascii());
     }
+}
+
+/// Whoever runs the tests by `nohup` or in the background has signals ignored; what tests start has not.
+#[test]
+fn children_start_with_default_signals() {
+    const INSIDE: &str = "SIGTOP_TEST_IGNORED_SIGNALS";
+    if std::env::var_os(INSIDE).is_some() {
+        let ran = run(Command::new("grep").args(["SigIgn", "/proc/self/status"]));
+        assert_eq!(ran.out().trim_end().chars().last(), Some('0'), "{}", ran.out());
+        return;
+    }
+    let mut ignoring = Command::new("sh");
+    ignoring.args(["-c", "trap '' HUP INT QUIT; exec \"$@\"", "sh"]).arg(std::env::current_exe().expect("this test"));
+    ignoring.args(["--exact", "instruments::children_start_with_default_signals"]).env(INSIDE, "1");
+    // Not by `run`, which would reset what the shell then ignores anew: the order of both is the same here.
+    let out = ignoring.output().expect("sh");
+    assert!(out.status.success(), "{}", String::from_utf8_lossy(&out.stdout));
+}
+
+#[test]
+fn a_limit_kills_what_takes_too_long() {
+    let directory = targets::scratch("limit");
+    let fifo = directory.join("fifo");
+    nix::unistd::mkfifo(&fifo, nix::sys::stat::Mode::S_IRWXU).expect("writable");
+    let start = || {
+        let mut command = Command::new("sh");
+        command.args(["-c", "sleep 600 & echo $!; wait"]).env("SIGTOP_TEST_LIMIT", &directory).stdout(Stdio::piped());
+        command.spawn().expect("sh")
+    };
+    let mut child = start();
+    let mut first = [0; 16];
+    let count = child.stdout.as_mut().expect("piped").read(&mut first).expect("a pid");
+    let sleeper: i32 = String::from_utf8_lossy(&first[..count]).trim().parse().expect("a pid");
+    let variable = format!("SIGTOP_TEST_LIMIT={}", directory.display());
+    let limit = Limit::new(Duration::from_millis(200), variable, &directory);
+    assert_eq!(child.wait().expect("ours").signal(), Some(9));
+    assert_eq!(fs::read(&fifo).expect("a FIFO that nobody writes to"), b"");
+    drop(limit);
+    let is_gone = || {
+        let stat = fs::read_to_string(format!("/proc/{sleeper}/stat")).unwrap_or_default();
+        stat.is_empty() || stat.contains(") Z ")
+    };
+    assert!(crate::guest::eventually(Duration::from_secs(10), is_gone));
 }

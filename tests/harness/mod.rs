@@ -2,6 +2,7 @@
 //! imports the library: the binary is judged from outside.
 
 pub(crate) mod chains;
+pub(crate) mod children;
 pub(crate) mod escapes;
 pub(crate) mod inspect;
 pub(crate) mod legacy;

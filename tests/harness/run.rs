@@ -11,7 +11,9 @@ use std::time::Duration;
 use nix::sys::signal::{Signal, killpg};
 use nix::unistd::Pid;
 
+use super::children::with_default_signals;
 use super::raw::Raw;
+use super::skips::skip;
 use super::table::Table;
 use super::targets;
 
@@ -58,7 +60,7 @@ impl Ran {
 pub(crate) fn run(command: &mut Command) -> Ran {
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).process_group(0);
     let what = format!("{command:?}");
-    let mut child = command.spawn().unwrap_or_else(|error| panic!("{what}: {error}"));
+    let mut child = with_default_signals(command).spawn().unwrap_or_else(|error| panic!("{what}: {error}"));
     let group = Pid::from_raw(child.id() as i32);
     let mut out = child.stdout.take().expect("piped");
     let mut err = child.stderr.take().expect("piped");
@@ -155,7 +157,7 @@ pub(crate) fn tool(name: &str) -> Option<PathBuf> {
     let found = found.map(|directory: PathBuf| directory.join(name)).find(|file| file.is_file());
     assert!(found.is_some() || std::env::var_os("CI").is_none(), "{name} is not installed");
     if found.is_none() {
-        eprintln!("not tested: {name} is not installed");
+        skip(&format!("{name} is not installed"));
     }
     found
 }

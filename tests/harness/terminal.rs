@@ -19,6 +19,7 @@ use nix::sys::termios::{Termios, tcgetattr};
 use nix::unistd::Pid;
 use vt100::{Parser, Screen};
 
+use super::children::with_default_signals;
 use super::escapes::Guard;
 use super::run::SIGTOP;
 
@@ -77,6 +78,7 @@ impl Terminal {
         }
         let before = tcgetattr(&slave).expect("a terminal");
         let started = Instant::now();
+        with_default_signals(&mut leader);
         let mut child = leader.stdin(end()).stdout(end()).stderr(end()).spawn().expect("setsid of util-linux");
         let pid = Pid::from_raw(child.id() as i32);
         let (mine, theirs) = UnixStream::pair().expect("a socket pair");

@@ -1,5 +1,7 @@
 //! The screen, driven by fake keys, recorded answers and no clock at all.
 
+#[path = "../harness/children.rs"]
+mod children;
 mod colon;
 mod driven;
 #[path = "../harness/escapes.rs"]

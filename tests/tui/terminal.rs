@@ -22,6 +22,7 @@ use sigtop::tui::app::App;
 use sigtop::tui::terminal::{Console, Surface};
 use sigtop::tui::{Device, Options, run, signals};
 
+use crate::children::with_default_signals;
 use crate::session::Session;
 use crate::stage::{SCREEN, options};
 
@@ -94,6 +95,7 @@ impl Pty {
         }
         let before = tcgetattr(&pty.slave).expect("its modes");
         command.env("TERM", "xterm-256color").env("LANG", "C.UTF-8").env_remove("NO_COLOR").env("RUST_BACKTRACE", "0");
+        with_default_signals(&mut command);
         let process = command.stdin(stdio(&pty.slave)).stdout(stdio(&pty.slave)).stderr(stdio(&pty.slave)).spawn();
         let (rows, columns) = (24.try_into().expect("rows"), 80.try_into().expect("columns"));
         Pty {

@@ -1,0 +1,99 @@
+//! Processes that tests start: with signals as a program expects them, and ended when a test takes too long.
+
+use std::fs;
+use std::os::unix::fs::FileTypeExt;
+use std::os::unix::process::CommandExt;
+use std::path::Path;
+use std::process::Command;
+use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use nix::sys::signal::{SigHandler, Signal, kill, signal};
+use nix::unistd::Pid;
+
+/// Has a command start with the default actions of the signals that `nohup` and a shell's `&` have it ignore. A shell
+/// cannot trap what it was born ignoring, and no program dies of it.
+pub(crate) fn with_default_signals(command: &mut Command) -> &mut Command {
+    let reset = || {
+        for number in [Signal::SIGHUP, Signal::SIGINT, Signal::SIGQUIT, Signal::SIGTERM] {
+            // SAFETY: the default action is no handler, so that none is called in a state it does not expect.
+            unsafe { signal(number, SigHandler::SigDfl) }?;
+        }
+        Ok(())
+    };
+    // SAFETY: between fork and exec only sigaction(2) is called, which is safe there.
+    unsafe { command.pre_exec(reset) }
+}
+
+/// A time limit: when it is over before this is dropped, the processes are killed that were started with a variable, and their
+/// children, so that a test that waits for them goes on, and fails.
+#[allow(dead_code, reason = "not every test binary has a use for it")]
+pub(crate) struct Limit {
+    over: Option<Sender<()>>,
+    watchdog: Option<JoinHandle<()>>,
+}
+
+#[allow(dead_code, reason = "not every test binary has a use for it")]
+impl Limit {
+    /// Of processes that have `NAME=VALUE` in their environment. A test that waits at a FIFO in `directory` goes on then, too.
+    pub(crate) fn new(limit: Duration, variable: String, directory: &Path) -> Limit {
+        let (over, waits) = channel();
+        let directory = directory.to_owned();
+        let watchdog = std::thread::spawn(move || {
+            while waits.recv_timeout(limit) == Err(RecvTimeoutError::Timeout) {
+                eprintln!("over {limit:?}: what was started with {variable} is killed");
+                started_with(&variable).into_iter().for_each(kill_tree);
+                open_fifos(&directory);
+            }
+        });
+        Limit { over: Some(over), watchdog: Some(watchdog) }
+    }
+}
+
+impl Drop for Limit {
+    fn drop(&mut self) {
+        self.over.take();
+        if let Some(watchdog) = self.watchdog.take() {
+            // Its panic was printed already.
+            let _ = watchdog.join();
+        }
+    }
+}
+
+/// Opens every FIFO of a directory at both ends, and closes it again: whoever waits for the other end finds it.
+fn open_fifos(directory: &Path) {
+    for entry in fs::read_dir(directory).into_iter().flatten().flatten() {
+        if entry.file_type().is_ok_and(|kind| kind.is_fifo()) {
+            let _ = fs::File::options().read(true).write(true).open(entry.path());
+        }
+    }
+}
+
+fn pids() -> impl Iterator<Item = u32> {
+    let entries = fs::read_dir("/proc").expect("/proc").flatten();
+    entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok())
+}
+
+fn started_with(variable: &str) -> Vec<u32> {
+    let has_it = |pid: &u32| {
+        let environment = fs::read(format!("/proc/{pid}/environ")).unwrap_or_default();
+        environment.split(|&byte| byte == 0).any(|one| one == variable.as_bytes())
+    };
+    pids().filter(has_it).collect()
+}
+
+/// The fourth field of `/proc/PID/stat`.
+fn parent(pid: u32) -> Option<u32> {
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    stat[stat.rfind(')')? + 1..].split_whitespace().nth(1)?.parse().ok()
+}
+
+fn kill_tree(pid: u32) {
+    // It is stopped first, so that it starts no more children while they are looked for.
+    let pid_t = Pid::from_raw(pid as i32);
+    let _it_may_be_gone = kill(pid_t, Signal::SIGSTOP);
+    let children: Vec<u32> = pids().filter(|other| parent(*other) == Some(pid)).collect();
+    children.into_iter().for_each(kill_tree);
+    let _it_may_be_gone = kill(pid_t, Signal::SIGKILL);
+}
