@@ -10,7 +10,7 @@ use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
 use crate::harness::inspect::{self, Seen};
-use crate::harness::run::{Batch, LIMIT, Ran, SIGTOP, run, text};
+use crate::harness::run::{Batch, LIMIT, Ran, SIGTOP, run, text, tool};
 use crate::harness::skips::skip;
 use crate::harness::targets;
 use crate::harness::terminal::Terminal;
@@ -285,6 +285,7 @@ fn libc_believes_in_one_thread() {
 
 #[test]
 fn a_cpp_program_computes_the_same() {
+    let Some(_) = tool("c++") else { return };
     let binary = targets::cpp("work");
     let alone = host(Guest::Nobody, &[text(&binary), "2000"]);
     prove(&[Guest::Batch("--hz 1000"), Guest::Batch("--clock real --hz 1000")], &[], |guest| {

@@ -11,7 +11,7 @@ use crate::harness::chains::{self, Language};
 use crate::harness::children::Limit;
 use crate::harness::escapes::Guard;
 use crate::harness::raw::{Entry, Frame, Raw};
-use crate::harness::run::run;
+use crate::harness::run::{run, tool};
 use crate::harness::statistics::{deviations, lower_bound};
 use crate::harness::table::Table;
 use crate::harness::targets;
@@ -169,7 +169,8 @@ fn a_wrong_stack_is_called_wrong() {
 
 #[test]
 fn the_generated_programs_run() {
-    for language in [Language::C, Language::Cpp, Language::Rust, Language::Panics] {
+    let cpp = tool("c++").map(|_| Language::Cpp);
+    for language in [Language::C, Language::Rust, Language::Panics].into_iter().chain(cpp) {
         let ran = run(Command::new(chains::program(language)).args(["0.2", "thread"]));
         assert_eq!((ran.code(), ran.err()), (0, String::new()), "{language:?}");
     }

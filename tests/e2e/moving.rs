@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use super::guest::{Guest, host, prove, same};
 use super::shares::accounts;
-use crate::harness::run::{Batch, text};
+use crate::harness::run::{Batch, text, tool};
 use crate::harness::targets;
 
 /// A library whose work is done in a function of this name, and which throws. Two of them differ in nothing but that name's letters.
@@ -29,6 +29,7 @@ fn library(worker: &str) -> PathBuf {
 /// One library is loaded where the other was: what each did is its own.
 #[test]
 fn an_address_that_is_used_again_is_another_library() {
+    let Some(_) = tool("c++") else { return };
     let (first, second) = (library("work_of_a"), library("work_of_b"));
     let loads = targets::cpp("loads");
     let watched = Batch::new("--hz 250").run(&[text(&loads), text(&first), text(&second), "900"]);
@@ -52,6 +53,7 @@ fn an_address_that_is_used_again_is_another_library() {
 /// Four threads load, throw and unload, and nothing hangs, ends, or is thrown away.
 #[test]
 fn loading_and_throwing_under_fire() {
+    let Some(_) = tool("c++") else { return };
     let (first, second) = (library("work_of_a"), library("work_of_b"));
     let storm: Vec<PathBuf> = (0..4).map(|i| library(&format!("work_of_storm_{i}"))).collect();
     let loads = targets::cpp("loads");

@@ -5,7 +5,7 @@ use std::process::Command;
 
 use crate::harness::chains::judge::{Judge, Judgement, Verdict};
 use crate::harness::chains::{self, Language};
-use crate::harness::run::{Batch, text};
+use crate::harness::run::{Batch, text, tool};
 use crate::harness::skips::skip;
 use crate::harness::statistics::lower_bound;
 use crate::harness::targets;
@@ -85,6 +85,7 @@ fn a_program_with_musl() {
 
 #[test]
 fn cpp_with_exceptions() {
+    let Some(_) = tool("c++") else { return };
     check(Language::Cpp, 0.990);
 }
 

@@ -8,7 +8,7 @@ use sigtop::profile::stack::FrameId;
 use sigtop::symbols::worker::{self, Request, SymbolState};
 
 use crate::sources::{BOMB, C, CPP};
-use crate::workshop::{Known, Workshop, ask_here, module};
+use crate::workshop::{Known, Workshop, ask_here, has, module};
 
 /// A small generator of numbers that are the same in every run.
 struct Numbers(u64);
@@ -114,6 +114,9 @@ fn damaged_c_programs() {
 
 #[test]
 fn damaged_cpp_programs() {
+    if !has("g++") {
+        return;
+    }
     let shop = Workshop::new();
     let whole = std::fs::read(shop.build("g++", CPP, &["-O1", "-g", "-gz=zlib"], "app")).unwrap();
     let unpacked = std::fs::read(shop.build("g++", CPP, &["-O1", "-g", "-gdwarf-4"], "unpacked")).unwrap();

@@ -6,5 +6,7 @@ mod command;
 mod files;
 mod hostile;
 mod names;
+#[path = "../harness/skips.rs"]
+mod skips;
 mod sources;
 mod workshop;

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use sigtop::symbols::worker::SymbolState;
 
 use crate::sources::{ASSEMBLY, C, CPP, LIBRARY, RUST};
-use crate::workshop::{Workshop, ask_here};
+use crate::workshop::{Workshop, ask_here, has};
 
 /// For every address of a section: the names of the sized symbols that cover it most closely, if `nm` is right.
 fn expected(symbols: &[(u64, u64, char, String)], section: (u64, u64)) -> BTreeMap<u64, Vec<&str>> {
@@ -146,6 +146,9 @@ fn the_first_answer_has_symbols_and_the_second_lines() {
 
 #[test]
 fn cpp_names_are_the_same_with_and_without_debug_information() {
+    if !has("g++") {
+        return;
+    }
     let shop = Workshop::new();
     let mut seen: Vec<BTreeMap<String, String>> = Vec::new();
     for (arguments, output) in [(&["-O2"][..], "bare"), (&["-O2", "-g"], "debug")] {
@@ -179,6 +182,9 @@ fn cpp_names_are_the_same_with_and_without_debug_information() {
 
 #[test]
 fn cpp_inlined_functions_have_their_namespace() {
+    if !has("g++") {
+        return;
+    }
     let shop = Workshop::new();
     let path = shop.build("g++", CPP, &["-O2", "-g"], "app");
     let main = shop.nm(&["app"]).into_iter().find(|symbol| symbol.3 == "main").unwrap();

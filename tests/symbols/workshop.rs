@@ -9,6 +9,16 @@ use sigtop::profile::module::{ModuleFile, ModuleId};
 use sigtop::profile::stack::FrameId;
 use sigtop::symbols::worker::{self, Reply, Request, ResolvedLine, SymbolState};
 
+/// Whether a tool is installed; says so where it is not.
+pub(crate) fn has(tool: &str) -> bool {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let is_there = std::env::split_paths(&path).any(|directory| directory.join(tool).is_file());
+    if !is_there {
+        crate::skips::skip(&format!("{tool} is not installed"));
+    }
+    is_there
+}
+
 /// A directory that goes when the test ends.
 pub(crate) struct Workshop(PathBuf);
 
