@@ -17,7 +17,6 @@ use super::timer::{self, Held, Timer};
 use super::unseen;
 use super::user_dispatch;
 use super::young;
-use crate::link::wire::ring::word;
 use crate::link::wire::{Clock, Engaged, Engine, EngineState, Loss, MAX_FRAMES, flag};
 
 /// How often threads are counted in wall mode, where no tick tells of a new one, ns.
@@ -38,8 +37,6 @@ pub(super) struct Ticker {
     pub(super) engaged: Engaged,
     /// The process's threads.
     pub(super) threads: Threads,
-    /// Wall ticks that needed no handler.
-    pub(super) repeats: u64,
     agent: u32,
     /// While the wall clock ticks per thread.
     looker: Option<Looker>,
@@ -87,7 +84,6 @@ impl Ticker {
                 signal: 0,
             },
             threads: Threads::default(),
-            repeats: 0,
             agent,
             looker: None,
             epoch,
@@ -302,7 +298,7 @@ impl Ticker {
             {
                 let lost_ns = age_ns.min(sys::monotonic_ns().saturating_sub(since_ns));
                 let ticks = lost_ns / period_ns.max(1);
-                state::count(word::TICKS, ticks);
+                state::count_unhandled(ticks);
                 state::lose(Loss::NotReady, ticks, lost_ns);
             }
         }
@@ -463,14 +459,13 @@ impl Ticker {
                 // A last sample that weighed more than was owed is made up for.
                 let weight_ns = (elapsed_ns as i64 + thread.owed_ns.min(0)).max(0);
                 thread.owed_ns = thread.owed_ns.max(0);
-                state::count(word::TICKS, 1);
-                self.repeats += 1;
+                state::count_unhandled(1);
                 repeat(Repeat { thread, weight_ns: weight_ns as u64 });
             } else if thread.is_timed() {
                 thread.owed_ns += elapsed_ns as i64;
                 thread.owed_ticks += 1;
             } else {
-                state::count(word::TICKS, 1);
+                state::count_unhandled(1);
                 state::lose(Loss::NoTimer, 1, elapsed_ns);
             }
         }

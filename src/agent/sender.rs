@@ -192,7 +192,8 @@ impl Agent {
         self.modules.forget_announcements();
         self.ticker.threads.forget_announcements();
         self.memory.fill(StoredStack::EMPTY);
-        (self.sent, self.ticker.repeats, self.first_is_due, self.asked) = (0, 0, true, None);
+        (self.sent, self.first_is_due, self.asked) = (0, true, None);
+        state::begin_unhandled();
         if let Some(collector) = &mut self.collector {
             collector.look_at_losses(true);
         }
@@ -442,7 +443,7 @@ impl Agent {
             lost_ticks,
             lost_ns,
             agent_cpu_ns: sys::clock_ns(libc::CLOCK_THREAD_CPUTIME_ID),
-            handler_cpu_ns: ticks.saturating_sub(self.ticker.repeats) * TICK_COST_NS
+            handler_cpu_ns: ticks.saturating_sub(state::unhandled()) * TICK_COST_NS
                 + read(word::FRAMES) * FRAME_COST_NS,
             process_cpu_ns: sys::clock_ns(libc::CLOCK_PROCESS_CPUTIME_ID),
             threads,

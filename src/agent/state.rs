@@ -79,6 +79,25 @@ pub(super) fn count(index: usize, more: u64) {
     counter(index).fetch_add(more, Ordering::Relaxed);
 }
 
+/// Ticks that the agent thread counts itself, as no handler ran for them. Written by that thread.
+static UNHANDLED: AtomicU64 = AtomicU64::new(0);
+
+/// Counts ticks for which no handler ran.
+pub(super) fn count_unhandled(ticks: u64) {
+    count(word::TICKS, ticks);
+    UNHANDLED.fetch_add(ticks, Ordering::Relaxed);
+}
+
+/// How many ticks had no handler since the last [`begin_unhandled`].
+pub(super) fn unhandled() -> u64 {
+    UNHANDLED.load(Ordering::Relaxed)
+}
+
+/// They are counted anew, with an empty ring.
+pub(super) fn begin_unhandled() {
+    UNHANDLED.store(0, Ordering::Relaxed);
+}
+
 /// Counts a tick (or several) that becomes no sample.
 pub(super) fn lose(cause: Loss, ticks: u64, weight_ns: u64) {
     count(word::LOST_TICKS + cause as usize, ticks);

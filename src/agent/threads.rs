@@ -8,7 +8,6 @@ use super::sys::{self, File, PathBuffer, syscall};
 use super::timer::{self, Timer};
 use super::user_dispatch;
 use super::young;
-use crate::link::wire::ring::word;
 use crate::link::wire::{Loss, MAX_COMM};
 
 /// Threads watched, at most; what more there are is not sampled.
@@ -171,7 +170,7 @@ impl Thread {
     /// Counts wall time that found the thread running and that no sample will carry any more.
     fn lose_owed(&self) {
         if let Ok(ns @ 1..) = u64::try_from(self.owed_ns) {
-            state::count(word::TICKS, self.owed_ticks);
+            state::count_unhandled(self.owed_ticks);
             // `Unseen` is CPU time, and counts against the CPU time of the process.
             state::lose(Loss::NoTimer, self.owed_ticks, ns);
         }

@@ -38,7 +38,7 @@ impl Balance {
     pub(super) fn settle(&self, engaged: &Engaged, threads: u32) {
         let periods = self.periods(engaged, threads);
         if periods > 0 {
-            state::count(word::TICKS, periods);
+            state::count_unhandled(periods);
             state::lose(Loss::Unseen, periods, periods * engaged.period_ns);
         }
     }
