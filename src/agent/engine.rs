@@ -266,15 +266,15 @@ impl Ticker {
     pub(super) fn note_ticks(&mut self, tid: u32, weight_ns: u64) {
         let period_ns = self.engaged.period_ns.max(1);
         if let Some(thread) = self.threads.find(tid) {
-            thread.ticks += (weight_ns / period_ns).max(1);
+            thread.phase.note((weight_ns / period_ns).max(1));
         }
     }
 
-    /// Spreads the ticks of the threads that have ticked.
-    pub(super) fn spread_ticks(&mut self) {
+    /// Changes the phases of the threads that have ticked.
+    pub(super) fn change_phases(&mut self) {
         if (self.engaged.engine, self.engaged.state) == (Engine::Threads, EngineState::Running) {
             let random = &mut self.random;
-            self.threads.spread_ticks(self.engaged.period_ns, &mut || next_random(random));
+            self.threads.change_phases(self.engaged.period_ns, &mut || next_random(random));
         }
     }
 

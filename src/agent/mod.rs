@@ -40,6 +40,7 @@ mod modules;
 #[cfg(test)]
 mod oracle;
 mod order;
+mod phase;
 mod pthread;
 mod ring;
 mod rules;

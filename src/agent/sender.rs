@@ -300,7 +300,7 @@ impl Agent {
         // Before the samples, which say at which generation their addresses hold.
         self.announce(socket);
         let drained = self.drain(socket, now_ns);
-        self.ticker.spread_ticks();
+        self.ticker.change_phases();
         self.wall(socket, now_ns);
         self.look_at_orders(socket, now_ns);
         if aside::is_wanted() {

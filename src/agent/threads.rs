@@ -2,6 +2,7 @@
 
 use alloc::vec::Vec;
 
+use super::phase::Phase;
 use super::state;
 use super::status::{self, Status};
 use super::sys::{self, File, PathBuffer, syscall};
@@ -50,12 +51,8 @@ pub(super) struct Thread {
     named: bool,
     announced: bool,
     timer: Option<Timer>,
-    /// How often its timer has expired since that was armed, and by how much more often than once a
-    /// period it does, ns.
-    pub(super) ticks: u64,
-    faster_ns: u64,
-    /// From an even grid of ticks to the first one since, ns.
-    offset_ns: i64,
+    /// Of its timer.
+    pub(super) phase: Phase,
     alive: bool,
     /// Nobody has asked for its age yet.
     is_new: bool,
@@ -91,9 +88,7 @@ impl Thread {
             named: false,
             announced: false,
             timer: None,
-            ticks: 0,
-            faster_ns: 0,
-            offset_ns: 0,
+            phase: Phase::default(),
             alive: true,
             is_new: true,
             used_before_ns: 0,
@@ -284,34 +279,26 @@ impl Threads {
                 if came && !was_young {
                     thread.used_before_ns = if used_ns <= MAX_BEFORE_NS { used_ns } else { 0 };
                 }
-                // Where a tick was the reason for this, another phase would bring the next too early.
+                // Where a tick was the reason for this, another phase would bring the next too
+                // early.
                 let goes_on = birth_left_ns > 0 && tid == sys::getpid();
                 let first_ns = if goes_on { birth_left_ns } else { timer::first_ns(random(), period_ns) };
                 timer.arm(first_ns, period_ns);
-                (thread.timer, thread.ticks, thread.faster_ns, thread.offset_ns) = (Some(timer), 0, 0, 0);
+                (thread.timer, thread.phase) = (Some(timer), Phase::default());
             }
         }
     }
 
-    /// Spreads the ticks of threads that have ticked since the last call: until the next one they come
-    /// a little faster than the period says, then pause for what is too much. Work that repeats as
-    /// the ticks do is met at every point, and there are as many ticks as there would be. Left out
-    /// where the scheduler ticks more seldom than the timers, whose phases are its own.
-    pub(super) fn spread_ticks(&mut self, period_ns: u64, random: &mut impl FnMut() -> u64) {
+    /// Changes the phases of the timers whose threads have ticked since the last call. Left out where
+    /// the scheduler ticks more seldom than the timers, whose phases are its own.
+    pub(super) fn change_phases(&mut self, period_ns: u64, random: &mut impl FnMut() -> u64) {
         if period_ns <= timer::tick_ns() {
             return;
         }
-        for thread in self.list.iter_mut().filter(|thread| thread.ticks > 0) {
+        for thread in self.list.iter_mut().filter(|thread| thread.phase.has_ticked()) {
             let Some(timer) = thread.timer else { continue };
-            let left_ns = timer.left_ns();
-            let offset_ns = (random() % period_ns) as i64;
-            let ahead_ns = thread.ticks as i64 * thread.faster_ns as i64 - thread.offset_ns;
-            let first_ns = left_ns as i64 + ahead_ns + offset_ns;
-            // A tick that is on its way, or would have to come earlier than now, is waited for.
-            if left_ns > 1 && first_ns > 0 {
-                (thread.ticks, thread.offset_ns) = (0, offset_ns);
-                thread.faster_ns = random() % (period_ns / 8).max(1);
-                timer.arm(first_ns as u64, period_ns - thread.faster_ns);
+            if let Some((first_ns, interval_ns)) = thread.phase.change(timer.left_ns(), period_ns, random) {
+                timer.arm(first_ns, interval_ns);
             }
         }
     }
