@@ -137,7 +137,8 @@ fn last(answer: &Answer, names: fn(&Row) -> &str) -> String {
     no_samples(facts)
 }
 
-/// The same table with the chosen name of each row in the place of its full one, which is what is printed.
+/// The same table with the chosen name of each row in the place of its full one, which is what is
+/// printed.
 fn rename(table: &Table, names: fn(&Row) -> &str) -> Table {
     let mut table = table.clone();
     for row in &mut table.rows {

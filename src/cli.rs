@@ -71,7 +71,8 @@ pub enum Verb {
         #[arg(long)]
         path: bool,
 
-        /// Put the agent into this directory as libprofiler.so.0 and libprofiler.so, and print the line that has programs linked with -lprofiler find it there
+        /// Put the agent into this directory as libprofiler.so.0 and libprofiler.so, and print the
+        /// line that has programs linked with -lprofiler find it there
         #[arg(long, value_name = "DIR", conflicts_with = "path")]
         libprofiler: Option<PathBuf>,
 

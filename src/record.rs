@@ -59,8 +59,8 @@ pub fn open(mut from: Box<dyn Read + Send>, name: &str) -> Result<Found, String>
     Ok(Found { opened: opened?, is_recording })
 }
 
-/// Plays a recording to its end and makes a profile of it; sentences on what is wrong with it go to `tell`. The profile has the times
-/// of its samples if the session keeps them.
+/// Plays a recording to its end and makes a profile of it; sentences on what is wrong with it go to
+/// `tell`. The profile has the times of its samples if the session keeps them.
 ///
 /// # Errors
 /// Why there is none: one sentence.
@@ -149,8 +149,8 @@ impl Goal {
     /// What a file is to become, by the format asked for or by its ending, and where the recording goes until then.
     ///
     /// # Errors
-    /// If the file cannot be written, or its ending names no format and none is asked for. A regular file
-    /// without an ending becomes a recording.
+    /// If the file cannot be written, or its ending names no format and none is asked for. A
+    /// regular file without an ending becomes a recording.
     pub fn of_file(path: &Path, format: Option<Kind>) -> Result<(Goal, Option<Output>), GoalError> {
         let kind = format.or(kind_of(path).map(|(kind, _)| kind));
         if kind.is_none() && path.extension().is_some_and(|ending| !ending.is_empty()) {

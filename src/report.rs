@@ -119,7 +119,8 @@ pub fn run(asked: &Asked) -> Result<Vec<String>, Error> {
     Ok([doubts, told].concat())
 }
 
-/// Reads one profile: a file, or what is said to stdin. Sentences on what was skipped go to `doubts`.
+/// Reads one profile: a file, or what is said to stdin. Sentences on what was skipped go to
+/// `doubts`.
 fn read(name: &str, play: Play<'_>, doubts: &mut Vec<String>) -> Result<Saved, Error> {
     let failed = |error| Error::Read(name.to_owned(), error);
     let mut from: Box<dyn Read + Send> = match name {

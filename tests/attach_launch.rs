@@ -143,7 +143,8 @@ fn play(target: &Launched, ears: &Ears, script: &str) -> Seen {
     seen
 }
 
-/// A directory of its own for a test, gone with it, and the end of the test's viewers that take too long.
+/// A directory of its own for a test, gone with it, and the end of the test's viewers that take too
+/// long.
 struct Scratch(PathBuf, #[expect(dead_code, reason = "it acts when it is dropped")] Limit);
 
 impl Scratch {
@@ -333,7 +334,8 @@ fn a_target_has_a_terminal_of_its_own() {
     let lines: Vec<&str> = output.split("\r\n").collect();
     assert_eq!(lines[0], "33 77");
     assert!(lines[1].starts_with("/dev/pts/") && lines[2] == "/dev/tty", "{output}");
-    // The shell's own line: after its name state, parent, group, session, terminal and the foreground group.
+    // The shell's own line: after its name state, parent, group, session, terminal and the
+    // foreground group.
     let pid = lines[3].split(' ').next().unwrap();
     let fields: Vec<&str> = lines[3].rsplit(") ").next().unwrap().split(' ').collect();
     assert_eq!((fields[2], fields[5]), (pid, pid), "leads the foreground group: {output}");

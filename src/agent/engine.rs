@@ -287,8 +287,8 @@ impl Ticker {
         }
     }
 
-    /// Counts the wall time of threads that are new here as lost, as far as they were to be sampled:
-    /// since this time, if it is not 0. CLOCK_MONOTONIC
+    /// Counts the wall time of threads that are new here as lost, as far as they were to be
+    /// sampled: since this time, if it is not 0. CLOCK_MONOTONIC
     fn lose_wall_before(&mut self, since_ns: u64) {
         let Engaged { clock, period_ns, .. } = self.engaged;
         for thread in self.threads.new_ones() {

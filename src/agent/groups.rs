@@ -4,8 +4,9 @@ use alloc::vec::Vec;
 
 use super::maps::Entry;
 
-/// Largest gap between two segments of one image: linkers align segments to 2 MiB at most. A mapping of the same file
-/// further away is not part of the image (a program may map its own code once more).
+/// Largest gap between two segments of one image: linkers align segments to 2 MiB at most. A
+/// mapping of the same file further away is not part of the image (a program may map its own code
+/// once more).
 const MAX_GAP: u64 = 4 << 20;
 const PAGE: u64 = 4096;
 
@@ -37,8 +38,8 @@ impl Group<'_> {
     }
 }
 
-/// Adds a mapping to the last group if it continues that image; otherwise it opens a group of its own. The mappings must
-/// come in the order of their addresses.
+/// Adds a mapping to the last group if it continues that image; otherwise it opens a group of its
+/// own. The mappings must come in the order of their addresses.
 pub(super) fn add<'a>(groups: &mut Vec<Group<'a>>, entry: &Entry<'a>) {
     match groups.last_mut() {
         Some(group) if group.continues_with(entry) => {

@@ -127,8 +127,8 @@ impl Thread {
         &self.name[..end]
     }
 
-    /// How long ago it started, ns, to half a hundredth of a second; `None` when that cannot be read.
-    /// Field 22 of /proc/PID/task/TID/stat
+    /// How long ago it started, ns, to half a hundredth of a second; `None` when that cannot be
+    /// read. Field 22 of /proc/PID/task/TID/stat
     pub(super) fn age_ns(&self) -> Option<u64> {
         /// Ticks of `/proc`, whatever the kernel's own are.
         const TICK_NS: u64 = 10_000_000;

@@ -167,8 +167,8 @@ pub(super) fn tick_ns() -> u64 {
 
 /// When a timer of a CPU clock is to expire first, ns from now, so that every tick of the scheduler
 /// from the next one on is as likely to be its first as another within the period. It is found to
-/// have expired at such ticks alone. Counted from now instead of from the last one, it would be late
-/// by half a tick on average, which a short thread misses at its end.
+/// have expired at such ticks alone. Counted from now instead of from the last one, it would be
+/// late by half a tick on average, which a short thread misses at its end.
 pub(super) fn first_ns(random: u64, period_ns: u64) -> u64 {
     (random % period_ns.max(1)).saturating_sub(sys::since_tick_ns()) + 1
 }

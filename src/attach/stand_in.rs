@@ -10,8 +10,8 @@ use std::path::{Path, PathBuf};
 use super::library::{PREFIX, Places};
 use super::{AttachError, quote};
 
-/// The name that programs were linked with; the one that a linker looks for (`-lprofiler`); and the agent's own, which is what a
-/// program needs that was linked with the agent.
+/// The name that programs were linked with; the one that a linker looks for (`-lprofiler`); and the
+/// agent's own, which is what a program needs that was linked with the agent.
 const NAMES: [&str; 3] = ["libprofiler.so.0", "libprofiler.so", "libsigtop-agent.so"];
 
 /// Fills a directory, made where it is not there yet; returns its path from the root on.

@@ -1,4 +1,5 @@
-//! Options before a subcommand. `sigtop --no-config demo` means what `sigtop demo --no-config` means.
+//! Options before a subcommand. `sigtop --no-config demo` means what `sigtop demo --no-config`
+//! means.
 
 use std::ffi::OsString;
 
@@ -9,8 +10,9 @@ use super::Cli;
 /// Options that say where settings come from. A subcommand that reads no settings needs neither.
 const SETTINGS: [&str; 2] = ["config", "no_config"];
 
-/// Moves options that stand before a subcommand behind it, if the subcommand knows them. Arguments without such options, and
-/// those that clap will refuse, are left as they are. The first argument is the program's own name.
+/// Moves options that stand before a subcommand behind it, if the subcommand knows them. Arguments
+/// without such options, and those that clap will refuse, are left as they are. The first argument
+/// is the program's own name.
 pub fn move_options_behind_subcommand(arguments: impl IntoIterator<Item = OsString>) -> Vec<OsString> {
     let mut arguments: Vec<OsString> = arguments.into_iter().collect();
     let mut command = Cli::command();

@@ -13,8 +13,8 @@ use nix::errno::Errno;
 /// Files `NAME.part`, `NAME.part2`, … that may lie there already.
 const MAX_PARTS: u32 = 99;
 
-/// A file being written. Dropped before it is put in its place it stays in its part, unless nothing was
-/// written to it.
+/// A file being written. Dropped before it is put in its place it stays in its part, unless nothing
+/// was written to it.
 #[derive(Debug)]
 pub struct Aside {
     file: File,

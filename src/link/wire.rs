@@ -38,8 +38,9 @@ pub const LINK_VARIABLE: &str = "SIGTOP_LINK";
 
 /// Bytes of kind and body of one message, at most: a Hello with its longest strings fits with room.
 pub const MAX_MESSAGE: usize = 32 * 1024;
-/// Frames in one stack, at most. Of a deeper one both ends are kept, with [`FRAMES_LEFT_OUT`] between them, or if its root is
-/// too far away the leaf side, and the sample is flagged [`TRUNCATED`](flag::TRUNCATED).
+/// Frames in one stack, at most. Of a deeper one both ends are kept, with [`FRAMES_LEFT_OUT`]
+/// between them, or if its root is too far away the leaf side, and the sample is flagged
+/// [`TRUNCATED`](flag::TRUNCATED).
 pub const MAX_FRAMES: usize = 512;
 /// A packed frame that stands for frames in the middle of a stack. No call returns to address 0.
 pub const FRAMES_LEFT_OUT: u64 = 0;

@@ -190,8 +190,8 @@ fn agreed(name: Name, symbol: Option<&Name>, is_rust: bool) -> Name {
     }
 }
 
-/// Whether a C name from debug information is the one that a library calls its own function by, and `symbol` the name that
-/// programs call it by: `__GI_abort` and `abort`, `_IO_fwrite` and `fwrite`.
+/// Whether a C name from debug information is the one that a library calls its own function by, and
+/// `symbol` the name that programs call it by: `__GI_abort` and `abort`, `_IO_fwrite` and `fwrite`.
 fn is_internal_alias(name: &Name, symbol: &Name) -> bool {
     let is_plain = !name.is_mangled && !symbol.is_mangled && symbol.full == symbol.short;
     let is_alias = name.full.starts_with("__GI_") || name.full.starts_with('_') && name.full.ends_with(&symbol.full);

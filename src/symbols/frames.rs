@@ -1,4 +1,5 @@
-//! Where functions begin by a file's unwind tables: the index in `.eh_frame_hdr`. It has functions that no symbol names.
+//! Where functions begin by a file's unwind tables: the index in `.eh_frame_hdr`. It has functions
+//! that no symbol names.
 
 use super::elf::Elf;
 
@@ -8,7 +9,8 @@ const MAX_BYTES: u64 = 16 << 20;
 const HEAD: usize = 12;
 const ENTRY: usize = 8;
 
-/// The first addresses of the functions that the index has; none where there is no index in the form that linkers write.
+/// The first addresses of the functions that the index has; none where there is no index in the
+/// form that linkers write.
 pub(super) fn starts(elf: &Elf) -> Vec<u64> {
     let Some(section) = elf.section(b".eh_frame_hdr") else { return Vec::new() };
     elf.bytes(section, MAX_BYTES).map(|bytes| parse(section.address(), &bytes)).unwrap_or_default()
@@ -16,7 +18,8 @@ pub(super) fn starts(elf: &Elf) -> Vec<u64> {
 
 fn parse(address: u64, bytes: &[u8]) -> Vec<u64> {
     let number = |bytes: &[u8]| bytes.first_chunk().map_or(0, |bytes| i32::from_le_bytes(*bytes));
-    // Version 1; the number of entries has 4 bytes; entries are relative to the section, two signed words of 4 bytes.
+    // Version 1; the number of entries has 4 bytes; entries are relative to the section, two signed
+    // words of 4 bytes.
     match bytes {
         [1, 0x1b, 3, 0x3b, ..] if bytes.len() >= HEAD => {
             let count = number(&bytes[HEAD - 4..]) as u32 as usize;

@@ -1,10 +1,11 @@
 //! The functions of one file by address, from its symbol tables. An address has a name only inside of a symbol: what lies
 //! between symbols, or in a part that was stripped, has none. Line tables are [`dwarf`](super::dwarf)'s.
 //!
-//! Where a symbol ends: at its size. Hand-written assembly often gives none; such a symbol reaches to the next symbol of
-//! its section, to the next function that the unwind tables have, or to the section's end, in gaps that no sized symbol covers, and only when it comes from a full symbol
-//! table (`.symtab`), where everything that could follow has an entry. A stripped file's exports (`.dynsym`) without a
-//! size name nothing. Of nested symbols the innermost counts.
+//! Where a symbol ends: at its size. Hand-written assembly often gives none; such a symbol reaches
+//! to the next symbol of its section, to the next function that the unwind tables have, or to the
+//! section's end, in gaps that no sized symbol covers, and only when it comes from a full symbol
+//! table (`.symtab`), where everything that could follow has an entry. A stripped file's exports
+//! (`.dynsym`) without a size name nothing. Of nested symbols the innermost counts.
 
 use object::elf::{self, Sym64};
 use object::{LittleEndian, pod};
@@ -58,7 +59,8 @@ struct Kind {
 struct Bounds {
     /// Starts and ends of sections with code.
     sections: Vec<(u64, u64)>,
-    /// Starts of all symbols in them, of any type, and of all functions that the unwind tables have.
+    /// Starts of all symbols in them, of any type, and of all functions that the unwind tables
+    /// have.
     starts: Vec<u64>,
 }
 

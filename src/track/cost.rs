@@ -1,4 +1,5 @@
-//! What sampling costs the target: its CPU time, read from the agents' accounts, as a part of one CPU over the window.
+//! What sampling costs the target: its CPU time, read from the agents' accounts, as a part of one
+//! CPU over the window.
 
 use std::collections::VecDeque;
 
@@ -35,7 +36,8 @@ impl Cost {
         }
     }
 
-    /// The part of one CPU that was spent in the window (`None`: since the start); `None` until a second has passed.
+    /// The part of one CPU that was spent in the window (`None`: since the start); `None` until a
+    /// second has passed.
     pub(super) fn of_a_cpu(&self, losses: &Losses, window_ns: Option<u64>, now_ns: u64) -> Option<f64> {
         let since_ns = window_ns.map_or(0, |window_ns| now_ns.saturating_sub(window_ns));
         let readings = [self.first].into_iter().chain(self.readings.iter().copied());

@@ -121,7 +121,8 @@ pub struct Facts {
     pub files: Vec<(String, SymbolState)>,
     /// (handler time + agent threads' CPU) ÷ processes' CPU; `None` until known.
     pub agent_share: Option<f64>,
-    /// (handler time + agent threads' CPU) in the window ÷ its length: a part of one CPU; `None` until a second has passed.
+    /// (handler time + agent threads' CPU) in the window ÷ its length: a part of one CPU; `None`
+    /// until a second has passed.
     pub agent_of_a_cpu: Option<f64>,
     /// CPU of the watched processes for each of the last seconds, oldest first, percent of one core; at most 60.
     pub cpu_history: Vec<f32>,

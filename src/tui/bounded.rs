@@ -1,5 +1,6 @@
-//! A backend that draws on the top left part of a terminal that is too large to be drawn on whole. The buffers of a frame
-//! take memory for each cell, and ratatui computes areas in `u16`; a terminal may say that it has 65,535 × 65,535 cells.
+//! A backend that draws on the top left part of a terminal that is too large to be drawn on whole.
+//! The buffers of a frame take memory for each cell, and ratatui computes areas in `u16`; a
+//! terminal may say that it has 65,535 × 65,535 cells.
 
 use std::io;
 

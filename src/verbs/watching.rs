@@ -35,8 +35,8 @@ pub(crate) fn has_dashes() -> bool {
     std::env::args_os().any(|argument| argument == "--")
 }
 
-/// Without `--`, a word that is no subcommand is a command only if there is such a program: a path to a file,
-/// or a name that is found on the PATH.
+/// Without `--`, a word that is no subcommand is a command only if there is such a program: a path
+/// to a file, or a name that is found on the PATH.
 pub(super) fn check_bare_word(word: &OsString) -> Result<(), Failure> {
     if has_dashes() || is_program(word) {
         return Ok(());
@@ -66,8 +66,8 @@ fn check_not_subcommand(word: &OsString) -> Result<(), Failure> {
     }
 }
 
-/// Whether a command that begins with this word has something to run. A path that cannot be run is reported as
-/// one when it is started.
+/// Whether a command that begins with this word has something to run. A path that cannot be run is
+/// reported as one when it is started.
 fn is_program(word: &OsString) -> bool {
     match program::find(word, std::env::var_os("PATH").as_deref()) {
         Ok(path) => std::fs::metadata(path).is_ok_and(|metadata| metadata.is_file()),

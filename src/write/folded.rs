@@ -10,9 +10,10 @@ use crate::tally::saved::{Function, Line, Location, Samples, Saved, ValueType};
 use crate::tally::text::Text;
 use crate::tally::units::{MILLION, MILLIONTHS};
 
-/// Writes one kind of value. An inlined function is a frame; a place without a name is called by its file. Stacks that read the
-/// same are one, in order of their text. A time is counted in periods, as tools expect that count samples: the counts add up to
-/// the total, and stacks that get none are left out.
+/// Writes one kind of value. An inlined function is a frame; a place without a name is called by
+/// its file. Stacks that read the same are one, in order of their text. A time is counted in
+/// periods, as tools expect that count samples: the counts add up to the total, and stacks that get
+/// none are left out.
 ///
 /// # Errors
 /// When `out` fails.
@@ -78,8 +79,8 @@ fn written(name: &str) -> String {
 /// Distinct frames in one file, at most.
 const MAX_FUNCTIONS: usize = 1 << 22;
 
-/// Reads folded stacks; the numbers are counts of samples, and may have fractions. What is no stack is skipped and counted: a
-/// sentence about it goes to `remarks`.
+/// Reads folded stacks; the numbers are counts of samples, and may have fractions. What is no stack
+/// is skipped and counted: a sentence about it goes to `remarks`.
 pub(super) fn read(feed: &mut Feed, remarks: &mut Vec<String>) -> Result<Saved, ReadError> {
     let mut saved = Saved {
         sample_types: vec![ValueType::new("samples", "count")],

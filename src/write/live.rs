@@ -36,8 +36,8 @@ pub struct About {
     pub lost_ns: [u64; crate::profile::loss::Loss::ALL.len()],
 }
 
-/// Everything in the books of a span, as a file keeps it: one sample for each stack of a thread, or, where the profile keeps the time
-/// of every sample, the samples as they were taken.
+/// Everything in the books of a span, as a file keeps it: one sample for each stack of a thread,
+/// or, where the profile keeps the time of every sample, the samples as they were taken.
 pub fn saved(profile: &Profile, names: &Names, about: &About) -> Saved {
     let mut sums: HashMap<(ThreadId, StackId), [Weight; CLOCKS.len()]> = HashMap::new();
     let mut order = Vec::new();

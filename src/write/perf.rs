@@ -6,10 +6,12 @@
 //!               ae77 [unknown] (/usr/bin/dash)
 //! ```
 //!
-//! perf prints what it was asked for: pid and tid or one of them, the CPU or not, time and period or not. The value of a sample is
-//! its period, in the unit of its event: nanoseconds for perf's software clocks, a count for all others. Without periods the samples
-//! are counted. Of several events the first is read, whatever its modifiers. Addresses are a file's or a process's, which nothing
-//! tells; they are kept, and nobody should look them up. Those that perf has no name for are one function for each file.
+//! perf prints what it was asked for: pid and tid or one of them, the CPU or not, time and period
+//! or not. The value of a sample is its period, in the unit of its event: nanoseconds for perf's
+//! software clocks, a count for all others. Without periods the samples are counted. Of several
+//! events the first is read, whatever its modifiers. Addresses are a file's or a process's, which
+//! nothing tells; they are kept, and nobody should look them up. Those that perf has no name for
+//! are one function for each file.
 
 use std::collections::HashMap;
 use std::sync::LazyLock;
@@ -85,8 +87,8 @@ pub(super) fn is_perf(text: &str) -> bool {
     head.time_ns.is_some() || frame(head.rest).or(lines.next().and_then(frame)).is_some()
 }
 
-/// An event without its modifiers (`cycles:u`, `cpu_core/cycles/u`). Of a tracepoint the part behind
-/// the colon is its name.
+/// An event without its modifiers (`cycles:u`, `cpu_core/cycles/u`). Of a tracepoint the part
+/// behind the colon is its name.
 fn without_modifiers(event: &str) -> &str {
     let is_modifiers = |text: &str| text.bytes().all(|byte| b"ukhGHpPSDIWeb".contains(&byte));
     match event.rsplit_once([':', '/']) {

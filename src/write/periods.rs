@@ -1,8 +1,8 @@
 //! Rounds values to whole periods so that their sum stays true.
 
-/// The number of periods of each value. The remainder of a value is carried to the next one, so that
-/// the sum of any values in a row is within one period of the truth. A value may get none; if all
-/// would, the largest gets one.
+/// The number of periods of each value. The remainder of a value is carried to the next one, so
+/// that the sum of any values in a row is within one period of the truth. A value may get none; if
+/// all would, the largest gets one.
 ///
 /// `period` is in the unit of the values; 0 counts as 1.
 pub(super) fn whole_periods(values: &[i64], period: u64) -> Vec<i64> {

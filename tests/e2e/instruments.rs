@@ -252,7 +252,8 @@ fn anything_else_that_is_written_is_found() {
     }
 }
 
-/// Whoever runs the tests by `nohup` or in the background has signals ignored; what tests start has not.
+/// Whoever runs the tests by `nohup` or in the background has signals ignored; what tests start has
+/// not.
 #[test]
 fn children_start_with_default_signals() {
     const INSIDE: &str = "SIGTOP_TEST_IGNORED_SIGNALS";
@@ -264,7 +265,8 @@ fn children_start_with_default_signals() {
     let mut ignoring = Command::new("sh");
     ignoring.args(["-c", "trap '' HUP INT QUIT; exec \"$@\"", "sh"]).arg(std::env::current_exe().expect("this test"));
     ignoring.args(["--exact", "instruments::children_start_with_default_signals"]).env(INSIDE, "1");
-    // Not by `run`, which would reset what the shell then ignores anew: the order of both is the same here.
+    // Not by `run`, which would reset what the shell then ignores anew: the order of both is the
+    // same here.
     let out = ignoring.output().expect("sh");
     assert!(out.status.success(), "{}", String::from_utf8_lossy(&out.stdout));
 }

@@ -138,7 +138,8 @@ fn options_before_a_subcommand() {
     refused(&["--hz", "99", "env"], 2, &["`env`", "sigtop env --help", "sigtop -- env"]);
 }
 
-/// The ending is the format. One that is none is no recording by accident, and nothing is written or run.
+/// The ending is the format. One that is none is no recording by accident, and nothing is written
+/// or run.
 #[test]
 fn a_file_whose_ending_names_no_format() {
     let directory = targets::scratch("endings");

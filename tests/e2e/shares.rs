@@ -134,7 +134,8 @@ fn wall_time_of_many_sleepers_is_complete() {
         accounts(&watched.raw);
         let slept = watched.ran.number("process") as f64;
         let ratio = (watched.raw.weight_ns("real") + watched.raw.lost_all().1) as f64 / slept;
-        // Each may lose a period at its end, and its start is known to half a hundredth of a second.
+        // Each may lose a period at its end, and its start is known to half a hundredth of a
+        // second.
         let unsure = 15.0 / ms.parse::<f64>().expect("a number");
         assert!((ratio - 1.0).abs() <= 0.01 + unsure, "{ratio:.4}; lost {:?}", watched.raw.lost);
     }
@@ -148,7 +149,8 @@ fn short_processes_are_sampled() {
         let watched = Batch::new("--hz 99").run(&[text(&targets::c("children")), count, ms]);
         let used = watched.ran.number("process") as f64;
         let ratio = (watched.raw.weight_ns("prof") + watched.raw.lost_all().1) as f64 / used;
-        // Of each the last period is a matter of chance: half of it, give or take, for 3 of 1,000 such tests.
+        // Of each the last period is a matter of chance: half of it, give or take, for 3 of 1,000
+        // such tests.
         let chance = 3.0 * 0.005 * count.parse::<f64>().expect("a number").sqrt() / (used / 1e9);
         assert!((least - chance..=1.05 + chance).contains(&ratio), "{count} of {ms} ms: {ratio:.3}, {chance:.3}");
     }

@@ -12,7 +12,8 @@ const CHAIN: &str = "volatile double sink;\n\
     __attribute__((noinline)) double middle(long n) { return leaf(n) + 1; }\n\
     int main(void) { double x = 0; for (int i = 0; i < 100; i++) x += middle(3000000); return x == 0; }\n";
 
-/// Asserts that almost all CPU time is in stacks that hold `chain` (callers first) and are not truncated.
+/// Asserts that almost all CPU time is in stacks that hold `chain` (callers first) and are not
+/// truncated.
 fn assert_chain(raw: &Raw, chain: &[&str]) {
     let all = raw.weight_ns("prof");
     let holds = |entry: &&Entry| {
@@ -25,7 +26,8 @@ fn assert_chain(raw: &Raw, chain: &[&str]) {
     assert!(all > 200_000_000 && whole * 100 >= all * 97, "{chain:?}: {whole} ns of {all}");
 }
 
-/// `lld` does not pad the segments of a small program to pages: all of them are mapped from offset 0 of the file.
+/// `lld` does not pad the segments of a small program to pages: all of them are mapped from offset
+/// 0 of the file.
 #[test]
 fn small_program_linked_by_lld_has_names_and_whole_stacks() {
     let (Some(clang), Some(_)) = (tool("clang"), tool("ld.lld")) else { return };
@@ -40,7 +42,8 @@ fn check_chain(program: &Path, chain: &[&str]) {
     assert_chain(&watched.raw, chain);
 }
 
-/// Assembly keeps its old stack pointer on the aligned stack and says so by an expression: `*(rsp + 24) + 8`.
+/// Assembly keeps its old stack pointer on the aligned stack and says so by an expression: `*(rsp +
+/// 24) + 8`.
 #[test]
 fn caller_of_assembly_that_saves_its_stack_pointer_is_found() {
     let source = "void aligned(void);\nvolatile double sink;\n\
@@ -80,7 +83,8 @@ fn rust_program_whose_panics_abort_is_unwound_to_the_start() {
     }
 }
 
-/// The first frame of the stack is a function that nothing called: it is named, and not what lies before it.
+/// The first frame of the stack is a function that nothing called: it is named, and not what lies
+/// before it.
 #[test]
 fn stack_made_by_makecontext_ends_with_its_first_function() {
     let source = "#include <stdlib.h>\n#include <ucontext.h>\nstatic ucontext_t back, context;\nvolatile double sink;\n\

@@ -1,4 +1,5 @@
-//! Processes that tests start: with signals as a program expects them, and ended when a test takes too long.
+//! Processes that tests start: with signals as a program expects them, and ended when a test takes
+//! too long.
 
 use std::fs;
 use std::os::unix::fs::FileTypeExt;
@@ -12,12 +13,13 @@ use std::time::Duration;
 use nix::sys::signal::{SigHandler, Signal, kill, signal};
 use nix::unistd::Pid;
 
-/// Has a command start with the default actions of the signals that `nohup` and a shell's `&` have it ignore. A shell
-/// cannot trap what it was born ignoring, and no program dies of it.
+/// Has a command start with the default actions of the signals that `nohup` and a shell's `&` have
+/// it ignore. A shell cannot trap what it was born ignoring, and no program dies of it.
 pub(crate) fn with_default_signals(command: &mut Command) -> &mut Command {
     let reset = || {
         for number in [Signal::SIGHUP, Signal::SIGINT, Signal::SIGQUIT, Signal::SIGTERM] {
-            // SAFETY: the default action is no handler, so that none is called in a state it does not expect.
+            // SAFETY: the default action is no handler, so that none is called in a state it does
+            // not expect.
             unsafe { signal(number, SigHandler::SigDfl) }?;
         }
         Ok(())
@@ -26,8 +28,8 @@ pub(crate) fn with_default_signals(command: &mut Command) -> &mut Command {
     unsafe { command.pre_exec(reset) }
 }
 
-/// A time limit: when it is over before this is dropped, the processes are killed that were started with a variable, and their
-/// children, so that a test that waits for them goes on, and fails.
+/// A time limit: when it is over before this is dropped, the processes are killed that were started
+/// with a variable, and their children, so that a test that waits for them goes on, and fails.
 #[allow(dead_code, reason = "not every test binary has a use for it")]
 pub(crate) struct Limit {
     over: Option<Sender<()>>,
@@ -36,7 +38,8 @@ pub(crate) struct Limit {
 
 #[allow(dead_code, reason = "not every test binary has a use for it")]
 impl Limit {
-    /// Of processes that have `NAME=VALUE` in their environment. A test that waits at a FIFO in `directory` goes on then, too.
+    /// Of processes that have `NAME=VALUE` in their environment. A test that waits at a FIFO in
+    /// `directory` goes on then, too.
     pub(crate) fn new(limit: Duration, variable: String, directory: &Path) -> Limit {
         let (over, waits) = channel();
         let directory = directory.to_owned();
@@ -61,7 +64,8 @@ impl Drop for Limit {
     }
 }
 
-/// Opens every FIFO of a directory at both ends, and closes it again: whoever waits for the other end finds it.
+/// Opens every FIFO of a directory at both ends, and closes it again: whoever waits for the other
+/// end finds it.
 fn open_fifos(directory: &Path) {
     for entry in fs::read_dir(directory).into_iter().flatten().flatten() {
         if entry.file_type().is_ok_and(|kind| kind.is_fifo()) {

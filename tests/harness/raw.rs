@@ -23,11 +23,13 @@
 //! 4123 4123 prof 10101010 1 whole x!_start;libc.so.6+0x2724a;libc.so.6!__libc_start_main;x!main;x!burn_a
 //! ```
 //!
-//! CLOCK is `prof`, `real` or `virtual`. `truncated`: the stack was cut or could not be read; there is no frame for that. STACK is the
-//! frames from root to leaf, separated by `;`, never empty (`-` for a stack without frames). A frame with a name is `MODULE!NAME`, the last
-//! part of the module's path and the full demangled name, one frame for each inlined function; without a name it is
-//! `MODULE+0xADDRESS` (address in the file, of the call for a return address); outside of every module `?+0xADDRESS`; frames of a deep stack that were not kept `?![frames left out]`. In a frame,
-//! `\`, `;` and newline are written `\\`, `\;` and `\n`; other control characters as U+FFFD.
+//! CLOCK is `prof`, `real` or `virtual`. `truncated`: the stack was cut or could not be read; there
+//! is no frame for that. STACK is the frames from root to leaf, separated by `;`, never empty (`-`
+//! for a stack without frames). A frame with a name is `MODULE!NAME`, the last part of the module's
+//! path and the full demangled name, one frame for each inlined function; without a name it is
+//! `MODULE+0xADDRESS` (address in the file, of the call for a return address); outside of every
+//! module `?+0xADDRESS`; frames of a deep stack that were not kept `?![frames left out]`. In a
+//! frame, `\`, `;` and newline are written `\\`, `\;` and `\n`; other control characters as U+FFFD.
 
 use std::collections::BTreeMap;
 

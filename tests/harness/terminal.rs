@@ -26,7 +26,8 @@ use super::run::SIGTOP;
 /// No wait of a test is longer, on a busy machine either.
 const LIMIT: Duration = Duration::from_secs(30);
 
-/// The largest screen that is modelled (columns, rows): a terminal may say that it is larger, and nothing is seen of the rest.
+/// The largest screen that is modelled (columns, rows): a terminal may say that it is larger, and
+/// nothing is seen of the rest.
 const MODELLED: (u16, u16) = (1100, 600);
 
 /// A terminal and the program that runs in it.

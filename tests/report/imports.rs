@@ -1,4 +1,5 @@
-//! Profiles of other tools as they really are: without periods or times, with long headers, with lines that are wrong.
+//! Profiles of other tools as they really are: without periods or times, with long headers, with
+//! lines that are wrong.
 
 use std::fs;
 use std::process::Command;

@@ -66,7 +66,8 @@ fn symbol_without_size_ends_where_the_unwind_tables_begin_a_function() {
     assert_eq!(named, [1, 1, 1, 0, 0, 0, 0, 0]);
 }
 
-/// Debug information has the name by which a library calls its own function, the symbol table also the one that programs use.
+/// Debug information has the name by which a library calls its own function, the symbol table also
+/// the one that programs use.
 #[test]
 fn function_with_debug_information_has_its_public_name() {
     let source = "void internal(void) __asm__(\"__GI_stop\") __attribute__((visibility(\"hidden\")));\n\

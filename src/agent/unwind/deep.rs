@@ -1,4 +1,5 @@
-//! Stacks with more frames than a record holds: both ends are kept, and what lies between is left out.
+//! Stacks with more frames than a record holds: both ends are kept, and what lies between is left
+//! out.
 
 use super::{FRAMES_LEFT_OUT, MAX_FRAMES, Walk};
 
@@ -8,13 +9,14 @@ const ROOT_FRAMES: usize = 128;
 const LEAF_FRAMES: usize = 320;
 /// First frame behind those next to the leaf and the mark.
 const ROOT_SIDE: usize = LEAF_FRAMES + 1;
-/// Frames left out, at most. A walk through so many takes some 100 µs, a hundredth of the time between two ticks at 99 Hz.
+/// Frames left out, at most. A walk through so many takes some 100 µs, a hundredth of the time
+/// between two ticks at 99 Hz.
 const MAX_LEFT_OUT: usize = 1024;
 
 const _: () = assert!(ROOT_SIDE + 3 * ROOT_FRAMES / 2 <= MAX_FRAMES + 1);
 
-/// Makes room for the next frame: of the frames behind those next to the leaf only the last are kept. False when too many were
-/// left out already.
+/// Makes room for the next frame: of the frames behind those next to the leaf only the last are
+/// kept. False when too many were left out already.
 #[cold]
 pub(super) fn make_room(frames: &mut [u64; MAX_FRAMES], walk: &mut Walk) -> bool {
     if walk.left_out >= MAX_LEFT_OUT {
@@ -24,8 +26,8 @@ pub(super) fn make_room(frames: &mut [u64; MAX_FRAMES], walk: &mut Walk) -> bool
     true
 }
 
-/// Ends a walk: a stack of any depth keeps the same number of frames next to its root, so that its frames there are the
-/// same in every sample. Without its root it has only frames next to the leaf.
+/// Ends a walk: a stack of any depth keeps the same number of frames next to its root, so that its
+/// frames there are the same in every sample. Without its root it has only frames next to the leaf.
 pub(super) fn finish(frames: &mut [u64; MAX_FRAMES], walk: &mut Walk, is_whole: bool) {
     match (walk.left_out, is_whole) {
         (0, _) => {}

@@ -2,7 +2,8 @@
 
 use super::{Cache, Caller, Found, Frame, Place, Reads, Snapshot, Stack, Step, Walk, by_rule, rule_of};
 
-/// Words above the stack pointer of a `main` without tables among which its return address is looked for.
+/// Words above the stack pointer of a `main` without tables among which its return address is
+/// looked for.
 const MAX_WORDS: u64 = 4;
 /// Frames between such a `main` and the root: those of libc, and `_start`.
 const MAX_START_FRAMES: usize = 4;

@@ -91,8 +91,8 @@ impl Watcher {
     }
 }
 
-/// Signals that reached a handler in the last second or so, a second of the clock: of CPU time, or of a thread's wall time. Agents
-/// also count ticks that no signal came for.
+/// Signals that reached a handler in the last second or so, a second of the clock: of CPU time, or
+/// of a thread's wall time. Agents also count ticks that no signal came for.
 fn rate(profile: &Profile, clock: Clock) -> Option<f64> {
     let (mut ticks, mut seconds) = (0, 0.0);
     for process in profile.processes().iter().filter(|process| process.connected) {
