@@ -12,7 +12,7 @@ use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::unistd::geteuid;
 
 use super::error::Refusal;
-use super::proc::{Stat, Status, command_line, maps_hold, processes};
+use super::proc::{Stat, Status, command_line, command_to_start_again, maps_hold, processes};
 use super::{AttachError, library, quote};
 
 /// How often a process is looked at where the kernel cannot tell of its end (before 5.3).
@@ -87,7 +87,7 @@ pub fn check(pid: u32) -> Result<Carrier, AttachError> {
         Ok(false) if command_line.is_empty() => {
             Err(AttachError::WithoutAgent { pid, command: quote::command(&[stat.comm]) })
         }
-        Ok(false) => Err(AttachError::WithoutAgent { pid, command: quote::command(&command_line) }),
+        Ok(false) => Err(AttachError::WithoutAgent { pid, command: quote::command(&command_to_start_again(pid)) }),
         Err(error) if error.kind() == io::ErrorKind::NotFound => Err(AttachError::NoProcess { pid }),
         // Whoever is root already, in a container perhaps, gains nothing by sudo.
         Err(error) if user.is_root() => {

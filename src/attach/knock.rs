@@ -7,7 +7,7 @@
 use nix::errno::Errno;
 
 use super::error::Refusal;
-use super::proc::{Stat, Status, command_line, sleeps_restartably, threads};
+use super::proc::{Stat, Status, command_to_start_again, sleeps_restartably, threads};
 use super::{AttachError, quote};
 use crate::link::wire::{KNOCK_COOKIE, TICK_SIGNALS};
 
@@ -43,7 +43,7 @@ pub struct Candidate {
 /// if the process restricts its system calls, where an agent that comes to life could end it.
 pub fn candidates(pid: u32) -> Result<Vec<Candidate>, AttachError> {
     let refuse = |cause: &str| {
-        let again = quote::command(&command_line(pid));
+        let again = quote::command(&command_to_start_again(pid));
         Err(AttachError::NotWatchable {
             pid,
             refusal: Refusal::Deaf,

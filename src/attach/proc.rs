@@ -168,6 +168,18 @@ pub fn command_line(pid: u32) -> Vec<OsString> {
     bytes.split(|&byte| byte == 0).map(|word| OsString::from_vec(word.to_vec())).collect()
 }
 
+/// The command that starts a process like this one again. A program that has written a title over
+/// its arguments (`postgres: checkpointer`) is named by its file, and its arguments are not known.
+pub fn command_to_start_again(pid: u32) -> Vec<OsString> {
+    let words = command_line(pid);
+    let is_title = words.first().is_some_and(|word| {
+        let is_file = Path::new(&format!("/proc/{pid}/cwd")).join(word).exists();
+        word.as_encoded_bytes().contains(&b' ') && !is_file
+    });
+    let file = fs::read_link(format!("/proc/{pid}/exe")).ok().filter(|_| is_title);
+    file.map_or(words, |file| vec![file.into_os_string()])
+}
+
 /// How often the first thread of a process was put on a CPU: the third word of
 /// `/proc/PID/schedstat`. `None` if it cannot be read.
 pub fn times_scheduled(pid: u32) -> Option<u64> {
@@ -298,6 +310,23 @@ mod tests {
         assert!(!of("Z", "2").is_dead() && of("Z", "2").is_ended_thread());
         for cut in 0..line.len() - 8 {
             assert_eq!(Stat::parse(&line[..cut]), None, "cut at {cut}");
+        }
+    }
+
+    #[test]
+    fn a_program_with_a_title_is_started_again_by_its_file() {
+        use std::os::unix::process::CommandExt;
+        let sleeper = |title: &str| {
+            let mut command = std::process::Command::new("sleep");
+            command.arg0(title).arg("60").spawn().unwrap()
+        };
+        let (mut titled, mut plain) = (sleeper("postgres: checkpointer "), sleeper("sleep"));
+        let of_titled = command_to_start_again(titled.id());
+        assert_eq!(of_titled, [fs::read_link(format!("/proc/{}/exe", titled.id())).unwrap().into_os_string()]);
+        assert_eq!(command_to_start_again(plain.id()), ["sleep", "60"]);
+        for child in [&mut titled, &mut plain] {
+            child.kill().unwrap();
+            child.wait().unwrap();
         }
     }
 
