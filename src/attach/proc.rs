@@ -318,7 +318,12 @@ mod tests {
         use std::os::unix::process::CommandExt;
         let sleeper = |title: &str| {
             let mut command = std::process::Command::new("sleep");
-            command.arg0(title).arg("60").spawn().unwrap()
+            let child = command.arg0(title).arg("60").spawn().unwrap();
+            // The kernel lets the parent go on before the arguments are in place.
+            while command_line(child.id()).is_empty() {
+                std::thread::yield_now();
+            }
+            child
         };
         let (mut titled, mut plain) = (sleeper("postgres: checkpointer "), sleeper("sleep"));
         let of_titled = command_to_start_again(titled.id());
