@@ -134,7 +134,10 @@ fn a_program_that_uses_sigurg_has_it_to_itself() {
         let watched = Batch::new("--hz 250").run(&command);
         let burnt = watched.raw.cum_ns("prof", |name| name == "burn") / 1_000_000;
         let all = watched.raw.images[0].cpu_ns / 1_000_000;
-        assert!(burnt * 10 >= all * 9, "{mode}: {burnt} ms of {all}; lost {:?}", watched.raw.lost);
+        // What is used while another signal is chosen is counted, at least.
+        let counted = burnt + watched.raw.lost["unseen"].1 / 1_000_000;
+        let is_sampled = burnt * 10 >= all * 7 && counted * 10 >= all * 9;
+        assert!(is_sampled, "{mode}: {burnt} ms of {all}; lost {:?}", watched.raw.lost);
     }
 }
 
