@@ -1,9 +1,9 @@
-//! When the timer of a busy thread expires: as often as the period says, but not at equal intervals.
-//! Work that repeats as the ticks do would be met at the same point again and again.
+//! When the timer of a busy thread expires: as often as the period says, but not at equal
+//! intervals. Work that repeats as the ticks do would be met at the same point again and again.
 //!
-//! The agent thread changes the timers of threads that have ticked whenever it is awake anyway. From
-//! one change to the next a timer expires a little faster than once a period, which meets the work
-//! at every point; then it pauses for the time that is too much, which keeps their number.
+//! The agent thread changes the timers of threads that have ticked whenever it is awake anyway.
+//! From one change to the next a timer expires a little faster than once a period, which meets the
+//! work at every point; then it pauses for the time that is too much, which keeps their number.
 
 /// The fastest interval is shorter than the period by such a part of it.
 const FASTER: u64 = 8;
@@ -32,9 +32,9 @@ impl Phase {
         self.ticks > 0
     }
 
-    /// Chooses another course for a timer that has `left_ns` until it expires. Returns when it is to
-    /// expire first, ns from now, and its interval; `None` when a tick is on its way, or would have
-    /// to come earlier than now.
+    /// Chooses another course for a timer that has `left_ns` until it expires. Returns when it is
+    /// to expire first, ns from now, and its interval; `None` when a tick is on its way, or would
+    /// have to come earlier than now.
     pub(super) fn change(
         &mut self,
         left_ns: u64,
@@ -61,7 +61,8 @@ mod tests {
 
     const PERIOD_NS: u64 = 10_000;
 
-    /// Where in the period a timer expires, for so many periods, when it is changed at random times.
+    /// Returns where in the period a timer expires, for so many periods, if it is changed at random
+    /// times.
     fn places(periods: u64, is_changed: bool) -> Vec<u64> {
         let mut state = 1u64;
         let mut random = || {

@@ -209,8 +209,8 @@ unsafe fn moved(frame: usize, signal: i32, info: usize, context: usize, target: 
     // SAFETY: the caller gives the kernel's frame.
     let (sp, state) = unsafe { (*words.add(UC_SP), *words.add(UC_FP_STATE)) };
     if SignalStack::containing(sp) == Some(stack) {
-        // It has interrupted this very function. A fault means that it cannot write where it was
-        // told to.
+        // It has interrupted this very function. A fault means that it cannot write where the
+        // frame belongs.
         if stack.moving().load(Ordering::Relaxed) && matches!(signal, libc::SIGSEGV | libc::SIGBUS) {
             // SAFETY: faults, again and again, until the kernel finds no room for another frame and
             // ends the process by SIGSEGV.

@@ -289,8 +289,8 @@ impl Threads {
         }
     }
 
-    /// Changes the phases of the timers whose threads have ticked since the last call. Left out where
-    /// the scheduler ticks more seldom than the timers, whose phases are its own.
+    /// Changes the phases of the timers whose threads have ticked since the last call. Nothing is
+    /// done where the scheduler ticks more seldom than the timers, whose phases are its own.
     pub(super) fn change_phases(&mut self, period_ns: u64, random: &mut impl FnMut() -> u64) {
         if period_ns <= timer::tick_ns() {
             return;

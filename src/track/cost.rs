@@ -9,7 +9,7 @@ use crate::profile::loss::Losses;
 const STEP_NS: u64 = 1_000_000_000;
 /// Readings that are kept: the longest window, a minute, and some more.
 const READINGS: usize = 64;
-/// Least time over which a part is told, ns.
+/// The agent's part is shown over such a time at least, ns.
 const LEAST_NS: u64 = 1_000_000_000;
 
 /// Readings of the CPU time that sampling has cost so far.

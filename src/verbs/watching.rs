@@ -2,6 +2,7 @@
 
 use std::ffi::OsString;
 use std::fs::File;
+use std::io::Write;
 
 use clap::CommandFactory;
 use crossbeam_channel::never;
@@ -155,8 +156,13 @@ fn run(
     if let Some(mut finished) = session.finish() {
         if let Some(path) = &watch.raw {
             let (profile, names) = (&finished.desk.profile, &finished.desk.names);
-            std::fs::write(path, raw::raw(profile, names))
-                .map_err(|error| Failure::own(&format!("cannot write {}", path.display()), error))?;
+            let text = raw::raw(profile, names);
+            let written = if path.as_os_str() == "-" {
+                std::io::stdout().write_all(text.as_bytes())
+            } else {
+                std::fs::write(path, text)
+            };
+            written.map_err(|error| Failure::own(&format!("cannot write {}", path.display()), error))?;
         }
         finished.desk.thaw();
         match goal.reach(finished)? {

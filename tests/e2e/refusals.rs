@@ -118,8 +118,8 @@ fn a_command_without_the_two_dashes() {
     let ran = sigtop(&[text(&targets::c("ends")), "0", "exit", "3"]);
     assert_eq!(ran.code(), 3, "{}", ran.err());
     // A name is looked for as a shell does, and what follows is the program's own.
-    let ran = sigtop(&["sh", "-c", "echo told; exit 4"]);
-    assert_eq!((ran.code(), ran.out().as_str()), (4, "told\n"), "{}", ran.err());
+    let ran = sigtop(&["sh", "-c", "echo ran; exit 4"]);
+    assert_eq!((ran.code(), ran.out().as_str()), (4, "ran\n"), "{}", ran.err());
     refused(&["no-such-command-anywhere"], 2, &["`no-such-command-anywhere` is neither a subcommand nor a program"]);
     refused(&["./no-such-file"], 2, &["`./no-such-file` is neither a subcommand nor a program"]);
     refused(&["recrod"], 2, &["did you mean: sigtop record?"]);
@@ -173,6 +173,13 @@ fn a_recording_that_does_not_begin_leaves_no_file() {
     assert_eq!(fs::read_dir(&directory).expect("there").count(), 0);
 }
 
+/// `-` is standard output for the raw form too.
+#[test]
+fn the_raw_form_goes_to_standard_output() {
+    let ran = sigtop(&["--batch", "--quiet", "--raw", "-", "--", "true"]);
+    assert!(ran.code() == 0 && ran.out().starts_with("# sigtop-raw "), "{}", ran.out());
+}
+
 /// In a table too names are written as asked for.
 #[test]
 fn names_of_a_table_are_in_the_style_asked_for() {
@@ -181,15 +188,15 @@ fn names_of_a_table_are_in_the_style_asked_for() {
                   { x = x * 7 + 1; asm volatile(\"\" : \"+r\"(x)); if (clock() > CLOCKS_PER_SEC / 2) return x; } } }\n\
                   int main() { return deep::burn<long>(1) == 0; }\n";
     let program = targets::generated("styled", source, "cpp", "c++", &["-O1", "-g"]);
-    let told = |style: &[&str]| {
+    let table = |style: &[&str]| {
         let ran = sigtop(&[&["--batch", "--hz", "250"], style, &["--", text(&program)]].concat());
         assert_eq!(ran.code(), 0, "{}", ran.err());
         ran.err()
     };
-    assert!(told(&["--names", "short"]).contains("  deep::burn\n"));
-    assert!(told(&["--names", "bare"]).contains("  burn\n"));
+    assert!(table(&["--names", "short"]).contains("  deep::burn\n"));
+    assert!(table(&["--names", "bare"]).contains("  burn\n"));
     for style in [&["--names", "full"][..], &[]] {
-        assert!(told(style).contains("deep::burn<long>(long)"));
+        assert!(table(style).contains("deep::burn<long>(long)"));
     }
 }
 

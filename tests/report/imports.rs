@@ -95,13 +95,13 @@ fn folded_lines_that_are_wrong_are_skipped_and_counted() {
     fs::write(&file, text).unwrap();
     let ran = Command::new(env!("CARGO_BIN_EXE_sigtop")).args(["report", "--folded"]).arg(&file).output().unwrap();
     fs::remove_file(&file).unwrap();
-    let told = String::from_utf8(ran.stderr).unwrap();
-    assert!(ran.status.success(), "{told}");
+    let said = String::from_utf8(ran.stderr).unwrap();
+    assert!(ran.status.success(), "{said}");
     let expected = format!(
         "sigtop: {}: 3 of 5 lines are skipped, not being `frame;frame COUNT`; the first is line 1\n",
         file.display()
     );
-    assert_eq!(told, expected);
+    assert_eq!(said, expected);
     assert!(
         formats::read(&b"no stack\nnor this\n"[..]).unwrap_err().to_string().contains("no profile of a known kind")
     );
@@ -111,8 +111,8 @@ fn folded_lines_that_are_wrong_are_skipped_and_counted() {
 fn utf_16_is_said_to_be_converted() {
     let wide = |text: &str| text.encode_utf16().flat_map(u16::to_le_bytes).collect::<Vec<u8>>();
     for bytes in [wide("\u{feff}main;a 3\n"), wide("main;a;b c 3\r\n")] {
-        let told = formats::read(bytes.as_slice()).unwrap_err().to_string();
-        assert!(told.contains("UTF-16") && told.contains("iconv -f UTF-16LE -t UTF-8"), "{told}");
+        let said = formats::read(bytes.as_slice()).unwrap_err().to_string();
+        assert!(said.contains("UTF-16") && said.contains("iconv -f UTF-16LE -t UTF-8"), "{said}");
     }
     let big: Vec<u8> = "\u{feff}main;a 3\n".encode_utf16().flat_map(u16::to_be_bytes).collect();
     assert!(formats::read(big.as_slice()).unwrap_err().to_string().contains("iconv -f UTF-16BE -t UTF-8"));

@@ -1,4 +1,4 @@
-// COUNT forked children, one after another, each of which uses MS milliseconds of CPU time and ends.
+// Forks COUNT children, one after another, each of which uses MS milliseconds of CPU time and ends.
 // Prints what all of them and the parent have used.
 //   children COUNT MS
 #define _GNU_SOURCE

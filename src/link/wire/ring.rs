@@ -6,8 +6,8 @@
 //! of the file tells which. A record is `size | mark << 32`, `tid | flags << 32`, `generation |
 //! epoch << 32`, the weight in ns, and the frames, packed. The mark is 0 until the agent has
 //! written the record as a sample; then it is that sample's number in the stream (from 1 on,
-//! wrapping), or [`GIVEN_UP`]. What was written and not received can so be told from what was
-//! received, and no sample is taken twice.
+//! wrapping), or [`GIVEN_UP`]. This distinguishes what was written and not received
+//! from what was received, and no sample is taken twice.
 //!
 //! The agent writes with atomics where it runs; a viewer reads bytes that nobody else is known to keep from changing, and believes
 //! none of them.
