@@ -270,7 +270,7 @@ pub struct Watch {
     #[command(flatten)]
     pub source: Source,
 
-    /// Write every stack and the account to this file (- for stdout) at the end
+    /// Write every stack and the account to this file at the end
     #[arg(long, value_name = "FILE", hide = true)]
     pub raw: Option<PathBuf>,
 
