@@ -1,5 +1,6 @@
-//! Builds the agent (this same package, as a `no_std` cdylib with only the `agent` feature and `--cfg sigtop_agent`) and
-//! hands its path to the viewer, which embeds the bytes. It ends there: making a file of them is `attach/library.rs`.
+//! Builds the agent (this same package, as a `no_std` cdylib with only the `agent` feature and
+//! `--cfg sigtop_agent`) and hands its path to the viewer, which embeds the bytes. It ends there:
+//! making a file of them is `attach/library.rs`.
 //!
 //! `SIGTOP_AGENT_SO=/path` takes a library built beforehand (distributions, cross builds).
 
@@ -21,13 +22,14 @@ const AGENT_SOURCES: [&str; 8] = [
     "Cargo.toml",
     "src/lib.rs",
     "src/link/mod.rs",
-    "src/link/legacy.rs",
-    "src/link/wire.rs",
+    "src/link/gperftools.rs",
+    "src/link/varint.rs",
     "src/link/wire",
     "src/agent",
 ];
 
-/// Variables of the outer cargo that would steer the nested one astray: its flags, its wrappers (clippy!), its profile.
+/// Variables of the outer cargo that would steer the nested one astray: its flags, its wrappers
+/// (clippy!), its profile.
 const STRAY_PREFIXES: [&str; 6] =
     ["CARGO_FEATURE_", "CARGO_CFG_", "CARGO_PKG_", "CARGO_MANIFEST_", "CARGO_PROFILE_", "DEP_"];
 const STRAY: [&str; 15] = [
@@ -77,7 +79,8 @@ fn empty_library(out: &Path) -> PathBuf {
 
 fn build_agent(dir: &Path) -> PathBuf {
     let root = PathBuf::from(env::var_os("CARGO_MANIFEST_DIR").expect("cargo sets CARGO_MANIFEST_DIR"));
-    // A static musl viewer watches glibc programs all the same; the agent itself needs neither libc in particular.
+    // A static musl viewer watches glibc programs all the same; the agent itself needs neither libc
+    // in particular.
     let target = env::var("TARGET").expect("cargo sets TARGET").replace("-linux-musl", "-linux-gnu");
     let mut cargo = Command::new(env::var_os("CARGO").unwrap_or_else(|| OsString::from("cargo")));
     for (key, _) in env::vars_os() {
@@ -91,7 +94,8 @@ fn build_agent(dir: &Path) -> PathBuf {
         .env(INNER, "1")
         .env("CARGO_TARGET_DIR", dir) // never the outer one: the outer cargo holds its lock
         .env("CARGO_BUILD_BUILD_DIR", dir)
-        // Unwind tables although panic = "abort": the agent's own frames (a guarded call) are walked like any other.
+        // Unwind tables although panic = "abort": the agent's own frames (a guarded call) are
+        // walked like any other.
         .env("CARGO_ENCODED_RUSTFLAGS", "-Cforce-unwind-tables=yes")
         .args(["rustc", "--lib", "--crate-type", "cdylib", "--no-default-features", "--features", "agent"])
         .args(["--profile", "agent", "--target", &target, "--target-dir"])

@@ -1,11 +1,74 @@
-//! sigtop: top for stacks. The folders, in alphabetical order, are the way of a sample.
+//! sigtop: top for stacks. A sampling profiler for native Linux programs with a live screen.
 //!
-//! A tick of a timer interrupts a thread of the target; the handler in `agent` walks its stack into a ring, and the agent's
-//! one thread writes it to a socket. [`attach`] is how the agent came there. [`link`] carries the sample between the two
-//! processes. [`profile`] keeps it, in books by process and clock. [`symbols`] gives its addresses names. [`tally`] answers
-//! questions about it, as pure functions. [`track`] runs all this for one watch, from launch to last word. [`tui`] shows it,
-//! and [`write`](mod@write) puts it into text for those without a screen. The program around it, `verbs/` with `main.rs`, is what the words of
-//! its command line do.
+//! # Data flow
+//!
+//! ```text
+//!  target process                                sigtop process
+//! ┌──────────────────────────────────┐          ┌─────────────────────────────────────────────────────┐
+//! │ CPU timer of each thread         │          │ link     listener, connections: messages of agents  │
+//! │    │ SIGURG                      │  unix    │    │                                                │
+//! │    ▼                             │  socket  │    ▼                                                │
+//! │ agent::handler                   │ ───────► │ session  one watch ────► recording (a file)         │
+//! │    │ walks the stack (unwind)    │  wire    │    │                                                │
+//! │    ▼                             │  format  │    ├──► profile  samples, threads, modules, history │
+//! │ ring buffer ──► agent::thread    │          │    ├──► symbols  names, lines, assembly of addresses│
+//! └──────────────────────────────────┘          │    ▼                                                │
+//!        ▲                                      │ tally    answers to queries: top, callers, flame …  │
+//!        │ starts, preloads, finds, wakes       │    │                                                │
+//!        └───────────────────────────────────── │    ├──► tui    the screen                           │
+//!                     attach                    │    └──► pprof  reports, saved profiles, exports     │
+//!                                               └─────────────────────────────────────────────────────┘
+//! ```
+//!
+//! Each folder may import those before it in this list, and none behind it: [`link::wire`], `agent`
+//! | [`attach`] | [`profile`], [`symbols`], [`tally`], [`pprof`], [`session`], [`tui`], [`app`].
+//! The test `house` checks this, and that no folder has an import cycle.
+//!
+//! # Threads
+//!
+//! Threads of the target: its own threads run the signal handler; the *agent thread* drains the
+//! ring, notices new threads and modules, and writes to the socket.
+//!
+//! Threads of sigtop, with bounded channels between them:
+//!
+//! * `main` draws the screen, or prints tables: it sends `Command`s to the session and receives
+//!   `Notice`s and `Answer`s from it. `keys` reads the keyboard, `signals` the signals.
+//! * `profile` is the session thread. It owns the profile, the resolved names and the current query.
+//! * `link` accepts connections and decodes messages. `target` waits for the launched program.
+//! * `symbols` and `lines` read object files and debug information. `sources` reads source files.
+//! * `saver` writes a recording. `recording` reads one.
+//!
+//! # Glossary
+//!
+//! | word | meaning |
+//! | --- | --- |
+//! | agent | the library in the target, built from `agent/` of this same package |
+//! | agent thread | the one thread that the agent adds to the target |
+//! | tick | one expiry of a timer, delivered as a signal |
+//! | sample | a stack with a weight: the time for which its tick stands |
+//! | weight | nanoseconds of the clock in use; the period times the ticks that were merged |
+//! | clock | what a sample measures: CPU time (PROF), wall-clock time (REAL), user time (VIRTUAL) |
+//! | engine | what makes ticks: one POSIX timer per thread, or one `setitimer` per process |
+//! | epoch | one configuration of clock, engine and period; ticks carry it |
+//! | generation | one state of a process's memory map; addresses carry it |
+//! | slot | the stack and scratch memory that a handler runs on |
+//! | ring | the buffer between handlers and the agent thread; it outlives the process |
+//! | deferred sample | registers and a copy of the stack, unwound later by the agent thread |
+//! | wake signal | a queued signal with a cookie that makes an unwatched agent connect (`knock`) |
+//! | loss cause | why a tick became no sample; each is counted, sent and shown |
+//! | keeper | the small process that owns the pseudo-terminal of a launched target |
+//! | total, window, span | since the start; the last seconds; a marked part of the history |
+//! | query, answer | what the panes ask for, and the tables that answer it |
+//! | row | functions, files, lines, addresses or modules of one name, added up |
+//! | neighbors | callers and callees of the selected row |
+//! | owner | the thread or process that is put at the root of stacks |
+//! | baseline | the answer that a diff subtracts |
+//!
+//! # Rules
+//!
+//! The target cannot tell that it is watched; see the head of `agent`. Every loss has a counter, a
+//! field of the wire format and a place on the screen. Every queue, loop and length has a limit.
+//! Decoders treat their bytes as hostile. `unsafe` is for `agent` and `attach` alone.
 #![cfg_attr(sigtop_agent, no_std)]
 
 extern crate alloc;
@@ -15,28 +78,20 @@ pub mod agent;
 pub mod link;
 
 #[cfg(feature = "viewer")]
+pub mod app;
+#[cfg(feature = "viewer")]
 pub mod attach;
 #[cfg(feature = "viewer")]
-pub mod batch;
+pub mod keyword;
 #[cfg(feature = "viewer")]
-pub mod cli;
-#[cfg(feature = "viewer")]
-pub mod config;
-#[cfg(feature = "viewer")]
-pub mod demo;
+pub mod pprof;
 #[cfg(feature = "viewer")]
 pub mod profile;
 #[cfg(feature = "viewer")]
-pub mod record;
-#[cfg(feature = "viewer")]
-pub mod report;
+pub mod session;
 #[cfg(feature = "viewer")]
 pub mod symbols;
 #[cfg(feature = "viewer")]
 pub mod tally;
 #[cfg(feature = "viewer")]
-pub mod track;
-#[cfg(feature = "viewer")]
 pub mod tui;
-#[cfg(feature = "viewer")]
-pub mod write;

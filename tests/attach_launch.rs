@@ -1,6 +1,6 @@
-//! Launching for real: what a target sees under sigtop against what it sees alone, and what happens to it when the viewer
-//! goes. The viewer is this same test program in another process, playing the part of [`the_viewer`], so that it can be given
-//! any descriptors, any terminal, and be killed.
+//! Tests of launching: a target's view under sigtop is compared with its view alone, and the end of
+//! the viewer with what the target notices. The viewer is this test program in another process
+//! ([`the_viewer`]), so that it can get any descriptors and any terminal, and can be killed.
 
 #[path = "harness/children.rs"]
 mod children;
@@ -16,20 +16,20 @@ use std::time::Duration;
 use children::{Limit, with_default_signals};
 use crossbeam_channel::{Receiver, RecvTimeoutError, unbounded};
 use nix::pty::openpty;
-use nix::sys::signal::{Signal, kill};
+use nix::sys::signal::{SigHandler, Signal, kill, signal};
 use nix::unistd::{Pid, mkfifo};
-use sigtop::attach::find::Watch;
-use sigtop::attach::launch::{self, Ending, Event, Launched, launch};
-use sigtop::attach::library::Places;
-use sigtop::attach::proc::Stat;
-use sigtop::attach::program::{Form, Program, of_command};
+use sigtop::attach::find::ExitWatcher;
+use sigtop::attach::launch::{self, ExitReason, LaunchedTarget, TargetEvent, launch};
+use sigtop::attach::library::AgentDirectories;
+use sigtop::attach::proc::ProcStat;
+use sigtop::attach::program::{Program, ProgramKind, resolve_command};
 
-/// Longer than anything here takes on a loaded machine.
+/// A time limit longer than any step takes on a loaded machine.
 const LONG: Duration = Duration::from_secs(60);
 const LINK: &str = "1:2:/nowhere";
 
-/// A part of a test that runs in another process: it launches the words of `COMMAND` in the `WAY` asked, follows the
-/// `SCRIPT`, and leaves what it saw in `DIRECTORY`.
+/// The part of a test that runs in another process: it launches the words of `COMMAND` in the
+/// requested `WAY`, follows the `SCRIPT`, and leaves its observations in `DIRECTORY`.
 #[test]
 fn the_viewer() {
     let Some(directory) = std::env::var_os("SIGTOP_TEST_DIRECTORY").map(PathBuf::from) else { return };
@@ -44,9 +44,14 @@ fn the_viewer() {
         // SAFETY: the other threads of this process sleep, and read no variables.
         unsafe { std::env::remove_var(name) };
     }
-    let program = of_command(&words).unwrap();
-    let library = Places::of_user().library().unwrap();
-    let command = launch::Command { program: &program, words: &words, library: &library, link: LINK.as_ref() };
+    let program = resolve_command(&words).unwrap();
+    let library = AgentDirectories::of_user().library().unwrap();
+    let command = launch::LaunchCommand {
+        program: &program,
+        words: &words,
+        preload: Some(launch::Preload { library: &library, link: LINK.as_ref() }),
+        variables: &[],
+    };
     let stdio =
         if way == "inherit" { launch::Stdio::Inherit } else { launch::Stdio::Terminal { rows: 33, columns: 77 } };
     let target = launch(&command, stdio).unwrap();
@@ -59,19 +64,19 @@ fn the_viewer() {
     std::process::exit(seen.status.into());
 }
 
-/// What is heard of a target.
+/// The receivers of a target's events and output.
 struct Ears {
-    events: Receiver<Event>,
+    events: Receiver<TargetEvent>,
     output: Receiver<Vec<u8>>,
 }
 
 impl Ears {
-    /// Takes the next thing; `false` when nothing will come any more.
+    /// Receives the next event or output; `false` when both have ended.
     fn hear(&self, seen: &mut Seen) -> bool {
         crossbeam_channel::select! {
             recv(self.output) -> bytes => match bytes {
                 Ok(bytes) => seen.output.extend(bytes),
-                // The end of the output comes right before the end of all.
+                // The end of the output precedes the end of the events.
                 Err(_) => match self.events.recv_timeout(LONG) {
                     Ok(event) => seen.take(event),
                     Err(RecvTimeoutError::Disconnected) => return false,
@@ -97,22 +102,23 @@ struct Seen {
 }
 
 impl Seen {
-    fn take(&mut self, event: Event) {
+    fn take(&mut self, event: TargetEvent) {
         match event {
-            Event::Ended(ended) => {
+            TargetEvent::Ended(ended) => {
                 self.status = ended.how.exit_status();
                 self.events.push("ended".to_owned());
                 self.events.push(format!("after-{}-bytes", self.output.len()));
             }
-            Event::Stopped { signal } => self.events.push(format!("stopped-{signal}")),
-            Event::Continued => self.events.push("continued".to_owned()),
+            TargetEvent::Stopped { signal } => self.events.push(format!("stopped-{signal}")),
+            TargetEvent::Continued => self.events.push("continued".to_owned()),
             lost => self.events.push(format!("{lost:?}")),
         }
     }
 }
 
-/// Lines of `await TEXT`, `await-event NAME`, `type TEXT`, `resize ROWS COLUMNS`, `signal NUMBER`; then all there is.
-fn play(target: &Launched, ears: &Ears, script: &str) -> Seen {
+/// Runs a script with lines of `await TEXT`, `await-event NAME`, `type TEXT`, `resize ROWS COLUMNS`
+/// and `signal NUMBER`; then reads everything that is left.
+fn play(target: &LaunchedTarget, ears: &Ears, script: &str) -> Seen {
     let mut seen = Seen::default();
     for line in script.lines() {
         let (verb, rest) = line.split_once(' ').unwrap();
@@ -143,8 +149,8 @@ fn play(target: &Launched, ears: &Ears, script: &str) -> Seen {
     seen
 }
 
-/// A directory of its own for a test, gone with it, and the end of the test's viewers that take too
-/// long.
+/// A directory that is removed at the end of its test. It also ends viewers of the test that take
+/// too long.
 struct Scratch(PathBuf, #[expect(dead_code, reason = "it acts when it is dropped")] Limit);
 
 impl Scratch {
@@ -161,7 +167,7 @@ impl Scratch {
         String::from_utf8(fs::read(self.0.join(name)).unwrap()).unwrap()
     }
 
-    /// The viewer's command line: `through` may put a program before it.
+    /// Returns the viewer's command line; `through` may put a program before it.
     fn viewer(&self, through: &[&str], way: &str, words: &[&str], script: &str) -> Command {
         let own = std::env::current_exe().unwrap();
         let arguments = ["--exact", "the_viewer", "--nocapture", "--test-threads=1"];
@@ -180,7 +186,7 @@ impl Scratch {
         command
     }
 
-    /// Runs a viewer whose stdin, stdout and stderr are a terminal. Gives its exit status.
+    /// Runs a viewer whose stdin, stdout and stderr are a terminal. Returns its exit status.
     fn on_terminal(&self, words: &[&str], script: &str) -> i32 {
         let terminal = Terminal::new();
         let mut viewer = terminal.attach(&mut self.viewer(&[], "terminal", words, script));
@@ -188,7 +194,8 @@ impl Scratch {
         status.code().unwrap_or_else(|| panic!("viewer: {status}"))
     }
 
-    /// Runs a viewer whose descriptors are files, and gives what the target wrote to its stdout.
+    /// Runs a viewer whose descriptors are files. Returns its exit status and what the target wrote
+    /// to its stdout.
     fn redirected(&self, through: &[&str], way: &str, words: &[&str]) -> (i32, String) {
         fs::write(self.0.join("stdout"), b"").unwrap();
         let status = self.viewer(through, way, words, "").stderr(Stdio::null()).status().unwrap();
@@ -202,7 +209,7 @@ impl Drop for Scratch {
     }
 }
 
-/// The user's terminal.
+/// The terminal of the user.
 struct Terminal {
     master: OwnedFd,
     slave: OwnedFd,
@@ -256,7 +263,8 @@ fn a_target_sees_what_it_would_see_alone() {
     }
 }
 
-/// The part of the viewer is played on a thread, for which libc takes signal 33; the viewer itself launches before it has one.
+/// Removes signal 33, which libc uses for threads: here the viewer runs on a thread, while the real
+/// one launches before it has a second thread.
 fn without_libc_signals(line: &str) -> String {
     match line.strip_prefix("SigIgn:\t") {
         Some(mask) => format!("SigIgn:\t{:x}", u64::from_str_radix(mask, 16).unwrap() & !(3 << 31)),
@@ -294,7 +302,7 @@ fn endings_become_exit_statuses() {
 }
 
 #[test]
-fn text_without_a_first_line_is_run_by_the_shell() {
+fn the_shell_runs_text_without_a_first_line() {
     let scratch = Scratch::new("text");
     let path = scratch.0.join("text");
     fs::write(&path, "echo $0 $1\n").unwrap();
@@ -306,16 +314,21 @@ fn text_without_a_first_line_is_run_by_the_shell() {
 }
 
 #[test]
-fn what_cannot_be_executed_is_told_with_its_status() {
-    let library = Places::of_user().library().unwrap();
+fn exec_failure_exits_with_126_or_127() {
+    let library = AgentDirectories::of_user().library().unwrap();
     let words = [OsString::from("x")];
     for (path, status, cause) in [
         ("/nonexistent/x", 127, "No such file"),
         ("/etc/passwd", 126, "Permission denied"),
         ("/proc", 126, "Permission denied"),
     ] {
-        let program = Program { path: path.into(), form: Form::Binary, warnings: Vec::new() };
-        let command = launch::Command { program: &program, words: &words, library: &library, link: LINK.as_ref() };
+        let program = Program { path: path.into(), form: ProgramKind::Binary, warnings: Vec::new(), obstacle: None };
+        let command = launch::LaunchCommand {
+            program: &program,
+            words: &words,
+            preload: Some(launch::Preload { library: &library, link: LINK.as_ref() }),
+            variables: &[],
+        };
         for stdio in [launch::Stdio::Inherit, launch::Stdio::Terminal { rows: 24, columns: 80 }] {
             let error = launch(&command, stdio).unwrap_err();
             assert_eq!(error.exit_status(), status, "{path} {stdio:?}");
@@ -342,7 +355,7 @@ fn a_target_has_a_terminal_of_its_own() {
 }
 
 #[test]
-fn only_what_was_a_terminal_becomes_one() {
+fn only_streams_that_were_terminals_become_terminals() {
     let scratch = Scratch::new("mixed");
     let terminal = Terminal::new();
     fs::write(scratch.0.join("stdout"), b"").unwrap();
@@ -384,7 +397,7 @@ fn a_signal_reaches_the_whole_group() {
 }
 
 #[test]
-fn a_stopped_target_is_told_and_goes_on() {
+fn a_stopped_target_is_reported_and_continues() {
     let scratch = Scratch::new("stopped");
     let words = ["sh", "-c", "echo ready; read line; echo $line"];
     let script = "await ready\ntype ^Z\nawait-event stopped-20\nsignal 18\nawait-event continued\ntype yes^M";
@@ -403,7 +416,7 @@ fn ten_megabytes_arrive_byte_for_byte() {
 }
 
 #[test]
-fn what_a_target_leaves_behind_keeps_the_terminal() {
+fn background_processes_keep_the_terminal_after_the_target_ends() {
     let scratch = Scratch::new("orphan");
     let words = ["sh", "-c", "echo early; (trap 'echo hung up; exit' HUP; read line <fifo; echo late) &"];
     mkfifo(&scratch.0.join("fifo"), nix::sys::stat::Mode::S_IRWXU).unwrap();
@@ -415,19 +428,20 @@ fn what_a_target_leaves_behind_keeps_the_terminal() {
     assert_eq!(scratch.read("output"), "early\r\nlate\r\n");
 }
 
-/// A target that says through a FIFO who keeps it and how its loop of writes to the terminal ended. It lasts until `go`
-/// comes through another one, and then a second more.
-const WRITER: &str = "exec 9>told; echo $PPID >&9
+/// A target that reports through a FIFO who keeps it and how its loop of writes to the terminal
+/// ended. It runs until `go` comes through another FIFO, and then a second more.
+const WRITER: &str = "exec 9>report; echo $PPID >&9
     (while read word <go; do break; done; echo gone >here) &
     failed=0; left=100
     while [ $left -gt 0 ]; do echo line || failed=1; [ -e here ] && left=$((left - 1)); sleep 0.01; done
     echo ended with $failed >&9";
 
-/// The viewer goes in some way while its target writes; the target must not notice, and nothing may stay behind.
+/// Ends the viewer in some way while its target writes. The target must not notice, and nothing may
+/// stay behind.
 fn survives(name: &str, way: &str, through: &[&str], go: impl FnOnce(&mut Child, Terminal)) {
     let scratch = Scratch::new(name);
-    let told = scratch.0.join("told");
-    mkfifo(&told, nix::sys::stat::Mode::S_IRWXU).unwrap();
+    let report = scratch.0.join("report");
+    mkfifo(&report, nix::sys::stat::Mode::S_IRWXU).unwrap();
     mkfifo(&scratch.0.join("go"), nix::sys::stat::Mode::S_IRWXU).unwrap();
     let terminal = Terminal::new();
     if way == "inherit" {
@@ -435,19 +449,19 @@ fn survives(name: &str, way: &str, through: &[&str], go: impl FnOnce(&mut Child,
     }
     let mut command = scratch.viewer(through, way, &["sh", "-c", WRITER], "");
     let mut viewer = terminal.attach(command.current_dir(&scratch.0));
-    let mut told = File::open(&told).unwrap();
+    let mut report = File::open(&report).unwrap();
     let mut text = String::new();
     while !text.ends_with('\n') {
         let mut byte = [0];
-        told.read_exact(&mut byte).unwrap();
+        report.read_exact(&mut byte).unwrap();
         text.push(byte[0].into());
     }
     let parent: u32 = text.trim().parse().unwrap();
-    let watch = Watch::new(parent, Stat::of(parent).unwrap().start_ticks);
+    let watch = ExitWatcher::new(parent, ProcStat::of(parent).unwrap().start_ticks);
     go(&mut viewer, terminal);
     viewer.wait().unwrap();
     fs::write(scratch.0.join("go"), "go\n").unwrap();
-    told.read_to_string(&mut text).unwrap();
+    report.read_to_string(&mut text).unwrap();
     assert!(text.ends_with("ended with 0\n"), "{text}");
     assert!(watch.wait(LONG), "the keeper stays");
 }
@@ -468,48 +482,67 @@ fn a_target_without_a_terminal_survives_a_killed_viewer() {
 }
 
 #[test]
-fn in_batch_an_interrupt_is_the_targets() {
+fn batch_mode_leaves_interrupts_to_the_target() {
     let scratch = Scratch::new("batch-interrupt");
     let terminal = Terminal::new();
-    let words = ["sh", "-c", "trap 'exit 7' INT; echo ready >told; read line"];
-    let told = scratch.0.join("told");
-    mkfifo(&told, nix::sys::stat::Mode::S_IRWXU).unwrap();
+    let words = ["sh", "-c", "trap 'exit 7' INT; echo ready >report; read line"];
+    let report = scratch.0.join("report");
+    mkfifo(&report, nix::sys::stat::Mode::S_IRWXU).unwrap();
     let prefix = ["setsid", "-c", "-w"];
     let mut command = scratch.viewer(&prefix, "inherit", &words, "");
     let mut viewer = terminal.attach(command.current_dir(&scratch.0));
-    fs::read(&told).unwrap();
+    fs::read(&report).unwrap();
     File::from(terminal.master.try_clone().unwrap()).write_all(b"\x03").unwrap();
     assert_eq!(viewer.wait().unwrap().code(), Some(7));
     assert!(scratch.read("events").starts_with("ended"));
 }
 
 #[test]
-fn a_killed_keeper_is_an_ending_of_its_own() {
-    let (program, library) = (of_command(&["sleep".into()]).unwrap(), Places::of_user().library().unwrap());
-    let words = ["sleep", "60"].map(OsString::from);
-    let command = launch::Command { program: &program, words: &words, library: &library, link: LINK.as_ref() };
+fn killing_the_keeper_hangs_up_the_target_with_an_unknown_reason() {
+    let (program, library) =
+        (resolve_command(&["sleep".into()]).unwrap(), AgentDirectories::of_user().library().unwrap());
+    let words = ["sleep", "600"].map(OsString::from);
+    let command = launch::LaunchCommand {
+        program: &program,
+        words: &words,
+        preload: Some(launch::Preload { library: &library, link: LINK.as_ref() }),
+        variables: &[],
+    };
+    // The target inherits the disposition, and nohup ignores the signal.
+    // SAFETY: the default action is no handler.
+    unsafe { signal(Signal::SIGHUP, SigHandler::SigDfl) }.unwrap();
     let target = launch(&command, launch::Stdio::Terminal { rows: 24, columns: 80 }).unwrap();
-    let watch = Watch::new(target.pid, Stat::of(target.pid).unwrap().start_ticks);
-    let keeper = Stat::of(target.pid).unwrap().parent;
-    assert_eq!(Stat::of(keeper).unwrap().comm, "sigtop-keeper");
+    let watcher = ExitWatcher::new(target.pid, ProcStat::of(target.pid).unwrap().start_ticks);
+    let keeper = ProcStat::of(target.pid).unwrap().parent;
+    assert_eq!(ProcStat::of(keeper).unwrap().comm, "sigtop-keeper");
     let (sender, events) = unbounded();
     let thread = target.follow(sender, unbounded().0).unwrap();
     kill(Pid::from_raw(keeper as i32), Signal::SIGKILL).unwrap();
-    let Event::Ended(ended) = events.recv_timeout(LONG).unwrap() else { panic!("no end") };
-    assert_eq!(ended.how, Ending::Unknown);
+    let TargetEvent::Ended(ended) = events.recv_timeout(LONG).unwrap() else { panic!("no end") };
+    assert_eq!(ended.how, ExitReason::Unknown);
     thread.join().unwrap();
-    assert!(watch.wait(LONG), "its terminal hung up");
+    let has_ended = watcher.wait(LONG);
+    if !has_ended {
+        kill(Pid::from_raw(target.pid as i32), Signal::SIGKILL).unwrap();
+    }
+    assert!(has_ended, "its terminal hung up");
 }
 
 #[test]
 fn the_keeper_holds_only_what_it_needs() {
-    let (program, library) = (of_command(&["sleep".into()]).unwrap(), Places::of_user().library().unwrap());
+    let (program, library) =
+        (resolve_command(&["sleep".into()]).unwrap(), AgentDirectories::of_user().library().unwrap());
     let words = ["sleep", "60"].map(OsString::from);
-    let command = launch::Command { program: &program, words: &words, library: &library, link: LINK.as_ref() };
+    let command = launch::LaunchCommand {
+        program: &program,
+        words: &words,
+        preload: Some(launch::Preload { library: &library, link: LINK.as_ref() }),
+        variables: &[],
+    };
     let extra = File::open("/dev/zero").unwrap();
     let target = launch(&command, launch::Stdio::Terminal { rows: 24, columns: 80 }).unwrap();
     drop(extra);
-    let keeper = Stat::of(target.pid).unwrap().parent;
+    let keeper = ProcStat::of(target.pid).unwrap().parent;
     let held =
         |descriptor: fs::DirEntry| fs::read_link(descriptor.path()).map(|path| path.to_string_lossy().into_owned());
     let held: Vec<String> =
@@ -522,5 +555,5 @@ fn the_keeper_holds_only_what_it_needs() {
     target.signal(15).unwrap();
     let (sender, events) = unbounded();
     target.follow(sender, unbounded().0).unwrap().join().unwrap();
-    assert!(events.iter().any(|event| matches!(event, Event::Ended(ended) if ended.how.exit_status() == 143)));
+    assert!(events.iter().any(|event| matches!(event, TargetEvent::Ended(ended) if ended.how.exit_status() == 143)));
 }

@@ -1,5 +1,5 @@
-//! What would run, and whether it can be preloaded: with real files, made from the system's shell by changing what is looked
-//! at.
+//! Tests of which file a command executes and whether the agent can be preloaded into it, with real
+//! files made by changing the system's shell.
 
 use std::ffi::{OsStr, OsString};
 use std::fs;
@@ -7,9 +7,9 @@ use std::os::unix::fs::{PermissionsExt, chown, symlink};
 use std::path::{Path, PathBuf};
 
 use sigtop::attach::AttachError;
-use sigtop::attach::program::{Form, Program, examine, find, of_command};
+use sigtop::attach::program::{Program, ProgramKind, examine, find, resolve_command};
 
-/// A directory of its own for a test, gone with it.
+/// A directory that is removed at the end of its test.
 struct Scratch(PathBuf);
 
 impl Scratch {
@@ -34,12 +34,12 @@ impl Drop for Scratch {
     }
 }
 
-/// The system's shell, a dynamic program.
+/// Returns the bytes of the system's shell, a dynamic program.
 fn shell() -> Vec<u8> {
     fs::read("/bin/sh").unwrap()
 }
 
-/// With each occurrence of `old` changed to `new`, of the same length.
+/// Replaces each occurrence of `old` by `new`, which has the same length.
 fn changed(mut program: Vec<u8>, old: &[u8], new: &[u8]) -> Vec<u8> {
     assert_eq!(old.len(), new.len());
     let places: Vec<usize> = (0..program.len() - old.len()).filter(|&at| program[at..].starts_with(old)).collect();
@@ -50,7 +50,7 @@ fn changed(mut program: Vec<u8>, old: &[u8], new: &[u8]) -> Vec<u8> {
     program
 }
 
-/// Without its interpreter: statically linked, as far as the kernel is concerned.
+/// Removes the interpreter: for the kernel the program is statically linked then.
 fn without_interpreter(mut program: Vec<u8>) -> Vec<u8> {
     let start = u64::from_le_bytes(program[32..40].try_into().unwrap()) as usize;
     let count = u16::from_le_bytes(program[56..58].try_into().unwrap()) as usize;
@@ -76,15 +76,15 @@ fn refusal(path: &Path) -> (String, u8) {
 fn a_dynamic_program_is_fine_and_so_is_a_link_to_it() {
     let scratch = Scratch::new("fine");
     let program = scratch.file("app", shell(), 0o755);
-    let expected = Program { path: program.clone(), form: Form::Binary, warnings: Vec::new() };
+    let expected = Program { path: program.clone(), form: ProgramKind::Binary, warnings: Vec::new(), obstacle: None };
     assert_eq!(examine(&program).unwrap(), expected);
     let link = scratch.0.join("link");
     symlink(&program, &link).unwrap();
-    assert_eq!(examine(&link).unwrap().form, Form::Binary);
+    assert_eq!(examine(&link).unwrap().form, ProgramKind::Binary);
 }
 
 #[test]
-fn what_cannot_be_preloaded_is_said_in_a_sentence() {
+fn programs_without_preloading_are_refused_in_one_sentence() {
     let scratch = Scratch::new("sentences");
     let mut bits32 = shell();
     bits32[4] = 1;
@@ -93,16 +93,6 @@ fn what_cannot_be_preloaded_is_said_in_a_sentence() {
     let mut object = shell();
     object[16..18].copy_from_slice(&1u16.to_le_bytes());
     for (name, content, expected) in [
-        (
-            "static",
-            without_interpreter(shell()),
-            "IT is statically linked, so nothing can be preloaded into it: link it dynamically, or use perf",
-        ),
-        (
-            "go",
-            without_interpreter(with_go(shell())),
-            "IT is a static Go program, so nothing can be preloaded into it: use Go's own pprof",
-        ),
         ("bits32", bits32, "IT is a 32-bit program, and sigtop's agent is x86-64: build it for x86-64"),
         ("arm", arm, "IT is a program for AArch64, and sigtop's agent is x86-64: build it for x86-64"),
         ("object", object, "IT is ELF, but not a program (an object file, or broken)"),
@@ -113,10 +103,23 @@ fn what_cannot_be_preloaded_is_said_in_a_sentence() {
 }
 
 #[test]
-fn what_runs_with_a_reservation_is_warned_of() {
+fn static_programs_are_to_be_sampled_from_outside() {
+    let scratch = Scratch::new("outside");
+    for (name, content, expected) in [
+        ("static", without_interpreter(shell()), "is statically linked, so nothing can be preloaded into it"),
+        ("go", without_interpreter(with_go(shell())), "is a static Go program, so nothing can be preloaded into it"),
+    ] {
+        let program = examine(&scratch.file(name, content, 0o755)).unwrap();
+        assert_eq!((program.form, program.obstacle.as_deref()), (ProgramKind::Binary, Some(expected)));
+    }
+    assert_eq!(examine(&scratch.file("dynamic", shell(), 0o755)).unwrap().obstacle, None);
+}
+
+#[test]
+fn musl_and_go_programs_are_accepted_with_a_warning() {
     let scratch = Scratch::new("warned");
     let go = examine(&scratch.file("go", with_go(shell()), 0o755)).unwrap();
-    assert!(go.form == Form::Binary && go.warnings[0].contains("is a Go program"), "{go:?}");
+    assert!(go.form == ProgramKind::Binary && go.warnings[0].contains("is a Go program"), "{go:?}");
     let musl = changed(shell(), b"/lib64/ld-linux-x86-64.so.2", b"/lib/ld-musl-x86_64.so.1\0\0\0");
     let musl = examine(&scratch.file("musl", musl, 0o755)).unwrap();
     assert!(
@@ -131,13 +134,14 @@ fn what_runs_with_a_reservation_is_warned_of() {
 fn a_program_that_needs_its_sanitizer_first_is_refused() {
     let scratch = Scratch::new("sanitizer");
     let path = scratch.file("asan", changed(shell(), b"libc.so.6\0", b"libasan.so"), 0o755);
-    // The string that follows is taken for the rest of the name: it begins as it should all the same.
+    // The string that follows is taken for the rest of the name: it begins as it should all the
+    // same.
     let (said, status) = refusal(&path);
     assert!(said.starts_with("IT needs AddressSanitizer's runtime loaded first") && status == 126, "{said}");
 }
 
 #[test]
-fn other_rights_make_the_loader_distrust_its_environment() {
+fn setuid_setgid_and_capabilities_are_refused() {
     let scratch = Scratch::new("rights");
     let owned = scratch.file("own", shell(), 0o6755);
     assert!(examine(&owned).is_ok(), "setuid to ourselves is nothing");
@@ -157,7 +161,7 @@ fn other_rights_make_the_loader_distrust_its_environment() {
 }
 
 #[test]
-fn what_is_no_program_is_told_apart() {
+fn files_that_are_no_programs_are_refused() {
     let scratch = Scratch::new("no-program");
     let path = |name: &str| scratch.0.join(name);
     assert_eq!(refusal(&path("missing")), ("IT: no such file".to_owned(), 127));
@@ -166,16 +170,16 @@ fn what_is_no_program_is_told_apart() {
     assert_eq!(refusal(&plain), ("IT is not executable (chmod +x)".to_owned(), 126));
     assert_eq!(refusal(Path::new("/dev/null")).0, "IT is not a regular file");
     let form = |name: &str, content: &[u8]| examine(&scratch.file(name, content, 0o755)).unwrap().form;
-    assert_eq!(form("text", b"echo hello\n"), Form::Shell);
-    assert_eq!(form("empty", b""), Form::Shell);
-    assert_eq!(form("strange", b"MZ\0\0"), Form::Unknown);
+    assert_eq!(form("text", b"echo hello\n"), ProgramKind::Shell);
+    assert_eq!(form("empty", b""), ProgramKind::Shell);
+    assert_eq!(form("strange", b"MZ\0\0"), ProgramKind::Unknown);
 }
 
 #[test]
 fn a_script_is_judged_by_its_interpreter() {
     let scratch = Scratch::new("script");
     let interpreter = |line: &str| match examine(&scratch.file("script", format!("{line}\nexit\n"), 0o755)) {
-        Ok(Program { form: Form::Script { interpreter }, .. }) => Ok(interpreter),
+        Ok(Program { form: ProgramKind::Script { interpreter }, .. }) => Ok(interpreter),
         Ok(other) => panic!("{other:?}"),
         Err(error) => Err(error.to_string().replace(scratch.0.to_str().unwrap(), "DIR")),
     };
@@ -195,8 +199,8 @@ fn a_script_is_judged_by_its_interpreter() {
     assert!(missing.starts_with("DIR/script wants /nowhere/sh as its interpreter: No such file"), "{missing}");
 
     let fixed = scratch.file("static", without_interpreter(shell()), 0o755);
-    let said = interpreter(&format!("#!{}", fixed.display())).unwrap_err();
-    assert!(said.starts_with("DIR/static is statically linked"), "{said}");
+    let script = scratch.file("of-static", format!("#!{}\n", fixed.display()).into_bytes(), 0o755);
+    assert!(examine(&script).unwrap().obstacle.unwrap().starts_with("is statically linked"));
 
     let mut line = "#!/bin/sh".to_owned();
     for depth in 1..=6 {
@@ -238,7 +242,7 @@ fn commands_are_searched_as_execvp_searches() {
 
 #[test]
 fn a_command_is_its_first_word() {
-    let of = |words: &[&str]| of_command(&words.iter().map(OsString::from).collect::<Vec<_>>());
+    let of = |words: &[&str]| resolve_command(&words.iter().map(OsString::from).collect::<Vec<_>>());
     assert!(of(&["sh", "-c", "true"]).unwrap().path.ends_with("sh"));
     assert_eq!(of(&["sudo", "sh"]).unwrap_err().to_string(), "sudo drops LD_PRELOAD; run: sudo sigtop -- sh");
     assert_eq!(of(&["no\x1bsuch"]).unwrap_err().to_string(), r"no\u{1b}such: command not found (is it on the PATH?)");

@@ -1,7 +1,8 @@
-//! The man page and the completions: made from the tables that the program itself reads, so they cannot say anything else.
+//! The man page and the completions. They are generated from the tables that the program itself
+//! reads, so they cannot disagree with it.
 //!
-//! `SIGTOP_WRITE_MANUAL=1 cargo test --test manual` writes them to `assets/`; otherwise the test fails when what stands
-//! there is not what the tables say. Installing needs nothing of this.
+//! `SIGTOP_WRITE_MANUAL=1 cargo test --test manual` writes them to `assets/`; otherwise the test
+//! fails if the files differ from the tables. Installing needs none of this.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -11,12 +12,15 @@ use clap::CommandFactory;
 use clap_complete::{Generator, Shell, generate};
 use clap_mangen::Man;
 use clap_mangen::roff::{Inline, Roff, bold, italic, roman};
-use sigtop::cli::Cli;
-use sigtop::config::SETTINGS;
+use sigtop::app::args::Cli;
+use sigtop::app::config::SETTINGS;
+use sigtop::keyword;
+use sigtop::tui::command::table;
 use sigtop::tui::keymap;
-use sigtop::tui::keys::{Binding, Place, TABLE};
-use sigtop::tui::page::{self, Line, Page};
-use sigtop::tui::{setting, words};
+use sigtop::tui::keys::{Binding, KeyContext, TABLE};
+use sigtop::tui::pane::help::lines::HelpLine;
+use sigtop::tui::pane::help::pages::{self, HelpPage};
+use sigtop::tui::theme::ThemeName;
 
 const WRITE: &str = "SIGTOP_WRITE_MANUAL";
 
@@ -24,7 +28,7 @@ fn assets(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("assets").join(name)
 }
 
-/// What stands in `assets/` is this text; or is made so.
+/// Compares a file in `assets/` with this text, or writes it.
 fn stands(name: &str, text: &str) {
     let path = assets(name);
     if std::env::var_os(WRITE).is_some() {
@@ -68,30 +72,30 @@ impl Manual {
     }
 }
 
-const PLACES: [(&str, &[Place]); 12] = [
-    ("On the screen", &[Place::Screen, Place::Panes, Place::Everywhere]),
-    ("In Top", &[Place::Top]),
-    ("In Callers", &[Place::Callers]),
-    ("In Flame", &[Place::Flame]),
-    ("In Source", &[Place::Source]),
-    ("In Threads", &[Place::Threads]),
-    ("In Output", &[Place::Output, Place::Typing]),
-    ("In prompts and on the command line", &[Place::Prompt, Place::Colon]),
-    ("In the list of processes", &[Place::Picker]),
-    ("Saving", &[Place::Save]),
-    ("Sampling by setitimer", &[Place::Confirm]),
-    ("Quitting with a launched program", &[Place::Question, Place::Ending]),
+const PLACES: [(&str, &[KeyContext]); 12] = [
+    ("On the screen", &[KeyContext::Screen, KeyContext::Panes, KeyContext::Everywhere]),
+    ("In Top", &[KeyContext::Top]),
+    ("In Callers", &[KeyContext::Callers]),
+    ("In Flame", &[KeyContext::Flame]),
+    ("In Source", &[KeyContext::Source]),
+    ("In Threads", &[KeyContext::Threads]),
+    ("In Output", &[KeyContext::Output, KeyContext::Typing]),
+    ("In prompts and on the command line", &[KeyContext::Prompt, KeyContext::Colon]),
+    ("In the list of processes", &[KeyContext::Picker]),
+    ("In the save dialog", &[KeyContext::Save]),
+    ("Sampling by setitimer", &[KeyContext::Confirm]),
+    ("Quitting with a launched program", &[KeyContext::Question, KeyContext::Ending]),
 ];
 
 fn keys(manual: &mut Manual) {
     manual.section("KEYS");
     manual.text(
-        "The name behind a key is the action's name in the config file, where other keys can be given to it. \
-         The mouse selects rows and boxes and scrolls; with Shift it selects text as everywhere.",
+        "The word beside a key is the action's name in the config file, which can assign other keys to it. \
+         The mouse selects rows and boxes, and scrolls. With Shift it selects text.",
     );
     for (heading, places) in PLACES {
         manual.part(heading);
-        for binding in TABLE.iter().filter(|binding| places.contains(&binding.place)) {
+        for binding in TABLE.iter().filter(|binding| places.contains(&binding.context)) {
             key(manual, binding);
         }
     }
@@ -99,19 +103,19 @@ fn keys(manual: &mut Manual) {
 
 fn key(manual: &mut Manual, binding: &Binding) {
     let mut head = vec![bold(binding.label.replace(' ', "  "))];
-    if let Some(name) = keymap::name(binding) {
+    if let Some(name) = keymap::action_name(binding) {
         head.extend([roman("   "), italic(name)]);
     }
-    manual.entry(head, binding.words);
+    manual.entry(head, binding.help);
 }
 
 fn words(manual: &mut Manual) {
     manual.section("WHAT COLUMNS AND WORDS MEAN");
-    // Wide enough that nothing is wrapped; the second column holds the words.
-    let columns = page::columns(Page::Help, TABLE, None, None, 60_000);
+    // The text is wide enough that nothing is wrapped; the second column contains the descriptions.
+    let columns = pages::columns(HelpPage::Help, TABLE, None, None, 60_000);
     let words = columns.last().expect("keys and words");
-    for line in words.iter().skip(1).take_while(|line| **line != Line::Blank) {
-        if let Line::Entry(word, meaning) = line {
+    for line in words.iter().skip(1).take_while(|line| **line != HelpLine::Blank) {
+        if let HelpLine::Entry(word, meaning) = line {
             manual.entry([bold(word)], meaning);
         }
     }
@@ -119,18 +123,17 @@ fn words(manual: &mut Manual) {
 
 fn commands(manual: &mut Manual) {
     manual.section("COMMAND LINE");
-    manual.text(
-        "The key : opens a line for commands in pprof's words. Tab goes on with a word, Up brings older lines back.",
-    );
-    for word in &words::WORDS {
-        manual.entry([bold(word.form)], word.words);
+    manual
+        .text("The key : opens a line for commands in pprof's words. Tab completes a word, Up recalls earlier lines.");
+    for command in &table::COMMANDS {
+        manual.entry([bold(command.usage)], &command.help());
     }
 }
 
 fn settings(manual: &mut Manual) {
     manual.section("CONFIG FILE");
     manual.text(
-        "A TOML file. The command line wins over it. What is wrong in it is said with line and column, and nothing starts.",
+        "A TOML file. The command line overrides it. A mistake is reported with line and column, and nothing starts.",
     );
     let mut tables: Vec<&str> = SETTINGS.iter().map(|setting| setting.table).collect();
     tables.dedup();
@@ -139,20 +142,20 @@ fn settings(manual: &mut Manual) {
             manual.part(&format!("[{table}]"));
         }
         for setting in SETTINGS.iter().filter(|setting| setting.table == table) {
-            manual.entry([bold(setting.name), roman(format!(" = {}", setting.example))], setting.words);
+            manual.entry([bold(setting.name), roman(format!(" = {}", setting.example))], &setting.help());
         }
     }
     manual.part("[keys]");
-    manual.text("An action's name, and its key or keys instead of those listed under KEYS. Keys are written as there.");
+    manual.text("An action's name, and the key or keys that replace those listed under KEYS. Keys are spelled as they are there.");
     manual.example(&["[keys]", "freeze = [\"Space\", \"F5\"]", "stop-typing = \"Ctrl-^\""]);
 }
 
-/// What cannot be made from a table.
+/// Sections that cannot be generated from a table.
 fn prose(manual: &mut Manual) {
     manual.section("EXIT STATUS");
     for (status, meaning) in [
         ("n", "the launched program's own status; 128+n if signal n ended it"),
-        ("0", "with --pid; or q left a launched program running"),
+        ("0", "with --pid, or if q left a launched program running"),
         ("2", "wrong arguments, or a wrong config file"),
         ("125", "sigtop itself failed"),
         ("126", "the program cannot be run, or the process cannot be watched"),
@@ -163,12 +166,12 @@ fn prose(manual: &mut Manual) {
     manual.section("ENVIRONMENT");
     for (name, meaning) in [
         ("NO_COLOR", "if set, no colours: bold, dim and reverse only"),
-        ("TERM, COLORTERM", "how many colours the terminal has: 24 bits, 256, 16 or none"),
-        ("COLORFGBG", "a light background, where the terminal says so: the theme light is taken by itself"),
-        ("LC_ALL, LC_CTYPE, LANG", "the first that is set must name UTF-8, or only ASCII is written"),
-        ("XDG_CONFIG_HOME", "where the config file is: its directory sigtop"),
-        ("XDG_RUNTIME_DIR, XDG_CACHE_HOME", "where the agent's library and the socket are kept"),
-        ("LD_PRELOAD", "the agent is put before what is in it"),
+        ("TERM, COLORTERM", "number of colours of the terminal: 24 bits, 256, 16 or none"),
+        ("COLORFGBG", "a light background selects the theme light"),
+        ("LC_ALL, LC_CTYPE, LANG", "unless the first that is set names UTF-8, only ASCII is written"),
+        ("XDG_CONFIG_HOME", "the directory that contains sigtop/config.toml"),
+        ("XDG_RUNTIME_DIR, XDG_CACHE_HOME", "directories for the agent's library and the socket"),
+        ("LD_PRELOAD", "the agent is added in front of its value"),
     ] {
         manual.entry([bold(name)], meaning);
     }
@@ -177,34 +180,23 @@ fn prose(manual: &mut Manual) {
         ("$XDG_CONFIG_HOME/sigtop/config.toml", "settings; without the variable ~/.config/sigtop/config.toml"),
         (
             "$XDG_RUNTIME_DIR/sigtop/, ~/.cache/sigtop/, root's /var/cache/sigtop/, /tmp/sigtop-UID/",
-            "the agent's library and the socket, in the first of them that is private and may hold programs",
+            "the agent's library and the socket, in the first of them that is private and allows execution",
         ),
     ] {
         manual.entry([italic(name)], meaning);
     }
-    manual.section("WHAT IT CANNOT DO");
-    for text in [
-        "The agent is preloaded, so a program must be linked dynamically, for 64 bits, and without setuid or file \
-         capabilities; and a process that runs already can be watched only if it was started with the agent.",
-        "Only Linux on x86-64. Code made at run time (JIT) has no names.",
-        "A sample is a tick of a timer: what takes less than a tick is seen by chance, and a share of few samples is \
-         uncertain. Time in the kernel is counted with the function that called it.",
-        "Stacks are walked by unwind tables. Where a program has none, a stack ends early and is counted as cut.",
-        "If a program uses the signal or the timer itself, the agent leaves it alone and takes another, or none.",
-    ] {
-        manual.text(text);
-    }
-    in_gperftools_place(manual);
+    limits(manual);
+    gperftools(manual);
     manual.section("EXAMPLES");
     for (words, lines) in [
         ("Start a program and watch it:", &["sigtop -- ./server --port 8080"][..]),
-        ("Start one with the agent, and watch it later:", &["eval $(sigtop env); ./server &", "sigtop --pid $!"]),
-        ("Where it waits, not only where it computes:", &["sigtop --clock real -- ./server"]),
+        ("Start a program with the agent, and watch it later:", &["eval $(sigtop env); ./server &", "sigtop --pid $!"]),
+        ("Show where it waits, not only where it computes:", &["sigtop --clock wall -- ./server"]),
         (
-            "A profile in a file, without a viewer, for pprof or sigtop report:",
+            "Write a profile without a viewer, for pprof or sigtop report:",
             &["LD_PRELOAD=$(sigtop env --path) CPUPROFILE=out.prof ./server", "sigtop report --top out.prof"],
         ),
-        ("A table every ten seconds, into a file:", &["sigtop --interval 10s --table top.txt -- ./server"]),
+        ("Write a table into a file every ten seconds:", &["sigtop --interval 10s --table top.txt -- ./server"]),
     ] {
         manual.text(words);
         manual.example(lines);
@@ -214,43 +206,119 @@ fn prose(manual: &mut Manual) {
     manual.0.text([bold("timer_create"), roman("(2), "), bold("ld.so"), roman("(8)")]);
 }
 
-/// The variables of gperftools' CPU profiler, as the agent understands them.
-fn in_gperftools_place(manual: &mut Manual) {
-    manual.section("IN GPERFTOOLS' PLACE");
+/// Appends the limits, in more detail than the README has room for.
+fn limits(manual: &mut Manual) {
+    manual.section("LIMITS");
+    manual.part("Programs");
     manual.text(
-        "A program that carries the agent, by LD_PRELOAD or because it is linked with -lprofiler and finds the agent there \
-         (sigtop env --libprofiler DIR), understands gperftools' variables and functions, and writes gperftools' CPU profiles. \
-         They are valid at every moment: a program that is killed leaves what was sampled until half a second before.",
+        "The agent is preloaded into a program that is linked dynamically, for 64-bit x86, and without setuid bit or file \
+         capabilities. A static program is started without it and sampled from outside. So is every running process that \
+         does not carry the agent, if the kernel lets this user trace it: its own processes unless \
+         kernel.yama.ptrace_scope forbids it, and with CAP_SYS_PTRACE all.",
+    );
+    manual.part("Sampling from outside");
+    manual.text(
+        "A helper process stops a running thread by ptrace(2), copies its registers and its stack, and lets it run on, \
+         usually within 50 microseconds. Sleeping threads are not stopped. A system call that would report EINTR for the \
+         stop is made again; its timeout then begins anew, and a write that is under way may report a short count. User CPU \
+         time (ITIMER_VIRTUAL) cannot be sampled, running threads of a process that a debugger traces are not sampled, and \
+         child processes that live shorter than a tenth of a second may be missed. Sleeping threads take turns where there \
+         are more than some twenty.",
+    );
+    manual.part("Accuracy");
+    for text in [
+        "A sample is one tick of a timer. A CPU timer fires at most at the kernel's own tick, 100 to 1000 times a second; \
+         higher rates get heavier samples, not more of them. A share of few samples is uncertain: the screen shows it with ±.",
+        "Time in the kernel is charged to the function that made the system call.",
+        "A thread that pthread_create or thrd_create makes is sampled from its start. Any other new thread is found after \
+         20 ms of the process's CPU time, or 4 ms while threads come and go. Up to 30 ms of what it used before count with \
+         its first sample. The rest is counted as not sampled.",
+        "Stacks are unwound by unwind tables. Assembly without annotations, musl's libc, and code made at run time without \
+         frame pointers truncate the stack. A stack of 512 to 1500 frames keeps 320 frames next to its leaf and 128 next to \
+         its root, with [frames left out] between them.",
+        "On the wall clock, the stack of a sleeping thread is [truncated] where a frame needs a register that the kernel \
+         does not show.",
+    ] {
+        manual.text(text);
+    }
+    manual.part("Signals");
+    for text in [
+        "No tick is sent to a thread that sleeps. --pid wakes one thread of the process once, and so does --clock wall for a \
+         launched process that has not used a period of CPU time: each may end one wait early. --engine itimer gives no \
+         such promise.",
+        "A thread that blocks all signals is sampled. A program that uses SIGURG keeps it, and ticks come by signal 59, 58 \
+         or 57. If a raw system call blocks the signal of ticks, the agent finds that within a second and uses another. CPU \
+         time until then is not sampled, and the header says how much.",
+        "Ticks run on alternate signal stacks of the agent, which sigaltstack(2) of libc does not show. A handler that a \
+         program installs by a raw system call with SA_ONSTACK runs there too if its thread has no alternate stack, and has \
+         60 KiB. After --pid, the first tick of each thread that existed runs on the thread's own stack and needs 4 KiB.",
+    ] {
+        manual.text(text);
+    }
+    manual.part("Sandboxes");
+    for text in [
+        "Sampling continues under a seccomp filter that is installed through libc and binds the calling thread. Nothing is \
+         sampled after one that binds all threads (TSYNC) or forbids handlers to return. A filter that an inline system call \
+         installs is found within a tenth of a second; if it kills, it may end the program before that.",
+        "A thread that turns on Syscall User Dispatch by prctl(2) is not sampled until it turns it off. If an inline system \
+         call turns it on, the first tick ends the program.",
+    ] {
+        manual.text(text);
+    }
+    manual.part("Resources");
+    for text in [
+        "The agent adds one task (RLIMIT_NPROC, pids.max) and about 1.2 MiB of memory (RLIMIT_AS, MCL_CURRENT) to the target, \
+         and one queued signal per thread (RLIMIT_SIGPENDING). Where the kernel refuses a thread or memory, the agent tries \
+         again at later ticks, and then stays out.",
+        "A program that reads /proc/self/task through libc finds its own threads only. Threads: in /proc/self/status and raw \
+         system calls show the agent thread, and Python 3.12 and later warns at os.fork() for this reason. LD_PRELOAD and \
+         SIGTOP_LINK are in the environment, which children inherit. SECURITY.md lists everything that a target can see.",
+    ] {
+        manual.text(text);
+    }
+}
+
+/// Appends the variables of the CPU profiler of gperftools, as the agent interprets them.
+fn gperftools(manual: &mut Manual) {
+    manual.section("GPERFTOOLS COMPATIBILITY");
+    manual.text(
+        "The agent replaces libprofiler.so. A program that preloads it, or that is linked with -lprofiler and finds it under \
+         that name (sigtop env --libprofiler DIR), reads gperftools' variables, calls its functions, and writes its CPU \
+         profiles. The file is a valid profile at every moment: a program that is killed leaves what was sampled until half \
+         a second before. A viewer may watch at the same time if it wants the same clock.",
     );
     for (name, words) in [
         (
             "CPUPROFILE=FILE",
-            "Profile the whole run into this file. A child that was started by another program of the same name, or \
-          forked and used CPU time, writes FILE_PID. Where it cannot be written, one sentence says so and the program runs.",
+            "Profile the whole run into this file. A child that another program of the same name started, or that was \
+             forked and used CPU time, writes FILE_PID. If the file cannot be written, one sentence on stderr says so, and \
+             the program runs.",
         ),
         (
             "CPUPROFILESIGNAL=N",
-            "Profile from one signal N to the next, into FILE.0, FILE.1, … ; the first that is not there yet.",
+            "Profile from one signal N to the next, into the first of FILE.0, FILE.1, … that does not exist.",
         ),
-        ("CPUPROFILE_FREQUENCY=N", "Samples a second of CPU time; 100, and 4000 at most."),
+        ("CPUPROFILE_FREQUENCY=N", "Samples per second of CPU time: 100 by default, at most 4000."),
         (
             "CPUPROFILE_REALTIME=1",
-            "By the wall clock: where the first thread is, asleep or not. Nothing is woken for it.",
+            "Sample the first thread on the wall clock, whether it sleeps or not. No sleeping thread is woken.",
         ),
         (
             "CPUPROFILE_PER_THREAD_TIMERS=1",
-            "With CPUPROFILE_REALTIME: where every thread is. CPU time is always by a timer for each thread.",
+            "With CPUPROFILE_REALTIME, sample all threads. CPU time always has one timer per thread.",
         ),
         (
             "CPUPROFILE_TIMER_SIGNAL=N",
-            "The signal that ticks come by, where it is free. (Without it, one that the program does not use is taken.)",
+            "The signal of ticks, if the program does not use it. By default the agent takes one that is free.",
         ),
     ] {
         manual.entry([bold(name)], words);
     }
     manual.text(
-        "The functions are ProfilerStart, ProfilerStop, ProfilerFlush and the others of gperftools/profiler.h; sigtop_sample() takes a \
-         sample by hand, and sigtop_start_by_hand() a profile of those alone. sigtop env --header prints their header.",
+        "The functions are those of gperftools/profiler.h, such as ProfilerStart, ProfilerStop and ProfilerFlush. \
+         sigtop_sample() takes a sample where the program calls it, and sigtop_start_by_hand() starts a profile of such \
+         samples alone. sigtop env --header prints their header, whose functions are weak: a program that uses them runs \
+         without sigtop, too.",
     );
 }
 
@@ -258,8 +326,8 @@ fn report(manual: &mut Manual, command: &clap::Command) {
     let report = command.find_subcommand("report").expect("a verb");
     manual.section("REPORTS");
     manual.text(
-        "sigtop report prints saved profiles in pprof's words and to its letter: profile.proto of any maker, gperftools' \
-         CPU profiles, and folded stacks. Every option means what it means to pprof.",
+        "sigtop report prints saved profiles exactly as pprof does: profile.proto from any tool, gperftools' CPU profiles, \
+         and folded stacks. Every option has pprof's meaning.",
     );
     for argument in report.get_arguments().filter(|argument| !argument.is_hide_set()) {
         let value = argument.get_value_names().filter(|_| argument.get_action().takes_values());
@@ -295,9 +363,10 @@ fn man_page() -> String {
     }
     synopsis.section("DESCRIPTION");
     synopsis.text(
-        "Samples the stacks of a running program and shows, live, where its time goes: a list of functions, callers and \
-         callees, and a flame graph. It needs no privilege and no rebuild: an agent is preloaded into the program, walks \
-         the stack at every tick of a timer, and sends it over a socket.",
+        "Samples the stacks of a running program and shows live where its time goes: a list of functions, callers and \
+         callees, and a flame graph. It needs no privilege and no rebuild: an agent is preloaded into the program, unwinds \
+         the stack at every tick of a timer, and sends it over a socket. A process without the agent is sampled from \
+         outside.",
     );
     let verbs = command.get_subcommands().filter(|verb| !verb.is_hide_set());
     for verb in verbs {
@@ -345,14 +414,14 @@ fn every_option_key_and_word_is_in_the_man_page() {
         }
     }
     for binding in TABLE {
-        assert!(PLACES.iter().any(|(_, places)| places.contains(&binding.place)), "{:?}", binding.place);
+        assert!(PLACES.iter().any(|(_, places)| places.contains(&binding.context)), "{:?}", binding.context);
     }
-    for theme in &setting::THEMES {
-        assert!(page.contains(theme.word), "{}", theme.word);
+    for theme in keyword::names::<ThemeName>() {
+        assert!(page.contains(theme), "{theme}");
     }
 }
 
-/// groff finds nothing to complain about, where there is one.
+/// If groff is installed, it reports no errors.
 #[test]
 fn the_man_page_renders_without_a_warning() {
     let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join("sigtop.1");

@@ -1,11 +1,13 @@
-//! Makes screenshots/*.png from real runs: pty, screen model, SVG, and PNG by rsvg-convert. One command:
+//! Makes screenshots/*.png from real runs: pty, screen model, SVG, and PNG by rsvg-convert. One
+//! command:
 //!
 //! ```text
 //! apt-get install librsvg2-bin fonts-jetbrains-mono fonts-dejavu-core pngquant
 //! SIGTOP_SCREENSHOTS=1 cargo test --release --test screenshots
 //! ```
 //!
-//! Without the variable it does nothing, so that it costs nothing in a run of all tests. pngquant is optional: it makes the files ten times smaller.
+//! It does nothing unless the variable is set, so it costs nothing in a run of all tests. pngquant
+//! is optional: it makes the files ten times smaller.
 
 #[expect(dead_code, reason = "the pictures use a part of what the tests share")]
 mod harness;
@@ -25,7 +27,7 @@ fn main() {
         println!("screenshots: nothing done; SIGTOP_SCREENSHOTS=1 makes them");
         return;
     }
-    // The program itself: its demo, after a while, with a function selected.
+    // The demo of sigtop, after a while, with a selected function.
     let demo = |options: &[&str]| {
         let mut command = Command::new(SIGTOP);
         command.args(["demo", "--no-config", "--hz", "250"]).args(options);
@@ -52,7 +54,7 @@ fn main() {
         settle(terminal, ":disasm ^share\r");
         watch(terminal, 3);
     });
-    // A program with a past, and deep stacks: a compiler's.
+    // A program with history and deep stacks: a compiler.
     let compiler = |options: &[&str]| {
         let mut command = Command::new(SIGTOP);
         command.args(["--no-config", "--hz", "500"]).args(options).args(["--", "python3", "-c", PYTHON]);
@@ -61,7 +63,8 @@ fn main() {
     Picture { name: "callers", ..pane }
         .take(&compiler(&[]), |terminal| settle(terminal, ":peek _PyEval_EvalFrameDefault$\r"));
     Picture { name: "flame", ..pane }.take(&compiler(&[]), |terminal| settle(terminal, "3"));
-    // The demo changes its phase every ten seconds: that is seen from the past, and as a difference.
+    // The demo changes its phase every ten seconds: the change appears in the history and as a
+    // diff.
     Picture { name: "timeline", ..dashboard }.take(&demo(&["--window", "2s"]), |terminal| {
         settle(terminal, "");
         watch(terminal, 14);
@@ -76,7 +79,8 @@ fn main() {
     });
 }
 
-/// A directory with a program and its source, which calls itself by its place there: no path of this machine is in the picture.
+/// A directory with a program and its source. Debug information has relative paths, so that the
+/// picture contains no path of this machine.
 fn with_source() -> std::path::PathBuf {
     let directory = targets::scratch("source");
     let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/targets/work.cpp");
@@ -102,7 +106,7 @@ while True:
     sorted(text)
 ";
 
-/// Waits until there is something to see, and presses keys.
+/// Waits until the screen has contents, and presses keys.
 fn settle(terminal: &mut Terminal, keys: &str) {
     terminal.see("PROF");
     watch(terminal, 9);
@@ -110,7 +114,7 @@ fn settle(terminal: &mut Terminal, keys: &str) {
     watch(terminal, 2);
 }
 
-/// Lets time pass in the picture: trends and sparklines need a past.
+/// Lets time pass in the picture: trends and sparklines need history.
 fn watch(terminal: &mut Terminal, seconds: u64) {
     terminal.wait_up_to(Duration::from_secs(seconds), |_| false);
 }
@@ -124,7 +128,7 @@ struct Picture {
 }
 
 impl Picture {
-    /// Runs a command on a terminal, plays on it, and takes the picture.
+    /// Runs a command on a terminal, presses keys in it, and takes the picture.
     fn take(self, command: &Command, play: impl FnOnce(&mut Terminal)) {
         let Picture { name, columns, rows, own } = self;
         let mut terminal = Terminal::start(columns, rows, command);

@@ -1,4 +1,6 @@
-//! A real agent told to change clock, engine and rate again and again (`SIGTOP_LONG=1`: a thousand times): every request is answered, no timer is lost or left, and the books are even.
+//! A real agent whose clock, engine and rate are changed repeatedly (a thousand times with
+//! `SIGTOP_LONG=1`): every request is answered, no timer is lost or left behind, and the counters
+//! add up.
 
 use std::fs;
 use std::io::{ErrorKind, Read, Write};
@@ -8,25 +10,26 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use sigtop::link::wire::{
-    Account, Clock, Engaged, Engine, EngineState, Message, Request, Writer, frame, message, stack_memory,
+    AgentCounters, Clock, Engaged, Engine, EngineState, Message, Request, Writer, decode_message, split_frame,
+    stack_memory,
 };
 
 const LONG: Duration = Duration::from_secs(60);
-/// Longest period, ns, so that every tick of the busy time is one sample.
+/// The shortest period used, ns.
 const PERIOD_NS: u64 = 4_000_000;
 
-/// The viewer, played here: what it has read and not understood yet, and what it was told.
+/// A viewer played by the test: the bytes not decoded yet, and the decoded messages.
 struct Viewer {
     stream: UnixStream,
     bytes: Vec<u8>,
     memory: Box<[sigtop::link::wire::StoredStack]>,
     engaged: Vec<Engaged>,
     samples: u64,
-    account: Option<Account>,
+    counters: Option<AgentCounters>,
 }
 
 impl Viewer {
-    /// Reads until this many requests are answered, or the agent hangs up.
+    /// Reads until this many requests are answered or the agent disconnects.
     fn await_answers(&mut self, count: usize) {
         let deadline = Instant::now() + LONG;
         while self.engaged.len() < count {
@@ -45,36 +48,51 @@ impl Viewer {
             Err(error) if error.kind() == ErrorKind::WouldBlock => return true,
             Err(_) => return false,
         }
-        let mut taken = 0;
-        while let Some(framed) = frame(&self.bytes[taken..]).expect("an agent makes sense") {
-            match message(framed.kind, framed.body, &mut self.memory).expect("an agent makes sense") {
+        let mut decoded = 0;
+        while let Some(framed) = split_frame(&self.bytes[decoded..]).expect("a valid message") {
+            match decode_message(framed.kind, framed.body, &mut self.memory).expect("a valid message") {
                 Message::Engaged(engaged) => self.engaged.push(engaged),
                 Message::Sample(..) => self.samples += 1,
-                Message::Account(account) => self.account = Some(account),
+                Message::Counters(counters) => self.counters = Some(counters),
                 _ => {}
             }
-            taken += framed.size;
+            decoded += framed.size;
         }
-        self.bytes.drain(..taken);
+        self.bytes.drain(..decoded);
         true
     }
 
-    fn say(&mut self, request: &Request) {
+    fn send(&mut self, request: &Request) {
         let mut bytes = [0; 64];
         let mut writer = Writer::new(&mut bytes, 0);
-        writer.request(request).expect("room");
+        writer.write_request(request).expect("room");
         let length = writer.length();
-        self.stream.write_all(&bytes[..length]).expect("the agent listens");
+        self.stream.write_all(&bytes[..length]).expect("the agent reads");
     }
 }
 
-/// The agent's file.
+/// Accepts the agent's connection, or fails after [`LONG`].
+fn accept(listener: &UnixListener) -> UnixStream {
+    listener.set_nonblocking(true).expect("a socket");
+    let deadline = Instant::now() + LONG;
+    loop {
+        match listener.accept() {
+            Ok((stream, _)) => return stream,
+            Err(error) if error.kind() == ErrorKind::WouldBlock && Instant::now() < deadline => {
+                std::thread::sleep(Duration::from_millis(5));
+            }
+            Err(error) => panic!("the agent does not connect: {error}"),
+        }
+    }
+}
+
+/// Path of the agent's library.
 fn agent() -> PathBuf {
     let out = Command::new(env!("CARGO_BIN_EXE_sigtop")).args(["env", "--path"]).output().expect("sigtop");
     PathBuf::from(String::from_utf8_lossy(&out.stdout).trim())
 }
 
-/// A shell that works without end, and its agent, which has called.
+/// Starts a shell that is busy forever, and accepts its agent.
 fn target(directory: &Path) -> (Child, Viewer) {
     fs::create_dir_all(directory).expect("writable");
     let path = directory.join("socket");
@@ -88,15 +106,15 @@ fn target(directory: &Path) -> (Child, Viewer) {
         .stdin(Stdio::null())
         .spawn()
         .expect("sh");
-    let (stream, _) = listener.accept().expect("the agent calls");
+    let stream = accept(&listener);
     stream.set_read_timeout(Some(Duration::from_millis(50))).expect("a socket");
     let viewer =
-        Viewer { stream, bytes: Vec::new(), memory: stack_memory(), engaged: Vec::new(), samples: 0, account: None };
+        Viewer { stream, bytes: Vec::new(), memory: stack_memory(), engaged: Vec::new(), samples: 0, counters: None };
     (child, viewer)
 }
 
-fn entries(pid: u32, of: &str) -> usize {
-    fs::read_dir(format!("/proc/{pid}/{of}")).map_or(0, Iterator::count)
+fn entries(pid: u32, directory: &str) -> usize {
+    fs::read_dir(format!("/proc/{pid}/{directory}")).map_or(0, Iterator::count)
 }
 
 fn timers(pid: u32) -> usize {
@@ -105,11 +123,11 @@ fn timers(pid: u32) -> usize {
 }
 
 #[test]
-fn switches_leave_nothing_behind() {
+fn changing_clock_and_engine_leaves_no_timer_or_descriptor_behind() {
     let directory = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("switches-{}", std::process::id()));
     let (mut child, mut viewer) = target(&directory);
     let pid = child.id();
-    let ways = [
+    let configurations = [
         (Clock::Prof, Engine::Threads),
         (Clock::Prof, Engine::Itimer),
         (Clock::Real, Engine::Threads),
@@ -120,26 +138,26 @@ fn switches_leave_nothing_behind() {
     let mut descriptors = 0;
     let rounds = if std::env::var_os("SIGTOP_LONG").is_some() { 1000 } else { 120 };
     for round in 0..rounds {
-        let (clock, engine) = ways[round * 7 % ways.len()];
+        let (clock, engine) = configurations[round * 7 % configurations.len()];
         let period_ns = PERIOD_NS * (1 + round as u64 % 5);
-        viewer.say(&Request::Engage { clock, engine, period_ns });
+        viewer.send(&Request::Engage { clock, engine, period_ns });
         viewer.await_answers(round + 1);
-        let said = viewer.engaged[round].clone();
-        assert_eq!((said.clock, said.engine, said.period_ns), (clock, engine, period_ns), "round {round}");
-        let wanted = match (clock, engine) {
+        let answer = viewer.engaged[round].clone();
+        assert_eq!((answer.clock, answer.engine, answer.period_ns), (clock, engine, period_ns), "round {round}");
+        let expected = match (clock, engine) {
             (Clock::Virtual, Engine::Threads) => EngineState::Unsupported,
             _ => EngineState::Running,
         };
-        assert_eq!(said.state, wanted, "round {round}");
-        // Of its one thread, and of the process.
+        assert_eq!(answer.state, expected, "round {round}");
+        // One timer of its thread, and one of the process.
         assert!(timers(pid) <= 2, "round {round}: {} timers", timers(pid));
         if round == 20 {
             descriptors = entries(pid, "fd");
         }
     }
     assert_eq!(entries(pid, "fd"), descriptors);
-    // It ticks as ever.
-    viewer.say(&Request::Engage { clock: Clock::Prof, engine: Engine::Threads, period_ns: PERIOD_NS });
+    // Samples still come.
+    viewer.send(&Request::Engage { clock: Clock::Prof, engine: Engine::Threads, period_ns: PERIOD_NS });
     viewer.await_answers(rounds + 1);
     let before = viewer.samples;
     let deadline = Instant::now() + LONG;
@@ -150,12 +168,12 @@ fn switches_leave_nothing_behind() {
             viewer.samples - before
         );
     }
-    let account = viewer.account.clone().expect("one a second");
-    let lost: u64 = account.lost_ticks.iter().sum();
-    assert!(account.ticks <= account.sent + lost + 64, "{account:?}");
-    viewer.say(&Request::Leave);
+    let counters = viewer.counters.clone().expect("counters come once a second");
+    let lost: u64 = counters.lost_ticks.iter().sum();
+    assert!(counters.ticks <= counters.sent + lost + 64, "{counters:?}");
+    viewer.send(&Request::Leave);
     while viewer.read() {
-        assert!(Instant::now() < deadline, "the agent does not leave");
+        assert!(Instant::now() < deadline, "the agent does not disconnect");
     }
     while timers(pid) + entries(pid, "task") > 1 {
         assert!(Instant::now() < deadline, "{} timers, {} threads", timers(pid), entries(pid, "task"));

@@ -1,4 +1,4 @@
-//! The wire, as its two ends meet: what is written is what is read, and bytes that were never written do no harm.
+//! The wire format: messages are decoded as they were encoded, and arbitrary bytes do no harm.
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
@@ -7,73 +7,76 @@ use proptest::collection::vec;
 use proptest::prelude::*;
 use sigtop::link::wire::*;
 
-/// Counts what each thread holds, so that a test can say how much a piece of code took at most.
-struct Counting;
+/// An allocator that counts the bytes of each thread, for tests that limit the memory of a piece of
+/// code.
+struct CountingAllocator;
 
 thread_local! {
-    /// Less than nothing where it freed what others had allocated.
-    static HELD: Cell<isize> = const { Cell::new(0) };
+    /// Allocated bytes; negative if the thread freed what others allocated.
+    static ALLOCATED: Cell<isize> = const { Cell::new(0) };
     static PEAK: Cell<isize> = const { Cell::new(0) };
 }
 
-fn took(bytes: isize) {
-    HELD.set(HELD.get() + bytes);
-    PEAK.set(PEAK.get().max(HELD.get()));
+fn add_bytes(bytes: isize) {
+    ALLOCATED.set(ALLOCATED.get() + bytes);
+    PEAK.set(PEAK.get().max(ALLOCATED.get()));
 }
 
-// SAFETY: all is System's; the counters are plain cells that need no allocation and no destructor.
-unsafe impl GlobalAlloc for Counting {
+// SAFETY: System does the work. The counters are plain cells without allocation and destructor.
+unsafe impl GlobalAlloc for CountingAllocator {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        took(layout.size() as isize);
-        // SAFETY: as our caller promises.
+        add_bytes(layout.size() as isize);
+        // SAFETY: the caller upholds the contract of GlobalAlloc.
         unsafe { System.alloc(layout) }
     }
 
     unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
-        took(-(layout.size() as isize));
-        // SAFETY: as our caller promises.
+        add_bytes(-(layout.size() as isize));
+        // SAFETY: the caller upholds the contract of GlobalAlloc.
         unsafe { System.dealloc(pointer, layout) }
     }
 }
 
 #[global_allocator]
-static ALLOCATOR: Counting = Counting;
+static ALLOCATOR: CountingAllocator = CountingAllocator;
 
-/// The most that `work` held at once, bytes.
-fn peak(work: impl FnOnce()) -> usize {
-    let before = HELD.get();
+/// Returns the peak of the bytes that `work` has allocated.
+fn peak_bytes(work: impl FnOnce()) -> usize {
+    let before = ALLOCATED.get();
     PEAK.set(before);
     work();
     (PEAK.get() - before) as usize
 }
 
-/// Something an agent says.
+/// A message of an agent.
 #[derive(Clone, Debug)]
-enum Said {
+enum SentMessage {
     Plain(Message),
     Stack(Sample, Vec<u64>),
 }
 
-impl Said {
-    fn write(&self, writer: &mut Writer<'_>, memory: &mut StackMemory) -> Result<(), Full> {
+impl SentMessage {
+    fn write(&self, writer: &mut Writer<'_>, memory: &mut StackMemory) -> Result<(), BufferFull> {
         match self {
-            Said::Stack(sample, frames) => writer.sample(sample, frames, memory),
-            Said::Plain(Message::Hello(hello)) => writer.hello(hello),
-            Said::Plain(Message::Module(module)) => writer.module(module),
-            Said::Plain(Message::Unload(unload)) => writer.unload(unload),
-            Said::Plain(Message::Thread(thread)) => writer.thread(thread),
-            Said::Plain(Message::ThreadEnd { tid }) => writer.thread_end(*tid),
-            Said::Plain(Message::Account(account)) => writer.account(account),
-            Said::Plain(Message::Engaged(engaged)) => writer.engaged(engaged),
-            Said::Plain(Message::Busy { viewer }) => writer.busy(*viewer),
-            Said::Plain(Message::Sample(..)) => unreachable!("made as a stack"),
+            SentMessage::Stack(sample, frames) => writer.write_sample(sample, frames, memory),
+            SentMessage::Plain(Message::Hello(hello)) => writer.write_hello(hello),
+            SentMessage::Plain(Message::Module(module)) => writer.write_module(module),
+            SentMessage::Plain(Message::Unload(unload)) => writer.write_unload(unload),
+            SentMessage::Plain(Message::Thread(thread)) => writer.write_thread(thread),
+            SentMessage::Plain(Message::ThreadEnd { tid }) => writer.write_thread_end(*tid),
+            SentMessage::Plain(Message::Counters(account)) => writer.write_counters(account),
+            SentMessage::Plain(Message::Engaged(engaged)) => writer.write_engaged(engaged),
+            SentMessage::Plain(Message::Busy { viewer }) => writer.write_busy(*viewer),
+            SentMessage::Plain(Message::Sample(..)) => unreachable!("made as a stack"),
         }
     }
 
     fn message(self) -> Message {
         match self {
-            Said::Plain(message) => message,
-            Said::Stack(sample, frames) => Message::Sample(sample, frames.into_iter().take(MAX_FRAMES).collect()),
+            SentMessage::Plain(message) => message,
+            SentMessage::Stack(sample, frames) => {
+                Message::Sample(sample, frames.into_iter().take(MAX_FRAMES).collect())
+            }
         }
     }
 }
@@ -85,7 +88,7 @@ fn bytes(limit: usize) -> impl Strategy<Value = Box<[u8]>> {
     })
 }
 
-/// Numbers of every length, the widest among them.
+/// Numbers of every length, including the longest varints.
 fn number() -> impl Strategy<Value = u64> {
     (any::<u64>(), 0..64u32).prop_map(|(value, shift)| value >> shift)
 }
@@ -95,15 +98,25 @@ fn clock() -> impl Strategy<Value = Clock> {
 }
 
 fn engine() -> impl Strategy<Value = Engine> {
-    prop_oneof![Just(Engine::Threads), Just(Engine::Itimer)]
+    prop_oneof![Just(Engine::Threads), Just(Engine::Itimer), Just(Engine::External)]
 }
 
 fn hello() -> impl Strategy<Value = Message> {
-    let birth = prop_oneof![Just(Birth::Tick), Just(Birth::Knock)];
+    let birth = prop_oneof![Just(SpawnCause::Tick), Just(SpawnCause::Knock)];
     let numbers = (number(), any::<u32>(), any::<u32>(), number(), number(), number(), birth);
     (numbers, bytes(MAX_PATH), bytes(MAX_ARGV)).prop_map(|(numbers, executable, argv)| {
         let (token, pid, parent, start_ticks, monotonic_ns, cpu_ns, birth) = numbers;
-        Message::Hello(Hello { token, pid, parent, start_ticks, monotonic_ns, cpu_ns, birth, executable, argv })
+        Message::Hello(Hello {
+            token,
+            pid,
+            parent,
+            start_ticks,
+            monotonic_ns,
+            cpu_ns,
+            spawn_cause: birth,
+            executable,
+            argv,
+        })
     })
 }
 
@@ -116,9 +129,9 @@ fn module() -> impl Strategy<Value = Message> {
     })
 }
 
-fn account() -> impl Strategy<Value = Message> {
+fn counters() -> impl Strategy<Value = Message> {
     (vec(number(), 19), any::<u32>(), any::<u32>()).prop_map(|(values, threads, timers)| {
-        Message::Account(Account {
+        Message::Counters(AgentCounters {
             monotonic_ns: values[0],
             ticks: values[1],
             sent: values[2],
@@ -143,13 +156,13 @@ fn engaged() -> impl Strategy<Value = Message> {
     })
 }
 
-fn plain() -> impl Strategy<Value = Said> {
+fn plain() -> impl Strategy<Value = SentMessage> {
     let thread = (any::<u32>(), bytes(MAX_COMM)).prop_map(|(tid, name)| Message::Thread(Thread { tid, name }));
     let unload = (any::<u32>(), any::<u32>()).prop_map(|(id, generation)| Message::Unload(Unload { id, generation }));
     let small = any::<u32>().prop_flat_map(|number| {
         prop_oneof![Just(Message::ThreadEnd { tid: number }), Just(Message::Busy { viewer: number })]
     });
-    prop_oneof![hello(), module(), thread, unload, small, account(), engaged()].prop_map(Said::Plain)
+    prop_oneof![hello(), module(), thread, unload, small, counters(), engaged()].prop_map(SentMessage::Plain)
 }
 
 fn sample() -> impl Strategy<Value = Sample> {
@@ -165,17 +178,18 @@ fn sample() -> impl Strategy<Value = Sample> {
     })
 }
 
-/// Stacks whose outer frames are those of one steady program, so that some of them are kept from the last.
-fn stack() -> impl Strategy<Value = Said> {
+/// Stacks of a steady program, so that the outer frames are often those of the previous stack.
+fn stack() -> impl Strategy<Value = SentMessage> {
     let steady = (0..MAX_FRAMES).prop_map(|depth| (0..depth as u64).rev().map(|frame| (0x40_0000 + 16 * frame) << 1));
     let frames = (vec(number(), 1..6), steady).prop_map(|(fresh, steady)| fresh.into_iter().chain(steady).collect());
     let any_frames = prop_oneof![frames, vec(any::<u64>(), 1..MAX_FRAMES + 8)];
-    // Few slots, so that they are used again.
-    (sample(), any_frames, 0..4u8).prop_map(|(sample, frames, slot)| Said::Stack(Sample { slot, ..sample }, frames))
+    // There are few slots, so that they are reused.
+    (sample(), any_frames, 0..4u8)
+        .prop_map(|(sample, frames, slot)| SentMessage::Stack(Sample { slot, ..sample }, frames))
 }
 
-/// The whole stream of some messages.
-fn stream(said: &[Said]) -> Vec<u8> {
+/// Encodes messages.
+fn stream(said: &[SentMessage]) -> Vec<u8> {
     let mut buffer = vec![0; said.len() * (MAX_MESSAGE + 4)];
     let mut memory = stack_memory();
     let mut writer = Writer::new(&mut buffer, 0);
@@ -193,8 +207,8 @@ proptest! {
         let bytes = stream(&said);
         let (mut rest, mut memory) = (&bytes[..], stack_memory());
         for said in said {
-            let framed = frame(rest).unwrap().unwrap();
-            prop_assert_eq!(message(framed.kind, framed.body, &mut memory).unwrap(), said.message());
+            let framed = split_frame(rest).unwrap().unwrap();
+            prop_assert_eq!(decode_message(framed.kind, framed.body, &mut memory).unwrap(), said.message());
             rest = &rest[framed.size..];
         }
         prop_assert!(rest.is_empty());
@@ -205,17 +219,17 @@ proptest! {
         for expected in [Request::Engage { clock, engine, period_ns }, Request::Leave] {
             let mut buffer = [0; 32];
             let mut writer = Writer::new(&mut buffer, 0);
-            writer.request(&expected).unwrap();
-            let framed = frame(&buffer).unwrap().unwrap();
-            prop_assert_eq!(request(framed.kind, framed.body).unwrap(), expected);
+            writer.write_request(&expected).unwrap();
+            let framed = split_frame(&buffer).unwrap().unwrap();
+            prop_assert_eq!(decode_request(framed.kind, framed.body).unwrap(), expected);
         }
         let mut buffer = [0; 32];
-        Writer::new(&mut buffer, 0).request(&Request::Engage { clock, engine, period_ns: other }).unwrap();
-        let framed = frame(&buffer).unwrap().unwrap();
-        prop_assert_eq!(request(framed.kind, framed.body).is_ok(), PERIODS_NS.contains(&other));
+        Writer::new(&mut buffer, 0).write_request(&Request::Engage { clock, engine, period_ns: other }).unwrap();
+        let framed = split_frame(&buffer).unwrap().unwrap();
+        prop_assert_eq!(decode_request(framed.kind, framed.body).is_ok(), PERIODS_NS.contains(&other));
     }
 
-    /// A message that did not fit was not sent, and the other end must not be expected to remember it.
+    /// A message that did not fit was not sent, so its stack is not remembered.
     #[test]
     fn both_ends_remember_the_same_stacks(said in vec((stack(), 0..3u8), 1..40)) {
         let (mut ours, mut theirs) = (stack_memory(), stack_memory());
@@ -225,8 +239,8 @@ proptest! {
             let mut writer = Writer::new(&mut buffer[..room], 0);
             if said.write(&mut writer, &mut ours).is_ok() {
                 let length = writer.length();
-                let framed = frame(&buffer[..length]).unwrap().unwrap();
-                prop_assert_eq!(message(framed.kind, framed.body, &mut theirs).unwrap(), said.message());
+                let framed = split_frame(&buffer[..length]).unwrap().unwrap();
+                prop_assert_eq!(decode_message(framed.kind, framed.body, &mut theirs).unwrap(), said.message());
             } else {
                 prop_assert_eq!(writer.length(), 0);
             }
@@ -236,18 +250,18 @@ proptest! {
         }
     }
 
-    /// Strings past their limit are cut by the writer, and refused by the reader.
+    /// Strings past their limit are truncated by the writer and refused by the reader.
     #[test]
     fn no_string_passes_its_limit(name in vec(any::<u8>(), 0..40)) {
-        let long = Said::Plain(Message::Thread(Thread { tid: 1, name: name.clone().into() }));
+        let long = SentMessage::Plain(Message::Thread(Thread { tid: 1, name: name.clone().into() }));
         let bytes = stream(&[long]);
-        let framed = frame(&bytes).unwrap().unwrap();
-        let read = message(framed.kind, framed.body, &mut []).unwrap();
+        let framed = split_frame(&bytes).unwrap().unwrap();
+        let read = decode_message(framed.kind, framed.body, &mut []).unwrap();
         let cut = name[..name.len().min(MAX_COMM)].into();
         prop_assert_eq!(read, Message::Thread(Thread { tid: 1, name: cut }));
         let mut body = vec![1, name.len() as u8];
         body.extend(&name);
-        prop_assert_eq!(message(framed.kind, &body, &mut []).is_ok(), name.len() <= MAX_COMM);
+        prop_assert_eq!(decode_message(framed.kind, &body, &mut []).is_ok(), name.len() <= MAX_COMM);
     }
 }
 
@@ -261,7 +275,7 @@ fn the_largest_messages_fit() {
         start_ticks: u64::MAX,
         monotonic_ns: u64::MAX,
         cpu_ns: u64::MAX,
-        birth: Birth::Knock,
+        spawn_cause: SpawnCause::Knock,
         executable: full(MAX_PATH),
         argv: full(MAX_ARGV),
     });
@@ -274,24 +288,24 @@ fn the_largest_messages_fit() {
         weight_ns: u64::MAX,
         slot: STACK_SLOTS as u8 - 1,
     };
-    // Differences of alternating sign are the widest.
+    // Differences of alternating sign have the longest varints.
     let frames: Vec<u64> = (0..MAX_FRAMES as u64 + 9).map(|frame| if frame % 2 == 0 { 0 } else { 1 << 63 }).collect();
-    for said in [Said::Plain(hello), Said::Stack(sample, frames)] {
+    for said in [SentMessage::Plain(hello), SentMessage::Stack(sample, frames)] {
         let bytes = stream(std::slice::from_ref(&said));
-        let framed = frame(&bytes).unwrap().unwrap();
-        assert_eq!(message(framed.kind, framed.body, &mut stack_memory()).unwrap(), said.message());
+        let framed = split_frame(&bytes).unwrap().unwrap();
+        assert_eq!(decode_message(framed.kind, framed.body, &mut stack_memory()).unwrap(), said.message());
     }
 }
 
 #[test]
-fn a_frame_waits_for_its_last_byte() {
-    let bytes = stream(&[Said::Plain(Message::Busy { viewer: 300 })]);
+fn an_incomplete_frame_is_not_decoded() {
+    let bytes = stream(&[SentMessage::Plain(Message::Busy { viewer: 300 })]);
     for cut in 0..bytes.len() {
-        assert_eq!(frame(&bytes[..cut]), Ok(None), "{cut}");
+        assert_eq!(split_frame(&bytes[..cut]), Ok(None), "{cut}");
     }
-    assert_eq!(frame(&bytes).unwrap().unwrap().size, bytes.len());
-    assert_eq!(frame(&[0; 4]), Err(Malformed::Length(0)));
-    assert_eq!(frame(&(MAX_MESSAGE as u32 + 1).to_le_bytes()), Err(Malformed::Length(MAX_MESSAGE as u32 + 1)));
+    assert_eq!(split_frame(&bytes).unwrap().unwrap().size, bytes.len());
+    assert_eq!(split_frame(&[0; 4]), Err(Malformed::Length(0)));
+    assert_eq!(split_frame(&(MAX_MESSAGE as u32 + 1).to_le_bytes()), Err(Malformed::Length(MAX_MESSAGE as u32 + 1)));
 }
 
 /// Repeatable random numbers (xorshift).
@@ -310,7 +324,7 @@ impl Dice {
         a.min(b)..a.max(b).min(a.min(b) + 64)
     }
 
-    /// One of the ways in which a valid stream goes wrong.
+    /// Damages a valid stream.
     fn spoil(&mut self, bytes: &mut Vec<u8>, other: &[u8]) {
         if bytes.is_empty() {
             return;
@@ -328,7 +342,7 @@ impl Dice {
                 bytes[at..end].copy_from_slice(&huge.to_le_bytes()[..end - at]);
             }
             _ => {
-                // The length of the first message, so that the ones behind it are read out of step.
+                // The length of the first message, so that the following ones are misaligned.
                 let length = u32::from_le_bytes(bytes.get(..4).unwrap_or(&[9; 4]).try_into().unwrap());
                 let wrong = length.wrapping_add(self.throw(9) as u32).wrapping_sub(4);
                 let end = bytes.len().min(4);
@@ -338,13 +352,13 @@ impl Dice {
     }
 }
 
-/// Reads as an end does that cuts the stream at its first mistake; gives how many messages it read.
+/// Decodes a stream up to the first malformed message. Returns the number of messages.
 fn read(bytes: &[u8], memory: &mut StackMemory) -> usize {
     let (mut rest, mut count) = (bytes, 0);
-    while let Ok(Some(framed)) = frame(rest) {
+    while let Ok(Some(framed)) = split_frame(rest) {
         assert!(framed.size > 4 && framed.size <= MAX_MESSAGE + 4);
-        let _ = request(framed.kind, framed.body);
-        if message(framed.kind, framed.body, memory).is_err() {
+        let _ = decode_request(framed.kind, framed.body);
+        if decode_message(framed.kind, framed.body, memory).is_err() {
             break;
         }
         rest = &rest[framed.size..];
@@ -354,9 +368,10 @@ fn read(bytes: &[u8], memory: &mut StackMemory) -> usize {
 }
 
 #[test]
-fn a_hundred_thousand_spoiled_streams_do_no_harm() {
+fn a_hundred_thousand_damaged_streams_do_no_harm() {
     const CASES: usize = 100_000;
-    // A decoded stack has 16 bytes a frame, a string its own length; nothing else is allocated.
+    // A decoded stack takes 16 bytes a frame and a string its own length. Nothing else is
+    // allocated.
     const MOST: usize = 16 * MAX_FRAMES + MAX_MESSAGE;
     let mut runner = proptest::test_runner::TestRunner::deterministic();
     let messages = vec(prop_oneof![plain(), stack()], 1..6);
@@ -372,8 +387,8 @@ fn a_hundred_thousand_spoiled_streams_do_no_harm() {
             dice.spoil(&mut bytes, &streams[other]);
         }
         let mut count = 0;
-        most = most.max(peak(|| count = read(&bytes, &mut memory)));
-        // A message has at least five bytes: reading ends.
+        most = most.max(peak_bytes(|| count = read(&bytes, &mut memory)));
+        // A message has at least five bytes, so reading ends.
         assert!(count <= bytes.len() / 5);
         (whole, broken) = if count > 0 { (whole + 1, broken) } else { (whole, broken + 1) };
     }
@@ -383,6 +398,6 @@ fn a_hundred_thousand_spoiled_streams_do_no_harm() {
 }
 
 #[test]
-fn the_counter_sees_an_allocation() {
-    assert_eq!(peak(|| drop(std::hint::black_box(Vec::<u8>::with_capacity(4711)))), 4711);
+fn the_allocator_counts_an_allocation() {
+    assert_eq!(peak_bytes(|| drop(std::hint::black_box(Vec::<u8>::with_capacity(4711)))), 4711);
 }

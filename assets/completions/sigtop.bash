@@ -34,6 +34,9 @@ _sigtop() {
             sigtop,report)
                 cmd="sigtop__subcmd__report"
                 ;;
+            sigtop,sampler)
+                cmd="sigtop__subcmd__sampler"
+                ;;
             sigtop,symbols)
                 cmd="sigtop__subcmd__symbols"
                 ;;
@@ -58,6 +61,9 @@ _sigtop() {
             sigtop__subcmd__help,report)
                 cmd="sigtop__subcmd__help__subcmd__report"
                 ;;
+            sigtop__subcmd__help,sampler)
+                cmd="sigtop__subcmd__help__subcmd__sampler"
+                ;;
             sigtop__subcmd__help,symbols)
                 cmd="sigtop__subcmd__help__subcmd__symbols"
                 ;;
@@ -71,7 +77,7 @@ _sigtop() {
 
     case "${cmd}" in
         sigtop)
-            opts="-p -h -V --pid --no-follow --clock --engine --hz --period --budget --focus --ignore --tagfocus --tagignore --window --sort --cum --names --source-path --theme --mouse --no-mouse --tui --quiet --on-quit --save --format --symbols --batch --interval --count --table --config --no-config --raw --help --version demo env report symbols record view demo-target help"
+            opts="-p -F -h -V --pid --no-follow --clock --engine --freq --hz --period --budget --jit --focus --ignore --tagfocus --thread --process --tagignore --window --sort --cum --names --source-path --theme --refresh --mouse --no-mouse --tui --quiet --on-quit --save --format --symbols --batch --interval --count --table --memory --config --no-config --raw --help --version demo env report symbols record view sampler demo-target help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 1 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -86,14 +92,22 @@ _sigtop() {
                     return 0
                     ;;
                 --clock)
-                    COMPREPLY=($(compgen -W "prof real virtual" -- "${cur}"))
+                    COMPREPLY=($(compgen -W "cpu wall user" -- "${cur}"))
                     return 0
                     ;;
                 --engine)
-                    COMPREPLY=($(compgen -W "threads itimer" -- "${cur}"))
+                    COMPREPLY=($(compgen -W "threads itimer external" -- "${cur}"))
                     return 0
                     ;;
                 --hz)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --freq)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                -F)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
@@ -105,6 +119,10 @@ _sigtop() {
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
+                --jit)
+                    COMPREPLY=($(compgen -W "auto all off" -- "${cur}"))
+                    return 0
+                    ;;
                 --focus)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
@@ -114,6 +132,14 @@ _sigtop() {
                     return 0
                     ;;
                 --tagfocus)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --thread)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --process)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
@@ -141,6 +167,10 @@ _sigtop() {
                     COMPREPLY=($(compgen -W "dark light 16 colour-blind" -- "${cur}"))
                     return 0
                     ;;
+                --refresh)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
                 --on-quit)
                     COMPREPLY=($(compgen -W "ask end leave" -- "${cur}"))
                     return 0
@@ -162,6 +192,10 @@ _sigtop() {
                     return 0
                     ;;
                 --table)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --memory)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
@@ -181,7 +215,7 @@ _sigtop() {
             return 0
             ;;
         sigtop__subcmd__demo)
-            opts="-p -h --pid --no-follow --clock --engine --hz --period --budget --focus --ignore --tagfocus --tagignore --window --sort --cum --names --source-path --theme --mouse --no-mouse --tui --quiet --on-quit --save --format --symbols --batch --interval --count --table --config --no-config --raw --help"
+            opts="-p -F -h --pid --no-follow --clock --engine --freq --hz --period --budget --jit --focus --ignore --tagfocus --thread --process --tagignore --window --sort --cum --names --source-path --theme --refresh --mouse --no-mouse --tui --quiet --on-quit --save --format --symbols --batch --interval --count --table --memory --config --no-config --raw --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -196,14 +230,22 @@ _sigtop() {
                     return 0
                     ;;
                 --clock)
-                    COMPREPLY=($(compgen -W "prof real virtual" -- "${cur}"))
+                    COMPREPLY=($(compgen -W "cpu wall user" -- "${cur}"))
                     return 0
                     ;;
                 --engine)
-                    COMPREPLY=($(compgen -W "threads itimer" -- "${cur}"))
+                    COMPREPLY=($(compgen -W "threads itimer external" -- "${cur}"))
                     return 0
                     ;;
                 --hz)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --freq)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                -F)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
@@ -215,6 +257,10 @@ _sigtop() {
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
+                --jit)
+                    COMPREPLY=($(compgen -W "auto all off" -- "${cur}"))
+                    return 0
+                    ;;
                 --focus)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
@@ -224,6 +270,14 @@ _sigtop() {
                     return 0
                     ;;
                 --tagfocus)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --thread)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --process)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
@@ -251,6 +305,10 @@ _sigtop() {
                     COMPREPLY=($(compgen -W "dark light 16 colour-blind" -- "${cur}"))
                     return 0
                     ;;
+                --refresh)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
                 --on-quit)
                     COMPREPLY=($(compgen -W "ask end leave" -- "${cur}"))
                     return 0
@@ -272,6 +330,10 @@ _sigtop() {
                     return 0
                     ;;
                 --table)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --memory)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
@@ -327,7 +389,7 @@ _sigtop() {
             return 0
             ;;
         sigtop__subcmd__help)
-            opts="demo env report symbols record view demo-target help"
+            opts="demo env report symbols record view sampler demo-target help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -424,6 +486,20 @@ _sigtop() {
             COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
             return 0
             ;;
+        sigtop__subcmd__help__subcmd__sampler)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
         sigtop__subcmd__help__subcmd__symbols)
             opts=""
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
@@ -453,7 +529,7 @@ _sigtop() {
             return 0
             ;;
         sigtop__subcmd__record)
-            opts="-o -d -p -h --output --format --duration --pid --no-follow --symbols --quiet --clock --engine --hz --period --budget --config --no-config --help"
+            opts="-o -d -p -F -h --output --format --duration --pid --no-follow --symbols --quiet --clock --engine --freq --hz --period --budget --jit --memory --config --no-config --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -488,14 +564,22 @@ _sigtop() {
                     return 0
                     ;;
                 --clock)
-                    COMPREPLY=($(compgen -W "prof real virtual" -- "${cur}"))
+                    COMPREPLY=($(compgen -W "cpu wall user" -- "${cur}"))
                     return 0
                     ;;
                 --engine)
-                    COMPREPLY=($(compgen -W "threads itimer" -- "${cur}"))
+                    COMPREPLY=($(compgen -W "threads itimer external" -- "${cur}"))
                     return 0
                     ;;
                 --hz)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --freq)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                -F)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
@@ -504,6 +588,14 @@ _sigtop() {
                     return 0
                     ;;
                 --budget)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --jit)
+                    COMPREPLY=($(compgen -W "auto all off" -- "${cur}"))
+                    return 0
+                    ;;
+                --memory)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
@@ -519,7 +611,7 @@ _sigtop() {
             return 0
             ;;
         sigtop__subcmd__report)
-            opts="-o -h --text --top --peek --tree --list --disasm --method --traces --raw --folded --flame --speedscope --firefox --dot --callgrind --proto --gperftools --output --focus --ignore --hide --show --show-from --tagfocus --tagignore --sample-index --nodecount --nodefraction --edgefraction --no-trim --cum --granularity --noinlines --symbolize --divide-by --mean --showcolumns --relative-percentages --unit --compact-labels --source-path --trim-path --base --diff-base --normalize --drop-negative --help"
+            opts="-o -h --text --top --peek --tree --list --disasm --method --traces --tags --comments --raw --folded --flame --speedscope --firefox --dot --callgrind --proto --topproto --gperftools --output --focus --ignore --hide --show --show-from --prune-from --tagfocus --tagignore --tagshow --taghide --tagroot --tagleaf --sample-index --nodecount --nodefraction --edgefraction --no-trim --cum --granularity --functions --filefunctions --files --lines --addresses --call-tree --noinlines --symbolize --divide-by --mean --showcolumns --relative-percentages --unit --compact-labels --source-path --trim-path --base --diff-base --normalize --drop-negative --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -569,11 +661,31 @@ _sigtop() {
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
+                --prune-from)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
                 --tagfocus)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
                 --tagignore)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --tagshow)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --taghide)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --tagroot)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --tagleaf)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
@@ -632,6 +744,20 @@ _sigtop() {
             COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
             return 0
             ;;
+        sigtop__subcmd__sampler)
+            opts="-h --help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
         sigtop__subcmd__symbols)
             opts="-h --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
@@ -647,7 +773,7 @@ _sigtop() {
             return 0
             ;;
         sigtop__subcmd__view)
-            opts="-h --focus --ignore --tagfocus --tagignore --window --sort --cum --names --source-path --theme --mouse --no-mouse --tui --quiet --batch --config --no-config --help"
+            opts="-h --focus --ignore --tagfocus --thread --process --tagignore --window --sort --cum --names --source-path --theme --refresh --mouse --no-mouse --tui --quiet --batch --memory --config --no-config --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -662,6 +788,14 @@ _sigtop() {
                     return 0
                     ;;
                 --tagfocus)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --thread)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --process)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
@@ -687,6 +821,14 @@ _sigtop() {
                     ;;
                 --theme)
                     COMPREPLY=($(compgen -W "dark light 16 colour-blind" -- "${cur}"))
+                    return 0
+                    ;;
+                --refresh)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --memory)
+                    COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
                 --config)

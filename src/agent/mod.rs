@@ -1,72 +1,43 @@
-//! In the target: a tick becomes a record, and goes out over a socket. The most careful guest there is.
+//! The agent: a `no_std` library that is preloaded into the target. A tick of a timer becomes a
+//! record in a ring, and one thread sends the records over a socket.
 //!
-//! The agent is a library without std that is preloaded. It has three states. *Unwatched*: a handler for SIGURG, and
-//! nothing else — no thread, no descriptor, no timer. *Waiting*: launched by a viewer, with one timer of the process's CPU
-//! time, whose first tick gives birth to the agent thread. *Watched*: the agent thread is there, connected to a viewer,
-//! with the timers that the viewer wants. A viewer's knock (a queued SIGURG with a cookie) leads from the first to the last;
-//! when the viewer goes, the process is unwatched again. Where a profile is to be written into a file (`CPUPROFILE`, `ProfilerStart`) the
-//! agent thread is there for that too, with a viewer or without.
+//! It has three states. *Unwatched*: there is a handler for SIGURG, and no thread, descriptor or
+//! timer. *Waiting*: a viewer has launched the process, and a timer of the first thread's CPU clock
+//! is armed, whose first tick spawns the agent thread. *Watched*: the agent thread is connected to
+//! a viewer and has armed the timers that the viewer asked for. A viewer's wake signal (the knock:
+//! a queued SIGURG with a cookie) leads from the first state to the last. When the viewer leaves,
+//! the process is unwatched again. The agent thread also runs while a profile is written into a
+//! file (`CPUPROFILE`, `ProfilerStart`), with or without a viewer.
 //!
-//! The contract of the signal handler is at the head of [`handler`]; that of the thread at the head of [`sender`]. The agent
-//! never prints, never aborts, never unwinds into the target. On doubt it disables itself.
+//! The rooms, lowest first: `arch` (the processor), `os` (the kernel's and the loader's interface),
+//! `state` (flags), `unwind`, `signals`, `sampling`, `timers`, `cpuprofile`, `launch` and
+//! `requests`, `thread`, `spawn`, `handler`, `start`, `interpose`. Each imports only rooms before
+//! it.
 //!
-//! Its life is steered by `cfg(sigtop_agent)`, set by build.rs in its own nested build: only then is there a constructor,
-//! are symbols exported, is the allocator in force. Without it the code is compiled for its tests.
+//! The head of [`handler`] has the contract of the signal handler, that of [`thread`] the contract
+//! of the agent thread. The agent never prints, never aborts and never unwinds into the target. It
+//! disables itself when in doubt.
+//!
+//! build.rs sets `cfg(sigtop_agent)` in its nested build. Only then are there a constructor,
+//! exported symbols and the allocator. Otherwise the code is compiled for its tests.
 #![cfg_attr(not(sigtop_agent), allow(dead_code, reason = "live only in its own build; here for its tests"))]
 
-mod aside;
-mod asleep;
-mod book;
-mod bug;
-mod builtins;
-mod collector;
-mod credentials;
-mod delivery;
-mod engine;
-mod exports;
-mod filter;
-mod groups;
-mod guard;
+mod arch;
+mod cpuprofile;
 mod handler;
-mod hook;
-mod index;
-mod later;
-mod learned;
-mod loader;
-mod maps;
-mod mask;
-mod memory;
-mod modules;
-#[cfg(test)]
-mod oracle;
-mod order;
-mod phase;
-mod pthread;
-mod ring;
-mod rules;
-mod sender;
-mod setuid;
-mod sigaltstack;
-mod signal_frame;
+mod interpose;
+mod launch;
+mod os;
+mod panic;
+mod requests;
+mod sampling;
 mod signals;
-mod sigstack_pool;
-mod slot;
-mod socket;
+mod spawn;
 mod start;
 mod state;
-mod status;
-mod sys;
-mod tables;
-mod threads;
-mod timer;
-#[cfg(sigtop_timed)]
-mod timing;
-mod trail;
-mod unseen;
+mod thread;
+mod timers;
 mod unwind;
-mod user_dispatch;
-mod variables;
-mod young;
 
 #[cfg(sigtop_agent)]
 #[used]
@@ -79,11 +50,7 @@ static CONSTRUCTOR: extern "C" fn() = start::constructor;
 static DESTRUCTOR: extern "C" fn() = start::destructor;
 
 #[cfg(sigtop_agent)]
-#[global_allocator]
-static ARENA: memory::Arena = memory::Arena::new();
-
-#[cfg(sigtop_agent)]
 #[panic_handler]
 fn panic(_: &core::panic::PanicInfo<'_>) -> ! {
-    bug::give_up()
+    panic::give_up()
 }

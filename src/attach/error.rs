@@ -1,128 +1,121 @@
-//! Why the agent cannot get in: one sentence each, with what to do instead, and the exit status that goes with it.
+//! Errors of attaching: one sentence each with its remedy, and the exit status.
 
 use std::fmt;
 use std::io;
 use std::path::PathBuf;
 
-/// Pids that are named in a sentence, at most.
+/// Maximum number of pids in one message.
 const MAX_PIDS: usize = 20;
 
-/// Everything that stops a watch before it begins.
+/// Any reason why a watch cannot begin.
 #[derive(Debug)]
 pub enum AttachError {
-    /// No such command on the PATH, or no such file.
+    /// The PATH has no such command, or there is no such file.
     NotFound {
-        /// As typed, escaped.
+        /// The name as typed, escaped for display.
         name: String,
     },
-    /// Found, but cannot be executed: no permission, a directory, not a program.
+    /// The file exists but cannot be executed: no permission, a directory, not a program.
     NotExecutable {
-        /// Its path, escaped.
+        /// The path, escaped for display.
         name: String,
-        /// What it is instead.
+        /// The description of what the file is.
         cause: String,
     },
-    /// It would run, but nothing can be preloaded into it.
+    /// The program would run, but nothing can be preloaded into it.
     NotPreloadable {
-        /// Its path, escaped.
+        /// The path, escaped for display.
         name: String,
-        /// What it is, why a preload cannot work, what to do instead.
+        /// The description of the program, why a preload cannot work, and the remedy.
         obstacle: String,
     },
-    /// A command such as sudo, that starts another without its environment.
+    /// The command, such as sudo, starts another one without its environment.
     DropsPreload {
-        /// Its name.
+        /// The name of the command.
         wrapper: String,
-        /// The command line that works, or what to do.
+        /// The command line that works, or another remedy.
         instead: String,
     },
-    /// This build has no agent in it (documentation builds).
+    /// This build has no agent in it, as documentation builds do.
     NoAgent,
-    /// No directory can hold the agent or the socket.
-    NoPlace {
-        /// What was to be kept there.
+    /// No directory can hold the agent's library or the socket.
+    NoDirectory {
+        /// The purpose of the directory.
         what: &'static str,
-        /// Each place tried, and why not.
+        /// Each directory that was tried, and why it cannot be used.
         tried: Vec<(PathBuf, String)>,
     },
-    /// The kernel refused to execute it.
+    /// The kernel refused to execute the program.
     Exec {
-        /// Its path, escaped.
+        /// The path, escaped for display.
         name: String,
-        /// Why.
+        /// The cause.
         cause: io::Error,
     },
-    /// A system call of sigtop's own failed.
+    /// A system call of sigtop itself failed.
     System {
-        /// What was being done: "cannot …".
+        /// The failure, as `cannot …`.
         what: &'static str,
-        /// Why.
+        /// The cause.
         cause: io::Error,
     },
     /// No process has this pid.
     NoProcess {
-        /// The pid.
+        /// The process's pid.
         pid: u32,
     },
-    /// A process that cannot be watched, whatever it carries.
+    /// The process cannot be watched, even with an agent in it.
     NotWatchable {
-        /// The pid.
+        /// The process's pid.
         pid: u32,
-        /// Which kind of reason.
+        /// The kind of reason.
         refusal: Refusal,
-        /// What it is, and what to do instead.
+        /// The description of the process, and the remedy.
         cause: String,
     },
-    /// A process that was started without the agent.
-    WithoutAgent {
-        /// The pid.
-        pid: u32,
-        /// The command that would have preloaded it.
-        command: String,
-    },
-    /// No process is called so.
+    /// No process has this name.
     NoName {
-        /// As typed.
+        /// The name as typed.
         name: String,
     },
-    /// Several processes are.
+    /// Several processes have this name.
     ManyNames {
-        /// As typed.
+        /// The name as typed.
         name: String,
-        /// Which.
+        /// Their pids.
         pids: Vec<u32>,
-        /// Whether these can be watched.
+        /// Whether these processes can be watched.
         watchable: bool,
     },
 }
 
-/// Why a running process cannot be watched, in a word or two.
+/// The reason why a running process cannot be watched.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Refusal {
-    /// It was started without the agent.
-    WithoutAgent,
-    /// It belongs to another user.
+    /// The kernel does not let the process be traced.
+    NotTraceable,
+    /// The process belongs to another user.
     OtherUser,
-    /// It may not be looked into.
-    Closed,
-    /// Its agent cannot be woken.
-    Deaf,
-    /// It is one of the kernel's threads.
+    /// The files of the process in `/proc` may not be read.
+    NotReadable,
+    /// The agent cannot receive a wake signal.
+    CannotWake,
+    /// The process is a kernel thread.
     Kernel,
-    /// It is a thread of a process.
+    /// The pid is the tid of a thread of another process.
     Thread,
-    /// It has ended.
+    /// The process has ended.
     Ended,
 }
 
 impl Refusal {
-    /// In a word or two.
-    pub fn word(self) -> &'static str {
+    /// A label of one or two words.
+    pub fn label(self) -> &'static str {
         match self {
-            Refusal::WithoutAgent => "without agent",
+            Refusal::NotTraceable => "not traceable",
             Refusal::OtherUser => "other user",
-            Refusal::Closed => "not readable",
-            Refusal::Deaf => "does not listen",
+            Refusal::NotReadable => "not readable",
+            Refusal::CannotWake => "cannot be woken",
             Refusal::Kernel => "kernel thread",
             Refusal::Thread => "a thread",
             Refusal::Ended => "has ended",
@@ -135,12 +128,13 @@ impl AttachError {
         AttachError::System { what, cause: cause.into() }
     }
 
-    /// 127 not found, 126 cannot be run or watched, 125 sigtop's own failure.
+    /// The exit status: 127 for not found, 126 for what cannot be run or watched, 125 for a failure
+    /// of sigtop itself.
     pub fn exit_status(&self) -> u8 {
         match self {
             AttachError::NotFound { .. } | AttachError::NoProcess { .. } | AttachError::NoName { .. } => 127,
             AttachError::Exec { cause, .. } if cause.kind() == io::ErrorKind::NotFound => 127,
-            AttachError::NoAgent | AttachError::NoPlace { .. } | AttachError::System { .. } => 125,
+            AttachError::NoAgent | AttachError::NoDirectory { .. } | AttachError::System { .. } => 125,
             _ => 126,
         }
     }
@@ -157,7 +151,7 @@ impl fmt::Display for AttachError {
             AttachError::NoAgent => {
                 write!(f, "this sigtop was built without its agent: install it with cargo install sigtop")
             }
-            AttachError::NoPlace { what, tried } => {
+            AttachError::NoDirectory { what, tried } => {
                 write!(f, "no directory can hold {what}; set XDG_RUNTIME_DIR to a private one. Tried:")?;
                 tried.iter().try_for_each(|(place, why)| write!(f, "\n  {}: {why}", super::quote::name(place)))
             }
@@ -165,9 +159,6 @@ impl fmt::Display for AttachError {
             AttachError::System { what, cause } => write!(f, "{what}: {cause}"),
             AttachError::NoProcess { pid } => write!(f, "there is no process {pid}"),
             AttachError::NotWatchable { pid, cause, .. } => write!(f, "process {pid} {cause}"),
-            AttachError::WithoutAgent { pid, command } => {
-                write!(f, "process {pid} was started without the agent; start it again with: sigtop -- {command}")
-            }
             AttachError::NoName { name } => {
                 write!(f, "no process is called {}; sigtop alone lists what can be watched", super::quote::name(name))
             }

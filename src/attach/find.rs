@@ -1,5 +1,7 @@
-//! Running processes that carry the agent, and for any other pid the sentence that says why it cannot be watched. The agent
-//! shows itself by the mapping of its library alone: unwatched it has no thread, no socket, no file.
+//! Finds running processes that can be watched: those that carry the agent, and those that the
+//! kernel lets this user trace. Explains for any other pid why it cannot be watched. The mapping of
+//! its library is all that shows the agent: an unwatched one has no thread,
+//! no socket and no file.
 
 use std::ffi::OsString;
 use std::io;
@@ -11,16 +13,37 @@ use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::unistd::geteuid;
 
+use super::error::AttachError;
 use super::error::Refusal;
-use super::proc::{Stat, Status, command_line, command_to_start_again, maps_hold, processes};
-use super::{AttachError, library, quote};
+use super::external::rights;
+use super::proc::{ProcStat, ProcStatus, command_line, maps_hold, processes};
+use super::{library, quote};
 
-/// How often a process is looked at where the kernel cannot tell of its end (before 5.3).
+/// Polling interval where the kernel cannot report the end of a process (before 5.3).
 const LOOK: Duration = Duration::from_millis(100);
 
-/// A process that carries the agent.
+/// The way in which a running process is watched.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum WatchMethod {
+    /// The process carries the agent, which is woken.
+    Agent,
+    /// The process is sampled from outside.
+    External,
+}
+
+impl WatchMethod {
+    /// A label of one or two words.
+    pub fn label(self) -> &'static str {
+        match self {
+            WatchMethod::Agent => "agent",
+            WatchMethod::External => "from outside",
+        }
+    }
+}
+
+/// A running process that can be watched.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Carrier {
+pub struct AttachableProcess {
     /// Its pid.
     pub pid: u32,
     /// Its name.
@@ -29,26 +52,46 @@ pub struct Carrier {
     pub command_line: Vec<OsString>,
     /// Its effective user.
     pub uid: u32,
-    /// When it started, clock ticks since boot: tells it from a later process with this pid.
+    /// Start time in clock ticks since boot. It distinguishes the process from a later one with the
+    /// same pid.
     pub start_ticks: u64,
-    /// It has restricted its system calls (seccomp), and its agent cannot be woken safely.
+    /// Whether the process has restricted its system calls (seccomp). Its agent cannot be woken
+    /// safely then.
     pub confined: bool,
+    /// The way in which the process is watched.
+    pub method: WatchMethod,
 }
 
-/// All processes that carry the agent and that we may look into, by pid.
-pub fn carriers() -> Vec<Carrier> {
+/// Returns all processes that can be watched, by pid.
+pub fn attachable_processes() -> Vec<AttachableProcess> {
     processes().into_iter().filter_map(|pid| check(pid).ok()).collect()
 }
 
-/// The carrier that a pid is.
+/// Checks that a process may be sampled from outside, whether or not it carries the agent.
 ///
 /// # Errors
-/// One sentence each: no such process, a thread, a zombie, a kernel thread, another user's, one that may not be looked into,
-/// one without the agent.
-pub fn check(pid: u32) -> Result<Carrier, AttachError> {
+/// As for [`check`].
+pub fn check_external(pid: u32) -> Result<AttachableProcess, AttachError> {
+    let process = check(pid)?;
+    may_trace(pid)?;
+    Ok(AttachableProcess { method: WatchMethod::External, ..process })
+}
+
+/// Checks that the kernel lets this user trace a process.
+fn may_trace(pid: u32) -> Result<(), AttachError> {
+    rights::check(pid).map_err(|cause| AttachError::NotWatchable { pid, refusal: Refusal::NotTraceable, cause })
+}
+
+/// Checks that a process may be watched: through the agent if it carries it, otherwise from
+/// outside.
+///
+/// # Errors
+/// One sentence each for: no such process, a thread, a zombie, a kernel thread, another user's
+/// process, one that may not be inspected or traced.
+pub fn check(pid: u32) -> Result<AttachableProcess, AttachError> {
     let gone = |_: io::Error| AttachError::NoProcess { pid };
     let refuse = |refusal, cause: String| Err(AttachError::NotWatchable { pid, refusal, cause });
-    let (stat, status) = (Stat::of(pid).map_err(gone)?, Status::of(pid).map_err(gone)?);
+    let (stat, status) = (ProcStat::of(pid).map_err(gone)?, ProcStatus::of(pid).map_err(gone)?);
     if status.process != pid {
         return refuse(
             Refusal::Thread,
@@ -75,59 +118,60 @@ pub fn check(pid: u32) -> Result<Carrier, AttachError> {
         );
     }
     let command_line = command_line(pid);
-    match maps_hold(pid, is_agent) {
-        Ok(true) => Ok(Carrier {
-            pid,
-            comm: stat.comm,
-            command_line,
-            uid: status.users[1],
-            start_ticks: stat.start_ticks,
-            confined: status.confined,
-        }),
-        Ok(false) if command_line.is_empty() => {
-            Err(AttachError::WithoutAgent { pid, command: quote::command(&[stat.comm]) })
-        }
-        Ok(false) => Err(AttachError::WithoutAgent { pid, command: quote::command(&command_to_start_again(pid)) }),
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Err(AttachError::NoProcess { pid }),
-        // Whoever is root already, in a container perhaps, gains nothing by sudo.
-        Err(error) if user.is_root() => {
-            let why = "its own rights are wider than root's here, or a security module guards it";
-            refuse(Refusal::Closed, format!("cannot be looked into ({error}): {why}"))
-        }
-        Err(error) => refuse(Refusal::Closed, format!("cannot be looked into ({error}); run: sudo sigtop --pid {pid}")),
+    let method = match maps_hold(pid, is_agent) {
+        // The agent cannot be woken safely.
+        Ok(true) if !status.confined => WatchMethod::Agent,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Err(AttachError::NoProcess { pid }),
+        _ => WatchMethod::External,
+    };
+    if method == WatchMethod::External {
+        may_trace(pid)?;
     }
+    Ok(AttachableProcess {
+        pid,
+        comm: stat.comm,
+        command_line,
+        uid: status.users[1],
+        start_ticks: stat.start_ticks,
+        confined: status.confined,
+        method,
+    })
 }
 
-/// A line of maps whose file is an agent's, of this version or another.
+/// Returns whether a line of `maps` names an agent's library, of this version or another.
 pub(super) fn is_agent(line: &[u8]) -> bool {
     let line = line.strip_suffix(b" (deleted)").unwrap_or(line);
     let name = line.rsplit(|&byte| byte == b'/').next().unwrap_or_default();
+    // A library in memory is shown as `/memfd:NAME (deleted)`.
+    let name = name.strip_prefix(b"memfd:").unwrap_or(name);
     line.contains(&b'/') && name.starts_with(library::PREFIX.as_bytes()) && name.ends_with(b".so")
 }
 
-/// Waits for the end of a process that is not our child.
+/// Waits for the end of a process that is not a child of this one.
 #[derive(Debug)]
-pub struct Watch {
+pub struct ExitWatcher {
     pid: u32,
     start_ticks: u64,
-    /// A pidfd; kernels before 5.3 have none.
+    /// The pidfd of the process; kernels before 5.3 have none.
     handle: Option<OwnedFd>,
 }
 
-impl Watch {
-    /// Of the process that had this pid and start; if it is gone, it has ended, whoever has its pid now.
-    pub fn new(pid: u32, start_ticks: u64) -> Watch {
-        // SAFETY: pidfd_open takes two integers; a descriptor that it returns is new and ours, and closed on exec.
+impl ExitWatcher {
+    /// Watches the process that had this pid and start time. If the pid belongs to a later process
+    /// now, the watched one counts as ended.
+    pub fn new(pid: u32, start_ticks: u64) -> ExitWatcher {
+        // SAFETY: pidfd_open takes two integers. The descriptor that it returns is new, owned by
+        // nothing else, and closed on exec.
         let handle = unsafe {
             let descriptor = libc::syscall(libc::SYS_pidfd_open, pid, 0) as i32;
             (descriptor >= 0).then(|| OwnedFd::from_raw_fd(descriptor))
         };
-        Watch { pid, start_ticks, handle }
+        ExitWatcher { pid, start_ticks, handle }
     }
 
-    /// Waits for it to end, at most so long; says whether it has.
+    /// Waits at most this long for the process to end. Returns whether it has ended.
     pub fn wait(&self, at_most: Duration) -> bool {
-        // Looked at after the handle was opened: if it is the one now, the handle is its.
+        // Checked after the handle was opened: if the process lives now, the handle is its own.
         if self.has_ended() {
             return true;
         }
@@ -151,12 +195,13 @@ impl Watch {
         }
     }
 
-    /// Says whether it has ended, without waiting.
+    /// Returns whether the process has ended, without waiting.
     pub fn has_ended(&self) -> bool {
-        !Stat::of(self.pid).is_ok_and(|stat| stat.start_ticks == self.start_ticks && !stat.is_dead())
+        !ProcStat::of(self.pid).is_ok_and(|stat| stat.start_ticks == self.start_ticks && !stat.is_dead())
     }
 
-    /// For [`poll`]: readable when it has ended. `None` where only [`wait`](Self::wait) can tell.
+    /// Returns a descriptor for [`poll`] that becomes readable when the process ends; `None` where
+    /// only [`wait`](Self::wait) can tell.
     pub fn descriptor(&self) -> Option<i32> {
         self.handle.as_ref().map(AsRawFd::as_raw_fd)
     }
@@ -171,6 +216,7 @@ mod tests {
         let line = |path: &str| is_agent(format!("7f0000-7f1000 r-xp 0 fe:00 12   {path}").as_bytes());
         assert!(line("/run/user/7/sigtop/libsigtop-agent-00ff.so"));
         assert!(line("/tmp/a b/libsigtop-agent-00ff.so (deleted)"));
+        assert!(line("/memfd:libsigtop-agent-00ff.so (deleted)"));
         assert!(!line("/tmp/libsigtop-agent-00ff.so.txt"));
         assert!(!line("/tmp/libsigtop-agent-00ff.so/libc.so.6"));
         assert!(!line("libsigtop-agent-00ff.so"));
@@ -182,22 +228,15 @@ mod tests {
         let said = |pid| check(pid).unwrap_err().to_string();
         assert_eq!(said(u32::MAX), "there is no process 4294967295");
         let own = std::process::id();
-        let words: Vec<OsString> = std::env::args_os().collect();
-        assert_eq!(
-            said(own),
-            format!(
-                "process {own} was started without the agent; start it again with: sigtop -- {}",
-                quote::command(&words)
-            )
-        );
+        assert_eq!(check(own).unwrap().method, WatchMethod::External);
         let tid = nix::unistd::gettid().as_raw() as u32;
         assert_eq!(said(tid), format!("process {tid} is a thread of process {own}; watch that: sigtop --pid {own}"));
         let mut child = std::process::Command::new("true").spawn().unwrap();
-        let watch = Watch::new(child.id(), Stat::of(child.id()).unwrap().start_ticks);
+        let watch = ExitWatcher::new(child.id(), ProcStat::of(child.id()).unwrap().start_ticks);
         assert!(watch.wait(Duration::from_secs(20)));
         assert!(said(child.id()).contains(") has ended;"), "{}", said(child.id()));
         child.wait().unwrap();
-        if Stat::of(2).is_ok_and(|stat| stat.is_kernel_thread()) {
+        if ProcStat::of(2).is_ok_and(|stat| stat.is_kernel_thread()) {
             assert_eq!(said(2), "process 2 (kthreadd) is a kernel thread; perf can profile it");
         }
     }
@@ -205,8 +244,8 @@ mod tests {
     #[test]
     fn a_pid_used_again_counts_as_ended() {
         let own = std::process::id();
-        let start_ticks = Stat::of(own).unwrap().start_ticks;
-        assert!(!Watch::new(own, start_ticks).wait(Duration::ZERO));
-        assert!(Watch::new(own, start_ticks - 1).wait(Duration::from_secs(20)));
+        let start_ticks = ProcStat::of(own).unwrap().start_ticks;
+        assert!(!ExitWatcher::new(own, start_ticks).wait(Duration::ZERO));
+        assert!(ExitWatcher::new(own, start_ticks - 1).wait(Duration::from_secs(20)));
     }
 }

@@ -1,19 +1,20 @@
-//! Wakes the agent of a running process: a queued signal with our cookie and the viewer's pid, to
-//! one thread that can take it. It is SIGURG, which a process without the handler ignores by
-//! default, unless the process uses that itself: then the agent has a handler for a real-time
-//! signal. The agent answers by connecting; how long to wait before the next thread is tried is the
-//! caller's choice.
+//! Wakes the agent of a running process with a wake signal ("knock"): a queued signal with a cookie
+//! and the viewer's pid, sent to one thread that can take it. The signal is SIGURG, which a process
+//! without the handler ignores by default. If the process uses SIGURG itself, the agent has a
+//! handler for a real-time signal instead. The agent answers by connecting; the caller decides how
+//! long to wait before it tries the next thread.
 
 use nix::errno::Errno;
 
+use super::error::AttachError;
 use super::error::Refusal;
-use super::proc::{Stat, Status, command_to_start_again, sleeps_restartably, threads};
-use super::{AttachError, quote};
+use super::proc::{ProcStat, ProcStatus, command_to_start_again, sleeps_restartably, threads};
+use super::quote;
 use crate::link::wire::{KNOCK_COOKIE, TICK_SIGNALS};
 
-/// What the kernel takes for a queued signal: the head of a siginfo, its `_rt` part, and the rest of its 128 bytes.
+/// The siginfo of a queued signal: its head, its `_rt` part, and the rest of its 128 bytes.
 #[repr(C)]
-struct Queued {
+struct QueuedSiginfo {
     signal: i32,
     errno: i32,
     code: i32,
@@ -24,37 +25,39 @@ struct Queued {
     rest: [u64; 12],
 }
 
-const _: () = assert!(size_of::<Queued>() == size_of::<libc::siginfo_t>());
+const _: () = assert!(size_of::<QueuedSiginfo>() == size_of::<libc::siginfo_t>());
 
-/// A thread that would take a knock, and by which signal.
+/// A thread that can take a wake signal, and the signal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Candidate {
-    /// The thread.
+pub struct KnockTarget {
+    /// The thread's tid.
     pub tid: u32,
     /// The signal, one of [`TICK_SIGNALS`].
     pub signal: i32,
 }
 
-/// The threads of a process that would take a knock, best first: running ones, and then those whose
-/// system call is made again, as that of other sleepers ends early.
+/// Returns the threads of a process that can take a wake signal, best first: running threads, then
+/// those in a system call that the kernel restarts, because the calls of other sleeping threads
+/// would return early.
 ///
 /// # Errors
-/// [`AttachError::NoProcess`], or [`AttachError::NotWatchable`] if the agent's handler is gone, if every thread blocks the signal, or
-/// if the process restricts its system calls, where an agent that comes to life could end it.
-pub fn candidates(pid: u32) -> Result<Vec<Candidate>, AttachError> {
+/// [`AttachError::NoProcess`], or [`AttachError::NotWatchable`] if the agent's handler is gone, if
+/// every thread blocks the signal, or if the process restricts its system calls, where an agent
+/// that starts could end it.
+pub fn knock_targets(pid: u32) -> Result<Vec<KnockTarget>, AttachError> {
     let refuse = |cause: &str| {
         let again = quote::command(&command_to_start_again(pid));
         Err(AttachError::NotWatchable {
             pid,
-            refusal: Refusal::Deaf,
+            refusal: Refusal::CannotWake,
             cause: format!("{cause}; start it again with: sigtop -- {again}"),
         })
     };
-    let mut found: Vec<(u8, Candidate)> = Vec::new();
+    let mut found: Vec<(u8, KnockTarget)> = Vec::new();
     let mut any = None;
     let mut signal = None;
     for tid in threads(pid) {
-        let (Ok(stat), Ok(status)) = (Stat::of_thread(pid, tid), Status::of_thread(pid, tid)) else { continue };
+        let (Ok(stat), Ok(status)) = (ProcStat::of_thread(pid, tid), ProcStatus::of_thread(pid, tid)) else { continue };
         if stat.is_ended_thread() {
             continue;
         }
@@ -64,11 +67,11 @@ pub fn candidates(pid: u32) -> Result<Vec<Candidate>, AttachError> {
             b'S' => 2,
             _ => 3,
         };
-        // A handler for a real-time signal is there when the process uses SIGURG itself.
+        // The agent handles a real-time signal where the process uses SIGURG itself.
         let caught = |signal: &i32| status.caught & 1 << (signal - 1) != 0;
         signal = TICK_SIGNALS[1..].iter().chain(&TICK_SIGNALS[..1]).copied().find(caught);
         if let Some(signal) = signal.filter(|signal| status.blocked & 1 << (signal - 1) == 0) {
-            found.push((rank, Candidate { tid, signal }));
+            found.push((rank, KnockTarget { tid, signal }));
         }
         any = Some(status);
     }
@@ -81,16 +84,17 @@ pub fn candidates(pid: u32) -> Result<Vec<Candidate>, AttachError> {
         let name = if signal == libc::SIGURG { "SIGURG".to_owned() } else { format!("signal {signal}") };
         return refuse(&format!("blocks {name} in all its threads, so its agent cannot be woken"));
     }
-    found.sort_unstable_by_key(|&(rank, candidate)| (rank, candidate.tid));
-    Ok(found.into_iter().map(|(_, candidate)| candidate).collect())
+    found.sort_unstable_by_key(|&(rank, target)| (rank, target.tid));
+    Ok(found.into_iter().map(|(_, target)| target).collect())
 }
 
-/// Knocks at one thread of a process, in the name of the viewer with this pid.
+/// Sends the wake signal to one thread of a process, on behalf of the viewer with this pid.
 ///
 /// # Errors
-/// [`AttachError::NoProcess`] if the thread is gone, [`AttachError::System`] if we may not.
-pub fn knock(pid: u32, Candidate { tid, signal }: Candidate, viewer: u32) -> Result<(), AttachError> {
-    let queued = Queued {
+/// [`AttachError::NoProcess`] if the thread has ended, [`AttachError::System`] if the kernel
+/// refuses.
+pub fn knock(pid: u32, KnockTarget { tid, signal }: KnockTarget, viewer: u32) -> Result<(), AttachError> {
+    let queued = QueuedSiginfo {
         signal,
         errno: 0,
         code: libc::SI_QUEUE,
@@ -100,7 +104,8 @@ pub fn knock(pid: u32, Candidate { tid, signal }: Candidate, viewer: u32) -> Res
         value: u64::from(KNOCK_COOKIE) << 32 | u64::from(viewer),
         rest: [0; 12],
     };
-    // SAFETY: the pointer is to a whole siginfo (the size is asserted above) that lives through the call and is only read.
+    // SAFETY: the pointer is to a complete siginfo (the size is asserted above) that lives through
+    // the call and is only read.
     let done = unsafe { libc::syscall(libc::SYS_rt_tgsigqueueinfo, pid, tid, signal, &queued) };
     match Errno::result(done) {
         Ok(_) => Ok(()),
@@ -125,24 +130,24 @@ mod tests {
     fn a_knock_carries_the_cookie_and_the_viewer() {
         use nix::sys::signal::{SaFlags, SigAction, SigHandler, SigSet, Signal, sigaction};
         let (own, tid) = (std::process::id(), nix::unistd::gettid().as_raw() as u32);
-        assert!(candidates(own).unwrap_err().to_string().contains("no longer has the agent's signal handler"));
+        assert!(knock_targets(own).unwrap_err().to_string().contains("no longer has the agent's signal handler"));
         let action = SigAction::new(SigHandler::SigAction(note), SaFlags::SA_SIGINFO, SigSet::empty());
         // SAFETY: the handler only stores an atomic.
         unsafe { sigaction(Signal::SIGURG, &action) }.unwrap();
-        let candidate = Candidate { tid, signal: libc::SIGURG };
-        assert!(candidates(own).unwrap().contains(&candidate));
-        knock(own, candidate, 4711).unwrap();
+        let target = KnockTarget { tid, signal: libc::SIGURG };
+        assert!(knock_targets(own).unwrap().contains(&target));
+        knock(own, target, 4711).unwrap();
         assert_eq!(VALUE.load(Ordering::Acquire), u64::from(KNOCK_COOKIE) << 32 | 4711);
 
         let mut blocked = SigSet::empty();
         blocked.add(Signal::SIGURG);
         blocked.thread_block().unwrap();
-        assert!(!candidates(own).unwrap().contains(&candidate));
+        assert!(!knock_targets(own).unwrap().contains(&target));
         blocked.thread_unblock().unwrap();
         assert!(matches!(
-            knock(own, Candidate { tid: u32::MAX / 2, ..candidate }, 1),
+            knock(own, KnockTarget { tid: u32::MAX / 2, ..target }, 1),
             Err(AttachError::NoProcess { .. })
         ));
-        assert!(matches!(candidates(u32::MAX), Err(AttachError::NoProcess { .. })));
+        assert!(matches!(knock_targets(u32::MAX), Err(AttachError::NoProcess { .. })));
     }
 }

@@ -1,114 +1,147 @@
-//! The embedded agent made a file that can be preloaded, and the private directory in which that file and the viewer's
-//! socket live. The directory must be ours alone (nobody else may put a library there), must allow execution, and its path
-//! must survive LD_PRELOAD, which splits at blanks and colons. The first of several places that is all this is taken.
+//! Writes the embedded agent as a file that can be preloaded, into a private directory where the
+//! viewer's socket lives too. The directory must be writable by this user alone (another user could
+//! replace the library), must allow execution, and its path must survive LD_PRELOAD, which splits
+//! at blanks and colons. The first directory of several that fits is used.
 //!
-//! The file's name holds a hash of its content, so that versions live side by side; what is found under the name is believed
-//! only if it is ours and equal byte for byte. It is never removed: a process may yet start a child with it.
+//! The file's name contains a hash of its content, so versions can coexist. A file found under that
+//! name is used only if this user owns it and its content is equal byte for byte. It is never
+//! removed: a process may still start a child with it.
 //!
-//! What root starts may become another user, whose programs load the file and whose agents connect
-//! to the socket. So root's directory is one that every user can reach, which its home seldom is;
-//! if there is none, one that only root can reach.
+//! A program that root starts may become another user, whose programs load the file and whose
+//! agents connect to the socket. So root's directory must be accessible to every user, which its
+//! home seldom is; if there is none, one that only root can enter is used.
 
 use std::env;
-use std::ffi::{OsStr, OsString};
+use std::ffi::{CString, OsStr, OsString};
 use std::fs::{self, DirBuilder, File, OpenOptions, Permissions};
 use std::io::{self, Read, Write};
+use std::os::fd::IntoRawFd;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
+use nix::fcntl::{FcntlArg, SealFlag, fcntl};
+use nix::sys::memfd::{MFdFlags, memfd_create};
 use nix::sys::statvfs::{FsFlags, statvfs};
 use nix::unistd::geteuid;
 
-use super::AttachError;
+use super::error::AttachError;
 
-/// How the file's name begins; [`find`](super::find) looks for it in the mappings of processes.
+/// The prefix of the library's file name; [`find`](super::find) looks for it in the mappings of
+/// processes.
 pub const PREFIX: &str = "libsigtop-agent-";
 
 const AGENT: &[u8] = include_bytes!(env!("SIGTOP_AGENT_SO"));
-/// Names for the file being written, tried before giving up.
+/// Maximum number of temporary names that are tried.
 const ATTEMPTS: usize = 16;
 
-/// Where sigtop may keep files: the directories that hold its own.
+/// The directories in which sigtop may keep files, in order of preference.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Places(Vec<Place>);
+pub struct AgentDirectories(Vec<AgentDirectory>);
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-struct Place {
+struct AgentDirectory {
     directory: PathBuf,
-    /// A cache may be the first thing in a new home; a runtime directory is made by the system or not at all.
-    makes_parent: bool,
-    /// Whether it is taken only if every user can search all directories above it.
+    /// Whether the parent is created too: a cache directory may be missing in a new home, but the
+    /// system creates the runtime directory.
+    creates_parent: bool,
+    /// Whether the directory is used only if every user can search all directories above it.
     for_all_users: bool,
 }
 
-impl Places {
-    /// Of this user and environment.
-    pub fn of_user() -> Places {
-        Places::new(|name| env::var_os(name), geteuid().as_raw())
+impl AgentDirectories {
+    /// Returns the directories for this user and environment.
+    pub fn of_user() -> AgentDirectories {
+        AgentDirectories::new(|name| env::var_os(name), geteuid().as_raw())
     }
 
-    /// In order of preference: the runtime directory, the cache, root's `/var/cache`, `/tmp`. A
-    /// variable that is no absolute path is as if unset.
-    fn new(variable: impl Fn(&str) -> Option<OsString>, user: u32) -> Places {
+    /// Lists the runtime directory, the cache, root's `/var/cache`, and `/tmp`. A variable that is
+    /// not an absolute path counts as unset.
+    fn new(variable: impl Fn(&str) -> Option<OsString>, user: u32) -> AgentDirectories {
         let absolute = |name| variable(name).map(PathBuf::from).filter(|path| path.is_absolute());
         let cache = absolute("XDG_CACHE_HOME").or_else(|| absolute("HOME").map(|home| home.join(".cache")));
-        let place = |directory, makes_parent| Place { directory, makes_parent, for_all_users: user == 0 };
-        let within = |parent: PathBuf, makes_parent| place(parent.join("sigtop"), makes_parent);
+        let candidate =
+            |directory, creates_parent| AgentDirectory { directory, creates_parent, for_all_users: user == 0 };
+        let within = |parent: PathBuf, creates_parent| candidate(parent.join("sigtop"), creates_parent);
         let runtime = absolute("XDG_RUNTIME_DIR").map(|parent| within(parent, false));
         let cache = cache.map(|parent| within(parent, true));
         let system = (user == 0).then(|| within("/var/cache".into(), false));
-        let last = place(format!("/tmp/sigtop-{user}").into(), false);
-        let mut places: Vec<Place> = [runtime, cache, system, Some(last)].into_iter().flatten().collect();
+        let last = candidate(format!("/tmp/sigtop-{user}").into(), false);
+        let mut directories: Vec<AgentDirectory> = [runtime, cache, system, Some(last)].into_iter().flatten().collect();
         if user == 0 {
-            let for_root_alone = |place: &Place| Place { for_all_users: false, ..place.clone() };
-            places.extend(places.iter().map(for_root_alone).collect::<Vec<Place>>());
+            let for_root_alone =
+                |candidate: &AgentDirectory| AgentDirectory { for_all_users: false, ..candidate.clone() };
+            directories.extend(directories.iter().map(for_root_alone).collect::<Vec<AgentDirectory>>());
         }
-        Places(places)
+        AgentDirectories(directories)
     }
 
-    /// The agent's file, written where it is not there yet.
+    /// Returns the path of the agent's library, which is written if it does not exist yet.
     pub fn library(&self) -> Result<PathBuf, AttachError> {
         if AGENT.is_empty() {
             return Err(AttachError::NoAgent);
         }
-        self.first("the agent's library", |place| library_in(place, AGENT))
+        self.find_first("the agent's library", |candidate| write_library(candidate, AGENT))
     }
 
-    /// A private directory whose path is at most `longest` bytes: for a socket, whose address is short.
+    /// Creates the agent's library as a file in memory, for a system without a writable directory.
+    /// Its path leads through this process, which keeps the file open until it ends: programs find
+    /// it until then, if they run as the same user and see this process in `/proc`. memfd_create(2)
+    ///
+    /// # Errors
+    /// [`AttachError::NoAgent`], or [`AttachError::System`] if the kernel gives no such file.
+    pub fn library_in_memory() -> Result<PathBuf, AttachError> {
+        if AGENT.is_empty() {
+            return Err(AttachError::NoAgent);
+        }
+        let name = CString::new(file_name(AGENT)).unwrap_or_default();
+        let flags = MFdFlags::MFD_CLOEXEC | MFdFlags::MFD_ALLOW_SEALING;
+        let executable = MFdFlags::from_bits_retain(libc::MFD_EXEC);
+        // Kernels before 6.3 do not know the flag, and make every such file executable.
+        let file = memfd_create(name.as_c_str(), flags | executable).or_else(|_| memfd_create(name.as_c_str(), flags));
+        let cannot = |error: io::Error| AttachError::system("cannot hold the agent's library in memory", error);
+        let mut file = File::from(file.map_err(|error| cannot(error.into()))?);
+        file.write_all(AGENT).map_err(cannot)?;
+        let seals = SealFlag::F_SEAL_WRITE | SealFlag::F_SEAL_GROW | SealFlag::F_SEAL_SHRINK | SealFlag::F_SEAL_SEAL;
+        fcntl(&file, FcntlArg::F_ADD_SEALS(seals)).map_err(|error| cannot(error.into()))?;
+        Ok(format!("/proc/{}/fd/{}", std::process::id(), file.into_raw_fd()).into())
+    }
+
+    /// Returns a private directory whose path has at most `longest` bytes, for a socket, whose
+    /// address is short.
     pub fn directory(&self, longest: usize) -> Result<PathBuf, AttachError> {
-        self.first("the socket", |place| {
-            if place.directory.as_os_str().len() > longest {
+        self.find_first("the socket", |candidate| {
+            if candidate.directory.as_os_str().len() > longest {
                 return Err(format!("its path is longer than {longest} bytes"));
             }
-            private(place)?;
-            Ok(place.directory.clone())
+            make_private(candidate)?;
+            Ok(candidate.directory.clone())
         })
     }
 
-    fn first(
+    fn find_first(
         &self,
         what: &'static str,
-        take: impl Fn(&Place) -> Result<PathBuf, String>,
+        take: impl Fn(&AgentDirectory) -> Result<PathBuf, String>,
     ) -> Result<PathBuf, AttachError> {
         let mut tried = Vec::new();
-        for place in &self.0 {
-            match take(place) {
+        for candidate in &self.0 {
+            match take(candidate) {
                 Ok(path) => return Ok(path),
                 Err(why) => {
-                    // Root's are tried a second time, with less asked of them.
-                    tried.retain(|(directory, _)| *directory != place.directory);
-                    tried.push((place.directory.clone(), why));
+                    // Root's directories are tried a second time, with weaker requirements.
+                    tried.retain(|(directory, _)| *directory != candidate.directory);
+                    tried.push((candidate.directory.clone(), why));
                 }
             }
         }
-        Err(AttachError::NoPlace { what, tried })
+        Err(AttachError::NoDirectory { what, tried })
     }
 }
 
-/// The value of LD_PRELOAD that adds `library` to what the user preloads already: before it, as the user's own may be found
-/// through it; but behind a sanitizer's runtime, which ends the program unless it is first. An agent of another sigtop
-/// (from `sigtop env`) is replaced.
+/// Returns the value of LD_PRELOAD that adds `library` to the user's own libraries. It comes before
+/// them, as the user's may be found through it, but after a sanitizer's runtime, which ends the
+/// program unless it is first. The agent of another sigtop (from `sigtop env`) is replaced.
 pub fn preload_value(existing: Option<&OsStr>, library: &Path) -> OsString {
     let is_agent = |entry: &&[u8]| {
         entry.rsplit(|&byte| byte == b'/').next().is_some_and(|name| name.starts_with(PREFIX.as_bytes()))
@@ -128,31 +161,37 @@ fn contains(text: &[u8], part: &[u8]) -> bool {
     text.windows(part.len()).any(|window| window == part)
 }
 
-/// FNV-1a. Not for trust, which comes from comparing: for a name.
+/// Returns the name of the library's file.
+fn file_name(content: &[u8]) -> String {
+    format!("{PREFIX}{:016x}.so", hash(content))
+}
+
+/// Computes FNV-1a, for a name. It is not relied upon: files are compared byte for byte.
 fn hash(bytes: &[u8]) -> u64 {
     bytes.iter().fold(0xcbf2_9ce4_8422_2325, |hash, &byte| (hash ^ u64::from(byte)).wrapping_mul(0x100_0000_01b3))
 }
 
-fn library_in(place: &Place, content: &[u8]) -> Result<PathBuf, String> {
-    let directory = &place.directory;
+fn write_library(candidate: &AgentDirectory, content: &[u8]) -> Result<PathBuf, String> {
+    let directory = &candidate.directory;
     if directory.as_os_str().as_bytes().iter().any(|&byte| byte.is_ascii_whitespace() || b":$".contains(&byte)) {
         return Err("LD_PRELOAD cannot name a path with a blank, a colon or a dollar sign".to_owned());
     }
-    private(place)?;
+    make_private(candidate)?;
     if statvfs(directory).map_err(|error| error.to_string())?.flags().contains(FsFlags::ST_NOEXEC) {
         return Err("it is mounted noexec".to_owned());
     }
-    let path = directory.join(format!("{PREFIX}{:016x}.so", hash(content)));
-    if !is_ours(&path, content).unwrap_or(false) {
-        write(directory, &path, content).map_err(|error| format!("cannot write the library: {error}"))?;
+    let path = directory.join(file_name(content));
+    if !is_intact(&path, content).unwrap_or(false) {
+        write_atomically(directory, &path, content).map_err(|error| format!("cannot write the library: {error}"))?;
     }
     Ok(path)
 }
 
-/// Makes a directory that only we can change, or finds that it is one. Root's can be passed through by others, because a
-/// target that root starts may become another user and must still load the library for its children.
-fn private(place: &Place) -> Result<(), String> {
-    let directory = &place.directory;
+/// Creates a directory that only this user can change, or verifies an existing one. Other users can
+/// search root's directory, because a target that root starts may become another user and must
+/// still load the library for its children.
+fn make_private(candidate: &AgentDirectory) -> Result<(), String> {
+    let directory = &candidate.directory;
     let mode = if geteuid().is_root() { 0o711 } else { 0o700 };
     let words = |error: io::Error| error.to_string();
     let make = |directory: &Path, mode| match DirBuilder::new().mode(mode).create(directory) {
@@ -160,15 +199,16 @@ fn private(place: &Place) -> Result<(), String> {
         _ => Ok(()),
     };
     let parent = directory.parent().ok_or("it has no parent")?;
-    if place.makes_parent {
+    if candidate.creates_parent {
         make(parent, 0o700)?;
     }
-    if place.for_all_users
+    if candidate.for_all_users
         && let Some(closed) = parent.ancestors().find(|above| !is_open_to_all(above))
     {
         return Err(format!("other users cannot enter {}", closed.display()));
     }
-    // Whoever owns the parent could put another directory in our place, unless it is sticky as /tmp is.
+    // The owner of the parent could replace the directory, unless the parent is sticky as `/tmp`
+    // is.
     let above = fs::metadata(parent).map_err(|error| format!("its parent: {error}"))?;
     if ![0, geteuid().as_raw()].contains(&above.uid()) {
         return Err(format!("its parent belongs to uid {}", above.uid()));
@@ -193,33 +233,34 @@ fn private(place: &Place) -> Result<(), String> {
     Ok(())
 }
 
-/// Whether every user can search a directory, as far as its mode says.
+/// Returns whether the mode of a directory lets every user search it.
 fn is_open_to_all(directory: &Path) -> bool {
     fs::metadata(directory).is_ok_and(|found| found.mode() & 0o001 != 0)
 }
 
-fn is_ours(path: &Path, content: &[u8]) -> io::Result<bool> {
-    // Not a FIFO that would make us wait for a writer.
+fn is_intact(path: &Path, content: &[u8]) -> io::Result<bool> {
+    // O_NONBLOCK: opening a FIFO would wait for a writer.
     let file = OpenOptions::new().read(true).custom_flags(libc::O_NOFOLLOW | libc::O_NONBLOCK).open(path)?;
     let found = file.metadata()?;
     let right = found.is_file()
         && found.uid() == geteuid().as_raw()
         && found.mode() & 0o777 == 0o555
         && found.len() == content.len() as u64;
-    Ok(right && same(file, content)?)
+    Ok(right && has_content(file, content)?)
 }
 
-fn same(file: File, content: &[u8]) -> io::Result<bool> {
+fn has_content(file: File, content: &[u8]) -> io::Result<bool> {
     let mut found = Vec::with_capacity(content.len() + 1);
     file.take(content.len() as u64 + 1).read_to_end(&mut found)?;
     Ok(found == content)
 }
 
-/// Whole or not at all: several sigtops may start at once, and a target may be loading the file.
-fn write(place: &Path, path: &Path, content: &[u8]) -> io::Result<()> {
+/// Writes a file atomically: several sigtops may start concurrently, and a target may be loading
+/// the file.
+fn write_atomically(directory: &Path, path: &Path, content: &[u8]) -> io::Result<()> {
     let mut last = io::Error::from(io::ErrorKind::AlreadyExists);
     for attempt in 0..ATTEMPTS {
-        let temporary = place.join(format!(".tmp-{}-{attempt}", std::process::id()));
+        let temporary = directory.join(format!(".tmp-{}-{attempt}", std::process::id()));
         let created =
             OpenOptions::new().write(true).create_new(true).mode(0o600).custom_flags(libc::O_NOFOLLOW).open(&temporary);
         match created {
@@ -230,7 +271,8 @@ fn write(place: &Path, path: &Path, content: &[u8]) -> io::Result<()> {
                     .and_then(|()| fs::rename(&temporary, path));
                 return written.inspect_err(|_| drop(fs::remove_file(&temporary)));
             }
-            // Left by a sigtop that died with this pid, or being written by another thread of this one.
+            // The name is left over from a sigtop that died with this pid, or another thread is
+            // writing it.
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => last = error,
             Err(error) => return Err(error),
         }
@@ -243,7 +285,7 @@ mod tests {
     use super::*;
     use std::os::unix::fs::symlink;
 
-    /// A directory of its own for a test, gone with it.
+    /// A temporary directory that is removed at the end of its test.
     struct Scratch(PathBuf);
 
     impl Scratch {
@@ -254,8 +296,8 @@ mod tests {
             Scratch(path)
         }
 
-        fn place(&self) -> Place {
-            Place { directory: self.0.join("sigtop"), makes_parent: false, for_all_users: false }
+        fn candidate(&self) -> AgentDirectory {
+            AgentDirectory { directory: self.0.join("sigtop"), creates_parent: false, for_all_users: false }
         }
     }
 
@@ -265,21 +307,21 @@ mod tests {
         }
     }
 
-    fn refusal(place: &Place) -> String {
-        library_in(place, b"agent").unwrap_err()
+    fn refusal(candidate: &AgentDirectory) -> String {
+        write_library(candidate, b"agent").unwrap_err()
     }
 
     #[test]
-    fn places_come_in_order_and_only_if_absolute() {
+    fn directories_are_tried_in_order_and_only_if_absolute() {
         let of_user = |user: u32, runtime: &str, cache: &str, home: &str| {
             let known = [("XDG_RUNTIME_DIR", runtime), ("XDG_CACHE_HOME", cache), ("HOME", home)];
             let value = |name: &str| {
                 known.iter().find(|(key, value)| *key == name && !value.is_empty()).map(|(_, value)| value.into())
             };
-            let all = Places::new(value, user)
+            let all = AgentDirectories::new(value, user)
                 .0
                 .into_iter()
-                .map(|place| place.directory.into_os_string().into_string().unwrap());
+                .map(|candidate| candidate.directory.into_os_string().into_string().unwrap());
             all.collect::<Vec<_>>().join(" ")
         };
         let of = |runtime: &str, cache: &str, home: &str| of_user(7, runtime, cache, home);
@@ -291,37 +333,40 @@ mod tests {
         assert_eq!(of_user(0, "", "", "/root"), format!("{of_root} {of_root}"));
     }
 
-    /// Root's home is closed to other users as a rule, and what root starts may become one of them.
+    /// Root's home is usually closed to other users, and a program that root starts may become one.
     #[test]
     fn a_directory_below_a_closed_one_is_passed_over_for_all_users() {
         let scratch = Scratch::new("closed");
-        let closed = Place { for_all_users: true, ..scratch.place() };
+        let closed = AgentDirectory { for_all_users: true, ..scratch.candidate() };
         assert!(refusal(&closed).contains("other users cannot enter"), "{}", refusal(&closed));
-        let places = Places(vec![closed.clone(), scratch.place()]);
-        assert!(places.first("it", |place| library_in(place, b"agent")).is_ok(), "rather this than none");
+        let directories = AgentDirectories(vec![closed.clone(), scratch.candidate()]);
+        assert!(
+            directories.find_first("it", |candidate| write_library(candidate, b"agent")).is_ok(),
+            "rather this than none"
+        );
         fs::set_permissions(&scratch.0, Permissions::from_mode(0o711)).unwrap();
-        // The directory for temporary files may lie in a home.
+        // The directory for temporary files may be inside a home.
         let is_open = env::temp_dir().ancestors().all(is_open_to_all);
-        assert_eq!(library_in(&closed, b"agent").is_ok(), is_open);
+        assert_eq!(write_library(&closed, b"agent").is_ok(), is_open);
     }
 
     #[test]
     fn the_library_is_written_once_and_found_again() {
         let scratch = Scratch::new("once");
-        let path = library_in(&scratch.place(), b"agent").unwrap();
+        let path = write_library(&scratch.candidate(), b"agent").unwrap();
         assert_eq!(fs::read(&path).unwrap(), b"agent");
         let first = fs::metadata(&path).unwrap();
         assert_eq!(first.mode() & 0o7777, 0o555);
-        assert_eq!(library_in(&scratch.place(), b"agent").unwrap(), path);
+        assert_eq!(write_library(&scratch.candidate(), b"agent").unwrap(), path);
         assert_eq!(fs::metadata(&path).unwrap().ino(), first.ino());
-        assert_ne!(library_in(&scratch.place(), b"agent 2").unwrap(), path);
-        assert_eq!(fs::read_dir(scratch.place().directory).unwrap().count(), 2);
+        assert_ne!(write_library(&scratch.candidate(), b"agent 2").unwrap(), path);
+        assert_eq!(fs::read_dir(scratch.candidate().directory).unwrap().count(), 2);
     }
 
     #[test]
-    fn what_is_not_the_agent_is_replaced() {
+    fn a_file_that_is_not_the_agent_is_replaced() {
         let scratch = Scratch::new("replaced");
-        let path = library_in(&scratch.place(), b"agent").unwrap();
+        let path = write_library(&scratch.candidate(), b"agent").unwrap();
         let victim = scratch.0.join("victim");
         let spoil: [&dyn Fn(); 4] = [
             &|| fs::write(&path, b"spoil").unwrap(),
@@ -337,7 +382,7 @@ mod tests {
             fs::write(&victim, b"agent").unwrap();
             fs::set_permissions(&victim, Permissions::from_mode(0o555)).unwrap();
             spoil();
-            assert_eq!(library_in(&scratch.place(), b"agent").unwrap(), path);
+            assert_eq!(write_library(&scratch.candidate(), b"agent").unwrap(), path);
             let found = fs::symlink_metadata(&path).unwrap();
             assert!(found.is_file() && found.mode() & 0o777 == 0o555 && fs::read(&path).unwrap() == b"agent");
             fs::remove_file(&victim).unwrap();
@@ -347,28 +392,28 @@ mod tests {
     #[test]
     fn a_directory_that_is_not_ours_alone_is_refused_and_left() {
         let scratch = Scratch::new("refused");
-        let place = scratch.place();
-        symlink(&scratch.0, &place.directory).unwrap();
-        assert!(refusal(&place).contains("not a directory"));
-        assert!(fs::symlink_metadata(&place.directory).unwrap().is_symlink());
-        fs::remove_file(&place.directory).unwrap();
+        let candidate = scratch.candidate();
+        symlink(&scratch.0, &candidate.directory).unwrap();
+        assert!(refusal(&candidate).contains("not a directory"));
+        assert!(fs::symlink_metadata(&candidate.directory).unwrap().is_symlink());
+        fs::remove_file(&candidate.directory).unwrap();
 
-        fs::write(&place.directory, b"").unwrap();
-        assert!(refusal(&place).contains("not a directory"));
-        fs::remove_file(&place.directory).unwrap();
+        fs::write(&candidate.directory, b"").unwrap();
+        assert!(refusal(&candidate).contains("not a directory"));
+        fs::remove_file(&candidate.directory).unwrap();
 
-        fs::create_dir(&place.directory).unwrap();
-        fs::set_permissions(&place.directory, Permissions::from_mode(0o770)).unwrap();
-        assert!(refusal(&place).contains("others can write"));
-        fs::set_permissions(&place.directory, Permissions::from_mode(0o700)).unwrap();
+        fs::create_dir(&candidate.directory).unwrap();
+        fs::set_permissions(&candidate.directory, Permissions::from_mode(0o770)).unwrap();
+        assert!(refusal(&candidate).contains("others can write"));
+        fs::set_permissions(&candidate.directory, Permissions::from_mode(0o700)).unwrap();
 
         fs::set_permissions(&scratch.0, Permissions::from_mode(0o777)).unwrap();
-        assert!(refusal(&place).contains("write to its parent"));
+        assert!(refusal(&candidate).contains("write to its parent"));
         fs::set_permissions(&scratch.0, Permissions::from_mode(0o1777)).unwrap();
-        assert!(library_in(&place, b"agent").is_ok());
+        assert!(write_library(&candidate, b"agent").is_ok());
         if geteuid().is_root() {
-            std::os::unix::fs::chown(&place.directory, Some(1), None).unwrap();
-            assert!(refusal(&place).contains("belongs to uid 1"));
+            std::os::unix::fs::chown(&candidate.directory, Some(1), None).unwrap();
+            assert!(refusal(&candidate).contains("belongs to uid 1"));
         }
     }
 
@@ -376,26 +421,44 @@ mod tests {
     fn a_path_that_ld_preload_would_split_is_passed_over() {
         let scratch = Scratch::new("blank");
         for name in ["a b", "a:b", "a$b", "a\nb"] {
-            let bad = Place { directory: scratch.0.join(name), ..scratch.place() };
-            let places = Places(vec![bad.clone(), scratch.place()]);
+            let bad = AgentDirectory { directory: scratch.0.join(name), ..scratch.candidate() };
+            let directories = AgentDirectories(vec![bad.clone(), scratch.candidate()]);
             assert!(
-                places.first("it", |place| library_in(place, b"agent")).unwrap().starts_with(scratch.place().directory)
+                directories
+                    .find_first("it", |candidate| write_library(candidate, b"agent"))
+                    .unwrap()
+                    .starts_with(scratch.candidate().directory)
             );
             assert!(!bad.directory.exists());
         }
     }
 
     #[test]
-    fn when_no_place_will_do_each_is_named_with_its_reason() {
+    fn if_no_directory_fits_each_is_named_with_its_reason() {
         let scratch = Scratch::new("none");
-        let missing = Place { directory: scratch.0.join("no/sigtop"), ..scratch.place() };
-        let blank = Place { directory: scratch.0.join("a b"), ..scratch.place() };
-        let error = Places(vec![missing, blank]).first("it", |place| library_in(place, b"agent")).unwrap_err();
+        let missing = AgentDirectory { directory: scratch.0.join("no/sigtop"), ..scratch.candidate() };
+        let blank = AgentDirectory { directory: scratch.0.join("a b"), ..scratch.candidate() };
+        let error = AgentDirectories(vec![missing, blank])
+            .find_first("it", |candidate| write_library(candidate, b"agent"))
+            .unwrap_err();
         let said = error.to_string();
         assert!(said.contains("no/sigtop: its parent: No such file"), "{said}");
         assert!(said.contains("a b: LD_PRELOAD cannot name"), "{said}");
         assert_eq!(error.exit_status(), 125);
-        assert!(Places(vec![scratch.place()]).directory(10).unwrap_err().to_string().contains("longer than 10 bytes"));
+        assert!(
+            AgentDirectories(vec![scratch.candidate()])
+                .directory(10)
+                .unwrap_err()
+                .to_string()
+                .contains("longer than 10 bytes")
+        );
+    }
+
+    #[test]
+    fn a_library_in_memory_is_complete_and_cannot_change() {
+        let path = AgentDirectories::library_in_memory().unwrap();
+        assert!(fs::read(&path).unwrap() == AGENT);
+        assert!(OpenOptions::new().write(true).open(&path).and_then(|mut file| file.write_all(b"x")).is_err());
     }
 
     #[test]
@@ -405,12 +468,12 @@ mod tests {
         std::thread::scope(|scope| {
             for _ in 0..12 {
                 scope.spawn(|| {
-                    let path = library_in(&scratch.place(), &content).unwrap();
+                    let path = write_library(&scratch.candidate(), &content).unwrap();
                     assert!(fs::read(path).unwrap() == content);
                 });
             }
         });
-        assert_eq!(fs::read_dir(scratch.place().directory).unwrap().count(), 1);
+        assert_eq!(fs::read_dir(scratch.candidate().directory).unwrap().count(), 1);
     }
 
     #[test]

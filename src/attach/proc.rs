@@ -1,5 +1,5 @@
-//! What `/proc` says of a process: state, owner, signals, CPU time, family. Everything here may be out of date when it is
-//! read; a pid is one process only together with its start time.
+//! Reads `/proc`: state, owner, signals, CPU time and children of processes. Every value may be out
+//! of date when it is read. Only a pid together with a start time identifies a process.
 
 use std::collections::{HashMap, HashSet};
 use std::ffi::OsString;
@@ -8,117 +8,127 @@ use std::io::{self, BufRead, BufReader, Read};
 use std::os::unix::ffi::OsStringExt;
 use std::path::Path;
 
+use nix::sys::signal::Signal;
 use nix::sys::time::TimeValLike;
 use nix::time::clock_getcpuclockid;
-use nix::unistd::Pid;
+use nix::unistd::{Pid, SysconfVar, sysconf};
 
-/// Bytes of a file in `/proc` that are read: maps of 65 530 mappings with long paths stay below.
+/// Maximum number of bytes read from a file in `/proc`: enough for the maps of 65 530 mappings with
+/// long paths.
 const MAX_FILE: u64 = 64 << 20;
-/// Threads of a process that are asked for their children.
+/// Maximum number of threads whose lists of children are read.
 const MAX_ASKED: usize = 64;
-/// Of [`Stat::flags`]: a thread of the kernel (PF_KTHREAD).
+/// The bit of [`ProcStat::flags`] for a kernel thread (PF_KTHREAD).
 const KERNEL_THREAD: u32 = 0x0020_0000;
 
 /// A line of `/proc/PID/stat` or `/proc/PID/task/TID/stat`.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Stat {
-    /// Name, at most 15 bytes of anything.
+pub struct ProcStat {
+    /// The name: at most 15 bytes of any value.
     pub comm: String,
-    /// Letter of the state: R, S, D, T, t, Z, X, I.
+    /// The letter of the state: R, S, D, T, t, Z, X or I.
     pub state: u8,
     /// Parent's pid.
     pub parent: u32,
     flags: u32,
-    /// User CPU time, clock ticks.
+    /// User CPU time in clock ticks.
     pub user_ticks: u64,
-    /// System CPU time, clock ticks.
+    /// System CPU time in clock ticks.
     pub system_ticks: u64,
-    /// Threads of the process that are not reaped.
+    /// CPU time of reaped children and their reaped descendants, in clock ticks.
+    pub reaped_ticks: u64,
+    /// Number of threads of the process that are not reaped.
     pub threads: u64,
-    /// When it started, clock ticks since boot.
+    /// Start time in clock ticks since boot.
     pub start_ticks: u64,
+    /// Address of the bottom of the stack, which an exec changes; 0 if it may not be read.
+    pub stack_start: u64,
 }
 
-impl Stat {
-    /// Of a process.
-    pub fn of(pid: u32) -> io::Result<Stat> {
-        Stat::read(&format!("/proc/{pid}/stat"))
+impl ProcStat {
+    /// Reads the `stat` of a process.
+    pub fn of(pid: u32) -> io::Result<ProcStat> {
+        ProcStat::read(&format!("/proc/{pid}/stat"))
     }
 
-    /// Of one of its threads.
-    pub fn of_thread(pid: u32, tid: u32) -> io::Result<Stat> {
-        Stat::read(&format!("/proc/{pid}/task/{tid}/stat"))
+    /// Reads that of one of its threads.
+    pub fn of_thread(pid: u32, tid: u32) -> io::Result<ProcStat> {
+        ProcStat::read(&format!("/proc/{pid}/task/{tid}/stat"))
     }
 
-    fn read(path: &str) -> io::Result<Stat> {
+    fn read(path: &str) -> io::Result<ProcStat> {
         let line = contents(path)?;
-        Stat::parse(&line).ok_or_else(|| io::Error::new(io::ErrorKind::InvalidData, "an unknown form of stat"))
+        ProcStat::parse(&line).ok_or_else(|| io::Error::new(io::ErrorKind::InvalidData, "an unknown form of stat"))
     }
 
-    /// The name may hold blanks and parentheses: it ends at the last one.
-    pub(super) fn parse(line: &[u8]) -> Option<Stat> {
+    /// Parses a line. The name may contain blanks and parentheses; it ends at the last parenthesis.
+    pub(super) fn parse(line: &[u8]) -> Option<ProcStat> {
         let open = line.iter().position(|&byte| byte == b'(')?;
         let close = line.iter().rposition(|&byte| byte == b')')?;
         let comm = String::from_utf8_lossy(line.get(open + 1..close)?).into_owned();
         let rest = std::str::from_utf8(line.get(close + 1..)?).ok()?;
         let fields: Vec<&str> = rest.split_whitespace().collect();
         let number = |field: usize| fields.get(field - 3)?.parse::<u64>().ok(); // numbered as in proc(5)
-        Some(Stat {
+        Some(ProcStat {
             comm,
             state: *fields.first()?.as_bytes().first()?,
             parent: number(4)? as u32,
             flags: number(9)? as u32,
             user_ticks: number(14)?,
             system_ticks: number(15)?,
+            reaped_ticks: number(16)?.saturating_add(number(17)?),
             threads: number(20)?,
             start_ticks: number(22)?,
+            stack_start: number(28).unwrap_or_default(),
         })
     }
 
-    /// This thread has ended, and nobody has asked how.
+    /// Returns whether the thread has ended and was not reaped.
     pub fn is_ended_thread(&self) -> bool {
         matches!(self.state, b'Z' | b'X' | b'x')
     }
 
-    /// The process has ended, and its parent has not asked how. Its first thread may have ended long before it.
+    /// Returns whether the process has ended and was not reaped. Its first thread may have ended
+    /// long before it.
     pub fn is_dead(&self) -> bool {
         self.is_ended_thread() && self.threads <= 1
     }
 
-    /// It has no program.
+    /// Returns whether this is a kernel thread, which has no program.
     pub fn is_kernel_thread(&self) -> bool {
         self.flags & KERNEL_THREAD != 0
     }
 }
 
-/// Of `/proc/PID/status` or `/proc/PID/task/TID/status`.
+/// Fields of `/proc/PID/status` or `/proc/PID/task/TID/status`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Status {
-    /// The process that a thread belongs to.
+pub struct ProcStatus {
+    /// The pid of the process that the thread belongs to.
     pub process: u32,
-    /// Real, effective, saved and file system user id.
+    /// The real, effective, saved and file-system user ids.
     pub users: [u32; 4],
-    /// Bit n−1: signal n has a handler.
+    /// Signals with a handler: bit n−1 is signal n.
     pub caught: u64,
-    /// Bit n−1: signal n is blocked in this thread.
+    /// Signals that this thread blocks: bit n−1 is signal n.
     pub blocked: u64,
-    /// A seccomp mode other than 0.
+    /// Whether the seccomp mode is other than 0.
     pub confined: bool,
 }
 
-impl Status {
-    /// Of a process: of its first thread, which may have ended before the others.
-    pub fn of(pid: u32) -> io::Result<Status> {
-        Ok(Status::parse(&contents(&format!("/proc/{pid}/status"))?))
+impl ProcStatus {
+    /// Reads the `status` of a process: that of its first thread, which may have ended before the
+    /// others.
+    pub fn of(pid: u32) -> io::Result<ProcStatus> {
+        Ok(ProcStatus::parse(&contents(&format!("/proc/{pid}/status"))?))
     }
 
-    /// Of one of its threads.
-    pub fn of_thread(pid: u32, tid: u32) -> io::Result<Status> {
-        Ok(Status::parse(&contents(&format!("/proc/{pid}/task/{tid}/status"))?))
+    /// Reads that of one of its threads.
+    pub fn of_thread(pid: u32, tid: u32) -> io::Result<ProcStatus> {
+        Ok(ProcStatus::parse(&contents(&format!("/proc/{pid}/task/{tid}/status"))?))
     }
 
-    fn parse(text: &[u8]) -> Status {
-        let mut status = Status::default();
+    fn parse(text: &[u8]) -> ProcStatus {
+        let mut status = ProcStatus::default();
         for line in String::from_utf8_lossy(text).lines() {
             let Some((name, value)) = line.split_once(':') else { continue };
             let value = value.trim();
@@ -139,12 +149,12 @@ impl Status {
     }
 }
 
-/// All processes.
+/// Returns the pids of all processes.
 pub fn processes() -> Vec<u32> {
     numbers("/proc")
 }
 
-/// The threads of a process.
+/// Returns the tids of a process's threads.
 pub fn threads(pid: u32) -> Vec<u32> {
     numbers(&format!("/proc/{pid}/task"))
 }
@@ -156,9 +166,9 @@ fn numbers(directory: &str) -> Vec<u32> {
     numbers
 }
 
-/// The arguments of a process; none for a dead one and for the kernel's.
+/// Returns the arguments of a process; none for a dead process and for a kernel thread.
 pub fn command_line(pid: u32) -> Vec<OsString> {
-    // Asked of every thread: the first one has no memory to show once it has ended.
+    // Every thread is tried: the first has no memory to read once it has ended.
     let of_thread = |tid| contents(&format!("/proc/{pid}/task/{tid}/cmdline")).ok().filter(|bytes| !bytes.is_empty());
     let bytes = threads(pid).into_iter().find_map(of_thread).unwrap_or_default();
     let bytes = bytes.strip_suffix(&[0]).unwrap_or(&bytes);
@@ -168,8 +178,8 @@ pub fn command_line(pid: u32) -> Vec<OsString> {
     bytes.split(|&byte| byte == 0).map(|word| OsString::from_vec(word.to_vec())).collect()
 }
 
-/// The command that starts a process like this one again. A program that has written a title over
-/// its arguments (`postgres: checkpointer`) is named by its file, and its arguments are not known.
+/// Returns a command that starts such a process again. A program that has written a title over its
+/// arguments (`postgres: checkpointer`) is named by its file, without arguments.
 pub fn command_to_start_again(pid: u32) -> Vec<OsString> {
     let words = command_line(pid);
     let is_title = words.first().is_some_and(|word| {
@@ -180,16 +190,37 @@ pub fn command_to_start_again(pid: u32) -> Vec<OsString> {
     file.map_or(words, |file| vec![file.into_os_string()])
 }
 
-/// How often the first thread of a process was put on a CPU: the third word of
+/// Returns the value of a variable in the environment that a process was started with; `None` if it
+/// was not set, or the environment cannot be read.
+pub fn environment(pid: u32, name: &str) -> Option<OsString> {
+    let bytes = contents(&format!("/proc/{pid}/environ")).ok()?;
+    let value = |entry: &[u8]| entry.strip_prefix(name.as_bytes())?.strip_prefix(b"=").map(<[u8]>::to_vec);
+    bytes.split(|&byte| byte == 0).find_map(value).map(OsString::from_vec)
+}
+
+/// Returns whether the loader of a process ignores its environment (AT_SECURE).
+pub fn is_secure(pid: u32) -> bool {
+    const AT_SECURE: u64 = 23;
+    let bytes = contents(&format!("/proc/{pid}/auxv")).unwrap_or_default();
+    let words: Vec<u64> = bytes.as_chunks().0.iter().map(|word| u64::from_ne_bytes(*word)).collect();
+    words.chunks_exact(2).any(|entry| entry[0] == AT_SECURE && entry[1] != 0)
+}
+
+/// Returns the name of a signal, or `signal NUMBER`.
+pub fn signal_name(signal: i32) -> String {
+    Signal::try_from(signal).map_or_else(|_| format!("signal {signal}"), |signal| signal.as_str().to_owned())
+}
+
+/// Returns how often the first thread of a process was scheduled: the third word of
 /// `/proc/PID/schedstat`. `None` if it cannot be read.
 pub fn times_scheduled(pid: u32) -> Option<u64> {
     let text = fs::read_to_string(format!("/proc/{pid}/schedstat")).ok()?;
     text.split_ascii_whitespace().nth(2)?.parse().ok()
 }
 
-/// Whether a thread sleeps in a system call that the kernel makes again after a handler with
-/// `SA_RESTART`, by its number and, for a futex, without a time limit. See signal(7). False for a
-/// thread that runs, and where `/proc/PID/task/TID/syscall` cannot be read.
+/// Returns whether a thread sleeps in a system call that the kernel restarts after a handler with
+/// `SA_RESTART`: by the call's number and, for a futex, without a time limit. See signal(7). False
+/// for a running thread, and where `/proc/PID/task/TID/syscall` cannot be read.
 pub fn sleeps_restartably(pid: u32, tid: u32) -> bool {
     const FOREVER: &str = "0x0";
     let text = fs::read_to_string(format!("/proc/{pid}/task/{tid}/syscall")).unwrap_or_default();
@@ -204,13 +235,23 @@ pub fn sleeps_restartably(pid: u32, tid: u32) -> bool {
     }
 }
 
-/// CPU time of a process so far, user and system, its ended threads included, ns.
+/// Returns the CPU time that a process has used so far, user and system, its ended threads
+/// included, in ns.
 pub fn cpu_ns(pid: u32) -> Option<u64> {
     let clock = clock_getcpuclockid(Pid::from_raw(pid as i32)).ok()?;
     u64::try_from(clock.now().ok()?.num_nanoseconds()).ok()
 }
 
-/// The living children of a process, theirs, and so on, each after its parent. Whoever has lost its parent is not found.
+/// Returns the CPU time of a process and of its reaped descendants, in ns.
+pub fn cpu_with_reaped_ns(pid: u32) -> Option<u64> {
+    let ticks = sysconf(SysconfVar::CLK_TCK).ok().flatten().and_then(|ticks| u64::try_from(ticks).ok());
+    let tick_ns = 1_000_000_000 / ticks.unwrap_or(100).max(1);
+    let reaped_ns = ProcStat::of(pid).ok()?.reaped_ticks.saturating_mul(tick_ns);
+    Some(cpu_ns(pid)?.saturating_add(reaped_ns))
+}
+
+/// Returns the living descendants of a process, each after its parent. A process that has lost its
+/// parent is not found.
 pub fn descendants(pid: u32) -> Vec<u32> {
     descendants_by(pid, children).unwrap_or_else(|| {
         let mut all = children_of_all();
@@ -222,15 +263,16 @@ fn descendants_by(pid: u32, mut children: impl FnMut(u32) -> Option<Vec<u32>>) -
     let (mut found, mut seen) = (vec![pid], HashSet::from([pid]));
     let mut next = 0;
     while let Some(&parent) = found.get(next) {
-        // A pid used again in the meantime cannot make a circle.
+        // A reused pid must not make a cycle.
         found.extend(children(parent)?.into_iter().filter(|&child| seen.insert(child)));
         next += 1;
     }
     Some(found.split_off(1))
 }
 
-/// The living children of a process, as the kernel lists them; `None` where it does not, or where there are so many threads to be asked that
-/// looking at all processes is less work. /proc/PID/task/TID/children
+/// Returns the living children of a process as the kernel lists them. `None` where the kernel does
+/// not, or where so many threads would have to be read that a scan of all processes is cheaper.
+/// /proc/PID/task/TID/children
 fn children(pid: u32) -> Option<Vec<u32>> {
     let threads = threads(pid);
     if threads.len() > MAX_ASKED {
@@ -248,16 +290,16 @@ fn children(pid: u32) -> Option<Vec<u32>> {
             Err(_) => return None,
         }
     }
-    found.retain(|&child| Stat::of(child).is_ok_and(|stat| !stat.is_dead()));
+    found.retain(|&child| ProcStat::of(child).is_ok_and(|stat| !stat.is_dead()));
     found.sort_unstable();
     Some(found)
 }
 
-/// The living children of every process, by a look at all.
+/// Returns the living children of every process, from a scan of all processes.
 fn children_of_all() -> HashMap<u32, Vec<u32>> {
     let mut children: HashMap<u32, Vec<u32>> = HashMap::new();
     for process in processes() {
-        if let Ok(stat) = Stat::of(process)
+        if let Ok(stat) = ProcStat::of(process)
             && !stat.is_dead()
         {
             children.entry(stat.parent).or_default().push(process);
@@ -266,7 +308,8 @@ fn children_of_all() -> HashMap<u32, Vec<u32>> {
     children
 }
 
-/// Whether any thread's mappings hold a line that `wanted` accepts. The first thread's are empty once it has ended.
+/// Returns whether `maps` has a line that `wanted` accepts. The file is read through any thread, as
+/// the first thread's is empty once it has ended.
 pub(super) fn maps_hold(pid: u32, wanted: impl Fn(&[u8]) -> bool) -> io::Result<bool> {
     let mut outcome = Ok(false);
     for tid in threads(pid) {
@@ -286,7 +329,7 @@ pub(super) fn maps_hold(pid: u32, wanted: impl Fn(&[u8]) -> bool) -> io::Result<
 }
 
 fn contents(path: &str) -> io::Result<Vec<u8>> {
-    // As long as most of them: each read less is a system call less.
+    // Most files fit, so one read suffices.
     let mut bytes = Vec::with_capacity(1024);
     File::open(path)?.take(MAX_FILE).read_to_end(&mut bytes)?;
     Ok(bytes)
@@ -299,17 +342,18 @@ mod tests {
     #[test]
     fn a_hostile_name_does_not_shift_the_fields() {
         let line = b"7 (a) R 9 (b) S 1 7 7 34816 7 4194304 107 0 0 0 11 22 0 0 20 0 1 0 3333 0 0";
-        let stat = Stat::parse(line).unwrap();
+        let stat = ProcStat::parse(line).unwrap();
         assert_eq!((stat.comm.as_str(), stat.state, stat.parent), ("a) R 9 (b", b'S', 1));
         assert_eq!((stat.user_ticks, stat.system_ticks, stat.start_ticks), (11, 22, 3333));
         assert!(!stat.is_kernel_thread() && !stat.is_dead());
         let of = |state: &str, threads: &str| {
-            Stat::parse(format!("7 (a) {state} 1 7 7 0 7 64 0 0 0 0 1 2 0 0 20 0 {threads} 0 3").as_bytes()).unwrap()
+            ProcStat::parse(format!("7 (a) {state} 1 7 7 0 7 64 0 0 0 0 1 2 0 0 20 0 {threads} 0 3").as_bytes())
+                .unwrap()
         };
         assert!(of("Z", "1").is_dead() && of("X", "0").is_dead());
         assert!(!of("Z", "2").is_dead() && of("Z", "2").is_ended_thread());
         for cut in 0..line.len() - 8 {
-            assert_eq!(Stat::parse(&line[..cut]), None, "cut at {cut}");
+            assert_eq!(ProcStat::parse(&line[..cut]), None, "cut at {cut}");
         }
     }
 
@@ -336,9 +380,9 @@ mod tests {
     }
 
     #[test]
-    fn this_process_is_as_it_knows_itself() {
+    fn proc_agrees_with_this_process_about_itself() {
         let own = std::process::id();
-        let (stat, status) = (Stat::of(own).unwrap(), Status::of(own).unwrap());
+        let (stat, status) = (ProcStat::of(own).unwrap(), ProcStatus::of(own).unwrap());
         assert_eq!(stat.parent, std::os::unix::process::parent_id());
         assert_eq!((status.process, status.users[1]), (own, nix::unistd::geteuid().as_raw()));
         assert!(threads(own).len() >= 2 && processes().contains(&own));
@@ -350,7 +394,7 @@ mod tests {
         while cpu_ns(own).unwrap() < before + 20_000_000 {
             std::hint::black_box(before);
         }
-        let ticks = Stat::of(own).unwrap();
+        let ticks = ProcStat::of(own).unwrap();
         assert!(ticks.user_ticks + ticks.system_ticks > 0);
         assert!(maps_hold(own, |line| line.ends_with(b"[stack]")).unwrap());
     }

@@ -1,35 +1,36 @@
-//! Names and command lines as one line of text: safe to print, and a command can be pasted into a shell.
+//! Formats names and command lines as one line that is safe to print; a command can be pasted into
+//! a shell.
 
 use std::ffi::OsStr;
 
-/// A name for a sentence: control characters and broken UTF-8 are escaped, nothing else is touched.
+/// Formats a name for a message: control characters and invalid UTF-8 are escaped.
 pub(super) fn name(name: impl AsRef<OsStr>) -> String {
     let mut text = String::new();
     for chunk in name.as_ref().as_encoded_bytes().utf8_chunks() {
         for letter in chunk.valid().chars() {
-            if harmful(letter) { text.extend(letter.escape_default()) } else { text.push(letter) }
+            if is_unsafe(letter) { text.extend(letter.escape_default()) } else { text.push(letter) }
         }
         text.extend(chunk.invalid().iter().map(|byte| format!("\\x{byte:02x}")));
     }
     text
 }
 
-/// Words as a shell would read them back.
+/// Quotes words so that a shell reads them back.
 pub(super) fn command<W: AsRef<OsStr>>(words: &[W]) -> String {
-    words.iter().map(|word| quoted(word.as_ref())).collect::<Vec<_>>().join(" ")
+    words.iter().map(|word| quote_word(word.as_ref())).collect::<Vec<_>>().join(" ")
 }
 
-fn quoted(word: &OsStr) -> String {
+fn quote_word(word: &OsStr) -> String {
     let plain = |letter: char| letter.is_alphanumeric() || "_-+=:,./@%^".contains(letter);
     match word.to_str() {
         Some(text) if !text.is_empty() && text.chars().all(plain) => text.to_owned(),
-        Some(text) if !text.contains(harmful) => format!("'{}'", text.replace('\'', r"'\''")),
+        Some(text) if !text.contains(is_unsafe) => format!("'{}'", text.replace('\'', r"'\''")),
         _ => format!("$'{}'", name(word).replace('\'', r"\'")),
     }
 }
 
-/// Would move the cursor, reorder the line, or worse.
-fn harmful(letter: char) -> bool {
+/// Returns whether a character could move the cursor or reorder the line.
+fn is_unsafe(letter: char) -> bool {
     letter.is_control() || matches!(letter, '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
 }
 

@@ -1,16 +1,23 @@
-//! Between the two processes: the wire, the viewer's end of its sockets (`door`: where agents come in; `peer`: one of
-//! them; [`receive`]: the thread that serves them all), and the wire kept in a file ([`record`]; [`aside`]: how a file is
-//! put in its place). [`legacy`] is the other format that an agent writes.
+//! The link between agent and viewer.
+//!
+//! [`wire`] defines the messages; it and [`varint`] are shared with the agent. The viewer's end is
+//! a [`listener`]: its thread runs `event_loop`, which accepts agents at `sockets` and serves one
+//! `connection` each. A [`recording`] is the received messages in a file; [`atomic_file`] writes
+//! files so that they are complete or absent. [`gperftools`] is the other format that an agent
+//! writes.
 
 #[cfg(feature = "viewer")]
-pub mod aside;
+pub mod atomic_file;
 #[cfg(feature = "viewer")]
-mod door;
-pub mod legacy;
+mod connection;
 #[cfg(feature = "viewer")]
-mod peer;
+mod event_loop;
+pub mod gperftools;
 #[cfg(feature = "viewer")]
-pub mod receive;
+pub mod listener;
 #[cfg(feature = "viewer")]
-pub mod record;
+pub mod recording;
+#[cfg(feature = "viewer")]
+mod sockets;
+pub mod varint;
 pub mod wire;

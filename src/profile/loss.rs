@@ -1,35 +1,34 @@
-//! What was lost, by cause, and what the agents cost: sums over processes, each cumulative since its Hello. And what did
-//! not fit into the profile itself.
+//! Lost ticks by cause, the cost of sampling, and what did not fit the limits of the profile.
 
-pub use crate::link::wire::Loss;
+pub use crate::link::wire::LossCause;
 
-use crate::link::wire::Account;
+use crate::link::wire::AgentCounters;
 
-/// Sum of the accounts of processes.
+/// The counters of all agents, summed. Each counts from its Hello on.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Losses {
-    /// Ticks that were to become samples.
+    /// Number of ticks, sampled or lost.
     pub ticks: u64,
-    /// Ticks lost, by [`Loss`].
-    pub lost_ticks: [u64; Loss::ALL.len()],
-    /// Their weight, ns.
-    pub lost_ns: [u64; Loss::ALL.len()],
+    /// Number of lost ticks, by [`LossCause`].
+    pub lost_ticks: [u64; LossCause::ALL.len()],
+    /// Weight of the lost ticks in ns, by [`LossCause`].
+    pub lost_ns: [u64; LossCause::ALL.len()],
     /// CPU time of the agent threads, ns.
     pub agent_cpu_ns: u64,
-    /// CPU time of the handlers, ns (estimated by the agent).
+    /// CPU time of the signal handlers in ns, as estimated by the agents.
     pub handler_cpu_ns: u64,
-    /// CPU time of the processes, ns.
+    /// CPU time of the processes, including agents and handlers, ns.
     pub process_cpu_ns: u64,
-    /// Signals passed on.
+    /// Number of signals that were passed on to handlers of the target.
     pub foreign_signals: u64,
 }
 
 impl Losses {
-    /// Adds one process. An agent may say anything: sums stay at their largest rather than wrap.
-    pub fn add(&mut self, account: &Account) {
-        let add = |sum: &mut u64, said: u64| *sum = sum.saturating_add(said);
+    /// Adds the counters of one agent. They are not trusted: sums saturate instead of wrapping.
+    pub fn add(&mut self, account: &AgentCounters) {
+        let add = |sum: &mut u64, value: u64| *sum = sum.saturating_add(value);
         add(&mut self.ticks, account.ticks);
-        for index in 0..Loss::ALL.len() {
+        for index in 0..LossCause::ALL.len() {
             add(&mut self.lost_ticks[index], account.lost_ticks[index]);
             add(&mut self.lost_ns[index], account.lost_ns[index]);
         }
@@ -39,33 +38,36 @@ impl Losses {
         add(&mut self.foreign_signals, account.foreign_signals);
     }
 
-    /// Adds CPU time that no tick stood for and no agent counts.
-    pub fn add_unseen(&mut self, ns: u64, period_ns: u64) {
-        let (ticks, index) = (ns / period_ns.max(1), Loss::Unseen as usize);
+    /// Adds CPU time that the viewer found to have neither samples nor counted losses.
+    pub fn add_unaccounted(&mut self, ns: u64, period_ns: u64) {
+        let (ticks, index) = (ns / period_ns.max(1), LossCause::Unaccounted as usize);
         self.ticks = self.ticks.saturating_add(ticks);
         self.lost_ticks[index] = self.lost_ticks[index].saturating_add(ticks);
         self.lost_ns[index] = self.lost_ns[index].saturating_add(ns);
     }
 
-    /// All ticks lost.
+    /// Number of lost ticks, of all causes.
     pub fn lost(&self) -> u64 {
         self.lost_ticks.iter().fold(0, |sum, &ticks| sum.saturating_add(ticks))
     }
 }
 
-/// What found the profile full. The weight of a sample is never lost by this, but something about it is.
+/// Counts of what did not fit the limits of the profile. The weight of a sample is never lost this
+/// way, but its thread, file, callers or time may be.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Overflows {
-    /// Processes turned away: nothing of them is known.
+    /// Number of processes that were ignored.
     pub processes: u64,
-    /// Samples of threads that are known only as their process's other threads.
+    /// Number of samples that were added to the other threads of their process.
     pub threads: u64,
-    /// Mappings of files that are known only as other files.
+    /// Number of mappings whose file became `[other files]`.
     pub modules: u64,
-    /// Samples whose stack was cut down.
+    /// Number of samples whose stack was cut to its leaf frame.
     pub stacks: u64,
-    /// Entries that left a window before their time.
+    /// Number of history entries that were dropped early.
     pub window: u64,
+    /// Number of samples whose stack was cut to stay below the memory limit.
+    pub memory: u64,
 }
 
 #[cfg(test)]
@@ -73,10 +75,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn accounts_are_summed_and_never_wrap() {
+    fn counters_are_summed_and_saturate() {
         let mut losses = Losses::default();
-        let account =
-            Account { ticks: 5, lost_ticks: [1, 0, 2, 0, 0, 0], lost_ns: [u64::MAX; 6], ..Account::default() };
+        let account = AgentCounters {
+            ticks: 5,
+            lost_ticks: std::array::from_fn(|cause| [1, 0, 2].get(cause).copied().unwrap_or_default()),
+            lost_ns: [u64::MAX; LossCause::ALL.len()],
+            ..AgentCounters::default()
+        };
         losses.add(&account);
         losses.add(&account);
         assert_eq!((losses.ticks, losses.lost(), losses.lost_ns[4]), (10, 6, u64::MAX));

@@ -1,4 +1,5 @@
-//! Files that hold code, and where a process had them mapped. It does not open them; that is `symbols`'.
+//! Files with code, and where each process has them mapped. Files are identified, not opened;
+//! `symbols` reads them.
 
 use std::collections::HashMap;
 use std::ffi::OsStr;
@@ -11,43 +12,44 @@ use crate::link::wire;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct ModuleId(pub u32);
 
-/// A file with code, the same in every process that maps it.
+/// A file with code. Processes that map the same file share one entry.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct ModuleFile {
-    /// As the target saw it; `[vdso]` for the vdso.
+    /// The path as the target sees it, or `[vdso]`.
     pub path: PathBuf,
-    /// GNU build id; empty when there is none.
+    /// The GNU build id, or no bytes if there is none.
     pub build_id: Box<[u8]>,
-    /// Of the file.
+    /// Device number of the file.
     pub device: u64,
-    /// Of the file.
+    /// Inode number of the file.
     pub inode: u64,
 }
 
 impl ModuleFile {
-    /// The last part of the path, for a row or a frame: `libc.so.6`.
+    /// The file name without its directory, such as `libc.so.6`.
     pub fn name(&self) -> String {
         self.path.file_name().unwrap_or(self.path.as_os_str()).to_string_lossy().into_owned()
     }
 }
 
-/// Files kept, at most; the paths of hostile ones have 4 KiB each.
+/// Maximum number of files. The paths of hostile ones may have 4 KiB each.
 const MAX_FILES: usize = 16_384;
-/// What stands for the files beyond that.
+/// The path that stands for files beyond [`MAX_FILES`].
 const OTHER_FILES: &str = "[other files]";
 
-/// Every file seen in a session.
+/// Every file that was mapped in a session.
 #[derive(Default)]
 pub struct ModuleTable {
     files: Vec<ModuleFile>,
-    /// A process that maps the file, to open it as that process sees it.
-    seen_in: Vec<u32>,
+    /// The process that mapped each file last. The file is opened through its root directory.
+    mapped_by: Vec<u32>,
     ids: HashMap<ModuleFile, ModuleId>,
     overflows: u64,
 }
 
 impl ModuleTable {
-    /// The id of a file, new or known; `pid` maps it. When the table is full, new ones are all `[other files]`.
+    /// Returns the id of a file that process `pid` maps, and adds the file if it is new. When the
+    /// table is full, new files share the id of `[other files]`.
     pub fn id(&mut self, file: ModuleFile, pid: u32) -> ModuleId {
         let id = match self.ids.get(&file) {
             Some(&id) => id,
@@ -58,15 +60,15 @@ impl ModuleTable {
                 self.ids.get(&other).copied().unwrap_or_else(|| self.insert(other))
             }
         };
-        if let Some(seen_in) = self.seen_in.get_mut(id.0 as usize) {
-            *seen_in = pid;
+        if let Some(mapped_by) = self.mapped_by.get_mut(id.0 as usize) {
+            *mapped_by = pid;
         } else {
-            self.seen_in.push(pid);
+            self.mapped_by.push(pid);
         }
         id
     }
 
-    /// The id of a file that is known.
+    /// The id of a file, if the table has it.
     pub fn find(&self, file: &ModuleFile) -> Option<ModuleId> {
         self.ids.get(file).copied()
     }
@@ -78,33 +80,34 @@ impl ModuleTable {
         id
     }
 
-    /// Every file.
+    /// The ids of all files.
     pub fn ids(&self) -> impl Iterator<Item = ModuleId> {
         (0..self.files.len() as u32).map(ModuleId)
     }
 
-    /// How many mappings were of files that did not fit.
+    /// Number of mappings of files that did not fit the table.
     pub fn overflows(&self) -> u64 {
         self.overflows
     }
 
-    /// The file behind an id.
+    /// The file with an id.
     pub fn file(&self, id: ModuleId) -> &ModuleFile {
         &self.files[id.0 as usize]
     }
 
-    /// The process that was last seen to map it (viewer's pid namespace).
-    pub fn seen_in(&self, id: ModuleId) -> u32 {
-        self.seen_in[id.0 as usize]
+    /// The process that mapped the file last, in the viewer's pid namespace.
+    pub fn last_mapped_by(&self, id: ModuleId) -> u32 {
+        self.mapped_by[id.0 as usize]
     }
 
-    /// All files, by id.
+    /// All files in order of their ids.
     pub fn iter(&self) -> impl Iterator<Item = (ModuleId, &ModuleFile)> {
         self.files.iter().enumerate().map(|(index, file)| (ModuleId(index as u32), file))
     }
 }
 
-/// One file in the address space of one process, with its life: addresses are used again after dlclose.
+/// One file in the address space of one process. Addresses may be reused after `dlclose`, so a
+/// mapping is valid for a range of module generations.
 #[derive(Clone, Debug)]
 struct Mapping {
     wire_id: u32,
@@ -116,47 +119,47 @@ struct Mapping {
     unloaded_at: Option<u32>,
 }
 
-/// Mappings of one process image, most recent last.
+/// The mappings of one process image, the newest last.
 #[derive(Default)]
 pub struct Mappings {
     mappings: Vec<Mapping>,
     unloaded: usize,
 }
 
-/// Mappings kept for one image; a target that loads more is resolved without the oldest.
+/// Maximum number of mappings of one image. Beyond it, the oldest is dropped.
 const MAX_MAPPINGS: usize = 16_384;
-/// Of these, unloaded ones: samples that are under way when their module goes come within a drain of the ring, not after
-/// so many other modules.
+/// Maximum number of unloaded mappings of one image. They are only needed for samples that were
+/// taken before the unload and arrive with the next drain of the ring.
 const MAX_UNLOADED: usize = 1024;
 
 impl Mappings {
-    /// A module was loaded.
-    pub fn load(&mut self, said: &wire::Module<Box<[u8]>>, table: &mut ModuleTable, pid: u32) {
+    /// Adds a mapping when a module was loaded.
+    pub fn load(&mut self, module: &wire::Module<Box<[u8]>>, table: &mut ModuleTable, pid: u32) {
         let file = ModuleFile {
-            path: Path::new(OsStr::from_bytes(&said.path)).to_path_buf(),
-            build_id: said.build_id.clone(),
-            device: said.device,
-            inode: said.inode,
+            path: Path::new(OsStr::from_bytes(&module.path)).to_path_buf(),
+            build_id: module.build_id.clone(),
+            device: module.device,
+            inode: module.inode,
         };
         if self.mappings.len() == MAX_MAPPINGS {
             self.remove(0);
         }
         self.mappings.push(Mapping {
-            wire_id: said.id,
+            wire_id: module.id,
             module: table.id(file, pid),
-            start: said.start,
-            end: said.end,
-            bias: said.bias,
-            loaded_at: said.generation,
+            start: module.start,
+            end: module.end,
+            bias: module.bias,
+            loaded_at: module.generation,
             unloaded_at: None,
         });
     }
 
-    /// A module was unloaded.
-    pub fn unload(&mut self, said: &wire::Unload) {
-        let living = |mapping: &&mut Mapping| mapping.wire_id == said.id && mapping.unloaded_at.is_none();
-        if let Some(mapping) = self.mappings.iter_mut().rev().find(living) {
-            mapping.unloaded_at = Some(said.generation);
+    /// Ends a mapping when its module was unloaded.
+    pub fn unload(&mut self, unload: &wire::Unload) {
+        let is_loaded = |mapping: &&mut Mapping| mapping.wire_id == unload.id && mapping.unloaded_at.is_none();
+        if let Some(mapping) = self.mappings.iter_mut().rev().find(is_loaded) {
+            mapping.unloaded_at = Some(unload.generation);
             self.unloaded += 1;
         }
         if self.unloaded > MAX_UNLOADED
@@ -171,14 +174,15 @@ impl Mappings {
         self.unloaded -= usize::from(removed.unloaded_at.is_some());
     }
 
-    /// The file and the file's own address behind an address of the process in a module generation.
+    /// Returns the file at an address of the process in a module generation, and the address within
+    /// the file.
     pub fn find(&self, generation: u32, address: u64) -> Option<(ModuleId, u64)> {
-        let lived = |mapping: &&Mapping| {
+        let is_valid = |mapping: &&Mapping| {
             (mapping.start..mapping.end).contains(&address)
                 && mapping.loaded_at <= generation
                 && mapping.unloaded_at.is_none_or(|unloaded| generation < unloaded)
         };
-        let mapping = self.mappings.iter().rev().find(lived)?;
+        let mapping = self.mappings.iter().rev().find(is_valid)?;
         Some((mapping.module, address.wrapping_sub(mapping.bias)))
     }
 }
@@ -187,17 +191,17 @@ impl Mappings {
 mod tests {
     use super::*;
 
-    fn said(id: u32, generation: u32, start: u64, path: &str) -> wire::Module<Box<[u8]>> {
+    fn module(id: u32, generation: u32, start: u64, path: &str) -> wire::Module<Box<[u8]>> {
         let (path, build_id) = (path.as_bytes().into(), [].into());
         wire::Module { id, generation, start, end: start + 0x1000, bias: start, device: 1, inode: 1, path, build_id }
     }
 
     #[test]
-    fn an_address_is_whose_it_was_in_its_generation() {
+    fn an_address_resolves_to_the_module_of_its_generation() {
         let (mut table, mut mappings) = (ModuleTable::default(), Mappings::default());
-        mappings.load(&said(1, 1, 0x1000, "/a.so"), &mut table, 7);
+        mappings.load(&module(1, 1, 0x1000, "/a.so"), &mut table, 7);
         mappings.unload(&wire::Unload { id: 1, generation: 3 });
-        mappings.load(&said(2, 4, 0x1000, "/b.so"), &mut table, 7);
+        mappings.load(&module(2, 4, 0x1000, "/b.so"), &mut table, 7);
         let names = [0, 1, 2, 3, 4, 9].map(|generation| {
             mappings.find(generation, 0x1234).map(|(module, address)| (table.file(module).name(), address))
         });
@@ -207,29 +211,29 @@ mod tests {
     }
 
     #[test]
-    fn the_younger_of_two_at_one_address_is_meant() {
+    fn of_two_mappings_at_one_address_the_newer_is_found() {
         let (mut table, mut mappings) = (ModuleTable::default(), Mappings::default());
-        mappings.load(&said(1, 1, 0x1000, "/a.so"), &mut table, 7);
-        mappings.load(&said(2, 2, 0x1000, "/b.so"), &mut table, 7);
+        mappings.load(&module(1, 1, 0x1000, "/a.so"), &mut table, 7);
+        mappings.load(&module(2, 2, 0x1000, "/b.so"), &mut table, 7);
         assert_eq!(mappings.find(2, 0x1000).map(|(module, _)| module), Some(ModuleId(1)));
         assert_eq!(mappings.find(1, 0x1000).map(|(module, _)| module), Some(ModuleId(0)));
     }
 
     #[test]
-    fn one_file_in_two_processes_is_one_module_last_seen_in_the_second() {
+    fn a_file_in_two_processes_is_one_module_mapped_by_the_second() {
         let mut table = ModuleTable::default();
         for pid in [7, 8] {
-            Mappings::default().load(&said(pid, 1, 0x1000, "/a.so"), &mut table, pid);
+            Mappings::default().load(&module(pid, 1, 0x1000, "/a.so"), &mut table, pid);
         }
-        assert_eq!((table.iter().count(), table.seen_in(ModuleId(0))), (1, 8));
+        assert_eq!((table.iter().count(), table.last_mapped_by(ModuleId(0))), (1, 8));
     }
 
     #[test]
-    fn unloaded_mappings_are_forgotten_in_the_end_and_living_ones_are_not() {
+    fn old_unloaded_mappings_are_dropped_and_loaded_ones_are_kept() {
         let (mut table, mut mappings) = (ModuleTable::default(), Mappings::default());
-        mappings.load(&said(0, 0, 0x1000, "/stays.so"), &mut table, 7);
+        mappings.load(&module(0, 0, 0x1000, "/stays.so"), &mut table, 7);
         for id in 1..3000u32 {
-            mappings.load(&said(id, 2 * id, 0x8000, "/goes.so"), &mut table, 7);
+            mappings.load(&module(id, 2 * id, 0x8000, "/goes.so"), &mut table, 7);
             mappings.unload(&wire::Unload { id, generation: 2 * id + 1 });
         }
         assert_eq!(mappings.mappings.len(), MAX_UNLOADED + 1);
@@ -238,10 +242,10 @@ mod tests {
     }
 
     #[test]
-    fn limits_hold() {
+    fn the_tables_are_bounded() {
         let (mut table, mut mappings) = (ModuleTable::default(), Mappings::default());
         for id in 0..MAX_MAPPINGS as u32 + 10 {
-            mappings.load(&said(id, 0, 0x1000 * u64::from(id), &format!("/{id}.so")), &mut table, 7);
+            mappings.load(&module(id, 0, 0x1000 * u64::from(id), &format!("/{id}.so")), &mut table, 7);
         }
         assert_eq!(
             (mappings.mappings.len(), table.iter().count(), table.overflows()),

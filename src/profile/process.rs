@@ -1,165 +1,158 @@
-//! A watched process image: who it is, what it has mapped, its books by clock. An exec keeps the pid and starts a new one.
+//! One image of a watched process: its identity, mappings, and totals by clock. An `execve` keeps
+//! the pid and starts a new image.
 
-use std::hash::{BuildHasher, Hasher};
-
-use super::clocks::Clocks;
+use super::by_clock::ByClock;
 use super::hash::IdMap;
+pub use super::ids::ProcessId;
+use super::ids::ThreadId;
 use super::module::Mappings;
-use super::stack::{Frame, FrameId, StackId, StackTable};
-use super::thread::ThreadId;
-use super::window::{Book, Place};
-use crate::link::wire::{Account, Clock, Engaged, SourceId};
-
-/// Index of a process image in a [`Profile`](super::Profile).
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct ProcessId(pub u32);
+use super::sample_cache::SampleCache;
+use super::totals::Totals;
+use crate::link::wire::{AgentCounters, Clock, Engaged, Hello, SourceId};
 
 /// One image of one process, from its Hello on.
 pub struct Process {
-    /// Its connection.
+    /// The agent's connection.
     pub source: SourceId,
-    /// In the viewer's pid namespace.
+    /// Process id in the viewer's pid namespace.
     pub pid: u32,
-    /// As the target sees it.
+    /// Process id as the target sees it.
     pub own_pid: u32,
-    /// Parent, as the target sees it.
+    /// Parent process id as the target sees it.
     pub parent: u32,
-    /// When its Hello came, on the viewer's clock, ns.
+    /// Arrival time of the Hello on the viewer's clock, ns.
     pub since_ns: u64,
-    /// With the pid, tells one process from the next that gets its number.
+    /// Start time of the process. Together with the pid it identifies a process even if the pid is
+    /// reused.
     pub start_ticks: u64,
-    /// How many images of this process came before.
+    /// Number of earlier images of this process.
     pub image: u32,
     /// Target of `/proc/self/exe`.
     pub executable: String,
     /// Command line.
     pub argv: Vec<String>,
-    /// Viewer's clock − target's clock, ns.
+    /// Viewer's clock minus target's clock, ns.
     pub clock_offset_ns: i64,
-    /// Whether the agent is still there.
+    /// Whether the agent is connected.
     pub connected: bool,
-    /// Its latest counters.
-    pub account: Account,
-    /// Its counters one account before, for rates.
-    pub earlier_account: Account,
-    /// What its samples of the CPU clock stand for, ns: all that came, whatever was reset since.
+    /// The agent's latest counters.
+    pub account: AgentCounters,
+    /// The counters before the latest ones, for rates.
+    pub earlier_account: AgentCounters,
+    /// Weight of all samples of the CPU clock, ns. A reset does not change it.
     pub sampled_ns: u64,
-    /// What its agent has in force.
+    /// The sampling that the agent has started.
     pub engaged: Option<Engaged>,
+    /// The versions of generated code by address, where it was replaced by other code.
+    pub(super) code_versions: IdMap<u64, u16>,
     pub(super) mappings: Mappings,
-    pub(super) located: Located,
+    pub(super) cache: SampleCache,
     pub(super) threads: IdMap<u32, ThreadId>,
-    pub(super) books: Clocks<Book>,
-}
-
-/// Frames of addresses, and stacks, that were seen before, in one module generation: most are seen again with the next sample.
-#[derive(Default)]
-pub(super) struct Located {
-    generation: u32,
-    frames: IdMap<u64, FrameId>,
-    /// By a hash of thread, clock and stack.
-    seen: IdMap<u64, Seen>,
-}
-
-/// What tells a stack from all others of its process.
-#[derive(Clone, Copy)]
-pub(super) enum Identity {
-    /// Its [mark](super::Marks).
-    Mark(u64),
-    /// In a recording.
-    Number(u32),
-}
-
-/// Where a sample was entered before.
-#[derive(Clone, Copy)]
-pub(super) struct Seen {
-    pub(super) stack: StackId,
-    /// In the clock's book.
-    pub(super) place: Place,
-}
-
-/// Addresses remembered for one image: as many as a large program's samples show.
-const MAX_LOCATED: usize = 65_536;
-/// Stacks of threads remembered for one image, at 20 to 40 bytes each.
-const MAX_SEEN: usize = 458_752;
-
-impl Located {
-    /// Forgets all, as when mappings change.
-    pub(super) fn clear(&mut self) {
-        self.frames.clear();
-        self.seen.clear();
-    }
-
-    /// Looks at `generation` from now on.
-    pub(super) fn turn_to(&mut self, generation: u32) {
-        let full = self.frames.len() > MAX_LOCATED || self.seen.len() > MAX_SEEN;
-        if self.generation != generation || full {
-            self.clear();
-            self.generation = generation;
-        }
-    }
-
-    /// The name under which a sample's place is remembered: no frame need be looked at.
-    pub(super) fn name(&self, thread: ThreadId, clock: Clock, cut: bool, stack: Identity) -> u64 {
-        let (is_numbered, word) = match stack {
-            Identity::Mark(mark) => (false, mark),
-            Identity::Number(number) => (true, number.into()),
-        };
-        let whose = u64::from(thread.0) << 8 | (clock as u64) << 2 | u64::from(is_numbered) << 1 | u64::from(cut);
-        let mut hasher = self.seen.hasher().build_hasher();
-        hasher.write_u64(whose);
-        hasher.write_u64(word);
-        hasher.finish()
-    }
-
-    /// Where a sample of this name was entered before.
-    pub(super) fn seen(&self, name: u64) -> Option<Seen> {
-        self.seen.get(&name).copied()
-    }
-
-    /// Remembers where a sample was entered.
-    pub(super) fn remember(&mut self, name: u64, seen: Seen) {
-        self.seen.insert(name, seen);
-    }
-
-    /// Forgets where samples were entered, as when the books are emptied.
-    pub(super) fn forget_seen(&mut self) {
-        self.seen.clear();
-    }
-
-    /// The frame of an address of the process.
-    pub(super) fn frame(&mut self, address: u64, mappings: &Mappings, stacks: &mut StackTable) -> FrameId {
-        *self.frames.entry(address).or_insert_with(|| {
-            stacks.frame_id(match mappings.find(self.generation, address) {
-                Some((module, address)) => Frame::Code { module, address },
-                None => Frame::Unmapped(address),
-            })
-        })
-    }
+    pub(super) totals: ByClock<Totals>,
 }
 
 impl Process {
-    /// Its agent is gone: nothing more can come, and what only samples need can go.
+    /// A process image that has introduced itself at `at_ns` on the viewer's clock.
+    pub(super) fn new(source: SourceId, pid: u32, image: u32, at_ns: u64, hello: &Hello<Box<[u8]>>) -> Process {
+        Process {
+            source,
+            pid,
+            own_pid: hello.pid,
+            parent: hello.parent,
+            since_ns: at_ns,
+            start_ticks: hello.start_ticks,
+            image,
+            executable: String::from_utf8_lossy(&hello.executable).into_owned(),
+            argv: split_arguments(&hello.argv),
+            clock_offset_ns: offset_ns(at_ns, hello.monotonic_ns),
+            connected: true,
+            account: AgentCounters::default(),
+            earlier_account: AgentCounters::default(),
+            sampled_ns: 0,
+            engaged: None,
+            code_versions: IdMap::default(),
+            mappings: Mappings::default(),
+            cache: SampleCache::default(),
+            threads: IdMap::default(),
+            totals: ByClock::default(),
+        }
+    }
+
+    /// Frees the memory that only further samples would need.
     pub(super) fn disconnect(&mut self) {
         self.connected = false;
         self.mappings = Mappings::default();
-        self.located = Located::default();
+        self.cache = SampleCache::default();
         self.threads = IdMap::default();
+        self.code_versions = IdMap::default();
     }
 
-    /// A message sent at `monotonic_ns` (target's clock) came: its way took no less than nothing, so the least difference
-    /// of the clocks is the best known.
-    pub(super) fn see(&mut self, arrived_ns: u64, monotonic_ns: u64) {
-        self.clock_offset_ns = self.clock_offset_ns.min(super::offset_ns(arrived_ns, monotonic_ns));
+    /// Improves the clock offset with a message that was sent at `monotonic_ns` on the target's
+    /// clock. No message arrives before it is sent, so the smallest difference is the best
+    /// estimate.
+    pub(super) fn update_clock_offset(&mut self, arrived_ns: u64, monotonic_ns: u64) {
+        self.clock_offset_ns = self.clock_offset_ns.min(offset_ns(arrived_ns, monotonic_ns));
     }
 
-    /// Last part of its executable's path.
+    /// The name of the program: as it was typed, which may be a link to the executable. A title
+    /// that the program has written over its arguments is not a name.
     pub fn name(&self) -> &str {
-        self.executable.rsplit('/').next().unwrap_or_default()
+        let is_name = |name: &&str| {
+            let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'_' | b'+' | b'-');
+            !name.is_empty() && !name.starts_with('-') && name.bytes().all(is_plain)
+        };
+        let typed = self.argv.first().map(|word| file_name(word));
+        typed.filter(is_name).unwrap_or_else(|| file_name(&self.executable))
     }
 
-    /// The book of a clock, if it ever ticked here.
-    pub fn book(&self, clock: Clock) -> Option<&Book> {
-        self.books.get(clock)
+    /// The totals of a clock, if it ever ticked in this process.
+    pub fn totals(&self, clock: Clock) -> Option<&Totals> {
+        self.totals.get(clock)
+    }
+}
+
+/// The last component of a path.
+fn file_name(path: &str) -> &str {
+    path.rsplit('/').next().unwrap_or_default()
+}
+
+/// The viewer's clock minus the agent's clock, as estimated from one message.
+fn offset_ns(arrived_ns: u64, monotonic_ns: u64) -> i64 {
+    (arrived_ns as i64).wrapping_sub(monotonic_ns as i64)
+}
+
+/// Splits NUL-terminated arguments.
+fn split_arguments(argv: &[u8]) -> Vec<String> {
+    let argv = argv.strip_suffix(&[0]).unwrap_or(argv);
+    argv.split(|&byte| byte == 0).map(|argument| String::from_utf8_lossy(argument).into_owned()).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::link::wire::SpawnCause;
+
+    #[test]
+    fn a_process_is_called_as_it_was_typed() {
+        for (executable, argv, name) in [
+            ("/usr/bin/redis-check-rdb", "redis-server\0--save\0\0", "redis-server"),
+            ("/usr/bin/python3.11", "/usr/bin/python3\0a.py\0", "python3"),
+            ("/usr/sbin/nginx", "nginx: worker process\0", "nginx"),
+            ("/usr/bin/bash", "-bash\0", "bash"),
+            ("/usr/bin/app", "", "app"),
+        ] {
+            let hello = Hello {
+                token: 0,
+                pid: 7,
+                parent: 1,
+                start_ticks: 0,
+                monotonic_ns: 0,
+                cpu_ns: 0,
+                spawn_cause: SpawnCause::Tick,
+                executable: executable.as_bytes().into(),
+                argv: argv.as_bytes().into(),
+            };
+            assert_eq!(Process::new(SourceId(1), 7, 0, 0, &hello).name(), name);
+        }
     }
 }

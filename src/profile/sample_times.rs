@@ -1,13 +1,14 @@
-//! When every single sample was taken, for files that show samples along the time. The books know
-//! times only by bucket, and only of the last minutes. Kept where it is asked for.
+//! The time of every single sample, for file formats with a time axis. The history has times only
+//! by bucket and only for the last minutes. Times are kept on request.
 
-use super::Clock;
-use super::window::Key;
+use super::stack::StackId;
+use super::totals::ThreadStack;
+use crate::link::wire::Clock;
 
-/// Samples, at most, at 40 bytes each. Beyond it no times are kept.
+/// Maximum number of samples, 40 bytes each. If there are more, all times are dropped.
 const MAX_SAMPLES: usize = 1 << 22;
 
-/// A sample and when it was taken.
+/// A sample and its time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TimedSample {
     /// The time on the viewer's `CLOCK_MONOTONIC`, ns.
@@ -15,17 +16,17 @@ pub struct TimedSample {
     /// The clock that ticked.
     pub clock: Clock,
     /// Thread and stack.
-    pub key: Key,
+    pub key: ThreadStack,
     /// Weight on the clock, ns.
     pub weight_ns: u64,
 }
 
-/// All samples in the order in which they came.
+/// All samples in order of arrival.
 #[derive(Debug, Default)]
 pub(super) struct SampleTimes {
     samples: Vec<TimedSample>,
     is_full: bool,
-    /// How many there were when the books were frozen.
+    /// The number of samples at the time of the freeze.
     frozen: Option<usize>,
 }
 
@@ -39,10 +40,20 @@ impl SampleTimes {
         }
     }
 
-    /// The samples that are in the books; `None` if there were too many.
+    /// The samples in the totals, or `None` if there were too many.
     pub(super) fn all(&self) -> Option<&[TimedSample]> {
-        let known = self.frozen.unwrap_or(self.samples.len());
-        self.samples.get(..known).filter(|_| !self.is_full)
+        let count = self.frozen.unwrap_or(self.samples.len());
+        self.samples.get(..count).filter(|_| !self.is_full)
+    }
+
+    /// Replaces the stack of every sample.
+    pub(super) fn renumber(&mut self, mut stack: impl FnMut(StackId) -> StackId) {
+        self.samples.iter_mut().for_each(|sample| sample.key.1 = stack(sample.key.1));
+    }
+
+    /// Memory in bytes.
+    pub(super) fn bytes(&self) -> usize {
+        self.samples.capacity() * size_of::<TimedSample>()
     }
 
     pub(super) fn freeze(&mut self) {
@@ -70,7 +81,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn frozen_and_reset_samples_are_left_out() {
+    fn samples_after_a_freeze_and_of_a_reset_clock_are_left_out() {
         let mut times = SampleTimes::default();
         let sample = |at_ns, clock| TimedSample { at_ns, clock, key: (ThreadId(0), StackId::EMPTY), weight_ns: 1 };
         let known = |times: &SampleTimes| times.all().unwrap().iter().map(|sample| sample.at_ns).collect::<Vec<_>>();

@@ -1,82 +1,121 @@
-//! Frames and stacks, each kept once: a table of frames, and a prefix tree of stacks that grows from the root.
-//! It ends at addresses; names are `symbols`'.
+//! Frames and stacks, each stored once: a table of frames, and a prefix tree of stacks that starts
+//! at the root frame. For `main > a > b` and `main > a > c`, the nodes of `main` and `a` are
+//! shared. Frames hold addresses; `symbols` resolves their names.
 
 use super::hash::IdMap;
+use super::ids::{ProcessId, ThreadId};
 use super::module::ModuleId;
-use super::process::ProcessId;
-use super::thread::ThreadId;
 
 /// Index into the frames of a [`StackTable`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct FrameId(pub u32);
 
-/// A node of the prefix tree: a stack, and every stack that begins with it.
+/// A node of the prefix tree, which stands for the stack from the root to this node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct StackId(u32);
 
 impl StackId {
-    /// The stack without frames: the root of the tree.
+    /// The stack without frames, which is the root of the tree.
     pub const EMPTY: StackId = StackId(0);
 
-    /// The stack at a position of [`StackTable::nodes`].
-    pub fn of(index: usize) -> StackId {
+    /// The stack with an index of [`StackTable::nodes`].
+    pub fn from_index(index: usize) -> StackId {
         StackId(index as u32)
     }
 
-    /// Position in the table, for side tables.
+    /// Index in [`StackTable::nodes`], for tables parallel to it.
     pub fn index(self) -> usize {
         self.0 as usize
     }
 }
 
-/// One frame of a stack, free of any process: the same code in two processes is one frame.
+/// One frame of a stack. Code in files does not depend on the process: the same code in two
+/// processes is one frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Frame {
-    /// An address of a file (bias taken off, and 1 where it was a return address).
+    /// An address in a file, without the load bias, and less 1 if it was a return address.
     Code {
         /// The file.
         module: ModuleId,
-        /// The file's own address.
+        /// The address in the file.
         address: u64,
     },
-    /// An address in no file (code made at run time): as the process sees it.
-    Unmapped(u64),
-    /// The stack goes on towards its root, but could not be followed.
+    /// An address in no file, such as code generated at run time.
+    Unmapped {
+        /// The process image that has the code.
+        process: ProcessId,
+        /// Counts the pieces of code that were noticed at this address before.
+        code_version: u16,
+        /// The address as the process sees it.
+        address: u64,
+    },
+    /// The rest of the stack towards its root, which could not be unwound.
     Truncated,
-    /// Frames between the leaf side and the root side of a deep stack, which were not kept.
+    /// The frames in the middle of a deep stack, which were left out.
     LeftOut,
-    /// No code: a thread, as what lies at the root of its stacks. No stack of the table has it.
+    /// Frames that were dropped to stay below the memory limit.
+    MemoryLimit,
+    /// A thread, shown at the root of its stacks. No stack in the table has this frame.
     Thread(ThreadId),
-    /// The same of a process image.
+    /// A process image, shown at the root of its stacks. No stack in the table has this frame.
     Process(ProcessId),
 }
 
-/// One more frame on a stack.
+/// A stack as its parent and one more frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Node {
-    /// The stack without its leaf; its index is the lower one.
+    /// The stack without its leaf. Its index is lower than that of the node.
     pub parent: StackId,
-    /// The leaf.
+    /// The leaf frame.
     pub frame: FrameId,
 }
 
-/// Frames kept, at most: the largest programs have some 100 000 addresses that are ever seen. Names cost most.
+/// Maximum number of frames. The largest programs have some 100 000 addresses that are ever
+/// sampled. Most of the memory of a frame is for its names.
 const MAX_FRAME_IDS: usize = 1 << 19;
-/// Nodes of the tree kept, at most, at some 30 bytes each. Beyond, stacks are cut down to their leaf.
+/// Maximum number of nodes, some 30 bytes each. Beyond it, new stacks are cut to their leaf frame.
 const MAX_NODES: usize = 1 << 22;
-/// A cut stack takes one node for each frame, and one for the mark.
+// Cut stacks need one more node per frame, and one for the truncated frame.
 const _: () = assert!(MAX_NODES + MAX_FRAME_IDS + 2 < u32::MAX as usize);
 
-/// All frames and stacks of a session. It only grows; ids stay valid.
+/// All frames and stacks of a session. Frame ids stay valid. Stack ids stay valid until
+/// [`prune`](StackTable::prune), which changes [`version`](StackTable::version).
 pub struct StackTable {
     frames: Vec<Frame>,
     frame_ids: IdMap<Frame, FrameId>,
     nodes: Vec<Node>,
-    /// Children that do not come right behind their parents: most stacks go on alone from where they part from the others.
-    apart: IdMap<(StackId, FrameId), StackId>,
+    /// Children that are not stored right behind their parents. Most stacks, once they differ from
+    /// all others, are chains of nodes in order and need no entry here.
+    children: IdMap<(StackId, FrameId), StackId>,
     max_frames: usize,
     max_nodes: usize,
     overflows: u64,
+    version: u64,
+}
+
+/// The stacks of a table after some were dropped, by their former ids.
+pub(super) struct Renumbering {
+    /// The former nodes.
+    nodes: Vec<Node>,
+    /// The new id of each former node, or of its nearest ancestor that was kept.
+    nearest: Vec<StackId>,
+    is_kept: Vec<bool>,
+}
+
+impl Renumbering {
+    /// The new id of a stack. If it was dropped, it is cut to its leaf, the mark
+    /// [`Frame::MemoryLimit`], and the ancestors that were kept.
+    pub(super) fn stack(&self, former: StackId, table: &mut StackTable) -> StackId {
+        let nearest = self.nearest[former.index()];
+        if self.is_kept[former.index()] || former == StackId::EMPTY {
+            return nearest;
+        }
+        let mark = table.frame_id(Frame::MemoryLimit);
+        let leaf = self.nodes[former.index()].frame;
+        let is_marked = nearest != StackId::EMPTY && table.nodes[nearest.index()].frame == mark;
+        let cut = if is_marked { nearest } else { table.push(nearest, mark) };
+        if leaf == mark { cut } else { table.push(cut, leaf) }
+    }
 }
 
 impl Default for StackTable {
@@ -91,14 +130,41 @@ impl StackTable {
             frames: Vec::new(),
             frame_ids: IdMap::default(),
             nodes: vec![Node { parent: StackId::EMPTY, frame: FrameId(u32::MAX) }],
-            apart: IdMap::default(),
+            children: IdMap::default(),
             max_frames,
             max_nodes,
             overflows: 0,
+            version: 0,
         }
     }
 
-    /// The id of a frame, new or known; [`Frame::Truncated`]'s when the table is full.
+    /// Allows for this many stacks.
+    pub(super) fn set_max_nodes(&mut self, max_nodes: usize) {
+        self.max_nodes = max_nodes.min(u32::MAX as usize - 2 - self.max_frames);
+    }
+
+    /// Drops all stacks but those that `is_kept` has by their [`StackId::index`]. It must have the
+    /// ancestors of each. Returns the new ids.
+    pub(super) fn prune(&mut self, is_kept: Vec<bool>) -> Renumbering {
+        let root = vec![Node { parent: StackId::EMPTY, frame: FrameId(u32::MAX) }];
+        let nodes = std::mem::replace(&mut self.nodes, root);
+        self.children = IdMap::default();
+        self.version += 1;
+        let mut nearest = vec![StackId::EMPTY; nodes.len()];
+        for (index, node) in nodes.iter().enumerate().skip(1) {
+            let parent = nearest[node.parent.index()];
+            nearest[index] = if is_kept[index] { self.insert(parent, node.frame) } else { parent };
+        }
+        Renumbering { nodes, nearest, is_kept }
+    }
+
+    /// Counts how often stack ids became invalid.
+    pub fn version(&self) -> u64 {
+        self.version
+    }
+
+    /// Returns the id of a frame and adds the frame if it is new. When the table is full, a new
+    /// frame gets the id of [`Frame::Truncated`].
     pub fn frame_id(&mut self, frame: Frame) -> FrameId {
         if let Some(&id) = self.frame_ids.get(&frame) {
             return id;
@@ -113,77 +179,79 @@ impl StackTable {
         id
     }
 
-    /// The id of a frame that is known.
+    /// The id of a frame, if the table has it.
     pub fn find(&self, frame: Frame) -> Option<FrameId> {
         self.frame_ids.get(&frame).copied()
     }
 
-    /// The stack that `frame` makes when called from `parent`. When the table is full, and this is a new one, it is the
-    /// truncated stack with nothing but `frame`: its flat stays right, its callers are lost.
+    /// Returns the stack of `frame` called by `parent`, and adds it if it is new. When the table is
+    /// full, a new stack becomes the truncated stack of `frame` alone: the flat weight of `frame`
+    /// stays right, its callers are lost.
     pub fn push(&mut self, parent: StackId, frame: FrameId) -> StackId {
-        if let Some(known) = self.child(parent, frame) {
-            return known;
+        if let Some(stack) = self.child(parent, frame) {
+            return stack;
         }
         if self.nodes.len() < self.max_nodes {
             return self.insert(parent, frame);
         }
         self.overflows += 1;
-        let mark = self.frame_id(Frame::Truncated);
-        let cut = self.child(StackId::EMPTY, mark).unwrap_or_else(|| self.insert(StackId::EMPTY, mark));
-        match frame == mark {
-            true => cut,
-            false => self.child(cut, frame).unwrap_or_else(|| self.insert(cut, frame)),
+        let truncated = self.frame_id(Frame::Truncated);
+        let root = self.child(StackId::EMPTY, truncated).unwrap_or_else(|| self.insert(StackId::EMPTY, truncated));
+        match frame == truncated {
+            true => root,
+            false => self.child(root, frame).unwrap_or_else(|| self.insert(root, frame)),
         }
     }
 
     fn child(&self, parent: StackId, frame: FrameId) -> Option<StackId> {
         let next = parent.index() + 1;
         match self.nodes.get(next) {
-            Some(&node) if node == (Node { parent, frame }) => Some(StackId::of(next)),
-            _ => self.apart.get(&(parent, frame)).copied(),
+            Some(&node) if node == (Node { parent, frame }) => Some(StackId::from_index(next)),
+            _ => self.children.get(&(parent, frame)).copied(),
         }
     }
 
     fn insert(&mut self, parent: StackId, frame: FrameId) -> StackId {
-        let id = StackId::of(self.nodes.len());
+        let id = StackId::from_index(self.nodes.len());
         if id.index() != parent.index() + 1 {
-            self.apart.insert((parent, frame), id);
+            self.children.insert((parent, frame), id);
         }
         self.nodes.push(Node { parent, frame });
         id
     }
 
-    /// How often something new found the table full.
+    /// Number of times that a new frame or stack did not fit.
     pub fn overflows(&self) -> u64 {
         self.overflows
     }
 
-    /// The frame behind an id.
+    /// The frame with an id.
     pub fn frame(&self, id: FrameId) -> Frame {
         self.frames[id.0 as usize]
     }
 
-    /// All frames, by id.
+    /// All frames in order of their ids.
     pub fn frames(&self) -> &[Frame] {
         &self.frames
     }
 
-    /// How many stacks there are, the empty one included: one past the largest [`StackId::index`].
+    /// Number of stacks, including the empty one: the largest [`StackId::index`] plus one.
     pub fn len(&self) -> usize {
         self.nodes.len()
     }
 
-    /// Whether only the empty stack is there.
+    /// Whether the table has no stack but the empty one.
     pub fn is_empty(&self) -> bool {
         self.nodes.len() == 1
     }
 
-    /// Every stack as a step from another, by [`StackId::index`]; the empty stack, at 0, is its own parent and has no frame.
+    /// Every stack by [`StackId::index`]. The empty stack, at 0, is its own parent and has no
+    /// frame.
     pub fn nodes(&self) -> &[Node] {
         &self.nodes
     }
 
-    /// The frames of a stack, leaf first.
+    /// Iterates over the frames of a stack, leaf first.
     pub fn leaf_first(&self, stack: StackId) -> impl Iterator<Item = FrameId> + '_ {
         let mut at = stack;
         std::iter::from_fn(move || {
@@ -201,9 +269,13 @@ impl StackTable {
 mod tests {
     use super::*;
 
+    fn unmapped(address: u64) -> Frame {
+        Frame::Unmapped { process: ProcessId(0), code_version: 0, address }
+    }
+
     fn push_all(table: &mut StackTable, addresses: &[u64]) -> StackId {
         addresses.iter().fold(StackId::EMPTY, |stack, &address| {
-            let frame = table.frame_id(Frame::Unmapped(address));
+            let frame = table.frame_id(unmapped(address));
             table.push(stack, frame)
         })
     }
@@ -213,28 +285,28 @@ mod tests {
     }
 
     #[test]
-    fn equal_stacks_are_one_and_prefixes_are_shared() {
+    fn equal_stacks_have_one_id_and_prefixes_are_shared() {
         let mut table = StackTable::default();
         let deep = push_all(&mut table, &[1, 2, 3]);
         assert_eq!(push_all(&mut table, &[1, 2, 3]), deep);
         assert_eq!(table.len(), 4);
         let other = push_all(&mut table, &[1, 2, 1]);
         assert_eq!(table.len(), 5);
-        assert_eq!(leaf_first(&table, other), [1, 2, 1].map(Frame::Unmapped));
+        assert_eq!(leaf_first(&table, other), [1, 2, 1].map(unmapped));
         assert_eq!(table.nodes()[other.index()].parent, table.nodes()[deep.index()].parent);
         assert!(table.nodes().iter().skip(1).enumerate().all(|(before, node)| node.parent.index() <= before));
     }
 
     #[test]
-    fn a_full_table_keeps_the_leaf_and_counts() {
+    fn a_full_table_keeps_the_leaf_and_counts_overflows() {
         let mut table = StackTable::with_limits(100, 4);
         let known = push_all(&mut table, &[1, 2, 3]);
         assert_eq!(push_all(&mut table, &[1, 2, 3]), known);
         assert_eq!(table.overflows(), 0);
         let cut = push_all(&mut table, &[1, 2, 4, 5]);
-        assert_eq!(leaf_first(&table, cut), [Frame::Unmapped(5), Frame::Truncated]);
+        assert_eq!(leaf_first(&table, cut), [unmapped(5), Frame::Truncated]);
         assert_eq!(table.overflows(), 2);
-        // Whatever comes, a frame takes one node.
+        // A frame takes at most one more node.
         let before = table.len();
         for root in 0..50 {
             push_all(&mut table, &[root, 4, 5]);
@@ -243,10 +315,10 @@ mod tests {
     }
 
     #[test]
-    fn a_full_table_of_frames_says_truncated() {
+    fn a_full_table_of_frames_returns_the_truncated_frame() {
         let mut table = StackTable::with_limits(2, 100);
         let stack = push_all(&mut table, &[1, 2, 3]);
-        assert_eq!(leaf_first(&table, stack), [Frame::Truncated, Frame::Unmapped(2), Frame::Unmapped(1)]);
+        assert_eq!(leaf_first(&table, stack), [Frame::Truncated, unmapped(2), unmapped(1)]);
         assert_eq!((table.frames().len(), table.overflows()), (3, 1));
     }
 }

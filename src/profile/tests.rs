@@ -1,23 +1,30 @@
-//! The profile as a whole: what agents say, and what is then known.
+//! Tests of the profile as a whole: messages of agents in, totals out.
 
-use crate::link::wire::{Account, Birth, Malformed, Module, Thread as Said, Unload};
+use crate::link::wire::{
+    AgentCounters, Arrival, ConnectionEvent, FRAMES_LEFT_OUT, FrameAddress, Hello, Malformed, Message, Module, Sample,
+    SourceId, SpawnCause, Thread as NamedThread, Unload, flag,
+};
 
+use super::apply::{MAX_THREADS, OTHER_THREADS};
+use super::loss::Overflows;
+use super::stack::Frame;
+use super::totals::Span;
 use super::*;
 
-/// A profile, and what its agents say to it.
+/// A profile and the current time of the agents that send to it.
 #[derive(Default)]
-struct Session {
+struct TestSession {
     profile: Profile,
-    /// Of the viewer's clock.
+    /// The time on the viewer's clock.
     now_ns: u64,
 }
 
-impl Session {
-    fn say(&mut self, source: u32, message: Message) {
-        self.event(source, Event::Said(message));
+impl TestSession {
+    fn send(&mut self, source: u32, message: Message) {
+        self.event(source, ConnectionEvent::Received(message));
     }
 
-    fn event(&mut self, source: u32, event: Event) {
+    fn event(&mut self, source: u32, event: ConnectionEvent) {
         let source = SourceId(source);
         self.profile.apply(Arrival { source, pid: 100, at_ns: self.now_ns, event });
     }
@@ -25,28 +32,37 @@ impl Session {
     fn hello(&mut self, source: u32, start_ticks: u64, monotonic_ns: u64) {
         let (executable, argv) = (b"/bin/a"[..].into(), b"a\0-x\0\0"[..].into());
         let (pid, parent) = (7, 1);
-        let hello =
-            Hello { token: 0, pid, parent, start_ticks, monotonic_ns, cpu_ns: 0, birth: Birth::Tick, executable, argv };
-        self.say(source, Message::Hello(hello));
+        let hello = Hello {
+            token: 0,
+            pid,
+            parent,
+            start_ticks,
+            monotonic_ns,
+            cpu_ns: 0,
+            spawn_cause: SpawnCause::Tick,
+            executable,
+            argv,
+        };
+        self.send(source, Message::Hello(hello));
     }
 
     fn module(&mut self, source: u32, id: u32, generation: u32, path: &str) {
         let (path, build_id) = (path.as_bytes().into(), [].into());
         let (start, end, bias) = (0x1000, 0x2000, 0x1000);
-        self.say(
+        self.send(
             source,
             Message::Module(Module { id, generation, start, end, bias, device: 1, inode: 1, path, build_id }),
         );
     }
 
-    /// A sample of 5 ns, leaf first.
+    /// Sends a sample of 5 ns. Frames are leaf first.
     fn sample(&mut self, source: u32, generation: u32, flags: u32, frames: &[u64]) {
         let (tid, clock, monotonic_ns) = (70, Clock::Prof, self.now_ns);
         let sample = Sample { tid, clock, flags, generation, monotonic_ns, weight_ns: 5, slot: 0 };
-        self.say(source, Message::Sample(sample, leaf_first(frames)));
+        self.send(source, Message::Sample(sample, leaf_first(frames)));
     }
 
-    /// Files and addresses of all stacks, leaf first.
+    /// The files and addresses of all stacks, leaf first, with their weights.
     fn stacks(&self, span: Span) -> Vec<(String, u64)> {
         let mut stacks = Vec::new();
         self.profile.visit(Clock::Prof, span, |(_, stack), weight| {
@@ -54,9 +70,10 @@ impl Session {
                 Frame::Code { module, address } => {
                     format!("{}+{address:#x}", self.profile.modules.file(module).name())
                 }
-                Frame::Unmapped(address) => format!("{address:#x}"),
+                Frame::Unmapped { address, .. } => format!("{address:#x}"),
                 Frame::Truncated => "[truncated]".to_owned(),
                 Frame::LeftOut => "[frames left out]".to_owned(),
+                Frame::MemoryLimit => "[memory limit]".to_owned(),
                 Frame::Thread(_) | Frame::Process(_) => unreachable!("no stack has it"),
             };
             let frames: Vec<String> = self.profile.stacks.leaf_first(stack).map(frame).collect();
@@ -83,13 +100,17 @@ fn leaf_first(frames: &[u64]) -> Box<[u64]> {
     frames.iter().enumerate().map(kind).map(FrameAddress::pack).collect()
 }
 
+fn quality(truncated: u64, samples: u64, unreadable: u64) -> StackQuality {
+    StackQuality { samples, truncated, unreadable }
+}
+
 fn owned<const N: usize>(stacks: [(&str, u64); N]) -> Vec<(String, u64)> {
     stacks.map(|(stack, ns)| (stack.to_owned(), ns)).into()
 }
 
 #[test]
-fn a_stack_is_its_files_addresses_without_bias() {
-    let mut session = Session::default();
+fn frames_are_file_addresses_without_the_load_bias() {
+    let mut session = TestSession::default();
     session.hello(0, 1, 0);
     session.module(0, 1, 1, "/bin/a");
     session.sample(0, 1, 0, &[0x1010, 0x1020, 0x9000]);
@@ -98,8 +119,8 @@ fn a_stack_is_its_files_addresses_without_bias() {
 }
 
 #[test]
-fn frames_that_were_left_out_are_marked_where_they_were() {
-    let mut session = Session::default();
+fn left_out_frames_are_marked_at_their_position() {
+    let mut session = TestSession::default();
     session.hello(0, 1, 0);
     let sample = Sample {
         tid: 70,
@@ -111,33 +132,33 @@ fn frames_that_were_left_out_are_marked_where_they_were() {
         slot: 0,
     };
     let frames = [FrameAddress::Instruction(1).pack(), FRAMES_LEFT_OUT, FrameAddress::Return(3).pack()];
-    session.say(0, Message::Sample(sample, frames.into()));
+    session.send(0, Message::Sample(sample, frames.into()));
     assert_eq!(session.total(), owned([("0x1 [frames left out] 0x2", 5)]));
-    assert_eq!(session.profile.truncated(), (0, 1), "it has its root");
+    assert_eq!(session.profile.stack_quality(), quality(0, 1, 0), "it has its root");
 }
 
 #[test]
-fn the_mark_of_a_cut_stack_is_its_root() {
-    let mut session = Session::default();
+fn a_truncated_stack_has_the_truncated_frame_as_its_root() {
+    let mut session = TestSession::default();
     session.hello(0, 1, 0);
     session.sample(0, 0, flag::TRUNCATED, &[1, 2]);
     session.sample(0, 0, flag::UNREADABLE, &[1]);
     session.sample(0, 0, flag::SIGNAL_FRAME, &[3]);
     assert_eq!(session.total(), owned([("0x1 0x2 [truncated]", 5), ("0x1 [truncated]", 5), ("0x3", 5)]));
-    assert_eq!(session.profile.truncated(), (2, 3));
+    assert_eq!(session.profile.stack_quality(), quality(2, 3, 1));
 }
 
 #[test]
-fn an_address_that_is_used_again_is_the_file_of_the_samples_generation() {
-    let mut session = Session::default();
+fn a_reused_address_resolves_to_the_file_of_the_samples_module_generation() {
+    let mut session = TestSession::default();
     session.hello(0, 1, 0);
     session.module(0, 1, 1, "/old.so");
     session.sample(0, 1, 0, &[0x1010]);
-    session.say(0, Message::Unload(Unload { id: 1, generation: 2 }));
+    session.send(0, Message::Unload(Unload { id: 1, generation: 2 }));
     session.sample(0, 2, 0, &[0x1010]);
     session.module(0, 2, 3, "/new.so");
     session.sample(0, 3, 0, &[0x1010]);
-    // One that was under way.
+    // A late sample of the first generation.
     session.sample(0, 1, 0, &[0x1010]);
     session.sample(0, 3, 0, &[0x1010]);
     assert_eq!(session.total(), owned([("0x1010", 5), ("new.so+0x10", 10), ("old.so+0x10", 10)]));
@@ -145,14 +166,14 @@ fn an_address_that_is_used_again_is_the_file_of_the_samples_generation() {
 
 #[test]
 fn an_exec_is_a_new_image_of_the_process_and_a_reused_pid_is_not() {
-    let mut session = Session::default();
+    let mut session = TestSession::default();
     session.hello(0, 1, 0);
     session.module(0, 1, 0, "/bin/sh");
     session.sample(0, 0, 0, &[0x1010]);
-    session.event(0, Event::Closed);
+    session.event(0, ConnectionEvent::Closed);
     session.hello(1, 1, 0);
     session.sample(1, 0, 0, &[0x1010]);
-    session.event(1, Event::Cut(Malformed::Short));
+    session.event(1, ConnectionEvent::Aborted(Malformed::Short));
     session.hello(2, 9, 0);
     let images: Vec<_> = session.profile.processes().iter().map(|image| (image.image, image.connected)).collect();
     assert_eq!(images, [(0, false), (1, false), (0, true)]);
@@ -161,11 +182,11 @@ fn an_exec_is_a_new_image_of_the_process_and_a_reused_pid_is_not() {
 }
 
 #[test]
-fn nothing_comes_from_those_who_left_or_never_came() {
-    let mut session = Session::default();
+fn messages_of_disconnected_and_unknown_sources_have_no_effect() {
+    let mut session = TestSession::default();
     session.sample(0, 0, 0, &[1]);
     session.hello(0, 1, 0);
-    session.event(0, Event::Closed);
+    session.event(0, ConnectionEvent::Closed);
     session.sample(0, 0, 0, &[1]);
     assert_eq!(session.total(), []);
     // A second Hello on one stream ends the first.
@@ -176,14 +197,14 @@ fn nothing_comes_from_those_who_left_or_never_came() {
 }
 
 #[test]
-fn threads_have_their_latest_name_and_a_tid_that_comes_again_is_another_thread() {
-    let mut session = Session::default();
+fn threads_have_their_latest_name_and_a_reused_tid_is_another_thread() {
+    let mut session = TestSession::default();
     session.hello(0, 1, 0);
     for name in ["server", "worker-0"] {
-        session.say(0, Message::Thread(Said { tid: 70, name: name.as_bytes().into() }));
+        session.send(0, Message::Thread(NamedThread { tid: 70, name: name.as_bytes().into() }));
     }
     session.sample(0, 0, 0, &[1]);
-    session.say(0, Message::ThreadEnd { tid: 70 });
+    session.send(0, Message::ThreadEnd { tid: 70 });
     session.sample(0, 0, 0, &[1]);
     let threads: Vec<_> = session.profile.threads().iter().map(|thread| (thread.name.as_str(), thread.ended)).collect();
     assert_eq!(threads, [("worker-0", true), ("", false)]);
@@ -191,13 +212,13 @@ fn threads_have_their_latest_name_and_a_tid_that_comes_again_is_another_thread()
 }
 
 #[test]
-fn samples_lie_where_they_were_taken_on_the_viewers_clock() {
+fn sample_times_are_converted_to_the_viewers_clock() {
     const S: u64 = 1_000_000_000;
-    let mut session = Session { now_ns: 1000 * S, ..Session::default() };
-    // The target's clock is 900 s behind, and its Hello took 2 s; the Account shows that.
+    let mut session = TestSession { now_ns: 1000 * S, ..TestSession::default() };
+    // The target's clock is 900 s behind, and its Hello took 2 s; the AgentCounters shows that.
     session.hello(0, 1, 98 * S);
     session.now_ns = 1010 * S;
-    session.say(0, Message::Account(Account { monotonic_ns: 110 * S, ..Account::default() }));
+    session.send(0, Message::Counters(AgentCounters { monotonic_ns: 110 * S, ..AgentCounters::default() }));
     let sample = |monotonic_ns| Sample {
         tid: 70,
         clock: Clock::Prof,
@@ -207,21 +228,21 @@ fn samples_lie_where_they_were_taken_on_the_viewers_clock() {
         weight_ns: 1,
         slot: 0,
     };
-    session.say(0, Message::Sample(sample(105 * S), leaf_first(&[1])));
+    session.send(0, Message::Sample(sample(105 * S), leaf_first(&[1])));
     assert_eq!([5 * S, 5 * S + 100_000_000].map(|ns| session.last(ns)), [0, 1]);
-    // One that claims to come from the future is taken when it came, and pushes nothing out.
-    session.say(0, Message::Sample(sample(u64::MAX), leaf_first(&[1])));
-    session.say(0, Message::Sample(sample(9000 * S), leaf_first(&[1])));
+    // A sample with a time in the future gets its time of arrival and drops no history.
+    session.send(0, Message::Sample(sample(u64::MAX), leaf_first(&[1])));
+    session.send(0, Message::Sample(sample(9000 * S), leaf_first(&[1])));
     assert_eq!([100_000_000, 6 * S].map(|ns| session.last(ns)), [2, 3]);
 }
 
 #[test]
-fn the_past_of_a_process_that_left_is_emptied_by_what_comes_after_ten_minutes() {
+fn the_history_of_a_disconnected_process_is_cleared_after_ten_minutes() {
     const S: u64 = 1_000_000_000;
-    let mut session = Session::default();
+    let mut session = TestSession::default();
     session.hello(0, 1, 0);
     session.sample(0, 0, 0, &[1]);
-    session.event(0, Event::Closed);
+    session.event(0, ConnectionEvent::Closed);
     session.now_ns = 599 * S;
     session.hello(1, 2, 599 * S);
     assert_eq!(session.last(600 * S), 5);
@@ -232,29 +253,29 @@ fn the_past_of_a_process_that_left_is_emptied_by_what_comes_after_ten_minutes() 
 }
 
 #[test]
-fn clocks_have_books_of_their_own() {
-    let mut session = Session::default();
+fn every_clock_has_its_own_totals_and_history() {
+    let mut session = TestSession::default();
     session.hello(0, 1, 0);
     session.sample(0, 0, 0, &[1]);
-    session.profile.clear_window(Clock::Real);
+    session.profile.clear_history(Clock::Real);
     session.profile.reset(Clock::Real);
     assert_eq!((session.last(1), session.total().len()), (5, 1));
-    session.profile.clear_window(Clock::Prof);
+    session.profile.clear_history(Clock::Prof);
     assert_eq!((session.last(1), session.total().len()), (0, 1));
     session.profile.reset(Clock::Prof);
     assert_eq!(session.total(), []);
 }
 
 #[test]
-fn threads_beyond_the_limit_are_one_and_counted() {
-    let mut session = Session::default();
+fn threads_beyond_the_limit_share_one_entry_and_are_counted() {
+    let mut session = TestSession::default();
     session.hello(0, 1, 0);
-    let named = |tid| Message::Thread(Said { tid, name: (*b"x").into() });
-    (1..MAX_THREADS as u32 + 10).for_each(|tid| session.say(0, named(tid)));
+    let named = |tid| Message::Thread(NamedThread { tid, name: (*b"x").into() });
+    (1..MAX_THREADS as u32 + 10).for_each(|tid| session.send(0, named(tid)));
     let sample =
         |tid| Sample { tid, clock: Clock::Prof, flags: 0, generation: 0, monotonic_ns: 0, weight_ns: 1, slot: 0 };
     for tid in [3, MAX_THREADS as u32 + 3, MAX_THREADS as u32 + 5] {
-        session.say(0, Message::Sample(sample(tid), leaf_first(&[1])));
+        session.send(0, Message::Sample(sample(tid), leaf_first(&[1])));
     }
     assert_eq!(session.profile.threads().len(), MAX_THREADS + 1);
     assert_eq!(session.profile.threads()[MAX_THREADS].name, OTHER_THREADS);

@@ -1,23 +1,20 @@
-//! Threads by name, over all processes.
+//! Sampled threads of all processes.
 
-use super::process::ProcessId;
+use super::ids::ProcessId;
+pub use super::ids::ThreadId;
 
-/// Index of a thread in a [`Profile`](super::Profile); two threads that had the same tid are two.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct ThreadId(pub u32);
-
-/// What a thread does, as last seen from outside.
+/// The scheduler's state of a thread, as last read from `/proc`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
-pub enum State {
-    /// It runs, or waits for a CPU.
+pub enum ThreadState {
+    /// It runs or waits for a CPU.
     Running,
-    /// It waits for a disk, or for something else that no signal ends.
+    /// It is in uninterruptible sleep, such as waiting for a disk.
     Waiting,
-    /// It sleeps.
+    /// It is in interruptible sleep.
     Sleeping,
     /// A signal or a debugger stopped it.
     Stopped,
-    /// Nobody looked.
+    /// The state was never read.
     #[default]
     Unknown,
     /// It has ended.
@@ -27,14 +24,14 @@ pub enum State {
 /// A thread of a watched process.
 #[derive(Clone, Debug)]
 pub struct Thread {
-    /// Whose.
+    /// The thread's process.
     pub process: ProcessId,
-    /// As the target sees it.
+    /// Thread id as the target sees it.
     pub tid: u32,
-    /// Its latest name; may hold any bytes but NUL.
+    /// The latest name. It may hold any bytes but NUL.
     pub name: String,
-    /// Whether it has ended.
+    /// Whether the thread has ended.
     pub ended: bool,
-    /// What it does, as long as it has not.
-    pub state: State,
+    /// The last known state before the thread ended.
+    pub state: ThreadState,
 }

@@ -1,6 +1,6 @@
-//! The machine code of one function as text: instructions, where jumps go, whom calls call, and the source line behind each.
-//! Which bytes these are is the [`worker`](super::worker)'s business, and what they weigh that of `tally::lines`.
-//! The syntax is the GNU assembler's, as objdump and pprof print it.
+//! Disassembles one function: its instructions, jump targets, names of called functions, and source
+//! locations. The [`worker`](super::worker) reads the bytes; `tally::lines` has the weights. The
+//! syntax is that of the GNU assembler, as objdump and pprof print it.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -8,16 +8,16 @@ use std::time::SystemTime;
 
 use iced_x86::{Decoder, DecoderOptions, Formatter, GasFormatter, Instruction as Decoded, Mnemonic, OpKind};
 
-use super::worker::ResolvedLine;
+use super::resolved::ResolvedLine;
 use crate::profile::module::ModuleId;
 
-/// Bytes of one function that are taken apart; a longer one is cut.
+/// Maximum number of bytes that are disassembled of one function.
 pub const MAX_BYTES: u64 = 256 << 10;
 
-/// The code of one function, from one symbol's start to its end.
+/// The code of one function, from the start of its symbol to the end.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Code {
-    /// Which file it is in.
+    /// The file that contains it.
     pub module: ModuleId,
     /// The file's path.
     pub path: Arc<str>,
@@ -25,79 +25,80 @@ pub struct Code {
     pub full: Arc<str>,
     /// The symbol's short name.
     pub short: Arc<str>,
-    /// The file's own address of the first byte.
+    /// The address of the first byte in the file.
     pub start: u64,
-    /// The first address behind it.
+    /// The first address after it.
     pub end: u64,
-    /// By address, without gaps.
+    /// The instructions by address, without gaps.
     pub instructions: Box<[Instruction]>,
-    /// What instructions refer to.
-    pub places: Box<[Place]>,
-    /// What is known of its lines.
+    /// The source locations that instructions refer to.
+    pub places: Box<[SourceLocation]>,
+    /// The state of its source lines.
     pub lines: LineState,
-    /// Whether it goes on behind the last instruction.
+    /// Whether it continues after the last instruction.
     pub is_cut: bool,
-    /// When the file was last written, where that is known.
+    /// The time of the last change of the file, if known.
     pub modified: Option<SystemTime>,
 }
 
-/// What is known of the lines of some code.
+/// The state of the source lines of code.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LineState {
-    /// They are being read: a second answer follows.
+    /// They are being read; a second answer follows.
     Reading,
-    /// They are there.
+    /// They are known.
     Known,
-    /// The file has none.
+    /// The file has no line table.
     Absent,
 }
 
-/// One instruction.
+/// An instruction.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Instruction {
-    /// The file's own address.
+    /// Its address in the file.
     pub address: u64,
-    /// Bytes.
+    /// Its length in bytes.
     pub length: u8,
-    /// As an assembler would read it, but for names of functions.
+    /// Its assembly, with names of functions instead of addresses.
     pub text: Box<str>,
-    /// Where it jumps to; none for calls and for what is not known before it runs.
+    /// The target of a direct jump; `None` for calls and indirect jumps.
     pub jump: Option<u64>,
-    /// Index into [`Code::places`], where its line is known.
+    /// The index of its source location in [`Code::places`], if known.
     pub place: Option<u32>,
 }
 
-/// Where an instruction comes from: functions, the innermost first; all but the last are inlined into the next.
+/// The source location of an instruction: functions, the innermost first. All but the last are
+/// inlined into the next.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct Place(pub Box<[PlaceLine]>);
+pub struct SourceLocation(pub Box<[LocationLine]>);
 
 /// A line of one function.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct PlaceLine {
+pub struct LocationLine {
     /// The function's full name.
     pub full: Arc<str>,
-    /// Its short name.
+    /// The short name.
     pub short: Arc<str>,
-    /// Source file, as the debug information has it; empty when unknown.
+    /// The source file as the debug information names it; empty if unknown.
     pub file: Arc<str>,
-    /// Source line; 0 when unknown.
+    /// The source line; 0 if unknown.
     pub line: u32,
 }
 
 impl Code {
-    /// Index of the instruction that has the byte at an address.
+    /// The index of the instruction that contains the byte at an address.
     pub fn at(&self, address: u64) -> Option<usize> {
         let index = self.instructions.partition_point(|instruction| instruction.address <= address).checked_sub(1)?;
         let instruction = &self.instructions[index];
         (address - instruction.address < instruction.length.into()).then_some(index)
     }
 
-    /// Where an instruction comes from; empty when unknown.
-    pub fn place(&self, instruction: &Instruction) -> &[PlaceLine] {
+    /// The source location of an instruction; empty if unknown.
+    pub fn place(&self, instruction: &Instruction) -> &[LocationLine] {
         instruction.place.and_then(|place| self.places.get(place as usize)).map_or(&[], |place| &place.0)
     }
 
-    /// The first and the last line of a function in a file, as far as this code has them.
+    /// The first and the last line of a function in a file, among those of this code.
     pub fn range(&self, full: &str, file: &str) -> Option<(u32, u32)> {
         let lines = self.places.iter().flat_map(|place| place.0.iter());
         let lines = lines.filter(|line| line.line > 0 && &*line.file == file && &*line.full == full);
@@ -107,7 +108,7 @@ impl Code {
         })
     }
 
-    /// Memory it takes, about.
+    /// The memory it takes, approximately.
     pub fn memory_bytes(&self) -> usize {
         let texts: usize = self.instructions.iter().map(|instruction| instruction.text.len()).sum();
         let places: usize = self.places.iter().map(|place| size_of_val(&*place.0)).sum();
@@ -115,16 +116,16 @@ impl Code {
     }
 }
 
-/// What an instruction calls or jumps to.
+/// The target of a call or jump.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Target {
-    /// This address.
+    /// The code at this address.
     Address(u64),
-    /// What the slot at this address is filled with.
+    /// The code that the GOT slot at this address points to.
     Slot(u64),
 }
 
-/// Takes bytes apart that lie at `start`. `name` knows functions by where they are; it is not asked for jumps within.
+/// Disassembles bytes that lie at `start`. `name` returns the name of a function outside of them.
 pub(super) fn disassemble(bytes: &[u8], start: u64, name: impl Fn(Target) -> Option<String>) -> Box<[Instruction]> {
     let end = start.saturating_add(bytes.len() as u64);
     let mut decoder = Decoder::with_ip(64, bytes, start, DecoderOptions::NONE);
@@ -143,10 +144,10 @@ pub(super) fn disassemble(bytes: &[u8], start: u64, name: impl Fn(Target) -> Opt
         decoder.decode_out(&mut decoded);
         let mut length = decoded.len().clamp(1, 15);
         if decoded.is_invalid() {
-            // Data between code may be of any length: the next byte is as good a start as any.
+            // Data between code may have any length, so decoding resumes at the next byte.
             length = 1;
             decoder.set_ip(decoded.ip().wrapping_add(1));
-            // It was there before it was read.
+            // The position lies before the current one, so it is valid.
             let _ = decoder.set_position(position + 1);
         }
         text.clear();
@@ -197,27 +198,28 @@ fn target(decoded: &Decoded) -> Option<Target> {
     }
 }
 
-/// Gathers the places of instructions, each kept once.
+/// Collects the source locations of instructions, each once.
 #[derive(Default)]
 pub(super) struct Places {
-    places: Vec<Place>,
-    ids: HashMap<Place, u32>,
+    places: Vec<SourceLocation>,
+    ids: HashMap<SourceLocation, u32>,
     texts: HashMap<String, Arc<str>>,
 }
 
 impl Places {
-    /// The index of a place; `lines` are its functions, the innermost first. None where none is known.
+    /// Returns the index of a location, and adds it if it is new. `lines` are its functions, the
+    /// innermost first. Returns `None` if no line is known.
     pub(super) fn id(&mut self, lines: Vec<ResolvedLine>) -> Option<u32> {
         if lines.iter().all(|line| line.line == 0) {
             return None;
         }
-        let line = |ResolvedLine { full, short, file, line, .. }| PlaceLine {
+        let line = |ResolvedLine { full, short, file, line, .. }| LocationLine {
             full: self.text(full),
             short: self.text(short),
             file: self.text(file),
             line,
         };
-        let place = Place(lines.into_iter().map(line).collect());
+        let place = SourceLocation(lines.into_iter().map(line).collect());
         let next = self.places.len() as u32;
         Some(*self.ids.entry(place).or_insert_with_key(|place| {
             self.places.push(place.clone());
@@ -229,8 +231,8 @@ impl Places {
         Arc::clone(self.texts.entry(text).or_insert_with_key(|text| text.as_str().into()))
     }
 
-    /// All of them, by index.
-    pub(super) fn finish(self) -> Box<[Place]> {
+    /// Returns all locations by index.
+    pub(super) fn finish(self) -> Box<[SourceLocation]> {
         self.places.into()
     }
 }
@@ -249,16 +251,16 @@ mod tests {
     }
 
     #[test]
-    fn jumps_know_where_and_calls_know_whom() {
+    fn jumps_have_targets_and_calls_have_names() {
         let bytes = [
             0x55, // push %rbp
             0x48, 0x89, 0xe5, // mov %rsp,%rbp
             0x74, 0xfa, // je to the first
             0xe8, 0xf5, 0x0f, 0x00, 0x00, // call 2000
             0xff, 0x15, 0xf7, 0x1f, 0x00, 0x00, // call *1ff7(%rip): slot 3008
-            0xe8, 0x00, 0x01, 0x00, 0x00, // call nobody
+            0xe8, 0x00, 0x01, 0x00, 0x00, // call without a name
             0x8b, 0x05, 0x10, 0x00, 0x00, 0x00, // mov 0x10(%rip),%eax
-            0x06, // no instruction
+            0x06, // invalid
             0xc3,
         ];
         let code = disassemble(&bytes, 0x1000, name);
@@ -283,7 +285,7 @@ mod tests {
     }
 
     #[test]
-    fn an_address_within_an_instruction_is_its_own() {
+    fn addresses_within_an_instruction_belong_to_it() {
         let mut places = Places::default();
         let line = |line| ResolvedLine {
             full: "f()".to_owned(),
@@ -317,7 +319,7 @@ mod tests {
 
     proptest! {
         #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
-        /// Whatever the bytes are, the instructions cover them.
+        /// The instructions cover all bytes.
         #[test]
         fn any_bytes_are_covered(bytes in prop::collection::vec(any::<u8>(), 0..200), start in any::<u64>()) {
             let code = disassemble(&bytes, start, |_| None);

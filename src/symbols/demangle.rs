@@ -1,6 +1,5 @@
-//! Mangled names to the names people know: Rust and C++, full and short, with nothing in them that a terminal would obey.
-//! C names, and what is no name of a known kind, stay as they are. How a full name becomes a short one is
-//! [`simplify`](super::simplify)'s.
+//! Demangles Rust, C++ and Fortran names to a full and a short form, both safe to display. C names
+//! and unknown forms stay as they are. [`simplify`](super::simplify) shortens full names.
 
 use std::cell::Cell;
 use std::fmt::{self, Write};
@@ -9,41 +8,44 @@ use std::time::{Duration, Instant};
 
 use cpp_demangle::{DemangleOptions, ParseOptions};
 
-use super::clean::clean;
+use super::sanitize::sanitize;
 use super::simplify;
 
-/// Bytes of a mangled name that is taken apart; a longer one is shown as it is.
+/// Maximum length of a name that is demangled; longer ones are shown as they are.
 const MAX_MANGLED_BYTES: usize = 8 << 10;
-/// Bytes that a name may have while it is put together. A few dozen bytes can stand for gigabytes.
+/// Maximum length of a demangled name. A few dozen bytes can expand to gigabytes.
 const MAX_BYTES: usize = 64 << 10;
-/// Time for all names of one file. A hundred thousand real ones take less than a second.
+/// Maximum time for all names of one file. A hundred thousand real ones take less than a second.
 const MAX_TIME: Duration = Duration::from_secs(5);
-/// Levels of nesting in a C++ name: what the demangler can do on a small stack.
+/// Maximum nesting of a C++ name, so that the demangler does not overflow a small stack.
 const MAX_DEPTH: u32 = 96;
+
+/// Maximum number of places where the name in a mangled name is expected to end.
+const MAX_NAME_ENDS: usize = 64;
 
 /// A name in its two forms.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Name {
-    /// With parameters, template and generic arguments; without crate hashes.
+    /// The name with parameters, template and generic arguments; without crate hashes.
     pub full: String,
-    /// Without them.
+    /// The name without these.
     pub short: String,
-    /// Whether it was a mangled name: one that says namespace and class.
+    /// Whether the name was mangled, so that it includes namespace and class.
     pub is_mangled: bool,
 }
 
-/// Takes the names of one file apart, for as long as that takes a bearable time: some names are made to take long, and
-/// a file can have thousands. After that its names are shown as they are.
+/// Demangles the names of one file within a time limit: malicious names take long, and a file can
+/// have thousands. After the limit, names are shown as they are.
 #[derive(Default)]
 pub(super) struct Demangler {
     spent: Cell<Duration>,
 }
 
 impl Demangler {
-    /// The name behind a symbol or a linkage name.
+    /// Demangles a symbol or a linkage name.
     pub(super) fn name(&self, raw: &[u8]) -> Name {
         if self.spent.get() > MAX_TIME {
-            return plain(&String::from_utf8_lossy(raw), false);
+            return plain(&String::from_utf8_lossy(raw), NameLanguage::C);
         }
         let started = Instant::now();
         let name = demangle(raw);
@@ -52,7 +54,7 @@ impl Demangler {
     }
 }
 
-/// The name behind a symbol or a linkage name. Some names of a few hundred bytes take a second.
+/// Demangles a symbol or a linkage name. Some names of a few hundred bytes take a second.
 pub fn demangle(raw: &[u8]) -> Name {
     let raw = String::from_utf8_lossy(raw);
     let (raw, is_stub) = match raw.strip_suffix("@plt") {
@@ -63,12 +65,12 @@ pub fn demangle(raw: &[u8]) -> Name {
     let known = if base.len() > MAX_MANGLED_BYTES {
         None
     } else {
-        // The demanglers are other people's code, and names come from any file.
+        // Demanglers may panic on malformed names.
         catch_unwind(AssertUnwindSafe(|| rust(base).or_else(|| cpp(base)).or_else(|| fortran(base)))).unwrap_or(None)
     };
     let is_mangled = known.is_some();
     let (mut full, mut short) = known.unwrap_or_else(|| (base.to_owned(), without_alias(base).to_owned()));
-    // What LTO appends has no meaning for a reader; other suffixes say which copy or part of a function it is.
+    // The suffix of LTO is meaningless to users; others name a copy or a part of the function.
     if !clone.is_empty() && !clone.starts_with(".llvm.") {
         full = if is_mangled { format!("{full} [clone {clone}]") } else { format!("{full}{clone}") };
     }
@@ -76,36 +78,63 @@ pub fn demangle(raw: &[u8]) -> Name {
         full.push_str("@plt");
         short.push_str("@plt");
     }
-    Name { full: clean(&full), short: clean(&short), is_mangled }
+    Name { full: sanitize(&full), short: sanitize(&short), is_mangled }
 }
 
-/// What a symbol may be asked for as: its raw name, and if that is a mangled one, with parameters, without, and without template
-/// and generic arguments too.
+/// Returns the spellings of a symbol: its raw name and, if it is mangled, the name with parameters,
+/// without, and also without template and generic arguments.
 pub fn spellings(raw: &str) -> Vec<String> {
     let name = demangle(split_clone(raw).0.as_bytes());
-    let mut all = vec![clean(raw)];
+    let mut all = vec![sanitize(raw)];
     if name.is_mangled {
-        let options = ParseOptions::default().recursion_limit(MAX_DEPTH);
         let brief = DemangleOptions::new().recursion_limit(MAX_DEPTH).no_params().no_return_type();
         let symbol = catch_unwind(|| {
-            let symbol = cpp_demangle::Symbol::new_with_options(split_clone(raw).0.as_bytes(), &options).ok()?;
+            let symbol = parse_cpp(split_clone(raw).0)?;
             bounded(|text| symbol.structured_demangle(text, &brief))
         });
         let is_cpp = name.full.ends_with(')');
         all.push(name.full);
-        all.extend(symbol.unwrap_or(None).filter(|_| is_cpp).map(|name| clean(&name)));
+        all.extend(symbol.unwrap_or(None).filter(|_| is_cpp).map(|name| sanitize(&name)));
         all.push(name.short);
     }
     all
 }
 
-/// A name from debug information that is not mangled. With `is_cpp` it may have template arguments.
-pub fn plain(text: &str, is_cpp: bool) -> Name {
-    let short = if is_cpp { simplify::cpp(text) } else { without_alias(text).to_owned() };
-    Name { full: clean(text), short: clean(&short), is_mangled: false }
+/// The languages whose names have arguments.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum NameLanguage {
+    /// C and others: names without arguments.
+    C,
+    /// C++.
+    Cpp,
+    /// Rust.
+    Rust,
 }
 
-/// `memcpy@@GLIBC_2.14` is memcpy.
+impl NameLanguage {
+    /// Guesses the language of an unmangled name.
+    pub fn guess(name: &str) -> NameLanguage {
+        match name {
+            _ if !name.contains("::") => NameLanguage::C,
+            _ if name.starts_with('<') || [" as ", "::<", "{closure"].iter().any(|sign| name.contains(sign)) => {
+                NameLanguage::Rust
+            }
+            _ => NameLanguage::Cpp,
+        }
+    }
+}
+
+/// Returns an unmangled name from debug information.
+pub fn plain(text: &str, language: NameLanguage) -> Name {
+    let short = match language {
+        NameLanguage::C => without_alias(text).to_owned(),
+        NameLanguage::Cpp => simplify::cpp(text),
+        NameLanguage::Rust => simplify::rust(text),
+    };
+    Name { full: sanitize(text), short: sanitize(&short), is_mangled: false }
+}
+
+/// Removes the version: `memcpy@@GLIBC_2.14` is memcpy.
 fn without_version(raw: &str) -> &str {
     match raw.find('@') {
         Some(at) if at > 0 => &raw[..at],
@@ -113,12 +142,13 @@ fn without_version(raw: &str) -> &str {
     }
 }
 
-/// What glibc puts before the names by which it calls its own functions: `__GI_memcpy` is memcpy.
+/// Removes the prefix of glibc's internal names: `__GI_memcpy` is memcpy.
 fn without_alias(name: &str) -> &str {
     name.strip_prefix("__GI_").filter(|rest| !rest.is_empty()).unwrap_or(name)
 }
 
-/// Splits off what compilers append to the name of a copy or a part: `.constprop.0`, `.part.3.cold`, `.llvm.1234`.
+/// Splits off the suffix that compilers append to the name of a copy or a part: `.constprop.0`,
+/// `.part.3.cold`, `.llvm.1234`.
 fn split_clone(raw: &str) -> (&str, &str) {
     const KINDS: [&str; 11] = [
         "cold",
@@ -178,17 +208,31 @@ fn cpp(base: &str) -> Option<(String, String)> {
     if !base.starts_with("_Z") {
         return None;
     }
-    let options = ParseOptions::default().recursion_limit(MAX_DEPTH);
-    let symbol = cpp_demangle::Symbol::new_with_options(base.as_bytes(), &options).ok()?;
+    let symbol = parse_cpp(base).or_else(|| without_types(base))?;
     let options = DemangleOptions::new().recursion_limit(MAX_DEPTH);
     let full = bounded(|text| symbol.structured_demangle(text, &options));
-    // Without the return type the name begins at its beginning, and nothing has to be guessed.
+    // Without the return type, the text begins with the name, so its start need not be guessed.
     let brief = bounded(|text| symbol.structured_demangle(text, &options.no_return_type()))?;
     let short = simplify::cpp(&thunk(brief.clone()));
     Some((thunk(full.unwrap_or(brief)), short))
 }
 
-/// `{virtual override thunk({offset(-16)}, A::f())}` as a reader would say it.
+fn parse_cpp(mangled: &str) -> Option<cpp_demangle::BorrowedSymbol<'_>> {
+    let options = ParseOptions::default().recursion_limit(MAX_DEPTH);
+    cpp_demangle::BorrowedSymbol::new_with_options(mangled.as_bytes(), &options).ok()
+}
+
+/// Parses the name of a function without its return type and parameters: cpp_demangle refuses types
+/// such as those of `std::enable_if<!std::is_array<T>::value>`. The name is the shortest part that
+/// is a whole name; names with arguments or classes end in `E`.
+fn without_types(mangled: &str) -> Option<cpp_demangle::BorrowedSymbol<'_>> {
+    // What is refused refers to a member of a type.
+    let last = mangled.rfind("sr")?;
+    let ends = mangled[..last].match_indices('E').map(|(at, _)| at + 1).take(MAX_NAME_ENDS);
+    ends.filter_map(|end| parse_cpp(&mangled[..end])).next()
+}
+
+/// Converts `{virtual override thunk({offset(-16)}, A::f())}` to `thunk to A::f()`.
 fn thunk(name: String) -> String {
     let inner = name.strip_prefix("{virtual override thunk(").and_then(|inner| inner.strip_suffix(")}"));
     match inner.and_then(|inner| inner.rsplit_once("}, ")) {
@@ -197,16 +241,16 @@ fn thunk(name: String) -> String {
     }
 }
 
-/// What `write` writes, if it ends before [`MAX_BYTES`].
-fn bounded(write: impl FnOnce(&mut Bounded) -> fmt::Result) -> Option<String> {
-    let mut text = Bounded(String::new());
+/// Returns the text that `write` writes, or `None` if it fails or exceeds [`MAX_BYTES`].
+fn bounded(write: impl FnOnce(&mut BoundedString) -> fmt::Result) -> Option<String> {
+    let mut text = BoundedString(String::new());
     write(&mut text).ok()?;
     Some(text.0)
 }
 
-struct Bounded(String);
+struct BoundedString(String);
 
-impl Write for Bounded {
+impl Write for BoundedString {
     fn write_str(&mut self, text: &str) -> fmt::Result {
         if self.0.len() + text.len() > MAX_BYTES {
             return Err(fmt::Error);
@@ -239,11 +283,44 @@ mod tests {
 
     #[test]
     fn cpp_return_types_are_not_in_short_names() {
-        // A function template's name begins with its return type; here with a pointer to a function.
+        // A function template's name begins with its return type; here with a pointer to a
+        // function.
         assert_eq!(short("_Z3fooIiEPFvcEi"), "foo");
         assert_eq!(short("_ZZN3foo3barEiENKUlT_E_clIiEEDaS0_"), "foo::bar::{lambda#1}::operator()");
         assert_eq!(short("_ZStlsISt11char_traitsIcEERSt13basic_ostreamIcT_ES5_PKc"), "std::operator<<");
         assert_eq!(short("_ZSt4moveIRSt6vectorIiSaIiEEEONSt16remove_referenceIT_E4typeEOS5_"), "std::move");
+    }
+
+    #[test]
+    fn cpp_types_that_cannot_be_parsed_cost_only_the_parameters() {
+        let make_shared =
+            "_ZSt11make_sharedI3FooJRiEESt10shared_ptrINSt9enable_ifIXntsrSt8is_arrayIT_E5valueES5_E4typeEEDpOT0_";
+        assert_eq!(
+            (full(make_shared), short(make_shared)),
+            ("std::make_shared<Foo, int&>".into(), "std::make_shared".into())
+        );
+        let fill = "_ZSt9__fill_a1IPiiEN9__gnu_cxx11__enable_ifIXsrSt11__is_scalarIT0_E7__valueEvE6__typeET_S8_RKS4_";
+        assert_eq!(short(fill), "std::__fill_a1");
+        for refused in ["_ZsrE", "_Z3EsrE", "_ZNEsr", "_ZéEsr", &format!("_Z{}sr", "E".repeat(2_000))] {
+            assert_eq!(short(refused), refused);
+        }
+    }
+
+    #[test]
+    fn rust_names_without_linkage_name_lose_their_arguments() {
+        let fold = plain(
+            "fold<core::iter::adapters::map::Map<core::ops::range::Range<u32>, app::{closure_env#0}>>",
+            NameLanguage::Rust,
+        );
+        assert_eq!(fold.short, "fold");
+        for (name, language) in [
+            ("main", NameLanguage::C),
+            ("std::vector<int>::push_back(int&&)", NameLanguage::Cpp),
+            ("<a::B as c::D>::run", NameLanguage::Rust),
+            ("a::run::{{closure}}", NameLanguage::Rust),
+        ] {
+            assert_eq!(NameLanguage::guess(name), language, "{name}");
+        }
     }
 
     #[test]
@@ -273,7 +350,7 @@ mod tests {
     }
 
     #[test]
-    fn a_cpp_name_is_not_taken_for_a_rust_one() {
+    fn cpp_names_are_not_mistaken_for_rust_names() {
         assert_eq!(full("_ZN3foo3barE"), "foo::bar");
         assert_eq!(full("_ZN3foo3barEv"), "foo::bar()");
     }
@@ -292,14 +369,14 @@ mod tests {
     }
 
     #[test]
-    fn abi_tags_are_not_in_short_names() {
+    fn short_names_have_no_abi_tags() {
         assert_eq!(full("_ZN3foo3barB5cxx11Ev"), "foo::bar[abi:cxx11]()");
         assert_eq!(short("_ZN3fooB5cxx113barEv"), "foo::bar");
         assert_eq!(short("_ZN3fooB5cxx11IiE3barEv"), "foo::bar");
     }
 
     #[test]
-    fn copies_and_parts_say_so_in_full() {
+    fn full_names_show_copies_and_parts() {
         assert_eq!(full("_ZN3foo3barEi.part.0.cold"), "foo::bar(int) [clone .part.0.cold]");
         assert_eq!(short("_ZN3foo3barEi.part.0.cold"), "foo::bar");
         assert_eq!((full("work.constprop.0"), short("work.constprop.0")), ("work.constprop.0".into(), "work".into()));
@@ -308,7 +385,7 @@ mod tests {
     }
 
     #[test]
-    fn a_symbol_answers_to_all_its_spellings() {
+    fn spellings_include_every_form() {
         let all = spellings("_ZN3appI3FooE3barEi.part.0");
         assert_eq!(all, ["_ZN3appI3FooE3barEi.part.0", "app<Foo>::bar(int)", "app<Foo>::bar", "app::bar"]);
         assert_eq!(spellings("_RNvMs_NtC5alloc3vecINtB4_3VecmE4push").len(), 3);
@@ -316,7 +393,7 @@ mod tests {
     }
 
     #[test]
-    fn c_names_stay() {
+    fn c_names_do_not_change() {
         for name in
             ["main", "__libc_start_main", "memcpy", "_start", "a.b", "x.1", ".cold", "main.(*T).Run", "_Zfoo", "_R"]
         {
@@ -332,7 +409,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_that_a_terminal_obeys_comes_through() {
+    fn control_characters_are_replaced() {
         assert_eq!(full("a\x1b[2Jb"), "a\u{fffd}[2Jb");
         assert_eq!(demangle(b"a\xff\x9bb").full, "a\u{fffd}\u{fffd}b");
         let name = demangle(b"_ZN3foo4b\x1b\x07rEv");
@@ -340,7 +417,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_has_so_much_time() {
+    fn demangling_stops_after_the_time_limit() {
         let names = Demangler::default();
         assert_eq!(names.name(b"_ZN3foo3barEv").full, "foo::bar()");
         names.spent.set(MAX_TIME * 2);
@@ -348,8 +425,8 @@ mod tests {
     }
 
     #[test]
-    fn a_name_that_stands_for_gigabytes_is_refused() {
-        // Every pair doubles what the substitution before it stands for.
+    fn names_that_expand_to_gigabytes_are_refused() {
+        // Every pair doubles the length of the substitution before it.
         let mut bomb = "_Z1fISt4pairIiiE".to_owned();
         for previous in 0..30u32 {
             let code = std::char::from_digit(previous, 36).unwrap().to_ascii_uppercase();
@@ -357,11 +434,11 @@ mod tests {
         }
         bomb += "Evv";
         let started = std::time::Instant::now();
-        assert!(full(&bomb).len() <= super::super::clean::MAX_NAME_BYTES);
+        assert!(full(&bomb).len() <= super::super::sanitize::MAX_NAME_BYTES);
         let rust = format!("_RINv1c1f{}{}E", "TB2_B2_".repeat(40), "E".repeat(40));
-        assert!(full(&rust).len() <= super::super::clean::MAX_NAME_BYTES);
-        assert!(full(&format!("_Z{}", "P".repeat(7_000))).len() <= super::super::clean::MAX_NAME_BYTES);
-        assert!(full(&"_ZN".repeat(1 << 20)).len() <= super::super::clean::MAX_NAME_BYTES);
+        assert!(full(&rust).len() <= super::super::sanitize::MAX_NAME_BYTES);
+        assert!(full(&format!("_Z{}", "P".repeat(7_000))).len() <= super::super::sanitize::MAX_NAME_BYTES);
+        assert!(full(&"_ZN".repeat(1 << 20)).len() <= super::super::sanitize::MAX_NAME_BYTES);
         assert!(started.elapsed().as_secs() < 5, "{:?}", started.elapsed());
     }
 }

@@ -1,25 +1,30 @@
-//! Line tables and inlined calls, by addr2line. What is read here is the debug information of one file; where the file is
-//! and which symbol stands at an address are known before. Split debug information (`.dwo`) is not read: such files have
-//! lines, but no inlined calls.
+//! Line tables and inlined calls of one file, read by addr2line. The caller finds the file and
+//! looks up the symbol. Parts that are in other files are read when an address needs them; see
+//! [`split_dwarf`](super::split_dwarf).
 
 use std::cell::RefCell;
 use std::collections::HashMap;
+use std::path::Path;
 
-use addr2line::Context;
 use addr2line::gimli::{self, AbbreviationsCacheStrategy, DwarfSections, SectionId, UnitRef};
+use addr2line::{Context, LookupContinuation, LookupResult};
 
-use super::demangle::{Demangler, Name, is_fortran, plain};
+use super::budget::{MeteredReader, WorkBudget};
+use super::cxx_scope::UnitScopes;
+use super::declaration;
+use super::demangle::{Demangler, Name, NameLanguage, is_fortran, plain};
 use super::elf::{Elf, MAX_STRING_BYTES};
 use super::error::Error;
-use super::fuel::{Metered, Tank};
-use super::scope::Scopes;
-use super::worker::ResolvedLine;
+use super::resolved::ResolvedLine;
+use super::sanitize::sanitize;
+use super::simplify;
+use super::split_dwarf::SplitDwarf;
 
-/// Bytes of debug information, unpacked, that are kept, of one file or of all together. What addr2line makes of the units
-/// that samples fall into comes on top.
+/// Maximum size of uncompressed debug information in memory, of one file or of all together. The
+/// tables that addr2line builds for units with samples are not included.
 pub(super) const MAX_BYTES: u64 = 2 << 30;
 
-/// Inlined calls at one address.
+/// Maximum number of inlined calls at one address.
 const MAX_INLINED: usize = 256;
 
 /// Whether a file has debug information.
@@ -27,28 +32,37 @@ pub(super) fn is_in(elf: &Elf) -> bool {
     elf.section(SectionId::DebugInfo.name().as_bytes()).is_some()
 }
 
-/// The debug sections of one file, unpacked, in memory.
-pub(super) struct Sections {
+/// The uncompressed debug sections of one file.
+pub(super) struct DebugSections {
     own: DwarfSections<Vec<u8>>,
-    /// Those of the file that it shares with others.
+    /// The sections of the file with shared debug information.
     shared: Option<DwarfSections<Vec<u8>>>,
-    tank: Tank,
+    /// The parts in other files.
+    split: SplitDwarf,
+    budget: WorkBudget,
     bytes: u64,
 }
 
-impl Sections {
-    /// Reads them from a file, and from the one with its shared debug information, if they have at most `room_bytes`.
-    pub(super) fn read(elf: &Elf, shared: Option<&Elf>, room_bytes: u64) -> Result<Sections, Error> {
+impl DebugSections {
+    /// Reads the sections of a file, and of the one with its shared debug information, if they have
+    /// at most `room_bytes`. Process `pid` knows the file by `name`.
+    pub(super) fn read(
+        elf: &Elf,
+        shared: Option<&Elf>,
+        (name, pid): (&Path, u32),
+        room_bytes: u64,
+    ) -> Result<DebugSections, Error> {
         let mut left = room_bytes;
         let own = read_all(elf, &mut left)?;
         let shared = shared.map(|elf| read_all(elf, &mut left)).transpose()?;
         let bytes = room_bytes - left;
-        Ok(Sections { own, shared, tank: Tank::new(bytes), bytes })
+        let split = SplitDwarf::new(elf, name, pid, left);
+        Ok(DebugSections { own, shared, split, budget: WorkBudget::new(bytes), bytes })
     }
 
-    /// Memory they take.
+    /// The memory they take.
     pub(super) fn memory_bytes(&self) -> u64 {
-        self.bytes
+        self.bytes + self.split.memory_bytes()
     }
 }
 
@@ -63,7 +77,7 @@ fn read_all(elf: &Elf, left: &mut u64) -> Result<DwarfSections<Vec<u8>>, Error> 
     })
 }
 
-/// Whether lines and inlined calls are in a section, and not types and variables.
+/// Whether a section has lines or inlined calls; others have types and variables.
 fn is_needed(id: SectionId) -> bool {
     matches!(
         id,
@@ -80,49 +94,65 @@ fn is_needed(id: SectionId) -> bool {
     )
 }
 
-/// Lines of one file, by address.
-pub(super) struct Lines<'a> {
-    context: Context<Metered<'a>>,
-    /// By offset of the unit. `None` where the unit could not be read.
-    scopes: RefCell<HashMap<usize, Option<Scopes<'a>>>>,
+/// The id of a unit's split part, if it has one, and the unit's offset.
+type UnitKey = (Option<u64>, usize);
+
+/// The lines of one file by address.
+pub(super) struct DwarfLines<'a> {
+    context: Context<MeteredReader<'a>>,
+    /// The scopes by split part and offset of their unit; `None` if the unit is malformed.
+    scopes: RefCell<HashMap<UnitKey, Option<UnitScopes<'a>>>>,
     names: Demangler,
-    tank: &'a Tank,
+    sections: &'a DebugSections,
 }
 
-impl<'a> Lines<'a> {
-    /// Makes an index of the units of a file.
-    pub(super) fn new(sections: &'a Sections) -> Result<Lines<'a>, gimli::Error> {
-        sections.tank.start();
-        let reader = |bytes: &'a Vec<u8>| Metered::new(bytes, &sections.tank);
+impl<'a> DwarfLines<'a> {
+    /// Indexes the units of a file.
+    pub(super) fn new(sections: &'a DebugSections) -> Result<DwarfLines<'a>, gimli::Error> {
+        sections.budget.start();
+        let reader = |bytes: &'a Vec<u8>| MeteredReader::new(bytes, &sections.budget);
         let mut dwarf = sections.own.borrow_with_sup(sections.shared.as_ref(), reader);
         dwarf.populate_abbreviations_cache(AbbreviationsCacheStrategy::Duplicates);
-        Ok(Lines {
+        Ok(DwarfLines {
             context: Context::from_dwarf(dwarf)?,
             scopes: RefCell::default(),
             names: Demangler::default(),
-            tank: &sections.tank,
+            sections,
         })
     }
 
-    /// Whether the file's tables took more work than tables can: it has nothing more to say.
-    pub(super) fn is_exhausted(&self) -> bool {
-        self.tank.is_empty()
+    /// Returns the result of a lookup, and reads the split parts that it needs.
+    fn complete<L: LookupContinuation<Buf = MeteredReader<'a>>>(&self, mut result: LookupResult<L>) -> L::Output {
+        loop {
+            match result {
+                LookupResult::Output(output) => return output,
+                LookupResult::Load { load, continuation } => {
+                    let part = self.sections.split.load(&load, &self.sections.budget);
+                    result = continuation.resume(part);
+                }
+            }
+        }
     }
 
-    /// The functions at an address of the file, innermost first. `symbol` is the name that the symbol table has there.
-    /// Empty when nothing is known.
+    /// Whether the work budget is spent. Later lookups fail.
+    pub(super) fn is_exhausted(&self) -> bool {
+        self.sections.budget.is_empty()
+    }
+
+    /// Returns the functions at an address of the file, innermost first; none if unknown. `symbol`
+    /// is the name from the symbol table.
     pub(super) fn at(&self, address: u64, symbol: Option<&Name>) -> Vec<ResolvedLine> {
-        // The last address has no next one, which addr2line does not expect. No code is there.
+        // addr2line requires that the next address exists. There is no code at the last one.
         if address == u64::MAX {
             return Vec::new();
         }
-        self.tank.start();
-        // What was found before an error is true, but without the outermost function it is of no use.
+        self.sections.budget.start();
+        // After an error the outermost function is missing, so the frames before it are dropped.
         self.frames(address, symbol).unwrap_or_default()
     }
 
     fn frames(&self, address: u64, symbol: Option<&Name>) -> gimli::Result<Vec<ResolvedLine>> {
-        let mut frames = self.context.find_frames(address).skip_all_loads()?;
+        let mut frames = self.complete(self.context.find_frames(address))?;
         let mut lines = Vec::new();
         let mut next = frames.next()?;
         while let Some(frame) = next {
@@ -133,54 +163,89 @@ impl<'a> Lines<'a> {
                 Some(function) => {
                     let is_cpp = function.language.is_some_and(is_cpp);
                     let is_rust = function.language == Some(gimli::DW_LANG_Rust);
-                    let name = self.name(address, function.name.bytes(), is_cpp, frame.dw_die_offset);
+                    let language = match (is_cpp, is_rust) {
+                        (true, _) => NameLanguage::Cpp,
+                        (_, true) => NameLanguage::Rust,
+                        _ => NameLanguage::C,
+                    };
+                    let name = self.name(address, function.name.bytes(), language, frame.dw_die_offset);
                     let symbol = symbol.filter(|_| is_outermost);
                     Some(match symbol {
                         Some(symbol) if is_internal_alias(&name, symbol) => symbol.clone(),
-                        _ => agreed(name, symbol.filter(|_| is_cpp || is_rust), is_rust),
+                        _ => prefer_symbol(name, symbol.filter(|_| is_cpp || is_rust), is_rust),
                     })
                 }
-                // The line table knows the place, and nobody but the symbol table the function.
+                // Only the symbol table names the function.
                 None if is_outermost => symbol.cloned(),
                 None => None,
             };
             let Some(Name { full, short, .. }) = name else { continue };
             let location = frame.location.as_ref();
-            let file = super::clean::clean(location.and_then(|location| location.file).unwrap_or_default());
+            let file = sanitize(location.and_then(|location| location.file).unwrap_or_default());
             let line = location.and_then(|location| location.line).unwrap_or(0);
             lines.push(ResolvedLine { full, short, file, line, inlined: !is_outermost });
             if lines.len() > MAX_INLINED {
                 return Ok(Vec::new());
             }
         }
-        // An outermost frame without any name leaves calls that are inlined into nothing.
+        // Inlined calls are dropped if the outermost frame has no name.
         let is_whole = lines.last().is_some_and(|line| !line.inlined);
         Ok(if is_whole { lines } else { Vec::new() })
     }
 
-    fn name(&self, address: u64, raw: &[u8], is_cpp: bool, entry: Option<gimli::UnitOffset>) -> Name {
+    fn name(&self, address: u64, raw: &[u8], language: NameLanguage, entry: Option<gimli::UnitOffset>) -> Name {
         let raw = &raw[..raw.len().min(MAX_STRING_BYTES)];
-        if raw.starts_with(b"_Z") || raw.starts_with(b"_R") || is_fortran(raw) {
-            return self.names.name(raw);
+        let entry = entry.filter(|_| language != NameLanguage::C);
+        let name = if raw.starts_with(b"_Z") || raw.starts_with(b"_R") || is_fortran(raw) {
+            self.names.name(raw)
+        } else {
+            let text = String::from_utf8_lossy(raw);
+            let qualified = entry.and_then(|entry| self.qualified(address, entry, &text));
+            plain(qualified.as_deref().unwrap_or(&text), language)
+        };
+        match entry {
+            Some(entry) if simplify::ends_unnamed(&name.short) => self.placed(address, entry, name),
+            _ => name,
         }
-        let text = String::from_utf8_lossy(raw);
-        let qualified = entry.filter(|_| is_cpp).and_then(|entry| self.qualified(address, entry, &text));
-        plain(qualified.as_deref().unwrap_or(&text), is_cpp)
     }
 
-    /// The name with namespace and class, from the entries around the function's.
+    /// Names a lambda or a closure by the place of its declaration.
+    fn placed(&self, address: u64, entry: gimli::UnitOffset, name: Name) -> Name {
+        let Some(unit) = self.complete(self.context.find_dwarf_and_unit(address)) else { return name };
+        let Ok(mut declaration) = declaration::read(unit, entry) else { return name };
+        if declaration.place.is_empty() {
+            // GCC knows the place of a lambda's class, not that of its `operator()`.
+            let class = self.with_scopes(unit, |scopes| scopes.enclosing(unit, entry)).flatten();
+            let class = class.and_then(|class| declaration::read(unit, class).ok());
+            declaration.place = class.unwrap_or_default().place;
+        }
+        let place = |text: &str| sanitize(&simplify::place_unnamed(text, &declaration.name, &declaration.place));
+        Name { full: place(&name.full), short: place(&name.short), ..name }
+    }
+
+    /// Returns the name with namespace and class, from the entries that enclose the function's.
     fn qualified(&self, address: u64, entry: gimli::UnitOffset, name: &str) -> Option<String> {
-        let unit: UnitRef<'_, _> = self.context.find_dwarf_and_unit(address).skip_all_loads()?;
+        let unit: UnitRef<'_, _> = self.complete(self.context.find_dwarf_and_unit(address))?;
+        self.with_scopes(unit, |scopes| scopes.qualify(unit, entry, name))
+    }
+
+    /// Calls `use_scopes` with the scopes of a unit, which are read once. Returns `None` if the
+    /// unit is malformed.
+    fn with_scopes<T>(
+        &self,
+        unit: UnitRef<'_, MeteredReader<'a>>,
+        use_scopes: impl FnOnce(&UnitScopes<'a>) -> T,
+    ) -> Option<T> {
         let offset = unit.header.debug_info_offset()?.0;
         let mut scopes = self.scopes.borrow_mut();
-        let scopes = scopes.entry(offset).or_insert_with(|| Scopes::read(unit).ok());
-        Some(scopes.as_ref()?.qualify(unit, entry, name))
+        let scopes = scopes.entry((unit.dwo_id.map(|id| id.0), offset)).or_insert_with(|| UnitScopes::read(unit).ok());
+        scopes.as_ref().map(use_scopes)
     }
 }
 
-/// A name that debug information has without its parameters, in the symbol table's words if that means the same function.
-/// Rust's line tables alone have not even its path, but its generic arguments.
-fn agreed(name: Name, symbol: Option<&Name>, is_rust: bool) -> Name {
+/// Returns the symbol's name if it is the same function: the name from debug information lacks the
+/// parameters. In Rust's line tables it also lacks the path, but has generic arguments.
+fn prefer_symbol(name: Name, symbol: Option<&Name>, is_rust: bool) -> Name {
     let end = if is_rust { name.short.find('<').unwrap_or(name.short.len()) } else { name.short.len() };
     match symbol {
         Some(symbol) if !name.is_mangled && symbol.is_mangled && is_same(&name.short[..end], &symbol.short) => {
@@ -190,15 +255,15 @@ fn agreed(name: Name, symbol: Option<&Name>, is_rust: bool) -> Name {
     }
 }
 
-/// Whether a C name from debug information is the one that a library calls its own function by, and
-/// `symbol` the name that programs call it by: `__GI_abort` and `abort`, `_IO_fwrite` and `fwrite`.
+/// Whether a C name from debug information is the internal name of a library function, and `symbol`
+/// its public name: `__GI_abort` and `abort`, `_IO_fwrite` and `fwrite`.
 fn is_internal_alias(name: &Name, symbol: &Name) -> bool {
     let is_plain = !name.is_mangled && !symbol.is_mangled && symbol.full == symbol.short;
     let is_alias = name.full.starts_with("__GI_") || name.full.starts_with('_') && name.full.ends_with(&symbol.full);
     is_plain && is_alias
 }
 
-/// Whether two short names end in the same part.
+/// Whether two short names have the same last component.
 fn is_same(a: &str, b: &str) -> bool {
     a.rsplit("::").next() == b.rsplit("::").next()
 }

@@ -1,6 +1,6 @@
-//! One ELF file: its sections, and their bytes on demand. Every read is checked against the file's length and made into
-//! memory of our own, never a mapping: a file that is cut while we read it gives an error and not a signal.
-//! It knows nothing of where files are found; that is [`object`](super::object)'s.
+//! An ELF file: its sections, and their bytes on demand. Every read is checked against the file's
+//! length and copied, never mapped: a file that is truncated while it is read causes an error, not
+//! a signal. [`object`](super::object) finds files.
 
 use std::fs::{File, OpenOptions};
 use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
@@ -16,24 +16,24 @@ use object::{LittleEndian, elf::CompressionHeader64};
 
 use super::error::Error;
 
-/// Byte order of every file that is read.
+/// The byte order of all supported files.
 pub(super) const ORDER: LittleEndian = LittleEndian;
 
-/// Sections of one file; a linker makes a few dozen.
+/// Maximum number of sections of one file; linkers write a few dozen.
 const MAX_SECTIONS: u64 = 16_384;
-/// Program headers of one file.
+/// Maximum number of program headers of one file.
 const MAX_SEGMENTS: u64 = 1_024;
-/// Bytes of one note, and notes that are looked at.
+/// Maximum size of a section of notes, and maximum number of such sections read.
 const MAX_NOTE_BYTES: u64 = 64 << 10;
 const MAX_NOTES: usize = 64;
-/// How many times its size in the file a section may have when it is unpacked.
+/// Maximum compression ratio of a section.
 const MAX_RATIO: u64 = 256;
 
-/// An open file and the list of its sections.
+/// An open file and its headers.
 pub(super) struct Elf {
-    /// Where it was opened.
+    /// The path at which it was opened.
     pub(super) path: PathBuf,
-    source: Source,
+    source: ElfBytes,
     sections: Box<[Section]>,
     segments: Box<[ProgramHeader64<LittleEndian>]>,
 }
@@ -44,16 +44,16 @@ pub(super) struct Section {
     pub(super) header: SectionHeader64<LittleEndian>,
 }
 
-enum Source {
+enum ElfBytes {
     File(File, u64),
     Memory(Vec<u8>),
 }
 
-impl Source {
+impl ElfBytes {
     fn len(&self) -> u64 {
         match self {
-            Source::File(_, length) => *length,
-            Source::Memory(bytes) => bytes.len() as u64,
+            ElfBytes::File(_, length) => *length,
+            ElfBytes::Memory(bytes) => bytes.len() as u64,
         }
     }
 
@@ -61,14 +61,14 @@ impl Source {
         let end =
             offset.checked_add(size).filter(|&end| end <= self.len()).ok_or("a table lies outside of the file")?;
         match self {
-            Source::File(file, _) => {
+            ElfBytes::File(file, _) => {
                 let mut bytes = Vec::new();
                 bytes.try_reserve_exact(size as usize).map_err(|_| "a table does not fit into memory")?;
                 bytes.resize(size as usize, 0);
                 file.read_exact_at(&mut bytes, offset).map_err(|_| "the file ended early")?;
                 Ok(bytes)
             }
-            Source::Memory(bytes) => Ok(bytes[offset as usize..end as usize].to_vec()),
+            ElfBytes::Memory(bytes) => Ok(bytes[offset as usize..end as usize].to_vec()),
         }
     }
 
@@ -83,7 +83,7 @@ impl Elf {
     /// Opens the file at `path` and reads its headers.
     pub(super) fn open(path: &Path) -> Result<Elf, Error> {
         let unreadable = |cause: String| Error::Unreadable { path: path.to_owned(), cause };
-        // A pipe or a terminal in a file's place must not hold us up, nor become our terminal.
+        // Opening a pipe must not block, and a terminal must not become the controlling one.
         let flags = OFlag::O_NONBLOCK | OFlag::O_NOCTTY;
         let file = OpenOptions::new().read(true).custom_flags(flags.bits()).open(path);
         let file = file.map_err(|cause| unreadable(cause.to_string()))?;
@@ -91,23 +91,23 @@ impl Elf {
         if !metadata.is_file() {
             return Err(unreadable("not a regular file".to_owned()));
         }
-        Elf::parse(path, Source::File(file, metadata.len()))
+        Elf::parse(path, ElfBytes::File(file, metadata.len()))
     }
 
-    /// Reads the headers of a file that is in memory already; `path` is its name.
+    /// Reads the headers of a file in memory; `path` is its name.
     pub(super) fn from_memory(path: &Path, bytes: Vec<u8>) -> Result<Elf, Error> {
-        Elf::parse(path, Source::Memory(bytes))
+        Elf::parse(path, ElfBytes::Memory(bytes))
     }
 
-    fn parse(path: &Path, source: Source) -> Result<Elf, Error> {
+    fn parse(path: &Path, source: ElfBytes) -> Result<Elf, Error> {
         let malformed = |what| Error::Malformed { path: path.to_owned(), what };
         let (sections, segments) = headers(&source).map_err(malformed)?;
         Ok(Elf { path: path.to_owned(), source, sections, segments })
     }
 
-    /// Inode of the file, and whether its file system shows processes the same inode in their maps.
+    /// The inode of the file; `None` if its file system shows another one in maps (overlayfs).
     pub(super) fn inode(&self) -> Option<u64> {
-        let Source::File(file, _) = &self.source else { return None };
+        let ElfBytes::File(file, _) = &self.source else { return None };
         let is_layered = nix::sys::statfs::fstatfs(file)
             .is_ok_and(|fs| fs.filesystem_type() == nix::sys::statfs::OVERLAYFS_SUPER_MAGIC);
         if is_layered { None } else { file.metadata().ok().map(|metadata| metadata.ino()) }
@@ -123,11 +123,11 @@ impl Elf {
         self.sections.iter().find(|section| &*section.name == name && section.size() > 0)
     }
 
-    /// Bytes of a section as they are when unpacked. None of it is read when that is more than `limit_bytes`.
+    /// Reads and decompresses a section. Fails without reading if it has more than `limit_bytes`.
     pub(super) fn bytes(&self, section: &Section, limit_bytes: u64) -> Result<Vec<u8>, Error> {
         let malformed = |what| Error::Malformed { path: self.path.clone(), what };
         let size = self.unpacked_size(section).map_err(malformed)?;
-        // What is packed can be the larger one only when somebody means harm.
+        // Only in a malicious file can the compressed size be the larger one.
         let largest = size.max(section.size());
         if largest > limit_bytes {
             return Err(Error::TooLarge { path: self.path.clone(), bytes: largest, limit_bytes });
@@ -144,7 +144,7 @@ impl Elf {
             .map_err(|_| malformed("a packed section cannot be unpacked"))
     }
 
-    /// Size of a section when unpacked.
+    /// The uncompressed size of a section.
     fn unpacked_size(&self, section: &Section) -> Result<u64, &'static str> {
         if !section.header.sh_flags(ORDER).contains(elf::SHF_COMPRESSED) {
             return Ok(section.size());
@@ -157,7 +157,7 @@ impl Elf {
         Ok(size)
     }
 
-    /// The bytes of code that lie at these addresses, as the file has them; less when the section ends before.
+    /// Reads the code at these addresses, up to the end of its section.
     pub(super) fn code(&self, start: u64, end: u64) -> Result<Vec<u8>, Error> {
         let malformed = |what| Error::Malformed { path: self.path.clone(), what };
         let holds = |section: &&Section| section.is_code() && (section.address()..section.end()).contains(&start);
@@ -169,13 +169,13 @@ impl Elf {
         self.source.read(from, size).map_err(malformed)
     }
 
-    /// When the file was last written; nothing for what is in memory alone.
+    /// The time of the last change of the file; `None` for a file in memory.
     pub(super) fn modified(&self) -> Option<SystemTime> {
-        let Source::File(file, _) = &self.source else { return None };
+        let ElfBytes::File(file, _) = &self.source else { return None };
         file.metadata().ok()?.modified().ok()
     }
 
-    /// GNU build id; empty when there is none.
+    /// The GNU build id; empty if there is none.
     pub(super) fn build_id(&self) -> Box<[u8]> {
         let sections = self.sections.iter().filter(|section| section.header.sh_type(ORDER) == elf::SHT_NOTE);
         let sections = sections.map(|section| (section.offset(), section.size(), section.header.sh_addralign(ORDER)));
@@ -197,7 +197,7 @@ impl Elf {
         Box::default()
     }
 
-    /// CRC-32 of the whole file, as `.gnu_debuglink` has it.
+    /// The CRC-32 of the whole file, as in `.gnu_debuglink`.
     pub(super) fn crc32(&self) -> Result<u32, Error> {
         const CHUNK_BYTES: u64 = 1 << 20;
         let mut crc = !0u32;
@@ -224,7 +224,7 @@ impl Section {
         self.header.sh_addr(ORDER)
     }
 
-    /// First address behind it.
+    /// The first address after it.
     pub(super) fn end(&self) -> u64 {
         self.address().saturating_add(self.header.sh_size(ORDER))
     }
@@ -233,7 +233,7 @@ impl Section {
         self.header.sh_offset(ORDER)
     }
 
-    /// Bytes in the file.
+    /// The size in the file, in bytes.
     fn size(&self) -> u64 {
         if self.header.sh_type(ORDER) == elf::SHT_NOBITS { 0 } else { self.header.sh_size(ORDER) }
     }
@@ -254,7 +254,7 @@ impl Section {
 
 type Headers = (Box<[Section]>, Box<[ProgramHeader64<LittleEndian>]>);
 
-fn headers(source: &Source) -> Result<Headers, &'static str> {
+fn headers(source: &ElfBytes) -> Result<Headers, &'static str> {
     let bytes = source.read(0, size_of::<FileHeader64<LittleEndian>>() as u64)?;
     let header = FileHeader64::<LittleEndian>::parse(&*bytes).map_err(|_| "it has no ELF header")?;
     if !header.is_little_endian() || header.e_machine(ORDER) != elf::EM_X86_64 {
@@ -297,14 +297,15 @@ fn headers(source: &Source) -> Result<Headers, &'static str> {
     Ok((table.iter().map(section).collect(), segments))
 }
 
-/// Bytes of all section names, and of one.
+/// Maximum size of all section names, and of one.
 const MAX_SECTION_NAME_BYTES: u64 = 4 << 20;
 const MAX_SECTION_NAME: usize = 256;
 
-/// Bytes of one name that are looked at; none that a person would read is longer.
+/// Maximum length of a name in a string table; longer ones are not readable anyway.
 pub(super) const MAX_STRING_BYTES: usize = 16 << 10;
 
-/// The text that begins at `offset` of a string table, up to its NUL; empty when there is none, cut when it is too long.
+/// Returns the text at `offset` of a string table up to its NUL: empty if there is none, truncated
+/// if it is too long.
 pub(super) fn string_at(strings: &[u8], offset: u32) -> &[u8] {
     let text = strings.get(offset as usize..).unwrap_or(&[]);
     let text = &text[..text.len().min(MAX_STRING_BYTES)];

@@ -1,61 +1,62 @@
-//! Why a file gave no names. Each message names the file, the cause and what helps; it is shown as it is.
+//! Errors of symbol files. Each message names the file, the cause and the remedy.
 
 use std::fmt;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 
-use super::clean::clean;
+use super::sanitize::sanitize;
 
-/// What can be wrong with a file of symbols.
+/// The reason why a file has no names.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Error {
-    /// It is not there, not ours to read, or no regular file.
+    /// It does not exist, is not readable, or is not a regular file.
     Unreadable {
-        /// Which file.
+        /// The file.
         path: PathBuf,
-        /// The system's word for it.
+        /// The system's error message.
         cause: String,
     },
-    /// It is no ELF file for x86-64 Linux, or a damaged one.
+    /// It is not an ELF file for x86-64 Linux, or it is damaged.
     Malformed {
-        /// Which file.
+        /// The file.
         path: PathBuf,
-        /// What was wrong.
+        /// A description of the damage.
         what: &'static str,
     },
-    /// It is not the file that runs: the build ids differ.
+    /// It is not the file that is running: the build ids differ.
     Changed {
-        /// Which file.
+        /// The file.
         path: PathBuf,
-        /// Build id of the file; empty when it has none.
+        /// The build id of the file; empty if it has none.
         found: Box<[u8]>,
-        /// Build id of what runs.
+        /// The build id of the running file.
         wanted: Box<[u8]>,
     },
-    /// It is not the file that runs: the inodes differ, and there is no build id to say better.
+    /// It is not the file that is running: the inodes differ, and there is no build id.
     Replaced {
-        /// Which file.
+        /// The file.
         path: PathBuf,
     },
-    /// It is usable, but no symbol covers an address.
+    /// No symbol covers an address.
     Nameless {
-        /// Which file.
+        /// The file.
         path: PathBuf,
-        /// The file's own address.
+        /// The address in the file.
         address: u64,
     },
-    /// Its tables are larger than what is read.
+    /// Its tables exceed the limit.
     TooLarge {
-        /// Which file.
+        /// The file.
         path: PathBuf,
-        /// Size of the tables.
+        /// The size of the tables.
         bytes: u64,
-        /// What would have been read.
+        /// The limit.
         limit_bytes: u64,
     },
 }
 
 impl Error {
-    /// The same error, about the file under the name that the process has for it.
+    /// Returns the same error with another path: the one that the process has for the file.
     pub(super) fn about(mut self, name: &Path) -> Error {
         let (Error::Unreadable { path, .. }
         | Error::Malformed { path, .. }
@@ -67,8 +68,8 @@ impl Error {
         self
     }
 
-    /// How much the error tells, for choosing among those of several places: a file that is there and does not fit
-    /// tells more than one that is not there.
+    /// Returns a rank by how informative the error is, to choose among the errors of several
+    /// candidates. A file that does not match says more than a missing one.
     pub(super) fn weight(&self) -> u8 {
         match self {
             Error::Unreadable { .. } => 0,
@@ -82,7 +83,7 @@ impl Error {
 
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let name = |path: &PathBuf| clean(&path.to_string_lossy());
+        let name = |path: &PathBuf| sanitize(&path.to_string_lossy());
         match self {
             Error::Unreadable { path, cause } => {
                 write!(
@@ -133,7 +134,12 @@ impl fmt::Display for Error {
 
 impl std::error::Error for Error {}
 
-/// Bytes as hexadecimal digits.
+/// Formats bytes as hexadecimal digits.
 pub(super) fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+/// Runs a parser. Returns `None` if it panics: files can contain what its authors did not expect.
+pub(super) fn catch_panic<T>(parse: impl FnOnce() -> T) -> Option<T> {
+    catch_unwind(AssertUnwindSafe(parse)).ok()
 }

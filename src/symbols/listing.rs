@@ -1,5 +1,5 @@
-//! All symbols that a file's own table names, by address, as `nm -n` lists them: functions, data and labels alike. What they
-//! mean for an address is [`table`](super::table)'s; this is for those who ask for them by name.
+//! Lists all symbols of a file by address, as `nm -n` does: functions, data and labels. Lookup by
+//! address is in [`table`](super::table).
 
 use object::elf::{self, Sym64};
 use object::{LittleEndian, pod};
@@ -10,26 +10,26 @@ use super::object::open;
 use super::table::MAX_BYTES;
 use crate::profile::module::ModuleFile;
 
-/// Names at one address.
+/// The symbols at one address.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Listed {
-    /// The file's own address.
+pub struct ListedSymbol {
+    /// The address in the file.
     pub start: u64,
-    /// The last address before the next that has a name.
+    /// The last address before the next symbol.
     pub last: u64,
-    /// Raw names in the order of their bytes.
+    /// The raw names, sorted.
     pub names: Vec<String>,
 }
 
-/// The symbols of a file, by address; none if it was stripped.
+/// Returns the symbols of a file by address; none if it was stripped.
 ///
 /// # Errors
-/// If the file is not the one that is meant, or cannot be read: one sentence.
-pub fn listed(file: &ModuleFile) -> Result<Vec<Listed>, String> {
+/// One sentence, if the file cannot be read or is another one than `file` describes.
+pub fn list_symbols(file: &ModuleFile) -> Result<Vec<ListedSymbol>, String> {
     open(file, 0).and_then(|elf| read(&elf)).map_err(|error| error.to_string())
 }
 
-fn read(elf: &Elf) -> Result<Vec<Listed>, Error> {
+fn read(elf: &Elf) -> Result<Vec<ListedSymbol>, Error> {
     let malformed = |what| Error::Malformed { path: elf.path.clone(), what };
     let Some(section) = elf.section(b".symtab") else { return Ok(Vec::new()) };
     let strings = elf.sections().get(section.header.sh_link.get(ORDER) as usize);
@@ -48,14 +48,14 @@ fn read(elf: &Elf) -> Result<Vec<Listed>, Error> {
     });
     let mut named: Vec<(u64, &[u8])> = named.filter(|(_, name)| !name.is_empty()).collect();
     named.sort_unstable();
-    let mut all: Vec<Listed> = Vec::new();
+    let mut all: Vec<ListedSymbol> = Vec::new();
     for (start, name) in named {
         let name = String::from_utf8_lossy(name).into_owned();
         match all.last_mut() {
             Some(known) if known.start == start => known.names.push(name),
             last => {
                 last.into_iter().for_each(|last| last.last = start - 1);
-                all.push(Listed { start, last: u64::MAX, names: vec![name] });
+                all.push(ListedSymbol { start, last: u64::MAX, names: vec![name] });
             }
         }
     }

@@ -1,5 +1,6 @@
-//! The file behind a module, and the file with its debug information: looked for where the process sees them, and taken
-//! only if they are the ones that run. What is in them is read by [`elf`](super::elf).
+//! Finds the file of a module and its separate debug file. They are looked up in the mount
+//! namespace of the process, and rejected unless they are the ones that run. [`elf`](super::elf)
+//! reads them.
 
 use std::ffi::OsStr;
 use std::fs::File;
@@ -8,33 +9,35 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
+use super::debuginfod;
 use super::elf::{Elf, string_at};
 use super::error::{Error, hex};
+use super::mini_debug_info;
 use crate::profile::module::ModuleFile;
 
-/// Bytes of a process's maps that are looked through.
+/// Maximum size of a process's maps that is read.
 const MAX_MAPS_BYTES: u64 = 16 << 20;
-/// Bytes of the vdso; it has two pages.
+/// Maximum size of the vDSO; it has two pages.
 const MAX_VDSO_BYTES: u64 = 1 << 20;
-/// Bytes of a section that only links to another file.
+/// Maximum size of a section that refers to another file.
 const MAX_LINK_BYTES: u64 = 64 << 10;
 
-/// Opens the file of a module as process `pid` sees it, or else as we do. It must have the module's build id; a module
-/// without one must be the same inode, where inodes can be compared.
+/// Opens the file of a module as process `pid` sees it, or else as sigtop does. It must have the
+/// module's build id; a module without one must have the same inode, if inodes can be compared.
 pub(super) fn open(file: &ModuleFile, pid: u32) -> Result<Elf, Error> {
     if file.path == Path::new("[vdso]") {
         return vdso();
     }
     let mut telling: Option<Error> = None;
-    for path in named(file, pid) {
+    for path in paths_by_name(file, pid) {
         match Elf::open(&path).and_then(|elf| check(elf, file)) {
             Ok(elf) => return Ok(elf),
-            // Of several reasons the one that tells most, and among equals the first.
+            // Of several errors the most informative is kept, of equals the first.
             Err(error) if telling.as_ref().is_none_or(|known| known.weight() < error.weight()) => telling = Some(error),
             Err(_) => {}
         }
     }
-    let nameless = nameless(file, pid).filter_map(|path| Elf::open(&path).ok());
+    let nameless = kernel_links(file, pid).filter_map(|path| Elf::open(&path).ok());
     if let Some(elf) = nameless.filter_map(|elf| check(elf, file).ok()).next() {
         return Ok(elf);
     }
@@ -54,10 +57,10 @@ fn check(elf: Elf, file: &ModuleFile) -> Result<Elf, Error> {
     Err(Error::Changed { path: file.path.clone(), found, wanted: file.build_id.clone() })
 }
 
-/// Where the file may be by its name, the likeliest first.
-fn named(file: &ModuleFile, pid: u32) -> impl Iterator<Item = PathBuf> {
-    // The kernel's mark for a file that has lost its name. Another may have the name by now: the build id will tell, and
-    // where there is none, nothing can.
+/// The paths where the file may be by its name, the likeliest first.
+fn paths_by_name(file: &ModuleFile, pid: u32) -> impl Iterator<Item = PathBuf> {
+    // The kernel marks a deleted file. Another file may have its name by now; only a build id can
+    // tell them apart.
     let name = file.path.as_os_str().as_bytes();
     let living = name.strip_suffix(b" (deleted)");
     let path = PathBuf::from(OsStr::from_bytes(living.unwrap_or(name)));
@@ -65,26 +68,26 @@ fn named(file: &ModuleFile, pid: u32) -> impl Iterator<Item = PathBuf> {
     roots(pid).filter(move |_| is_sought).map(move |root| under(&root, &path))
 }
 
-/// The kernel's links to what a process runs and maps, which open the file itself, whatever became of its name. The
-/// second kind is only for the privileged.
-fn nameless(file: &ModuleFile, pid: u32) -> impl Iterator<Item = PathBuf> {
+/// The kernel's links to the executable and the mapped files of a process. They open the file even
+/// if it was renamed or deleted. Links to mapped files need privileges.
+fn kernel_links(file: &ModuleFile, pid: u32) -> impl Iterator<Item = PathBuf> {
     let process = PathBuf::from(format!("/proc/{pid}"));
     let executable = process.join("exe");
     let executable = std::fs::read_link(&executable).is_ok_and(|path| path == file.path).then_some(executable);
     executable.into_iter().chain(mapped(&process, file))
 }
 
-/// The root directories to look under: the process's own, and ours.
+/// The root directories to search: that of the process, and that of sigtop.
 pub(super) fn roots(pid: u32) -> impl Iterator<Item = PathBuf> {
     [PathBuf::from(format!("/proc/{pid}/root")), PathBuf::from("/")].into_iter()
 }
 
-/// An absolute path below another root.
+/// Returns an absolute path below another root.
 pub(super) fn under(root: &Path, path: &Path) -> PathBuf {
     root.join(path.strip_prefix("/").unwrap_or(path))
 }
 
-/// The kernel's own link to a file that the process maps.
+/// The kernel's link to a file that the process maps.
 fn mapped(process: &Path, file: &ModuleFile) -> Option<PathBuf> {
     let maps = BufReader::new(File::open(process.join("maps")).ok()?.take(MAX_MAPS_BYTES));
     let inode = file.inode.to_string();
@@ -103,7 +106,7 @@ fn mapped(process: &Path, file: &ModuleFile) -> Option<PathBuf> {
     None
 }
 
-/// The vdso of this kernel, from our own memory: there is one for all processes.
+/// Reads the vDSO of this kernel from our own memory: all processes have the same.
 fn vdso() -> Result<Elf, Error> {
     let path = Path::new("[vdso]");
     let unreadable = |cause: &str| Error::Unreadable { path: path.to_owned(), cause: cause.to_owned() };
@@ -119,28 +122,28 @@ fn vdso() -> Result<Elf, Error> {
     Elf::from_memory(path, read().ok_or_else(|| unreadable("our own memory does not show it"))?)
 }
 
-/// The separate file with the debug information of an ELF file: where it may be, and how it is known.
-pub(super) struct Separate {
+/// The search for the separate debug file of an ELF file.
+pub(super) struct DebugFileSearch {
     build_id: Box<[u8]>,
-    /// CRC-32 of the whole, where the file links to it.
+    /// The CRC-32 of the debug file, if the ELF file has a debug link.
     crc: Option<u32>,
-    /// The likeliest first.
+    /// The candidates, the likeliest first.
     pub(super) places: Vec<PathBuf>,
 }
 
-/// What is at a place where a file was looked for.
-pub(super) enum Found {
-    /// The one.
-    It(Elf),
-    /// None.
-    Nothing,
-    /// One that does not belong, or that cannot be read: why.
-    Another(String),
+/// The result of checking one candidate path.
+pub(super) enum DebugFileCandidate {
+    /// The debug file.
+    Match(Elf),
+    /// No file.
+    Missing,
+    /// A file that does not match or cannot be read, and why.
+    Mismatch(String),
 }
 
-impl Separate {
-    /// Of `elf`, as process `pid` sees it under the name of `file`.
-    pub(super) fn of(elf: &Elf, file: &ModuleFile, pid: u32) -> Separate {
+impl DebugFileSearch {
+    /// Creates the search for `elf`, which process `pid` knows by the name of `file`.
+    pub(super) fn new(elf: &Elf, file: &ModuleFile, pid: u32) -> DebugFileSearch {
         let build_id = elf.build_id();
         let mut places = build_id_places(&build_id, pid);
         let link = elf.section(b".gnu_debuglink").and_then(|section| elf.bytes(section, MAX_LINK_BYTES).ok());
@@ -153,42 +156,54 @@ impl Separate {
             let linked = [directory.join(name), directory.join(".debug").join(name), debug.join(name)];
             places.extend(roots(pid).flat_map(|root| linked.each_ref().map(|place| under(&root, place))));
         }
-        Separate { build_id, crc, places }
+        DebugFileSearch { build_id, crc, places }
     }
 
-    /// Looks at one of the places. The build id is the better witness; only files without one are summed up.
-    pub(super) fn look(&self, place: &Path) -> Found {
+    /// Checks a candidate. The checksum is compared only if the ELF file has no build id.
+    pub(super) fn check_candidate(&self, place: &Path) -> DebugFileCandidate {
         let found = match Elf::open(place) {
             Ok(found) => found,
-            Err(_) if !place.exists() => return Found::Nothing,
-            Err(Error::Unreadable { cause, .. }) => return Found::Another(cause),
-            Err(Error::Malformed { what, .. }) => return Found::Another(what.to_owned()),
-            Err(error) => return Found::Another(error.to_string()),
+            Err(_) if !place.exists() => return DebugFileCandidate::Missing,
+            Err(Error::Unreadable { cause, .. }) => return DebugFileCandidate::Mismatch(cause),
+            Err(Error::Malformed { what, .. }) => return DebugFileCandidate::Mismatch(what.to_owned()),
+            Err(error) => return DebugFileCandidate::Mismatch(error.to_string()),
         };
         match () {
-            () if self.build_id.is_empty() && found.crc32().ok() == self.crc => Found::It(found),
-            () if self.build_id.is_empty() => Found::Another("another checksum".to_owned()),
-            () if found.build_id() == self.build_id => Found::It(found),
-            () if found.build_id().is_empty() => Found::Another("no build id".to_owned()),
-            () => Found::Another(format!("build id {}", hex(&found.build_id()))),
+            () if self.build_id.is_empty() && found.crc32().ok() == self.crc => DebugFileCandidate::Match(found),
+            () if self.build_id.is_empty() => DebugFileCandidate::Mismatch("another checksum".to_owned()),
+            () if found.build_id() == self.build_id => DebugFileCandidate::Match(found),
+            () if found.build_id().is_empty() => DebugFileCandidate::Mismatch("no build id".to_owned()),
+            () => DebugFileCandidate::Mismatch(format!("build id {}", hex(&found.build_id()))),
         }
     }
 
-    /// It, if it is at any of the places.
+    /// Returns the debug file, if any candidate is it.
     pub(super) fn find(&self) -> Option<Elf> {
-        self.places.iter().find_map(|place| match self.look(place) {
-            Found::It(elf) => Some(elf),
-            Found::Nothing | Found::Another(_) => None,
+        self.places.iter().find_map(|place| match self.check_candidate(place) {
+            DebugFileCandidate::Match(elf) => Some(elf),
+            DebugFileCandidate::Missing | DebugFileCandidate::Mismatch(_) => None,
         })
     }
 }
 
-/// The separate file with the debug information of `elf`, if there is one that belongs to it.
+/// Opens the separate debug file of `elf`, if there is one.
 pub(super) fn debug_file(elf: &Elf, file: &ModuleFile, pid: u32) -> Option<Elf> {
-    Separate::of(elf, file, pid).find()
+    DebugFileSearch::new(elf, file, pid).find()
 }
 
-/// The file with what several debug files share (as `dwz` makes it), if `elf` names one.
+/// Returns the file whose symbol table is used, besides that of `elf`: its debug file, or what it
+/// holds packed.
+pub(super) fn symbol_file(elf: &Elf, debug: Option<Elf>) -> Option<Elf> {
+    let is_whole = |elf: &Elf| elf.section(b".symtab").is_some();
+    match debug {
+        Some(debug) if is_whole(&debug) => Some(debug),
+        debug if is_whole(elf) => debug,
+        debug => mini_debug_info::read(elf).filter(is_whole).or(debug),
+    }
+}
+
+/// Opens the file with the debug information that several files share (written by `dwz`), if `elf`
+/// refers to one.
 pub(super) fn shared_debug_file(elf: &Elf, pid: u32) -> Option<Elf> {
     let link = elf.bytes(elf.section(b".gnu_debugaltlink")?, MAX_LINK_BYTES).ok()?;
     let name = string_at(&link, 0);
@@ -206,7 +221,7 @@ pub(super) fn shared_debug_file(elf: &Elf, pid: u32) -> Option<Elf> {
 fn build_id_places(build_id: &[u8], pid: u32) -> Vec<PathBuf> {
     let Some((first, rest)) = build_id.split_first().filter(|(_, rest)| !rest.is_empty()) else { return Vec::new() };
     let path = PathBuf::from(format!("/usr/lib/debug/.build-id/{first:02x}/{}.debug", hex(rest)));
-    roots(pid).map(|root| under(&root, &path)).collect()
+    roots(pid).map(|root| under(&root, &path)).chain(debuginfod::cached(build_id)).collect()
 }
 
 fn by_build_id(build_id: &[u8], pid: u32) -> Option<Elf> {

@@ -1,7 +1,9 @@
-//! Full names to short ones: what tells functions apart at a glance stays, parameters and template and generic arguments
-//! go. Pure text work on demangled names of C++ and Rust.
+//! Shortens demangled names of C++ and Rust: removes parameters and template and generic arguments,
+//! and keeps the parts that distinguish functions. It only works on the text.
 
-/// `std::map<int, X>::operator[](int const&)` is `std::map::operator[]`.
+use super::name_syntax::{MAX_DEPTH, NameToken, bare_types, group, inside, operator, split, tokens, unnamed};
+
+/// Shortens a C++ name: `std::map<int, X>::operator[](int const&)` to `std::map::operator[]`.
 pub(super) fn cpp(full: &str) -> String {
     let mut short = String::with_capacity(full.len());
     let mut at = 0;
@@ -10,7 +12,7 @@ pub(super) fn cpp(full: &str) -> String {
         if let Some(length) = operator(full, at) {
             short.push_str(&rest[..length]);
             at += length;
-            // `operator< <int>`: the arguments are set off, lest they look like the operator.
+            // In `operator< <int>` a space separates the arguments from the operator.
             at += usize::from(full[at..].starts_with(" <"));
             continue;
         }
@@ -42,117 +44,11 @@ pub(super) fn cpp(full: &str) -> String {
         }
     }
     short.truncate(short.trim_end().len());
-    // Nothing but arguments is no name; better too long than none.
+    // If the name has nothing but arguments, it is shown in full.
     if short.is_empty() { full.to_owned() } else { short }
 }
 
-/// Length of the operator's name that begins at `at`: `operator<<`, `operator()`, `operator new[]`; of a conversion only
-/// the word.
-fn operator(text: &str, at: usize) -> Option<usize> {
-    const WORD: &str = "operator";
-    // Of two with the same beginning the longer one is first.
-    const SIGNS: [&str; 46] = [
-        " delete[]",
-        " delete",
-        " new[]",
-        " new",
-        " co_await",
-        " \"\" ",
-        " \"\"",
-        "\"\"",
-        "<=>",
-        "<<=",
-        ">>=",
-        "->*",
-        "()",
-        "[]",
-        "<<",
-        ">>",
-        "<=",
-        ">=",
-        "==",
-        "!=",
-        "&&",
-        "||",
-        "++",
-        "--",
-        "+=",
-        "-=",
-        "*=",
-        "/=",
-        "%=",
-        "^=",
-        "&=",
-        "|=",
-        "->",
-        "+",
-        "-",
-        "*",
-        "/",
-        "%",
-        "^",
-        "&",
-        "|",
-        "~",
-        "!",
-        "=",
-        "<",
-        ">",
-    ];
-    let rest = text[at..].strip_prefix(WORD)?;
-    let is_part = |byte: Option<&u8>| {
-        byte.is_some_and(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'$' | 0x80..))
-    };
-    let before = at.checked_sub(1).and_then(|before| text.as_bytes().get(before));
-    if is_part(before) || is_part(rest.as_bytes().first()) {
-        return None;
-    }
-    let sign = SIGNS.iter().find(|sign| rest.starts_with(**sign)).map_or(0, |sign| sign.len());
-    Some(WORD.len() + sign)
-}
-
-/// Length of the group that begins `text` with a bracket, both brackets included; all of it when it is not closed.
-fn group(text: &str) -> usize {
-    let bytes = text.as_bytes();
-    let mut open: Vec<u8> = Vec::new();
-    let mut at = 0;
-    while let Some(&byte) = bytes.get(at) {
-        if byte == b'o'
-            && let Some(length) = operator(text, at)
-        {
-            at += length;
-            continue;
-        }
-        match byte {
-            b'-' if bytes.get(at + 1) == Some(&b'>') => at += 1,
-            b'(' => open.push(b')'),
-            b'[' => open.push(b']'),
-            b'{' => open.push(b'}'),
-            b'<' => open.push(b'>'),
-            // Between parentheses it may be the sign for "greater".
-            b'>' if open.last() != Some(&b'>') => {}
-            b')' | b']' | b'}' | b'>' => {
-                if let Some(index) = open.iter().rposition(|&close| close == byte) {
-                    open.truncate(index);
-                }
-            }
-            _ => {}
-        }
-        at += 1;
-        if open.is_empty() {
-            return at;
-        }
-        if open.len() > MAX_OPEN {
-            break;
-        }
-    }
-    text.len()
-}
-
-/// Brackets within brackets; no compiler gets there.
-const MAX_OPEN: usize = 1_000;
-
-/// `{lambda(int)#1}` is `{lambda#1}`; other names in braces stay.
+/// Shortens `{lambda(int)#1}` to `{lambda#1}`. Other names in braces are unchanged.
 fn lambda(name: &str) -> String {
     match name.strip_prefix("{lambda(").and_then(|rest| rest.rsplit_once('#')) {
         Some((_, number)) => format!("{{lambda#{number}"),
@@ -160,7 +56,7 @@ fn lambda(name: &str) -> String {
     }
 }
 
-/// Length of what may follow parameters and belongs to them: ` const`, ` &&`.
+/// Returns the length of the qualifiers that may follow parameters, such as ` const` and ` &&`.
 fn qualifiers(text: &str) -> usize {
     const WORDS: [&str; 7] = [" const", " volatile", " restrict", " noexcept", " &&", " &", " "];
     let mut rest = text;
@@ -173,10 +69,8 @@ fn qualifiers(text: &str) -> usize {
     text.len() - rest.len()
 }
 
-/// Levels of types within types that are told apart.
-const MAX_DEPTH: usize = 16;
-
-/// `<alloc::vec::Vec<T> as core::iter::Extend<T>>::extend` is `alloc::vec::Vec::extend`.
+/// Shortens a Rust name: `<alloc::vec::Vec<T> as core::iter::Extend<T>>::extend` to
+/// `alloc::vec::Vec::extend`.
 pub(super) fn rust(full: &str) -> String {
     rust_within(full, MAX_DEPTH)
 }
@@ -189,22 +83,29 @@ fn rust_within(full: &str, depth: usize) -> String {
         match byte {
             b'<' => {
                 let length = group(rest);
-                let inner = rest[1..length].strip_suffix('>').unwrap_or(&rest[1..length]);
+                let (inner, _) = inside(&rest[..length]);
                 at += length;
                 if depth == 0 {
+                    continue;
+                }
+                if let Some(glue) = drop_glue(&short) {
+                    // Its argument is all that tells it from others.
+                    short.truncate(glue);
+                    short.push_str(&format!("<{}>", bare_types(inner)));
                     continue;
                 }
                 let is_after_path = short.ends_with("::");
                 if let Some(implementation) = inner.strip_prefix("impl ").filter(|_| is_after_path || short.is_empty())
                 {
-                    // `core::slice::<impl [T]>`: the type says it; the module is only where the block stands.
+                    // Of `core::slice::<impl [T]>` only the type is kept. The module is that of the
+                    // `impl` block.
                     let (of, on) = split(implementation, " for ");
                     short = subject(on.map_or(of, |on| on), on.map(|_| of), depth);
                 } else if is_after_path {
                     // A turbofish.
                     short.truncate(short.len() - 2);
                 } else if !short.ends_with(|last: char| last.is_alphanumeric() || matches!(last, '_' | '}')) {
-                    // Not the arguments of the name before it, but a type of its own.
+                    // The brackets hold a type and not the arguments of the name before them.
                     let (of, as_) = split(inner, " as ");
                     short.push_str(&subject(of, as_, depth));
                 }
@@ -228,7 +129,14 @@ fn rust_within(full: &str, depth: usize) -> String {
     if short.is_empty() { full.to_owned() } else { short }
 }
 
-/// The type that a method belongs to, or its trait when the type is only a parameter.
+/// Returns the length of `path` without a separator at its end, if it names the code that drops a
+/// value.
+fn drop_glue(path: &str) -> Option<usize> {
+    let path = path.strip_suffix("::").unwrap_or(path);
+    (path.ends_with("ptr::drop_in_place") || path.ends_with("ptr::drop_glue")).then_some(path.len())
+}
+
+/// Returns the type that a method belongs to, or its trait if the type is only a parameter.
 fn subject(of: &str, as_: Option<&str>, depth: usize) -> String {
     let bare = of.trim_start_matches(['&', '*']).trim_start_matches("mut ").trim_start_matches("const ");
     let is_parameter = bare.len() <= 2 && bare.starts_with(|first: char| first.is_ascii_uppercase()) || bare == "Self";
@@ -238,26 +146,187 @@ fn subject(of: &str, as_: Option<&str>, depth: usize) -> String {
     }
 }
 
-/// Splits at the first `word` that stands outside of all brackets.
-fn split<'t>(text: &'t str, word: &str) -> (&'t str, Option<&'t str>) {
-    let mut at = 0;
-    while at < text.len() {
-        let rest = &text[at..];
-        if let Some(after) = rest.strip_prefix(word) {
-            return (&text[..at], Some(after));
-        }
-        at += match rest.as_bytes()[0] {
-            b'<' | b'(' | b'[' | b'{' => group(rest),
-            b'-' if rest.starts_with("->") => 2,
-            _ => rest.chars().next().map_or(1, char::len_utf8),
-        };
+/// Removes the parts of a short name that tell users nothing, and writes what has no name in one
+/// way for all compilers:
+///
+/// * `(anonymous namespace)`, the inline namespaces of standard libraries and `{impl#0}` go;
+/// * `{{closure}}` and `{closure#0}` are `{closure}`, however deeply they are nested, and whatever
+///   shim calls them;
+/// * the `operator()` of a lambda goes, and so does the type that has no name;
+/// * `__memmove_avx512_unaligned_erms` is `memmove (avx512)`.
+pub fn tidy(short: &str) -> String {
+    if let Some(variant) = cpu_variant(short) {
+        return variant;
     }
-    (text, None)
+    if !short.contains(['{', '(', '$']) && !short.contains("::__") && !short.contains("_V2") {
+        return short.to_owned();
+    }
+    let mut parts: Vec<String> = Vec::new();
+    let mut part = String::new();
+    let mut finish = |part: &mut String| {
+        let part = std::mem::take(part);
+        let is_noise = matches!(&*part, "(anonymous namespace)" | "__cxx11" | "__1" | "__ndk1" | "_V2" | "{impl}");
+        let is_nested = part == "{closure}" && parts.last().is_some_and(|last| last == "{closure}");
+        match parts.last_mut() {
+            Some(last) if part == "operator()" && is_lambda(last) => {
+                if !last.starts_with('{') || last == "{unnamed type}" {
+                    *last = "{lambda}".to_owned();
+                }
+            }
+            Some(last) if last == "{lambda}" && part.starts_with("{lambda} ") => *last = part,
+            Some(last) if last == "{closure}" && matches!(&*part, "call_once" | "call_mut" | "call") => {}
+            _ if is_noise || is_nested || part.starts_with("{shim:") => {}
+            _ => parts.push(part),
+        }
+    };
+    for (token, start, end) in tokens(short) {
+        match token {
+            NameToken::Separator => finish(&mut part),
+            NameToken::Group if &short[start..end] == "{{vtable.shim}}" => {}
+            NameToken::Group => part.push_str(unnamed(&short[start..end])),
+            NameToken::Text => part.push_str(&short[start..end]),
+        }
+    }
+    finish(&mut part);
+    if parts.is_empty() { short.to_owned() } else { parts.join("::") }
+}
+
+/// Whether a short name ends in a lambda or a closure, which has no name of its own.
+pub(super) fn ends_unnamed(short: &str) -> bool {
+    named_end(short).is_some()
+}
+
+/// Names the lambda or closure at the end of a name by the place of its declaration:
+/// `main::{lambda(int)#1}::operator()(int)` becomes `main::{lambda} app.cc:12`. `declared` is the
+/// name of the declaration, which tells an async function from a closure.
+pub(super) fn place_unnamed(name: &str, declared: &str, place: &str) -> String {
+    let Some((end, kind)) = named_end(name) else { return name.to_owned() };
+    let path = &name[..end];
+    let separator = if path.is_empty() { "" } else { "::" };
+    match unnamed(&declared[..declared.len().min(group(declared))]) {
+        "{async fn}" if !path.is_empty() => format!("async fn {path}"),
+        _ if place.is_empty() => name.to_owned(),
+        declared @ ("{async block}" | "{async closure}") => format!("{path}{separator}{declared} {place}"),
+        _ => format!("{path}{separator}{kind} {place}"),
+    }
+}
+
+/// Returns the length of the path before the lambda or closures at the end of a name, and what is
+/// there.
+fn named_end(name: &str) -> Option<(usize, &'static str)> {
+    let mut parts = Vec::new();
+    let mut part = 0;
+    for (token, start, end) in tokens(name) {
+        if token == NameToken::Separator {
+            parts.push((part, start));
+            part = end;
+        }
+    }
+    parts.push((part, name.len()));
+    let text = |(start, end): &(usize, usize)| &name[*start..*end];
+    let path_end = |path: usize| path.checked_sub(1).map_or(0, |last| parts[last].1);
+    if let [.., class, method] = &parts[..]
+        && text(method).starts_with("operator()")
+        && is_lambda(text(class))
+    {
+        return Some((path_end(parts.len() - 2), "{lambda}"));
+    }
+    // Closures may be nested, and have generic arguments.
+    let mut path = parts.len();
+    while let Some(last) = path.checked_sub(1) {
+        let is_arguments = text(&parts[last]).starts_with('<') && last > 0 && is_closure(text(&parts[last - 1]));
+        if !is_closure(text(&parts[last])) && !is_arguments {
+            break;
+        }
+        path = last;
+    }
+    (path < parts.len()).then(|| (path_end(path), "{closure}"))
+}
+
+/// Whether a part of a path is a closure or the like.
+fn is_closure(part: &str) -> bool {
+    matches!(unnamed(part), "{closure}" | "{async fn}" | "{async block}" | "{async closure}") && part != unnamed(part)
+}
+
+/// Whether a part of a path is the type of a lambda.
+pub(super) fn is_lambda(part: &str) -> bool {
+    ["{lambda", "{unnamed type", "<lambda", "'lambda", "$_"].iter().any(|start| part.starts_with(start))
+}
+
+/// Returns the function and the instruction set of a variant that libc chooses by CPU:
+/// `memmove (avx512)` of `__memmove_avx512_unaligned_erms`.
+fn cpu_variant(name: &str) -> Option<String> {
+    const SETS: [&str; 15] = [
+        "sse2", "ssse3", "sse4", "sse42", "avx", "avx2", "avx512", "evex", "evex256", "evex512", "fma", "fma4", "erms",
+        "x86", "sse41",
+    ];
+    const DETAILS: [&str; 12] =
+        ["unaligned", "erms", "rtm", "movbe", "no", "bsf", "back", "vex", "chk", "1", "2", "64"];
+    let words: Vec<&str> = name.strip_prefix("__")?.split('_').collect();
+    let set = words.iter().position(|word| SETS.contains(word)).filter(|&set| set > 0)?;
+    let is_detail = |word: &&str| SETS.contains(word) || DETAILS.contains(word);
+    let function = words[..set].join("_");
+    (words[set + 1..].iter().all(is_detail) && !function.is_empty()).then(|| format!("{function} ({})", words[set]))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn lambdas_and_closures_are_named_by_their_place() {
+        for (name, declared, placed) in [
+            ("main::{lambda(int)#1}::operator()(int) const", "operator()", "main::{lambda} a.cc:12"),
+            ("f(A<B>)::{lambda(auto:1)#2}::operator()<int>(int) const", "operator()<int>", "f(A<B>)::{lambda} a.cc:12"),
+            ("work::{unnamed type}::operator()", "operator()", "work::{lambda} a.cc:12"),
+            ("work::<lambda(int)>::operator()", "operator()", "work::{lambda} a.cc:12"),
+            ("app::main::{{closure}}", "{closure#0}", "app::main::{closure} a.cc:12"),
+            ("app::main::{{closure}}::{{closure}}", "{closure#1}", "app::main::{closure} a.cc:12"),
+            ("app::main::{closure#0}::<u8>", "{closure#0}<u8>", "app::main::{closure} a.cc:12"),
+            ("{closure#0}", "{closure#0}", "{closure} a.cc:12"),
+            ("app::fetch::{{closure}}", "{async_fn#0}", "async fn app::fetch"),
+            ("app::fetch::{{closure}}", "{async_block#0}", "app::fetch::{async block} a.cc:12"),
+            ("Foo::operator()(int)", "operator()", "Foo::operator()(int)"),
+            ("app::main", "main", "app::main"),
+        ] {
+            assert_eq!(place_unnamed(name, declared, "a.cc:12"), placed, "{name}");
+        }
+        assert_eq!(place_unnamed("app::main::{{closure}}", "{closure#0}", ""), "app::main::{{closure}}");
+    }
+
+    #[test]
+    fn parts_that_tell_nothing_are_removed() {
+        for (short, tidied) in [
+            ("main", "main"),
+            ("a::(anonymous namespace)::Foo::f", "a::Foo::f"),
+            ("(anonymous namespace)::f", "f"),
+            ("std::__cxx11::basic_string::append", "std::basic_string::append"),
+            ("app::run::{{closure}}::{{closure}}", "app::run::{closure}"),
+            ("app::run::{closure#0}::{closure#1}::deep", "app::run::{closure}::deep"),
+            ("app::run::{closure#0}::call_once::{shim:vtable#0}", "app::run::{closure}"),
+            ("core::ops::function::FnOnce::call_once{{vtable.shim}}", "core::ops::function::FnOnce::call_once"),
+            ("app::parser::{impl#3}::parse", "app::parser::parse"),
+            ("main::{lambda#1}::operator()", "main::{lambda#1}"),
+            ("main::{unnamed type}::operator()", "main::{lambda}"),
+            ("main::$_0::operator()", "main::{lambda}"),
+            ("main::{unnamed type}::operator()::{lambda} a.cc:3", "main::{lambda} a.cc:3"),
+            ("Foo::operator()", "Foo::operator()"),
+            ("Foo::operator<<", "Foo::operator<<"),
+            ("{lambda} app.cc:3", "{lambda} app.cc:3"),
+            ("(anonymous namespace)", "(anonymous namespace)"),
+            ("__memmove_avx512_unaligned_erms", "memmove (avx512)"),
+            ("__memset_evex_unaligned_erms", "memset (evex)"),
+            ("__strcasecmp_l_avx2", "strcasecmp_l (avx2)"),
+            ("__memcmp_evex_movbe", "memcmp (evex)"),
+            ("__strchr_sse2_no_bsf", "strchr (sse2)"),
+            ("__ieee754_exp_fma", "ieee754_exp (fma)"),
+            ("__decode_avx2_block", "__decode_avx2_block"),
+            ("decode_avx2", "decode_avx2"),
+            ("__avx2", "__avx2"),
+        ] {
+            assert_eq!(tidy(short), tidied, "{short}");
+        }
+    }
 
     #[test]
     fn cpp_names() {
@@ -318,7 +387,11 @@ mod tests {
             ("core::mem::swap::<u32>", "core::mem::swap"),
             ("app::run::<alloc::vec::Vec<u8>, 4>::{closure#0}", "app::run::{closure#0}"),
             ("app::main::{{closure}}", "app::main::{{closure}}"),
-            ("core::ptr::drop_in_place<std::rt::lang_start<()>::{{closure}}>", "core::ptr::drop_in_place"),
+            (
+                "core::ptr::drop_in_place<std::rt::lang_start<()>::{{closure}}>",
+                "core::ptr::drop_in_place<lang_start<()>::{closure}>",
+            ),
+            ("core::ptr::drop_in_place::<alloc::vec::Vec<app::Item>>", "core::ptr::drop_in_place<Vec<Item>>"),
             (
                 "core::ops::function::FnOnce::call_once{{vtable.shim}}",
                 "core::ops::function::FnOnce::call_once{{vtable.shim}}",

@@ -1,9 +1,9 @@
-//! Source files: where they may be, and what is in them, as lines that can be shown. Paths come from debug information, which
-//! may name anything: what is no regular file is not read, a large one not to its end, and nothing that a terminal obeys is
-//! left in a line.
+//! Finds and reads source files, as lines that are safe to display. Paths come from debug
+//! information and are not trusted: only regular files are read, up to a limit.
 //!
-//! A file is looked for below the directories given, each with as much of the end of the path as fits; then as the path
-//! says, as the process sees it and as we do; then below the current directory, if the path has a part of that name.
+//! A file is searched below the given directories, with every suffix of its path, the longest
+//! first; then at its path, in the namespace of the process and in that of sigtop; then below the
+//! current directory, if a component of the path has that directory's name.
 
 use std::fs::OpenOptions;
 use std::io::Read;
@@ -16,71 +16,72 @@ use std::time::SystemTime;
 use crossbeam_channel::{Receiver, Sender};
 use nix::fcntl::OFlag;
 
-use super::clean::clean;
-use super::lines::caught;
+use super::error::catch_panic;
 use super::object;
+use super::sanitize::sanitize;
 
-/// Bytes of a file that are read.
+/// Maximum number of bytes read of a file.
 const MAX_BYTES: u64 = 8 << 20;
-/// Lines of a file that are kept.
+/// Maximum number of lines of a file.
 const MAX_LINES: usize = 200_000;
-/// Columns of a line that are kept.
+/// Maximum number of columns of a line.
 const MAX_COLUMNS: usize = 500;
-/// Columns between two stops of a tab.
+/// Columns between tab stops.
 const TAB: usize = 4;
-/// Parts of a path that are looked at.
+/// Maximum number of components of a path, from its end.
 const MAX_PARTS: usize = 64;
 
-/// A file that comes with the program: the end of its path, and its text.
+/// A file that is part of sigtop: a suffix of its path, and its text.
 pub type Embedded = (&'static str, &'static str);
 
-/// Where sources are looked for.
+/// The places where source files are searched.
 #[derive(Clone, Debug, Default)]
-pub struct Sources {
-    /// Directories to look below first.
+pub struct SourceFinder {
+    /// The directories to search first.
     pub directories: Vec<PathBuf>,
-    /// The directory that sigtop was started in.
+    /// The directory in which sigtop was started.
     pub current: Option<PathBuf>,
-    /// Files that need not be found.
+    /// The embedded files.
     pub embedded: &'static [Embedded],
 }
 
 /// A source file.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Source {
-    /// Where it was found.
+pub struct SourceFile {
+    /// The path at which it was found.
     pub path: String,
-    /// Its lines, the first at 0, ready to be shown.
+    /// Its lines, safe to display. Line 1 is at index 0.
     pub lines: Box<[Box<str>]>,
-    /// When it was last written, where that says something.
+    /// The time of its last change, if known.
     pub modified: Option<SystemTime>,
-    /// Whether there is more of it.
+    /// Whether it was truncated.
     pub is_cut: bool,
 }
 
-impl Source {
-    /// Makes lines of a text.
-    pub fn new(path: &str, text: &[u8], modified: Option<SystemTime>) -> Source {
-        // What ends in a newline has no line behind it.
+impl SourceFile {
+    /// Splits a text into lines.
+    pub fn new(path: &str, text: &[u8], modified: Option<SystemTime>) -> SourceFile {
+        // A final newline does not begin another line.
         let whole = text.strip_suffix(b"\n").unwrap_or(text);
         let mut lines: Vec<Box<str>> = whole.split(|&byte| byte == b'\n').take(MAX_LINES + 1).map(shown).collect();
         let is_cut = lines.len() > MAX_LINES;
         lines.truncate(MAX_LINES);
-        Source { path: clean(path), lines: lines.into(), modified, is_cut }
+        SourceFile { path: sanitize(path), lines: lines.into(), modified, is_cut }
     }
 
-    /// A line, counted from 1.
+    /// The line with this number, from 1.
     pub fn line(&self, number: u32) -> Option<&str> {
         self.lines.get((number as usize).checked_sub(1)?).map(|line| &**line)
     }
 
-    /// Memory it takes, about.
+    /// The memory it takes, approximately.
     pub fn memory_bytes(&self) -> usize {
         size_of_val(&*self.lines) + self.lines.iter().map(|line| line.len()).sum::<usize>()
     }
 }
 
-/// A line as it can be shown: no tabs, nothing that a terminal obeys, no end of it.
+/// Makes a line safe to display: expands tabs, replaces control characters, and removes the line
+/// end.
 fn shown(line: &[u8]) -> Box<str> {
     let line = line.strip_suffix(b"\r").unwrap_or(line);
     // A character has at most four bytes.
@@ -99,38 +100,38 @@ fn shown(line: &[u8]) -> Box<str> {
             c => text.push(c),
         }
     }
-    clean(text.trim_end()).into()
+    sanitize(text.trim_end()).into()
 }
 
-impl Sources {
-    /// Looks for a file that debug information names, of a program that process `pid` runs, and reads it.
+impl SourceFinder {
+    /// Finds and reads a file that debug information of process `pid` names.
     ///
     /// # Errors
-    /// It is nowhere: one sentence that names it and where else it may be put.
-    pub fn open(&self, file: &str, pid: u32) -> Result<Source, String> {
+    /// One sentence that names the file and the remedy, if it was not found or cannot be read.
+    pub fn open(&self, file: &str, pid: u32) -> Result<SourceFile, String> {
         if file.is_empty() {
             return Err("the debug information does not say which source file it is".to_owned());
         }
         if let Some((_, text)) = self.embedded.iter().find(|(end, _)| Path::new(file).ends_with(end)) {
-            return Ok(Source::new(file, text.as_bytes(), None));
+            return Ok(SourceFile::new(file, text.as_bytes(), None));
         }
         let mut unreadable = None;
-        // What the process has may be hidden from us as a whole: that says nothing about the file.
+        // Errors below /proc/PID may concern the whole process, so they are not reported.
         let process = PathBuf::from(format!("/proc/{pid}"));
         for path in self.places(file, pid) {
             match read(&path) {
-                Ok(source) => return Ok(Source { path: name(&path, pid), ..source }),
+                Ok(source) => return Ok(SourceFile { path: name(&path, pid), ..source }),
                 Err(Some(cause)) if !path.starts_with(&process) => unreadable = unreadable.or(Some((path, cause))),
                 Err(_) => {}
             }
         }
         Err(match unreadable {
             Some((path, cause)) => format!("{} cannot be read ({cause})", name(&path, pid)),
-            None => format!("{} is not here: name the directory it is in with --source-path DIR", clean(file)),
+            None => format!("{} is not here: name the directory it is in with --source-path DIR", sanitize(file)),
         })
     }
 
-    /// Paths that a file may have, the likeliest first.
+    /// Returns the candidate paths of a file, the likeliest first.
     fn places(&self, file: &str, pid: u32) -> Vec<PathBuf> {
         let path = Path::new(file);
         let parts: Vec<Component<'_>> = path.components().collect();
@@ -163,16 +164,16 @@ impl Sources {
     }
 }
 
-/// A path as a person would write it.
+/// Returns a path as the user would write it.
 fn name(path: &Path, pid: u32) -> String {
     let ours = path.strip_prefix(format!("/proc/{pid}/root")).map(|path| Path::new("/").join(path));
     let ours = ours.or_else(|_| path.strip_prefix(format!("/proc/{pid}/cwd")).map(Path::to_owned));
-    clean(&ours.as_deref().unwrap_or(path).to_string_lossy())
+    sanitize(&ours.as_deref().unwrap_or(path).to_string_lossy())
 }
 
-/// Reads a file. `None` if there is none, else why it cannot be read.
-fn read(path: &Path) -> Result<Source, Option<String>> {
-    // A pipe or a terminal in its place must not hold us up.
+/// Reads a file. The error is `None` if it does not exist, else the cause.
+fn read(path: &Path) -> Result<SourceFile, Option<String>> {
+    // Opening a pipe must not block, and a terminal must not become the controlling one.
     let flags = OFlag::O_NONBLOCK | OFlag::O_NOCTTY;
     let file = OpenOptions::new().read(true).custom_flags(flags.bits()).open(path);
     let absent = |error: &std::io::Error| {
@@ -188,35 +189,36 @@ fn read(path: &Path) -> Result<Source, Option<String>> {
     file.take(MAX_BYTES + 1).read_to_end(&mut bytes).map_err(|error| Some(error.to_string()))?;
     let is_cut = bytes.len() as u64 > MAX_BYTES;
     bytes.truncate(MAX_BYTES as usize);
-    let source = Source::new("", &bytes, metadata.modified().ok());
-    Ok(Source { is_cut: source.is_cut || is_cut, ..source })
+    let source = SourceFile::new("", &bytes, metadata.modified().ok());
+    Ok(SourceFile { is_cut: source.is_cut || is_cut, ..source })
 }
 
-/// A file wanted.
+/// A request for a source file.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Request {
-    /// As the debug information has it.
+pub struct SourceRequest {
+    /// The path as the debug information names it.
     pub file: String,
-    /// A process that runs it.
+    /// A process that runs the program.
     pub pid: u32,
 }
 
-/// The answer to one [`Request`].
+/// The answer to a [`SourceRequest`].
 #[derive(Clone, Debug)]
-pub struct Reply {
-    /// Which file.
+pub struct SourceReply {
+    /// The path of the request.
     pub file: String,
-    /// The file, or why there is none: one sentence.
-    pub source: Result<Arc<Source>, String>,
+    /// The file, or a sentence that says why there is none.
+    pub source: Result<Arc<SourceFile>, String>,
 }
 
-/// Starts the thread that reads sources: a file system may take its time. It ends when `requests` is closed.
-pub fn spawn(sources: Sources, requests: Receiver<Request>, replies: Sender<Reply>) -> JoinHandle<()> {
+/// Starts the thread that reads source files, because file systems may be slow. It ends when
+/// `requests` is closed.
+pub fn spawn(sources: SourceFinder, requests: Receiver<SourceRequest>, replies: Sender<SourceReply>) -> JoinHandle<()> {
     let run = move || {
-        for Request { file, pid } in requests {
-            let read =
-                caught(|| sources.open(&file, pid)).unwrap_or_else(|| Err(format!("{} is unreadable", clean(&file))));
-            if replies.send(Reply { file, source: read.map(Arc::new) }).is_err() {
+        for SourceRequest { file, pid } in requests {
+            let read = catch_panic(|| sources.open(&file, pid))
+                .unwrap_or_else(|| Err(format!("{} is unreadable", sanitize(&file))));
+            if replies.send(SourceReply { file, source: read.map(Arc::new) }).is_err() {
                 return;
             }
         }
@@ -229,19 +231,19 @@ mod tests {
     use super::*;
 
     #[test]
-    fn lines_are_fit_to_be_shown() {
+    fn lines_are_safe_to_display() {
         let long = [vec![b'x'; 1 << 20], b"\nlast".to_vec()].concat();
-        let source = Source::new("a.c", &[b"\tint x;\r\na\tb\n\x1b[31m\xff\n".to_vec(), long].concat(), None);
+        let source = SourceFile::new("a.c", &[b"\tint x;\r\na\tb\n\x1b[31m\xff\n".to_vec(), long].concat(), None);
         let lines: Vec<&str> = source.lines.iter().map(|line| &**line).collect();
         assert_eq!(lines[..3], ["    int x;", "a   b", "\u{fffd}[31m\u{fffd}"]);
         assert_eq!((lines[3].chars().count(), lines[4], lines.len()), (MAX_COLUMNS + 1, "last", 5));
         assert_eq!((source.line(0), source.line(2), source.line(6)), (None, Some("a   b"), None));
-        assert!(!source.is_cut && Source::new("", &vec![b'\n'; MAX_LINES + 5], None).is_cut);
+        assert!(!source.is_cut && SourceFile::new("", &vec![b'\n'; MAX_LINES + 5], None).is_cut);
     }
 
     #[test]
-    fn a_path_is_tried_in_many_places() {
-        let sources = Sources {
+    fn paths_are_searched_in_order() {
+        let sources = SourceFinder {
             directories: vec!["/src".into()],
             current: Some("/home/me/app".into()),
             embedded: &[("src/demo.rs", "fn main() {}\n")],
@@ -271,13 +273,13 @@ mod tests {
     }
 
     #[test]
-    fn pipes_and_devices_are_not_waited_for() {
+    fn pipes_and_devices_do_not_block() {
         let directory = std::env::temp_dir().join(format!("sigtop-source-{}", std::process::id()));
         std::fs::create_dir_all(&directory).unwrap();
         let pipe = directory.join("pipe.c");
         nix::unistd::mkfifo(&pipe, nix::sys::stat::Mode::S_IRWXU).unwrap();
         for path in [pipe.as_path(), Path::new("/dev/zero"), Path::new("/dev/tty"), directory.as_path()] {
-            let error = Sources::default().open(&path.to_string_lossy(), std::process::id()).unwrap_err();
+            let error = SourceFinder::default().open(&path.to_string_lossy(), std::process::id()).unwrap_err();
             assert!(error.contains("cannot be read") || error.contains("is not here"), "{error}");
         }
         std::fs::remove_dir_all(&directory).unwrap();

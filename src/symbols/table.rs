@@ -1,158 +1,196 @@
-//! The functions of one file by address, from its symbol tables. An address has a name only inside of a symbol: what lies
-//! between symbols, or in a part that was stripped, has none. Line tables are [`dwarf`](super::dwarf)'s.
+//! The functions of one file by address, from its symbol tables. Only addresses inside a symbol
+//! have a name; gaps between symbols and stripped code have none. Line tables are in
+//! [`dwarf`](super::dwarf).
 //!
-//! Where a symbol ends: at its size. Hand-written assembly often gives none; such a symbol reaches
-//! to the next symbol of its section, to the next function that the unwind tables have, or to the
-//! section's end, in gaps that no sized symbol covers, and only when it comes from a full symbol
-//! table (`.symtab`), where everything that could follow has an entry. A stripped file's exports
-//! (`.dynsym`) without a size name nothing. Of nested symbols the innermost counts.
+//! A symbol ends at its size. Hand-written assembly often has no sizes. A symbol without size ends
+//! at the next symbol of its section, at the next function in the unwind tables, or at the end of
+//! the section. It only covers gaps between sized symbols, and only if it comes from a full symbol
+//! table (`.symtab`), where everything that could follow has an entry. Exports (`.dynsym`) of a
+//! stripped file without a size name nothing. Of nested symbols the innermost counts.
+//!
+//! Functions of a stripped file without a symbol are known from its unwind tables. They are called
+//! by the place where they start, `libc.so.6+0x1050`, so that each is one row.
 
 use object::elf::{self, Sym64};
 use object::{LittleEndian, pod};
 
+use super::eh_frame;
+use super::eh_frame_hdr;
 use super::elf::{Elf, ORDER, string_at};
 use super::error::Error;
-use super::frames;
 use super::plt;
 
-/// Bytes of the symbol tables of one file, in the file.
+/// Maximum size of the symbol tables of one file.
 pub(super) const MAX_BYTES: u64 = 512 << 20;
 
-/// Functions of one file.
+/// The functions of one file.
 pub(super) struct SymbolTable {
-    /// By address, without overlaps.
-    pieces: Box<[Piece]>,
-    /// The names, each ended by a NUL.
+    /// The named ranges by address, without overlaps.
+    ranges: Box<[SymbolRange]>,
+    /// The names, each terminated by a NUL.
     names: Box<[u8]>,
     is_full: bool,
+    /// The number of functions with a name of their own.
+    functions: usize,
 }
 
-/// Addresses that have one name.
+/// A range of addresses with one name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Piece {
+struct SymbolRange {
     start: u64,
     end: u64,
     name: u32,
 }
 
-/// One symbol, before overlaps are resolved. `end` is 0 when it has no size.
-struct Symbol {
+/// A symbol before overlaps are resolved. `end` is 0 if it has no size.
+struct RawSymbol {
     start: u64,
     end: u64,
     name: u32,
-    kind: Kind,
+    rank: SymbolRank,
 }
 
-/// What makes one of several names for the same code the better one; the least is the best.
+/// The rank of a name among several for the same code. The least is the best.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-struct Kind {
+struct SymbolRank {
     is_label: bool,
     is_local: bool,
-    /// Underscores in front: the public one of two names has fewer.
+    /// The number of leading underscores: of two names the public one has fewer.
     underscores: u16,
     is_weak: bool,
     length: u16,
 }
 
-/// Where a symbol without size ends at the latest.
+/// The bounds of symbols without size.
 #[derive(Default)]
 struct Bounds {
-    /// Starts and ends of sections with code.
+    /// The starts and ends of sections with code.
     sections: Vec<(u64, u64)>,
-    /// Starts of all symbols in them, of any type, and of all functions that the unwind tables
-    /// have.
+    /// The starts of all symbols in them, of any type, and of all functions in the unwind tables.
     starts: Vec<u64>,
 }
 
 impl SymbolTable {
-    /// Reads the symbols of a file, and of its debug file if it was stripped.
-    pub(super) fn read(file: &Elf, debug: Option<&Elf>) -> Result<SymbolTable, Error> {
-        let mut reader = Reader::default();
+    /// Reads the symbols of a file, and those of its debug file if it was stripped. Functions
+    /// without a symbol are called by their place in `module`, the name of the file.
+    pub(super) fn read(file: &Elf, debug: Option<&Elf>, module: &str) -> Result<SymbolTable, Error> {
+        let mut builder = SymbolTableBuilder::default();
         let full = [Some(file), debug].into_iter().flatten().find(|elf| elf.section(b".symtab").is_some());
         if let Some(elf) = full {
-            reader.read(elf, b".symtab")?;
+            builder.read(elf, b".symtab")?;
         }
-        // Exports can be damaged or missing without harm to the rest, and the other way round they are all there is.
-        match reader.read(file, b".dynsym") {
+        // Damaged exports are ignored if there is a full table.
+        match builder.read(file, b".dynsym") {
             Err(error) if full.is_none() => return Err(error),
             _ => {}
         }
         if full.is_some() {
-            reader.bounds.starts.extend(frames::starts(file));
+            builder.bounds.starts.extend(eh_frame_hdr::function_starts(file));
         }
-        let mut table = reader.finish(full.is_some());
+        let mut table = builder.finish(full.is_some());
         let stubs = plt::stubs(file, |address| table.name(address));
         table.add_stubs(stubs);
+        table.functions = table.count_names();
+        // A full table leaves out what has no function, such as padding.
+        if full.is_none() {
+            table.add_nameless(&eh_frame::functions(file), module);
+        }
         Ok(table)
     }
 
-    /// The raw name of the function at an address of the file, or none.
+    /// The raw name of the function at an address.
     pub(super) fn name(&self, address: u64) -> Option<&[u8]> {
         self.function(address).map(|(_, _, name)| name)
     }
 
-    /// Start and end of the function at an address of the file, and its raw name. Where another is nested in it, it is the
-    /// part on this side of that.
+    /// The start and end of the function at an address, and its raw name. If another function is
+    /// nested in it, the range ends or starts there.
     pub(super) fn function(&self, address: u64) -> Option<(u64, u64, &[u8])> {
-        let index = self.pieces.partition_point(|piece| piece.start <= address).checked_sub(1)?;
-        let piece = self.pieces[index];
-        (address < piece.end).then(|| (piece.start, piece.end, string_at(&self.names, piece.name)))
+        let index = self.ranges.partition_point(|range| range.start <= address).checked_sub(1)?;
+        let range = self.ranges[index];
+        (address < range.end).then(|| (range.start, range.end, string_at(&self.names, range.name)))
     }
 
-    /// Functions with a name, each counted where it begins.
+    /// The number of functions with a name.
     pub(super) fn functions(&self) -> usize {
-        let names = self.pieces.iter().map(|piece| piece.name);
+        self.functions
+    }
+
+    fn count_names(&self) -> usize {
+        let names = self.ranges.iter().map(|range| range.name);
         names.collect::<std::collections::HashSet<u32>>().len()
     }
 
-    /// Whether local functions are in it, and not only what the file exports.
+    /// Whether the table has local functions, not only exports.
     pub(super) fn is_full(&self) -> bool {
         self.is_full
     }
 
-    /// Memory it takes.
+    /// The memory it takes.
     pub(super) fn memory_bytes(&self) -> u64 {
-        (self.pieces.len() * size_of::<Piece>() + self.names.len()) as u64
+        (self.ranges.len() * size_of::<SymbolRange>() + self.names.len()) as u64
     }
 
-    /// Names stubs that no symbol covers.
-    fn add_stubs(&mut self, stubs: Vec<plt::Stub>) {
+    /// Adds names for stubs that no symbol covers.
+    fn add_stubs(&mut self, stubs: Vec<plt::PltStub>) {
         let mut names = std::mem::take(&mut self.names).into_vec();
-        let mut pieces = std::mem::take(&mut self.pieces).into_vec();
-        let covered = pieces.len();
+        let mut ranges = std::mem::take(&mut self.ranges).into_vec();
+        let covered = ranges.len();
         for stub in stubs {
-            let next = pieces[..covered].partition_point(|piece| piece.end <= stub.start);
-            let is_free = pieces[..covered].get(next).is_none_or(|piece| stub.end <= piece.start);
+            let next = ranges[..covered].partition_point(|range| range.end <= stub.start);
+            let is_free = ranges[..covered].get(next).is_none_or(|range| stub.end <= range.start);
             let Ok(name) = u32::try_from(names.len()) else { break };
             if is_free {
                 names.extend_from_slice(&stub.name);
                 names.extend_from_slice(b"@plt\0");
-                pieces.push(Piece { start: stub.start, end: stub.end, name });
+                ranges.push(SymbolRange { start: stub.start, end: stub.end, name });
             }
         }
-        pieces.sort_by_key(|piece| piece.start);
-        // Stubs of damaged files may overlap each other.
+        ranges.sort_by_key(|range| range.start);
+        // The stubs of a damaged file may overlap.
         let mut end = 0;
-        pieces.retain(|piece| {
-            let keep = piece.start >= end;
-            end = if keep { piece.end } else { end };
+        ranges.retain(|range| {
+            let keep = range.start >= end;
+            end = if keep { range.end } else { end };
             keep
         });
         self.names = names.into();
-        self.pieces = pieces.into();
+        self.ranges = ranges.into();
+    }
+
+    /// Adds functions without a symbol, where no symbol covers their start. `functions` are sorted.
+    fn add_nameless(&mut self, functions: &[(u64, u64)], module: &str) {
+        let mut names = std::mem::take(&mut self.names).into_vec();
+        let mut ranges = std::mem::take(&mut self.ranges).into_vec();
+        let (covered, mut last) = (ranges.len(), 0);
+        for (index, &(start, end)) in functions.iter().enumerate() {
+            let next = ranges[..covered].partition_point(|range| range.end <= start);
+            let next = ranges[..covered].get(next).map_or(u64::MAX, |range| range.start);
+            let following = functions.get(index + 1).map_or(u64::MAX, |next| next.0);
+            let end = end.min(next).min(following);
+            let Ok(name) = u32::try_from(names.len()) else { break };
+            if start < end && start >= last {
+                names.extend(format!("{module}+{start:#x}\0").into_bytes());
+                ranges.push(SymbolRange { start, end, name });
+                last = end;
+            }
+        }
+        ranges.sort_by_key(|range| range.start);
+        self.names = names.into();
+        self.ranges = ranges.into();
     }
 }
 
-/// Collects symbols of several tables.
+/// Collects the symbols of several tables.
 #[derive(Default)]
-struct Reader {
+struct SymbolTableBuilder {
     names: Vec<u8>,
-    sized: Vec<Symbol>,
-    endless: Vec<Symbol>,
+    sized: Vec<RawSymbol>,
+    endless: Vec<RawSymbol>,
     bounds: Bounds,
 }
 
-impl Reader {
+impl SymbolTableBuilder {
     fn read(&mut self, elf: &Elf, table: &[u8]) -> Result<(), Error> {
         let malformed = |what| Error::Malformed { path: elf.path.clone(), what };
         let Some(section) = elf.section(table) else { return Ok(()) };
@@ -193,10 +231,10 @@ impl Reader {
                 continue;
             }
             let underscores = name.iter().take_while(|&&byte| byte == b'_').count() as u16;
-            let kind = Kind { is_label, is_local, underscores, is_weak, length: name.len() as u16 };
-            // A size that leaves the section is a lie; what is in the section may still be true.
+            let rank = SymbolRank { is_label, is_local, underscores, is_weak, length: name.len() as u16 };
+            // A size beyond the end of the section is wrong; the part in the section may be right.
             let end = if size == 0 { 0 } else { start.saturating_add(size).min(home.end()) };
-            let symbol = Symbol { start, end, name: base + offset, kind };
+            let symbol = RawSymbol { start, end, name: base + offset, rank };
             match size {
                 0 if is_full => self.endless.push(symbol),
                 0 => {}
@@ -214,38 +252,39 @@ impl Reader {
         let names = self.names.into_boxed_slice();
         sort(&mut self.sized, &names);
         sort(&mut self.endless, &names);
-        let mut pieces = flatten(&self.sized);
-        fill(&mut pieces, &self.endless, self.bounds);
-        SymbolTable { pieces: pieces.into(), names, is_full }
+        let mut ranges = flatten(&self.sized);
+        fill(&mut ranges, &self.endless, self.bounds);
+        SymbolTable { ranges: ranges.into(), names, is_full, functions: 0 }
     }
 }
 
-/// By address, and the best name for an address last.
-fn sort(symbols: &mut [Symbol], names: &[u8]) {
-    /// Enough of a name to put equals in order.
+/// Sorts symbols by address, and the best name for an address last.
+fn sort(symbols: &mut [RawSymbol], names: &[u8]) {
+    /// The length of the prefix by which equals are sorted.
     const HEAD: usize = 64;
-    let head = |symbol: &Symbol| {
+    let head = |symbol: &RawSymbol| {
         let name = string_at(names, symbol.name);
         &name[..name.len().min(HEAD)]
     };
     symbols.sort_unstable_by(|a, b| {
         let by_text = || head(b).cmp(head(a)).then_with(|| b.name.cmp(&a.name));
-        a.start.cmp(&b.start).then_with(|| b.kind.cmp(&a.kind)).then_with(by_text)
+        a.start.cmp(&b.start).then_with(|| b.rank.cmp(&a.rank)).then_with(by_text)
     });
 }
 
-/// Symbols that may nest and overlap as pieces that do not: each address goes to the symbol that begins last before it.
-fn flatten(symbols: &[Symbol]) -> Vec<Piece> {
-    let mut pieces: Vec<Piece> = Vec::with_capacity(symbols.len());
-    let mut open: Vec<&Symbol> = Vec::new();
+/// Symbols that may nest and overlap as ranges that do not: each address goes to the symbol that
+/// begins last before it.
+fn flatten(symbols: &[RawSymbol]) -> Vec<SymbolRange> {
+    let mut ranges: Vec<SymbolRange> = Vec::with_capacity(symbols.len());
+    let mut open: Vec<&RawSymbol> = Vec::new();
     let mut cursor = 0;
     let mut emit = |cursor: &mut u64, end: u64, name: u32| {
         if *cursor >= end {
             return;
         }
-        match pieces.last_mut() {
+        match ranges.last_mut() {
             Some(last) if last.end == *cursor && last.name == name => last.end = end,
-            _ => pieces.push(Piece { start: *cursor, end, name }),
+            _ => ranges.push(SymbolRange { start: *cursor, end, name }),
         }
         *cursor = end;
     };
@@ -262,94 +301,96 @@ fn flatten(symbols: &[Symbol]) -> Vec<Piece> {
     while let Some(top) = open.pop() {
         emit(&mut cursor, top.end, top.name);
     }
-    pieces
+    ranges
 }
 
 /// Gives symbols without size the gap behind them.
-fn fill(pieces: &mut Vec<Piece>, symbols: &[Symbol], mut bounds: Bounds) {
+fn fill(ranges: &mut Vec<SymbolRange>, symbols: &[RawSymbol], mut bounds: Bounds) {
     bounds.starts.sort_unstable();
     bounds.sections.sort_unstable();
-    let covered = pieces.len();
+    let covered = ranges.len();
     // The best name of an address comes last; only that one is asked for.
     for same in symbols.chunk_by(|a, b| a.start == b.start) {
         let Some(symbol) = same.last() else { continue };
         let start = symbol.start;
-        let next_piece = pieces[..covered].partition_point(|piece| piece.end <= start);
-        let next_piece = pieces[..covered].get(next_piece).map_or(u64::MAX, |piece| piece.start);
+        let next_piece = ranges[..covered].partition_point(|range| range.end <= start);
+        let next_piece = ranges[..covered].get(next_piece).map_or(u64::MAX, |range| range.start);
         let next_start = bounds.starts.partition_point(|&other| other <= start);
         let next_start = bounds.starts.get(next_start).copied().unwrap_or(u64::MAX);
         let section = bounds.sections.partition_point(|&(section, _)| section <= start);
         let section_end = section.checked_sub(1).map_or(start, |index| bounds.sections[index].1);
         let end = next_piece.min(next_start).min(section_end);
         if start < end {
-            pieces.push(Piece { start, end, name: symbol.name });
+            ranges.push(SymbolRange { start, end, name: symbol.name });
         }
     }
-    pieces.sort_by_key(|piece| piece.start);
+    ranges.sort_by_key(|range| range.start);
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    const GLOBAL: Kind = Kind { is_label: false, is_local: false, underscores: 0, is_weak: false, length: 1 };
+    const GLOBAL: SymbolRank =
+        SymbolRank { is_label: false, is_local: false, underscores: 0, is_weak: false, length: 1 };
 
     /// Pieces of symbols given as name, start and end.
-    fn pieces(symbols: &[(u32, u64, u64, Kind)]) -> Vec<(u64, u64, u32)> {
-        let symbol = |&(name, start, end, kind): &(u32, u64, u64, Kind)| Symbol { start, end, name, kind };
-        let mut symbols: Vec<Symbol> = symbols.iter().map(symbol).collect();
+    fn ranges(symbols: &[(u32, u64, u64, SymbolRank)]) -> Vec<(u64, u64, u32)> {
+        let symbol = |&(name, start, end, rank): &(u32, u64, u64, SymbolRank)| RawSymbol { start, end, name, rank };
+        let mut symbols: Vec<RawSymbol> = symbols.iter().map(symbol).collect();
         sort(&mut symbols, &[]);
-        flatten(&symbols).iter().map(|piece| (piece.start, piece.end, piece.name)).collect()
+        flatten(&symbols).iter().map(|range| (range.start, range.end, range.name)).collect()
     }
 
     #[test]
     fn gaps_stay_gaps() {
-        assert_eq!(pieces(&[(1, 10, 20, GLOBAL), (2, 25, 30, GLOBAL)]), [(10, 20, 1), (25, 30, 2)]);
+        assert_eq!(ranges(&[(1, 10, 20, GLOBAL), (2, 25, 30, GLOBAL)]), [(10, 20, 1), (25, 30, 2)]);
     }
 
     #[test]
     fn the_innermost_symbol_counts() {
         let nested = [(1, 0, 100, GLOBAL), (2, 10, 50, GLOBAL), (3, 20, 30, GLOBAL)];
-        assert_eq!(pieces(&nested), [(0, 10, 1), (10, 20, 2), (20, 30, 3), (30, 50, 2), (50, 100, 1)]);
+        assert_eq!(ranges(&nested), [(0, 10, 1), (10, 20, 2), (20, 30, 3), (30, 50, 2), (50, 100, 1)]);
         let crossing = [(1, 0, 20, GLOBAL), (2, 10, 30, GLOBAL)];
-        assert_eq!(pieces(&crossing), [(0, 10, 1), (10, 30, 2)]);
+        assert_eq!(ranges(&crossing), [(0, 10, 1), (10, 30, 2)]);
         let inside_both = [(1, 0, 50, GLOBAL), (2, 10, 20, GLOBAL), (3, 15, 60, GLOBAL)];
-        assert_eq!(pieces(&inside_both), [(0, 10, 1), (10, 15, 2), (15, 60, 3)]);
+        assert_eq!(ranges(&inside_both), [(0, 10, 1), (10, 15, 2), (15, 60, 3)]);
     }
 
     #[test]
     fn of_aliases_one_is_chosen_whatever_their_order() {
-        let weak = Kind { is_weak: true, ..GLOBAL };
-        let local = Kind { is_local: true, ..GLOBAL };
-        let label = Kind { is_label: true, ..GLOBAL };
-        let hidden = Kind { underscores: 2, ..GLOBAL };
-        let long = Kind { length: 9, ..GLOBAL };
+        let weak = SymbolRank { is_weak: true, ..GLOBAL };
+        let local = SymbolRank { is_local: true, ..GLOBAL };
+        let label = SymbolRank { is_label: true, ..GLOBAL };
+        let hidden = SymbolRank { underscores: 2, ..GLOBAL };
+        let long = SymbolRank { length: 9, ..GLOBAL };
         for worse in [weak, local, label, hidden, long] {
-            assert_eq!(pieces(&[(1, 0, 10, GLOBAL), (2, 0, 10, worse)]), [(0, 10, 1)]);
-            assert_eq!(pieces(&[(2, 0, 10, worse), (1, 0, 10, GLOBAL)]), [(0, 10, 1)]);
+            assert_eq!(ranges(&[(1, 0, 10, GLOBAL), (2, 0, 10, worse)]), [(0, 10, 1)]);
+            assert_eq!(ranges(&[(2, 0, 10, worse), (1, 0, 10, GLOBAL)]), [(0, 10, 1)]);
             // The worse one is better than none.
-            assert_eq!(pieces(&[(2, 0, 15, worse), (1, 0, 10, GLOBAL)]), [(0, 10, 1), (10, 15, 2)]);
+            assert_eq!(ranges(&[(2, 0, 15, worse), (1, 0, 10, GLOBAL)]), [(0, 10, 1), (10, 15, 2)]);
         }
     }
 
     #[test]
     fn public_name_is_chosen_though_it_is_weak() {
-        let (fwrite, io_fwrite) = (Kind { is_weak: true, ..GLOBAL }, Kind { underscores: 1, ..GLOBAL });
-        assert_eq!(pieces(&[(1, 0, 10, fwrite), (2, 0, 10, io_fwrite)]), [(0, 10, 1)]);
-        let local = Kind { is_local: true, ..GLOBAL };
-        assert_eq!(pieces(&[(1, 0, 10, io_fwrite), (2, 0, 10, local)]), [(0, 10, 1)]);
+        let (fwrite, io_fwrite) = (SymbolRank { is_weak: true, ..GLOBAL }, SymbolRank { underscores: 1, ..GLOBAL });
+        assert_eq!(ranges(&[(1, 0, 10, fwrite), (2, 0, 10, io_fwrite)]), [(0, 10, 1)]);
+        let local = SymbolRank { is_local: true, ..GLOBAL };
+        assert_eq!(ranges(&[(1, 0, 10, io_fwrite), (2, 0, 10, local)]), [(0, 10, 1)]);
     }
 
     #[test]
     fn a_symbol_without_size_fills_the_gap_behind_it() {
         let filled = |start: u64, starts: &[u64]| {
-            let mut pieces = vec![Piece { start: 10, end: 20, name: 1 }, Piece { start: 40, end: 50, name: 2 }];
+            let mut ranges =
+                vec![SymbolRange { start: 10, end: 20, name: 1 }, SymbolRange { start: 40, end: 50, name: 2 }];
             let bounds = Bounds { sections: vec![(0, 60), (70, 90)], starts: starts.to_vec() };
-            fill(&mut pieces, &[Symbol { start, end: 0, name: 3, kind: GLOBAL }], bounds);
-            pieces.iter().find(|piece| piece.name == 3).map(|piece| (piece.start, piece.end))
+            fill(&mut ranges, &[RawSymbol { start, end: 0, name: 3, rank: GLOBAL }], bounds);
+            ranges.iter().find(|range| range.name == 3).map(|range| (range.start, range.end))
         };
         assert_eq!(filled(20, &[10, 20, 40]), Some((20, 40)), "up to the next sized symbol");
-        assert_eq!(filled(22, &[22, 30]), Some((22, 30)), "up to the next symbol of any kind");
+        assert_eq!(filled(22, &[22, 30]), Some((22, 30)), "up to the next symbol of any rank");
         assert_eq!(filled(52, &[]), Some((52, 60)), "up to the end of the section");
         assert_eq!(filled(72, &[72]), Some((72, 90)));
         assert_eq!(filled(12, &[]), None, "not inside of a sized symbol");
@@ -358,12 +399,26 @@ mod tests {
 
     #[test]
     fn stubs_are_named_where_no_symbol_is() {
-        let pieces = Box::new([Piece { start: 16, end: 32, name: 0 }]);
-        let mut table = SymbolTable { pieces, names: Box::new(*b"real\0"), is_full: true };
-        let stub = |start: u64, name: &[u8]| plt::Stub { start, end: start + 16, name: name.into() };
+        let ranges = Box::new([SymbolRange { start: 16, end: 32, name: 0 }]);
+        let mut table = SymbolTable { ranges, names: Box::new(*b"real\0"), is_full: true, functions: 0 };
+        let stub = |start: u64, name: &[u8]| plt::PltStub { start, end: start + 16, name: name.into() };
         table.add_stubs(vec![stub(0, b"puts"), stub(16, b"exit"), stub(8, b"crossing"), stub(32, b"read")]);
         let names: Vec<&[u8]> = [0, 15, 16, 31, 32, 47].into_iter().filter_map(|address| table.name(address)).collect();
         assert_eq!(names, [&b"puts@plt"[..], b"puts@plt", b"real", b"real", b"read@plt", b"read@plt"]);
         assert_eq!(table.name(48), None);
+    }
+
+    #[test]
+    fn functions_without_symbol_are_called_by_their_start() {
+        let ranges = Box::new([SymbolRange { start: 0x20, end: 0x30, name: 0 }]);
+        let mut table = SymbolTable { ranges, names: Box::new(*b"real\0"), is_full: false, functions: 1 };
+        table.add_nameless(&[(0x10, 0x28), (0x20, 0x30), (0x2c, 0x40), (0x40, 0x60), (0x50, 0x60)], "a.so");
+        let name = |address| table.name(address).map(|name| String::from_utf8_lossy(name).into_owned());
+        let names = [0xf, 0x10, 0x1f, 0x20, 0x2f, 0x30, 0x4f, 0x50, 0x5f, 0x60].map(name);
+        let names = names.each_ref().map(|name| name.as_deref());
+        let [a, c, d] = ["a.so+0x10", "a.so+0x40", "a.so+0x50"].map(Some);
+        let real = Some("real");
+        assert_eq!(names, [None, a, a, real, real, None, c, d, d, None]);
+        assert_eq!(table.functions(), 1);
     }
 }

@@ -1,140 +1,137 @@
-//! Callers and callees of one function, as pprof's `-peek` counts them: each pair once a sample, recursion no edge of its own.
+//! Callers and callees of one row, counted as pprof's `-peek` does: each pair once per sample.
+//! Recursion is not an edge.
 
 use std::cmp::Reverse;
 
-use super::diff::{Change, Changes};
-use super::query::Query;
-use super::rows::{RowId, Rows};
-use super::tallier::Tallier;
+use super::change::{Change, Changes};
+use super::rows::{RowId, RowTable};
+use super::stacks::PREFETCH;
+use super::stacks::neighbors::{Neighbors, StackIndex};
+use super::stacks::propagate::StackWeights;
 use super::text::Text;
-use super::ties::{Forest, Ties};
-use super::weights::{AHEAD, Weights};
-use crate::profile::Profile;
-use crate::symbols::Names;
 
-/// A caller or a callee of the centre.
+/// A caller or a callee of the center.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Edge {
-    /// Full name: rows are merged by it.
+pub struct CallEdge {
+    /// The full name; rows are merged by it.
     pub full: Text,
-    /// Short name.
+    /// The short name.
     pub short: Text,
-    /// Last part of the module's path.
+    /// The last component of the module's path.
     pub module: Text,
-    /// Whether every such call was inlined.
+    /// Whether every such call is inlined.
     pub inlined: bool,
-    /// Weight of the samples in which it calls the centre, or is called by it, ns.
+    /// The weight of the samples in which it calls the center, or is called by it, ns.
     pub weight_ns: u64,
-    /// Where the weight is the size of a difference: which.
+    /// The kind of the difference, if the weight is the size of a difference.
     pub change: Option<Change>,
+    /// Its own callers, or callees, on this way to the center, if they were requested.
+    pub children: Vec<CallEdge>,
 }
 
-/// The answer: the centre between its callers and callees, both by weight, then name.
+/// A row, the center, between its callers and callees.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Callers {
-    /// Full name of the centre, as asked.
+    /// The full name of the center, as the query has it.
     pub full: String,
-    /// Its short name; empty when no sample that the filters left has it.
+    /// Its short name; empty if no sample that the filters keep contains it.
     pub short: Text,
-    /// Last part of its module's path.
+    /// The last component of its module's path.
     pub module: Text,
-    /// Weight of samples whose leaf it is, ns.
+    /// The weight of samples whose leaf it is, ns.
     pub flat_ns: u64,
-    /// Weight of samples it is in, ns.
+    /// The weight of samples that contain it, ns.
     pub cum_ns: u64,
-    /// What callers' and callees' parts are shown of, ns: its cum, or, in differences, its cum in both together.
+    /// The weight that shares of callers and callees refer to, ns: its cum or, in differences, the
+    /// sum of both cums.
     pub whole_ns: u64,
-    /// Where the weights are sizes of differences: which.
+    /// The kind of the differences, if the weights are sizes of differences.
     pub changes: Option<Changes>,
-    /// Who calls it.
-    pub callers: Vec<Edge>,
-    /// Whom it calls.
-    pub callees: Vec<Edge>,
+    /// Its callers, by weight, then name.
+    pub callers: Vec<CallEdge>,
+    /// Its callees, by weight, then name.
+    pub callees: Vec<CallEdge>,
 }
 
-/// Answers `query` for the function with this full name. Who asks again and again keeps a [`Tallier`].
-pub fn callers(profile: &Profile, names: &Names, query: &Query, full: &str) -> Callers {
-    Tallier::default().callers(profile, names, query, full)
-}
-
-/// What a row is to the centre.
+/// The relation of a row to the center.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
-enum Tie {
-    Itself,
+enum Relation {
+    Center,
     Caller,
     Callee,
 }
 
-/// What a node has to do with the centre, and whether it is inlined there.
-fn ties_at(centre: RowId, node: usize, forest: Forest<'_>, found: &mut Vec<((Tie, RowId), bool)>) {
-    let (mut innermost, rows) = forest.paths.step(node, forest.nodes[node], forest.sieve);
-    for (place, &row) in rows.iter().enumerate() {
+/// Finds the relations to the center that a node adds, each with whether the call is inlined.
+fn find_relations(center: RowId, node: usize, stacks: StackIndex<'_>, found: &mut Vec<((Relation, RowId), bool)>) {
+    let (mut innermost, rows) = stacks.facts.rows_at(node, stacks.nodes[node], stacks.filter);
+    for (position, &row) in rows.iter().enumerate() {
         let caller = std::mem::replace(&mut innermost, row);
-        if caller == centre && row != centre {
-            found.push(((Tie::Callee, row), place > 0));
-        } else if row == centre {
-            found.push(((Tie::Itself, row), place > 0));
-            if caller != centre && caller != RowId::NONE {
-                found.push(((Tie::Caller, caller), place > 0));
+        if caller == center && row != center {
+            found.push(((Relation::Callee, row), position > 0));
+        } else if row == center {
+            found.push(((Relation::Center, row), position > 0));
+            if caller != center && caller != RowId::NONE {
+                found.push(((Relation::Caller, caller), position > 0));
             }
         }
     }
 }
 
-/// Where the centre and its callers and callees are on every stack.
+/// The center and its callers and callees on every stack.
 #[derive(Default)]
-pub(super) struct Calls {
-    centre: Option<RowId>,
-    ties: Ties<(Tie, RowId)>,
+pub(super) struct CallerIndex {
+    center: Option<RowId>,
+    neighbors: Neighbors<(Relation, RowId)>,
 }
 
-impl Calls {
-    /// Gives up what was concluded about nodes from this one on.
+impl CallerIndex {
+    /// Drops what was derived from all nodes but the first `kept`.
     pub(super) fn truncate(&mut self, kept: usize) {
-        self.ties.truncate(kept);
+        self.neighbors.truncate(kept);
     }
 
-    /// Looks at the nodes that are new, or at all around another centre.
-    pub(super) fn turn_to(&mut self, full: &str, forest: Forest<'_>, rows: &Rows) {
-        let centre = rows.named(full);
-        if centre != self.centre {
-            *self = Calls { centre, ..Calls::default() };
+    /// Visits new nodes, or all nodes near the center if it is another one.
+    pub(super) fn update(&mut self, full: &str, stacks: StackIndex<'_>, rows: &RowTable) {
+        let center = rows.find(full);
+        if center != self.center {
+            *self = CallerIndex { center, ..CallerIndex::default() };
         }
-        let Some(centre) = centre else { return };
+        let Some(center) = center else { return };
         let mut found = Vec::new();
-        for all in self.ties.unseen(centre, forest).chunks(AHEAD) {
-            forest.look_ahead(all);
-            for &node in all {
-                ties_at(centre, node as usize, forest, &mut found);
-                self.ties.look(centre, node, forest, found.drain(..));
+        for nodes in self.neighbors.find_new_nodes(center, stacks).chunks(PREFETCH) {
+            stacks.prefetch(nodes);
+            for &node in nodes {
+                find_relations(center, node as usize, stacks, &mut found);
+                self.neighbors.visit(center, node, stacks, found.drain(..));
             }
         }
     }
 
-    /// Adds up.
-    pub(super) fn told(&self, full: &str, flat_ns: u64, weights: &Weights, rows: &Rows) -> Callers {
+    /// Builds the answer from the current weights.
+    pub(super) fn build(&self, full: &str, flat_ns: u64, weights: &StackWeights, rows: &RowTable) -> Callers {
         let mut callers = Callers { full: full.to_owned(), flat_ns, ..Callers::default() };
-        let mut seen: Vec<_> = self.ties.sums(weights).collect();
-        seen.sort_unstable_by_key(|&((_, row), weight_ns, _)| (Reverse(weight_ns), rows.rank(row)));
-        for ((tie, row), weight_ns, inlined) in seen {
+        let mut sums: Vec<_> = self.neighbors.sums(weights).collect();
+        sums.sort_unstable_by_key(|&((_, row), weight_ns, _)| (Reverse(weight_ns), rows.rank(row)));
+        for ((relation, row), weight_ns, inlined) in sums {
             let label = rows.label(row);
             let (short, module) = (label.short.clone(), label.module.clone());
-            let side = match tie {
-                Tie::Itself => {
+            let edges = match relation {
+                Relation::Center => {
                     (callers.short, callers.module) = (short, module);
                     (callers.cum_ns, callers.whole_ns) = (weight_ns, weight_ns);
                     continue;
                 }
-                Tie::Caller => &mut callers.callers,
-                Tie::Callee => &mut callers.callees,
+                Relation::Caller => &mut callers.callers,
+                Relation::Callee => &mut callers.callees,
             };
-            side.push(Edge {
+            edges.push(CallEdge {
                 full: label.full.clone(),
                 short,
                 module,
-                inlined: inlined && label.takes_mark,
+                inlined: inlined && label.shows_inline,
                 weight_ns,
                 change: None,
+                children: Vec::new(),
             });
         }
         callers

@@ -1,155 +1,163 @@
-//! The flame: all stacks as one tree of functions, from the root (or, bottom-up, from the leaves).
+//! The flame graph: all stacks as one tree of functions, from the root or, bottom-up, from the
+//! leaves.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
-use std::sync::Arc;
 
-use super::branches::{Branches, Cursor, Part};
-use super::diff::Difference;
-use super::query::Query;
-use super::rows::{RowId, Rows};
-use super::tallier::Tallier;
+use super::change::Difference;
+use super::rows::{RowId, RowTable};
+use super::stacks::call_tree::{CallCursor, CallGroup, CallTree};
 use super::text::Text;
-use crate::profile::Profile;
-use crate::symbols::Names;
 
 /// A box: a function as called by its parent's.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FlameBox {
-    /// Index of the parent in [`Flame::boxes`]; its own index for the root, which is number 0.
+    /// The index of the parent in [`Flame::boxes`]. The root, box 0, is its own parent.
     pub parent: usize,
-    /// Indices of the children, ordered by name, so that they keep their places from one answer to the next.
+    /// The indices of the children. They are in the order of their names, so that boxes keep their
+    /// places from one answer to the next.
     pub children: std::ops::Range<usize>,
-    /// Full name; empty for the root.
+    /// The full name; empty for the root.
     pub full: Text,
-    /// Short name; `all` for the root.
+    /// The short name; `all` for the root.
     pub short: Text,
-    /// Last part of the module's path.
+    /// The last component of the module's path.
     pub module: Text,
-    /// Whether every such call was inlined.
+    /// Whether every such call is inlined.
     pub inlined: bool,
-    /// Weight of samples that have this path, ns: that of its children and `self_ns` together, if nothing was left out.
+    /// The weight of samples with this path, ns: the sum of its children's and `self_ns`, unless
+    /// boxes were left out.
     pub weight_ns: u64,
-    /// Of these, what ends here (bottom-up: begins here), ns.
+    /// The weight of samples that end here (bottom-up: that begin here), ns.
     pub self_ns: u64,
-    /// How much more or less it weighs than in the baseline, if there is one; its weights are those of both together then.
+    /// The difference from the baseline, if there is one. The weights are then those of both
+    /// together.
     pub difference: Option<Difference>,
 }
 
-/// The answer: boxes level by level, so that children of one box are a range.
+/// A flame graph. Its boxes are stored level by level, so that children are a range.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Flame {
-    /// The root first; empty when there is no sample.
+    /// The boxes, the root first; empty without samples.
     pub boxes: Vec<FlameBox>,
-    /// Boxes left out because they were too narrow or too many; what would stand on them is not counted again.
+    /// The number of boxes left out because they were too narrow or too many, not counting their
+    /// descendants.
     pub hidden: u64,
 }
 
-/// How to draw it.
+impl Flame {
+    /// The children of a box. Only boxes with a greater index are returned, so a walk from child to
+    /// child always ends.
+    pub fn children_of(&self, index: usize) -> impl Iterator<Item = usize> + Clone + '_ {
+        let range = self.boxes.get(index).map_or(0..0, |parent| parent.children.clone());
+        let range = range.start.max(index + 1)..range.end.min(self.boxes.len());
+        range.filter(move |&child| self.boxes[child].parent == index)
+    }
+
+    /// The child of a box with this full name.
+    pub fn child_of(&self, index: usize, full: &str) -> Option<usize> {
+        self.children_of(index).find(|&child| self.boxes[child].full == full)
+    }
+}
+
+/// The parameters of a flame graph.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct FlameQuery {
-    /// From the leaves up: who calls what is hot.
+    /// Whether the graph begins with the leaves, and callers stand on their callees.
     pub bottom_up: bool,
-    /// Only samples whose path begins like this: full names from the root (bottom-up: from the leaf). The boxes of this path
-    /// are there, each as wide as the whole.
+    /// Restricts the graph to samples whose path begins with these full names, from the root
+    /// (bottom-up: from the leaf). The boxes of this path are each as wide as the whole.
     pub zoom: Vec<String>,
-    /// Boxes narrower than this part of the (zoomed) whole are left out.
+    /// Boxes narrower than this share of the (zoomed) whole are left out.
     pub least_share: f64,
 }
 
-/// Boxes in one answer, at most: the widest. A screen shows some hundreds.
+/// Maximum number of boxes in a flame graph; the widest are kept. A screen shows some hundreds.
 pub const MAX_BOXES: usize = 20_000;
 
-/// Answers `query`. Who asks again and again keeps a [`Tallier`].
-pub fn flame(profile: &Profile, names: &Names, query: &Query, form: &FlameQuery) -> Flame {
-    let told = Tallier::default().flame(profile, names, query, form);
-    Arc::unwrap_or_clone(told)
-}
-
-/// Boxes under way: one that has its place in the tree, and the paths that it stands for.
-struct Open {
+/// A box while the graph is built, and the paths it stands for.
+struct OpenBox {
     row: RowId,
     inlined: bool,
     weight_ns: u64,
     self_ns: u64,
-    /// Positions of its children, in order of their names.
+    /// The indices of its children.
     children: Vec<usize>,
-    group: Vec<Cursor>,
+    cursors: Vec<CallCursor>,
 }
 
-/// The tree of one answer. The widest box that is left is the next to get its place, so that what does not fit is narrower
-/// than all that does; its parent is always there, being as wide.
-struct Growth<'a> {
-    paths: &'a Branches,
-    rows: &'a Rows,
+/// Builds a flame graph. The widest remaining box is always added next, so that boxes that exceed
+/// the limit are narrower than all others. Its parent is at least as wide, so it was added before.
+struct FlameBuilder<'a> {
+    tree: &'a CallTree,
+    rows: &'a RowTable,
     bottom_up: bool,
     least_ns: u64,
-    boxes: Vec<Open>,
+    boxes: Vec<OpenBox>,
     hidden: u64,
 }
 
-impl Growth<'_> {
-    fn place(&mut self, parent: usize, part: Part, ancestor: bool) -> usize {
-        let position = self.boxes.len();
-        let Part { row, inlined, weight_ns, group } = part;
-        let self_ns = if ancestor { 0 } else { self.paths.ending(&group, self.bottom_up) };
-        self.boxes.push(Open { row, inlined, weight_ns, self_ns, children: Vec::new(), group });
-        if position != parent {
-            self.boxes[parent].children.push(position);
+impl FlameBuilder<'_> {
+    fn add(&mut self, parent: usize, group: CallGroup, is_zoomed_ancestor: bool) -> usize {
+        let index = self.boxes.len();
+        let CallGroup { row, inlined, weight_ns, cursors } = group;
+        let self_ns = if is_zoomed_ancestor { 0 } else { self.tree.self_ns(&cursors, self.bottom_up) };
+        self.boxes.push(OpenBox { row, inlined, weight_ns, self_ns, children: Vec::new(), cursors });
+        if index != parent {
+            self.boxes[parent].children.push(index);
         }
-        position
+        index
     }
 
-    fn grow(&mut self, top: usize) {
+    /// Adds the descendants of a box.
+    fn add_descendants(&mut self, top: usize) {
         let mut waiting = BinaryHeap::new();
-        let mut parts: Vec<Option<(usize, Part)>> = Vec::new();
+        let mut groups: Vec<Option<(usize, CallGroup)>> = Vec::new();
         let mut next = Some(top);
         while let Some(parent) = next {
-            let group = std::mem::take(&mut self.boxes[parent].group);
-            for part in self.paths.parts(&group, self.bottom_up, self.rows) {
-                if part.weight_ns < self.least_ns {
+            let cursors = std::mem::take(&mut self.boxes[parent].cursors);
+            for group in self.tree.children(&cursors, self.bottom_up, self.rows) {
+                if group.weight_ns < self.least_ns {
                     self.hidden += 1;
                     continue;
                 }
-                waiting.push((part.weight_ns, Reverse(parts.len())));
-                parts.push(Some((parent, part)));
+                waiting.push((group.weight_ns, Reverse(groups.len())));
+                groups.push(Some((parent, group)));
             }
             if self.boxes.len() >= MAX_BOXES {
                 break;
             }
-            let widest = waiting.pop().and_then(|(_, Reverse(index))| parts[index].take());
-            next = widest.map(|(parent, part)| self.place(parent, part, false));
+            let widest = waiting.pop().and_then(|(_, Reverse(index))| groups[index].take());
+            next = widest.map(|(parent, group)| self.add(parent, group, false));
         }
         self.hidden += waiting.len() as u64;
     }
 
-    /// Level by level, so that children are a range.
-    fn told(mut self) -> Flame {
+    /// Puts the boxes into their final order, level by level.
+    fn finish(mut self) -> Flame {
         let mut order = vec![(0, 0)];
         let mut flame = Flame { boxes: Vec::with_capacity(self.boxes.len()), hidden: self.hidden };
         let mut at = 0;
-        while let Some(&(parent, position)) = order.get(at) {
-            let mut children = std::mem::take(&mut self.boxes[position].children);
+        while let Some(&(parent, index)) = order.get(at) {
+            let mut children = std::mem::take(&mut self.boxes[index].children);
             children.sort_unstable_by_key(|&child| self.rows.rank(self.boxes[child].row));
             let start = order.len();
             order.extend(children.into_iter().map(|child| (at, child)));
-            let Open { row, inlined, weight_ns, self_ns, .. } = self.boxes[position];
-            let (full, short, module) = match row {
-                RowId::NONE => (Text::default(), Text::from("all"), Text::default()),
+            let OpenBox { row, inlined, weight_ns, self_ns, .. } = self.boxes[index];
+            let (full, short, module, shows_inline) = match row {
+                RowId::NONE => (Text::default(), Text::from("all"), Text::default(), false),
                 row => {
                     let label = self.rows.label(row);
-                    (label.full.clone(), label.short.clone(), label.module.clone())
+                    (label.full.clone(), label.short.clone(), label.module.clone(), label.shows_inline)
                 }
             };
-            let inlined = inlined && row != RowId::NONE && self.rows.label(row).takes_mark;
-            let children = start..order.len();
             flame.boxes.push(FlameBox {
                 parent,
-                children,
+                children: start..order.len(),
                 full,
                 short,
                 module,
-                inlined,
+                inlined: inlined && shows_inline,
                 weight_ns,
                 self_ns,
                 difference: None,
@@ -160,17 +168,17 @@ impl Growth<'_> {
     }
 }
 
-/// Draws the tree of what `paths` weigh.
-pub(super) fn drawn(paths: &Branches, rows: &Rows, form: &FlameQuery) -> Flame {
-    let bottom_up = form.bottom_up;
-    let Some(zoomed) = paths.zoom(&form.zoom, bottom_up, rows) else { return Flame::default() };
+/// Builds the flame graph of a call tree.
+pub(super) fn build(tree: &CallTree, rows: &RowTable, query: &FlameQuery) -> Flame {
+    let bottom_up = query.bottom_up;
+    let Some(zoomed) = tree.zoom(&query.zoom, bottom_up, rows) else { return Flame::default() };
     let (Some(whole), depth) = (zoomed.last(), zoomed.len() - 1) else { return Flame::default() };
-    let least_ns = (whole.weight_ns as f64 * form.least_share).ceil() as u64;
-    let mut growth = Growth { paths, rows, bottom_up, least_ns, boxes: Vec::new(), hidden: 0 };
+    let least_ns = (whole.weight_ns as f64 * query.least_share).ceil() as u64;
+    let mut builder = FlameBuilder { tree, rows, bottom_up, least_ns, boxes: Vec::new(), hidden: 0 };
     let mut top = 0;
-    for (place, part) in zoomed.into_iter().enumerate() {
-        top = growth.place(top, part, place < depth);
+    for (position, group) in zoomed.into_iter().enumerate() {
+        top = builder.add(top, group, position < depth);
     }
-    growth.grow(top);
-    growth.told()
+    builder.add_descendants(top);
+    builder.finish()
 }

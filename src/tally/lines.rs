@@ -1,150 +1,190 @@
-//! Flat and cum of one row by source line and by address: what pprof's `-list` and `-disasm` stand on.
+//! Flat and cum of one row by source line and by address, as pprof's `-list` and `-disasm` print
+//! them.
 //!
-//! A line's cum is the weight of the samples that have the row at this line anywhere on their stack, each counted once; its
-//! flat that of the samples that end there, so that the flats of all lines add up to the row's. An address has as its flat
-//! what ends there with the row in it, also where that ends in something inlined into the row: pprof's `-disasm` knows no
-//! inlined functions either. The filters are the table's. Where rows are no functions, the lines are those of whatever is
-//! in the row.
+//! The cum of a line is the weight of the samples that contain the row at this line, each counted
+//! once. Its flat is the weight of the samples that end there, so the flats of all lines add up to
+//! the row's. The flat of an address is the weight of the samples that end at the address with the
+//! row in the frame, even if the innermost function is inlined into the row: pprof's `-disasm` does
+//! not distinguish inlined functions either. If a row is not a function, the lines are those of all
+//! functions in it.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, HashMap};
 
-use super::diff::{Change, Changes};
-use super::grove::Grove;
-use super::query::Query;
-use super::rows::{RowId, Rows, without_owner};
-use super::sieve::Sieve;
-use super::tallier::Tallier;
+use super::change::{Change, Changes};
+use super::query::without_owner;
+use super::rows::{RowId, RowTable};
+use super::stacks::PREFETCH;
+use super::stacks::neighbors::{Neighbors, StackIndex};
+use super::stacks::owner_stacks::OwnerStacks;
 use super::text::Text;
-use super::ties::{Forest, Ties};
-use super::weights::{AHEAD, Weights};
 use crate::profile::Profile;
 use crate::profile::module::ModuleId;
 use crate::profile::stack::{Frame, FrameId, StackId};
-use crate::symbols::{FunctionId, Line, Names};
+use crate::symbols::{FrameLine, FunctionId, Names};
 
-/// What a line calls.
+/// A callee of a source line.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Callee {
-    /// Full name: rows are merged by it.
+    /// The full name; rows are merged by it.
     pub full: Text,
-    /// Short name.
+    /// The short name.
     pub short: Text,
-    /// Weight of the samples in which this line calls it, ns.
+    /// The weight of the samples in which the line calls it, ns.
     pub weight_ns: u64,
-    /// Where the weight is the size of a difference: which.
+    /// The kind of the difference, if the weight is the size of a difference.
     pub change: Option<Change>,
 }
 
-/// A call that an inlined line stands for.
+/// A call site that a line is inlined into.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Call {
-    /// Short name of the function that makes the call.
+pub struct InlineCall {
+    /// The short name of the calling function.
     pub short: Text,
-    /// Its source file; empty when unknown.
+    /// Its source file; empty if unknown.
     pub file: Text,
-    /// Line of the call; 0 when unknown.
+    /// The line of the call; 0 if unknown.
     pub line: u32,
 }
 
 /// A source line of the row.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LineWeight {
-    /// Source file, as the debug information has it; empty when unknown.
+    /// The source file as the debug information names it; empty if unknown.
     pub file: Text,
-    /// Source line; 0 when unknown.
+    /// The source line; 0 if unknown.
     pub line: u32,
-    /// Weight of samples that end there, ns.
+    /// The weight of samples that end there, ns.
     pub flat_ns: u64,
-    /// Weight of samples that it is in, each counted once, ns.
+    /// The weight of samples that contain it, each counted once, ns.
     pub cum_ns: u64,
-    /// What it calls, by weight, then name.
+    /// Its callees, by weight, then name.
     pub callees: Vec<Callee>,
-    /// Where its heaviest copy was inlined, the nearest call first; empty where it stands for itself.
-    pub inlined_into: Vec<Call>,
-    /// Where the weights are sizes of differences: which.
+    /// The call sites that its heaviest copy is inlined into, the nearest first; empty if it is
+    /// not inlined.
+    pub inlined_into: Vec<InlineCall>,
+    /// The kind of the differences, if the weights are sizes of differences.
     pub changes: Option<Changes>,
 }
 
 /// An address of the row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct AddressWeight {
-    /// The file.
+    /// The file that contains the code.
     pub module: ModuleId,
-    /// The file's own address; of a call, one that lies within the instruction.
+    /// The address in the file. That of a call lies within the instruction.
     pub address: u64,
-    /// Weight of samples that end there, in the row or in what is inlined into it, ns.
+    /// The weight of samples that end there, in the row or in a function inlined into it, ns.
     pub flat_ns: u64,
-    /// Weight of samples that it is in, ns.
+    /// The weight of samples that contain it, ns.
     pub cum_ns: u64,
-    /// Where the weights are sizes of differences: which.
+    /// The kind of the differences, if the weights are sizes of differences.
     pub changes: Option<Changes>,
 }
 
-/// One row by line and by address.
+/// The lines and addresses of one row.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Lines {
-    /// Full name of the row, as asked.
+pub struct RowLines {
+    /// The full name of the row, as the query has it.
     pub full: String,
-    /// Full name of the function in it: the same without a thread or process.
+    /// The full name of its function: the same without the owner.
     pub function: Text,
-    /// Its short name; empty when no sample that the filters left has it.
+    /// Its short name; empty if no sample that the filters keep contains it.
     pub short: Text,
-    /// Last part of its module's path.
+    /// The last component of its module's path.
     pub module: Text,
-    /// Weight of samples whose leaf it is, ns.
+    /// The weight of samples whose leaf it is, ns.
     pub flat_ns: u64,
-    /// Weight of samples it is in, ns.
+    /// The weight of samples that contain it, ns.
     pub cum_ns: u64,
-    /// Where these are sizes of differences: which.
+    /// The kind of the differences, if the weights are sizes of differences.
     pub changes: Option<Changes>,
-    /// By file, then line. What has no line table has one entry, without file and line.
+    /// The lines, by file, then line. Code without a line table has one entry without file and
+    /// line.
     pub lines: Vec<LineWeight>,
-    /// By module, then address. Code in no file has none.
+    /// The addresses, by module, then address. Code that is in no file has none.
     pub addresses: Vec<AddressWeight>,
 }
 
-/// Answers `query` for the row with this full name. Who asks again and again keeps a [`Tallier`].
-pub fn lines(profile: &Profile, names: &Names, query: &Query, full: &str) -> Lines {
-    Tallier::default().lines(profile, names, query, full)
-}
-
-/// Index of a source file among those of the row.
+/// The index of a source file of the row.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 struct FileId(u32);
 
 /// A line of a file.
-type Place = (FileId, u32);
+type FileLine = (FileId, u32);
 
+/// An item that is counted once per stack.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
-enum Tie {
-    Itself,
-    Line(Place),
-    Code(FrameId),
-    Callee(Place, RowId),
+enum LineItem {
+    Row,
+    Line(FileLine),
+    Address(FrameId),
+    Callee(FileLine, RowId),
 }
 
-/// Where the lines of the centre are on every stack.
+/// The lines and addresses of one row, the center, on every stack.
 #[derive(Default)]
-pub(super) struct Spots {
-    centre: Option<RowId>,
-    ties: Ties<Tie>,
+pub(super) struct LineHits {
+    center: Option<RowId>,
+    neighbors: Neighbors<LineItem>,
     files: Vec<Text>,
     file_ids: HashMap<Text, FileId>,
-    of_function: HashMap<FunctionId, FileId>,
-    /// Weight of samples that end in a line of the centre, and at a frame that has it, ns. Of one answer.
-    line_flats: HashMap<Place, u64>,
+    by_function: HashMap<FunctionId, FileId>,
+    /// The weight of samples that end in a line of the row, and of those that end in a frame that
+    /// contains the row, ns. Both are those of the last update.
+    line_flats: HashMap<FileLine, u64>,
     frame_flats: HashMap<FrameId, u64>,
 }
 
-impl Spots {
-    /// Gives up what was concluded about nodes from this one on.
+impl LineHits {
+    /// Drops what was derived from all nodes but the first `kept`.
     pub(super) fn truncate(&mut self, kept: usize) {
-        self.ties.truncate(kept);
+        self.neighbors.truncate(kept);
     }
 
-    fn place(&mut self, names: &Names, line: Line) -> Place {
-        let file = *self.of_function.entry(line.function).or_insert_with(|| {
+    /// Visits new nodes, or all nodes near the row if it is another one, and sums the flats.
+    pub(super) fn update(&mut self, full: &str, names: &Names, stacks: StackIndex<'_>, rows: &RowTable) {
+        let center = rows.find(full);
+        if center != self.center {
+            *self = LineHits { center, ..LineHits::default() };
+        }
+        let Some(center) = center else { return };
+        let mut found = Vec::new();
+        for nodes in self.neighbors.find_new_nodes(center, stacks).chunks(PREFETCH) {
+            stacks.prefetch(nodes);
+            for &node in nodes {
+                self.find_items(center, node as usize, names, stacks, &mut found);
+                self.neighbors.visit(center, node, stacks, found.drain(..).map(|item| (item, false)));
+            }
+        }
+        self.sum_flats(center, names, stacks);
+    }
+
+    /// Finds the lines, addresses and callees of the row that a node adds.
+    fn find_items(
+        &mut self,
+        center: RowId,
+        index: usize,
+        names: &Names,
+        stacks: StackIndex<'_>,
+        found: &mut Vec<LineItem>,
+    ) {
+        let node = stacks.nodes[index];
+        let (above, rows) = stacks.facts.rows_at(index, node, stacks.filter);
+        let calling = innermost_line(node.parent, stacks).filter(|_| above == center);
+        let mut caller = calling.map(|(_, line)| self.file_line(names, line));
+        for (&row, &line) in rows.iter().zip(stacks.filter.row_lines(node.frame)) {
+            found.extend(caller.take().map(|line| LineItem::Callee(line, row)));
+            if row == center {
+                let line = self.file_line(names, line);
+                found.extend([LineItem::Row, LineItem::Line(line), LineItem::Address(node.frame)]);
+                caller = Some(line);
+            }
+        }
+    }
+
+    fn file_line(&mut self, names: &Names, line: FrameLine) -> FileLine {
+        let file = *self.by_function.entry(line.function).or_insert_with(|| {
             let file = names.function(line.function).file.as_str();
             self.file_ids.get(file).copied().unwrap_or_else(|| {
                 let id = FileId(self.files.len() as u32);
@@ -156,108 +196,70 @@ impl Spots {
         (file, line.line)
     }
 
-    /// Looks at the nodes that are new, or at all around another centre.
-    pub(super) fn turn_to(&mut self, full: &str, names: &Names, forest: Forest<'_>, rows: &Rows) {
-        let centre = rows.named(full);
-        if centre != self.centre {
-            *self = Spots { centre, ..Spots::default() };
-        }
-        let Some(centre) = centre else { return };
-        let mut found = Vec::new();
-        for all in self.ties.unseen(centre, forest).chunks(AHEAD) {
-            forest.look_ahead(all);
-            for &index in all {
-                self.ties_at(centre, index as usize, names, forest, &mut found);
-                self.ties.look(centre, index, forest, found.drain(..).map(|tie| (tie, false)));
-            }
-        }
-    }
-
-    /// What a node has to do with the centre.
-    fn ties_at(&mut self, centre: RowId, index: usize, names: &Names, forest: Forest<'_>, found: &mut Vec<Tie>) {
-        let node = forest.nodes[index];
-        let (above, rows) = forest.paths.step(index, node, forest.sieve);
-        let calling = innermost(node.parent, forest).filter(|_| above == centre);
-        let mut caller = calling.map(|(_, line)| self.place(names, line));
-        for (&row, &line) in rows.iter().zip(forest.sieve.left(node.frame)) {
-            found.extend(caller.take().map(|place| Tie::Callee(place, row)));
-            if row == centre {
-                let place = self.place(names, line);
-                found.extend([Tie::Itself, Tie::Line(place), Tie::Code(node.frame)]);
-                caller = Some(place);
-            }
-        }
-    }
-
-    /// Finds where samples end.
-    pub(super) fn end(&mut self, names: &Names, forest: Forest<'_>) {
+    fn sum_flats(&mut self, center: RowId, names: &Names, stacks: StackIndex<'_>) {
         self.line_flats.clear();
         self.frame_flats.clear();
-        let Some(centre) = self.centre else { return };
-        let ends = self.ties.around().map(|node| (node, forest.weights.own_of(node)));
-        let ends: Vec<(usize, u64)> = ends.filter(|&(_, weight_ns)| weight_ns != 0).collect();
-        for (node, weight_ns) in ends {
-            let stack = StackId::of(node);
-            let Some(end) = forest.paths.lets_in(stack) else { continue };
-            let Some((frame, line)) = innermost(stack, forest) else { continue };
-            if forest.sieve.frame(frame).1.contains(&centre) {
+        let weighted = self.neighbors.near().map(|node| (node, stacks.weights.own_ns(node)));
+        let weighted: Vec<(usize, u64)> = weighted.filter(|&(_, weight_ns)| weight_ns != 0).collect();
+        for (node, weight_ns) in weighted {
+            let stack = StackId::from_index(node);
+            let Some(flat_row) = stacks.facts.flat_row(stack) else { continue };
+            let Some((frame, line)) = innermost_line(stack, stacks) else { continue };
+            if stacks.filter.frame(frame).1.contains(&center) {
                 let flat_ns = self.frame_flats.entry(frame).or_default();
                 *flat_ns = flat_ns.saturating_add(weight_ns);
             }
-            if end == centre {
-                let place = self.place(names, line);
-                let flat_ns = self.line_flats.entry(place).or_default();
+            if flat_row == center {
+                let line = self.file_line(names, line);
+                let flat_ns = self.line_flats.entry(line).or_default();
                 *flat_ns = flat_ns.saturating_add(weight_ns);
             }
         }
     }
 
-    /// Adds up.
-    pub(super) fn told(
+    /// Builds the answer from the current weights.
+    pub(super) fn build(
         &self,
         full: &str,
         (profile, names): (&Profile, &Names),
-        grove: &Grove,
-        sieve: &Sieve,
-        weights: &Weights,
-        rows: &Rows,
-    ) -> Lines {
-        let code = |frame: FrameId| profile.stacks.frame(grove.sight(frame).frame);
+        owner_stacks: &OwnerStacks,
+        stacks: StackIndex<'_>,
+        rows: &RowTable,
+    ) -> RowLines {
         let function = if rows.has_owners() { without_owner(full) } else { full };
-        let mut told = Lines { full: full.to_owned(), function: Text::from(function), ..Lines::default() };
-        let Some(centre) = self.centre else { return told };
-        let mut lines: BTreeMap<Place, LineWeight> = BTreeMap::new();
+        let mut answer = RowLines { full: full.to_owned(), function: Text::from(function), ..RowLines::default() };
+        let Some(center) = self.center else { return answer };
+        let code = |frame: FrameId| profile.stacks.frame(owner_stacks.frame(frame).frame);
+        let mut lines: BTreeMap<FileLine, LineWeight> = BTreeMap::new();
         let mut addresses: BTreeMap<(ModuleId, u64), AddressWeight> = BTreeMap::new();
-        // By place: the heaviest frame, of equals the first of the profile.
-        let mut copies: HashMap<Place, (u64, Reverse<FrameId>, FrameId)> = HashMap::new();
-        let file = |(file, _): Place| self.files[file.0 as usize].clone();
-        for (tie, weight_ns, _) in self.ties.sums(weights) {
-            match tie {
-                Tie::Itself => told.cum_ns = weight_ns,
-                Tie::Line(place) => line(&mut lines, place, file(place)).cum_ns = weight_ns,
-                Tie::Callee(place, row) => {
+        // The heaviest frame of each line; of equally heavy ones the first in the profile.
+        let mut copies: HashMap<FileLine, (u64, Reverse<FrameId>, FrameId)> = HashMap::new();
+        for (item, weight_ns, _) in self.neighbors.sums(stacks.weights) {
+            match item {
+                LineItem::Row => answer.cum_ns = weight_ns,
+                LineItem::Line(line) => self.entry(&mut lines, line).cum_ns = weight_ns,
+                LineItem::Callee(line, row) => {
                     let (full, short) = (rows.label(row).full.clone(), rows.label(row).short.clone());
-                    line(&mut lines, place, file(place)).callees.push(Callee { full, short, weight_ns, change: None });
+                    self.entry(&mut lines, line).callees.push(Callee { full, short, weight_ns, change: None });
                 }
-                Tie::Code(frame) => {
+                LineItem::Address(frame) => {
                     if let Frame::Code { module, address } = code(frame) {
                         let weight = AddressWeight { module, address, flat_ns: 0, cum_ns: weight_ns, changes: None };
                         addresses.insert((module, address), weight);
                     }
-                    let left = sieve.frame(frame).1.iter().zip(sieve.left(frame));
-                    for (_, of_centre) in left.filter(|(row, _)| **row == centre) {
-                        let Some(&file) = self.of_function.get(&of_centre.function) else { continue };
-                        let place = (file, of_centre.line);
-                        let this = (weight_ns, Reverse(grove.sight(frame).frame), frame);
-                        let copy = copies.entry(place).or_insert(this);
+                    let frame_rows = stacks.filter.frame(frame).1.iter().zip(stacks.filter.row_lines(frame));
+                    for (_, line) in frame_rows.filter(|(row, _)| **row == center) {
+                        let Some(&file) = self.by_function.get(&line.function) else { continue };
+                        let this = (weight_ns, Reverse(owner_stacks.frame(frame).frame), frame);
+                        let copy = copies.entry((file, line.line)).or_insert(this);
                         *copy = (*copy).max(this);
                     }
                 }
             }
         }
-        for (&place, &flat_ns) in &self.line_flats {
-            told.flat_ns = told.flat_ns.saturating_add(flat_ns);
-            line(&mut lines, place, file(place)).flat_ns = flat_ns;
+        for (&line, &flat_ns) in &self.line_flats {
+            answer.flat_ns = answer.flat_ns.saturating_add(flat_ns);
+            self.entry(&mut lines, line).flat_ns = flat_ns;
         }
         for (&frame, &flat_ns) in &self.frame_flats {
             if let Frame::Code { module, address } = code(frame)
@@ -266,58 +268,59 @@ impl Spots {
                 known.flat_ns = flat_ns;
             }
         }
-        for (place, line) in &mut lines {
+        for (key, line) in &mut lines {
             line.callees.sort_unstable_by(|a, b| b.weight_ns.cmp(&a.weight_ns).then_with(|| a.full.cmp(&b.full)));
-            if let Some(&(_, _, frame)) = copies.get(place) {
-                line.inlined_into = self.inlined_into(*place, frame, names, sieve);
+            if let Some(&(_, _, frame)) = copies.get(key) {
+                line.inlined_into = self.call_sites(*key, stacks.filter.row_lines(frame), names);
             }
         }
-        if told.cum_ns > 0 {
-            let label = rows.label(centre);
-            (told.function, told.short, told.module) = (label.own_name(), label.short.clone(), label.module.clone());
+        if answer.cum_ns > 0 {
+            let label = rows.label(center);
+            answer.function = label.own_name();
+            (answer.short, answer.module) = (label.short.clone(), label.module.clone());
         }
-        told.lines = lines.into_values().collect();
-        told.lines.sort_by(|a, b| a.file.cmp(&b.file));
-        told.addresses = addresses.into_values().collect();
-        told
+        answer.lines = lines.into_values().collect();
+        answer.lines.sort_by(|a, b| a.file.cmp(&b.file));
+        answer.addresses = addresses.into_values().collect();
+        answer
     }
 
-    /// The calls that a line of a frame was inlined into, the nearest first.
-    fn inlined_into(&self, place: Place, frame: FrameId, names: &Names, sieve: &Sieve) -> Vec<Call> {
-        let left = sieve.left(frame);
-        let is_it = |line: &Line| self.of_function.get(&line.function) == Some(&place.0) && line.line == place.1;
-        let at = left.iter().rposition(is_it).unwrap_or(0);
-        let call = |line: &Line| {
+    fn entry<'l>(&self, lines: &'l mut BTreeMap<FileLine, LineWeight>, key: FileLine) -> &'l mut LineWeight {
+        lines.entry(key).or_insert_with(|| LineWeight {
+            file: self.files[key.0.0 as usize].clone(),
+            line: key.1,
+            flat_ns: 0,
+            cum_ns: 0,
+            callees: Vec::new(),
+            inlined_into: Vec::new(),
+            changes: None,
+        })
+    }
+
+    /// The call sites that a line is inlined into, the nearest first. `frame_lines` are the lines
+    /// of its frame, outermost first.
+    fn call_sites(&self, (file, line): FileLine, frame_lines: &[FrameLine], names: &Names) -> Vec<InlineCall> {
+        let is_line = |known: &FrameLine| self.by_function.get(&known.function) == Some(&file) && known.line == line;
+        let position = frame_lines.iter().rposition(is_line).unwrap_or(0);
+        let call = |line: &FrameLine| {
             let function = names.function(line.function);
-            Call {
+            InlineCall {
                 short: Text::from(function.short.as_str()),
                 file: Text::from(function.file.as_str()),
                 line: line.line,
             }
         };
-        left[..at].iter().rev().map(call).collect()
+        frame_lines[..position].iter().rev().map(call).collect()
     }
 }
 
-fn line(lines: &mut BTreeMap<Place, LineWeight>, place: Place, file: Text) -> &mut LineWeight {
-    lines.entry(place).or_insert_with(|| LineWeight {
-        file,
-        line: place.1,
-        flat_ns: 0,
-        cum_ns: 0,
-        callees: Vec::new(),
-        inlined_into: Vec::new(),
-        changes: None,
-    })
-}
-
-/// The innermost line that is left of a stack, and its frame.
-fn innermost(stack: StackId, forest: Forest<'_>) -> Option<(FrameId, Line)> {
+/// The innermost line that the filters leave of a stack, and its frame.
+fn innermost_line(stack: StackId, stacks: StackIndex<'_>) -> Option<(FrameId, FrameLine)> {
     let mut at = stack;
     while at != StackId::EMPTY {
-        let node = forest.nodes[at.index()];
-        if !forest.paths.step(at.index(), node, forest.sieve).1.is_empty() {
-            return forest.sieve.left(node.frame).last().map(|&line| (node.frame, line));
+        let node = stacks.nodes[at.index()];
+        if !stacks.facts.rows_at(at.index(), node, stacks.filter).1.is_empty() {
+            return stacks.filter.row_lines(node.frame).last().map(|&line| (node.frame, line));
         }
         at = node.parent;
     }

@@ -1,14 +1,15 @@
-//! Numbers as text: values and percentages as pprof writes them, to the letter, and durations, counts and rates as the
-//! header does. Pure; nothing here pads beyond what pprof pads.
+//! Numbers as text: values and percentages as pprof writes them, to the letter, and durations,
+//! counts and rates as the header does. Pure; nothing here pads beyond what pprof pads.
 //!
-//! pprof chooses a unit anew for every report, from its smallest value. A screen would flicker, so there the smallest
-//! value is one sample: `Unit::of_report(period_ns, total_ns)` with the session's total, for every pane.
+//! pprof chooses a unit anew for every report, from its smallest value. A screen would flicker, so
+//! there the smallest value is one sample: `TimeUnit::for_report(period_ns, total_ns)` with the
+//! session's total, for every pane.
 
 use std::time::Duration;
 
-/// pprof's units of time.
+/// A unit of time, as pprof names it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Unit {
+pub enum TimeUnit {
     /// `ns`
     Nanoseconds,
     /// `us`
@@ -21,48 +22,51 @@ pub enum Unit {
     Hours,
 }
 
-impl Unit {
-    const ALL: [Unit; 5] = [Unit::Nanoseconds, Unit::Microseconds, Unit::Milliseconds, Unit::Seconds, Unit::Hours];
+impl TimeUnit {
+    const ALL: [TimeUnit; 5] =
+        [TimeUnit::Nanoseconds, TimeUnit::Microseconds, TimeUnit::Milliseconds, TimeUnit::Seconds, TimeUnit::Hours];
 
-    /// The largest unit of which `ns` has one; seconds for 0.
-    pub fn of(ns: u64) -> Unit {
-        let fits = |unit: &Unit| ns as f64 >= unit.ns();
-        Unit::ALL.into_iter().rev().find(fits).unwrap_or(Unit::Seconds)
+    /// The largest unit that is not greater than `ns`; seconds for 0.
+    pub fn largest_in(ns: u64) -> TimeUnit {
+        let fits = |unit: &TimeUnit| ns as f64 >= unit.ns();
+        TimeUnit::ALL.into_iter().rev().find(fits).unwrap_or(TimeUnit::Seconds)
     }
 
-    /// pprof's choice for a report: that of its smallest value other than 0, or, where that is less than a hundredth of the
-    /// total and has a smaller unit, that of 100 times it. A smallest value of 0 says that there is none.
-    pub fn of_report(smallest_ns: u64, total_ns: u64) -> Unit {
+    /// The unit that pprof chooses for a report: that of its smallest nonzero value or, if the
+    /// value is less than a hundredth of the total and has a smaller unit, that of 100 times the
+    /// value. A smallest value of 0 means that there is none.
+    pub fn for_report(smallest_ns: u64, total_ns: u64) -> TimeUnit {
         let smallest_ns = if smallest_ns == 0 { total_ns } else { smallest_ns };
-        let (least, most) = (Unit::of(smallest_ns), Unit::of(total_ns));
+        let (least, most) = (TimeUnit::largest_in(smallest_ns), TimeUnit::largest_in(total_ns));
         let hundredfold_ns = smallest_ns.saturating_mul(100);
-        if least != most && hundredfold_ns < total_ns { Unit::of(hundredfold_ns) } else { least }
+        if least != most && hundredfold_ns < total_ns { TimeUnit::largest_in(hundredfold_ns) } else { least }
     }
 
     fn ns(self) -> f64 {
         match self {
-            Unit::Nanoseconds => 1.0,
-            Unit::Microseconds => 1e3,
-            Unit::Milliseconds => 1e6,
-            Unit::Seconds => 1e9,
-            Unit::Hours => 3600e9,
+            TimeUnit::Nanoseconds => 1.0,
+            TimeUnit::Microseconds => 1e3,
+            TimeUnit::Milliseconds => 1e6,
+            TimeUnit::Seconds => 1e9,
+            TimeUnit::Hours => 3600e9,
         }
     }
 
-    /// As it stands behind a value.
+    /// The suffix of values in this unit.
     pub fn name(self) -> &'static str {
         match self {
-            Unit::Nanoseconds => "ns",
-            Unit::Microseconds => "us",
-            Unit::Milliseconds => "ms",
-            Unit::Seconds => "s",
-            Unit::Hours => "hrs",
+            TimeUnit::Nanoseconds => "ns",
+            TimeUnit::Microseconds => "us",
+            TimeUnit::Milliseconds => "ms",
+            TimeUnit::Seconds => "s",
+            TimeUnit::Hours => "hrs",
         }
     }
 }
 
-/// A value: two decimals unless they are 0, and the unit; `0` alone if nothing is left of it.
-pub fn value(ns: u64, unit: Unit) -> String {
+/// Formats a value: two decimals unless both are 0, and the unit. A value that rounds to 0 is `0`
+/// without a unit.
+pub fn value(ns: u64, unit: TimeUnit) -> String {
     let decimal = format!("{:.2}", ns as f64 / unit.ns());
     match decimal.strip_suffix(".00").unwrap_or(&decimal) {
         "0" => "0".to_owned(),
@@ -70,8 +74,8 @@ pub fn value(ns: u64, unit: Unit) -> String {
     }
 }
 
-/// The value of a difference: with its sign, where it has one.
-pub fn signed(ns: u64, unit: Unit, negative: bool) -> String {
+/// Formats a difference: a value with a minus sign if it is negative and does not round to 0.
+pub fn signed(ns: u64, unit: TimeUnit, negative: bool) -> String {
     match value(ns, unit) {
         zero if zero == "0" => zero,
         digits if negative => format!("-{digits}"),
@@ -79,12 +83,19 @@ pub fn signed(ns: u64, unit: Unit, negative: bool) -> String {
     }
 }
 
-/// `part` of `total`: at least two digits, padded to six characters.
+/// Formats `part` as a percentage of `total`: at least two digits, padded to six characters.
 pub fn percentage(part: u64, total: u64) -> String {
     percent(if total == 0 { 0.0 } else { part as f64 / total as f64 * 100.0 })
 }
 
-/// So many hundredths, as [`percentage`] writes them.
+/// Formats a percentage for a column of six: as [`percentage`] does, but a share below 0.01 % is
+/// `<0.01%`.
+pub fn share(part: u64, total: u64) -> String {
+    let is_tiny = part > 0 && (part as f64) < total as f64 * 1e-4;
+    if is_tiny { "<0.01%".to_owned() } else { percentage(part, total) }
+}
+
+/// Formats a number of percents as [`percentage`] does.
 pub fn percent(percent: f64) -> String {
     match percent.abs() {
         whole if (99.95..=100.05).contains(&whole) => "  100%".to_owned(),
@@ -93,8 +104,8 @@ pub fn percent(percent: f64) -> String {
     }
 }
 
-/// C's `%.{digits}g`: so many significant digits, no zeros at the end, an exponent below 0.0001 and where the whole part has
-/// more digits.
+/// Formats a number as C's `%.{digits}g` does: with significant digits, without trailing zeros, and
+/// with an exponent if it is below 0.0001 or its integer part has more digits.
 pub fn significant(number: f64, digits: usize) -> String {
     let digits = digits.max(1);
     let scientific = format!("{number:.*e}", digits - 1);
@@ -111,7 +122,8 @@ pub fn significant(number: f64, digits: usize) -> String {
     bare(&format!("{number:.*}", (digits as i32 - 1 - exponent) as usize))
 }
 
-/// A length of time for a sentence or the header: `3 ms`, `10.1 ms`, `1.2 s`, `2m14s`, `1h02m`, `3d04h`.
+/// Formats a duration for a sentence or the header: `3 ms`, `10.1 ms`, `1.2 s`, `2m14s`, `1h02m`,
+/// `3d04h`.
 pub fn duration(duration: Duration) -> String {
     let ns = duration.as_nanos();
     let tenths = |unit_ns: u128, name: &str| {
@@ -139,12 +151,12 @@ pub fn duration(duration: Duration) -> String {
     }
 }
 
-/// A count in groups of three digits: `1 851`.
+/// Formats a count in groups of three digits: `1 851`.
 pub fn count(count: u64) -> String {
     let digits = count.to_string();
     let mut grouped = String::with_capacity(digits.len() + digits.len() / 3);
-    for (place, digit) in digits.chars().enumerate() {
-        if place > 0 && (digits.len() - place).is_multiple_of(3) {
+    for (position, digit) in digits.chars().enumerate() {
+        if position > 0 && (digits.len() - position).is_multiple_of(3) {
             grouped.push(' ');
         }
         grouped.push(digit);
@@ -152,18 +164,23 @@ pub fn count(count: u64) -> String {
     grouped
 }
 
-/// A measured rate, without its unit: `99.0`, `1 000`.
+/// Formats a measured rate without its unit: `99.0`, `1 000`.
 pub fn rate(hz: f64) -> String {
     if hz < 999.95 { format!("{hz:.1}") } else { count(hz.round() as u64) }
 }
 
-/// The rate that a period means, as it was asked for: `99 Hz`, `0.5 Hz`.
+/// Formats a measured rate without its unit: `87`, `1 000`; one decimal below 10.
+pub fn whole_rate(hz: f64) -> String {
+    if hz < 9.95 { format!("{hz:.1}") } else { count(hz.round() as u64) }
+}
+
+/// Formats the frequency of a sampling period: `99 Hz`, `0.5 Hz`.
 pub fn hertz(period_ns: u64) -> String {
     let hz = 1e9 / period_ns.max(1) as f64;
     if hz >= 10.0 { format!("{} Hz", count(hz.round() as u64)) } else { format!("{} Hz", significant(hz, 2)) }
 }
 
-/// A length of a file: `312 B`, `14.2 KiB`, `2.1 GiB`.
+/// Formats the size of a file: `312 B`, `14.2 KiB`, `2.1 GiB`.
 pub fn bytes(bytes: u64) -> String {
     const UNITS: [&str; 5] = ["KiB", "MiB", "GiB", "TiB", "PiB"];
     if bytes < 1024 {
@@ -190,33 +207,33 @@ mod tests {
 
     #[test]
     fn values_have_two_decimals_or_none() {
-        assert_eq!(value(2_090_000_000, Unit::Seconds), "2.09s");
-        assert_eq!(value(2_090_000_000, Unit::Milliseconds), "2090ms");
-        assert_eq!(value(2_000_000_000, Unit::Seconds), "2s");
-        assert_eq!(value(0, Unit::Hours), "0");
-        assert_eq!(value(4_999_999, Unit::Seconds), "0");
-        assert_eq!(value(1_234, Unit::Microseconds), "1.23us");
-        assert_eq!(value(5_400_000_000_000, Unit::Hours), "1.50hrs");
-        assert_eq!(value(u64::MAX, Unit::Nanoseconds), "18446744073709551616ns");
+        assert_eq!(value(2_090_000_000, TimeUnit::Seconds), "2.09s");
+        assert_eq!(value(2_090_000_000, TimeUnit::Milliseconds), "2090ms");
+        assert_eq!(value(2_000_000_000, TimeUnit::Seconds), "2s");
+        assert_eq!(value(0, TimeUnit::Hours), "0");
+        assert_eq!(value(4_999_999, TimeUnit::Seconds), "0");
+        assert_eq!(value(1_234, TimeUnit::Microseconds), "1.23us");
+        assert_eq!(value(5_400_000_000_000, TimeUnit::Hours), "1.50hrs");
+        assert_eq!(value(u64::MAX, TimeUnit::Nanoseconds), "18446744073709551616ns");
     }
 
     #[test]
-    fn a_report_has_the_unit_of_its_smallest_value_unless_that_is_far_from_the_total() {
+    fn report_units_follow_the_smallest_value_unless_the_total_is_much_greater() {
         let (ms, s) = (1_000_000, 1_000_000_000);
-        assert_eq!(Unit::of_report(10 * ms, 500 * ms), Unit::Milliseconds);
-        assert_eq!(Unit::of_report(10 * ms, s), Unit::Milliseconds);
-        assert_eq!(Unit::of_report(10 * ms, s + 1), Unit::Seconds);
-        assert_eq!(Unit::of_report(ms, 5 * s), Unit::Milliseconds);
-        assert_eq!(Unit::of_report(0, 5 * s), Unit::Seconds);
-        assert_eq!(Unit::of_report(0, 0), Unit::Seconds);
-        assert_eq!(Unit::of(3600 * s - 1), Unit::Seconds);
-        assert_eq!(Unit::of(3600 * s), Unit::Hours);
+        assert_eq!(TimeUnit::for_report(10 * ms, 500 * ms), TimeUnit::Milliseconds);
+        assert_eq!(TimeUnit::for_report(10 * ms, s), TimeUnit::Milliseconds);
+        assert_eq!(TimeUnit::for_report(10 * ms, s + 1), TimeUnit::Seconds);
+        assert_eq!(TimeUnit::for_report(ms, 5 * s), TimeUnit::Milliseconds);
+        assert_eq!(TimeUnit::for_report(0, 5 * s), TimeUnit::Seconds);
+        assert_eq!(TimeUnit::for_report(0, 0), TimeUnit::Seconds);
+        assert_eq!(TimeUnit::largest_in(3600 * s - 1), TimeUnit::Seconds);
+        assert_eq!(TimeUnit::largest_in(3600 * s), TimeUnit::Hours);
     }
 
     #[test]
-    fn percentages_are_pprofs() {
-        let told = [(3728, 10_000, "37.28%"), (92, 10_000, " 0.92%"), (18, 100_000, "0.018%"), (0, 5, "    0%")];
-        for (part, total, text) in told {
+    fn percentages_match_pprof() {
+        let cases = [(3728, 10_000, "37.28%"), (92, 10_000, " 0.92%"), (18, 100_000, "0.018%"), (0, 5, "    0%")];
+        for (part, total, text) in cases {
             assert_eq!(percentage(part, total), text);
         }
         assert_eq!(percentage(0, 0), "    0%");
@@ -228,7 +245,7 @@ mod tests {
         assert_eq!(percentage(1, 10_000_000), "1e-05%");
     }
 
-    /// A number so that no reader rounds it: C's hexadecimal form.
+    /// Formats a number in C's hexadecimal form, which is exact.
     fn exact(number: f64) -> String {
         let bits = number.to_bits();
         let (exponent, fraction) = ((bits >> 52 & 0x7ff) as i64, bits & ((1 << 52) - 1));
@@ -251,7 +268,7 @@ mod tests {
         #![proptest_config(ProptestConfig { cases: 12, failure_persistence: None, ..ProptestConfig::default() })]
 
         #[test]
-        fn significant_is_the_g_of_printf(
+        fn significant_matches_printf_g(
             mut numbers in prop::collection::vec(prop_oneof![
                 0.0..1.0f64,
                 0.0..1e-3f64,
@@ -262,14 +279,14 @@ mod tests {
             digits in 1..6usize,
         ) {
             numbers.extend([0.0, 1.0, 0.5, 0.995, 0.0995, 0.095, 0.999_999, 99.5, 1e-4, 9.96e-5]);
-            let told: Vec<String> = numbers.iter().map(|&number| format!("{:>5}", significant(number, digits))).collect();
-            prop_assert_eq!(told, printf(&format!("%5.{digits}g"), &numbers));
+            let formatted: Vec<String> = numbers.iter().map(|&number| format!("{:>5}", significant(number, digits))).collect();
+            prop_assert_eq!(formatted, printf(&format!("%5.{digits}g"), &numbers));
         }
     }
 
     #[test]
     fn durations_round_and_never_show_sixty_seconds() {
-        let told = |ns: u64| duration(Duration::from_nanos(ns));
+        let format = |ns: u64| duration(Duration::from_nanos(ns));
         let (ms, s) = (1_000_000, 1_000_000_000);
         let cases = [
             (0, "0 s"),
@@ -287,7 +304,7 @@ mod tests {
             (3_720 * s, "1h02m"),
             (273_600 * s, "3d04h"),
         ];
-        assert_eq!(cases.map(|(ns, _)| told(ns)), cases.map(|(_, text)| text.to_owned()));
+        assert_eq!(cases.map(|(ns, _)| format(ns)), cases.map(|(_, text)| text.to_owned()));
     }
 
     #[test]
@@ -298,7 +315,7 @@ mod tests {
     }
 
     #[test]
-    fn lengths_of_files_have_a_unit_that_fits() {
+    fn file_sizes_have_a_suitable_unit() {
         let all = [0, 1023, 1024, 14_541, 1024 * 1024 - 1, 1 << 31, u64::MAX];
         let words = all.map(bytes);
         assert_eq!(words, ["0 B", "1023 B", "1.0 KiB", "14.2 KiB", "1.0 MiB", "2.0 GiB", "16384.0 PiB"]);

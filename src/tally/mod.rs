@@ -1,33 +1,31 @@
-//! What it means: pure functions from (Profile, Names, Query) to what a pane shows. What is kept between
-//! answers never shows in them.
+//! Live aggregation: pure functions from profile, names and query to what a pane shows. Caches make
+//! repeated queries fast and never change an answer. Weights are nanoseconds.
 //!
-//! A sample's stack goes through a [`sieve`] frame by frame, [`paths`] says what each stack then counts for, by
-//! [`rows`] of one name, and [`table`], [`callers`], [`lines`] and [`flame`] tell. A [`tallier`] keeps what they share,
-//! [`running`] sums take in what changed.
+//! A [`query`] is answered in four layers. [`filter`] applies it to frames and threads, whose names
+//! make [`rows`]. [`stacks`] derives facts about every stack from that, [`sums`] adds up samples
+//! and keeps the sums up to date, and the views ([`top`], [`callers`], [`lines`], [`flame`],
+//! [`threads`], [`trend`], [`timeline`]) build the answers. [`tallier`] connects the layers, and
+//! [`diff`] compares answers with those of a baseline.
 
-mod branches;
+pub mod call_paths;
 pub mod callers;
-pub mod crowd;
+pub mod change;
 pub mod diff;
-mod entries;
+pub mod filter;
 pub mod flame;
-mod grove;
+mod idle;
 pub mod lines;
 pub mod measure;
-mod paths;
 pub mod query;
+#[cfg(test)]
+pub(crate) mod random;
 mod rows;
-mod running;
-mod runs;
-pub mod saved;
-mod sieve;
-pub mod table;
-pub mod tag;
+mod significance;
+mod stacks;
+mod sums;
 pub mod tallier;
 pub mod text;
 pub mod threads;
-mod ties;
 pub mod timeline;
+pub mod top;
 pub mod trend;
-pub mod units;
-mod weights;

@@ -1,48 +1,55 @@
-//! Rows by name: what has one full name is one row, whatever module or process it comes from. What has a name is a matter
-//! of the question: functions, or coarser and finer things.
+//! The rows of all views. Frames whose [grouping](Grouping) gives them the same full name share a
+//! row, whatever module or process they come from.
 
 use std::collections::{HashMap, HashSet};
 
-use super::query::Group;
+use super::query::{Grouping, without_owner};
 use super::text::Text;
-use crate::profile::stack::Frame;
-use crate::symbols::{Function, FunctionId, Line, Names};
+use crate::profile::stack::{Frame, FrameId};
+use crate::symbols::{FrameLine, Function, FunctionId, Names};
 
-/// Index of a row, before it is known which rows are shown.
+/// A frame as a query sees it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(super) struct RowId(pub(super) u32);
+pub(crate) struct OwnedFrame {
+    /// The frame of the profile.
+    pub(crate) frame: FrameId,
+    /// The frame of the thread or process that its rows belong to, where rows have an owner.
+    pub(crate) owner: Option<FrameId>,
+}
+
+/// The index of a row in the [`RowTable`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct RowId(pub(super) u32);
 
 impl RowId {
     /// No row.
-    pub(super) const NONE: RowId = RowId(u32::MAX);
+    pub(crate) const NONE: RowId = RowId(u32::MAX);
 
-    /// Position, for side tables.
-    pub(super) fn index(self) -> usize {
+    /// The index, for tables by row.
+    pub(crate) fn index(self) -> usize {
         self.0 as usize
     }
 }
 
-/// What is said of a row.
-pub(super) struct Label {
-    /// The first function in it that was seen.
-    pub(super) function: FunctionId,
-    /// Full name.
-    pub(super) full: Text,
-    /// Short name.
-    pub(super) short: Text,
-    /// Last part of its module's path.
-    pub(super) module: Text,
-    /// The thread or process that it is of, where rows are one's alone; else empty.
-    pub(super) owner: Text,
-    /// Whether it is a thread or process itself.
-    pub(super) is_owner: bool,
-    /// Whether it needs a mark where it is inlined: its name does not say so already.
-    pub(super) takes_mark: bool,
+/// The names of a row.
+pub(crate) struct RowLabel {
+    /// The first function that was seen in it.
+    pub(crate) function: FunctionId,
+    pub(crate) full: Text,
+    pub(crate) short: Text,
+    /// The last component of its module's path.
+    pub(crate) module: Text,
+    /// The thread or process that the row belongs to, where rows have an owner; else empty.
+    pub(crate) owner: Text,
+    /// Whether it stands for a thread or process itself.
+    pub(crate) is_owner: bool,
+    /// Whether views mark it as inlined. Rows of files are not marked: their names say it.
+    pub(crate) shows_inline: bool,
 }
 
-impl Label {
-    /// Full name without the owner.
-    pub(super) fn own_name(&self) -> Text {
+impl RowLabel {
+    /// The full name without the owner.
+    pub(crate) fn own_name(&self) -> Text {
         match self.owner.is_empty() {
             true => self.full.clone(),
             false => Text::from(without_owner(&self.full)),
@@ -50,71 +57,71 @@ impl Label {
     }
 }
 
-/// The full name of the function of a row that is one thread's or process's alone.
-pub fn without_owner(full: &str) -> &str {
-    full.rsplit_once(" [").map_or(full, |(function, _)| function)
-}
-
-/// All rows that there are names for. It only grows, as names do, until they are asked for by another group.
+/// All rows of one grouping. The table only grows, as names do, until the grouping changes.
 #[derive(Default)]
-pub(super) struct Rows {
-    group: Group,
+pub(crate) struct RowTable {
+    grouping: Grouping,
     by_name: HashMap<Text, RowId>,
-    /// Where rows are functions.
-    of_function: Vec<RowId>,
-    labels: Vec<Label>,
+    /// The row of each function, where rows are functions.
+    by_function: Vec<RowId>,
+    labels: Vec<RowLabel>,
     modules: HashSet<Text>,
-    /// In order of their names.
+    /// All rows in the order of their names.
     sorted: Vec<RowId>,
-    /// Where a row stands in `sorted`: names are compared when they are new, not at every sort.
+    /// The position of each row in `sorted`. A name is compared when it is new, not at every sort.
     rank: Vec<u32>,
 }
 
-impl Rows {
-    /// Turns to a group; says whether it was another one, and all rows are new.
-    pub(super) fn turn_to(&mut self, group: Group) -> bool {
-        let turned = self.group != group;
-        if turned {
-            *self = Rows { group, ..Rows::default() };
+impl RowTable {
+    /// Empties the table if rows have another grouping. Returns whether they had.
+    pub(crate) fn set_grouping(&mut self, grouping: Grouping) -> bool {
+        let changed = self.grouping != grouping;
+        if changed {
+            *self = RowTable { grouping, ..RowTable::default() };
         }
-        turned
+        changed
     }
 
-    /// The row of one line of a frame; whether it is inlined is a matter of the lines that are left.
-    pub(super) fn of(&mut self, names: &Names, (frame, owner): (Frame, Option<&Function>), line: Line) -> RowId {
+    /// Returns the row of one line of a frame, and adds it if it is new. `line.inlined` must say
+    /// whether the line is inlined among the lines that filters left.
+    pub(crate) fn intern(
+        &mut self,
+        names: &Names,
+        (frame, owner): (Frame, Option<&Function>),
+        line: FrameLine,
+    ) -> RowId {
         let function = names.function(line.function);
         if matches!(frame, Frame::Thread(_) | Frame::Process(_)) {
             return self.add(line.function, function, (&function.full, &function.short), "", true);
         }
         if let Some(owner) = owner {
-            // What follows the last of these brackets is the owner.
+            // `without_owner` cuts at the last " [".
             let owner = owner.short.replace(" [", " (");
             let full = format!("{} [{owner}]", function.full);
             return self.add(line.function, function, (&full, &function.short), &owner, false);
         }
-        if self.group == Group::Function {
-            for index in self.of_function.len()..=line.function.0 as usize {
+        if self.grouping == Grouping::Function {
+            for index in self.by_function.len()..=line.function.0 as usize {
                 let id = FunctionId(index as u32);
                 let function = names.function(id);
-                let row = self.row(id, function, &function.full, &function.short);
-                self.of_function.push(row);
+                let row = self.add(id, function, (&function.full, &function.short), "", false);
+                self.by_function.push(row);
             }
-            return self.of_function[line.function.0 as usize];
+            return self.by_function[line.function.0 as usize];
         }
-        let (full, short) = match self.group {
-            Group::Function | Group::Thread | Group::Process => (function.full.clone(), function.short.clone()),
-            Group::Module => module_name(frame, function),
-            Group::File => file_name(frame, function, line.inlined),
-            Group::Line => {
-                (placed(&function.full, function, line.line, false), placed(&function.short, function, line.line, true))
+        let (full, short) = match self.grouping {
+            Grouping::Function | Grouping::Thread | Grouping::Process => {
+                (function.full.clone(), function.short.clone())
             }
-            Group::Address => address_name(frame, function, line.line),
+            Grouping::Module => module_name(frame, function),
+            Grouping::File => file_name(frame, function, line.inlined),
+            Grouping::Line => (
+                line_name(&function.full, function, line.line, false),
+                line_name(&function.short, function, line.line, true),
+            ),
+            Grouping::Address => address_name(frame, function, line.line),
         };
-        self.row(line.function, function, &full, &short)
-    }
-
-    fn row(&mut self, id: FunctionId, function: &Function, full: &str, short: &str) -> RowId {
-        self.add(id, function, (full, short), "", false)
+        self.add(line.function, function, (&full, &short), "", false)
     }
 
     fn add(
@@ -129,7 +136,7 @@ impl Rows {
             return row;
         }
         let row = RowId(self.labels.len() as u32);
-        let module = last_part(&function.module);
+        let module = last_component(&function.module);
         let module = self.modules.get(module).cloned().unwrap_or_else(|| {
             let module = Text::from(module);
             self.modules.insert(module.clone());
@@ -138,25 +145,25 @@ impl Rows {
         let full = Text::from(full);
         let short = if *full == *short { full.clone() } else { Text::from(short) };
         self.by_name.insert(full.clone(), row);
-        let (owner, takes_mark) = (Text::from(owner), self.group != Group::File);
-        self.labels.push(Label { function: id, full, short, module, owner, is_owner, takes_mark });
+        let (owner, shows_inline) = (Text::from(owner), self.grouping != Grouping::File);
+        self.labels.push(RowLabel { function: id, full, short, module, owner, is_owner, shows_inline });
         row
     }
 
-    /// Puts new rows in their places. The many that come at the start are sorted, the few that come later inserted.
-    pub(super) fn sort(&mut self) {
-        let fresh = self.sorted.len()..self.labels.len();
-        if fresh.is_empty() {
+    /// Ranks new rows by name. Many new rows are sorted with the others, few are inserted.
+    pub(crate) fn rank_new_rows(&mut self) {
+        let new = self.sorted.len()..self.labels.len();
+        if new.is_empty() {
             return;
         }
         let name = |row: RowId| self.labels[row.index()].full.as_str();
-        if fresh.len() > 64 {
-            self.sorted.extend(fresh.map(|index| RowId(index as u32)));
+        if new.len() > 64 {
+            self.sorted.extend(new.map(|index| RowId(index as u32)));
             self.sorted.sort_by(|&a, &b| name(a).cmp(name(b)));
         } else {
-            for row in fresh.map(|index| RowId(index as u32)) {
-                let place = self.sorted.partition_point(|&other| name(other) < name(row));
-                self.sorted.insert(place, row);
+            for row in new.map(|index| RowId(index as u32)) {
+                let position = self.sorted.partition_point(|&other| name(other) < name(row));
+                self.sorted.insert(position, row);
             }
         }
         self.rank.resize(self.sorted.len(), 0);
@@ -165,41 +172,40 @@ impl Rows {
         }
     }
 
-    /// The row of this full name.
-    pub(super) fn named(&self, full: &str) -> Option<RowId> {
+    /// The row with this full name.
+    pub(crate) fn find(&self, full: &str) -> Option<RowId> {
         self.by_name.get(full).copied()
     }
 
-    /// What is said of a row.
-    pub(super) fn label(&self, row: RowId) -> &Label {
+    pub(crate) fn label(&self, row: RowId) -> &RowLabel {
         &self.labels[row.index()]
     }
 
-    /// Whether rows are threads' or processes' alone.
-    pub(super) fn has_owners(&self) -> bool {
-        self.group.owner().is_some()
+    /// Whether each row belongs to one thread or process.
+    pub(crate) fn has_owners(&self) -> bool {
+        self.grouping.owner().is_some()
     }
 
-    /// Order of names, as numbers.
-    pub(super) fn rank(&self, row: RowId) -> u32 {
+    /// The position of a row in the order of names.
+    pub(crate) fn rank(&self, row: RowId) -> u32 {
         self.rank[row.index()]
     }
 
-    /// How many there are.
-    pub(super) fn len(&self) -> usize {
+    pub(crate) fn len(&self) -> usize {
         self.labels.len()
     }
 }
 
-/// What is in no file, and what is in a file of unknown source, as pprof calls them.
+/// pprof's name for code that is in no file.
 const UNKNOWN: &str = "<unknown>";
 
-fn last_part(path: &str) -> &str {
+fn last_component(path: &str) -> &str {
     path.rsplit('/').next().unwrap_or_default()
 }
 
-fn bracketed(function: &Function) -> String {
-    match last_part(&function.module) {
+/// pprof's name for code of unknown source: its module in brackets.
+fn bracketed_module(function: &Function) -> String {
+    match last_component(&function.module) {
         "" => UNKNOWN.to_owned(),
         module => format!("[{module}]"),
     }
@@ -207,23 +213,23 @@ fn bracketed(function: &Function) -> String {
 
 fn module_name(frame: Frame, function: &Function) -> (String, String) {
     match (frame, function.module.as_str()) {
-        (Frame::Truncated | Frame::LeftOut, _) => (function.full.clone(), function.short.clone()),
+        (Frame::Truncated | Frame::LeftOut | Frame::MemoryLimit, _) => (function.full.clone(), function.short.clone()),
         (_, "") => (UNKNOWN.to_owned(), UNKNOWN.to_owned()),
-        (_, path) => (path.to_owned(), last_part(path).to_owned()),
+        (_, path) => (path.to_owned(), last_component(path).to_owned()),
     }
 }
 
 fn file_name(frame: Frame, function: &Function, inlined: bool) -> (String, String) {
-    let mark = if inlined { " (inline)" } else { "" };
+    let suffix = if inlined { " (inline)" } else { "" };
     match (frame, function.file.as_str()) {
-        (Frame::Truncated | Frame::LeftOut, _) => (function.full.clone(), function.short.clone()),
-        (_, "") => (bracketed(function) + mark, bracketed(function) + mark),
-        (_, path) => (format!("{path}{mark}"), format!("{}{mark}", last_part(path))),
+        (Frame::Truncated | Frame::LeftOut | Frame::MemoryLimit, _) => (function.full.clone(), function.short.clone()),
+        (_, "") => (bracketed_module(function) + suffix, bracketed_module(function) + suffix),
+        (_, path) => (format!("{path}{suffix}"), format!("{}{suffix}", last_component(path))),
     }
 }
 
-fn placed(name: &str, function: &Function, line: u32, short: bool) -> String {
-    let file = if short { last_part(&function.file) } else { &function.file };
+fn line_name(name: &str, function: &Function, line: u32, short: bool) -> String {
+    let file = if short { last_component(&function.file) } else { &function.file };
     match (file, line) {
         ("", _) => name.to_owned(),
         (_, 0) => format!("{name} {file}"),
@@ -233,16 +239,15 @@ fn placed(name: &str, function: &Function, line: u32, short: bool) -> String {
 
 fn address_name(frame: Frame, function: &Function, line: u32) -> (String, String) {
     let address = match frame {
-        Frame::Code { address, .. } | Frame::Unmapped(address) => address,
-        Frame::Truncated | Frame::LeftOut | Frame::Thread(_) | Frame::Process(_) => {
+        Frame::Code { address, .. } | Frame::Unmapped { address, .. } => address,
+        Frame::Truncated | Frame::LeftOut | Frame::MemoryLimit | Frame::Thread(_) | Frame::Process(_) => {
             return (function.full.clone(), function.short.clone());
         }
     };
-    let module = last_part(&function.module);
-    let nameless = matches!(frame, Frame::Unmapped(_)) || function.full == format!("{module}+{address:#x}");
+    let nameless = !function.has_name();
     let text = |name: &str, short: bool| match nameless {
-        true => format!("{address:016x} {}", bracketed(function)),
-        false => format!("{address:016x} {}", placed(name, function, line, short)),
+        true => format!("{address:016x} {}", bracketed_module(function)),
+        false => format!("{address:016x} {}", line_name(name, function, line, short)),
     };
     (text(&function.full, false), text(&function.short, true))
 }

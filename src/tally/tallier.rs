@@ -1,197 +1,253 @@
-//! Who is asked again and again: it keeps what the next answer needs again (which filter matches which function, what each
-//! stack counts for, the sums of the last question), and adds what is new. It has no opinion; those are in `table`, `callers`,
-//! `flame`.
+//! Answers queries. A [`Tallier`] caches what later answers need again: which filter matches which
+//! function, the facts about stacks, and the sums of the last query. The answers are the same
+//! without a cache; how they are computed is up to the modules of the views.
 
 use std::sync::Arc;
 
-use super::branches::Branches;
-use super::callers::{Callers, Calls};
-use super::crowd::Crowd;
+use super::call_paths::{self, CallPath};
+use super::callers::{CallerIndex, Callers};
+use super::filter::frame_filter::{FrameFilter, Invalidation};
+use super::filter::thread_filter::ThreadFilter;
 use super::flame::{self, Flame, FlameQuery};
-use super::grove::Grove;
-use super::lines::{Lines, Spots};
-use super::paths::Paths;
+use super::idle::IdleThreads;
+use super::lines::{LineHits, RowLines};
 use super::query::Query;
-use super::rows::{RowId, Rows};
-use super::running::{Asked, Ground, Running, SPAN, TOTAL};
-use super::sieve::{Sieve, Void};
-use super::table::{Row, Table};
-use super::threads::{self, Threads, ThreadsQuery};
-use super::ties::Forest;
+use super::rows::{RowId, RowTable};
+use super::stacks::call_tree::CallTree;
+use super::stacks::neighbors::StackIndex;
+use super::stacks::owner_stacks::OwnerStacks;
+use super::stacks::stack_facts::StackFacts;
+use super::stacks::{SPAN, TOTAL};
+use super::sums::incremental::{Context, IncrementalSums, SumsRequest};
+use super::threads::{self, ThreadTable, ThreadsQuery};
 use super::timeline::Timeline;
-use super::trend::{Courses, Parts, Trends};
+use super::top::{TopRow, TopTable};
+use super::trend::{TrendSums, TrendWindow, Trends};
 use crate::profile::Profile;
+use crate::profile::stack::StackId;
+use crate::profile::totals::ThreadStack;
 use crate::symbols::Names;
 
-/// What is asked with a table, of the same samples.
+/// The parts of an answer besides the top list, all computed from the same samples.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Besides<'a> {
-    /// Full name of the function whose callers and callees are asked for.
-    pub centre: Option<&'a str>,
-    /// Full name of the function whose lines and addresses are asked for.
+pub struct Extras<'a> {
+    /// The full name of the row whose callers and callees are requested.
+    pub center: Option<&'a str>,
+    /// The callers and callees whose own callers and callees are requested.
+    pub unfolded: &'a [CallPath],
+    /// The full name of the row whose lines and addresses are requested.
     pub lines: Option<&'a str>,
-    /// How the flame is drawn, if it is asked for.
+    /// The flame graph that is requested.
     pub flame: Option<&'a FlameQuery>,
-    /// Whether the total's top list is asked for, beside that of a span of time.
+    /// Whether the top list of the session is requested besides that of the query's span.
     pub total: bool,
-    /// Whether trends are asked for.
+    /// Whether trends are requested.
     pub trends: bool,
-    /// Whether it is to be answered from the samples that the last answer knew, where the question is of the same.
-    pub stands: bool,
+    /// Whether the answer may use the samples of the last answer, if the query is for the same.
+    pub reuse_samples: bool,
 }
 
-/// The answers to both.
+/// An answer to a query and its extras.
 #[derive(Clone, Debug, Default)]
 pub struct Tallies {
     /// The top list.
-    pub table: Arc<Table>,
-    /// The total's, if it was asked for.
-    pub total: Option<Arc<Table>>,
-    /// Callers and callees, if they were asked for.
+    pub table: Arc<TopTable>,
+    /// The top list of the session, if requested.
+    pub total: Option<Arc<TopTable>>,
+    /// Callers and callees, if requested.
     pub callers: Option<Callers>,
-    /// Lines and addresses, if they were asked for.
-    pub lines: Option<Lines>,
-    /// The flame, if it was asked for.
+    /// Lines and addresses, if requested.
+    pub lines: Option<RowLines>,
+    /// The flame graph, if requested.
     pub flame: Option<Arc<Flame>>,
-    /// How the rows' flat goes, in their order; empty if it was not asked for, or of the total.
+    /// The trends of the table's rows, in the order of rows; empty if not requested, or for the
+    /// session.
     pub trends: Arc<Trends>,
 }
 
-/// What was told last, and of what: it is told again while nothing changes.
-struct Told {
-    /// The question, whether the total and trends were asked for, and the version of the names.
-    of: (Query, [bool; 2], u64),
-    table: Arc<Table>,
-    total: Option<Arc<Table>>,
+/// The last answer. It is returned again as long as nothing changes.
+struct CachedResult {
+    /// The query, whether the session's table and trends were requested, and the version of the
+    /// names.
+    key: (Query, [bool; 2], u64),
+    table: Arc<TopTable>,
+    total: Option<Arc<TopTable>>,
     trends: Arc<Trends>,
     flame: Option<(FlameQuery, Arc<Flame>)>,
 }
 
-/// Answers queries about one profile and its names: `profile` and `names` are the same ones each time.
+/// Answers queries about one profile. All calls must pass the same `profile` and `names`.
 #[derive(Default)]
 pub struct Tallier {
-    grove: Grove,
-    rows: Rows,
-    sieve: Sieve,
-    paths: Paths,
-    crowd: Crowd,
-    /// How often conclusions about stacks were given up.
-    conclusions: u64,
-    running: Running,
-    calls: Calls,
-    spots: Spots,
-    branches: Branches,
-    courses: Courses,
-    told: Option<Told>,
+    stacks: OwnerStacks,
+    rows: RowTable,
+    frame_filter: FrameFilter,
+    facts: StackFacts,
+    thread_filter: ThreadFilter,
+    idle: IdleThreads,
+    /// Counts how often facts became invalid.
+    invalidations: u64,
+    /// The version of the profile's stacks.
+    stack_version: u64,
+    sums: IncrementalSums,
+    caller_index: CallerIndex,
+    line_hits: LineHits,
+    call_tree: CallTree,
+    trend_sums: TrendSums,
+    cached: Option<CachedResult>,
 }
 
 impl Tallier {
-    /// The top list and what is asked with it: samples are added up once for all.
-    pub fn answer(&mut self, profile: &Profile, names: &Names, query: &Query, besides: Besides) -> Tallies {
-        self.catch_up(profile, names, query);
-        let Tallier { grove, rows, sieve, paths, crowd, running, .. } = self;
-        let nodes = grove.nodes(profile);
-        let ground = Ground { profile, grove, paths, crowd, rows: rows.len(), conclusions: self.conclusions };
-        if besides.flame.is_some() {
-            self.branches.catch_up(nodes, paths, sieve);
-        }
-        let asked = Asked { total: besides.total, stands: besides.stands };
-        let stood = running.advance(query, asked, ground, besides.flame.map(|_| &mut self.branches));
-        let of = (query.clone(), [besides.total, besides.trends], names.version());
-        let known = self.told.take().filter(|told| stood && told.of == of);
-        let mut told = known.unwrap_or_else(|| {
-            let listed = |side: usize| {
-                let (ids, listed): (Vec<RowId>, Vec<Row>) =
-                    running.sums.rows(side, rows, paths, query.sort).into_iter().unzip();
-                (ids, Table { rows: listed, ..running.head(side) })
-            };
-            let (ids, table) = listed(SPAN);
-            let parts = Parts::of(query.span).filter(|_| besides.trends);
-            let trends = parts.map(|parts| self.courses.trends(parts, query, ground, &ids)).unwrap_or_default();
-            let total = besides.total.then(|| listed(TOTAL).1.into());
-            Told { of, table: table.into(), total, trends: trends.into(), flame: None }
+    /// Returns the top list and the requested extras. Samples are summed once for all of them.
+    pub fn answer(&mut self, profile: &Profile, names: &Names, query: &Query, extras: Extras) -> Tallies {
+        self.update(profile, names, query);
+        let result = self.build_tables(profile, names, query, extras);
+        let Tallier { stacks, rows, frame_filter, facts, sums, .. } = self;
+        let index = StackIndex { nodes: stacks.nodes(profile), facts, filter: frame_filter, weights: &sums.weights };
+        let callers = extras.center.map(|full| {
+            self.caller_index.update(full, index, rows);
+            let flat_ns = rows.find(full).map_or(0, |row| sums.rows.flat_ns(row, SPAN));
+            let mut callers = self.caller_index.build(full, flat_ns, &sums.weights, rows);
+            if !extras.unfolded.is_empty() {
+                call_paths::unfold(&mut callers, extras.unfolded, &self.call_tree, rows);
+            }
+            callers
         });
-        if let Some(form) = besides.flame {
-            let known = told.flame.take().filter(|(known, _)| known == form);
-            told.flame = known.or_else(|| Some((form.clone(), flame::drawn(&self.branches, rows, form).into())));
-        }
-        let forest = Forest { nodes, paths, sieve, weights: &running.weights };
-        let callers = besides.centre.map(|full| {
-            self.calls.turn_to(full, forest, rows);
-            let flat_ns = rows.named(full).map_or(0, |row| running.sums.flat_ns(row, SPAN));
-            self.calls.told(full, flat_ns, &running.weights, rows)
+        let lines = extras.lines.map(|full| {
+            self.line_hits.update(full, names, index, rows);
+            self.line_hits.build(full, (profile, names), stacks, index, rows)
         });
-        let lines = besides.lines.map(|full| {
-            self.spots.turn_to(full, names, forest, rows);
-            self.spots.end(names, forest);
-            self.spots.told(full, (profile, names), grove, sieve, &running.weights, rows)
-        });
-        let flame = besides.flame.and_then(|_| told.flame.as_ref().map(|(_, flame)| Arc::clone(flame)));
-        let (table, total, trends) = (Arc::clone(&told.table), told.total.clone(), Arc::clone(&told.trends));
-        self.told = Some(told);
+        let flame = extras.flame.and_then(|_| result.flame.as_ref().map(|(_, flame)| Arc::clone(flame)));
+        let (table, total, trends) = (Arc::clone(&result.table), result.total.clone(), Arc::clone(&result.trends));
+        self.cached = Some(result);
         Tallies { table, total, callers, lines, flame, trends }
     }
 
-    /// Processes and threads.
-    pub fn threads(&mut self, profile: &Profile, names: &Names, query: &Query, asked: &ThreadsQuery) -> Threads {
-        self.catch_up(profile, names, query);
-        let row_of = |key| self.paths.lets_in(self.grove.stack(key));
-        threads::threads(profile, query, asked, &self.crowd, &self.rows, row_of)
+    /// Updates the sums. Returns the tables, trends and flame graph, from the last answer as far as
+    /// they have not changed.
+    fn build_tables(&mut self, profile: &Profile, names: &Names, query: &Query, extras: Extras) -> CachedResult {
+        let Tallier { stacks, rows, frame_filter, facts, sums, idle, .. } = self;
+        let context = Context {
+            profile,
+            stacks,
+            facts,
+            threads: &self.thread_filter,
+            idle,
+            row_count: rows.len(),
+            invalidations: self.invalidations,
+        };
+        let needs_tree = extras.flame.is_some() || (extras.center.is_some() && !extras.unfolded.is_empty());
+        if needs_tree {
+            self.call_tree.update(stacks.nodes(profile), facts, frame_filter);
+        }
+        let request = SumsRequest { total: extras.total, reuse_samples: extras.reuse_samples };
+        let unchanged = sums.update(query, request, context, needs_tree.then_some(&mut self.call_tree));
+        let key = (query.clone(), [extras.total, extras.trends], names.version());
+        let cached = self.cached.take().filter(|cached| unchanged && cached.key == key);
+        let mut result = cached.unwrap_or_else(|| {
+            let build_table = |sum: usize| {
+                let top_rows = sums.rows.top_rows(sum, rows, facts, query.sort);
+                let (ids, top_rows): (Vec<RowId>, Vec<TopRow>) = top_rows.into_iter().unzip();
+                (ids, TopTable { rows: top_rows, idle_threads: idle.count(sum), ..sums.totals(sum) })
+            };
+            let (ids, table) = build_table(SPAN);
+            let window = TrendWindow::new(query.span).filter(|_| extras.trends);
+            let trends = window.map(|window| self.trend_sums.trends(window, query, context, &ids)).unwrap_or_default();
+            let total = extras.total.then(|| build_table(TOTAL).1.into());
+            CachedResult { key, table: table.into(), total, trends: trends.into(), flame: None }
+        });
+        if let Some(flame_query) = extras.flame {
+            let cached = result.flame.take().filter(|(cached, _)| cached == flame_query);
+            let build = || (flame_query.clone(), flame::build(&self.call_tree, rows, flame_query).into());
+            result.flame = Some(cached.unwrap_or_else(build));
+        }
+        result
     }
 
-    /// What the samples of a span of time weigh that the filters let in, tick by tick.
+    /// Returns processes and threads.
+    pub fn threads(
+        &mut self,
+        profile: &Profile,
+        names: &Names,
+        query: &Query,
+        threads_query: &ThreadsQuery,
+    ) -> ThreadTable {
+        self.update(profile, names, query);
+        let flat_row = |key| self.facts.flat_row(self.stacks.stack(key));
+        let is_idle = |thread| self.idle.sums(thread)[SPAN];
+        let Tallier { stacks, rows, frame_filter: filter, facts, sums, .. } = &*self;
+        let index = StackIndex { nodes: stacks.nodes(profile), facts, filter, weights: &sums.weights };
+        let build_stack = |key| threads::build_stack(stacks.stack(key), index, rows);
+        threads::build(profile, query, threads_query, &self.thread_filter, &self.rows, (flat_row, is_idle, build_stack))
+    }
+
+    /// Returns the weight of the samples of a span that the filters keep, bucket by bucket.
     pub fn timeline(&mut self, profile: &Profile, names: &Names, query: &Query) -> Timeline {
-        self.catch_up(profile, names, query);
-        let (Some((first, last)), Some((oldest, _))) = (query.span.ticks(), profile.ends(query.clock)) else {
+        self.update(profile, names, query);
+        let (Some((first, last)), Some((oldest, _))) = (query.span.buckets(), profile.history_range(query.clock))
+        else {
             return Timeline::default();
         };
         let first = first.max(oldest);
         let mut ticks_ns = vec![0u64; (last + 1).saturating_sub(first) as usize];
-        let Tallier { grove, paths, crowd, .. } = self;
-        let ground = Ground { profile, grove, paths, crowd, rows: 0, conclusions: 0 };
-        profile.visit_ticks(query.era, query.clock, (first, last), |tick, key, weight| {
-            if ground.flat(key).is_some() {
-                let ns = &mut ticks_ns[(tick - first) as usize];
+        let Tallier { stacks, facts, thread_filter: threads, idle, .. } = self;
+        let context = Context { profile, stacks, facts, threads, idle, row_count: 0, invalidations: 0 };
+        profile.visit_buckets(query.generation, query.clock, (first, last), |bucket, key, weight| {
+            if context.flat_row(key).is_some() {
+                let ns = &mut ticks_ns[(bucket - first) as usize];
                 *ns = ns.saturating_add(weight.ns);
             }
         });
         Timeline { ticks_ns: ticks_ns.into() }
     }
 
-    /// The top list.
-    pub fn table(&mut self, profile: &Profile, names: &Names, query: &Query) -> Arc<Table> {
-        self.answer(profile, names, query, Besides::default()).table
+    /// Returns the top list.
+    pub fn table(&mut self, profile: &Profile, names: &Names, query: &Query) -> Arc<TopTable> {
+        self.answer(profile, names, query, Extras::default()).table
     }
 
-    /// Callers and callees of the function with this full name.
+    /// Returns callers and callees of the row with this full name.
     pub fn callers(&mut self, profile: &Profile, names: &Names, query: &Query, full: &str) -> Callers {
-        let besides = Besides { centre: Some(full), ..Besides::default() };
-        self.answer(profile, names, query, besides).callers.unwrap_or_default()
+        let extras = Extras { center: Some(full), ..Extras::default() };
+        self.answer(profile, names, query, extras).callers.unwrap_or_default()
     }
 
-    /// Lines and addresses of the function with this full name.
-    pub fn lines(&mut self, profile: &Profile, names: &Names, query: &Query, full: &str) -> Lines {
-        let besides = Besides { lines: Some(full), ..Besides::default() };
-        self.answer(profile, names, query, besides).lines.unwrap_or_default()
+    /// Returns lines and addresses of the row with this full name.
+    pub fn lines(&mut self, profile: &Profile, names: &Names, query: &Query, full: &str) -> RowLines {
+        let extras = Extras { lines: Some(full), ..Extras::default() };
+        self.answer(profile, names, query, extras).lines.unwrap_or_default()
     }
 
-    /// All stacks as a tree.
-    pub fn flame(&mut self, profile: &Profile, names: &Names, query: &Query, form: &FlameQuery) -> Arc<Flame> {
-        let besides = Besides { flame: Some(form), ..Besides::default() };
-        self.answer(profile, names, query, besides).flame.unwrap_or_default()
+    /// Returns the flame graph.
+    pub fn flame(&mut self, profile: &Profile, names: &Names, query: &Query, flame: &FlameQuery) -> Arc<Flame> {
+        let extras = Extras { flame: Some(flame), ..Extras::default() };
+        self.answer(profile, names, query, extras).flame.unwrap_or_default()
     }
 
-    fn catch_up(&mut self, profile: &Profile, names: &Names, query: &Query) {
-        if let Some(grove) = self.grove.for_another(query) {
-            *self = Tallier { grove, conclusions: self.conclusions, ..Tallier::default() };
+    /// Brings everything but the sums up to date with profile, names and query.
+    fn update(&mut self, profile: &Profile, names: &Names, query: &Query) {
+        let stack_version = profile.stacks.version();
+        if self.stack_version != stack_version {
+            *self = Tallier { invalidations: self.invalidations, stack_version, ..Tallier::default() };
         }
-        self.grove.catch_up(profile, query);
-        let void = self.sieve.catch_up(query, (profile, &self.grove), names, &mut self.rows);
-        let other_threads = self.crowd.catch_up(&query.filters, profile);
-        self.conclusions += u64::from(void != Void::Nothing || other_threads);
-        let kept = self.paths.catch_up(self.grove.nodes(profile), void, &self.sieve, &self.rows);
-        self.calls.truncate(kept);
-        self.spots.truncate(kept);
-        self.branches.truncate(kept);
+        if let Some(stacks) = self.stacks.for_other_owners(query) {
+            *self = Tallier { stacks, invalidations: self.invalidations, stack_version, ..Tallier::default() };
+        }
+        self.stacks.update(profile, query);
+        let stacks = &self.stacks;
+        let frames = (stacks.frame_count(profile), |frame| stacks.frame(frame));
+        let invalid = self.frame_filter.update(query, profile, names, &mut self.rows, frames);
+        let other_threads = self.thread_filter.update(&query.filters, profile);
+        self.invalidations += u64::from(invalid != Invalidation::None || other_threads);
+        let kept = self.facts.update(stacks.nodes(profile), invalid, &self.frame_filter, &self.rows);
+        self.caller_index.truncate(kept);
+        self.line_hits.truncate(kept);
+        self.call_tree.truncate(kept);
+        // Filters do not hide what a thread waits in.
+        let leaf = |(_, stack): ThreadStack| {
+            let frame = profile.stacks.nodes().get(stack.index()).filter(|_| stack != StackId::EMPTY)?.frame;
+            Some(names.function(names.lines(frame).first()?.function).short.as_str())
+        };
+        self.invalidations += u64::from(self.idle.update(profile, query, leaf));
     }
 }

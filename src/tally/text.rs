@@ -1,17 +1,17 @@
-//! A name that many answers share. An answer of some thousand rows is made ten times a second, and goes from one thread
-//! to another: with strings of its own it would cost several times what the adding up costs.
+//! Names in answers. An answer with some thousand rows is built ten times a second and passed
+//! between threads; copying its strings would cost several times as much as the sums.
 
 use std::borrow::Borrow;
 use std::fmt;
 use std::ops::Deref;
 use std::sync::Arc;
 
-/// A string that is cheap to clone; else like any other.
+/// An immutable string that is cheap to clone.
 #[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Text(Arc<str>);
 
 impl Text {
-    /// As a plain string.
+    /// The string.
     pub fn as_str(&self) -> &str {
         &self.0
     }

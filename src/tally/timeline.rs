@@ -1,17 +1,19 @@
-//! What the kept samples weigh, bucket by bucket: the heat of the last ten minutes.
+//! The weight of the samples that the filters keep, by time. The history of a session is drawn from
+//! it.
 
 use std::sync::Arc;
 
-/// The past of one clock, as the filters leave it.
+/// The history of one clock after filters.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Timeline {
-    /// Weight of each tick ([`BUCKET_NS`](crate::profile::window::BUCKET_NS) long), ns, the newest last. It begins with the oldest tick
-    /// that is kept and has something.
+    /// The weight of each tick ([`BUCKET_NS`](crate::profile::totals::BUCKET_NS) long), ns, the
+    /// newest last. It begins with the oldest tick of the history that has samples.
     pub ticks_ns: Arc<[u64]>,
 }
 
 impl Timeline {
-    /// What the ticks from `oldest` to `newest` weigh, both counted back from the last; `None` before the first.
+    /// The weight of the ticks from `oldest` to `newest`, both counted back from the last. Returns
+    /// `None` if `newest` lies before the first tick.
     pub fn sum(&self, oldest: u64, newest: u64) -> Option<u64> {
         let last = self.ticks_ns.len().checked_sub(1)? as u64;
         let (start, end) = (last.saturating_sub(oldest), last.checked_sub(newest)?);

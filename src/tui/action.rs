@@ -1,163 +1,180 @@
-//! What can happen to the screen ([`Action`]) and what follows for the world outside of it ([`Effect`]).
+//! The inputs of [`App`](super::app::App) ([`Action`]) and its outputs ([`Effect`]).
 
 use std::sync::Arc;
 
 use super::layout::Pane;
 use crate::link::wire::Clock;
-use crate::symbols::inquiry::Inquiry;
-use crate::track::{Answer, Command, Ending, Saved};
+use crate::session::{Answer, Command, SavedFile, TargetExit};
+use crate::symbols::explain::Explanation;
 
-/// Something happened: a key, as the key table reads it, or a word of the session.
+/// The length of a step in the history.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum StepSize {
+    /// 0.1 s.
+    Tick,
+    /// A tenth of the window.
+    Tenth,
+    /// The whole window.
+    Window,
+}
+
+/// An event: a key, translated by the key table, or a notice of the session.
 #[derive(Clone, Debug)]
 pub enum Action {
-    /// New numbers.
+    /// A new answer of the session.
     Answer(Arc<Answer>),
     /// The target wrote to its terminal.
     Output(Vec<u8>),
-    /// A sentence of the session's for the line over the footer.
+    /// A warning of the session, for the status line.
     Banner(String),
-    /// What was found of the files that the last question for a why was about.
-    Found(Vec<Inquiry>),
+    /// Explanations of the files that the last [`Command::Why`] names.
+    Found(Vec<Explanation>),
     /// The target has ended.
-    Ended(Ending),
-    /// What was to be saved is, or is not and why.
-    Saved(Result<Saved, String>),
-    /// The session is gone: nothing more will be answered.
+    Ended(TargetExit),
+    /// A save has completed or failed.
+    Saved(Result<SavedFile, String>),
+    /// The session has ended; there will be no more answers.
     SessionOver,
-    /// The screen has this size (columns, rows).
+    /// The terminal has this size (columns, rows).
     Resize(u16, u16),
 
-    /// Show what the keys do.
+    /// Show the help page.
     Help,
-    /// Show what was lost and what the agent costs.
+    /// Show the lost samples and the agent's overhead.
     Losses,
-    /// Say why there is no better name.
+    /// Explain the name of the selected function.
     Why,
-    /// Leave, or ask whether to.
+    /// Quit, or ask whether to.
     Quit,
-    /// As quit; where quitting is in question already, the short way out.
+    /// Quit; if that question is already shown, terminate the target.
     Interrupt,
-    /// End the launched target and leave.
+    /// Terminate the launched target and leave.
     End,
-    /// Leave the launched target running.
+    /// Leave, and leave the launched target running.
     LetRun,
-    /// Leave the innermost thing; never quits.
+    /// Close the innermost prompt, page or filter; never quits.
     Back,
-    /// To the pane this many further on.
+    /// Move the focus by this number of panes.
     NextPane(i8),
-    /// All panes.
+    /// Show all panes.
     Dashboard,
-    /// This pane alone.
+    /// Show this pane alone.
     Alone(Pane),
-    /// The active pane alone, and back.
+    /// Maximize or restore the focused pane.
     Zoom,
     /// Move the selection, or scroll.
     Move(Motion),
-    /// Into what is selected.
+    /// Open the selected row.
     Enter,
-    /// Back out of it.
+    /// Make the selected caller or callee the center.
+    Center,
+    /// Go back.
     Out,
-    /// To where one went back from.
+    /// Go forward again.
     Forward,
-    /// The root of the flame at the other end.
+    /// Draw the root of the flame graph at the other end.
     TurnFlame,
-    /// The flame from the leaves up, or from the roots down.
+    /// Switch the flame graph between top-down and bottom-up.
     BottomUp,
-    /// Source, assembly, both.
+    /// Switch between source, assembly and both.
     TurnListing,
-    /// The other meaning of the flame's colours.
+    /// Switch the flame graph's colors between modules and heat.
     Colour,
 
-    /// Sample with this clock.
+    /// Switch to this clock.
     Clock(Clock),
-    /// The other engine.
+    /// Switch to the next timer source.
     Engine,
-    /// Do what was asked to be confirmed.
+    /// Confirm the question.
     Confirm,
-    /// The next higher or lower rate.
+    /// Increase or decrease the sampling frequency by one step.
     Rate(i8),
-    /// Ask for a pattern.
+    /// Open a prompt for a pattern.
     Prompt(Subject),
-    /// Ask for a command.
+    /// Open the `:` line.
     Colon,
-    /// Ask what to save, and where to.
+    /// Open the prompt for saving.
     Save,
-    /// The next kind of file, or the one before.
+    /// Select the next or previous file format.
     SaveFormat(i8),
-    /// The window alone, or everything.
+    /// Switch between saving everything and only the time that is shown.
     SaveSpan,
     /// Filter by the selected function.
     FilterSelected(Subject),
     /// Hide the module of the selected function.
     HideModule,
-    /// Take back the last change of the filters.
+    /// Undo the last change of the filters.
     Undo,
-    /// Do it again.
+    /// Redo the change.
     Redo,
-    /// No filters.
+    /// Clear all filters.
     ClearFilters,
-    /// To the next match in this direction.
+    /// Select the next match in this direction.
     FindNext(i8),
-    /// Sort by the column this many to the right.
+    /// Sort by the column this number of columns to the right.
     SortColumn(i8),
     /// Sort by flat or by cum.
     FlatOrCum,
-    /// The next kind of rows: functions, files, lines, addresses, modules, functions by thread, by process.
+    /// Switch to the next grouping of rows.
     Group,
-    /// The next thing at the root of every stack: nothing, threads, processes, both.
+    /// Switch to the next choice of frames at the root of every stack.
     Roots,
-    /// Names bare, short, full.
+    /// Switch to the next style of function names.
     Names,
-    /// Percentages of the total, or of what is shown.
+    /// Switch percentages between the total and what is shown.
     Base,
-    /// The next longer or shorter window.
+    /// Fold idle threads by wall-clock time, or show them.
+    Idle,
+    /// Show or close the detail card of the selected function.
+    Card,
+    /// Switch to the next longer or shorter window.
     Window(i8),
-    /// Forget the totals of this clock.
+    /// Reset the totals of this clock.
     Reset,
-    /// Stand still, and go on.
+    /// Freeze or resume the display; sampling continues.
     Freeze,
-    /// To a newer (or older) time, by a part of the window (or finely).
+    /// Move in the history.
     Step {
-        /// Towards now.
+        /// Whether to move towards now.
         newer: bool,
-        /// By a tenth of a second.
-        fine: bool,
+        /// The length of the step.
+        size: StepSize,
     },
-    /// Mark an end of a span of time.
+    /// Set the start or the end of a time span, or clear it.
     Mark,
-    /// Show differences from what is shown now, or no more.
+    /// Switch the diff against the current view on or off.
     Baseline,
-    /// The selected name to the clipboard.
+    /// Copy the selected name to the clipboard.
     Copy,
-    /// Draw everything anew.
+    /// Redraw the screen in full.
     Redraw,
-    /// Stop, as a shell's job does.
+    /// Suspend the job, as Ctrl-Z does in a shell.
     Suspend,
 
-    /// A character for the prompt.
+    /// Type a character into the prompt.
     Insert(char),
-    /// Text for the prompt, or for the target.
+    /// Paste text into the prompt or the target.
     Paste(String),
     /// Edit the line of the prompt.
     Edit(Edit),
-    /// Keep what the prompt says; obey the command.
+    /// Apply the prompt, or execute the command.
     Accept,
-    /// Go on with the command as far as it is clear.
+    /// Complete the command.
     Complete,
-    /// To an older or newer command.
+    /// Recall an older or newer command.
     Recall(i8),
-    /// Bytes for the target.
+    /// Send bytes to the target.
     Type(Vec<u8>),
-    /// No more typing into the target.
+    /// Stop typing into the target.
     StopTyping,
 
-    /// The mouse was pressed here (column, row).
+    /// A mouse click (column, row).
     Click(u16, u16),
-    /// The wheel was turned here (column, row), up or down.
+    /// A turn of the mouse wheel (column, row), up (-1) or down (1).
     Wheel(u16, u16, i8),
 }
 
-/// What a pattern is for.
+/// The use of a pattern.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Subject {
     /// Keep samples with a match.
@@ -179,7 +196,7 @@ pub enum Subject {
 }
 
 impl Subject {
-    /// pprof's word.
+    /// The name, as in pprof.
     pub fn word(self) -> &'static str {
         match self {
             Subject::Focus => "focus",
@@ -194,22 +211,22 @@ impl Subject {
     }
 }
 
-/// A way to move.
+/// A movement of the selection or the view.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Motion {
-    /// By so many rows; negative is up.
+    /// Move by a number of rows; negative numbers move up.
     Rows(i16),
-    /// By so many pages.
+    /// Move by a number of pages.
     Pages(i8),
-    /// By so many steps to the right.
+    /// Move by a number of steps to the right.
     Columns(i8),
-    /// To the first row.
+    /// Move to the first row.
     First,
-    /// To the last.
+    /// Move to the last row.
     Last,
 }
 
-/// A way to edit a line.
+/// An edit of an input line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Edit {
     /// Erase the character before the cursor.
@@ -220,24 +237,24 @@ pub enum Edit {
     Word,
     /// Erase everything before the cursor.
     All,
-    /// Cursor to the left.
+    /// Move the cursor left.
     Left,
-    /// Cursor to the right.
+    /// Move the cursor right.
     Right,
-    /// Cursor to the beginning.
+    /// Move the cursor to the start.
     Home,
-    /// Cursor to the end.
+    /// Move the cursor to the end.
     End,
 }
 
-/// What the world is asked to do.
+/// A request to the event loop.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Effect {
-    /// Send this to the session.
+    /// Send a command to the session.
     Send(Command),
-    /// Put this on the clipboard.
+    /// Copy text to the clipboard.
     Copy(String),
-    /// Clear the terminal and draw everything anew.
+    /// Clear the terminal and redraw the screen in full.
     Redraw,
     /// Restore the terminal and stop until the shell continues this job.
     Suspend,
@@ -245,15 +262,16 @@ pub enum Effect {
     Leave(Departure),
 }
 
-/// How the user left.
+/// The way in which the screen was left.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Departure {
-    /// The target was told to end ([`Command::End`] is sent); it has, or will.
+    /// The target was asked to terminate ([`Command::End`] is sent); it has, or will.
     Ended,
     /// The target was left running ([`Command::Leave`] is sent).
     Left,
     /// The target had ended before.
     Over,
-    /// This signal told sigtop to go; a target still alive was left running ([`Command::Leave`] is sent).
+    /// This signal terminated sigtop; a target still alive was left running ([`Command::Leave`] is
+    /// sent).
     Signal(i32),
 }

@@ -1,5 +1,5 @@
-//! The screen's state, and what every [`Action`] does to it. Nothing here reads a clock, a key or a channel, and nothing
-//! draws: the whole program can be driven from a list of actions.
+//! State of the terminal interface, and the effect of every [`Action`] on it. Nothing here reads a
+//! clock, a key or a channel, and nothing draws: a list of actions can drive the whole interface.
 
 mod commanding;
 mod filtering;
@@ -13,131 +13,108 @@ use std::sync::Arc;
 
 use super::Options;
 use super::action::{Action, Departure, Effect};
-use super::colon::{Colon, History};
-use super::emulator::Emulator;
+use super::command::command_line::CommandHistory;
 use super::filters::{self, FilterHistory};
-use super::flame::{Colour, FlameView};
-use super::input::Input;
-use super::keys::{self, Place};
-use super::layout::{self, Pane, View};
-use super::list::{List, Mark, NameStyle};
-use super::listing::ListingView;
-use super::neighbours::Neighbours;
-use super::page::Page;
-use super::prompt::Prompt;
-use super::roster::Roster;
-use super::saving::Saving;
-use super::typing;
-use super::walk::Walk;
-use super::wanted::Wanted;
-use super::why::Why;
+use crate::keyword::Keyword;
 use crate::link::wire::{Clock, Engine};
-use crate::tally::measure::Unit;
-use crate::tally::query::{Filters, Group, Pattern, Roots, Sort};
-use crate::tally::table::Table;
-use crate::track::{Answer, Command, Ending, Question};
+use crate::session::{Answer, Command, Question, TargetExit};
+use crate::tally::measure::TimeUnit;
+use crate::tally::query::{Filters, Grouping, Pattern, Sort, TagRoot};
+use crate::tui::keys;
+use crate::tui::layout::{self, Pane, View};
+use crate::tui::name_style::NameStyle;
+use crate::tui::pane::callers::state::CallersState;
+use crate::tui::pane::context::PaneContext;
+use crate::tui::pane::flame::state::{Colour, FlameState};
+use crate::tui::pane::help::explain::NameQuestion;
+use crate::tui::pane::help::pages::HelpPage;
+use crate::tui::pane::mode::{Mode, SavedCursors, StatusMessage};
+use crate::tui::pane::prompt::state::Prompt;
+use crate::tui::pane::source::state::SourceState;
+use crate::tui::pane::threads::state::ThreadsState;
+use crate::tui::pane::timeline::state::TimelineState;
+use crate::tui::pane::top::order::OrderBasis;
+use crate::tui::pane::top::state::TopState;
+use crate::tui::pending::Pending;
+use crate::tui::term::emulator::Emulator;
+use crate::tui::term::input::Input;
+use crate::tui::term::key_bytes;
 
-/// The total that the unit of values is chosen for, ns: a session is rarely shorter, and the unit must not change in it.
+/// Total for which the unit of values is chosen, ns. Few sessions are shorter, and the unit must
+/// not change during a session.
 const UNIT_TOTAL_NS: u64 = 60_000_000_000;
 
-/// What has the keys.
-#[derive(Clone, Debug)]
-pub(super) enum Mode {
-    /// The panes.
-    Panes,
-    /// A page of words over them, scrolled by so many rows.
-    Page(Page, usize),
-    /// A prompt, and where things stood before it.
-    Prompt(Prompt, Box<Stand>),
-    /// The line of commands.
-    Colon(Colon),
-    /// The line that says what to save.
-    Save(Saving),
-    /// Whether to end the target.
-    Question,
-    /// Whether to sample by setitimer, and the command for the session if so.
-    ConfirmItimer(Command),
-    /// The target was told to end, so many times.
-    Ending(u32),
-    /// The target.
-    Typing,
-}
+/// Minimum time between two changes of the flame graph that the user has not asked for, ns.
+const FLAME_NS: u64 = 1_000_000_000;
 
-/// Where selection and cursors stand.
-#[derive(Clone, Debug)]
-pub(super) struct Stand {
-    list: Mark,
-    neighbours: Neighbours,
-    flame: FlameView,
-    listing: ListingView,
-}
-
-/// The line over the footer, when it has something to say.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Message {
-    pub(super) text: String,
-    /// Whether it stays until Esc (the session's words), or goes with the next key (an echo of the last one).
-    pub(super) stays: bool,
-}
-
-/// The screen's state.
+/// State of the terminal interface.
 pub struct App {
     pub(super) options: Options,
     /// Columns and rows.
     pub(super) size: (u16, u16),
     pub(super) view: View,
-    /// The pane that has the keys.
+    /// The active pane.
     pub(super) pane: Pane,
     pub(super) mode: Mode,
     pub(super) answer: Option<Arc<Answer>>,
-    pub(super) list: List,
-    pub(super) neighbours: Neighbours,
-    pub(super) flame: FlameView,
-    pub(super) listing: ListingView,
-    pub(super) roster: Roster,
-    /// What the page of that name is about.
-    pub(super) why: Option<Why>,
+    pub(super) top: TopState,
+    pub(super) callers: CallersState,
+    /// Columns of the callers pane beside the top pane. It grows with the names.
+    pub(super) callers_columns: u16,
+    pub(super) flame: FlameState,
+    /// The time of the flame graph, ns.
+    flame_ns: u64,
+    pub(super) source: SourceState,
+    pub(super) threads: ThreadsState,
+    /// The name that the explanation page is about.
+    pub(super) explanation: Option<NameQuestion>,
     pub(super) emulator: Emulator,
-    /// The size that the target's terminal was given.
-    told_size: Option<(u16, u16)>,
+    /// The size last sent to the target's terminal.
+    sent_size: Option<(u16, u16)>,
     pub(super) filters: FilterHistory,
     pub(super) window_ns: Option<u64>,
     pub(super) sort: Sort,
-    pub(super) group: Group,
-    pub(super) roots: Roots,
+    pub(super) group: Grouping,
+    pub(super) roots: TagRoot,
     pub(super) names: NameStyle,
-    /// In which unit values are shown, for the whole session.
-    pub(super) unit: Unit,
-    /// Whether percentages are of what is shown.
+    /// Unit of values, fixed for the whole session.
+    pub(super) unit: TimeUnit,
+    /// Whether percentages are relative to the samples that the filters keep.
     pub(super) relative: bool,
+    /// Whether idle threads are folded.
+    pub(super) fold_idle: bool,
+    /// Whether the detail card of the selected function is shown.
+    pub(super) card: bool,
     pub(super) frozen: bool,
-    /// Where in the past a frozen screen stands.
-    pub(super) walk: Walk,
-    /// Whether numbers are differences from a baseline.
-    pub(super) compares: bool,
-    clock: Wanted<Clock>,
-    engine: Wanted<Engine>,
-    /// Whether the line over the footer has said why CPU time is not sampled.
-    told_unsampled: bool,
-    /// Whether the user has been warned of setitimer and chose it all the same.
-    accepts_itimer: bool,
-    period_ns: Wanted<u64>,
-    pub(super) message: Option<Message>,
-    pub(super) ended: Option<Ending>,
-    /// Whether nobody answers any more.
+    /// Position in the history, while the display is frozen.
+    pub(super) timeline: TimelineState,
+    /// The digits typed before a step in the history, with the view and the pane before them.
+    step_count: Option<(u64, View, Pane)>,
+    /// Whether values are differences from a baseline.
+    pub(super) is_diff: bool,
+    clock: Pending<Clock>,
+    engine: Pending<Engine>,
+    /// Whether a message has said why CPU time is not sampled.
+    warned_unsampled: bool,
+    /// Whether the user has confirmed the use of setitimer.
+    itimer_confirmed: bool,
+    period_ns: Pending<u64>,
+    pub(super) message: Option<StatusMessage>,
+    pub(super) ended: Option<TargetExit>,
+    /// Whether the session has ended and answers no more.
     session_over: bool,
-    /// What was found last.
-    pub(super) found: Option<Pattern>,
-    colon_history: History,
-    /// What was saved last: the ending, and whether only what was shown.
-    saved_as: &'static str,
-    saved_shown: bool,
-    /// What the session was asked last; nothing before the start.
-    asked: Option<Question>,
+    /// Pattern of the last search.
+    pub(super) last_search: Option<Pattern>,
+    command_history: CommandHistory,
+    /// File name extension of the last save, and whether it was limited to the shown time.
+    last_extension: &'static str,
+    last_saved_shown: bool,
+    /// The last question sent to the session; `None` before the first.
+    last_question: Option<Question>,
 }
 
 impl App {
-    /// The state before anything happened.
+    /// Creates the initial state.
     pub fn new(options: Options) -> App {
         App {
             size: (80, 24),
@@ -145,55 +122,55 @@ impl App {
             pane: Pane::Top,
             mode: Mode::Panes,
             answer: None,
-            list: List::default(),
-            neighbours: Neighbours::default(),
-            flame: FlameView::default(),
-            listing: ListingView::default(),
-            roster: Roster::default(),
-            why: None,
+            top: TopState::default(),
+            callers: CallersState::default(),
+            callers_columns: 0,
+            flame: FlameState::default(),
+            flame_ns: 0,
+            source: SourceState::default(),
+            threads: ThreadsState::default(),
+            explanation: None,
             emulator: Emulator::new(layout::target_size((80, 24))),
-            told_size: None,
+            sent_size: None,
             filters: FilterHistory::new(options.question.filters.clone()),
             window_ns: options.question.window_ns,
             sort: options.question.sort,
             group: options.question.group,
             roots: options.question.roots,
             names: options.names,
-            unit: Unit::of_report(options.period_ns, UNIT_TOTAL_NS),
+            unit: TimeUnit::for_report(options.period_ns, UNIT_TOTAL_NS),
             relative: false,
+            fold_idle: true,
+            card: false,
             frozen: false,
-            walk: Walk::default(),
-            compares: false,
-            clock: Wanted::new(options.clock),
-            told_unsampled: false,
-            accepts_itimer: options.engine == Engine::Itimer || options.clock == Clock::Virtual,
-            engine: Wanted::new(options.engine),
-            period_ns: Wanted::new(options.period_ns),
+            timeline: TimelineState::default(),
+            step_count: None,
+            is_diff: false,
+            clock: Pending::new(options.clock),
+            warned_unsampled: false,
+            itimer_confirmed: options.engine == Engine::Itimer || options.clock == Clock::Virtual,
+            engine: Pending::new(options.engine),
+            period_ns: Pending::new(options.period_ns),
             message: None,
             ended: None,
             session_over: false,
-            found: None,
-            colon_history: History::default(),
-            saved_as: ".sigtop",
-            saved_shown: false,
-            asked: None,
+            last_search: None,
+            command_history: CommandHistory::default(),
+            last_extension: ".sigtop",
+            last_saved_shown: false,
+            last_question: None,
             options,
         }
     }
 
-    /// What to do first.
+    /// Returns the effects to start with: the first question.
     pub fn start(&mut self) -> Vec<Effect> {
         let question = self.question();
-        self.asked = Some(question.clone());
+        self.last_question = Some(question.clone());
         vec![Effect::Send(Command::Ask(question.into()))]
     }
 
-    /// The clock in use, or asked for.
-    pub(super) fn clock(&self) -> Clock {
-        self.clock.value()
-    }
-
-    /// The newest numbers.
+    /// The newest answer of the session.
     pub fn answer(&self) -> Option<&Arc<Answer>> {
         self.answer.as_ref()
     }
@@ -203,114 +180,101 @@ impl App {
         self.emulator.last_lines(count)
     }
 
-    /// Takes in what the terminal said.
+    /// Handles an input event of the terminal; returns the effects to carry out.
     pub fn input(&mut self, input: Input) -> Vec<Effect> {
-        if !matches!(input, Input::Gone) && self.message.as_ref().is_some_and(|message| !message.stays) {
+        if !matches!(input, Input::Gone) && self.message.as_ref().is_some_and(|message| !message.is_sticky) {
             self.message = None;
         }
+        let digit = match &input {
+            Input::Key(key, _) => key_bytes::character(*key).and_then(|c| c.to_digit(10)),
+            _ => None,
+        };
         let action = match input {
             Input::Key(key, bytes) => {
-                let known = keys::action(self.options.keys.bindings(), &self.places(), key);
+                let known = keys::find_action(self.options.keys.bindings(), &self.mode.key_contexts(self.pane), key);
                 known.or_else(|| match self.mode {
-                    Mode::Prompt(..) | Mode::Colon(_) | Mode::Save(_) => typing::character(key).map(Action::Insert),
-                    Mode::Typing => Some(Action::Type(typing::key(key, bytes, &self.emulator))),
+                    Mode::Prompt(..) | Mode::Command(_) | Mode::Save(_) => {
+                        key_bytes::character(key).map(Action::Insert)
+                    }
+                    Mode::Typing => Some(Action::Type(key_bytes::of_key(key, bytes, &self.emulator))),
                     _ => None,
                 })
             }
             Input::Paste(text) => Some(Action::Paste(text)),
             Input::Click(column, row) => Some(Action::Click(column, row)),
             Input::Wheel(column, row, step) => Some(Action::Wheel(column, row, step)),
-            Input::Gone => return self.hung_up(),
+            Input::Gone => return self.handle_hangup(),
         };
+        if !matches!(action, Some(Action::Step { .. })) {
+            self.note_digit(digit);
+        }
         action.map(|action| self.update(action)).unwrap_or_default()
     }
 
-    /// Where the keys are looked up, innermost first.
-    pub(super) fn places(&self) -> Vec<Place> {
-        match self.mode {
-            Mode::Prompt(..) => vec![Place::Prompt, Place::Everywhere],
-            Mode::Colon(_) => vec![Place::Colon, Place::Prompt, Place::Everywhere],
-            Mode::Save(_) => vec![Place::Save, Place::Prompt, Place::Everywhere],
-            Mode::Question => vec![Place::Question, Place::Everywhere],
-            Mode::ConfirmItimer(_) => vec![Place::Confirm, Place::Everywhere],
-            Mode::Ending(_) => vec![Place::Ending, Place::Everywhere],
-            Mode::Typing => vec![Place::Typing],
-            Mode::Page(..) => vec![Place::Panes, Place::Screen, Place::Everywhere],
-            Mode::Panes => {
-                let pane = match self.pane {
-                    Pane::Top => Place::Top,
-                    Pane::Callers => Place::Callers,
-                    Pane::Flame => Place::Flame,
-                    Pane::Source => Place::Source,
-                    Pane::Threads => Place::Threads,
-                    Pane::Output => Place::Output,
-                };
-                vec![pane, Place::Panes, Place::Screen, Place::Everywhere]
-            }
-        }
-    }
-
-    /// Lets something happen; returns what follows.
+    /// Applies an action; returns the effects to carry out.
     pub fn update(&mut self, action: Action) -> Vec<Effect> {
-        let before = self.list.selected_name().map(str::to_owned);
+        let before = self.top.selected_name().map(str::to_owned);
         let others = self.pane != Pane::Flame && !matches!(action, Action::Answer(_));
         let mut effects = self.act(action);
-        self.fit();
+        self.resize_panes();
         if let Some(flame) = self.answer.as_ref().and_then(|answer| answer.flame.as_ref())
             && others
-            && before.as_deref() != self.list.selected_name()
+            && before.as_deref() != self.top.selected_name()
         {
-            self.flame.reveal(flame, self.list.selected_name());
+            self.flame.reveal(flame, self.top.selected_name());
         }
         let question = self.question();
-        if self.asked.as_ref().is_some_and(|asked| *asked != question) {
-            self.asked = Some(question.clone());
+        if self.last_question.as_ref().is_some_and(|asked| *asked != question) {
+            self.last_question = Some(question.clone());
             effects.insert(0, Effect::Send(Command::Ask(question.into())));
         }
         effects
     }
 
     fn act(&mut self, action: Action) -> Vec<Effect> {
-        if let Some(effects) = self.colon(&action).or_else(|| self.save(&action)) {
+        if let Some(effects) = self.update_command_line(&action).or_else(|| self.update_save_line(&action)) {
             return effects;
         }
         match action {
-            Action::Answer(answer) => self.hear(answer),
+            Action::Answer(answer) => self.apply_answer(answer),
             Action::Output(bytes) => self.emulator.write(&bytes),
-            Action::Banner(text) => self.message = Some(Message { text, stays: true }),
+            Action::Banner(text) => self.message = Some(StatusMessage { text, is_sticky: true }),
             Action::Found(found) => {
-                if let Some(why) = &mut self.why {
+                if let Some(why) = &mut self.explanation {
                     why.found = Some(found);
                 }
             }
             Action::Ended(ending) => return self.target_ended(ending),
-            Action::Saved(saved) => self.saved(saved),
+            Action::Saved(saved) => self.report_save(saved),
             Action::SessionOver => return self.session_ended(),
             Action::Resize(columns, rows) => return self.resize((columns, rows)),
 
-            Action::Help => self.turn_to(Page::Help),
-            Action::Losses => self.turn_to(Page::Losses),
-            Action::Why => return self.ask_why(),
+            Action::Help => self.toggle_page(HelpPage::Help),
+            Action::Losses => self.toggle_page(HelpPage::Losses),
+            Action::Why => return self.toggle_explanation(),
             Action::Quit => return self.quit(),
-            Action::Interrupt if matches!(self.mode, Mode::Question | Mode::Ending(_)) => return self.end(),
+            Action::Interrupt if matches!(self.mode, Mode::ConfirmQuit | Mode::Ending(_)) => {
+                return self.terminate_target();
+            }
             Action::Interrupt => return self.quit(),
-            Action::End => return self.end(),
-            Action::LetRun => return self.depart(Departure::Left),
-            Action::Back => self.back(),
+            Action::End => return self.terminate_target(),
+            Action::LetRun => return self.leave_screen(Departure::Left),
+            Action::Back => self.leave_innermost(),
             Action::NextPane(step) => self.next_pane(step),
-            Action::Dashboard => self.show(View::Dashboard),
-            Action::Alone(pane) => self.show(View::Alone(pane)),
-            Action::Zoom => self.show(match self.view {
+            Action::Dashboard => self.show_view(View::Dashboard),
+            Action::Alone(pane) => self.show_view(View::Alone(pane)),
+            Action::Zoom => self.show_view(match self.view {
                 View::Dashboard => View::Alone(self.pane),
                 View::Alone(_) => View::Dashboard,
             }),
-            Action::Move(motion) => self.go(motion),
-            Action::Enter => self.enter(),
-            Action::Out => self.out(),
-            Action::Forward => self.forward(),
+            Action::Move(motion) => self.move_cursor(motion),
+            Action::Enter => self.activate_selection(),
+            Action::Center => self.center_selection(),
+            Action::Out => self.go_back(),
+            Action::Forward => self.go_forward(),
             Action::TurnFlame => self.flame.root_below = !self.flame.root_below,
-            Action::TurnListing => self.listing.turn(),
-            Action::BottomUp => self.flame.turn_over(),
+            Action::TurnListing => self.source.cycle_mode(),
+            Action::BottomUp => self.flame.toggle_bottom_up(),
             Action::Colour => {
                 self.flame.colour = match self.flame.colour {
                     Colour::Module => Colour::Heat,
@@ -320,47 +284,49 @@ impl App {
 
             Action::Clock(clock) => return self.switch_clock(clock),
             Action::Engine => return self.switch_engine(),
-            Action::Confirm => return self.confirm(),
+            Action::Confirm => return self.confirm_itimer(),
             Action::Rate(step) => return self.step_rate(step),
             Action::Prompt(subject) => {
                 self.leave_page();
-                self.mode = Mode::Prompt(Prompt::new(subject), Box::new(self.stand()));
+                self.mode = Mode::Prompt(Prompt::new(subject), Box::new(self.save_cursors()));
             }
             Action::Colon => self.open_colon(),
             Action::Save => self.open_saving(),
-            // They mean something on the line of commands alone, and have been taken there.
+            // These apply to input lines only, which have handled them above.
             Action::Complete | Action::Recall(_) | Action::SaveFormat(_) | Action::SaveSpan => {}
             Action::FilterSelected(subject) => self.filter_selected(subject),
             Action::HideModule => self.hide_module(),
-            Action::Undo => self.travel(FilterHistory::undo, "nothing to undo"),
-            Action::Redo => self.travel(FilterHistory::redo, "nothing to redo"),
+            Action::Undo => self.step_filters(FilterHistory::undo, "nothing to undo"),
+            Action::Redo => self.step_filters(FilterHistory::redo, "nothing to redo"),
             Action::ClearFilters => self.filters.set(Filters::default()),
             Action::FindNext(direction) => self.find_next(direction),
-            Action::SortColumn(step) if self.pane == Pane::Threads => self.roster.step_sort(step),
+            Action::SortColumn(step) if self.pane == Pane::Threads => self.threads.step_sort(step),
             Action::SortColumn(step) => self.step_sort(step),
             Action::FlatOrCum => self.sort = if self.sort == Sort::Flat { Sort::Cum } else { Sort::Flat },
             Action::Group => self.step_group(),
             Action::Roots => self.step_roots(),
             Action::Names => self.names = self.names.next(),
+            Action::Idle => self.toggle_idle(),
+            Action::Card => self.card = !self.card,
             Action::Base => self.relative = !self.relative,
             Action::Window(step) => self.step_window(step),
             Action::Reset => {
-                self.compares = false;
-                self.note("totals of this clock start anew");
+                self.is_diff = false;
+                self.note("totals reset");
                 return vec![Effect::Send(Command::Reset)];
             }
             Action::Freeze => return self.freeze(!self.frozen),
-            Action::Step { newer, fine } => return self.step(newer, fine),
-            Action::Mark => return self.mark(),
-            Action::Baseline => return self.compare(),
+            Action::Step { newer, size } => return self.step_time(newer, size),
+            Action::Mark => return self.set_span_end(),
+            Action::Baseline => return self.toggle_diff(),
             Action::Copy => return self.copy(),
             Action::Redraw => return vec![Effect::Redraw],
             Action::Suspend => return vec![Effect::Suspend],
 
-            Action::Insert(c) => self.edit(|prompt| prompt.insert(c.encode_utf8(&mut [0; 4]))),
-            Action::Edit(edit) => self.edit(|prompt| prompt.edit(edit)),
+            Action::Insert(c) => self.edit_prompt(|prompt| prompt.insert(c.encode_utf8(&mut [0; 4]))),
+            Action::Edit(edit) => self.edit_prompt(|prompt| prompt.edit(edit)),
             Action::Paste(text) => return self.paste(&text),
-            Action::Accept => self.accept(),
+            Action::Accept => self.accept_prompt(),
             Action::Type(bytes) => {
                 self.emulator.scroll_to_end(true);
                 return vec![Effect::Send(Command::Input(bytes))];
@@ -372,34 +338,46 @@ impl App {
         Vec::new()
     }
 
-    fn hear(&mut self, answer: Arc<Answer>) {
+    fn apply_answer(&mut self, mut answer: Arc<Answer>) {
+        self.hold_flame(&mut answer);
         let facts = &answer.facts;
-        self.clock.hear(facts.clock);
-        self.engine.hear(facts.engine);
-        self.period_ns.hear(facts.period_ns);
+        self.clock.confirm(facts.clock);
+        self.engine.confirm(facts.engine);
+        self.period_ns.confirm(facts.period_ns);
         if let Some((ending, _)) = facts.ended {
             self.ended = Some(ending);
         }
         if let Some(why) = facts.unsampled.as_ref().and_then(|unsampled| unsampled.why.as_ref())
-            && !std::mem::replace(&mut self.told_unsampled, true)
+            && !std::mem::replace(&mut self.warned_unsampled, true)
         {
-            self.message = Some(Message { text: format!("CPU time is not sampled: {why}"), stays: true });
+            self.message = Some(StatusMessage { text: format!("CPU time is not sampled: {why}"), is_sticky: true });
         }
-        self.list.take(Arc::clone(&answer));
+        self.top.take(Arc::clone(&answer));
         if let Some(callers) = &answer.callers {
-            self.neighbours.take(callers);
+            self.callers.take(callers, OrderBasis::new(&answer, self.top.has_exact_order()));
         }
         if let Some(flame) = &answer.flame {
-            self.flame.take(flame, self.list.is_firm());
+            self.flame.take(flame, self.top.is_firm());
         }
-        self.listing.hear(&answer, self.list.is_firm());
+        self.source.apply_answer(&answer, self.top.is_firm());
         if answer.threads.is_some() {
-            self.roster.take(Arc::clone(&answer));
+            self.threads.take(Arc::clone(&answer));
         }
         self.answer = Some(answer);
     }
 
-    /// The question as it stands: with the filter that is being typed.
+    /// Keeps the last flame graph in an answer for a second, unless the user has asked for another.
+    /// Boxes that change their width all the time are hard to read, and most of what is drawn.
+    fn hold_flame(&mut self, answer: &mut Arc<Answer>) {
+        let last = self.answer.as_ref().filter(|last| last.question.flame == answer.question.flame);
+        let last = last.filter(|_| !self.top.orders_exactly(answer)).and_then(|last| last.flame.clone());
+        match last.filter(|_| answer.now_ns.saturating_sub(self.flame_ns) < FLAME_NS) {
+            Some(last) => Arc::make_mut(answer).flame = Some(last),
+            None => self.flame_ns = answer.now_ns,
+        }
+    }
+
+    /// The current question, including a filter that is being typed.
     pub(super) fn question(&self) -> Question {
         let filters = match &self.mode {
             Mode::Prompt(prompt, _) => match prompt.pattern() {
@@ -409,17 +387,19 @@ impl App {
             _ => self.filters.now().clone(),
         };
         let shows = |pane| self.layout().is_some_and(|layout| layout.pane(pane).is_some());
-        let centre = self.list.selected_name().filter(|_| shows(Pane::Callers)).map(str::to_owned);
-        let listing = self.list.selected_name().filter(|_| shows(Pane::Source)).map(str::to_owned);
+        let centre = self.top.selected_name().filter(|_| self.card || shows(Pane::Callers)).map(str::to_owned);
+        let listing = self.top.selected_name().filter(|_| self.card || shows(Pane::Source)).map(str::to_owned);
         let flame = shows(Pane::Flame).then(|| self.flame.query());
-        let threads = shows(Pane::Threads).then(|| self.roster.query());
+        let threads = shows(Pane::Threads).then(|| self.threads.query());
         Question {
             window_ns: self.window_ns,
             filters,
             sort: self.sort,
             group: self.group,
             roots: self.roots,
+            fold_idle: self.fold_idle,
             centre,
+            unfolded: if shows(Pane::Callers) { self.callers.unfolded().to_vec() } else { Vec::new() },
             listing,
             flame,
             threads,
@@ -428,28 +408,49 @@ impl App {
         }
     }
 
-    /// What percentages of a table are of, ns.
-    pub(super) fn base_ns(&self, table: &Table) -> u64 {
-        if self.relative { table.kept_ns } else { table.total_ns }
+    /// Everything that the panes draw from.
+    pub(super) fn context(&self) -> PaneContext<'_> {
+        PaneContext {
+            options: &self.options,
+            size: self.size,
+            card: self.card,
+            view: self.view,
+            pane: self.pane,
+            mode: &self.mode,
+            answer: self.answer.as_deref(),
+            is_current: self.answer.as_ref().is_some_and(|answer| answer.question == self.question()),
+            top: &self.top,
+            callers: &self.callers,
+            callers_columns: self.callers_columns,
+            flame: &self.flame,
+            source: &self.source,
+            threads: &self.threads,
+            timeline: self.timeline,
+            explanation: self.explanation.as_ref(),
+            emulator: &self.emulator,
+            filters: self.filters.now(),
+            window_ns: self.window_ns,
+            sort: self.sort,
+            group: self.group,
+            roots: self.roots,
+            names: self.names,
+            unit: self.unit,
+            relative: self.relative,
+            frozen: self.frozen,
+            past: self.past(),
+            clock: self.clock.value(),
+            message: self.message.as_ref(),
+            ended: self.ended,
+            last_search: self.last_search.as_ref(),
+        }
     }
 
-    /// What percentages of the window are of, ns.
-    pub(super) fn window_base_ns(&self) -> u64 {
-        self.answer.as_ref().map_or(0, |answer| self.base_ns(&answer.window))
-    }
-
-    /// Whether window and total stand side by side, as the numbers at hand were asked for.
-    pub(super) fn shows_both(&self) -> bool {
-        let window_ns = self.answer.as_ref().map_or(self.window_ns, |answer| answer.question.window_ns);
-        layout::shows_both(self.size.0, window_ns)
-    }
-
-    /// Says something until the next key.
+    /// Shows a message until the next key.
     pub fn say(&mut self, words: &str) {
         self.note(words);
     }
 
     fn note(&mut self, text: impl Into<String>) {
-        self.message = Some(Message { text: text.into(), stays: false });
+        self.message = Some(StatusMessage { text: text.into(), is_sticky: false });
     }
 }

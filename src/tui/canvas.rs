@@ -1,5 +1,6 @@
-//! The only door to the buffer. Whatever a pane writes goes through [`Canvas`], which lets no control character, no
-//! zero-width character and no turn of direction pass, clips to the screen, and speaks ASCII where the locale asks for it.
+//! Writes to the screen buffer. Panes write through [`Canvas`] only, which replaces control
+//! characters, zero-width characters and direction changes, clips to the screen, and maps glyphs to
+//! ASCII in ASCII locales.
 
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
@@ -9,7 +10,7 @@ use ratatui::text::Span;
 use super::text;
 use super::theme::{Role, Theme};
 
-/// A buffer, and the theme it is painted in.
+/// A screen buffer and its theme.
 pub struct Canvas<'a> {
     buffer: &'a mut Buffer,
     /// Colours and glyphs.
@@ -17,12 +18,12 @@ pub struct Canvas<'a> {
 }
 
 impl<'a> Canvas<'a> {
-    /// Paints into `buffer`.
+    /// Creates a canvas that draws into `buffer`.
     pub fn new(buffer: &'a mut Buffer, theme: Theme) -> Canvas<'a> {
         Canvas { buffer, theme }
     }
 
-    /// How a role looks.
+    /// The style of a role.
     pub fn style(&self, role: Role) -> Style {
         self.theme.style(role)
     }
@@ -50,7 +51,7 @@ impl<'a> Canvas<'a> {
         at.saturating_sub(x)
     }
 
-    /// Writes spans one behind the other; returns the columns used.
+    /// Writes spans one after the other; returns the columns used.
     pub fn spans(&mut self, x: u16, y: u16, room: u16, spans: &[Span<'_>]) -> u16 {
         let mut used = 0;
         for span in spans {
@@ -59,8 +60,8 @@ impl<'a> Canvas<'a> {
         used
     }
 
-    /// Writes one cell of an emulated terminal: a character and at most two accents on it. Returns nothing: the cell
-    /// keeps the width that the emulation gave it.
+    /// Writes one cell of an emulated terminal: a character with at most two combining accents. The
+    /// cell keeps the width that the emulation gave it.
     pub fn cell(&mut self, x: u16, y: u16, contents: &str, wide: bool, style: Style) {
         if !self.buffer.area.contains((x, y).into()) {
             return;
@@ -75,12 +76,12 @@ impl<'a> Canvas<'a> {
         self.buffer[(x, y)].set_symbol(&symbol).set_style(style);
     }
 
-    /// Lays `style` over an area, and leaves its text.
+    /// Applies `style` to an area without changing its text.
     pub fn tint(&mut self, area: Rect, style: Style) {
         self.buffer.set_style(area.intersection(self.buffer.area), style);
     }
 
-    /// Blanks an area, in `style`.
+    /// Fills an area with blanks in `style`.
     pub fn blank(&mut self, area: Rect, style: Style) {
         let area = area.intersection(self.buffer.area);
         for position in area.positions() {
@@ -89,7 +90,7 @@ impl<'a> Canvas<'a> {
         }
     }
 
-    /// A horizontal rule over a row of `area`.
+    /// Draws a horizontal rule.
     pub fn rule(&mut self, x: u16, y: u16, width: u16) {
         let style = self.style(Role::Rule);
         for at in 0..width {
@@ -97,7 +98,7 @@ impl<'a> Canvas<'a> {
         }
     }
 
-    /// Joins something to a horizontal rule, where there is nothing but the rule.
+    /// Writes a junction glyph onto a horizontal rule; does nothing where there is other text.
     pub fn join(&mut self, x: u16, y: u16, glyph: &str) {
         let rule = self.glyph('─');
         let style = self.style(Role::Rule);
@@ -106,16 +107,16 @@ impl<'a> Canvas<'a> {
         }
     }
 
-    /// What is written for `c`: itself, or something like it where only ASCII may be.
+    /// The character to write for `c`: itself, or an ASCII substitute in an ASCII theme.
     fn glyph(&self, c: char) -> char {
         if !self.theme.ascii || c.is_ascii() {
             return c;
         }
         match c {
-            '…' => '~',
+            '…' | '⋯' => '~',
             '–' | '─' => '-',
             '·' => '.',
-            '▸' | '→' => '>',
+            '▸' | '→' | '›' => '>',
             '←' => '<',
             '●' => '*',
             '○' => 'o',
@@ -130,8 +131,8 @@ impl<'a> Canvas<'a> {
             '▃' | '▄' => '=',
             '▅' | '▆' => '*',
             '▇' | '█' => '#',
-            '▴' | '▲' => '^',
-            '▾' | '▼' => 'v',
+            '▴' | '▲' | '↑' => '^',
+            '▾' | '▼' | '↓' => 'v',
             '\u{a0}' => ' ',
             _ => '?',
         }

@@ -1,10 +1,10 @@
-//! The filters in force, and the way back.
+//! Filters in force, with undo and redo.
 
 use super::action::Subject;
+use crate::tally::query::tags::TagFilter;
 use crate::tally::query::{Filters, Pattern};
-use crate::tally::tag::Tag;
 
-/// Changes that can be taken back, at most.
+/// Maximum number of changes that can be undone.
 const HISTORY: usize = 100;
 
 /// Filters with undo and redo.
@@ -16,17 +16,17 @@ pub struct FilterHistory {
 }
 
 impl FilterHistory {
-    /// Starts with `filters`, as the command line gave them.
+    /// Starts with the `filters` of the command line.
     pub fn new(filters: Filters) -> FilterHistory {
         FilterHistory { now: filters, ..FilterHistory::default() }
     }
 
-    /// Those in force.
+    /// The filters in force.
     pub fn now(&self) -> &Filters {
         &self.now
     }
 
-    /// Puts `filters` in force; what was undone before is forgotten.
+    /// Applies `filters` and clears the redo history.
     pub fn set(&mut self, filters: Filters) {
         if filters == self.now {
             return;
@@ -38,14 +38,14 @@ impl FilterHistory {
         self.future.clear();
     }
 
-    /// Takes the last change back; whether there was one.
+    /// Undoes the last change; returns whether there was one.
     pub fn undo(&mut self) -> bool {
         let Some(filters) = self.past.pop() else { return false };
         self.future.push(std::mem::replace(&mut self.now, filters));
         true
     }
 
-    /// Does it again; whether there was one.
+    /// Redoes the last undone change; returns whether there was one.
     pub fn redo(&mut self) -> bool {
         let Some(filters) = self.future.pop() else { return false };
         self.past.push(std::mem::replace(&mut self.now, filters));
@@ -53,7 +53,7 @@ impl FilterHistory {
     }
 }
 
-/// `filters` and one more of a kind.
+/// Returns `filters` with one more pattern of a kind.
 pub fn with(filters: &Filters, subject: Subject, pattern: Pattern) -> Filters {
     let mut filters = filters.clone();
     if let Some(list) = list(&mut filters, subject)
@@ -64,7 +64,7 @@ pub fn with(filters: &Filters, subject: Subject, pattern: Pattern) -> Filters {
     filters
 }
 
-/// `filters` without one of a kind, by its place among them.
+/// Returns `filters` without one filter of a kind, given by its index.
 pub fn without(filters: &Filters, subject: Subject, index: usize) -> Filters {
     fn remove<T>(list: &mut Vec<T>, index: usize) {
         if index < list.len() {
@@ -80,14 +80,14 @@ pub fn without(filters: &Filters, subject: Subject, index: usize) -> Filters {
     filters
 }
 
-/// `filters` with this tag alone to focus on; where it is that already, with none.
-pub fn turned_to(filters: &Filters, tag: Tag) -> Filters {
+/// Returns `filters` with `tag` as the only tag to focus on, or with none if it was that already.
+pub fn toggle_tag(filters: &Filters, tag: TagFilter) -> Filters {
     let tagfocus = if *filters.tagfocus == [tag.clone()] { Vec::new() } else { vec![tag] };
     Filters { tagfocus, ..filters.clone() }
 }
 
-/// `filters` and one more tag, to focus on or to ignore.
-pub fn with_tag(filters: &Filters, subject: Subject, tag: Tag) -> Filters {
+/// Returns `filters` with one more tag to focus on or to ignore.
+pub fn with_tag(filters: &Filters, subject: Subject, tag: TagFilter) -> Filters {
     let mut filters = filters.clone();
     let tags = if subject == Subject::TagIgnore { &mut filters.tagignore } else { &mut filters.tagfocus };
     if !tags.contains(&tag) {
@@ -107,7 +107,7 @@ fn list(filters: &mut Filters, subject: Subject) -> Option<&mut Vec<Pattern>> {
     }
 }
 
-/// Every pattern in force, with its kind.
+/// Returns all patterns with their kinds.
 pub fn kept(filters: &Filters) -> impl Iterator<Item = (Subject, &Pattern)> {
     let kinds = [
         (Subject::Focus, &filters.focus),
@@ -119,28 +119,29 @@ pub fn kept(filters: &Filters) -> impl Iterator<Item = (Subject, &Pattern)> {
     kinds.into_iter().flat_map(|(subject, patterns)| patterns.iter().map(move |pattern| (subject, pattern)))
 }
 
-/// Every filter in force, with its kind.
+/// Returns the text of all filters with their kinds.
 pub fn texts(filters: &Filters) -> impl Iterator<Item = (Subject, &str)> {
     let tags = [(Subject::TagFocus, &filters.tagfocus), (Subject::TagIgnore, &filters.tagignore)];
     let tags = tags.into_iter().flat_map(|(subject, tags)| tags.iter().map(move |tag| (subject, tag.text())));
     kept(filters).map(|(subject, pattern)| (subject, pattern.text())).chain(tags)
 }
 
-/// Every filter in force, as a line of commands would give it.
+/// Returns all filters in the form of `:` commands.
 pub fn chips(filters: &Filters) -> impl Iterator<Item = String> {
     texts(filters).map(|(subject, text)| format!("{}={text}", subject.word()))
 }
 
-/// Why a function is in no sample that filters leave.
+/// The reason why filters leave no sample of a function.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Culprit {
-    /// This one takes it out by its name or its module: pprof's word and the pattern.
+    /// This filter removes the function by its name or module: pprof's option and the pattern.
     Certain(&'static str, String),
-    /// One or more of these, as chips.
+    /// One or more of these filters remove it.
     Among(String),
 }
 
-/// Which filter takes a function out, as far as its name and module tell; `None` where there is no filter.
+/// Finds the filter that removes a function, as far as its name and module show; `None` without
+/// filters.
 pub fn culprit(filters: &Filters, full: &str, module: Option<&str>) -> Option<Culprit> {
     let hits = |pattern: &Pattern| pattern.matches(full) || module.is_some_and(|module| pattern.matches(module));
     let certain = kept(filters).find(|(subject, pattern)| match subject {
@@ -154,7 +155,7 @@ pub fn culprit(filters: &Filters, full: &str, module: Option<&str>) -> Option<Cu
     (!chips.is_empty()).then(|| Culprit::Among(chips.join(" ")))
 }
 
-/// A pattern that matches the module of this name, whatever folder it is in, and no other.
+/// Returns a pattern that matches the module of this name in any directory, and no other.
 pub fn module(name: &str) -> Option<Pattern> {
     if name.is_empty() {
         return None;
@@ -162,7 +163,7 @@ pub fn module(name: &str) -> Option<Pattern> {
     Pattern::new(&format!("(^|/){}$", regex::escape(name))).ok()
 }
 
-/// A pattern that matches this name and no other.
+/// Returns a pattern that matches exactly this name.
 pub fn exactly(name: &str) -> Option<Pattern> {
     Pattern::new(&format!("^{}$", regex::escape(name))).ok()
 }
@@ -196,11 +197,11 @@ mod tests {
 
     #[test]
     fn a_thread_is_turned_to_and_away_from() {
-        let (one, other) = (Tag::of_thread(1), Tag::of_thread(2));
-        let on_one = turned_to(&focus("a"), one.clone());
+        let (one, other) = (TagFilter::for_thread(1), TagFilter::for_thread(2));
+        let on_one = toggle_tag(&focus("a"), one.clone());
         assert_eq!(chips(&on_one).collect::<Vec<_>>(), ["focus=a", "tagfocus=tid=1"]);
-        assert_eq!(turned_to(&on_one, other.clone()).tagfocus.first(), Some(&other));
-        assert_eq!(turned_to(&on_one, one.clone()), focus("a"));
+        assert_eq!(toggle_tag(&on_one, other.clone()).tagfocus.first(), Some(&other));
+        assert_eq!(toggle_tag(&on_one, one.clone()), focus("a"));
         let both = with_tag(&with_tag(&on_one, Subject::TagFocus, other.clone()), Subject::TagIgnore, one);
         assert_eq!(chips(&both).last().as_deref(), Some("tagignore=tid=1"));
         assert_eq!(without(&both, Subject::TagFocus, 0).tagfocus, [other]);

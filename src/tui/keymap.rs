@@ -1,18 +1,18 @@
-//! The key table as the user wants it: actions have names, and names can be given other keys. Dispatch, footer and help page
-//! read the result; the names of keys and actions are the ones that the config file and the man page use.
+//! The key table with the changes of the config file. Actions have names, under which the config
+//! file assigns other keys to them.
 
 use std::borrow::Cow;
 use std::fmt;
 
 use crossterm::event::{KeyCode, KeyModifiers};
 
-use super::action::{Action, Motion, Subject};
-use super::keys::{Binding, Key, Place, TABLE};
+use super::action::{Action, Motion, StepSize, Subject};
+use super::keys::{Binding, Key, KeyContext, TABLE};
 use super::layout::Pane;
-use super::nearest::nearest;
+use crate::keyword::did_you_mean::did_you_mean;
 use crate::link::wire::Clock;
 
-/// Keys of one action, at most.
+/// Maximum number of keys of one action.
 const MAX_KEYS: usize = 8;
 
 /// A key table.
@@ -25,54 +25,56 @@ impl Default for Keymap {
     }
 }
 
-/// Why an action cannot have a key.
+/// The reason why a key cannot be assigned to an action.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum KeymapError {
     /// No action has this name.
     UnknownAction {
-        /// As written.
+        /// The name in the config file.
         name: String,
-        /// What may have been meant.
-        meant: Option<&'static str>,
+        /// A similar name.
+        suggestion: Option<&'static str>,
     },
-    /// This is no key that a terminal tells.
+    /// No terminal sends this key.
     UnknownKey {
-        /// As written.
+        /// The key in the config file.
         key: String,
-        /// What is wrong, or how keys are written.
+        /// The mistake, or the syntax of keys.
         remedy: &'static str,
     },
-    /// A character, where characters are typed.
-    Typed {
-        /// As written.
+    /// The key is a character, and the action is available where characters are typed.
+    Character {
+        /// The key in the config file.
         key: String,
     },
-    /// Another action has the key, where both are heard.
-    Taken {
+    /// Another action that is available at the same time has the key.
+    Conflict {
         /// The key.
         key: String,
-        /// The other action.
-        by: String,
+        /// The name of the other action.
+        other: String,
     },
-    /// No key, or more than anybody needs.
+    /// There is no key, or there are more than eight.
     Count,
 }
 
 impl fmt::Display for KeymapError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            KeymapError::UnknownAction { name, meant: Some(meant) } => {
-                write!(f, "no action is called `{name}`; did you mean `{meant}`?")
+            KeymapError::UnknownAction { name, suggestion: Some(suggestion) } => {
+                write!(f, "unknown action `{name}`; did you mean `{suggestion}`?")
             }
-            KeymapError::UnknownAction { name, meant: None } => {
-                write!(f, "no action is called `{name}`; man sigtop lists their names")
+            KeymapError::UnknownAction { name, suggestion: None } => {
+                write!(f, "unknown action `{name}`; man sigtop lists them")
             }
-            KeymapError::UnknownKey { key, remedy } => write!(f, "`{key}` is no key: {remedy}"),
-            KeymapError::Typed { key } => {
-                write!(f, "`{key}` is a character that is typed where this key is heard; use one with Ctrl- or Alt-")
+            KeymapError::UnknownKey { key, remedy } => write!(f, "invalid key `{key}`: {remedy}"),
+            KeymapError::Character { key } => {
+                write!(f, "`{key}` would be typed as a character there; use a key with Ctrl- or Alt-")
             }
-            KeymapError::Taken { key, by } => write!(f, "`{key}` is the key of `{by}`; give that one another key too"),
-            KeymapError::Count => write!(f, "an action has 1 to {MAX_KEYS} keys"),
+            KeymapError::Conflict { key, other } => {
+                write!(f, "`{key}` is already assigned to `{other}`; assign another key to that action too")
+            }
+            KeymapError::Count => write!(f, "an action needs 1 to {MAX_KEYS} keys"),
         }
     }
 }
@@ -85,42 +87,46 @@ impl Keymap {
         &self.0
     }
 
-    /// Gives the action of this name these keys instead of its own. Call [`Keymap::check`] when all are given.
+    /// Replaces the keys of an action. Call [`Keymap::check_conflicts`] after all actions have
+    /// their keys.
     ///
     /// # Errors
-    /// An unknown name, an unknown key, a key that cannot be heard there.
-    pub fn rebind(&mut self, wanted: &str, keys: &[&str]) -> Result<(), KeymapError> {
-        let Some(row) = self.0.iter().position(|binding| name(binding) == Some(wanted)) else {
-            let meant = nearest(wanted, TABLE.iter().filter_map(name));
-            return Err(KeymapError::UnknownAction { name: wanted.to_owned(), meant });
+    /// The name or a key is unknown, or a key is not possible for this action.
+    pub fn rebind(&mut self, action: &str, keys: &[&str]) -> Result<(), KeymapError> {
+        let Some(row) = self.0.iter().position(|binding| action_name(binding) == Some(action)) else {
+            let suggestion = did_you_mean(action, TABLE.iter().filter_map(action_name));
+            return Err(KeymapError::UnknownAction { name: action.to_owned(), suggestion });
         };
         if keys.is_empty() || keys.len() > MAX_KEYS {
             return Err(KeymapError::Count);
         }
         let binding = &mut self.0[row];
-        let keys = keys.iter().map(|text| key(text)).collect::<Result<Vec<Key>, _>>()?;
-        let typed = |(code, modifiers): &&Key| matches!(code, KeyCode::Char(_)) && modifiers.is_empty();
-        if let Some(key) =
-            keys.iter().find(typed).filter(|_| matches!(binding.place, Place::Everywhere | Place::Typing))
+        let keys = keys.iter().map(|text| parse_key(text)).collect::<Result<Vec<Key>, _>>()?;
+        let is_character = |(code, modifiers): &&Key| matches!(code, KeyCode::Char(_)) && modifiers.is_empty();
+        if let Some(key) = keys
+            .iter()
+            .find(is_character)
+            .filter(|_| matches!(binding.context, KeyContext::Everywhere | KeyContext::Typing))
         {
-            return Err(KeymapError::Typed { key: label(*key) });
+            return Err(KeymapError::Character { key: format_key(*key) });
         }
-        binding.label = Cow::Owned(keys.iter().map(|key| label(*key)).collect::<Vec<_>>().join(" "));
+        binding.label = Cow::Owned(keys.iter().map(|key| format_key(*key)).collect::<Vec<_>>().join(" "));
         binding.keys = Cow::Owned(keys);
         Ok(())
     }
 
-    /// Whether the action of this name has its keys for itself wherever it is heard.
+    /// Checks that no other action that is available at the same time has a key of this action.
     ///
     /// # Errors
     /// A key that another action has too.
-    pub fn check(&self, wanted: &str) -> Result<(), KeymapError> {
-        for mine in self.0.iter().filter(|binding| name(binding) == Some(wanted)) {
-            let others = self.0.iter().filter(|other| !std::ptr::eq(*other, mine) && meet(mine.place, other.place));
+    pub fn check_conflicts(&self, action: &str) -> Result<(), KeymapError> {
+        for own in self.0.iter().filter(|binding| action_name(binding) == Some(action)) {
+            let others =
+                self.0.iter().filter(|other| !std::ptr::eq(*other, own) && overlap(own.context, other.context));
             for other in others {
-                if let Some(key) = mine.keys.iter().find(|key| other.keys.contains(key)) {
-                    let by = name(other).unwrap_or(other.words).to_owned();
-                    return Err(KeymapError::Taken { key: label(*key), by });
+                if let Some(key) = own.keys.iter().find(|key| other.keys.contains(key)) {
+                    let other = action_name(other).unwrap_or(other.help).to_owned();
+                    return Err(KeymapError::Conflict { key: format_key(*key), other });
                 }
             }
         }
@@ -128,35 +134,51 @@ impl Keymap {
     }
 }
 
-/// Whether a key can be heard at both places at once, one hiding the other.
-fn meet(one: Place, other: Place) -> bool {
-    let overlay = |place| is_fixed(place) || place == Place::Typing;
-    let pane = |place| {
-        matches!(place, Place::Top | Place::Callers | Place::Flame | Place::Source | Place::Threads | Place::Output)
+/// Whether two contexts can be active at the same time, so that a key in one hides the key in the
+/// other.
+fn overlap(one: KeyContext, other: KeyContext) -> bool {
+    let is_overlay = |context| has_fixed_keys(context) || context == KeyContext::Typing;
+    let is_pane = |context| {
+        matches!(
+            context,
+            KeyContext::Top
+                | KeyContext::Callers
+                | KeyContext::Flame
+                | KeyContext::Source
+                | KeyContext::Threads
+                | KeyContext::Output
+        )
     };
     if one == other {
         return true;
     }
-    match (overlay(one), overlay(other)) {
-        (false, false) => !(pane(one) && pane(other)),
-        // Over the panes only what is heard everywhere is heard too, and nothing but its own while typing.
-        (true, false) => other == Place::Everywhere && one != Place::Typing,
-        (false, true) => one == Place::Everywhere && other != Place::Typing,
+    match (is_overlay(one), is_overlay(other)) {
+        (false, false) => !(is_pane(one) && is_pane(other)),
+        // An overlay lets only the keys of `Everywhere` through, and typing lets none through.
+        (true, false) => other == KeyContext::Everywhere && one != KeyContext::Typing,
+        (false, true) => one == KeyContext::Everywhere && other != KeyContext::Typing,
         (true, true) => false,
     }
 }
 
-/// Whether the keys of a place are as they are.
-fn is_fixed(place: Place) -> bool {
+/// Whether the keys of a context cannot be changed.
+fn has_fixed_keys(context: KeyContext) -> bool {
     matches!(
-        place,
-        Place::Prompt | Place::Colon | Place::Save | Place::Question | Place::Confirm | Place::Ending | Place::Picker
+        context,
+        KeyContext::Prompt
+            | KeyContext::Colon
+            | KeyContext::Save
+            | KeyContext::Question
+            | KeyContext::Confirm
+            | KeyContext::Ending
+            | KeyContext::Picker
     )
 }
 
-/// What an action is called in the config file; `None` where its keys are fixed (prompts, questions, the way out).
-pub fn name(binding: &Binding) -> Option<&'static str> {
-    if is_fixed(binding.place) {
+/// The name of an action in the config file; `None` if its keys are fixed (prompts, questions,
+/// Ctrl-C).
+pub fn action_name(binding: &Binding) -> Option<&'static str> {
+    if has_fixed_keys(binding.context) {
         return None;
     }
     Some(match &binding.action {
@@ -178,15 +200,16 @@ pub fn name(binding: &Binding) -> Option<&'static str> {
         Action::Move(Motion::Pages(_)) => "page-up",
         Action::Move(Motion::First) => "first",
         Action::Move(Motion::Last) => "last",
-        Action::Enter => match binding.place {
-            Place::Top => "callers-of",
-            Place::Callers => "centre",
-            Place::Flame => "zoom-in",
-            Place::Source => "into-call",
-            Place::Threads => "filter-thread",
+        Action::Enter => match binding.context {
+            KeyContext::Top => "callers-of",
+            KeyContext::Callers => "unfold",
+            KeyContext::Flame => "zoom-in",
+            KeyContext::Source => "into-call",
+            KeyContext::Threads => "filter-thread",
             _ => "type",
         },
-        Action::Out if binding.place == Place::Flame => "zoom-out",
+        Action::Center => "centre",
+        Action::Out if binding.context == KeyContext::Flame => "zoom-out",
         Action::Out => "back",
         Action::Forward => "forward",
         Action::TurnListing => "source-or-assembly",
@@ -208,13 +231,15 @@ pub fn name(binding: &Binding) -> Option<&'static str> {
         Action::ClearFilters => "clear-filters",
         Action::FindNext(1) => "find-next",
         Action::FindNext(_) => "find-previous",
-        Action::SortColumn(1) if binding.place == Place::Threads => "sort-threads-right",
-        Action::SortColumn(_) if binding.place == Place::Threads => "sort-threads-left",
+        Action::SortColumn(1) if binding.context == KeyContext::Threads => "sort-threads-right",
+        Action::SortColumn(_) if binding.context == KeyContext::Threads => "sort-threads-left",
         Action::SortColumn(1) => "sort-right",
         Action::SortColumn(_) => "sort-left",
         Action::FlatOrCum => "flat-or-cum",
         Action::Names => "names",
         Action::Base => "base",
+        Action::Idle => "idle-threads",
+        Action::Card => "card",
         Action::Window(1) => "window-longer",
         Action::Window(_) => "window-shorter",
         Action::Clock(Clock::Prof) => "prof",
@@ -225,10 +250,12 @@ pub fn name(binding: &Binding) -> Option<&'static str> {
         Action::Rate(_) => "rate-down",
         Action::Reset => "reset",
         Action::Freeze => "freeze",
-        Action::Step { newer: false, fine: false } => "older",
-        Action::Step { newer: true, fine: false } => "newer",
-        Action::Step { newer: false, fine: true } => "older-finely",
-        Action::Step { newer: true, fine: true } => "newer-finely",
+        Action::Step { newer: false, size: StepSize::Tenth } => "older",
+        Action::Step { newer: true, size: StepSize::Tenth } => "newer",
+        Action::Step { newer: false, size: StepSize::Tick } => "older-finely",
+        Action::Step { newer: true, size: StepSize::Tick } => "newer-finely",
+        Action::Step { newer: false, size: StepSize::Window } => "older-window",
+        Action::Step { newer: true, size: StepSize::Window } => "newer-window",
         Action::Mark => "mark",
         Action::Baseline => "baseline",
         Action::Losses => "losses",
@@ -237,14 +264,14 @@ pub fn name(binding: &Binding) -> Option<&'static str> {
         Action::Redraw => "redraw",
         Action::Suspend => "suspend",
         Action::Help => "help",
-        Action::Quit if binding.place == Place::Screen => "quit",
+        Action::Quit if binding.context == KeyContext::Screen => "quit",
         Action::Quit => "quit-anywhere",
         _ => return None,
     })
 }
 
-/// Keys with a name, as they are written.
-const NAMED: &[(&str, KeyCode)] = &[
+/// Keys that are written by name.
+const NAMED_KEYS: &[(&str, KeyCode)] = &[
     ("Space", KeyCode::Char(' ')),
     ("Tab", KeyCode::Tab),
     ("Shift-Tab", KeyCode::BackTab),
@@ -262,16 +289,16 @@ const NAMED: &[(&str, KeyCode)] = &[
     ("End", KeyCode::End),
 ];
 
-/// A key as it is written: `f`, `Space`, `F5`, `Ctrl-x`, `Alt-Left`.
-fn key(text: &str) -> Result<Key, KeymapError> {
+/// Parses a key: `f`, `Space`, `F5`, `Ctrl-x`, `Alt-Left`.
+fn parse_key(text: &str) -> Result<Key, KeymapError> {
     let unknown = |remedy| Err(KeymapError::UnknownKey { key: text.to_owned(), remedy });
-    const WAYS: &str = "keys are written f, F, Space, Tab, PgUp, F5, Ctrl-x, Alt-x";
+    const EXAMPLES: &str = "keys are written f, F, Space, Tab, PgUp, F5, Ctrl-x, Alt-x";
     let (modifiers, rest) = match text.split_once('-').filter(|(_, rest)| !rest.is_empty()) {
         Some((word, rest)) if word.eq_ignore_ascii_case("ctrl") => (KeyModifiers::CONTROL, rest),
         Some((word, rest)) if word.eq_ignore_ascii_case("alt") => (KeyModifiers::ALT, rest),
         _ => (KeyModifiers::NONE, text),
     };
-    let named = NAMED.iter().find(|(name, _)| name.eq_ignore_ascii_case(rest)).map(|(_, code)| *code);
+    let named = NAMED_KEYS.iter().find(|(name, _)| name.eq_ignore_ascii_case(rest)).map(|(_, code)| *code);
     let function = || rest.strip_prefix(['F', 'f'])?.parse().ok().filter(|number| (1..=12).contains(number));
     let mut characters = rest.chars();
     let code = match (named, characters.next(), characters.next()) {
@@ -279,7 +306,7 @@ fn key(text: &str) -> Result<Key, KeymapError> {
         (None, Some(c), None) if !c.is_control() => KeyCode::Char(c),
         _ => match function() {
             Some(number) => KeyCode::F(number),
-            None => return unknown(WAYS),
+            None => return unknown(EXAMPLES),
         },
     };
     let code = match code {
@@ -301,9 +328,9 @@ fn key(text: &str) -> Result<Key, KeymapError> {
     }
 }
 
-/// How a key is written.
-fn label((code, modifiers): Key) -> String {
-    let named = NAMED.iter().find(|(_, named)| *named == code).map(|(name, _)| (*name).to_owned());
+/// Formats a key as [`parse_key`] reads it.
+fn format_key((code, modifiers): Key) -> String {
+    let named = NAMED_KEYS.iter().find(|(_, named)| *named == code).map(|(name, _)| (*name).to_owned());
     let name = named.unwrap_or_else(|| match code {
         KeyCode::Char(c) => c.to_string(),
         KeyCode::F(number) => format!("F{number}"),
@@ -326,11 +353,11 @@ mod tests {
     use std::collections::HashSet;
 
     #[test]
-    fn actions_have_names_of_their_own() {
+    fn action_names_are_unique() {
         let mut seen = HashSet::new();
         for binding in TABLE {
-            let fixed = is_fixed(binding.place) || matches!(binding.action, Action::Back | Action::Interrupt);
-            match name(binding) {
+            let fixed = has_fixed_keys(binding.context) || matches!(binding.action, Action::Back | Action::Interrupt);
+            match action_name(binding) {
                 Some(name) => assert!(seen.insert(name), "{name} twice"),
                 None => assert!(fixed, "{:?} has no name", binding.action),
             }
@@ -338,22 +365,23 @@ mod tests {
     }
 
     #[test]
-    fn every_key_of_the_table_can_be_written_and_read() {
+    fn keys_of_the_table_survive_formatting_and_parsing() {
         for (code, modifiers) in TABLE.iter().flat_map(|binding| binding.keys.iter()) {
-            let written = label((*code, *modifiers));
+            let written = format_key((*code, *modifiers));
             if *code != KeyCode::Esc && written != "Ctrl-c" {
-                assert_eq!(key(&written), Ok((*code, *modifiers)), "{written}");
+                assert_eq!(parse_key(&written), Ok((*code, *modifiers)), "{written}");
             }
         }
     }
 
     #[test]
-    fn another_key_does_what_the_first_one_did() {
+    fn rebound_keys_trigger_the_action() {
         let mut keymap = Keymap::default();
         keymap.rebind("freeze", &["Ctrl-S", "F5"]).unwrap();
-        keymap.check("freeze").unwrap();
-        let action =
-            |code, modifiers| keys::action(keymap.bindings(), &[Place::Screen], KeyEvent::new(code, modifiers));
+        keymap.check_conflicts("freeze").unwrap();
+        let action = |code, modifiers| {
+            keys::find_action(keymap.bindings(), &[KeyContext::Screen], KeyEvent::new(code, modifiers))
+        };
         assert!(matches!(action(KeyCode::Char('s'), KeyModifiers::CONTROL), Some(Action::Freeze)));
         assert!(matches!(action(KeyCode::F(5), KeyModifiers::NONE), Some(Action::Freeze)));
         assert!(action(KeyCode::Char(' '), KeyModifiers::NONE).is_none());
@@ -361,11 +389,11 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_is_said() {
+    fn impossible_keys_are_refused_with_a_reason() {
         let refused = |name: &str, keys: &[&str]| {
             let mut keymap = Keymap::default();
             let rebound = keymap.rebind(name, keys).map_err(|error| error.to_string());
-            rebound.and_then(|()| keymap.check(name).map_err(|error| error.to_string())).unwrap_err()
+            rebound.and_then(|()| keymap.check_conflicts(name).map_err(|error| error.to_string())).unwrap_err()
         };
         assert!(refused("freze", &["a"]).contains("did you mean `freeze`?"));
         assert!(refused("freeze", &["Hyper-x"]).contains("keys are written"));
@@ -373,18 +401,18 @@ mod tests {
         assert!(refused("freeze", &["Ctrl-ß"]).contains("letters"));
         assert!(refused("freeze", &["\u{7}"]).contains("keys are written"));
         assert!(refused("freeze", &["f"]).contains("`focus`"));
-        assert!(refused("freeze", &["c"]).contains("`flat-or-cum`"), "an inner place would hide it");
+        assert!(refused("freeze", &["c"]).contains("`centre`"), "an inner context would hide it");
         assert!(refused("freeze", &[]).contains("1 to"));
         assert!(refused("stop-typing", &["x"]).contains("Ctrl-"));
-        assert!(refused("redraw", &["Ctrl-w"]).contains("is the key of"));
+        assert!(refused("redraw", &["Ctrl-w"]).contains("already assigned"));
     }
 
     #[test]
     fn keys_can_be_swapped() {
         let mut keymap = Keymap::default();
         keymap.rebind("focus", &["i"]).unwrap();
-        assert!(keymap.check("focus").is_err());
+        assert!(keymap.check_conflicts("focus").is_err());
         keymap.rebind("ignore", &["f"]).unwrap();
-        keymap.check("focus").and_then(|()| keymap.check("ignore")).unwrap();
+        keymap.check_conflicts("focus").and_then(|()| keymap.check_conflicts("ignore")).unwrap();
     }
 }

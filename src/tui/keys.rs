@@ -1,71 +1,71 @@
-//! The key table. It is the only place that knows which key does what: dispatch, footer and help page are made from it.
+//! The key table. Dispatch, footer, help page and man page read it.
 
 use std::borrow::Cow;
 
 use crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 
-use super::action::{Action, Edit, Motion, Subject};
+use super::action::{Action, Edit, Motion, StepSize, Subject};
 use super::layout::Pane;
 use crate::link::wire::Clock;
 
-/// Where a key has its meaning.
+/// The part of the screen in which a key has a meaning.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Place {
-    /// Everywhere but while typing into the target.
+pub enum KeyContext {
+    /// Everywhere, except while typing into the target.
     Everywhere,
-    /// Where panes are shown, and on pages over them.
+    /// The panes, and the pages over them.
     Screen,
-    /// In every pane, and on pages.
+    /// Every pane, and the pages; keys that move and scroll.
     Panes,
-    /// In the top list.
+    /// The Top pane.
     Top,
-    /// Among callers and callees.
+    /// The Callers pane.
     Callers,
-    /// In the flame.
+    /// The Flame pane.
     Flame,
-    /// In source and assembly.
+    /// The Source pane.
     Source,
-    /// Among processes and threads.
+    /// The Threads pane.
     Threads,
-    /// In the target's output.
+    /// The Output pane.
     Output,
-    /// On the line of a prompt.
+    /// The input line of a prompt.
     Prompt,
-    /// On the line of commands, besides what is meant on the line of any prompt.
+    /// The `:` line, in addition to [`KeyContext::Prompt`].
     Colon,
-    /// On the line that says what to save, likewise.
+    /// The line that asks for a file name, in addition to [`KeyContext::Prompt`].
     Save,
-    /// Where quitting is in question.
+    /// The question whether to quit.
     Question,
-    /// Where sampling by setitimer is in question.
+    /// The question whether to sample with setitimer.
     Confirm,
-    /// While the target is told to end.
+    /// The wait for a target that was asked to terminate.
     Ending,
-    /// On a page of words over the panes.
+    /// A page over the panes.
     Page,
-    /// While typing into the target.
+    /// Typing into the target.
     Typing,
-    /// In the list of what can be watched.
+    /// The list of processes.
     Picker,
 }
 
-/// A key, without the modifiers that its character says already.
+/// A key. Shift is not a modifier of a character: it selects the character.
 pub type Key = (KeyCode, KeyModifiers);
 
 /// One row of the table.
 #[derive(Clone, Debug)]
 pub struct Binding {
-    /// The keys.
+    /// The keys, any of which triggers the action.
     pub keys: Cow<'static, [Key]>,
-    /// How they are written.
+    /// The keys in text, separated by spaces.
     pub label: Cow<'static, str>,
-    /// Where they have this meaning.
-    pub place: Place,
-    /// What they do.
+    /// The context in which they trigger it.
+    pub context: KeyContext,
+    /// The action that they trigger.
     pub action: Action,
-    /// What they do, in words; rows with the words of the row before continue it.
-    pub words: &'static str,
-    /// The word for the footer, and how important it is there (0: not there).
+    /// The description for the help page. Consecutive rows with the same text are one entry there.
+    pub help: &'static str,
+    /// The text for the footer, and its priority (0: not in the footer).
     pub hint: (&'static str, u8),
 }
 
@@ -86,63 +86,63 @@ const fn code(code: KeyCode) -> Key {
 }
 
 const fn bind(
-    place: Place,
+    context: KeyContext,
     keys: &'static [Key],
     label: &'static str,
     action: Action,
-    words: &'static str,
+    help: &'static str,
     hint: (&'static str, u8),
 ) -> Binding {
-    Binding { keys: Cow::Borrowed(keys), label: Cow::Borrowed(label), place, action, words, hint }
+    Binding { keys: Cow::Borrowed(keys), label: Cow::Borrowed(label), context, action, help, hint }
 }
 
 use Action as A;
 use KeyCode as K;
-use Place as P;
+use KeyContext as P;
 
 const NO_HINT: (&str, u8) = ("", 0);
 const PANES: &str = "next, previous pane";
-const SHOW: &str = "dashboard; Top, Callers, Flame, Source, Threads, Output alone";
-const UP_DOWN: &str = "one row down, up";
-const SIDE: &str =
-    "read a cut name to its end, to its head; Flame: next, previous box; Source: the other side; Threads: unfold, fold";
+const SHOW: &str = "dashboard; or one pane alone: Top, Callers, Flame, Source, Threads, Output";
+const UP_DOWN: &str = "down, up one row";
+const SIDE: &str = "scroll a truncated name; Callers, Threads: unfold (a thread: its newest stack), fold; Flame: next, previous box; Source: other side";
 const ENDS: &str = "first, last row; Flame: root, leaf";
-const BACK: &str = "back to the function before, forward again";
-const CLOCKS: &str = "clock PROF (cpu), REAL (wall), VIRTUAL (user)";
-const RATE: &str = "higher, lower rate";
-const PROMPTS: &str = "focus: keep samples with a match; ignore: drop them";
-const FRAMES: &str = "hide frames with a match; show no others; show_from: begin stacks at one";
+const BACK: &str = "back to the previous function, forward";
+const CLOCKS: &str = "clock: CPU time (PROF), wall time (REAL), user time (VIRTUAL)";
+const RATE: &str = "increase, decrease the sampling frequency";
+const PROMPTS: &str = "focus: keep samples that match; ignore: drop them";
+const FRAMES: &str = "hide: remove frames that match; show: keep only those; show_from: start stacks there";
 const TAKE: &str = "focus, ignore, hide the selected function; hide its module";
 const KINDS: &str = "next, previous format";
-const RECALL: &str = "older, newer line";
-const HISTORY: &str = "filters: undo, redo, clear";
-const FIND: &str = "find, next, previous";
+const RECALL: &str = "older, newer line of the history";
+const HISTORY: &str = "undo, redo, clear filters";
+const FIND: &str = "find; next, previous match";
 const SORT: &str = "sort by the column to the left, to the right";
-const TIME: &str = "frozen: back, forward in the last ten minutes";
-const FINE_TIME: &str = "the same by a tenth of a second";
-const PICK: &str = "move in the list";
-const WINDOW: &str = "window longer, shorter: 2 s, 10 s, 60 s, all";
+const TIME: &str = "back, forward in the last ten minutes by a tenth of the window; 30[ makes 30 steps";
+const WINDOW_TIME: &str = "the same by a whole window";
+const FINE_TIME: &str = "the same in steps of 0.1 s";
+const PICK: &str = "move the selection";
+const WINDOW: &str = "longer, shorter window: 2 s, 10 s, 60 s, all";
 
-/// Every key. Order is the order of the help page and of the footer.
+/// All keys, in the order of the help page and the footer.
 pub static TABLE: &[Binding] = &[
-    bind(P::Question, &[char('e')], "e", A::End, "end the target", ("end it", 9)),
-    bind(P::Question, &[char('l')], "l", A::LetRun, "leave it running", ("let it run", 9)),
-    bind(P::Question, &[char('c')], "c", A::Back, "stay", ("cancel", 9)),
-    bind(P::Confirm, &[char('y')], "y", A::Confirm, "sample by setitimer all the same", ("use it", 9)),
-    bind(P::Confirm, &[char('c')], "c", A::Back, "stay with a timer per thread", ("cancel", 9)),
-    bind(P::Ending, &[char('e')], "e", A::End, "end it the hard way (SIGKILL)", ("kill it", 9)),
-    bind(P::Ending, &[char('l')], "l", A::LetRun, "leave without waiting", ("leave without waiting", 8)),
-    bind(P::Colon, &[code(K::Enter)], "Enter", A::Accept, "do what the line says", ("do it", 9)),
-    bind(P::Colon, &[code(K::Tab)], "Tab", A::Complete, "go on with the word; the next that fits", ("complete", 8)),
+    bind(P::Question, &[char('e')], "e", A::End, "terminate the target", ("end it", 9)),
+    bind(P::Question, &[char('l')], "l", A::LetRun, "detach and leave it running", ("leave it running", 9)),
+    bind(P::Question, &[char('c')], "c", A::Back, "do not quit", ("cancel", 9)),
+    bind(P::Confirm, &[char('y')], "y", A::Confirm, "sample with setitimer anyway", ("use it", 9)),
+    bind(P::Confirm, &[char('c')], "c", A::Back, "keep one timer per thread", ("cancel", 9)),
+    bind(P::Ending, &[char('e')], "e", A::End, "kill the target (SIGKILL)", ("kill it", 9)),
+    bind(P::Ending, &[char('l')], "l", A::LetRun, "detach without waiting", ("leave without waiting", 8)),
+    bind(P::Colon, &[code(K::Enter)], "Enter", A::Accept, "execute the command", ("execute", 9)),
+    bind(P::Colon, &[code(K::Tab)], "Tab", A::Complete, "complete; again: next completion", ("complete", 8)),
     bind(P::Colon, &[code(K::Up), control('p')], "Up", A::Recall(-1), RECALL, ("older", 6)),
     bind(P::Colon, &[code(K::Down), control('n')], "Down", A::Recall(1), RECALL, NO_HINT),
-    bind(P::Picker, &[code(K::Enter)], "Enter", A::Enter, "watch the selected process", ("watch it", 9)),
+    bind(P::Picker, &[code(K::Enter)], "Enter", A::Enter, "profile the selected process", ("profile", 9)),
     bind(
         P::Picker,
         &[char('/')],
         "/",
         A::Prompt(Subject::Find),
-        "type to filter; any other letter begins too",
+        "filter; any other letter starts a filter too",
         ("filter", 8),
     ),
     bind(P::Picker, &[code(K::Down)], "Down", A::Move(Motion::Rows(1)), PICK, NO_HINT),
@@ -151,12 +151,12 @@ pub static TABLE: &[Binding] = &[
     bind(P::Picker, &[code(K::PageUp)], "PgUp", A::Move(Motion::Pages(-1)), PICK, NO_HINT),
     bind(P::Picker, &[code(K::Home)], "Home", A::Move(Motion::First), PICK, NO_HINT),
     bind(P::Picker, &[code(K::End)], "End", A::Move(Motion::Last), PICK, NO_HINT),
-    bind(P::Picker, &[code(K::Backspace)], "Backspace", A::Edit(Edit::Backspace), "erase", NO_HINT),
-    bind(P::Picker, &[control('w')], "Ctrl-w", A::Edit(Edit::Word), "erase a word, all", NO_HINT),
-    bind(P::Picker, &[control('u')], "Ctrl-u", A::Edit(Edit::All), "erase a word, all", NO_HINT),
-    bind(P::Picker, &[code(K::Esc)], "Esc", A::Back, "no filter; without one, leave", ("no filter", 7)),
-    bind(P::Picker, &[char('q')], "q", A::Quit, "leave; while a filter is typed it is a letter", ("leave", 10)),
-    bind(P::Save, &[code(K::Enter)], "Enter", A::Accept, "save it", ("save", 9)),
+    bind(P::Picker, &[code(K::Backspace)], "Backspace", A::Edit(Edit::Backspace), "delete a character", NO_HINT),
+    bind(P::Picker, &[control('w')], "Ctrl-w", A::Edit(Edit::Word), "delete the word, the line", NO_HINT),
+    bind(P::Picker, &[control('u')], "Ctrl-u", A::Edit(Edit::All), "delete the word, the line", NO_HINT),
+    bind(P::Picker, &[code(K::Esc)], "Esc", A::Back, "clear the filter, or leave", ("clear filter", 7)),
+    bind(P::Picker, &[char('q')], "q", A::Quit, "leave (a letter while a filter is typed)", ("leave", 10)),
+    bind(P::Save, &[code(K::Enter)], "Enter", A::Accept, "save", ("save", 9)),
     bind(P::Save, &[code(K::Tab)], "Tab", A::SaveFormat(1), KINDS, ("format", 8)),
     bind(P::Save, &[code(K::BackTab)], "Shift-Tab", A::SaveFormat(-1), KINDS, NO_HINT),
     bind(
@@ -164,18 +164,18 @@ pub static TABLE: &[Binding] = &[
         &[code(K::Up), code(K::Down)],
         "Up Down",
         A::SaveSpan,
-        "all, or the window or span that is shown",
+        "save everything, or only the window or span shown",
         ("all or shown", 7),
     ),
-    bind(P::Prompt, &[code(K::Enter)], "Enter", A::Accept, "keep what the prompt says", ("keep", 9)),
-    bind(P::Prompt, &[code(K::Backspace)], "Backspace", A::Edit(Edit::Backspace), "erase", NO_HINT),
-    bind(P::Prompt, &[code(K::Delete), control('d')], "Del", A::Edit(Edit::Delete), "erase", NO_HINT),
-    bind(P::Prompt, &[control('w')], "Ctrl-w", A::Edit(Edit::Word), "erase a word, all", ("erase word", 3)),
-    bind(P::Prompt, &[control('u')], "Ctrl-u", A::Edit(Edit::All), "erase a word, all", ("erase all", 4)),
-    bind(P::Prompt, &[code(K::Left), control('b')], "Left", A::Edit(Edit::Left), "move on the line", NO_HINT),
-    bind(P::Prompt, &[code(K::Right), control('f')], "Right", A::Edit(Edit::Right), "move on the line", NO_HINT),
-    bind(P::Prompt, &[code(K::Home), control('a')], "Home", A::Edit(Edit::Home), "move on the line", NO_HINT),
-    bind(P::Prompt, &[code(K::End), control('e')], "End", A::Edit(Edit::End), "move on the line", NO_HINT),
+    bind(P::Prompt, &[code(K::Enter)], "Enter", A::Accept, "apply", ("apply", 9)),
+    bind(P::Prompt, &[code(K::Backspace)], "Backspace", A::Edit(Edit::Backspace), "delete a character", NO_HINT),
+    bind(P::Prompt, &[code(K::Delete), control('d')], "Del", A::Edit(Edit::Delete), "delete a character", NO_HINT),
+    bind(P::Prompt, &[control('w')], "Ctrl-w", A::Edit(Edit::Word), "delete the word, the line", ("delete word", 3)),
+    bind(P::Prompt, &[control('u')], "Ctrl-u", A::Edit(Edit::All), "delete the word, the line", ("delete line", 4)),
+    bind(P::Prompt, &[code(K::Left), control('b')], "Left", A::Edit(Edit::Left), "move the cursor", NO_HINT),
+    bind(P::Prompt, &[code(K::Right), control('f')], "Right", A::Edit(Edit::Right), "move the cursor", NO_HINT),
+    bind(P::Prompt, &[code(K::Home), control('a')], "Home", A::Edit(Edit::Home), "move the cursor", NO_HINT),
+    bind(P::Prompt, &[code(K::End), control('e')], "End", A::Edit(Edit::End), "move the cursor", NO_HINT),
     bind(P::Screen, &[code(K::Tab)], "Tab", A::NextPane(1), PANES, ("pane", 5)),
     bind(P::Screen, &[code(K::BackTab)], "Shift-Tab", A::NextPane(-1), PANES, NO_HINT),
     bind(P::Screen, &[char('0')], "0", A::Dashboard, SHOW, NO_HINT),
@@ -185,7 +185,7 @@ pub static TABLE: &[Binding] = &[
     bind(P::Screen, &[char('4')], "4", A::Alone(Pane::Source), SHOW, NO_HINT),
     bind(P::Screen, &[char('5')], "5", A::Alone(Pane::Threads), SHOW, NO_HINT),
     bind(P::Screen, &[char('6')], "6", A::Alone(Pane::Output), SHOW, NO_HINT),
-    bind(P::Screen, &[char('z')], "z", A::Zoom, "this pane full, and back", ("full", 3)),
+    bind(P::Screen, &[char('z')], "z", A::Zoom, "maximize or restore this pane", ("max", 3)),
     bind(P::Panes, &[code(K::Down), char('j')], "Down j", A::Move(Motion::Rows(1)), UP_DOWN, NO_HINT),
     bind(P::Panes, &[code(K::Up), char('k')], "Up k", A::Move(Motion::Rows(-1)), UP_DOWN, NO_HINT),
     bind(P::Panes, &[code(K::Right), char('l')], "Right l", A::Move(Motion::Columns(1)), SIDE, NO_HINT),
@@ -201,35 +201,43 @@ pub static TABLE: &[Binding] = &[
     ),
     bind(P::Panes, &[code(K::Home), char('g')], "Home g", A::Move(Motion::First), ENDS, NO_HINT),
     bind(P::Panes, &[code(K::End), char('G')], "End G", A::Move(Motion::Last), ENDS, NO_HINT),
-    bind(P::Top, &[code(K::Enter)], "Enter", A::Enter, "to its callers", ("callers", 5)),
-    bind(P::Callers, &[code(K::Enter)], "Enter", A::Enter, "make this row the centre", ("to it", 8)),
-    bind(P::Flame, &[code(K::Enter)], "Enter", A::Enter, "zoom into the box", ("zoom", 8)),
+    bind(P::Top, &[code(K::Enter)], "Enter", A::Enter, "show its details; again: its callers", ("details", 5)),
+    bind(P::Callers, &[code(K::Enter)], "Enter", A::Enter, "unfold or fold its callers or callees", ("unfold", 8)),
+    bind(P::Callers, &[char('c')], "c", A::Center, "center on this function", ("center", 7)),
+    bind(
+        P::Flame,
+        &[code(K::Enter)],
+        "Enter",
+        A::Enter,
+        "zoom in; on a folded row (⋯): unfold it, or fold it again",
+        ("zoom", 8),
+    ),
     bind(P::Flame, &[code(K::Backspace)], "Backspace", A::Out, "zoom out", ("out", 8)),
-    bind(P::Flame, &[char('o')], "o", A::TurnFlame, "root on top, at the bottom", ("turn", 5)),
-    bind(P::Flame, &[char('O')], "O", A::BottomUp, "bottom-up: leaves first, who calls them behind", ("bottom-up", 6)),
-    bind(P::Flame, &[char('C')], "C", A::Colour, "colour by module, by heat", ("colour", 5)),
+    bind(P::Flame, &[char('o')], "o", A::TurnFlame, "root at the top or the bottom", ("flip", 5)),
+    bind(P::Flame, &[char('O')], "O", A::BottomUp, "bottom-up: leaves first, then their callers", ("bottom-up", 6)),
+    bind(P::Flame, &[char('C')], "C", A::Colour, "color by module or by heat", ("colour", 5)),
     bind(
         P::Threads,
         &[code(K::Enter)],
         "Enter",
         A::Enter,
-        "filter everything to this thread or process, and no more",
+        "filter by this thread or process, on or off",
         ("filter", 8),
     ),
     bind(P::Threads, &[char('<')], "<", A::SortColumn(-1), SORT, NO_HINT),
     bind(P::Threads, &[char('>')], ">", A::SortColumn(1), SORT, ("sort", 5)),
-    bind(P::Source, &[char('a')], "a", A::TurnListing, "source, assembly, both", ("source/assembly", 8)),
+    bind(P::Source, &[char('a')], "a", A::TurnListing, "source, assembly or both", ("source/assembly", 8)),
     bind(
         P::Source,
         &[code(K::Enter)],
         "Enter",
         A::Enter,
-        "to what the line calls, to where the instruction jumps",
-        ("into the call", 7),
+        "go to the callee of the line, the target of the jump",
+        ("go to callee", 7),
     ),
     bind(P::Panes, &[code(K::Backspace)], "Backspace", A::Out, BACK, ("back", 7)),
     bind(P::Panes, &[(K::Right, ALT)], "Alt-Right", A::Forward, BACK, NO_HINT),
-    bind(P::Output, &[code(K::Enter)], "Enter", A::Enter, "type into the target", ("type into it", 8)),
+    bind(P::Output, &[code(K::Enter)], "Enter", A::Enter, "type into the target", ("type", 8)),
     bind(P::Typing, &[control(']')], "Ctrl-]", A::StopTyping, "stop typing into the target", ("stop typing", 9)),
     bind(P::Screen, &[char('f')], "f", A::Prompt(Subject::Focus), PROMPTS, ("focus", 8)),
     bind(P::Screen, &[char('i')], "i", A::Prompt(Subject::Ignore), PROMPTS, ("ignore", 7)),
@@ -248,13 +256,13 @@ pub static TABLE: &[Binding] = &[
     bind(P::Screen, &[char('N')], "N", A::FindNext(-1), FIND, NO_HINT),
     bind(P::Top, &[char('<')], "<", A::SortColumn(-1), SORT, NO_HINT),
     bind(P::Top, &[char('>')], ">", A::SortColumn(1), SORT, NO_HINT),
-    bind(P::Top, &[char('c')], "c", A::FlatOrCum, "sort by flat, by cum", ("flat/cum", 6)),
+    bind(P::Top, &[char('c')], "c", A::FlatOrCum, "sort by flat or by cum", ("flat/cum", 6)),
     bind(
         P::Screen,
         &[char('b')],
         "b",
         A::Group,
-        "rows by function, file, line, address, module; by thread, process",
+        "group rows by function, file, line, address, module, thread, process",
         NO_HINT,
     ),
     bind(
@@ -262,43 +270,68 @@ pub static TABLE: &[Binding] = &[
         &[char('T')],
         "T",
         A::Roots,
-        "threads, processes, both at the root of all stacks (tagroot)",
+        "thread, process or both at the root of all stacks (tagroot)",
         NO_HINT,
     ),
-    bind(P::Screen, &[char('t')], "t", A::Names, "names short, full, bare", ("names", 2)),
-    bind(P::Screen, &[char('%')], "%", A::Base, "percent of the total, of what is shown", NO_HINT),
+    bind(P::Screen, &[char('t')], "t", A::Names, "function names short, full or bare", ("names", 2)),
+    bind(P::Screen, &[char('%')], "%", A::Base, "percentages of the total or of what is shown", NO_HINT),
+    bind(P::Screen, &[char('Z')], "Z", A::Idle, "wall-clock time: show idle threads, or fold them", NO_HINT),
+    bind(P::Screen, &[char('D')], "D", A::Card, "details of the selected function, on or off", NO_HINT),
     bind(P::Screen, &[char('w')], "w", A::Window(1), WINDOW, ("window", 6)),
     bind(P::Screen, &[char('W')], "W", A::Window(-1), WINDOW, NO_HINT),
-    bind(P::Screen, &[char('p')], "p", A::Clock(Clock::Prof), CLOCKS, ("PROF", 4)),
-    bind(P::Screen, &[char('r')], "r", A::Clock(Clock::Real), CLOCKS, ("REAL", 4)),
+    bind(P::Screen, &[char('p')], "p", A::Clock(Clock::Prof), CLOCKS, ("CPU time", 4)),
+    bind(P::Screen, &[char('r')], "r", A::Clock(Clock::Real), CLOCKS, ("wall time", 4)),
     bind(P::Screen, &[char('v')], "v", A::Clock(Clock::Virtual), CLOCKS, NO_HINT),
-    bind(P::Screen, &[char('E')], "E", A::Engine, "engine: a timer per thread, setitimer", NO_HINT),
+    bind(P::Screen, &[char('E')], "E", A::Engine, "timer source: one timer per thread, setitimer", NO_HINT),
     bind(P::Screen, &[char('+')], "+", A::Rate(1), RATE, NO_HINT),
     bind(P::Screen, &[char('-')], "-", A::Rate(-1), RATE, NO_HINT),
-    bind(P::Screen, &[char('R')], "R", A::Reset, "forget this clock's totals", NO_HINT),
-    bind(P::Screen, &[char(' ')], "Space", A::Freeze, "stand still (sampling goes on), and go on", ("freeze", 7)),
-    bind(P::Screen, &[char('[')], "[", A::Step { newer: false, fine: false }, TIME, NO_HINT),
-    bind(P::Screen, &[char(']')], "]", A::Step { newer: true, fine: false }, TIME, NO_HINT),
-    bind(P::Screen, &[char('{')], "{", A::Step { newer: false, fine: true }, FINE_TIME, NO_HINT),
-    bind(P::Screen, &[char('}')], "}", A::Step { newer: true, fine: true }, FINE_TIME, NO_HINT),
-    bind(P::Screen, &[char('m')], "m", A::Mark, "mark one end of a span, then the other; then none", NO_HINT),
-    bind(P::Screen, &[char('d')], "d", A::Baseline, "differences from what is shown now (-base); no more", NO_HINT),
-    bind(P::Screen, &[char('L')], "L", A::Losses, "account of losses and of the agent's cost", NO_HINT),
-    bind(P::Screen, &[char('e')], "e", A::Save, "save a recording, a profile, a table", ("save", 2)),
-    bind(P::Screen, &[char(':')], ":", A::Colon, "command line in pprof's words", ("command", 1)),
+    bind(P::Screen, &[char('R')], "R", A::Reset, "reset totals", NO_HINT),
+    bind(P::Screen, &[char(' ')], "Space", A::Freeze, "pause or resume the display (sampling continues)", ("pause", 7)),
+    bind(P::Screen, &[char('[')], "[", A::Step { newer: false, size: StepSize::Tenth }, TIME, NO_HINT),
+    bind(P::Screen, &[char(']')], "]", A::Step { newer: true, size: StepSize::Tenth }, TIME, NO_HINT),
+    bind(P::Screen, &[char('{')], "{", A::Step { newer: false, size: StepSize::Tick }, FINE_TIME, NO_HINT),
+    bind(P::Screen, &[char('}')], "}", A::Step { newer: true, size: StepSize::Tick }, FINE_TIME, NO_HINT),
+    bind(
+        P::Screen,
+        &[(K::PageUp, ALT)],
+        "Alt-PgUp",
+        A::Step { newer: false, size: StepSize::Window },
+        WINDOW_TIME,
+        NO_HINT,
+    ),
+    bind(
+        P::Screen,
+        &[(K::PageDown, ALT)],
+        "Alt-PgDn",
+        A::Step { newer: true, size: StepSize::Window },
+        WINDOW_TIME,
+        NO_HINT,
+    ),
+    bind(P::Screen, &[char('m')], "m", A::Mark, "mark the start, then the end of a time span; then clear it", NO_HINT),
+    bind(P::Screen, &[char('d')], "d", A::Baseline, "diff against the current view, on or off", NO_HINT),
+    bind(P::Screen, &[char('L')], "L", A::Losses, "lost samples and the agent's overhead", NO_HINT),
+    bind(P::Screen, &[char('e')], "e", A::Save, "save a recording, a profile or a table", ("save", 2)),
+    bind(P::Screen, &[char(':')], ":", A::Colon, "command line with pprof's commands", ("command", 1)),
     bind(P::Screen, &[char('y')], "y", A::Copy, "copy the selected name", NO_HINT),
-    bind(P::Screen, &[char('Y')], "Y", A::Why, "why the selected function has no better name", NO_HINT),
-    bind(P::Everywhere, &[code(K::Esc)], "Esc", A::Back, "leave the innermost thing; never quits", ("back", 9)),
+    bind(P::Screen, &[char('Y')], "Y", A::Why, "explain the name of the selected function", NO_HINT),
+    bind(P::Everywhere, &[code(K::Esc)], "Esc", A::Back, "close or cancel; never quits", ("back", 9)),
     bind(P::Everywhere, &[control('l')], "Ctrl-L", A::Redraw, "redraw, suspend", NO_HINT),
     bind(P::Everywhere, &[control('z')], "Ctrl-Z", A::Suspend, "redraw, suspend", NO_HINT),
-    bind(P::Screen, &[char('?'), code(K::F(1))], "? F1", A::Help, "keys and words explained", ("help", 9)),
-    bind(P::Screen, &[char('q')], "q", A::Quit, "quit; a launched target: asks, a second Ctrl-C ends it", ("quit", 10)),
+    bind(P::Screen, &[char('?'), code(K::F(1))], "? F1", A::Help, "keys and commands", ("help", 9)),
+    bind(
+        P::Screen,
+        &[char('q')],
+        "q",
+        A::Quit,
+        "quit; asks if a launched target still runs (Ctrl-C again terminates it)",
+        ("quit", 10),
+    ),
     bind(
         P::Everywhere,
         &[code(K::F(10))],
         "F10",
         A::Quit,
-        "quit; a launched target: asks, a second Ctrl-C ends it",
+        "quit; asks if a launched target still runs (Ctrl-C again terminates it)",
         NO_HINT,
     ),
     bind(
@@ -306,16 +339,16 @@ pub static TABLE: &[Binding] = &[
         &[control('c')],
         "Ctrl-C",
         A::Interrupt,
-        "quit; a launched target: asks, a second Ctrl-C ends it",
+        "quit; asks if a launched target still runs (Ctrl-C again terminates it)",
         NO_HINT,
     ),
 ];
 
-/// What `key` means in a table at the first of `places` (innermost first) that knows it.
-pub fn action(table: &[Binding], places: &[Place], key: KeyEvent) -> Option<Action> {
+/// Returns the action of `key` in the first of `contexts` (innermost first) that binds it.
+pub fn find_action(table: &[Binding], contexts: &[KeyContext], key: KeyEvent) -> Option<Action> {
     let pressed = (key.code, key.modifiers - KeyModifiers::SHIFT);
-    let at = |place: Place| table.iter().filter(move |binding| binding.place == place);
-    let mut bindings = places.iter().flat_map(|&place| at(place));
+    let in_context = |context: KeyContext| table.iter().filter(move |binding| binding.context == context);
+    let mut bindings = contexts.iter().flat_map(|&context| in_context(context));
     bindings.find(|binding| binding.keys.contains(&pressed)).map(|binding| binding.action.clone())
 }
 
@@ -325,30 +358,36 @@ mod tests {
     use std::collections::HashSet;
 
     #[test]
-    fn no_place_gives_a_key_two_meanings() {
+    fn no_key_is_bound_twice_in_a_context() {
         let mut seen = HashSet::new();
         for binding in TABLE {
             for key in binding.keys.iter() {
-                assert!(seen.insert((format!("{:?}", binding.place), *key)), "{} twice", binding.label);
+                assert!(seen.insert((format!("{:?}", binding.context), *key)), "{} twice", binding.label);
             }
         }
     }
 
     #[test]
-    fn inner_places_win() {
+    fn inner_contexts_take_precedence() {
         let key = |c| KeyEvent::new(KeyCode::Char(c), KeyModifiers::NONE);
-        let screen = [Place::Top, Place::Panes, Place::Screen, Place::Everywhere];
-        assert!(matches!(action(TABLE, &screen, key('c')), Some(Action::FlatOrCum)));
-        assert!(matches!(action(TABLE, &[Place::Question, Place::Everywhere], key('c')), Some(Action::Back)));
-        assert!(action(TABLE, &[Place::Prompt, Place::Everywhere], key('q')).is_none());
+        let screen = [KeyContext::Top, KeyContext::Panes, KeyContext::Screen, KeyContext::Everywhere];
+        assert!(matches!(find_action(TABLE, &screen, key('c')), Some(Action::FlatOrCum)));
+        assert!(matches!(
+            find_action(TABLE, &[KeyContext::Question, KeyContext::Everywhere], key('c')),
+            Some(Action::Back)
+        ));
+        assert!(find_action(TABLE, &[KeyContext::Prompt, KeyContext::Everywhere], key('q')).is_none());
         let quit = KeyEvent::new(KeyCode::Char('c'), KeyModifiers::CONTROL);
-        assert!(matches!(action(TABLE, &[Place::Prompt, Place::Everywhere], quit), Some(Action::Interrupt)));
-        assert!(action(TABLE, &[Place::Typing], quit).is_none());
+        assert!(matches!(
+            find_action(TABLE, &[KeyContext::Prompt, KeyContext::Everywhere], quit),
+            Some(Action::Interrupt)
+        ));
+        assert!(find_action(TABLE, &[KeyContext::Typing], quit).is_none());
     }
 
     #[test]
-    fn every_key_has_words() {
-        assert!(TABLE.iter().all(|binding| !binding.words.is_empty() && !binding.keys.is_empty()));
+    fn every_key_has_a_help_text() {
+        assert!(TABLE.iter().all(|binding| !binding.help.is_empty() && !binding.keys.is_empty()));
         assert!(TABLE.iter().all(|binding| binding.hint.0.is_empty() == (binding.hint.1 == 0)));
     }
 }

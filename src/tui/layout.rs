@@ -1,38 +1,39 @@
-//! Which panes are where at which size. Pure: the state uses it to know how far a page is, the screen to draw.
+//! Layout of the panes for a screen size. The state uses it to know the length of a page, the
+//! screen to draw.
 
 use ratatui::layout::Rect;
 
-use super::emulator;
+use super::term::emulator;
 
-/// The smallest screen that shows more than one line (columns, rows).
+/// Minimum screen size (columns, rows). Smaller screens show a single line.
 pub const MIN_SIZE: (u16, u16) = (40, 8);
-/// Columns from which on the callers stand beside the top list.
+/// Minimum columns to show the callers beside the top pane.
 const CALLERS_FROM_COLUMNS: u16 = 96;
-/// Columns that they have at least.
+/// Minimum columns of the callers pane. It is as wide as its names need, in steps, up to 45 % of
+/// the screen.
 const CALLERS_COLUMNS: u16 = 40;
-/// Rows from which on the flame lies below them.
+const CALLERS_STEP: u16 = 6;
+/// Minimum rows to show the flame graph below them.
 const FLAME_FROM_ROWS: u16 = 24;
-/// Rows from which on the dashboard has room for the target's last lines too.
+/// Minimum rows to show the target's output on the dashboard too.
 const OUTPUT_FROM_ROWS: u16 = 36;
-/// Columns from which on window and total stand side by side.
-const BOTH_FROM_COLUMNS: u16 = 120;
-/// Rows of the header, of the line over the footer and the footer, and of a pane's title.
+/// Rows of the header, of status line and footer, and of a pane's title.
 const HEADER: u16 = 2;
 const FOOT: u16 = 2;
 const TITLE: u16 = 1;
-/// Rows of the top list that are no rows of the table: its title and the heads of its columns.
-const TOP_HEAD: u16 = 2;
+/// Rows of the top pane above the table: the title and the column titles.
+pub const TOP_HEAD: u16 = 2;
 
-/// A part of the screen that can have the keys.
+/// A pane.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Pane {
-    /// The functions, by weight.
+    /// Functions by weight.
     Top,
-    /// Who calls the selected function, and whom it calls.
+    /// Callers and callees of the selected function.
     Callers,
-    /// All stacks as boxes.
+    /// The flame graph.
     Flame,
-    /// The selected function, line by line.
+    /// Source and assembly of the selected function.
     Source,
     /// Processes and threads.
     Threads,
@@ -41,10 +42,10 @@ pub enum Pane {
 }
 
 impl Pane {
-    /// All of them, in the order of Tab.
+    /// All panes, in Tab order.
     pub const ALL: [Pane; 6] = [Pane::Top, Pane::Callers, Pane::Flame, Pane::Source, Pane::Threads, Pane::Output];
 
-    /// The key that shows it alone.
+    /// The key that maximizes the pane.
     pub fn number(self) -> char {
         match self {
             Pane::Top => '1',
@@ -56,7 +57,7 @@ impl Pane {
         }
     }
 
-    /// What its title says.
+    /// The pane's title.
     pub fn name(self) -> &'static str {
         match self {
             Pane::Top => "Top",
@@ -69,42 +70,65 @@ impl Pane {
     }
 }
 
-/// What is shown.
+/// The set of visible panes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum View {
-    /// Every pane there is room for.
+    /// Every pane that fits.
     Dashboard,
-    /// One pane.
+    /// A single pane.
     Alone(Pane),
 }
 
-/// Where everything is.
+/// The rows that the target's output takes on the dashboard.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum OutputRows {
+    /// It takes none: the target has its own terminal.
+    None,
+    /// It takes its title only, because nothing was written yet.
+    Title,
+    /// It takes a few rows.
+    Some,
+}
+
+impl OutputRows {
+    /// The rows for a target that has sigtop's terminal or not, and has written to it or not.
+    pub fn new(has_terminal: bool, is_used: bool) -> OutputRows {
+        match (has_terminal, is_used) {
+            (false, _) => OutputRows::None,
+            (true, false) => OutputRows::Title,
+            (true, true) => OutputRows::Some,
+        }
+    }
+}
+
+/// Areas of everything on the screen.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Layout {
-    /// Two lines of facts.
+    /// Two lines about target and sampling.
     pub header: Rect,
-    /// What lies between header and foot.
+    /// The area between header and status line.
     pub body: Rect,
     /// The panes in the body.
     pub panes: Vec<(Pane, Rect)>,
-    /// The bar between panes that stand side by side.
+    /// The bar between panes that are side by side.
     pub bar: Option<Rect>,
-    /// One line of words: prompt, question, banner, ending, or the selected function.
+    /// The status line: prompt, question, message, exit status, or the selected function.
     pub status: Rect,
-    /// One line of keys.
+    /// The keys that apply.
     pub footer: Rect,
 }
 
 impl Layout {
-    /// Lays out a screen (columns, rows); `None` when it is smaller than [`MIN_SIZE`].
-    pub fn new((columns, rows): (u16, u16), view: View, has_output: bool) -> Option<Layout> {
+    /// Lays out a screen (columns, rows); `None` when it is smaller than [`MIN_SIZE`]. `wanted` is
+    /// the width that the callers pane would like to have.
+    pub fn new((columns, rows): (u16, u16), view: View, output: OutputRows, wanted: u16) -> Option<Layout> {
         if columns < MIN_SIZE.0 || rows < MIN_SIZE.1 {
             return None;
         }
         let body = Rect::new(0, HEADER, columns, rows - HEADER - FOOT);
         let (panes, bar) = match view {
             View::Alone(pane) => (vec![(pane, body)], None),
-            View::Dashboard => dashboard(body, has_output),
+            View::Dashboard => dashboard(body, output, wanted),
         };
         Some(Layout {
             header: Rect::new(0, 0, columns, HEADER),
@@ -116,7 +140,7 @@ impl Layout {
         })
     }
 
-    /// Where a pane is, if it is shown.
+    /// The area of a pane, if it is visible.
     pub fn pane(&self, pane: Pane) -> Option<Rect> {
         self.panes.iter().find(|(shown, _)| *shown == pane).map(|(_, area)| *area)
     }
@@ -127,24 +151,26 @@ impl Layout {
     }
 }
 
-/// Shares out a body: the top list always, beside it its callers, below them the flame and the target's last lines, as far
-/// as there is room; and the bar between what stands side by side.
-fn dashboard(body: Rect, has_output: bool) -> (Vec<(Pane, Rect)>, Option<Rect>) {
+/// Lays out the dashboard: always the top pane, and as far as they fit the callers beside it and
+/// the flame graph and the target's output below. Also returns the bar between panes side by side.
+fn dashboard(body: Rect, output: OutputRows, wanted: u16) -> (Vec<(Pane, Rect)>, Option<Rect>) {
     let rows = HEADER + body.height + FOOT;
-    let output = match rows {
-        _ if !has_output => 0,
-        0..OUTPUT_FROM_ROWS => 0,
-        _ => (rows / 10).clamp(3, 8),
+    let output = match output {
+        _ if rows < OUTPUT_FROM_ROWS => 0,
+        OutputRows::None => 0,
+        OutputRows::Title => TITLE,
+        OutputRows::Some => (rows / 10).clamp(3, 8),
     };
     let flame = if rows >= FLAME_FROM_ROWS { ((body.height - output) * 4 / 9).max(8) } else { 0 };
     let above = Rect { height: body.height - output - flame, ..body };
     let (mut panes, mut bar) = (Vec::new(), None);
     if body.width >= CALLERS_FROM_COLUMNS {
-        let top = Rect {
-            width: (body.width / 50 * 31 + body.width % 50 * 31 / 50).min(body.width - CALLERS_COLUMNS),
-            ..above
-        };
-        let callers = Rect { x: top.right() + 1, width: above.width - top.width - 1, ..above };
+        // Steps of a few columns, so that a name that is a little longer does not move the border.
+        let wanted = wanted.saturating_add(CALLERS_STEP - 1) / CALLERS_STEP * CALLERS_STEP;
+        let most = body.width / 20 * 9;
+        let callers = wanted.clamp(CALLERS_COLUMNS.min(most), most);
+        let top = Rect { width: body.width - callers - 1, ..above };
+        let callers = Rect { x: top.right() + 1, width: callers, ..above };
         panes.extend([(Pane::Top, top), (Pane::Callers, callers)]);
         bar = Some(Rect { x: top.right(), width: 1, ..above });
     } else {
@@ -160,28 +186,24 @@ fn dashboard(body: Rect, has_output: bool) -> (Vec<(Pane, Rect)>, Option<Rect>) 
     (panes, bar)
 }
 
-/// Rows of words that fit on a page over the panes of a screen (columns, rows).
+/// Rows of a help page on a screen of this size (columns, rows).
 pub fn page_rows((_, rows): (u16, u16)) -> usize {
     rows.saturating_sub(HEADER + FOOT + TITLE).into()
 }
 
-/// Rows of the table that fit into the top list's area.
+/// Rows of the table that fit into the top pane's area.
 pub fn top_rows(area: Rect) -> usize {
     area.height.saturating_sub(TOP_HEAD).into()
 }
 
-/// The row of the table at a row of the screen, counted from the first in view.
+/// The visible row of the table at a row of the screen, counted from the first visible row.
 pub fn top_row(area: Rect, row: u16) -> Option<usize> {
     row.checked_sub(area.y + TOP_HEAD).map(usize::from)
 }
 
-/// Whether the top list shows window and total side by side.
-pub fn shows_both(columns: u16, window_ns: Option<u64>) -> bool {
-    columns >= BOTH_FROM_COLUMNS && window_ns.is_some()
-}
-
-/// The size of the target's terminal (columns, rows) on a screen of this size: that of the output pane alone, however much
-/// of it is shown, so that the target is told of a new size only when the screen got one.
+/// The size of the target's terminal (columns, rows) on a screen of this size. It is the size of
+/// the maximized output pane, however much of it is visible, so that the target receives SIGWINCH
+/// only when the screen is resized.
 pub fn target_size((columns, rows): (u16, u16)) -> (u16, u16) {
     let (least, most) = (emulator::MIN_SIZE, emulator::MAX_SIZE);
     let rows = rows.saturating_sub(HEADER + FOOT + TITLE);
@@ -196,15 +218,22 @@ mod tests {
     fn every_size_has_a_layout_or_is_too_small() {
         for columns in 0..200 {
             for rows in 0..80 {
-                for view in [View::Dashboard, View::Alone(Pane::Flame)] {
-                    let Some(layout) = Layout::new((columns, rows), view, true) else {
+                let views = [
+                    (View::Dashboard, OutputRows::Some),
+                    (View::Dashboard, OutputRows::Title),
+                    (View::Alone(Pane::Flame), OutputRows::Some),
+                ];
+                for (view, output) in views {
+                    let Some(layout) = Layout::new((columns, rows), view, output, rows) else {
                         assert!(columns < 40 || rows < 8);
                         continue;
                     };
                     let areas = layout.panes.iter().map(|(_, area)| *area).chain(layout.bar);
                     let cells: u32 = areas.clone().map(Rect::area).sum();
                     assert_eq!(cells, layout.body.area(), "{columns}×{rows}: every cell has one owner");
-                    assert!(areas.clone().all(|area| area.height >= 2 && area.intersection(layout.body) == area));
+                    let is_title = |area: Rect| output == OutputRows::Title && layout.pane(Pane::Output) == Some(area);
+                    assert!(areas.clone().all(|area| area.height >= 2 || is_title(area)));
+                    assert!(areas.clone().all(|area| area.intersection(layout.body) == area));
                     for (index, area) in areas.clone().enumerate() {
                         assert!(areas.clone().skip(index + 1).all(|other| !area.intersects(other)));
                     }
@@ -218,7 +247,7 @@ mod tests {
     #[test]
     fn panes_go_in_order() {
         let shown = |size| {
-            let layout = Layout::new(size, View::Dashboard, true).unwrap();
+            let layout = Layout::new(size, View::Dashboard, OutputRows::Some, 0).unwrap();
             layout.panes.iter().map(|(pane, _)| pane.number()).collect::<String>()
         };
         assert_eq!(shown((140, 45)), "1236");
@@ -230,7 +259,7 @@ mod tests {
 
     #[test]
     fn the_target_keeps_its_size_whatever_is_shown() {
-        let alone = Layout::new((100, 30), View::Alone(Pane::Output), true).unwrap();
+        let alone = Layout::new((100, 30), View::Alone(Pane::Output), OutputRows::Some, 0).unwrap();
         assert_eq!(target_size((100, 30)), (100, alone.body.height - TITLE));
         assert_eq!(target_size((1, 1)), emulator::MIN_SIZE);
     }

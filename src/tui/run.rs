@@ -1,5 +1,5 @@
-//! The loop: keys, signals and notices come in, commands go out, and a frame is drawn when something changed. While nothing
-//! comes it sleeps.
+//! The event loop: receives input, signals, notices and output, sends commands, and draws a frame
+//! when something changed. It sleeps while nothing happens.
 
 use std::collections::VecDeque;
 use std::thread;
@@ -11,49 +11,52 @@ use nix::sys::signal::Signal;
 
 use super::action::{Action, Departure, Effect};
 use super::app::App;
-use super::feed::Feed;
-use super::input::{self, Input};
-use super::pace::Pace;
-use super::signals::{self, Heard, Listener};
-use super::terminal::{Console, Surface, TuiError};
+use super::frame_pacer::FramePacer;
+use super::surface::Surface;
+use super::term::error::TuiError;
+use super::term::input::{self, Input};
+use super::term::output_queue::OutputQueue;
+use super::term::signals::{self, SignalEvent, SignalListener};
+use super::term::terminal::Console;
 use super::{LAST_LINES, Options, Outcome};
-use crate::track::{Command, Notice};
+use crate::session::{Command, Notice};
 
-/// Keys that wait for the loop, at most; the terminal keeps the rest.
+/// Capacity of the channel for input events. The terminal buffers the rest.
 const MAX_KEYS: usize = 256;
-/// Commands that wait for the session, at most. Beyond it keys for the target are thrown away.
+/// Maximum number of commands that wait for the session. Beyond it, input for the target is
+/// dropped.
 const MAX_COMMANDS: usize = 1024;
-/// How long a session may take for each of the last commands.
-const LAST_WORDS: Duration = Duration::from_secs(1);
+/// Maximum time to send each of the last commands to the session.
+const LAST_COMMAND_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// Shows the screen until the user leaves it.
+/// Shows the screen until the user leaves.
 ///
 /// # Errors
-/// There is no terminal to draw on, or it refused. A terminal that goes away later is a [`Departure`].
+/// The terminal cannot be set up. If it goes away later, that is a [`Departure`].
 pub fn run(
     options: Options,
     commands: Sender<Command>,
     notices: Receiver<Notice>,
     output: Option<Receiver<Vec<u8>>>,
 ) -> Result<Outcome, TuiError> {
-    let (listener, heard) = Listener::start()?;
+    let (listener, signals) = SignalListener::start()?;
     let (mut console, keys) = Console::open(options.device, options.mouse)?;
-    let cannot = |cause| TuiError::Signals { cause };
-    let (stop, stopper) = nix::unistd::pipe2(nix::fcntl::OFlag::O_CLOEXEC).map_err(|cause| cannot(cause.into()))?;
+    let failure = |cause| TuiError::Signals { cause };
+    let (stop, stopper) = nix::unistd::pipe2(nix::fcntl::OFlag::O_CLOEXEC).map_err(|cause| failure(cause.into()))?;
     let (sender, inputs) = crossbeam_channel::bounded(MAX_KEYS);
     let reader = thread::Builder::new().name("keys".to_owned());
-    let reader = reader.spawn(move || input::read(keys, &stop, &sender)).map_err(cannot)?;
+    let reader = reader.spawn(move || input::read(keys, &stop, &sender)).map_err(failure)?;
 
     let mut app = App::new(options);
     let output = output.filter(|_| app.options.output);
-    let sources = Sources { inputs: Some(inputs), heard: Some(heard), notices: Some(notices), output };
-    let departure = drive(&mut console, &mut app, sources, &commands);
+    let sources = EventSources { inputs: Some(inputs), signals: Some(signals), notices: Some(notices), output };
+    let departure = run_loop(&mut console, &mut app, sources, &commands);
     if matches!(departure, Ok(Departure::Signal(signal)) if signal == Signal::SIGHUP as i32) {
         signals::ignore_hangups();
     }
 
     drop(stopper);
-    // A reader that waits for the loop to take a key has nobody to give it to any more, and ends by that.
+    // The reader ends because its channel is closed or `stop` is.
     let _ = reader.join();
     drop(console);
     drop(listener);
@@ -61,10 +64,10 @@ pub fn run(
     Ok(Outcome { departure, answer: app.answer().cloned(), output: app.last_lines(LAST_LINES) })
 }
 
-/// Lets a test see that a panic gives the terminal back: with this in the environment, `!` is a bug.
+/// The environment variable that makes `!` panic, to test that a panic restores the terminal.
 const PANIC_VARIABLE: &str = "SIGTOP_TEST_PANIC";
 
-fn panic_if_asked(input: &Input) {
+fn panic_for_test(input: &Input) {
     if let Input::Key(key, _) = input
         && key.code == KeyCode::Char('!')
         && std::env::var_os(PANIC_VARIABLE).is_some()
@@ -73,47 +76,47 @@ fn panic_if_asked(input: &Input) {
     }
 }
 
-/// Where things come from; `None` once nothing comes any more.
-pub struct Sources {
-    /// Keys, pastes, clicks.
+/// The channels that the loop receives from; `None` once one is closed.
+pub struct EventSources {
+    /// Input of the terminal.
     pub inputs: Option<Receiver<Input>>,
     /// Signals.
-    pub heard: Option<Receiver<Heard>>,
-    /// The session.
+    pub signals: Option<Receiver<SignalEvent>>,
+    /// Notices of the session.
     pub notices: Option<Receiver<Notice>>,
-    /// What the target writes.
+    /// Output of the target.
     pub output: Option<Receiver<Vec<u8>>>,
 }
 
-/// Something that came.
-enum Came {
+/// A reason for the loop to wake up.
+enum LoopEvent {
     Input(Input),
-    Heard(Heard),
+    Signal(SignalEvent),
     Notice(Notice),
     Output(Vec<u8>),
     SessionOver,
     TimeToDraw,
-    /// A command was taken, a frame is due, or a source has dried up.
+    /// A command was sent, the deadline has passed, or a channel was closed.
     Nothing,
 }
 
-/// Drives `app` on `surface` until it is left.
+/// Runs `app` on `surface` until the user leaves.
 ///
 /// # Errors
-/// The surface cannot tell its size at the start.
-pub fn drive(
+/// The size of the surface cannot be read at the start.
+pub fn run_loop(
     surface: &mut impl Surface,
     app: &mut App,
-    mut sources: Sources,
+    mut sources: EventSources,
     commands: &Sender<Command>,
 ) -> Result<Departure, TuiError> {
     let mut outbox = Outbox::default();
-    let mut pace = Pace::default();
-    let mut feed = Feed::default();
+    let mut pacer = FramePacer::default();
+    let mut queue = OutputQueue::default();
     let (columns, rows) = surface.size()?;
     let mut effects = app.update(Action::Resize(columns, rows));
     effects.extend(app.start());
-    pace.changed(Instant::now());
+    pacer.schedule(Instant::now());
     loop {
         for effect in std::mem::take(&mut effects) {
             let done = match effect {
@@ -122,16 +125,16 @@ pub fn drive(
                     Ok(())
                 }
                 Effect::Copy(text) => surface.copy(&text),
-                Effect::Redraw => surface.renew(),
+                Effect::Redraw => surface.redraw(),
                 Effect::Suspend => {
-                    // The signal comes back as a word of its own, and stops this process there.
+                    // The signal arrives as an event, and this process stops then.
                     if !signals::suspend_job() {
-                        app.say("there is no shell here to come back from a stop");
+                        app.say("cannot suspend: there is no shell to resume sigtop");
                     }
                     Ok(())
                 }
                 Effect::Leave(departure) => {
-                    finish(app, &mut feed, &sources);
+                    drain_output(app, &mut queue, &sources);
                     outbox.flush(commands);
                     return Ok(departure);
                 }
@@ -140,47 +143,49 @@ pub fn drive(
                 return Ok(abandon(app, outbox, commands));
             }
         }
-        let came = match pace.take(Instant::now()) {
-            true => Came::TimeToDraw,
-            false if feed.is_busy() => wait(&mut sources, &mut outbox, commands, &feed, Some(Instant::now())),
-            false => wait(&mut sources, &mut outbox, commands, &feed, pace.due()),
+        let event = match pacer.take_due(Instant::now()) {
+            true => LoopEvent::TimeToDraw,
+            false if queue.is_busy() => {
+                wait_for_event(&mut sources, &mut outbox, commands, &queue, Some(Instant::now()))
+            }
+            false => wait_for_event(&mut sources, &mut outbox, commands, &queue, pacer.due()),
         };
-        match came {
-            Came::Nothing | Came::TimeToDraw => {}
-            Came::Input(_) => pace.touched(Instant::now()),
-            _ => pace.changed(Instant::now()),
+        match event {
+            LoopEvent::Nothing | LoopEvent::TimeToDraw => {}
+            LoopEvent::Input(_) => pacer.schedule_input(Instant::now()),
+            _ => pacer.schedule(Instant::now()),
         }
-        let done = match came {
-            Came::Nothing if feed.is_busy() => {
+        let done = match event {
+            LoopEvent::Nothing if queue.is_busy() => {
                 let start = Instant::now();
-                let effects = app.update(Action::Output(feed.slice()));
-                feed.spend(start.elapsed());
-                pace.changed(Instant::now());
+                let effects = app.update(Action::Output(queue.pop_slice()));
+                queue.add_work(start.elapsed());
+                pacer.schedule(Instant::now());
                 Ok(effects)
             }
-            Came::Nothing | Came::Heard(Heard::Resize) => Ok(Vec::new()),
-            Came::TimeToDraw => {
-                feed.drawn();
-                frame(surface, app)
+            LoopEvent::Nothing | LoopEvent::Signal(SignalEvent::Resize) => Ok(Vec::new()),
+            LoopEvent::TimeToDraw => {
+                queue.start_frame();
+                draw_frame(surface, app)
             }
-            Came::Input(input) => {
-                panic_if_asked(&input);
+            LoopEvent::Input(input) => {
+                panic_for_test(&input);
                 Ok(app.input(input))
             }
-            Came::Heard(Heard::Leave(signal)) => Ok(app.signalled(signal)),
-            Came::Heard(Heard::Suspend) => surface.stop().map(|()| Vec::new()),
-            Came::Heard(Heard::Continue) => surface.renew().map(|()| Vec::new()),
-            Came::Notice(Notice::Answer(answer)) => Ok(app.update(Action::Answer(answer))),
-            Came::Output(bytes) => {
-                feed.take(bytes);
+            LoopEvent::Signal(SignalEvent::Leave(signal)) => Ok(app.handle_signal(signal)),
+            LoopEvent::Signal(SignalEvent::Suspend) => surface.suspend().map(|()| Vec::new()),
+            LoopEvent::Signal(SignalEvent::Continue) => surface.redraw().map(|()| Vec::new()),
+            LoopEvent::Notice(Notice::Answer(answer)) => Ok(app.update(Action::Answer(answer))),
+            LoopEvent::Output(bytes) => {
+                queue.push(bytes);
                 Ok(Vec::new())
             }
-            Came::Notice(Notice::Banner(words)) => Ok(app.update(Action::Banner(words))),
-            Came::Notice(Notice::Why(found)) => Ok(app.update(Action::Found(found))),
-            Came::Notice(Notice::Ended(ending)) => Ok(app.update(Action::Ended(ending))),
-            Came::Notice(Notice::Played) => Ok(Vec::new()),
-            Came::Notice(Notice::Saved(saved)) => Ok(app.update(Action::Saved(saved))),
-            Came::SessionOver => Ok(app.update(Action::SessionOver)),
+            LoopEvent::Notice(Notice::Banner(words)) => Ok(app.update(Action::Banner(words))),
+            LoopEvent::Notice(Notice::Why(found)) => Ok(app.update(Action::Found(found))),
+            LoopEvent::Notice(Notice::Ended(ending)) => Ok(app.update(Action::Ended(ending))),
+            LoopEvent::Notice(Notice::Played) => Ok(Vec::new()),
+            LoopEvent::Notice(Notice::Saved(saved)) => Ok(app.update(Action::Saved(saved))),
+            LoopEvent::SessionOver => Ok(app.update(Action::SessionOver)),
         };
         match done {
             Ok(more) => effects = more,
@@ -189,24 +194,24 @@ pub fn drive(
     }
 }
 
-/// Before leaving: what the target wrote and the emulator has not seen yet.
-fn finish(app: &mut App, feed: &mut Feed, sources: &Sources) {
-    // One piece waits, and while it is taken one more may be put in its place.
+/// Gives the emulator the output that it has not processed yet, before the screen closes.
+fn drain_output(app: &mut App, queue: &mut OutputQueue, sources: &EventSources) {
+    // The channel contains one piece, and another may arrive while it is received.
     for bytes in sources.output.iter().flat_map(|output| output.try_iter().take(2)) {
-        feed.take(bytes);
+        queue.push(bytes);
     }
-    app.update(Action::Output(feed.rest()));
+    app.update(Action::Output(queue.drain()));
 }
 
-/// Draws a frame in the size that the terminal has now.
-fn frame(surface: &mut impl Surface, app: &mut App) -> Result<Vec<Effect>, TuiError> {
+/// Draws a frame in the current size of the terminal.
+fn draw_frame(surface: &mut impl Surface, app: &mut App) -> Result<Vec<Effect>, TuiError> {
     let (columns, rows) = surface.size()?;
     let effects = app.update(Action::Resize(columns, rows));
     surface.draw(app)?;
     Ok(effects)
 }
 
-/// The terminal is gone: as if it had said so by a signal.
+/// Leaves because the terminal is gone, as after SIGHUP.
 fn abandon(app: &mut App, mut outbox: Outbox, commands: &Sender<Command>) -> Departure {
     let mut departure = Departure::Signal(Signal::SIGHUP as i32);
     for effect in app.input(Input::Gone) {
@@ -220,67 +225,67 @@ fn abandon(app: &mut App, mut outbox: Outbox, commands: &Sender<Command>) -> Dep
     departure
 }
 
-/// Sleeps until something comes, a command is taken, or it is time to draw.
-fn wait(
-    sources: &mut Sources,
+/// Sleeps until an event arrives, a command can be sent, or the deadline has passed.
+fn wait_for_event(
+    sources: &mut EventSources,
     outbox: &mut Outbox,
     commands: &Sender<Command>,
-    feed: &Feed,
-    due: Option<Instant>,
-) -> Came {
+    queue: &OutputQueue,
+    deadline: Option<Instant>,
+) -> LoopEvent {
     let mut select = Select::new();
     let inputs = sources.inputs.as_ref().map(|source| select.recv(source));
-    let heard = sources.heard.as_ref().map(|source| select.recv(source));
+    let signals = sources.signals.as_ref().map(|source| select.recv(source));
     let notices = sources.notices.as_ref().map(|source| select.recv(source));
-    let output = sources.output.as_ref().filter(|_| feed.is_open()).map(|source| select.recv(source));
+    let output = sources.output.as_ref().filter(|_| queue.is_open()).map(|source| select.recv(source));
     let taken = outbox.first().map(|_| select.send(commands));
-    let operation = match due {
-        Some(due) => match select.select_deadline(due) {
+    let operation = match deadline {
+        Some(deadline) => match select.select_deadline(deadline) {
             Ok(operation) => operation,
-            Err(_) => return Came::Nothing,
+            Err(_) => return LoopEvent::Nothing,
         },
         None => select.select(),
     };
     let index = Some(operation.index());
     if let (true, Some(command)) = (index == taken, outbox.first().cloned()) {
-        // A session that is gone says so through its notices.
+        // If the session is gone, its channel of notices is closed too.
         let _ = operation.send(commands, command);
         outbox.pop();
-        return Came::Nothing;
+        return LoopEvent::Nothing;
     }
     if let (true, Some(source)) = (index == inputs, &sources.inputs) {
-        return operation.recv(source).map(Came::Input).unwrap_or_else(|_| {
+        return operation.recv(source).map(LoopEvent::Input).unwrap_or_else(|_| {
             sources.inputs = None;
-            Came::Nothing
+            LoopEvent::Nothing
         });
     }
-    if let (true, Some(source)) = (index == heard, &sources.heard) {
-        return operation.recv(source).map(Came::Heard).unwrap_or_else(|_| {
-            sources.heard = None;
-            Came::Nothing
+    if let (true, Some(source)) = (index == signals, &sources.signals) {
+        return operation.recv(source).map(LoopEvent::Signal).unwrap_or_else(|_| {
+            sources.signals = None;
+            LoopEvent::Nothing
         });
     }
     if let (true, Some(source)) = (index == notices, &sources.notices) {
-        return operation.recv(source).map(Came::Notice).unwrap_or_else(|_| {
+        return operation.recv(source).map(LoopEvent::Notice).unwrap_or_else(|_| {
             sources.notices = None;
-            Came::SessionOver
+            LoopEvent::SessionOver
         });
     }
     if let (true, Some(source)) = (index == output, &sources.output) {
-        return operation.recv(source).map(Came::Output).unwrap_or_else(|_| {
+        return operation.recv(source).map(LoopEvent::Output).unwrap_or_else(|_| {
             sources.output = None;
-            Came::Nothing
+            LoopEvent::Nothing
         });
     }
-    Came::Nothing
+    LoopEvent::Nothing
 }
 
-/// Commands that the session has not taken yet.
+/// Commands that the session has not received yet.
 #[derive(Debug, Default)]
 struct Outbox(VecDeque<Command>);
 
 impl Outbox {
-    /// Adds a command. One that makes the last one needless takes its place.
+    /// Adds a command. It replaces the previous one if that is obsolete.
     fn push(&mut self, command: Command) {
         let replaces = matches!(
             (self.0.back(), &command),
@@ -302,10 +307,10 @@ impl Outbox {
         self.0.pop_front();
     }
 
-    /// Hands out what is left, as far as the session takes it.
+    /// Sends all commands, until one times out.
     fn flush(&mut self, commands: &Sender<Command>) {
         while let Some(command) = self.0.pop_front() {
-            if commands.send_timeout(command, LAST_WORDS).is_err() {
+            if commands.send_timeout(command, LAST_COMMAND_TIMEOUT).is_err() {
                 return;
             }
         }

@@ -1,4 +1,4 @@
-//! The whole screen, drawn from the state: a pure function.
+//! Draws the whole screen from the state, without changing it.
 //!
 //! ```text
 //! header   two lines of facts
@@ -10,35 +10,40 @@
 use ratatui::Frame;
 use ratatui::layout::Rect;
 
-use super::app::{App, Mode};
+use super::app::App;
 use super::canvas::Canvas;
 use super::layout::{MIN_SIZE, Pane};
 use super::pane;
+use super::pane::mode::Mode;
 use super::text;
 use super::theme::Role;
 
 /// Draws everything.
 pub fn draw(frame: &mut Frame<'_>, app: &App) {
     let area = frame.area();
+    let context = &app.context();
     let mut canvas = Canvas::new(frame.buffer_mut(), app.options.theme);
     let cursor = match app.layout().filter(|_| (area.width, area.height) == app.size) {
         Some(layout) => {
-            pane::header::draw(&mut canvas, layout.header, app);
-            if let Mode::Page(page, scroll) = app.mode {
-                pane::help::draw(&mut canvas, layout.body, app, page, scroll);
+            pane::header::draw(&mut canvas, layout.header, context);
+            if let Mode::Help(page, scroll) = app.mode {
+                pane::help::draw::draw(&mut canvas, layout.body, context, page, scroll);
             }
             let mut cursor = None;
-            for (shown, area) in layout.panes.iter().filter(|_| !matches!(app.mode, Mode::Page(..))) {
+            for (shown, area) in layout.panes.iter().filter(|_| !matches!(app.mode, Mode::Help(..))) {
                 match shown {
-                    Pane::Top => pane::top::draw(&mut canvas, *area, app),
-                    Pane::Callers => pane::callers::draw(&mut canvas, *area, app),
-                    Pane::Flame => pane::flame::draw(&mut canvas, *area, app),
-                    Pane::Source => pane::source::draw(&mut canvas, *area, app),
-                    Pane::Threads => pane::threads::draw(&mut canvas, *area, app),
-                    Pane::Output => cursor = pane::output::draw(&mut canvas, *area, app),
+                    Pane::Top => pane::top::draw::draw(&mut canvas, *area, context),
+                    Pane::Callers => pane::callers::draw::draw(&mut canvas, *area, context),
+                    Pane::Flame => pane::flame::draw::draw(&mut canvas, *area, context),
+                    Pane::Source => pane::source::draw::draw(&mut canvas, *area, context),
+                    Pane::Threads => pane::threads::draw::draw(&mut canvas, *area, context),
+                    Pane::Output => cursor = pane::output::draw(&mut canvas, *area, context),
                 }
             }
-            if let (Some(bar), false) = (layout.bar, matches!(app.mode, Mode::Page(..))) {
+            if app.card && !matches!(app.mode, Mode::Help(..)) {
+                pane::card::draw(&mut canvas, layout.body, context);
+            }
+            if let (Some(bar), false) = (layout.bar, matches!(app.mode, Mode::Help(..))) {
                 let style = canvas.style(Role::Rule);
                 let below = layout.panes.iter().any(|(_, area)| area.y == bar.bottom());
                 canvas.put(bar.x, bar.y, 1, "┬", style);
@@ -49,13 +54,13 @@ pub fn draw(frame: &mut Frame<'_>, app: &App) {
                     canvas.join(bar.x, bar.bottom(), "┴");
                 }
             }
-            pane::status::draw_footer(&mut canvas, layout.footer, app);
+            pane::status::draw_footer(&mut canvas, layout.footer, context);
             match &app.mode {
-                Mode::Prompt(prompt, _) => Some(pane::prompt::draw(&mut canvas, layout.status, app, prompt)),
-                Mode::Save(saving) => Some(pane::saving::draw(&mut canvas, layout.status, app, saving)),
-                Mode::Colon(colon) => Some(pane::colon::draw(&mut canvas, layout.status, colon)),
+                Mode::Prompt(prompt, _) => Some(pane::prompt::draw::draw(&mut canvas, layout.status, context, prompt)),
+                Mode::Save(saving) => Some(pane::save::draw::draw(&mut canvas, layout.status, context, saving)),
+                Mode::Command(colon) => Some(pane::command::draw(&mut canvas, layout.status, colon)),
                 _ => {
-                    pane::status::draw(&mut canvas, layout.status, app);
+                    pane::status::draw(&mut canvas, layout.status, context);
                     cursor.filter(|_| matches!(app.mode, Mode::Typing))
                 }
             }
@@ -70,7 +75,7 @@ pub fn draw(frame: &mut Frame<'_>, app: &App) {
     }
 }
 
-/// One line that says what is needed, as much of it as fits.
+/// Draws one line with the minimum size, in the longest variant that fits.
 pub(super) fn too_small(canvas: &mut Canvas<'_>, area: Rect) {
     let needs = format!("{}×{}", MIN_SIZE.0, MIN_SIZE.1);
     let ways =

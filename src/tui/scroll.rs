@@ -1,8 +1,8 @@
-//! A long list that is read: a cursor, and the part in view. Nothing moves but by a key.
+//! Cursor and visible range of a scrolled list. They change on keys only.
 
 use super::action::Motion;
 
-/// Where a reader stands in a list.
+/// Cursor and visible range.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Scroll {
     row: usize,
@@ -12,22 +12,22 @@ pub struct Scroll {
 }
 
 impl Scroll {
-    /// The row with the cursor.
+    /// The cursor's row.
     pub fn row(&self) -> usize {
         self.row
     }
 
-    /// The first row in view.
+    /// The first visible row.
     pub fn offset(&self) -> usize {
         self.offset
     }
 
-    /// Rows in view.
+    /// Number of visible rows.
     pub fn height(&self) -> usize {
         self.height
     }
 
-    /// The view has so many rows.
+    /// Sets the number of visible rows. The first call centers the cursor.
     pub fn fit(&mut self, height: usize) {
         let is_first = self.height == 0;
         if self.height != height {
@@ -39,26 +39,27 @@ impl Scroll {
         }
     }
 
-    /// The list has so many rows.
+    /// Sets the length of the list.
     pub fn set_length(&mut self, length: usize) {
         self.length = length;
         self.row = self.row.min(length.saturating_sub(1));
         self.offset = self.offset.min(length.saturating_sub(self.height.max(1)));
     }
 
-    /// Puts the cursor on a row, and scrolls as little as it takes to see it.
+    /// Moves the cursor to a row and scrolls by the least amount that makes it visible.
     pub fn stand(&mut self, row: usize) {
         self.row = row.min(self.length.saturating_sub(1));
         self.reveal();
     }
 
-    /// Puts the cursor on a row, and that into the middle.
+    /// Moves the cursor to a row and centers it.
     pub fn centre(&mut self, row: usize) {
         self.stand(row);
         self.offset = self.row.saturating_sub(self.height / 2).min(self.length.saturating_sub(self.height.max(1)));
     }
 
-    /// The row with the cursor has become another one: it keeps its place on the screen.
+    /// Updates row and length after rows were inserted; the cursor keeps its position on the
+    /// screen.
     pub fn follow(&mut self, row: usize, length: usize) {
         let above = self.row.saturating_sub(self.offset);
         self.set_length(length);
@@ -70,7 +71,7 @@ impl Scroll {
         self.offset = self.offset.min(self.row).max((self.row + 1).saturating_sub(self.height.max(1)));
     }
 
-    /// Moves the cursor. The first rows are seen with the cursor on the first of them.
+    /// Moves the cursor.
     pub fn go(&mut self, motion: Motion) {
         let page = self.height.saturating_sub(1).max(1) as isize;
         self.stand(match motion {

@@ -1,17 +1,18 @@
-//! Text as a terminal may have it: what is shown for a hostile character, how wide text is, and how a long name is cut so
-//! that the end that tells it from others stays.
+//! Text for a terminal: replacement of hostile characters, display width and truncation.
 //!
-//! Every function here looks at no more of a text than a screen's width, so a name of a megabyte costs nothing.
+//! No function reads more of a text than a screen's width, so a name of a megabyte costs nothing.
 
 use std::borrow::Cow;
 
 use unicode_width::UnicodeWidthChar;
 
-/// What stands for a character that must not reach a terminal.
+/// Replacement for characters that must not reach a terminal.
 pub const REPLACEMENT: char = '\u{fffd}';
 
-/// The character that is shown for `c`: itself, or [`REPLACEMENT`] for controls, for characters without a width (which
-/// pile up or reorder their neighbours), for the few that a terminal may take for three columns, and for those that end lines or change the direction of text.
+/// Returns the character to show for `c`: itself, or [`REPLACEMENT`] for control characters, for
+/// characters without a width (which combine with or reorder their neighbors), for the few that a
+/// terminal may display in three columns, and for those that end lines or change the direction of
+/// text.
 pub fn shown(c: char) -> char {
     let hidden = match c {
         ' '..='~' => return c,
@@ -23,12 +24,12 @@ pub fn shown(c: char) -> char {
     if hidden { REPLACEMENT } else { c }
 }
 
-/// Columns that [`shown`] of `c` takes: 1 or 2.
+/// Display width of [`shown`] of `c`: 1 or 2 columns.
 pub fn width(c: char) -> usize {
     shown(c).width().unwrap_or(1).clamp(1, 2)
 }
 
-/// Columns that a text takes, counted no further than the first number past `limit`.
+/// Display width of a text. Counting stops at the first number above `limit`.
 pub fn columns(text: &str, limit: usize) -> usize {
     let mut sum = 0;
     for c in text.chars() {
@@ -40,7 +41,7 @@ pub fn columns(text: &str, limit: usize) -> usize {
     sum
 }
 
-/// The longest beginning of `text` that fits into `room` columns.
+/// The longest prefix of `text` that fits into `room` columns.
 fn head_of(text: &str, room: usize) -> &str {
     let mut used = 0;
     for (at, c) in text.char_indices() {
@@ -52,7 +53,7 @@ fn head_of(text: &str, room: usize) -> &str {
     text
 }
 
-/// The longest end of `text` that fits into `room` columns.
+/// The longest suffix of `text` that fits into `room` columns.
 fn tail_of(text: &str, room: usize) -> &str {
     let mut used = 0;
     for (at, c) in text.char_indices().rev() {
@@ -64,7 +65,7 @@ fn tail_of(text: &str, room: usize) -> &str {
     text
 }
 
-/// `text` cut on the right: `./server --po…`.
+/// Truncates `text` on the right: `./server --po…`.
 pub fn cut_right(text: &str, room: usize) -> Cow<'_, str> {
     if columns(text, room) <= room {
         return text.into();
@@ -75,30 +76,23 @@ pub fn cut_right(text: &str, room: usize) -> Cow<'_, str> {
     format!("{}…", head_of(text, room - 1)).into()
 }
 
-/// `text` cut on the left, at a `::` where there is one: `…::Parser::parse_value`. The last `skip` columns are left out
-/// as far as there is something to the left to be shown for them.
-pub fn cut_left(text: &str, room: usize, skip: usize) -> Cow<'_, str> {
-    let width = columns(text, room + skip);
-    if width <= room {
+/// Truncates the path of a file on the left: `…/json/parser.rs:118`.
+pub fn cut_left(text: &str, room: usize) -> Cow<'_, str> {
+    if columns(text, room) <= room {
         return text.into();
     }
-    let skip = skip.min(width - room);
-    if skip > 0 {
-        // Somebody reads along: nothing but a window onto the name, no rounding to its parts.
-        let left = tail_of(text, room + skip);
-        return head_of(left, room).into();
-    }
     let Some(room) = room.checked_sub(1) else { return "".into() };
-    let tail = tail_of(text, room);
-    match tail.find("::") {
-        // A closure's last part tells nothing by itself.
-        Some(at) if tail[at..].starts_with("::{") && tail[at + 2..].find("::").is_none() => format!("…{tail}").into(),
-        Some(at) if at > 0 && tail.len() - at > 2 && at <= tail.len() / 2 => format!("…{}", &tail[at..]).into(),
-        _ => format!("…{tail}").into(),
-    }
+    format!("…{}", tail_of(text, room)).into()
 }
 
-/// `text` cut in the middle, a third of the room before the cut: `std::map<std::string, …>::operator[](int)`.
+/// A window of `room` columns onto a text, `skip` columns before its end, but not before its start.
+pub fn scroll(text: &str, room: usize, skip: usize) -> &str {
+    let hidden = columns(text, room + skip).saturating_sub(room);
+    head_of(tail_of(text, room + skip.min(hidden)), room)
+}
+
+/// Truncates `text` in the middle, with a third of the room before the ellipsis:
+/// `std::map<std::string, …>::operator[](int)`.
 pub fn cut_middle(text: &str, room: usize) -> Cow<'_, str> {
     if columns(text, room) <= room {
         return text.into();
@@ -108,7 +102,7 @@ pub fn cut_middle(text: &str, room: usize) -> Cow<'_, str> {
     format!("{}…{}", head_of(text, left), tail_of(text, room - left)).into()
 }
 
-/// Words in lines of at most `room` columns; a longer word has a line of its own.
+/// Wraps text into lines of at most `room` columns. A longer word gets a line of its own.
 pub fn wrap(text: &str, room: usize) -> Vec<String> {
     let mut lines: Vec<String> = Vec::new();
     for word in text.split_whitespace() {
@@ -121,38 +115,6 @@ pub fn wrap(text: &str, room: usize) -> Vec<String> {
         }
     }
     lines
-}
-
-/// The last part of a path of names: `parse_value` of `json::Parser::parse_value`. A part that tells nothing by itself
-/// (`{{closure}}`, `{lambda()#1}`, `(anonymous)`) keeps the one before it.
-pub fn bare(name: &str) -> &str {
-    let mut start = name.len();
-    loop {
-        let at = parent(&name[..start]);
-        let part = &name[at.unwrap_or(0)..];
-        let Some(at) = at else { return name };
-        if !part.starts_with(['{', '(', '<']) && !part.is_empty() {
-            return part;
-        }
-        start = at - 2;
-    }
-}
-
-/// Where the last part of `path` starts: behind the last `::` that is outside of brackets.
-fn parent(path: &str) -> Option<usize> {
-    let bytes = path.as_bytes();
-    let mut depth = 0_usize;
-    let mut at = bytes.len();
-    while at > 0 {
-        at -= 1;
-        match bytes[at] {
-            b'>' | b')' | b'}' => depth += 1,
-            b'<' | b'(' | b'{' => depth = depth.saturating_sub(1),
-            b':' if depth == 0 && at > 0 && bytes[at - 1] == b':' => return Some(at + 1),
-            _ => {}
-        }
-    }
-    None
 }
 
 #[cfg(test)]
@@ -173,22 +135,18 @@ mod tests {
     }
 
     #[test]
-    fn names_are_cut_on_the_left_at_a_part() {
-        let name = "serde_json::json::Parser::parse_value";
-        assert_eq!(cut_left(name, 40, 0), name);
-        assert_eq!(cut_left(name, 30, 0), "…::json::Parser::parse_value");
-        assert_eq!(cut_left(name, 25, 0), "…::Parser::parse_value");
-        assert_eq!(cut_left(name, 8, 0), "…e_value");
-        assert_eq!(cut_left("tokio::runtime::set_scheduler::{{closure}}", 20, 0), "…eduler::{{closure}}");
-        assert_eq!(cut_left(name, 1, 0), "…");
-        assert_eq!(cut_left(name, 0, 0), "");
+    fn paths_are_cut_on_the_left() {
+        assert_eq!(cut_left("src/json/parser.rs", 18), "src/json/parser.rs");
+        assert_eq!(cut_left("src/json/parser.rs", 10), "…parser.rs");
+        assert_eq!((cut_left("abc", 1), cut_left("abc", 0)), ("…".into(), "".into()));
     }
 
     #[test]
-    fn a_cut_name_can_be_read_to_its_head() {
-        assert_eq!(cut_left("abcdefghij", 4, 3), "defg");
-        assert_eq!(cut_left("abcdefghij", 4, 300), "abcd");
-        assert_eq!(cut_left("abc", 4, 3), "abc");
+    fn texts_scroll_to_their_start() {
+        assert_eq!(scroll("abcdefghij", 4, 0), "ghij");
+        assert_eq!(scroll("abcdefghij", 4, 3), "defg");
+        assert_eq!(scroll("abcdefghij", 4, 300), "abcd");
+        assert_eq!(scroll("abc", 4, 3), "abc");
     }
 
     #[test]
@@ -198,24 +156,11 @@ mod tests {
         for room in 0..30 {
             for text in ["漢字漢字漢字漢字", "a漢b字c", "::::::::::::::::::::::", "\u{202e}\u{202e}\u{202e}\u{202e}"]
             {
-                assert!(columns(&cut_left(text, room, 0), 99) <= room);
-                assert!(columns(&cut_left(text, room, 5), 99) <= room);
+                assert!(columns(&cut_left(text, room), 99) <= room);
+                assert!(columns(scroll(text, room, 5), 99) <= room);
                 assert!(columns(&cut_middle(text, room), 99) <= room);
                 assert!(columns(&cut_right(text, room), 99) <= room);
             }
         }
-    }
-
-    #[test]
-    fn bare_names_still_tell() {
-        assert_eq!(bare("json::Parser::parse_value"), "parse_value");
-        assert_eq!(bare("main"), "main");
-        assert_eq!(bare("tokio::run::{{closure}}"), "run::{{closure}}");
-        assert_eq!(bare("<Vec<T> as Extend<a::B>>::extend"), "extend");
-        assert_eq!(bare("std::function<void (a::b)>"), "function<void (a::b)>");
-        assert_eq!(bare("a::{{closure}}::{{closure}}"), "a::{{closure}}::{{closure}}");
-        assert_eq!(bare("::"), "::");
-        assert_eq!(bare(""), "");
-        assert_eq!(bare("libc.so.6+0x12ab"), "libc.so.6+0x12ab");
     }
 }

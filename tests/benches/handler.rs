@@ -1,10 +1,16 @@
-//! How long the agent's signal handler takes, from its first instruction to its last, in programs that people run; how deep their stacks
-//! are, and where the rules for their frames came from.
+//! Duration of the agent's signal handler, from its first instruction to its last, in real
+//! programs, with the depth of their stacks and the sources of their unwind rules.
 //!
-//! `SIGTOP_TIMED_AGENT=1 cargo bench --bench handler -- --samples 50000 --hz 1999 [--only sqlite3]`. The agent for use does not time itself, so this one
-//! is built for it, and walks each stack once more: how long that takes with all it needs in the caches is what the instructions cost, the rest
-//! is memory that the program has used for other things since. Wall ticks, since CPU clocks tick 250 times a second at most: the handler is the same. Sampled so often, it finds more
-//! of its own data in the caches than at 99 Hz.
+//! ```text
+//! cargo bench --bench handler -- --samples 50000 --hz 1999 [--only sqlite3]
+//! ```
+//!
+//! The released agent does not time itself. The bench builds one that does, in `target/timed`. That
+//! agent also walks each stack a second time: with everything in the caches, this is the cost of
+//! the instructions; the rest is the cost of memory that the program has evicted since the last
+//! tick. Ticks come from the wall clock, because CPU clocks tick at most 250 times a second. The
+//! handler is the same. At such a high frequency, it finds more of its own data in the caches than
+//! at 99 Hz.
 
 #[expect(dead_code, reason = "a bench uses a part of what the tests share")]
 #[path = "../harness/mod.rs"]
@@ -17,21 +23,36 @@ use std::collections::HashMap;
 use std::fs;
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::os::unix::process::CommandExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-use harness::run::{SIGTOP, text};
+use harness::run::text;
 use harness::targets;
 use measure::argument;
-use sigtop::link::wire::ring::{BUCKETS, HEADER_WORDS, RING_MAGIC, WARM_BUCKETS, least_cycles, word};
+use sigtop::link::wire::ring::{BUCKETS, HEADER_WORDS, RING_MAGIC, WARM_BUCKETS, bucket_start, word};
 
 /// The header of one process's ring.
 type Header = [u64; HEADER_WORDS];
 
-/// What all rings said at last, by inode.
-fn watch(options: &[&str], command: &[&str], samples: u64) -> Header {
-    let mut sigtop = Command::new(SIGTOP)
+/// Builds sigtop with an agent that times itself, and returns its path.
+fn build_timed() -> PathBuf {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let directory = root.join("target/timed");
+    let built = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()))
+        .current_dir(root)
+        .args(["build", "--release", "--locked", "--quiet", "--target-dir"])
+        .arg(&directory)
+        .env("SIGTOP_TIMED_AGENT", "1")
+        .status();
+    assert!(built.is_ok_and(|status| status.success()), "sigtop with a timed agent does not build");
+    directory.join("release/sigtop")
+}
+
+/// Watches a command with the sigtop at `path` until it has this many samples. Returns the sum of
+/// the last headers of all rings.
+fn watch(path: &Path, options: &[&str], command: &[&str], samples: u64) -> Header {
+    let mut sigtop = Command::new(path)
         .args(options)
         .args(["--on-quit", "end", "--table", "/dev/null", "--"])
         .args(command)
@@ -60,7 +81,7 @@ fn watch(options: &[&str], command: &[&str], samples: u64) -> Header {
         }
         std::thread::sleep(Duration::from_millis(50));
     }
-    // The program too: whatever it still burned would be in the way of the next.
+    // The program is ended too, since it would slow down the next one.
     let _ = nix::sys::signal::killpg(group, nix::sys::signal::Signal::SIGKILL);
     let _ = sigtop.wait();
     sum(&headers)
@@ -80,7 +101,7 @@ fn read_ring(path: &Path, headers: &mut HashMap<u64, Header>) {
     }
 }
 
-/// The value under which this part of a histogram lies.
+/// The value below which this share of a histogram lies.
 fn quantile(counts: &[u64], part: f64, value: impl Fn(usize) -> f64) -> f64 {
     let wanted = (counts.iter().sum::<u64>() as f64 * part).ceil() as u64;
     let mut sum = 0;
@@ -91,7 +112,7 @@ fn quantile(counts: &[u64], part: f64, value: impl Fn(usize) -> f64) -> f64 {
     value(at.unwrap_or(0))
 }
 
-/// Cycles of the time-stamp counter in a nanosecond.
+/// Cycles of the time-stamp counter per nanosecond.
 fn cycles_per_ns() -> f64 {
     let counter = || {
         // SAFETY: the instruction exists on every x86-64.
@@ -102,7 +123,7 @@ fn cycles_per_ns() -> f64 {
     (counter() - cycles) as f64 / time.elapsed().as_nanos() as f64
 }
 
-/// A source that keeps a compiler busy: as many functions over the standard library.
+/// A source file that keeps a compiler busy: this many functions that use the standard library.
 fn source(directory: &Path) -> String {
     let path = directory.join("busy.cpp");
     let mut code =
@@ -121,6 +142,7 @@ fn source(directory: &Path) -> String {
 
 fn main() {
     let (samples, hz) = (argument("samples", 50_000), argument("hz", 1999));
+    let sigtop = build_timed();
     let per_ns = cycles_per_ns();
     let directory = targets::scratch("handler");
     let (work, source) = (targets::cpp("work"), source(&directory));
@@ -149,17 +171,17 @@ fn main() {
     );
     let only = std::env::args().skip_while(|word| word != "--only").nth(1);
     for (name, command) in programs.iter().filter(|(name, _)| only.as_deref().is_none_or(|only| only == *name)) {
-        let header = watch(&["--clock", "real", "--hz", &hz, "--budget", "100%"], command, samples);
+        let header = watch(&sigtop, &["--clock", "real", "--hz", &hz, "--budget", "100%"], command, samples);
         let (cycles, depths) =
             (&header[word::CYCLES..word::CYCLES + BUCKETS], &header[word::DEPTHS..word::DEPTHS + 64]);
         let taken: u64 = depths.iter().sum();
         if taken == 0 {
-            eprintln!("{name}: no sample; build with SIGTOP_TIMED_AGENT=1");
+            eprintln!("{name}: no sample");
             std::process::exit(1);
         }
-        let ns = |part: f64| quantile(cycles, part, |at| least_cycles(at + 1) as f64 / per_ns);
+        let ns = |part: f64| quantile(cycles, part, |at| bucket_start(at + 1) as f64 / per_ns);
         let warm = &header[word::WARM..word::WARM + WARM_BUCKETS];
-        let again = |part: f64| quantile(warm, part, |at| least_cycles(at + 1) as f64 / per_ns);
+        let again = |part: f64| quantile(warm, part, |at| bucket_start(at + 1) as f64 / per_ns);
         let frames = |part: f64| quantile(depths, part, |at| 4.0 * at as f64);
         let rules = &header[word::RULES..word::RULES + 3];
         let all = rules.iter().sum::<u64>().max(1) as f64;

@@ -1,10 +1,12 @@
-//! From a key, written into a terminal, to the cell that it changes on a model of the screen; and what the viewer costs meanwhile. The
-//! target is a synthetic agent that speaks the real wire: 8 000 samples a second, 200 000 distinct stacks of 60 frames, and the ten
-//! minutes before at the same rate.
+//! Time from a key, written to a terminal, to the cell that it changes on a model of the screen,
+//! and the viewer's CPU and memory use meanwhile. The target is a synthetic agent that speaks the
+//! real wire format: 8 000 samples per second, 200 000 distinct stacks of 60 frames, after ten
+//! minutes of history at the same rate.
 //!
-//! `cargo bench --bench key_to_paint -- --keys 300`. It fails when fewer than [`LEAST_RATE`] samples a second arrived: then the figures are
-//! of an easier load. `--rate`, `--stacks`, `--past` (seconds) and `--settle` (seconds before the first key) change the load; `--frozen 1`
-//! presses keys on a frozen screen, with the timeline of all that is kept.
+//! `cargo bench --bench key_to_paint -- --keys 300`. It fails if fewer than [`LEAST_RATE`] samples
+//! per second arrived: the figures would be for a lighter load. `--rate`, `--stacks`, `--past`
+//! (seconds) and `--settle` (seconds before the first key) change the load; `--frozen 1` presses
+//! keys on a frozen screen, with the timeline of the whole history.
 
 #[expect(dead_code, reason = "a bench uses a part of what the tests share")]
 #[path = "../harness/mod.rs"]
@@ -27,19 +29,19 @@ use harness::terminal::Terminal;
 use measure::argument;
 use vt100::Screen;
 
-/// Samples a second that must arrive, of 8 000.
+/// Minimum number of samples per second that must arrive, of 8 000.
 const LEAST_RATE: f64 = 7_900.0;
-/// What is between two samples' worth of output is one frame.
+/// Length of the pauses in the output that separate frames.
 const BETWEEN_FRAMES: Duration = Duration::from_millis(4);
-/// A key that has not been painted by then never is.
+/// Time after which a key that has not been painted counts as lost.
 const LIMIT: Duration = Duration::from_secs(5);
-/// How much of the past is kept from the start: all that is ever kept.
+/// History at the start: the maximum that is kept.
 const PAST_SECONDS: u64 = 600;
-/// Length of the window, and how much of it there is on average: its last bucket is under way.
+/// Length of the window, and its average fill: its last bucket is incomplete.
 const WINDOW: &str = "10s";
 const WINDOW_SECONDS: f64 = 9.95;
 
-/// CPU time of all threads of a process, seconds.
+/// CPU time of all threads of a process, in seconds.
 fn cpu_seconds(pid: u32) -> f64 {
     let tasks = fs::read_dir(format!("/proc/{pid}/task")).expect("a process");
     let of = |task: &Path| {
@@ -56,12 +58,12 @@ fn resident_mb(pid: u32) -> f64 {
     line.trim().trim_end_matches(" kB").parse::<f64>().expect("a number") / 1024.0
 }
 
-/// The row of the top list that the selection is on.
+/// The selected row of the top list.
 fn selected(screen: &Screen) -> Option<String> {
     screen.rows(0, screen.size().1.into()).find(|row| row.starts_with('▸'))
 }
 
-/// Its function: the last words of the row.
+/// The function of a row: its last words.
 fn name(row: &str) -> String {
     row.split('│')
         .next()
@@ -73,7 +75,7 @@ fn name(row: &str) -> String {
         .to_owned()
 }
 
-/// Samples of the window, as the header has it.
+/// Number of samples in the window, according to the header.
 fn samples(screen: &Screen) -> Option<f64> {
     let line = screen.rows(0, screen.size().1.into()).nth(1)?;
     let before = line.split(" sample").next()?;
@@ -82,13 +84,13 @@ fn samples(screen: &Screen) -> Option<f64> {
     digits.iter().rev().filter(|c| c.is_ascii_digit()).collect::<String>().parse().ok()
 }
 
-/// Keys, and what each changes.
+/// Keys and the changes that they cause.
 enum Change {
-    /// The row that is selected.
+    /// Another row is selected.
     Selection,
-    /// A page of words comes.
+    /// A help page opens.
     Help,
-    /// It goes.
+    /// The help page closes.
     NoHelp,
 }
 
@@ -105,10 +107,10 @@ struct Loaded {
     latencies_ms: Vec<f64>,
     frames: f64,
     rate: f64,
-    /// While somebody looks on, and while keys are pressed.
+    /// CPU share without keys, and while keys are pressed.
     watching: f64,
     pressing: f64,
-    /// Frames a second while somebody looks on.
+    /// Frames per second without keys.
     watched_frames: f64,
     resident_mb: f64,
 }
@@ -126,7 +128,7 @@ fn loaded(keys: u64) -> Loaded {
     terminal.see(" samples");
     let settle = Duration::from_secs(argument("settle", 40));
     terminal.wait_up_to(settle, |_| false);
-    // By name, so that rows do not change places under the selection.
+    // Rows are sorted by name, so that they do not move under the selection.
     terminal.keys(":sort=name\r");
     terminal.wait_up_to(Duration::from_secs(1), |_| false);
     terminal.keys("g");

@@ -1,6 +1,7 @@
-//! What the benches share: rounds from the command line, interleaving, medians with bootstrap intervals.
+//! Code that the benches share: rounds from the command line, interleaving, medians with bootstrap
+//! intervals.
 
-/// Value of `--NAME N` on the command line.
+/// Returns the value of `--NAME N` on the command line.
 pub(crate) fn argument(name: &str, default: u64) -> u64 {
     let flag = format!("--{name}");
     let mut arguments = std::env::args().skip_while(|argument| *argument != flag).skip(1);
@@ -10,7 +11,8 @@ pub(crate) fn argument(name: &str, default: u64) -> u64 {
     }
 }
 
-/// Order of `count` ways in a round: rotated and turned from round to round, so that none always follows the same other.
+/// Returns the order of `count` variants in a round: it is rotated and reversed from round to
+/// round, so that no variant always follows the same other one.
 pub(crate) fn order(count: usize, round: u64) -> Vec<usize> {
     let mut order: Vec<usize> = (0..count).map(|i| (i + round as usize) % count).collect();
     if round % 2 == 1 {
@@ -19,7 +21,7 @@ pub(crate) fn order(count: usize, round: u64) -> Vec<usize> {
     order
 }
 
-/// The middle value.
+/// Returns the median.
 pub(crate) fn median(values: impl IntoIterator<Item = f64>) -> f64 {
     let mut values: Vec<f64> = values.into_iter().collect();
     values.sort_by(f64::total_cmp);
@@ -27,7 +29,7 @@ pub(crate) fn median(values: impl IntoIterator<Item = f64>) -> f64 {
     if values.len() % 2 == 1 { values[half] } else { (values[half - 1] + values[half]) / 2.0 }
 }
 
-/// A statistic of all rounds, and its 95 % interval by resampling whole rounds.
+/// Returns a statistic of all rounds, and its 95 % interval by resampling whole rounds.
 pub(crate) fn bootstrap<T>(rounds: &[T], statistic: impl Fn(&[&T]) -> f64) -> (f64, f64, f64) {
     let value = statistic(&rounds.iter().collect::<Vec<&T>>());
     let mut random = 88_172_645_463_325_252u64;

@@ -1,7 +1,10 @@
-//! Memory of the viewer's desk after an hour: 3.6 million samples, 1 000 a second, played on a fake clock, with an answer every ten seconds.
-//! What it takes beyond the start is names, stacks, totals and the past.
+//! Memory of the viewer's model after an hour: 3.6 million samples, 1 000 per second, played on a
+//! fake clock, with an answer every ten seconds. The growth since the start is names, stacks,
+//! totals and history.
 //!
-//! `cargo bench --bench memory -- --stacks 20000`. Stacks have 60 frames.
+//! `cargo bench --bench memory -- --stacks 20000`. Stacks have 60 frames. `--random 1` takes a
+//! minute of random stacks of 512 frames instead, `--limit` sets the memory limit in MB, and
+//! `--owners 1` shows threads at the root of stacks.
 
 #[expect(dead_code, reason = "a bench uses a part of what the tests share")]
 #[path = "../harness/mod.rs"]
@@ -17,19 +20,19 @@ use std::fs;
 
 use measure::argument;
 use sigtop::profile::Profile;
-use sigtop::profile::window::Span;
+use sigtop::profile::totals::Span;
 use sigtop::symbols::Names;
 use sigtop::tally::flame::FlameQuery;
-use sigtop::tally::query::Query;
-use sigtop::tally::tallier::{Besides, Tallier};
+use sigtop::tally::query::{Query, TagRoot};
+use sigtop::tally::tallier::{Extras, Tallier};
 
-/// Samples of an hour, at 1 000 a second.
+/// Number of samples in an hour, at 1 000 per second.
 const SAMPLES: u64 = 3_600_000;
 const PERIOD_NS: u64 = 1_000_000;
-/// Between two answers.
+/// The number of samples between two answers.
 const ANSWER_EVERY: u64 = 10_000;
 
-/// Memory of this process, MB: now, and at most so far.
+/// Returns the memory of this process in MB: the current and the peak value.
 fn resident_mb() -> (f64, f64) {
     let status = fs::read_to_string("/proc/self/status").expect("procfs");
     let number = |name: &str| {
@@ -43,24 +46,32 @@ fn main() {
     let stacks = argument("stacks", 20_000).clamp(1, speaker::STACKS);
     let sites = speaker::call_sites(&speaker::functions());
     let (mut profile, mut names, mut tallier) = (Profile::default(), Names::default(), Tallier::default());
+    let is_random = argument("random", 0) > 0;
+    profile.set_memory_limit(argument("limit", 512) << 20);
+    let samples = if is_random { SAMPLES / 60 } else { SAMPLES };
+    let roots = if argument("owners", 0) > 0 { TagRoot::Threads } else { TagRoot::default() };
     let before = resident_mb().0;
     profile.apply(speaker::hello());
     let (mut packed, form) = (Vec::new(), FlameQuery { least_share: 0.002, ..FlameQuery::default() });
-    for number in 0..SAMPLES {
+    for number in 0..samples {
         let at_ns = (number + 1) * PERIOD_NS;
-        // Spread over the whole tree, so that few stacks are as unlike as many.
+        // The stacks are spread over the whole tree, so that few stacks are as different as many.
         let stack = speaker::mixed(number) % stacks * (speaker::STACKS / stacks);
         speaker::stack(stack, &sites, &mut packed);
+        if is_random {
+            let site = |at| sites[(speaker::mixed(number * 512 + at) % sites.len() as u64) as usize];
+            packed = (0..512).map(site).collect();
+        }
         profile.apply(speaker::sampled(100 + (stack % 8) as u32, at_ns, &packed));
         if number % ANSWER_EVERY == 0 {
             names.catch_up(&profile);
-            let query = Query { span: Span::Last { ns: 10_000_000_000, now_ns: at_ns }, ..Query::default() };
-            let besides = Besides { flame: Some(&form), total: true, trends: true, ..Besides::default() };
+            let query = Query { span: Span::Last { ns: 10_000_000_000, now_ns: at_ns }, roots, ..Query::default() };
+            let besides = Extras { flame: Some(&form), total: true, trends: true, ..Extras::default() };
             tallier.answer(&profile, &names, &query, besides);
         }
     }
     let (now, most) = resident_mb();
     let nodes = profile.stacks.len();
-    println!("{SAMPLES} samples of {stacks} distinct stacks, {nodes} nodes, in a fake hour");
+    println!("{samples} samples of {stacks} distinct stacks, {nodes} nodes, in a fake hour");
     println!("{:.1} MB more than before, {:.1} MB at most", now - before, most - before);
 }

@@ -1,7 +1,10 @@
-//! What a screen costs a target that floods its terminal: throughput of the same stream into a plain pty, drained by a reader that does nothing
-//! else, and into sigtop's, interleaved; and how long a key takes to be answered meanwhile.
+//! Bytes a second that the screen of a busy target takes. Then the cost of the screen for a target
+//! that floods its terminal: throughput of the same stream into a plain pty, drained by a reader
+//! that does nothing else, and into sigtop's, interleaved; and the time until a key is answered
+//! meanwhile.
 //!
-//! `cargo bench --bench output -- --rounds 10 --megabytes 256`.
+//! `cargo bench --bench output -- --rounds 10 --megabytes 256 --seconds 20`; `--rounds 0` for the
+//! bytes alone.
 
 #[expect(dead_code, reason = "a bench uses a part of what the tests share")]
 #[path = "../harness/mod.rs"]
@@ -21,11 +24,11 @@ use harness::terminal::Terminal;
 use measure::{argument, bootstrap, median, order};
 use nix::pty::{Winsize, openpty};
 
-/// What is written: short lines (of which a terminal takes fewer bytes in the same time: an eighth is written), lines of a log, the same
-/// with colours, and full screens.
+/// The written text: short lines (a terminal accepts fewer bytes of them in the same time, so an
+/// eighth is written), lines of a log, the same with colors, and full screens.
 const KINDS: [(&str, u64); 4] = [("yes", 8), ("log", 1), ("color", 1), ("screen", 1)];
 
-/// The target, and where it leaves its time.
+/// The target, and the file into which it writes its time.
 fn flood(kind: &str, megabytes: u64) -> (Vec<String>, std::path::PathBuf) {
     let file = targets::scratch("flood").join("time");
     let bytes = (megabytes * 1_000_000).to_string();
@@ -37,7 +40,7 @@ fn seconds(file: &Path) -> Option<f64> {
     std::fs::read_to_string(file).ok()?.trim().parse::<f64>().ok().map(|ns| ns / 1e9)
 }
 
-/// Seconds that the target takes to write into a pty that is only drained.
+/// Seconds that the target needs to write into a pty that is only drained.
 fn plain(kind: &str, megabytes: u64) -> f64 {
     let (words, file) = flood(kind, megabytes);
     let size = Winsize { ws_row: 45, ws_col: 140, ws_xpixel: 0, ws_ypixel: 0 };
@@ -52,7 +55,7 @@ fn plain(kind: &str, megabytes: u64) -> f64 {
     seconds(&file).expect("the target wrote its time")
 }
 
-/// Seconds under sigtop, and milliseconds that each key took.
+/// Seconds under sigtop, and milliseconds until each key was answered.
 fn watched(kind: &str, megabytes: u64) -> (f64, Vec<f64>) {
     let (words, file) = flood(kind, megabytes);
     let mut command = Command::new(SIGTOP);
@@ -75,7 +78,23 @@ fn watched(kind: &str, megabytes: u64) -> (f64, Vec<f64>) {
     (seconds(&file).expect("it is there"), keys)
 }
 
+/// Bytes a second of the dashboard of the demo at 140 by 45, once its window is full.
+fn screen_bytes(seconds: u64) -> f64 {
+    let mut command = Command::new(SIGTOP);
+    command.args(["demo", "--no-config", "--window", "2s", "--on-quit", "end"]);
+    let mut terminal = Terminal::start(140, 45, &command);
+    terminal.see("samples in 2 s");
+    terminal.wait_up_to(Duration::from_secs(5), |_| false);
+    let (before, started) = (terminal.received, Instant::now());
+    terminal.wait_up_to(Duration::from_secs(seconds), |_| false);
+    let rate = (terminal.received - before) as f64 / started.elapsed().as_secs_f64();
+    terminal.keys("q");
+    terminal.finish();
+    rate
+}
+
 fn main() {
+    println!("{:.1} KB a second on the dashboard of the demo", screen_bytes(argument("seconds", 20)) / 1e3);
     let (rounds, megabytes) = (argument("rounds", 10), argument("megabytes", 256));
     println!("a flood of {megabytes} MB, {rounds} interleaved rounds");
     println!(

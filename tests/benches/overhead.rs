@@ -1,6 +1,7 @@
-//! What being profiled costs: CPU time of a fixed piece of C++ work without a preload, with an empty one, with the agent unwatched, watched at 99 Hz,
-//! and with gperftools' profiler where it is installed; interleaved, as ratios of medians to the first. Then what a fork costs, as a ratio to that with
-//! the empty preload, and what the agent's birth does.
+//! Cost of being profiled: CPU time of a fixed piece of C++ work without a preload, with an empty
+//! one, with the agent unwatched, watched at 99 Hz, and with gperftools' profiler if it is
+//! installed; interleaved, as ratios of medians to the first. Then the cost of a fork, as a ratio
+//! to the empty preload's, and the CPU time of the agent's start.
 //!
 //! `cargo bench --bench overhead -- --rounds 30`.
 
@@ -82,7 +83,8 @@ fn main() {
     forks(rounds);
 }
 
-/// CPU time of a fork whose child ends at once, by the same ways; and of the agent thread in a target that lives 60 ms.
+/// CPU time of a fork whose child exits immediately, in the same ways; and CPU time of the agent
+/// thread in a target that lives for 60 ms.
 fn forks(rounds: u64) {
     let (forks, agent) = (targets::c("forks"), run(Command::new(SIGTOP).args(["env", "--path"])).out());
     let plain = |preload: &Path| run(Command::new(&forks).arg("1000").env("LD_PRELOAD", preload)).number("fork") as f64;

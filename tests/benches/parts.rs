@@ -1,5 +1,7 @@
-//! What a sample costs the viewer, part by part and without its threads: taken in, recorded, and added up for an answer of the last ten
-//! seconds. `cargo bench --bench parts`; `--rate`, `--stacks` and `--answers` (a second) change the load, `--seconds` how long it is.
+//! Cost of a sample in the viewer, by step and without its threads: adding it to the profile,
+//! recording it, and aggregating it for an answer about the last ten seconds. `cargo bench --bench
+//! parts`; `--rate`, `--stacks` and `--answers` (per second) change the load, `--seconds` its
+//! length.
 
 #[expect(dead_code, reason = "a bench uses a part of what the tests share")]
 #[path = "../harness/mod.rs"]
@@ -14,29 +16,29 @@ mod speaker;
 use std::time::Instant;
 
 use measure::{argument, median};
-use sigtop::link::record::{About, Encoder};
+use sigtop::link::recording::{Encoder, RecordingInfo};
 use sigtop::link::wire::{Arrival, Clock, Engine};
 use sigtop::profile::Profile;
-use sigtop::profile::window::Span;
+use sigtop::profile::totals::Span;
 use sigtop::symbols::Names;
 use sigtop::tally::flame::FlameQuery;
 use sigtop::tally::query::Query;
-use sigtop::tally::tallier::{Besides, Tallier};
+use sigtop::tally::tallier::{Extras, Tallier};
 
-/// Samples that are worked on at once, as the viewer does.
+/// Number of samples per batch, as in the viewer.
 const AT_ONCE: usize = 64;
-/// Threads that are sampled.
+/// Number of sampled threads.
 const THREADS: u64 = 16;
-/// Functions whose callers are asked for after each answer.
+/// Number of functions whose callers are requested after each answer.
 const KEYS: u64 = 8;
-/// Seconds before those that are measured: every stack has been seen, and the window is full.
+/// Seconds of warm-up before the measurement: every stack has occurred, and the window is full.
 const BEFORE: u64 = 120;
 
 fn main() {
     let (rate, answers, seconds) = (argument("rate", 8_000), argument("answers", 1).max(1), argument("seconds", 30));
     let stacks = argument("stacks", speaker::STACKS).clamp(1, speaker::STACKS);
     let sites = speaker::call_sites(&speaker::functions());
-    let about = About {
+    let about = RecordingInfo {
         version: String::new(),
         command: String::new(),
         host: String::new(),
@@ -51,7 +53,7 @@ fn main() {
         origin: None,
     };
     let (mut profile, mut names, mut tallier) = (Profile::default(), Names::default(), Tallier::default());
-    let mut encoder = Encoder::loose(&about);
+    let mut encoder = Encoder::uncompressed(&about);
     profile.apply(speaker::hello());
     let form = FlameQuery { least_share: 0.002, ..FlameQuery::default() };
     let (mut packed, mut number) = (Vec::new(), 0u64);
@@ -68,29 +70,26 @@ fn main() {
                     speaker::sampled(100 + (stack * THREADS / stacks) as u32, at_ns, &packed)
                 })
                 .collect();
-            let start = Instant::now();
-            let marks = profile.look_ahead(&batch);
-            encoder.look_ahead(&marks);
-            let looked = start.elapsed().as_secs_f64();
-            batch.iter().zip(&marks).for_each(|(arrival, &mark)| encoder.arrival(arrival, mark));
-            drop(encoder.take());
-            let written = start.elapsed().as_secs_f64();
             count += batch.len() as f64;
-            batch.into_iter().zip(marks).for_each(|(arrival, mark)| profile.apply_marked(arrival, mark));
-            recorded += written - looked;
-            taken += start.elapsed().as_secs_f64() - (written - looked);
+            let start = Instant::now();
+            encoder.write_events(&batch);
+            drop(encoder.take_blocks());
+            let written = start.elapsed().as_secs_f64();
+            profile.apply_all(batch);
+            recorded += written;
+            taken += start.elapsed().as_secs_f64() - written;
         }
         names.catch_up(&profile);
         let now_ns = number * (1_000_000_000 / rate);
         let query = Query { span: Span::Last { ns: 10_000_000_000, now_ns }, ..Query::default() };
-        let besides = Besides { flame: Some(&form), total: true, trends: true, ..Besides::default() };
+        let besides = Extras { flame: Some(&form), total: true, trends: true, ..Extras::default() };
         let start = Instant::now();
         let table = tallier.answer(&profile, &names, &query, besides).table;
         if answer >= BEFORE * answers {
             answered_ms.push(start.elapsed().as_secs_f64() * 1e3);
             for key in 0..KEYS {
                 let row = &table.rows[speaker::mixed(answer * KEYS + key) as usize % table.rows.len()];
-                let besides = Besides { centre: Some(&row.full), stands: true, ..besides };
+                let besides = Extras { center: Some(&row.full), reuse_samples: true, ..besides };
                 let start = Instant::now();
                 tallier.answer(&profile, &names, &query, besides);
                 keyed_ms.push(start.elapsed().as_secs_f64() * 1e3);

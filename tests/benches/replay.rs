@@ -1,5 +1,5 @@
-//! What a recording costs on the disk, and how fast it is played: a real one of the demo, and the same again and again until it has
-//! some millions of samples.
+//! Size of a recording on disk, and speed of its replay: a real recording of the demo, repeated
+//! until it has millions of samples.
 //!
 //! `cargo bench --bench replay -- --rounds 5 --seconds 12`.
 
@@ -12,15 +12,15 @@ use std::process::{Command, Stdio};
 use std::time::Instant;
 
 use measure::{argument, median};
-use sigtop::link::record::{About, Block, Blocks, Decoder, Encoder, Entry};
-use sigtop::link::wire::{Arrival, Event, Message};
-use sigtop::profile::{Marks, Profile};
+use sigtop::link::recording::{Block, BlockReader, Decoder, Encoder, RecordingEntry, RecordingInfo};
+use sigtop::link::wire::{Arrival, ConnectionEvent, Message};
+use sigtop::profile::Profile;
 
 const SIGTOP: &str = env!("CARGO_BIN_EXE_sigtop");
-/// Samples to be played, at least.
+/// Minimum number of samples to replay.
 const SAMPLES: usize = 5_000_000;
 
-/// Records the demo's target at this rate for so many seconds.
+/// Records the demo's target at this frequency for this many seconds.
 fn recorded(hz: &str, seconds: u64) -> Vec<u8> {
     let path = std::env::temp_dir().join(format!("sigtop-replay-{}-{hz}.sigtop", std::process::id()));
     let mut command = Command::new(SIGTOP);
@@ -33,18 +33,18 @@ fn recorded(hz: &str, seconds: u64) -> Vec<u8> {
 }
 
 fn blocks(bytes: &[u8]) -> Vec<Block> {
-    let mut blocks = Blocks::open(bytes).expect("a recording");
+    let mut blocks = BlockReader::open(bytes).expect("a recording");
     std::iter::from_fn(|| blocks.read().expect("a whole recording")).collect()
 }
 
-/// Bytes a sample, after the first part of a recording, in which stacks are new.
+/// Bytes per sample after the first part of a recording, in which stacks are new.
 fn bytes_a_sample(bytes: &[u8]) -> f64 {
     let (mut decoder, mut sum, mut samples) = (Decoder::default(), 0, 0);
     let blocks = blocks(bytes);
     for (index, block) in blocks.iter().enumerate() {
         let mut here = 0;
         decoder
-            .entries(&block.plain, |entry| here += usize::from(matches!(entry, Entry::Sampled(_))))
+            .decode_block(&block.plain, |entry| here += usize::from(matches!(entry, RecordingEntry::Sample(_))))
             .expect("entries");
         if index >= blocks.len() / 3 {
             (sum, samples) = (sum + block.raw.len(), samples + here);
@@ -53,17 +53,17 @@ fn bytes_a_sample(bytes: &[u8]) -> f64 {
     sum as f64 / samples.max(1) as f64
 }
 
-/// The recording again and again, in one.
+/// Concatenates the recording with itself into one.
 fn many(bytes: &[u8]) -> (Vec<u8>, usize) {
-    let (mut about, mut arrivals): (Option<About>, Vec<Arrival>) = (None, Vec::new());
+    let (mut about, mut arrivals): (Option<RecordingInfo>, Vec<Arrival>) = (None, Vec::new());
     let mut decoder = Decoder::default();
     for block in blocks(bytes) {
-        let entries = decoder.entries(&block.plain, |entry| match entry {
-            Entry::About(entry) => about = Some(entry),
-            Entry::Arrived(Arrival { event: Event::Closed | Event::Cut(_), .. }) => {}
-            Entry::Arrived(arrival) => arrivals.push(arrival),
-            Entry::Sampled(sampled) => {
-                let event = Event::Said(Message::Sample(sampled.sample.clone(), sampled.frames.into()));
+        let entries = decoder.decode_block(&block.plain, |entry| match entry {
+            RecordingEntry::Info(entry) => about = Some(entry),
+            RecordingEntry::Event(Arrival { event: ConnectionEvent::Closed | ConnectionEvent::Aborted(_), .. }) => {}
+            RecordingEntry::Event(arrival) => arrivals.push(arrival),
+            RecordingEntry::Sample(sampled) => {
+                let event = ConnectionEvent::Received(Message::Sample(sampled.sample.clone(), sampled.frames.into()));
                 let (source, pid, at_ns) = (sampled.source, sampled.pid, sampled.at_ns);
                 arrivals.push(Arrival { source, pid, at_ns, event });
             }
@@ -72,27 +72,26 @@ fn many(bytes: &[u8]) -> (Vec<u8>, usize) {
         entries.expect("entries");
     }
     let mut encoder = Encoder::new(&about.expect("a beginning"));
-    let marks = Marks::default();
-    arrivals.iter().for_each(|arrival| encoder.arrival(arrival, marks.of(arrival)));
-    let is_sample = |arrival: &&Arrival| matches!(arrival.event, Event::Said(Message::Sample(..)));
+    arrivals.iter().for_each(|arrival| encoder.write_event(arrival));
+    let is_sample = |arrival: &&Arrival| matches!(arrival.event, ConnectionEvent::Received(Message::Sample(..)));
     let mut samples: Vec<Arrival> = arrivals.iter().filter(is_sample).cloned().collect();
     let (first, last) = (samples[0].at_ns, samples[samples.len() - 1].at_ns);
     let (round_ns, mut count) = (last - first + 1_000_000, samples.len());
     while count < SAMPLES {
         for arrival in &mut samples {
             arrival.at_ns += round_ns;
-            if let Event::Said(Message::Sample(sample, _)) = &mut arrival.event {
+            if let ConnectionEvent::Received(Message::Sample(sample, _)) = &mut arrival.event {
                 sample.monotonic_ns += round_ns;
             }
-            encoder.arrival(arrival, marks.of(arrival));
+            encoder.write_event(arrival);
         }
         count += samples.len();
     }
-    let end = encoder.end(&[]);
-    (encoder.take().into_iter().chain(end).flatten().collect(), count)
+    let end = encoder.finish(&[]);
+    (encoder.take_blocks().into_iter().chain(end).flatten().collect(), count)
 }
 
-/// Millions of samples a second: unpacked alone, taken apart too, and into a profile too.
+/// Millions of samples per second: decompressed only, also decoded, and also added to a profile.
 fn speeds(bytes: &[u8], samples: usize) -> [f64; 3] {
     let speed = |work: &dyn Fn()| {
         let start = Instant::now();
@@ -101,23 +100,25 @@ fn speeds(bytes: &[u8], samples: usize) -> [f64; 3] {
     };
     let unpacked = || drop(blocks(bytes));
     let apart = || {
-        let (mut blocks, mut decoder) = (Blocks::open(bytes).expect("a recording"), Decoder::default());
+        let (mut blocks, mut decoder) = (BlockReader::open(bytes).expect("a recording"), Decoder::default());
         while let Some(block) = blocks.read().expect("whole") {
-            decoder.entries(&block.plain, |_| {}).expect("entries");
+            decoder.decode_block(&block.plain, |_| {}).expect("entries");
         }
     };
     let played = || {
-        let (mut blocks, mut decoder) = (Blocks::open(bytes).expect("a recording"), Decoder::default());
+        let (mut blocks, mut decoder) = (BlockReader::open(bytes).expect("a recording"), Decoder::default());
         let mut profile = Profile::default();
         while let Some(block) = blocks.read().expect("whole") {
-            let entries = decoder.entries(&block.plain, |entry| match entry {
-                Entry::Sampled(it) => profile.apply_numbered(it.source, it.at_ns, &it.sample, it.stack, it.frames),
-                Entry::Arrived(arrival) => profile.apply(arrival),
+            let entries = decoder.decode_block(&block.plain, |entry| match entry {
+                RecordingEntry::Sample(it) => {
+                    profile.apply_recorded(it.source, it.at_ns, &it.sample, it.stack, it.frames)
+                }
+                RecordingEntry::Event(arrival) => profile.apply(arrival),
                 _ => {}
             });
             entries.expect("entries");
         }
-        assert_eq!(profile.truncated().1 as usize, samples);
+        assert_eq!(profile.stack_quality().samples as usize, samples);
     };
     [speed(&unpacked), speed(&apart), speed(&played)]
 }
@@ -142,11 +143,12 @@ fn main() {
     }
 }
 
-/// Samples in a recording.
+/// Number of samples in a recording.
 fn count(bytes: &[u8]) -> usize {
     let (mut decoder, mut samples) = (Decoder::default(), 0);
     for block in blocks(bytes) {
-        let entries = decoder.entries(&block.plain, |entry| samples += usize::from(matches!(entry, Entry::Sampled(_))));
+        let entries = decoder
+            .decode_block(&block.plain, |entry| samples += usize::from(matches!(entry, RecordingEntry::Sample(_))));
         entries.expect("entries");
     }
     samples

@@ -1,6 +1,7 @@
-//! `sigtop report --top` of a profile of 100 MB with a million distinct stacks, against Go's `pprof -top` of the same file in the
-//! same run: time and memory of each. `GO=…/go cargo bench --bench report`; without a Go it says SKIPPED. Both read it
-//! gzipped; memory is the most that was resident, and stands beside the size of the file inflated.
+//! `sigtop report --top` for a profile of 100 MB with a million distinct stacks, compared with Go's
+//! `pprof -top` for the same file in the same run: time and memory of each. `GO=…/go cargo bench
+//! --bench report`; without Go it prints SKIPPED. Both read the gzipped file; memory is the peak
+//! resident size, and is printed beside the size of the inflated file.
 
 use std::fs::File;
 use std::io::{Read, Write};
@@ -8,16 +9,17 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::Instant;
 
-use sigtop::tally::saved::{Function, Line, Location, Mapping, Samples, Saved, ValueType};
-use sigtop::write::pprof;
+use sigtop::pprof::format::proto;
+use sigtop::pprof::profile::{Function, Line, Location, Mapping, SavedProfile, ValueType};
+use sigtop::pprof::samples::Samples;
 
 const STACKS: usize = 1_000_000;
 const DEPTH: usize = 44;
 const FUNCTIONS: u32 = 8_000;
-/// Runs of each; the fastest counts.
+/// Number of runs of each; the fastest counts.
 const RUNS: usize = 3;
 
-fn profile() -> Saved {
+fn profile() -> SavedProfile {
     let mut dice = 88_172_645_463_325_252u64;
     let mut below = |end: u32| {
         dice ^= dice << 13;
@@ -25,10 +27,10 @@ fn profile() -> Saved {
         dice ^= dice << 17;
         (dice % u64::from(end)) as u32
     };
-    let mut samples = Samples::of_width(2);
+    let mut samples = Samples::with_width(2);
     let mut stack = Vec::new();
     for number in 0..STACKS {
-        // From main, each function calls one of six.
+        // From main on, each function calls one of six.
         let mut function = 7;
         stack.clear();
         for _ in 0..DEPTH {
@@ -48,7 +50,7 @@ fn profile() -> Saved {
         id: u64::from(index) + 1,
         mapping: Some(0),
         address: 0x40_0000 + u64::from(index) * 16,
-        // Every tenth has a call inlined.
+        // Every tenth one has an inlined call.
         lines: if index.is_multiple_of(10) {
             vec![line((index + 1) % FUNCTIONS), line(index)]
         } else {
@@ -56,7 +58,7 @@ fn profile() -> Saved {
         },
         folded: false,
     };
-    Saved {
+    SavedProfile {
         sample_types: vec![ValueType::new("samples", "count"), ValueType::new("cpu", "nanoseconds")],
         samples,
         labels: vec![[].into()],
@@ -72,11 +74,11 @@ fn profile() -> Saved {
         locations: (0..FUNCTIONS).map(location).collect(),
         period_type: ValueType::new("cpu", "nanoseconds"),
         period: 10_000_000,
-        ..Saved::default()
+        ..SavedProfile::default()
     }
 }
 
-/// Seconds, and the most that was resident, MB; with what it printed.
+/// Returns seconds and the peak resident size in MB, with the command's output.
 fn run(command: &mut Command) -> (f64, f64, String) {
     let began = Instant::now();
     let mut child = command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().expect("it starts");
@@ -91,8 +93,8 @@ fn run(command: &mut Command) -> (f64, f64, String) {
         if let Some(ended) = child.try_wait().expect("a child") {
             break ended;
         }
-        let told = std::fs::read_to_string(&status).unwrap_or_default();
-        let resident = told.lines().find_map(|line| line.strip_prefix("VmHWM:"));
+        let status = std::fs::read_to_string(&status).unwrap_or_default();
+        let resident = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
         let kb = resident.and_then(|rest| rest.split_whitespace().next()?.parse().ok()).unwrap_or(0);
         most_kb = most_kb.max(kb);
         std::thread::sleep(std::time::Duration::from_millis(5));
@@ -105,7 +107,7 @@ fn run(command: &mut Command) -> (f64, f64, String) {
 fn main() {
     let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join("large.pb.gz");
     let mut file = File::create(&path).expect("writable");
-    pprof::write(&mut file, &profile()).expect("writable");
+    proto::write(&mut file, &profile()).expect("writable");
     file.flush().expect("writable");
     let inflated = flate2::read::MultiGzDecoder::new(File::open(&path).expect("there"));
     let bytes = std::io::copy(&mut std::io::BufReader::new(inflated), &mut std::io::sink()).expect("it inflates");

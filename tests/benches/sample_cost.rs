@@ -1,9 +1,11 @@
-//! What a sample costs the target: CPU time of the whole process (wait4: user and system, the agent thread included) over the number of
-//! ticks, as a slope over several rates, on a fixed piece of C++ work.
+//! Cost of a sample for the target: CPU time of the whole process (wait4: user and system,
+//! including the agent thread) per tick, as a slope over several frequencies, for a fixed piece of
+//! C++ work.
 //!
-//! `cargo bench --bench sample_cost -- --rounds 15`. The rates go beyond the kernel's own tick, so the wall clock's interval timer ticks: the
-//! work never sleeps, and a tick is a tick to the handler. What counts is how many came, not how many were asked for. The same ticks
-//! with an empty handler tell which part of the cost is the kernel's (and the machine's) for any signal.
+//! `cargo bench --bench sample_cost -- --rounds 15`. The frequencies exceed the kernel's own tick,
+//! so the wall clock's interval timer is used: the work never sleeps, and the handler treats all
+//! ticks alike. The slope is over the ticks that came, not over those requested. The same ticks
+//! with an empty handler show the share of the kernel (and the machine) for any signal.
 
 #[path = "cost.rs"]
 mod cost;
@@ -30,7 +32,7 @@ struct Point {
     cpu_ns: f64,
 }
 
-/// By an empty handler in a preload of its own.
+/// An empty handler in its own preload.
 fn measure_bare(rate: u64, work: &str) -> Point {
     let cost = Cost::new();
     let ticks = cost.path().with_extension("ticks");
@@ -44,10 +46,10 @@ fn measure_bare(rate: u64, work: &str) -> Point {
     Point { ticks: ticks.trim().parse().expect("a number"), lost: 0.0, cpu_ns: cost.cpu_ns() }
 }
 
-/// By sigtop.
+/// The agent of sigtop.
 fn measure(rate: u64, work: &str) -> Point {
     let (cost, wrapper, program) = (Cost::new(), targets::c("rusage"), targets::cpp("work"));
-    // Without ticks, but watched all the same: what is left is what being there costs.
+    // Without ticks, but watched: this is the fixed cost of being watched.
     let period = if rate == 0 { "10s".to_owned() } else { format!("{}us", 1_000_000.0 / rate as f64) };
     let batch = Batch::new(&format!("--clock real --engine itimer --period {period}"));
     let watched = batch.run(&[text(&wrapper), text(cost.path()), text(&program), work]);
@@ -60,7 +62,8 @@ fn measure(rate: u64, work: &str) -> Point {
     Point { ticks: samples as f64 + lost, lost, cpu_ns: cost.cpu_ns() }
 }
 
-/// Median of the slopes between any two runs of a round, each weighing as much as the runs lie apart; ns a tick.
+/// Median of the slopes between any two runs of a round, each weighted by the distance between the
+/// runs; ns per tick.
 fn slope(rounds: &[&[Point; RATES.len()]]) -> f64 {
     let mut slopes: Vec<(f64, f64)> = Vec::new();
     for points in rounds {

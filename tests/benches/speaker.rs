@@ -1,8 +1,10 @@
-//! A synthetic agent: it speaks the real wire to the real viewer, from the process that the viewer launched, as fast as it is told to.
-//! The process throws the real agent away first (it starts itself anew without the preload), so that the samples are all that there is.
+//! A synthetic agent: it speaks the real wire format to the real viewer, from the process that the
+//! viewer launched, at a given rate. The process first removes the real agent by executing itself
+//! again without the preload, so that there are no other samples.
 //!
-//! Its stacks: a binary tree that branches at every third frame or so, [`DEPTH`] frames deep, with [`STACKS`] leaves that are equally likely;
-//! which thread runs is decided nearest to the root. Frames are functions of a real file, so that names come from real symbols.
+//! Its stacks form a binary tree that branches at about every third frame, [`DEPTH`] frames deep,
+//! with [`STACKS`] equally likely leaves; the branches nearest to the root select the thread.
+//! Frames are functions of a real file, so that names come from real symbols.
 
 use std::fs;
 use std::io::{Read, Write};
@@ -15,42 +17,43 @@ use std::time::{Duration, Instant};
 
 use object::{Object, ObjectSymbol};
 use sigtop::link::wire::{
-    Arrival, Birth, Clock, Engaged, Engine, EngineState, Event, FrameAddress, Hello, LINK_VARIABLE, Message, Module,
-    Sample, SourceId, Thread, Writer, stack_memory,
+    Arrival, Clock, ConnectionEvent, Engaged, Engine, EngineState, FrameAddress, Hello, LINK_VARIABLE, Message, Module,
+    Sample, SourceId, SpawnCause, Thread, Writer, stack_memory,
 };
 
 use crate::harness::run::text;
 use crate::harness::targets;
 
-/// Distinct stacks.
+/// Number of distinct stacks.
 pub(crate) const STACKS: u64 = 200_000;
-/// Frames of each.
+/// Number of frames of each.
 pub(crate) const DEPTH: u64 = 60;
-/// Threads, each with a stack slot of its own.
+/// Number of threads, each with its own stack slot.
 const THREADS: u64 = 16;
-/// Bits that tell one stack from another.
+/// Number of bits that distinguish stacks.
 const BITS: u64 = 18;
-/// Functions that are called, and call sites in each.
+/// Number of called functions, and of call sites in each.
 const FUNCTIONS: usize = 1_000;
 const SITES: u64 = 4;
-/// Between two batches.
+/// The time between two batches.
 const BATCH: Duration = Duration::from_millis(10);
-/// Where the file is said to be mapped.
+/// Address at which the file is reported as mapped.
 const BIAS: u64 = 0x5555_0000_0000;
-/// The file.
+/// Name of the file.
 const SOURCE: &str = "functions";
-/// The word that makes this program an agent.
+/// The argument that makes this program an agent.
 pub(crate) const WORD: &str = "--speak";
 
 const _: () = assert!(STACKS <= 1 << BITS);
 
-/// The target's command line: samples a second, how many stacks are shown once before that, and for how many seconds before
-/// samples at this rate are told at once, as old as they would be then.
+/// Returns the target's command line: samples per second, the number of stacks that are sent once
+/// before, and the seconds of earlier samples at this rate, which are sent together with their
+/// original ages.
 pub(crate) fn arguments(rate: u64, before: u64, past: u64) -> [String; 5] {
     [WORD.to_owned(), rate.to_string(), before.to_string(), past.to_string(), text(&functions()).to_owned()]
 }
 
-/// A file of [`FUNCTIONS`].
+/// Writes a file with [`FUNCTIONS`].
 pub(crate) fn functions() -> PathBuf {
     let one = |number| {
         format!("double function_{number}(double x) {{ return x * {number}.5 + __builtin_sin(x) / (x + {number}); }}\n")
@@ -59,7 +62,7 @@ pub(crate) fn functions() -> PathBuf {
     targets::generated(SOURCE, &source, "c", "cc", &["-O2", "-shared", "-fPIC"])
 }
 
-/// Becomes the agent if the command line says so; else it comes back.
+/// Becomes the agent if the command line requests it; otherwise returns.
 pub(crate) fn speak_if_told() {
     let arguments: Vec<String> = std::env::args().collect();
     if arguments.get(1).map(String::as_str) != Some(WORD) {
@@ -67,7 +70,7 @@ pub(crate) fn speak_if_told() {
     }
     let number = |index: usize| arguments[index].parse().expect("a number");
     match std::env::var(LINK_VARIABLE) {
-        // A new image, without the real agent.
+        // The new process image does not contain the real agent.
         Ok(link) => {
             let own = std::env::current_exe().expect("this program");
             let mut again = Command::new(own);
@@ -78,7 +81,7 @@ pub(crate) fn speak_if_told() {
     }
 }
 
-/// Addresses of the file's code, some in each function.
+/// Addresses of the file's code, several in each function.
 pub(crate) fn call_sites(path: &Path) -> Vec<u64> {
     let bytes = fs::read(path).expect("the file");
     let file = object::File::parse(&*bytes).expect("an ELF file");
@@ -100,7 +103,7 @@ pub(crate) fn stack(number: u64, sites: &[u64], frames: &mut Vec<u64>) {
     }
 }
 
-/// What a process of pid 7 says first, at time 0.
+/// The first messages of a process with pid 7, at time 0.
 pub(crate) fn hello() -> Arrival {
     let hello = Hello {
         token: 0,
@@ -109,18 +112,23 @@ pub(crate) fn hello() -> Arrival {
         start_ticks: 1,
         monotonic_ns: 0,
         cpu_ns: 0,
-        birth: Birth::Tick,
+        spawn_cause: SpawnCause::Tick,
         executable: (*b"/bin/app").into(),
         argv: (*b"app\0").into(),
     };
-    Arrival { source: SourceId(0), pid: 7, at_ns: 0, event: Event::Said(Message::Hello(hello)) }
+    Arrival { source: SourceId(0), pid: 7, at_ns: 0, event: ConnectionEvent::Received(Message::Hello(hello)) }
 }
 
 /// A sample of this process, of 1 ms of CPU time.
 pub(crate) fn sampled(tid: u32, at_ns: u64, packed: &[u64]) -> Arrival {
     let (clock, weight_ns) = (Clock::Prof, 1_000_000);
     let sample = Sample { tid, clock, flags: 0, generation: 0, monotonic_ns: at_ns, weight_ns, slot: 0 };
-    Arrival { source: SourceId(0), pid: 7, at_ns, event: Event::Said(Message::Sample(sample, packed.into())) }
+    Arrival {
+        source: SourceId(0),
+        pid: 7,
+        at_ns,
+        event: ConnectionEvent::Received(Message::Sample(sample, packed.into())),
+    }
 }
 
 /// Steele, Lea and Flood's finaliser.
@@ -143,7 +151,7 @@ fn speak((rate, before, past): (u64, u64, u64), file: &str, link: &str) {
     let period_ns: u64 = period_ns.parse().expect("a number");
     let mut socket = UnixStream::connect(path).expect("the viewer listens");
     let mut orders = socket.try_clone().expect("a descriptor");
-    // Whatever it asks: it is gone when there is nothing more to read.
+    // Requests are ignored; the loop ends when there is nothing more to read.
     std::thread::spawn(move || while orders.read(&mut [0; 256]).is_ok_and(|count| count > 0) {});
 
     let sites = call_sites(Path::new(file));
@@ -156,11 +164,11 @@ fn speak((rate, before, past): (u64, u64, u64), file: &str, link: &str) {
         start_ticks: 1,
         monotonic_ns: now_ns(),
         cpu_ns: 0,
-        birth: Birth::Tick,
+        spawn_cause: SpawnCause::Tick,
         executable: file.as_bytes(),
         argv: b"speaker\0",
     };
-    writer.hello(&hello).expect("room");
+    writer.write_hello(&hello).expect("room");
     let (device, inode) = fs::metadata(file).map(|file| (file.dev(), file.ino())).expect("the file");
     let module = Module {
         id: 1,
@@ -173,16 +181,16 @@ fn speak((rate, before, past): (u64, u64, u64), file: &str, link: &str) {
         path: file.as_bytes(),
         build_id: &[],
     };
-    writer.module(&module).expect("room");
+    writer.write_module(&module).expect("room");
     for tid in 0..THREADS {
-        writer.thread(&Thread { tid: 100 + tid as u32, name: b"worker" }).expect("room");
+        writer.write_thread(&Thread { tid: 100 + tid as u32, name: b"worker" }).expect("room");
     }
     let (clock, engine, state) = (Clock::Prof, Engine::Threads, EngineState::Running);
-    writer.engaged(&Engaged { clock, engine, state, period_ns, signal: 27 }).expect("room");
+    writer.write_engaged(&Engaged { clock, engine, state, period_ns, signal: 27 }).expect("room");
     let length = writer.length();
     socket.write_all(&buffer[..length]).expect("the viewer reads");
 
-    // Stacks by number, each with its age, ns.
+    // Numbers of stacks, each with its age in ns.
     let mut say = |samples: &mut dyn Iterator<Item = (u64, u64)>, sent: &mut u64| {
         let mut length = 0;
         for (number, age_ns) in samples {
@@ -198,12 +206,12 @@ fn speak((rate, before, past): (u64, u64, u64), file: &str, link: &str) {
                 slot,
             };
             let mut writer = Writer::new(&mut buffer, length);
-            if writer.sample(&sample, &frames, &mut memory).is_err() {
+            if writer.write_sample(&sample, &frames, &mut memory).is_err() {
                 if socket.write_all(&buffer[..length]).is_err() {
                     return false;
                 }
                 writer = Writer::new(&mut buffer, 0);
-                writer.sample(&sample, &frames, &mut memory).expect("room for one");
+                writer.write_sample(&sample, &frames, &mut memory).expect("room for one");
             }
             length = writer.length();
             *sent += 1;
@@ -212,10 +220,10 @@ fn speak((rate, before, past): (u64, u64, u64), file: &str, link: &str) {
     };
 
     let (mut sent, mut random) = (0, 1);
-    let told = past * rate;
-    let mut old = (0..told).map(|index| {
+    let earlier = past * rate;
+    let mut old = (0..earlier).map(|index| {
         random += 1;
-        (mixed(random) % STACKS, (told - index) * 1_000_000_000 / rate.max(1))
+        (mixed(random) % STACKS, (earlier - index) * 1_000_000_000 / rate.max(1))
     });
     if !say(&mut old, &mut sent) || !say(&mut (0..before).map(|number| (number, 0)), &mut sent) {
         return;

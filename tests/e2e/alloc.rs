@@ -1,4 +1,5 @@
-//! Samples of programs that are in their allocator most of the time, whichever it is: nothing hangs, and nothing is overwritten.
+//! Samples programs that spend most of their time in their allocator, with various allocators:
+//! nothing hangs, and no memory is corrupted.
 
 use std::fs;
 use std::path::Path;
@@ -11,7 +12,7 @@ use crate::harness::targets;
 
 const LIBRARIES: &str = "/usr/lib/x86_64-linux-gnu";
 
-/// The program with the allocator of a library; `None` where there is none.
+/// Returns the program with the allocator of a library; `None` if the library is not installed.
 fn with(library: &str) -> Option<std::path::PathBuf> {
     let path = Path::new(LIBRARIES).join(library);
     if !path.exists() {
@@ -24,7 +25,8 @@ fn with(library: &str) -> Option<std::path::PathBuf> {
     Some(targets::generated("alloc", &source, "c", "cc", &flags))
 }
 
-/// It does what it does alone, and its allocator is seen at work.
+/// Checks that the program's output is the same as alone, and that its allocator appears in
+/// samples.
 fn unharmed(binary: &Path, bad: &[&'static str], is_allocator: impl Fn(&str) -> bool) {
     let command = [text(binary), "600000"];
     let alone = host(Guest::Nobody, &command);

@@ -1,4 +1,5 @@
-//! Programs that change stacks by themselves: fibers of 16 KB, and goroutines, whose stacks begin with a fraction of that, beside C.
+//! Programs that switch stacks themselves: fibers with stacks of 16 KB, and goroutines beside C
+//! code, whose initial stacks are a fraction of that.
 
 use super::guest::{Guest, Shown, WAYS, host, prove, same};
 use super::shares::accounts;
@@ -23,7 +24,8 @@ fn fibers_have_room_for_a_tick_on_their_small_stacks() {
     is_seen(&Batch::new("--hz 1000").run(&command).raw, "fiber_work");
 }
 
-/// Go has a handler for every signal, set by raw system calls, and preempts goroutines by SIGURG.
+/// The Go runtime handles every signal, installs handlers by raw system calls, and preempts
+/// goroutines with SIGURG.
 #[test]
 fn a_go_program_with_c_in_it_computes_the_same_and_is_seen() {
     let Some(go) = installed("go") else {
@@ -33,11 +35,11 @@ fn a_go_program_with_c_in_it_computes_the_same_and_is_seen() {
     let command = [text(&binary), "700"];
     let alone = host(Guest::Nobody, &command);
     assert!(alone.code == 0 && alone.stdout.starts_with("sum "), "{alone:?}");
-    // On stderr it is said that it is a Go program.
+    // A message on stderr says that this is a Go program.
     let all_else = |shown: Shown| (shown.code, shown.stdout);
     prove(&WAYS, &[], |guest| same(all_else(host(guest, &command)), all_else(alone.clone())));
     is_seen(&Batch::new("--hz 1000").run(&command).raw, "burn_c");
-    // It is found at the next look at the process, a second later.
+    // The agent finds the handler at its next check of the process, a second later.
     let refused = Batch::new("--engine itimer --hz 1000").run(&[text(&binary), "4000"]).tables;
     assert!(refused.contains("handler of its own"), "{refused}");
 }

@@ -1,4 +1,5 @@
-//! In gperftools' place: its variables, its functions and its files, without a viewer, and beside the real library where that is installed.
+//! The drop-in replacement for gperftools' CPU profiler: its variables, functions and files,
+//! without a viewer, and together with the real library if that is installed.
 
 use std::fs;
 use std::io::{BufRead, BufReader, Write};
@@ -20,7 +21,7 @@ use crate::harness::targets;
 static AGENT: LazyLock<String> =
     LazyLock::new(|| run(Command::new(SIGTOP).args(["env", "--path"])).out().trim().to_owned());
 
-/// Variables that would steer a profile.
+/// Variables that control a profile.
 const VARIABLES: [&str; 8] = [
     "CPUPROFILE",
     "CPUPROFILE_FREQUENCY",
@@ -36,7 +37,7 @@ fn binary() -> PathBuf {
     targets::c("profiler").canonicalize().expect("compiled")
 }
 
-/// The target, in a directory of its own, with the agent preloaded.
+/// The target with the agent preloaded, in its own directory.
 struct Target {
     binary: PathBuf,
     directory: PathBuf,
@@ -64,7 +65,7 @@ impl Target {
         command
     }
 
-    /// Runs it to its end; it says nothing on stderr.
+    /// Runs the target to its end and checks that stderr is empty.
     fn run(&self, arguments: &[&str]) -> Ran {
         let ran = run(&mut self.command(arguments));
         assert_eq!(ran.err(), "", "{arguments:?}");
@@ -79,7 +80,7 @@ impl Target {
         profile.with(&self.binary, function)
     }
 
-    /// Names of the files that are there, sorted.
+    /// The names of the files in the directory, sorted.
     fn files(&self) -> Vec<String> {
         let entries = fs::read_dir(&self.directory).expect("ours");
         let mut names: Vec<String> =
@@ -88,7 +89,7 @@ impl Target {
         names
     }
 
-    /// Starts it to burn so much at each line; it has said that it is ready.
+    /// Starts the target, which uses CPU time for each line of input, and waits until it is ready.
     fn forever(&self, seconds: &str) -> Forever {
         self.start(&["forever", seconds])
     }
@@ -130,7 +131,7 @@ impl Forever {
     }
 }
 
-/// Waits until something is so.
+/// Waits until a condition holds.
 fn until(what: &str, mut is_so: impl FnMut() -> bool) {
     let begun = std::time::Instant::now();
     while !is_so() {
@@ -139,14 +140,15 @@ fn until(what: &str, mut is_so: impl FnMut() -> bool) {
     }
 }
 
-/// So many ticks are so much CPU time, at 100 a second unless said otherwise: the target burns no less, and a little more.
+/// Checks a number of ticks against the expected number. The target uses at least the requested CPU
+/// time, and a little more.
 fn is_about(ticks: u64, expected: f64) {
     let ticks = ticks as f64;
     assert!(ticks >= expected * 0.9 - 2.0 && ticks <= expected * 1.15 + 5.0, "{ticks} ticks of about {expected}");
 }
 
 #[test]
-fn a_whole_run_is_profiled_and_its_shares_are_true() {
+fn cpuprofile_profiles_the_whole_run_with_correct_shares() {
     let target = Target::new(&[("CPUPROFILE", "out.prof"), ("CPUPROFILE_FREQUENCY", "250")]);
     assert_eq!(target.run(&["burn", "3"]).code(), 0);
     let profile = target.profile("out.prof");
@@ -154,13 +156,13 @@ fn a_whole_run_is_profiled_and_its_shares_are_true() {
     is_about(profile.ticks(), 750.0);
     let (alpha, beta) = (target.with(&profile, "alpha"), target.with(&profile, "beta"));
     assert!(deviations(alpha, alpha + beta, 0.75).abs() < 5.0, "{alpha} and {beta}");
-    // All but what is before main, if a tick comes there.
+    // A tick may come before main.
     assert!(target.with(&profile, "main") + 2 >= profile.ticks());
     assert_eq!(target.files(), ["out.prof"]);
 }
 
 #[test]
-fn a_program_that_does_nothing_leaves_a_profile_of_nothing() {
+fn an_idle_program_writes_an_empty_profile() {
     let target = Target::new(&[("CPUPROFILE", "out.prof")]);
     assert_eq!(target.run(&["nothing"]).code(), 0);
     let profile = target.profile("out.prof");
@@ -168,7 +170,7 @@ fn a_program_that_does_nothing_leaves_a_profile_of_nothing() {
 }
 
 #[test]
-fn frequencies_are_as_in_the_manual() {
+fn cpuprofile_frequency_sets_the_period() {
     for (frequency, period_us) in [("1000", 1_000), ("99999", 250), ("0", 10_000), ("12x", 10_000), ("", 10_000)] {
         let target = Target::new(&[("CPUPROFILE", "out.prof"), ("CPUPROFILE_FREQUENCY", frequency)]);
         target.run(&["burn", "0.1"]);
@@ -179,7 +181,7 @@ fn frequencies_are_as_in_the_manual() {
 }
 
 #[test]
-fn the_wall_clock_wakes_nobody() {
+fn cpuprofile_realtime_does_not_interrupt_sleeping_threads() {
     let target = Target::new(&[("CPUPROFILE", "out.prof"), ("CPUPROFILE_REALTIME", "0")]);
     let ran = target.run(&["sleep", "1"]);
     assert_eq!(ran.out(), "left=0\n", "the sleep was whole");
@@ -189,7 +191,7 @@ fn the_wall_clock_wakes_nobody() {
 }
 
 #[test]
-fn the_wall_clock_of_one_thread_or_of_all() {
+fn cpuprofile_realtime_samples_the_first_thread_or_all() {
     let with = |threads: &[(&'static str, &str)]| {
         let variables = [&[("CPUPROFILE", "out.prof"), ("CPUPROFILE_REALTIME", "1")], threads].concat();
         let target = Target::new(&variables);
@@ -204,7 +206,7 @@ fn the_wall_clock_of_one_thread_or_of_all() {
 }
 
 #[test]
-fn ticks_come_by_the_signal_that_is_asked_for() {
+fn cpuprofile_timer_signal_sets_the_signal_of_ticks() {
     let target = Target::new(&[("CPUPROFILE", "out.prof"), ("CPUPROFILE_TIMER_SIGNAL", "40")]);
     let mut forever = target.forever("0.5");
     forever.burn();
@@ -218,15 +220,15 @@ fn ticks_come_by_the_signal_that_is_asked_for() {
 }
 
 #[test]
-fn what_a_killed_program_leaves_is_whole() {
+fn the_file_of_a_killed_program_is_valid() {
     let target = Target::new(&[("CPUPROFILE", "out.prof"), ("CPUPROFILE_FREQUENCY", "1000")]);
     for round in 0..12 {
         let mut forever = target.start(&["deep", "60"]);
-        // What is read while it is written may be torn.
+        // A line that is being written may be incomplete.
         let file = target.directory.join("out.prof");
         let has_ticks = |bytes: Vec<u8>| Legacy::parse(&bytes).is_ok_and(|profile| profile.ticks() > 0);
         until("samples in the file", || fs::read(&file).is_ok_and(has_ticks));
-        // A little later each time, so that some are killed while they write.
+        // The delay varies, so that some are killed while they write.
         std::thread::sleep(Duration::from_millis(97 * round));
         forever.signal(Signal::SIGKILL);
         forever.child.wait().expect("ours");
@@ -236,7 +238,7 @@ fn what_a_killed_program_leaves_is_whole() {
 }
 
 #[test]
-fn no_more_than_a_second_is_lost_to_a_signal() {
+fn a_killed_program_loses_at_most_a_second() {
     let target = Target::new(&[("CPUPROFILE", "out.prof")]);
     let ran = run(&mut target.command(&["segv", "3"]));
     assert_eq!(ran.code(), 128 + 11);
@@ -248,7 +250,7 @@ fn no_more_than_a_second_is_lost_to_a_signal() {
 }
 
 #[test]
-fn a_signal_starts_and_stops_and_overwrites_nothing() {
+fn cpuprofilesignal_starts_and_stops_without_overwriting_files() {
     let target = Target::new(&[("CPUPROFILE", "out.prof"), ("CPUPROFILESIGNAL", "12")]);
     fs::write(target.directory.join("out.prof.1"), "kept").expect("ours");
     let mut forever = target.forever("0.4");
@@ -271,7 +273,7 @@ fn a_signal_starts_and_stops_and_overwrites_nothing() {
 }
 
 #[test]
-fn children_have_files_of_their_own() {
+fn fork_children_write_their_own_files() {
     for (how, function) in [("fork", "taken"), ("exec", "burn")] {
         let target = Target::new(&[("CPUPROFILE", "out.prof")]);
         let ran = target.run(&[how, "0.4"]);
@@ -287,7 +289,7 @@ fn children_have_files_of_their_own() {
 }
 
 #[test]
-fn a_file_that_cannot_be_written_costs_a_sentence_and_not_the_program() {
+fn an_unwritable_file_is_a_warning_and_the_program_runs() {
     for (variables, says) in [
         (&[("CPUPROFILE", "/nowhere/out.prof")][..], "/nowhere/out.prof"),
         (&[("CPUPROFILE", "out.prof"), ("CPUPROFILESIGNAL", "99")], "99"),
@@ -302,7 +304,7 @@ fn a_file_that_cannot_be_written_costs_a_sentence_and_not_the_program() {
 }
 
 #[test]
-fn a_program_profiles_a_part_of_itself() {
+fn profiler_start_and_stop_delimit_the_profile() {
     let target = Target::new(&[]);
     let ran = target.run(&["bracket", "0.4", "part.prof"]);
     let out = ran.out();
@@ -319,7 +321,7 @@ fn a_program_profiles_a_part_of_itself() {
 }
 
 #[test]
-fn two_profiles_one_after_the_other() {
+fn a_second_profile_can_follow_the_first() {
     let target = Target::new(&[]);
     assert_eq!(target.run(&["twice", "0.3", "a.prof"]).out(), "start=1 start=1\n");
     let (first, second) = (target.profile("a.prof"), target.profile("a.prof.2"));
@@ -329,7 +331,7 @@ fn two_profiles_one_after_the_other() {
 }
 
 #[test]
-fn a_filter_says_which_threads_count() {
+fn a_filter_excludes_threads() {
     let target = Target::new(&[]);
     assert_eq!(target.run(&["filter", "0.5", "some.prof"]).out(), "start=1\n");
     let profile = target.profile("some.prof");
@@ -338,7 +340,7 @@ fn a_filter_says_which_threads_count() {
 }
 
 #[test]
-fn a_refused_start_says_why() {
+fn a_failed_start_sets_errno() {
     let target = Target::new(&[]);
     let enoent = nix::errno::Errno::ENOENT as i32;
     let out = target.run(&["refused", "0", "/nowhere/at/all.prof"]).out();
@@ -346,7 +348,7 @@ fn a_refused_start_says_why() {
 }
 
 #[test]
-fn samples_taken_by_hand_are_counted_to_the_last() {
+fn manual_samples_are_all_counted() {
     let target = Target::new(&[]);
     assert_eq!(target.run(&["hand", "0.2", "hand.prof"]).out(), "start=1\n11111 0\n");
     let profile = target.profile("hand.prof");
@@ -354,7 +356,7 @@ fn samples_taken_by_hand_are_counted_to_the_last() {
 }
 
 #[test]
-fn a_viewer_and_a_file_get_the_same_samples() {
+fn a_viewer_and_a_file_receive_the_same_samples() {
     let target = Target::new(&[]);
     let file = target.directory.join("out.prof");
     let watched = |clock: &str| {
@@ -365,13 +367,14 @@ fn a_viewer_and_a_file_get_the_same_samples() {
     let ran = watched("prof");
     assert!(ran.err().contains("burn") && ran.code() == 0, "{}", ran.err());
     is_about(Legacy::of(&file).ticks(), 100.0);
-    // The file's clock stays; the viewer is told.
+    // The clock of the file stays, and the viewer learns that.
     let ran = watched("real");
     assert!(ran.err().contains("by another clock (CPUPROFILE"), "{}", ran.err());
     is_about(Legacy::of(&file).ticks(), 100.0);
 }
 
-/// The target linked with a library of gperftools' name: the real one, or one that says when it is called.
+/// The target linked with a library of gperftools' name: the real one, or one that reports its
+/// calls.
 fn linked(flags: &[&str]) -> PathBuf {
     let source = fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/targets/profiler.c")).expect("there");
     let mut all = vec!["-O2", "-fomit-frame-pointer", "-pthread", "-Wl,--no-as-needed"];
@@ -399,16 +402,16 @@ fn a_program_linked_with_the_library_runs_without_it() {
     target.variables.retain(|(name, _)| *name != "CPUPROFILE");
     assert!(target.run(&["bracket", "0.2", "part.prof"]).out().contains("start=1 again=0"));
     is_about(target.profile("part.prof").ticks(), 20.0);
-    // It is found by a viewer like any other process that carries the agent.
+    // A viewer finds it like any other process with the agent.
     let forever = target.forever("0.1");
     let maps = fs::read_to_string(format!("/proc/{}/maps", forever.child.id())).expect("it runs");
     assert!(maps.contains("/libsigtop-agent-"), "{maps}");
     assert!(forever.end().success());
 }
 
-/// What a linker looks for is there too, and a program that was linked with it finds it again.
+/// A linker finds the library, and the loader finds it again for the linked program.
 #[test]
-fn a_program_is_linked_with_the_agent() {
+fn a_program_can_be_linked_with_the_agent() {
     let place = targets::scratch("link with").canonicalize().expect("made").join("lib");
     let line = run(Command::new(SIGTOP).args(["env", "--libprofiler"]).arg(&place));
     assert_eq!(line.code(), 0, "{}", line.err());
@@ -418,7 +421,7 @@ fn a_program_is_linked_with_the_agent() {
     is_about(target.profile("out.prof").ticks(), 40.0);
 }
 
-/// Whoever starts a program that has more rights than he has must not make it write where he wants.
+/// A setuid program must not be made to write to a file of the caller's choice.
 #[test]
 fn a_setuid_program_writes_nothing() {
     if !nix::unistd::geteuid().is_root() {
@@ -427,7 +430,7 @@ fn a_setuid_program_writes_nothing() {
     let directory = targets::scratch("other rights").canonicalize().expect("made");
     let place = directory.join("lib");
     assert_eq!(run(Command::new(SIGTOP).args(["env", "--libprofiler"]).arg(&place)).code(), 0);
-    // The loader heeds no variable of such a program, but what it was linked with comes along.
+    // The loader ignores variables for such a program, but loads what it was linked with.
     let binary = linked(&["-L", text(&place), &format!("-Wl,-rpath,{}", place.display())]);
     let copy = directory.join("profiler");
     fs::copy(&binary, &copy).expect("written");
@@ -442,7 +445,7 @@ fn a_setuid_program_writes_nothing() {
     assert!(secure.files().is_empty(), "{:?}", secure.files());
 }
 
-/// gperftools' own library; `None`, with a sentence, where it is not installed.
+/// gperftools' own library; `None` with a message if it is not installed.
 fn real_library() -> Option<PathBuf> {
     let directories = ["/usr/lib/x86_64-linux-gnu", "/usr/lib64", "/usr/lib", "/usr/local/lib"];
     let found =
@@ -454,7 +457,7 @@ fn real_library() -> Option<PathBuf> {
 }
 
 #[test]
-fn the_real_library_does_not_start_beside_ours() {
+fn gperftools_library_does_not_start_beside_the_agent() {
     if real_library().is_none() {
         return;
     }
@@ -462,10 +465,10 @@ fn the_real_library_does_not_start_beside_ours() {
     for more in [&[][..], &[("CPUPROFILE_PER_THREAD_TIMERS", "1")]] {
         let variables = [&[("CPUPROFILE", "out.prof")][..], more].concat();
         let target = Target::of(binary.clone(), &variables, true);
-        // It would say how many ticks it had.
+        // The real library would print its number of ticks.
         target.run(&["burn", "0.5"]);
         assert_eq!(target.files(), ["out.prof"]);
-        // Padded as ours are, and not twice as many.
+        // The profile is the agent's, with a single set of samples.
         is_about(target.profile("out.prof").ticks(), 50.0);
     }
     let target = Target::of(binary, &[], true);
@@ -473,9 +476,10 @@ fn the_real_library_does_not_start_beside_ours() {
     is_about(target.profile("part.prof").ticks(), 30.0);
 }
 
-/// A library whose own start cannot be taken in hand begins before ours, and is stopped; one that was preloaded before ours is let be.
+/// A library that starts itself before the agent is stopped, unless it was preloaded before the
+/// agent.
 #[test]
-fn another_profiler_is_stopped_or_let_be() {
+fn another_profiler_is_stopped_unless_it_was_preloaded_first() {
     let other = targets::preload("later_profiler").canonicalize().expect("compiled");
     let mut target = Target::new(&[("CPUPROFILE", "out.prof")]);
     let preload = |target: &mut Target, libraries: [&str; 2]| {
@@ -494,9 +498,9 @@ fn another_profiler_is_stopped_or_let_be() {
     assert!(target.files().is_empty(), "{:?}", target.files());
 }
 
-/// A daemon opens its file as root and goes on as somebody who could not.
+/// A daemon opens its file as root and continues as a user who could not open it.
 #[test]
-fn a_profile_goes_on_when_the_program_gives_up_its_rights() {
+fn a_profile_continues_after_the_program_drops_privileges() {
     if !nix::unistd::geteuid().is_root() {
         return skip("only root has rights to give up");
     }
@@ -506,7 +510,7 @@ fn a_profile_goes_on_when_the_program_gives_up_its_rights() {
 }
 
 #[test]
-fn the_real_library_and_ours_say_the_same() {
+fn gperftools_library_and_the_agent_measure_the_same() {
     if real_library().is_none() {
         return;
     }
@@ -514,7 +518,7 @@ fn the_real_library_and_ours_say_the_same() {
     let said = |preloaded| {
         let target = Target::of(binary.clone(), &[], preloaded);
         let out = run(&mut target.command(&["bracket", "0.2", "part.prof"])).out();
-        // But for how many samples there were.
+        // Only the numbers of samples differ.
         let lines = out.lines().map(|line| line.split(" samples=").next().unwrap_or_default().to_owned());
         (lines.collect::<Vec<_>>(), target.files(), run(&mut target.command(&["refused", "0", "/nowhere/x"])).out())
     };
@@ -535,7 +539,7 @@ fn perl_pprof_reads_the_file() {
 }
 
 #[test]
-fn gos_pprof_reads_the_file() {
+fn go_pprof_reads_the_file() {
     let Some(go) = installed("go") else {
         return skip("go is not installed");
     };
@@ -546,7 +550,7 @@ fn gos_pprof_reads_the_file() {
     let ran = run(&mut command);
     let total = format!(" {}ms total\n", target.profile("out.prof").ticks() * 10);
     let out = ran.out();
-    // Of what is no Go program it knows the files alone.
+    // For programs that are not Go, it knows only the files.
     assert!(out.contains(&total) && out.contains("  [profiler]\n"), "{total}: {out}{}", ran.err());
 }
 
@@ -556,14 +560,14 @@ fn sigtop_reads_the_file() {
     target.run(&["burn", "1"]);
     let ran = run(Command::new(SIGTOP).args(["report", "--top"]).arg(target.directory.join("out.prof")));
     let ticks = target.profile("out.prof").ticks();
-    // In the unit of its smallest row.
+    // The unit is that of the smallest row.
     let totals = [format!("of {}ms total", ticks * 10), format!("of {:.2}s total", ticks as f64 / 100.0)];
     let out = ran.out().replace("of 1s total", "of 1.00s total");
     assert!(totals.iter().any(|total| out.contains(total)), "{totals:?}: {out}{}", ran.err());
 }
 
 #[test]
-fn the_header_is_for_c_and_cpp_and_needs_no_agent() {
+fn the_header_compiles_as_c_and_cpp_without_the_agent() {
     let directory = targets::scratch("header").canonicalize().expect("made");
     let header = run(Command::new(SIGTOP).args(["env", "--header"])).out();
     fs::write(directory.join("sigtop.h"), header).expect("ours");

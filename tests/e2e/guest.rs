@@ -1,5 +1,6 @@
-//! The target cannot tell that it is watched: what it shows, inherits, writes and survives is as without sigtop. Each check is also run
-//! against a bad preload that does what a careless profiler does, and must object.
+//! The target cannot tell that it is watched: its output, inherited state, files and exit are the
+//! same as without sigtop. Each check is also run against a bad preload that makes the mistakes of
+//! a careless profiler, and must fail there.
 
 use std::fs;
 use std::path::Path;
@@ -15,10 +16,10 @@ use crate::harness::skips::skip;
 use crate::harness::targets;
 use crate::harness::terminal::Terminal;
 
-/// Who is in the target's process.
+/// The library in the target's process.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Guest {
-    /// Nobody.
+    /// No library.
     Nobody,
     /// sigtop in batch mode with these options.
     Batch(&'static str),
@@ -36,14 +37,14 @@ pub(crate) const WAYS: [Guest; 4] = [
     Guest::Batch("--clock real --engine itimer --hz 250"),
 ];
 
-/// What a target shows to the world.
+/// The output and status of a target.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Shown {
     /// Exit status.
     pub(crate) code: i32,
-    /// All of it.
+    /// All of stdout.
     pub(crate) stdout: String,
-    /// Likewise.
+    /// All of stderr.
     pub(crate) stderr: String,
 }
 
@@ -53,7 +54,8 @@ impl From<Ran> for Shown {
     }
 }
 
-/// Runs a command with a guest. Its stdout and stderr are pipes (files under the screen), its stdin is /dev/null.
+/// Runs a command with a guest. Its stdout and stderr are pipes (files under the screen), its stdin
+/// is /dev/null.
 pub(crate) fn host(guest: Guest, command: &[&str]) -> Shown {
     match guest {
         Guest::Nobody => run(Command::new(command[0]).args(&command[1..])).into(),
@@ -81,7 +83,7 @@ pub(crate) fn host(guest: Guest, command: &[&str]) -> Shown {
     }
 }
 
-/// `check` passes for every guest of ours, and fails for a bad one.
+/// Asserts that `check` passes for each of sigtop's guests and fails for a bad one.
 pub(crate) fn prove(guests: &[Guest], bad: &[&'static str], check: impl Fn(Guest) -> Result<(), String>) {
     for guest in guests {
         if let Err(error) = check(*guest) {
@@ -97,7 +99,7 @@ pub(crate) fn same<T: PartialEq + std::fmt::Debug>(seen: T, expected: T) -> Resu
     if seen == expected { Ok(()) } else { Err(format!("{seen:?}\n    expected {expected:?}")) }
 }
 
-/// A condition that nobody announces, looked at until it holds.
+/// Polls a condition until it holds.
 pub(crate) fn eventually(limit: Duration, condition: impl Fn() -> bool) -> bool {
     let deadline = Instant::now() + limit;
     while !condition() {
@@ -109,9 +111,34 @@ pub(crate) fn eventually(limit: Duration, condition: impl Fn() -> bool) -> bool 
     true
 }
 
-/// What an agent's thread or a handler's system call would spoil goes as without it, and sampling
-/// goes on; after a filter that binds every thread or forbids handlers to return, nothing is
-/// sampled.
+/// While a timer of the process's CPU clock is armed, the kernel updates that clock only at
+/// scheduler ticks: at most 200 times a second. setitimer(2) creates such a timer.
+#[test]
+fn process_cpu_clock_keeps_its_resolution() {
+    let target = targets::c("process_clock");
+    let per_thread = ["--clock prof", "--clock real"].map(Guest::Batch);
+    let keeps_it = |guest| {
+        let shown = host(guest, &[text(&target)]);
+        let counts: Vec<(&str, u64)> = shown
+            .stdout
+            .lines()
+            .filter_map(|line| line.split_once(' '))
+            .map(|(phase, changes)| (phase, changes.parse().expect("a count")))
+            .collect();
+        same(counts.iter().map(|(phase, _)| *phase).collect::<Vec<_>>(), vec!["one-thread", "two-threads", "child"])?;
+        match counts.iter().find(|(_, changes)| *changes < 2_000) {
+            None => Ok(()),
+            Some((phase, changes)) => Err(format!("the clock changed {changes} times in the phase {phase}")),
+        }
+    };
+    prove(&[&[Guest::Nobody], &per_thread[..]].concat(), &["bad_timer"], keeps_it);
+    let interval_timer = keeps_it(Guest::Batch("--engine itimer"));
+    assert!(interval_timer.is_err(), "SECURITY.md says that setitimer(2) makes this clock coarse");
+}
+
+/// The agent passes through calls that its thread or a system call of its handler would break, and
+/// sampling continues. After a seccomp filter for all threads, or one that forbids handlers to
+/// return, nothing is sampled.
 #[test]
 fn the_agent_steps_aside() {
     let aside = targets::c("aside");
@@ -132,7 +159,7 @@ fn the_agent_steps_aside() {
         let alone = host(Guest::Nobody, &command);
         assert!(alone.code == 7 && !alone.stdout.contains("child 1"), "{alone:?}");
         let clocks = ["--hz 250", "--hz 1000", "--clock real --hz 250", "--engine itimer --hz 250"];
-        // An interval timer is the process's: its ticks come until the agent thread has found the
+        // An interval timer belongs to the process: it ticks until the agent thread has noticed the
         // filter.
         let clocks = if call == "inline" { &clocks[..3] } else { &clocks[..] };
         let guests: Vec<Guest> = clocks.iter().map(|options| Guest::Batch(options)).collect();
@@ -143,7 +170,7 @@ fn the_agent_steps_aside() {
             assert!((270..=330).contains(&ms), "{call}: {ms} ms of 300 in {burnt}; lost {:?}", watched.raw.lost);
         }
     }
-    // Where a namespace of users may be made at all, a thread that stays is what forbids it.
+    // If user namespaces are permitted at all, only a remaining thread makes their creation fail.
     if host(Guest::Nobody, &[text(&aside), "user-namespace"]).stdout == "done\n" {
         let spoiled = host(Guest::Bad("bad_pthread"), &[text(&aside), "user-namespace"]);
         assert!(spoiled.stdout.starts_with("refused"), "{spoiled:?}");
@@ -152,7 +179,7 @@ fn the_agent_steps_aside() {
     assert!(counted.stdout.starts_with("refused"), "{counted:?}");
 }
 
-/// A library that is initialized before the agent calls functions that the agent stands before.
+/// A library that is initialized before the agent calls functions that the agent interposes.
 #[test]
 fn constructors_that_run_before_the_agents_find_every_function() {
     let library = targets::preload("early_calls");
@@ -183,7 +210,7 @@ fn status_and_output_are_the_targets_own() {
 #[test]
 fn descriptors_are_inherited_as_without_us() {
     let binary = targets::c("descriptors");
-    // Pipes and files of a run have names of their own.
+    // Pipes and files of a run have their own names.
     let shape = |guest| {
         let shown = host(guest, &[text(&binary)]);
         let line = |line: &str| {
@@ -216,8 +243,8 @@ fn files_opened_after_closing_everything_are_untouched() {
     });
 }
 
-/// The agent thread is born with neither a file of the target's nor its working directory: a lock
-/// ends with the descriptor, and a pipe with its last writer.
+/// The agent thread starts without the target's files and working directory: a lock is released
+/// with its descriptor, and a pipe is closed with its last writer.
 #[test]
 fn a_closed_file_is_closed_while_the_agent_is_born() {
     let (binary, directory) = (targets::c("holds"), targets::scratch("holds"));
@@ -308,7 +335,7 @@ fn a_target_with_its_own_sigprof_keeps_it() {
     prove(&[Guest::Nobody, Guest::Batch("--hz 250"), Guest::Batch("--clock real --hz 250")], &[], check);
 }
 
-/// Starts a preloaded target, looks at it once it has said so, and ends it.
+/// Starts a preloaded target, inspects it once it is ready, and ends it.
 fn unwatched(preload: Option<&Path>, command: &[&str], said: &str) -> Seen {
     let mut target = Command::new(command[0]);
     target.args(&command[1..]);
@@ -329,7 +356,7 @@ pub(crate) fn agent() -> std::path::PathBuf {
 
 #[test]
 fn preloaded_and_unwatched_leaves_nothing_to_see() {
-    // It burns 300 ms, prints its line and waits for its end.
+    // The target uses 300 ms of CPU time, prints its line and waits to be ended.
     let script = format!("{} && read never", text(&targets::c("single")));
     let busy = ["sh", "-c", &script];
     let sleeper = [text(&targets::c("longsleep")).to_owned(), "60".to_owned()];
@@ -363,7 +390,7 @@ fn attached_and_left_a_hundred_times_it_is_as_before() {
     }
     let gone = eventually(Duration::from_secs(2), || inspect::look(target.id()) == before);
     let after = inspect::look(target.id());
-    // It can be watched as well as ever.
+    // The target can be watched as usual afterwards.
     run(Command::new(SIGTOP)
         .args(["--pid", &pid, "--interval", "1s", "--count", "1", "--hz", "250", "--table"])
         .arg(&table));
@@ -374,7 +401,8 @@ fn attached_and_left_a_hundred_times_it_is_as_before() {
     assert!(last.contains("burn_a"), "the last attach saw nothing:\n{last}");
 }
 
-/// A target that prints all the while, under sigtop's screen, whose viewer goes away; how it ended is written to a file.
+/// A target that prints continuously under sigtop's screen, whose viewer disappears. The target's
+/// exit is written to a file.
 fn left_alone(options: &[&str], leave: impl FnOnce(Terminal)) -> Result<(), String> {
     let directory = targets::scratch("left");
     let (status, done) = (directory.join("status"), directory.join("done"));
@@ -416,21 +444,21 @@ fn on_quit_leave_lets_the_target_outlive_a_closed_terminal() {
     left_alone(&["--on-quit", "leave", "--"], hang_up).unwrap();
 }
 
-/// Whether a process has this argument.
+/// Returns whether a process has this argument.
 fn is_alive_with(argument: &Path) -> bool {
     let argument = text(argument).as_bytes();
     let processes = fs::read_dir("/proc").expect("/proc").flatten().filter_map(|entry| {
         let line = fs::read(entry.path().join("cmdline")).ok()?;
-        // Of the target alone: sigtop, its keeper and setsid have it among their arguments too.
+        // Matches only the target: sigtop, its keeper and setsid have it among their arguments too.
         let is_target = line.starts_with(text(&targets::rust("println")).as_bytes());
         (is_target && line.split(|&byte| byte == 0).any(|word| word == argument)).then_some(())
     });
     processes.count() > 0
 }
 
-/// The viewer's terminal goes away and the target with it, by the SIGHUP that any terminal would
-/// have sent, also if it is stopped. A shell repeats the kernel's SIGHUP, which must not keep
-/// sigtop from handing on the first.
+/// When the viewer's terminal disappears, the target ends by SIGHUP, as with any terminal, even if
+/// it is stopped. A shell repeats the kernel's SIGHUP; that must not keep sigtop from forwarding
+/// the first one.
 #[test]
 fn a_closed_terminal_hangs_up_on_the_target() {
     let hang_up = |terminal: Terminal| {
@@ -438,7 +466,7 @@ fn a_closed_terminal_hangs_up_on_the_target() {
     };
     let signal_twice = |mut terminal: Terminal| {
         for _ in 0..2 {
-            // The first may have ended it.
+            // The first signal may have ended it.
             let _ = kill(Pid::from_raw(terminal.pid() as i32), Signal::SIGHUP);
         }
         terminal.finish();
@@ -472,7 +500,7 @@ fn a_closed_terminal_hangs_up_on_the_target() {
     }
 }
 
-/// A target that was attached to has a terminal of its own, and nothing to do with the viewer's.
+/// A target that sigtop is attached to has its own terminal and is independent of the viewer's.
 #[test]
 fn a_closed_terminal_is_nothing_to_an_attached_target() {
     let mut target = Command::new(targets::c("shares"));
@@ -488,7 +516,7 @@ fn a_closed_terminal_is_nothing_to_an_attached_target() {
     assert_eq!(ended, None);
 }
 
-/// Without a keeper it does not run on: the checks above can fail.
+/// A target without a keeper does not survive: this proves that the checks above can fail.
 #[test]
 fn a_target_on_a_closed_terminal_dies() {
     let done = targets::scratch("hangup").join("done");
@@ -498,7 +526,7 @@ fn a_target_on_a_closed_terminal_dies() {
     assert!(!done.exists());
 }
 
-/// Timers are off within a second when the viewer is gone.
+/// Timers are disarmed within a second after the viewer disappears.
 #[test]
 fn timers_are_off_a_second_after_the_viewer() {
     let mut target = Command::new(targets::c("shares"));
@@ -511,7 +539,7 @@ fn timers_are_off_a_second_after_the_viewer() {
     let watched = inspect::look(target.id());
     viewer.signal(Signal::SIGKILL);
     viewer.finish();
-    // A second, and the time to look.
+    // One second, plus time to check.
     let off = eventually(Duration::from_millis(1200), || inspect::look(target.id()) == before);
     let after = inspect::look(target.id());
     target.kill().expect("ours");

@@ -1,4 +1,5 @@
-//! A target that idles is waited for, and said to be: never an error, never an empty screen without a word.
+//! sigtop waits for an idle target and reports that it is idle: never an error, and never an empty
+//! screen without a message.
 
 use std::process::Command;
 
@@ -9,7 +10,7 @@ use crate::harness::terminal::Terminal;
 /// Leaves the screen and ends the target.
 fn end(mut terminal: Terminal) {
     terminal.keys("q");
-    terminal.see("[e]nd");
+    terminal.see("[e] end");
     terminal.keys("e");
     terminal.finish();
 }
@@ -29,7 +30,7 @@ fn a_sleeper_has_wall_time() {
         30,
         Command::new(SIGTOP).args(["--clock", "real", "--"]).arg(targets::c("longsleep")).arg("60"),
     );
-    terminal.see("REAL (wall)");
+    terminal.see("● wall time");
     terminal.see("nanosleep");
     assert!(!terminal.text().contains("waiting for CPU time"), "{}", terminal.text());
     end(terminal);
@@ -40,10 +41,10 @@ fn the_clock_of_an_idle_server_is_switched_while_it_runs() {
     let mut terminal = Terminal::start(120, 30, Command::new(SIGTOP).arg("--").arg(targets::c("epoll_idle")).arg("60"));
     terminal.see("waiting for CPU time");
     terminal.keys("r");
-    terminal.see("REAL (wall)");
+    terminal.see("● wall time");
     terminal.see("epoll_wait");
     terminal.keys("p");
-    terminal.see("PROF (cpu)");
+    terminal.see("● CPU time");
     terminal.see("waiting for CPU time");
     end(terminal);
 }
@@ -54,12 +55,12 @@ fn over_before_a_tick_is_one_sentence() {
     assert_eq!((ran.code(), ran.out()), (0, String::new()));
     let err = ran.err();
     assert!(
-        err.contains("true ended with status 0 after") && err.contains("no sample (a sample takes 10.1 ms)"),
+        err.contains("true ended with status 0 after") && err.contains("no samples (the sampling period is 10.1 ms)"),
         "{err:?}"
     );
 }
 
-/// By its CPU clock an idle target is not interrupted at all.
+/// An idle target is never interrupted with the CPU clock.
 #[test]
 fn an_idle_target_is_left_asleep() {
     let watched = Batch::new("--hz 1000").run(&[text(&targets::c("epoll_idle")), "1"]);
@@ -68,11 +69,27 @@ fn an_idle_target_is_left_asleep() {
     assert_eq!(watched.ran.out(), "asleep\ninterrupted 0\n");
 }
 
-/// By the wall clock a sleeper is woken once, not at every tick.
+/// A sleeping thread is interrupted once with the wall clock, not at every tick.
 #[test]
 fn the_wall_clock_lets_sleepers_sleep() {
     let watched = Batch::new("--clock real --hz 250").run(&[text(&targets::c("epoll_idle")), "2"]);
     let weight = watched.raw.weight_ns("real") as f64 / 1e9;
     assert!(weight > 1.4, "{weight} s of 2 s");
     assert!(watched.ran.number("interrupted") <= 10, "{}", watched.ran.out());
+}
+
+/// The kernel shows the instruction and the stack pointer of a sleeping thread, and no other
+/// register. A frame that is found through another one ends the walk, and the stack is marked.
+#[test]
+fn a_sleeper_is_truncated_where_a_frame_needs_a_base_register() {
+    let watched = Batch::new("--clock real --hz 250").run(&[text(&targets::c("variable_frame"))]);
+    let asleep = |function: &str, truncated: bool| {
+        let stacks = watched.raw.of("real").filter(|entry| entry.truncated == truncated);
+        let inside = stacks.filter(|entry| entry.frames.iter().any(|frame| frame.name() == function));
+        inside.map(|entry| entry.weight_ns).sum::<u64>() / 1_000_000
+    };
+    let fixed = [asleep("fixed_frame", false), asleep("fixed_frame", true)];
+    assert!(fixed[0] >= 350 && fixed[1] == 0, "{fixed:?} ms whole and truncated, of 500");
+    let variable = [asleep("variable_frame", false), asleep("variable_frame", true)];
+    assert!(variable[1] >= 350 && variable[0] <= 20, "{variable:?} ms whole and truncated, of 500");
 }

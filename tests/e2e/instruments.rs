@@ -1,4 +1,5 @@
-//! The instruments, tested on what is known: a reader that accepts everything, or a judge that never objects, proves nothing.
+//! Tests of the test instruments on known inputs: a reader that accepts everything, or a judge that
+//! never objects, would prove nothing.
 
 use std::fs;
 use std::io::Read;
@@ -68,14 +69,15 @@ fn pprofs_own_text_is_read() {
     assert!(Table::last("no table\n").is_none());
 }
 
-/// The closed form where nothing was missed: error^(1/n). The others by the definition: as many misses or fewer have that probability.
+/// Without misses, the bound has a closed form: error^(1/n). Otherwise it follows from its
+/// definition: this many misses or fewer have that probability.
 #[test]
 fn the_lower_bound_is_the_exact_one() {
     for trials in [100u64, 4_603, 10_000] {
         let expected = 0.01f64.powf(1.0 / trials as f64);
         assert!((lower_bound(trials, trials, 0.01) - expected).abs() < 1e-9, "{trials}");
     }
-    // By hand for 2 trials, 1 hit: P(at most 1 miss) = 1 - q² = 0.01.
+    // Calculated by hand for 2 trials and 1 hit: P(at most 1 miss) = 1 - q² = 0.01.
     assert!((lower_bound(1, 2, 0.01) - (1.0 - 0.99f64.sqrt())).abs() < 1e-9);
     assert!(lower_bound(9_990, 10_000, 0.01) < 0.999 && lower_bound(10_000, 10_000, 0.01) > 0.999);
     assert_eq!(lower_bound(0, 5, 0.01), 0.0);
@@ -126,14 +128,15 @@ fn a_right_stack_is_exact() {
 fn a_wrong_stack_is_called_wrong() {
     let root = "chains_c!_start;libc.so.6+0x271f9;chains_c!main;chains_c!work;chains_c!f0_entry_from_r";
     for (rest, expected) in [
-        // A frame skipped, doubled, invented.
+        // A frame is skipped, doubled or invented.
         (";chains_c!f40_plain_from_3", Verdict::Step),
         (";chains_c!f3_plain_from_0;chains_c!f3_plain_from_0", Verdict::Step),
         (";libc.so.6+0x1234;chains_c!f3_plain_from_0", Verdict::Between),
         (";chains_c!f3_plain_from_0;?+0xdeadbeef;chains_c!f40_plain_from_3", Verdict::Between),
-        // The comparison function cannot be called but by libc.
+        // Only libc can call the comparison function.
         (";chains_c!f3_sort_from_0;chains_c!f40_compare_from_3", Verdict::Between),
-        // The caller of memcpy lost: its caller does not call libc; a neighbour's name; a place in no module.
+        // The caller of memcpy is missing, so that its caller does not call libc; a frame has a
+        // neighbor's name; an address is in no module.
         (";chains_c!f3_plain_from_0;libc.so.6+0x9a1b2", Verdict::Leaf),
         (";chains_c!f3_memcpy_from_0;libc.so.6!getenv", Verdict::Leaf),
         (";chains_c!f3_plain_from_0;chains_c!memcpy@plt", Verdict::Leaf),
@@ -252,7 +255,7 @@ fn anything_else_that_is_written_is_found() {
     }
 }
 
-/// Whoever runs the tests by `nohup` or in the background has signals ignored; what tests start has
+/// A shell ignores signals for `nohup` and background jobs. Programs that tests start have
 /// not.
 #[test]
 fn children_start_with_default_signals() {

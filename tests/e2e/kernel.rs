@@ -1,4 +1,5 @@
-//! Targets that ask the kernel for what their guests feel: memory that is locked, and pids that mean something else.
+//! Tests of targets whose kernel settings affect the agent: locked memory, limits, and pid
+//! namespaces.
 
 use super::guest::{Guest, WAYS, host, prove, same};
 use super::shares::accounts;
@@ -25,12 +26,11 @@ fn memory_that_is_locked_is_the_targets_alone() {
     unharmed("lock");
     let seen = watched("lock").raw.cum_ns("prof", |name| name == "burn") / 1_000_000;
     assert!(seen >= 400, "{seen} ms of 500");
-    // Ours is not taken from the little that it may lock.
+    // The agent's memory does not use up the target's low limit of locked memory.
     unharmed("limit");
 }
 
-/// What the agent maps counts as the target's where all memory is locked, or the address space is
-/// limited: it is little.
+/// The agent's mappings count towards the target's locked memory and address space; they are small.
 #[test]
 fn limits_of_memory_leave_room_for_the_agent_beside_the_target() {
     for mode in ["all 8", "all 16", "space"] {
@@ -49,7 +49,7 @@ fn the_agent_maps_little_for_a_target_with_one_thread() {
         kib.unwrap_or_else(|| panic!("{shown:?}"))
     };
     let alone = size(Guest::Nobody);
-    // The ring has room for the ticks of every processor.
+    // The ring has room for the ticks of all processors.
     let processors = std::thread::available_parallelism().map_or(1, std::num::NonZero::get) as u64;
     let most = 1300 + processors.saturating_sub(4).next_power_of_two().saturating_sub(1) * 32;
     for guest in WAYS {
@@ -58,9 +58,17 @@ fn the_agent_maps_little_for_a_target_with_one_thread() {
     }
 }
 
-/// /proc tells other numbers than the kernel does there: no thread can be given a timer by them, and that of the process has to do.
+/// Regression test: the agent's mappings filled the hole of one that the target had just removed,
+/// and a use of it that must fail succeeded.
 #[test]
-fn a_new_namespace_of_pids_is_sampled_all_the_same() {
+fn holes_between_mappings_stay_empty() {
+    unharmed("hole");
+}
+
+/// Tids in /proc differ from the kernel's in a new pid namespace with the old /proc. They cannot
+/// be used to create timers of threads, so the agent falls back to the timer of the process.
+#[test]
+fn a_new_pid_namespace_is_sampled() {
     if !nix::unistd::geteuid().is_root() {
         return skip("a namespace of pids takes root");
     }

@@ -1,13 +1,18 @@
-//! End to end: the real binary around real programs, judged from outside. One test binary for all, so that what the themes share is
-//! compiled once; a theme runs alone by its name: `cargo test --test e2e shares`.
+//! End-to-end tests: the real binary around real programs, judged from outside. They share one test
+//! binary, so that common code is compiled once. Run a single subject by its name: `cargo test
+//! --test e2e shares`.
 
 #[path = "../harness/mod.rs"]
 mod harness;
 
 mod alloc;
+mod containers;
 mod crowds;
 mod ending;
+mod external;
+mod external_stacks;
 mod fibers;
+mod generated;
 mod gperftools;
 mod guest;
 mod idle;
@@ -31,7 +36,9 @@ mod stacks;
 mod stress;
 mod taking;
 mod threads;
+mod traced;
 mod trends;
+mod unprotected;
 mod unsampled;
 mod unwinding;
 mod user_dispatch;

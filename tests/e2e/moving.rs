@@ -1,4 +1,5 @@
-//! Code that comes and goes while it is sampled: each sample is of the library that was there.
+//! Code that is loaded and unloaded during sampling: each sample is attributed to the library that
+//! was mapped at its time.
 
 use std::path::PathBuf;
 
@@ -7,7 +8,8 @@ use super::shares::accounts;
 use crate::harness::run::{Batch, text, tool};
 use crate::harness::targets;
 
-/// A library whose work is done in a function of this name, and which throws. Two of them differ in nothing but that name's letters.
+/// Builds a library that throws, and whose work is done in a function of this name. Two such
+/// libraries differ only in the letters of that name.
 fn library(worker: &str) -> PathBuf {
     let source = format!(
         "#include <stdexcept>\n\
@@ -26,7 +28,7 @@ fn library(worker: &str) -> PathBuf {
     targets::generated(worker, &source, "cpp", "c++", &["-O2", "-shared", "-fPIC"])
 }
 
-/// One library is loaded where the other was: what each did is its own.
+/// A library is loaded at the address of an earlier one: samples are attributed to the right one.
 #[test]
 fn an_address_that_is_used_again_is_another_library() {
     let Some(_) = tool("c++") else { return };
@@ -50,7 +52,7 @@ fn an_address_that_is_used_again_is_another_library() {
     }
 }
 
-/// Four threads load, throw and unload, and nothing hangs, ends, or is thrown away.
+/// Four threads load libraries, throw and unload; nothing hangs, crashes or is lost.
 #[test]
 fn loading_and_throwing_under_fire() {
     let Some(_) = tool("c++") else { return };
@@ -69,7 +71,8 @@ fn loading_and_throwing_under_fire() {
     prove(&ways, &[], |guest| same(facts(guest), alone.clone()));
 }
 
-/// Registers that lead nowhere, forbidden and cut-off memory, circles, the ends of small stacks: no walk goes there, and all of them end.
+/// Registers that point to invalid, forbidden or truncated memory, cycles, and the ends of small
+/// stacks: no stack walk touches invalid memory, and every walk terminates.
 #[test]
 fn stacks_that_lead_nowhere() {
     let wild = targets::c("wild");
@@ -77,7 +80,7 @@ fn stacks_that_lead_nowhere() {
     assert_eq!(alone.stdout, "wandered 14\n");
     let ways = ["--hz 1000", "--clock real --hz 1000", "--clock real --engine itimer --hz 4000"].map(Guest::Batch);
     prove(&ways, &[], |guest| same(host(guest, &[text(&wild)]), alone.clone()));
-    // By timers of threads: those of the process signal the first thread, which waits.
+    // Timers of threads are used, since those of the process signal the first thread, which waits.
     let watched = Batch::new("--hz 1000").run(&[text(&wild)]);
     accounts(&watched.raw);
     let cut: u64 = watched.raw.of("prof").filter(|entry| entry.truncated).map(|entry| entry.samples).sum();

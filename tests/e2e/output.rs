@@ -1,4 +1,5 @@
-//! What a target writes: all of it arrives where it is redirected to, and a flood of it drowns neither the keys nor the last lines.
+//! The output of a target: all of it arrives where it is redirected to, and a flood of it delays
+//! neither keys nor the last lines.
 
 use std::process::Command;
 
@@ -21,7 +22,7 @@ fn redirected_output_is_equal_byte_for_byte() {
     let watched = Batch::new("").run(&[text(&program), "log", "10000000", text(&time)]);
     assert_eq!(watched.ran.code(), 0);
     assert!(watched.ran.stdout == expected.as_bytes(), "{} bytes", watched.ran.stdout.len());
-    // With a screen, drawn on the terminal, and stdout somewhere else.
+    // The screen is drawn on the terminal while stdout is redirected.
     let file = scratch.join("stdout");
     let mut shell = Command::new("sh");
     let command =
@@ -41,11 +42,11 @@ fn a_flood_drowns_neither_keys_nor_last_lines() {
     command.args(["--no-config", "--"]).arg(targets::c("flood")).args(["log", "40000000"]).arg(&time);
     let mut terminal = Terminal::start(140, 45, &command);
     terminal.see("6 Output");
-    // Keys are answered before the flood is over.
+    // Keys are answered before the flood ends.
     terminal.keys("?");
-    terminal.see("Keys and words");
+    terminal.see("Keys and terms");
     terminal.keys("\x1b");
-    terminal.wait("the panes again", |screen| !screen.contents().contains("Keys and words"));
+    terminal.wait("the panes again", |screen| !screen.contents().contains("Keys and terms"));
     terminal.keys("6");
     terminal.see("exited with status 0");
     let last = 40_000_000 / 100 - 1;

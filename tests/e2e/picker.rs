@@ -1,4 +1,4 @@
-//! What to watch, chosen from a list of live processes, by name, and several at once.
+//! Targets chosen from the list of live processes, by name, and several at a time.
 
 use std::process::{Child, Command, Stdio};
 
@@ -6,7 +6,7 @@ use crate::harness::run::{SIGTOP, run};
 use crate::harness::targets;
 use crate::harness::terminal::Terminal;
 
-/// A target that carries the agent, gone with the test.
+/// A target that carries the agent; it is killed at the end of its test.
 struct Carrier(Child);
 
 impl Carrier {
@@ -29,7 +29,7 @@ impl Drop for Carrier {
     }
 }
 
-/// The burner under a name that no other test's targets have.
+/// Copies the burner to a name that no other test's targets have.
 fn burner(name: &str) -> std::path::PathBuf {
     let copy = targets::scratch("picker").join(name);
     std::fs::copy(targets::c("shares"), &copy).expect("a copy");
@@ -48,18 +48,16 @@ fn the_list_is_filtered_and_enter_watches() {
     let mut terminal = on_terminal(&[]);
     terminal.see("can be watched");
     terminal.keys("61.5");
-    terminal.see("without agent");
-    terminal.see("start it again with: sigtop -- sleep 61.5");
-    // Enter does nothing here: the list is still there for another filter.
-    terminal.keys("\r\x15");
+    terminal.see("from outside");
+    terminal.keys("\x15");
     terminal.keys(&name);
     terminal.wait("the burner alone, at work", |screen| {
         let text = screen.contents();
-        text.contains("1 of 1 that match") && text.contains(&target.pid()) && !text.contains("without agent")
+        text.contains("1 of 1 matching") && text.contains(&target.pid()) && text.contains("agent")
     });
     terminal.keys("\r");
     terminal.see("burn_a");
-    terminal.see("PROF (cpu)");
+    terminal.see("CPU time");
     terminal.keys("q");
     assert_eq!(terminal.finish().code(), Some(0));
     plain.kill().and_then(|()| plain.wait()).expect("sleep");
@@ -92,16 +90,16 @@ fn a_name_is_a_process_or_a_question() {
     terminal.keys("q");
     terminal.finish();
     let two = Carrier::start(&program, &["60", "30", "10", "60"]);
-    // Without a screen: a sentence with both of them.
+    // Without a screen, a sentence names both of them.
     let ran = run(Command::new(SIGTOP).args(["--pid", &name]));
     assert_eq!(ran.code(), 126);
     let mut pids = [one.0.id(), two.0.id()];
     pids.sort_unstable();
     let sentence = format!("2 processes are called {name}; name one, or several: sigtop --pid {},{}", pids[0], pids[1]);
     assert!(ran.err().contains(&sentence), "{}", ran.err());
-    // With one: the list of both.
+    // With a screen, both of them are listed.
     let mut terminal = on_terminal(&["--pid", &name]);
-    terminal.see("2 of 2 that match");
+    terminal.see("2 of 2 matching");
     terminal.keys("\x1b[F\r");
     terminal.see("burn_a");
     terminal.keys("q");

@@ -1,4 +1,5 @@
-//! Ways of being a process: daemons, prefork servers, children in their parent's memory, other users, sandboxes. Each ends as it does alone.
+//! Tests of kinds of processes: daemons, prefork servers, children in their parent's memory, other
+//! users, sandboxes. Each ends as it does without sigtop.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -20,7 +21,7 @@ fn unharmed(words: &[&str]) {
     prove(&WAYS, &[], |guest| same(host(guest, &command), alone.clone()));
 }
 
-/// What only a daemon writes is not touched, though it closed every descriptor first.
+/// The agent leaves a daemon's output alone, although the daemon closed every descriptor first.
 #[test]
 fn a_daemon_writes_what_it_writes_alone() {
     let binary = targets::c("processes");
@@ -36,7 +37,7 @@ fn a_daemon_writes_what_it_writes_alone() {
     prove(&WAYS, &[], |guest| same(written(guest), alone.clone()));
 }
 
-/// Each worker of a server is seen once, with the time that it says it used.
+/// Each worker of a server appears once, with the CPU time that it reports.
 #[test]
 fn workers_of_a_server_have_their_own_time() {
     let watched = Batch::new("--hz 250").run(&[text(&targets::c("processes")), "prefork", "12"]);
@@ -63,7 +64,7 @@ fn a_process_ends_with_its_last_thread() {
     unharmed(&["last-thread"]);
 }
 
-/// What a child does in its parent's memory is its own affair; the parent is sampled on.
+/// The actions of a child in its parent's memory do not stop the sampling of the parent.
 #[test]
 fn children_in_the_parents_memory_change_nothing() {
     unharmed(&["vfork", "100"]);
@@ -72,14 +73,14 @@ fn children_in_the_parents_memory_change_nothing() {
     assert!(ms >= 540, "{ms} ms of 600; lost {:?}", watched.raw.lost);
 }
 
-/// No thread of the process keeps the rights that it gave away.
+/// No thread of the process keeps privileges that the process dropped.
 #[test]
 fn rights_are_dropped_with_the_process() {
     unharmed(&["setuid"]);
 }
 
-/// Not for a moment after the call has returned, and it never had what it does not need. Sampling
-/// goes on.
+/// The agent thread drops them before the target's call returns, and it never had privileges that
+/// it does not need. Sampling continues.
 #[test]
 fn the_agent_thread_has_no_right_that_the_target_gave_away() {
     let binary = targets::c("rights");
@@ -98,8 +99,8 @@ fn the_agent_thread_has_no_right_that_the_target_gave_away() {
     }
 }
 
-/// Programs that root starts as another user find the agent's library, which the loader would
-/// complain of otherwise, and their agents reach the viewer.
+/// Programs that root starts as another user find the agent's library, and their agents reach the
+/// viewer.
 #[test]
 fn programs_under_another_user_are_sampled() {
     if !nix::unistd::geteuid().is_root() {
@@ -135,7 +136,7 @@ fn a_static_program_is_become() {
     unharmed(&["exec", text(&program), "100", "exit", "3"]);
 }
 
-/// A limited address space has room for the target and for the agent, or for the target alone.
+/// A limited address space has room for the target and the agent, or for the target alone.
 #[test]
 fn little_memory_is_the_targets() {
     let binary = targets::c("processes");
@@ -145,17 +146,17 @@ fn little_memory_is_the_targets() {
         let alone = host(Guest::Nobody, &command);
         prove(&[WAYS[0], WAYS[2]], &[], |guest| {
             let shown = host(guest, &command);
-            // Of what is left it may take some, of what there is to be done nothing.
+            // The target may get less of the remaining memory, but must do the same work.
             same((shown.code, shown.stdout.len(), shown.stderr), (alone.code, alone.stdout.len(), alone.stderr.clone()))
         });
     }
 }
 
-/// A group of processes with a limit of memory, which ends who goes beyond it.
+/// A control group with a memory limit.
 struct Limited(PathBuf);
 
 impl Limited {
-    /// `None` where this user may not make one.
+    /// Returns `None` if this user may not create one.
     fn new(bytes: u64) -> Option<Limited> {
         let v1 = Path::new("/sys/fs/cgroup/memory");
         let (parent, limit) = match v1.is_dir() {
@@ -171,12 +172,12 @@ impl Limited {
 
 impl Drop for Limited {
     fn drop(&mut self) {
-        // Its last process may still be on its way out.
+        // The last process of the group may not have exited yet.
         eventually(LIMIT, || fs::remove_dir(&self.0).is_ok());
     }
 }
 
-/// In a group with 24 MB, a program that needs 18 has them.
+/// A program that needs 18 MB runs in a control group of 24 MB.
 #[test]
 fn a_small_group_has_room_for_the_agent() {
     let Some(group) = Limited::new(24 << 20) else {
@@ -190,13 +191,13 @@ fn a_small_group_has_room_for_the_agent() {
     prove(&WAYS, &["bad_memory"], |guest| same(host(guest, &command), alone.clone()));
 }
 
-/// A pid that is given to another program is another process: nothing of the first is shown for it.
+/// A reused pid is another process: no sample of the first is attributed to it.
 #[test]
 fn a_pid_that_is_used_again_is_another_process() {
     if !nix::unistd::geteuid().is_root() {
         return skip("choosing a pid takes root");
     }
-    // In a namespace of pids of our own, whose next pid may be chosen.
+    // The test uses its own pid namespace, where the next pid can be chosen.
     let script = format!(
         "{} 150 exit 0 & first=$!; wait; echo $((first - 1)) > /proc/sys/kernel/ns_last_pid; {} 60 30 10 0.3 & echo pids $first $!; wait",
         text(&targets::c("ends")),
@@ -225,7 +226,7 @@ fn a_pid_that_is_used_again_is_another_process() {
     assert!(ms("burn_") >= 250 && ms("burn") - ms("burn_") >= 110, "{} and {} ms", ms("burn"), ms("burn_"));
 }
 
-/// The agent's file asks for nothing that the loader would have to allocate for a thread.
+/// The agent's library has no thread-local storage, which the loader would have to allocate.
 #[test]
 fn the_agent_has_no_thread_local_storage() {
     let Some(readelf) = crate::harness::run::tool("readelf") else { return };
@@ -235,7 +236,7 @@ fn the_agent_has_no_thread_local_storage() {
     assert!(!["DTPMOD", "DTPOFF", "TPOFF", "TLSDESC"].iter().any(|kind| relocations.contains(kind)), "{relocations}");
     let dynamic = run(Command::new(&readelf).args(["-dW", text(&agent)])).out();
     assert!(dynamic.contains("BIND_NOW") || dynamic.contains("NOW"), "{dynamic}");
-    // The check can fail: libc has some.
+    // The check can fail: libc has thread-local storage.
     let libc = run(Command::new(&readelf).args(["-rW", "/lib/x86_64-linux-gnu/libc.so.6"])).out();
     assert!(libc.is_empty() || libc.contains("TPOFF"), "libc has thread-local storage");
 }

@@ -1,4 +1,4 @@
-//! Programs that people run: found, unwound, named.
+//! Widely used programs: their stacks are unwound and their functions are named.
 
 use std::fs;
 use std::process::Command;
@@ -14,7 +14,8 @@ fn watch(command: &[&str]) -> Watched {
     watched
 }
 
-/// The target ended well, most stacks are whole, and there is enough to see.
+/// Asserts that the target exited successfully, that most stacks are complete, and that there are
+/// enough samples.
 fn sound(watched: &Watched, seconds: f64) {
     assert_eq!(watched.ran.code(), 0, "{}", watched.ran.err());
     let weight = watched.raw.weight_ns("prof");
@@ -23,12 +24,12 @@ fn sound(watched: &Watched, seconds: f64) {
     assert!(cut * 50 <= weight, "{cut} ns of {weight} ns are cut stacks");
 }
 
-/// Share of the whole weight with such a function on the stack.
+/// Share of the total weight with a matching function on the stack.
 fn share(watched: &Watched, wanted: impl Fn(&str) -> bool) -> f64 {
     watched.raw.cum_ns("prof", wanted) as f64 / watched.raw.weight_ns("prof").max(1) as f64
 }
 
-/// Share of the whole weight in processes of this executable.
+/// Share of the total weight in processes of this executable.
 fn process_share(watched: &Watched, executable: &str) -> f64 {
     let pids: Vec<u32> = watched
         .raw
@@ -58,7 +59,7 @@ fn python3() {
     let program = "import hashlib\ntext = b'x' * 100000\nfor i in range(3000):\n    text = hashlib.sha256(text).digest() * 3000\nprint(sum(i * i % 7 for i in range(6000000)))";
     let watched = watch(&[text(&python), "-c", program]);
     sound(&watched, 0.3);
-    // A Python that is stripped still exports its interface.
+    // A stripped Python still exports its API.
     let running =
         share(&watched, |name| name.starts_with("PyRun_") || name.contains("PyEval_Eval") || name == "Py_BytesMain");
     assert!(running >= 0.9, "{running} in the interpreter\n{}", watched.tables);
@@ -107,7 +108,7 @@ fn a_shell_script_with_children() {
     assert_eq!(children, 3, "{:?}", watched.raw.images);
 }
 
-/// Children are not watched where nobody wants them.
+/// Children are not watched with `--no-follow`.
 #[test]
 fn children_are_left_alone_on_demand() {
     let script = format!("{} 100 0 0 1; :", text(&targets::c("shares")));

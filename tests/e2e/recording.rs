@@ -1,4 +1,5 @@
-//! Recordings: what is played is what was seen; what is killed, full or forbidden loses nothing that was there.
+//! Recordings: a replay shows what was recorded, and a recording that is killed, full or forbidden
+//! loses no recorded samples.
 
 use std::fs;
 use std::io::Write;
@@ -14,7 +15,7 @@ use crate::harness::skips::skip;
 use crate::harness::targets;
 use crate::harness::terminal::Terminal;
 
-/// An empty directory of a test's own, which goes with it.
+/// An empty directory that is removed at the end of its test.
 pub(crate) struct Directory(PathBuf);
 
 impl Directory {
@@ -43,7 +44,7 @@ impl Drop for Directory {
     }
 }
 
-/// `sigtop record` into a file, of a burner that works so many seconds.
+/// Returns the command `sigtop record` into a file, with a burner that runs for this many seconds.
 pub(crate) fn record(file: &Path, options: &[&str], seconds: &str) -> Command {
     let mut command = Command::new(SIGTOP);
     command.args(["record", "-o"]).arg(file).args(options).arg("--");
@@ -101,7 +102,7 @@ fn a_recording_is_reported_as_a_profile_is() {
     let cut = fs::read(&file).expect("read");
     fs::write(&file, &cut[..cut.len() - 3]).expect("written");
     let reported = run(Command::new(SIGTOP).args(["report", "--top"]).arg(&file));
-    assert!(reported.err().contains("was cut off after"), "{}", reported.err());
+    assert!(reported.err().contains("is truncated after"), "{}", reported.err());
 }
 
 #[test]
@@ -111,7 +112,7 @@ fn a_killed_recorder_leaves_what_it_wrote() {
     fs::write(&file, "the old one").expect("written");
     let mut command = record(&file, &[], "12");
     let mut recorder = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().expect("sigtop runs");
-    // Two blocks at least: about four seconds.
+    // The test waits for at least two blocks: about four seconds.
     while fs::metadata(&part).map_or(0, |metadata| metadata.len()) < 1000 {
         assert!(recorder.try_wait().expect("a child").is_none());
         std::thread::sleep(Duration::from_millis(10));
@@ -121,7 +122,7 @@ fn a_killed_recorder_leaves_what_it_wrote() {
     assert_eq!(fs::read(&file).expect("read"), b"the old one");
     let played = view(&part);
     assert!(played.out().contains("burn_a"), "{}", played.out());
-    assert!(played.err().contains("was cut off after"), "{}", played.err());
+    assert!(played.err().contains("is truncated after"), "{}", played.err());
 }
 
 #[test]
@@ -129,13 +130,13 @@ fn ctrl_c_ends_well() {
     let directory = Directory::new("interrupted");
     let file = directory.file("a.sigtop");
     let mut recorder = record(&file, &[], "12").stdout(Stdio::null()).stderr(Stdio::null()).spawn().expect("it runs");
-    // Its first block comes when all is set up.
+    // The first block is written once everything is set up.
     while fs::metadata(directory.file("a.sigtop.part")).map_or(0, |metadata| metadata.len()) == 0 {
         std::thread::sleep(Duration::from_millis(10));
     }
     kill(Pid::from_raw(recorder.id() as i32), Signal::SIGINT).expect("a process");
     let status = recorder.wait().expect("a child");
-    assert_eq!(status.code(), Some(130), "the target, which was not told, runs on");
+    assert_eq!(status.code(), Some(130), "the target, which got no signal, runs on");
     assert_eq!(directory.names(), ["a.sigtop"]);
     assert_eq!(view(&file).code(), 0);
 }
@@ -144,12 +145,12 @@ fn ctrl_c_ends_well() {
 fn what_cannot_be_written_is_said_and_the_old_file_stays() {
     let full = run(&mut record(Path::new("/dev/full"), &[], "1"));
     assert_eq!(full.code(), 125);
-    assert!(full.err().contains("/dev/full: no space left on device; make room"), "{}", full.err());
+    assert!(full.err().contains("/dev/full: no space left on device; free some space"), "{}", full.err());
     let nowhere = run(&mut record(Path::new("/nowhere/a.sigtop"), &[], "1"));
     assert_eq!(nowhere.code(), 125);
     assert!(nowhere.err().contains("/nowhere/a.sigtop: no such file or directory"), "{}", nowhere.err());
 
-    // A limit on the size of files is a disk that is full, to whoever writes.
+    // A limit on the size of files has the same effect as a full disk.
     let directory = Directory::new("full");
     let file = directory.file("a.sigtop");
     fs::write(&file, "the old one").expect("written");
@@ -180,7 +181,7 @@ fn the_ending_is_the_format() {
         assert!(text.contains(mark) && text.contains("burn_a"), "{name}: {text}");
     }
     assert_eq!(directory.names().len(), 8, "nothing is left beside them: {:?}", directory.names());
-    // Of folded stacks the numbers are samples, of about a hundred a second.
+    // The numbers in folded stacks are samples, about a hundred per second.
     let folded = fs::read_to_string(directory.file("a.folded")).expect("it is there");
     let count = folded.lines().filter_map(|line| line.rsplit_once(' ')?.1.parse::<u64>().ok()).sum::<u64>();
     assert!((20..=300).contains(&count), "{count}: {folded}");
@@ -215,7 +216,7 @@ fn what_is_kept_while_watching_can_be_a_profile_too() {
     assert_eq!(rows(&focused), rows(&printed.err()), "{focused}\n{}", printed.err());
 }
 
-/// Part of the flat of `burn_a` in a table of either pprof.
+/// The share of `burn_a` in the flat column of a table, by either pprof.
 fn share_of_a(table: &str) -> Option<f64> {
     let row = table.lines().find(|line| line.contains("burn_a"))?;
     row.split_whitespace().nth(1)?.trim_end_matches('%').parse().ok()
@@ -241,7 +242,7 @@ fn old_tools_read_gperftools_profiles() {
         let share = share_of_a(&text).unwrap_or_else(|| panic!("{text}"));
         assert!((share - own).abs() < 0.2, "it says {share}, we say {own}: {text}");
     }
-    // Go's own knows names of Go's files alone.
+    // Go's pprof reads names from Go binaries only.
     let go = std::env::var("GO").unwrap_or("go".to_owned());
     if let Some(text) = output(Command::new(go).args(["tool", "pprof", "-top", "-unit=ms"]), "go tool pprof") {
         let total = |table: &str| {
@@ -267,10 +268,10 @@ fn a_limit_that_is_reached_on_the_way_loses_nothing() {
     assert_eq!(ran.code(), 125, "{}", ran.err());
     assert!(ran.err().contains("file too large; raise the limit"), "{}", ran.err());
     assert_eq!(fs::read(&file).expect("read"), b"the old one");
-    // How many samples went into what there was room for depends on what else runs.
+    // The number of samples that fit depends on the load of the machine.
     let part = view(&directory.file("a.sigtop.part"));
     assert!(part.out().contains("burn_"), "{}{}", part.out(), part.err());
-    // What the watch is to become is smaller than the recording that lies there until then.
+    // The final file is smaller than its temporary recording.
     let (ran, file) = limited("a.pb.gz");
     assert_eq!(ran.code(), 0, "{}", ran.err());
     assert!(ran.err().contains("a.pb.gz.part: file too large"), "{}", ran.err());
@@ -297,7 +298,7 @@ fn what_is_no_recording_is_refused() {
     let directory = Directory::new("refused");
     let file = directory.file("a.sigtop");
     for (bytes, words) in [
-        (&b"text\n"[..], "cannot be shown: it is no profile of a known kind"),
+        (&b"text\n"[..], "cannot be shown: unknown profile format"),
         (b"", "cannot be shown: malformed profile: empty input file"),
         (b"\x89sigtop\n\x09\x00\x00\x00", "was written by a newer sigtop (format 9, this one reads 1): update sigtop"),
     ] {
@@ -327,7 +328,7 @@ fn profiles_of_other_formats_are_viewed_too() {
     assert!(perf.out().contains("Samples: 18 ") && perf.out().contains("30.30ms 16.67%"), "{}", perf.out());
     let heap = view(&profiles.join("go-heap.pb.gz"));
     assert!(heap.code() == 125 && heap.err().contains("no time to show, but inuse_space in bytes"), "{}", heap.err());
-    // What is seen is saved as anything else.
+    // Folded stacks on stdin are shown like any other profile.
     let folded =
         Command::new("sh").args(["-c", &format!("printf 'main;a 3\\nmain;b 1\\n' | {SIGTOP} view --batch -")]).output();
     let folded = String::from_utf8(folded.expect("it runs").stdout).expect("text");
@@ -341,15 +342,15 @@ fn the_header_says_of_a_foreign_profile_what_that_says_of_itself() {
     let folded = directory.file("a.folded");
     fs::write(&folded, "main;a 3\nmain;b 1\n").expect("written");
     for (file, words) in [
-        (profiles.join("go-cpu.pb.gz"), "PROF (cpu)  cpu in nanoseconds  100 Hz (–)"),
-        (profiles.join("libprofiler.prof"), "PROF (cpu)  cpu in nanoseconds  100 Hz (–)"),
-        (profiles.join("dash.perf"), "PROF (cpu)  cpu-clock in nanoseconds  "),
-        (folded, "PROF (cpu)    – (–)"),
+        (profiles.join("go-cpu.pb.gz"), "CPU time  cpu in nanoseconds   100 Hz"),
+        (profiles.join("libprofiler.prof"), "CPU time  cpu in nanoseconds   100 Hz"),
+        (profiles.join("dash.perf"), "CPU time  cpu-clock in nanoseconds  "),
+        (folded, "CPU time     –"),
     ] {
         let mut terminal = Terminal::start(140, 30, Command::new(SIGTOP).arg("view").arg(&file));
         terminal.see(words);
         assert!(!terminal.text().contains("timer_create"), "{}", terminal.text());
-        // And so does what is saved of it.
+        // A recording that is saved from it shows the same.
         let again = directory.file("again.sigtop");
         terminal.keys(&format!("e\x15{}\r", again.display()));
         terminal.see("saved: ");

@@ -1,5 +1,5 @@
-//! Programs with a sanitizer's runtime, which stands before libc's functions and knows every thread
-//! but the agent's.
+//! Programs with a sanitizer's runtime, which interposes libc's functions and knows every thread
+//! except the agent's.
 
 use std::fs;
 
@@ -10,7 +10,7 @@ use crate::harness::run::{Batch, text};
 use crate::harness::skips::skip;
 use crate::harness::targets;
 
-/// A program under sigtop says what it says alone, and is sampled.
+/// A program prints the same under sigtop as alone, and is sampled.
 fn is_watched_unharmed(command: &[&str]) {
     let alone = host(Guest::Nobody, command);
     assert_eq!((alone.code, alone.stdout.as_str(), alone.stderr.as_str()), (0, "done 1\n", ""));
@@ -32,9 +32,9 @@ fn a_program_with_thread_sanitizer_is_sampled() {
     }
 }
 
-/// Linked into the program the runtime comes before every library, sets its handlers before libc
-/// knows the environment, and has the say in `memcpy`. As a library of its own it wants to be the
-/// first, and is told that it need not be.
+/// If the runtime is linked into the program, it precedes every library, installs its handlers
+/// before libc knows the environment, and interposes `memcpy`. As a shared library, it insists on
+/// being first, and an option says that it need not be.
 #[test]
 fn a_program_with_address_sanitizer_is_sampled() {
     match targets::sanitized(&["-fsanitize=address", "-static-libasan"]) {
@@ -47,8 +47,8 @@ fn a_program_with_address_sanitizer_is_sampled() {
     }
 }
 
-/// What the agent imports is the target's, or a sanitizer's, and runs on a thread that they do not
-/// know.
+/// The agent's imports may be functions of the target or of a sanitizer, and run on a thread that
+/// they do not know.
 #[test]
 fn the_agent_imports_no_function_that_it_calls_by_name() {
     let bytes = fs::read(env!("SIGTOP_AGENT_SO")).expect("the build made it");
@@ -61,7 +61,8 @@ fn the_agent_imports_no_function_that_it_calls_by_name() {
         names
     };
     assert_eq!(imports(false), ["environ"], "read by the constructor; `memcpy` and its kin are the agent's own");
-    // Looked up by the linker for the constructor and the guard, and for the C runtime's own start.
+    // The linker resolves these for the constructor, the stack guard, and the C runtime's startup
+    // code.
     let allowed = [
         "_ITM_deregisterTMCloneTable",
         "_ITM_registerTMCloneTable",

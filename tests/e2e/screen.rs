@@ -1,7 +1,9 @@
-//! The screen under a real terminal: what is on it, what keys do, any size, and the terminal given back as it was.
+//! The screen on a real terminal: its contents, the effects of keys, all sizes, and the restored
+//! terminal afterwards.
 
 use std::os::unix::process::ExitStatusExt;
 use std::process::Command;
+use std::time::{Duration, Instant};
 
 use nix::sys::signal::Signal;
 
@@ -10,25 +12,46 @@ use crate::harness::run::SIGTOP;
 use crate::harness::targets;
 use crate::harness::terminal::Terminal;
 
-/// sigtop with the burner, which works so many seconds, on a terminal of this size.
+/// Starts sigtop on a terminal of this size, with the burner, which runs for this many seconds.
 fn burner(columns: u16, rows: u16, options: &[&str], seconds: &str) -> Terminal {
     let mut command = Command::new(SIGTOP);
     command.args(options).arg("--").arg(targets::c("shares")).args(["60", "30", "10", seconds]);
     Terminal::start(columns, rows, &command)
 }
 
-/// Leaves by `q` and ends the target.
+/// Quits with `q` and ends the target.
 fn quit(terminal: &mut Terminal) {
     terminal.keys("q");
-    terminal.see("[e]nd");
+    terminal.see("[e] end");
     terminal.keys("e");
     terminal.finish();
 }
 
-/// Leaves what shows `text` by Esc, and waits until it is gone: an Esc with a key right behind it would be an Alt key.
+/// Closes the view that shows `text` with Esc, and waits until it has disappeared: an Esc that is
+/// followed immediately by a key would be an Alt key.
 fn escape(terminal: &mut Terminal, text: &str) {
     terminal.keys("\x1b");
     terminal.wait("a screen that is left by Esc", |screen| !screen.contents().contains(text));
+}
+
+/// Checks that the dashboard takes at most 10 KB a second, and half as much again because a window
+/// of 2 s changes faster.
+#[test]
+fn a_busy_target_takes_few_bytes() {
+    let mut command = Command::new(SIGTOP);
+    command.args(["demo", "--no-config", "--window", "2s", "--on-quit", "end"]);
+    let mut terminal = Terminal::start(140, 45, &command);
+    terminal.see("samples in 2 s");
+    let mut measure = |seconds: u64| {
+        let (before, started) = (terminal.received, Instant::now());
+        terminal.wait_up_to(Duration::from_secs(seconds), |_| false);
+        (terminal.received - before) as f64 / started.elapsed().as_secs_f64()
+    };
+    measure(3);
+    let rate = measure(4);
+    assert!((200.0..15_000.0).contains(&rate), "{rate:.0} bytes a second");
+    terminal.keys("q");
+    terminal.finish();
 }
 
 #[test]
@@ -42,9 +65,9 @@ fn every_size_shows_the_top_list() {
             places.iter().all(Option::is_some) && places.is_sorted()
         });
         let text = terminal.text();
-        assert!(text.contains("PROF"), "{columns}×{rows}\n{text}");
+        assert!(text.contains("CPU time"), "{columns}×{rows}\n{text}");
         if columns >= 80 {
-            for part in ["PROF (cpu)", "99 Hz", "flat", "flat%", "sum%", "cum", "cum%", "lost", "pid", "quit"] {
+            for part in ["99 Hz", "flat", "flat%", "cum", "cum%", "lost", "pid", "quit"] {
                 assert!(text.contains(part), "{part:?} at {columns}×{rows}\n{text}");
             }
         }
@@ -52,7 +75,8 @@ fn every_size_shows_the_top_list() {
     }
 }
 
-/// Generous, for a machine that runs other tests at once; the bench measures it.
+/// The limit is generous, since the machine may run other tests at the same time; a bench measures
+/// the time.
 #[test]
 fn the_first_row_comes_soon() {
     let mut terminal = burner(100, 30, &[], "60");
@@ -72,7 +96,7 @@ fn too_small_is_said() {
     });
     for (columns, rows) in [(39, 20), (100, 7), (20, 3)] {
         terminal.resize(columns, rows);
-        // The numbers of the frame before may hold the same digits.
+        // The numbers of the previous frame may contain the same digits.
         terminal.wait("what is needed, and nothing else", |screen| {
             screen.contents().contains("40") && !screen.contents().contains("burn_a")
         });
@@ -92,24 +116,24 @@ fn a_storm_of_resizes_passes() {
     }
     terminal.resize(120, 32);
     terminal.see("burn_a");
-    terminal.see("PROF (cpu)");
+    terminal.see("CPU time");
     quit(&mut terminal);
 }
 
-/// A terminal says what size it likes. What is drawn is bounded, and the memory for it.
+/// A terminal reports any size. The drawn area and its memory are bounded.
 #[test]
 fn a_terminal_of_any_size_is_drawn_on() {
     let mut terminal = burner(65535, 65535, &[], "60");
     terminal.see("burn_a");
-    // A click where nothing is drawn hits nothing.
+    // A click outside the drawn area has no effect.
     terminal.keys("\x1b[<0;60000;60000M\x1b[<0;60000;60000m");
     terminal.resize(100, 30);
     terminal.see("burn_a");
     for (columns, rows) in [(5000, 5000), (65535, 30), (100, 65535)] {
         terminal.resize(columns, rows);
         terminal.keys("?");
-        terminal.see("Keys and words");
-        escape(&mut terminal, "Keys and words");
+        terminal.see("Keys and terms");
+        escape(&mut terminal, "Keys and terms");
         terminal.see("burn_a");
     }
     let peak = inspect::peak_memory(terminal.pid());
@@ -122,31 +146,34 @@ fn a_terminal_of_any_size_is_drawn_on() {
 fn the_keys_do_what_they_say() {
     let mut terminal = burner(140, 40, &[], "60");
     terminal.see("burn_c");
-    // Help and back.
+    // Open the help and close it.
     terminal.keys("?");
-    terminal.see("Keys and words");
-    escape(&mut terminal, "Keys and words");
+    terminal.see("Keys and terms");
+    escape(&mut terminal, "Keys and terms");
     terminal.see("burn_a");
-    // The clock is switched in the running target, and back.
+    // Switch the clock in the running target, and back.
     terminal.keys("r");
-    terminal.see("REAL (wall)");
+    terminal.see("● wall time");
     terminal.see("burn_a");
     terminal.keys("p");
-    terminal.see("PROF (cpu)");
-    // The engine.
+    terminal.see("CPU time");
+    // Switch the engine.
     terminal.keys("E");
     terminal.see("use setitimer?");
     terminal.keys("y");
     terminal.see("setitimer(ITIMER_PROF)");
     terminal.keys("E");
-    terminal.see("timer_create");
-    // Focus chooses samples.
+    terminal.see("sampling from outside");
+    terminal.keys("E");
+    terminal.wait("the timers of threads", |screen| !screen.contents().contains("sampling from outside"));
+    terminal.see("got 9");
+    // The focus filters samples.
     terminal.keys("f");
     terminal.keys("burn_b\r");
     terminal.see("focus=burn_b");
-    // Beside the list its callers may still be shown, if it is selected by now.
+    // Callers beside the list and the status line below may still name the selected function.
     terminal.wait("no burn_a under focus=burn_b", |screen| {
-        let is_listed = screen.rows(0, 86).any(|row| row.contains("burn_a"));
+        let is_listed = screen.rows(0, 86).take(18).any(|row| row.contains("burn_a"));
         !is_listed && screen.contents().matches("burn_b").count() >= 2
     });
     terminal.keys("U");
@@ -158,14 +185,14 @@ fn the_keys_do_what_they_say() {
     terminal.keys("burn_a\r");
     terminal.see("ignore=burn_a");
     terminal.keys("U");
-    // The window.
+    // Change the window.
     terminal.keys("w");
-    terminal.wait("another window", |screen| !screen.contents().contains("window 10 s"));
-    // Frozen, the numbers stand still; thawed, they go on.
+    terminal.wait("another window", |screen| !screen.contents().contains("samples in 10 s"));
+    // Numbers do not change while the screen is frozen, and change again afterwards.
     terminal.keys(" ");
-    terminal.see("frozen");
+    terminal.see("paused");
     terminal.keys(" ");
-    terminal.wait("thawed", |screen| !screen.contents().contains("frozen"));
+    terminal.wait("thawed", |screen| !screen.contents().contains("paused"));
     quit(&mut terminal);
 }
 
@@ -188,12 +215,12 @@ fn the_end_of_the_target_stays_on_the_screen() {
     terminal.see("exited with status 0");
     terminal.see("burn_a");
     terminal.keys("?");
-    terminal.see("Keys and words");
-    escape(&mut terminal, "Keys and words");
+    terminal.see("Keys and terms");
+    escape(&mut terminal, "Keys and terms");
     terminal.keys("q");
     let status = terminal.finish();
     assert_eq!(status.code(), Some(0));
-    // Its last lines and a short table are given back.
+    // Its last lines and a short table are printed after the screen closes.
     let text = terminal.text();
     assert!(!terminal.screen().alternate_screen());
     assert!(text.contains("process ") && text.contains("burn_a"), "{text}");
@@ -213,15 +240,15 @@ fn quitting_asks_and_obeys() {
     let mut terminal = burner(120, 30, &[], "60");
     terminal.see("burn_a");
     terminal.keys("q");
-    terminal.see("[l]et it run");
+    terminal.see("[l] leave");
     terminal.keys("c");
-    terminal.wait("the question gone", |screen| !screen.contents().contains("[l]et it run"));
+    terminal.wait("the question gone", |screen| !screen.contents().contains("[l] leave"));
     terminal.keys("q");
-    terminal.see("[l]et it run");
+    terminal.see("[l] leave");
     terminal.keys("e");
     let status = terminal.finish();
     assert_eq!(status.code().or(status.signal()), Some(143), "128 + SIGTERM: {status}");
-    // Told beforehand, it does not ask.
+    // With `--on-quit`, it does not ask.
     let mut terminal = burner(120, 30, &["--on-quit", "end"], "60");
     terminal.see("burn_a");
     terminal.keys("q");
@@ -261,7 +288,7 @@ fn the_terminal_is_given_back_by_q() {
 fn the_terminal_is_given_back_by_ctrl_c() {
     given_back("Ctrl-C", |terminal| {
         terminal.keys("\x03");
-        terminal.see("[e]nd");
+        terminal.see("[e] end");
         terminal.keys("\x03");
     });
 }
@@ -273,7 +300,7 @@ fn the_terminal_is_given_back_by_signals() {
     }
 }
 
-/// `SIGTOP_TEST_PANIC=key`: the key `!` makes the screen panic.
+/// With `SIGTOP_TEST_PANIC=key`, the key `!` makes the screen panic.
 #[test]
 fn the_terminal_is_given_back_by_a_panic() {
     given_back("panic", |terminal| terminal.keys("!"));
@@ -301,7 +328,7 @@ fn suspended_and_continued_by_a_shell() {
         terminal.wait("the screen again", |screen| screen.alternate_screen() && screen.contents().contains("burn_a"));
     }
     terminal.keys("q");
-    terminal.see("[e]nd");
+    terminal.see("[e] end");
     terminal.keys("e");
     terminal.wait("the shell", |screen| !screen.alternate_screen());
     terminal.keys("stty -g > after; exit\r");
@@ -313,6 +340,6 @@ fn suspended_and_continued_by_a_shell() {
 fn the_demo_shows_its_functions() {
     let mut terminal = Terminal::start(120, 32, Command::new(SIGTOP).arg("demo"));
     terminal.wait("a row with a share", |screen| screen.contents().contains('%') && screen.contents().contains("s "));
-    terminal.see("PROF (cpu)");
+    terminal.see("CPU time");
     quit(&mut terminal);
 }

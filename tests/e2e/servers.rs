@@ -1,7 +1,8 @@
-//! Programs that broke when they were watched: PostgreSQL, which uses SIGURG itself and blocks
-//! signals by name, chromium, which counts its threads, and CPython's own tests of signals. Each
-//! does its work, and the servers are found and named. `SIGTOP_LONG=1` runs them by every clock at
-//! 10, 99 and 1 000 Hz, and more of CPython's tests.
+//! Regression tests for programs that broke when they were watched: PostgreSQL, which uses SIGURG
+//! itself and blocks signals by name, chromium, which counts its threads, and CPython's own tests
+//! of signals. Each works as without sigtop, and the servers' functions are sampled and named.
+//! `SIGTOP_LONG=1` runs them with every clock at 10, 99 and 1 000 Hz, and runs more of CPython's
+//! tests.
 
 use std::fs;
 use std::os::unix::fs::{PermissionsExt as _, chown};
@@ -12,13 +13,13 @@ use super::guest::{Guest, host};
 use crate::harness::run::{Batch, LIMIT, run, text, tool};
 use crate::harness::skips::skip;
 
-/// By which clocks and rates.
+/// Clocks and rates of the runs.
 fn ways() -> Vec<String> {
     let rates = if std::env::var_os("SIGTOP_LONG").is_some() { &[10, 99, 1000][..] } else { &[1000][..] };
     rates.iter().flat_map(|hz| [format!("--clock prof --hz {hz}"), format!("--clock real --hz {hz}")]).collect()
 }
 
-/// A directory that nobody but its owner uses, which every user can reach.
+/// A directory that only its owner uses, and that every user can reach.
 struct Directory(PathBuf);
 
 impl Directory {
@@ -35,7 +36,7 @@ impl Drop for Directory {
     }
 }
 
-/// Where PostgreSQL's own programs are: outside of the PATH, by version.
+/// The directory of PostgreSQL's own programs. It contains the version and is not on the PATH.
 fn postgres_programs() -> Option<PathBuf> {
     let versions = fs::read_dir("/usr/lib/postgresql").into_iter().flatten().flatten();
     versions.map(|version| version.path().join("bin")).find(|bin| bin.join("postgres").is_file())
@@ -49,7 +50,7 @@ fn postgresql_serves_pgbench_and_its_backends_are_sampled() {
         return skip("PostgreSQL is not installed");
     };
     let directory = Directory::new("postgres");
-    // It refuses to serve as root.
+    // PostgreSQL refuses to run as root.
     let is_root = nix::unistd::geteuid().is_root();
     if is_root {
         chown(&directory.0, Some(NOBODY), Some(NOBODY)).expect("root may");
@@ -77,7 +78,7 @@ fn postgresql_serves_pgbench_and_its_backends_are_sampled() {
         assert_eq!(watched.ran.out(), alone.stdout, "{way}: {}", watched.ran.err());
         let clock = if way.contains("real") { "real" } else { "prof" };
         let served = watched.raw.cum_ns(clock, |name| name == "PostgresMain");
-        // 8 000 transactions take some 50 µs each of a backend's time.
+        // Each of the 8 000 transactions takes about 50 µs of a backend's CPU time.
         assert!(served >= 100_000_000, "{way}: {served} ns in backends; lost {:?}", watched.raw.lost);
     }
 }
@@ -118,7 +119,8 @@ fn chromium_loads_a_page() {
     }
 }
 
-/// The same tests pass as alone. Those of interrupted system calls failed by the wall clock.
+/// The same tests pass as without sigtop. Those of interrupted system calls used to fail with the
+/// wall clock.
 #[test]
 fn cpythons_tests_of_signals_pass() {
     let Some(python) = tool("python3") else { return };
@@ -131,7 +133,7 @@ fn cpythons_tests_of_signals_pass() {
     let is_long = std::env::var_os("SIGTOP_LONG").is_some();
     let modules = all[..if is_long { all.len() } else { 2 }].iter().map(|name| format!("test.test_signal.{name}"));
     let modules: Vec<String> = modules.collect();
-    // The last line but one says how many there were, and how long they took.
+    // The last line but one contains the number of tests and their duration.
     let outcome = |guest| {
         let words = [text(&python), "-m", "unittest"].into_iter();
         let command: Vec<&str> = words.chain(modules.iter().map(String::as_str)).collect();

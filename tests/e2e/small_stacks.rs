@@ -1,5 +1,6 @@
-//! Targets without room for the frame of a signal where a tick comes: on a small thread, below a
-//! stack pointer that is used for data, on a small alternate stack. Each behaves as it does alone.
+//! Targets whose stack has no room for a signal frame when a tick comes: on a small thread stack,
+//! below a stack pointer that is used for data, on a small alternate stack. Each behaves as it does
+//! alone.
 
 use super::guest::{Guest, host, prove, same};
 use super::shares::accounts;
@@ -14,7 +15,7 @@ const FAST: [Guest; 4] = [
     Guest::Batch("--clock real --engine itimer --hz 1000"),
 ];
 
-/// Runs a mode of the target alone and watched. All that it prints is the same.
+/// Runs a mode of the target alone and watched, and asserts that the output is the same.
 fn unharmed(mode: &str) {
     let binary = targets::c("small_stacks");
     let command = [text(&binary), mode];
@@ -23,7 +24,7 @@ fn unharmed(mode: &str) {
     prove(&FAST, &["bad_stack"], |guest| same(host(guest, &command), alone.clone()));
 }
 
-/// Nearly all CPU time of a mode has samples with this function in their stack.
+/// Asserts that nearly all CPU time of a mode has samples with this function on the stack.
 fn sampled(mode: &str, function: &str, percent: u64) {
     let watched = Batch::new("--hz 1000").run(&[text(&targets::c("small_stacks")), mode]);
     accounts(&watched.raw);
@@ -44,8 +45,8 @@ fn the_stack_pointer_may_point_to_data() {
     sampled("data", "burn_with_sp", 20);
 }
 
-/// A tick killed handlers with `SA_NODEFER` on small alternate stacks, and those that were left by
-/// a jump.
+/// Regression test: a tick killed handlers with `SA_NODEFER` on small alternate stacks, and
+/// handlers that were left by a jump.
 #[test]
 fn a_handler_on_a_small_stack_needs_no_room_for_ticks() {
     unharmed("handler");

@@ -1,5 +1,5 @@
-//! The Source pane over real programs: the hot line of a program whose hot line is known, inlined or not, in source and in
-//! assembly; and what is said when something is missing.
+//! The Source pane with real programs: the hot line of a program is known, inlined or not, in
+//! source and in assembly; and missing source, line tables or symbols are reported.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -9,7 +9,7 @@ use crate::harness::run::SIGTOP;
 use crate::harness::targets;
 use crate::harness::terminal::Terminal;
 
-/// Nine tenths of the time go into line 6, which is inlined into line 11; one tenth into line 12.
+/// Line 6, which is inlined into line 11, uses nine tenths of the time; line 12 uses one tenth.
 const C: &str = "#include <stdint.h>
 
 static volatile uint64_t sink;
@@ -30,7 +30,7 @@ int main(void) {
 }
 ";
 
-/// The same in Rust: line 5, inlined into line 12.
+/// The same in Rust: line 5 is inlined into line 12.
 const RUST: &str = "#[inline(always)]
 fn churn(mut x: u64) -> u64 {
     let mut i = 0;
@@ -52,7 +52,7 @@ fn main() {
 }
 ";
 
-/// A program built in a directory of its own, with its source beside it.
+/// Builds a program in its own directory, with its source beside it.
 fn built(directory: &Path, file: &str, text: &str, compiler: &str, flags: &[&str]) -> PathBuf {
     fs::write(directory.join(file), text).expect("writable");
     let program = directory.join("program");
@@ -69,7 +69,8 @@ fn watched(program: &Path, options: &[&str], directory: &Path) -> Terminal {
     terminal
 }
 
-/// The row with the cursor on one side of the pane: flat and cum in seconds, if they are there, and the rest.
+/// Returns the row with the cursor on one side of the pane: flat and cum in seconds, if present,
+/// and the rest.
 fn cursor(screen: &vt100::Screen) -> Option<(Vec<f64>, String)> {
     let text = screen.contents();
     let row = text.lines().find(|line| line.starts_with('▸'))?.trim_start_matches('▸');
@@ -100,13 +101,14 @@ fn the_hot_line_of_a_c_program_is_lit() {
     let directory = targets::scratch("source-c");
     let program = built(&directory, "hot.c", C, "gcc", &["-g", "-O2"]);
     let mut terminal = watched(&program, &[], Path::new("/"));
-    // Inlined: the time is on the inlined line, and it says where that was inlined. It has a name as soon as the line tables are read.
+    // The time is on the inlined line, with a note into which line it was inlined. It has a name
+    // once the line tables are read.
     terminal.see("churn");
     terminal.keys(":list ^churn$\r");
     waits_for(&mut terminal, "6364136223846793005u");
     terminal.see("4 Source  churn");
     terminal.see("← labour:11");
-    // Its caller: the call line has the time as cum, and names what was inlined.
+    // In its caller, the call line has the time as cum, and names the inlined function.
     terminal.keys(":list ^labour$\r");
     terminal.see("4 Source  labour");
     let call = waits_for(&mut terminal, "x = churn(x)");
@@ -125,12 +127,12 @@ fn the_hot_line_of_a_c_program_is_lit() {
         let own = row.and_then(|row| row.trim_start_matches('▸').split_whitespace().next());
         own == Some(&flat_of_all) && (5.0..20.0).contains(&part)
     });
-    // Assembly, of the same function.
+    // Show the assembly of the same function.
     terminal.keys("a");
     terminal.see("4 Assembly  labour");
     terminal.see("imul");
     terminal.see("churn ← labour:11");
-    // Both: the cursor stands on the same line on both sides.
+    // With both shown, the cursor is on the same line on both sides.
     terminal.keys("a");
     terminal.wait("both sides", |screen| {
         let text = screen.contents();
@@ -168,7 +170,7 @@ fn a_source_that_is_elsewhere_is_found_by_source_path() {
     fs::rename(there.join("hot.c"), here.join("hot.c")).expect("writable");
     let mut terminal = watched(&program, &[], Path::new("/"));
     terminal.keys(":list ^labour$\r");
-    // The path before it is long: the sentence may go on in the next row.
+    // The path before it is long, so the sentence may continue on the next row.
     let sentence = "hot.c is not here: name the directory it is in with --source-path DIR";
     terminal
         .wait(sentence, |screen| screen.contents().split_whitespace().collect::<Vec<_>>().join(" ").contains(sentence));
@@ -180,13 +182,13 @@ fn a_source_that_is_elsewhere_is_found_by_source_path() {
     terminal.keys(":list ^labour$\r");
     waits_for(&mut terminal, "x = churn(x)");
     terminal.see("kept/elsewhere/hot.c");
-    // It was moved, and then written anew.
+    // The file was moved, and then written again.
     fs::write(Path::new(&here).join("hot.c"), format!("\n\n{C}")).expect("writable");
     terminal.keys("q");
     terminal.finish();
     let mut terminal = watched(&program, &["--source-path", &here], Path::new("/"));
     terminal.keys(":list ^labour$\r");
-    terminal.see("was changed after");
+    terminal.see("is newer than");
     terminal.keys("q");
     terminal.finish();
 }
@@ -211,7 +213,7 @@ fn the_demo_has_its_source_with_it() {
     terminal.see("find_matches");
     terminal.keys(":list find_matches$\r");
     terminal.see("let best = data.windows(8)");
-    terminal.see("src/demo.rs");
+    terminal.see("src/app/demo_target.rs");
     terminal.keys("q");
     terminal.finish();
 }

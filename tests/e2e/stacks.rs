@@ -1,4 +1,5 @@
-//! The stacks are true: programs whose function names encode their only legal callers, sampled and judged by the names.
+//! Stacks are correct: the functions of these programs have names that encode their only legal
+//! callers, and samples are judged by the names.
 
 use std::path::Path;
 use std::process::Command;
@@ -10,11 +11,12 @@ use crate::harness::skips::skip;
 use crate::harness::statistics::lower_bound;
 use crate::harness::targets;
 
-/// Samples that a bound stands on: enough for two misses at 99.9 %.
+/// Number of samples behind a bound: enough to allow two misses at 99.9 %.
 const SAMPLES: u64 = 9_000;
 
-/// Samples a program until there are enough. By the wall clock's interval timer: its ticks come as often as asked, those of a CPU clock at
-/// most as often as the kernel's own; to the unwinder a tick is a tick.
+/// Samples a program until there are enough samples. It uses the wall clock's interval timer, which
+/// ticks at any requested frequency, while a CPU clock ticks at most as often as the kernel's own
+/// tick. The kind of tick makes no difference to the unwinder.
 fn judge(program: &Path, language: Language) -> Judgement {
     let judge = Judge::new(language);
     let mut judgement = Judgement::default();
@@ -39,8 +41,9 @@ fn check_program(program: &Path, language: Language, least: f64) {
     let judgement = judge(program, language);
     let bound = lower_bound(judgement.count(Verdict::Exact), judgement.all(), 0.01);
     assert!(bound >= least, "{language:?}: exact {bound:.5} at least (99 %), {least} wanted: {judgement}");
-    // What is missed is marked as missed; a wrong step in an unmarked stack is the worst.
-    // Only where libgcc hands over to a landing pad is there nothing to go by; that is a miss all the same.
+    // A miss must be marked as one; a wrong step in an unmarked stack is the worst error. The only
+    // exception is the place where libgcc enters a landing pad: it has no unwind information, but
+    // counts as a miss too.
     for wrong in [Verdict::Step, Verdict::Between, Verdict::Leaf, Verdict::Root] {
         assert_eq!(judgement.count(wrong), 0, "{language:?}: {wrong:?}: {judgement}");
     }
@@ -53,13 +56,14 @@ fn c_without_frame_pointers() {
     check(Language::C, 0.999);
 }
 
-/// Not every linker is told to make the index by which tables are searched.
+/// Some linkers create the index of unwind tables only on request.
 #[test]
 fn c_whose_tables_have_no_index() {
     check_program(&chains::program_without_index(), Language::C, 0.999);
 }
 
-/// musl's own functions have no tables: where they are at work a stack may be cut, and says so. The program's are followed to main.
+/// musl's own functions have no unwind tables: stacks in them may be cut, and are marked so. The
+/// program's own stacks are unwound to main.
 #[test]
 fn a_program_with_musl() {
     if Command::new("musl-gcc").arg("--version").output().is_err() {
@@ -99,7 +103,8 @@ fn rust_with_panics() {
     check(Language::Panics, 0.990);
 }
 
-/// The same by the CPU clock, whose ticks come on other paths of the kernel, and with two threads.
+/// The same with the CPU clock, whose ticks take other paths through the kernel, and with two
+/// threads.
 #[test]
 fn c_by_the_cpu_clock() {
     let (program, judge) = (chains::program(Language::C), Judge::new(Language::C));

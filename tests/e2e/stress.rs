@@ -1,4 +1,5 @@
-//! stress-ng's opinion: what it verifies passes as it does alone. A long form, `SIGTOP_LONG=1`; it says so where it is left out.
+//! Runs stress-ng with verification: it passes as it does without sigtop. It runs with
+//! `SIGTOP_LONG=1` only, and prints a message otherwise.
 
 use std::process::Command;
 

@@ -1,5 +1,5 @@
-//! What is taken away lies where it was wanted: in the format of its name, of the span that was marked, or nowhere at all with a
-//! sentence, where nothing may be written.
+//! Tests of saving: a file has the format of its name and the marked span; where nothing may be
+//! written, a sentence says so.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -12,7 +12,7 @@ use crate::harness::targets;
 use crate::harness::terminal::Terminal;
 use crate::recording::{Directory, record};
 
-/// A command without the right of root to write where it may not.
+/// Returns a command without root's right to write anywhere.
 fn unprivileged(command: &Command) -> Command {
     let mut bound = Command::new("setpriv");
     bound.args(["--bounding-set", "-dac_override,-dac_read_search"]).arg(command.get_program());
@@ -26,7 +26,7 @@ fn unprivileged(command: &Command) -> Command {
 }
 
 #[test]
-fn where_nothing_may_be_written_the_old_file_stays_and_a_sentence_says_so() {
+fn a_failed_write_keeps_the_old_file_and_explains() {
     let directory = Directory::new("forbidden");
     let place = directory.file("forbidden");
     fs::create_dir(&place).expect("a directory");
@@ -34,7 +34,7 @@ fn where_nothing_may_be_written_the_old_file_stays_and_a_sentence_says_so() {
     fs::write(&file, "the old one").expect("written");
     let set = |mode| fs::set_permissions(&place, fs::Permissions::from_mode(mode)).expect("ours");
     set(0o555);
-    let sentence = format!("cannot write {}: permission denied; write to a directory of yours", file.display());
+    let sentence = format!("cannot write {}: permission denied; write to a directory that you own", file.display());
 
     let ran = run(&mut unprivileged(&record(&file, &[], "0.1")));
     assert!(ran.code() == 125 && ran.err().contains(&sentence), "{} {}", ran.code(), ran.err());
@@ -49,9 +49,9 @@ fn where_nothing_may_be_written_the_old_file_stays_and_a_sentence_says_so() {
     terminal.see("burn_a");
     for name in ["a.sigtop", "a.pb.gz"] {
         terminal.keys(&format!("e\x15{}\r", place.join(name).display()));
-        terminal.see(&format!("{name}: permission denied; write to a directory of yours"));
+        terminal.see(&format!("{name}: permission denied; write to a directory that you own"));
     }
-    // And the watch goes on.
+    // The watch continues.
     terminal.keys(&format!("e\x15{}\r", directory.file("b.sigtop").display()));
     terminal.see("saved: ");
     terminal.keys("qe");
@@ -79,7 +79,8 @@ fn every_profile_that_is_written_is_read_again_as_the_same() {
         let written = run(Command::new(SIGTOP).args(["report", "-o"]).arg(&file).arg(&first));
         assert_eq!(written.code(), 0, "{name}: {}", written.err());
         let again = row(&top(&file)).expect(name);
-        // Ticks are all that folded stacks and gperftools' profiles count: shares are the same but for their rounding.
+        // Folded stacks and gperftools' profiles contain ticks only, so shares are equal up to
+        // their rounding.
         let share = |row: &str| row.split(' ').nth(1)?.trim_end_matches('%').parse::<f64>().ok();
         let same = share(&again).zip(share(&expected)).is_some_and(|(one, other)| (one - other).abs() < 1.5);
         assert!(again == expected || same && !name.contains(".pb"), "{name}: {again}, not {expected}");
@@ -96,7 +97,7 @@ fn graphviz_draws_graphs() {
     };
     let directory = Directory::new("drawn");
     let nowhere = run(graph(&directory.file("a.png")).env("PATH", "/nonexistent"));
-    assert!(nowhere.code() != 0 && nowhere.err().contains("a .png is drawn by graphviz's dot, which is not installed"));
+    assert!(nowhere.code() != 0 && nowhere.err().contains("cannot draw .png: graphviz's dot is not installed"));
     assert!(directory.names().is_empty());
     assert_eq!(run(graph(&directory.file("a.dot")).env("PATH", "/nonexistent")).code(), 0);
     if Command::new("dot").arg("-V").stderr(Stdio::null()).status().is_err() {
@@ -118,8 +119,8 @@ fn profiles_of_two_clocks_are_not_added_up() {
     assert_eq!(run(&mut record(&wall, &["--clock", "real"], "0.3")).code(), 0);
     let refused = run(Command::new(SIGTOP).arg("report").args([&cpu, &wall]).arg("-o").arg(&both));
     assert!(refused.code() != 0 && !both.exists());
-    assert!(refused.err().contains("do not go together") && refused.err().contains("wall"), "{}", refused.err());
-    // Of one clock they are.
+    assert!(refused.err().contains("cannot merge the profiles") && refused.err().contains("wall"), "{}", refused.err());
+    // These profiles have the same clock.
     let values = |files: &[&Path]| -> f64 {
         let text = run(Command::new(SIGTOP).args(["report", "--unit=ms"]).args(files)).out();
         let shown = text.lines().find_map(|line| line.strip_prefix("Showing nodes accounting for ")).expect("a total");

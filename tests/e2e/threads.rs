@@ -1,4 +1,4 @@
-//! Threads and processes of a live target: by name, under a new name, and everything filtered by one of them.
+//! Threads and processes of a live target: they have names, may be renamed, and filter all panes.
 
 use std::process::Command;
 
@@ -12,13 +12,13 @@ fn threads_are_seen_by_name_and_filter_everything() {
     command.args(["--on-quit", "end", "--"]).arg(targets::c("crew")).arg("60");
     let mut terminal = Terminal::start(140, 40, &command);
     terminal.see("bake");
-    // What is selected is named in every pane.
+    // Every pane names the selection.
     terminal.keys("/bake\r");
     terminal.keys("5");
-    for name in ["5 Threads", "baker", "packer", "child: ", "forked by", "running", "mill"] {
+    for name in ["5 Threads", "baker", "packer", "└ ", " ago)", "running", "mill"] {
         terminal.see(name);
     }
-    // It has called itself something else.
+    // One of them has changed its name.
     terminal.see("cook");
     terminal.wait("no name of before", |screen| !screen.contents().contains("miller"));
     terminal.keys("/baker\r");
@@ -27,8 +27,8 @@ fn threads_are_seen_by_name_and_filter_everything() {
     });
     terminal.keys("\r");
     terminal.see("baker ✕");
-    terminal.see("of baker alone");
-    // Everywhere.
+    terminal.see("filtered to baker");
+    // The filter applies to every pane.
     terminal.keys("0");
     terminal.wait("the baker's functions alone", |screen| {
         let text = screen.contents();
@@ -39,15 +39,15 @@ fn threads_are_seen_by_name_and_filter_everything() {
         let text = screen.contents();
         !text.contains('✕') && ["bake", "mill", "pack"].iter().all(|name| text.contains(name))
     });
-    // The child as a whole.
+    // Filter by the child process as a whole.
     terminal.keys("5");
-    terminal.see("child: ");
+    terminal.see("└ ");
     terminal.keys(":tagfocus=thread=packer\r");
     terminal.see("thread=packer packer ✕");
     terminal.keys("1");
     terminal.wait("the child's functions alone", |screen| {
         let text = screen.contents();
-        // The last lines name what is selected, whether it is there or not.
+        // The last lines name the selection, whether or not its row is visible.
         let rows: Vec<&str> = text.lines().take(36).collect();
         let has = |name: &str| rows.iter().any(|row| row.contains(name));
         has("pack") && !has("bake") && !has("mill")

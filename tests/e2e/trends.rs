@@ -1,19 +1,20 @@
-//! Trends of live loads: one that stays the same has no marks, however it comes; a function that doubles has one within two windows. What
-//! is recorded is looked at as the screen would have at each tenth of a second.
+//! Trends of live loads: a steady load has no trend marks, whatever its pattern; a function that
+//! doubles is marked within two windows. Each tenth of a second of a recording is evaluated as the
+//! screen would have.
 
 use std::fs;
 use std::path::Path;
 use std::process::Command;
 
 use crossbeam_channel::unbounded;
-use sigtop::link::record::{Blocks, Decoder, Entry};
+use sigtop::link::recording::{BlockReader, Decoder, RecordingEntry};
 use sigtop::link::wire::Clock;
 use sigtop::profile::Profile;
-use sigtop::profile::window::{BUCKET_NS, Span};
+use sigtop::profile::totals::{BUCKET_NS, Span};
 use sigtop::symbols::Names;
 use sigtop::symbols::worker;
 use sigtop::tally::query::Query;
-use sigtop::tally::tallier::{Besides, Tallier};
+use sigtop::tally::tallier::{Extras, Tallier};
 use sigtop::tally::trend::Direction;
 
 use crate::harness::run::{SIGTOP, run, text};
@@ -25,12 +26,12 @@ const WINDOW: u64 = 20;
 
 fn read(path: &Path) -> (Profile, Names) {
     let (mut profile, mut names, mut decoder) = (Profile::default(), Names::default(), Decoder::default());
-    let mut blocks = Blocks::open(fs::File::open(path).expect("a recording")).expect("a recording");
+    let mut blocks = BlockReader::open(fs::File::open(path).expect("a recording")).expect("a recording");
     while let Some(block) = blocks.read().expect("a whole recording") {
-        let played = decoder.entries(&block.plain, |entry| match entry {
-            Entry::Arrived(arrival) => profile.apply(arrival),
-            Entry::Sampled(sampled) => {
-                profile.apply_numbered(sampled.source, sampled.at_ns, &sampled.sample, sampled.stack, sampled.frames);
+        let played = decoder.decode_block(&block.plain, |entry| match entry {
+            RecordingEntry::Event(arrival) => profile.apply(arrival),
+            RecordingEntry::Sample(sampled) => {
+                profile.apply_recorded(sampled.source, sampled.at_ns, &sampled.sample, sampled.stack, sampled.frames);
             }
             _ => {}
         });
@@ -46,7 +47,8 @@ fn read(path: &Path) -> (Profile, Names) {
     (profile, names)
 }
 
-/// By tick from the first: which functions have a mark in the window that ends with it, once there are two windows.
+/// Returns, for each tick from the first, the functions that are marked in the window that ends
+/// with it, once there are two windows.
 struct Marks {
     first: u64,
     marks: Vec<Vec<(String, Direction)>>,
@@ -62,13 +64,13 @@ impl Marks {
         assert_eq!(ran.code(), 0, "{}", ran.err());
         let (profile, names) = read(&path);
         let _ = fs::remove_file(&path);
-        let (oldest, newest) = profile.ends(Clock::Prof).expect("samples");
+        let (oldest, newest) = profile.history_range(Clock::Prof).expect("samples");
         let (mut tallier, first) = (Tallier::default(), oldest + 2 * WINDOW);
         let marks = (first..newest).map(|tick| {
             let span = Span::Last { ns: WINDOW * BUCKET_NS, now_ns: tick * BUCKET_NS };
             let query = Query { span, ..Query::default() };
-            let told = tallier.answer(&profile, &names, &query, Besides { trends: true, ..Besides::default() });
-            let rows = told.table.rows.iter().zip(&told.trends.rows);
+            let answer = tallier.answer(&profile, &names, &query, Extras { trends: true, ..Extras::default() });
+            let rows = answer.table.rows.iter().zip(&answer.trends.rows);
             rows.filter(|(_, trend)| trend.direction != Direction::Steady)
                 .map(|(row, trend)| (row.short.to_string(), trend.direction))
                 .collect()
@@ -77,9 +79,10 @@ impl Marks {
     }
 }
 
-/// Windows that are looked at each tenth of a second have most of their samples in common, so that one that is marked is followed by
-/// others: of 40 s that have 20 windows of their own, one may be, with those that follow it. That 95 of 100 of their own show none is proved
-/// on samples that are drawn.
+/// Windows at successive tenths of a second share most of their samples, so one marked window is
+/// followed by others. 40 s contain 20 independent windows: one of them may be marked, with the
+/// windows that follow it. A test with drawn samples proves that 95 of 100 independent windows have
+/// no mark.
 #[test]
 fn a_constant_load_has_no_marks_also_in_bursts_and_a_doubled_function_has_one_within_two_windows() {
     for (turn_ms, most) in [("1", 0.05), ("40", 0.1)] {
@@ -99,7 +102,7 @@ fn a_constant_load_has_no_marks_also_in_bursts_and_a_doubled_function_has_one_wi
     }
 }
 
-/// What the user sees of it.
+/// The trends that the user sees.
 #[test]
 fn a_doubled_function_gets_its_mark_on_the_screen_and_its_sign_in_the_differences() {
     let mut command = Command::new(SIGTOP);
@@ -113,9 +116,9 @@ fn a_doubled_function_gets_its_mark_on_the_screen_and_its_sign_in_the_difference
         text.lines().any(|line| has.iter().all(|part| line.contains(part)))
     };
     terminal.keys("d");
-    terminal.see("difference");
+    terminal.see("diff, last");
     terminal.see("doubled");
-    // There trends have their room, however long the numbers are.
+    // That layout has room for trends, however long the numbers are.
     terminal.keys("1");
     terminal.wait("a mark of what rises", |screen| row(screen, &["burn_b", "▲"]));
     let less = |screen: &vt100::Screen, name: &str| {
@@ -127,7 +130,7 @@ fn a_doubled_function_gets_its_mark_on_the_screen_and_its_sign_in_the_difference
     terminal.keys("5");
     terminal.wait("threads are compared", |screen| row(screen, &["turns", "running"]));
     terminal.keys("d1");
-    terminal.wait("no differences", |screen| !screen.contents().contains("against"));
+    terminal.wait("no differences", |screen| !screen.contents().contains("baseline"));
     terminal.keys("q");
     terminal.finish();
 }

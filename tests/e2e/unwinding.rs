@@ -12,7 +12,7 @@ const CHAIN: &str = "volatile double sink;\n\
     __attribute__((noinline)) double middle(long n) { return leaf(n) + 1; }\n\
     int main(void) { double x = 0; for (int i = 0; i < 100; i++) x += middle(3000000); return x == 0; }\n";
 
-/// Asserts that almost all CPU time is in stacks that hold `chain` (callers first) and are not
+/// Asserts that almost all CPU time is in stacks that contain `chain` (callers first) and are not
 /// truncated.
 fn assert_chain(raw: &Raw, chain: &[&str]) {
     let all = raw.weight_ns("prof");
@@ -35,15 +35,15 @@ fn small_program_linked_by_lld_has_names_and_whole_stacks() {
     check_chain(&program, &["main", "middle", "leaf"]);
 }
 
-/// Runs a program and asserts that almost all CPU time is in whole stacks that hold `chain`.
+/// Runs a program and asserts that almost all CPU time is in complete stacks that contain `chain`.
 fn check_chain(program: &Path, chain: &[&str]) {
     let watched = Batch::new("--hz 250").run(&[text(program)]);
     assert_eq!(watched.ran.code(), 0, "{}", watched.ran.err());
     assert_chain(&watched.raw, chain);
 }
 
-/// Assembly keeps its old stack pointer on the aligned stack and says so by an expression: `*(rsp +
-/// 24) + 8`.
+/// Assembly that keeps its old stack pointer on the aligned stack, described by a DWARF expression:
+/// `*(rsp + 24) + 8`.
 #[test]
 fn caller_of_assembly_that_saves_its_stack_pointer_is_found() {
     let source = "void aligned(void);\nvolatile double sink;\n\
@@ -71,7 +71,7 @@ fn caller_of_assembly_with_an_array_on_its_stack_is_found() {
     check_chain(&program, &["main", "indexed"]);
 }
 
-/// The C `main` that rustc makes has no unwind tables then.
+/// The C `main` that rustc generates has no unwind tables if panics abort.
 #[test]
 fn rust_program_whose_panics_abort_is_unwound_to_the_start() {
     let source = "use std::hint::black_box;\n\
@@ -83,8 +83,8 @@ fn rust_program_whose_panics_abort_is_unwound_to_the_start() {
     }
 }
 
-/// The first frame of the stack is a function that nothing called: it is named, and not what lies
-/// before it.
+/// The first frame of the stack is a function that nothing called: it has its own name, and not
+/// that of the code before it.
 #[test]
 fn stack_made_by_makecontext_ends_with_its_first_function() {
     let source = "#include <stdlib.h>\n#include <ucontext.h>\nstatic ucontext_t back, context;\nvolatile double sink;\n\
@@ -96,7 +96,7 @@ fn stack_made_by_makecontext_ends_with_its_first_function() {
     check_chain(&program, &["fiber", "leaf"]);
 }
 
-/// Of a recursion that is deeper than a record, both ends are kept.
+/// Both ends of a recursion that is deeper than a record are kept.
 #[test]
 fn deep_recursion_keeps_its_root() {
     let source = "volatile double sink;\n\

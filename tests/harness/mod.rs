@@ -1,5 +1,5 @@
-//! What end-to-end tests share: programs to profile, a way to run the real binary around them, and readers for what it prints. No file here
-//! imports the library: the binary is judged from outside.
+//! Shared by the end-to-end tests: programs to profile, a way to run the real binary around them,
+//! and readers for its output. No file here imports the library: the binary is tested from outside.
 
 pub(crate) mod chains;
 pub(crate) mod children;

@@ -1,44 +1,58 @@
-//! The raw dump, `sigtop --raw FILE`: everything that was received, for exact accounting. Written once, at the end.
+//! The raw dump, `sigtop --raw FILE`: everything that was received, for exact accounting. It is
+//! written once, at the end.
 //!
-//! UTF-8 text, `\n` after every line. First the header, lines of `# key value…`:
+//! The dump is UTF-8 text with `\n` after every line. It begins with the header, lines of
+//! `# key value…`:
 //!
 //! ```text
-//! # sigtop-raw 1                     always first: the version of this format
-//! # ticks 1234                       ticks that were to become samples      } sums of the last accounts
-//! # sent 1230                        samples written to sockets             } of all process images
-//! # lost ring-full 3 30303030        one line for each cause of loss, also when it is 0: ticks and their weight, ns
-//! # lost no-slot 0 0                   (ring-full, no-slot, not-ready, socket-full, no-timer, unseen)
-//! # agent-cpu 1200000                CPU time of agent threads, ns
-//! # handler-cpu 900000               of handlers, ns, estimated
+//! # sigtop-raw 1
+//! # ticks 1234
+//! # sent 1230
+//! # lost ring-full 3 30303030
+//! # lost no-slot 0 0
+//! # agent-cpu 1200000
+//! # handler-cpu 900000
 //! # foreign-signals 0
-//! # process 4123 0 1530000000 /usr/bin/x     one line for each process image, in order of its Hello: pid, which image of
-//!                                            this process (0, then 1 after an exec, …), CPU time in its last account, ns, and its
-//!                                            executable (the rest of the line)
+//! # process 4123 0 1530000000 /usr/bin/x
 //! ```
 //!
-//! Then one line for each distinct (process, thread, clock, cut, stack), in any order, fields separated by one space:
+//! - `sigtop-raw`: version of this format; always the first line.
+//! - `ticks`: ticks that were to become samples; `sent`: samples written to sockets. Both are sums
+//!   of the last accounts of all process images.
+//! - `lost`: a cause of loss, its ticks, and their weight in ns. There is one line for each cause
+//!   (ring-full, no-slot, not-ready, socket-full, no-timer, unaccounted), even if its counts are 0.
+//! - `agent-cpu`: CPU time of agent threads, ns; `handler-cpu`: that of handlers, ns, estimated.
+//! - `process`: pid, image number (0, then 1 after an exec, …), CPU time in the last account in
+//!   ns, and executable (the rest of the line). There is one line for each process image, in order
+//!   of the Hello messages.
+//!
+//! Then follows one line for each distinct (process, thread, clock, cut, stack), in any order, with
+//! its fields separated by one space:
 //!
 //! ```text
 //! PID TID CLOCK WEIGHT_NS SAMPLES whole|truncated STACK
-//! 4123 4123 prof 10101010 1 whole x!_start;libc.so.6+0x2724a;libc.so.6!__libc_start_main;x!main;x!burn_a
+//! 4123 4123 prof 10101010 1 whole x!_start;libc.so.6+0x2724a;x!main;x!burn_a
 //! ```
 //!
-//! CLOCK is `prof`, `real` or `virtual`. `truncated`: the stack was cut or could not be read; there
-//! is no frame for that. STACK is the frames from root to leaf, separated by `;`, never empty (`-`
-//! for a stack without frames). A frame with a name is `MODULE!NAME`, the last part of the module's
-//! path and the full demangled name, one frame for each inlined function; without a name it is
-//! `MODULE+0xADDRESS` (address in the file, of the call for a return address); outside of every
-//! module `?+0xADDRESS`; frames of a deep stack that were not kept `?![frames left out]`. In a
-//! frame, `\`, `;` and newline are written `\\`, `\;` and `\n`; other control characters as U+FFFD.
+//! - CLOCK is `prof`, `real` or `virtual`.
+//! - `truncated` means that the stack was cut or could not be read. It adds no frame.
+//! - STACK is the frames from root to leaf, separated by `;`. It is never empty: a stack without
+//!   frames is `-`.
+//!
+//! A frame with a name is `MODULE!NAME`: the last part of the module's path and the full demangled
+//! name, with one frame for each inlined function. A frame without a name is `MODULE+0xADDRESS`,
+//! with the address in the file (of the call, for a return address), or `?+0xADDRESS` outside of
+//! every module. The omitted frames of a deep stack are `?![frames left out]`. In a frame, `\`, `;`
+//! and newline are written `\\`, `\;` and `\n`, and other control characters as U+FFFD.
 
 use std::collections::BTreeMap;
 
-/// A frame: where, and what.
+/// A frame of a stack.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Frame {
-    /// Last part of the module's path, `?` outside of every module.
+    /// The last part of the module's path, or `?` outside of every module.
     pub(crate) module: String,
-    /// Full name, `None` without one.
+    /// The full name, if there is one.
     pub(crate) name: Option<String>,
 }
 
@@ -58,59 +72,59 @@ impl Frame {
         }
     }
 
-    /// The name, or nothing.
+    /// Returns the name, or an empty string.
     pub(crate) fn name(&self) -> &str {
         self.name.as_deref().unwrap_or("")
     }
 }
 
-/// One line.
+/// A line of the dump: one distinct stack.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Entry {
-    /// Process.
+    /// The process's pid.
     pub(crate) pid: u32,
-    /// Thread.
+    /// The thread's tid.
     pub(crate) tid: u32,
-    /// `prof`, `real` or `virtual`.
+    /// The clock: `prof`, `real` or `virtual`.
     pub(crate) clock: String,
-    /// Of all its samples, ns.
+    /// The weight of all its samples in ns.
     pub(crate) weight_ns: u64,
-    /// How many.
+    /// Number of samples.
     pub(crate) samples: u64,
-    /// Whether the stack is marked as cut.
+    /// Whether the stack is marked as truncated.
     pub(crate) truncated: bool,
-    /// Root first.
+    /// The frames, root first.
     pub(crate) frames: Vec<Frame>,
 }
 
 /// A process image.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Image {
-    /// Process.
+    /// The process's pid.
     pub(crate) pid: u32,
-    /// How many images of it came before.
+    /// Number of earlier images of the process.
     pub(crate) image: u32,
-    /// CPU time, ns.
+    /// CPU time in ns.
     pub(crate) cpu_ns: u64,
-    /// Path.
+    /// The path of the executable.
     pub(crate) executable: String,
 }
 
-/// The whole file.
+/// A parsed dump.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Raw {
-    /// Header lines with one number.
+    /// The header lines with one number.
     numbers: BTreeMap<String, u64>,
-    /// Lost ticks and their ns, by cause.
+    /// Lost ticks and their weight in ns, by cause.
     pub(crate) lost: BTreeMap<String, (u64, u64)>,
-    /// In order of their Hellos.
+    /// The process images, in order of their Hello messages.
     pub(crate) images: Vec<Image>,
-    /// The stacks.
+    /// The lines of stacks.
     pub(crate) entries: Vec<Entry>,
 }
 
 impl Raw {
-    /// Reads a dump; anything that the format does not allow is an error that names the line.
+    /// Parses a dump. Anything that the format does not allow is an error that names the line.
     pub(crate) fn parse(text: &str) -> Result<Raw, String> {
         let mut raw = Raw::default();
         let mut lines = text.lines().enumerate();
@@ -152,39 +166,40 @@ impl Raw {
         Ok(())
     }
 
-    /// Value of a header line with one number.
+    /// Returns the value of a header line with one number.
     pub(crate) fn number(&self, key: &str) -> u64 {
         *self.numbers.get(key).unwrap_or_else(|| panic!("no `# {key} NUMBER` in the dump"))
     }
 
-    /// Samples of a clock.
+    /// Returns the number of samples of a clock.
     pub(crate) fn samples(&self, clock: &str) -> u64 {
         self.of(clock).map(|entry| entry.samples).sum()
     }
 
-    /// Weight of a clock's samples, ns.
+    /// Returns the weight of a clock's samples in ns.
     pub(crate) fn weight_ns(&self, clock: &str) -> u64 {
         self.of(clock).map(|entry| entry.weight_ns).sum()
     }
 
-    /// Lost ticks of all causes, and their ns.
+    /// Returns the lost ticks of all causes and their weight in ns.
     pub(crate) fn lost_all(&self) -> (u64, u64) {
         self.lost.values().fold((0, 0), |sum, lost| (sum.0 + lost.0, sum.1 + lost.1))
     }
 
-    /// Weight of a clock's samples with a frame whose name satisfies `wanted`, each counted once, ns.
+    /// Returns the weight in ns of a clock's samples with a frame whose name satisfies `wanted`,
+    /// each counted once.
     pub(crate) fn cum_ns(&self, clock: &str, wanted: impl Fn(&str) -> bool) -> u64 {
         let with = self.of(clock).filter(|entry| entry.frames.iter().any(|frame| wanted(frame.name())));
         with.map(|entry| entry.weight_ns).sum()
     }
 
-    /// Likewise, number of samples.
+    /// Returns the number of these samples.
     pub(crate) fn cum_samples(&self, clock: &str, wanted: impl Fn(&str) -> bool) -> u64 {
         let with = self.of(clock).filter(|entry| entry.frames.iter().any(|frame| wanted(frame.name())));
         with.map(|entry| entry.samples).sum()
     }
 
-    /// Entries of a clock.
+    /// Returns the lines of a clock.
     pub(crate) fn of(&self, clock: &str) -> impl Iterator<Item = &Entry> {
         self.entries.iter().filter(move |entry| entry.clock == clock)
     }

@@ -1,4 +1,4 @@
-//! Running a program to its end under a time limit, and sigtop in batch mode around a target.
+//! Runs programs to their end under a time limit, and sigtop in batch mode around a target.
 
 use std::fs;
 use std::io::Read;
@@ -19,12 +19,12 @@ use super::targets;
 
 /// The binary under test.
 pub(crate) const SIGTOP: &str = env!("CARGO_BIN_EXE_sigtop");
-/// No run of a test takes longer, on a busy machine either.
+/// The time limit of a run, also on a busy machine.
 pub(crate) const LIMIT: Duration = Duration::from_secs(90);
 
-/// What a program left.
+/// The result of a run.
 pub(crate) struct Ran {
-    /// How it ended.
+    /// The exit status.
     pub(crate) status: ExitStatus,
     /// All of its stdout.
     pub(crate) stdout: Vec<u8>,
@@ -33,7 +33,7 @@ pub(crate) struct Ran {
 }
 
 impl Ran {
-    /// Exit status as a shell gives it: 128 + n for signal n.
+    /// Returns the exit status as a shell reports it: 128 + n for signal n.
     pub(crate) fn code(&self) -> i32 {
         self.status.code().unwrap_or_else(|| 128 + self.status.signal().unwrap_or(0))
     }
@@ -48,7 +48,7 @@ impl Ran {
         String::from_utf8_lossy(&self.stderr).into_owned()
     }
 
-    /// Value of a line `name number` on stdout.
+    /// Returns the value of a line `name number` on stdout.
     pub(crate) fn number(&self, name: &str) -> u64 {
         let out = self.out();
         let value = out.lines().find_map(|line| line.strip_prefix(name)?.trim().parse().ok());
@@ -56,7 +56,8 @@ impl Ran {
     }
 }
 
-/// Runs `command` without stdin, in a process group of its own; after [`LIMIT`] the group is killed and the test fails.
+/// Runs `command` without stdin in a process group of its own. After [`LIMIT`] the group is killed
+/// and the test fails.
 pub(crate) fn run(command: &mut Command) -> Ran {
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).process_group(0);
     let what = format!("{command:?}");
@@ -85,36 +86,37 @@ pub(crate) fn run(command: &mut Command) -> Ran {
     Ran { status, stdout, stderr }
 }
 
-/// sigtop in batch mode around a command; its tables go to a file, so that stdout and stderr are the target's own.
+/// sigtop in batch mode around a command. Its tables go to a file, so that stdout and stderr are
+/// the target's own.
 pub(crate) struct Batch {
     options: Vec<String>,
     directory: PathBuf,
 }
 
-/// What a batch run left: the target's own, and ours.
+/// The result of a batch run: the target's and sigtop's output.
 pub(crate) struct Watched {
-    /// The target's.
+    /// The result of the target.
     pub(crate) ran: Ran,
-    /// The whole table file.
+    /// The content of the table file.
     pub(crate) tables: String,
     /// The raw dump.
     pub(crate) raw: Raw,
 }
 
 impl Watched {
-    /// The last table: the whole run.
+    /// Returns the last table, which covers the complete run.
     pub(crate) fn last(&self) -> Table {
         Table::last(&self.tables).unwrap_or_else(|| panic!("no table in {:?}; stderr: {}", self.tables, self.ran.err()))
     }
 }
 
 impl Batch {
-    /// With options like `--clock real`, split at spaces.
+    /// Takes options such as `--clock real`, split at spaces.
     pub(crate) fn new(options: &str) -> Batch {
         Batch { options: options.split_whitespace().map(str::to_owned).collect(), directory: targets::scratch("batch") }
     }
 
-    /// The command line around `command`, for those who run it themselves.
+    /// Returns the command line around `command`.
     pub(crate) fn command(&self, command: &[&str]) -> Command {
         let mut sigtop = Command::new(SIGTOP);
         sigtop.args(&self.options).arg("--table").arg(self.table_file()).arg("--raw").arg(self.raw_file());
@@ -145,12 +147,13 @@ impl Batch {
     }
 }
 
-/// A path as an argument.
+/// Returns a path as an argument.
 pub(crate) fn text(path: &Path) -> &str {
     path.to_str().expect("test paths are UTF-8")
 }
 
-/// Where a program of the system is, or `None` (in CI a failure: its tools are installed).
+/// Returns the path of a system program; if there is none, reports a skip and returns `None`. In CI
+/// that is a failure, as CI installs its tools.
 pub(crate) fn tool(name: &str) -> Option<PathBuf> {
     let path = std::env::var_os("PATH").unwrap_or_default();
     let found = ["/usr/bin".into(), "/bin".into()].into_iter().chain(std::env::split_paths(&path));
@@ -162,7 +165,7 @@ pub(crate) fn tool(name: &str) -> Option<PathBuf> {
     found
 }
 
-/// A program that need not be there.
+/// Returns the path of an optional program.
 pub(crate) fn installed(name: &str) -> Option<PathBuf> {
     let path = std::env::var_os("PATH").unwrap_or_default();
     std::env::split_paths(&path).map(|directory| directory.join(name)).find(|file| file.is_file())

@@ -1,10 +1,10 @@
-//! Saying what this machine cannot do. What is skipped is told on stderr and, where `SIGTOP_SKIPS` names a file, added to it: who runs the
-//! tests sees whether it is more than expected.
+//! Reports tests that this machine cannot run. Each is named on stderr and, where `SIGTOP_SKIPS`
+//! names a file, appended to it, so that CI can compare them with the expected ones.
 
 use std::fs::OpenOptions;
 use std::io::Write as _;
 
-/// Says so.
+/// Reports that something is skipped.
 pub(crate) fn skip(what: &str) {
     let line = format!("SKIPPED: {what}\n");
     eprint!("{line}");

@@ -1,19 +1,19 @@
-//! Reading a batch table: pprof's `-top` text.
+//! Parser of a batch table, the text that pprof's `-top` prints.
 
 /// A row, as printed.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Row {
-    /// Seconds.
+    /// Flat value in seconds.
     pub(crate) flat: f64,
-    /// Percent of the total.
+    /// Flat value in percent of the total.
     pub(crate) flat_percent: f64,
     /// Running sum of `flat_percent`.
     pub(crate) sum_percent: f64,
-    /// Seconds.
+    /// Cumulative value in seconds.
     pub(crate) cum: f64,
-    /// Percent of the total.
+    /// Cumulative value in percent of the total.
     pub(crate) cum_percent: f64,
-    /// As printed, marks included.
+    /// Name as printed, marks included.
     pub(crate) name: String,
 }
 
@@ -22,12 +22,12 @@ pub(crate) struct Row {
 pub(crate) struct Table {
     /// Lines above the column heads.
     pub(crate) head: Vec<String>,
-    /// In the order printed.
+    /// The rows, in the order printed.
     pub(crate) rows: Vec<Row>,
 }
 
 impl Table {
-    /// Every table of a file.
+    /// Parses every table of a file.
     pub(crate) fn all(text: &str) -> Vec<Table> {
         let mut tables: Vec<Table> = Vec::new();
         let mut head = Vec::new();
@@ -43,12 +43,12 @@ impl Table {
         tables
     }
 
-    /// The last table of a file.
+    /// Parses the last table of a file.
     pub(crate) fn last(text: &str) -> Option<Table> {
         Table::all(text).pop()
     }
 
-    /// The first row whose name contains `part`.
+    /// Returns the first row whose name contains `part`.
     pub(crate) fn row(&self, part: &str) -> Option<&Row> {
         self.rows.iter().find(|row| row.name.contains(part))
     }
@@ -70,7 +70,7 @@ fn percent(word: &str) -> Option<f64> {
     word.strip_suffix('%')?.parse().ok()
 }
 
-/// A value with pprof's unit.
+/// Parses a value with pprof's unit.
 fn seconds(word: &str) -> Option<f64> {
     const UNITS: [(&str, f64); 6] =
         [("ns", 1e-9), ("us", 1e-6), ("ms", 1e-3), ("s", 1.0), ("mins", 60.0), ("hrs", 3600.0)];

@@ -1,5 +1,5 @@
-//! The programs to be profiled, compiled once: a binary is kept under a name made of everything that made it (source, compiler, flags), so
-//! that tests running at once, and later runs, share it.
+//! Compiles the programs to be profiled, once each: a binary is kept under a hash of its source,
+//! compiler and flags, so that concurrent and later runs share it.
 
 use std::collections::hash_map::DefaultHasher;
 use std::fs;
@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 const SOURCES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/targets");
 
-/// The binary of `tests/targets/NAME.c`, -O2 without frame pointers.
+/// Returns the binary of `tests/targets/NAME.c`, built with -O2 and without frame pointers.
 pub(crate) fn c(name: &str) -> PathBuf {
     compile(name, &source(name, "c"), "c", "cc", &["-O2", "-fomit-frame-pointer", "-pthread"])
 }
@@ -54,12 +54,12 @@ pub(crate) fn sanitized(flags: &[&str]) -> Option<PathBuf> {
     probe.wait().ok()?.success().then(|| compile("sanitized", &source("sanitized", "cpp"), "cpp", "c++", &flags))
 }
 
-/// The binary of a source made by a test.
+/// Returns the binary of a source that a test generates.
 pub(crate) fn generated(name: &str, text: &str, extension: &str, compiler: &str, flags: &[&str]) -> PathBuf {
     compile(name, text, extension, compiler, flags)
 }
 
-/// A new directory for what one test writes.
+/// Creates a directory for the files of one test.
 pub(crate) fn scratch(name: &str) -> PathBuf {
     static COUNT: AtomicU32 = AtomicU32::new(0);
     let count = COUNT.fetch_add(1, Ordering::Relaxed);
@@ -88,7 +88,8 @@ fn compile(name: &str, text: &str, extension: &str, compiler: &str, flags: &[&st
     fs::write(&source, text).expect("the target directory is writable");
     let mut command = Command::new(compiler);
     command.args(flags).arg("-o").arg(directory.join(&part)).arg(&source);
-    // Libraries come last, where the linker looks for what is still missing; a Rust crate has a name without dots.
+    // Libraries come last, where the linker looks for missing symbols. A Rust crate's name has no
+    // dots.
     match extension {
         "rs" => command.args(["--crate-name", name]),
         "go" => &mut command,
@@ -97,7 +98,7 @@ fn compile(name: &str, text: &str, extension: &str, compiler: &str, flags: &[&st
     let output = command.stdin(Stdio::null()).output().unwrap_or_else(|error| panic!("{compiler}: {error}"));
     assert!(output.status.success(), "{compiler} {name}: {}", String::from_utf8_lossy(&output.stderr));
     fs::remove_file(&source).expect("it was just written");
-    // Whoever comes first stays: the other may run already, and must not lose its file.
+    // The first binary stays: another test may be running it.
     let _equal_one_is_there = fs::hard_link(directory.join(&part), &binary);
     fs::remove_file(directory.join(&part)).expect("it was just made");
     assert!(binary.exists(), "{}", binary.display());

@@ -1,5 +1,5 @@
-//! A terminal that a test holds: a pty, a model of its screen, keys in, conditions awaited. Nothing here sleeps; every wait has a
-//! deadline, and shows the screen when it is missed.
+//! A terminal for tests: a pty, a model of its screen, key input, and waits for conditions. Nothing
+//! here sleeps; every wait has a deadline, and shows the screen when it is missed.
 
 use std::fs::{File, OpenOptions};
 use std::io::{Read, Write};
@@ -23,11 +23,11 @@ use super::children::with_default_signals;
 use super::escapes::Guard;
 use super::run::SIGTOP;
 
-/// No wait of a test is longer, on a busy machine either.
+/// Maximum duration of a test's wait. It is long enough for a busy machine.
 const LIMIT: Duration = Duration::from_secs(30);
 
-/// The largest screen that is modelled (columns, rows): a terminal may say that it is larger, and
-/// nothing is seen of the rest.
+/// The largest screen that is modelled (columns, rows). A terminal may report a larger size; the
+/// rest is ignored.
 const MODELLED: (u16, u16) = (1100, 600);
 
 /// A terminal and the program that runs in it.
@@ -36,22 +36,24 @@ pub(crate) struct Terminal {
     slave: OwnedFd,
     pid: Pid,
     ended: mpsc::Receiver<ExitStatus>,
-    /// Readable (at its end) once the program has ended.
+    /// A stream that becomes readable (at its end) once the program has ended.
     end: UnixStream,
     status: Option<ExitStatus>,
     model: Parser,
-    /// Reads along, where sigtop alone writes.
+    /// Checks the output as it is read, where only sigtop writes.
     guard: Option<Guard>,
     /// The terminal's settings before the program was started.
     before: Termios,
-    /// When the program was started.
+    /// Time when the program was started.
     pub(crate) started: Instant,
+    /// Bytes that the program has written so far.
+    pub(crate) received: u64,
 }
 
 impl Terminal {
     /// Starts `command` as the leader of a session of its own on a new terminal.
     pub(crate) fn start(columns: u16, rows: u16, command: &Command) -> Terminal {
-        // Closed at exec from the start: a target of a test running at once must not inherit them.
+        // Closed at exec from the start: a target of a concurrent test must not inherit them.
         let master = posix_openpt(OFlag::O_RDWR | OFlag::O_NOCTTY | OFlag::O_CLOEXEC).expect("a pty");
         grantpt(&master).expect("a pty");
         unlockpt(&master).expect("a pty");
@@ -60,7 +62,7 @@ impl Terminal {
         let slave = OwnedFd::from(slave.expect("a pty"));
         set_size(&slave, columns, rows);
         let end = || Stdio::from(slave.try_clone().expect("a descriptor"));
-        // setsid becomes the program itself: one process, so its id is the program's.
+        // setsid executes the program in its own process, so its pid is the program's.
         let mut leader = Command::new("setsid");
         leader.arg("--ctty").arg(command.get_program()).args(command.get_args());
         leader
@@ -86,22 +88,22 @@ impl Terminal {
         let (tell, ended) = mpsc::channel();
         std::thread::spawn(move || {
             let status = child.wait().expect("a child");
-            // Nobody listens after a test has ended.
+            // The receiver is gone after a test has ended.
             tell.send(status).ok();
             drop(theirs);
         });
         let model = Parser::new(cells(rows.min(MODELLED.1)), cells(columns.min(MODELLED.0)), 0);
         let master = File::from(OwnedFd::from(master));
         let guard = (command.get_program() == SIGTOP).then(Guard::default);
-        Terminal { master, slave, pid, ended, end: mine, status: None, model, guard, before, started }
+        Terminal { master, slave, pid, ended, end: mine, status: None, model, guard, before, started, received: 0 }
     }
 
-    /// The program's process id.
+    /// Returns the program's pid.
     pub(crate) fn pid(&self) -> u32 {
         self.pid.as_raw() as u32
     }
 
-    /// Types.
+    /// Types keys.
     pub(crate) fn keys(&mut self, keys: &str) {
         self.master.write_all(keys.as_bytes()).expect("a terminal");
     }
@@ -111,23 +113,24 @@ impl Terminal {
         kill(self.pid, signal).expect("a process");
     }
 
-    /// Changes the size; the program gets its SIGWINCH.
+    /// Changes the size, and the program receives SIGWINCH.
     pub(crate) fn resize(&mut self, columns: u16, rows: u16) {
         self.model.set_size(cells(rows.min(MODELLED.1)), cells(columns.min(MODELLED.0)));
         set_size(&self.slave, columns, rows);
     }
 
-    /// Whether the terminal's settings, those that `stty -g` shows, are as they were before.
+    /// Returns whether the terminal's settings, those that `stty -g` shows, are the same as before
+    /// the program was started.
     pub(crate) fn is_as_before(&self) -> bool {
         tcgetattr(&self.slave).expect("a terminal") == self.before
     }
 
-    /// The screen as text.
+    /// Returns the screen as text.
     pub(crate) fn text(&self) -> String {
         self.model.screen().contents()
     }
 
-    /// The screen.
+    /// Returns the screen.
     pub(crate) fn screen(&self) -> &Screen {
         self.model.screen()
     }
@@ -145,7 +148,8 @@ impl Terminal {
         }
     }
 
-    /// Reads until the screen satisfies `condition`, at most so long and not past the program's end; whether it did.
+    /// Reads until the screen satisfies `condition`, for at most `limit` and not past the program's
+    /// end. Returns whether it was satisfied.
     pub(crate) fn wait_up_to(&mut self, limit: Duration, mut condition: impl FnMut(&Screen) -> bool) -> bool {
         let deadline = Instant::now() + limit;
         loop {
@@ -158,7 +162,7 @@ impl Terminal {
         }
     }
 
-    /// Reads until the program ends.
+    /// Reads until the program ends, and returns its exit status.
     pub(crate) fn finish(&mut self) -> ExitStatus {
         let deadline = Instant::now() + LIMIT;
         while self.step(deadline) {}
@@ -166,7 +170,7 @@ impl Terminal {
         self.status.unwrap_or_else(|| panic!("the program does not end\n{shown}"))
     }
 
-    /// Hangs up: the terminal is gone. Gives how the program ended.
+    /// Closes the terminal, which hangs up. Returns the program's exit status.
     pub(crate) fn hang_up(mut self) -> ExitStatus {
         let closed = || File::open("/dev/null").expect("/dev/null");
         self.master = closed();
@@ -176,8 +180,8 @@ impl Terminal {
         status
     }
 
-    /// Waits for output or for the program's end and takes it in; false when the deadline has passed or the program has ended and all
-    /// that it wrote is read.
+    /// Waits for output or for the program's end, and processes it. Returns false if the deadline
+    /// has passed, or if the program has ended and everything that it wrote has been read.
     fn step(&mut self, deadline: Instant) -> bool {
         let left = deadline.saturating_duration_since(Instant::now());
         let left = if self.status.is_some() { Duration::ZERO } else { left };
@@ -200,6 +204,7 @@ impl Terminal {
                 panic!("never to a terminal: {fault}, in {}", bytes[..count].escape_ascii());
             }
             self.model.process(&bytes[..count]);
+            self.received += count as u64;
             return count > 0;
         }
         if end && self.status.is_none() {
@@ -212,7 +217,7 @@ impl Terminal {
 
 impl Drop for Terminal {
     fn drop(&mut self) {
-        // Not yet waited for, so the id is still its own.
+        // The program was not waited for yet, so its pid is still its own.
         if self.status.is_none() && self.ended.try_recv().is_err() {
             kill(self.pid, Signal::SIGKILL).ok();
         }

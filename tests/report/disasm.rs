@@ -1,5 +1,6 @@
-//! `--disasm` is pprof's to the letter where both are told the same by the same objdump. What GNU's and LLVM's said when pprof asked
-//! is kept beside what pprof made of it, and a stand-in says it again. Without either the code is taken apart by ourselves.
+//! `--disasm` prints the same as pprof if both get the same output from objdump. The output of
+//! GNU's and of LLVM's objdump for pprof is stored next to pprof's report, and a stand-in script
+//! repeats it. Without objdump, sigtop disassembles the code itself.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -8,7 +9,7 @@ use std::process::Command;
 
 use crate::making::tests;
 
-/// Says what `tool` said to pprof.
+/// Writes a script named `tool` that repeats the output that pprof got from the real one.
 fn stand_in(directory: &Path, tool: &str, version: &str) {
     let said = tests().join(format!("golden/disasm-{tool}.said.txt"));
     let script = format!(
@@ -81,7 +82,8 @@ fn without_objdump_the_code_is_the_same_but_for_its_wording() {
     let golden = fs::read_to_string(tests().join("golden/disasm-objdump.txt")).unwrap();
     let theirs = golden.split("$$$ ").find_map(|part| part.strip_prefix("-disasm=.\n")).unwrap();
     let ours = printed(Path::new("/nonexistent"), "-disasm=.");
-    // Flat, cum, address and mnemonic without its suffix. Padding between functions is no code to us, and pprof stops a byte early.
+    // Flat, cum, address and mnemonic without its suffix. sigtop leaves out padding between
+    // functions, and pprof stops a byte early.
     let rows = |page: &str| -> Vec<String> {
         let rows = page.lines().filter_map(|line| line.split_once(": "));
         let rows = rows.filter(|(start, _)| start.len() == 32);

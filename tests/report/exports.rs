@@ -4,17 +4,19 @@ use std::fmt::Write;
 use std::fs;
 use std::process::Command;
 
-use sigtop::link::record::{About, Encoder};
+use serde_json::{Value, json};
+use sigtop::link::recording::{Encoder, RecordingInfo};
 use sigtop::link::wire::{
-    Arrival, Birth, Clock, Engine, Event, FrameAddress, Hello, Message, Sample, SourceId, Thread,
+    Arrival, Clock, ConnectionEvent, Engine, FrameAddress, Hello, Message, Sample, SourceId, SpawnCause, Thread,
 };
-use sigtop::tally::saved::{Function, Line, Location, Mapping, Samples, Saved, ValueType};
-use sigtop::write::report::{Form, Options, report};
-use sigtop::write::{folded, formats, legacy, speedscope};
+use sigtop::pprof::format::{self, SaveFormat, folded, gperftools, speedscope};
+use sigtop::pprof::profile::{Function, Line, Location, Mapping, SavedProfile, ValueType};
+use sigtop::pprof::report::{ReportKind, ReportOptions, generate};
+use sigtop::pprof::samples::Samples;
 
 /// A profile with one function and one sample for each value.
-fn profile(kind: &str, unit: &str, values: &[i64]) -> Saved {
-    let mut samples = Samples::of_width(1);
+fn profile(kind: &str, unit: &str, values: &[i64]) -> SavedProfile {
+    let mut samples = Samples::with_width(1);
     let indices = 0..values.len() as u32;
     indices.clone().zip(values).for_each(|(index, &value)| samples.push(&[index], &[value], 0));
     let function = |index| Function { name: format!("f{index:04}").as_str().into(), ..Function::default() };
@@ -25,7 +27,7 @@ fn profile(kind: &str, unit: &str, values: &[i64]) -> Saved {
         lines: vec![Line { function: index, line: 0, column: 0 }],
         folded: false,
     };
-    Saved {
+    SavedProfile {
         sample_types: vec![ValueType::new(kind, unit)],
         samples,
         labels: vec![[].into()],
@@ -40,11 +42,11 @@ fn profile(kind: &str, unit: &str, values: &[i64]) -> Saved {
         locations: indices.map(location).collect(),
         period: 10_000_000,
         period_type: ValueType::new("cpu", "nanoseconds"),
-        ..Saved::default()
+        ..SavedProfile::default()
     }
 }
 
-fn folded_counts(saved: &Saved) -> Vec<(String, i64)> {
+fn folded_counts(saved: &SavedProfile) -> Vec<(String, i64)> {
     let mut out = Vec::new();
     folded::write(&mut out, saved, 0).unwrap();
     let text = String::from_utf8(out).unwrap();
@@ -65,17 +67,17 @@ fn folded_counts_add_up_to_the_time_of_the_profile() {
     // Whole periods are exact.
     let counts = folded_counts(&profile("cpu", "nanoseconds", &[30_000_000, 10_000_000]));
     assert_eq!(counts, [("f0000".to_owned(), 3), ("f0001".to_owned(), 1)]);
-    // Less than half a period is no empty file.
+    // Values of less than half a period still give a file that is not empty.
     let counts = folded_counts(&profile("cpu", "nanoseconds", &[1_000_000, 2_000_000]));
     assert_eq!(counts, [("f0001".to_owned(), 1)]);
 }
 
 #[test]
 fn gperftools_ticks_add_up_to_the_time_of_the_profile() {
-    let ticks = |saved: &Saved| {
+    let ticks = |saved: &SavedProfile| {
         let mut bytes = Vec::new();
-        legacy::write(&mut bytes, saved, 0).unwrap();
-        let back = formats::read(bytes.as_slice()).unwrap();
+        gperftools::write(&mut bytes, saved, 0).unwrap();
+        let back = format::read(bytes.as_slice()).unwrap();
         (back.samples.values(0).sum::<i64>(), back.samples.values(1).sum::<i64>())
     };
     assert_eq!(ticks(&profile("cpu", "nanoseconds", &uneven())), (90, 900_000_000));
@@ -90,7 +92,7 @@ fn gperftools_ticks_add_up_to_the_time_of_the_profile() {
 
 #[test]
 fn speedscope_values_have_their_unit() {
-    for (unit, told, factor) in [
+    for (unit, name, factor) in [
         ("ns", "nanoseconds", 1),
         ("microseconds", "microseconds", 1),
         ("ms", "milliseconds", 1),
@@ -102,25 +104,23 @@ fn speedscope_values_have_their_unit() {
     ] {
         let mut out = Vec::new();
         speedscope::write(&mut out, &profile("value", unit, &[7]), 0).unwrap();
-        let text = String::from_utf8(out).unwrap();
-        let value = 7 * factor;
-        assert!(
-            text.contains(&format!("\"unit\":\"{told}\",\"startValue\":0,\"endValue\":{value},")),
-            "{unit}: {text}"
-        );
-        assert!(text.contains(&format!("\"weights\":[{value}]")), "{unit}: {text}");
+        let document: Value = serde_json::from_slice(&out).unwrap();
+        let thread = &document["profiles"][0];
+        let expected = (json!(name), json!(0), json!(7 * factor), json!([7 * factor]));
+        let written = (&thread["unit"], &thread["startValue"], &thread["endValue"], &thread["weights"]);
+        assert_eq!(written, (&expected.0, &expected.1, &expected.2, &expected.3), "{unit}");
     }
 }
 
 #[test]
 fn gperftools_refuses_what_is_no_cpu_time() {
-    let write = |saved: Saved, form: Form, index: &str| {
-        let options = Options { form, sample_index: index.to_owned(), ..Options::default() };
-        report(&mut Vec::new(), saved, &options).map(drop).map_err(|error| error.to_string())
+    let write = |saved: SavedProfile, kind: ReportKind, index: &str| {
+        let options = ReportOptions { kind, sample_index: index.to_owned(), ..ReportOptions::default() };
+        generate(&mut Vec::new(), saved, &options).map(drop).map_err(|error| error.to_string())
     };
     let mut heap = profile("inuse_objects", "count", &[]);
     heap.sample_types.push(ValueType::new("inuse_space", "bytes"));
-    heap.samples = Samples::of_width(2);
+    heap.samples = Samples::with_width(2);
     heap.samples.push(&[], &[3, 4096], 0);
     let sentence = |what: &str| {
         let mut text = String::new();
@@ -128,17 +128,20 @@ fn gperftools_refuses_what_is_no_cpu_time() {
             .unwrap();
         Err(text)
     };
-    assert_eq!(write(heap.clone(), Form::Legacy, ""), sentence("inuse_space in bytes"));
-    assert_eq!(write(heap.clone(), Form::Legacy, "inuse_objects"), sentence("inuse_objects in count"));
-    assert_eq!(write(heap.clone(), Form::Speedscope, ""), Ok(()));
-    assert_eq!(write(profile("samples", "count", &[3]), Form::Legacy, ""), Ok(()));
-    assert_eq!(write(profile("cpu", "milliseconds", &[3]), Form::Legacy, ""), Ok(()));
+    assert_eq!(write(heap.clone(), ReportKind::Export(SaveFormat::Gperftools), ""), sentence("inuse_space in bytes"));
+    assert_eq!(
+        write(heap.clone(), ReportKind::Export(SaveFormat::Gperftools), "inuse_objects"),
+        sentence("inuse_objects in count")
+    );
+    assert_eq!(write(heap.clone(), ReportKind::Export(SaveFormat::Speedscope), ""), Ok(()));
+    assert_eq!(write(profile("samples", "count", &[3]), ReportKind::Export(SaveFormat::Gperftools), ""), Ok(()));
+    assert_eq!(write(profile("cpu", "milliseconds", &[3]), ReportKind::Export(SaveFormat::Gperftools), ""), Ok(()));
 }
 
 /// A recording of one thread with a sample of 10 ms at each time.
 fn recording(times_ns: &[u64]) -> Vec<u8> {
     const START_NS: u64 = 5_000_000_000;
-    let mut encoder = Encoder::new(&About {
+    let mut encoder = Encoder::new(&RecordingInfo {
         version: "0.1.0".to_owned(),
         command: "./app".to_owned(),
         host: String::new(),
@@ -152,8 +155,9 @@ fn recording(times_ns: &[u64]) -> Vec<u8> {
         started_unix_ns: 1_700_000_000_000_000_000,
         origin: None,
     });
-    let mut say = |at_ns, message, mark| {
-        encoder.arrival(&Arrival { source: SourceId(1), pid: 7, at_ns, event: Event::Said(message) }, mark);
+    let mut say = |at_ns, message| {
+        let event = ConnectionEvent::Received(message);
+        encoder.write_event(&Arrival { source: SourceId(1), pid: 7, at_ns, event });
     };
     let name = || Box::<[u8]>::from(b"./app".as_slice());
     let hello = Hello {
@@ -163,12 +167,12 @@ fn recording(times_ns: &[u64]) -> Vec<u8> {
         start_ticks: 0,
         monotonic_ns: START_NS,
         cpu_ns: 0,
-        birth: Birth::Tick,
+        spawn_cause: SpawnCause::Tick,
         executable: name(),
         argv: name(),
     };
-    say(START_NS, Message::Hello(hello), 0);
-    say(START_NS, Message::Thread(Thread { tid: 7, name: name() }), 0);
+    say(START_NS, Message::Hello(hello));
+    say(START_NS, Message::Thread(Thread { tid: 7, name: name() }));
     for time_ns in times_ns {
         let at_ns = START_NS + time_ns;
         let sample = Sample {
@@ -180,10 +184,10 @@ fn recording(times_ns: &[u64]) -> Vec<u8> {
             weight_ns: 10_000_000,
             slot: 0,
         };
-        say(at_ns, Message::Sample(sample, [FrameAddress::Instruction(0x1000).pack()].into()), 9);
+        say(at_ns, Message::Sample(sample, [FrameAddress::Instruction(0x1000).pack()].into()));
     }
-    let end = encoder.end(&[]);
-    encoder.take().into_iter().chain(end).flatten().collect()
+    let end = encoder.finish(&[]);
+    encoder.take_blocks().into_iter().chain(end).flatten().collect()
 }
 
 #[test]
@@ -197,7 +201,11 @@ fn firefox_has_the_times_of_a_recording() {
     };
     let (firefox, folded) = (report("--firefox"), report("--folded"));
     fs::remove_file(&file).unwrap();
-    let samples = r#""samples":{"length":3,"stack":[0,0,0],"time":[0,250,4000],"weight":[10,10,10],"#;
-    assert!(firefox.contains(samples), "{firefox}");
+    let document: Value = serde_json::from_str(&firefox).unwrap();
+    let samples = json!({
+        "length": 3, "stack": [0, 0, 0], "time": [0.0, 250.0, 4000.0], "weight": [10.0, 10.0, 10.0],
+        "weightType": "tracing-ms",
+    });
+    assert_eq!(document["threads"][0]["samples"], samples);
     assert_eq!(folded.lines().map(|line| line.rsplit_once(' ').unwrap().1).collect::<Vec<_>>(), ["3"]);
 }

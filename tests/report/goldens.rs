@@ -1,18 +1,20 @@
-//! Reports are pprof's to the letter, for a matrix of options over profiles of many makes. The goldens are pprof's own output,
-//! made by tests/golden/reports.sh, which writes pprof's version into their first line.
+//! Reports are identical to pprof's for a matrix of options and profiles from many tools. The
+//! goldens are pprof's own output, made by tests/golden/reports.sh, which writes pprof's version
+//! into their first line.
 
 use std::fs::{self, File};
 
 use clap::Parser;
-use sigtop::cli::{Cli, Verb};
-use sigtop::tally::saved::Saved;
-use sigtop::tally::saved::merge::Subtraction;
-use sigtop::write::formats;
-use sigtop::write::report::{prepare, report};
+use sigtop::app::args::report::Symbolize;
+use sigtop::app::args::{Cli, CliSubcommand};
+use sigtop::pprof::format;
+use sigtop::pprof::merge::Subtraction;
+use sigtop::pprof::profile::SavedProfile;
+use sigtop::pprof::report::{generate, prepare};
 
 use crate::making::tests;
 
-/// pprof's options as ours.
+/// Translates an option of pprof into ours.
 fn ours(word: &str) -> String {
     match word {
         "-functions" | "-filefunctions" | "-files" | "-lines" | "-addresses" => format!("--granularity={}", &word[1..]),
@@ -21,27 +23,27 @@ fn ours(word: &str) -> String {
     }
 }
 
-fn read(name: &str) -> Saved {
+fn read(name: &str) -> SavedProfile {
     let file = File::open(tests().join("profiles").join(name)).unwrap();
-    formats::read(file).unwrap_or_else(|error| panic!("{name}: {error}"))
+    format::read(file).unwrap_or_else(|error| panic!("{name}: {error}"))
 }
 
-/// What we print: the report, or the sentence that there is none.
+/// Returns the output of sigtop: the report, or the message that there is none.
 fn printed(profile: &str, question: &str) -> String {
     let words = ["sigtop", "report"].map(str::to_owned).into_iter().chain(question.split(' ').map(ours));
     let cli = Cli::try_parse_from(words.chain([profile.to_owned()])).unwrap_or_else(|error| panic!("{error}"));
-    let Some(Verb::Report(given)) = cli.verb else { panic!("{question}") };
-    let mut saved = Saved::combined(given.files.iter().map(|name| read(name)).collect()).unwrap();
+    let Some(CliSubcommand::Report(given)) = cli.subcommand else { panic!("{question}") };
+    let mut saved = SavedProfile::merge(given.files.iter().map(|name| read(name)).collect()).unwrap();
     let is_diff = !given.diff_base.is_empty();
     let bases = if is_diff { &given.diff_base } else { &given.base };
     if !bases.is_empty() {
-        let base = Saved::combined(bases.iter().map(|name| read(name)).collect()).unwrap();
-        saved = saved.without(base, Subtraction { is_diff, normalize: given.normalize }).unwrap();
+        let base = SavedProfile::merge(bases.iter().map(|name| read(name)).collect()).unwrap();
+        saved = saved.subtract(base, Subtraction { is_diff, normalize: given.normalize }).unwrap();
     }
-    prepare(&mut saved);
-    let options = sigtop::write::report::Options { zone: jiff::tz::TimeZone::UTC, ..given.options() };
+    prepare(&mut saved, given.symbolize == Symbolize::Local);
+    let options = sigtop::pprof::report::ReportOptions { zone: jiff::tz::TimeZone::UTC, ..given.options() };
     let mut out = Vec::new();
-    match report(&mut out, saved, &options) {
+    match generate(&mut out, saved, &options) {
         Ok(_) => String::from_utf8(out).unwrap(),
         Err(error) => format!("{error}\n"),
     }
@@ -53,7 +55,8 @@ fn reports_are_pprofs_to_the_letter() {
     for entry in tests().join("golden").read_dir().unwrap() {
         let path = entry.unwrap().path();
         let name = path.file_name().unwrap().to_str().unwrap();
-        let Some(profile) = name.strip_prefix("report-").and_then(|name| name.strip_suffix(".txt")) else { continue };
+        let stem = name.strip_prefix("report-").or(name.strip_prefix("labels-"));
+        let Some(profile) = stem.and_then(|name| name.strip_suffix(".txt")) else { continue };
         let golden = fs::read_to_string(&path).unwrap();
         let (first, rest) = golden.split_once('\n').unwrap();
         let is_pprofs = first.starts_with("# google/pprof ") && first.ends_with(&format!(": {profile}"));
@@ -71,5 +74,5 @@ fn reports_are_pprofs_to_the_letter() {
         }
     }
     assert!(wrong.is_empty(), "{} of {compared} differ:\n{}", wrong.len(), wrong.join("\n"));
-    assert!(profiles >= 9 && compared >= 250, "{profiles} profiles, {compared} reports");
+    assert!(profiles >= 12 && compared >= 280, "{profiles} profiles, {compared} reports");
 }

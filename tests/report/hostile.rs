@@ -1,8 +1,9 @@
-//! Readers under damage: valid files with bytes changed, cut off, and gzip bombs. Whatever they are given, they answer with a
-//! profile that fits together or with a sentence, in bounded memory.
+//! Robustness of the readers against files with changed bytes, truncated files and gzip bombs. A
+//! reader returns a consistent profile or an error message, in bounded memory.
 //!
-//! `SIGTOP_FUZZ=10 cargo test --release --test report damaged` goes on for ten minutes with each reader, with other damage every time, and
-//! with damage upon damage that did no harm. What fails names its seed: `SIGTOP_FUZZ=10 SIGTOP_SEED=…` does the same again.
+//! `SIGTOP_FUZZ=10 cargo test --release --test report damaged` tests each reader for ten minutes,
+//! with different damage in every run. It also damages files again that were still readable. A
+//! failure names its seed: `SIGTOP_FUZZ=10 SIGTOP_SEED=…` repeats the run.
 
 use std::fs;
 use std::io::Write;
@@ -11,16 +12,16 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use flate2::Compression;
 use flate2::write::GzEncoder;
 use nix::sys::resource::{UsageWho, getrusage};
-use sigtop::track::Opened;
-use sigtop::write::error::ReadError;
-use sigtop::write::formats;
+use sigtop::pprof::error::ReadError;
+use sigtop::pprof::format;
+use sigtop::session::PlaybackSource;
 
 use crate::making::{legacy, mixed, tests};
 
-/// Memory that all this may take at its highest, kB.
-const MOST_KB: i64 = 512 << 10;
+/// Maximum peak memory of all these tests, kB.
+const MOST_KB: i64 = 768 << 10;
 
-/// In CI, and elsewhere.
+/// Returns the minimum number of rounds of each test: more in CI than elsewhere.
 fn rounds() -> u64 {
     if std::env::var_os("CI").is_some() { 100_000 } else { 500 }
 }
@@ -29,17 +30,18 @@ fn variable(name: &str) -> Option<u64> {
     std::env::var(name).ok().map(|text| text.parse().unwrap_or_else(|_| panic!("{name}={text} is no number")))
 }
 
-/// How long each test goes on, and where its dice begin: the same way every time, unless more is asked for.
+/// Returns the duration and the seed of each test. Both are the same in every run unless
+/// `SIGTOP_FUZZ` is set.
 fn asked(seed: u64) -> (Duration, u64) {
     let Some(minutes) = variable("SIGTOP_FUZZ") else { return (Duration::ZERO, seed) };
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_nanos() as u64;
     (Duration::from_secs(60 * minutes), variable("SIGTOP_SEED").unwrap_or((now << 8 | seed) | 1))
 }
 
-/// Damaged files that are still read, at most.
+/// Maximum number of damaged but readable files that are kept to be damaged again.
 const MOST_READ: usize = 64;
 
-/// Numbers that come the same way every time.
+/// A generator of random numbers that are the same in every run with one seed.
 struct Dice(u64);
 
 impl Dice {
@@ -81,7 +83,7 @@ fn survives(valid: &[u8], seed: u64) {
         let mut bytes = harmless.get(earlier).map_or(valid, Vec::as_slice).to_vec();
         damage(&mut bytes, &mut dice);
         let what = || format!("SIGTOP_SEED={seed}, round {round}");
-        let done = std::panic::catch_unwind(|| formats::read(bytes.as_slice()));
+        let done = std::panic::catch_unwind(|| format::read(bytes.as_slice()));
         match done.unwrap_or_else(|_| panic!("{}: it panics", what())) {
             Ok(saved) => {
                 read += 1;
@@ -99,7 +101,7 @@ fn survives(valid: &[u8], seed: u64) {
         }
         round += 1;
     }
-    // Some damage does no harm; if none did, it was the damage of everything.
+    // Some damaged files are still readable. If none is, the damage is too heavy for a useful test.
     assert!(read > 0);
     let most_kb = getrusage(UsageWho::RUSAGE_SELF).unwrap().max_rss();
     assert!(most_kb < MOST_KB, "{most_kb} kB");
@@ -140,7 +142,7 @@ fn damaged_output_of_perf_script() {
     survives(&fs::read(tests().join("profiles/dash.perf")).unwrap(), 8);
 }
 
-/// The screen is shown what a damaged profile says, or a sentence.
+/// A damaged profile is shown on the screen or refused with an error message.
 #[test]
 fn damaged_profiles_are_viewed_or_refused() {
     let perf = fs::read(tests().join("profiles/dash.perf")).unwrap();
@@ -150,8 +152,8 @@ fn damaged_profiles_are_viewed_or_refused() {
         for round in 0..rounds() / 20 {
             let mut bytes = valid.clone();
             damage(&mut bytes, &mut dice);
-            if let Ok(saved) = formats::read(bytes.as_slice()) {
-                match Opened::of_saved(&saved, "a") {
+            if let Ok(saved) = format::read(bytes.as_slice()) {
+                match PlaybackSource::import(&saved, "a") {
                     Ok(_) => viewed += 1,
                     Err(why) => assert!(!why.is_empty() && why.len() < 1_000, "round {round}: {why}"),
                 }
@@ -165,7 +167,7 @@ fn damaged_profiles_are_viewed_or_refused() {
 fn every_beginning_of_a_profile_is_no_profile_or_a_whole_one() {
     let valid = inflated("mixed.pb.gz");
     for length in 0..valid.len() {
-        if let Ok(saved) = formats::read(&valid[..length]) {
+        if let Ok(saved) = format::read(&valid[..length]) {
             saved.check().unwrap();
             assert_ne!(saved, mixed());
         }
@@ -183,15 +185,16 @@ fn bomb(part: &[u8], times: usize) -> Vec<u8> {
 
 #[test]
 fn bombs_are_put_down() {
-    // 32 MB of empty samples, of unknown fields, of empty words, of a line that does not end.
+    // 32 MB of empty samples, of unknown fields and of empty strings, and below a line that does
+    // not end.
     for (part, times) in [(&b"\x12\x00"[..], 16 << 20), (b"\xf8\x01\x01", 11 << 20), (b"\x32\x00", 16 << 20)] {
-        let error = formats::read(bomb(part, times).as_slice()).unwrap_err();
+        let error = format::read(bomb(part, times).as_slice()).unwrap_err();
         assert!(matches!(error, ReadError::Bomb { .. }), "{error}");
-        assert!(error.to_string().contains("which no profile does"));
+        assert!(error.to_string().contains("not a profile: "));
     }
     let mut endless = b"main 1\n".to_vec();
     endless.resize(8 << 20, b'a');
-    let line = formats::read(endless.as_slice()).unwrap_err();
+    let line = format::read(endless.as_slice()).unwrap_err();
     assert!(line.to_string().contains("a line of more than 1 MB"), "{line}");
     let most_kb = getrusage(UsageWho::RUSAGE_SELF).unwrap().max_rss();
     assert!(most_kb < MOST_KB, "{most_kb} kB");
@@ -199,9 +202,9 @@ fn bombs_are_put_down() {
 
 #[test]
 fn lengths_that_are_lies_take_no_memory() {
-    // A message of 63 MB, and one of 2^60 bytes, of which nothing follows.
+    // The length of a message of 63 MB and that of one of 2^60 bytes, each without the message.
     for bytes in [&b"\x12\xff\xff\xff\x1e"[..], b"\x12\xff\xff\xff\xff\xff\xff\xff\xff\x0f\x00"] {
-        let error = formats::read(bytes).unwrap_err();
+        let error = format::read(bytes).unwrap_err();
         assert!(matches!(error, ReadError::Malformed(_)), "{error}");
     }
 }

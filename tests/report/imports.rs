@@ -1,21 +1,21 @@
-//! Profiles of other tools as they really are: without periods or times, with long headers, with
-//! lines that are wrong.
+//! Profiles of other tools as they occur in practice: without periods or times, with long headers,
+//! with invalid lines.
 
 use std::fs;
 use std::process::Command;
 
-use sigtop::tally::saved::Saved;
-use sigtop::track::Opened;
-use sigtop::write::{folded, formats};
+use sigtop::pprof::format::{self, folded};
+use sigtop::pprof::profile::SavedProfile;
+use sigtop::session::PlaybackSource;
 
-fn read(text: &str) -> Saved {
-    let saved = formats::read(text.as_bytes()).unwrap_or_else(|error| panic!("{error}: {text}"));
+fn read(text: &str) -> SavedProfile {
+    let saved = format::read(text.as_bytes()).unwrap_or_else(|error| panic!("{error}: {text}"));
     saved.check().unwrap();
     saved
 }
 
-/// As folded stacks.
-fn folded(saved: &Saved) -> String {
+/// Returns the profile as folded stacks.
+fn folded(saved: &SavedProfile) -> String {
     let mut out = Vec::new();
     folded::write(&mut out, saved, saved.value_index("").unwrap()).unwrap();
     String::from_utf8(out).unwrap()
@@ -27,7 +27,7 @@ fn a_perf_event_without_a_period_counts_samples() {
     let types: Vec<String> = saved.sample_types.iter().map(|of| format!("{} {}", of.kind, of.unit)).collect();
     assert_eq!(types, ["samples count"]);
     assert_eq!(folded(&saved), "main 2\n");
-    // A period that is missing once is that of the first sample.
+    // A sample without a period has that of the first sample.
     let saved = read("sh 9 1.5: 40 cycles:\n\t4a main (/bin/a)\n\nsh 9 2.5: cycles:\n\t4a main (/bin/a)\n\n");
     assert_eq!(folded(&saved), "main 80\n");
 }
@@ -39,7 +39,8 @@ fn perf_samples_without_a_time_are_read() {
     assert_eq!((saved.samples.times_ns(), saved.duration_ns), (&[][..], 0));
     let saved = read("sh 9 cycles:\n4a main (/bin/a)\n\n");
     assert_eq!(folded(&saved), "main 1\n");
-    // One that has none was taken with the one before it.
+    // A sample without a time has that of the sample before it, or else of the first one with a
+    // time.
     let saved = read("sh 9 cycles:\n\t1 a (/a)\n\nsh 9 1.5: cycles:\n\t1 a (/a)\n\nsh 9 cycles:\n\t1 a (/a)\n\n");
     assert_eq!((saved.samples.times_ns(), saved.duration_ns), (&[1_500_000_000; 3][..], 0));
 }
@@ -82,7 +83,7 @@ fn modifiers_make_no_other_event_of_perf() {
 fn folded_values_may_have_fractions() {
     let saved = read("main;a 1.5\nmain;b 2\nmain;c 0.25\n");
     assert_eq!(folded(&saved), "main;a 1.5\nmain;b 2\nmain;c 0.25\n");
-    assert!(Opened::of_saved(&saved, "a").is_ok());
+    assert!(PlaybackSource::import(&saved, "a").is_ok());
     let whole = read("main;a 3.0\nmain;b 2\n");
     assert_eq!((folded(&whole).as_str(), &*whole.sample_types[0].unit), ("main;a 3\nmain;b 2\n", "count"));
 }
@@ -98,24 +99,22 @@ fn folded_lines_that_are_wrong_are_skipped_and_counted() {
     let said = String::from_utf8(ran.stderr).unwrap();
     assert!(ran.status.success(), "{said}");
     let expected = format!(
-        "sigtop: {}: 3 of 5 lines are skipped, not being `frame;frame COUNT`; the first is line 1\n",
+        "sigtop: {}: skipped 3 of 5 lines that are not `frame;frame COUNT`, the first in line 1\n",
         file.display()
     );
     assert_eq!(said, expected);
-    assert!(
-        formats::read(&b"no stack\nnor this\n"[..]).unwrap_err().to_string().contains("no profile of a known kind")
-    );
+    assert!(format::read(&b"no stack\nnor this\n"[..]).unwrap_err().to_string().contains("unknown profile format"));
 }
 
 #[test]
 fn utf_16_is_said_to_be_converted() {
     let wide = |text: &str| text.encode_utf16().flat_map(u16::to_le_bytes).collect::<Vec<u8>>();
     for bytes in [wide("\u{feff}main;a 3\n"), wide("main;a;b c 3\r\n")] {
-        let said = formats::read(bytes.as_slice()).unwrap_err().to_string();
+        let said = format::read(bytes.as_slice()).unwrap_err().to_string();
         assert!(said.contains("UTF-16") && said.contains("iconv -f UTF-16LE -t UTF-8"), "{said}");
     }
     let big: Vec<u8> = "\u{feff}main;a 3\n".encode_utf16().flat_map(u16::to_be_bytes).collect();
-    assert!(formats::read(big.as_slice()).unwrap_err().to_string().contains("iconv -f UTF-16BE -t UTF-8"));
-    // A mark at the beginning is no letter of the first frame.
+    assert!(format::read(big.as_slice()).unwrap_err().to_string().contains("iconv -f UTF-16BE -t UTF-8"));
+    // A byte order mark is not part of the first frame's name.
     assert_eq!(folded(&read("\u{feff}main;a 3\n")), "main;a 3\n");
 }

@@ -1,11 +1,15 @@
-//! Saved profiles, and reports of them, against pprof's own.
+//! Compares saved profiles and reports on them with pprof's.
 
+mod call_tree;
 mod disasm;
 mod exports;
-mod fetching;
 mod goldens;
 mod hostile;
 mod imports;
+mod live_top;
 mod making;
+mod readers;
 mod rounds;
 mod screen;
+#[path = "../harness/skips.rs"]
+mod skips;

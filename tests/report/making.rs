@@ -1,48 +1,51 @@
-//! Profiles of many makes. Those of real makers lie in tests/profiles; the others are made here and lie there too, so that pprof
-//! can be asked about them: `SIGTOP_WRITE_PROFILES=1 cargo test --test report making`, then tests/golden/reports.sh.
+//! Profiles for the tests. Those of real tools are in tests/profiles. The others are made here and
+//! stored there, too, so that pprof can read them: run `SIGTOP_WRITE_PROFILES=1 cargo test --test
+//! report making`, then tests/golden/reports.sh.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use sigtop::link::wire::{Clock, Loss};
+use sigtop::link::wire::{Clock, LossCause};
+use sigtop::pprof::format::{self, proto};
+use sigtop::pprof::live::{self, LiveProfileInfo};
+use sigtop::pprof::profile::{Function, Label, LabelValue, Line, Location, Mapping, SavedProfile, ValueType};
+use sigtop::pprof::samples::Samples;
 use sigtop::profile::module::ModuleFile;
-use sigtop::profile::window::Span;
+use sigtop::profile::totals::Span;
 use sigtop::symbols::demangle::spellings;
-use sigtop::symbols::listing::listed;
+use sigtop::symbols::listing::list_symbols;
 use sigtop::symbols::scenario::scenario;
-use sigtop::tally::saved::{Function, Label, LabelValue, Line, Location, Mapping, Samples, Saved, ValueType};
-use sigtop::write::live::{self, About};
-use sigtop::write::{formats, pprof};
 
 pub(crate) fn tests() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests")
 }
 
-/// What a scenario's session would save.
-pub(crate) fn of_scenario(text: &str, clock: Clock) -> Saved {
+/// Returns the profile that the session of a scenario saves.
+pub(crate) fn of_scenario(text: &str, clock: Clock) -> SavedProfile {
     let played = scenario(text).unwrap();
-    let about = About {
+    let about = LiveProfileInfo {
         clock,
         span: Span::Total,
         time_ns: 1_790_000_000_123_456_789,
         duration_ns: played.now_ns as i64,
         period_ns: 10_000_000,
-        lost_ticks: [0; Loss::ALL.len()],
-        lost_ns: [0; Loss::ALL.len()],
+        lost_ticks: [0; LossCause::ALL.len()],
+        lost_ns: [0; LossCause::ALL.len()],
     };
-    live::saved(&played.profile, &played.names, &about)
+    live::to_saved(&played.profile, &played.names, &about)
 }
 
-/// A session of ours, with both clocks.
-pub(crate) fn ours() -> Saved {
+/// Returns a profile of a sigtop session with both clocks.
+pub(crate) fn ours() -> SavedProfile {
     let server = fs::read_to_string(tests().join("scenarios/server.txt")).unwrap();
     let asleep = "process 7 ./sleeper\nthread 9 waiter\nat 1s..3s real 10ms main@a.c:3;epoll_wait x 40\n";
     of_scenario(&format!("{server}\n{asleep}now 20s\n"), Clock::Prof)
 }
 
-/// Everything at once that real makers do one of: inlined calls with columns, several mappings, labels of both kinds and several
-/// of a key, values below zero, mangled names, places without names, comments, frames to drop.
-pub(crate) fn mixed() -> Saved {
+/// Returns a profile that combines the features of several real tools: inlined calls with columns,
+/// several mappings, labels of both kinds and several with the same key, negative values, mangled
+/// names, locations without names, comments, frames to drop.
+pub(crate) fn mixed() -> SavedProfile {
     let function = |name: &str, system: &str, file: &str, start_line| Function {
         name: name.into(),
         system_name: system.into(),
@@ -71,7 +74,7 @@ pub(crate) fn mixed() -> Saved {
         has_inline_frames: id == 4,
         ..Mapping::default()
     };
-    let mut samples = Samples::of_width(3);
+    let mut samples = Samples::with_width(3);
     for (stack, values, labels) in [
         (&[0, 2, 3][..], [3, 4096, 30_000_000], 0),
         (&[1, 0, 2, 3], [5, -2048, 50_000_000], 1),
@@ -85,7 +88,7 @@ pub(crate) fn mixed() -> Saved {
     ] {
         samples.push(stack, &values, labels);
     }
-    Saved {
+    SavedProfile {
         sample_types: vec![
             ValueType::new("samples", "count"),
             ValueType::new("space", "bytes"),
@@ -140,15 +143,15 @@ pub(crate) fn mixed() -> Saved {
     }
 }
 
-/// The same code sampled a little later.
-fn mixed_later() -> Saved {
+/// Returns a later profile of the same code.
+fn mixed_later() -> SavedProfile {
     let mut saved = mixed();
     for mapping in &mut saved.mappings {
         mapping.start += 0x2000;
         mapping.limit += 0x2000;
     }
     saved.locations.iter_mut().filter(|of| of.mapping.is_some()).for_each(|of| of.address += 0x2000);
-    saved.samples.revalue(|values| {
+    saved.samples.retain_values(|values| {
         values.iter_mut().for_each(|value| *value = *value * 2 / 3);
         true
     });
@@ -156,7 +159,7 @@ fn mixed_later() -> Saved {
     saved
 }
 
-/// A gperftools profile as some machine would write it.
+/// Returns a gperftools profile with this word size (bytes), byte order and version.
 pub(crate) fn legacy(bytes: usize, is_big: bool, version: u64) -> Vec<u8> {
     let mut out = Vec::new();
     let mut put = |words: &[u64]| {
@@ -184,14 +187,14 @@ pub(crate) fn legacy(bytes: usize, is_big: bool, version: u64) -> Vec<u8> {
     out
 }
 
-/// A profile of the code in code.elf: every function of ours in it at every second byte, called by main; addresses are those of
-/// the places where a loader put the file.
-fn code() -> Saved {
+/// Returns a profile of the code in code.elf: its own functions, sampled at every second byte and
+/// called by main. Addresses are those to which a loader mapped the file.
+fn code() -> SavedProfile {
     const PLACED: u64 = 0x5555_5555_4000;
     let file = ModuleFile { path: tests().join("profiles/code.elf"), build_id: Box::default(), device: 0, inode: 0 };
-    let mut saved = Saved {
+    let mut saved = SavedProfile {
         sample_types: vec![ValueType::new("samples", "count"), ValueType::new("cpu", "nanoseconds")],
-        samples: Samples::of_width(2),
+        samples: Samples::with_width(2),
         labels: vec![[].into()],
         mappings: vec![Mapping {
             id: 1,
@@ -204,15 +207,15 @@ fn code() -> Saved {
         }],
         period: 10_000_000,
         period_type: ValueType::new("cpu", "nanoseconds"),
-        ..Saved::default()
+        ..SavedProfile::default()
     };
-    let place = |saved: &mut Saved, address: u64, function: u32| {
+    let place = |saved: &mut SavedProfile, address: u64, function: u32| {
         let id = saved.locations.len() as u64 + 1;
         let lines = vec![Line { function, line: 0, column: 0 }];
         saved.locations.push(Location { id, mapping: Some(0), address: PLACED + address, lines, folded: false });
         id as u32 - 1
     };
-    let all = listed(&file).unwrap();
+    let all = list_symbols(&file).unwrap();
     let ours = all.iter().filter(|symbol| symbol.names[0].contains("3app") || symbol.names[0] == "main");
     let ours: Vec<_> = ours.filter(|symbol| symbol.start < 0x2000).collect();
     assert_eq!(ours.len(), 7);
@@ -234,9 +237,9 @@ fn code() -> Saved {
 }
 
 fn made() -> Vec<(&'static str, Vec<u8>)> {
-    let proto = |saved: &Saved| {
+    let proto = |saved: &SavedProfile| {
         let mut bytes = Vec::new();
-        pprof::write(&mut bytes, saved).unwrap();
+        proto::write(&mut bytes, saved).unwrap();
         bytes
     };
     vec![
@@ -258,8 +261,8 @@ fn what_lies_in_the_folder_is_what_is_made() {
         if std::env::var_os("SIGTOP_WRITE_PROFILES").is_some() {
             fs::write(&path, &bytes).unwrap();
         }
-        let there = formats::read(fs::File::open(&path).unwrap()).unwrap_or_else(|error| panic!("{name}: {error}"));
-        let made = formats::read(bytes.as_slice()).unwrap();
+        let there = format::read(fs::File::open(&path).unwrap()).unwrap_or_else(|error| panic!("{name}: {error}"));
+        let made = format::read(bytes.as_slice()).unwrap();
         assert!(there == made, "{name} is not what is made");
         there.check().unwrap();
     }

@@ -1,21 +1,22 @@
-//! What is written and read again is what it was.
+//! Round trips: a profile that is written and read again is unchanged.
 
 use proptest::prelude::*;
-use sigtop::tally::saved::{Function, Label, LabelValue, Line, Location, Mapping, Samples, Saved, ValueType};
-use sigtop::write::{folded, formats, legacy, pprof};
+use sigtop::pprof::format::{self, folded, gperftools, proto};
+use sigtop::pprof::profile::{Function, Label, LabelValue, Line, Location, Mapping, SavedProfile, ValueType};
+use sigtop::pprof::samples::Samples;
 
 use crate::making::{mixed, ours};
 
-fn read_again(saved: &Saved) -> Saved {
+fn read_again(saved: &SavedProfile) -> SavedProfile {
     let mut bytes = Vec::new();
-    pprof::write(&mut bytes, saved).unwrap();
-    formats::read(bytes.as_slice()).unwrap()
+    proto::write(&mut bytes, saved).unwrap();
+    format::read(bytes.as_slice()).unwrap()
 }
 
 #[test]
 fn everything_that_a_profile_can_have_comes_back() {
     assert!(read_again(&mixed()) == mixed());
-    // Threads without a sample are in no sample's labels, and do not come back.
+    // Threads without samples are in no sample's labels, so they are not read back.
     let once = read_again(&ours());
     assert_eq!(once.samples.len(), ours().samples.len());
     assert!(read_again(&once) == once);
@@ -33,7 +34,7 @@ fn label() -> impl Strategy<Value = Label> {
     ("[a-z]{1,4}", value).prop_map(|(key, value)| Label { key: key.as_str().into(), value })
 }
 
-/// In the order that files have them: texts before numbers, each by key.
+/// Sorts labels in the order of the file format: texts before numbers, each by key.
 fn sorted(mut labels: Vec<Label>) -> Box<[Label]> {
     labels.sort_by(|a, b| {
         let is_number = |label: &Label| matches!(label.value, LabelValue::Number(..));
@@ -51,7 +52,7 @@ prop_compose! {
         stacks in prop::collection::vec((prop::collection::vec(any::<usize>(), 0..9), any::<[i64; 2]>(), any::<usize>()), 0..20),
         sparse in any::<bool>(),
         (time_ns, duration_ns, period) in any::<(i64, i64, i64)>(),
-    ) -> Saved {
+    ) -> SavedProfile {
         let id = |index: usize| if sparse { index as u64 * 1000 + 7 } else { index as u64 + 1 };
         let mut labels: Vec<Box<[Label]>> = vec![[].into()];
         for set in sets.into_iter().map(sorted) {
@@ -59,8 +60,8 @@ prop_compose! {
                 labels.push(set);
             }
         }
-        let mut samples = Samples::of_width(2);
-        // Sets are numbered as samples name them.
+        let mut samples = Samples::with_width(2);
+        // Label sets are numbered in the order in which samples refer to them.
         let mut named = vec![0];
         for (stack, values, set) in &stacks {
             let stack: Vec<u32> = stack.iter().map(|place| (place % places.len()) as u32).collect();
@@ -72,7 +73,7 @@ prop_compose! {
             });
             samples.push(&stack, values, place as u32);
         }
-        Saved {
+        SavedProfile {
             sample_types: vec![ValueType::new("samples", "count"), ValueType::new("cpu", "nanoseconds")],
             samples,
             labels: named.iter().map(|&set| labels[set].clone()).collect(),
@@ -106,17 +107,17 @@ prop_compose! {
             duration_ns,
             period,
             period_type: ValueType::new("cpu", "nanoseconds"),
-            ..Saved::default()
+            ..SavedProfile::default()
         }
     }
 }
 
-/// Root first, with their ticks.
+/// Addresses of stacks with their ticks.
 type Stacks = Vec<(Vec<u64>, i64)>;
 
-fn addresses(saved: &Saved) -> Stacks {
+fn addresses(saved: &SavedProfile) -> Stacks {
     let mut all = Vec::new();
-    saved.samples.each(|sample| {
+    saved.samples.for_each(|sample| {
         let addresses = sample.stack.iter().map(|&location| saved.locations[location as usize].address);
         all.push((addresses.collect(), sample.values[0]));
     });
@@ -136,7 +137,7 @@ proptest! {
         prop::collection::vec("[a-z:<> ]{1,8}", 1..6).prop_map(|frames| frames.join(";")), 1..i64::MAX, 1..9,
     )) {
         let text: String = stacks.iter().map(|(stack, count)| format!("{stack} {count}\n")).collect();
-        let saved = formats::read(text.as_bytes()).unwrap();
+        let saved = format::read(text.as_bytes()).unwrap();
         let mut back = Vec::new();
         folded::write(&mut back, &saved, 0).unwrap();
         prop_assert_eq!(String::from_utf8(back).unwrap(), text);
@@ -146,18 +147,18 @@ proptest! {
     fn addresses_come_back_from_a_gperftools_profile(
         stacks in prop::collection::vec((prop::collection::vec(0x40_0000..0x40_ffffu64, 1..9), 1..1000i64), 1..80),
     ) {
-        let mut saved = Saved {
+        let mut saved = SavedProfile {
             sample_types: vec![ValueType::new("samples", "count"), ValueType::new("cpu", "nanoseconds")],
-            samples: Samples::of_width(2),
+            samples: Samples::with_width(2),
             period: 10_000_000,
             period_type: ValueType::new("cpu", "nanoseconds"),
             mappings: vec![
                 Mapping { id: 1, start: 0x40_0000, limit: 0x41_0000, file: "/bin/app".into(), ..Mapping::default() },
             ],
-            ..Saved::default()
+            ..SavedProfile::default()
         };
         for (stack, count) in &stacks {
-            // A leaf that is told twice is taken for one frame.
+            // A repeated leaf is read as one frame.
             let mut stack = stack.clone();
             stack.dedup();
             let first = saved.locations.len() as u32;
@@ -169,9 +170,10 @@ proptest! {
             saved.samples.push(&places, &[*count, count * 10_000_000], 0);
         }
         let mut bytes = Vec::new();
-        legacy::write(&mut bytes, &saved, 1).unwrap();
-        let back = formats::read(bytes.as_slice()).unwrap();
-        // A reader takes a leaf and the call of the instruction after it for one frame told twice.
+        gperftools::write(&mut bytes, &saved, 1).unwrap();
+        let back = format::read(bytes.as_slice()).unwrap();
+        // A reader drops the second frame if its return address equals the leaf, as a repeated
+        // leaf.
         let once = |mut stacks: Stacks| {
             for (stack, _) in &mut stacks {
                 if let [leaf, second, ..] = stack[..] && leaf == second.wrapping_add(1) {

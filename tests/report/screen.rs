@@ -1,15 +1,16 @@
-//! What the screen shows of a session is what a report says of the session saved: the same rows, flat, cum and marks, under any
-//! filters. The screen's numbers come from a prefix tree that grows, the report's from stacks that were written and read again.
+//! The screen and the report on the saved session show the same rows, flat, cum and marks, under
+//! any filters. The screen's numbers come from a prefix tree that grows, the report's from stacks
+//! that were written and read again.
 
 use std::collections::BTreeMap;
 
 use proptest::prelude::*;
 use sigtop::link::wire::Clock;
+use sigtop::pprof::format::{self, proto};
+use sigtop::pprof::graph::{EdgeSelection, Graph, GraphOptions, NodeIdentity, NodeTable};
 use sigtop::symbols::scenario::scenario;
 use sigtop::tally::query::{Filters, Pattern, Query};
-use sigtop::tally::saved::graph::{Edges, Grain, Graph, Nodes, Sums};
-use sigtop::tally::table::table;
-use sigtop::write::{formats, pprof};
+use sigtop::tally::tallier::Tallier;
 
 use crate::making::of_scenario;
 
@@ -54,19 +55,19 @@ proptest! {
         let text: String = ["process 7 ./app\n".to_owned()].into_iter().chain(lines).collect();
         let played = scenario(&text).unwrap();
         let query = Query { filters: filters.clone(), ..Query::default() };
-        let shown = table(&played.profile, &played.names, &query);
+        let shown = Tallier::default().table(&played.profile, &played.names, &query);
         let shown: BTreeMap<String, (i64, i64)> =
             shown.rows.iter().map(|row| (row.full.to_string(), (row.flat_ns as i64, row.cum_ns as i64))).collect();
 
         let mut bytes = Vec::new();
-        pprof::write(&mut bytes, &of_scenario(&text, Clock::Prof)).unwrap();
-        let mut saved = formats::read(bytes.as_slice()).unwrap();
+        proto::write(&mut bytes, &of_scenario(&text, Clock::Prof)).unwrap();
+        let mut saved = format::read(bytes.as_slice()).unwrap();
         saved.filter(&filters);
         let grain =
-            Grain { function: true, file: false, line: false, column: false, address: false, object: false };
-        let nodes = Nodes::of(&saved, grain, str::to_owned);
+            NodeIdentity { function: true, file: false, line: false, column: false, address: false, object: false };
+        let nodes = NodeTable::build(&saved, grain, str::to_owned);
         let value = saved.value_index("").unwrap();
-        let graph = Graph::of(&saved, &nodes, None, Sums { value, edges: Edges::All, tags: None, drop_negative: false, is_mean: false });
+        let graph = Graph::build(&saved, &nodes, None, GraphOptions { value, edges: EdgeSelection::All, tags: None, drop_negative: false, is_mean: false, is_tree: false });
         let reported: BTreeMap<String, (i64, i64)> = graph
             .order
             .iter()

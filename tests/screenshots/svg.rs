@@ -1,5 +1,5 @@
-//! A terminal's screen as SVG: a window with its title, a cell at a time, so that no font's width moves anything. Lines and blocks are drawn as
-//! shapes, without gaps between cells.
+//! A terminal's screen as SVG: a window with its title, a cell at a time, so that no font's width
+//! moves anything. Lines and blocks are drawn as shapes, without gaps between cells.
 
 use std::fmt::Write;
 

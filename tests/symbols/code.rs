@@ -1,4 +1,5 @@
-//! The code of functions of real programs: objdump's instructions, and the lines that the source says.
+//! The code of functions of real programs has the same instructions as objdump's output, and the
+//! lines of the source.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -12,7 +13,7 @@ use sigtop::symbols::worker::{self, CodeRequest};
 use crate::sources::{C, RUST};
 use crate::workshop::{Workshop, module};
 
-/// The answers of a worker of its own, the last one last.
+/// Starts a worker, requests the code at an address, and returns the answers in order.
 fn ask(file: ModuleFile, address: u64) -> Vec<Result<Arc<Code>, String>> {
     let ((_, names), (named, _)) = (unbounded(), unbounded());
     let ((request, requests), (replies, codes)) = (unbounded(), unbounded());
@@ -28,7 +29,7 @@ fn code(path: &Path, address: u64) -> Arc<Code> {
     ask(module(path), address).pop().expect("an answer").expect("code")
 }
 
-/// Addresses of the instructions of a function, as objdump has them.
+/// Returns the addresses of the instructions of a function according to objdump.
 fn objdump(shop: &Workshop, file: &str, symbol: &str) -> Vec<u64> {
     let listed = shop.run("objdump", &["-d", "--no-show-raw-insn", &format!("--disassemble={symbol}"), file]);
     let address = |line: &str| u64::from_str_radix(line.split_once(":\t")?.0.trim(), 16).ok();
@@ -55,7 +56,7 @@ fn instructions_are_objdumps_and_lines_are_the_sources() {
     assert_eq!(addresses, objdump(&shop, "inlined", "outer"));
     assert!(last.modified.is_some());
 
-    // rand() is called on line 5, in what is inlined into what is inlined.
+    // rand() is called on line 5, in a function inlined into an inlined function.
     let call = last.instructions.iter().find(|instruction| instruction.text.contains("rand")).expect("a call");
     let chain: Vec<_> = last.place(call).iter().map(|line| (&*line.short, line.line)).collect();
     assert_eq!(chain[0], ("innermost", 5));
@@ -77,7 +78,12 @@ fn what_is_missing_is_said_with_its_remedy() {
     assert_eq!((bare.lines, bare.places.len()), (LineState::Absent, 0));
     assert!(!bare.instructions.is_empty());
 
+    // Without symbols, unwind tables still tell where functions begin.
     shop.run("strip", &["no-lines"]);
+    let stripped = code(&program, start);
+    assert_eq!((&*stripped.full, stripped.start), (&*format!("no-lines+{start:#x}"), start));
+
+    shop.run("objcopy", &["--remove-section=.eh_frame", "--remove-section=.eh_frame_hdr", "no-lines"]);
     let stripped = ask(module(&program), start).pop().expect("an answer").unwrap_err();
     assert!(stripped.contains("no symbol of") && stripped.contains("debug symbols"), "{stripped}");
 
@@ -112,7 +118,7 @@ fn calls_through_tables_of_addresses_are_named() {
         "#include <stdlib.h>\nint own(int x);\nint caller(int x) { return own(x) + rand() + 1; }\nint own(int x) { return x * rand(); }\n",
     );
     let shop = Workshop::new();
-    // The linker would make plain calls of them.
+    // Without these flags the linker replaces them by direct calls.
     let flags = ["-O1", "-shared", "-fPIC", "-fno-plt", "-Wl,-Bsymbolic", "-Wl,--no-relax"];
     let library = shop.build("gcc", SOURCE, &flags, "libtables.so");
     let (start, _) = symbol(&shop, "libtables.so", "caller");

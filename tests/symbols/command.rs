@@ -1,4 +1,4 @@
-//! `sigtop symbols`: where names come from, as text, and sentences for what cannot be told.
+//! `sigtop symbols` prints the sources of names, or an error message.
 
 use std::process::{Command, Output};
 
@@ -33,11 +33,11 @@ fn a_process_tells_all_its_files() {
 #[test]
 fn what_cannot_be_told_is_said_in_one_sentence() {
     for (what, status, words) in [
-        ("4294967295", 127, "there is no process 4294967295"),
+        ("4294967295", 127, "no process 4294967295"),
         ("/nonexistent", 127, "/nonexistent cannot be read (No such file"),
         ("/etc/passwd", 126, "no sound ELF file"),
         ("/", 126, "not a regular file"),
-        ("", 125, "cannot tell the folder"),
+        ("", 125, "invalid path"),
     ] {
         let output = symbols(what);
         let text = String::from_utf8(output.stderr).expect("text");

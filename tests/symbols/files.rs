@@ -1,4 +1,4 @@
-//! Which file is taken, and what is said when none is.
+//! Tests of the choice of symbol files, and of the messages if there is none.
 
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
@@ -14,7 +14,7 @@ fn address_of(shop: &Workshop, file: &str, name: &str) -> u64 {
     shop.nm(&[file]).into_iter().find(|symbol| symbol.3 == name).unwrap_or_else(|| panic!("no {name} in {file}")).0
 }
 
-/// The sentence that says why there are no names.
+/// Returns the message that says why there are no names.
 fn missing(state: &SymbolState) -> &str {
     match state {
         SymbolState::Missing(why) => why,
@@ -46,7 +46,9 @@ fn a_separate_debug_file_is_found_by_its_link() {
             shop.build("gcc", (C.0, &format!("int pushed_down;\n{}", C.1)), &["-O0", "-g", build_id], "other");
             shop.run("objcopy", &["--only-keep-debug", "other", &debug]);
             let known = ask_here(&path, [hidden]);
-            assert_eq!((known.state, known.lines[&hidden].len()), (SymbolState::Exports, 0), "{directory} {build_id}");
+            let place = format!("app+{hidden:#x}");
+            let names = known.names(hidden);
+            assert_eq!((&known.state, names), (&SymbolState::Exports, vec![&*place]), "{directory} {build_id}");
         }
     }
 }
@@ -77,7 +79,7 @@ fn shared_debug_information_is_read_too() {
     let work = address_of(&shop, "sharing.so", "work");
     assert_eq!(ask_here(&path, [work]).names(work), ["said_elsewhere"]);
 
-    // Without it the symbol is still known.
+    // Without the other file, the symbol is still known.
     shop.build(
         "gcc",
         (SHARED.0, &SHARED.1.replace("said", "nothing")),
@@ -128,7 +130,7 @@ fn without_a_build_id_the_inode_must_be_the_same() {
     let same = ModuleFile { inode: metadata.ino(), device: metadata.dev(), ..module(&path) };
     assert_eq!(ask(same.clone(), std::process::id(), [outer]).state, SymbolState::Symbols);
 
-    // Layered file systems show a process other inodes than a file's own.
+    // On layered file systems the inode of a mapping may differ from that of the file.
     let kind = shop.run("stat", &["-f", "-c", "%T", "app"]);
     let replaced = ModuleFile { inode: same.inode + 1, ..same };
     let known = ask(replaced, std::process::id(), [outer]);
@@ -146,7 +148,7 @@ impl Sleeper {
     fn start(path: &Path) -> Sleeper {
         let child = Command::new(path).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().expect("a program");
         let mut sleeper = Sleeper(child);
-        // Its first byte says that it has been loaded.
+        // The first byte of its output shows that it has been loaded.
         let mut byte = [0];
         std::io::Read::read_exact(sleeper.0.stdout.as_mut().unwrap(), &mut byte).expect("it speaks");
         sleeper
@@ -179,7 +181,7 @@ fn a_program_that_was_removed_is_read_from_its_process() {
         let known = ask(file.clone(), sleeper.0.id(), [waits]);
         assert_eq!((known.state.clone(), known.names(waits)), (SymbolState::Symbols, vec!["waits"]), "{build_id}");
 
-        // A new program of the old name is another one.
+        // A new program with the old name must not be used.
         shop.build("gcc", C, &["-O2", build_id], "app");
         assert_eq!(ask(file.clone(), sleeper.0.id(), [waits]).names(waits), ["waits"], "{build_id}");
         drop(sleeper);
@@ -215,7 +217,7 @@ fn what_is_no_program_is_named_with_the_reason() {
         assert!(why.contains(reason) && why.contains(shop.path(name).to_str().unwrap()), "{name}: {why}");
         assert!(known.lines.values().all(Vec::is_empty));
     }
-    // A name that is no path, and one that would paint on the screen.
+    // A name that is not a path, one with terminal escape sequences, and an empty one.
     for path in ["anon_inode:[io_uring]", "/memfd:\x1b[31mred (deleted)", ""] {
         let known = ask_here(Path::new(path), [1]);
         assert!(!missing(&known.state).contains('\x1b'), "{:?}", known.state);

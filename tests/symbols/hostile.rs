@@ -1,16 +1,16 @@
-//! Damaged and malicious files: every question is answered, in bounded time, and nothing falls over.
+//! Damaged and malicious files: every request is answered in bounded time, and nothing crashes.
 
 use std::collections::HashSet;
 use std::time::{Duration, Instant};
 
 use sigtop::profile::module::ModuleId;
 use sigtop::profile::stack::FrameId;
-use sigtop::symbols::worker::{self, Request, SymbolState};
+use sigtop::symbols::worker::{self, SymbolRequest, SymbolState};
 
 use crate::sources::{BOMB, C, CPP};
 use crate::workshop::{Known, Workshop, ask_here, has, module};
 
-/// A small generator of numbers that are the same in every run.
+/// A generator of random numbers that are the same in every run.
 struct Numbers(u64);
 
 impl Numbers {
@@ -26,12 +26,12 @@ impl Numbers {
     }
 }
 
-/// Damages a file: bits, numbers where numbers are likely, pieces of itself, and its end.
+/// Damages a file: flips bits, writes extreme numbers, copies pieces of the file, or truncates it.
 fn damage(bytes: &mut Vec<u8>, numbers: &mut Numbers) {
     const TELLING: [u64; 8] = [0, 1, 0x7f, 0xff, 0xffff, u32::MAX as u64, i64::MAX as u64, u64::MAX];
     for _ in 0..1 + numbers.below(8) {
         let at = numbers.below(bytes.len());
-        // Headers and debug sections decide more than code does.
+        // Damage to headers and debug sections has more effect than damage to code.
         let at = match numbers.below(4) {
             0 => at % 64,
             1 => bytes.len() - 1 - at % (bytes.len().min(64 * 40)),
@@ -67,7 +67,7 @@ fn survive(shop: &Workshop, files: impl Iterator<Item = Vec<u8>>, addresses: &[u
         let mut waiting: HashSet<FrameId> = asked.iter().map(|&(id, _)| id).collect();
         let module_id = ModuleId(index as u32);
         requests
-            .send(Request { module: module_id, file: module(&path), pid: std::process::id(), addresses: asked })
+            .send(SymbolRequest { module: module_id, file: module(&path), pid: std::process::id(), addresses: asked })
             .unwrap();
         let started = Instant::now();
         while !waiting.is_empty() {
@@ -105,6 +105,28 @@ fn damaged_c_programs() {
     let asked = addresses(&shop, "app");
     let mut numbers = Numbers(0x5eed_0001);
     let files = (0..3_000).map(|_| {
+        let mut bytes = whole.clone();
+        damage(&mut bytes, &mut numbers);
+        bytes
+    });
+    survive(&shop, files, &asked, Duration::from_secs(20));
+}
+
+#[test]
+fn damaged_files_with_a_packed_symbol_table() {
+    if !has("xz") {
+        return;
+    }
+    let shop = Workshop::new();
+    shop.build("gcc", C, &["-O2"], "app");
+    let asked = addresses(&shop, "app");
+    shop.run("objcopy", &["--strip-debug", "--remove-section=.comment", "--only-keep-debug", "app", "mini"]);
+    shop.run("xz", &["mini"]);
+    shop.run("strip", &["app"]);
+    shop.run("objcopy", &["--add-section=.gnu_debugdata=mini.xz", "app"]);
+    let whole = std::fs::read(shop.path("app")).unwrap();
+    let mut numbers = Numbers(0x5eed_0003);
+    let files = (0..1_000).map(|_| {
         let mut bytes = whole.clone();
         damage(&mut bytes, &mut numbers);
         bytes
@@ -152,7 +174,7 @@ fn garbage() {
     survive(&shop, files, &[0, 0x1000, 0x1140], Duration::from_secs(20));
 }
 
-/// Builds a bomb, asks about its only function and gives the answer and how long it took.
+/// Builds a bomb and asks about its only function. Returns the answer and the time it took.
 fn explode(unit: &str, abbreviations: &str, lines: &str) -> (Known, Duration) {
     let shop = Workshop::new();
     let source = BOMB.replace("UNIT", unit).replace("ABBREVIATIONS", abbreviations).replace("LINES", lines);
@@ -188,7 +210,7 @@ fn calls_inlined_too_deeply_do_not_fill_the_stack() {
 
 #[test]
 fn file_names_do_not_multiply_into_gigabytes() {
-    // A directory of a megabyte, said again for each of 300 000 files.
+    // The name of the directory is 1 MB long and applies to each of 300 000 files.
     let unit = "unit .Labbreviations\n.fill 1000000, 1, 0x61\n.byte 0\n.long 0\nfunction\n.byte 0, 0\n9:\n";
     let (known, _) = explode(unit, "", ".rept 300000\n.asciz \"a\"\n.byte 0, 0, 0\n.endr\n");
     assert!(known.lines.values().flatten().all(|line| line.file.is_empty()));
@@ -196,7 +218,7 @@ fn file_names_do_not_multiply_into_gigabytes() {
 
 #[test]
 fn tables_read_again_and_again_are_given_up() {
-    // Each unit begins somewhere else in one long table of abbreviations.
+    // Each unit begins at another offset in one long table of abbreviations.
     let units = ".set at, 0\n.rept 20000\nnamed_unit .Lfirst+at\n.byte 0\n9:\n.set at, at + 6\n.endr\n";
     let abbreviations = ".byte 0\n.Lfirst:\n.set code, 1000\n.rept 100000\n.uleb128 code, 0x34\n.byte 0, 0, 0\n.set code, code + 1\n.endr\n";
     explode(&format!("{units}{HARMLESS}"), abbreviations, ONE_FILE);

@@ -1,12 +1,14 @@
-//! Names of real programs: compiled here, and compared with what binutils say about them.
+//! Compiles programs and compares their names with the output of binutils.
 #![cfg(feature = "viewer")]
 
 mod code;
 mod command;
+mod debug_files;
 mod files;
 mod hostile;
 mod names;
 #[path = "../harness/skips.rs"]
 mod skips;
 mod sources;
+mod truth;
 mod workshop;

@@ -1,6 +1,6 @@
-//! Programs to look at.
+//! Sources of the programs that the tests compile.
 
-/// Inlined calls in C, two deep, and functions of their own.
+/// C with inlined calls, two deep, and functions that are not inlined.
 pub(crate) const C: (&str, &str) = (
     "inlined.c",
     r#"#include <stdio.h>
@@ -33,7 +33,7 @@ int main(int argc, char **argv) {
 "#,
 );
 
-/// Templates, lambdas, an unnamed namespace.
+/// C++ with templates, lambdas and an unnamed namespace.
 pub(crate) const CPP: (&str, &str) = (
     "shapes.cc",
     r#"#include <cstdio>
@@ -70,7 +70,7 @@ int main(int argc, char **) {
 "#,
 );
 
-/// Generics, traits and closures in Rust.
+/// Rust with generics, traits and closures.
 pub(crate) const RUST: (&str, &str) = (
     "beasts.rs",
     r#"trait Speak {
@@ -104,7 +104,7 @@ fn main() {
 "#,
 );
 
-/// A library of which some functions are exported and others are not.
+/// A library with exported functions and others.
 pub(crate) const LIBRARY: (&str, &str) = (
     "library.c",
     r#"#include <stdlib.h>
@@ -129,7 +129,7 @@ extern int __alias_global(int x) __attribute__((alias("alias_weak")));
 "#,
 );
 
-/// Assembly that says the size of one of its functions only.
+/// Assembly that declares the size of only one of its functions.
 pub(crate) const ASSEMBLY: (&str, &str) = (
     "hand.s",
     r#"    .text
@@ -165,8 +165,8 @@ last:
 "#,
 );
 
-/// Debug information that is valid and merciless. Every unit is about `work`; what makes it dear is put in for `UNIT`,
-/// `ABBREVIATIONS` and `LINES`.
+/// Debug information that is valid but expensive to read. Every unit describes `work`. The tests
+/// replace `UNIT`, `ABBREVIATIONS` and `LINES` by the expensive parts.
 pub(crate) const BOMB: &str = r#"
     .text
     .globl work
@@ -262,7 +262,7 @@ work:
 "#,
 );
 
-/// What [`SHARING`] shares.
+/// The file with the strings of [`SHARING`].
 pub(crate) const SHARED: (&str, &str) = (
     "shared.s",
     r#"    .section .debug_str, "", @progbits

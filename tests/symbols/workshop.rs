@@ -1,4 +1,5 @@
-//! A directory to build programs in, the tools that build them, other tools' opinions about them, and the worker's.
+//! A directory in which tests build programs, and functions that run tools and the symbol worker on
+//! them.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -7,9 +8,9 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use sigtop::profile::module::{ModuleFile, ModuleId};
 use sigtop::profile::stack::FrameId;
-use sigtop::symbols::worker::{self, Reply, Request, ResolvedLine, SymbolState};
+use sigtop::symbols::worker::{self, ResolvedLine, SymbolReply, SymbolRequest, SymbolState};
 
-/// Whether a tool is installed; says so where it is not.
+/// Returns whether a tool is installed. Reports the test as skipped if it is not.
 pub(crate) fn has(tool: &str) -> bool {
     let path = std::env::var_os("PATH").unwrap_or_default();
     let is_there = std::env::split_paths(&path).any(|directory| directory.join(tool).is_file());
@@ -19,7 +20,7 @@ pub(crate) fn has(tool: &str) -> bool {
     is_there
 }
 
-/// A directory that goes when the test ends.
+/// A directory that is removed when the test ends.
 pub(crate) struct Workshop(PathBuf);
 
 impl Workshop {
@@ -35,7 +36,7 @@ impl Workshop {
         self.0.join(name)
     }
 
-    /// Writes `source` beside the program and compiles it.
+    /// Writes `source` next to the program and compiles it.
     pub(crate) fn build(&self, compiler: &str, source: (&str, &str), arguments: &[&str], output: &str) -> PathBuf {
         std::fs::write(self.path(source.0), source.1).expect("a source file");
         let arguments: Vec<&str> = arguments.iter().copied().chain([source.0, "-o", output]).collect();
@@ -43,7 +44,7 @@ impl Workshop {
         self.path(output)
     }
 
-    /// Runs a tool in the directory and gives what it printed.
+    /// Runs a tool in the directory and returns its output.
     pub(crate) fn run(&self, tool: &str, arguments: &[&str]) -> String {
         let output = Command::new(tool).args(arguments).current_dir(&self.0).output();
         let output = output.unwrap_or_else(|error| panic!("{tool}: {error}"));
@@ -52,7 +53,7 @@ impl Workshop {
         String::from_utf8_lossy(&output.stdout).into_owned()
     }
 
-    /// Symbols of a file as `nm` lists them: address, size, kind, name.
+    /// Returns the symbols of a file as `nm` lists them: address, size, kind, name.
     pub(crate) fn nm(&self, arguments: &[&str]) -> Vec<(u64, u64, char, String)> {
         let hex = |text: &str| u64::from_str_radix(text, 16).expect("nm prints hexadecimal numbers");
         let listed = self.run("nm", &[&["-S", "--defined-only"], arguments].concat());
@@ -68,7 +69,7 @@ impl Workshop {
         listed.lines().map(line).collect()
     }
 
-    /// Start and end of a section.
+    /// Returns start and end of a section.
     pub(crate) fn section(&self, file: &str, name: &str) -> (u64, u64) {
         let listed = self.run("readelf", &["-SW", file]);
         let line =
@@ -92,37 +93,37 @@ impl Drop for Workshop {
     }
 }
 
-/// A file without a build id, as a module of this process.
+/// Returns a file without a build id as a module of this process.
 pub(crate) fn module(path: &Path) -> ModuleFile {
     ModuleFile { path: path.to_owned(), build_id: Box::default(), device: 0, inode: 0 }
 }
 
-/// What a worker knows about addresses of one file.
+/// The answers of a worker about addresses of one file.
 pub(crate) struct Known {
     pub(crate) state: SymbolState,
     pub(crate) lines: BTreeMap<u64, Vec<ResolvedLine>>,
-    /// The first answers, where there were two.
+    /// The first answers, if there were two.
     pub(crate) first: BTreeMap<u64, Vec<ResolvedLine>>,
 }
 
 impl Known {
-    /// Short names at an address, innermost first.
+    /// Returns the short names at an address, innermost first.
     pub(crate) fn names(&self, address: u64) -> Vec<&str> {
         self.lines[&address].iter().map(|line| line.short.as_str()).collect()
     }
 }
 
-/// Asks a worker of its own about every address.
+/// Starts a worker and asks it about every address.
 pub(crate) fn ask(file: ModuleFile, pid: u32, addresses: impl IntoIterator<Item = u64>) -> Known {
     let addresses: Vec<(FrameId, u64)> = (0..).map(FrameId).zip(addresses).collect();
     let asked: BTreeMap<FrameId, u64> = addresses.iter().copied().collect();
     let (requests, for_worker) = crossbeam_channel::unbounded();
     let (from_worker, replies) = crossbeam_channel::unbounded();
     let worker = worker::spawn(for_worker, from_worker);
-    requests.send(Request { module: ModuleId(7), file, pid, addresses }).unwrap();
+    requests.send(SymbolRequest { module: ModuleId(7), file, pid, addresses }).unwrap();
     drop(requests);
     let mut known = Known { state: SymbolState::Reading, lines: BTreeMap::new(), first: BTreeMap::new() };
-    for Reply { module, state, frames } in replies {
+    for SymbolReply { module, state, frames } in replies {
         assert_eq!(module, ModuleId(7));
         let is_last = state != SymbolState::Reading;
         let lines = if is_last { &mut known.lines } else { &mut known.first };

@@ -1,23 +1,23 @@
-//! Spans of the past and differences from a baseline, against oracles that add up all samples.
+//! Compares spans of the past and differences from a baseline with oracles that add up all samples.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use proptest::prelude::*;
 use sigtop::link::wire::Clock;
-use sigtop::profile::window::{BUCKET_NS, Span};
+use sigtop::profile::totals::{BUCKET_NS, Span};
+use sigtop::session::Model;
+use sigtop::session::{Facts, HistoryWindow, Question};
 use sigtop::symbols::scenario::Script;
-use sigtop::tally::diff::{Change, Changes};
+use sigtop::tally::change::{Change, Changes};
 use sigtop::tally::flame::{Flame, FlameQuery};
-use sigtop::tally::lines::{LineWeight, Lines};
+use sigtop::tally::lines::{LineWeight, RowLines};
 use sigtop::tally::query::{Filters, Query, Sort};
-use sigtop::tally::threads::{Load, Threads, ThreadsQuery};
+use sigtop::tally::threads::{Load, ThreadTable, ThreadsQuery};
 use sigtop::tally::trend::Trend;
-use sigtop::track::desk::Desk;
-use sigtop::track::{Facts, Past, Question};
 
 use crate::stacks::{Sample, THREADS, counted, is_listed, query, samples, text};
 
-/// By name: flat and cum.
+/// Flat and cum of rows, by name.
 type Sums = BTreeMap<String, (i128, i128)>;
 
 fn sums(samples: &[Sample], query: &Query) -> Sums {
@@ -33,7 +33,7 @@ fn sums(samples: &[Sample], query: &Query) -> Sums {
     sums
 }
 
-/// What the first has more than the second.
+/// Returns `now` minus `before`.
 fn less(now: &Sums, before: &Sums) -> Sums {
     let names: BTreeSet<&String> = now.keys().chain(before.keys()).collect();
     let of = |sums: &Sums, name: &String| sums.get(name).copied().unwrap_or_default();
@@ -44,16 +44,16 @@ fn less(now: &Sums, before: &Sums) -> Sums {
     names.into_iter().map(one).collect()
 }
 
-fn told(table: &sigtop::tally::table::Table) -> Sums {
+fn extract(table: &sigtop::tally::top::TopTable) -> Sums {
     let signed = |ns: u64, negative: bool| if negative { -i128::from(ns) } else { ns.into() };
-    let row = |row: &sigtop::tally::table::Row| {
+    let row = |row: &sigtop::tally::top::TopRow| {
         let (flat, cum) = row.changes.map_or((false, false), |changes| (changes.flat.negative, changes.cum.negative));
         (row.full.to_string(), (signed(row.flat_ns, flat), signed(row.cum_ns, cum)))
     };
     table.rows.iter().map(row).collect()
 }
 
-/// By path of names, root first: what is there now and what was before.
+/// Weights of boxes, by path of names, root first.
 type Boxes = BTreeMap<Vec<String>, u64>;
 
 fn boxes(samples: &[Sample], query: &Query, bottom_up: bool) -> Boxes {
@@ -69,7 +69,7 @@ fn boxes(samples: &[Sample], query: &Query, bottom_up: bool) -> Boxes {
     boxes
 }
 
-/// By path: how wide a box is, and its difference.
+/// Width and difference of boxes, by path.
 type Wide = BTreeMap<Vec<String>, (u64, i128)>;
 
 fn both(now: &Boxes, before: &Boxes) -> Wide {
@@ -88,7 +88,7 @@ fn signed(ns: u64, change: Option<Change>) -> i128 {
 
 fn boxes_told(flame: &Flame) -> Wide {
     let mut paths: Vec<Vec<String>> = Vec::new();
-    let mut told = Wide::new();
+    let mut figures = Wide::new();
     for (index, this) in flame.boxes.iter().enumerate() {
         let mut path = if index == 0 { Vec::new() } else { paths[this.parent].clone() };
         if index > 0 {
@@ -99,13 +99,13 @@ fn boxes_told(flame: &Flame) -> Wide {
         assert!(children.is_sorted_by(|a, b| a.full < b.full));
         assert_eq!(children.iter().map(|child| child.weight_ns).sum::<u64>() + this.self_ns, this.weight_ns);
         let difference = this.difference.unwrap();
-        told.insert(path.clone(), (this.weight_ns, signed(difference.ns, Some(difference.change))));
+        figures.insert(path.clone(), (this.weight_ns, signed(difference.ns, Some(difference.change))));
         paths.push(path);
     }
-    told
+    figures
 }
 
-/// By `file:line`: flat and cum of the lines of a row.
+/// Returns flat and cum of the lines of a row, by `file:line`.
 fn places(samples: &[Sample], query: &Query, centre: &str) -> Sums {
     let mut sums = Sums::new();
     for sample in samples.iter().filter(|sample| sample.is_in(query.span) && sample.weight_ms > 0) {
@@ -125,7 +125,7 @@ fn places(samples: &[Sample], query: &Query, centre: &str) -> Sums {
     sums
 }
 
-fn places_told(lines: &Lines) -> Sums {
+fn places_told(lines: &RowLines) -> Sums {
     let line = |line: &LineWeight| {
         let of = |pick: fn(Changes) -> Change| line.changes.map(pick);
         let numbers =
@@ -135,7 +135,7 @@ fn places_told(lines: &Lines) -> Sums {
     lines.lines.iter().map(line).collect()
 }
 
-/// By process and thread: weight and samples.
+/// Returns weight and number of samples, by process and by thread.
 fn owners(samples: &[Sample], query: &Query) -> Sums {
     let filters = Filters { tagfocus: Vec::new(), tagignore: Vec::new(), ..query.filters.clone() };
     let query = Query { filters, ..query.clone() };
@@ -150,21 +150,21 @@ fn owners(samples: &[Sample], query: &Query) -> Sums {
     sums
 }
 
-fn owners_told(threads: &Threads) -> Sums {
+fn owners_told(threads: &ThreadTable) -> Sums {
     let one = |load: &Load| {
         let change = load.change.unwrap();
         let samples = i128::from(load.weight.samples) * if change.fewer { -1 } else { 1 };
         (signed(load.weight.ns, Some(change.weight)), samples)
     };
-    let mut told = Sums::new();
+    let mut figures = Sums::new();
     for process in &threads.processes {
-        told.insert(format!("{}", process.pid), one(&process.load));
-        told.extend(process.threads.iter().map(|row| (format!("{}/{}", process.pid, row.tid), one(&row.load))));
+        figures.insert(format!("{}", process.pid), one(&process.load));
+        figures.extend(process.threads.iter().map(|row| (format!("{}/{}", process.pid, row.tid), one(&row.load))));
     }
-    told
+    figures
 }
 
-/// One of the rows that there are, or nobody.
+/// Returns one of the existing rows, or `nobody`, which no row is called.
 fn one_of(samples: &[Sample], query: &Query, centre: prop::sample::Index) -> String {
     let whole = Query { group: query.group, roots: query.roots, ..Query::default() };
     let names: BTreeSet<String> =
@@ -177,24 +177,26 @@ fn facts() -> Facts {
     Facts::unknown(Clock::Prof)
 }
 
-/// A desk with these samples, all of which were taken before `until_ms`, and named.
-fn desk(script: &Script, question: Question, until_ms: u64) -> Desk {
-    let mut desk = Desk::new(Clock::Prof, question);
-    arrive(&mut desk, script, 0, until_ms);
-    desk
+/// Creates a model with the samples taken before `until_ms` and their names.
+fn model(script: &Script, question: Question, until_ms: u64) -> Model {
+    let mut model = Model::new(Clock::Prof, question);
+    arrive(&mut model, script, 0, until_ms);
+    model
 }
 
-fn arrive(desk: &mut Desk, script: &Script, from_ms: u64, until_ms: u64) {
+fn arrive(model: &mut Model, script: &Script, from_ms: u64, until_ms: u64) {
     let time = from_ms * 1_000_000..until_ms * 1_000_000;
     for (index, arrival) in script.arrivals.iter().enumerate() {
-        let is_sample =
-            matches!(&arrival.event, sigtop::link::wire::Event::Said(sigtop::link::wire::Message::Sample(..)));
+        let is_sample = matches!(
+            &arrival.event,
+            sigtop::link::wire::ConnectionEvent::Received(sigtop::link::wire::Message::Sample(..))
+        );
         if is_sample && time.contains(&arrival.at_ns) || !is_sample && from_ms == 0 && index < script.arrivals.len() {
-            desk.profile.apply(arrival.clone());
+            model.profile.apply(arrival.clone());
         }
     }
-    for request in desk.names.catch_up(&desk.profile) {
-        desk.names.absorb(script.reply(&request));
+    for request in model.names.catch_up(&model.profile) {
+        model.names.absorb(script.reply(&request));
     }
 }
 
@@ -214,14 +216,14 @@ proptest! {
         walks in prop::collection::vec((0..60u64, 1..60u64), 1..6),
     ) {
         let script = Script::read(&text(&samples)).unwrap();
-        let mut desk = desk(&script, question(&query, 1000), 10_000);
-        desk.freeze(now_ms * 1_000_000);
+        let mut model = model(&script, question(&query, 1000), 10_000);
+        model.freeze(now_ms * 1_000_000);
         for (back, ticks) in walks {
-            desk.ask(Question { past: Some(Past { back, ticks }), timeline: true, ..question(&query, 1000) });
-            let answer = desk.answer(9_999_000_000, facts());
+            model.set_question(Question { past: Some(HistoryWindow { back, buckets: ticks }), timeline: true, ..question(&query, 1000) });
+            let answer = model.answer(9_999_000_000, facts());
             let now_ns = (now_ms * 1_000_000).saturating_sub(back * BUCKET_NS);
             let span = Span::Last { ns: ticks * BUCKET_NS, now_ns };
-            prop_assert_eq!(told(&answer.window), sums(&samples, &Query { span, ..query.clone() }));
+            prop_assert_eq!(extract(&answer.window), sums(&samples, &Query { span, ..query.clone() }));
             let heat = answer.timeline.unwrap().sum(back + ticks - 1, back);
             if let Some(heat) = heat.filter(|_| now_ms / 100 >= back) {
                 prop_assert_eq!(heat, answer.window.kept_ns);
@@ -240,9 +242,9 @@ proptest! {
         let form = FlameQuery { bottom_up, ..FlameQuery::default() };
         let script = Script::read(&text(&samples)).unwrap();
         let early: Vec<Sample> = samples.iter().filter(|sample| sample.at_ms < mark_ms).cloned().collect();
-        let mut desk = desk(&script, question(&query, ms), mark_ms);
-        desk.compare(true, mark_ms * 1_000_000);
-        arrive(&mut desk, &script, mark_ms, 10_000);
+        let mut model = model(&script, question(&query, ms), mark_ms);
+        model.set_baseline(true, mark_ms * 1_000_000);
+        arrive(&mut model, &script, mark_ms, 10_000);
         let centre = one_of(&samples, &query, centre);
         let asked = Question {
             listing: Some(centre.clone()),
@@ -251,8 +253,8 @@ proptest! {
             threads: Some(ThreadsQuery::default()),
             ..question(&query, ms)
         };
-        desk.ask(asked);
-        let answer = desk.answer(then_ms * 1_000_000, facts());
+        model.set_question(asked);
+        let answer = model.answer(then_ms * 1_000_000, facts());
         let spans = [(&samples[..], then_ms), (&early[..], mark_ms)].map(|(samples, at_ms)| {
             (samples, Query { span: Span::Last { ns: ms * 1_000_000, now_ns: at_ms * 1_000_000 }, ..query.clone() })
         });
@@ -261,7 +263,7 @@ proptest! {
         let cum = |(samples, query): &(&[Sample], Query)| sums(samples, query).get(&centre).map_or(0, |sum| sum.1);
         let whole = cum(&spans[0]) + cum(&spans[1]);
         let callers = answer.callers.as_ref().unwrap();
-        // Owners are no rows, but have callees.
+        // Owners are not rows, but have callees.
         if centre.starts_with("thread:") || centre.starts_with("process:") {
             prop_assert!(i128::from(callers.whole_ns) >= whole);
         } else {
@@ -278,19 +280,19 @@ proptest! {
         prop_assert_eq!(weights, expected);
         let of = |samples: &[Sample], span: Span| sums(samples, &Query { span, ..query.clone() });
         let last = |now_ms: u64| Span::Last { ns: ms * 1_000_000, now_ns: now_ms * 1_000_000 };
-        prop_assert_eq!(told(&answer.window), less(&of(&samples, last(then_ms)), &of(&early, last(mark_ms))));
-        prop_assert_eq!(told(&answer.total), less(&of(&samples, Span::Total), &of(&early, Span::Total)));
+        prop_assert_eq!(extract(&answer.window), less(&of(&samples, last(then_ms)), &of(&early, last(mark_ms))));
+        prop_assert_eq!(extract(&answer.total), less(&of(&samples, Span::Total), &of(&early, Span::Total)));
         let sizes: Vec<u64> = answer.window.rows.iter().map(|row| match query.sort {
             Sort::Flat => row.flat_ns,
             Sort::Cum => row.cum_ns,
             Sort::Name => 0,
         }).collect();
         prop_assert!(sizes.is_sorted_by(|a, b| a >= b));
-        desk.compare(false, 0);
-        let plain = desk.answer(then_ms * 1_000_000, facts());
-        prop_assert_eq!(told(&plain.window), of(&samples, last(then_ms)));
+        model.set_baseline(false, 0);
+        let plain = model.answer(then_ms * 1_000_000, facts());
+        prop_assert_eq!(extract(&plain.window), of(&samples, last(then_ms)));
         prop_assert!(plain.window.rows.iter().all(|row| row.changes.is_none()));
-        // A row's course is its own wherever it stands.
+        // A row has the same trend at any position in the table.
         let courses: BTreeMap<&str, _> =
             plain.window.rows.iter().zip(&plain.trends.rows).map(|(row, trend)| (row.full.as_str(), trend)).collect();
         let length = if courses.is_empty() { 0 } else { answer.window.rows.len() };

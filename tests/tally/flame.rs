@@ -1,4 +1,4 @@
-//! The flame, box by box.
+//! Compares flame graphs with an oracle, box by box.
 
 use std::collections::BTreeMap;
 
@@ -6,16 +6,16 @@ use proptest::prelude::*;
 use sigtop::profile::Profile;
 use sigtop::symbols::Names;
 use sigtop::symbols::scenario::{Script, scenario};
-use sigtop::tally::flame::{Flame, FlameQuery, MAX_BOXES, flame};
+use sigtop::tally::flame::{Flame, FlameQuery, MAX_BOXES};
 use sigtop::tally::query::{Query, Sort};
 use sigtop::tally::tallier::Tallier;
 
 use crate::stacks::{Sample, Step, counted, everything, played, query, samples, text};
 
-/// Inlined, weight, own weight.
-type Told = (bool, u64, u64);
+/// Whether a box is inlined, its weight, its own weight.
+type Figures = (bool, u64, u64);
 
-/// Stacks as the form has them: root first or last, and only those that are zoomed into.
+/// Returns the stacks that `form` selects: root first or last, and only those within the zoom.
 fn formed(samples: &[Sample], query: &Query, form: &FlameQuery) -> Vec<(Vec<Step>, u64)> {
     let mut stacks = counted(samples, query);
     for (steps, _) in stacks.iter_mut().filter(|_| form.bottom_up) {
@@ -27,8 +27,8 @@ fn formed(samples: &[Sample], query: &Query, form: &FlameQuery) -> Vec<(Vec<Step
     stacks
 }
 
-/// By path of names: every box, whatever its width.
-fn oracle(samples: &[Sample], query: &Query, form: &FlameQuery) -> BTreeMap<Vec<String>, Told> {
+/// Returns every box, whatever its width, by path of names.
+fn oracle(samples: &[Sample], query: &Query, form: &FlameQuery) -> BTreeMap<Vec<String>, Figures> {
     let mut boxes = BTreeMap::new();
     for (steps, weight) in formed(samples, query, form) {
         let names: Vec<String> = steps.iter().map(|step| step.0.clone()).collect();
@@ -43,10 +43,10 @@ fn oracle(samples: &[Sample], query: &Query, form: &FlameQuery) -> BTreeMap<Vec<
     boxes
 }
 
-/// The path of every box, and that it is well put.
-fn told(flame: &Flame) -> BTreeMap<Vec<String>, Told> {
+/// Returns every box by path of names, and checks that the boxes are well-formed.
+fn extract(flame: &Flame) -> BTreeMap<Vec<String>, Figures> {
     let mut paths: Vec<Vec<String>> = Vec::new();
-    let mut told = BTreeMap::new();
+    let mut figures = BTreeMap::new();
     let mut next = 1;
     for (index, this) in flame.boxes.iter().enumerate() {
         let mut path = Vec::new();
@@ -62,12 +62,12 @@ fn told(flame: &Flame) -> BTreeMap<Vec<String>, Told> {
         let children = &flame.boxes[this.children.clone()];
         assert!(children.is_sorted_by(|a, b| a.full < b.full));
         assert!(children.iter().map(|child| child.weight_ns).sum::<u64>() + this.self_ns <= this.weight_ns);
-        told.insert(path.clone(), (this.inlined, this.weight_ns, this.self_ns));
+        figures.insert(path.clone(), (this.inlined, this.weight_ns, this.self_ns));
         paths.push(path);
     }
     assert!(flame.boxes.is_empty() || next == flame.boxes.len());
-    assert_eq!(told.len(), flame.boxes.len());
-    told
+    assert_eq!(figures.len(), flame.boxes.len());
+    figures
 }
 
 fn form() -> impl Strategy<Value = (bool, usize, prop::sample::Index, f64)> {
@@ -98,13 +98,13 @@ proptest! {
     fn the_boxes_are_the_oracles(samples in samples(), query in query(), form in form()) {
         let form = zoomed(&samples, &query, form);
         let played = played(&samples);
-        let answer = flame(&played.profile, &played.names, &query, &form);
+        let answer = Tallier::default().flame(&played.profile, &played.names, &query, &form);
         let every = oracle(&samples, &query, &form);
         let whole = every.get(&Vec::new()).map_or(0, |root| root.1);
-        let wide = |path: &[String], told: &Told| path.len() <= form.zoom.len() || told.1 as f64 >= whole as f64 * form.least_share;
-        let (kept, narrow): (BTreeMap<_, _>, BTreeMap<_, _>) = every.into_iter().partition(|(path, told)| wide(path, told));
+        let wide = |path: &[String], figures: &Figures| path.len() <= form.zoom.len() || figures.1 as f64 >= whole as f64 * form.least_share;
+        let (kept, narrow): (BTreeMap<_, _>, BTreeMap<_, _>) = every.into_iter().partition(|(path, figures)| wide(path, figures));
         let left_out = narrow.keys().filter(|path| kept.contains_key(&path[..path.len() - 1])).count();
-        prop_assert_eq!(told(&answer), kept);
+        prop_assert_eq!(extract(&answer), kept);
         prop_assert_eq!(answer.hidden, left_out as u64);
         for this in answer.boxes.iter().filter(|_| answer.hidden == 0) {
             let children: u64 = answer.boxes[this.children.clone()].iter().map(|child| child.weight_ns).sum();
@@ -112,7 +112,7 @@ proptest! {
         }
     }
 
-    /// Samples and names come bit by bit, and forms and filters change in between.
+    /// Samples and names arrive in pieces, and flame queries and filters change in between.
     #[test]
     fn a_kept_tallier_answers_as_a_new_one(
         samples in samples(),
@@ -124,13 +124,13 @@ proptest! {
         let mut asked = Vec::new();
         for piece in script.arrivals.chunks(script.arrivals.len().div_ceil(pieces)) {
             piece.iter().for_each(|arrival| profile.apply(arrival.clone()));
-            profile.label();
+            profile.add_owner_frames();
             let late = std::mem::replace(&mut asked, names.catch_up(&profile));
             for (query, form, whole) in &questions {
                 let form = &zoomed(&samples, query, *form);
                 if *whole {
-                    let (kept, fresh) = (tallier.flame(&profile, &names, query, form), flame(&profile, &names, query, form));
-                    prop_assert_eq!((told(&kept), kept.hidden), (told(&fresh), fresh.hidden));
+                    let (kept, fresh) = (tallier.flame(&profile, &names, query, form), Tallier::default().flame(&profile, &names, query, form));
+                    prop_assert_eq!((extract(&kept), kept.hidden), (extract(&fresh), fresh.hidden));
                 } else {
                     tallier.table(&profile, &names, query);
                 }
@@ -145,7 +145,7 @@ fn recursion_nests_and_a_call_is_inlined_where_it_always_is() {
     let played = scenario("process 7 ./a\nat 1s prof 30ms main;f;f;g (inline)\nat 1s prof 10ms main;f;f;g").unwrap();
     let query = everything(Sort::Flat);
     let line = |form: FlameQuery| {
-        let answer = flame(&played.profile, &played.names, &query, &form);
+        let answer = Tallier::default().flame(&played.profile, &played.names, &query, &form);
         let one = |this: &sigtop::tally::flame::FlameBox| {
             let mark = if this.inlined { " (inline)" } else { "" };
             format!("{}{mark} {}+{}", this.short, this.weight_ns / 1_000_000, this.self_ns / 1_000_000)
@@ -156,7 +156,7 @@ fn recursion_nests_and_a_call_is_inlined_where_it_always_is() {
     let bottom_up = FlameQuery { bottom_up: true, ..FlameQuery::default() };
     assert_eq!(line(bottom_up), "all 40+0 > g 40+0 > f 40+0 > f 40+0 > main 40+40");
     let hidden = scenario("process 7 ./a\nat 1s prof 30ms main;g (inline);f").unwrap();
-    let answer = flame(&hidden.profile, &hidden.names, &query, &FlameQuery::default());
+    let answer = Tallier::default().flame(&hidden.profile, &hidden.names, &query, &FlameQuery::default());
     assert_eq!(answer.boxes.iter().map(|this| this.inlined).collect::<Vec<_>>(), [false, false, true, false]);
 }
 
@@ -169,9 +169,10 @@ fn of_too_many_boxes_the_widest_are_there() {
     }
     text += "at 1s prof 900ms main;f3;g;h\n";
     let played = scenario(&text).unwrap();
-    let answer = flame(&played.profile, &played.names, &everything(Sort::Flat), &FlameQuery::default());
+    let answer =
+        Tallier::default().flame(&played.profile, &played.names, &everything(Sort::Flat), &FlameQuery::default());
     assert_eq!((answer.boxes.len(), answer.hidden), (MAX_BOXES, calls as u64 + 4 - MAX_BOXES as u64));
     let names: Vec<&str> = answer.boxes.iter().map(|this| this.full.as_str()).collect();
     assert!(["g", "h", "f3", "f7", "f20007"].iter().all(|name| names.contains(name)));
-    told(&answer);
+    extract(&answer);
 }

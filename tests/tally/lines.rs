@@ -1,4 +1,4 @@
-//! Lines and addresses of one row, weight by weight.
+//! Compares lines and addresses of one row with an oracle, weight by weight.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -6,30 +6,31 @@ use proptest::prelude::*;
 use sigtop::profile::Profile;
 use sigtop::symbols::Names;
 use sigtop::symbols::scenario::{Script, scenario};
-use sigtop::tally::lines::{Lines, lines};
-use sigtop::tally::query::{Group, Query, Sort};
+use sigtop::tally::lines::RowLines;
+use sigtop::tally::query::{Grouping, Query, Sort};
 use sigtop::tally::tallier::Tallier;
 
 use crate::stacks::{Sample, counted, everything, played, query, samples, text};
 
 type Weights<K> = BTreeMap<K, (u64, u64)>;
 
-/// Weights, flat and cum, of the row: by line, by address, and of what each line calls.
+/// Flat and cum of the row in total, by line and by address, and the weights of the callees of each
+/// line.
 #[derive(Debug, Default, PartialEq)]
-struct Told {
+struct Figures {
     all: (u64, u64),
     lines: Weights<(String, u32)>,
     addresses: Weights<(String, u64)>,
     callees: BTreeMap<(String, u32, String), u64>,
 }
 
-fn oracle(samples: &[Sample], query: &Query, centre: &str) -> Told {
-    let mut told = Told::default();
+fn oracle(samples: &[Sample], query: &Query, centre: &str) -> Figures {
+    let mut figures = Figures::default();
     for sample in samples.iter().filter(|sample| sample.is_in(query.span) && sample.weight_ms > 0) {
         let Some(stack) = sample.filtered(query) else { continue };
         let weight = sample.weight_ns();
         let names = sample.steps(&stack, query.group);
-        // Every function on the stack, root first: its name, its line, its address.
+        // The name, line and address of every function on the stack, root first.
         let places: Vec<_> = stack
             .iter()
             .flat_map(|location| location.lines.iter().map(move |line| (location, line)))
@@ -45,37 +46,37 @@ fn oracle(samples: &[Sample], query: &Query, centre: &str) -> Told {
         if on.is_empty() {
             continue;
         }
-        told.all.1 += weight;
+        figures.all.1 += weight;
         for line in on.iter().map(|(_, line, _)| line.clone()).collect::<BTreeSet<_>>() {
-            told.lines.entry(line).or_default().1 += weight;
+            figures.lines.entry(line).or_default().1 += weight;
         }
         for address in on.iter().filter_map(|(.., address)| address.clone()).collect::<BTreeSet<_>>() {
-            told.addresses.entry(address).or_default().1 += weight;
+            figures.addresses.entry(address).or_default().1 += weight;
         }
         let calls = places.windows(2).filter(|pair| pair[0].0 == centre);
         let calls = calls.map(|pair| (pair[0].1.0.clone(), pair[0].1.1, pair[1].0.clone()));
         for call in calls.collect::<BTreeSet<_>>() {
-            *told.callees.entry(call).or_default() += weight;
+            *figures.callees.entry(call).or_default() += weight;
         }
         if let Some((_, line, _)) = ends {
-            told.all.0 += weight;
-            told.lines.entry(line.clone()).or_default().0 += weight;
+            figures.all.0 += weight;
+            figures.lines.entry(line.clone()).or_default().0 += weight;
         }
         if let Some((.., Some(address))) = places.last().filter(|_| in_leaf.iter().any(|(name, _)| name == centre)) {
-            told.addresses.entry(address.clone()).or_default().0 += weight;
+            figures.addresses.entry(address.clone()).or_default().0 += weight;
         }
     }
-    told
+    figures
 }
 
-fn told(profile: &Profile, answer: &Lines) -> Told {
+fn extract(profile: &Profile, answer: &RowLines) -> Figures {
     let path = |module| profile.modules.file(module).path.to_string_lossy().into_owned();
     let callees = answer.lines.iter().flat_map(|line| {
         line.callees
             .iter()
             .map(|callee| ((line.file.to_string(), line.line, callee.full.to_string()), callee.weight_ns))
     });
-    Told {
+    Figures {
         all: (answer.flat_ns, answer.cum_ns),
         lines: answer
             .lines
@@ -106,14 +107,14 @@ proptest! {
     fn the_weights_are_the_oracles(samples in samples(), query in query(), centre in any::<prop::sample::Index>()) {
         let centre = one_of(&samples, &query, centre);
         let played = played(&samples);
-        let answer = lines(&played.profile, &played.names, &query, &centre);
-        prop_assert_eq!(told(&played.profile, &answer), oracle(&samples, &query, &centre));
+        let answer = Tallier::default().lines(&played.profile, &played.names, &query, &centre);
+        prop_assert_eq!(extract(&played.profile, &answer), oracle(&samples, &query, &centre));
         prop_assert_eq!(answer.lines.iter().map(|line| line.flat_ns).sum::<u64>(), answer.flat_ns);
         prop_assert!(answer.lines.is_sorted_by_key(|line| (&line.file, line.line)));
         prop_assert!(answer.addresses.is_sorted_by_key(|spot| (spot.module, spot.address)));
     }
 
-    /// Samples and names come bit by bit, and centre and filters change in between.
+    /// Samples and names arrive in pieces, and centre and filters change in between.
     #[test]
     fn a_kept_tallier_answers_as_a_new_one(
         samples in samples(),
@@ -125,15 +126,16 @@ proptest! {
         let mut asked = Vec::new();
         for piece in script.arrivals.chunks(script.arrivals.len().div_ceil(pieces)) {
             piece.iter().for_each(|arrival| profile.apply(arrival.clone()));
-            profile.label();
+            profile.add_owner_frames();
             let late = std::mem::replace(&mut asked, names.catch_up(&profile));
             for (query, centre, whole) in &questions {
                 let centre = &one_of(&samples, query, *centre);
                 if *whole {
-                    let fresh = lines(&profile, &names, query, centre);
+                    let fresh = Tallier::default().lines(&profile, &names, query, centre);
                     let mut kept = tallier.lines(&profile, &names, query, centre);
-                    if query.group != Group::Function {
-                        // What is no function has the module of one that is in it: the first that was seen.
+                    if query.group != Grouping::Function {
+                        // A row that is not a function has the module of the first sampled function
+                        // in it.
                         kept.module = fresh.module.clone();
                     }
                     prop_assert_eq!(kept, fresh);
@@ -154,7 +156,7 @@ at 1s prof 10ms main@m.c:2;h@h.h:9 (inline) x 2
 at 1s prof 10ms main@m.c:1;f@f.c:4;h@h.h:8;f@f.c:3
 at 1s prof 10ms main@m.c:1;f@f.c:4;f@f.c:4;memcpy";
     let played = scenario(text).unwrap();
-    let ask = |centre| lines(&played.profile, &played.names, &everything(Sort::Flat), centre);
+    let ask = |centre| Tallier::default().lines(&played.profile, &played.names, &everything(Sort::Flat), centre);
     let h = ask("h");
     let at = |line: u32| h.lines.iter().find(|known| known.line == line).unwrap();
     let chain: Vec<_> = at(9).inlined_into.iter().map(|call| (call.short.as_str(), &*call.file, call.line)).collect();

@@ -1,12 +1,15 @@
-//! The answers against oracles that share nothing with them: stacks are plain lists of names, and every rule is one loop
-//! over all samples, as pprof's manual and its `graph.New` put it. Stacks, filters, order and spans are random.
+//! Compares answers with oracles that share no code with them: stacks are plain lists of names, and
+//! every rule is one loop over all samples, as described by pprof's manual and its `graph.New`.
+//! Stacks, filters, order and spans are random.
 
 mod callers;
 mod diff;
 mod flame;
+mod idle;
+mod incremental;
 mod lines;
-mod running;
+mod memory;
 mod stacks;
-mod table;
 mod threads;
+mod top;
 mod trend;

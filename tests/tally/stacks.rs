@@ -1,25 +1,27 @@
-//! Stacks as plain lists of names, what filters leave of them as pprof's manual puts it, and random ones of both.
+//! Stacks as plain lists of names, filters as pprof's manual describes them, and generators of
+//! random stacks and queries.
 
 use proptest::prelude::*;
 use regex::Regex;
-use sigtop::profile::window::{BUCKET_NS, Span};
+use sigtop::profile::totals::{BUCKET_NS, Span};
 use sigtop::symbols::scenario::{Scenario, scenario};
-use sigtop::tally::query::{Filters, Group, Pattern, Query, Roots, Sort};
-use sigtop::tally::tag::Tag;
+use sigtop::tally::query::tags::TagFilter;
+use sigtop::tally::query::{Filters, Grouping, Pattern, Query, Sort, TagRoot};
 
-/// Name, file, number.
+/// Function name, file, line number.
 pub(crate) type Line = (String, String, u32);
 
-/// One address: functions from the outermost to what is inlined into it.
+/// One address, with its functions from the outermost to the innermost inlined one.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Location {
     pub(crate) module: &'static str,
     pub(crate) lines: Vec<Line>,
-    /// In its module's file; none for the mark of a cut stack.
+    /// The address in its module's file; `None` for the mark of a truncated stack.
     pub(crate) address: Option<u64>,
 }
 
-/// Pid, tid, process and thread. Two have a name in common, two a process, and an exec leaves two with one number.
+/// Pid, tid, process name and thread name. Some threads share a name, some a process, and after an
+/// exec two have the same number.
 pub(crate) const THREADS: [(u32, u32, &str, &str); 5] = [
     (7, 7, "app", "app"),
     (7, 8, "app", "worker"),
@@ -32,9 +34,9 @@ pub(crate) const THREADS: [(u32, u32, &str, &str); 5] = [
 pub(crate) struct Sample {
     pub(crate) at_ms: u64,
     pub(crate) weight_ms: u64,
-    /// Which of [`THREADS`].
+    /// The index in [`THREADS`].
     pub(crate) thread: usize,
-    /// Root first.
+    /// The locations, root first.
     pub(crate) stack: Vec<Location>,
 }
 
@@ -51,8 +53,9 @@ pub(crate) fn text(samples: &[Sample]) -> String {
         }
         at = at.max(*thread + 1);
         let mut frames = Vec::new();
-        for Location { module, lines, .. } in stack {
+        for Location { module, lines, address } in stack {
             match lines.as_slice() {
+                [(name, _, _)] if name == "[JIT]" => frames.push(format!("{:#x}", address.unwrap_or_default())),
                 [(name, _, _)] if name.starts_with('[') || name.contains("0x") => frames.push(name.clone()),
                 [(name, file, number), inlined @ ..] => {
                     frames.push(format!("{module}!{name}@{file}:{number}"));
@@ -85,10 +88,10 @@ impl Location {
     }
 }
 
-/// Whether tags match, each of these being `KEY=VALUE`.
-fn tagged(tags: &[Tag], thread: usize) -> bool {
+/// Returns whether a tag matches the thread. Each tag is `KEY=VALUE`.
+fn tagged(tags: &[TagFilter], thread: usize) -> bool {
     let (pid, tid, process, thread) = THREADS[thread];
-    let one = |tag: &Tag| match tag.text().split_once('=').expect("a key") {
+    let one = |tag: &TagFilter| match tag.text().split_once('=').expect("a key") {
         ("pid", value) => value == pid.to_string(),
         ("tid", value) => value == tid.to_string(),
         ("process", value) => Regex::new(value).unwrap().is_match(process),
@@ -99,7 +102,8 @@ fn tagged(tags: &[Tag], thread: usize) -> bool {
 }
 
 impl Sample {
-    /// Its stack as the filters leave it, its owners at the root; `None` where they drop it.
+    /// Returns the filtered stack with its owners at the root, or `None` if the filters drop the
+    /// sample.
     pub(crate) fn filtered(&self, query: &Query) -> Option<Vec<Location>> {
         let (pid, tid, process, thread) = THREADS[self.thread];
         let label = |key: &str, name: &str, number: u32| Location {
@@ -108,24 +112,24 @@ impl Sample {
             address: None,
         };
         let mut stack = Vec::new();
-        let (by_thread, by_process) = (query.group == Group::Thread, query.group == Group::Process);
-        let is_plain = query.roots == Roots::Plain;
-        if matches!(query.roots, Roots::Processes | Roots::Both) || is_plain && by_process {
+        let (by_thread, by_process) = (query.group == Grouping::Thread, query.group == Grouping::Process);
+        let is_plain = query.roots == TagRoot::Plain;
+        if matches!(query.roots, TagRoot::Processes | TagRoot::Both) || is_plain && by_process {
             stack.push(label("process", process, pid));
         }
-        if matches!(query.roots, Roots::Threads | Roots::Both) || is_plain && by_thread {
+        if matches!(query.roots, TagRoot::Threads | TagRoot::Both) || is_plain && by_thread {
             stack.push(label("thread", thread, tid));
         }
         stack.extend(self.stack.iter().cloned());
         if self.passes(&query.filters) { filtered(&stack, &query.filters) } else { None }
     }
 
-    /// The rows of a stack. Files say themselves where they are inlined.
-    pub(crate) fn steps(&self, stack: &[Location], group: Group) -> Vec<Step> {
+    /// Returns the rows of a stack. The names of files say whether they are inlined.
+    pub(crate) fn steps(&self, stack: &[Location], group: Grouping) -> Vec<Step> {
         let (pid, tid, process, thread) = THREADS[self.thread];
         let owner = match group {
-            Group::Thread => format!(" [{thread} {tid}]"),
-            Group::Process => format!(" [{process} {pid}]"),
+            Grouping::Thread => format!(" [{thread} {tid}]"),
+            Grouping::Process => format!(" [{process} {pid}]"),
             _ => String::new(),
         };
         let own = |location: &Location| {
@@ -133,21 +137,21 @@ impl Sample {
             lines
                 .map(|(place, line)| {
                     let owner = if is_owner(&line.0) { "" } else { &owner };
-                    (key(location, line, place > 0, group) + owner, place > 0 && group != Group::File)
+                    (key(location, line, place > 0, group) + owner, place > 0 && group != Grouping::File)
                 })
                 .collect::<Vec<_>>()
         };
         stack.iter().flat_map(own).collect()
     }
 
-    /// Whether filters by thread let it in.
+    /// Returns whether the thread filters keep the sample.
     pub(crate) fn passes(&self, filters: &Filters) -> bool {
         let Filters { tagfocus, tagignore, .. } = filters;
         !tagged(tagignore, self.thread) && (tagfocus.is_empty() || tagged(tagfocus, self.thread))
     }
 }
 
-/// The stack as the filters leave it; `None` for a sample that they drop.
+/// Returns the filtered stack, or `None` if the filters drop the sample.
 fn filtered(stack: &[Location], filters: &Filters) -> Option<Vec<Location>> {
     let Filters { focus, ignore, hide, show, show_from, .. } = filters;
     if stack.iter().any(|location| location.matches(ignore)) {
@@ -175,7 +179,7 @@ fn filtered(stack: &[Location], filters: &Filters) -> Option<Vec<Location>> {
     }
     let rootmost = stack.iter().position(|location| location.matches(show_from))?;
     let mut stack = stack.split_off(rootmost);
-    // A location has the same lines wherever it stands.
+    // A location has the same lines at any position in the stack.
     for location in stack.iter_mut().filter(|location| !location.module_matches(show_from)) {
         if let Some(first) = location.lines.iter().position(|line| Location::line_matches(show_from, line)) {
             location.lines.drain(..first);
@@ -185,7 +189,7 @@ fn filtered(stack: &[Location], filters: &Filters) -> Option<Vec<Location>> {
 }
 
 impl Sample {
-    /// Whether a span has it.
+    /// Returns whether a span includes the sample.
     pub(crate) fn is_in(&self, span: Span) -> bool {
         let Span::Last { ns, now_ns } = span else { return true };
         let age = (now_ns / BUCKET_NS).checked_sub(self.at_ms * 1_000_000 / BUCKET_NS);
@@ -200,7 +204,7 @@ impl Sample {
 /// A function on a stack, and whether it is inlined into the one before.
 pub(crate) type Step = (String, bool);
 
-/// What counts of the samples: their functions, root first, and weights.
+/// Returns the functions, root first, and the weight of every sample that counts.
 pub(crate) fn counted(samples: &[Sample], query: &Query) -> Vec<(Vec<Step>, u64)> {
     let counts = samples.iter().filter(|sample| sample.is_in(query.span) && sample.weight_ms > 0);
     counts
@@ -208,8 +212,8 @@ pub(crate) fn counted(samples: &[Sample], query: &Query) -> Vec<(Vec<Step>, u64)
         .collect()
 }
 
-/// What a line of a location is called.
-fn key(location: &Location, line: &Line, inlined: bool, group: Group) -> String {
+/// Returns the row name of a line of a location.
+fn key(location: &Location, line: &Line, inlined: bool, group: Grouping) -> String {
     let (name, file, number) = line;
     let mark = if inlined { " (inline)" } else { "" };
     let module = match location.module {
@@ -218,32 +222,33 @@ fn key(location: &Location, line: &Line, inlined: bool, group: Group) -> String 
     };
     let Some(address) = location.address else { return name.clone() };
     match group {
-        Group::Function | Group::Thread | Group::Process => name.clone(),
-        Group::File if file.is_empty() => module,
-        Group::File => format!("{file}{mark}"),
-        Group::Line if file.is_empty() => name.clone(),
-        Group::Line => format!("{name} {file}:{number}"),
-        Group::Address if file.is_empty() => format!("{address:016x} {module}"),
-        Group::Address => format!("{address:016x} {name} {file}:{number}"),
-        Group::Module if location.module.is_empty() => module,
-        Group::Module => location.module.to_owned(),
+        Grouping::Function | Grouping::Thread | Grouping::Process => name.clone(),
+        Grouping::File if file.is_empty() => module,
+        Grouping::File => format!("{file}{mark}"),
+        Grouping::Line if file.is_empty() => name.clone(),
+        Grouping::Line => format!("{name} {file}:{number}"),
+        Grouping::Address if file.is_empty() => format!("{address:016x} {module}"),
+        Grouping::Address => format!("{address:016x} {name} {file}:{number}"),
+        Grouping::Module if location.module.is_empty() => module,
+        Grouping::Module => location.module.to_owned(),
     }
 }
 
-/// Whether a row is a thread or process itself.
+/// Returns whether a row is a thread or process itself.
 fn is_owner(name: &str) -> bool {
     name.starts_with("thread:") || name.starts_with("process:")
 }
 
-/// Whether the table has this row: where rows say whose they are, an owner has none unless it is all that is left of a stack.
+/// Returns whether the table has this row. If rows are split by owner, an owner has a row only if
+/// it is all that is left of a stack.
 pub(crate) fn is_listed(query: &Query, name: &str, flat_ns: u64) -> bool {
-    !matches!(query.group, Group::Thread | Group::Process) || !is_owner(name) || flat_ns != 0
+    !matches!(query.group, Grouping::Thread | Grouping::Process) || !is_owner(name) || flat_ns != 0
 }
 
-/// The samples, with frames for their owners.
+/// Plays the samples, with frames for their owners.
 pub(crate) fn played(samples: &[Sample]) -> Scenario {
     let mut played = scenario(&text(samples)).unwrap();
-    played.profile.label();
+    played.profile.add_owner_frames();
     assert!(played.names.catch_up(&played.profile).is_empty());
     played
 }
@@ -267,7 +272,7 @@ fn location() -> impl Strategy<Value = Location> {
     prop_oneof![
         12 => coded,
         1 => Just(bare("liba.so", "liba.so+0x40", 0x40)),
-        1 => Just(bare("", "0x7000", 0x7000)),
+        1 => Just(bare("", "[JIT]", 0x7000)),
     ]
 }
 
@@ -289,7 +294,8 @@ pub(crate) fn samples() -> impl Strategy<Value = Vec<Sample>> {
     })
 }
 
-/// Gives each location the address that a scenario gives it: in the order in which they are written there.
+/// Gives each location the address that a scenario gives it, in the order in which the locations
+/// are written there.
 fn addressed(mut samples: Vec<Sample>) -> Vec<Sample> {
     let mut known: Vec<(&str, Vec<Line>)> = Vec::new();
     for location in samples.iter_mut().flat_map(|sample| &mut sample.stack) {
@@ -314,7 +320,7 @@ fn filters() -> impl Strategy<Value = Filters> {
     };
     let tags = || {
         let texts = vec!["pid=7", "pid=20", "tid=8", "tid=9", "thread=worker", "thread=a,^child$", "process=^app$"];
-        let tag = prop::sample::select(texts).prop_map(|text| Tag::new(text).unwrap());
+        let tag = prop::sample::select(texts).prop_map(|text| TagFilter::new(text).unwrap());
         prop_oneof![3 => Just(Vec::new()), 1 => prop::collection::vec(tag, 1..3)]
     };
     let kinds = (kind(), kind(), kind(), kind(), kind(), tags(), tags());
@@ -335,13 +341,13 @@ pub(crate) fn query() -> impl Strategy<Value = Query> {
     let span = prop_oneof![Just(Span::Total), last];
     let sort = prop::sample::select(vec![Sort::Flat, Sort::Cum, Sort::Name]);
     let group = prop_oneof![
-        4 => Just(Group::Function),
-        4 => prop::sample::select(vec![Group::File, Group::Line, Group::Address, Group::Module]),
-        4 => prop::sample::select(vec![Group::Thread, Group::Process]),
+        4 => Just(Grouping::Function),
+        4 => prop::sample::select(vec![Grouping::File, Grouping::Line, Grouping::Address, Grouping::Module]),
+        4 => prop::sample::select(vec![Grouping::Thread, Grouping::Process]),
     ];
     let roots = prop_oneof![
-        2 => Just(Roots::Plain),
-        1 => prop::sample::select(vec![Roots::Threads, Roots::Processes, Roots::Both]),
+        2 => Just(TagRoot::Plain),
+        1 => prop::sample::select(vec![TagRoot::Threads, TagRoot::Processes, TagRoot::Both]),
     ];
     (span, filters(), sort, group, roots).prop_map(|(span, filters, sort, group, roots)| Query {
         span,
@@ -353,7 +359,7 @@ pub(crate) fn query() -> impl Strategy<Value = Query> {
     })
 }
 
-/// The whole of a clock.
+/// Returns a query for all samples of the clock.
 pub(crate) fn everything(sort: Sort) -> Query {
     Query { sort, ..Query::default() }
 }

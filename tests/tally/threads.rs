@@ -1,27 +1,27 @@
-//! Processes and threads, number by number.
+//! Compares processes and threads with an oracle, number by number.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use proptest::prelude::*;
 use sigtop::profile::Profile;
-use sigtop::profile::window::{BUCKET_NS, Span};
+use sigtop::profile::totals::{BUCKET_NS, Span};
 use sigtop::symbols::Names;
 use sigtop::symbols::scenario::{Script, scenario};
 use sigtop::tally::flame::FlameQuery;
-use sigtop::tally::query::{Filters, Group, Query, Roots};
-use sigtop::tally::table::Row;
-use sigtop::tally::tag::Tag;
+use sigtop::tally::query::tags::TagFilter;
+use sigtop::tally::query::{Filters, Grouping, Query, TagRoot};
 use sigtop::tally::tallier::Tallier;
-use sigtop::tally::threads::{Load, ThreadSort, Threads, ThreadsQuery};
+use sigtop::tally::threads::{Load, ThreadSort, ThreadTable, ThreadsQuery};
+use sigtop::tally::top::TopRow;
 use sigtop::tally::trend::PARTS;
 
 use crate::stacks::{Sample, THREADS, played, query, samples};
 
 /// Weight, samples, parts and top function.
-type Told = (u64, u64, [u64; PARTS], String);
+type Figures = (u64, u64, [u64; PARTS], String);
 
-/// What these threads' samples come to.
-fn oracle(samples: &[Sample], query: &Query, threads: &BTreeSet<usize>) -> Told {
+/// Returns the expected totals of these threads' samples.
+fn oracle(samples: &[Sample], query: &Query, threads: &BTreeSet<usize>) -> Figures {
     let filters = Filters { tagfocus: Vec::new(), tagignore: Vec::new(), ..query.filters.clone() };
     let functions = Query { filters, ..query.clone() };
     let (mut ns, mut count, mut parts, mut flat) = (0, 0, [0; PARTS], BTreeMap::<String, u64>::new());
@@ -29,7 +29,7 @@ fn oracle(samples: &[Sample], query: &Query, threads: &BTreeSet<usize>) -> Told 
         let Some(stack) = sample.filtered(&functions) else { continue };
         ns += sample.weight_ns();
         count += 1;
-        *flat.entry(sample.steps(&stack, Group::Function).pop().unwrap().0).or_default() += sample.weight_ns();
+        *flat.entry(sample.steps(&stack, Grouping::Function).pop().unwrap().0).or_default() += sample.weight_ns();
         if let Span::Last { ns: window_ns, now_ns } = query.span {
             let buckets = window_ns.div_ceil(BUCKET_NS);
             let age = now_ns / BUCKET_NS - sample.at_ms * 1_000_000 / BUCKET_NS;
@@ -41,11 +41,11 @@ fn oracle(samples: &[Sample], query: &Query, threads: &BTreeSet<usize>) -> Told 
     (ns, count, parts, top)
 }
 
-fn told(load: &Load) -> Told {
+fn extract(load: &Load) -> Figures {
     (load.weight.ns, load.weight.samples, load.parts_ns, load.top_full.to_string())
 }
 
-fn answer(samples: &[Sample], query: &Query, asked: &ThreadsQuery) -> Threads {
+fn answer(samples: &[Sample], query: &Query, asked: &ThreadsQuery) -> ThreadTable {
     let played = played(samples);
     Tallier::default().threads(&played.profile, &played.names, query, asked)
 }
@@ -55,24 +55,24 @@ proptest! {
 
     #[test]
     fn loads_are_the_oracles(samples in samples(), query in query()) {
-        let query = Query { group: Group::Function, ..query };
+        let query = Query { group: Grouping::Function, ..query };
         let threads = answer(&samples, &query, &ThreadsQuery::default());
         let mut seen = BTreeSet::new();
         for process in &threads.processes {
             let own: BTreeSet<usize> = (0..THREADS.len()).filter(|&index| THREADS[index].0 == process.pid).collect();
-            prop_assert_eq!(told(&process.load), oracle(&samples, &query, &own));
+            prop_assert_eq!(extract(&process.load), oracle(&samples, &query, &own));
             for row in &process.threads {
                 let index = THREADS.iter().position(|thread| thread.1 == row.tid).unwrap();
                 prop_assert!(own.contains(&index) && seen.insert(index));
                 prop_assert_eq!(&row.name, THREADS[index].3);
-                prop_assert_eq!(told(&row.load), oracle(&samples, &query, &BTreeSet::from([index])));
+                prop_assert_eq!(extract(&row.load), oracle(&samples, &query, &BTreeSet::from([index])));
                 let alone = Sample { thread: index, at_ms: 0, weight_ms: 1, stack: Vec::new() };
                 let Filters { tagfocus, tagignore, .. } = query.filters.clone();
                 let tags = Filters { tagfocus, tagignore, ..Filters::default() };
                 prop_assert_eq!(row.inside, alone.passes(&tags));
             }
         }
-        // Whoever was sampled has a row.
+        // Every sampled thread has a row.
         prop_assert!(samples.iter().all(|sample| seen.contains(&sample.thread)));
     }
 
@@ -136,7 +136,7 @@ fn what_has_ended_is_told_as_one_number_until_it_is_asked_for() {
     assert_eq!(ask(&ThreadsQuery::default()), (living.to_vec(), 1, 8));
     let first = played.profile.threads()[0].process;
     let asked = ThreadsQuery { ended_threads_of: vec![first], ended_processes: true, ..ThreadsQuery::default() };
-    // An exec leaves the image before it behind.
+    // The thread that process 9 had before its exec has ended, so it is folded.
     let all = [row("./a", "7 a 10, 8 one 3, 8 again 2", (0, 0)), living[1].clone(), row("./b", "9 b 1", (1, 7))];
     assert_eq!(ask(&asked), (all.to_vec(), 0, 0));
 }
@@ -146,7 +146,7 @@ fn a_thread_is_filtered_by_its_latest_name() {
     let script =
         Script::read("process 7 ./a\nthread 8 old\nat 1s prof 1ms main\nthread 8 new\nat 2s prof 1ms main").unwrap();
     let (mut profile, mut names, mut tallier) = (Profile::default(), Names::default(), Tallier::default());
-    let filters = Filters { tagfocus: vec![Tag::new("thread=^new$").unwrap()], ..Filters::default() };
+    let filters = Filters { tagfocus: vec![TagFilter::new("thread=^new$").unwrap()], ..Filters::default() };
     let query = Query { filters, ..Query::default() };
     let mut kept = Vec::new();
     for arrival in &script.arrivals {
@@ -154,7 +154,7 @@ fn a_thread_is_filtered_by_its_latest_name() {
         names.catch_up(&profile).iter().for_each(|request| names.absorb(script.reply(request)));
         kept.push(tallier.table(&profile, &names, &query).kept_ns / 1_000_000);
     }
-    // What it did under its old name is its own too.
+    // Samples taken under the old name count, too.
     assert_eq!(kept, [0, 0, 0, 0, 0, 1, 2]);
 }
 
@@ -168,18 +168,18 @@ fn a_renamed_thread_has_its_new_name_at_the_root_and_beside_its_functions() {
     let (mut columns, mut roots) = (Vec::new(), Vec::new());
     for arrival in &script.arrivals {
         profile.apply(arrival.clone());
-        profile.label();
+        profile.add_owner_frames();
         names.catch_up(&profile).iter().for_each(|request| names.absorb(script.reply(request)));
-        // The thread is at no root here.
-        let query = Query { group: Group::Thread, roots: Roots::Processes, ..Query::default() };
+        // Threads are not added as root frames here.
+        let query = Query { group: Grouping::Thread, roots: TagRoot::Processes, ..Query::default() };
         let table = by_thread.table(&profile, &names, &query);
-        let column = |row: &Row| format!("{} of {}: {}", row.short, row.owner, row.cum_ns / 1_000_000);
+        let column = |row: &TopRow| format!("{} of {}: {}", row.short, row.owner, row.cum_ns / 1_000_000);
         columns.push(table.rows.iter().map(column).collect::<Vec<_>>().join(", "));
-        let query = Query { roots: Roots::Both, ..Query::default() };
+        let query = Query { roots: TagRoot::Both, ..Query::default() };
         let flame = rooted.flame(&profile, &names, &query, &FlameQuery::default());
         roots.push(flame.boxes.iter().map(|shown| shown.short.to_string()).collect::<Vec<_>>().join(" > "));
     }
-    let last = |told: &[String]| (told[4].clone(), told[5].clone(), told[told.len() - 1].clone());
+    let last = |figures: &[String]| (figures[4].clone(), figures[5].clone(), figures[figures.len() - 1].clone());
     let columns = last(&columns);
     assert_eq!(columns.0, "f of old 8: 1, main of old 8: 1");
     assert_eq!(columns.1, "f of new 8: 1, main of new 8: 1", "what it did before is its own too");
@@ -187,4 +187,53 @@ fn a_renamed_thread_has_its_new_name_at_the_root_and_beside_its_functions() {
     let roots = last(&roots);
     assert_eq!(roots.0, "all > a 7 > old 8 > main > f");
     assert_eq!((&*roots.1, &*roots.2), ("all > a 7 > new 8 > main > f", "all > a 7 > new 8 > main > f"));
+}
+
+#[test]
+fn processes_are_a_tree_by_their_nearest_ancestor_with_a_row() {
+    let text = "
+        process 7 make
+        at 1s prof 1ms main
+        process 8 from 7 at 1s sh -c cc
+        at 1s prof 2ms main
+        process 9 from 8 at 1s cc a.c
+        at 1s prof 3ms main
+        process 20 from 7 at 1s sh -c ld
+        at 1s prof 9ms main
+        exit
+        process 21 from 20 at 1s ld a.o
+        at 1s prof 5ms main
+        now 2s
+    ";
+    let played = scenario(text).unwrap();
+    let ask = |sort, ended_processes| {
+        let asked = ThreadsQuery { sort, ended_processes, ..ThreadsQuery::default() };
+        let threads = Tallier::default().threads(&played.profile, &played.names, &Query::default(), &asked);
+        threads.processes.iter().map(|row| (row.pid, row.depth)).collect::<Vec<_>>()
+    };
+    // The shell of the linker has ended, so make is the nearest ancestor that has a row.
+    assert_eq!(ask(ThreadSort::Id, false), [(7, 0), (8, 1), (9, 2), (21, 1)]);
+    assert_eq!(ask(ThreadSort::Weight, false), [(7, 0), (21, 1), (8, 1), (9, 2)]);
+    assert_eq!(ask(ThreadSort::Id, true), [(7, 0), (8, 1), (9, 2), (20, 1), (21, 2)]);
+}
+
+#[test]
+fn the_newest_stack_of_a_thread_is_returned_leaf_first() {
+    let text = "
+        process 7 ./a
+        at 1s prof 50ms main;old
+        at 9s prof 10ms main;parse;value
+        at 9.01s prof 20ms main;parse;string
+        now 9.05s
+    ";
+    let played = scenario(text).unwrap();
+    let span = Span::Last { ns: 10_000_000_000, now_ns: 9_050_000_000 };
+    let stack = |stacks_of: Vec<sigtop::profile::thread::ThreadId>| {
+        let asked = ThreadsQuery { stacks_of, ..ThreadsQuery::default() };
+        let query = Query { span, ..Query::default() };
+        let threads = Tallier::default().threads(&played.profile, &played.names, &query, &asked);
+        threads.processes[0].threads[0].stack.iter().map(|row| row.short.to_string()).collect::<Vec<_>>()
+    };
+    assert_eq!(stack(vec![sigtop::profile::thread::ThreadId(0)]), ["string", "parse", "main"]);
+    assert!(stack(Vec::new()).is_empty(), "no stack is built that is not requested");
 }

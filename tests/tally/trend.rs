@@ -1,25 +1,27 @@
-//! Shares of a window's parts, and what its marks see.
+//! Compares the trends of a window with an oracle, and tests the marks derived from them.
 
 use std::collections::BTreeMap;
 
 use proptest::prelude::*;
 use sigtop::profile::Profile;
-use sigtop::profile::window::{BUCKET_NS, Span};
+use sigtop::profile::totals::{BUCKET_NS, Span};
 use sigtop::symbols::Names;
 use sigtop::symbols::scenario::{Script, scenario};
 use sigtop::tally::query::Query;
-use sigtop::tally::tallier::{Besides, Tallier, Tallies};
+use sigtop::tally::tallier::{Extras, Tallier, Tallies};
 use sigtop::tally::trend::{Direction, PARTS};
 
 use crate::stacks::{Sample, played, query, samples, text};
 
-const TRENDS: Besides = Besides { trends: true, centre: None, lines: None, flame: None, total: false, stands: false };
+const TRENDS: Extras =
+    Extras { trends: true, center: None, unfolded: &[], lines: None, flame: None, total: false, reuse_samples: false };
 
-/// By row that has a flat: its share in each part.
+/// Returns the share in each part, by row that has a flat.
 fn oracle(samples: &[Sample], query: &Query) -> BTreeMap<String, Vec<f64>> {
     let Span::Last { ns, now_ns } = query.span else { return BTreeMap::new() };
     let (mut all, mut own) = ([0u64; PARTS], BTreeMap::<String, [u64; PARTS]>::new());
-    // A part is a ninth of the window, and the newest the one under way with the one before.
+    // A part is a ninth of the window. The newest part combines the ninth under way and the one
+    // before.
     let slice = |at_ns: u64| at_ns / BUCKET_NS * (PARTS as u64 + 1) / ns.div_ceil(BUCKET_NS);
     for sample in samples.iter().filter(|sample| sample.is_in(query.span)) {
         let age = (slice(now_ns) - slice(sample.at_ms * 1_000_000)) as usize;
@@ -50,13 +52,13 @@ proptest! {
             let oracle = oracle(&samples, query);
             for (row, trend) in plain.rows.iter().zip(&answer.trends.rows) {
                 let expected = oracle.get(row.full.as_str()).cloned().unwrap_or(vec![0.0; PARTS]);
-                let off = expected.iter().zip(trend.shares).map(|(share, told)| (share - f64::from(told)).abs());
+                let off = expected.iter().zip(trend.shares).map(|(share, figures)| (share - f64::from(figures)).abs());
                 prop_assert!(off.fold(0.0, f64::max) < 1e-6, "{}: {:?} is not {expected:?}", row.full, trend.shares);
             }
         }
     }
 
-    /// Samples come bit by bit, and the window goes on, or back.
+    /// Samples arrive in pieces, and the window moves forward or back.
     #[test]
     fn kept_trends_are_those_of_a_new_tallier(
         samples in samples(),
@@ -74,7 +76,7 @@ proptest! {
         let mut pieces = script.arrivals.chunks(script.arrivals.len().div_ceil(nows_ms.len()));
         for now_ms in nows_ms {
             pieces.next().unwrap_or_default().iter().for_each(|arrival| profile.apply(arrival.clone()));
-            profile.label();
+            profile.add_owner_frames();
             for request in names.catch_up(&profile) {
                 names.absorb(script.reply(&request));
             }
@@ -97,9 +99,9 @@ fn what_changes_is_marked_and_what_ran_before_the_window_is_no_row() {
     let span = Span::Last { ns: 10_000_000_000, now_ns: played.now_ns };
     let query = Query { span, ..Query::default() };
     let answer = Tallier::default().answer(&played.profile, &played.names, &query, TRENDS);
-    let told =
+    let figures =
         answer.table.rows.iter().zip(&answer.trends.rows).map(|(row, trend)| (row.full.as_str(), trend.direction));
     let expected =
         [("same", Direction::Steady), ("g", Direction::Rising), ("f", Direction::Falling), ("main", Direction::Steady)];
-    assert_eq!(told.collect::<Vec<_>>(), expected);
+    assert_eq!(figures.collect::<Vec<_>>(), expected);
 }

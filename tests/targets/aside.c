@@ -8,6 +8,12 @@
 //   inline: the same filter by inline system calls, which nobody can see coming
 //   tsync: by syscall(2), for every thread
 //   no-return: by syscall(2), and handlers may not return
+//   inline-early: by inline system calls, before anything is burned
+//   inline-announced: the same, but PR_SET_NO_NEW_PRIVS is set by prctl(2)
+//   inline-tsync, inline-no-return: as tsync and no-return, by inline system calls
+//   inherited-kill, inherited-refuse: a filter that kills for timer_create(2), or refuses it, is in force when the program starts
+//   dispatch: Syscall User Dispatch by an inline system call; no system call is made while it is on
+//   default: SIGPROF is reset to its default action by an inline system call
 //   count: no filter; the threads in /proc/self/task are counted ten times
 #define _GNU_SOURCE
 #include <errno.h>
@@ -15,6 +21,7 @@
 #include <linux/filter.h>
 #include <linux/seccomp.h>
 #include <sched.h>
+#include <signal.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -67,16 +74,55 @@ static int filter(const char *mode) {
         ALLOW(set_robust_list), ALLOW(rseq), ALLOW(rt_sigprocmask), ALLOW(newfstatat), ALLOW(gettid),
         BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_KILL_PROCESS),
     };
-    if (!strcmp(mode, "no-return")) code[1].k = SYS_read;
+    if (strstr(mode, "no-return")) code[1].k = SYS_read;
     struct sock_fprog program = {.len = sizeof code / sizeof *code, .filter = code};
-    if (!strcmp(mode, "inline")) {
-        if (inline_call(SYS_prctl, PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)) return -1;
-        return inline_call(SYS_seccomp, SECCOMP_SET_MODE_FILTER, 0, (long)&program, 0, 0);
+    if (!strncmp(mode, "inline", 6)) {
+        if (!strcmp(mode, "inline-announced") ? prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)
+                                              : inline_call(SYS_prctl, PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0))
+            return -1;
+        int flags = strcmp(mode, "inline-tsync") ? 0 : SECCOMP_FILTER_FLAG_TSYNC;
+        return inline_call(SYS_seccomp, SECCOMP_SET_MODE_FILTER, flags, (long)&program, 0, 0);
     }
     if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)) return -1;
     if (!strcmp(mode, "filter") || !strcmp(mode, "fork")) return prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program);
     int flags = strcmp(mode, "tsync") ? 0 : SECCOMP_FILTER_FLAG_TSYNC;
     return syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, flags, &program);
+}
+
+// Installs a filter against timer_create(2) and becomes the program again, which then only burns.
+static int inherit(char *program, uint32_t action) {
+    struct sock_filter code[] = {
+        BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
+        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_timer_create, 0, 1),
+        BPF_STMT(BPF_RET | BPF_K, action),
+        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
+    };
+    struct sock_fprog filter = {.len = sizeof code / sizeof *code, .filter = code};
+    if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) || prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &filter)) return -1;
+    return execl(program, program, "inherited", NULL);
+}
+
+static int dispatch(void) {
+    static volatile char selector;
+    enum { PR_SET_DISPATCH = 59, ON = 1, ALLOW = 0, BLOCK = 1 };
+    long result = inline_call(SYS_prctl, PR_SET_DISPATCH, ON, 0, 0, (long)&selector);
+    if (result) return -1;
+    selector = BLOCK;
+    for (volatile long rounds = 200000000; rounds > 0; rounds--)
+        ;
+    selector = ALLOW;
+    return 0;
+}
+
+// The kernel's struct sigaction.
+static int reset_signal(void) {
+    struct {
+        void (*handler)(int);
+        unsigned long flags;
+        void (*restorer)(void);
+        uint64_t mask;
+    } action = {.handler = SIG_DFL};
+    return inline_call(SYS_rt_sigaction, SIGPROF, (long)&action, 0, sizeof action.mask, 0);
 }
 
 // How often more than one thread was counted.
@@ -96,10 +142,18 @@ int main(int count, char **arguments) {
     if (count < 2) return 2;
     static char out[256];
     setvbuf(stdout, out, _IOFBF, sizeof out);
-    if (strcmp(arguments[1], "early")) burn_before();
+    const char *early[] = {"early", "inline-early", "inline-announced", "inherited"};
+    int burns_first = 1;
+    for (unsigned i = 0; i < sizeof early / sizeof *early; i++) burns_first &= !!strcmp(arguments[1], early[i]);
+    if (burns_first) burn_before();
     int result;
     if (!strcmp(arguments[1], "user-namespace")) result = unshare(CLONE_NEWUSER);
     else if (!strcmp(arguments[1], "count")) result = count_threads();
+    else if (!strcmp(arguments[1], "inherited-kill")) result = inherit(arguments[0], SECCOMP_RET_KILL_PROCESS);
+    else if (!strcmp(arguments[1], "inherited-refuse")) result = inherit(arguments[0], SECCOMP_RET_ERRNO | EPERM);
+    else if (!strcmp(arguments[1], "inherited")) result = 0;
+    else if (!strcmp(arguments[1], "dispatch")) result = dispatch();
+    else if (!strcmp(arguments[1], "default")) result = reset_signal();
     else result = filter(arguments[1]);
     int error = errno;
     if (result)

@@ -4,6 +4,7 @@
 //   all MB  as an ordinary user who may lock so many MB: burns 200 ms, locks all its memory, now and later, and maps 3 MiB more
 //   space   with 3 MiB of address space left: burns 500 ms, and maps 1 MiB
 //   size    burns 500 ms and prints how many KiB of memory it has that are no part of a file, its stack or its heap
+//   hole    unmaps 1 page, 16, 64 and 512 pages, burns 100 ms after each, and prints how many of these holes were filled meanwhile
 //   pids    burns 200 ms, goes on in a new namespace of pids whose first process burns 1 s, and burns 200 ms
 #define _GNU_SOURCE
 #include <sched.h>
@@ -72,6 +73,21 @@ int main(int count, char **words) {
     } else if (!strcmp(mode, "size")) {
         burn(500);
         printf("anonymous %ld\n", mapped(1));
+    } else if (!strcmp(mode, "hole")) {
+        static const size_t sizes[] = {4096, 16 * 4096, 64 * 4096, 512 * 4096};
+        int filled = 0;
+        for (unsigned i = 0; i < sizeof sizes / sizeof *sizes; i++) {
+            unsigned char resident;
+            char *hole = mmap(0, sizes[i], PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+            munmap(hole, sizes[i]);
+            burn(100);
+            for (size_t at = 0; at < sizes[i]; at += 4096)
+                if (!mincore(hole + at, 4096, &resident)) {
+                    filled++;
+                    break;
+                }
+        }
+        printf("filled %d\n", filled);
     } else {
         burn(200);
         printf("unshared %d\n", unshare(CLONE_NEWPID));

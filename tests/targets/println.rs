@@ -1,5 +1,6 @@
-//! println LINES FILE: prints a line every 10 ms (and burns 2 ms of CPU time before each), then writes `done` to FILE. `println!` panics when
-//! its terminal is gone, so a target of this kind tells whether somebody still listens.
+//! println LINES FILE: prints a line every 10 ms (and burns 2 ms of CPU time before each), then
+//! writes `done` to FILE. `println!` panics when its terminal is gone, so a target of this kind
+//! tells whether somebody still listens.
 
 use std::time::{Duration, Instant};
 

@@ -1,4 +1,5 @@
-//! release ROUNDS: a Rust program as people build it: generics, iterators, a hash map, a sort. Spends most of its time in `count_words`.
+//! release ROUNDS: a Rust program as people build it: generics, iterators, a hash map, a sort.
+//! Spends most of its time in `count_words`.
 
 use std::collections::HashMap;
 

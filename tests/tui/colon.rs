@@ -1,7 +1,7 @@
-//! The line of commands: what it looks like, what it does, and that the line and its keys belong to it alone.
+//! The command line: its appearance, its commands, and its exclusive use of its row and keys.
 
 use sigtop::link::wire::{Clock, Engine};
-use sigtop::track::Command;
+use sigtop::session::Command;
 use sigtop::tui::action::Departure;
 
 use crate::session::Session;
@@ -10,7 +10,7 @@ use crate::stage::{Stage, options};
 const ESC: &str = "\x1b";
 const UP: &str = "\x1b[A";
 
-/// A screen after a line was obeyed.
+/// Returns a screen on which a line was executed.
 fn after(line: &str) -> Stage {
     let mut stage = Stage::usual((140, 45));
     stage.press(&format!(":{line}\r"));
@@ -40,7 +40,7 @@ fn top_shows_so_many_rows_in_an_order() {
         below.take_while(|line| line.contains('%')).count()
     };
     assert_eq!(rows(&stage), 3, "{}", stage.text());
-    assert!(stage.text().contains("by cum") && stage.line(1).contains("ignore=gc"));
+    assert!(stage.text().contains("▼cum") && stage.line(1).contains("ignore=gc"));
     stage.press("G");
     assert_eq!(rows(&stage), 3, "{}", stage.text());
     stage.press(":top\r");
@@ -87,14 +87,14 @@ fn a_name_in_full_is_meant_before_what_has_it_among_its_arguments() {
 
 #[test]
 fn a_fault_stays_on_the_line_until_it_is_mended() {
-    let mut stage = after("clock=rael");
-    assert!(stage.status().starts_with(" :clock=rael") && stage.status().ends_with("did you mean real?"));
+    let mut stage = after("clock=wlal");
+    assert!(stage.status().starts_with(" :clock=wlal") && stage.status().ends_with("did you mean wall?"));
     stage.press("\x7f\x7f\x7f");
     assert!(!stage.status().contains("did you mean"), "{}", stage.status());
-    stage.press("eal\r");
+    stage.press("all\r");
     assert!(stage.session.heard.contains(&Command::Clock(Clock::Real)));
     stage.press(":svg\r");
-    assert!(stage.status().contains("pprof's svg makes a report"), "{}", stage.status());
+    assert!(stage.status().contains("pprof's svg writes a report"), "{}", stage.status());
     stage.press(ESC);
     assert!(!stage.status().contains("svg"));
 }
@@ -122,7 +122,7 @@ fn tab_and_history() {
 #[test]
 fn quit_asks_like_the_key() {
     let stage = after("quit");
-    assert!(stage.status().contains("[e]nd it"), "{}", stage.status());
+    assert!(stage.status().contains("[e] end"), "{}", stage.status());
     let mut stage = after("quit");
     stage.press("l");
     assert_eq!(stage.left, Some(Departure::Left));

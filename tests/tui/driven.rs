@@ -1,22 +1,23 @@
-//! The loop, on a surface that only counts, with real channels.
+//! The event loop with real channels, on a surface that only counts frames.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 use std::time::Duration;
 
 use crossbeam_channel::{Receiver, Sender, TryRecvError, bounded, unbounded};
-use sigtop::track::{Command, Ending, Notice};
+use sigtop::session::{Command, Notice, TargetExit};
+use sigtop::tui::TuiError;
 use sigtop::tui::action::Departure;
 use sigtop::tui::app::App;
-use sigtop::tui::input::{Decoder, Input};
-use sigtop::tui::run::{Sources, drive};
-use sigtop::tui::signals::Heard;
-use sigtop::tui::terminal::{Surface, TuiError};
+use sigtop::tui::run::{EventSources, run_loop};
+use sigtop::tui::surface::Surface;
+use sigtop::tui::term::input::{Input, KeyDecoder};
+use sigtop::tui::term::signals::SignalEvent;
 
 use crate::session::Session;
 use crate::stage::{SCREEN, options};
 
-/// A surface without a terminal. It is gone after so many frames.
+/// A surface without a terminal. It fails after `last` frames.
 struct Counting<'a> {
     frames: &'a AtomicUsize,
     last: usize,
@@ -39,24 +40,25 @@ impl Surface for Counting<'_> {
         Ok(())
     }
 
-    fn renew(&mut self) -> Result<(), TuiError> {
+    fn redraw(&mut self) -> Result<(), TuiError> {
         Ok(())
     }
 
-    fn stop(&mut self) -> Result<(), TuiError> {
+    fn suspend(&mut self) -> Result<(), TuiError> {
         Ok(())
     }
 }
 
 struct Ends {
     inputs: Sender<Input>,
-    heard: Sender<Heard>,
+    heard: Sender<SignalEvent>,
     notices: Sender<Notice>,
     output: Sender<Vec<u8>>,
     commands: Receiver<Command>,
 }
 
-/// Runs the loop on a thread of its own while `act` plays the world; returns how it was left.
+/// Runs the loop on its own thread while `act` drives its channels; returns the way in which the
+/// screen was left.
 fn driven(frames: &AtomicUsize, last: usize, act: impl FnOnce(Ends)) -> Departure {
     let ((inputs, from_keys), (heard, from_signals)) = (unbounded(), unbounded());
     let ((notices, from_session), (to_session, commands)) = (unbounded(), bounded(4));
@@ -65,13 +67,13 @@ fn driven(frames: &AtomicUsize, last: usize, act: impl FnOnce(Ends)) -> Departur
         let screen = scope.spawn(move || {
             let mut app = App::new(options());
             let mut surface = Counting { frames, last, size: (100, 30) };
-            let sources = Sources {
+            let sources = EventSources {
                 inputs: Some(from_keys),
-                heard: Some(from_signals),
+                signals: Some(from_signals),
                 notices: Some(from_session),
                 output: Some(from_target),
             };
-            drive(&mut surface, &mut app, sources, &to_session)
+            run_loop(&mut surface, &mut app, sources, &to_session)
         });
         act(Ends { inputs, heard, notices, output, commands });
         screen.join().expect("no panic").expect("a departure")
@@ -80,7 +82,7 @@ fn driven(frames: &AtomicUsize, last: usize, act: impl FnOnce(Ends)) -> Departur
 
 fn press(ends: &Ends, keys: &str) {
     let mut heard = Vec::new();
-    Decoder::default().feed(keys.as_bytes(), &mut heard);
+    KeyDecoder::default().feed(keys.as_bytes(), &mut heard);
     heard.into_iter().for_each(|input| ends.inputs.send(input).expect("somebody listens"));
 }
 
@@ -121,7 +123,7 @@ fn a_flood_does_not_drown_the_keys_nor_the_eye() {
             }
             stopped.try_recv() == Err(TryRecvError::Disconnected)
         });
-        // It has begun, and what waits is never empty for long.
+        // The flood has begun, and its channel is never empty for long.
         while !ends.output.is_full() {
             thread::yield_now();
         }
@@ -130,7 +132,7 @@ fn a_flood_does_not_drown_the_keys_nor_the_eye() {
         assert_eq!(end, Some(Command::End));
         drop(stop);
         assert!(flood.join().expect("no panic"), "it was heard before the flood was over");
-        ends.notices.send(Notice::Ended(Ending::Killed(15))).expect("somebody listens");
+        ends.notices.send(Notice::Ended(TargetExit::Killed(15))).expect("somebody listens");
     });
     assert_eq!(departure, Departure::Ended);
 }
@@ -139,7 +141,7 @@ fn a_flood_does_not_drown_the_keys_nor_the_eye() {
 fn a_signal_and_a_terminal_that_is_gone_leave_the_target_running() {
     let frames = AtomicUsize::new(0);
     let departure = driven(&frames, usize::MAX, |ends| {
-        ends.heard.send(Heard::Leave(15)).expect("somebody listens");
+        ends.heard.send(SignalEvent::Leave(15)).expect("somebody listens");
         assert!(std::iter::repeat_with(|| next(&ends)).any(|command| command == Command::Leave));
     });
     assert_eq!(departure, Departure::Signal(15));
@@ -155,7 +157,7 @@ fn a_session_that_takes_nothing_does_not_stop_the_screen() {
     let departure = driven(&frames, usize::MAX, |ends| {
         press(&ends, &"wWc".repeat(500));
         press(&ends, "ql");
-        // Nobody takes a command until it wants to leave.
+        // No command is received until the screen wants to leave.
         while !ends.inputs.is_empty() {
             thread::yield_now();
         }
@@ -170,7 +172,7 @@ fn a_session_that_is_gone_is_no_end() {
     let frames = AtomicUsize::new(0);
     let departure = driven(&frames, usize::MAX, |Ends { inputs, notices, output, commands, heard }| {
         drop((notices, commands));
-        // The keys come after the session went, however fast the loop is.
+        // The keys come after the session has gone, however fast the loop is.
         let (notices, _) = unbounded();
         let (_, commands) = unbounded();
         let ends = Ends { inputs, heard, notices, output, commands };

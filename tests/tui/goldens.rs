@@ -1,16 +1,19 @@
-//! The whole screen as text, at the sizes that matter. A golden is named by what it shows.
+//! Goldens of the screen as text. `pane-*` holds single regions (header, panes, status line) at
+//! several sizes in one file, so that a changed word touches the goldens of its region only;
+//! `screen-*` holds whole screens.
 
 use sigtop::link::wire::EngineState;
 use sigtop::profile::loss::Overflows;
-use sigtop::profile::thread::State;
-use sigtop::symbols::inquiry::{Inquiry, LineSource, NameSource};
-use sigtop::track::{Command, Ending, Unsampled};
+use sigtop::profile::thread::ThreadState;
+use sigtop::session::{Command, TargetExit, Unsampled};
+use sigtop::symbols::explain::{Explanation, LineSource, NameSource};
 use sigtop::tui::action::Action;
 use sigtop::tui::theme::Depth;
 use sigtop::tui::theme::palette::Palette;
 use sigtop::tui::{Options, Theme};
 
 use crate::session::Session;
+use crate::stage::Region::{self, Body, Header, Status};
 use crate::stage::{SCREEN, Stage, options};
 
 const SIZES: [(u16, u16); 5] = [(140, 45), (100, 30), (80, 24), (60, 12), (40, 8)];
@@ -20,31 +23,71 @@ const OUTPUT: &[u8] = b"\x1b[2mlistening on 127.0.0.1:8080\x1b[0m\r\n\
     GET /api/items?limit=500 \x1b[32m200\x1b[0m 48ms\r\n\
     POST /api/items \x1b[31m500\x1b[0m 3.1ms\r\n";
 
-fn golden(name: &str, text: &str) {
+pub(crate) fn compare(name: &str, text: &str) {
     let mut settings = insta::Settings::clone_current();
     settings.set_snapshot_path("../golden");
     settings.set_prepend_module_to_snapshot(false);
     settings.set_omit_expression(true);
-    settings.bind(|| insta::assert_snapshot!(format!("screen-{name}"), text));
+    settings.bind(|| insta::assert_snapshot!(name, text));
 }
 
-fn at_all_sizes(name: &str, set: impl Fn(&mut Stage)) {
+/// Compares a whole screen.
+fn screen_golden(name: &str, text: &str) {
+    compare(&format!("screen-{name}"), text);
+}
+
+/// Compares regions of the screens that `make` returns for these sizes, in one golden.
+fn golden(name: &str, regions: &[Region], sizes: &[(u16, u16)], make: impl Fn((u16, u16)) -> Stage) {
+    let texts = sizes.iter().map(|&size| make(size).regions(regions));
+    compare(&format!("pane-{name}"), &texts.collect::<Vec<_>>().concat());
+}
+
+/// Compares regions of the usual screen at all sizes after `set`.
+fn golden_after(name: &str, regions: &[Region], set: impl Fn(&mut Stage)) {
+    golden(name, regions, &SIZES, |size| usual_with_output(size, &set));
+}
+
+fn usual_with_output(size: (u16, u16), set: impl Fn(&mut Stage)) -> Stage {
+    let mut stage = Stage::usual(size);
+    stage.act(Action::Output(OUTPUT.to_vec()));
+    set(&mut stage);
+    stage
+}
+
+/// Returns the usual screen after these keys.
+fn pressed(size: (u16, u16), keys: &str) -> Stage {
+    let mut stage = Stage::usual(size);
+    stage.press(keys);
+    stage
+}
+
+const ALL: &[Region] = &[Header, Body, Status];
+const PANE: &[Region] = &[Body, Status];
+
+#[test]
+fn whole_screens() {
     for size in SIZES {
-        let mut stage = Stage::usual(size);
-        stage.act(Action::Output(OUTPUT.to_vec()));
-        set(&mut stage);
-        golden(&format!("{name}-{}x{}", size.0, size.1), &stage.text());
+        screen_golden(&format!("normal-{}x{}", size.0, size.1), &usual_with_output(size, |_| {}).text());
     }
+    screen_golden("source-140x45", &listing((140, 45), "4aa").text());
+    screen_golden("threads-100x30", &threads_at((100, 30), "").text());
+    screen_golden("help-80x24", &pressed((80, 24), "?").text());
 }
 
 #[test]
-fn normal() {
-    at_all_sizes("normal", |_| {});
+fn header() {
+    golden_after("header", &[Header], |_| {});
+}
+
+#[test]
+fn top_and_output_alone() {
+    golden_after("top", PANE, |stage| stage.press("1j"));
+    golden_after("output", PANE, |stage| stage.press("6"));
 }
 
 #[test]
 fn waiting() {
-    at_all_sizes("waiting", |stage| {
+    golden_after("waiting", ALL, |stage| {
         let mut session = Session::new("process 41273 ./server --port 8080\nnow 1s");
         let facts = &mut session.facts;
         facts.up = std::time::Duration::from_millis(1200);
@@ -60,27 +103,27 @@ fn waiting() {
 
 #[test]
 fn ended() {
-    at_all_sizes("ended", |stage| {
-        stage.session.end(Ending::Exited(3));
-        stage.act(Action::Ended(Ending::Exited(3)));
+    golden_after("ended", &[Header, Status], |stage| {
+        stage.session.end(TargetExit::Exited(3));
+        stage.act(Action::Ended(TargetExit::Exited(3)));
         stage.refresh();
     });
 }
 
 #[test]
 fn frozen() {
-    at_all_sizes("frozen", |stage| stage.press(" jj"));
+    golden_after("frozen", &[Header, Status], |stage| stage.press(" jj"));
 }
 
 #[test]
-fn the_past() {
-    at_all_sizes("past", |stage| stage.press(" j[[[[[[[[[[[["));
-    at_all_sizes("span", |stage| stage.press(" jw[[[[[[[[[[[[[m{{{{{m"));
+fn history_and_spans() {
+    golden_after("past", ALL, |stage| stage.press(" j[[[[[[[[[[[["));
+    golden_after("span", ALL, |stage| stage.press(" jw[[[[[[[[[[[[[m{{{{{m"));
 }
 
 #[test]
 fn differences() {
-    at_all_sizes("diff", |stage| stage.press("jd [[[[[[[[[[[["));
+    golden_after("diff", ALL, |stage| stage.press("jd [[[[[[[[[[[["));
     for (name, theme) in [
         ("truecolor", Theme::new(Depth::True, false)),
         ("sixteen", Theme::new(Depth::Sixteen, false)),
@@ -88,44 +131,34 @@ fn differences() {
     ] {
         let mut stage = Stage::new(Options { theme, ..options() }, Session::new(SCREEN), (80, 24));
         stage.press("d [[[[[[[[[[[[");
-        golden(&format!("diff-{name}-80x24"), &stage.styled());
+        screen_golden(&format!("diff-{name}-80x24"), &stage.styled());
     }
 }
 
 #[test]
 fn differences_of_lines_and_threads() {
-    for size in [(140, 45), (80, 24), (60, 12), (40, 8)] {
-        let name = |what: &str| format!("diff-{what}-{}x{}", size.0, size.1);
-        golden(&name("threads"), &threads_at(size, "d [[[[[[[[[[[[").text());
-        let mut stage = Stage::new(options(), Session::new(LISTING), size);
-        stage.press("4d [[[[[[[[[[[[");
-        golden(&name("source"), &stage.text());
-        stage.press("a");
-        golden(&name("assembly"), &stage.text());
-    }
+    const SIZES: [(u16, u16); 4] = [(140, 45), (80, 24), (60, 12), (40, 8)];
+    golden("diff-threads", PANE, &SIZES, |size| threads_at(size, "d [[[[[[[[[[[["));
+    golden("diff-source", PANE, &SIZES, |size| listing(size, "4d [[[[[[[[[[[["));
+    golden("diff-assembly", PANE, &SIZES, |size| listing(size, "4d [[[[[[[[[[[[a"));
 }
 
 #[test]
 fn callers() {
-    at_all_sizes("callers", |stage| stage.press("j2"));
+    golden_after("callers", PANE, |stage| stage.press("j2"));
+    golden_after("callers-tree", PANE, |stage| stage.press("j2k\rk\rk\r"));
 }
 
 #[test]
 fn flame() {
-    at_all_sizes("flame", |stage| stage.press("j3"));
+    golden_after("flame", PANE, |stage| stage.press("j3"));
 }
 
 #[test]
 fn ways_to_look_at_the_flame() {
-    let mut stage = Stage::usual((100, 30));
-    stage.press("3oC");
-    golden("flame-root-below-100x30", &stage.text());
-    let mut stage = Stage::usual((100, 30));
-    stage.press("3O");
-    golden("flame-bottom-up-100x30", &stage.text());
-    let mut stage = Stage::usual((80, 24));
-    stage.press("j3kk\r/value\r");
-    golden("flame-zoomed-80x24", &stage.text());
+    golden("flame-root-below", PANE, &[(100, 30)], |size| pressed(size, "3oC"));
+    golden("flame-bottom-up", PANE, &[(100, 30)], |size| pressed(size, "3O"));
+    golden("flame-zoomed", PANE, &[(80, 24)], |size| pressed(size, "j3kk\r/value\r"));
     for (name, theme) in [
         ("truecolor", Theme::new(Depth::True, false)),
         ("sixteen", Theme::new(Depth::Sixteen, false)),
@@ -134,40 +167,31 @@ fn ways_to_look_at_the_flame() {
     ] {
         let mut stage = Stage::new(Options { theme, ..options() }, Session::new(SCREEN), (80, 12));
         stage.press("j3/hash\rk");
-        golden(&format!("flame-{name}-80x12"), &stage.styled());
+        screen_golden(&format!("flame-{name}-80x12"), &stage.styled());
     }
 }
 
 #[test]
 fn a_centre_that_is_nowhere() {
-    let mut stage = Stage::usual((100, 30));
-    stage.press("jX");
-    golden("callers-hidden-100x30", &stage.text());
-    let mut stage = Stage::usual((100, 30));
-    stage.press("j\rfsha256\r");
-    golden("callers-unfocused-100x30", &stage.text());
+    golden("callers-hidden", ALL, &[(100, 30)], |size| pressed(size, "jX"));
+    golden("callers-unfocused", ALL, &[(100, 30)], |size| pressed(size, "j\rfsha256\r"));
 }
 
 #[test]
 fn rows_of_other_kinds() {
-    let mut stage = Stage::usual((100, 30));
-    stage.press("bbbb");
-    golden("modules-100x30", &stage.text());
+    golden("modules", PANE, &[(100, 30)], |size| pressed(size, "bbbb"));
 }
 
 #[test]
 fn threads_and_processes_beside_functions_and_at_the_root() {
-    for size in SIZES {
-        let name = |what: &str| format!("{what}-{}x{}", size.0, size.1);
-        golden(&name("by-thread"), &threads_at(size, "0bbbbbj").text());
-        golden(&name("roots"), &threads_at(size, "3TTT").text());
-    }
-    golden("by-process-cum-100x30", &threads_at((100, 30), "1bbbbbbc").text());
+    golden("by-thread", PANE, &SIZES, |size| threads_at(size, "0bbbbbj"));
+    golden("roots", PANE, &SIZES, |size| threads_at(size, "3TTT"));
+    golden("by-process-cum", PANE, &[(100, 30)], |size| threads_at(size, "1bbbbbbc"));
 }
 
 #[test]
 fn why_there_is_no_better_name() {
-    let found = |path: &str, names, lines| Inquiry {
+    let found = |path: &str, names, lines| Explanation {
         path: path.to_owned(),
         opened: Ok(path.to_owned()),
         build_id: "5d0e2b4c8f1a7e6d3c2b1a09f8e7d6c5b4a39281".to_owned(),
@@ -178,11 +202,10 @@ fn why_there_is_no_better_name() {
         looked: Vec::new(),
         remedies: Vec::new(),
     };
-    let mut stage = Stage::usual((100, 30));
-    stage.press("Y");
-    golden("why-asked-100x30", &stage.text());
+    let mut stage = pressed((100, 30), "Y");
+    compare("pane-why-asked", &stage.regions(PANE));
     assert_eq!(stage.session.heard.last(), Some(&Command::Why { module: "libcrypto.so.3".to_owned() }));
-    let stripped = Inquiry {
+    let stripped = Explanation {
         looked: vec![
             (
                 "/usr/lib/debug/.build-id/5d/0e2b4c8f1a7e6d3c2b1a09f8e7d6c5b4a39281.debug".to_owned(),
@@ -194,25 +217,27 @@ fn why_there_is_no_better_name() {
         ..found("/usr/lib/libcrypto.so.3", NameSource::Exports, LineSource::Nothing)
     };
     stage.act(Action::Found(vec![stripped]));
+    let mut text = String::new();
     for size in [(100, 30), (60, 12), (40, 8)] {
         stage.resize(size);
-        golden(&format!("why-{}x{}", size.0, size.1), &stage.text());
+        text.push_str(&stage.regions(PANE));
     }
+    compare("pane-why", &text);
     stage.press("Yj");
     stage.resize((80, 24));
     stage.press("Y");
     stage.act(Action::Found(vec![found("/opt/server", NameSource::Own, LineSource::Own)]));
-    golden("why-not-80x24", &stage.text());
+    compare("pane-why-not", &stage.regions(PANE));
     stage.press("\x1b");
-    assert!(!stage.text().contains("Why this name"));
+    assert!(!stage.text().contains("Name resolution"));
 }
 
 const THREADS: &str = include_str!("../scenarios/threads.txt");
 
-/// Threads alone, and then whatever keys do.
+/// Returns the Threads pane alone, after these keys.
 fn threads_at(size: (u16, u16), keys: &str) -> Stage {
     let mut session = Session::new(THREADS);
-    for (tid, state) in [(41280, State::Running), (41281, State::Waiting), (41282, State::Sleeping)] {
+    for (tid, state) in [(41280, ThreadState::Running), (41281, ThreadState::Waiting), (41282, ThreadState::Sleeping)] {
         session.see(tid, state);
     }
     let mut stage = Stage::new(options(), session, size);
@@ -223,24 +248,21 @@ fn threads_at(size: (u16, u16), keys: &str) -> Stage {
 
 #[test]
 fn threads() {
-    for size in SIZES {
-        golden(&format!("threads-{}x{}", size.0, size.1), &threads_at(size, "").text());
-    }
+    golden("threads", PANE, &SIZES, |size| threads_at(size, ""));
 }
 
 #[test]
 fn a_thread_filters_everything() {
-    // worker-0 below its process; then what the dashboard makes of it.
-    golden("threads-filtered-140x45", &threads_at((140, 45), "j\r").text());
-    golden("threads-filtered-80x24", &threads_at((80, 24), "j\r").text());
-    golden("threads-filtered-dashboard-100x30", &threads_at((100, 30), "j\r0").text());
+    // Select worker-0 below its process; then show the dashboard.
+    golden("threads-filtered", ALL, &[(140, 45), (80, 24)], |size| threads_at(size, "j\r"));
+    golden("threads-filtered-dashboard", ALL, &[(100, 30)], |size| threads_at(size, "j\r0"));
 }
 
 #[test]
 fn threads_unfolded_and_folded() {
-    // Every ended thread and process; a folded process; sorted by name.
-    golden("threads-unfolded-100x30", &threads_at((100, 30), "G\rgG/ended\r").text());
-    golden("threads-folded-100x30", &threads_at((100, 30), "h<<").text());
+    // Show every ended thread and process, a folded process, and rows sorted by name.
+    golden("threads-unfolded", PANE, &[(100, 30)], |size| threads_at(size, "G\rgG/ended\r"));
+    golden("threads-folded", PANE, &[(100, 30)], |size| threads_at(size, "h<<"));
 }
 
 #[test]
@@ -252,116 +274,107 @@ fn threads_in_other_colours() {
     ] {
         let mut stage = Stage::new(Options { theme, ..options() }, Session::new(THREADS), (100, 16));
         stage.press("5j\r");
-        golden(&format!("threads-{name}-100x16"), &stage.styled());
+        screen_golden(&format!("threads-{name}-100x16"), &stage.styled());
     }
 }
 
 #[test]
 fn a_filter_being_typed() {
-    at_all_sizes("focus-prompt", |stage| stage.press("i^gc::\rfparse"));
+    golden_after("focus-prompt", ALL, |stage| stage.press("i^gc::\rfparse"));
 }
 
 #[test]
 fn a_pattern_that_does_not_compile() {
-    at_all_sizes("bad-pattern", |stage| stage.press("fpa(r"));
+    golden_after("bad-pattern", ALL, |stage| stage.press("fpa(r"));
 }
 
 #[test]
 fn help() {
-    at_all_sizes("help", |stage| stage.press("?"));
+    golden_after("help", PANE, |stage| stage.press("?"));
 }
 
 #[test]
 fn quit_question() {
-    at_all_sizes("quit", |stage| stage.press("q"));
+    golden_after("quit", &[Status], |stage| stage.press("q"));
 }
 
 #[test]
 fn too_small() {
     for size in [(39, 8), (40, 7), (20, 3), (5, 1), (1, 1)] {
-        golden(&format!("tiny-{}x{}", size.0, size.1), &Stage::usual(size).text());
+        screen_golden(&format!("tiny-{}x{}", size.0, size.1), &Stage::usual(size).text());
     }
 }
 
 #[test]
 fn output_alone_and_typed_into() {
-    for size in [(100, 30), (60, 12)] {
-        let mut stage = Stage::usual(size);
-        stage.act(Action::Output(OUTPUT.to_vec()));
+    let set = |stage: &mut Stage| {
         stage.act(Action::Output(b"name? ".to_vec()));
         stage.press("6\r");
-        golden(&format!("typing-{}x{}", size.0, size.1), &stage.text());
-    }
+    };
+    golden("typing", PANE, &[(100, 30), (60, 12)], |size| usual_with_output(size, set));
 }
 
 #[test]
 fn losses() {
     let mut stage = Stage::usual((80, 24));
-    stage.session.facts.losses.lost_ticks = [12, 0, 1, 3012, 0, 25];
-    stage.session.facts.losses.lost_ns = [121_000_000, 0, 10_000_000, 30_420_000_000, 0, 252_500_000];
+    stage.session.facts.losses.lost_ticks[..6].copy_from_slice(&[12, 0, 1, 3012, 0, 25]);
+    let lost_ns = [121_000_000, 0, 10_000_000, 30_420_000_000, 0, 252_500_000];
+    stage.session.facts.losses.lost_ns[..6].copy_from_slice(&lost_ns);
     stage.session.facts.losses.foreign_signals = 4;
     stage.refresh();
     stage.press("L");
-    golden("losses-80x24", &stage.text());
+    compare("pane-losses", &stage.regions(ALL));
     stage.session.facts.overflows = Overflows { stacks: 12, ..Overflows::default() };
     stage.refresh();
     stage.resize((100, 45));
-    golden("losses-100x45", &stage.text());
+    compare("pane-losses-and-limits", &stage.regions(ALL));
 }
 
 #[test]
 fn what_stands_where_there_is_no_row() {
-    let mut stage = Stage::usual((80, 24));
-    stage.press("fnothing\r");
-    golden("no-sample-left-80x24", &stage.text());
+    golden("no-sample-left", ALL, &[(80, 24)], |size| pressed(size, "fnothing\r"));
 
     let mut session = Session::new("process 7 ./server\nnow 1s");
     session.facts.engine_state = Some(EngineState::SignalTaken);
-    golden("signal-taken-80x24", &Stage::new(options(), session, (80, 24)).text());
+    compare("pane-signal-taken", &Stage::new(options(), session, (80, 24)).regions(ALL));
 
     let mut session = Session::new("process 7 ./server\nnow 1s");
-    session.end(Ending::Exited(0));
+    session.end(TargetExit::Exited(0));
     session.facts.cpu_used = std::time::Duration::from_millis(2);
-    golden("over-before-a-tick-80x24", &Stage::new(options(), session, (80, 24)).text());
+    compare("pane-over-before-a-tick", &Stage::new(options(), session, (80, 24)).regions(ALL));
 
     let idle = format!("{SCREEN}\nnow 95s");
-    golden("idle-now-80x24", &Stage::new(options(), Session::new(&idle), (80, 24)).text());
-    golden("idle-now-140x45", &Stage::new(options(), Session::new(&idle), (140, 45)).text());
+    golden("idle-now", ALL, &[(140, 45), (80, 24)], |size| Stage::new(options(), Session::new(&idle), size));
 }
 
 #[test]
 fn cpu_time_that_was_not_sampled() {
-    for size in [(140, 45), (80, 24), (60, 12)] {
+    const SIZES: [(u16, u16); 3] = [(140, 45), (80, 24), (60, 12)];
+    let unsampled = |size| {
         let mut stage = Stage::usual(size);
         let why = Some("SIGURG is blocked in 3 of 4 threads of server".to_owned());
         stage.session.facts.unsampled = Some(Unsampled { ns: 6_800_000_000, share: 0.169, why });
         stage.refresh();
-        golden(&format!("unsampled-{}x{}", size.0, size.1), &stage.text());
+        stage
+    };
+    golden("unsampled", &[Header, Status], &SIZES, unsampled);
+    golden("unsampled-losses", PANE, &SIZES, |size| {
+        let mut stage = unsampled(size);
         stage.press("L");
-        golden(&format!("unsampled-losses-{}x{}", size.0, size.1), &stage.text());
-    }
+        stage
+    });
 }
 
 #[test]
 fn setitimer_is_confirmed() {
-    for size in [(140, 45), (80, 24), (60, 12), (40, 8)] {
-        let mut stage = Stage::usual(size);
-        stage.press("E");
-        golden(&format!("confirm-setitimer-{}x{}", size.0, size.1), &stage.text());
-    }
+    golden("confirm-setitimer", &[Status], &[(140, 45), (80, 24), (60, 12), (40, 8)], |size| pressed(size, "E"));
 }
 
 #[test]
 fn ways_to_look_at_it() {
-    let mut stage = Stage::usual((100, 30));
-    stage.press("ct");
-    golden("cum-full-100x30", &stage.text());
-    let mut stage = Stage::usual((140, 45));
-    stage.press("www%");
-    golden("all-relative-140x45", &stage.text());
-    let mut stage = Stage::usual((80, 24));
-    stage.press("rEyttjjF");
-    golden("real-itimer-bare-80x24", &stage.text());
+    golden("cum-full", PANE, &[(100, 30)], |size| pressed(size, "ct"));
+    golden("all-relative", ALL, &[(140, 45)], |size| pressed(size, "www%"));
+    golden("real-itimer-bare", ALL, &[(80, 24)], |size| pressed(size, "rEyttjjF"));
 }
 
 #[test]
@@ -376,31 +389,24 @@ fn colours_and_none() {
     ] {
         let mut stage = Stage::new(Options { theme, ..options() }, Session::new(SCREEN), (80, 12));
         stage.press("i^gc::\r/pars\r");
-        golden(&format!("styles-{name}-80x12"), &stage.styled());
+        screen_golden(&format!("styles-{name}-80x12"), &stage.styled());
     }
     let theme = Theme::new(Depth::None, true);
     let mut stage = Stage::new(Options { theme, ..options() }, Session::new(SCREEN), (100, 30));
     stage.press("i^gc::\r");
-    golden("ascii-100x30", &stage.text());
+    screen_golden("ascii-100x30", &stage.text());
 }
 
 #[test]
 fn the_line_of_commands() {
-    for size in [(100, 30), (60, 12), (40, 8)] {
-        let mut stage = Stage::usual(size);
-        stage.press(":top10 -cum");
-        golden(&format!("command-{}x{}", size.0, size.1), &stage.text());
-    }
-    let mut stage = Stage::usual((80, 24));
-    stage.press(":");
-    golden("command-empty-80x24", &stage.text());
-    stage.press("clock=rael\r");
-    golden("command-fault-80x24", &stage.text());
+    golden("command", &[Status], &[(100, 30), (60, 12), (40, 8)], |size| pressed(size, ":top10 -cum"));
+    golden("command-empty", &[Status], &[(80, 24)], |size| pressed(size, ":"));
+    golden("command-fault", &[Status], &[(80, 24)], |size| pressed(size, ":clock=wlal\r"));
 }
 
 const LISTING: &str = include_str!("../scenarios/listing.txt");
 
-/// The Source pane of the selected function, after these keys.
+/// Returns the Source pane of the selected function, after these keys.
 fn listing(size: (u16, u16), keys: &str) -> Stage {
     let mut stage = Stage::new(options(), Session::new(LISTING), size);
     stage.press(keys);
@@ -409,25 +415,23 @@ fn listing(size: (u16, u16), keys: &str) -> Stage {
 
 #[test]
 fn source_and_assembly() {
-    for size in SIZES {
-        for (name, keys) in [("source", "4"), ("assembly", "4a"), ("listing", "4aa")] {
-            golden(&format!("{name}-{}x{}", size.0, size.1), &listing(size, keys).text());
-        }
+    for (name, keys) in [("source", "4"), ("assembly", "4a"), ("listing", "4aa")] {
+        golden(name, PANE, &SIZES, |size| listing(size, keys));
     }
 }
 
 #[test]
 fn source_of_what_is_inlined_into_two() {
-    golden("source-inlined-100x30", &listing((100, 30), ":list peek\r").text());
-    golden("assembly-inlined-140x45", &listing((140, 45), ":disasm peek\r").text());
+    golden("source-inlined", PANE, &[(100, 30)], |size| listing(size, ":list peek\r"));
+    golden("assembly-inlined", PANE, &[(140, 45)], |size| listing(size, ":disasm peek\r"));
 }
 
 #[test]
 fn what_is_missing_of_a_source() {
-    golden("source-no-lines-80x24", &listing((80, 24), ":list inflate\r").text());
-    golden("source-elsewhere-80x24", &listing((80, 24), ":list skip\r").text());
-    golden("source-nowhere-80x24", &listing((80, 24), ":list memchr\r").text());
-    golden("source-filtered-80x24", &listing((80, 24), "X4").text());
+    golden("source-no-lines", PANE, &[(80, 24)], |size| listing(size, ":list inflate\r"));
+    golden("source-elsewhere", PANE, &[(80, 24)], |size| listing(size, ":list skip\r"));
+    golden("source-nowhere", PANE, &[(80, 24)], |size| listing(size, ":list memchr\r"));
+    golden("source-filtered", PANE, &[(80, 24)], |size| listing(size, "X4"));
 }
 
 #[test]
@@ -440,14 +444,12 @@ fn the_source_in_colours_and_without() {
     ] {
         let mut stage = Stage::new(Options { theme, ..options() }, Session::new(LISTING), (110, 16));
         stage.press("4aa/byte\r");
-        golden(&format!("listing-{name}-110x16"), &stage.styled());
+        screen_golden(&format!("listing-{name}-110x16"), &stage.styled());
     }
 }
 
 #[test]
 fn saving() {
-    at_all_sizes("saving", |stage| stage.press("fparse\re\t"));
-    let mut stage = Stage::usual((80, 24));
-    stage.press("e\x15server");
-    golden("saving-no-format-80x24", &stage.text());
+    golden_after("saving", &[Status], |stage| stage.press("fparse\re\t"));
+    golden("saving-no-format", &[Status], &[(80, 24)], |size| pressed(size, "e\x15server"));
 }

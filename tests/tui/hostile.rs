@@ -1,5 +1,5 @@
-//! Whatever is pressed, whatever is answered, however small the screen: no panic, and no cell that a terminal could not
-//! be trusted with.
+//! Any keys, any answers and any screen size: the screen does not panic, and no cell contains
+//! anything that is unsafe to send to a terminal.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -7,17 +7,17 @@ use std::time::Duration;
 use proptest::prelude::*;
 use sigtop::link::wire::{Clock, Engine, EngineState};
 use sigtop::profile::process::ProcessId;
-use sigtop::profile::thread::{State, ThreadId};
-use sigtop::profile::window::Weight;
+use sigtop::profile::thread::{ThreadId, ThreadState};
+use sigtop::profile::totals::Weight;
+use sigtop::session::{Answer, Facts, Question, TargetExit};
 use sigtop::symbols::FunctionId;
-use sigtop::tally::callers::{Callers, Edge};
-use sigtop::tally::diff::{Change, Changes, Difference};
+use sigtop::tally::callers::{CallEdge, Callers};
+use sigtop::tally::change::{Change, Changes, Difference};
 use sigtop::tally::flame::{Flame, FlameBox};
-use sigtop::tally::table::{Inline, Row, Table};
-use sigtop::tally::threads::{Folded, Load, LoadChange, ProcessRow, ThreadRow, Threads};
+use sigtop::tally::threads::{FoldedRows, Load, LoadChange, ProcessRow, ThreadRow, ThreadTable};
 use sigtop::tally::timeline::Timeline;
+use sigtop::tally::top::{InlineState, TopRow, TopTable};
 use sigtop::tally::trend::{Direction, Trend, Trends};
-use sigtop::track::{Answer, Ending, Facts, Question};
 use sigtop::tui::action::Action;
 use sigtop::tui::theme::Depth;
 use sigtop::tui::{OnQuit, Options, Theme};
@@ -28,7 +28,7 @@ use crate::listings::listing;
 use crate::session::Session;
 use crate::stage::{SCREEN, Stage, options};
 
-/// Names that somebody would choose to do harm.
+/// Names chosen by an attacker.
 const HOSTILE: &[&str] = &[
     "",
     "\x1b[2J\x1b[31mred",
@@ -74,7 +74,7 @@ fn check(stage: &Stage) {
     }
 }
 
-/// What the terminal gets of it.
+/// Panics if the screen sends the terminal bytes that [`Guard`] refuses.
 fn check_bytes(stage: &Stage) {
     let bytes = stage.bytes();
     if let Err(fault) = Guard::default().read(&bytes) {
@@ -96,34 +96,49 @@ pub(crate) fn number() -> impl Strategy<Value = u64> {
 }
 
 fn change(seed: u64) -> Change {
-    Change { negative: seed.is_multiple_of(2), sure: seed.is_multiple_of(3) }
+    Change { negative: seed.is_multiple_of(2), significant: seed.is_multiple_of(3) }
 }
 
-fn row() -> impl Strategy<Value = Row> {
+fn row() -> impl Strategy<Value = TopRow> {
     (name(), name(), name(), number(), number(), 0..3_usize).prop_map(
-        |(full, short, module, flat_ns, cum_ns, inline)| Row {
+        |(full, short, module, flat_ns, cum_ns, inline)| TopRow {
             function: FunctionId(0),
             owner: full.as_str().into(),
             full: full.into(),
             short: short.into(),
             module: module.into(),
-            inline: [Inline::No, Inline::Partial, Inline::Yes][inline],
+            inline: [InlineState::No, InlineState::Partial, InlineState::Yes][inline],
             flat_ns,
             cum_ns,
-            // Half of all are differences.
-            changes: (flat_ns % 2 == 0).then(|| Changes { flat: change(cum_ns), cum: change(flat_ns / 2) }),
+            // Half of the rows have differences.
+            changes: (flat_ns % 2 == 0).then(|| Changes {
+                before_ns: (0, 0),
+                flat: change(cum_ns),
+                cum: change(flat_ns / 2),
+            }),
         },
     )
 }
 
-fn table() -> impl Strategy<Value = Table> {
+fn table() -> impl Strategy<Value = TopTable> {
     (prop::collection::vec(row(), 0..30), number(), number(), number(), number()).prop_map(
-        |(rows, total_ns, kept_ns, samples, kept_samples)| Table { rows, total_ns, kept_ns, samples, kept_samples },
+        |(rows, total_ns, kept_ns, samples, kept_samples)| TopTable {
+            rows,
+            total_ns,
+            kept_ns,
+            before_ns: total_ns / 3,
+            before_kept_ns: kept_ns,
+            samples,
+            kept_samples,
+            idle_ns: kept_ns,
+            idle_threads: samples as usize % 3,
+        },
     )
 }
 
-fn edge() -> impl Strategy<Value = Edge> {
-    (name(), name(), name(), any::<bool>(), number()).prop_map(|(full, short, module, inlined, weight_ns)| Edge {
+fn edge() -> impl Strategy<Value = CallEdge> {
+    (name(), name(), name(), any::<bool>(), number()).prop_map(|(full, short, module, inlined, weight_ns)| CallEdge {
+        children: Vec::new(),
         full: full.into(),
         short: short.into(),
         module: module.into(),
@@ -138,13 +153,17 @@ fn callers() -> impl Strategy<Value = Callers> {
     (name(), name(), name(), number(), number(), edges(), edges()).prop_map(
         |(full, short, module, flat_ns, cum_ns, callers, callees)| {
             let (short, module) = (short.into(), module.into());
-            let changes = (flat_ns % 2 == 0).then(|| Changes { flat: change(cum_ns), cum: change(flat_ns / 2) });
+            let changes = (flat_ns % 2 == 0).then(|| Changes {
+                before_ns: (0, 0),
+                flat: change(cum_ns),
+                cum: change(flat_ns / 2),
+            });
             Callers { full, short, module, flat_ns, cum_ns, whole_ns: cum_ns, changes, callers, callees }
         },
     )
 }
 
-/// A flame whose boxes point anywhere.
+/// A flame graph whose boxes have arbitrary parents and children.
 fn flame() -> impl Strategy<Value = Flame> {
     let numbers = (0..40_usize, 0..40_usize, 0..20_usize, number(), number());
     let boxes = (name(), name(), name(), any::<bool>(), numbers).prop_map(
@@ -160,7 +179,7 @@ fn flame() -> impl Strategy<Value = Flame> {
             difference: (weight_ns % 2 == 0).then(|| Difference { ns: self_ns, change: change(weight_ns / 2) }),
         },
     );
-    // Half of them as they should be: each box in the middle of its parent's children.
+    // Half of the flame graphs are consistent trees.
     (prop::collection::vec(boxes, 0..40), number(), any::<bool>()).prop_map(|(mut boxes, hidden, tidy)| {
         if tidy {
             let count = boxes.len();
@@ -190,8 +209,8 @@ fn load_change(ns: u64) -> Option<LoadChange> {
     ns.is_multiple_of(2).then(|| LoadChange { weight: change(ns / 2), fewer: ns.is_multiple_of(4) })
 }
 
-fn folded() -> impl Strategy<Value = Folded> {
-    (any::<usize>(), number()).prop_map(|(count, ns)| Folded {
+fn folded() -> impl Strategy<Value = FoldedRows> {
+    (any::<usize>(), number()).prop_map(|(count, ns)| FoldedRows {
         count,
         weight: Weight { ns, samples: ns },
         change: load_change(ns),
@@ -199,8 +218,15 @@ fn folded() -> impl Strategy<Value = Folded> {
 }
 
 /// Processes and threads, some of them twice.
-fn threads() -> impl Strategy<Value = Threads> {
-    let states = vec![State::Running, State::Waiting, State::Sleeping, State::Stopped, State::Unknown, State::Ended];
+fn threads() -> impl Strategy<Value = ThreadTable> {
+    let states = vec![
+        ThreadState::Running,
+        ThreadState::Waiting,
+        ThreadState::Sleeping,
+        ThreadState::Stopped,
+        ThreadState::Unknown,
+        ThreadState::Ended,
+    ];
     let thread = (0..20u32, any::<u32>(), name(), prop::sample::select(states), load(), any::<bool>());
     let thread = thread.prop_map(|(id, tid, name, state, load, inside)| ThreadRow {
         id: ThreadId(id),
@@ -209,6 +235,7 @@ fn threads() -> impl Strategy<Value = Threads> {
         state,
         load,
         inside,
+        stack: Vec::new(),
     });
     let process = (0..9u32, any::<u32>(), name(), number(), any::<(bool, bool)>(), load());
     let process = (process, prop::collection::vec(thread, 0..12), folded()).prop_map(
@@ -217,6 +244,9 @@ fn threads() -> impl Strategy<Value = Threads> {
             pid,
             parent: pid / 2,
             is_child,
+            ancestor: None,
+            depth: pid as usize % 99,
+            idle: folded,
             command: name.clone(),
             name,
             since_ns,
@@ -228,7 +258,7 @@ fn threads() -> impl Strategy<Value = Threads> {
         },
     );
     let processes = prop::collection::vec(process, 0..5);
-    (processes, folded()).prop_map(|(processes, folded)| Threads { processes, folded })
+    (processes, folded()).prop_map(|(processes, folded)| ThreadTable { processes, folded })
 }
 
 fn trends() -> impl Strategy<Value = Trends> {
@@ -272,7 +302,7 @@ fn facts() -> impl Strategy<Value = Facts> {
                 processes,
                 threads,
                 up,
-                ended: ended.map(|signal| (Ending::Killed(signal), up)),
+                ended: ended.map(|signal| (TargetExit::Killed(signal), up)),
                 clock: [Clock::Prof, Clock::Real, Clock::Virtual][clock],
                 engine: [Engine::Threads, Engine::Itimer][engine],
                 engine_state: states.get(state).copied(),
@@ -290,7 +320,7 @@ fn facts() -> impl Strategy<Value = Facts> {
     )
 }
 
-/// An answer to no question yet.
+/// An arbitrary answer, whose question is set later.
 fn answer() -> impl Strategy<Value = Answer> {
     let besides = (
         prop::option::of(callers()),
@@ -300,7 +330,7 @@ fn answer() -> impl Strategy<Value = Answer> {
         trends(),
     );
     let rest = (facts(), prop::collection::vec(name(), 0..3), number(), number());
-    // On the heap: together they are too large for the stack of a test.
+    // The strategies are boxed, since together they are too large for the stack of a test.
     (table().boxed(), table().boxed(), besides.boxed(), rest.boxed()).prop_map(
         |(window, total, besides, (facts, tagged, now_ns, measured_ns))| {
             let question = Question::default();
@@ -326,7 +356,7 @@ fn answer() -> impl Strategy<Value = Answer> {
     )
 }
 
-/// What may happen to a screen.
+/// An event that a screen has to survive.
 #[derive(Clone, Debug)]
 enum Step {
     Keys(String),
@@ -334,7 +364,7 @@ enum Step {
     Answer(Box<Answer>),
     Output(Vec<u8>),
     Banner(String),
-    Ended(Ending),
+    Ended(TargetExit),
     SessionOver,
 }
 
@@ -401,7 +431,7 @@ fn step() -> impl Strategy<Value = Step> {
         1 => prop::collection::vec(any::<u8>(), 0..200).prop_map(Step::Output),
         1 => prop::sample::select(HOSTILE).prop_map(|text| Step::Output(text.as_bytes().to_vec())),
         1 => name().prop_map(Step::Banner),
-        1 => any::<i32>().prop_map(|status| Step::Ended(Ending::Exited(status))),
+        1 => any::<i32>().prop_map(|status| Step::Ended(TargetExit::Exited(status))),
         1 => Just(Step::SessionOver),
     ]
 }
@@ -438,7 +468,7 @@ proptest! {
                 Step::Answer(answer) => {
                     let mut answer = *answer;
                     answer.question = stage.session.answer().expect("a question was asked").question.clone();
-                    // The centre is the selection most often.
+                    // Most of the time, the center is the selection.
                     if let (Some(callers), Some(centre)) = (&mut answer.callers, &answer.question.centre) {
                         callers.full = centre.as_str().into();
                     }
@@ -471,18 +501,25 @@ fn every_size_can_be_drawn() {
 
 #[test]
 fn hostile_names_stay_in_their_row() {
-    let rows = HOSTILE.iter().map(|name| Row {
+    let rows = HOSTILE.iter().map(|name| TopRow {
         function: FunctionId(0),
         full: (*name).into(),
         short: (*name).into(),
         module: (*name).into(),
         owner: (*name).into(),
-        inline: Inline::Yes,
+        inline: InlineState::Yes,
         flat_ns: 10,
         cum_ns: 20,
         changes: None,
     });
-    let window = Table { rows: rows.collect(), total_ns: 1000, kept_ns: 1000, samples: 9, kept_samples: 9 };
+    let window = TopTable {
+        rows: rows.collect(),
+        total_ns: 1000,
+        kept_ns: 1000,
+        samples: 9,
+        kept_samples: 9,
+        ..TopTable::default()
+    };
     let window = Arc::new(window);
     let mut stage = Stage::usual((140, 45));
     let question = stage.session.answer().expect("a question was asked").question.clone();

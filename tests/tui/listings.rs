@@ -1,16 +1,16 @@
-//! Source and assembly as they are read: where the cursor is put, that nothing moves it but keys, what keys do there. And
-//! listings that somebody would make to do harm.
+//! Source and assembly panes: the initial position of the cursor, which only keys change, and the
+//! effects of those keys. Also hostile listings.
 
 use std::sync::Arc;
 
 use proptest::prelude::*;
 use sigtop::profile::module::ModuleId;
-use sigtop::symbols::assembly::{Code, Instruction, LineState, Place, PlaceLine};
-use sigtop::symbols::source::Source;
+use sigtop::session::SourceListing;
+use sigtop::symbols::assembly::{Code, Instruction, LineState, LocationLine, SourceLocation};
+use sigtop::symbols::source::SourceFile;
 use sigtop::symbols::worker::SymbolState;
-use sigtop::tally::diff::{Change, Changes};
-use sigtop::tally::lines::{AddressWeight, Call, Callee, LineWeight, Lines};
-use sigtop::track::listing::Listing;
+use sigtop::tally::change::{Change, Changes};
+use sigtop::tally::lines::{AddressWeight, Callee, InlineCall, LineWeight, RowLines};
 use sigtop::tui::action::Effect;
 
 use crate::hostile::{name, number};
@@ -19,19 +19,19 @@ use crate::stage::{Stage, options};
 
 const LISTING: &str = include_str!("../scenarios/listing.txt");
 
-/// Lines that there may be.
+/// A line number, mostly a small one.
 fn line() -> impl Strategy<Value = u32> {
     prop_oneof![6 => 0..30_u32, 1 => any::<u32>()]
 }
 
 fn code() -> BoxedStrategy<Code> {
-    let place_line = (name(), 0..3_u8, line()).prop_map(|(short, file, line)| PlaceLine {
+    let place_line = (name(), 0..3_u8, line()).prop_map(|(short, file, line)| LocationLine {
         full: short.as_str().into(),
         short: short.into(),
         file: format!("{file}.c").into(),
         line,
     });
-    let place = prop::collection::vec(place_line, 0..4).prop_map(|lines| Place(lines.into()));
+    let place = prop::collection::vec(place_line, 0..4).prop_map(|lines| SourceLocation(lines.into()));
     let instruction = (name(), any::<u8>(), prop::option::of(0..70_u64), prop::option::of(0..6_u32));
     let parts = (prop::collection::vec(place, 0..5), prop::collection::vec(instruction, 0..40));
     (parts, name(), 0..3_u32, prop_oneof![Just(0), Just(u64::MAX - 50)])
@@ -62,18 +62,19 @@ fn code() -> BoxedStrategy<Code> {
 
 /// Half of all weights are differences.
 fn changes(ns: u64) -> Option<Changes> {
-    let change = |odd: u64| Change { negative: ns / 2 % 2 == odd, sure: ns / 4 % 2 == odd };
-    ns.is_multiple_of(2).then(|| Changes { flat: change(0), cum: change(1) })
+    let change = |odd: u64| Change { negative: ns / 2 % 2 == odd, significant: ns / 4 % 2 == odd };
+    ns.is_multiple_of(2).then(|| Changes { before_ns: (0, 0), flat: change(0), cum: change(1) })
 }
 
-fn lines() -> BoxedStrategy<Lines> {
+fn lines() -> BoxedStrategy<RowLines> {
     let callee = (name(), number()).prop_map(|(full, weight_ns)| Callee {
         full: full.as_str().into(),
         short: full.as_str().into(),
         weight_ns,
         change: changes(weight_ns).map(|changes| changes.flat),
     });
-    let call = (name(), line()).prop_map(|(short, line)| Call { short: short.as_str().into(), file: "f".into(), line });
+    let call =
+        (name(), line()).prop_map(|(short, line)| InlineCall { short: short.as_str().into(), file: "f".into(), line });
     let ties = (prop::collection::vec(callee, 0..3), prop::collection::vec(call, 0..3));
     let weight = (0..4_u8, line(), number(), number(), ties).prop_map(
         |(file, line, flat_ns, cum_ns, (callees, inlined_into))| LineWeight {
@@ -96,7 +97,7 @@ fn lines() -> BoxedStrategy<Lines> {
         },
     );
     (name(), name(), number(), number(), prop::collection::vec(weight, 0..9), prop::collection::vec(spot, 0..9))
-        .prop_map(|(full, short, flat_ns, cum_ns, lines, addresses)| Lines {
+        .prop_map(|(full, short, flat_ns, cum_ns, lines, addresses)| RowLines {
             function: full.as_str().into(),
             full,
             short: short.as_str().into(),
@@ -110,11 +111,11 @@ fn lines() -> BoxedStrategy<Lines> {
         .boxed()
 }
 
-/// A listing in which nothing fits.
-pub(crate) fn listing() -> BoxedStrategy<Listing> {
+/// An inconsistent listing.
+pub(crate) fn listing() -> BoxedStrategy<SourceListing> {
     let text = prop_oneof![any::<String>(), "[a-z\t\n\r]{0,90}", Just("x".repeat(1 << 20))];
     let found = prop_oneof![
-        text.prop_map(|text| Ok(Arc::new(Source::new(&text, text.as_bytes(), None)))),
+        text.prop_map(|text| Ok(Arc::new(SourceFile::new(&text, text.as_bytes(), None)))),
         name().prop_map(Err)
     ];
     let sources = prop::collection::vec((0..3_u8, found), 0..4);
@@ -122,7 +123,7 @@ pub(crate) fn listing() -> BoxedStrategy<Listing> {
         prop_oneof![Just(SymbolState::Reading), Just(SymbolState::Exports), name().prop_map(SymbolState::Missing)];
     let about = (prop::option::of((name(), state)), 0..2_usize, number(), prop::collection::vec(name(), 0..2));
     (lines(), prop::collection::vec(code(), 0..3), sources, about)
-        .prop_map(|(lines, codes, sources, (module, waiting, beyond_ns, refused))| Listing {
+        .prop_map(|(lines, codes, sources, (module, waiting, beyond_ns, refused))| SourceListing {
             lines,
             codes: codes.into_iter().map(Arc::new).collect(),
             refused,
@@ -140,7 +141,7 @@ fn stage(keys: &str) -> Stage {
     stage
 }
 
-/// The row with the cursor.
+/// Returns the row with the cursor.
 fn cursor(stage: &Stage) -> String {
     let rows = stage.buffer().0.area.height;
     let row = (3..rows - 2).map(|y| stage.line(y)).find(|line| line.starts_with('▸'));
@@ -156,7 +157,7 @@ fn the_cursor_is_on_the_hottest_line_and_stays_where_keys_put_it() {
     assert!(cursor(&stage).contains(" 119 "));
     (0..3).for_each(|_| stage.refresh());
     assert_eq!(stage.text(), before, "new numbers move nothing");
-    // Another function: its hottest line.
+    // Another function is shown at its hottest line.
     stage.press("\r");
     assert!(stage.line(2).contains("parse_string") && cursor(&stage).contains(" 129 "), "{}", stage.text());
     stage.press("\x7f");
@@ -169,7 +170,7 @@ fn both_sides_move_together() {
     stage.resize((140, 45));
     stage.press("jjjj");
     assert!(cursor(&stage).contains(" 119  "), "{}", cursor(&stage));
-    // Over to the assembly, and to its end; and back to the source, which has followed.
+    // Go to the end of the assembly, and back to the source, whose cursor has followed.
     stage.press("l");
     assert!(stage.text().contains("▸           1.97s  10000048"), "{}", stage.text());
     stage.press("Gh");
@@ -199,7 +200,7 @@ fn lines_are_found_and_copied() {
     assert_eq!(stage.effects, [copied("/home/me/server/src/json/parser.rs:114")]);
     assert!(stage.status().contains("copied"), "{}", stage.status());
     stage.press("/nowhere to be found");
-    assert!(stage.text().contains("no line"), "{}", stage.text());
+    assert!(stage.text().contains("no lines"), "{}", stage.text());
     stage.press("\x1b");
     assert!(cursor(&stage).contains(" 114 "), "{}", cursor(&stage));
 }

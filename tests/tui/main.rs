@@ -1,4 +1,4 @@
-//! The screen, driven by fake keys, recorded answers and no clock at all.
+//! Tests of the screen with fake keys, recorded answers and no real clock.
 
 #[path = "../harness/children.rs"]
 mod children;
@@ -10,7 +10,9 @@ mod goldens;
 mod hostile;
 mod keys;
 mod listings;
+mod names;
 mod picker;
+mod recorded;
 mod saving;
 mod session;
 mod stage;

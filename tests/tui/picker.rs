@@ -1,42 +1,45 @@
-//! The list of what can be watched: how it looks, and what keys do to it.
+//! The list of processes that can be watched: its appearance, and the effects of keys.
 
 use ratatui::Terminal;
 use ratatui::backend::{CrosstermBackend, TestBackend};
 use ratatui::layout::Rect;
 use ratatui::{TerminalOptions, Viewport};
 use sigtop::attach::Refusal;
-use sigtop::attach::survey::{Candidate, Obstacle};
-use sigtop::tui::input::Decoder;
-use sigtop::tui::picker::{Choice, Picker};
+use sigtop::attach::find::WatchMethod;
+use sigtop::attach::survey::{Obstacle, SurveyedProcess};
+use sigtop::tui::pane::picker::state::{Choice, Picker};
+use sigtop::tui::term::input::KeyDecoder;
 use sigtop::tui::theme::Depth;
 use sigtop::tui::{Keymap, Theme, pane};
 
 use crate::escapes::Guard;
 
-fn candidate(pid: u32, user: &str, cpu: Option<f32>, command: &str, refusal: Option<Refusal>) -> Candidate {
+fn candidate(pid: u32, user: &str, cpu: Option<f32>, command: &str, refusal: Option<Refusal>) -> SurveyedProcess {
     let words: Vec<_> = command.split(' ').map(Into::into).collect();
     let comm = command.split(' ').next().unwrap_or_default().rsplit('/').next().unwrap_or_default();
     let sentence = || match refusal {
-        Some(Refusal::WithoutAgent) => {
-            format!("process {pid} was started without the agent; start it again with: sigtop -- {command}")
+        Some(Refusal::NotTraceable) => {
+            format!("process {pid} cannot be traced: kernel.yama.ptrace_scope is 2; run: sudo sigtop --pid {pid}")
         }
         Some(Refusal::OtherUser) => format!("process {pid} belongs to user 0; run: sudo sigtop --pid {pid}"),
         _ => format!("process {pid} ({comm}) is a kernel thread; perf can profile it"),
     };
     let obstacle = refusal.map(|refusal| Obstacle { refusal, sentence: sentence() });
+    let is_server = comm == "server";
+    let method = refusal.is_none().then_some(if is_server { WatchMethod::Agent } else { WatchMethod::External });
     let words = if refusal == Some(Refusal::Kernel) { Vec::new() } else { words };
-    Candidate { pid, comm: comm.to_owned(), words, user: user.to_owned(), cpu, obstacle }
+    SurveyedProcess { pid, comm: comm.to_owned(), words, user: user.to_owned(), cpu, method, obstacle }
 }
 
-fn processes() -> Vec<Candidate> {
+fn processes() -> Vec<SurveyedProcess> {
     vec![
         candidate(1, "root", Some(0.0), "/sbin/init splash", Some(Refusal::OtherUser)),
         candidate(2, "root", Some(0.0), "kthreadd", Some(Refusal::Kernel)),
-        candidate(1201, "me", Some(1.04), "bash", Some(Refusal::WithoutAgent)),
+        candidate(1201, "me", Some(1.04), "bash", Some(Refusal::NotTraceable)),
         candidate(4123, "me", Some(98.2), "/opt/shop/bin/server --port 8080 --workers 8 --verbose", None),
         candidate(4200, "me", Some(0.3), "redis-server *:6379", None),
         candidate(4207, "a-user-with-a-long-name", None, "redis-server *:6380", None),
-        candidate(987_654, "me", Some(312.0), "./resize -w 800", Some(Refusal::WithoutAgent)),
+        candidate(987_654, "me", Some(312.0), "./resize -w 800", Some(Refusal::NotTraceable)),
     ]
 }
 
@@ -49,18 +52,18 @@ struct List {
 impl List {
     fn new(filter: &str, size: (u16, u16)) -> List {
         let mut list = List { picker: Picker::new(filter), table: Keymap::default(), size };
-        list.picker.fit(pane::picker::rows(size.1));
-        list.picker.hear(processes());
+        list.picker.fit(pane::picker::draw::rows(size.1));
+        list.picker.set_processes(processes());
         list
     }
 
     fn press(&mut self, keys: &str) -> Option<Choice> {
-        let (mut decoder, mut heard) = (Decoder::default(), Vec::new());
+        let (mut decoder, mut heard) = (KeyDecoder::default(), Vec::new());
         decoder.feed(keys.as_bytes(), &mut heard);
         decoder.flush(&mut heard);
         let mut choice = None;
         for input in heard {
-            choice = self.picker.input(self.table.bindings(), input, pane::picker::HEAD);
+            choice = self.picker.input(self.table.bindings(), input, pane::picker::draw::HEAD);
         }
         choice
     }
@@ -71,7 +74,7 @@ impl List {
 
     fn text(&self, theme: Theme) -> String {
         let mut terminal = Terminal::new(TestBackend::new(self.size.0, self.size.1)).expect("a terminal");
-        let frame = terminal.draw(|frame| pane::picker::draw(frame, &self.picker, theme, self.table.bindings()));
+        let frame = terminal.draw(|frame| pane::picker::draw::draw(frame, &self.picker, theme, self.table.bindings()));
         let buffer = frame.expect("a frame").buffer.clone();
         let row =
             |y| (0..self.size.0).map(|x| buffer[(x, y)].symbol()).collect::<String>().trim_end().to_owned() + "\n";
@@ -84,7 +87,9 @@ impl List {
         let options = TerminalOptions { viewport };
         let mut terminal = Terminal::with_options(CrosstermBackend::new(&mut bytes), options).expect("a terminal");
         let theme = Theme::new(Depth::True, false);
-        terminal.draw(|frame| pane::picker::draw(frame, &self.picker, theme, self.table.bindings())).expect("a frame");
+        terminal
+            .draw(|frame| pane::picker::draw::draw(frame, &self.picker, theme, self.table.bindings()))
+            .expect("a frame");
         drop(terminal);
         bytes
     }
@@ -126,7 +131,7 @@ fn the_busiest_that_can_be_watched_comes_first_and_enter_takes_it() {
     assert_eq!(list.press("\r"), None, "what cannot be watched is not taken");
     list.press("\x1b[H\x1b[B");
     assert_eq!(list.press("\r"), Some(Choice::Watch(4200)));
-    // A click selects, and takes what is selected.
+    // A click selects a row; a click on the selected row chooses it.
     assert_eq!(list.press("\x1b[<0;9;6M"), None);
     assert_eq!((list.selected(), list.press("\x1b[<0;9;6M")), (4207, Some(Choice::Watch(4207))));
 }
@@ -138,15 +143,15 @@ fn the_selection_is_a_process_and_not_a_row() {
     assert_eq!(list.selected(), 4200);
     let mut busy = processes();
     busy[4].cpu = Some(99.9);
-    list.picker.hear(busy);
+    list.picker.set_processes(busy);
     assert_eq!(list.selected(), 4200);
-    list.picker.hear(processes().into_iter().filter(|one| one.pid != 4200).collect());
+    list.picker.set_processes(processes().into_iter().filter(|one| one.pid != 4200).collect());
     assert_eq!(list.selected(), 4123, "it has ended");
-    // Nobody has moved yet: the first row is selected, whichever it is.
+    // Before the first key, the first row is selected, even if the order changes.
     let mut list = List::new("", (80, 24));
     let mut busy = processes();
     busy[4].cpu = Some(99.9);
-    list.picker.hear(busy);
+    list.picker.set_processes(busy);
     assert_eq!(list.selected(), 4200);
 }
 
@@ -182,7 +187,7 @@ fn every_size_and_hostile_names_are_drawn() {
         for rows in [1, 7, 8, 9, 12, 45] {
             let mut list = List::new("", (columns, rows));
             let names = hostile.iter().map(|name| candidate(7, name, Some(f32::MAX), &name.repeat(300), None));
-            list.picker.hear(names.chain(processes()).collect());
+            list.picker.set_processes(names.chain(processes()).collect());
             list.press("\u{202e}漢a");
             list.press("\x15\x1b[B");
             let bytes = list.bytes();

@@ -1,8 +1,9 @@
-//! Saving: what is asked of the session, and what is said of it.
+//! Saving: the requests to the session, and the messages about their results.
 
 use std::path::PathBuf;
 
-use sigtop::track::{Command, Saved};
+use sigtop::keyword::Keyword;
+use sigtop::session::{Command, SavedFile};
 use sigtop::tui::action::Action;
 
 use crate::stage::Stage;
@@ -10,8 +11,9 @@ use crate::stage::Stage;
 const UP: &str = "\x1b[A";
 const TAB: &str = "\t";
 
-/// What was asked to be saved after these keys: where, in which format, and whether only what is shown.
-fn asked(keys: &str) -> Option<(String, Option<&'static str>, bool)> {
+/// Returns the one request to save that these keys cause: the path, the format, and whether only
+/// the shown samples are saved.
+fn asked(keys: &str) -> Option<(String, &'static str, bool)> {
     let mut stage = Stage::usual((100, 30));
     stage.press(keys);
     let saves = stage.session.heard.iter().filter_map(|command| match command {
@@ -20,14 +22,14 @@ fn asked(keys: &str) -> Option<(String, Option<&'static str>, bool)> {
     });
     let saves: Vec<_> = saves.collect();
     assert!(saves.len() < 2);
-    saves.first().map(|save| (save.path.display().to_string(), save.form.map(|form| form.name), save.is_shown))
+    saves.first().map(|save| (save.path.display().to_string(), save.format.name(), save.is_shown))
 }
 
 #[test]
 fn the_name_is_offered_and_its_ending_is_the_format() {
-    assert_eq!(asked("e\r"), Some(("server-2m14s.sigtop".to_owned(), None, false)));
-    assert_eq!(asked(&format!("e{TAB}\r")), Some(("server-2m14s.pb.gz".to_owned(), Some("proto"), false)));
-    assert_eq!(asked("e\x15/tmp/a.txt\r"), Some(("/tmp/a.txt".to_owned(), Some("text"), false)));
+    assert_eq!(asked("e\r"), Some(("server-2m14s.sigtop".to_owned(), "sigtop", false)));
+    assert_eq!(asked(&format!("e{TAB}\r")), Some(("server-2m14s.pb.gz".to_owned(), "proto", false)));
+    assert_eq!(asked("e\x15/tmp/a.txt\r"), Some(("/tmp/a.txt".to_owned(), "text", false)));
     assert_eq!(asked("e\x15/tmp/a\r"), None, "no format, no file");
     assert_eq!(asked("e\x1b"), None);
 }
@@ -40,11 +42,11 @@ fn what_is_shown_alone_can_be_saved() {
     assert!(!is_shown);
     let mut stage = Stage::usual((140, 45));
     stage.press(&format!("e{TAB}{UP}"));
-    assert!(stage.text().contains("· the last 10 s"), "{}", stage.text());
+    assert!(stage.text().contains("· last 10 s"), "{}", stage.text());
     stage.press("\x1b");
     stage.press(" []mm");
     stage.press(&format!("e{TAB}{UP}"));
-    assert!(stage.text().contains("· the span of 100 ms"), "{}", stage.text());
+    assert!(stage.text().contains("· span of 100 ms"), "{}", stage.text());
 }
 
 #[test]
@@ -59,7 +61,7 @@ fn what_came_of_it_is_said() {
     let mut stage = Stage::usual((100, 30));
     stage.press("e\r");
     assert!(stage.text().contains("saving server-2m14s.sigtop"), "{}", stage.text());
-    stage.act(Action::Saved(Ok(Saved { path: Some(PathBuf::from("a.sigtop")), bytes: 14_541 })));
+    stage.act(Action::Saved(Ok(SavedFile { path: Some(PathBuf::from("a.sigtop")), bytes: 14_541 })));
     assert!(stage.text().contains("saved: a.sigtop (14.2 KiB)"), "{}", stage.text());
     stage.press("j");
     assert!(!stage.text().contains("saved:"), "it goes with the next key");

@@ -5,29 +5,29 @@ use std::time::Duration;
 
 use sigtop::link::wire::{Clock, Engine, EngineState};
 use sigtop::profile::loss::{Losses, Overflows};
-use sigtop::profile::thread::{State, ThreadId};
+use sigtop::profile::thread::{ThreadId, ThreadState};
+use sigtop::session::MAX_COPIES;
+use sigtop::session::Model;
+use sigtop::session::StackQuality;
+use sigtop::session::{Answer, Command, Facts, Question, TargetExit};
 use sigtop::symbols::scenario::{Scenario, Script, scenario};
 use sigtop::symbols::source;
 use sigtop::symbols::worker::{CodeRequest, SymbolState};
-use sigtop::track::desk::Desk;
-use sigtop::track::facts::Stacks;
-use sigtop::track::listing::MAX_COPIES;
-use sigtop::track::{Answer, Command, Ending, Facts, Question};
 
-/// What a fake session knows.
+/// A fake session: a model that a scenario fills.
 pub(crate) struct Session {
-    desk: Desk,
+    model: Model,
     script: Script,
     now_ns: u64,
-    /// The header's material; tests change it.
+    /// The facts in the header; tests change them.
     pub(crate) facts: Facts,
-    /// Every command that was sent, in order, but questions.
+    /// All commands that were received, in order, except questions.
     pub(crate) heard: Vec<Command>,
     question: Option<Question>,
 }
 
 impl Session {
-    /// Plays a scenario.
+    /// Creates a session that plays a scenario.
     pub(crate) fn new(text: &str) -> Session {
         let scenario = scenario(text).expect("a scenario");
         let facts = Facts {
@@ -55,8 +55,9 @@ impl Session {
             agent_share: Some(0.0012),
             agent_of_a_cpu: Some(0.0012),
             unsampled: None,
-            stacks: Stacks { samples: 3984, truncated: 21, unreadable: 2 },
+            stacks: StackQuality { samples: 3984, truncated: 21, unreadable: 2 },
             overflows: Overflows::default(),
+            coverage: Vec::new(),
             files: vec![
                 ("libz.so.1".to_owned(), SymbolState::Missing("it was deleted, and nothing of it is left".to_owned())),
                 ("libc.so.6".to_owned(), SymbolState::Exports),
@@ -67,15 +68,22 @@ impl Session {
             cpu_now: Some((171.3, 15.8)),
             cpu_used: Duration::from_millis(40_210),
             symbolizing: (0, 1480),
+            waits_for_names: false,
+            clock_unix_ns: 0,
             waiting: None,
         };
-        let mut desk = Desk::new(Clock::Prof, Question::default());
+        let mut model = Model::new(Clock::Prof, Question::default());
         let Scenario { profile, names, now_ns, script } = scenario;
-        (desk.profile, desk.names) = (profile, names);
-        Session { desk, script, now_ns, facts, heard: Vec::new(), question: None }
+        (model.profile, model.names) = (profile, names);
+        Session { model, script, now_ns, facts, heard: Vec::new(), question: None }
     }
 
-    /// Takes a command; answers when there is something new to say.
+    /// Creates a session with the model of a real one.
+    pub(crate) fn of_model(model: Model) -> Session {
+        Session { model, ..Session::new(crate::stage::SCREEN) }
+    }
+
+    /// Executes a command; returns an answer once a question was asked.
     pub(crate) fn obey(&mut self, command: Command) -> Option<Arc<Answer>> {
         match &command {
             Command::Ask(question) => {
@@ -86,58 +94,58 @@ impl Session {
             Command::Engine(engine) => self.facts.engine = *engine,
             Command::Period(period_ns) => self.facts.period_ns = *period_ns,
             Command::Freeze => {
-                self.desk.freeze(self.now_ns);
+                self.model.freeze(self.now_ns);
                 self.facts.waiting = Some(312);
             }
             Command::Thaw => {
-                self.desk.thaw();
+                self.model.thaw();
                 self.facts.waiting = None;
             }
-            Command::Baseline(on) => self.desk.compare(*on, self.now_ns),
+            Command::Baseline(on) => self.model.set_baseline(*on, self.now_ns),
             _ => {}
         }
         self.heard.push(command);
         self.answer()
     }
 
-    /// Somebody looked what a thread does.
-    pub(crate) fn see(&mut self, tid: u32, state: State) {
-        let profile = &mut self.desk.profile;
+    /// Sets the observed state of a thread.
+    pub(crate) fn see(&mut self, tid: u32, state: ThreadState) {
+        let profile = &mut self.model.profile;
         let found = profile.threads().iter().position(|thread| thread.tid == tid).expect("a thread of the scenario");
-        profile.see_state(ThreadId(found as u32), state);
+        profile.set_thread_state(ThreadId(found as u32), state);
     }
 
-    /// The target ends.
-    pub(crate) fn end(&mut self, ending: Ending) {
+    /// Ends the target.
+    pub(crate) fn end(&mut self, ending: TargetExit) {
         self.facts.ended = Some((ending, self.facts.up));
         self.facts.cpu_now = Some((0.0, 0.0));
     }
 
-    /// The newest numbers.
+    /// Answers the current question; `None` before the first one.
     pub(crate) fn answer(&mut self) -> Option<Arc<Answer>> {
         let question = self.question.clone()?;
         let facts = Facts { origin: None, window_ns: question.window_ns, ..self.facts.clone() };
         let measured_ns = question.window_ns.map_or(self.now_ns, |ns| ns.min(self.now_ns));
-        self.desk.clock = facts.clock;
-        self.desk.ask(question);
-        if self.desk.question().listing.is_some() {
-            // As many turns as there may be copies, and one for their sources.
+        self.model.clock = facts.clock;
+        self.model.set_question(question);
+        if self.model.question().listing.is_some() {
+            // One iteration for each possible copy, and one for their sources.
             for _ in 0..MAX_COPIES + 1 {
-                self.desk.answer(self.now_ns, facts.clone());
+                self.model.answer(self.now_ns, facts.clone());
                 let (mut codes, mut files) = (Vec::new(), Vec::new());
                 let ask_code = |request: CodeRequest| {
                     codes.push(self.script.code(&request));
                     Ok(())
                 };
-                let ask_file = |request: source::Request| {
+                let ask_file = |request: source::SourceRequest| {
                     files.push(self.script.source(&request));
                     Ok(())
                 };
-                self.desk.ask_listing(ask_code, ask_file);
-                codes.into_iter().for_each(|code| self.desk.coded(code));
-                files.into_iter().for_each(|file| self.desk.sourced(file));
+                self.model.request_listing(ask_code, ask_file);
+                codes.into_iter().for_each(|code| self.model.apply_code(code));
+                files.into_iter().for_each(|file| self.model.apply_source(file));
             }
         }
-        Some(Arc::new(Answer { measured_ns, ..self.desk.answer(self.now_ns, facts) }))
+        Some(Arc::new(Answer { measured_ns, ..self.model.answer(self.now_ns, facts) }))
     }
 }

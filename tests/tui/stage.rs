@@ -1,4 +1,5 @@
-//! The screen on a stage: keys as bytes go in, and what a person would see comes out, with a fake session behind it.
+//! A screen for tests: keys go in as bytes, and the visible screen comes out, with a fake session
+//! behind it.
 
 use ratatui::backend::{CrosstermBackend, TestBackend};
 use ratatui::buffer::Buffer;
@@ -6,11 +7,11 @@ use ratatui::layout::Rect;
 use ratatui::style::{Color, Modifier};
 use ratatui::{Terminal, TerminalOptions, Viewport};
 use sigtop::link::wire::{Clock, Engine};
+use sigtop::session::Question;
 use sigtop::tally::query::{Filters, Sort};
-use sigtop::track::Question;
 use sigtop::tui::action::{Action, Departure, Effect};
 use sigtop::tui::app::App;
-use sigtop::tui::input::Decoder;
+use sigtop::tui::term::input::KeyDecoder;
 use sigtop::tui::theme::Depth;
 use sigtop::tui::{Device, OnQuit, Options, Theme, screen};
 
@@ -43,22 +44,33 @@ pub(crate) fn options() -> Options {
     }
 }
 
+/// A part of the screen.
+#[derive(Clone, Copy)]
+pub(crate) enum Region {
+    /// The header.
+    Header,
+    /// Panes, or the page over them.
+    Body,
+    /// The status line and the footer.
+    Status,
+}
+
 /// A screen, and the session behind it.
 pub(crate) struct Stage {
     pub(crate) app: App,
     pub(crate) session: Session,
     size: (u16, u16),
-    /// How the screen was left.
+    /// The way in which the screen was left, if it was.
     pub(crate) left: Option<Departure>,
     /// Effects that are not for the session.
     pub(crate) effects: Vec<Effect>,
-    decoder: Decoder,
+    decoder: KeyDecoder,
 }
 
 impl Stage {
-    /// A screen of this size that has asked its first question.
+    /// Creates a screen of this size that has asked its first question.
     pub(crate) fn new(options: Options, session: Session, size: (u16, u16)) -> Stage {
-        let (left, effects, decoder) = (None, Vec::new(), Decoder::default());
+        let (left, effects, decoder) = (None, Vec::new(), KeyDecoder::default());
         let mut stage = Stage { app: App::new(options), session, size, left, effects, decoder };
         stage.act(Action::Resize(size.0, size.1));
         let start = stage.app.start();
@@ -66,18 +78,18 @@ impl Stage {
         stage
     }
 
-    /// The usual screen of this size.
+    /// Creates the usual screen of this size.
     pub(crate) fn usual(size: (u16, u16)) -> Stage {
         Stage::new(options(), Session::new(SCREEN), size)
     }
 
-    /// Lets something happen.
+    /// Applies an action.
     pub(crate) fn act(&mut self, action: Action) {
         let effects = self.app.update(action);
         self.follow(effects);
     }
 
-    /// Lets the session say its newest numbers.
+    /// Passes the session's newest answer to the screen.
     pub(crate) fn refresh(&mut self) {
         let answer = self.session.answer().expect("a question was asked");
         self.act(Action::Answer(answer));
@@ -108,13 +120,13 @@ impl Stage {
         }
     }
 
-    /// The screen has another size.
+    /// Changes the size of the screen.
     pub(crate) fn resize(&mut self, size: (u16, u16)) {
         self.size = size;
         self.act(Action::Resize(size.0, size.1));
     }
 
-    /// The cells of the screen, and where the cursor is.
+    /// Returns the cells of the screen, and the position of the cursor.
     pub(crate) fn buffer(&self) -> (Buffer, Option<(u16, u16)>) {
         let mut terminal = Terminal::new(TestBackend::new(self.size.0, self.size.1)).expect("a terminal");
         let mut cursor = None;
@@ -127,7 +139,7 @@ impl Stage {
         (buffer, cursor)
     }
 
-    /// What a terminal gets, from a blank screen on.
+    /// Returns the bytes that draw this screen on a blank terminal.
     pub(crate) fn bytes(&self) -> Vec<u8> {
         let viewport = Viewport::Fixed(Rect::new(0, 0, self.size.0, self.size.1));
         let mut bytes = Vec::new();
@@ -138,7 +150,7 @@ impl Stage {
         bytes
     }
 
-    /// What can be read.
+    /// Returns the screen's text, with the position of the cursor.
     pub(crate) fn text(&self) -> String {
         let (buffer, cursor) = self.buffer();
         let mut text = String::new();
@@ -152,17 +164,34 @@ impl Stage {
         text
     }
 
-    /// One line of what can be read.
+    /// Returns these regions as text, each below a line with its name and the size of the screen.
+    pub(crate) fn regions(&self, regions: &[Region]) -> String {
+        let rows = usize::from(self.size.1);
+        let text = self.text();
+        let lines: Vec<&str> = text.lines().collect();
+        let region = |region: &Region| {
+            let (name, lines) = match region {
+                Region::Header => ("header", &lines[..2]),
+                Region::Body => ("panes", &lines[2..rows - 2]),
+                // Includes the position of the cursor, if it is visible.
+                Region::Status => ("status", &lines[rows - 2..]),
+            };
+            format!("== {}x{} {name}\n{}\n", self.size.0, self.size.1, lines.join("\n"))
+        };
+        regions.iter().map(region).collect()
+    }
+
+    /// Returns one line of the visible text.
     pub(crate) fn line(&self, y: u16) -> String {
         row(&self.buffer().0, y).trim_end().to_owned()
     }
 
-    /// The line over the footer.
+    /// Returns the status line, above the footer.
     pub(crate) fn status(&self) -> String {
         self.line(self.size.1 - 2)
     }
 
-    /// What can be read, and how it looks: runs of one style, a line for each row.
+    /// Returns the screen's text and its styles: runs of one style, a line for each row.
     pub(crate) fn styled(&self) -> String {
         let (buffer, _) = self.buffer();
         let mut text = String::new();

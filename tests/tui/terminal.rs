@@ -1,6 +1,7 @@
-//! The real screen on a pseudo-terminal: it is given back as it was, from every way out.
+//! The real screen on a pseudo-terminal: the terminal is restored after every way to leave.
 //!
-//! The program under test is this test itself: [`child`] shows a screen with a fake session behind it.
+//! The program under test is this test itself: [`child`] shows a screen with a fake session behind
+//! it.
 
 use std::fs::File;
 use std::io::{Read, Write};
@@ -16,11 +17,13 @@ use nix::pty::{Winsize, openpty};
 use nix::sys::signal::{Signal, kill};
 use nix::sys::termios::{Termios, tcgetattr};
 use nix::unistd::{Pid, ttyname};
-use sigtop::track::{Command as Wish, Ending, Notice};
+use sigtop::session::{Command as Wish, Notice, TargetExit};
 use sigtop::tui::action::Departure;
 use sigtop::tui::app::App;
-use sigtop::tui::terminal::{Console, Surface};
-use sigtop::tui::{Device, Options, run, signals};
+use sigtop::tui::surface::Surface;
+use sigtop::tui::term::signals;
+use sigtop::tui::term::terminal::Console;
+use sigtop::tui::{Device, Options, run};
 
 use crate::children::with_default_signals;
 use crate::session::Session;
@@ -30,7 +33,7 @@ const ROLE: &str = "SIGTOP_TEST_SCREEN";
 const PATIENCE: Duration = Duration::from_secs(30);
 const LEFT: &str = "\x1b[?1049l";
 
-/// Plays the program when told to; a test that passes otherwise.
+/// The program under test, if the environment requests it; otherwise a test that passes.
 #[test]
 fn child() {
     let Ok(role) = std::env::var(ROLE) else { return };
@@ -38,8 +41,8 @@ fn child() {
     let options = Options { device, ..options() };
     if role == "panic" {
         let (mut console, _keys) = Console::open(device, true).expect("a terminal");
-        console.draw(&App::new(options)).expect("a frame");
-        panic!("told to panic");
+        Surface::draw(&mut console, &App::new(options)).expect("a frame");
+        panic!("asked to panic");
     }
     let (to_session, wishes) = crossbeam_channel::unbounded();
     let (to_screen, notices) = crossbeam_channel::unbounded();
@@ -47,7 +50,7 @@ fn child() {
         let mut session = Session::new(SCREEN);
         for wish in wishes {
             if wish == Wish::End {
-                let _ = to_screen.send(Notice::Ended(Ending::Killed(15)));
+                let _ = to_screen.send(Notice::Ended(TargetExit::Killed(15)));
             }
             if role == "thread" && wish == Wish::Reset {
                 panic!("a worker panics");
@@ -56,10 +59,10 @@ fn child() {
         }
     });
     let outcome = run(options, to_session, notices, None).expect("a screen");
-    // A panic of the worker's is what some of these tests are about.
+    // Some of these tests provoke a panic of a worker thread.
     let _ = worker.expect("a thread").join();
     if let Departure::Signal(signal) = outcome.departure {
-        signals::die_of(signal);
+        signals::die_by_signal(signal);
     }
     println!("departure: {:?}, answer: {}", outcome.departure, outcome.answer.is_some());
 }
@@ -70,7 +73,7 @@ struct Pty {
     master: File,
     slave: OwnedFd,
     before: Termios,
-    /// Everything that was written to it.
+    /// All bytes that were written to the terminal.
     said: Vec<u8>,
     screen: vt100::Parser,
     process: Child,
@@ -87,7 +90,7 @@ impl Pty {
 
     fn run(mut command: Command, stdio: impl Fn(&OwnedFd) -> Stdio) -> Pty {
         let size = Winsize { ws_row: 24, ws_col: 80, ws_xpixel: 0, ws_ypixel: 0 };
-        // No other test's child may inherit it: it would keep the terminal open.
+        // No other test's child may inherit the descriptor: it would keep the terminal open.
         let _alone = SPAWNING.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
         let pty = openpty(&size, None).expect("a pseudo-terminal");
         for end in [&pty.master, &pty.slave] {
@@ -108,7 +111,7 @@ impl Pty {
         }
     }
 
-    /// Reads until `is_there` is content with what was said and what the screen shows.
+    /// Reads until `is_there` accepts the output and the screen.
     fn until(&mut self, what: &str, is_there: impl Fn(&str, &str) -> bool) {
         let deadline = Instant::now() + PATIENCE;
         let mut buffer = [0; 65536];
@@ -149,7 +152,7 @@ impl Pty {
         loop {
             let ended = self.process.try_wait().expect("a child");
             if let Some(status) = ended {
-                // Its last words are still in the terminal.
+                // The child's last output is still in the terminal.
                 while self.hear(0) {}
                 return status;
             }
@@ -158,7 +161,7 @@ impl Pty {
         }
     }
 
-    /// Reads what comes within so many ms; false when nothing does.
+    /// Reads what arrives within this many ms; returns `false` if nothing does.
     fn hear(&mut self, timeout_ms: u16) -> bool {
         let mut fds = [PollFd::new(self.master.as_fd(), PollFlags::POLLIN)];
         let _ = poll(&mut fds, timeout_ms);
@@ -171,7 +174,7 @@ impl Pty {
         count > 0
     }
 
-    /// The terminal is as it was: its modes, its screen, its cursor.
+    /// Asserts that the terminal is restored: its modes, its screen, its cursor.
     fn is_restored(&self) {
         assert!(tcgetattr(&self.slave).expect("its modes") == self.before, "the terminal's modes are not as they were");
         let said = String::from_utf8_lossy(&self.said);
@@ -190,7 +193,7 @@ fn quitting_gives_the_terminal_back() {
     pty.shows("sha256_block_data_order_avx2");
     assert!(tcgetattr(&pty.slave).expect("its modes") != pty.before, "keys come one by one");
     pty.press("jjq");
-    pty.shows("[e]nd it  [l]et it run");
+    pty.shows("[e] end it  [l] leave it running");
     pty.press("l");
     pty.says("departure: Left, answer: true");
     assert!(pty.wait().success());
@@ -221,9 +224,9 @@ fn signals_give_the_terminal_back_and_end_it_truly() {
 #[test]
 fn a_panic_gives_the_terminal_back_before_it_is_told() {
     let mut pty = Pty::start("panic");
-    pty.says("told to panic");
+    pty.says("asked to panic");
     let said = String::from_utf8_lossy(&pty.said).into_owned();
-    assert!(said.find(LEFT) < said.find("told to panic"));
+    assert!(said.find(LEFT) < said.find("asked to panic"));
     assert!(!pty.wait().success());
     pty.is_restored();
 }
@@ -233,7 +236,7 @@ fn a_panic_of_another_thread_is_told_in_the_end() {
     let mut pty = Pty::start("thread");
     pty.shows("sha256");
     pty.press("R");
-    pty.shows("session is over");
+    pty.shows("session has ended");
     assert!(!String::from_utf8_lossy(&pty.said).contains("a worker panics"));
     pty.press("q");
     pty.says("departure: Left");
@@ -286,7 +289,7 @@ fn the_other_way_in_leaves_stdin_and_stdout_alone() {
     let directory = std::env::temp_dir().join(format!("sigtop-screen-{}", std::process::id()));
     std::fs::create_dir_all(&directory).expect("a directory");
     let output = directory.join("stdout");
-    // The shell has the terminal as its own, and gives the program something else.
+    // The shell has the terminal as its controlling one, and gives the program something else.
     command.args(["--ctty", "sh", "-c", r#"exec "$0" terminal::child --exact --nocapture <"$1" >"$1" 2>&1"#]);
     command.arg(test).arg(&output).env(ROLE, "tty");
     std::fs::write(&output, "").expect("a file");

@@ -1,7 +1,7 @@
-//! Keys among processes and threads.
+//! Keys in the Threads pane.
 
 use sigtop::link::wire::Clock;
-use sigtop::track::Command;
+use sigtop::session::Command;
 
 use crate::session::Session;
 use crate::stage::{Stage, options};
@@ -14,7 +14,7 @@ fn stage() -> Stage {
     stage
 }
 
-/// Ids of the rows, from the first on; `-` for a line that folds.
+/// Returns the ids of the rows, from the first; `-` for a row that folds ended threads.
 fn ids(stage: &Stage) -> Vec<String> {
     let rows = (4..40).map(|y| stage.line(y)).take_while(|line| !line.trim().is_empty());
     rows.map(|row| {
@@ -24,12 +24,12 @@ fn ids(stage: &Stage) -> Vec<String> {
     .collect()
 }
 
-/// The line with the cursor.
+/// Returns the row with the cursor.
 fn selected(stage: &Stage) -> String {
     (4..40).map(|y| stage.line(y)).find(|line| line.starts_with('▸')).unwrap_or_default()
 }
 
-/// Several processes are watched together: each is named, or their number is.
+/// The header names each of several processes, or shows their number.
 #[test]
 fn the_header_names_every_process_attached_to() {
     let first_line = |pids: &[u32], processes: usize, columns: u16| {
@@ -51,8 +51,12 @@ fn the_header_names_every_process_attached_to() {
 fn enter_filters_and_unfilters() {
     let mut stage = stage();
     stage.press("j\r");
-    assert!(stage.line(1).ends_with("957 of 1 684 samples     lost 0     agent 0.12%    tid=41280 worker-0 ✕"));
-    // Another thread instead of it, and one more.
+    assert!(
+        stage
+            .line(1)
+            .ends_with("957 of 1 684 samples in 10 s   lost 0     overhead 0.12 % of a CPU   tid=41280 worker-0 ✕")
+    );
+    // Another thread replaces it, and one more is added.
     stage.press("j\r");
     assert!(stage.line(1).contains("tid=41281 worker-1 ✕") && !stage.line(1).contains("41280"));
     stage.press("kF");
@@ -64,17 +68,17 @@ fn enter_filters_and_unfilters() {
     assert!(stage.line(1).contains("583 of 1 684"), "{}", stage.line(1));
     stage.press("\x12");
     assert!(stage.line(1).contains(" 1 684 samples"));
-    // A process is all of its threads; ignoring leaves all others.
+    // A process stands for all of its threads; ignoring it leaves all others.
     stage.press("g\r");
     assert!(stage.line(1).contains("pid=41273 server ✕") && stage.line(1).contains("1 581 of"), "{}", stage.line(1));
     stage.press("UI");
     assert!(stage.line(1).contains("tagignore=pid=41273 server ✕"), "{}", stage.line(1));
     assert!(stage.line(1).contains("103 of 1 684"), "{}", stage.line(1));
-    // The chip is clicked away.
+    // A click on the chip removes it.
     let column = stage.line(1).chars().position(|c| c == '✕').unwrap() + 1;
     stage.press(&format!("\x1b[<0;{column};2M"));
     assert!(!stage.line(1).contains('✕'));
-    // Typed, it is the same.
+    // Typing the filter has the same effect.
     stage.press(":tagfocus=thread=^worker\r");
     assert!(stage.line(1).contains("thread=^worker 2 threads ✕"), "{}", stage.line(1));
     stage.press("X");
@@ -94,7 +98,7 @@ fn the_selection_is_a_thread_in_any_order() {
     );
     for (keys, ids_then) in [
         ("<", ["41302", "41302", "41303", "41273", "41281"]),
-        ("<", ["41302", "41303", "41302", "41273", "41282"]),
+        ("<", ["41273", "41282", "41273", "41280", "41281"]),
         ("<", ["41273", "41273", "41280", "41281", "41282"]),
         ("<", ["41273", "41273", "41280", "41281", "41282"]),
         (">>>>", ["41273", "41280", "41281", "41273", "41282"]),
@@ -106,7 +110,7 @@ fn the_selection_is_a_thread_in_any_order() {
             assert_eq!(shown[..5], ids_then, "{keys}: {}", stage.line(2));
         }
     }
-    // The columns are at their end.
+    // No column is to the right of the last one.
     stage.press(">>>");
     assert!(stage.line(2).contains("by function"));
 }
@@ -121,17 +125,17 @@ fn processes_and_what_has_ended_fold() {
     stage.press("jjjjj\r");
     assert_eq!(ids(&stage)[5..9], ["41292", "41282", "41290", "41302"], "by weight, none is left out");
     assert!(stage.text().contains("once") && stage.text().contains("twice"));
-    // Left on one of them folds them again, on a living one it goes to the process.
+    // Left on an ended thread folds all of them again; on a running one, it goes to the process.
     stage.press("gjjjjjh");
     assert_eq!(ids(&stage)[5], "-");
     stage.press("gjh");
     assert!(selected(&stage).contains("./server --port 8080"));
     stage.press("G\r");
-    assert!(stage.text().contains("child: ./thumb --size 64 (forked by 41273, 40 s ago)"));
-    // By the mouse: the mark of the first line folds.
+    assert!(stage.text().contains("└ thumb --size 64 (40 s ago)"));
+    // A click on the marker of the first row folds it.
     stage.press("\x1b[<0;3;5M");
     assert_eq!(ids(&stage)[1], "41302");
-    // A second click on a line goes in.
+    // A second click on a row opens it.
     stage.press("\x1b[<0;20;6M");
     assert!(!stage.line(1).contains('✕'));
     stage.press("\x1b[<0;20;6M");
@@ -160,14 +164,15 @@ fn shares_are_of_the_clock() {
     stage.press("r");
     assert!(stage.session.heard.contains(&Command::Clock(Clock::Real)));
     assert!(stage.line(3).contains("wall%"));
-    // Of a total there is no course.
+    // Totals have no trend.
     stage.press("pww");
     assert!(!stage.line(3).contains("trend"), "{}", stage.line(3));
     stage.press("W");
     assert!(stage.line(3).contains("trend"));
 }
 
-/// Ten thousand threads: what is drawn and asked for does not depend on them, what has ended is one line.
+/// Ten thousand threads: the cost of drawing and of questions does not depend on them, and ended
+/// ones have one row.
 #[test]
 fn of_ten_thousand_threads_the_ended_are_one_line() {
     let mut text = "process 7 ./pool\nat 1s prof 10ms main x 30\n".to_owned();
@@ -184,4 +189,37 @@ fn of_ten_thousand_threads_the_ended_are_one_line() {
     assert!(stage.line(2).contains("202/202"), "{}", stage.line(2));
     stage.press("\r");
     assert!(stage.line(2).contains("/10 001"), "{}", stage.line(2));
+}
+
+#[test]
+fn right_shows_the_newest_stack_of_a_thread() {
+    let mut stage = stage();
+    stage.press("jl");
+    let at = (4..40).find(|&y| stage.line(y).starts_with('▸')).unwrap();
+    assert!(stage.line(at + 1).contains("newest stack") && stage.line(at + 1).ends_with("json::Parser::parse_value"));
+    assert!(stage.line(at + 2).ends_with("server::worker_loop") && stage.line(at + 3).ends_with("main"));
+    stage.press("jjh");
+    assert!(selected(&stage).contains("41280"), "left returns to the thread");
+    stage.press("h");
+    assert!(!stage.text().contains("newest stack"));
+}
+
+#[test]
+fn idle_threads_are_one_row_until_they_are_asked_for() {
+    let idle = "thread 41299 pool\nat 0s..60s real 10ms main;libc.so.6!poll x 6000\nprocess 41302 ";
+    let text = THREADS.replace(" prof ", " real ").replacen("process 41302 ", idle, 1);
+    let mut options = options();
+    options.clock = Clock::Real;
+    let mut session = Session::new(&text);
+    session.facts.clock = Clock::Real;
+    let mut stage = Stage::new(options, session, (140, 45));
+    assert!(stage.text().contains("idle: 2 threads  10."), "{}", stage.text());
+    stage.press("5");
+    let row = stage.text().lines().find(|line| line.contains("idle: 2 threads")).map(str::to_owned);
+    assert!(row.is_some_and(|row| row.contains("10")), "{}", stage.text());
+    assert!(!stage.text().contains("pool"));
+    stage.press("Z");
+    assert!(stage.text().contains("pool") && !stage.text().contains("idle: 2"), "{}", stage.text());
+    stage.press("1");
+    assert!(!stage.text().contains("idle:"), "{}", stage.text());
 }

@@ -1,24 +1,26 @@
-//! Stacks with more frames than a record holds: both ends are kept, and what lies between is left
-//! out.
+//! Stacks with more frames than a record holds: both ends are kept, and the frames between them are
+//! omitted.
 
-use super::{FRAMES_LEFT_OUT, MAX_FRAMES, Walk};
+use crate::agent::unwind::step::Walk;
+use crate::link::wire::{FRAMES_LEFT_OUT, MAX_FRAMES};
 
-/// Frames kept next to the root.
+/// Number of frames kept next to the root.
 const ROOT_FRAMES: usize = 128;
-/// Frames kept next to the leaf. The rest of the room is for frames that may be next to the root.
+/// Number of frames kept next to the leaf. The rest of the room is for frames that may be next to
+/// the root.
 const LEAF_FRAMES: usize = 320;
-/// First frame behind those next to the leaf and the mark.
+/// Index of the first frame after those next to the leaf and the mark.
 const ROOT_SIDE: usize = LEAF_FRAMES + 1;
-/// Frames left out, at most. A walk through so many takes some 100 µs, a hundredth of the time
-/// between two ticks at 99 Hz.
+/// Maximum number of omitted frames. A walk through that many takes some 100 µs, a hundredth of the
+/// time between two ticks at 99 Hz.
 const MAX_LEFT_OUT: usize = 1024;
 
 const _: () = assert!(ROOT_SIDE + 3 * ROOT_FRAMES / 2 <= MAX_FRAMES + 1);
 
-/// Makes room for the next frame: of the frames behind those next to the leaf only the last are
-/// kept. False when too many were left out already.
+/// Makes room for the next frame. Of the frames after those next to the leaf, only the last ones
+/// are kept. Returns false if too many have been omitted already.
 #[cold]
-pub(super) fn make_room(frames: &mut [u64; MAX_FRAMES], walk: &mut Walk) -> bool {
+pub(crate) fn make_room(frames: &mut [u64; MAX_FRAMES], walk: &mut Walk) -> bool {
     if walk.left_out >= MAX_LEFT_OUT {
         return false;
     }
@@ -26,9 +28,10 @@ pub(super) fn make_room(frames: &mut [u64; MAX_FRAMES], walk: &mut Walk) -> bool
     true
 }
 
-/// Ends a walk: a stack of any depth keeps the same number of frames next to its root, so that its
-/// frames there are the same in every sample. Without its root it has only frames next to the leaf.
-pub(super) fn finish(frames: &mut [u64; MAX_FRAMES], walk: &mut Walk, is_whole: bool) {
+/// Ends a walk. A stack of any depth keeps the same number of frames next to its root, so that its
+/// frames there are the same in every sample. A stack without its root keeps only the frames next
+/// to the leaf.
+pub(crate) fn finish(frames: &mut [u64; MAX_FRAMES], walk: &mut Walk, is_whole: bool) {
     match (walk.left_out, is_whole) {
         (0, _) => {}
         (_, true) => keep_last(frames, walk),

@@ -1,6 +1,11 @@
 //! First frames of stacks that the unwind tables do not describe.
 
-use super::{Cache, Caller, Found, Frame, Place, Reads, Snapshot, Stack, Step, Walk, by_rule, rule_of};
+use crate::agent::unwind::modules::{CodeLocation, Snapshot};
+use crate::agent::unwind::registers::Caller;
+use crate::agent::unwind::rule_cache::RuleCache;
+use crate::agent::unwind::rules::RuleLookup;
+use crate::agent::unwind::stack::Stack;
+use crate::agent::unwind::step::{Step, StepReads, Walk, WalkFrame, by_rule, rule_of};
 
 /// Words above the stack pointer of a `main` without tables among which its return address is
 /// looked for.
@@ -13,8 +18,8 @@ const MAX_MAIN: u64 = 64;
 /// Whether a stack was made by hand (as `makecontext` makes one) and begins with a function that
 /// nothing has called: a caller's frame of an address whose last byte no table covers, and that is
 /// itself the first address of a function.
-pub(super) fn is_handmade(snapshot: &Snapshot, caller: Caller) -> bool {
-    let Place::Module(module) = snapshot.place(caller.ip) else { return false };
+pub(crate) fn is_handmade(snapshot: &Snapshot, caller: Caller) -> bool {
+    let CodeLocation::Module(module) = snapshot.locate(caller.ip) else { return false };
     snapshot.lookup(module, caller.ip).is_some_and(|(lookup, address)| lookup.starts_function(address))
 }
 
@@ -24,19 +29,19 @@ pub(super) fn is_handmade(snapshot: &Snapshot, caller: Caller) -> bool {
 /// The step is taken only if it is certain: among the next words on the stack the first that can be
 /// a return address lies in another module, and the tables lead from there to the root of the
 /// stack, in the module of the function.
-pub(super) fn called_from_start(
+pub(crate) fn called_from_start(
     snapshot: &Snapshot,
-    cache: &mut Cache,
-    frame: &Frame<'_>,
+    cache: &mut RuleCache,
+    frame: &WalkFrame<'_>,
     stack: &mut impl Stack,
     walk: &mut Walk,
 ) -> Option<Step> {
     let pc = frame.address().lookup();
-    let Place::Module(home) = snapshot.place(pc) else { return None };
+    let CodeLocation::Module(home) = snapshot.locate(pc) else { return None };
     snapshot.lookup(home, pc)?;
     for at in (0..MAX_WORDS).map(|word| frame.sp().wrapping_add(8 * word)) {
         let word = stack.read(at)?;
-        let Place::Module(module) = snapshot.place(word) else { continue };
+        let CodeLocation::Module(module) = snapshot.locate(word) else { continue };
         let (lookup, address) = snapshot.lookup(module, word)?;
         // A pointer to a function is no return address; neither is one to `main` itself, which its
         // caller had in a register.
@@ -49,7 +54,7 @@ pub(super) fn called_from_start(
         }
         let caller = Caller::new(word, at.wrapping_add(8), frame.bp());
         let is_certain = leads_to_start(snapshot, cache, caller, home, stack, walk);
-        return is_certain.then_some(Step::Caller(caller, Reads::More));
+        return is_certain.then_some(Step::Caller(caller, StepReads::Other));
     }
     None
 }
@@ -57,17 +62,17 @@ pub(super) fn called_from_start(
 /// Whether the tables lead from a frame to the root of the stack, in this module, in a few steps.
 fn leads_to_start(
     snapshot: &Snapshot,
-    cache: &mut Cache,
+    cache: &mut RuleCache,
     mut caller: Caller,
     home: usize,
     stack: &mut impl Stack,
     walk: &mut Walk,
 ) -> bool {
     for _ in 0..MAX_START_FRAMES {
-        let frame = Frame::Calling(caller);
-        let Some(Found::Rule(rule)) = rule_of(snapshot, cache, &frame, stack, walk) else { return false };
+        let frame = WalkFrame::Calling(caller);
+        let Some(RuleLookup::Rule(rule)) = rule_of(snapshot, cache, &frame, stack, walk) else { return false };
         match by_rule(rule, &frame, stack) {
-            Some(Step::Root(_)) => return snapshot.place(frame.address().lookup()) == Place::Module(home),
+            Some(Step::Root(_)) => return snapshot.locate(frame.address().lookup()) == CodeLocation::Module(home),
             Some(Step::Caller(next, _)) if next.sp > caller.sp => caller = next,
             _ => return false,
         }

@@ -1,108 +1,128 @@
-//! What is said: the messages of both ends, as values. How they are written is `writing`, how they are read `reading`.
+//! The messages of both ends as values. `encode` writes them, `decode` reads them.
 
 use alloc::boxed::Box;
 
-use super::{MAX_MESSAGE, VERSION};
+use super::loss_cause::LossCause;
+use super::protocol::{MAX_MESSAGE, VERSION};
 
-/// What is measured.
+/// The time that samples measure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[repr(u8)]
 pub enum Clock {
-    /// CPU time, user and system.
+    /// CPU time, user and system (`ITIMER_PROF`).
     Prof = 0,
-    /// Wall time, of sleeping threads too.
+    /// Wall-clock time, also of sleeping threads (`ITIMER_REAL`).
     Real = 1,
-    /// User CPU time.
+    /// User CPU time (`ITIMER_VIRTUAL`).
     Virtual = 2,
 }
 
-/// Who ticks.
+impl Clock {
+    /// All clocks in wire order.
+    pub const ALL: [Clock; 3] = [Clock::Prof, Clock::Real, Clock::Virtual];
+
+    /// The clock with this number on the wire.
+    pub fn from_wire(byte: u8) -> Result<Clock, Malformed> {
+        Clock::ALL.get(byte as usize).copied().ok_or(Malformed::Field("clock"))
+    }
+}
+
+/// The timers that cause ticks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[repr(u8)]
 pub enum Engine {
-    /// A POSIX timer for each thread.
+    /// One POSIX timer per thread.
     Threads = 0,
-    /// The classic `setitimer(2)`: one timer for the process.
+    /// One `setitimer(2)` timer per process.
     Itimer = 1,
+    /// A process beside the target that stops its threads for an instant (`ptrace(2)`).
+    External = 2,
 }
 
-/// What the agent did with the last [`Engage`](Request::Engage).
+impl Engine {
+    /// All engines in wire order.
+    pub const ALL: [Engine; 3] = [Engine::Threads, Engine::Itimer, Engine::External];
+
+    /// The engine with this number on the wire.
+    pub fn from_wire(byte: u8) -> Result<Engine, Malformed> {
+        Engine::ALL.get(byte as usize).copied().ok_or(Malformed::Field("engine"))
+    }
+}
+
+/// The result of the last [`Engage`](Request::Engage) request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u8)]
 pub enum EngineState {
-    /// Nothing is armed.
+    /// No timer is armed.
     Off = 0,
-    /// Timers are armed and signals can reach the handler.
+    /// Timers are armed, and their signal reaches the handler.
     Running = 1,
-    /// The target has a handler of its own for every signal that could be used.
+    /// The target handles every signal that could be used itself.
     SignalTaken = 2,
-    /// The target uses this interval timer itself.
+    /// The target uses the interval timer itself.
     TimerTaken = 3,
-    /// This clock cannot be had with this engine.
+    /// The engine does not support the clock.
     Unsupported = 4,
     /// The kernel refused every timer (RLIMIT_SIGPENDING, seccomp).
     TimerRefused = 5,
-    /// A profile is being written into a file by another clock (`CPUPROFILE`, `ProfilerStart`).
+    /// A profile is being written to a file (`CPUPROFILE`, `ProfilerStart`) with another clock.
     ClockTaken = 6,
 }
 
-/// Why an agent was born.
+impl EngineState {
+    /// All states in wire order.
+    pub const ALL: [EngineState; 7] = [
+        EngineState::Off,
+        EngineState::Running,
+        EngineState::SignalTaken,
+        EngineState::TimerTaken,
+        EngineState::Unsupported,
+        EngineState::TimerRefused,
+        EngineState::ClockTaken,
+    ];
+
+    /// The state with this number on the wire.
+    pub fn from_wire(byte: u8) -> Result<EngineState, Malformed> {
+        EngineState::ALL.get(byte as usize).copied().ok_or(Malformed::Field("engine state"))
+    }
+}
+
+/// The event that spawned an agent thread, or the lack of one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u8)]
-pub enum Birth {
-    /// By the first CPU tick of a launched process.
+pub enum SpawnCause {
+    /// The first CPU tick of a launched process.
     Tick = 0,
-    /// By a viewer's knock.
+    /// A viewer's wake signal (knock).
     Knock = 1,
-}
-
-/// Ways to lose a tick. Each has its own counter in an [`Account`], and its place on the screen.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-#[repr(u8)]
-pub enum Loss {
-    /// The ring between handlers and agent thread was full.
-    RingFull = 0,
-    /// More handlers ran at once than there are slots.
-    NoSlot = 1,
-    /// The tick came before the agent could keep it.
-    NotReady = 2,
-    /// The viewer did not read fast enough: the socket was full.
-    SocketFull = 3,
-    /// A thread could not be given a timer.
-    NoTimer = 4,
-    /// CPU time that the process used and no tick stood for: threads that ended before one, or that block the signal. In periods.
-    Unseen = 5,
-}
-
-impl Loss {
-    /// All of them, in wire order.
-    pub const ALL: [Loss; 6] =
-        [Loss::RingFull, Loss::NoSlot, Loss::NotReady, Loss::SocketFull, Loss::NoTimer, Loss::Unseen];
+    /// There is no agent: a sampler of the viewer speaks for the process.
+    External = 2,
 }
 
 /// Bits of [`Sample::flags`].
 pub mod flag {
-    /// The stack does not reach the thread's first frame.
+    /// The stack does not reach the thread's outermost frame.
     pub const TRUNCATED: u32 = 1;
     /// A signal handler of the target is on the stack.
     pub const SIGNAL_FRAME: u32 = 2;
-    /// The thread has not run since its last sample: counted again, not interrupted.
+    /// The thread has not run since its previous sample, whose stack is counted again.
     pub const REPEAT: u32 = 4;
-    /// The stack could not be read: nothing but the leaf.
+    /// The stack could not be read: it is the leaf alone.
     pub const UNREADABLE: u32 = 8;
 }
 
-/// An address on a stack, and which kind it is: the call of a return address lies before it.
+/// An address on a stack and its kind. A return address lies after the call it belongs to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum FrameAddress {
-    /// The instruction that was interrupted.
+    /// The address of the interrupted instruction.
     Instruction(u64),
-    /// Where a callee returns to.
+    /// The address to which a callee returns.
     Return(u64),
 }
 
 impl FrameAddress {
-    /// An address inside of the instruction meant: the one place where a return address loses its 1.
+    /// An address inside the instruction to look up. Nothing else subtracts 1 from a return
+    /// address.
     pub fn lookup(self) -> u64 {
         match self {
             FrameAddress::Instruction(address) => address,
@@ -110,7 +130,8 @@ impl FrameAddress {
         }
     }
 
-    /// As one word: user addresses have 47 bits (57 with 5-level paging), so the kind takes the lowest bit.
+    /// Packs address and kind into a word. User addresses have 47 bits (57 with 5-level paging), so
+    /// there is room for the kind in the lowest bit.
     pub fn pack(self) -> u64 {
         match self {
             FrameAddress::Instruction(address) => address << 1 | 1,
@@ -124,220 +145,227 @@ impl FrameAddress {
     }
 }
 
-/// The agent introduces itself and its process. `B` is `&[u8]` where it is written, `Box<[u8]>` where it was read.
+/// Introduces the agent and its process. `B` is `&[u8]` for a message to encode and `Box<[u8]>` for
+/// a decoded one.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Hello<B> {
-    /// From [`LINK_VARIABLE`](super::LINK_VARIABLE); 0 when born by a knock without one.
+    /// Token from [`LINK_VARIABLE`](super::LINK_VARIABLE); 0 for an agent spawned by a wake signal
+    /// without one.
     pub token: u64,
-    /// In the target's own pid namespace.
+    /// Process id in the target's own pid namespace.
     pub pid: u32,
-    /// Parent, likewise.
+    /// Process id of the parent in the same namespace.
     pub parent: u32,
-    /// Start of the process, in clock ticks since boot (field 22 of `/proc/PID/stat`).
+    /// Start time of the process in clock ticks since boot (field 22 of `/proc/PID/stat`).
     pub start_ticks: u64,
-    /// `CLOCK_MONOTONIC` of the target as it wrote this, ns.
+    /// The target's `CLOCK_MONOTONIC` when the message was written, ns.
     pub monotonic_ns: u64,
     /// CPU time of the process so far, ns.
     pub cpu_ns: u64,
-    /// Why the agent was born.
-    pub birth: Birth,
-    /// Target of `/proc/self/exe`.
+    /// The event that spawned the agent thread.
+    pub spawn_cause: SpawnCause,
+    /// Target of the link `/proc/self/exe`.
     pub executable: B,
-    /// Arguments, each ended by a NUL, cut at [`MAX_ARGV`](super::MAX_ARGV).
+    /// Arguments, each terminated by a NUL, truncated to [`MAX_ARGV`](super::MAX_ARGV).
     pub argv: B,
 }
 
 /// A file (or the vdso) mapped with execute permission.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Module<B> {
-    /// Of this mapping, never used again in this connection.
+    /// Id of the module, never reused in this connection.
     pub id: u32,
-    /// First module generation in which samples may lie in it.
+    /// First module generation whose samples may refer to it.
     pub generation: u32,
-    /// Lowest address of its mappings.
+    /// Start address of its lowest mapping.
     pub start: u64,
-    /// One past the highest.
+    /// End address of its highest mapping.
     pub end: u64,
-    /// What is added to an address of the file to give an address of the process (wrapping).
+    /// Difference (wrapping) between addresses of the process and addresses of the file.
     pub bias: u64,
-    /// Of the file.
+    /// Device of the file.
     pub device: u64,
-    /// Of the file.
+    /// Inode of the file.
     pub inode: u64,
-    /// Of the file, as the target sees it; `[vdso]` for the vdso.
+    /// Path of the file as the target sees it; `[vdso]` for the vdso.
     pub path: B,
-    /// GNU build id; empty when there is none.
+    /// GNU build id; empty if there is none.
     pub build_id: B,
 }
 
 /// A module that is no longer mapped.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Unload {
-    /// [`Module::id`].
+    /// The [`Module::id`].
     pub id: u32,
-    /// First generation without it.
+    /// First module generation without it.
     pub generation: u32,
 }
 
-/// A thread, when it is first seen and when its name changes.
+/// A thread, sent when it is found and when its name changes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Thread<B> {
     /// Thread id in the target's pid namespace.
     pub tid: u32,
-    /// Its name (comm).
+    /// Name (comm).
     pub name: B,
 }
 
-/// A tick that found its stack. The stack itself is in the [`StackMemory`](super::StackMemory), at [`slot`](Self::slot).
+/// A sample without its stack, which is in the [`StackMemory`](super::StackMemory) at
+/// [`slot`](Self::slot).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Sample {
-    /// Thread that ran (or waited).
+    /// Thread that ran, or slept.
     pub tid: u32,
-    /// Which clock ticked.
+    /// Clock of the tick.
     pub clock: Clock,
     /// Bits of [`flag`].
     pub flags: u32,
-    /// Module generation in which the addresses were read.
+    /// Module generation to which the addresses belong.
     pub generation: u32,
-    /// `CLOCK_MONOTONIC` of the target when the agent took it from its ring, ns: at most a drain interval late.
+    /// The target's `CLOCK_MONOTONIC` when the agent drained the sample from its ring, ns. It is at
+    /// most a drain interval late.
     pub monotonic_ns: u64,
-    /// What the sample stands for, ns of its clock: interval × (1 + overrun).
+    /// Time that the sample represents, ns of its clock: period × (1 + overrun).
     pub weight_ns: u64,
-    /// Where the stack is kept.
+    /// Stack slot.
     pub slot: u8,
 }
 
-/// Counters since the [`Hello`], all cumulative. `ticks` = samples sent + Σ `lost_ticks`, once the ring is drained.
+/// Counters of an agent, cumulative since the [`Hello`]. Once the ring is drained, `ticks` equals
+/// `sent` plus the sum of `lost_ticks`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Account {
-    /// `CLOCK_MONOTONIC` of the target, ns.
+pub struct AgentCounters {
+    /// The target's `CLOCK_MONOTONIC`, ns.
     pub monotonic_ns: u64,
-    /// Ticks of ours that reached a handler and were to become samples.
+    /// Ticks that reached a handler.
     pub ticks: u64,
     /// Samples written to the socket.
     pub sent: u64,
-    /// Ticks lost, by [`Loss`].
-    pub lost_ticks: [u64; Loss::ALL.len()],
-    /// Their weight, ns, by [`Loss`].
-    pub lost_ns: [u64; Loss::ALL.len()],
+    /// Lost ticks by [`LossCause`].
+    pub lost_ticks: [u64; LossCause::ALL.len()],
+    /// Weight of the lost ticks by [`LossCause`], ns.
+    pub lost_ns: [u64; LossCause::ALL.len()],
     /// CPU time of the agent thread, ns.
     pub agent_cpu_ns: u64,
-    /// CPU time of the handlers, ns, estimated from their number and depth.
+    /// CPU time of the handlers, ns, estimated from the number of ticks and frames.
     pub handler_cpu_ns: u64,
-    /// CPU time of the whole process, the agent included, ns.
+    /// CPU time of the whole process including the agent, ns.
     pub process_cpu_ns: u64,
-    /// Threads of the process, without the agent's.
+    /// Number of threads without the agent's.
     pub threads: u32,
-    /// Threads that have a timer.
+    /// Number of threads that have a timer.
     pub timers: u32,
-    /// Signals that were not ours and were passed on.
+    /// Number of signals that were not ticks and were forwarded to the target's handler.
     pub foreign_signals: u64,
 }
 
-/// What is in force now.
+/// The configuration in force.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Engaged {
-    /// Clock in use.
+    /// The clock in use.
     pub clock: Clock,
-    /// Engine in use.
+    /// The engine in use.
     pub engine: Engine,
-    /// How it went.
+    /// The result of the request.
     pub state: EngineState,
-    /// Period as asked, ns.
+    /// The requested period, ns.
     pub period_ns: u64,
-    /// Signal that the ticks ride on; 0 when off.
+    /// The signal of the ticks; 0 while off.
     pub signal: u32,
 }
 
-/// Everything that an agent says, as the viewer keeps it.
+/// A message of an agent, as the viewer decodes it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Message {
-    /// First message of a connection.
+    /// The first message of a connection.
     Hello(Hello<Box<[u8]>>),
-    /// Modules come before the first sample of their generation.
+    /// A module, sent before the first sample of its generation.
     Module(Module<Box<[u8]>>),
-    /// A module is gone.
+    /// A module was unmapped.
     Unload(Unload),
-    /// A thread or its new name.
+    /// A new thread, or a new name.
     Thread(Thread<Box<[u8]>>),
     /// A thread has ended.
     ThreadEnd {
         /// Thread id.
         tid: u32,
     },
-    /// A tick and its stack: frames, [packed](FrameAddress::pack), leaf first.
+    /// A sample and its stack: [packed](FrameAddress::pack) frames, leaf first.
     Sample(Sample, Box<[u64]>),
-    /// Counters, about once a second and last of all.
-    Account(Account),
-    /// Answer to an [`Engage`](Request::Engage).
+    /// Counters, sent about once a second and as the last message.
+    Counters(AgentCounters),
+    /// The answer to an [`Engage`](Request::Engage) request.
     Engaged(Engaged),
-    /// Another viewer watches already; the agent hangs up.
+    /// Another viewer watches the process already. The agent closes the connection.
     Busy {
-        /// Its pid, as the target sees it.
+        /// Pid of that viewer, as the target sees it.
         viewer: u32,
     },
 }
 
-/// Which stream of messages one belongs to: a connection, counted from 0, never used again.
+/// Number of a connection, counted from 0 and never reused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct SourceId(pub u32);
 
-/// Something that came from one agent. This is what a recording keeps.
+/// An event of a connection and its time of arrival. A recording stores these.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Arrival {
-    /// From which stream.
+    /// The connection.
     pub source: SourceId,
-    /// The process, in the viewer's pid namespace (`SO_PEERCRED`).
+    /// The process that the messages are about, in the viewer's pid namespace: the one at the other
+    /// end (`SO_PEERCRED`), or the one that the viewer's sampler watches.
     pub pid: u32,
-    /// When, on the viewer's `CLOCK_MONOTONIC`, ns.
+    /// Time of arrival on the viewer's `CLOCK_MONOTONIC`, ns.
     pub at_ns: u64,
-    /// What.
-    pub event: Event,
+    /// The event.
+    pub event: ConnectionEvent,
 }
 
-/// What came.
+/// An event of a connection.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Event {
-    /// A message; the first of a source is its Hello.
-    Said(Message),
-    /// The stream ended: the process ended, executed another program, or its agent left.
+pub enum ConnectionEvent {
+    /// A message arrived. The first one of a connection is its Hello.
+    Received(Message),
+    /// The agent closed the connection: the process ended or executed another program, or the agent
+    /// left.
     Closed,
-    /// The stream was cut because of these bytes.
-    Cut(Malformed),
+    /// The viewer closed the connection because of malformed bytes.
+    Aborted(Malformed),
 }
 
-/// What a viewer says to an agent.
+/// A request of a viewer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Request {
-    /// Sample with this clock, engine and period from now on.
+    /// Sample with this clock, engine and period.
     Engage {
-        /// Which clock.
+        /// The clock.
         clock: Clock,
-        /// Which engine.
+        /// The engine.
         engine: Engine,
-        /// Of the clock, ns, in [`PERIODS_NS`](super::PERIODS_NS).
+        /// The period, ns of the clock, within [`PERIODS_NS`](super::PERIODS_NS).
         period_ns: u64,
     },
-    /// Disarm and leave; the process stays preloaded and unwatched.
+    /// Disarm all timers and disconnect. The agent stays loaded.
     Leave,
 }
 
-/// Bytes that are not a message of this wire.
+/// The reason why bytes are not a message of this wire.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Malformed {
-    /// The frame announces more than [`MAX_MESSAGE`], or nothing.
+    /// The frame announces a length of 0 or more than [`MAX_MESSAGE`].
     Length(u32),
-    /// No such kind.
+    /// The kind is unknown.
     Kind(u8),
-    /// The body ends inside of a field.
+    /// The body ends inside a field.
     Short,
-    /// Bytes are left behind the last field.
+    /// Bytes follow the last field.
     Trailing,
-    /// A field has a value outside of its range; its name.
+    /// The field with this name is out of range.
     Field(&'static str),
-    /// Not a sigtop agent.
+    /// The magic is not that of a sigtop agent.
     Magic(u32),
-    /// An agent of another version.
+    /// The agent speaks another version.
     Version(u16),
 }
 
@@ -345,9 +373,9 @@ impl core::fmt::Display for Malformed {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
         match self {
             Malformed::Length(length) => write!(f, "a message of {length} bytes (limit {MAX_MESSAGE})"),
-            Malformed::Kind(kind) => write!(f, "an unknown kind of message ({kind})"),
-            Malformed::Short => write!(f, "a message that ends inside of a field"),
-            Malformed::Trailing => write!(f, "a message with bytes behind its last field"),
+            Malformed::Kind(kind) => write!(f, "a message of unknown kind {kind}"),
+            Malformed::Short => write!(f, "a message that ends inside a field"),
+            Malformed::Trailing => write!(f, "a message with bytes after its last field"),
             Malformed::Field(name) => write!(f, "a message whose {name} is out of range"),
             Malformed::Magic(magic) => write!(f, "a stream that is not sigtop's (magic {magic:08x})"),
             Malformed::Version(version) => write!(f, "an agent that speaks version {version}, not {VERSION}"),

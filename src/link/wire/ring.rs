@@ -1,102 +1,108 @@
-//! The ring as both ends see it: the layout of the memory in which handlers leave their records, and what a viewer reads out of it
-//! when the process has ended before everything was sent.
+//! The ring buffer in which handlers leave their samples: its layout, and how a viewer recovers
+//! samples from it after the process has ended.
 //!
-//! It is one sealed file in memory: a page of words by name ([`word`]), then the circle, whose size
-//! the agent chooses: a power of two of words from [`MIN_RING_WORDS`] to [`RING_WORDS`]. The length
-//! of the file tells which. A record is `size | mark << 32`, `tid | flags << 32`, `generation |
-//! epoch << 32`, the weight in ns, and the frames, packed. The mark is 0 until the agent has
-//! written the record as a sample; then it is that sample's number in the stream (from 1 on,
-//! wrapping), or [`GIVEN_UP`]. This distinguishes what was written and not received
-//! from what was received, and no sample is taken twice.
+//! The ring is one sealed memory file: a page of named words ([`word`]), then the circle, whose
+//! size the agent chooses: a power of two of words from [`MIN_RING_WORDS`] to [`RING_WORDS`]. The
+//! length of the file tells which. A record is `size | sent_as << 32`, `tid | flags << 32`,
+//! `generation | epoch << 32`, the weight in ns, and the packed frames. `sent_as` is 0 until the
+//! agent has sent the record as a sample. Then it is the number of that sample in the connection
+//! (from 1 on, wrapping), or [`GIVEN_UP`]. This tells samples that were sent and not received from
+//! samples that were received, so that no sample is counted twice.
 //!
-//! The agent writes with atomics where it runs; a viewer reads bytes that nobody else is known to keep from changing, and believes
-//! none of them.
+//! The agent uses atomics while it runs. The viewer reads bytes that others may still change, and
+//! trusts none of them.
 
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 
-use super::{Account, Clock, Loss, MAX_FRAMES, Sample, flag};
+use super::loss_cause::LossCause;
+use super::messages::{AgentCounters, Clock, Sample, flag};
+use super::protocol::MAX_FRAMES;
 
-/// Words of the circle, at most: 1 MiB, some 6 000 samples of 20 frames; touched only as far as it
-/// fills.
+/// Maximum size of the circle in words: 1 MiB, about 6 000 samples of 20 frames. Only the pages in
+/// use are ever touched.
 pub const RING_WORDS: usize = 128 * 1024;
-/// Words of the circle, at least: some 700 samples of 20 frames.
+/// Minimum size of the circle in words: about 700 samples of 20 frames.
 pub const MIN_RING_WORDS: usize = 16 * 1024;
-/// Words before the circle: a page.
+/// Size of the header in words: one page.
 pub const HEADER_WORDS: usize = 512;
-/// Bytes of the file, at most.
+/// Maximum size of the file in bytes.
 pub const RING_BYTES: usize = (HEADER_WORDS + RING_WORDS) * 8;
-/// Words of a record before its frames.
+/// Size of a record without its frames in words.
 pub const RECORD_WORDS: usize = 4;
-/// Configurations that ticks in flight may still belong to.
+/// Number of configurations that the header remembers, for ticks in flight.
 pub const EPOCHS: usize = 16;
-/// Mark of a record that never became a sample, and is counted as lost.
+/// The `sent_as` of a record that was not sent and is counted as lost.
 pub const GIVEN_UP: u32 = u32::MAX;
-/// Set in a record's flags beside the bits of [`flag`]: the snapshot may not have known the module of some frame.
+/// Bit of a record's flags, besides those of [`flag`]: the module snapshot may have been too old
+/// for some frame.
 pub const STALE: u32 = 1 << 31;
-/// Likewise: the program's own filter leaves the sample out of the profile that it writes.
+/// Bit of a record's flags: the program's own filter excludes the sample from the profile that it
+/// writes.
 pub const LEFT_OUT: u32 = 1 << 30;
 
-/// Words of the header.
+/// Indices of the header's words.
 pub mod word {
-    /// [`RING_MAGIC`](super::RING_MAGIC), once the ring is in use.
+    /// [`RING_MAGIC`](super::RING_MAGIC) once the ring is in use.
     pub const MAGIC: usize = 0;
-    /// First word of the circle that no writer has reserved (a position, not an index).
+    /// Position (not index) of the first word that no writer has reserved.
     pub const HEAD: usize = 8;
-    /// First word of the circle that the agent has not given back.
+    /// Position of the first word that the agent has not released.
     pub const TAIL: usize = 16;
-    /// `CLOCK_MONOTONIC` when the agent looked last, ns.
-    pub const LOOKED_NS: usize = 17;
-    /// Ticks of ours that were to become samples.
+    /// `CLOCK_MONOTONIC` when the agent last drained the ring, ns.
+    pub const DRAINED_NS: usize = 17;
+    /// Number of ticks.
     pub const TICKS: usize = 24;
-    /// Frames walked.
+    /// Number of frames walked.
     pub const FRAMES: usize = 25;
-    /// Signals passed on.
+    /// Number of signals forwarded to the target's handler.
     pub const FOREIGN: usize = 26;
-    /// Ticks lost, by [`Loss`](super::Loss).
+    /// Lost ticks by [`LossCause`](super::super::LossCause).
     pub const LOST_TICKS: usize = 32;
-    /// Their weight, ns, likewise.
+    /// Weight of the lost ticks by cause, ns.
     pub const LOST_NS: usize = 48;
-    /// What the ticks of an epoch stand for: `period_ns << 2 | clock`.
+    /// Configuration of the ticks of an epoch: `period_ns << 2 | clock`.
     pub const CONFIGS: usize = 64;
-    /// Frames walked by a rule that the slot remembered, by one of the shared table, and by one looked up. Counted by an agent that was
-    /// built to time itself alone, like the two that follow.
+    /// Frames walked by a rule cached in the slot, by a rule of the shared table, and by a rule
+    /// that was looked up. This word and the following ones are counted only by an agent that is
+    /// built to time itself.
     pub const RULES: usize = 96;
-    /// How often a handler took so many cycles of the time-stamp counter, by [`bucket`](super::bucket).
+    /// Histogram of the time-stamp counter cycles of a handler, by
+    /// [`bucket`](super::bucket).
     pub const CYCLES: usize = 128;
-    /// How often a stack was so deep, in steps of four frames.
+    /// Histogram of the depth of stacks, in steps of four frames.
     pub const DEPTHS: usize = 320;
-    /// How often the same walk once more took so many cycles, by [`bucket`](super::bucket).
+    /// Histogram of the cycles of repeating the same walk, by [`bucket`](super::bucket).
     pub const WARM: usize = 384;
 }
 
 const _: () = assert!(RING_WORDS.is_power_of_two() && word::CONFIGS + EPOCHS <= HEADER_WORDS);
-const _: () = assert!(Loss::ALL.len() <= word::LOST_NS - word::LOST_TICKS);
+const _: () = assert!(LossCause::ALL.len() <= word::LOST_NS - word::LOST_TICKS);
 const _: () = assert!(MIN_RING_WORDS.is_power_of_two() && RECORD_WORDS + MAX_FRAMES <= MIN_RING_WORDS / 16);
 
-/// Buckets of [`word::CYCLES`].
+/// Number of buckets of [`word::CYCLES`].
 pub const BUCKETS: usize = word::DEPTHS - word::CYCLES;
 
-/// Buckets of [`word::WARM`].
+/// Number of buckets of [`word::WARM`].
 pub const WARM_BUCKETS: usize = HEADER_WORDS - word::WARM;
 
-/// Where a number of cycles is counted: eight buckets for each doubling.
+/// The bucket of a number of cycles. There are eight buckets per factor of two.
 pub fn bucket(cycles: u64) -> usize {
     let cycles = cycles.max(8);
     let doublings = cycles.ilog2() as usize;
     ((doublings - 3) * 8 + (cycles >> (doublings - 3) & 7) as usize).min(BUCKETS - 1)
 }
 
-/// The least number of cycles that a bucket counts.
-pub fn least_cycles(bucket: usize) -> u64 {
+/// The smallest number of cycles in a bucket.
+pub fn bucket_start(bucket: usize) -> u64 {
     (8 + bucket as u64 % 8) << (bucket / 8)
 }
 
-/// First word of a ring in use: "sigtring".
+/// The first word of a ring in use: "sigtring".
 pub const RING_MAGIC: u64 = u64::from_le_bytes(*b"sigtring");
 
-/// The clock and the period, ns, of an epoch's word.
-pub fn config_of(word: u64) -> (Clock, u64) {
+/// Splits an epoch's word into the clock and the period, ns.
+pub fn unpack_config(word: u64) -> (Clock, u64) {
     let clock = match word & 3 {
         0 => Clock::Prof,
         1 => Clock::Real,
@@ -105,71 +111,79 @@ pub fn config_of(word: u64) -> (Clock, u64) {
     (clock, word >> 2)
 }
 
-/// What a process left behind.
+/// The unsent part of a connection, recovered from the ring of a process that has ended.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Remains {
-    /// Samples that were not received, oldest first. Those without a weight of their own (of a wall or interval timer) weigh their
-    /// period.
+pub struct RecoveredRing {
+    /// Samples that were not received, oldest first. A sample without a weight of its own (of a
+    /// wall-clock or interval timer) has the weight of its period.
     pub samples: Vec<(Sample, Box<[u64]>)>,
-    /// The last account brought up to date: ticks that are neither here nor received nor counted as lost are lost as
-    /// [`Loss::NotReady`].
-    pub account: Account,
+    /// The last counters brought up to date. Ticks that were neither received nor recovered nor
+    /// counted as lost count as [`LossCause::NotReady`].
+    pub counters: AgentCounters,
 }
 
-/// Reads a ring after its process has ended: `received` samples of it came over the socket, the last account of which was `account`;
-/// `pid` is the process's own, `generation` the last one announced. `None` when the bytes are no ring.
-pub fn remains(bytes: &[u8], received: u32, account: &Account, pid: u32, generation: u32) -> Option<Remains> {
-    let words = Words::new(bytes)?;
-    let mut remains = Remains { account: account.clone(), ..Remains::default() };
+/// Reads the ring of a process that has ended. `received` is the number of samples that arrived
+/// over the socket, `counters` are the last ones, `pid` is the process id in the target's
+/// namespace, and `generation` is the last one announced. Returns `None` if the bytes are not a
+/// ring.
+pub fn recover(
+    bytes: &[u8],
+    received: u32,
+    counters: &AgentCounters,
+    pid: u32,
+    generation: u32,
+) -> Option<RecoveredRing> {
+    let words = RingWords::new(bytes)?;
+    let mut recovered = RecoveredRing { counters: counters.clone(), ..RecoveredRing::default() };
     let mut position = words.header(word::TAIL);
     let end = position.checked_add(words.circle as u64)?;
     while position < end {
         let first = words.circle(position);
-        let (size, mark) = (first as u32 as usize, (first >> 32) as u32);
+        let (size, sent_as) = (first as u32 as usize, (first >> 32) as u32);
         if !(RECORD_WORDS..=RECORD_WORDS + MAX_FRAMES).contains(&size) {
             break;
         }
-        // Numbers wrap: what lies within half of them before `received` was received.
-        let came = mark != 0 && received.wrapping_sub(mark) < 1 << 31;
-        if mark != GIVEN_UP && !came {
-            remains.samples.push(words.record(position, size, pid, generation));
+        // Numbers wrap: those in the half of the range before `received` were received.
+        let was_received = sent_as != 0 && received.wrapping_sub(sent_as) < 1 << 31;
+        if sent_as != GIVEN_UP && !was_received {
+            recovered.samples.push(words.record(position, size, pid, generation));
         }
         position = position.saturating_add(size as u64);
     }
-    remains.close_account(&words, received);
-    Some(remains)
+    recovered.update_counters(&words, received);
+    Some(recovered)
 }
 
-impl Remains {
-    fn close_account(&mut self, words: &Words<'_>, received: u32) {
-        let account = &mut self.account;
-        account.monotonic_ns = account.monotonic_ns.max(words.header(word::LOOKED_NS));
-        account.ticks = words.header(word::TICKS);
-        account.foreign_signals = words.header(word::FOREIGN);
-        account.sent = u64::from(received).saturating_add(self.samples.len() as u64);
-        account.lost_ticks = core::array::from_fn(|cause| words.header(word::LOST_TICKS + cause));
-        account.lost_ns = core::array::from_fn(|cause| words.header(word::LOST_NS + cause));
-        let lost = account.lost_ticks.iter().fold(0u64, |sum, &ticks| sum.saturating_add(ticks));
-        let missing = account.ticks.saturating_sub(account.sent.saturating_add(lost));
+impl RecoveredRing {
+    fn update_counters(&mut self, words: &RingWords<'_>, received: u32) {
+        let counters = &mut self.counters;
+        counters.monotonic_ns = counters.monotonic_ns.max(words.header(word::DRAINED_NS));
+        counters.ticks = words.header(word::TICKS);
+        counters.foreign_signals = words.header(word::FOREIGN);
+        counters.sent = u64::from(received).saturating_add(self.samples.len() as u64);
+        counters.lost_ticks = core::array::from_fn(|cause| words.header(word::LOST_TICKS + cause));
+        counters.lost_ns = core::array::from_fn(|cause| words.header(word::LOST_NS + cause));
+        let lost = counters.lost_ticks.iter().fold(0u64, |sum, &ticks| sum.saturating_add(ticks));
+        let missing = counters.ticks.saturating_sub(counters.sent.saturating_add(lost));
         let period_ns = self.samples.last().map_or(0, |(sample, _)| sample.weight_ns);
-        account.lost_ticks[Loss::NotReady as usize] += missing;
-        let lost_ns = &mut account.lost_ns[Loss::NotReady as usize];
+        counters.lost_ticks[LossCause::NotReady as usize] += missing;
+        let lost_ns = &mut counters.lost_ns[LossCause::NotReady as usize];
         *lost_ns = lost_ns.saturating_add(missing.saturating_mul(period_ns));
     }
 }
 
-/// The bytes, word by word.
-struct Words<'a> {
+/// The words of a ring in bytes.
+struct RingWords<'a> {
     bytes: &'a [u8],
-    /// Words of the circle.
+    /// Size of the circle in words.
     circle: usize,
 }
 
-impl Words<'_> {
-    fn new(bytes: &[u8]) -> Option<Words<'_>> {
+impl RingWords<'_> {
+    fn new(bytes: &[u8]) -> Option<RingWords<'_>> {
         let circle = (bytes.len() / 8).checked_sub(HEADER_WORDS)?;
         let is_whole = bytes.len().is_multiple_of(8) && circle.is_power_of_two();
-        let words = Words { bytes, circle };
+        let words = RingWords { bytes, circle };
         let is_ring = is_whole && (MIN_RING_WORDS..=RING_WORDS).contains(&circle);
         (is_ring && words.header(word::MAGIC) == RING_MAGIC).then_some(words)
     }
@@ -189,7 +203,7 @@ impl Words<'_> {
             (word as u32, (word >> 32) as u32)
         };
         let ((tid, flags), (generation, epoch)) = (pair(1), pair(2));
-        let (clock, period_ns) = config_of(self.header(word::CONFIGS + epoch as usize % EPOCHS));
+        let (clock, period_ns) = unpack_config(self.header(word::CONFIGS + epoch as usize % EPOCHS));
         let weight_ns = match self.circle(position.wrapping_add(3)) {
             0 => period_ns,
             weight_ns => weight_ns,
@@ -200,7 +214,7 @@ impl Words<'_> {
             clock,
             flags: flags & known,
             generation: if flags & STALE != 0 { last } else { generation },
-            monotonic_ns: self.header(word::LOOKED_NS),
+            monotonic_ns: self.header(word::DRAINED_NS),
             weight_ns,
             slot: 0,
         };
@@ -213,10 +227,10 @@ impl Words<'_> {
 mod tests {
     use proptest::prelude::*;
 
-    use super::super::FrameAddress;
+    use super::super::messages::FrameAddress;
     use super::*;
 
-    /// A ring with two records: the first was sent as sample 7, the second is fresh.
+    /// A ring with two records: the first was sent as sample 7, the second was not sent.
     fn ring() -> Vec<u8> {
         ring_of(RING_WORDS)
     }
@@ -224,11 +238,11 @@ mod tests {
     fn ring_of(circle: usize) -> Vec<u8> {
         let mut words = alloc::vec![0u64; HEADER_WORDS + circle];
         words[word::MAGIC] = RING_MAGIC;
-        // Over the end of the circle.
+        // The records wrap around the end of the circle.
         words[word::TAIL] = 3 * circle as u64 - 5;
-        words[word::LOOKED_NS] = 900;
+        words[word::DRAINED_NS] = 900;
         words[word::TICKS] = 12;
-        words[word::LOST_TICKS + Loss::RingFull as usize] = 1;
+        words[word::LOST_TICKS + LossCause::RingFull as usize] = 1;
         words[word::CONFIGS + 3] = 10_000_000 << 2 | Clock::Prof as u64;
         words[word::CONFIGS + 4] = 20_000_000 << 2 | Clock::Real as u64;
         let records: [&[u64]; 2] = [
@@ -242,9 +256,9 @@ mod tests {
     }
 
     #[test]
-    fn what_was_not_received_is_taken_once() {
-        let account = Account { ticks: 9, sent: 7, agent_cpu_ns: 5, ..Account::default() };
-        let before = remains(&ring(), 6, &account, 40, 9).expect("a ring");
+    fn samples_that_were_not_received_are_recovered_once() {
+        let counters = AgentCounters { ticks: 9, sent: 7, agent_cpu_ns: 5, ..AgentCounters::default() };
+        let before = recover(&ring(), 6, &counters, 40, 9).expect("a ring");
         assert_eq!(before.samples.len(), 2);
         let (sample, frames) = &before.samples[0];
         assert_eq!((sample.tid, sample.clock, sample.weight_ns, sample.generation), (41, Clock::Prof, 10_000_000, 2));
@@ -252,21 +266,22 @@ mod tests {
             **frames,
             [FrameAddress::Instruction(0x8_0000), FrameAddress::Return(0x10_0000)].map(FrameAddress::pack)
         );
-        let after = remains(&ring(), 7, &account, 40, 9).expect("a ring");
+        let after = recover(&ring(), 7, &counters, 40, 9).expect("a ring");
         assert_eq!(after.samples, before.samples[1..]);
         let (sample, _) = &after.samples[0];
         assert_eq!((sample.clock, sample.weight_ns, sample.generation), (Clock::Real, 20_000_000, 9));
         assert_eq!(sample.flags, flag::TRUNCATED);
-        // 12 ticks: 7 received, 1 here, 1 counted as lost; the other three were on their way.
-        assert_eq!((after.account.ticks, after.account.sent), (12, 8));
-        assert_eq!(after.account.lost_ticks[Loss::RingFull as usize], 1);
-        assert_eq!(after.account.lost_ticks[Loss::NotReady as usize], 3);
-        assert_eq!(after.account.agent_cpu_ns, 5);
+        // 12 ticks: 7 received, 1 recovered, 1 counted as lost. The other three were in flight.
+        assert_eq!((after.counters.ticks, after.counters.sent), (12, 8));
+        assert_eq!(after.counters.lost_ticks[LossCause::RingFull as usize], 1);
+        assert_eq!(after.counters.lost_ticks[LossCause::NotReady as usize], 3);
+        assert_eq!(after.counters.agent_cpu_ns, 5);
     }
 
     #[test]
-    fn the_length_tells_the_size_of_the_circle() {
-        let read = |bytes: &[u8]| remains(bytes, 6, &Account::default(), 40, 9).map(|remains| remains.samples);
+    fn the_file_length_gives_the_size_of_the_circle() {
+        let read =
+            |bytes: &[u8]| recover(bytes, 6, &AgentCounters::default(), 40, 9).map(|recovered| recovered.samples);
         let largest = read(&ring());
         assert_eq!(largest.as_ref().map(Vec::len), Some(2));
         for circle in [MIN_RING_WORDS, 4 * MIN_RING_WORDS] {
@@ -278,15 +293,15 @@ mod tests {
     }
 
     #[test]
-    fn buckets_hold_what_they_begin_with() {
-        assert!((0..BUCKETS - 1).all(|at| bucket(least_cycles(at)) == at && bucket(least_cycles(at + 1) - 1) == at));
+    fn a_bucket_starts_at_its_smallest_value() {
+        assert!((0..BUCKETS - 1).all(|at| bucket(bucket_start(at)) == at && bucket(bucket_start(at + 1) - 1) == at));
     }
 
     #[test]
-    fn other_bytes_are_no_ring() {
+    fn other_bytes_are_not_a_ring() {
         let ring = ring();
-        assert!(remains(&ring[..ring.len() - 1], 0, &Account::default(), 1, 1).is_none());
-        assert!(remains(&alloc::vec![0; RING_BYTES], 0, &Account::default(), 1, 1).is_none());
+        assert!(recover(&ring[..ring.len() - 1], 0, &AgentCounters::default(), 1, 1).is_none());
+        assert!(recover(&alloc::vec![0; RING_BYTES], 0, &AgentCounters::default(), 1, 1).is_none());
     }
 
     proptest! {
@@ -305,9 +320,9 @@ mod tests {
                 words[HEADER_WORDS + (tail as usize + index) % RING_WORDS] = value;
             }
             let bytes: Vec<u8> = words.iter().flat_map(|word| word.to_le_bytes()).collect();
-            if let Some(remains) = remains(&bytes, received, &Account::default(), 1, 1) {
-                prop_assert!(remains.samples.len() <= RING_WORDS / RECORD_WORDS);
-                prop_assert!(remains.samples.iter().all(|(_, frames)| frames.len() <= MAX_FRAMES));
+            if let Some(recovered) = recover(&bytes, received, &AgentCounters::default(), 1, 1) {
+                prop_assert!(recovered.samples.len() <= RING_WORDS / RECORD_WORDS);
+                prop_assert!(recovered.samples.iter().all(|(_, frames)| frames.len() <= MAX_FRAMES));
             }
         }
     }

@@ -1,35 +1,35 @@
-//! The words of a scenario for source files and machine code:
+//! The directives of a scenario for source files and machine code:
 //!
 //! ```text
-//! source src/json/parser.rs 118           a file; what follows each | is a line of it, the first this one
+//! source src/json/parser.rs 118           a file: each | is a line, and the first is line 118
 //! | fn parse_value(&mut self) -> Result<Value> {
-//! code parse_value                        its instructions, of four bytes each
+//! code parse_value                        its instructions, four bytes each
 //! | parse_value@src/json/parser.rs:118 push %rbp
 //! |*parse_value@src/json/parser.rs:120;peek@src/json/parser.rs:61 movzbl (%rdi),%eax
-//! | - jne -> 1                            of no line; a jump to the first instruction
+//! | - jne -> 1                            no source line; a jump to the first instruction
 //! ```
 //!
-//! A frame of a stack lies at the first instruction with its functions and lines, or at the one with the star. So code
-//! comes before the samples.
+//! A frame of a stack lies at the first instruction with its functions and lines, or at the one
+//! with the star. Code must therefore precede the samples.
 
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use super::{FullNames, LineText, line_text};
+use super::line_text::{FullNames, LineText, line_text};
 use crate::profile::module::ModuleId;
 use crate::symbols::assembly::{Code, Instruction, LineState, Places};
-use crate::symbols::source::{self, Source};
-use crate::symbols::worker::{CodeReply, CodeRequest};
+use crate::symbols::messages::{CodeReply, CodeRequest};
+use crate::symbols::source::{self, SourceFile};
 
-/// Where code starts, and where the next does.
+/// Address of the code of the first function, and distance to that of the next.
 const FIRST_ADDRESS: u64 = 1 << 28;
 const STEP: u64 = 1 << 20;
-/// Of every instruction.
+/// Length of every instruction.
 const LENGTH: u64 = 4;
-/// Lines of a source file in a scenario, and instructions of a function, at most.
+/// Maximum number of lines of a source file in a scenario, and of instructions of a function.
 const MAX_LINES: usize = 10_000;
 
-/// A function's code, as written.
+/// A function's code as the scenario has it.
 #[derive(Debug)]
 struct CodeText {
     path: String,
@@ -44,25 +44,26 @@ pub(super) struct FrameText {
     /// Its functions, the outermost first.
     pub(super) lines: Vec<LineText>,
     pub(super) address: u64,
-    /// Whether it lies there, and not at the first instruction like it.
+    /// Whether the instruction has a star, so that the frame lies there and not at the first
+    /// instruction with the same functions and lines.
     pub(super) starred: bool,
 }
 
-/// What the next lines with a bar go on with.
+/// The block that the next lines with a bar continue.
 #[derive(Debug, Default)]
-enum Open {
+enum OpenBlock {
     #[default]
     Nothing,
     Source(String),
     Code,
 }
 
-/// Sources and code, as written.
+/// Source files and code as the scenario has them.
 #[derive(Debug, Default)]
 pub(super) struct Texts {
     sources: HashMap<String, Vec<String>>,
     codes: Vec<CodeText>,
-    open: Open,
+    open: OpenBlock,
 }
 
 impl Texts {
@@ -75,7 +76,7 @@ impl Texts {
             return Err(format!("a source file has the lines 1 to {MAX_LINES}"));
         }
         self.sources.insert(file.to_owned(), vec![String::new(); first - 1]);
-        self.open = Open::Source(file.to_owned());
+        self.open = OpenBlock::Source(file.to_owned());
         Ok(())
     }
 
@@ -83,14 +84,15 @@ impl Texts {
         let start = FIRST_ADDRESS + STEP * self.codes.len() as u64;
         let (path, function) = (path.to_owned(), function.to_owned());
         self.codes.push(CodeText { path, function, start, instructions: Vec::new() });
-        self.open = Open::Code;
+        self.open = OpenBlock::Code;
     }
 
-    /// Goes on. Gives the frame that lies there, if it is an instruction.
-    pub(super) fn go_on(&mut self, text: &str) -> Result<Option<FrameText>, String> {
+    /// Adds a line to the open block. Returns the frame that lies there if the line is an
+    /// instruction.
+    pub(super) fn add_line(&mut self, text: &str) -> Result<Option<FrameText>, String> {
         match &self.open {
-            Open::Nothing => Err("‘|’ goes on with ‘source’ or ‘code’, and there is none before it".to_owned()),
-            Open::Source(file) => {
+            OpenBlock::Nothing => Err("‘|’ goes on with ‘source’ or ‘code’, and there is none before it".to_owned()),
+            OpenBlock::Source(file) => {
                 let lines = self.sources.entry(file.clone()).or_default();
                 if lines.len() == MAX_LINES {
                     return Err(format!("a source file has the lines 1 to {MAX_LINES}"));
@@ -98,17 +100,17 @@ impl Texts {
                 lines.push(text.strip_prefix(' ').unwrap_or(text).to_owned());
                 Ok(None)
             }
-            Open::Code => {
+            OpenBlock::Code => {
                 let code = self.codes.last_mut().ok_or("no code before this line")?;
                 code.instruction(text)
             }
         }
     }
 
-    /// Everything, as a worker would answer it.
+    /// Returns all source files and code in the form in which a worker answers.
     pub(super) fn finish(self, names: &FullNames) -> Listings {
         let source = |(file, lines): (String, Vec<String>)| {
-            let source = Source::new(&file, lines.join("\n").as_bytes(), None);
+            let source = SourceFile::new(&file, lines.join("\n").as_bytes(), None);
             (file, Arc::new(source))
         };
         Listings {
@@ -171,15 +173,15 @@ impl CodeText {
     }
 }
 
-/// Code and sources, as a worker would give them.
+/// Code and source files in the form in which a worker answers.
 #[derive(Debug, Default)]
 pub(super) struct Listings {
     codes: Vec<Code>,
-    sources: HashMap<String, Arc<Source>>,
+    sources: HashMap<String, Arc<SourceFile>>,
 }
 
 impl Listings {
-    /// What a symbol worker would answer.
+    /// Returns the answer of a symbol worker to a request for code.
     pub(super) fn code(&self, request: &CodeRequest) -> CodeReply {
         let CodeRequest { module, file, address, .. } = request;
         let path = file.path.to_string_lossy();
@@ -190,11 +192,11 @@ impl Listings {
         CodeReply { module: *module, address: *address, code }
     }
 
-    /// What the reader of sources would answer.
-    pub(super) fn source(&self, request: &source::Request) -> source::Reply {
+    /// Returns the answer of the reader of source files.
+    pub(super) fn source(&self, request: &source::SourceRequest) -> source::SourceReply {
         let source = self.sources.get(&request.file).cloned();
         let missing = || format!("{} is not here: name the directory it is in with --source-path DIR", request.file);
-        source::Reply { file: request.file.clone(), source: source.ok_or_else(missing) }
+        source::SourceReply { file: request.file.clone(), source: source.ok_or_else(missing) }
     }
 }
 
@@ -224,9 +226,9 @@ at 1s prof 10ms f@f.c:4;g@g.h:1 (inline)";
         assert_eq!(code.instructions[2].jump, Some(FIRST_ADDRESS));
         let lines: Vec<u32> = code.place(&code.instructions[1]).iter().map(|line| line.line).collect();
         assert_eq!(lines, [1, 4], "the innermost first");
-        let found = script.source(&source::Request { file: "f.c".to_owned(), pid: 7 }).source.expect("a file");
+        let found = script.source(&source::SourceRequest { file: "f.c".to_owned(), pid: 7 }).source.expect("a file");
         assert_eq!((found.line(2), found.line(4)), (Some(""), Some("  return g();")));
-        assert!(script.source(&source::Request { file: "g.h".to_owned(), pid: 7 }).source.is_err());
+        assert!(script.source(&source::SourceRequest { file: "g.h".to_owned(), pid: 7 }).source.is_err());
     }
 
     #[test]

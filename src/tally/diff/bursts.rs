@@ -1,85 +1,89 @@
-//! How much less samples tell than their number says, because they come in bursts: by how much more the parts of the baseline differ
-//! from each other than chance has it. Another window of a load that stays the same differs by as much.
+//! Burstiness of samples. Samples that come in bursts carry less information than their number
+//! says. The burstiness of a row is the variance between equal parts of the baseline, divided by
+//! the variance that chance explains; another window of a constant load varies as much.
 
 use std::borrow::Borrow;
 use std::collections::HashMap;
 
-use crate::profile::window::{BUCKET_NS, Span};
-use crate::tally::table::Table;
+use crate::profile::totals::{BUCKET_NS, Span};
 use crate::tally::text::Text;
+use crate::tally::top::TopTable;
 
-/// Parts of equal length that a baseline is looked at by.
+/// The number of equal parts that a baseline is divided into.
 const PARTS: usize = 8;
-/// What of a row's differences is its own, where the parts' mean is given.
+/// The degrees of freedom of a row's parts, given their mean.
 const FREE: f64 = PARTS as f64 - 1.0;
-/// How much what all rows have in common counts beside that.
-const COMMON: f64 = 18.0;
+/// The weight, in degrees of freedom, of the burstiness that all rows have in common.
+const COMMON_WEIGHT: f64 = 18.0;
 
-/// How bursty rows are: 1 where chance explains how they come.
+/// The burstiness of rows. It is 1 if chance explains how samples are distributed.
 #[derive(Clone, Debug)]
-pub struct Bursts {
+pub struct Burstiness {
     common: f64,
-    /// By full name: its flat, its cum.
+    /// The burstiness of each row's flat and cum, by full name.
     rows: HashMap<Text, (f64, f64)>,
 }
 
-impl Default for Bursts {
-    /// Nothing is known to be bursty.
-    fn default() -> Bursts {
-        Bursts { common: 1.0, rows: HashMap::new() }
+impl Default for Burstiness {
+    /// Nothing is bursty.
+    fn default() -> Burstiness {
+        Burstiness { common: 1.0, rows: HashMap::new() }
     }
 }
 
-/// The parts of the last so many ns of a span, the latest first; none where it is too short.
-pub fn parts(span: Span, seen_ns: u64) -> Vec<Span> {
+/// Divides the last `seen_ns` of a span into parts, the latest first. Returns none if it is too
+/// short.
+pub fn baseline_parts(span: Span, seen_ns: u64) -> Vec<Span> {
     let Span::Last { now_ns, .. } = span else { return Vec::new() };
     let ns = seen_ns / BUCKET_NS / PARTS as u64 * BUCKET_NS;
     let part = |index: u64| Span::Last { ns, now_ns: now_ns.saturating_sub(index * ns) };
     if ns == 0 { Vec::new() } else { (0..PARTS as u64).map(part).collect() }
 }
 
-impl Bursts {
-    /// Of what these parts came to.
-    pub fn of(parts: &[impl Borrow<Table>]) -> Bursts {
+impl Burstiness {
+    /// Estimates burstiness from the tables of the parts.
+    pub fn new(parts: &[impl Borrow<TopTable>]) -> Burstiness {
         let mut rows: HashMap<&Text, ([u64; PARTS], [u64; PARTS])> = HashMap::new();
-        for (at, part) in parts.iter().map(Borrow::borrow).enumerate().take(PARTS) {
+        for (index, part) in parts.iter().map(Borrow::borrow).enumerate().take(PARTS) {
             for row in &part.rows {
                 let (flat, cum) = rows.entry(&row.full).or_default();
-                (flat[at], cum[at]) = (row.flat_ns, row.cum_ns);
+                (flat[index], cum[index]) = (row.flat_ns, row.cum_ns);
             }
         }
-        let heads = parts.iter().map(Borrow::borrow);
-        let (samples, ns) = heads.fold((0, 0), |sum, part| (sum.0 + part.samples, sum.1 + part.total_ns));
+        let tables = parts.iter().map(Borrow::borrow);
+        let (samples, ns) = tables.fold((0, 0), |sum, part| (sum.0 + part.samples, sum.1 + part.total_ns));
         let sample_ns = ns as f64 / samples.max(1) as f64;
         let flats: Vec<f64> = rows.values().filter_map(|(flat, _)| dispersion(flat, sample_ns)).collect();
         let count = flats.len().max(1) as f64;
-        // As much as it may well be: it is known no better than from so many differences.
-        let doubt = 1.0 + (2.0 / (count * FREE)).sqrt();
-        let common = (flats.iter().sum::<f64>() / count * doubt).max(1.0);
-        let judged = |parts: &[u64; PARTS]| shrunk(dispersion(parts, sample_ns), common);
-        let rows = rows.into_iter().map(|(full, (flat, cum))| (full.clone(), (judged(&flat), judged(&cum)))).collect();
-        Bursts { common, rows }
+        // The estimate is increased by its standard error.
+        let uncertainty = 1.0 + (2.0 / (count * FREE)).sqrt();
+        let common = (flats.iter().sum::<f64>() / count * uncertainty).max(1.0);
+        let estimate = |parts: &[u64; PARTS]| shrink(dispersion(parts, sample_ns), common);
+        let rows =
+            rows.into_iter().map(|(full, (flat, cum))| (full.clone(), (estimate(&flat), estimate(&cum)))).collect();
+        Burstiness { common, rows }
     }
 
-    /// Of a row's flat and its cum.
+    /// The burstiness of a row's flat and cum.
     pub fn row(&self, full: &Text) -> (f64, f64) {
         self.rows.get(full).copied().unwrap_or((self.common, self.common))
     }
 
-    /// Of something that weighed so much in equal parts of the time, ns.
+    /// The burstiness of a load with these weights in equal parts of the time, ns.
     pub fn load(&self, parts_ns: &[u64; PARTS], sample_ns: f64) -> f64 {
-        shrunk(dispersion(parts_ns, sample_ns), self.common)
+        shrink(dispersion(parts_ns, sample_ns), self.common)
     }
 }
 
-/// How much parts differ, divided by what chance has it; nothing where there is nothing.
+/// The variance of parts divided by the variance that chance explains; `None` without samples.
 fn dispersion(parts: &[u64; PARTS], sample_ns: f64) -> Option<f64> {
     let mean = parts.iter().map(|&ns| ns as f64).sum::<f64>() / PARTS as f64;
     let squares = parts.iter().map(|&ns| (ns as f64 - mean).powi(2)).sum::<f64>();
     (mean > 0.0 && sample_ns > 0.0).then(|| squares / (mean * sample_ns * FREE))
 }
 
-/// Few parts tell little: what all rows have in common counts too, and no row is taken for calmer than that.
-fn shrunk(own: Option<f64>, common: f64) -> f64 {
-    own.map_or(common, |own| ((own * FREE + common * COMMON) / (FREE + COMMON)).max(common))
+/// Shrinks a row's own estimate towards that of all rows, because few parts carry little
+/// information. The result is not less than the latter.
+fn shrink(own: Option<f64>, common: f64) -> f64 {
+    own.map_or(common, |own| ((own * FREE + common * COMMON_WEIGHT) / (FREE + COMMON_WEIGHT)).max(common))
 }

@@ -1,16 +1,22 @@
-//! Processes and threads, as differences from what they were.
+//! The difference of processes and threads.
 
 use std::collections::HashMap;
 
-use super::{Bursts, Judge};
-use crate::profile::window::Weight;
-use crate::tally::threads::{Folded, Load, LoadChange, ProcessRow, ThreadRow, ThreadSort, Threads, sort};
+use super::bursts::Burstiness;
+use super::significance_test::SignificanceTest;
+use crate::profile::totals::Weight;
+use crate::tally::threads::{FoldedRows, Load, LoadChange, ProcessRow, ThreadRow, ThreadSort, ThreadTable, sort};
 
-/// What processes and threads weigh more or less than they did. Who there is, what they do, how their load goes and where most of it is,
-/// is as it is now; before, each has its row.
-pub fn threads(now: &Threads, before: &Threads, (judge, bursts): (&Judge, &Bursts), order: ThreadSort) -> Threads {
+/// Returns the current processes and threads with the differences of their weights. Everything else
+/// is current too. `before` must have a row for every process and thread.
+pub fn diff_threads(
+    now: &ThreadTable,
+    before: &ThreadTable,
+    (test, bursts): (&SignificanceTest, &Burstiness),
+    order: ThreadSort,
+) -> ThreadTable {
     let rows = now.processes.iter().map(|process| process.threads.len() + 1).sum();
-    let judge = (&judge.among(rows), bursts);
+    let test = (&test.with_rows(rows), bursts);
     let nothing = Load::default();
     let mut gone: HashMap<_, _> = before.processes.iter().map(|process| (process.id, process)).collect();
     let mut process = |process: &ProcessRow| {
@@ -18,41 +24,45 @@ pub fn threads(now: &Threads, before: &Threads, (judge, bursts): (&Judge, &Burst
         let threads = was.map_or(&[][..], |was| &was.threads);
         let mut gone: HashMap<_, _> = threads.iter().map(|thread| (thread.id, &thread.load)).collect();
         let thread = |thread: &ThreadRow| ThreadRow {
-            load: load(&thread.load, gone.remove(&thread.id).unwrap_or(&nothing), judge),
+            load: diff_load(&thread.load, gone.remove(&thread.id).unwrap_or(&nothing), test),
             ..thread.clone()
         };
         ProcessRow {
-            load: load(&process.load, was.map_or(&nothing, |was| &was.load), judge),
+            load: diff_load(&process.load, was.map_or(&nothing, |was| &was.load), test),
             threads: process.threads.iter().map(thread).collect(),
-            folded: folded(process.folded, gone.into_values(), judge),
+            folded: diff_folded(process.folded, gone.into_values(), test),
             ..process.clone()
         }
     };
     let processes = now.processes.iter().map(&mut process).collect();
-    let folded = folded(now.folded, gone.values().map(|process| &process.load), judge);
-    let mut told = Threads { processes, folded };
-    sort(&mut told, order);
-    told
+    let folded = diff_folded(now.folded, gone.values().map(|process| &process.load), test);
+    let mut table = ThreadTable { processes, folded };
+    sort(&mut table, order);
+    table
 }
 
-fn load(now: &Load, before: &Load, (judge, bursts): (&Judge, &Bursts)) -> Load {
-    let judge = judge.of_bursts(bursts.load(&before.parts_ns, judge.sample_ns()));
-    let (weight, change) = changed(now.weight, before.weight, &judge);
+fn diff_load(now: &Load, before: &Load, (test, bursts): (&SignificanceTest, &Burstiness)) -> Load {
+    let test = test.with_burstiness(bursts.load(&before.parts_ns, test.sample_ns()));
+    let (weight, change) = diff_weight(now.weight, before.weight, &test);
     let known = if now.top.is_empty() { before } else { now };
     Load { weight, parts_ns: now.parts_ns, change: Some(change), ..known.clone() }
 }
 
-fn folded<'a>(now: Folded, before: impl Iterator<Item = &'a Load>, (judge, _): (&Judge, &Bursts)) -> Folded {
+fn diff_folded<'a>(
+    now: FoldedRows,
+    before: impl Iterator<Item = &'a Load>,
+    (test, _): (&SignificanceTest, &Burstiness),
+) -> FoldedRows {
     let before = before.fold(Weight::default(), |mut sum, load| {
         sum += load.weight;
         sum
     });
-    let (weight, change) = changed(now.weight, before, judge);
-    Folded { count: now.count, weight, change: Some(change) }
+    let (weight, change) = diff_weight(now.weight, before, test);
+    FoldedRows { count: now.count, weight, change: Some(change) }
 }
 
-fn changed(now: Weight, before: Weight, judge: &Judge) -> (Weight, LoadChange) {
-    let difference = judge.difference(now.ns, before.ns);
+fn diff_weight(now: Weight, before: Weight, test: &SignificanceTest) -> (Weight, LoadChange) {
+    let difference = test.difference(now.ns, before.ns);
     let weight = Weight { ns: difference.ns, samples: now.samples.abs_diff(before.samples) };
     (weight, LoadChange { weight: difference.change, fewer: now.samples < before.samples })
 }

@@ -1,128 +1,129 @@
-//! The line of commands: keys that edit it, and what its orders do.
+//! The `:` line: the keys that edit it, and the execution of its commands.
 
 use super::{App, Mode};
+use crate::session::Command;
 use crate::tally::query::Pattern;
-use crate::track::Command;
 use crate::tui::action::{Action, Effect, Motion};
-use crate::tui::colon::Colon;
+use crate::tui::command::colon_command::ColonCommand;
+use crate::tui::command::command_line::CommandLine;
 use crate::tui::filters;
 use crate::tui::layout::{Pane, View};
-use crate::tui::listing::Form;
-use crate::tui::order::Order;
+use crate::tui::name_parts::bare_name;
+use crate::tui::pane::source::state::ListingMode;
 
 impl App {
     pub(super) fn open_colon(&mut self) {
         self.leave_page();
-        self.mode = Mode::Colon(Colon::default());
+        self.mode = Mode::Command(CommandLine::default());
     }
 
-    /// What an action is to the line of commands, while it is open; `None` if nothing.
-    pub(super) fn colon(&mut self, action: &Action) -> Option<Vec<Effect>> {
-        let Mode::Colon(colon) = &mut self.mode else { return None };
+    /// Applies an action to the open `:` line; returns `None` if the action does not concern it.
+    pub(super) fn update_command_line(&mut self, action: &Action) -> Option<Vec<Effect>> {
+        let Mode::Command(line) = &mut self.mode else { return None };
         match action {
-            Action::Insert(c) => colon.insert(c.encode_utf8(&mut [0; 4])),
-            Action::Paste(text) => colon.insert(text),
-            Action::Edit(edit) => colon.edit(*edit),
+            Action::Insert(c) => line.insert(c.encode_utf8(&mut [0; 4])),
+            Action::Paste(text) => line.insert(text),
+            Action::Edit(edit) => line.edit(*edit),
             Action::Complete => {
-                let lines = (0..self.list.len()).filter_map(|index| self.list.line(index));
-                let names: Vec<&str> = lines.map(|line| line.row.short.as_str()).collect();
-                colon.complete(names.into_iter());
+                let rows = (0..self.top.len()).filter_map(|index| self.top.line(index));
+                let names: Vec<&str> = rows.map(|row| matching_name(&row.row.full, &row.row.short)).collect();
+                line.complete(names.into_iter());
             }
-            Action::Recall(step) => colon.recall(&self.colon_history, *step),
+            Action::Recall(step) => line.recall(&self.command_history, *step),
             Action::Accept => {
-                let line = colon.line().text();
-                let Some(order) = colon.order() else { return Some(Vec::new()) };
+                let text = line.line().text();
+                let Some(command) = line.parse() else { return Some(Vec::new()) };
                 self.mode = Mode::Panes;
-                self.colon_history.keep(line);
-                return Some(self.obey(order));
+                self.command_history.push(text);
+                return Some(self.execute(command));
             }
             _ => return None,
         }
         Some(Vec::new())
     }
 
-    fn obey(&mut self, order: Order) -> Vec<Effect> {
-        match order {
-            Order::Act(action) => self.act(action),
-            Order::ClearFilters => {
-                self.note("no filters now; u takes them back");
+    fn execute(&mut self, command: ColonCommand) -> Vec<Effect> {
+        match command {
+            ColonCommand::Act(action) => self.act(action),
+            ColonCommand::ClearFilters => {
+                self.note("filters cleared; u undoes that");
                 self.act(Action::ClearFilters)
             }
-            Order::Filter(kind, pattern) => {
+            ColonCommand::Filter(kind, pattern) => {
                 let mut filters = self.filters.now().clone();
-                *kind.of(&mut filters) = pattern.into_iter().collect();
+                *kind.patterns_mut(&mut filters) = pattern.into_iter().collect();
                 self.filters.set(filters);
                 Vec::new()
             }
-            Order::Tag(kind, tag) => {
+            ColonCommand::Tag(kind, tag) => {
                 let mut filters = self.filters.now().clone();
-                *kind.of(&mut filters) = tag.into_iter().collect();
+                *kind.tags_mut(&mut filters) = tag.into_iter().collect();
                 self.filters.set(filters);
                 Vec::new()
             }
-            Order::Top { rows, sort, focus, ignore } => {
+            ColonCommand::Top { rows, sort, focus, ignore } => {
                 let mut filters = self.filters.now().clone();
                 filters.focus.extend(focus);
                 filters.ignore.extend(ignore);
                 self.sort = sort.unwrap_or(self.sort);
-                self.show(View::Alone(Pane::Top));
-                self.list.show_at_most(rows);
-                self.list.go(Motion::First);
+                self.show_view(View::Alone(Pane::Top));
+                self.top.show_at_most(rows);
+                self.top.go(Motion::First);
                 if let Some(rows) = rows {
-                    self.note(format!("the first {rows} rows; :top shows all"));
+                    self.note(format!("showing the first {rows} rows; :top shows all"));
                 }
                 self.filters.set(filters);
                 Vec::new()
             }
-            Order::Peek(pattern) => {
+            ColonCommand::Peek(pattern) => {
                 if self.select_first(&pattern) {
-                    self.turn_to_pane(Pane::Callers);
+                    self.focus_pane(Pane::Callers);
                 }
                 Vec::new()
             }
-            Order::List(pattern) => self.list_of(&pattern, Form::Source),
-            Order::Disasm(pattern) => self.list_of(&pattern, Form::Assembly),
-            Order::Clock(clock) => self.switch_clock(clock),
-            Order::Engine(engine) => self.sample_by(Command::Engine(engine)),
-            Order::Period(period_ns) => {
-                self.period_ns.want(period_ns);
+            ColonCommand::List(pattern) => self.show_listing(&pattern, ListingMode::Source),
+            ColonCommand::Disasm(pattern) => self.show_listing(&pattern, ListingMode::Assembly),
+            ColonCommand::Clock(clock) => self.switch_clock(clock),
+            ColonCommand::Engine(engine) => self.switch_sampling(Command::Engine(engine)),
+            ColonCommand::Period(period_ns) => {
+                self.period_ns.request(period_ns);
                 vec![Effect::Send(Command::Period(period_ns))]
             }
-            Order::Window(window_ns) => {
+            ColonCommand::Window(window_ns) => {
                 self.window_ns = window_ns;
                 Vec::new()
             }
-            Order::Sort(sort) => {
+            ColonCommand::Sort(sort) => {
                 self.sort = sort;
                 Vec::new()
             }
-            Order::Group(group) => {
-                self.turn_group(group);
+            ColonCommand::Group(group) => {
+                self.set_group(group);
                 Vec::new()
             }
-            Order::Roots(roots) => {
-                self.turn_roots(roots);
+            ColonCommand::Roots(roots) => {
+                self.set_roots(roots);
                 Vec::new()
             }
-            Order::Names(names) => {
+            ColonCommand::Names(names) => {
                 self.names = names;
                 Vec::new()
             }
         }
     }
 
-    /// Source or assembly of the first function that matches.
-    fn list_of(&mut self, pattern: &Pattern, form: Form) -> Vec<Effect> {
+    /// Shows the source or the assembly of the first matching function.
+    fn show_listing(&mut self, pattern: &Pattern, form: ListingMode) -> Vec<Effect> {
         if self.select_first(pattern) {
-            self.listing.form = form;
-            self.turn_to_pane(Pane::Source);
+            self.source.mode = form;
+            self.focus_pane(Pane::Source);
         }
         Vec::new()
     }
 
-    /// Selects the first function that matches; if there is none, says so.
+    /// Selects the first matching function. If there is none, a message says so.
     fn select_first(&mut self, pattern: &Pattern) -> bool {
-        let found = self.list.select_first(pattern);
+        let found = self.top.select_first(pattern);
         if !found {
             let chips: Vec<String> = filters::chips(self.filters.now()).collect();
             self.note(match chips[..] {
@@ -132,4 +133,9 @@ impl App {
         }
         found
     }
+}
+
+/// Returns the form of a name that its full name contains, so that a filter for it matches.
+fn matching_name<'a>(full: &'a str, short: &'a str) -> &'a str {
+    [short, bare_name(short)].into_iter().find(|name| full.contains(name)).unwrap_or(full)
 }

@@ -1,86 +1,91 @@
-//! Ways out: of a prompt, of a page, of the program; and what ends by itself.
+//! Leaving prompts, pages and the program, and the end of target or session.
 
 use nix::sys::signal::Signal;
 
-use super::{App, Message, Mode};
-use crate::track::{Command, Ending};
+use super::{App, Mode, StatusMessage};
+use crate::session::{Command, TargetExit};
 use crate::tui::OnQuit;
 use crate::tui::action::{Departure, Effect};
 use crate::tui::layout::{Pane, View};
 
 impl App {
-    pub(super) fn back(&mut self) {
+    pub(super) fn leave_innermost(&mut self) {
         match std::mem::replace(&mut self.mode, Mode::Panes) {
-            Mode::Prompt(_, stand) => self.return_to(*stand),
+            Mode::Prompt(_, stand) => self.restore_cursors(*stand),
+            Mode::Panes if self.card => self.card = false,
             Mode::Panes if self.message.is_some() => self.message = None,
-            Mode::Panes if self.frozen && self.walk.leave() => {}
-            Mode::Panes if self.pane == Pane::Flame && self.flame.zoom_out(self.list.selected_name()) => {}
+            Mode::Panes if self.frozen && self.timeline.leave() => {}
+            Mode::Panes if self.pane == Pane::Flame && self.flame.zoom_out(self.top.selected_name()) => {}
             Mode::Panes => self.view = View::Dashboard,
             Mode::Ending(times) => self.mode = Mode::Ending(times),
-            Mode::Colon(_) | Mode::Save(_) | Mode::Page(..) | Mode::Typing => {}
-            Mode::Question | Mode::ConfirmItimer(_) => {}
+            Mode::Command(_) | Mode::Save(_) | Mode::Help(..) | Mode::Typing => {}
+            Mode::ConfirmQuit | Mode::ConfirmItimer(_) => {}
         }
     }
 
-    /// Whether there is a target that this screen may end.
+    /// Whether there is a live target that sigtop may terminate.
     fn holds_target(&self) -> bool {
         self.options.launched && self.ended.is_none() && !self.session_over
     }
 
     pub(super) fn quit(&mut self) -> Vec<Effect> {
         if !self.holds_target() {
-            return self.depart(Departure::Left);
+            return self.leave_screen(Departure::Left);
         }
-        // What a prompt previewed is not kept.
+        // The preview of an open prompt is discarded.
         if matches!(self.mode, Mode::Prompt(..)) {
-            self.back();
+            self.leave_innermost();
         }
         match self.options.on_quit {
             OnQuit::Ask => {
                 if !matches!(self.mode, Mode::Ending(_)) {
-                    self.mode = Mode::Question;
+                    self.mode = Mode::ConfirmQuit;
                 }
                 Vec::new()
             }
-            OnQuit::End => self.end(),
-            OnQuit::LetRun => self.depart(Departure::Left),
+            OnQuit::End => self.terminate_target(),
+            OnQuit::LetRun => self.leave_screen(Departure::Left),
         }
     }
 
-    pub(super) fn end(&mut self) -> Vec<Effect> {
+    pub(super) fn terminate_target(&mut self) -> Vec<Effect> {
         if !self.holds_target() {
-            return self.depart(Departure::Left);
+            return self.leave_screen(Departure::Left);
         }
         let times = if let Mode::Ending(times) = self.mode { times.saturating_add(1) } else { 1 };
         self.mode = Mode::Ending(times);
         vec![Effect::Send(Command::End)]
     }
 
-    /// A signal told sigtop to go. SIGHUP says that the terminal is gone.
-    pub fn signalled(&mut self, signal: i32) -> Vec<Effect> {
-        if signal == Signal::SIGHUP as i32 { self.hung_up() } else { self.depart(Departure::Signal(signal)) }
+    /// Handles a termination signal to sigtop. SIGHUP means that the terminal is gone.
+    pub fn handle_signal(&mut self, signal: i32) -> Vec<Effect> {
+        if signal == Signal::SIGHUP as i32 {
+            self.handle_hangup()
+        } else {
+            self.leave_screen(Departure::Signal(signal))
+        }
     }
 
-    /// The terminal is gone, which is passed on to the target unless it is to run on when the
-    /// screen is left.
-    pub(super) fn hung_up(&mut self) -> Vec<Effect> {
+    /// Handles the loss of the terminal. The hangup is forwarded to the target, unless quitting
+    /// leaves the target running.
+    pub(super) fn handle_hangup(&mut self) -> Vec<Effect> {
         let hands_on = self.holds_target() && self.options.on_quit != OnQuit::LetRun;
         let handed_on = hands_on.then_some(Effect::Send(Command::HangUp));
-        handed_on.into_iter().chain(self.depart(Departure::Signal(Signal::SIGHUP as i32))).collect()
+        handed_on.into_iter().chain(self.leave_screen(Departure::Signal(Signal::SIGHUP as i32))).collect()
     }
 
-    pub(super) fn depart(&mut self, departure: Departure) -> Vec<Effect> {
+    pub(super) fn leave_screen(&mut self, departure: Departure) -> Vec<Effect> {
         let ended = self.ended.is_some();
         let departure = if ended && departure == Departure::Left { Departure::Over } else { departure };
-        let told = (!ended && !self.session_over).then_some(Effect::Send(Command::Leave));
-        told.into_iter().chain([Effect::Leave(departure)]).collect()
+        let leave = (!ended && !self.session_over).then_some(Effect::Send(Command::Leave));
+        leave.into_iter().chain([Effect::Leave(departure)]).collect()
     }
 
-    pub(super) fn target_ended(&mut self, ending: Ending) -> Vec<Effect> {
+    pub(super) fn target_ended(&mut self, ending: TargetExit) -> Vec<Effect> {
         self.ended = Some(ending);
         match self.mode {
             Mode::Ending(_) => return vec![Effect::Leave(Departure::Ended)],
-            Mode::Typing | Mode::Question | Mode::ConfirmItimer(_) => self.mode = Mode::Panes,
+            Mode::Typing | Mode::ConfirmQuit | Mode::ConfirmItimer(_) => self.mode = Mode::Panes,
             _ => {}
         }
         Vec::new()
@@ -92,7 +97,8 @@ impl App {
             return vec![Effect::Leave(Departure::Ended)];
         }
         if self.ended.is_none() {
-            self.message = Some(Message { text: "the session is over: nothing new will come".to_owned(), stays: true });
+            self.message =
+                Some(StatusMessage { text: "the session has ended: no new samples".to_owned(), is_sticky: true });
         }
         Vec::new()
     }

@@ -1,52 +1,74 @@
-//! Which panes are shown, which one has the keys, and moving in it.
+//! Views, the active pane, and cursor movement, by keys and by mouse.
 
 use super::{App, Mode};
-use crate::track::Command;
+use crate::link::wire::Clock;
+use crate::session::Command;
+use crate::symbols::simplify::tidy;
 use crate::tui::action::{Effect, Motion};
-use crate::tui::layout::{self, Layout, Pane, View};
-use crate::tui::listing::Side;
-use crate::tui::page::{self, Page};
-use crate::tui::pane::{callers, header, source, threads};
-use crate::tui::roster::Entered;
-use crate::tui::{filters, neighbours};
+use crate::tui::filters;
+use crate::tui::layout::{self, Layout, OutputRows, Pane, View};
+use crate::tui::pane::callers::draw as callers;
+use crate::tui::pane::flame::state::FlameEnter;
+use crate::tui::pane::header;
+use crate::tui::pane::help::pages::{self, HelpPage};
+use crate::tui::pane::source::draw as source;
+use crate::tui::pane::source::state::ListingKind;
+use crate::tui::pane::threads::draw as threads;
+use crate::tui::pane::threads::state::EnterResult;
+use crate::tui::pane::top::draw as top_draw;
 
-/// Rows that a step of the wheel moves.
+/// Rows per wheel step.
 const WHEEL_ROWS: i16 = 3;
 
 impl App {
     pub(super) fn resize(&mut self, size: (u16, u16)) -> Vec<Effect> {
+        if self.size != size {
+            self.callers_columns = 0;
+        }
         self.size = size;
         let target = layout::target_size(size);
-        if self.told_size == Some(target) {
+        if self.sent_size == Some(target) {
             return Vec::new();
         }
-        self.told_size = Some(target);
+        self.sent_size = Some(target);
         self.emulator.resize(target);
         if self.options.output { vec![Effect::Send(Command::Resize(target.0, target.1))] } else { Vec::new() }
     }
 
-    /// Where everything is.
+    /// The layout of the screen; `None` if it is too small.
     pub(in crate::tui) fn layout(&self) -> Option<Layout> {
-        Layout::new(self.size, self.view, self.options.output)
+        let output_used = matches!(self.mode, Mode::Typing) || !self.emulator.is_unused();
+        Layout::new(self.size, self.view, OutputRows::new(self.options.output, output_used), self.callers_columns)
     }
 
-    pub(super) fn fit(&mut self) {
+    pub(super) fn resize_panes(&mut self) {
         let Some(layout) = self.layout() else { return };
         if layout.pane(self.pane).is_none() {
             match self.mode {
-                // What is typed into stays in sight.
+                // The output pane stays visible while text is typed into it.
                 Mode::Typing => self.view = View::Alone(self.pane),
                 _ => self.pane = Pane::Top,
             }
         }
         let Some(layout) = self.layout() else { return };
-        self.list.fit(layout.pane(Pane::Top).map_or(0, layout::top_rows), self.shows_both());
+        // The row of the idle threads is below the functions.
+        let idle_rows = usize::from(self.context().idle().is_some());
+        let top = layout.pane(Pane::Top);
+        let with_total = top.is_some_and(|area| top_draw::shows_total(&self.context(), area));
+        self.top.fit(top.map_or(0, layout::top_rows).saturating_sub(idle_rows), with_total);
+        let callers = self.answer.as_ref().and_then(|answer| answer.callers.as_ref());
+        if let Some(callers) = callers.filter(|_| layout.bar.is_some()) {
+            let wanted = callers::wanted_columns(&self.context(), callers);
+            // It grows only, so that the border does not follow every name.
+            self.callers_columns = self.callers_columns.max(wanted);
+        }
+        let Some(layout) = self.layout() else { return };
         if let Some(area) = layout.pane(Pane::Callers) {
             let rows = callers::rows(area);
-            self.neighbours.fit(rows.above.into(), rows.below.into());
+            self.callers.fit(rows.above.into(), rows.below.into());
         }
         if let Some(area) = layout.pane(Pane::Threads) {
-            self.roster.fit(layout::top_rows(area));
+            self.threads.fit(layout::top_rows(area));
         }
         if let Some(area) = layout.pane(Pane::Flame) {
             self.flame.fit(area.width, area.height.saturating_sub(1).into());
@@ -54,25 +76,26 @@ impl App {
         if let Some(area) = layout.pane(Pane::Source)
             && let Some(listing) = self.answer.as_ref().and_then(|answer| answer.listing.as_ref())
         {
-            let (source, assembly) = source::Areas::new(area, &self.listing, listing).rows();
-            self.listing.fit(source, assembly);
+            let (source, assembly) = source::Areas::new(area, &self.source, listing).rows();
+            self.source.fit(source, assembly);
         }
     }
 
     pub(super) fn leave_page(&mut self) {
-        if matches!(self.mode, Mode::Page(..)) {
+        self.card = false;
+        if matches!(self.mode, Mode::Help(..)) {
             self.mode = Mode::Panes;
         }
     }
 
-    pub(super) fn turn_to(&mut self, page: Page) {
+    pub(super) fn toggle_page(&mut self, page: HelpPage) {
         self.mode = match self.mode {
-            Mode::Page(shown, _) if shown == page => Mode::Panes,
-            _ => Mode::Page(page, 0),
+            Mode::Help(shown, _) if shown == page => Mode::Panes,
+            _ => Mode::Help(page, 0),
         };
     }
 
-    pub(super) fn show(&mut self, view: View) {
+    pub(super) fn show_view(&mut self, view: View) {
         self.leave_page();
         self.view = view;
         if let View::Alone(pane) = view {
@@ -84,7 +107,7 @@ impl App {
         self.leave_page();
         let shown: Vec<Pane> =
             self.layout().map(|layout| layout.panes.iter().map(|(pane, _)| *pane).collect()).unwrap_or_default();
-        // Tab goes around what is on the screen; where that is one pane, through all of them.
+        // Tab cycles through the visible panes; if only one is visible, through all panes.
         let around = if shown.len() > 1 { &shown[..] } else { &Pane::ALL[..] };
         let at = around.iter().position(|pane| *pane == self.pane).unwrap_or(0) as isize;
         self.pane = around[(at + isize::from(step)).rem_euclid(around.len() as isize) as usize];
@@ -93,19 +116,19 @@ impl App {
         }
     }
 
-    /// To a pane: where it stands on the screen, or alone.
-    pub(super) fn turn_to_pane(&mut self, pane: Pane) {
+    /// Activates a pane, maximized if it is not visible.
+    pub(super) fn focus_pane(&mut self, pane: Pane) {
         self.pane = pane;
         if self.layout().is_none_or(|layout| layout.pane(pane).is_none()) {
             self.view = View::Alone(pane);
         }
     }
 
-    pub(super) fn go(&mut self, motion: Motion) {
-        if let Mode::Page(shown, scroll) = &mut self.mode {
+    pub(super) fn move_cursor(&mut self, motion: Motion) {
+        if let Mode::Help(shown, scroll) = &mut self.mode {
             let facts = self.answer.as_ref().map(|answer| &answer.facts);
             let table = self.options.keys.bindings();
-            let rows = page::columns(*shown, table, facts, self.why.as_ref(), self.size.0)
+            let rows = pages::columns(*shown, table, facts, self.explanation.as_ref(), self.size.0)
                 .iter()
                 .map(Vec::len)
                 .max()
@@ -125,25 +148,27 @@ impl App {
             return self.scroll_output(motion);
         };
         match self.pane {
-            Pane::Top => self.list.go(motion),
+            Pane::Top => self.top.go(motion),
             Pane::Callers => {
-                // A cut name is read to its head in both panes at once.
-                self.list.pan_by(motion);
-                if let Some(callers) = &answer.callers {
-                    self.neighbours.go(motion, callers);
+                // On the center, truncated names scroll in both panes together.
+                match motion {
+                    Motion::Columns(steps) if steps > 0 && self.callers.step_out() => {}
+                    Motion::Columns(steps) if steps < 0 && self.callers.step_in() => {}
+                    motion => self.top.pan_by(motion),
                 }
+                self.callers.go(motion);
             }
             Pane::Flame => {
                 if let Some(flame) = &answer.flame
-                    && let Some(full) = self.flame.go(motion, flame, self.list.selected_name())
+                    && let Some(full) = self.flame.go(motion, flame, self.top.selected_name())
                 {
-                    self.list.select_name(&full);
+                    self.top.select_name(&full);
                 }
             }
-            Pane::Threads => self.roster.go(motion),
+            Pane::Threads => self.threads.go(motion),
             Pane::Source => {
                 if let Some(listing) = &answer.listing {
-                    self.listing.go(motion, listing);
+                    self.source.go(motion, listing);
                 }
             }
             Pane::Output => {}
@@ -161,103 +186,129 @@ impl App {
         }
     }
 
-    pub(super) fn enter(&mut self) {
+    pub(super) fn activate_selection(&mut self) {
         let answer = self.answer.clone();
         let flame = answer.as_ref().and_then(|answer| answer.flame.as_ref());
         match self.pane {
-            Pane::Top => self.turn_to_pane(Pane::Callers),
-            Pane::Callers => self.enter_callers(),
+            Pane::Top if !self.card => self.card = true,
+            Pane::Top => {
+                self.card = false;
+                self.focus_pane(Pane::Callers);
+            }
+            Pane::Callers => {
+                if !self.callers.toggle() {
+                    self.note("select a caller or a callee to unfold it");
+                }
+            }
             Pane::Flame => {
                 let Some(flame) = flame else { return };
-                if !self.flame.zoom_in(flame, self.list.selected_name()) {
-                    self.note("this box is as wide as it can be: move to another, or Backspace zooms out");
+                let (entered, selected) = self.flame.enter(flame, self.top.selected_name());
+                match entered {
+                    FlameEnter::Nothing => self.note("this box already has full width; Backspace zooms out"),
+                    FlameEnter::Zoomed | FlameEnter::Folded => {}
+                }
+                if let Some(full) = selected {
+                    self.top.select_name(&full);
                 }
             }
             Pane::Threads => self.enter_threads(),
             Pane::Source => self.enter_listing(),
             Pane::Output if !self.options.output => {
-                self.note("the target writes to a terminal of its own: type there");
+                self.note("the target has its own terminal: type there");
             }
             Pane::Output if self.ended.is_some() => self.note("the target has ended"),
             Pane::Output => self.mode = Mode::Typing,
         }
     }
 
-    fn enter_callers(&mut self) {
+    /// Folds idle threads, or shows them.
+    pub(super) fn toggle_idle(&mut self) {
+        self.fold_idle = !self.fold_idle;
+        self.note(match (self.fold_idle, self.clock.value()) {
+            (_, Clock::Prof | Clock::Virtual) => "idle threads use no CPU time: they count by the wall clock (r) only",
+            (true, Clock::Real) => "idle threads are folded: shares are of the other threads' time",
+            (false, Clock::Real) => "idle threads are shown: shares are of all threads' time",
+        });
+    }
+
+    /// Makes the caller or callee under the cursor the center.
+    pub(super) fn center_selection(&mut self) {
         let answer = self.answer.clone();
         let Some(callers) = answer.as_ref().and_then(|answer| answer.callers.as_ref()) else { return };
-        if let Some(edge) = self.neighbours.edge(callers) {
-            self.neighbours.leave(self.list.selected_name());
-            self.list.select_name(&edge.full);
+        if let Some(edge) = self.callers.edge(callers) {
+            self.callers.leave(self.top.selected_name());
+            self.top.select_name(&edge.full);
         }
     }
 
     fn enter_threads(&mut self) {
-        match self.roster.enter() {
-            Entered::Filter(tag) => {
-                let filters = filters::turned_to(self.filters.now(), tag);
+        match self.threads.enter() {
+            EnterResult::Filter(tag) => {
+                let filters = filters::toggle_tag(self.filters.now(), tag);
                 if !filters.tagfocus.is_empty() {
-                    let name = self.roster.name().unwrap_or_default();
-                    self.note(format!("everything is of {name} alone; Enter again, u or U ends that"));
+                    let name = self.threads.name().unwrap_or_default();
+                    self.note(format!("filtered to {name}; Enter, u or U removes the filter"));
                 }
                 self.filters.set(filters);
             }
-            Entered::Unfolded => {}
-            Entered::Nothing => self.note("this line is no thread that could be filtered by"),
+            EnterResult::Unfolded => {}
+            EnterResult::ShowIdle => self.toggle_idle(),
+            EnterResult::Nothing => self.note("this row cannot be used as a filter"),
         }
     }
 
-    /// To what the line calls, or to where the instruction jumps.
+    /// Follows the call of a source line, or the jump or call of an instruction.
     fn enter_listing(&mut self) {
         let answer = self.answer.clone();
         let Some(answer) = answer.as_deref() else { return };
         let Some(listing) = &answer.listing else { return };
-        let callee = match self.listing.side(listing) {
-            Side::Source => {
-                let line = self.listing.scroll(Side::Source).row() as u32 + 1;
-                let weight = self.listing.line_weight(listing, line);
+        let callee = match self.source.side(listing) {
+            ListingKind::Source => {
+                let line = self.source.scroll(ListingKind::Source).row() as u32 + 1;
+                let weight = self.source.line_weight(listing, line);
                 weight.and_then(|weight| weight.callees.first()).map(|callee| callee.full.to_string())
             }
-            Side::Assembly => {
-                if let Some(row) = self.listing.jump() {
-                    return self.listing.stand(Side::Assembly, row);
+            ListingKind::Assembly => {
+                if let Some(row) = self.source.jump() {
+                    return self.source.stand(ListingKind::Assembly, row);
                 }
-                let here = self.listing.rows().instruction(self.listing.scroll(Side::Assembly).row());
+                let here = self.source.rows().instruction(self.source.scroll(ListingKind::Assembly).row());
                 let called = here.and_then(|(_, at)| at.text.strip_prefix("call "));
                 let called =
                     called.map(|name| name.trim_start_matches('*').trim_end_matches("@GOT").trim_end_matches("@plt"));
+                let called = called.map(tidy);
                 let row = called.and_then(|name| answer.window.rows.iter().find(|row| row.short == name));
                 row.map(|row| row.full.to_string())
             }
         };
         match callee {
             Some(full) => {
-                self.neighbours.leave(self.list.selected_name());
-                self.list.select_name(&full);
+                self.callers.leave(self.top.selected_name());
+                self.top.select_name(&full);
             }
-            None => self.note("no sample went into a call from here"),
+            None => self.note("no calls sampled here"),
         }
     }
 
-    pub(super) fn out(&mut self) {
-        let selected = self.list.selected_name();
+    pub(super) fn go_back(&mut self) {
+        let selected = self.top.selected_name();
         if self.pane == Pane::Flame {
             if !self.flame.zoom_out(selected) {
-                self.note("this is all of the flame");
+                self.note("already zoomed out");
             }
             return;
         }
-        match self.neighbours.back(selected) {
-            Some(full) => self.list.select_name(&full),
-            None if self.pane == Pane::Callers => self.turn_to_pane(Pane::Top),
-            None => self.note("there is nothing to go back to"),
+        match self.callers.back(selected) {
+            Some(full) => self.top.select_name(&full),
+            None if self.pane == Pane::Callers => self.focus_pane(Pane::Top),
+            None => self.note("no previous function"),
         }
     }
 
-    pub(super) fn forward(&mut self) {
-        match self.neighbours.forward(self.list.selected_name()) {
-            Some(full) => self.list.select_name(&full),
-            None => self.note("there is nothing to go forward to"),
+    pub(super) fn go_forward(&mut self) {
+        match self.callers.forward(self.top.selected_name()) {
+            Some(full) => self.top.select_name(&full),
+            None => self.note("no next function"),
         }
     }
 
@@ -266,7 +317,7 @@ impl App {
             return;
         }
         if row == 1
-            && let Some((subject, index)) = header::chip_at(self, column)
+            && let Some((subject, index)) = header::chip_at(&self.context(), column)
         {
             self.filters.set(filters::without(self.filters.now(), subject, index));
             return;
@@ -276,19 +327,19 @@ impl App {
         let Some(answer) = self.answer.clone() else { return };
         match pane {
             Pane::Top => {
-                if let Some(index) = layout::top_row(area, row).map(|row| row + self.list.offset())
-                    && index < self.list.len()
+                if let Some(index) = layout::top_row(area, row).map(|row| row + self.top.offset())
+                    && index < self.top.len()
                 {
-                    self.list.select(index);
+                    self.top.select(index);
                 }
             }
             Pane::Callers => {
                 let Some(callers) = &answer.callers else { return };
-                let hit = callers::row_at(area, row, self.neighbours.scrolled());
-                match hit.filter(|row| *row == 0 || neighbours::edge(callers, *row).is_some()) {
-                    // A second click on a row goes in.
-                    Some(row) if row != 0 && row == self.neighbours.row() => self.enter_callers(),
-                    Some(row) => self.neighbours.stand(callers, row),
+                let hit = callers::row_at(area, row, self.callers.scrolled());
+                match hit.filter(|row| *row == 0 || self.callers.edge_at(callers, *row).is_some()) {
+                    // A second click on the selected row unfolds or folds it.
+                    Some(row) if row == self.callers.row() => drop(self.callers.toggle()),
+                    Some(row) => self.callers.move_to(row),
                     None => {}
                 }
             }
@@ -296,27 +347,27 @@ impl App {
                 let Some(flame) = &answer.flame else { return };
                 let Some(line) = row.checked_sub(area.y + 1) else { return };
                 let Some(tile) = self.flame.tile_at(flame, column - area.x, line.into()) else { return };
-                if let Some(full) = self.flame.stand(flame, tile, self.list.selected_name()) {
-                    self.list.select_name(&full);
+                if let Some(full) = self.flame.stand(flame, tile, self.top.selected_name()) {
+                    self.top.select_name(&full);
                 }
             }
             Pane::Source => {
                 let Some(listing) = &answer.listing else { return };
-                if let Some((side, row)) = source::Areas::new(area, &self.listing, listing).at(column, row) {
-                    self.listing.stand(side, self.listing.scroll(side).offset() + row);
+                if let Some((side, row)) = source::Areas::new(area, &self.source, listing).at(column, row) {
+                    self.source.stand(side, self.source.scroll(side).offset() + row);
                 }
             }
             Pane::Threads => {
                 let Some((line, on_mark)) = threads::line_at(area, column, row) else { return };
-                let index = line + self.roster.offset();
-                if index >= self.roster.len() {
+                let index = line + self.threads.offset();
+                if index >= self.threads.len() {
                     return;
                 }
-                let again = self.roster.selection().is_some_and(|(selected, _)| selected == index);
-                self.roster.select(index);
+                let again = self.threads.selection().is_some_and(|(selected, _)| selected == index);
+                self.threads.select(index);
                 match () {
-                    () if on_mark => self.roster.turn(),
-                    // A second click goes in.
+                    () if on_mark => self.threads.toggle_fold(),
+                    // A second click on the selected row activates it.
                     () if again => self.enter_threads(),
                     () => {}
                 }
@@ -329,31 +380,29 @@ impl App {
         let rows = WHEEL_ROWS * i16::from(step);
         let motion = Motion::Rows(rows);
         match self.mode {
-            Mode::Page(..) => self.go(motion),
-            Mode::Panes | Mode::Typing | Mode::Prompt(..) | Mode::Colon(_) | Mode::Save(_) => {
+            Mode::Help(..) => self.move_cursor(motion),
+            Mode::Panes | Mode::Typing | Mode::Prompt(..) | Mode::Command(_) | Mode::Save(_) => {
                 match self.layout().and_then(|layout| layout.at(column, row)) {
-                    Some((Pane::Top, _)) => self.list.go(motion),
+                    Some((Pane::Top, _)) => self.top.go(motion),
                     Some((Pane::Callers, _)) => {
-                        if let Some(callers) = self.answer.as_ref().and_then(|answer| answer.callers.as_ref()) {
-                            self.neighbours.go(motion, callers);
-                        }
+                        self.callers.go(motion);
                     }
                     Some((Pane::Flame, _)) => {
                         if let Some(flame) = self.answer.as_ref().and_then(|answer| answer.flame.as_ref()) {
                             self.flame.scroll(rows, flame);
                         }
                     }
-                    Some((Pane::Threads, _)) => self.roster.go(motion),
+                    Some((Pane::Threads, _)) => self.threads.go(motion),
                     Some((Pane::Source, _)) => {
                         if let Some(listing) = self.answer.as_ref().and_then(|answer| answer.listing.as_ref()) {
-                            self.listing.go(motion, listing);
+                            self.source.go(motion, listing);
                         }
                     }
                     Some((Pane::Output, _)) => self.scroll_output(motion),
                     None => {}
                 }
             }
-            Mode::Question | Mode::ConfirmItimer(_) | Mode::Ending(_) => {}
+            Mode::ConfirmQuit | Mode::ConfirmItimer(_) | Mode::Ending(_) => {}
         }
     }
 }

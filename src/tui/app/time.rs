@@ -1,19 +1,23 @@
-//! Which time is shown: the freeze, the walk through what was before it, and what it is compared with.
+//! The time that is shown: freezing, stepping through the history, and the baseline of a diff.
 
 use super::App;
-use crate::profile::window::BUCKETS;
-use crate::track::{Command, Past};
-use crate::tui::action::Effect;
-use crate::tui::walk::Walk;
+use crate::profile::totals::BUCKETS;
+use crate::session::{Command, HistoryWindow};
+use crate::tui::action::{Effect, StepSize};
+use crate::tui::pane::mode::Mode;
+use crate::tui::pane::timeline::state::TimelineState;
+
+/// Maximum number of steps at a time; the history is shorter.
+const MAX_STEPS: u64 = 9999;
 
 impl App {
-    /// The span of the past that is shown, if it is not the last window.
-    pub(in crate::tui) fn past(&self) -> Option<Past> {
-        self.walk.past(self.window_ns).filter(|_| self.frozen)
+    /// The span of the history that is shown, if it is not the last window.
+    pub(in crate::tui) fn past(&self) -> Option<HistoryWindow> {
+        self.timeline.past(self.window_ns).filter(|_| self.frozen)
     }
 
     pub(super) fn freeze(&mut self, frozen: bool) -> Vec<Effect> {
-        self.walk = Walk::default();
+        self.timeline = TimelineState::default();
         if frozen == self.frozen {
             return Vec::new();
         }
@@ -21,43 +25,59 @@ impl App {
         vec![Effect::Send(if frozen { Command::Freeze } else { Command::Thaw })]
     }
 
-    /// Who wants to see the past wants it to stand still.
-    fn stand_still(&mut self) -> Vec<Effect> {
+    /// Freezes the display if it is not frozen: the history can be viewed only then.
+    fn ensure_frozen(&mut self) -> Vec<Effect> {
         if self.frozen { Vec::new() } else { self.freeze(true) }
     }
 
-    /// How far back the past goes, in ticks, as far as is known.
+    /// The age of the oldest history, in ticks of 0.1 s; an upper bound before the first answer.
     fn oldest(&self) -> u64 {
         let timeline = self.answer.as_ref().and_then(|answer| answer.timeline.as_ref());
         timeline.map_or(BUCKETS as u64, |timeline| timeline.ticks_ns.len() as u64).saturating_sub(1)
     }
 
-    pub(super) fn step(&mut self, newer: bool, fine: bool) -> Vec<Effect> {
-        let effects = self.stand_still();
-        let before = self.walk;
-        self.walk.step(newer, fine, self.window_ns, self.oldest());
-        if self.walk == before {
-            self.note(if newer { "this is where the screen was frozen" } else { "nothing older is kept" });
-        }
-        effects
-    }
-
-    pub(super) fn mark(&mut self) -> Vec<Effect> {
-        let effects = self.stand_still();
-        self.walk.set_mark();
-        // The timeline says the rest; a message would stand in its place.
-        if self.walk.mark().is_none() && !self.walk.has_span() {
-            self.note("the window again");
-        }
-        effects
-    }
-
-    pub(super) fn compare(&mut self) -> Vec<Effect> {
-        self.compares = !self.compares;
-        self.note(match self.compares {
-            true => "every number is a difference from what was shown now; d again leaves",
-            false => "numbers are numbers again",
+    /// Notes a digit that is typed while the display is frozen. It shows a pane, as always, and is
+    /// also a digit of the count of a step that may follow.
+    pub(super) fn note_digit(&mut self, digit: Option<u32>) {
+        let digit = digit.filter(|_| self.frozen && matches!(self.mode, Mode::Panes));
+        self.step_count = digit.map(|digit| match self.step_count {
+            Some((count, view, pane)) => ((count * 10 + u64::from(digit)).min(MAX_STEPS), view, pane),
+            None => (digit.into(), self.view, self.pane),
         });
-        vec![Effect::Send(Command::Baseline(self.compares))]
+    }
+
+    /// Steps through the history. If digits precede the key, the step is repeated, and the panes
+    /// are those from before the digits.
+    pub(super) fn step_time(&mut self, newer: bool, size: StepSize) -> Vec<Effect> {
+        let effects = self.ensure_frozen();
+        let before = self.timeline;
+        let count = self.step_count.take().map_or(1, |(count, view, pane)| {
+            (self.view, self.pane) = (view, pane);
+            count.max(1)
+        });
+        self.timeline.step(newer, (size, count), self.window_ns, self.oldest());
+        if self.timeline == before {
+            self.note(if newer { "this is the newest time" } else { "no older history" });
+        }
+        effects
+    }
+
+    pub(super) fn set_span_end(&mut self) -> Vec<Effect> {
+        let effects = self.ensure_frozen();
+        self.timeline.set_span_end();
+        // The timeline shows the rest; a message would hide it.
+        if self.timeline.anchor().is_none() && !self.timeline.has_span() {
+            self.note("showing the window again");
+        }
+        effects
+    }
+
+    pub(super) fn toggle_diff(&mut self) -> Vec<Effect> {
+        self.is_diff = !self.is_diff;
+        self.note(match self.is_diff {
+            true => "diff against the current view; d ends it",
+            false => "diff off",
+        });
+        vec![Effect::Send(Command::Baseline(self.is_diff))]
     }
 }

@@ -1,105 +1,107 @@
-//! The header: what is watched, and how. Two lines of facts; one that is not known yet is `–`, never 0.
+//! Draws the header: two lines about the target and the sampling. An unknown value is shown as `–`,
+//! never as 0.
 //!
 //! ```text
-//!  sigtop  ./server --port 8080      pid 41273 · 8 threads · up 2m14s        cpu ▁▂▃▅▇▇▆▅▃▂▁▂▃ 187% (171 user 16 sys)
-//!  ● PROF (cpu)  timer_create per thread  99 Hz (99.0)   window 10 s   1 851 samples   lost 0   agent 0.12% of a CPU   focus=parse ✕
+//!  sigtop  ./server --port 8080   pid 41273 · 8 threads · up 2m14s  cpu ▃▅▇ 187% (171 user 16 sys)
+//!  ● CPU time  99 Hz, got 99  1 851 samples in 10 s  lost 0  overhead 0.12 %  focus=parse ✕
 //! ```
 //!
-//! Numbers that change have columns of their own, so that nothing to their right moves.
+//! The timer source is shown unless it is the usual one. Changing numbers have a fixed width, so
+//! that nothing to their right moves.
 
 use ratatui::layout::Rect;
 use ratatui::text::Span;
 
-use super::timeline;
+use super::labels::{clock_name, format_window, interval_timer, length};
 use crate::link::wire::{Clock, Engine, EngineState};
-use crate::profile::window::BUCKET_NS;
+use crate::profile::totals::BUCKET_NS;
+use crate::session::{Answer, Facts};
 use crate::tally::measure;
-use crate::track::{Answer, Facts};
 use crate::tui::action::Subject;
-use crate::tui::app::App;
 use crate::tui::canvas::Canvas;
 use crate::tui::filters;
-use crate::tui::segments::{self, Segment};
+use crate::tui::fit_line::{self, Segment};
+use crate::tui::pane::context::PaneContext;
 use crate::tui::text;
 use crate::tui::theme::{Role, Theme};
 
-/// Columns that the name of a recording may take.
+/// Maximum columns of a recording's name.
 const NAME_COLUMNS: usize = 24;
-/// Columns that a filter's pattern may take.
+/// Maximum columns of a filter's pattern.
 const CHIP_COLUMNS: usize = 28;
-/// Columns from which on facts stand well apart.
+/// Minimum columns for wide gaps.
 const ROOMY_COLUMNS: u16 = 96;
 /// Columns of `187% (171 user 16 sys)`.
 const CPU_COLUMNS: u16 = 23;
-/// Pids that are shown, at most; of more processes only the number is.
+/// Maximum number of PIDs; for more processes only their number is shown.
 const MAX_PIDS: usize = 3;
 
-/// Draws it.
-pub fn draw(canvas: &mut Canvas<'_>, area: Rect, app: &App) {
-    let facts = app.answer.as_ref().map(|answer| &answer.facts);
-    watched(canvas, Rect { height: 1, ..area }, app, facts);
-    let line = second_line(app, facts, area.width);
+/// Draws the header.
+pub fn draw(canvas: &mut Canvas<'_>, area: Rect, context: &PaneContext<'_>) {
+    let facts = context.answer.map(|answer| &answer.facts);
+    watched(canvas, Rect { height: 1, ..area }, context, facts);
+    let line = second_line(context, facts, area.width);
     canvas.spans(area.x + 1, area.y + 1, area.width.saturating_sub(1), &line);
 }
 
-fn second_line(app: &App, facts: Option<&Facts>, width: u16) -> Vec<Span<'static>> {
+fn second_line(context: &PaneContext<'_>, facts: Option<&Facts>, width: u16) -> Vec<Span<'static>> {
     let roomy = width >= ROOMY_COLUMNS;
     let gap = if roomy { 3 } else { 2 };
-    let sampling: Vec<Segment> =
-        sampling(app, facts, roomy).into_iter().map(|segment| segment.gap_at_most(gap)).collect();
-    segments::fit(&sampling, width.saturating_sub(2).into())
+    let sampling: Vec<Segment> = sampling(context, facts).into_iter().map(|segment| segment.gap_at_most(gap)).collect();
+    fit_line::fit(&sampling, width.saturating_sub(2).into())
 }
 
-/// The filter whose chip is at a column of the second line: its kind, and its place among those of its kind.
-pub fn chip_at(app: &App, column: u16) -> Option<(Subject, usize)> {
-    let facts = app.answer.as_ref().map(|answer| &answer.facts);
-    let line = second_line(app, facts, app.size.0);
-    let chips = chip_spans(app, app.options.theme);
-    // Chips come last, each by itself or not at all.
+/// The filter whose chip is at a column of the second line: its kind, and its index among the
+/// filters of that kind.
+pub fn chip_at(context: &PaneContext<'_>, column: u16) -> Option<(Subject, usize)> {
+    let facts = context.answer.map(|answer| &answer.facts);
+    let line = second_line(context, facts, context.size.0);
+    let chips = chip_spans(context, context.options.theme);
+    // Chips are last: all of them, or none.
     let first = line.len().checked_sub(chips.len()).filter(|_| !chips.is_empty())?;
     if line[first..] != chips[..] {
         return None;
     }
-    let mut x = 1 + segments::width(&line[..first]);
+    let mut x = 1 + fit_line::width(&line[..first]);
     let chip = chips.iter().position(|chip| {
         let start = x;
-        x += segments::width(std::slice::from_ref(chip));
+        x += fit_line::width(std::slice::from_ref(chip));
         (start..x).contains(&column.into())
     })?;
-    // Every other span is what parts two chips.
+    // Every other span is a separator.
     let index = chip.is_multiple_of(2).then_some(chip / 2)?;
-    let kept: Vec<Subject> = filters::texts(app.filters.now()).map(|(subject, _)| subject).collect();
+    let kept: Vec<Subject> = filters::texts(context.filters).map(|(subject, _)| subject).collect();
     let subject = *kept.get(index)?;
     Some((subject, kept[..index].iter().filter(|other| **other == subject).count()))
 }
 
-fn watched(canvas: &mut Canvas<'_>, area: Rect, app: &App, facts: Option<&Facts>) {
+fn watched(canvas: &mut Canvas<'_>, area: Rect, context: &PaneContext<'_>, facts: Option<&Facts>) {
     let theme = canvas.theme;
     let plain = theme.style(Role::Text);
     let right = cpu(canvas, area, facts);
     let room = usize::from(area.width.saturating_sub(right + 2));
 
-    let name = match &app.options.recording {
-        Some(recording) => text::cut_left(recording, NAME_COLUMNS, 0).into_owned() + "  ",
+    let name = match &context.options.recording {
+        Some(recording) => text::cut_left(recording, NAME_COLUMNS).into_owned() + "  ",
         None => "sigtop  ".to_owned(),
     };
     let used = 1 + canvas.put(area.x + 1, area.y, area.width, &name, theme.style(Role::Strong));
     let room = room.saturating_sub(used.into());
-    let command = text::columns(&app.options.command, 60);
+    let command = text::columns(&context.options.command, 60);
     let whole = lifetime(facts, theme);
-    // The command keeps half of the line, or what it needs of that; the rest is for the other facts.
+    // The command takes at most half of the line; the other facts take the rest.
     let others = room.saturating_sub(command.min(room / 2) + 3);
-    let others = segments::fit(&whole, others);
-    let wide = segments::width(&others);
+    let others = fit_line::fit(&whole, others);
+    let wide = fit_line::width(&others);
     let room_for_command = if wide == 0 { room } else { room.saturating_sub(wide + 3) };
-    let command = text::cut_right(&app.options.command, room_for_command);
+    let command = text::cut_right(&context.options.command, room_for_command);
     let mut x = area.x + used + canvas.put(area.x + used, area.y, room_for_command as u16, &command, plain);
     let free = room.saturating_sub(text::columns(&command, 999) + wide);
     x += free.min(6) as u16;
     canvas.spans(x, area.y, (wide as u16).min(area.right().saturating_sub(x + right)), &others);
 }
 
-/// Draws the CPU's recent past at the right; returns the columns it takes.
+/// Draws the recent CPU usage at the right; returns its columns.
 fn cpu(canvas: &mut Canvas<'_>, area: Rect, facts: Option<&Facts>) -> u16 {
     let theme = canvas.theme;
     let (spark, detailed) = match area.width {
@@ -130,7 +132,8 @@ fn cpu(canvas: &mut Canvas<'_>, area: Rect, facts: Option<&Facts>) -> u16 {
     wide
 }
 
-/// The last values as bars, the newest at the right; one core is the full height unless there was more.
+/// The last values as bars, the newest at the right. Full height is one CPU, or the maximum if it
+/// is more.
 fn sparkline(history: &[f32], columns: usize) -> String {
     const BARS: [char; 8] = ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
     let shown = &history[history.len().saturating_sub(columns)..];
@@ -159,7 +162,7 @@ fn lifetime(facts: Option<&Facts>, theme: Theme) -> Vec<Segment> {
     let processes = || pair("", measure::count(count as u64), " processes");
     let mut segments = Vec::new();
     if pids.len() > 1 {
-        // Each by its pid, or all by their number.
+        // A few processes are shown by PID, more by number.
         let all: Vec<String> = pids.iter().take(MAX_PIDS).map(u32::to_string).collect();
         let one = Segment::new(5);
         let one = if pids.len() > MAX_PIDS { one } else { one.or(pair("pids ", all.join(", "), "")) };
@@ -168,7 +171,7 @@ fn lifetime(facts: Option<&Facts>, theme: Theme) -> Vec<Segment> {
         let pid = pids.first().map_or_else(dash, u32::to_string);
         segments.push(Segment::new(5).or(pair("pid ", pid, "")).or_nothing());
     }
-    // Said already where it is the number of those that were named.
+    // The number of processes is shown unless it is the number of the PIDs above.
     if count > 1 && (pids.len() == 1 || (pids.len() <= MAX_PIDS && count > pids.len())) {
         segments.push(dotted(2, processes(), dim));
     }
@@ -182,75 +185,52 @@ fn dotted(rank: u8, spans: Vec<Span<'static>>, dim: ratatui::style::Style) -> Se
     Segment::new(rank).gap(1).or(spans).or_nothing()
 }
 
-/// A clock's name and what it counts.
-pub fn clock_name(clock: Clock) -> (&'static str, &'static str) {
-    match clock {
-        Clock::Prof => ("PROF", "cpu"),
-        Clock::Real => ("REAL", "wall"),
-        Clock::Virtual => ("VIRTUAL", "user"),
-    }
-}
-
-/// The system call behind an engine.
-fn system_call(engine: Engine, clock: Clock) -> String {
+/// The system call behind an engine, or how it samples, unless it is the usual one.
+fn system_call(engine: Engine, clock: Clock) -> Option<String> {
     match engine {
-        Engine::Threads => "timer_create per thread".to_owned(),
-        Engine::Itimer => format!("setitimer(ITIMER_{})", clock_name(clock).0),
+        Engine::Threads => None,
+        Engine::Itimer => Some(format!("setitimer({})", interval_timer(clock))),
+        Engine::External => Some("sampling from outside".to_owned()),
     }
 }
 
-fn sampling(app: &App, facts: Option<&Facts>, roomy: bool) -> Vec<Segment> {
-    let theme = app.options.theme;
+fn sampling(context: &PaneContext<'_>, facts: Option<&Facts>) -> Vec<Segment> {
+    let theme = context.options.theme;
     let style = |role| theme.style(role);
     let (dim, plain) = (style(Role::Dim), style(Role::Text));
     let state = facts.and_then(|facts| facts.engine_state);
     let dot = match state {
-        _ if app.ended.is_some() => Span::styled("○ ", dim),
-        _ if app.frozen => Span::styled("‖ ", style(Role::Notable)),
+        _ if context.ended.is_some() => Span::styled("○ ", dim),
+        _ if context.frozen => Span::styled("‖ ", style(Role::Notable)),
         Some(EngineState::Running) => Span::styled("● ", style(Role::Good)),
         None | Some(EngineState::Off) => Span::styled("○ ", dim),
         Some(_) => Span::styled("○ ", style(Role::Bad)),
     };
-    let (clock, engine) = facts.map_or((app.options.clock, app.options.engine), |facts| (facts.clock, facts.engine));
-    let (name, meaning) = clock_name(clock);
-    let name = Span::styled(name, style(Role::Strong));
-    // Who made a profile of somebody else's, and how, only that can say.
+    let (clock, engine) =
+        facts.map_or((context.options.clock, context.options.engine), |facts| (facts.clock, facts.engine));
+    let name = Span::styled(clock_name(clock), style(Role::Strong));
+    let mut segments = vec![Segment::new(10).or(vec![dot, name])];
+    // Only a profile itself knows the profiler and the timer that made it.
     let origin = facts.and_then(|facts| facts.origin.clone());
-    let how = origin.unwrap_or_else(|| system_call(engine, clock));
-    let meaning = Span::styled(format!(" ({meaning})"), plain);
-    let mut segments = vec![
-        Segment::new(10).or(vec![dot.clone(), name.clone(), meaning]).or(vec![dot, name]),
-        Segment::new(1).gap(2).or_text(how, dim).or_nothing(),
-    ];
+    if let Some(how) = origin.clone().or_else(|| system_call(engine, clock)) {
+        segments.push(Segment::new(1).gap(2).or_text(how, dim).or_nothing());
+    }
 
-    let asked = match facts.map_or(app.options.period_ns, |facts| facts.period_ns) {
+    let asked = match facts.map_or(context.options.period_ns, |facts| facts.period_ns) {
         0 => "–".to_owned(),
         period_ns => measure::hertz(period_ns),
     };
-    let effective = facts.and_then(|facts| facts.effective_hz).map_or("–".to_owned(), measure::rate);
+    let effective = facts.and_then(|facts| facts.effective_hz).map_or("–".to_owned(), measure::whole_rate);
     let asked = Span::styled(asked, plain);
-    let measured = Span::styled(format!(" ({effective})"), dim);
-    segments.push(Segment::new(4).gap(2).columns(13).or(vec![asked.clone(), measured]).or(vec![asked]).or_nothing());
-
-    let past = app.answer.as_ref().and_then(|answer| answer.question.past).filter(|_| app.walk.has_span());
-    let window = match past {
-        Some(past) => timeline::length(past.ticks),
-        None => window_words(facts.map_or(app.window_ns, |facts| facts.window_ns)),
+    let measured = Span::styled(format!(", got {effective}"), dim);
+    // A profile does not know the rate that was achieved.
+    let rate = match origin {
+        Some(_) => Segment::new(4),
+        None => Segment::new(4).columns(14).or(vec![asked.clone(), measured]),
     };
-    let label = Span::styled(
-        if past.is_some() {
-            "span "
-        } else if roomy {
-            "window "
-        } else {
-            ""
-        },
-        dim,
-    );
-    segments
-        .push(Segment::new(6).or(vec![label, Span::styled(window.clone(), plain)]).or_text(window, plain).or_nothing());
+    segments.push(rate.or(vec![asked]).or_nothing());
 
-    segments.push(samples(app, theme));
+    segments.push(samples(context, theme));
 
     let lost = facts.map(|facts| facts.losses.lost());
     let lost_style = if lost.is_some_and(|lost| lost > 0) { style(Role::Bad) } else { plain };
@@ -263,66 +243,82 @@ fn sampling(app: &App, facts: Option<&Facts>, roomy: bool) -> Vec<Segment> {
         let long = format!("{percent} % of CPU time not sampled");
         let words = Segment::new(9).or_text(long, bad).or_text(format!("{percent} % not sampled"), bad);
         segments.push(words.or_text(format!("−{percent} %"), bad));
+        if let Some(why) = &unsampled.why {
+            segments.push(Segment::new(3).gap(0).or_text(format!(": {why}"), bad).or_nothing());
+        }
     }
 
-    // Of an idle target's own CPU time any cost would be a large part.
+    // The agent's cost is a share of one CPU: as a share of an idle target's CPU time, any cost
+    // would be large.
     let part = facts.and_then(|facts| facts.agent_of_a_cpu);
-    let number = part.map_or("–".to_owned(), |part| measure::percent(part * 100.0).trim_start().to_owned());
-    let words = vec![Span::styled("agent ", dim), Span::styled(number, plain)];
-    segments.push(Segment::new(2).columns(12).or(words).or_nothing());
-    if part.is_some() {
-        // The first that gives way: the page of losses says it too.
-        segments.push(Segment::new(0).gap(0).or_text("of a CPU", dim).or_nothing());
-    }
+    let number = part.map_or("–".to_owned(), overhead_percent);
+    let words = [Span::styled("overhead ", dim), Span::styled(number, plain), Span::styled(" % of a CPU", dim)];
+    let short = vec![words[0].clone(), words[1].clone(), Span::styled(" %", dim)];
+    segments.push(Segment::new(2).columns(24).or(words.to_vec()).or(short).or_nothing());
 
-    if let Some(baseline_ns) = app.answer.as_ref().and_then(|answer| answer.baseline_ns) {
+    if let Some(baseline_ns) = context.answer.and_then(|answer| answer.baseline_ns) {
         let ago = measure::duration(std::time::Duration::from_nanos(baseline_ns / BUCKET_NS * BUCKET_NS));
         let notable = style(Role::Notable);
-        segments.push(Segment::new(9).or_text(format!("against {ago} ago"), notable).or_text("diff", notable));
+        segments.push(Segment::new(9).or_text(format!("baseline {ago} ago"), notable).or_text("diff", notable));
     }
-    if app.frozen {
+    if context.frozen {
         let waiting = facts.and_then(|facts| facts.waiting).map_or("–".to_owned(), measure::count);
-        let words = format!("frozen, {waiting} samples wait");
+        let words = format!("paused · {waiting} new samples");
         let notable = style(Role::Notable);
-        segments.push(Segment::new(9).or_text(words, notable).or_text(format!("frozen +{waiting}"), notable));
+        segments.push(Segment::new(9).or_text(words, notable).or_text(format!("paused +{waiting}"), notable));
     }
-    segments.extend(chips(app, theme));
+    segments.extend(chips(context, theme));
     segments
 }
 
-fn samples(app: &App, theme: Theme) -> Segment {
-    let (dim, plain) = (theme.style(Role::Dim), theme.style(Role::Text));
-    let Some(answer) = &app.answer else {
-        return Segment::new(8).columns(14).or_text("– samples", dim).or_text("–", dim);
-    };
-    let (kept, all) = (measure::count(answer.window.kept_samples), measure::count(answer.window.samples));
-    let unit = Span::styled(if answer.window.samples == 1 { " sample" } else { " samples" }, dim);
-    if answer.question.filters == crate::tally::query::Filters::default() {
-        let all = Span::styled(all, plain);
-        return Segment::new(8).columns(14).or(vec![all.clone(), unit]).or(vec![all]);
-    }
-    let words = vec![Span::styled(kept.clone(), plain), Span::styled(format!(" of {all}"), dim), unit];
-    Segment::new(8).columns(22).or(words).or(vec![Span::styled(format!("{kept} of {all}"), plain)])
+/// The overhead as a number of percents, with two decimals below 10.
+fn overhead_percent(part: f64) -> String {
+    let percent = part * 100.0;
+    if percent < 10.0 { format!("{percent:.2}") } else { format!("{percent:.0}") }
 }
 
-/// The filters in force: each by itself, or their number where there is no room.
-fn chips(app: &App, theme: Theme) -> Option<Segment> {
-    let count = filters::texts(app.filters.now()).count();
+/// The number of samples, and the time in which they were taken: `219 samples in 10 s`.
+fn samples(context: &PaneContext<'_>, theme: Theme) -> Segment {
+    let (dim, plain) = (theme.style(Role::Dim), theme.style(Role::Text));
+    let Some(answer) = context.answer else {
+        return Segment::new(8).columns(20).or_text("– samples", dim).or_text("–", dim);
+    };
+    let past = answer.question.past.filter(|_| context.timeline.has_span());
+    let time = match (past, answer.facts.window_ns) {
+        (Some(past), _) => format!("in a span of {}", length(past.buckets)),
+        (None, None) => "in total".to_owned(),
+        (None, window_ns) => format!("in {}", format_window(window_ns)),
+    };
+    let (kept, all) = (measure::count(answer.window.kept_samples), measure::count(answer.window.samples));
+    let unit = if answer.window.samples == 1 { "sample" } else { "samples" };
+    let number = if answer.question.filters == crate::tally::query::Filters::default() {
+        vec![Span::styled(all, plain)]
+    } else {
+        vec![Span::styled(kept, plain), Span::styled(format!(" of {all}"), dim)]
+    };
+    let with = |words: String| [number.clone(), vec![Span::styled(words, dim)]].concat();
+    let longest = with(format!(" {unit} {time}"));
+    Segment::new(8).columns(22).or(longest).or(with(format!(" {unit}"))).or(number)
+}
+
+/// The filters in force: each of them, or only their number if there is no room.
+fn chips(context: &PaneContext<'_>, theme: Theme) -> Option<Segment> {
+    let count = filters::texts(context.filters).count();
     let number = if count == 1 { "1 filter".to_owned() } else { format!("{count} filters") };
-    let spans = chip_spans(app, theme);
+    let spans = chip_spans(context, theme);
     (count > 0).then(|| Segment::new(7).or(spans).or_text(number, theme.style(Role::Chip)))
 }
 
-fn chip_spans(app: &App, theme: Theme) -> Vec<Span<'static>> {
+fn chip_spans(context: &PaneContext<'_>, theme: Theme) -> Vec<Span<'static>> {
     let chip = theme.style(Role::Chip);
     let mut spans: Vec<Span<'static>> = Vec::new();
-    let mut meant = meant(app);
-    for (subject, text) in filters::texts(app.filters.now()) {
+    let mut meant = meant(context);
+    for (subject, text) in filters::texts(context.filters) {
         if !spans.is_empty() {
             spans.push("  ".into());
         }
         let text = text::cut_middle(text, CHIP_COLUMNS);
-        // A tag that names its key says enough.
+        // A tag with its key needs no prefix.
         let words = match subject {
             Subject::TagFocus if text.contains('=') => text.into_owned(),
             _ => format!("{}={text}", subject.word()),
@@ -339,36 +335,14 @@ fn chip_spans(app: &App, theme: Theme) -> Vec<Span<'static>> {
     spans
 }
 
-/// Whom filters by thread mean, in their order, as far as the numbers at hand are theirs.
-fn meant(app: &App) -> impl Iterator<Item = &str> {
-    let now = app.filters.now();
-    let same = |answer: &&std::sync::Arc<Answer>| {
+/// Names of the threads that filters by thread refer to, in their order, if the answer belongs to
+/// these filters.
+fn meant<'a>(context: &PaneContext<'a>) -> impl Iterator<Item = &'a str> {
+    let now = context.filters;
+    let same = |answer: &&Answer| {
         let then = &answer.question.filters;
         then.tagfocus == now.tagfocus && then.tagignore == now.tagignore
     };
-    let answer = app.answer.as_ref().filter(same);
+    let answer = context.answer.filter(same);
     answer.into_iter().flat_map(|answer| answer.tagged.iter().map(String::as_str))
-}
-
-/// Which time the numbers at hand are of, and what of it they are.
-pub fn span_words(app: &App) -> String {
-    let Some(answer) = &app.answer else { return String::new() };
-    let diff = if answer.baseline_ns.is_some() { "difference, " } else { "" };
-    let window = window_words(answer.facts.window_ns);
-    match answer.question.past {
-        None => format!("{diff}last {window}"),
-        Some(past) => match app.walk.has_span() {
-            true => format!("{diff}span of {}", timeline::length(past.ticks)),
-            false => format!("{diff}{window}, {} ago", timeline::length(past.back)),
-        },
-    }
-}
-
-/// A window's length in words.
-pub fn window_words(window_ns: Option<u64>) -> String {
-    match window_ns {
-        Some(ns) if ns.is_multiple_of(1_000_000_000) => format!("{} s", ns / 1_000_000_000),
-        Some(ns) => measure::duration(std::time::Duration::from_nanos(ns)),
-        None => "all".to_owned(),
-    }
 }

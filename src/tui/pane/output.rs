@@ -1,4 +1,6 @@
-//! The target's terminal, live. On the dashboard its last rows, alone all of it; nothing in it can touch the other panes.
+//! Draws the target's terminal: its last rows on the dashboard, all of it if maximized. Until
+//! something is written, the dashboard shows its title only. Its contents cannot affect other
+//! panes.
 //!
 //! ```text
 //! ─ 6 Output ─────────────────────────────────────────────────────────────────────── 120 lines below ─
@@ -11,45 +13,47 @@ use ratatui::style::{Color, Style};
 use ratatui::text::Span;
 
 use crate::tally::measure;
-use crate::tui::app::{App, Mode};
 use crate::tui::canvas::Canvas;
 use crate::tui::layout::Pane;
+use crate::tui::pane::context::PaneContext;
+use crate::tui::pane::mode::Mode;
+use crate::tui::pane::shared;
 use crate::tui::theme::{Depth, Role};
 
-/// Draws it; returns where the target's cursor is.
-pub fn draw(canvas: &mut Canvas<'_>, area: Rect, app: &App) -> Option<Position> {
-    let typing = matches!(app.mode, Mode::Typing);
-    let active = app.pane == Pane::Output && (typing || matches!(app.mode, Mode::Panes));
-    let below = app.emulator.below();
+/// Draws the pane; returns the position of the target's cursor.
+pub fn draw(canvas: &mut Canvas<'_>, area: Rect, context: &PaneContext<'_>) -> Option<Position> {
+    let typing = matches!(context.mode, Mode::Typing);
+    let active = context.pane == Pane::Output && (typing || matches!(context.mode, Mode::Panes));
+    let below = context.emulator.below();
     let remark = match (typing, below) {
-        (true, _) => Some(Span::styled("your keys go to the target · Ctrl-] stops", canvas.style(Role::Notable))),
+        (true, _) => Some(Span::styled("keys go to the target · Ctrl-] returns", canvas.style(Role::Notable))),
+        (false, 0) if area.height == 1 => Some(Span::styled("no output yet", canvas.style(Role::Dim))),
         (false, 0) => None,
         (false, 1) => Some(Span::styled("1 line below", canvas.style(Role::Notable))),
         (false, _) => {
             Some(Span::styled(format!("{} lines below", measure::count(below as u64)), canvas.style(Role::Notable)))
         }
     };
-    super::title(canvas, area, Some(Pane::Output), Pane::Output.name(), active, remark.as_slice());
+    shared::draw_title(canvas, area, Some(Pane::Output), Pane::Output.name(), active, remark.as_slice());
     let body = Rect { y: area.y + 1, height: area.height.saturating_sub(1), ..area };
-    let used = app.emulator.used_rows();
-    if !app.options.output || (used == 0 && below == 0) {
-        let words =
-            if app.options.output { "nothing was written yet" } else { "the target writes to a terminal of its own" };
-        super::centred(canvas, body, body.height / 3, words, Role::Dim);
+    let used = context.emulator.used_rows();
+    if !context.options.output || (used == 0 && below == 0) {
+        let words = if context.options.output { "no output yet" } else { "the target writes to its own terminal" };
+        shared::draw_centered(canvas, body, body.height / 3, words, Role::Dim);
         if !typing {
             return None;
         }
     }
-    let cursor = app.emulator.cursor();
+    let cursor = context.emulator.cursor();
     let mut needed = used;
     if let (true, Some((_, row))) = (typing, cursor) {
         needed = needed.max(row + 1);
     }
     let first = needed.saturating_sub(body.height);
-    let (columns, rows) = app.emulator.size();
+    let (columns, rows) = context.emulator.size();
     for row in first..rows.min(first.saturating_add(body.height)) {
         for column in 0..columns.min(body.width) {
-            if let Some(cell) = app.emulator.cell(row, column) {
+            if let Some(cell) = context.emulator.cell(row, column) {
                 let style = limited(cell.style, canvas.theme.depth);
                 canvas.cell(body.x + column, body.y + row - first, cell.contents, cell.wide, style);
             }
@@ -60,7 +64,7 @@ pub fn draw(canvas: &mut Canvas<'_>, area: Rect, app: &App) -> Option<Position> 
     seen.then(|| Position::new(body.x + column, body.y + row - first))
 }
 
-/// The target's colours, as far as this terminal has them.
+/// Restricts the target's colours to those of this terminal.
 fn limited(mut style: Style, depth: Depth) -> Style {
     let limit = |color: Option<Color>| match (depth, color) {
         (Depth::None, _) => None,

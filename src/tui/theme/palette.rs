@@ -1,10 +1,11 @@
-//! The colours of every theme, in one table: roles down, themes across. Nothing here knows what a terminal can do.
+//! The colours of all themes: one row for each role, one column for each palette. This module does
+//! not depend on the abilities of the terminal.
 
 use ratatui::style::{Color, Modifier};
 
-use super::Role;
+use super::role::Role;
 
-/// Red, green, blue.
+/// A colour: red, green, blue.
 pub type Rgb = (u8, u8, u8);
 
 /// Nearly black.
@@ -15,20 +16,20 @@ pub const PAPER: Rgb = (240, 243, 248);
 /// A set of colours.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Palette {
-    /// For dark terminals.
+    /// Colours for dark terminals.
     #[default]
     Dark,
-    /// For light terminals.
+    /// Colours for light terminals.
     Light,
-    /// For dark terminals, told apart by lightness and by blue against yellow.
+    /// Colours for dark terminals that differ only in lightness and between blue and yellow.
     ColourBlind,
 }
 
 impl Palette {
-    /// All of them, in the order of the table's columns.
+    /// All palettes, in the order of the table's columns.
     pub const ALL: [Palette; 3] = [Palette::Dark, Palette::Light, Palette::ColourBlind];
 
-    /// The terminal's background that the colours are made for.
+    /// The background of the terminal that the colours are designed for.
     pub fn background(self) -> Rgb {
         match self {
             Palette::Dark | Palette::ColourBlind => (30, 30, 30),
@@ -41,12 +42,12 @@ impl Palette {
         look(role).rich[self as usize]
     }
 
-    /// From cool to hot.
+    /// The heat colours, from cool to hot.
     pub fn heat(self) -> &'static [Rgb; HEAT_STEPS] {
         &HEAT[self as usize]
     }
 
-    /// The row of the selected function: in the pane that has the keys, and elsewhere.
+    /// The background of the selected row; `active` in the focused pane.
     pub fn selected(self, active: bool) -> Rgb {
         let (here, elsewhere) = match self {
             Palette::Dark => ((44, 58, 82), (40, 46, 58)),
@@ -56,15 +57,15 @@ impl Palette {
         if active { here } else { elsewhere }
     }
 
-    /// The darkest and the lightest of boxes, or the other way round: what lies near the background, and what far from it.
-    pub fn grounds(self) -> (Rgb, Rgb) {
+    /// The colours nearest to the background and farthest from it.
+    pub fn extremes(self) -> (Rgb, Rgb) {
         match self {
             Palette::Dark | Palette::ColourBlind => (NIGHT, PAPER),
             Palette::Light => (PAPER, NIGHT),
         }
     }
 
-    /// How much of its colour a box has, of 255, at least.
+    /// The strength of the fill of a box, out of 255.
     pub fn fill_part(self) -> u16 {
         match self {
             Palette::Dark => 112,
@@ -73,7 +74,7 @@ impl Palette {
         }
     }
 
-    /// One of the colours that tell modules apart.
+    /// The colour of a module, selected by a hash.
     pub fn module(self, hash: u64) -> Rgb {
         match self {
             Palette::Dark => hue(((hash % 24) * 15) as u16, 150, 82),
@@ -83,20 +84,20 @@ impl Palette {
     }
 }
 
-/// Steps of heat.
+/// Number of heat levels.
 pub const HEAT_STEPS: usize = 7;
 
-/// How a role looks.
+/// The style of a role.
 pub struct Look {
     /// The role.
     pub role: Role,
-    /// In 24 bits, one for each palette.
+    /// The RGB colour in each palette.
     pub rich: [Rgb; 3],
-    /// Of the sixteen that the terminal's user chose.
+    /// The colour on a terminal with sixteen.
     pub sixteen: Color,
-    /// With any colours.
+    /// The modifier at every depth.
     pub modifier: Modifier,
-    /// Without colours, besides.
+    /// An additional modifier without colours.
     pub bare: Modifier,
 }
 
@@ -104,7 +105,7 @@ const fn look(role: Role) -> &'static Look {
     &LOOKS[role as usize]
 }
 
-/// The row of a role.
+/// The style of a role.
 pub fn of(role: Role) -> &'static Look {
     look(role)
 }
@@ -121,7 +122,8 @@ const fn row(role: Role, rich: [Rgb; 3], sixteen: Color, modifier: Modifier, bar
 use Color as C;
 use Role as R;
 
-/// Roles down; dark, light and colour-blind across; then one of sixteen, and what else tells them.
+/// The table. Columns: dark, light, colour-blind, one of sixteen, modifier, modifier without
+/// colours.
 #[rustfmt::skip]
 pub const LOOKS: [Look; 15] = [
     row(R::Text,         [(214, 218, 226), ( 36,  41,  47), (222, 224, 228)], C::Reset,    PLAIN, PLAIN),
@@ -141,7 +143,8 @@ pub const LOOKS: [Look; 15] = [
     row(R::Match,        [(255, 224, 150), (130,  76,   0), (255, 232, 130)], C::Yellow,   UNDER, PLAIN),
 ];
 
-/// Palettes down, from cool to hot across. The third grows in lightness alone, from blue to yellow.
+/// The heat colours: one row for each palette, from cool to hot. Colour-blind is ordered by
+/// lightness only, from blue to yellow.
 #[rustfmt::skip]
 const HEAT: [[Rgb; HEAT_STEPS]; 3] = [
     [(132, 140, 154), (150, 158, 172), (190, 200, 190), (216, 214, 140), (244, 200,  96), (252, 164,  84), (255, 120,  96)],
@@ -149,11 +152,11 @@ const HEAT: [[Rgb; HEAT_STEPS]; 3] = [
     [(112, 140, 190), (130, 158, 200), (156, 174, 196), (184, 190, 184), (208, 206, 158), (232, 222, 120), (255, 242,  84)],
 ];
 
-/// Colours that stay apart for eyes that miss red, green or blue.
+/// Colours that are distinguishable with every kind of colour vision.
 const MODULES: [Rgb; 7] =
     [(86, 180, 233), (230, 159, 0), (60, 190, 150), (240, 228, 66), (236, 120, 50), (220, 150, 190), (120, 160, 240)];
 
-/// A colour of a hue (degrees) between two brightnesses.
+/// The colour of a hue in degrees, with a minimum brightness and a range.
 fn hue(degrees: u16, low: u16, span: u16) -> Rgb {
     let ramp = |position: u16| low + span * position.min(60) / 60;
     let (sector, inside) = (degrees / 60 % 6, degrees % 60);
@@ -169,7 +172,7 @@ fn hue(degrees: u16, low: u16, span: u16) -> Rgb {
     (red as u8, green as u8, blue as u8)
 }
 
-/// The nearest of the 240 fixed colours among a terminal's 256: a cube of six steps, and greys.
+/// The nearest of the 240 fixed colours of a terminal with 256: a 6×6×6 cube and 24 greys.
 pub fn indexed((red, green, blue): Rgb) -> u8 {
     const STEPS: [u8; 6] = [0, 95, 135, 175, 215, 255];
     let step = |value: u8| (0..STEPS.len()).min_by_key(|&step| STEPS[step].abs_diff(value)).unwrap_or_default();
@@ -195,7 +198,7 @@ fn luminance((red, green, blue): Rgb) -> f64 {
     0.2126 * linear(red) + 0.7152 * linear(green) + 0.0722 * linear(blue)
 }
 
-/// Contrast (WCAG 2): 4.5 is what text needs.
+/// Contrast (WCAG 2). Text needs at least 4.5.
 #[cfg(test)]
 pub(crate) fn contrast(one: Rgb, other: Rgb) -> f64 {
     let (one, other) = (luminance(one), luminance(other));
@@ -212,14 +215,14 @@ mod tests {
     }
 
     #[test]
-    fn the_table_is_in_the_order_of_the_roles() {
+    fn table_is_in_the_order_of_the_roles() {
         for (index, look) in LOOKS.iter().enumerate() {
             assert_eq!(look.role as usize, index, "{:?}", look.role);
         }
     }
 
     #[test]
-    fn text_can_be_read_on_every_background() {
+    fn text_has_enough_contrast_on_every_background() {
         for palette in Palette::ALL {
             let background = palette.background();
             let text = LOOKS.iter().filter(|look| look.role != Role::Rule);
@@ -245,7 +248,7 @@ mod tests {
     }
 
     #[test]
-    fn a_rule_is_seen_and_stays_behind() {
+    fn rules_are_visible_but_faint() {
         for palette in Palette::ALL {
             let ratio = contrast(palette.colour(Role::Rule), palette.background());
             assert!((1.3..4.5).contains(&ratio), "{palette:?}: {ratio:.2}");
@@ -253,13 +256,13 @@ mod tests {
     }
 
     #[test]
-    fn heat_is_told_by_lightness_alone() {
+    fn colour_blind_heat_increases_in_lightness() {
         let steps: Vec<f64> = Palette::ColourBlind.heat().iter().map(|colour| lightness(*colour)).collect();
         assert!(steps.windows(2).all(|pair| pair[1] - pair[0] >= 4.0), "{steps:.1?}");
     }
 
     #[test]
-    fn good_and_bad_differ_without_red_and_green() {
+    fn colour_blind_states_differ_without_red_and_green() {
         let palette = Palette::ColourBlind;
         let [good, notable, bad] = [Role::Good, Role::Notable, Role::Bad].map(|role| palette.colour(role));
         for (one, other) in [(good, notable), (good, bad), (notable, bad)] {
@@ -270,7 +273,7 @@ mod tests {
     }
 
     #[test]
-    fn the_nearest_of_256_is_near() {
+    fn indexed_returns_the_nearest_colour() {
         assert_eq!(indexed((0, 0, 0)), 16);
         assert_eq!(indexed((255, 255, 255)), 231);
         assert_eq!(indexed((95, 135, 175)), 67);

@@ -52,7 +52,8 @@ int main(int count, char **arguments) {
 }
 "#;
 
-/// The whole program; its argument is how many seconds of wall time it works; with a second argument a thread works besides.
+/// The whole program; its argument is how many seconds of wall time it works; with a second
+/// argument a thread works besides.
 pub(super) fn source(functions: &[Function], cpp: bool) -> String {
     let mut text = String::from(HEAD);
     if cpp {

@@ -1,4 +1,5 @@
-//! Judges sampled stacks of a generated program by the names alone: exact, cut and marked, or wrong, and how.
+//! Judges sampled stacks of a generated program by the names alone: exact, truncated and marked as
+//! such, or wrong in one of several ways.
 
 use std::collections::BTreeMap;
 
@@ -10,38 +11,39 @@ use crate::harness::raw::{Entry, Frame};
 /// The verdict on a stack.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Verdict {
-    /// From the thread's first frame to the leaf, every step legal.
+    /// The stack reaches from the thread's first frame to the leaf, and every step is legal.
     Exact,
-    /// Marked as cut; what is there is legal.
+    /// The stack is marked as truncated, and the frames that it has are legal.
     Cut,
-    /// Before `main` or after it: not of the chains.
+    /// The sample was taken before or after `main`, outside of the generated functions.
     Outside,
-    /// Not marked as cut, but its root is missing.
+    /// The root is missing, but the stack is not marked as truncated.
     Rootless,
-    /// Inside of libgcc's hand-over to a landing pad, where stack and registers are neither the old nor the new ones, and no table
-    /// says so: a miss, whatever the stack looks like.
+    /// The sample was taken inside libgcc's jump to a landing pad, where stack and registers are
+    /// neither the old nor the new ones, and no table says so. It counts as a miss, whatever the
+    /// stack looks like.
     HandOver,
     /// A function follows one that does not call it.
     Step,
-    /// A frame between two functions that has no business there.
+    /// A frame between two functions does not belong there.
     Between,
-    /// The leaf side leaves the functions for code that the last one does not call.
+    /// The frames after the last function are not code that it calls.
     Leaf,
-    /// A frame before the first function that has no business there.
+    /// A frame before the first function does not belong there.
     Root,
 }
 
 /// Verdicts on all samples of a program.
 #[derive(Debug, Default)]
 pub(crate) struct Judgement {
-    /// Samples by verdict.
+    /// Number of samples by verdict.
     pub(crate) samples: BTreeMap<Verdict, u64>,
-    /// A stack for each verdict but [`Verdict::Exact`].
+    /// One stack for each verdict except [`Verdict::Exact`].
     pub(crate) examples: BTreeMap<Verdict, String>,
 }
 
 impl Judgement {
-    /// Samples with a verdict.
+    /// Returns the number of samples with a verdict.
     pub(crate) fn count(&self, verdict: Verdict) -> u64 {
         self.samples.get(&verdict).copied().unwrap_or(0)
     }
@@ -56,7 +58,8 @@ impl Judgement {
         }
     }
 
-    /// Samples that count: all but those outside of the chains.
+    /// Returns the number of samples that count: all except those outside of the generated
+    /// functions.
     pub(crate) fn all(&self) -> u64 {
         self.samples.iter().filter(|(verdict, _)| **verdict != Verdict::Outside).map(|(_, samples)| samples).sum()
     }
@@ -69,14 +72,14 @@ impl std::fmt::Display for Judgement {
     }
 }
 
-/// A function's name, taken apart.
+/// A parsed function name.
 struct Parsed {
     number: usize,
     kind: Kind,
     callers: Vec<usize>,
 }
 
-/// Knows the rules of one language.
+/// The rules for stacks of one language.
 pub(crate) struct Judge {
     language: Language,
     function: Regex,
@@ -86,10 +89,10 @@ pub(crate) struct Judge {
 }
 
 impl Judge {
-    /// For programs in this language.
+    /// Creates a judge of programs in this language.
     pub(crate) fn new(language: Language) -> Judge {
         let compile = |pattern: &str| Regex::new(pattern).expect("a pattern of ours");
-        // What a kind calls, where libc has a name for it; what that calls is the library's own affair.
+        // Names of functions that each kind calls in libc. What those call is up to the library.
         let leaf = [
             (Kind::Memcpy, "mem(cpy|move|set)"),
             (Kind::Malloc, "alloc|free|operator (new|delete)"),
@@ -98,7 +101,7 @@ impl Judge {
             (Kind::Clock, "gettime"),
             (Kind::Text, "printf|str(to|len)"),
             (Kind::Sort, "qsort"),
-            // The end of a catch jumps there.
+            // A catch ends with a jump to it.
             (Kind::Catch, "free"),
         ];
         Judge {
@@ -112,7 +115,7 @@ impl Judge {
         }
     }
 
-    /// Judges every entry of a clock.
+    /// Judges every entry of one clock.
     pub(crate) fn all<'a>(&self, entries: impl Iterator<Item = &'a Entry>) -> Judgement {
         let mut judgement = Judgement::default();
         for entry in entries {
@@ -127,7 +130,8 @@ impl Judge {
 
     /// Judges one stack.
     pub(crate) fn judge(&self, entry: &Entry) -> Verdict {
-        // Itself, or the unnamed helper that writes the new registers over those it saved.
+        // The function itself, or its unnamed helper that replaces the registers it has saved by
+        // new ones.
         let helped = entry
             .frames
             .iter()
@@ -195,7 +199,8 @@ impl Judge {
         Some(Parsed { number: parts[1].parse().ok()?, kind, callers })
     }
 
-    /// Start and end of the program; a stack that shows neither has lost all its functions.
+    /// Judges a stack without generated functions. The program has none at its start and end; any
+    /// other stack without them has lost them.
     fn without_functions(&self, entry: &Entry) -> Verdict {
         let starts = entry.frames.iter().any(|frame| is_ours(frame) && (frame.name() == "_start" || is_caller(frame)));
         let starts = starts || entry.frames.first().is_some_and(|root| self.threads.is_match(root.name()));
@@ -207,7 +212,8 @@ impl Judge {
         }
     }
 
-    /// The thread's own first function, and one of those that call the entry.
+    /// Returns whether the stack begins with the thread's first function and has a caller of the
+    /// entry.
     fn has_root(&self, before: &[Frame]) -> bool {
         let start = before.first().is_some_and(|root| match root.name.as_deref() {
             Some(name) => self.threads.is_match(name),
@@ -235,11 +241,13 @@ impl Judge {
         }
     }
 
-    /// What lies beyond the last function: what that one calls, and what the library needs for it.
+    /// Returns whether the frames after the last function are legal: the function that it calls,
+    /// and what the library needs for that.
     fn may_be_leaf(&self, caller: &Parsed, frames: &[Frame]) -> bool {
         let Some((called, rest)) = frames.split_first() else { return true };
         if !self.language.is_c_family() {
-            // Rust's own library is part of the program, and any function may allocate, panic or drop.
+            // Rust's own library is part of the program, and any function may allocate, panic or
+            // drop.
             let standard =
                 |frame: &Frame| self.standard.is_match(frame.name()) || frame.name.is_none() && is_ours(frame);
             return frames.iter().all(|frame| in_library(frame) || is_linkage(frame) || standard(frame));
@@ -250,7 +258,8 @@ impl Judge {
                 || is_linkage(called)
                     && ["_Unwind_Resume", "__cxa_"].iter().any(|start| called.name().starts_with(start)));
         let calls = self.leaf.get(&caller.kind.word()).is_some_and(|pattern| match called.name.as_deref() {
-            // The loader binds a name at its first call; a jump through the linkage table may have no name.
+            // The loader binds a name at its first call; a jump through the linkage table may have
+            // no name.
             _ if called.module.starts_with("ld-") => true,
             None => in_library(called) || is_ours(called),
             Some(name) => (in_library(called) || is_linkage(called)) && pattern.is_match(name),
@@ -260,7 +269,7 @@ impl Judge {
     }
 }
 
-/// A jump through the linkage table, by the name of where it goes.
+/// Returns whether a frame is a jump through the linkage table, named after its target.
 fn is_linkage(frame: &Frame) -> bool {
     is_ours(frame) && frame.name().ends_with("@plt")
 }
@@ -274,19 +283,19 @@ fn in_library(frame: &Frame) -> bool {
 const HAND_OVER: [&str; 4] =
     ["_Unwind_RaiseException", "_Unwind_Resume", "_Unwind_Resume_or_Rethrow", "_Unwind_ForcedUnwind"];
 
-/// In the program itself, not in a library.
+/// Returns whether a frame is in the program itself, not in a library.
 fn is_ours(frame: &Frame) -> bool {
     frame.module.starts_with("chains")
 }
 
-/// The functions that call the entry: `main`, `worker`, `work`.
+/// Returns whether a frame is a function that calls the entry: `main`, `worker` or `work`.
 fn is_caller(frame: &Frame) -> bool {
     let name = frame.name().rsplit_once("::h").map_or(frame.name(), |(name, _)| name);
     let last = name.rsplit("::").next().unwrap_or(name);
     is_ours(frame) && ["main", "worker", "work"].contains(&last.split('(').next().unwrap_or(last))
 }
 
-/// Leaf first, so that the interesting end is always there.
+/// Formats a stack, leaf first, so that the interesting end is always shown.
 fn show(frames: &[Frame]) -> String {
     let one = |frame: &Frame| format!("{}!{}", frame.module, frame.name.as_deref().unwrap_or("?"));
     let mut lines: Vec<String> = frames.iter().rev().take(16).map(one).collect();

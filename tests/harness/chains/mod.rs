@@ -1,8 +1,11 @@
-//! Programs whose function names encode their only legal callers, and a judge of sampled stacks that knows nothing but the names.
+//! Generated programs whose function names encode their only legal callers, and a judge of sampled
+//! stacks that knows nothing but the names.
 //!
-//! A function is called `f37_memcpy_from_3_9`: number 37, busy in memcpy, called by 3 and 9 alone. Functions stand in layers; each calls
-//! into the next layer only, so a stack that skips, doubles or invents a frame breaks the rule somewhere. `f0_entry_from_r` is the root, called
-//! by `main` and by a thread's `worker`. After a callee returns each function works on, so that no call becomes a jump.
+//! A function is called `f37_memcpy_from_3_9`: number 37, busy in memcpy, called by 3 and 9 alone.
+//! Functions are arranged in layers. Each calls into the next layer only, so a stack that skips,
+//! duplicates or invents a frame breaks the rule somewhere. `f0_entry_from_r` is the root, called
+//! by `main` and by a thread's `worker`. Each function does more work after a callee returns, so
+//! that no call becomes a jump.
 
 mod c_family;
 pub(crate) mod judge;
@@ -12,16 +15,16 @@ use std::path::PathBuf;
 
 use super::targets;
 
-/// In what a generated program is written.
+/// The language of a generated program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Language {
     /// C, -O2 without frame pointers.
     C,
     /// C++ with exceptions thrown through several frames and virtual calls, -O2.
     Cpp,
-    /// Rust as `cargo build --release` makes it.
+    /// Rust, as `cargo build --release` compiles it.
     Rust,
-    /// The same, with panics caught several frames up.
+    /// Rust as above, with panics that are caught several frames up.
     Panics,
 }
 
@@ -31,12 +34,12 @@ impl Language {
     }
 }
 
-/// What a function does besides calling on.
+/// The work of a function, apart from calling its callees.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
     /// The root of the chains.
     Entry,
-    /// Arithmetic; no calls but to its callees.
+    /// Arithmetic, with no calls except to its callees.
     Plain,
     /// A copy of some kilobytes.
     Memcpy,
@@ -50,21 +53,21 @@ pub(crate) enum Kind {
     Clock,
     /// A frame whose size is known at run time only.
     Alloca,
-    /// A frame aligned more than the stack is.
+    /// A frame with a larger alignment than the stack's.
     Aligned,
     /// Formatting and comparing text.
     Text,
     /// A hash map (Rust).
     Map,
-    /// Calls on from the comparison function of a sort.
+    /// A sort whose comparison function calls the callees.
     Sort,
     /// The comparison function of a C sort.
     Compare,
-    /// Called through a table of virtual functions.
+    /// A function that is called through a table of virtual functions.
     Virtual,
-    /// Throws now and then.
+    /// A function that throws now and then.
     Throw,
-    /// Catches what its callees throw.
+    /// A function that catches what its callees throw.
     Catch,
 }
 
@@ -93,7 +96,7 @@ impl Kind {
     }
 }
 
-/// A function to be written.
+/// A function to be generated.
 struct Function {
     number: usize,
     kind: Kind,
@@ -112,7 +115,7 @@ impl Function {
 const LAYERS: usize = 10;
 const WIDTH: usize = 30;
 
-/// The binary of a program of about 300 functions.
+/// Builds a program of about 300 functions and returns the path of its binary.
 pub(crate) fn program(language: Language) -> PathBuf {
     let functions = graph(language);
     match language {
@@ -128,7 +131,7 @@ pub(crate) fn program(language: Language) -> PathBuf {
     }
 }
 
-/// The C program, linked without an index of its unwind tables.
+/// Builds the C program without an index of its unwind tables.
 pub(crate) fn program_without_index() -> PathBuf {
     c_program(&["-Wl,--no-eh-frame-hdr"])
 }
@@ -138,7 +141,7 @@ fn c_program(more: &[&str]) -> PathBuf {
     targets::generated("chains_c", &c_family::source(&graph(Language::C), false), "c", "cc", &flags)
 }
 
-/// Who calls whom; always the same for a language.
+/// Generates the call graph, which is always the same for a language.
 fn graph(language: Language) -> Vec<Function> {
     let mut random = Random(88_172_645_463_325_252);
     let mut functions = vec![Function { number: 0, kind: Kind::Entry, callers: Vec::new(), callees: Vec::new() }];
@@ -222,11 +225,12 @@ fn kind(language: Language, layer: usize, random: &mut Random) -> Kind {
     let last = layer + 1 == LAYERS;
     loop {
         return match kinds[random.below(kinds.len())] {
-            // Whatever is thrown is caught: the second layer catches all, the first does not throw nor call past it.
+            // Everything that is thrown is caught: the second layer catches all, and the first
+            // neither throws nor calls past it.
             _ if layer == 1 && language != Language::C => Kind::Catch,
             Kind::Sort if layer == 0 && language != Language::C => continue,
             Kind::Throw if layer < 2 => continue,
-            // These call on.
+            // These call their callees.
             Kind::Sort | Kind::Catch if last => continue,
             kind => kind,
         };

@@ -34,7 +34,8 @@ fn main() {
 }
 "#;
 
-/// The whole program; its argument is how many seconds of wall time it works; with a second argument a thread works besides.
+/// The whole program; its argument is how many seconds of wall time it works; with a second
+/// argument a thread works besides.
 pub(super) fn source(functions: &[Function]) -> String {
     let mut text = String::from(HEAD);
     for function in functions {

@@ -1,0 +1,24 @@
+//! x86-64 with the System V ABI.
+//!
+//! * [`syscall`](mod@syscall): raw system calls, `clone`, thread-local storage.
+//! * [`context`]: DWARF register numbers, the layout of `ucontext` and of the kernel's signal frame.
+//! * [`signal`]: the entry of a signal handler, and ways to leave and enter handlers.
+//! * [`stack`]: switching to another stack and back.
+//! * [`function`]: naked functions that run code of the agent before they jump to libc's function.
+//! * [`probe`]: what the program runs on: Valgrind, a shadow stack, the time-stamp counter.
+//! * [`builtins`]: `memcpy` and the other functions that the compiler calls by itself.
+
+mod builtins;
+mod context;
+mod function;
+mod probe;
+mod signal;
+mod stack;
+mod syscall;
+
+pub(crate) use context::*;
+pub(crate) use function::*;
+pub(crate) use probe::*;
+pub(crate) use signal::*;
+pub(crate) use stack::*;
+pub(crate) use syscall::*;

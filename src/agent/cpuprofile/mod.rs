@@ -1,0 +1,7 @@
+//! gperftools' CPU profiler: a profile that is written into a file.
+
+pub(crate) mod aggregate;
+pub(crate) mod control;
+pub(crate) mod env;
+pub(crate) mod file;
+pub(crate) mod other_library;

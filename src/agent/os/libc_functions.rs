@@ -1,0 +1,94 @@
+//! The addresses of libc's functions that the agent interposes. Each is 0 until [`look_up`] has
+//! run.
+//!
+//! Constructors of other libraries may call an interposed function before the agent's own
+//! constructor runs; an interposed function that finds 0 here calls [`look_up`] first.
+
+use core::ffi::{CStr, c_int};
+use core::sync::atomic::{AtomicUsize, Ordering};
+
+use crate::agent::os::loader;
+
+macro_rules! functions {
+    ($table:ident: $($name:literal $address:ident;)*) => {
+        $(
+            #[doc = concat!("Address of `", $name, "`.")]
+            pub(crate) static $address: AtomicUsize = AtomicUsize::new(0);
+        )*
+        const $table: &[(&str, &AtomicUsize)] = &[$((concat!($name, "\0"), &$address),)*];
+    };
+}
+
+functions! { CALLED:
+    "unshare" UNSHARE;
+    "setns" SETNS;
+    "prctl" PRCTL;
+    "dlclose" DLCLOSE;
+    "syscall" SYSCALL;
+    "sigprocmask" SIGPROCMASK;
+    "pthread_sigmask" PTHREAD_SIGMASK;
+    "sigwait" SIGWAIT;
+    "sigwaitinfo" SIGWAITINFO;
+    "sigtimedwait" SIGTIMEDWAIT;
+    "signalfd" SIGNALFD;
+    "sigaltstack" SIGALTSTACK;
+    "pthread_create" PTHREAD_CREATE;
+    "thrd_create" THRD_CREATE;
+    "sigaction" SIGACTION;
+    "signal" SIGNAL;
+    "__sysv_signal" SYSV_SIGNAL;
+    "setuid" SETUID;
+    "setgid" SETGID;
+    "seteuid" SETEUID;
+    "setegid" SETEGID;
+    "setreuid" SETREUID;
+    "setregid" SETREGID;
+    "setresuid" SETRESUID;
+    "setresgid" SETRESGID;
+    "setgroups" SETGROUPS;
+    "initgroups" INITGROUPS;
+    "capset" CAPSET;
+}
+
+// Functions that are jumped to without a look whether they exist.
+functions! { JUMPED_TO:
+    "_exit" EXIT;
+    "_Exit" ISO_EXIT;
+    "execve" EXECVE;
+    "execv" EXECV;
+    "execvp" EXECVP;
+    "execvpe" EXECVPE;
+    "execl" EXECL;
+    "execlp" EXECLP;
+    "execle" EXECLE;
+    "fexecve" FEXECVE;
+    "sigset" SIGSET;
+    "sighold" SIGHOLD;
+    "sigrelse" SIGRELSE;
+    "sigignore" SIGIGNORE;
+    "sigpause" SIGPAUSE;
+    "opendir" OPENDIR;
+    "stat" STAT;
+    "stat64" STAT64;
+    "fstatat" FSTATAT;
+    "fstatat64" FSTATAT64;
+    "__xstat" XSTAT;
+    "__xstat64" XSTAT64;
+}
+
+/// Looks the functions up, in the objects that are loaded after this library. For the constructor.
+pub(crate) fn look_up() {
+    let own = loader::own_dynamic();
+    for (table, missing) in [(CALLED, 0), (JUMPED_TO, missing as *const () as usize)] {
+        for (name, address) in table {
+            let name = CStr::from_bytes_with_nul(name.as_bytes()).unwrap_or_default();
+            let found = loader::next_definition(name, own);
+            address.store(if found == 0 { missing } else { found }, Ordering::Relaxed);
+        }
+    }
+}
+
+/// Replaces a function that this libc does not have.
+extern "C" fn missing() -> c_int {
+    -1
+}

@@ -1,0 +1,243 @@
+//! Finds the next definition of a symbol after the agent's, in the loader's own list of loaded
+//! objects. The result is that of `dlsym(RTLD_NEXT)`, without a dependency on the library in which
+//! a libc has dlsym. For the constructor alone, while nothing is being loaded.
+
+use core::ffi::{CStr, c_char};
+
+use crate::agent::arch::weak_address;
+
+/// The debugger's view of the loader, part of the ABI: version, then the first of a list of
+/// objects.
+#[repr(C)]
+struct RDebug {
+    version: i32,
+    first: *const LinkMap,
+    _stop: usize,
+    /// 0 while nothing is being loaded or unloaded.
+    state: i32,
+}
+
+#[repr(C)]
+struct LinkMap {
+    bias: usize,
+    name: *const i8,
+    dynamic: *const [usize; 2],
+    next: *const LinkMap,
+    previous: *const LinkMap,
+}
+
+#[repr(C)]
+struct ElfSymbol {
+    name: u32,
+    info: u8,
+    other: u8,
+    section: u16,
+    value: usize,
+    size: usize,
+}
+
+const DT_NULL: usize = 0;
+const DT_HASH: usize = 4;
+const DT_STRTAB: usize = 5;
+const DT_SYMTAB: usize = 6;
+const DT_GNU_HASH: usize = 0x6fff_fef5;
+/// Maximum number of objects searched. When a constructor of a preloaded library runs, fewer are
+/// loaded.
+const MAX_OBJECTS: usize = 4096;
+
+fn r_debug() -> *const RDebug {
+    // glibc exports the structure, musl a pointer to it.
+    match (weak_address!("_r_debug"), weak_address!("_dl_debug_addr")) {
+        (0, 0) => core::ptr::null(),
+        // SAFETY: musl's variable is a pointer to the structure.
+        (0, pointer) => unsafe { *(pointer as *const *const RDebug) },
+        (structure, _) => structure as *const RDebug,
+    }
+}
+
+fn first_link_map() -> *const LinkMap {
+    let structure = r_debug();
+    // SAFETY: the structure is the loader's, and constructors run after it was filled in.
+    unsafe { if structure.is_null() { core::ptr::null() } else { (*structure).first } }
+}
+
+/// Returns whether any loaded object defines `name`. May be called at any time; returns false while
+/// an object is being loaded or unloaded.
+pub(crate) fn is_defined(name: &CStr) -> bool {
+    let structure = r_debug();
+    // SAFETY: the structure is the loader's, which writes the state before and after it changes its
+    // list.
+    let is_settled = || !structure.is_null() && unsafe { (&raw const (*structure).state).read_volatile() } == 0;
+    let mut object = first_link_map();
+    for _ in 0..MAX_OBJECTS {
+        if object.is_null() || !is_settled() {
+            return false;
+        }
+        // SAFETY: an object of the loader's list, which is not being changed.
+        let this = unsafe { &*object };
+        if this.find(name).is_some() {
+            return true;
+        }
+        object = this.next;
+    }
+    false
+}
+
+/// Returns the address of the first definition of `name` in the objects after the one that contains
+/// `here`; 0 if there is none.
+pub(crate) fn next_definition(name: &CStr, here: usize) -> usize {
+    let mut object = first_link_map();
+    let mut passed = false;
+    for _ in 0..MAX_OBJECTS {
+        if object.is_null() {
+            break;
+        }
+        // SAFETY: an object of the loader's list, which does not change while its constructors run.
+        let this = unsafe { &*object };
+        if passed && let Some(address) = this.find(name) {
+            return address;
+        }
+        // The object whose dynamic section lies nearest above `here` within its image is ours.
+        passed |= this.holds(here);
+        object = this.next;
+    }
+    0
+}
+
+/// Returns whether an object before the one that contains `here` defines `name`, so that the
+/// program calls that one.
+pub(crate) fn is_defined_before(name: &CStr, here: usize) -> bool {
+    let mut object = first_link_map();
+    for _ in 0..MAX_OBJECTS {
+        if object.is_null() {
+            return false;
+        }
+        // SAFETY: as in `next`.
+        let this = unsafe { &*object };
+        if this.holds(here) {
+            return false;
+        }
+        if this.find(name).is_some() {
+            return true;
+        }
+        object = this.next;
+    }
+    false
+}
+
+impl LinkMap {
+    fn entry(&self, tag: usize) -> Option<usize> {
+        let mut at = self.dynamic;
+        if at.is_null() {
+            return None;
+        }
+        loop {
+            // SAFETY: a dynamic section ends with DT_NULL.
+            let [found, value] = unsafe { *at };
+            if found == DT_NULL {
+                return None;
+            }
+            if found == tag {
+                // glibc relocates these words in place, musl and the vdso do not.
+                return Some(if value < self.bias { value + self.bias } else { value });
+            }
+            at = at.wrapping_add(1);
+        }
+    }
+
+    /// Returns whether `here` is the address of this object's dynamic section, which identifies the
+    /// agent's object.
+    fn holds(&self, here: usize) -> bool {
+        self.dynamic as usize == here
+    }
+
+    fn find(&self, name: &CStr) -> Option<usize> {
+        let (symbols, strings) = (self.entry(DT_SYMTAB)? as *const ElfSymbol, self.entry(DT_STRTAB)? as *const i8);
+        let matches = |index: u32| {
+            // SAFETY: the hash table names an index of the symbol table, a name an offset of the
+            // string table.
+            unsafe {
+                let symbol = &*symbols.add(index as usize);
+                let function = symbol.info & 15 == 2 && symbol.section != 0 && symbol.value != 0;
+                let equal = function && CStr::from_ptr(strings.add(symbol.name as usize)) == name;
+                equal.then_some(symbol.value + self.bias)
+            }
+        };
+        match self.entry(DT_GNU_HASH) {
+            Some(table) => gnu_chain(table as *const u32, name, matches),
+            None => sysv_chain(self.entry(DT_HASH)? as *const u32, name, matches),
+        }
+    }
+}
+
+fn gnu_chain(table: *const u32, name: &CStr, matches: impl Fn(u32) -> Option<usize>) -> Option<usize> {
+    let hash = name.to_bytes().iter().fold(5381u32, |hash, &byte| hash.wrapping_mul(33).wrapping_add(byte.into()));
+    // SAFETY: the layout of DT_GNU_HASH: buckets, first symbol, words of the filter, shift; filter,
+    // buckets, chains.
+    unsafe {
+        let (buckets, first, filter) = (*table, *table.add(1), *table.add(2));
+        if buckets == 0 {
+            return None;
+        }
+        let starts = table.add(4 + 2 * filter as usize);
+        let chains = starts.add(buckets as usize);
+        let mut index = *starts.add((hash % buckets) as usize);
+        if index < first {
+            return None;
+        }
+        loop {
+            let entry = *chains.add((index - first) as usize);
+            if entry | 1 == hash | 1
+                && let Some(address) = matches(index)
+            {
+                return Some(address);
+            }
+            if entry & 1 == 1 {
+                return None;
+            }
+            index += 1;
+        }
+    }
+}
+
+fn sysv_chain(table: *const u32, name: &CStr, matches: impl Fn(u32) -> Option<usize>) -> Option<usize> {
+    let hash = name.to_bytes().iter().fold(0u32, |hash, &byte| {
+        let hash = (hash << 4).wrapping_add(byte.into());
+        (hash ^ (hash >> 24 & 0xf0)) & 0x0fff_ffff
+    });
+    // SAFETY: the layout of DT_HASH: buckets, chains, then both tables; index 0 ends a chain.
+    unsafe {
+        let buckets = *table;
+        if buckets == 0 {
+            return None;
+        }
+        let mut index = *table.add(2 + (hash % buckets) as usize);
+        while index != 0 {
+            if let Some(address) = matches(index) {
+                return Some(address);
+            }
+            index = *table.add((2 + buckets + index) as usize);
+        }
+    }
+    None
+}
+
+/// Sets libc's errno to the number of an error.
+pub(crate) fn set_errno(number: i32) {
+    let address = weak_address!("__errno_location");
+    if address != 0 && number > 0 {
+        // SAFETY: libc's function of this name and type, on a thread of the target's.
+        unsafe { *core::mem::transmute::<usize, extern "C" fn() -> *mut i32>(address)() = number };
+    }
+}
+
+unsafe extern "C" {
+    /// The dynamic section of this library.
+    #[link_name = "_DYNAMIC"]
+    static OWN_DYNAMIC: c_char;
+}
+
+/// Address of this library's dynamic section, which identifies it in the loader's list.
+pub(crate) fn own_dynamic() -> usize {
+    &raw const OWN_DYNAMIC as usize
+}

@@ -1,0 +1,463 @@
+//! The agent's only thread: connects to the viewer, sends the records of the ring, and notices new
+//! threads and modules.
+//!
+//! libc does not know this thread, which is made by a raw clone. It calls no libc function that has
+//! thread state, blocks all signals, and has its own descriptor table with nothing but what it has
+//! opened itself. While ticks come it runs every [`NAP_NS`]. Without ticks it sleeps longer, up
+//! to [`LONG_NAP_NS`]. An iteration in which nothing has changed is cheap.
+
+mod cpu_profile;
+mod inspection;
+mod records;
+mod sleep;
+
+use crate::agent::cpuprofile::aggregate::ProfileAggregate;
+use crate::agent::cpuprofile::control;
+use crate::agent::os::memory::MemoryFile;
+use crate::agent::os::socket::{Address, PeerGone, Socket};
+use crate::agent::os::status::{self, Status};
+use crate::agent::os::{maps, syscall};
+use crate::agent::sampling::counters;
+use crate::agent::sampling::deferred::{self, DEFERRED};
+use crate::agent::sampling::ring::{RING, Ring};
+use crate::agent::sampling::slot::{POOL, SlotPool};
+use crate::agent::sampling::snapshots::Publisher;
+use crate::agent::sampling::unaccounted::CpuBalance;
+use crate::agent::timers::engine::TimerEngine;
+use crate::agent::timers::first_tick;
+use crate::agent::{launch, requests, state};
+use alloc::boxed::Box;
+use core::sync::atomic::{AtomicU32, Ordering};
+
+use crate::link::wire::ring::word;
+use crate::link::wire::{
+    AgentCounters, Clock, Engine, Hello, MAX_FRAMES, Request, SpawnCause, StoredStack, Thread, stack_memory,
+};
+
+/// Interval between two checks until the first sample is sent, ns. It doubles while there is none.
+const FIRST_NAP_NS: u64 = 10_000_000;
+/// Sleep between two iterations after a viewer's first sample, so that its screen fills, and the
+/// time for which it is so short, ns.
+const EARLY_NAP_NS: u64 = 20_000_000;
+const EARLY_NS: u64 = 400_000_000;
+/// Sleep between two iterations while ticks come, ns. A sample is at most this old when it is sent;
+/// it costs half a thousandth of a core.
+const NAP_NS: u64 = 100_000_000;
+/// Maximum sleep while nothing happens, ns.
+const LONG_NAP_NS: u64 = 400_000_000;
+/// Time between two accounts, and between two inspections of the process, ns.
+const ACCOUNT_NS: u64 = 1_000_000_000;
+/// Time within which a viewer has to send its first request, ns.
+const PATIENCE_NS: u64 = 5_000_000_000;
+/// Minimum time between two readings of the maps on request of a handler or of the target, ns.
+const MODULES_NS: u64 = 5_000_000;
+/// Estimated cost of a tick's delivery and return in the kernel and of the handler without its
+/// walk, ns; and the cost of a frame.
+const TICK_COST_NS: u64 = 2_500;
+const FRAME_COST_NS: u64 = 40;
+
+/// The agent thread's data.
+pub(super) struct Agent {
+    pub(super) ring: &'static Ring,
+    pool: &'static SlotPool,
+    publisher: Publisher,
+    pub(super) ticker: TimerEngine,
+    memory: Box<[StoredStack]>,
+    sent: u64,
+    pub(super) balance: CpuBalance,
+    /// The profile that is being written into a file.
+    pub(super) collector: Option<ProfileAggregate>,
+    /// Clock, engine and period of the viewer's last request.
+    pub(super) requested: Option<(Clock, Engine, u64)>,
+    /// Whether no sample has been sent since the engine was engaged.
+    first_is_due: bool,
+    /// Time until which samples are sent more often, ns.
+    early_until_ns: u64,
+    /// Duration of the next sleep, ns. It grows while nothing wakes the thread.
+    nap_ns: u64,
+    /// Whether the process is about to exit.
+    leaving: bool,
+    last_look_ns: u64,
+    last_modules_ns: u64,
+    last_inspection_ns: u64,
+    /// CPU time of the target at the last inspection, ns.
+    inspected_at_ns: u64,
+    last_account_ns: u64,
+    credentials: Option<Status>,
+    /// Thread whose seccomp state was read last.
+    seccomp_checked_tid: u32,
+    /// Address range of the agent's own code.
+    own_code: core::ops::Range<u64>,
+}
+
+/// Reason why a connection ended.
+#[derive(PartialEq, Eq)]
+pub(super) enum EndReason {
+    /// The viewer left, or is not a viewer.
+    Left,
+    /// The process changed its credentials: an agent thread with the new ones has to be spawned.
+    Credentials,
+    /// The target makes a call that requires a process with one thread; it arranges for the next
+    /// spawn.
+    Aside,
+    /// Every other thread has ended; with this exit code.
+    LastThread(u32),
+}
+
+/// Runs the agent. Called once per agent thread, on its own stack; the caller ends the thread with
+/// the returned code.
+pub(super) fn run(epoch: u32) -> u32 {
+    let tid = syscall::gettid();
+    let own = Status::own();
+    let filtered = own.is_none_or(|status| status.seccomp != 0) || state::FILTERED.load(Ordering::SeqCst);
+    state::SYSCALLS_ALLOWED.store(!filtered, Ordering::Relaxed);
+    let Some(mut agent) = Agent::new(tid, epoch, own) else { return 0 };
+    let mut end = EndReason::Left;
+    let mut called = false;
+    loop {
+        let knocked = state::KNOCK.swap(0, Ordering::Acquire);
+        // The viewer that launched this process is called once per agent thread.
+        let link = launch::link().filter(|_| !core::mem::replace(&mut called, true));
+        let socket = match (knocked, link) {
+            (0, Some(link)) => {
+                state::VIEWER.store(link.viewer, Ordering::Relaxed);
+                Address::path(link.path)
+                    .and_then(|address| Socket::connect(&address))
+                    .or_else(|| Socket::connect_to_viewer(link.viewer))
+            }
+            (0, None) => None,
+            (viewer, _) => {
+                state::VIEWER.store(viewer, Ordering::Relaxed);
+                Socket::connect_to_viewer(viewer)
+            }
+        };
+        if let Some(socket) = socket {
+            end = agent.serve(socket, if knocked == 0 { SpawnCause::Tick } else { SpawnCause::Knock });
+        }
+        let is_knocked_at = || state::KNOCK.load(Ordering::Relaxed) != 0;
+        if end == EndReason::Left && !is_knocked_at() && control::needs_agent() {
+            end = agent.serve_without_viewer();
+        }
+        if end != EndReason::Left || !(is_knocked_at() || control::needs_agent()) {
+            break;
+        }
+    }
+    agent.ticker.retire();
+    match end {
+        EndReason::LastThread(code) => code,
+        EndReason::Credentials => {
+            first_tick::arm(agent.ticker.epoch(), counters::config(agent.ticker.epoch()));
+            0
+        }
+        EndReason::Aside => 0,
+        EndReason::Left => {
+            state::WATCHED.store(false, Ordering::Relaxed);
+            0
+        }
+    }
+}
+
+impl Agent {
+    fn new(tid: u32, epoch: u32, credentials: Option<Status>) -> Option<Agent> {
+        let mut ticker = TimerEngine::new(tid, epoch);
+        ticker.begin();
+        let pool = pool()?;
+        pool.grow(ticker.threads.count().0 as usize);
+        let ring = ring()?;
+        if DEFERRED.load(Ordering::Acquire).is_null() {
+            deferred::allocate();
+        }
+        state::REREAD_MAPS_ON_MISS.store(true, Ordering::Relaxed);
+        let mut publisher = Publisher::new(pool);
+        publisher.refresh();
+        Some(Agent {
+            ring,
+            pool,
+            publisher,
+            ticker,
+            memory: stack_memory(),
+            sent: 0,
+            balance: CpuBalance::default(),
+            collector: None,
+            requested: None,
+            first_is_due: true,
+            early_until_ns: 0,
+            nap_ns: NAP_NS,
+            leaving: false,
+            last_look_ns: 0,
+            last_modules_ns: 0,
+            last_inspection_ns: syscall::monotonic_ns(),
+            inspected_at_ns: 0,
+            last_account_ns: 0,
+            credentials,
+            seccomp_checked_tid: 0,
+            own_code: own_code(),
+        })
+    }
+
+    /// Serves one viewer until it leaves.
+    fn serve(&mut self, mut socket: Socket, birth: SpawnCause) -> EndReason {
+        self.publisher.modules.forget_announcements();
+        self.ticker.threads.forget_announcements();
+        self.memory.fill(StoredStack::EMPTY);
+        (self.sent, self.first_is_due, self.requested) = (0, true, None);
+        self.nap_ns = FIRST_NAP_NS;
+        counters::reset_unhandled();
+        if let Some(collector) = &mut self.collector {
+            collector.update_losses(true);
+        }
+        if let Some(handle) = self.fresh_ring() {
+            socket.attach_file(handle);
+        }
+        let introduced = socket.write(|w| w.write_hello(&hello(birth))).is_ok();
+        if !introduced || self.await_request(&mut socket).is_err() {
+            return EndReason::Left;
+        }
+        state::WATCHED.store(true, Ordering::Relaxed);
+        loop {
+            match self.run_once(&mut socket) {
+                Ok(None) => {}
+                Ok(Some(end)) => return end,
+                Err(PeerGone) => {
+                    self.ticker.disengage();
+                    return EndReason::Left;
+                }
+            }
+        }
+    }
+
+    /// Starts with an empty ring and counters at 0. Returns the file of the ring's memory, if it
+    /// has one.
+    fn fresh_ring(&mut self) -> Option<MemoryFile> {
+        RING.store(core::ptr::null_mut(), Ordering::SeqCst);
+        let mut busy = self.pool.observe();
+        // Handlers take microseconds, but one whose thread was stopped may never return.
+        let mut patience = 100;
+        while !self.pool.all_returned(&mut busy) && patience > 0 {
+            syscall::futex_wait(&AtomicU32::new(0), 0, 1_000_000);
+            patience -= 1;
+        }
+        let handle = if patience > 0 { self.ring.renew() } else { None };
+        if handle.is_none() {
+            // The old memory stays, without the records of an earlier agent thread's last ticks.
+            let mut frames = [0; MAX_FRAMES];
+            while self.ring.take(&mut frames).is_some() {}
+            self.ring.release();
+            (word::TICKS..word::CONFIGS).for_each(|index| self.ring.header(index).store(0, Ordering::Relaxed));
+        }
+        RING.store(core::ptr::from_ref(self.ring).cast_mut(), Ordering::SeqCst);
+        counters::copy_configs_to_ring();
+        counters::move_early_counters();
+        handle
+    }
+
+    /// Waits for the first request.
+    fn await_request(&mut self, socket: &mut Socket) -> Result<(), PeerGone> {
+        let deadline = syscall::monotonic_ns() + PATIENCE_NS;
+        loop {
+            socket.flush()?;
+            if let Some(request) = socket.receive()? {
+                return self.handle_request(socket, request);
+            }
+            let now = syscall::monotonic_ns();
+            if now >= deadline {
+                return Err(PeerGone);
+            }
+            self.ticker.release();
+            socket.wait(deadline - now);
+            self.ticker.hold(false);
+        }
+    }
+
+    pub(super) fn handle_request(&mut self, socket: &mut Socket, request: Request) -> Result<(), PeerGone> {
+        match request {
+            // The viewer samples from outside.
+            Request::Engage { engine: Engine::External, .. } | Request::Leave => Err(PeerGone),
+            Request::Engage { clock, engine, period_ns } => {
+                self.requested = Some((clock, engine, period_ns));
+                if let Some(order) = self.collector.as_ref().map(ProfileAggregate::request)
+                    && (order.clock != clock || order.manual)
+                {
+                    self.refuse_clock(socket, clock, engine, period_ns, order);
+                    return Ok(());
+                }
+                self.ticker.preferred_signal = control::tick_signal();
+                self.ticker.engage(clock, engine, period_ns);
+                self.balance = CpuBalance::begin();
+                counters::remember_epoch(self.ticker.epoch());
+                let engaged = self.ticker.engaged.clone();
+                socket.write(|w| w.write_engaged(&engaged)).map_err(|_| PeerGone)
+            }
+        }
+    }
+
+    /// Runs one iteration: sends the records, checks the process if it is time to, and sleeps.
+    pub(super) fn run_once(&mut self, socket: &mut Socket) -> Result<Option<EndReason>, PeerGone> {
+        let now_ns = syscall::monotonic_ns();
+        self.ring.header(word::DRAINED_NS).store(now_ns, Ordering::Relaxed);
+        self.ticker.preferred_signal = control::tick_signal();
+        let keeps_up = requests::keep_up(&mut self.credentials);
+        if keeps_up && self.is_idle(socket, now_ns) {
+            match (socket.receive()?, self.last_thread_end()) {
+                (None, None) => {
+                    self.sleep(false, now_ns);
+                    return Ok(None);
+                }
+                (Some(request), _) => self.handle_request(socket, request)?,
+                (None, Some(_)) => {}
+            }
+        }
+        self.check_seccomp();
+        let due = self.is_due(now_ns) || !keeps_up;
+        self.read_modules(now_ns, due);
+        // These come before the samples, which name the generation at which their addresses are
+        // valid.
+        self.announce(socket);
+        let drained = self.drain(socket, now_ns);
+        self.ticker.change_phases();
+        self.wall(socket, now_ns);
+        self.update_profile(socket, now_ns);
+        if requests::take_leave_request() {
+            if socket.flush().is_ok() && socket.is_flushed() {
+                self.ring.release();
+            }
+            self.flush_profile();
+            return Ok(Some(EndReason::Aside));
+        }
+        let leaving = state::EXITING.swap(false, Ordering::SeqCst);
+        self.leaving |= leaving;
+        // When wall ticks come faster, only their records are sent in between. A viewer's first
+        // sample is not delayed.
+        let is_first = self.first_is_due && self.sent > 0;
+        self.first_is_due &= !is_first;
+        if is_first {
+            self.early_until_ns = now_ns + EARLY_NS;
+        }
+        let wall_ticks = self.ticker.until_wall_tick(now_ns).is_some();
+        let hurried = wall_ticks
+            && now_ns - self.last_look_ns < self.usual_nap_ns(now_ns)
+            && !is_first
+            && !self.ring.is_crowded();
+        if leaving || !hurried {
+            self.last_look_ns = now_ns;
+            let end = self.check_process(socket, now_ns, due, leaving || drained == 0)?;
+            if leaving || end.is_some() {
+                self.flush_profile();
+            }
+            if leaving {
+                let account = self.account(now_ns);
+                let _ = socket.write(|w| w.write_counters(&account));
+            }
+            let sent = socket.flush();
+            // What a viewer does not read stays in the socket's buffer, which has more room than
+            // the ring.
+            if socket.is_flushed() || self.ring.is_crowded() {
+                self.ring.release();
+            }
+            if end.is_some() {
+                return Ok(end);
+            }
+            sent?;
+            if socket.is_flushed() && !self.ring.has_record() {
+                state::DRAINED.fetch_add(1, Ordering::Release);
+                if self.leaving {
+                    syscall::futex_wake(&state::DRAINED);
+                }
+            }
+        }
+        self.sleep(drained > 0, now_ns);
+        Ok(None)
+    }
+
+    /// Reads the maps when a handler met something unknown, and regularly. Code made at run time
+    /// never becomes known, so a reading that found nothing new is not repeated before its time.
+    fn read_modules(&mut self, now_ns: u64, due: bool) {
+        let wanted = state::is_reread_wanted() && now_ns - self.last_modules_ns >= MODULES_NS;
+        if wanted || due {
+            state::WANT_MODULES.store(false, Ordering::SeqCst);
+            let changed = self.publisher.refresh();
+            if changed && let Some(collector) = &mut self.collector {
+                collector.invalidate_map();
+            }
+            state::REREAD_MAPS_ON_MISS.store(changed || !wanted, Ordering::Relaxed);
+            self.last_modules_ns = now_ns;
+        }
+        self.publisher.compile_rules();
+    }
+
+    /// Announces threads and modules that the viewer does not know yet. Those without room are
+    /// announced next time.
+    fn announce(&mut self, socket: &mut Socket) {
+        self.publisher.modules.announce_gone(|unload| socket.write(|w| w.write_unload(unload)).is_ok());
+        self.publisher.modules.announce(|module| socket.write(|w| w.write_module(module)).is_ok());
+        self.ticker.threads.announce_ended(|tid| socket.write(|w| w.write_thread_end(tid)).is_ok());
+        self.ticker.threads.announce(|thread| {
+            socket.write(|w| w.write_thread(&Thread { tid: thread.tid, name: thread.name() })).is_ok()
+        });
+    }
+
+    fn account(&self, now_ns: u64) -> AgentCounters {
+        counters::move_early_counters();
+        self.balance.settle(&self.ticker.engaged, self.ticker.threads.count().0);
+        let (lost_ticks, lost_ns) = counters::losses();
+        let read = |index| counters::counter(index).load(Ordering::Relaxed);
+        let ticks = read(word::TICKS);
+        let (threads, timers) = self.ticker.threads.count();
+        AgentCounters {
+            monotonic_ns: now_ns,
+            ticks,
+            sent: self.sent,
+            lost_ticks,
+            lost_ns,
+            agent_cpu_ns: syscall::clock_ns(libc::CLOCK_THREAD_CPUTIME_ID),
+            handler_cpu_ns: ticks.saturating_sub(counters::unhandled()) * TICK_COST_NS
+                + read(word::FRAMES) * FRAME_COST_NS,
+            process_cpu_ns: syscall::clock_ns(libc::CLOCK_PROCESS_CPUTIME_ID),
+            threads,
+            timers,
+            foreign_signals: read(word::FOREIGN),
+        }
+    }
+}
+
+/// Returns the address range of the agent's own code; empty if the maps cannot be read.
+fn own_code() -> core::ops::Range<u64> {
+    let here = own_code as *const () as u64;
+    let text = maps::read();
+    let own = maps::entries(&text).find(|entry| (entry.start..entry.end).contains(&here));
+    own.map_or(0..0, |entry| entry.start..entry.end)
+}
+
+/// Returns the pool, which is made at the first spawn in a process.
+fn pool() -> Option<&'static SlotPool> {
+    let mut pool = POOL.load(Ordering::Acquire);
+    if pool.is_null() {
+        pool = Box::into_raw(Box::new(SlotPool::new()?));
+        POOL.store(pool, Ordering::Release);
+    }
+    // SAFETY: boxed here or at an earlier spawn, and never freed.
+    Some(unsafe { &*pool })
+}
+
+/// Returns the ring, which is made at the first spawn in a process. Handlers see it once it is
+/// [fresh](Agent::fresh_ring).
+fn ring() -> Option<&'static Ring> {
+    let ring = RING.load(Ordering::Acquire);
+    // SAFETY: boxed at an earlier spawn, and never freed.
+    if ring.is_null() { Some(Box::leak(Box::new(Ring::new()?))) } else { Some(unsafe { &*ring }) }
+}
+
+fn hello(birth: SpawnCause) -> Hello<alloc::vec::Vec<u8>> {
+    let (parent, start_ticks) = status::parent_and_start();
+    Hello {
+        token: launch::link().map_or(0, |link| link.token),
+        pid: syscall::getpid(),
+        parent,
+        start_ticks,
+        monotonic_ns: syscall::monotonic_ns(),
+        cpu_ns: syscall::clock_ns(libc::CLOCK_PROCESS_CPUTIME_ID),
+        spawn_cause: birth,
+        executable: status::executable(),
+        argv: status::argv(),
+    }
+}

@@ -1,0 +1,117 @@
+//! Inspections of the process: requests, threads, credentials and seccomp filters.
+
+use core::sync::atomic::Ordering;
+
+use crate::agent::os::socket::{PeerGone, Socket};
+use crate::agent::os::status::Status;
+use crate::agent::os::{credentials, syscall};
+use crate::agent::sampling::unaccounted;
+use crate::agent::state;
+use crate::agent::thread::{ACCOUNT_NS, Agent, EndReason, NAP_NS, hello};
+use crate::agent::timers::engine::TimerEngine;
+use crate::agent::timers::{new_threads, threads};
+use crate::link::wire::SpawnCause;
+
+impl Agent {
+    /// Returns whether the process is to be inspected: once a second, if it has run since.
+    pub(super) fn is_due(&mut self, now_ns: u64) -> bool {
+        let hurried = self.ticker.until_wall_tick(now_ns).is_some() && now_ns - self.last_look_ns < NAP_NS;
+        if now_ns - self.last_inspection_ns < ACCOUNT_NS || hurried {
+            return false;
+        }
+        self.last_inspection_ns = now_ns;
+        let used_ns = unaccounted::used_ns();
+        core::mem::replace(&mut self.inspected_at_ns, used_ns) != used_ns
+    }
+
+    /// Handles requests and checks the threads, and the whole process when it is `due`.
+    pub(super) fn check_process(
+        &mut self,
+        socket: &mut Socket,
+        now_ns: u64,
+        due: bool,
+        quiet: bool,
+    ) -> Result<Option<EndReason>, PeerGone> {
+        while let Some(request) = socket.receive()? {
+            self.handle_request(socket, request)?;
+        }
+        match if socket.is_unconnected() { 0 } else { state::KNOCK.swap(0, Ordering::Acquire) } {
+            // The wake signal came while the agent thread was calling already.
+            0 => {}
+            again if again == state::viewer() => {}
+            other => decline_viewer(other, socket.viewer),
+        }
+        let balance = &self.balance;
+        let is_short = |ticker: &TimerEngine| balance.is_short(&ticker.engaged, ticker.threads.count().0);
+        if self.ticker.look_after(now_ns, due, is_short) {
+            let engaged = self.ticker.engaged.clone();
+            // If there is no room now, the next account shows that nothing ticks.
+            let _ = socket.write(|w| w.write_engaged(&engaged));
+        }
+        self.pool.grow(self.ticker.threads.count().0 as usize);
+        let account_is_due = now_ns - self.last_account_ns >= ACCOUNT_NS;
+        let end = match (due, quiet) {
+            (true, _) => self.inspect(),
+            (false, true) => self.last_thread_end(),
+            (false, false) => None,
+        };
+        if account_is_due || end.is_some() {
+            self.last_account_ns = now_ns;
+            let account = self.account(now_ns);
+            let _ = socket.write(|w| w.write_counters(&account));
+        }
+        Ok(end)
+    }
+
+    /// Inspects the process as a whole, once a second.
+    pub(super) fn inspect(&mut self) -> Option<EndReason> {
+        if let Some(end) = self.last_thread_end() {
+            return Some(end);
+        }
+        let status = Status::of_first()?;
+        let mut changed = self.credentials.is_some_and(|own| !own.same_credentials(&status));
+        if changed
+            && self.collector.is_some()
+            && let Some(own) = credentials::follow(syscall::getpid())
+        {
+            self.credentials = Some(own);
+            changed = false;
+        }
+        changed.then_some(EndReason::Credentials)
+    }
+
+    /// Checks whether a thread is under seccomp: the first one each time, and one other. From then
+    /// on neither handlers nor interposed functions make system calls.
+    pub(super) fn check_seccomp(&mut self) {
+        if state::FILTERED.load(Ordering::Relaxed) {
+            return;
+        }
+        let first = Status::of_first().is_some_and(|status| status.seccomp != 0);
+        let next = self.ticker.threads.next_after(self.seccomp_checked_tid).unwrap_or(0);
+        self.seccomp_checked_tid = next;
+        if first || Status::of(next).is_some_and(|status| status.seccomp != 0) {
+            state::FILTERED.store(true, Ordering::SeqCst);
+            state::SYSCALLS_ALLOWED.store(false, Ordering::SeqCst);
+            new_threads::stop_awaiting_first_tick();
+        }
+    }
+
+    /// Returns the end if all other threads have ended: then this thread must not keep the process
+    /// alive.
+    pub(super) fn last_thread_end(&mut self) -> Option<EndReason> {
+        match self.ticker.threads.alive() {
+            1 => Some(EndReason::LastThread(0)),
+            2 => threads::first_thread_ended().map(EndReason::LastThread),
+            _ => None,
+        }
+    }
+}
+
+/// Tells a second viewer that another one is connected.
+fn decline_viewer(viewer: u32, first: u32) {
+    if let Some(mut socket) = Socket::connect_to_viewer(viewer) {
+        let _ = socket.write(|w| w.write_hello(&hello(SpawnCause::Knock)));
+        let _ = socket.write(|w| w.write_busy(first));
+        let _ = socket.flush();
+    }
+}

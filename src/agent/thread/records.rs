@@ -1,0 +1,168 @@
+//! Sends the ring's records as samples: weighed, with a thread and a generation, and counted as
+//! lost where the socket has no room.
+
+use crate::agent::os::socket::Socket;
+use crate::agent::os::syscall;
+use crate::agent::sampling::counters;
+use crate::agent::sampling::deferred::{DEFERRED, DeferredSamples};
+use crate::agent::sampling::ring::RawSample;
+use crate::agent::sampling::snapshots::SNAPSHOT;
+use crate::agent::thread::Agent;
+use crate::agent::timers::engine::SleeperSample;
+use crate::agent::unwind::walk::{self, WalkCache};
+use alloc::boxed::Box;
+use core::ops::Range;
+use core::sync::atomic::Ordering;
+
+use crate::link::wire::ring::{LEFT_OUT, STALE};
+use crate::link::wire::{Clock, FrameAddress, LossCause, MAX_FRAMES, STACK_SLOTS, Sample};
+
+impl Agent {
+    /// Sends the deferred samples and the records of the ring. Returns how many there were.
+    pub(in crate::agent) fn drain(&mut self, socket: &mut Socket, now_ns: u64) -> usize {
+        let mut frames = [0; MAX_FRAMES];
+        let mut count = self.drain_deferred(socket, now_ns, &mut frames);
+        let ring = self.ring;
+        let ticks = ring.count();
+        let classic_ns = self.ticker.weigh_classic(ticks);
+        for _ in 0..ticks {
+            let Some((taken, mut raw, stack)) = ring.take(&mut frames) else { break };
+            if raw.weight_ns == 0 {
+                raw.weight_ns = classic_ns;
+            }
+            let was_sent = self.forward(socket, raw, stack, now_ns);
+            ring.set_sent_as(taken, was_sent.then_some(self.sent));
+            count += 1;
+        }
+        count
+    }
+
+    fn drain_deferred(&mut self, socket: &mut Socket, now_ns: u64, frames: &mut [u64; MAX_FRAMES]) -> usize {
+        let deferred = DEFERRED.load(Ordering::Acquire);
+        let snapshot = SNAPSHOT.load(Ordering::Acquire);
+        if deferred.is_null() || snapshot.is_null() {
+            return 0;
+        }
+        // SAFETY: published once and never freed; this thread itself retires snapshots.
+        let (deferred, snapshot): (&DeferredSamples, _) = unsafe { (&*deferred, &*snapshot) };
+        let mut count = 0;
+        deferred.drain(|tick, mut stack| {
+            let mut cache = Box::new(WalkCache::new());
+            let walk = walk::walk(snapshot, &mut cache, tick.registers, &mut stack, frames);
+            let raw = RawSample {
+                tid: tick.tid,
+                flags: walk.flags | tick.flags,
+                generation: snapshot.generation(),
+                epoch: tick.epoch,
+                weight_ns: tick.weight_ns,
+            };
+            self.forward(socket, raw, &frames[..walk.depth], now_ns);
+            count += 1;
+        });
+        count
+    }
+
+    /// Sends one record. Returns false if it was lost.
+    fn forward(&mut self, socket: &mut Socket, raw: RawSample, stack: &[u64], now_ns: u64) -> bool {
+        let clock = counters::config(raw.epoch).clock;
+        let mut generation = raw.generation;
+        if raw.flags & STALE != 0 {
+            // The module was loaded after the handler's snapshot was taken; the present one knows
+            // it.
+            generation = self.publisher.modules.generation();
+        }
+        let stack = without_own(&self.own_code, stack);
+        let tid = if raw.tid == 0 { syscall::getpid() } else { raw.tid };
+        let flags = raw.flags & !STALE;
+        let weight_ns = match raw.weight_ns {
+            0 if clock == Clock::Real => self.ticker.settle(tid),
+            weight_ns => weight_ns + self.ticker.used_before(tid),
+        };
+        self.ticker.note_ticks(tid, raw.weight_ns);
+        if let Some(collector) = &mut self.collector {
+            collector.add_sample(tid, clock, flags, weight_ns, stack);
+        }
+        let flags = flags & !LEFT_OUT;
+        let sample = Sample {
+            tid,
+            clock,
+            flags,
+            generation,
+            monotonic_ns: now_ns,
+            weight_ns,
+            slot: (tid as usize % STACK_SLOTS) as u8,
+        };
+        let was_sent = self.send(socket, &sample, stack);
+        if was_sent && clock == Clock::Prof {
+            self.balance.sampled(weight_ns);
+        }
+        was_sent
+    }
+
+    fn send(&mut self, socket: &mut Socket, sample: &Sample, stack: &[u64]) -> bool {
+        let mut write = |socket: &mut Socket| socket.write(|w| w.write_sample(sample, stack, &mut self.memory)).is_ok();
+        // Try again after the kernel has taken what it can.
+        let written = write(socket) || socket.flush().is_ok() && write(socket);
+        if written {
+            self.sent += 1;
+        } else {
+            counters::count_loss(LossCause::SocketFull, 1, sample.weight_ns);
+        }
+        written
+    }
+
+    /// Counts a wall tick, and sends the samples of threads that sleep.
+    pub(crate) fn wall(&mut self, socket: &mut Socket, now_ns: u64) {
+        let Agent { ticker, memory, sent, collector, own_code, .. } = self;
+        let snapshot = SNAPSHOT.load(Ordering::Acquire);
+        if snapshot.is_null() {
+            return;
+        }
+        // SAFETY: this thread itself retires snapshots.
+        let snapshot = unsafe { &*snapshot };
+        ticker.wall_tick(now_ns, snapshot, |SleeperSample { thread, weight_ns }| {
+            let frames = without_own(own_code, &thread.last.frames);
+            if let Some(collector) = collector {
+                collector.add_sample(thread.tid, Clock::Real, thread.last.flags, weight_ns, frames);
+            }
+            let sample = Sample {
+                tid: thread.tid,
+                clock: Clock::Real,
+                flags: thread.last.flags & !LEFT_OUT,
+                generation: thread.last.generation,
+                monotonic_ns: now_ns,
+                weight_ns,
+                slot: (thread.tid as usize % STACK_SLOTS) as u8,
+            };
+            match socket.write(|w| w.write_sample(&sample, frames, memory)) {
+                Ok(()) => *sent += 1,
+                Err(_) => counters::count_loss(LossCause::SocketFull, 1, weight_ns),
+            }
+        });
+    }
+}
+
+/// Removes the agent's own code at the leaf end of a stack: what the agent does before a call of
+/// the target counts with the caller. The last frame stays if there is nothing else, because a
+/// sample has at least one frame.
+fn without_own<'a>(own_code: &Range<u64>, frames: &'a [u64]) -> &'a [u64] {
+    let is_own = |frame: &&u64| own_code.contains(&FrameAddress::unpack(**frame).lookup());
+    let own = frames.iter().take_while(is_own).count();
+    &frames[own.min(frames.len().saturating_sub(1))..]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_agents_own_frames_count_with_their_caller_and_no_stack_becomes_empty() {
+        let own_code = 0x1000..0x2000;
+        let frame = |address| FrameAddress::Instruction(address).pack();
+        let (own, other) = (frame(0x1800), frame(0x2000));
+        assert_eq!(without_own(&own_code, &[own, own, other, own]), [other, own]);
+        assert_eq!(without_own(&own_code, &[own, frame(0x1000)]), [frame(0x1000)]);
+        assert_eq!(without_own(&own_code, &[other]), [other]);
+        assert!(without_own(&own_code, &[]).is_empty());
+    }
+}

@@ -1,0 +1,110 @@
+//! Expiry times of a busy thread's timer: one per period on average, but not at equal intervals.
+//! Equally spaced ticks would always meet work that repeats with the period at the same point.
+//!
+//! The agent thread changes the timers of threads that have ticked whenever it is awake anyway.
+//! Between two changes a timer expires slightly faster than once per period, which meets the work
+//! at every point; then it pauses for the excess, which keeps the number of ticks right.
+
+/// The shortest interval is shorter than the period by this fraction of it.
+const FASTER: u64 = 8;
+/// The grid of ticks drifts by at most half of this fraction of the period at a time.
+const DRIFT: u64 = 8;
+
+/// The ticks of one timer since it was armed.
+#[derive(Debug, Default)]
+pub(crate) struct Phase {
+    /// Number of ticks.
+    ticks: u64,
+    /// Difference between the period and the timer's interval, ns.
+    faster_ns: u64,
+    /// Time from an even grid of ticks to the first tick, ns.
+    offset_ns: u64,
+}
+
+impl Phase {
+    /// Records ticks.
+    pub(crate) fn note(&mut self, ticks: u64) {
+        self.ticks += ticks;
+    }
+
+    /// Returns whether the timer has ticked.
+    pub(crate) fn has_ticked(&self) -> bool {
+        self.ticks > 0
+    }
+
+    /// Chooses new expiry times for a timer that has `left_ns` until it expires. Returns the time
+    /// to the first expiry and the interval, ns; `None` when a tick is on its way, or would have to
+    /// come in the past.
+    pub(crate) fn change(
+        &mut self,
+        left_ns: u64,
+        period_ns: u64,
+        random: &mut impl FnMut() -> u64,
+    ) -> Option<(u64, u64)> {
+        let (offset_ns, faster_ns) = (random() % period_ns, random() % (period_ns / FASTER).max(1));
+        // Late positions in the grid are slightly less likely, so the grid drifts in both
+        // directions.
+        let drift_ns = random() % (period_ns / DRIFT).max(1);
+        let later_ns = self.ticks * self.faster_ns + offset_ns + drift_ns;
+        let earlier_ns = self.offset_ns + period_ns / DRIFT / 2;
+        let first_ns = (left_ns + later_ns).checked_sub(earlier_ns).filter(|&first_ns| first_ns > 0)?;
+        if left_ns <= 1 {
+            return None;
+        }
+        *self = Phase { ticks: 0, faster_ns, offset_ns };
+        Some((first_ns, period_ns - faster_ns))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const PERIOD_NS: u64 = 10_000;
+
+    /// Returns where in the period a timer expires, for so many periods, if it is changed at random
+    /// times.
+    fn places(periods: u64, is_changed: bool) -> Vec<u64> {
+        let mut state = 1u64;
+        let mut random = || {
+            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            state >> 33
+        };
+        let (mut phase, mut places) = (Phase::default(), Vec::new());
+        let (mut now_ns, mut expires_ns, mut interval_ns) = (0, 3_000, PERIOD_NS);
+        while now_ns < periods * PERIOD_NS {
+            now_ns += random() % (10 * PERIOD_NS);
+            while expires_ns <= now_ns {
+                places.push(expires_ns % PERIOD_NS);
+                phase.note(1);
+                expires_ns += interval_ns;
+            }
+            if is_changed && phase.has_ticked() {
+                let left_ns = expires_ns - now_ns;
+                if let Some((first_ns, next_ns)) = phase.change(left_ns, PERIOD_NS, &mut random) {
+                    (expires_ns, interval_ns) = (now_ns + first_ns, next_ns);
+                }
+            }
+        }
+        places
+    }
+
+    fn by_tenths(places: &[u64]) -> [usize; 10] {
+        let mut tenths = [0; 10];
+        places.iter().for_each(|place| tenths[(place / (PERIOD_NS / 10)) as usize] += 1);
+        tenths
+    }
+
+    #[test]
+    fn a_timer_expires_everywhere_in_the_period_and_as_often_as_it_says() {
+        let places = places(20_000, true);
+        assert!(places.len().abs_diff(20_000) <= 15, "{}", places.len());
+        let tenths = by_tenths(&places);
+        assert!(tenths.iter().all(|&tenth| (1_800..=2_200).contains(&tenth)), "{tenths:?}");
+    }
+
+    #[test]
+    fn a_timer_that_is_left_alone_expires_at_one_place() {
+        assert_eq!(by_tenths(&places(1_000, false)).iter().filter(|&&tenth| tenth > 0).count(), 1);
+    }
+}

@@ -1,0 +1,101 @@
+//! Groups the mappings of `/proc/PID/maps` by the loaded image that they are part of.
+
+use alloc::vec::Vec;
+
+use crate::agent::os::maps::MapsEntry;
+
+/// Largest gap between two segments of one image: linkers align segments to 2 MiB at most. A
+/// mapping of the same file further away is not part of the image (a program may map its own code
+/// once more).
+const MAX_GAP: u64 = 4 << 20;
+const PAGE: u64 = 4096;
+
+/// The mappings of one image.
+pub(crate) struct MappedImage<'a> {
+    pub(crate) first: MapsEntry<'a>,
+    pub(crate) end: u64,
+    pub(crate) executable: bool,
+    /// The last mapping that is no inaccessible gap.
+    last: MapsEntry<'a>,
+}
+
+impl MappedImage<'_> {
+    fn continues_with(&self, entry: &MapsEntry<'_>) -> bool {
+        let same_file = (self.first.device, self.first.inode) == (entry.device, entry.inode);
+        let belongs = entry.offset != 0 || self.shares_first_page_with(entry);
+        entry.inode != 0 && belongs && same_file && entry.start - self.end <= MAX_GAP
+    }
+
+    /// Whether a mapping of offset 0 is a further segment of this image. A linker that does not
+    /// pad segments to whole pages puts several into the first page of a small file, and the page
+    /// is mapped once for each of them, with other rights each time. The writable segments come
+    /// last, so a mapping that follows them is the first one of another image.
+    fn shares_first_page_with(&self, entry: &MapsEntry<'_>) -> bool {
+        let last = &self.last;
+        let is_first_page = last.offset == 0 && last.end - last.start == PAGE;
+        let same_rights = (last.writable, last.executable) == (entry.writable, entry.executable);
+        is_first_page && !same_rights && !last.writable
+    }
+}
+
+/// Adds a mapping to the last image if it continues that image; otherwise it opens a image of its
+/// own. The mappings must come in the order of their addresses.
+pub(crate) fn add<'a>(images: &mut Vec<MappedImage<'a>>, entry: &MapsEntry<'a>) {
+    match images.last_mut() {
+        Some(image) if image.continues_with(entry) => {
+            image.end = entry.end;
+            image.executable |= entry.executable;
+            if entry.readable || entry.executable {
+                image.last = *entry;
+            }
+        }
+        _ if entry.inode != 0 || entry.path == b"[vdso]" => {
+            images.push(MappedImage { first: *entry, end: entry.end, executable: entry.executable, last: *entry });
+        }
+        _ => {}
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::agent::os::maps;
+
+    /// Start, end and executability of every image.
+    fn images(text: &str) -> Vec<(u64, u64, bool)> {
+        let mut images = Vec::new();
+        maps::entries(text.as_bytes()).for_each(|entry| add(&mut images, &entry));
+        images.iter().map(|image| (image.first.start, image.end, image.executable)).collect()
+    }
+
+    #[test]
+    fn segments_that_share_the_first_page_of_a_file_are_one_image() {
+        let text = "10000-11000 r--p 00000000 08:01 7 /opt/small\n\
+            11000-12000 r-xp 00000000 08:01 7 /opt/small\n\
+            12000-13000 r--p 00000000 08:01 7 /opt/small\n\
+            13000-14000 rw-p 00000000 08:01 7 /opt/small\n\
+            14000-20000 rw-p 00000000 00:00 0 [heap]\n";
+        assert_eq!(images(text), [(0x10000, 0x14000, true)]);
+        let aligned_to_64_kib = "10000-11000 r--p 00000000 08:01 7 /opt/small\n\
+            11000-20000 ---p 00001000 08:01 7 /opt/small\n\
+            20000-22000 r-xp 00000000 08:01 7 /opt/small\n\
+            30000-31000 rw-p 00001000 08:01 7 /opt/small\n";
+        assert_eq!(images(aligned_to_64_kib), [(0x10000, 0x31000, true)]);
+    }
+
+    #[test]
+    fn two_images_of_one_file_stay_apart() {
+        // A library that was loaded into two namespaces.
+        let small = "10000-11000 r--p 00000000 08:01 7 /opt/small\n\
+            11000-12000 r-xp 00000000 08:01 7 /opt/small\n\
+            12000-13000 rw-p 00000000 08:01 7 /opt/small\n\
+            13000-14000 r--p 00000000 08:01 7 /opt/small\n\
+            14000-15000 r-xp 00000000 08:01 7 /opt/small\n";
+        assert_eq!(images(small), [(0x10000, 0x13000, true), (0x13000, 0x15000, true)]);
+        // The whole file was mapped below its image, to be read.
+        let large = "10000-18000 r--p 00000000 08:01 7 /opt/large\n\
+            18000-19000 r--p 00000000 08:01 7 /opt/large\n\
+            19000-1f000 r-xp 00001000 08:01 7 /opt/large\n";
+        assert_eq!(images(large), [(0x10000, 0x18000, false), (0x18000, 0x1f000, true)]);
+    }
+}

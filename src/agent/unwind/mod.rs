@@ -1,0 +1,18 @@
+//! Walks stacks by the unwind tables of the loaded modules.
+
+mod deep;
+mod eh_index;
+mod last_walk;
+mod mapped_images;
+pub(crate) mod modules;
+#[cfg(test)]
+mod oracle;
+pub(crate) mod registers;
+mod roots;
+mod rule_cache;
+mod rule_table;
+mod rules;
+pub(crate) mod stack;
+mod step;
+mod tables;
+pub(crate) mod walk;

@@ -1,0 +1,432 @@
+//! The loaded modules, published to the handlers as an immutable [`Snapshot`]. They are read from
+//! the maps, never from the loader, so that no loader lock is ever needed.
+//!
+//! A replaced snapshot is kept until every handler that could hold it has returned. Only then are
+//! the tables of unloaded modules freed.
+
+use alloc::boxed::Box;
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+
+use crate::agent::arch::SA_RESTORER;
+use crate::agent::os::maps::{self, MapsEntry};
+use crate::agent::os::process_memory::ProcessMemory;
+use crate::agent::os::syscall;
+use crate::agent::unwind::mapped_images::{self, MappedImage};
+use crate::agent::unwind::rule_table::{self, RuleTable};
+use crate::agent::unwind::rules::{self, TableContext, UnwindTables};
+use crate::agent::unwind::tables::{ElfImage, TableSections};
+use crate::link::wire::{Module, Unload};
+
+/// Maximum number of modules. Code of further modules is not unwound.
+const MAX_MODULES: usize = 8192;
+/// Maximum number of different restorers: one for each libc in the process.
+const RESTORERS: usize = 4;
+
+/// Address ranges, sorted: start and one past the end.
+type Ranges = Vec<(u64, u64)>;
+
+/// The location of a code address.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum CodeLocation {
+    /// This module of the snapshot.
+    Module(usize),
+    /// Code outside of every module.
+    Code,
+    /// No code, as far as the snapshot knows.
+    Unknown,
+}
+
+/// A module at its addresses in the process.
+struct MappedModule {
+    start: u64,
+    end: u64,
+    bias: u64,
+    lookup: Option<UnwindTables>,
+}
+
+/// The data with which a handler unwinds.
+pub(crate) struct Snapshot {
+    /// Number of changes of the modules so far.
+    generation: u32,
+    /// Number that identifies its modules and restorers.
+    edition: u32,
+    /// Modules, sorted by address.
+    modules: Arc<[MappedModule]>,
+    /// Executable memory outside of modules (made at run time), sorted: start and end.
+    code: Ranges,
+    /// Writable memory without a file, sorted: start and end. Stacks are here.
+    writable: Ranges,
+    /// The mapping of the first thread's stack, which grows downwards.
+    growing: (u64, u64),
+    restorers: [u64; RESTORERS],
+    rule_table: Arc<RuleTable>,
+}
+
+impl Snapshot {
+    /// Returns the unwind rules by address range.
+    #[inline]
+    pub(crate) fn rule_table(&self) -> &RuleTable {
+        &self.rule_table
+    }
+
+    /// Returns the number of modules.
+    #[cfg(test)]
+    pub(crate) fn module_count(&self) -> usize {
+        self.modules.len()
+    }
+
+    /// Returns start, end, bias and tables of a module.
+    #[cfg(test)]
+    pub(crate) fn tables_of(&self, module: usize) -> Option<(u64, u64, u64, &UnwindTables)> {
+        let module = self.modules.get(module)?;
+        Some((module.start, module.end, module.bias, module.lookup.as_ref()?))
+    }
+
+    /// Returns the generation of its modules.
+    pub(crate) fn generation(&self) -> u32 {
+        self.generation
+    }
+
+    /// Returns a number that differs from that of every snapshot with other modules or restorers,
+    /// also of earlier agent threads of this process.
+    pub(crate) fn edition(&self) -> u32 {
+        self.edition
+    }
+
+    /// Returns the location of an address.
+    #[inline]
+    pub(crate) fn locate(&self, address: u64) -> CodeLocation {
+        let next = self.modules.partition_point(|module| module.end <= address);
+        match self.modules.get(next) {
+            Some(module) if module.start <= address => CodeLocation::Module(next),
+            _ if holder(&self.code, address).is_some() => CodeLocation::Code,
+            _ => CodeLocation::Unknown,
+        }
+    }
+
+    /// Returns the tables of a module, and the address relative to its file.
+    #[inline]
+    pub(crate) fn lookup(&self, module: usize, address: u64) -> Option<(&UnwindTables, u64)> {
+        let module = self.modules.get(module)?;
+        Some((module.lookup.as_ref()?, address.wrapping_sub(module.bias)))
+    }
+
+    /// Returns whether a signal handler returns to this address.
+    pub(crate) fn is_restorer(&self, address: u64) -> bool {
+        address != 0 && (address == LIBC_RESTORER.load(Ordering::Relaxed) || self.restorers.contains(&address))
+    }
+
+    /// Returns the end of the writable mapping that contains a stack pointer.
+    pub(crate) fn stack_end(&self, sp: u64) -> Option<u64> {
+        if let Some(end) = holder(&self.writable, sp) {
+            return Some(end);
+        }
+        // The first thread's stack may have grown since then. Only stack lies between it and the
+        // mapping below.
+        let (start, end) = self.growing;
+        let below = self.writable.iter().rev().find(|range| range.1 <= start).map_or(0, |range| range.1);
+        (below <= sp && sp < end).then_some(end)
+    }
+}
+
+/// Returns a new edition. Slots outlive the agent threads of a process, and their caches are
+/// identified by these numbers.
+fn next_edition() -> u32 {
+    static LAST: AtomicU32 = AtomicU32::new(0);
+    LAST.fetch_add(1, Ordering::Relaxed).wrapping_add(1)
+}
+
+fn append(ranges: &mut Ranges, entry: &MapsEntry<'_>) {
+    match ranges.last_mut() {
+        Some(last) if last.1 == entry.start => last.1 = entry.end,
+        _ => ranges.push((entry.start, entry.end)),
+    }
+}
+
+fn holder(ranges: &[(u64, u64)], address: u64) -> Option<u64> {
+    let next = ranges.partition_point(|range| range.1 <= address);
+    ranges.get(next).filter(|range| range.0 <= address).map(|range| range.1)
+}
+
+/// A module as the agent thread knows it, with its unwind tables.
+pub(crate) struct LoadedModule {
+    id: u32,
+    start: u64,
+    end: u64,
+    device: u64,
+    inode: u64,
+    path: Vec<u8>,
+    image: ElfImage,
+    tables: Option<TableSections>,
+    generation: u32,
+    announced: bool,
+}
+
+/// The changes found by [`Modules::refresh`].
+pub(crate) struct Update {
+    /// Whether there is new code, in a module or not.
+    pub(crate) has_new_code: bool,
+    /// Modules that were unloaded. Their tables must outlive every snapshot that names them.
+    pub(crate) unloaded: Vec<LoadedModule>,
+}
+
+/// The modules of the process, as the agent thread knows them.
+pub(crate) struct Modules {
+    known: Vec<LoadedModule>,
+    next_id: u32,
+    generation: u32,
+    edition: u32,
+    mapped: Arc<[MappedModule]>,
+    code: Ranges,
+    writable: Ranges,
+    growing: (u64, u64),
+    restorers: [u64; RESTORERS],
+    rule_table: Arc<RuleTable>,
+    context: Box<TableContext>,
+    gone: Vec<Unload>,
+    /// Whether a refresh has succeeded.
+    is_read: bool,
+}
+
+impl Modules {
+    /// Creates an empty list of modules.
+    pub(crate) fn new() -> Modules {
+        Modules {
+            known: Vec::new(),
+            next_id: 0,
+            generation: 0,
+            edition: next_edition(),
+            mapped: Arc::new([]),
+            code: Ranges::new(),
+            writable: Ranges::new(),
+            growing: (0, 0),
+            restorers: [0; RESTORERS],
+            rule_table: Arc::default(),
+            context: Box::new(rules::new_context()),
+            gone: Vec::new(),
+            is_read: false,
+        }
+    }
+
+    /// Reads the maps. Returns what has changed; `None` if nothing has, or if the maps cannot be
+    /// read.
+    pub(crate) fn refresh(&mut self) -> Option<Update> {
+        let text = maps::read();
+        if text.is_empty() {
+            return None;
+        }
+        let mut images: Vec<MappedImage<'_>> = Vec::new();
+        let (mut writable, mut code) = (Ranges::new(), Ranges::new());
+        let mut growing = (0, 0);
+        for entry in maps::entries(&text) {
+            // Mappings of files are left out, because a file may be truncated at any time.
+            if entry.writable && entry.inode == 0 {
+                append(&mut writable, &entry);
+                if entry.path == b"[stack]" {
+                    growing = (entry.start, entry.end);
+                }
+            }
+            if entry.executable {
+                append(&mut code, &entry);
+            }
+            mapped_images::add(&mut images, &entry);
+        }
+        images.retain(|image_group| image_group.executable && image_group.first.offset == 0);
+        images.truncate(MAX_MODULES);
+        let (changed, removed) = self.compare(&images);
+        if changed {
+            self.rebuild();
+        }
+        let new_code = changed || code != self.code;
+        let restorers = restorers();
+        let nothing_new = !new_code
+            && (&writable, growing, restorers) == (&self.writable, self.growing, self.restorers)
+            && self.is_read;
+        if nothing_new {
+            return None;
+        }
+        self.is_read = true;
+        if restorers != self.restorers {
+            self.edition = next_edition();
+        }
+        (self.code, self.writable, self.growing, self.restorers) = (code, writable, growing, restorers);
+        if !removed.is_empty() {
+            let mut rule_table = RuleTable::clone(&self.rule_table);
+            removed.iter().for_each(|known| rule_table.forget(known.start, known.end));
+            self.rule_table = Arc::new(rule_table);
+        }
+        Some(Update { has_new_code: new_code, unloaded: removed })
+    }
+
+    /// Compiles the rules of functions that handlers had to look up. Returns whether there are new
+    /// ones.
+    pub(crate) fn compile_rules(&mut self) -> bool {
+        let mapped = self.mapped.clone();
+        let module_of = |pc| {
+            let next = mapped.partition_point(|module| module.end <= pc);
+            let module = mapped.get(next).filter(|module| module.start <= pc)?;
+            Some((pc, module.bias, module.lookup.as_ref()?))
+        };
+        let mut noted = rule_table::take_misses().filter_map(module_of).peekable();
+        if noted.peek().is_none() {
+            return false;
+        }
+        let mut rule_table = RuleTable::clone(&self.rule_table);
+        let has_learned = rule_table.learn(noted, &mut self.context);
+        if has_learned {
+            self.rule_table = Arc::new(rule_table);
+        }
+        has_learned
+    }
+
+    /// Updates the loaded modules. Returns whether they changed, and which were unloaded.
+    fn compare(&mut self, images: &[MappedImage<'_>]) -> (bool, Vec<LoadedModule>) {
+        let same = |known: &LoadedModule, image_group: &MappedImage<'_>| {
+            let entry = &image_group.first;
+            (known.start, known.end, known.device, known.inode)
+                == (entry.start, image_group.end, entry.device, entry.inode)
+                && known.path == entry.path
+        };
+        let generation = self.generation + 1;
+        let (kept, removed): (Vec<LoadedModule>, Vec<LoadedModule>) =
+            core::mem::take(&mut self.known).into_iter().partition(|known| {
+                images
+                    .binary_search_by_key(&known.start, |image_group| image_group.first.start)
+                    .is_ok_and(|i| same(known, &images[i]))
+            });
+        self.known = kept;
+        self.gone
+            .extend(removed.iter().filter(|known| known.announced).map(|known| Unload { id: known.id, generation }));
+        let mut changed = !removed.is_empty();
+        if images.len() > self.known.len() {
+            let memory = ProcessMemory::open();
+            for image_group in images {
+                let place = self.known.partition_point(|known| known.start < image_group.first.start);
+                if self.known.get(place).is_some_and(|known| known.start == image_group.first.start) {
+                    continue;
+                }
+                let Some(image) = ElfImage::read(&memory, &image_group.first) else { continue };
+                let entry = &image_group.first;
+                let known = LoadedModule {
+                    id: self.next_id,
+                    start: entry.start,
+                    end: image_group.end,
+                    device: entry.device,
+                    inode: entry.inode,
+                    path: entry.path.to_vec(),
+                    tables: TableSections::of(&memory, &image, entry),
+                    image,
+                    generation,
+                    announced: false,
+                };
+                self.known.insert(place, known);
+                self.next_id += 1;
+                changed = true;
+            }
+        }
+        if changed {
+            self.generation = generation;
+        }
+        (changed, removed)
+    }
+
+    fn rebuild(&mut self) {
+        let mapped = |known: &LoadedModule| MappedModule {
+            start: known.start,
+            end: known.end,
+            bias: known.image.bias,
+            lookup: known.tables.as_ref().and_then(|tables| UnwindTables::new(tables.header, tables.frames)),
+        };
+        self.mapped = self.known.iter().map(mapped).collect();
+        self.edition = next_edition();
+    }
+
+    /// Takes the loaded modules out, which keep the tables that snapshots refer to.
+    pub(crate) fn take_loaded(&mut self) -> Vec<LoadedModule> {
+        core::mem::take(&mut self.known)
+    }
+
+    /// Makes a snapshot of the present state.
+    pub(crate) fn snapshot(&self) -> Snapshot {
+        Snapshot {
+            generation: self.generation,
+            edition: self.edition,
+            modules: self.mapped.clone(),
+            code: self.code.clone(),
+            writable: self.writable.clone(),
+            growing: self.growing,
+            restorers: self.restorers,
+            rule_table: self.rule_table.clone(),
+        }
+    }
+
+    /// Announces the modules that the viewer does not know yet, each once. `announce` returns false
+    /// if there was no room.
+    pub(crate) fn announce(&mut self, mut announce: impl FnMut(&Module<&[u8]>) -> bool) -> bool {
+        for known in self.known.iter_mut().filter(|known| !known.announced) {
+            let module = Module {
+                id: known.id,
+                generation: known.generation,
+                start: known.start,
+                end: known.end,
+                bias: known.image.bias,
+                device: known.device,
+                inode: known.inode,
+                path: &known.path[..],
+                build_id: &known.image.build_id[..],
+            };
+            if !announce(&module) {
+                return false;
+            }
+            known.announced = true;
+        }
+        true
+    }
+
+    /// Announces the unloads that the viewer does not know yet, each once.
+    pub(crate) fn announce_gone(&mut self, mut announce: impl FnMut(&Unload) -> bool) -> bool {
+        let announced = self.gone.iter().position(|unload| !announce(unload)).unwrap_or(self.gone.len());
+        self.gone.drain(..announced);
+        self.gone.is_empty()
+    }
+
+    /// Forgets what was announced, for a new viewer.
+    pub(crate) fn forget_announcements(&mut self) {
+        self.known.iter_mut().for_each(|known| known.announced = false);
+        self.gone.clear();
+    }
+
+    /// Returns the number of changes of the modules so far.
+    pub(crate) fn generation(&self) -> u32 {
+        self.generation
+    }
+}
+
+/// Address to which handlers that libc has installed return; 0 before the first one.
+static LIBC_RESTORER: AtomicU64 = AtomicU64::new(0);
+
+/// Records the restorer of a signal for which libc has just installed a handler, because no
+/// existing snapshot knows it.
+pub(crate) fn note_restorer(signal: i32) {
+    if LIBC_RESTORER.load(Ordering::Relaxed) == 0 {
+        LIBC_RESTORER.store(syscall::signal_action(signal).restorer as u64, Ordering::Relaxed);
+    }
+}
+
+/// Returns the addresses to which the target's handlers return.
+fn restorers() -> [u64; RESTORERS] {
+    let mut found = [0; RESTORERS];
+    let mut count = 0;
+    for signal in 1..=64 {
+        let action = syscall::signal_action(signal);
+        let restorer = action.restorer as u64;
+        let has_handler = action.handler > libc::SIG_IGN && action.flags & SA_RESTORER != 0;
+        if has_handler && !found.contains(&restorer) && count < RESTORERS {
+            found[count] = restorer;
+            count += 1;
+        }
+    }
+    found
+}

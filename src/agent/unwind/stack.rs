@@ -1,0 +1,92 @@
+//! Readers of stack memory that cannot fault: the stack of the thread that is interrupted, and a
+//! copy of another thread's stack.
+
+use crate::agent::arch::RED_ZONE;
+use crate::agent::os::syscall;
+use crate::agent::unwind::modules::Snapshot;
+
+/// A source of stack words.
+pub(crate) trait Stack {
+    /// Returns the word at an address, if it can be read.
+    fn read(&mut self, address: u64) -> Option<u64>;
+    /// Tells the reader that the walk continues at `sp`, and whether tables cover the code there.
+    /// Without tables, what follows may be garbage.
+    fn moved(&mut self, sp: u64, covered: bool);
+}
+
+const PAGE: u64 = 4096;
+/// Maximum number of pages probed in one walk: 256 KiB of stack.
+const PROBES: u32 = 64;
+
+/// The stack of the interrupted thread. Inside a mapping that the snapshot knows, and while tables
+/// cover every frame, it is read by plain loads; elsewhere only pages that were probed are read.
+pub(crate) struct LiveStack<'a> {
+    snapshot: &'a Snapshot,
+    /// Start of the memory that can be read without a probe; `high` is its end.
+    low: u64,
+    high: u64,
+    /// Number of probes left; 0 where system calls are forbidden.
+    probes: u32,
+}
+
+impl<'a> LiveStack<'a> {
+    /// Creates a reader of the stack around `sp`.
+    pub(crate) fn new(snapshot: &'a Snapshot, sp: u64, may_call: bool) -> LiveStack<'a> {
+        let mut stack = LiveStack { snapshot, low: 0, high: 0, probes: if may_call { PROBES } else { 0 } };
+        stack.enter(sp);
+        stack
+    }
+
+    fn enter(&mut self, sp: u64) {
+        self.low = sp.saturating_sub(RED_ZONE);
+        self.high = self.snapshot.stack_end(sp).unwrap_or(self.low);
+    }
+}
+
+impl Stack for LiveStack<'_> {
+    #[inline]
+    fn read(&mut self, address: u64) -> Option<u64> {
+        if !address.is_multiple_of(8) || address < self.low {
+            return None;
+        }
+        while address >= self.high {
+            // Probes go upwards only, page by page: everything in between must be mapped, or the
+            // walk has gone astray.
+            self.probes = self.probes.checked_sub(1)?;
+            if !syscall::is_readable(self.high as usize & !7) {
+                return None;
+            }
+            self.high = (self.high & !(PAGE - 1)) + PAGE;
+        }
+        // SAFETY: mapped: inside the mapping that holds the live stack pointer, or probed just now.
+        // Only this thread takes its own stack away, and it is in this handler.
+        Some(unsafe { core::ptr::with_exposed_provenance::<u64>(address as usize).read_volatile() })
+    }
+
+    fn moved(&mut self, sp: u64, covered: bool) {
+        if !(self.low..self.high).contains(&sp) {
+            self.enter(sp);
+        }
+        if !covered {
+            self.high = self.high.min((sp & !(PAGE - 1)) + PAGE);
+        }
+    }
+}
+
+/// A copy of a stack.
+pub(crate) struct CopiedStack<'a> {
+    /// Address of the first byte.
+    pub(crate) low: u64,
+    /// The stack's contents from `low` on.
+    pub(crate) bytes: &'a [u8],
+}
+
+impl Stack for CopiedStack<'_> {
+    fn read(&mut self, address: u64) -> Option<u64> {
+        let at = usize::try_from(address.checked_sub(self.low)?).ok()?;
+        let word = self.bytes.get(at..at.checked_add(8)?)?;
+        Some(u64::from_ne_bytes(word.try_into().ok()?))
+    }
+
+    fn moved(&mut self, _sp: u64, _covered: bool) {}
+}

@@ -1,0 +1,237 @@
+//! One step of a walk: from a frame to its caller.
+
+use crate::agent::arch::{FRAME_POINTER, STACK_POINTER};
+use crate::agent::unwind::last_walk::CachedFrame;
+use crate::agent::unwind::modules::{CodeLocation, Snapshot};
+use crate::agent::unwind::registers::{Caller, Registers};
+use crate::agent::unwind::rule_cache::RuleCache;
+use crate::agent::unwind::rules::{Cfa, Rule, RuleLookup, SavedRegister};
+use crate::agent::unwind::stack::Stack;
+use crate::link::wire::FrameAddress;
+
+/// Result of a walk.
+pub(crate) struct Walk {
+    /// Number of frames written.
+    pub(crate) depth: usize,
+    /// Bits of [`flag`](crate::link::wire::flag).
+    pub(crate) flags: u32,
+    /// Whether an address was in no module of the snapshot, which may be outdated.
+    pub(crate) uncovered: bool,
+    /// Number of frames between the leaf side and the root side that were left out.
+    pub(crate) left_out: usize,
+}
+
+/// A frame during a walk.
+pub(crate) enum WalkFrame<'a> {
+    /// Interrupted or sleeping: its address is that of an instruction.
+    Interrupted(&'a Registers),
+    /// Waiting for a call to return: its address is the return address.
+    Calling(Caller),
+}
+
+impl WalkFrame<'_> {
+    pub(crate) fn address(&self) -> FrameAddress {
+        match self {
+            WalkFrame::Interrupted(registers) => FrameAddress::Instruction(registers.ip()),
+            WalkFrame::Calling(caller) => FrameAddress::Return(caller.ip),
+        }
+    }
+
+    pub(crate) fn sp(&self) -> u64 {
+        match self {
+            WalkFrame::Interrupted(registers) => registers.sp(),
+            WalkFrame::Calling(caller) => caller.sp,
+        }
+    }
+
+    pub(crate) fn bp(&self) -> Option<u64> {
+        self.get(FRAME_POINTER as u8)
+    }
+
+    /// Returns a register by DWARF number, if its value is known.
+    #[inline]
+    pub(crate) fn get(&self, number: u8) -> Option<u64> {
+        let number = usize::from(number);
+        match self {
+            _ if number == STACK_POINTER => Some(self.sp()),
+            WalkFrame::Calling(caller) if number == FRAME_POINTER && caller.knows_bp => Some(caller.bp),
+            WalkFrame::Interrupted(registers) if registers.whole => registers.values.get(number).copied(),
+            _ => None,
+        }
+    }
+}
+
+/// Result of the step from a frame.
+pub(crate) enum Step {
+    Caller(Caller, StepReads),
+    Root(StepReads),
+    Lost,
+}
+
+/// The words that a step has read.
+#[derive(Clone, Copy)]
+pub(crate) enum StepReads {
+    /// Others than these two, so the step cannot be replayed.
+    Other,
+    /// The return address and the base pointer, each if it was read.
+    Words { return_at: Option<u64>, base_at: Option<u64> },
+}
+
+impl StepReads {
+    pub(crate) fn mark(self, frame: Caller) -> CachedFrame {
+        match self {
+            StepReads::Other => CachedFrame::unknown(frame),
+            StepReads::Words { return_at, base_at } => CachedFrame::leads(frame, return_at, base_at),
+        }
+    }
+
+    pub(crate) fn mark_root(self, frame: Caller) -> CachedFrame {
+        match self {
+            StepReads::Other => CachedFrame::unknown(frame),
+            StepReads::Words { return_at, .. } => CachedFrame::root(frame, return_at),
+        }
+    }
+}
+
+/// Looks up the rule of a frame. Returns `None` for a caller whose address is not code.
+#[inline]
+pub(crate) fn rule_of(
+    snapshot: &Snapshot,
+    cache: &mut RuleCache,
+    frame: &WalkFrame<'_>,
+    stack: &mut impl Stack,
+    walk: &mut Walk,
+) -> Option<RuleLookup> {
+    let pc = frame.address().lookup();
+    // A cached rule belongs to a module with tables.
+    if let Some(found @ (RuleLookup::Rule(_) | RuleLookup::Inexpressible)) = cache.known(pc) {
+        #[cfg(sigtop_timed)]
+        cache.note_hit();
+        return Some(found);
+    }
+    let place = snapshot.locate(pc);
+    if place == CodeLocation::Unknown {
+        walk.uncovered = true;
+        if matches!(frame, WalkFrame::Calling(_)) {
+            return None;
+        }
+    }
+    let lookup = match place {
+        CodeLocation::Module(index) => snapshot.lookup(index, pc),
+        CodeLocation::Code | CodeLocation::Unknown => {
+            stack.moved(frame.sp(), false);
+            None
+        }
+    };
+    Some(cache.rule(pc, snapshot.rule_table(), lookup))
+}
+
+#[inline]
+pub(crate) fn by_rule(rule: Rule, frame: &WalkFrame<'_>, stack: &mut impl Stack) -> Option<Step> {
+    if rule.ra == SavedRegister::Undefined {
+        return Some(Step::Root(StepReads::Words { return_at: None, base_at: None }));
+    }
+    let plus = |base: u64, offset: i32| base.wrapping_add_signed(offset.into());
+    let (cfa, more) = match rule.cfa {
+        Cfa::Register(number, offset) => (plus(frame.get(number)?, offset), false),
+        Cfa::At { register, plus: more, offset } => {
+            (stack.read(plus(frame.get(register)?, offset))?.wrapping_add(more.into()), true)
+        }
+        Cfa::AtIndexed { register, index, plus: more, offset } => {
+            let base = frame.get(register)?.wrapping_add(frame.get(index)?.wrapping_mul(8));
+            (stack.read(plus(base, offset))?.wrapping_add(more.into()), true)
+        }
+    };
+    let place = |saved: SavedRegister| match saved {
+        SavedRegister::AtCfa(offset) => Some(plus(cfa, offset)),
+        SavedRegister::At(number, offset) => Some(plus(frame.get(number)?, offset)),
+        SavedRegister::Same | SavedRegister::Undefined => None,
+    };
+    let return_at = place(rule.ra)?;
+    let ip = stack.read(return_at)?;
+    if ip == 0 {
+        let reads =
+            if more { StepReads::Other } else { StepReads::Words { return_at: Some(return_at), base_at: None } };
+        return Some(Step::Root(reads));
+    }
+    let (bp, base_at) = match rule.bp {
+        SavedRegister::Same => (frame.bp(), None),
+        SavedRegister::Undefined => (None, None),
+        // A function that aligns its stack keeps its base pointer within its frame until the last
+        // two instructions. The tables omit that the caller's base pointer is restored by then.
+        SavedRegister::At(number, _)
+            if usize::from(number) == FRAME_POINTER
+                && !frame.bp().is_some_and(|bp| (frame.sp()..cfa).contains(&bp)) =>
+        {
+            (frame.bp(), None)
+        }
+        saved => {
+            let at = place(saved);
+            (at.and_then(|at| stack.read(at)), at)
+        }
+    };
+    // An unreadable word matters only to a caller that needs it.
+    let unread = base_at.is_some() && bp.is_none();
+    let reads =
+        if more || unread { StepReads::Other } else { StepReads::Words { return_at: Some(return_at), base_at } };
+    Some(Step::Caller(Caller::new(ip, cfa, bp), reads))
+}
+
+/// Interrupted code of a file that the file's tables leave out is a stub more often than not (of
+/// the procedure linkage table): it has just been called and has pushed nothing, if what lies on
+/// top of the stack is an address of code.
+pub(crate) fn just_called(snapshot: &Snapshot, frame: &WalkFrame<'_>, stack: &mut impl Stack) -> Option<Step> {
+    let WalkFrame::Interrupted(registers) = frame else { return None };
+    let is_code = |address| matches!(snapshot.locate(address), CodeLocation::Module(_));
+    if !is_code(registers.ip()) {
+        return None;
+    }
+    let ip = stack.read(registers.sp()).filter(|&ip| is_code(ip.wrapping_sub(1)))?;
+    Some(Step::Caller(Caller::new(ip, registers.sp() + 8, frame.bp()), StepReads::Other))
+}
+
+/// The base pointer leads to the caller's, above which is the return address. Whether the caller
+/// keeps to that too is not known: what it leads to is looked at when it is used.
+pub(crate) fn by_frame_pointer(frame: &WalkFrame<'_>, stack: &mut impl Stack) -> Option<Step> {
+    let bp = frame.bp()?;
+    if bp == 0 {
+        return Some(Step::Root(StepReads::Other));
+    }
+    let sp = bp.checked_add(16).filter(|&sp| sp > frame.sp())?;
+    let caller_bp = stack.read(bp)?;
+    match stack.read(bp + 8)? {
+        0 => Some(Step::Root(StepReads::Other)),
+        ip => Some(Step::Caller(Caller::new(ip, sp, Some(caller_bp)), StepReads::Other)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::agent::arch::REGISTERS;
+    use crate::agent::unwind::stack::CopiedStack;
+
+    #[test]
+    fn a_base_pointer_that_is_the_callers_again_is_kept() {
+        let words = [0x9_0000u64, 0x5555, 0, 0];
+        let bytes = words.map(u64::to_ne_bytes).concat();
+        let mut stack = CopiedStack { low: 0x7000, bytes: &bytes };
+        let rule = Rule { cfa: Cfa::Register(10, 0), bp: SavedRegister::At(6, 0), ra: SavedRegister::AtCfa(-8) };
+        let mut caller_of = |bp: u64| {
+            let mut registers = Registers::by_hand([0; REGISTERS]);
+            (registers.values[STACK_POINTER], registers.values[FRAME_POINTER], registers.values[10]) =
+                (0x7000, bp, 0x7010);
+            match by_rule(rule, &WalkFrame::Interrupted(&registers), &mut stack) {
+                Some(Step::Caller(caller, _)) => (caller.ip, caller.knows_bp.then_some(caller.bp)),
+                _ => panic!("it has a caller"),
+            }
+        };
+        assert_eq!(
+            caller_of(0x7000),
+            (0x5555, Some(0x9_0000)),
+            "it is in the frame: the caller's lies where it points to"
+        );
+        assert_eq!(caller_of(0x9_0000), (0x5555, Some(0x9_0000)));
+        assert_eq!(caller_of(3), (0x5555, Some(3)), "a caller's that is no pointer");
+    }
+}

@@ -1,0 +1,324 @@
+//! The unwind tables of one mapped file, in the agent's own memory, so that dlclose cannot unmap
+//! them. They are a private mapping of the file if it is still the one that the process runs, and
+//! otherwise a copy of the mapped bytes.
+
+use crate::agent::arch::ELF_MACHINE;
+use crate::agent::os::maps::MapsEntry;
+use crate::agent::os::memory;
+use crate::agent::os::process_memory::ProcessMemory;
+use crate::agent::os::syscall::{File, syscall};
+use crate::agent::unwind::eh_index::{self, Section};
+use alloc::vec::Vec;
+
+use crate::link::wire::MAX_BUILD_ID;
+
+/// Bytes of an ELF header.
+const ELF_HEADER: usize = 64;
+/// Maximum number of program headers read.
+const MAX_HEADERS: usize = 64;
+/// Maximum number of sections read.
+const MAX_SECTIONS: u64 = 4096;
+/// Maximum number of bytes of notes read.
+const MAX_NOTES: usize = 4096;
+/// Maximum number of bytes of tables that are copied from memory if the file is gone.
+const MAX_COPY: u64 = 64 << 20;
+const PAGE: u64 = 4096;
+
+const PT_LOAD: u32 = 1;
+const PT_NOTE: u32 = 4;
+const PT_GNU_EH_FRAME: u32 = 0x6474_e550;
+const NT_GNU_BUILD_ID: u32 = 3;
+
+#[derive(Clone, Copy)]
+struct ProgramHeader {
+    kind: u32,
+    offset: u64,
+    address: u64,
+    file_size: u64,
+}
+
+/// The headers of an ELF file in memory.
+pub(crate) struct ElfImage {
+    /// Process address − address in the file.
+    pub(crate) bias: u64,
+    /// GNU build id; empty when there is none.
+    pub(crate) build_id: Vec<u8>,
+    headers: Vec<ProgramHeader>,
+    /// ELF header and program headers, to tell the file on disk from another one.
+    elf: [u8; ELF_HEADER],
+    table: Vec<u8>,
+    table_at: u64,
+}
+
+impl ElfImage {
+    /// Reads the headers of the image whose first mapping (of offset 0) is `entry`. The program
+    /// headers are in that mapping, unless a tool has moved them to the end of the file; they are
+    /// then read from there.
+    pub(crate) fn read(memory: &ProcessMemory, entry: &MapsEntry<'_>) -> Option<ElfImage> {
+        let base = entry.start;
+        let mut elf = [0u8; ELF_HEADER];
+        memory.read(base, &mut elf)?;
+        // 64-bit, little-endian, of this architecture.
+        if &elf[..6] != b"\x7fELF\x02\x01" || half(&elf, 18) != ELF_MACHINE {
+            return None;
+        }
+        let (table_at, size, count) = (word(&elf, 32), half(&elf, 54) as usize, half(&elf, 56) as usize);
+        if size != 56 || count == 0 || count > MAX_HEADERS {
+            return None;
+        }
+        let mut table = alloc::vec![0; count * size];
+        let end = table_at.checked_add(table.len() as u64)?;
+        if end <= entry.end - entry.start && end <= PAGE {
+            memory.read(base + table_at, &mut table)?;
+        } else {
+            let file = open(entry)?;
+            let mut same = [0; ELF_HEADER];
+            if !file.read_exact_at(&mut same, 0) || same != elf || !file.read_exact_at(&mut table, table_at) {
+                return None;
+            }
+        }
+        let headers: Vec<ProgramHeader> = table
+            .chunks_exact(size)
+            .map(|raw| ProgramHeader {
+                kind: half(raw, 0) | half(raw, 2) << 16,
+                offset: word(raw, 8),
+                address: word(raw, 16),
+                file_size: word(raw, 32),
+            })
+            .collect();
+        let first = headers.iter().find(|header| header.kind == PT_LOAD && header.offset < PAGE)?;
+        let bias = base.wrapping_sub(first.address & !(PAGE - 1));
+        let mut image = ElfImage { bias, build_id: Vec::new(), headers, elf, table, table_at };
+        image.build_id = image.find_build_id(memory).unwrap_or_default();
+        Some(image)
+    }
+
+    fn find_build_id(&self, memory: &ProcessMemory) -> Option<Vec<u8>> {
+        for header in self.headers.iter().filter(|header| header.kind == PT_NOTE) {
+            let mut notes = alloc::vec![0; (header.file_size as usize).min(MAX_NOTES)];
+            memory.read(header.address.wrapping_add(self.bias), &mut notes)?;
+            let mut rest = &notes[..];
+            while rest.len() >= 12 {
+                let (name, size) = (full(rest, 0) as usize, full(rest, 4) as usize);
+                let start = 12 + name.checked_next_multiple_of(4)?;
+                let end = start.checked_add(size)?;
+                let Some(description) = rest.get(start..end) else { break };
+                if full(rest, 8) == NT_GNU_BUILD_ID && rest.get(12..16) == Some(b"GNU\0") {
+                    return Some(description[..size.min(MAX_BUILD_ID)].to_vec());
+                }
+                rest = rest.get(end.next_multiple_of(4)..).unwrap_or(&[]);
+            }
+        }
+        None
+    }
+
+    /// Returns address, offset and size of `.eh_frame`, from the sections of the file behind
+    /// `entry`.
+    fn frames_section(&self, entry: &MapsEntry<'_>) -> Option<(u64, u64, u64)> {
+        const SECTION: u64 = 64;
+        let file = open(entry)?;
+        let (start, size) = (word(&self.elf, 40), half(&self.elf, 58));
+        let (count, names) = (u64::from(half(&self.elf, 60)), u64::from(half(&self.elf, 62)));
+        if u64::from(size) != SECTION || count > MAX_SECTIONS || names >= count {
+            return None;
+        }
+        let section = |number: u64| {
+            let mut raw = [0; SECTION as usize];
+            file.read_exact_at(&mut raw, start.checked_add(number * SECTION)?).then_some(raw)
+        };
+        let names_at = word(&section(names)?, 24);
+        (1..count).find_map(|number| {
+            let raw = section(number)?;
+            let mut name = [0; 10];
+            let is_named = file.read_exact_at(&mut name, names_at.checked_add(full(&raw, 0).into())?);
+            (is_named && &name == b".eh_frame\0").then(|| (word(&raw, 16), word(&raw, 24), word(&raw, 32)))
+        })
+    }
+
+    /// Returns the offset in the file of an address of the file, and the number of bytes from there
+    /// to the end of its segment.
+    fn segment(&self, address: u64) -> Option<(u64, u64)> {
+        let holds = |header: &&ProgramHeader| {
+            header.kind == PT_LOAD && address >= header.address && address - header.address < header.file_size
+        };
+        let header = self.headers.iter().find(holds)?;
+        let inside = address - header.address;
+        Some((header.offset + inside, header.file_size - inside))
+    }
+}
+
+fn half(bytes: &[u8], at: usize) -> u32 {
+    u32::from(u16::from_le_bytes([bytes[at], bytes[at + 1]]))
+}
+
+fn full(bytes: &[u8], at: usize) -> u32 {
+    half(bytes, at) | half(bytes, at + 2) << 16
+}
+
+fn word(bytes: &[u8], at: usize) -> u64 {
+    u64::from(full(bytes, at)) | u64::from(full(bytes, at + 4)) << 32
+}
+
+/// `.eh_frame_hdr` and `.eh_frame` of an image. Its memory is given back on drop: by then no
+/// snapshot names it.
+pub(crate) struct TableSections {
+    start: *mut u8,
+    size: usize,
+    /// Address (of the file) and bytes of `.eh_frame_hdr`.
+    pub(crate) header: (u64, Section),
+    /// Address (of the file) and bytes of `.eh_frame`, and what follows it in its segment: its end
+    /// is not recorded in a program header, and the table in the header only ever points into it.
+    pub(crate) frames: (u64, Section),
+    /// The bytes of an `.eh_frame_hdr` that the agent has built.
+    index: Vec<u8>,
+}
+
+// SAFETY: the pages are this value's own and immutable.
+unsafe impl Send for TableSections {}
+
+impl TableSections {
+    /// Returns the tables of `image`, mapped from the file behind `entry`, or copied.
+    pub(crate) fn of(memory: &ProcessMemory, image: &ElfImage, entry: &MapsEntry<'_>) -> Option<TableSections> {
+        let Some(header) = image.headers.iter().find(|header| header.kind == PT_GNU_EH_FRAME) else {
+            return TableSections::without_header(memory, image, entry);
+        };
+        let mut lead = [0u8; 8];
+        memory.read(header.address.wrapping_add(image.bias), &mut lead)?;
+        // Version 1, and the pointer to .eh_frame in the one encoding that linkers write:
+        // pc-relative, 4 bytes, signed.
+        if lead[0] != 1 || lead[1] != 0x1b {
+            return None;
+        }
+        let frames = (header.address + 4).wrapping_add_signed(i64::from(full(&lead, 4) as i32));
+        let first = header.address.min(frames);
+        let (offset, left) = image.segment(first)?;
+        let (_, frames_left) = image.segment(frames)?;
+        let size = left.max(frames - first + frames_left);
+        let pages = MappedBytes::map(image, entry, offset, size, &lead, header.address - first)
+            .or_else(|| MappedBytes::copy(memory, first.wrapping_add(image.bias), size))?;
+        // SAFETY: `bytes` are mapped for as long as this value lives; whoever uses the sections
+        // keeps it.
+        let bytes: Section = unsafe { core::slice::from_raw_parts(pages.bytes, size as usize) };
+        let header_size = header.file_size.min(size - (header.address - first));
+        let header_bytes = &bytes[(header.address - first) as usize..][..header_size as usize];
+        Some(TableSections {
+            start: pages.start,
+            size: pages.size,
+            header: (header.address, header_bytes),
+            frames: (frames, &bytes[(frames - first) as usize..]),
+            index: Vec::new(),
+        })
+    }
+
+    /// Returns the tables of a file that was linked without `.eh_frame_hdr`.
+    fn without_header(memory: &ProcessMemory, image: &ElfImage, entry: &MapsEntry<'_>) -> Option<TableSections> {
+        let (address, offset, size) = image.frames_section(entry)?;
+        if image.segment(address)?.1 < size || image.segment(address)?.0 != offset || size < 8 {
+            return None;
+        }
+        let mut lead = [0u8; 8];
+        memory.read(address.wrapping_add(image.bias), &mut lead)?;
+        let pages = MappedBytes::map(image, entry, offset, size, &lead, 0)?;
+        // SAFETY: as above.
+        let bytes: Section = unsafe { core::slice::from_raw_parts(pages.bytes, size as usize) };
+        let (start, size) = (pages.start, pages.size);
+        let mut tables =
+            TableSections { start, size, header: (address, &[]), frames: (address, bytes), index: Vec::new() };
+        tables.index = eh_index::of(address, bytes)?;
+        // SAFETY: the bytes stay where they are, and are not touched, for as long as this value
+        // lives.
+        tables.header.1 = unsafe { core::slice::from_raw_parts(tables.index.as_ptr(), tables.index.len()) };
+        Some(tables)
+    }
+}
+
+impl Drop for TableSections {
+    fn drop(&mut self) {
+        // SAFETY: made by `MappedBytes`; the owner of the sections' users drops this after them.
+        unsafe { memory::unmap(self.start, self.size) };
+    }
+}
+
+struct MappedBytes {
+    start: *mut u8,
+    size: usize,
+    bytes: *const u8,
+}
+
+impl MappedBytes {
+    /// Maps the file privately, if its header and the start of its table equal those in memory.
+    fn map(
+        image: &ElfImage,
+        entry: &MapsEntry<'_>,
+        offset: u64,
+        size: u64,
+        lead: &[u8; 8],
+        lead_at: u64,
+    ) -> Option<MappedBytes> {
+        let file = open(entry)?;
+        let (mut elf, mut table) = ([0; ELF_HEADER], alloc::vec![0; image.table.len()]);
+        let mut found = [0; 8];
+        let same = file.read_exact_at(&mut elf, 0) && file.read_exact_at(&mut table, image.table_at);
+        if !same || elf != image.elf || table != image.table {
+            return None;
+        }
+        // Both ends must be in the file: a page past its end would fault.
+        let mut last = [0; 1];
+        if !file.read_exact_at(&mut found, offset + lead_at)
+            || &found != lead
+            || !file.read_exact_at(&mut last, offset + size - 1)
+        {
+            return None;
+        }
+        let skew = offset % PAGE;
+        let length = (size + skew) as usize;
+        let address = memory::suggest_address(length);
+        // SAFETY: a new private mapping touches nothing that exists: the address is a hint.
+        let result = unsafe {
+            syscall!(
+                libc::SYS_mmap,
+                address,
+                length,
+                libc::PROT_READ,
+                libc::MAP_PRIVATE,
+                file.descriptor(),
+                (offset - skew)
+            )
+        };
+        if (-4095..0).contains(&result) {
+            return None;
+        }
+        let start = result as *mut u8;
+        memory::exclude_from_mlock(start, length);
+        Some(MappedBytes { start, size: length, bytes: start.wrapping_add(skew as usize) })
+    }
+
+    /// Copies the bytes that are mapped at `address`.
+    fn copy(memory: &ProcessMemory, address: u64, size: u64) -> Option<MappedBytes> {
+        if size > MAX_COPY {
+            return None;
+        }
+        let start = memory::map_pages(size as usize);
+        if start.is_null() {
+            return None;
+        }
+        // SAFETY: fresh pages of this size.
+        let bytes = unsafe { core::slice::from_raw_parts_mut(start, size as usize) };
+        if memory.read(address, bytes).is_none() {
+            // SAFETY: made above, used by nobody.
+            unsafe { memory::unmap(start, size as usize) };
+            return None;
+        }
+        Some(MappedBytes { start, size: size as usize, bytes: start })
+    }
+}
+
+/// Opens the file behind a mapping, as this process sees it.
+fn open(entry: &MapsEntry<'_>) -> Option<File> {
+    if entry.path.first() != Some(&b'/') {
+        return None;
+    }
+    let mut path = entry.path.to_vec();
+    path.push(0);
+    File::open(&path, libc::O_NOCTTY | libc::O_NONBLOCK)
+}

@@ -1,0 +1,185 @@
+//! Walks a stack: from the registers of the interrupted code to the thread's first frame.
+//!
+//! Code with unwind tables is unwound exactly, by their rules. Code without (made at run time, or
+//! assembly without annotations) is unwound by frame pointers as long as they lead to code. The
+//! depth of a walk is limited, and the stack pointer must grow, except in the step from a signal
+//! handler to the interrupted code. A walk that does not reach the thread's first frame sets
+//! [`flag::TRUNCATED`].
+
+use crate::agent::unwind::last_walk::{CachedFrame, LastWalk, Replayed};
+use crate::agent::unwind::modules::Snapshot;
+use crate::agent::unwind::registers::Registers;
+use crate::agent::unwind::rule_cache::RuleCache;
+use crate::agent::unwind::rules::RuleLookup;
+use crate::agent::unwind::stack::Stack;
+use crate::agent::unwind::step::{Step, Walk, WalkFrame, by_frame_pointer, by_rule, just_called, rule_of};
+use crate::agent::unwind::{deep, roots};
+use crate::link::wire::{FrameAddress, MAX_FRAMES, flag};
+
+/// A handler's caches between walks: unwind rules, and the previous walk.
+pub(crate) struct WalkCache {
+    rules: RuleCache,
+    last_walk: LastWalk,
+}
+
+impl WalkCache {
+    /// Creates an empty cache.
+    pub(crate) fn new() -> WalkCache {
+        WalkCache { rules: RuleCache::new(), last_walk: LastWalk::new() }
+    }
+
+    /// Returns the number of rule lookups so far, by the place where the rule was found: the cache,
+    /// the rule table, the file's tables.
+    #[cfg(sigtop_timed)]
+    pub(crate) fn lookups(&mut self) -> &mut [u64; 3] {
+        &mut self.rules.lookups
+    }
+}
+
+/// Writes the frames of a stack, packed, leaf first.
+pub(crate) fn walk(
+    snapshot: &Snapshot,
+    cache: &mut WalkCache,
+    start: Registers,
+    stack: &mut impl Stack,
+    frames: &mut [u64; MAX_FRAMES],
+) -> Walk {
+    cache.rules.set_edition(snapshot.edition());
+    cache.last_walk.begin(snapshot.edition());
+    let mut walk = Walk { depth: 0, flags: 0, uncovered: false, left_out: 0 };
+    let is_whole = walk_to_root(snapshot, cache, start, stack, frames, &mut walk);
+    if !is_whole {
+        walk.flags |= flag::TRUNCATED;
+    }
+    deep::finish(frames, &mut walk, is_whole);
+    cache.last_walk.end();
+    walk
+}
+
+/// Walks to the thread's first frame. Returns whether it was reached.
+fn walk_to_root(
+    snapshot: &Snapshot,
+    cache: &mut WalkCache,
+    start: Registers,
+    stack: &mut impl Stack,
+    frames: &mut [u64; MAX_FRAMES],
+    walk: &mut Walk,
+) -> bool {
+    let mut registers = start;
+    let mut frame = WalkFrame::Interrupted(&registers);
+    loop {
+        if let WalkFrame::Calling(caller) = frame {
+            match cache.last_walk.replay(caller, stack, frames, &mut walk.depth) {
+                Replayed::Root => return true,
+                Replayed::To(caller) => frame = WalkFrame::Calling(caller),
+            }
+        }
+        if walk.depth == MAX_FRAMES && !deep::make_room(frames, walk) {
+            return false;
+        }
+        let (address, sp) = (frame.address(), frame.sp());
+        let Some(found) = rule_of(snapshot, &mut cache.rules, &frame, stack, walk) else { return false };
+        frames[walk.depth] = address.pack();
+        walk.depth += 1;
+        let step = match found {
+            RuleLookup::Rule(rule) => by_rule(rule, &frame, stack).unwrap_or(Step::Lost),
+            RuleLookup::Inexpressible => Step::Lost,
+            RuleLookup::Missing => {
+                if let WalkFrame::Calling(caller) = frame
+                    && roots::is_handmade(snapshot, caller)
+                {
+                    frames[walk.depth - 1] = FrameAddress::Instruction(caller.ip).pack();
+                    cache.last_walk.record(CachedFrame::unknown(caller));
+                    return true;
+                }
+                just_called(snapshot, &frame, stack)
+                    .or_else(|| roots::called_from_start(snapshot, &mut cache.rules, &frame, stack, walk))
+                    .or_else(|| by_frame_pointer(&frame, stack))
+                    .unwrap_or(Step::Lost)
+            }
+        };
+        let next = match step {
+            Step::Caller(caller, _) if caller.sp > sp => Some(caller),
+            _ => None,
+        };
+        let returns_to_signal = next.is_some_and(|caller| snapshot.is_restorer(caller.ip));
+        if let WalkFrame::Calling(caller) = frame {
+            cache.last_walk.record(match step {
+                Step::Caller(_, reads) if next.is_some() && !returns_to_signal => reads.mark(caller),
+                Step::Root(reads) => reads.mark_root(caller),
+                _ => CachedFrame::unknown(caller),
+            });
+        }
+        let Some(caller) = next else { return matches!(step, Step::Root(_)) };
+        frame = if returns_to_signal {
+            // The context of the interrupted code lies at the stack pointer.
+            let Some(interrupted) = Registers::read_context(caller.sp, stack) else { return false };
+            walk.flags |= flag::SIGNAL_FRAME;
+            stack.moved(interrupted.sp(), true);
+            registers = interrupted;
+            WalkFrame::Interrupted(&registers)
+        } else {
+            WalkFrame::Calling(caller)
+        };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::agent::arch::{FRAME_POINTER, current_registers};
+    use crate::agent::unwind::modules::{CodeLocation, Modules};
+    use crate::agent::unwind::stack::LiveStack;
+
+    fn registers(ip: u64, sp: u64, bp: u64) -> Registers {
+        let mut registers = Registers::of_sleeper(ip, sp);
+        (registers.values[FRAME_POINTER], registers.whole) = (bp, true);
+        registers
+    }
+
+    #[test]
+    fn a_live_stack_is_walked_to_its_root_and_a_cut_one_says_so() {
+        let mut modules = Modules::new();
+        assert!(modules.refresh().is_some_and(|update| update.has_new_code));
+        let snapshot = &modules.snapshot();
+        let (ip, sp, bp) = current_registers();
+        let start = registers(ip, sp, bp);
+        let (mut cache, mut frames) = (WalkCache::new(), [0; MAX_FRAMES]);
+
+        let whole = walk(snapshot, &mut cache, start, &mut LiveStack::new(snapshot, sp, true), &mut frames);
+        assert!(whole.flags == 0 && !whole.uncovered && whole.depth > 4, "depth {}", whole.depth);
+        for &frame in &frames[..whole.depth] {
+            assert!(matches!(snapshot.locate(FrameAddress::unpack(frame).lookup()), CodeLocation::Module(_)));
+        }
+        let again = walk(snapshot, &mut cache, start, &mut LiveStack::new(snapshot, sp, true), &mut [0; MAX_FRAMES]);
+        assert_eq!(again.depth, whole.depth, "by rules that are remembered");
+
+        struct Nothing;
+        impl Stack for Nothing {
+            fn read(&mut self, _address: u64) -> Option<u64> {
+                None
+            }
+            fn moved(&mut self, _sp: u64, _covered: bool) {}
+        }
+        let cut = walk(snapshot, &mut cache, start, &mut Nothing, &mut frames);
+        assert_eq!((cut.depth, cut.flags), (1, flag::TRUNCATED));
+    }
+
+    #[test]
+    fn a_stack_that_leads_in_a_circle_ends() {
+        // A snapshot without modules: every address is unknown code, followed by base pointers.
+        let modules = Modules::new();
+        let snapshot = modules.snapshot();
+        struct Circle;
+        impl Stack for Circle {
+            fn read(&mut self, _address: u64) -> Option<u64> {
+                Some(0x1000)
+            }
+            fn moved(&mut self, _sp: u64, _covered: bool) {}
+        }
+        let start = registers(0x40_0000, 0x1000, 0x2000);
+        let walk = walk(&snapshot, &mut WalkCache::new(), start, &mut Circle, &mut [0; MAX_FRAMES]);
+        assert_eq!(walk.flags, flag::TRUNCATED);
+        assert!(walk.depth < 3 && walk.uncovered);
+    }
+}

@@ -1,0 +1,99 @@
+//! The whole command line, with its subcommands.
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::{Parser, Subcommand};
+
+use super::record::{RecordArgs, ViewArgs};
+use super::report;
+use super::watch::WatchArgs;
+use crate::attach::external;
+use crate::tui::command::options::duration;
+
+const EXAMPLES: &str = "\
+Examples:
+  sigtop -- ./app --some-argument       start a program and profile it
+  sigtop                                choose from the running processes
+  sigtop --pid 4123                     profile one of them; by name: --pid redis-server
+  eval $(sigtop env); ./server          start a program with the agent, to profile it later at a lower cost
+  LD_PRELOAD=$(sigtop env --path) CPUPROFILE=out.prof ./app    write a profile to a file, as gperftools does
+  sigtop --clock wall -- ./app          profile wall-clock time, waiting included
+  sigtop --batch -- ./app               no screen: print a table to stderr at the end
+  sigtop record -o a.sigtop -- ./app    no screen: record to a file
+  sigtop view a.sigtop                  replay a recording
+  ssh HOST sigtop record -o - --pid 4123 | sigtop view -    profile on a remote host
+
+Durations: 10us, 500ms, 10s, 2m, 1h; without a unit, seconds.
+Exit status: that of the program, or 128+n if signal n terminated it; 0 with --pid; 125 if sigtop failed,
+126 if the program cannot be run or profiled, 127 if it was not found, 2 for invalid arguments or settings.
+Keys, columns, config file: press ? on the screen, or see man sigtop.";
+
+/// top for stacks: a live profiler in the terminal for any native Linux program.
+#[derive(Debug, Parser)]
+#[command(
+    version,
+    args_conflicts_with_subcommands = true,
+    override_usage = "sigtop [OPTIONS] -- COMMAND [ARGUMENTS]...\n       sigtop [OPTIONS] --pid PID|NAME\n       \
+                      sigtop record [OPTIONS] -o FILE -- COMMAND [ARGUMENTS]...\n       \
+                      sigtop view [OPTIONS] FILE\n       sigtop report [OPTIONS] FILE...\n       \
+                      sigtop demo [OPTIONS]\n       sigtop env [--path|--libprofiler DIR|--header]\n       sigtop symbols PID|FILE|RECORDING",
+    after_help = EXAMPLES
+)]
+pub struct Cli {
+    /// The subcommand; without one, sigtop profiles a program or a process.
+    #[command(subcommand)]
+    pub subcommand: Option<CliSubcommand>,
+
+    /// The arguments without a subcommand.
+    #[command(flatten)]
+    pub watch: WatchArgs,
+}
+
+/// The subcommands.
+#[derive(Debug, Subcommand)]
+pub enum CliSubcommand {
+    /// Profile a small demo program with known hot functions
+    Demo(Box<WatchArgs>),
+    /// Print the shell command that preloads the agent into programs started afterwards
+    Env {
+        /// Print only the path of the agent library
+        #[arg(long)]
+        path: bool,
+
+        /// Install the agent in this directory as libprofiler.so.0 and libprofiler.so, and print
+        /// the command that lets programs linked with -lprofiler find it
+        #[arg(long, value_name = "DIR", conflicts_with = "path")]
+        libprofiler: Option<PathBuf>,
+
+        /// Print the C header sigtop.h
+        #[arg(long, conflicts_with_all = ["path", "libprofiler"])]
+        header: bool,
+    },
+    /// Print a saved profile as pprof does: functions, callers, graphs, folded stacks
+    Report(Box<report::Report>),
+    /// Show where function names come from, per file, and how to get better ones
+    Symbols {
+        /// A process, for all files that it maps, a file, or a recording
+        #[arg(value_name = "PID|FILE|RECORDING")]
+        target: OsString,
+    },
+    /// Record samples to a file, without a screen
+    Record(Box<RecordArgs>),
+    /// Replay a recording, or show a saved profile, on the same screen
+    View(Box<ViewArgs>),
+    /// Sample processes for a viewer, which is at standard input
+    #[command(hide = true, name = external::helper::SUBCOMMAND)]
+    Sampler,
+    /// Run the demo program
+    #[command(hide = true)]
+    DemoTarget {
+        /// Exit when this process does
+        #[arg(long, value_name = "PID")]
+        viewer: Option<u32>,
+        /// Exit after this time
+        #[arg(value_parser = duration)]
+        duration: Option<Duration>,
+    },
+}

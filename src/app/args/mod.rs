@@ -1,0 +1,16 @@
+//! The command line: its arguments, and the defaults of options that neither the command line nor
+//! the config file sets.
+
+mod cli;
+mod groups;
+pub mod hoist;
+mod parsers;
+mod record;
+pub mod report;
+mod watch;
+
+pub use cli::{Cli, CliSubcommand};
+pub use groups::{ConfigArgs, DisplayArgs, SamplingArgs, ScreenArgs};
+pub use parsers::ProcessSelector;
+pub use record::{RecordArgs, ViewArgs};
+pub use watch::WatchArgs;

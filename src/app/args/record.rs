@@ -1,0 +1,108 @@
+//! The arguments of `sigtop record` and `sigtop view`.
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::Args;
+
+use super::groups::{ConfigArgs, DisplayArgs, LimitArgs, SamplingArgs, ScreenArgs};
+use super::parsers::{ProcessSelector, keyword_parser, parse_selector};
+use super::watch::WatchArgs;
+use crate::pprof::format::SaveFormat;
+use crate::tui::command::options::duration;
+
+/// The arguments of `sigtop record`.
+#[derive(Args, Clone, Debug)]
+pub struct RecordArgs {
+    /// Output file; its extension selects the format, .sigtop is a recording. `-` is stdout, with
+    /// symbols, to pipe a recording into `sigtop view -`
+    #[arg(long, short, value_name = "FILE")]
+    pub output: PathBuf,
+
+    /// Write this format, regardless of the extension
+    #[arg(long, value_name = "FORMAT", value_parser = keyword_parser::<SaveFormat>())]
+    pub format: Option<SaveFormat>,
+
+    /// Stop after this time [default: when the program exits, or on Ctrl-C]
+    #[arg(long, short, value_name = "DURATION", value_parser = duration)]
+    pub duration: Option<Duration>,
+
+    /// Attach to these processes, by PID or name; they must have been started with the agent
+    #[arg(long, short, value_name = "PID|NAME", value_delimiter = ',', value_parser = parse_selector, required_unless_present = "command", conflicts_with = "command")]
+    pub pid: Vec<ProcessSelector>,
+
+    /// Do not follow child processes
+    #[arg(long)]
+    pub no_follow: bool,
+
+    /// Store symbols in the recording, so that it can be read without the binaries
+    #[arg(long)]
+    pub symbols: bool,
+
+    /// Print errors only
+    #[arg(long)]
+    pub quiet: bool,
+
+    /// Options of the sampling.
+    #[command(flatten)]
+    pub sampling: SamplingArgs,
+
+    /// Limits of sigtop itself.
+    #[command(flatten)]
+    pub limits: LimitArgs,
+
+    /// The config file to use.
+    #[command(flatten)]
+    pub config: ConfigArgs,
+
+    /// The program to start, and its arguments
+    #[arg(value_name = "COMMAND", trailing_var_arg = true, allow_hyphen_values = false)]
+    pub command: Vec<OsString>,
+}
+
+impl RecordArgs {
+    /// The equivalent arguments of a watch.
+    pub fn watch(&self) -> WatchArgs {
+        let RecordArgs { pid, no_follow, symbols, quiet, sampling, limits, config, command, .. } = self.clone();
+        let screen = ScreenArgs { quiet, ..ScreenArgs::default() };
+        WatchArgs { pid, no_follow, symbols, sampling, limits, config, command, screen, ..WatchArgs::default() }
+    }
+}
+
+/// The arguments of `sigtop view`.
+#[derive(Args, Clone, Debug)]
+pub struct ViewArgs {
+    /// A recording, or a profile in any supported format. `-` is stdin, where a recording is shown
+    /// while it arrives
+    #[arg(value_name = "FILE")]
+    pub file: PathBuf,
+
+    /// Options that select samples and how they are shown.
+    #[command(flatten)]
+    pub display: DisplayArgs,
+
+    /// The screen.
+    #[command(flatten)]
+    pub screen: ScreenArgs,
+
+    /// Print a table instead of showing the screen
+    #[arg(long, conflicts_with = "tui", help_heading = "Batch mode")]
+    pub batch: bool,
+
+    /// Limits of sigtop itself.
+    #[command(flatten)]
+    pub limits: LimitArgs,
+
+    /// The config file to use.
+    #[command(flatten)]
+    pub config: ConfigArgs,
+}
+
+impl ViewArgs {
+    /// The equivalent arguments of a watch without a target.
+    pub fn watch(&self) -> WatchArgs {
+        let ViewArgs { display, screen, batch, limits, config, .. } = self.clone();
+        WatchArgs { display, screen, batch, limits, config, ..WatchArgs::default() }
+    }
+}

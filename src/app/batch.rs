@@ -1,0 +1,197 @@
+//! Batch mode: prints tables as text, at an interval and at the end.
+
+use std::fs::File;
+use std::io::{self, IsTerminal, Write};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use crossbeam_channel::{Receiver, after, never, select};
+
+use crate::link::wire::{Clock, LossCause};
+use crate::pprof::live_top::{COLUMNS_BEFORE_NAME, TopHeader, TopLimits, inline_mark, write_top};
+use crate::session::{Answer, Command, Notice, Session, TargetExit};
+use crate::tally::top::TopTable;
+use crate::tui::fit_names::{NameToFit, fit_names};
+use crate::tui::{NameStyle, terminal_columns};
+
+/// Maximum time to wait for symbols at the end.
+const MAX_SYMBOL_WAIT: Duration = Duration::from_secs(20);
+
+/// Options of batch mode: the times at which tables are printed, and their destination.
+pub(super) struct BatchOptions {
+    /// Time between two tables; `None` prints only the last one.
+    pub(super) interval: Option<Duration>,
+    /// Number of tables after which the watch ends.
+    pub(super) count: Option<u64>,
+    /// Destination of the tables.
+    pub(super) sink: TableSink,
+    /// Receives a signal when the user ends the watch.
+    pub(super) interrupt: Receiver<i32>,
+    /// Whether to suppress warnings.
+    pub(super) quiet: bool,
+    /// Style of function names.
+    pub(super) names: NameStyle,
+}
+
+/// Minimum columns of a name, however narrow the terminal is.
+const MIN_NAME_COLUMNS: usize = 20;
+/// Columns of a line where it need not fit on a terminal.
+const UNLIMITED_COLUMNS: usize = 1 << 20;
+
+/// Destination of the tables.
+pub(super) enum TableSink {
+    /// The default for a launched target, which owns stdout.
+    Stderr,
+    /// The default for an attached target.
+    Stdout,
+    /// The file that `--table` names.
+    File(File),
+}
+
+impl TableSink {
+    fn write(&mut self, text: &str) -> io::Result<()> {
+        match self {
+            TableSink::Stderr => io::stderr().write_all(text.as_bytes()),
+            TableSink::Stdout => io::stdout().write_all(text.as_bytes()),
+            TableSink::File(file) => file.write_all(text.as_bytes()),
+        }
+    }
+
+    /// Columns of a line: those of the terminal, if it is one.
+    fn columns(&self) -> usize {
+        let is_terminal = match self {
+            TableSink::Stderr => io::stderr().is_terminal(),
+            TableSink::Stdout => io::stdout().is_terminal(),
+            TableSink::File(_) => false,
+        };
+        let columns = if is_terminal { terminal_columns() } else { None };
+        columns.unwrap_or(UNLIMITED_COLUMNS)
+    }
+
+    /// Writes a warning on stderr, or to the file if tables go there: then stderr belongs to the
+    /// target alone.
+    fn write_warning(&mut self, warning: &str) -> io::Result<()> {
+        let line = format!("sigtop: {warning}\n");
+        match self {
+            TableSink::File(_) => self.write(&line),
+            TableSink::Stderr | TableSink::Stdout => io::stderr().write_all(line.as_bytes()),
+        }
+    }
+}
+
+/// Prints tables until the target ends, `count` is reached, or the user interrupts. Returns how the
+/// target ended, if it did.
+///
+/// # Errors
+/// A table cannot be written.
+pub(super) fn run(session: &Session, mut options: BatchOptions) -> io::Result<Option<TargetExit>> {
+    let mut latest: Option<Arc<Answer>> = None;
+    let mut exit: Option<(TargetExit, Instant)> = None;
+    let mut is_played = false;
+    let mut printed = 0;
+    let mut due = options.interval.map(|interval| Instant::now() + interval);
+    loop {
+        let deadline = exit.map(|(_, at)| at + MAX_SYMBOL_WAIT);
+        let next = [due.filter(|_| exit.is_none()), deadline].into_iter().flatten().min();
+        let timer = next.map_or_else(never, |next| after(next.saturating_duration_since(Instant::now())));
+        select! {
+            recv(session.notices) -> notice => match notice {
+                Ok(Notice::Answer(answer)) => latest = Some(answer),
+                // A warning that cannot be written does not end the watch.
+                Ok(Notice::Banner(warning)) if !options.quiet => drop(options.sink.write_warning(&warning)),
+                Ok(Notice::Ended(how)) => exit = Some((how, Instant::now())),
+                // The recording may not contain how the target ended.
+                Ok(Notice::Played) => {
+                    exit.get_or_insert((TargetExit::Gone, Instant::now()));
+                    is_played = true;
+                }
+                Ok(_) => {}
+                Err(_) => break,
+            },
+            recv(options.interrupt) -> _ => break,
+            recv(timer) -> _ => {
+                if exit.is_some() {
+                    break;
+                }
+                due = options.interval.map(|interval| Instant::now() + interval);
+                if let Some(answer) = &latest {
+                    let mut table = (*answer.window).clone();
+                    fit_row_names(&mut table, usize::MAX, options.names, options.sink.columns());
+                    options.sink.write(&format_table(answer, &table, &TopLimits::default()))?;
+                    printed += 1;
+                }
+                if options.count.is_some_and(|count| printed >= count) {
+                    let _ = session.commands.send(Command::Leave);
+                    return Ok(None);
+                }
+            }
+        }
+        let is_symbolized = latest
+            .as_ref()
+            .is_some_and(|answer| answer.facts.symbolizing.0 == 0 && (is_played || answer.facts.ended.is_some()));
+        if exit.is_some() && is_symbolized {
+            break;
+        }
+    }
+    let _ = session.commands.send(Command::Leave);
+    if let Some(answer) = latest {
+        write_last_table(&answer, &mut options)?;
+    }
+    Ok(exit.map(|(exit, _)| exit))
+}
+
+/// Writes the table of all samples, or why there are none.
+fn write_last_table(answer: &Answer, options: &mut BatchOptions) -> io::Result<()> {
+    if answer.total.samples == 0 {
+        return options.sink.write(&format!("sigtop: {}\n", answer.facts.explain_no_samples()));
+    }
+    let mut table = (*answer.total).clone();
+    fit_row_names(&mut table, usize::MAX, options.names, options.sink.columns());
+    let table = format_table(answer, &table, &TopLimits::default());
+    options.sink.write(&table)?;
+    if let Some(unsampled) = answer.facts.unsampled.as_ref().filter(|_| !options.quiet) {
+        if !table.ends_with('\n') {
+            options.sink.write("\n")?;
+        }
+        options.sink.write_warning(&unsampled.to_string())?;
+    }
+    Ok(())
+}
+
+/// Replaces the full names of the first rows, which are printed, by names that fit into a line of
+/// this many columns.
+pub(super) fn fit_row_names(table: &mut TopTable, rows: usize, style: NameStyle, columns: usize) {
+    let rows = rows.min(table.rows.len());
+    let mut names = Vec::with_capacity(rows);
+    for row in &table.rows[..rows] {
+        let room = columns.saturating_sub(COLUMNS_BEFORE_NAME + inline_mark(row.inline).len());
+        names.push(NameToFit { full: &row.full, short: &row.short, room: room.max(MIN_NAME_COLUMNS) });
+    }
+    let fitted = fit_names(&names, style);
+    for (row, name) in table.rows.iter_mut().zip(fitted) {
+        row.full = name.into();
+    }
+}
+
+/// Formats one of an answer's tables as `pprof -top` does.
+pub(super) fn format_table(answer: &Answer, table: &TopTable, limits: &TopLimits) -> String {
+    let facts = &answer.facts;
+    let is_total = table.samples == answer.total.samples;
+    let duration = match facts.window_ns {
+        Some(window_ns) if !is_total => facts.up.min(Duration::from_nanos(window_ns)),
+        _ => facts.up,
+    };
+    let file = facts.command.split_whitespace().next().unwrap_or("");
+    let header = TopHeader {
+        file: file.rsplit('/').next().unwrap_or(file),
+        clock: facts.clock,
+        // A saved profile may not contain its duration.
+        duration_ns: (facts.clock != Clock::Virtual && !duration.is_zero()).then_some(duration.as_nanos() as u64),
+        lost_ticks: if is_total { facts.losses.lost_ticks } else { [0; LossCause::ALL.len()] },
+        lost_ns: if is_total { facts.losses.lost_ns } else { [0; LossCause::ALL.len()] },
+        filters: &answer.question.filters,
+    };
+    let mut out = String::new();
+    write_top(&mut out, &header, table, limits);
+    out
+}

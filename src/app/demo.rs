@@ -1,0 +1,19 @@
+//! `sigtop demo`: watches a small program with known hot functions.
+
+use super::args::WatchArgs;
+use super::failure::Failure;
+use super::settings::apply_config;
+use super::{demo_target, watch};
+
+/// Runs `sigtop demo`.
+pub(super) fn run(args: WatchArgs) -> Result<u8, Failure> {
+    let executable = std::env::current_exe().map_err(|error| Failure::internal("cannot find the executable", error))?;
+    let viewer = format!("--viewer={}", std::process::id());
+    let command = vec![executable.into(), "demo-target".into(), viewer.into()];
+    let args = WatchArgs { command, ..apply_config(args)? };
+    watch::launch_and_watch(&args, |settings| {
+        settings.command = "demo".to_owned();
+        settings.name = "demo".to_owned();
+        settings.sources.embedded = demo_target::SOURCES;
+    })
+}

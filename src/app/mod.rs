@@ -1,0 +1,25 @@
+//! The program: its command line, its config file, and one file for each subcommand.
+
+pub mod args;
+mod batch;
+mod command_word;
+pub mod config;
+mod demo;
+mod demo_target;
+mod env;
+mod failure;
+mod jit_maps;
+mod overview;
+mod record;
+mod replay;
+mod report;
+mod run;
+mod save;
+mod screen;
+mod settings;
+mod start;
+mod symbols;
+mod view;
+mod watch;
+
+pub use run::run;

@@ -1,0 +1,26 @@
+//! `sigtop` without arguments and without a terminal: lists what can be watched, and how to start.
+
+use super::failure::Failure;
+use crate::attach::find::{self, AttachableProcess};
+
+/// Prints the overview.
+pub(super) fn run() -> Result<u8, Failure> {
+    let own = std::process::id();
+    let processes: Vec<AttachableProcess> =
+        find::attachable_processes().into_iter().filter(|process| process.pid != own).collect();
+    if processes.is_empty() {
+        println!("No running process can be watched.");
+    } else {
+        println!("Processes that can be watched:");
+        for AttachableProcess { pid, comm, method, .. } in &processes {
+            println!("  {pid:>8}  {:<12}  {comm}", method.label());
+        }
+    }
+    println!(
+        "\nUsage:\n  sigtop -- ./app              start a program and profile it\n  \
+         sigtop --pid {}        profile a running process\n  \
+         sigtop demo                  profile a demo program\n\nSee sigtop --help for more.",
+        processes.first().map_or("PID   ".to_owned(), |process| format!("{:<6}", process.pid))
+    );
+    Ok(0)
+}

@@ -1,0 +1,98 @@
+//! Opens recordings and saved profiles, and converts a recording into a profile.
+
+use std::io::{self, Read};
+use std::time::Duration;
+
+use crossbeam_channel::{after, never, select};
+
+use super::args::WatchArgs;
+use super::failure::print_message;
+use super::settings::session_settings;
+use crate::link::recording::{MAGIC, RecordingInfo};
+use crate::pprof::format;
+use crate::pprof::profile::SavedProfile;
+use crate::session::{Command, FinishedSession, Notice, PlaybackSource, Session, Settings, to_saved_profile};
+
+/// Maximum time to wait for symbols after the last sample.
+const MAX_SYMBOL_WAIT: Duration = Duration::from_secs(20);
+
+/// A recording or a saved profile.
+pub(super) struct OpenedFile {
+    pub(super) source: PlaybackSource,
+    /// Whether it is a recording, not a profile in another format.
+    pub(super) is_recording: bool,
+}
+
+/// Opens a recording, or a saved profile in any format as if it were a recording.
+///
+/// # Errors
+/// A predicate that continues the file's name: `cannot be read: …`.
+pub(super) fn open(mut from: Box<dyn Read + Send>, name: &str) -> Result<OpenedFile, String> {
+    let unreadable = |error: io::Error| format!("cannot be read: {error}");
+    let mut first = Vec::new();
+    from.by_ref().take(1).read_to_end(&mut first).map_err(unreadable)?;
+    // No other format starts with this byte.
+    let is_recording = first.first() == Some(&MAGIC[0]);
+    let from = io::Cursor::new(first).chain(from);
+    let source = if is_recording {
+        PlaybackSource::open(Box::new(from)).map_err(|error| error.to_string())?
+    } else {
+        let mut warnings = Vec::new();
+        let profile = format::read_with_warnings(from, &mut warnings);
+        let mut profile = profile.map_err(|error| format!("cannot be shown: {error}"))?;
+        profile.demangle();
+        let mut source = PlaybackSource::import(&profile, name.rsplit('/').next().unwrap_or(name))?;
+        source.add_remarks(warnings);
+        source
+    };
+    Ok(OpenedFile { source, is_recording })
+}
+
+/// The settings of a session that replays `source`.
+pub(super) fn playback_settings(source: &PlaybackSource, name: &str, settings: Settings) -> Settings {
+    let RecordingInfo { command, clock, engine, period_ns, .. } = source.about.clone();
+    Settings { command, name: name.to_owned(), clock, engine, period_ns, ..settings }
+}
+
+/// Converts a recording into a profile. With `sample_times`, the profile has the time of every
+/// sample. Warnings go to stderr.
+///
+/// # Errors
+/// A predicate that continues the file's name.
+pub(super) fn convert(from: Box<dyn Read + Send>, name: &str, sample_times: bool) -> Result<SavedProfile, String> {
+    finish(from, name, sample_times)?.export(to_saved_profile)
+}
+
+/// Replays a recording to its end. Warnings go to stderr.
+///
+/// # Errors
+/// A predicate that continues the file's name.
+pub(super) fn finish(from: Box<dyn Read + Send>, name: &str, sample_times: bool) -> Result<FinishedSession, String> {
+    let source = PlaybackSource::open(from).map_err(|error| error.to_string())?;
+    let settings = playback_settings(&source, name, session_settings(&WatchArgs::default(), &[]));
+    let settings = Settings { sample_times, ..settings };
+    let session = Session::play(source, false, settings).map_err(|error| format!("cannot be replayed: {error}"))?;
+    wait_for_playback(&session);
+    let stopped = || "cannot be replayed: the session stopped early".to_owned();
+    session.finish().ok_or_else(stopped)
+}
+
+/// Waits until the recording has been read and its symbols are resolved.
+fn wait_for_playback(session: &Session) {
+    let mut is_played = false;
+    let mut is_symbolized = false;
+    let mut deadline = never();
+    while !is_played || !is_symbolized {
+        select! {
+            recv(session.notices) -> notice => match notice {
+                Ok(Notice::Answer(answer)) => is_symbolized = answer.facts.symbolizing.0 == 0,
+                Ok(Notice::Banner(warning)) => print_message(&warning),
+                Ok(Notice::Played) => (is_played, deadline) = (true, after(MAX_SYMBOL_WAIT)),
+                Ok(_) => {}
+                Err(_) => break,
+            },
+            recv(deadline) -> _ => break,
+        }
+    }
+    let _ = session.commands.send(Command::Leave);
+}

@@ -1,0 +1,58 @@
+//! Parses the command line, runs the subcommand and turns its result into an exit status.
+
+use std::process::ExitCode;
+use std::sync::Arc;
+
+use clap::Parser;
+use nix::sys::signal::Signal;
+
+use super::args::{Cli, CliSubcommand, hoist};
+use super::failure::{Failure, print_message};
+use super::screen::uses_screen;
+use super::settings::apply_config;
+use crate::attach::external::sampler;
+
+use super::{command_word, demo, demo_target, env, overview, record, report, symbols, view, watch};
+
+/// Runs the program.
+pub fn run() -> ExitCode {
+    let cli = Cli::parse_from(hoist::move_options_behind_subcommand(std::env::args_os()));
+    // Catching SIGXFSZ makes writes beyond `ulimit -f` fail with EFBIG instead of killing sigtop. A
+    // caught signal returns to its default in programs that sigtop executes.
+    let _ = signal_hook::flag::register(Signal::SIGXFSZ as i32, Arc::default());
+    match run_subcommand(cli) {
+        Ok(status) => ExitCode::from(status),
+        Err(failure) => {
+            print_message(&failure.message);
+            ExitCode::from(failure.status)
+        }
+    }
+}
+
+fn run_subcommand(cli: Cli) -> Result<u8, Failure> {
+    match cli.subcommand {
+        Some(CliSubcommand::Demo(args)) => demo::run(*args),
+        Some(CliSubcommand::Env { path, libprofiler, header }) => env::run(path, libprofiler.as_deref(), header),
+        Some(CliSubcommand::Report(args)) => report::run(&args),
+        Some(CliSubcommand::Symbols { target }) => symbols::run(&target),
+        Some(CliSubcommand::Record(args)) => record::run(&args),
+        Some(CliSubcommand::View(args)) => view::run(&args),
+        Some(CliSubcommand::Sampler) => match sampler::run() {
+            Ok(()) => Ok(0),
+            Err(error) => Err(Failure::internal("cannot sample", error)),
+        },
+        Some(CliSubcommand::DemoTarget { viewer, duration }) => {
+            demo_target::run(duration, viewer);
+            Ok(0)
+        }
+        None if !cli.watch.command.is_empty() => watch::watch_command(apply_config(cli.watch)?),
+        None if !cli.watch.pid.is_empty() => watch::watch_selected(&apply_config(cli.watch)?),
+        None if command_word::has_dashes() => {
+            Err(Failure::new(Failure::USAGE, "no command after `--`; try: sigtop -- ./app"))
+        }
+        None => {
+            let args = apply_config(cli.watch)?;
+            if uses_screen(&args) { watch::watch_picked(&args) } else { overview::run() }
+        }
+    }
+}

@@ -1,0 +1,144 @@
+//! The screen of a watch, and what is printed on the terminal after it closes.
+
+use std::fs::File;
+use std::io::{IsTerminal, Write};
+use std::time::{Duration, Instant};
+
+use super::args::WatchArgs;
+use super::batch::{self, fit_row_names};
+use super::failure::{Failure, print_message};
+use crate::pprof::live_top::TopLimits;
+use crate::session::{Answer, Notice, Session, Settings, TargetExit};
+use crate::tui::{self, Departure, Device, Theme};
+
+/// Maximum time to wait for a target that was asked to terminate. It is killed after two seconds.
+const MAX_EXIT_WAIT: Duration = Duration::from_secs(10);
+
+/// Whether the arguments and the terminal call for the screen.
+pub(super) fn uses_screen(args: &WatchArgs) -> bool {
+    let is_terminal = std::io::stdin().is_terminal() && std::io::stdout().is_terminal();
+    args.screen.tui || (is_terminal && is_able_terminal() && !asks_for_tables(args))
+}
+
+fn is_able_terminal() -> bool {
+    std::env::var_os("TERM").is_some_and(|term| !term.is_empty() && term != "dumb")
+}
+
+fn asks_for_tables(args: &WatchArgs) -> bool {
+    args.batch || args.table.is_some() || args.interval.is_some() || args.count.is_some()
+}
+
+/// Says why there is no screen on a terminal that cannot show one.
+pub(super) fn explain_missing_screen(args: &WatchArgs) {
+    let is_terminal = std::io::stdin().is_terminal() && std::io::stdout().is_terminal();
+    if is_terminal && !args.screen.quiet && !args.screen.tui && !asks_for_tables(args) && !is_able_terminal() {
+        print_message("the terminal cannot show a screen (TERM is dumb or not set): printing a table at the end");
+    }
+}
+
+/// The device that the screen is drawn on.
+pub(super) fn device(args: &WatchArgs) -> Device {
+    if args.screen.tui { Device::Tty } else { Device::Stdout }
+}
+
+/// The theme that the arguments and the environment select.
+pub(super) fn theme(args: &WatchArgs) -> Theme {
+    Theme::from_environment(args.screen.theme, |name| std::env::var(name).ok())
+}
+
+/// A watch with a screen that has ended.
+pub(super) struct ClosedScreen {
+    /// The way in which it ended.
+    pub(super) exit: ScreenExit,
+    device: Device,
+    output: Vec<String>,
+}
+
+/// The way in which a watch with a screen ended.
+pub(super) enum ScreenExit {
+    /// The target ended.
+    TargetExited(TargetExit),
+    /// The user left, and the target runs on.
+    Detached,
+    /// This signal ended sigtop.
+    Signalled(i32),
+}
+
+/// Shows the screen until the user leaves. `recording` is the name of the recording that is
+/// replayed, if any.
+pub(super) fn run_screen(
+    session: &mut Session,
+    args: &WatchArgs,
+    settings: Settings,
+    launched: bool,
+    recording: Option<String>,
+) -> Result<ClosedScreen, Failure> {
+    let device = device(args);
+    let options = tui::Options {
+        command: settings.command.clone(),
+        launched,
+        recording,
+        output: launched,
+        on_quit: args.on_quit.unwrap_or_default(),
+        mouse: !args.screen.no_mouse,
+        device,
+        theme: theme(args),
+        keys: args.screen.keys.clone(),
+        names: args.display.names.unwrap_or_default(),
+        question: settings.question,
+        clock: settings.clock,
+        engine: settings.engine,
+        period_ns: settings.period_ns,
+    };
+    let outcome = tui::run(options, session.commands.clone(), session.notices.clone(), session.output.take())
+        .map_err(|error| Failure::new(Failure::INTERNAL, error))?;
+    let reported = || outcome.answer.as_ref().and_then(|answer| answer.facts.ended).map(|(exit, _)| exit);
+    let exit = |exit: Option<TargetExit>| exit.map_or(ScreenExit::Detached, ScreenExit::TargetExited);
+    let exit = match outcome.departure {
+        Departure::Signal(signal) => ScreenExit::Signalled(signal),
+        Departure::Left => ScreenExit::Detached,
+        Departure::Over => exit(reported()),
+        Departure::Ended => exit(reported().or_else(|| wait_for_exit(session))),
+    };
+    Ok(ClosedScreen { exit, device, output: outcome.output })
+}
+
+fn wait_for_exit(session: &Session) -> Option<TargetExit> {
+    let deadline = Instant::now() + MAX_EXIT_WAIT;
+    while let Ok(notice) = session.notices.recv_deadline(deadline) {
+        if let Notice::Ended(exit) = notice {
+            return Some(exit);
+        }
+    }
+    None
+}
+
+/// Prints the closing summary on the terminal: the last lines of the target's output, the top ten
+/// functions of everything that was sampled, whatever the screen showed, and what was lost.
+pub(super) fn print_summary(closed: &ClosedScreen, answer: &Answer, args: &WatchArgs) {
+    const LINES: usize = 10;
+    const ROWS: usize = 10;
+    if args.screen.quiet {
+        return;
+    }
+    let first = closed.output.len().saturating_sub(LINES);
+    let mut text: String = closed.output[first..].iter().flat_map(|line| [line, "\n"]).collect();
+    if answer.total.samples == 0 {
+        text += &format!("sigtop: {}\n", answer.facts.explain_no_samples());
+    } else {
+        let mut table = (*answer.total).clone();
+        let columns = tui::terminal_columns().unwrap_or(80);
+        let limits = TopLimits { nodecount: Some(ROWS), ..TopLimits::default() };
+        fit_row_names(&mut table, ROWS, args.display.names.unwrap_or_default(), columns);
+        text += &batch::format_table(answer, &table, &limits);
+        if let Some(unsampled) = &answer.facts.unsampled {
+            text += &format!("sigtop: {unsampled}\n");
+        }
+    }
+    // With --tui, stdout belongs to the target. If the terminal is gone, the write fails and
+    // nothing is lost.
+    let _ = match closed.device {
+        Device::Stdout => std::io::stdout().write_all(text.as_bytes()),
+        Device::Tty => File::options().write(true).open("/dev/tty").and_then(|mut tty| tty.write_all(text.as_bytes())),
+    };
+}

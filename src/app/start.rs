@@ -1,0 +1,189 @@
+//! Starts a watch: selects or launches its target, listens for the agents and starts the session.
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+
+use crossbeam_channel::{Receiver, bounded};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use signal_hook::iterator::Signals;
+
+use super::args::{ProcessSelector, WatchArgs};
+use super::failure::{Failure, print_message};
+use super::screen::{device, theme, uses_screen};
+use super::settings::session_settings;
+use crate::attach::AttachError;
+use crate::attach::external::helper::Sampler;
+use crate::attach::find::{self, AttachableProcess, WatchMethod};
+use crate::attach::launch::{self, Preload, Stdio, launch};
+use crate::attach::library::AgentDirectories;
+use crate::attach::program;
+use crate::attach::survey::{Survey, find_by_name};
+use crate::link::listener::{Listener, MAX_DIRECTORY_BYTES};
+use crate::link::wire::Engine;
+use crate::session::{RecordingOptions, Session, Settings, WatchTarget};
+use crate::tui::{self, Picked};
+
+/// Capacity of the channel from the listener to the session, in batches.
+const MAX_QUEUED_BATCHES: usize = 64;
+
+/// The processes that `--pid` selects.
+pub(super) enum Selection {
+    /// These processes.
+    Processes(Vec<AttachableProcess>),
+    /// None: the user left the list of processes. sigtop exits with this status.
+    Quit(u8),
+}
+
+/// Finds the processes of `--pid`. If a name is ambiguous and there is a screen, the user chooses.
+pub(super) fn select_processes(args: &WatchArgs) -> Result<Selection, Failure> {
+    let mut carriers: Vec<AttachableProcess> = Vec::new();
+    let mut survey = None;
+    for selector in &args.pid {
+        let pid = match selector {
+            ProcessSelector::Pid(pid) => *pid,
+            ProcessSelector::Name(name) => {
+                match find_by_name(name, survey.get_or_insert_with(|| Survey::default().look())) {
+                    Err(AttachError::ManyNames { watchable: true, .. }) if uses_screen(args) => {
+                        match pick_process(args, name)? {
+                            Picked::Process(pid) => pid,
+                            other => return Ok(Selection::Quit(other.exit_status())),
+                        }
+                    }
+                    found => found?,
+                }
+            }
+        };
+        let carrier = check_process(args, pid)?;
+        if !carriers.contains(&carrier) {
+            carriers.push(carrier);
+        }
+    }
+    Ok(Selection::Processes(carriers))
+}
+
+/// Checks that a process can be watched, from outside if the arguments say so.
+pub(super) fn check_process(args: &WatchArgs, pid: u32) -> Result<AttachableProcess, Failure> {
+    Ok(if args.engine() == Engine::External { find::check_external(pid)? } else { find::check(pid)? })
+}
+
+/// Shows the list of processes, filtered by `filter` to begin with.
+pub(super) fn pick_process(args: &WatchArgs, filter: &str) -> Result<Picked, Failure> {
+    tui::pick(filter, device(args), theme(args), &args.screen.keys, !args.screen.no_mouse)
+        .map_err(|error| Failure::new(Failure::INTERNAL, error))
+}
+
+/// A target whose agents may connect already, and a session that has not been started yet.
+pub(super) struct PendingSession {
+    pub(super) target: WatchTarget,
+    pub(super) settings: Settings,
+    listener: Listener,
+    sampler: Sampler,
+}
+
+/// Launches the command of `args` with the agent.
+pub(super) fn launch_target(args: &WatchArgs, stdio: Stdio) -> Result<PendingSession, Failure> {
+    let program = program::resolve_command(&args.command)?;
+    if !args.screen.quiet {
+        program.warnings.iter().for_each(|warning| print_message(warning));
+    }
+    let mut settings = session_settings(args, &args.command);
+    if let Some(obstacle) = &program.obstacle
+        && settings.engine != Engine::External
+    {
+        settings.engine = Engine::External;
+        if !args.screen.quiet {
+            print_message(&format!("{} {obstacle}: it is sampled from outside", program.path.display()));
+        }
+    }
+    let places = AgentDirectories::of_user();
+    let library = match settings.engine {
+        Engine::External => None,
+        Engine::Threads | Engine::Itimer => Some(find_library(&places, args.screen.quiet)?),
+    };
+    let listener = listen(&places)?;
+    let link = listener.link_variable(settings.clock, settings.period_ns);
+    let preload = library.as_deref().map(|library| Preload { library, link: &link });
+    let mut sampler = Sampler::new(&link, settings.follow);
+    if preload.is_none() {
+        sampler.start()?;
+    }
+    let variables = args.sampling.jit.unwrap_or_default().variables(&program);
+    let settings = with_variables(settings, &variables);
+    let command = launch::LaunchCommand { program: &program, words: &args.command, preload, variables: &variables };
+    let target = WatchTarget::Launched(launch(&command, stdio)?);
+    Ok(PendingSession { target, settings, listener, sampler })
+}
+
+/// Adds the variables that sigtop sets to the command in the header.
+fn with_variables(settings: Settings, variables: &[(&str, String)]) -> Settings {
+    let set = variables.iter().map(|(name, value)| format!(" (with {name}={value})"));
+    let command = [settings.command].into_iter().chain(set).collect();
+    Settings { command, ..settings }
+}
+
+/// Returns the path of the agent library. If no directory can hold it, the library is kept in
+/// memory.
+fn find_library(places: &AgentDirectories, quiet: bool) -> Result<PathBuf, Failure> {
+    let no_directory = match places.library() {
+        Err(error @ AttachError::NoDirectory { .. }) => error,
+        found => return Ok(found?),
+    };
+    let Ok(path) = AgentDirectories::library_in_memory() else { return Err(no_directory.into()) };
+    if !quiet {
+        print_message("no directory can hold the agent library: it is kept in memory while sigtop runs");
+    }
+    Ok(path)
+}
+
+/// Attaches to running processes, through their agents or from outside.
+pub(super) fn attach_target(args: &WatchArgs, carriers: Vec<AttachableProcess>) -> Result<PendingSession, Failure> {
+    let mut words: Vec<OsString> = Vec::new();
+    for carrier in &carriers {
+        words.extend((!words.is_empty()).then(|| "+".into()));
+        words.extend(carrier.command_line.iter().cloned());
+    }
+    let mut settings = session_settings(args, &words);
+    if carriers.iter().all(|process| process.method == WatchMethod::External) {
+        settings.engine = Engine::External;
+    }
+    let listener = listen(&AgentDirectories::of_user())?;
+    let link = listener.link_variable(settings.clock, settings.period_ns);
+    let sampler = Sampler::new(&link, settings.follow);
+    Ok(PendingSession { target: WatchTarget::Attached(carriers), settings, listener, sampler })
+}
+
+/// Opens the sockets. If no directory can hold one, only the abstract socket is opened.
+fn listen(places: &AgentDirectories) -> Result<Listener, Failure> {
+    let bound = match places.directory(MAX_DIRECTORY_BYTES) {
+        Ok(directory) => {
+            Listener::bind(&directory).map_err(|error| Failure::internal("cannot listen for the agent", error))
+        }
+        Err(error) => Err(error.into()),
+    };
+    bound.or_else(|failure| Listener::bind_abstract().map_err(|_| failure))
+}
+
+/// Starts the session.
+pub(super) fn start_session(pending: PendingSession, recording: RecordingOptions) -> Result<Session, Failure> {
+    let PendingSession { target, settings, listener, sampler } = pending;
+    let (sender, arrivals) = bounded(MAX_QUEUED_BATCHES);
+    let only = (!settings.follow).then(|| target.pids());
+    let failure = |error| Failure::internal("cannot start a thread", error);
+    let agents = listener.start(sender, settings.request(), only).map_err(failure)?;
+    Session::start(target, settings, agents, sampler, arrivals, recording).map_err(failure)
+}
+
+/// A channel that receives SIGINT, SIGTERM and SIGHUP, by which the user ends a watch without a
+/// screen.
+pub(super) fn interrupt_channel() -> Result<Receiver<i32>, Failure> {
+    let failure = |error| Failure::internal("cannot handle signals", error);
+    let mut signals = Signals::new([SIGINT, SIGTERM, SIGHUP]).map_err(failure)?;
+    let (sender, receiver) = bounded(1);
+    let forward = move || {
+        for signal in signals.forever() {
+            let _ = sender.try_send(signal);
+        }
+    };
+    std::thread::Builder::new().name("signals".to_owned()).spawn(forward).map_err(failure)?;
+    Ok(receiver)
+}

@@ -1,0 +1,179 @@
+//! `sigtop symbols`: shows where the function names of a file, of all files that a process maps, or
+//! of those in a recording come from.
+
+use std::ffi::OsStr;
+use std::fmt::Write as _;
+use std::fs::File;
+use std::io::{self, Read, Write};
+
+use super::failure::Failure;
+use super::replay;
+use crate::link::recording::MAGIC;
+use crate::profile::module::ModuleFile;
+use crate::symbols::coverage::{NameCoverage, coverage};
+use crate::symbols::explain::{self, Explanation};
+use crate::tally::measure;
+
+/// Width of the first column, including the gap after it.
+const TOPIC_COLUMNS: usize = 12;
+
+/// Runs `sigtop symbols`.
+pub(super) fn run(target: &OsStr) -> Result<u8, Failure> {
+    let (explanations, coverage) = match target.to_str().and_then(|text| text.parse::<u32>().ok()) {
+        Some(pid) => (explain_process(pid)?, Vec::new()),
+        None if is_recording(target) => explain_recording(target)?,
+        None => (vec![explain_file(target)?], Vec::new()),
+    };
+    let text = format_explanations(&explanations) + &format_coverage(&coverage);
+    // A closed pipe is not an error: the reader has seen enough.
+    match io::stdout().write_all(text.as_bytes()) {
+        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
+            Err(Failure::internal("cannot write to stdout", error))
+        }
+        _ => Ok(0),
+    }
+}
+
+fn explain_process(pid: u32) -> Result<Vec<Explanation>, Failure> {
+    let files = explain::files_of(pid).map_err(|error| match error.kind() {
+        io::ErrorKind::NotFound => {
+            Failure::new(127, format!("no process {pid}; for a file of this name: sigtop symbols ./{pid}"))
+        }
+        _ => {
+            let message =
+                format!("cannot read the memory map of process {pid}: {error}; run sigtop as its user or root");
+            Failure::new(126, message)
+        }
+    })?;
+    if files.is_empty() {
+        let message = format!("process {pid} maps no files: it has exited or is a kernel thread");
+        return Err(Failure::new(126, message));
+    }
+    Ok(files.iter().map(|file| explain::explain(file, pid)).collect())
+}
+
+fn is_recording(path: &OsStr) -> bool {
+    let mut first = [0];
+    let file = std::path::Path::new(path).is_file().then(|| File::open(path));
+    file.is_some_and(|file| file.and_then(|mut file| file.read_exact(&mut first)).is_ok()) && first[0] == MAGIC[0]
+}
+
+/// Explains the files that have samples in a recording, as they are on this machine, and how much
+/// of the samples has names.
+fn explain_recording(path: &OsStr) -> Result<(Vec<Explanation>, Vec<NameCoverage>), Failure> {
+    let name = path.to_string_lossy();
+    let file = File::open(path).map_err(|error| Failure::new(126, format!("{name} cannot be read: {error}")))?;
+    let finished = replay::finish(Box::new(file), &name, false);
+    let finished = finished.map_err(|error| Failure::new(126, format!("{name} {error}")))?;
+    let (profile, names) = (&finished.model.profile, &finished.model.names);
+    let files = names.states().map(|(module, _)| explain::explain(profile.modules.file(module), 0));
+    Ok((files.collect(), coverage(profile, names, finished.model.clock)))
+}
+
+/// Formats the shares of samples with names:
+///
+/// ```text
+///     samples  with line  name only    neither  file
+///      62.13%     40.10%     20.00%      2.03%  libc.so.6
+/// ```
+fn format_coverage(files: &[NameCoverage]) -> String {
+    let all: u64 = files.iter().map(NameCoverage::total_ns).sum();
+    if all == 0 {
+        return String::new();
+    }
+    let mut out = format!("\n{:>10} {:>10} {:>10} {:>10}  file\n", "samples", "with line", "name only", "neither");
+    for file in files {
+        let share = |ns: u64| measure::percentage(ns, all);
+        let [total, line, name, nameless] = [file.total_ns(), file.line_ns, file.name_ns, file.nameless_ns].map(share);
+        // Writing to a String cannot fail.
+        let _ = writeln!(out, "{total:>10} {line:>10} {name:>10} {nameless:>10}  {}", file.module);
+    }
+    out
+}
+
+fn explain_file(path: &OsStr) -> Result<Explanation, Failure> {
+    let path = std::path::absolute(path).map_err(|error| Failure::internal("invalid path", error))?;
+    let file = ModuleFile { path, build_id: [].into(), device: 0, inode: 0 };
+    let explanation = explain::explain(&file, std::process::id());
+    match explanation.opened {
+        Err(message) => Err(Failure::new(if file.path.exists() { 126 } else { 127 }, message)),
+        Ok(_) => Ok(explanation),
+    }
+}
+
+/// Formats the findings on each file:
+///
+/// ```text
+/// /usr/lib/x86_64-linux-gnu/libz.so.1
+///   build id    5d0e2b…
+///   debug file  none was found
+///               /usr/lib/debug/.build-id/5d/0e2b….debug: nothing
+///   to do       apt install zlib1g-dbgsym (from the archive debian-debug)
+/// ```
+fn format_explanations(explanations: &[Explanation]) -> String {
+    let mut out = String::new();
+    for (index, explanation) in explanations.iter().enumerate() {
+        let blank = if index > 0 { "\n" } else { "" };
+        // Writing to a String cannot fail.
+        let _ = writeln!(out, "{blank}{}", explanation.path);
+        for (topic, finding) in explanation.findings() {
+            let _ = writeln!(out, "  {topic:TOPIC_COLUMNS$}{finding}");
+        }
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::symbols::explain::{LineSource, NameSource};
+
+    #[test]
+    fn shares_are_of_all_samples() {
+        let file = |module: &str, line_ns, name_ns, nameless_ns| NameCoverage {
+            module: module.to_owned(),
+            line_ns,
+            name_ns,
+            nameless_ns,
+        };
+        let expected = "
+   samples  with line  name only    neither  file
+    80.00%     50.00%     30.00%         0%  app
+    20.00%         0%         0%     20.00%  [JIT]
+";
+        assert_eq!(format_coverage(&[file("app", 50, 30, 0), file("[JIT]", 0, 0, 20)]), expected);
+        assert_eq!(format_coverage(&[]), "");
+    }
+
+    #[test]
+    fn explanation_lists_findings_and_remedies() {
+        let explanation = Explanation {
+            path: "/opt/app".to_owned(),
+            opened: Ok("/proc/7/root/opt/app".to_owned()),
+            build_id: "12ab".to_owned(),
+            functions: 1,
+            names: NameSource::Exports,
+            lines: LineSource::Nothing,
+            debug_file: None,
+            looked: vec![("/opt/app.debug".to_owned(), "another checksum".to_owned())],
+            remedies: vec!["build it with -g".to_owned(), "or so".to_owned()],
+        };
+        let gone = Explanation { opened: Err("it is gone".to_owned()), ..explanation.clone() };
+        let expected = "\
+/opt/app
+  build id    12ab
+  opened as   /proc/7/root/opt/app
+  names       only what it exports, 1 function; it was stripped
+  lines       none: it has no line tables
+  debug file  none was found
+              /opt/app.debug: another checksum
+  to do       build it with -g
+              or so
+
+/opt/app
+  build id    12ab
+  names       none: it is gone
+";
+        assert_eq!(format_explanations(&[explanation, gone]), expected);
+    }
+}

@@ -1,0 +1,51 @@
+//! `sigtop view`: replays a recording, or shows a saved profile, on the screen or as a table.
+
+use std::fs::File;
+use std::io::Read;
+use std::path::Path;
+
+use super::args::ViewArgs;
+use super::batch::TableSink;
+use super::failure::Failure;
+use super::replay::{OpenedFile, open, playback_settings};
+use super::screen::{ScreenExit, explain_missing_screen, print_summary, run_screen, uses_screen};
+use super::settings::{apply_config, session_settings};
+use super::watch::print_tables;
+use crate::session::Session;
+
+/// Runs `sigtop view`.
+pub(super) fn run(view: &ViewArgs) -> Result<u8, Failure> {
+    let args = apply_config(view.watch())?;
+    let is_stdin = view.file == Path::new("-");
+    let name = if is_stdin { "stdin".to_owned() } else { view.file.display().to_string() };
+    let from: Box<dyn Read + Send> = if is_stdin {
+        Box::new(std::io::stdin())
+    } else {
+        let failure = |error| Failure::internal(&format!("cannot read {name}"), error);
+        Box::new(std::io::BufReader::new(File::open(&view.file).map_err(failure)?))
+    };
+    let OpenedFile { source, is_recording } =
+        open(from, &name).map_err(|error| Failure::new(Failure::INTERNAL, format!("{name} {error}")))?;
+    let mut settings = playback_settings(&source, &name, session_settings(&args, &[]));
+    if !is_recording && args.display.window.is_none() {
+        // Most profiles do not say when their samples were taken, so the default is all of them.
+        settings.question.window_ns = None;
+    }
+    let screen_settings = settings.clone();
+    let mut session = Session::play(source, is_stdin && is_recording, settings)
+        .map_err(|error| Failure::internal("cannot start a thread", error))?;
+    if !uses_screen(&args) {
+        explain_missing_screen(&args);
+        print_tables(&session, &args, TableSink::Stdout)?;
+        session.finish();
+        return Ok(0);
+    }
+    let closed = run_screen(&mut session, &args, screen_settings, false, Some(name))?;
+    if let Some(mut finished) = session.finish() {
+        print_summary(&closed, &finished.summarize(), &args);
+    }
+    Ok(match closed.exit {
+        ScreenExit::Signalled(signal) => 128u8.saturating_add(signal as u8),
+        _ => 0,
+    })
+}

@@ -1,0 +1,99 @@
+//! The part that belongs to x86-64: the registers of a stopped thread, and the repair of an
+//! interrupted system call.
+
+use std::io;
+use std::mem::{MaybeUninit, offset_of};
+
+use super::registers::ThreadRegisters;
+
+/// The set of general registers for `PTRACE_GETREGSET`.
+const NT_PRSTATUS: usize = 1;
+/// The kernel's own error number for a call that is made again unless a handler runs.
+const ERESTARTNOHAND: i64 = 514;
+/// The size of the red zone: leaf functions use this much memory below the stack pointer.
+pub(super) const RED_ZONE: u64 = 128;
+/// The DWARF number of the stack pointer.
+pub(super) const STACK_POINTER: usize = 7;
+
+/// The user registers of a stopped thread.
+pub(super) struct StoppedRegisters(libc::user_regs_struct);
+
+impl StoppedRegisters {
+    /// Reads the registers of a thread that this process has stopped.
+    pub(super) fn read(tid: u32) -> io::Result<StoppedRegisters> {
+        let mut registers = MaybeUninit::<libc::user_regs_struct>::zeroed();
+        let mut area =
+            libc::iovec { iov_base: registers.as_mut_ptr().cast(), iov_len: size_of::<libc::user_regs_struct>() };
+        // SAFETY: the kernel writes at most `iov_len` bytes to memory that lives through the call.
+        let done = unsafe { libc::ptrace(libc::PTRACE_GETREGSET, tid, NT_PRSTATUS, &raw mut area) };
+        if done == -1 {
+            return Err(io::Error::last_os_error());
+        }
+        // SAFETY: plain integers, all zeros before the kernel wrote to them.
+        Ok(StoppedRegisters(unsafe { registers.assume_init() }))
+    }
+
+    /// Returns the registers that an unwinder needs.
+    pub(super) fn registers(&self) -> ThreadRegisters {
+        let r = &self.0;
+        let mut registers = ThreadRegisters::new(r.rip);
+        let by_number = [
+            r.rax, r.rdx, r.rcx, r.rbx, r.rsi, r.rdi, r.rbp, r.rsp, r.r8, r.r9, r.r10, r.r11, r.r12, r.r13, r.r14,
+            r.r15,
+        ];
+        by_number.iter().enumerate().for_each(|(number, &value)| registers.set(number, value));
+        registers
+    }
+
+    /// Returns the stack pointer.
+    pub(super) fn stack_pointer(&self) -> u64 {
+        self.0.rsp
+    }
+
+    /// Returns the number of the system call at whose end the thread stopped, if it did.
+    pub(super) fn system_call(&self) -> Option<i64> {
+        let number = self.0.orig_rax as i64;
+        (number >= 0).then_some(number)
+    }
+
+    /// Returns whether that call is about to report EINTR.
+    pub(super) fn is_interrupted(&self) -> bool {
+        self.0.rax as i64 == -i64::from(libc::EINTR)
+    }
+}
+
+/// Lets the kernel make the interrupted call of a stopped thread again, unless a signal handler
+/// runs first: then the program gets EINTR, as it should.
+pub(super) fn repeat_system_call(tid: u32) -> io::Result<()> {
+    let register = offset_of!(libc::user_regs_struct, rax);
+    // SAFETY: changes one register of a stopped thread; no memory of this process is touched.
+    let done = unsafe { libc::ptrace(libc::PTRACE_POKEUSER, tid, register, -ERESTARTNOHAND) };
+    if done == -1 { Err(io::Error::last_os_error()) } else { Ok(()) }
+}
+
+/// Parses a line of `/proc/PID/task/TID/syscall` of a thread that does not run: the last two words
+/// are its stack pointer and its instruction pointer.
+pub(super) fn sleeping_registers(line: &str) -> Option<ThreadRegisters> {
+    let mut words = line.trim_end().rsplit(' ').map(|word| u64::from_str_radix(word.trim_start_matches("0x"), 16));
+    let (ip, sp) = (words.next()?.ok()?, words.next()?.ok()?);
+    let mut registers = ThreadRegisters::new(ip);
+    registers.set(STACK_POINTER, sp);
+    (ip != 0 && sp != 0).then_some(registers)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_sleeper_has_an_instruction_and_a_stack_pointer() {
+        let line = "202 0x7f00 0x80 0x0 0x0 0x0 0xffffffff 0x7ffd1c000010 0x7f1122334455\n";
+        let registers = sleeping_registers(line).unwrap();
+        assert_eq!((registers.ip, registers.get(STACK_POINTER)), (0x7f11_2233_4455, Some(0x7ffd_1c00_0010)));
+        assert_eq!(registers.get(6), None);
+        assert_eq!(sleeping_registers("-1 0x7ffd1c000010 0x7f1122334455").map(|it| it.ip), Some(0x7f11_2233_4455));
+        for line in ["running\n", "", "0 0x0 0x0", "202 x y"] {
+            assert_eq!(sleeping_registers(line), None, "{line}");
+        }
+    }
+}

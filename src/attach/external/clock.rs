@@ -1,0 +1,10 @@
+//! The clock of samples and heartbeats.
+
+use std::time::Duration;
+
+use nix::time::{ClockId, clock_gettime};
+
+/// The time on `CLOCK_MONOTONIC`, ns.
+pub(super) fn monotonic_ns() -> u64 {
+    clock_gettime(ClockId::CLOCK_MONOTONIC).map_or(Duration::ZERO, Duration::from).as_nanos() as u64
+}

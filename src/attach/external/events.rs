@@ -1,0 +1,96 @@
+//! The messages between the two threads of the sampler. The tracer stops threads and copies their
+//! stacks; the walker unwinds the copies and speaks to the viewer.
+
+use super::registers::ThreadRegisters;
+use super::stack_copy::StackCopy;
+use crate::link::wire::{Clock, LossCause};
+
+/// Maximum number of samples that wait for the walker. Further ones are lost and counted.
+pub(super) const MAX_QUEUED: usize = 256;
+
+/// One process image: a process from its start, or an exec, to its end or the next exec. The number
+/// is never used again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub(super) struct ImageId(pub(super) u32);
+
+/// The sampling that the viewer has asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct SamplerConfig {
+    /// The clock.
+    pub(super) clock: Clock,
+    /// The period, ns.
+    pub(super) period_ns: u64,
+}
+
+/// The start of a process image.
+#[derive(Clone, Debug)]
+pub(super) struct ImageStart {
+    pub(super) pid: u32,
+    pub(super) parent: u32,
+    pub(super) start_ticks: u64,
+    /// CPU time of the process so far, ns.
+    pub(super) cpu_ns: u64,
+}
+
+/// The stack of a sample.
+#[derive(Debug)]
+#[expect(clippy::large_enum_variant, reason = "most samples have a copy of the stack")]
+pub(super) enum SampledStack {
+    /// Registers and a copy of the stack.
+    Copied(ThreadRegisters, StackCopy),
+    /// The thread has not run since its last sample, and has the same stack.
+    Repeated,
+}
+
+/// A sample whose stack was not walked yet.
+#[derive(Debug)]
+pub(super) struct UnwalkedSample {
+    pub(super) tid: u32,
+    pub(super) clock: Clock,
+    pub(super) weight_ns: u64,
+    /// Time of the sample on `CLOCK_MONOTONIC`, ns.
+    pub(super) monotonic_ns: u64,
+    pub(super) stack: SampledStack,
+}
+
+/// The tracer's counters of one image, cumulative.
+#[derive(Clone, Debug, Default)]
+pub(super) struct TracerCounters {
+    pub(super) lost_ticks: [u64; LossCause::ALL.len()],
+    pub(super) lost_ns: [u64; LossCause::ALL.len()],
+    /// Time for which threads were stopped, ns.
+    pub(super) stopped_ns: u64,
+    /// CPU time of the process, ns.
+    pub(super) process_cpu_ns: u64,
+    /// Number of threads.
+    pub(super) threads: u32,
+}
+
+/// A message of the tracer to the walker, about one image.
+#[derive(Debug)]
+pub(super) enum TracerEvent {
+    Started(ImageStart),
+    Thread {
+        tid: u32,
+    },
+    ThreadEnded {
+        tid: u32,
+    },
+    Sample(UnwalkedSample),
+    Counters(TracerCounters),
+    /// The process has ended, or executed another program.
+    Ended,
+}
+
+/// A message of the walker to the tracer.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum WalkerRequest {
+    /// Sample in this way from now on.
+    Configure(SamplerConfig),
+    /// The viewer does not want this image.
+    Leave(ImageId),
+    /// The connection of this image is lost.
+    Reconnect(ImageId),
+    /// The copies of this thread's stack end too early.
+    CopyMore { image: ImageId, tid: u32 },
+}

@@ -1,0 +1,243 @@
+//! The viewer's side: starts the sampler as a process of its own and watches over it.
+//!
+//! The sampler has its own session, so that no key typed at the viewer stops it while a thread of
+//! the target stands still. It is ended when it gives no sign of life during a stop; the kernel
+//! then lets the threads run on, and another sampler takes its place.
+
+use std::ffi::{OsStr, OsString};
+use std::fs::File;
+use std::io::{self, Read, Write};
+use std::os::unix::ffi::OsStringExt;
+use std::os::unix::net::UnixStream;
+use std::os::unix::process::CommandExt;
+use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
+
+use crossbeam_channel::{Receiver, Sender, unbounded};
+use nix::sys::memfd::{MFdFlags, memfd_create};
+use nix::unistd::setsid;
+
+use super::heartbeat;
+use crate::attach::error::AttachError;
+
+/// The hidden subcommand that runs the sampler.
+pub const SUBCOMMAND: &str = "sampler";
+/// Time between two looks at the sampler.
+const LOOK: Duration = Duration::from_millis(20);
+/// Maximum number of samplers in [`RESTART_TIME`].
+const MAX_RESTARTS: usize = 30;
+const RESTART_TIME: Duration = Duration::from_secs(60);
+/// Maximum time that a sampler may take to end when asked to.
+const MAX_EXIT: Duration = Duration::from_millis(1500);
+
+/// A report of the sampler.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum SamplerReport {
+    /// The kernel does not let the sampler stop threads of this process.
+    Refused {
+        /// The process.
+        pid: u32,
+    },
+    /// The sampler has failed too often and is not started again.
+    Failed,
+}
+
+/// The assignment of a sampler, also of one that takes the place of another.
+#[derive(Debug)]
+struct Assignment {
+    /// The first line.
+    setup: Vec<u8>,
+    /// The processes to watch, with whether they are new.
+    pids: Vec<(u32, bool)>,
+}
+
+/// A running sampler process.
+#[derive(Debug)]
+struct SamplerProcess {
+    child: Child,
+    control: UnixStream,
+    heartbeat: File,
+}
+
+/// The sampler of a session, which is started when it has something to do. Dropping it ends the
+/// sampler, which serves the stops that are under way first.
+#[derive(Debug)]
+pub struct Sampler {
+    setup: Vec<u8>,
+    shared: Option<Arc<Mutex<SamplerState>>>,
+    is_closing: Arc<AtomicBool>,
+    reports: Receiver<SamplerReport>,
+    report: Sender<SamplerReport>,
+    thread: Option<JoinHandle<()>>,
+}
+
+#[derive(Debug)]
+struct SamplerState {
+    assignment: Assignment,
+    process: SamplerProcess,
+}
+
+impl Sampler {
+    /// Prepares a sampler that connects by this link variable.
+    pub fn new(link: &OsStr, follow: bool) -> Sampler {
+        let mut setup = OsString::from(if follow { "follow " } else { "alone " });
+        setup.push(link);
+        let (report, reports) = unbounded();
+        let (shared, thread) = (None, None);
+        Sampler { setup: setup.into_vec(), shared, is_closing: Arc::default(), reports, report, thread }
+    }
+
+    /// Starts the process of the sampler ahead of time, so that it is ready for a short target.
+    ///
+    /// # Errors
+    /// [`AttachError::System`] if the process cannot be started.
+    pub fn start(&mut self) -> Result<(), AttachError> {
+        if self.shared.is_none() {
+            let assignment = Assignment { setup: self.setup.clone(), pids: Vec::new() };
+            let process = spawn(&assignment).map_err(|error| AttachError::system("cannot start the sampler", error))?;
+            self.shared = Some(Arc::new(Mutex::new(SamplerState { assignment, process })));
+        }
+        Ok(())
+    }
+
+    /// Samples a process from now on. `is_new` if it was just started by the viewer. Does nothing
+    /// if the process is sampled already.
+    ///
+    /// # Errors
+    /// [`AttachError::System`] if the process of the sampler cannot be started.
+    pub fn watch(&mut self, pid: u32, is_new: bool) -> Result<(), AttachError> {
+        self.start()?;
+        let Some(shared) = &self.shared else { return Ok(()) };
+        let mut state = lock(shared);
+        if state.assignment.pids.iter().any(|&(known, _)| known == pid) {
+            return Ok(());
+        }
+        state.assignment.pids.push((pid, is_new));
+        // A sampler that cannot be reached is about to be replaced by one that learns everything.
+        let _ = tell(&mut state.process.control, pid, is_new);
+        drop(state);
+        if self.thread.is_none() {
+            let (shared, is_closing, report) = (Arc::clone(shared), Arc::clone(&self.is_closing), self.report.clone());
+            let guard = thread::Builder::new().name("sampler".to_owned());
+            self.thread = guard.spawn(move || watch_over(&shared, &is_closing, &report)).ok();
+        }
+        Ok(())
+    }
+
+    /// Returns the next report, without waiting.
+    pub fn report(&self) -> Option<SamplerReport> {
+        self.reports.try_recv().ok()
+    }
+
+    /// Ends the sampler, after the stops that are under way.
+    pub fn stop(&mut self) {
+        self.is_closing.store(true, Ordering::Release);
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+        self.is_closing.store(false, Ordering::Release);
+        let Some(shared) = self.shared.take() else { return };
+        let mut state = lock(&shared);
+        let _ = state.process.control.shutdown(std::net::Shutdown::Both);
+        let until = Instant::now() + MAX_EXIT;
+        while matches!(state.process.child.try_wait(), Ok(None)) {
+            if Instant::now() > until || heartbeat::is_silent(&state.process.heartbeat) {
+                let _ = state.process.child.kill();
+                let _ = state.process.child.wait();
+                break;
+            }
+            thread::sleep(Duration::from_millis(2));
+        }
+    }
+}
+
+impl Drop for Sampler {
+    fn drop(&mut self) {
+        self.stop();
+    }
+}
+
+fn lock(shared: &Mutex<SamplerState>) -> std::sync::MutexGuard<'_, SamplerState> {
+    shared.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn tell(control: &mut UnixStream, pid: u32, is_new: bool) -> io::Result<()> {
+    control.write_all(format!("{pid}{}\n", if is_new { " new" } else { "" }).as_bytes())
+}
+
+/// Starts a sampler and tells it what to do.
+fn spawn(assignment: &Assignment) -> io::Result<SamplerProcess> {
+    let (mut control, theirs) = UnixStream::pair()?;
+    let heartbeat = File::from(memfd_create(c"sigtop-sampler", MFdFlags::MFD_CLOEXEC)?);
+    let mut command = Command::new("/proc/self/exe");
+    command.arg(SUBCOMMAND).stdin(std::os::fd::OwnedFd::from(theirs)).stdout(heartbeat.try_clone()?);
+    command.stderr(Stdio::null()).env_clear();
+    // SAFETY: setsid is a system call that touches no memory.
+    unsafe { command.pre_exec(|| setsid().map(drop).map_err(io::Error::from)) };
+    let child = command.spawn()?;
+    control.set_read_timeout(Some(LOOK))?;
+    control.write_all(&[&assignment.setup[..], b"\n"].concat())?;
+    for &(pid, is_new) in &assignment.pids {
+        tell(&mut control, pid, is_new)?;
+    }
+    Ok(SamplerProcess { child, control, heartbeat })
+}
+
+/// Forwards reports, and replaces a sampler that has ended or hangs inside a stop.
+fn watch_over(shared: &Mutex<SamplerState>, is_closing: &AtomicBool, report: &Sender<SamplerReport>) {
+    let mut received = Vec::new();
+    let mut restarts: Vec<Instant> = Vec::new();
+    let (mut control, mut heartbeat) = {
+        let state = lock(shared);
+        (state.process.control.try_clone(), state.process.heartbeat.try_clone())
+    };
+    while !is_closing.load(Ordering::Acquire) {
+        let (Ok(stream), Ok(file)) = (&mut control, &heartbeat) else { break };
+        let has_ended = read_reports(stream, &mut received, report).is_err();
+        if !has_ended && !heartbeat::is_silent(file) {
+            continue;
+        }
+        let mut state = lock(shared);
+        let _ = state.process.child.kill();
+        let _ = state.process.child.wait();
+        restarts.retain(|at| at.elapsed() < RESTART_TIME);
+        restarts.push(Instant::now());
+        // A process that was new is not new to the second sampler.
+        state.assignment.pids.iter_mut().for_each(|(_, is_new)| *is_new = false);
+        let next = if restarts.len() > MAX_RESTARTS { None } else { spawn(&state.assignment).ok() };
+        let Some(next) = next else {
+            let _ = report.send(SamplerReport::Failed);
+            break;
+        };
+        state.process = next;
+        received.clear();
+        (control, heartbeat) = (state.process.control.try_clone(), state.process.heartbeat.try_clone());
+    }
+}
+
+/// Reads what the sampler has to say, for at most [`LOOK`].
+///
+/// # Errors
+/// If the sampler has ended.
+fn read_reports(stream: &mut UnixStream, received: &mut Vec<u8>, report: &Sender<SamplerReport>) -> io::Result<()> {
+    let mut bytes = [0; 1024];
+    match stream.read(&mut bytes) {
+        Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
+        Ok(count) => received.extend_from_slice(&bytes[..count]),
+        Err(error)
+            if [io::ErrorKind::WouldBlock, io::ErrorKind::TimedOut, io::ErrorKind::Interrupted]
+                .contains(&error.kind()) => {}
+        Err(error) => return Err(error),
+    }
+    while let Some(end) = received.iter().position(|&byte| byte == b'\n') {
+        let line: Vec<u8> = received.drain(..=end).collect();
+        let pid = std::str::from_utf8(&line).ok().and_then(|line| line.trim().strip_prefix("refused ")?.parse().ok());
+        if let Some(pid) = pid {
+            let _ = report.send(SamplerReport::Refused { pid });
+        }
+    }
+    Ok(())
+}

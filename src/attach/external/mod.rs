@@ -1,0 +1,57 @@
+//! Samples processes from outside, without an agent in them: any running process that the kernel
+//! lets this user trace, and launched programs that cannot carry the agent.
+//!
+//! # Processes and threads
+//!
+//! ```text
+//!  viewer                         sampler (a process of its own)              targets
+//! ┌─────────────────┐  commands  ┌──────────────────────────────────┐       ┌─────────┐
+//! │ helper ─────────┼───────────►│ sampler ──► tracer ──────────────┼──────►│ threads │
+//! │   ▲  heartbeat  │            │               │ copies of stacks │ ptrace│         │
+//! │   └─────────────┼────────────│               ▼                  │       └─────────┘
+//! │ link  ◄─────────┼────────────│ walker: unwinds, speaks the wire │
+//! └─────────────────┘ unix socket└──────────────────────────────────┘
+//! ```
+//!
+//! The [`tracer`] looks at threads once in each period, at a random instant. It reads from `/proc`
+//! whether a thread runs or sleeps. Only a thread that runs is stopped, for some ten microseconds:
+//! to read its registers and to copy its stack. A sleeping one is sampled where it is, because a
+//! stop may end a sleep early. The [`walker`] unwinds afterwards and speaks for the process as an
+//! agent would, on a connection per process; nothing behind the socket knows the difference.
+//!
+//! # What the target could notice
+//!
+//! * A stop that meets a system call makes some calls fail with EINTR: [`restart`] repairs them.
+//! * A stopped thread stays stopped if its tracer hangs: the [`helper`] then ends the sampler, and
+//!   the kernel lets all threads run on. The sampler has a session of its own, so that job control
+//!   never stops it. It ends with its viewer, after the stops that are under way.
+//! * A traced thread stops at each of its signals: threads are traced for the time of one stop.
+//!
+//! # What the numbers are
+//!
+//! The weight of a CPU sample is the thread's CPU time since its last sample, as the kernel counts
+//! it (`schedstat`); [`correction`] removes a bias towards system calls. CPU time of the process
+//! that is in no sample is counted as unaccounted. The weight of a wall-clock sample is the time
+//! since the thread's last sample.
+//!
+//! [`rights`] says why a process cannot be traced.
+
+mod arch;
+mod clock;
+mod connection;
+mod correction;
+mod events;
+mod heartbeat;
+pub mod helper;
+mod maps;
+mod process;
+mod ptrace;
+mod registers;
+mod restart;
+pub mod rights;
+pub mod sampler;
+mod stack_copy;
+mod threads;
+mod tracer;
+mod unwind;
+mod walker;

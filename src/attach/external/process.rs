@@ -1,0 +1,252 @@
+//! One watched process image: its threads, its CPU time, and which of its threads are looked at in
+//! a tick.
+//!
+//! Looking at a thread costs about a microsecond, so threads that sleep for long take turns. The
+//! CPU time of the process shows whether all time is accounted for; only what is missing makes the
+//! sampler search for the threads that used it.
+
+use std::collections::{BTreeMap, HashSet, VecDeque};
+
+use super::events::{ImageId, TracerCounters, TracerEvent};
+use super::threads::WatchedThread;
+use crate::attach::proc::{self, ProcStat};
+use crate::link::wire::LossCause;
+
+/// Number of ticks for which a thread that has run is looked at in each tick.
+const ACTIVE_TICKS: u64 = 16;
+/// Missing CPU time for which sleeping threads are searched, ns.
+const GAP_NS: u64 = 50_000;
+/// Time between two looks at the process as a whole, ns.
+const CHECK_NS: u64 = 50_000_000;
+/// Minimum time between two listings of the threads, ns.
+const LIST_NS: u64 = 20_000_000;
+/// Maximum number of new threads in one listing. The next tick continues, as stops are served
+/// between ticks.
+const MAX_NEW_THREADS: usize = 256;
+/// The part of the sleeping threads that is searched in one tick.
+const SEARCH_PARTS: usize = 10;
+/// Number of searches of all threads after which missing CPU time is given up.
+const SEARCHES: usize = 4;
+
+/// A change of a process since the last look.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum ProcessChange {
+    /// The process is the same.
+    None,
+    /// The process has ended.
+    Ended,
+    /// The process has executed another program.
+    Executed,
+}
+
+/// A process image that is watched.
+pub(super) struct WatchedProcess {
+    pub(super) image: ImageId,
+    pub(super) pid: u32,
+    pub(super) parent: u32,
+    pub(super) start_ticks: u64,
+    stack_start: u64,
+    pub(super) threads: BTreeMap<u32, WatchedThread>,
+    /// Threads that are looked at in each tick.
+    active: Vec<u32>,
+    /// The sleeping thread that is looked at next.
+    next_sleeper: u32,
+    /// CPU time from which on it is sampled, ns.
+    base_ns: u64,
+    /// CPU time at the last tick, ns.
+    pub(super) cpu_ns: u64,
+    /// CPU time since the base that was found in threads or given up, ns.
+    accounted_ns: u64,
+    /// Whether CPU time was missing at the last tick.
+    is_searching: bool,
+    /// Number of sleeping threads that were searched since CPU time is missing.
+    searched: usize,
+    checked_ns: u64,
+    listed_ns: u64,
+    /// Whether all threads that were there at the start are known.
+    is_listed: bool,
+    /// Number of threads at the last check.
+    thread_count: u64,
+    pub(super) counters: TracerCounters,
+    pub(super) counted_ns: u64,
+    /// Whether the kernel has refused to stop a thread.
+    pub(super) is_refused: bool,
+}
+
+impl WatchedProcess {
+    /// Begins to watch a process. All CPU time of a process that `is_new` is to be sampled.
+    pub(super) fn new(image: ImageId, pid: u32, is_new: bool) -> Option<WatchedProcess> {
+        let (stat, cpu_ns) = (ProcStat::of(pid).ok()?, proc::cpu_ns(pid)?);
+        if stat.is_dead() || stat.is_kernel_thread() {
+            return None;
+        }
+        Some(WatchedProcess {
+            image,
+            pid,
+            parent: stat.parent,
+            start_ticks: stat.start_ticks,
+            stack_start: stat.stack_start,
+            threads: BTreeMap::new(),
+            active: Vec::new(),
+            next_sleeper: 0,
+            base_ns: if is_new { 0 } else { cpu_ns },
+            cpu_ns,
+            accounted_ns: 0,
+            is_searching: false,
+            searched: 0,
+            checked_ns: 0,
+            listed_ns: 0,
+            is_listed: false,
+            thread_count: 0,
+            counters: TracerCounters::default(),
+            counted_ns: 0,
+            is_refused: false,
+        })
+    }
+
+    /// Reads the CPU time, and at intervals the state of the process and its threads. Listing
+    /// thousands of threads takes long, so the caller may put it off.
+    pub(super) fn check(
+        &mut self,
+        now_ns: u64,
+        tick: u64,
+        may_list: bool,
+        events: &mut VecDeque<(ImageId, TracerEvent)>,
+    ) -> ProcessChange {
+        let Some(cpu_ns) = proc::cpu_ns(self.pid) else { return ProcessChange::Ended };
+        // The clock of another process with the same pid may be behind.
+        self.cpu_ns = self.cpu_ns.max(cpu_ns);
+        let is_due = now_ns.saturating_sub(self.checked_ns) >= CHECK_NS;
+        if is_due {
+            self.checked_ns = now_ns;
+            let Ok(stat) = ProcStat::of(self.pid) else { return ProcessChange::Ended };
+            if stat.is_dead() || stat.start_ticks != self.start_ticks {
+                return ProcessChange::Ended;
+            }
+            if stat.stack_start != self.stack_start {
+                return ProcessChange::Executed;
+            }
+            self.parent = stat.parent;
+            if stat.threads != self.thread_count && may_list {
+                self.thread_count = stat.threads;
+                self.list_threads(now_ns, tick, events);
+            }
+        }
+        if may_list && self.is_searching && now_ns.saturating_sub(self.listed_ns) >= LIST_NS {
+            self.list_threads(now_ns, tick, events);
+        }
+        ProcessChange::None
+    }
+
+    fn list_threads(&mut self, now_ns: u64, tick: u64, events: &mut VecDeque<(ImageId, TracerEvent)>) {
+        // Threads of the first listing were there before.
+        let is_new = self.is_listed || self.base_ns == 0;
+        self.listed_ns = now_ns;
+        let tids: Vec<u32> =
+            proc::threads(self.pid).into_iter().filter(|tid| !self.threads.contains_key(tid)).collect();
+        self.is_listed |= tids.len() <= MAX_NEW_THREADS;
+        if tids.len() > MAX_NEW_THREADS {
+            (self.checked_ns, self.thread_count) = (0, 0);
+        }
+        for tid in tids.into_iter().take(MAX_NEW_THREADS) {
+            if let Ok(thread) = WatchedThread::open(self.pid, tid, is_new, now_ns, tick) {
+                self.threads.insert(tid, thread);
+                self.active.push(tid);
+                events.push_back((self.image, TracerEvent::Thread { tid }));
+            }
+        }
+    }
+
+    /// CPU time that no thread is known to have used, ns.
+    fn missing_ns(&self) -> u64 {
+        (self.cpu_ns - self.base_ns.min(self.cpu_ns)).saturating_sub(self.accounted_ns)
+    }
+
+    /// Returns the threads to look at in each tick: those that run, or have run lately.
+    pub(super) fn active_threads(&mut self, tick: u64) -> Vec<u32> {
+        let threads = &self.threads;
+        self.active.retain(|tid| {
+            threads.get(tid).is_some_and(|thread| !thread.is_asleep || thread.ran_at + ACTIVE_TICKS > tick)
+        });
+        self.active.clone()
+    }
+
+    /// Returns sleeping threads to look at once the active ones were looked at: `count` of them in
+    /// turn, and more while CPU time is missing.
+    pub(super) fn sleeping_threads(&mut self, count: usize) -> Vec<u32> {
+        self.is_searching = self.missing_ns() > GAP_NS;
+        let all = self.threads.len();
+        let part = if self.is_searching { all.div_ceil(SEARCH_PARTS).max(SEARCH_PARTS) } else { 0 };
+        if !self.is_searching {
+            self.searched = 0;
+        } else if self.searched > SEARCHES * all.max(SEARCH_PARTS) {
+            // Threads that have ended have used it.
+            self.give_up(self.missing_ns());
+            self.searched = 0;
+        } else {
+            self.searched += part;
+        }
+        let wanted = count.max(part).min(all.saturating_sub(self.active.len()));
+        if wanted == 0 {
+            return Vec::new();
+        }
+        let active: HashSet<u32> = self.active.iter().copied().collect();
+        let (before, after) = (self.threads.range(..self.next_sleeper), self.threads.range(self.next_sleeper..));
+        let in_turn = after.chain(before).map(|(&tid, _)| tid).filter(|tid| !active.contains(tid));
+        let chosen: Vec<u32> = in_turn.take(wanted).collect();
+        self.next_sleeper = chosen.last().map_or(0, |tid| tid.wrapping_add(1));
+        chosen
+    }
+
+    /// Looks at a thread: reads its CPU time. Returns whether it has run since the last look, or
+    /// `None` if it has ended.
+    pub(super) fn update_thread(&mut self, tid: u32, tick: u64) -> Option<bool> {
+        let thread = self.threads.get_mut(&tid)?;
+        let (used_ns, has_run) = thread.update_run_time().ok()?;
+        self.accounted_ns += used_ns;
+        if has_run {
+            if thread.ran_at + ACTIVE_TICKS <= tick && !self.active.contains(&tid) {
+                self.active.push(tid);
+            }
+            thread.ran_at = tick;
+        }
+        Some(has_run)
+    }
+
+    /// Removes a thread that has ended. What it had used since its last sample is unaccounted.
+    pub(super) fn remove_thread(&mut self, tid: u32) {
+        if let Some(thread) = self.threads.remove(&tid) {
+            self.lose(LossCause::Unaccounted, thread.unsampled_ns);
+        }
+    }
+
+    /// Counts CPU time as lost, ns.
+    pub(super) fn lose(&mut self, cause: LossCause, ns: u64) {
+        self.counters.lost_ns[cause as usize] += ns;
+    }
+
+    fn give_up(&mut self, ns: u64) {
+        self.accounted_ns += ns;
+        self.lose(LossCause::Unaccounted, ns);
+    }
+
+    /// Counts everything that is in no sample as unaccounted, at the end of the process.
+    pub(super) fn close(&mut self) {
+        self.give_up(self.missing_ns());
+        let unsampled_ns = self.threads.values().map(|thread| thread.unsampled_ns).sum();
+        self.lose(LossCause::Unaccounted, unsampled_ns);
+        self.threads.clear();
+    }
+
+    /// Begins to sample anew, by another clock.
+    pub(super) fn restart(&mut self, now_ns: u64) {
+        self.base_ns = self.cpu_ns;
+        self.accounted_ns = 0;
+        for thread in self.threads.values_mut() {
+            (thread.unsampled_ns, thread.wall_ns) = (0, now_ns);
+            // What it has used meanwhile is not to be sampled either.
+            let _ = thread.update_run_time();
+            thread.unsampled_ns = 0;
+        }
+    }
+}

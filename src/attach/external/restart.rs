@@ -1,0 +1,76 @@
+//! The system calls that are made again after a stop has interrupted them.
+//!
+//! A stop wakes a thread that is about to sleep in a system call. Most calls then go on as if
+//! nothing had happened; the calls of this table report EINTR instead, although no signal handler
+//! runs and nothing was done. The table says for each why making it again is what the program
+//! wants. A call that has done a part of its work reports that part and not EINTR, so it is never
+//! made again.
+
+/// A call and the reason why it reports EINTR.
+struct RestartableCall {
+    number: i64,
+    #[cfg_attr(not(test), expect(dead_code, reason = "the reason is for readers, and a test demands it"))]
+    reason: &'static str,
+}
+
+const fn call(number: i64, reason: &'static str) -> RestartableCall {
+    RestartableCall { number, reason }
+}
+
+const WAITS_FOR_EVENTS: &str = "fs/eventpoll.c returns EINTR for every signal, also without a handler";
+const HAS_RECEIVE_TIMEOUT: &str = "with SO_RCVTIMEO, sock_intr_errno() is EINTR: the rest of the timeout is unknown";
+const HAS_SEND_TIMEOUT: &str = "with SO_SNDTIMEO, sock_intr_errno() is EINTR: the rest of the timeout is unknown";
+const WAITS_FOR_SEMAPHORE: &str = "ipc/sem.c returns EINTR, and has undone the operation";
+const WAITS_FOR_COMPLETIONS: &str = "fs/aio.c and io_uring return EINTR before any completion was taken";
+
+/// All calls that are made again.
+const TABLE: [RestartableCall; 18] = [
+    call(libc::SYS_read, HAS_RECEIVE_TIMEOUT),
+    call(libc::SYS_readv, HAS_RECEIVE_TIMEOUT),
+    call(libc::SYS_accept, HAS_RECEIVE_TIMEOUT),
+    call(libc::SYS_accept4, HAS_RECEIVE_TIMEOUT),
+    call(libc::SYS_recvfrom, HAS_RECEIVE_TIMEOUT),
+    call(libc::SYS_recvmsg, HAS_RECEIVE_TIMEOUT),
+    call(libc::SYS_recvmmsg, HAS_RECEIVE_TIMEOUT),
+    call(libc::SYS_sendto, HAS_SEND_TIMEOUT),
+    call(libc::SYS_sendmsg, HAS_SEND_TIMEOUT),
+    call(libc::SYS_semop, WAITS_FOR_SEMAPHORE),
+    call(libc::SYS_semtimedop, WAITS_FOR_SEMAPHORE),
+    call(libc::SYS_rt_sigtimedwait, "kernel/signal.c returns EINTR for every signal that is not waited for"),
+    call(libc::SYS_io_getevents, WAITS_FOR_COMPLETIONS),
+    call(SYS_IO_PGETEVENTS, WAITS_FOR_COMPLETIONS),
+    call(libc::SYS_io_uring_enter, WAITS_FOR_COMPLETIONS),
+    call(libc::SYS_epoll_wait, WAITS_FOR_EVENTS),
+    call(libc::SYS_epoll_pwait, WAITS_FOR_EVENTS),
+    call(SYS_EPOLL_PWAIT2, WAITS_FOR_EVENTS),
+];
+
+/// Number of io_pgetevents on x86-64, which libc lacks.
+const SYS_IO_PGETEVENTS: i64 = 333;
+/// Number of epoll_pwait2, which libc lacks for some targets. It is the same on all processors.
+const SYS_EPOLL_PWAIT2: i64 = 441;
+
+/// Returns whether a call that reports EINTR without a handler is to be made again.
+pub(super) fn is_restartable(number: i64) -> bool {
+    TABLE.iter().any(|call| call.number == number)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_call_is_listed_once_with_its_reason() {
+        let mut numbers: Vec<i64> = TABLE.iter().map(|call| call.number).collect();
+        numbers.dedup();
+        assert_eq!(numbers.len(), TABLE.len());
+        assert!(TABLE.iter().all(|call| call.reason.contains("EINTR")));
+    }
+
+    #[test]
+    fn calls_that_must_not_be_repeated_are_not() {
+        for number in [libc::SYS_close, libc::SYS_connect, libc::SYS_write, libc::SYS_nanosleep, libc::SYS_pause] {
+            assert!(!is_restartable(number));
+        }
+    }
+}

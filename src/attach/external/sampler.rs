@@ -1,0 +1,159 @@
+//! The program of the helper process: reads the viewer's commands and runs tracer and walker.
+//!
+//! Standard input is a socket to the viewer; standard output is the memory file of the heartbeat.
+//! The first line is the link variable that agents get, and `follow` or `alone`. Each further line
+//! is a pid to watch, with `new` if the viewer has just started that process. The sampler answers
+//! with lines that name processes that it may not watch. It ends with its standard input.
+
+use std::ffi::OsStr;
+use std::fs::File;
+use std::io::{self, BufRead, BufReader, Write};
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::net::UnixStream;
+use std::path::PathBuf;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use crossbeam_channel::{Sender, bounded, unbounded};
+
+use super::events::{MAX_QUEUED, SamplerConfig};
+use super::heartbeat::Heartbeat;
+use super::ptrace;
+use super::tracer::{Tracer, TracerCommand, TracerLinks};
+use super::walker::{ViewerAddress, Walker};
+use crate::link::wire::{Clock, PERIODS_NS};
+
+/// Maximum length of a line of the viewer, bytes.
+const MAX_LINE: u64 = 8192;
+/// Maximum time for the last messages to the viewer.
+const LAST_MESSAGES: Duration = Duration::from_millis(500);
+/// The nice value that the sampler takes where it may.
+const NICE: i32 = -11;
+
+/// The first line of the viewer.
+#[derive(Debug, PartialEq, Eq)]
+struct Setup {
+    token: u64,
+    config: (Clock, u64),
+    path: PathBuf,
+    follow: bool,
+}
+
+/// Parses `follow TOKEN:VIEWER_PID:PERIOD_NS:CLOCK:PATH`, or `alone …`.
+fn parse_setup(line: &[u8]) -> Option<Setup> {
+    let (word, link) = (line.split(|&byte| byte == b' ').next()?, line.splitn(2, |&byte| byte == b' ').nth(1)?);
+    let follow = match word {
+        b"follow" => true,
+        b"alone" => false,
+        _ => return None,
+    };
+    let mut parts = link.splitn(5, |&byte| byte == b':');
+    let mut number = || std::str::from_utf8(parts.next()?).ok()?.parse::<u64>().ok();
+    let (token, _, period_ns, clock) = (number()?, number()?, number()?, number()?);
+    let clock = Clock::from_wire(u8::try_from(clock).ok()?).ok()?;
+    let path = PathBuf::from(OsStr::from_bytes(parts.next().filter(|path| !path.is_empty())?));
+    PERIODS_NS.contains(&period_ns).then_some(Setup { token, config: (clock, period_ns), path, follow })
+}
+
+/// Parses `PID`, or `PID new`.
+fn parse_command(line: &[u8]) -> Option<TracerCommand> {
+    let mut words = std::str::from_utf8(line).ok()?.split_ascii_whitespace();
+    let pid = words.next()?.parse().ok().filter(|&pid| pid > 0)?;
+    Some(TracerCommand::Watch { pid, is_new: words.next() == Some("new") })
+}
+
+/// Runs the sampler until its standard input ends.
+///
+/// # Errors
+/// If standard input is not a viewer's.
+pub fn run() -> io::Result<()> {
+    let invalid = || io::Error::new(io::ErrorKind::InvalidInput, "the sampler is started by sigtop itself");
+    let owned = |descriptor: io::Result<OwnedFd>| descriptor;
+    let control = UnixStream::from(owned(io::stdin().as_fd().try_clone_to_owned())?);
+    let heartbeat = Heartbeat::new(File::from(owned(io::stdout().as_fd().try_clone_to_owned())?));
+    let mut answers = control.try_clone()?;
+    let mut lines = BufReader::new(control);
+    let setup = read_line(&mut lines)?.and_then(|line| parse_setup(&line)).ok_or_else(invalid)?;
+    raise_limits();
+    // Before any thread starts, so that all of them have it blocked.
+    ptrace::block_events()?;
+    let (tell, commands) = unbounded();
+    let (ask, requests) = unbounded();
+    let (send, events) = bounded(MAX_QUEUED);
+    let (refuse, refused) = unbounded();
+    let config = SamplerConfig { clock: setup.config.0, period_ns: setup.config.1 };
+    let viewer = ViewerAddress { path: setup.path, token: setup.token };
+    thread::Builder::new().name("commands".to_owned()).spawn(move || read_commands(&mut lines, &tell))?;
+    let walker =
+        thread::Builder::new().name("walker".to_owned()).spawn(move || Walker::new(viewer, ask).run(&events))?;
+    thread::Builder::new().name("answers".to_owned()).spawn(move || {
+        for pid in refused {
+            if writeln!(answers, "refused {pid}").is_err() {
+                break;
+            }
+        }
+    })?;
+    let links = TracerLinks { commands, requests, events: send, refused: refuse, follow: setup.follow };
+    become_urgent();
+    // The tracer is dropped at the end of its statement, so that the walker ends too.
+    Tracer::new(links, config, heartbeat).run();
+    let until = Instant::now() + LAST_MESSAGES;
+    while !walker.is_finished() && Instant::now() < until {
+        thread::sleep(Duration::from_millis(5));
+    }
+    Ok(())
+}
+
+fn read_line(lines: &mut impl BufRead) -> io::Result<Option<Vec<u8>>> {
+    let mut line = Vec::new();
+    let count = io::Read::take(lines, MAX_LINE).read_until(b'\n', &mut line)?;
+    Ok((count > 0).then(|| line.strip_suffix(b"\n").unwrap_or(&line).to_vec()))
+}
+
+fn read_commands(lines: &mut impl BufRead, tell: &Sender<TracerCommand>) {
+    while let Ok(Some(line)) = read_line(lines) {
+        if parse_command(&line).is_some_and(|command| tell.send(command).is_err()) {
+            break;
+        }
+    }
+}
+
+/// Takes what the sampler needs and may have: descriptors for all threads, and a place before
+/// ordinary processes, because threads stand still while it waits for a processor.
+fn raise_limits() {
+    use nix::sys::resource::{Resource, getrlimit, setrlimit};
+    if let Ok((_, hard)) = getrlimit(Resource::RLIMIT_NOFILE) {
+        let _ = setrlimit(Resource::RLIMIT_NOFILE, hard, hard);
+    }
+    // SAFETY: takes integers alone. Without the right to it, nothing changes.
+    let _ = unsafe { libc::setpriority(libc::PRIO_PROCESS, 0, NICE) };
+}
+
+/// Puts this thread before all ordinary ones where it may: a stopped thread waits for it.
+fn become_urgent() {
+    let parameter = libc::sched_param { sched_priority: 1 };
+    // SAFETY: the kernel reads one structure that lives through the call. Without the right to it,
+    // nothing changes.
+    let _ = unsafe { libc::sched_setscheduler(0, libc::SCHED_FIFO | libc::SCHED_RESET_ON_FORK, &parameter) };
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lines_of_the_viewer_are_read_or_refused() {
+        let setup = parse_setup(b"follow 77:41:10101010:1:/run/user/0/a:b c.sock").unwrap();
+        let path = PathBuf::from("/run/user/0/a:b c.sock");
+        assert_eq!(setup, Setup { token: 77, config: (Clock::Real, 10_101_010), path, follow: true });
+        for line in ["", "follow", "follow 1:2:3:0:/x", "later 77:41:10101010:1:/x", "alone 77:41:10101010:9:/x"] {
+            assert_eq!(parse_setup(line.as_bytes()), None, "{line}");
+        }
+        assert_eq!(parse_command(b"41 new"), Some(TracerCommand::Watch { pid: 41, is_new: true }));
+        assert_eq!(parse_command(b"41"), Some(TracerCommand::Watch { pid: 41, is_new: false }));
+        for line in ["", "0", "-1", "x"] {
+            assert_eq!(parse_command(line.as_bytes()), None, "{line}");
+        }
+    }
+}

@@ -1,0 +1,107 @@
+//! A copy of the part of a thread's stack that a walk reads: one piece from the stack pointer
+//! upwards, and a second one if a signal handler runs on an alternate stack.
+
+/// Maximum number of pieces of a copy.
+const MAX_PIECES: usize = 2;
+
+/// Contiguous memory of a thread.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+struct StackPiece {
+    start: u64,
+    bytes: Vec<u8>,
+    /// Number of bytes that are copied. The rest is left from earlier copies.
+    length: usize,
+}
+
+impl StackPiece {
+    fn copied(&self) -> &[u8] {
+        &self.bytes[..self.length]
+    }
+}
+
+/// The copied memory. Its buffers are used again for the next copy.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct StackCopy {
+    pieces: [StackPiece; MAX_PIECES],
+    used: usize,
+}
+
+impl StackCopy {
+    /// Removes all pieces.
+    pub(crate) fn clear(&mut self) {
+        self.used = 0;
+    }
+
+    /// Adds a piece that starts at `start`. `fill` copies up to `length` bytes and returns how many
+    /// there are. Returns whether there was anything to copy and room for a piece.
+    pub(crate) fn add(&mut self, start: u64, length: usize, fill: impl FnOnce(&mut [u8]) -> usize) -> bool {
+        let Some(piece) = self.pieces.get_mut(self.used) else { return false };
+        if piece.bytes.len() < length {
+            piece.bytes.resize(length, 0);
+        }
+        piece.length = fill(&mut piece.bytes[..length]).min(length);
+        piece.start = start;
+        let is_copied = piece.length > 0;
+        self.used += usize::from(is_copied);
+        is_copied
+    }
+
+    /// Returns the word at an address, if it was copied.
+    pub(crate) fn word(&self, address: u64) -> Option<u64> {
+        self.bytes(address, 8).map(|bytes| u64::from_le_bytes(bytes.try_into().unwrap_or_default()))
+    }
+
+    /// Returns this many bytes from an address on, if they were copied into one piece.
+    pub(crate) fn bytes(&self, address: u64, length: usize) -> Option<&[u8]> {
+        self.pieces[..self.used].iter().find_map(|piece| {
+            let offset = usize::try_from(address.checked_sub(piece.start)?).ok()?;
+            piece.copied().get(offset..offset.checked_add(length)?)
+        })
+    }
+
+    /// Returns the start and the end of the first piece.
+    pub(crate) fn first_piece(&self) -> Option<(u64, u64)> {
+        let piece = self.pieces[..self.used].first()?;
+        Some((piece.start, piece.start.saturating_add(piece.length as u64)))
+    }
+
+    /// Returns the number of bytes that are copied.
+    pub(crate) fn len(&self) -> usize {
+        self.pieces[..self.used].iter().map(|piece| piece.length).sum()
+    }
+
+    /// Returns a copy without unused buffers.
+    pub(crate) fn compact(&self) -> StackCopy {
+        let mut compact = StackCopy { used: self.used, ..StackCopy::default() };
+        for (target, piece) in compact.pieces.iter_mut().zip(&self.pieces[..self.used]) {
+            *target = StackPiece { start: piece.start, bytes: piece.copied().to_vec(), length: piece.length };
+        }
+        compact
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn words_of_both_pieces_are_read_and_nothing_beyond() {
+        let mut copy = StackCopy::default();
+        let fill = |first: u8| {
+            move |bytes: &mut [u8]| {
+                bytes.iter_mut().enumerate().for_each(|(index, byte)| *byte = first + index as u8);
+                bytes.len()
+            }
+        };
+        assert!(copy.add(0x1000, 16, fill(0)) && copy.add(u64::MAX - 15, 16, fill(16)));
+        assert!(!copy.add(0x9000, 8, fill(0)), "there is no room for a third piece");
+        assert_eq!(copy.word(0x1008), Some(u64::from_le_bytes([8, 9, 10, 11, 12, 13, 14, 15])));
+        assert_eq!((copy.word(0x1009), copy.word(0xfff), copy.word(u64::MAX)), (None, None, None));
+        assert_eq!(copy.bytes(u64::MAX - 15, 1), Some(&[16][..]));
+        assert_eq!(copy.first_piece(), Some((0x1000, 0x1010)));
+        assert_eq!(copy.compact().word(0x1008), copy.word(0x1008));
+        copy.clear();
+        assert!(!copy.add(0x1000, 8, |_| 0), "nothing could be copied");
+        assert_eq!((copy.word(0x1000), copy.first_piece()), (None, None));
+    }
+}

@@ -1,0 +1,203 @@
+//! One watched thread: everything that `/proc` tells of it without stopping it.
+
+use std::fs::File;
+use std::io;
+use std::os::unix::fs::FileExt;
+use std::path::PathBuf;
+
+use super::arch;
+use super::correction::SystemShare;
+use super::registers::ThreadRegisters;
+
+/// Number of bytes that a line of `schedstat` or `syscall` has at most.
+const MAX_LINE: usize = 256;
+/// The first number of bytes of a stack to copy: ordinary stacks have 3 to 15 KiB in all.
+const FIRST_COPY: usize = 64 << 10;
+/// The largest number of bytes of a stack to copy.
+const LARGEST_COPY: usize = 256 << 10;
+
+/// The files of a thread in `/proc`. The one that is read most stays open, as reading is cheaper
+/// than opening, and an open file is never that of a later thread with the same number. A second
+/// open file would halve the number of threads that the limit of descriptors has room for.
+struct ThreadFiles {
+    schedstat: File,
+    syscall: PathBuf,
+}
+
+/// The CPU time of a thread and how often it ran.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct RunTime {
+    /// CPU time, ns. While the thread runs, the kernel updates it at its scheduler tick.
+    pub(super) cpu_ns: u64,
+    /// Number of times that the thread was scheduled.
+    pub(super) slices: u64,
+}
+
+/// The activity of a thread.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Activity {
+    /// The thread runs, or waits for a processor.
+    Running,
+    /// The thread sleeps with these registers, if the kernel shows them.
+    Sleeping(Option<ThreadRegisters>),
+}
+
+/// A thread of a watched process.
+pub(super) struct WatchedThread {
+    files: ThreadFiles,
+    pub(super) run_time: RunTime,
+    /// CPU time that is in no sample yet, ns.
+    pub(super) unsampled_ns: u64,
+    /// Time up to which its wall-clock time was sampled, ns.
+    pub(super) wall_ns: u64,
+    /// Whether it slept when it was last looked at.
+    pub(super) is_asleep: bool,
+    /// Whether the walker knows the stack on which it sleeps.
+    pub(super) is_stack_known: bool,
+    /// Number of the last tick at which it had run.
+    pub(super) ran_at: u64,
+    /// Time at which it was asked to stop, ns, until it does.
+    pub(super) asked_ns: Option<u64>,
+    /// Whether it is traced.
+    pub(super) is_seized: bool,
+    /// Number of bytes of its stack to copy.
+    pub(super) copy_bytes: usize,
+    pub(super) system_share: SystemShare,
+}
+
+impl WatchedThread {
+    /// Opens the files of a thread. `is_new` says that it has started since its process is watched,
+    /// so that all its CPU time is to be sampled.
+    pub(super) fn open(pid: u32, tid: u32, is_new: bool, now_ns: u64, tick: u64) -> io::Result<WatchedThread> {
+        let path = |name: &str| PathBuf::from(format!("/proc/{pid}/task/{tid}/{name}"));
+        let files = ThreadFiles { schedstat: File::open(path("schedstat"))?, syscall: path("syscall") };
+        let mut thread = WatchedThread {
+            files,
+            run_time: RunTime { cpu_ns: 0, slices: 0 },
+            unsampled_ns: 0,
+            wall_ns: now_ns,
+            is_asleep: false,
+            is_stack_known: false,
+            ran_at: tick,
+            asked_ns: None,
+            is_seized: false,
+            copy_bytes: FIRST_COPY,
+            system_share: SystemShare::default(),
+        };
+        if !is_new {
+            thread.run_time = thread.read_run_time()?;
+        }
+        Ok(thread)
+    }
+
+    fn read_run_time(&self) -> io::Result<RunTime> {
+        let mut buffer = [0; MAX_LINE];
+        let line = read_line(&self.files.schedstat, &mut buffer)?;
+        let mut words = line.split_ascii_whitespace().map(str::parse);
+        match (words.next(), words.next(), words.next()) {
+            (Some(Ok(cpu_ns)), Some(Ok(_)), Some(Ok(slices))) => Ok(RunTime { cpu_ns, slices }),
+            _ => Err(io::ErrorKind::InvalidData.into()),
+        }
+    }
+
+    /// Reads the thread's CPU time. Returns what it has used since the last reading, ns, and
+    /// whether it has run.
+    ///
+    /// # Errors
+    /// If the thread has ended.
+    pub(super) fn update_run_time(&mut self) -> io::Result<(u64, bool)> {
+        let now = self.read_run_time()?;
+        let used_ns = now.cpu_ns.saturating_sub(self.run_time.cpu_ns);
+        let has_run = now != self.run_time;
+        self.run_time = now;
+        self.unsampled_ns += used_ns;
+        self.is_stack_known &= !has_run;
+        Ok((used_ns, has_run))
+    }
+
+    /// Reads what the thread does.
+    ///
+    /// # Errors
+    /// If the thread has ended, or the kernel does not tell.
+    pub(super) fn read_activity(&self) -> io::Result<Activity> {
+        let mut buffer = [0; MAX_LINE];
+        let line = read_line(&File::open(&self.files.syscall)?, &mut buffer)?;
+        Ok(if line.starts_with("running") {
+            Activity::Running
+        } else {
+            Activity::Sleeping(arch::sleeping_registers(line))
+        })
+    }
+
+    /// Copies more of the stack from now on.
+    pub(super) fn copy_more(&mut self) {
+        self.copy_bytes = (2 * self.copy_bytes).min(LARGEST_COPY);
+        self.is_stack_known = false;
+    }
+}
+
+fn read_line<'a>(file: &File, buffer: &'a mut [u8; MAX_LINE]) -> io::Result<&'a str> {
+    let length = file.read_at(buffer, 0)?;
+    std::str::from_utf8(&buffer[..length]).map_err(|_| io::ErrorKind::InvalidData.into())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicBool, Ordering};
+
+    use super::*;
+
+    fn own_tid() -> u32 {
+        nix::unistd::gettid().as_raw() as u32
+    }
+
+    #[test]
+    fn a_busy_thread_runs_and_a_waiting_one_sleeps() {
+        let own = std::process::id();
+        let (send_tid, tids) = std::sync::mpsc::channel();
+        let is_over = Arc::new(AtomicBool::new(false));
+        let busy = std::thread::spawn({
+            let (send_tid, is_over) = (send_tid.clone(), is_over.clone());
+            move || {
+                send_tid.send(own_tid()).unwrap();
+                while !is_over.load(Ordering::Relaxed) {
+                    std::hint::spin_loop();
+                }
+            }
+        });
+        let mut thread = WatchedThread::open(own, tids.recv().unwrap(), true, 0, 0).unwrap();
+        while thread.read_activity().unwrap() != Activity::Running {
+            std::thread::yield_now();
+        }
+        // The kernel updates the time of a running thread at its scheduler tick.
+        let (used_ns, has_run) = loop {
+            let (used_ns, has_run) = thread.update_run_time().unwrap();
+            if used_ns > 0 {
+                break (used_ns, has_run);
+            }
+        };
+        assert!(has_run && thread.unsampled_ns == used_ns);
+        is_over.store(true, Ordering::Relaxed);
+        busy.join().unwrap();
+
+        let (end, ended) = std::sync::mpsc::channel::<()>();
+        let waiting = std::thread::spawn(move || {
+            send_tid.send(own_tid()).unwrap();
+            let _ = ended.recv();
+        });
+        let sleeper = WatchedThread::open(own, tids.recv().unwrap(), false, 0, 0).unwrap();
+        // The thread goes to sleep as soon as it is scheduled.
+        while sleeper.read_activity().unwrap() == Activity::Running {
+            std::thread::yield_now();
+        }
+        assert!(matches!(sleeper.read_activity().unwrap(), Activity::Sleeping(Some(_))));
+        assert_eq!(sleeper.unsampled_ns, 0);
+        drop(end);
+        waiting.join().unwrap();
+        // Its number may be used again, but the open file stays that of the ended thread.
+        while sleeper.read_run_time().is_ok() {
+            std::thread::yield_now();
+        }
+    }
+}

@@ -1,0 +1,361 @@
+//! The tracer thread: at a random instant in each period it looks at threads, asks those that run
+//! to stop, copies their registers and stacks, and lets them run on.
+//!
+//! Nothing but the reading of registers, one copy of the stack and the repair of an interrupted
+//! system call happens while a thread is stopped. A thread is traced for that time alone: as long
+//! as it is traced, each of its signals would stop it, and a debugger could not attach.
+
+mod looks;
+
+use std::collections::{HashMap, HashSet, VecDeque};
+use std::time::Duration;
+
+use crossbeam_channel::{Receiver, Sender, TryRecvError, TrySendError};
+
+use super::arch::{self, RED_ZONE, StoppedRegisters};
+use super::clock::monotonic_ns;
+use super::events::{ImageId, ImageStart, SampledStack, SamplerConfig, TracerEvent, UnwalkedSample, WalkerRequest};
+use super::heartbeat::Heartbeat;
+use super::process::WatchedProcess;
+use super::ptrace::{self, ThreadEvent};
+use super::restart;
+use super::stack_copy::StackCopy;
+use super::unwind::interrupted_stack;
+use crate::link::wire::{Clock, LossCause};
+
+/// Longest wait, so that commands are read.
+const MAX_WAIT: Duration = Duration::from_millis(20);
+/// Longest wait while a stop is under way, so that the heartbeat goes on.
+const MAX_STOP_WAIT: Duration = Duration::from_millis(5);
+/// Maximum time for stops that are under way when the tracer ends.
+const LAST_STOPS: Duration = Duration::from_millis(500);
+/// The time that a thread is taken to stand still before its stop is noticed, ns, at most.
+const NOTICE_NS: u64 = 20_000;
+/// Maximum number of watched processes.
+const MAX_PROCESSES: usize = 4096;
+/// Maximum number of bytes of stacks that wait for the walker.
+const MAX_QUEUED_BYTES: usize = 16 << 20;
+
+/// A command of the viewer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum TracerCommand {
+    /// Watch this process; `is_new` if the viewer has just started it.
+    Watch { pid: u32, is_new: bool },
+}
+
+/// The channels and settings of the tracer.
+pub(super) struct TracerLinks {
+    pub(super) commands: Receiver<TracerCommand>,
+    pub(super) requests: Receiver<WalkerRequest>,
+    pub(super) events: Sender<(ImageId, TracerEvent)>,
+    /// Receives the pids of processes whose threads the kernel refuses to stop.
+    pub(super) refused: Sender<u32>,
+    /// Whether child processes are watched, too.
+    pub(super) follow: bool,
+}
+
+/// The state of the tracer thread.
+pub(super) struct Tracer {
+    links: TracerLinks,
+    config: SamplerConfig,
+    heartbeat: Heartbeat,
+    processes: HashMap<u32, WatchedProcess>,
+    /// Threads that were asked to stop, with their process.
+    asked: HashMap<u32, u32>,
+    /// Processes and threads that were found running in this tick.
+    running: Vec<(u32, u32)>,
+    /// Events that wait for room in the channel.
+    outbox: VecDeque<(ImageId, TracerEvent)>,
+    next_image: u32,
+    /// Processes that the viewer has named.
+    roots: HashSet<u32>,
+    /// Time of the last search for roots that are not watched, ns.
+    roots_ns: u64,
+    /// Processes that cannot be watched.
+    given_up: HashSet<u32>,
+    scratch: StackCopy,
+    /// Number of stacks of sleeping threads that were copied in this tick.
+    sleeping_copies: usize,
+    tick: u64,
+    children_ns: u64,
+    random: u64,
+}
+
+impl Tracer {
+    pub(super) fn new(links: TracerLinks, config: SamplerConfig, heartbeat: Heartbeat) -> Tracer {
+        Tracer {
+            links,
+            config,
+            heartbeat,
+            processes: HashMap::new(),
+            asked: HashMap::new(),
+            running: Vec::new(),
+            outbox: VecDeque::new(),
+            next_image: 0,
+            roots: HashSet::new(),
+            roots_ns: 0,
+            given_up: HashSet::new(),
+            scratch: StackCopy::default(),
+            sleeping_copies: 0,
+            tick: 0,
+            children_ns: 0,
+            // Any number but 0 does.
+            random: monotonic_ns() | 1,
+        }
+    }
+
+    /// Samples until the viewer is gone. Stops that were asked for are served to the end.
+    pub(super) fn run(&mut self) {
+        let mut base_ns = monotonic_ns();
+        while self.read_commands() {
+            let period_ns = self.config.period_ns;
+            let at_ns = base_ns + self.random_below(period_ns);
+            base_ns += period_ns;
+            // After a pause, such as that of a suspended machine, ticks are not made up for.
+            base_ns = base_ns.max(monotonic_ns().saturating_sub(4 * period_ns));
+            if !self.serve_until(at_ns, period_ns) {
+                break;
+            }
+            self.tick(monotonic_ns());
+            self.flush();
+        }
+        let end_ns = monotonic_ns() + LAST_STOPS.as_nanos() as u64;
+        while !self.asked.is_empty() && monotonic_ns() < end_ns {
+            self.serve_stops();
+            self.heartbeat.beat(!self.asked.is_empty());
+            ptrace::wait_for_event(MAX_STOP_WAIT);
+        }
+        let pids: Vec<u32> = self.processes.keys().copied().collect();
+        pids.into_iter().for_each(|pid| self.end_image(pid));
+        self.flush();
+    }
+
+    /// Reads commands and requests. Returns whether the viewer is still there.
+    fn read_commands(&mut self) -> bool {
+        loop {
+            match self.links.commands.try_recv() {
+                Ok(TracerCommand::Watch { pid, is_new }) => {
+                    self.given_up.remove(&pid);
+                    self.roots.insert(pid);
+                    self.watch(pid, is_new);
+                }
+                Err(TryRecvError::Empty) => break,
+                Err(TryRecvError::Disconnected) => return false,
+            }
+        }
+        while let Ok(request) = self.links.requests.try_recv() {
+            match request {
+                WalkerRequest::Configure(config) => self.configure(config),
+                WalkerRequest::Leave(image) => {
+                    let pid = self.processes.values().find(|process| process.image == image).map(|process| process.pid);
+                    if let Some(pid) = pid {
+                        self.given_up.insert(pid);
+                        self.forget(pid);
+                    }
+                }
+                WalkerRequest::Reconnect(image) => self.processes.retain(|_, process| process.image != image),
+                WalkerRequest::CopyMore { image, tid } => {
+                    let process = self.processes.values_mut().find(|process| process.image == image);
+                    if let Some(thread) = process.and_then(|process| process.threads.get_mut(&tid)) {
+                        thread.copy_more();
+                    }
+                }
+            }
+        }
+        true
+    }
+
+    fn configure(&mut self, config: SamplerConfig) {
+        if config.clock != self.config.clock {
+            let now_ns = monotonic_ns();
+            self.processes.values_mut().for_each(|process| process.restart(now_ns));
+        }
+        self.config = config;
+    }
+
+    fn watch(&mut self, pid: u32, is_new: bool) {
+        if self.processes.contains_key(&pid) || self.processes.len() >= MAX_PROCESSES || self.given_up.contains(&pid) {
+            return;
+        }
+        let image = ImageId(self.next_image);
+        let Some(mut process) = WatchedProcess::new(image, pid, is_new) else { return };
+        self.next_image += 1;
+        let start = ImageStart {
+            pid,
+            parent: process.parent,
+            start_ticks: process.start_ticks,
+            cpu_ns: if is_new { 0 } else { process.cpu_ns },
+        };
+        self.outbox.push_back((image, TracerEvent::Started(start)));
+        process.check(monotonic_ns(), self.tick, true, &mut self.outbox);
+        if process.threads.is_empty() {
+            // The kernel does not let this process be looked into.
+            self.outbox.push_back((image, TracerEvent::Ended));
+            self.given_up.insert(pid);
+            let _ = self.links.refused.send(pid);
+            return;
+        }
+        self.processes.insert(pid, process);
+    }
+
+    /// Ends an image, and accounts for what was not sampled.
+    fn end_image(&mut self, pid: u32) {
+        if let Some(process) = self.processes.get_mut(&pid) {
+            if self.config.clock == Clock::Prof {
+                process.close();
+            }
+            let image = process.image;
+            let counters = process.counters.clone();
+            self.outbox.push_back((image, TracerEvent::Counters(counters)));
+            self.outbox.push_back((image, TracerEvent::Ended));
+        }
+        self.forget(pid);
+    }
+
+    fn forget(&mut self, pid: u32) {
+        // Threads of it that were asked to stop are let go when they do.
+        self.processes.remove(&pid);
+    }
+
+    fn random_below(&mut self, limit: u64) -> u64 {
+        self.random ^= self.random << 13;
+        self.random ^= self.random >> 7;
+        self.random ^= self.random << 17;
+        self.random % limit.max(1)
+    }
+
+    /// Serves stops until a time. Returns whether the viewer is still there.
+    fn serve_until(&mut self, at_ns: u64, period_ns: u64) -> bool {
+        loop {
+            self.serve_stops();
+            self.heartbeat.beat(!self.asked.is_empty());
+            self.flush();
+            let left_ns = at_ns.saturating_sub(monotonic_ns());
+            if left_ns == 0 {
+                return true;
+            }
+            let longest = if self.asked.is_empty() { MAX_WAIT } else { MAX_STOP_WAIT };
+            ptrace::wait_for_event(Duration::from_nanos(left_ns).min(longest));
+            // Commands are read once a period, or more often in long periods.
+            if period_ns > MAX_WAIT.as_nanos() as u64 && !self.read_commands() {
+                return false;
+            }
+            if self.config.period_ns != period_ns {
+                return true;
+            }
+        }
+    }
+
+    fn serve_stops(&mut self) {
+        while let Some((tid, event)) = ptrace::next_event() {
+            let pid = self.asked.remove(&tid);
+            match event {
+                ThreadEvent::Stopped { signal } => self.serve_stop(pid, tid, signal),
+                // The process stays stopped, and SIGCONT works as usual.
+                ThreadEvent::GroupStopped => {
+                    let _ = ptrace::detach(tid, 0);
+                }
+                ThreadEvent::Ended => {
+                    if let Some(process) = pid.and_then(|pid| self.processes.get_mut(&pid)) {
+                        process.remove_thread(tid);
+                        self.outbox.push_back((process.image, TracerEvent::ThreadEnded { tid }));
+                    }
+                    continue;
+                }
+            }
+            let thread = pid.and_then(|pid| self.processes.get_mut(&pid)?.threads.get_mut(&tid));
+            if let Some(thread) = thread {
+                (thread.asked_ns, thread.is_seized) = (None, false);
+            }
+        }
+    }
+
+    /// Takes a sample of a stopped thread and lets it run on.
+    fn serve_stop(&mut self, pid: Option<u32>, tid: u32, signal: i32) {
+        let noticed_ns = monotonic_ns();
+        let process = pid.and_then(|pid| self.processes.get_mut(&pid));
+        let registers = StoppedRegisters::read(tid);
+        let copy_bytes = process.as_ref().and_then(|it| it.threads.get(&tid)).map(|thread| thread.copy_bytes);
+        self.scratch.clear();
+        if let (Ok(registers), Some(pid), Some(bytes)) = (&registers, pid, copy_bytes) {
+            copy_stack(&mut self.scratch, pid, registers.stack_pointer().saturating_sub(RED_ZONE), bytes);
+        }
+        let call = registers.as_ref().ok().and_then(StoppedRegisters::system_call);
+        if let (Ok(registers), Some(call)) = (&registers, call)
+            && signal == 0
+            && registers.is_interrupted()
+            && restart::is_restartable(call)
+        {
+            let _ = arch::repeat_system_call(tid);
+        }
+        let _ = ptrace::detach(tid, signal);
+        let now_ns = monotonic_ns();
+        let Some(process) = process else { return };
+        let has_ended = process.update_thread(tid, self.tick).is_none();
+        let Some(thread) = process.threads.get_mut(&tid) else { return };
+        let asked_ns = thread.asked_ns.unwrap_or(noticed_ns);
+        let held_ns = now_ns - noticed_ns;
+        process.counters.stopped_ns += held_ns + noticed_ns.saturating_sub(asked_ns).min(NOTICE_NS);
+        let Ok(registers) = registers else { return };
+        let weight_ns = match self.config.clock {
+            Clock::Real => now_ns.saturating_sub(std::mem::replace(&mut thread.wall_ns, now_ns)),
+            _ => thread.system_share.weigh(std::mem::take(&mut thread.unsampled_ns), call.is_some()),
+        };
+        let stack = SampledStack::Copied(registers.registers(), self.scratch.compact());
+        let image = process.image;
+        if !has_ended {
+            thread.is_stack_known = false;
+        }
+        self.send_sample(image, tid, weight_ns, now_ns, stack);
+    }
+
+    fn send_sample(&mut self, image: ImageId, tid: u32, weight_ns: u64, now_ns: u64, stack: SampledStack) {
+        if weight_ns == 0 {
+            return;
+        }
+        let sample = UnwalkedSample { tid, clock: self.config.clock, weight_ns, monotonic_ns: now_ns, stack };
+        self.outbox.push_back((image, TracerEvent::Sample(sample)));
+    }
+
+    /// Sends events as far as the walker has room. Samples that find none are lost.
+    fn flush(&mut self) {
+        while let Some(event) = self.outbox.pop_front() {
+            let Err(TrySendError::Full(event)) = self.links.events.try_send(event) else { continue };
+            self.outbox.push_front(event);
+            break;
+        }
+        let bytes = |event: &(ImageId, TracerEvent)| match &event.1 {
+            TracerEvent::Sample(UnwalkedSample { stack: SampledStack::Copied(_, copy), .. }) => copy.len(),
+            _ => 0,
+        };
+        if self.outbox.iter().map(bytes).sum::<usize>() <= MAX_QUEUED_BYTES / 2 && self.outbox.len() < 4096 {
+            return;
+        }
+        let (processes, period_ns) = (&mut self.processes, self.config.period_ns);
+        self.outbox.retain(|(image, event)| {
+            let TracerEvent::Sample(sample) = event else { return true };
+            if let Some(process) = processes.values_mut().find(|process| process.image == *image) {
+                if let Some(thread) = process.threads.get_mut(&sample.tid) {
+                    thread.is_stack_known = false;
+                }
+                process.lose(LossCause::SocketFull, sample.weight_ns);
+                process.counters.lost_ticks[LossCause::SocketFull as usize] +=
+                    sample.weight_ns.div_ceil(period_ns.max(1)).max(1);
+                if let Some(thread) = process.threads.get_mut(&sample.tid) {
+                    thread.is_stack_known = false;
+                }
+            }
+            false
+        });
+    }
+}
+
+/// Copies the stack from an address on, and the one that a handler on an alternate stack
+/// interrupted.
+fn copy_stack(copy: &mut StackCopy, pid: u32, start: u64, bytes: usize) {
+    copy.add(start, bytes, |buffer| ptrace::read_memory(pid, start, buffer));
+    if let Some(sp) = interrupted_stack(copy) {
+        let start = sp.saturating_sub(RED_ZONE);
+        copy.add(start, bytes, |buffer| ptrace::read_memory(pid, start, buffer));
+    }
+}

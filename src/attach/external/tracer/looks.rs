@@ -1,0 +1,220 @@
+//! One tick: looks at processes and their threads, samples those that sleep, and asks those that
+//! run to stop.
+
+use nix::errno::Errno;
+
+use super::{Tracer, copy_stack};
+use crate::attach::external::arch::STACK_POINTER;
+use crate::attach::external::clock::monotonic_ns;
+use crate::attach::external::events::{SampledStack, TracerEvent};
+use crate::attach::external::process::{ProcessChange, WatchedProcess};
+use crate::attach::external::ptrace;
+use crate::attach::external::registers::ThreadRegisters;
+use crate::attach::external::threads::Activity;
+use crate::attach::proc::{self, ProcStat};
+use crate::link::wire::{Clock, LossCause};
+
+/// Maximum number of samples of sleeping threads per second and process. More threads take turns.
+const SLEEPERS_PER_SECOND: u64 = 2_000;
+/// Time between two messages with counters, ns.
+const COUNTERS_NS: u64 = 1_000_000_000;
+/// Time between two searches for child processes, ns.
+const CHILDREN_NS: u64 = 100_000_000;
+/// Minimum time between two searches, in multiples of what the last one took.
+const CHILDREN_REST: u64 = 200;
+/// Time between two searches for named processes that are not watched, ns.
+const ROOTS_NS: u64 = 500_000_000;
+/// Number of threads that are looked at before stops are served.
+const LOOKS: usize = 32;
+/// Number of ticks after which threads are listed although stops are under way.
+const LISTS_ANYWAY: u64 = 64;
+/// Maximum number of stacks of sleeping threads that are copied in one tick. The others have their
+/// turn in the next one.
+const MAX_SLEEPING_COPIES: usize = 32;
+/// The part of the usual copy that is made of a sleeping thread's stack, which is rarely deep.
+const SLEEPING_PART: usize = 4;
+
+impl Tracer {
+    pub(super) fn tick(&mut self, now_ns: u64) {
+        self.tick += 1;
+        let pids: Vec<u32> = self.processes.keys().copied().collect();
+        for pid in pids {
+            let Some(process) = self.processes.get_mut(&pid) else { continue };
+            // No thread stands still meanwhile.
+            let may_list = self.asked.is_empty() || self.tick.is_multiple_of(LISTS_ANYWAY);
+            match process.check(now_ns, self.tick, may_list, &mut self.outbox) {
+                ProcessChange::None => self.sample_process(pid, now_ns),
+                ProcessChange::Ended => self.end_image(pid),
+                ProcessChange::Executed => {
+                    self.end_image(pid);
+                    self.watch(pid, false);
+                }
+            }
+        }
+        if now_ns.saturating_sub(self.roots_ns) >= ROOTS_NS {
+            self.roots_ns = now_ns;
+            // A connection may have been lost.
+            for pid in self.roots.clone() {
+                self.watch(pid, false);
+            }
+        }
+        if self.links.follow && now_ns >= self.children_ns {
+            self.watch_children();
+            // Where there are many processes, the search takes milliseconds.
+            let ended_ns = monotonic_ns();
+            self.children_ns = ended_ns + CHILDREN_NS.max(CHILDREN_REST * (ended_ns - now_ns));
+        }
+        // Nothing that takes long comes after the first of these.
+        for (pid, tid) in std::mem::take(&mut self.running) {
+            self.ask_to_stop(pid, tid, now_ns);
+        }
+    }
+
+    fn sample_process(&mut self, pid: u32, now_ns: u64) {
+        let (tick, clock) = (self.tick, self.config.clock);
+        let Some(process) = self.processes.get_mut(&pid) else { return };
+        let sleepers = match clock {
+            Clock::Real => (SLEEPERS_PER_SECOND * self.config.period_ns).div_ceil(1_000_000_000) as usize,
+            _ => 0,
+        };
+        self.sleeping_copies = 0;
+        let active = process.active_threads(tick);
+        self.look_at_all(pid, &active, now_ns);
+        let Some(process) = self.processes.get_mut(&pid) else { return };
+        let sleeping = process.sleeping_threads(sleepers);
+        self.look_at_all(pid, &sleeping, now_ns);
+        let Some(process) = self.processes.get_mut(&pid) else { return };
+        if now_ns.saturating_sub(process.counted_ns) >= COUNTERS_NS {
+            process.counted_ns = now_ns;
+            let unaccounted = LossCause::Unaccounted as usize;
+            let counters = &mut process.counters;
+            counters.lost_ticks[unaccounted] = counters.lost_ns[unaccounted] / self.config.period_ns.max(1);
+            counters.process_cpu_ns = process.cpu_ns;
+            counters.threads = process.threads.len() as u32;
+            self.outbox.push_back((process.image, TracerEvent::Counters(counters.clone())));
+            update_system_shares(process);
+        }
+    }
+
+    /// Looks at threads, and serves stops meanwhile.
+    fn look_at_all(&mut self, pid: u32, tids: &[u32], now_ns: u64) {
+        for group in tids.chunks(LOOKS) {
+            group.iter().for_each(|&tid| self.look_at(pid, tid, now_ns));
+            self.serve_stops();
+            self.heartbeat.beat(!self.asked.is_empty());
+        }
+    }
+
+    /// Looks at one thread: samples it where it sleeps, or asks it to stop.
+    fn look_at(&mut self, pid: u32, tid: u32, now_ns: u64) {
+        let Some(process) = self.processes.get_mut(&pid) else { return };
+        let updated = process.update_thread(tid, self.tick);
+        let image = process.image;
+        let Some(thread) = process.threads.get_mut(&tid) else { return };
+        if thread.asked_ns.is_some() {
+            // It waits for a processor, or stands still until its stop is served.
+            return;
+        }
+        let activity = match updated {
+            Some(false) if thread.is_asleep && thread.is_stack_known => Ok(Activity::Sleeping(None)),
+            Some(false) if thread.is_asleep && self.config.clock != Clock::Real => return,
+            Some(_) => thread.read_activity(),
+            None => Err(std::io::ErrorKind::NotFound.into()),
+        };
+        match activity {
+            Ok(Activity::Running) => {
+                thread.is_asleep = false;
+                self.running.push((pid, tid));
+            }
+            Ok(Activity::Sleeping(registers)) => {
+                thread.is_asleep = true;
+                if self.config.clock == Clock::Real {
+                    self.sample_sleeper(pid, tid, registers, now_ns);
+                }
+            }
+            Err(_) => {
+                process.remove_thread(tid);
+                self.outbox.push_back((image, TracerEvent::ThreadEnded { tid }));
+            }
+        }
+    }
+
+    fn ask_to_stop(&mut self, pid: u32, tid: u32, now_ns: u64) {
+        let Some(process) = self.processes.get_mut(&pid) else { return };
+        let Some(thread) = process.threads.get_mut(&tid) else { return };
+        if !thread.is_seized {
+            match ptrace::seize(tid) {
+                Ok(()) => thread.is_seized = true,
+                Err(error) => {
+                    // A debugger traces it, for example. Its time is in no sample.
+                    let unsampled_ns = match self.config.clock {
+                        Clock::Real => now_ns.saturating_sub(std::mem::replace(&mut thread.wall_ns, now_ns)),
+                        _ => std::mem::take(&mut thread.unsampled_ns),
+                    };
+                    process.lose(LossCause::Unaccounted, unsampled_ns);
+                    if error == Errno::EPERM && !std::mem::replace(&mut process.is_refused, true) {
+                        let _ = self.links.refused.send(pid);
+                    }
+                    return;
+                }
+            }
+        }
+        // The watchdog must not miss a stop that is noticed late, or never.
+        if self.asked.is_empty() {
+            self.heartbeat.beat(true);
+        }
+        if ptrace::interrupt(tid).is_ok() {
+            thread.asked_ns = Some(now_ns);
+            self.asked.insert(tid, pid);
+        }
+    }
+
+    /// Samples a thread where it sleeps, without stopping it.
+    fn sample_sleeper(&mut self, pid: u32, tid: u32, registers: Option<ThreadRegisters>, now_ns: u64) {
+        let Some(process) = self.processes.get_mut(&pid) else { return };
+        let image = process.image;
+        let Some(thread) = process.threads.get_mut(&tid) else { return };
+        let stack = match registers {
+            _ if thread.is_stack_known => SampledStack::Repeated,
+            None => return,
+            Some(_) if self.sleeping_copies >= MAX_SLEEPING_COPIES => return,
+            Some(registers) => {
+                self.sleeping_copies += 1;
+                self.scratch.clear();
+                let sp = registers.get(STACK_POINTER).unwrap_or_default();
+                copy_stack(&mut self.scratch, pid, sp, thread.copy_bytes / SLEEPING_PART);
+                // A thread that ran meanwhile may have changed its stack.
+                let Some(false) = process.update_thread(tid, self.tick) else { return };
+                let Some(thread) = process.threads.get_mut(&tid) else { return };
+                thread.is_stack_known = true;
+                SampledStack::Copied(registers, self.scratch.compact())
+            }
+        };
+        let Some(thread) = process.threads.get_mut(&tid) else { return };
+        let weight_ns = now_ns.saturating_sub(std::mem::replace(&mut thread.wall_ns, now_ns));
+        self.send_sample(image, tid, weight_ns, now_ns, stack);
+    }
+
+    fn watch_children(&mut self) {
+        let is_watched = |pid: u32| self.processes.contains_key(&pid);
+        let tops: Vec<u32> =
+            self.processes.values().filter(|process| !is_watched(process.parent)).map(|process| process.pid).collect();
+        for pid in tops.into_iter().flat_map(proc::descendants) {
+            self.watch(pid, true);
+        }
+        // A pid that was given up may be used again.
+        self.given_up.retain(|&pid| ProcStat::of(pid).is_ok());
+    }
+}
+
+/// Reads the user and system times of threads that have run since the last counters.
+fn update_system_shares(process: &mut WatchedProcess) {
+    let pid = process.pid;
+    for (&tid, thread) in &mut process.threads {
+        if !thread.is_asleep
+            && let Ok(stat) = ProcStat::of_thread(pid, tid)
+        {
+            thread.system_share.update(stat.user_ticks, stat.system_ticks);
+        }
+    }
+}

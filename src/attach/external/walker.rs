@@ -1,0 +1,317 @@
+//! The walker thread: unwinds the copied stacks and speaks the wire of an agent for each process
+//! image. It may wait for files and for the viewer; no thread of a target is stopped meanwhile.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use crossbeam_channel::{Receiver, RecvTimeoutError, Sender};
+
+use super::clock::monotonic_ns;
+use super::connection::ViewerConnection;
+use super::events::{
+    ImageId, ImageStart, SampledStack, SamplerConfig, TracerCounters, TracerEvent, UnwalkedSample, WalkerRequest,
+};
+use super::maps::ProcessMaps;
+use super::unwind::{ProcessModule, ProcessUnwinder, WalkEnd};
+use crate::attach::proc::{self, ProcStat};
+use crate::link::wire::{
+    AgentCounters, Clock, Engaged, Engine, EngineState, Hello, Module, Request, STACK_SLOTS, Sample, SpawnCause,
+    StackMemory, Thread, Unload, flag, stack_memory,
+};
+
+/// Longest wait for the tracer before the viewer's requests are read.
+const MAX_WAIT: Duration = Duration::from_millis(20);
+/// Time between two readings of the memory map of a process that runs, ns.
+const MAPS_NS: u64 = 1_000_000_000;
+/// Time before the map is read again when a stack leads outside of it, ns.
+const MISS_NS: u64 = 100_000_000;
+
+/// The viewer's socket and its token.
+#[derive(Clone, Debug)]
+pub(super) struct ViewerAddress {
+    pub(super) path: PathBuf,
+    pub(super) token: u64,
+}
+
+/// The last stack of a thread.
+#[derive(Default)]
+struct LastStack {
+    frames: Vec<u64>,
+    flags: u32,
+}
+
+/// A process image and its connection.
+struct Image {
+    pid: u32,
+    connection: ViewerConnection,
+    unwinder: ProcessUnwinder,
+    maps: ProcessMaps,
+    maps_ns: u64,
+    /// Whether samples have come since the map was read.
+    is_map_used: bool,
+    /// Modules that the viewer knows, with their ids.
+    modules: Vec<(u32, ProcessModule)>,
+    next_module: u32,
+    generation: u32,
+    threads: BTreeMap<u32, LastStack>,
+    memory: Box<StackMemory>,
+    sent: u64,
+}
+
+/// The state of the walker thread.
+pub(super) struct Walker {
+    viewer: ViewerAddress,
+    images: BTreeMap<ImageId, Image>,
+    requests: Sender<WalkerRequest>,
+    frames: Vec<u64>,
+}
+
+impl Walker {
+    pub(super) fn new(viewer: ViewerAddress, requests: Sender<WalkerRequest>) -> Walker {
+        Walker { viewer, images: BTreeMap::new(), requests, frames: Vec::new() }
+    }
+
+    /// Runs until the tracer has ended.
+    pub(super) fn run(&mut self, events: &Receiver<(ImageId, TracerEvent)>) {
+        loop {
+            match events.recv_timeout(MAX_WAIT) {
+                Ok(event) => {
+                    self.handle(event);
+                    // Messages that come together are sent together.
+                    for event in events.try_iter().take(64) {
+                        self.handle(event);
+                    }
+                }
+                Err(RecvTimeoutError::Timeout) => {}
+                Err(RecvTimeoutError::Disconnected) => break,
+            }
+            self.exchange();
+        }
+        self.exchange();
+    }
+
+    /// Sends what was written and reads requests.
+    fn exchange(&mut self) {
+        let images: Vec<ImageId> = self.images.keys().copied().collect();
+        for id in images {
+            let Some(image) = self.images.get_mut(&id) else { continue };
+            match image.exchange(&self.requests) {
+                Ok(true) => {}
+                Ok(false) => self.drop_image(id, WalkerRequest::Leave(id)),
+                Err(_) => self.drop_image(id, WalkerRequest::Reconnect(id)),
+            }
+        }
+    }
+
+    fn drop_image(&mut self, id: ImageId, request: WalkerRequest) {
+        self.images.remove(&id);
+        // The tracer has ended if it cannot be reached.
+        let _ = self.requests.send(request);
+    }
+
+    fn handle(&mut self, (id, event): (ImageId, TracerEvent)) {
+        if let TracerEvent::Started(start) = &event {
+            match Image::open(&self.viewer, start) {
+                Ok(image) => drop(self.images.insert(id, image)),
+                Err(_) => self.drop_image(id, WalkerRequest::Reconnect(id)),
+            }
+            return;
+        }
+        let is_first = self.images.keys().next() == Some(&id);
+        let Some(image) = self.images.get_mut(&id) else { return };
+        let done = match event {
+            TracerEvent::Started(_) => Ok(()),
+            TracerEvent::Thread { tid } => image.announce_thread(tid),
+            TracerEvent::ThreadEnded { tid } => {
+                image.threads.remove(&tid);
+                image.connection.write(|w| w.write_thread_end(tid))
+            }
+            TracerEvent::Sample(sample) => {
+                let is_short = image.walk(&sample, &mut self.frames);
+                if is_short {
+                    let _ = self.requests.send(WalkerRequest::CopyMore { image: id, tid: sample.tid });
+                }
+                image.send_sample(&sample)
+            }
+            TracerEvent::Counters(counters) => image.send_counters(&counters, is_first),
+            TracerEvent::Ended => {
+                let _ = image.connection.flush();
+                self.images.remove(&id);
+                return;
+            }
+        };
+        if done.is_err() {
+            self.drop_image(id, WalkerRequest::Reconnect(id));
+        }
+    }
+}
+
+impl Image {
+    /// Connects, and introduces the process.
+    fn open(viewer: &ViewerAddress, start: &ImageStart) -> std::io::Result<Image> {
+        let mut connection = ViewerConnection::open(&viewer.path)?;
+        let executable = std::fs::read_link(format!("/proc/{}/exe", start.pid)).unwrap_or_default();
+        let words = proc::command_line(start.pid);
+        let argv: Vec<u8> = words.iter().flat_map(|word| [word.as_encoded_bytes(), b"\0"].concat()).collect();
+        let hello = Hello {
+            token: viewer.token,
+            pid: start.pid,
+            parent: start.parent,
+            start_ticks: start.start_ticks,
+            monotonic_ns: monotonic_ns(),
+            cpu_ns: start.cpu_ns,
+            spawn_cause: SpawnCause::External,
+            executable: executable.as_os_str().as_encoded_bytes().to_vec(),
+            argv,
+        };
+        connection.write(|w| w.write_hello(&hello))?;
+        connection.flush()?;
+        let mut image = Image {
+            pid: start.pid,
+            connection,
+            unwinder: ProcessUnwinder::new(start.pid),
+            maps: ProcessMaps::default(),
+            maps_ns: 0,
+            is_map_used: false,
+            modules: Vec::new(),
+            next_module: 0,
+            generation: 0,
+            threads: BTreeMap::new(),
+            memory: stack_memory(),
+            sent: 0,
+        };
+        image.read_maps(start.pid)?;
+        Ok(image)
+    }
+
+    /// Sends what was written and reads requests. Returns false if the viewer wants no more.
+    fn exchange(&mut self, requests: &Sender<WalkerRequest>) -> std::io::Result<bool> {
+        while let Some(request) = self.connection.request()? {
+            match request {
+                Request::Engage { clock, period_ns, .. } => {
+                    let is_supported = clock != Clock::Virtual;
+                    let state = if is_supported { EngineState::Running } else { EngineState::Unsupported };
+                    let engaged = Engaged { clock, engine: Engine::External, state, period_ns, signal: 0 };
+                    self.connection.write(|w| w.write_engaged(&engaged))?;
+                    let _ = requests.send(WalkerRequest::Configure(SamplerConfig { clock, period_ns }));
+                }
+                Request::Leave => return Ok(false),
+            }
+        }
+        self.connection.flush().map(|()| true)
+    }
+
+    fn announce_thread(&mut self, tid: u32) -> std::io::Result<()> {
+        let Ok(stat) = ProcStat::of_thread(self.pid, tid) else { return Ok(()) };
+        self.connection.write(|w| w.write_thread(&Thread { tid, name: stat.comm.as_bytes() }))
+    }
+
+    /// Reads the memory map, and announces modules that came or went.
+    fn read_maps(&mut self, tid: u32) -> std::io::Result<()> {
+        (self.maps_ns, self.is_map_used) = (monotonic_ns(), false);
+        // The process may be ending.
+        let Ok(maps) = ProcessMaps::read(self.pid, tid) else { return Ok(()) };
+        if maps.mappings.is_empty() || maps == self.maps {
+            return Ok(());
+        }
+        self.maps = maps;
+        let loaded = self.unwinder.refresh(&self.maps);
+        let (kept, gone): (Vec<_>, Vec<_>) =
+            std::mem::take(&mut self.modules).into_iter().partition(|(_, module)| loaded.contains(module));
+        self.modules = kept;
+        let known = |module: &ProcessModule| self.modules.iter().any(|(_, known)| known == module);
+        let fresh: Vec<ProcessModule> = loaded.iter().filter(|module| !known(module)).cloned().collect();
+        if gone.is_empty() && fresh.is_empty() {
+            return Ok(());
+        }
+        self.generation += 1;
+        for (id, _) in gone {
+            let unload = Unload { id, generation: self.generation };
+            self.connection.write(|w| w.write_unload(&unload))?;
+        }
+        for module in fresh {
+            let id = self.next_module;
+            self.next_module += 1;
+            let described = Module {
+                id,
+                generation: self.generation,
+                start: module.start,
+                end: module.end,
+                bias: module.bias,
+                device: module.device,
+                inode: module.inode,
+                path: &module.path,
+                build_id: &module.build_id,
+            };
+            self.connection.write(|w| w.write_module(&described))?;
+            self.modules.push((id, module));
+        }
+        Ok(())
+    }
+
+    /// Walks the stack of a sample. Returns whether the copy was too short.
+    fn walk(&mut self, sample: &UnwalkedSample, frames: &mut Vec<u64>) -> bool {
+        let SampledStack::Copied(registers, stack) = &sample.stack else { return false };
+        let mut end = self.unwinder.walk(registers, stack, frames);
+        if self.is_map_stale() && self.read_maps(sample.tid).is_ok() {
+            end = self.unwinder.walk(registers, stack, frames);
+        }
+        self.is_map_used = true;
+        let mut flags = match end {
+            WalkEnd::Root => 0,
+            WalkEnd::Truncated | WalkEnd::WantsMoreStack => flag::TRUNCATED,
+        };
+        if self.unwinder.crossed_signal() {
+            flags |= flag::SIGNAL_FRAME;
+        }
+        let last = self.threads.entry(sample.tid).or_default();
+        last.flags = flags;
+        std::mem::swap(&mut last.frames, frames);
+        end == WalkEnd::WantsMoreStack
+    }
+
+    /// Returns whether the map is to be read again: once a second, or when a stack leads outside of
+    /// what is known.
+    fn is_map_stale(&mut self) -> bool {
+        let age_ns = monotonic_ns().saturating_sub(self.maps_ns);
+        age_ns >= MAPS_NS && self.is_map_used || age_ns >= MISS_NS && self.unwinder.wants_maps()
+    }
+
+    fn send_sample(&mut self, raw: &UnwalkedSample) -> std::io::Result<()> {
+        let Some(last) = self.threads.get(&raw.tid).filter(|last| !last.frames.is_empty()) else { return Ok(()) };
+        let repeat = if matches!(raw.stack, SampledStack::Repeated) { flag::REPEAT } else { 0 };
+        let sample = Sample {
+            tid: raw.tid,
+            clock: raw.clock,
+            flags: last.flags | repeat,
+            generation: self.generation,
+            monotonic_ns: raw.monotonic_ns,
+            weight_ns: raw.weight_ns,
+            slot: (raw.tid as usize % STACK_SLOTS) as u8,
+        };
+        let Image { connection, memory, .. } = self;
+        connection.write(|w| w.write_sample(&sample, &last.frames, memory))?;
+        self.sent += 1;
+        Ok(())
+    }
+
+    /// Sends the counters. The CPU time of the sampler itself is reported by one image alone.
+    fn send_counters(&mut self, counters: &TracerCounters, is_first: bool) -> std::io::Result<()> {
+        let lost: u64 = counters.lost_ticks.iter().sum();
+        let agent = AgentCounters {
+            monotonic_ns: monotonic_ns(),
+            ticks: self.sent + lost,
+            sent: self.sent,
+            lost_ticks: counters.lost_ticks,
+            lost_ns: counters.lost_ns,
+            agent_cpu_ns: if is_first { proc::cpu_ns(std::process::id()).unwrap_or(0) } else { 0 },
+            handler_cpu_ns: counters.stopped_ns,
+            process_cpu_ns: counters.process_cpu_ns,
+            threads: counters.threads,
+            timers: 0,
+            foreign_signals: 0,
+        };
+        self.connection.write(|w| w.write_counters(&agent))
+    }
+}

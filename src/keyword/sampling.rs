@@ -1,0 +1,48 @@
+//! The words of the sampling clocks and of the timer sources.
+
+use super::{Keyword, Word};
+use crate::link::wire::{Clock, Engine};
+
+impl Keyword for Clock {
+    const ALL: &'static [Clock] = &Clock::ALL;
+
+    fn word(self) -> Word {
+        match self {
+            Clock::Prof => {
+                Word::new("cpu", "CPU time, user and system (ITIMER_PROF)").with_label("PROF").with_alias("prof")
+            }
+            Clock::Real => Word::new("wall", "wall-clock time, sleeping threads included (ITIMER_REAL)")
+                .with_label("REAL")
+                .with_alias("real"),
+            Clock::Virtual => Word::new("user", "user CPU time, only with setitimer(2) (ITIMER_VIRTUAL)")
+                .with_label("VIRTUAL")
+                .with_alias("virtual"),
+        }
+    }
+}
+
+impl Clock {
+    /// The pprof sample type of this clock.
+    pub fn sample_type(self) -> &'static str {
+        match self {
+            Clock::Prof => "cpu",
+            Clock::Real => "wall",
+            Clock::Virtual => "user",
+        }
+    }
+}
+
+impl Keyword for Engine {
+    const ALL: &'static [Engine] = &Engine::ALL;
+
+    fn word(self) -> Word {
+        match self {
+            Engine::Threads => Word::new("threads", "one POSIX timer per thread, timer_create(2)"),
+            Engine::Itimer => Word::new(
+                "itimer",
+                "one setitimer(2) per process: interrupts system calls, and kills a target that resets the signal",
+            ),
+            Engine::External => Word::new("external", "no agent: threads are stopped for an instant by ptrace(2)"),
+        }
+    }
+}

@@ -1,0 +1,239 @@
+//! Decodes messages. The bytes are not trusted: nothing here panics, loops past its input, or
+//! allocates past a limit.
+
+use alloc::boxed::Box;
+
+use super::messages::{
+    AgentCounters, Clock, Engaged, Engine, EngineState, Hello, Malformed, Message, Module, Request, Sample, SpawnCause,
+    Thread, Unload,
+};
+use super::protocol::{
+    MAGIC, MAX_ARGV, MAX_BUILD_ID, MAX_COMM, MAX_FRAMES, MAX_MESSAGE, MAX_PATH, PERIODS_NS, VERSION, kind,
+};
+use super::stack_memory::StackMemory;
+use crate::link::varint::{self, VarintError, unzigzag};
+
+/// A complete message in a stream.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FramedMessage<'a> {
+    /// Kind of the message.
+    pub kind: u8,
+    /// Body of the message.
+    pub body: &'a [u8],
+    /// Length of the frame in the stream, bytes.
+    pub size: usize,
+}
+
+/// Splits the first complete frame off a stream; `None` if more bytes have to arrive first.
+pub fn split_frame(stream: &[u8]) -> Result<Option<FramedMessage<'_>>, Malformed> {
+    let Some((head, rest)) = stream.split_first_chunk::<4>() else { return Ok(None) };
+    let length = u32::from_le_bytes(*head);
+    if length == 0 || length as usize > MAX_MESSAGE {
+        return Err(Malformed::Length(length));
+    }
+    match rest.get(..length as usize) {
+        Some(body) => Ok(Some(FramedMessage { kind: body[0], body: &body[1..], size: 4 + length as usize })),
+        None => Ok(None),
+    }
+}
+
+/// Decodes a message of an agent. A sample's stack is also stored in `memory`.
+pub fn decode_message(kind: u8, body: &[u8], memory: &mut StackMemory) -> Result<Message, Malformed> {
+    let mut r = Reader::new(body);
+    let message = match kind {
+        kind::HELLO => Message::Hello(hello(&mut r)?),
+        kind::MODULE => Message::Module(module(&mut r)?),
+        kind::UNLOAD => {
+            Message::Unload(Unload { id: r.varint_as("module id")?, generation: r.varint_as("generation")? })
+        }
+        kind::THREAD => {
+            Message::Thread(Thread { tid: r.varint_as("thread id")?, name: r.boxed_bytes(MAX_COMM, "name")? })
+        }
+        kind::THREAD_END => Message::ThreadEnd { tid: r.varint_as("thread id")? },
+        kind::SAMPLE => return sample(r, memory),
+        kind::COUNTERS => Message::Counters(counters(&mut r)?),
+        kind::ENGAGED => Message::Engaged(Engaged {
+            clock: Clock::from_wire(r.byte()?)?,
+            engine: Engine::from_wire(r.byte()?)?,
+            state: EngineState::from_wire(r.byte()?)?,
+            period_ns: r.varint()?,
+            signal: r.varint_as("signal")?,
+        }),
+        kind::BUSY => Message::Busy { viewer: r.varint_as("viewer")? },
+        _ => return Err(Malformed::Kind(kind)),
+    };
+    r.expect_end()?;
+    Ok(message)
+}
+
+/// Decodes a request of a viewer.
+pub fn decode_request(kind: u8, body: &[u8]) -> Result<Request, Malformed> {
+    let mut r = Reader::new(body);
+    let request = match kind {
+        kind::ENGAGE => {
+            let (clock, engine) = (Clock::from_wire(r.byte()?)?, Engine::from_wire(r.byte()?)?);
+            let period_ns = r.varint()?;
+            if !PERIODS_NS.contains(&period_ns) {
+                return Err(Malformed::Field("period"));
+            }
+            Request::Engage { clock, engine, period_ns }
+        }
+        kind::LEAVE => Request::Leave,
+        _ => return Err(Malformed::Kind(kind)),
+    };
+    r.expect_end()?;
+    Ok(request)
+}
+
+fn hello(r: &mut Reader<'_>) -> Result<Hello<Box<[u8]>>, Malformed> {
+    let magic = u32::from_le_bytes(r.array()?);
+    if magic != MAGIC {
+        return Err(Malformed::Magic(magic));
+    }
+    let version = u16::from_le_bytes(r.array()?);
+    if version != VERSION {
+        return Err(Malformed::Version(version));
+    }
+    Ok(Hello {
+        token: r.varint()?,
+        pid: r.varint_as("pid")?,
+        parent: r.varint_as("parent")?,
+        start_ticks: r.varint()?,
+        monotonic_ns: r.varint()?,
+        cpu_ns: r.varint()?,
+        spawn_cause: match r.varint()? {
+            0 => SpawnCause::Tick,
+            1 => SpawnCause::Knock,
+            2 => SpawnCause::External,
+            _ => return Err(Malformed::Field("birth")),
+        },
+        executable: r.boxed_bytes(MAX_PATH, "executable")?,
+        argv: r.boxed_bytes(MAX_ARGV, "argv")?,
+    })
+}
+
+fn module(r: &mut Reader<'_>) -> Result<Module<Box<[u8]>>, Malformed> {
+    let module = Module {
+        id: r.varint_as("module id")?,
+        generation: r.varint_as("generation")?,
+        start: r.varint()?,
+        end: r.varint()?,
+        bias: r.varint()?,
+        device: r.varint()?,
+        inode: r.varint()?,
+        path: r.boxed_bytes(MAX_PATH, "path")?,
+        build_id: r.boxed_bytes(MAX_BUILD_ID, "build id")?,
+    };
+    if module.start >= module.end { Err(Malformed::Field("address range")) } else { Ok(module) }
+}
+
+fn sample(mut r: Reader<'_>, memory: &mut StackMemory) -> Result<Message, Malformed> {
+    let tid = r.varint_as("thread id")?;
+    let (clock, slot) = (Clock::from_wire(r.byte()?)?, r.byte()?);
+    let stored = memory.get_mut(slot as usize).ok_or(Malformed::Field("stack slot"))?;
+    let sample = Sample {
+        tid,
+        clock,
+        flags: r.varint_as("flags")?,
+        generation: r.varint_as("generation")?,
+        monotonic_ns: r.varint()?,
+        weight_ns: r.varint()?,
+        slot,
+    };
+    let kept: usize = r.varint_as::<u32>("kept frames")? as usize;
+    let fresh: usize = r.varint_as::<u32>("fresh frames")? as usize;
+    let depth = kept.saturating_add(fresh);
+    if kept > stored.depth || depth > MAX_FRAMES || depth == 0 {
+        return Err(Malformed::Field("depth"));
+    }
+    let start = stored.depth - kept;
+    stored.frames.copy_within(start..stored.depth, fresh);
+    stored.depth = depth;
+    let mut last = 0u64;
+    for frame in &mut stored.frames[..fresh] {
+        last = last.wrapping_add(unzigzag(r.varint()?));
+        *frame = last;
+    }
+    r.expect_end()?;
+    Ok(Message::Sample(sample, stored.frames().into()))
+}
+
+fn counters(r: &mut Reader<'_>) -> Result<AgentCounters, Malformed> {
+    let (monotonic_ns, ticks, sent) = (r.varint()?, r.varint()?, r.varint()?);
+    let mut counters = AgentCounters { monotonic_ns, ticks, sent, ..AgentCounters::default() };
+    for value in counters.lost_ticks.iter_mut().chain(&mut counters.lost_ns) {
+        *value = r.varint()?;
+    }
+    counters.agent_cpu_ns = r.varint()?;
+    counters.handler_cpu_ns = r.varint()?;
+    counters.process_cpu_ns = r.varint()?;
+    counters.threads = r.varint_as("threads")?;
+    counters.timers = r.varint_as("timers")?;
+    counters.foreign_signals = r.varint()?;
+    Ok(counters)
+}
+
+/// Reads fields from the front of a body.
+pub struct Reader<'a> {
+    rest: &'a [u8],
+}
+
+impl<'a> Reader<'a> {
+    /// Creates a reader of these bytes.
+    pub fn new(bytes: &'a [u8]) -> Reader<'a> {
+        Reader { rest: bytes }
+    }
+
+    /// The bytes that were not read yet.
+    pub fn remaining(&self) -> &'a [u8] {
+        self.rest
+    }
+
+    /// Reads one byte.
+    pub fn byte(&mut self) -> Result<u8, Malformed> {
+        let (&first, rest) = self.rest.split_first().ok_or(Malformed::Short)?;
+        self.rest = rest;
+        Ok(first)
+    }
+
+    /// Reads `N` bytes.
+    pub fn array<const N: usize>(&mut self) -> Result<[u8; N], Malformed> {
+        let (first, rest) = self.rest.split_first_chunk::<N>().ok_or(Malformed::Short)?;
+        self.rest = rest;
+        Ok(*first)
+    }
+
+    /// Reads a varint.
+    pub fn varint(&mut self) -> Result<u64, Malformed> {
+        varint::decode(&mut self.rest).map_err(|error| match error {
+            VarintError::Truncated => Malformed::Short,
+            VarintError::Overflow => Malformed::Field("number"),
+        })
+    }
+
+    /// Reads a varint of a smaller type. `name` is the field's name in an error.
+    pub fn varint_as<T: TryFrom<u64>>(&mut self, name: &'static str) -> Result<T, Malformed> {
+        T::try_from(self.varint()?).map_err(|_| Malformed::Field(name))
+    }
+
+    /// Reads a byte string of at most `limit` bytes into a box.
+    pub fn boxed_bytes(&mut self, limit: usize, name: &'static str) -> Result<Box<[u8]>, Malformed> {
+        self.bytes(limit, name).map(Box::from)
+    }
+
+    /// Reads a byte string of at most `limit` bytes in place.
+    pub fn bytes(&mut self, limit: usize, name: &'static str) -> Result<&'a [u8], Malformed> {
+        let length = self.varint()?;
+        if length > limit as u64 {
+            return Err(Malformed::Field(name));
+        }
+        let (bytes, rest) = self.rest.split_at_checked(length as usize).ok_or(Malformed::Short)?;
+        self.rest = rest;
+        Ok(bytes)
+    }
+
+    /// Checks that all bytes were read.
+    pub fn expect_end(&self) -> Result<(), Malformed> {
+        if self.rest.is_empty() { Ok(()) } else { Err(Malformed::Trailing) }
+    }
+}

@@ -1,0 +1,241 @@
+//! Converts a live profile to a saved one: every stack of every thread, with its weight on each
+//! clock that ticked and with labels for process and thread.
+//!
+//! Frames have the names that are on the screen, also those of code without symbols
+//! (`libz.so.1+0x4410`), so a report of the saved profile has the same rows. Addresses are those in
+//! the file: each mapping starts at 0.
+
+use std::collections::HashMap;
+
+use crate::pprof::live_top::{format_losses, sample_kind};
+use crate::pprof::profile::{Function, Label, LabelValue, Line, Location, Mapping, SavedProfile, ValueType};
+use crate::pprof::samples::Samples;
+use crate::profile::loss::LossCause;
+use crate::profile::module::ModuleId;
+use crate::profile::stack::{Frame, FrameId, StackId};
+use crate::profile::thread::ThreadId;
+use crate::profile::totals::{BUCKET_NS, Span, Weight};
+use crate::profile::{Clock, Profile, TimedSample};
+use crate::symbols::{FunctionId, Names};
+use crate::tally::measure::count;
+use crate::tally::text::Text;
+
+/// Facts about a live profile that it does not hold itself.
+#[derive(Clone, Debug)]
+pub struct LiveProfileInfo {
+    /// The clock that is shown; it becomes the default sample type.
+    pub clock: Clock,
+    /// The time span to convert.
+    pub span: Span,
+    /// The start of the span, ns since 1970; 0 if unknown.
+    pub time_ns: i64,
+    /// The length of the span, ns; 0 if unknown.
+    pub duration_ns: i64,
+    /// The sampling period of the shown clock, ns.
+    pub period_ns: u64,
+    /// The number of ticks lost in the span, by cause.
+    pub lost_ticks: [u64; LossCause::ALL.len()],
+    /// The weight of the lost ticks, ns, by cause.
+    pub lost_ns: [u64; LossCause::ALL.len()],
+}
+
+/// Converts a profile. The result has one sample for each stack of a thread or, if the profile
+/// keeps the time of every sample, one sample for each sample taken.
+pub fn to_saved(profile: &Profile, names: &Names, info: &LiveProfileInfo) -> SavedProfile {
+    let mut sums: HashMap<(ThreadId, StackId), [Weight; CLOCKS.len()]> = HashMap::new();
+    let mut order = Vec::new();
+    let mut ticked = [false; CLOCKS.len()];
+    let mut all = Weight::default();
+    for (index, &clock) in CLOCKS.iter().enumerate() {
+        profile.visit(clock, info.span, |key, weight| {
+            let sum = sums.entry(key).or_insert_with(|| {
+                order.push(key);
+                Default::default()
+            });
+            sum[index] += weight;
+            ticked[index] = true;
+            if clock == info.clock {
+                all += weight;
+            }
+        });
+    }
+    let shown = CLOCKS.iter().position(|&clock| clock == info.clock).unwrap_or_default();
+    ticked[shown] = true;
+    let mut exporter = LiveExporter { saved: new_profile(info, &ticked, all), ..LiveExporter::default() };
+    exporter.add_locations(profile, names);
+    let label_sets = exporter.add_label_sets(profile);
+    if let Some(samples) = profile.timed_samples() {
+        exporter.saved.samples = timed_samples(profile, samples, info.span, &ticked, &label_sets);
+        return exporter.saved;
+    }
+    let mut values = Vec::new();
+    let mut packed = Samples::with_width(exporter.saved.sample_types.len());
+    let mut stack = Vec::new();
+    for key @ (thread, id) in order {
+        values.clear();
+        for (weight, _) in sums[&key].iter().zip(ticked).filter(|(_, ticked)| *ticked) {
+            values.extend([weight.samples, weight.ns].map(|value| i64::try_from(value).unwrap_or(i64::MAX)));
+        }
+        stack.clear();
+        stack.extend(profile.stacks.leaf_first(id).map(|frame| frame.0));
+        packed.push(&stack, &values, label_sets[thread.0 as usize]);
+    }
+    exporter.saved.samples = packed;
+    exporter.saved
+}
+
+/// The samples of a span with their times, sorted by time.
+fn timed_samples(
+    profile: &Profile,
+    samples: &[TimedSample],
+    span: Span,
+    ticked: &[bool],
+    label_sets: &[u32],
+) -> Samples {
+    let is_inside = |sample: &&TimedSample| {
+        let bucket = sample.at_ns / BUCKET_NS;
+        span.buckets().is_none_or(|(first, last)| (first..=last).contains(&bucket))
+    };
+    let mut sorted: Vec<&TimedSample> = samples.iter().filter(is_inside).collect();
+    sorted.sort_by_key(|sample| sample.at_ns);
+    let mut packed = Samples::with_width(2 * ticked.iter().filter(|ticked| **ticked).count());
+    let (mut values, mut stack) = (Vec::new(), Vec::new());
+    for &&TimedSample { at_ns, clock, key: (thread, id), weight_ns } in &sorted {
+        values.clear();
+        for (&own, _) in CLOCKS.iter().zip(ticked).filter(|(_, ticked)| **ticked) {
+            let weight_ns = i64::try_from(weight_ns).unwrap_or(i64::MAX);
+            values.extend(if own == clock { [1, weight_ns] } else { [0, 0] });
+        }
+        stack.clear();
+        stack.extend(profile.stacks.leaf_first(id).map(|frame| frame.0));
+        packed.push_timed(&stack, &values, label_sets[thread.0 as usize], at_ns);
+    }
+    packed
+}
+
+/// The clocks in the order of their sample types.
+const CLOCKS: [Clock; 3] = Clock::ALL;
+
+fn new_profile(info: &LiveProfileInfo, ticked: &[bool], all: Weight) -> SavedProfile {
+    let several = ticked.iter().filter(|ticked| **ticked).count() > 1;
+    let mut types = Vec::new();
+    for (&clock, _) in CLOCKS.iter().zip(ticked).filter(|(_, ticked)| **ticked) {
+        let counted = if several { format!("{}_samples", sample_kind(clock)) } else { "samples".to_owned() };
+        types.push(ValueType::new(&counted, "count"));
+        types.push(ValueType::new(sample_kind(clock), "nanoseconds"));
+    }
+    let losses = format_losses(&info.lost_ticks, &info.lost_ns, all.ns);
+    SavedProfile {
+        sample_types: types,
+        default_sample_type: sample_kind(info.clock).into(),
+        period_type: ValueType::new(sample_kind(info.clock), "nanoseconds"),
+        period: i64::try_from(info.period_ns).unwrap_or(i64::MAX),
+        time_ns: info.time_ns,
+        duration_ns: info.duration_ns,
+        comments: vec![format!("Samples: {} ({losses})", count(all.samples)).into()],
+        ..SavedProfile::default()
+    }
+}
+
+/// The profile under construction, with the indices of what it holds already.
+#[derive(Default)]
+struct LiveExporter {
+    saved: SavedProfile,
+    mappings: HashMap<ModuleId, u32>,
+    functions: HashMap<FunctionId, u32>,
+}
+
+impl LiveExporter {
+    /// Adds one location for each frame, so the index of a frame is that of its location.
+    fn add_locations(&mut self, profile: &Profile, names: &Names) {
+        // Reports are named after the first mapping, so the program comes first.
+        if let Some(first) = profile.processes().first()
+            && let Some((own, _)) =
+                profile.modules.iter().find(|(_, file)| file.path.to_string_lossy() == first.executable)
+        {
+            self.intern_mapping(profile, own);
+        }
+        for (index, &frame) in profile.stacks.frames().iter().enumerate() {
+            let (mapping, address) = match frame {
+                Frame::Code { module, address } => (Some(self.intern_mapping(profile, module)), address),
+                Frame::Unmapped { address, .. } => (None, address),
+                Frame::Truncated | Frame::LeftOut | Frame::MemoryLimit | Frame::Thread(_) | Frame::Process(_) => {
+                    (None, 0)
+                }
+            };
+            if let Some(mapping) = mapping {
+                let limit = &mut self.saved.mappings[mapping as usize].limit;
+                *limit = (*limit).max((address | 0xfff).saturating_add(1));
+            }
+            let lines = names.lines(FrameId(index as u32)).iter().map(|line| Line {
+                function: self.intern_function(names, line.function),
+                line: line.line.into(),
+                column: 0,
+            });
+            let lines = lines.collect();
+            self.saved.locations.push(Location { id: index as u64 + 1, mapping, address, lines, folded: false });
+        }
+    }
+
+    fn intern_mapping(&mut self, profile: &Profile, module: ModuleId) -> u32 {
+        let all = &mut self.saved.mappings;
+        *self.mappings.entry(module).or_insert_with(|| {
+            let file = profile.modules.file(module);
+            let build_id: String = file.build_id.iter().map(|byte| format!("{byte:02x}")).collect();
+            all.push(Mapping {
+                id: all.len() as u64 + 1,
+                file: file.path.to_string_lossy().as_ref().into(),
+                build_id: build_id.into(),
+                // Tells pprof not to symbolize again.
+                has_functions: true,
+                has_filenames: true,
+                has_line_numbers: true,
+                has_inline_frames: true,
+                ..Mapping::default()
+            });
+            all.len() as u32 - 1
+        })
+    }
+
+    fn intern_function(&mut self, names: &Names, id: FunctionId) -> u32 {
+        let all = &mut self.saved.functions;
+        *self.functions.entry(id).or_insert_with(|| {
+            let function = names.function(id);
+            // Without a system name pprof shows the name unchanged, with its parameters.
+            all.push(Function {
+                name: function.full.as_str().into(),
+                file: function.file.as_str().into(),
+                ..Function::default()
+            });
+            all.len() as u32 - 1
+        })
+    }
+
+    /// Adds the label set of each thread and returns its index.
+    fn add_label_sets(&mut self, profile: &Profile) -> Vec<u32> {
+        let mut sets: HashMap<Box<[Label]>, u32> = HashMap::from([([].into(), 0)]);
+        self.saved.labels.push([].into());
+        let label = |key: &str, value| Label { key: key.into(), value };
+        let number = |number: u32| LabelValue::Number(number.into(), Text::default());
+        let mut thread_sets = Vec::with_capacity(profile.threads().len());
+        for thread in profile.threads() {
+            let process = profile.process(thread.process);
+            let program = process.executable.rsplit('/').next().unwrap_or_default();
+            let set: Box<[Label]> = [
+                label("process", LabelValue::Text(program.into())),
+                label("thread", LabelValue::Text(thread.name.as_str().into())),
+                label("pid", number(process.pid)),
+                label("tid", number(thread.tid)),
+            ]
+            .into_iter()
+            .filter(|label| !matches!(&label.value, LabelValue::Text(text) if text.is_empty()))
+            .collect();
+            let all = &mut self.saved.labels;
+            thread_sets.push(*sets.entry(set).or_insert_with_key(|set| {
+                all.push(set.clone());
+                all.len() as u32 - 1
+            }));
+        }
+        thread_sets
+    }
+}

@@ -1,0 +1,181 @@
+//! pprof's `-top` table of a live profile: header lines, then one row for each function.
+//!
+//! ```text
+//! File: server
+//! Type: cpu
+//! Samples: 1 851 (0.00% miss rate)
+//! Active filters:
+//!    focus=parse
+//! Showing nodes accounting for 1.54s, 28.21% of 5.46s total
+//! Dropped 16 nodes (cum <= 0.03s)
+//! Showing top 2 nodes out of 57
+//!       flat  flat%   sum%        cum   cum%
+//!      2.09s 38.28% 38.28%      2.09s 38.28%  memmove
+//!      0.77s 14.10% 52.38%      0.77s 14.10%  parse_value (inline)
+//! ```
+//!
+//! All lines are pprof's, except for `Samples:`. The unit is chosen for the rows that are shown, as
+//! in pprof. There is one difference: pprof derives the `(inline)` mark from the rows that it shows
+//! and ignores edges below 0.1 % of the total, so the mark depends on other rows. Here the mark
+//! considers all calls, as pprof does with `-edgefraction=0`.
+//!
+//! [`report`](super::report) prints the same table for saved profiles, where values may have any
+//! unit. `tests/report/screen.rs` checks that both agree.
+
+use std::fmt::Write;
+
+use crate::profile::Clock;
+use crate::profile::loss::LossCause;
+use crate::tally::measure::{TimeUnit, count, percentage, value};
+use crate::tally::query::tags::TagFilter;
+use crate::tally::query::{Filters, Pattern};
+use crate::tally::top::{InlineState, TopRow, TopTable};
+
+/// The facts in the header lines.
+#[derive(Clone, Copy, Debug)]
+pub struct TopHeader<'a> {
+    /// The name of the program.
+    pub file: &'a str,
+    /// The clock that is shown.
+    pub clock: Clock,
+    /// The duration of the measurement.
+    pub duration_ns: Option<u64>,
+    /// The number of ticks lost in the table's time span, by [`LossCause`].
+    pub lost_ticks: [u64; LossCause::ALL.len()],
+    /// The weight of the lost ticks, ns. A tick may stand for several periods.
+    pub lost_ns: [u64; LossCause::ALL.len()],
+    /// The active filters.
+    pub filters: &'a Filters,
+}
+
+/// The limits of the table.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct TopLimits {
+    /// The minimum cum of a row, as a fraction of what the filters leave.
+    pub nodefraction: f64,
+    /// The maximum number of rows; `None` for all.
+    pub nodecount: Option<usize>,
+}
+
+impl Default for TopLimits {
+    /// pprof's defaults on the command line.
+    fn default() -> TopLimits {
+        TopLimits { nodefraction: 0.005, nodecount: None }
+    }
+}
+
+/// Maximum length of a filter in the header, in bytes.
+const MAX_FILTER: usize = 80;
+
+/// Appends the table to `out`. The rows keep their order.
+pub fn write_top(out: &mut String, header: &TopHeader, table: &TopTable, limits: &TopLimits) {
+    let fraction_ns = |of_ns: u64| (of_ns as f64 * limits.nodefraction) as u64;
+    let flat_ns = |rows: &mut dyn Iterator<Item = &TopRow>| rows.fold(0u64, |sum, row| sum.saturating_add(row.flat_ns));
+    let cutoff_ns = fraction_ns(flat_ns(&mut table.rows.iter()));
+    let large: Vec<&TopRow> = table.rows.iter().filter(|row| row.cum_ns >= cutoff_ns).collect();
+    let rows = &large[..limits.nodecount.unwrap_or(usize::MAX).min(large.len())];
+
+    let value_ns = |row: &&TopRow| Some(if row.flat_ns > 0 { row.flat_ns } else { row.cum_ns }).filter(|&ns| ns > 0);
+    let unit = TimeUnit::for_report(rows.iter().filter_map(value_ns).min().unwrap_or(0), table.total_ns);
+    // Without rows there is no common unit.
+    let shown = |ns: u64| value(ns, if rows.is_empty() { TimeUnit::largest_in(ns) } else { unit });
+
+    let mut line = |arguments: std::fmt::Arguments| {
+        // Writing to a String cannot fail.
+        let _ = out.write_fmt(arguments);
+        out.push('\n');
+    };
+    line(format_args!("File: {}", header.file));
+    line(format_args!("Type: {}", sample_kind(header.clock)));
+    if let Some(duration_ns) = header.duration_ns {
+        let share = match table.total_ns {
+            0 => String::new(),
+            total_ns => format!("({})", percentage(total_ns, duration_ns)),
+        };
+        let (duration, total) = (value(duration_ns, TimeUnit::largest_in(duration_ns)), shown(table.total_ns));
+        line(format_args!("Duration: {duration}, Total samples = {total} {share}"));
+    }
+    let losses = format_losses(&header.lost_ticks, &header.lost_ns, table.total_ns);
+    line(format_args!("Samples: {} ({losses})", count(table.samples)));
+    let filters = active_filters(header.filters);
+    if !filters.is_empty() {
+        line(format_args!("Active filters:"));
+        filters.iter().for_each(|filter| line(format_args!("   {filter}")));
+    }
+    let shown_ns = flat_ns(&mut rows.iter().copied());
+    let share = percentage(shown_ns, table.total_ns);
+    let (sum, total) = (shown(shown_ns), shown(table.total_ns));
+    line(format_args!("Showing nodes accounting for {sum}, {} of {total} total", share.trim()));
+    let dropped = table.rows.len() - large.len();
+    if table.total_ns > 0 && dropped > 0 {
+        let plural = if dropped > 1 { "s" } else { "" };
+        line(format_args!("Dropped {dropped} node{plural} (cum <= {})", shown(fraction_ns(table.total_ns))));
+    }
+    if table.total_ns > 0 && (1..large.len()).contains(&rows.len()) {
+        line(format_args!("Showing top {} nodes out of {}", rows.len(), large.len()));
+    }
+    line(format_args!("{:>10} {:>5}% {:>5}% {:>10} {:>5}%", "flat", "flat", "sum", "cum", "cum"));
+    let mut sum_ns = 0u64;
+    for row in rows {
+        sum_ns = sum_ns.saturating_add(row.flat_ns);
+        let [flat, sum, cum] = [row.flat_ns, sum_ns, row.cum_ns].map(|ns| percentage(ns, table.total_ns));
+        let (flat_value, cum_value) = (shown(row.flat_ns), shown(row.cum_ns));
+        let mark = inline_mark(row.inline);
+        line(format_args!("{flat_value:>10} {flat} {sum} {cum_value:>10} {cum}  {}{mark}", row.full));
+    }
+}
+
+/// Columns of a row before the name.
+pub const COLUMNS_BEFORE_NAME: usize = 44;
+
+/// pprof's mark behind the name of an inlined function.
+pub fn inline_mark(inline: InlineState) -> &'static str {
+    match inline {
+        InlineState::No => "",
+        InlineState::Partial => " (partial-inline)",
+        InlineState::Yes => " (inline)",
+    }
+}
+
+/// pprof's name for the sample type of a clock.
+pub(super) fn sample_kind(clock: Clock) -> &'static str {
+    clock.sample_type()
+}
+
+/// Formats the share of time that was lost and the number of ticks lost by each cause:
+/// `0.16% miss rate: 2 ring full, 1 socket full`.
+pub(super) fn format_losses(
+    lost_ticks: &[u64; LossCause::ALL.len()],
+    lost_ns: &[u64; LossCause::ALL.len()],
+    sampled_ns: u64,
+) -> String {
+    let lost_ns = lost_ns.iter().fold(0u64, |sum, &ns| sum.saturating_add(ns));
+    let all_ns = lost_ns.saturating_add(sampled_ns).max(1);
+    let mut text = format!("{:.2}% miss rate", lost_ns as f64 / all_ns as f64 * 100.0);
+    let causes = LossCause::ALL.into_iter().zip(lost_ticks).filter(|(_, ticks)| **ticks > 0);
+    for (index, (loss, &ticks)) in causes.enumerate() {
+        text += if index == 0 { ": " } else { ", " };
+        text += &format!("{} {}", count(ticks), loss.short());
+    }
+    text
+}
+
+/// The active filters, one line each. pprof joins several filters of one kind to one regular
+/// expression.
+fn active_filters(filters: &Filters) -> Vec<String> {
+    let Filters { focus, ignore, hide, show, show_from, tagfocus, tagignore } = filters;
+    let patterns = [("focus", focus), ("ignore", ignore), ("hide", hide), ("show", show), ("show_from", show_from)];
+    let patterns = patterns.map(|(name, patterns)| (name, patterns.iter().map(Pattern::text).collect::<Vec<_>>()));
+    let tags = [("tagfocus", tagfocus), ("tagignore", tagignore)];
+    let tags = tags.map(|(name, tags)| (name, tags.iter().map(TagFilter::text).collect()));
+    let format = |(name, texts): (&str, Vec<&str>)| {
+        let mut text = format!("{name}={}", texts.join("|"));
+        if text.len() > MAX_FILTER {
+            let end = (0..=MAX_FILTER).rev().find(|&end| text.is_char_boundary(end)).unwrap_or(0);
+            text.truncate(end);
+            text.push('…');
+        }
+        text
+    };
+    patterns.into_iter().chain(tags).filter(|(_, texts)| !texts.is_empty()).map(format).collect()
+}

@@ -1,0 +1,29 @@
+//! Saved profiles, as google/pprof structures them: `profile` ← `graph` ← `report`, and one file
+//! for each format.
+//!
+//! [`live`] turns a live profile into a [saved one](profile::SavedProfile), [`format`](mod@format)
+//! reads and writes it, and [`report`] prints what pprof prints.
+
+mod call_tree;
+pub mod demangle;
+pub mod error;
+pub mod filter;
+pub mod format;
+pub mod graph;
+pub mod live;
+pub mod live_top;
+pub mod merge;
+pub mod node_tags;
+pub mod nodes;
+mod objdump;
+pub mod path;
+pub mod profile;
+pub mod prune;
+pub mod raw_dump;
+pub mod report;
+pub mod samples;
+pub mod symbolize;
+pub mod tag_filter;
+mod tag_frames;
+pub mod trim;
+pub mod units;

@@ -1,0 +1,156 @@
+//! `-raw`: the whole profile as text.
+
+use std::collections::BTreeMap;
+use std::io::{self, Write};
+
+use jiff::Timestamp;
+
+use super::printer::ReportPrinter;
+use crate::pprof::profile::{Label, LabelValue, Location, SavedProfile};
+
+impl ReportPrinter<'_> {
+    pub(super) fn print_raw(&mut self, out: &mut dyn Write) -> io::Result<()> {
+        let profile = &self.profile;
+        for comment in &profile.comments {
+            writeln!(out, "Comment: {comment}")?;
+        }
+        if !profile.doc_url.is_empty() {
+            writeln!(out, "Doc: {}", profile.doc_url)?;
+        }
+        writeln!(out, "PeriodType: {} {}", profile.period_type.kind, profile.period_type.unit)?;
+        writeln!(out, "Period: {}", profile.period)?;
+        if profile.time_ns != 0
+            && let Ok(time) = Timestamp::from_nanosecond(profile.time_ns.into())
+        {
+            let local = time.to_zoned(self.options.zone.clone());
+            let fraction = profile.time_ns.rem_euclid(1_000_000_000);
+            let fraction = format!(".{fraction:09}");
+            let fraction = fraction.trim_end_matches('0').trim_end_matches('.');
+            writeln!(out, "Time: {}{fraction} {}", local.strftime("%Y-%m-%d %H:%M:%S"), local.strftime("%z %Z"))?;
+        }
+        if profile.duration_ns != 0 {
+            writeln!(out, "Duration: {}", go_duration(profile.duration_ns))?;
+        }
+        writeln!(out, "Samples:")?;
+        let types = profile.sample_types.iter().map(|of| {
+            let suffix = if of.kind == profile.default_sample_type { "[dflt]" } else { "" };
+            format!("{}/{}{suffix} ", of.kind, of.unit)
+        });
+        writeln!(out, "{}", types.collect::<String>().trim())?;
+        let sets: Vec<String> = profile.labels.iter().map(|labels| format_labels(labels)).collect();
+        let mut failed = None;
+        let mut text = String::new();
+        profile.samples.for_each(|sample| {
+            text.clear();
+            for value in sample.values {
+                text += &format!(" {value:>10}");
+            }
+            text += ": ";
+            for &location in sample.stack {
+                text += &format!("{} ", profile.locations[location as usize].id);
+            }
+            text.push('\n');
+            text += sets.get(sample.labels as usize).map_or("", String::as_str);
+            if failed.is_none() {
+                failed = out.write_all(text.as_bytes()).err();
+            }
+        });
+        failed.map_or(Ok(()), Err)?;
+        writeln!(out, "Locations")?;
+        for location in &profile.locations {
+            self.print_location(out, profile, location)?;
+        }
+        writeln!(out, "Mappings")?;
+        let noinlines = self.options.noinlines;
+        for of in &profile.mappings {
+            let flags = [
+                (of.has_functions, "[FN]"),
+                (of.has_filenames, "[FL]"),
+                (of.has_line_numbers, "[LN]"),
+                (of.has_inline_frames && !noinlines, "[IN]"),
+            ];
+            let flags: String = flags.into_iter().filter(|(is_set, _)| *is_set).map(|(_, flag)| flag).collect();
+            let (start, limit, offset) = (go_hex(of.start), go_hex(of.limit), go_hex(of.offset));
+            writeln!(out, "{}: {start}/{limit}/{offset} {} {} {flags}", of.id, of.file, of.build_id)?;
+        }
+        Ok(())
+    }
+
+    fn print_location(&self, out: &mut dyn Write, profile: &SavedProfile, location: &Location) -> io::Result<()> {
+        let mut head = format!("{:>6}: {} ", location.id, go_hex(location.address));
+        if let Some(mapping) = location.mapping {
+            head += &format!("M={} ", profile.mappings[mapping as usize].id);
+        }
+        if location.folded {
+            head += "[F] ";
+        }
+        if location.lines.is_empty() {
+            writeln!(out, "{head}")?;
+        }
+        let columns = !self.options.noinlines || self.options.showcolumns;
+        for line in &location.lines {
+            let of = &profile.functions[line.function as usize];
+            let column = if columns { line.column } else { 0 };
+            let system = if of.name == of.system_name { String::new() } else { format!("({})", of.system_name) };
+            writeln!(out, "{head}{} {}:{}:{column} s={}{system}", of.name, of.file, line.line, of.start_line)?;
+            head = " ".repeat(13);
+        }
+        Ok(())
+    }
+}
+
+/// Formats a number as Go's `%#x`.
+fn go_hex(number: u64) -> String {
+    format!("{number:#x}")
+}
+
+/// Formats a duration as Go's `%.4v`: its first four characters.
+fn go_duration(ns: i64) -> String {
+    let negative = if ns < 0 { "-" } else { "" };
+    let all = ns.unsigned_abs();
+    let decimal = |whole: u64, part: u64, digits: usize| {
+        let text = format!("{whole}.{part:0digits$}");
+        text.trim_end_matches('0').trim_end_matches('.').to_owned()
+    };
+    let text = match all {
+        0 => "0s".to_owned(),
+        1..1_000 => format!("{all}ns"),
+        1_000..1_000_000 => format!("{}µs", decimal(all / 1_000, all % 1_000, 3)),
+        1_000_000..1_000_000_000 => format!("{}ms", decimal(all / 1_000_000, all % 1_000_000, 6)),
+        _ => {
+            let (minutes, rest) = (all / 60_000_000_000, all % 60_000_000_000);
+            let seconds = decimal(rest / 1_000_000_000, rest % 1_000_000_000, 9);
+            match (minutes / 60, minutes % 60) {
+                (0, 0) => format!("{seconds}s"),
+                (0, minutes) => format!("{minutes}m{seconds}s"),
+                (hours, minutes) => format!("{hours}h{minutes}m{seconds}s"),
+            }
+        }
+    };
+    format!("{negative}{text}").chars().take(4).collect()
+}
+
+/// Formats the labels of a set: one line of texts and one of numbers, each sorted by key.
+fn format_labels(labels: &[Label]) -> String {
+    const HEAD: &str = "                ";
+    let mut texts: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
+    let mut numbers: BTreeMap<&str, Vec<(i64, &str)>> = BTreeMap::new();
+    for Label { key, value } in labels {
+        match value {
+            LabelValue::Text(text) => texts.entry(key).or_default().push(text),
+            LabelValue::Number(number, unit) => numbers.entry(key).or_default().push((*number, unit)),
+        }
+    }
+    let sorted = |mut all: Vec<String>| {
+        all.sort();
+        if all.is_empty() { String::new() } else { format!("{HEAD}{}\n", all.join(" ")) }
+    };
+    let texts = texts.into_iter().map(|(key, values)| format!("{key}:[{}]", values.join(" ")));
+    let numbers = numbers.into_iter().map(|(key, values)| {
+        let any_unit = values.iter().any(|(_, unit)| !unit.is_empty());
+        let format =
+            |&(number, unit): &(i64, &str)| if any_unit { format!("{number} {unit}") } else { number.to_string() };
+        format!("{key}:[{}]", values.iter().map(format).collect::<Vec<_>>().join(" "))
+    });
+    sorted(texts.collect()) + &sorted(numbers.collect())
+}

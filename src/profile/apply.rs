@@ -1,0 +1,339 @@
+//! The profile and how received messages change it. `read` has the functions that read it.
+
+use std::collections::VecDeque;
+use std::hint::black_box;
+
+use super::by_clock::ByClock;
+use super::change_log::{ChangeLog, LoggedSample};
+use super::hash::IdMap;
+use super::loss::Overflows;
+use super::memory::MemoryLimit;
+use super::module::ModuleTable;
+use super::process::{Process, ProcessId};
+use super::sample_cache::{ReceivedStack, ResolvedSample, StackIdentity};
+use super::sample_times::{SampleTimes, TimedSample};
+use super::stack::{Frame, StackId, StackTable};
+use super::thread::{Thread, ThreadId, ThreadState};
+use super::totals::{BUCKET_NS, BUCKETS, Totals, Weight};
+use crate::link::wire::{
+    Arrival, Clock, ConnectionEvent, FRAMES_LEFT_OUT, FrameAddress, Hello, MAX_FRAMES, Message, Sample, SourceId,
+    StackHash, StackHasher, flag,
+};
+
+/// Maximum number of process images, each with its command line. A long build starts some 10 000.
+const MAX_PROCESSES: usize = 65_536;
+/// Maximum number of threads with a name and totals of their own. The samples of further threads
+/// are added to [`OTHER_THREADS`] of their process.
+pub(super) const MAX_THREADS: usize = 131_072;
+/// The name that stands for threads beyond [`MAX_THREADS`].
+pub(super) const OTHER_THREADS: &str = "[other threads]";
+/// Maximum number of addresses of one process whose generated code was replaced.
+const MAX_REPLACED: usize = 1 << 19;
+/// Number of messages whose memory is prefetched before they are applied. What is loaded for them
+/// fits the nearest cache.
+const PREFETCH_BATCH: usize = 64;
+
+/// Everything received in a session.
+#[derive(Default)]
+pub struct Profile {
+    /// Frames and stacks of all processes.
+    pub stacks: StackTable,
+    /// Files of all processes.
+    pub modules: ModuleTable,
+    pub(super) processes: Vec<Process>,
+    pub(super) threads: Vec<Thread>,
+    /// Number of times that a thread got a name.
+    pub(super) name_changes: u64,
+    /// Numbers of threads and processes that have an owner frame.
+    pub(super) owner_frames: (usize, usize),
+    sources: IdMap<SourceId, ProcessId>,
+    /// Disconnected processes that may still have a history, with the time when they disconnected,
+    /// oldest first.
+    disconnected: VecDeque<(ProcessId, u64)>,
+    pub(super) stack_quality: StackQuality,
+    /// The totals at the time of the freeze, by process. While they exist, queries read them.
+    pub(super) frozen: Option<Vec<ByClock<Totals>>>,
+    /// The totals that numbers are compared with, by process.
+    pub(super) baseline: Vec<ByClock<Totals>>,
+    /// The latest samples of each clock.
+    pub(super) change_logs: ByClock<ChangeLog>,
+    /// The time of every sample, if [`keep_sample_times`](Self::keep_sample_times) was called.
+    pub(super) times: Option<SampleTimes>,
+    pub(super) overflows: Overflows,
+    pub(super) memory: MemoryLimit,
+    hasher: StackHasher,
+}
+
+/// Numbers of samples by how complete their stacks are, since the start.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct StackQuality {
+    /// All samples.
+    pub samples: u64,
+    /// Samples whose stack does not reach the thread's first frame.
+    pub truncated: u64,
+    /// Truncated samples of which only the leaf frame could be read.
+    pub unreadable: u64,
+}
+
+impl Profile {
+    /// Applies messages in order.
+    ///
+    /// The totals that a sample is added to lie anywhere in memory. They are prefetched for a batch
+    /// of samples, so that the cache misses overlap.
+    pub fn apply_all(&mut self, arrivals: Vec<Arrival>) {
+        let mut rest = arrivals.into_iter();
+        while !rest.as_slice().is_empty() {
+            let count = rest.len().min(PREFETCH_BATCH);
+            let hashes = self.prefetch(&rest.as_slice()[..count]);
+            rest.by_ref().take(count).zip(hashes).for_each(|(arrival, hash)| self.apply_hashed(arrival, hash));
+        }
+    }
+
+    /// Applies one message. A source has to introduce itself with a Hello; `link` enforces that,
+    /// and other messages have no effect here.
+    pub fn apply(&mut self, arrival: Arrival) {
+        self.apply_hashed(arrival, None);
+    }
+
+    /// Loads the memory that [`apply_hashed`](Self::apply_hashed) will access, and returns the hash
+    /// of each sample's stack.
+    fn prefetch(&self, arrivals: &[Arrival]) -> Vec<Option<StackHash>> {
+        let hash = |arrival: &Arrival| match &arrival.event {
+            ConnectionEvent::Received(Message::Sample(_, frames)) => Some(self.hasher.hash(frames)),
+            _ => None,
+        };
+        let hashes: Vec<_> = arrivals.iter().map(hash).collect();
+        let key = |(arrival, &hash): (&Arrival, &Option<StackHash>)| {
+            let ConnectionEvent::Received(Message::Sample(sample, frames)) = &arrival.event else { return None };
+            let process = &self.processes[self.sources.get(&arrival.source)?.0 as usize];
+            let thread = *process.threads.get(&sample.tid)?;
+            let stack = received_stack(sample, StackIdentity::Hash(hash?), frames);
+            Some((process, sample.clock, process.cache.key(thread, sample.clock, &stack)))
+        };
+        let keys: Vec<_> = arrivals.iter().zip(&hashes).filter_map(key).collect();
+        let found: Vec<_> =
+            keys.iter().map(|&(process, clock, key)| (process, clock, process.cache.find(key))).collect();
+        let totals = found
+            .into_iter()
+            .filter_map(|(process, clock, found)| Some(process.totals.get(clock)?.prefetch(found?.index)));
+        black_box(totals.fold(0, |all, ns| all ^ ns));
+        hashes
+    }
+
+    /// Applies one message. `hash` is the hash of its stack, if it is known.
+    fn apply_hashed(&mut self, arrival: Arrival, hash: Option<StackHash>) {
+        let Arrival { source, pid, at_ns, event } = arrival;
+        self.expire_disconnected(at_ns);
+        match event {
+            ConnectionEvent::Received(Message::Hello(hello)) => {
+                self.disconnect(source, at_ns);
+                self.add_process(source, pid, at_ns, &hello);
+            }
+            ConnectionEvent::Received(message) => {
+                let Some(&id) = self.sources.get(&source) else { return };
+                match message {
+                    Message::Sample(sample, frames) => {
+                        let hash = hash.unwrap_or_else(|| self.hasher.hash(&frames));
+                        let stack = received_stack(&sample, StackIdentity::Hash(hash), &frames);
+                        self.add_sample(id, at_ns, &sample, stack);
+                    }
+                    message => self.apply_message(id, at_ns, message),
+                }
+            }
+            ConnectionEvent::Closed | ConnectionEvent::Aborted(_) => self.disconnect(source, at_ns),
+        }
+    }
+
+    fn add_process(&mut self, source: SourceId, pid: u32, at_ns: u64, hello: &Hello<Box<[u8]>>) {
+        if self.processes.len() >= MAX_PROCESSES {
+            self.overflows.processes += 1;
+            return;
+        }
+        let same = |process: &&Process| process.pid == pid && process.start_ticks == hello.start_ticks;
+        let image = self.processes.iter().filter(same).count() as u32;
+        self.sources.insert(source, ProcessId(self.processes.len() as u32));
+        self.processes.push(Process::new(source, pid, image, at_ns, hello));
+    }
+
+    fn disconnect(&mut self, source: SourceId, at_ns: u64) {
+        if let Some(id) = self.sources.remove(&source) {
+            self.processes[id.0 as usize].disconnect();
+            self.disconnected.push_back((id, at_ns));
+        }
+    }
+
+    /// Clears the history of processes that disconnected so long ago that it is older than every
+    /// window. Otherwise only a new sample would clear it, and they send none.
+    fn expire_disconnected(&mut self, now_ns: u64) {
+        const LONGEST_NS: u64 = (BUCKETS as u64 + 1) * BUCKET_NS;
+        while let Some(&(id, left_ns)) = self.disconnected.front()
+            && left_ns.saturating_add(LONGEST_NS) < now_ns
+        {
+            self.disconnected.pop_front();
+            self.processes[id.0 as usize].totals.values_mut().for_each(Totals::clear_history);
+        }
+    }
+
+    /// Notes that an address of generated code in a process has other code from now on. Frames of
+    /// later samples there are new ones, so that the earlier keep their names.
+    pub fn set_code_version(&mut self, id: ProcessId, address: u64, code_version: u16) {
+        let Some(process) = self.processes.get_mut(id.0 as usize).filter(|process| process.connected) else { return };
+        let known = process.code_versions.len();
+        let version = process.code_versions.entry(address).or_default();
+        // The number of sampled addresses is limited, but that of a recording may not be.
+        if code_version > *version && known < MAX_REPLACED {
+            *version = code_version;
+            process.cache.clear();
+        }
+    }
+
+    /// Applies any message but a Hello and a sample.
+    fn apply_message(&mut self, id: ProcessId, at_ns: u64, message: Message) {
+        let process = &mut self.processes[id.0 as usize];
+        match message {
+            Message::Module(module) => {
+                process.cache.clear();
+                process.mappings.load(&module, &mut self.modules, process.pid);
+            }
+            Message::Unload(unload) => {
+                process.cache.clear();
+                process.mappings.unload(&unload);
+            }
+            Message::Thread(named) => {
+                let thread = self.thread_id(id, named.tid);
+                let thread = &mut self.threads[thread.0 as usize];
+                if thread.tid == named.tid {
+                    thread.name = String::from_utf8_lossy(&named.name).into_owned();
+                    self.name_changes += 1;
+                }
+            }
+            Message::ThreadEnd { tid } => {
+                if let Some(thread) = process.threads.remove(&tid) {
+                    self.threads[thread.0 as usize].ended = true;
+                }
+            }
+            Message::Counters(counters) => {
+                process.update_clock_offset(at_ns, counters.monotonic_ns);
+                process.earlier_account = std::mem::replace(&mut process.account, counters);
+            }
+            Message::Engaged(engaged) => process.engaged = Some(engaged),
+            Message::Hello(_) | Message::Sample(..) | Message::Busy { .. } => {}
+        }
+    }
+
+    fn thread_id(&mut self, process: ProcessId, tid: u32) -> ThreadId {
+        let threads = &mut self.processes[process.0 as usize].threads;
+        if let Some(&id) = threads.get(&tid) {
+            return id;
+        }
+        let full = self.threads.len() >= MAX_THREADS;
+        let (tid, name) = if full { (0, OTHER_THREADS.to_owned()) } else { (tid, String::new()) };
+        *threads.entry(tid).or_insert_with(|| {
+            self.threads.push(Thread { process, tid, name, ended: false, state: ThreadState::default() });
+            ThreadId(self.threads.len() as u32 - 1)
+        })
+    }
+
+    /// Adds a sample of a recording, in which every stack has a number. `frames` are
+    /// [packed](FrameAddress::pack), leaf first.
+    pub fn apply_recorded(&mut self, source: SourceId, at_ns: u64, sample: &Sample, number: u32, frames: &[u64]) {
+        self.expire_disconnected(at_ns);
+        if let Some(&id) = self.sources.get(&source) {
+            self.add_sample(id, at_ns, sample, received_stack(sample, StackIdentity::Number(number), frames));
+        }
+    }
+
+    fn add_sample(&mut self, id: ProcessId, arrived_ns: u64, sample: &Sample, stack: ReceivedStack<'_>) {
+        let mut is_truncated = stack.is_truncated;
+        let thread = self.thread_id(id, sample.tid);
+        self.overflows.threads += u64::from(self.threads[thread.0 as usize].tid != sample.tid);
+        let cache = &mut self.processes[id.0 as usize].cache;
+        cache.select_generation(sample.generation);
+        let key = cache.key(thread, sample.clock, &stack);
+        let resolved = cache.find(key).unwrap_or_else(|| {
+            self.stay_below_memory_limit();
+            let (resolved, is_full) = self.resolve((id, thread), sample.clock, &stack);
+            if is_full {
+                // It is not cached, so that each of these samples is counted.
+                self.overflows.stacks += 1;
+                is_truncated = true;
+            } else {
+                self.processes[id.0 as usize].cache.insert(key, resolved);
+            }
+            resolved
+        });
+        let process = &mut self.processes[id.0 as usize];
+        process.update_clock_offset(arrived_ns, sample.monotonic_ns);
+        if sample.clock == Clock::Prof {
+            process.sampled_ns = process.sampled_ns.saturating_add(sample.weight_ns);
+        }
+        // The agent's time is not trusted beyond the time of arrival: a sample of the future would
+        // drop the whole history.
+        let at_ns = sample.monotonic_ns.saturating_add_signed(process.clock_offset_ns).min(arrived_ns);
+        let totals = process.totals.get_or_default(sample.clock);
+        let (weight, overflows) = (Weight { ns: sample.weight_ns, samples: 1 }, totals.overflows());
+        totals.add(at_ns, resolved.index, weight);
+        let key = (thread, resolved.stack);
+        if let Some(times) = &mut self.times {
+            times.push(TimedSample { at_ns, clock: sample.clock, key, weight_ns: sample.weight_ns });
+        }
+        if self.frozen.is_none() {
+            let log = self.change_logs.get_or_default(sample.clock);
+            log.push(LoggedSample { bucket: at_ns / BUCKET_NS, key, weight });
+            if totals.overflows() != overflows {
+                log.invalidate();
+            }
+        }
+        let quality = &mut self.stack_quality;
+        quality.samples += 1;
+        quality.truncated += u64::from(is_truncated);
+        quality.unreadable += u64::from(sample.flags & flag::UNREADABLE != 0);
+    }
+
+    /// Finds or creates the stack and the index in the totals of a sample that is not cached, and
+    /// says whether a table was full.
+    fn resolve(
+        &mut self,
+        (id, thread): (ProcessId, ThreadId),
+        clock: Clock,
+        received: &ReceivedStack<'_>,
+    ) -> (ResolvedSample, bool) {
+        let process = &mut self.processes[id.0 as usize];
+        let overflows = self.stacks.overflows();
+        let mut stack = StackId::EMPTY;
+        if received.is_truncated {
+            let truncated = self.stacks.frame_id(Frame::Truncated);
+            stack = self.stacks.push(stack, truncated);
+        }
+        for &word in received.frames.iter().rev() {
+            let frame = match word {
+                FRAMES_LEFT_OUT => self.stacks.frame_id(Frame::LeftOut),
+                _ => {
+                    let address = FrameAddress::unpack(word).lookup();
+                    let versions = &process.code_versions;
+                    let unmapped = |address| {
+                        let code_version = versions.get(&address).copied().unwrap_or_default();
+                        Frame::Unmapped { process: id, code_version, address }
+                    };
+                    process.cache.frame(address, &process.mappings, &mut self.stacks, unmapped)
+                }
+            };
+            stack = self.stacks.push(stack, frame);
+        }
+        let totals = process.totals.get_or_default(clock);
+        let mut is_full = self.stacks.overflows() != overflows;
+        if !totals.has_room((thread, stack)) {
+            let truncated = self.stacks.frame_id(Frame::Truncated);
+            stack = self.stacks.push(StackId::EMPTY, truncated);
+            is_full = true;
+        }
+        (ResolvedSample { stack, index: totals.index((thread, stack)) }, is_full)
+    }
+}
+
+/// The stack of a sample. An agent sends at most [`MAX_FRAMES`] frames; of more, the leaf side is
+/// kept.
+fn received_stack<'a>(sample: &Sample, identity: StackIdentity, frames: &'a [u64]) -> ReceivedStack<'a> {
+    let is_truncated = sample.flags & (flag::TRUNCATED | flag::UNREADABLE) != 0;
+    ReceivedStack { identity, frames: &frames[..frames.len().min(MAX_FRAMES)], is_truncated }
+}

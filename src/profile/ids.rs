@@ -1,0 +1,10 @@
+//! Indices of processes and threads in a profile.
+
+/// Index of a process image in a [`Profile`](super::Profile).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct ProcessId(pub u32);
+
+/// Index of a thread in a [`Profile`](super::Profile). Two threads that had the same tid one after
+/// the other have two ids.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct ThreadId(pub u32);

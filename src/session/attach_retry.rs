@@ -1,0 +1,71 @@
+//! Knocks (sends the wake signal) at processes that have the agent's library but whose agent has
+//! not connected: those attached to, and idle ones if the wall clock is sampled. One thread is
+//! signalled at a time, with a pause between two, because each knock may interrupt a sleep.
+//!
+//! A launched process that runs now and then is left alone for [`FIRST_TICK_NS`]: its first period
+//! of CPU time starts the agent without a knock. A process that keeps sleeping is signalled.
+
+use std::collections::HashMap;
+
+use crate::attach::AttachError;
+use crate::attach::{knock, proc};
+
+/// Time between two knocks at one process, ns.
+const PAUSE_NS: u64 = 1_000_000_000;
+/// Maximum number of knocks at one process.
+const ATTEMPTS: usize = 8;
+/// Time in which a launched process that runs now and then should use its first period, ns.
+const FIRST_TICK_NS: u64 = 3_000_000_000;
+
+/// The processes that were signalled, and those observed to find out whether they sleep.
+#[derive(Default)]
+pub(super) struct AttachRetry {
+    /// Number of knocks and time of the next one, ns, by pid.
+    knocks: HashMap<u32, (usize, u64)>,
+    /// Time of the first observation, ns, and the number of times that the process had been
+    /// scheduled at the last one, by pid.
+    observations: HashMap<u32, (u64, Option<u64>)>,
+}
+
+/// The result of a knock.
+#[derive(Debug)]
+pub(super) enum KnockResult {
+    /// A signal was sent, or it is too early for the next one.
+    Wait,
+    /// No signal can be sent.
+    Failed(AttachError),
+    /// All attempts were made, and the agent has not connected.
+    GivenUp,
+}
+
+impl AttachRetry {
+    /// Whether to wait for the first tick of a launched process: it is young, and it has run since
+    /// the last observation or was not observed before.
+    pub(super) fn may_tick_soon(&mut self, pid: u32, now_ns: u64) -> bool {
+        let scheduled = proc::times_scheduled(pid);
+        let (since_ns, before) = self.observations.get(&pid).copied().unwrap_or((now_ns, None));
+        self.observations.insert(pid, (since_ns, scheduled));
+        (before.is_none() || scheduled != before) && now_ns.saturating_sub(since_ns) < FIRST_TICK_NS
+    }
+
+    /// Knocks at a process if its next knock is due.
+    pub(super) fn knock(&mut self, pid: u32, now_ns: u64) -> KnockResult {
+        let (attempt, due_ns) = self.knocks.get(&pid).copied().unwrap_or((0, 0));
+        if now_ns < due_ns {
+            return KnockResult::Wait;
+        }
+        if attempt == ATTEMPTS {
+            return KnockResult::GivenUp;
+        }
+        self.knocks.insert(pid, (attempt + 1, now_ns + PAUSE_NS));
+        let threads = match knock::knock_targets(pid) {
+            Ok(threads) => threads,
+            Err(error) => return KnockResult::Failed(error),
+        };
+        let Some(&thread) = threads.get(attempt % threads.len().max(1)) else { return KnockResult::Wait };
+        match knock::knock(pid, thread, std::process::id()) {
+            Ok(()) | Err(AttachError::NoProcess { .. }) => KnockResult::Wait,
+            Err(error) => KnockResult::Failed(error),
+        }
+    }
+}

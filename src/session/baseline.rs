@@ -1,0 +1,152 @@
+//! Differences from a baseline. The profile keeps the totals of the baseline; this module answers
+//! the current question from them and subtracts. The baseline does not change, so each question is
+//! answered once and the result is cached.
+
+use std::collections::HashMap;
+
+use crate::profile::process::ProcessId;
+use crate::profile::totals::Span;
+use crate::profile::{Generation, Profile};
+use crate::symbols::Names;
+use crate::tally::call_paths::CallPath;
+use crate::tally::diff::{self, Burstiness, SignificanceTest};
+use crate::tally::flame::FlameQuery;
+use crate::tally::query::Query;
+use crate::tally::tallier::{Extras, Tallier, Tallies};
+use crate::tally::text::Text;
+use crate::tally::threads::{ThreadTable, ThreadsQuery};
+use crate::tally::top::TopRow;
+use crate::tally::trend::{Trend, Trends};
+
+/// The inputs of a cached result: query, centre and listing, flame graph, version of the names,
+/// unfolded callers.
+type CacheKey = (Query, [Option<String>; 2], Option<FlameQuery>, u64, Vec<CallPath>);
+
+/// A baseline and the results computed from it.
+pub(super) struct Baseline {
+    /// The span that was shown when the baseline was set.
+    span: Span,
+    /// The time when the baseline was set, on the viewer's clock, ns.
+    pub(super) at_ns: u64,
+    tallier: Tallier,
+    /// The last result.
+    result: Option<(CacheKey, Tallies)>,
+    /// The last threads.
+    threads: Option<((Query, u64), ThreadTable)>,
+    judge: SignificanceTest,
+    /// Burstiness of the baseline's rows, and the query it was measured for.
+    bursts: (Option<(Query, u64)>, Burstiness),
+}
+
+impl Baseline {
+    /// A baseline of the current view.
+    pub(super) fn new(span: Span, at_ns: u64) -> Baseline {
+        Baseline {
+            span,
+            at_ns,
+            tallier: Tallier::default(),
+            result: None,
+            threads: None,
+            judge: SignificanceTest::accept_all(),
+            bursts: Default::default(),
+        }
+    }
+
+    /// Replaces the numbers in `now` by their differences from the baseline. The first sample came
+    /// at `begun_ns`.
+    pub(super) fn subtract(
+        &mut self,
+        (profile, names): (&Profile, &Names),
+        query: &Query,
+        besides: Extras<'_>,
+        begun_ns: u64,
+        now: &mut Tallies,
+    ) {
+        let covered_ns = |span: Span| match span {
+            Span::Last { ns, now_ns } => ns.min(now_ns.saturating_sub(begun_ns)),
+            Span::Total => 0,
+        };
+        let base = self.base(query);
+        // A box that is too narrow in the baseline may be wide now.
+        let flame = besides.flame.map(|flame| FlameQuery { least_share: 0.0, ..flame.clone() });
+        let named = [besides.center, besides.lines].map(|full| full.map(str::to_owned));
+        let key = (base, named, flame, names.version(), besides.unfolded.to_vec());
+        if self.result.as_ref().is_none_or(|(cached, _)| *cached != key) {
+            let besides = Extras { flame: key.2.as_ref(), trends: false, ..besides };
+            let tallies = self.tallier.answer(profile, names, &key.0, besides);
+            let of = Some((key.0.clone(), key.3));
+            if self.bursts.0 != of {
+                let parts = diff::baseline_parts(key.0.span, covered_ns(key.0.span)).into_iter();
+                let sum_part = |span| self.tallier.table(profile, names, &Query { span, ..key.0.clone() });
+                self.bursts = (of, Burstiness::new(&parts.map(sum_part).collect::<Vec<_>>()));
+            }
+            self.result = Some((key, tallies));
+        }
+        let (Some(((base, ..), before)), bursts) = (&self.result, &self.bursts.1) else { return };
+        let judge = match query.span {
+            Span::Total => SignificanceTest::accept_all(),
+            Span::Last { .. } => {
+                SignificanceTest::new(&now.table, &before.table, covered_ns(query.span), covered_ns(base.span))
+            }
+        };
+        self.judge = judge;
+        let rows = now.table.rows.iter().map(|row| row.full.clone());
+        let trends: HashMap<Text, Trend> = rows.zip(now.trends.rows.iter().copied()).collect();
+        now.table = diff::diff_tables(&now.table, &before.table, (&judge, bursts), query.sort).into();
+        // The rows have a new order, and rows of the baseline alone have no trend.
+        if !trends.is_empty() {
+            let of = |row: &TopRow| trends.get(&row.full).copied().unwrap_or_default();
+            now.trends = Trends { rows: now.table.rows.iter().map(of).collect() }.into();
+        }
+        if let (Some(now), Some(before)) = (&mut now.total, &before.total) {
+            *now = diff::diff_tables(now, before, (&SignificanceTest::accept_all(), bursts), query.sort).into();
+        }
+        if let (Some(now), Some(before)) = (&mut now.callers, &before.callers) {
+            *now = diff::diff_callers(now, before, (&judge, bursts));
+        }
+        if let (Some(now), Some(before)) = (&mut now.lines, &before.lines) {
+            *now = diff::diff_lines(now, before, (&judge, bursts));
+        }
+        if let (Some(now), Some(before)) = (&mut now.flame, &before.flame) {
+            let least_share = besides.flame.map_or(0.0, |flame| flame.least_share);
+            *now = diff::diff_flames(now, before, (&judge, bursts), least_share).into();
+        }
+    }
+
+    /// The query for the baseline that corresponds to the current query.
+    fn base(&self, query: &Query) -> Query {
+        let span = match (query.span, self.span) {
+            (Span::Last { ns, .. }, Span::Last { now_ns, .. }) => Span::Last { ns, now_ns },
+            (Span::Last { ns, .. }, Span::Total) => Span::Last { ns, now_ns: self.at_ns },
+            (Span::Total, _) => Span::Total,
+        };
+        Query { generation: Generation::Baseline, span, ..query.clone() }
+    }
+
+    /// Returns the differences of processes and threads, with the significance test of the last
+    /// [`subtract`](Self::subtract).
+    pub(super) fn subtract_threads(
+        &mut self,
+        (profile, names): (&Profile, &Names),
+        query: &Query,
+        threads_query: &ThreadsQuery,
+        now: &ThreadTable,
+    ) -> ThreadTable {
+        let of = (self.base(query), names.version());
+        if self.threads.as_ref().is_none_or(|(known, _)| *known != of) {
+            // Nothing is folded: a line that is folded now may have been a line of its own.
+            let processes = (0..profile.processes().len()).map(|index| ProcessId(index as u32));
+            let each = ThreadsQuery {
+                ended_threads_of: processes.collect(),
+                ended_processes: true,
+                ..ThreadsQuery::default()
+            };
+            let threads = self.tallier.threads(profile, names, &of.0, &each);
+            self.threads = Some((of, threads));
+        }
+        match &self.threads {
+            Some((_, before)) => diff::diff_threads(now, before, (&self.judge, &self.bursts.1), threads_query.sort),
+            None => now.clone(),
+        }
+    }
+}

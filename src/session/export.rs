@@ -1,0 +1,121 @@
+//! Encodes a session in a file format: as a saved profile, or as the table on the screen.
+
+use super::save::SaveInput;
+use crate::pprof::format::SaveFormat;
+use crate::pprof::live::{self, LiveProfileInfo};
+use crate::pprof::live_top::{TopHeader, TopLimits, write_top};
+use crate::pprof::profile::{Label, LabelValue, SavedProfile};
+use crate::pprof::report;
+use crate::profile::Clock;
+use crate::profile::loss::{LossCause, Losses};
+use crate::profile::totals::Span;
+use crate::tally::query::tags::{TagFilter, ThreadTags};
+use crate::tally::tallier::Tallier;
+
+/// A number for each cause of loss.
+type LossArray = [u64; LossCause::ALL.len()];
+
+/// Encodes the input in a format other than a recording.
+///
+/// # Errors
+/// If there are no samples, or the format cannot hold them; a message for the user.
+pub(super) fn encode(input: &SaveInput<'_>, format: SaveFormat) -> Result<Vec<u8>, String> {
+    if format == SaveFormat::Text {
+        return Ok(text_table(input).into_bytes());
+    }
+    let profile = to_saved_profile(input)?;
+    let value = profile.value_index("")?;
+    let mut out = Vec::new();
+    report::export(&mut out, profile, value, format).map_err(|error| error.to_string())?;
+    Ok(out)
+}
+
+/// The table on the screen, with its units.
+fn text_table(input: &SaveInput<'_>) -> String {
+    let table = Tallier::default().table(input.profile, input.names, &input.query);
+    let program = input.facts.command.split_whitespace().next().unwrap_or("");
+    let header = TopHeader {
+        file: program.rsplit('/').next().unwrap_or(program),
+        clock: input.query.clock,
+        duration_ns: (input.query.clock != Clock::Virtual).then(|| duration_ns(input)),
+        lost_ticks: losses(input, |losses| losses.lost_ticks),
+        lost_ns: losses(input, |losses| losses.lost_ns),
+        filters: &input.query.filters,
+    };
+    let mut out = String::new();
+    write_top(&mut out, &header, &table, &TopLimits::default());
+    out
+}
+
+/// Converts the input to a saved profile.
+///
+/// # Errors
+/// If it has no samples and may not be empty; a message for the user.
+pub fn to_saved_profile(input: &SaveInput<'_>) -> Result<SavedProfile, String> {
+    let duration_ns = duration_ns(input);
+    let info = LiveProfileInfo {
+        clock: input.query.clock,
+        span: input.query.span,
+        time_ns: input.unix_ns.saturating_sub(duration_ns) as i64,
+        duration_ns: duration_ns as i64,
+        period_ns: input.facts.period_ns,
+        lost_ticks: losses(input, |losses| losses.lost_ticks),
+        lost_ns: losses(input, |losses| losses.lost_ns),
+    };
+    let mut profile = live::to_saved(input.profile, input.names, &info);
+    let filters = &input.query.filters;
+    profile.filter(filters);
+    filter_by_tags(&mut profile, &filters.tagfocus, &filters.tagignore);
+    if profile.samples.is_empty() && !input.may_be_empty {
+        return Err("no samples to save: wait for one, or clear the filters with U".to_owned());
+    }
+    Ok(profile)
+}
+
+/// The length of the time span, ns.
+fn duration_ns(input: &SaveInput<'_>) -> u64 {
+    let up_ns = (input.facts.up.as_nanos() as u64).saturating_sub(input.behind_ns);
+    match input.query.span {
+        Span::Total => up_ns,
+        Span::Last { ns, .. } => ns.min(up_ns),
+    }
+}
+
+/// The losses of the time span. They are known for the whole session only and 0 for a part of it.
+fn losses(input: &SaveInput<'_>, select: fn(&Losses) -> LossArray) -> LossArray {
+    match input.query.span {
+        Span::Total => select(&input.facts.losses),
+        Span::Last { .. } => Default::default(),
+    }
+}
+
+/// Applies `tagfocus` and `tagignore` with the meaning that they have on the screen.
+fn filter_by_tags(profile: &mut SavedProfile, focus: &[TagFilter], ignore: &[TagFilter]) {
+    if focus.is_empty() && ignore.is_empty() {
+        return;
+    }
+    let is_kept = |labels: &[Label]| {
+        let number = |key: &str| {
+            labels.iter().find_map(|label| match label.value {
+                LabelValue::Number(number, _) if *label.key == *key => u32::try_from(number).ok(),
+                _ => None,
+            })
+        };
+        let text = |key: &str| {
+            labels.iter().find_map(|label| match &label.value {
+                LabelValue::Text(text) if *label.key == *key => Some(&**text),
+                _ => None,
+            })
+        };
+        let tags = ThreadTags {
+            pid: number("pid").unwrap_or_default(),
+            tid: number("tid").unwrap_or_default(),
+            process: text("process").unwrap_or_default(),
+            thread: text("thread").unwrap_or_default(),
+        };
+        let matches_any = |filters: &[TagFilter]| filters.iter().any(|filter| filter.matches(&tags));
+        (focus.is_empty() || matches_any(focus)) && !matches_any(ignore)
+    };
+    let kept: Vec<bool> = profile.labels.iter().map(|labels| is_kept(labels)).collect();
+    profile.samples.retain(|_, _, labels| kept[*labels as usize]);
+}

@@ -1,0 +1,163 @@
+//! The facts in the header, collected for one answer. A number that is not known yet is `None` and
+//! shown as `–`.
+
+use std::time::Duration;
+
+use super::unsampled::Unsampled;
+use crate::attach::proc::signal_name;
+pub use crate::link::recording::TargetExit;
+use crate::link::wire::{Clock, Engine, EngineState};
+pub use crate::profile::StackQuality;
+use crate::profile::loss::{Losses, Overflows};
+use crate::symbols::coverage::NameCoverage;
+use crate::symbols::worker::SymbolState;
+use crate::tally::measure;
+
+/// Maximum length of [`Facts::files`], which is computed for every answer.
+pub(super) const MAX_FILES: usize = 64;
+
+impl Facts {
+    /// Creates the facts of a session of which only the clock is known.
+    pub fn unknown(clock: Clock) -> Facts {
+        Facts {
+            command: String::new(),
+            pids: Vec::new(),
+            processes: 0,
+            threads: None,
+            up: Duration::ZERO,
+            ended: None,
+            clock,
+            engine: Engine::Threads,
+            engine_state: None,
+            refusal: None,
+            period_ns: 0,
+            origin: None,
+            effective_hz: None,
+            window_ns: None,
+            losses: Losses::default(),
+            unsampled: None,
+            stacks: StackQuality::default(),
+            overflows: Overflows::default(),
+            files: Vec::new(),
+            coverage: Vec::new(),
+            agent_share: None,
+            agent_of_a_cpu: None,
+            cpu_history: Vec::new(),
+            cpu_now: None,
+            cpu_used: Duration::ZERO,
+            symbolizing: (0, 0),
+            waits_for_names: false,
+            clock_unix_ns: 0,
+            waiting: None,
+        }
+    }
+}
+
+/// The facts in the header.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Facts {
+    /// The command as launched, or the command line of the process attached to.
+    pub command: String,
+    /// The launched process, or the processes attached to.
+    pub pids: Vec<u32>,
+    /// Number of processes with a connected agent.
+    pub processes: usize,
+    /// Number of their threads, or `None` until an agent has counted them.
+    pub threads: Option<u32>,
+    /// Time since the launch or the attach.
+    pub up: Duration,
+    /// The target's exit and the time until then, if it has ended.
+    pub ended: Option<(TargetExit, Duration)>,
+    /// The selected clock.
+    pub clock: Clock,
+    /// The selected engine.
+    pub engine: Engine,
+    /// The state of the agents' engines, or `None` before the first has answered.
+    pub engine_state: Option<EngineState>,
+    /// The reason why an agent could not start its engine, if that ever happened.
+    pub refusal: Option<EngineState>,
+    /// The selected period in ns, or 0 if it is unknown.
+    pub period_ns: u64,
+    /// The origin of an imported profile, as far as the file tells. `engine` has no meaning if this
+    /// is set.
+    pub origin: Option<String>,
+    /// Number of signals that reached a handler per second of the clock (CPU time of the process or
+    /// wall time of a thread), or `None` until it is known.
+    pub effective_hz: Option<f64>,
+    /// Length of the window in ns, or `None` for the total.
+    pub window_ns: Option<u64>,
+    /// Losses and costs.
+    pub losses: Losses,
+    /// CPU time without samples, if it is significant.
+    pub unsampled: Option<Unsampled>,
+    /// Numbers of samples since the start, by how complete their stacks are.
+    pub stacks: StackQuality,
+    /// Counts of what did not fit the limits of the profile.
+    pub overflows: Overflows,
+    /// Names of the target's files and the state of their symbols, those without symbols first, at
+    /// most [`MAX_FILES`].
+    pub files: Vec<(String, SymbolState)>,
+    /// The weight of the samples with names in each file, since the start. It is updated once a
+    /// second.
+    pub coverage: Vec<NameCoverage>,
+    /// CPU time of handlers and agent threads as a fraction of the CPU time of the processes, or
+    /// `None` until it is known.
+    pub agent_share: Option<f64>,
+    /// CPU time of handlers and agent threads in the window as a fraction of one CPU, or `None`
+    /// until a second has passed.
+    pub agent_of_a_cpu: Option<f64>,
+    /// CPU use of the watched processes in each of the last seconds, at most 60, oldest first, in
+    /// percent of one core.
+    pub cpu_history: Vec<f32>,
+    /// User and system time of the last second in percent of one core, or `None` until a second has
+    /// passed.
+    pub cpu_now: Option<(f32, f32)>,
+    /// CPU time of the target so far.
+    pub cpu_used: Duration,
+    /// Number of frames that have no name yet, and of all frames.
+    pub symbolizing: (usize, usize),
+    /// Whether more than a twentieth of the frames have had no name for more than a second.
+    pub waits_for_names: bool,
+    /// The time in UTC at which the viewer's clock was 0, ns since 1970, or 0 if it is unknown.
+    pub clock_unix_ns: u64,
+    /// Number of samples since the freeze, or `None` while not frozen.
+    pub waiting: Option<u64>,
+}
+
+impl Facts {
+    /// Whether there is no sample although the target used CPU time that should have been sampled.
+    pub fn has_failed_to_sample(&self) -> bool {
+        let has_used_cpu = self.refusal.is_some() && !self.cpu_used.is_zero();
+        self.stacks.samples == 0 && (self.unsampled.is_some() || has_used_cpu)
+    }
+
+    /// A sentence about a target without samples: how it ended, how much CPU time it used, and why
+    /// there is no sample.
+    pub fn explain_no_samples(&self) -> String {
+        let program = self.command.split_whitespace().next().unwrap_or("the target");
+        let cpu = measure::duration(self.cpu_used);
+        let how = match self.ended {
+            Some((TargetExit::Exited(status), _)) => format!("ended with status {status} after"),
+            Some((TargetExit::Killed(signal), _)) => format!("was killed by {} after", signal_name(signal)),
+            Some((TargetExit::Gone, _)) => "ended after".to_owned(),
+            None => "has used".to_owned(),
+        };
+        format!("{program} {how} {cpu} of CPU time: no samples ({})", self.explain_no_ticks())
+    }
+
+    fn explain_no_ticks(&self) -> String {
+        match self.refusal {
+            Some(EngineState::SignalTaken) => "the target has a handler of its own for the signal".to_owned(),
+            Some(EngineState::TimerTaken) => "the target uses this interval timer itself".to_owned(),
+            Some(EngineState::Unsupported) => "this clock cannot be had with this engine".to_owned(),
+            Some(EngineState::TimerRefused) => "the kernel refused every timer (ulimit -i, or seccomp)".to_owned(),
+            Some(EngineState::ClockTaken) => "a profile was being written into a file by another clock".to_owned(),
+            None | Some(EngineState::Off | EngineState::Running) => match &self.unsampled {
+                Some(unsampled) => unsampled.to_string(),
+                None => {
+                    format!("the sampling period is {}", measure::duration(Duration::from_nanos(self.period_ns)))
+                }
+            },
+        }
+    }
+}

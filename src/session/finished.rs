@@ -1,0 +1,55 @@
+//! The results of a session that has ended.
+
+use super::facts::Facts;
+use super::model::Model;
+use super::protocol::{Answer, Question};
+use super::recording_writer::SavedFile;
+use super::save::SaveInput;
+use crate::link::atomic_file::AtomicFileError;
+use crate::pprof::format::SaveFormat;
+use crate::profile::loss::Losses;
+
+/// The results of a session that has ended.
+pub struct FinishedSession {
+    /// The model.
+    pub model: Model,
+    /// The result of writing the recording, if one was requested.
+    pub recording: Option<Result<SavedFile, AtomicFileError>>,
+    /// The last facts.
+    pub(super) facts: Facts,
+    /// The time of the end on the session's clock, ns.
+    pub(super) now_ns: u64,
+    /// The same time in UTC, ns since 1970.
+    pub(super) unix_ns: u64,
+}
+
+impl FinishedSession {
+    /// Losses and costs, with those that the viewer found.
+    pub fn losses(&self) -> &Losses {
+        &self.facts.losses
+    }
+
+    /// Encodes the unfiltered total in a file format.
+    ///
+    /// # Errors
+    /// If there is nothing to save: one sentence.
+    pub fn save_all(&mut self, format: SaveFormat) -> Result<Vec<u8>, String> {
+        self.model.save_all(format, (self.now_ns, self.unix_ns), &self.facts)
+    }
+
+    /// The unfiltered total of functions since the start or the last reset.
+    pub fn summarize(&mut self) -> Answer {
+        self.model.thaw();
+        self.model.set_baseline(false, self.now_ns);
+        self.model.set_question(Question::default());
+        self.model.answer(self.now_ns, self.facts.clone())
+    }
+
+    /// Converts the unfiltered total with `make`.
+    ///
+    /// # Errors
+    /// The errors of `make`.
+    pub fn export<T>(&mut self, make: impl FnOnce(&SaveInput<'_>) -> Result<T, String>) -> Result<T, String> {
+        self.model.export_all((self.now_ns, self.unix_ns), &self.facts, make)
+    }
+}

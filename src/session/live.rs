@@ -1,0 +1,302 @@
+//! A running target: its processes, their agents, and what is read from `/proc`.
+
+use std::collections::HashSet;
+use std::time::Duration;
+
+use super::attach_retry::{AttachRetry, KnockResult};
+use super::cpu_meter::{self, CpuMeter};
+use super::settings::{Settings, WatchTarget};
+use super::thread_states;
+use super::unsampled::{Ledger, Sampling};
+use crate::attach::external::helper::{Sampler, SamplerReport};
+use crate::attach::external::rights;
+use crate::attach::find::{self, WatchMethod};
+use crate::attach::network_namespace::{self, NamespaceListener};
+use crate::attach::proc;
+use crate::link::listener::ListenerHandle;
+use crate::link::wire::{Clock, Engine};
+use crate::profile::Profile;
+
+/// Time between two readings of the CPU meter, ns.
+const METER_NS: u64 = 1_000_000_000;
+/// Time between SIGTERM and SIGKILL, ns.
+const PATIENCE_NS: u64 = 2_000_000_000;
+
+/// The target of a live session.
+pub(super) struct LiveTarget {
+    pub(super) target: WatchTarget,
+    pub(super) agents: ListenerHandle,
+    pub(super) meter: CpuMeter,
+    /// CPU time of the target so far.
+    pub(super) cpu_used: Duration,
+    /// CPU time without samples.
+    pub(super) ledger: Ledger,
+    /// Samples processes that carry no agent.
+    sampler: Sampler,
+    /// Whether agents were asked to leave, because their processes were sampled from outside.
+    has_dismissed_agents: bool,
+    attach_retry: AttachRetry,
+    /// Network namespaces of processes in which this viewer listens, besides its own.
+    namespaces: HashSet<(u64, u64)>,
+    metered_ns: u64,
+    /// Time of the last reading of thread states, ns.
+    states_ns: u64,
+    /// CPU time of the launched process alone at its end, ns. It is 0 before.
+    own_cpu_ns: u64,
+    /// Time to send SIGKILL after a SIGTERM, ns.
+    kill_at_ns: Option<u64>,
+}
+
+impl LiveTarget {
+    pub(super) fn new(target: WatchTarget, agents: ListenerHandle, sampler: Sampler, now_ns: u64) -> LiveTarget {
+        let is_attached = matches!(target, WatchTarget::Attached(_));
+        LiveTarget {
+            target,
+            agents,
+            meter: CpuMeter::new(),
+            cpu_used: Duration::ZERO,
+            ledger: Ledger::new(is_attached, now_ns),
+            sampler,
+            has_dismissed_agents: false,
+            attach_retry: AttachRetry::default(),
+            namespaces: HashSet::new(),
+            metered_ns: 0,
+            states_ns: 0,
+            own_cpu_ns: 0,
+            kill_at_ns: None,
+        }
+    }
+
+    /// Compares the CPU time of the processes with their samples, if that is due. Returns whether
+    /// the result changed.
+    pub(super) fn read_ledger(&mut self, profile: &Profile, settings: &Settings, now_ns: u64) -> bool {
+        if !self.ledger.is_due(now_ns) {
+            return false;
+        }
+        let connected = profile.processes().iter().filter(|process| process.connected);
+        let mut pids: Vec<u32> = connected.map(|process| process.pid).collect();
+        if let WatchTarget::Launched(launched) = &self.target {
+            let mut tree = vec![launched.pid];
+            tree.extend(settings.follow.then(|| proc::descendants(launched.pid)).into_iter().flatten());
+            if settings.follow {
+                let used_ns = tree.iter().filter_map(|&pid| proc::cpu_with_reaped_ns(pid)).sum();
+                self.ledger.read_tree(used_ns, profile, sampling(settings), now_ns);
+            }
+            pids.extend(tree);
+        }
+        pids.sort_unstable();
+        pids.dedup();
+        let before = self.ledger.outside_ns;
+        self.ledger.is_external = settings.engine == Engine::External;
+        self.ledger.read(&pids, profile, sampling(settings), now_ns);
+        self.ledger.outside_ns != before
+    }
+
+    /// Compares a last time, after the target has ended and all samples have arrived.
+    pub(super) fn close_ledger(&mut self, profile: &Profile, settings: &Settings, now_ns: u64) {
+        let (pid, own_ns) = (self.target.pid(), self.own_cpu_ns);
+        if settings.follow && self.own_cpu_ns > 0 {
+            let used_ns = self.cpu_used.as_nanos() as u64;
+            self.ledger.read_tree(used_ns, profile, sampling(settings), now_ns);
+        }
+        self.ledger.close(pid, own_ns, profile, sampling(settings), now_ns);
+    }
+
+    /// Writes to a launched target's terminal. Returns a warning if that failed.
+    pub(super) fn input(&self, bytes: &[u8]) -> Option<String> {
+        let WatchTarget::Launched(launched) = &self.target else { return None };
+        let is_cut = launched.input(bytes).is_ok_and(|taken| taken < bytes.len());
+        is_cut.then(|| "the target does not read its input".to_owned())
+    }
+
+    /// Sets the size of a launched target's terminal.
+    pub(super) fn resize(&self, columns: u16, rows: u16) {
+        if let WatchTarget::Launched(launched) = &self.target {
+            // This fails if the target has ended, which is reported separately.
+            let _ = launched.resize(rows, columns);
+        }
+    }
+
+    /// Sends SIGTERM, and SIGKILL if it is called again. Returns a warning if that failed.
+    pub(super) fn end(&mut self, now_ns: u64) -> Option<String> {
+        let WatchTarget::Launched(launched) = &self.target else { return None };
+        const SIGKILL: i32 = nix::sys::signal::Signal::SIGKILL as i32;
+        const SIGTERM: i32 = nix::sys::signal::Signal::SIGTERM as i32;
+        let signal = if self.kill_at_ns.is_some() { SIGKILL } else { SIGTERM };
+        self.kill_at_ns = Some(now_ns + PATIENCE_NS);
+        launched.signal(signal).err().map(|error| error.to_string())
+    }
+
+    /// Hangs up a launched target's terminal, because the user's terminal is gone.
+    pub(super) fn hang_up(&self) {
+        if let WatchTarget::Launched(launched) = &self.target {
+            // This fails if the target has ended, and there is no terminal left to report it on.
+            let _ = launched.hang_up();
+        }
+    }
+
+    /// Whether SIGKILL is due.
+    pub(super) fn is_to_be_killed(&self, now_ns: u64) -> bool {
+        self.kill_at_ns.is_some_and(|at_ns| now_ns >= at_ns)
+    }
+
+    /// Notes that the target has ended, with its CPU time including and excluding children. Both
+    /// are 0 if unknown.
+    pub(super) fn ended(&mut self, cpu_ns: u64, own_ns: u64) {
+        self.own_cpu_ns = own_ns;
+        if cpu_ns > 0 {
+            self.cpu_used = Duration::from_nanos(cpu_ns);
+        }
+        self.kill_at_ns = None;
+    }
+
+    /// Reads CPU times that are due: that of the target once per second, or always while there is
+    /// no agent, and that of all processes once per second. Returns whether the latter was read.
+    pub(super) fn read_meters(&mut self, profile: &Profile, ended: bool, now_ns: u64) -> bool {
+        let is_due = now_ns.saturating_sub(self.metered_ns) >= METER_NS;
+        if is_due {
+            let named = self.target.pids();
+            let mut pids: Vec<u32> = named.iter().flat_map(|&pid| proc::descendants(pid)).collect();
+            pids.extend(named);
+            pids.extend(profile.processes().iter().filter(|process| process.connected).map(|process| process.pid));
+            pids.sort_unstable();
+            pids.dedup();
+            self.meter.read(&pids, now_ns);
+            self.metered_ns = now_ns;
+        }
+        if !ended && (is_due || profile.processes().is_empty()) {
+            self.cpu_used = self.target.pids().into_iter().map(cpu_meter::cpu_used).sum();
+        }
+        is_due
+    }
+
+    /// Reads the states of threads, if that is due.
+    pub(super) fn look_at_threads(&mut self, profile: &mut Profile, now_ns: u64) {
+        if now_ns.saturating_sub(self.states_ns) >= thread_states::READ_NS {
+            thread_states::update(profile);
+            self.states_ns = now_ns;
+        }
+    }
+
+    /// Knocks at processes whose agent should have connected: those attached to, and idle ones if
+    /// the wall clock is sampled. Returns an error if nothing can be watched.
+    pub(super) fn knock(&mut self, profile: &Profile, settings: &Settings, now_ns: u64) -> Option<String> {
+        let connected = |pid: u32| profile.processes().iter().any(|process| process.pid == pid && process.connected);
+        if settings.engine == Engine::External {
+            return None;
+        }
+        let named = self.target.agent_pids();
+        let attached = matches!(self.target, WatchTarget::Attached(_));
+        let waiting_counts = settings.clock == Clock::Real;
+        let is_woken = attached || self.has_dismissed_agents;
+        if !(is_woken || waiting_counts) {
+            return None;
+        }
+        let mut pids = named.clone();
+        if settings.follow {
+            pids.extend(named.iter().flat_map(|&pid| proc::descendants(pid)));
+            pids.sort_unstable();
+            pids.dedup();
+        }
+        // An error of the only watched process ends the session. Of several processes, the others
+        // remain.
+        let all = self.target.pids();
+        let is_all = |silent: u32| attached && all == [silent];
+        let carries_agent = |pid| find::check(pid).is_ok_and(|process| process.method == WatchMethod::Agent);
+        pids.retain(|&silent| !connected(silent) && (is_all(silent) || carries_agent(silent)));
+        for silent in pids {
+            self.agents.expect_process(silent);
+            if !is_woken && self.attach_retry.may_tick_soon(silent, now_ns) {
+                continue;
+            }
+            if let Err(sentence) = self.listen_in_namespace_of(silent)
+                && is_all(silent)
+            {
+                return Some(sentence);
+            }
+            match self.attach_retry.knock(silent, now_ns) {
+                KnockResult::Wait => {}
+                KnockResult::Failed(error) if is_all(silent) => return Some(error.to_string()),
+                KnockResult::GivenUp if is_all(silent) => {
+                    return Some(format!("process {silent} carries the agent, but it does not answer"));
+                }
+                KnockResult::Failed(_) | KnockResult::GivenUp => {}
+            }
+        }
+        None
+    }
+}
+
+impl LiveTarget {
+    /// Has processes sampled from outside: those without the agent, and all with the external
+    /// engine. Returns a warning, and whether nothing can be watched.
+    pub(super) fn sample_from_outside(&mut self, settings: &Settings) -> Option<(String, bool)> {
+        let is_launched = matches!(self.target, WatchTarget::Launched(_));
+        // A launched program that has the agent has been sampled through it before.
+        let is_new = is_launched && self.target.agent_pids().is_empty();
+        let pids = if settings.engine == Engine::External { self.target.pids() } else { self.target.external_pids() };
+        for pid in pids {
+            if let Err(error) = self.sampler.watch(pid, is_new) {
+                return Some((error.to_string(), false));
+            }
+        }
+        match self.sampler.report()? {
+            SamplerReport::Refused { pid } if rights::tracer(pid).is_some() => {
+                Some((format!("process {pid} {}", rights::explain_refusal(pid)), false))
+            }
+            SamplerReport::Refused { pid } => {
+                let is_all = !is_launched && self.target.pids() == [pid] && rights::check(pid).is_err();
+                Some((format!("process {pid} {}", rights::explain_refusal(pid)), is_all))
+            }
+            SamplerReport::Failed => {
+                Some(("the sampler has ended too often and is not started again".to_owned(), false))
+            }
+        }
+    }
+
+    /// Selects the engine.
+    ///
+    /// # Errors
+    /// If the target cannot be sampled by this engine: one sentence.
+    pub(super) fn select_engine(&mut self, engine: Engine) -> Result<(), String> {
+        match engine {
+            Engine::External => {
+                for pid in self.target.pids() {
+                    rights::check(pid).map_err(|cause| format!("process {pid} {cause}"))?;
+                }
+                // Their timers are disarmed, and they have to be woken again.
+                self.has_dismissed_agents = true;
+            }
+            Engine::Threads | Engine::Itimer => {
+                if self.target.external_pids() == self.target.pids() {
+                    return Err("the target carries no agent: it is sampled from outside".to_owned());
+                }
+                self.sampler.stop();
+            }
+        }
+        Ok(())
+    }
+
+    /// Listens in the network namespace of a process, if it is another one.
+    ///
+    /// # Errors
+    /// If the agent cannot reach this viewer: one sentence.
+    fn listen_in_namespace_of(&mut self, pid: u32) -> Result<(), String> {
+        let id = network_namespace::id(pid).filter(|_| network_namespace::is_other(pid));
+        let Some(id) = id.filter(|id| !self.namespaces.contains(id)) else { return Ok(()) };
+        let NamespaceListener { listener, file } = network_namespace::listen_for(pid).map_err(|error| {
+            format!(
+                "process {pid} is in another network namespace, and sigtop cannot listen in its /tmp ({error}): \
+                 run sigtop as root"
+            )
+        })?;
+        self.agents.listen_at(listener, file);
+        self.namespaces.insert(id);
+        Ok(())
+    }
+}
+
+/// The sampling that CPU times are compared with.
+fn sampling(settings: &Settings) -> Sampling {
+    Sampling { is_on: settings.clock == Clock::Prof, period_ns: settings.period_ns }
+}

@@ -1,0 +1,56 @@
+//! A session watches one target, from launch or attach to the end, or plays one recording. It owns
+//! the threads between sockets and screen and the channels between them.
+//!
+//! ```text
+//! agents ──> link ──┐                          ┌──> recorder ──> recording writer ──> file
+//!                   ├──> session thread (model)┤
+//! recording ────────┘        │       ^         └──> symbols and source threads, and back
+//!                     Notice v       │ Command
+//!                            screen or batch loop
+//! ```
+//!
+//! The screen (or the batch loop) sends [`Command`]s and receives [`Notice`]s. A [`Question`] says
+//! what to compute; the [`Answer`] has the tables and the [`Facts`] of the header. Nothing here
+//! draws.
+
+mod attach_retry;
+mod baseline;
+mod code_cache;
+mod cpu_meter;
+mod export;
+mod facts;
+mod finished;
+mod handle;
+mod import;
+mod live;
+mod measured_time;
+mod model;
+mod overhead_limiter;
+mod player;
+mod protocol;
+mod recorder;
+mod recording_writer;
+mod sampling_cost;
+mod save;
+mod scheduler;
+mod session_thread;
+mod settings;
+mod spool;
+mod thread_states;
+mod unsampled;
+mod warning;
+
+pub use code_cache::{MAX_COPIES, SourceListing, SourceResult};
+pub use export::to_saved_profile;
+pub use facts::{Facts, StackQuality, TargetExit};
+pub use finished::FinishedSession;
+pub use handle::Session;
+pub use model::Model;
+pub use player::PlaybackSource;
+pub use protocol::{Answer, Command, HistoryWindow, Notice, Question};
+pub use recorder::RecordingOptions;
+pub use recording_writer::{RecordingOutput, SavedFile};
+pub use save::{SaveInput, SaveRequest};
+pub use scheduler::ANSWER_NS;
+pub use settings::{Settings, WatchTarget};
+pub use unsampled::Unsampled;

@@ -1,0 +1,120 @@
+//! Limits the overhead of sampling: compares the CPU time of the handlers with that of the target,
+//! and halves the sampling frequency if it exceeds the budget.
+//!
+//! A check covers at least [`CHECK_NS`] and enough ticks to be significant. The frequency is never
+//! raised automatically. If the user raises it, the checks go on.
+
+use std::fmt::{self, Display, Formatter};
+
+use crate::link::wire::PERIODS_NS;
+use crate::profile::loss::Losses;
+use crate::tally::measure;
+
+/// Minimum time between two checks, ns.
+const CHECK_NS: u64 = 2_000_000_000;
+/// Minimum number of ticks between two checks.
+const MIN_TICKS: u64 = 50;
+
+/// The budget and the counters at the last check.
+pub(super) struct OverheadLimiter {
+    /// Maximum fraction of the target's CPU time.
+    budget: f64,
+    last: Counters,
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+struct Counters {
+    at_ns: u64,
+    ticks: u64,
+    handlers_ns: u64,
+    process_ns: u64,
+}
+
+/// A halved sampling frequency and its reason.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct LoweredRate {
+    /// The new period, ns.
+    pub(super) period_ns: u64,
+    /// Fraction of the target's CPU time that the handlers used.
+    cost: f64,
+    budget: f64,
+}
+
+impl Display for LoweredRate {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        let LoweredRate { period_ns, cost, budget } = self;
+        let (cost, budget) = (100.0 * cost, 100.0 * budget);
+        let rate = measure::hertz(*period_ns);
+        write!(f, "sampling costs {cost:.2}% of the target (--budget {budget}%): the rate is halved to {rate}")
+    }
+}
+
+impl OverheadLimiter {
+    /// `budget` is a fraction of the target's CPU time.
+    pub(super) fn new(budget: f64) -> OverheadLimiter {
+        OverheadLimiter { budget, last: Counters::default() }
+    }
+
+    /// Returns a lower frequency if the handlers exceeded the budget since the last check.
+    pub(super) fn check(&mut self, losses: &Losses, period_ns: u64, now_ns: u64) -> Option<LoweredRate> {
+        let now = Counters {
+            at_ns: now_ns,
+            ticks: losses.ticks,
+            handlers_ns: losses.handler_cpu_ns,
+            process_ns: losses.process_cpu_ns,
+        };
+        if self.last.at_ns == 0 {
+            self.last = now;
+        }
+        let since = |now: u64, then: u64| now.saturating_sub(then);
+        if since(now.at_ns, self.last.at_ns) < CHECK_NS || since(now.ticks, self.last.ticks) < MIN_TICKS {
+            return None;
+        }
+        let then = std::mem::replace(&mut self.last, now);
+        let target_ns = since(now.process_ns, then.process_ns).max(1);
+        let cost = since(now.handlers_ns, then.handlers_ns) as f64 / target_ns as f64;
+        let period_ns = period_ns.saturating_mul(2);
+        (cost > self.budget && PERIODS_NS.contains(&period_ns)).then_some(LoweredRate {
+            period_ns,
+            cost,
+            budget: self.budget,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SECOND: u64 = 1_000_000_000;
+
+    /// The counters after some seconds of 100 ticks each, with this cost per tick.
+    fn losses(seconds: u64, tick_ns: u64) -> Losses {
+        let ticks = 100 * seconds;
+        let (handler_cpu_ns, process_cpu_ns) = (ticks * tick_ns, seconds * SECOND);
+        Losses { ticks, handler_cpu_ns, process_cpu_ns, ..Losses::default() }
+    }
+
+    #[test]
+    fn the_frequency_is_halved_only_above_the_budget() {
+        let mut overhead_limiter = OverheadLimiter::new(0.0005);
+        let period_ns = SECOND / 100;
+        let checked: Vec<_> =
+            (1..=7).map(|s| overhead_limiter.check(&losses(s, 8_000), period_ns, s * SECOND)).collect();
+        let lowered = LoweredRate { period_ns: 2 * period_ns, cost: 0.0008, budget: 0.0005 };
+        assert_eq!(checked, [None, None, Some(lowered), None, Some(lowered), None, Some(lowered)]);
+        assert_eq!(
+            lowered.to_string(),
+            "sampling costs 0.08% of the target (--budget 0.05%): the rate is halved to 50 Hz"
+        );
+        let mut overhead_limiter = OverheadLimiter::new(0.01);
+        assert!((1..=7).all(|s| overhead_limiter.check(&losses(s, 8_000), period_ns, s * SECOND).is_none()));
+    }
+
+    #[test]
+    fn a_few_ticks_are_not_enough_for_a_check() {
+        let mut overhead_limiter = OverheadLimiter::new(0.0005);
+        let dear = |s: u64| Losses { ticks: s, handler_cpu_ns: s * SECOND / 2, ..losses(s, 0) };
+        assert!((1..=20).all(|s| overhead_limiter.check(&dear(s), SECOND, s * SECOND).is_none()));
+    }
+}

@@ -1,0 +1,315 @@
+//! Records a session while it runs: into a spool, from which it can be saved at any time, and into
+//! a file or a stream if that is requested.
+
+use std::collections::HashMap;
+use std::io::{self, Read};
+use std::path::Path;
+
+use super::facts::TargetExit;
+use super::recording_writer::{Piece, RecordingOutput, RecordingWriter, SavedFile};
+use super::spool::Spool;
+use crate::link::atomic_file::AtomicFileError;
+use crate::link::recording::{
+    self, CpuReading, Encoder, FileSymbols, RecordedFile, RecordedFunction, RecordingInfo, SymbolStatus,
+};
+use crate::link::wire::Arrival;
+use crate::profile::Profile;
+use crate::profile::module::ModuleFile;
+use crate::profile::process::ProcessId;
+use crate::profile::stack::{Frame, FrameId};
+use crate::symbols::jit::worker::JitReply;
+use crate::symbols::worker::{ResolvedLine, SymbolReply, SymbolState};
+use crate::symbols::{Names, UNNAMED_CODE};
+
+/// Time after which an open block is closed and written, ns: for a file, and for a stream that is
+/// watched remotely.
+const FILE_NS: u64 = 2_000_000_000;
+const STREAM_NS: u64 = 100_000_000;
+/// Interval at which the current time is recorded if nothing else is, ns.
+const HEARTBEAT_NS: u64 = 1_000_000_000;
+
+/// The contents and the destination of a recording.
+#[derive(Debug, Default)]
+pub struct RecordingOptions {
+    /// The destination that is written during the session.
+    pub output: Option<RecordingOutput>,
+    /// Whether symbols are recorded, too.
+    pub names: bool,
+    /// Whether the recording is kept so that it can be saved later.
+    pub keep: bool,
+}
+
+/// The recorder of a session.
+pub(super) struct Recorder {
+    /// `None` while a recording is played: its blocks are kept as they were read.
+    encoder: Option<Encoder>,
+    names: bool,
+    kept: Option<Spool>,
+    writer: Option<RecordingWriter>,
+    /// The time when the last block was closed.
+    flushed_ns: u64,
+    interval_ns: u64,
+}
+
+impl Recorder {
+    /// Starts to record.
+    pub(super) fn start(recording: RecordingOptions, about: &RecordingInfo) -> std::io::Result<Recorder> {
+        let RecordingOptions { output, names, keep } = recording;
+        let writer = output.map(RecordingWriter::start).transpose()?;
+        let is_used = keep || writer.is_some();
+        let about = RecordingInfo { names, ..about.clone() };
+        let encoder =
+            is_used.then(|| if writer.is_some() { Encoder::new(&about) } else { Encoder::uncompressed(&about) });
+        let is_stream = writer.as_ref().is_some_and(|writer| writer.is_stream);
+        Ok(Recorder {
+            encoder,
+            names,
+            kept: keep.then(Spool::default),
+            writer,
+            flushed_ns: 0,
+            interval_ns: if is_stream { STREAM_NS } else { FILE_NS },
+        })
+    }
+
+    /// A recorder that keeps the blocks of a recording that is played.
+    pub(super) fn of_recording() -> Recorder {
+        let mut kept = Spool::default();
+        kept.push(recording::header().as_slice().into());
+        Recorder { encoder: None, names: false, kept: Some(kept), writer: None, flushed_ns: 0, interval_ns: FILE_NS }
+    }
+
+    pub(super) fn record(&mut self, arrivals: &[Arrival]) {
+        if let Some(encoder) = &mut self.encoder {
+            encoder.write_events(arrivals);
+        }
+    }
+
+    pub(super) fn named(&mut self, reply: &SymbolReply, profile: &Profile) {
+        if let (Some(encoder), true) = (&mut self.encoder, self.names) {
+            encoder.write_symbols(&named(reply, profile));
+        }
+    }
+
+    /// Records names of generated code, and which addresses have other code from now on. The latter
+    /// is needed to add samples to their frames, so it is always recorded.
+    pub(super) fn named_generated(&mut self, reply: &JitReply, profile: &Profile) {
+        let Some(encoder) = &mut self.encoder else { return };
+        for &(address, version) in &reply.replaced {
+            let addresses = vec![(address, Vec::new())];
+            let file = generated_file(reply.process, version);
+            encoder.write_symbols(&FileSymbols { file, status: SymbolStatus::Reading, addresses });
+        }
+        for (id, lines) in reply.frames.iter().filter(|(_, lines)| self.names && !lines.is_empty()) {
+            let Frame::Unmapped { process, code_version, address } = profile.frame(*id) else { continue };
+            let addresses = vec![(address, lines.iter().map(line).collect())];
+            let file = generated_file(process, code_version);
+            encoder.write_symbols(&FileSymbols { file, status: SymbolStatus::Symbols, addresses });
+        }
+    }
+
+    pub(super) fn cpu(&mut self, cpu: &CpuReading) {
+        if let Some(encoder) = &mut self.encoder {
+            encoder.write_cpu(cpu);
+        }
+    }
+
+    pub(super) fn ended(&mut self, at_ns: u64, how: TargetExit) {
+        if let Some(encoder) = &mut self.encoder {
+            encoder.write_exit(at_ns, how);
+        }
+    }
+
+    /// Passes on complete blocks, and closes the open block when it is due.
+    ///
+    /// # Errors
+    /// If the destination cannot be written any more.
+    pub(super) fn flush_due(&mut self, now_ns: u64) -> Result<(), ()> {
+        let Some(encoder) = &mut self.encoder else { return Ok(()) };
+        let since_ns = now_ns.saturating_sub(self.flushed_ns);
+        if since_ns >= self.interval_ns {
+            let is_silent = encoder.is_flushed();
+            if !is_silent || since_ns >= HEARTBEAT_NS {
+                encoder.write_time(now_ns);
+                encoder.flush();
+                self.flushed_ns = now_ns;
+            }
+        }
+        self.pass_on()
+    }
+
+    fn pass_on(&mut self) -> Result<(), ()> {
+        let blocks = self.encoder.as_mut().map(Encoder::take_blocks).unwrap_or_default();
+        let mut is_taken = true;
+        for block in blocks {
+            let piece: Piece = block.into();
+            is_taken &= self.writer.as_ref().is_none_or(|writer| writer.write(Piece::clone(&piece)));
+            self.keep(piece);
+        }
+        if is_taken { Ok(()) } else { Err(()) }
+    }
+
+    /// Keeps a block of a recording that is played.
+    pub(super) fn keep(&mut self, piece: Piece) {
+        if let Some(kept) = &mut self.kept {
+            kept.push(piece);
+        }
+    }
+
+    /// Returns the writer's warnings since the last call.
+    pub(super) fn warnings(&self) -> Vec<String> {
+        self.writer.iter().flat_map(RecordingWriter::warnings).collect()
+    }
+
+    /// Returns a complete recording of the session so far, with all known symbols. It may be
+    /// uncompressed, see [`compress`].
+    ///
+    /// # Errors
+    /// If the spool was given up or cannot be read: one sentence with a remedy.
+    pub(super) fn snapshot(&mut self, now_ns: u64, profile: &Profile, names: &Names) -> Result<Vec<Piece>, String> {
+        let mut extra = Vec::new();
+        if let Some(encoder) = &mut self.encoder {
+            encoder.write_time(now_ns);
+            encoder.flush();
+            let known = if self.names { Vec::new() } else { all_names(profile, names) };
+            extra = encoder.finish(&known);
+            // The writer reports its own errors.
+            let _ = self.pass_on();
+        }
+        let mut pieces = self.kept.as_ref().map_or(Ok(Vec::new()), Spool::pieces)?;
+        pieces.extend(extra.into_iter().map(Piece::from));
+        Ok(pieces)
+    }
+
+    /// Completes the recording.
+    pub(super) fn finish(mut self, now_ns: u64) -> Option<Result<SavedFile, AtomicFileError>> {
+        if let Some(encoder) = &mut self.encoder {
+            encoder.write_time(now_ns);
+        }
+        let end = self.encoder.as_mut().map(|encoder| encoder.finish(&[])).unwrap_or_default();
+        let _ = self.pass_on();
+        let writer = self.writer?;
+        let _ = end.into_iter().all(|block| writer.write(block.into()));
+        Some(writer.finish())
+    }
+}
+
+/// Reads pieces one after the other.
+struct PieceReader<'a> {
+    rest: &'a [Piece],
+    /// The position in the first piece.
+    at: usize,
+}
+
+impl Read for PieceReader<'_> {
+    fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
+        while let Some((first, rest)) = self.rest.split_first() {
+            let count = (&first[self.at..]).read(into)?;
+            if count > 0 || into.is_empty() {
+                self.at += count;
+                return Ok(count);
+            }
+            *self = PieceReader { rest, at: 0 };
+        }
+        Ok(0)
+    }
+}
+
+/// Compresses a recording.
+///
+/// # Errors
+/// If the recording is malformed: one sentence.
+pub(super) fn compress(pieces: &[Piece]) -> Result<Vec<Piece>, String> {
+    let compressed = recording::compress_blocks(PieceReader { rest: pieces, at: 0 })
+        .map_err(|error| format!("the recording {error}"))?;
+    Ok(compressed.into_iter().map(Piece::from).collect())
+}
+
+/// The file that stands for generated code of a process: its device is the index of the process,
+/// its inode the version of the code.
+fn generated_file(process: ProcessId, code_version: u16) -> RecordedFile {
+    let (device, inode) = (process.0.into(), code_version.into());
+    RecordedFile { path: UNNAMED_CODE.as_bytes().into(), build_id: [].into(), device, inode }
+}
+
+/// Returns the process and the version of generated code, if a file stands for that.
+pub(super) fn generated_code(file: &RecordedFile) -> Option<(ProcessId, u16)> {
+    let is_generated = *file.path == *UNNAMED_CODE.as_bytes() && file.build_id.is_empty();
+    let (process, version) = (file.device.try_into().ok()?, file.inode.try_into().ok()?);
+    is_generated.then_some((ProcessId(process), version))
+}
+
+/// Returns every known symbol.
+fn all_names(profile: &Profile, names: &Names) -> Vec<FileSymbols> {
+    let mut all: Vec<FileSymbols> = names
+        .states()
+        .map(|(module, state)| FileSymbols {
+            file: file(profile.modules.file(module)),
+            status: found(state),
+            addresses: vec![],
+        })
+        .collect();
+    let places: HashMap<_, usize> = names.states().enumerate().map(|(at, (module, _))| (module, at)).collect();
+    let mut generated: HashMap<(ProcessId, u16), usize> = HashMap::new();
+    for (index, frame) in profile.stacks.frames().iter().enumerate() {
+        let resolved = names.lines(FrameId(index as u32));
+        let has_name = resolved.first().is_some_and(|line| names.function(line.function).has_name());
+        let (at, address) = match *frame {
+            Frame::Code { module, address } if has_name => match places.get(&module) {
+                Some(&at) => (at, address),
+                None => continue,
+            },
+            Frame::Unmapped { process, code_version, address } if has_name => {
+                let file = generated_file(process, code_version);
+                let at = *generated.entry((process, code_version)).or_insert(all.len());
+                if at == all.len() {
+                    all.push(FileSymbols { file, status: SymbolStatus::Symbols, addresses: vec![] });
+                }
+                (at, address)
+            }
+            _ => continue,
+        };
+        let lines = resolved.iter().map(|line| {
+            let function = names.function(line.function);
+            RecordedFunction {
+                full: function.full.clone(),
+                short: function.short.clone(),
+                file: function.file.clone(),
+                line: line.line,
+                inlined: line.inlined,
+            }
+        });
+        all[at].addresses.push((address, lines.collect()));
+    }
+    all
+}
+
+fn named(reply: &SymbolReply, profile: &Profile) -> FileSymbols {
+    let addresses = reply.frames.iter().filter_map(|(id, lines)| match profile.frame(*id) {
+        Frame::Code { address, .. } => Some((address, lines.iter().map(line).collect())),
+        _ => None,
+    });
+    let file = file(profile.modules.file(reply.module));
+    FileSymbols { file, status: found(&reply.state), addresses: addresses.collect() }
+}
+
+fn line(line: &ResolvedLine) -> RecordedFunction {
+    let ResolvedLine { full, short, file, line, inlined } = line.clone();
+    RecordedFunction { full, short, file, line, inlined }
+}
+
+fn file(file: &ModuleFile) -> RecordedFile {
+    use std::os::unix::ffi::OsStrExt;
+    let path: &Path = &file.path;
+    let (device, inode, build_id) = (file.device, file.inode, file.build_id.clone());
+    RecordedFile { path: path.as_os_str().as_bytes().into(), build_id, device, inode }
+}
+
+fn found(state: &SymbolState) -> SymbolStatus {
+    match state {
+        SymbolState::Reading => SymbolStatus::Reading,
+        SymbolState::Lines => SymbolStatus::Lines,
+        SymbolState::Symbols => SymbolStatus::Symbols,
+        SymbolState::Exports => SymbolStatus::Exports,
+        SymbolState::Missing(why) => SymbolStatus::Missing(why.clone()),
+    }
+}

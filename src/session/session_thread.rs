@@ -1,0 +1,576 @@
+//! The session thread. It owns the model and connects it with agents or a recording, the symbols
+//! and source threads, the target and the screen.
+
+mod ending;
+mod facts;
+
+use std::iter;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use crossbeam_channel::{Receiver, Sender, TrySendError, never, select, tick};
+use nix::time::{ClockId, clock_gettime};
+
+use super::facts::TargetExit;
+use super::finished::FinishedSession;
+use super::live::LiveTarget;
+use super::model::Model;
+use super::overhead_limiter::OverheadLimiter;
+use super::player::Player;
+use super::protocol::{Command, Notice};
+use super::recorder::{self, Recorder};
+use super::sampling_cost::SamplingCost;
+use super::save::SaveRequest;
+use super::scheduler::{ANSWER_NS, AnswerScope, Scheduler};
+use super::settings::{NOTICES, Settings};
+use super::warning::warning;
+use crate::attach::launch;
+use crate::link::recording::{Block, CpuReading, RecordingError, RecordingInfo};
+use crate::link::wire::{Arrival, Clock, ConnectionEvent, Engine, Message};
+use crate::pprof::format::SaveFormat;
+use crate::profile::module::ModuleFile;
+use crate::symbols::coverage::NameCoverage;
+use crate::symbols::explain;
+use crate::symbols::jit::worker::{JitReply, JitRequest};
+use crate::symbols::sanitize::sanitize;
+use crate::symbols::source;
+use crate::symbols::worker;
+
+/// Time after the start in which answers come more often while names are lacking, and number of
+/// samples up to which they come four times as often, to fill the empty screen.
+const EAGER_FOR_NS: u64 = 2_000_000_000;
+const EAGER_SAMPLES: u64 = 20;
+
+/// Maximum number of batches that are applied before other channels are read.
+const BATCHES: usize = 16;
+/// Maximum number of files of one name that are explained.
+const MAX_INQUIRIES: usize = 4;
+
+/// The channels of the session thread.
+pub(super) struct SessionChannels {
+    pub(super) arrivals: Receiver<Vec<Arrival>>,
+    pub(super) orders: Receiver<Command>,
+    pub(super) ask: Sender<worker::SymbolRequest>,
+    pub(super) named: Receiver<worker::SymbolReply>,
+    pub(super) ask_jit: Sender<JitRequest>,
+    pub(super) jitted: Receiver<JitReply>,
+    pub(super) ask_code: Sender<worker::CodeRequest>,
+    pub(super) coded: Receiver<worker::CodeReply>,
+    pub(super) ask_source: Sender<source::SourceRequest>,
+    pub(super) sourced: Receiver<source::SourceReply>,
+    pub(super) events: Receiver<launch::TargetEvent>,
+    pub(super) recorded: Receiver<Result<Block, RecordingError>>,
+}
+
+/// The source of samples.
+pub(super) enum SampleSource {
+    /// Agents of a running target.
+    Live(Box<LiveTarget>),
+    /// A recording.
+    Recording(Box<Player>),
+}
+
+/// The state of the session thread.
+pub(super) struct SessionThread {
+    model: Model,
+    feed: SampleSource,
+    recorder: Recorder,
+    settings: Settings,
+    notices: Sender<Notice>,
+    started_ns: u64,
+    scheduler: Scheduler,
+    overhead_limiter: OverheadLimiter,
+    cost: SamplingCost,
+    ended: Option<(TargetExit, u64)>,
+    banner: Option<String>,
+    end_notified: bool,
+    /// Whether everything that the agents had sent before the target's end has arrived.
+    is_flushed: bool,
+    /// Whether the last answer had frames without a name.
+    lacks_names: bool,
+    /// The time when the shares of samples with names are computed next, ns, and the last ones.
+    coverage: (u64, Vec<NameCoverage>),
+    /// The time since which every answer had such frames, ns.
+    unnamed_since_ns: Option<u64>,
+    done: bool,
+    /// Whether the user has selected a clock of the recording.
+    turned: bool,
+    /// Whether it was said that the memory limit is reached.
+    is_limit_announced: bool,
+}
+
+/// The time on the viewer's `CLOCK_MONOTONIC`, which agents on the same machine use, too.
+pub(super) fn monotonic_ns() -> u64 {
+    let now = clock_gettime(ClockId::CLOCK_MONOTONIC).map_or(Duration::ZERO, Duration::from);
+    now.as_nanos() as u64
+}
+
+impl SessionThread {
+    pub(super) fn new(
+        feed: SampleSource,
+        recorder: Recorder,
+        settings: Settings,
+        notices: Sender<Notice>,
+    ) -> SessionThread {
+        let mut model = Model::new(settings.clock, settings.question.clone());
+        model.profile.set_memory_limit(settings.memory_bytes);
+        if settings.sample_times {
+            model.profile.keep_sample_times();
+        }
+        let started_ns = match &feed {
+            SampleSource::Live(_) => monotonic_ns(),
+            SampleSource::Recording(player) => player.about.started_ns,
+        };
+        SessionThread {
+            model,
+            feed,
+            recorder,
+            overhead_limiter: OverheadLimiter::new(settings.budget),
+            cost: SamplingCost::new(started_ns),
+            settings,
+            notices,
+            started_ns: monotonic_ns(),
+            scheduler: Scheduler::default(),
+            ended: None,
+            banner: None,
+            end_notified: false,
+            is_flushed: false,
+            lacks_names: false,
+            coverage: (0, Vec::new()),
+            unnamed_since_ns: None,
+            done: false,
+            turned: false,
+            is_limit_announced: false,
+        }
+    }
+
+    /// Runs until the screen or the source of samples is gone.
+    pub(super) fn run(&mut self, channels: &SessionChannels) {
+        let beat = tick(Duration::from_nanos(ANSWER_NS));
+        let mut events = channels.events.clone();
+        let mut recorded = channels.recorded.clone();
+        let mut flushed = never();
+        if matches!(self.feed, SampleSource::Recording(_)) {
+            // The scheduler counts from this answer on.
+            self.answer(AnswerScope::Latest, monotonic_ns());
+        }
+        while !self.done {
+            select! {
+                recv(channels.arrivals) -> batch => match batch {
+                    Ok(batch) => {
+                        // Only some of the waiting batches are applied, so that answers stay in
+                        // time.
+                        let more = channels.arrivals.try_iter().take(BATCHES - 1);
+                        iter::once(batch).chain(more).for_each(|batch| self.apply_all(batch));
+                    }
+                    Err(_) => self.done = true,
+                },
+                recv(recorded) -> block => {
+                    if block.is_err() {
+                        recorded = never();
+                    }
+                    self.play(block.ok());
+                }
+                recv(channels.named) -> reply => if let Ok(reply) = reply {
+                    self.recorder.named(&reply, &self.model.profile);
+                    self.model.apply_symbols(reply);
+                },
+                recv(channels.jitted) -> reply => if let Ok(reply) = reply {
+                    self.recorder.named_generated(&reply, &self.model.profile);
+                    self.model.apply_generated(reply);
+                },
+                recv(channels.coded) -> reply => if let Ok(reply) = reply { self.model.apply_code(reply) },
+                recv(channels.sourced) -> reply => if let Ok(reply) = reply { self.model.apply_source(reply) },
+                recv(events) -> event => match event {
+                    Ok(event) => {
+                        if let Some(receiver) = self.handle_event(event) {
+                            flushed = receiver;
+                        }
+                    }
+                    Err(_) => events = never(),
+                },
+                recv(flushed) -> _ => {
+                    flushed = never();
+                    let waiting = channels.arrivals.len();
+                    channels.arrivals.try_iter().take(waiting).for_each(|batch| self.apply_all(batch));
+                    self.is_flushed = true;
+                }
+                recv(channels.orders) -> order => match order {
+                    Ok(order) => {
+                        self.execute(order);
+                        // Of waiting questions, only the last is answered.
+                        for order in channels.orders.try_iter().take(NOTICES) {
+                            self.execute(order);
+                        }
+                    }
+                    Err(_) => self.done = true,
+                },
+                recv(beat) -> _ => self.tick(),
+            }
+            self.ask_names(&channels.ask);
+            self.ask_generated(&channels.ask_jit);
+            self.model.request_listing(
+                |request| match channels.ask_code.try_send(request) {
+                    Err(TrySendError::Full(request)) => Err(request),
+                    _ => Ok(()),
+                },
+                |request| match channels.ask_source.try_send(request) {
+                    Err(TrySendError::Full(request)) => Err(request),
+                    _ => Ok(()),
+                },
+            );
+            self.notify_end(self.now_ns());
+            self.answer_if_due();
+        }
+    }
+
+    fn apply_all(&mut self, arrivals: Vec<Arrival>) {
+        for arrival in &arrivals {
+            if let ConnectionEvent::Received(Message::Busy { viewer }) = arrival.event {
+                self.warn(format!("already watched by sigtop pid {viewer}"));
+                self.done = true;
+            }
+            if let Some(sentence) = warning(arrival) {
+                self.warn(sentence);
+            }
+        }
+        self.recorder.record(&arrivals);
+        self.model.apply_all(arrivals);
+    }
+
+    /// Sends requests for symbols, as far as the symbols thread has room.
+    fn ask_names(&mut self, ask: &Sender<worker::SymbolRequest>) {
+        let try_ask = |request| match ask.try_send(request) {
+            Err(TrySendError::Full(request)) => Err(request),
+            _ => Ok(()),
+        };
+        let SampleSource::Recording(player) = &mut self.feed else { return self.model.request_symbols(try_ask) };
+        self.model.request_symbols(|request| {
+            player.add_request(request);
+            Ok(())
+        });
+        while let Some(request) = player.next_request() {
+            if let Err(request) = try_ask(request) {
+                return player.put_back(request);
+            }
+        }
+    }
+
+    /// Sends requests for the names of generated code. Only a process can answer them: names of
+    /// recorded code are in the recording.
+    fn ask_generated(&mut self, ask: &Sender<JitRequest>) {
+        match self.feed {
+            SampleSource::Live(_) => self.model.request_generated(|request| match ask.try_send(request) {
+                Err(TrySendError::Full(request)) => Err(request),
+                _ => Ok(()),
+            }),
+            SampleSource::Recording(_) => {}
+        }
+    }
+
+    /// Plays a block of a recording. `None` stands for the end.
+    fn play(&mut self, block: Option<Result<Block, RecordingError>>) {
+        let SampleSource::Recording(player) = &mut self.feed else { return };
+        if player.is_over {
+            return;
+        }
+        let is_end = block.is_none();
+        let mut warnings = Vec::new();
+        let fault = match block {
+            Some(Ok(block)) => {
+                let played = player.play(&block, &mut self.model, monotonic_ns());
+                self.recorder.keep(block.raw.into());
+                played.map(|new| warnings = new).err()
+            }
+            Some(Err(fault)) => Some(fault),
+            None => None,
+        };
+        // Nothing after a malformed entry can be decoded.
+        let is_last = fault.is_some() || is_end;
+        let fault = if is_last { fault.or(player.end()) } else { None };
+        let (clock, engine, period_ns) = player.sampling();
+        if clock != self.model.clock && !self.turned {
+            self.model.select_recorded_clock(clock);
+        }
+        (self.settings.engine, self.settings.period_ns) = (engine, period_ns);
+        self.ended = player.ended;
+        warnings.into_iter().for_each(|sentence| self.warn(sentence));
+        if let Some(fault) = fault {
+            self.warn(format!("{} {fault}", self.settings.name));
+        }
+        if is_last {
+            // The final answer precedes the notice.
+            self.answer(AnswerScope::Latest, monotonic_ns());
+            self.notify(Notice::Played);
+        }
+        self.scheduler.note_news();
+    }
+
+    fn execute(&mut self, order: Command) {
+        match order {
+            Command::Ask(question) => {
+                if *question != *self.model.question() {
+                    self.model.set_question(*question);
+                    self.scheduler.request_previous();
+                }
+            }
+            Command::Clock(Clock::Virtual) if self.is_external() => {
+                self.warn("user CPU time cannot be sampled from outside; p samples CPU time".to_owned());
+            }
+            Command::Clock(clock) => {
+                self.settings.clock = clock;
+                match self.feed {
+                    SampleSource::Live(_) => self.model.select_clock(clock),
+                    SampleSource::Recording(_) => self.model.select_recorded_clock(clock),
+                }
+                self.turned = true;
+                self.engage();
+            }
+            Command::Engine(engine) => self.select_engine(engine),
+            Command::Period(period_ns) => {
+                self.settings.period_ns = period_ns;
+                self.engage();
+            }
+            Command::Freeze => self.model.freeze(self.now_ns()),
+            Command::Thaw => self.model.thaw(),
+            Command::Baseline(on) => self.model.set_baseline(on, monotonic_ns()),
+            Command::Reset => self.model.reset(),
+            Command::Input(bytes) => {
+                if let SampleSource::Live(live) = &self.feed
+                    && let Some(sentence) = live.input(&bytes)
+                {
+                    self.warn(sentence);
+                }
+            }
+            Command::Resize(columns, rows) => {
+                if let SampleSource::Live(live) = &self.feed {
+                    live.resize(columns, rows);
+                }
+            }
+            Command::Save(save) => self.save(save),
+            Command::End => self.end(),
+            Command::HangUp => {
+                if let SampleSource::Live(live) = &self.feed {
+                    live.hang_up();
+                }
+            }
+            Command::Why { module } => self.explain_symbols(&module),
+            Command::Leave => self.done = true,
+        }
+    }
+
+    /// Returns whether a running target is sampled from outside.
+    fn is_external(&self) -> bool {
+        matches!(self.feed, SampleSource::Live(_)) && self.settings.engine == Engine::External
+    }
+
+    fn select_engine(&mut self, engine: Engine) {
+        if let SampleSource::Live(live) = &mut self.feed
+            && let Err(sentence) = live.select_engine(engine)
+        {
+            return self.warn(sentence);
+        }
+        self.settings.engine = engine;
+        self.engage();
+    }
+
+    fn engage(&mut self) {
+        if let SampleSource::Live(live) = &mut self.feed {
+            live.agents.engage(self.settings.request());
+            live.ledger.change();
+        }
+        self.scheduler.request_latest();
+    }
+
+    fn end(&mut self) {
+        if let (SampleSource::Live(live), None) = (&mut self.feed, self.ended)
+            && let Some(sentence) = live.end(monotonic_ns())
+        {
+            self.warn(sentence);
+        }
+    }
+
+    /// The time of answers, ns: that of the viewer, or that of the recording.
+    fn now_ns(&self) -> u64 {
+        match &self.feed {
+            SampleSource::Live(_) => monotonic_ns(),
+            SampleSource::Recording(player) => player.now_ns(monotonic_ns()),
+        }
+    }
+
+    fn tick(&mut self) {
+        let now_ns = monotonic_ns();
+        let is_over = self.ended.is_some();
+        let mut warning_and_end = None;
+        match &mut self.feed {
+            SampleSource::Live(live) => {
+                if live.is_to_be_killed(now_ns) && !is_over {
+                    warning_and_end = live.end(now_ns).map(|sentence| (sentence, false));
+                }
+                if live.read_meters(&self.model.profile, is_over, now_ns) {
+                    self.scheduler.note_news();
+                    let used_ns = live.cpu_used.as_nanos() as u64;
+                    self.recorder.cpu(&CpuReading { at_ns: now_ns, used_ns, now: live.meter.now() });
+                }
+                if !is_over && live.read_ledger(&self.model.profile, &self.settings, now_ns) {
+                    self.scheduler.note_news();
+                }
+                if !is_over && let Some(problem) = live.sample_from_outside(&self.settings) {
+                    warning_and_end = Some(problem);
+                }
+                if !is_over && let Some(sentence) = live.knock(&self.model.profile, &self.settings, now_ns) {
+                    warning_and_end = Some((sentence, true));
+                }
+            }
+            // The time of a live recording advances.
+            SampleSource::Recording(player) if !player.is_over => self.scheduler.note_news(),
+            SampleSource::Recording(_) => {}
+        }
+        self.limit_overhead(now_ns);
+        if let Some((sentence, is_end)) = warning_and_end {
+            self.warn(sentence);
+            self.done |= is_end;
+        }
+        self.announce_memory_limit();
+        for sentence in self.recorder.warnings() {
+            self.warn(sentence);
+        }
+        if self.recorder.flush_due(now_ns).is_err() {
+            self.done = true;
+        }
+    }
+
+    /// Says once that the memory limit is reached.
+    fn announce_memory_limit(&mut self) {
+        let profile = &self.model.profile;
+        if !self.is_limit_announced && profile.has_reached_memory_limit() {
+            self.is_limit_announced = true;
+            self.warn(format!(
+                "the memory limit of {} MB is reached: old history and callers of rare stacks are dropped (--memory)",
+                profile.memory_limit() >> 20
+            ));
+        }
+    }
+
+    /// Halves the sampling frequency if the handlers exceed their budget.
+    fn limit_overhead(&mut self, now_ns: u64) {
+        if matches!(self.feed, SampleSource::Recording(_)) {
+            return;
+        }
+        let losses = self.model.profile.losses();
+        if let Some(lowered) = self.overhead_limiter.check(&losses, self.settings.period_ns, now_ns) {
+            self.settings.period_ns = lowered.period_ns;
+            self.engage();
+            self.warn(lowered.to_string());
+        }
+    }
+
+    /// Explains the symbols of files with this name, on a separate thread because it may take a
+    /// while.
+    fn explain_symbols(&self, module: &str) {
+        let modules = &self.model.profile.modules;
+        let ids = modules.ids().filter(|&id| sanitize(&modules.file(id).name()) == module);
+        let files: Vec<(ModuleFile, u32)> =
+            ids.take(MAX_INQUIRIES).map(|id| (modules.file(id).clone(), modules.last_mapped_by(id))).collect();
+        let notices = self.notices.clone();
+        let look = move || {
+            let found = files.iter().map(|(file, pid)| explain::explain(file, *pid)).collect();
+            // This fails if the screen is gone.
+            let _ = notices.send(Notice::Why(found));
+        };
+        // If no thread can be started, the page keeps saying that the search is running.
+        let _ = std::thread::Builder::new().name("why".to_owned()).spawn(look);
+    }
+
+    fn answer_if_due(&mut self) {
+        let now_ns = monotonic_ns();
+        let is_new = now_ns.saturating_sub(self.started_ns) < EAGER_FOR_NS;
+        self.scheduler.set_eager(is_new && self.lacks_names);
+        let answer_ns = self.settings.answer_ns;
+        let has_few = is_new && self.model.received_samples() < EAGER_SAMPLES;
+        let least_ns = if has_few { answer_ns / 4 } else { answer_ns };
+        let due = self.scheduler.due(self.model.is_dirty(), least_ns, now_ns);
+        // A report waits for the last name after the end of the session. It should not wait for the
+        // next regular answer, too.
+        let is_over = self.end_notified || matches!(&self.feed, SampleSource::Recording(player) if player.is_over);
+        let has_last_name = is_over && self.lacks_names && self.model.names.progress().0 == 0;
+        if let Some(of) = if self.model.has_first_samples() || has_last_name { Some(AnswerScope::Latest) } else { due }
+        {
+            self.answer(of, now_ns);
+        }
+    }
+
+    fn answer(&mut self, of: AnswerScope, now_ns: u64) {
+        if let (SampleSource::Live(live), Some(_)) = (&mut self.feed, &self.model.question().threads) {
+            live.look_at_threads(&mut self.model.profile, now_ns);
+        }
+        let shown_ns = self.now_ns();
+        self.cost.read(&self.model.profile.losses(), shown_ns);
+        self.update_coverage(now_ns);
+        let facts = self.facts(shown_ns);
+        self.lacks_names = facts.symbolizing.0 > 0;
+        self.unnamed_since_ns = self.lacks_names.then(|| self.unnamed_since_ns.unwrap_or(now_ns));
+        let answer = match of {
+            AnswerScope::Latest => self.model.answer(shown_ns, facts),
+            AnswerScope::Previous => self.model.answer_from_previous(shown_ns, facts),
+        };
+        self.scheduler.answered(of, now_ns, monotonic_ns());
+        self.notify(Notice::Answer(answer.into()));
+    }
+
+    /// Saves a file. A separate thread compresses and writes it.
+    fn save(&mut self, save: SaveRequest) {
+        let now_ns = self.now_ns();
+        let made = match save.format {
+            SaveFormat::Recording => self.recorder.snapshot(now_ns, &self.model.profile, &self.model.names),
+            format => {
+                let facts = self.facts(now_ns);
+                let made = self.model.save(format, save.is_shown, (now_ns, self.unix_ns(now_ns)), &facts);
+                made.map(|bytes| vec![bytes.into()])
+            }
+        };
+        let notices = self.notices.clone();
+        let work = move || {
+            let packed = |pieces: Vec<_>| {
+                if save.format == SaveFormat::Recording { recorder::compress(&pieces) } else { Ok(pieces) }
+            };
+            let saved = made.and_then(packed).and_then(|pieces| save.write(&pieces));
+            // This fails if the screen is gone.
+            let _ = notices.send(Notice::Saved(saved));
+        };
+        if std::thread::Builder::new().name("save".to_owned()).spawn(work).is_err() {
+            self.notify(Notice::Saved(Err("cannot start a thread to write the file".to_owned())));
+        }
+    }
+
+    /// The time `now_ns` in UTC, ns since 1970.
+    fn unix_ns(&self, now_ns: u64) -> u64 {
+        match &self.feed {
+            SampleSource::Live(_) => SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_nanos() as u64,
+            SampleSource::Recording(player) => {
+                let RecordingInfo { started_ns, started_unix_ns, .. } = player.about;
+                started_unix_ns.saturating_add(now_ns.saturating_sub(started_ns))
+            }
+        }
+    }
+
+    /// Completes the recording and returns the results.
+    pub(super) fn finish(self) -> FinishedSession {
+        let now_ns = self.now_ns();
+        let (facts, unix_ns) = (self.facts(now_ns), self.unix_ns(now_ns));
+        let recording = self.recorder.finish(now_ns);
+        FinishedSession { model: self.model, recording, facts, now_ns, unix_ns }
+    }
+
+    pub(super) fn warn(&mut self, sentence: String) {
+        if self.banner.as_ref() != Some(&sentence) {
+            self.notify(Notice::Banner(sentence.clone()));
+            self.banner = Some(sentence);
+        }
+    }
+
+    fn notify(&mut self, notice: Notice) {
+        if self.notices.send(notice).is_err() {
+            self.done = true;
+        }
+    }
+}

@@ -1,0 +1,64 @@
+//! The end of the target.
+
+use crossbeam_channel::Receiver;
+
+use super::{SampleSource, SessionThread, monotonic_ns};
+use crate::attach::launch;
+use crate::session::facts::TargetExit;
+use crate::session::protocol::Notice;
+use crate::session::scheduler::AnswerScope;
+
+/// Maximum time that the last messages of agents may take after the target's end, ns.
+const LAST_MESSAGES_NS: u64 = 1_000_000_000;
+
+impl SessionThread {
+    /// Handles an event of the target. At the target's end, returns a channel that reports when all
+    /// earlier messages of the agents have arrived.
+    pub(super) fn handle_event(&mut self, event: launch::TargetEvent) -> Option<Receiver<()>> {
+        match event {
+            launch::TargetEvent::OutputLost(bytes) => {
+                self.warn(format!("{bytes} bytes of the target's output are missing here"))
+            }
+            launch::TargetEvent::InputLost(bytes) => {
+                self.warn(format!("the target does not read: {bytes} bytes of input were dropped"))
+            }
+            launch::TargetEvent::Stopped { signal } => self.warn(format!("the target was stopped by signal {signal}")),
+            launch::TargetEvent::Continued => {}
+            launch::TargetEvent::Ended(ended) => {
+                let ending = match ended.how {
+                    launch::ExitReason::Exited(status) => TargetExit::Exited(status.into()),
+                    launch::ExitReason::Killed { signal, .. } => TargetExit::Killed(signal),
+                    launch::ExitReason::Unknown => TargetExit::Gone,
+                };
+                self.ended = Some((ending, monotonic_ns()));
+                self.recorder.ended(monotonic_ns(), ending);
+                if let SampleSource::Live(live) = &mut self.feed {
+                    live.ended(ended.user_ns + ended.system_ns, ended.own_ns);
+                    return Some(live.agents.flush());
+                }
+            }
+        }
+        None
+    }
+
+    /// Sends the notice of the end once the agents' last messages have arrived, so that the final
+    /// answer is complete. Processes that outlive the target have [`LAST_MESSAGES_NS`].
+    pub(super) fn notify_end(&mut self, now_ns: u64) {
+        let Some((ending, at_ns)) = self.ended else { return };
+        if self.end_notified {
+            return;
+        }
+        let quiet = !self.model.profile.processes().iter().any(|process| process.connected);
+        let is_whole = matches!(&self.feed, SampleSource::Recording(player) if player.is_over);
+        let since_ns = now_ns.saturating_sub(at_ns);
+        if since_ns < LAST_MESSAGES_NS && !(quiet && self.is_flushed) && !is_whole {
+            return;
+        }
+        if let SampleSource::Live(live) = &mut self.feed {
+            live.close_ledger(&self.model.profile, &self.settings, monotonic_ns());
+        }
+        self.answer(AnswerScope::Latest, monotonic_ns());
+        self.notify(Notice::Ended(ending));
+        self.end_notified = true;
+    }
+}

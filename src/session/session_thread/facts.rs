@@ -1,0 +1,176 @@
+//! Collects the facts in the header.
+
+use std::time::Duration;
+
+use super::{SampleSource, SessionThread, monotonic_ns};
+use crate::link::wire::{AgentCounters, Clock, EngineState, LossCause};
+use crate::profile::Profile;
+use crate::session::facts::{Facts, MAX_FILES};
+use crate::symbols::coverage::coverage;
+use crate::symbols::worker::SymbolState;
+
+/// Interval at which the shares of samples with names are computed, ns.
+const COVERAGE_NS: u64 = 1_000_000_000;
+/// Time that names may take until the screen shows that they are awaited, ns.
+const PATIENCE_NS: u64 = 1_000_000_000;
+
+impl SessionThread {
+    /// Collects the facts at a time.
+    pub(super) fn facts(&self, now_ns: u64) -> Facts {
+        let profile = &self.model.profile;
+        let connected = || profile.processes().iter().filter(|process| process.connected);
+        let own = || connected().filter_map(|process| process.engaged.as_ref());
+        let clock = self.model.clock;
+        // A process that is not running as requested determines the state.
+        let state = own().map(|engaged| engaged.state).max_by_key(|&state| state != EngineState::Running);
+        let is_refusal = |state: &EngineState| !matches!(state, EngineState::Off | EngineState::Running);
+        let mut states = profile.processes().iter().rev().filter_map(|process| Some(process.engaged.as_ref()?.state));
+        let refusal = states.find(is_refusal);
+        let mut losses = profile.losses();
+        let mut unsampled = None;
+        if let SampleSource::Live(live) = &self.feed {
+            losses.add_unaccounted(live.ledger.outside_ns, self.settings.period_ns);
+            unsampled = live.ledger.found.clone();
+        }
+        let share = (losses.agent_cpu_ns + losses.handler_cpu_ns) as f64 / losses.process_cpu_ns as f64;
+        let from_ns = |since_ns: u64, until_ns: u64| Duration::from_nanos(until_ns.saturating_sub(since_ns));
+        let origin = match &self.feed {
+            SampleSource::Live(_) => None,
+            SampleSource::Recording(player) => player.about.origin.clone(),
+        };
+        let (pids, started_ns, cpu_history, cpu_now, cpu_used) = match &self.feed {
+            SampleSource::Live(live) => {
+                (live.target.pids(), self.started_ns, live.meter.history(), live.meter.now(), live.cpu_used)
+            }
+            SampleSource::Recording(player) => (
+                vec![player.about.pid],
+                player.about.started_ns,
+                player.cpu_history(),
+                player.cpu_now(),
+                player.cpu_used(),
+            ),
+        };
+        // Nothing runs after the end of a recording.
+        let state = state.filter(|_| !matches!(&self.feed, SampleSource::Recording(player) if player.is_over));
+        let window_ns = self.model.question().window_ns;
+        let of_a_cpu = self.cost.cpu_fraction(&losses, window_ns, self.ended.map_or(now_ns, |(_, at_ns)| at_ns));
+        Facts {
+            command: self.settings.command.clone(),
+            pids,
+            processes: connected().count(),
+            threads: (connected().count() > 0).then(|| connected().map(|process| process.account.threads).sum()),
+            up: from_ns(started_ns, self.ended.map_or(now_ns, |(_, at_ns)| at_ns)),
+            ended: self.ended.map(|(ending, at_ns)| (ending, from_ns(started_ns, at_ns))),
+            clock,
+            engine: self.settings.engine_in_use(),
+            engine_state: state,
+            refusal,
+            period_ns: self.settings.period_ns,
+            origin,
+            effective_hz: rate(profile, clock),
+            window_ns,
+            agent_share: (losses.process_cpu_ns > 0).then_some(share),
+            agent_of_a_cpu: of_a_cpu.filter(|_| losses.process_cpu_ns > 0),
+            losses,
+            unsampled,
+            stacks: profile.stack_quality(),
+            overflows: profile.overflows(),
+            files: self.files(),
+            coverage: self.coverage.1.clone(),
+            cpu_history,
+            cpu_now,
+            cpu_used,
+            symbolizing: self.model.names.progress(),
+            waits_for_names: self.waits_for_names(),
+            clock_unix_ns: self.unix_ns(now_ns).saturating_sub(now_ns),
+            waiting: self.model.samples_since_freeze(),
+        }
+    }
+
+    /// Computes the shares of samples with names again, if that is due.
+    pub(super) fn update_coverage(&mut self, now_ns: u64) {
+        if now_ns >= self.coverage.0 {
+            let mut files = coverage(&self.model.profile, &self.model.names, self.model.clock);
+            files.truncate(MAX_FILES);
+            self.coverage = (now_ns + COVERAGE_NS, files);
+        }
+    }
+
+    /// Whether more than a twentieth of the frames have had no name for more than [`PATIENCE_NS`].
+    fn waits_for_names(&self) -> bool {
+        let (pending, all) = self.model.names.progress();
+        let waited_ns = self.unnamed_since_ns.map_or(0, |since_ns| monotonic_ns().saturating_sub(since_ns));
+        waited_ns > PATIENCE_NS && pending.saturating_mul(20) > all
+    }
+
+    /// The state of each file's symbols.
+    fn files(&self) -> Vec<(String, SymbolState)> {
+        let modules = &self.model.profile.modules;
+        let states = self.model.names.states();
+        let mut files: Vec<(String, SymbolState)> =
+            states.map(|(id, state)| (modules.file(id).name(), state.clone())).collect();
+        files.sort_by(|a, b| (a.1.is_usable(), &a.0).cmp(&(b.1.is_usable(), &b.0)));
+        files.truncate(MAX_FILES);
+        files
+    }
+}
+
+/// Number of signals that reached a handler since the counters before the last, per second of the
+/// clock: CPU time of the process or wall time of a thread. Ticks that agents count without a
+/// signal are excluded.
+fn rate(profile: &Profile, clock: Clock) -> Option<f64> {
+    let (mut ticks, mut seconds) = (0, 0.0);
+    for process in profile.processes().iter().filter(|process| process.connected) {
+        let (now, before) = (&process.account, &process.earlier_account);
+        let passed_ns = match clock {
+            Clock::Real => {
+                (now.monotonic_ns - before.monotonic_ns.min(now.monotonic_ns)) * u64::from(now.threads.max(1))
+            }
+            _ => now.process_cpu_ns - before.process_cpu_ns.min(now.process_cpu_ns),
+        };
+        if before.monotonic_ns > 0 {
+            let signals = |account: &AgentCounters| {
+                let unsent = [LossCause::Unaccounted, LossCause::NoTimer].map(|loss| account.lost_ticks[loss as usize]);
+                unsent.into_iter().fold(account.ticks, u64::saturating_sub)
+            };
+            ticks += signals(now).saturating_sub(signals(before));
+            seconds += passed_ns as f64 / 1e9;
+        }
+    }
+    (ticks > 0 && seconds > 0.0).then(|| ticks as f64 / seconds)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::link::wire::{Arrival, ConnectionEvent, Hello, Message, SourceId, SpawnCause};
+
+    #[test]
+    fn ticks_without_a_signal_are_not_in_the_effective_rate() {
+        let mut profile = Profile::default();
+        let mut say = |message| {
+            profile.apply(Arrival { source: SourceId(1), pid: 7, at_ns: 1, event: ConnectionEvent::Received(message) });
+        };
+        let bytes = || Box::<[u8]>::from(b"a".as_slice());
+        say(Message::Hello(Hello {
+            token: 0,
+            pid: 7,
+            parent: 1,
+            start_ticks: 0,
+            monotonic_ns: 1,
+            cpu_ns: 0,
+            spawn_cause: SpawnCause::Tick,
+            executable: bytes(),
+            argv: bytes(),
+        }));
+        let mut account = AgentCounters { monotonic_ns: 1, ticks: 10, ..AgentCounters::default() };
+        say(Message::Counters(account.clone()));
+        // There are 250 signals in a second at 1000 Hz, and half a second without any.
+        account.ticks += 250 + 400 + 100;
+        account.lost_ticks[LossCause::Unaccounted as usize] = 400;
+        account.lost_ticks[LossCause::NoTimer as usize] = 100;
+        (account.monotonic_ns, account.process_cpu_ns) = (1_000_000_001, 1_000_000_000);
+        say(Message::Counters(account));
+        assert_eq!(rate(&profile, Clock::Prof), Some(250.0));
+    }
+}

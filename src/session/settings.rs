@@ -1,0 +1,102 @@
+//! The target and the settings of a session.
+
+use super::protocol::Question;
+use crate::attach::find::{AttachableProcess, WatchMethod};
+use crate::attach::launch::LaunchedTarget;
+use crate::link::wire::{Clock, Engine, Request};
+use crate::symbols::source::SourceFinder;
+
+/// Capacity of the channels for notices and commands. If the screen does not read its notices, the
+/// session thread waits, the agents' sockets fill up, and the agents count what they cannot send.
+pub(super) const NOTICES: usize = 1024;
+
+/// The target of a session.
+pub enum WatchTarget {
+    /// A process that sigtop has launched, with the agent if it can carry it.
+    Launched(LaunchedTarget),
+    /// Running processes that sigtop has attached to.
+    Attached(Vec<AttachableProcess>),
+}
+
+impl WatchTarget {
+    /// The pid of the first process in the viewer's pid namespace.
+    pub fn pid(&self) -> u32 {
+        match self {
+            WatchTarget::Launched(launched) => launched.pid,
+            WatchTarget::Attached(carriers) => carriers.first().map_or(0, |carrier| carrier.pid),
+        }
+    }
+
+    /// The pids of the launched process, or of all processes attached to.
+    pub fn pids(&self) -> Vec<u32> {
+        match self {
+            WatchTarget::Launched(launched) => vec![launched.pid],
+            WatchTarget::Attached(carriers) => carriers.iter().map(|carrier| carrier.pid).collect(),
+        }
+    }
+
+    /// The pids of those processes that are sampled from outside, because they carry no agent.
+    pub(super) fn external_pids(&self) -> Vec<u32> {
+        self.pids_by(WatchMethod::External)
+    }
+
+    /// The pids of those processes that have the agent.
+    pub(super) fn agent_pids(&self) -> Vec<u32> {
+        self.pids_by(WatchMethod::Agent)
+    }
+
+    fn pids_by(&self, method: WatchMethod) -> Vec<u32> {
+        match self {
+            WatchTarget::Launched(launched) if launched.method == method => vec![launched.pid],
+            WatchTarget::Launched(_) => Vec::new(),
+            WatchTarget::Attached(processes) => {
+                processes.iter().filter(|process| process.method == method).map(|process| process.pid).collect()
+            }
+        }
+    }
+}
+
+/// The settings of a session.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    /// The command line in the header.
+    pub command: String,
+    /// Minimum time between two answers with new data, ns.
+    pub answer_ns: u64,
+    /// The name of the target in messages: the command, or the file that is played.
+    pub name: String,
+    /// The first clock.
+    pub clock: Clock,
+    /// The first engine.
+    pub engine: Engine,
+    /// The first period, ns.
+    pub period_ns: u64,
+    /// The first question.
+    pub question: Question,
+    /// Whether child processes are watched, too.
+    pub follow: bool,
+    /// The finder of source files.
+    pub sources: SourceFinder,
+    /// Maximum CPU time of the handlers as a fraction of the target's CPU time.
+    pub budget: f64,
+    /// Memory limit for stacks and history, in bytes.
+    pub memory_bytes: u64,
+    /// Whether to keep the time of every sample, for file formats with a time axis.
+    pub sample_times: bool,
+}
+
+impl Settings {
+    /// The engine in use: the selected one, except that the user clock needs `setitimer`.
+    pub fn engine_in_use(&self) -> Engine {
+        match self.engine {
+            Engine::External => Engine::External,
+            _ if self.clock == Clock::Virtual => Engine::Itimer,
+            engine => engine,
+        }
+    }
+
+    /// The request to agents when they connect.
+    pub fn request(&self) -> Request {
+        Request::Engage { clock: self.clock, engine: self.engine_in_use(), period_ns: self.period_ns }
+    }
+}

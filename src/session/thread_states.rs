@@ -1,0 +1,39 @@
+//! Scheduler states of threads, read from `/proc` twice per second while the threads pane is shown.
+//! Reading them costs the target nothing.
+
+use crate::attach::proc::ProcStat;
+use crate::profile::Profile;
+use crate::profile::thread::{ThreadId, ThreadState};
+
+/// Time between two readings, ns.
+pub(super) const READ_NS: u64 = 500_000_000;
+/// Maximum number of threads to read, at some 8 µs each. A longer list is of no use on a screen.
+const MAX_THREADS: usize = 512;
+
+/// Reads the states of running threads in the viewer's pid namespace.
+pub(super) fn update(profile: &mut Profile) {
+    let is_here = |id: &ThreadId| {
+        let thread = profile.thread(*id);
+        let process = profile.process(thread.process);
+        !thread.ended && process.connected && process.pid == process.own_pid && thread.tid != 0
+    };
+    let ids = (0..profile.threads().len() as u32).map(ThreadId);
+    let living: Vec<ThreadId> = ids.filter(is_here).take(MAX_THREADS).collect();
+    for id in living {
+        let thread = profile.thread(id);
+        let stat = ProcStat::of_thread(profile.process(thread.process).pid, thread.tid);
+        profile.set_thread_state(id, stat.map_or(ThreadState::Unknown, |stat| state(stat.state)));
+    }
+}
+
+/// Converts a state letter of proc(5).
+fn state(letter: u8) -> ThreadState {
+    match letter {
+        b'R' => ThreadState::Running,
+        b'S' | b'I' => ThreadState::Sleeping,
+        b'D' => ThreadState::Waiting,
+        b'T' | b't' => ThreadState::Stopped,
+        b'Z' | b'X' | b'x' => ThreadState::Ended,
+        _ => ThreadState::Unknown,
+    }
+}

@@ -1,0 +1,51 @@
+//! Finds the declaration of a function that has no name of its own: a lambda or a closure.
+
+use addr2line::gimli::{self, AttributeValue, UnitOffset, UnitRef};
+
+use super::budget::MeteredReader;
+use super::cxx_scope::MAX_STEPS;
+use super::sanitize::sanitize;
+
+/// The declaration of a function.
+#[derive(Default)]
+pub(super) struct Declaration {
+    /// Its name without its path: `operator()`, `{closure#0}`, `{async_fn#0}`.
+    pub(super) name: String,
+    /// The last component of the file's path, and the line; empty if unknown.
+    pub(super) place: String,
+}
+
+/// Reads the declaration of the function at an entry, which may refer to others of its unit.
+pub(super) fn read(unit: UnitRef<'_, MeteredReader<'_>>, entry: UnitOffset) -> gimli::Result<Declaration> {
+    let mut declaration = Declaration::default();
+    let (mut file, mut line) = (None, None);
+    let mut next = Some(entry);
+    for _ in 0..MAX_STEPS {
+        let Some(offset) = next.take() else { break };
+        let mut entries = unit.entries_raw(Some(offset))?;
+        let Some(abbreviation) = entries.read_abbreviation()? else { break };
+        for attribute in abbreviation.attributes() {
+            let attribute = entries.read_attribute(*attribute)?;
+            match (attribute.name(), attribute.value()) {
+                (gimli::DW_AT_name, value) if declaration.name.is_empty() => {
+                    let name = unit.attr_string(value)?;
+                    declaration.name = String::from_utf8_lossy(name.bytes()).into_owned();
+                }
+                (gimli::DW_AT_decl_file, AttributeValue::FileIndex(index)) => file = file.or(Some(index)),
+                (gimli::DW_AT_decl_line, value) => line = line.or(value.udata_value()),
+                (gimli::DW_AT_abstract_origin | gimli::DW_AT_specification, AttributeValue::UnitRef(origin)) => {
+                    next = Some(origin)
+                }
+                _ => {}
+            }
+        }
+    }
+    if let (Some(program), Some(file), Some(line)) = (&unit.line_program, file, line.filter(|&line| line > 0))
+        && let Some(file) = program.header().file(file)
+    {
+        let path = unit.attr_string(file.path_name())?;
+        let path = String::from_utf8_lossy(path.bytes());
+        declaration.place = sanitize(&format!("{}:{line}", path.rsplit('/').next().unwrap_or_default()));
+    }
+    Ok(declaration)
+}

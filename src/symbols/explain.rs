@@ -1,0 +1,314 @@
+//! Explains the names of a file: which tables they come from, where debug information was searched,
+//! what was found, and what would give better names. It opens the same files as
+//! [`worker`](super::worker), in the same order.
+
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::io::{BufRead, BufReader, Read};
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+
+use super::debug_packages;
+use super::dwarf;
+use super::error::{Error, catch_panic, hex};
+use super::object::{self, DebugFileCandidate, DebugFileSearch};
+use super::sanitize::sanitize;
+use super::table::SymbolTable;
+use crate::profile::module::ModuleFile;
+
+/// Maximum size of a process's maps that is read.
+const MAX_MAPS_BYTES: u64 = 16 << 20;
+/// Maximum number of files of one process.
+const MAX_FILES: usize = 4_096;
+
+/// The source of function names.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum NameSource {
+    /// The file's own symbol table (`.symtab`).
+    Own,
+    /// The symbol table of its debug file.
+    Debug,
+    /// The symbol table that it holds packed (`.gnu_debugdata`).
+    Packed,
+    /// Its exports only (`.dynsym`).
+    Exports,
+    /// There is none.
+    Nothing,
+}
+
+/// The source of lines and inlined calls.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum LineSource {
+    /// The file itself.
+    Own,
+    /// Its debug file.
+    Debug,
+    /// There is none.
+    Nothing,
+}
+
+/// The explanation for one file.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Explanation {
+    /// The path as the process sees it.
+    pub path: String,
+    /// The path at which it was opened, or a sentence that says why it was not.
+    pub opened: Result<String, String>,
+    /// The build id, hexadecimal; empty if there is none.
+    pub build_id: String,
+    /// The number of functions with a name.
+    pub functions: usize,
+    /// The source of their names.
+    pub names: NameSource,
+    /// The source of lines.
+    pub lines: LineSource,
+    /// The debug file that was used.
+    pub debug_file: Option<String>,
+    /// The paths where a debug file was searched, and what was found; empty if none is needed.
+    pub looked: Vec<(String, String)>,
+    /// Remedies that would give better names; empty if there are none.
+    pub remedies: Vec<String>,
+}
+
+/// Explains the names of a file as process `pid` sees it.
+pub fn explain(file: &ModuleFile, pid: u32) -> Explanation {
+    let path = sanitize(&file.path.to_string_lossy());
+    let damaged = || Error::Malformed { path: file.path.clone(), what: "its tables contradict each other" };
+    match catch_panic(|| examine(file, pid)).unwrap_or_else(|| Err(damaged())) {
+        Ok(inquiry) => inquiry,
+        Err(error) => Explanation {
+            path,
+            opened: Err(error.to_string()),
+            build_id: hex(&file.build_id),
+            functions: 0,
+            names: NameSource::Nothing,
+            lines: LineSource::Nothing,
+            debug_file: None,
+            looked: Vec::new(),
+            // The error names the remedy.
+            remedies: Vec::new(),
+        },
+    }
+}
+
+fn examine(file: &ModuleFile, pid: u32) -> Result<Explanation, Error> {
+    let elf = object::open(file, pid)?;
+    let own = (elf.section(b".symtab").is_some(), dwarf::is_in(&elf));
+    let (mut debug, mut looked) = (None, Vec::new());
+    if own != (true, true) {
+        let separate = DebugFileSearch::new(&elf, file, pid);
+        for place in &separate.places {
+            let words = match separate.check_candidate(place) {
+                DebugFileCandidate::Match(found) => {
+                    debug = Some(found);
+                    "it is there".to_owned()
+                }
+                DebugFileCandidate::Missing => "nothing".to_owned(),
+                DebugFileCandidate::Mismatch(why) => why,
+            };
+            let shown = shown(place, pid);
+            let seen = (shown, words);
+            if !looked.contains(&seen) {
+                looked.push(seen);
+            }
+            if debug.is_some() {
+                break;
+            }
+        }
+    }
+    let lines = match () {
+        () if own.1 => LineSource::Own,
+        () if debug.as_ref().is_some_and(dwarf::is_in) => LineSource::Debug,
+        () => LineSource::Nothing,
+    };
+    let debug_file = debug.as_ref().map(|debug| shown(&debug.path, pid));
+    let has_symbols = debug.as_ref().is_some_and(|debug| debug.section(b".symtab").is_some());
+    let symbols = object::symbol_file(&elf, debug);
+    let table = SymbolTable::read(&elf, symbols.as_ref(), &file.name()).map_err(|error| error.about(&file.path))?;
+    let names = match () {
+        () if own.0 => NameSource::Own,
+        () if has_symbols => NameSource::Debug,
+        () if table.is_full() => NameSource::Packed,
+        () if table.functions() > 0 => NameSource::Exports,
+        () => NameSource::Nothing,
+    };
+    let build_id = hex(&elf.build_id());
+    let remedies = remedies(&file.path, &build_id, &names, &lines);
+    Ok(Explanation {
+        path: sanitize(&file.path.to_string_lossy()),
+        opened: Ok(shown(&elf.path, pid)),
+        build_id,
+        functions: table.functions(),
+        names,
+        lines,
+        debug_file,
+        looked,
+        remedies,
+    })
+}
+
+/// Returns a path as the process sees it. Most processes have the same root as sigtop.
+fn shown(path: &Path, pid: u32) -> String {
+    match path.strip_prefix(format!("/proc/{pid}/root")) {
+        Ok(inside) => sanitize(&Path::new("/").join(inside).to_string_lossy()),
+        Err(_) => sanitize(&path.to_string_lossy()),
+    }
+}
+
+fn remedies(path: &Path, build_id: &str, names: &NameSource, lines: &LineSource) -> Vec<String> {
+    if path == Path::new("[vdso]") || *lines != LineSource::Nothing && *names != NameSource::Exports {
+        return Vec::new();
+    }
+    let mut remedies = Vec::new();
+    match debug_packages::install_advice(path, build_id, Path::new("/")) {
+        Some(advice) => {
+            remedies.push(advice);
+            if !build_id.is_empty() {
+                remedies.push(format!(
+                    "or, where a debuginfod server has it: debuginfod-find debuginfo {build_id} (sigtop asks no server, \
+                     but reads the cache that this fills)"
+                ));
+            }
+        }
+        None => {
+            if matches!(names, NameSource::Exports | NameSource::Nothing) {
+                remedies.push("its own functions: build it without -s, and leave out strip".to_owned());
+            }
+            if *lines == LineSource::Nothing {
+                remedies.push("source lines and inlined calls: build it with -g (Rust: debug = 1)".to_owned());
+            }
+        }
+    }
+    remedies
+}
+
+impl Explanation {
+    /// Whether there are no better names.
+    pub fn is_whole(&self) -> bool {
+        matches!(self.names, NameSource::Own | NameSource::Debug | NameSource::Packed)
+            && self.lines != LineSource::Nothing
+    }
+
+    /// The findings as lines: a heading and a text.
+    pub fn findings(&self) -> Vec<(&'static str, String)> {
+        let mut findings = Vec::new();
+        let opened = match &self.opened {
+            Ok(_) => None,
+            Err(why) => Some(("names", format!("none: {why}"))),
+        };
+        if !self.build_id.is_empty() {
+            findings.push(("build id", self.build_id.clone()));
+        }
+        if let Some(opened) = opened {
+            findings.push(opened);
+            return findings;
+        }
+        if let Ok(opened) = &self.opened
+            && *opened != self.path
+        {
+            findings.push(("opened as", opened.clone()));
+        }
+        let functions = match self.functions {
+            1 => "1 function".to_owned(),
+            functions => format!("{functions} functions"),
+        };
+        findings.push((
+            "names",
+            match self.names {
+                NameSource::Own => format!("its own symbol table, {functions}"),
+                NameSource::Debug => format!("the symbol table of its debug file, {functions}"),
+                NameSource::Packed => format!("its packed symbol table (.gnu_debugdata), {functions}"),
+                NameSource::Exports => format!("only what it exports, {functions}; it was stripped"),
+                NameSource::Nothing => "none: it was stripped and exports nothing".to_owned(),
+            },
+        ));
+        findings.push((
+            "lines",
+            match self.lines {
+                LineSource::Own => "its own line tables".to_owned(),
+                LineSource::Debug => "the line tables of its debug file".to_owned(),
+                LineSource::Nothing => "none: it has no line tables".to_owned(),
+            },
+        ));
+        if let Some(debug_file) = &self.debug_file {
+            findings.push(("debug file", debug_file.clone()));
+        } else if !self.looked.is_empty() {
+            findings.push(("debug file", "none was found".to_owned()));
+            findings.extend(self.looked.iter().map(|(place, what)| ("", format!("{place}: {what}"))));
+        }
+        let heads = ["to do"].into_iter().chain(std::iter::repeat(""));
+        findings.extend(heads.zip(self.remedies.iter().cloned()));
+        findings
+    }
+}
+
+/// Returns the files whose code a process has mapped: its executable first, then by path.
+///
+/// # Errors
+/// The maps of the process cannot be read.
+pub fn files_of(pid: u32) -> std::io::Result<Vec<ModuleFile>> {
+    let maps = BufReader::new(File::open(format!("/proc/{pid}/maps"))?.take(MAX_MAPS_BYTES));
+    let executable = std::fs::read_link(format!("/proc/{pid}/exe")).unwrap_or_default();
+    let mut files: BTreeMap<(bool, PathBuf), ModuleFile> = BTreeMap::new();
+    for line in maps.split(b'\n') {
+        let Some(file) = mapping(&line?) else { continue };
+        if files.len() < MAX_FILES {
+            files.entry((file.path != executable, file.path.clone())).or_insert(file);
+        }
+    }
+    Ok(files.into_values().collect())
+}
+
+/// Parses a line of maps, if it maps a file's code: `START-END r-xp OFFSET DEVICE INODE   PATH`.
+fn mapping(line: &[u8]) -> Option<ModuleFile> {
+    let mut rest = line;
+    let mut field = || {
+        let end = rest.iter().position(|&byte| byte == b' ')?;
+        let field = std::str::from_utf8(&rest[..end]).ok()?;
+        rest = &rest[end + 1..];
+        Some(field)
+    };
+    let (_, access, _, _, inode) = (field()?, field()?, field()?, field()?, field()?);
+    let path = rest.trim_ascii_start();
+    if access.as_bytes().get(2) != Some(&b'x') || !(path.starts_with(b"/") || path == b"[vdso]") {
+        return None;
+    }
+    let path = PathBuf::from(std::ffi::OsStr::from_bytes(path));
+    Some(ModuleFile { path, build_id: [].into(), device: 0, inode: inode.parse().ok()? })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn code_mappings_are_parsed() {
+        let path =
+            |line: &str| mapping(line.as_bytes()).map(|file| (file.path.to_string_lossy().into_owned(), file.inode));
+        let code = "7f00-7f10 r-xp 00002000 fe:01 1234                       /opt/a b (deleted)";
+        assert_eq!(path(code), Some(("/opt/a b (deleted)".to_owned(), 1234)));
+        assert_eq!(path("7f00-7f10 r--p 00002000 fe:01 1234    /opt/a"), None);
+        assert_eq!(path("7f00-7f10 r-xp 00000000 00:00 0    [vdso]"), Some(("[vdso]".to_owned(), 0)));
+        for line in ["", " ", "7f00-7f10 r-xp", "7f00-7f10 r-xp 0 0 0 ", "7f00-7f10 rwxp 00000000 00:00 0    [heap]"] {
+            assert_eq!(path(line), None, "{line}");
+        }
+    }
+
+    #[test]
+    fn the_test_binary_has_names_and_lines() {
+        let files = files_of(std::process::id()).unwrap();
+        let own = explain(&files[0], std::process::id());
+        assert_eq!((&own.names, &own.lines, own.is_whole()), (&NameSource::Own, &LineSource::Own, true));
+        assert!(own.functions > 100 && own.remedies.is_empty() && own.looked.is_empty(), "{own:?}");
+        assert!(files.iter().any(|file| file.path == Path::new("[vdso]")));
+    }
+
+    #[test]
+    fn unusable_files_are_explained() {
+        let file = |path: &str| ModuleFile { path: path.into(), build_id: [].into(), device: 0, inode: 0 };
+        let gone = explain(&file("/nonexistent/a\x1b[2J"), std::process::id());
+        let findings = gone.findings();
+        assert!(findings[0].1.contains("No such file") && !findings[0].1.contains('\x1b'), "{findings:?}");
+        assert!(explain(&file("/etc/passwd"), 1).opened.unwrap_err().contains("ELF"));
+    }
+}

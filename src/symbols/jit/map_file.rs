@@ -1,0 +1,283 @@
+//! A perf map or jitdump of a process: opened in its mount namespace, and read as it grows.
+//!
+//! Both lie where everybody may write, under a name that everybody can guess. So a file counts only
+//! if it belongs to the owner of the process or to root, is no link, and was written since the
+//! process started: an earlier process may have had the same pid.
+
+use std::fs::File;
+use std::io::{BufRead, BufReader, Read};
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::{FileExt, MetadataExt};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use nix::errno::Errno;
+use nix::fcntl::{OFlag, OpenHow, ResolveFlag, open, openat, openat2};
+use nix::sys::stat::Mode;
+use nix::time::{ClockId, clock_gettime};
+use nix::unistd::{SysconfVar, geteuid, sysconf};
+
+use super::code_map::{CodeMap, CodePiece};
+use super::jitdump::{self, FILE_HEAD, JitdumpReader};
+use super::perf_map::{self, MAX_LINE_BYTES};
+use crate::symbols::sanitize::MAX_NAME_BYTES;
+
+/// Number of bytes that are read at a time.
+const CHUNK_BYTES: usize = 1 << 20;
+/// Maximum number of bytes that are read of one file.
+const MAX_FILE_BYTES: u64 = 4 << 30;
+/// Maximum size of a line table that is read.
+const MAX_TABLE_BYTES: usize = 1 << 20;
+/// Maximum size of a process's maps that is read.
+const MAX_MAPS_BYTES: u64 = 16 << 20;
+/// Number of bytes before the position read to that are compared, to notice a file written anew.
+const TAIL_BYTES: usize = 64;
+/// Precision of the comparison of a file's time with the start of its process.
+const TIME_PRECISION: Duration = Duration::from_secs(2);
+
+/// A process that may generate code.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct GeneratingProcess {
+    /// The pid in the viewer's namespace.
+    pub pid: u32,
+    /// The pid in the process's own namespace, by which it names its files.
+    pub own_pid: u32,
+    /// The start time, in clock ticks since boot.
+    pub start_ticks: u64,
+}
+
+/// The format of a file.
+enum MapFormat {
+    PerfMap,
+    Jitdump(JitdumpReader),
+}
+
+/// An open file and the code that it lists so far.
+pub(super) struct MapFile {
+    file: File,
+    format: MapFormat,
+    map: CodeMap,
+    position: u64,
+    /// The last bytes before the position.
+    tail: Vec<u8>,
+}
+
+impl MapFile {
+    /// Opens the perf map of a process, if there is one.
+    pub(super) fn perf_map(process: &GeneratingProcess) -> Option<MapFile> {
+        let file = open_trusted(process, Path::new(&format!("tmp/perf-{}.map", process.own_pid)))?;
+        Some(MapFile::new(file, MapFormat::PerfMap, 0))
+    }
+
+    /// Opens the jitdump of a process, if there is one. A process that writes one maps it.
+    pub(super) fn jitdump(process: &GeneratingProcess) -> Option<MapFile> {
+        let path = mapped_jitdump(process)?;
+        let file = open_trusted(process, path.strip_prefix("/").unwrap_or(&path))?;
+        let mut head = [0; FILE_HEAD];
+        file.read_exact_at(&mut head, 0).ok()?;
+        let size = jitdump::check_head(&head, process.own_pid)?;
+        Some(MapFile::new(file, MapFormat::Jitdump(JitdumpReader::default()), size as u64))
+    }
+
+    fn new(file: File, format: MapFormat, position: u64) -> MapFile {
+        MapFile { file, format, map: CodeMap::default(), position, tail: Vec::new() }
+    }
+
+    /// Reads what was appended since the last call. Returns the addresses of new code.
+    pub(super) fn read_more(&mut self) -> Vec<(u64, u64)> {
+        let mut changed = Vec::new();
+        let length = self.file.metadata().map_or(0, |metadata| metadata.len()).min(MAX_FILE_BYTES);
+        if length == self.position {
+            return changed;
+        }
+        if !self.continues() {
+            // It was written anew.
+            if let MapFormat::PerfMap = self.format {
+                (self.map, self.position) = (CodeMap::default(), 0);
+            }
+        }
+        let mut wanted = CHUNK_BYTES;
+        while self.position < length {
+            let bytes = self.bytes_at(self.position, wanted.min((length - self.position) as usize));
+            let used = match &mut self.format {
+                MapFormat::PerfMap => Ok(perf_map::read(&bytes, self.position, &mut self.map, &mut changed)),
+                MapFormat::Jitdump(reader) => reader.read(&bytes, self.position, &mut self.map, &mut changed),
+            };
+            match used {
+                Ok(0) => break,
+                Ok(used) => {
+                    self.position += used as u64;
+                    self.tail = bytes[used.saturating_sub(TAIL_BYTES)..used].to_vec();
+                }
+                // A record that is larger than a chunk, and complete.
+                Err(needed) if needed > bytes.len() && needed as u64 <= length - self.position => wanted = needed,
+                Err(_) => break,
+            }
+        }
+        changed
+    }
+
+    /// Whether the file still has the bytes that were read last.
+    fn continues(&self) -> bool {
+        let before = self.position.checked_sub(self.tail.len() as u64);
+        before.is_some_and(|at| self.bytes_at(at, self.tail.len()) == self.tail)
+    }
+
+    /// The name and the source line of the code at an address: raw name, file, and line.
+    pub(super) fn find(&self, address: u64) -> Option<GeneratedCode> {
+        let piece = self.map.find(address)?;
+        let (limit, end) = match self.format {
+            MapFormat::PerfMap => (MAX_LINE_BYTES.min(MAX_NAME_BYTES), b'\n'),
+            MapFormat::Jitdump(_) => (MAX_NAME_BYTES, 0),
+        };
+        let mut name = self.bytes_at(piece.name_at, limit);
+        name.truncate(name.iter().position(|&byte| byte == end).unwrap_or(name.len()));
+        let line = self.line(piece, address);
+        Some(GeneratedCode { name: name.trim_ascii().to_vec(), line })
+    }
+
+    fn line(&self, piece: CodePiece, address: u64) -> Option<(Vec<u8>, u32)> {
+        let table = self.bytes_at(piece.lines_at?, MAX_TABLE_BYTES);
+        let (file, line) = jitdump::line(&table, address.wrapping_sub(piece.moved))?;
+        Some((file.to_vec(), line))
+    }
+
+    /// Returns at most `count` bytes of the file; fewer at its end.
+    fn bytes_at(&self, at: u64, count: usize) -> Vec<u8> {
+        let mut bytes = vec![0; count];
+        let mut filled = 0;
+        while filled < count {
+            match self.file.read_at(&mut bytes[filled..], at + filled as u64) {
+                Ok(0) | Err(_) => break,
+                Ok(read) => filled += read,
+            }
+        }
+        bytes.truncate(filled);
+        bytes
+    }
+}
+
+/// The code at an address, as a file describes it.
+pub(super) struct GeneratedCode {
+    /// The name as the compiler wrote it.
+    pub(super) name: Vec<u8>,
+    /// The source file and the line.
+    pub(super) line: Option<(Vec<u8>, u32)>,
+}
+
+/// Returns the path of the jitdump that a process maps.
+fn mapped_jitdump(process: &GeneratingProcess) -> Option<PathBuf> {
+    let ending = format!("/jit-{}.dump", process.own_pid);
+    let maps = BufReader::new(File::open(format!("/proc/{}/maps", process.pid)).ok()?.take(MAX_MAPS_BYTES));
+    let line = maps.split(b'\n').map_while(Result::ok).find(|line| line.ends_with(ending.as_bytes()))?;
+    let path = &line[line.iter().position(|&byte| byte == b'/')?..];
+    Some(PathBuf::from(std::ffi::OsStr::from_bytes(path)))
+}
+
+/// Opens a file below the root directory of a process, or of sigtop if the process is gone.
+fn open_trusted(process: &GeneratingProcess, path: &Path) -> Option<File> {
+    let flags = OFlag::O_PATH | OFlag::O_DIRECTORY | OFlag::O_CLOEXEC;
+    let root = open(&PathBuf::from(format!("/proc/{}/root", process.pid)), flags, Mode::empty());
+    let root = root.or_else(|_| open("/", flags, Mode::empty())).ok()?;
+    // Opening a pipe must not block, and a terminal must not become the controlling one.
+    let flags = OFlag::O_RDONLY | OFlag::O_NONBLOCK | OFlag::O_NOCTTY | OFlag::O_NOFOLLOW | OFlag::O_CLOEXEC;
+    // A link in the process's tree leads into that tree.
+    let how = OpenHow::new().flags(flags).resolve(ResolveFlag::RESOLVE_IN_ROOT | ResolveFlag::RESOLVE_NO_MAGICLINKS);
+    let file = match openat2(&root, path, how) {
+        // Kernels before 5.6, and sandboxes that do not know the call.
+        Err(Errno::ENOSYS | Errno::EPERM) => openat(&root, path, flags, Mode::empty()),
+        file => file,
+    };
+    let file = File::from(file.ok()?);
+    let metadata = file.metadata().ok()?;
+    let is_owned = metadata.uid() == 0 || metadata.uid() == owner(process.pid);
+    let modified = metadata.modified().ok()?;
+    let is_current = started(process).is_none_or(|started| modified + TIME_PRECISION >= started);
+    (metadata.is_file() && is_owned && is_current).then_some(file)
+}
+
+/// The effective user of a process, or of sigtop if the process is gone.
+fn owner(pid: u32) -> u32 {
+    let mut status = String::new();
+    let file = File::open(format!("/proc/{pid}/status"));
+    let read = file.and_then(|file| file.take(64 << 10).read_to_string(&mut status));
+    let ids = status.lines().find_map(|line| line.strip_prefix("Uid:")).filter(|_| read.is_ok());
+    let effective = ids.and_then(|ids| ids.split_whitespace().nth(1)?.parse().ok());
+    effective.unwrap_or_else(|| geteuid().as_raw())
+}
+
+/// The time at which a process started.
+fn started(process: &GeneratingProcess) -> Option<SystemTime> {
+    let ticks = sysconf(SysconfVar::CLK_TCK).ok()??.max(1) as u64;
+    let up = Duration::from(clock_gettime(ClockId::CLOCK_BOOTTIME).ok()?);
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).ok()?;
+    let since_boot = Duration::from_millis(process.start_ticks.checked_mul(1000)? / ticks);
+    UNIX_EPOCH.checked_add(now.checked_sub(up.checked_sub(since_boot)?)?)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs::{self, OpenOptions};
+    use std::io::Write;
+
+    use super::*;
+
+    /// This process, with a pid of its own for the names of files.
+    fn process(number: u32) -> (GeneratingProcess, PathBuf) {
+        let own_pid = 1_000_000_000 + std::process::id() * 16 + number;
+        let path = PathBuf::from(format!("/tmp/perf-{own_pid}.map"));
+        let _ = fs::remove_file(&path);
+        (GeneratingProcess { pid: std::process::id(), own_pid, start_ticks: 0 }, path)
+    }
+
+    fn name(file: &MapFile, address: u64) -> Option<String> {
+        file.find(address).map(|code| String::from_utf8(code.name).expect("text"))
+    }
+
+    #[test]
+    fn a_map_is_read_as_it_grows_and_anew_when_it_was_rewritten() {
+        let (process, path) = process(0);
+        assert!(MapFile::perf_map(&process).is_none());
+        fs::write(&path, "1000 10 first\n2000 10 sec").unwrap();
+        let mut file = MapFile::perf_map(&process).expect("our own file");
+        assert_eq!(file.read_more(), [(0x1000, 0x1010)]);
+        assert_eq!(name(&file, 0x2000), None, "half a line");
+        OpenOptions::new().append(true).open(&path).unwrap().write_all(b"ond\n1000 8 third\n").unwrap();
+        assert_eq!(file.read_more(), [(0x2000, 0x2010), (0x1000, 0x1008)]);
+        let names = [0x1000, 0x1008, 0x200f].map(|address| name(&file, address));
+        assert_eq!(names, ["third", "first", "second"].map(|name| Some(name.to_owned())));
+        assert_eq!(file.read_more(), []);
+
+        fs::write(&path, "5000 10 other, and long enough to go on where the first ended\n").unwrap();
+        file.read_more();
+        assert_eq!((name(&file, 0x1000), name(&file, 0x2000)), (None, None));
+        assert!(name(&file, 0x5000).expect("a name").starts_with("other"));
+        fs::remove_file(&path).unwrap();
+    }
+
+    #[test]
+    fn links_strangers_and_leftovers_are_not_read() {
+        let (link, path) = process(1);
+        let aim = path.with_extension("aim");
+        fs::write(&aim, "1000 10 aim\n").unwrap();
+        std::os::unix::fs::symlink(&aim, &path).unwrap();
+        assert!(MapFile::perf_map(&link).is_none(), "a link");
+        fs::remove_file(&path).unwrap();
+
+        nix::unistd::mkfifo(&path, Mode::S_IRWXU).unwrap();
+        assert!(MapFile::perf_map(&link).is_none(), "a pipe");
+        fs::remove_file(&path).unwrap();
+
+        fs::rename(&aim, &path).unwrap();
+        let start = SystemTime::now() - Duration::from_secs(3600);
+        OpenOptions::new().write(true).open(&path).unwrap().set_modified(start).unwrap();
+        assert!(MapFile::perf_map(&link).is_some());
+        let up = Duration::from(clock_gettime(ClockId::CLOCK_BOOTTIME).unwrap()).as_secs() * 100;
+        assert!(MapFile::perf_map(&GeneratingProcess { start_ticks: up, ..link }).is_none(), "of an earlier process");
+        if geteuid().is_root() {
+            std::os::unix::fs::chown(&path, Some(12_345), None).unwrap();
+            assert!(MapFile::perf_map(&link).is_none(), "of another user");
+        }
+        fs::remove_file(&path).unwrap();
+    }
+}

@@ -1,0 +1,215 @@
+//! Finds idle threads: those that sit in the same wait for nearly the whole period of a query. By
+//! wall-clock time a server's pools of waiting threads outweigh all work. A query that folds them
+//! counts their samples apart: they are in no row, and shares do not refer to them.
+//!
+//! A wait is a stack whose leaf is a function that blocks by itself, such as `epoll_wait`. `read`
+//! and `write` are not among them, because a thread can spend its CPU time there.
+
+use super::query::Query;
+use super::stacks::{SPAN, SUMS, TOTAL};
+use crate::profile::Profile;
+use crate::profile::change_log::LogPosition;
+use crate::profile::thread::ThreadId;
+use crate::profile::totals::{Span, ThreadStack};
+
+/// The share of its time in one wait from which a thread is idle, and below which an idle thread is
+/// so no more, in percent. They differ so that rows do not come and go.
+const IDLE_PERCENT: [u64; 2] = [95, 90];
+/// The fewest samples of an idle thread. Of fewer, all may be of one wait by chance.
+const LEAST_SAMPLES: u64 = 20;
+
+/// Functions that block, without leading underscores, prefixes and suffixes of libc.
+const WAITS: &[&str] = &[
+    "accept",
+    "accept4",
+    "clock_nanosleep",
+    "clock_nanosleep_time64",
+    "do_futex_wait",
+    "epoll_pwait",
+    "epoll_pwait2",
+    "epoll_wait",
+    "futex",
+    "futex_abstimed_wait_cancelable64",
+    "futex_abstimed_wait_common",
+    "futex_abstimed_wait_common64",
+    "futex_wait",
+    "futex_wait_cancelable",
+    "internal_syscall_cancel",
+    "io_getevents",
+    "lll_lock_wait",
+    "mq_timedreceive",
+    "msgrcv",
+    "nanosleep",
+    "new_sem_wait_slow64",
+    "pause",
+    "poll",
+    "ppoll",
+    "pselect",
+    "pthread_clockjoin_ex",
+    "pthread_cond_timedwait",
+    "pthread_cond_wait",
+    "recv",
+    "recvfrom",
+    "recvmsg",
+    "runtime.epollwait",
+    "runtime.futex",
+    "select",
+    "sem_timedwait",
+    "sem_wait",
+    "semop",
+    "semtimedop",
+    "sigsuspend",
+    "sigtimedwait",
+    "sigwait",
+    "sigwaitinfo",
+    "sleep",
+    "syscall",
+    "syscall_cancel",
+    "syscall_cancel_arch",
+    "usleep",
+    "wait",
+    "wait4",
+    "waitid",
+    "waitpid",
+];
+
+/// Whether a function blocks by itself.
+fn is_wait(name: &str) -> bool {
+    let name = name.trim_start_matches('_');
+    let name = name.strip_prefix("GI_").or_else(|| name.strip_prefix("libc_")).unwrap_or(name);
+    let name = name.trim_start_matches('_').split('@').next().unwrap_or_default();
+    let name = name.strip_suffix("_nocancel").or_else(|| name.strip_suffix(".abi0")).unwrap_or(name);
+    WAITS.binary_search(&name).is_ok()
+}
+
+/// Whether a thread is idle in each sum.
+type InSums = [bool; SUMS];
+
+/// The samples of one thread in a period.
+#[derive(Clone, Copy, Default)]
+struct ThreadTime {
+    ns: u64,
+    samples: u64,
+    /// The stack that has the majority, if one has it (Boyer and Moore), and its lead.
+    stack: Option<ThreadStack>,
+    lead_ns: u64,
+    /// The weight of that stack.
+    stack_ns: u64,
+}
+
+/// The idle threads of a query.
+#[derive(Default)]
+pub(super) struct IdleThreads {
+    idle: Vec<InSums>,
+    /// The query without its order, and the position up to which samples were read.
+    source: Option<(Query, LogPosition)>,
+}
+
+impl IdleThreads {
+    /// Finds the idle threads of a query. `leaf` returns the name of a stack's leaf. Returns
+    /// whether the result for any thread has changed.
+    pub(super) fn update<'a>(
+        &mut self,
+        profile: &Profile,
+        query: &Query,
+        leaf: impl Fn(ThreadStack) -> Option<&'a str>,
+    ) -> bool {
+        if !query.folds_idle() {
+            self.source = None;
+            return has_any(&std::mem::take(&mut self.idle));
+        }
+        let log = profile.change_log(query.generation, query.clock);
+        let source = log.map(|log| (Query { sort: Default::default(), ..query.clone() }, log.position()));
+        if source.is_some() && self.source == source {
+            return false;
+        }
+        let mut idle = vec![[false; SUMS]; profile.threads().len()];
+        for (sum, span) in [(SPAN, query.span), (TOTAL, Span::Total)] {
+            if sum == TOTAL && query.span == Span::Total {
+                idle.iter_mut().for_each(|idle| idle[TOTAL] = idle[SPAN]);
+                break;
+            }
+            for (index, time) in majorities(profile, query, span).iter().enumerate() {
+                let was_idle = self.idle.get(index).is_some_and(|idle| idle[sum]);
+                let percent = u128::from(IDLE_PERCENT[usize::from(was_idle)]);
+                let is_most = u128::from(time.stack_ns) * 100 > u128::from(time.ns) * percent;
+                idle[index][sum] =
+                    time.samples >= LEAST_SAMPLES && is_most && time.stack.and_then(&leaf).is_some_and(is_wait);
+            }
+        }
+        let changed = (has_any(&self.idle) || has_any(&idle))
+            && (0..idle.len().max(self.idle.len())).any(|index| self.at(index) != at(&idle, index));
+        (self.idle, self.source) = (idle, source);
+        changed
+    }
+
+    fn at(&self, index: usize) -> InSums {
+        at(&self.idle, index)
+    }
+
+    /// Whether a thread is idle in each sum.
+    pub(super) fn sums(&self, thread: ThreadId) -> InSums {
+        self.at(thread.0 as usize)
+    }
+
+    /// The number of idle threads in a sum.
+    pub(super) fn count(&self, sum: usize) -> usize {
+        self.idle.iter().filter(|idle| idle[sum]).count()
+    }
+}
+
+fn has_any(idle: &[InSums]) -> bool {
+    idle.iter().any(|idle| *idle != [false; SUMS])
+}
+
+fn at(idle: &[InSums], index: usize) -> InSums {
+    idle.get(index).copied().unwrap_or_default()
+}
+
+/// Sums the samples of each thread, and those of the stack that has most of them.
+fn majorities(profile: &Profile, query: &Query, span: Span) -> Vec<ThreadTime> {
+    let mut times = vec![ThreadTime::default(); profile.threads().len()];
+    profile.visit_generation(query.generation, query.clock, span, |key, weight| {
+        let time = &mut times[key.0.0 as usize];
+        time.ns = time.ns.saturating_add(weight.ns);
+        time.samples = time.samples.saturating_add(weight.samples);
+        if time.stack == Some(key) {
+            time.lead_ns = time.lead_ns.saturating_add(weight.ns);
+        } else if time.lead_ns >= weight.ns {
+            time.lead_ns -= weight.ns;
+        } else {
+            (time.stack, time.lead_ns) = (Some(key), weight.ns - time.lead_ns);
+        }
+    });
+    profile.visit_generation(query.generation, query.clock, span, |key, weight| {
+        let time = &mut times[key.0.0 as usize];
+        if time.stack == Some(key) {
+            time.stack_ns = time.stack_ns.saturating_add(weight.ns);
+        }
+    });
+    times
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn waits_are_recognized_whatever_libc_calls_them() {
+        assert!(WAITS.is_sorted());
+        for name in [
+            "epoll_wait",
+            "__libc_accept4",
+            "__GI___nanosleep",
+            "__futex_abstimed_wait_common64",
+            "pthread_cond_wait@@GLIBC_2.3.2",
+            "__poll_nocancel",
+            "runtime.futex.abi0",
+        ] {
+            assert!(is_wait(name), "{name}");
+        }
+        for name in ["read", "__libc_read", "write", "parse", "", "epoll_waiter"] {
+            assert!(!is_wait(name), "{name}");
+        }
+    }
+}

@@ -1,0 +1,247 @@
+//! The weight of every stack and of every subtree. Changes are collected at the nodes where stacks
+//! end, and propagated from the leaves to the root of the prefix tree, chain by chain. Chains
+//! without a change are not visited.
+
+use super::chains::{ChainData, Chains};
+use super::{PREFETCH, SUMS};
+use crate::profile::stack::{Node, StackId};
+
+/// A chain of the stack tree: no stack ends on it except in its last node.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct StackChain {
+    /// Its number. It stays the same as long as the last node does.
+    pub(crate) number: usize,
+    /// Its first node and its last.
+    pub(crate) ends: (usize, usize),
+    /// The number of the chain whose last node is the parent of the first.
+    pub(crate) parent_chain: usize,
+    /// That parent.
+    pub(crate) parent: usize,
+}
+
+/// A step of [`StackWeights::propagate`].
+pub(crate) enum PropagationStep<'a> {
+    /// These chains come next. The caller may prefetch the data that it will read for them.
+    Upcoming(&'a [StackChain]),
+    /// The change of a chain's subtree, for each sum.
+    Changed(StackChain, [u64; SUMS]),
+}
+
+/// The weight of a chain, and its change in progress.
+#[derive(Clone, Default)]
+struct ChainWeight {
+    /// The weight of the stack that ends in its last node.
+    own_ns: u64,
+    /// The weight of its subtree.
+    subtree_ns: u64,
+    /// The change of the subtree for each sum; 0 between propagations.
+    change_ns: [u64; SUMS],
+}
+
+impl ChainData for ChainWeight {
+    fn split_upper(&self) -> ChainWeight {
+        ChainWeight { subtree_ns: self.subtree_ns, ..ChainWeight::default() }
+    }
+}
+
+/// The weights of one sum by stack, and the changes of all sums in progress. Sums wrap around, so
+/// that subtracting what was added leaves 0.
+#[derive(Default)]
+pub(crate) struct StackWeights {
+    chains: Chains<ChainWeight>,
+    /// Last nodes and chains that are prefetched next; empty between propagations.
+    upcoming: (Vec<u32>, Vec<StackChain>),
+    /// A bit for each last node whose chain has (or had) a change, 64 nodes a word; 0 between
+    /// propagations.
+    changed: Vec<u64>,
+}
+
+impl StackWeights {
+    /// Adds new nodes.
+    pub(crate) fn update(&mut self, nodes: &[Node]) {
+        nodes[self.chains.node_count()..].iter().for_each(|node| self.chains.push(node.parent.index()));
+        self.changed.resize(nodes.len().div_ceil(64), 0);
+    }
+
+    /// Resets all weights to 0.
+    pub(crate) fn clear(&mut self) {
+        self.chains.all_data_mut().for_each(|weight| *weight = ChainWeight::default());
+    }
+
+    /// The stacks that have weight of their own, by index, with that weight.
+    pub(crate) fn own_weights(&self) -> impl Iterator<Item = (usize, u64)> {
+        let own = (0..self.chains.len()).map(|chain| (chain, self.chains.data(chain).own_ns));
+        own.filter(|&(_, own_ns)| own_ns != 0).map(|(chain, own_ns)| (self.chains.ends(chain).1, own_ns))
+    }
+
+    /// The weight of the stack that ends in a node.
+    pub(crate) fn own_ns(&self, node: usize) -> u64 {
+        let chain = self.chains.chain_of(node);
+        if self.chains.ends(chain).1 == node { self.chains.data(chain).own_ns } else { 0 }
+    }
+
+    /// The children of a node.
+    pub(crate) fn children(&self, node: usize) -> impl Iterator<Item = usize> + '_ {
+        self.chains.children(node)
+    }
+
+    /// The weight of a node's subtree.
+    pub(crate) fn subtree_ns(&self, node: usize) -> u64 {
+        self.chains.data(self.chains.chain_of(node)).subtree_ns
+    }
+
+    /// All chains but the root that have weight, with the weight of their subtrees.
+    pub(crate) fn weighted_chains(&self) -> impl Iterator<Item = (StackChain, u64)> {
+        let sums = (1..self.chains.len()).map(|chain| (chain, self.chains.data(chain).subtree_ns));
+        sums.filter(|&(_, sum_ns)| sum_ns != 0).map(|(chain, sum_ns)| (stack_chain(&self.chains, chain), sum_ns))
+    }
+
+    /// Records a change of the weight of one stack, for each sum. The own weights are those of sum
+    /// `kept`.
+    pub(crate) fn add(&mut self, stack: StackId, change_ns: [u64; SUMS], kept: usize) {
+        let node = stack.index();
+        let chain = self.chains.end_chain_at(node);
+        let weight = self.chains.data_mut(chain);
+        weight.change_ns.iter_mut().zip(change_ns).for_each(|(sum, by)| add(sum, by));
+        add(&mut weight.own_ns, change_ns[kept]);
+        self.changed[node / 64] |= 1 << (node % 64);
+    }
+
+    /// Prefetches what [`add`](Self::add) reads.
+    pub(crate) fn prefetch(&self, stacks: impl Iterator<Item = StackId>) {
+        self.chains.prefetch_nodes(stacks.map(StackId::index));
+    }
+
+    /// Propagates all changes to the root, and reports every chain but the root that has one.
+    /// Afterwards the subtree weights are those of sum `kept`.
+    pub(crate) fn propagate(&mut self, kept: usize, mut report: impl FnMut(PropagationStep<'_>)) {
+        let (mut nodes, mut chains) = std::mem::take(&mut self.upcoming);
+        let mut end = self.changed.len();
+        while end > 0 {
+            let mut start = end;
+            while start > 0 && nodes.len() < PREFETCH {
+                start -= 1;
+                let mut bits = self.changed[start];
+                while bits != 0 {
+                    nodes.push(64 * start as u32 + bits.trailing_zeros());
+                    bits &= bits - 1;
+                }
+            }
+            self.chains.prefetch_nodes(nodes.iter().map(|&node| node as usize));
+            let numbers = nodes.drain(..).map(|node| self.chains.chain_of(node as usize));
+            chains.extend(numbers.filter(|&chain| chain != 0).map(|chain| stack_chain(&self.chains, chain)));
+            report(PropagationStep::Upcoming(&chains));
+            chains.clear();
+            self.propagate_words((start, end), kept, &mut report);
+            end = start;
+        }
+        self.upcoming = (nodes, chains);
+    }
+
+    /// Propagates the changes of the nodes in some words of `changed`, from the last to the first:
+    /// parents have smaller numbers.
+    fn propagate_words(
+        &mut self,
+        (start, end): (usize, usize),
+        kept: usize,
+        report: &mut impl FnMut(PropagationStep<'_>),
+    ) {
+        for word in (start..end).rev() {
+            // The word is read again each time, because a parent may be in it.
+            while self.changed[word] != 0 {
+                let bit = 63 - self.changed[word].leading_zeros();
+                self.changed[word] &= !(1 << bit);
+                let number = self.chains.chain_of(64 * word + bit as usize);
+                let weight = self.chains.data_mut(number);
+                let change_ns = std::mem::take(&mut weight.change_ns);
+                if change_ns == [0; SUMS] {
+                    continue;
+                }
+                add(&mut weight.subtree_ns, change_ns[kept]);
+                if number != 0 {
+                    let chain = stack_chain(&self.chains, number);
+                    report(PropagationStep::Changed(chain, change_ns));
+                    let parent = &mut self.chains.data_mut(chain.parent_chain).change_ns;
+                    parent.iter_mut().zip(change_ns).for_each(|(sum, by)| add(sum, by));
+                    self.changed[chain.parent / 64] |= 1 << (chain.parent % 64);
+                }
+            }
+        }
+    }
+}
+
+fn stack_chain(chains: &Chains<ChainWeight>, number: usize) -> StackChain {
+    let parent_chain = chains.parent_chain(number);
+    StackChain { number, ends: chains.ends(number), parent_chain, parent: chains.ends(parent_chain).1 }
+}
+
+fn add(sum: &mut u64, by: u64) {
+    *sum = sum.wrapping_add(by);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::profile::stack::FrameId;
+
+    /// The root has no frame. There are more changes than are prefetched together.
+    #[test]
+    fn the_root_is_not_reported() {
+        let count = 3 * PREFETCH;
+        let node = |_| Node { parent: StackId::EMPTY, frame: FrameId(0) };
+        let nodes: Vec<Node> = (0..count).map(node).collect();
+        let mut weights = StackWeights::default();
+        weights.update(&nodes);
+        (0..count).for_each(|node| weights.add(StackId::from_index(node), [1, 0], 0));
+        let (mut upcoming, mut changed) = (Vec::new(), Vec::new());
+        weights.propagate(0, |step| match step {
+            PropagationStep::Upcoming(chains) => upcoming.extend(chains.iter().map(|chain| chain.ends.0)),
+            PropagationStep::Changed(chain, _) => changed.push(chain.ends.0),
+        });
+        upcoming.sort_unstable();
+        upcoming.dedup();
+        changed.sort_unstable();
+        let all: Vec<usize> = (1..count).collect();
+        assert_eq!((upcoming, changed), (all.clone(), all));
+        assert_eq!(weights.subtree_ns(0), count as u64);
+    }
+
+    #[test]
+    fn changes_reach_the_root_and_cancel_out() {
+        // 0 ← 1 ← 2 ← 3 … 70, 1 ← 71, 0 ← 72
+        let parent = |node: usize| match node {
+            71 => 1,
+            72 => 0,
+            _ => node.saturating_sub(1),
+        };
+        let node = |node| Node { parent: StackId::from_index(parent(node)), frame: FrameId(0) };
+        let nodes: Vec<Node> = (0..80).take(73).map(node).collect();
+        let mut weights = StackWeights::default();
+        weights.update(&nodes);
+        let mut propagate = |changes: &[(usize, usize, i64)]| {
+            let mut reported = Vec::new();
+            for &(node, sum, ns) in changes {
+                let mut change_ns = [0; SUMS];
+                change_ns[sum] = ns as u64;
+                weights.add(StackId::from_index(node), change_ns, 0);
+            }
+            weights.propagate(0, |step| {
+                if let PropagationStep::Changed(chain, change_ns) = step {
+                    reported.push((chain.ends, chain.parent, change_ns.map(|ns| ns as i64)));
+                }
+            });
+            (reported, [0, 1, 40, 71, 72].map(|node| weights.subtree_ns(node)))
+        };
+        let root = ((72, 72), 0, [1, 0]);
+        let all = vec![root, ((71, 71), 1, [2, 1]), ((2, 70), 1, [5, 0]), ((1, 1), 0, [7, 1])];
+        assert_eq!(propagate(&[(70, 0, 5), (72, 0, 1), (71, 0, 2), (71, 1, 1)]), (all, [8, 7, 5, 2, 1]));
+        let moved = vec![((71, 71), 1, [5, 0]), ((2, 70), 1, [-5, 0])];
+        assert_eq!(propagate(&[(70, 0, -5), (71, 0, 5)]), (moved, [8, 7, 0, 7, 1]));
+        assert_eq!(propagate(&[]), (vec![], [8, 7, 0, 7, 1]));
+        // A stack that ends within a chain splits it; both parts continue from the former weight.
+        let within = vec![((2, 40), 1, [3, 0]), ((1, 1), 0, [3, 0])];
+        assert_eq!(propagate(&[(40, 0, 3)]), (within, [11, 10, 3, 7, 1]));
+        assert_eq!(weights.own_weights().collect::<Vec<_>>(), [(71, 7), (72, 1), (40, 3)]);
+        assert!(weights.weighted_chains().any(|(chain, sum_ns)| (chain.ends, sum_ns) == ((2, 40), 3)));
+    }
+}

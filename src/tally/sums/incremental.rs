@@ -1,0 +1,334 @@
+//! Incremental sums for one query. New samples are added and expired ones subtracted, so an answer
+//! costs time proportional to the change, not to the size of the profile. Where that is impossible
+//! (another query, other names, totals that were reset), everything is added up again; the sums are
+//! the same.
+//!
+//! An update has four steps: *plan* decides what can be kept, *feed* adds samples, *retract*
+//! subtracts those that left the window, *propagate* carries the changes to rows and subtrees.
+
+use super::batch::Batch;
+use super::row_sums::RowSums;
+use crate::link::wire::Clock;
+use crate::profile::change_log::{LogPosition, LoggedSample};
+use crate::profile::stack::StackId;
+use crate::profile::totals::{Span, ThreadStack, Weight};
+use crate::profile::{Generation, Profile};
+use crate::tally::filter::thread_filter::ThreadFilter;
+use crate::tally::idle::IdleThreads;
+use crate::tally::query::{Filters, Grouping, Query};
+use crate::tally::rows::RowId;
+use crate::tally::stacks::call_tree::CallTree;
+use crate::tally::stacks::owner_stacks::OwnerStacks;
+use crate::tally::stacks::propagate::{PropagationStep, StackWeights};
+use crate::tally::stacks::stack_facts::StackFacts;
+use crate::tally::stacks::{SPAN, SUMS};
+use crate::tally::top::TopTable;
+
+/// The inputs that all sums are computed from.
+#[derive(Clone, Copy)]
+pub(crate) struct Context<'a> {
+    pub(crate) profile: &'a Profile,
+    pub(crate) stacks: &'a OwnerStacks,
+    pub(crate) facts: &'a StackFacts,
+    pub(crate) threads: &'a ThreadFilter,
+    pub(crate) idle: &'a IdleThreads,
+    /// The number of rows.
+    pub(crate) row_count: usize,
+    /// Counts how often facts became invalid. Sums from before are those of other rows.
+    pub(crate) invalidations: u64,
+}
+
+impl Context<'_> {
+    /// The row that has the flat of an entry, if the filters keep it; see
+    /// [`StackFacts::flat_row`].
+    pub(crate) fn flat_row(&self, key: ThreadStack) -> Option<RowId> {
+        self.facts.flat_row(self.stacks.stack(key)).filter(|_| self.threads.keeps(key.0))
+    }
+}
+
+/// The sums that are requested besides those of the query's span.
+#[derive(Clone, Copy)]
+pub(crate) struct SumsRequest {
+    /// Whether the sums of the whole session are requested.
+    pub(crate) total: bool,
+    /// Whether the samples of the last answer suffice.
+    pub(crate) reuse_samples: bool,
+}
+
+/// The inputs that determine the sums, except for time and samples.
+#[derive(PartialEq)]
+struct SumScope {
+    generation: Generation,
+    clock: Clock,
+    filters: Filters,
+    grouping: Grouping,
+    /// Whether the query's span is the session.
+    is_total: bool,
+    /// Whether the session is summed besides the span.
+    has_total: bool,
+    /// See [`Context::invalidations`].
+    invalidations: u64,
+}
+
+/// The plan of an update.
+#[derive(Clone, Copy)]
+struct Plan {
+    /// Whether the earlier sums are kept and changed. If not, all sums are computed again.
+    keep: bool,
+    /// Whether the earlier sums are the answer.
+    reuse: bool,
+    /// Whether the call tree has the same weights as the sums and is given the same changes. If
+    /// not, it takes over the weights at the end.
+    feed_tree: bool,
+}
+
+/// The sums of one query.
+#[derive(Default)]
+pub(crate) struct IncrementalSums {
+    scope: Option<SumScope>,
+    /// The samples that are summed: all before this position, in these buckets.
+    position: LogPosition,
+    buckets: Option<(u64, u64)>,
+    /// The totals; they have no rows.
+    totals: [TopTable; SUMS],
+    pub(crate) rows: RowSums,
+    /// The weights of the query's span.
+    pub(crate) weights: StackWeights,
+    batch: Batch,
+    /// Counts updates.
+    update_number: u64,
+}
+
+impl IncrementalSums {
+    /// The totals of one sum, without rows.
+    pub(crate) fn totals(&self, sum: usize) -> TopTable {
+        self.totals[sum].clone()
+    }
+
+    /// Brings the sums and the weights of `call_tree` to the time of the query. Returns whether
+    /// they have not changed.
+    pub(crate) fn update(
+        &mut self,
+        query: &Query,
+        request: SumsRequest,
+        context: Context<'_>,
+        mut call_tree: Option<&mut CallTree>,
+    ) -> bool {
+        let (before, buckets) = (self.buckets, query.span.buckets());
+        let plan = self.plan(query, request, context, call_tree.as_deref());
+        if !plan.keep {
+            (self.totals, self.rows) = (<[TopTable; SUMS]>::default(), RowSums::default());
+            self.weights.clear();
+        }
+        self.rows.resize(context.row_count, context.facts);
+        self.weights.update(context.stacks.nodes(context.profile));
+        self.update_number += 1;
+        if let Some(tree) = call_tree.as_deref_mut() {
+            tree.begin_update(self.update_number, !plan.keep);
+        }
+        let mut fed_tree = call_tree.as_deref_mut().filter(|_| plan.feed_tree);
+        let mut changed = !plan.keep;
+        if !plan.reuse {
+            let log = context.profile.change_log(query.generation, query.clock);
+            let new = log.and_then(|log| log.since(self.position)).filter(|_| plan.keep);
+            let IncrementalSums { totals, rows, weights, batch, .. } = self;
+            let call_tree = fed_tree.as_deref_mut();
+            let mut feed = Feed { query, context, totals, rows, weights, batch, call_tree, changed };
+            match new {
+                Some(new) => {
+                    feed.feed_new(new, before, request.total);
+                    feed.move_window(before, buckets);
+                }
+                None => feed.feed_all(request.total),
+            }
+            feed.flush();
+            changed = feed.changed;
+            (self.buckets, self.position) = (buckets, log.map(|log| log.position()).unwrap_or_default());
+        }
+        self.propagate(context.facts, fed_tree);
+        if let Some(tree) = call_tree.filter(|_| !plan.feed_tree) {
+            tree.set_weights(&self.weights);
+        }
+        !changed
+    }
+
+    /// Decides which of the earlier sums the query can keep, and remembers its scope.
+    fn plan(
+        &mut self,
+        query: &Query,
+        request: SumsRequest,
+        context: Context<'_>,
+        call_tree: Option<&CallTree>,
+    ) -> Plan {
+        let buckets = query.span.buckets();
+        let scope = Some(SumScope {
+            generation: query.generation,
+            clock: query.clock,
+            filters: query.filters.clone(),
+            grouping: query.group,
+            is_total: buckets.is_none(),
+            has_total: request.total,
+            invalidations: context.invalidations,
+        });
+        let same_scope = self.scope == scope;
+        self.scope = scope;
+        let log = context.profile.change_log(query.generation, query.clock);
+        let has_changes = log.is_some_and(|log| log.since(self.position).is_some());
+        let overlaps = match (self.buckets, buckets) {
+            (None, None) => true,
+            (Some(before), Some(now)) => before.0 <= now.1 && now.0 <= before.1,
+            _ => false,
+        };
+        let keep = same_scope && has_changes && overlaps;
+        let reuse = request.reuse_samples && keep && self.buckets == buckets;
+        let feed_tree = call_tree.is_some_and(|tree| !keep || tree.is_current(self.update_number));
+        Plan { keep, reuse, feed_tree }
+    }
+
+    /// Propagates the changes of stacks to subtrees and rows, and to the call tree if it is fed.
+    fn propagate(&mut self, facts: &StackFacts, mut call_tree: Option<&mut CallTree>) {
+        let rows = &mut self.rows;
+        self.weights.propagate(SPAN, |step| match step {
+            PropagationStep::Upcoming(chains) => {
+                facts.prefetch_fresh(chains.iter().map(|chain| chain.ends));
+                if let Some(tree) = &call_tree {
+                    tree.prefetch_subtrees(chains);
+                }
+            }
+            PropagationStep::Changed(chain, change_ns) => {
+                rows.add_cum(facts, chain.ends, change_ns);
+                if let Some(tree) = &mut call_tree {
+                    tree.add_subtree(chain, change_ns[SPAN]);
+                }
+            }
+        });
+    }
+}
+
+/// Adds and subtracts samples of one update.
+struct Feed<'a> {
+    query: &'a Query,
+    context: Context<'a>,
+    totals: &'a mut [TopTable; SUMS],
+    rows: &'a mut RowSums,
+    weights: &'a mut StackWeights,
+    batch: &'a mut Batch,
+    call_tree: Option<&'a mut CallTree>,
+    changed: bool,
+}
+
+/// The sums that a sample belongs to: that of the span, that of the session.
+type InSums = [bool; SUMS];
+
+const IN_SPAN: InSums = [true, false];
+const IN_TOTAL: InSums = [false, true];
+
+impl Feed<'_> {
+    /// Feeds all samples of the query.
+    fn feed_all(&mut self, has_total: bool) {
+        let Query { generation, clock, span, .. } = *self.query;
+        self.context.profile.visit_generation(generation, clock, span, |key, weight| self.add(key, weight, IN_SPAN));
+        if has_total {
+            let profile = self.context.profile;
+            profile.visit_generation(generation, clock, Span::Total, |key, weight| self.add(key, weight, IN_TOTAL));
+        }
+    }
+
+    /// Feeds new samples: those in the buckets that are summed already belong to the span.
+    fn feed_new<'e>(
+        &mut self,
+        new: impl Iterator<Item = &'e LoggedSample>,
+        buckets: Option<(u64, u64)>,
+        has_total: bool,
+    ) {
+        for entered in new {
+            let in_span = buckets.is_none_or(|(first, last)| (first..=last).contains(&entered.bucket));
+            let sums = [in_span, has_total];
+            if sums != [false; SUMS] {
+                self.add(entered.key, entered.weight, sums);
+            }
+        }
+    }
+
+    /// Moves the window from the buckets that are summed to those of the query.
+    fn move_window(&mut self, before: Option<(u64, u64)>, now: Option<(u64, u64)>) {
+        let (Some((first, last)), Some(now)) = (before, now) else { return };
+        self.feed_buckets(now.0, first);
+        self.feed_buckets(last + 1, now.1 + 1);
+        self.retract_buckets(first, now.0.min(last + 1));
+        self.retract_buckets((now.1 + 1).max(first), last + 1);
+    }
+
+    /// Feeds the samples of the buckets from `from` up to, not including, `to`.
+    fn feed_buckets(&mut self, from: u64, to: u64) {
+        let Query { generation, clock, .. } = *self.query;
+        if from < to {
+            let profile = self.context.profile;
+            profile.visit_buckets(generation, clock, (from, to - 1), |_, key, weight| self.add(key, weight, IN_SPAN));
+        }
+    }
+
+    /// Subtracts the samples of the buckets from `from` up to, not including, `to`.
+    fn retract_buckets(&mut self, from: u64, to: u64) {
+        let Query { generation, clock, .. } = *self.query;
+        let negative =
+            |Weight { ns, samples }: Weight| Weight { ns: ns.wrapping_neg(), samples: samples.wrapping_neg() };
+        if from < to {
+            let profile = self.context.profile;
+            profile.visit_buckets(generation, clock, (from, to - 1), |_, key, weight| {
+                self.add(key, negative(weight), IN_SPAN)
+            });
+        }
+    }
+
+    fn add(&mut self, key: ThreadStack, weight: Weight, in_sums: InSums) {
+        self.changed = true;
+        let idle = self.context.idle.sums(key.0);
+        if idle != [false; SUMS] {
+            for ((totals, in_sum), is_idle) in self.totals.iter_mut().zip(in_sums).zip(idle) {
+                let idle_ns = if in_sum && is_idle { weight.ns } else { 0 };
+                totals.idle_ns = totals.idle_ns.wrapping_add(idle_ns);
+            }
+        }
+        let counts: [bool; SUMS] = std::array::from_fn(|sum| in_sums[sum] && !idle[sum]);
+        if counts == [false; SUMS] {
+            return;
+        }
+        let sums = counts.map(|counts| if counts { weight } else { Weight::default() });
+        for (totals, sum) in self.totals.iter_mut().zip(&sums) {
+            totals.total_ns = totals.total_ns.wrapping_add(sum.ns);
+            totals.samples = totals.samples.wrapping_add(sum.samples);
+        }
+        if self.context.threads.keeps(key.0) && self.batch.push(self.context.stacks.stack(key), sums) {
+            self.flush();
+        }
+    }
+
+    /// Applies the batch to the stacks.
+    fn flush(&mut self) {
+        let Feed { context: Context { facts, .. }, totals, rows, weights, batch, call_tree, .. } = self;
+        batch.drain(|changes| {
+            let stacks = changes.iter().map(|change| change.stack);
+            facts.prefetch(stacks.clone());
+            weights.prefetch(stacks.clone());
+            if let Some(tree) = &call_tree {
+                tree.prefetch(stacks.map(StackId::index));
+            }
+            for change in changes {
+                let Some(row) = facts.flat_row(change.stack) else { continue };
+                for (totals, sum) in totals.iter_mut().zip(&change.sums) {
+                    totals.kept_ns = totals.kept_ns.wrapping_add(sum.ns);
+                    totals.kept_samples = totals.kept_samples.wrapping_add(sum.samples);
+                }
+                let change_ns = change.sums.map(|sum| sum.ns);
+                if row != RowId::NONE {
+                    rows.add_flat(row, change_ns);
+                }
+                weights.add(change.stack, change_ns, SPAN);
+                if let Some(tree) = call_tree {
+                    tree.add_own(change.stack.index(), change_ns[SPAN]);
+                }
+            }
+        });
+    }
+}

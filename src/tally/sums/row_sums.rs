@@ -1,0 +1,107 @@
+//! Flat and cum of every row.
+
+use std::cmp::Reverse;
+
+use crate::tally::query::Sort;
+use crate::tally::rows::{RowId, RowLabel, RowTable};
+use crate::tally::stacks::SUMS;
+use crate::tally::stacks::stack_facts::StackFacts;
+use crate::tally::top::{InlineState, TopRow};
+
+#[derive(Clone, Copy, Default)]
+struct RowSum {
+    flat_ns: u64,
+    cum_ns: u64,
+}
+
+/// Flags of the weighted edges that lead to a row.
+const INLINED: u8 = 1;
+const CALLED: u8 = 2;
+
+/// The sums of all rows. They wrap around, so that subtracting what was added leaves 0.
+#[derive(Default)]
+pub(crate) struct RowSums {
+    rows: Vec<[RowSum; SUMS]>,
+    /// The weights of each edge: where the callee is inlined, and where it is called.
+    edges: Vec<[[u64; SUMS]; 2]>,
+}
+
+impl RowSums {
+    /// Makes room for new rows and edges.
+    pub(crate) fn resize(&mut self, rows: usize, facts: &StackFacts) {
+        self.rows.resize(rows, <[RowSum; SUMS]>::default());
+        self.edges.resize(facts.callees().len(), [[0; SUMS]; 2]);
+    }
+
+    /// Adds a change of the weight of stacks whose leaf is `row`.
+    pub(crate) fn add_flat(&mut self, row: RowId, change_ns: [u64; SUMS]) {
+        for (sum, by_ns) in self.rows[row.index()].iter_mut().zip(change_ns) {
+            sum.flat_ns = sum.flat_ns.wrapping_add(by_ns);
+        }
+    }
+
+    /// Adds a change of the weight of a chain's subtree, to the rows and edges that are fresh
+    /// there.
+    pub(crate) fn add_cum(&mut self, facts: &StackFacts, ends: (usize, usize), change_ns: [u64; SUMS]) {
+        for &row in facts.fresh_rows(ends) {
+            for (sum, by_ns) in self.rows[row.index()].iter_mut().zip(change_ns) {
+                sum.cum_ns = sum.cum_ns.wrapping_add(by_ns);
+            }
+        }
+        for &(edge, inlined) in facts.fresh_edges(ends) {
+            for (ns, by_ns) in self.edges[edge.index()][usize::from(!inlined)].iter_mut().zip(change_ns) {
+                *ns = ns.wrapping_add(by_ns);
+            }
+        }
+    }
+
+    /// The rows that have weight in sum `sum`, sorted.
+    pub(crate) fn top_rows(&self, sum: usize, rows: &RowTable, facts: &StackFacts, sort: Sort) -> Vec<(RowId, TopRow)> {
+        let mut calls = vec![0; self.rows.len()];
+        for ([inlined, called], callee) in self.edges.iter().zip(facts.callees()) {
+            // An edge is inlined if it is in every sample.
+            calls[callee.index()] |= match (inlined[sum], called[sum]) {
+                (0, 0) => 0,
+                (_, 0) => INLINED,
+                _ => CALLED,
+            };
+        }
+        let weighted = self.rows.iter().map(|sums| sums[sum]).enumerate().filter(|(_, sum)| sum.cum_ns != 0);
+        let weighted = weighted.map(|(index, sum)| (RowId(index as u32), sum));
+        // Where rows name their owner, the owner itself is a row only if the filters left nothing
+        // else of a stack.
+        let is_row =
+            |&(row, sum): &(RowId, RowSum)| !rows.has_owners() || !rows.label(row).is_owner || sum.flat_ns != 0;
+        let mut sums: Vec<(RowId, RowSum)> = weighted.filter(is_row).collect();
+        match sort {
+            Sort::Flat => sums.sort_unstable_by_key(|&(row, sum)| (Reverse(sum.flat_ns), rows.rank(row))),
+            Sort::Cum => sums.sort_unstable_by_key(|&(row, sum)| (Reverse(sum.cum_ns), rows.rank(row))),
+            Sort::Name => sums.sort_unstable_by_key(|&(row, _)| rows.rank(row)),
+        }
+        sums.into_iter().map(|(row, sum)| (row, build_row(rows.label(row), sum, calls[row.index()]))).collect()
+    }
+
+    /// The flat of a row.
+    pub(crate) fn flat_ns(&self, row: RowId, sum: usize) -> u64 {
+        self.rows.get(row.index()).map_or(0, |sums| sums[sum].flat_ns)
+    }
+}
+
+fn build_row(label: &RowLabel, sum: RowSum, calls: u8) -> TopRow {
+    TopRow {
+        function: label.function,
+        full: label.full.clone(),
+        short: label.short.clone(),
+        module: label.module.clone(),
+        owner: label.owner.clone(),
+        inline: match calls {
+            _ if !label.shows_inline => InlineState::No,
+            INLINED => InlineState::Yes,
+            0 | CALLED => InlineState::No,
+            _ => InlineState::Partial,
+        },
+        flat_ns: sum.flat_ns,
+        cum_ns: sum.cum_ns,
+        changes: None,
+    }
+}

@@ -1,0 +1,72 @@
+//! The top list: flat and cum of every row.
+
+use super::change::Changes;
+use super::text::Text;
+use crate::symbols::FunctionId;
+
+/// Whether the function of a row is inlined where it was sampled: pprof's mark.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum InlineState {
+    /// No call is inlined.
+    No,
+    /// Some calls are inlined.
+    Partial,
+    /// Every call is inlined.
+    Yes,
+}
+
+/// A function, or whatever one row stands for in the query's grouping.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TopRow {
+    /// The first function with this name. Rows are merged by name, over modules and processes. If a
+    /// row is not a function, this is one of its functions, and `module` is that one's.
+    pub function: FunctionId,
+    /// Its full name.
+    pub full: Text,
+    /// Its short name.
+    pub short: Text,
+    /// The last component of the module's path.
+    pub module: Text,
+    /// The thread or process that the row belongs to, where rows have an owner: `worker-0 41280`;
+    /// else empty.
+    pub owner: Text,
+    /// pprof's inline mark.
+    pub inline: InlineState,
+    /// The weight of samples whose leaf it is, ns.
+    pub flat_ns: u64,
+    /// The weight of samples that contain it, each counted once, ns.
+    pub cum_ns: u64,
+    /// The kind of the differences, if the weights are sizes of differences.
+    pub changes: Option<Changes>,
+}
+
+/// The rows of a query, with the totals that their shares refer to.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct TopTable {
+    /// The rows, sorted as the query says.
+    pub rows: Vec<TopRow>,
+    /// The weight of all samples of the period, before filters, ns. Percentages are shares of it.
+    pub total_ns: u64,
+    /// The weight of the samples that the filters keep, ns.
+    pub kept_ns: u64,
+    /// In a difference, the parts of both weights that are from the baseline, ns; else 0.
+    pub before_ns: u64,
+    /// See `before_ns`.
+    pub before_kept_ns: u64,
+    /// The number of samples of the period.
+    pub samples: u64,
+    /// The number of samples that the filters keep.
+    pub kept_samples: u64,
+    /// The weight of the samples of idle threads, if the query folds them, ns. They are in no other
+    /// number.
+    pub idle_ns: u64,
+    /// The number of these threads.
+    pub idle_threads: usize,
+}
+
+impl TopTable {
+    /// Returns a table with these totals and no rows.
+    pub(super) fn without_rows(&self) -> TopTable {
+        TopTable { rows: Vec::new(), ..*self }
+    }
+}

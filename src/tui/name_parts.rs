@@ -1,0 +1,115 @@
+//! The parts of a short name: of the paths of C++ and Rust, of Go's functions, and of files.
+
+use crate::symbols::name_syntax::{NameToken, tokens};
+
+/// Returns the last part of a short name: `parse_value` of `json::Parser::parse_value`. A part that
+/// means nothing on its own (`{closure}`) keeps the one before.
+pub fn bare_name(short: &str) -> &str {
+    let frame = NameFrame::new(short);
+    let start = frame.parts().last().copied().unwrap_or(0);
+    &short[frame.before.len() + start..]
+}
+
+/// A short name: its path, and what is kept before and after it.
+#[derive(Clone, Copy)]
+pub(super) struct NameFrame<'a> {
+    /// The address or `async fn ` before the path.
+    pub(super) before: &'a str,
+    /// The path.
+    pub(super) core: &'a str,
+    /// The file and line after it, or the offset in a module.
+    pub(super) after: &'a str,
+}
+
+impl<'a> NameFrame<'a> {
+    /// Splits a short name.
+    pub(super) fn new(short: &'a str) -> NameFrame<'a> {
+        let before = match short.split_once(' ') {
+            Some((word, _)) if word.len() == 16 && word.bytes().all(|byte| byte.is_ascii_hexdigit()) => 17,
+            Some(("async", rest)) if rest.starts_with("fn ") => "async fn ".len(),
+            _ => 0,
+        };
+        let (before, core) = short.split_at(before);
+        let end = core.rfind(' ').filter(|&at| is_file_and_line(&core[at + 1..])).or_else(|| offset(core));
+        let (core, after) = core.split_at(end.unwrap_or(core.len()));
+        NameFrame { before, core, after }
+    }
+
+    /// The starts of the path's parts, but not of those that mean nothing on their own.
+    pub(super) fn parts(&self) -> Vec<usize> {
+        let mut starts = vec![0];
+        if self.core.contains("::") {
+            let ends = tokens(self.core)
+                .take_while(|&(_, start, end)| !is_conversion(&self.core[start..end], &self.core[end..]));
+            starts.extend(ends.filter(|(token, ..)| *token == NameToken::Separator).map(|(.., end)| end));
+        } else if self.core.contains('/') && !self.core.contains(' ') {
+            // A path of a file, or of Go's functions: `net/http.(*conn).serve`.
+            starts.extend(self.core.match_indices('/').map(|(at, _)| at + 1));
+            let package = starts.last().copied().unwrap_or(0);
+            if !self.core.starts_with('/')
+                && let Some((at, _)) = self.core[package..].match_indices('.').next()
+            {
+                starts.push(package + at + 1);
+            }
+        }
+        starts.retain(|&start| start == 0 || is_telling(&self.core[start..], self.after));
+        starts
+    }
+
+    /// The name with the last part of the path alone.
+    pub(super) fn last_part(self) -> NameFrame<'a> {
+        let start = self.parts().last().copied().unwrap_or(0);
+        NameFrame { core: &self.core[start..], ..self }
+    }
+}
+
+/// Whether the end of a path means something on its own: `parse`, but not `{closure}` without the
+/// place where it is.
+fn is_telling(end: &str, after: &str) -> bool {
+    let is_unnamed = end.starts_with(['{', '(', '<']);
+    !end.is_empty() && (!is_unnamed || !after.is_empty() && !end.contains("::"))
+}
+
+/// Whether an operator converts to the type that follows, whose path is not the function's.
+fn is_conversion(token: &str, rest: &str) -> bool {
+    token == "operator" && rest.starts_with(' ')
+}
+
+fn is_file_and_line(word: &str) -> bool {
+    word.rsplit_once(':').is_some_and(|(file, line)| {
+        !file.is_empty() && !file.ends_with(':') && !line.is_empty() && line.bytes().all(|byte| byte.is_ascii_digit())
+    })
+}
+
+/// The start of the offset in `libc.so.6+0x12ab`.
+fn offset(name: &str) -> Option<usize> {
+    let at = name.rfind("+0x")?;
+    name[at + 3..].bytes().all(|byte| byte.is_ascii_hexdigit()).then_some(at)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bare_names_still_tell() {
+        for (short, bare) in [
+            ("json::Parser::parse_value", "parse_value"),
+            ("main", "main"),
+            ("tokio::run::{closure}", "run::{closure}"),
+            ("tokio::run::{closure} run.rs:12", "{closure} run.rs:12"),
+            ("async fn app::fetch", "fetch"),
+            ("core::ptr::drop_in_place<Vec<Item>>", "drop_in_place<Vec<Item>>"),
+            ("Foo::operator std::vector", "operator std::vector"),
+            ("std::operator<<", "operator<<"),
+            ("net/http.(*conn).serve", "http.(*conn).serve"),
+            ("/usr/lib/libc.so.6", "libc.so.6"),
+            ("parse src/a.rs:12", "parse src/a.rs:12"),
+            ("libc.so.6+0x12ab", "libc.so.6+0x12ab"),
+            ("::", "::"),
+            ("", ""),
+        ] {
+            assert_eq!(bare_name(short), bare, "{short}");
+        }
+    }
+}

@@ -1,0 +1,4 @@
+//! Callers and callees of the selected function.
+
+pub mod draw;
+pub mod state;

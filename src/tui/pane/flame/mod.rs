@@ -1,0 +1,7 @@
+//! The flame graph.
+
+pub mod draw;
+pub mod folds;
+pub mod label;
+pub mod state;
+pub mod tiling;

@@ -1,0 +1,260 @@
+//! Text of the pages over the panes: keys and terms, losses and overhead, and the explanation of a
+//! name.
+
+use std::time::Duration;
+
+use crate::link::wire::LossCause;
+use crate::profile::loss::Overflows;
+use crate::session::Facts;
+use crate::symbols::coverage::NameCoverage;
+use crate::symbols::worker::SymbolState;
+use crate::tally::measure;
+use crate::tui::command::table;
+use crate::tui::keys::{Binding, KeyContext};
+use crate::tui::pane::help::explain::{self, NameQuestion};
+use crate::tui::pane::help::lines::{HelpLine, KEY_COLUMNS, entry};
+use crate::tui::text;
+
+/// A page over the panes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum HelpPage {
+    /// Keys and terms.
+    Help,
+    /// Losses and overhead.
+    Losses,
+    /// Explanation of a function's name.
+    Explain,
+}
+
+/// Minimum columns to show terms beside the keys.
+const TWO_FROM_COLUMNS: u16 = 110;
+
+/// The lines of a page on a screen of this width, in one or two columns.
+pub fn columns(
+    page: HelpPage,
+    table: &[Binding],
+    facts: Option<&Facts>,
+    why: Option<&NameQuestion>,
+    width: u16,
+) -> Vec<Vec<HelpLine>> {
+    match page {
+        HelpPage::Losses => vec![losses(facts, width)],
+        HelpPage::Explain => vec![explain::lines(why, width)],
+        HelpPage::Help if width >= TWO_FROM_COLUMNS => {
+            let half = width / 2;
+            vec![keys(table, half), terms(width - half)]
+        }
+        HelpPage::Help => {
+            let mut lines = keys(table, width);
+            lines.push(HelpLine::Blank);
+            lines.extend(terms(width));
+            vec![lines]
+        }
+    }
+}
+
+fn keys(table: &[Binding], width: u16) -> Vec<HelpLine> {
+    let groups = [
+        ("Screen", &[KeyContext::Screen, KeyContext::Panes, KeyContext::Everywhere][..]),
+        ("Top", &[KeyContext::Top]),
+        ("Callers", &[KeyContext::Callers]),
+        ("Flame", &[KeyContext::Flame]),
+        ("Source", &[KeyContext::Source]),
+        ("Threads", &[KeyContext::Threads]),
+        ("Output", &[KeyContext::Output, KeyContext::Typing]),
+        ("Prompt", &[KeyContext::Prompt]),
+        ("Command line", &[KeyContext::Colon]),
+        ("Save", &[KeyContext::Save]),
+        ("Confirmation of setitimer", &[KeyContext::Confirm]),
+        ("Quit with a launched target", &[KeyContext::Question, KeyContext::Ending]),
+    ];
+    let mut lines = Vec::new();
+    for (heading, places) in groups {
+        if !lines.is_empty() {
+            lines.push(HelpLine::Blank);
+        }
+        lines.push(HelpLine::Heading(heading.to_owned()));
+        let mut entries: Vec<(String, &str)> = Vec::new();
+        for binding in table.iter().filter(|binding| places.contains(&binding.context)) {
+            match entries.last_mut() {
+                Some((label, words)) if *words == binding.help => {
+                    label.push_str(" · ");
+                    label.push_str(&binding.label);
+                }
+                _ => entries.push((binding.label.clone().into_owned(), binding.help)),
+            }
+        }
+        entries.into_iter().for_each(|(label, words)| entry(&mut lines, width, &label, words));
+    }
+    lines
+}
+
+/// Terms on the screen and their meaning.
+const TERMS: &[(&str, &str)] = &[
+    ("flat", "time in the function itself; flat% is its share of the total, sum% the running sum of flat%"),
+    ("cum", "time in the function and its callees; recursive calls count once"),
+    ("(inline)", "the compiler inlined the function into its callers"),
+    ("last 10 s, total", "samples of the window, and all samples since the start or the last reset (R)"),
+    ("CPU time", "PROF: one sample per period of CPU time, user and system, of each thread; idle threads have none"),
+    ("wall time", "REAL: one sample per period of wall-clock time, including threads that sleep or wait"),
+    ("99 Hz, got 87", "requested sampling frequency, and the measured one per thread and second of the clock"),
+    ("lost", "ticks that did not become a sample; L lists the causes"),
+    ("overhead", "CPU time of sampling inside the target in the window, as a share of one CPU"),
+    (
+        "focus, ignore",
+        "regular expressions on function, file and module names that select samples; all values refer to \
+      the selected samples, percentages to the total (% switches)",
+    ),
+    ("→ callee", "in the source: the heaviest callee of the line; ←: where an inlined line was inlined"),
+    ("paused", "the display stands still; sampling continues and new samples are counted"),
+    ("module+0x12ab", "an address outside every symbol of its module"),
+    ("–", "not yet known"),
+];
+
+fn terms(width: u16) -> Vec<HelpLine> {
+    let mut lines = vec![HelpLine::Heading("Terms".to_owned())];
+    TERMS.iter().for_each(|(term, meaning)| entry(&mut lines, width, term, meaning));
+    lines.push(HelpLine::Blank);
+    lines.push(HelpLine::Heading("Commands".to_owned()));
+    table::COMMANDS.iter().for_each(|command| entry(&mut lines, width, command.usage, &command.help()));
+    lines
+}
+
+/// Reads a number.
+type Count = fn(&Facts) -> u64;
+
+fn losses(facts: Option<&Facts>, width: u16) -> Vec<HelpLine> {
+    let unknown = || "–".to_owned();
+    let number = |name: &str, value: String, note: String| HelpLine::Number(name.to_owned(), value, note);
+    let time = |ns: u64| measure::duration(Duration::from_nanos(ns));
+    let count = |value: fn(&Facts) -> u64| facts.map_or_else(unknown, |facts| measure::count(value(facts)));
+    let of_cpu = |ns: fn(&Facts) -> u64| facts.map_or_else(unknown, |facts| time(ns(facts)));
+
+    let mut lines = vec![HelpLine::Heading("Ticks".to_owned())];
+    lines.push(number("received", count(|facts| facts.losses.ticks), String::new()));
+    lines.push(number("lost", count(|facts| facts.losses.lost()), String::new()));
+    for (index, loss) in LossCause::ALL.into_iter().enumerate() {
+        let value = facts.map_or_else(unknown, |facts| measure::count(facts.losses.lost_ticks[index]));
+        let weight = facts.map(|facts| facts.losses.lost_ns[index]).filter(|ns| *ns > 0);
+        lines.push(number(&format!("  {}", loss.long()), value, weight.map(time).unwrap_or_default()));
+    }
+    if let Some(unsampled) = facts.and_then(|facts| facts.unsampled.as_ref()) {
+        entry(&mut lines, width, "not sampled", &unsampled.share_of_cpu_time());
+    }
+    lines.push(number("foreign, forwarded", count(|facts| facts.losses.foreign_signals), String::new()));
+    lines.push(HelpLine::Blank);
+    lines.push(HelpLine::Heading("Stacks".to_owned()));
+    let of_samples = |part: Count| {
+        let stacks = facts.map(|facts| (part(facts), facts.stacks.samples)).filter(|(part, _)| *part > 0);
+        stacks.map_or(String::new(), |(part, all)| measure::percentage(part, all).trim_start().to_owned())
+    };
+    lines.push(number("samples received", count(|facts| facts.stacks.samples), String::new()));
+    for (name, part) in [
+        ("  truncated stacks", (|facts| facts.stacks.truncated) as Count),
+        ("  of these, leaf only", |facts| facts.stacks.unreadable),
+    ] {
+        lines.push(number(name, count(part), of_samples(part)));
+    }
+    let full: [(&str, Count); 6] = [
+        ("processes rejected", |facts| facts.overflows.processes),
+        ("samples of unnamed threads", |facts| facts.overflows.threads),
+        ("mappings of unnamed files", |facts| facts.overflows.modules),
+        ("stacks shortened", |facts| facts.overflows.stacks),
+        ("dropped from the window", |facts| facts.overflows.window),
+        ("samples cut by --memory", |facts| facts.overflows.memory),
+    ];
+    // Limits are rarely reached: only those that are have a line.
+    if facts.is_some_and(|facts| facts.overflows != Overflows::default()) {
+        lines.push(HelpLine::Blank);
+        lines.push(HelpLine::Heading("Limits reached".to_owned()));
+    }
+    for (name, value) in full {
+        if facts.is_some_and(|facts| value(facts) > 0) {
+            lines.push(number(name, count(value), String::new()));
+        }
+    }
+    lines.push(HelpLine::Blank);
+    lines.push(HelpLine::Heading("CPU time".to_owned()));
+    lines.push(number("target", of_cpu(|facts| facts.losses.process_cpu_ns), String::new()));
+    lines.push(number("signal handlers", of_cpu(|facts| facts.losses.handler_cpu_ns), "estimated".to_owned()));
+    lines.push(number("agent threads", of_cpu(|facts| facts.losses.agent_cpu_ns), String::new()));
+    let share = facts.and_then(|facts| facts.agent_share);
+    let share = share.map_or_else(unknown, |share| measure::percent(share * 100.0).trim_start().to_owned());
+    lines.push(number("overhead, of the target", share, String::new()));
+    let part = facts.and_then(|facts| facts.agent_of_a_cpu);
+    let part = part.map_or_else(unknown, |part| measure::percent(part * 100.0).trim_start().to_owned());
+    lines.push(number("overhead, of one CPU", part, "in the window".to_owned()));
+    lines.extend(facts.map(|facts| names(facts, width)).unwrap_or_default());
+    lines
+}
+
+/// State of symbolization, in total and by file.
+fn names(facts: &Facts, width: u16) -> Vec<HelpLine> {
+    let mut lines = vec![HelpLine::Blank, HelpLine::Heading("Names".to_owned())];
+    let (pending, all) = facts.symbolizing;
+    let frames = format!("{} of {}", measure::count(all.saturating_sub(pending) as u64), measure::count(all as u64));
+    entry(&mut lines, width, "symbolized", &frames);
+    for (file, state) in &facts.files {
+        let words = match state {
+            SymbolState::Reading => "symbols; reading line tables",
+            SymbolState::Lines => "symbols and line tables",
+            SymbolState::Symbols => "symbols, no line tables",
+            SymbolState::Exports => "exported symbols only",
+            SymbolState::Missing(why) => why,
+        };
+        let room = usize::from(KEY_COLUMNS) - 2;
+        entry(&mut lines, width, &text::cut_middle(file, room), words);
+    }
+    let all: u64 = facts.coverage.iter().map(NameCoverage::total_ns).sum();
+    if all > 0 {
+        lines.push(HelpLine::Blank);
+        lines.push(HelpLine::Heading("Samples with names, by the file of their leaf".to_owned()));
+    }
+    for file in facts.coverage.iter().filter(|_| all > 0) {
+        let share = |ns: u64| measure::percentage(ns, all).trim_start().to_owned();
+        let words = format!(
+            "{} of samples: {} with line, {} with name only, {} with neither",
+            share(file.total_ns()),
+            share(file.line_ns),
+            share(file.name_ns),
+            share(file.nameless_ns)
+        );
+        let room = usize::from(KEY_COLUMNS) - 2;
+        entry(&mut lines, width, &text::cut_middle(&file.module, room), &words);
+    }
+    lines
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::tui::keys::TABLE;
+
+    #[test]
+    fn every_key_is_explained() {
+        let help = columns(HelpPage::Help, TABLE, None, None, 80).concat();
+        for binding in TABLE {
+            let explained =
+                help.iter().any(|line| matches!(line, HelpLine::Entry(key, _) if key.contains(&*binding.label)));
+            assert!(explained, "{} is not on the page", binding.label);
+        }
+    }
+
+    #[test]
+    fn lines_fit() {
+        for width in [40_u16, 60, 80, 109, 110, 140, 400] {
+            for column in columns(HelpPage::Help, TABLE, None, None, width) {
+                for line in column {
+                    if let HelpLine::Entry(key, words) = line {
+                        let key_columns = if words.is_empty() { 0 } else { usize::from(KEY_COLUMNS) };
+                        assert!(text::columns(&key, 99) < key_columns.max(38), "{key}");
+                        assert!(
+                            2 + key_columns + text::columns(&words, 999) <= usize::from(width),
+                            "{words} at {width}"
+                        );
+                    }
+                }
+            }
+        }
+    }
+}

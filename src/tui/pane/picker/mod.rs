@@ -1,0 +1,4 @@
+//! The list of processes to choose from.
+
+pub mod draw;
+pub mod state;

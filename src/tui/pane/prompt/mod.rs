@@ -1,0 +1,4 @@
+//! The line that asks for a pattern.
+
+pub mod draw;
+pub mod state;

@@ -1,0 +1,4 @@
+//! The line that asks for the name and the format of a file to save.
+
+pub mod draw;
+pub mod state;

@@ -1,0 +1,7 @@
+//! Source and assembly of the selected function.
+
+pub mod arrows;
+pub mod assembly;
+mod cells;
+pub mod draw;
+pub mod state;

@@ -1,0 +1,4 @@
+//! Processes and their threads.
+
+pub mod draw;
+pub mod state;

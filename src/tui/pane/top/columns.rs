@@ -1,0 +1,248 @@
+//! The columns of the top pane that fit its width, and their positions.
+//!
+//! The name has at least two fifths of the pane. If there is little room, sum% is omitted
+//! first, then the total, the trend, cum, flat and cum%. In a diff, the columns are the shares
+//! before and now, and the change.
+
+use crate::tally::query::Sort;
+use crate::tally::trend::PARTS;
+
+/// Minimum columns of the name, besides two fifths of the pane.
+const NAME_COLUMNS: u16 = 20;
+/// Minimum columns of the name to show the module column, and columns of the latter.
+const MODULE_FROM_COLUMNS: u16 = 52;
+const MODULE_COLUMNS: u16 = 18;
+/// Columns of a percentage.
+const PERCENT_COLUMNS: u16 = 6;
+/// Columns of the arrow between two percentages.
+const ARROW_COLUMNS: u16 = 2;
+/// Columns before the first number.
+pub const MARGIN: u16 = 2;
+
+/// Columns of a trend with its arrow, and the gap before it.
+pub const TREND_COLUMNS: u16 = PARTS as u16 + 2;
+const TREND_GAP: u16 = 2;
+/// Columns of a thread or process on narrow, medium and wide screens.
+const OWNER_COLUMNS: (u16, u16, u16) = (9, 14, 22);
+const OWNER_GAP: u16 = 1;
+
+/// A column of numbers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Column {
+    /// The weight of samples whose leaf the row is.
+    Flat,
+    /// Its share.
+    FlatShare,
+    /// The share of this row and all above.
+    SumShare,
+    /// The weight of samples that contain the row.
+    Cum,
+    /// Its share.
+    CumShare,
+    /// The share in the baseline of a diff, of the measure that rows are sorted by.
+    Before,
+    /// The same share now.
+    Now,
+    /// The difference of the weights.
+    Change,
+}
+
+impl Column {
+    /// The columns of the window.
+    const WINDOW: [Column; 5] = [Column::Flat, Column::FlatShare, Column::SumShare, Column::Cum, Column::CumShare];
+    /// The columns of the total, which is not a sort key.
+    const TOTAL: [Column; 4] = [Column::Flat, Column::FlatShare, Column::Cum, Column::CumShare];
+    /// The columns of the window to omit after the total and the trend, in this order.
+    const EXPENDABLE: [Column; 5] = [Column::Cum, Column::Flat, Column::CumShare, Column::Before, Column::Now];
+
+    /// The title.
+    pub fn head(self) -> &'static str {
+        match self {
+            Column::Flat => "flat",
+            Column::FlatShare => "flat%",
+            Column::SumShare => "sum%",
+            Column::Cum => "cum",
+            Column::CumShare => "cum%",
+            Column::Before => "before%",
+            Column::Now => "now%",
+            Column::Change => "change",
+        }
+    }
+
+    /// The sort order that the column belongs to.
+    fn sort(self) -> Option<Sort> {
+        match self {
+            Column::Flat | Column::FlatShare => Some(Sort::Flat),
+            Column::Cum | Column::CumShare => Some(Sort::Cum),
+            Column::SumShare | Column::Before | Column::Now | Column::Change => None,
+        }
+    }
+
+    /// Columns of the column with the gap before it, for values of this width.
+    pub fn width(self, value: u16) -> u16 {
+        match self {
+            Column::Flat => value + 1,
+            Column::Cum | Column::Change => value + 2,
+            Column::FlatShare | Column::SumShare | Column::CumShare => PERCENT_COLUMNS + 1,
+            Column::Before => PERCENT_COLUMNS + 2,
+            Column::Now => ARROW_COLUMNS + PERCENT_COLUMNS + 1,
+        }
+    }
+}
+
+/// The contents that columns are chosen for.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct TopContents {
+    /// The sort order.
+    pub sort: Sort,
+    /// Whether numbers are differences.
+    pub is_diff: bool,
+    /// Whether there is a total besides the window.
+    pub has_total: bool,
+    /// Whether there are trends.
+    pub has_trends: bool,
+    /// Whether rows belong to a thread or process.
+    pub has_owners: bool,
+    /// Columns of a value.
+    pub value: u16,
+}
+
+/// The columns that fit, and their positions.
+#[derive(Clone, Debug)]
+pub struct TopColumns {
+    /// Columns of the window.
+    pub window: Vec<Column>,
+    /// Columns of the total; empty if they do not fit.
+    pub total: Vec<Column>,
+    /// The column by which rows are sorted; `None` if that is the name.
+    pub sorted: Option<Column>,
+    /// Columns of a value.
+    pub value: u16,
+    /// Position of the bar between window and total.
+    pub bar: u16,
+    /// Position of the trend; `None` if it does not fit.
+    pub trend: Option<u16>,
+    /// Position of the thread or process.
+    pub owner: u16,
+    /// Columns of the thread or process; 0 if rows have none.
+    pub owner_columns: u16,
+    /// Position of the name.
+    pub name: u16,
+    /// Columns of a name.
+    pub name_columns: u16,
+    /// Position of the module.
+    pub module: u16,
+    /// Columns of the module; 0 if it does not fit.
+    pub module_columns: u16,
+}
+
+impl TopColumns {
+    /// Chooses the columns for a pane of this width.
+    pub fn new(width: u16, contents: TopContents) -> TopColumns {
+        let TopContents { sort, is_diff, has_total, has_trends, has_owners, value } = contents;
+        let owner_columns = match width {
+            _ if !has_owners => 0,
+            0..60 => OWNER_COLUMNS.0,
+            60..120 => OWNER_COLUMNS.1,
+            _ => OWNER_COLUMNS.2,
+        };
+        let owner_room = owner_columns + u16::from(has_owners) * OWNER_GAP;
+        let span = |columns: &[Column]| columns.iter().map(|column| column.width(value)).sum::<u16>();
+        let bar = |window: &[Column]| MARGIN + span(window) + 2;
+        let name = |window: &[Column], total: &[Column], has_trend: bool| {
+            let numbers = if total.is_empty() { MARGIN + span(window) } else { bar(window) + 1 + span(total) };
+            numbers + 2 + if has_trend { TREND_COLUMNS + TREND_GAP } else { 0 }
+        };
+        let least = (width - (width / 5 * 3 + width % 5 * 3 / 5)).max(NAME_COLUMNS);
+        let fits = |window: &[Column], total: &[Column], has_trend| {
+            name(window, total, has_trend) + owner_room + least <= width
+        };
+        let mut window = match (is_diff, sort) {
+            (false, _) => Column::WINDOW.to_vec(),
+            (true, Sort::Cum) => vec![Column::Before, Column::Now, Column::Change, Column::Flat],
+            (true, _) => vec![Column::Before, Column::Now, Column::Change, Column::Cum],
+        };
+        let mut total = if has_total && !is_diff { Column::TOTAL.to_vec() } else { Vec::new() };
+        let mut has_trend = has_trends;
+        if !fits(&window, &total, has_trend) {
+            window.retain(|column| *column != Column::SumShare);
+        }
+        for keep in [&Column::TOTAL[..2], &[Column::FlatShare], &[]] {
+            if !fits(&window, &total, has_trend) {
+                total.retain(|column| keep.contains(column));
+            }
+        }
+        has_trend &= fits(&window, &total, has_trend);
+        for column in Column::EXPENDABLE {
+            if !fits(&window, &total, has_trend) {
+                window.retain(|kept| *kept != column);
+            }
+        }
+        let trend = has_trend.then(|| name(&window, &total, false));
+        let (bar, owner) = (bar(&window), name(&window, &total, has_trend));
+        let name = owner + owner_room;
+        let room = width.saturating_sub(name);
+        let has_module = room >= MODULE_FROM_COLUMNS.max(least + MODULE_COLUMNS + 2);
+        let module_columns = if has_module { MODULE_COLUMNS } else { 0 };
+        let name_columns = room.saturating_sub(module_columns + u16::from(module_columns > 0) * 2);
+        let module = width.saturating_sub(module_columns);
+        let sorted = match is_diff {
+            true => Some(Column::Change).filter(|_| sort != Sort::Name),
+            false => window.iter().copied().find(|column| column.sort() == Some(sort)),
+        };
+        TopColumns {
+            window,
+            total,
+            sorted,
+            value,
+            bar,
+            trend,
+            owner,
+            owner_columns,
+            name,
+            name_columns,
+            module,
+            module_columns,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn contents() -> TopContents {
+        TopContents { sort: Sort::Flat, is_diff: false, has_total: true, has_trends: true, has_owners: false, value: 7 }
+    }
+
+    #[test]
+    fn the_name_has_at_least_two_fifths() {
+        for width in 50..400_u16 {
+            for (is_diff, sort) in
+                [(false, Sort::Flat), (false, Sort::Cum), (true, Sort::Flat), (true, Sort::Cum), (true, Sort::Name)]
+            {
+                let plan = TopColumns::new(width, TopContents { is_diff, sort, ..contents() });
+                let name = plan.name_columns;
+                assert!(name * 5 >= width * 2, "{name} of {width}: {plan:?}");
+                assert!(plan.name + plan.name_columns <= width);
+            }
+        }
+    }
+
+    #[test]
+    fn sum_is_omitted_first_and_the_total_next() {
+        let columns = |width| TopColumns::new(width, contents());
+        let mut last = columns(300);
+        assert!(last.window.contains(&Column::SumShare) && last.total.len() == 4);
+        for width in (40..300).rev() {
+            let plan = columns(width);
+            let has_sum = plan.window.contains(&Column::SumShare);
+            assert!(!has_sum || plan.total.len() == 4, "{width}: sum% while the total is cut");
+            assert!(plan.total.is_empty() || plan.trend.is_some(), "{width}: a total, but no trend");
+            assert!(plan.trend.is_none() || plan.window.contains(&Column::Cum), "{width}: a trend, but no cum");
+            assert!(plan.window.len() + plan.total.len() <= last.window.len() + last.total.len());
+            last = plan;
+        }
+        assert_eq!(last.window, [Column::FlatShare, Column::CumShare]);
+    }
+}

@@ -1,0 +1,6 @@
+//! The functions that take most time, as a table.
+
+pub mod columns;
+pub mod draw;
+pub mod order;
+pub mod state;

@@ -1,0 +1,230 @@
+//! Throughput of programs that people run: requests per second of redis and nginx, and the time of
+//! a build by make, each alone and watched at 99 Hz with both clocks; interleaved, as ratios of
+//! medians to the first, where more than 1 is faster. Clients, server and sigtop share the machine,
+//! so sigtop's own CPU time counts where no processor is idle.
+//!
+//! `cargo bench --bench throughput -- --rounds 20 --seconds 2`. A program that is not installed is
+//! left out by name.
+
+#[expect(dead_code, reason = "a bench uses a part of what the tests share")]
+#[path = "../harness/mod.rs"]
+mod harness;
+#[path = "measure.rs"]
+mod measure;
+
+use std::fs;
+use std::net::{TcpListener, TcpStream};
+use std::path::PathBuf;
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use harness::run::{Batch, Ran, installed, run, text};
+use harness::targets;
+use measure::{argument, bootstrap, median, order};
+
+/// Ways to run a program: their names, and sigtop's options.
+const WAYS: [(&str, Option<&str>); 3] =
+    [("alone", None), ("CPU clock, 99 Hz", Some("--hz 99")), ("wall clock, 99 Hz", Some("--hz 99 --clock real"))];
+
+/// Returns a command that runs `command` in this way.
+fn command(way: usize, command: &[&str]) -> Command {
+    match WAYS[way].1 {
+        Some(options) => Batch::new(options).command(command),
+        None => {
+            let mut plain = Command::new(command[0]);
+            plain.args(&command[1..]);
+            plain
+        }
+    }
+}
+
+/// Returns a port of the local host that nobody uses now.
+fn free_port() -> u16 {
+    TcpListener::bind("127.0.0.1:0").and_then(|listener| listener.local_addr()).expect("a port").port()
+}
+
+fn start_server(way: usize, words: &[&str], port: u16) -> Child {
+    let mut server = command(way, words);
+    let mut server = server.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).spawn().expect(words[0]);
+    let deadline = Instant::now() + Duration::from_secs(20);
+    while TcpStream::connect(("127.0.0.1", port)).is_err() {
+        let ended = server.try_wait().expect("a child");
+        assert!(ended.is_none() && Instant::now() < deadline, "{words:?} does not listen: {ended:?}");
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    server
+}
+
+fn succeed(ran: Ran) -> String {
+    assert_eq!(ran.code(), 0, "{}{}", ran.out(), ran.err());
+    ran.out()
+}
+
+/// A program to be measured.
+trait Workload {
+    fn name(&self) -> &'static str;
+    /// Runs it once in this way and returns its throughput, in units per second.
+    fn run(&self, way: usize) -> f64;
+}
+
+/// redis-server under redis-benchmark.
+struct Redis {
+    server: PathBuf,
+    client: PathBuf,
+    control: PathBuf,
+    requests: u64,
+}
+
+impl Redis {
+    /// `requests` is the number of requests of each kind.
+    fn find(requests: u64) -> Result<Redis, &'static str> {
+        let tool = |name| installed(name).ok_or("redis (redis-server, redis-benchmark, redis-cli)");
+        Ok(Redis {
+            server: tool("redis-server")?,
+            client: tool("redis-benchmark")?,
+            control: tool("redis-cli")?,
+            requests,
+        })
+    }
+}
+
+impl Workload for Redis {
+    fn name(&self) -> &'static str {
+        "redis, requests"
+    }
+
+    fn run(&self, way: usize) -> f64 {
+        let (port, requests) = (free_port().to_string(), self.requests.to_string());
+        let words = [text(&self.server), "--port", &port, "--save", "", "--appendonly", "no"];
+        let mut server = start_server(way, &words, port.parse().expect("a number"));
+        let options = ["-p", &port, "-t", "set,get", "-n", &requests, "-c", "20", "--csv"];
+        let table = succeed(run(Command::new(&self.client).args(options)));
+        run(Command::new(&self.control).args(["-p", &port, "shutdown", "nosave"]));
+        server.wait().expect("a child");
+        // Lines `"GET","123456.78",…`; the mean of both kinds by time.
+        let rate = |line: &str| line.split('"').nth(3)?.parse::<f64>().ok();
+        let rates: Vec<f64> = table.lines().filter_map(rate).collect();
+        assert_eq!(rates.len(), 2, "{table}");
+        2.0 / rates.iter().map(|rate| 1.0 / rate).sum::<f64>()
+    }
+}
+
+/// nginx under wrk: one worker answers with 1 KiB.
+struct Nginx {
+    server: PathBuf,
+    client: PathBuf,
+    seconds: u64,
+}
+
+impl Nginx {
+    fn find(seconds: u64) -> Result<Nginx, &'static str> {
+        let server =
+            installed("nginx").or_else(|| Some("/usr/sbin/nginx".into()).filter(|path: &PathBuf| path.is_file()));
+        let missing = "nginx and wrk";
+        Ok(Nginx { server: server.ok_or(missing)?, client: installed("wrk").ok_or(missing)?, seconds })
+    }
+}
+
+impl Workload for Nginx {
+    fn name(&self) -> &'static str {
+        "nginx, requests"
+    }
+
+    fn run(&self, way: usize) -> f64 {
+        let (directory, port) = (targets::scratch("nginx"), free_port());
+        let root = text(&directory);
+        let settings = format!(
+            "daemon off; worker_processes 1; pid {root}/pid; error_log {root}/error;\n\
+             events {{ worker_connections 64; }}\n\
+             http {{ access_log off; keepalive_requests 1000000000; client_body_temp_path {root}/body;\n\
+             server {{ listen 127.0.0.1:{port}; location / {{ return 200 \"{}\"; }} }} }}\n",
+            "x".repeat(1024)
+        );
+        let file = directory.join("nginx.conf");
+        fs::write(&file, settings).expect("a file of its own");
+        let words = [text(&self.server), "-p", root, "-c", text(&file)];
+        let mut server = start_server(way, &words, port);
+        let (duration, address) = (format!("{}s", self.seconds), format!("http://127.0.0.1:{port}/"));
+        let table = succeed(run(Command::new(&self.client).args(["-t", "1", "-c", "8", "-d", &duration, &address])));
+        let stop = succeed(run(Command::new(&self.server).args(["-p", root, "-c", text(&file), "-s", "quit"])));
+        server.wait().expect(&stop);
+        let rate = table.lines().find_map(|line| line.strip_prefix("Requests/sec:")?.trim().parse().ok());
+        rate.unwrap_or_else(|| panic!("no rate in {table}"))
+    }
+}
+
+/// make with 24 short C files: 48 processes, most of them brief.
+struct Make {
+    make: PathBuf,
+    sources: PathBuf,
+}
+
+impl Make {
+    const FILES: usize = 24;
+
+    fn find() -> Result<Make, &'static str> {
+        let make = installed("make").ok_or("make")?;
+        installed("cc").ok_or("cc")?;
+        let sources = targets::scratch("make");
+        for i in 0..Make::FILES {
+            let code = format!(
+                "#include <stdio.h>\n#include <stdlib.h>\n\
+                 int f{i}(int *a, int n) {{ int s = 0; for (int k = 0; k < n; k++) s += a[k] * {i} ^ s; return s; }}\n"
+            );
+            fs::write(sources.join(format!("f{i}.c")), code).expect("a file of its own");
+        }
+        let rules = "all: $(patsubst %.c,%.o,$(wildcard *.c))\n%.o: %.c\n\t@cc -O2 -c -o $@ $<\n";
+        fs::write(sources.join("Makefile"), rules).expect("a file of its own");
+        Ok(Make { make, sources })
+    }
+}
+
+impl Workload for Make {
+    fn name(&self) -> &'static str {
+        "make, files"
+    }
+
+    fn run(&self, way: usize) -> f64 {
+        let start = Instant::now();
+        let options = ["-B", "-s", "-C", text(&self.sources)];
+        succeed(run(&mut command(way, &[&[text(&self.make)], &options[..]].concat())));
+        Make::FILES as f64 / start.elapsed().as_secs_f64()
+    }
+}
+
+fn main() {
+    let (rounds, seconds) = (argument("rounds", 20), argument("seconds", 2));
+    // redis answers about 100 000 requests per second.
+    let workloads: [Result<Box<dyn Workload>, &str>; 3] = [
+        Redis::find(seconds * 50_000).map(|redis| Box::new(redis) as _),
+        Nginx::find(seconds).map(|nginx| Box::new(nginx) as _),
+        Make::find().map(|make| Box::new(make) as _),
+    ];
+    println!("throughput, {rounds} interleaved rounds");
+    println!("{:<16} {:<18} {:>12} {:>8}   95 % of bootstraps", "", "", "per second", "ratio");
+    for workload in workloads {
+        match workload {
+            Ok(workload) => measure(workload.as_ref(), rounds),
+            Err(missing) => println!("not installed: {missing}"),
+        }
+    }
+}
+
+fn measure(workload: &dyn Workload, rounds: u64) {
+    let mut all: Vec<[f64; WAYS.len()]> = Vec::new();
+    // The first run fills caches.
+    workload.run(0);
+    for round in 0..rounds {
+        let mut rates = [0.0; WAYS.len()];
+        for way in order(WAYS.len(), round) {
+            rates[way] = workload.run(way);
+        }
+        all.push(rates);
+    }
+    for (way, (name, _)) in WAYS.iter().enumerate() {
+        let of = |rounds: &[&[f64; WAYS.len()]], way: usize| median(rounds.iter().map(|rates| rates[way]));
+        let (ratio, low, high) = bootstrap(&all, |rounds| of(rounds, way) / of(rounds, 0));
+        let rate = median(all.iter().map(|rates| rates[way]));
+        println!("{:<16} {name:<18} {rate:>12.1} {ratio:>8.4}   {low:.4} to {high:.4}", workload.name());
+    }
+}

@@ -1,0 +1,259 @@
+//! Targets in other namespaces and roots, set up as container runtimes do: they are launched and
+//! attached to, and sigtop explains where the agent cannot work.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+
+use super::guest::eventually;
+use crate::harness::run::{Ran, SIGTOP, run, text, tool};
+use crate::harness::skips::skip;
+use crate::harness::terminal::Terminal;
+use crate::harness::{inspect, targets};
+
+/// CPU time that a program uses, in ms; enough for at least 100 samples.
+const BURN: &str = "600";
+
+/// Returns an `unshare` command for these namespaces, inside a user namespace if they would
+/// otherwise require root; `None` if the kernel does not permit it.
+fn unshare(namespaces: &str) -> Option<Vec<String>> {
+    let user = if nix::unistd::geteuid().is_root() { "" } else { "Ur" };
+    let words = ["unshare".to_owned(), format!("-{user}{namespaces}")];
+    let probe = Command::new(&words[0]).args(&words[1..]).arg("true").stderr(Stdio::null()).status();
+    if !probe.is_ok_and(|status| status.success()) {
+        skip("unshare is not permitted");
+        return None;
+    }
+    Some(words.to_vec())
+}
+
+/// A root directory with a program as `/program`, its libraries, and empty directories.
+fn make_root(program: &Path) -> PathBuf {
+    let root = targets::scratch("root");
+    for directory in ["proc", "tmp", "agent"] {
+        fs::create_dir_all(root.join(directory)).expect("writable");
+    }
+    fs::copy(program, root.join("program")).expect("writable");
+    let libraries = run(Command::new("ldd").arg(program)).out();
+    for library in libraries.split_whitespace().filter(|word| word.starts_with('/')) {
+        let copy = root.join(&library[1..]);
+        fs::create_dir_all(copy.parent().expect("it has one")).expect("writable");
+        fs::copy(library, copy).expect("writable");
+    }
+    root
+}
+
+/// The path at which sigtop installs the agent's library.
+fn library() -> PathBuf {
+    run(Command::new(SIGTOP).args(["env", "--path"])).out().trim().into()
+}
+
+fn batch(command: &[String], script: &str) -> Ran {
+    run(Command::new(SIGTOP).args(["--batch", "--hz", "250", "--"]).args(command).args(["sh", "-c", script]))
+}
+
+fn assert_sampled(ran: &Ran) {
+    let err = ran.err();
+    assert!(err.contains("100% of") && err.contains("burn") && !err.contains("not sampled"), "no table: {err}");
+}
+
+/// A process that is killed at the end of its test.
+struct Running(Child);
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        self.0.kill().expect("it is ours");
+        self.0.wait().expect("it is ours");
+    }
+}
+
+/// Starts a program that carries the agent and runs for long, and waits until it uses CPU time.
+fn start_with_agent(command: &[String], library: &Path) -> Running {
+    let mut carrier = Command::new(&command[0]);
+    carrier.args(&command[1..]).env("AGENT", library).stdout(Stdio::null());
+    let running = Running(carrier.spawn().expect("it starts"));
+    assert!(eventually(Duration::from_secs(30), || inspect::is_at_work(running.0.id())), "it does not compute");
+    running
+}
+
+fn attach(running: &Running) -> Ran {
+    let pid = running.0.id().to_string();
+    run(Command::new(SIGTOP).args(["--pid", &pid, "--batch", "--interval", "1s", "--count", "2"]))
+}
+
+/// The words of a command whose program, `ends`, uses CPU time for a minute with the agent
+/// preloaded.
+fn preloaded(mut command: Vec<String>, script: &str) -> Vec<String> {
+    command.extend(["sh".to_owned(), "-c".to_owned(), script.to_owned()]);
+    command
+}
+
+#[test]
+fn a_new_network_namespace_is_launched_into() {
+    let Some(network) = unshare("n") else { return };
+    let program = targets::c("ends");
+    assert_sampled(&batch(&network, &format!("{} {BURN} exit 0", text(&program))));
+    let Some(both) = unshare("mn") else { return };
+    let hidden = format!("mount -t tmpfs tmpfs /tmp && {} {BURN} exit 0", text(&program));
+    let library = library();
+    if library.starts_with("/tmp") || program.starts_with("/tmp") {
+        return skip("the library or the program is in /tmp");
+    }
+    assert_sampled(&batch(&both, &hidden));
+}
+
+/// The abstract socket exists only in the viewer's network namespace.
+#[test]
+fn a_process_in_another_network_namespace_is_attached_to() {
+    let program = targets::c("ends");
+    let script = format!("LD_PRELOAD=$AGENT exec {} 60000 exit 0", text(&program));
+    for namespaces in ["n", "mn"] {
+        let Some(command) = unshare(namespaces) else { return };
+        let running = start_with_agent(&preloaded(command, &script), &library());
+        let ran = attach(&running);
+        assert!(ran.code() == 0 && ran.out().contains("burn"), "{namespaces}: {} {}", ran.out(), ran.err());
+    }
+    let left = fs::read_dir("/tmp").expect("/tmp").flatten().filter_map(|entry| entry.file_name().into_string().ok());
+    let viewer = |name: &str| name.strip_prefix("sigtop-")?.strip_suffix(".sock")?.parse::<u32>().ok();
+    let stale = |pid: u32| !Path::new(&format!("/proc/{pid}")).exists();
+    let left: Vec<String> = left.filter(|name| viewer(name).is_some_and(stale)).collect();
+    assert!(left.is_empty(), "{left:?}");
+}
+
+/// A container image with a copy of the agent: its own root, mounts and network.
+#[test]
+fn a_process_in_a_container_is_attached_to() {
+    let Some(command) = unshare("mn") else { return };
+    let root = make_root(&targets::c("ends"));
+    fs::copy(library(), root.join("agent/libsigtop-agent-0.so")).expect("writable");
+    let root = text(&root);
+    // The loader of `chroot` itself does not find the library, and reports it.
+    let script = format!(
+        "mount --rbind /proc {root}/proc && mount -t tmpfs tmpfs {root}/tmp && \
+         LD_PRELOAD=/agent/libsigtop-agent-0.so exec chroot {root} /program 60000 exit 0 2> /dev/null"
+    );
+    let running = start_with_agent(&preloaded(command, &script), &library());
+    let ran = attach(&running);
+    assert!(ran.code() == 0 && ran.out().contains("burn"), "{} {}", ran.out(), ran.err());
+}
+
+#[test]
+fn a_sandbox_by_bubblewrap_is_launched_into_and_attached_to() {
+    let Some(bwrap) = tool("bwrap") else { return };
+    let words = ["--dev-bind", "/", "/", "--unshare-net"];
+    let command: Vec<String> = [text(&bwrap)].iter().chain(&words).map(|&word| word.to_owned()).collect();
+    let probe = Command::new(&bwrap).args(words).arg("true").stderr(Stdio::null()).status().expect("it is there");
+    if !probe.success() {
+        return skip("bubblewrap may make no network namespace");
+    }
+    let program = targets::c("ends");
+    assert_sampled(&batch(&command, &format!("{} {BURN} exit 0", text(&program))));
+    let script = format!("LD_PRELOAD=$AGENT exec {} 60000 exit 0", text(&program));
+    let mut carrier = Command::new(&command[0]);
+    carrier.args(&command[1..]).arg("--die-with-parent").args(["sh", "-c", &script]).env("AGENT", library());
+    let outer = Running(carrier.stdout(Stdio::null()).spawn().expect("it starts"));
+    let inner = || {
+        let all = run(Command::new("pgrep").args(["--parent", &outer.0.id().to_string()])).out();
+        all.trim().parse::<u32>().ok().filter(|&pid| inspect::is_at_work(pid))
+    };
+    assert!(eventually(Duration::from_secs(30), || inner().is_some()), "it does not compute");
+    let pid = inner().expect("it computes").to_string();
+    let ran = run(Command::new(SIGTOP).args(["--pid", &pid, "--batch", "--interval", "1s", "--count", "2"]));
+    assert!(ran.code() == 0 && ran.out().contains("burn"), "{} {}", ran.out(), ran.err());
+}
+
+/// The message names the missing directory; if the directory is mounted, the program is sampled.
+#[test]
+fn a_root_without_the_library_is_explained_and_the_remedy_works() {
+    let Some(command) = unshare("mn") else { return };
+    let root = make_root(&targets::c("ends"));
+    let root = text(&root);
+    let chroot = format!("mount --rbind /proc {root}/proc && exec chroot {root} /program {BURN} exit 0");
+    let err = batch(&command, &chroot).err();
+    let library = library();
+    let directory = text(library.parent().expect("it has one"));
+    let sentence = format!(
+        "% of CPU time not sampled: no agent reported from program: the agent's library is not visible in its \
+         root directory; bind-mount {directory} there"
+    );
+    // The programs that start it may have a sample.
+    assert!(["100", "99"].iter().any(|share| err.contains(&format!("{share} {sentence}"))), "{err}");
+    let remedy = format!("mkdir -p {root}{directory} && mount --bind {directory} {root}{directory} && {chroot}");
+    assert_sampled(&batch(&command, &remedy));
+    // The agent cannot list threads without /proc.
+    let no_proc = remedy.replace(&format!("mount --rbind /proc {root}/proc && "), "");
+    let err = batch(&command, &no_proc).err();
+    assert!(err.contains("not sampled: program sees no /proc"), "{err}");
+}
+
+/// Tables, recordings and the screen print the same sentence. A recording without samples is a
+/// failure.
+#[test]
+fn processes_without_an_agent_are_explained_everywhere() {
+    let program = targets::static_c("ends");
+    // The shell rarely has a sample of its own at this rate.
+    let rate = ["--hz", "10"];
+    let script = format!("{} {BURN} exit 0 && true", text(&program));
+    let sentence = "CPU time not sampled: no agent reported from ends: it is statically linked";
+    let err = run(Command::new(SIGTOP).arg("--batch").args(rate).args(["--", "sh", "-c", &script])).err();
+    assert!(err.contains("sh ended with status 0 after") && err.contains(": no samples (") && err.contains(sentence));
+    let directory = targets::scratch("nothing");
+    for name in ["a.sigtop", "a.folded", "a.pb.gz"] {
+        let file = directory.join(name);
+        let ran =
+            run(Command::new(SIGTOP).args(["record", "-o", text(&file)]).args(rate).args(["--", "sh", "-c", &script]));
+        assert!(ran.code() == 125 && ran.err().contains(sentence), "{name}: {} {}", ran.code(), ran.err());
+        let failing = script.replace("&& true", "&& exit 3");
+        let ran =
+            run(Command::new(SIGTOP).args(["record", "-o", text(&file)]).args(rate).args(["--", "sh", "-c", &failing]));
+        assert!(ran.err().contains(sentence), "{name}: {}", ran.err());
+    }
+    let clean = format!("env -i {} {BURN} exit 0 && true", text(&targets::c("ends")));
+    let err = batch(&[], &clean).err();
+    assert!(err.contains("no agent reported from ends: it was started without LD_PRELOAD"), "{err}");
+    let mut terminal = Terminal::start(140, 30, Command::new(SIGTOP).args(["--", "sh", "-c", &script]));
+    // The sentence is wrapped where the duration in front of it ends.
+    terminal.see("it is statically linked");
+    terminal.keys("q");
+    assert_eq!(terminal.finish().code(), Some(0));
+}
+
+#[test]
+fn a_program_under_valgrind_is_explained() {
+    let Some(valgrind) = tool("valgrind") else { return };
+    for clock in ["prof", "real"] {
+        let mut command = Command::new(SIGTOP);
+        command.args(["--batch", "--clock", clock, "--"]).arg(&valgrind).arg("-q").arg(targets::c("ends"));
+        let err = run(command.args([BURN, "exit", "0"])).err();
+        assert!(err.contains("CPU time not sampled: no agent reported from memcheck"), "{clock}: {err}");
+        assert!(err.contains("it runs under Valgrind"), "{clock}: {err}");
+    }
+}
+
+/// sigtop works if every directory that could hold the library or the socket is read-only.
+#[test]
+fn no_writable_directory_is_needed() {
+    let Some(command) = unshare("m") else { return };
+    let program = targets::c("ends");
+    if [Path::new(SIGTOP), &program].iter().any(|path| path.starts_with("/tmp")) {
+        return skip("the programs are in /tmp");
+    }
+    let mounts = "for directory in /tmp /var/cache /dev/shm; do mount -t tmpfs -o ro tmpfs $directory || exit; done; \
+                  unset XDG_RUNTIME_DIR XDG_CACHE_HOME; export HOME=/nonexistent; ";
+    let sigtop = |arguments: &str| {
+        let script = format!("{mounts} exec {SIGTOP} --batch {arguments}");
+        run(Command::new(&command[0]).args(&command[1..]).args(["sh", "-c", &script]))
+    };
+    let launched = sigtop(&format!("--hz 250 -- sh -c '{} {BURN} exit 0'", text(&program)));
+    assert_sampled(&launched);
+    assert!(launched.err().contains("sigtop: no directory can hold the agent library"));
+
+    let script = format!("LD_PRELOAD=$AGENT exec {} 60000 exit 0", text(&program));
+    let running = start_with_agent(&["sh".to_owned(), "-c".to_owned(), script], &library());
+    let attached = sigtop(&format!("--pid {} --interval 1s --count 2", running.0.id()));
+    if !nix::unistd::geteuid().is_root() && attached.err().contains("cannot be traced here") {
+        return skip("a user namespace may not look into processes outside of it");
+    }
+    assert!(attached.out().contains("burn"), "{} {}", attached.out(), attached.err());
+}
