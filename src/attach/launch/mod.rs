@@ -12,6 +12,7 @@
 mod exec;
 pub(super) mod inherit;
 mod keeper;
+mod outgoing_queue;
 pub mod output_queue;
 mod protocol;
 mod pty;
