@@ -79,7 +79,8 @@ fn rustc() {
     golden("rustc");
 }
 
-/// One address of this recording is not named alike on all machines, so only the lambdas are looked for.
+/// One address of this recording is not named alike on all machines, so only the lambdas are looked
+/// for.
 #[test]
 fn lambdas() {
     let text = play("lambdas", (140, 45)).regions(&[Body]);

@@ -269,11 +269,13 @@ mod tests {
         fs::remove_file(&path).unwrap();
 
         fs::rename(&aim, &path).unwrap();
-        let start = SystemTime::now() - Duration::from_secs(3600);
-        OpenOptions::new().write(true).open(&path).unwrap().set_modified(start).unwrap();
+        // The file is older than a process that starts now, and younger than the machine's start.
+        let up = Duration::from(clock_gettime(ClockId::CLOCK_BOOTTIME).unwrap());
+        let modified = SystemTime::now() - up / 2;
+        OpenOptions::new().write(true).open(&path).unwrap().set_modified(modified).unwrap();
         assert!(MapFile::perf_map(&link).is_some());
-        let up = Duration::from(clock_gettime(ClockId::CLOCK_BOOTTIME).unwrap()).as_secs() * 100;
-        assert!(MapFile::perf_map(&GeneratingProcess { start_ticks: up, ..link }).is_none(), "of an earlier process");
+        let now = GeneratingProcess { start_ticks: up.as_secs() * 100, ..link };
+        assert!(MapFile::perf_map(&now).is_none(), "of an earlier process");
         if geteuid().is_root() {
             std::os::unix::fs::chown(&path, Some(12_345), None).unwrap();
             assert!(MapFile::perf_map(&link).is_none(), "of another user");
