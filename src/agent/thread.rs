@@ -313,6 +313,7 @@ impl Agent {
         // These come before the samples, which name the generation at which their addresses are
         // valid.
         self.announce(socket);
+        self.balance.read_clock();
         let drained = self.drain(socket, now_ns);
         self.ticker.change_phases();
         self.wall(socket, now_ns);

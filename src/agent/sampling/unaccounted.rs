@@ -6,7 +6,8 @@
 //! engaged, without that of the agent thread, is either sampled, counted as lost by some cause, or
 //! unaccounted. The difference is never exact, because the kernel checks timers at scheduler ticks.
 //! So the time that each living thread may still owe is allowed for, and only the excess is
-//! counted.
+//! counted. The clock is read before the samples are taken from the ring: samples that come while
+//! the agent thread waits for a CPU would be missed in the weights, but not in the clock.
 
 use crate::agent::os::syscall;
 use crate::agent::sampling::counters;
@@ -22,6 +23,7 @@ const SCHEDULER_TICK_NS: u64 = 10_000_000;
 #[derive(Debug, Default)]
 pub(crate) struct CpuBalance {
     used_then_ns: u64,
+    used_ns: u64,
     lost_then_ns: u64,
     sampled_ns: u64,
 }
@@ -29,7 +31,13 @@ pub(crate) struct CpuBalance {
 impl CpuBalance {
     /// Creates a balance that starts at the present values.
     pub(crate) fn begin() -> CpuBalance {
-        CpuBalance { used_then_ns: used_ns(), lost_then_ns: lost_ns(), sampled_ns: 0 }
+        let used_ns = used_ns();
+        CpuBalance { used_then_ns: used_ns, used_ns, lost_then_ns: lost_ns(), sampled_ns: 0 }
+    }
+
+    /// Reads the process's clock, before the samples up to now are taken from the ring.
+    pub(crate) fn read_clock(&mut self) {
+        self.used_ns = used_ns();
     }
 
     /// Adds the weight of a sample.
@@ -37,7 +45,7 @@ impl CpuBalance {
         self.sampled_ns = self.sampled_ns.saturating_add(weight_ns);
     }
 
-    /// Counts the unaccounted time up to now as lost, with `threads` threads alive.
+    /// Counts the unaccounted time up to the last reading of the clock as lost, with `threads` threads alive.
     pub(crate) fn settle(&self, engaged: &Engaged, threads: u32) {
         let periods = self.periods(engaged, threads);
         if periods > 0 {
@@ -55,7 +63,7 @@ impl CpuBalance {
         if engaged.clock != Clock::Prof || engaged.state != EngineState::Running {
             return 0;
         }
-        let used_ns = used_ns().saturating_sub(self.used_then_ns);
+        let used_ns = self.used_ns.saturating_sub(self.used_then_ns);
         let shown_ns = self.sampled_ns + lost_ns().saturating_sub(self.lost_then_ns);
         unseen_periods(used_ns, shown_ns, engaged.period_ns, threads)
     }
