@@ -142,6 +142,11 @@ impl Tracer {
     fn ask_to_stop(&mut self, pid: u32, tid: u32, now_ns: u64) {
         let Some(process) = self.processes.get_mut(&pid) else { return };
         let Some(thread) = process.threads.get_mut(&tid) else { return };
+        // The watchdog must not miss a stop that is noticed late, or never. A thread that is only
+        // seized stops at its next signal.
+        if self.asked.is_empty() {
+            self.heartbeat.beat(true);
+        }
         if !thread.is_seized {
             match ptrace::seize(tid) {
                 Ok(()) => thread.is_seized = true,
@@ -158,10 +163,6 @@ impl Tracer {
                     return;
                 }
             }
-        }
-        // The watchdog must not miss a stop that is noticed late, or never.
-        if self.asked.is_empty() {
-            self.heartbeat.beat(true);
         }
         if ptrace::interrupt(tid).is_ok() {
             thread.asked_ns = Some(now_ns);
