@@ -58,7 +58,7 @@ fn parse(text: &[u8]) -> Option<Link<'_>> {
 /// Reads the variable that a viewer has put into the environment.
 ///
 /// # Safety
-/// For the constructor alone.
+/// Only the constructor may call it.
 pub(crate) unsafe fn read_link() {
     // SAFETY: the caller vouches for it; the link is not read yet.
     unsafe {

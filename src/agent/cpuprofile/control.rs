@@ -333,7 +333,7 @@ pub(crate) fn inherit() {
 /// it once.
 ///
 /// # Safety
-/// As for [`env::value`].
+/// The caller keeps the contract of [`env::value`].
 pub(crate) unsafe fn apply_environment(other_has_toggle_signal: bool) -> Option<(PathBuffer<MAX_PATH>, bool)> {
     // SAFETY: the caller is the constructor.
     let named = unsafe { env::file() };

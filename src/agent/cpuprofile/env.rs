@@ -64,7 +64,7 @@ impl EnvSettings {
     /// Reads the environment.
     ///
     /// # Safety
-    /// As for [`value`].
+    /// The caller keeps the contract of [`value`].
     pub(crate) unsafe fn from_environment() -> EnvSettings {
         // SAFETY: the caller is a constructor.
         let [frequency, real, threads, signal] = unsafe {

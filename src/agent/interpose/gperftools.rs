@@ -182,7 +182,7 @@ unsafe extern "C" fn profiler_get_stack_trace(
 /// calls if `CPUPROFILE` is set.
 ///
 /// # Safety
-/// As for `ProfilerStartWithOptions`.
+/// The caller keeps the contract of `ProfilerStartWithOptions`.
 #[cfg_attr(sigtop_agent, unsafe(export_name = "_ZN11CpuProfiler5StartEPKcPK15ProfilerOptions"))]
 unsafe extern "C" fn cpu_profiler_start(
     _profiler: *mut c_void,

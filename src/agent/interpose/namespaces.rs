@@ -95,7 +95,7 @@ extern "C" fn before_syscall(number: i64, a: usize, b: usize, c: usize) -> bool 
 /// `syscall(2)` for the target, with every argument unchanged, also the seventh on the stack.
 ///
 /// # Safety
-/// As for libc's function.
+/// The caller keeps the contract of the function that this one replaces in libc.
 #[cfg_attr(sigtop_agent, unsafe(no_mangle))]
 #[unsafe(naked)]
 unsafe extern "C" fn syscall() {
@@ -158,7 +158,7 @@ type Prctl = unsafe extern "C" fn(c_int, usize, usize, usize, usize) -> c_int;
 /// `unshare(2)` for the target.
 ///
 /// # Safety
-/// As for libc's function.
+/// The caller keeps the contract of the function that this one replaces in libc.
 #[cfg_attr(sigtop_agent, unsafe(no_mangle))]
 unsafe extern "C" fn unshare(flags: c_int) -> c_int {
     let real = start::real(&libc_functions::UNSHARE);
@@ -173,7 +173,7 @@ unsafe extern "C" fn unshare(flags: c_int) -> c_int {
 /// `setns(2)` for the target.
 ///
 /// # Safety
-/// As for libc's function.
+/// The caller keeps the contract of the function that this one replaces in libc.
 #[cfg_attr(sigtop_agent, unsafe(no_mangle))]
 unsafe extern "C" fn setns(file: c_int, kind: c_int) -> c_int {
     let real = start::real(&libc_functions::SETNS);
@@ -189,7 +189,7 @@ unsafe extern "C" fn setns(file: c_int, kind: c_int) -> c_int {
 /// address next, so the modules are read again.
 ///
 /// # Safety
-/// As for libc's function.
+/// The caller keeps the contract of the function that this one replaces in libc.
 #[cfg_attr(sigtop_agent, unsafe(no_mangle))]
 unsafe extern "C" fn dlclose(library: *mut ()) -> c_int {
     let real = start::real(&libc_functions::DLCLOSE);
@@ -210,7 +210,7 @@ unsafe extern "C" fn dlclose(library: *mut ()) -> c_int {
 /// `prctl(2)` for the target. It has up to five arguments, all in registers.
 ///
 /// # Safety
-/// As for libc's function.
+/// The caller keeps the contract of the function that this one replaces in libc.
 #[cfg_attr(sigtop_agent, unsafe(no_mangle))]
 unsafe extern "C" fn prctl(option: c_int, a: usize, b: usize, c: usize, d: usize) -> c_int {
     let real = start::real(&libc_functions::PRCTL);

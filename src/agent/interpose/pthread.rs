@@ -67,7 +67,7 @@ type ThrdCreate = unsafe extern "C" fn(*mut c_void, usize, usize) -> c_int;
 /// `pthread_create(3)` for the target.
 ///
 /// # Safety
-/// As libc's.
+/// The caller keeps the contract of the function that this one replaces in libc.
 #[cfg_attr(sigtop_agent, unsafe(no_mangle))]
 unsafe extern "C" fn pthread_create(
     thread: *mut c_void,
@@ -88,7 +88,7 @@ unsafe extern "C" fn pthread_create(
 /// `thrd_create(3)` for the target.
 ///
 /// # Safety
-/// As libc's.
+/// The caller keeps the contract of the function that this one replaces in libc.
 #[cfg_attr(sigtop_agent, unsafe(no_mangle))]
 unsafe extern "C" fn thrd_create(thread: *mut c_void, routine: usize, argument: usize) -> c_int {
     /// C's `thrd_error`, which has the same value in glibc and musl.

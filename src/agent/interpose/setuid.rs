@@ -42,7 +42,7 @@ macro_rules! followed {
             /// Calls libc's function of this name; the agent thread's credentials follow.
             ///
             /// # Safety
-            /// As libc's.
+            /// The caller keeps the contract of the function that this one replaces in libc.
             #[cfg_attr(sigtop_agent, unsafe(no_mangle))]
             unsafe extern "C" fn $name(a: usize, b: usize, c: usize) -> c_int {
                 // SAFETY: the caller upholds the contract of libc's function.

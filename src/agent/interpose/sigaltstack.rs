@@ -103,7 +103,7 @@ type Sigaltstack = unsafe extern "C" fn(*const libc::stack_t, *mut libc::stack_t
 /// `sigaltstack(2)` for the target.
 ///
 /// # Safety
-/// As for libc's function.
+/// The caller keeps the contract of the function that this one replaces in libc.
 #[cfg_attr(sigtop_agent, unsafe(no_mangle))]
 unsafe extern "C" fn sigaltstack(new: *const libc::stack_t, old: *mut libc::stack_t) -> c_int {
     let real = start::real(&libc_functions::SIGALTSTACK);

@@ -78,7 +78,7 @@ unsafe fn change(real: &AtomicUsize, how: c_int, set: *const Set, old: *mut Set)
 /// `sigprocmask(2)` for the target.
 ///
 /// # Safety
-/// As for libc's function.
+/// The caller keeps the contract of the function that this one replaces in libc.
 #[cfg_attr(sigtop_agent, unsafe(no_mangle))]
 unsafe extern "C" fn sigprocmask(how: c_int, set: *const Set, old: *mut Set) -> c_int {
     // SAFETY: the caller's arguments.
@@ -88,7 +88,7 @@ unsafe extern "C" fn sigprocmask(how: c_int, set: *const Set, old: *mut Set) -> 
 /// `pthread_sigmask(3)` for the target.
 ///
 /// # Safety
-/// As for libc's function.
+/// The caller keeps the contract of the function that this one replaces in libc.
 #[cfg_attr(sigtop_agent, unsafe(no_mangle))]
 unsafe extern "C" fn pthread_sigmask(how: c_int, set: *const Set, old: *mut Set) -> c_int {
     // SAFETY: the caller's arguments.
@@ -116,7 +116,7 @@ unsafe fn wait(real: &AtomicUsize, set: *const Set, a: *mut (), b: *const ()) ->
 /// `sigwait(3)` for the target.
 ///
 /// # Safety
-/// As for libc's function.
+/// The caller keeps the contract of the function that this one replaces in libc.
 #[cfg_attr(sigtop_agent, unsafe(no_mangle))]
 unsafe extern "C" fn sigwait(set: *const Set, signal: *mut ()) -> c_int {
     // SAFETY: the caller's arguments.
@@ -126,7 +126,7 @@ unsafe extern "C" fn sigwait(set: *const Set, signal: *mut ()) -> c_int {
 /// `sigwaitinfo(2)` for the target.
 ///
 /// # Safety
-/// As for libc's function.
+/// The caller keeps the contract of the function that this one replaces in libc.
 #[cfg_attr(sigtop_agent, unsafe(no_mangle))]
 unsafe extern "C" fn sigwaitinfo(set: *const Set, info: *mut ()) -> c_int {
     // SAFETY: the caller's arguments.
@@ -136,7 +136,7 @@ unsafe extern "C" fn sigwaitinfo(set: *const Set, info: *mut ()) -> c_int {
 /// `sigtimedwait(2)` for the target.
 ///
 /// # Safety
-/// As for libc's function.
+/// The caller keeps the contract of the function that this one replaces in libc.
 #[cfg_attr(sigtop_agent, unsafe(no_mangle))]
 unsafe extern "C" fn sigtimedwait(set: *const Set, info: *mut (), timeout: *const ()) -> c_int {
     // SAFETY: the caller's arguments.
@@ -146,7 +146,7 @@ unsafe extern "C" fn sigtimedwait(set: *const Set, info: *mut (), timeout: *cons
 /// `signalfd(2)` for the target.
 ///
 /// # Safety
-/// As for libc's function.
+/// The caller keeps the contract of the function that this one replaces in libc.
 #[cfg_attr(sigtop_agent, unsafe(no_mangle))]
 unsafe extern "C" fn signalfd(file: c_int, set: *const Set, flags: c_int) -> c_int {
     let real = start::real(&libc_functions::SIGNALFD);

@@ -32,7 +32,7 @@ type Signal = unsafe extern "C" fn(c_int, usize) -> usize;
 /// `sigaction(2)` for the target.
 ///
 /// # Safety
-/// As for libc's function.
+/// The caller keeps the contract of the function that this one replaces in libc.
 #[cfg_attr(sigtop_agent, unsafe(no_mangle))]
 unsafe extern "C" fn sigaction(signal: c_int, new: *const libc::sigaction, old: *mut libc::sigaction) -> c_int {
     // SAFETY: the caller's pointers are valid or null, as libc demands.
@@ -109,7 +109,7 @@ fn note_handler(signal: i32, handler: usize) {
 /// restarted.
 ///
 /// # Safety
-/// As for libc's function.
+/// The caller keeps the contract of the function that this one replaces in libc.
 #[cfg_attr(sigtop_agent, unsafe(no_mangle))]
 unsafe extern "C" fn signal(signal: c_int, new: usize) -> usize {
     // SAFETY: plain values, or libc's own function.
@@ -119,7 +119,7 @@ unsafe extern "C" fn signal(signal: c_int, new: usize) -> usize {
 /// `signal(2)` with System V's meaning: the handler runs once, and system calls are not restarted.
 ///
 /// # Safety
-/// As for libc's function.
+/// The caller keeps the contract of the function that this one replaces in libc.
 #[cfg_attr(sigtop_agent, unsafe(no_mangle))]
 unsafe extern "C" fn __sysv_signal(signal: c_int, new: usize) -> usize {
     // SAFETY: plain values, or libc's own function.
