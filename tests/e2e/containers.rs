@@ -212,7 +212,7 @@ fn processes_without_an_agent_are_explained_everywhere() {
     let clean = format!("env -i {} {BURN} exit 0 && true", text(&targets::c("ends")));
     let err = batch(&[], &clean).err();
     assert!(err.contains("no agent reported from ends: it was started without LD_PRELOAD"), "{err}");
-    let mut terminal = Terminal::start(140, 30, Command::new(SIGTOP).args(["--", "sh", "-c", &script]));
+    let mut terminal = Terminal::start(140, 30, Command::new(SIGTOP).args(rate).args(["--", "sh", "-c", &script]));
     // The sentence is wrapped where the duration in front of it ends.
     terminal.see("it is statically linked");
     terminal.keys("q");

@@ -208,8 +208,9 @@ fn a_program_without_line_tables_shows_its_assembly_and_says_why() {
 
 #[test]
 fn the_demo_has_its_source_with_it() {
+    // High enough for most of its functions.
     let mut terminal =
-        Terminal::start(140, 40, Command::new(SIGTOP).args(["demo", "--on-quit", "end"]).current_dir("/"));
+        Terminal::start(140, 120, Command::new(SIGTOP).args(["demo", "--on-quit", "end"]).current_dir("/"));
     terminal.see("find_matches");
     terminal.keys(":list find_matches$\r");
     terminal.see("let best = data.windows(8)");
