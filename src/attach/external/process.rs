@@ -3,10 +3,12 @@
 //!
 //! Looking at a thread costs about a microsecond, so threads that sleep for long take turns. The
 //! CPU time of the process shows whether all time is accounted for; only what is missing makes the
-//! sampler search for the threads that used it.
+//! sampler search for the threads that used it. The kernel adds up the times of all threads to tell
+//! that of the process, so it is asked less often where there are thousands.
 
 use std::collections::{BTreeMap, HashSet, VecDeque};
 
+use super::clock::monotonic_ns;
 use super::events::{ImageId, TracerCounters, TracerEvent};
 use super::threads::WatchedThread;
 use crate::attach::proc::{self, ProcStat};
@@ -16,6 +18,11 @@ use crate::link::wire::LossCause;
 const ACTIVE_TICKS: u64 = 16;
 /// Missing CPU time for which sleeping threads are searched, ns.
 const GAP_NS: u64 = 50_000;
+/// Minimum time between two readings of the process's CPU time, in multiples of what the last one
+/// took: they take at most a third of a percent of a processor.
+const CPU_REST: u64 = 300;
+/// Maximum time between two readings of it, ns.
+const MAX_CPU_REST_NS: u64 = 500_000_000;
 /// Time between two looks at the process as a whole, ns.
 const CHECK_NS: u64 = 50_000_000;
 /// Minimum time between two listings of the threads, ns.
@@ -53,8 +60,10 @@ pub(super) struct WatchedProcess {
     next_sleeper: u32,
     /// CPU time from which on it is sampled, ns.
     base_ns: u64,
-    /// CPU time at the last tick, ns.
+    /// CPU time when it was last read, ns.
     pub(super) cpu_ns: u64,
+    /// Time from which on the CPU time is read again, ns.
+    next_cpu_ns: u64,
     /// CPU time since the base that was found in threads or given up, ns.
     accounted_ns: u64,
     /// Whether CPU time was missing at the last tick.
@@ -91,6 +100,7 @@ impl WatchedProcess {
             next_sleeper: 0,
             base_ns: if is_new { 0 } else { cpu_ns },
             cpu_ns,
+            next_cpu_ns: 0,
             accounted_ns: 0,
             is_searching: false,
             searched: 0,
@@ -113,13 +123,19 @@ impl WatchedProcess {
         may_list: bool,
         events: &mut VecDeque<(ImageId, TracerEvent)>,
     ) -> ProcessChange {
-        let Some(cpu_ns) = proc::cpu_ns(self.pid) else { return ProcessChange::Ended };
-        // The clock of another process with the same pid may be behind.
-        self.cpu_ns = self.cpu_ns.max(cpu_ns);
+        if now_ns >= self.next_cpu_ns {
+            let asked_ns = monotonic_ns();
+            let Some(cpu_ns) = proc::cpu_ns(self.pid) else { return ProcessChange::Ended };
+            // The clock of another process with the same pid may be behind.
+            self.cpu_ns = self.cpu_ns.max(cpu_ns);
+            let told_ns = monotonic_ns();
+            self.next_cpu_ns = told_ns + (CPU_REST * (told_ns - asked_ns)).min(MAX_CPU_REST_NS);
+        }
         let is_due = now_ns.saturating_sub(self.checked_ns) >= CHECK_NS;
         if is_due {
             self.checked_ns = now_ns;
-            let Ok(stat) = ProcStat::of(self.pid) else { return ProcessChange::Ended };
+            // That of the first thread, as the one of the process has sums over all threads.
+            let Ok(stat) = ProcStat::of_thread(self.pid, self.pid) else { return ProcessChange::Ended };
             if stat.is_dead() || stat.start_ticks != self.start_ticks {
                 return ProcessChange::Ended;
             }
