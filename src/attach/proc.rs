@@ -280,19 +280,25 @@ fn children(pid: u32) -> Option<Vec<u32>> {
     }
     let mut found = Vec::new();
     for tid in threads {
-        let task = format!("/proc/{pid}/task/{tid}");
-        match contents(&format!("{task}/children")) {
-            Ok(list) => {
-                let words = list.split(|&byte| byte == b' ');
-                found.extend(words.filter_map(|word| str::from_utf8(word).ok()?.parse::<u32>().ok()));
-            }
-            Err(_) if !Path::new(&task).exists() => {}
+        match children_of_thread(pid, tid) {
+            Ok(children) => found.extend(children),
+            Err(_) if !Path::new(&format!("/proc/{pid}/task/{tid}")).exists() => {}
             Err(_) => return None,
         }
     }
     found.retain(|&child| ProcStat::of(child).is_ok_and(|stat| !stat.is_dead()));
     found.sort_unstable();
     Some(found)
+}
+
+/// Returns the children of one thread as the kernel lists them, also those that have ended.
+///
+/// # Errors
+/// If the thread has ended, or the kernel keeps no such list.
+pub fn children_of_thread(pid: u32, tid: u32) -> io::Result<Vec<u32>> {
+    let list = contents(&format!("/proc/{pid}/task/{tid}/children"))?;
+    let words = list.split(|&byte| byte == b' ');
+    Ok(words.filter_map(|word| str::from_utf8(word).ok()?.parse().ok()).collect())
 }
 
 /// Returns the living children of every process, from a scan of all processes.

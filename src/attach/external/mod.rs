@@ -37,6 +37,7 @@
 //! [`rights`] says why a process cannot be traced.
 
 mod arch;
+mod children;
 mod clock;
 mod connection;
 mod correction;

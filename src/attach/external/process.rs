@@ -187,6 +187,11 @@ impl WatchedProcess {
         self.active.clone()
     }
 
+    /// Returns the children of threads that run, or have run lately.
+    pub(super) fn children_of_active_threads(&self) -> Vec<u32> {
+        self.active.iter().filter_map(|&tid| proc::children_of_thread(self.pid, tid).ok()).flatten().collect()
+    }
+
     /// Returns sleeping threads to look at once the active ones were looked at: `count` of them in
     /// turn, and more while CPU time is missing.
     pub(super) fn sleeping_threads(&mut self, count: usize) -> Vec<u32> {

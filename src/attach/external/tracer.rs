@@ -13,6 +13,7 @@ use std::time::Duration;
 use crossbeam_channel::{Receiver, Sender, TryRecvError, TrySendError};
 
 use super::arch::{self, RED_ZONE, StoppedRegisters};
+use super::children::{ChildSchedule, SEARCH_NS};
 use super::clock::monotonic_ns;
 use super::events::{ImageId, ImageStart, SampledStack, SamplerConfig, TracerEvent, UnwalkedSample, WalkerRequest};
 use super::heartbeat::Heartbeat;
@@ -23,8 +24,8 @@ use super::stack_copy::StackCopy;
 use super::unwind::interrupted_stack;
 use crate::link::wire::{Clock, LossCause};
 
-/// Longest wait, so that commands are read.
-const MAX_WAIT: Duration = Duration::from_millis(20);
+/// Longest wait, so that commands are read and children are found.
+const MAX_WAIT: Duration = Duration::from_nanos(SEARCH_NS);
 /// Longest wait while a stop is under way, so that the heartbeat goes on.
 const MAX_STOP_WAIT: Duration = Duration::from_millis(5);
 /// Maximum time for stops that are under way when the tracer ends.
@@ -77,7 +78,7 @@ pub(super) struct Tracer {
     /// Number of stacks of sleeping threads that were copied in this tick.
     sleeping_copies: usize,
     tick: u64,
-    children_ns: u64,
+    children: ChildSchedule,
     random: u64,
 }
 
@@ -98,7 +99,7 @@ impl Tracer {
             scratch: StackCopy::default(),
             sleeping_copies: 0,
             tick: 0,
-            children_ns: 0,
+            children: ChildSchedule::new(),
             // Any number but 0 does.
             random: monotonic_ns() | 1,
         }
@@ -137,6 +138,7 @@ impl Tracer {
                 Ok(TracerCommand::Watch { pid, is_new }) => {
                     self.given_up.remove(&pid);
                     self.roots.insert(pid);
+                    self.children.search_all(monotonic_ns());
                     self.watch(pid, is_new);
                 }
                 Err(TryRecvError::Empty) => break,
@@ -230,6 +232,10 @@ impl Tracer {
             self.serve_stops();
             self.heartbeat.beat(!self.asked.is_empty());
             self.flush();
+            // No thread stands still meanwhile.
+            if self.links.follow && self.asked.is_empty() {
+                self.watch_children(monotonic_ns());
+            }
             let left_ns = at_ns.saturating_sub(monotonic_ns());
             if left_ns == 0 {
                 return true;

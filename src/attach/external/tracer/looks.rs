@@ -5,6 +5,7 @@ use nix::errno::Errno;
 
 use super::{Tracer, copy_stack};
 use crate::attach::external::arch::STACK_POINTER;
+use crate::attach::external::children::ChildSearch;
 use crate::attach::external::clock::monotonic_ns;
 use crate::attach::external::events::{SampledStack, TracerEvent};
 use crate::attach::external::process::{ProcessChange, WatchedProcess};
@@ -18,10 +19,6 @@ use crate::link::wire::{Clock, LossCause};
 const SLEEPERS_PER_SECOND: u64 = 2_000;
 /// Time between two messages with counters, ns.
 const COUNTERS_NS: u64 = 1_000_000_000;
-/// Time between two searches for child processes, ns.
-const CHILDREN_NS: u64 = 100_000_000;
-/// Minimum time between two searches, in multiples of what the last one took.
-const CHILDREN_REST: u64 = 200;
 /// Time between two searches for named processes that are not watched, ns.
 const ROOTS_NS: u64 = 500_000_000;
 /// Number of threads that are looked at before stops are served.
@@ -58,11 +55,9 @@ impl Tracer {
                 self.watch(pid, false);
             }
         }
-        if self.links.follow && now_ns >= self.children_ns {
-            self.watch_children();
-            // Where there are many processes, the search takes milliseconds.
-            let ended_ns = monotonic_ns();
-            self.children_ns = ended_ns + CHILDREN_NS.max(CHILDREN_REST * (ended_ns - now_ns));
+        // Threads that wait for a processor may keep stops under way for long.
+        if self.links.follow && self.tick.is_multiple_of(LISTS_ANYWAY) {
+            self.watch_children(now_ns);
         }
         // Nothing that takes long comes after the first of these.
         for (pid, tid) in std::mem::take(&mut self.running) {
@@ -196,15 +191,27 @@ impl Tracer {
         self.send_sample(image, tid, weight_ns, now_ns, stack);
     }
 
-    fn watch_children(&mut self) {
-        let is_watched = |pid: u32| self.processes.contains_key(&pid);
-        let tops: Vec<u32> =
-            self.processes.values().filter(|process| !is_watched(process.parent)).map(|process| process.pid).collect();
-        for pid in tops.into_iter().flat_map(proc::descendants) {
-            self.watch(pid, true);
+    /// Watches the children of watched processes, if a search for them is due.
+    pub(super) fn watch_children(&mut self, now_ns: u64) {
+        let Some(search) = self.children.due(now_ns) else { return };
+        let children: Vec<u32> = match search {
+            ChildSearch::OfActiveThreads => {
+                self.processes.values().flat_map(WatchedProcess::children_of_active_threads).collect()
+            }
+            ChildSearch::OfAllThreads => {
+                // A pid that was given up may be used again.
+                self.given_up.retain(|&pid| ProcStat::of(pid).is_ok());
+                let is_top = |process: &&WatchedProcess| !self.processes.contains_key(&process.parent);
+                self.processes.values().filter(is_top).flat_map(|top| proc::descendants(top.pid)).collect()
+            }
+        };
+        for pid in children {
+            if let (false, Ok(stat)) = (self.processes.contains_key(&pid), ProcStat::of(pid)) {
+                self.watch(pid, self.children.is_new(stat.start_ticks));
+            }
         }
-        // A pid that was given up may be used again.
-        self.given_up.retain(|&pid| ProcStat::of(pid).is_ok());
+        let ended_ns = monotonic_ns();
+        self.children.plan(search, ended_ns, ended_ns - now_ns);
     }
 }
 
