@@ -14,7 +14,7 @@ use nix::unistd::Pid;
 use crate::harness::children::with_default_signals;
 use crate::harness::inspect::is_at_work;
 use crate::harness::raw::{Entry, Raw};
-use crate::harness::run::{Batch, LIMIT, SIGTOP, text};
+use crate::harness::run::{Batch, LIMIT, SIGTOP, run, text};
 use crate::harness::statistics::deviations;
 use crate::harness::targets;
 use crate::harness::terminal::Terminal;
@@ -179,6 +179,60 @@ fn system_calls_go_on_as_if_nothing_had_happened() {
     assert_eq!((number("interrupted"), number("early")), (0, 0), "{out}");
 }
 
+/// A line of `restarts` about one call: how often it was made, interrupted, and wrong.
+struct CallReport {
+    call: String,
+    made: u64,
+    interrupted: u64,
+    wrong: u64,
+}
+
+/// Parses the lines that `restarts` prints.
+fn call_reports(out: &str) -> Vec<CallReport> {
+    let report = |line: &str| {
+        let words: Vec<&str> = line.split_whitespace().collect();
+        let number = |at: usize| words.get(at).and_then(|word| word.parse().ok()).unwrap_or_else(|| panic!("{line}"));
+        CallReport { call: words[0].to_owned(), made: number(2), interrupted: number(4), wrong: number(6) }
+    };
+    out.lines().map(report).collect()
+}
+
+/// Makes each call of the table of calls that are made again, in a process of its own.
+fn make_restartable_calls(prefix: &str, arguments: &str) -> String {
+    let program = targets::c("restarts");
+    format!("for call in $({0}); do {prefix} {0} $call {arguments}; done; true", text(&program))
+}
+
+/// Each call of the table goes on with its right result.
+#[test]
+fn every_restartable_call_goes_on() {
+    let script = make_restartable_calls("", "200");
+    let watched = Batch::new("--engine external --hz 1999 --budget 100%").run(&["sh", "-c", &script]);
+    let reports = call_reports(&watched.ran.out());
+    // A kernel may lack asynchronous input and output, and System V semaphores.
+    assert!(reports.len() >= 17, "{}", watched.ran.out());
+    for CallReport { call, made, interrupted, wrong } in &reports {
+        assert_eq!((*interrupted, *wrong), (0, 0), "{call}: {}", watched.ran.out());
+        assert!(*made > 20, "{call}: {made}");
+    }
+    let samples =
+        |pid: u32| -> u64 { watched.raw.of("prof").filter(|entry| entry.pid == pid).map(|entry| entry.samples).sum() };
+    let mut pids: Vec<u32> = watched.raw.images.iter().map(|image| image.pid).collect();
+    pids.sort_unstable();
+    pids.dedup();
+    let stopped = pids.into_iter().filter(|&pid| samples(pid) >= 5).count();
+    assert!(stopped >= reports.len(), "{stopped} of {} processes have samples", reports.len());
+}
+
+/// The negative control: each of these calls reports EINTR when a careless tracer interrupts it.
+#[test]
+fn a_careless_tracer_interrupts_every_restartable_call() {
+    let script = make_restartable_calls(text(&targets::c("bad_tracer")), "20000 first");
+    let reports = call_reports(&run(Command::new("sh").args(["-c", &script])).out());
+    assert!(reports.len() >= 17);
+    reports.iter().for_each(|report| assert!(report.interrupted > 0, "{}", report.call));
+}
+
 impl Attached {
     /// Waits for the end, which comes with that of the target.
     fn finish_by_itself(mut self) -> Raw {
@@ -191,26 +245,50 @@ impl Attached {
 /// place.
 #[test]
 fn a_killed_sampler_leaves_the_target_running() {
-    let target = Plain::burner("120");
-    let attached = Attached::to(target.pid(), &["--hz", "1999"]);
-    let kills = if std::env::var_os("SIGTOP_LONG").is_some() { 500 } else { 20 };
-    let mut last = 0;
-    for round in 0..kills {
-        if round % 25 == 24 {
-            // sigtop gives up if its samplers end too often.
-            std::thread::sleep(Duration::from_secs(60));
+    let target = Plain::burner("3600");
+    // sigtop gives up if its samplers end too often.
+    let (rounds, kills) = if std::env::var_os("SIGTOP_LONG").is_some() { (20, 25) } else { (1, 20) };
+    let mut random = u64::from(target.pid());
+    for _ in 0..rounds {
+        let attached = Attached::to(target.pid(), &["--hz", "1999"]);
+        let mut last = 0;
+        for _ in 0..kills {
+            until("there is a sampler", || attached.sampler().is_some_and(|sampler| sampler != last));
+            last = attached.sampler().unwrap_or(last);
+            // Each at another instant after its start.
+            random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            std::thread::sleep(Duration::from_micros(20_000 + random % 40_000));
+            kill(Pid::from_raw(last as i32), Signal::SIGKILL).expect("it lives");
+            until("it is gone", || !fs::exists(format!("/proc/{last}/exe")).unwrap_or(false));
+            assert_runs(target.pid());
         }
-        until("there is a sampler", || attached.sampler().is_some_and(|sampler| sampler != last));
-        last = attached.sampler().unwrap_or(last);
-        // Each at another instant after its start.
-        std::thread::sleep(Duration::from_millis(20 + round * 7 % 40));
-        kill(Pid::from_raw(last as i32), Signal::SIGKILL).expect("it lives");
-        until("it is gone", || !fs::exists(format!("/proc/{last}/exe")).unwrap_or(false));
-        assert_runs(target.pid());
+        let raw = attached.finish();
+        assert!(
+            raw.samples("prof") > 0 && raw.images.iter().all(|image| image.pid == target.pid()),
+            "{:?}",
+            raw.images
+        );
     }
-    let raw = attached.finish();
-    assert!(raw.samples("prof") > 0 && raw.images.iter().all(|image| image.pid == target.pid()), "{:?}", raw.images);
     assert_runs(target.pid());
+}
+
+/// A sampler whose viewer is killed ends by itself, and leaves every thread running.
+#[test]
+fn a_sampler_ends_with_its_viewer() {
+    let target = Plain::burner("3600");
+    let mut attached = Attached::to(target.pid(), &["--hz", "1999"]);
+    until("there is a sampler", || attached.sampler().is_some());
+    let sampler = attached.sampler().expect("it was there");
+    until("it samples", || is_at_work(sampler));
+    attached.child.kill().expect("it runs");
+    attached.child.wait().expect("a child");
+    until("the sampler ends", || !is_at_home(sampler));
+    assert_runs(target.pid());
+}
+
+/// Returns whether a process is there and not ended.
+fn is_at_home(pid: u32) -> bool {
+    fs::read_to_string(format!("/proc/{pid}/stat")).is_ok_and(|stat| !stat.contains(") Z"))
 }
 
 /// A sampler that stands still is ended, so that no thread waits for it.
@@ -248,4 +326,68 @@ fn exec_and_children_are_followed() {
     let alone = Batch::new("--engine external --no-follow --budget 100%").run(&["sh", "-c", &script]);
     let root = alone.raw.images[0].pid;
     assert!(alone.raw.images.iter().all(|image| image.pid == root), "{:?}", alone.raw.images);
+}
+
+/// Regression test: the CPU time that a child had used before its parent was watched counted as
+/// sampled.
+#[test]
+fn the_past_of_a_child_is_not_sampled() {
+    let script = format!("{} 60 30 10 3600 & wait", text(&targets::c("shares")));
+    let parent = Command::new("sh").args(["-c", &script]).spawn().expect("sh");
+    let child = || {
+        let list = fs::read_to_string(format!("/proc/{0}/task/{0}/children", parent.id())).unwrap_or_default();
+        list.split_whitespace().next().and_then(|pid| pid.parse::<u32>().ok())
+    };
+    until("it has a child", || child().is_some());
+    let child = child().expect("it was there");
+    let parent = Plain(parent);
+    let used_ms = || 10 * cpu_ticks(child);
+    until("the child has used much", || used_ms() >= 1000);
+    let before = used_ms();
+    let attached = Attached::to(parent.pid(), &["--hz", "499"]);
+    until("the child works on", || used_ms() >= before + 500);
+    let raw = attached.finish();
+    let used = used_ms() - before;
+    kill(Pid::from_raw(child as i32), Signal::SIGKILL).expect("it runs");
+    let counted = (raw.weight_ns("prof") + raw.lost_all().1) / 1_000_000;
+    assert!(raw.images.iter().any(|image| image.pid == child), "{:?}", raw.images);
+    assert!(counted > 0 && counted <= used + 30, "{counted} ms counted of {used}");
+}
+
+/// CPU time of a process in the kernel's clock ticks.
+fn cpu_ticks(pid: u32) -> u64 {
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+    let after = stat.rsplit(')').next().unwrap_or_default();
+    after.split_whitespace().skip(11).take(2).filter_map(|word| word.parse::<u64>().ok()).sum()
+}
+
+/// Children that live for some hundredths of a second are sampled.
+#[test]
+fn short_children_are_found() {
+    let burner = targets::c("shares");
+    let script = format!("for i in 1 2 3 4 5 6 7 8 9 10; do {} 60 30 10 0.04; done", text(&burner));
+    let watched = Batch::new("--engine external --hz 999 --budget 100%").run(&["sh", "-c", &script]);
+    assert_eq!(watched.ran.code(), 0, "{}", watched.ran.err());
+    let mut pids: Vec<u32> = watched.raw.of("prof").map(|entry| entry.pid).collect();
+    pids.sort_unstable();
+    pids.dedup();
+    // The shell has samples, too.
+    assert!(pids.len() >= 8, "{} of 11 processes: {:?}", pids.len(), watched.raw.images);
+}
+
+/// Programs that make many short calls or few long ones: stops skid to the ends of calls, which is
+/// corrected by the time that the kernel accounts for.
+#[test]
+fn system_calls_have_the_share_of_system_time() {
+    for kind in ["short", "long"] {
+        let watched =
+            Batch::new("--engine external --hz 250 --budget 100%").run(&[text(&targets::c("calls")), kind, "5"]);
+        let number = |name| watched.ran.number(name) as f64;
+        let wanted = number("system") / (number("user") + number("system"));
+        let is_call = |entry: &&Entry| entry.frames.last().is_some_and(|leaf| leaf.name() == "in_kernel");
+        let in_calls: u64 = watched.raw.of("prof").filter(is_call).map(|entry| entry.weight_ns).sum();
+        let share = in_calls as f64 / watched.raw.weight_ns("prof") as f64;
+        assert!(watched.raw.samples("prof") > 300, "{:?}", watched.raw.lost);
+        assert!((share - wanted).abs() <= 0.08, "{kind}: {share:.3} of samples in calls, {wanted:.3} of the time");
+    }
 }

@@ -19,12 +19,15 @@ const fn call(number: i64, reason: &'static str) -> RestartableCall {
 
 const WAITS_FOR_EVENTS: &str = "fs/eventpoll.c returns EINTR for every signal, also without a handler";
 const HAS_RECEIVE_TIMEOUT: &str = "with SO_RCVTIMEO, sock_intr_errno() is EINTR: the rest of the timeout is unknown";
-const HAS_SEND_TIMEOUT: &str = "with SO_SNDTIMEO, sock_intr_errno() is EINTR: the rest of the timeout is unknown";
+const HAS_SEND_TIMEOUT: &str =
+    "with SO_SNDTIMEO, sock_intr_errno() is EINTR before anything was sent: the rest of the timeout is unknown";
+const CONNECTS: &str = "with SO_SNDTIMEO, sock_intr_errno() is EINTR; a second call waits for the same connection, \
+                        as the kernel's own restart does without a timeout";
 const WAITS_FOR_SEMAPHORE: &str = "ipc/sem.c returns EINTR, and has undone the operation";
 const WAITS_FOR_COMPLETIONS: &str = "fs/aio.c and io_uring return EINTR before any completion was taken";
 
 /// All calls that are made again.
-const TABLE: [RestartableCall; 18] = [
+const TABLE: [RestartableCall; 21] = [
     call(libc::SYS_read, HAS_RECEIVE_TIMEOUT),
     call(libc::SYS_readv, HAS_RECEIVE_TIMEOUT),
     call(libc::SYS_accept, HAS_RECEIVE_TIMEOUT),
@@ -32,21 +35,22 @@ const TABLE: [RestartableCall; 18] = [
     call(libc::SYS_recvfrom, HAS_RECEIVE_TIMEOUT),
     call(libc::SYS_recvmsg, HAS_RECEIVE_TIMEOUT),
     call(libc::SYS_recvmmsg, HAS_RECEIVE_TIMEOUT),
+    call(libc::SYS_write, HAS_SEND_TIMEOUT),
+    call(libc::SYS_writev, HAS_SEND_TIMEOUT),
     call(libc::SYS_sendto, HAS_SEND_TIMEOUT),
     call(libc::SYS_sendmsg, HAS_SEND_TIMEOUT),
+    call(libc::SYS_sendmmsg, HAS_SEND_TIMEOUT),
+    call(libc::SYS_connect, CONNECTS),
     call(libc::SYS_semop, WAITS_FOR_SEMAPHORE),
     call(libc::SYS_semtimedop, WAITS_FOR_SEMAPHORE),
     call(libc::SYS_rt_sigtimedwait, "kernel/signal.c returns EINTR for every signal that is not waited for"),
     call(libc::SYS_io_getevents, WAITS_FOR_COMPLETIONS),
-    call(SYS_IO_PGETEVENTS, WAITS_FOR_COMPLETIONS),
     call(libc::SYS_io_uring_enter, WAITS_FOR_COMPLETIONS),
     call(libc::SYS_epoll_wait, WAITS_FOR_EVENTS),
     call(libc::SYS_epoll_pwait, WAITS_FOR_EVENTS),
     call(SYS_EPOLL_PWAIT2, WAITS_FOR_EVENTS),
 ];
 
-/// Number of io_pgetevents on x86-64, which libc lacks.
-const SYS_IO_PGETEVENTS: i64 = 333;
 /// Number of epoll_pwait2, which libc lacks for some targets. It is the same on all processors.
 const SYS_EPOLL_PWAIT2: i64 = 441;
 
@@ -69,7 +73,7 @@ mod tests {
 
     #[test]
     fn calls_that_must_not_be_repeated_are_not() {
-        for number in [libc::SYS_close, libc::SYS_connect, libc::SYS_write, libc::SYS_nanosleep, libc::SYS_pause] {
+        for number in [libc::SYS_close, libc::SYS_nanosleep, libc::SYS_pause, libc::SYS_sendfile, libc::SYS_splice] {
             assert!(!is_restartable(number));
         }
     }
