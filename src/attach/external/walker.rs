@@ -16,8 +16,8 @@ use super::maps::ProcessMaps;
 use super::unwind::{ProcessModule, ProcessUnwinder, WalkEnd};
 use crate::attach::proc::{self, ProcStat};
 use crate::link::wire::{
-    AgentCounters, Clock, Engaged, Engine, EngineState, Hello, Module, Request, STACK_SLOTS, Sample, SpawnCause,
-    StackMemory, Thread, Unload, flag, stack_memory,
+    AgentCounters, Clock, Engaged, Engine, EngineState, Hello, LossCause, Module, Request, STACK_SLOTS, Sample,
+    SpawnCause, StackMemory, Thread, Unload, flag, stack_memory,
 };
 
 /// Longest wait for the tracer before the viewer's requests are read.
@@ -57,6 +57,8 @@ struct Image {
     threads: BTreeMap<u32, LastStack>,
     memory: Box<StackMemory>,
     sent: u64,
+    /// Number and weight, ns, of samples that repeat a stack which is not known.
+    lost: (u64, u64),
 }
 
 /// The state of the walker thread.
@@ -180,6 +182,7 @@ impl Image {
             threads: BTreeMap::new(),
             memory: stack_memory(),
             sent: 0,
+            lost: (0, 0),
         };
         image.read_maps(start.pid)?;
         Ok(image)
@@ -279,7 +282,10 @@ impl Image {
     }
 
     fn send_sample(&mut self, raw: &UnwalkedSample) -> std::io::Result<()> {
-        let Some(last) = self.threads.get(&raw.tid).filter(|last| !last.frames.is_empty()) else { return Ok(()) };
+        let Some(last) = self.threads.get(&raw.tid).filter(|last| !last.frames.is_empty()) else {
+            (self.lost.0, self.lost.1) = (self.lost.0 + 1, self.lost.1.saturating_add(raw.weight_ns));
+            return Ok(());
+        };
         let repeat = if matches!(raw.stack, SampledStack::Repeated) { flag::REPEAT } else { 0 };
         let sample = Sample {
             tid: raw.tid,
@@ -298,13 +304,16 @@ impl Image {
 
     /// Sends the counters. The CPU time of the sampler itself is reported by one image alone.
     fn send_counters(&mut self, counters: &TracerCounters, is_first: bool) -> std::io::Result<()> {
-        let lost: u64 = counters.lost_ticks.iter().sum();
+        let (mut lost_ticks, mut lost_ns) = (counters.lost_ticks, counters.lost_ns);
+        lost_ticks[LossCause::NotReady as usize] += self.lost.0;
+        lost_ns[LossCause::NotReady as usize] += self.lost.1;
+        let lost: u64 = lost_ticks.iter().sum();
         let agent = AgentCounters {
             monotonic_ns: monotonic_ns(),
             ticks: self.sent + lost,
             sent: self.sent,
-            lost_ticks: counters.lost_ticks,
-            lost_ns: counters.lost_ns,
+            lost_ticks,
+            lost_ns,
             agent_cpu_ns: if is_first { proc::cpu_ns(std::process::id()).unwrap_or(0) } else { 0 },
             handler_cpu_ns: counters.stopped_ns,
             process_cpu_ns: counters.process_cpu_ns,
