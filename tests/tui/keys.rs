@@ -113,7 +113,9 @@ fn clocks_engines_and_rates_are_asked_for() {
     assert!(stage.line(1).contains("● wall time  "), "{}", stage.line(1));
     stage.press("Ey");
     assert!(stage.line(1).contains("● wall time  setitimer(ITIMER_REAL)"), "{}", stage.line(1));
-    stage.press("pEEE++-");
+    stage.press("pEv");
+    assert!(stage.status().contains("user CPU time cannot be sampled from outside"), "{}", stage.status());
+    stage.press("EE++-");
     let hz = |rate: u64| Command::Period(1_000_000_000 / rate);
     assert_eq!(
         stage.session.heard[1..],

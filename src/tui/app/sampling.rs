@@ -25,6 +25,10 @@ impl App {
     pub(super) fn switch_sampling(&mut self, command: Command) -> Vec<Effect> {
         let needs_itimer = matches!(command, Command::Engine(Engine::Itimer) | Command::Clock(Clock::Virtual));
         let is_live = self.options.recording.is_none() && self.ended.is_none() && !self.session_over;
+        if is_live && command == Command::Clock(Clock::Virtual) && self.engine.value() == Engine::External {
+            self.note("user CPU time cannot be sampled from outside; p samples CPU time, r wall time");
+            return Vec::new();
+        }
         if needs_itimer && is_live && !self.itimer_confirmed {
             self.mode = Mode::ConfirmItimer(command);
             return Vec::new();
