@@ -163,6 +163,56 @@ fn a_sandbox_by_bubblewrap_is_launched_into_and_attached_to() {
     assert!(ran.code() == 0 && ran.out().contains("burn"), "{} {}", ran.out(), ran.err());
 }
 
+/// Returns the descendant of a process that uses CPU time.
+fn worker_below(pid: u32) -> Option<u32> {
+    let list = fs::read_to_string(format!("/proc/{pid}/task/{pid}/children")).unwrap_or_default();
+    let mut children = list.split_whitespace().filter_map(|word| word.parse::<u32>().ok());
+    children.find_map(worker_below).or_else(|| inspect::is_at_work(pid).then_some(pid))
+}
+
+/// Asserts that a process below this one, which carries no agent, is sampled with names.
+fn assert_sampled_from_outside(outer: &Running) {
+    let inner = || worker_below(outer.0.id());
+    assert!(eventually(Duration::from_secs(30), || inner().is_some()), "it does not compute");
+    let pid = inner().expect("it computes").to_string();
+    let ran = run(Command::new(SIGTOP).args(["--pid", &pid, "--batch", "--interval", "1s", "--count", "3"]));
+    assert!(ran.code() == 0 && ran.out().contains("burn"), "{} {}", ran.out(), ran.err());
+}
+
+/// A container with namespaces of its own of all kinds, and a file system that nothing else sees.
+#[test]
+fn a_process_in_a_container_is_sampled_from_outside() {
+    let probe = Command::new("unshare").args(["-Urmnpf", "true"]).stderr(Stdio::null()).status();
+    if !probe.is_ok_and(|status| status.success()) {
+        return skip("unshare is not permitted");
+    }
+    let root = make_root(&targets::c("ends"));
+    let root = text(&root);
+    let script = format!(
+        "cd {root} && mount -t tmpfs tmpfs tmp && cp -r $(ls | grep -v tmp) tmp && exec chroot tmp /program 60000 exit 0"
+    );
+    let mut command = Command::new("unshare");
+    command.args(["-Urmnpf", "--kill-child", "sh", "-c", &script]).stdout(Stdio::null());
+    assert_sampled_from_outside(&Running(command.spawn().expect("it starts")));
+}
+
+#[test]
+fn a_process_in_a_sandbox_is_sampled_from_outside() {
+    let Some(bwrap) = tool("bwrap") else { return };
+    let words = ["--unshare-all", "--die-with-parent", "--ro-bind", "/", "/", "--proc", "/proc", "--tmpfs", "/tmp"];
+    let probe = Command::new(&bwrap).args(words).arg("true").stderr(Stdio::null()).status().expect("it is there");
+    if !probe.success() {
+        return skip("bubblewrap may make no namespaces");
+    }
+    let program = targets::c("ends");
+    if program.starts_with("/tmp") {
+        return skip("the program is in /tmp");
+    }
+    let mut command = Command::new(&bwrap);
+    command.args(words).arg(&program).args(["60000", "exit", "0"]).stdout(Stdio::null());
+    assert_sampled_from_outside(&Running(command.spawn().expect("it starts")));
+}
+
 /// The message names the missing directory; if the directory is mounted, the program is sampled.
 #[test]
 fn a_root_without_the_library_is_explained_and_the_remedy_works() {

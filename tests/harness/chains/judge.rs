@@ -128,6 +128,28 @@ impl Judge {
         judgement
     }
 
+    /// Returns a stack of a statically linked program as if its libraries were files of their own,
+    /// which they are by the names of their functions. libgcc's helpers have no names there.
+    pub(crate) fn with_libraries(&self, mut entry: Entry) -> Entry {
+        for frame in entry.frames.iter_mut().filter(|frame| is_ours(frame) && frame.name() != "_start") {
+            let is_standard = self.standard.is_match(frame.name());
+            let is_program = self.parse(frame).is_some() || is_caller(frame) || is_linkage(frame);
+            if !is_program && (self.language.is_c_family() || !is_standard) {
+                let is_helper = frame.name().starts_with("uw_");
+                frame.name.take_if(|_| is_helper);
+                frame.module = if is_helper {
+                    "libgcc_s"
+                } else if is_standard {
+                    "libstdc++"
+                } else {
+                    "libc."
+                }
+                .to_owned();
+            }
+        }
+        entry
+    }
+
     /// Judges one stack.
     pub(crate) fn judge(&self, entry: &Entry) -> Verdict {
         // The function itself, or its unnamed helper that replaces the registers it has saved by

@@ -117,15 +117,25 @@ const WIDTH: usize = 30;
 
 /// Builds a program of about 300 functions and returns the path of its binary.
 pub(crate) fn program(language: Language) -> PathBuf {
+    build(language, &[])
+}
+
+/// Builds the same program with all libraries linked statically.
+pub(crate) fn static_program(language: Language) -> PathBuf {
+    build(language, &[if language.is_c_family() { "-static" } else { "-Ctarget-feature=+crt-static" }])
+}
+
+fn build(language: Language, more: &[&str]) -> PathBuf {
     let functions = graph(language);
     match language {
-        Language::C => c_program(&[]),
+        Language::C => c_program(more),
         Language::Cpp => {
             let flags = ["-O2", "-fomit-frame-pointer", "-pthread", "-Wall", "-Wextra", "-Werror"];
+            let flags = [&flags, more].concat();
             targets::generated("chains_cpp", &c_family::source(&functions, true), "cpp", "c++", &flags)
         }
         Language::Rust | Language::Panics => {
-            let flags = ["--edition=2024", "-Copt-level=3", "-Dwarnings"];
+            let flags = [&["--edition=2024", "-Copt-level=3", "-Dwarnings"], more].concat();
             targets::generated("chains_rs", &rust::source(&functions), "rs", "rustc", &flags)
         }
     }
