@@ -14,6 +14,7 @@ use ratatui::layout::Rect;
 use ratatui::text::Span;
 
 use super::context::PaneContext;
+use super::status::Described;
 use super::{labels, shared, status};
 use crate::session::SourceListing;
 use crate::tally::measure;
@@ -71,7 +72,7 @@ fn selected_row(context: &PaneContext<'_>) -> Option<u16> {
 }
 
 fn lines(context: &PaneContext<'_>, room: usize) -> Vec<CardLine> {
-    let (full, module, shares) = status::function(context);
+    let Described { full, module, numbers: shares, .. } = status::function(context);
     if full.is_empty() {
         return vec![("", "no function is selected".to_owned(), Role::Dim)];
     }

@@ -10,6 +10,7 @@ use ratatui::style::Style;
 use ratatui::text::Span;
 
 use super::labels::program;
+use super::shared;
 use super::source::draw as source;
 use super::threads::draw as threads;
 use crate::attach::proc::signal_name;
@@ -21,8 +22,10 @@ use crate::tally::measure;
 use crate::tui::action::Action;
 use crate::tui::canvas::Canvas;
 use crate::tui::fit_line::{self, Segment};
+use crate::tui::fit_names::{self, NameToFit};
 use crate::tui::keys::{Binding, KeyContext};
 use crate::tui::layout::{Layout, Pane, View};
+use crate::tui::name_style::NameStyle;
 use crate::tui::pane::context::PaneContext;
 use crate::tui::pane::mode::Mode;
 use crate::tui::pane::threads::state::ListItem;
@@ -122,13 +125,26 @@ fn question<const N: usize>(
     fit_line::fit(&[question, Segment::new(2).gap(0).or(long).or(short)], room)
 }
 
+/// A function, or what else is under the cursor, and its weights.
+#[derive(Default)]
+pub(super) struct Described<'a> {
+    /// The whole name.
+    pub(super) full: &'a str,
+    short: &'a str,
+    /// The module, or empty.
+    pub(super) module: &'a str,
+    /// The weights with their units.
+    pub(super) numbers: Vec<String>,
+}
+
 /// Describes what is under the cursor: the full name of a function, its module and its shares with
 /// their margins; in the flame graph, a box.
 fn selected(canvas: &Canvas<'_>, context: &PaneContext<'_>, room: usize) -> Vec<Span<'static>> {
     let Some(answer) = context.answer else { return Vec::new() };
     let line = if context.pane == Pane::Source { source::line_under_cursor(context) } else { None };
-    let (name, module, numbers) = match context.pane {
-        Pane::Flame => {
+    let Described { full, short, module, numbers } = match (context.pane, &line) {
+        (Pane::Threads, _) => return thread(canvas, context, answer, room),
+        (Pane::Flame, _) => {
             let Some(flame) = &answer.flame else { return Vec::new() };
             let tiles = context.flame.tiles(flame);
             let Some(tile) = context.flame.at(flame, &tiles, context.top.selected_name()).or(tiles.first().copied())
@@ -136,48 +152,51 @@ fn selected(canvas: &Canvas<'_>, context: &PaneContext<'_>, room: usize) -> Vec<
                 return Vec::new();
             };
             let shown = &flame.boxes[tile.focus];
-            let name = if shown.full.is_empty() { &shown.short } else { &shown.full };
-            (name.as_str(), shown.module.as_str(), vec![box_weight(context, shown)])
+            let full = if shown.full.is_empty() { &shown.short } else { &shown.full };
+            Described { full, short: &shown.short, module: &shown.module, numbers: vec![box_weight(context, shown)] }
         }
-        Pane::Callers => {
+        (Pane::Callers, _) => {
             let edge = answer.callers.as_ref().and_then(|callers| Some((callers, context.callers.edge(callers)?)));
             match edge {
                 Some((callers, edge)) => {
                     let part = weight(context, (edge.weight_ns, edge.change), callers.whole_ns);
-                    (edge.full.as_str(), edge.module.as_str(), vec![part])
+                    Described { full: &edge.full, short: &edge.short, module: &edge.module, numbers: vec![part] }
                 }
                 None => function(context),
             }
         }
-        Pane::Threads => return thread(canvas, context, answer, room),
-        Pane::Source if line.is_some() => {
+        (Pane::Source, Some((words, weight))) => {
             let base_ns = context.window_base_ns();
             let share = |label: &str, ns, change: Option<Change>| match change {
                 Some(change) => format!("{label} {}", measure::signed(ns, context.unit, change.negative)),
                 None => format!("{label} {}", measure::percentage(ns, base_ns).trim_start()),
             };
-            line.as_ref().map_or(("", "", Vec::new()), |(words, weight)| {
-                let flat = share("flat", weight.flat_ns, weight.changes.map(|changes| changes.flat));
-                let cum = share("cum", weight.cum_ns, weight.changes.map(|changes| changes.cum));
-                (words.as_str(), "", vec![flat, cum])
-            })
+            let flat = share("flat", weight.flat_ns, weight.changes.map(|changes| changes.flat));
+            let cum = share("cum", weight.cum_ns, weight.changes.map(|changes| changes.cum));
+            Described { full: words, short: words, module: "", numbers: vec![flat, cum] }
         }
-        Pane::Top | Pane::Source | Pane::Output => function(context),
+        (Pane::Top | Pane::Source | Pane::Output, _) => function(context),
     };
     let dim = canvas.style(Role::Dim);
     let numbers = numbers.join("  ");
     // The name has priority over the numbers.
     let numbers = if text::columns(&numbers, room) + NAME_COLUMNS > room { String::new() } else { numbers };
     let left = room - text::columns(&numbers, room) - if numbers.is_empty() { 0 } else { 2 };
-    let module = if module.is_empty() || module == name { String::new() } else { format!("  {module}") };
+    let module = if module.is_empty() || module == full { String::new() } else { format!("  {module}") };
     let module = text::cut_right(&module, left / 3).into_owned();
-    // A name is truncated in the middle; a list of callees at the end, where they are lightest.
-    let cut = if line.is_some() { text::cut_right } else { text::cut_middle };
-    let full = cut(name, left - text::columns(&module, left)).into_owned();
-    let used = text::columns(&full, room) + text::columns(&module, room);
+    let left = left - text::columns(&module, left);
+    let name = match line {
+        // A list of callees is cut at its end, where they are lightest.
+        Some(_) => text::cut_right(full, left),
+        None => {
+            let short = &*shared::name_with_owner(context, short, full);
+            fit_names::fit_name(&NameToFit { full, short, room: left }, NameStyle::Full).into_owned().into()
+        }
+    };
+    let used = text::columns(&name, room) + text::columns(&module, room);
     let pad = " ".repeat(room - used - text::columns(&numbers, room));
-    let hue = canvas.theme.module(if module.is_empty() { "" } else { module.trim_start() });
-    vec![Span::styled(full, hue), Span::styled(module, dim), pad.into(), Span::styled(numbers, dim)]
+    let hue = canvas.theme.module(module.trim_start());
+    vec![Span::styled(name.into_owned(), hue), Span::styled(module, dim), pad.into(), Span::styled(numbers, dim)]
 }
 
 /// Describes the selected thread or process and its load.
@@ -210,10 +229,11 @@ fn thread(canvas: &Canvas<'_>, context: &PaneContext<'_>, answer: &Answer, room:
 }
 
 /// The selected function: full name, module, and its shares with their margins.
-pub(super) fn function<'a>(context: &PaneContext<'a>) -> (&'a str, &'a str, Vec<String>) {
+pub(super) fn function<'a>(context: &PaneContext<'a>) -> Described<'a> {
     let Some((_, line)) = context.top.selection() else {
-        let module = context.top.selected_names().map_or("", |(_, module)| module);
-        return (context.top.selected_name().unwrap_or(""), module, Vec::new());
+        let full = context.top.selected_name().unwrap_or("");
+        let (short, module) = context.top.selected_names().unwrap_or((full, ""));
+        return Described { full, short, module, numbers: Vec::new() };
     };
     let base_ns = context.window_base_ns();
     let samples = context.answer.map_or(0, |answer| match context.relative {
@@ -234,8 +254,8 @@ pub(super) fn function<'a>(context: &PaneContext<'a>) -> (&'a str, &'a str, Vec<
     let changes = line.changes;
     let flat = share("flat", flat_ns, changes.map(|changes| changes.flat));
     let cum = share("cum", cum_ns, changes.map(|changes| changes.cum));
-    let shares = if base_ns == 0 { Vec::new() } else { vec![flat, cum] };
-    (line.row.full.as_str(), line.row.module.as_str(), shares)
+    let numbers = if base_ns == 0 { Vec::new() } else { vec![flat, cum] };
+    Described { full: &line.row.full, short: &line.row.short, module: &line.row.module, numbers }
 }
 
 /// Formats a weight, which may be a difference, and its share.

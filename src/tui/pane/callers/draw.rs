@@ -25,6 +25,7 @@ use crate::tally::change::Change;
 use crate::tally::measure;
 use crate::tui::canvas::Canvas;
 use crate::tui::fit_line::{self, Segment};
+use crate::tui::fit_names::NameToFit;
 use crate::tui::layout::Pane;
 use crate::tui::pane::callers::state::TreeRow;
 use crate::tui::pane::context::PaneContext;
@@ -99,13 +100,20 @@ pub fn draw(canvas: &mut Canvas<'_>, area: Rect, context: &PaneContext<'_>) {
     let rows = rows(area);
     centre(canvas, Rect { y: body.y + rows.above, height: rows.centre, ..body }, context, callers);
     let (above, below) = context.callers.scrolled();
-    for index in 0..usize::from(rows.above) {
-        let y = body.y + rows.above - 1 - index as u16;
-        row(canvas, Rect { y, height: 1, ..body }, context, callers, -((index + above + 1) as isize), active);
-    }
-    for index in 0..usize::from(rows.below) {
-        let y = body.y + rows.above + rows.centre + index as u16;
-        row(canvas, Rect { y, height: 1, ..body }, context, callers, (index + below + 1) as isize, active);
+    let callers_rows =
+        (0..rows.above).map(|index| (body.y + rows.above - 1 - index, -((usize::from(index) + above + 1) as isize)));
+    let first_y = body.y + rows.above + rows.centre;
+    let callees_rows = (0..rows.below).map(|index| (first_y + index, (usize::from(index) + below + 1) as isize));
+    let shown: Vec<ShownRow<'_>> = callers_rows
+        .chain(callees_rows)
+        .filter_map(|(y, row)| {
+            let (tree_row, edge) = (context.callers.tree_row(row)?, context.callers.edge_at(callers, row)?);
+            Some(ShownRow { row, tree_row, edge, area: Rect { y, height: 1, ..body } })
+        })
+        .collect();
+    let names: Vec<NameToFit<'_>> = shown.iter().map(ShownRow::name_to_fit).collect();
+    for (row, name) in shown.iter().zip(shared::fit_names(context, &names)) {
+        row.draw(canvas, context, callers, &name, active);
     }
     let sides = [
         (callers.callers.is_empty() && rows.above > 0, body.y + rows.above.saturating_sub(1), "no callers sampled"),
@@ -188,61 +196,85 @@ fn indent(row: &TreeRow) -> u16 {
     row.depth().min(MAX_LEVELS) as u16 * LEVEL_COLUMNS
 }
 
-fn row(canvas: &mut Canvas<'_>, place: Rect, context: &PaneContext<'_>, callers: &Callers, row: isize, active: bool) {
-    let (Some(tree_row), Some(edge)) = (context.callers.tree_row(row), context.callers.edge_at(callers, row)) else {
-        return;
-    };
-    let part = if callers.whole_ns == 0 { 0.0 } else { edge.weight_ns as f64 / callers.whole_ns as f64 };
-    let mut used = MARGIN;
-    let mut put_right = |canvas: &mut Canvas<'_>, words: &str, wide: u16, style| {
-        let pad = wide.saturating_sub(text::columns(words, 99) as u16);
-        canvas.put(place.x + used + pad, place.y, place.width.saturating_sub(used + pad), words, style);
-        used += wide;
-    };
-    match edge.change {
-        Some(change) => {
-            let sign = if change.negative || edge.weight_ns == 0 { "" } else { "+" };
-            let words = format!("{sign}{}", measure::signed(edge.weight_ns, context.unit, change.negative));
-            put_right(canvas, &words, CHANGE_COLUMNS, canvas.theme.change(change));
-        }
-        None => {
-            let heat = canvas.theme.heat(part);
-            put_right(canvas, &measure::share(edge.weight_ns, callers.whole_ns), PERCENT_COLUMNS, heat);
-            let wide = if place.width >= BAR_FROM_COLUMNS { BAR_COLUMNS } else { SHORT_BAR_COLUMNS };
-            let cells = (part.clamp(0.0, 1.0) * f64::from(wide - 1)).round() as usize;
-            canvas.put(place.x + used + 1, place.y, wide - 1, &"▇".repeat(cells), heat);
-            used += wide;
-        }
-    }
-    used += 1 + indent(tree_row).min(place.width / 3);
-    let sign = match (tree_row.is_unfolded, edge.children.is_empty()) {
-        (false, _) => "▸",
-        (true, false) => "▾",
-        // It is the root or a leaf.
-        (true, true) => "·",
-    };
-    let dim = canvas.style(Role::Dim);
-    canvas.put(place.x + used, place.y, place.width.saturating_sub(used), sign, dim);
-    used += SIGN_COLUMNS;
-    name(canvas, Rect { x: place.x + used, width: place.width.saturating_sub(used), ..place }, context, edge);
-    if row == context.callers.row() && active {
-        canvas.put(place.x, place.y, 1, "▸", canvas.style(Role::TitleActive));
-        canvas.tint(place, canvas.theme.selected(true));
-    }
-}
-
 /// The mark of a call that is always inlined.
 const INLINE: &str = " (inline)";
 
-fn name(canvas: &mut Canvas<'_>, place: Rect, context: &PaneContext<'_>, edge: &CallEdge) {
-    let mark = if edge.inlined && place.width > 30 { INLINE } else { "" };
-    let full = context.names.pick(&edge.full, &edge.short);
-    let room = usize::from(place.width).saturating_sub(mark.len());
-    let matched = context.is_match(&edge.full, full);
-    let hue = canvas.theme.module(&edge.module);
-    let style = if matched { hue.patch(canvas.style(Role::Match)) } else { hue };
-    let cut = shared::fit_name(context, &edge.full, &edge.short, room);
-    let used = canvas.put(place.x, place.y, place.width, &cut, style);
-    let dim = canvas.style(Role::Dim);
-    canvas.put(place.x + used, place.y, place.width.saturating_sub(used), mark, dim);
+/// A row of the tree on the screen.
+struct ShownRow<'a> {
+    row: isize,
+    tree_row: &'a TreeRow,
+    edge: &'a CallEdge,
+    area: Rect,
+}
+
+impl ShownRow<'_> {
+    /// Columns of the bar, with the gap before it.
+    fn bar_columns(&self) -> u16 {
+        if self.area.width >= BAR_FROM_COLUMNS { BAR_COLUMNS } else { SHORT_BAR_COLUMNS }
+    }
+
+    /// Columns before the sign.
+    fn sign_column(&self) -> u16 {
+        let numbers = if self.edge.change.is_some() { CHANGE_COLUMNS } else { PERCENT_COLUMNS + self.bar_columns() };
+        MARGIN + numbers + 1 + indent(self.tree_row).min(self.area.width / 3)
+    }
+
+    /// Columns of the name and the mark behind it.
+    fn name_columns(&self) -> u16 {
+        self.area.width.saturating_sub(self.sign_column() + SIGN_COLUMNS)
+    }
+
+    fn mark(&self) -> &'static str {
+        if self.edge.inlined && self.name_columns() > 30 { INLINE } else { "" }
+    }
+
+    fn name_to_fit(&self) -> NameToFit<'_> {
+        let room = usize::from(self.name_columns()).saturating_sub(self.mark().len());
+        NameToFit { full: &self.edge.full, short: &self.edge.short, room }
+    }
+
+    fn draw(&self, canvas: &mut Canvas<'_>, context: &PaneContext<'_>, callers: &Callers, name: &str, active: bool) {
+        let ShownRow { edge, area, .. } = *self;
+        let (words, wide, style) = match edge.change {
+            Some(change) => {
+                let sign = if change.negative || edge.weight_ns == 0 { "" } else { "+" };
+                let words = format!("{sign}{}", measure::signed(edge.weight_ns, context.unit, change.negative));
+                (words, CHANGE_COLUMNS, canvas.theme.change(change))
+            }
+            None => {
+                let part = if callers.whole_ns == 0 { 0.0 } else { edge.weight_ns as f64 / callers.whole_ns as f64 };
+                let bar = f64::from(self.bar_columns() - 1);
+                let cells = (part.clamp(0.0, 1.0) * bar).round() as usize;
+                let words = format!(
+                    "{:>wide$} {}",
+                    measure::share(edge.weight_ns, callers.whole_ns),
+                    "▇".repeat(cells),
+                    wide = usize::from(PERCENT_COLUMNS)
+                );
+                (words, 0, canvas.theme.heat(part))
+            }
+        };
+        let put = |canvas: &mut Canvas<'_>, column: u16, words: &str, style| {
+            canvas.put(area.x + column, area.y, area.width.saturating_sub(column), words, style)
+        };
+        put(canvas, MARGIN + wide.saturating_sub(text::columns(&words, 99) as u16), &words, style);
+        let sign = match (self.tree_row.is_unfolded, edge.children.is_empty()) {
+            (false, _) => "▸",
+            (true, false) => "▾",
+            // It is the root or a leaf.
+            (true, true) => "·",
+        };
+        let dim = canvas.style(Role::Dim);
+        put(canvas, self.sign_column(), sign, dim);
+        let matched = context.is_match(&edge.full, context.names.pick(&edge.full, &edge.short));
+        let hue = canvas.theme.module(&edge.module);
+        let style = if matched { hue.patch(canvas.style(Role::Match)) } else { hue };
+        let start = self.sign_column() + SIGN_COLUMNS;
+        let used = put(canvas, start, name, style);
+        put(canvas, start + used, self.mark(), dim);
+        if self.row == context.callers.row() && active {
+            put(canvas, 0, "▸", canvas.style(Role::TitleActive));
+            canvas.tint(area, canvas.theme.selected(true));
+        }
+    }
 }
