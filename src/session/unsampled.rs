@@ -3,8 +3,9 @@
 //! that never had a tick was never spawned.
 //!
 //! Only significant differences are counted: each thread, each executed program and each change of
-//! the sampling may account for one period and one scheduler tick. A reading is compared with the
-//! samples that have arrived [`LAG_NS`] later, because samples need some time.
+//! the sampling may account for one period and one scheduler tick, and the agent for half of the
+//! CPU time that it reported. A reading is compared with the samples that have arrived [`LAG_NS`]
+//! later, because samples need some time.
 //!
 //! Many processes are too short to be looked at. The kernel adds their CPU time to that of the
 //! parent that reaps them, so the tree of a launched program is compared as a whole, too. Its
@@ -131,6 +132,8 @@ struct Shown {
     ns: u64,
     /// CPU time without a tick that the agent counted, ns.
     unaccounted_ns: u64,
+    /// The agents' own CPU time, as they reported it, ns.
+    agent_ns: u64,
     images: u64,
     signal: u32,
 }
@@ -202,7 +205,7 @@ impl Ledger {
             let owed_ns = account.used_ns(now_ns).saturating_sub(shown.ns);
             let least_ns = if has_reported { LEAST_NS } else { 0 };
             let has_new_unaccounted = shown.unaccounted_ns > account.diagnosed_unaccounted_ns + LEAST_NS;
-            let is_owing = owed_ns > account.allowance_ns(shown.images, self.changes, self.period_ns) + least_ns;
+            let is_owing = owed_ns > account.allowance_ns(&shown, self.changes, self.period_ns) + least_ns;
             if (is_owing || has_new_unaccounted) && !self.is_external {
                 account.diagnosed_unaccounted_ns = shown.unaccounted_ns;
                 account.is_known = account.is_known || diagnose::carries_agent(pid) == Some(true);
@@ -248,7 +251,7 @@ impl Ledger {
             let shown = shown.get(&process.0).copied().unwrap_or_default();
             let used = account.used_ns(until_ns(process));
             used_ns += used;
-            let allowance_ns = account.allowance_ns(shown.images, self.changes, self.period_ns);
+            let allowance_ns = account.allowance_ns(&shown, self.changes, self.period_ns);
             let owed_ns = used.saturating_sub(shown.ns);
             let owed_ns = if owed_ns > allowance_ns { owed_ns } else { 0 };
             outside_ns += owed_ns;
@@ -311,10 +314,11 @@ impl Account {
         (3.0 * sigma_ns) as u64 + SCHEDULER_TICK_NS
     }
 
-    /// CPU time that may lack samples by chance, ns.
-    fn allowance_ns(&self, images: u64, changes: u64, period_ns: u64) -> u64 {
-        let owing = self.threads.max(1) + images + changes + 1;
-        owing.saturating_mul(period_ns + SCHEDULER_TICK_NS)
+    /// CPU time that may lack samples by chance, or that the agent used since its last report, ns.
+    /// An agent on a busy machine may be cut off before it has reported at the end of its process.
+    fn allowance_ns(&self, shown: &Shown, changes: u64, period_ns: u64) -> u64 {
+        let owing = self.threads.max(1) + shown.images + changes + 1;
+        owing.saturating_mul(period_ns + SCHEDULER_TICK_NS).saturating_add(shown.agent_ns / 2)
     }
 }
 
@@ -335,6 +339,7 @@ fn shown_by_pid(profile: &Profile) -> HashMap<u32, Shown> {
         let agent_ns = if is_external { 0 } else { process.account.agent_cpu_ns };
         let parts = [process.sampled_ns, lost_ns, agent_ns];
         of.ns = parts.into_iter().fold(of.ns, u64::saturating_add);
+        of.agent_ns = of.agent_ns.saturating_add(agent_ns);
         of.unaccounted_ns = of.unaccounted_ns.saturating_add(process.account.lost_ns[LossCause::Unaccounted as usize]);
         of.images += 1;
         of.signal = process.engaged.as_ref().map_or(0, |engaged| engaged.signal);
@@ -372,8 +377,11 @@ mod tests {
     #[test]
     fn each_thread_program_and_change_may_owe_a_period_and_a_tick() {
         let account = Account { threads: 4, ..Account::default() };
-        assert_eq!(account.allowance_ns(2, 1, 10_000_000), 8 * 20_000_000);
-        assert_eq!(Account::default().allowance_ns(0, 0, 10_000_000), 2 * 20_000_000);
+        let mut shown = Shown { images: 2, ..Shown::default() };
+        assert_eq!(account.allowance_ns(&shown, 1, 10_000_000), 8 * 20_000_000);
+        shown.agent_ns = 30_000_000;
+        assert_eq!(account.allowance_ns(&shown, 1, 10_000_000), 8 * 20_000_000 + 15_000_000, "since its last report");
+        assert_eq!(Account::default().allowance_ns(&Shown::default(), 0, 10_000_000), 2 * 20_000_000);
     }
 
     #[test]
