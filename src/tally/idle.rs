@@ -1,6 +1,7 @@
 //! Finds idle threads: those that sit in the same wait for nearly the whole period of a query. By
 //! wall-clock time a server's pools of waiting threads outweigh all work. A query that folds them
-//! counts their samples apart: they are in no row, and shares do not refer to them.
+//! counts their samples apart: they are in no row, and shares do not refer to them. If all threads
+//! are idle, none is folded.
 //!
 //! A wait is a stack whose leaf is a function that blocks by itself, such as `epoll_wait`. `read`
 //! and `write` are not among them, because a thread can spend its CPU time there.
@@ -129,12 +130,17 @@ impl IdleThreads {
                 idle.iter_mut().for_each(|idle| idle[TOTAL] = idle[SPAN]);
                 break;
             }
-            for (index, time) in majorities(profile, query, span).iter().enumerate() {
+            let times = majorities(profile, query, span);
+            for (index, time) in times.iter().enumerate() {
                 let was_idle = self.idle.get(index).is_some_and(|idle| idle[sum]);
                 let percent = u128::from(IDLE_PERCENT[usize::from(was_idle)]);
                 let is_most = u128::from(time.stack_ns) * 100 > u128::from(time.ns) * percent;
                 idle[index][sum] =
                     time.samples >= LEAST_SAMPLES && is_most && time.stack.and_then(&leaf).is_some_and(is_wait);
+            }
+            // Where no thread does anything else, the waits are what there is to see.
+            if times.iter().zip(&idle).all(|(time, idle)| time.ns == 0 || idle[sum]) {
+                idle.iter_mut().for_each(|idle| idle[sum] = false);
             }
         }
         let changed = (has_any(&self.idle) || has_any(&idle))

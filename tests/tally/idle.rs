@@ -104,11 +104,24 @@ fn hidden_frames_do_not_wake_threads() {
 
 #[test]
 fn few_samples_do_not_make_a_thread_idle() {
-    let text = "process 7 ./a\nat 0s..1.8s real 100ms main;libc.so.6!poll x 19\nnow 1.8s";
+    let text = "process 7 ./a\nat 0s..1.8s real 100ms main;libc.so.6!poll x 19\n\
+                thread 8 worker\nat 0s..1.8s real 100ms start;work x 19\nnow 1.8s";
     let played = scenario(text).unwrap();
     assert_eq!(answer(&mut Tallier::default(), &played, &query(true)).idle_threads, 0);
     let played = scenario(&text.replace("x 19", "x 20")).unwrap();
     assert_eq!(answer(&mut Tallier::default(), &played, &query(true)).idle_threads, 1);
+}
+
+#[test]
+fn waits_are_shown_if_there_is_nothing_else() {
+    let text = "process 7 ./a\nat 0s..9.9s real 100ms main;libc.so.6!epoll_wait x 100\n\
+                thread 8 worker\nat 0s..9.9s real 100ms start;libc.so.6!poll x 100\nnow 9.9s";
+    let played = scenario(text).unwrap();
+    let all = numbers(&answer(&mut Tallier::default(), &played, &query(true)));
+    assert_eq!(all, (rows(&[("epoll_wait", 10_000), ("poll", 10_000)]), 20_000, (0, 0)));
+    let played = scenario(&text.replace("libc.so.6!poll", "work")).unwrap();
+    let working = numbers(&answer(&mut Tallier::default(), &played, &query(true)));
+    assert_eq!(working, (rows(&[("work", 10_000)]), 10_000, (10_000, 1)));
 }
 
 #[test]
