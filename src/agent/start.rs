@@ -100,7 +100,7 @@ pub(super) extern "C" fn constructor() {
     ENVIRONMENT_READ.store(true, Ordering::Relaxed);
     if let Some(link) = launch::link() {
         state::WATCHED.store(true, Ordering::Relaxed);
-        state::WATCHED_SINCE.store(syscall::monotonic_ns(), Ordering::Relaxed);
+        state::note_watched_since(link.config.clock);
         spawn::arm_first_tick(link.config);
     }
     // SAFETY: this is the constructor.
@@ -199,7 +199,7 @@ extern "C" fn in_fork_child() {
     // thread spawned by it needs everything above.
     state::OWNER.store(syscall::getpid(), Ordering::Release);
     if state::WATCHED.load(Ordering::Relaxed) {
-        state::WATCHED_SINCE.store(syscall::monotonic_ns(), Ordering::Relaxed);
+        state::note_watched_since(counters::config(counters::current_epoch()).clock);
         spawn::prepare_respawn();
     }
 }

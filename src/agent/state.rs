@@ -6,6 +6,7 @@
 use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 
 use crate::agent::os::{syscall, user_dispatch};
+use crate::link::wire::Clock;
 
 /// Value of [`AGENT`] while the agent thread is being spawned.
 pub(super) const SPAWNING: u32 = u32::MAX;
@@ -31,9 +32,16 @@ pub(super) static FILTERED: AtomicBool = AtomicBool::new(false);
 /// Whether the program has given up gaining privileges: a seccomp filter may follow that is not
 /// noticed. Written by a thread of the target.
 pub(super) static CONFINED: AtomicBool = AtomicBool::new(false);
-/// Time at which the program was loaded or forked to be sampled, ns; 0 once the first agent thread
-/// has read it.
-pub(super) static WATCHED_SINCE: AtomicU64 = AtomicU64::new(0);
+/// Time at which the program was loaded or forked to be sampled by wall-clock time, ns; 0 once the
+/// first agent thread has read it.
+static WATCHED_SINCE: AtomicU64 = AtomicU64::new(0);
+
+/// Notes that this process is to be sampled from now on. By CPU time nothing is missed before the
+/// first tick, even if the clock is changed before it.
+pub(super) fn note_watched_since(clock: Clock) {
+    let now_ns = if clock == Clock::Real { syscall::monotonic_ns() } else { 0 };
+    WATCHED_SINCE.store(now_ns, Ordering::Relaxed);
+}
 
 /// Returns the time since which this process is to be sampled, in ns of CLOCK_MONOTONIC, to its
 /// first agent thread; later 0.

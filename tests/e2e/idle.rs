@@ -40,9 +40,14 @@ fn a_sleeper_has_wall_time() {
 fn the_clock_of_an_idle_server_is_switched_while_it_runs() {
     let mut terminal = Terminal::start(120, 30, Command::new(SIGTOP).arg("--").arg(targets::c("epoll_idle")).arg("60"));
     terminal.see("waiting for CPU time");
+    terminal.see("up 2.");
     terminal.keys("r");
     terminal.see("● wall time");
     terminal.see("epoll_wait");
+    // The time before the key was not to be sampled: it is not lost.
+    let screen = terminal.text();
+    let lost = screen.split_once("lost ").and_then(|(_, rest)| rest.split_whitespace().next()?.parse().ok());
+    assert!(lost.is_some_and(|ticks: u32| ticks < 150), "{screen}");
     terminal.keys("p");
     terminal.see("● CPU time");
     terminal.see("waiting for CPU time");
