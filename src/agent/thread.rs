@@ -16,7 +16,7 @@ use crate::agent::cpuprofile::control;
 use crate::agent::os::memory::MemoryFile;
 use crate::agent::os::socket::{Address, PeerGone, Socket};
 use crate::agent::os::status::{self, Status};
-use crate::agent::os::{maps, syscall};
+use crate::agent::os::syscall;
 use crate::agent::sampling::counters;
 use crate::agent::sampling::deferred::{self, DEFERRED};
 use crate::agent::sampling::ring::{RING, Ring};
@@ -86,8 +86,6 @@ pub(super) struct Agent {
     credentials: Option<Status>,
     /// Thread whose seccomp state was read last.
     seccomp_checked_tid: u32,
-    /// Address range of the agent's own code.
-    own_code: core::ops::Range<u64>,
 }
 
 /// Reason why a connection ended.
@@ -191,7 +189,6 @@ impl Agent {
             last_account_ns: 0,
             credentials,
             seccomp_checked_tid: 0,
-            own_code: own_code(),
         })
     }
 
@@ -419,14 +416,6 @@ impl Agent {
             foreign_signals: read(word::FOREIGN),
         }
     }
-}
-
-/// Returns the address range of the agent's own code; empty if the maps cannot be read.
-fn own_code() -> core::ops::Range<u64> {
-    let here = own_code as *const () as u64;
-    let text = maps::read();
-    let own = maps::entries(&text).find(|entry| (entry.start..entry.end).contains(&here));
-    own.map_or(0..0, |entry| entry.start..entry.end)
 }
 
 /// Returns the pool, which is made at the first spawn in a process.

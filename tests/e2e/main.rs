@@ -20,6 +20,7 @@ mod instruments;
 mod kernel;
 mod moving;
 mod output;
+mod own_frames;
 mod picker;
 mod processes;
 mod programs;

@@ -11,11 +11,10 @@ use crate::agent::thread::Agent;
 use crate::agent::timers::engine::SleeperSample;
 use crate::agent::unwind::walk::{self, WalkCache};
 use alloc::boxed::Box;
-use core::ops::Range;
 use core::sync::atomic::Ordering;
 
 use crate::link::wire::ring::{LEFT_OUT, STALE};
-use crate::link::wire::{Clock, FrameAddress, LossCause, MAX_FRAMES, STACK_SLOTS, Sample};
+use crate::link::wire::{Clock, LossCause, MAX_FRAMES, STACK_SLOTS, Sample};
 
 impl Agent {
     /// Sends the deferred samples and the records of the ring. Returns how many there were.
@@ -71,7 +70,6 @@ impl Agent {
             // it.
             generation = self.publisher.modules.generation();
         }
-        let stack = without_own(&self.own_code, stack);
         let tid = if raw.tid == 0 { syscall::getpid() } else { raw.tid };
         let flags = raw.flags & !STALE;
         let weight_ns = match raw.weight_ns {
@@ -113,7 +111,7 @@ impl Agent {
 
     /// Counts a wall tick, and sends the samples of threads that sleep.
     pub(crate) fn wall(&mut self, socket: &mut Socket, now_ns: u64) {
-        let Agent { ticker, memory, sent, collector, own_code, .. } = self;
+        let Agent { ticker, memory, sent, collector, .. } = self;
         let snapshot = SNAPSHOT.load(Ordering::Acquire);
         if snapshot.is_null() {
             return;
@@ -121,7 +119,7 @@ impl Agent {
         // SAFETY: this thread itself retires snapshots.
         let snapshot = unsafe { &*snapshot };
         ticker.wall_tick(now_ns, snapshot, |SleeperSample { thread, weight_ns }| {
-            let frames = without_own(own_code, &thread.last.frames);
+            let frames = &thread.last.frames;
             if let Some(collector) = collector {
                 collector.add_sample(thread.tid, Clock::Real, thread.last.flags, weight_ns, frames);
             }
@@ -139,30 +137,5 @@ impl Agent {
                 Err(_) => counters::count_loss(LossCause::SocketFull, 1, weight_ns),
             }
         });
-    }
-}
-
-/// Removes the agent's own code at the leaf end of a stack: what the agent does before a call of
-/// the target counts with the caller. The last frame stays if there is nothing else, because a
-/// sample has at least one frame.
-fn without_own<'a>(own_code: &Range<u64>, frames: &'a [u64]) -> &'a [u64] {
-    let is_own = |frame: &&u64| own_code.contains(&FrameAddress::unpack(**frame).lookup());
-    let own = frames.iter().take_while(is_own).count();
-    &frames[own.min(frames.len().saturating_sub(1))..]
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_agents_own_frames_count_with_their_caller_and_no_stack_becomes_empty() {
-        let own_code = 0x1000..0x2000;
-        let frame = |address| FrameAddress::Instruction(address).pack();
-        let (own, other) = (frame(0x1800), frame(0x2000));
-        assert_eq!(without_own(&own_code, &[own, own, other, own]), [other, own]);
-        assert_eq!(without_own(&own_code, &[own, frame(0x1000)]), [frame(0x1000)]);
-        assert_eq!(without_own(&own_code, &[other]), [other]);
-        assert!(without_own(&own_code, &[]).is_empty());
     }
 }

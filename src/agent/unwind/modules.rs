@@ -61,6 +61,8 @@ pub(crate) struct Snapshot {
     /// The mapping of the first thread's stack, which grows downwards.
     growing: (u64, u64),
     restorers: [u64; RESTORERS],
+    /// The agent's own code: start and end.
+    own_code: (u64, u64),
     rule_table: Arc<RuleTable>,
 }
 
@@ -116,6 +118,13 @@ impl Snapshot {
     /// Returns whether a signal handler returns to this address.
     pub(crate) fn is_restorer(&self, address: u64) -> bool {
         address != 0 && (address == LIBC_RESTORER.load(Ordering::Relaxed) || self.restorers.contains(&address))
+    }
+
+    /// Returns whether an address is in the agent's own code.
+    #[inline]
+    pub(crate) fn is_own(&self, address: u64) -> bool {
+        let (start, end) = self.own_code;
+        (start..end).contains(&address)
     }
 
     /// Returns the end of the writable mapping that contains a stack pointer.
@@ -183,6 +192,7 @@ pub(crate) struct Modules {
     writable: Ranges,
     growing: (u64, u64),
     restorers: [u64; RESTORERS],
+    own_code: (u64, u64),
     rule_table: Arc<RuleTable>,
     context: Box<TableContext>,
     gone: Vec<Unload>,
@@ -203,6 +213,7 @@ impl Modules {
             writable: Ranges::new(),
             growing: (0, 0),
             restorers: [0; RESTORERS],
+            own_code: (0, 0),
             rule_table: Arc::default(),
             context: Box::new(rules::new_context()),
             gone: Vec::new(),
@@ -220,6 +231,7 @@ impl Modules {
         let mut images: Vec<MappedImage<'_>> = Vec::new();
         let (mut writable, mut code) = (Ranges::new(), Ranges::new());
         let mut growing = (0, 0);
+        let here = next_edition as *const () as u64;
         for entry in maps::entries(&text) {
             // Mappings of files are left out, because a file may be truncated at any time.
             if entry.writable && entry.inode == 0 {
@@ -230,6 +242,10 @@ impl Modules {
             }
             if entry.executable {
                 append(&mut code, &entry);
+                // Elsewhere this code is a part of the program.
+                if cfg!(sigtop_agent) && (entry.start..entry.end).contains(&here) {
+                    self.own_code = (entry.start, entry.end);
+                }
             }
             mapped_images::add(&mut images, &entry);
         }
@@ -358,6 +374,7 @@ impl Modules {
             writable: self.writable.clone(),
             growing: self.growing,
             restorers: self.restorers,
+            own_code: self.own_code,
             rule_table: self.rule_table.clone(),
         }
     }

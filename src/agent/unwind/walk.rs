@@ -53,7 +53,23 @@ pub(crate) fn walk(
     }
     deep::finish(frames, &mut walk, is_whole);
     cache.last_walk.end();
+    remove_own(|address| snapshot.is_own(address), frames, &mut walk.depth);
     walk
+}
+
+/// Removes the frames of the agent's own functions: what an interposed function does counts with
+/// its caller. The last frame stays if there is nothing else, because a sample has at least one
+/// frame.
+fn remove_own(is_own: impl Fn(u64) -> bool, frames: &mut [u64; MAX_FRAMES], depth: &mut usize) {
+    let mut kept = 0;
+    for at in 0..*depth {
+        let frame = frames[at];
+        if !is_own(FrameAddress::unpack(frame).lookup()) || kept == 0 && at + 1 == *depth {
+            frames[kept] = frame;
+            kept += 1;
+        }
+    }
+    *depth = kept;
 }
 
 /// Walks to the thread's first frame. Returns whether it was reached.
@@ -135,6 +151,27 @@ mod tests {
         let mut registers = Registers::of_sleeper(ip, sp);
         (registers.values[FRAME_POINTER], registers.whole) = (bp, true);
         registers
+    }
+
+    #[test]
+    fn the_agents_own_frames_count_with_their_caller_and_no_stack_becomes_empty() {
+        let without_own = |stack: &[u64]| {
+            let (mut frames, mut depth) = ([0; MAX_FRAMES], stack.len());
+            frames[..depth].copy_from_slice(stack);
+            remove_own(|address| (0x1000..0x2000).contains(&address), &mut frames, &mut depth);
+            frames[..depth].to_vec()
+        };
+        let frame = |address| FrameAddress::Instruction(address).pack();
+        let (own, first, second) = (frame(0x1800), frame(0x2000), frame(0x3000));
+        assert_eq!(without_own(&[own, own, first, own, second, own]), [first, second]);
+        assert_eq!(without_own(&[own, frame(0x1000)]), [frame(0x1000)]);
+        // A function of the agent that ends with a call returns to the next address.
+        assert_eq!(without_own(&[first, FrameAddress::Return(0x2000).pack()]), [first]);
+        assert_eq!(
+            without_own(&[first, FrameAddress::Return(0x1000).pack()]),
+            [first, FrameAddress::Return(0x1000).pack()]
+        );
+        assert!(without_own(&[]).is_empty());
     }
 
     #[test]
