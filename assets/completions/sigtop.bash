@@ -529,7 +529,7 @@ _sigtop() {
             return 0
             ;;
         sigtop__subcmd__record)
-            opts="-o -d -p -F -h --output --format --duration --pid --no-follow --symbols --quiet --clock --engine --freq --hz --period --budget --jit --memory --config --no-config --help"
+            opts="-o -d -p -F -h --output --format --duration --on-quit --pid --no-follow --symbols --quiet --clock --engine --freq --hz --period --budget --jit --memory --config --no-config --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -553,6 +553,10 @@ _sigtop() {
                     ;;
                 -d)
                     COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --on-quit)
+                    COMPREPLY=($(compgen -W "ask end leave" -- "${cur}"))
                     return 0
                     ;;
                 --pid)

@@ -56,7 +56,7 @@ light\t'for light terminals'
 16\t'the terminal\'s own sixteen colours'
 colour-blind\t'for dark terminals, without red-green contrasts'"
 complete -c sigtop -n "__fish_sigtop_needs_command" -l refresh -d 'Minimum time between two updates of the numbers [default: 250ms; 500ms over ssh]' -r
-complete -c sigtop -n "__fish_sigtop_needs_command" -l on-quit -d 'Action of `q` on a launched program that still runs; with `leave`, the program also survives a closed terminal [default: ask]' -r -f -a "ask\t'ask what to do'
+complete -c sigtop -n "__fish_sigtop_needs_command" -l on-quit -d 'Action of `q`, or of the last table of `--count`, on a launched program that still runs; with `leave`, the program also survives a closed terminal [default: ask; in batch mode, leave]' -r -f -a "ask\t'ask what to do'
 end\t'terminate the program'
 leave\t'detach and leave it running'"
 complete -c sigtop -n "__fish_sigtop_needs_command" -l save -d 'Also save all samples to this file; its extension selects the format, .sigtop is a recording for `sigtop view`' -r -F
@@ -128,7 +128,7 @@ light\t'for light terminals'
 16\t'the terminal\'s own sixteen colours'
 colour-blind\t'for dark terminals, without red-green contrasts'"
 complete -c sigtop -n "__fish_sigtop_using_subcommand demo" -l refresh -d 'Minimum time between two updates of the numbers [default: 250ms; 500ms over ssh]' -r
-complete -c sigtop -n "__fish_sigtop_using_subcommand demo" -l on-quit -d 'Action of `q` on a launched program that still runs; with `leave`, the program also survives a closed terminal [default: ask]' -r -f -a "ask\t'ask what to do'
+complete -c sigtop -n "__fish_sigtop_using_subcommand demo" -l on-quit -d 'Action of `q`, or of the last table of `--count`, on a launched program that still runs; with `leave`, the program also survives a closed terminal [default: ask; in batch mode, leave]' -r -f -a "ask\t'ask what to do'
 end\t'terminate the program'
 leave\t'detach and leave it running'"
 complete -c sigtop -n "__fish_sigtop_using_subcommand demo" -l save -d 'Also save all samples to this file; its extension selects the format, .sigtop is a recording for `sigtop view`' -r -F
@@ -240,6 +240,9 @@ callgrind\t'for KCachegrind'
 dot\t'a call graph for graphviz'
 text\t'pprof\'s -top table'"
 complete -c sigtop -n "__fish_sigtop_using_subcommand record" -s d -l duration -d 'Stop after this time [default: when the program exits, or on Ctrl-C]' -r
+complete -c sigtop -n "__fish_sigtop_using_subcommand record" -l on-quit -d 'Action on a launched program that still runs when the recording stops [default: leave]' -r -f -a "ask\t'ask what to do'
+end\t'terminate the program'
+leave\t'detach and leave it running'"
 complete -c sigtop -n "__fish_sigtop_using_subcommand record" -s p -l pid -d 'Attach to these processes, by PID or name; they must have been started with the agent' -r
 complete -c sigtop -n "__fish_sigtop_using_subcommand record" -l clock -d 'Sampling clock: CPU time, or wall-clock time of all threads [default: cpu]' -r -f -a "cpu\t'CPU time, user and system (ITIMER_PROF)'
 wall\t'wall-clock time, sleeping threads included (ITIMER_REAL)'

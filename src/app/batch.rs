@@ -7,12 +7,13 @@ use std::time::{Duration, Instant};
 
 use crossbeam_channel::{Receiver, after, never, select};
 
+use super::leave::leave_program;
 use crate::link::wire::{Clock, LossCause};
 use crate::pprof::live_top::{COLUMNS_BEFORE_NAME, TopHeader, TopLimits, inline_mark, write_top};
 use crate::session::{Answer, Command, Notice, Session, TargetExit};
 use crate::tally::top::TopTable;
 use crate::tui::fit_names::{NameToFit, fit_names};
-use crate::tui::{NameStyle, terminal_columns};
+use crate::tui::{NameStyle, OnQuit, terminal_columns};
 
 /// Maximum time to wait for symbols at the end.
 const MAX_SYMBOL_WAIT: Duration = Duration::from_secs(20);
@@ -31,6 +32,8 @@ pub(super) struct BatchOptions {
     pub(super) quiet: bool,
     /// Style of function names.
     pub(super) names: NameStyle,
+    /// The pid of a launched target, and its fate if the watch ends first.
+    pub(super) launched: Option<(u32, OnQuit)>,
 }
 
 /// Minimum columns of a name, however narrow the terminal is.
@@ -121,7 +124,7 @@ pub(super) fn run(session: &Session, mut options: BatchOptions) -> io::Result<Op
                     printed += 1;
                 }
                 if options.count.is_some_and(|count| printed >= count) {
-                    let _ = session.commands.send(Command::Leave);
+                    leave(session, &mut options)?;
                     return Ok(None);
                 }
             }
@@ -138,6 +141,13 @@ pub(super) fn run(session: &Session, mut options: BatchOptions) -> io::Result<Op
         write_last_table(&answer, &mut options)?;
     }
     Ok(exit.map(|(exit, _)| exit))
+}
+
+/// Leaves a target that has not ended.
+fn leave(session: &Session, options: &mut BatchOptions) -> io::Result<()> {
+    let still_runs = options.launched.and_then(|(pid, on_quit)| leave_program(session, pid, on_quit));
+    let _ = session.commands.send(Command::Leave);
+    still_runs.filter(|_| !options.quiet).map_or(Ok(()), |sentence| options.sink.write_warning(&sentence))
 }
 
 /// Writes the table of all samples, or why there are none.

@@ -9,6 +9,7 @@ mod demo_target;
 mod env;
 mod failure;
 mod jit_maps;
+mod leave;
 mod overview;
 mod record;
 mod replay;

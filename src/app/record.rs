@@ -12,12 +12,14 @@ use crossbeam_channel::{Receiver, after, never, select};
 use super::args::{RecordArgs, WatchArgs};
 use super::command_word::check_is_program;
 use super::failure::{Failure, print_message};
+use super::leave::leave_program;
 use super::save::{SaveError, SaveTarget};
 use super::settings::apply_config;
 use super::start::{Selection, attach_target, interrupt_channel, launch_target, select_processes, start_session};
 use crate::attach::launch::Stdio;
 use crate::session::{Answer, Command, Facts, Notice, RecordingOptions, SavedFile, Session, TargetExit, WatchTarget};
 use crate::tally::measure;
+use crate::tui::OnQuit;
 
 /// Time between two updates of the progress line, in ns.
 const PROGRESS_INTERVAL_NS: u64 = 1_000_000_000;
@@ -48,10 +50,13 @@ pub(super) fn run(record: &RecordArgs) -> Result<u8, Failure> {
     };
     pending.settings.answer_ns = PROGRESS_INTERVAL_NS;
     pending.settings.sample_times = save.needs_sample_times();
-    let launched = matches!(pending.target, WatchTarget::Launched(_));
+    let launched = match &pending.target {
+        WatchTarget::Launched(target) => Some(target.pid),
+        WatchTarget::Attached(_) => None,
+    };
     let session = start_session(pending, recording)?;
     let options = RecordOptions {
-        launched,
+        launched: launched.map(|pid| (pid, args.on_quit.unwrap_or_default())),
         symbols: args.symbols || is_stream || save.needs_symbols(),
         duration: record.duration,
         interrupt: interrupt_channel()?,
@@ -70,9 +75,12 @@ pub(super) fn run(record: &RecordArgs) -> Result<u8, Failure> {
         Err(error) => return Err(error.into()),
         Ok(_) => {}
     }
+    if let Some(sentence) = outcome.left.as_ref().filter(|_| !record.quiet) {
+        print_message(sentence);
+    }
     Ok(match (outcome.exit, outcome.signal) {
-        (Some(exit), _) if launched && exit.exit_status() != 0 => exit.exit_status(),
-        (None, Some(signal)) if launched => 128u8.saturating_add(signal as u8),
+        (Some(exit), _) if launched.is_some() && exit.exit_status() != 0 => exit.exit_status(),
+        (None, Some(signal)) if launched.is_some() => 128u8.saturating_add(signal as u8),
         _ if no_samples.is_some() => Failure::INTERNAL,
         _ => 0,
     })
@@ -92,8 +100,8 @@ fn claim_stdout() -> Result<File, Failure> {
 
 /// Options of a recording: the conditions that end it, and the messages printed until then.
 struct RecordOptions {
-    /// Whether the target was launched.
-    launched: bool,
+    /// The pid of a launched target, and its fate if the recording ends first.
+    launched: Option<(u32, OnQuit)>,
     /// Whether to wait for symbols at the end.
     symbols: bool,
     /// Maximum length of the recording.
@@ -117,6 +125,8 @@ struct RecordOutcome {
     duration: Option<Duration>,
     /// The latest answer.
     answer: Option<Arc<Answer>>,
+    /// A sentence that the launched program still runs.
+    left: Option<String>,
 }
 
 /// Waits until the target ends, the time is over, or the user interrupts.
@@ -150,7 +160,7 @@ fn wait_for_end(session: &Session, options: &RecordOptions) -> RecordOutcome {
             recv(options.interrupt) -> signal => {
                 let is_second = outcome.signal.is_some();
                 outcome.signal = signal.ok();
-                if is_second || !options.launched || outcome.exit.is_some() {
+                if is_second || options.launched.is_none() || outcome.exit.is_some() {
                     break;
                 }
                 deadline = Some(Instant::now() + MAX_EXIT_WAIT);
@@ -173,6 +183,11 @@ fn wait_for_end(session: &Session, options: &RecordOptions) -> RecordOutcome {
     }
     if options.progress {
         print_progress("\r\x1b[K");
+    }
+    if outcome.exit.is_none()
+        && let Some((pid, on_quit)) = options.launched
+    {
+        outcome.left = leave_program(session, pid, on_quit);
     }
     let _ = session.commands.send(Command::Leave);
     outcome

@@ -2,17 +2,14 @@
 
 use std::fs::File;
 use std::io::{IsTerminal, Write};
-use std::time::{Duration, Instant};
 
 use super::args::WatchArgs;
 use super::batch::{self, fit_row_names};
 use super::failure::{Failure, print_message};
+use super::leave::wait_for_exit;
 use crate::pprof::live_top::TopLimits;
-use crate::session::{Answer, Notice, Session, Settings, TargetExit};
+use crate::session::{Answer, Session, Settings, TargetExit};
 use crate::tui::{self, Departure, Device, Theme};
-
-/// Maximum time to wait for a target that was asked to terminate. It is killed after two seconds.
-const MAX_EXIT_WAIT: Duration = Duration::from_secs(10);
 
 /// Whether the arguments and the terminal call for the screen.
 pub(super) fn uses_screen(args: &WatchArgs) -> bool {
@@ -101,16 +98,6 @@ pub(super) fn run_screen(
         Departure::Ended => exit(reported().or_else(|| wait_for_exit(session))),
     };
     Ok(ClosedScreen { exit, device, output: outcome.output })
-}
-
-fn wait_for_exit(session: &Session) -> Option<TargetExit> {
-    let deadline = Instant::now() + MAX_EXIT_WAIT;
-    while let Ok(notice) = session.notices.recv_deadline(deadline) {
-        if let Notice::Ended(exit) = notice {
-            return Some(exit);
-        }
-    }
-    None
 }
 
 /// Prints the closing summary on the terminal: the last lines of the target's output, the top ten

@@ -36,7 +36,7 @@ pub(super) fn run(view: &ViewArgs) -> Result<u8, Failure> {
         .map_err(|error| Failure::internal("cannot start a thread", error))?;
     if !uses_screen(&args) {
         explain_missing_screen(&args);
-        print_tables(&session, &args, TableSink::Stdout)?;
+        print_tables(&session, &args, TableSink::Stdout, None)?;
         session.finish();
         return Ok(0);
     }

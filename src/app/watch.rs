@@ -95,14 +95,17 @@ fn open_table_sink(args: &WatchArgs, default: TableSink) -> Result<TableSink, Fa
 
 fn run(mut pending: PendingSession, args: &WatchArgs, output: WatchOutput) -> Result<u8, Failure> {
     let WatchOutput { screen, tables, save, recording } = output;
-    let launched = matches!(pending.target, WatchTarget::Launched(_));
+    let launched = match &pending.target {
+        WatchTarget::Launched(target) => Some(target.pid),
+        WatchTarget::Attached(_) => None,
+    };
     pending.settings.sample_times = save.needs_sample_times();
     let settings = pending.settings.clone();
     let mut session = start_session(pending, recording)?;
     let (closed, exit) = if screen {
-        (Some(run_screen(&mut session, args, settings, launched, None)?), None)
+        (Some(run_screen(&mut session, args, settings, launched.is_some(), None)?), None)
     } else {
-        (None, print_tables(&session, args, tables)?)
+        (None, print_tables(&session, args, tables, launched)?)
     };
     if let Some(mut finished) = session.finish() {
         if let Some(closed) = &closed {
@@ -113,7 +116,7 @@ fn run(mut pending: PendingSession, args: &WatchArgs, output: WatchOutput) -> Re
     let exit = exit.map_or(ScreenExit::Detached, ScreenExit::TargetExited);
     let exit = closed.map_or(exit, |closed| closed.exit);
     Ok(match exit {
-        ScreenExit::TargetExited(exit) if launched => exit.exit_status(),
+        ScreenExit::TargetExited(exit) if launched.is_some() => exit.exit_status(),
         ScreenExit::Signalled(signal) => 128u8.saturating_add(signal as u8),
         _ => 0,
     })
@@ -140,17 +143,20 @@ fn save_results(mut finished: FinishedSession, args: &WatchArgs, save: SaveTarge
     Ok(())
 }
 
-/// Prints tables until the watch ends. Returns how the target ended, if it did.
+/// Prints tables until the watch ends. `launched` is the pid of a launched target. Returns how the
+/// target ended, if it did.
 pub(super) fn print_tables(
     session: &Session,
     args: &WatchArgs,
     sink: TableSink,
+    launched: Option<u32>,
 ) -> Result<Option<TargetExit>, Failure> {
     // A launched target receives Ctrl-C itself and decides; sigtop ends with it. A watch of a
     // process that runs elsewhere ends at Ctrl-C.
     let interrupt = if args.command.is_empty() { interrupt_channel()? } else { never() };
     let names = args.display.names.unwrap_or(NameStyle::Full);
     let (interval, count, quiet) = (args.interval, args.count, args.screen.quiet);
-    let options = batch::BatchOptions { interval, count, sink, interrupt, quiet, names };
+    let launched = launched.map(|pid| (pid, args.on_quit.unwrap_or_default()));
+    let options = batch::BatchOptions { interval, count, sink, interrupt, quiet, names, launched };
     batch::run(session, options).map_err(|error| Failure::internal("cannot write a table", error))
 }

@@ -1,7 +1,12 @@
-//! The end of a watch: sigtop exits when its target has exited, without a delay of its own.
+//! The end of a watch: sigtop exits when its target has exited, without a delay of its own;
+//! and what becomes of a target that it does not wait for.
 
-use std::process::Command;
+use std::fs::{self, File};
+use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
+
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
 
 use crate::harness::run::{Batch, SIGTOP, run, text};
 use crate::harness::targets;
@@ -72,4 +77,47 @@ fn a_screen_ends_with_the_target_that_it_ends() {
         start.elapsed()
     });
     assert!(watched < LATE, "{watched:?}");
+}
+
+/// Runs sigtop around a program that would run for a minute. Returns what was said, and whether the
+/// program had ended. A program that has not is ended here.
+fn end_before_the_program(words: &[&str]) -> (String, bool) {
+    let file = targets::scratch("still-runs").join("pid");
+    let script = "echo $$ > \"$0\"; exec \"$@\"";
+    let program = targets::c("shares");
+    let mut command = Command::new(SIGTOP);
+    command.args(words).args(["--", "sh", "-c", script]).arg(&file).arg(&program).args(["60", "30", "10", "60"]);
+    // The program would keep the pipes of sigtop open.
+    let said = file.with_extension("said");
+    let status = command.stdout(Stdio::null()).stderr(File::create(&said).expect("ours")).status().expect("sigtop");
+    assert!(status.success(), "{words:?}: {status}");
+    let pid: i32 = fs::read_to_string(&file).expect("a pid").trim().parse().expect("a pid");
+    let has_ended = kill(Pid::from_raw(pid), Signal::SIGKILL).is_err();
+    (fs::read_to_string(&said).expect("ours").replace(&pid.to_string(), "PID"), has_ended)
+}
+
+/// A program that is launched for a limited number of tables or a limited time is left running
+/// unless the user wants it to end, and sigtop says so.
+#[test]
+fn a_watch_that_ends_before_its_program_says_so_or_ends_it() {
+    let recording = targets::scratch("still-runs").join("a.sigtop");
+    let ways: [&[&str]; 2] = [
+        &["--batch", "--interval", "300ms", "--count", "1"],
+        &["record", "--duration", "300ms", "-o", text(&recording)],
+    ];
+    let still_runs = "sigtop: the program still runs as process PID";
+    for way in ways {
+        for (on_quit, sentence) in [
+            (&[][..], Some("; with --on-quit end, sigtop terminates it\n")),
+            (&["--on-quit", "leave"], Some("\n")),
+            (&["--on-quit", "end"], None),
+        ] {
+            let (said, has_ended) = end_before_the_program(&[way, on_quit].concat());
+            assert_eq!(has_ended, sentence.is_none(), "{way:?} {on_quit:?}: {said}");
+            match sentence {
+                Some(rest) => assert!(said.contains(&format!("{still_runs}{rest}")), "{way:?} {on_quit:?}: {said}"),
+                None => assert!(!said.contains(still_runs), "{way:?} {on_quit:?}: {said}"),
+            }
+        }
+    }
 }

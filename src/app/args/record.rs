@@ -10,6 +10,7 @@ use super::groups::{ConfigArgs, DisplayArgs, LimitArgs, SamplingArgs, ScreenArgs
 use super::parsers::{ProcessSelector, keyword_parser, parse_selector};
 use super::watch::WatchArgs;
 use crate::pprof::format::SaveFormat;
+use crate::tui::OnQuit;
 use crate::tui::command::options::duration;
 
 /// The arguments of `sigtop record`.
@@ -27,6 +28,10 @@ pub struct RecordArgs {
     /// Stop after this time [default: when the program exits, or on Ctrl-C]
     #[arg(long, short, value_name = "DURATION", value_parser = duration)]
     pub duration: Option<Duration>,
+
+    /// Action on a launched program that still runs when the recording stops [default: leave]
+    #[arg(long, value_parser = keyword_parser::<OnQuit>(), value_name = "ACTION")]
+    pub on_quit: Option<OnQuit>,
 
     /// Attach to these processes, by PID or name; they must have been started with the agent
     #[arg(long, short, value_name = "PID|NAME", value_delimiter = ',', value_parser = parse_selector, required_unless_present = "command", conflicts_with = "command")]
@@ -64,9 +69,21 @@ pub struct RecordArgs {
 impl RecordArgs {
     /// The equivalent arguments of a watch.
     pub fn watch(&self) -> WatchArgs {
-        let RecordArgs { pid, no_follow, symbols, quiet, sampling, limits, config, command, .. } = self.clone();
+        let RecordArgs { pid, no_follow, symbols, quiet, on_quit, sampling, limits, config, command, .. } =
+            self.clone();
         let screen = ScreenArgs { quiet, ..ScreenArgs::default() };
-        WatchArgs { pid, no_follow, symbols, sampling, limits, config, command, screen, ..WatchArgs::default() }
+        WatchArgs {
+            pid,
+            no_follow,
+            symbols,
+            on_quit,
+            sampling,
+            limits,
+            config,
+            command,
+            screen,
+            ..WatchArgs::default()
+        }
     }
 }
 

@@ -39,8 +39,8 @@ pub struct WatchArgs {
     #[command(flatten)]
     pub screen: ScreenArgs,
 
-    /// Action of `q` on a launched program that still runs; with `leave`, the program also survives
-    /// a closed terminal [default: ask]
+    /// Action of `q`, or of the last table of `--count`, on a launched program that still runs; with
+    /// `leave`, the program also survives a closed terminal [default: ask; in batch mode, leave]
     #[arg(long, value_parser = keyword_parser::<OnQuit>(), value_name = "ACTION", help_heading = "Screen")]
     pub on_quit: Option<OnQuit>,
 
