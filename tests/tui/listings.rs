@@ -13,7 +13,7 @@ use sigtop::tally::change::{Change, Changes};
 use sigtop::tally::lines::{AddressWeight, Callee, InlineCall, LineWeight, RowLines};
 use sigtop::tui::action::Effect;
 
-use crate::hostile::{name, number};
+use crate::arbitrary::{name, number};
 use crate::session::Session;
 use crate::stage::{Stage, options};
 

@@ -1,5 +1,6 @@
 //! Tests of the screen with fake keys, recorded answers and no real clock.
 
+mod arbitrary;
 #[path = "../harness/children.rs"]
 mod children;
 mod colon;
@@ -11,7 +12,9 @@ mod hostile;
 mod keys;
 mod listings;
 mod names;
+mod panes;
 mod picker;
+mod quitting;
 mod recorded;
 mod saving;
 mod session;
