@@ -7,10 +7,10 @@
 //! There is no lock: a request may come from a signal handler, and either gets the slot or does
 //! not.
 
-use core::cell::UnsafeCell;
 use core::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 
 use crate::agent::cpuprofile::env::{self, EnvSettings, MAX_PATH};
+use crate::agent::cpuprofile::static_path::StaticPath;
 use crate::agent::os::syscall::{self, File, PathBuffer};
 use crate::agent::signals::actions;
 use crate::agent::state::{self, SPAWNING};
@@ -76,37 +76,6 @@ static TOGGLES: AtomicU32 = AtomicU32::new(0);
 const TIMEOUT_NS: u64 = 5_000_000_000;
 /// Maximum number of files tried for a profile that is started by a signal.
 const MAX_NUMBER: u64 = 100_000;
-
-/// A path in static memory: the bytes and the length.
-struct StaticPath(UnsafeCell<[u8; MAX_PATH]>, AtomicUsize);
-
-// SAFETY: there is one writer, and no reader at the same time: see the statics.
-unsafe impl Sync for StaticPath {}
-
-impl StaticPath {
-    const fn new() -> StaticPath {
-        StaticPath(UnsafeCell::new([0; MAX_PATH]), AtomicUsize::new(0))
-    }
-
-    /// Returns the bytes.
-    ///
-    /// # Safety
-    /// No thread may be writing.
-    unsafe fn get(&self) -> &[u8] {
-        // SAFETY: the caller guarantees that no thread writes.
-        unsafe { &(&*self.0.get())[..self.1.load(Ordering::Acquire)] }
-    }
-
-    /// Sets the bytes.
-    ///
-    /// # Safety
-    /// No other thread may be reading or writing.
-    unsafe fn set(&self, path: &[u8]) {
-        // SAFETY: the caller guarantees that no other thread reads or writes.
-        unsafe { (&mut *self.0.get())[..path.len()].copy_from_slice(path) };
-        self.1.store(path.len(), Ordering::Release);
-    }
-}
 
 /// The profile that the agent thread has to take.
 #[derive(Clone, Copy, Debug)]

@@ -5,3 +5,4 @@ pub(crate) mod control;
 pub(crate) mod env;
 pub(crate) mod file;
 pub(crate) mod other_library;
+pub(crate) mod static_path;
