@@ -26,6 +26,10 @@ const MAX_WAIT: Duration = Duration::from_millis(20);
 const MAPS_NS: u64 = 1_000_000_000;
 /// Time before the map is read again when a stack leads outside of it, ns.
 const MISS_NS: u64 = 100_000_000;
+/// The same while an image is young and loads its libraries, ns.
+const YOUNG_MISS_NS: u64 = 2_000_000;
+/// Time for which an image is young, ns.
+const YOUNG_NS: u64 = 500_000_000;
 
 /// The viewer's socket and its token.
 #[derive(Clone, Debug)]
@@ -48,6 +52,7 @@ struct Image {
     unwinder: ProcessUnwinder,
     maps: ProcessMaps,
     maps_ns: u64,
+    opened_ns: u64,
     /// Whether samples have come since the map was read.
     is_map_used: bool,
     /// Modules that the viewer knows, with their ids.
@@ -175,6 +180,7 @@ impl Image {
             unwinder: ProcessUnwinder::new(start.pid),
             maps: ProcessMaps::default(),
             maps_ns: 0,
+            opened_ns: monotonic_ns(),
             is_map_used: false,
             modules: Vec::new(),
             next_module: 0,
@@ -277,8 +283,11 @@ impl Image {
     /// Returns whether the map is to be read again: once a second, or when a stack leads outside of
     /// what is known.
     fn is_map_stale(&mut self) -> bool {
-        let age_ns = monotonic_ns().saturating_sub(self.maps_ns);
-        age_ns >= MAPS_NS && self.is_map_used || age_ns >= MISS_NS && self.unwinder.wants_maps()
+        let now_ns = monotonic_ns();
+        let age_ns = now_ns.saturating_sub(self.maps_ns);
+        let is_young = now_ns.saturating_sub(self.opened_ns) < YOUNG_NS;
+        let miss_ns = if is_young { YOUNG_MISS_NS } else { MISS_NS };
+        age_ns >= MAPS_NS && self.is_map_used || age_ns >= miss_ns && self.unwinder.wants_maps()
     }
 
     fn send_sample(&mut self, raw: &UnwalkedSample) -> std::io::Result<()> {
