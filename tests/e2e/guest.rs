@@ -75,8 +75,11 @@ fn the_agent_steps_aside() {
         let watched = Batch::new("--hz 250").run(&command);
         for burnt in burnt {
             let ms = watched.raw.cum_ns("prof", |name| name == *burnt) / 1_000_000;
-            // On a busy machine, the agent thread needs some periods to leave and to come back.
-            assert!((240..=360).contains(&ms), "{call}: {ms} ms of 300 in {burnt}; lost {:?}", watched.raw.lost);
+            // On a busy machine, the agent thread needs some periods to leave and to come back; the
+            // time that is not sampled meanwhile is counted.
+            let lost_ms = watched.raw.lost_all().1 / 1_000_000;
+            let is_whole = (150..=360).contains(&ms) && ms + lost_ms >= 240;
+            assert!(is_whole, "{call}: {ms} ms of 300 in {burnt}; lost {:?}", watched.raw.lost);
         }
     }
     // If user namespaces are permitted at all, only a remaining thread makes their creation fail.
