@@ -4,6 +4,7 @@ use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
 
 use proptest::collection::vec;
+use proptest::option;
 use proptest::prelude::*;
 use sigtop::link::wire::*;
 
@@ -63,6 +64,7 @@ impl SentMessage {
             SentMessage::Plain(Message::Module(module)) => writer.write_module(module),
             SentMessage::Plain(Message::Unload(unload)) => writer.write_unload(unload),
             SentMessage::Plain(Message::Thread(thread)) => writer.write_thread(thread),
+            SentMessage::Plain(Message::Wait(wait)) => writer.write_wait(wait),
             SentMessage::Plain(Message::ThreadEnd { tid }) => writer.write_thread_end(*tid),
             SentMessage::Plain(Message::Counters(account)) => writer.write_counters(account),
             SentMessage::Plain(Message::Engaged(engaged)) => writer.write_engaged(engaged),
@@ -162,7 +164,11 @@ fn plain() -> impl Strategy<Value = SentMessage> {
     let small = any::<u32>().prop_flat_map(|number| {
         prop_oneof![Just(Message::ThreadEnd { tid: number }), Just(Message::Busy { viewer: number })]
     });
-    prop_oneof![hello(), module(), thread, unload, small, counters(), engaged()].prop_map(SentMessage::Plain)
+    let call = (option::of(any::<u32>()), any::<[u64; 3]>())
+        .prop_map(|(number, arguments)| BlockingCall { number, arguments });
+    let wait = (any::<[u32; 2]>(), call, any::<bool>(), bytes(MAX_OBJECT))
+        .prop_map(|([tid, holder], call, is_file, object)| Message::Wait(Wait { tid, call, holder, is_file, object }));
+    prop_oneof![hello(), module(), thread, unload, small, wait, counters(), engaged()].prop_map(SentMessage::Plain)
 }
 
 fn sample() -> impl Strategy<Value = Sample> {

@@ -39,7 +39,7 @@ all\t'also set PYTHONPERFSUPPORT for Python 3.12, whose calls take 10 % longer'
 off\t'leave the environment as it is'"
 complete -c sigtop -n "__fish_sigtop_needs_command" -l focus -d 'Keep only samples with a matching function, file or module' -r
 complete -c sigtop -n "__fish_sigtop_needs_command" -l ignore -d 'Drop samples with a matching function, file or module' -r
-complete -c sigtop -n "__fish_sigtop_needs_command" -l tagfocus -d 'Keep only samples of matching threads: tid=N, pid=N, thread=REGEX or process=REGEX' -r
+complete -c sigtop -n "__fish_sigtop_needs_command" -l tagfocus -d 'Keep only samples of matching threads: tid=N, pid=N, thread=REGEX, process=REGEX, or of those that wait: wait=REGEX (lock, read, poll …), holder=REGEX' -r
 complete -c sigtop -n "__fish_sigtop_needs_command" -l thread -d 'Keep only samples of threads with a matching name; same as --tagfocus thread=REGEX' -r
 complete -c sigtop -n "__fish_sigtop_needs_command" -l process -d 'Keep only samples of processes with a matching name; same as --tagfocus process=REGEX' -r
 complete -c sigtop -n "__fish_sigtop_needs_command" -l tagignore -d 'Drop samples of matching threads' -r
@@ -111,7 +111,7 @@ all\t'also set PYTHONPERFSUPPORT for Python 3.12, whose calls take 10 % longer'
 off\t'leave the environment as it is'"
 complete -c sigtop -n "__fish_sigtop_using_subcommand demo" -l focus -d 'Keep only samples with a matching function, file or module' -r
 complete -c sigtop -n "__fish_sigtop_using_subcommand demo" -l ignore -d 'Drop samples with a matching function, file or module' -r
-complete -c sigtop -n "__fish_sigtop_using_subcommand demo" -l tagfocus -d 'Keep only samples of matching threads: tid=N, pid=N, thread=REGEX or process=REGEX' -r
+complete -c sigtop -n "__fish_sigtop_using_subcommand demo" -l tagfocus -d 'Keep only samples of matching threads: tid=N, pid=N, thread=REGEX, process=REGEX, or of those that wait: wait=REGEX (lock, read, poll …), holder=REGEX' -r
 complete -c sigtop -n "__fish_sigtop_using_subcommand demo" -l thread -d 'Keep only samples of threads with a matching name; same as --tagfocus thread=REGEX' -r
 complete -c sigtop -n "__fish_sigtop_using_subcommand demo" -l process -d 'Keep only samples of processes with a matching name; same as --tagfocus process=REGEX' -r
 complete -c sigtop -n "__fish_sigtop_using_subcommand demo" -l tagignore -d 'Drop samples of matching threads' -r
@@ -265,7 +265,7 @@ complete -c sigtop -n "__fish_sigtop_using_subcommand record" -l no-config -d 'D
 complete -c sigtop -n "__fish_sigtop_using_subcommand record" -s h -l help -d 'Print help (see more with \'--help\')'
 complete -c sigtop -n "__fish_sigtop_using_subcommand view" -l focus -d 'Keep only samples with a matching function, file or module' -r
 complete -c sigtop -n "__fish_sigtop_using_subcommand view" -l ignore -d 'Drop samples with a matching function, file or module' -r
-complete -c sigtop -n "__fish_sigtop_using_subcommand view" -l tagfocus -d 'Keep only samples of matching threads: tid=N, pid=N, thread=REGEX or process=REGEX' -r
+complete -c sigtop -n "__fish_sigtop_using_subcommand view" -l tagfocus -d 'Keep only samples of matching threads: tid=N, pid=N, thread=REGEX, process=REGEX, or of those that wait: wait=REGEX (lock, read, poll …), holder=REGEX' -r
 complete -c sigtop -n "__fish_sigtop_using_subcommand view" -l thread -d 'Keep only samples of threads with a matching name; same as --tagfocus thread=REGEX' -r
 complete -c sigtop -n "__fish_sigtop_using_subcommand view" -l process -d 'Keep only samples of processes with a matching name; same as --tagfocus process=REGEX' -r
 complete -c sigtop -n "__fish_sigtop_using_subcommand view" -l tagignore -d 'Drop samples of matching threads' -r

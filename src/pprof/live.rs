@@ -63,7 +63,7 @@ pub fn to_saved(profile: &Profile, names: &Names, info: &LiveProfileInfo) -> Sav
     ticked[shown] = true;
     let mut exporter = LiveExporter { saved: new_profile(info, &ticked, all), ..LiveExporter::default() };
     exporter.add_locations(profile, names);
-    let label_sets = exporter.add_label_sets(profile);
+    let label_sets = exporter.add_label_sets(profile, names, order.iter().copied());
     if let Some(samples) = profile.timed_samples() {
         exporter.saved.samples = timed_samples(profile, samples, info.span, &ticked, &label_sets);
         return exporter.saved;
@@ -77,8 +77,8 @@ pub fn to_saved(profile: &Profile, names: &Names, info: &LiveProfileInfo) -> Sav
             values.extend([weight.samples, weight.ns].map(|value| i64::try_from(value).unwrap_or(i64::MAX)));
         }
         stack.clear();
-        stack.extend(profile.stacks.leaf_first(id).map(|frame| frame.0));
-        packed.push(&stack, &values, label_sets[thread.0 as usize]);
+        stack.extend(profile.stacks.leaf_first(profile.stacks.code(id)).map(|frame| frame.0));
+        packed.push(&stack, &values, label_sets[&(thread, profile.stacks.wait(id))]);
     }
     exporter.saved.samples = packed;
     exporter.saved
@@ -90,7 +90,7 @@ fn timed_samples(
     samples: &[TimedSample],
     span: Span,
     ticked: &[bool],
-    label_sets: &[u32],
+    label_sets: &LabelSets,
 ) -> Samples {
     let is_inside = |sample: &&TimedSample| {
         let bucket = sample.at_ns / BUCKET_NS;
@@ -107,11 +107,14 @@ fn timed_samples(
             values.extend(if own == clock { [1, weight_ns] } else { [0, 0] });
         }
         stack.clear();
-        stack.extend(profile.stacks.leaf_first(id).map(|frame| frame.0));
-        packed.push_timed(&stack, &values, label_sets[thread.0 as usize], at_ns);
+        stack.extend(profile.stacks.leaf_first(profile.stacks.code(id)).map(|frame| frame.0));
+        packed.push_timed(&stack, &values, label_sets[&(thread, profile.stacks.wait(id))], at_ns);
     }
     packed
 }
+
+/// The labels of the samples of a thread that wait for the same.
+type LabelSets = HashMap<(ThreadId, Option<FrameId>), u32>;
 
 /// The clocks in the order of their sample types.
 const CLOCKS: [Clock; 3] = Clock::ALL;
@@ -159,9 +162,12 @@ impl LiveExporter {
             let (mapping, address) = match frame {
                 Frame::Code { module, address } => (Some(self.intern_mapping(profile, module)), address),
                 Frame::Unmapped { address, .. } => (None, address),
-                Frame::Truncated | Frame::LeftOut | Frame::MemoryLimit | Frame::Thread(_) | Frame::Process(_) => {
-                    (None, 0)
-                }
+                Frame::Truncated
+                | Frame::LeftOut
+                | Frame::MemoryLimit
+                | Frame::Wait(_)
+                | Frame::Thread(_)
+                | Frame::Process(_) => (None, 0),
             };
             if let Some(mapping) = mapping {
                 let limit = &mut self.saved.mappings[mapping as usize].limit;
@@ -212,30 +218,46 @@ impl LiveExporter {
     }
 
     /// Adds the label set of each thread and returns its index.
-    fn add_label_sets(&mut self, profile: &Profile) -> Vec<u32> {
-        let mut sets: HashMap<Box<[Label]>, u32> = HashMap::from([([].into(), 0)]);
+    /// Adds the labels of all samples: process and thread, and what the thread waits for.
+    fn add_label_sets(
+        &mut self,
+        profile: &Profile,
+        names: &Names,
+        keys: impl Iterator<Item = (ThreadId, StackId)>,
+    ) -> LabelSets {
         self.saved.labels.push([].into());
         let label = |key: &str, value| Label { key: key.into(), value };
+        let text = |text: &str| LabelValue::Text(text.into());
         let number = |number: u32| LabelValue::Number(number.into(), Text::default());
-        let mut thread_sets = Vec::with_capacity(profile.threads().len());
-        for thread in profile.threads() {
-            let process = profile.process(thread.process);
-            let program = process.executable.rsplit('/').next().unwrap_or_default();
-            let set: Box<[Label]> = [
-                label("process", LabelValue::Text(program.into())),
-                label("thread", LabelValue::Text(thread.name.as_str().into())),
-                label("pid", number(process.pid)),
-                label("tid", number(thread.tid)),
-            ]
-            .into_iter()
-            .filter(|label| !matches!(&label.value, LabelValue::Text(text) if text.is_empty()))
-            .collect();
-            let all = &mut self.saved.labels;
-            thread_sets.push(*sets.entry(set).or_insert_with_key(|set| {
-                all.push(set.clone());
-                all.len() as u32 - 1
-            }));
+        let mut sets: HashMap<Box<[Label]>, u32> = HashMap::from([([].into(), 0)]);
+        let mut label_sets = LabelSets::new();
+        for (id, stack) in keys {
+            let wait = profile.stacks.wait(stack);
+            label_sets.entry((id, wait)).or_insert_with(|| {
+                let thread = profile.thread(id);
+                let process = profile.process(thread.process);
+                let program = process.executable.rsplit('/').next().unwrap_or_default();
+                let mut set = vec![
+                    label("process", text(program)),
+                    label("thread", text(&thread.name)),
+                    label("pid", number(process.pid)),
+                    label("tid", number(thread.tid)),
+                ];
+                if let Some(wait) = wait.and_then(|wait| names.wait(profile, wait)) {
+                    set.extend([
+                        label("wait", text(wait.reason.word())),
+                        label("object", text(wait.object)),
+                        label("holder", text(wait.holder)),
+                    ]);
+                }
+                set.retain(|label| !matches!(&label.value, LabelValue::Text(text) if text.is_empty()));
+                let all = &mut self.saved.labels;
+                *sets.entry(set.into()).or_insert_with_key(|set| {
+                    all.push(set.clone());
+                    all.len() as u32 - 1
+                })
+            });
         }
-        thread_sets
+        label_sets
     }
 }

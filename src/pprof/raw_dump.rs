@@ -62,7 +62,7 @@ fn write_stack(
         Clock::Real => "real",
         Clock::Virtual => "virtual",
     };
-    let mut frames: Vec<FrameId> = profile.stacks.leaf_first(stack).collect();
+    let mut frames: Vec<FrameId> = profile.stacks.leaf_first(profile.stacks.code(stack)).collect();
     frames.reverse();
     let truncated = frames.first().is_some_and(|&frame| profile.frame(frame) == Frame::Truncated);
     let whole = if truncated { "truncated" } else { "whole" };
@@ -80,7 +80,9 @@ fn frame_names(profile: &Profile, names: &Names, id: FrameId) -> Vec<String> {
         Frame::Unmapped { address, .. } => return vec![unmapped_name(names, id, address)],
         Frame::MemoryLimit => return vec!["?![memory limit]".to_owned()],
         Frame::LeftOut => return vec!["?![frames left out]".to_owned()],
-        Frame::Truncated | Frame::Thread(_) | Frame::Process(_) => return vec!["[truncated]".to_owned()],
+        Frame::Truncated | Frame::Wait(_) | Frame::Thread(_) | Frame::Process(_) => {
+            return vec!["[truncated]".to_owned()];
+        }
     };
     let provisional = format!("{}+{address:#x}", profile.modules.file(module).name());
     let lines = names.lines(id);

@@ -9,12 +9,13 @@ use super::hash::IdMap;
 use super::loss::Overflows;
 use super::memory::MemoryLimit;
 use super::module::ModuleTable;
-use super::process::{Process, ProcessId};
+use super::process::{CurrentWait, Process, ProcessId};
 use super::sample_cache::{ReceivedStack, ResolvedSample, StackIdentity};
 use super::sample_times::{SampleTimes, TimedSample};
 use super::stack::{Frame, StackId, StackTable};
 use super::thread::{Thread, ThreadId, ThreadState};
 use super::totals::{BUCKET_NS, BUCKETS, Totals, Weight};
+use super::waits::{KnownWait, WaitId, WaitTable};
 use crate::link::wire::{
     Arrival, Clock, ConnectionEvent, FRAMES_LEFT_OUT, FrameAddress, Hello, MAX_FRAMES, Message, Sample, SourceId,
     StackHash, StackHasher, flag,
@@ -40,6 +41,8 @@ pub struct Profile {
     pub stacks: StackTable,
     /// Files of all processes.
     pub modules: ModuleTable,
+    /// The waits of all threads.
+    pub waits: WaitTable,
     pub(super) processes: Vec<Process>,
     pub(super) threads: Vec<Thread>,
     /// Number of times that a thread got a name.
@@ -107,7 +110,7 @@ impl Profile {
             let ConnectionEvent::Received(Message::Sample(sample, frames)) = &arrival.event else { return None };
             let process = &self.processes[self.sources.get(&arrival.source)?.0 as usize];
             let thread = *process.threads.get(&sample.tid)?;
-            let stack = received_stack(sample, StackIdentity::Hash(hash?), frames);
+            let stack = received_stack(process, sample, StackIdentity::Hash(hash?), frames);
             Some((process, sample.clock, process.cache.key(thread, sample.clock, &stack)))
         };
         let keys: Vec<_> = arrivals.iter().zip(&hashes).filter_map(key).collect();
@@ -134,7 +137,8 @@ impl Profile {
                 match message {
                     Message::Sample(sample, frames) => {
                         let hash = hash.unwrap_or_else(|| self.hasher.hash(&frames));
-                        let stack = received_stack(&sample, StackIdentity::Hash(hash), &frames);
+                        let process = &self.processes[id.0 as usize];
+                        let stack = received_stack(process, &sample, StackIdentity::Hash(hash), &frames);
                         self.add_sample(id, at_ns, &sample, stack);
                     }
                     message => self.apply_message(id, at_ns, message),
@@ -208,8 +212,17 @@ impl Profile {
                 }
             }
             Message::ThreadEnd { tid } => {
+                process.waits.remove(&tid);
                 if let Some(thread) = process.threads.remove(&tid) {
                     self.threads[thread.0 as usize].ended = true;
+                }
+            }
+            Message::Wait(wait) => {
+                // Only threads that are known are told from other numbers.
+                let holder = process.threads.get(&wait.holder).copied().filter(|_| wait.holder != 0);
+                if process.threads.contains_key(&wait.tid) {
+                    let id = self.waits.intern(KnownWait::new(&wait, holder));
+                    process.waits.insert(wait.tid, CurrentWait { wait: id, seen_ns: Some(at_ns) });
                 }
             }
             Message::Counters(counters) => {
@@ -239,7 +252,9 @@ impl Profile {
     pub fn apply_recorded(&mut self, source: SourceId, at_ns: u64, sample: &Sample, number: u32, frames: &[u64]) {
         self.expire_disconnected(at_ns);
         if let Some(&id) = self.sources.get(&source) {
-            self.add_sample(id, at_ns, sample, received_stack(sample, StackIdentity::Number(number), frames));
+            let process = &self.processes[id.0 as usize];
+            let stack = received_stack(process, sample, StackIdentity::Number(number), frames);
+            self.add_sample(id, at_ns, sample, stack);
         }
     }
 
@@ -263,6 +278,11 @@ impl Profile {
             resolved
         });
         let process = &mut self.processes[id.0 as usize];
+        match (stack.wait, process.waits.get_mut(&sample.tid)) {
+            (Some(_), Some(current)) => current.seen_ns = Some(arrived_ns),
+            (None, Some(current)) => current.seen_ns = None,
+            (_, None) => {}
+        }
         process.update_clock_offset(arrived_ns, sample.monotonic_ns);
         if sample.clock == Clock::Prof {
             process.sampled_ns = process.sampled_ns.saturating_add(sample.weight_ns);
@@ -320,6 +340,10 @@ impl Profile {
             };
             stack = self.stacks.push(stack, frame);
         }
+        if let Some(wait) = received.wait {
+            stack = self.push_wait(stack, wait);
+        }
+        let process = &mut self.processes[id.0 as usize];
         let totals = process.totals.get_or_default(clock);
         let mut is_full = self.stacks.overflows() != overflows;
         if !totals.has_room((thread, stack)) {
@@ -329,11 +353,34 @@ impl Profile {
         }
         (ResolvedSample { stack, index: totals.index((thread, stack)) }, is_full)
     }
+
+    /// Adds what the thread of a stack waits for, if there is room.
+    fn push_wait(&mut self, stack: StackId, wait: WaitId) -> StackId {
+        let wait = match self.waits.get(wait).wants_callers() {
+            true => self.waits.intern_called(wait, self.stacks.leaf_first(stack)),
+            false => wait,
+        };
+        let frame = self.stacks.frame_id(Frame::Wait(wait));
+        let overflows = self.stacks.overflows();
+        let waiting = self.stacks.push(stack, frame);
+        if self.stacks.overflows() == overflows && self.stacks.frame(frame) == Frame::Wait(wait) {
+            waiting
+        } else {
+            stack
+        }
+    }
 }
 
 /// The stack of a sample. An agent sends at most [`MAX_FRAMES`] frames; of more, the leaf side is
 /// kept.
-fn received_stack<'a>(sample: &Sample, identity: StackIdentity, frames: &'a [u64]) -> ReceivedStack<'a> {
+fn received_stack<'a>(
+    process: &Process,
+    sample: &Sample,
+    identity: StackIdentity,
+    frames: &'a [u64],
+) -> ReceivedStack<'a> {
     let is_truncated = sample.flags & (flag::TRUNCATED | flag::UNREADABLE) != 0;
-    ReceivedStack { identity, frames: &frames[..frames.len().min(MAX_FRAMES)], is_truncated }
+    let wait = process.waits.get(&sample.tid).filter(|_| sample.flags & flag::WAITS != 0);
+    let frames = &frames[..frames.len().min(MAX_FRAMES)];
+    ReceivedStack { identity, frames, is_truncated, wait: wait.map(|current| current.wait) }
 }

@@ -1,4 +1,4 @@
-//! Indices of processes and threads in a profile.
+//! Indices of processes, threads and waits in a profile.
 
 /// Index of a process image in a [`Profile`](super::Profile).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -8,3 +8,7 @@ pub struct ProcessId(pub u32);
 /// the other have two ids.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct ThreadId(pub u32);
+
+/// Index of a wait in a [`WaitTable`](super::waits::WaitTable).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct WaitId(pub u32);

@@ -6,6 +6,7 @@ mod apply;
 mod by_clock;
 pub mod change_log;
 mod compaction;
+mod deadlock;
 pub(crate) mod hash;
 mod history;
 mod ids;
@@ -21,6 +22,7 @@ pub mod stack;
 mod tests;
 pub mod thread;
 pub mod totals;
+pub mod waits;
 mod weight;
 
 pub use crate::link::wire::Clock;

@@ -4,11 +4,19 @@
 use super::by_clock::ByClock;
 use super::hash::IdMap;
 pub use super::ids::ProcessId;
-use super::ids::ThreadId;
+use super::ids::{ThreadId, WaitId};
 use super::module::Mappings;
 use super::sample_cache::SampleCache;
 use super::totals::Totals;
 use crate::link::wire::{AgentCounters, Clock, Engaged, Hello, SourceId};
+
+/// The present wait of a thread.
+#[derive(Clone, Copy)]
+pub(super) struct CurrentWait {
+    pub(super) wait: WaitId,
+    /// Time of its last sample in this wait on the viewer's clock, ns; `None` if it has run since.
+    pub(super) seen_ns: Option<u64>,
+}
 
 /// One image of one process, from its Hello on.
 pub struct Process {
@@ -48,6 +56,8 @@ pub struct Process {
     pub(super) mappings: Mappings,
     pub(super) cache: SampleCache,
     pub(super) threads: IdMap<u32, ThreadId>,
+    /// The wait of each sleeping thread.
+    pub(super) waits: IdMap<u32, CurrentWait>,
     pub(super) totals: ByClock<Totals>,
 }
 
@@ -74,6 +84,7 @@ impl Process {
             mappings: Mappings::default(),
             cache: SampleCache::default(),
             threads: IdMap::default(),
+            waits: IdMap::default(),
             totals: ByClock::default(),
         }
     }
@@ -84,6 +95,7 @@ impl Process {
         self.mappings = Mappings::default();
         self.cache = SampleCache::default();
         self.threads = IdMap::default();
+        self.waits = IdMap::default();
         self.code_versions = IdMap::default();
     }
 

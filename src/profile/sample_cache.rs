@@ -5,7 +5,7 @@
 use std::hash::BuildHasher;
 
 use super::hash::IdMap;
-use super::ids::ThreadId;
+use super::ids::{ThreadId, WaitId};
 use super::module::Mappings;
 use super::stack::{Frame, FrameId, StackId, StackTable};
 use super::totals::TotalsIndex;
@@ -33,6 +33,8 @@ pub(super) struct ReceivedStack<'a> {
     pub(super) frames: &'a [u64],
     /// Whether it ends before its root.
     pub(super) is_truncated: bool,
+    /// The wait of the thread.
+    pub(super) wait: Option<WaitId>,
 }
 
 /// The destination of samples of one thread with the same stack.
@@ -74,7 +76,7 @@ impl SampleCache {
 
     /// The cache key of a sample. It is computed without looking at frames.
     pub(super) fn key(&self, thread: ThreadId, clock: Clock, stack: &ReceivedStack<'_>) -> SampleKey {
-        SampleKey(self.samples.hasher().hash_one((thread, clock as u8, stack.is_truncated, stack.identity)))
+        SampleKey(self.samples.hasher().hash_one((thread, clock as u8, stack.is_truncated, stack.wait, stack.identity)))
     }
 
     /// Returns where an equal sample was added.

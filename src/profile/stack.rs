@@ -3,7 +3,7 @@
 //! shared. Frames hold addresses; `symbols` resolves their names.
 
 use super::hash::IdMap;
-use super::ids::{ProcessId, ThreadId};
+use super::ids::{ProcessId, ThreadId, WaitId};
 use super::module::ModuleId;
 
 /// Index into the frames of a [`StackTable`].
@@ -55,6 +55,8 @@ pub enum Frame {
     LeftOut,
     /// Frames that were dropped to stay below the memory limit.
     MemoryLimit,
+    /// A wait, at the leaf of the stack of a sleeping thread.
+    Wait(WaitId),
     /// A thread, shown at the root of its stacks. No stack in the table has this frame.
     Thread(ThreadId),
     /// A process image, shown at the root of its stacks. No stack in the table has this frame.
@@ -111,7 +113,12 @@ impl Renumbering {
             return nearest;
         }
         let mark = table.frame_id(Frame::MemoryLimit);
-        let leaf = self.nodes[former.index()].frame;
+        let Node { parent, frame: leaf } = self.nodes[former.index()];
+        if matches!(table.frame(leaf), Frame::Wait(_)) && parent != StackId::EMPTY {
+            // The leaf of the code keeps the flat weight.
+            let waiting = self.stack(parent, table);
+            return table.push(waiting, leaf);
+        }
         let is_marked = nearest != StackId::EMPTY && table.nodes[nearest.index()].frame == mark;
         let cut = if is_marked { nearest } else { table.push(nearest, mark) };
         if leaf == mark { cut } else { table.push(cut, leaf) }
@@ -249,6 +256,17 @@ impl StackTable {
     /// frame.
     pub fn nodes(&self) -> &[Node] {
         &self.nodes
+    }
+
+    /// The frame of what the thread of a stack waits for.
+    pub fn wait(&self, stack: StackId) -> Option<FrameId> {
+        let leaf = self.nodes.get(stack.index())?.frame;
+        matches!(self.frames.get(leaf.0 as usize), Some(Frame::Wait(_))).then_some(leaf)
+    }
+
+    /// A stack without what its thread waits for.
+    pub fn code(&self, stack: StackId) -> StackId {
+        if self.wait(stack).is_some() { self.nodes[stack.index()].parent } else { stack }
     }
 
     /// Iterates over the frames of a stack, leaf first.

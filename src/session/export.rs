@@ -112,6 +112,8 @@ fn filter_by_tags(profile: &mut SavedProfile, focus: &[TagFilter], ignore: &[Tag
             tid: number("tid").unwrap_or_default(),
             process: text("process").unwrap_or_default(),
             thread: text("thread").unwrap_or_default(),
+            wait: text("wait"),
+            holder: text("holder"),
         };
         let matches_any = |filters: &[TagFilter]| filters.iter().any(|filter| filter.matches(&tags));
         (focus.is_empty() || matches_any(focus)) && !matches_any(ignore)

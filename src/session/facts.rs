@@ -47,6 +47,7 @@ impl Facts {
             cpu_used: Duration::ZERO,
             symbolizing: (0, 0),
             waits_for_names: false,
+            deadlock: Vec::new(),
             clock_unix_ns: 0,
             waiting: None,
         }
@@ -118,6 +119,8 @@ pub struct Facts {
     pub symbolizing: (usize, usize),
     /// Whether more than a twentieth of the frames have had no name for more than a second.
     pub waits_for_names: bool,
+    /// The names of threads that wait for each other's locks; empty without a deadlock.
+    pub deadlock: Vec<String>,
     /// The time in UTC at which the viewer's clock was 0, ns since 1970, or 0 if it is unknown.
     pub clock_unix_ns: u64,
     /// Number of samples since the freeze, or `None` while not frozen.

@@ -103,6 +103,7 @@ impl Model {
     /// Applies resolved symbols.
     pub fn apply_symbols(&mut self, reply: SymbolReply) {
         self.names.absorb(reply);
+        self.names.explain_waits(&self.profile);
         self.dirty = true;
     }
 
@@ -124,6 +125,7 @@ impl Model {
             self.profile.set_code_version(reply.process, address, version);
         }
         self.names.absorb_generated(reply);
+        self.names.explain_waits(&self.profile);
         self.dirty = true;
     }
 

@@ -33,7 +33,7 @@ impl NameCoverage {
 pub fn coverage(profile: &Profile, names: &Names, clock: Clock) -> Vec<NameCoverage> {
     let mut leaves: HashMap<FrameId, u64> = HashMap::new();
     profile.visit(clock, Span::Total, |(_, stack), weight| {
-        if let Some(leaf) = profile.stacks.leaf_first(stack).next() {
+        if let Some(leaf) = profile.stacks.leaf_first(profile.stacks.code(stack)).next() {
             *leaves.entry(leaf).or_default() += weight.ns;
         }
     });

@@ -35,6 +35,8 @@ pub mod simplify;
 pub mod source;
 mod split_dwarf;
 mod table;
+mod wait_names;
 pub mod worker;
 
 pub use names::{FrameLine, Function, FunctionId, Names, UNNAMED_CODE};
+pub use wait_names::ExplainedWait;

@@ -6,6 +6,7 @@ use super::jit::worker::{GeneratingProcess, JitReply, JitRequest};
 use super::messages::{ResolvedLine, SymbolReply, SymbolRequest, SymbolState};
 use super::sanitize::sanitize;
 use super::simplify::tidy;
+use super::wait_names::{ExplainedWait, WaitNames};
 use crate::profile::Profile;
 use crate::profile::module::ModuleId;
 use crate::profile::process::ProcessId;
@@ -70,6 +71,9 @@ pub struct Names {
     version: u64,
     /// The frames of threads, and the count of name changes up to which they are current.
     threads: Vec<(FrameId, ThreadId)>,
+    waits: WaitNames,
+    /// Waits whose reason a new name may tell.
+    unexplained: Vec<FrameId>,
     renames: u64,
 }
 
@@ -88,6 +92,7 @@ impl Names {
             self.renames = profile.name_changes();
             self.rename(profile);
         }
+        self.explain_waits(profile);
         for index in self.lines.len()..profile.stacks.frames().len() {
             let id = FrameId(index as u32);
             let (name, module, settled) = match profile.frame(id) {
@@ -98,6 +103,11 @@ impl Names {
                 }
                 Frame::Process(process) => {
                     self.settle(id, process_label(profile, process));
+                    continue;
+                }
+                Frame::Wait(wait) => {
+                    self.waits.add(profile, id, wait);
+                    self.rename_wait(profile, id);
                     continue;
                 }
                 Frame::Code { module, address } => {
@@ -157,6 +167,33 @@ impl Names {
             self.settle(frame, thread_label(profile, thread));
             self.threads.push((frame, thread));
         }
+        let waits: Vec<FrameId> = self.waits.frames().collect();
+        waits.into_iter().for_each(|frame| self.rename_wait(profile, frame));
+    }
+
+    /// Updates the names of waits whose callers have new names.
+    pub fn explain_waits(&mut self, profile: &Profile) {
+        for frame in std::mem::take(&mut self.unexplained) {
+            self.rename_wait(profile, frame);
+        }
+    }
+
+    /// Updates the name of a wait.
+    fn rename_wait(&mut self, profile: &Profile, frame: FrameId) {
+        let Names { waits, lines, functions, .. } = self;
+        let label = waits.label(profile, frame, |caller| {
+            let lines = lines.get(caller.0 as usize).map_or(&[][..], |entry| &entry.lines);
+            lines.iter().map(|line| functions[line.function.0 as usize].full.as_str()).collect()
+        });
+        if let Some(short) = label {
+            let (full, file) = (format!("wait:{short}"), "wait".to_owned());
+            self.settle(frame, Function { full, short, file, module: String::new() });
+        }
+    }
+
+    /// The wait that a frame stands for.
+    pub fn wait<'a>(&self, profile: &'a Profile, frame: FrameId) -> Option<ExplainedWait<'a>> {
+        self.waits.explain(profile, frame)
     }
 
     /// Sets the final name of a frame, which may be the next new one.
@@ -209,6 +246,7 @@ impl Names {
         if entry.lines != lines {
             entry.lines = lines;
             self.version += 1;
+            self.unexplained.extend(self.waits.called_by(id));
         }
     }
 

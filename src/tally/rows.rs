@@ -110,7 +110,7 @@ impl RowTable {
             return self.by_function[line.function.0 as usize];
         }
         let (full, short) = match self.grouping {
-            Grouping::Function | Grouping::Thread | Grouping::Process => {
+            Grouping::Function | Grouping::Thread | Grouping::Process | Grouping::Wait => {
                 (function.full.clone(), function.short.clone())
             }
             Grouping::Module => module_name(frame, function),
@@ -213,7 +213,9 @@ fn bracketed_module(function: &Function) -> String {
 
 fn module_name(frame: Frame, function: &Function) -> (String, String) {
     match (frame, function.module.as_str()) {
-        (Frame::Truncated | Frame::LeftOut | Frame::MemoryLimit, _) => (function.full.clone(), function.short.clone()),
+        (Frame::Truncated | Frame::LeftOut | Frame::MemoryLimit | Frame::Wait(_), _) => {
+            (function.full.clone(), function.short.clone())
+        }
         (_, "") => (UNKNOWN.to_owned(), UNKNOWN.to_owned()),
         (_, path) => (path.to_owned(), last_component(path).to_owned()),
     }
@@ -222,7 +224,9 @@ fn module_name(frame: Frame, function: &Function) -> (String, String) {
 fn file_name(frame: Frame, function: &Function, inlined: bool) -> (String, String) {
     let suffix = if inlined { " (inline)" } else { "" };
     match (frame, function.file.as_str()) {
-        (Frame::Truncated | Frame::LeftOut | Frame::MemoryLimit, _) => (function.full.clone(), function.short.clone()),
+        (Frame::Truncated | Frame::LeftOut | Frame::MemoryLimit | Frame::Wait(_), _) => {
+            (function.full.clone(), function.short.clone())
+        }
         (_, "") => (bracketed_module(function) + suffix, bracketed_module(function) + suffix),
         (_, path) => (format!("{path}{suffix}"), format!("{}{suffix}", last_component(path))),
     }
@@ -240,7 +244,12 @@ fn line_name(name: &str, function: &Function, line: u32, short: bool) -> String 
 fn address_name(frame: Frame, function: &Function, line: u32) -> (String, String) {
     let address = match frame {
         Frame::Code { address, .. } | Frame::Unmapped { address, .. } => address,
-        Frame::Truncated | Frame::LeftOut | Frame::MemoryLimit | Frame::Thread(_) | Frame::Process(_) => {
+        Frame::Truncated
+        | Frame::LeftOut
+        | Frame::MemoryLimit
+        | Frame::Wait(_)
+        | Frame::Thread(_)
+        | Frame::Process(_) => {
             return (function.full.clone(), function.short.clone());
         }
     };

@@ -19,6 +19,7 @@ use super::stacks::owner_stacks::OwnerStacks;
 use super::stacks::stack_facts::StackFacts;
 use super::stacks::{SPAN, TOTAL};
 use super::sums::incremental::{Context, IncrementalSums, SumsRequest};
+use super::text::Text;
 use super::threads::{self, ThreadTable, ThreadsQuery};
 use super::timeline::Timeline;
 use super::top::{TopRow, TopTable};
@@ -26,6 +27,7 @@ use super::trend::{TrendSums, TrendWindow, Trends};
 use crate::profile::Profile;
 use crate::profile::stack::StackId;
 use crate::profile::totals::ThreadStack;
+use crate::profile::waits::WaitReason;
 use crate::symbols::Names;
 
 /// The parts of an answer besides the top list, all computed from the same samples.
@@ -178,7 +180,12 @@ impl Tallier {
         let Tallier { stacks, rows, frame_filter: filter, facts, sums, .. } = &*self;
         let index = StackIndex { nodes: stacks.nodes(profile), facts, filter, weights: &sums.weights };
         let build_stack = |key| threads::build_stack(stacks.stack(key), index, rows);
-        threads::build(profile, query, threads_query, &self.thread_filter, &self.rows, (flat_row, is_idle, build_stack))
+        let wait_name = |(_, stack): ThreadStack| {
+            let wait = names.wait(profile, profile.stacks.wait(stack)?)?;
+            Some(Text::from(wait.words().as_str()))
+        };
+        let lookups = (flat_row, is_idle, build_stack, wait_name);
+        threads::build(profile, query, threads_query, &self.thread_filter, &self.rows, lookups)
     }
 
     /// Returns the weight of the samples of a span that the filters keep, bucket by bucket.
@@ -237,15 +244,18 @@ impl Tallier {
         let stacks = &self.stacks;
         let frames = (stacks.frame_count(profile), |frame| stacks.frame(frame));
         let invalid = self.frame_filter.update(query, profile, names, &mut self.rows, frames);
-        let other_threads = self.thread_filter.update(&query.filters, profile);
+        let other_threads = self.thread_filter.update(&query.filters, profile, names);
         self.invalidations += u64::from(invalid != Invalidation::None || other_threads);
         let kept = self.facts.update(stacks.nodes(profile), invalid, &self.frame_filter, &self.rows);
         self.caller_index.truncate(kept);
         self.line_hits.truncate(kept);
         self.call_tree.truncate(kept);
-        // Filters do not hide what a thread waits in.
+        // Filters do not hide what a thread waits in. One that waits for a lock is not idle.
         let leaf = |(_, stack): ThreadStack| {
-            let frame = profile.stacks.nodes().get(stack.index()).filter(|_| stack != StackId::EMPTY)?.frame;
+            let wait = profile.stacks.wait(stack).and_then(|frame| names.wait(profile, frame));
+            let code = profile.stacks.code(stack);
+            let is_idle = code != StackId::EMPTY && wait.is_none_or(|wait| wait.reason != WaitReason::Lock);
+            let frame = profile.stacks.nodes().get(code.index()).filter(|_| is_idle)?.frame;
             Some(names.function(names.lines(frame).first()?.function).short.as_str())
         };
         self.invalidations += u64::from(self.idle.update(profile, query, leaf));

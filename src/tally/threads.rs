@@ -93,8 +93,19 @@ pub struct ThreadRow {
     pub load: Load,
     /// Whether the thread filters keep it.
     pub inside: bool,
+    /// The wait on its newest stack, if it waits there.
+    pub wait: Option<WaitRow>,
     /// Its newest stack in the period, the leaf first, if it was requested.
     pub stack: Vec<StackRow>,
+}
+
+/// The wait of a thread.
+#[derive(Clone, Debug, PartialEq)]
+pub struct WaitRow {
+    /// The wait in a few words: `[lock] held by compactor`.
+    pub name: Text,
+    /// The innermost function of the program itself that waits, or the leaf.
+    pub within: StackRow,
 }
 
 /// One function of a thread's newest stack.
@@ -221,17 +232,19 @@ pub(super) fn build_stack(stack: StackId, index: StackIndex<'_>, rows: &RowTable
 }
 
 /// Builds the rows. `flat_row` returns the row of an entry's flat, if the frame filters keep it,
-/// `is_idle` whether a thread is folded, and `stack_rows` the functions of an entry's stack.
+/// `is_idle` whether a thread is folded, `stack_rows` the functions of an entry's stack, and
+/// `wait_name` what its thread waits for.
 pub(super) fn build(
     profile: &Profile,
     query: &Query,
     threads_query: &ThreadsQuery,
     filter: &ThreadFilter,
     rows: &RowTable,
-    (flat_row, is_idle, stack_rows): (
+    (flat_row, is_idle, stack_rows, wait_name): (
         impl Fn(ThreadStack) -> Option<RowId>,
         impl Fn(ThreadId) -> bool,
         impl Fn(ThreadStack) -> Vec<StackRow>,
+        impl Fn(ThreadStack) -> Option<Text>,
     ),
 ) -> ThreadTable {
     let groups = group_images(profile);
@@ -277,7 +290,7 @@ pub(super) fn build(
             since_ns: profile.process(group.first).since_ns,
             ended: !newest.connected,
             load: sum.load(rows),
-            inside: ids.iter().any(|&thread| filter.keeps(thread)),
+            inside: ids.iter().any(|&thread| filter.keeps_thread(thread)),
             threads: Vec::new(),
             folded: FoldedRows::default(),
             idle: FoldedRows::default(),
@@ -303,8 +316,15 @@ pub(super) fn build(
                 Vec::new()
             };
             let state = if folds || !newest.connected { ThreadState::Ended } else { thread.state };
-            let (name, inside) = (thread.name.clone(), filter.keeps(id));
-            process.threads.push(ThreadRow { id, tid: thread.tid, name, state, load: sum.load(rows), inside, stack });
+            let wait = sum.newest.filter(|_| state != ThreadState::Ended).and_then(|(_, _, key)| {
+                let name = wait_name(key)?;
+                let mut functions = stack_rows(key);
+                let is_own = |row: &StackRow| profile.process(thread.process).executable.ends_with(&*row.module);
+                let own = functions.iter().position(|row| !row.module.is_empty() && is_own(row)).unwrap_or(0);
+                Some(WaitRow { name, within: functions.drain(own..).next().unwrap_or_default() })
+            });
+            let (tid, name, inside) = (thread.tid, thread.name.clone(), filter.keeps_thread(id));
+            process.threads.push(ThreadRow { id, tid, name, state, load: sum.load(rows), inside, wait, stack });
         }
         table.processes.push(process);
     }

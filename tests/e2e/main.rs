@@ -44,4 +44,5 @@ mod unsampled;
 mod unwinding;
 mod user_dispatch;
 mod viewer;
+mod waits;
 mod walk;

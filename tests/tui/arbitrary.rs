@@ -13,7 +13,7 @@ use sigtop::symbols::FunctionId;
 use sigtop::tally::callers::{CallEdge, Callers};
 use sigtop::tally::change::{Change, Changes, Difference};
 use sigtop::tally::flame::{Flame, FlameBox};
-use sigtop::tally::threads::{FoldedRows, Load, LoadChange, ProcessRow, ThreadRow, ThreadTable};
+use sigtop::tally::threads::{FoldedRows, Load, LoadChange, ProcessRow, StackRow, ThreadRow, ThreadTable, WaitRow};
 use sigtop::tally::timeline::Timeline;
 use sigtop::tally::top::{InlineState, TopRow, TopTable};
 use sigtop::tally::trend::{Direction, Trend, Trends};
@@ -185,14 +185,22 @@ fn threads() -> impl Strategy<Value = ThreadTable> {
         ThreadState::Unknown,
         ThreadState::Ended,
     ];
-    let thread = (0..20u32, any::<u32>(), name(), prop::sample::select(states), load(), any::<bool>());
-    let thread = thread.prop_map(|(id, tid, name, state, load, inside)| ThreadRow {
+    let within = (name(), name()).prop_map(|(full, module)| StackRow {
+        short: full.as_str().into(),
+        full: full.as_str().into(),
+        module: module.as_str().into(),
+    });
+    let wait = (name(), within).prop_map(|(name, within)| WaitRow { name: name.as_str().into(), within });
+    let wait = prop::option::of(wait);
+    let thread = (0..20u32, any::<u32>(), name(), prop::sample::select(states), load(), any::<bool>(), wait);
+    let thread = thread.prop_map(|(id, tid, name, state, load, inside, wait)| ThreadRow {
         id: ThreadId(id),
         tid,
         name,
         state,
         load,
         inside,
+        wait,
         stack: Vec::new(),
     });
     let process = (0..9u32, any::<u32>(), name(), number(), any::<(bool, bool)>(), load());

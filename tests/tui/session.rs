@@ -68,6 +68,7 @@ impl Session {
             cpu_now: Some((171.3, 15.8)),
             cpu_used: Duration::from_millis(40_210),
             symbolizing: (0, 1480),
+            deadlock: Vec::new(),
             waits_for_names: false,
             clock_unix_ns: 0,
             waiting: None,

@@ -32,7 +32,7 @@ fn to_awaited(set: u64) -> u64 {
 }
 
 type Change = unsafe extern "C" fn(c_int, *const Set, *mut Set) -> c_int;
-type Wait = unsafe extern "C" fn(*const Set, *mut (), *const ()) -> c_int;
+type SignalWait = unsafe extern "C" fn(*const Set, *mut (), *const ()) -> c_int;
 type Open = unsafe extern "C" fn(c_int, *const Set, c_int) -> c_int;
 
 unsafe fn change(real: &AtomicUsize, how: c_int, set: *const Set, old: *mut Set) -> c_int {
@@ -103,7 +103,7 @@ unsafe fn wait(real: &AtomicUsize, set: *const Set, a: *mut (), b: *const ()) ->
     // SAFETY: libc's own function of this type, or one that takes fewer arguments; the caller's set
     // is valid, as libc demands.
     unsafe {
-        let real = core::mem::transmute::<usize, Wait>(real);
+        let real = core::mem::transmute::<usize, SignalWait>(real);
         if set.is_null() {
             return real(set, a, b);
         }

@@ -3,7 +3,7 @@
 
 use alloc::vec::Vec;
 
-use crate::agent::os::syscall::{File, PathBuffer, syscall};
+use crate::agent::os::syscall::{self, File, PathBuffer};
 use crate::link::wire::{MAX_ARGV, MAX_PATH};
 
 /// Credentials and sandbox of one thread. /proc/PID/task/TID/status
@@ -98,12 +98,11 @@ pub(crate) fn parent_and_start() -> (u32, u64) {
     (parent as u32, fields.nth(17).unwrap_or(0))
 }
 
-/// Returns the target of /proc/self/exe. readlink(2)
+/// Returns the target of /proc/self/exe.
 pub(crate) fn executable() -> Vec<u8> {
     let mut path = alloc::vec![0; MAX_PATH];
-    // SAFETY: the kernel writes at most the buffer's length.
-    let result = unsafe { syscall!(libc::SYS_readlink, c"/proc/self/exe".as_ptr(), path.as_mut_ptr(), path.len()) };
-    path.truncate(result.max(0) as usize);
+    let length = syscall::read_link(b"/proc/self/exe\0", &mut path);
+    path.truncate(length);
     path
 }
 

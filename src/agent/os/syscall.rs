@@ -202,6 +202,25 @@ impl Drop for File {
     }
 }
 
+/// Writes the target of a symbolic link, whose path ends with a NUL, to `target`. Returns its
+/// length, cut off at that of `target`; 0 on errors. readlink(2)
+pub(crate) fn read_link(path: &[u8], target: &mut [u8]) -> usize {
+    debug_assert_eq!(path.last(), Some(&0));
+    // SAFETY: the path is NUL-terminated, and the kernel writes at most the buffer's length.
+    let result = unsafe { syscall!(libc::SYS_readlink, path.as_ptr(), target.as_mut_ptr(), target.len()) };
+    result.max(0) as usize
+}
+
+/// Returns whether a path, which ends with a NUL, leads to a regular file. stat(2)
+pub(crate) fn is_regular_file(path: &[u8]) -> bool {
+    debug_assert_eq!(path.last(), Some(&0));
+    let mut status = core::mem::MaybeUninit::<libc::stat>::zeroed();
+    // SAFETY: the path is NUL-terminated, and the kernel writes one structure.
+    let result = unsafe { syscall!(libc::SYS_stat, path.as_ptr(), status.as_mut_ptr()) };
+    // SAFETY: all bytes zero are a structure too.
+    result == 0 && unsafe { status.assume_init() }.st_mode & libc::S_IFMT == libc::S_IFREG
+}
+
 /// A path made of parts and numbers, NUL-terminated, without allocation.
 pub(crate) struct PathBuffer<const N: usize> {
     bytes: [u8; N],

@@ -10,3 +10,4 @@ pub(crate) mod sleeping;
 pub(crate) mod slot;
 pub(crate) mod snapshots;
 pub(crate) mod unaccounted;
+pub(crate) mod waits;

@@ -14,18 +14,19 @@ use crate::agent::unwind::modules::Snapshot;
 use crate::agent::unwind::registers::Registers;
 use crate::agent::unwind::stack::CopiedStack;
 use crate::agent::unwind::walk::{self, WalkCache};
-use crate::link::wire::MAX_FRAMES;
+use crate::link::wire::{BlockingCall, MAX_FRAMES};
 
 /// Maximum size of the copy of a stack, in bytes from its stack pointer.
 const COPY: usize = 64 * 1024;
 const PAGE: usize = 4096;
 
-/// Instruction and stack pointer of a sleeping thread. It sleeps at the same place while neither
-/// changes.
+/// Instruction and stack pointer of a sleeping thread, and its system call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct SleepLocation {
     ip: u64,
     sp: u64,
+    /// The system call that it is in, if the kernel tells.
+    pub(crate) call: Option<BlockingCall>,
 }
 
 impl SleepLocation {
@@ -41,7 +42,7 @@ impl SleepLocation {
     /// Parses `NUMBER ARGUMENTS… SP PC`, or `-1 SP PC` outside of a system call, or `running`.
     fn parse(text: &[u8]) -> Option<SleepLocation> {
         let mut words = text.trim_ascii_end().rsplit(|&byte| byte == b' ').map(hex);
-        Some(SleepLocation { ip: words.next()??, sp: words.next()?? })
+        Some(SleepLocation { ip: words.next()??, sp: words.next()??, call: BlockingCall::parse(text) })
     }
 }
 
@@ -100,9 +101,12 @@ mod tests {
 
     #[test]
     fn places_are_read() {
-        let location = SleepLocation { ip: 0x7f12, sp: 0x7ffd_0010 };
-        assert_eq!(SleepLocation::parse(b"230 0x0 0x0 0x7ffc 0x0 0x0 0x0 0x7ffd0010 0x7f12\n"), Some(location));
-        assert_eq!(SleepLocation::parse(b"-1 0x7ffd0010 0x7f12\n"), Some(location));
+        for line in ["230 0x0 0x0 0x7ffc 0x0 0x0 0x0 0x7ffd0010 0x7f12\n", "-1 0x7ffd0010 0x7f12\n"] {
+            let call = BlockingCall::parse(line.as_bytes());
+            assert!(call.is_some());
+            let location = SleepLocation { ip: 0x7f12, sp: 0x7ffd_0010, call };
+            assert_eq!(SleepLocation::parse(line.as_bytes()), Some(location));
+        }
         assert_eq!(SleepLocation::parse(b"running\n"), None);
         assert_eq!(SleepLocation::parse(b""), None);
     }

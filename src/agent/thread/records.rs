@@ -14,7 +14,7 @@ use alloc::boxed::Box;
 use core::sync::atomic::Ordering;
 
 use crate::link::wire::ring::{LEFT_OUT, STALE};
-use crate::link::wire::{Clock, LossCause, MAX_FRAMES, STACK_SLOTS, Sample};
+use crate::link::wire::{Clock, LossCause, MAX_FRAMES, STACK_SLOTS, Sample, flag};
 
 impl Agent {
     /// Sends the deferred samples and the records of the ring. Returns how many there were.
@@ -123,10 +123,16 @@ impl Agent {
             if let Some(collector) = collector {
                 collector.add_sample(thread.tid, Clock::Real, thread.last.flags, weight_ns, frames);
             }
+            if let Some(wait) = thread.wait.unsent()
+                && socket.write(|w| w.write_wait(wait)).is_ok()
+            {
+                thread.wait.set_sent(true);
+            }
+            let waits = if thread.wait.is_known() { flag::WAITS } else { 0 };
             let sample = Sample {
                 tid: thread.tid,
                 clock: Clock::Real,
-                flags: thread.last.flags & !LEFT_OUT,
+                flags: thread.last.flags & !LEFT_OUT | waits,
                 generation: thread.last.generation,
                 monotonic_ns: now_ns,
                 weight_ns,

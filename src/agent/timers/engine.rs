@@ -5,6 +5,7 @@ use crate::agent::os::{syscall, user_dispatch};
 use crate::agent::sampling::counters::{self, TimerConfig};
 use crate::agent::sampling::sleeping::{SleepLocation, SleeperWalker};
 use crate::agent::sampling::unaccounted;
+use crate::agent::sampling::waits::WaitReader;
 use crate::agent::signals::{actions, stacks, tick_signal};
 use crate::agent::state;
 use crate::agent::timers::interval_timer::{self, PausedTimer};
@@ -41,8 +42,8 @@ pub(crate) struct TimerEngine {
     agent: u32,
     /// The signal that the program wants ticks to be sent by; 0 for any.
     pub(crate) preferred_signal: i32,
-    /// The walker of sleeping threads' stacks; present while the wall clock ticks per thread.
-    sleeper_walker: Option<SleeperWalker>,
+    /// Finds out where threads sleep; present while the wall clock ticks per thread.
+    sleepers: Option<SleeperFinder>,
     epoch: u32,
     random: u64,
     late_looks: u32,
@@ -68,10 +69,16 @@ pub(crate) struct TimerEngine {
     changed_at_ns: u64,
 }
 
+/// Finds out where threads sleep, and what they wait for.
+struct SleeperFinder {
+    walker: SleeperWalker,
+    waits: WaitReader,
+}
+
 /// A wall tick of a sleeping thread.
 pub(crate) struct SleeperSample<'a> {
-    /// The thread, with its last stack.
-    pub(crate) thread: &'a Thread,
+    /// The thread, with its last stack and wait.
+    pub(crate) thread: &'a mut Thread,
     /// The time that the tick stands for, ns.
     pub(crate) weight_ns: u64,
 }
@@ -90,7 +97,7 @@ impl TimerEngine {
             threads: Threads::default(),
             agent,
             preferred_signal: 0,
-            sleeper_walker: None,
+            sleepers: None,
             epoch,
             random: syscall::monotonic_ns() | 1,
             late_looks: 0,
@@ -219,7 +226,7 @@ impl TimerEngine {
         let since_ns = core::mem::take(&mut self.watched_since_ns);
         self.lose_wall_before(since_ns);
         if clock == Clock::Real {
-            self.sleeper_walker = Some(SleeperWalker::new());
+            self.sleepers = Some(SleeperFinder { walker: SleeperWalker::new(), waits: WaitReader::new() });
             self.last_wall_ns = syscall::monotonic_ns();
             self.wall_interval_ns = self.engaged.period_ns;
         }
@@ -266,7 +273,7 @@ impl TimerEngine {
             self.late_looks = LATE_LOOKS;
         }
         self.threads.disarm();
-        self.sleeper_walker = None;
+        self.sleepers = None;
         self.engaged.state = EngineState::Off;
     }
 
@@ -482,11 +489,16 @@ impl TimerEngine {
         // met at the same point.
         self.wall_interval_ns =
             self.engaged.period_ns / 2 + next_random(&mut self.random) % self.engaged.period_ns.max(1);
+        let Some(sleepers) = &mut self.sleepers else { return };
+        let count = self.threads.count().0 as usize;
         let (threads, few) = self.threads.iter_mut();
         for thread in threads {
             let schedule = thread.schedule(few);
             let sleeps_on = schedule.is_some() && schedule == thread.sleeping_since;
-            if sleeps_on || find_sleeper(self.sleeper_walker.as_mut(), thread, schedule, snapshot) {
+            if sleeps_on {
+                sleepers.waits.read_holder(&mut thread.wait, count);
+            }
+            if sleeps_on || sleepers.find(thread, schedule, snapshot, count) {
                 // A last sample that weighed more than was owed is made up for.
                 let weight_ns = (elapsed_ns as i64 + thread.owed_ns.min(0)).max(0);
                 thread.owed_ns = thread.owed_ns.max(0);
@@ -528,22 +540,18 @@ fn next_random(random: &mut u64) -> u64 {
     *random
 }
 
-/// Finds out where a thread sleeps, and keeps its stack. Returns false if it runs.
-fn find_sleeper(
-    sleeper_walker: Option<&mut SleeperWalker>,
-    thread: &mut Thread,
-    schedule: Option<Schedule>,
-    snapshot: &Snapshot,
-) -> bool {
-    let (Some(sleeper_walker), Some(before), Some(place)) = (sleeper_walker, schedule, SleepLocation::of(thread.tid))
-    else {
-        return false;
-    };
-    let mut frames = [0; MAX_FRAMES];
-    let found = sleeper_walker.walk_sleeper(snapshot, place, &mut frames);
-    // What was read is one stack only if the thread did not move meanwhile.
-    let Some((depth, flags)) = found.filter(|_| thread.schedule(true) == Some(before)) else { return false };
-    thread.sleeping_since = Some(before);
-    thread.last.remember(flags | flag::REPEAT, snapshot.generation(), &frames[..depth]);
-    true
+impl SleeperFinder {
+    /// Finds out where a thread sleeps, and keeps its stack and what it waits for. Returns false if
+    /// it runs. `count` is the number of threads.
+    fn find(&mut self, thread: &mut Thread, schedule: Option<Schedule>, snapshot: &Snapshot, count: usize) -> bool {
+        let (Some(before), Some(place)) = (schedule, SleepLocation::of(thread.tid)) else { return false };
+        let mut frames = [0; MAX_FRAMES];
+        let found = self.walker.walk_sleeper(snapshot, place, &mut frames);
+        self.waits.read(&mut thread.wait, thread.tid, place.call, count);
+        // What was read is of one sleep only if the thread did not move meanwhile.
+        let Some((depth, flags)) = found.filter(|_| thread.schedule(true) == Some(before)) else { return false };
+        thread.sleeping_since = Some(before);
+        thread.last.remember(flags | flag::REPEAT, snapshot.generation(), &frames[..depth]);
+        true
+    }
 }

@@ -5,6 +5,7 @@ use crate::agent::os::status::{self, Status};
 use crate::agent::os::syscall::{self, File, PathBuffer, syscall};
 use crate::agent::os::user_dispatch;
 use crate::agent::sampling::counters;
+use crate::agent::sampling::waits::SleeperWait;
 use crate::agent::timers::phase::Phase;
 use crate::agent::timers::timer::{self, Timer};
 use crate::agent::timers::{first_tick, new_threads};
@@ -72,6 +73,8 @@ pub(crate) struct Thread {
     pub(crate) sleeping_since: Option<Schedule>,
     /// The stack on which the thread was last found asleep; empty before.
     pub(crate) last: SleeperStack,
+    /// The wait in which it was last found.
+    pub(crate) wait: SleeperWait,
     statistics: Option<File>,
 }
 
@@ -100,6 +103,7 @@ impl Thread {
             owed_ticks: 0,
             sleeping_since: None,
             last: SleeperStack::default(),
+            wait: SleeperWait::default(),
             statistics: None,
         }
     }
@@ -400,7 +404,10 @@ impl Threads {
 
     /// Forgets what was announced, for a new viewer.
     pub(crate) fn forget_announcements(&mut self) {
-        self.list.iter_mut().for_each(|thread| thread.announced = false);
+        for thread in &mut self.list {
+            thread.announced = false;
+            thread.wait.set_sent(false);
+        }
         self.ended.clear();
     }
 }

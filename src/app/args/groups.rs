@@ -57,7 +57,8 @@ pub struct DisplayArgs {
     #[arg(long, value_name = "REGEX", value_parser = parse_pattern, help_heading = "Display")]
     pub ignore: Vec<Pattern>,
 
-    /// Keep only samples of matching threads: tid=N, pid=N, thread=REGEX or process=REGEX
+    /// Keep only samples of matching threads: tid=N, pid=N, thread=REGEX, process=REGEX, or of
+    /// those that wait: wait=REGEX (lock, read, poll …), holder=REGEX
     #[arg(long, value_name = "TAG", value_parser = parse_tag, help_heading = "Display")]
     pub tagfocus: Vec<TagFilter>,
 

@@ -3,7 +3,7 @@
 
 use super::registers::ThreadRegisters;
 use super::stack_copy::StackCopy;
-use crate::link::wire::{Clock, LossCause};
+use crate::link::wire::{BlockingCall, Clock, LossCause};
 
 /// Maximum number of samples that wait for the walker. Further ones are lost and counted.
 pub(super) const MAX_QUEUED: usize = 256;
@@ -51,6 +51,8 @@ pub(super) struct UnwalkedSample {
     /// Time of the sample on `CLOCK_MONOTONIC`, ns.
     pub(super) monotonic_ns: u64,
     pub(super) stack: SampledStack,
+    /// The system call in which the thread sleeps, with a copied stack.
+    pub(super) call: Option<BlockingCall>,
 }
 
 /// The tracer's counters of one image, cumulative.

@@ -55,4 +55,5 @@ mod stack_copy;
 mod threads;
 mod tracer;
 mod unwind;
+mod waits;
 mod walker;

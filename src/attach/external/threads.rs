@@ -8,6 +8,7 @@ use std::path::PathBuf;
 use super::arch;
 use super::correction::SystemShare;
 use super::registers::ThreadRegisters;
+use crate::link::wire::BlockingCall;
 
 /// Number of bytes that a line of `schedstat` or `syscall` has at most.
 const MAX_LINE: usize = 256;
@@ -38,8 +39,8 @@ pub(super) struct RunTime {
 pub(super) enum Activity {
     /// The thread runs, or waits for a processor.
     Running,
-    /// The thread sleeps with these registers, if the kernel shows them.
-    Sleeping(Option<ThreadRegisters>),
+    /// The thread sleeps with these registers and in this system call, if the kernel shows them.
+    Sleeping(Option<ThreadRegisters>, Option<BlockingCall>),
 }
 
 /// A thread of a watched process.
@@ -125,7 +126,7 @@ impl WatchedThread {
         Ok(if line.starts_with("running") {
             Activity::Running
         } else {
-            Activity::Sleeping(arch::sleeping_registers(line))
+            Activity::Sleeping(arch::sleeping_registers(line), BlockingCall::parse(line.as_bytes()))
         })
     }
 
@@ -191,7 +192,7 @@ mod tests {
         while sleeper.read_activity().unwrap() == Activity::Running {
             std::thread::yield_now();
         }
-        assert!(matches!(sleeper.read_activity().unwrap(), Activity::Sleeping(Some(_))));
+        assert!(matches!(sleeper.read_activity().unwrap(), Activity::Sleeping(Some(_), Some(_))));
         assert_eq!(sleeper.unsampled_ns, 0);
         drop(end);
         waiting.join().unwrap();

@@ -22,7 +22,7 @@ use super::ptrace::{self, ThreadEvent};
 use super::restart;
 use super::stack_copy::StackCopy;
 use super::unwind::interrupted_stack;
-use crate::link::wire::{Clock, LossCause};
+use crate::link::wire::{BlockingCall, Clock, LossCause};
 
 /// Longest wait, so that commands are read and children are found.
 const MAX_WAIT: Duration = Duration::from_nanos(SEARCH_NS);
@@ -312,14 +312,22 @@ impl Tracer {
         if !has_ended {
             thread.is_stack_known = false;
         }
-        self.send_sample(image, tid, weight_ns, now_ns, stack);
+        self.send_sample(image, tid, weight_ns, now_ns, (stack, None));
     }
 
-    fn send_sample(&mut self, image: ImageId, tid: u32, weight_ns: u64, now_ns: u64, stack: SampledStack) {
+    fn send_sample(
+        &mut self,
+        image: ImageId,
+        tid: u32,
+        weight_ns: u64,
+        now_ns: u64,
+        (stack, call): (SampledStack, Option<BlockingCall>),
+    ) {
         if weight_ns == 0 {
             return;
         }
-        let sample = UnwalkedSample { tid, clock: self.config.clock, weight_ns, monotonic_ns: now_ns, stack };
+        let clock = self.config.clock;
+        let sample = UnwalkedSample { tid, clock, weight_ns, monotonic_ns: now_ns, stack, call };
         self.outbox.push_back((image, TracerEvent::Sample(sample)));
     }
 

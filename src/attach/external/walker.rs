@@ -14,10 +14,11 @@ use super::events::{
 };
 use super::maps::ProcessMaps;
 use super::unwind::{ProcessModule, ProcessUnwinder, WalkEnd};
+use super::waits::ProcessWaits;
 use crate::attach::proc::{self, ProcStat};
 use crate::link::wire::{
     AgentCounters, Clock, Engaged, Engine, EngineState, Hello, LossCause, Module, Request, STACK_SLOTS, Sample,
-    SpawnCause, StackMemory, Thread, Unload, flag, stack_memory,
+    SpawnCause, StackMemory, Thread, Unload, Wait, flag, stack_memory,
 };
 
 /// Longest wait for the tracer before the viewer's requests are read.
@@ -43,6 +44,8 @@ pub(super) struct ViewerAddress {
 struct LastStack {
     frames: Vec<u64>,
     flags: u32,
+    /// The wait of the thread there, as the viewer knows it.
+    wait: Option<Wait<Vec<u8>>>,
 }
 
 /// A process image and its connection.
@@ -50,6 +53,7 @@ struct Image {
     pid: u32,
     connection: ViewerConnection,
     unwinder: ProcessUnwinder,
+    waits: ProcessWaits,
     maps: ProcessMaps,
     maps_ns: u64,
     opened_ns: u64,
@@ -139,7 +143,7 @@ impl Walker {
                 if is_short {
                     let _ = self.requests.send(WalkerRequest::CopyMore { image: id, tid: sample.tid });
                 }
-                image.send_sample(&sample)
+                image.send_wait(&sample).and_then(|()| image.send_sample(&sample))
             }
             TracerEvent::Counters(counters) => image.send_counters(&counters, is_first),
             TracerEvent::Ended => {
@@ -178,6 +182,7 @@ impl Image {
             pid: start.pid,
             connection,
             unwinder: ProcessUnwinder::new(start.pid),
+            waits: ProcessWaits::new(start.pid),
             maps: ProcessMaps::default(),
             maps_ns: 0,
             opened_ns: monotonic_ns(),
@@ -290,6 +295,26 @@ impl Image {
         age_ns >= MAPS_NS && self.is_map_used || age_ns >= miss_ns && self.unwinder.wants_maps()
     }
 
+    /// Sends what the thread of a sample waits for, if that is news.
+    fn send_wait(&mut self, raw: &UnwalkedSample) -> std::io::Result<()> {
+        let Some(last) = self.threads.get_mut(&raw.tid) else { return Ok(()) };
+        let wait = match (&raw.stack, &last.wait) {
+            (SampledStack::Copied(..), _) => raw.call.map(|call| self.waits.read(raw.tid, call)),
+            // The lock may have been handed on.
+            (SampledStack::Repeated, Some(known)) if known.call.lock().is_some() => {
+                Some(Wait { holder: self.waits.holder(raw.tid, &known.call), ..known.clone() })
+            }
+            (SampledStack::Repeated, _) => return Ok(()),
+        };
+        if last.wait != wait {
+            if let Some(wait) = &wait {
+                self.connection.write(|w| w.write_wait(wait))?;
+            }
+            last.wait = wait;
+        }
+        Ok(())
+    }
+
     fn send_sample(&mut self, raw: &UnwalkedSample) -> std::io::Result<()> {
         let Some(last) = self.threads.get(&raw.tid).filter(|last| !last.frames.is_empty()) else {
             (self.lost.0, self.lost.1) = (self.lost.0 + 1, self.lost.1.saturating_add(raw.weight_ns));
@@ -299,7 +324,7 @@ impl Image {
         let sample = Sample {
             tid: raw.tid,
             clock: raw.clock,
-            flags: last.flags | repeat,
+            flags: last.flags | repeat | if last.wait.is_some() { flag::WAITS } else { 0 },
             generation: self.generation,
             monotonic_ns: raw.monotonic_ns,
             weight_ns: raw.weight_ns,

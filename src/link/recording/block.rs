@@ -7,7 +7,7 @@ use crc32fast::Hasher;
 use flate2::{Compress, Compression, Decompress, FlushCompress, FlushDecompress, Status};
 
 use super::error::RecordingError;
-use super::format::{HEADER_BYTES, MAGIC, MAX_PLAIN, VERSION};
+use super::format::{HEADER_BYTES, MAGIC, MAX_PLAIN, OLDEST_VERSION, VERSION};
 
 /// Length of a block's header in bytes.
 const BLOCK_HEADER_BYTES: usize = 12;
@@ -117,7 +117,7 @@ impl<R: Read> BlockReader<R> {
             return Err(RecordingError::NotARecording);
         }
         let version = u16::from_le_bytes([header[8], header[9]]);
-        if version != VERSION {
+        if !(OLDEST_VERSION..=VERSION).contains(&version) {
             return Err(RecordingError::Version(version));
         }
         Ok(BlockReader { from, whole_bytes: HEADER_BYTES as u64, decompressor: Decompress::new(false) })

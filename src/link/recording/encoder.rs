@@ -374,6 +374,7 @@ fn encode_message(message: &Message, buffer: &mut [u8]) -> usize {
         Message::Unload(unload) => writer.write_unload(unload),
         Message::Thread(thread) => writer.write_thread(thread),
         Message::ThreadEnd { tid } => writer.write_thread_end(*tid),
+        Message::Wait(wait) => writer.write_wait(wait),
         Message::Counters(counters) => writer.write_counters(counters),
         Message::Engaged(engaged) => writer.write_engaged(engaged),
         Message::Busy { viewer } => writer.write_busy(*viewer),

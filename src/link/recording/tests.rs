@@ -8,8 +8,8 @@ use proptest::strategy::ValueTree;
 
 use super::*;
 use crate::link::wire::{
-    AgentCounters, Arrival, Clock, ConnectionEvent, Engaged, Engine, EngineState, FrameAddress, Hello, LossCause,
-    MAX_FRAMES, Malformed, Message, Module, Sample, SourceId, SpawnCause, Thread, Unload,
+    AgentCounters, Arrival, BlockingCall, Clock, ConnectionEvent, Engaged, Engine, EngineState, FrameAddress, Hello,
+    LossCause, MAX_FRAMES, Malformed, Message, Module, Sample, SourceId, SpawnCause, Thread, Unload, Wait,
 };
 
 /// A call of the encoder.
@@ -152,6 +152,10 @@ fn message() -> impl Strategy<Value = Message> {
         1 => any::<(u32, u32)>().prop_map(|(id, generation)| Message::Unload(Unload { id, generation })),
         1 => (any::<u32>(), bytes(16)).prop_map(|(tid, name)| Message::Thread(Thread { tid, name })),
         1 => any::<u32>().prop_map(|tid| Message::ThreadEnd { tid }),
+        1 => (any::<u32>(), any::<[u64; 3]>(), bytes(30)).prop_map(|(tid, arguments, object)| {
+            let call = BlockingCall { number: Some(tid), arguments };
+            Message::Wait(Wait { tid, call, holder: 7, is_file: true, object })
+        }),
         1 => account,
         1 => (clock(), any::<u32>()).prop_map(|(clock, signal)| {
             let (engine, state) = (Engine::Itimer, EngineState::Running);
@@ -356,8 +360,8 @@ fn errors_distinguish_foreign_newer_truncated_and_unfinished_files() {
     assert_eq!(error(b""), "is not a recording of sigtop");
     assert_eq!(error(b"\x7fELF and so on, and so on"), "is not a recording of sigtop");
     let mut newer = encode(&[]);
-    newer[8] = 2;
-    assert_eq!(error(&newer), "was written by a newer sigtop (format 2, this one reads 1): update sigtop");
+    newer[8] = 3;
+    assert_eq!(error(&newer), "was written by a newer sigtop (format 3, this one reads 2): update sigtop");
     let whole = encode(&[Written::Time(7)]);
     assert!(error(&whole[..whole.len() - 1]).starts_with("is truncated after "));
     let unfinished = Encoder::new(&info()).take_blocks().concat();

@@ -3,12 +3,14 @@
 
 use alloc::boxed::Box;
 
+use super::blocking_call::BlockingCall;
 use super::messages::{
     AgentCounters, Clock, Engaged, Engine, EngineState, Hello, Malformed, Message, Module, Request, Sample, SpawnCause,
-    Thread, Unload,
+    Thread, Unload, Wait,
 };
 use super::protocol::{
-    MAGIC, MAX_ARGV, MAX_BUILD_ID, MAX_COMM, MAX_FRAMES, MAX_MESSAGE, MAX_PATH, PERIODS_NS, VERSION, kind,
+    MAGIC, MAX_ARGV, MAX_BUILD_ID, MAX_COMM, MAX_FRAMES, MAX_MESSAGE, MAX_OBJECT, MAX_PATH, OLDEST_VERSION, PERIODS_NS,
+    VERSION, kind,
 };
 use super::stack_memory::StackMemory;
 use crate::link::varint::{self, VarintError, unzigzag};
@@ -50,6 +52,7 @@ pub fn decode_message(kind: u8, body: &[u8], memory: &mut StackMemory) -> Result
             Message::Thread(Thread { tid: r.varint_as("thread id")?, name: r.boxed_bytes(MAX_COMM, "name")? })
         }
         kind::THREAD_END => Message::ThreadEnd { tid: r.varint_as("thread id")? },
+        kind::WAIT => Message::Wait(wait(&mut r)?),
         kind::SAMPLE => return sample(r, memory),
         kind::COUNTERS => Message::Counters(counters(&mut r)?),
         kind::ENGAGED => Message::Engaged(Engaged {
@@ -91,7 +94,7 @@ fn hello(r: &mut Reader<'_>) -> Result<Hello<Box<[u8]>>, Malformed> {
         return Err(Malformed::Magic(magic));
     }
     let version = u16::from_le_bytes(r.array()?);
-    if version != VERSION {
+    if !(OLDEST_VERSION..=VERSION).contains(&version) {
         return Err(Malformed::Version(version));
     }
     Ok(Hello {
@@ -125,6 +128,26 @@ fn module(r: &mut Reader<'_>) -> Result<Module<Box<[u8]>>, Malformed> {
         build_id: r.boxed_bytes(MAX_BUILD_ID, "build id")?,
     };
     if module.start >= module.end { Err(Malformed::Field("address range")) } else { Ok(module) }
+}
+
+fn wait(r: &mut Reader<'_>) -> Result<Wait<Box<[u8]>>, Malformed> {
+    Ok(Wait {
+        tid: r.varint_as("thread id")?,
+        call: BlockingCall {
+            number: match r.varint()? {
+                0 => None,
+                number => Some(u32::try_from(number - 1).map_err(|_| Malformed::Field("system call"))?),
+            },
+            arguments: [r.varint()?, r.varint()?, r.varint()?],
+        },
+        holder: r.varint_as("holder")?,
+        is_file: match r.byte()? {
+            0 => false,
+            1 => true,
+            _ => return Err(Malformed::Field("kind of descriptor")),
+        },
+        object: r.boxed_bytes(MAX_OBJECT, "object")?,
+    })
 }
 
 fn sample(mut r: Reader<'_>, memory: &mut StackMemory) -> Result<Message, Malformed> {

@@ -1,8 +1,8 @@
 //! Encodes messages. Nothing here allocates: the agent writes into a buffer that it provides.
 
-use super::messages::{AgentCounters, Engaged, Hello, Module, Request, Sample, Thread, Unload};
+use super::messages::{AgentCounters, Engaged, Hello, Module, Request, Sample, Thread, Unload, Wait};
 use super::protocol::{
-    MAGIC, MAX_ARGV, MAX_BUILD_ID, MAX_COMM, MAX_FRAMES, MAX_MESSAGE, MAX_PATH, STACK_SLOTS, VERSION, kind,
+    MAGIC, MAX_ARGV, MAX_BUILD_ID, MAX_COMM, MAX_FRAMES, MAX_MESSAGE, MAX_OBJECT, MAX_PATH, STACK_SLOTS, VERSION, kind,
 };
 use super::stack_memory::StackMemory;
 use crate::link::varint::{self, zigzag};
@@ -121,6 +121,18 @@ impl<'a> Writer<'a> {
     /// Writes a [`Message::ThreadEnd`](super::Message::ThreadEnd).
     pub fn write_thread_end(&mut self, tid: u32) -> Result<(), BufferFull> {
         self.message(kind::THREAD_END, |w| w.varint(tid.into()))
+    }
+
+    /// Writes a [`Wait`]; an object past its limit is truncated.
+    pub fn write_wait<B: AsRef<[u8]>>(&mut self, wait: &Wait<B>) -> Result<(), BufferFull> {
+        self.message(kind::WAIT, |w| {
+            w.varint(wait.tid.into());
+            w.varint(wait.call.number.map_or(0, |number| u64::from(number) + 1));
+            wait.call.arguments.iter().for_each(|&argument| w.varint(argument));
+            w.varint(wait.holder.into());
+            w.raw(&[u8::from(wait.is_file)]);
+            w.bytes(wait.object.as_ref(), MAX_OBJECT);
+        })
     }
 
     /// Writes a sample and its packed frames, leaf first, as the difference from the stack last

@@ -2,6 +2,7 @@
 
 use alloc::boxed::Box;
 
+use super::blocking_call::BlockingCall;
 use super::loss_cause::LossCause;
 use super::protocol::{MAX_MESSAGE, VERSION};
 
@@ -109,6 +110,8 @@ pub mod flag {
     pub const REPEAT: u32 = 4;
     /// The stack could not be read: it is the leaf alone.
     pub const UNREADABLE: u32 = 8;
+    /// The thread is in the wait that was sent last for it.
+    pub const WAITS: u32 = 16;
 }
 
 /// An address on a stack and its kind. A return address lies after the call it belongs to.
@@ -211,6 +214,22 @@ pub struct Thread<B> {
     pub name: B,
 }
 
+/// The wait of a sleeping thread, sent before the first sample of it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Wait<B> {
+    /// The thread.
+    pub tid: u32,
+    /// The system call that it is in.
+    pub call: BlockingCall,
+    /// Id of the thread of the same process that holds the lock for which it waits; 0 if that is
+    /// not known.
+    pub holder: u32,
+    /// Whether the descriptor for which it waits is one of a regular file.
+    pub is_file: bool,
+    /// Target of the descriptor's link in `/proc/PID/fd`; empty without a descriptor.
+    pub object: B,
+}
+
 /// A sample without its stack, which is in the [`StackMemory`](super::StackMemory) at
 /// [`slot`](Self::slot).
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -291,6 +310,8 @@ pub enum Message {
         /// Thread id.
         tid: u32,
     },
+    /// A sleeping thread waits for something else than before.
+    Wait(Wait<Box<[u8]>>),
     /// A sample and its stack: [packed](FrameAddress::pack) frames, leaf first.
     Sample(Sample, Box<[u64]>),
     /// Counters, sent about once a second and as the last message.

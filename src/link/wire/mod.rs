@@ -14,6 +14,7 @@
 //! here does I/O. Neither end trusts the other: decoding never panics, never loops past its input,
 //! and never allocates past a limit.
 
+mod blocking_call;
 mod decode;
 mod encode;
 mod loss_cause;
@@ -24,6 +25,7 @@ pub mod ring;
 mod stack_hash;
 mod stack_memory;
 
+pub use blocking_call::{BlockingCall, LOCK_WORDS, WaitReason};
 pub use decode::{FramedMessage, Reader, decode_message, decode_request, split_frame};
 pub use encode::{BufferFull, Writer};
 pub use loss_cause::LossCause;

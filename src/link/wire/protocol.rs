@@ -4,8 +4,10 @@
 pub const MAGIC: u32 = u32::from_le_bytes(*b"sigt");
 /// Version of the wire and of recordings, which contain messages of the wire. Any change of a
 /// message or of a recording's entry needs a new version. Both ends come from one binary, so only a
-/// recording or an old preloaded agent can have another version; it is refused.
-pub const VERSION: u16 = 1;
+/// recording or an old preloaded agent can have another version. Newer ones are refused.
+pub const VERSION: u16 = 2;
+/// The oldest version that is understood: version 2 added [`Wait`](super::Wait) and changed nothing.
+pub const OLDEST_VERSION: u16 = 1;
 /// Upper half of a wake signal's `si_value`. The lower half is the viewer's pid.
 pub const KNOCK_COOKIE: u32 = 0x5167_70a1;
 /// Signals for ticks, in the order in which an agent tries them: SIGURG, whose default action is to
@@ -37,6 +39,8 @@ pub const MAX_PATH: usize = 4096;
 pub const MAX_ARGV: usize = 4096;
 /// Maximum length of a thread's name in bytes (TASK_COMM_LEN).
 pub const MAX_COMM: usize = 16;
+/// Maximum length of the description of a descriptor in bytes. Longer ones are truncated.
+pub const MAX_OBJECT: usize = 256;
 /// Maximum length of a build id in bytes. SHA-1 has 20, the longest in use 32.
 pub const MAX_BUILD_ID: usize = 64;
 /// Shortest and longest sampling period that an agent accepts, ns.
@@ -57,6 +61,7 @@ pub(super) mod kind {
     pub(in super::super) const COUNTERS: u8 = 7;
     pub(in super::super) const ENGAGED: u8 = 8;
     pub(in super::super) const BUSY: u8 = 9;
+    pub(in super::super) const WAIT: u8 = 10;
     pub(in super::super) const ENGAGE: u8 = 64;
     pub(in super::super) const LEAVE: u8 = 65;
 }

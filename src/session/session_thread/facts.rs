@@ -82,6 +82,7 @@ impl SessionThread {
             cpu_used,
             symbolizing: self.model.names.progress(),
             waits_for_names: self.waits_for_names(),
+            deadlock: profile.deadlock(now_ns).into_iter().map(|id| profile.thread(id).name.clone()).collect(),
             clock_unix_ns: self.unix_ns(now_ns).saturating_sub(now_ns),
             waiting: self.model.samples_since_freeze(),
         }

@@ -82,6 +82,7 @@ pub fn scenario(text: &str) -> Result<Scenario, ScenarioError> {
     for request in names.catch_up(&profile) {
         names.absorb(script.reply(&request));
     }
+    names.explain_waits(&profile);
     Ok(Scenario { profile, names, now_ns: script.now_ns, script })
 }
 

@@ -7,9 +7,9 @@
 //! removes. hide, then show, then show_from remove lines.
 
 use crate::profile::Profile;
-use crate::profile::stack::FrameId;
+use crate::profile::stack::{Frame, FrameId};
 use crate::symbols::{FrameLine, Function, FunctionId, Names};
-use crate::tally::query::{Pattern, Query};
+use crate::tally::query::{Grouping, Pattern, Query};
 use crate::tally::rows::{OwnedFrame, RowId, RowTable};
 
 /// The frame matches focus (or there is no focus) and does not match ignore.
@@ -107,6 +107,8 @@ pub(crate) struct FrameFilter {
     show: PatternCache,
     show_from: PatternCache,
     names_version: Option<u64>,
+    /// Whether waits are frames.
+    shows_waits: bool,
     frames: Vec<FilteredFrame>,
     /// The lines of every frame, innermost first, as the names had them.
     all_lines: Vec<FrameLine>,
@@ -152,6 +154,7 @@ impl FrameFilter {
             self.truncate(first);
         }
         self.names_version = Some(names.version());
+        self.shows_waits = query.group == Grouping::Wait;
         for index in self.frames.len()..count {
             if self.add(profile, names, rows, frame(FrameId(index as u32))) {
                 invalid = Invalidation::All;
@@ -184,7 +187,10 @@ impl FrameFilter {
         let (frame, owner) = (profile.frame(source.frame), owner_name(names, source));
         let owner_function: Option<&Function> = owner.map(|owner| names.function(owner));
         self.all_lines.extend_from_slice(names.lines(source.frame));
-        let (bits, remaining) = self.apply(&self.all_lines[start..]);
+        let (bits, remaining) = match frame {
+            Frame::Wait(_) if !self.shows_waits => (self.absent_bits(), Vec::new()),
+            _ => self.apply(&self.all_lines[start..]),
+        };
         let start = self.rows.len();
         self.row_lines.extend(remaining.iter().rev());
         let outermost_first = remaining.iter().rev().enumerate();
@@ -231,6 +237,12 @@ impl FrameFilter {
             remaining.truncate(outermost + 1);
         }
         (bits, remaining)
+    }
+
+    /// The bits of a frame that is not there: it matches nothing, and nothing remains of it.
+    fn absent_bits(&self) -> u8 {
+        let bit = |is_off, bit| if is_off { bit } else { 0 };
+        bit(self.focus.is_off(), FOCUSED) | bit(self.show_from.is_off(), STARTED)
     }
 
     fn row_range(&self, frame: FrameId) -> std::ops::Range<usize> {

@@ -76,6 +76,8 @@ pub enum Grouping {
     Thread,
     /// A function in one process. Its process is the root of each stack.
     Process,
+    /// A function, or what a thread waits for: that is the leaf of each stack of a sleeping thread.
+    Wait,
 }
 
 impl Keyword for Grouping {
@@ -87,6 +89,7 @@ impl Keyword for Grouping {
         Grouping::Module,
         Grouping::Thread,
         Grouping::Process,
+        Grouping::Wait,
     ];
 
     fn word(self) -> Word {
@@ -98,6 +101,9 @@ impl Keyword for Grouping {
             Grouping::Module => Word::new("modules", "one row per executable or library"),
             Grouping::Thread => Word::new("threads", "one row per function and thread").with_label("by thread"),
             Grouping::Process => Word::new("processes", "one row per function and process").with_label("by process"),
+            Grouping::Wait => {
+                Word::new("waits", "like functions; what a thread waits for is a row too").with_label("with waits")
+            }
         }
     }
 }
@@ -106,7 +112,7 @@ impl Grouping {
     /// The title of the column of names: what a row stands for, in the singular.
     pub fn row_title(self) -> &'static str {
         match self {
-            Grouping::Function | Grouping::Thread | Grouping::Process => "function",
+            Grouping::Function | Grouping::Thread | Grouping::Process | Grouping::Wait => "function",
             Grouping::File => "file",
             Grouping::Line => "line",
             Grouping::Address => "address",
@@ -119,7 +125,12 @@ impl Grouping {
         match self {
             Grouping::Thread => Some(Owner::Thread),
             Grouping::Process => Some(Owner::Process),
-            Grouping::Function | Grouping::File | Grouping::Line | Grouping::Address | Grouping::Module => None,
+            Grouping::Function
+            | Grouping::File
+            | Grouping::Line
+            | Grouping::Address
+            | Grouping::Module
+            | Grouping::Wait => None,
         }
     }
 }

@@ -1,8 +1,10 @@
 //! Filters by thread, with the syntax of pprof's tagfocus and tagignore. A sample has four tags:
-//! the numbers `pid` and `tid`, the names `process` and `thread`.
+//! the numbers `pid` and `tid`, the names `process` and `thread`. That of a sleeping thread also has
+//! the reason for which it waits, `wait`, and the name of the thread that holds its lock, `holder`.
 //!
 //! * `tid=41280`, `pid=100:200`, `tid=41280:`: a number or a range; commas separate alternatives.
 //! * `thread=worker`, `process=^server$,cron`: a regular expression on the name; one must match.
+//! * `wait=lock,disk`, `holder=compactor`: likewise; no running thread matches.
 //! * `41280` matches either number. `worker` is matched with `thread:NAME` and `process:NAME`; of
 //!   several expressions all must match.
 
@@ -22,6 +24,10 @@ pub struct ThreadTags<'a> {
     pub process: &'a str,
     /// The thread's latest name.
     pub thread: &'a str,
+    /// The reason for which the thread waits.
+    pub wait: Option<&'a str>,
+    /// The name of the thread that holds the lock for which it waits.
+    pub holder: Option<&'a str>,
 }
 
 /// A condition on the tags of a sample. Two filters are equal if their texts are.
@@ -39,6 +45,8 @@ enum Condition {
     Tid(Vec<RangeInclusive<u32>>),
     Process(Vec<Pattern>),
     Thread(Vec<Pattern>),
+    Wait(Vec<Pattern>),
+    Holder(Vec<Pattern>),
     /// Each pattern matches `process:NAME` or `thread:NAME`.
     Names(Vec<Pattern>),
 }
@@ -57,7 +65,9 @@ pub enum TagFilterError {
 impl fmt::Display for TagFilterError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            TagFilterError::Key(key) => write!(f, "there is no tag `{key}`: use pid, tid, process or thread"),
+            TagFilterError::Key(key) => {
+                write!(f, "there is no tag `{key}`: use pid, tid, process, thread, wait or holder")
+            }
             TagFilterError::Number(key, text) => {
                 write!(f, "`{text}` is not a number: write {key}=41280, {key}=41280:41290 or {key}=41280:")
             }
@@ -87,6 +97,8 @@ impl TagFilter {
             Some(("tid", _)) => Condition::Tid(numbers("tid", 4)?),
             Some(("process", _)) => Condition::Process(patterns(text, 8)?),
             Some(("thread", _)) => Condition::Thread(patterns(text, 7)?),
+            Some(("wait", _)) => Condition::Wait(patterns(text, 5)?),
+            Some(("holder", _)) => Condition::Holder(patterns(text, 7)?),
             Some((key, _)) => return Err(TagFilterError::Key(key.to_owned())),
             None => match range(text) {
                 Some(range) => Condition::Number(range),
@@ -111,6 +123,11 @@ impl TagFilter {
         &self.text
     }
 
+    /// Whether it depends on what a thread waits for.
+    pub fn is_of_waits(&self) -> bool {
+        matches!(self.condition, Condition::Wait(_) | Condition::Holder(_))
+    }
+
     /// Whether samples with these tags match.
     pub fn matches(&self, tags: &ThreadTags) -> bool {
         let one_of = |ranges: &[RangeInclusive<u32>], number| ranges.iter().any(|range| range.contains(&number));
@@ -121,6 +138,8 @@ impl TagFilter {
             Condition::Tid(ranges) => one_of(ranges, tags.tid),
             Condition::Process(patterns) => any(patterns, tags.process),
             Condition::Thread(patterns) => any(patterns, tags.thread),
+            Condition::Wait(patterns) => tags.wait.is_some_and(|wait| any(patterns, wait)),
+            Condition::Holder(patterns) => tags.holder.is_some_and(|holder| any(patterns, holder)),
             Condition::Names(patterns) => {
                 let named = [format!("process:{}", tags.process), format!("thread:{}", tags.thread)];
                 patterns.iter().all(|pattern| named.iter().any(|name| pattern.matches(name)))
@@ -165,7 +184,8 @@ fn range(text: &str) -> Option<RangeInclusive<u32>> {
 mod tests {
     use super::*;
 
-    const WORKER: ThreadTags = ThreadTags { pid: 41273, tid: 41280, process: "server", thread: "worker-0" };
+    const WORKER: ThreadTags =
+        ThreadTags { pid: 41273, tid: 41280, process: "server", thread: "worker-0", wait: Some("lock"), holder: None };
 
     #[test]
     fn filters_match_as_those_of_pprof_do() {
@@ -190,6 +210,9 @@ mod tests {
             ("^thread:worker-0$", true),
             ("worker,server", true),
             ("worker,main", false),
+            ("wait=^lock$,disk", true),
+            ("wait=read", false),
+            ("holder=", false),
             ("thread=", true),
             ("", true),
         ] {
@@ -202,7 +225,7 @@ mod tests {
     #[test]
     fn errors_name_the_cause_and_the_syntax() {
         for (text, words) in [
-            ("tip=5", "use pid, tid, process or thread"),
+            ("tip=5", "use pid, tid, process, thread, wait or holder"),
             ("tid=worker", "write tid=41280"),
             ("tid=", "is not a number"),
             ("pid=99999999999", "is not a number"),

@@ -42,7 +42,7 @@ impl Context<'_> {
     /// The row that has the flat of an entry, if the filters keep it; see
     /// [`StackFacts::flat_row`].
     pub(crate) fn flat_row(&self, key: ThreadStack) -> Option<RowId> {
-        self.facts.flat_row(self.stacks.stack(key)).filter(|_| self.threads.keeps(key.0))
+        self.facts.flat_row(self.stacks.stack(key)).filter(|_| self.threads.keeps(self.profile, key))
     }
 }
 
@@ -299,7 +299,9 @@ impl Feed<'_> {
             totals.total_ns = totals.total_ns.wrapping_add(sum.ns);
             totals.samples = totals.samples.wrapping_add(sum.samples);
         }
-        if self.context.threads.keeps(key.0) && self.batch.push(self.context.stacks.stack(key), sums) {
+        if self.context.threads.keeps(self.context.profile, key)
+            && self.batch.push(self.context.stacks.stack(key), sums)
+        {
             self.flush();
         }
     }

@@ -66,7 +66,7 @@ impl App {
         }
         let Some((full, _)) = self.function_under_cursor() else { return self.note("nothing is selected") };
         let name = match self.group {
-            Grouping::Function | Grouping::Module => full,
+            Grouping::Function | Grouping::Module | Grouping::Wait => full,
             Grouping::Thread | Grouping::Process => without_owner(full),
             Grouping::File => full.strip_suffix(" (inline)").unwrap_or(full),
             // Filters match names, files and modules, not lines or addresses.

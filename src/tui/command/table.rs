@@ -83,7 +83,7 @@ pub static COMMANDS: [CommandSpec; 33] = [
     spec(
         "tagfocus",
         "tagfocus=tid=5",
-        "keep samples by tid=, pid=, thread=REGEX, process=REGEX",
+        "keep samples by tid=, pid=, thread=REGEX, process=, wait=, holder=",
         S::TagFilter(TagFilterKind::Focus),
     ),
     spec(

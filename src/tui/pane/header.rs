@@ -325,8 +325,8 @@ fn chip_spans(context: &PaneContext<'_>, theme: Theme) -> Vec<Span<'static>> {
         };
         let words = match subject {
             Subject::TagFocus | Subject::TagIgnore => match meant.next() {
-                Some(name) => format!("{words} {} ✕", text::cut_middle(name, CHIP_COLUMNS)),
-                None => format!("{words} ✕"),
+                Some(name) if !name.is_empty() => format!("{words} {} ✕", text::cut_middle(name, CHIP_COLUMNS)),
+                _ => format!("{words} ✕"),
             },
             _ => format!("{words} ✕"),
         };

@@ -99,10 +99,20 @@ pub fn draw(canvas: &mut Canvas<'_>, area: Rect, context: &PaneContext<'_>) {
                 }
                 spans
             }
-            (None, None) => selected(canvas, context, room),
+            (None, None) => {
+                let words = deadlock(context).map(|words| Span::styled(words, notable));
+                words.map_or_else(|| selected(canvas, context, room), |words| vec![words])
+            }
         },
     };
     canvas.spans(area.x + 1, area.y, room as u16, &spans);
+}
+
+/// A sentence about threads that wait for each other's locks.
+fn deadlock(context: &PaneContext<'_>) -> Option<String> {
+    let threads = &context.answer?.facts.deadlock;
+    let (last, others) = threads.split_last().filter(|(_, others)| !others.is_empty())?;
+    Some(format!("deadlock: {} and {last} wait for each other's locks", others.join(", ")))
 }
 
 /// The signal of setitimer for a clock. Its default action terminates the process.

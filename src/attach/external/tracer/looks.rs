@@ -13,7 +13,7 @@ use crate::attach::external::ptrace;
 use crate::attach::external::registers::ThreadRegisters;
 use crate::attach::external::threads::Activity;
 use crate::attach::proc::{self, ProcStat};
-use crate::link::wire::{Clock, LossCause};
+use crate::link::wire::{BlockingCall, Clock, LossCause};
 
 /// Maximum number of samples of sleeping threads per second and process. More threads take turns.
 const SLEEPERS_PER_SECOND: u64 = 2_000;
@@ -111,7 +111,7 @@ impl Tracer {
             return;
         }
         let activity = match updated {
-            Some(false) if thread.is_asleep && thread.is_stack_known => Ok(Activity::Sleeping(None)),
+            Some(false) if thread.is_asleep && thread.is_stack_known => Ok(Activity::Sleeping(None, None)),
             Some(false) if thread.is_asleep && self.config.clock != Clock::Real => return,
             Some(_) => thread.read_activity(),
             None => Err(std::io::ErrorKind::NotFound.into()),
@@ -121,10 +121,10 @@ impl Tracer {
                 thread.is_asleep = false;
                 self.running.push((pid, tid));
             }
-            Ok(Activity::Sleeping(registers)) => {
+            Ok(Activity::Sleeping(registers, call)) => {
                 thread.is_asleep = true;
                 if self.config.clock == Clock::Real {
-                    self.sample_sleeper(pid, tid, registers, now_ns);
+                    self.sample_sleeper(pid, tid, (registers, call), now_ns);
                 }
             }
             Err(_) => {
@@ -166,7 +166,13 @@ impl Tracer {
     }
 
     /// Samples a thread where it sleeps, without stopping it.
-    fn sample_sleeper(&mut self, pid: u32, tid: u32, registers: Option<ThreadRegisters>, now_ns: u64) {
+    fn sample_sleeper(
+        &mut self,
+        pid: u32,
+        tid: u32,
+        (registers, call): (Option<ThreadRegisters>, Option<BlockingCall>),
+        now_ns: u64,
+    ) {
         let Some(process) = self.processes.get_mut(&pid) else { return };
         let image = process.image;
         let Some(thread) = process.threads.get_mut(&tid) else { return };
@@ -188,7 +194,7 @@ impl Tracer {
         };
         let Some(thread) = process.threads.get_mut(&tid) else { return };
         let weight_ns = now_ns.saturating_sub(std::mem::replace(&mut thread.wall_ns, now_ns));
-        self.send_sample(image, tid, weight_ns, now_ns, stack);
+        self.send_sample(image, tid, weight_ns, now_ns, (stack, call));
     }
 
     /// Watches the children of watched processes, if a search for them is due.

@@ -11,8 +11,9 @@
 //!  ▸   41302  resize           sleeping   0.1%        1         ▁  └ resize -w 800 (1.2 s ago)
 //! ```
 //!
-//! A process has a row only if there are several. If there is little room, the trend is omitted
-//! first, then samples and state.
+//! A thread that waits shows for what: `[lock] held by compactor  in Cache::insert`. A process has a
+//! row only if there are several. If there is little room, the trend is omitted first, then samples
+//! and state.
 
 use ratatui::layout::Rect;
 use ratatui::style::Style;
@@ -23,7 +24,7 @@ use crate::profile::thread::ThreadState;
 use crate::profile::totals::Weight;
 use crate::session::Answer;
 use crate::tally::measure;
-use crate::tally::threads::{FoldedRows, Load, LoadChange, ProcessRow, StackRow, ThreadRow, ThreadSort};
+use crate::tally::threads::{FoldedRows, Load, LoadChange, ProcessRow, StackRow, ThreadRow, ThreadSort, WaitRow};
 use crate::tally::trend::PARTS;
 use crate::tui::canvas::Canvas;
 use crate::tui::fit_names::{NameToFit, fit_name};
@@ -53,6 +54,10 @@ const GAP: u16 = 2;
 const MAX_INDENT: usize = 8;
 /// Minimum columns of a function; other columns are omitted for it.
 const FUNCTION_COLUMNS: u16 = 24;
+
+/// The word before the function in which a thread waits, and the fewest columns of its name.
+const WITHIN: &str = "in ";
+const WITHIN_COLUMNS: u16 = 8;
 
 /// Start of each column, relative to the pane; `None` for an omitted column.
 struct ThreadColumns {
@@ -163,11 +168,13 @@ fn heads(canvas: &mut Canvas<'_>, area: Rect, context: &PaneContext<'_>, answer:
         let style = style(canvas, Some(sort));
         at.into_iter().for_each(|at| right(canvas, area.x + at, y, columns, words, style));
     }
+    let is_wall = answer.facts.clock == Clock::Real;
+    let function_head = if is_wall { "waits for, or top function" } else { "top function" };
     let names = [
         (Some(plan.name), "name", Some(ThreadSort::Name)),
         (plan.state, "state", Some(ThreadSort::State)),
         (plan.trend, "trend", None),
-        (Some(plan.function), "top function", Some(ThreadSort::Function)),
+        (Some(plan.function), function_head, Some(ThreadSort::Function)),
     ];
     for (at, words, sort) in names {
         let style = style(canvas, sort);
@@ -300,12 +307,35 @@ impl RowPainter<'_> {
         self.name(canvas, &thread.name, style);
         self.state(canvas, thread.state);
         self.load(canvas, &thread.load, thread.inside);
+        if let Some(wait) = &thread.wait {
+            return self.wait(canvas, wait, thread.inside);
+        }
         let room = self.place.width.saturating_sub(self.plan.function);
         let Load { top, top_full, top_module, .. } = &thread.load;
         let name = NameToFit { full: top_full, short: top, room: room.into() };
         let name = fit_name(&name, self.context.names);
         let style = if thread.inside { canvas.theme.module(top_module) } else { dim };
         canvas.put(x + self.plan.function, y, room, &name, style);
+    }
+
+    /// Draws what a thread waits for, and the function in which it does.
+    fn wait(&self, canvas: &mut Canvas<'_>, wait: &WaitRow, inside: bool) {
+        let Rect { x, y, .. } = self.place;
+        let room = self.place.width.saturating_sub(self.plan.function);
+        let (dim, notable) = (canvas.style(Role::Dim), canvas.style(Role::Notable));
+        let is_lock = wait.name.starts_with("[lock]");
+        let name = text::cut_right(&wait.name, room.into());
+        canvas.put(x + self.plan.function, y, room, &name, if is_lock && inside { notable } else { dim });
+        let used = text::columns(&name, room.into()) as u16 + GAP;
+        let (at, left) = (x + self.plan.function + used, room.saturating_sub(used + WITHIN.len() as u16));
+        if left < WITHIN_COLUMNS {
+            return;
+        }
+        canvas.put(at, y, left, WITHIN, dim);
+        let StackRow { full, short, module } = &wait.within;
+        let name = fit_name(&NameToFit { full, short, room: left.into() }, self.context.names);
+        let style = if inside { canvas.theme.module(module) } else { dim };
+        canvas.put(at + WITHIN.len() as u16, y, left, &name, style);
     }
 
     /// A function of a thread's newest stack.

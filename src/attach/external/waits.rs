@@ -1,0 +1,82 @@
+//! Tells what a sleeping thread waits for: the descriptor behind its system call, and the thread
+//! that holds the lock it wants. The thread is not stopped.
+
+use std::fs;
+use std::os::unix::ffi::OsStrExt;
+
+use super::ptrace;
+use crate::link::wire::Wait;
+use crate::link::wire::{BlockingCall, LOCK_WORDS};
+
+/// Finds out what threads of a process wait for.
+pub(super) struct ProcessWaits {
+    pid: u32,
+    /// Whether the process numbers its threads as this one does.
+    knows_threads: bool,
+}
+
+impl ProcessWaits {
+    pub(super) fn new(pid: u32) -> ProcessWaits {
+        let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
+        let own_pids = status.lines().find_map(|line| line.strip_prefix("NSpid:"));
+        let knows_threads = own_pids.is_some_and(|pids| pids.split_ascii_whitespace().count() == 1);
+        ProcessWaits { pid, knows_threads }
+    }
+
+    /// Reads what a thread waits for in a call.
+    pub(super) fn read(&self, tid: u32, call: BlockingCall) -> Wait<Vec<u8>> {
+        let (object, is_file) = call.descriptor().map(|fd| self.describe(tid, fd)).unwrap_or_default();
+        Wait { tid, call, holder: self.holder(tid, &call), is_file, object }
+    }
+
+    /// The file behind a descriptor of a thread, and whether it is a regular one.
+    fn describe(&self, tid: u32, fd: u32) -> (Vec<u8>, bool) {
+        let path = format!("/proc/{}/task/{tid}/fd/{fd}", self.pid);
+        let object = fs::read_link(&path).map_or(Vec::new(), |target| target.as_os_str().as_bytes().to_vec());
+        let is_file = object.first() == Some(&b'/') && fs::metadata(&path).is_ok_and(|file| file.is_file());
+        (object, is_file)
+    }
+
+    /// Returns the other thread of the process that holds the lock; 0 if there is none, or it is
+    /// not the same in two readings.
+    pub(super) fn holder(&self, tid: u32, call: &BlockingCall) -> u32 {
+        let Some(address) = call.lock().filter(|_| self.knows_threads) else { return 0 };
+        let threads = fs::read_dir(format!("/proc/{}/task", self.pid)).map_or(0, Iterator::count);
+        let read = || {
+            let mut bytes = [0; 4 * LOCK_WORDS];
+            let is_whole = ptrace::read_memory(self.pid, address, &mut bytes) == bytes.len();
+            let (words, _) = bytes.as_chunks::<4>();
+            let mut lock = [0; LOCK_WORDS];
+            lock.iter_mut().zip(words).for_each(|(word, bytes)| *word = u32::from_ne_bytes(*bytes));
+            call.holder(&lock, threads).filter(|_| is_whole)
+        };
+        let is_thread = |&holder: &u32| fs::exists(format!("/proc/{}/task/{holder}", self.pid)).unwrap_or(false);
+        let first = read();
+        first.filter(is_thread).filter(|&holder| holder != tid && read() == first).unwrap_or(0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::fd::AsRawFd;
+
+    use super::*;
+
+    #[test]
+    fn descriptors_and_holders_of_another_process_are_read() {
+        let reader = ProcessWaits::new(std::process::id());
+        let tid = nix::unistd::gettid().as_raw() as u32;
+        let file = fs::File::open("/proc/self/exe").unwrap();
+        let call = |number: libc::c_long, arguments| BlockingCall { number: Some(number as u32), arguments };
+        let wait = reader.read(tid, call(libc::SYS_read, [file.as_raw_fd() as u64, 0, 0]));
+        let executable = std::env::current_exe().unwrap();
+        assert_eq!((wait.object, wait.is_file), (executable.as_os_str().as_bytes().to_vec(), true));
+        // Without a live thread of that number there is no holder.
+        let lock = [2, 0, std::process::id(), 1, 0, 0, 0, 0, 0, 0u32];
+        let futex = call(libc::SYS_futex, [lock.as_ptr() as u64, 0x80, 2]);
+        assert_eq!(reader.holder(tid, &futex), std::process::id());
+        assert_eq!(reader.holder(std::process::id(), &futex), 0);
+        let ended = [2, 0, u32::MAX >> 2, 1, 0, 0, 0, 0, 0, 0u32];
+        assert_eq!(reader.holder(tid, &call(libc::SYS_futex, [ended.as_ptr() as u64, 0x80, 2])), 0);
+    }
+}

@@ -1,0 +1,333 @@
+//! The system call in which a thread sleeps: why it waits there, as far as the call tells, and
+//! where the holder of a lock is noted.
+
+/// The reason why a thread waits: the thing that it waits for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum WaitReason {
+    /// A mutex.
+    Lock,
+    /// A condition variable.
+    Condvar,
+    /// A lock for readers and writers.
+    RwLock,
+    /// A semaphore.
+    Semaphore,
+    /// The end of another thread.
+    Join,
+    /// A futex that serves something else, or nobody knows what.
+    Futex,
+    /// The time: it sleeps.
+    Sleep,
+    /// An event of one of several descriptors.
+    Poll,
+    /// Data from a descriptor.
+    Read,
+    /// Room in a descriptor.
+    Write,
+    /// Data from a socket.
+    Receive,
+    /// Room in a socket.
+    Send,
+    /// A connection from a peer.
+    Accept,
+    /// A connection to a peer.
+    Connect,
+    /// A disk.
+    Disk,
+    /// A child process.
+    Child,
+    /// A signal.
+    Signal,
+    /// An io_uring.
+    IoUring,
+    /// Memory: a page that is read from a file or from swap.
+    Memory,
+    /// Something else.
+    Other,
+}
+
+impl WaitReason {
+    /// All reasons with their words, in the order of their declaration.
+    const TABLE: [(WaitReason, &'static str); 20] = [
+        (WaitReason::Lock, "lock"),
+        (WaitReason::Condvar, "condvar"),
+        (WaitReason::RwLock, "rwlock"),
+        (WaitReason::Semaphore, "semaphore"),
+        (WaitReason::Join, "join"),
+        (WaitReason::Futex, "futex"),
+        (WaitReason::Sleep, "sleep"),
+        (WaitReason::Poll, "poll"),
+        (WaitReason::Read, "read"),
+        (WaitReason::Write, "write"),
+        (WaitReason::Receive, "recv"),
+        (WaitReason::Send, "send"),
+        (WaitReason::Accept, "accept"),
+        (WaitReason::Connect, "connect"),
+        (WaitReason::Disk, "disk"),
+        (WaitReason::Child, "child"),
+        (WaitReason::Signal, "signal"),
+        (WaitReason::IoUring, "io_uring"),
+        (WaitReason::Memory, "memory"),
+        (WaitReason::Other, "other"),
+    ];
+
+    /// The words of all reasons.
+    pub fn all() -> impl Iterator<Item = &'static str> {
+        WaitReason::TABLE.iter().map(|(_, word)| *word)
+    }
+
+    /// The word for a reason.
+    pub fn word(self) -> &'static str {
+        WaitReason::TABLE[self as usize].1
+    }
+}
+
+/// Whether the first argument of a call is the descriptor that it waits for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum FirstArgument {
+    Descriptor,
+    Else,
+}
+
+use FirstArgument::{Descriptor, Else};
+
+/// The system calls of x86-64 that block, by their numbers. Others are [`WaitReason::Other`].
+const CALLS: &[(u32, &str, WaitReason, FirstArgument)] = &[
+    (0, "read", WaitReason::Read, Descriptor),
+    (1, "write", WaitReason::Write, Descriptor),
+    (7, "poll", WaitReason::Poll, Else),
+    (16, "ioctl", WaitReason::Other, Descriptor),
+    (17, "pread64", WaitReason::Read, Descriptor),
+    (18, "pwrite64", WaitReason::Write, Descriptor),
+    (19, "readv", WaitReason::Read, Descriptor),
+    (20, "writev", WaitReason::Write, Descriptor),
+    (23, "select", WaitReason::Poll, Else),
+    (26, "msync", WaitReason::Disk, Else),
+    (34, "pause", WaitReason::Signal, Else),
+    (35, "nanosleep", WaitReason::Sleep, Else),
+    (40, "sendfile", WaitReason::Write, Descriptor),
+    (42, "connect", WaitReason::Connect, Descriptor),
+    (43, "accept", WaitReason::Accept, Descriptor),
+    (44, "sendto", WaitReason::Send, Descriptor),
+    (45, "recvfrom", WaitReason::Receive, Descriptor),
+    (46, "sendmsg", WaitReason::Send, Descriptor),
+    (47, "recvmsg", WaitReason::Receive, Descriptor),
+    (58, "vfork", WaitReason::Child, Else),
+    (61, "wait4", WaitReason::Child, Else),
+    (65, "semop", WaitReason::Semaphore, Else),
+    (73, "flock", WaitReason::Lock, Descriptor),
+    (74, "fsync", WaitReason::Disk, Descriptor),
+    (75, "fdatasync", WaitReason::Disk, Descriptor),
+    (128, "rt_sigtimedwait", WaitReason::Signal, Else),
+    (130, "rt_sigsuspend", WaitReason::Signal, Else),
+    (162, "sync", WaitReason::Disk, Else),
+    (202, "futex", WaitReason::Futex, Else),
+    (208, "io_getevents", WaitReason::Poll, Else),
+    (217, "getdents64", WaitReason::Read, Descriptor),
+    (220, "semtimedop", WaitReason::Semaphore, Else),
+    (230, "clock_nanosleep", WaitReason::Sleep, Else),
+    (232, "epoll_wait", WaitReason::Poll, Else),
+    (242, "mq_timedsend", WaitReason::Send, Descriptor),
+    (243, "mq_timedreceive", WaitReason::Receive, Descriptor),
+    (247, "waitid", WaitReason::Child, Else),
+    (257, "openat", WaitReason::Disk, Else),
+    (270, "pselect6", WaitReason::Poll, Else),
+    (271, "ppoll", WaitReason::Poll, Else),
+    (275, "splice", WaitReason::Read, Descriptor),
+    (277, "sync_file_range", WaitReason::Disk, Descriptor),
+    (281, "epoll_pwait", WaitReason::Poll, Else),
+    (288, "accept4", WaitReason::Accept, Descriptor),
+    (295, "preadv", WaitReason::Read, Descriptor),
+    (296, "pwritev", WaitReason::Write, Descriptor),
+    (299, "recvmmsg", WaitReason::Receive, Descriptor),
+    (306, "syncfs", WaitReason::Disk, Descriptor),
+    (307, "sendmmsg", WaitReason::Send, Descriptor),
+    (327, "preadv2", WaitReason::Read, Descriptor),
+    (328, "pwritev2", WaitReason::Write, Descriptor),
+    (426, "io_uring_enter", WaitReason::IoUring, Else),
+    (441, "epoll_pwait2", WaitReason::Poll, Else),
+    (449, "futex_waitv", WaitReason::Futex, Else),
+];
+
+/// The number of futex(2), the bits of its operation that are the command, and the commands.
+const FUTEX: u32 = 202;
+const COMMAND_MASK: u64 = 0x7f;
+const WAIT: u64 = 0;
+const LOCK_PI: u64 = 6;
+const LOCK_PI2: u64 = 13;
+/// The bit of a futex that says that threads wait, and the bits that are the holder.
+const WAITERS: u32 = 0x8000_0000;
+const HOLDER_MASK: u32 = 0x3fff_ffff;
+
+/// Number of words at a futex that tell its holder: the start of a `pthread_mutex_t`.
+pub const LOCK_WORDS: usize = 5;
+
+/// The value of a lock of glibc and of Rust's standard library that has waiters.
+const CONTENDED: u32 = 2;
+/// All kinds of a mutex of glibc, with its flags.
+const MUTEX_KINDS: u32 = 0x3ff;
+
+/// A system call in which a thread sleeps.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct BlockingCall {
+    /// Its number; `None` outside of a system call, as in a page fault.
+    pub number: Option<u32>,
+    /// Its first three arguments.
+    pub arguments: [u64; 3],
+}
+
+impl BlockingCall {
+    /// Parses a line of `/proc/PID/task/TID/syscall`: `NUMBER ARGUMENTS… SP PC`, or `-1 SP PC`
+    /// outside of a system call. Returns `None` for a thread that runs, and for anything else.
+    pub fn parse(line: &[u8]) -> Option<BlockingCall> {
+        let mut words = line.trim_ascii_end().split(|&byte| byte == b' ');
+        let number = words.next()?;
+        if number == b"-1" {
+            return Some(BlockingCall::default());
+        }
+        let mut call = BlockingCall { number: Some(parse_number(number, 10)?.try_into().ok()?), arguments: [0; 3] };
+        for argument in &mut call.arguments {
+            *argument = parse_number(words.next()?.strip_prefix(b"0x")?, 16)?;
+        }
+        Some(call)
+    }
+
+    fn row(&self) -> Option<(WaitReason, FirstArgument)> {
+        let row = CALLS.binary_search_by_key(&self.number?, |row| row.0).ok()?;
+        Some((CALLS[row].2, CALLS[row].3))
+    }
+
+    /// The reason as far as the call tells. A [futex](WaitReason::Futex) may serve a lock or
+    /// anything else.
+    pub fn reason(&self) -> WaitReason {
+        if self.number.is_none() {
+            return WaitReason::Memory;
+        }
+        match self.row().map_or(WaitReason::Other, |row| row.0) {
+            WaitReason::Futex if self.is_lock() => WaitReason::Lock,
+            reason => reason,
+        }
+    }
+
+    /// The descriptor that the call waits for.
+    pub fn descriptor(&self) -> Option<u32> {
+        self.row().filter(|row| row.1 == Descriptor).map(|_| self.arguments[0] as u32)
+    }
+
+    /// The address of the futex that the call waits for.
+    pub fn futex(&self) -> Option<u64> {
+        (self.number == Some(FUTEX)).then_some(self.arguments[0])
+    }
+
+    fn futex_command(&self) -> Option<u64> {
+        self.futex().map(|_| self.arguments[1] & COMMAND_MASK)
+    }
+
+    /// The value that the futex had when the thread went to sleep.
+    fn futex_value(&self) -> u32 {
+        self.arguments[2] as u32
+    }
+
+    /// Whether the call's operation alone says that it waits for a lock: one whose priority the
+    /// kernel inherits, one that notes its holder in the futex, or a low-level lock of glibc.
+    fn is_lock(&self) -> bool {
+        match self.futex_command() {
+            Some(LOCK_PI | LOCK_PI2) => true,
+            Some(WAIT) => self.futex_value() == CONTENDED || self.holder_in_value().is_some(),
+            _ => false,
+        }
+    }
+
+    /// The thread that holds a lock of musl, or a robust one of glibc: both keep it in the futex.
+    fn holder_in_value(&self) -> Option<u32> {
+        let value = self.futex_value();
+        (value & WAITERS != 0).then_some(value & HOLDER_MASK).filter(|&tid| tid != 0)
+    }
+
+    /// Returns the address from which [`LOCK_WORDS`] words tell the holder, if the call waits for a
+    /// lock that may have one.
+    pub fn lock(&self) -> Option<u64> {
+        self.futex().filter(|_| self.is_lock())
+    }
+
+    /// Returns the thread that holds the lock, if the words at its address say so. A mutex of glibc
+    /// has its holder in the third word. Other locks have the same futex operation but no holder:
+    /// the words behind must be those of a mutex that at most `threads` threads use. The caller
+    /// makes sure that the thread lives.
+    pub fn holder(&self, words: &[u32; LOCK_WORDS], threads: usize) -> Option<u32> {
+        let [value, _, owner, users, kind] = *words;
+        let holder = match self.futex_command()? {
+            LOCK_PI | LOCK_PI2 => value & HOLDER_MASK,
+            _ if value != self.futex_value() => return None,
+            WAIT if value != CONTENDED => self.holder_in_value()?,
+            WAIT if (1..=threads as u32).contains(&users) && kind & !MUTEX_KINDS == 0 => owner,
+            _ => return None,
+        };
+        Some(holder).filter(|&tid| tid != 0)
+    }
+}
+
+fn parse_number(digits: &[u8], radix: u32) -> Option<u64> {
+    let digit =
+        |value: u64, &byte: &u8| value.checked_mul(radix.into())?.checked_add((byte as char).to_digit(radix)?.into());
+    if digits.is_empty() { None } else { digits.iter().try_fold(0, digit) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn futex(operation: u64, value: u32) -> BlockingCall {
+        BlockingCall { number: Some(FUTEX), arguments: [0x7f00, operation, value.into()] }
+    }
+
+    #[test]
+    fn a_line_of_the_kernel_is_parsed_or_refused() {
+        let call = BlockingCall::parse(b"202 0x7f00 0x80 0x2 0x0 0x0 0x0 0x7ffd10 0x7f12\n").unwrap();
+        assert_eq!(call, futex(0x80, 2));
+        assert_eq!((call.futex(), call.descriptor()), (Some(0x7f00), None));
+        let call = BlockingCall::parse(b"0 0x3 0x7ffc 0x400 0x0 0x0 0x0 0x7ffd10 0x7f12").unwrap();
+        assert_eq!((call.reason(), call.descriptor(), call.futex()), (WaitReason::Read, Some(3), None));
+        assert_eq!(BlockingCall::parse(b"-1 0x7ffd10 0x7f12\n").unwrap().reason(), WaitReason::Memory);
+        for line in
+            ["running\n", "", "0", "0 0x1 0x2", "0 1 2 3", "99999999999 0x0 0x0 0x0", "0 0x11112222333344445 0x0"]
+        {
+            assert_eq!(BlockingCall::parse(line.as_bytes()), None, "{line}");
+        }
+    }
+
+    #[test]
+    fn words_and_reasons_are_in_one_order() {
+        for (index, (reason, _)) in WaitReason::TABLE.iter().enumerate() {
+            assert_eq!(*reason as usize, index);
+        }
+        assert!(CALLS.is_sorted_by_key(|row| row.0));
+        // Each is the call that it is said to be.
+        let number_of = |name: &str| CALLS.iter().find(|row| row.1 == name).map(|row| row.0);
+        assert_eq!([number_of("read"), number_of("futex"), number_of("wait4")], [Some(0), Some(FUTEX), Some(61)]);
+    }
+
+    #[test]
+    fn a_mutex_has_a_holder_and_a_condition_variable_has_none() {
+        let mutex = [2, 0, 4130, 1, 0];
+        assert_eq!(futex(0x80, 2).holder(&mutex, 8), Some(4130));
+        assert_eq!(futex(0, 2).holder(&[2, 1, 4130, 2, 1], 8), Some(4130), "a recursive one that processes share");
+        // Without a priority in the futex, the holder is not a mutex's third word.
+        assert_eq!(futex(0x86, 0).holder(&[0x8000_1022, 0, 0, 0, 0], 8), Some(4130));
+        assert_eq!(futex(0x80, 0x8000_1022).holder(&[0x8000_1022, 0, 7, 1, 0], 8), Some(4130));
+        // The lock was handed on, or is free.
+        assert_eq!(futex(0x80, 2).holder(&[1, 0, 4130, 1, 0], 8), None);
+        assert_eq!(futex(0x80, 2).holder(&[2, 0, 0, 1, 0], 8), None);
+        // A lock of stdio or malloc: other words follow.
+        assert_eq!(futex(0x80, 2).holder(&[2, 1, 0x1234_5678, 0x7f12, 0], 8), None);
+        assert_eq!(futex(0x80, 2).holder(&[2, 0, 1, 0, 0x5555_0010], 8), None);
+        // A condition variable, and a lock of Rust's standard library.
+        for operation in [0x189, 0x89] {
+            assert_eq!(futex(operation, 2).holder(&mutex, 8), None);
+            assert_eq!(futex(operation, 2).reason(), WaitReason::Futex);
+            assert_eq!(futex(operation, 2).lock(), None);
+        }
+        assert_eq!(futex(0x80, 2).reason(), WaitReason::Lock);
+        assert_eq!(futex(0x80, 1).reason(), WaitReason::Futex);
+    }
+}

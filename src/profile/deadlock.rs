@@ -1,0 +1,39 @@
+//! Finds threads that wait for each other's locks: none of them will ever run again.
+
+use super::apply::Profile;
+use super::process::Process;
+use super::thread::ThreadId;
+use super::waits::WaitReason;
+
+/// Time after its last sample up to which a thread counts as still waiting, ns.
+const RECENT_NS: u64 = 2_000_000_000;
+
+impl Profile {
+    /// The threads of a deadlock at a time of the viewer's clock, each of which waits for a lock
+    /// that the next one holds, and the last one for a lock of the first. Empty if there is none.
+    pub fn deadlock(&self, now_ns: u64) -> Vec<ThreadId> {
+        let connected = self.processes.iter().filter(|process| process.connected);
+        connected.map(|process| self.cycle(process, now_ns)).find(|cycle| !cycle.is_empty()).unwrap_or_default()
+    }
+
+    fn cycle(&self, process: &Process, now_ns: u64) -> Vec<ThreadId> {
+        let holder = |thread: ThreadId| {
+            let current = process.waits.get(&self.thread(thread).tid)?;
+            let wait = self.waits.get(current.wait);
+            let is_recent = now_ns.saturating_sub(current.seen_ns?) < RECENT_NS;
+            wait.holder.filter(|_| is_recent && wait.reason == WaitReason::Lock)
+        };
+        let waiting = process.waits.keys().filter_map(|tid| process.threads.get(tid).copied());
+        // Each thread waits for one other, so a path either ends or closes.
+        let mut on_cycle = waiting.filter_map(|start| {
+            let path = std::iter::successors(Some(start), |&thread| holder(thread));
+            let closes = path.skip(1).take(process.waits.len()).position(|thread| thread == start)?;
+            Some(std::iter::successors(Some(start), |&thread| holder(thread)).take(closes + 1).collect::<Vec<_>>())
+        });
+        // The one with the lowest number comes first, so that a deadlock is always told alike.
+        let Some(mut cycle) = on_cycle.next() else { return Vec::new() };
+        let first = (0..cycle.len()).min_by_key(|&index| cycle[index]).unwrap_or(0);
+        cycle.rotate_left(first);
+        cycle
+    }
+}

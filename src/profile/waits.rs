@@ -1,0 +1,106 @@
+//! The waits of sleeping threads. Each is stored once, and is the leaf frame of the stacks of those
+//! that wait so.
+
+use std::collections::HashMap;
+
+use super::ids::ThreadId;
+pub use super::ids::WaitId;
+use super::stack::FrameId;
+pub use crate::link::wire::WaitReason;
+use crate::link::wire::{BlockingCall, Wait};
+
+/// Maximum number of waits. Of further ones only the reason is kept.
+const MAX_WAITS: usize = 65_536;
+/// Number of callers that a futex keeps: one of them tells what it is used for.
+const CALLERS: usize = 6;
+
+/// Something that threads wait for.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct KnownWait {
+    /// The reason. That of a [futex](WaitReason::Futex) may be told from the names of `callers`.
+    pub reason: WaitReason,
+    /// The file behind the descriptor, or the address of the lock; empty without either.
+    pub object: String,
+    /// The thread that holds the lock.
+    pub holder: Option<ThreadId>,
+    /// The innermost frames of those that wait on a futex, the leaf first.
+    pub callers: Vec<FrameId>,
+}
+
+impl KnownWait {
+    /// The wait of a message. Two threads may wait for the same.
+    pub(super) fn new(wait: &Wait<Box<[u8]>>, holder: Option<ThreadId>) -> KnownWait {
+        let object = match wait.call.lock() {
+            Some(address) => format!("{address:#x}"),
+            None => String::from_utf8_lossy(&wait.object).into_owned(),
+        };
+        KnownWait { reason: reason(&wait.call, wait.is_file), object, holder, callers: Vec::new() }
+    }
+
+    /// Whether the names of the callers are needed to tell the reason.
+    pub(super) fn wants_callers(&self) -> bool {
+        self.reason == WaitReason::Futex
+    }
+}
+
+/// A regular file never keeps a reader waiting; its disk does.
+fn reason(call: &BlockingCall, is_file: bool) -> WaitReason {
+    match call.reason() {
+        WaitReason::Read | WaitReason::Write if is_file => WaitReason::Disk,
+        reason => reason,
+    }
+}
+
+/// All waits of a session.
+#[derive(Default)]
+pub struct WaitTable {
+    waits: Vec<KnownWait>,
+    ids: HashMap<KnownWait, WaitId>,
+}
+
+impl WaitTable {
+    /// Returns the id of a wait, and adds it if it is new.
+    pub(super) fn intern(&mut self, mut wait: KnownWait) -> WaitId {
+        if self.waits.len() >= MAX_WAITS && !self.ids.contains_key(&wait) {
+            wait = KnownWait { reason: wait.reason, object: String::new(), holder: None, callers: Vec::new() };
+        }
+        *self.ids.entry(wait).or_insert_with_key(|wait| {
+            self.waits.push(wait.clone());
+            WaitId(self.waits.len() as u32 - 1)
+        })
+    }
+
+    /// Returns the id of the same wait with the innermost frames of those that wait.
+    pub(super) fn intern_called(&mut self, id: WaitId, leaf_first: impl Iterator<Item = FrameId>) -> WaitId {
+        self.intern(KnownWait { callers: leaf_first.take(CALLERS).collect(), ..self.get(id).clone() })
+    }
+
+    /// The wait with an id.
+    pub fn get(&self, id: WaitId) -> &KnownWait {
+        &self.waits[id.0 as usize]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(object: &str, is_file: bool) -> KnownWait {
+        let call = BlockingCall { number: Some(0), arguments: [3, 0, 0] };
+        KnownWait::new(&Wait { tid: 1, call, holder: 0, is_file, object: object.as_bytes().into() }, None)
+    }
+
+    #[test]
+    fn equal_waits_are_one_and_their_number_is_limited() {
+        let mut table = WaitTable::default();
+        let first = table.intern(read("pipe:[7]", false));
+        assert_eq!(table.intern(read("pipe:[7]", false)), first);
+        let disk = table.intern(read("/var/lib/x.db", true));
+        assert_eq!(table.get(disk).reason, WaitReason::Disk);
+        (0..2 * MAX_WAITS).for_each(|number| {
+            table.intern(read(&format!("pipe:[{number}]"), false));
+        });
+        assert_eq!(table.waits.len(), MAX_WAITS + 1);
+        assert_eq!(table.intern(read("pipe:[7]", false)), first);
+    }
+}

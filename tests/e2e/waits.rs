@@ -1,0 +1,127 @@
+//! By the wall clock, each sleeping thread has the reason for which it waits, the file behind its
+//! descriptor, and the thread that holds its lock; with the agent and from outside.
+
+use std::collections::BTreeMap;
+use std::process::Command;
+
+use crate::harness::run::{SIGTOP, run, text};
+use crate::harness::targets;
+use crate::harness::terminal::Terminal;
+use crate::recording::Directory;
+
+/// The weight of the samples of a thread with the same labels, ns.
+type Weights = BTreeMap<(String, Labels), u64>;
+
+/// The labels of a wait; empty where a sample has none.
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+struct Labels {
+    wait: String,
+    object: String,
+    holder: String,
+}
+
+/// Records a run of the target, and returns the weights in the saved profile.
+fn record(engine: &[&str], arguments: &[&str]) -> Weights {
+    let directory = Directory::new(&format!("waits-{}", engine.concat()));
+    let file = directory.file("waits.pb.gz");
+    let mut command = Command::new(SIGTOP);
+    command.args(["record", "--no-config", "--clock", "real", "--hz", "99", "--budget", "100%"]).args(engine);
+    let ran = run(command.arg("-o").arg(&file).arg("--").arg(targets::c("waits_for")).args(arguments));
+    assert_eq!((ran.code(), ran.out()), (0, "done\n".to_owned()), "{}", ran.err());
+    let dump = run(Command::new(SIGTOP).args(["report", "--raw"]).arg(&file)).out();
+    let mut weights = Weights::new();
+    let mut weight_ns = 0;
+    let label = |line: &str, key: &str| {
+        let found = line.split_once(&format!("{key}:[")).and_then(|(_, rest)| rest.split_once(']'));
+        found.map(|(value, _)| value.to_owned()).unwrap_or_default()
+    };
+    for line in dump.lines() {
+        let samples = line.split_once(": ").and_then(|(values, _)| values.split_whitespace().nth(1)?.parse().ok());
+        if let Some(ns) = samples {
+            weight_ns = ns;
+        } else if line.contains("thread:[") {
+            let [wait, object, holder] = ["wait", "object", "holder"].map(|key| label(line, key));
+            *weights.entry((label(line, "thread"), Labels { wait, object, holder })).or_default() += weight_ns;
+        }
+    }
+    weights
+}
+
+/// The share of a thread's weight with labels that fit.
+fn share(weights: &Weights, thread: &str, fits: impl Fn(&Labels) -> bool) -> f64 {
+    let of_thread = || weights.iter().filter(|((name, _), _)| name == thread);
+    let all: u64 = of_thread().map(|(_, ns)| ns).sum();
+    let fitting: u64 = of_thread().filter(|((_, labels), _)| fits(labels)).map(|(_, ns)| ns).sum();
+    assert!(all > 0, "{thread}: {weights:?}");
+    fitting as f64 / all as f64
+}
+
+fn assert_reasons(weights: &Weights) {
+    for (thread, wait, object, holder) in [
+        ("lock", "lock", "0x", "holder"),
+        ("lock-pi", "lock", "0x", "holder"),
+        ("rwlock", "rwlock", "", ""),
+        ("condvar", "condvar", "", ""),
+        ("semaphore", "semaphore", "", ""),
+        ("join", "join", "", ""),
+        ("sleep", "sleep", "", ""),
+        ("poll", "poll", "", ""),
+        ("poll-e", "poll", "", ""),
+        ("read", "read", "pipe:[", ""),
+        ("write", "write", "pipe:[", ""),
+        ("recv", "recv", "socket:[", ""),
+        ("send", "send", "socket:[", ""),
+        ("accept", "accept", "socket:[", ""),
+        ("signal", "signal", "", ""),
+    ] {
+        // The first samples may be of the start of the thread.
+        let right = |labels: &Labels| {
+            labels.wait == wait && labels.object.starts_with(object.trim_end_matches('[')) && labels.holder == holder
+        };
+        let share_of_right = share(weights, thread, right);
+        assert!(share_of_right >= 0.97, "{thread}: {share_of_right} of {weights:#?}");
+        // Whatever a thread waits for, no other thread is ever said to hold it.
+        let invented = share(weights, thread, |labels| !labels.holder.is_empty() && labels.holder != holder);
+        assert_eq!(invented, 0.0, "{thread}: {weights:#?}");
+    }
+    assert!(share(weights, "holder", |labels| labels.wait == "signal") >= 0.97);
+}
+
+#[test]
+fn the_agent_tells_the_reason_of_each_wait() {
+    assert_reasons(&record(&[], &["2"]));
+}
+
+#[test]
+fn the_reason_of_each_wait_is_told_from_outside() {
+    assert_reasons(&record(&["--engine", "external"], &["2"]));
+}
+
+#[test]
+fn threads_of_a_deadlock_hold_each_others_locks() {
+    let weights = record(&[], &["2", "deadlock"]);
+    for (thread, holder) in [("first", "second"), ("second", "first")] {
+        let right = share(&weights, thread, |labels| labels.wait == "lock" && labels.holder == holder);
+        assert!(right >= 0.97, "{thread}: {right} of {weights:#?}");
+    }
+}
+
+#[test]
+fn the_screen_names_waits_and_a_deadlock() {
+    let target = targets::c("waits_for");
+    let mut command = Command::new(SIGTOP);
+    command.args(["--no-config", "--clock", "real", "--on-quit", "end", "--", text(&target), "60", "deadlock"]);
+    let mut terminal = Terminal::start(140, 45, &command);
+    terminal.see("deadlock: first and second wait for each other's locks");
+    terminal.keys("5");
+    terminal.see("[lock] held by holder");
+    terminal.see("in wait_lock");
+    terminal.keys("1:waits\r");
+    terminal.see("with waits");
+    terminal.see("[read] pipe:[");
+    terminal.keys(":tagfocus wait=lock\r");
+    terminal.see("[lock");
+    terminal.wait("only locks", |screen| !screen.contents().contains("[read] pipe:["));
+    terminal.keys("q");
+    terminal.finish();
+}
