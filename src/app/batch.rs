@@ -124,7 +124,7 @@ pub(super) fn run(session: &Session, mut options: BatchOptions) -> io::Result<Op
                     printed += 1;
                 }
                 if options.count.is_some_and(|count| printed >= count) {
-                    leave(session, &mut options)?;
+                    leave(session, latest.as_deref(), &mut options)?;
                     return Ok(None);
                 }
             }
@@ -143,8 +143,13 @@ pub(super) fn run(session: &Session, mut options: BatchOptions) -> io::Result<Op
     Ok(exit.map(|(exit, _)| exit))
 }
 
-/// Leaves a target that has not ended.
-fn leave(session: &Session, options: &mut BatchOptions) -> io::Result<()> {
+/// Leaves a target that has not ended. Says what was not sampled.
+fn leave(session: &Session, latest: Option<&Answer>, options: &mut BatchOptions) -> io::Result<()> {
+    match latest {
+        Some(answer) if answer.total.samples == 0 => options.sink.write_warning(&answer.facts.explain_no_samples())?,
+        Some(answer) => warn_of_unsampled(answer, options)?,
+        None => {}
+    }
     let still_runs = options.launched.and_then(|(pid, on_quit)| leave_program(session, pid, on_quit));
     let _ = session.commands.send(Command::Leave);
     still_runs.filter(|_| !options.quiet).map_or(Ok(()), |sentence| options.sink.write_warning(&sentence))
@@ -159,13 +164,13 @@ fn write_last_table(answer: &Answer, options: &mut BatchOptions) -> io::Result<(
     fit_row_names(&mut table, usize::MAX, options.names, options.sink.columns());
     let table = format_table(answer, &table, &TopLimits::default());
     options.sink.write(&table)?;
-    if let Some(unsampled) = answer.facts.unsampled.as_ref().filter(|_| !options.quiet) {
-        if !table.ends_with('\n') {
-            options.sink.write("\n")?;
-        }
-        options.sink.write_warning(&unsampled.to_string())?;
-    }
-    Ok(())
+    warn_of_unsampled(answer, options)
+}
+
+/// Writes which part of the CPU time has no samples, and why.
+fn warn_of_unsampled(answer: &Answer, options: &mut BatchOptions) -> io::Result<()> {
+    let unsampled = answer.facts.unsampled.as_ref().filter(|_| !options.quiet);
+    unsampled.map_or(Ok(()), |unsampled| options.sink.write_warning(&unsampled.to_string()))
 }
 
 /// Replaces the full names of the first rows, which are printed, by names that fit into a line of

@@ -11,7 +11,9 @@ use std::path::{Path, PathBuf};
 
 use nix::unistd::geteuid;
 
-use super::proc::{ProcStat, ProcStatus, command_line, environment, is_secure, maps_hold, signal_name, threads};
+use super::proc::{
+    ProcStat, ProcStatus, command_line, environment, is_secure, maps_hold, sees_proc, signal_name, threads,
+};
 use super::program::elf::{self, ElfKind};
 use super::{find, network_namespace, quote};
 use crate::link::wire::LINK_VARIABLE;
@@ -146,7 +148,7 @@ fn explain_missing(what: &str, path: &Path) -> String {
 
 /// Explains why ticks by a signal do not reach the agent's handler; `None` if nothing prevents it.
 fn explain_no_ticks(pid: u32, process: &str, signal: u32) -> Option<String> {
-    if !Path::new(&format!("/proc/{pid}/root/proc/self")).exists() {
+    if !sees_proc(pid) {
         return Some(format!("{process} sees no /proc, where its agent finds threads; mount it in its root directory"));
     }
     let bit = 1 << signal.checked_sub(1).filter(|&bit| bit < 64)?;

@@ -16,7 +16,7 @@ use nix::unistd::geteuid;
 use super::error::AttachError;
 use super::error::Refusal;
 use super::external::rights;
-use super::proc::{ProcStat, ProcStatus, command_line, maps_hold, processes};
+use super::proc::{ProcStat, ProcStatus, command_line, maps_hold, processes, sees_proc};
 use super::{library, quote};
 
 /// Polling interval where the kernel cannot report the end of a process (before 5.3).
@@ -119,8 +119,8 @@ pub fn check(pid: u32) -> Result<AttachableProcess, AttachError> {
     }
     let command_line = command_line(pid);
     let method = match maps_hold(pid, is_agent) {
-        // The agent cannot be woken safely.
-        Ok(true) if !status.confined => WatchMethod::Agent,
+        // A confined agent cannot be woken safely, and one without /proc finds no threads.
+        Ok(true) if !status.confined && sees_proc(pid) => WatchMethod::Agent,
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Err(AttachError::NoProcess { pid }),
         _ => WatchMethod::External,
     };

@@ -291,6 +291,15 @@ fn children(pid: u32) -> Option<Vec<u32>> {
     Some(found)
 }
 
+/// Returns whether `/proc` is mounted in the root directory of a process, as far as that can be
+/// seen. The link `self` is not followed: from another pid namespace it leads nowhere.
+pub fn sees_proc(pid: u32) -> bool {
+    match fs::symlink_metadata(format!("/proc/{pid}/root/proc/self")) {
+        Ok(_) => true,
+        Err(error) => error.kind() != io::ErrorKind::NotFound,
+    }
+}
+
 /// Returns the children of one thread as the kernel lists them, also those that have ended.
 ///
 /// # Errors

@@ -206,7 +206,9 @@ impl Ledger {
             let least_ns = if has_reported { LEAST_NS } else { 0 };
             let has_new_unaccounted = shown.unaccounted_ns > account.diagnosed_unaccounted_ns + LEAST_NS;
             let is_owing = owed_ns > account.allowance_ns(&shown, self.changes, self.period_ns) + least_ns;
-            if (is_owing || has_new_unaccounted) && !self.is_external {
+            // An agent that has reported and then sends nothing, by any clock.
+            let is_silent = has_reported && used_ns >= LEAST_NS && profile.stack_quality().samples == 0;
+            if (is_owing || has_new_unaccounted || is_silent) && !self.is_external {
                 account.diagnosed_unaccounted_ns = shown.unaccounted_ns;
                 account.is_known = account.is_known || diagnose::carries_agent(pid) == Some(true);
                 if account.is_known {
@@ -281,7 +283,17 @@ impl Ledger {
         let why = if is_most { Some(NEVER_REPORTED.to_owned()) } else { why };
         let ended_early = if self.is_external { ENDED_UNSEEN } else { ENDED_EARLY };
         let why = why.or_else(|| (unaccounted_ns > outside_ns).then(|| ended_early.to_owned()));
-        self.found = is_worth_it.then_some(Unsampled { ns, share, why });
+        let found = is_worth_it.then_some(Unsampled { ns, share, why });
+        self.found = found.or_else(|| self.find_silent(profile));
+    }
+
+    /// If nothing at all has been sampled, returns why the process that has used most does not
+    /// send samples, whatever the clock is.
+    fn find_silent(&self, profile: &Profile) -> Option<Unsampled> {
+        let accounts = self.accounts.values().filter(|_| profile.stack_quality().samples == 0);
+        let explained = accounts.filter_map(|account| Some((account.readings.back()?.1, account.why.as_ref()?)));
+        let (ns, why) = explained.max_by_key(|&(ns, _)| ns)?;
+        Some(Unsampled { ns, share: 1.0, why: Some(why.describe(1)) })
     }
 }
 

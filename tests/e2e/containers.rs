@@ -6,6 +6,8 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
+use sigtop::attach::find::{self, WatchMethod};
+
 use super::guest::eventually;
 use crate::harness::run::{Ran, SIGTOP, run, text, tool};
 use crate::harness::skips::skip;
@@ -233,8 +235,39 @@ fn a_root_without_the_library_is_explained_and_the_remedy_works() {
     assert_sampled(&batch(&command, &remedy));
     // The agent cannot list threads without /proc.
     let no_proc = remedy.replace(&format!("mount --rbind /proc {root}/proc && "), "");
-    let err = batch(&command, &no_proc).err();
-    assert!(err.contains("not sampled: program sees no /proc"), "{err}");
+    for clock in ["cpu", "wall"] {
+        let mut sigtop = Command::new(SIGTOP);
+        sigtop.args(["--batch", "--hz", "250", "--clock", clock, "--"]).args(&command).args(["sh", "-c", &no_proc]);
+        let err = run(&mut sigtop).err();
+        assert!(err.contains("not sampled: program sees no /proc"), "{clock}: {err}");
+    }
+}
+
+/// An agent without /proc is of no use. With the kernel's /proc in another pid namespace, it is.
+#[test]
+fn an_agent_without_proc_is_replaced_by_the_sampler_from_outside() {
+    let Some(command) = unshare("m") else { return };
+    let root = make_root(&targets::c("ends"));
+    fs::copy(library(), root.join("agent/libsigtop-agent-0.so")).expect("writable");
+    let run_program = format!("exec chroot {} /program 60000 exit 0 2> /dev/null", text(&root));
+    let without_proc = format!("LD_PRELOAD=/agent/libsigtop-agent-0.so {run_program}");
+    let running = start_with_agent(&preloaded(command, &without_proc), &library());
+    for clock in ["cpu", "wall"] {
+        let pid = running.0.id().to_string();
+        let options = ["--batch", "--interval", "1s", "--count", "2", "--clock", clock];
+        let ran = run(Command::new(SIGTOP).args(["--pid", &pid]).args(options));
+        assert!(ran.code() == 0 && ran.out().contains("burn"), "{clock}: {} {}", ran.out(), ran.err());
+    }
+
+    let Some(command) = unshare("mpf") else { return };
+    let with_proc = format!("mount -t proc proc {}/proc && {without_proc}", text(&root));
+    let mut outer = Command::new(&command[0]);
+    outer.args(&command[1..]).args(["--kill-child", "sh", "-c", &with_proc]).stdout(Stdio::null());
+    let outer = Running(outer.spawn().expect("it starts"));
+    let inner = || worker_below(outer.0.id());
+    assert!(eventually(Duration::from_secs(30), || inner().is_some()), "it does not compute");
+    let process = find::check(inner().expect("it computes")).expect("it can be watched");
+    assert_eq!(process.method, WatchMethod::Agent);
 }
 
 /// Tables, recordings and the screen print the same sentence. A recording without samples is a
