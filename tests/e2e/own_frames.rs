@@ -25,14 +25,14 @@ fn the_agents_functions_are_in_no_stack() {
         let watched = Batch::new(options).run(&[text(&targets::c("interposed")), "200"]);
         let raw = &watched.raw;
         let all = raw.samples(clock);
-        assert!(all >= 100, "{options}: {all} samples");
+        assert!(all >= 50, "{options}: {all} samples");
         let own: Vec<String> = raw.of(clock).filter(|entry| has_own_frame(entry)).map(describe).collect();
         assert!(own.is_empty(), "{options}: of {all} samples: {own:#?}");
         let called = raw.cum_samples(clock, |name| ["create_thread", "change_signals"].contains(&name));
-        assert!(called >= 20, "{options}: {called} of {all} samples in calls of the agent's functions");
+        assert!(called >= 10, "{options}: {called} of {all} samples in calls of the agent's functions");
         // The agent sends what it has when a process exits, which takes it less than a millisecond.
         let exits = ["exit", "_exit", "__run_exit_handlers", "_dl_fini", "_dl_call_fini"];
         let at_exit = raw.cum_ns(clock, |name| exits.contains(&name)) as f64 / raw.weight_ns(clock) as f64;
-        assert!(at_exit <= 0.05, "{options}: {at_exit} of the time is spent at exit");
+        assert!(at_exit <= 0.1, "{options}: {at_exit} of the time is spent at exit");
     }
 }
