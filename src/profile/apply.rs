@@ -278,10 +278,8 @@ impl Profile {
             resolved
         });
         let process = &mut self.processes[id.0 as usize];
-        match (stack.wait, process.waits.get_mut(&sample.tid)) {
-            (Some(_), Some(current)) => current.seen_ns = Some(arrived_ns),
-            (None, Some(current)) => current.seen_ns = None,
-            (_, None) => {}
+        if let Some(current) = process.waits.get_mut(&sample.tid) {
+            current.seen_ns = (sample.flags & flag::WAITS != 0).then_some(arrived_ns);
         }
         process.update_clock_offset(arrived_ns, sample.monotonic_ns);
         if sample.clock == Clock::Prof {
@@ -380,7 +378,10 @@ fn received_stack<'a>(
     frames: &'a [u64],
 ) -> ReceivedStack<'a> {
     let is_truncated = sample.flags & (flag::TRUNCATED | flag::UNREADABLE) != 0;
-    let wait = process.waits.get(&sample.tid).filter(|_| sample.flags & flag::WAITS != 0);
-    let frames = &frames[..frames.len().min(MAX_FRAMES)];
-    ReceivedStack { identity, frames, is_truncated, wait: wait.map(|current| current.wait) }
+    let wait = match sample.flags {
+        flags if flags & flag::WAITS != 0 => process.waits.get(&sample.tid).map(|current| current.wait),
+        flags if flags & flag::RUNNABLE != 0 => Some(WaitTable::RUNNABLE),
+        _ => None,
+    };
+    ReceivedStack { identity, frames: &frames[..frames.len().min(MAX_FRAMES)], is_truncated, wait }
 }

@@ -37,6 +37,11 @@ impl KnownWait {
         KnownWait { reason: reason(&wait.call, wait.is_file), object, holder, callers: Vec::new() }
     }
 
+    /// A wait of which the reason alone is known.
+    fn of(reason: WaitReason) -> KnownWait {
+        KnownWait { reason, object: String::new(), holder: None, callers: Vec::new() }
+    }
+
     /// Whether the names of the callers are needed to tell the reason.
     pub(super) fn wants_callers(&self) -> bool {
         self.reason == WaitReason::Futex
@@ -52,17 +57,27 @@ fn reason(call: &BlockingCall, is_file: bool) -> WaitReason {
 }
 
 /// All waits of a session.
-#[derive(Default)]
 pub struct WaitTable {
     waits: Vec<KnownWait>,
     ids: HashMap<KnownWait, WaitId>,
 }
 
+impl Default for WaitTable {
+    fn default() -> WaitTable {
+        let mut table = WaitTable { waits: Vec::new(), ids: HashMap::new() };
+        table.intern(KnownWait::of(WaitReason::Runnable));
+        table
+    }
+}
+
 impl WaitTable {
+    /// The wait for a CPU.
+    pub(super) const RUNNABLE: WaitId = WaitId(0);
+
     /// Returns the id of a wait, and adds it if it is new.
     pub(super) fn intern(&mut self, mut wait: KnownWait) -> WaitId {
         if self.waits.len() >= MAX_WAITS && !self.ids.contains_key(&wait) {
-            wait = KnownWait { reason: wait.reason, object: String::new(), holder: None, callers: Vec::new() };
+            wait = KnownWait::of(wait.reason);
         }
         *self.ids.entry(wait).or_insert_with_key(|wait| {
             self.waits.push(wait.clone());
@@ -100,7 +115,8 @@ mod tests {
         (0..2 * MAX_WAITS).for_each(|number| {
             table.intern(read(&format!("pipe:[{number}]"), false));
         });
-        assert_eq!(table.waits.len(), MAX_WAITS + 1);
+        assert_eq!(table.waits.len(), MAX_WAITS + 1, "those, and one for further ones");
+        assert_eq!(table.get(WaitTable::RUNNABLE).reason, WaitReason::Runnable);
         assert_eq!(table.intern(read("pipe:[7]", false)), first);
     }
 }

@@ -182,7 +182,8 @@ impl Tallier {
         let build_stack = |key| threads::build_stack(stacks.stack(key), index, rows);
         let wait_name = |(_, stack): ThreadStack| {
             let wait = names.wait(profile, profile.stacks.wait(stack)?)?;
-            Some(Text::from(wait.words().as_str()))
+            // It runs as far as it can.
+            (wait.reason != WaitReason::Runnable).then(|| Text::from(wait.words().as_str()))
         };
         let lookups = (flat_row, is_idle, build_stack, wait_name);
         threads::build(profile, query, threads_query, &self.thread_filter, &self.rows, lookups)
@@ -250,11 +251,13 @@ impl Tallier {
         self.caller_index.truncate(kept);
         self.line_hits.truncate(kept);
         self.call_tree.truncate(kept);
-        // Filters do not hide what a thread waits in. One that waits for a lock is not idle.
+        // Filters do not hide what a thread waits in. One that waits for a lock or a CPU is not
+        // idle.
         let leaf = |(_, stack): ThreadStack| {
             let wait = profile.stacks.wait(stack).and_then(|frame| names.wait(profile, frame));
             let code = profile.stacks.code(stack);
-            let is_idle = code != StackId::EMPTY && wait.is_none_or(|wait| wait.reason != WaitReason::Lock);
+            let is_idle = code != StackId::EMPTY
+                && wait.is_none_or(|wait| !matches!(wait.reason, WaitReason::Lock | WaitReason::Runnable));
             let frame = profile.stacks.nodes().get(code.index()).filter(|_| is_idle)?.frame;
             Some(names.function(names.lines(frame).first()?.function).short.as_str())
         };

@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::process::Command;
 
-use crate::harness::run::{SIGTOP, run, text};
+use crate::harness::run::{Ran, SIGTOP, run, text};
 use crate::harness::targets;
 use crate::harness::terminal::Terminal;
 use crate::recording::Directory;
@@ -20,14 +20,14 @@ struct Labels {
     holder: String,
 }
 
-/// Records a run of the target, and returns the weights in the saved profile.
-fn record(engine: &[&str], arguments: &[&str]) -> Weights {
-    let directory = Directory::new(&format!("waits-{}", engine.concat()));
+/// Records a run of a target, and returns the weights in the saved profile and what it printed.
+fn record(engine: &[&str], target: &str, arguments: &[&str]) -> (Weights, Ran) {
+    let directory = Directory::new(&[&["waits", target], engine, arguments].concat().join("-"));
     let file = directory.file("waits.pb.gz");
     let mut command = Command::new(SIGTOP);
     command.args(["record", "--no-config", "--clock", "real", "--hz", "99", "--budget", "100%"]).args(engine);
-    let ran = run(command.arg("-o").arg(&file).arg("--").arg(targets::c("waits_for")).args(arguments));
-    assert_eq!((ran.code(), ran.out()), (0, "done\n".to_owned()), "{}", ran.err());
+    let ran = run(command.arg("-o").arg(&file).arg("--").arg(targets::c(target)).args(arguments));
+    assert_eq!(ran.code(), 0, "{}", ran.err());
     let dump = run(Command::new(SIGTOP).args(["report", "--raw"]).arg(&file)).out();
     let mut weights = Weights::new();
     let mut weight_ns = 0;
@@ -44,7 +44,7 @@ fn record(engine: &[&str], arguments: &[&str]) -> Weights {
             *weights.entry((label(line, "thread"), Labels { wait, object, holder })).or_default() += weight_ns;
         }
     }
-    weights
+    (weights, ran)
 }
 
 /// The share of a thread's weight with labels that fit.
@@ -89,20 +89,32 @@ fn assert_reasons(weights: &Weights) {
 
 #[test]
 fn the_agent_tells_the_reason_of_each_wait() {
-    assert_reasons(&record(&[], &["2"]));
+    assert_reasons(&record(&[], "waits_for", &["2"]).0);
 }
 
 #[test]
 fn the_reason_of_each_wait_is_told_from_outside() {
-    assert_reasons(&record(&["--engine", "external"], &["2"]));
+    assert_reasons(&record(&["--engine", "external"], "waits_for", &["2"]).0);
 }
 
 #[test]
 fn threads_of_a_deadlock_hold_each_others_locks() {
-    let weights = record(&[], &["2", "deadlock"]);
+    let (weights, _) = record(&[], "waits_for", &["2", "deadlock"]);
     for (thread, holder) in [("first", "second"), ("second", "first")] {
         let right = share(&weights, thread, |labels| labels.wait == "lock" && labels.holder == holder);
         assert!(right >= 0.97, "{thread}: {right} of {weights:#?}");
+    }
+}
+
+/// The time for which threads wait for a CPU is that which the kernel counts.
+#[test]
+fn threads_that_share_a_cpu_wait_for_it() {
+    for engine in [&[][..], &["--engine", "external"]] {
+        let (weights, ran) = record(engine, "runnable", &["3"]);
+        let (on_cpu, delayed) = (ran.number("ran") as f64, ran.number("delayed") as f64);
+        let runnable = share(&weights, "burner", |labels| labels.wait == "runnable");
+        let expected = delayed / (on_cpu + delayed);
+        assert!((runnable - expected).abs() <= 0.05, "{engine:?}: {runnable:.3} of {expected:.3}; {weights:#?}");
     }
 }
 

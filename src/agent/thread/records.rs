@@ -8,7 +8,7 @@ use crate::agent::sampling::deferred::{DEFERRED, DeferredSamples};
 use crate::agent::sampling::ring::RawSample;
 use crate::agent::sampling::snapshots::SNAPSHOT;
 use crate::agent::thread::Agent;
-use crate::agent::timers::engine::SleeperSample;
+use crate::agent::timers::engine::{SleeperSample, WallTime};
 use crate::agent::unwind::walk::{self, WalkCache};
 use alloc::boxed::Box;
 use core::sync::atomic::Ordering;
@@ -72,13 +72,13 @@ impl Agent {
         }
         let tid = if raw.tid == 0 { syscall::getpid() } else { raw.tid };
         let flags = raw.flags & !STALE;
-        let weight_ns = match raw.weight_ns {
+        let WallTime { ran_ns: weight_ns, delayed_ns } = match raw.weight_ns {
             0 if clock == Clock::Real => self.ticker.settle(tid),
-            weight_ns => weight_ns + self.ticker.used_before(tid),
+            weight_ns => WallTime { ran_ns: weight_ns + self.ticker.used_before(tid), delayed_ns: 0 },
         };
         self.ticker.note_ticks(tid, raw.weight_ns);
         if let Some(collector) = &mut self.collector {
-            collector.add_sample(tid, clock, flags, weight_ns, stack);
+            collector.add_sample(tid, clock, flags, weight_ns + delayed_ns, stack);
         }
         let flags = flags & !LEFT_OUT;
         let sample = Sample {
@@ -90,6 +90,12 @@ impl Agent {
             weight_ns,
             slot: (tid as usize % STACK_SLOTS) as u8,
         };
+        if delayed_ns > 0 {
+            counters::count_unhandled(1);
+            let waiting = Sample { flags: flags | flag::RUNNABLE, weight_ns: delayed_ns, ..sample.clone() };
+            self.send(socket, &waiting, stack);
+        }
+        // The last message of this record: the ring counts on it.
         let was_sent = self.send(socket, &sample, stack);
         if was_sent && clock == Clock::Prof {
             self.balance.sampled(weight_ns);

@@ -498,7 +498,9 @@ impl TimerEngine {
             if sleeps_on {
                 sleepers.waits.read_holder(&mut thread.wait, count);
             }
-            if sleeps_on || sleepers.find(thread, schedule, snapshot, count) {
+            let sleeps = sleeps_on || sleepers.find(thread, schedule, snapshot, count);
+            thread.note_delay(schedule, sleeps);
+            if sleeps {
                 // A last sample that weighed more than was owed is made up for.
                 let weight_ns = (elapsed_ns as i64 + thread.owed_ns.min(0)).max(0);
                 thread.owed_ns = thread.owed_ns.max(0);
@@ -522,14 +524,24 @@ impl TimerEngine {
 
     /// Returns the wall time that a tick of a thread's CPU clock stands for, ns: the time for which
     /// wall ticks found it running since the previous one.
-    pub(crate) fn settle(&mut self, tid: u32) -> u64 {
+    pub(crate) fn settle(&mut self, tid: u32) -> WallTime {
         let period_ns = self.engaged.period_ns as i64;
-        let Some(thread) = self.threads.find(tid) else { return 0 };
+        let Some(thread) = self.threads.find(tid) else { return WallTime::default() };
         let weight_ns = thread.owed_ns.max(period_ns.min(thread.owed_ns + period_ns)).max(0);
         thread.owed_ns -= weight_ns;
         thread.owed_ticks = 0;
-        weight_ns as u64
+        let delayed_ns = thread.take_delay(weight_ns as u64);
+        WallTime { ran_ns: weight_ns as u64 - delayed_ns, delayed_ns }
     }
+}
+
+/// The wall time of a thread that does not sleep.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct WallTime {
+    /// Time on a CPU, ns.
+    pub(crate) ran_ns: u64,
+    /// Time waiting for a CPU, ns.
+    pub(crate) delayed_ns: u64,
 }
 
 /// Returns the next random number (xorshift64). The phases only have to differ.

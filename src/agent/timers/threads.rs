@@ -22,6 +22,8 @@ const NEW_THREAD_NS: u64 = 20_000_000;
 /// Maximum CPU time before its timer was armed that a thread's first sample stands for, ns: the
 /// time that is used until a new thread is found.
 const MAX_BEFORE_NS: u64 = 30_000_000;
+/// Minimum time waited for a CPU that has a sample of its own, ns.
+const LEAST_DELAY_NS: u64 = 200_000;
 /// Maximum number of threads whose scheduling statistics are kept open.
 const MAX_OPEN: usize = 256;
 /// Maximum number of known threads whose names are read in one scan, at some 4 µs each. Further
@@ -68,6 +70,10 @@ pub(crate) struct Thread {
     pub(crate) owed_ns: i64,
     /// Wall ticks that found the thread running since its last sample.
     pub(crate) owed_ticks: u64,
+    /// The part of that time for which it waited for a CPU, ns.
+    delayed_ns: u64,
+    /// The total of that when it was last read, ns.
+    known_delay_ns: Option<u64>,
     /// The scheduler's figures when the thread was last found asleep, with the stack in `last`. The
     /// thread has not run for as long as they stay the same.
     pub(crate) sleeping_since: Option<Schedule>,
@@ -83,6 +89,8 @@ pub(crate) struct Thread {
 pub(crate) struct Schedule {
     /// Time it ran, ns; for a running thread as of the last scheduler tick.
     ran_ns: u64,
+    /// Time it waited for a CPU, ns; as of when it was last put on one.
+    delayed_ns: u64,
     /// Number of times that the thread was put on a CPU.
     slices: u64,
 }
@@ -101,6 +109,8 @@ impl Thread {
             used_before_ns: 0,
             owed_ns: 0,
             owed_ticks: 0,
+            delayed_ns: 0,
+            known_delay_ns: None,
             sleeping_since: None,
             last: SleeperStack::default(),
             wait: SleeperWait::default(),
@@ -159,11 +169,30 @@ impl Thread {
         let file = self.statistics.as_ref()?;
         let length = file.read_at(&mut text, 0);
         let mut fields = text[..length].split(|byte| byte.is_ascii_whitespace()).map(parse);
-        let schedule = Schedule { ran_ns: fields.next()??, slices: fields.nth(1)?? };
+        let schedule = Schedule { ran_ns: fields.next()??, delayed_ns: fields.next()??, slices: fields.next()?? };
         if !keep_open {
             self.statistics = None;
         }
         Some(schedule)
+    }
+
+    /// Notes for how long the thread has waited for a CPU. One that `sleeps` was sampled where it
+    /// does: its wake-ups are part of that.
+    pub(crate) fn note_delay(&mut self, schedule: Option<Schedule>, sleeps: bool) {
+        let Some(Schedule { delayed_ns, .. }) = schedule else { return };
+        let before_ns = self.known_delay_ns.replace(delayed_ns).unwrap_or(delayed_ns);
+        self.delayed_ns = if sleeps { 0 } else { self.delayed_ns + delayed_ns.saturating_sub(before_ns) };
+    }
+
+    /// Returns for how much of the time that a sample stands for the thread waited for a CPU, ns.
+    /// Less than [`LEAST_DELAY_NS`] is kept for a later sample.
+    pub(crate) fn take_delay(&mut self, weight_ns: u64) -> u64 {
+        let delayed_ns = self.delayed_ns.min(weight_ns);
+        if delayed_ns < LEAST_DELAY_NS {
+            return 0;
+        }
+        self.delayed_ns -= delayed_ns;
+        delayed_ns
     }
 
     /// Returns whether the thread has a timer of its own.
@@ -330,6 +359,7 @@ impl Threads {
             }
             thread.lose_owed();
             (thread.used_before_ns, thread.owed_ns, thread.owed_ticks, thread.sleeping_since) = (0, 0, 0, None);
+            (thread.delayed_ns, thread.known_delay_ns) = (0, None);
         }
     }
 

@@ -51,8 +51,18 @@ pub(super) struct UnwalkedSample {
     /// Time of the sample on `CLOCK_MONOTONIC`, ns.
     pub(super) monotonic_ns: u64,
     pub(super) stack: SampledStack,
-    /// The system call in which the thread sleeps, with a copied stack.
-    pub(super) call: Option<BlockingCall>,
+    pub(super) state: SampledState,
+}
+
+/// The state of a thread in a sample.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum SampledState {
+    /// It ran.
+    Running,
+    /// It waited for a CPU, about where it ran then.
+    Runnable,
+    /// It slept, and since its stack was copied in this system call.
+    Asleep(Option<BlockingCall>),
 }
 
 /// The tracer's counters of one image, cumulative.

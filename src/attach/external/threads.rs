@@ -14,6 +14,8 @@ use crate::link::wire::BlockingCall;
 const MAX_LINE: usize = 256;
 /// The first number of bytes of a stack to copy: ordinary stacks have 3 to 15 KiB in all.
 const FIRST_COPY: usize = 64 << 10;
+/// Minimum time waited for a CPU that has a sample of its own, ns.
+const LEAST_DELAY_NS: u64 = 200_000;
 /// The largest number of bytes of a stack to copy.
 const LARGEST_COPY: usize = 256 << 10;
 
@@ -30,6 +32,8 @@ struct ThreadFiles {
 pub(super) struct RunTime {
     /// CPU time, ns. While the thread runs, the kernel updates it at its scheduler tick.
     pub(super) cpu_ns: u64,
+    /// Time for which the thread waited for a CPU, ns; as of when it was last put on one.
+    pub(super) delayed_ns: u64,
     /// Number of times that the thread was scheduled.
     pub(super) slices: u64,
 }
@@ -51,6 +55,8 @@ pub(super) struct WatchedThread {
     pub(super) unsampled_ns: u64,
     /// Time up to which its wall-clock time was sampled, ns.
     pub(super) wall_ns: u64,
+    /// Time for which it waited for a CPU and that is in no sample yet, ns.
+    delayed_ns: u64,
     /// Whether it slept when it was last looked at.
     pub(super) is_asleep: bool,
     /// Whether the walker knows the stack on which it sleeps.
@@ -74,9 +80,10 @@ impl WatchedThread {
         let files = ThreadFiles { schedstat: File::open(path("schedstat"))?, syscall: path("syscall") };
         let mut thread = WatchedThread {
             files,
-            run_time: RunTime { cpu_ns: 0, slices: 0 },
+            run_time: RunTime { cpu_ns: 0, delayed_ns: 0, slices: 0 },
             unsampled_ns: 0,
             wall_ns: now_ns,
+            delayed_ns: 0,
             is_asleep: false,
             is_stack_known: false,
             ran_at: tick,
@@ -96,7 +103,7 @@ impl WatchedThread {
         let line = read_line(&self.files.schedstat, &mut buffer)?;
         let mut words = line.split_ascii_whitespace().map(str::parse);
         match (words.next(), words.next(), words.next()) {
-            (Some(Ok(cpu_ns)), Some(Ok(_)), Some(Ok(slices))) => Ok(RunTime { cpu_ns, slices }),
+            (Some(Ok(cpu_ns)), Some(Ok(delayed_ns)), Some(Ok(slices))) => Ok(RunTime { cpu_ns, delayed_ns, slices }),
             _ => Err(io::ErrorKind::InvalidData.into()),
         }
     }
@@ -110,10 +117,21 @@ impl WatchedThread {
         let now = self.read_run_time()?;
         let used_ns = now.cpu_ns.saturating_sub(self.run_time.cpu_ns);
         let has_run = now != self.run_time;
+        self.delayed_ns += now.delayed_ns.saturating_sub(self.run_time.delayed_ns);
         self.run_time = now;
         self.unsampled_ns += used_ns;
         self.is_stack_known &= !has_run;
         Ok((used_ns, has_run))
+    }
+
+    /// Returns the wall-clock time since its last sample, ns: on a CPU, and waiting for one. A
+    /// thread that `sleeps` waits for something else, its wake-ups included.
+    pub(super) fn take_wall_time(&mut self, now_ns: u64, sleeps: bool) -> (u64, u64) {
+        let wall_ns = now_ns.saturating_sub(std::mem::replace(&mut self.wall_ns, now_ns));
+        // The sample on a CPU has the stack, so some weight is left for it.
+        let delayed_ns = std::mem::take(&mut self.delayed_ns).min(wall_ns.saturating_sub(1));
+        let delayed_ns = if sleeps || delayed_ns < LEAST_DELAY_NS { 0 } else { delayed_ns };
+        (wall_ns - delayed_ns, delayed_ns)
     }
 
     /// Reads what the thread does.

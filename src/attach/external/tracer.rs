@@ -15,14 +15,16 @@ use crossbeam_channel::{Receiver, Sender, TryRecvError, TrySendError};
 use super::arch::{self, RED_ZONE, StoppedRegisters};
 use super::children::{ChildSchedule, SEARCH_NS};
 use super::clock::monotonic_ns;
-use super::events::{ImageId, ImageStart, SampledStack, SamplerConfig, TracerEvent, UnwalkedSample, WalkerRequest};
+use super::events::{
+    ImageId, ImageStart, SampledStack, SampledState, SamplerConfig, TracerEvent, UnwalkedSample, WalkerRequest,
+};
 use super::heartbeat::Heartbeat;
 use super::process::WatchedProcess;
 use super::ptrace::{self, ThreadEvent};
 use super::restart;
 use super::stack_copy::StackCopy;
 use super::unwind::interrupted_stack;
-use crate::link::wire::{BlockingCall, Clock, LossCause};
+use crate::link::wire::{Clock, LossCause};
 
 /// Longest wait, so that commands are read and children are found.
 const MAX_WAIT: Duration = Duration::from_nanos(SEARCH_NS);
@@ -303,16 +305,17 @@ impl Tracer {
         let held_ns = now_ns - noticed_ns;
         process.counters.stopped_ns += held_ns + noticed_ns.saturating_sub(asked_ns).min(NOTICE_NS);
         let Ok(registers) = registers else { return };
-        let weight_ns = match self.config.clock {
-            Clock::Real => now_ns.saturating_sub(std::mem::replace(&mut thread.wall_ns, now_ns)),
-            _ => thread.system_share.weigh(std::mem::take(&mut thread.unsampled_ns), call.is_some()),
+        let (weight_ns, delayed_ns) = match self.config.clock {
+            Clock::Real => thread.take_wall_time(now_ns, false),
+            _ => (thread.system_share.weigh(std::mem::take(&mut thread.unsampled_ns), call.is_some()), 0),
         };
         let stack = SampledStack::Copied(registers.registers(), self.scratch.compact());
         let image = process.image;
         if !has_ended {
             thread.is_stack_known = false;
         }
-        self.send_sample(image, tid, weight_ns, now_ns, (stack, None));
+        self.send_sample(image, tid, weight_ns, now_ns, (stack, SampledState::Running));
+        self.send_sample(image, tid, delayed_ns, now_ns, (SampledStack::Repeated, SampledState::Runnable));
     }
 
     fn send_sample(
@@ -321,13 +324,13 @@ impl Tracer {
         tid: u32,
         weight_ns: u64,
         now_ns: u64,
-        (stack, call): (SampledStack, Option<BlockingCall>),
+        (stack, state): (SampledStack, SampledState),
     ) {
         if weight_ns == 0 {
             return;
         }
         let clock = self.config.clock;
-        let sample = UnwalkedSample { tid, clock, weight_ns, monotonic_ns: now_ns, stack, call };
+        let sample = UnwalkedSample { tid, clock, weight_ns, monotonic_ns: now_ns, stack, state };
         self.outbox.push_back((image, TracerEvent::Sample(sample)));
     }
 

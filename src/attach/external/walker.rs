@@ -10,7 +10,8 @@ use crossbeam_channel::{Receiver, RecvTimeoutError, Sender};
 use super::clock::monotonic_ns;
 use super::connection::ViewerConnection;
 use super::events::{
-    ImageId, ImageStart, SampledStack, SamplerConfig, TracerCounters, TracerEvent, UnwalkedSample, WalkerRequest,
+    ImageId, ImageStart, SampledStack, SampledState, SamplerConfig, TracerCounters, TracerEvent, UnwalkedSample,
+    WalkerRequest,
 };
 use super::maps::ProcessMaps;
 use super::unwind::{ProcessModule, ProcessUnwinder, WalkEnd};
@@ -298,13 +299,14 @@ impl Image {
     /// Sends what the thread of a sample waits for, if that is news.
     fn send_wait(&mut self, raw: &UnwalkedSample) -> std::io::Result<()> {
         let Some(last) = self.threads.get_mut(&raw.tid) else { return Ok(()) };
-        let wait = match (&raw.stack, &last.wait) {
-            (SampledStack::Copied(..), _) => raw.call.map(|call| self.waits.read(raw.tid, call)),
+        let wait = match (&raw.stack, raw.state, &last.wait) {
+            (SampledStack::Copied(..), SampledState::Asleep(Some(call)), _) => Some(self.waits.read(raw.tid, call)),
+            (SampledStack::Copied(..), ..) => None,
             // The lock may have been handed on.
-            (SampledStack::Repeated, Some(known)) if known.call.lock().is_some() => {
+            (SampledStack::Repeated, _, Some(known)) if known.call.lock().is_some() => {
                 Some(Wait { holder: self.waits.holder(raw.tid, &known.call), ..known.clone() })
             }
-            (SampledStack::Repeated, _) => return Ok(()),
+            (SampledStack::Repeated, ..) => return Ok(()),
         };
         if last.wait != wait {
             if let Some(wait) = &wait {
@@ -320,11 +322,16 @@ impl Image {
             (self.lost.0, self.lost.1) = (self.lost.0 + 1, self.lost.1.saturating_add(raw.weight_ns));
             return Ok(());
         };
+        let state = match raw.state {
+            SampledState::Runnable => flag::RUNNABLE,
+            SampledState::Asleep(_) if last.wait.is_some() => flag::WAITS,
+            SampledState::Asleep(_) | SampledState::Running => 0,
+        };
         let repeat = if matches!(raw.stack, SampledStack::Repeated) { flag::REPEAT } else { 0 };
         let sample = Sample {
             tid: raw.tid,
             clock: raw.clock,
-            flags: last.flags | repeat | if last.wait.is_some() { flag::WAITS } else { 0 },
+            flags: last.flags | repeat | state,
             generation: self.generation,
             monotonic_ns: raw.monotonic_ns,
             weight_ns: raw.weight_ns,

@@ -44,11 +44,13 @@ pub enum WaitReason {
     Memory,
     /// Something else.
     Other,
+    /// A CPU.
+    Runnable,
 }
 
 impl WaitReason {
     /// All reasons with their words, in the order of their declaration.
-    const TABLE: [(WaitReason, &'static str); 20] = [
+    const TABLE: [(WaitReason, &'static str); 21] = [
         (WaitReason::Lock, "lock"),
         (WaitReason::Condvar, "condvar"),
         (WaitReason::RwLock, "rwlock"),
@@ -69,6 +71,7 @@ impl WaitReason {
         (WaitReason::IoUring, "io_uring"),
         (WaitReason::Memory, "memory"),
         (WaitReason::Other, "other"),
+        (WaitReason::Runnable, "runnable"),
     ];
 
     /// The words of all reasons.

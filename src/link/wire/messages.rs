@@ -112,6 +112,8 @@ pub mod flag {
     pub const UNREADABLE: u32 = 8;
     /// The thread is in the wait that was sent last for it.
     pub const WAITS: u32 = 16;
+    /// The thread waited for a CPU, about where it ran then.
+    pub const RUNNABLE: u32 = 32;
 }
 
 /// An address on a stack and its kind. A return address lies after the call it belongs to.

@@ -7,7 +7,7 @@ use super::{Tracer, copy_stack};
 use crate::attach::external::arch::STACK_POINTER;
 use crate::attach::external::children::ChildSearch;
 use crate::attach::external::clock::monotonic_ns;
-use crate::attach::external::events::{SampledStack, TracerEvent};
+use crate::attach::external::events::{SampledStack, SampledState, TracerEvent};
 use crate::attach::external::process::{ProcessChange, WatchedProcess};
 use crate::attach::external::ptrace;
 use crate::attach::external::registers::ThreadRegisters;
@@ -193,8 +193,8 @@ impl Tracer {
             }
         };
         let Some(thread) = process.threads.get_mut(&tid) else { return };
-        let weight_ns = now_ns.saturating_sub(std::mem::replace(&mut thread.wall_ns, now_ns));
-        self.send_sample(image, tid, weight_ns, now_ns, (stack, call));
+        let (weight_ns, _) = thread.take_wall_time(now_ns, true);
+        self.send_sample(image, tid, weight_ns, now_ns, (stack, SampledState::Asleep(call)));
     }
 
     /// Watches the children of watched processes, if a search for them is due.
