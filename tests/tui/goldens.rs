@@ -2,7 +2,7 @@
 //! several sizes in one file, so that a changed word touches the goldens of its region only;
 //! `screen-*` holds whole screens.
 
-use sigtop::link::wire::EngineState;
+use sigtop::link::wire::{Clock, EngineState};
 use sigtop::profile::loss::Overflows;
 use sigtop::profile::thread::ThreadState;
 use sigtop::session::{Command, TargetExit, Unsampled};
@@ -249,6 +249,29 @@ fn threads_at(size: (u16, u16), keys: &str) -> Stage {
 #[test]
 fn threads() {
     golden("threads", PANE, &SIZES, |size| threads_at(size, ""));
+}
+
+const WAITS: &str = include_str!("../scenarios/waits.txt");
+
+/// Returns the panes of threads that wait, after these keys.
+fn waits_at(size: (u16, u16), keys: &str) -> Stage {
+    let mut session = Session::new(WAITS);
+    session.facts.clock = Clock::Real;
+    session.facts.deadlock = vec!["worker-1".to_owned(), "worker-2".to_owned()];
+    let mut stage = Stage::new(options(), session, size);
+    stage.press(keys);
+    stage
+}
+
+#[test]
+fn threads_that_wait() {
+    golden("threads-waiting", ALL, &SIZES, |size| waits_at(size, "r5"));
+}
+
+#[test]
+fn waits_are_rows() {
+    golden("waits", ALL, &[(140, 30), (80, 24)], |size| waits_at(size, "r1:waits\r"));
+    golden("waits-flame", PANE, &[(100, 30)], |size| waits_at(size, "r:waits\r3"));
 }
 
 #[test]

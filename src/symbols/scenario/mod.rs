@@ -9,6 +9,7 @@
 //! thread 41280 worker-0                  the following lines belong to this thread
 //! at 1.2s prof 10ms main;worker_loop;parse_value x 30
 //! at 0s..10s prof 10ms main;libc.so.6!memmove@string/memmove.S:12;copy_loop (inline) x 1000
+//! wait 202 0x7f10 0x80 0x2 held by 41281 the thread waits in this call in its next samples
 //! end                                    the current thread ends
 //! process 41302 from 41273 at 2s ./resize   a child forked at 2 s; the same pid again is an exec
 //! at 3s real 1s [truncated];libfoo.so+0x12ab;0x7f001234
@@ -21,6 +22,8 @@
 //! * A frame is `[MODULE!]FUNCTION[@FILE:LINE][ (inline)]`. Without a module it lies in the
 //!   process's own file. The suffix `(inline)` marks a function inlined into the frame before it. A
 //!   frame `MODULE+0x12ab` has no symbol, and a frame `0x12ab` has no module.
+//! * `wait CALL [held by TID] [on FILE]` writes a system call as `/proc/PID/syscall` does: its number
+//!   and its first three arguments. `wait` alone ends the wait.
 //! * `source` is followed by the lines of a file, `code` by the instructions of a function: see
 //!   [`code`].
 //! * `name SHORT = FULL` gives the full name of the function that stacks call SHORT. Frames are

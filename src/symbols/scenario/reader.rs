@@ -5,8 +5,8 @@ use std::collections::HashMap;
 use super::code::{FrameText, Texts};
 use super::line_text::{FullNames, LineText, line_text};
 use crate::link::wire::{
-    Arrival, Clock, ConnectionEvent, FrameAddress, Hello, MAX_FRAMES, Message, Module, Sample, SourceId, SpawnCause,
-    Thread, flag,
+    Arrival, BlockingCall, Clock, ConnectionEvent, FrameAddress, Hello, MAX_FRAMES, Message, Module, Sample, SourceId,
+    SpawnCause, Thread, Wait, flag,
 };
 
 /// Maximum number of samples in one scenario. All are kept in memory before they are played.
@@ -32,6 +32,8 @@ struct CurrentProcess {
     latest_ns: u64,
     modules: Vec<usize>,
     threads: Vec<u32>,
+    /// The wait of the following samples of the current thread.
+    wait: Option<Wait<Box<[u8]>>>,
 }
 
 /// The state of reading a scenario, line by line.
@@ -74,11 +76,12 @@ impl ScenarioReader {
             "code" => self.code(rest),
             "exit" => self.exit(),
             "end" => self.end(),
+            "wait" => self.wait(rest),
             "now" => {
                 self.now_ns = Some(duration_ns(rest)?);
                 Ok(())
             }
-            _ => Err(format!("‘{word}’ is none of process, thread, name, source, code, at, end, exit, now")),
+            _ => Err(format!("‘{word}’ is none of process, thread, name, source, code, at, wait, end, exit, now")),
         }
     }
 
@@ -113,6 +116,7 @@ impl ScenarioReader {
             latest_ns: start_ns,
             modules,
             threads,
+            wait: None,
         });
         self.say(
             start_ns,
@@ -148,10 +152,32 @@ impl ScenarioReader {
         let (tid, name) = text.split_once(char::is_whitespace).ok_or("a thread is ‘thread TID NAME’")?;
         let tid = number(tid)?;
         let current = self.current.as_mut().ok_or("no process before this line")?;
-        current.tid = tid;
+        (current.tid, current.wait) = (tid, None);
         let at_ns = if current.threads.contains(&tid) { current.latest_ns } else { current.start_ns };
         current.threads.push(tid);
         self.say(at_ns, Message::Thread(Thread { tid, name: name.trim().as_bytes().into() }))
+    }
+
+    /// Reads `CALL [held by TID] [on FILE]`, or nothing.
+    fn wait(&mut self, text: &str) -> Result<(), String> {
+        let usage = "a wait is ‘wait CALL [held by TID] [on FILE]’, with the call as in /proc/PID/syscall";
+        let current = self.current.as_mut().ok_or("no process before this line")?;
+        let (text, object) = text.split_once(" on ").unwrap_or((text, ""));
+        let (text, holder) = text.split_once(" held by ").unwrap_or((text, "0"));
+        let call = BlockingCall::parse(text.trim().as_bytes());
+        let object = object.trim().as_bytes();
+        current.wait = match call {
+            None if text.is_empty() => None,
+            None => return Err(usage.to_owned()),
+            Some(call) => Some(Wait {
+                tid: current.tid,
+                call,
+                holder: number(holder.trim())?,
+                is_file: object.starts_with(b"/"),
+                object: object.into(),
+            }),
+        };
+        Ok(())
     }
 
     fn code(&mut self, text: &str) -> Result<(), String> {
@@ -201,8 +227,13 @@ impl ScenarioReader {
         if self.samples > MAX_SAMPLES {
             return Err(format!("more than {MAX_SAMPLES} samples"));
         }
-        let (frames, flags) = self.stack(stack)?;
-        let tid = self.current.as_ref().ok_or("no process before this line")?.tid;
+        let (frames, mut flags) = self.stack(stack)?;
+        let CurrentProcess { tid, wait, .. } = self.current.as_ref().ok_or("no process before this line")?;
+        let (tid, wait) = (*tid, wait.clone());
+        if let Some(wait) = wait {
+            flags |= flag::WAITS;
+            self.say(from, Message::Wait(wait))?;
+        }
         for index in 0..count {
             let at_ns = from + (u128::from(length) * u128::from(index) / u128::from(count)) as u64;
             let sample = Sample { tid, clock, flags, generation: 0, monotonic_ns: at_ns, weight_ns, slot: 0 };

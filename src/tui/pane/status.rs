@@ -99,20 +99,23 @@ pub fn draw(canvas: &mut Canvas<'_>, area: Rect, context: &PaneContext<'_>) {
                 }
                 spans
             }
-            (None, None) => {
-                let words = deadlock(context).map(|words| Span::styled(words, notable));
-                words.map_or_else(|| selected(canvas, context, room), |words| vec![words])
-            }
+            (None, None) => match deadlock(context) {
+                Some([long, short]) => {
+                    fit_line::fit(&[Segment::new(1).or_text(long, notable).or_text(short, notable)], room)
+                }
+                None => selected(canvas, context, room),
+            },
         },
     };
     canvas.spans(area.x + 1, area.y, room as u16, &spans);
 }
 
-/// A sentence about threads that wait for each other's locks.
-fn deadlock(context: &PaneContext<'_>) -> Option<String> {
+/// A long and a short sentence about threads that wait for each other's locks.
+fn deadlock(context: &PaneContext<'_>) -> Option<[String; 2]> {
     let threads = &context.answer?.facts.deadlock;
     let (last, others) = threads.split_last().filter(|(_, others)| !others.is_empty())?;
-    Some(format!("deadlock: {} and {last} wait for each other's locks", others.join(", ")))
+    let names = format!("{} and {last}", others.join(", "));
+    Some([format!("deadlock: {names} wait for each other's locks"), format!("deadlock: {names}")])
 }
 
 /// The signal of setitimer for a clock. Its default action terminates the process.
