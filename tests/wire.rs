@@ -6,6 +6,7 @@ use std::cell::Cell;
 use proptest::collection::vec;
 use proptest::option;
 use proptest::prelude::*;
+use sigtop::link::wire::interpreter::{Interpreter, InterpreterFunction, LineFormat};
 use sigtop::link::wire::*;
 
 /// An allocator that counts the bytes of each thread, for tests that limit the memory of a piece of
@@ -69,6 +70,8 @@ impl SentMessage {
             SentMessage::Plain(Message::Counters(account)) => writer.write_counters(account),
             SentMessage::Plain(Message::Engaged(engaged)) => writer.write_engaged(engaged),
             SentMessage::Plain(Message::Busy { viewer }) => writer.write_busy(*viewer),
+            SentMessage::Plain(Message::Function(function)) => writer.write_function(function),
+            SentMessage::Plain(Message::Interpreter(interpreter)) => writer.write_interpreter(interpreter),
             SentMessage::Plain(Message::Sample(..)) => unreachable!("made as a stack"),
         }
     }
@@ -161,6 +164,15 @@ fn engaged() -> impl Strategy<Value = Message> {
 fn plain() -> impl Strategy<Value = SentMessage> {
     let thread = (any::<u32>(), bytes(MAX_COMM)).prop_map(|(tid, name)| Message::Thread(Thread { tid, name }));
     let unload = (any::<u32>(), any::<u32>()).prop_map(|(id, generation)| Message::Unload(Unload { id, generation }));
+    let texts = (bytes(MAX_FUNCTION_NAME), bytes(MAX_PATH), bytes(MAX_LINE_TABLE));
+    let function = (any::<u32>(), any::<u32>(), texts).prop_map(|(id, first_line, (name, file, line_table))| {
+        let line_format = LineFormat::Locations;
+        Message::Function(InterpreterFunction { id, first_line, name, file, line_format, line_table })
+    });
+    let interpreter = (any::<[u8; 2]>(), any::<bool>(), number(), number(), number());
+    let interpreter = interpreter.prop_map(|([major, minor], is_readable, merged, unnamed, unmerged)| {
+        Message::Interpreter(Interpreter { major, minor, is_readable, merged, unnamed, unmerged })
+    });
     let small = any::<u32>().prop_flat_map(|number| {
         prop_oneof![Just(Message::ThreadEnd { tid: number }), Just(Message::Busy { viewer: number })]
     });
@@ -168,7 +180,8 @@ fn plain() -> impl Strategy<Value = SentMessage> {
         .prop_map(|(number, arguments)| BlockingCall { number, arguments });
     let wait = (any::<[u32; 2]>(), call, any::<bool>(), bytes(MAX_OBJECT))
         .prop_map(|([tid, holder], call, is_file, object)| Message::Wait(Wait { tid, call, holder, is_file, object }));
-    prop_oneof![hello(), module(), thread, unload, small, wait, counters(), engaged()].prop_map(SentMessage::Plain)
+    prop_oneof![hello(), module(), thread, unload, small, wait, counters(), engaged(), function, interpreter]
+        .prop_map(SentMessage::Plain)
 }
 
 fn sample() -> impl Strategy<Value = Sample> {

@@ -1,6 +1,6 @@
 # Print an optspec for argparse to handle cmd's options that are independent of any subcommand.
 function __fish_sigtop_global_optspecs
-    string join \n p/pid= no-follow clock= engine= F/hz= period= budget= jit= focus= ignore= tagfocus= thread= process= tagignore= window= sort= cum names= source-path= theme= refresh= mouse no-mouse tui quiet on-quit= save= format= symbols batch interval= count= table= memory= config= no-config raw= h/help V/version
+    string join \n p/pid= no-follow clock= engine= F/hz= period= budget= jit= focus= ignore= tagfocus= thread= process= tagignore= window= sort= cum names= source-path= python= theme= refresh= mouse no-mouse tui quiet on-quit= save= format= symbols batch interval= count= table= memory= config= no-config raw= h/help V/version
 end
 
 function __fish_sigtop_needs_command
@@ -51,6 +51,9 @@ complete -c sigtop -n "__fish_sigtop_needs_command" -l names -d 'Style of functi
 full\t'with generics and arguments, the innermost elided where they do not fit'
 bare\t'the last part of the path'"
 complete -c sigtop -n "__fish_sigtop_needs_command" -l source-path -d 'Search these directories for source files first, separated by colons' -r -F
+complete -c sigtop -n "__fish_sigtop_needs_command" -l python -d 'Frames to show of Python programs: Python functions, both, or native frames only [default: functions]' -r -f -a "functions\t'Python functions, and native frames outside of the interpreter'
+mixed\t'Python functions and all native frames'
+native\t'native frames only'"
 complete -c sigtop -n "__fish_sigtop_needs_command" -l theme -d 'Color theme [default: dark, or light if the terminal reports a light background]' -r -f -a "dark\t'for dark terminals'
 light\t'for light terminals'
 16\t'the terminal\'s own sixteen colours'
@@ -123,6 +126,9 @@ complete -c sigtop -n "__fish_sigtop_using_subcommand demo" -l names -d 'Style o
 full\t'with generics and arguments, the innermost elided where they do not fit'
 bare\t'the last part of the path'"
 complete -c sigtop -n "__fish_sigtop_using_subcommand demo" -l source-path -d 'Search these directories for source files first, separated by colons' -r -F
+complete -c sigtop -n "__fish_sigtop_using_subcommand demo" -l python -d 'Frames to show of Python programs: Python functions, both, or native frames only [default: functions]' -r -f -a "functions\t'Python functions, and native frames outside of the interpreter'
+mixed\t'Python functions and all native frames'
+native\t'native frames only'"
 complete -c sigtop -n "__fish_sigtop_using_subcommand demo" -l theme -d 'Color theme [default: dark, or light if the terminal reports a light background]' -r -f -a "dark\t'for dark terminals'
 light\t'for light terminals'
 16\t'the terminal\'s own sixteen colours'
@@ -256,6 +262,9 @@ complete -c sigtop -n "__fish_sigtop_using_subcommand record" -l budget -d 'Halv
 complete -c sigtop -n "__fish_sigtop_using_subcommand record" -l jit -d 'Have a launched Python 3.12 or Node.js name the code that it generates, in /tmp/perf-PID.map, unless the environment sets the variable already [default: auto]' -r -f -a "auto\t'set NODE_OPTIONS for Node.js'
 all\t'also set PYTHONPERFSUPPORT for Python 3.12, whose calls take 10 % longer'
 off\t'leave the environment as it is'"
+complete -c sigtop -n "__fish_sigtop_using_subcommand record" -l python -d 'Frames to show of Python programs: Python functions, both, or native frames only [default: functions]' -r -f -a "functions\t'Python functions, and native frames outside of the interpreter'
+mixed\t'Python functions and all native frames'
+native\t'native frames only'"
 complete -c sigtop -n "__fish_sigtop_using_subcommand record" -l memory -d 'Memory for stacks and history. Beyond it, the oldest history is dropped, and callers of rare stacks are replaced by `[memory limit]` [default: 512MB]' -r
 complete -c sigtop -n "__fish_sigtop_using_subcommand record" -l config -d 'Read this config file instead of $XDG_CONFIG_HOME/sigtop/config.toml' -r -F
 complete -c sigtop -n "__fish_sigtop_using_subcommand record" -l no-follow -d 'Do not follow child processes'
@@ -277,6 +286,9 @@ complete -c sigtop -n "__fish_sigtop_using_subcommand view" -l names -d 'Style o
 full\t'with generics and arguments, the innermost elided where they do not fit'
 bare\t'the last part of the path'"
 complete -c sigtop -n "__fish_sigtop_using_subcommand view" -l source-path -d 'Search these directories for source files first, separated by colons' -r -F
+complete -c sigtop -n "__fish_sigtop_using_subcommand view" -l python -d 'Frames to show of Python programs: Python functions, both, or native frames only [default: functions]' -r -f -a "functions\t'Python functions, and native frames outside of the interpreter'
+mixed\t'Python functions and all native frames'
+native\t'native frames only'"
 complete -c sigtop -n "__fish_sigtop_using_subcommand view" -l theme -d 'Color theme [default: dark, or light if the terminal reports a light background]' -r -f -a "dark\t'for dark terminals'
 light\t'for light terminals'
 16\t'the terminal\'s own sixteen colours'

@@ -5,9 +5,11 @@
 //! calls no libc function, and reads neither a clock nor the time-stamp counter. A tick of a known
 //! thread makes no system call. The handler makes one to spawn the agent thread, to wake it, to
 //! probe a page of a stack or code that the agent thread has not seen yet, and to get the thread id
-//! in a tick of an interval timer. It makes none once a thread of the process is under seccomp. Its
-//! reads of the stack cannot fault. What it cannot do it counts. A filter that the program gave to
-//! `ProfilerStartWithOptions` is called first, and what that does is the program's responsibility.
+//! in a tick of an interval timer. In a tick that finds an interpreter's loop on the stack it makes
+//! a few more, to read the interpreter's frames. It makes none once a thread of the process is
+//! under seccomp. Its reads of the stack and of the interpreter cannot fault. What it cannot do it
+//! counts. A filter that the program gave to `ProfilerStartWithOptions` is called first, and what
+//! that does is the program's responsibility.
 
 use crate::agent::arch::{is_handler_frame, return_from_handler, signal_handler};
 use crate::agent::cpuprofile::control;

@@ -10,9 +10,9 @@
 //! file (`CPUPROFILE`, `ProfilerStart`), with or without a viewer.
 //!
 //! The rooms, lowest first: `arch` (the processor), `os` (the kernel's and the loader's interface),
-//! `state` (flags), `unwind`, `signals`, `sampling`, `timers`, `cpuprofile`, `launch` and
-//! `requests`, `thread`, `spawn`, `handler`, `start`, `interpose`. Each imports only rooms before
-//! it.
+//! `state` (flags), `unwind`, `interpreter`, `signals`, `sampling`, `timers`, `cpuprofile`,
+//! `launch` and `requests`, `thread`, `spawn`, `handler`, `start`, `interpose`. Each imports only
+//! rooms before it.
 //!
 //! The head of [`handler`] has the contract of the signal handler, that of [`thread`] the contract
 //! of the agent thread. The agent never prints, never aborts and never unwinds into the target. It
@@ -26,6 +26,7 @@ mod arch;
 mod cpuprofile;
 mod handler;
 mod interpose;
+mod interpreter;
 mod launch;
 mod os;
 mod panic;

@@ -13,6 +13,8 @@ mod sleep;
 
 use crate::agent::cpuprofile::aggregate::ProfileAggregate;
 use crate::agent::cpuprofile::control;
+use crate::agent::interpreter::finder::InterpreterFinder;
+use crate::agent::interpreter::functions::FunctionTable;
 use crate::agent::os::memory::MemoryFile;
 use crate::agent::os::socket::{Address, PeerGone, Socket};
 use crate::agent::os::status::{self, Status};
@@ -61,6 +63,8 @@ pub(super) struct Agent {
     pub(super) ring: &'static Ring,
     pool: &'static SlotPool,
     publisher: Publisher,
+    finder: InterpreterFinder,
+    functions: FunctionTable,
     pub(super) ticker: TimerEngine,
     memory: Box<[StoredStack]>,
     sent: u64,
@@ -168,10 +172,14 @@ impl Agent {
         state::REREAD_MAPS_ON_MISS.store(true, Ordering::Relaxed);
         let mut publisher = Publisher::new(pool);
         publisher.refresh();
+        let mut finder = InterpreterFinder::default();
+        finder.update(&publisher.modules);
         Some(Agent {
             ring,
             pool,
             publisher,
+            finder,
+            functions: FunctionTable::new(),
             ticker,
             memory: stack_memory(),
             sent: 0,
@@ -195,6 +203,7 @@ impl Agent {
     /// Serves one viewer until it leaves.
     fn serve(&mut self, mut socket: Socket, birth: SpawnCause) -> EndReason {
         self.publisher.modules.forget_announcements();
+        self.functions.forget_announcements();
         self.ticker.threads.forget_announcements();
         self.memory.fill(StoredStack::EMPTY);
         (self.sent, self.first_is_due, self.requested) = (0, true, None);
@@ -343,8 +352,7 @@ impl Agent {
                 self.flush_profile();
             }
             if leaving {
-                let account = self.account(now_ns);
-                let _ = socket.write(|w| w.write_counters(&account));
+                self.write_account(socket, now_ns);
             }
             let sent = socket.flush();
             // What a viewer does not read stays in the socket's buffer, which has more room than
@@ -374,6 +382,9 @@ impl Agent {
         if wanted || due {
             state::WANT_MODULES.store(false, Ordering::SeqCst);
             let changed = self.publisher.refresh();
+            if changed {
+                self.finder.update(&self.publisher.modules);
+            }
             if changed && let Some(collector) = &mut self.collector {
                 collector.invalidate_map();
             }
@@ -392,6 +403,17 @@ impl Agent {
         self.ticker.threads.announce(|thread| {
             socket.write(|w| w.write_thread(&Thread { tid: thread.tid, name: thread.name() })).is_ok()
         });
+    }
+
+    /// Writes the counters of the agent and those of the interpreter, as far as there is room.
+    fn write_account(&mut self, socket: &mut Socket, now_ns: u64) {
+        let account = self.account(now_ns);
+        let _ = socket.write(|w| w.write_counters(&account));
+        if let Some(found) = self.finder.found()
+            && let Some(interpreter) = self.functions.news(found.version, found.is_readable)
+        {
+            let _ = socket.write(|w| w.write_interpreter(&interpreter));
+        }
     }
 
     fn account(&self, now_ns: u64) -> AgentCounters {

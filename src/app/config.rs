@@ -16,6 +16,7 @@ use toml::de::{DeTable, DeValue};
 use crate::keyword::did_you_mean::did_you_mean;
 use crate::keyword::{self, Keyword};
 use crate::link::wire::{Clock, Engine};
+use crate::profile::interpreter_view::InterpreterView;
 use crate::tally::query::Sort;
 use crate::tui::command::options::{self, Window};
 use crate::tui::keymap::{self, KeymapError};
@@ -54,6 +55,8 @@ pub struct Defaults {
     pub sort: Option<Sort>,
     /// The style of function names.
     pub names: Option<NameStyle>,
+    /// The frames to show of Python programs.
+    pub python: Option<InterpreterView>,
     /// Directories that are searched for source files.
     pub source_path: Vec<PathBuf>,
     /// The time between two updates of the screen's numbers in ns.
@@ -117,7 +120,7 @@ const DEFAULTS: &str = "defaults";
 const KEYS: &str = "keys";
 
 /// All settings except keys.
-pub static SETTINGS: [Setting; 13] = [
+pub static SETTINGS: [Setting; 14] = [
     Setting {
         table: "",
         ..keyword_setting::<ThemeName>("theme", "\"light\"", "colour theme", |defaults, text| {
@@ -144,6 +147,9 @@ pub static SETTINGS: [Setting; 13] = [
     }),
     keyword_setting::<NameStyle>("names", "\"full\"", "style of function names", |defaults, text| {
         store(&mut defaults.names, keyword::parse(text))
+    }),
+    keyword_setting::<InterpreterView>("python", "\"mixed\"", "frames of Python programs", |defaults, text| {
+        store(&mut defaults.python, keyword::parse(text))
     }),
     setting(DEFAULTS, "source-path", "\"/src/app:/src/lib\"", "directories with source files", |defaults, text| {
         defaults.source_path = text.split(':').filter(|part| !part.is_empty()).map(PathBuf::from).collect();

@@ -62,6 +62,7 @@ pub(super) fn session_settings(args: &WatchArgs, command: &[OsString]) -> Settin
         },
         budget: args.budget(),
         memory_bytes: args.memory_bytes(),
+        interpreter_view: args.interpreter_view(),
         sample_times: false,
     }
 }

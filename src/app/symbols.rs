@@ -9,6 +9,7 @@ use std::io::{self, Read, Write};
 use super::failure::Failure;
 use super::replay;
 use crate::link::recording::MAGIC;
+use crate::link::wire::interpreter::Interpreter;
 use crate::profile::module::ModuleFile;
 use crate::symbols::coverage::{NameCoverage, coverage};
 use crate::symbols::explain::{self, Explanation};
@@ -19,12 +20,12 @@ const TOPIC_COLUMNS: usize = 12;
 
 /// Runs `sigtop symbols`.
 pub(super) fn run(target: &OsStr) -> Result<u8, Failure> {
-    let (explanations, coverage) = match target.to_str().and_then(|text| text.parse::<u32>().ok()) {
-        Some(pid) => (explain_process(pid)?, Vec::new()),
+    let (explanations, shares) = match target.to_str().and_then(|text| text.parse::<u32>().ok()) {
+        Some(pid) => (explain_process(pid)?, String::new()),
         None if is_recording(target) => explain_recording(target)?,
-        None => (vec![explain_file(target)?], Vec::new()),
+        None => (vec![explain_file(target)?], String::new()),
     };
-    let text = format_explanations(&explanations) + &format_coverage(&coverage);
+    let text = format_explanations(&explanations) + &shares;
     // A closed pipe is not an error: the reader has seen enough.
     match io::stdout().write_all(text.as_bytes()) {
         Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
@@ -60,14 +61,37 @@ fn is_recording(path: &OsStr) -> bool {
 
 /// Explains the files that have samples in a recording, as they are on this machine, and how much
 /// of the samples has names.
-fn explain_recording(path: &OsStr) -> Result<(Vec<Explanation>, Vec<NameCoverage>), Failure> {
+fn explain_recording(path: &OsStr) -> Result<(Vec<Explanation>, String), Failure> {
     let name = path.to_string_lossy();
     let file = File::open(path).map_err(|error| Failure::new(126, format!("{name} cannot be read: {error}")))?;
     let finished = replay::finish(Box::new(file), &name, false);
     let finished = finished.map_err(|error| Failure::new(126, format!("{name} {error}")))?;
     let (profile, names) = (&finished.model.profile, &finished.model.names);
     let files = names.states().map(|(module, _)| explain::explain(profile.modules.file(module), 0));
-    Ok((files.collect(), coverage(profile, names, finished.model.clock)))
+    let shares = format_coverage(&coverage(profile, names, finished.model.clock));
+    Ok((files.collect(), shares + &format_interpreters(&profile.interpreters())))
+}
+
+/// Formats how many samples have frames of each interpreter:
+///
+/// ```text
+/// Python 3.11: 954 stacks with Python functions, 3 of them with a freed one; 2 could not be read
+/// ```
+fn format_interpreters(interpreters: &[Interpreter]) -> String {
+    let mut out = String::new();
+    for found in interpreters {
+        let Interpreter { is_readable, merged, unnamed, unmerged, .. } = found;
+        // Writing to a String cannot fail.
+        let _ = match is_readable {
+            true => writeln!(
+                out,
+                "\n{found}: {merged} stacks with Python functions, {unnamed} of them with a freed one; \
+                 {unmerged} could not be read"
+            ),
+            false => writeln!(out, "\n{found}: the frames of this version are not read, only native ones"),
+        };
+    }
+    out
 }
 
 /// Formats the shares of samples with names:

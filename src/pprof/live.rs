@@ -162,7 +162,8 @@ impl LiveExporter {
             let (mapping, address) = match frame {
                 Frame::Code { module, address } => (Some(self.intern_mapping(profile, module)), address),
                 Frame::Unmapped { address, .. } => (None, address),
-                Frame::Truncated
+                Frame::Script { .. }
+                | Frame::Truncated
                 | Frame::LeftOut
                 | Frame::MemoryLimit
                 | Frame::Wait(_)

@@ -18,7 +18,7 @@ use crate::profile::process::Process;
 use crate::profile::stack::{Frame, FrameId, StackId};
 use crate::profile::thread::ThreadId;
 use crate::profile::totals::{Span, Weight};
-use crate::symbols::{Names, UNNAMED_CODE};
+use crate::symbols::{INTERPRETED_CODE, Names, UNNAMED_CODE};
 
 /// Formats the dump. `losses` are those of the profile, and what the viewer counted.
 pub fn format_raw_dump(profile: &Profile, names: &Names, losses: &Losses) -> String {
@@ -78,6 +78,7 @@ fn frame_names(profile: &Profile, names: &Names, id: FrameId) -> Vec<String> {
     let (module, address) = match profile.frame(id) {
         Frame::Code { module, address } => (module, address),
         Frame::Unmapped { address, .. } => return vec![unmapped_name(names, id, address)],
+        Frame::Script { .. } => return vec![script_name(names, id)],
         Frame::MemoryLimit => return vec!["?![memory limit]".to_owned()],
         Frame::LeftOut => return vec!["?![frames left out]".to_owned()],
         Frame::Truncated | Frame::Wait(_) | Frame::Thread(_) | Frame::Process(_) => {
@@ -100,6 +101,13 @@ fn unmapped_name(names: &Names, id: FrameId, address: u64) -> String {
         None | Some(UNNAMED_CODE) => format!("?+{address:#x}"),
         Some(name) => format!("{UNNAMED_CODE}!{}", escape(name)),
     }
+}
+
+/// The name of a function of an interpreter, and its line.
+fn script_name(names: &Names, id: FrameId) -> String {
+    names.lines(id).first().map_or_else(String::new, |line| {
+        format!("{INTERPRETED_CODE}!{}:{}", escape(&names.function(line.function).full), line.line)
+    })
 }
 
 fn escape(text: &str) -> String {

@@ -6,16 +6,19 @@ use std::hint::black_box;
 use super::by_clock::ByClock;
 use super::change_log::{ChangeLog, LoggedSample};
 use super::hash::IdMap;
+use super::interpreter_view::{InterpreterView, SampledFrame, choose_frames};
 use super::loss::Overflows;
 use super::memory::MemoryLimit;
 use super::module::ModuleTable;
 use super::process::{CurrentWait, Process, ProcessId};
 use super::sample_cache::{ReceivedStack, ResolvedSample, StackIdentity};
 use super::sample_times::{SampleTimes, TimedSample};
+use super::script::ScriptTable;
 use super::stack::{Frame, StackId, StackTable};
 use super::thread::{Thread, ThreadId, ThreadState};
 use super::totals::{BUCKET_NS, BUCKETS, Totals, Weight};
 use super::waits::{KnownWait, WaitId, WaitTable};
+use crate::link::wire::interpreter::{InterpreterFrame, is_interpreted};
 use crate::link::wire::{
     Arrival, Clock, ConnectionEvent, FRAMES_LEFT_OUT, FrameAddress, Hello, MAX_FRAMES, Message, Sample, SourceId,
     StackHash, StackHasher, flag,
@@ -43,6 +46,10 @@ pub struct Profile {
     pub modules: ModuleTable,
     /// The waits of all threads.
     pub waits: WaitTable,
+    /// Functions of interpreters of all processes.
+    pub scripts: ScriptTable,
+    /// The frames that are shown of threads that run an interpreter.
+    pub interpreter_view: InterpreterView,
     pub(super) processes: Vec<Process>,
     pub(super) threads: Vec<Thread>,
     /// Number of times that a thread got a name.
@@ -230,6 +237,12 @@ impl Profile {
                 process.earlier_account = std::mem::replace(&mut process.account, counters);
             }
             Message::Engaged(engaged) => process.engaged = Some(engaged),
+            Message::Function(function) => {
+                if let Some(id) = self.scripts.add(&function) {
+                    process.scripts.insert(function.id, id);
+                }
+            }
+            Message::Interpreter(interpreter) => process.interpreter = Some(interpreter),
             Message::Hello(_) | Message::Sample(..) | Message::Busy { .. } => {}
         }
     }
@@ -323,20 +336,25 @@ impl Profile {
             let truncated = self.stacks.frame_id(Frame::Truncated);
             stack = self.stacks.push(stack, truncated);
         }
-        for &word in received.frames.iter().rev() {
-            let frame = match word {
-                FRAMES_LEFT_OUT => self.stacks.frame_id(Frame::LeftOut),
-                _ => {
-                    let address = FrameAddress::unpack(word).lookup();
-                    let versions = &process.code_versions;
-                    let unmapped = |address| {
-                        let code_version = versions.get(&address).copied().unwrap_or_default();
-                        Frame::Unmapped { process: id, code_version, address }
-                    };
-                    process.cache.frame(address, &process.mappings, &mut self.stacks, unmapped)
-                }
-            };
-            stack = self.stacks.push(stack, frame);
+        if received.frames.iter().any(|&word| is_interpreted(word)) {
+            let sampled = sampled_frames(process, id, &self.scripts, received.frames);
+            for frame in choose_frames(self.interpreter_view, &sampled).into_iter().rev() {
+                let frame = self.stacks.frame_id(frame);
+                stack = self.stacks.push(stack, frame);
+            }
+        } else {
+            for &word in received.frames.iter().rev() {
+                let frame = match word {
+                    FRAMES_LEFT_OUT => self.stacks.frame_id(Frame::LeftOut),
+                    _ => {
+                        let address = FrameAddress::unpack(word).lookup();
+                        let versions = &process.code_versions;
+                        let unmapped = |address| unmapped_frame(id, versions, address);
+                        process.cache.frame(address, &process.mappings, &mut self.stacks, unmapped)
+                    }
+                };
+                stack = self.stacks.push(stack, frame);
+            }
         }
         if let Some(wait) = received.wait {
             stack = self.push_wait(stack, wait);
@@ -367,6 +385,34 @@ impl Profile {
             stack
         }
     }
+}
+
+/// The frames of a stack with frames of an interpreter. If one of its functions is not known, they
+/// are the native frames alone.
+fn sampled_frames(process: &mut Process, id: ProcessId, scripts: &ScriptTable, words: &[u64]) -> Vec<SampledFrame> {
+    let Process { cache, mappings, code_versions, scripts: functions, .. } = process;
+    let script = |word| {
+        let frame = InterpreterFrame::unpack(word)?;
+        let function = *functions.get(&frame.function)?;
+        Some(Frame::Script { function, line: scripts.function(function).line(frame.offset) })
+    };
+    let is_named = words.iter().all(|&word| !is_interpreted(word) || script(word).is_some());
+    let shown = words.iter().filter(|&&word| is_named || !is_interpreted(word));
+    let sampled = shown.map(|&word| match (script(word), word) {
+        (Some(frame), _) => SampledFrame::Script(frame),
+        (None, FRAMES_LEFT_OUT) => SampledFrame::Native(Frame::LeftOut),
+        (None, _) => {
+            let address = FrameAddress::unpack(word).lookup();
+            let unmapped = |address| unmapped_frame(id, code_versions, address);
+            SampledFrame::Native(cache.locate(address, mappings, unmapped))
+        }
+    });
+    sampled.collect()
+}
+
+/// The frame of an address in no file.
+fn unmapped_frame(process: ProcessId, code_versions: &IdMap<u64, u16>, address: u64) -> Frame {
+    Frame::Unmapped { process, code_version: code_versions.get(&address).copied().unwrap_or_default(), address }
 }
 
 /// The stack of a sample. An agent sends at most [`MAX_FRAMES`] frames; of more, the leaf side is

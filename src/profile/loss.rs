@@ -66,6 +66,8 @@ pub struct Overflows {
     pub stacks: u64,
     /// Number of history entries that were dropped early.
     pub window: u64,
+    /// Number of functions of interpreters that were ignored.
+    pub scripts: u64,
     /// Number of samples whose stack was cut to stay below the memory limit.
     pub memory: u64,
 }

@@ -10,6 +10,7 @@ mod deadlock;
 pub(crate) mod hash;
 mod history;
 mod ids;
+pub mod interpreter_view;
 pub mod loss;
 mod memory;
 pub mod module;
@@ -17,6 +18,7 @@ pub mod process;
 mod read;
 mod sample_cache;
 mod sample_times;
+pub mod script;
 pub mod stack;
 #[cfg(test)]
 mod tests;

@@ -7,7 +7,9 @@ pub use super::ids::ProcessId;
 use super::ids::{ThreadId, WaitId};
 use super::module::Mappings;
 use super::sample_cache::SampleCache;
+use super::script::ScriptFunctionId;
 use super::totals::Totals;
+use crate::link::wire::interpreter::Interpreter;
 use crate::link::wire::{AgentCounters, Clock, Engaged, Hello, SourceId};
 
 /// The present wait of a thread.
@@ -51,9 +53,13 @@ pub struct Process {
     pub sampled_ns: u64,
     /// The sampling that the agent has started.
     pub engaged: Option<Engaged>,
+    /// The interpreter that the agent found in the process.
+    pub interpreter: Option<Interpreter>,
     /// The versions of generated code by address, where it was replaced by other code.
     pub(super) code_versions: IdMap<u64, u16>,
     pub(super) mappings: Mappings,
+    /// The functions of its interpreter, by their ids on the wire.
+    pub(super) scripts: IdMap<u32, ScriptFunctionId>,
     pub(super) cache: SampleCache,
     pub(super) threads: IdMap<u32, ThreadId>,
     /// The wait of each sleeping thread.
@@ -80,8 +86,10 @@ impl Process {
             earlier_account: AgentCounters::default(),
             sampled_ns: 0,
             engaged: None,
+            interpreter: None,
             code_versions: IdMap::default(),
             mappings: Mappings::default(),
+            scripts: IdMap::default(),
             cache: SampleCache::default(),
             threads: IdMap::default(),
             waits: IdMap::default(),
@@ -93,6 +101,7 @@ impl Process {
     pub(super) fn disconnect(&mut self) {
         self.connected = false;
         self.mappings = Mappings::default();
+        self.scripts = IdMap::default();
         self.cache = SampleCache::default();
         self.threads = IdMap::default();
         self.waits = IdMap::default();

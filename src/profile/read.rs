@@ -11,6 +11,7 @@ use super::stack::{Frame, FrameId};
 use super::thread::{Thread, ThreadId, ThreadState};
 use super::totals::{Span, ThreadStack, Totals, Weight};
 use crate::link::wire::Clock;
+use crate::link::wire::interpreter::Interpreter;
 
 /// The totals and history that a query reads.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -217,7 +218,7 @@ impl Profile {
     pub fn overflows(&self) -> Overflows {
         let totals = self.processes.iter().flat_map(|process| process.totals.values());
         let window = totals.map(Totals::overflows).sum();
-        Overflows { modules: self.modules.overflows(), window, ..self.overflows }
+        Overflows { modules: self.modules.overflows(), window, scripts: self.scripts.overflows(), ..self.overflows }
     }
 
     /// Losses and costs, summed over all processes.
@@ -225,5 +226,23 @@ impl Profile {
         let mut losses = Losses::default();
         self.processes.iter().for_each(|process| losses.add(&process.account));
         losses
+    }
+
+    /// The interpreters of all processes, one for each version, with the sums of their counters.
+    pub fn interpreters(&self) -> Vec<Interpreter> {
+        let mut all: Vec<Interpreter> = Vec::new();
+        for found in self.processes.iter().filter_map(|process| process.interpreter) {
+            let version = |one: &Interpreter| (one.major, one.minor, one.is_readable);
+            match all.iter_mut().find(|known| version(known) == version(&found)) {
+                Some(known) => {
+                    known.merged = known.merged.saturating_add(found.merged);
+                    known.unnamed = known.unnamed.saturating_add(found.unnamed);
+                    known.unmerged = known.unmerged.saturating_add(found.unmerged);
+                }
+                None => all.push(found),
+            }
+        }
+        all.sort_by_key(|one| (one.major, one.minor));
+        all
     }
 }

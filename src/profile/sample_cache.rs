@@ -54,6 +54,8 @@ pub(super) struct SampleKey(u64);
 pub(super) struct SampleCache {
     module_generation: u32,
     frames: IdMap<u64, FrameId>,
+    /// Frames of addresses on stacks that are not shown as they are.
+    locations: IdMap<u64, Frame>,
     samples: IdMap<SampleKey, ResolvedSample>,
 }
 
@@ -61,13 +63,15 @@ impl SampleCache {
     /// Clears the cache, as when mappings change.
     pub(super) fn clear(&mut self) {
         self.frames.clear();
+        self.locations.clear();
         self.samples.clear();
     }
 
     /// Selects the module generation of the next samples. The cache is cleared if that is another
     /// one, or if the cache is full.
     pub(super) fn select_generation(&mut self, module_generation: u32) {
-        let is_full = self.frames.len() > MAX_FRAMES || self.samples.len() > MAX_STACKS;
+        let addresses = self.frames.len() + self.locations.len();
+        let is_full = addresses > MAX_FRAMES || self.samples.len() > MAX_STACKS;
         if self.module_generation != module_generation || is_full {
             self.clear();
             self.module_generation = module_generation;
@@ -108,6 +112,16 @@ impl SampleCache {
                 Some((module, address)) => Frame::Code { module, address },
                 None => unmapped(address),
             })
+        })
+    }
+
+    /// Returns the frame of an address of the process without adding it to the stacks. `unmapped`
+    /// makes the frame of an address in no file.
+    pub(super) fn locate(&mut self, address: u64, mappings: &Mappings, unmapped: impl FnOnce(u64) -> Frame) -> Frame {
+        let generation = self.module_generation;
+        *self.locations.entry(address).or_insert_with(|| match mappings.find(generation, address) {
+            Some((module, address)) => Frame::Code { module, address },
+            None => unmapped(address),
         })
     }
 }

@@ -5,6 +5,7 @@
 use super::hash::IdMap;
 use super::ids::{ProcessId, ThreadId, WaitId};
 use super::module::ModuleId;
+use super::script::ScriptFunctionId;
 
 /// Index into the frames of a [`StackTable`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -48,6 +49,13 @@ pub enum Frame {
         code_version: u16,
         /// The address as the process sees it.
         address: u64,
+    },
+    /// A function of an interpreter.
+    Script {
+        /// The function.
+        function: ScriptFunctionId,
+        /// The source line; 0 if unknown.
+        line: u32,
     },
     /// The rest of the stack towards its root, which could not be unwound.
     Truncated,

@@ -6,6 +6,7 @@ use crate::link::wire::{
 };
 
 use super::apply::{MAX_THREADS, OTHER_THREADS};
+use super::interpreter_view::InterpreterView;
 use super::loss::Overflows;
 use super::stack::Frame;
 use super::totals::Span;
@@ -71,6 +72,7 @@ impl TestSession {
                     format!("{}+{address:#x}", self.profile.modules.file(module).name())
                 }
                 Frame::Unmapped { address, .. } => format!("{address:#x}"),
+                Frame::Script { line, .. } => format!("line {line}"),
                 Frame::Truncated => "[truncated]".to_owned(),
                 Frame::LeftOut => "[frames left out]".to_owned(),
                 Frame::MemoryLimit => "[memory limit]".to_owned(),
@@ -121,6 +123,42 @@ fn frames_are_file_addresses_without_the_load_bias() {
     session.sample(0, 1, 0, &[0x1010, 0x1020, 0x9000]);
     session.sample(0, 1, 0, &[0x1010, 0x1020, 0x9000]);
     assert_eq!(session.total(), owned([("a+0x10 a+0x20 0x9000", 10)]));
+}
+
+#[test]
+fn frames_of_an_interpreter_replace_its_own() {
+    use crate::link::wire::interpreter::{InterpreterFrame, InterpreterFunction, LineFormat};
+
+    let shown = |view, known: u32| {
+        let mut session = TestSession::default();
+        session.profile.interpreter_view = view;
+        session.hello(0, 1, 0);
+        session.module(0, 1, 1, "/lib/libpython.so");
+        // The code units of the function are two on line 8 and one on line 9.
+        let line_table = [0x80 | 11 << 3 | 1, 0, 0, 0x80 | 11 << 3, 0, 0];
+        let (name, file, line_table) = (b"f"[..].into(), b"/a.py"[..].into(), line_table.as_slice().into());
+        let function = InterpreterFunction {
+            id: known,
+            first_line: 7,
+            name,
+            file,
+            line_format: LineFormat::Locations,
+            line_table,
+        };
+        session.send(0, Message::Function(function));
+        let sample =
+            Sample { tid: 70, clock: Clock::Prof, flags: 0, generation: 1, monotonic_ns: 0, weight_ns: 5, slot: 0 };
+        let frame = |offset| InterpreterFrame { function: 3, offset }.pack();
+        let native = |address: u64| FrameAddress::Return(address + 1).pack();
+        let frames = [native(0x9000), native(0x1010), frame(2), frame(0), native(0x1020), native(0x9100)];
+        session.send(0, Message::Sample(sample, frames.into()));
+        session.total()[0].0.clone()
+    };
+    let native = "0x9000 libpython.so+0x10 libpython.so+0x20 0x9100";
+    assert_eq!(shown(InterpreterView::Functions, 3), "0x9000 line 9 line 8 0x9100");
+    assert_eq!(shown(InterpreterView::Mixed, 3), "0x9000 libpython.so+0x10 line 9 line 8 libpython.so+0x20 0x9100");
+    assert_eq!(shown(InterpreterView::Native, 3), native);
+    assert_eq!(shown(InterpreterView::Functions, 4), native, "a function that was not announced");
 }
 
 #[test]

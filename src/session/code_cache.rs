@@ -127,7 +127,12 @@ impl CodeCache {
             let path = profile.modules.file(spot.module).path.to_string_lossy().into_owned();
             listing.module = state.map(|(_, state)| (path, state.clone()));
         }
-        let pid = heaviest.first().map_or(0, |spot| profile.modules.last_mapped_by(spot.module));
+        // A function without addresses is one of an interpreter.
+        let interpreting = || profile.processes().iter().rev().find(|process| process.interpreter.is_some());
+        let pid = match heaviest.first() {
+            Some(spot) => profile.modules.last_mapped_by(spot.module),
+            None => interpreting().map_or(0, |process| process.pid),
+        };
         self.want_files(&lines, &listing.codes, pid);
         listing.sources = self
             .files

@@ -6,6 +6,7 @@ use std::time::Duration;
 use super::unsampled::Unsampled;
 use crate::attach::proc::signal_name;
 pub use crate::link::recording::TargetExit;
+use crate::link::wire::interpreter::Interpreter;
 use crate::link::wire::{Clock, Engine, EngineState};
 pub use crate::profile::StackQuality;
 use crate::profile::loss::{Losses, Overflows};
@@ -38,6 +39,7 @@ impl Facts {
             unsampled: None,
             stacks: StackQuality::default(),
             overflows: Overflows::default(),
+            interpreters: Vec::new(),
             files: Vec::new(),
             coverage: Vec::new(),
             agent_share: None,
@@ -95,6 +97,8 @@ pub struct Facts {
     pub stacks: StackQuality,
     /// Counts of what did not fit the limits of the profile.
     pub overflows: Overflows,
+    /// The interpreters of the processes, by version.
+    pub interpreters: Vec<Interpreter>,
     /// Names of the target's files and the state of their symbols, those without symbols first, at
     /// most [`MAX_FILES`].
     pub files: Vec<(String, SymbolState)>,

@@ -113,6 +113,7 @@ impl SessionThread {
     ) -> SessionThread {
         let mut model = Model::new(settings.clock, settings.question.clone());
         model.profile.set_memory_limit(settings.memory_bytes);
+        model.profile.interpreter_view = settings.interpreter_view;
         if settings.sample_times {
             model.profile.keep_sample_times();
         }

@@ -4,6 +4,7 @@ use super::protocol::Question;
 use crate::attach::find::{AttachableProcess, WatchMethod};
 use crate::attach::launch::LaunchedTarget;
 use crate::link::wire::{Clock, Engine, Request};
+use crate::profile::interpreter_view::InterpreterView;
 use crate::symbols::source::SourceFinder;
 
 /// Capacity of the channels for notices and commands. If the screen does not read its notices, the
@@ -81,6 +82,8 @@ pub struct Settings {
     pub budget: f64,
     /// Memory limit for stacks and history, in bytes.
     pub memory_bytes: u64,
+    /// The frames that are shown of threads that run an interpreter.
+    pub interpreter_view: InterpreterView,
     /// Whether to keep the time of every sample, for file formats with a time axis.
     pub sample_times: bool,
 }

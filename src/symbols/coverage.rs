@@ -3,7 +3,7 @@
 
 use std::collections::HashMap;
 
-use super::names::{Names, UNNAMED_CODE};
+use super::names::{INTERPRETED_CODE, Names, UNNAMED_CODE};
 use super::sanitize::sanitize;
 use crate::profile::stack::{Frame, FrameId};
 use crate::profile::totals::Span;
@@ -42,6 +42,7 @@ pub fn coverage(profile: &Profile, names: &Names, clock: Clock) -> Vec<NameCover
         let module = match profile.frame(frame) {
             Frame::Code { module, .. } => sanitize(&profile.modules.file(module).name()),
             Frame::Unmapped { .. } => UNNAMED_CODE.to_owned(),
+            Frame::Script { .. } => INTERPRETED_CODE.to_owned(),
             _ => continue,
         };
         let line = names.lines(frame).first();

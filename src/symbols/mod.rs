@@ -38,5 +38,5 @@ mod table;
 mod wait_names;
 pub mod worker;
 
-pub use names::{FrameLine, Function, FunctionId, Names, UNNAMED_CODE};
+pub use names::{FrameLine, Function, FunctionId, INTERPRETED_CODE, Names, UNNAMED_CODE};
 pub use wait_names::ExplainedWait;

@@ -10,6 +10,7 @@ use super::wait_names::{ExplainedWait, WaitNames};
 use crate::profile::Profile;
 use crate::profile::module::ModuleId;
 use crate::profile::process::ProcessId;
+use crate::profile::script::ScriptFunctionId;
 use crate::profile::stack::{Frame, FrameId};
 use crate::profile::thread::ThreadId;
 
@@ -54,6 +55,9 @@ pub struct FrameLine {
 
 /// The name of generated code that nothing names.
 pub const UNNAMED_CODE: &str = "[JIT]";
+
+/// The name that stands for the module of an interpreter's functions.
+pub const INTERPRETED_CODE: &str = "[Python]";
 
 /// The names of frames as far as they are known.
 #[derive(Default)]
@@ -127,6 +131,10 @@ impl Names {
                     self.generated.entry(process).or_default().push((id, address, code_version));
                     (UNNAMED_CODE.to_owned(), String::new(), true)
                 }
+                Frame::Script { function, line } => {
+                    self.settle_line(id, script_function(profile, function), line);
+                    continue;
+                }
                 Frame::Truncated => ("[truncated]".to_owned(), String::new(), true),
                 Frame::LeftOut => ("[frames left out]".to_owned(), String::new(), true),
                 Frame::MemoryLimit => ("[memory limit]".to_owned(), String::new(), true),
@@ -198,8 +206,13 @@ impl Names {
 
     /// Sets the final name of a frame, which may be the next new one.
     fn settle(&mut self, frame: FrameId, function: Function) {
+        self.settle_line(frame, function, 0);
+    }
+
+    /// Sets the final name of a frame and its line.
+    fn settle_line(&mut self, frame: FrameId, function: Function, line: u32) {
         let function = self.function_id(function);
-        let lines: Box<[FrameLine]> = [FrameLine { function, line: 0, inlined: false }].into();
+        let lines: Box<[FrameLine]> = [FrameLine { function, line, inlined: false }].into();
         match self.lines.get_mut(frame.0 as usize) {
             Some(known) if known.lines == lines => return,
             Some(known) => known.lines = lines,
@@ -287,6 +300,19 @@ impl Names {
     pub fn version(&self) -> u64 {
         self.version
     }
+}
+
+/// A function of an interpreter. Its line tells apart functions of one name, such as `<lambda>`.
+fn script_function(profile: &Profile, id: ScriptFunctionId) -> Function {
+    let script = profile.scripts.function(id);
+    let (name, file) = (sanitize(&script.name), sanitize(&script.file));
+    if file.is_empty() {
+        return Function { full: name.clone(), short: name, file, module: INTERPRETED_CODE.to_owned() };
+    }
+    let short_file = file.rsplit('/').next().unwrap_or_default();
+    let short = format!("{name} ({short_file}:{})", script.first_line);
+    let full = format!("{name} ({file}:{})", script.first_line);
+    Function { full, short, file, module: INTERPRETED_CODE.to_owned() }
 }
 
 /// A thread as a function, as pprof does it: the file is the key of the label.

@@ -244,6 +244,12 @@ fn line_name(name: &str, function: &Function, line: u32, short: bool) -> String 
 fn address_name(frame: Frame, function: &Function, line: u32) -> (String, String) {
     let address = match frame {
         Frame::Code { address, .. } | Frame::Unmapped { address, .. } => address,
+        Frame::Script { .. } => {
+            return (
+                line_name(&function.full, function, line, false),
+                line_name(&function.short, function, line, true),
+            );
+        }
         Frame::Truncated
         | Frame::LeftOut
         | Frame::MemoryLimit

@@ -75,8 +75,8 @@ fn functions_of_node_and_python_are_named() {
             continue;
         }
         let command = [text(&path), code[0], code[1]];
-        let off = Batch::new("--hz 250 --jit off").run(&command);
-        let all = Batch::new("--hz 250 --jit all").run(&command);
+        let off = Batch::new("--hz 250 --jit off --python native").run(&command);
+        let all = Batch::new("--hz 250 --jit all --python native").run(&command);
         [&off, &all].into_iter().for_each(remove_maps);
         assert_eq!((all.ran.code(), all.ran.out()), (0, off.ran.out()), "{}", all.ran.err());
         let share = |watched: &Watched| {

@@ -24,6 +24,7 @@ mod own_frames;
 mod picker;
 mod processes;
 mod programs;
+mod python;
 mod recording;
 mod refusals;
 mod sanitizers;

@@ -300,7 +300,7 @@ fn what_is_no_recording_is_refused() {
     for (bytes, words) in [
         (&b"text\n"[..], "cannot be shown: unknown profile format"),
         (b"", "cannot be shown: malformed profile: empty input file"),
-        (b"\x89sigtop\n\x09\x00\x00\x00", "was written by a newer sigtop (format 9, this one reads 1): update sigtop"),
+        (b"\x89sigtop\n\x09\x00\x00\x00", "was written by a newer sigtop (format 9, this one reads 3): update sigtop"),
     ] {
         fs::write(&file, bytes).expect("written");
         let refused = view(&file);

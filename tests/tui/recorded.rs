@@ -33,6 +33,7 @@ fn play(name: &str, size: (u16, u16)) -> Stage {
         sources: SourceFinder { directories: Vec::new(), current: None, embedded: &[] },
         budget: 0.01,
         memory_bytes: 512 << 20,
+        interpreter_view: Default::default(),
         sample_times: false,
     };
     let session = sigtop::session::Session::play(source, false, settings).expect("threads");

@@ -57,6 +57,7 @@ impl Session {
             unsampled: None,
             stacks: StackQuality { samples: 3984, truncated: 21, unreadable: 2 },
             overflows: Overflows::default(),
+            interpreters: Vec::new(),
             coverage: Vec::new(),
             files: vec![
                 ("libz.so.1".to_owned(), SymbolState::Missing("it was deleted, and nothing of it is left".to_owned())),

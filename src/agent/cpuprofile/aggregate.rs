@@ -15,6 +15,7 @@ use crate::agent::os::maps;
 use crate::agent::os::syscall::{self, File, PathBuffer};
 use crate::agent::sampling::counters;
 use crate::link::gperftools::HANDLER_FRAMES;
+use crate::link::wire::interpreter::is_interpreted;
 use crate::link::wire::ring::LEFT_OUT;
 use crate::link::wire::{Clock, FRAMES_LEFT_OUT, FrameAddress};
 
@@ -125,7 +126,7 @@ impl ProfileAggregate {
             self.clear();
         }
         let first = self.addresses.len();
-        let frames = frames.iter().filter(|&&frame| frame != FRAMES_LEFT_OUT);
+        let frames = frames.iter().filter(|&&frame| frame != FRAMES_LEFT_OUT && !is_interpreted(frame));
         let mut frames = frames.map(|&frame| match FrameAddress::unpack(frame) {
             FrameAddress::Instruction(address) => (address, address.wrapping_add(1)),
             FrameAddress::Return(address) => (address.wrapping_sub(1), address),

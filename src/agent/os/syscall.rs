@@ -360,6 +360,26 @@ pub(crate) fn read_own_memory(address: u64, buffer: &mut [u8]) -> bool {
     usize::try_from(read).is_ok_and(|read| read == buffer.len())
 }
 
+/// Fills a buffer with the same number of bytes from each of some addresses of this process, of
+/// which there are at most [`MAX_GATHERED`]. Returns whether all of them could be read.
+/// process_vm_readv(2)
+pub(crate) fn gather_own_memory(addresses: &[u64], buffer: &mut [u8]) -> bool {
+    let count = addresses.len().min(MAX_GATHERED);
+    let Some(each) = buffer.len().checked_div(count) else { return true };
+    let local = [buffer.as_mut_ptr() as usize, each * count];
+    let mut remote = [[0usize; 2]; MAX_GATHERED];
+    for (range, &address) in remote.iter_mut().zip(addresses) {
+        *range = [address as usize, each];
+    }
+    // SAFETY: the kernel writes at most the buffer's length into it, and checks the other
+    // addresses.
+    let read = unsafe { syscall!(libc::SYS_process_vm_readv, getpid(), local.as_ptr(), 1, remote.as_ptr(), count, 0) };
+    count == addresses.len() && usize::try_from(read).is_ok_and(|read| read == each * count)
+}
+
+/// Maximum number of addresses that [`gather_own_memory`] reads.
+pub(crate) const MAX_GATHERED: usize = 16;
+
 /// Wakes one sleeper on a futex of this process. futex(2)
 pub(crate) fn futex_wake(word: &core::sync::atomic::AtomicU32) {
     // SAFETY: the address is valid; nothing else is touched.
@@ -407,6 +427,12 @@ mod tests {
         assert!(read_own_memory(&raw const word as u64, &mut copy));
         assert_eq!(u32::from_ne_bytes(copy), word);
         assert!(!read_own_memory(8, &mut copy));
+        let (words, mut all) = ([1u16, 2, 3], [0u8; 4]);
+        let at = |index: usize| &raw const words[index] as u64;
+        assert!(gather_own_memory(&[at(2), at(0)], &mut all));
+        assert_eq!(all, [3, 0, 1, 0]);
+        assert!(!gather_own_memory(&[at(2), 8], &mut all));
+        assert!(!gather_own_memory(&[at(0); MAX_GATHERED + 1], &mut [0; 2 * (MAX_GATHERED + 1)]));
     }
 
     #[test]

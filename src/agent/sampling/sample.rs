@@ -5,6 +5,7 @@
 
 use core::sync::atomic::Ordering;
 
+use crate::agent::interpreter;
 use crate::agent::os::syscall;
 use crate::agent::sampling::counters;
 use crate::agent::sampling::deferred::{self, DEFERRED};
@@ -100,7 +101,11 @@ fn walk_and_record(claim: &mut SlotClaim, ring: &Ring, mut sample: RawSample, re
             return true;
         }
     }
-    push(ring, &sample, &frames[..walk.depth])
+    let depth = interpreter::merge_frames(sample.tid, frames, walk.depth, walk.is_whole());
+    if depth > walk.depth {
+        counters::count(word::FRAMES, interpreter::COST_IN_FRAMES);
+    }
+    push(ring, &sample, &frames[..depth])
 }
 
 /// Writes a record, and wakes the agent thread if more than half of the ring is in use. Returns

@@ -8,6 +8,7 @@
 
 use alloc::boxed::Box;
 
+use crate::agent::interpreter;
 use crate::agent::os::process_memory::ProcessMemory;
 use crate::agent::os::syscall::{File, PathBuffer};
 use crate::agent::unwind::modules::Snapshot;
@@ -69,13 +70,14 @@ impl SleeperWalker {
         }
     }
 
-    /// Writes the stack of a thread that sleeps at `location`, packed, and returns its depth and
+    /// Writes the stack of the thread `tid`, which sleeps at `location`, packed, and returns its depth and
     /// flags. The stack is truncated where a frame needs a register that only a signal could
     /// provide. Returns `None` if the stack cannot be read. The caller checks that the thread slept
     /// all the time.
     pub(crate) fn walk_sleeper(
         &mut self,
         snapshot: &Snapshot,
+        tid: u32,
         location: SleepLocation,
         frames: &mut [u64; MAX_FRAMES],
     ) -> Option<(usize, u32)> {
@@ -91,7 +93,8 @@ impl SleeperWalker {
         let mut stack = CopiedStack { low, bytes: &self.copy[..length] };
         let walk =
             walk::walk(snapshot, &mut self.cache, Registers::of_sleeper(location.ip, location.sp), &mut stack, frames);
-        Some((walk.depth, walk.flags))
+        let depth = interpreter::merge_frames(tid, frames, walk.depth, walk.is_whole());
+        Some((depth, walk.flags))
     }
 }
 

@@ -57,8 +57,7 @@ impl Agent {
         };
         if account_is_due || end.is_some() {
             self.last_account_ns = now_ns;
-            let account = self.account(now_ns);
-            let _ = socket.write(|w| w.write_counters(&account));
+            self.write_account(socket, now_ns);
         }
         Ok(end)
     }

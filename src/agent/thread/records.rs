@@ -90,6 +90,11 @@ impl Agent {
             weight_ns,
             slot: (tid as usize % STACK_SLOTS) as u8,
         };
+        let mut named = [0; MAX_FRAMES];
+        let stack = self.functions.name_frames(stack, &mut named, |function| {
+            let write = |socket: &mut Socket| socket.write(|w| w.write_function(function)).is_ok();
+            write(socket) || socket.flush().is_ok() && write(socket)
+        });
         if delayed_ns > 0 {
             counters::count_unhandled(1);
             let waiting = Sample { flags: flags | flag::RUNNABLE, weight_ns: delayed_ns, ..sample.clone() };
@@ -117,7 +122,7 @@ impl Agent {
 
     /// Counts a wall tick, and sends the samples of threads that sleep.
     pub(crate) fn wall(&mut self, socket: &mut Socket, now_ns: u64) {
-        let Agent { ticker, memory, sent, collector, .. } = self;
+        let Agent { ticker, memory, sent, collector, functions, .. } = self;
         let snapshot = SNAPSHOT.load(Ordering::Acquire);
         if snapshot.is_null() {
             return;
@@ -144,6 +149,9 @@ impl Agent {
                 weight_ns,
                 slot: (thread.tid as usize % STACK_SLOTS) as u8,
             };
+            let mut named = [0; MAX_FRAMES];
+            let frames = functions
+                .name_frames(frames, &mut named, |function| socket.write(|w| w.write_function(function)).is_ok());
             match socket.write(|w| w.write_sample(&sample, frames, memory)) {
                 Ok(()) => *sent += 1,
                 Err(_) => counters::count_loss(LossCause::SocketFull, 1, weight_ns),

@@ -558,7 +558,7 @@ impl SleeperFinder {
     fn find(&mut self, thread: &mut Thread, schedule: Option<Schedule>, snapshot: &Snapshot, count: usize) -> bool {
         let (Some(before), Some(place)) = (schedule, SleepLocation::of(thread.tid)) else { return false };
         let mut frames = [0; MAX_FRAMES];
-        let found = self.walker.walk_sleeper(snapshot, place, &mut frames);
+        let found = self.walker.walk_sleeper(snapshot, thread.tid, place, &mut frames);
         self.waits.read(&mut thread.wait, thread.tid, place.call, count);
         // What was read is of one sleep only if the thread did not move meanwhile.
         let Some((depth, flags)) = found.filter(|_| thread.schedule(true) == Some(before)) else { return false };

@@ -14,5 +14,5 @@ mod rule_table;
 mod rules;
 pub(crate) mod stack;
 mod step;
-mod tables;
+pub(crate) mod tables;
 pub(crate) mod walk;

@@ -359,6 +359,11 @@ impl Modules {
         self.edition = next_edition();
     }
 
+    /// Returns id and headers of every loaded module.
+    pub(crate) fn images(&self) -> impl Iterator<Item = (u32, &ElfImage)> {
+        self.known.iter().map(|known| (known.id, &known.image))
+    }
+
     /// Takes the loaded modules out, which keep the tables that snapshots refer to.
     pub(crate) fn take_loaded(&mut self) -> Vec<LoadedModule> {
         core::mem::take(&mut self.known)

@@ -7,7 +7,7 @@ use crate::agent::unwind::registers::{Caller, Registers};
 use crate::agent::unwind::rule_cache::RuleCache;
 use crate::agent::unwind::rules::{Cfa, Rule, RuleLookup, SavedRegister};
 use crate::agent::unwind::stack::Stack;
-use crate::link::wire::FrameAddress;
+use crate::link::wire::{FrameAddress, flag};
 
 /// Result of a walk.
 pub(crate) struct Walk {
@@ -19,6 +19,13 @@ pub(crate) struct Walk {
     pub(crate) uncovered: bool,
     /// Number of frames between the leaf side and the root side that were left out.
     pub(crate) left_out: usize,
+}
+
+impl Walk {
+    /// Returns whether it has every frame of the stack.
+    pub(crate) fn is_whole(&self) -> bool {
+        self.flags & flag::TRUNCATED == 0 && self.left_out == 0
+    }
 }
 
 /// A frame during a walk.

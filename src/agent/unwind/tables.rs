@@ -25,6 +25,7 @@ const MAX_COPY: u64 = 64 << 20;
 const PAGE: u64 = 4096;
 
 const PT_LOAD: u32 = 1;
+const PT_DYNAMIC: u32 = 2;
 const PT_NOTE: u32 = 4;
 const PT_GNU_EH_FRAME: u32 = 0x6474_e550;
 const NT_GNU_BUILD_ID: u32 = 3;
@@ -91,6 +92,12 @@ impl ElfImage {
         let mut image = ElfImage { bias, build_id: Vec::new(), headers, elf, table, table_at };
         image.build_id = image.find_build_id(memory).unwrap_or_default();
         Some(image)
+    }
+
+    /// Returns the address in the process and the size of the dynamic section.
+    pub(crate) fn dynamic_section(&self) -> Option<(u64, u64)> {
+        let header = self.headers.iter().find(|header| header.kind == PT_DYNAMIC)?;
+        Some((header.address.wrapping_add(self.bias), header.file_size))
     }
 
     fn find_build_id(&self, memory: &ProcessMemory) -> Option<Vec<u8>> {

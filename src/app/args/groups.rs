@@ -7,6 +7,7 @@ use clap::Args;
 use super::parsers::{keyword_parser, parse_pattern, parse_process, parse_tag, parse_thread, parse_window};
 use crate::app::jit_maps::JitMaps;
 use crate::link::wire::{Clock, Engine};
+use crate::profile::interpreter_view::InterpreterView;
 use crate::tally::query::tags::TagFilter;
 use crate::tally::query::{Pattern, Sort};
 use crate::tui::command::options::{self, Window};
@@ -93,6 +94,15 @@ pub struct DisplayArgs {
     /// Search these directories for source files first, separated by colons
     #[arg(long, value_name = "DIR", value_delimiter = ':', help_heading = "Display")]
     pub source_path: Vec<PathBuf>,
+}
+
+/// Options of the stacks.
+#[derive(Args, Clone, Debug, Default)]
+pub struct StackArgs {
+    /// Frames to show of Python programs: Python functions, both, or native frames only [default:
+    /// functions]
+    #[arg(long, value_parser = keyword_parser::<InterpreterView>(), value_name = "FRAMES", help_heading = "Display")]
+    pub python: Option<InterpreterView>,
 }
 
 /// The screen.

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use clap::Args;
 
-use super::groups::{ConfigArgs, DisplayArgs, LimitArgs, SamplingArgs, ScreenArgs};
+use super::groups::{ConfigArgs, DisplayArgs, LimitArgs, SamplingArgs, ScreenArgs, StackArgs};
 use super::parsers::{ProcessSelector, keyword_parser, parse_selector};
 use super::watch::WatchArgs;
 use crate::pprof::format::SaveFormat;
@@ -53,6 +53,10 @@ pub struct RecordArgs {
     #[command(flatten)]
     pub sampling: SamplingArgs,
 
+    /// Options of the stacks.
+    #[command(flatten)]
+    pub stacks: StackArgs,
+
     /// Limits of sigtop itself.
     #[command(flatten)]
     pub limits: LimitArgs,
@@ -69,7 +73,7 @@ pub struct RecordArgs {
 impl RecordArgs {
     /// The equivalent arguments of a watch.
     pub fn watch(&self) -> WatchArgs {
-        let RecordArgs { pid, no_follow, symbols, quiet, on_quit, sampling, limits, config, command, .. } =
+        let RecordArgs { pid, no_follow, symbols, quiet, on_quit, sampling, stacks, limits, config, command, .. } =
             self.clone();
         let screen = ScreenArgs { quiet, ..ScreenArgs::default() };
         WatchArgs {
@@ -78,6 +82,7 @@ impl RecordArgs {
             symbols,
             on_quit,
             sampling,
+            stacks,
             limits,
             config,
             command,
@@ -99,6 +104,10 @@ pub struct ViewArgs {
     #[command(flatten)]
     pub display: DisplayArgs,
 
+    /// Options of the stacks.
+    #[command(flatten)]
+    pub stacks: StackArgs,
+
     /// The screen.
     #[command(flatten)]
     pub screen: ScreenArgs,
@@ -119,7 +128,7 @@ pub struct ViewArgs {
 impl ViewArgs {
     /// The equivalent arguments of a watch without a target.
     pub fn watch(&self) -> WatchArgs {
-        let ViewArgs { display, screen, batch, limits, config, .. } = self.clone();
-        WatchArgs { display, screen, batch, limits, config, ..WatchArgs::default() }
+        let ViewArgs { display, stacks, screen, batch, limits, config, .. } = self.clone();
+        WatchArgs { display, stacks, screen, batch, limits, config, ..WatchArgs::default() }
     }
 }

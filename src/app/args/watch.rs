@@ -6,12 +6,13 @@ use std::time::Duration;
 
 use clap::Args;
 
-use super::groups::{ConfigArgs, DisplayArgs, LimitArgs, SamplingArgs, ScreenArgs};
+use super::groups::{ConfigArgs, DisplayArgs, LimitArgs, SamplingArgs, ScreenArgs, StackArgs};
 use super::parsers::{ProcessSelector, keyword_parser, parse_selector};
 use crate::app::config::Config;
 use crate::link::wire::{Clock, Engine};
 use crate::pprof::format::SaveFormat;
 use crate::profile::DEFAULT_MEMORY_BYTES;
+use crate::profile::interpreter_view::InterpreterView;
 use crate::tally::query::Sort;
 use crate::tui::OnQuit;
 use crate::tui::command::options::duration;
@@ -34,6 +35,10 @@ pub struct WatchArgs {
     /// Options that select samples and how they are shown.
     #[command(flatten)]
     pub display: DisplayArgs,
+
+    /// Options of the stacks.
+    #[command(flatten)]
+    pub stacks: StackArgs,
 
     /// The screen.
     #[command(flatten)]
@@ -125,7 +130,14 @@ impl WatchArgs {
             ..screen
         };
         let limits = LimitArgs { memory: self.limits.memory.or(defaults.memory) };
-        WatchArgs { sampling, display, screen, limits, on_quit: self.on_quit.or(defaults.on_quit), ..self }
+        let stacks = StackArgs { python: self.stacks.python.or(defaults.python) };
+        let on_quit = self.on_quit.or(defaults.on_quit);
+        WatchArgs { sampling, display, stacks, screen, limits, on_quit, ..self }
+    }
+
+    /// The frames that are shown of threads that run an interpreter.
+    pub fn interpreter_view(&self) -> InterpreterView {
+        self.stacks.python.unwrap_or_default()
     }
 
     /// The sampling clock.

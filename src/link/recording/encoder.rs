@@ -378,6 +378,8 @@ fn encode_message(message: &Message, buffer: &mut [u8]) -> usize {
         Message::Counters(counters) => writer.write_counters(counters),
         Message::Engaged(engaged) => writer.write_engaged(engaged),
         Message::Busy { viewer } => writer.write_busy(*viewer),
+        Message::Function(function) => writer.write_function(function),
+        Message::Interpreter(interpreter) => writer.write_interpreter(interpreter),
         Message::Sample(..) => Ok(()),
     };
     writer.length()

@@ -360,8 +360,15 @@ fn errors_distinguish_foreign_newer_truncated_and_unfinished_files() {
     assert_eq!(error(b""), "is not a recording of sigtop");
     assert_eq!(error(b"\x7fELF and so on, and so on"), "is not a recording of sigtop");
     let mut newer = encode(&[]);
-    newer[8] = 3;
-    assert_eq!(error(&newer), "was written by a newer sigtop (format 3, this one reads 2): update sigtop");
+    newer[8] = 4;
+    assert_eq!(error(&newer), "was written by a newer sigtop (format 4, this one reads 3): update sigtop");
+    let mut older = encode(&[Written::Time(7)]);
+    older[8] = 0;
+    assert_eq!(error(&older), "was written by an older sigtop (format 0, this one reads 3)");
+    for version in 1..=3 {
+        older[8] = version;
+        assert!(matches!(decode(&older).2, Ok(true)), "version {version}");
+    }
     let whole = encode(&[Written::Time(7)]);
     assert!(error(&whole[..whole.len() - 1]).starts_with("is truncated after "));
     let unfinished = Encoder::new(&info()).take_blocks().concat();

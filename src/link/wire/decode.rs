@@ -4,13 +4,14 @@
 use alloc::boxed::Box;
 
 use super::blocking_call::BlockingCall;
+use super::interpreter::{Interpreter, InterpreterFunction, LineFormat};
 use super::messages::{
     AgentCounters, Clock, Engaged, Engine, EngineState, Hello, Malformed, Message, Module, Request, Sample, SpawnCause,
     Thread, Unload, Wait,
 };
 use super::protocol::{
-    MAGIC, MAX_ARGV, MAX_BUILD_ID, MAX_COMM, MAX_FRAMES, MAX_MESSAGE, MAX_OBJECT, MAX_PATH, OLDEST_VERSION, PERIODS_NS,
-    VERSION, kind,
+    MAGIC, MAX_ARGV, MAX_BUILD_ID, MAX_COMM, MAX_FRAMES, MAX_FUNCTION_NAME, MAX_LINE_TABLE, MAX_MESSAGE, MAX_OBJECT,
+    MAX_PATH, OLDEST_VERSION, PERIODS_NS, VERSION, kind,
 };
 use super::stack_memory::StackMemory;
 use crate::link::varint::{self, VarintError, unzigzag};
@@ -63,6 +64,22 @@ pub fn decode_message(kind: u8, body: &[u8], memory: &mut StackMemory) -> Result
             signal: r.varint_as("signal")?,
         }),
         kind::BUSY => Message::Busy { viewer: r.varint_as("viewer")? },
+        kind::FUNCTION => Message::Function(InterpreterFunction {
+            id: r.varint_as("function id")?,
+            first_line: r.varint_as("first line")?,
+            name: r.boxed_bytes(MAX_FUNCTION_NAME, "function name")?,
+            file: r.boxed_bytes(MAX_PATH, "source file")?,
+            line_format: LineFormat::from_wire(r.byte()?).ok_or(Malformed::Field("line format"))?,
+            line_table: r.boxed_bytes(MAX_LINE_TABLE, "line table")?,
+        }),
+        kind::INTERPRETER => Message::Interpreter(Interpreter {
+            major: r.byte()?,
+            minor: r.byte()?,
+            is_readable: r.byte()? != 0,
+            merged: r.varint()?,
+            unnamed: r.varint()?,
+            unmerged: r.varint()?,
+        }),
         _ => return Err(Malformed::Kind(kind)),
     };
     r.expect_end()?;

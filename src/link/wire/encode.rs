@@ -1,8 +1,10 @@
 //! Encodes messages. Nothing here allocates: the agent writes into a buffer that it provides.
 
+use super::interpreter::{Interpreter, InterpreterFunction};
 use super::messages::{AgentCounters, Engaged, Hello, Module, Request, Sample, Thread, Unload, Wait};
 use super::protocol::{
-    MAGIC, MAX_ARGV, MAX_BUILD_ID, MAX_COMM, MAX_FRAMES, MAX_MESSAGE, MAX_OBJECT, MAX_PATH, STACK_SLOTS, VERSION, kind,
+    MAGIC, MAX_ARGV, MAX_BUILD_ID, MAX_COMM, MAX_FRAMES, MAX_FUNCTION_NAME, MAX_LINE_TABLE, MAX_MESSAGE, MAX_OBJECT,
+    MAX_PATH, STACK_SLOTS, VERSION, kind,
 };
 use super::stack_memory::StackMemory;
 use crate::link::varint::{self, zigzag};
@@ -198,6 +200,28 @@ impl<'a> Writer<'a> {
     /// Writes a [`Message::Busy`](super::Message::Busy).
     pub fn write_busy(&mut self, viewer: u32) -> Result<(), BufferFull> {
         self.message(kind::BUSY, |w| w.varint(viewer.into()))
+    }
+
+    /// Writes an [`InterpreterFunction`]; a name, path or line table past its limit is truncated.
+    pub fn write_function<B: AsRef<[u8]>>(&mut self, function: &InterpreterFunction<B>) -> Result<(), BufferFull> {
+        self.message(kind::FUNCTION, |w| {
+            w.varint(function.id.into());
+            w.varint(function.first_line.into());
+            w.bytes(function.name.as_ref(), MAX_FUNCTION_NAME);
+            w.bytes(function.file.as_ref(), MAX_PATH);
+            w.raw(&[function.line_format as u8]);
+            w.bytes(function.line_table.as_ref(), MAX_LINE_TABLE);
+        })
+    }
+
+    /// Writes an [`Interpreter`].
+    pub fn write_interpreter(&mut self, interpreter: &Interpreter) -> Result<(), BufferFull> {
+        self.message(kind::INTERPRETER, |w| {
+            w.raw(&[interpreter.major, interpreter.minor, u8::from(interpreter.is_readable)]);
+            w.varint(interpreter.merged);
+            w.varint(interpreter.unnamed);
+            w.varint(interpreter.unmerged);
+        })
     }
 
     /// Writes a [`Request`].

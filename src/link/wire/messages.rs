@@ -3,6 +3,7 @@
 use alloc::boxed::Box;
 
 use super::blocking_call::BlockingCall;
+use super::interpreter::{Interpreter, InterpreterFunction};
 use super::loss_cause::LossCause;
 use super::protocol::{MAX_MESSAGE, VERSION};
 
@@ -325,6 +326,10 @@ pub enum Message {
         /// Pid of that viewer, as the target sees it.
         viewer: u32,
     },
+    /// A function of an interpreter, sent before the first sample that has a frame of it.
+    Function(InterpreterFunction<Box<[u8]>>),
+    /// The interpreter of the process, sent when one is found and with the counters.
+    Interpreter(Interpreter),
 }
 
 /// Number of a connection, counted from 0 and never reused.

@@ -17,6 +17,7 @@
 mod blocking_call;
 mod decode;
 mod encode;
+pub mod interpreter;
 mod loss_cause;
 mod messages;
 mod protocol;

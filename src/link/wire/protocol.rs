@@ -5,8 +5,9 @@ pub const MAGIC: u32 = u32::from_le_bytes(*b"sigt");
 /// Version of the wire and of recordings, which contain messages of the wire. Any change of a
 /// message or of a recording's entry needs a new version. Both ends come from one binary, so only a
 /// recording or an old preloaded agent can have another version. Newer ones are refused.
-pub const VERSION: u16 = 2;
-/// The oldest version that is understood: version 2 added [`Wait`](super::Wait) and changed nothing.
+pub const VERSION: u16 = 3;
+/// The oldest version that is understood: version 2 added [`Wait`](super::Wait), and version 3 the
+/// messages of an [interpreter](super::interpreter). Neither changed anything else.
 pub const OLDEST_VERSION: u16 = 1;
 /// Upper half of a wake signal's `si_value`. The lower half is the viewer's pid.
 pub const KNOCK_COOKIE: u32 = 0x5167_70a1;
@@ -41,6 +42,11 @@ pub const MAX_ARGV: usize = 4096;
 pub const MAX_COMM: usize = 16;
 /// Maximum length of the description of a descriptor in bytes. Longer ones are truncated.
 pub const MAX_OBJECT: usize = 256;
+/// Maximum length of the name of an interpreted function in bytes. Longer ones are truncated.
+pub const MAX_FUNCTION_NAME: usize = 1024;
+/// Maximum length of the line table of an interpreted function in bytes. Of a longer one the lines
+/// past the limit are unknown.
+pub const MAX_LINE_TABLE: usize = 24 * 1024;
 /// Maximum length of a build id in bytes. SHA-1 has 20, the longest in use 32.
 pub const MAX_BUILD_ID: usize = 64;
 /// Shortest and longest sampling period that an agent accepts, ns.
@@ -49,6 +55,7 @@ pub const PERIODS_NS: core::ops::RangeInclusive<u64> = 50_000..=10_000_000_000;
 /// A stack of the largest depth with the longest varints fits one message.
 const _: () = assert!(MAX_FRAMES * 10 + 128 < MAX_MESSAGE);
 const _: () = assert!(MAX_PATH + MAX_ARGV + 256 < MAX_MESSAGE);
+const _: () = assert!(MAX_FUNCTION_NAME + MAX_PATH + MAX_LINE_TABLE + 128 < MAX_MESSAGE);
 
 /// Kinds of messages: those of an agent are below 64, those of a viewer from 64 on.
 pub(super) mod kind {
@@ -62,6 +69,8 @@ pub(super) mod kind {
     pub(in super::super) const ENGAGED: u8 = 8;
     pub(in super::super) const BUSY: u8 = 9;
     pub(in super::super) const WAIT: u8 = 10;
+    pub(in super::super) const FUNCTION: u8 = 11;
+    pub(in super::super) const INTERPRETER: u8 = 12;
     pub(in super::super) const ENGAGE: u8 = 64;
     pub(in super::super) const LEAVE: u8 = 65;
 }

@@ -15,6 +15,7 @@
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 
+use super::interpreter;
 use super::loss_cause::LossCause;
 use super::messages::{AgentCounters, Clock, Sample, flag};
 use super::protocol::MAX_FRAMES;
@@ -218,7 +219,10 @@ impl RingWords<'_> {
             weight_ns,
             slot: 0,
         };
-        let frames = (RECORD_WORDS..size).map(|offset| self.circle(position.wrapping_add(offset as u64)));
+        // Which functions the interpreter's frames belong to is known to the agent alone.
+        let frames = (RECORD_WORDS..size)
+            .map(|offset| self.circle(position.wrapping_add(offset as u64)))
+            .filter(|&word| !interpreter::is_interpreted(word));
         (sample, frames.collect())
     }
 }

@@ -75,6 +75,7 @@ impl SessionThread {
             unsampled,
             stacks: profile.stack_quality(),
             overflows: profile.overflows(),
+            interpreters: profile.interpreters(),
             files: self.files(),
             coverage: self.coverage.1.clone(),
             cpu_history,

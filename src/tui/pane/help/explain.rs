@@ -1,8 +1,8 @@
 //! Text of the page that explains a function's name: which files were searched for symbols, and the
 //! result.
 
-use crate::symbols::UNNAMED_CODE;
 use crate::symbols::explain::Explanation;
+use crate::symbols::{INTERPRETED_CODE, UNNAMED_CODE};
 use crate::tui::pane::help::lines::{self, HelpLine, KEY_COLUMNS};
 use crate::tui::text;
 
@@ -27,6 +27,9 @@ pub fn lines(why: Option<&NameQuestion>, width: u16) -> Vec<HelpLine> {
         _ if why.full == UNNAMED_CODE => {
             "code generated at run time that no perf map (/tmp/perf-PID.map) and no jitdump names; to have it named: \
              node --perf-basic-prof --interpreted-frames-native-stack, python3.12 -X perf, jcmd PID Compiler.perfmap"
+        }
+        _ if why.module == INTERPRETED_CODE => {
+            "a Python function: its name, file and first line are those of the interpreter"
         }
         _ if why.module.is_empty() && why.full.starts_with('[') => {
             "not a function: the stack continues towards its root but could not be unwound"

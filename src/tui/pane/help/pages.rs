@@ -155,11 +155,25 @@ fn losses(facts: Option<&Facts>, width: u16) -> Vec<HelpLine> {
     ] {
         lines.push(number(name, count(part), of_samples(part)));
     }
-    let full: [(&str, Count); 6] = [
+    for found in facts.iter().flat_map(|facts| &facts.interpreters) {
+        if found.is_readable {
+            lines.push(number(&format!("  {found} stacks"), measure::count(found.merged), String::new()));
+            lines.push(number("    with a freed function", measure::count(found.unnamed), String::new()));
+            lines.push(number(
+                "  Python not readable",
+                measure::count(found.unmerged),
+                "native frames only".to_owned(),
+            ));
+        } else {
+            entry(&mut lines, width, &found.to_string(), "frames of this version are not read: native frames only");
+        }
+    }
+    let full: [(&str, Count); 7] = [
         ("processes rejected", |facts| facts.overflows.processes),
         ("samples of unnamed threads", |facts| facts.overflows.threads),
         ("mappings of unnamed files", |facts| facts.overflows.modules),
         ("stacks shortened", |facts| facts.overflows.stacks),
+        ("Python functions rejected", |facts| facts.overflows.scripts),
         ("dropped from the window", |facts| facts.overflows.window),
         ("samples cut by --memory", |facts| facts.overflows.memory),
     ];

@@ -1,0 +1,258 @@
+//! Python functions between native frames, in every version of CPython that is installed and read.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use crate::harness::raw::{Entry, Frame};
+use crate::harness::run::{Batch, SIGTOP, Watched, installed, run, text, tool};
+use crate::harness::statistics::deviations;
+use crate::harness::targets;
+
+/// Versions that are read besides that of `python3`.
+const OTHERS: [&str; 3] = ["3.11", "3.12", "3.13"];
+/// The module of a Python function in the dump.
+const PYTHON: &str = "[Python]";
+
+/// Returns the interpreters to test, each version once.
+fn interpreters() -> Vec<PathBuf> {
+    let mut found: Vec<(String, PathBuf)> = Vec::new();
+    let others = OTHERS.iter().filter_map(|version| Some((installed(&format!("python{version}"))?, *version)));
+    for (path, version) in tool("python3").map(|path| (path, "")).into_iter().chain(others) {
+        // It may be a script that chooses among versions by this variable.
+        let show = "import sys; print('%d.%d' % sys.version_info[:2], sys.executable)";
+        let shown = Command::new(&path).env("PYENV_VERSION", version).args(["-c", show]).output();
+        let Some(shown) = shown.ok().filter(|shown| shown.status.success()) else { continue };
+        let shown = String::from_utf8_lossy(&shown.stdout).into_owned();
+        let Some((version, path)) = shown.trim().split_once(' ') else { continue };
+        if OTHERS.contains(&version) && !found.iter().any(|(other, _)| other == version) {
+            found.push((version.to_owned(), path.into()));
+        }
+    }
+    found.into_iter().map(|(_, path)| path).collect()
+}
+
+fn script() -> &'static str {
+    concat!(env!("CARGO_MANIFEST_DIR"), "/tests/targets/interpreted.py")
+}
+
+fn watch(python: &Path, options: &str, target: &str, seconds: &str) -> Watched {
+    let watched = Batch::new(options).run(&[text(python), script(), target, seconds]);
+    assert_eq!(watched.ran.code(), 0, "{}", watched.ran.err());
+    watched
+}
+
+/// Returns the name of a Python function without its place; empty for other frames.
+fn function(frame: &Frame) -> &str {
+    let name = if frame.module == PYTHON { frame.name() } else { "" };
+    name.split_once(" (").map_or("", |(name, _)| name)
+}
+
+/// Returns the Python functions of the target on a stack, outermost first.
+fn functions(entry: &Entry) -> Vec<&str> {
+    let own = entry.frames.iter().filter(|frame| frame.name().contains("interpreted.py"));
+    own.map(function).filter(|name| !name.is_empty()).collect()
+}
+
+fn is_loop(frame: &Frame) -> bool {
+    frame.name() == "_PyEval_EvalFrameDefault"
+}
+
+/// Asserts that nearly all samples of the target have Python functions: its start imports modules
+/// while the agent does not know them yet.
+fn nearly_all_are_read(watched: &Watched) {
+    let (mut with, mut without) = (0, 0);
+    for entry in watched.raw.of("prof") {
+        match entry.frames.iter().any(|frame| frame.module == PYTHON) {
+            true => with += entry.samples,
+            false if entry.frames.iter().any(is_loop) => without += entry.samples,
+            false => {}
+        }
+    }
+    assert!(with > 100 && without * 20 <= with, "{with} samples with Python functions, {without} without");
+}
+
+#[test]
+fn shares_are_those_of_the_functions() {
+    for python in interpreters() {
+        let watched = watch(&python, "--hz 250", "shares", "6");
+        nearly_all_are_read(&watched);
+        let all = watched.raw.of("prof").filter(|entry| functions(entry).contains(&"shares"));
+        let all: u64 = all.map(|entry| entry.samples).sum();
+        for (name, expected) in [("burn_a", 0.6), ("burn_b", 0.3), ("burn_c", 0.1)] {
+            let entries = watched.raw.of("prof").filter(|entry| functions(entry).contains(&name));
+            let hits: u64 = entries.map(|entry| entry.samples).sum();
+            let distance = deviations(hits, all, expected);
+            assert!(distance.abs() <= 4.0, "{name} in {python:?}: {hits} of {all}, {distance} standard deviations");
+            // The check can fail: it would notice a share of a half.
+            assert!(expected != 0.6 || deviations(hits, all, 0.5) > 4.0, "{hits} of {all} could be a half");
+        }
+    }
+}
+
+/// Returns whether the target calls `callee` in `caller`.
+fn is_call(caller: &str, callee: &str) -> bool {
+    let callers: &[&str] = match callee {
+        "<module>" => &[],
+        "calls" => &["<module>", "worker"],
+        "threads" => &["<module>"],
+        "worker" => &["<module>", "threads"],
+        "recurse" => &["calls", "recurse"],
+        "through_c" => &["calls", "through_c"],
+        "produce" => &["calls", "delegate"],
+        "delegate" | "combine" | "fail" | "Meter.__del__" | "Meter.__eq__" | "Meter.value" => &["calls"],
+        "calls.<locals>.<lambda>" | "calls.<locals>.<listcomp>" => &["calls"],
+        "sort_key" => &["calls", "calls.<locals>.<listcomp>"],
+        "leaf" => {
+            &["calls", "recurse", "through_c", "produce", "sort_key", "combine", "fail", "calls.<locals>.<lambda>"]
+        }
+        _ => &[],
+    };
+    callers.contains(&caller) || (callee == "leaf" && caller.starts_with("Meter."))
+}
+
+/// No stack has a function under one that does not call it, whatever happens between them.
+#[test]
+fn callers_are_those_of_the_program() {
+    for python in interpreters() {
+        for target in ["calls", "threads"] {
+            let watched = watch(&python, "--hz 500", target, "4");
+            nearly_all_are_read(&watched);
+            let mut seen = std::collections::BTreeSet::new();
+            for entry in watched.raw.of("prof") {
+                let functions = functions(entry);
+                for pair in functions.windows(2) {
+                    assert!(is_call(pair[0], pair[1]), "{python:?}: {} calls {}: {entry:?}", pair[0], pair[1]);
+                    seen.insert(format!("{} {}", pair[0], pair[1]));
+                }
+            }
+            for pair in ["calls recurse", "recurse recurse", "through_c through_c", "sort_key leaf", "combine leaf"] {
+                assert!(seen.contains(pair), "{python:?}: {pair} is not in {seen:?}");
+            }
+        }
+    }
+}
+
+/// A frame's line lies in its function, and the callers' lines are those of the calls.
+#[test]
+fn lines_are_those_of_the_calls() {
+    let source = std::fs::read_to_string(script()).expect("it is part of the tests");
+    let lines: Vec<&str> = source.lines().collect();
+    for python in interpreters() {
+        let watched = watch(&python, "--hz 500", "calls", "2");
+        let mut checked = 0;
+        for entry in watched.raw.of("prof") {
+            for pair in entry.frames.windows(2) {
+                let [caller, callee] = [&pair[0], &pair[1]].map(|frame| (function(frame), frame.name()));
+                if !caller.1.contains("interpreted.py") || !["recurse", "fail", "combine"].contains(&callee.0) {
+                    continue;
+                }
+                let line: usize = caller.1.rsplit(':').next().and_then(|line| line.parse().ok()).expect("a line");
+                assert!(lines[line - 1].contains(callee.0), "{python:?}: {caller:?} calls {callee:?}");
+                checked += 1;
+            }
+        }
+        assert!(checked > 20, "{checked} calls");
+    }
+}
+
+#[test]
+fn the_option_chooses_the_frames() {
+    for python in interpreters() {
+        let has = |watched: &Watched, wanted: &dyn Fn(&Frame) -> bool| {
+            let with = watched.raw.of("prof").filter(|entry| entry.frames.iter().any(wanted));
+            let samples: u64 = with.map(|entry| entry.samples).sum();
+            samples as f64 / watched.raw.samples("prof") as f64
+        };
+        let is_python = |frame: &Frame| frame.module == PYTHON;
+        let functions = watch(&python, "--hz 250 --python functions", "calls", "2");
+        assert!(has(&functions, &is_python) > 0.8 && has(&functions, &is_loop) < 0.05);
+        let mixed = watch(&python, "--hz 250 --python mixed", "calls", "2");
+        assert!(has(&mixed, &is_python) > 0.8 && has(&mixed, &is_loop) > 0.8);
+        let native = watch(&python, "--hz 250 --python native", "calls", "2");
+        assert!(has(&native, &is_python) == 0.0 && has(&native, &is_loop) > 0.8);
+    }
+}
+
+#[test]
+fn deep_recursion_keeps_the_leaf_side() {
+    for python in interpreters() {
+        let watched = watch(&python, "--hz 250", "deep", "2");
+        nearly_all_are_read(&watched);
+        let deep = watched.raw.of("prof").filter(|entry| functions(entry).last() == Some(&"spin"));
+        let deep: Vec<_> = deep.filter(|entry| functions(entry).len() > 100).collect();
+        assert!(!deep.is_empty(), "{}", watched.tables);
+        for entry in deep {
+            let is_gap = |frame: &Frame| frame.name() == "[frames left out]";
+            assert_eq!(entry.frames.iter().filter(|frame| is_gap(frame)).count(), 1, "{entry:?}");
+        }
+    }
+}
+
+#[test]
+fn a_sleeping_thread_shows_its_function() {
+    for python in interpreters() {
+        let watched = watch(&python, "--hz 100 --clock wall", "nap", "2");
+        let all = watched.raw.weight_ns("real");
+        let napping = watched.raw.cum_ns("real", |name| name.starts_with("nap ("));
+        assert!(napping * 10 > all * 7, "{napping} of {all} ns\n{}", watched.tables);
+    }
+}
+
+#[test]
+fn a_child_of_fork_shows_its_functions() {
+    for python in interpreters() {
+        let watched = watch(&python, "--hz 250", "children", "3");
+        let pids = |wanted: &str| {
+            let entries = watched.raw.of("prof").filter(|entry| functions(entry).contains(&wanted));
+            let mut pids: Vec<u32> = entries.map(|entry| entry.pid).collect();
+            pids.dedup();
+            pids
+        };
+        let (parent, child) = (pids("burn_a"), pids("burn_b"));
+        assert!(parent.len() == 1 && child.len() == 1 && parent != child, "{parent:?}, {child:?}");
+    }
+}
+
+/// The code of `made_7` is freed, and that of `made_8` may lie at its address.
+#[test]
+fn a_freed_function_lends_nobody_its_name() {
+    for python in interpreters() {
+        let watched = watch(&python, "--hz 500", "replaced", "3");
+        let mut checked = 0;
+        for entry in watched.raw.of("prof") {
+            let made: Vec<&str> = entry.frames.iter().map(Frame::name).filter(|name| name.contains("made_")).collect();
+            // The module of a made function is compiled under the function's name.
+            for pair in made.windows(2) {
+                let number = |name: &str| {
+                    let digits = name.rsplit("made_").next().unwrap_or_default();
+                    digits.chars().take_while(char::is_ascii_digit).collect::<String>()
+                };
+                assert_eq!(number(pair[0]), number(pair[1]), "{python:?}: {entry:?}");
+                checked += 1;
+            }
+        }
+        assert!(checked > 20, "{checked} stacks of made functions");
+    }
+}
+
+#[test]
+fn a_recording_has_the_functions() {
+    for python in interpreters() {
+        let directory = targets::scratch("python");
+        let file = directory.join("app.sigtop");
+        let command = [text(&python), script(), "shares", "2"];
+        let recorded = run(Command::new(SIGTOP).args(["record", "--hz", "250", "-o", text(&file), "--"]).args(command));
+        assert_eq!(recorded.code(), 0, "{}", recorded.err());
+        let view = |option: &str| {
+            let viewed = run(Command::new(SIGTOP).args(["view", "--batch", "--python", option, text(&file)]));
+            assert_eq!(viewed.code(), 0, "{}", viewed.err());
+            viewed.out()
+        };
+        let (functions, native) = (view("functions"), view("native"));
+        assert!(functions.contains("burn_a (") && !native.contains("burn_a ("), "{functions}\n{native}");
+        let report = run(Command::new(SIGTOP).args(["report", "--top", text(&file)]));
+        assert!(report.out().contains("interpreted.py:"), "{}", report.out());
+        let symbols = run(Command::new(SIGTOP).args(["symbols", text(&file)])).out();
+        assert!(symbols.contains("stacks with Python functions"), "{symbols}");
+    }
+}

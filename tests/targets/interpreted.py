@@ -1,0 +1,161 @@
+"""Targets of the tests of Python functions. The argument says which one, and the next for how long."""
+import collections
+import functools
+import os
+import sys
+import threading
+import time
+
+
+def spin(seconds):
+    end = time.thread_time() + seconds
+    while time.thread_time() < end:
+        pass
+
+
+def burn_a(seconds):
+    spin(seconds)
+
+
+def burn_b(seconds):
+    spin(seconds)
+
+
+def burn_c(seconds):
+    spin(seconds)
+
+
+def shares(seconds):
+    """Functions that use 60, 30 and 10 percent of the time."""
+    for _ in range(int(seconds * 100)):
+        burn_a(0.006)
+        burn_b(0.003)
+        burn_c(0.001)
+
+
+def leaf(n):
+    total = 0
+    for i in range(n):
+        total += i * i
+    return total
+
+
+def recurse(depth):
+    return leaf(50) if depth == 0 else recurse(depth - 1)
+
+
+def through_c(depth):
+    return leaf(50) if depth == 0 else max(map(through_c, [depth - 1]))
+
+
+def produce(n):
+    for i in range(n):
+        yield leaf(20) + i
+
+
+def delegate(n):
+    yield from produce(n)
+
+
+def sort_key(x):
+    return leaf(10) - x
+
+
+def combine(a, b):
+    return a + leaf(b % 20)
+
+
+class Meter:
+    def __del__(self):
+        leaf(30)
+
+    def __eq__(self, other):
+        return leaf(30) == other
+
+    @property
+    def value(self):
+        return leaf(30)
+
+
+def calls(seconds):
+    """Calls of every kind: through C, of generators, in destructors and operators."""
+    end = time.thread_time() + seconds
+    while time.thread_time() < end:
+        recurse(20)
+        through_c(5)
+        sum(produce(10))
+        sum(delegate(10))
+        sorted(range(40), key=sort_key)
+        functools.reduce(combine, range(40))
+        Meter() == 7
+        Meter().value
+        [sort_key(x) for x in range(5)]
+        (lambda: leaf(60))()
+        try:
+            fail()
+        except ValueError:
+            leaf(20)
+
+
+def fail():
+    leaf(20)
+    raise ValueError
+
+
+def worker(seconds):
+    calls(seconds)
+
+
+def threads(seconds):
+    """The same calls in threads that take turns."""
+    started = [threading.Thread(target=worker, args=(seconds / 4,)) for _ in range(4)]
+    for thread in started:
+        thread.start()
+    for thread in started:
+        thread.join()
+
+
+def deep(seconds):
+    """Recursion deeper than a sample."""
+    sys.setrecursionlimit(3000)
+    bottom = lambda depth: spin(seconds) if depth == 0 else bottom(depth - 1)
+    bottom(900)
+
+
+def nap(seconds):
+    time.sleep(seconds)
+
+
+def children(seconds):
+    """A child of fork."""
+    pid = os.fork()
+    if pid == 0:
+        burn_b(seconds / 2)
+        os._exit(0)
+    burn_a(seconds / 2)
+    os.waitpid(pid, 0)
+
+
+def replaced(seconds):
+    """Functions that live for a part of a second. Then others take the place of their code."""
+    end = time.thread_time() + seconds
+    number = 0
+    kept = collections.deque(maxlen=2000)
+    while time.thread_time() < end:
+        number += 1
+        name = f"made_{number}"
+        scope = {"leaf": leaf}
+        code = compile(f"{chr(10) * (number % 90)}def {name}(): leaf(300)\n{name}()", f"{name}.py", "exec")
+        kept.append((scope, code))
+        exec(code, scope)
+
+
+{
+    "shares": shares,
+    "calls": calls,
+    "threads": threads,
+    "deep": deep,
+    "nap": nap,
+    "children": children,
+    "replaced": replaced,
+}[sys.argv[1]](float(sys.argv[2]))
