@@ -22,6 +22,7 @@ pub mod network_namespace;
 pub mod proc;
 pub mod program;
 mod quote;
+pub mod sockets;
 pub mod survey;
 
 pub use error::{AttachError, Refusal};

@@ -35,6 +35,7 @@ mod save;
 mod scheduler;
 mod session_thread;
 mod settings;
+mod socket_names;
 mod spool;
 mod thread_states;
 mod unsampled;

@@ -22,6 +22,7 @@ use super::sampling_cost::SamplingCost;
 use super::save::SaveRequest;
 use super::scheduler::{ANSWER_NS, AnswerScope, Scheduler};
 use super::settings::{NOTICES, Settings};
+use super::socket_names::SocketNames;
 use super::warning::warning;
 use crate::attach::launch;
 use crate::link::recording::{Block, CpuReading, RecordingError, RecordingInfo};
@@ -74,6 +75,7 @@ pub(super) struct SessionThread {
     model: Model,
     feed: SampleSource,
     recorder: Recorder,
+    socket_names: SocketNames,
     settings: Settings,
     notices: Sender<Notice>,
     started_ns: u64,
@@ -125,6 +127,7 @@ impl SessionThread {
             model,
             feed,
             recorder,
+            socket_names: SocketNames::default(),
             overhead_limiter: OverheadLimiter::new(settings.budget),
             cost: SamplingCost::new(started_ns),
             settings,
@@ -224,7 +227,8 @@ impl SessionThread {
         }
     }
 
-    fn apply_all(&mut self, arrivals: Vec<Arrival>) {
+    fn apply_all(&mut self, mut arrivals: Vec<Arrival>) {
+        self.socket_names.describe(&mut arrivals);
         for arrival in &arrivals {
             if let ConnectionEvent::Received(Message::Busy { viewer }) = arrival.event {
                 self.warn(format!("already watched by sigtop pid {viewer}"));

@@ -69,9 +69,9 @@ fn assert_reasons(weights: &Weights) {
         ("poll-e", "poll", "", ""),
         ("read", "read", "pipe:[", ""),
         ("write", "write", "pipe:[", ""),
-        ("recv", "recv", "socket:[", ""),
-        ("send", "send", "socket:[", ""),
-        ("accept", "accept", "socket:[", ""),
+        ("recv", "recv", "unix", ""),
+        ("send", "send", "unix", ""),
+        ("accept", "accept", "tcp at 0.0.0.0:", ""),
         ("signal", "signal", "", ""),
     ] {
         // The first samples may be of the start of the thread.
