@@ -32,7 +32,7 @@ impl Keyword for JitMaps {
         match self {
             JitMaps::Auto => Word::new("auto", "set NODE_OPTIONS for Node.js"),
             JitMaps::All => {
-                Word::new("all", "also set PYTHONPERFSUPPORT for Python 3.12, whose calls take 10 % longer")
+                Word::new("all", "also name interpreted JavaScript (V8 leaves a log file), and PYTHONPERFSUPPORT")
             }
             JitMaps::Off => Word::new("off", "leave the environment as it is"),
         }
@@ -41,7 +41,8 @@ impl Keyword for JitMaps {
 
 /// The variable of CPython, from 3.12 on.
 const PYTHON_VARIABLE: &str = "PYTHONPERFSUPPORT";
-/// The options of Node.js. A version that does not know one would not start.
+/// The options of Node.js. A version that does not know one would not start. The second one gives
+/// functions names that are interpreted still, and leaves a log of V8 in the working directory.
 const NODE_OPTIONS: [&str; 2] = ["--perf-basic-prof", "--interpreted-frames-native-stack"];
 /// Maximum length of a first line that the kernel reads.
 const MAX_FIRST_LINE: u64 = 256;
@@ -53,8 +54,18 @@ impl JitMaps {
             return Vec::new();
         }
         let is_wanted = |name: &str| env::var_os(name).is_none() && (self == JitMaps::All || name != PYTHON_VARIABLE);
-        let variable = executable(program).and_then(|path| variable(&path));
+        let variable = executable(program).and_then(|path| self.variable(&path));
         variable.filter(|(name, _)| is_wanted(name)).into_iter().collect()
+    }
+
+    fn variable(self, path: &Path) -> Option<(&'static str, String)> {
+        let name = path.file_name()?.to_str()?;
+        if name == "node" || name == "nodejs" {
+            let options = if self == JitMaps::All { &NODE_OPTIONS[..] } else { &NODE_OPTIONS[..1] };
+            return has_texts(path, options).then(|| ("NODE_OPTIONS", options.join(" ")));
+        }
+        let minor: u32 = name.strip_prefix("python3.")?.parse().ok()?;
+        (minor >= 12).then(|| (PYTHON_VARIABLE, "1".to_owned()))
     }
 }
 
@@ -79,15 +90,6 @@ fn started_by_env(script: &Path) -> Option<String> {
     words.map(str::to_owned).next()
 }
 
-fn variable(path: &Path) -> Option<(&'static str, String)> {
-    let name = path.file_name()?.to_str()?;
-    if name == "node" || name == "nodejs" {
-        return has_texts(path, &NODE_OPTIONS).then(|| ("NODE_OPTIONS", NODE_OPTIONS.join(" ")));
-    }
-    let minor: u32 = name.strip_prefix("python3.")?.parse().ok()?;
-    (minor >= 12).then(|| (PYTHON_VARIABLE, "1".to_owned()))
-}
-
 /// Whether a file has all these texts.
 fn has_texts(path: &Path, texts: &[&str]) -> bool {
     const CHUNK_BYTES: usize = 1 << 20;
@@ -110,7 +112,7 @@ mod tests {
 
     #[test]
     fn only_versions_that_know_the_switch_get_it() {
-        let python = |name: &str| variable(Path::new(name)).map(|(name, value)| format!("{name}={value}"));
+        let python = |name: &str| JitMaps::All.variable(Path::new(name)).map(|(name, value)| format!("{name}={value}"));
         assert_eq!(python("/usr/bin/python3.12"), Some("PYTHONPERFSUPPORT=1".to_owned()));
         for other in ["python3.11", "python3", "python2.7", "python3.x", "pypy3.12", "node", "/nonexistent/node"] {
             assert_eq!(python(other), None, "{other}");
@@ -120,10 +122,11 @@ mod tests {
         let node = directory.join("node");
         let filler = vec![b'-'; (1 << 20) - 5];
         std::fs::write(&node, [&filler, NODE_OPTIONS[0].as_bytes(), NODE_OPTIONS[1].as_bytes()].concat()).unwrap();
-        let value = NODE_OPTIONS.join(" ");
-        assert_eq!(variable(&node), Some(("NODE_OPTIONS", value)), "across the end of a chunk");
+        let value = |options: &[&str]| Some(("NODE_OPTIONS", options.join(" ")));
+        assert_eq!(JitMaps::All.variable(&node), value(&NODE_OPTIONS), "across the end of a chunk");
+        assert_eq!(JitMaps::Auto.variable(&node), value(&NODE_OPTIONS[..1]));
         std::fs::write(&node, [&filler, NODE_OPTIONS[0].as_bytes()].concat()).unwrap();
-        assert_eq!(variable(&node), None);
+        assert_eq!(JitMaps::All.variable(&node), None);
 
         let script = directory.join("app");
         std::fs::write(&script, "#!/usr/bin/env -S A=1 node --flag\n").unwrap();

@@ -5,6 +5,7 @@ use std::process::Command;
 
 use crate::harness::raw::{Entry, Frame};
 use crate::harness::run::{Batch, SIGTOP, Watched, installed, run, text, tool};
+use crate::harness::skips::skip;
 use crate::harness::statistics::deviations;
 use crate::harness::targets;
 
@@ -27,6 +28,9 @@ fn interpreters() -> Vec<PathBuf> {
         if OTHERS.contains(&version) && !found.iter().any(|(other, _)| other == version) {
             found.push((version.to_owned(), path.into()));
         }
+    }
+    if found.is_empty() {
+        skip("no version of CPython is installed that is read");
     }
     found.into_iter().map(|(_, path)| path).collect()
 }
