@@ -15,7 +15,7 @@ use ratatui::text::Span;
 
 use super::context::PaneContext;
 use super::status::Described;
-use super::{labels, shared, status};
+use super::{labels, status, title};
 use crate::session::SourceListing;
 use crate::tally::measure;
 use crate::tui::canvas::Canvas;
@@ -53,7 +53,7 @@ pub fn draw(canvas: &mut Canvas<'_>, body: Rect, context: &PaneContext<'_>) {
         _ if context.pane == Pane::Top => "y copies the name · Enter shows callers · Esc closes",
         _ => "y copies the name · Esc closes",
     };
-    shared::draw_title(canvas, area, None, "Function", true, &[Span::styled(words, canvas.style(Role::Title))]);
+    title::draw_title(canvas, area, None, "Function", true, &[Span::styled(words, canvas.style(Role::Title))]);
     let dim = canvas.style(Role::Dim);
     for (y, (label, value, role)) in (area.y + 1..area.bottom()).zip(&lines) {
         canvas.put(area.x + 1, y, LABEL_COLUMNS as u16, label, dim);

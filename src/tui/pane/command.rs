@@ -13,7 +13,7 @@ use crate::tui::canvas::Canvas;
 use crate::tui::command::command_line::CommandLine;
 use crate::tui::command::complete::find_hint;
 use crate::tui::fit_line;
-use crate::tui::pane::shared;
+use crate::tui::pane::edited_line;
 use crate::tui::text;
 use crate::tui::theme::Role;
 
@@ -30,7 +30,7 @@ pub fn draw(canvas: &mut Canvas<'_>, area: Rect, colon: &CommandLine) -> Positio
     canvas.spans(area.right().saturating_sub(wide + 1), area.y, wide, &remarks);
     let room = area.right().saturating_sub(start + wide + 2).max(1);
     let at = Position::new(start, area.y);
-    shared::draw_line_editor(canvas, at, room, colon.line(), colon.fault().map(|fault| fault.at))
+    edited_line::draw_line_editor(canvas, at, room, colon.line(), colon.fault().map(|fault| fault.at))
 }
 
 fn remarks(canvas: &Canvas<'_>, colon: &CommandLine, room: usize) -> Vec<Span<'static>> {

@@ -17,7 +17,8 @@ use crate::tui::canvas::Canvas;
 use crate::tui::layout::Pane;
 use crate::tui::pane::context::PaneContext;
 use crate::tui::pane::mode::Mode;
-use crate::tui::pane::shared;
+use crate::tui::pane::sentences;
+use crate::tui::pane::title;
 use crate::tui::theme::{Depth, Role};
 
 /// Draws the pane; returns the position of the target's cursor.
@@ -34,12 +35,12 @@ pub fn draw(canvas: &mut Canvas<'_>, area: Rect, context: &PaneContext<'_>) -> O
             Some(Span::styled(format!("{} lines below", measure::count(below as u64)), canvas.style(Role::Notable)))
         }
     };
-    shared::draw_title(canvas, area, Some(Pane::Output), Pane::Output.name(), active, remark.as_slice());
+    title::draw_title(canvas, area, Some(Pane::Output), Pane::Output.name(), active, remark.as_slice());
     let body = Rect { y: area.y + 1, height: area.height.saturating_sub(1), ..area };
     let used = context.emulator.used_rows();
     if !context.options.output || (used == 0 && below == 0) {
         let words = if context.options.output { "no output yet" } else { "the target writes to its own terminal" };
-        shared::draw_centered(canvas, body, body.height / 3, words, Role::Dim);
+        sentences::draw_centered(canvas, body, body.height / 3, words, Role::Dim);
         if !typing {
             return None;
         }

@@ -10,7 +10,7 @@ use ratatui::style::Style;
 use ratatui::text::Span;
 
 use super::labels::program;
-use super::shared;
+use super::row_names;
 use super::source::draw as source;
 use super::threads::draw as threads;
 use crate::attach::proc::signal_name;
@@ -202,7 +202,7 @@ fn selected(canvas: &Canvas<'_>, context: &PaneContext<'_>, room: usize) -> Vec<
         // A list of callees is cut at its end, where they are lightest.
         Some(_) => text::cut_right(full, left),
         None => {
-            let short = &*shared::name_with_owner(context, short, full);
+            let short = &*row_names::name_with_owner(context, short, full);
             fit_names::fit_name(&NameToFit { full, short, room: left }, NameStyle::Full).into_owned().into()
         }
     };

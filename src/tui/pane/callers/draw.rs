@@ -29,7 +29,9 @@ use crate::tui::fit_names::NameToFit;
 use crate::tui::layout::Pane;
 use crate::tui::pane::callers::state::TreeRow;
 use crate::tui::pane::context::PaneContext;
-use crate::tui::pane::shared;
+use crate::tui::pane::row_names;
+use crate::tui::pane::sentences;
+use crate::tui::pane::title;
 use crate::tui::pane::waiting;
 use crate::tui::text;
 use crate::tui::theme::Role;
@@ -89,13 +91,13 @@ pub fn row_at(area: Rect, row: u16, (above, below): (usize, usize)) -> Option<is
 /// Draws the pane.
 pub fn draw(canvas: &mut Canvas<'_>, area: Rect, context: &PaneContext<'_>) {
     let active = context.is_active(Pane::Callers);
-    shared::draw_title(canvas, area, Some(Pane::Callers), Pane::Callers.name(), active, &[]);
+    title::draw_title(canvas, area, Some(Pane::Callers), Pane::Callers.name(), active, &[]);
     let body = Rect { y: area.y + 1, height: area.height.saturating_sub(1), ..area };
     let Some(callers) = context.answer.and_then(|answer| answer.callers.as_ref()) else {
         return;
     };
     if callers.short.is_empty() {
-        return shared::draw_sentences(canvas, body, &waiting::absent(context, &callers.full));
+        return sentences::draw_sentences(canvas, body, &waiting::absent(context, &callers.full));
     }
     let rows = rows(area);
     centre(canvas, Rect { y: body.y + rows.above, height: rows.centre, ..body }, context, callers);
@@ -112,7 +114,7 @@ pub fn draw(canvas: &mut Canvas<'_>, area: Rect, context: &PaneContext<'_>) {
         })
         .collect();
     let names: Vec<NameToFit<'_>> = shown.iter().map(ShownRow::name_to_fit).collect();
-    for (row, name) in shown.iter().zip(shared::fit_names(context, &names)) {
+    for (row, name) in shown.iter().zip(row_names::fit_names(context, &names)) {
         row.draw(canvas, context, callers, &name, active);
     }
     let sides = [
@@ -136,7 +138,7 @@ fn centre(canvas: &mut Canvas<'_>, area: Rect, context: &PaneContext<'_>, caller
         rule(canvas, Rect { y: area.bottom() - 1, ..area }, callers.callees.len(), "callee");
     }
     let room = usize::from(area.width.saturating_sub(2));
-    let short = &*shared::name_with_owner(context, &callers.short, &callers.full);
+    let short = &*row_names::name_with_owner(context, &callers.short, &callers.full);
     let name = context.names.pick(&callers.full, short);
     // The module is shown only if the whole name fits beside it.
     let beside =
@@ -144,7 +146,7 @@ fn centre(canvas: &mut Canvas<'_>, area: Rect, context: &PaneContext<'_>, caller
     let module = if beside { callers.module.as_str() } else { "" };
     let name_room = room.saturating_sub(text::columns(module, room));
     let hue = strong.patch(canvas.theme.module(&callers.module));
-    let cut = shared::fit_name(context, &callers.full, short, name_room);
+    let cut = row_names::fit_name(context, &callers.full, short, name_room);
     canvas.put(area.x + 1, y, area.width.saturating_sub(1), &cut, hue);
     let wide = text::columns(module, room) as u16;
     canvas.put(area.right().saturating_sub(wide + 1), y, wide, module, dim);

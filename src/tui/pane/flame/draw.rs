@@ -28,7 +28,8 @@ use crate::tui::pane::flame::label;
 use crate::tui::pane::flame::state::{self, Colour};
 use crate::tui::pane::flame::tiling::{Tile, TileKind};
 use crate::tui::pane::labels;
-use crate::tui::pane::shared;
+use crate::tui::pane::sentences;
+use crate::tui::pane::title;
 use crate::tui::pane::waiting;
 use crate::tui::text;
 use crate::tui::theme::flame_style::{self, FlameBoxLook, Highlight};
@@ -45,7 +46,7 @@ pub fn draw(canvas: &mut Canvas<'_>, area: Rect, context: &PaneContext<'_>) {
     let hidden = if context.flame.root_below { (more, context.flame.first()) } else { (context.flame.first(), more) };
     let has_folds = tiles.iter().any(|tile| matches!(tile.kind, TileKind::Folded(_)));
     let remarks = remarks(canvas, context, shown, hidden, has_folds, area.width);
-    shared::draw_title(canvas, area, Some(Pane::Flame), Pane::Flame.name(), active, &remarks);
+    title::draw_title(canvas, area, Some(Pane::Flame), Pane::Flame.name(), active, &remarks);
     let Some(flame) = shown.filter(|_| !tiles.is_empty()) else {
         return nothing(canvas, body, context, shown);
     };
@@ -260,20 +261,20 @@ fn remarks(
         Colour::Heat => "by heat",
     };
     words.push((1, by.to_owned(), Role::Title));
-    shared::fit_remarks(canvas, words, width)
+    title::fit_remarks(canvas, words, width)
 }
 
 /// Explains why there are no boxes.
 fn nothing(canvas: &mut Canvas<'_>, body: Rect, context: &PaneContext<'_>, shown: Option<&Flame>) {
     let zoomed = context.flame.zoom().last().is_some();
     if zoomed && shown.is_some_and(|flame| context.flame.root(flame).is_none()) && !context.top.is_empty() {
-        shared::draw_centered(canvas, body, body.height / 3, "no samples of this box in the window", Role::Text);
-        shared::draw_centered(canvas, body, body.height / 3 + 1, "Backspace zooms out", Role::Dim);
+        sentences::draw_centered(canvas, body, body.height / 3, "no samples of this box in the window", Role::Text);
+        sentences::draw_centered(canvas, body, body.height / 3 + 1, "Backspace zooms out", Role::Dim);
         return;
     }
     // The top pane explains it; if that is not visible, this pane does.
     let beside = context.layout().is_some_and(|layout| layout.pane(Pane::Top).is_some());
     if !beside && context.top.is_empty() {
-        shared::draw_sentences(canvas, body, &waiting::waiting(context));
+        sentences::draw_sentences(canvas, body, &waiting::waiting(context));
     }
 }

@@ -14,7 +14,7 @@ use crate::tui::layout;
 use crate::tui::pane::context::PaneContext;
 use crate::tui::pane::help::lines::{HelpLine, KEY_COLUMNS};
 use crate::tui::pane::help::pages::{self, HelpPage};
-use crate::tui::pane::shared;
+use crate::tui::pane::title;
 use crate::tui::theme::Role;
 
 /// Columns of a name and of a number.
@@ -39,7 +39,7 @@ pub fn draw(canvas: &mut Canvas<'_>, area: Rect, context: &PaneContext<'_>, page
         false => "Esc closes",
     };
     let style = canvas.style(Role::Title);
-    shared::draw_title(canvas, area, None, name, true, &[Span::styled(more, style)]);
+    title::draw_title(canvas, area, None, name, true, &[Span::styled(more, style)]);
     let wide = area.width / columns.len().max(1) as u16;
     for (x, lines) in (area.x..).step_by(wide.max(1).into()).zip(columns) {
         for (y, line) in (area.y + 1..area.bottom()).zip(lines.iter().skip(scroll)) {

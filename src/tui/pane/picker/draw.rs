@@ -24,7 +24,8 @@ use crate::tui::fit_line::{self, Segment};
 use crate::tui::keys::{Binding, KeyContext};
 use crate::tui::layout::MIN_SIZE;
 use crate::tui::pane::picker::state::Picker;
-use crate::tui::pane::shared;
+use crate::tui::pane::sentences;
+use crate::tui::pane::title;
 
 use crate::tui::theme::{Role, Theme};
 use crate::tui::{screen, text};
@@ -65,7 +66,7 @@ pub fn draw(frame: &mut Frame<'_>, picker: &Picker, theme: Theme, table: &[Bindi
     let list = Rect { y: HEAD, height: rows(area.height) as u16, ..area };
     if picker.counts().0 == 0 {
         let words = if picker.is_waiting() { "scanning processes…" } else { "no process matches" };
-        shared::draw_centered(&mut canvas, list, list.height / 3, words, Role::Dim);
+        sentences::draw_centered(&mut canvas, list, list.height / 3, words, Role::Dim);
     }
     for (y, (candidate, is_selected)) in (list.y..list.bottom()).zip(picker.view()) {
         row(&mut canvas, line(y), candidate);
@@ -107,10 +108,10 @@ fn head(canvas: &mut Canvas<'_>, area: Rect, picker: &Picker) {
 fn filter(canvas: &mut Canvas<'_>, area: Rect, picker: &Picker) -> Option<Position> {
     let line = picker.filter();
     if !picker.is_typing() && line.characters().is_empty() {
-        shared::draw_title(canvas, area, None, "Processes", true, &[]);
+        title::draw_title(canvas, area, None, "Processes", true, &[]);
         return None;
     }
-    let left = shared::draw_title(canvas, area, None, "Processes matching", true, &[]);
+    let left = title::draw_title(canvas, area, None, "Processes matching", true, &[]);
     let room = usize::from(area.width.saturating_sub(left + 3));
     let cursor = line.cursor();
     // The cursor stays visible.

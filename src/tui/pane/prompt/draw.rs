@@ -15,8 +15,8 @@ use crate::tui::canvas::Canvas;
 use crate::tui::fit_line;
 use crate::tui::layout::Pane;
 use crate::tui::pane::context::PaneContext;
+use crate::tui::pane::edited_line;
 use crate::tui::pane::prompt::state::Prompt;
-use crate::tui::pane::shared;
 use crate::tui::text;
 use crate::tui::theme::Role;
 
@@ -30,7 +30,7 @@ pub fn draw(canvas: &mut Canvas<'_>, area: Rect, context: &PaneContext<'_>, prom
     canvas.spans(area.right().saturating_sub(wide + 1), area.y, wide, &remarks);
 
     let room = area.right().saturating_sub(start + wide + 3).max(1);
-    shared::draw_line_editor(
+    edited_line::draw_line_editor(
         canvas,
         Position::new(start, area.y),
         room,

@@ -14,9 +14,9 @@ use crate::pprof::format::SaveFormat;
 use crate::tui::canvas::Canvas;
 use crate::tui::filters;
 use crate::tui::pane::context::PaneContext;
+use crate::tui::pane::edited_line;
 use crate::tui::pane::labels::{self, format_window};
 use crate::tui::pane::save::state::SaveState;
-use crate::tui::pane::shared;
 use crate::tui::text;
 use crate::tui::theme::Role;
 
@@ -31,7 +31,7 @@ pub fn draw(canvas: &mut Canvas<'_>, area: Rect, context: &PaneContext<'_>, savi
     let style = canvas.style(role);
     canvas.spans(area.right().saturating_sub(wide + 1), area.y, wide, &[Span::styled(words, style)]);
     let room = area.right().saturating_sub(start + wide + 2).max(1);
-    shared::draw_line_editor(canvas, Position::new(start, area.y), room, saving.line(), None)
+    edited_line::draw_line_editor(canvas, Position::new(start, area.y), room, saving.line(), None)
 }
 
 fn remark(context: &PaneContext<'_>, saving: &SaveState, room: usize) -> (String, Role) {

@@ -31,9 +31,11 @@ use crate::tui::fit_names::{NameToFit, fit_name};
 use crate::tui::layout::Pane;
 use crate::tui::name_parts::bare_name;
 use crate::tui::pane::context::PaneContext;
-use crate::tui::pane::shared;
+use crate::tui::pane::row_names;
+use crate::tui::pane::sentences;
 use crate::tui::pane::source::cells::{CUM_FROM_COLUMNS, VALUE_COLUMNS, cursor, heads, part, tone, value};
 use crate::tui::pane::source::state::{ListingKind, SourceState};
+use crate::tui::pane::title;
 use crate::tui::pane::waiting;
 use crate::tui::text;
 use crate::tui::theme::Role;
@@ -112,13 +114,13 @@ pub fn draw(canvas: &mut Canvas<'_>, area: Rect, context: &PaneContext<'_>) {
     let body = Rect { y: area.y + 1, height: area.height.saturating_sub(1), ..area };
     let Some(listing) = listing else {
         if context.top.is_empty() {
-            shared::draw_sentences(canvas, body, &waiting::waiting(context));
+            sentences::draw_sentences(canvas, body, &waiting::waiting(context));
         }
         return;
     };
     let areas = Areas::new(area, context.source, listing);
     if (areas.source, areas.assembly) == (None, None) {
-        return shared::draw_sentences(canvas, body, &nothing(context, listing, areas.notices));
+        return sentences::draw_sentences(canvas, body, &nothing(context, listing, areas.notices));
     }
     let notable = canvas.style(Role::Notable);
     for (y, notice) in (area.y + 1..).zip(&areas.notices) {
@@ -153,7 +155,7 @@ fn title(
     let side = listing.map_or(ListingKind::Source, |listing| context.source.side(listing));
     let name = if side == ListingKind::Assembly && !both { "Assembly" } else { Pane::Source.name() };
     let Some(listing) = listing.filter(|listing| !listing.lines.full.is_empty()) else {
-        shared::draw_title(canvas, area, Some(Pane::Source), name, active, &[]);
+        title::draw_title(canvas, area, Some(Pane::Source), name, active, &[]);
         return;
     };
     let lines = &listing.lines;
@@ -178,11 +180,11 @@ fn title(
     }
     let right = fit_line::fit(&remarks, usize::from(area.width / 2).saturating_sub(8));
     let taken = fit_line::width(&right) as u16 + 4;
-    let left = shared::draw_title(canvas, area, Some(Pane::Source), name, active, &right);
+    let left = title::draw_title(canvas, area, Some(Pane::Source), name, active, &right);
     let room = usize::from(area.width.saturating_sub(left + taken));
     let short = context.top.selected_names().filter(|_| context.top.selected_name() == Some(&lines.full));
     let short = if lines.short.is_empty() { short.map_or("", |(short, _)| short) } else { lines.short.as_str() };
-    let short = shared::name_with_owner(context, short, &lines.full);
+    let short = row_names::name_with_owner(context, short, &lines.full);
     let function = NameToFit { full: &lines.full, short: &short, room: room.saturating_sub(2) };
     let function = fit_name(&function, context.names);
     let hue = strong.patch(canvas.theme.module(&lines.module));

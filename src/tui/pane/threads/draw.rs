@@ -30,8 +30,9 @@ use crate::tui::canvas::Canvas;
 use crate::tui::fit_names::{NameToFit, fit_name};
 use crate::tui::layout::{self, Pane};
 use crate::tui::pane::context::PaneContext;
-use crate::tui::pane::shared;
+use crate::tui::pane::sentences;
 use crate::tui::pane::threads::state::ListItem;
+use crate::tui::pane::title;
 use crate::tui::pane::waiting;
 use crate::tui::text;
 use crate::tui::theme::Role;
@@ -100,10 +101,10 @@ impl ThreadColumns {
 pub fn draw(canvas: &mut Canvas<'_>, area: Rect, context: &PaneContext<'_>) {
     let active = context.is_active(Pane::Threads);
     let remarks = remarks(canvas, context, area.width);
-    shared::draw_title(canvas, area, Some(Pane::Threads), Pane::Threads.name(), active, &remarks);
+    title::draw_title(canvas, area, Some(Pane::Threads), Pane::Threads.name(), active, &remarks);
     let Some(answer) = context.answer.filter(|_| !context.threads.is_empty()) else {
         let body = Rect { y: area.y + 1, height: area.height.saturating_sub(1), ..area };
-        return shared::draw_sentences(canvas, body, &waiting::waiting(context));
+        return sentences::draw_sentences(canvas, body, &waiting::waiting(context));
     };
     let plan = ThreadColumns::new(area.width, answer.question.window_ns.is_some());
     heads(canvas, area, context, answer, &plan);
@@ -149,7 +150,7 @@ fn remarks(canvas: &Canvas<'_>, context: &PaneContext<'_>, width: u16) -> Vec<Sp
         ThreadSort::Function => "function",
     };
     words.push((2, format!("by {by}"), Role::Title));
-    shared::fit_remarks(canvas, words, width)
+    title::fit_remarks(canvas, words, width)
 }
 
 fn heads(canvas: &mut Canvas<'_>, area: Rect, context: &PaneContext<'_>, answer: &Answer, plan: &ThreadColumns) {

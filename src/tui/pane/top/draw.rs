@@ -34,9 +34,12 @@ use crate::tui::fit_names::NameToFit;
 use crate::tui::layout::Pane;
 use crate::tui::name_style::NameStyle;
 use crate::tui::pane::context::PaneContext;
+use crate::tui::pane::idle_row;
 use crate::tui::pane::labels;
-use crate::tui::pane::shared;
-use crate::tui::pane::shared::TITLE_COLUMNS;
+use crate::tui::pane::row_names;
+use crate::tui::pane::sentences;
+use crate::tui::pane::title;
+use crate::tui::pane::title::TITLE_COLUMNS;
 use crate::tui::pane::top::columns::{Column, MARGIN, TREND_COLUMNS, TopColumns, TopContents};
 use crate::tui::pane::top::state::JoinedRow;
 use crate::tui::pane::waiting;
@@ -52,7 +55,7 @@ const TREND_SAMPLES: u64 = 5;
 pub fn draw(canvas: &mut Canvas<'_>, area: Rect, context: &PaneContext<'_>) {
     let active = context.is_active(Pane::Top);
     let Some(answer) = context.answer else {
-        shared::draw_title(
+        title::draw_title(
             canvas,
             area,
             Some(Pane::Top),
@@ -60,14 +63,14 @@ pub fn draw(canvas: &mut Canvas<'_>, area: Rect, context: &PaneContext<'_>) {
             active,
             &remarks(canvas, context, area.width),
         );
-        return shared::draw_sentences(canvas, below(area, 1), &waiting::waiting(context));
+        return sentences::draw_sentences(canvas, below(area, 1), &waiting::waiting(context));
     };
     let plan = plan(context, area);
     // Remarks are to the right of the titles of column groups.
     let has_total = !plan.total.is_empty();
     let room = if has_total { (area.width + TITLE_COLUMNS).saturating_sub(plan.name) } else { area.width };
     let words = remarks(canvas, context, room);
-    let left = shared::draw_title(canvas, area, Some(Pane::Top), Pane::Top.name(), active, &words);
+    let left = title::draw_title(canvas, area, Some(Pane::Top), Pane::Top.name(), active, &words);
     if has_total {
         let window = format!(" {} ", labels::shown_time(context));
         let end = plan.bar.saturating_sub(2);
@@ -75,12 +78,12 @@ pub fn draw(canvas: &mut Canvas<'_>, area: Rect, context: &PaneContext<'_>) {
         group(canvas, area, left.max(plan.bar), plan.name.saturating_sub(2), " total ");
     }
     if context.top.is_empty() {
-        return shared::draw_sentences(canvas, below(area, 1), &waiting::waiting(context));
+        return sentences::draw_sentences(canvas, below(area, 1), &waiting::waiting(context));
     }
     heads(canvas, area, context, &plan);
     let bases = Bases::new(context, &answer.window, &answer.total);
     let selected = context.top.selection().map(|(index, _)| index);
-    shared::draw_idle_row(canvas, area, context);
+    idle_row::draw_idle_row(canvas, area, context);
     let lines: Vec<(usize, JoinedRow<'_>)> = context.top.view().take(area.height.saturating_sub(2).into()).collect();
     let names = fit_row_names(context, &plan, &lines);
     for (y, ((index, line), name)) in (area.y + 2..area.bottom()).zip(lines.into_iter().zip(&names)) {
@@ -208,7 +211,7 @@ fn remarks(canvas: &Canvas<'_>, context: &PaneContext<'_>, width: u16) -> Vec<Sp
         NameStyle::Full => words.push((2, "full names".to_owned(), Role::Title)),
         NameStyle::Bare => words.push((2, "bare names".to_owned(), Role::Title)),
     }
-    shared::fit_remarks(canvas, words, width)
+    title::fit_remarks(canvas, words, width)
 }
 
 /// A noun for this number of things.
@@ -419,7 +422,7 @@ fn fit_row_names(context: &PaneContext<'_>, plan: &TopColumns, lines: &[(usize, 
         let full = if plan.owner_columns > 0 { without_owner(&row.full) } else { &row.full };
         names.push(NameToFit { full, short: &row.short, room });
     }
-    shared::fit_names(context, &names)
+    row_names::fit_names(context, &names)
 }
 
 fn draw_name(
