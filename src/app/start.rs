@@ -12,7 +12,7 @@ use super::failure::{Failure, print_message};
 use super::screen::{device, theme, uses_screen};
 use super::settings::session_settings;
 use crate::attach::AttachError;
-use crate::attach::external::helper::Sampler;
+use crate::attach::external::supervisor::Sampler;
 use crate::attach::find::{self, AttachableProcess, WatchMethod};
 use crate::attach::launch::{self, Preload, Stdio, launch};
 use crate::attach::library::AgentDirectories;

@@ -13,7 +13,7 @@ use super::protocol::{Command, Notice};
 use super::recorder::{Recorder, RecordingOptions};
 use super::session_thread::{SampleSource, SessionChannels, SessionThread, monotonic_ns};
 use super::settings::{NOTICES, Settings, WatchTarget};
-use crate::attach::external::helper::Sampler;
+use crate::attach::external::supervisor::Sampler;
 use crate::attach::find::{AttachableProcess, ExitWatcher};
 use crate::attach::launch;
 use crate::link::listener::ListenerHandle;

@@ -84,7 +84,7 @@ pub enum CliSubcommand {
     /// Replay a recording, or show a saved profile, on the same screen
     View(Box<ViewArgs>),
     /// Sample processes for a viewer, which is at standard input
-    #[command(hide = true, name = external::helper::SUBCOMMAND)]
+    #[command(hide = true, name = external::supervisor::SUBCOMMAND)]
     Sampler,
     /// Run the demo program
     #[command(hide = true)]

@@ -6,7 +6,7 @@
 //! ```text
 //!  viewer                         sampler (a process of its own)              targets
 //! ┌─────────────────┐  commands  ┌──────────────────────────────────┐       ┌─────────┐
-//! │ helper ─────────┼───────────►│ sampler ──► tracer ──────────────┼──────►│ threads │
+//! │ supervisor ─────┼───────────►│ sampler ──► tracer ──────────────┼──────►│ threads │
 //! │   ▲  heartbeat  │            │               │ copies of stacks │ ptrace│         │
 //! │   └─────────────┼────────────│               ▼                  │       └─────────┘
 //! │ link  ◄─────────┼────────────│ walker: unwinds, speaks the wire │
@@ -22,9 +22,9 @@
 //! # What the target could notice
 //!
 //! * A stop that meets a system call makes some calls fail with EINTR: [`restart`] repairs them.
-//! * A stopped thread stays stopped if its tracer hangs: the [`helper`] then ends the sampler, and
-//!   the kernel lets all threads run on. The sampler has a session of its own, so that job control
-//!   never stops it. It ends with its viewer, after the stops that are under way.
+//! * A stopped thread stays stopped if its tracer hangs: the [`supervisor`] then ends the sampler,
+//!   and the kernel lets all threads run on. The sampler has a session of its own, so that job
+//!   control never stops it. It ends with its viewer, after the stops that are under way.
 //! * A traced thread stops at each of its signals: threads are traced for the time of one stop.
 //!
 //! # What the numbers are
@@ -43,7 +43,6 @@ mod connection;
 mod correction;
 mod events;
 mod heartbeat;
-pub mod helper;
 mod maps;
 mod process;
 mod ptrace;
@@ -52,6 +51,7 @@ mod restart;
 pub mod rights;
 pub mod sampler;
 mod stack_copy;
+pub mod supervisor;
 mod threads;
 mod tracer;
 mod unwind;

@@ -1,4 +1,4 @@
-//! The program of the helper process: reads the viewer's commands and runs tracer and walker.
+//! The program of the sampler process: reads the viewer's commands and runs tracer and walker.
 //!
 //! Standard input is a socket to the viewer; standard output is the memory file of the heartbeat.
 //! The first line is the link variable that agents get, and `follow` or `alone`. Each further line
