@@ -8,7 +8,7 @@ use crate::agent::sampling::deferred::{DEFERRED, DeferredSamples};
 use crate::agent::sampling::ring::RawSample;
 use crate::agent::sampling::snapshots::SNAPSHOT;
 use crate::agent::thread::Agent;
-use crate::agent::timers::engine::{SleeperSample, WallTime};
+use crate::agent::timers::sleepers::{SleeperSample, WallTime};
 use crate::agent::unwind::walk::{self, WalkCache};
 use alloc::boxed::Box;
 use core::sync::atomic::Ordering;

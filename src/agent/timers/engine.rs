@@ -1,21 +1,21 @@
 //! The engine in force: the timers that are armed for its clock, and their maintenance while they
 //! run.
 
+mod wall;
+
 use crate::agent::os::{syscall, user_dispatch};
 use crate::agent::sampling::counters::{self, TimerConfig};
-use crate::agent::sampling::sleeping::{SleepLocation, SleeperWalker};
 use crate::agent::sampling::unaccounted;
-use crate::agent::sampling::waits::WaitReader;
 use crate::agent::signals::{actions, stacks, tick_signal};
 use crate::agent::state;
 use crate::agent::timers::interval_timer::{self, PausedTimer};
 use crate::agent::timers::new_threads;
-use crate::agent::timers::threads::{Schedule, Thread, Threads};
+use crate::agent::timers::sleepers::SleeperFinder;
+use crate::agent::timers::threads::Threads;
 use crate::agent::timers::timer::Timer;
-use crate::agent::unwind::modules::Snapshot;
 use core::sync::atomic::Ordering;
 
-use crate::link::wire::{Clock, Engaged, Engine, EngineState, LossCause, MAX_FRAMES, flag};
+use crate::link::wire::{Clock, Engaged, Engine, EngineState, LossCause};
 
 /// Interval between two counts of the threads in wall mode, where no tick reveals a new one, ns.
 const COUNT_EVERY_NS: u64 = 100_000_000;
@@ -67,20 +67,6 @@ pub(crate) struct TimerEngine {
     searched_at_ns: u64,
     /// Time when a thread was last found to have come or gone, ns.
     changed_at_ns: u64,
-}
-
-/// Finds out where threads sleep, and what they wait for.
-struct SleeperFinder {
-    walker: SleeperWalker,
-    waits: WaitReader,
-}
-
-/// A wall tick of a sleeping thread.
-pub(crate) struct SleeperSample<'a> {
-    /// The thread, with its last stack and wait.
-    pub(crate) thread: &'a mut Thread,
-    /// The time that the tick stands for, ns.
-    pub(crate) weight_ns: u64,
 }
 
 impl TimerEngine {
@@ -226,7 +212,7 @@ impl TimerEngine {
         let since_ns = core::mem::take(&mut self.watched_since_ns);
         self.lose_wall_before(since_ns);
         if clock == Clock::Real {
-            self.sleepers = Some(SleeperFinder { walker: SleeperWalker::new(), waits: WaitReader::new() });
+            self.sleepers = Some(SleeperFinder::new());
             self.last_wall_ns = syscall::monotonic_ns();
             self.wall_interval_ns = self.engaged.period_ns;
         }
@@ -468,80 +454,11 @@ impl TimerEngine {
         self.late_looks == 0 && self.until_wall_tick(now_ns).is_none()
     }
 
-    /// Returns the time until the next wall tick is due, ns; `None` if there are no wall ticks.
-    pub(crate) fn until_wall_tick(&self, now_ns: u64) -> Option<u64> {
-        let e = &self.engaged;
-        let ticking = e.state == EngineState::Running && e.engine == Engine::Threads && e.clock == Clock::Real;
-        ticking.then(|| (self.last_wall_ns + self.wall_interval_ns).saturating_sub(now_ns))
-    }
-
-    /// Counts a wall tick for every thread, if one is due. A sleeping thread is recognized without
-    /// waking it, and `repeat` takes its sample. A running thread is owed the time, and the next
-    /// tick of its CPU clock carries it. No signal is sent: a thread that was just seen running may
-    /// sleep by the time the signal arrives, and its wait would end early.
-    pub(crate) fn wall_tick(&mut self, now_ns: u64, snapshot: &Snapshot, mut repeat: impl FnMut(SleeperSample<'_>)) {
-        if self.until_wall_tick(now_ns) != Some(0) {
-            return;
-        }
-        let elapsed_ns = now_ns - self.last_wall_ns;
-        self.last_wall_ns = now_ns;
-        // The interval differs each time, so that work that repeats with the period is not always
-        // met at the same point.
-        self.wall_interval_ns =
-            self.engaged.period_ns / 2 + next_random(&mut self.random) % self.engaged.period_ns.max(1);
-        let Some(sleepers) = &mut self.sleepers else { return };
-        let count = self.threads.count().0 as usize;
-        let (threads, few) = self.threads.iter_mut();
-        for thread in threads {
-            let schedule = thread.schedule(few);
-            let sleeps_on = schedule.is_some() && schedule == thread.sleeping_since;
-            if sleeps_on {
-                sleepers.waits.read_holder(&mut thread.wait, count);
-            }
-            let sleeps = sleeps_on || sleepers.find(thread, schedule, snapshot, count);
-            thread.note_delay(schedule, sleeps);
-            if sleeps {
-                // A last sample that weighed more than was owed is made up for.
-                let weight_ns = (elapsed_ns as i64 + thread.owed_ns.min(0)).max(0);
-                thread.owed_ns = thread.owed_ns.max(0);
-                counters::count_unhandled(1);
-                repeat(SleeperSample { thread, weight_ns: weight_ns as u64 });
-            } else if thread.is_timed() {
-                thread.owed_ns += elapsed_ns as i64;
-                thread.owed_ticks += 1;
-            } else {
-                counters::count_unhandled(1);
-                counters::count_loss(LossCause::NoTimer, 1, elapsed_ns);
-            }
-        }
-    }
-
     /// Returns the CPU time that a thread used before it had a timer, ns, and resets it to 0. The
     /// thread's first sample stands for this time too.
     pub(crate) fn used_before(&mut self, tid: u32) -> u64 {
         self.threads.find(tid).map_or(0, |thread| core::mem::take(&mut thread.used_before_ns))
     }
-
-    /// Returns the wall time that a tick of a thread's CPU clock stands for, ns: the time for which
-    /// wall ticks found it running since the previous one.
-    pub(crate) fn settle(&mut self, tid: u32) -> WallTime {
-        let period_ns = self.engaged.period_ns as i64;
-        let Some(thread) = self.threads.find(tid) else { return WallTime::default() };
-        let weight_ns = thread.owed_ns.max(period_ns.min(thread.owed_ns + period_ns)).max(0);
-        thread.owed_ns -= weight_ns;
-        thread.owed_ticks = 0;
-        let delayed_ns = thread.take_delay(weight_ns as u64);
-        WallTime { ran_ns: weight_ns as u64 - delayed_ns, delayed_ns }
-    }
-}
-
-/// The wall time of a thread that does not sleep.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct WallTime {
-    /// Time on a CPU, ns.
-    pub(crate) ran_ns: u64,
-    /// Time waiting for a CPU, ns.
-    pub(crate) delayed_ns: u64,
 }
 
 /// Returns the next random number (xorshift64). The phases only have to differ.
@@ -550,20 +467,4 @@ fn next_random(random: &mut u64) -> u64 {
     *random ^= *random >> 7;
     *random ^= *random << 17;
     *random
-}
-
-impl SleeperFinder {
-    /// Finds out where a thread sleeps, and keeps its stack and what it waits for. Returns false if
-    /// it runs. `count` is the number of threads.
-    fn find(&mut self, thread: &mut Thread, schedule: Option<Schedule>, snapshot: &Snapshot, count: usize) -> bool {
-        let (Some(before), Some(place)) = (schedule, SleepLocation::of(thread.tid)) else { return false };
-        let mut frames = [0; MAX_FRAMES];
-        let found = self.walker.walk_sleeper(snapshot, thread.tid, place, &mut frames);
-        self.waits.read(&mut thread.wait, thread.tid, place.call, count);
-        // What was read is of one sleep only if the thread did not move meanwhile.
-        let Some((depth, flags)) = found.filter(|_| thread.schedule(true) == Some(before)) else { return false };
-        thread.sleeping_since = Some(before);
-        thread.last.remember(flags | flag::REPEAT, snapshot.generation(), &frames[..depth]);
-        true
-    }
 }

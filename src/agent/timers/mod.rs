@@ -6,5 +6,7 @@ pub(crate) mod interval_timer;
 pub(crate) mod new_threads;
 pub(crate) mod phase;
 pub(crate) mod signal_handover;
+pub(crate) mod sleepers;
+pub(crate) mod thread;
 pub(crate) mod threads;
 pub(crate) mod timer;

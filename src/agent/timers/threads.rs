@@ -4,14 +4,11 @@
 use crate::agent::os::status::{self, Status};
 use crate::agent::os::syscall::{self, File, PathBuffer, syscall};
 use crate::agent::os::user_dispatch;
-use crate::agent::sampling::counters;
-use crate::agent::sampling::waits::SleeperWait;
 use crate::agent::timers::phase::Phase;
+use crate::agent::timers::thread::{Thread, parse};
 use crate::agent::timers::timer::{self, Timer};
 use crate::agent::timers::{first_tick, new_threads};
 use alloc::vec::Vec;
-
-use crate::link::wire::{LossCause, MAX_COMM};
 
 /// Maximum number of threads. Further threads are not sampled.
 const MAX_THREADS: usize = 16_384;
@@ -22,199 +19,11 @@ const NEW_THREAD_NS: u64 = 20_000_000;
 /// Maximum CPU time before its timer was armed that a thread's first sample stands for, ns: the
 /// time that is used until a new thread is found.
 const MAX_BEFORE_NS: u64 = 30_000_000;
-/// Minimum time waited for a CPU that has a sample of its own, ns.
-const LEAST_DELAY_NS: u64 = 200_000;
 /// Maximum number of threads whose scheduling statistics are kept open.
 const MAX_OPEN: usize = 256;
 /// Maximum number of known threads whose names are read in one scan, at some 4 µs each. Further
 /// names are read in the following scans.
 const MAX_NAMES: usize = 256;
-
-/// The last known stack of a thread, packed.
-#[derive(Default)]
-pub(crate) struct SleeperStack {
-    /// The frames, leaf first.
-    pub(crate) frames: Vec<u64>,
-    /// Bits of [`flag`](crate::link::wire::flag).
-    pub(crate) flags: u32,
-    /// Module generation of the frames.
-    pub(crate) generation: u32,
-}
-
-impl SleeperStack {
-    /// Replaces the stack by this one.
-    pub(crate) fn remember(&mut self, flags: u32, generation: u32, frames: &[u64]) {
-        self.frames.clear();
-        self.frames.extend_from_slice(frames);
-        (self.flags, self.generation) = (flags, generation);
-    }
-}
-
-/// One thread.
-pub(crate) struct Thread {
-    /// The thread's id.
-    pub(crate) tid: u32,
-    name: [u8; MAX_COMM],
-    named: bool,
-    announced: bool,
-    timer: Option<Timer>,
-    /// The phase of its timer.
-    pub(crate) phase: Phase,
-    alive: bool,
-    /// Whether the thread has not been returned by [`new_ones`](Threads::new_ones) yet.
-    is_new: bool,
-    /// CPU time that the thread used before it had a timer, ns. Its first sample stands for it too.
-    pub(crate) used_before_ns: u64,
-    /// Wall time of this thread that no sample stands for yet, ns; negative if its last sample
-    /// weighed more than was owed.
-    pub(crate) owed_ns: i64,
-    /// Wall ticks that found the thread running since its last sample.
-    pub(crate) owed_ticks: u64,
-    /// The part of that time for which it waited for a CPU, ns.
-    delayed_ns: u64,
-    /// The total of that when it was last read, ns.
-    known_delay_ns: Option<u64>,
-    /// The scheduler's figures when the thread was last found asleep, with the stack in `last`. The
-    /// thread has not run for as long as they stay the same.
-    pub(crate) sleeping_since: Option<Schedule>,
-    /// The stack on which the thread was last found asleep; empty before.
-    pub(crate) last: SleeperStack,
-    /// The wait in which it was last found.
-    pub(crate) wait: SleeperWait,
-    statistics: Option<File>,
-}
-
-/// The scheduler's figures of a thread. /proc/PID/task/TID/schedstat
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Schedule {
-    /// Time it ran, ns; for a running thread as of the last scheduler tick.
-    ran_ns: u64,
-    /// Time it waited for a CPU, ns; as of when it was last put on one.
-    delayed_ns: u64,
-    /// Number of times that the thread was put on a CPU.
-    slices: u64,
-}
-
-impl Thread {
-    fn new(tid: u32) -> Thread {
-        Thread {
-            tid,
-            name: [0; MAX_COMM],
-            named: false,
-            announced: false,
-            timer: None,
-            phase: Phase::default(),
-            alive: true,
-            is_new: true,
-            used_before_ns: 0,
-            owed_ns: 0,
-            owed_ticks: 0,
-            delayed_ns: 0,
-            known_delay_ns: None,
-            sleeping_since: None,
-            last: SleeperStack::default(),
-            wait: SleeperWait::default(),
-            statistics: None,
-        }
-    }
-
-    /// Returns whether the thread has no timer, and nothing speaks against one.
-    fn may_have_timer(&self) -> bool {
-        self.timer.is_none() && !user_dispatch::excludes(self.tid)
-    }
-
-    fn path(&self, file: &[u8]) -> PathBuffer<64> {
-        PathBuffer::new().text(b"/proc/self/task/").number(self.tid.into()).text(file)
-    }
-
-    fn read_name(&mut self) {
-        let mut name = [0; MAX_COMM];
-        let length = File::open(self.path(b"/comm").terminated(), 0).map_or(0, |file| file.read(&mut name));
-        let end = name[..length].iter().position(|&byte| byte == b'\n').unwrap_or(length);
-        name[end..].fill(0);
-        if !self.named || name != self.name {
-            self.name = name;
-            self.named = true;
-            self.announced = false;
-        }
-    }
-
-    /// Returns the thread's name, without padding.
-    pub(crate) fn name(&self) -> &[u8] {
-        let end = self.name.iter().position(|&byte| byte == 0).unwrap_or(MAX_COMM);
-        &self.name[..end]
-    }
-
-    /// Returns the time since the thread started, ns, accurate to 5 ms; `None` if it cannot be
-    /// read. Field 22 of /proc/PID/task/TID/stat
-    pub(crate) fn age_ns(&self) -> Option<u64> {
-        /// A tick of `/proc`, ns, whatever the kernel's own tick is.
-        const TICK_NS: u64 = 10_000_000;
-        let mut text = [0; 512];
-        let length = File::open(self.path(b"/stat").terminated(), 0)?.read(&mut text);
-        let text = &text[..length];
-        let end = text.iter().rposition(|&byte| byte == b')')?;
-        let started = text.get(end + 2..)?.split(|&byte| byte == b' ').nth(19).and_then(parse)?;
-        Some(syscall::clock_ns(libc::CLOCK_BOOTTIME).saturating_sub(started * TICK_NS + TICK_NS / 2))
-    }
-
-    /// Returns the scheduler's present figures; `None` if they cannot be read.
-    pub(crate) fn schedule(&mut self, keep_open: bool) -> Option<Schedule> {
-        if self.statistics.is_none() {
-            self.statistics = File::open(self.path(b"/schedstat").terminated(), 0);
-        }
-        let mut text = [0; 96];
-        // The first byte of the file exists whenever the thread does; the rest is as long as its
-        // numbers.
-        let file = self.statistics.as_ref()?;
-        let length = file.read_at(&mut text, 0);
-        let mut fields = text[..length].split(|byte| byte.is_ascii_whitespace()).map(parse);
-        let schedule = Schedule { ran_ns: fields.next()??, delayed_ns: fields.next()??, slices: fields.next()?? };
-        if !keep_open {
-            self.statistics = None;
-        }
-        Some(schedule)
-    }
-
-    /// Notes for how long the thread has waited for a CPU. One that `sleeps` was sampled where it
-    /// does: its wake-ups are part of that.
-    pub(crate) fn note_delay(&mut self, schedule: Option<Schedule>, sleeps: bool) {
-        let Some(Schedule { delayed_ns, .. }) = schedule else { return };
-        let before_ns = self.known_delay_ns.replace(delayed_ns).unwrap_or(delayed_ns);
-        self.delayed_ns = if sleeps { 0 } else { self.delayed_ns + delayed_ns.saturating_sub(before_ns) };
-    }
-
-    /// Returns for how much of the time that a sample stands for the thread waited for a CPU, ns.
-    /// Less than [`LEAST_DELAY_NS`] is kept for a later sample.
-    pub(crate) fn take_delay(&mut self, weight_ns: u64) -> u64 {
-        let delayed_ns = self.delayed_ns.min(weight_ns);
-        if delayed_ns < LEAST_DELAY_NS {
-            return 0;
-        }
-        self.delayed_ns -= delayed_ns;
-        delayed_ns
-    }
-
-    /// Returns whether the thread has a timer of its own.
-    pub(crate) fn is_timed(&self) -> bool {
-        self.timer.is_some()
-    }
-
-    /// Counts the wall time as lost for which the thread was found running and that no sample will
-    /// carry.
-    fn lose_owed(&self) {
-        if let Ok(ns @ 1..) = u64::try_from(self.owed_ns) {
-            counters::count_unhandled(self.owed_ticks);
-            // `Unaccounted` is CPU time, and is compared with the CPU time of the process.
-            counters::count_loss(LossCause::NoTimer, self.owed_ticks, ns);
-        }
-    }
-}
-
-fn parse(digits: &[u8]) -> Option<u64> {
-    let digit = |value: u64, &byte: &u8| byte.is_ascii_digit().then(|| value.wrapping_mul(10) + u64::from(byte - b'0'));
-    if digits.is_empty() { None } else { digits.iter().try_fold(0, digit) }
-}
 
 /// All threads except the agent's.
 #[derive(Default)]

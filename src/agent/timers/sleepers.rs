@@ -1,0 +1,56 @@
+//! Finds out where threads sleep and what they wait for, for the samples of wall ticks.
+
+use crate::agent::sampling::sleeping::{SleepLocation, SleeperWalker};
+use crate::agent::sampling::waits::WaitReader;
+use crate::agent::timers::thread::{Schedule, Thread};
+use crate::agent::unwind::modules::Snapshot;
+use crate::link::wire::{MAX_FRAMES, flag};
+
+/// Finds out where threads sleep, and what they wait for.
+pub(super) struct SleeperFinder {
+    walker: SleeperWalker,
+    pub(super) waits: WaitReader,
+}
+
+/// A wall tick of a sleeping thread.
+pub(crate) struct SleeperSample<'a> {
+    /// The thread, with its last stack and wait.
+    pub(crate) thread: &'a mut Thread,
+    /// The time that the tick stands for, ns.
+    pub(crate) weight_ns: u64,
+}
+
+/// The wall time of a thread that does not sleep.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct WallTime {
+    /// Time on a CPU, ns.
+    pub(crate) ran_ns: u64,
+    /// Time waiting for a CPU, ns.
+    pub(crate) delayed_ns: u64,
+}
+
+impl SleeperFinder {
+    pub(super) fn new() -> SleeperFinder {
+        SleeperFinder { walker: SleeperWalker::new(), waits: WaitReader::new() }
+    }
+
+    /// Finds out where a thread sleeps, and keeps its stack and what it waits for. Returns false if
+    /// it runs. `count` is the number of threads.
+    pub(super) fn find(
+        &mut self,
+        thread: &mut Thread,
+        schedule: Option<Schedule>,
+        snapshot: &Snapshot,
+        count: usize,
+    ) -> bool {
+        let (Some(before), Some(place)) = (schedule, SleepLocation::of(thread.tid)) else { return false };
+        let mut frames = [0; MAX_FRAMES];
+        let found = self.walker.walk_sleeper(snapshot, thread.tid, place, &mut frames);
+        self.waits.read(&mut thread.wait, thread.tid, place.call, count);
+        // What was read is of one sleep only if the thread did not move meanwhile.
+        let Some((depth, flags)) = found.filter(|_| thread.schedule(true) == Some(before)) else { return false };
+        thread.sleeping_since = Some(before);
+        thread.last.remember(flags | flag::REPEAT, snapshot.generation(), &frames[..depth]);
+        true
+    }
+}
