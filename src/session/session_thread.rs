@@ -1,6 +1,7 @@
 //! The session thread. It owns the model and connects it with agents or a recording, the symbols
 //! and source threads, the target and the screen.
 
+mod commands;
 mod ending;
 mod facts;
 
@@ -26,7 +27,7 @@ use super::socket_names::SocketNames;
 use super::warning::warning;
 use crate::attach::launch;
 use crate::link::recording::{Block, CpuReading, RecordingError, RecordingInfo};
-use crate::link::wire::{Arrival, Clock, ConnectionEvent, Engine, Message};
+use crate::link::wire::{Arrival, ConnectionEvent, Message};
 use crate::pprof::format::SaveFormat;
 use crate::profile::module::ModuleFile;
 use crate::symbols::coverage::NameCoverage;
@@ -308,90 +309,6 @@ impl SessionThread {
             self.notify(Notice::Played);
         }
         self.scheduler.note_news();
-    }
-
-    fn execute(&mut self, order: Command) {
-        match order {
-            Command::Ask(question) => {
-                if *question != *self.model.question() {
-                    self.model.set_question(*question);
-                    self.scheduler.request_previous();
-                }
-            }
-            Command::Clock(Clock::Virtual) if self.is_external() => {
-                self.warn("user CPU time cannot be sampled from outside; p samples CPU time".to_owned());
-            }
-            Command::Clock(clock) => {
-                self.settings.clock = clock;
-                match self.feed {
-                    SampleSource::Live(_) => self.model.select_clock(clock),
-                    SampleSource::Recording(_) => self.model.select_recorded_clock(clock),
-                }
-                self.turned = true;
-                self.engage();
-            }
-            Command::Engine(engine) => self.select_engine(engine),
-            Command::Period(period_ns) => {
-                self.settings.period_ns = period_ns;
-                self.engage();
-            }
-            Command::Freeze => self.model.freeze(self.now_ns()),
-            Command::Thaw => self.model.thaw(),
-            Command::Baseline(on) => self.model.set_baseline(on, monotonic_ns()),
-            Command::Reset => self.model.reset(),
-            Command::Input(bytes) => {
-                if let SampleSource::Live(live) = &self.feed
-                    && let Some(sentence) = live.input(&bytes)
-                {
-                    self.warn(sentence);
-                }
-            }
-            Command::Resize(columns, rows) => {
-                if let SampleSource::Live(live) = &self.feed {
-                    live.resize(columns, rows);
-                }
-            }
-            Command::Save(save) => self.save(save),
-            Command::End => self.end(),
-            Command::HangUp => {
-                if let SampleSource::Live(live) = &self.feed {
-                    live.hang_up();
-                }
-            }
-            Command::Why { module } => self.explain_symbols(&module),
-            Command::Leave => self.done = true,
-        }
-    }
-
-    /// Returns whether a running target is sampled from outside.
-    fn is_external(&self) -> bool {
-        matches!(self.feed, SampleSource::Live(_)) && self.settings.engine == Engine::External
-    }
-
-    fn select_engine(&mut self, engine: Engine) {
-        if let SampleSource::Live(live) = &mut self.feed
-            && let Err(sentence) = live.select_engine(engine)
-        {
-            return self.warn(sentence);
-        }
-        self.settings.engine = engine;
-        self.engage();
-    }
-
-    fn engage(&mut self) {
-        if let SampleSource::Live(live) = &mut self.feed {
-            live.agents.engage(self.settings.request());
-            live.ledger.change();
-        }
-        self.scheduler.request_latest();
-    }
-
-    fn end(&mut self) {
-        if let (SampleSource::Live(live), None) = (&mut self.feed, self.ended)
-            && let Some(sentence) = live.end(monotonic_ns())
-        {
-            self.warn(sentence);
-        }
     }
 
     /// The time of answers, ns: that of the viewer, or that of the recording.

@@ -231,7 +231,7 @@ mod tests {
         let cause = |text: &str| scenario(text).err().expect("an error").to_string();
         assert_eq!(
             cause("process 7 ./a\nfoo"),
-            "line 2: ‘foo’ is none of process, thread, name, source, code, at, end, exit, now"
+            "line 2: ‘foo’ is none of process, thread, name, source, code, at, wait, end, exit, now"
         );
         assert_eq!(cause("at 1s prof 1ms main"), "line 1: no process before this line");
         assert_eq!(cause("process x ./a"), "line 1: ‘x’ is not a whole number");
