@@ -313,6 +313,10 @@ mod tests {
         threads.announce(|_| true);
         drop(done);
         other.join().expect("no panic");
+        // The kernel removes its directory a little later.
+        while std::path::Path::new(&format!("/proc/self/task/{tid}")).exists() {
+            std::thread::yield_now();
+        }
         threads.scan(me, false);
         assert!(threads.find(tid).is_none() && threads.find(me).is_none(), "the agent's own thread is left out");
         let mut ended = Vec::new();

@@ -124,6 +124,11 @@ impl WatchedThread {
         Ok((used_ns, has_run))
     }
 
+    /// Returns whether wall-clock time has passed since its last sample.
+    pub(super) fn has_wall_time(&self, now_ns: u64) -> bool {
+        now_ns > self.wall_ns
+    }
+
     /// Returns the wall-clock time since its last sample, ns: on a CPU, and waiting for one. A
     /// thread that `sleeps` waits for something else, its wake-ups included.
     pub(super) fn take_wall_time(&mut self, now_ns: u64, sleeps: bool) -> (u64, u64) {

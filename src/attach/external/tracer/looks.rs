@@ -176,6 +176,10 @@ impl Tracer {
         let Some(process) = self.processes.get_mut(&pid) else { return };
         let image = process.image;
         let Some(thread) = process.threads.get_mut(&tid) else { return };
+        if !thread.has_wall_time(now_ns) {
+            // It was found in this tick. Without a weight, its stack would not be sent.
+            return;
+        }
         let stack = match registers {
             _ if thread.is_stack_known => SampledStack::Repeated,
             None => return,
