@@ -45,7 +45,7 @@ pub(crate) struct Thread {
     /// The phase of its timer.
     pub(crate) phase: Phase,
     pub(super) alive: bool,
-    /// Whether the thread has not been returned by [`new_ones`](Threads::new_ones) yet.
+    /// Whether nobody has asked for it as a new one yet.
     pub(super) is_new: bool,
     /// CPU time that the thread used before it had a timer, ns. Its first sample stands for it too.
     pub(crate) used_before_ns: u64,
