@@ -215,13 +215,14 @@ impl Tracer {
                 self.processes.values().filter(is_top).flat_map(|top| proc::descendants(top.pid)).collect()
             }
         };
+        // To watch what was found is no part of the search.
+        let ended_ns = monotonic_ns();
+        self.children.plan(search, ended_ns, ended_ns - now_ns);
         for pid in children {
             if let (false, Ok(stat)) = (self.processes.contains_key(&pid), ProcStat::of(pid)) {
                 self.watch(pid, self.children.is_new(stat.start_ticks));
             }
         }
-        let ended_ns = monotonic_ns();
-        self.children.plan(search, ended_ns, ended_ns - now_ns);
     }
 }
 
