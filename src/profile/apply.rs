@@ -225,7 +225,7 @@ impl Profile {
                 }
             }
             Message::Wait(wait) => {
-                // Only threads that are known are told from other numbers.
+                // A number that belongs to no known thread names no holder.
                 let holder = process.threads.get(&wait.holder).copied().filter(|_| wait.holder != 0);
                 if process.threads.contains_key(&wait.tid) {
                     let id = self.waits.intern(KnownWait::new(&wait, holder));

@@ -30,7 +30,7 @@ impl Profile {
             let closes = path.skip(1).take(process.waits.len()).position(|thread| thread == start)?;
             Some(std::iter::successors(Some(start), |&thread| holder(thread)).take(closes + 1).collect::<Vec<_>>())
         });
-        // The one with the lowest number comes first, so that a deadlock is always told alike.
+        // The one with the lowest number comes first, so that a deadlock always reads the same.
         let Some(mut cycle) = on_cycle.next() else { return Vec::new() };
         let first = (0..cycle.len()).min_by_key(|&index| cycle[index]).unwrap_or(0);
         cycle.rotate_left(first);

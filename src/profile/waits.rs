@@ -17,7 +17,7 @@ const CALLERS: usize = 6;
 /// Something that threads wait for.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct KnownWait {
-    /// The reason. That of a [futex](WaitReason::Futex) may be told from the names of `callers`.
+    /// The reason. That of a [futex](WaitReason::Futex) may follow from the names of `callers`.
     pub reason: WaitReason,
     /// The file behind the descriptor, or the address of the lock; empty without either.
     pub object: String,

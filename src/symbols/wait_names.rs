@@ -1,4 +1,4 @@
-//! The names of waits. What a futex is used for is told from the names of those that wait on it.
+//! The names of waits. The use of a futex follows from the names of those that wait on it.
 
 use std::collections::HashMap;
 
@@ -134,7 +134,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_use_of_a_futex_is_told_from_its_callers() {
+    fn the_use_of_a_futex_follows_from_its_callers() {
         for (name, reason) in [
             ("pthread_cond_wait@@GLIBC_2.3.2", Some(WaitReason::Condvar)),
             ("__pthread_clockjoin_ex", Some(WaitReason::Join)),

@@ -1,6 +1,7 @@
-// interposed COUNT: forks COUNT children one after another. Each uses 5 ms of CPU time, alone and with a thread, mostly in functions of libc
-// that a profiler may replace, and in a handler of SIGURG; then it ends by exit, by _exit, by another program, or by SIGKILL. Prints the CPU
-// time of all of them in ns, by getrusage.
+// interposed COUNT: forks COUNT children one after another. Each uses 5 ms of CPU time, alone and
+// with a thread, mostly in functions of libc that a profiler may replace, and in a handler of
+// SIGURG; then it ends by exit, by _exit, by another program, or by SIGKILL. Prints the CPU time of
+// all of them in ns, by getrusage.
 #define _GNU_SOURCE
 #include <pthread.h>
 #include <signal.h>

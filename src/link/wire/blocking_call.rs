@@ -74,11 +74,6 @@ impl WaitReason {
         (WaitReason::Runnable, "runnable"),
     ];
 
-    /// The words of all reasons.
-    pub fn all() -> impl Iterator<Item = &'static str> {
-        WaitReason::TABLE.iter().map(|(_, word)| *word)
-    }
-
     /// The word for a reason.
     pub fn word(self) -> &'static str {
         WaitReason::TABLE[self as usize].1
