@@ -8,6 +8,8 @@
 //! * `full`: the whole name. Generics and arguments are replaced by `…`, the innermost first, until
 //!   the rest fits; then as `short`.
 //!
+//! The function of an interpreter loses its file and line first, then leading parts of its path.
+//!
 //! If the last part alone is too long, it is cut on its right. A name in several rows that would
 //! read the same gets what [tells them apart](super::name_tags) behind it.
 
@@ -82,6 +84,7 @@ fn fit_short(short: &str, room: usize) -> Cow<'_, str> {
         return short.into();
     }
     let frame = NameFrame::new(short);
+    let frame = frame.without_place().unwrap_or(frame);
     let around = columns(frame.before, room) + columns(frame.after, room);
     let parts = frame.parts();
     let fits = |start: &&usize| columns(&frame.core[**start..], room) + around <= room;
@@ -93,6 +96,8 @@ fn fit_short(short: &str, room: usize) -> Cow<'_, str> {
 
 /// Cuts the last part on its right, in front of the place in a file if that can be kept.
 fn cut_last(frame: NameFrame<'_>, room: usize) -> Cow<'_, str> {
+    let whole = columns(frame.before, room) + columns(frame.core, room) + columns(frame.after, room);
+    let frame = frame.without_place().filter(|_| whole > room).unwrap_or(frame);
     let after = columns(frame.after, room);
     if frame.before.is_empty() && after * 2 <= room && after > 0 {
         return format!("{}{}", cut_right(frame.core, room - after), frame.after).into();

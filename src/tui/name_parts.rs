@@ -1,4 +1,5 @@
-//! The parts of a short name: of the paths of C++ and Rust, of Go's functions, and of files.
+//! The parts of a short name: of the paths of C++ and Rust, of the functions of Go and of
+//! interpreters, and of files.
 
 use crate::symbols::name_syntax::{NameToken, tokens};
 
@@ -19,7 +20,12 @@ pub(super) struct NameFrame<'a> {
     pub(super) core: &'a str,
     /// The file and line after it, or the offset in a module.
     pub(super) after: &'a str,
+    /// Whether this is a function of an interpreter: `Encoder.encode (encoder.py:12)`.
+    pub(super) is_interpreted: bool,
 }
+
+/// The part of a Python name between a function and one that is defined in it.
+const LOCALS: &str = "<locals>";
 
 impl<'a> NameFrame<'a> {
     /// Splits a short name.
@@ -30,15 +36,20 @@ impl<'a> NameFrame<'a> {
             _ => 0,
         };
         let (before, core) = short.split_at(before);
-        let end = core.rfind(' ').filter(|&at| is_file_and_line(&core[at + 1..])).or_else(|| offset(core));
+        let end = core.rfind(' ').filter(|&at| is_file_and_line(&core[at + 1..]));
+        let place = interpreted_place(core).filter(|_| end.is_none());
+        let end = end.or(place).or_else(|| offset(core));
         let (core, after) = core.split_at(end.unwrap_or(core.len()));
-        NameFrame { before, core, after }
+        NameFrame { before, core, after, is_interpreted: place.is_some() }
     }
 
     /// The starts of the path's parts, but not of those that mean nothing on their own.
     pub(super) fn parts(&self) -> Vec<usize> {
         let mut starts = vec![0];
-        if self.core.contains("::") {
+        if self.is_interpreted {
+            starts.extend(self.core.match_indices('.').map(|(at, _)| at + 1));
+            starts.retain(|&start| !self.core[start..].starts_with(LOCALS));
+        } else if self.core.contains("::") {
             let ends = tokens(self.core)
                 .take_while(|&(_, start, end)| !is_conversion(&self.core[start..end], &self.core[end..]));
             starts.extend(ends.filter(|(token, ..)| *token == NameToken::Separator).map(|(.., end)| end));
@@ -54,6 +65,12 @@ impl<'a> NameFrame<'a> {
         }
         starts.retain(|&start| start == 0 || is_telling(&self.core[start..], self.after));
         starts
+    }
+
+    /// The function of an interpreter without its file and line, if its name tells enough.
+    pub(super) fn without_place(self) -> Option<NameFrame<'a>> {
+        let is_named = !self.last_part().core.starts_with(['<', '(']);
+        (self.is_interpreted && is_named).then_some(NameFrame { after: "", ..self })
     }
 
     /// The name with the last part of the path alone.
@@ -81,6 +98,15 @@ fn is_file_and_line(word: &str) -> bool {
     })
 }
 
+/// The start of the file after the name of an interpreter's function: `run (app.py:12)`,
+/// `get x (node:fs:9)`, `f (<string>:1)`.
+fn interpreted_place(name: &str) -> Option<usize> {
+    let at = name.rfind(" (")?;
+    let place = name[at + 2..].strip_suffix(')')?;
+    let is_file = is_file_and_line(place) || place.starts_with('<') || place.contains('.');
+    (is_file && at > 0).then_some(at)
+}
+
 /// The start of the offset in `libc.so.6+0x12ab`.
 fn offset(name: &str) -> Option<usize> {
     let at = name.rfind("+0x")?;
@@ -105,6 +131,11 @@ mod tests {
             ("net/http.(*conn).serve", "http.(*conn).serve"),
             ("/usr/lib/libc.so.6", "libc.so.6"),
             ("parse src/a.rs:12", "parse src/a.rs:12"),
+            ("Encoder.encode (encoder.py:12)", "encode (encoder.py:12)"),
+            ("make.<locals>.visit (a.py:3)", "visit (a.py:3)"),
+            ("App.<lambda> (a.py:3)", "<lambda> (a.py:3)"),
+            ("get x (node:fs:9)", "get x (node:fs:9)"),
+            ("Foo::operator()", "operator()"),
             ("libc.so.6+0x12ab", "libc.so.6+0x12ab"),
             ("::", "::"),
             ("", ""),

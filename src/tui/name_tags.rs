@@ -10,9 +10,12 @@
 //! | `<A as Debug>::fmt`, `<A as Display>::fmt` | ` (Debug)`, ` (Display)` |
 //! | `Vec<u8>::push`, `Vec<u16>::push` | ` <u8>`, ` <u16>` |
 //! | `f()`, `f() [clone .cold]` | none, ` [.cold]` |
+//! | `A.run (a.py:1)`, `B.run (a.py:9)` | ` (A)`, ` (B)` |
+//! | `run (a.py:1)`, `run (b.py:9)` | ` (a.py:1)`, ` (b.py:9)` |
 
 use std::collections::HashMap;
 
+use super::name_parts::NameFrame;
 use crate::symbols::name_syntax::{MAX_DEPTH, NameToken, bare_types, inside, is_subject, is_word, split, tokens};
 
 /// Maximum number of differences that are considered for one name.
@@ -73,8 +76,13 @@ fn path_tags(shorts: &[&str]) -> Option<Vec<String>> {
     Some(last.iter().map(|last| format!("…{}", &last[last[..at].rfind('_').map_or(at, |at| at + 1)..])).collect())
 }
 
-/// The parts of a path.
+/// The parts of a path. The file and line of an interpreter's function come before the others.
 fn parts(short: &str) -> Vec<&str> {
+    let frame = NameFrame::new(short);
+    if frame.is_interpreted {
+        let place = frame.after.trim_start_matches(" (").trim_end_matches(')');
+        return [place].into_iter().chain(frame.core.split('.')).collect();
+    }
     let mut parts = Vec::new();
     let mut part = 0;
     for (token, start, end) in tokens(short) {

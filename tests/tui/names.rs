@@ -95,3 +95,24 @@ fn libc_variants_of_one_width_differ() {
     let names: Vec<(String, String)> = fulls.map(|full| (full.to_owned(), tidy(full))).into();
     assert_eq!(fit_names(&to_fit(&names, 20), NameStyle::Short), ["memmove (avx512)", "memset (avx512)"]);
 }
+
+/// Names as the interpreter's code objects have them, with the file and line that panes show.
+#[test]
+fn python_names_lose_their_place_first() {
+    let shorts = [
+        "JSONEncoder.iterencode (encoder.py:205)",
+        "_make_iterencode.<locals>._iterencode_dict (encoder.py:342)",
+        "_make_iterencode.<locals>._iterencode_list (encoder.py:290)",
+        "Reader.run (a.py:3)",
+        "Writer.run (a.py:90)",
+        "main.<locals>.<lambda> (app.py:12)",
+    ];
+    let names: Vec<(String, String)> = shorts.map(|short| (short.replace(" (", " (/srv/"), short.to_owned())).into();
+    let mut text = String::new();
+    for room in [60, 45, 30, 20, 12] {
+        for style in [NameStyle::Short, NameStyle::Bare] {
+            let _ = writeln!(text, "{room} {}", fit_names(&to_fit(&names, room), style).join(" | "));
+        }
+    }
+    compare("python_names", &text);
+}
