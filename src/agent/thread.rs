@@ -90,6 +90,7 @@ pub(super) struct Agent {
     credentials: Option<Status>,
     /// Thread whose seccomp state was read last.
     seccomp_checked_tid: u32,
+    last_seccomp_check_ns: u64,
 }
 
 /// Reason why a connection ended.
@@ -197,6 +198,7 @@ impl Agent {
             last_account_ns: 0,
             credentials,
             seccomp_checked_tid: 0,
+            last_seccomp_check_ns: 0,
         })
     }
 
@@ -313,7 +315,7 @@ impl Agent {
                 (None, Some(_)) => {}
             }
         }
-        self.check_seccomp();
+        self.check_seccomp(now_ns);
         let due = self.is_due(now_ns) || !keeps_up;
         self.read_modules(now_ns, due);
         // These come before the samples, which name the generation at which their addresses are
@@ -321,7 +323,6 @@ impl Agent {
         self.announce(socket);
         self.balance.read_clock();
         let drained = self.drain(socket, now_ns);
-        self.ticker.change_phases();
         self.wall(socket, now_ns);
         self.update_profile(socket, now_ns);
         if requests::take_leave_request() {
@@ -347,6 +348,7 @@ impl Agent {
             && !self.ring.is_crowded();
         if leaving || !hurried {
             self.last_look_ns = now_ns;
+            self.ticker.change_phases();
             let end = self.check_process(socket, now_ns, due, leaving || drained == 0)?;
             if leaving || end.is_some() {
                 self.flush_profile();

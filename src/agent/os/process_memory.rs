@@ -22,4 +22,23 @@ impl ProcessMemory {
             None => syscall::read_own_memory(address, buffer).then_some(()),
         }
     }
+
+    /// Fills the start of the buffer from an address on, as far as memory is mapped. Returns the
+    /// number of bytes.
+    pub(crate) fn read_some(&self, address: u64, buffer: &mut [u8]) -> usize {
+        const PAGE: u64 = 4096;
+        if let Some(file) = &self.0 {
+            return file.read_at(buffer, address);
+        }
+        let mut done = 0;
+        while done < buffer.len() {
+            let start = address + done as u64;
+            let end = buffer.len().min(done + (PAGE - start % PAGE) as usize);
+            if !syscall::read_own_memory(start, &mut buffer[done..end]) {
+                break;
+            }
+            done = end;
+        }
+        done
+    }
 }

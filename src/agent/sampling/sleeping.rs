@@ -13,12 +13,14 @@ use crate::agent::os::process_memory::ProcessMemory;
 use crate::agent::os::syscall::{File, PathBuffer};
 use crate::agent::unwind::modules::Snapshot;
 use crate::agent::unwind::registers::Registers;
-use crate::agent::unwind::stack::CopiedStack;
+use crate::agent::unwind::stack::{CopiedStack, Stack};
 use crate::agent::unwind::walk::{self, WalkCache};
 use crate::link::wire::{BlockingCall, MAX_FRAMES};
 
 /// Maximum size of the copy of a stack, in bytes from its stack pointer.
 const COPY: usize = 64 * 1024;
+/// Minimum size of the first part of it, in bytes. Most stacks need no more.
+const FIRST_COPY: usize = 2 * PAGE;
 const PAGE: usize = 4096;
 
 /// Instruction and stack pointer of a sleeping thread, and its system call.
@@ -31,12 +33,17 @@ pub(crate) struct SleepLocation {
 }
 
 impl SleepLocation {
-    /// Reads the location of a thread of this process. Returns `None` while it runs.
+    /// Opens the file that tells the locations of a thread of this process.
     /// /proc/PID/task/TID/syscall
-    pub(crate) fn of(tid: u32) -> Option<SleepLocation> {
+    pub(crate) fn open(tid: u32) -> Option<File> {
         let path = PathBuffer::<64>::new().text(b"/proc/self/task/").number(tid.into()).text(b"/syscall");
+        File::open(path.terminated(), 0)
+    }
+
+    /// Reads the present location from that file. Returns `None` while the thread runs.
+    pub(crate) fn read(file: &File) -> Option<SleepLocation> {
         let mut text = [0; 256];
-        let length = File::open(path.terminated(), 0)?.read(&mut text);
+        let length = file.read_at(&mut text, 0);
         SleepLocation::parse(&text[..length])
     }
 
@@ -81,21 +88,46 @@ impl SleeperWalker {
         location: SleepLocation,
         frames: &mut [u64; MAX_FRAMES],
     ) -> Option<(usize, u32)> {
-        let low = location.sp;
-        let mut length = PAGE - low as usize % PAGE;
-        self.memory.read(low, &mut self.copy[..length])?;
-        // The copy is made page by page, because the end of the stack is not known.
-        while length + PAGE <= COPY
-            && self.memory.read(low + length as u64, &mut self.copy[length..length + PAGE]).is_some()
-        {
-            length += PAGE;
+        let mut stack = LazyStack { memory: &self.memory, low: location.sp, copy: &mut self.copy, length: 0 };
+        if !stack.extend() {
+            return None;
         }
-        let mut stack = CopiedStack { low, bytes: &self.copy[..length] };
         let walk =
             walk::walk(snapshot, &mut self.cache, Registers::of_sleeper(location.ip, location.sp), &mut stack, frames);
         let depth = interpreter::merge_frames(tid, frames, walk.depth, walk.is_whole());
         Some((depth, walk.flags))
     }
+}
+
+/// The stack of a sleeping thread, copied as far as the walk has needed it.
+struct LazyStack<'a> {
+    memory: &'a ProcessMemory,
+    /// Address of the first byte.
+    low: u64,
+    copy: &'a mut [u8],
+    /// Number of bytes that are copied.
+    length: usize,
+}
+
+impl LazyStack<'_> {
+    /// Copies as much again as there is, up to a page. Returns false if there is no more.
+    fn extend(&mut self) -> bool {
+        let wanted = self.length + self.length.max(FIRST_COPY);
+        let wanted = (wanted - (self.low as usize + wanted) % PAGE).min(self.copy.len());
+        let more = self.memory.read_some(self.low + self.length as u64, &mut self.copy[self.length..wanted]);
+        self.length += more;
+        more > 0
+    }
+}
+
+impl Stack for LazyStack<'_> {
+    fn read(&mut self, address: u64) -> Option<u64> {
+        let end = usize::try_from(address.checked_sub(self.low)?).ok()?.checked_add(8)?;
+        while self.length < end.min(self.copy.len()) && self.extend() {}
+        CopiedStack { low: self.low, bytes: &self.copy[..self.length] }.read(address)
+    }
+
+    fn moved(&mut self, _sp: u64, _covered: bool) {}
 }
 
 #[cfg(test)]
@@ -123,11 +155,12 @@ mod tests {
             let _ = wait.recv();
         });
         let tid = received.recv().expect("a thread id");
-        while SleepLocation::of(tid).is_none() {
+        let file = SleepLocation::open(tid).expect("a thread");
+        while SleepLocation::read(&file).is_none() {
             std::thread::yield_now();
         }
         drop(done);
         sleeper.join().expect("no panic");
-        assert_eq!(SleepLocation::of(tid), None, "it has ended");
+        assert_eq!(SleepLocation::read(&file), None, "it has ended");
     }
 }

@@ -80,15 +80,19 @@ impl Agent {
     }
 
     /// Checks whether a thread is under seccomp: the first one each time, and one other. From then
-    /// on neither handlers nor interposed functions make system calls.
-    pub(super) fn check_seccomp(&mut self) {
-        if state::FILTERED.load(Ordering::Relaxed) {
+    /// on neither handlers nor interposed functions make system calls. Wall ticks do not make it
+    /// more frequent, because the kernel takes long to write a status.
+    pub(super) fn check_seccomp(&mut self, now_ns: u64) {
+        let is_early = now_ns - self.last_seccomp_check_ns < self.usual_nap_ns(now_ns) / 2;
+        if is_early || state::FILTERED.load(Ordering::Relaxed) {
             return;
         }
-        let first = Status::of_first().is_some_and(|status| status.seccomp != 0);
+        self.last_seccomp_check_ns = now_ns;
+        let is_filtered = |status: Option<Status>| status.is_some_and(|status| status.seccomp != 0);
         let next = self.ticker.threads.next_after(self.seccomp_checked_tid).unwrap_or(0);
         self.seccomp_checked_tid = next;
-        if first || Status::of(next).is_some_and(|status| status.seccomp != 0) {
+        let is_first = next == syscall::getpid();
+        if is_filtered(Status::of_first()) || !is_first && is_filtered(Status::of(next)) {
             state::FILTERED.store(true, Ordering::SeqCst);
             state::SYSCALLS_ALLOWED.store(false, Ordering::SeqCst);
             new_threads::stop_awaiting_first_tick();

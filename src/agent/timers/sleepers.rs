@@ -1,6 +1,6 @@
 //! Finds out where threads sleep and what they wait for, for the samples of wall ticks.
 
-use crate::agent::sampling::sleeping::{SleepLocation, SleeperWalker};
+use crate::agent::sampling::sleeping::SleeperWalker;
 use crate::agent::sampling::waits::WaitReader;
 use crate::agent::timers::thread::{Schedule, Thread};
 use crate::agent::unwind::modules::Snapshot;
@@ -35,15 +35,15 @@ impl SleeperFinder {
     }
 
     /// Finds out where a thread sleeps, and keeps its stack and what it waits for. Returns false if
-    /// it runs. `count` is the number of threads.
+    /// it runs. `count` is the number of threads, and `few` whether their files may stay open.
     pub(super) fn find(
         &mut self,
         thread: &mut Thread,
         schedule: Option<Schedule>,
         snapshot: &Snapshot,
-        count: usize,
+        (count, few): (usize, bool),
     ) -> bool {
-        let (Some(before), Some(place)) = (schedule, SleepLocation::of(thread.tid)) else { return false };
+        let (Some(before), Some(place)) = (schedule, thread.location(few)) else { return false };
         let mut frames = [0; MAX_FRAMES];
         let found = self.walker.walk_sleeper(snapshot, thread.tid, place, &mut frames);
         self.waits.read(&mut thread.wait, thread.tid, place.call, count);

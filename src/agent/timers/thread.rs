@@ -6,6 +6,7 @@ use alloc::vec::Vec;
 use crate::agent::os::syscall::{self, File, PathBuffer};
 use crate::agent::os::user_dispatch;
 use crate::agent::sampling::counters;
+use crate::agent::sampling::sleeping::SleepLocation;
 use crate::agent::sampling::waits::SleeperWait;
 use crate::agent::timers::phase::Phase;
 use crate::agent::timers::timer::Timer;
@@ -66,6 +67,7 @@ pub(crate) struct Thread {
     /// The wait in which it was last found.
     pub(crate) wait: SleeperWait,
     statistics: Option<File>,
+    location: Option<File>,
 }
 
 /// The scheduler's figures of a thread. /proc/PID/task/TID/schedstat
@@ -99,6 +101,7 @@ impl Thread {
             last: SleeperStack::default(),
             wait: SleeperWait::default(),
             statistics: None,
+            location: None,
         }
     }
 
@@ -158,6 +161,18 @@ impl Thread {
             self.statistics = None;
         }
         Some(schedule)
+    }
+
+    /// Returns where the thread sleeps, or `None` if it runs.
+    pub(super) fn location(&mut self, keep_open: bool) -> Option<SleepLocation> {
+        if self.location.is_none() {
+            self.location = SleepLocation::open(self.tid);
+        }
+        let location = SleepLocation::read(self.location.as_ref()?);
+        if !keep_open {
+            self.location = None;
+        }
+        location
     }
 
     /// Notes for how long the thread has waited for a CPU. One that `sleeps` was sampled where it

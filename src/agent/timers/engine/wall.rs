@@ -37,7 +37,7 @@ impl TimerEngine {
             if sleeps_on {
                 sleepers.waits.read_holder(&mut thread.wait, count);
             }
-            let sleeps = sleeps_on || sleepers.find(thread, schedule, snapshot, count);
+            let sleeps = sleeps_on || sleepers.find(thread, schedule, snapshot, (count, few));
             thread.note_delay(schedule, sleeps);
             if sleeps {
                 // A last sample that weighed more than was owed is made up for.
