@@ -19,7 +19,7 @@ use sigtop::tui::command::table;
 use sigtop::tui::keymap;
 use sigtop::tui::keys::{Binding, KeyContext, TABLE};
 use sigtop::tui::pane::help::lines::HelpLine;
-use sigtop::tui::pane::help::pages::{self, HelpPage};
+use sigtop::tui::pane::help::pages::{self, HelpPage, PageFacts};
 use sigtop::tui::theme::ThemeName;
 
 const WRITE: &str = "SIGTOP_WRITE_MANUAL";
@@ -111,8 +111,9 @@ fn key(manual: &mut Manual, binding: &Binding) {
 
 fn words(manual: &mut Manual) {
     manual.section("WHAT COLUMNS AND WORDS MEAN");
+    let facts = PageFacts { table: TABLE, facts: None, explanation: None, thread: None };
     // The text is wide enough that nothing is wrapped; the second column contains the descriptions.
-    let columns = pages::columns(HelpPage::Help, TABLE, None, None, 60_000);
+    let columns = pages::columns(HelpPage::Help, &facts, 60_000);
     let words = columns.last().expect("keys and words");
     for line in words.iter().skip(1).take_while(|line| **line != HelpLine::Blank) {
         if let HelpLine::Entry(word, meaning) = line {

@@ -71,6 +71,7 @@ impl SentMessage {
             SentMessage::Plain(Message::Engaged(engaged)) => writer.write_engaged(engaged),
             SentMessage::Plain(Message::Busy { viewer }) => writer.write_busy(*viewer),
             SentMessage::Plain(Message::Function(function)) => writer.write_function(function),
+            SentMessage::Plain(Message::DeepestStack(stack)) => writer.write_deepest_stack(stack),
             SentMessage::Plain(Message::Interpreter(interpreter)) => writer.write_interpreter(interpreter),
             SentMessage::Plain(Message::Sample(..)) => unreachable!("made as a stack"),
         }
@@ -180,8 +181,13 @@ fn plain() -> impl Strategy<Value = SentMessage> {
         .prop_map(|(number, arguments)| BlockingCall { number, arguments });
     let wait = (any::<[u32; 2]>(), call, any::<bool>(), bytes(MAX_OBJECT))
         .prop_map(|([tid, holder], call, is_file, object)| Message::Wait(Wait { tid, call, holder, is_file, object }));
-    prop_oneof![hello(), module(), thread, unload, small, wait, counters(), engaged(), function, interpreter]
-        .prop_map(SentMessage::Plain)
+    let frame = (any::<u64>(), number()).prop_map(|(address, bytes)| StackFrame { address, bytes });
+    let stack = (any::<[u32; 2]>(), any::<[u64; 2]>(), vec(frame, 0..=MAX_FRAMES));
+    let stack = stack.prop_map(|([tid, generation], [used, size], frames)| {
+        Message::DeepestStack(DeepestStack { tid, generation, used, size, frames: frames.into() })
+    });
+    let known = prop_oneof![hello(), module(), thread, unload, small, wait, counters(), engaged()];
+    prop_oneof![8 => known, 1 => function, 1 => interpreter, 1 => stack].prop_map(SentMessage::Plain)
 }
 
 fn sample() -> impl Strategy<Value = Sample> {

@@ -205,6 +205,7 @@ complete -c sigtop -n "__fish_sigtop_using_subcommand report" -l diff-base -d 'S
 complete -c sigtop -n "__fish_sigtop_using_subcommand report" -l top -l text -d 'Table of functions (default)'
 complete -c sigtop -n "__fish_sigtop_using_subcommand report" -l tree -d 'Every function with its callers and callees'
 complete -c sigtop -n "__fish_sigtop_using_subcommand report" -l traces -d 'Stack of every sample'
+complete -c sigtop -n "__fish_sigtop_using_subcommand report" -l stacks -d 'Deepest stack of each thread with the sizes of its frames; of recordings only'
 complete -c sigtop -n "__fish_sigtop_using_subcommand report" -l tags -d 'Labels of all samples with their values'
 complete -c sigtop -n "__fish_sigtop_using_subcommand report" -l comments -d 'Comments of the profile'
 complete -c sigtop -n "__fish_sigtop_using_subcommand report" -l raw -d 'The whole profile as text'

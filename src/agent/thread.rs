@@ -19,12 +19,12 @@ use crate::agent::os::memory::MemoryFile;
 use crate::agent::os::socket::{Address, PeerGone, Socket};
 use crate::agent::os::status::{self, Status};
 use crate::agent::os::syscall;
-use crate::agent::sampling::counters;
 use crate::agent::sampling::deferred::{self, DEFERRED};
 use crate::agent::sampling::ring::{RING, Ring};
 use crate::agent::sampling::slot::{POOL, SlotPool};
 use crate::agent::sampling::snapshots::Publisher;
 use crate::agent::sampling::unaccounted::CpuBalance;
+use crate::agent::sampling::{counters, deepest};
 use crate::agent::timers::engine::TimerEngine;
 use crate::agent::timers::first_tick;
 use crate::agent::{launch, requests, state};
@@ -207,6 +207,7 @@ impl Agent {
         self.publisher.modules.forget_announcements();
         self.functions.forget_announcements();
         self.ticker.threads.forget_announcements();
+        deepest::forget_all();
         self.memory.fill(StoredStack::EMPTY);
         (self.sent, self.first_is_due, self.requested) = (0, true, None);
         self.nap_ns = FIRST_NAP_NS;
@@ -323,6 +324,7 @@ impl Agent {
         self.announce(socket);
         self.balance.read_clock();
         let drained = self.drain(socket, now_ns);
+        self.send_deepest_stacks(socket);
         self.wall(socket, now_ns);
         self.update_profile(socket, now_ns);
         if requests::take_leave_request() {
@@ -401,7 +403,10 @@ impl Agent {
     fn announce(&mut self, socket: &mut Socket) {
         self.publisher.modules.announce_gone(|unload| socket.write(|w| w.write_unload(unload)).is_ok());
         self.publisher.modules.announce(|module| socket.write(|w| w.write_module(module)).is_ok());
-        self.ticker.threads.announce_ended(|tid| socket.write(|w| w.write_thread_end(tid)).is_ok());
+        self.ticker.threads.announce_ended(|tid| {
+            deepest::forget(tid);
+            socket.write(|w| w.write_thread_end(tid)).is_ok()
+        });
         self.ticker.threads.announce(|thread| {
             socket.write(|w| w.write_thread(&Thread { tid: thread.tid, name: thread.name() })).is_ok()
         });

@@ -18,6 +18,7 @@ mod run;
 mod save;
 mod screen;
 mod settings;
+mod stacks;
 mod start;
 mod symbols;
 mod view;

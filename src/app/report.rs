@@ -9,7 +9,7 @@ use std::process::{Command, Stdio};
 
 use super::args::report::{Report, Symbolize};
 use super::failure::{Failure, print_message};
-use super::replay;
+use super::{replay, stacks};
 use crate::link::atomic_file::{AtomicFile, AtomicFileError};
 use crate::link::recording::MAGIC;
 use crate::pprof::error::ReadError;
@@ -24,6 +24,9 @@ pub(super) fn run(args: &Report) -> Result<u8, Failure> {
     if args.normalize && args.base.is_empty() && args.diff_base.is_empty() {
         let message = "--normalize needs a profile to subtract: --base FILE or --diff-base FILE";
         return Err(Failure::new(Failure::USAGE, message));
+    }
+    if args.kinds.stacks {
+        return stacks::run(args);
     }
     match write_report(args) {
         Ok(warnings) => warnings.iter().for_each(|warning| print_message(warning)),

@@ -14,7 +14,7 @@ use super::process::{CurrentWait, Process, ProcessId};
 use super::sample_cache::{ReceivedStack, ResolvedSample, StackIdentity};
 use super::sample_times::{SampleTimes, TimedSample};
 use super::script::ScriptTable;
-use super::stack::{Frame, StackId, StackTable};
+use super::stack::{Frame, FrameId, StackId, StackTable};
 use super::thread::{Thread, ThreadId, ThreadState};
 use super::totals::{BUCKET_NS, BUCKETS, Totals, Weight};
 use super::waits::{KnownWait, WaitId, WaitTable};
@@ -56,6 +56,8 @@ pub struct Profile {
     pub(super) name_changes: u64,
     /// Numbers of threads and processes that have an owner frame.
     pub(super) owner_frames: (usize, usize),
+    /// Number of threads whose deepest stack has frames.
+    pub(super) deepest_with_frames: usize,
     sources: IdMap<SourceId, ProcessId>,
     /// Disconnected processes that may still have a history, with the time when they disconnected,
     /// oldest first.
@@ -242,6 +244,7 @@ impl Profile {
                     process.scripts.insert(function.id, id);
                 }
             }
+            Message::DeepestStack(stack) => self.set_deepest_stack(id, &stack),
             Message::Interpreter(interpreter) => process.interpreter = Some(interpreter),
             Message::Hello(_) | Message::Sample(..) | Message::Busy { .. } => {}
         }
@@ -255,7 +258,14 @@ impl Profile {
         let full = self.threads.len() >= MAX_THREADS;
         let (tid, name) = if full { (0, OTHER_THREADS.to_owned()) } else { (tid, String::new()) };
         *threads.entry(tid).or_insert_with(|| {
-            self.threads.push(Thread { process, tid, name, ended: false, state: ThreadState::default() });
+            self.threads.push(Thread {
+                process,
+                tid,
+                name,
+                ended: false,
+                state: ThreadState::default(),
+                deepest: None,
+            });
             ThreadId(self.threads.len() as u32 - 1)
         })
     }
@@ -346,12 +356,7 @@ impl Profile {
             for &word in received.frames.iter().rev() {
                 let frame = match word {
                     FRAMES_LEFT_OUT => self.stacks.frame_id(Frame::LeftOut),
-                    _ => {
-                        let address = FrameAddress::unpack(word).lookup();
-                        let versions = &process.code_versions;
-                        let unmapped = |address| unmapped_frame(id, versions, address);
-                        process.cache.frame(address, &process.mappings, &mut self.stacks, unmapped)
-                    }
+                    _ => process.frame(id, FrameAddress::unpack(word).lookup(), &mut self.stacks),
                 };
                 stack = self.stacks.push(stack, frame);
             }
@@ -408,6 +413,14 @@ fn sampled_frames(process: &mut Process, id: ProcessId, scripts: &ScriptTable, w
         }
     });
     sampled.collect()
+}
+
+impl Process {
+    /// The frame of an address in the selected module generation. `id` is the id of this process.
+    pub(super) fn frame(&mut self, id: ProcessId, address: u64, stacks: &mut StackTable) -> FrameId {
+        let Process { cache, mappings, code_versions, .. } = self;
+        cache.frame(address, mappings, stacks, |address| unmapped_frame(id, code_versions, address))
+    }
 }
 
 /// The frame of an address in no file.

@@ -7,6 +7,7 @@ mod by_clock;
 pub mod change_log;
 mod compaction;
 mod deadlock;
+mod deepest_stack;
 pub(crate) mod hash;
 mod history;
 mod ids;

@@ -1,8 +1,8 @@
 //! Tests of the profile as a whole: messages of agents in, totals out.
 
 use crate::link::wire::{
-    AgentCounters, Arrival, BlockingCall, ConnectionEvent, FRAMES_LEFT_OUT, FrameAddress, Hello, Malformed, Message,
-    Module, Sample, SourceId, SpawnCause, Thread as NamedThread, Unload, Wait, flag,
+    AgentCounters, Arrival, BlockingCall, ConnectionEvent, DeepestStack, FRAMES_LEFT_OUT, FrameAddress, Hello,
+    Malformed, Message, Module, Sample, SourceId, SpawnCause, StackFrame, Thread as NamedThread, Unload, Wait, flag,
 };
 
 use super::apply::{MAX_THREADS, OTHER_THREADS};
@@ -324,6 +324,30 @@ fn threads_beyond_the_limit_share_one_entry_and_are_counted() {
     assert_eq!(session.profile.threads()[MAX_THREADS].name, OTHER_THREADS);
     assert_eq!(session.profile.overflows(), Overflows { threads: 2, ..Overflows::default() });
     assert_eq!(session.total(), owned([("0x1", 1), ("0x1", 2)]));
+}
+
+#[test]
+fn the_deepest_stack_of_a_thread_is_kept() {
+    let mut session = TestSession::default();
+    session.threads(70..71);
+    let mut deepest = |tid, used, frames: &[(u64, u64)]| {
+        let frames = frames.iter().map(|&(address, bytes)| StackFrame { address, bytes }).collect();
+        session.send(0, Message::DeepestStack(DeepestStack { tid, generation: 1, used, size: 8192, frames }));
+        session.profile.threads()[0].deepest.clone()
+    };
+    let code = |address| FrameAddress::Return(address).pack();
+    let first = deepest(70, 100, &[(code(0x1011), 60), (FRAMES_LEFT_OUT, 40)]).expect("a stack");
+    assert_eq!((first.used, first.size), (100, 8192));
+    assert_eq!(deepest(70, 90, &[(code(0x1011), 90)]).as_ref(), Some(&first), "a smaller one");
+    assert_eq!(deepest(71, 200, &[]), Some(first.clone()), "another thread");
+    let second = deepest(70, 120, &[(code(0x1011), 120)]).expect("a stack");
+    assert_eq!((second.used, second.frames.len()), (120, 1));
+    let module = match session.profile.frame(first.frames[0].0) {
+        Frame::Code { address, .. } => address,
+        other => panic!("{other:?}"),
+    };
+    assert_eq!((module, session.profile.frame(first.frames[1].0)), (0x10, Frame::LeftOut));
+    assert_eq!(second.frames[0].0, first.frames[0].0);
 }
 
 impl TestSession {

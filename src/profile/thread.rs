@@ -2,6 +2,7 @@
 
 use super::ids::ProcessId;
 pub use super::ids::ThreadId;
+use super::stack::FrameId;
 
 /// The scheduler's state of a thread, as last read from `/proc`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
@@ -34,4 +35,17 @@ pub struct Thread {
     pub ended: bool,
     /// The last known state before the thread ended.
     pub state: ThreadState,
+    /// Its deepest stack so far, if one was measured.
+    pub deepest: Option<StackUse>,
+}
+
+/// The deepest stack of a thread.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StackUse {
+    /// Its size in bytes.
+    pub used: u64,
+    /// The size to which it may grow, in bytes; 0 if that is not known.
+    pub size: u64,
+    /// Its frames and their sizes in bytes, leaf first.
+    pub frames: Box<[(FrameId, u64)]>,
 }

@@ -8,6 +8,8 @@ use super::save::SaveInput;
 use crate::link::atomic_file::AtomicFileError;
 use crate::pprof::format::SaveFormat;
 use crate::profile::loss::Losses;
+use crate::profile::process::ProcessId;
+use crate::tally::threads::{FrameRequest, ThreadTable, ThreadsQuery};
 
 /// The results of a session that has ended.
 pub struct FinishedSession {
@@ -43,6 +45,19 @@ impl FinishedSession {
         self.model.set_baseline(false, self.now_ns);
         self.model.set_question(Question::default());
         self.model.answer(self.now_ns, self.facts.clone())
+    }
+
+    /// All threads with their deepest stacks and the sizes of the frames.
+    pub fn deepest_stacks(&mut self) -> ThreadTable {
+        let processes = 0..self.model.profile.processes().len() as u32;
+        let threads = ThreadsQuery {
+            deepest_of: FrameRequest::All,
+            ended_processes: true,
+            ended_threads_of: processes.map(ProcessId).collect(),
+            ..ThreadsQuery::default()
+        };
+        self.model.set_question(Question { threads: Some(threads), ..Question::default() });
+        self.model.answer(self.now_ns, self.facts.clone()).threads.unwrap_or_default()
     }
 
     /// Converts the unfiltered total with `make`.

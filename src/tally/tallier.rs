@@ -185,7 +185,8 @@ impl Tallier {
             // It runs as far as it can.
             (wait.reason != WaitReason::Runnable).then(|| Text::from(wait.words().as_str()))
         };
-        let lookups = (flat_row, is_idle, build_stack, wait_name);
+        let frame_row = |frame| threads::frame_row(names, frame);
+        let lookups = (flat_row, is_idle, build_stack, wait_name, frame_row);
         threads::build(profile, query, threads_query, &self.thread_filter, &self.rows, lookups)
     }
 

@@ -8,6 +8,7 @@ use std::collections::HashMap;
 
 use super::change::Change;
 use super::filter::thread_filter::ThreadFilter;
+use super::measure;
 use super::query::Query;
 use super::rows::{RowId, RowTable};
 use super::stacks::neighbors::StackIndex;
@@ -16,9 +17,10 @@ use super::trend::PARTS;
 use crate::profile::Profile;
 use crate::profile::hash::IdMap;
 use crate::profile::process::{Process, ProcessId};
-use crate::profile::stack::StackId;
+use crate::profile::stack::{FrameId, StackId};
 use crate::profile::thread::{ThreadId, ThreadState};
 use crate::profile::totals::{BUCKET_NS, Span, ThreadStack, Weight};
+use crate::symbols::Names;
 
 /// The order of processes, and of threads in each.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -49,6 +51,20 @@ pub struct ThreadsQuery {
     pub ended_processes: bool,
     /// The threads whose newest stack is requested.
     pub stacks_of: Vec<ThreadId>,
+    /// The threads whose deepest stack is requested with its frames.
+    pub deepest_of: FrameRequest,
+}
+
+/// Threads for which the frames of their deepest stack are requested.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum FrameRequest {
+    /// None.
+    #[default]
+    None,
+    /// One thread.
+    One(ThreadId),
+    /// All threads.
+    All,
 }
 
 /// The kind of a difference between two loads.
@@ -97,6 +113,19 @@ pub struct ThreadRow {
     pub wait: Option<WaitRow>,
     /// Its newest stack in the period, the leaf first, if it was requested.
     pub stack: Vec<StackRow>,
+    /// Its deepest stack since the start, if it was measured.
+    pub deepest: Option<DeepestRow>,
+}
+
+/// The deepest stack of a thread.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct DeepestRow {
+    /// Its size in bytes.
+    pub used: u64,
+    /// The size to which it may grow, in bytes; 0 if that is not known.
+    pub size: u64,
+    /// Its functions and the sizes of their frames in bytes, leaf first, if they were requested.
+    pub frames: Vec<(StackRow, u64)>,
 }
 
 /// The wait of a thread.
@@ -174,6 +203,16 @@ pub struct ThreadTable {
     pub folded: FoldedRows,
 }
 
+impl DeepestRow {
+    /// Formats its size and the limit, if that is known: `48.0 KiB of 8.0 MiB`.
+    pub fn size_words(&self) -> String {
+        match self.size {
+            0 => measure::bytes(self.used),
+            size => format!("{} of {}", measure::bytes(self.used), measure::bytes(size)),
+        }
+    }
+}
+
 /// The sums of one thread or process.
 #[derive(Clone, Copy, Default)]
 struct LoadSum {
@@ -231,20 +270,29 @@ pub(super) fn build_stack(stack: StackId, index: StackIndex<'_>, rows: &RowTable
     functions
 }
 
+/// Returns the function of a frame: of inlined ones, that into which they are inlined.
+pub(super) fn frame_row(names: &Names, frame: FrameId) -> StackRow {
+    let Some(line) = names.lines(frame).last() else { return StackRow::default() };
+    let function = names.function(line.function);
+    let module = function.module.rsplit('/').next().unwrap_or_default();
+    StackRow { full: (&*function.full).into(), short: (&*function.short).into(), module: module.into() }
+}
+
 /// Builds the rows. `flat_row` returns the row of an entry's flat, if the frame filters keep it,
-/// `is_idle` whether a thread is folded, `stack_rows` the functions of an entry's stack, and
-/// `wait_name` what its thread waits for.
+/// `is_idle` whether a thread is folded, `stack_rows` the functions of an entry's stack,
+/// `wait_name` what its thread waits for, and `frame_row` the function of a frame.
 pub(super) fn build(
     profile: &Profile,
     query: &Query,
     threads_query: &ThreadsQuery,
     filter: &ThreadFilter,
     rows: &RowTable,
-    (flat_row, is_idle, stack_rows, wait_name): (
+    (flat_row, is_idle, stack_rows, wait_name, frame_row): (
         impl Fn(ThreadStack) -> Option<RowId>,
         impl Fn(ThreadId) -> bool,
         impl Fn(ThreadStack) -> Vec<StackRow>,
         impl Fn(ThreadStack) -> Option<Text>,
+        impl Fn(FrameId) -> StackRow,
     ),
 ) -> ThreadTable {
     let groups = group_images(profile);
@@ -323,8 +371,28 @@ pub(super) fn build(
                 let own = functions.iter().position(|row| !row.module.is_empty() && is_own(row)).unwrap_or(0);
                 Some(WaitRow { name, within: functions.drain(own..).next().unwrap_or_default() })
             });
+            let deepest = thread.deepest.as_ref().map(|stack| {
+                let has_frames = match threads_query.deepest_of {
+                    FrameRequest::None => false,
+                    FrameRequest::One(thread) => thread == id,
+                    FrameRequest::All => true,
+                };
+                let frames = stack.frames.iter().filter(|_| has_frames);
+                let frames = frames.map(|&(frame, bytes)| (frame_row(frame), bytes)).collect();
+                DeepestRow { used: stack.used, size: stack.size, frames }
+            });
             let (tid, name, inside) = (thread.tid, thread.name.clone(), filter.keeps_thread(id));
-            process.threads.push(ThreadRow { id, tid, name, state, load: sum.load(rows), inside, wait, stack });
+            process.threads.push(ThreadRow {
+                id,
+                tid,
+                name,
+                state,
+                load: sum.load(rows),
+                inside,
+                wait,
+                stack,
+                deepest,
+            });
         }
         table.processes.push(process);
     }

@@ -44,6 +44,8 @@ pub enum Action {
     Losses,
     /// Explain the name of the selected function.
     Why,
+    /// Show the deepest stack of the selected thread.
+    DeepestStack,
     /// Quit, or ask whether to.
     Quit,
     /// Quit; if that question is already shown, terminate the target.

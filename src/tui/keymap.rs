@@ -261,6 +261,7 @@ pub fn action_name(binding: &Binding) -> Option<&'static str> {
         Action::Losses => "losses",
         Action::Copy => "copy",
         Action::Why => "why",
+        Action::DeepestStack => "deepest-stack",
         Action::Redraw => "redraw",
         Action::Suspend => "suspend",
         Action::Help => "help",

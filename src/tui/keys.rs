@@ -104,7 +104,7 @@ const NO_HINT: (&str, u8) = ("", 0);
 const PANES: &str = "next, previous pane";
 const SHOW: &str = "dashboard; or one pane alone: Top, Callers, Flame, Source, Threads, Output";
 const UP_DOWN: &str = "down, up one row";
-const SIDE: &str = "scroll a truncated name; Callers, Threads: unfold (a thread: its newest stack), fold; Flame: next, previous box; Source: other side";
+const SIDE: &str = "scroll a truncated name; Callers, Threads: unfold (a thread: its stacks), fold; Flame: next, previous box; Source: other side";
 const ENDS: &str = "first, last row; Flame: root, leaf";
 const BACK: &str = "back to the previous function, forward";
 const CLOCKS: &str = "clock: CPU time (PROF), wall time (REAL), user time (VIRTUAL)";
@@ -224,6 +224,7 @@ pub static TABLE: &[Binding] = &[
         "filter by this thread or process, on or off",
         ("filter", 8),
     ),
+    bind(P::Threads, &[char('K')], "K", A::DeepestStack, "frame sizes of the thread's deepest stack", ("stack", 5)),
     bind(P::Threads, &[char('<')], "<", A::SortColumn(-1), SORT, NO_HINT),
     bind(P::Threads, &[char('>')], ">", A::SortColumn(1), SORT, ("sort", 5)),
     bind(P::Source, &[char('a')], "a", A::TurnListing, "source, assembly or both", ("source/assembly", 8)),

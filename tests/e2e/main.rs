@@ -12,6 +12,7 @@ mod ending;
 mod external;
 mod external_stacks;
 mod fibers;
+mod frame_sizes;
 mod generated;
 mod gperftools;
 mod guest;

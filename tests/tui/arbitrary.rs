@@ -13,7 +13,9 @@ use sigtop::symbols::FunctionId;
 use sigtop::tally::callers::{CallEdge, Callers};
 use sigtop::tally::change::{Change, Changes, Difference};
 use sigtop::tally::flame::{Flame, FlameBox};
-use sigtop::tally::threads::{FoldedRows, Load, LoadChange, ProcessRow, StackRow, ThreadRow, ThreadTable, WaitRow};
+use sigtop::tally::threads::{
+    DeepestRow, FoldedRows, Load, LoadChange, ProcessRow, StackRow, ThreadRow, ThreadTable, WaitRow,
+};
 use sigtop::tally::timeline::Timeline;
 use sigtop::tally::top::{InlineState, TopRow, TopTable};
 use sigtop::tally::trend::{Direction, Trend, Trends};
@@ -185,15 +187,20 @@ fn threads() -> impl Strategy<Value = ThreadTable> {
         ThreadState::Unknown,
         ThreadState::Ended,
     ];
-    let within = (name(), name()).prop_map(|(full, module)| StackRow {
-        short: full.as_str().into(),
-        full: full.as_str().into(),
-        module: module.as_str().into(),
-    });
-    let wait = (name(), within).prop_map(|(name, within)| WaitRow { name: name.as_str().into(), within });
+    let row = || {
+        (name(), name()).prop_map(|(full, module)| StackRow {
+            short: full.as_str().into(),
+            full: full.as_str().into(),
+            module: module.as_str().into(),
+        })
+    };
+    let frames = prop::collection::vec((row(), number()), 0..20);
+    let deepest = (number(), number(), frames).prop_map(|(used, size, frames)| DeepestRow { used, size, frames });
+    let deepest = prop::option::of(deepest);
+    let wait = (name(), row()).prop_map(|(name, within)| WaitRow { name: name.as_str().into(), within });
     let wait = prop::option::of(wait);
-    let thread = (0..20u32, any::<u32>(), name(), prop::sample::select(states), load(), any::<bool>(), wait);
-    let thread = thread.prop_map(|(id, tid, name, state, load, inside, wait)| ThreadRow {
+    let thread = (0..20u32, any::<u32>(), name(), prop::sample::select(states), load(), any::<bool>(), (wait, deepest));
+    let thread = thread.prop_map(|(id, tid, name, state, load, inside, (wait, deepest))| ThreadRow {
         id: ThreadId(id),
         tid,
         name,
@@ -202,6 +209,7 @@ fn threads() -> impl Strategy<Value = ThreadTable> {
         inside,
         wait,
         stack: Vec::new(),
+        deepest,
     });
     let process = (0..9u32, any::<u32>(), name(), number(), any::<(bool, bool)>(), load());
     let process = (process, prop::collection::vec(thread, 0..12), folded()).prop_map(

@@ -251,6 +251,12 @@ fn threads() {
     golden("threads", PANE, &SIZES, |size| threads_at(size, ""));
 }
 
+#[test]
+fn the_deepest_stack_has_a_page() {
+    golden("deepest-stack", PANE, &SIZES, |size| threads_at(size, "jK"));
+    golden("deepest-stack-unknown", PANE, &[(80, 24)], |size| threads_at(size, "jjjjK"));
+}
+
 const WAITS: &str = include_str!("../scenarios/waits.txt");
 
 /// Returns the panes of threads that wait, after these keys.

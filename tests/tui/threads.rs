@@ -192,12 +192,13 @@ fn of_ten_thousand_threads_the_ended_are_one_line() {
 }
 
 #[test]
-fn right_shows_the_newest_stack_of_a_thread() {
+fn right_shows_the_stacks_of_a_thread() {
     let mut stage = stage();
     stage.press("jl");
     let at = (4..40).find(|&y| stage.line(y).starts_with('▸')).unwrap();
-    assert!(stage.line(at + 1).contains("newest stack") && stage.line(at + 1).ends_with("json::Parser::parse_value"));
-    assert!(stage.line(at + 2).ends_with("server::worker_loop") && stage.line(at + 3).ends_with("main"));
+    assert!(stage.line(at + 1).contains("deepest stack") && stage.line(at + 1).ends_with("23.2 KiB of 8.0 MiB"));
+    assert!(stage.line(at + 2).contains("newest stack") && stage.line(at + 2).ends_with("json::Parser::parse_value"));
+    assert!(stage.line(at + 3).ends_with("server::worker_loop") && stage.line(at + 4).ends_with("main"));
     stage.press("jjh");
     assert!(selected(&stage).contains("41280"), "left returns to the thread");
     stage.press("h");

@@ -1,6 +1,7 @@
 //! The path from a tick to a sample in the ring.
 
 pub(crate) mod counters;
+pub(crate) mod deepest;
 pub(crate) mod deferred;
 #[cfg(sigtop_timed)]
 pub(crate) mod handler_time;

@@ -7,11 +7,11 @@ use core::sync::atomic::Ordering;
 
 use crate::agent::interpreter;
 use crate::agent::os::syscall;
-use crate::agent::sampling::counters;
 use crate::agent::sampling::deferred::{self, DEFERRED};
 use crate::agent::sampling::ring::{RING, RawSample, Ring};
 use crate::agent::sampling::slot::{POOL, SlotClaim, SlotPool};
 use crate::agent::sampling::snapshots::SNAPSHOT;
+use crate::agent::sampling::{counters, deepest};
 use crate::agent::state;
 use crate::agent::unwind::registers::Registers;
 use crate::agent::unwind::stack::LiveStack;
@@ -75,6 +75,7 @@ fn walk_and_record(claim: &mut SlotClaim, ring: &Ring, mut sample: RawSample, re
     // returns.
     let snapshot = unsafe { &*snapshot };
     let (cache, frames) = claim.parts();
+    let sp = registers.sp();
     let may_call = state::SYSCALLS_ALLOWED.load(Ordering::Relaxed);
     let mut stack = LiveStack::new(snapshot, registers.sp(), may_call);
     let walk = walk::walk(snapshot, cache, registers, &mut stack, frames);
@@ -86,6 +87,7 @@ fn walk_and_record(claim: &mut SlotClaim, ring: &Ring, mut sample: RawSample, re
         handler_time::time_again(|| walk::walk(snapshot, cache, registers, &mut again, frames).depth);
         handler_time::count_lookups(cache);
     }
+    deepest::note(sample.tid, sp, snapshot, cache.last_walk(), &walk, frames[0]);
     sample.generation = snapshot.generation();
     sample.flags |= walk.flags | if walk.uncovered { STALE } else { 0 };
     if walk.uncovered && may_call {

@@ -11,6 +11,7 @@ use alloc::boxed::Box;
 use crate::agent::interpreter;
 use crate::agent::os::process_memory::ProcessMemory;
 use crate::agent::os::syscall::{File, PathBuffer};
+use crate::agent::sampling::deepest;
 use crate::agent::unwind::modules::Snapshot;
 use crate::agent::unwind::registers::Registers;
 use crate::agent::unwind::stack::{CopiedStack, Stack};
@@ -94,6 +95,7 @@ impl SleeperWalker {
         }
         let walk =
             walk::walk(snapshot, &mut self.cache, Registers::of_sleeper(location.ip, location.sp), &mut stack, frames);
+        deepest::note(tid, location.sp, snapshot, self.cache.last_walk(), &walk, frames[0]);
         let depth = interpreter::merge_frames(tid, frames, walk.depth, walk.is_whole());
         Some((depth, walk.flags))
     }

@@ -3,10 +3,10 @@
 
 use crate::agent::os::socket::Socket;
 use crate::agent::os::syscall;
-use crate::agent::sampling::counters;
 use crate::agent::sampling::deferred::{DEFERRED, DeferredSamples};
 use crate::agent::sampling::ring::RawSample;
 use crate::agent::sampling::snapshots::SNAPSHOT;
+use crate::agent::sampling::{counters, deepest};
 use crate::agent::thread::Agent;
 use crate::agent::timers::sleepers::{SleeperSample, WallTime};
 use crate::agent::unwind::walk::{self, WalkCache};
@@ -34,6 +34,14 @@ impl Agent {
             count += 1;
         }
         count
+    }
+
+    /// Sends the stacks that are deeper than every earlier one of their thread.
+    pub(super) fn send_deepest_stacks(&self, socket: &mut Socket) {
+        // SAFETY: published ones live until this thread itself retires them.
+        if let Some(snapshot) = unsafe { SNAPSHOT.load(Ordering::Acquire).as_ref() } {
+            deepest::drain(snapshot, |stack| socket.write(|w| w.write_deepest_stack(stack)).is_ok());
+        }
     }
 
     fn drain_deferred(&mut self, socket: &mut Socket, now_ns: u64, frames: &mut [u64; MAX_FRAMES]) -> usize {

@@ -12,7 +12,9 @@ use crate::agent::unwind::stack::Stack;
 use crate::link::wire::{FrameAddress, MAX_FRAMES};
 
 /// Maximum number of cached frames: those next to the root.
-const MAX_FRAMES_CACHED: usize = 128;
+pub(crate) const MAX_FRAMES_CACHED: usize = 128;
+/// Number of callers that are kept next to the leaf of a deeper walk, for its frame sizes.
+pub(crate) const LEAF_CALLERS: usize = 32;
 /// Size of a word on the stack, in bytes.
 const WORD: u64 = 8;
 
@@ -113,6 +115,10 @@ pub(crate) struct LastWalk {
     /// Frames of the present walk before those, leaf first; the last ones if there are too many.
     fresh: [CachedFrame; MAX_FRAMES_CACHED],
     noted: usize,
+    /// Return address and stack pointer of the first of them.
+    leaf_callers: [(u64, u64); LEAF_CALLERS],
+    /// Number of them that had no room in `cached`.
+    dropped: usize,
 }
 
 impl LastWalk {
@@ -127,6 +133,8 @@ impl LastWalk {
             kept: 0,
             fresh: [none; MAX_FRAMES_CACHED],
             noted: 0,
+            leaf_callers: [(0, 0); LEAF_CALLERS],
+            dropped: 0,
         }
     }
 
@@ -178,6 +186,9 @@ impl LastWalk {
     /// not passed is recorded, in order.
     #[inline]
     pub(crate) fn record(&mut self, mark: CachedFrame) {
+        if let Some(caller) = self.leaf_callers.get_mut(self.noted) {
+            *caller = (mark.frame.ip, mark.frame.sp);
+        }
         self.fresh[self.noted % MAX_FRAMES_CACHED] = mark;
         self.noted += 1;
     }
@@ -189,6 +200,21 @@ impl LastWalk {
             self.cached[self.kept + back - 1] = self.fresh[(self.noted - back) % MAX_FRAMES_CACHED];
         }
         self.count = self.kept + room;
+        self.dropped = self.noted - room;
+    }
+
+    /// Returns the outermost frame of the walk that has ended; `None` if it had no caller.
+    pub(crate) fn outermost(&self) -> Option<Caller> {
+        self.cached[..self.count].first().map(|mark| mark.frame)
+    }
+
+    /// Returns return address and stack pointer of each caller of the walk that has ended, the one
+    /// next to the leaf first; `None` stands for callers in the middle of a deep walk.
+    pub(crate) fn callers(&self) -> impl Iterator<Item = Option<(u64, u64)>> {
+        let leaf_side = self.leaf_callers[..self.dropped.min(LEAF_CALLERS)].iter().map(|&caller| Some(caller));
+        let gap = (self.dropped > LEAF_CALLERS).then_some(None);
+        let root_side = self.cached[..self.count].iter().rev().map(|mark| Some((mark.frame.ip, mark.frame.sp)));
+        leaf_side.chain(gap).chain(root_side)
     }
 }
 
@@ -198,7 +224,7 @@ mod tests {
     use crate::agent::arch::current_registers;
     use crate::agent::unwind::modules::{Modules, Snapshot};
     use crate::agent::unwind::registers::Registers;
-    use crate::agent::unwind::stack::CopiedStack;
+    use crate::agent::unwind::stack::{CopiedStack, LiveStack};
     use crate::agent::unwind::walk::{WalkCache, walk};
     use std::hint::black_box;
 
@@ -348,5 +374,37 @@ mod tests {
             (last_walk.cached[0].frame, last_walk.cached[MAX_FRAMES_CACHED - 1].frame),
             (frame(deep - 1), frame(deep - MAX_FRAMES_CACHED as u64))
         );
+    }
+
+    #[test]
+    fn callers_of_a_deep_walk_are_known_at_both_ends() {
+        let mut modules = Modules::new();
+        assert!(modules.refresh().is_some_and(|update| update.has_new_code));
+        let snapshot = modules.snapshot();
+        for (depth, has_gap) in [(20, false), (200, true)] {
+            at_depth(depth, &mut |(ip, sp, bp)| {
+                let (mut cache, mut frames) = (WalkCache::new(), [0; MAX_FRAMES]);
+                let start = Registers::by_hand([0, 0, 0, 0, 0, 0, bp.unwrap_or(0), sp, 0, 0, 0, 0, 0, 0, 0, 0, ip + 1]);
+                let mut stack = LiveStack::new(&snapshot, sp, true);
+                // The second walk replays the first one.
+                for _ in 0..2 {
+                    let walk = walk(&snapshot, &mut cache, start, &mut stack, &mut frames);
+                    let callers: Vec<_> = cache.last_walk().callers().collect();
+                    assert_eq!(callers.contains(&None), has_gap, "{depth}");
+                    let known: Vec<(u64, u64)> = callers.iter().flatten().copied().collect();
+                    assert!(known.is_sorted_by_key(|&(_, sp)| sp) && known[0].1 > sp);
+                    assert_eq!(
+                        known.last().map(|caller| caller.1),
+                        cache.last_walk().outermost().map(|frame| frame.sp)
+                    );
+                    let address = |frame: u64| match FrameAddress::unpack(frame) {
+                        FrameAddress::Return(address) | FrameAddress::Instruction(address) => address,
+                    };
+                    assert_eq!(known[0].0, address(frames[1]));
+                    assert_eq!(known[known.len() - 1].0, address(frames[walk.depth - 1]));
+                    assert_eq!(known.len(), if has_gap { LEAF_CALLERS + MAX_FRAMES_CACHED } else { walk.depth - 1 });
+                }
+            });
+        }
     }
 }

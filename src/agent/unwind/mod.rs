@@ -2,7 +2,7 @@
 
 mod deep;
 mod eh_index;
-mod last_walk;
+pub(crate) mod last_walk;
 mod mapped_images;
 pub(crate) mod modules;
 #[cfg(test)]
@@ -13,6 +13,6 @@ mod rule_cache;
 mod rule_table;
 mod rules;
 pub(crate) mod stack;
-mod step;
+pub(crate) mod step;
 pub(crate) mod tables;
 pub(crate) mod walk;

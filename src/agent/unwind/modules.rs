@@ -129,14 +129,21 @@ impl Snapshot {
 
     /// Returns the end of the writable mapping that contains a stack pointer.
     pub(crate) fn stack_end(&self, sp: u64) -> Option<u64> {
-        if let Some(end) = holder(&self.writable, sp) {
-            return Some(end);
-        }
-        // The first thread's stack may have grown since then. Only stack lies between it and the
-        // mapping below.
+        holder(&self.writable, sp).or_else(|| self.is_on_first_stack(sp).then_some(self.growing.1))
+    }
+
+    /// Returns whether a stack pointer lies in the first thread's stack.
+    pub(crate) fn is_on_first_stack(&self, sp: u64) -> bool {
+        // It may have grown since the maps were read. Only stack lies between it and the mapping
+        // below.
         let (start, end) = self.growing;
         let below = self.writable.iter().rev().find(|range| range.1 <= start).map_or(0, |range| range.1);
-        (below <= sp && sp < end).then_some(end)
+        (below..end).contains(&sp)
+    }
+
+    /// Returns the writable mapping that contains an address.
+    pub(crate) fn writable_around(&self, address: u64) -> Option<(u64, u64)> {
+        self.writable.iter().copied().find(|&(start, end)| (start..end).contains(&address))
     }
 }
 

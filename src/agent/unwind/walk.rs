@@ -28,6 +28,11 @@ impl WalkCache {
         WalkCache { rules: RuleCache::new(), last_walk: LastWalk::new() }
     }
 
+    /// Returns the walk that has ended last.
+    pub(crate) fn last_walk(&self) -> &LastWalk {
+        &self.last_walk
+    }
+
     /// Returns the number of rule lookups so far, by the place where the rule was found: the cache,
     /// the rule table, the file's tables.
     #[cfg(sigtop_timed)]

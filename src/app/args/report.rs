@@ -233,6 +233,10 @@ pub struct ReportKindArgs {
     #[arg(long, help_heading = "Report kind")]
     pub traces: bool,
 
+    /// Deepest stack of each thread with the sizes of its frames; of recordings only
+    #[arg(long, help_heading = "Report kind")]
+    pub stacks: bool,
+
     /// Labels of all samples with their values
     #[arg(long, help_heading = "Report kind")]
     pub tags: bool,

@@ -379,6 +379,7 @@ fn encode_message(message: &Message, buffer: &mut [u8]) -> usize {
         Message::Engaged(engaged) => writer.write_engaged(engaged),
         Message::Busy { viewer } => writer.write_busy(*viewer),
         Message::Function(function) => writer.write_function(function),
+        Message::DeepestStack(stack) => writer.write_deepest_stack(stack),
         Message::Interpreter(interpreter) => writer.write_interpreter(interpreter),
         Message::Sample(..) => Ok(()),
     };

@@ -8,8 +8,9 @@ use proptest::strategy::ValueTree;
 
 use super::*;
 use crate::link::wire::{
-    AgentCounters, Arrival, BlockingCall, Clock, ConnectionEvent, Engaged, Engine, EngineState, FrameAddress, Hello,
-    LossCause, MAX_FRAMES, Malformed, Message, Module, Sample, SourceId, SpawnCause, Thread, Unload, Wait,
+    AgentCounters, Arrival, BlockingCall, Clock, ConnectionEvent, DeepestStack, Engaged, Engine, EngineState,
+    FrameAddress, Hello, LossCause, MAX_FRAMES, Malformed, Message, Module, Sample, SourceId, SpawnCause, StackFrame,
+    Thread, Unload, Wait,
 };
 
 /// A call of the encoder.
@@ -155,6 +156,10 @@ fn message() -> impl Strategy<Value = Message> {
         1 => (any::<u32>(), any::<[u64; 3]>(), bytes(30)).prop_map(|(tid, arguments, object)| {
             let call = BlockingCall { number: Some(tid), arguments };
             Message::Wait(Wait { tid, call, holder: 7, is_file: true, object })
+        }),
+        1 => (any::<u32>(), any::<[u64; 4]>()).prop_map(|(tid, [used, size, address, bytes])| {
+            let frames = [StackFrame { address, bytes }; 3].into();
+            Message::DeepestStack(DeepestStack { tid, generation: 1, used, size, frames })
         }),
         1 => account,
         1 => (clock(), any::<u32>()).prop_map(|(clock, signal)| {
@@ -360,11 +365,13 @@ fn errors_distinguish_foreign_newer_truncated_and_unfinished_files() {
     assert_eq!(error(b""), "is not a recording of sigtop");
     assert_eq!(error(b"\x7fELF and so on, and so on"), "is not a recording of sigtop");
     let mut newer = encode(&[]);
-    newer[8] = 4;
-    assert_eq!(error(&newer), "was written by a newer sigtop (format 4, this one reads 3): update sigtop");
+    let (next, ours) = (VERSION + 1, VERSION);
+    newer[8] = next as u8;
+    let expected = format!("was written by a newer sigtop (format {next}, this one reads {ours}): update sigtop");
+    assert_eq!(error(&newer), expected);
     let mut older = encode(&[Written::Time(7)]);
     older[8] = 0;
-    assert_eq!(error(&older), "was written by an older sigtop (format 0, this one reads 3)");
+    assert_eq!(error(&older), format!("was written by an older sigtop (format 0, this one reads {ours})"));
     for version in 1..=3 {
         older[8] = version;
         assert!(matches!(decode(&older).2, Ok(true)), "version {version}");

@@ -4,6 +4,7 @@
 use alloc::boxed::Box;
 
 use super::blocking_call::BlockingCall;
+use super::deepest_stack::{DeepestStack, StackFrame};
 use super::interpreter::{Interpreter, InterpreterFunction, LineFormat};
 use super::messages::{
     AgentCounters, Clock, Engaged, Engine, EngineState, Hello, Malformed, Message, Module, Request, Sample, SpawnCause,
@@ -72,6 +73,7 @@ pub fn decode_message(kind: u8, body: &[u8], memory: &mut StackMemory) -> Result
             line_format: LineFormat::from_wire(r.byte()?).ok_or(Malformed::Field("line format"))?,
             line_table: r.boxed_bytes(MAX_LINE_TABLE, "line table")?,
         }),
+        kind::DEEPEST_STACK => Message::DeepestStack(deepest_stack(&mut r)?),
         kind::INTERPRETER => Message::Interpreter(Interpreter {
             major: r.byte()?,
             minor: r.byte()?,
@@ -165,6 +167,20 @@ fn wait(r: &mut Reader<'_>) -> Result<Wait<Box<[u8]>>, Malformed> {
         },
         object: r.boxed_bytes(MAX_OBJECT, "object")?,
     })
+}
+
+fn deepest_stack(r: &mut Reader<'_>) -> Result<DeepestStack<Box<[StackFrame]>>, Malformed> {
+    let (tid, generation) = (r.varint_as("thread id")?, r.varint_as("generation")?);
+    let (used, size, depth) = (r.varint()?, r.varint()?, r.varint()?);
+    if depth > MAX_FRAMES as u64 {
+        return Err(Malformed::Field("depth"));
+    }
+    let mut last = 0u64;
+    let frames = (0..depth).map(|_| {
+        last = last.wrapping_add(unzigzag(r.varint()?));
+        Ok(StackFrame { address: last, bytes: r.varint()? })
+    });
+    Ok(DeepestStack { tid, generation, used, size, frames: frames.collect::<Result<_, _>>()? })
 }
 
 fn sample(mut r: Reader<'_>, memory: &mut StackMemory) -> Result<Message, Malformed> {

@@ -1,5 +1,6 @@
 //! Encodes messages. Nothing here allocates: the agent writes into a buffer that it provides.
 
+use super::deepest_stack::{DeepestStack, StackFrame};
 use super::interpreter::{Interpreter, InterpreterFunction};
 use super::messages::{AgentCounters, Engaged, Hello, Module, Request, Sample, Thread, Unload, Wait};
 use super::protocol::{
@@ -211,6 +212,25 @@ impl<'a> Writer<'a> {
             w.bytes(function.file.as_ref(), MAX_PATH);
             w.raw(&[function.line_format as u8]);
             w.bytes(function.line_table.as_ref(), MAX_LINE_TABLE);
+        })
+    }
+
+    /// Writes a [`DeepestStack`]; frames past [`MAX_FRAMES`] are omitted.
+    pub fn write_deepest_stack<F: AsRef<[StackFrame]>>(&mut self, stack: &DeepestStack<F>) -> Result<(), BufferFull> {
+        let frames = stack.frames.as_ref();
+        let frames = &frames[..frames.len().min(MAX_FRAMES)];
+        self.message(kind::DEEPEST_STACK, |w| {
+            w.varint(stack.tid.into());
+            w.varint(stack.generation.into());
+            for value in [stack.used, stack.size, frames.len() as u64] {
+                w.varint(value);
+            }
+            let mut last = 0u64;
+            for frame in frames {
+                w.varint(zigzag(frame.address.wrapping_sub(last)));
+                w.varint(frame.bytes);
+                last = frame.address;
+            }
         })
     }
 

@@ -3,6 +3,7 @@
 use alloc::boxed::Box;
 
 use super::blocking_call::BlockingCall;
+use super::deepest_stack::{DeepestStack, StackFrame};
 use super::interpreter::{Interpreter, InterpreterFunction};
 use super::loss_cause::LossCause;
 use super::protocol::{MAX_MESSAGE, VERSION};
@@ -328,6 +329,8 @@ pub enum Message {
     },
     /// A function of an interpreter, sent before the first sample that has a frame of it.
     Function(InterpreterFunction<Box<[u8]>>),
+    /// A deeper stack of a thread was found.
+    DeepestStack(DeepestStack<Box<[StackFrame]>>),
     /// The interpreter of the process, sent when one is found and with the counters.
     Interpreter(Interpreter),
 }

@@ -16,6 +16,7 @@
 
 mod blocking_call;
 mod decode;
+mod deepest_stack;
 mod encode;
 pub mod interpreter;
 mod loss_cause;
@@ -28,6 +29,7 @@ mod stack_memory;
 
 pub use blocking_call::{BlockingCall, LOCK_WORDS, WaitReason};
 pub use decode::{FramedMessage, Reader, decode_message, decode_request, split_frame};
+pub use deepest_stack::{DeepestStack, StackFrame};
 pub use encode::{BufferFull, Writer};
 pub use loss_cause::LossCause;
 pub use messages::*;

@@ -5,9 +5,10 @@ pub const MAGIC: u32 = u32::from_le_bytes(*b"sigt");
 /// Version of the wire and of recordings, which contain messages of the wire. Any change of a
 /// message or of a recording's entry needs a new version. Both ends come from one binary, so only a
 /// recording or an old preloaded agent can have another version. Newer ones are refused.
-pub const VERSION: u16 = 3;
-/// The oldest version that is understood: version 2 added [`Wait`](super::Wait), and version 3 the
-/// messages of an [interpreter](super::interpreter). Neither changed anything else.
+pub const VERSION: u16 = 4;
+/// The oldest version that is understood: version 2 added [`Wait`](super::Wait), version 3 the
+/// messages of an [interpreter](super::interpreter), and version 4
+/// [`DeepestStack`](super::DeepestStack). None changed anything else.
 pub const OLDEST_VERSION: u16 = 1;
 /// Upper half of a wake signal's `si_value`. The lower half is the viewer's pid.
 pub const KNOCK_COOKIE: u32 = 0x5167_70a1;
@@ -52,8 +53,8 @@ pub const MAX_BUILD_ID: usize = 64;
 /// Shortest and longest sampling period that an agent accepts, ns.
 pub const PERIODS_NS: core::ops::RangeInclusive<u64> = 50_000..=10_000_000_000;
 
-/// A stack of the largest depth with the longest varints fits one message.
-const _: () = assert!(MAX_FRAMES * 10 + 128 < MAX_MESSAGE);
+/// A stack of the largest depth with the longest varints fits one message, with sizes too.
+const _: () = assert!(MAX_FRAMES * 20 + 128 < MAX_MESSAGE);
 const _: () = assert!(MAX_PATH + MAX_ARGV + 256 < MAX_MESSAGE);
 const _: () = assert!(MAX_FUNCTION_NAME + MAX_PATH + MAX_LINE_TABLE + 128 < MAX_MESSAGE);
 
@@ -66,6 +67,7 @@ pub(super) mod kind {
     pub(in super::super) const THREAD_END: u8 = 5;
     pub(in super::super) const SAMPLE: u8 = 6;
     pub(in super::super) const COUNTERS: u8 = 7;
+    pub(in super::super) const DEEPEST_STACK: u8 = 13;
     pub(in super::super) const ENGAGED: u8 = 8;
     pub(in super::super) const BUSY: u8 = 9;
     pub(in super::super) const WAIT: u8 = 10;

@@ -10,6 +10,7 @@
 //! at 1.2s prof 10ms main;worker_loop;parse_value x 30
 //! at 0s..10s prof 10ms main;libc.so.6!memmove@string/memmove.S:12;copy_loop (inline) x 1000
 //! wait 202 0x7f10 0x80 0x2 held by 41281 the thread waits in this call in its next samples
+//! deepest 800 8192 96,64,8 main;work;spin  its deepest stack has 800 of 8192 bytes
 //! end                                    the current thread ends
 //! process 41302 from 41273 at 2s ./resize   a child forked at 2 s; the same pid again is an exec
 //! at 3s real 1s [truncated];libfoo.so+0x12ab;0x7f001234
@@ -24,6 +25,7 @@
 //!   frame `MODULE+0x12ab` has no symbol, and a frame `0x12ab` has no module.
 //! * `wait CALL [held by TID] [on FILE]` writes a system call as `/proc/PID/syscall` does: its number
 //!   and its first three arguments. `wait` alone ends the wait.
+//! * `deepest USED SIZE BYTES,BYTES,… STACK` has a size for each frame of the stack.
 //! * `source` is followed by the lines of a file, `code` by the instructions of a function: see
 //!   [`code`].
 //! * `name SHORT = FULL` gives the full name of the function that stacks call SHORT. Frames are

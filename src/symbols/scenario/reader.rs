@@ -5,8 +5,8 @@ use std::collections::HashMap;
 use super::code::{FrameText, Texts};
 use super::line_text::{FullNames, LineText, line_text};
 use crate::link::wire::{
-    Arrival, BlockingCall, Clock, ConnectionEvent, FrameAddress, Hello, MAX_FRAMES, Message, Module, Sample, SourceId,
-    SpawnCause, Thread, Wait, flag,
+    Arrival, BlockingCall, Clock, ConnectionEvent, DeepestStack, FrameAddress, Hello, MAX_FRAMES, Message, Module,
+    Sample, SourceId, SpawnCause, StackFrame, Thread, Wait, flag,
 };
 
 /// Maximum number of samples in one scenario. All are kept in memory before they are played.
@@ -77,6 +77,7 @@ impl ScenarioReader {
             "exit" => self.exit(),
             "end" => self.end(),
             "wait" => self.wait(rest),
+            "deepest" => self.deepest(rest),
             "now" => {
                 self.now_ns = Some(duration_ns(rest)?);
                 Ok(())
@@ -178,6 +179,23 @@ impl ScenarioReader {
             }),
         };
         Ok(())
+    }
+
+    /// Reads `USED SIZE BYTES,BYTES,… STACK`: the deepest stack of the thread, with the sizes of its
+    /// frames in the order of the stack.
+    fn deepest(&mut self, text: &str) -> Result<(), String> {
+        let usage = "a deepest stack is ‘deepest USED SIZE BYTES,BYTES,… STACK’";
+        let mut words = text.splitn(4, char::is_whitespace).map(str::trim);
+        let mut word = || words.next().filter(|word| !word.is_empty()).ok_or(usage);
+        let (used, size, sizes, stack) = (word()?, word()?, word()?, word()?);
+        let bytes = |text: &str| text.parse::<u64>().map_err(|_| format!("‘{text}’ is not a number of bytes"));
+        let mut sizes: Vec<u64> = sizes.split(',').map(bytes).collect::<Result<_, _>>()?;
+        sizes.reverse();
+        let (addresses, _) = self.stack(stack)?;
+        let frames = addresses.into_iter().zip(sizes).map(|(address, bytes)| StackFrame { address, bytes }).collect();
+        let CurrentProcess { tid, latest_ns, .. } = *self.current.as_ref().ok_or("no process before this line")?;
+        let (used, size) = (bytes(used)?, bytes(size)?);
+        self.say(latest_ns, Message::DeepestStack(DeepestStack { tid, generation: 0, used, size, frames }))
     }
 
     fn code(&mut self, text: &str) -> Result<(), String> {

@@ -10,7 +10,7 @@ use crate::tui::layout::{self, Layout, OutputRows, Pane, View};
 use crate::tui::pane::callers::draw as callers;
 use crate::tui::pane::flame::state::FlameEnter;
 use crate::tui::pane::header;
-use crate::tui::pane::help::pages::{self, HelpPage};
+use crate::tui::pane::help::pages::{self, HelpPage, PageFacts};
 use crate::tui::pane::source::draw as source;
 use crate::tui::pane::source::state::ListingKind;
 use crate::tui::pane::threads::draw as threads;
@@ -95,6 +95,14 @@ impl App {
         };
     }
 
+    /// Opens or closes the page of the selected thread's deepest stack.
+    pub(super) fn toggle_deepest_stack(&mut self) {
+        if !matches!(self.mode, Mode::Help(HelpPage::Stack, _)) && !self.threads.request_deepest() {
+            return self.note("no thread is selected");
+        }
+        self.toggle_page(HelpPage::Stack);
+    }
+
     pub(super) fn show_view(&mut self, view: View) {
         self.leave_page();
         self.view = view;
@@ -126,13 +134,13 @@ impl App {
 
     pub(super) fn move_cursor(&mut self, motion: Motion) {
         if let Mode::Help(shown, scroll) = &mut self.mode {
-            let facts = self.answer.as_ref().map(|answer| &answer.facts);
-            let table = self.options.keys.bindings();
-            let rows = pages::columns(*shown, table, facts, self.explanation.as_ref(), self.size.0)
-                .iter()
-                .map(Vec::len)
-                .max()
-                .unwrap_or(0);
+            let facts = PageFacts {
+                table: self.options.keys.bindings(),
+                facts: self.answer.as_ref().map(|answer| &answer.facts),
+                explanation: self.explanation.as_ref(),
+                thread: self.threads.deepest(),
+            };
+            let rows = pages::columns(*shown, &facts, self.size.0).iter().map(Vec::len).max().unwrap_or(0);
             let page = layout::page_rows(self.size);
             *scroll = match motion {
                 Motion::Rows(rows) => scroll.saturating_add_signed(rows.into()),

@@ -1,4 +1,5 @@
-//! Draws a page over the panes: keys and terms, losses and overhead, or the explanation of a name.
+//! Draws a page over the panes: keys and terms, losses and overhead, the explanation of a name, or
+//! the deepest stack of a thread.
 //!
 //! ```text
 //! ─ Keys and terms ─────────────────────────────────────────────────────────────────────── Esc closes · more below ─
@@ -13,7 +14,7 @@ use crate::tui::canvas::Canvas;
 use crate::tui::layout;
 use crate::tui::pane::context::PaneContext;
 use crate::tui::pane::help::lines::{HelpLine, KEY_COLUMNS};
-use crate::tui::pane::help::pages::{self, HelpPage};
+use crate::tui::pane::help::pages::{self, HelpPage, PageFacts};
 use crate::tui::pane::title;
 use crate::tui::theme::Role;
 
@@ -23,8 +24,13 @@ const NUMBER_COLUMNS: u16 = 12;
 
 /// Draws the page.
 pub fn draw(canvas: &mut Canvas<'_>, area: Rect, context: &PaneContext<'_>, page: HelpPage, scroll: usize) {
-    let facts = context.answer.map(|answer| &answer.facts);
-    let columns = pages::columns(page, context.options.keys.bindings(), facts, context.explanation, area.width);
+    let facts = PageFacts {
+        table: context.options.keys.bindings(),
+        facts: context.answer.map(|answer| &answer.facts),
+        explanation: context.explanation,
+        thread: context.threads.deepest(),
+    };
+    let columns = pages::columns(page, &facts, area.width);
     let height = layout::page_rows(context.size);
     let rows = columns.iter().map(Vec::len).max().unwrap_or(0);
     let scroll = scroll.min(rows.saturating_sub(height));
@@ -32,6 +38,7 @@ pub fn draw(canvas: &mut Canvas<'_>, area: Rect, context: &PaneContext<'_>, page
         HelpPage::Help => "Keys and terms",
         HelpPage::Losses => "Losses and overhead",
         HelpPage::Explain => "Name resolution",
+        HelpPage::Stack => "Deepest stack",
     };
     let more = match rows > scroll + height {
         true if area.width < 60 => "more below",

@@ -1,5 +1,5 @@
-//! Text of the pages over the panes: keys and terms, losses and overhead, and the explanation of a
-//! name.
+//! Text of the pages over the panes: keys and terms, losses and overhead, the explanation of a
+//! name, and the deepest stack of a thread.
 
 use std::time::Duration;
 
@@ -9,8 +9,10 @@ use crate::session::Facts;
 use crate::symbols::coverage::NameCoverage;
 use crate::symbols::worker::SymbolState;
 use crate::tally::measure;
+use crate::tally::threads::ThreadRow;
 use crate::tui::command::table;
 use crate::tui::keys::{Binding, KeyContext};
+use crate::tui::pane::help::deepest;
 use crate::tui::pane::help::explain::{self, NameQuestion};
 use crate::tui::pane::help::lines::{HelpLine, KEY_COLUMNS, entry};
 use crate::tui::text;
@@ -24,22 +26,32 @@ pub enum HelpPage {
     Losses,
     /// Explanation of a function's name.
     Explain,
+    /// Deepest stack of a thread.
+    Stack,
+}
+
+/// The facts from which the pages are made.
+pub struct PageFacts<'a> {
+    /// The keys.
+    pub table: &'a [Binding],
+    /// The facts of the newest answer.
+    pub facts: Option<&'a Facts>,
+    /// The name that is explained.
+    pub explanation: Option<&'a NameQuestion>,
+    /// The thread whose deepest stack is shown.
+    pub thread: Option<&'a ThreadRow>,
 }
 
 /// Minimum columns to show terms beside the keys.
 const TWO_FROM_COLUMNS: u16 = 110;
 
 /// The lines of a page on a screen of this width, in one or two columns.
-pub fn columns(
-    page: HelpPage,
-    table: &[Binding],
-    facts: Option<&Facts>,
-    why: Option<&NameQuestion>,
-    width: u16,
-) -> Vec<Vec<HelpLine>> {
+pub fn columns(page: HelpPage, shown: &PageFacts<'_>, width: u16) -> Vec<Vec<HelpLine>> {
+    let table = shown.table;
     match page {
-        HelpPage::Losses => vec![losses(facts, width)],
-        HelpPage::Explain => vec![explain::lines(why, width)],
+        HelpPage::Losses => vec![losses(shown.facts, width)],
+        HelpPage::Explain => vec![explain::lines(shown.explanation, width)],
+        HelpPage::Stack => vec![deepest::lines(shown.thread, width)],
         HelpPage::Help if width >= TWO_FROM_COLUMNS => {
             let half = width / 2;
             vec![keys(table, half), terms(width - half)]
@@ -244,9 +256,11 @@ mod tests {
     use super::*;
     use crate::tui::keys::TABLE;
 
+    const KEYS: PageFacts<'_> = PageFacts { table: TABLE, facts: None, explanation: None, thread: None };
+
     #[test]
     fn every_key_is_explained() {
-        let help = columns(HelpPage::Help, TABLE, None, None, 80).concat();
+        let help = columns(HelpPage::Help, &KEYS, 80).concat();
         for binding in TABLE {
             let explained =
                 help.iter().any(|line| matches!(line, HelpLine::Entry(key, _) if key.contains(&*binding.label)));
@@ -257,7 +271,7 @@ mod tests {
     #[test]
     fn lines_fit() {
         for width in [40_u16, 60, 80, 109, 110, 140, 400] {
-            for column in columns(HelpPage::Help, TABLE, None, None, width) {
+            for column in columns(HelpPage::Help, &KEYS, width) {
                 for line in column {
                     if let HelpLine::Entry(key, words) = line {
                         let key_columns = if words.is_empty() { 0 } else { usize::from(KEY_COLUMNS) };

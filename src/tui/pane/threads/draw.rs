@@ -12,8 +12,8 @@
 //! ```
 //!
 //! A thread that waits shows for what: `[lock] held by compactor  in Cache::insert`. A process has a
-//! row only if there are several. If there is little room, the trend is omitted first, then samples
-//! and state.
+//! row only if there are several. If there is little room, the size of the deepest stack is omitted
+//! first, then trend, samples and state.
 
 use ratatui::layout::Rect;
 use ratatui::style::Style;
@@ -24,7 +24,9 @@ use crate::profile::thread::ThreadState;
 use crate::profile::totals::Weight;
 use crate::session::Answer;
 use crate::tally::measure;
-use crate::tally::threads::{FoldedRows, Load, LoadChange, ProcessRow, StackRow, ThreadRow, ThreadSort, WaitRow};
+use crate::tally::threads::{
+    DeepestRow, FoldedRows, Load, LoadChange, ProcessRow, StackRow, ThreadRow, ThreadSort, WaitRow,
+};
 use crate::tally::trend::PARTS;
 use crate::tui::canvas::Canvas;
 use crate::tui::fit_names::{NameToFit, fit_name};
@@ -50,6 +52,7 @@ const STATE_COLUMNS: u16 = 8;
 const SHARE_COLUMNS: u16 = 7;
 const SAMPLES_COLUMNS: u16 = 8;
 const TREND_COLUMNS: u16 = PARTS as u16;
+const STACK_COLUMNS: u16 = 10;
 const GAP: u16 = 2;
 /// Maximum levels of the tree of processes that are indented.
 const MAX_INDENT: usize = 8;
@@ -68,20 +71,27 @@ struct ThreadColumns {
     share: u16,
     samples: Option<u16>,
     trend: Option<u16>,
+    stack: Option<u16>,
     function: u16,
 }
 
 impl ThreadColumns {
-    fn new(width: u16, trends: bool) -> ThreadColumns {
-        let ways = [(true, true, trends), (true, true, false), (true, false, false), (false, false, false)];
-        let plans =
-            ways.map(|(state, samples, trend)| ThreadColumns::with_columns(state, samples, trend, GAP, NAME_COLUMNS));
+    /// The columns that fit. `trends` and `stacks` say whether there is something for theirs.
+    fn new(width: u16, trends: bool, stacks: bool) -> ThreadColumns {
+        let ways = [
+            [true, true, trends, stacks],
+            [true, true, trends, false],
+            [true, true, false, false],
+            [true, false, false, false],
+            [false; 4],
+        ];
+        let plans = ways.map(|optional| ThreadColumns::with_columns(optional, GAP, NAME_COLUMNS));
         let fits = |plan: &ThreadColumns| plan.function + FUNCTION_COLUMNS <= width;
-        let narrow = || ThreadColumns::with_columns(false, false, false, 1, NAME_COLUMNS - 3);
+        let narrow = || ThreadColumns::with_columns([false; 4], 1, NAME_COLUMNS - 3);
         plans.into_iter().find(fits).unwrap_or_else(narrow)
     }
 
-    fn with_columns(state: bool, samples: bool, trend: bool, gap: u16, name_columns: u16) -> ThreadColumns {
+    fn with_columns([state, samples, trend, stack]: [bool; 4], gap: u16, name_columns: u16) -> ThreadColumns {
         let name = MARGIN + ID_COLUMNS + gap;
         let mut end = name + name_columns;
         let mut place = |columns: u16| {
@@ -93,7 +103,8 @@ impl ThreadColumns {
         let share = place(SHARE_COLUMNS);
         let samples = samples.then(|| place(SAMPLES_COLUMNS));
         let trend = trend.then(|| place(TREND_COLUMNS));
-        ThreadColumns { name, name_columns, state, share, samples, trend, function: end + gap }
+        let stack = stack.then(|| place(STACK_COLUMNS));
+        ThreadColumns { name, name_columns, state, share, samples, trend, stack, function: end + gap }
     }
 }
 
@@ -106,7 +117,7 @@ pub fn draw(canvas: &mut Canvas<'_>, area: Rect, context: &PaneContext<'_>) {
         let body = Rect { y: area.y + 1, height: area.height.saturating_sub(1), ..area };
         return sentences::draw_sentences(canvas, body, &waiting::waiting(context));
     };
-    let plan = ThreadColumns::new(area.width, answer.question.window_ns.is_some());
+    let plan = ThreadColumns::new(area.width, answer.question.window_ns.is_some(), context.threads.has_deepest());
     heads(canvas, area, context, answer, &plan);
     let selected = context.threads.selection().map(|(index, _)| index);
     for (y, (index, entry)) in (area.y + 2..area.bottom()).zip(context.threads.view()) {
@@ -168,6 +179,9 @@ fn heads(canvas: &mut Canvas<'_>, area: Rect, context: &PaneContext<'_>, answer:
     for (at, columns, words, sort) in numbers {
         let style = style(canvas, Some(sort));
         at.into_iter().for_each(|at| right(canvas, area.x + at, y, columns, words, style));
+    }
+    if let Some(at) = plan.stack {
+        right(canvas, area.x + at, y, STACK_COLUMNS, "max stack", canvas.style(Role::Column));
     }
     let is_wall = answer.facts.clock == Clock::Real;
     let function_head = if is_wall { "waits for, or top function" } else { "top function" };
@@ -270,6 +284,7 @@ impl RowPainter<'_> {
             ListItem::Process(process, folded) => self.process(canvas, process, folded),
             ListItem::Thread(thread, _) => self.thread(canvas, thread),
             ListItem::StackRow(row, level) => self.stack_row(canvas, row, level),
+            ListItem::DeepestStack(stack) => self.deepest_stack(canvas, stack),
             ListItem::IdleThreads(folded) => {
                 let threads = if folded.count == 1 { "thread" } else { "threads" };
                 self.folded(canvas, folded, &format!("idle: {} {threads}", measure::count(folded.count as u64)));
@@ -308,6 +323,9 @@ impl RowPainter<'_> {
         self.name(canvas, &thread.name, style);
         self.state(canvas, thread.state);
         self.load(canvas, &thread.load, thread.inside);
+        if let (Some(at), Some(deepest)) = (self.plan.stack, &thread.deepest) {
+            right(canvas, x + at, y, STACK_COLUMNS, &measure::bytes(deepest.used), style);
+        }
         if let Some(wait) = &thread.wait {
             return self.wait(canvas, wait, thread.inside);
         }
@@ -353,6 +371,15 @@ impl RowPainter<'_> {
             .into_owned();
         let style = canvas.theme.module(&row.module);
         canvas.put(x + self.plan.function + 2, y, room, &name, style);
+    }
+
+    /// The size of a thread's deepest stack.
+    fn deepest_stack(&self, canvas: &mut Canvas<'_>, stack: &DeepestRow) {
+        let Rect { x, y, .. } = self.place;
+        let dim = canvas.style(Role::Dim);
+        canvas.put(x + self.plan.name, y, self.plan.name_columns, "deepest stack", dim);
+        let room = self.place.width.saturating_sub(self.plan.function + 2);
+        canvas.put(x + self.plan.function + 2, y, room, &stack.size_words(), canvas.style(Role::Text));
     }
 
     fn folded(&self, canvas: &mut Canvas<'_>, folded: FoldedRows, words: &str) {

@@ -11,7 +11,9 @@ use crate::profile::thread::{ThreadId, ThreadState};
 use crate::session::Answer;
 use crate::tally::query::Pattern;
 use crate::tally::query::tags::TagFilter;
-use crate::tally::threads::{FoldedRows, ProcessRow, StackRow, ThreadRow, ThreadSort, ThreadTable, ThreadsQuery};
+use crate::tally::threads::{
+    DeepestRow, FoldedRows, FrameRequest, ProcessRow, StackRow, ThreadRow, ThreadSort, ThreadTable, ThreadsQuery,
+};
 use crate::tui::action::Motion;
 
 /// Samples after which the automatic selection is kept. With fewer, ranks are random.
@@ -26,6 +28,8 @@ pub enum ItemId {
     Thread(ThreadId),
     /// A function of a thread's newest stack, counted from the leaf.
     StackRow(ThreadId, usize),
+    /// The deepest stack of a thread.
+    DeepestStack(ThreadId),
     /// The idle threads of a process, folded into one row.
     IdleThreads(ProcessId),
     /// The ended threads of a process, folded into one row.
@@ -43,6 +47,8 @@ pub enum ListItem<'a> {
     Thread(&'a ThreadRow, &'a ProcessRow),
     /// A function of a thread's newest stack, counted from the leaf; `None` if there is no stack.
     StackRow(Option<&'a StackRow>, usize),
+    /// The deepest stack of a thread.
+    DeepestStack(&'a DeepestRow),
     /// The idle threads of a process.
     IdleThreads(FoldedRows),
     /// The ended threads of a process.
@@ -137,6 +143,8 @@ impl ThreadsState {
                 for (index, thread) in own {
                     lines.push(ItemIndex { item: ItemId::Thread(thread.id), process, thread: index });
                     if self.query.stacks_of.contains(&thread.id) {
+                        let deepest = thread.deepest.as_ref().map(|_| ItemId::DeepestStack(thread.id));
+                        lines.extend(deepest.map(|item| ItemIndex { item, process, thread: index }));
                         let rows = 0..thread.stack.len().max(1);
                         let item = |row| ItemId::StackRow(thread.id, row);
                         lines.extend(rows.map(|row| ItemIndex { item: item(row), process, thread: index }));
@@ -214,6 +222,7 @@ impl ThreadsState {
             ItemId::Process(id) => ListItem::Process(process?, self.folded.contains(&id)),
             ItemId::Thread(_) => ListItem::Thread(process?.threads.get(line.thread)?, process?),
             ItemId::StackRow(_, row) => ListItem::StackRow(process?.threads.get(line.thread)?.stack.get(row), row),
+            ItemId::DeepestStack(_) => ListItem::DeepestStack(process?.threads.get(line.thread)?.deepest.as_ref()?),
             ItemId::IdleThreads(_) => ListItem::IdleThreads(process?.idle),
             ItemId::EndedThreads(_) => ListItem::EndedThreads(process?.folded),
             ItemId::EndedProcesses => ListItem::EndedProcesses(threads.folded),
@@ -280,7 +289,7 @@ impl ThreadsState {
                 let id = process.id;
                 self.folded.push(id);
             }
-            ListItem::StackRow(..) => {
+            ListItem::StackRow(..) | ListItem::DeepestStack(_) => {
                 let above = self.lines[..row].iter().rposition(|line| matches!(line.item, ItemId::Thread(_)));
                 return above.map_or((), |thread| self.select(thread));
             }
@@ -342,6 +351,32 @@ impl ThreadsState {
             ListItem::Thread(thread, _) => Some(&thread.name),
             _ => None,
         }
+    }
+
+    /// Requests the frames of the deepest stack of the selected thread, or of the thread whose rows
+    /// are selected. Returns false if no thread is.
+    pub fn request_deepest(&mut self) -> bool {
+        let Some(row) = self.selection().map(|(row, _)| row) else { return false };
+        let thread = self.lines[..=row].iter().rev().find_map(|line| match line.item {
+            ItemId::StackRow(..) | ItemId::DeepestStack(_) => None,
+            ItemId::Thread(id) => Some(Some(id)),
+            _ => Some(None),
+        });
+        let Some(id) = thread.flatten() else { return false };
+        self.query.deepest_of = FrameRequest::One(id);
+        true
+    }
+
+    /// Whether the deepest stack of any thread is known.
+    pub fn has_deepest(&self) -> bool {
+        let all = self.threads().into_iter().flat_map(|threads| &threads.processes);
+        all.flat_map(|process| &process.threads).any(|thread| thread.deepest.is_some())
+    }
+
+    /// The thread whose deepest stack was requested.
+    pub fn deepest(&self) -> Option<&ThreadRow> {
+        let FrameRequest::One(id) = self.query.deepest_of else { return None };
+        self.threads()?.processes.iter().flat_map(|process| &process.threads).find(|thread| thread.id == id)
     }
 
     /// Full name and module of the function that the selected line shows.
