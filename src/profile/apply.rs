@@ -231,7 +231,9 @@ impl Profile {
                 let holder = process.threads.get(&wait.holder).copied().filter(|_| wait.holder != 0);
                 if process.threads.contains_key(&wait.tid) {
                     let id = self.waits.intern(KnownWait::new(&wait, holder));
-                    process.waits.insert(wait.tid, CurrentWait { wait: id, seen_ns: Some(at_ns) });
+                    // The holder of a lock may change during one wait.
+                    let since_ns = process.waits.get(&wait.tid).and_then(|known| known.since_ns);
+                    process.waits.insert(wait.tid, CurrentWait { wait: id, since_ns, seen_ns: Some(at_ns) });
                 }
             }
             Message::Counters(counters) => {
@@ -302,7 +304,9 @@ impl Profile {
         });
         let process = &mut self.processes[id.0 as usize];
         if let Some(current) = process.waits.get_mut(&sample.tid) {
-            current.seen_ns = (sample.flags & flag::WAITS != 0).then_some(arrived_ns);
+            let [waits, sleeps_on] = [flag::WAITS, flag::REPEAT].map(|bit| sample.flags & bit != 0);
+            current.since_ns = current.since_ns.filter(|_| sleeps_on).or(Some(arrived_ns)).filter(|_| waits);
+            current.seen_ns = waits.then_some(arrived_ns);
         }
         process.update_clock_offset(arrived_ns, sample.monotonic_ns);
         if sample.clock == Clock::Prof {

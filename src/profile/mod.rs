@@ -6,7 +6,7 @@ mod apply;
 mod by_clock;
 pub mod change_log;
 mod compaction;
-mod deadlock;
+
 mod deepest_stack;
 pub(crate) mod hash;
 mod history;
@@ -15,6 +15,7 @@ pub mod interpreter_view;
 pub mod loss;
 mod memory;
 pub mod module;
+mod present_waits;
 pub mod process;
 mod read;
 mod sample_cache;

@@ -16,6 +16,8 @@ use crate::link::wire::{AgentCounters, Clock, Engaged, Hello, SourceId};
 #[derive(Clone, Copy)]
 pub(super) struct CurrentWait {
     pub(super) wait: WaitId,
+    /// Time of its first sample in this wait on the viewer's clock, ns, if it has not run since.
+    pub(super) since_ns: Option<u64>,
     /// Time of its last sample in this wait on the viewer's clock, ns; `None` if it has run since.
     pub(super) seen_ns: Option<u64>,
 }

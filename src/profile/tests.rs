@@ -6,6 +6,7 @@ use crate::link::wire::{
 };
 
 use super::apply::{MAX_THREADS, OTHER_THREADS};
+use super::ids::ThreadId;
 use super::interpreter_view::InterpreterView;
 use super::loss::Overflows;
 use super::stack::Frame;
@@ -371,6 +372,31 @@ impl TestSession {
             self.send(0, Message::Thread(NamedThread { tid, name: format!("t{tid}").into_bytes().into() }));
         }
     }
+}
+
+#[test]
+fn a_wait_lasts_until_the_thread_runs() {
+    let mut session = TestSession::default();
+    session.threads(70..72);
+    let thread = ThreadId(0);
+    let sample = |session: &mut TestSession, now_ns, flags| {
+        session.now_ns = now_ns;
+        let (clock, generation) = (Clock::Real, 1);
+        let sample = Sample { tid: 70, clock, flags, generation, monotonic_ns: now_ns, weight_ns: 5, slot: 0 };
+        session.send(0, Message::Sample(sample, leaf_first(&[0x1010])));
+        session.profile.waits_since(thread)
+    };
+    session.futex_wait(70, 0x80, 71);
+    assert_eq!(sample(&mut session, 100, flag::WAITS), Some(100));
+    assert_eq!(sample(&mut session, 200, flag::WAITS | flag::REPEAT), Some(100));
+    // The lock has another holder, but the thread sleeps on.
+    session.futex_wait(70, 0x80, 0);
+    assert_eq!(sample(&mut session, 300, flag::WAITS | flag::REPEAT), Some(100));
+    assert_eq!(sample(&mut session, 400, flag::WAITS), Some(400), "it ran, and waits again");
+    assert_eq!(sample(&mut session, 500, 0), None);
+    assert_eq!(sample(&mut session, 600, flag::WAITS | flag::REPEAT), Some(600));
+    session.profile.freeze();
+    assert_eq!(session.profile.waits_since(thread), None, "frozen");
 }
 
 #[test]

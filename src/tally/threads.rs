@@ -133,6 +133,8 @@ pub struct DeepestRow {
 pub struct WaitRow {
     /// The wait in a few words: `[lock] held by compactor`.
     pub name: Text,
+    /// The time since which it has not run, on the viewer's clock, ns; `None` if that is not known.
+    pub since_ns: Option<u64>,
     /// The innermost function of the program itself that waits, or the leaf.
     pub within: StackRow,
 }
@@ -369,7 +371,11 @@ pub(super) fn build(
                 let mut functions = stack_rows(key);
                 let is_own = |row: &StackRow| profile.process(thread.process).executable.ends_with(&*row.module);
                 let own = functions.iter().position(|row| !row.module.is_empty() && is_own(row)).unwrap_or(0);
-                Some(WaitRow { name, within: functions.drain(own..).next().unwrap_or_default() })
+                Some(WaitRow {
+                    name,
+                    since_ns: profile.waits_since(id),
+                    within: functions.drain(own..).next().unwrap_or_default(),
+                })
             });
             let deepest = thread.deepest.as_ref().map(|stack| {
                 let has_frames = match threads_query.deepest_of {

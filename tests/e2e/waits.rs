@@ -128,6 +128,7 @@ fn the_screen_names_waits_and_a_deadlock() {
     terminal.keys("5");
     terminal.see("[lock] held by holder");
     terminal.see("in wait_lock");
+    terminal.see("[lock] held by holder for 1");
     terminal.keys("1:waits\r");
     terminal.see("with waits");
     terminal.see("[read] pipe:[");

@@ -197,7 +197,11 @@ fn threads() -> impl Strategy<Value = ThreadTable> {
     let frames = prop::collection::vec((row(), number()), 0..20);
     let deepest = (number(), number(), frames).prop_map(|(used, size, frames)| DeepestRow { used, size, frames });
     let deepest = prop::option::of(deepest);
-    let wait = (name(), row()).prop_map(|(name, within)| WaitRow { name: name.as_str().into(), within });
+    let wait = (name(), prop::option::of(number()), row()).prop_map(|(name, since_ns, within)| WaitRow {
+        name: name.as_str().into(),
+        since_ns,
+        within,
+    });
     let wait = prop::option::of(wait);
     let thread = (0..20u32, any::<u32>(), name(), prop::sample::select(states), load(), any::<bool>(), (wait, deepest));
     let thread = thread.prop_map(|(id, tid, name, state, load, inside, (wait, deepest))| ThreadRow {

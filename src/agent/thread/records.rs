@@ -137,7 +137,7 @@ impl Agent {
         }
         // SAFETY: this thread itself retires snapshots.
         let snapshot = unsafe { &*snapshot };
-        ticker.wall_tick(now_ns, snapshot, |SleeperSample { thread, weight_ns }| {
+        ticker.wall_tick(now_ns, snapshot, |SleeperSample { thread, weight_ns, is_repeated }| {
             let frames = &thread.last.frames;
             if let Some(collector) = collector {
                 collector.add_sample(thread.tid, Clock::Real, thread.last.flags, weight_ns, frames);
@@ -147,11 +147,16 @@ impl Agent {
             {
                 thread.wait.set_sent(true);
             }
+            if !is_repeated {
+                // Many threads may fall asleep between two ticks, and there are few mailboxes.
+                deepest::drain(snapshot, |stack| socket.write(|w| w.write_deepest_stack(stack)).is_ok());
+            }
             let waits = if thread.wait.is_known() { flag::WAITS } else { 0 };
+            let repeat = if is_repeated { flag::REPEAT } else { 0 };
             let sample = Sample {
                 tid: thread.tid,
                 clock: Clock::Real,
-                flags: thread.last.flags & !LEFT_OUT | waits,
+                flags: thread.last.flags & !LEFT_OUT | waits | repeat,
                 generation: thread.last.generation,
                 monotonic_ns: now_ns,
                 weight_ns,

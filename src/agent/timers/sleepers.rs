@@ -4,7 +4,7 @@ use crate::agent::sampling::sleeping::SleeperWalker;
 use crate::agent::sampling::waits::WaitReader;
 use crate::agent::timers::thread::{Schedule, Thread};
 use crate::agent::unwind::modules::Snapshot;
-use crate::link::wire::{MAX_FRAMES, flag};
+use crate::link::wire::MAX_FRAMES;
 
 /// Finds out where threads sleep, and what they wait for.
 pub(super) struct SleeperFinder {
@@ -18,6 +18,8 @@ pub(crate) struct SleeperSample<'a> {
     pub(crate) thread: &'a mut Thread,
     /// The time that the tick stands for, ns.
     pub(crate) weight_ns: u64,
+    /// Whether the thread has not run since its previous sample.
+    pub(crate) is_repeated: bool,
 }
 
 /// The wall time of a thread that does not sleep.
@@ -50,7 +52,7 @@ impl SleeperFinder {
         // What was read is of one sleep only if the thread did not move meanwhile.
         let Some((depth, flags)) = found.filter(|_| thread.schedule(true) == Some(before)) else { return false };
         thread.sleeping_since = Some(before);
-        thread.last.remember(flags | flag::REPEAT, snapshot.generation(), &frames[..depth]);
+        thread.last.remember(flags, snapshot.generation(), &frames[..depth]);
         true
     }
 }

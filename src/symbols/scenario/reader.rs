@@ -248,6 +248,7 @@ impl ScenarioReader {
         let (frames, mut flags) = self.stack(stack)?;
         let CurrentProcess { tid, wait, .. } = self.current.as_ref().ok_or("no process before this line")?;
         let (tid, wait) = (*tid, wait.clone());
+        let waits = wait.is_some();
         if let Some(wait) = wait {
             flags |= flag::WAITS;
             self.say(from, Message::Wait(wait))?;
@@ -256,6 +257,8 @@ impl ScenarioReader {
             let at_ns = from + (u128::from(length) * u128::from(index) / u128::from(count)) as u64;
             let sample = Sample { tid, clock, flags, generation: 0, monotonic_ns: at_ns, weight_ns, slot: 0 };
             self.say(at_ns, Message::Sample(sample, frames.clone().into()))?;
+            // A thread that waits does not run between the samples of one line.
+            flags |= if waits { flag::REPEAT } else { 0 };
         }
         Ok(())
     }

@@ -44,7 +44,7 @@ impl TimerEngine {
                 let weight_ns = (elapsed_ns as i64 + thread.owed_ns.min(0)).max(0);
                 thread.owed_ns = thread.owed_ns.max(0);
                 counters::count_unhandled(1);
-                repeat(SleeperSample { thread, weight_ns: weight_ns as u64 });
+                repeat(SleeperSample { thread, weight_ns: weight_ns as u64, is_repeated: sleeps_on });
             } else if thread.is_timed() {
                 thread.owed_ns += elapsed_ns as i64;
                 thread.owed_ticks += 1;

@@ -11,9 +11,11 @@
 //!  ▸   41302  resize           sleeping   0.1%        1         ▁  └ resize -w 800 (1.2 s ago)
 //! ```
 //!
-//! A thread that waits shows for what: `[lock] held by compactor  in Cache::insert`. A process has a
+//! A thread that waits shows for what: `[lock] held by compactor for 1.2 s  in Cache::insert`. A process has a
 //! row only if there are several. If there is little room, the size of the deepest stack is omitted
 //! first, then trend, samples and state.
+
+use std::time::Duration;
 
 use ratatui::layout::Rect;
 use ratatui::style::Style;
@@ -61,6 +63,8 @@ const FUNCTION_COLUMNS: u16 = 24;
 
 /// The word before the function in which a thread waits, and the fewest columns of its name.
 const WITHIN: &str = "in ";
+/// Waits shorter than this are shown without their duration, ns. They begin anew all the time.
+const SHORT_WAIT_NS: u64 = 1_000_000_000;
 const WITHIN_COLUMNS: u16 = 8;
 
 /// Start of each column, relative to the pane; `None` for an omitted column.
@@ -243,7 +247,7 @@ pub fn process_words(process: &ProcessRow, now_ns: u64, room: usize) -> String {
         true => fit_command(&process.command, left),
         false => text::cut_right(&process.command, left).into_owned(),
     };
-    let ago = std::time::Duration::from_nanos(now_ns.saturating_sub(process.since_ns));
+    let ago = Duration::from_nanos(now_ns.saturating_sub(process.since_ns));
     let age = format!(" ({} ago)", measure::duration(ago));
     let has_room = text::columns(&command, left) + age.len() <= left;
     let age = if process.is_child && has_room { &*age } else { "" };
@@ -343,7 +347,10 @@ impl RowPainter<'_> {
         let room = self.place.width.saturating_sub(self.plan.function);
         let (dim, notable) = (canvas.style(Role::Dim), canvas.style(Role::Notable));
         let is_lock = wait.name.starts_with("[lock]");
-        let name = text::cut_right(&wait.name, room.into());
+        let lasts_ns = wait.since_ns.map_or(0, |since_ns| self.answer.now_ns.saturating_sub(since_ns));
+        let lasting = format!("{} for {}", wait.name, measure::duration(Duration::from_nanos(lasts_ns)));
+        let has_room = lasts_ns >= SHORT_WAIT_NS && text::columns(&lasting, usize::from(room) + 1) <= room.into();
+        let name = text::cut_right(if has_room { &lasting } else { &wait.name }, room.into());
         canvas.put(x + self.plan.function, y, room, &name, if is_lock && inside { notable } else { dim });
         let used = text::columns(&name, room.into()) as u16 + GAP;
         let (at, left) = (x + self.plan.function + used, room.saturating_sub(used + WITHIN.len() as u16));

@@ -1,4 +1,5 @@
-//! Finds threads that wait for each other's locks: none of them will ever run again.
+//! Present waits: how long they last, and whether threads wait for each other's locks. None of those
+//! threads will ever run again.
 
 use super::apply::Profile;
 use super::process::Process;
@@ -9,6 +10,15 @@ use super::waits::WaitReason;
 const RECENT_NS: u64 = 2_000_000_000;
 
 impl Profile {
+    /// The time since which a thread has been in its present wait, on the viewer's clock, ns; `None`
+    /// if it does not wait, or if the display is frozen.
+    pub fn waits_since(&self, id: ThreadId) -> Option<u64> {
+        let thread = self.thread(id);
+        let process = self.process(thread.process);
+        let is_this = process.threads.get(&thread.tid) == Some(&id);
+        process.waits.get(&thread.tid).filter(|_| is_this && self.frozen.is_none())?.since_ns
+    }
+
     /// The threads of a deadlock at a time of the viewer's clock, each of which waits for a lock
     /// that the next one holds, and the last one for a lock of the first. Empty if there is none.
     pub fn deadlock(&self, now_ns: u64) -> Vec<ThreadId> {
