@@ -1,5 +1,5 @@
-//! Present waits: how long they last, and whether threads wait for each other's locks. None of those
-//! threads will ever run again.
+//! Present waits: how long they last, and whether threads wait for each other's locks. None of
+//! those threads will ever run again.
 
 use super::apply::Profile;
 use super::process::Process;

@@ -46,7 +46,7 @@ impl Drop for Plain {
     }
 }
 
-fn until(what: &str, is_so: impl Fn() -> bool) {
+fn until(what: &str, mut is_so: impl FnMut() -> bool) {
     let start = Instant::now();
     while !is_so() {
         assert!(start.elapsed() < LIMIT, "{what}");
@@ -80,9 +80,19 @@ impl Attached {
         text.split_whitespace().filter_map(|word| word.parse().ok()).find(is_sampler)
     }
 
-    fn finish(mut self) -> Raw {
+    fn finish(self) -> Raw {
         kill(Pid::from_raw(self.child.id() as i32), Signal::SIGINT).expect("it runs");
-        assert!(self.child.wait().expect("a child").success());
+        self.finish_by_itself()
+    }
+
+    /// Waits for the end, which may come with that of the target.
+    fn finish_by_itself(mut self) -> Raw {
+        let mut status = None;
+        until("sigtop ends", || {
+            status = self.child.try_wait().expect("a child");
+            status.is_some()
+        });
+        assert!(status.is_some_and(|status| status.success()), "{status:?}");
         Raw::parse(&fs::read_to_string(&self.raw).expect("the dump")).expect("a dump")
     }
 }
@@ -232,14 +242,6 @@ fn a_careless_tracer_interrupts_every_restartable_call() {
     let reports = call_reports(&run(Command::new("sh").args(["-c", &script])).out());
     assert!(reports.len() >= 17);
     reports.iter().for_each(|report| assert!(report.interrupted > 0, "{}", report.call));
-}
-
-impl Attached {
-    /// Waits for the end, which comes with that of the target.
-    fn finish_by_itself(mut self) -> Raw {
-        assert!(self.child.wait().expect("a child").success());
-        Raw::parse(&fs::read_to_string(&self.raw).expect("the dump")).expect("a dump")
-    }
 }
 
 /// A sampler that is killed at any instant leaves every thread running, and another one takes its
