@@ -111,7 +111,7 @@ fn key(manual: &mut Manual, binding: &Binding) {
 
 fn words(manual: &mut Manual) {
     manual.section("WHAT COLUMNS AND WORDS MEAN");
-    let facts = PageFacts { table: TABLE, facts: None, explanation: None, thread: None };
+    let facts = PageFacts { table: TABLE, facts: None, explanation: None, thread: None, chain: Vec::new(), now_ns: 0 };
     // The text is wide enough that nothing is wrapped; the second column contains the descriptions.
     let columns = pages::columns(HelpPage::Help, &facts, 60_000);
     let words = columns.last().expect("keys and words");

@@ -5,6 +5,7 @@ use std::collections::HashMap;
 use super::sanitize::sanitize;
 use crate::profile::Profile;
 use crate::profile::stack::FrameId;
+use crate::profile::thread::ThreadId;
 use crate::profile::waits::{WaitId, WaitReason};
 
 /// The use of a futex by a part of the name of a caller. The first row that fits counts.
@@ -41,6 +42,8 @@ pub struct ExplainedWait<'a> {
     pub object: &'a str,
     /// The name of the thread that holds the lock; empty if that is not known.
     pub holder: &'a str,
+    /// That thread.
+    pub holder_id: Option<ThreadId>,
 }
 
 /// The wait of one frame.
@@ -82,7 +85,7 @@ impl WaitNames {
         let named = self.waits.get(&frame)?;
         let known = profile.waits.get(named.wait);
         let holder = known.holder.map_or("", |holder| &profile.thread(holder).name);
-        Some(ExplainedWait { reason: named.reason, object: &known.object, holder })
+        Some(ExplainedWait { reason: named.reason, object: &known.object, holder, holder_id: known.holder })
     }
 
     /// Returns the short name of the wait of a frame. `names` returns the names of a frame, the

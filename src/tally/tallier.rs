@@ -183,7 +183,7 @@ impl Tallier {
         let wait_name = |(_, stack): ThreadStack| {
             let wait = names.wait(profile, profile.stacks.wait(stack)?)?;
             // It runs as far as it can.
-            (wait.reason != WaitReason::Runnable).then(|| Text::from(wait.words().as_str()))
+            (wait.reason != WaitReason::Runnable).then(|| (Text::from(wait.words().as_str()), wait.holder_id))
         };
         let frame_row = |frame| threads::frame_row(names, frame);
         let lookups = (flat_row, is_idle, build_stack, wait_name, frame_row);

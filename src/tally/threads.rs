@@ -51,6 +51,9 @@ pub struct ThreadsQuery {
     pub ended_processes: bool,
     /// The threads whose newest stack is requested.
     pub stacks_of: Vec<ThreadId>,
+    /// The threads whose newest stack is requested to be compared, each of which may wait for the
+    /// next.
+    pub chain: Vec<ThreadId>,
     /// The threads whose deepest stack is requested with its frames.
     pub deepest_of: FrameRequest,
 }
@@ -135,6 +138,8 @@ pub struct WaitRow {
     pub name: Text,
     /// The time since which it has not run, on the viewer's clock, ns; `None` if that is not known.
     pub since_ns: Option<u64>,
+    /// The thread that holds the lock for which it waits, if that is known.
+    pub holder: Option<ThreadId>,
     /// The innermost function of the program itself that waits, or the leaf.
     pub within: StackRow,
 }
@@ -282,7 +287,7 @@ pub(super) fn frame_row(names: &Names, frame: FrameId) -> StackRow {
 
 /// Builds the rows. `flat_row` returns the row of an entry's flat, if the frame filters keep it,
 /// `is_idle` whether a thread is folded, `stack_rows` the functions of an entry's stack,
-/// `wait_name` what its thread waits for, and `frame_row` the function of a frame.
+/// `wait_name` what its thread waits for and who holds that, and `frame_row` the function of a frame.
 pub(super) fn build(
     profile: &Profile,
     query: &Query,
@@ -293,7 +298,7 @@ pub(super) fn build(
         impl Fn(ThreadStack) -> Option<RowId>,
         impl Fn(ThreadId) -> bool,
         impl Fn(ThreadStack) -> Vec<StackRow>,
-        impl Fn(ThreadStack) -> Option<Text>,
+        impl Fn(ThreadStack) -> Option<(Text, Option<ThreadId>)>,
         impl Fn(FrameId) -> StackRow,
     ),
 ) -> ThreadTable {
@@ -355,7 +360,7 @@ pub(super) fn build(
                 process.folded.weight += sum.weight;
                 continue;
             }
-            let stack = if threads_query.stacks_of.contains(&id) {
+            let stack = if threads_query.stacks_of.contains(&id) || threads_query.chain.contains(&id) {
                 sum.newest.map(|(_, _, key)| stack_rows(key)).unwrap_or_default()
             } else {
                 if !folds && is_idle(id) {
@@ -367,13 +372,14 @@ pub(super) fn build(
             };
             let state = if folds || !newest.connected { ThreadState::Ended } else { thread.state };
             let wait = sum.newest.filter(|_| state != ThreadState::Ended).and_then(|(_, _, key)| {
-                let name = wait_name(key)?;
+                let (name, holder) = wait_name(key)?;
                 let mut functions = stack_rows(key);
                 let is_own = |row: &StackRow| profile.process(thread.process).executable.ends_with(&*row.module);
                 let own = functions.iter().position(|row| !row.module.is_empty() && is_own(row)).unwrap_or(0);
                 Some(WaitRow {
                     name,
                     since_ns: profile.waits_since(id),
+                    holder,
                     within: functions.drain(own..).next().unwrap_or_default(),
                 })
             });

@@ -44,6 +44,8 @@ pub enum Action {
     Losses,
     /// Explain the name of the selected function.
     Why,
+    /// Show the stacks of a thread that waits for a lock and of the thread that holds it.
+    Holder,
     /// Show the deepest stack of the selected thread.
     DeepestStack,
     /// Quit, or ask whether to.

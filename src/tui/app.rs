@@ -252,6 +252,7 @@ impl App {
             Action::Help => self.toggle_page(HelpPage::Help),
             Action::Losses => self.toggle_page(HelpPage::Losses),
             Action::Why => return self.toggle_explanation(),
+            Action::Holder => self.toggle_holder(),
             Action::DeepestStack => self.toggle_deepest_stack(),
             Action::Quit => return self.quit(),
             Action::Interrupt if matches!(self.mode, Mode::ConfirmQuit | Mode::Ending(_)) => {

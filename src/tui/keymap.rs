@@ -261,6 +261,7 @@ pub fn action_name(binding: &Binding) -> Option<&'static str> {
         Action::Losses => "losses",
         Action::Copy => "copy",
         Action::Why => "why",
+        Action::Holder => "holder",
         Action::DeepestStack => "deepest-stack",
         Action::Redraw => "redraw",
         Action::Suspend => "suspend",

@@ -129,6 +129,13 @@ fn the_screen_names_waits_and_a_deadlock() {
     terminal.see("[lock] held by holder");
     terminal.see("in wait_lock");
     terminal.see("[lock] held by holder for 1");
+    terminal.keys("/first\r");
+    terminal.keys("H");
+    terminal.see("Who holds the lock");
+    terminal.see("first (");
+    terminal.see("[lock] held by first for");
+    terminal.keys("\x1b");
+    terminal.see("waits for, or top function");
     terminal.keys("1:waits\r");
     terminal.see("with waits");
     terminal.see("[read] pipe:[");

@@ -200,6 +200,7 @@ fn threads() -> impl Strategy<Value = ThreadTable> {
     let wait = (name(), prop::option::of(number()), row()).prop_map(|(name, since_ns, within)| WaitRow {
         name: name.as_str().into(),
         since_ns,
+        holder: since_ns.map(|ns| ThreadId((ns % 20) as u32)),
         within,
     });
     let wait = prop::option::of(wait);

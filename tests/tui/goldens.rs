@@ -275,6 +275,11 @@ fn threads_that_wait() {
 }
 
 #[test]
+fn a_waiter_and_the_holder_are_side_by_side() {
+    golden("holder", PANE, &[(140, 20), (80, 24), (60, 12)], |size| waits_at(size, "r5jH"));
+}
+
+#[test]
 fn waits_are_rows() {
     golden("waits", ALL, &[(140, 30), (80, 24)], |size| waits_at(size, "r1:waits\r"));
     golden("waits-flame", PANE, &[(100, 30)], |size| waits_at(size, "r:waits\r3"));

@@ -103,6 +103,14 @@ impl App {
         self.toggle_page(HelpPage::Stack);
     }
 
+    /// Opens or closes the page with the stacks of a thread that waits for a lock and its holder.
+    pub(super) fn toggle_holder(&mut self) {
+        if !matches!(self.mode, Mode::Help(HelpPage::Holder, _)) && !self.threads.request_chain() {
+            return self.note("no thread waits for a lock whose holder is known");
+        }
+        self.toggle_page(HelpPage::Holder);
+    }
+
     pub(super) fn show_view(&mut self, view: View) {
         self.leave_page();
         self.view = view;
@@ -139,6 +147,8 @@ impl App {
                 facts: self.answer.as_ref().map(|answer| &answer.facts),
                 explanation: self.explanation.as_ref(),
                 thread: self.threads.deepest(),
+                chain: self.threads.chain(),
+                now_ns: 0,
             };
             let rows = pages::columns(*shown, &facts, self.size.0).iter().map(Vec::len).max().unwrap_or(0);
             let page = layout::page_rows(self.size);

@@ -115,7 +115,11 @@ fn deadlock(context: &PaneContext<'_>) -> Option<[String; 2]> {
     let threads = &context.answer?.facts.deadlock;
     let (last, others) = threads.split_last().filter(|(_, others)| !others.is_empty())?;
     let names = format!("{} and {last}", others.join(", "));
-    Some([format!("deadlock: {names} wait for each other's locks"), format!("deadlock: {names}")])
+    let keys = if context.is_active(Pane::Threads) { "H" } else { "5 H" };
+    Some([
+        format!("deadlock: {names} wait for each other's locks ({keys} shows their stacks)"),
+        format!("deadlock: {names}"),
+    ])
 }
 
 /// The signal of setitimer for a clock. Its default action terminates the process.

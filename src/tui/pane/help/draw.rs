@@ -1,5 +1,5 @@
-//! Draws a page over the panes: keys and terms, losses and overhead, the explanation of a name, or
-//! the deepest stack of a thread.
+//! Draws a page over the panes: keys and terms, losses and overhead, the explanation of a name,
+//! the deepest stack of a thread, or the stacks of threads that wait for each other.
 //!
 //! ```text
 //! ─ Keys and terms ─────────────────────────────────────────────────────────────────────── Esc closes · more below ─
@@ -29,6 +29,8 @@ pub fn draw(canvas: &mut Canvas<'_>, area: Rect, context: &PaneContext<'_>, page
         facts: context.answer.map(|answer| &answer.facts),
         explanation: context.explanation,
         thread: context.threads.deepest(),
+        chain: context.threads.chain(),
+        now_ns: context.answer.map_or(0, |answer| answer.now_ns),
     };
     let columns = pages::columns(page, &facts, area.width);
     let height = layout::page_rows(context.size);
@@ -39,6 +41,7 @@ pub fn draw(canvas: &mut Canvas<'_>, area: Rect, context: &PaneContext<'_>, page
         HelpPage::Losses => "Losses and overhead",
         HelpPage::Explain => "Name resolution",
         HelpPage::Stack => "Deepest stack",
+        HelpPage::Holder => "Who holds the lock",
     };
     let more = match rows > scroll + height {
         true if area.width < 60 => "more below",
@@ -66,6 +69,9 @@ fn put(canvas: &mut Canvas<'_>, place: Rect, line: &HelpLine) {
         HelpLine::Entry(name, words) => {
             canvas.put(x, y, width, name, key);
             canvas.put(x + KEY_COLUMNS, y, width.saturating_sub(KEY_COLUMNS), words, text);
+        }
+        HelpLine::Text(words) => {
+            canvas.put(x, y, width, words, text);
         }
         HelpLine::Number(name, value, note) => {
             let at = NAME_COLUMNS + NUMBER_COLUMNS.saturating_sub(value.chars().count() as u16);

@@ -11,6 +11,8 @@ pub enum HelpLine {
     Heading(String),
     /// A key or term, and its meaning.
     Entry(String, String),
+    /// Text over the whole width.
+    Text(String),
     /// A name, a number, and a note.
     Number(String, String, String),
 }

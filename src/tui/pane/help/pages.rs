@@ -14,6 +14,7 @@ use crate::tui::command::table;
 use crate::tui::keys::{Binding, KeyContext};
 use crate::tui::pane::help::deepest;
 use crate::tui::pane::help::explain::{self, NameQuestion};
+use crate::tui::pane::help::holder;
 use crate::tui::pane::help::lines::{HelpLine, KEY_COLUMNS, entry};
 use crate::tui::text;
 
@@ -28,6 +29,8 @@ pub enum HelpPage {
     Explain,
     /// Deepest stack of a thread.
     Stack,
+    /// Stacks of a thread that waits for a lock and of its holder.
+    Holder,
 }
 
 /// The facts from which the pages are made.
@@ -40,6 +43,10 @@ pub struct PageFacts<'a> {
     pub explanation: Option<&'a NameQuestion>,
     /// The thread whose deepest stack is shown.
     pub thread: Option<&'a ThreadRow>,
+    /// The threads whose stacks are compared.
+    pub chain: Vec<&'a ThreadRow>,
+    /// The time of the answer, ns.
+    pub now_ns: u64,
 }
 
 /// Minimum columns to show terms beside the keys.
@@ -51,6 +58,7 @@ pub fn columns(page: HelpPage, shown: &PageFacts<'_>, width: u16) -> Vec<Vec<Hel
     match page {
         HelpPage::Losses => vec![losses(shown.facts, width)],
         HelpPage::Explain => vec![explain::lines(shown.explanation, width)],
+        HelpPage::Holder => holder::columns(&shown.chain, shown.now_ns, width),
         HelpPage::Stack => vec![deepest::lines(shown.thread, width)],
         HelpPage::Help if width >= TWO_FROM_COLUMNS => {
             let half = width / 2;
@@ -256,7 +264,8 @@ mod tests {
     use super::*;
     use crate::tui::keys::TABLE;
 
-    const KEYS: PageFacts<'_> = PageFacts { table: TABLE, facts: None, explanation: None, thread: None };
+    const KEYS: PageFacts<'_> =
+        PageFacts { table: TABLE, facts: None, explanation: None, thread: None, chain: Vec::new(), now_ns: 0 };
 
     #[test]
     fn every_key_is_explained() {

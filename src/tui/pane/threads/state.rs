@@ -19,6 +19,9 @@ use crate::tui::action::Motion;
 /// Samples after which the automatic selection is kept. With fewer, ranks are random.
 const FIRM_SAMPLES: u64 = 20;
 
+/// Maximum number of threads of a chain of locks whose stacks are compared.
+const MAX_CHAIN: usize = 4;
+
 /// Identity of a row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ItemId {
@@ -117,6 +120,7 @@ impl ThreadsState {
     pub fn take(&mut self, answer: Arc<Answer>) {
         let samples = answer.window.samples;
         self.answer = Some(answer);
+        self.follow_chain();
         self.build_rows();
         if !self.firm {
             self.row = 0;
@@ -367,16 +371,56 @@ impl ThreadsState {
         true
     }
 
+    /// Requests the stacks of the selected thread and of the thread for whose lock it waits; if it
+    /// does not wait, of one that waits for it, or of any that waits so. Returns false without one.
+    pub fn request_chain(&mut self) -> bool {
+        let selected = self.selection().and_then(|(_, item)| match item {
+            ListItem::Thread(thread, _) => Some(thread.id),
+            _ => None,
+        });
+        let holder = |thread: &ThreadRow| thread.wait.as_ref().and_then(|wait| wait.holder);
+        let own = self.rows().find(|thread| Some(thread.id) == selected && holder(thread).is_some());
+        let waiter = own
+            .or_else(|| self.rows().find(|thread| selected.is_some() && holder(thread) == selected))
+            .or_else(|| self.rows().find(|thread| holder(thread).is_some()));
+        let Some(first) = waiter.map(|thread| thread.id) else { return false };
+        self.query.chain = vec![first];
+        self.follow_chain();
+        true
+    }
+
+    /// Follows the holders of locks from the first thread of the chain.
+    fn follow_chain(&mut self) {
+        let Some(&first) = self.query.chain.first() else { return };
+        let mut chain = vec![first];
+        while chain.len() < MAX_CHAIN
+            && let Some(thread) = self.rows().find(|thread| chain.last() == Some(&thread.id))
+            && let Some(holder) = thread.wait.as_ref().and_then(|wait| wait.holder)
+            && !chain.contains(&holder)
+        {
+            chain.push(holder);
+        }
+        self.query.chain = chain;
+    }
+
+    /// The threads whose stacks are compared, each of which may wait for the next.
+    pub fn chain(&self) -> Vec<&ThreadRow> {
+        self.query.chain.iter().filter_map(|id| self.rows().find(|thread| thread.id == *id)).collect()
+    }
+
+    fn rows(&self) -> impl Iterator<Item = &ThreadRow> {
+        self.threads().into_iter().flat_map(|threads| &threads.processes).flat_map(|process| &process.threads)
+    }
+
     /// Whether the deepest stack of any thread is known.
     pub fn has_deepest(&self) -> bool {
-        let all = self.threads().into_iter().flat_map(|threads| &threads.processes);
-        all.flat_map(|process| &process.threads).any(|thread| thread.deepest.is_some())
+        self.rows().any(|thread| thread.deepest.is_some())
     }
 
     /// The thread whose deepest stack was requested.
     pub fn deepest(&self) -> Option<&ThreadRow> {
         let FrameRequest::One(id) = self.query.deepest_of else { return None };
-        self.threads()?.processes.iter().flat_map(|process| &process.threads).find(|thread| thread.id == id)
+        self.rows().find(|thread| thread.id == id)
     }
 
     /// Full name and module of the function that the selected line shows.
