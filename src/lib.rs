@@ -36,6 +36,7 @@
 //! * `profile` is the session thread. It owns the profile, the resolved names and the current query.
 //! * `link` accepts connections and decodes messages. `target` waits for the launched program.
 //! * `symbols` and `lines` read object files and debug information. `sources` reads source files.
+//! * `debuginfod` downloads debug information, if the user allows that.
 //! * `saver` writes a recording. `recording` reads one.
 //!
 //! # Glossary

@@ -171,6 +171,19 @@ fn prose(manual: &mut Manual) {
         ("COLORFGBG", "a light background selects the theme light"),
         ("LC_ALL, LC_CTYPE, LANG", "unless the first that is set names UTF-8, only ASCII is written"),
         ("XDG_CONFIG_HOME", "the directory that contains sigtop/config.toml"),
+        (
+            "DEBUGINFOD_URLS",
+            "the servers that --debuginfod asks, separated by blanks; only those with http:// or https://",
+        ),
+        (
+            "DEBUGINFOD_CACHE_PATH",
+            "the cache of debug files, which is always read and which --debuginfod fills; without the variable \
+             $XDG_CACHE_HOME/debuginfod_client or ~/.cache/debuginfod_client",
+        ),
+        (
+            "DEBUGINFOD_TIMEOUT, DEBUGINFOD_MAXTIME, DEBUGINFOD_MAXSIZE",
+            "limits of one download: seconds without data (90), seconds in all (1800), bytes (2147483648, the most)",
+        ),
         ("XDG_RUNTIME_DIR, XDG_CACHE_HOME", "directories for the agent's library and the socket"),
         ("LD_PRELOAD", "the agent is added in front of its value"),
     ] {

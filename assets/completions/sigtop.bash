@@ -77,7 +77,7 @@ _sigtop() {
 
     case "${cmd}" in
         sigtop)
-            opts="-p -F -h -V --pid --no-follow --clock --engine --freq --hz --period --budget --jit --focus --ignore --tagfocus --thread --process --tagignore --window --sort --cum --names --source-path --python --theme --refresh --mouse --no-mouse --tui --quiet --on-quit --save --format --symbols --batch --interval --count --table --memory --config --no-config --raw --help --version demo env report symbols record view sampler demo-target help"
+            opts="-p -F -h -V --pid --no-follow --clock --engine --freq --hz --period --budget --jit --focus --ignore --tagfocus --thread --process --tagignore --window --sort --cum --names --source-path --python --debuginfod --no-debuginfod --theme --refresh --mouse --no-mouse --tui --quiet --on-quit --save --format --symbols --batch --interval --count --table --memory --config --no-config --raw --help --version demo env report symbols record view sampler demo-target help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 1 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -219,7 +219,7 @@ _sigtop() {
             return 0
             ;;
         sigtop__subcmd__demo)
-            opts="-p -F -h --pid --no-follow --clock --engine --freq --hz --period --budget --jit --focus --ignore --tagfocus --thread --process --tagignore --window --sort --cum --names --source-path --python --theme --refresh --mouse --no-mouse --tui --quiet --on-quit --save --format --symbols --batch --interval --count --table --memory --config --no-config --raw --help"
+            opts="-p -F -h --pid --no-follow --clock --engine --freq --hz --period --budget --jit --focus --ignore --tagfocus --thread --process --tagignore --window --sort --cum --names --source-path --python --debuginfod --no-debuginfod --theme --refresh --mouse --no-mouse --tui --quiet --on-quit --save --format --symbols --batch --interval --count --table --memory --config --no-config --raw --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -537,7 +537,7 @@ _sigtop() {
             return 0
             ;;
         sigtop__subcmd__record)
-            opts="-o -d -p -F -h --output --format --duration --on-quit --pid --no-follow --symbols --quiet --clock --engine --freq --hz --period --budget --jit --python --memory --config --no-config --help"
+            opts="-o -d -p -F -h --output --format --duration --on-quit --pid --no-follow --symbols --quiet --clock --engine --freq --hz --period --budget --jit --python --debuginfod --no-debuginfod --memory --config --no-config --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -775,7 +775,7 @@ _sigtop() {
             return 0
             ;;
         sigtop__subcmd__symbols)
-            opts="-h --help"
+            opts="-h --debuginfod --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -789,7 +789,7 @@ _sigtop() {
             return 0
             ;;
         sigtop__subcmd__view)
-            opts="-h --focus --ignore --tagfocus --thread --process --tagignore --window --sort --cum --names --source-path --python --theme --refresh --mouse --no-mouse --tui --quiet --batch --memory --config --no-config --help"
+            opts="-h --focus --ignore --tagfocus --thread --process --tagignore --window --sort --cum --names --source-path --python --debuginfod --no-debuginfod --theme --refresh --mouse --no-mouse --tui --quiet --batch --memory --config --no-config --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0

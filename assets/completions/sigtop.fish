@@ -1,6 +1,6 @@
 # Print an optspec for argparse to handle cmd's options that are independent of any subcommand.
 function __fish_sigtop_global_optspecs
-    string join \n p/pid= no-follow clock= engine= F/hz= period= budget= jit= focus= ignore= tagfocus= thread= process= tagignore= window= sort= cum names= source-path= python= theme= refresh= mouse no-mouse tui quiet on-quit= save= format= symbols batch interval= count= table= memory= config= no-config raw= h/help V/version
+    string join \n p/pid= no-follow clock= engine= F/hz= period= budget= jit= focus= ignore= tagfocus= thread= process= tagignore= window= sort= cum names= source-path= python= debuginfod no-debuginfod theme= refresh= mouse no-mouse tui quiet on-quit= save= format= symbols batch interval= count= table= memory= config= no-config raw= h/help V/version
 end
 
 function __fish_sigtop_needs_command
@@ -81,6 +81,8 @@ complete -c sigtop -n "__fish_sigtop_needs_command" -l config -d 'Read this conf
 complete -c sigtop -n "__fish_sigtop_needs_command" -l raw -d 'Write all stacks and the loss counters to this file at the end' -r -F
 complete -c sigtop -n "__fish_sigtop_needs_command" -l no-follow -d 'Do not follow child processes'
 complete -c sigtop -n "__fish_sigtop_needs_command" -l cum -d 'Sort rows by cum; same as --sort cum'
+complete -c sigtop -n "__fish_sigtop_needs_command" -l debuginfod -d 'Download missing debug information from the debuginfod servers in DEBUGINFOD_URLS, with curl. The servers learn the build ids of the files'
+complete -c sigtop -n "__fish_sigtop_needs_command" -l no-debuginfod -d 'Download nothing, overriding the config file'
 complete -c sigtop -n "__fish_sigtop_needs_command" -l mouse -d 'Use the mouse, overriding the config file'
 complete -c sigtop -n "__fish_sigtop_needs_command" -l no-mouse -d 'Leave the mouse to the terminal'
 complete -c sigtop -n "__fish_sigtop_needs_command" -l tui -d 'Draw on /dev/tty, even if stdin or stdout is redirected'
@@ -156,6 +158,8 @@ complete -c sigtop -n "__fish_sigtop_using_subcommand demo" -l config -d 'Read t
 complete -c sigtop -n "__fish_sigtop_using_subcommand demo" -l raw -d 'Write all stacks and the loss counters to this file at the end' -r -F
 complete -c sigtop -n "__fish_sigtop_using_subcommand demo" -l no-follow -d 'Do not follow child processes'
 complete -c sigtop -n "__fish_sigtop_using_subcommand demo" -l cum -d 'Sort rows by cum; same as --sort cum'
+complete -c sigtop -n "__fish_sigtop_using_subcommand demo" -l debuginfod -d 'Download missing debug information from the debuginfod servers in DEBUGINFOD_URLS, with curl. The servers learn the build ids of the files'
+complete -c sigtop -n "__fish_sigtop_using_subcommand demo" -l no-debuginfod -d 'Download nothing, overriding the config file'
 complete -c sigtop -n "__fish_sigtop_using_subcommand demo" -l mouse -d 'Use the mouse, overriding the config file'
 complete -c sigtop -n "__fish_sigtop_using_subcommand demo" -l no-mouse -d 'Leave the mouse to the terminal'
 complete -c sigtop -n "__fish_sigtop_using_subcommand demo" -l tui -d 'Draw on /dev/tty, even if stdin or stdout is redirected'
@@ -234,6 +238,7 @@ complete -c sigtop -n "__fish_sigtop_using_subcommand report" -l compact-labels 
 complete -c sigtop -n "__fish_sigtop_using_subcommand report" -l normalize -d 'Scale the profile to the total of the subtracted one'
 complete -c sigtop -n "__fish_sigtop_using_subcommand report" -l drop-negative -d 'Hide nodes with negative values'
 complete -c sigtop -n "__fish_sigtop_using_subcommand report" -s h -l help -d 'Print help (see more with \'--help\')'
+complete -c sigtop -n "__fish_sigtop_using_subcommand symbols" -l debuginfod -d 'Download missing debug information first, from the debuginfod servers in DEBUGINFOD_URLS, with curl. The servers learn the build ids of the files'
 complete -c sigtop -n "__fish_sigtop_using_subcommand symbols" -s h -l help -d 'Print help'
 complete -c sigtop -n "__fish_sigtop_using_subcommand record" -s o -l output -d 'Output file; its extension selects the format, .sigtop is a recording. `-` is stdout, with symbols, to pipe a recording into `sigtop view -`' -r -F
 complete -c sigtop -n "__fish_sigtop_using_subcommand record" -l format -d 'Write this format, regardless of the extension' -r -f -a "sigtop\t'a recording of everything, for sigtop view'
@@ -271,6 +276,8 @@ complete -c sigtop -n "__fish_sigtop_using_subcommand record" -l config -d 'Read
 complete -c sigtop -n "__fish_sigtop_using_subcommand record" -l no-follow -d 'Do not follow child processes'
 complete -c sigtop -n "__fish_sigtop_using_subcommand record" -l symbols -d 'Store symbols in the recording, so that it can be read without the binaries'
 complete -c sigtop -n "__fish_sigtop_using_subcommand record" -l quiet -d 'Print errors only'
+complete -c sigtop -n "__fish_sigtop_using_subcommand record" -l debuginfod -d 'Download missing debug information from the debuginfod servers in DEBUGINFOD_URLS, with curl. The servers learn the build ids of the files'
+complete -c sigtop -n "__fish_sigtop_using_subcommand record" -l no-debuginfod -d 'Download nothing, overriding the config file'
 complete -c sigtop -n "__fish_sigtop_using_subcommand record" -l no-config -d 'Do not read a config file'
 complete -c sigtop -n "__fish_sigtop_using_subcommand record" -s h -l help -d 'Print help (see more with \'--help\')'
 complete -c sigtop -n "__fish_sigtop_using_subcommand view" -l focus -d 'Keep only samples with a matching function, file or module' -r
@@ -298,6 +305,8 @@ complete -c sigtop -n "__fish_sigtop_using_subcommand view" -l refresh -d 'Minim
 complete -c sigtop -n "__fish_sigtop_using_subcommand view" -l memory -d 'Memory for stacks and history. Beyond it, the oldest history is dropped, and callers of rare stacks are replaced by `[memory limit]` [default: 512MB]' -r
 complete -c sigtop -n "__fish_sigtop_using_subcommand view" -l config -d 'Read this config file instead of $XDG_CONFIG_HOME/sigtop/config.toml' -r -F
 complete -c sigtop -n "__fish_sigtop_using_subcommand view" -l cum -d 'Sort rows by cum; same as --sort cum'
+complete -c sigtop -n "__fish_sigtop_using_subcommand view" -l debuginfod -d 'Download missing debug information from the debuginfod servers in DEBUGINFOD_URLS, with curl. The servers learn the build ids of the files'
+complete -c sigtop -n "__fish_sigtop_using_subcommand view" -l no-debuginfod -d 'Download nothing, overriding the config file'
 complete -c sigtop -n "__fish_sigtop_using_subcommand view" -l mouse -d 'Use the mouse, overriding the config file'
 complete -c sigtop -n "__fish_sigtop_using_subcommand view" -l no-mouse -d 'Leave the mouse to the terminal'
 complete -c sigtop -n "__fish_sigtop_using_subcommand view" -l tui -d 'Draw on /dev/tty, even if stdin or stdout is redirected'

@@ -59,6 +59,8 @@ pub struct Defaults {
     pub python: Option<InterpreterView>,
     /// Directories that are searched for source files.
     pub source_path: Vec<PathBuf>,
+    /// Whether debuginfod servers are asked.
+    pub debuginfod: Option<bool>,
     /// The time between two updates of the screen's numbers in ns.
     pub refresh: Option<u64>,
     /// Whether the mouse is used.
@@ -120,7 +122,7 @@ const DEFAULTS: &str = "defaults";
 const KEYS: &str = "keys";
 
 /// All settings except keys.
-pub static SETTINGS: [Setting; 14] = [
+pub static SETTINGS: [Setting; 15] = [
     Setting {
         table: "",
         ..keyword_setting::<ThemeName>("theme", "\"light\"", "colour theme", |defaults, text| {
@@ -154,6 +156,9 @@ pub static SETTINGS: [Setting; 14] = [
     setting(DEFAULTS, "source-path", "\"/src/app:/src/lib\"", "directories with source files", |defaults, text| {
         defaults.source_path = text.split(':').filter(|part| !part.is_empty()).map(PathBuf::from).collect();
         Ok(())
+    }),
+    setting(DEFAULTS, "debuginfod", "true", "whether to ask debuginfod servers: true, false", |defaults, text| {
+        store(&mut defaults.debuginfod, text.parse().map_err(|_| "use true or false".to_owned()))
     }),
     setting(DEFAULTS, "refresh", "\"500ms\"", "minimum time between two updates of the numbers", |defaults, text| {
         store(&mut defaults.refresh, options::refresh_ns(text))

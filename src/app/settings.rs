@@ -7,7 +7,9 @@ use super::config::{self, Config};
 use super::failure::Failure;
 use super::screen::uses_screen;
 use crate::session::{ANSWER_NS, Question, Settings};
+use crate::symbols::download::DebuginfodClient;
 use crate::symbols::source::SourceFinder;
+use crate::symbols::worker::SymbolOptions;
 use crate::tally::query::Filters;
 
 /// Reads the config file and takes the options from it that the command line does not set.
@@ -60,6 +62,7 @@ pub(super) fn session_settings(args: &WatchArgs, command: &[OsString]) -> Settin
             current: std::env::current_dir().ok(),
             embedded: &[],
         },
+        symbols: SymbolOptions { servers: args.uses_debuginfod().then(DebuginfodClient::from_environment) },
         budget: args.budget(),
         memory_bytes: args.memory_bytes(),
         interpreter_view: args.interpreter_view(),

@@ -12,6 +12,7 @@ use crate::link::recording::MAGIC;
 use crate::link::wire::interpreter::Interpreter;
 use crate::profile::module::ModuleFile;
 use crate::symbols::coverage::{NameCoverage, coverage};
+use crate::symbols::download::DebuginfodClient;
 use crate::symbols::explain::{self, Explanation};
 use crate::tally::measure;
 
@@ -19,11 +20,12 @@ use crate::tally::measure;
 const TOPIC_COLUMNS: usize = 12;
 
 /// Runs `sigtop symbols`.
-pub(super) fn run(target: &OsStr) -> Result<u8, Failure> {
+pub(super) fn run(target: &OsStr, asks_servers: bool) -> Result<u8, Failure> {
+    let explainer = Explainer::new(asks_servers)?;
     let (explanations, shares) = match target.to_str().and_then(|text| text.parse::<u32>().ok()) {
-        Some(pid) => (explain_process(pid)?, String::new()),
-        None if is_recording(target) => explain_recording(target)?,
-        None => (vec![explain_file(target)?], String::new()),
+        Some(pid) => (explain_process(pid, &explainer)?, String::new()),
+        None if is_recording(target) => explain_recording(target, &explainer)?,
+        None => (vec![explain_file(target, &explainer)?], String::new()),
     };
     let text = format_explanations(&explanations) + &shares;
     // A closed pipe is not an error: the reader has seen enough.
@@ -35,7 +37,27 @@ pub(super) fn run(target: &OsStr) -> Result<u8, Failure> {
     }
 }
 
-fn explain_process(pid: u32) -> Result<Vec<Explanation>, Failure> {
+/// Explains files, after it has downloaded their debug files if the user allows that.
+struct Explainer {
+    servers: Option<DebuginfodClient>,
+}
+
+impl Explainer {
+    fn new(asks_servers: bool) -> Result<Explainer, Failure> {
+        let servers = asks_servers.then(DebuginfodClient::from_environment);
+        match servers.as_ref().and_then(|servers| servers.problem()) {
+            Some(problem) => Err(Failure::new(125, problem.to_owned())),
+            None => Ok(Explainer { servers }),
+        }
+    }
+
+    fn explain(&self, file: &ModuleFile, pid: u32) -> Explanation {
+        self.servers.iter().for_each(|servers| explain::download(file, pid, servers));
+        explain::explain(file, pid, self.servers.as_ref())
+    }
+}
+
+fn explain_process(pid: u32, explainer: &Explainer) -> Result<Vec<Explanation>, Failure> {
     let files = explain::files_of(pid).map_err(|error| match error.kind() {
         io::ErrorKind::NotFound => {
             Failure::new(127, format!("no process {pid}; for a file of this name: sigtop symbols ./{pid}"))
@@ -50,7 +72,7 @@ fn explain_process(pid: u32) -> Result<Vec<Explanation>, Failure> {
         let message = format!("process {pid} maps no files: it has exited or is a kernel thread");
         return Err(Failure::new(126, message));
     }
-    Ok(files.iter().map(|file| explain::explain(file, pid)).collect())
+    Ok(files.iter().map(|file| explainer.explain(file, pid)).collect())
 }
 
 fn is_recording(path: &OsStr) -> bool {
@@ -61,13 +83,13 @@ fn is_recording(path: &OsStr) -> bool {
 
 /// Explains the files that have samples in a recording, as they are on this machine, and how much
 /// of the samples has names.
-fn explain_recording(path: &OsStr) -> Result<(Vec<Explanation>, String), Failure> {
+fn explain_recording(path: &OsStr, explainer: &Explainer) -> Result<(Vec<Explanation>, String), Failure> {
     let name = path.to_string_lossy();
     let file = File::open(path).map_err(|error| Failure::new(126, format!("{name} cannot be read: {error}")))?;
     let finished = replay::finish(Box::new(file), &name, false);
     let finished = finished.map_err(|error| Failure::new(126, format!("{name} {error}")))?;
     let (profile, names) = (&finished.model.profile, &finished.model.names);
-    let files = names.states().map(|(module, _)| explain::explain(profile.modules.file(module), 0));
+    let files = names.states().map(|(module, _)| explainer.explain(profile.modules.file(module), 0));
     let shares = format_coverage(&coverage(profile, names, finished.model.clock));
     Ok((files.collect(), shares + &format_interpreters(&profile.interpreters())))
 }
@@ -115,10 +137,10 @@ fn format_coverage(files: &[NameCoverage]) -> String {
     out
 }
 
-fn explain_file(path: &OsStr) -> Result<Explanation, Failure> {
+fn explain_file(path: &OsStr, explainer: &Explainer) -> Result<Explanation, Failure> {
     let path = std::path::absolute(path).map_err(|error| Failure::internal("invalid path", error))?;
     let file = ModuleFile { path, build_id: [].into(), device: 0, inode: 0 };
-    let explanation = explain::explain(&file, std::process::id());
+    let explanation = explainer.explain(&file, std::process::id());
     match explanation.opened {
         Err(message) => Err(Failure::new(if file.path.exists() { 126 } else { 127 }, message)),
         Ok(_) => Ok(explanation),

@@ -177,7 +177,13 @@ impl Disassembler {
         let (name_replies, _) = bounded(0);
         let (requests, code_receiver) = bounded(1);
         let (code_replies, replies) = bounded(1);
-        worker::spawn_for_code(name_receiver, name_replies, code_receiver, code_replies);
+        worker::spawn_for_code(
+            name_receiver,
+            name_replies,
+            code_receiver,
+            code_replies,
+            worker::SymbolOptions::default(),
+        );
         Disassembler { requests, replies, _name_requests: name_requests }
     }
 

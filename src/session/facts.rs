@@ -11,6 +11,7 @@ use crate::link::wire::{Clock, Engine, EngineState};
 pub use crate::profile::StackQuality;
 use crate::profile::loss::{Losses, Overflows};
 use crate::symbols::coverage::NameCoverage;
+use crate::symbols::download::DownloadProgress;
 use crate::symbols::worker::SymbolState;
 use crate::tally::measure;
 
@@ -49,6 +50,7 @@ impl Facts {
             cpu_used: Duration::ZERO,
             symbolizing: (0, 0),
             waits_for_names: false,
+            download: None,
             deadlock: Vec::new(),
             clock_unix_ns: 0,
             waiting: None,
@@ -123,6 +125,8 @@ pub struct Facts {
     pub symbolizing: (usize, usize),
     /// Whether more than a twentieth of the frames have had no name for more than a second.
     pub waits_for_names: bool,
+    /// The download of debug information that is running.
+    pub download: Option<DownloadProgress>,
     /// The names of threads that wait for each other's locks; empty without a deadlock.
     pub deadlock: Vec<String>,
     /// The time in UTC at which the viewer's clock was 0, ns since 1970, or 0 if it is unknown.

@@ -90,13 +90,16 @@ impl Session {
         jit::worker::spawn(unnamed, jit_replies);
         let (ask_code, asked) = bounded(NAMES);
         let (codes, coded) = bounded(NAMES);
-        worker::spawn_for_code(requests, replies, asked, codes);
+        let servers = settings.symbols.servers.clone();
+        worker::spawn_for_code(requests, replies, asked, codes, settings.symbols.clone());
         let (ask_source, wanted) = bounded(NAMES);
         let (found, sourced) = bounded(NAMES);
         source::spawn(settings.sources.clone(), wanted, found);
         let remark = remark.map(|remark| format!("{}: {remark}", settings.name));
         let mut watch = SessionThread::new(feed, recorder, settings, tell);
         remark.into_iter().for_each(|remark| watch.warn(remark));
+        let problem = servers.as_ref().and_then(|servers| servers.problem());
+        problem.into_iter().for_each(|problem| watch.warn(problem.to_owned()));
         let thread = std::thread::Builder::new().name("profile".to_owned()).spawn(move || {
             watch.run(&SessionChannels {
                 arrivals,
@@ -112,6 +115,8 @@ impl Session {
                 events,
                 recorded,
             });
+            // A download must not outlive sigtop.
+            servers.into_iter().for_each(|servers| servers.stop());
             watch.finish()
         })?;
         Ok(Session { commands, notices, output: Some(output), thread })

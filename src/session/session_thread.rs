@@ -31,6 +31,7 @@ use crate::link::wire::{Arrival, ConnectionEvent, Message};
 use crate::pprof::format::SaveFormat;
 use crate::profile::module::ModuleFile;
 use crate::symbols::coverage::NameCoverage;
+use crate::symbols::download::DownloadProgress;
 use crate::symbols::explain;
 use crate::symbols::jit::worker::{JitReply, JitRequest};
 use crate::symbols::sanitize::sanitize;
@@ -99,6 +100,8 @@ pub(super) struct SessionThread {
     turned: bool,
     /// Whether it was said that the memory limit is reached.
     is_limit_announced: bool,
+    /// The download in the last answer.
+    download: Option<DownloadProgress>,
 }
 
 /// The time on the viewer's `CLOCK_MONOTONIC`, which agents on the same machine use, too.
@@ -145,6 +148,7 @@ impl SessionThread {
             done: false,
             turned: false,
             is_limit_announced: false,
+            download: None,
         }
     }
 
@@ -348,6 +352,7 @@ impl SessionThread {
             SampleSource::Recording(_) => {}
         }
         self.limit_overhead(now_ns);
+        self.note_download();
         if let Some((sentence, is_end)) = warning_and_end {
             self.warn(sentence);
             self.done |= is_end;
@@ -394,8 +399,9 @@ impl SessionThread {
         let files: Vec<(ModuleFile, u32)> =
             ids.take(MAX_INQUIRIES).map(|id| (modules.file(id).clone(), modules.last_mapped_by(id))).collect();
         let notices = self.notices.clone();
+        let servers = self.settings.symbols.servers.clone();
         let look = move || {
-            let found = files.iter().map(|(file, pid)| explain::explain(file, *pid)).collect();
+            let found = files.iter().map(|(file, pid)| explain::explain(file, *pid, servers.as_ref())).collect();
             // This fails if the screen is gone.
             let _ = notices.send(Notice::Why(found));
         };

@@ -6,6 +6,7 @@ use crate::attach::launch::LaunchedTarget;
 use crate::link::wire::{Clock, Engine, Request};
 use crate::profile::interpreter_view::InterpreterView;
 use crate::symbols::source::SourceFinder;
+use crate::symbols::worker::SymbolOptions;
 
 /// Capacity of the channels for notices and commands. If the screen does not read its notices, the
 /// session thread waits, the agents' sockets fill up, and the agents count what they cannot send.
@@ -78,6 +79,8 @@ pub struct Settings {
     pub follow: bool,
     /// The finder of source files.
     pub sources: SourceFinder,
+    /// Options of the symbols thread.
+    pub symbols: SymbolOptions,
     /// Maximum CPU time of the handlers as a fraction of the target's CPU time.
     pub budget: f64,
     /// Memory limit for stacks and history, in bytes.

@@ -1,5 +1,5 @@
 //! The local cache of debuginfod's clients (gdb, perf, `debuginfod-find`). Files in it are named by
-//! build id.
+//! build id. [`download`](super::download) adds files.
 
 use std::env;
 use std::path::PathBuf;
@@ -17,6 +17,14 @@ pub(super) fn directories() -> Vec<PathBuf> {
     // Clients used the second until 2020, and still do where it exists.
     let old = home.map(|home| home.join(".debuginfod_client_cache"));
     cache.map(|cache| cache.join("debuginfod_client")).into_iter().chain(old).collect()
+}
+
+/// Returns the directory into which downloads go: the one that debuginfod's clients use.
+pub(super) fn directory() -> Option<PathBuf> {
+    let mut all = directories();
+    let last = all.pop()?;
+    // The old directory is used where it exists.
+    if all.is_empty() || last.is_dir() { Some(last) } else { all.into_iter().next() }
 }
 
 /// Returns the paths of a file's debug file in the cache.

@@ -9,6 +9,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 use super::debug_packages;
+use super::download::DebuginfodClient;
 use super::dwarf;
 use super::error::{Error, catch_panic, hex};
 use super::object::{self, DebugFileCandidate, DebugFileSearch};
@@ -70,11 +71,12 @@ pub struct Explanation {
     pub remedies: Vec<String>,
 }
 
-/// Explains the names of a file as process `pid` sees it.
-pub fn explain(file: &ModuleFile, pid: u32) -> Explanation {
+/// Explains the names of a file as process `pid` sees it. `servers` is the client that downloads
+/// debug files, if the user allows that; it is not asked here.
+pub fn explain(file: &ModuleFile, pid: u32, servers: Option<&DebuginfodClient>) -> Explanation {
     let path = sanitize(&file.path.to_string_lossy());
     let damaged = || Error::Malformed { path: file.path.clone(), what: "its tables contradict each other" };
-    match catch_panic(|| examine(file, pid)).unwrap_or_else(|| Err(damaged())) {
+    match catch_panic(|| examine(file, pid, servers)).unwrap_or_else(|| Err(damaged())) {
         Ok(inquiry) => inquiry,
         Err(error) => Explanation {
             path,
@@ -91,7 +93,22 @@ pub fn explain(file: &ModuleFile, pid: u32) -> Explanation {
     }
 }
 
-fn examine(file: &ModuleFile, pid: u32) -> Result<Explanation, Error> {
+/// Downloads the debug file of a file that lacks lines, and waits for it. [`explain`] says what
+/// came of it.
+pub fn download(file: &ModuleFile, pid: u32, servers: &DebuginfodClient) {
+    let needed = catch_panic(|| {
+        let elf = object::open(file, pid).ok()?;
+        let has_lines =
+            dwarf::is_in(&elf) || object::debug_file(&elf, file, pid).is_some_and(|debug| dwarf::is_in(&debug));
+        Some(elf.build_id()).filter(|build_id| !has_lines && !build_id.is_empty())
+    });
+    if let Some(build_id) = needed.flatten().filter(|_| file.path != Path::new("[vdso]")) {
+        // The client remembers a failure.
+        let _ = servers.fetch(&build_id, &file.name(), pid);
+    }
+}
+
+fn examine(file: &ModuleFile, pid: u32, servers: Option<&DebuginfodClient>) -> Result<Explanation, Error> {
     let elf = object::open(file, pid)?;
     let own = (elf.section(b".symtab").is_some(), dwarf::is_in(&elf));
     let (mut debug, mut looked) = (None, Vec::new());
@@ -116,6 +133,10 @@ fn examine(file: &ModuleFile, pid: u32) -> Result<Explanation, Error> {
             }
         }
     }
+    if debug.is_none() {
+        let failure = servers.and_then(|servers| servers.failure(&elf.build_id()));
+        looked.extend(failure.map(|why| ("debuginfod".to_owned(), why)));
+    }
     let lines = match () {
         () if own.1 => LineSource::Own,
         () if debug.as_ref().is_some_and(dwarf::is_in) => LineSource::Debug,
@@ -133,7 +154,7 @@ fn examine(file: &ModuleFile, pid: u32) -> Result<Explanation, Error> {
         () => NameSource::Nothing,
     };
     let build_id = hex(&elf.build_id());
-    let remedies = remedies(&file.path, &build_id, &names, &lines);
+    let remedies = remedies(&file.path, &build_id, (&names, &lines), servers.is_some());
     Ok(Explanation {
         path: sanitize(&file.path.to_string_lossy()),
         opened: Ok(shown(&elf.path, pid)),
@@ -155,7 +176,7 @@ fn shown(path: &Path, pid: u32) -> String {
     }
 }
 
-fn remedies(path: &Path, build_id: &str, names: &NameSource, lines: &LineSource) -> Vec<String> {
+fn remedies(path: &Path, build_id: &str, (names, lines): (&NameSource, &LineSource), has_servers: bool) -> Vec<String> {
     if path == Path::new("[vdso]") || *lines != LineSource::Nothing && *names != NameSource::Exports {
         return Vec::new();
     }
@@ -163,11 +184,9 @@ fn remedies(path: &Path, build_id: &str, names: &NameSource, lines: &LineSource)
     match debug_packages::install_advice(path, build_id, Path::new("/")) {
         Some(advice) => {
             remedies.push(advice);
-            if !build_id.is_empty() {
-                remedies.push(format!(
-                    "or, where a debuginfod server has it: debuginfod-find debuginfo {build_id} (sigtop asks no server, \
-                     but reads the cache that this fills)"
-                ));
+            if !build_id.is_empty() && !has_servers {
+                remedies
+                    .push("or, where a debuginfod server has it: sigtop --debuginfod, which downloads it".to_owned());
             }
         }
         None => {
@@ -297,7 +316,7 @@ mod tests {
     #[test]
     fn the_test_binary_has_names_and_lines() {
         let files = files_of(std::process::id()).unwrap();
-        let own = explain(&files[0], std::process::id());
+        let own = explain(&files[0], std::process::id(), None);
         assert_eq!((&own.names, &own.lines, own.is_whole()), (&NameSource::Own, &LineSource::Own, true));
         assert!(own.functions > 100 && own.remedies.is_empty() && own.looked.is_empty(), "{own:?}");
         assert!(files.iter().any(|file| file.path == Path::new("[vdso]")));
@@ -306,9 +325,9 @@ mod tests {
     #[test]
     fn unusable_files_are_explained() {
         let file = |path: &str| ModuleFile { path: path.into(), build_id: [].into(), device: 0, inode: 0 };
-        let gone = explain(&file("/nonexistent/a\x1b[2J"), std::process::id());
+        let gone = explain(&file("/nonexistent/a\x1b[2J"), std::process::id(), None);
         let findings = gone.findings();
         assert!(findings[0].1.contains("No such file") && !findings[0].1.contains('\x1b'), "{findings:?}");
-        assert!(explain(&file("/etc/passwd"), 1).opened.unwrap_err().contains("ELF"));
+        assert!(explain(&file("/etc/passwd"), 1, None).opened.unwrap_err().contains("ELF"));
     }
 }

@@ -4,6 +4,7 @@
 //! function, [`source`] reads source files, and [`explain`] says why a file has no better names.
 
 pub mod assembly;
+mod awaited_files;
 mod budget;
 pub mod coverage;
 mod cxx_scope;
@@ -11,6 +12,7 @@ mod debug_packages;
 mod debuginfod;
 mod declaration;
 pub mod demangle;
+pub mod download;
 mod dwarf;
 mod eh_frame;
 mod eh_frame_hdr;
@@ -35,6 +37,7 @@ pub mod simplify;
 pub mod source;
 mod split_dwarf;
 mod table;
+mod transfer;
 mod wait_names;
 pub mod worker;
 

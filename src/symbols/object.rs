@@ -205,17 +205,27 @@ pub(super) fn symbol_file(elf: &Elf, debug: Option<Elf>) -> Option<Elf> {
 /// Opens the file with the debug information that several files share (written by `dwz`), if `elf`
 /// refers to one.
 pub(super) fn shared_debug_file(elf: &Elf, pid: u32) -> Option<Elf> {
+    let (path, build_id) = shared_link(elf)?;
+    let places: Vec<PathBuf> = if path.is_absolute() {
+        roots(pid).map(|root| under(&root, &path)).collect()
+    } else {
+        elf.path.parent().map(|directory| directory.join(&path)).into_iter().collect()
+    };
+    let found = places.iter().filter_map(|place| Elf::open(place).ok()).find(|found| found.build_id() == build_id);
+    found.or_else(|| by_build_id(&build_id, pid))
+}
+
+/// The build id of the file with shared debug information.
+pub(super) fn shared_build_id(elf: &Elf) -> Option<Box<[u8]>> {
+    Some(shared_link(elf)?.1)
+}
+
+/// The path and the build id of the file with shared debug information.
+fn shared_link(elf: &Elf) -> Option<(PathBuf, Box<[u8]>)> {
     let link = elf.bytes(elf.section(b".gnu_debugaltlink")?, MAX_LINK_BYTES).ok()?;
     let name = string_at(&link, 0);
     let build_id = link.get(name.len() + 1..).filter(|_| !name.is_empty())?;
-    let path = Path::new(OsStr::from_bytes(name));
-    let places: Vec<PathBuf> = if path.is_absolute() {
-        roots(pid).map(|root| under(&root, path)).collect()
-    } else {
-        elf.path.parent().map(|directory| directory.join(path)).into_iter().collect()
-    };
-    let found = places.iter().filter_map(|place| Elf::open(place).ok()).find(|found| *found.build_id() == *build_id);
-    found.or_else(|| by_build_id(build_id, pid))
+    Some((PathBuf::from(OsStr::from_bytes(name)), build_id.into()))
 }
 
 fn build_id_places(build_id: &[u8], pid: u32) -> Vec<PathBuf> {

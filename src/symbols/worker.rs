@@ -15,8 +15,10 @@ use std::thread::{Builder, JoinHandle};
 use crossbeam_channel::{Receiver, SendError, Sender, bounded, never, select, unbounded};
 
 use super::assembly::{self, Code, LineState, Target};
+use super::awaited_files::AwaitedFiles;
 use super::budget::MAX_STACK_BYTES;
 use super::demangle::{Demangler, Name};
+use super::download::DebuginfodClient;
 use super::dwarf;
 use super::error::{Error, catch_panic};
 use super::line_worker::{self, CodeJob, LineJob, LineTask, without_line};
@@ -40,7 +42,14 @@ const MAX_TRIES: u32 = 8;
 /// after the last one `replies` is closed.
 pub fn spawn(requests: Receiver<SymbolRequest>, replies: Sender<SymbolReply>) -> JoinHandle<()> {
     let ((_, nothing), (codes, _)) = (bounded(0), bounded(0));
-    spawn_for_code(requests, replies, nothing, codes)
+    spawn_for_code(requests, replies, nothing, codes, SymbolOptions::default())
+}
+
+/// Options of the worker.
+#[derive(Clone, Debug, Default)]
+pub struct SymbolOptions {
+    /// The client that downloads debug files, if the user allows that.
+    pub servers: Option<DebuginfodClient>,
 }
 
 /// Starts a worker that also returns code. It ends when both `requests` and `asked` are closed.
@@ -49,6 +58,7 @@ pub fn spawn_for_code(
     replies: Sender<SymbolReply>,
     asked: Receiver<CodeRequest>,
     codes: Sender<CodeReply>,
+    options: SymbolOptions,
 ) -> JoinHandle<()> {
     // The queue is bounded by the number of frames in the session.
     let (tasks, waiting) = unbounded();
@@ -58,7 +68,7 @@ pub fn spawn_for_code(
     let second = Builder::new().name("lines".to_owned()).stack_size(2 * MAX_STACK_BYTES);
     second.spawn(move || line_worker::run(&waiting, &answers, &more_codes)).expect("a thread can be started");
     let first = Builder::new().name("symbols".to_owned()).stack_size(MAX_STACK_BYTES);
-    first.spawn(move || run(requests, asked, &tasks, (&replies, &codes))).expect("a thread can be started")
+    first.spawn(move || run(requests, asked, &tasks, (&replies, &codes), options)).expect("a thread can be started")
 }
 
 fn run(
@@ -66,20 +76,46 @@ fn run(
     mut asked: Receiver<CodeRequest>,
     tasks: &Sender<LineTask>,
     (replies, codes): (&Sender<SymbolReply>, &Sender<CodeReply>),
+    options: SymbolOptions,
 ) {
     let mut files = SymbolCache::default();
+    let mut awaited = AwaitedFiles::new(options.servers);
+    let mut ended = awaited.ended.clone();
     let mut open = 2;
     while open > 0 {
         select! {
             recv(requests) -> request => match request {
                 Ok(request) => {
                     let known = files.find(request.module, &request.file, request.pid);
-                    if answer(request, known, tasks, replies).is_none() {
+                    if answer(request, known, &mut awaited, tasks, replies).is_none() {
                         return;
                     }
                 }
-                Err(_) => (requests, open) = (never(), open - 1),
+                Err(_) => {
+                    // Who asks for no more names does not wait for a download, either.
+                    for request in awaited.give_up() {
+                        let known = files.find(request.module, &request.file, request.pid);
+                        if answer(request, known, &mut awaited, tasks, replies).is_none() {
+                            return;
+                        }
+                    }
+                    (requests, open) = (never(), open - 1);
+                }
             },
+            recv(ended) -> module => {
+                let Ok(module) = module else {
+                    ended = never();
+                    continue;
+                };
+                let waiting = awaited.take(module);
+                waiting.first().into_iter().for_each(|request| files.forget(request.module));
+                for request in waiting {
+                    let known = files.find(request.module, &request.file, request.pid);
+                    if answer(request, known, &mut awaited, tasks, replies).is_none() {
+                        return;
+                    }
+                }
+            }
             recv(asked) -> request => match request {
                 Ok(request) => {
                     let known = files.find(request.module, &request.file, request.pid);
@@ -117,35 +153,44 @@ fn answer_code(
     codes.send(CodeReply { module, address, code }).ok()
 }
 
-/// Sends the names from the symbol table. Returns `None` if the receiver is gone.
+/// Sends the names from the symbol table, which are provisional while a debug file is downloaded.
+/// Returns `None` if the receiver is gone.
 fn answer(
     request: SymbolRequest,
     known: &Result<ModuleSymbols, String>,
+    awaited: &mut AwaitedFiles,
     tasks: &Sender<LineTask>,
     replies: &Sender<SymbolReply>,
 ) -> Option<()> {
-    let SymbolRequest { module, file, pid, addresses } = request;
     let symbols = match known {
         Ok(symbols) => symbols,
         Err(why) => {
+            let SymbolRequest { module, addresses, .. } = request;
             let frames = addresses.into_iter().map(|(id, _)| (id, Vec::new())).collect();
             return replies.send(SymbolReply { module, state: SymbolState::Missing(why.clone()), frames }).ok();
         }
     };
+    let is_awaited = !symbols.has_lines && awaited.is_awaited(&request, &symbols.build_id);
     let state = if symbols.table.is_full() { SymbolState::Symbols } else { SymbolState::Exports };
     let mut later = Vec::new();
-    for addresses in addresses.chunks(MAX_FRAMES) {
+    let module = request.module;
+    for addresses in request.addresses.chunks(MAX_FRAMES) {
         let named = addresses.iter().map(|&(id, address)| (id, address, symbols.name(address)));
         let named: Vec<_> = named.collect();
         let frames =
             named.iter().map(|(id, _, name)| (*id, name.clone().map(without_line).into_iter().collect())).collect();
-        let state = if symbols.has_lines { SymbolState::Reading } else { state.clone() };
+        let state = if symbols.has_lines || is_awaited { SymbolState::Reading } else { state.clone() };
         replies.send(SymbolReply { module, state, frames }).ok()?;
         later.extend(named);
+    }
+    if is_awaited {
+        awaited.keep(request);
+        return Some(());
     }
     if !symbols.has_lines {
         return Some(());
     }
+    let SymbolRequest { file, pid, .. } = request;
     match tasks.send(LineTask::Names(LineJob { module, file, pid, state, frames: later })) {
         Err(SendError(LineTask::Names(job))) => replies.send(job.without_lines()).ok(),
         _ => Some(()),
@@ -157,6 +202,7 @@ struct ModuleSymbols {
     table: SymbolTable,
     names: Demangler,
     has_lines: bool,
+    build_id: Box<[u8]>,
 }
 
 impl ModuleSymbols {
@@ -212,7 +258,7 @@ impl ModuleSymbols {
         let has_lines = dwarf::is_in(&elf) || debug.as_ref().is_some_and(dwarf::is_in);
         let debug = object::symbol_file(&elf, debug);
         let table = SymbolTable::read(&elf, debug.as_ref(), &file.name()).map_err(|error| error.about(&file.path))?;
-        Ok(ModuleSymbols { table, names: Demangler::default(), has_lines })
+        Ok(ModuleSymbols { table, names: Demangler::default(), has_lines, build_id: elf.build_id() })
     }
 }
 
@@ -251,6 +297,11 @@ impl SymbolCache {
             self.make_room(known.memory_bytes());
         }
         &self.known.entry(module).insert_entry(CachedSymbols { used_at: self.now, ..known }).into_mut().symbols
+    }
+
+    /// Has a file read again when it is used next.
+    fn forget(&mut self, module: ModuleId) {
+        self.known.remove(&module);
     }
 
     /// Drops the least recently used files until there is room.

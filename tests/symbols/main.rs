@@ -4,6 +4,7 @@
 mod code;
 mod command;
 mod debug_files;
+mod downloads;
 mod files;
 mod hostile;
 mod names;

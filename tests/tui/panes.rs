@@ -1,6 +1,7 @@
 //! Effects of keys and clicks in the panes, and from one pane on the others.
 
 use sigtop::session::TargetExit;
+use sigtop::symbols::download::DownloadProgress;
 use sigtop::symbols::worker::SymbolState;
 use sigtop::tui::action::{Action, Effect};
 
@@ -264,6 +265,17 @@ fn the_wait_for_names_is_told_as_what_it_is() {
     assert!(title(1, 2, wide).contains(" reading line tables of 2 files "));
     assert!(title(1, 2, narrow).contains(" reading line tables "));
     assert!(!title(0, 2, wide).contains("reading"));
+}
+
+#[test]
+fn a_download_is_on_the_status_line() {
+    let mut stage = Stage::usual((140, 45));
+    let words = "downloading debug information of libc.so.6: 12 of 30 MB";
+    assert!(!stage.line(43).contains("downloading"), "{}", stage.line(43));
+    let (bytes, size_bytes) = (12 << 20, Some(30 << 20));
+    stage.session.facts.download = Some(DownloadProgress { file: "libc.so.6".to_owned(), bytes, size_bytes });
+    stage.refresh();
+    assert!(stage.line(43).contains(words), "{}", stage.line(43));
 }
 
 #[test]

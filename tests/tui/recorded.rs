@@ -31,6 +31,7 @@ fn play(name: &str, size: (u16, u16)) -> Stage {
         question: question.clone(),
         follow: true,
         sources: SourceFinder { directories: Vec::new(), current: None, embedded: &[] },
+        symbols: Default::default(),
         budget: 0.01,
         memory_bytes: 512 << 20,
         interpreter_view: Default::default(),

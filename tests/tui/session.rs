@@ -71,6 +71,7 @@ impl Session {
             symbolizing: (0, 1480),
             deadlock: Vec::new(),
             waits_for_names: false,
+            download: None,
             clock_unix_ns: 0,
             waiting: None,
         };

@@ -38,7 +38,7 @@ Keys, columns, config file: press ? on the screen, or see man sigtop.";
     override_usage = "sigtop [OPTIONS] -- COMMAND [ARGUMENTS]...\n       sigtop [OPTIONS] --pid PID|NAME\n       \
                       sigtop record [OPTIONS] -o FILE -- COMMAND [ARGUMENTS]...\n       \
                       sigtop view [OPTIONS] FILE\n       sigtop report [OPTIONS] FILE...\n       \
-                      sigtop demo [OPTIONS]\n       sigtop env [--path|--libprofiler DIR|--header]\n       sigtop symbols PID|FILE|RECORDING",
+                      sigtop demo [OPTIONS]\n       sigtop env [--path|--libprofiler DIR|--header]\n       sigtop symbols [--debuginfod] PID|FILE|RECORDING",
     after_help = EXAMPLES
 )]
 pub struct Cli {
@@ -78,6 +78,11 @@ pub enum CliSubcommand {
         /// A process, for all files that it maps, a file, or a recording
         #[arg(value_name = "PID|FILE|RECORDING")]
         target: OsString,
+
+        /// Download missing debug information first, from the debuginfod servers in
+        /// DEBUGINFOD_URLS, with curl. The servers learn the build ids of the files
+        #[arg(long)]
+        debuginfod: bool,
     },
     /// Record samples to a file, without a screen
     Record(Box<RecordArgs>),

@@ -96,6 +96,19 @@ pub struct DisplayArgs {
     pub source_path: Vec<PathBuf>,
 }
 
+/// Options of the symbols.
+#[derive(Args, Clone, Debug, Default)]
+pub struct SymbolArgs {
+    /// Download missing debug information from the debuginfod servers in DEBUGINFOD_URLS, with
+    /// curl. The servers learn the build ids of the files
+    #[arg(long, conflicts_with = "no_debuginfod", help_heading = "Symbols")]
+    pub debuginfod: bool,
+
+    /// Download nothing, overriding the config file
+    #[arg(long, help_heading = "Symbols")]
+    pub no_debuginfod: bool,
+}
+
 /// Options of the stacks.
 #[derive(Args, Clone, Debug, Default)]
 pub struct StackArgs {

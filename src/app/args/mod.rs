@@ -10,7 +10,7 @@ pub mod report;
 mod watch;
 
 pub use cli::{Cli, CliSubcommand};
-pub use groups::{ConfigArgs, DisplayArgs, SamplingArgs, ScreenArgs, StackArgs};
+pub use groups::{ConfigArgs, DisplayArgs, SamplingArgs, ScreenArgs, StackArgs, SymbolArgs};
 pub use parsers::ProcessSelector;
 pub use record::{RecordArgs, ViewArgs};
 pub use watch::WatchArgs;

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use clap::Args;
 
-use super::groups::{ConfigArgs, DisplayArgs, LimitArgs, SamplingArgs, ScreenArgs, StackArgs};
+use super::groups::{ConfigArgs, DisplayArgs, LimitArgs, SamplingArgs, ScreenArgs, StackArgs, SymbolArgs};
 use super::parsers::{ProcessSelector, keyword_parser, parse_selector};
 use super::watch::WatchArgs;
 use crate::pprof::format::SaveFormat;
@@ -57,6 +57,10 @@ pub struct RecordArgs {
     #[command(flatten)]
     pub stacks: StackArgs,
 
+    /// Options of the symbols.
+    #[command(flatten)]
+    pub debug_information: SymbolArgs,
+
     /// Limits of sigtop itself.
     #[command(flatten)]
     pub limits: LimitArgs,
@@ -73,8 +77,8 @@ pub struct RecordArgs {
 impl RecordArgs {
     /// The equivalent arguments of a watch.
     pub fn watch(&self) -> WatchArgs {
-        let RecordArgs { pid, no_follow, symbols, quiet, on_quit, sampling, stacks, limits, config, command, .. } =
-            self.clone();
+        let RecordArgs { pid, no_follow, symbols, quiet, on_quit, sampling, stacks, .. } = self.clone();
+        let RecordArgs { debug_information, limits, config, command, .. } = self.clone();
         let screen = ScreenArgs { quiet, ..ScreenArgs::default() };
         WatchArgs {
             pid,
@@ -83,6 +87,7 @@ impl RecordArgs {
             on_quit,
             sampling,
             stacks,
+            debug_information,
             limits,
             config,
             command,
@@ -108,6 +113,10 @@ pub struct ViewArgs {
     #[command(flatten)]
     pub stacks: StackArgs,
 
+    /// Options of the symbols.
+    #[command(flatten)]
+    pub debug_information: SymbolArgs,
+
     /// The screen.
     #[command(flatten)]
     pub screen: ScreenArgs,
@@ -128,7 +137,7 @@ pub struct ViewArgs {
 impl ViewArgs {
     /// The equivalent arguments of a watch without a target.
     pub fn watch(&self) -> WatchArgs {
-        let ViewArgs { display, stacks, screen, batch, limits, config, .. } = self.clone();
-        WatchArgs { display, stacks, screen, batch, limits, config, ..WatchArgs::default() }
+        let ViewArgs { display, stacks, debug_information, screen, batch, limits, config, .. } = self.clone();
+        WatchArgs { display, stacks, debug_information, screen, batch, limits, config, ..WatchArgs::default() }
     }
 }

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use clap::Args;
 
-use super::groups::{ConfigArgs, DisplayArgs, LimitArgs, SamplingArgs, ScreenArgs, StackArgs};
+use super::groups::{ConfigArgs, DisplayArgs, LimitArgs, SamplingArgs, ScreenArgs, StackArgs, SymbolArgs};
 use super::parsers::{ProcessSelector, keyword_parser, parse_selector};
 use crate::app::config::Config;
 use crate::link::wire::{Clock, Engine};
@@ -39,6 +39,10 @@ pub struct WatchArgs {
     /// Options of the stacks.
     #[command(flatten)]
     pub stacks: StackArgs,
+
+    /// Options of the symbols.
+    #[command(flatten)]
+    pub debug_information: SymbolArgs,
 
     /// The screen.
     #[command(flatten)]
@@ -131,8 +135,11 @@ impl WatchArgs {
         };
         let limits = LimitArgs { memory: self.limits.memory.or(defaults.memory) };
         let stacks = StackArgs { python: self.stacks.python.or(defaults.python) };
+        let symbols = self.debug_information;
+        let asks = symbols.debuginfod || (!symbols.no_debuginfod && defaults.debuginfod == Some(true));
+        let debug_information = SymbolArgs { debuginfod: asks, ..symbols };
         let on_quit = self.on_quit.or(defaults.on_quit);
-        WatchArgs { sampling, display, stacks, screen, limits, on_quit, ..self }
+        WatchArgs { sampling, display, stacks, screen, debug_information, limits, on_quit, ..self }
     }
 
     /// The frames that are shown of threads that run an interpreter.
@@ -163,6 +170,11 @@ impl WatchArgs {
     /// The memory limit for stacks and history, in bytes.
     pub fn memory_bytes(&self) -> u64 {
         self.limits.memory.unwrap_or(DEFAULT_MEMORY_BYTES)
+    }
+
+    /// Whether debuginfod servers are asked.
+    pub fn uses_debuginfod(&self) -> bool {
+        self.debug_information.debuginfod
     }
 
     /// Length of the window in ns; `None` is everything since the start.
@@ -226,6 +238,7 @@ mod tests {
                 sort: Some(Sort::Name),
                 mouse: Some(false),
                 refresh: Some(300_000_000),
+                debuginfod: Some(true),
                 ..Defaults::default()
             };
             Config { defaults, ..Config::default() }
@@ -240,6 +253,8 @@ mod tests {
         let set = watch(&["--clock", "prof", "--hz", "100", "--window", "2s", "--cum", "--mouse"]);
         assert_eq!((set.clock(), set.period_ns()), (Clock::Prof, 10_000_000));
         assert_eq!((set.window_ns(), set.sort(), set.screen.no_mouse), (Some(2_000_000_000), Sort::Cum, false));
+        assert!(unset.uses_debuginfod() && !watch(&["--no-debuginfod"]).uses_debuginfod());
+        assert!(!WatchArgs::default().uses_debuginfod());
         assert_eq!(watch(&["--period", "2ms"]).period_ns(), 2_000_000);
         assert_eq!((unset.refresh_ns(true), watch(&["--refresh", "1"]).refresh_ns(true)), (300_000_000, 1_000_000_000));
         assert_eq!(WatchArgs::default().refresh_ns(false), 250_000_000);

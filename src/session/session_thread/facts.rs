@@ -83,6 +83,7 @@ impl SessionThread {
             cpu_used,
             symbolizing: self.model.names.progress(),
             waits_for_names: self.waits_for_names(),
+            download: self.download.clone(),
             deadlock: profile.deadlock(now_ns).into_iter().map(|id| profile.thread(id).name.clone()).collect(),
             clock_unix_ns: self.unix_ns(now_ns).saturating_sub(now_ns),
             waiting: self.model.samples_since_freeze(),
@@ -103,6 +104,15 @@ impl SessionThread {
         let (pending, all) = self.model.names.progress();
         let waited_ns = self.unnamed_since_ns.map_or(0, |since_ns| monotonic_ns().saturating_sub(since_ns));
         waited_ns > PATIENCE_NS && pending.saturating_mul(20) > all
+    }
+
+    /// Reads the progress of a download. A change is shown in the next answer.
+    pub(super) fn note_download(&mut self) {
+        let progress = self.settings.symbols.servers.as_ref().and_then(|servers| servers.progress());
+        if progress != self.download {
+            self.download = progress;
+            self.scheduler.note_news();
+        }
     }
 
     /// The state of each file's symbols.

@@ -103,7 +103,7 @@ pub fn draw(canvas: &mut Canvas<'_>, area: Rect, context: &PaneContext<'_>) {
                 Some([long, short]) => {
                     fit_line::fit(&[Segment::new(1).or_text(long, notable).or_text(short, notable)], room)
                 }
-                None => selected(canvas, context, room),
+                None => with_download(canvas, context, room),
             },
         },
     };
@@ -120,6 +120,18 @@ fn deadlock(context: &PaneContext<'_>) -> Option<[String; 2]> {
         format!("deadlock: {names} wait for each other's locks ({keys} shows their stacks)"),
         format!("deadlock: {names}"),
     ])
+}
+
+/// Describes what is under the cursor, or the download of debug information that is running: names
+/// are still to come then.
+fn with_download(canvas: &Canvas<'_>, context: &PaneContext<'_>, room: usize) -> Vec<Span<'static>> {
+    match context.answer.and_then(|answer| answer.facts.download.as_ref()) {
+        Some(download) => {
+            let words = text::cut_middle(&download.to_string(), room).into_owned();
+            vec![Span::styled(words, canvas.style(Role::Notable))]
+        }
+        None => selected(canvas, context, room),
+    }
 }
 
 /// The signal of setitimer for a clock. Its default action terminates the process.
