@@ -1,7 +1,8 @@
 //! Demangles Rust, C++ and Fortran names to a full and a short form, both safe to display. C names
 //! and unknown forms stay as they are. [`simplify`](super::simplify) shortens full names.
 
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
+use std::collections::HashMap;
 use std::fmt::{self, Write};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::{Duration, Instant};
@@ -15,8 +16,13 @@ use super::simplify;
 const MAX_MANGLED_BYTES: usize = 8 << 10;
 /// Maximum length of a demangled name. A few dozen bytes can expand to gigabytes.
 const MAX_BYTES: usize = 64 << 10;
-/// Maximum time for all names of one file. A hundred thousand real ones take less than a second.
+/// Maximum time for all names of one file, besides that which real names take.
 const MAX_TIME: Duration = Duration::from_secs(5);
+/// Time that a name may take without counting. A hundred thousand real ones take less than a
+/// second, so a long session never reaches the maximum.
+const FREE_TIME: Duration = Duration::from_micros(200);
+/// Maximum memory for names that were demangled already.
+const MAX_CACHE_BYTES: usize = 4 << 20;
 /// Maximum nesting of a C++ name, so that the demangler does not overflow a small stack.
 const MAX_DEPTH: u32 = 96;
 
@@ -35,22 +41,40 @@ pub struct Name {
 }
 
 /// Demangles the names of one file within a time limit: malicious names take long, and a file can
-/// have thousands. After the limit, names are shown as they are.
+/// have thousands. After the limit, names are shown as they are. Inlined functions have the same
+/// names at many addresses, so results are cached.
 #[derive(Default)]
 pub(super) struct Demangler {
     spent: Cell<Duration>,
+    known: RefCell<HashMap<Box<[u8]>, Name>>,
+    known_bytes: Cell<usize>,
 }
 
 impl Demangler {
     /// Demangles a symbol or a linkage name.
     pub(super) fn name(&self, raw: &[u8]) -> Name {
+        if let Some(name) = self.known.borrow().get(raw) {
+            return name.clone();
+        }
         if self.spent.get() > MAX_TIME {
             return plain(&String::from_utf8_lossy(raw), NameLanguage::C);
         }
         let started = Instant::now();
         let name = demangle(raw);
-        self.spent.set(self.spent.get() + started.elapsed());
+        self.spent.set(self.spent.get() + started.elapsed().saturating_sub(FREE_TIME));
+        self.remember(raw, &name);
         name
+    }
+
+    fn remember(&self, raw: &[u8], name: &Name) {
+        let mut known = self.known.borrow_mut();
+        let bytes = raw.len() + name.full.len() + name.short.len() + size_of::<(Box<[u8]>, Name)>();
+        if self.known_bytes.get() + bytes > MAX_CACHE_BYTES {
+            known.clear();
+            self.known_bytes.set(0);
+        }
+        self.known_bytes.set(self.known_bytes.get() + bytes);
+        known.insert(raw.into(), name.clone());
     }
 }
 
@@ -422,6 +446,18 @@ mod tests {
         assert_eq!(names.name(b"_ZN3foo3barEv").full, "foo::bar()");
         names.spent.set(MAX_TIME * 2);
         assert_eq!(names.name(b"_ZN3foo3bar\x1bEv").full, "_ZN3foo3bar\u{fffd}Ev");
+        assert_eq!(names.name(b"_ZN3foo3barEv").full, "foo::bar()", "a known name takes no time");
+    }
+
+    #[test]
+    fn many_real_names_do_not_reach_the_time_limit() {
+        let names = Demangler::default();
+        (0..10_000)
+            .for_each(|_| drop(names.name(b"_ZNSt8_Rb_treeIiSt4pairIKiSsESt10_Select1stIS2_ESt4lessIiEE5clearEv")));
+        assert!(names.spent.get() < MAX_TIME / 100 && names.known.borrow().len() == 1);
+        let long = vec![b'a'; 1 << 20];
+        (0..10u8).for_each(|end| drop(names.name(&[&long[..], &[b'a' + end]].concat())));
+        assert!(names.known_bytes.get() <= MAX_CACHE_BYTES && names.known.borrow().len() < 10);
     }
 
     #[test]

@@ -1,6 +1,8 @@
 //! Names, lines and inlined calls equal those of `llvm-symbolizer`.
 
+use std::collections::BTreeSet;
 use std::io::Write;
+use std::path::Path;
 use std::process::{Command, Stdio};
 
 use crate::sources::{C, CPP};
@@ -34,13 +36,20 @@ fn base(path: &str) -> &str {
     path.rsplit('/').next().unwrap_or_default()
 }
 
-/// The last component of a name without parameters. Each tool has its own way to write a lambda.
+/// The last component of a name without parameters. Each tool has its own way to write a lambda or
+/// a closure.
 fn brief(name: &str) -> String {
-    if name.contains("lambda") {
+    if name.contains("lambda") || name.contains("closure") {
         return "lambda".to_owned();
     }
     let name = name.replace("(anonymous namespace)::", "");
     let name = name.split('(').next().unwrap_or_default();
+    // The hash of a Rust symbol, and the suffix of a clone by GCC.
+    let is_hash =
+        |end: &str| end.len() == 17 && end.starts_with('h') && end[1..].bytes().all(|byte| byte.is_ascii_hexdigit());
+    let name = name.rsplit_once("::").filter(|(_, end)| is_hash(end)).map_or(name, |(name, _)| name);
+    let clones = [".constprop.", ".part.", ".isra.", ".cold"];
+    let name = clones.iter().filter_map(|clone| name.find(clone)).min().map_or(name, |end| &name[..end]);
     name.rsplit("::").next().unwrap_or_default().split('<').next().unwrap_or_default().to_owned()
 }
 
@@ -87,5 +96,91 @@ fn names_lines_and_inlined_calls_equal_those_of_llvm_symbolizer() {
         shop.build(compiler, source, &arguments, "app");
         let (share, differences) = compare(&shop, "app");
         assert!(share > 0.99, "{compiler} {arguments:?}: {share}, such as\n{}", differences.join("\n"));
+    }
+}
+
+/// Real programs and libraries; those that are not installed are left out.
+const INSTALLED: [&str; 8] = [
+    "/usr/lib/x86_64-linux-gnu/libc.so.6",
+    "/usr/bin/python3",
+    "/usr/bin/sqlite3",
+    "/usr/bin/redis-server",
+    "/usr/bin/clang",
+    "/usr/bin/node",
+    "/usr/lib/postgresql/15/bin/postgres",
+    "/usr/lib/x86_64-linux-gnu/libstdc++.so.6",
+];
+
+/// Addresses of one file, and those at which the tools differ.
+#[derive(Default)]
+struct Comparison {
+    /// The number of addresses with a name here or there.
+    named: usize,
+    /// Those with other files, lines or inlined calls.
+    places: Vec<String>,
+    /// Those with another name of the function itself.
+    names: Vec<String>,
+}
+
+/// Compares addresses that are spread over the code at random.
+fn compare_at_random(shop: &Workshop, path: &Path, count: usize) -> Comparison {
+    let file = path.to_str().expect("UTF-8");
+    let (start, end) = shop.section(file, ".text");
+    let mut random = 88_172_645_463_325_252u64;
+    let mut draw = || {
+        random ^= random << 13;
+        random ^= random >> 7;
+        random ^= random << 17;
+        start + random % (end - start)
+    };
+    let addresses: BTreeSet<u64> = (0..count).map(|_| draw()).collect();
+    let addresses: Vec<u64> = addresses.into_iter().collect();
+    let theirs = symbolize(file, &addresses);
+    assert_eq!(theirs.len(), addresses.len());
+    let ours = ask_here(path, addresses.iter().copied());
+    let mut comparison = Comparison::default();
+    for (address, theirs) in addresses.iter().zip(theirs) {
+        let place = |file: &str, line: u32| if line == 0 { String::new() } else { format!("{}:{line}", base(file)) };
+        let theirs = theirs.iter().filter(|(name, ..)| name != "??");
+        let theirs: Vec<_> = theirs.map(|(name, file, line)| (brief(name), place(file, *line))).collect();
+        let ours = ours.lines[address].iter().filter(|line| !line.full.contains("+0x"));
+        let ours: Vec<_> = ours.map(|line| (brief(&line.full), place(&line.file, line.line))).collect();
+        comparison.named += usize::from(!ours.is_empty() || !theirs.is_empty());
+        let is_same_place = {
+            let mut pairs = ours.iter().zip(&theirs).rev();
+            let outermost = pairs.next();
+            let is_outermost_there = outermost.is_none_or(|(ours, theirs)| ours.1 == theirs.1);
+            is_outermost_there && pairs.all(|(ours, theirs)| ours == theirs) && ours.len() == theirs.len()
+        };
+        // Without debug information there is only the name.
+        let has_place = ours.iter().chain(&theirs).any(|(_, place)| !place.is_empty());
+        if ours != theirs {
+            let kind = if is_same_place || !has_place { &mut comparison.names } else { &mut comparison.places };
+            kind.push(format!("{address:#x}: {ours:?}, not {theirs:?}"));
+        }
+    }
+    comparison
+}
+
+#[test]
+fn names_of_installed_programs_equal_those_of_llvm_symbolizer() {
+    if !has("llvm-symbolizer") {
+        return;
+    }
+    let shop = Workshop::new();
+    let count = if std::env::var_os("SIGTOP_LONG").is_some() { 10_000 } else { 1_000 };
+    let own = Path::new(env!("CARGO_BIN_EXE_sigtop"));
+    let installed = INSTALLED.iter().map(Path::new).filter(|path| path.exists());
+    for path in installed.chain([own]) {
+        let Comparison { named, places, names } = compare_at_random(&shop, path, count);
+        let shown = path.display();
+        println!("{shown}: of {named} addresses {} have other places, {} other names", places.len(), names.len());
+        places.iter().chain(&names).for_each(|difference| println!("  {difference}"));
+        let at_most = |share: f64| (named as f64 * share).ceil() as usize;
+        assert!(places.len() <= at_most(0.002), "{shown}: {} of {named}:\n{}", places.len(), places.join("\n"));
+        // Of several symbols at one address sigtop takes the public one (`newlocale`), LLVM the
+        // first or the last (`__newlocale`); libc has most of them. LLVM also names data in code,
+        // and has no names of some hidden functions.
+        assert!(names.len() <= at_most(0.12), "{shown}: {} of {named}:\n{}", names.len(), names.join("\n"));
     }
 }
