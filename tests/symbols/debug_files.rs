@@ -112,6 +112,46 @@ fn split_debug_information_is_complete() {
 }
 
 #[test]
+fn package_of_the_fifth_version_is_complete() {
+    if !has("clang") || !has("llvm-dwp") {
+        return;
+    }
+    let shop = Workshop::new();
+    let (first, second) = ("first.c", "second.c");
+    std::fs::write(shop.path(first), C.1).unwrap();
+    // Two units: the index of a package tells them apart.
+    let other = ["innermost", "middle", "outer", "hidden", "main"]
+        .iter()
+        .fold(C.1.to_owned(), |text, name| text.replace(&format!("{name}("), &format!("other_{name}(")));
+    std::fs::write(shop.path(second), other).unwrap();
+    let names = ["outer", "hidden", "main", "other_outer", "other_hidden", "other_main"];
+    let build = |arguments: &[&str]| {
+        for (source, object) in [(first, "first.o"), (second, "second.o")] {
+            let all = [&["-O2", "-g", "-gdwarf-5"], arguments, &["-c", source, "-o", object]].concat();
+            shop.run("clang", &all);
+        }
+        shop.run("clang", &["first.o", "second.o", "-o", "app"]);
+        let symbols = shop.nm(&["app"]);
+        let functions = symbols.iter().filter(|symbol| names.contains(&symbol.3.as_str()));
+        functions.flat_map(|&(start, size, ..)| start..start + size).collect::<Vec<u64>>()
+    };
+    let asked = build(&[]);
+    let whole = ask_here(&shop.path("app"), asked.iter().copied());
+    assert_inlined(&whole);
+    assert_eq!(build(&["-gsplit-dwarf"]), asked);
+    shop.run("llvm-dwp", &["-e", "app", "-o", "app.dwp"]);
+    assert!(shop.run("readelf", &["-SW", "app.dwp"]).contains(".debug_cu_index"));
+    for part in ["first.dwo", "second.dwo"] {
+        std::fs::remove_file(shop.path(part)).unwrap();
+    }
+    let package = ask_here(&shop.path("app"), asked.iter().copied());
+    assert_eq!(resolved(&package), resolved(&whole));
+    std::fs::remove_file(shop.path("app.dwp")).unwrap();
+    let without = ask_here(&shop.path("app"), asked.iter().copied());
+    assert!(resolved(&without) != resolved(&whole), "the package is needed");
+}
+
+#[test]
 fn debuginfod_cache_is_searched_by_build_id() {
     let shop = Workshop::new();
     let path = shop.build("gcc", C, &["-O2", "-g", "-Wl,--build-id=sha1"], "app");
