@@ -77,7 +77,7 @@ _sigtop() {
 
     case "${cmd}" in
         sigtop)
-            opts="-p -F -h -V --pid --no-follow --clock --engine --freq --hz --period --budget --jit --focus --ignore --tagfocus --thread --process --tagignore --window --sort --cum --names --source-path --python --debuginfod --no-debuginfod --theme --refresh --mouse --no-mouse --tui --quiet --on-quit --save --format --symbols --batch --interval --count --table --memory --config --no-config --raw --help --version demo env report symbols record view sampler demo-target help"
+            opts="-p -F -h -V --pid --no-follow --clock --engine --freq --hz --period --budget --jit --focus --ignore --tagfocus --thread --process --tagignore --window --sort --cum --names --source-path --python --debuginfod --no-debuginfod --theme --refresh --mouse --no-mouse --tui --quiet --on-quit --save --format --symbols --batch --interval --count --table --memory --symbol-memory --config --no-config --raw --help --version demo env report symbols record view sampler demo-target help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 1 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -203,6 +203,10 @@ _sigtop() {
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
+                --symbol-memory)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
                 --config)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
@@ -219,7 +223,7 @@ _sigtop() {
             return 0
             ;;
         sigtop__subcmd__demo)
-            opts="-p -F -h --pid --no-follow --clock --engine --freq --hz --period --budget --jit --focus --ignore --tagfocus --thread --process --tagignore --window --sort --cum --names --source-path --python --debuginfod --no-debuginfod --theme --refresh --mouse --no-mouse --tui --quiet --on-quit --save --format --symbols --batch --interval --count --table --memory --config --no-config --raw --help"
+            opts="-p -F -h --pid --no-follow --clock --engine --freq --hz --period --budget --jit --focus --ignore --tagfocus --thread --process --tagignore --window --sort --cum --names --source-path --python --debuginfod --no-debuginfod --theme --refresh --mouse --no-mouse --tui --quiet --on-quit --save --format --symbols --batch --interval --count --table --memory --symbol-memory --config --no-config --raw --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -342,6 +346,10 @@ _sigtop() {
                     return 0
                     ;;
                 --memory)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --symbol-memory)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
@@ -537,7 +545,7 @@ _sigtop() {
             return 0
             ;;
         sigtop__subcmd__record)
-            opts="-o -d -p -F -h --output --format --duration --on-quit --pid --no-follow --symbols --quiet --clock --engine --freq --hz --period --budget --jit --python --debuginfod --no-debuginfod --memory --config --no-config --help"
+            opts="-o -d -p -F -h --output --format --duration --on-quit --pid --no-follow --symbols --quiet --clock --engine --freq --hz --period --budget --jit --python --debuginfod --no-debuginfod --memory --symbol-memory --config --no-config --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -612,6 +620,10 @@ _sigtop() {
                     return 0
                     ;;
                 --memory)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --symbol-memory)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
@@ -789,7 +801,7 @@ _sigtop() {
             return 0
             ;;
         sigtop__subcmd__view)
-            opts="-h --focus --ignore --tagfocus --thread --process --tagignore --window --sort --cum --names --source-path --python --debuginfod --no-debuginfod --theme --refresh --mouse --no-mouse --tui --quiet --batch --memory --config --no-config --help"
+            opts="-h --focus --ignore --tagfocus --thread --process --tagignore --window --sort --cum --names --source-path --python --debuginfod --no-debuginfod --theme --refresh --mouse --no-mouse --tui --quiet --batch --memory --symbol-memory --config --no-config --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -848,6 +860,10 @@ _sigtop() {
                     return 0
                     ;;
                 --memory)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --symbol-memory)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;

@@ -67,6 +67,8 @@ pub struct Defaults {
     pub mouse: Option<bool>,
     /// The memory limit for stacks and history, in bytes.
     pub memory: Option<u64>,
+    /// The memory for debug information, in bytes.
+    pub symbol_memory: Option<u64>,
     /// The action of `q` on a launched program.
     pub on_quit: Option<OnQuit>,
 }
@@ -122,7 +124,7 @@ const DEFAULTS: &str = "defaults";
 const KEYS: &str = "keys";
 
 /// All settings except keys.
-pub static SETTINGS: [Setting; 15] = [
+pub static SETTINGS: [Setting; 16] = [
     Setting {
         table: "",
         ..keyword_setting::<ThemeName>("theme", "\"light\"", "colour theme", |defaults, text| {
@@ -168,6 +170,9 @@ pub static SETTINGS: [Setting; 15] = [
     }),
     setting(DEFAULTS, "memory", "\"1GB\"", "memory for stacks and history", |defaults, text| {
         store(&mut defaults.memory, options::memory_bytes(text))
+    }),
+    setting(DEFAULTS, "symbol-memory", "\"500MB\"", "memory for debug information", |defaults, text| {
+        store(&mut defaults.symbol_memory, options::memory_bytes(text))
     }),
     keyword_setting::<OnQuit>("on-quit", "\"leave\"", "fate of a launched program on quit", |defaults, text| {
         store(&mut defaults.on_quit, keyword::parse(text))

@@ -62,7 +62,10 @@ pub(super) fn session_settings(args: &WatchArgs, command: &[OsString]) -> Settin
             current: std::env::current_dir().ok(),
             embedded: &[],
         },
-        symbols: SymbolOptions { servers: args.uses_debuginfod().then(DebuginfodClient::from_environment) },
+        symbols: SymbolOptions {
+            servers: args.uses_debuginfod().then(DebuginfodClient::from_environment),
+            memory_bytes: args.symbol_memory_bytes(),
+        },
         budget: args.budget(),
         memory_bytes: args.memory_bytes(),
         interpreter_view: args.interpreter_view(),

@@ -20,7 +20,7 @@ use super::sanitize::sanitize;
 use super::simplify;
 use super::split_dwarf::SplitDwarf;
 
-/// Maximum size of uncompressed debug information in memory, of one file or of all together. The
+/// Maximum size of uncompressed debug information of one file in memory. The
 /// tables that addr2line builds for units with samples are not included.
 pub(super) const MAX_BYTES: u64 = 2 << 30;
 

@@ -1,14 +1,20 @@
 //! The thread that reads debug information. It gets the names from symbol tables and answers again
 //! with source lines and inlined calls. It is a thread of its own because reading the debug
 //! information of one file can take seconds, and the symbols of the next file must not wait.
+//!
+//! Debug information is kept in memory up to a bound, then all of it is freed. A file that is
+//! larger than the bound is read nevertheless, alone. Large debug information is also freed while
+//! no name is asked for; see [`DebugInfoArena::idle_time`]. What counts is what was read of files;
+//! nothing is mapped.
 
-use std::cell::OnceCell;
+use std::cell::{Cell, OnceCell};
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
+use std::ops::RangeInclusive;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use crossbeam_channel::{Receiver, Sender};
+use crossbeam_channel::{Receiver, RecvTimeoutError, Sender};
 
 use super::assembly::{Code, LineState, Places};
 use super::demangle::Name;
@@ -21,6 +27,13 @@ use crate::profile::stack::FrameId;
 
 /// Time for which answers are collected before they are sent.
 const GATHER: Duration = Duration::from_millis(100);
+/// Debug information that is freed while no name is asked for.
+const LARGE_BYTES: u64 = 32 << 20;
+/// Minimum and maximum time without a task after which it is freed.
+const IDLE: RangeInclusive<Duration> = Duration::from_secs(2)..=Duration::from_secs(60);
+/// The same as a multiple of the time that reading took, so that reading it again and again takes
+/// at most a twentieth of a CPU.
+const IDLE_PER_READ: u32 = 20;
 /// Maximum number of files whose debug information is kept.
 const MAX_FILES: usize = 256;
 
@@ -74,43 +87,78 @@ pub(super) fn without_line(name: Name) -> ResolvedLine {
     ResolvedLine { full: name.full, short: name.short, file: String::new(), line: 0, inlined: false }
 }
 
-/// Performs tasks until their channel is closed or the receiver of answers is gone.
-pub(super) fn run(tasks: &Receiver<LineTask>, replies: &Sender<SymbolReply>, codes: &Sender<CodeReply>) {
-    let mut next = tasks.recv().ok();
-    while next.is_some() {
-        next = run_until_full(next, tasks, replies, codes);
-    }
-}
-
-/// Performs tasks until one needs a file that does not fit, and returns that task. Everything that
-/// was read is kept until then and freed together.
-fn run_until_full(
-    mut next: Option<LineTask>,
+/// Performs tasks until their channel is closed or the receiver of answers is gone. `memory_bytes`
+/// is the bound for debug information.
+pub(super) fn run(
     tasks: &Receiver<LineTask>,
     replies: &Sender<SymbolReply>,
     codes: &Sender<CodeReply>,
-) -> Option<LineTask> {
-    let arena = DebugInfoArena::default();
-    let mut files: HashMap<ModuleId, Option<DwarfLines<'_>>> = HashMap::new();
+    memory_bytes: u64,
+) {
+    let mut next = tasks.recv().ok();
     while let Some(task) = next {
+        let arena = DebugInfoArena::new(memory_bytes, LARGE_BYTES, IDLE);
+        next = match run_in_arena(&arena, task, tasks, (replies, codes)) {
+            ArenaEnd::Full(task) => Some(task),
+            ArenaEnd::Idle => {
+                drop(arena);
+                tasks.recv().ok()
+            }
+            ArenaEnd::Closed => None,
+        };
+    }
+}
+
+/// The reason why everything that was read is freed.
+enum ArenaEnd {
+    /// The task needs a file for which there is no room.
+    Full(LineTask),
+    /// No task came for a while.
+    Idle,
+    /// No task will come, or nobody waits for answers.
+    Closed,
+}
+
+/// Performs tasks. Everything that is read is kept until this returns.
+fn run_in_arena(
+    arena: &DebugInfoArena,
+    first: LineTask,
+    tasks: &Receiver<LineTask>,
+    (replies, codes): (&Sender<SymbolReply>, &Sender<CodeReply>),
+) -> ArenaEnd {
+    let mut files: HashMap<ModuleId, Option<DwarfLines<'_>>> = HashMap::new();
+    let mut task = first;
+    loop {
         let (module, file, pid) = task.file();
         let lines = match files.entry(module) {
             Entry::Occupied(known) => known.into_mut(),
             Entry::Vacant(new) => match catch_panic(|| arena.read(file, pid)) {
-                Some(Err(ArenaFull)) => return Some(task),
+                Some(Err(ArenaFull)) => return ArenaEnd::Full(task),
                 read => {
                     let sections = read.and_then(Result::ok).flatten();
-                    new.insert(sections.and_then(|sections| catch_panic(|| DwarfLines::new(sections).ok()).flatten()))
+                    let index = |sections| catch_panic(|| DwarfLines::new(sections).ok()).flatten();
+                    new.insert(arena.measure(|| sections.and_then(index)))
                 }
             },
         };
         match task {
-            LineTask::Names(job) => answer(job, lines, replies)?,
+            LineTask::Names(job) => {
+                if answer(job, lines, replies).is_none() {
+                    return ArenaEnd::Closed;
+                }
+            }
             LineTask::Code(job) => answer_code(job, lines, codes),
         }
-        next = tasks.recv().ok();
+        let next = match arena.idle_time() {
+            Some(idle) => tasks.recv_timeout(idle),
+            None => tasks.recv().map_err(|_| RecvTimeoutError::Disconnected),
+        };
+        task = match next {
+            Ok(task) => task,
+            Err(RecvTimeoutError::Timeout) => return ArenaEnd::Idle,
+            Err(RecvTimeoutError::Disconnected) => return ArenaEnd::Closed,
+        };
     }
-    None
 }
 
 /// Sends code with its lines. Sets `lines` to `None` if reading them fails.
@@ -162,30 +210,109 @@ fn answer(job: LineJob, lines: &mut Option<DwarfLines<'_>>, replies: &Sender<Sym
 /// Debug information in memory. It does not move, so that parsers can refer to it.
 struct DebugInfoArena {
     places: Box<[OnceCell<DebugSections>]>,
+    memory_bytes: u64,
+    large_bytes: u64,
+    idle: RangeInclusive<Duration>,
+    /// The time that it took to read what is here.
+    read_time: Cell<Duration>,
 }
 
 /// The arena has no room for a file.
 struct ArenaFull;
 
-impl Default for DebugInfoArena {
-    fn default() -> Self {
-        DebugInfoArena { places: (0..MAX_FILES).map(|_| OnceCell::new()).collect() }
-    }
-}
-
 impl DebugInfoArena {
+    fn new(memory_bytes: u64, large_bytes: u64, idle: RangeInclusive<Duration>) -> DebugInfoArena {
+        let places = (0..MAX_FILES).map(|_| OnceCell::new()).collect();
+        DebugInfoArena { places, memory_bytes, large_bytes, idle, read_time: Cell::default() }
+    }
+
+    /// The memory that debug information takes, without the tables that addr2line builds.
+    fn used_bytes(&self) -> u64 {
+        self.places.iter().map_while(OnceCell::get).map(DebugSections::memory_bytes).sum()
+    }
+
+    /// The time without a task after which everything is freed; `None` if it is small.
+    fn idle_time(&self) -> Option<Duration> {
+        let idle = (self.read_time.get() * IDLE_PER_READ).clamp(*self.idle.start(), *self.idle.end());
+        (self.used_bytes() >= self.large_bytes).then_some(idle)
+    }
+
+    /// Runs a part of reading a file, and adds its time.
+    fn measure<T>(&self, read: impl FnOnce() -> T) -> T {
+        let started = Instant::now();
+        let result = read();
+        self.read_time.set(self.read_time.get() + started.elapsed());
+        result
+    }
+
     /// Reads the debug information of a file. Returns `None` if there is none or it is unusable.
     fn read(&self, file: &ModuleFile, pid: u32) -> Result<Option<&DebugSections>, ArenaFull> {
-        let used: u64 = self.places.iter().map_while(OnceCell::get).map(DebugSections::memory_bytes).sum();
+        let used = self.used_bytes();
         let place = self.places.iter().find(|place| place.get().is_none()).ok_or(ArenaFull)?;
         let Ok(elf) = object::open(file, pid) else { return Ok(None) };
         let elf = if dwarf::is_in(&elf) { Some(elf) } else { object::debug_file(&elf, file, pid) };
         let Some(elf) = elf else { return Ok(None) };
         let shared = object::shared_debug_file(&elf, pid);
-        match DebugSections::read(&elf, shared.as_ref(), (&file.path, pid), MAX_BYTES.saturating_sub(used)) {
+        // The first file may be larger than the bound.
+        let room = if used == 0 { MAX_BYTES } else { self.memory_bytes.min(MAX_BYTES).saturating_sub(used) };
+        match self.measure(|| DebugSections::read(&elf, shared.as_ref(), (&file.path, pid), room)) {
             Ok(sections) => Ok(Some(place.get_or_init(|| sections))),
             Err(Error::TooLarge { .. }) if used > 0 => Err(ArenaFull),
             Err(_) => Ok(None),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crossbeam_channel::unbounded;
+
+    use super::*;
+
+    /// The names of one address of this test.
+    fn task(module: u32) -> LineTask {
+        let file = ModuleFile {
+            path: std::env::current_exe().expect("this test"),
+            build_id: Box::default(),
+            device: 0,
+            inode: 0,
+        };
+        let (module, pid, frames) = (ModuleId(module), std::process::id(), vec![(FrameId(0), 0, None)]);
+        LineTask::Names(LineJob { module, file, pid, state: SymbolState::Symbols, frames })
+    }
+
+    /// Performs tasks for these modules, whose debug information is that of this test, and returns
+    /// the reason of the end and the number of answers with lines.
+    fn run(modules: &[u32], arena: &DebugInfoArena, is_closed: bool) -> (ArenaEnd, usize) {
+        let (send, tasks) = unbounded();
+        let (replies, answers) = unbounded();
+        let (codes, _) = unbounded();
+        modules[1..].iter().for_each(|&module| send.send(task(module)).expect("open"));
+        let open = (!is_closed).then_some(send);
+        let end = run_in_arena(arena, task(modules[0]), &tasks, (&replies, &codes));
+        drop(open);
+        (end, answers.try_iter().filter(|answer| answer.state == SymbolState::Lines).count())
+    }
+
+    #[test]
+    fn a_file_beyond_the_bound_is_read_alone() {
+        let arena = |memory_bytes| DebugInfoArena::new(memory_bytes, LARGE_BYTES, IDLE);
+        let (end, answers) = run(&[1, 1, 2], &arena(1), true);
+        assert!(matches!(end, ArenaEnd::Full(LineTask::Names(job)) if job.module == ModuleId(2)));
+        assert_eq!(answers, 2, "the file is larger than the bound");
+        let (end, answers) = run(&[1, 1, 2], &arena(MAX_BYTES), true);
+        assert!(matches!(end, ArenaEnd::Closed) && answers == 3, "both fit");
+    }
+
+    #[test]
+    fn large_debug_information_is_freed_while_no_name_is_asked_for() {
+        let soon = Duration::from_millis(1);
+        let (end, answers) = run(&[1, 1], &DebugInfoArena::new(MAX_BYTES, 1, soon..=soon), false);
+        assert!(matches!(end, ArenaEnd::Idle) && answers == 2);
+        assert_eq!(DebugInfoArena::new(MAX_BYTES, 1, IDLE).idle_time(), None, "nothing is small");
+        let slow = DebugInfoArena::new(MAX_BYTES, 0, IDLE);
+        assert_eq!(slow.idle_time(), Some(Duration::from_secs(2)));
+        slow.read_time.set(Duration::from_millis(500));
+        assert_eq!(slow.idle_time(), Some(Duration::from_secs(10)));
     }
 }

@@ -46,11 +46,22 @@ pub fn spawn(requests: Receiver<SymbolRequest>, replies: Sender<SymbolReply>) ->
 }
 
 /// Options of the worker.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub struct SymbolOptions {
     /// The client that downloads debug files, if the user allows that.
     pub servers: Option<DebuginfodClient>,
+    /// The memory for debug information, in bytes. One file may take more while it is read.
+    pub memory_bytes: u64,
 }
+
+impl Default for SymbolOptions {
+    fn default() -> Self {
+        SymbolOptions { servers: None, memory_bytes: DEFAULT_MEMORY_BYTES }
+    }
+}
+
+/// Memory for debug information by default.
+pub const DEFAULT_MEMORY_BYTES: u64 = 300 << 20;
 
 /// Starts a worker that also returns code. It ends when both `requests` and `asked` are closed.
 pub fn spawn_for_code(
@@ -65,8 +76,11 @@ pub fn spawn_for_code(
     let (answers, more_codes) = (replies.clone(), codes.clone());
     // The thread is not joined: it may be reading a file of gigabytes when its results are no
     // longer needed.
+    let memory_bytes = options.memory_bytes;
     let second = Builder::new().name("lines".to_owned()).stack_size(2 * MAX_STACK_BYTES);
-    second.spawn(move || line_worker::run(&waiting, &answers, &more_codes)).expect("a thread can be started");
+    second
+        .spawn(move || line_worker::run(&waiting, &answers, &more_codes, memory_bytes))
+        .expect("a thread can be started");
     let first = Builder::new().name("symbols".to_owned()).stack_size(MAX_STACK_BYTES);
     first.spawn(move || run(requests, asked, &tasks, (&replies, &codes), options)).expect("a thread can be started")
 }

@@ -157,6 +157,12 @@ pub struct LimitArgs {
     /// rare stacks are replaced by `[memory limit]` [default: 512MB]
     #[arg(long, value_name = "SIZE", value_parser = options::memory_bytes, help_heading = "Limits")]
     pub memory: Option<u64>,
+
+    /// Memory for debug information. Beyond it, and while no name is asked for, large debug
+    /// information is freed, and read again when it is needed. A single file may take more while
+    /// it is read [default: 300MB]
+    #[arg(long, value_name = "SIZE", value_parser = options::memory_bytes, help_heading = "Limits")]
+    pub symbol_memory: Option<u64>,
 }
 
 /// The config file to use.

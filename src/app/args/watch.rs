@@ -13,6 +13,7 @@ use crate::link::wire::{Clock, Engine};
 use crate::pprof::format::SaveFormat;
 use crate::profile::DEFAULT_MEMORY_BYTES;
 use crate::profile::interpreter_view::InterpreterView;
+use crate::symbols::worker::DEFAULT_MEMORY_BYTES as DEFAULT_SYMBOL_MEMORY_BYTES;
 use crate::tally::query::Sort;
 use crate::tui::OnQuit;
 use crate::tui::command::options::duration;
@@ -133,7 +134,10 @@ impl WatchArgs {
             keys,
             ..screen
         };
-        let limits = LimitArgs { memory: self.limits.memory.or(defaults.memory) };
+        let limits = LimitArgs {
+            memory: self.limits.memory.or(defaults.memory),
+            symbol_memory: self.limits.symbol_memory.or(defaults.symbol_memory),
+        };
         let stacks = StackArgs { python: self.stacks.python.or(defaults.python) };
         let symbols = self.debug_information;
         let asks = symbols.debuginfod || (!symbols.no_debuginfod && defaults.debuginfod == Some(true));
@@ -170,6 +174,11 @@ impl WatchArgs {
     /// The memory limit for stacks and history, in bytes.
     pub fn memory_bytes(&self) -> u64 {
         self.limits.memory.unwrap_or(DEFAULT_MEMORY_BYTES)
+    }
+
+    /// The memory for debug information, in bytes.
+    pub fn symbol_memory_bytes(&self) -> u64 {
+        self.limits.symbol_memory.unwrap_or(DEFAULT_SYMBOL_MEMORY_BYTES)
     }
 
     /// Whether debuginfod servers are asked.
