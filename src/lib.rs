@@ -20,8 +20,8 @@
 //!                                               └─────────────────────────────────────────────────────┘
 //! ```
 //!
-//! Each folder may import those before it in this list, and none behind it: [`link::wire`], `agent`
-//! | [`attach`] | [`profile`], [`symbols`], [`tally`], [`pprof`], [`session`], [`tui`], [`app`].
+//! Each folder may import those before it in this list, and none behind it: [`link::wire`],
+//! `cpython`, `agent` | [`attach`] | [`profile`], [`symbols`], [`tally`], [`pprof`], [`session`], [`tui`], [`app`].
 //! The test `house` checks this, and that no folder has an import cycle.
 //!
 //! # Threads
@@ -76,6 +76,7 @@ extern crate alloc;
 
 #[cfg(feature = "agent")]
 pub mod agent;
+mod cpython;
 pub mod link;
 
 #[cfg(feature = "viewer")]

@@ -6,7 +6,8 @@ use std::cell::Cell;
 use proptest::collection::vec;
 use proptest::option;
 use proptest::prelude::*;
-use sigtop::link::wire::interpreter::{Interpreter, InterpreterFunction, LineFormat};
+use proptest::sample::select;
+use sigtop::link::wire::interpreter::{FrameAccess, Interpreter, InterpreterFunction, LineFormat};
 use sigtop::link::wire::*;
 
 /// An allocator that counts the bytes of each thread, for tests that limit the memory of a piece of
@@ -166,13 +167,13 @@ fn plain() -> impl Strategy<Value = SentMessage> {
     let thread = (any::<u32>(), bytes(MAX_COMM)).prop_map(|(tid, name)| Message::Thread(Thread { tid, name }));
     let unload = (any::<u32>(), any::<u32>()).prop_map(|(id, generation)| Message::Unload(Unload { id, generation }));
     let texts = (bytes(MAX_FUNCTION_NAME), bytes(MAX_PATH), bytes(MAX_LINE_TABLE));
-    let function = (any::<u32>(), any::<u32>(), texts).prop_map(|(id, first_line, (name, file, line_table))| {
-        let line_format = LineFormat::Locations;
+    let ids = (any::<u32>(), any::<u32>(), select(&LineFormat::ALL[..]));
+    let function = (ids, texts).prop_map(|((id, first_line, line_format), (name, file, line_table))| {
         Message::Function(InterpreterFunction { id, first_line, name, file, line_format, line_table })
     });
-    let interpreter = (any::<[u8; 2]>(), any::<bool>(), number(), number(), number());
-    let interpreter = interpreter.prop_map(|([major, minor], is_readable, merged, unnamed, unmerged)| {
-        Message::Interpreter(Interpreter { major, minor, is_readable, merged, unnamed, unmerged })
+    let interpreter = (any::<[u8; 2]>(), select(&FrameAccess::ALL[..]), number(), number(), number());
+    let interpreter = interpreter.prop_map(|([major, minor], access, merged, unnamed, unmerged)| {
+        Message::Interpreter(Interpreter { major, minor, access, merged, unnamed, unmerged })
     });
     let small = any::<u32>().prop_flat_map(|number| {
         prop_oneof![Just(Message::ThreadEnd { tid: number }), Just(Message::Busy { viewer: number })]

@@ -13,9 +13,9 @@ mod sleep;
 
 use crate::agent::cpuprofile::aggregate::ProfileAggregate;
 use crate::agent::cpuprofile::control;
-use crate::agent::interpreter::finder::InterpreterFinder;
-use crate::agent::interpreter::functions::FunctionTable;
+use crate::agent::interpreter::{self, finder::InterpreterFinder};
 use crate::agent::os::memory::MemoryFile;
+use crate::agent::os::process_memory::ProcessMemory;
 use crate::agent::os::socket::{Address, PeerGone, Socket};
 use crate::agent::os::status::{self, Status};
 use crate::agent::os::syscall;
@@ -31,6 +31,7 @@ use crate::agent::{launch, requests, state};
 use alloc::boxed::Box;
 use core::sync::atomic::{AtomicU32, Ordering};
 
+use crate::cpython::functions::FunctionTable;
 use crate::link::wire::ring::word;
 use crate::link::wire::{
     AgentCounters, Clock, Engine, Hello, MAX_FRAMES, Request, SpawnCause, StoredStack, Thread, stack_memory,
@@ -64,7 +65,7 @@ pub(super) struct Agent {
     pool: &'static SlotPool,
     publisher: Publisher,
     finder: InterpreterFinder,
-    functions: FunctionTable,
+    functions: FunctionTable<ProcessMemory>,
     pub(super) ticker: TimerEngine,
     memory: Box<[StoredStack]>,
     sent: u64,
@@ -180,7 +181,7 @@ impl Agent {
             pool,
             publisher,
             finder,
-            functions: FunctionTable::new(),
+            functions: FunctionTable::new(ProcessMemory::open()),
             ticker,
             memory: stack_memory(),
             sent: 0,
@@ -417,7 +418,7 @@ impl Agent {
         let account = self.account(now_ns);
         let _ = socket.write(|w| w.write_counters(&account));
         if let Some(found) = self.finder.found()
-            && let Some(interpreter) = self.functions.news(found.version, found.is_readable)
+            && let Some(interpreter) = self.functions.news(found.version, interpreter::access(found.is_readable))
         {
             let _ = socket.write(|w| w.write_interpreter(&interpreter));
         }

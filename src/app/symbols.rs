@@ -9,7 +9,7 @@ use std::io::{self, Read, Write};
 use super::failure::Failure;
 use super::replay;
 use crate::link::recording::MAGIC;
-use crate::link::wire::interpreter::Interpreter;
+use crate::link::wire::interpreter::{FrameAccess, Interpreter};
 use crate::profile::module::ModuleFile;
 use crate::symbols::coverage::{NameCoverage, coverage};
 use crate::symbols::download::DebuginfodClient;
@@ -102,16 +102,21 @@ fn explain_recording(path: &OsStr, explainer: &Explainer) -> Result<(Vec<Explana
 fn format_interpreters(interpreters: &[Interpreter]) -> String {
     let mut out = String::new();
     for found in interpreters {
-        let Interpreter { is_readable, merged, unnamed, unmerged, .. } = found;
+        let Interpreter { access, merged, unnamed, unmerged, .. } = found;
         // Writing to a String cannot fail.
-        let _ = match is_readable {
-            true => writeln!(
+        let _ = match access {
+            FrameAccess::All | FrameAccess::Sleeping => writeln!(
                 out,
                 "\n{found}: {merged} stacks with Python functions, {unnamed} of them with a freed one; \
                  {unmerged} could not be read"
             ),
-            false => writeln!(out, "\n{found}: the frames of this version are not read, only native ones"),
+            FrameAccess::Nobody => {
+                writeln!(out, "\n{found}: the frames of this version are not read, only native ones")
+            }
         };
+        if *access == FrameAccess::Sleeping {
+            out.push_str("The agent reads no running threads under a seccomp filter; --engine external does\n");
+        }
     }
     out
 }

@@ -232,7 +232,7 @@ impl Profile {
     pub fn interpreters(&self) -> Vec<Interpreter> {
         let mut all: Vec<Interpreter> = Vec::new();
         for found in self.processes.iter().filter_map(|process| process.interpreter) {
-            let version = |one: &Interpreter| (one.major, one.minor, one.is_readable);
+            let version = |one: &Interpreter| (one.major, one.minor, one.access);
             match all.iter_mut().find(|known| version(known) == version(&found)) {
                 Some(known) => {
                     known.merged = known.merged.saturating_add(found.merged);

@@ -23,12 +23,16 @@ pub struct ScriptFunction {
 
 impl ScriptFunction {
     fn new(function: &InterpreterFunction<Box<[u8]>>) -> ScriptFunction {
-        let LineFormat::Locations = function.line_format;
+        let read_lines = match function.line_format {
+            LineFormat::Locations => read_locations,
+            LineFormat::Increments => read_increments,
+            LineFormat::Ranges => read_ranges,
+        };
         ScriptFunction {
             name: String::from_utf8_lossy(&function.name).into_owned(),
             file: String::from_utf8_lossy(&function.file).into_owned(),
             first_line: function.first_line,
-            lines: read_locations(&function.line_table, function.first_line),
+            lines: read_lines(&function.line_table, function.first_line),
         }
     }
 
@@ -45,13 +49,51 @@ impl ScriptFunction {
 /// Reads a location table of CPython 3.11 and later: the lines of ranges of code units. A table
 /// that ends inside an entry gives the ranges before it.
 fn read_locations(table: &[u8], first_line: u32) -> Vec<(u32, u32)> {
-    let mut lines: Vec<(u32, u32)> = Vec::new();
+    let mut lines = Vec::new();
     let (mut rest, mut end, mut line) = (table, 0u32, i64::from(first_line));
     while let Some(has_line) = read_location(&mut rest, &mut end, &mut line) {
-        let line = if has_line { u32::try_from(line).unwrap_or(0) } else { 0 };
-        match lines.last_mut() {
-            Some(last) if last.1 == line => last.0 = end,
-            _ => lines.push((end, line)),
+        push_line(&mut lines, end, has_line.then_some(line));
+    }
+    lines
+}
+
+/// Adds the line of the code units up to `end`.
+fn push_line(lines: &mut Vec<(u32, u32)>, end: u32, line: Option<i64>) {
+    let line = line.and_then(|line| u32::try_from(line).ok()).unwrap_or(0);
+    match lines.last_mut() {
+        Some(last) if last.1 == line => last.0 = end,
+        _ => lines.push((end, line)),
+    }
+}
+
+/// Reads a table of CPython up to 3.9: after so many more bytes, the line has changed by so much.
+fn read_increments(table: &[u8], first_line: u32) -> Vec<(u32, u32)> {
+    let mut lines = Vec::new();
+    let (mut bytes, mut line) = (0u32, i64::from(first_line));
+    let (pairs, _) = table.as_chunks::<2>();
+    for &[more, change] in pairs {
+        bytes = bytes.saturating_add(more.into());
+        if more > 0 {
+            push_line(&mut lines, bytes / 2, Some(line));
+        }
+        line += i64::from(change as i8);
+    }
+    push_line(&mut lines, u32::MAX, Some(line));
+    lines
+}
+
+/// Reads a table of CPython 3.10: the lengths of ranges in bytes, and how much the line changes
+/// before each. A range whose change is -128 has no line.
+fn read_ranges(table: &[u8], first_line: u32) -> Vec<(u32, u32)> {
+    let mut lines = Vec::new();
+    let (mut bytes, mut line) = (0u32, i64::from(first_line));
+    let (pairs, _) = table.as_chunks::<2>();
+    for &[more, change] in pairs {
+        bytes = bytes.saturating_add(more.into());
+        let has_line = change as i8 != i8::MIN;
+        line += if has_line { i64::from(change as i8) } else { 0 };
+        if more > 0 {
+            push_line(&mut lines, bytes / 2, has_line.then_some(line));
         }
     }
     lines
@@ -209,6 +251,46 @@ mod tests {
             let odd = ScriptFunction::new(&function("f", u32::MAX, &[byte; 300]));
             assert!(odd.lines.len() <= 300);
         }
+    }
+
+    /// The tables of this function, at line 1, as CPython 3.8.18 and 3.10.13 compile it:
+    ///
+    /// ```python
+    /// def f(rows):
+    ///     total = 0
+    ///     for row in rows:
+    ///         total += (
+    ///             row
+    ///         )
+    ///     try:
+    ///         return g(total)
+    ///     finally:
+    ///         total = 1
+    /// ```
+    #[test]
+    fn lines_of_older_versions_are_those_of_cpython() {
+        let minus = |change: i8| change as u8;
+        let increments = [0, 1, 4, 1, 8, 1, 2, 1, 2, minus(-1), 6, 3, 2, 1, 12, 2];
+        let ranges = [4, 1, 8, 1, 2, 1, 2, 1, 6, minus(-1), 2, 3, 8, 1, 12, 2];
+        // The lines by offset in bytes, from `dis.findlinestarts`.
+        let starts_3_8 = [(0, 2), (4, 3), (12, 4), (14, 5), (16, 4), (22, 7), (24, 8), (36, 10)];
+        let starts_3_10 = [(0, 2), (4, 3), (12, 4), (14, 5), (16, 4), (22, 7), (24, 8), (32, 10)];
+        for (line_format, table, starts) in
+            [(LineFormat::Increments, increments, starts_3_8), (LineFormat::Ranges, ranges, starts_3_10)]
+        {
+            let function = ScriptFunction::new(&InterpreterFunction { line_format, ..function("f", 1, &table) });
+            for (place, &(start, line)) in starts.iter().enumerate() {
+                let end = starts.get(place + 1).map_or(start + 2, |&(next, _)| next);
+                (start..end).for_each(|byte| assert_eq!(function.line(byte / 2), line, "{line_format:?} at {byte}"));
+            }
+            for length in 0..table.len() {
+                let cut = InterpreterFunction { line_format, ..self::function("f", 1, &table[..length]) };
+                (0..30).for_each(|offset| assert!(ScriptFunction::new(&cut).line(offset) < 11));
+            }
+        }
+        let without = InterpreterFunction { line_format: LineFormat::Ranges, ..function("f", 7, &[2, 0x80, 2, 1]) };
+        let without = ScriptFunction::new(&without);
+        assert_eq!((without.line(0), without.line(1), without.line(2)), (0, 8, 0));
     }
 
     #[test]

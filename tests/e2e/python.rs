@@ -10,7 +10,7 @@ use crate::harness::statistics::deviations;
 use crate::harness::targets;
 
 /// Versions that are read besides that of `python3`.
-const OTHERS: [&str; 3] = ["3.11", "3.12", "3.13"];
+const OTHERS: [&str; 6] = ["3.8", "3.9", "3.10", "3.11", "3.12", "3.13"];
 /// The module of a Python function in the dump.
 const PYTHON: &str = "[Python]";
 
@@ -45,10 +45,11 @@ fn watch(python: &Path, options: &str, target: &str, seconds: &str) -> Watched {
     watched
 }
 
-/// Returns the name of a Python function without its place; empty for other frames.
+/// Returns the name of a Python function without its place and without the names around it, which
+/// CPython has from 3.11 on; empty for other frames.
 fn function(frame: &Frame) -> &str {
     let name = if frame.module == PYTHON { frame.name() } else { "" };
-    name.split_once(" (").map_or("", |(name, _)| name)
+    name.split_once(" (").and_then(|(name, _)| name.rsplit('.').next()).unwrap_or_default()
 }
 
 /// Returns the Python functions of the target on a stack, outermost first.
@@ -77,8 +78,17 @@ fn nearly_all_are_read(watched: &Watched) {
 
 #[test]
 fn shares_are_those_of_the_functions() {
+    check_shares("--hz 250");
+}
+
+#[test]
+fn shares_from_outside_are_those_of_the_functions() {
+    check_shares("--hz 250 --engine external --budget 100%");
+}
+
+fn check_shares(options: &str) {
     for python in interpreters() {
-        let watched = watch(&python, "--hz 250", "shares", "6");
+        let watched = watch(&python, options, "shares", "4");
         nearly_all_are_read(&watched);
         let all = watched.raw.of("prof").filter(|entry| functions(entry).contains(&"shares"));
         let all: u64 = all.map(|entry| entry.samples).sum();
@@ -103,23 +113,41 @@ fn is_call(caller: &str, callee: &str) -> bool {
         "recurse" => &["calls", "recurse"],
         "through_c" => &["calls", "through_c"],
         "produce" => &["calls", "delegate"],
-        "delegate" | "combine" | "fail" | "Meter.__del__" | "Meter.__eq__" | "Meter.value" => &["calls"],
-        "calls.<locals>.<lambda>" | "calls.<locals>.<listcomp>" => &["calls"],
-        "sort_key" => &["calls", "calls.<locals>.<listcomp>"],
-        "leaf" => {
-            &["calls", "recurse", "through_c", "produce", "sort_key", "combine", "fail", "calls.<locals>.<lambda>"]
-        }
+        "delegate" | "combine" | "fail" | "__del__" | "__eq__" | "value" | "<lambda>" | "<listcomp>" => &["calls"],
+        "sort_key" => &["calls", "<listcomp>"],
+        "leaf" => &[
+            "calls",
+            "recurse",
+            "through_c",
+            "produce",
+            "sort_key",
+            "combine",
+            "fail",
+            "<lambda>",
+            "__del__",
+            "__eq__",
+            "value",
+        ],
         _ => &[],
     };
-    callers.contains(&caller) || (callee == "leaf" && caller.starts_with("Meter."))
+    callers.contains(&caller)
 }
 
 /// No stack has a function under one that does not call it, whatever happens between them.
 #[test]
 fn callers_are_those_of_the_program() {
+    check_callers("--hz 500");
+}
+
+#[test]
+fn callers_from_outside_are_those_of_the_program() {
+    check_callers("--hz 500 --engine external --budget 100%");
+}
+
+fn check_callers(options: &str) {
     for python in interpreters() {
         for target in ["calls", "threads"] {
-            let watched = watch(&python, "--hz 500", target, "4");
+            let watched = watch(&python, options, target, "3");
             nearly_all_are_read(&watched);
             let mut seen = std::collections::BTreeSet::new();
             for entry in watched.raw.of("prof") {
@@ -179,15 +207,27 @@ fn the_option_chooses_the_frames() {
 
 #[test]
 fn deep_recursion_keeps_the_leaf_side() {
+    check_deep_recursion("--hz 250");
+}
+
+#[test]
+fn deep_recursion_from_outside_keeps_the_leaf_side() {
+    check_deep_recursion("--hz 250 --engine external --budget 100%");
+}
+
+fn check_deep_recursion(options: &str) {
     for python in interpreters() {
-        let watched = watch(&python, "--hz 250", "deep", "2");
-        nearly_all_are_read(&watched);
+        let watched = watch(&python, options, "deep", "2");
         let deep = watched.raw.of("prof").filter(|entry| functions(entry).last() == Some(&"spin"));
-        let deep: Vec<_> = deep.filter(|entry| functions(entry).len() > 100).collect();
-        assert!(!deep.is_empty(), "{}", watched.tables);
+        // Up to 3.10, each function has some three native frames.
+        let deep: Vec<_> = deep.filter(|entry| functions(entry).len() > 60).collect();
+        let samples: u64 = deep.iter().map(|entry| entry.samples).sum();
+        assert!(samples * 2 > watched.raw.samples("prof"), "{samples} samples\n{}", watched.tables);
         for entry in deep {
             let is_gap = |frame: &Frame| frame.name() == "[frames left out]";
-            assert_eq!(entry.frames.iter().filter(|frame| is_gap(frame)).count(), 1, "{entry:?}");
+            let gaps = entry.frames.iter().filter(|frame| is_gap(frame)).count();
+            // The deepest native stacks end at the limit of a walk.
+            assert!(gaps == 1 || gaps == 0 && entry.truncated, "{entry:?}");
         }
     }
 }
@@ -195,10 +235,36 @@ fn deep_recursion_keeps_the_leaf_side() {
 #[test]
 fn a_sleeping_thread_shows_its_function() {
     for python in interpreters() {
-        let watched = watch(&python, "--hz 100 --clock wall", "nap", "2");
-        let all = watched.raw.weight_ns("real");
-        let napping = watched.raw.cum_ns("real", |name| name.starts_with("nap ("));
-        assert!(napping * 10 > all * 7, "{napping} of {all} ns\n{}", watched.tables);
+        for options in ["--hz 100 --clock wall", "--hz 100 --clock wall --engine external"] {
+            let watched = watch(&python, options, "nap", "2");
+            let all = watched.raw.weight_ns("real");
+            let napping = watched.raw.cum_ns("real", |name| name.starts_with("nap ("));
+            assert!(napping * 10 > all * 7, "{options}: {napping} of {all} ns\n{}", watched.tables);
+        }
+    }
+}
+
+/// Handlers make no system calls there, but sleeping threads are read, and all from outside.
+#[test]
+fn under_a_seccomp_filter_running_threads_are_read_from_outside() {
+    for python in interpreters() {
+        let file = targets::scratch("python").join("filtered.sigtop");
+        let record = |engine: &[&str]| {
+            let mut command = Command::new(SIGTOP);
+            command.args(["record", "--clock", "wall", "--hz", "250"]).args(engine).arg("-o").arg(&file);
+            let recorded = run(command.args(["--", text(&python), script(), "filtered", "2"]));
+            assert_eq!(recorded.code(), 0, "{}", recorded.err());
+            let view = run(Command::new(SIGTOP).args(["view", "--batch", text(&file)])).out();
+            let symbols = run(Command::new(SIGTOP).args(["symbols", text(&file)])).out();
+            (view, symbols)
+        };
+        let reason = "The agent reads no running threads under a seccomp filter; --engine external does";
+        let (view, symbols) = record(&[]);
+        assert!(view.contains("nap (") && !view.contains("burn_a ("), "{python:?}: {view}");
+        assert!(symbols.contains(reason), "{symbols}");
+        let (view, symbols) = record(&["--engine", "external"]);
+        assert!(view.contains("nap (") && view.contains("burn_a ("), "{python:?}: {view}");
+        assert!(!symbols.contains(reason), "{symbols}");
     }
 }
 

@@ -28,8 +28,10 @@ const ROOMS: &[(&str, &[&str])] = &[
     ("link::wire", &["link::varint"]),
     ("link::gperftools", &[]),
     ("link", &["link::varint", "link::wire"]),
-    ("agent", &["link::gperftools", "link::wire"]),
-    ("attach", &["link::wire"]),
+    // What the agent and the sampler from outside share.
+    ("cpython", &["link::wire"]),
+    ("agent", &["cpython", "link::gperftools", "link::wire"]),
+    ("attach", &["cpython", "link::wire"]),
     ("profile", &["keyword", "link::varint", "link::wire"]),
     ("symbols::worker", &["symbols", "profile", "link::wire"]),
     ("symbols", &["symbols::worker", "profile", "link::wire"]),

@@ -1,12 +1,9 @@
 //! Finds the interpreter among the loaded modules. For the agent thread.
 
 use crate::agent::interpreter::PUBLISHED;
-use crate::agent::interpreter::cpython::CPython;
-use crate::agent::interpreter::dynamic_symbols::{DynamicSymbol, DynamicSymbols};
-use crate::agent::interpreter::layout::StructLayout;
 use crate::agent::os::process_memory::ProcessMemory;
 use crate::agent::unwind::modules::Modules;
-use crate::agent::unwind::tables::ElfImage;
+use crate::cpython::find::{DynamicSection, find};
 
 /// An interpreter that was found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -41,7 +38,8 @@ impl InterpreterFinder {
         for (id, image) in modules.images().filter(|&(id, _)| id >= first) {
             self.next_module = self.next_module.max(id + 1);
             let memory = memory.get_or_insert_with(ProcessMemory::open);
-            let Some((version, interpreter)) = find(memory, image) else { continue };
+            let section = image.dynamic_section().map(|(start, size)| DynamicSection { bias: image.bias, start, size });
+            let Some((version, interpreter)) = section.and_then(|section| find(memory, section)) else { continue };
             if self.found.is_none() {
                 self.found = Some(FoundInterpreter { version, is_readable: interpreter.is_some(), module: id });
             }
@@ -55,22 +53,4 @@ impl InterpreterFinder {
     pub(crate) fn found(&self) -> Option<FoundInterpreter> {
         self.found
     }
-}
-
-/// Returns the version of the interpreter in a file, and the interpreter if its layout is known.
-/// Files without an interpreter are recognized by one lookup.
-fn find(memory: &ProcessMemory, image: &ElfImage) -> Option<((u8, u8), Option<CPython>)> {
-    let symbols = DynamicSymbols::of(memory, image)?;
-    let DynamicSymbol { address: loop_start, size } = symbols.find(b"_PyEval_EvalFrameDefault")?;
-    let runtime = symbols.find(b"_PyRuntime")?.address;
-    let code_type = symbols.find(b"PyCode_Type")?.address;
-    // From 3.11 on; earlier versions are not read.
-    let mut number = [0; 4];
-    let version = symbols.find(b"Py_Version").and_then(|symbol| memory.read(symbol.address, &mut number));
-    let [_, _, minor, major] = number;
-    let version = version.map_or((3, 0), |()| (major, minor));
-    let layout = StructLayout::of(version, runtime, memory).filter(|_| size > 0);
-    let interpreter =
-        layout.map(|layout| CPython { runtime, code_type, loop_start, loop_end: loop_start + size, layout });
-    Some((version, interpreter))
 }

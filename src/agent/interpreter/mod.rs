@@ -1,28 +1,23 @@
-//! The frames of an interpreter (CPython) on the stacks of its threads.
+//! The interpreter (CPython) of this process: [`cpython`](crate::cpython) for its handlers and its
+//! agent thread.
 //!
 //! The agent thread finds the interpreter among the loaded modules ([`finder`]) and publishes where
 //! it is. When a handler has walked a native stack and found the interpreter's loop on it, it reads
-//! the thread's own list of frames ([`cpython`], by the [`layout`] of the version) and merges it
-//! into the stack ([`merge`]). It writes addresses and hashes of code objects ([`sighting`]). The
-//! agent thread replaces them by numbers of functions ([`functions`]), each of which it has
-//! announced to the viewer with its name, its file and its lines. A stack that cannot be merged or
-//! named keeps its native frames alone and is counted.
+//! the thread's own list of frames and merges it into the stack.
 
-mod cpython;
-mod dynamic_symbols;
 pub(crate) mod finder;
-pub(crate) mod functions;
-mod layout;
-mod merge;
-mod sighting;
 
 use core::cell::UnsafeCell;
 use core::mem::MaybeUninit;
-use core::sync::atomic::{AtomicU32, Ordering};
+use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
-use crate::agent::interpreter::cpython::{CPython, FrameList};
+use crate::agent::os::process_memory::{OwnMemory, ProcessMemory};
 use crate::agent::state;
-use crate::link::wire::{FrameAddress, MAX_FRAMES};
+use crate::cpython::frames::{CPython, FrameList};
+use crate::cpython::memory::TargetMemory;
+use crate::cpython::merge;
+use crate::link::wire::MAX_FRAMES;
+use crate::link::wire::interpreter::FrameAccess;
 
 /// Estimated cost of reading the interpreter's frames, as a number of native frames: about six
 /// system calls of half a microsecond.
@@ -76,28 +71,74 @@ impl PublishedInterpreter {
     }
 }
 
-impl CPython {
-    /// Returns whether a native frame is the interpreter's loop.
-    fn is_loop(&self, frame: u64) -> bool {
-        (self.loop_start..self.loop_end).contains(&FrameAddress::unpack(frame).lookup())
+/// Returns the interpreter of this process, if its frames can be read.
+pub(crate) fn published() -> Option<&'static CPython> {
+    PUBLISHED.get()
+}
+
+/// Returns the threads whose frames are read now. `is_readable` says that those of the interpreter's
+/// version can be.
+pub(crate) fn access(is_readable: bool) -> FrameAccess {
+    match state::SYSCALLS_ALLOWED.load(Ordering::Relaxed) {
+        _ if !is_readable => FrameAccess::Nobody,
+        true => FrameAccess::All,
+        false => FrameAccess::Sleeping,
     }
 }
 
-/// Merges the interpreter's frames of a thread, which is interrupted or sleeps, into the first
-/// `depth` frames of its native stack. `is_whole` says that the stack reaches the thread's first
-/// frame. Returns the new depth, which is `depth` if there is nothing to merge.
+/// Addresses of thread states by thread id. Ids of one process are mostly consecutive, so threads
+/// seldom share a slot. An address is used only if the state is still the thread's. Handlers and
+/// the agent thread read and write it.
+static STATES: [AtomicU64; 2048] = [const { AtomicU64::new(0) }; 2048];
+
+/// Merges the frames of a thread, which is interrupted, into the first `depth` frames of its native
+/// stack. `is_whole` says that the stack reaches the thread's first frame. Returns the new depth,
+/// which is `depth` if there is nothing to merge.
 ///
-/// It may run in the handler: it makes system calls only where they are allowed, and else reads
-/// nothing.
+/// It runs in the handler: it makes system calls only where they are allowed, and else reads
+/// nothing. No other way is safe. The frames lie in memory that another thread may unmap at any
+/// instant, as the thread that ends the interpreter does with the states of all others, and the
+/// handler has no other means than a system call to read it without the risk of a fault.
 pub(crate) fn merge_frames(tid: u32, frames: &mut [u64; MAX_FRAMES], depth: usize, is_whole: bool) -> usize {
-    let Some(cpython) = PUBLISHED.get() else { return depth };
-    let has_loop = frames[..depth].iter().any(|&frame| cpython.is_loop(frame));
-    if !has_loop || tid == 0 || !state::SYSCALLS_ALLOWED.load(Ordering::Relaxed) {
+    let has_loop =
+        || PUBLISHED.get().is_some_and(|cpython| frames[..depth].iter().any(|&frame| cpython.is_loop(frame)));
+    if !has_loop() || !state::SYSCALLS_ALLOWED.load(Ordering::Relaxed) {
         return depth;
     }
+    merge_from(&OwnMemory, tid, frames, depth, is_whole)
+}
+
+/// The same for a thread that sleeps; for the agent thread.
+pub(crate) fn merge_frames_of_sleeper(
+    memory: &ProcessMemory,
+    tid: u32,
+    frames: &mut [u64; MAX_FRAMES],
+    depth: usize,
+    is_whole: bool,
+) -> usize {
+    merge_from(memory, tid, frames, depth, is_whole)
+}
+
+fn merge_from(
+    memory: &impl TargetMemory,
+    tid: u32,
+    frames: &mut [u64; MAX_FRAMES],
+    depth: usize,
+    is_whole: bool,
+) -> usize {
+    let Some(cpython) = PUBLISHED.get() else { return depth };
+    if tid == 0 || !frames[..depth].iter().any(|&frame| cpython.is_loop(frame)) {
+        return depth;
+    }
+    let slot = &STATES[tid as usize % STATES.len()];
+    let known = slot.load(Ordering::Relaxed);
+    let mut state = known;
     let mut list = FrameList::new();
     let merged = cpython
-        .read_frames(tid, &mut list)
+        .read_frames(memory, tid, &mut state, &mut list)
         .and_then(|()| merge::merge(frames, depth, is_whole, &list, |frame| cpython.is_loop(frame)));
+    if state != known {
+        slot.store(state, Ordering::Relaxed);
+    }
     merged.unwrap_or(depth)
 }

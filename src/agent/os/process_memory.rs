@@ -1,6 +1,7 @@
 //! The memory of this process, read through the kernel.
 
 use crate::agent::os::syscall::{self, File};
+use crate::cpython::memory::TargetMemory;
 
 /// The memory of this process, read through the kernel: what is not mapped fails instead of
 /// faulting.
@@ -40,5 +41,24 @@ impl ProcessMemory {
             done = end;
         }
         done
+    }
+}
+
+impl TargetMemory for ProcessMemory {
+    fn read(&self, address: u64, buffer: &mut [u8]) -> Option<()> {
+        ProcessMemory::read(self, address, buffer)
+    }
+}
+
+/// The memory of this process, read by process_vm_readv(2).
+pub(crate) struct OwnMemory;
+
+impl TargetMemory for OwnMemory {
+    fn read(&self, address: u64, buffer: &mut [u8]) -> Option<()> {
+        syscall::read_own_memory(address, buffer).then_some(())
+    }
+
+    fn gather(&self, addresses: &[u64], buffer: &mut [u8]) -> Option<()> {
+        syscall::gather_own_memory(addresses, buffer).then_some(())
     }
 }

@@ -5,6 +5,8 @@
 //! These functions are the kernel's interface only; the callers document the purpose of their
 //! calls.
 
+use crate::cpython::memory::MAX_GATHERED;
+
 macro_rules! syscall {
     ($number:expr) => { $crate::agent::arch::raw_syscall($number, [0; 6]) };
     ($number:expr, $a:expr) => { $crate::agent::arch::raw_syscall($number, [$a as usize, 0, 0, 0, 0, 0]) };
@@ -376,9 +378,6 @@ pub(crate) fn gather_own_memory(addresses: &[u64], buffer: &mut [u8]) -> bool {
     let read = unsafe { syscall!(libc::SYS_process_vm_readv, getpid(), local.as_ptr(), 1, remote.as_ptr(), count, 0) };
     count == addresses.len() && usize::try_from(read).is_ok_and(|read| read == each * count)
 }
-
-/// Maximum number of addresses that [`gather_own_memory`] reads.
-pub(crate) const MAX_GATHERED: usize = 16;
 
 /// Wakes one sleeper on a futex of this process. futex(2)
 pub(crate) fn futex_wake(word: &core::sync::atomic::AtomicU32) {

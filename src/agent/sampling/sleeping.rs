@@ -96,7 +96,7 @@ impl SleeperWalker {
         let walk =
             walk::walk(snapshot, &mut self.cache, Registers::of_sleeper(location.ip, location.sp), &mut stack, frames);
         deepest::note(tid, location.sp, snapshot, self.cache.last_walk(), &walk, frames[0]);
-        let depth = interpreter::merge_frames(tid, frames, walk.depth, walk.is_whole());
+        let depth = interpreter::merge_frames_of_sleeper(&self.memory, tid, frames, walk.depth, walk.is_whole());
         Some((depth, walk.flags))
     }
 }

@@ -1,6 +1,7 @@
 //! Sends the ring's records as samples: weighed, with a thread and a generation, and counted as
 //! lost where the socket has no room.
 
+use crate::agent::interpreter;
 use crate::agent::os::socket::Socket;
 use crate::agent::os::syscall;
 use crate::agent::sampling::deferred::{DEFERRED, DeferredSamples};
@@ -99,7 +100,7 @@ impl Agent {
             slot: (tid as usize % STACK_SLOTS) as u8,
         };
         let mut named = [0; MAX_FRAMES];
-        let stack = self.functions.name_frames(stack, &mut named, |function| {
+        let stack = self.functions.name_frames(interpreter::published(), stack, &mut named, |function| {
             let write = |socket: &mut Socket| socket.write(|w| w.write_function(function)).is_ok();
             write(socket) || socket.flush().is_ok() && write(socket)
         });
@@ -163,8 +164,9 @@ impl Agent {
                 slot: (thread.tid as usize % STACK_SLOTS) as u8,
             };
             let mut named = [0; MAX_FRAMES];
-            let frames = functions
-                .name_frames(frames, &mut named, |function| socket.write(|w| w.write_function(function)).is_ok());
+            let frames = functions.name_frames(interpreter::published(), frames, &mut named, |function| {
+                socket.write(|w| w.write_function(function)).is_ok()
+            });
             match socket.write(|w| w.write_sample(&sample, frames, memory)) {
                 Ok(()) => *sent += 1,
                 Err(_) => counters::count_loss(LossCause::SocketFull, 1, weight_ns),

@@ -3,6 +3,7 @@
 
 use super::registers::ThreadRegisters;
 use super::stack_copy::StackCopy;
+use crate::cpython::frames::{CPython, FrameList};
 use crate::link::wire::{BlockingCall, Clock, LossCause};
 
 /// Maximum number of samples that wait for the walker. Further ones are lost and counted.
@@ -36,8 +37,8 @@ pub(super) struct ImageStart {
 #[derive(Debug)]
 #[expect(clippy::large_enum_variant, reason = "most samples have a copy of the stack")]
 pub(super) enum SampledStack {
-    /// Registers and a copy of the stack.
-    Copied(ThreadRegisters, StackCopy),
+    /// Registers, a copy of the stack, and the frames of the interpreter if there are any.
+    Copied(ThreadRegisters, StackCopy, Option<Box<FrameList>>),
     /// The thread has not run since its last sample, and has the same stack.
     Repeated,
 }
@@ -96,6 +97,7 @@ pub(super) enum TracerEvent {
 
 /// A message of the walker to the tracer.
 #[derive(Clone, Copy, Debug)]
+#[expect(clippy::large_enum_variant, reason = "there are few messages")]
 pub(super) enum WalkerRequest {
     /// Sample in this way from now on.
     Configure(SamplerConfig),
@@ -103,6 +105,8 @@ pub(super) enum WalkerRequest {
     Leave(ImageId),
     /// The connection of this image is lost.
     Reconnect(ImageId),
+    /// The process has this interpreter now, or none any more.
+    Interpret { image: ImageId, cpython: Option<CPython> },
     /// The copies of this thread's stack end too early.
     CopyMore { image: ImageId, tid: u32 },
 }

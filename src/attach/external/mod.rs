@@ -19,6 +19,9 @@
 //! stop may end a sleep early. The [`walker`] unwinds afterwards and speaks for the process as an
 //! agent would, on a connection per process; nothing behind the socket knows the difference.
 //!
+//! In a Python process the tracer also reads the thread's list of frames ([`interpreter`]) during
+//! the stop, or while it sleeps. The walker merges them into the stack as the agent does.
+//!
 //! # What the target could notice
 //!
 //! * A stop that meets a system call makes some calls fail with EINTR: [`restart`] repairs them.
@@ -43,6 +46,7 @@ mod connection;
 mod correction;
 mod events;
 mod heartbeat;
+mod interpreter;
 mod maps;
 mod process;
 mod ptrace;

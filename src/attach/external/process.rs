@@ -10,8 +10,11 @@ use std::collections::{BTreeMap, HashSet, VecDeque};
 
 use super::clock::monotonic_ns;
 use super::events::{ImageId, TracerCounters, TracerEvent};
+use super::interpreter;
+use super::stack_copy::StackCopy;
 use super::threads::WatchedThread;
 use crate::attach::proc::{self, ProcStat};
+use crate::cpython::frames::{CPython, FrameList};
 use crate::link::wire::LossCause;
 
 /// Number of ticks for which a thread that has run is looked at in each tick.
@@ -76,6 +79,8 @@ pub(super) struct WatchedProcess {
     is_listed: bool,
     /// Number of threads at the last check.
     thread_count: u64,
+    /// The interpreter whose frames are read.
+    pub(super) cpython: Option<CPython>,
     pub(super) counters: TracerCounters,
     pub(super) counted_ns: u64,
     /// Whether the kernel has refused to stop a thread.
@@ -108,10 +113,17 @@ impl WatchedProcess {
             listed_ns: 0,
             is_listed: false,
             thread_count: 0,
+            cpython: None,
             counters: TracerCounters::default(),
             counted_ns: 0,
             is_refused: false,
         })
+    }
+
+    /// Reads the interpreter's frames of a thread, whose stack was copied.
+    pub(super) fn read_frames(&mut self, tid: u32, ip: u64, stack: &StackCopy) -> Option<Box<FrameList>> {
+        let (cpython, thread) = (self.cpython.as_ref()?, self.threads.get_mut(&tid)?);
+        interpreter::read_frames(cpython, (self.pid, thread.inner_tid), &mut thread.interpreter_state, ip, stack)
     }
 
     /// Reads the CPU time, and at intervals the state of the process and its threads. Listing

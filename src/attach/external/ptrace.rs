@@ -7,6 +7,8 @@ use std::time::Duration;
 use nix::errno::Errno;
 use nix::sys::signal::{SigSet, Signal};
 
+use crate::cpython::memory::MAX_GATHERED;
+
 /// A change of a thread's state, as wait4(2) reports it to its tracer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ThreadEvent {
@@ -91,6 +93,22 @@ pub(super) fn read_memory(pid: u32, address: u64, buffer: &mut [u8]) -> usize {
     usize::try_from(copied).unwrap_or(0)
 }
 
+/// Fills the buffer with the same number of bytes from each of some addresses of a process. Returns
+/// the number of bytes copied, up to the first that cannot be read.
+pub(super) fn gather_memory(pid: u32, addresses: &[u64], buffer: &mut [u8]) -> usize {
+    let each = buffer.len().checked_div(addresses.len()).unwrap_or(0);
+    let ours = libc::iovec { iov_base: buffer.as_mut_ptr().cast(), iov_len: each * addresses.len() };
+    let mut theirs = [libc::iovec { iov_base: ptr::null_mut(), iov_len: 0 }; MAX_GATHERED];
+    let count = addresses.len().min(MAX_GATHERED);
+    for (range, &address) in theirs.iter_mut().zip(addresses) {
+        *range = libc::iovec { iov_base: address as *mut libc::c_void, iov_len: each };
+    }
+    // SAFETY: the kernel writes at most `iov_len` bytes, which the buffer has, and checks the other
+    // addresses.
+    let copied = unsafe { libc::process_vm_readv(pid as i32, &ours, 1, theirs.as_ptr(), count as libc::c_ulong, 0) };
+    usize::try_from(copied).unwrap_or(0)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -111,5 +129,17 @@ mod tests {
         assert_eq!(read_memory(own, bytes.as_ptr() as u64, &mut copy), 5);
         assert_eq!(copy, bytes);
         assert_eq!(read_memory(own, 8, &mut copy), 0);
+    }
+
+    #[test]
+    fn bytes_are_gathered_from_all_addresses_or_up_to_the_first_bad_one() {
+        let (own, bytes) = (std::process::id(), *b"abcdefgh");
+        let at = |index: usize| &raw const bytes[index] as u64;
+        let mut copy = [0; 6];
+        assert_eq!(gather_memory(own, &[at(6), at(0), at(2)], &mut copy), 6);
+        assert_eq!(&copy, b"ghabcd");
+        assert_eq!(gather_memory(own, &[at(6), 8, at(2)], &mut copy), 2);
+        assert_eq!(gather_memory(own, &[], &mut copy), 0);
+        assert!(gather_memory(own, &[at(0); MAX_GATHERED + 1], &mut [0; MAX_GATHERED + 1]) <= MAX_GATHERED);
     }
 }

@@ -59,6 +59,13 @@ impl StackCopy {
         })
     }
 
+    /// Returns all words that were copied.
+    pub(crate) fn words(&self) -> impl Iterator<Item = u64> {
+        // Stack pointers are aligned, and so are the pieces.
+        let used = self.pieces[..self.used].iter();
+        used.flat_map(|piece| piece.copied().as_chunks::<8>().0).map(|word| u64::from_le_bytes(*word))
+    }
+
     /// Returns the start and the end of the first piece.
     pub(crate) fn first_piece(&self) -> Option<(u64, u64)> {
         let piece = self.pieces[..self.used].first()?;

@@ -70,6 +70,10 @@ pub(super) struct WatchedThread {
     /// Number of bytes of its stack to copy.
     pub(super) copy_bytes: usize,
     pub(super) system_share: SystemShare,
+    /// The thread's id in its own namespace of pids; 0 if it was not read.
+    pub(super) inner_tid: u32,
+    /// Address of the interpreter's state of the thread; 0 if it is not known.
+    pub(super) interpreter_state: u64,
 }
 
 impl WatchedThread {
@@ -91,6 +95,8 @@ impl WatchedThread {
             is_seized: false,
             copy_bytes: FIRST_COPY,
             system_share: SystemShare::default(),
+            inner_tid: 0,
+            interpreter_state: 0,
         };
         if !is_new {
             thread.run_time = thread.read_run_time()?;
@@ -151,6 +157,15 @@ impl WatchedThread {
         } else {
             Activity::Sleeping(arch::sleeping_registers(line), BlockingCall::parse(line.as_bytes()))
         })
+    }
+
+    /// Reads the thread's id in its own namespace, unless it is known.
+    pub(super) fn read_inner_tid(&mut self) {
+        if self.inner_tid == 0 {
+            let text = std::fs::read_to_string(self.files.syscall.with_file_name("status")).unwrap_or_default();
+            let ids = text.lines().find_map(|line| line.strip_prefix("NSpid:"));
+            self.inner_tid = ids.and_then(|ids| ids.split_ascii_whitespace().last()?.parse().ok()).unwrap_or(0);
+        }
     }
 
     /// Copies more of the stack from now on.

@@ -1,9 +1,10 @@
 //! The tracer thread: at a random instant in each period it looks at threads, asks those that run
 //! to stop, copies their registers and stacks, and lets them run on.
 //!
-//! Nothing but the reading of registers, one copy of the stack and the repair of an interrupted
-//! system call happens while a thread is stopped. A thread is traced for that time alone: as long
-//! as it is traced, each of its signals would stop it, and a debugger could not attach.
+//! Nothing but the reading of registers, one copy of the stack, the reading of an interpreter's
+//! frames and the repair of an interrupted system call happens while a thread is stopped. A thread
+//! is traced for that time alone: as long as it is traced, each of its signals would stop it, and a
+//! debugger could not attach.
 
 mod looks;
 
@@ -158,6 +159,12 @@ impl Tracer {
                     }
                 }
                 WalkerRequest::Reconnect(image) => self.processes.retain(|_, process| process.image != image),
+                WalkerRequest::Interpret { image, cpython } => {
+                    let process = self.processes.values_mut().find(|process| process.image == image);
+                    if let Some(process) = process {
+                        process.cpython = cpython;
+                    }
+                }
                 WalkerRequest::CopyMore { image, tid } => {
                     let process = self.processes.values_mut().find(|process| process.image == image);
                     if let Some(thread) = process.and_then(|process| process.threads.get_mut(&tid)) {
@@ -281,12 +288,15 @@ impl Tracer {
     /// Takes a sample of a stopped thread and lets it run on.
     fn serve_stop(&mut self, pid: Option<u32>, tid: u32, signal: i32) {
         let noticed_ns = monotonic_ns();
-        let process = pid.and_then(|pid| self.processes.get_mut(&pid));
+        let mut process = pid.and_then(|pid| self.processes.get_mut(&pid));
         let registers = StoppedRegisters::read(tid);
+        let mut list = None;
         let copy_bytes = process.as_ref().and_then(|it| it.threads.get(&tid)).map(|thread| thread.copy_bytes);
         self.scratch.clear();
         if let (Ok(registers), Some(pid), Some(bytes)) = (&registers, pid, copy_bytes) {
             copy_stack(&mut self.scratch, pid, registers.stack_pointer().saturating_sub(RED_ZONE), bytes);
+            let ip = registers.registers().ip;
+            list = process.as_mut().and_then(|process| process.read_frames(tid, ip, &self.scratch));
         }
         let call = registers.as_ref().ok().and_then(StoppedRegisters::system_call);
         if let (Ok(registers), Some(call)) = (&registers, call)
@@ -309,7 +319,7 @@ impl Tracer {
             Clock::Real => thread.take_wall_time(now_ns, false),
             _ => (thread.system_share.weigh(std::mem::take(&mut thread.unsampled_ns), call.is_some()), 0),
         };
-        let stack = SampledStack::Copied(registers.registers(), self.scratch.compact());
+        let stack = SampledStack::Copied(registers.registers(), self.scratch.compact(), list);
         let image = process.image;
         if !has_ended {
             thread.is_stack_known = false;
@@ -342,7 +352,7 @@ impl Tracer {
             break;
         }
         let bytes = |event: &(ImageId, TracerEvent)| match &event.1 {
-            TracerEvent::Sample(UnwalkedSample { stack: SampledStack::Copied(_, copy), .. }) => copy.len(),
+            TracerEvent::Sample(UnwalkedSample { stack: SampledStack::Copied(_, copy, _), .. }) => copy.len(),
             _ => 0,
         };
         if self.outbox.iter().map(bytes).sum::<usize>() <= MAX_QUEUED_BYTES / 2 && self.outbox.len() < 4096 {

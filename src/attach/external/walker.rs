@@ -13,13 +13,17 @@ use super::events::{
     ImageId, ImageStart, SampledStack, SampledState, SamplerConfig, TracerCounters, TracerEvent, UnwalkedSample,
     WalkerRequest,
 };
+use super::interpreter::{FoundCPython, RemoteMemory, find_among};
 use super::maps::ProcessMaps;
 use super::unwind::{ProcessModule, ProcessUnwinder, WalkEnd};
 use super::waits::ProcessWaits;
 use crate::attach::proc::{self, ProcStat};
+use crate::cpython::functions::FunctionTable;
+use crate::cpython::merge;
+use crate::link::wire::interpreter::FrameAccess;
 use crate::link::wire::{
-    AgentCounters, Clock, Engaged, Engine, EngineState, Hello, LossCause, Module, Request, STACK_SLOTS, Sample,
-    SpawnCause, StackMemory, Thread, Unload, Wait, flag, stack_memory,
+    AgentCounters, Clock, Engaged, Engine, EngineState, FRAMES_LEFT_OUT, Hello, LossCause, MAX_FRAMES, Module, Request,
+    STACK_SLOTS, Sample, SpawnCause, StackMemory, Thread, Unload, Wait, flag, stack_memory,
 };
 
 /// Longest wait for the tracer before the viewer's requests are read.
@@ -65,6 +69,10 @@ struct Image {
     next_module: u32,
     generation: u32,
     threads: BTreeMap<u32, LastStack>,
+    interpreter: Option<FoundCPython>,
+    functions: FunctionTable<RemoteMemory>,
+    /// Whether the tracer is to be told of the interpreter.
+    is_interpreter_news: bool,
     memory: Box<StackMemory>,
     sent: u64,
     /// Number and weight, ns, of samples that repeat a stack which is not known.
@@ -108,6 +116,10 @@ impl Walker {
         let images: Vec<ImageId> = self.images.keys().copied().collect();
         for id in images {
             let Some(image) = self.images.get_mut(&id) else { continue };
+            if std::mem::take(&mut image.is_interpreter_news) {
+                let cpython = image.interpreter.as_ref().and_then(|found| found.cpython);
+                let _ = self.requests.send(WalkerRequest::Interpret { image: id, cpython });
+            }
             match image.exchange(&self.requests) {
                 Ok(true) => {}
                 Ok(false) => self.drop_image(id, WalkerRequest::Leave(id)),
@@ -192,6 +204,9 @@ impl Image {
             next_module: 0,
             generation: 0,
             threads: BTreeMap::new(),
+            interpreter: None,
+            functions: FunctionTable::new(RemoteMemory::new(start.pid)),
+            is_interpreter_news: false,
             memory: stack_memory(),
             sent: 0,
             lost: (0, 0),
@@ -240,6 +255,11 @@ impl Image {
         if gone.is_empty() && fresh.is_empty() {
             return Ok(());
         }
+        let is_gone = self.interpreter.as_ref().is_some_and(|found| !found.is_in(&self.modules));
+        if is_gone || self.interpreter.is_none() {
+            self.interpreter = find_among(self.pid, &self.maps, &fresh);
+            self.is_interpreter_news |= is_gone || self.interpreter.is_some();
+        }
         self.generation += 1;
         for (id, _) in gone {
             let unload = Unload { id, generation: self.generation };
@@ -267,7 +287,7 @@ impl Image {
 
     /// Walks the stack of a sample. Returns whether the copy was too short.
     fn walk(&mut self, sample: &UnwalkedSample, frames: &mut Vec<u64>) -> bool {
-        let SampledStack::Copied(registers, stack) = &sample.stack else { return false };
+        let SampledStack::Copied(registers, stack, list) = &sample.stack else { return false };
         let mut end = self.unwinder.walk(registers, stack, frames);
         if self.is_map_stale() && self.read_maps(sample.tid).is_ok() {
             end = self.unwinder.walk(registers, stack, frames);
@@ -279,6 +299,16 @@ impl Image {
         };
         if self.unwinder.crossed_signal() {
             flags |= flag::SIGNAL_FRAME;
+        }
+        if let (Some(cpython), Some(list)) = (self.interpreter.as_ref().and_then(|it| it.cpython.as_ref()), list) {
+            let mut merged = [0; MAX_FRAMES];
+            merged[..frames.len()].copy_from_slice(frames);
+            let is_whole = end == WalkEnd::Root && !frames.contains(&FRAMES_LEFT_OUT);
+            if let Some(depth) = merge::merge(&mut merged, frames.len(), is_whole, list, |frame| cpython.is_loop(frame))
+            {
+                frames.clear();
+                frames.extend_from_slice(&merged[..depth]);
+            }
         }
         let last = self.threads.entry(sample.tid).or_default();
         last.flags = flags;
@@ -337,8 +367,13 @@ impl Image {
             weight_ns: raw.weight_ns,
             slot: (raw.tid as usize % STACK_SLOTS) as u8,
         };
-        let Image { connection, memory, .. } = self;
-        connection.write(|w| w.write_sample(&sample, &last.frames, memory))?;
+        let Image { connection, memory, functions, interpreter, .. } = self;
+        let cpython = interpreter.as_ref().and_then(|found| found.cpython.as_ref());
+        let mut named = [0; MAX_FRAMES];
+        let frames = functions.name_frames(cpython, &last.frames, &mut named, |function| {
+            connection.write(|w| w.write_function(function)).is_ok()
+        });
+        connection.write(|w| w.write_sample(&sample, frames, memory))?;
         self.sent += 1;
         Ok(())
     }
@@ -362,6 +397,13 @@ impl Image {
             timers: 0,
             foreign_signals: 0,
         };
-        self.connection.write(|w| w.write_counters(&agent))
+        self.connection.write(|w| w.write_counters(&agent))?;
+        if let Some(found) = &self.interpreter
+            && let access = if found.cpython.is_some() { FrameAccess::All } else { FrameAccess::Nobody }
+            && let Some(news) = self.functions.news(found.version, access)
+        {
+            self.connection.write(|w| w.write_interpreter(&news))?;
+        }
+        Ok(())
     }
 }

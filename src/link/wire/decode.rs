@@ -5,7 +5,7 @@ use alloc::boxed::Box;
 
 use super::blocking_call::BlockingCall;
 use super::deepest_stack::{DeepestStack, StackFrame};
-use super::interpreter::{Interpreter, InterpreterFunction, LineFormat};
+use super::interpreter::{FrameAccess, Interpreter, InterpreterFunction, LineFormat};
 use super::messages::{
     AgentCounters, Clock, Engaged, Engine, EngineState, Hello, Malformed, Message, Module, Request, Sample, SpawnCause,
     Thread, Unload, Wait,
@@ -77,7 +77,7 @@ pub fn decode_message(kind: u8, body: &[u8], memory: &mut StackMemory) -> Result
         kind::INTERPRETER => Message::Interpreter(Interpreter {
             major: r.byte()?,
             minor: r.byte()?,
-            is_readable: r.byte()? != 0,
+            access: FrameAccess::from_wire(r.byte()?).ok_or(Malformed::Field("frame access"))?,
             merged: r.varint()?,
             unnamed: r.varint()?,
             unmerged: r.varint()?,

@@ -237,7 +237,7 @@ impl<'a> Writer<'a> {
     /// Writes an [`Interpreter`].
     pub fn write_interpreter(&mut self, interpreter: &Interpreter) -> Result<(), BufferFull> {
         self.message(kind::INTERPRETER, |w| {
-            w.raw(&[interpreter.major, interpreter.minor, u8::from(interpreter.is_readable)]);
+            w.raw(&[interpreter.major, interpreter.minor, interpreter.access as u8]);
             w.varint(interpreter.merged);
             w.varint(interpreter.unnamed);
             w.varint(interpreter.unmerged);

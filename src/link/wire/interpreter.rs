@@ -53,11 +53,16 @@ impl InterpreterFrame {
 pub enum LineFormat {
     /// `co_linetable` of CPython 3.11 and later (`Objects/locations.md`).
     Locations = 0,
+    /// `co_lnotab` of CPython up to 3.9 (`Objects/lnotab_notes.txt`): pairs of an increment of the
+    /// offset in bytes, and one of the line.
+    Increments = 1,
+    /// `co_linetable` of CPython 3.10: the same, but a pair is a range and the line of it.
+    Ranges = 2,
 }
 
 impl LineFormat {
     /// All formats in wire order.
-    pub const ALL: [LineFormat; 1] = [LineFormat::Locations];
+    pub const ALL: [LineFormat; 3] = [LineFormat::Locations, LineFormat::Increments, LineFormat::Ranges];
 
     /// The format with this number on the wire, if there is one.
     pub fn from_wire(byte: u8) -> Option<LineFormat> {
@@ -82,18 +87,42 @@ pub struct InterpreterFunction<B> {
     pub line_table: B,
 }
 
+/// The threads whose interpreter's frames can be read.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[repr(u8)]
+pub enum FrameAccess {
+    /// No thread's: the layout of this version is not known.
+    #[default]
+    Nobody = 0,
+    /// All threads'.
+    All = 1,
+    /// Sleeping threads' alone. Handlers make no system calls under a seccomp filter, and nothing
+    /// else tells them what memory can be read.
+    Sleeping = 2,
+}
+
+impl FrameAccess {
+    /// All values in wire order.
+    pub const ALL: [FrameAccess; 3] = [FrameAccess::Nobody, FrameAccess::All, FrameAccess::Sleeping];
+
+    /// The value with this number on the wire, if there is one.
+    pub fn from_wire(byte: u8) -> Option<FrameAccess> {
+        FrameAccess::ALL.get(byte as usize).copied()
+    }
+}
+
 /// The interpreter of a process. The counters are cumulative since the [`Hello`](super::Hello).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Interpreter {
     /// Major version of CPython.
     pub major: u8,
-    /// Minor version of CPython; 0 before 3.11, where the process does not tell it.
+    /// Minor version of CPython; 0 if it is not known, which is so before 3.8.
     pub minor: u8,
-    /// Whether the agent knows the layout of this version.
-    pub is_readable: bool,
+    /// The threads whose frames can be read.
+    pub access: FrameAccess,
     /// Number of samples whose stack has frames of the interpreter.
     pub merged: u64,
-    /// Number of these samples with a function that was freed before the agent could read its name.
+    /// Number of these samples with a function that was freed before its name could be read.
     pub unnamed: u64,
     /// Number of samples with the interpreter's loop on their stack whose frames could not be read,
     /// or did not match the native stack. They have native frames alone.
@@ -103,7 +132,7 @@ pub struct Interpreter {
 impl core::fmt::Display for Interpreter {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
         match (self.major, self.minor) {
-            (3, 0) => f.write_str("Python before 3.11"),
+            (3, 0) => f.write_str("Python before 3.8"),
             (major, minor) => write!(f, "Python {major}.{minor}"),
         }
     }

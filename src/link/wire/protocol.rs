@@ -8,7 +8,8 @@ pub const MAGIC: u32 = u32::from_le_bytes(*b"sigt");
 pub const VERSION: u16 = 4;
 /// The oldest version that is understood: version 2 added [`Wait`](super::Wait), version 3 the
 /// messages of an [interpreter](super::interpreter), and version 4
-/// [`DeepestStack`](super::DeepestStack). None changed anything else.
+/// [`DeepestStack`](super::DeepestStack), the formats of lines of older interpreters and the access
+/// to frames. None changed anything else.
 pub const OLDEST_VERSION: u16 = 1;
 /// Upper half of a wake signal's `si_value`. The lower half is the viewer's pid.
 pub const KNOCK_COOKIE: u32 = 0x5167_70a1;

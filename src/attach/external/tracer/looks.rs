@@ -105,7 +105,11 @@ impl Tracer {
         let Some(process) = self.processes.get_mut(&pid) else { return };
         let updated = process.update_thread(tid, self.tick);
         let image = process.image;
+        let is_interpreted = process.cpython.is_some();
         let Some(thread) = process.threads.get_mut(&tid) else { return };
+        if is_interpreted {
+            thread.read_inner_tid();
+        }
         if thread.asked_ns.is_some() {
             // It waits for a processor, or stands still until its stop is served.
             return;
@@ -189,11 +193,12 @@ impl Tracer {
                 self.scratch.clear();
                 let sp = registers.get(STACK_POINTER).unwrap_or_default();
                 copy_stack(&mut self.scratch, pid, sp, thread.copy_bytes / SLEEPING_PART);
-                // A thread that ran meanwhile may have changed its stack.
+                let list = process.read_frames(tid, registers.ip, &self.scratch);
+                // A thread that ran meanwhile may have changed its stack and its frames.
                 let Some(false) = process.update_thread(tid, self.tick) else { return };
                 let Some(thread) = process.threads.get_mut(&tid) else { return };
                 thread.is_stack_known = true;
-                SampledStack::Copied(registers, self.scratch.compact())
+                SampledStack::Copied(registers, self.scratch.compact(), list)
             }
         };
         let Some(thread) = process.threads.get_mut(&tid) else { return };

@@ -4,6 +4,7 @@
 use std::time::Duration;
 
 use crate::link::wire::LossCause;
+use crate::link::wire::interpreter::FrameAccess;
 use crate::profile::loss::Overflows;
 use crate::session::Facts;
 use crate::symbols::coverage::NameCoverage;
@@ -176,7 +177,11 @@ fn losses(facts: Option<&Facts>, width: u16) -> Vec<HelpLine> {
         lines.push(number(name, count(part), of_samples(part)));
     }
     for found in facts.iter().flat_map(|facts| &facts.interpreters) {
-        if found.is_readable {
+        if found.access == FrameAccess::Sleeping {
+            let reason = "under a seccomp filter the agent reads only sleeping threads; --engine external reads all";
+            entry(&mut lines, width, &found.to_string(), reason);
+        }
+        if found.access != FrameAccess::Nobody {
             lines.push(number(&format!("  {found} stacks"), measure::count(found.merged), String::new()));
             lines.push(number("    with a freed function", measure::count(found.unnamed), String::new()));
             lines.push(number(

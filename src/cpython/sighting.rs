@@ -1,5 +1,5 @@
-//! The frames of an interpreter as the handler sees them: the address of a code object, and a hash
-//! by which the agent thread recognizes that the address still holds the same object.
+//! The frames of an interpreter as they are seen while a thread stands still: the address of a code
+//! object, and a hash that tells later whether the address still holds the same object.
 
 /// The bits that tell the words of a sighting from native frames and from each other.
 const INTERPRETED: u64 = 1 << 63;

@@ -1,18 +1,18 @@
-//! Numbers the functions whose frames handlers have seen, and announces them. For the agent thread.
+//! Numbers the functions whose frames were seen, and announces them.
 //!
-//! A handler writes the address of a code object, and this table reads its name up to a tenth of a
+//! A sighting has the address of a code object, and this table reads its name up to a tenth of a
 //! second later. The object may have been freed meanwhile, and another one may lie there. So the
-//! handler also writes a hash of what the object held, and the table reads the object before and
+//! sighting also has a hash of what the object held, and the table reads the object before and
 //! after its name: if either differs, the frame is one of the function [`UNNAMED`].
 
 use alloc::vec::Vec;
 
-use crate::agent::interpreter::PUBLISHED;
-use crate::agent::interpreter::cpython::{CPython, word};
-use crate::agent::interpreter::layout::CODE_BYTES;
-use crate::agent::interpreter::sighting::Sighting;
-use crate::agent::os::process_memory::ProcessMemory;
-use crate::link::wire::interpreter::{Interpreter, InterpreterFrame, InterpreterFunction, LineFormat, is_interpreted};
+use super::frames::CPython;
+use super::layout::CODE_BYTES;
+use super::layout::LineFormat;
+use super::memory::{TargetMemory, word};
+use super::sighting::Sighting;
+use crate::link::wire::interpreter::{FrameAccess, Interpreter, InterpreterFrame, InterpreterFunction, is_interpreted};
 use crate::link::wire::{MAX_FRAMES, MAX_FUNCTION_NAME, MAX_LINE_TABLE, MAX_PATH};
 
 /// Maximum number of code objects that are known at a time. Programs that make more functions than
@@ -33,8 +33,8 @@ struct KnownFunction {
 }
 
 /// The functions of a connection.
-pub(crate) struct FunctionTable {
-    memory: ProcessMemory,
+pub(crate) struct FunctionTable<M> {
+    memory: M,
     /// Sorted by address.
     known: Vec<KnownFunction>,
     next_id: u32,
@@ -49,11 +49,11 @@ pub(crate) struct FunctionTable {
     sent: Option<Interpreter>,
 }
 
-impl FunctionTable {
-    /// Creates an empty table.
-    pub(crate) fn new() -> FunctionTable {
+impl<M: TargetMemory> FunctionTable<M> {
+    /// Creates an empty table of the functions in some memory.
+    pub(crate) fn new(memory: M) -> FunctionTable<M> {
         FunctionTable {
-            memory: ProcessMemory::open(),
+            memory,
             known: Vec::new(),
             next_id: 0,
             unnamed_id: None,
@@ -73,15 +73,9 @@ impl FunctionTable {
 
     /// Returns the interpreter with the present counters, if they differ from what was returned
     /// last.
-    pub(crate) fn news(&mut self, (major, minor): (u8, u8), is_readable: bool) -> Option<Interpreter> {
-        let interpreter = Interpreter {
-            major,
-            minor,
-            is_readable,
-            merged: self.merged,
-            unnamed: self.unnamed,
-            unmerged: self.unmerged,
-        };
+    pub(crate) fn news(&mut self, (major, minor): (u8, u8), access: FrameAccess) -> Option<Interpreter> {
+        let interpreter =
+            Interpreter { major, minor, access, merged: self.merged, unnamed: self.unnamed, unmerged: self.unmerged };
         (self.sent.replace(interpreter) != Some(interpreter)).then_some(interpreter)
     }
 
@@ -90,11 +84,11 @@ impl FunctionTable {
     /// be, the result is the native stack.
     pub(crate) fn name_frames<'a>(
         &mut self,
+        cpython: Option<&CPython>,
         stack: &'a [u64],
         named: &'a mut [u64; MAX_FRAMES],
         announce: impl FnMut(&InterpreterFunction<&[u8]>) -> bool,
     ) -> &'a [u64] {
-        let cpython = PUBLISHED.get();
         if !stack.iter().any(|&frame| is_interpreted(frame)) {
             let has_loop = cpython.is_some_and(|cpython| stack.iter().any(|&frame| cpython.is_loop(frame)));
             self.unmerged += u64::from(has_loop);
@@ -202,9 +196,9 @@ impl FunctionTable {
         let function = InterpreterFunction {
             id,
             first_line: word(&object, layout.first_line)? as u32,
-            name: text(layout.qualified_name, MAX_FUNCTION_NAME)?,
+            name: text(layout.name, MAX_FUNCTION_NAME)?,
             file: text(layout.file_name, MAX_PATH)?,
-            line_format: LineFormat::Locations,
+            line_format: layout.line_format,
             line_table: self.read_bytes(word(&object, layout.line_table)?)?,
         };
         read_object()?;
@@ -216,7 +210,10 @@ impl FunctionTable {
         let mut head = [0; STRING_STATE + 8];
         self.memory.read(address, &mut head)?;
         let (length, state) = (word(&head, LENGTH)?, word(&head, STRING_STATE)?);
-        let (width, is_compact, is_ascii) = ((state >> 2 & 7) as usize, state >> 5 & 1 == 1, state >> 6 & 1 == 1);
+        // Before the width, a count of 2 bits; from 3.14 on one of 16 bits, which is at most 3. A
+        // width is never 0.
+        let state = if state & 0xffff < 4 { state >> 16 } else { state >> 2 };
+        let (width, is_compact, is_ascii) = ((state & 7) as usize, state >> 3 & 1 == 1, state >> 4 & 1 == 1);
         if !is_compact || !matches!(width, 1 | 2 | 4) {
             return None;
         }

@@ -1,8 +1,7 @@
 //! Looks up an exported symbol of a mapped file by its name, in the hash table that the loader uses
-//! (`DT_GNU_HASH`). Everything is read through the kernel, because a file may be unmapped meanwhile.
+//! (`DT_GNU_HASH`).
 
-use crate::agent::os::process_memory::ProcessMemory;
-use crate::agent::unwind::tables::ElfImage;
+use super::memory::TargetMemory;
 
 const DT_NULL: u64 = 0;
 const DT_STRTAB: u64 = 5;
@@ -23,24 +22,36 @@ pub(super) struct DynamicSymbol {
     pub(super) size: u64,
 }
 
+/// The dynamic section of a mapped file.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct DynamicSection {
+    /// Address in the process minus the address in the file.
+    pub(crate) bias: u64,
+    /// Address in the process.
+    pub(crate) start: u64,
+    /// Size in bytes.
+    pub(crate) size: u64,
+}
+
 /// The dynamic symbols of a mapped file.
-pub(super) struct DynamicSymbols<'a> {
-    memory: &'a ProcessMemory,
+pub(super) struct DynamicSymbols<'a, M> {
+    memory: &'a M,
     bias: u64,
     names: u64,
     symbols: u64,
     hashes: u64,
 }
 
-impl<'a> DynamicSymbols<'a> {
+impl<'a, M: TargetMemory> DynamicSymbols<'a, M> {
     /// Finds the tables of a file. Returns `None` if it has none.
-    pub(super) fn of(memory: &'a ProcessMemory, image: &ElfImage) -> Option<DynamicSymbols<'a>> {
-        let (start, size) = image.dynamic_section()?;
-        let mut found = DynamicSymbols { memory, bias: image.bias, names: 0, symbols: 0, hashes: 0 };
+    pub(super) fn of(memory: &'a M, section: DynamicSection) -> Option<DynamicSymbols<'a, M>> {
+        let DynamicSection { bias, start, size } = section;
+        let mut found = DynamicSymbols { memory, bias, names: 0, symbols: 0, hashes: 0 };
         for index in 0..(size / 16).min(MAX_ENTRIES) {
-            let (tag, value) = (found.word(start + 16 * index)?, found.word(start + 16 * index + 8)?);
+            let entry = start.checked_add(16 * index)?;
+            let (tag, value) = (memory.word(entry)?, memory.word(entry.checked_add(8)?)?);
             // glibc relocates these words in place, musl and the vdso do not.
-            let address = if value < image.bias { value.wrapping_add(image.bias) } else { value };
+            let address = if value < bias { value.wrapping_add(bias) } else { value };
             match tag {
                 DT_NULL => break,
                 DT_STRTAB => found.names = address,
@@ -56,14 +67,14 @@ impl<'a> DynamicSymbols<'a> {
     pub(super) fn find(&self, name: &[u8]) -> Option<DynamicSymbol> {
         let hash = name.iter().fold(5381u32, |hash, &byte| hash.wrapping_mul(33).wrapping_add(byte.into()));
         // Buckets, first symbol, words of the filter, shift; then filter, buckets, chains.
-        let (buckets, first) = (self.half(self.hashes)?, self.half(self.hashes + 4)?);
-        let filter = u64::from(self.half(self.hashes + 8)?);
+        let header = |offset: u64| self.memory.half(self.hashes.checked_add(offset)?);
+        let (buckets, first, filter) = (header(0)?, header(4)?, u64::from(header(8)?));
         let starts = self.hashes.checked_add(16 + 8 * filter)?;
         let chains = starts.checked_add(4 * u64::from(buckets))?;
         let bucket = u64::from(hash.checked_rem(buckets)?);
-        let start = self.half(starts + 4 * bucket)?;
+        let start = self.memory.half(starts.checked_add(4 * bucket)?)?;
         for index in start.max(first)..start.max(first).saturating_add(MAX_CHAIN) {
-            let entry = self.half(chains.checked_add(4 * u64::from(index - first))?)?;
+            let entry = self.memory.half(chains.checked_add(4 * u64::from(index - first))?)?;
             if entry | 1 == hash | 1
                 && let Some(symbol) = self.symbol(index, name)
             {
@@ -81,46 +92,11 @@ impl<'a> DynamicSymbols<'a> {
         let at = self.symbols.checked_add(SYMBOL_BYTES * u64::from(index))?;
         let mut text = [0; MAX_NAME];
         let text = text.get_mut(..=name.len())?;
-        self.memory.read(self.names.checked_add(self.half(at)?.into())?, text)?;
+        self.memory.read(self.names.checked_add(self.memory.half(at)?.into())?, text)?;
         let is_named = text.strip_suffix(&[0]) == Some(name);
-        let section = self.half(at + 4)? >> 16;
-        let value = self.word(at + 8)?;
+        let section = self.memory.half(at.checked_add(4)?)? >> 16;
+        let value = self.memory.word(at.checked_add(8)?)?;
         (is_named && section != 0).then_some(())?;
-        Some(DynamicSymbol { address: value.wrapping_add(self.bias), size: self.word(at + 16)? })
-    }
-
-    fn half(&self, address: u64) -> Option<u32> {
-        let mut bytes = [0; 4];
-        self.memory.read(address, &mut bytes)?;
-        Some(u32::from_le_bytes(bytes))
-    }
-
-    fn word(&self, address: u64) -> Option<u64> {
-        let mut bytes = [0; 8];
-        self.memory.read(address, &mut bytes)?;
-        Some(u64::from_le_bytes(bytes))
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::agent::unwind::modules::Modules;
-
-    #[test]
-    fn symbols_of_a_loaded_library_are_found_where_the_loader_found_them() {
-        let mut modules = Modules::new();
-        modules.refresh().expect("the maps are read");
-        let memory = ProcessMemory::open();
-        let find = |name: &[u8]| {
-            modules.images().filter_map(|(_, image)| DynamicSymbols::of(&memory, image)?.find(name)).next()
-        };
-        let found = find(b"getppid").expect("libc exports it");
-        // SAFETY: the name of a function of libc.
-        let expected = unsafe { libc::dlsym(libc::RTLD_DEFAULT, c"getppid".as_ptr()) };
-        assert_eq!(found.address, expected as u64);
-        assert!((1..200).contains(&found.size), "{found:?}");
-        assert_eq!(find(b"getppid_of_nobody"), None);
-        assert_eq!(find(&[b'x'; MAX_NAME + 1]), None);
+        Some(DynamicSymbol { address: value.wrapping_add(self.bias), size: self.memory.word(at.checked_add(16)?)? })
     }
 }

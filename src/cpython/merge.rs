@@ -7,13 +7,13 @@
 //! returns. Any other difference means that one of the two was not read as a whole, and nothing is
 //! merged: a frame is never put where it does not belong.
 
-use crate::agent::interpreter::cpython::FrameList;
+use super::frames::FrameList;
 use crate::link::wire::{FRAMES_LEFT_OUT, MAX_FRAMES};
 
 /// Merges a list into the first `depth` frames of a native stack. `is_whole` says that the stack
 /// reaches the thread's first frame and nothing was left out. Returns the new depth; `None` if they
 /// do not match, and leaves the frames unchanged.
-pub(super) fn merge(
+pub(crate) fn merge(
     frames: &mut [u64; MAX_FRAMES],
     depth: usize,
     is_whole: bool,
@@ -81,7 +81,7 @@ impl MergedStack {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::agent::interpreter::sighting::Sighting;
+    use crate::cpython::sighting::Sighting;
 
     /// The loop's native frame.
     const LOOP: u64 = 0x1000;
