@@ -206,7 +206,7 @@ impl Agent {
     /// Serves one viewer until it leaves.
     fn serve(&mut self, mut socket: Socket, birth: SpawnCause) -> EndReason {
         self.publisher.modules.forget_announcements();
-        self.functions.forget_announcements();
+        self.functions = FunctionTable::new(ProcessMemory::open());
         self.ticker.threads.forget_announcements();
         deepest::forget_all();
         self.memory.fill(StoredStack::EMPTY);

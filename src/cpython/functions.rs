@@ -64,13 +64,6 @@ impl<M: TargetMemory> FunctionTable<M> {
         }
     }
 
-    /// Forgets what was announced, for a new viewer.
-    pub(crate) fn forget_announcements(&mut self) {
-        (self.merged, self.unnamed, self.unmerged) = (0, 0, 0);
-        (self.sent, self.unnamed_id) = (None, None);
-        self.known.clear();
-    }
-
     /// Returns the interpreter with the present counters, if they differ from what was returned
     /// last.
     pub(crate) fn news(&mut self, (major, minor): (u8, u8), access: FrameAccess) -> Option<Interpreter> {

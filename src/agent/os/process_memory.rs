@@ -1,5 +1,7 @@
 //! The memory of this process, read through the kernel.
 
+use core::cell::Cell;
+
 use crate::agent::os::syscall::{self, File};
 use crate::cpython::memory::TargetMemory;
 
@@ -51,14 +53,28 @@ impl TargetMemory for ProcessMemory {
 }
 
 /// The memory of this process, read by process_vm_readv(2).
-pub(crate) struct OwnMemory;
+#[derive(Default)]
+pub(crate) struct OwnMemory {
+    /// Number of system calls, and of addresses that they have read from.
+    pub(crate) calls: Cell<u64>,
+    pub(crate) addresses: Cell<u64>,
+}
 
 impl TargetMemory for OwnMemory {
     fn read(&self, address: u64, buffer: &mut [u8]) -> Option<()> {
+        self.count(1);
         syscall::read_own_memory(address, buffer).then_some(())
     }
 
     fn gather(&self, addresses: &[u64], buffer: &mut [u8]) -> Option<()> {
+        self.count(addresses.len());
         syscall::gather_own_memory(addresses, buffer).then_some(())
+    }
+}
+
+impl OwnMemory {
+    fn count(&self, addresses: usize) {
+        self.calls.set(self.calls.get() + 1);
+        self.addresses.set(self.addresses.get() + addresses as u64);
     }
 }

@@ -104,9 +104,6 @@ fn walk_and_record(claim: &mut SlotClaim, ring: &Ring, mut sample: RawSample, re
         }
     }
     let depth = interpreter::merge_frames(sample.tid, frames, walk.depth, walk.is_whole());
-    if depth > walk.depth {
-        counters::count(word::FRAMES, interpreter::COST_IN_FRAMES);
-    }
     push(ring, &sample, &frames[..depth])
 }
 

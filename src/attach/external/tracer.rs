@@ -163,6 +163,8 @@ impl Tracer {
                     let process = self.processes.values_mut().find(|process| process.image == image);
                     if let Some(process) = process {
                         process.cpython = cpython;
+                        // Stacks of threads that sleep already are copied again, with frames.
+                        process.threads.values_mut().for_each(|thread| thread.is_stack_known = false);
                     }
                 }
                 WalkerRequest::CopyMore { image, tid } => {
