@@ -46,9 +46,11 @@
 //! | agent | the library in the target, built from `agent/` of this same package |
 //! | agent thread | the one thread that the agent adds to the target |
 //! | tick | one expiry of a timer, delivered as a signal |
-//! | sample | a stack with a weight: the time for which its tick stands |
+//! | sample | a stack with a weight: the time for which its tick stands, or bytes of memory |
 //! | weight | nanoseconds of the clock in use; the period times the ticks that were merged |
-//! | clock | what a sample measures: CPU time (PROF), wall-clock time (REAL), user time (VIRTUAL) |
+//! | clock | what a sample measures: CPU (PROF), wall-clock (REAL) or user time (VIRTUAL), memory |
+//! | memory | allocated bytes (ALLOC), and those of them that are not freed yet (LIVE) |
+//! | interval | the mean number of allocated bytes between two samples; the period of ALLOC |
 //! | engine | what makes ticks: one POSIX timer per thread, or one `setitimer` per process |
 //! | epoch | one configuration of clock, engine and period; ticks carry it |
 //! | generation | one state of a process's memory map; addresses carry it |

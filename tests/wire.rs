@@ -71,6 +71,7 @@ impl SentMessage {
             SentMessage::Plain(Message::Counters(account)) => writer.write_counters(account),
             SentMessage::Plain(Message::Engaged(engaged)) => writer.write_engaged(engaged),
             SentMessage::Plain(Message::Busy { viewer }) => writer.write_busy(*viewer),
+            SentMessage::Plain(Message::Freed { id }) => writer.write_freed(*id),
             SentMessage::Plain(Message::Function(function)) => writer.write_function(function),
             SentMessage::Plain(Message::DeepestStack(stack)) => writer.write_deepest_stack(stack),
             SentMessage::Plain(Message::Interpreter(interpreter)) => writer.write_interpreter(interpreter),
@@ -101,7 +102,7 @@ fn number() -> impl Strategy<Value = u64> {
 }
 
 fn clock() -> impl Strategy<Value = Clock> {
-    prop_oneof![Just(Clock::Prof), Just(Clock::Real), Just(Clock::Virtual)]
+    prop_oneof![Just(Clock::Prof), Just(Clock::Real), Just(Clock::Virtual), Just(Clock::Alloc)]
 }
 
 fn engine() -> impl Strategy<Value = Engine> {
@@ -176,7 +177,11 @@ fn plain() -> impl Strategy<Value = SentMessage> {
         Message::Interpreter(Interpreter { major, minor, access, merged, unnamed, unmerged })
     });
     let small = any::<u32>().prop_flat_map(|number| {
-        prop_oneof![Just(Message::ThreadEnd { tid: number }), Just(Message::Busy { viewer: number })]
+        prop_oneof![
+            Just(Message::ThreadEnd { tid: number }),
+            Just(Message::Busy { viewer: number }),
+            Just(Message::Freed { id: number })
+        ]
     });
     let call = (option::of(any::<u32>()), any::<[u64; 3]>())
         .prop_map(|(number, arguments)| BlockingCall { number, arguments });
@@ -200,6 +205,7 @@ fn sample() -> impl Strategy<Value = Sample> {
         generation,
         monotonic_ns,
         weight_ns,
+        allocation: if clock == Clock::Alloc { Allocation::unpack(monotonic_ns) } else { Allocation::default() },
         slot,
     })
 }
@@ -252,7 +258,7 @@ proptest! {
         let mut buffer = [0; 32];
         Writer::new(&mut buffer, 0).write_request(&Request::Engage { clock, engine, period_ns: other }).unwrap();
         let framed = split_frame(&buffer).unwrap().unwrap();
-        prop_assert_eq!(decode_request(framed.kind, framed.body).is_ok(), PERIODS_NS.contains(&other));
+        prop_assert_eq!(decode_request(framed.kind, framed.body).is_ok(), clock.periods().contains(&other));
     }
 
     /// A message that did not fit was not sent, so its stack is not remembered.
@@ -312,6 +318,7 @@ fn the_largest_messages_fit() {
         generation: u32::MAX,
         monotonic_ns: u64::MAX,
         weight_ns: u64::MAX,
+        allocation: Allocation::default(),
         slot: STACK_SLOTS as u8 - 1,
     };
     // Differences of alternating sign have the longest varints.

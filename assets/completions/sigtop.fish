@@ -1,6 +1,6 @@
 # Print an optspec for argparse to handle cmd's options that are independent of any subcommand.
 function __fish_sigtop_global_optspecs
-    string join \n p/pid= no-follow clock= engine= F/hz= period= budget= jit= focus= ignore= tagfocus= thread= process= tagignore= window= sort= cum names= source-path= python= debuginfod no-debuginfod theme= refresh= mouse no-mouse tui quiet on-quit= save= format= symbols batch interval= count= table= memory= symbol-memory= config= no-config raw= h/help V/version
+    string join \n p/pid= no-follow clock= engine= F/hz= period= bytes= budget= jit= focus= ignore= tagfocus= thread= process= tagignore= window= sort= cum names= source-path= python= theme= refresh= mouse no-mouse tui quiet on-quit= save= format= symbols batch interval= count= table= memory= config= no-config raw= h/help V/version
 end
 
 function __fish_sigtop_needs_command
@@ -25,14 +25,17 @@ function __fish_sigtop_using_subcommand
 end
 
 complete -c sigtop -n "__fish_sigtop_needs_command" -s p -l pid -d 'Attach to these processes, by PID or name' -r
-complete -c sigtop -n "__fish_sigtop_needs_command" -l clock -d 'Sampling clock: CPU time, or wall-clock time of all threads [default: cpu]' -r -f -a "cpu\t'CPU time, user and system (ITIMER_PROF)'
+complete -c sigtop -n "__fish_sigtop_needs_command" -l clock -d 'Sampling clock: CPU time, wall-clock time of all threads, or memory: allocated bytes, or those of them that are not freed yet [default: cpu]' -r -f -a "cpu\t'CPU time, user and system (ITIMER_PROF)'
 wall\t'wall-clock time, sleeping threads included (ITIMER_REAL)'
-user\t'user CPU time, only with setitimer(2) (ITIMER_VIRTUAL)'"
+user\t'user CPU time, only with setitimer(2) (ITIMER_VIRTUAL)'
+alloc\t'allocated bytes, sampled by the agent'
+live\t'allocated bytes that are not freed yet'"
 complete -c sigtop -n "__fish_sigtop_needs_command" -l engine -d 'Timer source: one POSIX timer per thread, one setitimer(2) per process, or sampling from outside with ptrace(2), without the agent. With itimer, a target that resets SIGPROF to its default action is killed, blocking system calls fail with EINTR, and time is attributed to threads inexactly [default: threads; external for a process without the agent]' -r -f -a "threads\t'one POSIX timer per thread, timer_create(2)'
 itimer\t'one setitimer(2) per process: interrupts system calls, and kills a target that resets the signal'
 external\t'no agent: threads are stopped for an instant by ptrace(2)'"
 complete -c sigtop -n "__fish_sigtop_needs_command" -s F -l hz -l freq -d 'Sampling frequency in Hz [default: 99]' -r
 complete -c sigtop -n "__fish_sigtop_needs_command" -l period -d 'Sampling period, such as 10ms' -r
+complete -c sigtop -n "__fish_sigtop_needs_command" -l bytes -d 'Mean number of allocated bytes between two samples of the clocks of memory, such as 64k [default: 512k]' -r
 complete -c sigtop -n "__fish_sigtop_needs_command" -l budget -d 'Halve the sampling frequency while sampling (signal handlers, or stops from outside) takes more than this share of the target\'s CPU time [default: 1%]' -r
 complete -c sigtop -n "__fish_sigtop_needs_command" -l jit -d 'Have a launched Python 3.12 or Node.js name the code that it generates, in /tmp/perf-PID.map, unless the environment sets the variable already [default: auto]' -r -f -a "auto\t'set NODE_OPTIONS for Node.js'
 all\t'also name interpreted JavaScript (V8 leaves a log file), and PYTHONPERFSUPPORT'
@@ -103,14 +106,17 @@ complete -c sigtop -n "__fish_sigtop_needs_command" -a "sampler" -d 'Sample proc
 complete -c sigtop -n "__fish_sigtop_needs_command" -a "demo-target" -d 'Run the demo program'
 complete -c sigtop -n "__fish_sigtop_needs_command" -a "help" -d 'Print this message or the help of the given subcommand(s)'
 complete -c sigtop -n "__fish_sigtop_using_subcommand demo" -s p -l pid -d 'Attach to these processes, by PID or name' -r
-complete -c sigtop -n "__fish_sigtop_using_subcommand demo" -l clock -d 'Sampling clock: CPU time, or wall-clock time of all threads [default: cpu]' -r -f -a "cpu\t'CPU time, user and system (ITIMER_PROF)'
+complete -c sigtop -n "__fish_sigtop_using_subcommand demo" -l clock -d 'Sampling clock: CPU time, wall-clock time of all threads, or memory: allocated bytes, or those of them that are not freed yet [default: cpu]' -r -f -a "cpu\t'CPU time, user and system (ITIMER_PROF)'
 wall\t'wall-clock time, sleeping threads included (ITIMER_REAL)'
-user\t'user CPU time, only with setitimer(2) (ITIMER_VIRTUAL)'"
+user\t'user CPU time, only with setitimer(2) (ITIMER_VIRTUAL)'
+alloc\t'allocated bytes, sampled by the agent'
+live\t'allocated bytes that are not freed yet'"
 complete -c sigtop -n "__fish_sigtop_using_subcommand demo" -l engine -d 'Timer source: one POSIX timer per thread, one setitimer(2) per process, or sampling from outside with ptrace(2), without the agent. With itimer, a target that resets SIGPROF to its default action is killed, blocking system calls fail with EINTR, and time is attributed to threads inexactly [default: threads; external for a process without the agent]' -r -f -a "threads\t'one POSIX timer per thread, timer_create(2)'
 itimer\t'one setitimer(2) per process: interrupts system calls, and kills a target that resets the signal'
 external\t'no agent: threads are stopped for an instant by ptrace(2)'"
 complete -c sigtop -n "__fish_sigtop_using_subcommand demo" -s F -l hz -l freq -d 'Sampling frequency in Hz [default: 99]' -r
 complete -c sigtop -n "__fish_sigtop_using_subcommand demo" -l period -d 'Sampling period, such as 10ms' -r
+complete -c sigtop -n "__fish_sigtop_using_subcommand demo" -l bytes -d 'Mean number of allocated bytes between two samples of the clocks of memory, such as 64k [default: 512k]' -r
 complete -c sigtop -n "__fish_sigtop_using_subcommand demo" -l budget -d 'Halve the sampling frequency while sampling (signal handlers, or stops from outside) takes more than this share of the target\'s CPU time [default: 1%]' -r
 complete -c sigtop -n "__fish_sigtop_using_subcommand demo" -l jit -d 'Have a launched Python 3.12 or Node.js name the code that it generates, in /tmp/perf-PID.map, unless the environment sets the variable already [default: auto]' -r -f -a "auto\t'set NODE_OPTIONS for Node.js'
 all\t'also name interpreted JavaScript (V8 leaves a log file), and PYTHONPERFSUPPORT'
@@ -258,14 +264,17 @@ complete -c sigtop -n "__fish_sigtop_using_subcommand record" -l on-quit -d 'Act
 end\t'terminate the program'
 leave\t'detach and leave it running'"
 complete -c sigtop -n "__fish_sigtop_using_subcommand record" -s p -l pid -d 'Attach to these processes, by PID or name; they must have been started with the agent' -r
-complete -c sigtop -n "__fish_sigtop_using_subcommand record" -l clock -d 'Sampling clock: CPU time, or wall-clock time of all threads [default: cpu]' -r -f -a "cpu\t'CPU time, user and system (ITIMER_PROF)'
+complete -c sigtop -n "__fish_sigtop_using_subcommand record" -l clock -d 'Sampling clock: CPU time, wall-clock time of all threads, or memory: allocated bytes, or those of them that are not freed yet [default: cpu]' -r -f -a "cpu\t'CPU time, user and system (ITIMER_PROF)'
 wall\t'wall-clock time, sleeping threads included (ITIMER_REAL)'
-user\t'user CPU time, only with setitimer(2) (ITIMER_VIRTUAL)'"
+user\t'user CPU time, only with setitimer(2) (ITIMER_VIRTUAL)'
+alloc\t'allocated bytes, sampled by the agent'
+live\t'allocated bytes that are not freed yet'"
 complete -c sigtop -n "__fish_sigtop_using_subcommand record" -l engine -d 'Timer source: one POSIX timer per thread, one setitimer(2) per process, or sampling from outside with ptrace(2), without the agent. With itimer, a target that resets SIGPROF to its default action is killed, blocking system calls fail with EINTR, and time is attributed to threads inexactly [default: threads; external for a process without the agent]' -r -f -a "threads\t'one POSIX timer per thread, timer_create(2)'
 itimer\t'one setitimer(2) per process: interrupts system calls, and kills a target that resets the signal'
 external\t'no agent: threads are stopped for an instant by ptrace(2)'"
 complete -c sigtop -n "__fish_sigtop_using_subcommand record" -s F -l hz -l freq -d 'Sampling frequency in Hz [default: 99]' -r
 complete -c sigtop -n "__fish_sigtop_using_subcommand record" -l period -d 'Sampling period, such as 10ms' -r
+complete -c sigtop -n "__fish_sigtop_using_subcommand record" -l bytes -d 'Mean number of allocated bytes between two samples of the clocks of memory, such as 64k [default: 512k]' -r
 complete -c sigtop -n "__fish_sigtop_using_subcommand record" -l budget -d 'Halve the sampling frequency while sampling (signal handlers, or stops from outside) takes more than this share of the target\'s CPU time [default: 1%]' -r
 complete -c sigtop -n "__fish_sigtop_using_subcommand record" -l jit -d 'Have a launched Python 3.12 or Node.js name the code that it generates, in /tmp/perf-PID.map, unless the environment sets the variable already [default: auto]' -r -f -a "auto\t'set NODE_OPTIONS for Node.js'
 all\t'also name interpreted JavaScript (V8 leaves a log file), and PYTHONPERFSUPPORT'

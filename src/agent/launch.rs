@@ -4,7 +4,7 @@ use core::cell::UnsafeCell;
 
 use crate::agent::cpuprofile::env;
 use crate::agent::sampling::counters::TimerConfig;
-use crate::link::wire::{Clock, LINK_VARIABLE, PERIODS_NS};
+use crate::link::wire::{Clock, LINK_VARIABLE};
 
 /// The viewer that launched this process, as the environment describes it.
 #[derive(Clone, Copy)]
@@ -45,9 +45,10 @@ fn parse(text: &[u8]) -> Option<Link<'_>> {
         0 => Clock::Prof,
         1 => Clock::Real,
         2 => Clock::Virtual,
+        3 => Clock::Alloc,
         _ => return None,
     };
-    PERIODS_NS.contains(&period_ns).then_some(Link {
+    clock.periods().contains(&period_ns).then_some(Link {
         token,
         viewer: viewer as u32,
         config: TimerConfig { clock, period_ns },

@@ -10,7 +10,7 @@
 //! file (`CPUPROFILE`, `ProfilerStart`), with or without a viewer.
 //!
 //! The rooms, lowest first: `arch` (the processor), `os` (the kernel's and the loader's interface),
-//! `state` (flags), `unwind`, `interpreter`, `signals`, `sampling`, `timers`, `cpuprofile`,
+//! `state` (flags), `unwind`, `interpreter`, `signals`, `sampling`, `allocations`, `timers`, `cpuprofile`,
 //! `launch` and `requests`, `thread`, `spawn`, `handler`, `start`, `interpose`. Each imports only
 //! rooms before it.
 //!
@@ -22,6 +22,7 @@
 //! exported symbols and the allocator. Otherwise the code is compiled for its tests.
 #![cfg_attr(not(sigtop_agent), allow(dead_code, reason = "live only in its own build; here for its tests"))]
 
+mod allocations;
 mod arch;
 mod cpuprofile;
 mod handler;

@@ -4,6 +4,7 @@
 //! ignored, and looks up a few functions. In a process that a viewer has launched it also arms one
 //! timer, whose first tick spawns the agent thread.
 
+use crate::agent::allocations::record;
 use crate::agent::arch::{self, weak_address};
 use crate::agent::cpuprofile::control::{self, Filter};
 use crate::agent::cpuprofile::env::{self, EnvSettings};
@@ -22,6 +23,8 @@ use crate::agent::timers::{first_tick, interval_timer, new_threads, signal_hando
 use crate::agent::{handler, launch, spawn};
 use core::ffi::{CStr, c_char};
 use core::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
+
+use crate::link::wire::Clock;
 
 /// Returns whether the loader runs a program with more rights than its user has. Then the agent
 /// does nothing.
@@ -102,6 +105,9 @@ pub(super) extern "C" fn constructor() {
         state::WATCHED.store(true, Ordering::Relaxed);
         state::note_watched_since(link.config.clock);
         spawn::arm_first_tick(link.config);
+        if link.config.clock == Clock::Alloc {
+            await_allocation_clock();
+        }
     }
     // SAFETY: this is the constructor.
     unsafe {
@@ -120,6 +126,21 @@ pub(super) extern "C" fn constructor() {
     if state::WATCHED.load(Ordering::Relaxed) {
         stacks::lend_to_own_thread();
     }
+}
+
+/// Spawns the agent thread and waits until allocations are sampled: a program allocates much at its
+/// start. It does not wait longer than the agent thread lives, which ends if the viewer is gone.
+fn await_allocation_clock() {
+    const LOOKS: u32 = 100;
+    const LOOK_NS: u64 = 5_000_000;
+    let mask = syscall::block_all();
+    spawn::call_agent();
+    syscall::set_mask(mask);
+    let is_awaited = || {
+        let lives = state::AGENT.load(Ordering::Acquire) != 0;
+        lives && state::COUNTS_ALLOCATIONS.load(Ordering::Acquire) == 0
+    };
+    (0..LOOKS).take_while(|_| is_awaited()).for_each(|_| syscall::futex_wait(&state::COUNTS_ALLOCATIONS, 0, LOOK_NS));
 }
 
 /// Starts a profile into a file, and spawns or wakes the agent thread for it. The error is the
@@ -168,6 +189,7 @@ fn register_fork_hook() {
 /// its own first tick.
 extern "C" fn in_fork_child() {
     if state::FILTERED.load(Ordering::Relaxed) {
+        record::forget();
         // No system call may be made here. Without an owner, the agent does nothing in this
         // process.
         state::AGENT.store(SPAWNING, Ordering::Relaxed);
@@ -195,6 +217,7 @@ extern "C" fn in_fork_child() {
     }
     control::inherit();
     first_tick::forget();
+    record::forget();
     // This is last: a viewer that sees this process may send a wake signal at once, and an agent
     // thread spawned by it needs everything above.
     state::OWNER.store(syscall::getpid(), Ordering::Release);

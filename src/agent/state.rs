@@ -77,6 +77,17 @@ pub(super) static SLEEP_STATE: AtomicU32 = AtomicU32::new(0);
 /// futex.
 pub(super) static DRAINED: AtomicU32 = AtomicU32::new(0);
 
+/// Whether the agent thread changes offset tables, which must stay mapped meanwhile.
+pub(super) static PATCHING: AtomicBool = AtomicBool::new(false);
+/// Number of threads that are in dlclose(3). Written by them; a futex with [`PATCHING`]'s changes.
+pub(super) static UNLOADING: AtomicU32 = AtomicU32::new(0);
+/// Whether functions of the allocator may be replaced. Written by the agent thread; a fork child
+/// inherits it.
+pub(super) static REPLACED: AtomicBool = AtomicBool::new(false);
+/// Whether allocations are sampled, 0 or 1; a futex that the constructor waits for. Written by the
+/// agent thread.
+pub(super) static COUNTS_ALLOCATIONS: AtomicU32 = AtomicU32::new(0);
+
 /// The process is about to exit: the agent thread sends everything and wakes it. Written by the
 /// destructor.
 pub(super) static EXITING: AtomicBool = AtomicBool::new(false);
@@ -118,6 +129,9 @@ pub(super) fn forget() {
     WANT_THREADS.store(false, Ordering::Relaxed);
     NEW_THREAD.store(false, Ordering::Relaxed);
     SLEEP_STATE.store(0, Ordering::Relaxed);
+    PATCHING.store(false, Ordering::Relaxed);
+    UNLOADING.store(0, Ordering::Relaxed);
+    COUNTS_ALLOCATIONS.store(0, Ordering::Relaxed);
 }
 
 /// Returns whether the maps are to be read before their time.

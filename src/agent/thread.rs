@@ -11,6 +11,7 @@ mod inspection;
 mod records;
 mod sleep;
 
+use crate::agent::allocations::sampler::AllocationSampler;
 use crate::agent::cpuprofile::aggregate::ProfileAggregate;
 use crate::agent::cpuprofile::control;
 use crate::agent::interpreter::{self, finder::InterpreterFinder};
@@ -34,7 +35,8 @@ use core::sync::atomic::{AtomicU32, Ordering};
 use crate::cpython::functions::FunctionTable;
 use crate::link::wire::ring::word;
 use crate::link::wire::{
-    AgentCounters, Clock, Engine, Hello, MAX_FRAMES, Request, SpawnCause, StoredStack, Thread, stack_memory,
+    AgentCounters, Clock, Engine, EngineState, Hello, MAX_FRAMES, Request, SpawnCause, StoredStack, Thread,
+    stack_memory,
 };
 
 /// Interval between two checks until the first sample is sent, ns. It doubles while there is none.
@@ -70,6 +72,7 @@ pub(super) struct Agent {
     memory: Box<[StoredStack]>,
     sent: u64,
     pub(super) balance: CpuBalance,
+    pub(super) allocations: AllocationSampler,
     /// The profile that is being written into a file.
     pub(super) collector: Option<ProfileAggregate>,
     /// Clock, engine and period of the viewer's last request.
@@ -147,6 +150,7 @@ pub(super) fn run(epoch: u32) -> u32 {
         }
     }
     agent.ticker.retire();
+    agent.allocations.disengage(&agent.publisher.modules);
     match end {
         EndReason::LastThread(code) => code,
         EndReason::Credentials => {
@@ -186,6 +190,7 @@ impl Agent {
             memory: stack_memory(),
             sent: 0,
             balance: CpuBalance::default(),
+            allocations: AllocationSampler::default(),
             collector: None,
             requested: None,
             first_is_due: true,
@@ -230,6 +235,7 @@ impl Agent {
                 Ok(Some(end)) => return end,
                 Err(PeerGone) => {
                     self.ticker.disengage();
+                    self.allocations.disengage(&self.publisher.modules);
                     return EndReason::Left;
                 }
             }
@@ -292,9 +298,15 @@ impl Agent {
                     return Ok(());
                 }
                 self.ticker.preferred_signal = control::tick_signal();
+                self.allocations.disengage(&self.publisher.modules);
                 self.ticker.engage(clock, engine, period_ns);
                 self.balance = CpuBalance::begin();
                 counters::remember_epoch(self.ticker.epoch());
+                let counts = clock != Clock::Alloc
+                    || self.allocations.engage(period_ns, self.ticker.epoch(), &self.publisher.modules);
+                if clock == Clock::Live || !counts {
+                    self.ticker.engaged.state = EngineState::Unsupported;
+                }
                 let engaged = self.ticker.engaged.clone();
                 socket.write(|w| w.write_engaged(&engaged)).map_err(|_| PeerGone)
             }
@@ -395,6 +407,7 @@ impl Agent {
             }
             state::REREAD_MAPS_ON_MISS.store(changed || !wanted, Ordering::Relaxed);
             self.last_modules_ns = now_ns;
+            self.allocations.keep_up(&self.publisher.modules, changed);
         }
         self.publisher.compile_rules();
     }

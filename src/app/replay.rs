@@ -51,7 +51,9 @@ pub(super) fn open(mut from: Box<dyn Read + Send>, name: &str) -> Result<OpenedF
 /// The settings of a session that replays `source`.
 pub(super) fn playback_settings(source: &PlaybackSource, name: &str, settings: Settings) -> Settings {
     let RecordingInfo { command, clock, engine, period_ns, .. } = source.about.clone();
-    Settings { command, name: name.to_owned(), clock, engine, period_ns, ..settings }
+    let mut settings = Settings { command, name: name.to_owned(), clock, engine, ..settings };
+    settings.set_period(period_ns);
+    settings
 }
 
 /// Converts a recording into a profile. With `sample_times`, the profile has the time of every

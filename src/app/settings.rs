@@ -40,6 +40,7 @@ pub(super) fn session_settings(args: &WatchArgs, command: &[OsString]) -> Settin
         clock: args.clock(),
         engine: args.engine(),
         period_ns: args.period_ns(),
+        interval_bytes: args.interval_bytes(),
         question: Question {
             window_ns: args.window_ns(),
             filters: Filters {

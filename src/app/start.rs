@@ -95,13 +95,14 @@ pub(super) fn launch_target(args: &WatchArgs, stdio: Stdio) -> Result<PendingSes
             print_message(&format!("{} {obstacle}: it is sampled from outside", program.path.display()));
         }
     }
+    check_clock(&settings)?;
     let places = AgentDirectories::of_user();
     let library = match settings.engine {
         Engine::External => None,
         Engine::Threads | Engine::Itimer => Some(find_library(&places, args.screen.quiet)?),
     };
     let listener = listen(&places)?;
-    let link = listener.link_variable(settings.clock, settings.period_ns);
+    let link = listener.link_variable(settings.clock.sampled(), settings.period());
     let preload = library.as_deref().map(|library| Preload { library, link: &link });
     let mut sampler = Sampler::new(&link, settings.follow);
     if preload.is_none() {
@@ -112,6 +113,15 @@ pub(super) fn launch_target(args: &WatchArgs, stdio: Stdio) -> Result<PendingSes
     let command = launch::LaunchCommand { program: &program, words: &args.command, preload, variables: &variables };
     let target = WatchTarget::Launched(launch(&command, stdio)?);
     Ok(PendingSession { target, settings, listener, sampler })
+}
+
+/// Refuses a clock of memory for a target that carries no agent.
+fn check_clock(settings: &Settings) -> Result<(), Failure> {
+    if settings.engine == Engine::External && settings.clock.is_memory() {
+        let sentence = "allocations cannot be sampled from outside: they need the agent (leave out --clock)";
+        return Err(Failure::new(Failure::USAGE, sentence));
+    }
+    Ok(())
 }
 
 /// Adds the variables that sigtop sets to the command in the header.
@@ -146,8 +156,9 @@ pub(super) fn attach_target(args: &WatchArgs, carriers: Vec<AttachableProcess>) 
     if carriers.iter().all(|process| process.method == WatchMethod::External) {
         settings.engine = Engine::External;
     }
+    check_clock(&settings)?;
     let listener = listen(&AgentDirectories::of_user())?;
-    let link = listener.link_variable(settings.clock, settings.period_ns);
+    let link = listener.link_variable(settings.clock.sampled(), settings.period());
     let sampler = Sampler::new(&link, settings.follow);
     Ok(PendingSession { target: WatchTarget::Attached(carriers), settings, listener, sampler })
 }

@@ -98,12 +98,12 @@ mod tests {
     fn unknown_keyword_suggests_a_similar_one_or_lists_all() {
         assert_eq!((parse("wall"), parse("real")), (Ok(Clock::Real), Ok(Clock::Real)));
         assert_eq!(parse::<Clock>("wlal"), Err("did you mean wall?".to_owned()));
-        assert_eq!(parse::<Clock>("solarized"), Err("use cpu, wall or user".to_owned()));
+        assert_eq!(parse::<Clock>("solarized"), Err("use cpu, wall, user, alloc or live".to_owned()));
         assert_eq!(join_with_or(&["a"]), "a");
     }
 
     #[test]
     fn next_wraps_around() {
-        assert_eq!([Clock::Prof.next(), Clock::Virtual.next()], [Clock::Real, Clock::Prof]);
+        assert_eq!([Clock::Prof.next(), Clock::Live.next()], [Clock::Real, Clock::Prof]);
     }
 }

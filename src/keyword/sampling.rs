@@ -17,6 +17,8 @@ impl Keyword for Clock {
             Clock::Virtual => Word::new("user", "user CPU time, only with setitimer(2) (ITIMER_VIRTUAL)")
                 .with_label("VIRTUAL")
                 .with_alias("virtual"),
+            Clock::Alloc => Word::new("alloc", "allocated bytes, sampled by the agent").with_label("ALLOC"),
+            Clock::Live => Word::new("live", "allocated bytes that are not freed yet").with_label("LIVE"),
         }
     }
 }
@@ -28,7 +30,23 @@ impl Clock {
             Clock::Prof => "cpu",
             Clock::Real => "wall",
             Clock::Virtual => "user",
+            Clock::Alloc => "alloc_space",
+            Clock::Live => "inuse_space",
         }
+    }
+
+    /// The pprof type of the number that belongs to it, where it has a name of its own.
+    pub fn count_type(self) -> Option<&'static str> {
+        match self {
+            Clock::Prof | Clock::Real | Clock::Virtual => None,
+            Clock::Alloc => Some("alloc_objects"),
+            Clock::Live => Some("inuse_objects"),
+        }
+    }
+
+    /// The unit of its values, as pprof names it.
+    pub fn unit(self) -> &'static str {
+        if self.is_memory() { "bytes" } else { "nanoseconds" }
     }
 }
 

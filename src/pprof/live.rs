@@ -64,7 +64,8 @@ pub fn to_saved(profile: &Profile, names: &Names, info: &LiveProfileInfo) -> Sav
     let mut exporter = LiveExporter { saved: new_profile(info, &ticked, all), ..LiveExporter::default() };
     exporter.add_locations(profile, names);
     let label_sets = exporter.add_label_sets(profile, names, order.iter().copied());
-    if let Some(samples) = profile.timed_samples() {
+    // Those that were freed have no time at which they are not there.
+    if let Some(samples) = profile.timed_samples().filter(|_| !info.clock.is_memory()) {
         exporter.saved.samples = timed_samples(profile, samples, info.span, &ticked, &label_sets);
         return exporter.saved;
     }
@@ -100,11 +101,11 @@ fn timed_samples(
     sorted.sort_by_key(|sample| sample.at_ns);
     let mut packed = Samples::with_width(2 * ticked.iter().filter(|ticked| **ticked).count());
     let (mut values, mut stack) = (Vec::new(), Vec::new());
-    for &&TimedSample { at_ns, clock, key: (thread, id), weight_ns } in &sorted {
+    for &&TimedSample { at_ns, clock, key: (thread, id), samples, weight_ns } in &sorted {
         values.clear();
         for (&own, _) in CLOCKS.iter().zip(ticked).filter(|(_, ticked)| **ticked) {
             let weight_ns = i64::try_from(weight_ns).unwrap_or(i64::MAX);
-            values.extend(if own == clock { [1, weight_ns] } else { [0, 0] });
+            values.extend(if own == clock { [i64::from(samples), weight_ns] } else { [0, 0] });
         }
         stack.clear();
         stack.extend(profile.stacks.leaf_first(profile.stacks.code(id)).map(|frame| frame.0));
@@ -117,21 +118,29 @@ fn timed_samples(
 type LabelSets = HashMap<(ThreadId, Option<FrameId>), u32>;
 
 /// The clocks in the order of their sample types.
-const CLOCKS: [Clock; 3] = Clock::ALL;
+const CLOCKS: [Clock; Clock::ALL.len()] = Clock::ALL;
 
 fn new_profile(info: &LiveProfileInfo, ticked: &[bool], all: Weight) -> SavedProfile {
     let several = ticked.iter().filter(|ticked| **ticked).count() > 1;
     let mut types = Vec::new();
     for (&clock, _) in CLOCKS.iter().zip(ticked).filter(|(_, ticked)| **ticked) {
-        let counted = if several { format!("{}_samples", sample_kind(clock)) } else { "samples".to_owned() };
+        let counted = match clock.count_type() {
+            Some(name) => name.to_owned(),
+            None if several => format!("{}_samples", sample_kind(clock)),
+            None => "samples".to_owned(),
+        };
         types.push(ValueType::new(&counted, "count"));
-        types.push(ValueType::new(sample_kind(clock), "nanoseconds"));
+        types.push(ValueType::new(sample_kind(clock), clock.unit()));
     }
     let losses = format_losses(&info.lost_ticks, &info.lost_ns, all.ns);
     SavedProfile {
         sample_types: types,
         default_sample_type: sample_kind(info.clock).into(),
-        period_type: ValueType::new(sample_kind(info.clock), "nanoseconds"),
+        period_type: match info.clock.is_memory() {
+            // As other heap profilers say it.
+            true => ValueType::new("space", "bytes"),
+            false => ValueType::new(sample_kind(info.clock), "nanoseconds"),
+        },
         period: i64::try_from(info.period_ns).unwrap_or(i64::MAX),
         time_ns: info.time_ns,
         duration_ns: info.duration_ns,

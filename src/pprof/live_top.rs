@@ -26,7 +26,7 @@ use std::fmt::Write;
 
 use crate::profile::Clock;
 use crate::profile::loss::LossCause;
-use crate::tally::measure::{TimeUnit, count, percentage, value};
+use crate::tally::measure::{ValueUnit, count, percentage, value};
 use crate::tally::query::tags::TagFilter;
 use crate::tally::query::{Filters, Pattern};
 use crate::tally::top::{InlineState, TopRow, TopTable};
@@ -76,9 +76,9 @@ pub fn write_top(out: &mut String, header: &TopHeader, table: &TopTable, limits:
     let rows = &large[..limits.nodecount.unwrap_or(usize::MAX).min(large.len())];
 
     let value_ns = |row: &&TopRow| Some(if row.flat_ns > 0 { row.flat_ns } else { row.cum_ns }).filter(|&ns| ns > 0);
-    let unit = TimeUnit::for_report(rows.iter().filter_map(value_ns).min().unwrap_or(0), table.total_ns);
+    let unit = ValueUnit::for_report(header.clock, rows.iter().filter_map(value_ns).min().unwrap_or(0), table.total_ns);
     // Without rows there is no common unit.
-    let shown = |ns: u64| value(ns, if rows.is_empty() { TimeUnit::largest_in(ns) } else { unit });
+    let shown = |ns: u64| value(ns, if rows.is_empty() { ValueUnit::largest_in(header.clock, ns) } else { unit });
 
     let mut line = |arguments: std::fmt::Arguments| {
         // Writing to a String cannot fail.
@@ -90,9 +90,12 @@ pub fn write_top(out: &mut String, header: &TopHeader, table: &TopTable, limits:
     if let Some(duration_ns) = header.duration_ns {
         let share = match table.total_ns {
             0 => String::new(),
+            // Bytes are no share of a duration.
+            _ if header.clock.is_memory() => String::new(),
             total_ns => format!("({})", percentage(total_ns, duration_ns)),
         };
-        let (duration, total) = (value(duration_ns, TimeUnit::largest_in(duration_ns)), shown(table.total_ns));
+        let (duration, total) =
+            (value(duration_ns, ValueUnit::largest_in(Clock::Real, duration_ns)), shown(table.total_ns));
         line(format_args!("Duration: {duration}, Total samples = {total} {share}"));
     }
     let losses = format_losses(&header.lost_ticks, &header.lost_ns, table.total_ns);

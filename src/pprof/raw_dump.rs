@@ -61,6 +61,8 @@ fn write_stack(
         Clock::Prof => "prof",
         Clock::Real => "real",
         Clock::Virtual => "virtual",
+        Clock::Alloc => "alloc",
+        Clock::Live => "live",
     };
     let mut frames: Vec<FrameId> = profile.stacks.leaf_first(profile.stacks.code(stack)).collect();
     frames.reverse();

@@ -240,7 +240,14 @@ impl Profile {
                 process.update_clock_offset(at_ns, counters.monotonic_ns);
                 process.earlier_account = std::mem::replace(&mut process.account, counters);
             }
-            Message::Engaged(engaged) => process.engaged = Some(engaged),
+            Message::Engaged(engaged) => {
+                let restarts = engaged.clock == Clock::Alloc;
+                process.engaged = Some(engaged);
+                if restarts {
+                    self.restart_live(id);
+                }
+            }
+            Message::Freed { id: allocation } => self.free_live(id, allocation),
             Message::Function(function) => {
                 if let Some(id) = self.scripts.add(&function) {
                     process.scripts.insert(function.id, id);
@@ -316,11 +323,13 @@ impl Profile {
         // drop the whole history.
         let at_ns = sample.monotonic_ns.saturating_add_signed(process.clock_offset_ns).min(arrived_ns);
         let totals = process.totals.get_or_default(sample.clock);
-        let (weight, overflows) = (Weight { ns: sample.weight_ns, samples: 1 }, totals.overflows());
+        let samples = if sample.clock.is_memory() { sample.allocation.objects } else { 1 };
+        let weight = Weight { ns: sample.weight_ns, samples: samples.into() };
+        let overflows = totals.overflows();
         totals.add(at_ns, resolved.index, weight);
         let key = (thread, resolved.stack);
         if let Some(times) = &mut self.times {
-            times.push(TimedSample { at_ns, clock: sample.clock, key, weight_ns: sample.weight_ns });
+            times.push(TimedSample { at_ns, clock: sample.clock, key, samples, weight_ns: sample.weight_ns });
         }
         if self.frozen.is_none() {
             let log = self.change_logs.get_or_default(sample.clock);
@@ -328,6 +337,9 @@ impl Profile {
             if totals.overflows() != overflows {
                 log.invalidate();
             }
+        }
+        if sample.clock == Clock::Alloc {
+            self.add_live(id, at_ns, sample.allocation.id, key, weight);
         }
         let quality = &mut self.stack_quality;
         quality.samples += 1;

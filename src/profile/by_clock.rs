@@ -4,13 +4,11 @@ use crate::link::wire::Clock;
 
 /// One optional value per clock. A lookup is an array index.
 #[derive(Debug)]
-pub(super) struct ByClock<T>([Option<Box<T>>; 3]);
-
-const _: () = assert!(Clock::Virtual as usize == 2);
+pub(super) struct ByClock<T>([Option<Box<T>>; Clock::ALL.len()]);
 
 impl<T> Default for ByClock<T> {
     fn default() -> Self {
-        ByClock([None, None, None])
+        ByClock([const { None }; Clock::ALL.len()])
     }
 }
 

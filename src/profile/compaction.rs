@@ -141,6 +141,9 @@ impl Profile {
         let mut stacks = std::mem::take(&mut self.stacks);
         let renumbering = stacks.prune(is_kept);
         self.each_totals(|totals| totals.renumber(|stack| renumbering.stack(stack, &mut stacks)));
+        for live in self.processes.iter_mut().flat_map(|process| process.live.values_mut()) {
+            live.key.1 = renumbering.stack(live.key.1, &mut stacks);
+        }
         if let Some(times) = &mut self.times {
             times.renumber(|stack| renumbering.stack(stack, &mut stacks));
         }

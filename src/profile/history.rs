@@ -153,6 +153,29 @@ impl History {
         dropped
     }
 
+    /// Removes a sample from a bucket, if the history still has it.
+    pub(super) fn remove(&mut self, number: u64, index: u32, weight: Weight) {
+        let at = self.buckets.partition_point(|bucket| bucket.number < number);
+        if self.buckets.get(at).is_none_or(|bucket| bucket.number != number) {
+            return;
+        }
+        let is_packed = self.buckets[at].packed_entries > 0;
+        if is_packed {
+            self.unpack(at);
+        }
+        let bucket = &mut self.buckets[at];
+        bucket.merge();
+        if let Ok(found) = bucket.open.binary_search_by_key(&index, |&(index, _)| index) {
+            bucket.open[found].1 -= weight;
+            if bucket.open[found].1 == Weight::default() {
+                bucket.open.remove(found);
+            }
+        }
+        if is_packed {
+            self.pack(at);
+        }
+    }
+
     fn pack_closed_buckets(&mut self) {
         for at in (0..self.buckets.len().saturating_sub(OPEN_BUCKETS)).rev() {
             if self.buckets[at].open.is_empty() {

@@ -68,6 +68,8 @@ pub struct Overflows {
     pub window: u64,
     /// Number of functions of interpreters that were ignored.
     pub scripts: u64,
+    /// Number of sampled allocations whose end is not watched: they are not in the memory in use.
+    pub allocations: u64,
     /// Number of samples whose stack was cut to stay below the memory limit.
     pub memory: u64,
 }

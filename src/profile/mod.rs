@@ -12,6 +12,7 @@ pub(crate) mod hash;
 mod history;
 mod ids;
 pub mod interpreter_view;
+mod live_allocations;
 pub mod loss;
 mod memory;
 pub mod module;

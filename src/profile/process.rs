@@ -8,7 +8,7 @@ use super::ids::{ThreadId, WaitId};
 use super::module::Mappings;
 use super::sample_cache::SampleCache;
 use super::script::ScriptFunctionId;
-use super::totals::Totals;
+use super::totals::{ThreadStack, Totals, Weight};
 use crate::link::wire::interpreter::Interpreter;
 use crate::link::wire::{AgentCounters, Clock, Engaged, Hello, SourceId};
 
@@ -20,6 +20,15 @@ pub(super) struct CurrentWait {
     pub(super) since_ns: Option<u64>,
     /// Time of its last sample in this wait on the viewer's clock, ns; `None` if it has run since.
     pub(super) seen_ns: Option<u64>,
+}
+
+/// A sampled allocation that is in the totals of [`Clock::Live`].
+#[derive(Clone, Copy)]
+pub(super) struct LiveAllocation {
+    pub(super) key: ThreadStack,
+    /// Number of the history bucket.
+    pub(super) bucket: u64,
+    pub(super) weight: Weight,
 }
 
 /// One image of one process, from its Hello on.
@@ -64,6 +73,8 @@ pub struct Process {
     pub(super) scripts: IdMap<u32, ScriptFunctionId>,
     pub(super) cache: SampleCache,
     pub(super) threads: IdMap<u32, ThreadId>,
+    /// The sampled allocations that are not freed, by their ids.
+    pub(super) live: IdMap<u32, LiveAllocation>,
     /// The wait of each sleeping thread.
     pub(super) waits: IdMap<u32, CurrentWait>,
     pub(super) totals: ByClock<Totals>,
@@ -94,6 +105,7 @@ impl Process {
             scripts: IdMap::default(),
             cache: SampleCache::default(),
             threads: IdMap::default(),
+            live: IdMap::default(),
             waits: IdMap::default(),
             totals: ByClock::default(),
         }
@@ -106,6 +118,7 @@ impl Process {
         self.scripts = IdMap::default();
         self.cache = SampleCache::default();
         self.threads = IdMap::default();
+        self.live = IdMap::default();
         self.waits = IdMap::default();
         self.code_versions = IdMap::default();
     }

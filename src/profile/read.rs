@@ -148,6 +148,9 @@ impl Profile {
         self.frozen.iter_mut().flatten().for_each(|totals| totals.remove(clock));
         for process in &mut self.processes {
             process.totals.remove(clock);
+            if clock == Clock::Live {
+                process.live.clear();
+            }
             process.cache.clear_samples();
         }
         self.times.iter_mut().for_each(|times| times.reset(clock));

@@ -17,6 +17,8 @@ pub struct TimedSample {
     pub clock: Clock,
     /// Thread and stack.
     pub key: ThreadStack,
+    /// Number of samples, or of allocations.
+    pub samples: u32,
     /// Weight on the clock, ns.
     pub weight_ns: u64,
 }
@@ -83,7 +85,8 @@ mod tests {
     #[test]
     fn samples_after_a_freeze_and_of_a_reset_clock_are_left_out() {
         let mut times = SampleTimes::default();
-        let sample = |at_ns, clock| TimedSample { at_ns, clock, key: (ThreadId(0), StackId::EMPTY), weight_ns: 1 };
+        let sample =
+            |at_ns, clock| TimedSample { at_ns, clock, key: (ThreadId(0), StackId::EMPTY), samples: 1, weight_ns: 1 };
         let known = |times: &SampleTimes| times.all().unwrap().iter().map(|sample| sample.at_ns).collect::<Vec<_>>();
         times.push(sample(1, Clock::Prof));
         times.push(sample(2, Clock::Real));

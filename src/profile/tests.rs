@@ -1,8 +1,9 @@
 //! Tests of the profile as a whole: messages of agents in, totals out.
 
 use crate::link::wire::{
-    AgentCounters, Arrival, BlockingCall, ConnectionEvent, DeepestStack, FRAMES_LEFT_OUT, FrameAddress, Hello,
-    Malformed, Message, Module, Sample, SourceId, SpawnCause, StackFrame, Thread as NamedThread, Unload, Wait, flag,
+    AgentCounters, Allocation, Arrival, BlockingCall, ConnectionEvent, DeepestStack, FRAMES_LEFT_OUT, FrameAddress,
+    Hello, Malformed, Message, Module, Sample, SourceId, SpawnCause, StackFrame, Thread as NamedThread, Unload, Wait,
+    flag,
 };
 
 use super::apply::{MAX_THREADS, OTHER_THREADS};
@@ -60,7 +61,16 @@ impl TestSession {
     /// Sends a sample of 5 ns. Frames are leaf first.
     fn sample(&mut self, source: u32, generation: u32, flags: u32, frames: &[u64]) {
         let (tid, clock, monotonic_ns) = (70, Clock::Prof, self.now_ns);
-        let sample = Sample { tid, clock, flags, generation, monotonic_ns, weight_ns: 5, slot: 0 };
+        let sample = Sample {
+            tid,
+            clock,
+            flags,
+            generation,
+            monotonic_ns,
+            weight_ns: 5,
+            allocation: Default::default(),
+            slot: 0,
+        };
         self.send(source, Message::Sample(sample, leaf_first(frames)));
     }
 
@@ -147,8 +157,16 @@ fn frames_of_an_interpreter_replace_its_own() {
             line_table,
         };
         session.send(0, Message::Function(function));
-        let sample =
-            Sample { tid: 70, clock: Clock::Prof, flags: 0, generation: 1, monotonic_ns: 0, weight_ns: 5, slot: 0 };
+        let sample = Sample {
+            tid: 70,
+            clock: Clock::Prof,
+            flags: 0,
+            generation: 1,
+            monotonic_ns: 0,
+            weight_ns: 5,
+            allocation: Default::default(),
+            slot: 0,
+        };
         let frame = |offset| InterpreterFrame { function: 3, offset }.pack();
         let native = |address: u64| FrameAddress::Return(address + 1).pack();
         let frames = [native(0x9000), native(0x1010), frame(2), frame(0), native(0x1020), native(0x9100)];
@@ -173,6 +191,7 @@ fn left_out_frames_are_marked_at_their_position() {
         generation: 0,
         monotonic_ns: session.now_ns,
         weight_ns: 5,
+        allocation: Default::default(),
         slot: 0,
     };
     let frames = [FrameAddress::Instruction(1).pack(), FRAMES_LEFT_OUT, FrameAddress::Return(3).pack()];
@@ -270,6 +289,7 @@ fn sample_times_are_converted_to_the_viewers_clock() {
         generation: 0,
         monotonic_ns,
         weight_ns: 1,
+        allocation: Default::default(),
         slot: 0,
     };
     session.send(0, Message::Sample(sample(105 * S), leaf_first(&[1])));
@@ -316,8 +336,16 @@ fn threads_beyond_the_limit_share_one_entry_and_are_counted() {
     session.hello(0, 1, 0);
     let named = |tid| Message::Thread(NamedThread { tid, name: (*b"x").into() });
     (1..MAX_THREADS as u32 + 10).for_each(|tid| session.send(0, named(tid)));
-    let sample =
-        |tid| Sample { tid, clock: Clock::Prof, flags: 0, generation: 0, monotonic_ns: 0, weight_ns: 1, slot: 0 };
+    let sample = |tid| Sample {
+        tid,
+        clock: Clock::Prof,
+        flags: 0,
+        generation: 0,
+        monotonic_ns: 0,
+        weight_ns: 1,
+        allocation: Default::default(),
+        slot: 0,
+    };
     for tid in [3, MAX_THREADS as u32 + 3, MAX_THREADS as u32 + 5] {
         session.send(0, Message::Sample(sample(tid), leaf_first(&[1])));
     }
@@ -361,7 +389,16 @@ impl TestSession {
     /// Sends a sample of a thread, in its last wait if it `waits`.
     fn thread_sample(&mut self, tid: u32, waits: bool, frames: &[u64]) {
         let (clock, monotonic_ns, flags) = (Clock::Prof, self.now_ns, if waits { flag::WAITS } else { 0 });
-        let sample = Sample { tid, clock, flags, generation: 1, monotonic_ns, weight_ns: 5, slot: 0 };
+        let sample = Sample {
+            tid,
+            clock,
+            flags,
+            generation: 1,
+            monotonic_ns,
+            weight_ns: 5,
+            allocation: Default::default(),
+            slot: 0,
+        };
         self.send(0, Message::Sample(sample, leaf_first(frames)));
     }
 
@@ -382,7 +419,16 @@ fn a_wait_lasts_until_the_thread_runs() {
     let sample = |session: &mut TestSession, now_ns, flags| {
         session.now_ns = now_ns;
         let (clock, generation) = (Clock::Real, 1);
-        let sample = Sample { tid: 70, clock, flags, generation, monotonic_ns: now_ns, weight_ns: 5, slot: 0 };
+        let sample = Sample {
+            tid: 70,
+            clock,
+            flags,
+            generation,
+            monotonic_ns: now_ns,
+            weight_ns: 5,
+            allocation: Allocation::default(),
+            slot: 0,
+        };
         session.send(0, Message::Sample(sample, leaf_first(&[0x1010])));
         session.profile.waits_since(thread)
     };

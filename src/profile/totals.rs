@@ -87,10 +87,22 @@ impl Totals {
         self.overflows += self.history.add(at_ns / BUCKET_NS, index.0, weight);
     }
 
+    /// Removes a sample that was added for `key` to the history bucket with this number.
+    pub(super) fn remove(&mut self, bucket: u64, key: ThreadStack, weight: Weight) {
+        if let Some(&index) = self.indices.get(&key) {
+            self.entries[index as usize].1 -= weight;
+            self.history.remove(bucket, index, weight);
+        }
+    }
+
     /// Calls `each` with every key and weight of a span. A key may occur more than once.
     pub fn visit(&self, span: Span, mut each: impl FnMut(ThreadStack, Weight)) {
         match span.buckets() {
-            None => self.entries.iter().for_each(|&(key, weight)| each(key, weight)),
+            // Of what was freed, nothing is left.
+            None => {
+                let used = self.entries.iter().filter(|(_, weight)| *weight != Weight::default());
+                used.for_each(|&(key, weight)| each(key, weight));
+            }
             Some((first, last)) => self.visit_buckets(first, last, |_, key, weight| each(key, weight)),
         }
     }

@@ -52,6 +52,7 @@ impl Facts {
             waits_for_names: false,
             download: None,
             deadlock: Vec::new(),
+            own_allocator: None,
             clock_unix_ns: 0,
             waiting: None,
         }
@@ -129,6 +130,8 @@ pub struct Facts {
     pub download: Option<DownloadProgress>,
     /// The names of threads that wait for each other's locks; empty without a deadlock.
     pub deadlock: Vec<String>,
+    /// The function of an allocator that a program is linked with: its allocations are not seen.
+    pub own_allocator: Option<&'static str>,
     /// The time in UTC at which the viewer's clock was 0, ns since 1970, or 0 if it is unknown.
     pub clock_unix_ns: u64,
     /// Number of samples since the freeze, or `None` while not frozen.
@@ -165,6 +168,9 @@ impl Facts {
             Some(EngineState::ClockTaken) => "a profile was being written into a file by another clock".to_owned(),
             None | Some(EngineState::Off | EngineState::Running) => match &self.unsampled {
                 Some(unsampled) => unsampled.to_string(),
+                None if self.clock.is_memory() => {
+                    format!("one sample in {} of allocated memory", measure::interval(self.period_ns))
+                }
                 None => {
                     format!("the sampling period is {}", measure::duration(Duration::from_nanos(self.period_ns)))
                 }

@@ -153,7 +153,7 @@ fn about(target: &WatchTarget, settings: &Settings) -> RecordingInfo {
         pid: target.pid(),
         clock: settings.clock,
         engine: settings.engine,
-        period_ns: settings.period_ns,
+        period_ns: settings.period(),
         started_ns: monotonic_ns(),
         started_unix_ns: since_1970.as_nanos() as u64,
         origin: None,

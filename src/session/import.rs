@@ -370,6 +370,7 @@ impl Importer<'_> {
                     generation: 0,
                     monotonic_ns: at_ns,
                     weight_ns: weight_ns / count + u64::from(number < weight_ns % count),
+                    allocation: Default::default(),
                     slot: 0,
                 };
                 self.write_message(process, Message::Sample(sample, frames.clone()), at_ns);

@@ -8,7 +8,7 @@ use crate::link::wire::Clock;
 pub(super) struct MeasuredTime {
     read_ns: Option<u64>,
     clock: Option<Clock>,
-    totals_ns: [u64; 3],
+    totals_ns: [u64; Clock::ALL.len()],
     /// Time since the clock was selected or its totals were reset.
     window_ns: u64,
 }
@@ -17,6 +17,8 @@ impl MeasuredTime {
     /// Adds the time since the last call, during which `clock` was selected. `measured` says
     /// whether an agent was connected.
     pub(super) fn update(&mut self, clock: Clock, measured: bool, now_ns: u64) {
+        // Memory in use is a view of what was allocated.
+        let clock = clock.sampled();
         if self.clock.replace(clock) != Some(clock) {
             self.window_ns = 0;
         } else if let Some(before_ns) = self.read_ns.filter(|_| measured) {

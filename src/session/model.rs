@@ -183,6 +183,7 @@ impl Model {
         if clock != self.clock {
             self.set_baseline(false, 0);
             self.profile.clear_history(clock);
+            self.profile.clear_history(clock.sampled());
             self.clock = clock;
         }
         self.dirty = true;

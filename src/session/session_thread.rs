@@ -4,6 +4,7 @@
 mod commands;
 mod ending;
 mod facts;
+mod limits;
 
 use std::iter;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -102,6 +103,10 @@ pub(super) struct SessionThread {
     is_limit_announced: bool,
     /// The download in the last answer.
     download: Option<DownloadProgress>,
+    /// The allocator that a program is linked with, which the clock of allocations does not see.
+    own_allocator: Option<&'static str>,
+    /// Number of processes whose programs were searched for one.
+    searched_processes: usize,
 }
 
 /// The time on the viewer's `CLOCK_MONOTONIC`, which agents on the same machine use, too.
@@ -149,6 +154,8 @@ impl SessionThread {
             turned: false,
             is_limit_announced: false,
             download: None,
+            own_allocator: None,
+            searched_processes: 0,
         }
     }
 
@@ -298,10 +305,15 @@ impl SessionThread {
         let is_last = fault.is_some() || is_end;
         let fault = if is_last { fault.or(player.end()) } else { None };
         let (clock, engine, period_ns) = player.sampling();
-        if clock != self.model.clock && !self.turned {
+        if clock.sampled() != self.model.clock.sampled() && !self.turned {
             self.model.select_recorded_clock(clock);
         }
-        (self.settings.engine, self.settings.period_ns) = (engine, period_ns);
+        self.settings.engine = engine;
+        if clock.is_memory() {
+            self.settings.interval_bytes = period_ns;
+        } else {
+            self.settings.period_ns = period_ns;
+        }
         self.ended = player.ended;
         warnings.into_iter().for_each(|sentence| self.warn(sentence));
         if let Some(fault) = fault {
@@ -358,36 +370,12 @@ impl SessionThread {
             self.done |= is_end;
         }
         self.announce_memory_limit();
+        self.announce_own_allocators();
         for sentence in self.recorder.warnings() {
             self.warn(sentence);
         }
         if self.recorder.flush_due(now_ns).is_err() {
             self.done = true;
-        }
-    }
-
-    /// Says once that the memory limit is reached.
-    fn announce_memory_limit(&mut self) {
-        let profile = &self.model.profile;
-        if !self.is_limit_announced && profile.has_reached_memory_limit() {
-            self.is_limit_announced = true;
-            self.warn(format!(
-                "the memory limit of {} MB is reached: old history and callers of rare stacks are dropped (--memory)",
-                profile.memory_limit() >> 20
-            ));
-        }
-    }
-
-    /// Halves the sampling frequency if the handlers exceed their budget.
-    fn limit_overhead(&mut self, now_ns: u64) {
-        if matches!(self.feed, SampleSource::Recording(_)) {
-            return;
-        }
-        let losses = self.model.profile.losses();
-        if let Some(lowered) = self.overhead_limiter.check(&losses, self.settings.period_ns, now_ns) {
-            self.settings.period_ns = lowered.period_ns;
-            self.engage();
-            self.warn(lowered.to_string());
         }
     }
 

@@ -73,6 +73,8 @@ pub struct Settings {
     pub engine: Engine,
     /// The first period, ns.
     pub period_ns: u64,
+    /// Mean bytes between two samples of a clock of memory.
+    pub interval_bytes: u64,
     /// The first question.
     pub question: Question,
     /// Whether child processes are watched, too.
@@ -103,6 +105,16 @@ impl Settings {
 
     /// The request to agents when they connect.
     pub fn request(&self) -> Request {
-        Request::Engage { clock: self.clock, engine: self.engine_in_use(), period_ns: self.period_ns }
+        Request::Engage { clock: self.clock.sampled(), engine: self.engine_in_use(), period_ns: self.period() }
+    }
+
+    /// The period of the clock, in ns or bytes.
+    pub fn period(&self) -> u64 {
+        if self.clock.is_memory() { self.interval_bytes } else { self.period_ns }
+    }
+
+    /// Sets the period of the clock, in ns or bytes.
+    pub fn set_period(&mut self, period: u64) {
+        if self.clock.is_memory() { self.interval_bytes = period } else { self.period_ns = period }
     }
 }

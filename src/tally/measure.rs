@@ -1,15 +1,18 @@
 //! Numbers as text: values and percentages as pprof writes them, to the letter, and durations,
-//! counts and rates as the header does. Pure; nothing here pads beyond what pprof pads.
+//! counts and rates as the header does. A value is in ns, or in bytes for a clock of memory. Pure;
+//! nothing here pads beyond what pprof pads.
 //!
 //! pprof chooses a unit anew for every report, from its smallest value. A screen would flicker, so
-//! there the smallest value is one sample: `TimeUnit::for_report(period_ns, total_ns)` with the
-//! session's total, for every pane.
+//! there the smallest value is one sample: `ValueUnit::for_report(clock, period_ns, total_ns)` with
+//! the session's total, for every pane.
 
 use std::time::Duration;
 
-/// A unit of time, as pprof names it.
+use crate::link::wire::Clock;
+
+/// A unit of time or memory, as pprof names it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum TimeUnit {
+pub enum ValueUnit {
     /// `ns`
     Nanoseconds,
     /// `us`
@@ -20,53 +23,85 @@ pub enum TimeUnit {
     Seconds,
     /// `hrs`
     Hours,
+    /// `B`
+    Bytes,
+    /// `kB`, 1024 bytes
+    Kilobytes,
+    /// `MB`
+    Megabytes,
+    /// `GB`
+    Gigabytes,
+    /// `TB`
+    Terabytes,
 }
 
-impl TimeUnit {
-    const ALL: [TimeUnit; 5] =
-        [TimeUnit::Nanoseconds, TimeUnit::Microseconds, TimeUnit::Milliseconds, TimeUnit::Seconds, TimeUnit::Hours];
+impl ValueUnit {
+    const TIME: [ValueUnit; 5] = [
+        ValueUnit::Nanoseconds,
+        ValueUnit::Microseconds,
+        ValueUnit::Milliseconds,
+        ValueUnit::Seconds,
+        ValueUnit::Hours,
+    ];
+    const MEMORY: [ValueUnit; 5] =
+        [ValueUnit::Bytes, ValueUnit::Kilobytes, ValueUnit::Megabytes, ValueUnit::Gigabytes, ValueUnit::Terabytes];
 
-    /// The largest unit that is not greater than `ns`; seconds for 0.
-    pub fn largest_in(ns: u64) -> TimeUnit {
-        let fits = |unit: &TimeUnit| ns as f64 >= unit.ns();
-        TimeUnit::ALL.into_iter().rev().find(fits).unwrap_or(TimeUnit::Seconds)
+    /// The largest unit of a clock's values that is not greater than `ns`; seconds or bytes for 0.
+    pub fn largest_in(clock: Clock, ns: u64) -> ValueUnit {
+        let fits = |unit: &ValueUnit| ns as f64 >= unit.ns();
+        let (units, zero) = if clock.is_memory() {
+            (ValueUnit::MEMORY, ValueUnit::Bytes)
+        } else {
+            (ValueUnit::TIME, ValueUnit::Seconds)
+        };
+        units.into_iter().rev().find(fits).unwrap_or(zero)
     }
 
     /// The unit that pprof chooses for a report: that of its smallest nonzero value or, if the
     /// value is less than a hundredth of the total and has a smaller unit, that of 100 times the
     /// value. A smallest value of 0 means that there is none.
-    pub fn for_report(smallest_ns: u64, total_ns: u64) -> TimeUnit {
+    pub fn for_report(clock: Clock, smallest_ns: u64, total_ns: u64) -> ValueUnit {
         let smallest_ns = if smallest_ns == 0 { total_ns } else { smallest_ns };
-        let (least, most) = (TimeUnit::largest_in(smallest_ns), TimeUnit::largest_in(total_ns));
+        let (least, most) = (ValueUnit::largest_in(clock, smallest_ns), ValueUnit::largest_in(clock, total_ns));
         let hundredfold_ns = smallest_ns.saturating_mul(100);
-        if least != most && hundredfold_ns < total_ns { TimeUnit::largest_in(hundredfold_ns) } else { least }
+        if least != most && hundredfold_ns < total_ns { ValueUnit::largest_in(clock, hundredfold_ns) } else { least }
     }
 
     fn ns(self) -> f64 {
         match self {
-            TimeUnit::Nanoseconds => 1.0,
-            TimeUnit::Microseconds => 1e3,
-            TimeUnit::Milliseconds => 1e6,
-            TimeUnit::Seconds => 1e9,
-            TimeUnit::Hours => 3600e9,
+            ValueUnit::Nanoseconds => 1.0,
+            ValueUnit::Microseconds => 1e3,
+            ValueUnit::Milliseconds => 1e6,
+            ValueUnit::Seconds => 1e9,
+            ValueUnit::Hours => 3600e9,
+            ValueUnit::Bytes => 1.0,
+            ValueUnit::Kilobytes => 1024.0,
+            ValueUnit::Megabytes => 1048576.0,
+            ValueUnit::Gigabytes => 1073741824.0,
+            ValueUnit::Terabytes => 1099511627776.0,
         }
     }
 
     /// The suffix of values in this unit.
     pub fn name(self) -> &'static str {
         match self {
-            TimeUnit::Nanoseconds => "ns",
-            TimeUnit::Microseconds => "us",
-            TimeUnit::Milliseconds => "ms",
-            TimeUnit::Seconds => "s",
-            TimeUnit::Hours => "hrs",
+            ValueUnit::Nanoseconds => "ns",
+            ValueUnit::Microseconds => "us",
+            ValueUnit::Milliseconds => "ms",
+            ValueUnit::Seconds => "s",
+            ValueUnit::Hours => "hrs",
+            ValueUnit::Bytes => "B",
+            ValueUnit::Kilobytes => "kB",
+            ValueUnit::Megabytes => "MB",
+            ValueUnit::Gigabytes => "GB",
+            ValueUnit::Terabytes => "TB",
         }
     }
 }
 
 /// Formats a value: two decimals unless both are 0, and the unit. A value that rounds to 0 is `0`
 /// without a unit.
-pub fn value(ns: u64, unit: TimeUnit) -> String {
+pub fn value(ns: u64, unit: ValueUnit) -> String {
     let decimal = format!("{:.2}", ns as f64 / unit.ns());
     match decimal.strip_suffix(".00").unwrap_or(&decimal) {
         "0" => "0".to_owned(),
@@ -75,7 +110,7 @@ pub fn value(ns: u64, unit: TimeUnit) -> String {
 }
 
 /// Formats a difference: a value with a minus sign if it is negative and does not round to 0.
-pub fn signed(ns: u64, unit: TimeUnit, negative: bool) -> String {
+pub fn signed(ns: u64, unit: ValueUnit, negative: bool) -> String {
     match value(ns, unit) {
         zero if zero == "0" => zero,
         digits if negative => format!("-{digits}"),
@@ -180,6 +215,11 @@ pub fn hertz(period_ns: u64) -> String {
     if hz >= 10.0 { format!("{} Hz", count(hz.round() as u64)) } else { format!("{} Hz", significant(hz, 2)) }
 }
 
+/// Formats the mean number of bytes between two samples: `512 KiB`.
+pub fn interval(period_bytes: u64) -> String {
+    bytes(period_bytes).replacen(".0 ", " ", 1)
+}
+
 /// Formats the size of a file: `312 B`, `14.2 KiB`, `2.1 GiB`.
 pub fn bytes(bytes: u64) -> String {
     const UNITS: [&str; 5] = ["KiB", "MiB", "GiB", "TiB", "PiB"];
@@ -207,27 +247,35 @@ mod tests {
 
     #[test]
     fn values_have_two_decimals_or_none() {
-        assert_eq!(value(2_090_000_000, TimeUnit::Seconds), "2.09s");
-        assert_eq!(value(2_090_000_000, TimeUnit::Milliseconds), "2090ms");
-        assert_eq!(value(2_000_000_000, TimeUnit::Seconds), "2s");
-        assert_eq!(value(0, TimeUnit::Hours), "0");
-        assert_eq!(value(4_999_999, TimeUnit::Seconds), "0");
-        assert_eq!(value(1_234, TimeUnit::Microseconds), "1.23us");
-        assert_eq!(value(5_400_000_000_000, TimeUnit::Hours), "1.50hrs");
-        assert_eq!(value(u64::MAX, TimeUnit::Nanoseconds), "18446744073709551616ns");
+        assert_eq!(value(2_090_000_000, ValueUnit::Seconds), "2.09s");
+        assert_eq!(value(2_090_000_000, ValueUnit::Milliseconds), "2090ms");
+        assert_eq!(value(2_000_000_000, ValueUnit::Seconds), "2s");
+        assert_eq!(value(0, ValueUnit::Hours), "0");
+        assert_eq!(value(4_999_999, ValueUnit::Seconds), "0");
+        assert_eq!(value(1_234, ValueUnit::Microseconds), "1.23us");
+        assert_eq!(value(5_400_000_000_000, ValueUnit::Hours), "1.50hrs");
+        assert_eq!(value(u64::MAX, ValueUnit::Nanoseconds), "18446744073709551616ns");
     }
 
     #[test]
     fn report_units_follow_the_smallest_value_unless_the_total_is_much_greater() {
         let (ms, s) = (1_000_000, 1_000_000_000);
-        assert_eq!(TimeUnit::for_report(10 * ms, 500 * ms), TimeUnit::Milliseconds);
-        assert_eq!(TimeUnit::for_report(10 * ms, s), TimeUnit::Milliseconds);
-        assert_eq!(TimeUnit::for_report(10 * ms, s + 1), TimeUnit::Seconds);
-        assert_eq!(TimeUnit::for_report(ms, 5 * s), TimeUnit::Milliseconds);
-        assert_eq!(TimeUnit::for_report(0, 5 * s), TimeUnit::Seconds);
-        assert_eq!(TimeUnit::for_report(0, 0), TimeUnit::Seconds);
-        assert_eq!(TimeUnit::largest_in(3600 * s - 1), TimeUnit::Seconds);
-        assert_eq!(TimeUnit::largest_in(3600 * s), TimeUnit::Hours);
+        assert_eq!(ValueUnit::for_report(Clock::Prof, 10 * ms, 500 * ms), ValueUnit::Milliseconds);
+        assert_eq!(ValueUnit::for_report(Clock::Prof, 10 * ms, s), ValueUnit::Milliseconds);
+        assert_eq!(ValueUnit::for_report(Clock::Prof, 10 * ms, s + 1), ValueUnit::Seconds);
+        assert_eq!(ValueUnit::for_report(Clock::Prof, ms, 5 * s), ValueUnit::Milliseconds);
+        assert_eq!(ValueUnit::for_report(Clock::Prof, 0, 5 * s), ValueUnit::Seconds);
+        assert_eq!(ValueUnit::for_report(Clock::Prof, 0, 0), ValueUnit::Seconds);
+        assert_eq!(ValueUnit::largest_in(Clock::Prof, 3600 * s - 1), ValueUnit::Seconds);
+        assert_eq!(ValueUnit::largest_in(Clock::Prof, 3600 * s), ValueUnit::Hours);
+    }
+
+    #[test]
+    fn bytes_have_units_of_their_own() {
+        let unit = ValueUnit::for_report(Clock::Alloc, 512 << 10, 3 << 30);
+        assert_eq!((unit, value(3 << 29, unit)), (ValueUnit::Megabytes, "1536MB".to_owned()));
+        assert_eq!(value(1_300_000_000, ValueUnit::largest_in(Clock::Live, 1_300_000_000)), "1.21GB");
+        assert_eq!(ValueUnit::largest_in(Clock::Alloc, 0), ValueUnit::Bytes);
     }
 
     #[test]

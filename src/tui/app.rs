@@ -18,7 +18,7 @@ use super::filters::{self, FilterHistory};
 use crate::keyword::Keyword;
 use crate::link::wire::{Clock, Engine};
 use crate::session::{Answer, Command, Question, TargetExit};
-use crate::tally::measure::TimeUnit;
+use crate::tally::measure::ValueUnit;
 use crate::tally::query::{Filters, Grouping, Pattern, Sort, TagRoot};
 use crate::tui::keys;
 use crate::tui::layout::{self, Pane, View};
@@ -43,6 +43,9 @@ use crate::tui::term::key_bytes;
 /// Total for which the unit of values is chosen, ns. Few sessions are shorter, and the unit must
 /// not change during a session.
 const UNIT_TOTAL_NS: u64 = 60_000_000_000;
+
+/// The same for bytes.
+const UNIT_TOTAL_BYTES: u64 = 1 << 40;
 
 /// Minimum time between two changes of the flame graph that the user has not asked for, ns.
 const FLAME_NS: u64 = 1_000_000_000;
@@ -77,8 +80,8 @@ pub struct App {
     pub(super) group: Grouping,
     pub(super) roots: TagRoot,
     pub(super) names: NameStyle,
-    /// Unit of values, fixed for the whole session.
-    pub(super) unit: TimeUnit,
+    /// ValueUnit of values, fixed for the whole session.
+    pub(super) unit: ValueUnit,
     /// Whether percentages are relative to the samples that the filters keep.
     pub(super) relative: bool,
     /// Whether idle threads are folded.
@@ -138,7 +141,7 @@ impl App {
             group: options.question.group,
             roots: options.question.roots,
             names: options.names,
-            unit: TimeUnit::for_report(options.period_ns, UNIT_TOTAL_NS),
+            unit: ValueUnit::for_report(Clock::Prof, options.period_ns, UNIT_TOTAL_NS),
             relative: false,
             fold_idle: true,
             card: false,
@@ -340,6 +343,14 @@ impl App {
         Vec::new()
     }
 
+    /// The unit of values. It is the same during a session, for one kind of clock.
+    fn unit(&self) -> ValueUnit {
+        match self.answer.as_ref().map_or(self.clock.value(), |answer| answer.facts.clock) {
+            clock if clock.is_memory() => ValueUnit::for_report(clock, self.period_ns.value(), UNIT_TOTAL_BYTES),
+            _ => self.unit,
+        }
+    }
+
     fn apply_answer(&mut self, mut answer: Arc<Answer>) {
         self.hold_flame(&mut answer);
         let facts = &answer.facts;
@@ -372,7 +383,10 @@ impl App {
     /// Boxes that change their width all the time are hard to read, and most of what is drawn.
     fn hold_flame(&mut self, answer: &mut Arc<Answer>) {
         let last = self.answer.as_ref().filter(|last| last.question.flame == answer.question.flame);
-        let last = last.filter(|_| !self.top.orders_exactly(answer)).and_then(|last| last.flame.clone());
+        // Of memory in use, parts of an earlier graph may be more than all there is now.
+        let last = last
+            .filter(|_| answer.facts.clock != Clock::Live && !self.top.orders_exactly(answer))
+            .and_then(|last| last.flame.clone());
         match last.filter(|_| answer.now_ns.saturating_sub(self.flame_ns) < FLAME_NS) {
             Some(last) => Arc::make_mut(answer).flame = Some(last),
             None => self.flame_ns = answer.now_ns,
@@ -436,7 +450,7 @@ impl App {
             group: self.group,
             roots: self.roots,
             names: self.names,
-            unit: self.unit,
+            unit: self.unit(),
             relative: self.relative,
             frozen: self.frozen,
             past: self.past(),

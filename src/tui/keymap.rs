@@ -245,6 +245,8 @@ pub fn action_name(binding: &Binding) -> Option<&'static str> {
         Action::Clock(Clock::Prof) => "prof",
         Action::Clock(Clock::Real) => "real",
         Action::Clock(Clock::Virtual) => "virtual",
+        Action::Clock(Clock::Alloc) => "alloc",
+        Action::Clock(Clock::Live) => "live",
         Action::Engine => "engine",
         Action::Rate(1) => "rate-up",
         Action::Rate(_) => "rate-down",

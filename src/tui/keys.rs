@@ -108,6 +108,7 @@ const SIDE: &str = "scroll a truncated name; Callers, Threads: unfold (a thread:
 const ENDS: &str = "first, last row; Flame: root, leaf";
 const BACK: &str = "back to the previous function, forward";
 const CLOCKS: &str = "clock: CPU time (PROF), wall time (REAL), user time (VIRTUAL)";
+const ALLOCATIONS: &str = "memory: allocated bytes (ALLOC); again: those not freed yet (LIVE)";
 const RATE: &str = "increase, decrease the sampling frequency";
 const PROMPTS: &str = "focus: keep samples that match; ignore: drop them";
 const FRAMES: &str = "hide: remove frames that match; show: keep only those; show_from: start stacks there";
@@ -291,6 +292,7 @@ pub static TABLE: &[Binding] = &[
     bind(P::Screen, &[char('p')], "p", A::Clock(Clock::Prof), CLOCKS, ("CPU time", 4)),
     bind(P::Screen, &[char('r')], "r", A::Clock(Clock::Real), CLOCKS, ("wall time", 4)),
     bind(P::Screen, &[char('v')], "v", A::Clock(Clock::Virtual), CLOCKS, NO_HINT),
+    bind(P::Screen, &[char('A')], "A", A::Clock(Clock::Alloc), ALLOCATIONS, NO_HINT),
     bind(P::Screen, &[char('E')], "E", A::Engine, "timer source: one timer per thread, setitimer", NO_HINT),
     bind(P::Screen, &[char('+')], "+", A::Rate(1), RATE, NO_HINT),
     bind(P::Screen, &[char('-')], "-", A::Rate(-1), RATE, NO_HINT),

@@ -122,7 +122,16 @@ pub(crate) fn hello() -> Arrival {
 /// A sample of this process, of 1 ms of CPU time.
 pub(crate) fn sampled(tid: u32, at_ns: u64, packed: &[u64]) -> Arrival {
     let (clock, weight_ns) = (Clock::Prof, 1_000_000);
-    let sample = Sample { tid, clock, flags: 0, generation: 0, monotonic_ns: at_ns, weight_ns, slot: 0 };
+    let sample = Sample {
+        tid,
+        clock,
+        flags: 0,
+        generation: 0,
+        monotonic_ns: at_ns,
+        weight_ns,
+        allocation: Default::default(),
+        slot: 0,
+    };
     Arrival {
         source: SourceId(0),
         pid: 7,
@@ -203,6 +212,7 @@ fn speak((rate, before, past): (u64, u64, u64), file: &str, link: &str) {
                 generation: 1,
                 monotonic_ns: now_ns().saturating_sub(age_ns),
                 weight_ns: period_ns,
+                allocation: Default::default(),
                 slot,
             };
             let mut writer = Writer::new(&mut buffer, length);

@@ -6,6 +6,7 @@
 mod harness;
 
 mod alloc;
+mod allocations;
 mod containers;
 mod crowds;
 mod ending;

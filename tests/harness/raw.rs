@@ -34,7 +34,7 @@
 //! 4123 4123 prof 10101010 1 whole x!_start;libc.so.6+0x2724a;x!main;x!burn_a
 //! ```
 //!
-//! - CLOCK is `prof`, `real` or `virtual`.
+//! - CLOCK is `prof`, `real`, `virtual`, `alloc` or `live`.
 //! - `truncated` means that the stack was cut or could not be read. It adds no frame.
 //! - STACK is the frames from root to leaf, separated by `;`. It is never empty: a stack without
 //!   frames is `-`.
@@ -85,7 +85,7 @@ pub(crate) struct Entry {
     pub(crate) pid: u32,
     /// The thread's tid.
     pub(crate) tid: u32,
-    /// The clock: `prof`, `real` or `virtual`.
+    /// The clock: `prof`, `real`, `virtual`, `alloc` or `live`.
     pub(crate) clock: String,
     /// The weight of all its samples in ns.
     pub(crate) weight_ns: u64,
@@ -215,7 +215,7 @@ fn entry(line: &str) -> Result<Entry, String> {
     let &[pid, tid, clock, weight, samples, cut, stack] = fields.as_slice() else {
         return Err(format!("{} fields of 7", fields.len()));
     };
-    if !["prof", "real", "virtual"].contains(&clock) || !["whole", "truncated"].contains(&cut) {
+    if !["prof", "real", "virtual", "alloc", "live"].contains(&clock) || !["whole", "truncated"].contains(&cut) {
         return Err("no such clock or cut".to_owned());
     }
     Ok(Entry {

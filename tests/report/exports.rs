@@ -182,6 +182,7 @@ fn recording(times_ns: &[u64]) -> Vec<u8> {
             generation: 0,
             monotonic_ns: at_ns,
             weight_ns: 10_000_000,
+            allocation: Default::default(),
             slot: 0,
         };
         say(at_ns, Message::Sample(sample, [FrameAddress::Instruction(0x1000).pack()].into()));

@@ -65,7 +65,16 @@ impl RandomStacks {
         let at_ns = self.now_ns();
         let tid = 70 + (self.samples % 2) as u32;
         let (clock, weight_ns) = (Clock::Prof, 1_000_000);
-        let sample = Sample { tid, clock, flags: 0, generation: 0, monotonic_ns: at_ns, weight_ns, slot: 0 };
+        let sample = Sample {
+            tid,
+            clock,
+            flags: 0,
+            generation: 0,
+            monotonic_ns: at_ns,
+            weight_ns,
+            allocation: Default::default(),
+            slot: 0,
+        };
         let event = ConnectionEvent::Received(Message::Sample(sample, packed.as_slice().into()));
         self.profile.apply(Arrival { source: SourceId(0), pid: 7, at_ns, event });
         self.samples += 1;

@@ -28,6 +28,7 @@ fn play(name: &str, size: (u16, u16)) -> Stage {
         clock,
         engine,
         period_ns,
+        interval_bytes: 512 << 10,
         question: question.clone(),
         follow: true,
         sources: SourceFinder { directories: Vec::new(), current: None, embedded: &[] },

@@ -70,6 +70,7 @@ impl Session {
             cpu_used: Duration::from_millis(40_210),
             symbolizing: (0, 1480),
             deadlock: Vec::new(),
+            own_allocator: None,
             waits_for_names: false,
             download: None,
             clock_unix_ns: 0,

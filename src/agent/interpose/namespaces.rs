@@ -18,7 +18,7 @@ use crate::agent::arch::call_before_or;
 use crate::agent::interpose::hook::hooks;
 use crate::agent::interpose::seccomp::{self, BpfProgram};
 use crate::agent::interpose::{exec, prctl};
-use crate::agent::os::libc_functions;
+use crate::agent::os::{libc_functions, syscall};
 use crate::agent::state::{self, SPAWNING};
 use crate::agent::{requests, spawn, start};
 use core::ffi::{CStr, c_char, c_int};
@@ -185,6 +185,10 @@ unsafe extern "C" fn setns(file: c_int, kind: c_int) -> c_int {
     if kind == 0 || kind & libc::CLONE_NEWUSER != 0 { call_single_threaded(call) } else { call() }
 }
 
+/// Number of times that dlclose(3) lets other threads run while the agent thread changes offset
+/// tables.
+const UNLOAD_ATTEMPTS: u32 = 100_000;
+
 /// `dlclose(3)` for the target. Another library with the same layout may be mapped at the same
 /// address next, so the modules are read again.
 ///
@@ -196,8 +200,18 @@ unsafe extern "C" fn dlclose(library: *mut ()) -> c_int {
     if real == 0 {
         return -1;
     }
+    state::UNLOADING.fetch_add(1, Ordering::SeqCst);
+    // The agent thread takes a few milliseconds at most. One that was stopped must not hold this
+    // one.
+    for _ in 0..UNLOAD_ATTEMPTS {
+        if !state::PATCHING.load(Ordering::SeqCst) {
+            break;
+        }
+        if state::syscalls_forbidden() { core::hint::spin_loop() } else { syscall::yield_now() }
+    }
     // SAFETY: libc's own function of this type, with the caller's argument.
     let result = unsafe { core::mem::transmute::<usize, unsafe extern "C" fn(*mut ()) -> c_int>(real)(library) };
+    state::UNLOADING.fetch_sub(1, Ordering::SeqCst);
     if state::WATCHED.load(Ordering::Relaxed) && !state::syscalls_forbidden() {
         state::REREAD_MAPS_ON_MISS.store(true, Ordering::Relaxed);
         if !state::WANT_MODULES.swap(true, Ordering::SeqCst) && state::SYSCALLS_ALLOWED.load(Ordering::Relaxed) {

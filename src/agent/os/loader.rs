@@ -83,6 +83,32 @@ pub(crate) fn is_defined(name: &CStr) -> bool {
     false
 }
 
+/// Returns the address of the first definition of `name` in the loaded objects, the one that most
+/// calls of it reach; 0 if there is none, or an object is being loaded or unloaded.
+pub(crate) fn first_definition(name: &CStr) -> usize {
+    let structure = r_debug();
+    // SAFETY: as in `is_defined`.
+    let is_settled = || !structure.is_null() && unsafe { (&raw const (*structure).state).read_volatile() } == 0;
+    let mut object = first_link_map();
+    for _ in 0..MAX_OBJECTS {
+        if object.is_null() || !is_settled() {
+            return 0;
+        }
+        // SAFETY: an object of the loader's list, which is not being changed.
+        let this = unsafe { &*object };
+        if let Some(address) = this.find(name) {
+            return address;
+        }
+        object = this.next;
+    }
+    0
+}
+
+/// Returns an address in the loader itself; 0 if it is not known.
+pub(crate) fn own_address() -> usize {
+    r_debug() as usize
+}
+
 /// Returns the address of the first definition of `name` in the objects after the one that contains
 /// `here`; 0 if there is none.
 pub(crate) fn next_definition(name: &CStr, here: usize) -> usize {

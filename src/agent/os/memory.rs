@@ -52,6 +52,15 @@ pub(crate) fn suggest_address(size: usize) -> usize {
 /// memory, some 1.2 MiB with one thread, and again at its next such call; no flag excludes pages
 /// from that.
 pub(crate) fn map_pages(size: usize) -> *mut u8 {
+    let start = map_inherited(size);
+    if !start.is_null() {
+        exclude_from_fork(start, size);
+    }
+    start
+}
+
+/// Maps fresh zero pages like [`map_pages`], which a fork child inherits.
+pub(crate) fn map_inherited(size: usize) -> *mut u8 {
     let (protection, flags) =
         (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE);
     let address = suggest_address(size);
@@ -64,7 +73,6 @@ pub(crate) fn map_pages(size: usize) -> *mut u8 {
     // SAFETY: fresh pages hold nothing yet. Those that were made at once, to be locked, are not
     // needed before they are used. madvise(2)
     unsafe { syscall!(libc::SYS_madvise, result, size, libc::MADV_DONTNEED) };
-    exclude_from_fork(result as *const u8, size);
     result as *mut u8
 }
 

@@ -18,6 +18,17 @@ impl ProcessMemory {
         ProcessMemory(File::open(b"/proc/thread-self/mem\0", 0))
     }
 
+    /// The same for writing, if the kernel allows it.
+    pub(crate) fn open_for_writing() -> Option<ProcessMemory> {
+        File::open(b"/proc/thread-self/mem\0", libc::O_RDWR).map(|file| ProcessMemory(Some(file)))
+    }
+
+    /// Writes bytes at an address, also to pages that are mapped read-only. What is not mapped
+    /// fails instead of faulting.
+    pub(crate) fn write(&self, address: u64, bytes: &[u8]) -> bool {
+        self.0.as_ref().is_some_and(|file| file.write_at(bytes, address).is_ok())
+    }
+
     /// Fills the buffer from an address on, if all of it is mapped.
     pub(crate) fn read(&self, address: u64, buffer: &mut [u8]) -> Option<()> {
         match &self.0 {

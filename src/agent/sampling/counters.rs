@@ -75,6 +75,14 @@ pub(crate) struct TimerConfig {
     pub(crate) period_ns: u64,
 }
 
+impl TimerConfig {
+    /// The period, ns. It is 0 for a clock of memory: then the first tick of the scheduler will do
+    /// to spawn the agent thread.
+    pub(crate) fn time_ns(self) -> u64 {
+        if self.clock.is_memory() { 0 } else { self.period_ns }
+    }
+}
+
 /// Publishes a configuration, before a timer of its epoch is armed. The period must be below 2^60
 /// ns.
 pub(crate) fn publish_config(epoch: u32, config: TimerConfig) {

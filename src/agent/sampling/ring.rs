@@ -31,6 +31,8 @@ pub(crate) struct RawSample {
     pub(crate) epoch: u32,
     /// Weight, ns of the clock; 0 for a wall tick, which the agent thread weighs.
     pub(crate) weight_ns: u64,
+    /// The [allocation](crate::link::wire::Allocation), packed; 0 for a tick.
+    pub(crate) allocation: u64,
 }
 
 /// The ring; null before the agent thread has made it, and while the agent thread replaces its
@@ -160,6 +162,7 @@ impl Ring {
         self.word(head + 1).store(pair(sample.tid, sample.flags), Ordering::Relaxed);
         self.word(head + 2).store(pair(sample.generation, sample.epoch), Ordering::Relaxed);
         self.word(head + 3).store(sample.weight_ns, Ordering::Relaxed);
+        self.word(head + 4).store(sample.allocation, Ordering::Relaxed);
         for (position, &frame) in (head + RECORD_WORDS as u64..).zip(frames) {
             self.word(position).store(frame, Ordering::Relaxed);
         }
@@ -177,6 +180,12 @@ impl Ring {
     /// Returns whether a committed record is waiting to be read.
     pub(crate) fn has_record(&self) -> bool {
         self.size(self.next.load(Ordering::Relaxed)) != 0
+    }
+
+    /// Returns the position up to which writers have reserved room, and the one up to which records
+    /// were read.
+    pub(crate) fn positions(&self) -> (u64, u64) {
+        (self.head().load(Ordering::SeqCst), self.next.load(Ordering::Relaxed))
     }
 
     /// Returns the number of committed records that have not been read. For the reader only.
@@ -209,12 +218,14 @@ impl Ring {
         let (tid, flags) = low_high(self.word(start + 1).load(Ordering::Relaxed));
         let (generation, epoch) = low_high(self.word(start + 2).load(Ordering::Relaxed));
         let weight_ns = self.word(start + 3).load(Ordering::Relaxed);
+        let allocation = self.word(start + 4).load(Ordering::Relaxed);
         let depth = (size as usize).saturating_sub(RECORD_WORDS).min(MAX_FRAMES);
         for (frame, position) in frames[..depth].iter_mut().zip(start + RECORD_WORDS as u64..) {
             *frame = self.word(position).load(Ordering::Relaxed);
         }
         self.next.store(start + size, Ordering::Relaxed);
-        Some((RecordPosition(start), RawSample { tid, flags, generation, epoch, weight_ns }, &frames[..depth]))
+        let sample = RawSample { tid, flags, generation, epoch, weight_ns, allocation };
+        Some((RecordPosition(start), sample, &frames[..depth]))
     }
 
     /// Records in the ring the number of the sample that was sent for a record, or that the record
@@ -297,7 +308,14 @@ mod tests {
         let mut frames = [0; MAX_FRAMES];
         for round in 0..20_000u32 {
             let stack: Vec<u64> = (0..u64::from(round % 300) + 1).map(|frame| frame << 20 | u64::from(round)).collect();
-            let sample = RawSample { tid: round, flags: 1, generation: 2, epoch: 3, weight_ns: u64::from(round) << 9 };
+            let sample = RawSample {
+                tid: round,
+                flags: 1,
+                generation: 2,
+                epoch: 3,
+                weight_ns: u64::from(round) << 9,
+                allocation: u64::from(round) << 32 | 5,
+            };
             assert!(ring.push(&sample, &stack));
             assert_eq!(pop(&ring, &mut frames), Some((sample, &stack[..])));
         }
@@ -309,7 +327,7 @@ mod tests {
         let ring = Ring::with_words(4 * MIN_RING_WORDS).expect("memory");
         assert!(!ring.is_crowded());
         let mut taken = 0;
-        while ring.push(&RawSample { tid: taken, ..RawSample::default() }, &[7; 60]) {
+        while ring.push(&RawSample { tid: taken, ..RawSample::default() }, &[7; 59]) {
             taken += 1;
         }
         assert_eq!(u64::from(taken), ring.words() / 64);

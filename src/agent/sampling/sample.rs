@@ -32,8 +32,9 @@ pub(crate) fn sample_by_hand(registers: Registers) -> bool {
     true
 }
 
-/// Takes a sample of the code that was interrupted with these registers.
-pub(crate) fn record_sample(sample: RawSample, registers: Registers) {
+/// Takes a sample of the code that was interrupted with these registers. Returns false if it was
+/// lost.
+pub(crate) fn record_sample(sample: RawSample, registers: Registers) -> bool {
     let weight_ns = sample.weight_ns;
     let pool = POOL.load(Ordering::Acquire);
     if pool.is_null() {
@@ -43,7 +44,8 @@ pub(crate) fn record_sample(sample: RawSample, registers: Registers) {
     let pool: &'static SlotPool = unsafe { &*pool };
     let Some(mut claim) = pool.claim(registers.sp()) else {
         counters::count(word::TICKS, 1);
-        return counters::count_loss(LossCause::NoSlot, 1, weight_ns);
+        counters::count_loss(LossCause::NoSlot, 1, weight_ns);
+        return false;
     };
     // Loaded after the slot was claimed: see `RING`.
     let ring = RING.load(Ordering::SeqCst);
@@ -60,7 +62,9 @@ pub(crate) fn record_sample(sample: RawSample, registers: Registers) {
     let has_returned = unsafe { stack.run(|| is_recorded = walk_and_record(&mut claim, ring, sample, registers)) };
     if !(has_returned && is_recorded) {
         counters::count_loss(LossCause::RingFull, 1, weight_ns);
+        return false;
     }
+    true
 }
 
 /// Walks the stack and writes the record, on the slot's stack. Returns false if the ring is full.
@@ -125,13 +129,16 @@ fn defer(sample: &RawSample, registers: Registers) -> bool {
 }
 
 /// Defers a tick that comes before the agent thread has made the pool and the ring. The process is
-/// not under seccomp yet, or the agent thread could not have been made.
-fn defer_early(sample: &RawSample, registers: Registers) {
+/// not under seccomp yet, or the agent thread could not have been made. Returns false if the tick
+/// was lost.
+fn defer_early(sample: &RawSample, registers: Registers) -> bool {
     counters::count(word::TICKS, 1);
     if DEFERRED.load(Ordering::Acquire).is_null() && state::SYSCALLS_ALLOWED.load(Ordering::Relaxed) {
         deferred::allocate();
     }
-    if !defer(sample, registers) {
+    let is_kept = defer(sample, registers);
+    if !is_kept {
         counters::count_loss(LossCause::NotReady, 1, sample.weight_ns);
     }
+    is_kept
 }

@@ -15,12 +15,13 @@ use alloc::boxed::Box;
 use core::sync::atomic::Ordering;
 
 use crate::link::wire::ring::{LEFT_OUT, STALE};
-use crate::link::wire::{Clock, LossCause, MAX_FRAMES, STACK_SLOTS, Sample, flag};
+use crate::link::wire::{Allocation, Clock, LossCause, MAX_FRAMES, STACK_SLOTS, Sample, flag};
 
 impl Agent {
     /// Sends the deferred samples and the records of the ring. Returns how many there were.
     pub(in crate::agent) fn drain(&mut self, socket: &mut Socket, now_ns: u64) -> usize {
         let mut frames = [0; MAX_FRAMES];
+        self.allocations.collect(self.ring);
         let mut count = self.drain_deferred(socket, now_ns, &mut frames);
         let ring = self.ring;
         let ticks = ring.count();
@@ -34,6 +35,10 @@ impl Agent {
             ring.set_sent_as(taken, was_sent.then_some(self.sent));
             count += 1;
         }
+        self.allocations.tell_freed(ring, |id| {
+            let write = |socket: &mut Socket| socket.write(|w| w.write_freed(id)).is_ok();
+            write(socket) || socket.flush().is_ok() && write(socket)
+        });
         count
     }
 
@@ -63,6 +68,7 @@ impl Agent {
                 generation: snapshot.generation(),
                 epoch: tick.epoch,
                 weight_ns: tick.weight_ns,
+                allocation: tick.allocation,
             };
             self.forward(socket, raw, &frames[..walk.depth], now_ns);
             count += 1;
@@ -83,9 +89,12 @@ impl Agent {
         let flags = raw.flags & !STALE;
         let WallTime { ran_ns: weight_ns, delayed_ns } = match raw.weight_ns {
             0 if clock == Clock::Real => self.ticker.settle(tid),
+            weight_ns if clock.is_memory() => WallTime { ran_ns: weight_ns, delayed_ns: 0 },
             weight_ns => WallTime { ran_ns: weight_ns + self.ticker.used_before(tid), delayed_ns: 0 },
         };
-        self.ticker.note_ticks(tid, raw.weight_ns);
+        if !clock.is_memory() {
+            self.ticker.note_ticks(tid, raw.weight_ns);
+        }
         if let Some(collector) = &mut self.collector {
             collector.add_sample(tid, clock, flags, weight_ns + delayed_ns, stack);
         }
@@ -97,6 +106,7 @@ impl Agent {
             generation,
             monotonic_ns: now_ns,
             weight_ns,
+            allocation: Allocation::unpack(raw.allocation),
             slot: (tid as usize % STACK_SLOTS) as u8,
         };
         let mut named = [0; MAX_FRAMES];
@@ -161,6 +171,7 @@ impl Agent {
                 generation: thread.last.generation,
                 monotonic_ns: now_ns,
                 weight_ns,
+                allocation: Allocation::default(),
                 slot: (thread.tid as usize % STACK_SLOTS) as u8,
             };
             let mut named = [0; MAX_FRAMES];

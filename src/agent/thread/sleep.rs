@@ -14,6 +14,7 @@ impl Agent {
             && self.collector.is_none()
             && now_ns - self.last_account_ns < ACCOUNT_NS
             && !self.ring.has_record()
+            && !self.allocations.has_news()
             && socket.is_flushed()
             && self.ticker.is_at_rest(now_ns)
             && !self.ticker.is_to_move()

@@ -121,9 +121,13 @@ impl TimerEngine {
         self.disarm();
         self.engaged = Engaged { clock, engine, period_ns, state: EngineState::Off, signal: 0 };
         let result = match engine {
+            Engine::External => Err(EngineState::Unsupported),
+            _ if clock.is_memory() => {
+                self.scan(true);
+                Ok(0)
+            }
             Engine::Threads => self.engage_threads(),
             Engine::Itimer => self.engage_classic(),
-            Engine::External => Err(EngineState::Unsupported),
         };
         match result {
             Ok(signal) => (self.engaged.state, self.engaged.signal) = (EngineState::Running, signal as u32),
@@ -354,6 +358,7 @@ impl TimerEngine {
             let signal = self.engaged.signal as i32;
             self.lose_wall_before(1);
             match (self.engaged.engine, self.engaged.clock) {
+                (_, Clock::Alloc | Clock::Live) => {}
                 (Engine::Threads, clock) => self.arm_cpu(signal, clock == Clock::Prof),
                 (Engine::Itimer | Engine::External, _) => {}
             }
@@ -408,6 +413,9 @@ impl TimerEngine {
 
     fn check(&mut self) -> bool {
         let Engaged { clock, engine, period_ns, signal, .. } = self.engaged;
+        if clock.is_memory() {
+            return false;
+        }
         let signal = signal as i32;
         let lost = !actions::is_ours(&syscall::signal_action(signal));
         if lost && tick_signal::is_candidate(signal) {
@@ -433,7 +441,7 @@ impl TimerEngine {
     fn classic_clock_ns(&self) -> u64 {
         match self.engaged.clock {
             Clock::Real => syscall::monotonic_ns(),
-            Clock::Prof => unaccounted::used_ns(),
+            Clock::Prof | Clock::Alloc | Clock::Live => unaccounted::used_ns(),
             Clock::Virtual => syscall::user_ns(),
         }
     }

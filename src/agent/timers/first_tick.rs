@@ -21,7 +21,7 @@ pub(crate) fn arm(epoch: u32, config: TimerConfig) {
     if let Some(timer) = Timer::of_first_tick(syscall::getpid(), epoch, tick_signal::tick()) {
         EPOCH.store(epoch, Ordering::Relaxed);
         TIMER.store(timer.id() as i32, Ordering::Release);
-        timer.arm_for_first_tick(config.period_ns);
+        timer.arm_for_first_tick(config.time_ns());
     }
 }
 

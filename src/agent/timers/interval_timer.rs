@@ -36,6 +36,7 @@ pub(crate) fn classic_timer(clock: Clock) -> (i32, i32) {
         Clock::Prof => (2, libc::SIGPROF),
         Clock::Real => (0, libc::SIGALRM),
         Clock::Virtual => (1, libc::SIGVTALRM),
+        Clock::Alloc | Clock::Live => (2, libc::SIGPROF),
     }
 }
 

@@ -74,7 +74,7 @@ pub(crate) fn arm_own(tid: u32) {
         && let Some(timer) = Timer::of_first_tick(tid, epoch, tick_signal::tick())
         && keep(timer, tid)
     {
-        timer.arm_for_first_tick(counters::config(epoch).period_ns);
+        timer.arm_for_first_tick(counters::config(epoch).time_ns());
         // A thread that stopped the wait meanwhile may have missed this timer.
         if first_tick::awaited_epoch().is_none() {
             replace(tid);

@@ -371,6 +371,18 @@ impl Modules {
         self.known.iter().map(|known| (known.id, &known.image))
     }
 
+    /// Returns the headers of the loaded modules that are still mapped according to these entries
+    /// of the maps, sorted by address.
+    pub(crate) fn images_in<'a>(&'a self, entries: &'a [MapsEntry<'_>]) -> impl Iterator<Item = &'a ElfImage> {
+        let is_there = |known: &&LoadedModule| {
+            entries.binary_search_by_key(&known.start, |entry| entry.start).is_ok_and(|at| {
+                let entry = &entries[at];
+                (known.device, known.inode) == (entry.device, entry.inode) && known.path == entry.path
+            })
+        };
+        self.known.iter().filter(is_there).map(|known| &known.image)
+    }
+
     /// Takes the loaded modules out, which keep the tables that snapshots refer to.
     pub(crate) fn take_loaded(&mut self) -> Vec<LoadedModule> {
         core::mem::take(&mut self.known)

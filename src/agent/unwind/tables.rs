@@ -28,6 +28,7 @@ const PT_LOAD: u32 = 1;
 const PT_DYNAMIC: u32 = 2;
 const PT_NOTE: u32 = 4;
 const PT_GNU_EH_FRAME: u32 = 0x6474_e550;
+const PT_GNU_RELRO: u32 = 0x6474_e552;
 const NT_GNU_BUILD_ID: u32 = 3;
 
 #[derive(Clone, Copy)]
@@ -98,6 +99,18 @@ impl ElfImage {
     pub(crate) fn dynamic_section(&self) -> Option<(u64, u64)> {
         let header = self.headers.iter().find(|header| header.kind == PT_DYNAMIC)?;
         Some((header.address.wrapping_add(self.bias), header.file_size))
+    }
+
+    /// Returns whether an address in the process is in a segment of this image.
+    pub(crate) fn holds(&self, address: u64) -> bool {
+        self.segment(address.wrapping_sub(self.bias)).is_some()
+    }
+
+    /// Returns the end of the whole pages that the loader makes read-only once they are relocated;
+    /// 0 if there are none.
+    pub(crate) fn relocated_end(&self) -> u64 {
+        let header = self.headers.iter().find(|header| header.kind == PT_GNU_RELRO);
+        header.map_or(0, |header| (header.address + header.file_size).wrapping_add(self.bias) & !(PAGE - 1))
     }
 
     fn find_build_id(&self, memory: &ProcessMemory) -> Option<Vec<u8>> {

@@ -17,7 +17,8 @@ use crate::tui::{Keymap, NameStyle};
 /// Options of the sampling.
 #[derive(Args, Clone, Debug, Default)]
 pub struct SamplingArgs {
-    /// Sampling clock: CPU time, or wall-clock time of all threads [default: cpu]
+    /// Sampling clock: CPU time, wall-clock time of all threads, or memory: allocated bytes, or
+    /// those of them that are not freed yet [default: cpu]
     #[arg(long, value_parser = keyword_parser::<Clock>(), value_name = "CLOCK", help_heading = "Sampling")]
     pub clock: Option<Clock>,
 
@@ -35,6 +36,11 @@ pub struct SamplingArgs {
     /// Sampling period, such as 10ms
     #[arg(long, value_name = "DURATION", value_parser = options::period_ns, help_heading = "Sampling")]
     pub period: Option<u64>,
+
+    /// Mean number of allocated bytes between two samples of the clocks of memory, such as 64k
+    /// [default: 512k]
+    #[arg(long, value_name = "SIZE", value_parser = options::interval_bytes, help_heading = "Sampling")]
+    pub bytes: Option<u64>,
 
     /// Halve the sampling frequency while sampling (signal handlers, or stops from outside) takes
     /// more than this share of the target's CPU time [default: 1%]

@@ -103,6 +103,9 @@ pub struct WatchArgs {
 /// 99 Hz: no divisor or multiple of the usual timer frequencies, so that samples do not fall into
 /// step with a periodic target.
 const DEFAULT_PERIOD_NS: u64 = 1_000_000_000 / 99;
+/// The interval of tcmalloc and heapprofd. A sample costs a few microseconds, and a program that
+/// allocates 1 GiB/s has 2000 a second.
+const DEFAULT_INTERVAL_BYTES: u64 = 512 << 10;
 const DEFAULT_WINDOW_NS: u64 = 10_000_000_000;
 /// Four updates a second are as many as can be read; two over a network.
 const REFRESH_NS: u64 = 250_000_000;
@@ -164,6 +167,11 @@ impl WatchArgs {
     /// The sampling period, in ns.
     pub fn period_ns(&self) -> u64 {
         self.sampling.hz.or(self.sampling.period).unwrap_or(DEFAULT_PERIOD_NS)
+    }
+
+    /// The mean number of bytes between two samples of a clock of memory.
+    pub fn interval_bytes(&self) -> u64 {
+        self.sampling.bytes.unwrap_or(DEFAULT_INTERVAL_BYTES)
     }
 
     /// The share of the target's CPU time that the signal handlers may use, 0 to 1.

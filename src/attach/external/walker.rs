@@ -22,8 +22,8 @@ use crate::cpython::functions::FunctionTable;
 use crate::cpython::merge;
 use crate::link::wire::interpreter::FrameAccess;
 use crate::link::wire::{
-    AgentCounters, Clock, Engaged, Engine, EngineState, FRAMES_LEFT_OUT, Hello, LossCause, MAX_FRAMES, Module, Request,
-    STACK_SLOTS, Sample, SpawnCause, StackMemory, Thread, Unload, Wait, flag, stack_memory,
+    AgentCounters, Allocation, Clock, Engaged, Engine, EngineState, FRAMES_LEFT_OUT, Hello, LossCause, MAX_FRAMES,
+    Module, Request, STACK_SLOTS, Sample, SpawnCause, StackMemory, Thread, Unload, Wait, flag, stack_memory,
 };
 
 /// Longest wait for the tracer before the viewer's requests are read.
@@ -220,7 +220,7 @@ impl Image {
         while let Some(request) = self.connection.request()? {
             match request {
                 Request::Engage { clock, period_ns, .. } => {
-                    let is_supported = clock != Clock::Virtual;
+                    let is_supported = clock != Clock::Virtual && !clock.is_memory();
                     let state = if is_supported { EngineState::Running } else { EngineState::Unsupported };
                     let engaged = Engaged { clock, engine: Engine::External, state, period_ns, signal: 0 };
                     self.connection.write(|w| w.write_engaged(&engaged))?;
@@ -365,6 +365,7 @@ impl Image {
             generation: self.generation,
             monotonic_ns: raw.monotonic_ns,
             weight_ns: raw.weight_ns,
+            allocation: Allocation::default(),
             slot: (raw.tid as usize % STACK_SLOTS) as u8,
         };
         let Image { connection, memory, functions, interpreter, .. } = self;

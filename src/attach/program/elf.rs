@@ -87,6 +87,40 @@ fn read_interpreter(file: &File, programs: &[ProgramHeader64<LE>]) -> io::Result
     Ok(if path.is_empty() { None } else { Some(Some(path)) })
 }
 
+/// Names of functions of allocators as they are linked into programs.
+const ALLOCATORS: [&str; 5] = ["je_malloc", "_rjem_malloc", "mi_malloc", "tc_malloc", "scudo_malloc"];
+
+/// Returns the name of an allocator's function that is linked into the program, as far as its
+/// symbols tell. Only the first 64 MiB of their names are read.
+pub fn own_allocator(file: &File) -> io::Result<Option<&'static str>> {
+    const MAX_NAMES: u64 = 64 << 20;
+    const PART: u64 = 1 << 20;
+    let head = read_range(file, 0, size_of::<FileHeader64<LE>>() as u64)?;
+    let Ok((header, _)) = from_bytes::<FileHeader64<LE>>(&head) else { return Ok(None) };
+    let size = u64::from(header.e_shnum.get(LE)) * size_of::<SectionHeader64<LE>>() as u64;
+    let bytes = read_range(file, header.e_shoff.get(LE), size.min(MAX_TABLE))?;
+    let sections = as_entries::<SectionHeader64<LE>>(&bytes);
+    let Some(symbols) = sections.iter().find(|section| section.sh_type.get(LE) == elf::SHT_SYMTAB) else {
+        return Ok(None);
+    };
+    let Some(names) = sections.get(symbols.sh_link.get(LE) as usize) else { return Ok(None) };
+    let (start, size) = (names.sh_offset.get(LE), names.sh_size.get(LE).min(MAX_NAMES));
+    let finders = ALLOCATORS.map(|name| (name, memchr::memmem::Finder::new(name).into_owned()));
+    // Parts overlap, so that no name is cut.
+    for at in (0..size).step_by(PART as usize) {
+        let part = read_range(file, start.saturating_add(at), PART + 32)?;
+        let is_name = |found: usize, name: &str| {
+            part.get(found.wrapping_sub(1)) == Some(&0) && part.get(found + name.len()) == Some(&0)
+        };
+        for (name, finder) in &finders {
+            if finder.find_iter(&part).any(|found| is_name(found, name)) {
+                return Ok(Some(name));
+            }
+        }
+    }
+    Ok(None)
+}
+
 fn has_go(file: &File, header: &FileHeader64<LE>) -> io::Result<bool> {
     let size = u64::from(header.e_shnum.get(LE)) * size_of::<SectionHeader64<LE>>() as u64;
     let bytes = read_range(file, header.e_shoff.get(LE), size.min(MAX_TABLE))?;
@@ -208,6 +242,7 @@ mod tests {
                 let was = std::mem::replace(&mut own[at], value);
                 file.write_all_at(&own[..1024], 0).unwrap();
                 inspect(&file).unwrap();
+                own_allocator(&file).unwrap();
                 own[at] = was;
             }
         }

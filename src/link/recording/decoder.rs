@@ -11,8 +11,8 @@ use super::format::{MAX_ADDRESSES, MAX_FUNCTIONS, MAX_SOURCES, MAX_TEXT, SAMPLE,
 use super::stack_numbers::NumberedStacks;
 use crate::link::varint::unzigzag;
 use crate::link::wire::{
-    self, Arrival, Clock, ConnectionEvent, Engine, MAX_BUILD_ID, MAX_FRAMES, MAX_MESSAGE, MAX_PATH, Malformed, Message,
-    Reader, Sample, SourceId,
+    self, Allocation, Arrival, Clock, ConnectionEvent, Engine, MAX_BUILD_ID, MAX_FRAMES, MAX_MESSAGE, MAX_PATH,
+    Malformed, Message, Reader, Sample, SourceId,
 };
 
 /// Decodes the blocks of a recording, in order.
@@ -201,6 +201,11 @@ impl Decoder {
         if kind & sample_field::WEIGHT != 0 {
             last.weight_ns = r.varint()?;
         }
+        let allocation = match clock {
+            Clock::Alloc => Allocation::unpack(r.varint()?),
+            Clock::Live => return Err(Malformed::Field("clock")),
+            _ => Allocation::default(),
+        };
         let tid = u64::from(last.tid).wrapping_add(unzigzag(r.varint()?));
         last.tid = u32::try_from(tid).map_err(|_| Malformed::Field("thread id"))?;
         let number = match kind & sample_field::STACK {
@@ -219,6 +224,7 @@ impl Decoder {
             generation,
             monotonic_ns: last.monotonic_ns,
             weight_ns: last.weight_ns,
+            allocation,
             slot: 0,
         };
         let stack = stacks.unique(number);

@@ -248,6 +248,9 @@ impl Encoder {
         if kind & sample_field::WEIGHT != 0 {
             varint::push(out, sample.weight_ns);
         }
+        if sample.clock == Clock::Alloc {
+            varint::push(out, sample.allocation.pack());
+        }
         varint::push(out, zigzag(u64::from(sample.tid).wrapping_sub(last.tid.into())));
         match number {
             Some(number) => varint::push(out, number.into()),
@@ -381,6 +384,7 @@ fn encode_message(message: &Message, buffer: &mut [u8]) -> usize {
         Message::Function(function) => writer.write_function(function),
         Message::DeepestStack(stack) => writer.write_deepest_stack(stack),
         Message::Interpreter(interpreter) => writer.write_interpreter(interpreter),
+        Message::Freed { id } => writer.write_freed(*id),
         Message::Sample(..) => Ok(()),
     };
     writer.length()

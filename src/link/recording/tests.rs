@@ -8,9 +8,9 @@ use proptest::strategy::ValueTree;
 
 use super::*;
 use crate::link::wire::{
-    AgentCounters, Arrival, BlockingCall, Clock, ConnectionEvent, DeepestStack, Engaged, Engine, EngineState,
-    FrameAddress, Hello, LossCause, MAX_FRAMES, Malformed, Message, Module, Sample, SourceId, SpawnCause, StackFrame,
-    Thread, Unload, Wait,
+    AgentCounters, Allocation, Arrival, BlockingCall, Clock, ConnectionEvent, DeepestStack, Engaged, Engine,
+    EngineState, FrameAddress, Hello, LossCause, MAX_FRAMES, Malformed, Message, Module, Sample, SourceId, SpawnCause,
+    StackFrame, Thread, Unload, Wait,
 };
 
 /// A call of the encoder.
@@ -96,7 +96,7 @@ fn bytes(most: usize) -> impl Strategy<Value = Box<[u8]>> {
 }
 
 fn clock() -> impl Strategy<Value = Clock> {
-    prop_oneof![Just(Clock::Prof), Just(Clock::Real), Just(Clock::Virtual)]
+    prop_oneof![Just(Clock::Prof), Just(Clock::Real), Just(Clock::Virtual), Just(Clock::Alloc)]
 }
 
 fn sample() -> impl Strategy<Value = Message> {
@@ -107,7 +107,8 @@ fn sample() -> impl Strategy<Value = Message> {
     ];
     let numbers = (0..5u32, clock(), 0..16u32, 0..3u32, any::<u64>(), prop_oneof![Just(1u64), any::<u64>()]);
     (numbers, frames).prop_map(|((tid, clock, flags, generation, monotonic_ns, weight_ns), frames)| {
-        let sample = Sample { tid, clock, flags, generation, monotonic_ns, weight_ns, slot: 0 };
+        let allocation = if clock == Clock::Alloc { Allocation::unpack(!monotonic_ns) } else { Allocation::default() };
+        let sample = Sample { tid, clock, flags, generation, monotonic_ns, weight_ns, allocation, slot: 0 };
         let frames: Vec<u64> = frames;
         Message::Sample(sample, frames.into_iter().map(|address| FrameAddress::Return(address).pack()).collect())
     })
@@ -167,6 +168,7 @@ fn message() -> impl Strategy<Value = Message> {
             Message::Engaged(Engaged { clock, engine, state, period_ns: 7, signal })
         }),
         1 => any::<u32>().prop_map(|viewer| Message::Busy { viewer }),
+        1 => any::<u32>().prop_map(|id| Message::Freed { id }),
     ]
 }
 
@@ -313,8 +315,16 @@ fn damaged_files_are_read_up_to_the_damage() {
 #[test]
 fn stack_numbers_start_again_at_the_limit() {
     let sample = |address: u64, at_ns: u64| {
-        let sample =
-            Sample { tid: 1, clock: Clock::Prof, flags: 0, generation: 1, monotonic_ns: at_ns, weight_ns: 10, slot: 0 };
+        let sample = Sample {
+            tid: 1,
+            clock: Clock::Prof,
+            flags: 0,
+            generation: 1,
+            monotonic_ns: at_ns,
+            weight_ns: 10,
+            allocation: Default::default(),
+            slot: 0,
+        };
         let frames = [address, 1, 2].map(|address| FrameAddress::Return(address).pack()).into();
         let event = ConnectionEvent::Received(Message::Sample(sample, frames));
         Written::Event(Arrival { source: SourceId(1), pid: 7, at_ns, event })
@@ -343,7 +353,16 @@ fn a_sample_of_a_known_stack_takes_at_most_twelve_bytes() {
     for number in 0..60 * 396u64 {
         let (tid, at_ns) = (100 + random() as u32 % 4, 6_000_000_000 + number * 2_525_252 + random() % 90_000);
         let (weight_ns, generation) = (10_101_010, 1);
-        let sample = Sample { tid, clock: Clock::Prof, flags: 0, generation, monotonic_ns: at_ns, weight_ns, slot: 0 };
+        let sample = Sample {
+            tid,
+            clock: Clock::Prof,
+            flags: 0,
+            generation,
+            monotonic_ns: at_ns,
+            weight_ns,
+            allocation: Default::default(),
+            slot: 0,
+        };
         let event = ConnectionEvent::Received(Message::Sample(sample, frames(random() % 400)));
         let at_ns = at_ns + 40_000 + random() % 20_000;
         let arrival = Arrival { source: SourceId(1), pid: 7, at_ns, event };
@@ -372,7 +391,7 @@ fn errors_distinguish_foreign_newer_truncated_and_unfinished_files() {
     let mut older = encode(&[Written::Time(7)]);
     older[8] = 0;
     assert_eq!(error(&older), format!("was written by an older sigtop (format 0, this one reads {ours})"));
-    for version in 1..=3 {
+    for version in 1..=ours as u8 {
         older[8] = version;
         assert!(matches!(decode(&older).2, Ok(true)), "version {version}");
     }

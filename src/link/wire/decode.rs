@@ -7,12 +7,12 @@ use super::blocking_call::BlockingCall;
 use super::deepest_stack::{DeepestStack, StackFrame};
 use super::interpreter::{FrameAccess, Interpreter, InterpreterFunction, LineFormat};
 use super::messages::{
-    AgentCounters, Clock, Engaged, Engine, EngineState, Hello, Malformed, Message, Module, Request, Sample, SpawnCause,
-    Thread, Unload, Wait,
+    AgentCounters, Allocation, Clock, Engaged, Engine, EngineState, Hello, Malformed, Message, Module, Request, Sample,
+    SpawnCause, Thread, Unload, Wait,
 };
 use super::protocol::{
     MAGIC, MAX_ARGV, MAX_BUILD_ID, MAX_COMM, MAX_FRAMES, MAX_FUNCTION_NAME, MAX_LINE_TABLE, MAX_MESSAGE, MAX_OBJECT,
-    MAX_PATH, OLDEST_VERSION, PERIODS_NS, VERSION, kind,
+    MAX_PATH, OLDEST_VERSION, VERSION, kind,
 };
 use super::stack_memory::StackMemory;
 use crate::link::varint::{self, VarintError, unzigzag};
@@ -82,6 +82,7 @@ pub fn decode_message(kind: u8, body: &[u8], memory: &mut StackMemory) -> Result
             unnamed: r.varint()?,
             unmerged: r.varint()?,
         }),
+        kind::FREED => Message::Freed { id: r.varint_as("allocation")? },
         _ => return Err(Malformed::Kind(kind)),
     };
     r.expect_end()?;
@@ -95,7 +96,7 @@ pub fn decode_request(kind: u8, body: &[u8]) -> Result<Request, Malformed> {
         kind::ENGAGE => {
             let (clock, engine) = (Clock::from_wire(r.byte()?)?, Engine::from_wire(r.byte()?)?);
             let period_ns = r.varint()?;
-            if !PERIODS_NS.contains(&period_ns) {
+            if !clock.periods().contains(&period_ns) {
                 return Err(Malformed::Field("period"));
             }
             Request::Engage { clock, engine, period_ns }
@@ -186,6 +187,9 @@ fn deepest_stack(r: &mut Reader<'_>) -> Result<DeepestStack<Box<[StackFrame]>>, 
 fn sample(mut r: Reader<'_>, memory: &mut StackMemory) -> Result<Message, Malformed> {
     let tid = r.varint_as("thread id")?;
     let (clock, slot) = (Clock::from_wire(r.byte()?)?, r.byte()?);
+    if clock != clock.sampled() {
+        return Err(Malformed::Field("clock"));
+    }
     let stored = memory.get_mut(slot as usize).ok_or(Malformed::Field("stack slot"))?;
     let sample = Sample {
         tid,
@@ -194,6 +198,10 @@ fn sample(mut r: Reader<'_>, memory: &mut StackMemory) -> Result<Message, Malfor
         generation: r.varint_as("generation")?,
         monotonic_ns: r.varint()?,
         weight_ns: r.varint()?,
+        allocation: match clock {
+            Clock::Alloc => Allocation::unpack(r.varint()?),
+            _ => Allocation::default(),
+        },
         slot,
     };
     let kept: usize = r.varint_as::<u32>("kept frames")? as usize;

@@ -2,7 +2,7 @@
 
 use super::deepest_stack::{DeepestStack, StackFrame};
 use super::interpreter::{Interpreter, InterpreterFunction};
-use super::messages::{AgentCounters, Engaged, Hello, Module, Request, Sample, Thread, Unload, Wait};
+use super::messages::{AgentCounters, Clock, Engaged, Hello, Module, Request, Sample, Thread, Unload, Wait};
 use super::protocol::{
     MAGIC, MAX_ARGV, MAX_BUILD_ID, MAX_COMM, MAX_FRAMES, MAX_FUNCTION_NAME, MAX_LINE_TABLE, MAX_MESSAGE, MAX_OBJECT,
     MAX_PATH, STACK_SLOTS, VERSION, kind,
@@ -158,6 +158,9 @@ impl<'a> Writer<'a> {
             w.varint(sample.generation.into());
             w.varint(sample.monotonic_ns);
             w.varint(sample.weight_ns);
+            if sample.clock == Clock::Alloc {
+                w.varint(sample.allocation.pack());
+            }
             w.varint(kept as u64);
             w.varint(fresh.len() as u64);
             let mut last = 0u64;
@@ -169,6 +172,11 @@ impl<'a> Writer<'a> {
         stored.frames[..frames.len()].copy_from_slice(frames);
         stored.depth = frames.len();
         Ok(())
+    }
+
+    /// Writes a [`Message::Freed`](super::Message::Freed).
+    pub fn write_freed(&mut self, id: u32) -> Result<(), BufferFull> {
+        self.message(kind::FREED, |w| w.varint(id.into()))
     }
 
     /// Writes [`AgentCounters`].

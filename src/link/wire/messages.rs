@@ -6,9 +6,10 @@ use super::blocking_call::BlockingCall;
 use super::deepest_stack::{DeepestStack, StackFrame};
 use super::interpreter::{Interpreter, InterpreterFunction};
 use super::loss_cause::LossCause;
-use super::protocol::{MAX_MESSAGE, VERSION};
+use super::protocol::{INTERVALS_BYTES, MAX_MESSAGE, PERIODS_NS, VERSION};
 
-/// The time that samples measure.
+/// The time or the memory that samples measure. For clocks of memory, a weight or period in `ns` is a
+/// number of bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[repr(u8)]
 pub enum Clock {
@@ -18,11 +19,31 @@ pub enum Clock {
     Real = 1,
     /// User CPU time (`ITIMER_VIRTUAL`).
     Virtual = 2,
+    /// Allocated bytes.
+    Alloc = 3,
+    /// Those of the allocated bytes that are not freed yet: a view of the samples of
+    /// [`Alloc`](Clock::Alloc), for the viewer alone.
+    Live = 4,
 }
 
 impl Clock {
     /// All clocks in wire order.
-    pub const ALL: [Clock; 3] = [Clock::Prof, Clock::Real, Clock::Virtual];
+    pub const ALL: [Clock; 5] = [Clock::Prof, Clock::Real, Clock::Virtual, Clock::Alloc, Clock::Live];
+
+    /// The clock that an agent samples for this one.
+    pub fn sampled(self) -> Clock {
+        if self == Clock::Live { Clock::Alloc } else { self }
+    }
+
+    /// Whether the clock measures bytes of memory, not time.
+    pub fn is_memory(self) -> bool {
+        matches!(self, Clock::Alloc | Clock::Live)
+    }
+
+    /// Shortest and longest period that an agent accepts for this clock.
+    pub fn periods(self) -> core::ops::RangeInclusive<u64> {
+        if self.is_memory() { INTERVALS_BYTES } else { PERIODS_NS }
+    }
 
     /// The clock with this number on the wire.
     pub fn from_wire(byte: u8) -> Result<Clock, Malformed> {
@@ -249,10 +270,35 @@ pub struct Sample {
     /// The target's `CLOCK_MONOTONIC` when the agent drained the sample from its ring, ns. It is at
     /// most a drain interval late.
     pub monotonic_ns: u64,
-    /// Time that the sample represents, ns of its clock: period × (1 + overrun).
+    /// Time that the sample represents, ns of its clock: period × (1 + overrun). Of an allocation,
+    /// the bytes that it represents.
     pub weight_ns: u64,
+    /// The allocation, if the sample is one of [`Clock::Alloc`].
+    pub allocation: Allocation,
     /// Stack slot.
     pub slot: u8,
+}
+
+/// The allocation that was sampled. Samples of other clocks have the default.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Allocation {
+    /// The id by which [`Message::Freed`] refers to it; 0 if its end is not watched. An id is used
+    /// again only after its allocation was freed.
+    pub id: u32,
+    /// Number of allocations that the sample represents.
+    pub objects: u32,
+}
+
+impl Allocation {
+    /// Packs both into a word.
+    pub fn pack(self) -> u64 {
+        u64::from(self.id) << 32 | u64::from(self.objects)
+    }
+
+    /// The inverse of [`pack`](Self::pack).
+    pub fn unpack(word: u64) -> Allocation {
+        Allocation { id: (word >> 32) as u32, objects: word as u32 }
+    }
 }
 
 /// Counters of an agent, cumulative since the [`Hello`]. Once the ring is drained, `ticks` equals
@@ -333,6 +379,11 @@ pub enum Message {
     DeepestStack(DeepestStack<Box<[StackFrame]>>),
     /// The interpreter of the process, sent when one is found and with the counters.
     Interpreter(Interpreter),
+    /// A sampled allocation was freed.
+    Freed {
+        /// The [`Allocation::id`].
+        id: u32,
+    },
 }
 
 /// Number of a connection, counted from 0 and never reused.
@@ -374,7 +425,7 @@ pub enum Request {
         clock: Clock,
         /// The engine.
         engine: Engine,
-        /// The period, ns of the clock, within [`PERIODS_NS`](super::PERIODS_NS).
+        /// The period, ns of the clock or bytes, within [`Clock::periods`].
         period_ns: u64,
     },
     /// Disarm all timers and disconnect. The agent stays loaded.

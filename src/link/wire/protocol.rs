@@ -8,8 +8,8 @@ pub const MAGIC: u32 = u32::from_le_bytes(*b"sigt");
 pub const VERSION: u16 = 4;
 /// The oldest version that is understood: version 2 added [`Wait`](super::Wait), version 3 the
 /// messages of an [interpreter](super::interpreter), and version 4
-/// [`DeepestStack`](super::DeepestStack), the formats of lines of older interpreters and the access
-/// to frames. None changed anything else.
+/// [`DeepestStack`](super::DeepestStack), the clock of allocations, the formats of lines of older
+/// interpreters and the access to frames. None changed anything else.
 pub const OLDEST_VERSION: u16 = 1;
 /// Upper half of a wake signal's `si_value`. The lower half is the viewer's pid.
 pub const KNOCK_COOKIE: u32 = 0x5167_70a1;
@@ -54,6 +54,9 @@ pub const MAX_BUILD_ID: usize = 64;
 /// Shortest and longest sampling period that an agent accepts, ns.
 pub const PERIODS_NS: core::ops::RangeInclusive<u64> = 50_000..=10_000_000_000;
 
+/// Shortest and longest sampling interval of allocations that an agent accepts, bytes.
+pub const INTERVALS_BYTES: core::ops::RangeInclusive<u64> = 1..=1 << 40;
+
 /// A stack of the largest depth with the longest varints fits one message, with sizes too.
 const _: () = assert!(MAX_FRAMES * 20 + 128 < MAX_MESSAGE);
 const _: () = assert!(MAX_PATH + MAX_ARGV + 256 < MAX_MESSAGE);
@@ -74,6 +77,7 @@ pub(super) mod kind {
     pub(in super::super) const WAIT: u8 = 10;
     pub(in super::super) const FUNCTION: u8 = 11;
     pub(in super::super) const INTERPRETER: u8 = 12;
+    pub(in super::super) const FREED: u8 = 14;
     pub(in super::super) const ENGAGE: u8 = 64;
     pub(in super::super) const LEAVE: u8 = 65;
 }

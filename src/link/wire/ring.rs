@@ -4,7 +4,7 @@
 //! The ring is one sealed memory file: a page of named words ([`word`]), then the circle, whose
 //! size the agent chooses: a power of two of words from [`MIN_RING_WORDS`] to [`RING_WORDS`]. The
 //! length of the file tells which. A record is `size | sent_as << 32`, `tid | flags << 32`,
-//! `generation | epoch << 32`, the weight in ns, and the packed frames. `sent_as` is 0 until the
+//! `generation | epoch << 32`, the weight, the packed allocation, and the packed frames. `sent_as` is 0 until the
 //! agent has sent the record as a sample. Then it is the number of that sample in the connection
 //! (from 1 on, wrapping), or [`GIVEN_UP`]. This tells samples that were sent and not received from
 //! samples that were received, so that no sample is counted twice.
@@ -17,7 +17,7 @@ use alloc::vec::Vec;
 
 use super::interpreter;
 use super::loss_cause::LossCause;
-use super::messages::{AgentCounters, Clock, Sample, flag};
+use super::messages::{AgentCounters, Allocation, Clock, Sample, flag};
 use super::protocol::MAX_FRAMES;
 
 /// Maximum size of the circle in words: 1 MiB, about 6 000 samples of 20 frames. Only the pages in
@@ -30,7 +30,7 @@ pub const HEADER_WORDS: usize = 512;
 /// Maximum size of the file in bytes.
 pub const RING_BYTES: usize = (HEADER_WORDS + RING_WORDS) * 8;
 /// Size of a record without its frames in words.
-pub const RECORD_WORDS: usize = 4;
+pub const RECORD_WORDS: usize = 5;
 /// Number of configurations that the header remembers, for ticks in flight.
 pub const EPOCHS: usize = 16;
 /// The `sent_as` of a record that was not sent and is counted as lost.
@@ -107,7 +107,8 @@ pub fn unpack_config(word: u64) -> (Clock, u64) {
     let clock = match word & 3 {
         0 => Clock::Prof,
         1 => Clock::Real,
-        _ => Clock::Virtual,
+        2 => Clock::Virtual,
+        _ => Clock::Alloc,
     };
     (clock, word >> 2)
 }
@@ -217,6 +218,7 @@ impl RingWords<'_> {
             generation: if flags & STALE != 0 { last } else { generation },
             monotonic_ns: self.header(word::DRAINED_NS),
             weight_ns,
+            allocation: Allocation::unpack(self.circle(position.wrapping_add(4))),
             slot: 0,
         };
         // Which functions the interpreter's frames belong to is known to the agent alone.
@@ -250,8 +252,8 @@ mod tests {
         words[word::CONFIGS + 3] = 10_000_000 << 2 | Clock::Prof as u64;
         words[word::CONFIGS + 4] = 20_000_000 << 2 | Clock::Real as u64;
         let records: [&[u64]; 2] = [
-            &[6 | 7 << 32, 41, 2 | 3 << 32, 10_000_000, 0x10_0001, 0x20_0000],
-            &[5, 42 | u64::from(STALE | flag::TRUNCATED) << 32, 2 | 4 << 32, 0, 0x30_0001],
+            &[7 | 7 << 32, 41, 2 | 3 << 32, 10_000_000, 0, 0x10_0001, 0x20_0000],
+            &[6, 42 | u64::from(STALE | flag::TRUNCATED) << 32, 2 | 4 << 32, 0, 0, 0x30_0001],
         ];
         for (position, value) in (words[word::TAIL] as usize..).zip(records.concat()) {
             words[HEADER_WORDS + position % circle] = value;

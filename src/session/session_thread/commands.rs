@@ -17,18 +17,25 @@ impl SessionThread {
             Command::Clock(Clock::Virtual) if self.is_external() => {
                 self.warn("user CPU time cannot be sampled from outside; p samples CPU time".to_owned());
             }
+            Command::Clock(clock) if clock.is_memory() && self.is_external() => {
+                self.warn("allocations cannot be sampled from outside: they need the agent".to_owned());
+            }
             Command::Clock(clock) => {
+                let is_view = self.settings.clock.sampled() == clock.sampled();
                 self.settings.clock = clock;
                 match self.feed {
-                    SampleSource::Live(_) => self.model.select_clock(clock),
-                    SampleSource::Recording(_) => self.model.select_recorded_clock(clock),
+                    SampleSource::Live(_) if !is_view => self.model.select_clock(clock),
+                    SampleSource::Live(_) | SampleSource::Recording(_) => self.model.select_recorded_clock(clock),
                 }
                 self.turned = true;
-                self.engage();
+                // Engaged again, an agent would forget what it knows of memory in use.
+                if !is_view || !clock.is_memory() {
+                    self.engage();
+                }
             }
             Command::Engine(engine) => self.select_engine(engine),
             Command::Period(period_ns) => {
-                self.settings.period_ns = period_ns;
+                self.settings.set_period(period_ns);
                 self.engage();
             }
             Command::Freeze => self.model.freeze(self.now_ns()),

@@ -65,7 +65,7 @@ impl SessionThread {
             engine: self.settings.engine_in_use(),
             engine_state: state,
             refusal,
-            period_ns: self.settings.period_ns,
+            period_ns: self.settings.period(),
             origin,
             effective_hz: rate(profile, clock),
             window_ns,
@@ -85,6 +85,7 @@ impl SessionThread {
             waits_for_names: self.waits_for_names(),
             download: self.download.clone(),
             deadlock: profile.deadlock(now_ns).into_iter().map(|id| profile.thread(id).name.clone()).collect(),
+            own_allocator: self.own_allocator.filter(|_| clock.is_memory()),
             clock_unix_ns: self.unix_ns(now_ns).saturating_sub(now_ns),
             waiting: self.model.samples_since_freeze(),
         }

@@ -255,7 +255,16 @@ impl ScenarioReader {
         }
         for index in 0..count {
             let at_ns = from + (u128::from(length) * u128::from(index) / u128::from(count)) as u64;
-            let sample = Sample { tid, clock, flags, generation: 0, monotonic_ns: at_ns, weight_ns, slot: 0 };
+            let sample = Sample {
+                tid,
+                clock,
+                flags,
+                generation: 0,
+                monotonic_ns: at_ns,
+                weight_ns,
+                allocation: Default::default(),
+                slot: 0,
+            };
             self.say(at_ns, Message::Sample(sample, frames.clone().into()))?;
             // A thread that waits does not run between the samples of one line.
             flags |= if waits { flag::REPEAT } else { 0 };

@@ -243,6 +243,7 @@ impl App {
     pub(super) fn toggle_idle(&mut self) {
         self.fold_idle = !self.fold_idle;
         self.note(match (self.fold_idle, self.clock.value()) {
+            (_, Clock::Alloc | Clock::Live) => "idle threads allocate nothing: they count by the wall clock (r) only",
             (_, Clock::Prof | Clock::Virtual) => "idle threads use no CPU time: they count by the wall clock (r) only",
             (true, Clock::Real) => "idle threads are folded: shares are of the other threads' time",
             (false, Clock::Real) => "idle threads are shown: shares are of all threads' time",

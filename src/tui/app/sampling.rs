@@ -2,7 +2,7 @@
 
 use super::{App, Mode};
 use crate::keyword::Keyword;
-use crate::link::wire::{Clock, Engine, PERIODS_NS};
+use crate::link::wire::{Clock, Engine, INTERVALS_BYTES, PERIODS_NS};
 use crate::session::Command;
 use crate::tally::query::{Grouping, Sort, TagRoot};
 use crate::tui::action::Effect;
@@ -14,6 +14,8 @@ const RATES_HZ: [u64; 8] = [9, 19, 49, 99, 249, 499, 999, 1999];
 
 impl App {
     pub(super) fn switch_clock(&mut self, clock: Clock) -> Vec<Effect> {
+        // The same key shows the other view of memory.
+        let clock = if clock == Clock::Alloc && self.clock.value() == Clock::Alloc { Clock::Live } else { clock };
         if clock != self.clock.value() && std::mem::take(&mut self.is_diff) {
             self.note("diff off: the baseline was taken with the other clock");
         }
@@ -27,6 +29,14 @@ impl App {
         let is_live = self.options.recording.is_none() && self.ended.is_none() && !self.session_over;
         if is_live && command == Command::Clock(Clock::Virtual) && self.engine.value() == Engine::External {
             self.note("user CPU time cannot be sampled from outside; p samples CPU time, r wall time");
+            return Vec::new();
+        }
+        if let Command::Clock(clock) = command
+            && clock.is_memory()
+            && is_live
+            && self.engine.value() == Engine::External
+        {
+            self.note("allocations cannot be sampled from outside: they need the agent");
             return Vec::new();
         }
         if needs_itimer && is_live && !self.itimer_confirmed {
@@ -72,6 +82,9 @@ impl App {
         if self.is_recorded() {
             return Vec::new();
         }
+        if self.clock.value().is_memory() {
+            return self.step_interval(step);
+        }
         let hz = 1e9 / self.period_ns.value().max(1) as f64;
         // A rate between two steps moves to the next step in that direction. The tolerance keeps a
         // rounded step from being taken for its neighbor.
@@ -90,6 +103,15 @@ impl App {
         let period_ns = (1_000_000_000 / rate).clamp(*PERIODS_NS.start(), *PERIODS_NS.end());
         self.period_ns.request(period_ns);
         vec![Effect::Send(Command::Period(period_ns))]
+    }
+
+    /// Doubles or halves the bytes between two samples.
+    fn step_interval(&mut self, step: i8) -> Vec<Effect> {
+        let bytes = self.period_ns.value().max(1);
+        let next = if step > 0 { bytes / 2 } else { bytes.saturating_mul(2) };
+        let next = next.clamp(*INTERVALS_BYTES.start(), *INTERVALS_BYTES.end());
+        self.period_ns.request(next);
+        vec![Effect::Send(Command::Period(next))]
     }
 
     pub(super) fn step_window(&mut self, step: i8) {

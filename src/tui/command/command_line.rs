@@ -152,7 +152,7 @@ mod tests {
             ("clock=", 1, "clock=cpu"),
             ("clock=", 2, "clock=wall"),
             ("clock=", 3, "clock=user"),
-            ("clock=", 4, "clock=cpu"),
+            ("clock=", 6, "clock=cpu"),
             ("clock w", 1, "clock=wall"),
             ("peek js", 1, "peek json::p"),
             ("peek js", 2, "peek json::parse"),

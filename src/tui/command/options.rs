@@ -4,7 +4,7 @@
 
 use std::time::Duration;
 
-use crate::link::wire::PERIODS_NS;
+use crate::link::wire::{INTERVALS_BYTES, PERIODS_NS};
 use crate::profile::MIN_MEMORY_BYTES;
 
 /// Longest window shorter than `all`, in seconds: the time for which samples keep their timestamps.
@@ -130,6 +130,21 @@ pub fn memory_bytes(text: &str) -> Result<u64, String> {
         Some(bytes) if bytes < MIN_MEMORY_BYTES => Err(format!("must be at least {}MB", MIN_MEMORY_BYTES >> 20)),
         Some(bytes) => Ok(bytes),
     }
+}
+
+/// Parses the mean number of bytes between two samples: a number, or one with the unit k, M or G.
+///
+/// # Errors
+/// A sentence that says what is wrong.
+pub fn interval_bytes(text: &str) -> Result<u64, String> {
+    let upper = text.to_ascii_uppercase();
+    let number = upper.trim_end_matches("IB").trim_end_matches('B');
+    let unit = [('K', 10), ('M', 20), ('G', 30)].into_iter();
+    let found = unit.filter_map(|(unit, shift)| Some((number.strip_suffix(unit)?, shift))).next();
+    let (number, shift) = found.unwrap_or((number, 0));
+    let bytes = number.trim().parse::<u64>().ok().and_then(|number| number.checked_mul(1 << shift));
+    let bytes = bytes.ok_or("expected a size, such as 64k or 1MB")?;
+    if INTERVALS_BYTES.contains(&bytes) { Ok(bytes) } else { Err("must be between 1 and 1024G".to_owned()) }
 }
 
 /// Parses the length of the rolling window; returns ns, or `None` for `all`.

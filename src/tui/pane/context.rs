@@ -11,7 +11,7 @@ use super::timeline::state::TimelineState;
 use super::top::state::TopState;
 use crate::link::wire::Clock;
 use crate::session::{Answer, HistoryWindow, TargetExit};
-use crate::tally::measure::TimeUnit;
+use crate::tally::measure::ValueUnit;
 use crate::tally::query::{Filters, Grouping, Pattern, Sort, TagRoot};
 use crate::tally::top::TopTable;
 use crate::tui::action::Subject;
@@ -69,8 +69,8 @@ pub struct PaneContext<'a> {
     pub roots: TagRoot,
     /// Style of function names.
     pub names: NameStyle,
-    /// Unit of values, fixed for the whole session.
-    pub unit: TimeUnit,
+    /// ValueUnit of values, fixed for the whole session.
+    pub unit: ValueUnit,
     /// Whether percentages are relative to the samples that the filters keep.
     pub relative: bool,
     /// Whether the display is frozen.

@@ -16,7 +16,7 @@ use super::labels::{clock_name, format_window, interval_timer, length};
 use crate::link::wire::{Clock, Engine, EngineState};
 use crate::profile::totals::BUCKET_NS;
 use crate::session::{Answer, Facts};
-use crate::tally::measure;
+use crate::tally::measure::{self, ValueUnit};
 use crate::tui::action::Subject;
 use crate::tui::canvas::Canvas;
 use crate::tui::filters;
@@ -218,11 +218,17 @@ fn sampling(context: &PaneContext<'_>, facts: Option<&Facts>) -> Vec<Segment> {
 
     let asked = match facts.map_or(context.options.period_ns, |facts| facts.period_ns) {
         0 => "–".to_owned(),
+        bytes if clock.is_memory() => measure::interval(bytes),
         period_ns => measure::hertz(period_ns),
     };
     let effective = facts.and_then(|facts| facts.effective_hz).map_or("–".to_owned(), measure::whole_rate);
     let asked = Span::styled(asked, plain);
-    let measured = Span::styled(format!(", got {effective}"), dim);
+    let measured = match clock {
+        Clock::Alloc => format!(", {}", allocation_rate(context).unwrap_or_else(|| "–".to_owned())),
+        Clock::Live => String::new(),
+        _ => format!(", got {effective}"),
+    };
+    let measured = Span::styled(measured, dim);
     // A profile does not know the rate that was achieved.
     let rate = match origin {
         Some(_) => Segment::new(4),
@@ -232,6 +238,11 @@ fn sampling(context: &PaneContext<'_>, facts: Option<&Facts>) -> Vec<Segment> {
 
     segments.push(samples(context, theme));
 
+    if let Some(function) = facts.and_then(|facts| facts.own_allocator) {
+        let bad = style(Role::Bad);
+        let words = Segment::new(9).or_text(format!("{function} of the program is not seen"), bad);
+        segments.push(words.or_text(format!("{function} unseen"), bad));
+    }
     let lost = facts.map(|facts| facts.losses.lost());
     let lost_style = if lost.is_some_and(|lost| lost > 0) { style(Role::Bad) } else { plain };
     let number = lost.map_or("–".to_owned(), measure::count);
@@ -278,6 +289,13 @@ fn overhead_percent(part: f64) -> String {
 }
 
 /// The number of samples, and the time in which they were taken: `219 samples in 10 s`.
+/// The bytes that were allocated per second of the window: `1.2GB/s`.
+fn allocation_rate(context: &PaneContext<'_>) -> Option<String> {
+    let answer = context.answer.filter(|answer| answer.measured_ns > 0 && answer.baseline_ns.is_none())?;
+    let bytes = (answer.window.total_ns as f64 / answer.measured_ns as f64 * 1e9) as u64;
+    Some(format!("{}/s", measure::value(bytes, ValueUnit::largest_in(Clock::Alloc, bytes))))
+}
+
 fn samples(context: &PaneContext<'_>, theme: Theme) -> Segment {
     let (dim, plain) = (theme.style(Role::Dim), theme.style(Role::Text));
     let Some(answer) = context.answer else {
@@ -290,7 +308,13 @@ fn samples(context: &PaneContext<'_>, theme: Theme) -> Segment {
         (None, window_ns) => format!("in {}", format_window(window_ns)),
     };
     let (kept, all) = (measure::count(answer.window.kept_samples), measure::count(answer.window.samples));
-    let unit = if answer.window.samples == 1 { "sample" } else { "samples" };
+    let is_memory = answer.facts.clock.is_memory();
+    let unit = match (is_memory, answer.window.samples) {
+        (false, 1) => "sample",
+        (false, _) => "samples",
+        (true, 1) => "allocation",
+        (true, _) => "allocations",
+    };
     let number = if answer.question.filters == crate::tally::query::Filters::default() {
         vec![Span::styled(all, plain)]
     } else {

@@ -13,15 +13,18 @@ pub fn clock_name(clock: Clock) -> &'static str {
         Clock::Prof => "CPU time",
         Clock::Real => "wall time",
         Clock::Virtual => "user time",
+        Clock::Alloc => "ALLOC",
+        Clock::Live => "LIVE",
     }
 }
 
-/// Returns the interval timer of a clock, as setitimer(2) names it.
+/// Returns the interval timer of a clock, as setitimer(2) names it. Clocks of memory have none.
 pub fn interval_timer(clock: Clock) -> &'static str {
     match clock {
         Clock::Prof => "ITIMER_PROF",
         Clock::Real => "ITIMER_REAL",
         Clock::Virtual => "ITIMER_VIRTUAL",
+        Clock::Alloc | Clock::Live => "no timer",
     }
 }
 

@@ -137,7 +137,8 @@ fn with_download(canvas: &Canvas<'_>, context: &PaneContext<'_>, room: usize) ->
 /// The signal of setitimer for a clock. Its default action terminates the process.
 fn itimer_signal(clock: Clock) -> &'static str {
     match clock {
-        Clock::Prof => "SIGPROF",
+        // A clock of memory asks for no confirmation.
+        Clock::Prof | Clock::Alloc | Clock::Live => "SIGPROF",
         Clock::Real => "SIGALRM",
         Clock::Virtual => "SIGVTALRM",
     }
@@ -244,9 +245,10 @@ fn thread(canvas: &Canvas<'_>, context: &PaneContext<'_>, answer: &Answer, room:
         _ => return Vec::new(),
     };
     let weight = load.weight;
-    let share = threads::signed_share(weight.ns, answer.measured_ns, load.change);
+    let share = threads::signed_share(weight.ns, threads::share_base(answer), load.change);
+    let whole = if answer.facts.clock.is_memory() { "of all bytes" } else { "of a CPU" };
     let negative = load.change.is_some_and(|change| change.weight.negative);
-    let numbers = format!("{}  {share} of a CPU", measure::signed(weight.ns, context.unit, negative));
+    let numbers = format!("{}  {share} {whole}", measure::signed(weight.ns, context.unit, negative));
     let numbers = if text::columns(&numbers, room) + NAME_COLUMNS > room { String::new() } else { numbers };
     let left = room - text::columns(&numbers, room) - if numbers.is_empty() { 0 } else { 2 };
     let name = text::cut_middle(&name, left).into_owned();

@@ -74,6 +74,13 @@ pub fn waiting(context: &PaneContext<'_>) -> Vec<(String, Role)> {
                     (format!("waiting for CPU time ({used} used)"), Role::Text),
                     (format!("first sample after {period} of CPU time; r samples wall time"), Role::Dim),
                 ],
+                Clock::Alloc | Clock::Live => vec![
+                    ("waiting for the first sampled allocation".to_owned(), Role::Text),
+                    (
+                        format!("one sample in {} of allocated memory (--bytes)", measure::interval(facts.period_ns)),
+                        Role::Dim,
+                    ),
+                ],
                 Clock::Real => vec![("waiting for the first sample".to_owned(), Role::Text)],
             };
         }

@@ -21,12 +21,13 @@ pub(crate) enum Guest {
     Bad(&'static str),
 }
 
-/// Both clocks by both engines.
-pub(crate) const WAYS: [Guest; 4] = [
+/// Both clocks of time by both engines, and allocations, many of them sampled.
+pub(crate) const WAYS: [Guest; 5] = [
     Guest::Batch("--clock prof --engine threads --hz 250"),
     Guest::Batch("--clock prof --engine itimer --hz 250"),
     Guest::Batch("--clock real --engine threads --hz 250"),
     Guest::Batch("--clock real --engine itimer --hz 250"),
+    Guest::Batch("--clock alloc --bytes 16k"),
 ];
 
 /// The output and status of a target.

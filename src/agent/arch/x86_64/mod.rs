@@ -5,9 +5,11 @@
 //! * [`signal`]: the entry of a signal handler, and ways to leave and enter handlers.
 //! * [`stack`]: switching to another stack and back.
 //! * [`function`]: naked functions that run code of the agent before they jump to libc's function.
+//! * [`allocator`]: naked functions that stand in for those of an allocator.
 //! * [`probe`]: what the program runs on: Valgrind, a shadow stack, the time-stamp counter.
 //! * [`builtins`]: `memcpy` and the other functions that the compiler calls by itself.
 
+mod allocator;
 mod builtins;
 mod context;
 mod function;
@@ -16,6 +18,7 @@ mod signal;
 mod stack;
 mod syscall;
 
+pub(crate) use allocator::*;
 pub(crate) use context::*;
 pub(crate) use function::*;
 pub(crate) use probe::*;

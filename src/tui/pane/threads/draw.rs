@@ -146,6 +146,7 @@ fn share_word(clock: Clock) -> &'static str {
         Clock::Prof => "cpu%",
         Clock::Real => "wall%",
         Clock::Virtual => "user%",
+        Clock::Alloc | Clock::Live => "bytes%",
     }
 }
 
@@ -206,6 +207,11 @@ fn heads(canvas: &mut Canvas<'_>, area: Rect, context: &PaneContext<'_>, answer:
 fn right(canvas: &mut Canvas<'_>, x: u16, y: u16, wide: u16, words: &str, style: Style) {
     let words_wide = text::columns(words, 99) as u16;
     canvas.put(x + wide.saturating_sub(words_wide), y, wide, words, style);
+}
+
+/// Returns the whole of which threads have shares: the measured time, or all bytes of the window.
+pub fn share_base(answer: &Answer) -> u64 {
+    if answer.facts.clock.is_memory() { answer.window.total_ns } else { answer.measured_ns }
 }
 
 /// Formats a weight as a share of one CPU (`98.0%`); `–` if nothing has been measured.
@@ -420,7 +426,7 @@ impl RowPainter<'_> {
 
     fn weight(&self, canvas: &mut Canvas<'_>, weight: Weight, change: Option<LoadChange>, inside: bool) {
         let Rect { x, y, .. } = self.place;
-        let measured_ns = self.answer.measured_ns;
+        let measured_ns = share_base(self.answer);
         let part = if measured_ns == 0 { 0.0 } else { weight.ns as f64 / measured_ns as f64 };
         let style = match change {
             _ if weight.ns == 0 || !inside => canvas.style(Role::Dim),

@@ -25,7 +25,7 @@ use crate::keyword::Keyword;
 use crate::session::Facts;
 use crate::symbols::worker::SymbolState;
 use crate::tally::change::{Change, Difference};
-use crate::tally::measure::{self, TimeUnit};
+use crate::tally::measure::{self, ValueUnit};
 use crate::tally::query::{Grouping, Sort, without_owner};
 use crate::tally::top::{InlineState, TopRow, TopTable};
 use crate::tally::trend::{Direction, PARTS, Trend};
@@ -371,7 +371,7 @@ fn cell(
 }
 
 /// A difference with its sign. What chance explains is dim.
-fn difference(canvas: &Canvas<'_>, unit: TimeUnit, Difference { ns, change }: Difference) -> (String, Style) {
+fn difference(canvas: &Canvas<'_>, unit: ValueUnit, Difference { ns, change }: Difference) -> (String, Style) {
     let words = measure::signed(ns, unit, change.negative);
     let sign = if change.negative || words == "0" { "" } else { "+" };
     let style = if ns == 0 { canvas.style(Role::Dim) } else { canvas.theme.change(change) };

@@ -1,0 +1,177 @@
+//! The calls that are not passed on by a jump: those at which a countdown ends, those of a thread
+//! whose countdown is not found at once, and those that move a sampled allocation.
+
+use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+
+use crate::agent::allocations::poisson;
+use crate::agent::allocations::tables::{Tables, tables};
+use crate::agent::arch::{self, NOT_COUNTED, PROGRAM_COUNTER, STACK_POINTER, SlowCall};
+use crate::agent::os::syscall;
+use crate::agent::sampling::ring::RawSample;
+use crate::agent::sampling::sample;
+use crate::agent::state;
+use crate::agent::unwind::registers::Registers;
+use crate::link::wire::Allocation;
+
+/// Mean bytes between two samples; 0 while the clock is off. Written by the agent thread.
+pub(crate) static INTERVAL: AtomicU64 = AtomicU64::new(0);
+/// Epoch of the samples. Written before [`INTERVAL`].
+pub(crate) static EPOCH: AtomicU32 = AtomicU32::new(0);
+
+/// The way in which a function of the allocator gets its arguments and gives its result.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(usize)]
+pub(crate) enum Kind {
+    /// The first argument is the size.
+    Size = 0,
+    /// The product of the first two arguments is the size.
+    Product = 1,
+    /// The second argument is the size.
+    Aligned = 2,
+    /// The third argument is the size, and the first points to the result.
+    Stored = 3,
+    /// The first argument is an allocation to move, the second the size.
+    Moved = 4,
+    /// The first argument is an allocation to move, the product of the next two the size.
+    MovedProduct = 5,
+    /// mmap(2): anonymous memory counts.
+    Mapped = 6,
+}
+
+const KINDS: [Kind; 7] =
+    [Kind::Size, Kind::Product, Kind::Aligned, Kind::Stored, Kind::Moved, Kind::MovedProduct, Kind::Mapped];
+
+fn kind(code: usize) -> Kind {
+    KINDS.get(code & !NOT_COUNTED).copied().unwrap_or(Kind::Size)
+}
+
+/// Returns the size that a call asks for; `None` if it does not count.
+fn size(kind: Kind, arguments: &[usize; 6]) -> Option<usize> {
+    let [first, second, third, flags, ..] = *arguments;
+    match kind {
+        Kind::Size => Some(first),
+        Kind::Product => first.checked_mul(second),
+        Kind::Aligned | Kind::Moved => Some(second),
+        Kind::Stored => Some(third),
+        Kind::MovedProduct => second.checked_mul(third),
+        Kind::Mapped => (flags as i32 & libc::MAP_ANONYMOUS != 0).then_some(second),
+    }
+}
+
+/// Takes the allocation that is to be moved out of the set, because another thread may get its
+/// address as soon as it has moved. Returns its id, or 0.
+pub(crate) extern "C" fn before(arguments: &[usize; 6], code: usize) -> usize {
+    match (kind(code), tables()) {
+        (Kind::Moved | Kind::MovedProduct, Some(tables)) => tables.withdraw(arguments[0]) as usize,
+        _ => 0,
+    }
+}
+
+/// Ends the allocation at an address that is about to be freed.
+pub(crate) extern "C" fn before_free(address: usize) {
+    if let Some(tables) = tables() {
+        tables.free(address);
+    }
+}
+
+/// Counts the bytes of a call that has returned, and samples it if its countdown has ended.
+pub(crate) extern "C" fn after(call: &SlowCall) {
+    let Some(tables) = tables() else { return };
+    let kind = kind(call.code);
+    let size = size(kind, &call.arguments);
+    let address = match kind {
+        // SAFETY: posix_memalign(3) has returned 0 and stored an address where this points to.
+        Kind::Stored if call.result == 0 => unsafe { *(call.arguments[0] as *const usize) },
+        Kind::Stored => 0,
+        Kind::Mapped if call.result == usize::MAX => 0,
+        _ => call.result,
+    };
+    if call.token != 0 {
+        // A call that asks for no bytes frees the allocation and may return null.
+        match address {
+            0 if size != Some(0) => tables.watch(call.token as u32, call.arguments[0]),
+            _ => tables.end(call.token as u32),
+        }
+    }
+    let is_counted = call.code & NOT_COUNTED == 0;
+    let Ok(bytes) = i64::try_from(size.unwrap_or(0)) else { return };
+    let countdown = tables.countdown(arch::thread_pointer());
+    if address == 0 {
+        // The call has failed.
+        if is_counted {
+            countdown.left.fetch_add(bytes, Ordering::Relaxed);
+        }
+        return;
+    }
+    let interval = INTERVAL.load(Ordering::Acquire);
+    if interval == 0 {
+        return countdown.left.store(i64::MAX, Ordering::Relaxed);
+    }
+    let random = countdown.random.load(Ordering::Relaxed);
+    let is_fresh = random == 0;
+    let random = match random {
+        0 => (core::ptr::from_ref(countdown) as u64 ^ arch::thread_pointer() as u64 ^ syscall_free_seed(call)) | 1,
+        random => random,
+    };
+    let random = poisson::next_random(random);
+    let draw = poisson::draw(interval, random);
+    let left = match (is_fresh, is_counted) {
+        (true, _) => draw - bytes,
+        (false, true) => countdown.left.load(Ordering::Relaxed),
+        (false, false) => countdown.left.load(Ordering::Relaxed).saturating_sub(bytes),
+    };
+    countdown.random.store(random, Ordering::Relaxed);
+    if left >= 0 {
+        return countdown.left.store(left, Ordering::Relaxed);
+    }
+    let random = poisson::next_random(random);
+    countdown.left.store(poisson::draw(interval, random), Ordering::Relaxed);
+    let random = poisson::next_random(random);
+    countdown.random.store(random, Ordering::Relaxed);
+    record(tables, call, kind, poisson::weight(bytes as u64, interval, random), address);
+}
+
+/// Returns a number that differs between runs, without a system call.
+fn syscall_free_seed(call: &SlowCall) -> u64 {
+    call.registers[STACK_POINTER].rotate_left(17) ^ (call.result as u64).rotate_left(31)
+}
+
+/// Records a sampled allocation.
+fn record(tables: &Tables, call: &SlowCall, kind: Kind, (bytes, objects): (u64, u64), address: usize) {
+    let may_call = state::SYSCALLS_ALLOWED.load(Ordering::Relaxed) && !state::syscalls_forbidden();
+    if state::DISABLED.load(Ordering::Relaxed) || may_call && !state::in_own_process() {
+        return;
+    }
+    let mask = may_call.then(syscall::block_all);
+    let mut values = call.registers;
+    if kind == Kind::Mapped {
+        // Memory of the kernel is told from the allocator's by the function that is shown as the
+        // leaf: as if its first instruction had been interrupted.
+        values[PROGRAM_COUNTER] = call.real as u64 + 1;
+        values[STACK_POINTER] -= 8;
+    }
+    let id = tables.take(address);
+    let raw = RawSample {
+        tid: if may_call { syscall::gettid() } else { 0 },
+        epoch: EPOCH.load(Ordering::Relaxed),
+        weight_ns: bytes,
+        allocation: Allocation { id, objects: u32::try_from(objects).unwrap_or(u32::MAX) }.pack(),
+        ..RawSample::default()
+    };
+    if sample::record_sample(raw, Registers::by_hand(values)) {
+        tables.watch(id, address);
+    } else {
+        tables.give_back(id);
+    }
+    if let Some(mask) = mask {
+        syscall::set_mask(mask);
+    }
+}
+
+/// Turns the clock off in a fork child, whose replaced functions only jump on.
+pub(crate) fn forget() {
+    INTERVAL.store(0, Ordering::Relaxed);
+    if let Some(tables) = tables() {
+        tables.forget_filter();
+    }
+}

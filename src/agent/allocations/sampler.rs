@@ -1,0 +1,116 @@
+//! The agent thread's part of the clock of allocations: it turns it on and off, keeps modules that
+//! are loaded later replaced, and tells which sampled allocations have ended.
+
+use alloc::vec::Vec;
+use core::sync::atomic::Ordering;
+
+use crate::agent::allocations::got::{self, Wanted};
+use crate::agent::allocations::poisson::MAX_INTERVALS;
+use crate::agent::allocations::record::{EPOCH, INTERVAL};
+use crate::agent::allocations::tables::{self, tables};
+use crate::agent::os::syscall;
+use crate::agent::sampling::ring::Ring;
+use crate::agent::state;
+use crate::agent::unwind::modules::Modules;
+
+/// Number of attempts to put the real functions back.
+const ATTEMPTS: u32 = 100;
+
+/// The clock of allocations, as the agent thread knows it.
+#[derive(Default)]
+pub(crate) struct AllocationSampler {
+    /// Mean bytes between two samples; 0 while the clock is off.
+    interval: u64,
+    /// Whether modules have to be looked at again.
+    is_incomplete: bool,
+    /// Ids of ended allocations that the viewer does not know yet.
+    freed: Vec<u32>,
+    /// Position of the ring behind the samples of those.
+    freed_from: u64,
+}
+
+impl AllocationSampler {
+    /// Turns the clock on. Returns false if the process has no allocator whose functions could be
+    /// replaced, or no memory for the tables.
+    pub(crate) fn engage(&mut self, interval: u64, epoch: u32, modules: &Modules) -> bool {
+        let Some(tables) = tables::make() else { return false };
+        INTERVAL.store(0, Ordering::SeqCst);
+        tables.forget_addresses();
+        self.freed.clear();
+        EPOCH.store(epoch, Ordering::Relaxed);
+        INTERVAL.store(interval, Ordering::Release);
+        tables.restart();
+        self.interval = interval;
+        state::REPLACED.store(true, Ordering::Relaxed);
+        let outcome = got::change(modules, Wanted::Replacements);
+        self.is_incomplete = outcome.is_incomplete;
+        state::COUNTS_ALLOCATIONS.store(1, Ordering::Release);
+        syscall::futex_wake(&state::COUNTS_ALLOCATIONS);
+        outcome.replaced > 0 || outcome.is_incomplete
+    }
+
+    /// Turns the clock off, also after a fork in whose parent it was on.
+    pub(crate) fn disengage(&mut self, modules: &Modules) {
+        state::COUNTS_ALLOCATIONS.store(0, Ordering::Relaxed);
+        INTERVAL.store(0, Ordering::SeqCst);
+        self.interval = 0;
+        self.freed.clear();
+        if !state::REPLACED.load(Ordering::Relaxed) {
+            return;
+        }
+        // Where a module is being unloaded or loaded, some replacements stay. They only jump on.
+        let mut attempts = ATTEMPTS;
+        while attempts > 0 && got::change(modules, Wanted::Real).is_incomplete {
+            attempts -= 1;
+            syscall::yield_now();
+        }
+        state::REPLACED.store(attempts == 0, Ordering::Relaxed);
+        if let Some(tables) = tables() {
+            tables.forget_filter();
+        }
+    }
+
+    /// Replaces the functions in modules that were loaded since, if the modules have `changed` or
+    /// some were not ready. Called about once a second, and when modules are read.
+    pub(crate) fn keep_up(&mut self, modules: &Modules, changed: bool) {
+        if self.interval == 0 {
+            return;
+        }
+        if changed || self.is_incomplete {
+            self.is_incomplete = got::change(modules, Wanted::Replacements).is_incomplete;
+        }
+        if let Some(tables) = tables() {
+            let most = self.interval.saturating_mul(MAX_INTERVALS);
+            tables.mend(i64::try_from(most).unwrap_or(i64::MAX - 1));
+        }
+    }
+
+    /// Finds the allocations that have ended, before the samples up to now are taken from the ring.
+    pub(crate) fn collect(&mut self, ring: &Ring) {
+        if self.interval > 0
+            && self.freed.is_empty()
+            && let Some(tables) = tables()
+        {
+            tables.collect_freed(&mut self.freed);
+            self.freed_from = ring.positions().0;
+        }
+    }
+
+    /// Calls `tell` with the id of each of them, if their samples were taken from the ring.
+    /// `tell` returns false if there is no room.
+    pub(crate) fn tell_freed(&mut self, ring: &Ring, mut tell: impl FnMut(u32) -> bool) {
+        let Some(tables) = tables().filter(|_| ring.positions().1 >= self.freed_from) else { return };
+        while let Some(&id) = self.freed.last() {
+            if !tell(id) {
+                return;
+            }
+            self.freed.pop();
+            tables.give_back(id);
+        }
+    }
+
+    /// Returns whether there are ended allocations that the viewer does not know.
+    pub(crate) fn has_news(&self) -> bool {
+        self.interval > 0 && (!self.freed.is_empty() || tables().is_some_and(tables::Tables::has_freed))
+    }
+}

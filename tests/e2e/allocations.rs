@@ -1,0 +1,163 @@
+//! The clock of allocated bytes: shares of sites, totals, and live bytes agree with what the target
+//! has counted itself.
+
+use std::process::Command;
+
+use super::guest::{Guest, host, prove, same};
+use crate::harness::raw::Raw;
+use crate::harness::run::{Batch, SIGTOP, Watched, run, text};
+use crate::harness::targets;
+use crate::harness::terminal::Terminal;
+
+/// The mean bytes between two samples here. The totals below are some thousand times that.
+const INTERVAL: f64 = 131_072.0;
+
+fn watch(megabytes: u32, parts: [&str; 3]) -> Watched {
+    let megabytes = megabytes.to_string();
+    let watched = Batch::new("--clock alloc --bytes 128k").run(&[
+        text(&targets::c("allocates")),
+        &megabytes,
+        parts[0],
+        parts[1],
+        parts[2],
+    ]);
+    assert_eq!(watched.ran.code(), 0, "{}", watched.ran.err());
+    let raw = &watched.raw;
+    assert_eq!(raw.number("ticks"), raw.number("sent") + raw.lost_all().0, "ticks, sent, lost: {:?}", raw.lost);
+    watched
+}
+
+/// The bytes of a function and what it calls.
+fn bytes(raw: &Raw, clock: &str, function: &str) -> f64 {
+    let entries = raw.of(clock).filter(|entry| entry.frames.iter().any(|frame| frame.name() == function));
+    entries.map(|entry| entry.weight_ns).sum::<u64>() as f64
+}
+
+/// Distance of a sampled number of bytes from the true one, in standard deviations. The sum of the
+/// weights of a Poisson sample of `bytes` has at most the variance `bytes` × (interval + the mean
+/// size by bytes).
+fn deviations(sampled: f64, truth: f64, size: f64) -> f64 {
+    (sampled - truth).abs() / (truth * (INTERVAL + size)).sqrt()
+}
+
+#[test]
+fn bytes_of_sites_are_those_that_the_target_counts() {
+    let watched = watch(6_000, ["60", "30", "10"]);
+    let (raw, ran) = (&watched.raw, &watched.ran);
+    for (site, name) in [("site_a", "a"), ("site_b", "b"), ("site_c", "c")] {
+        let (sampled, truth) = (bytes(raw, "alloc", site), ran.number(name) as f64);
+        // What the ring had no room for is lost at all sites alike.
+        let kept = raw.weight_ns("alloc") as f64 / (raw.weight_ns("alloc") + raw.lost_all().1) as f64;
+        let distance = deviations(sampled, truth * kept, 262_144.0);
+        assert!(distance < 4.0, "{site}: {sampled} of {truth} ({kept}): {distance} standard deviations");
+    }
+    let truth: f64 = ["a", "b", "c", "mapped"].map(|name| ran.number(name) as f64).iter().sum();
+    let ratio = (raw.weight_ns("alloc") + raw.lost_all().1) as f64 / truth;
+    assert!((ratio - 1.0).abs() < 0.03, "{ratio:.4} of the true bytes; lost {:?}", raw.lost);
+    // Memory of the kernel is a kind of its own, and large: each mapping is sampled.
+    assert_eq!(bytes(raw, "alloc", "mmap"), ran.number("mapped") as f64);
+}
+
+/// The check above can fail.
+#[test]
+fn bytes_of_other_shares_are_noticed() {
+    let watched = watch(2_000, ["50", "40", "10"]);
+    let sampled = bytes(&watched.raw, "alloc", "site_a");
+    let truth = watched.ran.number("a") as f64;
+    assert!(deviations(sampled, truth * 1.2, 262_144.0) > 4.0, "{sampled} of {truth}");
+}
+
+#[test]
+fn live_bytes_are_those_of_the_leak() {
+    let watched = watch(12_000, ["20", "20", "60"]);
+    let (raw, ran) = (&watched.raw, &watched.ran);
+    for site in ["site_a", "site_b"] {
+        assert_eq!(bytes(raw, "live", site), 0.0, "{site} frees all");
+    }
+    let (live, leaked) = (bytes(raw, "live", "site_c"), ran.number("leaked") as f64);
+    let kept = raw.weight_ns("alloc") as f64 / (raw.weight_ns("alloc") + raw.lost_all().1) as f64;
+    let distance = deviations(live, leaked * kept, 262_144.0);
+    assert!(distance < 4.0, "{live} of {leaked} ({kept}): {distance} standard deviations");
+    assert_eq!(bytes(raw, "live", "mmap"), ran.number("mapped") as f64 / 2.0, "every other one is unmapped");
+}
+
+/// A saved profile has all four types, named as other heap profilers name them, and what a report
+/// says of memory in use is what the live dump says.
+#[test]
+fn saved_profiles_have_allocated_and_live_bytes() {
+    let file = targets::scratch("allocations").join("heap.pb.gz");
+    let mut record = Command::new(SIGTOP);
+    record.args(["record", "--clock", "alloc", "--bytes", "128k", "-o", text(&file), "--"]);
+    record.args([text(&targets::c("allocates")), "2000", "20", "20", "60"]);
+    let ran = run(&mut record);
+    assert_eq!(ran.code(), 0, "{}", ran.err());
+    let report = |options: &[&str]| {
+        let ran = run(Command::new(SIGTOP).arg("report").args(options).arg(&file));
+        assert_eq!(ran.code(), 0, "{}", ran.err());
+        ran.out()
+    };
+    let raw = report(&["--raw"]);
+    assert!(
+        raw.contains("alloc_objects/count alloc_space/bytes[dflt] inuse_objects/count inuse_space/bytes"),
+        "{}",
+        &raw[..raw.len().min(2000)]
+    );
+    let top = report(&["--top", "--sample_index=inuse_space"]);
+    assert!(top.contains("Type: inuse_space") && top.contains("site_c") && !top.contains("site_a"), "{top}");
+    let objects = report(&["--top", "--sample_index=alloc_objects"]);
+    assert!(objects.contains("site_a"), "{objects}");
+}
+
+#[test]
+fn allocations_are_refused_from_outside_with_one_sentence() {
+    let mut command = Command::new(SIGTOP);
+    command.args(["--batch", "--engine", "external", "--clock", "alloc", "--", "true"]);
+    let ran = run(&mut command);
+    assert_eq!(ran.code(), 2, "{}", ran.err());
+    let sentence = "sigtop: allocations cannot be sampled from outside: they need the agent (leave out --clock)\n";
+    assert_eq!(ran.err(), sentence);
+}
+
+/// Every allocation is sampled, or every few: in constructors and handlers, on threads that end, in
+/// fork children, while libraries come and go, and under a filter of system calls. An agent that
+/// changed the rights of pages while the loader did so crashed here in one run of five.
+#[test]
+fn a_program_that_allocates_where_it_is_hardest_is_unharmed() {
+    let binary = targets::c("allocates_hard");
+    for options in [&[][..], &["filter"]] {
+        let command = [&[text(&binary)], options].concat();
+        let alone = host(Guest::Nobody, &command);
+        assert_eq!(alone.code, 0, "{alone:?}");
+        let ways = ["--clock alloc --bytes 1", "--clock alloc --bytes 4k", "--clock live"].map(Guest::Batch);
+        prove(&ways, &[], |guest| same(host(guest, &command), alone.clone()));
+    }
+}
+
+/// The clock is switched while the target runs: functions are replaced, put back, and replaced
+/// again.
+#[test]
+fn the_screen_switches_to_memory_and_back() {
+    let mut command = Command::new(SIGTOP);
+    command.args(["--no-config", "--on-quit", "end", "--bytes", "64k", "--"]);
+    command.args([text(&targets::c("allocates")), "1000000", "60", "30", "10"]);
+    let mut terminal = Terminal::start(140, 40, &command);
+    terminal.wait("CPU time", |screen| screen.contents().contains("CPU time") && screen.contents().contains("99 Hz"));
+    terminal.keys("A");
+    terminal.wait("allocated bytes", |screen| {
+        let text = screen.contents();
+        text.contains("ALLOC") && text.contains("64 KiB") && text.contains("B/s") && text.contains("site_a")
+    });
+    terminal.keys("A");
+    terminal.wait("live bytes, of the one site that keeps some", |screen| {
+        let text = screen.contents();
+        text.contains("LIVE") && text.contains("site_c") && text.contains("MB")
+    });
+    terminal.keys("p");
+    terminal.wait("CPU time again", |screen| screen.contents().contains("CPU time   99 Hz, got"));
+    terminal.keys("A");
+    terminal.wait("allocated bytes again", |screen| {
+        screen.contents().contains("ALLOC") && screen.contents().contains("B/s")
+    });
+    terminal.keys("q");
+    terminal.finish();
+}

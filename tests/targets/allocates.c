@@ -1,0 +1,85 @@
+// Allocates at three sites, by each function of the allocator, on two threads: `allocates MEGABYTES A B C` allocates A, B and C parts
+// of the bytes at the three, keeps every 16th allocation of the third, and prints what it has counted itself.
+#include <malloc.h>
+#include <pthread.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <time.h>
+
+enum { BURST = 16 << 20 };
+
+static uint64_t wanted, parts[3];
+static uint64_t bytes[3], objects[3], leaked, leaked_objects, mapped;
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+
+__attribute__((noinline)) static void *use(void *memory) {
+    if (!memory) abort();
+    *(volatile char *)memory = 1;
+    return memory;
+}
+
+__attribute__((noinline)) static void *get(unsigned way, size_t size) {
+    void *memory = NULL;
+    switch (way % 7) {
+    case 0: return malloc(size);
+    case 1: return calloc(size / 8, 8);
+    case 2: return realloc(NULL, size);
+    case 3: return posix_memalign(&memory, 64, size) ? NULL : memory;
+    case 4: return aligned_alloc(64, size);
+    case 5: return memalign(64, size);
+    default: return reallocarray(NULL, size / 8, 8);
+    }
+}
+
+__attribute__((noinline)) void *site_a(unsigned way, size_t size) { void *memory = get(way, size); return use(memory); }
+__attribute__((noinline)) void *site_b(unsigned way, size_t size) { void *memory = get(way, size); return use(memory); }
+__attribute__((noinline)) void *site_c(unsigned way, size_t size) { void *memory = get(way, size); return use(memory); }
+
+static void *work(void *seed) {
+    uint64_t random = (uintptr_t)seed * 0x9e3779b97f4a7c15u, own[3] = {0}, count[3] = {0}, lost = 0, lost_objects = 0, all = 0;
+    uint64_t rest_at = BURST;
+    for (unsigned way = 0; all < wanted; way++) {
+        random ^= random << 13, random ^= random >> 7, random ^= random << 17;
+        size_t size = 64 + (random >> 20) % 4096 / 64 * 64;
+        if (random >> 58 == 0) size *= 128;
+        // The sites take turns by what they have had.
+        int site = own[0] * parts[1] <= own[1] * parts[0] && own[0] * parts[2] <= own[2] * parts[0] ? 0
+                 : own[1] * parts[2] <= own[2] * parts[1] ? 1 : 2;
+        void *memory = (site == 0 ? site_a : site == 1 ? site_b : site_c)(way, size);
+        if (all >= rest_at) {
+            // A program that does nothing else could allocate faster than samples are taken away.
+            nanosleep(&(struct timespec){.tv_nsec = 10000000}, NULL);
+            rest_at = all + BURST;
+        }
+        own[site] += size, count[site]++, all += size;
+        if (site == 2 && count[2] % 16 == 0) lost += size, lost_objects++;
+        else free(memory);
+    }
+    pthread_mutex_lock(&lock);
+    for (int i = 0; i < 3; i++) bytes[i] += own[i], objects[i] += count[i];
+    leaked += lost, leaked_objects += lost_objects;
+    pthread_mutex_unlock(&lock);
+    return NULL;
+}
+
+int main(int argc, char **argv) {
+    if (argc < 5) return 2;
+    wanted = strtoull(argv[1], NULL, 10) << 19;
+    for (int i = 0; i < 3; i++) parts[i] = strtoull(argv[2 + i], NULL, 10);
+    pthread_t threads[2];
+    for (uintptr_t i = 0; i < 2; i++) pthread_create(&threads[i], NULL, work, (void *)(i + 1));
+    for (int i = 0; i < 2; i++) pthread_join(threads[i], NULL);
+    for (int i = 0; i < 8; i++) {
+        void *memory = mmap(NULL, 4 << 20, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+        if (memory == MAP_FAILED) return 3;
+        mapped += 4 << 20;
+        if (i % 2) munmap(memory, 4 << 20);
+    }
+    printf("a %llu\nb %llu\nc %llu\n", (unsigned long long)bytes[0], (unsigned long long)bytes[1], (unsigned long long)bytes[2]);
+    printf("objects %llu\n", (unsigned long long)(objects[0] + objects[1] + objects[2]));
+    printf("leaked %llu\nleaked_objects %llu\nmapped %llu\n", (unsigned long long)leaked, (unsigned long long)leaked_objects, (unsigned long long)mapped);
+    return 0;
+}
