@@ -77,7 +77,7 @@ _sigtop() {
 
     case "${cmd}" in
         sigtop)
-            opts="-p -F -h -V --pid --no-follow --clock --engine --freq --hz --period --bytes --budget --jit --focus --ignore --tagfocus --thread --process --tagignore --window --sort --cum --names --source-path --python --theme --refresh --mouse --no-mouse --tui --quiet --on-quit --save --format --symbols --batch --interval --count --table --memory --config --no-config --raw --help --version demo env report symbols record view sampler demo-target help"
+            opts="-p -F -h -V --pid --no-follow --clock --engine --freq --hz --period --bytes --budget --jit --focus --ignore --tagfocus --thread --process --tagignore --window --sort --cum --names --source-path --python --debuginfod --no-debuginfod --theme --refresh --mouse --no-mouse --tui --quiet --on-quit --save --format --symbols --batch --interval --count --table --memory --symbol-memory --config --no-config --raw --help --version demo env report symbols record view sampler demo-target help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 1 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -227,7 +227,7 @@ _sigtop() {
             return 0
             ;;
         sigtop__subcmd__demo)
-            opts="-p -F -h --pid --no-follow --clock --engine --freq --hz --period --bytes --budget --jit --focus --ignore --tagfocus --thread --process --tagignore --window --sort --cum --names --source-path --python --theme --refresh --mouse --no-mouse --tui --quiet --on-quit --save --format --symbols --batch --interval --count --table --memory --config --no-config --raw --help"
+            opts="-p -F -h --pid --no-follow --clock --engine --freq --hz --period --bytes --budget --jit --focus --ignore --tagfocus --thread --process --tagignore --window --sort --cum --names --source-path --python --debuginfod --no-debuginfod --theme --refresh --mouse --no-mouse --tui --quiet --on-quit --save --format --symbols --batch --interval --count --table --memory --symbol-memory --config --no-config --raw --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -553,7 +553,7 @@ _sigtop() {
             return 0
             ;;
         sigtop__subcmd__record)
-            opts="-o -d -p -F -h --output --format --duration --on-quit --pid --no-follow --symbols --quiet --clock --engine --freq --hz --period --bytes --budget --jit --python --memory --config --no-config --help"
+            opts="-o -d -p -F -h --output --format --duration --on-quit --pid --no-follow --symbols --quiet --clock --engine --freq --hz --period --bytes --budget --jit --python --debuginfod --no-debuginfod --memory --symbol-memory --config --no-config --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0

@@ -1,6 +1,6 @@
 # Print an optspec for argparse to handle cmd's options that are independent of any subcommand.
 function __fish_sigtop_global_optspecs
-    string join \n p/pid= no-follow clock= engine= F/hz= period= bytes= budget= jit= focus= ignore= tagfocus= thread= process= tagignore= window= sort= cum names= source-path= python= theme= refresh= mouse no-mouse tui quiet on-quit= save= format= symbols batch interval= count= table= memory= config= no-config raw= h/help V/version
+    string join \n p/pid= no-follow clock= engine= F/hz= period= bytes= budget= jit= focus= ignore= tagfocus= thread= process= tagignore= window= sort= cum names= source-path= python= debuginfod no-debuginfod theme= refresh= mouse no-mouse tui quiet on-quit= save= format= symbols batch interval= count= table= memory= symbol-memory= config= no-config raw= h/help V/version
 end
 
 function __fish_sigtop_needs_command
