@@ -54,6 +54,9 @@ fn the_agent_maps_little_for_a_target_with_one_thread() {
     let most = 1300 + processors.saturating_sub(4).next_power_of_two().saturating_sub(1) * 32;
     for guest in WAYS {
         let more = size(guest) - alone;
+        // The clock of allocations has tables of countdowns and of sampled addresses.
+        let is_memory = matches!(guest, Guest::Batch(options) if options.contains("alloc"));
+        let most = most + if is_memory { 640 } else { 0 };
         assert!(more <= most, "{guest:?}: {more} KiB, which is more than {most}");
     }
 }

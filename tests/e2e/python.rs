@@ -113,7 +113,8 @@ fn is_call(caller: &str, callee: &str) -> bool {
         "recurse" => &["calls", "recurse"],
         "through_c" => &["calls", "through_c"],
         "produce" => &["calls", "delegate"],
-        "delegate" | "combine" | "fail" | "__del__" | "__eq__" | "value" | "<lambda>" | "<listcomp>" => &["calls"],
+        "delegate" | "combine" | "fail" | "__del__" | "__eq__" | "value" | "<lambda>" => &["calls"],
+        "<listcomp>" => &["calls", "threads"],
         "sort_key" => &["calls", "<listcomp>"],
         "leaf" => &[
             "calls",

@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
+use sigtop::link::wire::VERSION;
 
 use crate::harness::run::{Ran, SIGTOP, run};
 use crate::harness::skips::skip;
@@ -297,10 +298,11 @@ fn functions_have_a_page_of_code_and_one_of_callers() {
 fn what_is_no_recording_is_refused() {
     let directory = Directory::new("refused");
     let file = directory.file("a.sigtop");
+    let newer = format!("was written by a newer sigtop (format 9, this one reads {VERSION}): update sigtop");
     for (bytes, words) in [
         (&b"text\n"[..], "cannot be shown: unknown profile format"),
         (b"", "cannot be shown: malformed profile: empty input file"),
-        (b"\x89sigtop\n\x09\x00\x00\x00", "was written by a newer sigtop (format 9, this one reads 3): update sigtop"),
+        (b"\x89sigtop\n\x09\x00\x00\x00", newer.as_str()),
     ] {
         fs::write(&file, bytes).expect("written");
         let refused = view(&file);

@@ -69,6 +69,7 @@ fn the_agent_imports_no_function_that_it_calls_by_name() {
         "__cxa_finalize",
         "__errno_location",
         "__gmon_start__",
+        "__libc_start_main",
         "__register_atfork",
         "__sigaction",
         "_dl_debug_addr",

@@ -71,6 +71,7 @@ fn telltale(binding: &Binding) -> Option<&'static str> {
         "Alone(Output)" => "6 Output",
         "Clock(Real)" => "● wall time",
         "Clock(Prof)" => "● CPU time",
+        "Clock(Alloc)" => "● ALLOC",
         "Engine" => "setitimer",
         "Rate(1)" => "249 Hz",
         "Rate(-1)" => "49 Hz",
@@ -99,7 +100,7 @@ fn telltale(binding: &Binding) -> Option<&'static str> {
 /// Returns the key that undoes a lasting effect of another.
 fn undo(binding: &Binding) -> &'static str {
     match format!("{:?}", binding.action).as_str() {
-        "Clock(Real)" | "Clock(Virtual)" => "p",
+        "Clock(Real)" | "Clock(Virtual)" | "Clock(Alloc)" => "p",
         "Rate(1)" => "-",
         "Rate(-1)" => "+",
         "Window(1)" => "W",
