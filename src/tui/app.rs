@@ -76,6 +76,9 @@ pub struct App {
     sent_size: Option<(u16, u16)>,
     pub(super) filters: FilterHistory,
     pub(super) window_ns: Option<u64>,
+    /// The window of live bytes while another clock is on, and the other way round. All live bytes
+    /// are shown, unless the user chooses otherwise.
+    pub(super) other_window_ns: Option<u64>,
     pub(super) sort: Sort,
     pub(super) group: Grouping,
     pub(super) roots: TagRoot,
@@ -136,7 +139,8 @@ impl App {
             emulator: Emulator::new(layout::target_size((80, 24))),
             sent_size: None,
             filters: FilterHistory::new(options.question.filters.clone()),
-            window_ns: options.question.window_ns,
+            window_ns: options.question.window_ns.filter(|_| options.clock != Clock::Live),
+            other_window_ns: options.question.window_ns.filter(|_| options.clock == Clock::Live),
             sort: options.question.sort,
             group: options.question.group,
             roots: options.question.roots,

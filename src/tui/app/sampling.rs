@@ -45,7 +45,12 @@ impl App {
         }
         match command {
             Command::Engine(engine) => self.engine.request(engine),
-            Command::Clock(clock) => self.clock.request(clock),
+            Command::Clock(clock) => {
+                if (clock == Clock::Live) != (self.clock.value() == Clock::Live) {
+                    std::mem::swap(&mut self.window_ns, &mut self.other_window_ns);
+                }
+                self.clock.request(clock);
+            }
             _ => {}
         }
         vec![Effect::Send(command)]
