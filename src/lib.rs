@@ -29,6 +29,9 @@
 //! Threads of the target: its own threads run the signal handler; the *agent thread* drains the
 //! ring, notices new threads and modules, and writes to the socket.
 //!
+//! A process without the agent has a *sampler* instead (`attach::external`), a helper process with a
+//! thread that stops the target's threads for an instant and one that walks the copied stacks.
+//!
 //! Threads of sigtop, with bounded channels between them:
 //!
 //! * `main` draws the screen, or prints tables: it sends `Command`s to the session and receives
@@ -51,10 +54,14 @@
 //! | clock | what a sample measures: CPU (PROF), wall-clock (REAL) or user time (VIRTUAL), memory |
 //! | memory | allocated bytes (ALLOC), and those of them that are not freed yet (LIVE) |
 //! | interval | the mean number of allocated bytes between two samples; the period of ALLOC |
-//! | engine | what makes ticks: one POSIX timer per thread, or one `setitimer` per process |
+//! | engine | what makes ticks: a POSIX timer per thread, a `setitimer` per process, or a sampler outside |
+//! | sampler | the helper process that samples from outside and speaks the wire as agents do |
 //! | epoch | one configuration of clock, engine and period; ticks carry it |
 //! | generation | one state of a process's memory map; addresses carry it |
 //! | slot | the stack and scratch memory that a handler runs on |
+//! | wait | what a sleeping thread waits for, and who holds it: the leaf frame of its stack |
+//! | deepest stack | the largest stack that was seen of a thread, with the size of each frame |
+//! | interpreted frame | a function of CPython, which stands for the interpreter's own frames |
 //! | ring | the buffer between handlers and the agent thread; it outlives the process |
 //! | deferred sample | registers and a copy of the stack, unwound later by the agent thread |
 //! | wake signal | a queued signal with a cookie that makes an unwatched agent connect (`knock`) |

@@ -39,7 +39,12 @@ fn main() {
         .take(&demo(&["--theme", "light"]), |terminal| settle(terminal, "jj"));
     Picture { name: "small", columns: 60, rows: 12, ..dashboard }.take(&demo(&[]), |terminal| settle(terminal, "j"));
     let pane = Picture { columns: 120, rows: 32, ..dashboard };
-    Picture { name: "threads", ..pane }.take(&demo(&[]), |terminal| settle(terminal, "5"));
+    // Threads that wait in many ways, under a path that is short.
+    let waits = targets::scratch("waits");
+    std::fs::copy(targets::c("waits_for"), waits.join("server")).expect("writable");
+    let mut server = Command::new(SIGTOP);
+    server.args(["--no-config", "--clock", "wall", "--", "./server", "60", "deadlock"]).current_dir(&waits);
+    Picture { name: "threads", ..pane }.take(&server, |terminal| settle(terminal, "5Z"));
     let cpp = with_source();
     let program = || {
         let mut command = Command::new(SIGTOP);
@@ -54,15 +59,14 @@ fn main() {
         settle(terminal, ":disasm ^share\r");
         watch(terminal, 3);
     });
-    // A program with history and deep stacks: a compiler.
-    let compiler = |options: &[&str]| {
+    // A program with deep stacks, through two languages.
+    let python = |options: &[&str]| {
         let mut command = Command::new(SIGTOP);
         command.args(["--no-config", "--hz", "500"]).args(options).args(["--", "python3", "-c", PYTHON]);
         command
     };
-    Picture { name: "callers", ..pane }
-        .take(&compiler(&[]), |terminal| settle(terminal, ":peek _PyEval_EvalFrameDefault$\r"));
-    Picture { name: "flame", ..pane }.take(&compiler(&[]), |terminal| settle(terminal, "3"));
+    Picture { name: "callers", ..pane }.take(&python(&[]), |terminal| settle(terminal, ":peek ^raw_decode\r"));
+    Picture { name: "flame", ..pane }.take(&python(&[]), |terminal| settle(terminal, "3"));
     // The demo changes its phase every ten seconds: the change appears in the history and as a
     // diff.
     Picture { name: "timeline", ..dashboard }.take(&demo(&["--window", "2s"]), |terminal| {
@@ -108,7 +112,7 @@ while True:
 
 /// Waits until the screen has contents, and presses keys.
 fn settle(terminal: &mut Terminal, keys: &str) {
-    terminal.see("PROF");
+    terminal.see(" samples in ");
     watch(terminal, 9);
     terminal.keys(keys);
     watch(terminal, 2);
