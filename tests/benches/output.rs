@@ -96,6 +96,9 @@ fn screen_bytes(seconds: u64) -> f64 {
 fn main() {
     println!("{:.1} KB a second on the dashboard of the demo", screen_bytes(argument("seconds", 20)) / 1e3);
     let (rounds, megabytes) = (argument("rounds", 10), argument("megabytes", 256));
+    if rounds == 0 {
+        return;
+    }
     println!("a flood of {megabytes} MB, {rounds} interleaved rounds");
     println!(
         "{:<8} {:>12} {:>12} {:>8}   {:<20} {:>14} {:>8}",

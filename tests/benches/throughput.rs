@@ -1,7 +1,7 @@
 //! Throughput of programs that people run: requests per second of redis and nginx, and the time of
-//! a build by make, each alone and watched at 99 Hz with both clocks; interleaved, as ratios of
-//! medians to the first, where more than 1 is faster. Clients, server and sigtop share the machine,
-//! so sigtop's own CPU time counts where no processor is idle.
+//! a build by make, each alone and watched at 99 Hz by the agent with both clocks and from outside;
+//! and the latency of redis. Interleaved, as medians of each round's ratio to the first. Clients,
+//! server and sigtop share the machine, so sigtop's own CPU time counts where no processor is idle.
 //!
 //! `cargo bench --bench throughput -- --rounds 20 --seconds 2`. A program that is not installed is
 //! left out by name.
@@ -23,8 +23,12 @@ use harness::targets;
 use measure::{argument, bootstrap, median, order};
 
 /// Ways to run a program: their names, and sigtop's options.
-const WAYS: [(&str, Option<&str>); 3] =
-    [("alone", None), ("CPU clock, 99 Hz", Some("--hz 99")), ("wall clock, 99 Hz", Some("--hz 99 --clock real"))];
+const WAYS: [(&str, Option<&str>); 4] = [
+    ("alone", None),
+    ("CPU clock", Some("--hz 99")),
+    ("wall clock", Some("--hz 99 --clock real")),
+    ("from outside", Some("--hz 99 --engine external")),
+];
 
 /// Returns a command that runs `command` in this way.
 fn command(way: usize, command: &[&str]) -> Command {
@@ -62,9 +66,10 @@ fn succeed(ran: Ran) -> String {
 
 /// A program to be measured.
 trait Workload {
-    fn name(&self) -> &'static str;
-    /// Runs it once in this way and returns its throughput, in units per second.
-    fn run(&self, way: usize) -> f64;
+    /// The program, and what each figure of a run is.
+    fn names(&self) -> &'static [&'static str];
+    /// Runs it once in this way and returns its figures.
+    fn run(&self, way: usize) -> Vec<f64>;
 }
 
 /// redis-server under redis-benchmark.
@@ -89,11 +94,11 @@ impl Redis {
 }
 
 impl Workload for Redis {
-    fn name(&self) -> &'static str {
-        "redis, requests"
+    fn names(&self) -> &'static [&'static str] {
+        &["redis, requests/s", "redis, p50 ms", "redis, p99 ms"]
     }
 
-    fn run(&self, way: usize) -> f64 {
+    fn run(&self, way: usize) -> Vec<f64> {
         let (port, requests) = (free_port().to_string(), self.requests.to_string());
         let words = [text(&self.server), "--port", &port, "--save", "", "--appendonly", "no"];
         let mut server = start_server(way, &words, port.parse().expect("a number"));
@@ -101,11 +106,17 @@ impl Workload for Redis {
         let table = succeed(run(Command::new(&self.client).args(options)));
         run(Command::new(&self.control).args(["-p", &port, "shutdown", "nosave"]));
         server.wait().expect("a child");
-        // Lines `"GET","123456.78",…`; the mean of both kinds by time.
-        let rate = |line: &str| line.split('"').nth(3)?.parse::<f64>().ok();
-        let rates: Vec<f64> = table.lines().filter_map(rate).collect();
-        assert_eq!(rates.len(), 2, "{table}");
-        2.0 / rates.iter().map(|rate| 1.0 / rate).sum::<f64>()
+        // Lines `"GET","requests per second","average","least","p50","p95","p99","most"`.
+        let numbers = |line: &str| {
+            let words: Vec<&str> = line.split('"').collect();
+            [3, 9, 13].map(|at| words.get(at).and_then(|word| word.parse::<f64>().ok()))
+        };
+        let kinds: Vec<[Option<f64>; 3]> = table.lines().skip(1).map(numbers).collect();
+        let both = |figure: usize| -> Vec<f64> { kinds.iter().filter_map(|kind| kind[figure]).collect() };
+        let (rates, p50, p99) = (both(0), both(1), both(2));
+        assert!([&rates, &p50, &p99].iter().all(|values| values.len() == 2), "{table}");
+        // The mean of both kinds, that of the rates by time.
+        vec![2.0 / (1.0 / rates[0] + 1.0 / rates[1]), (p50[0] + p50[1]) / 2.0, (p99[0] + p99[1]) / 2.0]
     }
 }
 
@@ -126,11 +137,11 @@ impl Nginx {
 }
 
 impl Workload for Nginx {
-    fn name(&self) -> &'static str {
-        "nginx, requests"
+    fn names(&self) -> &'static [&'static str] {
+        &["nginx, requests/s"]
     }
 
-    fn run(&self, way: usize) -> f64 {
+    fn run(&self, way: usize) -> Vec<f64> {
         let (directory, port) = (targets::scratch("nginx"), free_port());
         let root = text(&directory);
         let settings = format!(
@@ -149,13 +160,14 @@ impl Workload for Nginx {
         let stop = succeed(run(Command::new(&self.server).args(["-p", root, "-c", text(&file), "-s", "quit"])));
         server.wait().expect(&stop);
         let rate = table.lines().find_map(|line| line.strip_prefix("Requests/sec:")?.trim().parse().ok());
-        rate.unwrap_or_else(|| panic!("no rate in {table}"))
+        vec![rate.unwrap_or_else(|| panic!("no rate in {table}"))]
     }
 }
 
-/// make with 24 short C files: 48 processes, most of them brief.
+/// make with 24 short C files: 100 processes, most of them brief.
 struct Make {
     make: PathBuf,
+    wrapper: PathBuf,
     sources: PathBuf,
 }
 
@@ -175,20 +187,24 @@ impl Make {
         }
         let rules = "all: $(patsubst %.c,%.o,$(wildcard *.c))\n%.o: %.c\n\t@cc -O2 -c -o $@ $<\n";
         fs::write(sources.join("Makefile"), rules).expect("a file of its own");
-        Ok(Make { make, sources })
+        Ok(Make { make, wrapper: targets::c("rusage"), sources })
     }
 }
 
 impl Workload for Make {
-    fn name(&self) -> &'static str {
-        "make, files"
+    fn names(&self) -> &'static [&'static str] {
+        &["make, files/s", "with sigtop's start"]
     }
 
-    fn run(&self, way: usize) -> f64 {
-        let start = Instant::now();
-        let options = ["-B", "-s", "-C", text(&self.sources)];
-        succeed(run(&mut command(way, &[&[text(&self.make)], &options[..]].concat())));
-        Make::FILES as f64 / start.elapsed().as_secs_f64()
+    fn run(&self, way: usize) -> Vec<f64> {
+        let (times, start) = (self.sources.join("times"), Instant::now());
+        let words = [text(&self.wrapper), text(&times), text(&self.make), "-B", "-s", "-C", text(&self.sources)];
+        succeed(run(&mut command(way, &words)));
+        let whole_s = start.elapsed().as_secs_f64();
+        // The wrapper writes user, system and wall-clock time, ns, of make alone.
+        let line = fs::read_to_string(&times).expect("the wrapper wrote it");
+        let wall_ns: f64 = line.split(' ').nth(2).and_then(|word| word.parse().ok()).expect("a number");
+        vec![Make::FILES as f64 / wall_ns * 1e9, Make::FILES as f64 / whole_s]
     }
 }
 
@@ -200,8 +216,8 @@ fn main() {
         Nginx::find(seconds).map(|nginx| Box::new(nginx) as _),
         Make::find().map(|make| Box::new(make) as _),
     ];
-    println!("throughput, {rounds} interleaved rounds");
-    println!("{:<16} {:<18} {:>12} {:>8}   95 % of bootstraps", "", "", "per second", "ratio");
+    println!("throughput at 99 Hz, {rounds} interleaved rounds");
+    println!("{:<18} {:<13} {:>12} {:>8}   95 % of bootstraps", "", "", "median", "ratio");
     for workload in workloads {
         match workload {
             Ok(workload) => measure(workload.as_ref(), rounds),
@@ -211,20 +227,23 @@ fn main() {
 }
 
 fn measure(workload: &dyn Workload, rounds: u64) {
-    let mut all: Vec<[f64; WAYS.len()]> = Vec::new();
+    let mut all: Vec<[Vec<f64>; WAYS.len()]> = Vec::new();
     // The first run fills caches.
     workload.run(0);
     for round in 0..rounds {
-        let mut rates = [0.0; WAYS.len()];
+        let mut figures: [Vec<f64>; WAYS.len()] = Default::default();
         for way in order(WAYS.len(), round) {
-            rates[way] = workload.run(way);
+            figures[way] = workload.run(way);
         }
-        all.push(rates);
+        all.push(figures);
     }
-    for (way, (name, _)) in WAYS.iter().enumerate() {
-        let of = |rounds: &[&[f64; WAYS.len()]], way: usize| median(rounds.iter().map(|rates| rates[way]));
-        let (ratio, low, high) = bootstrap(&all, |rounds| of(rounds, way) / of(rounds, 0));
-        let rate = median(all.iter().map(|rates| rates[way]));
-        println!("{:<16} {name:<18} {rate:>12.1} {ratio:>8.4}   {low:.4} to {high:.4}", workload.name());
+    for (figure, name) in workload.names().iter().enumerate() {
+        for (way, (way_name, _)) in WAYS.iter().enumerate() {
+            let (ratio, low, high) = bootstrap(&all, |rounds| {
+                median(rounds.iter().map(|figures| figures[way][figure] / figures[0][figure]))
+            });
+            let value = median(all.iter().map(|figures| figures[way][figure]));
+            println!("{name:<18} {way_name:<13} {value:>12.3} {ratio:>8.4}   {low:.4} to {high:.4}");
+        }
     }
 }

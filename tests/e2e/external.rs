@@ -58,15 +58,18 @@ fn until(what: &str, mut is_so: impl FnMut() -> bool) {
 struct Attached {
     child: Child,
     raw: PathBuf,
+    stderr: PathBuf,
 }
 
 impl Attached {
     fn to(pid: u32, options: &[&str]) -> Attached {
-        let raw = targets::scratch("external").join("raw");
+        let directory = targets::scratch("external");
+        let (raw, stderr) = (directory.join("raw"), directory.join("stderr"));
+        let errors = fs::File::create(&stderr).expect("a file of its own");
         let mut command = Command::new(SIGTOP);
         command.args(["--batch", "--no-config", "--budget", "100%"]).args(options).arg("--raw").arg(&raw);
-        command.args(["--pid", &pid.to_string()]).stdout(Stdio::null()).stderr(Stdio::null());
-        Attached { child: with_default_signals(&mut command).spawn().expect("sigtop"), raw }
+        command.args(["--pid", &pid.to_string()]).stdout(Stdio::null()).stderr(errors);
+        Attached { child: with_default_signals(&mut command).spawn().expect("sigtop"), raw, stderr }
     }
 
     /// The pid of the sampler.
@@ -92,8 +95,12 @@ impl Attached {
             status = self.child.try_wait().expect("a child");
             status.is_some()
         });
-        assert!(status.is_some_and(|status| status.success()), "{status:?}");
-        Raw::parse(&fs::read_to_string(&self.raw).expect("the dump")).expect("a dump")
+        let raw = fs::read_to_string(&self.raw).map(|dump| Raw::parse(&dump).expect("a dump"));
+        let is_well = status.is_some_and(|status| status.success());
+        match raw {
+            Ok(raw) if is_well && !raw.images.is_empty() => raw,
+            raw => panic!("{status:?}: {}\n{raw:?}", fs::read_to_string(&self.stderr).unwrap_or_default()),
+        }
     }
 }
 
