@@ -100,7 +100,7 @@ struct ThreadTime {
 
 /// The idle threads of a query.
 #[derive(Default)]
-pub(super) struct IdleThreads {
+pub(crate) struct IdleThreads {
     idle: Vec<InSums>,
     /// The query without its order, and the position up to which samples were read.
     source: Option<(Query, LogPosition)>,

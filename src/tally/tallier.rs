@@ -19,8 +19,7 @@ use super::stacks::owner_stacks::OwnerStacks;
 use super::stacks::stack_facts::StackFacts;
 use super::stacks::{SPAN, TOTAL};
 use super::sums::incremental::{Context, IncrementalSums, SumsRequest};
-use super::text::Text;
-use super::threads::{self, ThreadTable, ThreadsQuery};
+use super::threads::{ThreadSources, ThreadTable, ThreadsQuery, sort};
 use super::timeline::Timeline;
 use super::top::{TopRow, TopTable};
 use super::trend::{TrendSums, TrendWindow, Trends};
@@ -175,19 +174,12 @@ impl Tallier {
         threads_query: &ThreadsQuery,
     ) -> ThreadTable {
         self.update(profile, names, query);
-        let flat_row = |key| self.facts.flat_row(self.stacks.stack(key));
-        let is_idle = |thread| self.idle.sums(thread)[SPAN];
-        let Tallier { stacks, rows, frame_filter: filter, facts, sums, .. } = &*self;
-        let index = StackIndex { nodes: stacks.nodes(profile), facts, filter, weights: &sums.weights };
-        let build_stack = |key| threads::build_stack(stacks.stack(key), index, rows);
-        let wait_name = |(_, stack): ThreadStack| {
-            let wait = names.wait(profile, profile.stacks.wait(stack)?)?;
-            // It runs as far as it can.
-            (wait.reason != WaitReason::Runnable).then(|| (Text::from(wait.words().as_str()), wait.holder_id))
-        };
-        let frame_row = |frame| threads::frame_row(names, frame);
-        let lookups = (flat_row, is_idle, build_stack, wait_name, frame_row);
-        threads::build(profile, query, threads_query, &self.thread_filter, &self.rows, lookups)
+        let Tallier { stacks, rows, frame_filter, thread_filter: filter, facts, sums, idle, .. } = &*self;
+        let index = StackIndex { nodes: stacks.nodes(profile), facts, filter: frame_filter, weights: &sums.weights };
+        let sources = ThreadSources { profile, names, query: threads_query, filter, rows, stacks, index, idle };
+        let mut table = sources.build(query);
+        sort(&mut table, threads_query.sort);
+        table
     }
 
     /// Returns the weight of the samples of a span that the filters keep, bucket by bucket.

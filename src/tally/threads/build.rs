@@ -1,0 +1,178 @@
+//! Builds the rows of processes and threads.
+
+use super::images::{ImageGroups, ProcessImages};
+use super::loads::{LoadSum, sum_loads};
+use super::table::{
+    DeepestRow, FoldedRows, FrameRequest, ProcessRow, StackRow, ThreadRow, ThreadTable, ThreadsQuery, WaitRow,
+};
+use crate::profile::Profile;
+use crate::profile::process::Process;
+use crate::profile::stack::{FrameId, StackId};
+use crate::profile::thread::{Thread, ThreadId, ThreadState};
+use crate::profile::totals::ThreadStack;
+use crate::profile::waits::WaitReason;
+use crate::symbols::Names;
+use crate::tally::filter::thread_filter::ThreadFilter;
+use crate::tally::idle::IdleThreads;
+use crate::tally::query::Query;
+use crate::tally::rows::RowTable;
+use crate::tally::stacks::SPAN;
+use crate::tally::stacks::neighbors::StackIndex;
+use crate::tally::stacks::owner_stacks::OwnerStacks;
+use crate::tally::text::Text;
+
+/// The sources of the rows.
+#[derive(Clone, Copy)]
+pub(crate) struct ThreadSources<'a> {
+    pub(crate) profile: &'a Profile,
+    pub(crate) names: &'a Names,
+    pub(crate) query: &'a ThreadsQuery,
+    pub(crate) filter: &'a ThreadFilter,
+    pub(crate) rows: &'a RowTable,
+    pub(crate) stacks: &'a OwnerStacks,
+    pub(crate) index: StackIndex<'a>,
+    pub(crate) idle: &'a IdleThreads,
+}
+
+impl ThreadSources<'_> {
+    /// Builds the rows of the samples that `query` asks for, in no order.
+    pub(crate) fn build(self, query: &Query) -> ThreadTable {
+        let groups = ImageGroups::of(self.profile);
+        let flat_row = |key| self.index.facts.flat_row(self.stacks.stack(key));
+        let (threads, processes) = sum_loads(self.profile, query, self.rows, &groups, flat_row);
+        let mut table = ThreadTable::default();
+        for (group, sum) in groups.processes.iter().zip(processes) {
+            if self.has_row(group) {
+                table.processes.push(self.process_row(group, sum, &groups, &threads));
+            } else {
+                table.folded.count += 1;
+                table.folded.weight += sum.weight;
+            }
+        }
+        table
+    }
+
+    /// Returns whether a process has a row: the started process always, of its descendants only
+    /// living ones by default.
+    fn has_row(self, group: &ProcessImages) -> bool {
+        self.profile.process(group.newest).connected || group.first.0 == 0 || self.query.ended_processes
+    }
+
+    fn process_row(self, group: &ProcessImages, sum: LoadSum, groups: &ImageGroups, threads: &[LoadSum]) -> ProcessRow {
+        let newest = self.profile.process(group.newest);
+        let mut process = ProcessRow {
+            id: group.first,
+            pid: newest.pid,
+            parent: newest.parent,
+            is_child: groups.has_pid(newest.parent),
+            ancestor: groups.ancestor(self.profile, group, |process| self.has_row(process)),
+            depth: 0,
+            name: newest.name().to_owned(),
+            command: command_line(newest),
+            since_ns: self.profile.process(group.first).since_ns,
+            ended: !newest.connected,
+            load: sum.load(self.rows),
+            inside: group.threads.iter().any(|&thread| self.filter.keeps_thread(thread)),
+            threads: Vec::new(),
+            folded: FoldedRows::default(),
+            idle: FoldedRows::default(),
+        };
+        let shows_ended = self.query.ended_threads_of.contains(&group.first);
+        for &id in &group.threads {
+            let (thread, sum) = (self.profile.thread(id), threads[id.0 as usize]);
+            // Threads that lived until their process ended are shown with it.
+            let has_ended = thread.ended || thread.process != group.newest;
+            let folded = if has_ended && !shows_ended {
+                &mut process.folded
+            } else if !has_ended && !self.wants_stack(id) && self.idle.sums(id)[SPAN] {
+                &mut process.idle
+            } else {
+                let state = if has_ended || !newest.connected { ThreadState::Ended } else { thread.state };
+                process.threads.push(self.thread_row(id, state, sum));
+                continue;
+            };
+            folded.count += 1;
+            folded.weight += sum.weight;
+        }
+        process
+    }
+
+    fn wants_stack(self, thread: ThreadId) -> bool {
+        self.query.stacks_of.contains(&thread) || self.query.chain.contains(&thread)
+    }
+
+    fn thread_row(self, id: ThreadId, state: ThreadState, sum: LoadSum) -> ThreadRow {
+        let thread = self.profile.thread(id);
+        let newest = sum.newest.map(|(_, _, key)| key);
+        ThreadRow {
+            id,
+            tid: thread.tid,
+            name: thread.name.clone(),
+            state,
+            load: sum.load(self.rows),
+            inside: self.filter.keeps_thread(id),
+            wait: newest.filter(|_| state != ThreadState::Ended).and_then(|key| self.wait_row(id, key)),
+            stack: newest.filter(|_| self.wants_stack(id)).map(|key| self.functions(key)).unwrap_or_default(),
+            deepest: self.deepest_row(id, thread),
+        }
+    }
+
+    /// Returns what a thread waits for on this stack.
+    fn wait_row(self, id: ThreadId, key: ThreadStack) -> Option<WaitRow> {
+        let wait = self.names.wait(self.profile, self.profile.stacks.wait(key.1)?)?;
+        if wait.reason == WaitReason::Runnable {
+            // It runs as far as it can.
+            return None;
+        }
+        let mut functions = self.functions(key);
+        let executable = &self.profile.process(self.profile.thread(id).process).executable;
+        let is_own = |row: &StackRow| !row.module.is_empty() && executable.ends_with(&*row.module);
+        let own = functions.iter().position(is_own).unwrap_or(0);
+        Some(WaitRow {
+            name: Text::from(wait.words().as_str()),
+            since_ns: self.profile.waits_since(id),
+            holder: wait.holder_id,
+            within: functions.drain(own..).next().unwrap_or_default(),
+        })
+    }
+
+    /// Returns the functions of a sample's stack, the leaf first.
+    fn functions(self, key: ThreadStack) -> Vec<StackRow> {
+        let mut functions = Vec::new();
+        let mut at = self.stacks.stack(key);
+        while at != StackId::EMPTY {
+            let node = self.index.nodes[at.index()];
+            let (_, own) = self.index.facts.rows_at(at.index(), node, self.index.filter);
+            functions.extend(own.iter().rev().map(|&row| {
+                let label = self.rows.label(row);
+                StackRow { full: label.own_name(), short: label.short.clone(), module: label.module.clone() }
+            }));
+            at = node.parent;
+        }
+        functions
+    }
+
+    fn deepest_row(self, id: ThreadId, thread: &Thread) -> Option<DeepestRow> {
+        let stack = thread.deepest.as_ref()?;
+        let has_frames = match self.query.deepest_of {
+            FrameRequest::None => false,
+            FrameRequest::One(thread) => thread == id,
+            FrameRequest::All => true,
+        };
+        let frames = stack.frames.iter().filter(|_| has_frames);
+        let frames = frames.map(|&(frame, bytes)| (self.frame_row(frame), bytes)).collect();
+        Some(DeepestRow { used: stack.used, size: stack.size, frames })
+    }
+
+    /// Returns the function of a frame: of inlined ones, that into which they are inlined.
+    fn frame_row(self, frame: FrameId) -> StackRow {
+        let Some(line) = self.names.lines(frame).last() else { return StackRow::default() };
+        let function = self.names.function(line.function);
+        let module = function.module.rsplit('/').next().unwrap_or_default();
+        StackRow { full: (&*function.full).into(), short: (&*function.short).into(), module: module.into() }
+    }
+}
+
+fn command_line(process: &Process) -> String {
+    if process.argv.is_empty() { process.executable.clone() } else { process.argv.join(" ") }
+}
