@@ -1,6 +1,7 @@
 //! The panes: one file each, one `draw` each, its layout drawn over it. They read the state and
 //! write to the canvas.
 
+mod bars;
 pub mod callers;
 pub mod card;
 pub mod command;

@@ -33,6 +33,7 @@ use crate::tally::trend::PARTS;
 use crate::tui::canvas::Canvas;
 use crate::tui::fit_names::{NameToFit, fit_name};
 use crate::tui::layout::{self, Pane};
+use crate::tui::pane::bars::draw_bars;
 use crate::tui::pane::context::PaneContext;
 use crate::tui::pane::sentences;
 use crate::tui::pane::threads::state::ListItem;
@@ -444,18 +445,11 @@ impl RowPainter<'_> {
     fn load(&self, canvas: &mut Canvas<'_>, load: &Load, inside: bool) {
         self.weight(canvas, load.weight, load.change, inside);
         let (Some(at), Some(window_ns)) = (self.plan.trend, self.answer.question.window_ns) else { return };
-        const BARS: [&str; 8] = ["▁", "▂", "▃", "▄", "▅", "▆", "▇", "█"];
         // Full height is one CPU, or the maximum if it is more.
         let part_ns = (window_ns as f64 / PARTS as f64).max(1.0);
         let shares = load.parts_ns.map(|ns| ns as f64 / part_ns);
         let most = shares.iter().copied().fold(1.0, f64::max);
-        for (x, share) in (self.place.x + at..).zip(shares) {
-            if share > 0.0 {
-                let level = ((share / most * 8.0).ceil() as usize).clamp(1, 8) - 1;
-                let style = if inside { canvas.theme.heat(share.min(1.0)) } else { canvas.style(Role::Dim) };
-                canvas.put(x, self.place.y, 1, BARS[level], style);
-            }
-        }
+        draw_bars(canvas, self.place.x + at, self.place.y, shares.map(|share| share / most));
     }
 }
 

@@ -33,6 +33,7 @@ use crate::tui::canvas::Canvas;
 use crate::tui::fit_names::NameToFit;
 use crate::tui::layout::Pane;
 use crate::tui::name_style::NameStyle;
+use crate::tui::pane::bars::draw_bars;
 use crate::tui::pane::context::PaneContext;
 use crate::tui::pane::idle_row;
 use crate::tui::pane::labels;
@@ -324,17 +325,10 @@ fn row(
 
 /// Draws a row's share over the window, scaled to its maximum, and an arrow if it rises or falls.
 fn draw_trend(canvas: &mut Canvas<'_>, x: u16, y: u16, trend: &Trend) {
-    // Bars do not touch the row above.
-    const BARS: [&str; 7] = ["▁", "▂", "▃", "▄", "▅", "▆", "▇"];
-    let style = canvas.style(Role::Dim);
     let shares = trend.shares.map(|share| if share.is_finite() { share.clamp(0.0, 1.0) } else { 0.0 });
     let most = shares.iter().copied().fold(0.0_f32, f32::max);
     if most > 0.0 {
-        for (at, share) in (x..).zip(shares) {
-            // A part without samples is blank.
-            let level = ((share / most * 7.0).ceil() as usize).clamp(1, 7) - 1;
-            canvas.put(at, y, 1, if share > 0.0 { BARS[level] } else { " " }, style);
-        }
+        draw_bars(canvas, x, y, shares.map(|share| f64::from(share / most)));
     }
     let (mark, role) = match trend.direction {
         Direction::Rising => ("▲", Role::Bad),
