@@ -3,6 +3,7 @@
 
 use std::time::Duration;
 
+use super::java_advice::JavaAdvice;
 use super::unsampled::Unsampled;
 use crate::attach::proc::signal_name;
 pub use crate::link::recording::TargetExit;
@@ -53,9 +54,20 @@ impl Facts {
             download: None,
             deadlock: Vec::new(),
             own_allocator: None,
+            java: None,
             clock_unix_ns: 0,
             waiting: None,
         }
+    }
+}
+
+/// A sentence about an interpreter whose frames nobody reads.
+pub fn unread_reason(interpreter: &Interpreter) -> &'static str {
+    match (interpreter.major, interpreter.minor) {
+        (3, 8..=14) => {
+            "this build is not read: it is free-threaded (without the GIL), or of an unknown layout; native frames only"
+        }
+        _ => "frames of this version are not read: native frames only",
     }
 }
 
@@ -132,6 +144,8 @@ pub struct Facts {
     pub deadlock: Vec<String>,
     /// The function of an allocator that a program is linked with: its allocations are not seen.
     pub own_allocator: Option<&'static str>,
+    /// The advice for Java, if its stacks lack something.
+    pub java: Option<JavaAdvice>,
     /// The time in UTC at which the viewer's clock was 0, ns since 1970, or 0 if it is unknown.
     pub clock_unix_ns: u64,
     /// Number of samples since the freeze, or `None` while not frozen.

@@ -4,6 +4,7 @@
 mod commands;
 mod ending;
 mod facts;
+mod generated;
 mod limits;
 
 use std::iter;
@@ -14,6 +15,7 @@ use nix::time::{ClockId, clock_gettime};
 
 use super::facts::TargetExit;
 use super::finished::FinishedSession;
+use super::generated_code::GeneratedCodeState;
 use super::live::LiveTarget;
 use super::model::Model;
 use super::overhead_limiter::OverheadLimiter;
@@ -107,6 +109,8 @@ pub(super) struct SessionThread {
     own_allocator: Option<&'static str>,
     /// Number of processes whose programs were searched for one.
     searched_processes: usize,
+    /// The processes that generate code.
+    generated: GeneratedCodeState,
 }
 
 /// The time on the viewer's `CLOCK_MONOTONIC`, which agents on the same machine use, too.
@@ -156,6 +160,7 @@ impl SessionThread {
             download: None,
             own_allocator: None,
             searched_processes: 0,
+            generated: GeneratedCodeState::default(),
         }
     }
 
@@ -191,8 +196,7 @@ impl SessionThread {
                     self.model.apply_symbols(reply);
                 },
                 recv(channels.jitted) -> reply => if let Ok(reply) = reply {
-                    self.recorder.named_generated(&reply, &self.model.profile);
-                    self.model.apply_generated(reply);
+                    self.apply_generated(reply);
                 },
                 recv(channels.coded) -> reply => if let Ok(reply) = reply { self.model.apply_code(reply) },
                 recv(channels.sourced) -> reply => if let Ok(reply) = reply { self.model.apply_source(reply) },
@@ -200,6 +204,7 @@ impl SessionThread {
                     Ok(event) => {
                         if let Some(receiver) = self.handle_event(event) {
                             flushed = receiver;
+                            self.read_last_maps(&channels.ask_jit);
                         }
                     }
                     Err(_) => events = never(),
@@ -269,18 +274,6 @@ impl SessionThread {
             if let Err(request) = try_ask(request) {
                 return player.put_back(request);
             }
-        }
-    }
-
-    /// Sends requests for the names of generated code. Only a process can answer them: names of
-    /// recorded code are in the recording.
-    fn ask_generated(&mut self, ask: &Sender<JitRequest>) {
-        match self.feed {
-            SampleSource::Live(_) => self.model.request_generated(|request| match ask.try_send(request) {
-                Err(TrySendError::Full(request)) => Err(request),
-                _ => Ok(()),
-            }),
-            SampleSource::Recording(_) => {}
         }
     }
 

@@ -157,7 +157,7 @@ impl Names {
             self.pending += frames.len();
             let image = profile.process(process);
             let identity = GeneratingProcess { pid: image.pid, own_pid: image.own_pid, start_ticks: image.start_ticks };
-            JitRequest { process, identity, frames }
+            JitRequest { process, identity, frames, is_last: false }
         });
         requests.collect()
     }

@@ -1,10 +1,13 @@
 //! Code that programs generate while they run: it has the names of perf maps.
 
 use std::fs;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use crate::harness::raw::Raw;
+use crate::harness::raw::{Entry, Raw};
 use crate::harness::run::{Batch, Watched, installed, text};
+use crate::harness::skips::skip;
+use crate::harness::statistics::lower_bound;
 use crate::harness::targets;
 
 /// Removes the perf maps that processes of a watch left behind.
@@ -86,4 +89,59 @@ fn functions_of_node_and_python_are_named() {
         assert_eq!(share(&off), 0.0, "{program}");
         assert!(share(&all) > 0.3, "{program}: {} in fib\n{}", share(&all), all.tables);
     }
+}
+
+/// Compiles the Java program and returns its directory, if a JDK with perf maps is installed.
+fn java() -> Option<PathBuf> {
+    let directory = targets::scratch("java");
+    let source = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/targets/Compiled.java");
+    let compiled = installed("javac").is_some_and(|javac| {
+        let ran = Command::new(javac).args(["--release", "17", "-d", text(&directory), source]).output();
+        ran.is_ok_and(|ran| ran.status.success())
+    });
+    if !compiled {
+        skip("no JDK 17 or later is installed");
+    }
+    compiled.then_some(directory)
+}
+
+/// Runs the Java program under sigtop with these options of both.
+fn watch_java(directory: &Path, sigtop: &str, options: &[&str]) -> Watched {
+    let java = installed("java").expect("javac has one");
+    // Calls that are inlined have no frame of their own.
+    let fixed = ["-Xshare:auto", "-XX:CompileCommand=quiet", "-XX:CompileCommand=dontinline,Compiled::*"];
+    let command = [&[text(&java)], &fixed[..], options, &["-cp", text(directory), "Compiled", "2"]].concat();
+    let watched = Batch::new(&format!("--hz 250 --no-config {sigtop}")).run(&command);
+    remove_maps(&watched);
+    assert_eq!((watched.ran.code(), watched.ran.out()), (0, String::new()), "{}", watched.ran.err());
+    watched
+}
+
+/// Java writes the names at its end, and keeps frame pointers only if it is told to.
+#[test]
+fn java_functions_are_named_and_what_they_lack_is_said() {
+    let Some(directory) = java() else { return };
+    let flags = ["-XX:+PreserveFramePointer", "-XX:+UnlockDiagnosticVMOptions", "-XX:+DumpPerfMapAtExit"];
+    for engine in ["", "--engine external --budget 100%"] {
+        let with = watch_java(&directory, engine, &flags);
+        let inner: Vec<_> = with.raw.of("prof").filter(|entry| has_frame(entry, "Compiled.inner(long)")).collect();
+        let all: u64 = inner.iter().map(|entry| entry.samples).sum();
+        let is_whole = |entry: &&&Entry| has_frame(entry, "Compiled.middle(long, int)") && !entry.truncated;
+        let whole = inner.iter().filter(is_whole).map(|entry| entry.samples).sum();
+        assert!(flat_share(&with.raw, "long Compiled.inner(long)") > 0.5, "{engine}\n{}", with.tables);
+        assert!(lower_bound(whole, all, 1e-6) > 0.9, "{engine}: {whole} of {all} are whole\n{}", with.tables);
+        assert!(with.last().row("long Compiled.inner(long)").is_some(), "{}", with.tables);
+        let said = with.ran.err() + &with.tables;
+        assert!(!said.contains("PreserveFramePointer") && !said.contains("perfmap"), "{engine}: {said}");
+
+        let without = watch_java(&directory, engine, &[]);
+        assert!(flat_share(&without.raw, "") > 0.5, "{engine}\n{}", without.tables);
+        let said = without.ran.err() + &without.tables;
+        let sentence = "are truncated: start the program with -XX:+PreserveFramePointer; jcmd ";
+        assert_eq!(said.matches(sentence).count(), 1, "{engine}: {said}");
+    }
+}
+
+fn has_frame(entry: &Entry, name: &str) -> bool {
+    entry.frames.iter().any(|frame| frame.name().ends_with(name))
 }

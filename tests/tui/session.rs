@@ -71,6 +71,7 @@ impl Session {
             symbolizing: (0, 1480),
             deadlock: Vec::new(),
             own_allocator: None,
+            java: None,
             waits_for_names: false,
             download: None,
             clock_unix_ns: 0,

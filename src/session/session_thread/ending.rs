@@ -41,8 +41,8 @@ impl SessionThread {
         None
     }
 
-    /// Sends the notice of the end once the agents' last messages have arrived, so that the final
-    /// answer is complete. Processes that outlive the target have [`LAST_MESSAGES_NS`].
+    /// Sends the notice of the end once the agents' last messages and the last names of generated
+    /// code have arrived, so that the final answer is complete. Processes that outlive the target have [`LAST_MESSAGES_NS`].
     pub(super) fn notify_end(&mut self, now_ns: u64) {
         let Some((ending, at_ns)) = self.ended else { return };
         if self.end_notified {
@@ -51,7 +51,7 @@ impl SessionThread {
         let quiet = !self.model.profile.processes().iter().any(|process| process.connected);
         let is_whole = matches!(&self.feed, SampleSource::Recording(player) if player.is_over);
         let since_ns = now_ns.saturating_sub(at_ns);
-        if since_ns < LAST_MESSAGES_NS && !(quiet && self.is_flushed) && !is_whole {
+        if since_ns < LAST_MESSAGES_NS && !(quiet && self.is_flushed && self.generated.awaited == 0) && !is_whole {
             return;
         }
         if let SampleSource::Live(live) = &mut self.feed {

@@ -86,17 +86,19 @@ impl SessionThread {
             download: self.download.clone(),
             deadlock: profile.deadlock(now_ns).into_iter().map(|id| profile.thread(id).name.clone()).collect(),
             own_allocator: self.own_allocator.filter(|_| clock.is_memory()),
+            java: self.generated.java,
             clock_unix_ns: self.unix_ns(now_ns).saturating_sub(now_ns),
             waiting: self.model.samples_since_freeze(),
         }
     }
 
-    /// Computes the shares of samples with names again, if that is due.
+    /// Computes the shares of samples with names and the advice for Java again, if that is due.
     pub(super) fn update_coverage(&mut self, now_ns: u64) {
         if now_ns >= self.coverage.0 {
             let mut files = coverage(&self.model.profile, &self.model.names, self.model.clock);
             files.truncate(MAX_FILES);
             self.coverage = (now_ns + COVERAGE_NS, files);
+            self.update_java_advice();
         }
     }
 

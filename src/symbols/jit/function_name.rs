@@ -1,5 +1,6 @@
 //! The names that run-time compilers give to code, as functions: `JS:*fib /srv/app.js:1:13` of V8,
-//! `py::fib:/srv/app.py` of CPython. Names of other compilers stay as they are.
+//! `py::fib:/srv/app.py` of CPython, `int app.Fib.of(int)` of Java. Names of other compilers stay as
+//! they are.
 //!
 //! V8 compiles a function several times and marks the tier before its name; all are one function.
 
@@ -17,7 +18,7 @@ pub(super) fn function(raw: &[u8]) -> ResolvedLine {
     let text = sanitize(&String::from_utf8_lossy(raw));
     let v8 = V8_KINDS.iter().find_map(|kind| text.strip_prefix(kind)).and_then(v8_function);
     let python = || text.strip_prefix("py::").and_then(python_function);
-    v8.or_else(python).unwrap_or_else(|| line(text.clone(), text, ""))
+    v8.or_else(python).or_else(|| java_function(&text)).unwrap_or_else(|| line(text.clone(), text, ""))
 }
 
 fn line(full: String, short: String, file: &str) -> ResolvedLine {
@@ -41,6 +42,19 @@ fn v8_function(rest: &str) -> Option<ResolvedLine> {
 fn python_function(rest: &str) -> Option<ResolvedLine> {
     let (name, file) = rest.split_once(':')?;
     (!name.is_empty() && !file.is_empty()).then(|| with_place(name, file, ""))
+}
+
+/// `int app.Fib.of(int, java.lang.String)`: the short name lacks result and parameters, and the
+/// number of a class that Java made: `app.Fib$$Lambda$14/0x0000000800c03000`.
+fn java_function(text: &str) -> Option<ResolvedLine> {
+    let (before, _) = text.strip_suffix(')')?.split_once('(')?;
+    let (result, name) = before.split_once(' ')?;
+    let is_name = !result.is_empty() && name.contains('.') && !name.contains([' ', ':']);
+    let short = match name.split_once("/0x") {
+        Some((class, rest)) => format!("{class}{}", rest.trim_start_matches(|digit: char| digit.is_ascii_hexdigit())),
+        None => name.to_owned(),
+    };
+    is_name.then(|| line(text.to_owned(), short, ""))
 }
 
 fn with_place(name: &str, path: &str, at: &str) -> ResolvedLine {
@@ -85,10 +99,21 @@ mod tests {
     }
 
     #[test]
+    fn java_names_lose_result_and_parameters() {
+        let java = |raw: &str, short: &str| expect(raw, raw, short, "");
+        java("int app.Fib.of(int, java.lang.String[])", "app.Fib.of");
+        java("void Main.<init>()", "Main.<init>");
+        java("void Main$$Lambda$14/0x0000000800c03000.run()", "Main$$Lambda$14.run");
+        for other in ["Interpreter", "StubRoutines (2)", "vtable stub", "I2C/C2I adapters", "int ns::f(int)", "a.b()"] {
+            java(other, other);
+        }
+    }
+
+    #[test]
     fn hostile_names_are_safe_to_display() {
         let line = function(b"py::f\x1b[2J:/a\xff.py");
         assert!(!line.full.contains('\x1b') && !line.file.contains('\x1b'), "{line:?}");
-        for raw in ["JS:", "JS:~", "JS: :", "JS:a b:c:d", "py:::", "", "JS:~f :1:2"] {
+        for raw in ["JS:", "JS:~", "JS: :", "JS:a b:c:d", "py:::", "", "JS:~f :1:2", " .()", "a /0x.()"] {
             names(raw);
         }
     }

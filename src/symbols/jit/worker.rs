@@ -33,6 +33,8 @@ pub struct JitRequest {
     pub identity: GeneratingProcess,
     /// The frames, their addresses, and the versions of the code.
     pub frames: Vec<(FrameId, u64, u16)>,
+    /// Whether the process has ended, so that its files are read for the last time.
+    pub is_last: bool,
 }
 
 /// An answer to a [`JitRequest`].
@@ -44,6 +46,8 @@ pub struct JitReply {
     pub frames: Vec<(FrameId, Vec<ResolvedLine>)>,
     /// The addresses that have other code from now on, and the new version.
     pub replaced: Vec<(u64, u16)>,
+    /// Whether it answers the last request for the process.
+    pub is_last: bool,
 }
 
 /// Starts the thread. It ends when `requests` is closed.
@@ -116,6 +120,7 @@ impl GeneratedNames {
 
     fn answer(&mut self, request: JitRequest) -> JitReply {
         let mut reply = self.update(request.process);
+        reply.is_last = request.is_last;
         for (frame, address, version) in request.frames {
             let function = self.function(address);
             reply.frames.push((frame, function.clone().into_iter().collect()));
@@ -140,7 +145,7 @@ impl GeneratedNames {
                 affected.extend(self.addresses.range(start..end).map(|(&address, _)| address));
             }
         }
-        let mut reply = JitReply { process, frames: Vec::new(), replaced: Vec::new() };
+        let mut reply = JitReply { process, frames: Vec::new(), replaced: Vec::new(), is_last: false };
         for address in affected {
             let function = self.function(address);
             let Some(sampled) = self.addresses.get_mut(&address) else { continue };
@@ -208,7 +213,7 @@ mod tests {
         let identity = GeneratingProcess { pid, own_pid, start_ticks: 0 };
         let request = |frames: &[(u32, u64, u16)]| {
             let frames = frames.iter().map(|&(frame, address, version)| (FrameId(frame), address, version)).collect();
-            ask.send(JitRequest { process, identity, frames }).unwrap();
+            ask.send(JitRequest { process, identity, frames, is_last: false }).unwrap();
             answers.recv().unwrap()
         };
         let reply = request(&[(0, 0x1004, 0), (1, 0x2004, 0), (2, 0x100f, 0)]);

@@ -243,6 +243,9 @@ fn sampling(context: &PaneContext<'_>, facts: Option<&Facts>) -> Vec<Segment> {
         let words = Segment::new(9).or_text(format!("{function} of the program is not seen"), bad);
         segments.push(words.or_text(format!("{function} unseen"), bad));
     }
+    if let Some(advice) = facts.and_then(|facts| facts.java) {
+        segments.push(Segment::new(2).or_text(advice.short(), dim).or_nothing());
+    }
     let lost = facts.map(|facts| facts.losses.lost());
     let lost_style = if lost.is_some_and(|lost| lost > 0) { style(Role::Bad) } else { plain };
     let number = lost.map_or("–".to_owned(), measure::count);
