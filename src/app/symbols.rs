@@ -11,6 +11,7 @@ use super::replay;
 use crate::link::recording::MAGIC;
 use crate::link::wire::interpreter::{FrameAccess, Interpreter};
 use crate::profile::module::ModuleFile;
+use crate::session::unread_reason;
 use crate::symbols::coverage::{NameCoverage, coverage};
 use crate::symbols::download::DebuginfodClient;
 use crate::symbols::explain::{self, Explanation};
@@ -110,9 +111,7 @@ fn format_interpreters(interpreters: &[Interpreter]) -> String {
                 "\n{found}: {merged} stacks with Python functions, {unnamed} of them with a freed one; \
                  {unmerged} could not be read"
             ),
-            FrameAccess::Nobody => {
-                writeln!(out, "\n{found}: the frames of this version are not read, only native ones")
-            }
+            FrameAccess::Nobody => writeln!(out, "\n{found}: {}", unread_reason(found)),
         };
         if *access == FrameAccess::Sleeping {
             out.push_str("The agent reads no running threads under a seccomp filter; --engine external does\n");
@@ -194,6 +193,15 @@ mod tests {
 ";
         assert_eq!(format_coverage(&[file("app", 50, 30, 0), file("[JIT]", 0, 0, 20)]), expected);
         assert_eq!(format_coverage(&[]), "");
+    }
+
+    #[test]
+    fn interpreters_that_are_not_read_are_named_with_the_reason() {
+        let python = |minor| Interpreter { major: 3, minor, ..Interpreter::default() };
+        let said = format_interpreters(&[python(13), python(15)]);
+        let lines: Vec<&str> = said.lines().filter(|line| !line.is_empty()).collect();
+        assert!(lines[0].starts_with("Python 3.13: this build is not read: it is free-threaded"), "{said}");
+        assert_eq!(lines[1], "Python 3.15: frames of this version are not read: native frames only");
     }
 
     #[test]

@@ -6,7 +6,7 @@ use std::time::Duration;
 use crate::link::wire::LossCause;
 use crate::link::wire::interpreter::FrameAccess;
 use crate::profile::loss::Overflows;
-use crate::session::Facts;
+use crate::session::{Facts, unread_reason};
 use crate::symbols::coverage::NameCoverage;
 use crate::symbols::worker::SymbolState;
 use crate::tally::measure;
@@ -190,7 +190,7 @@ fn losses(facts: Option<&Facts>, width: u16) -> Vec<HelpLine> {
                 "native frames only".to_owned(),
             ));
         } else {
-            entry(&mut lines, width, &found.to_string(), "frames of this version are not read: native frames only");
+            entry(&mut lines, width, &found.to_string(), unread_reason(found));
         }
     }
     let full: [(&str, Count); 7] = [
