@@ -651,7 +651,7 @@ _sigtop() {
             return 0
             ;;
         sigtop__subcmd__report)
-            opts="-o -h --text --top --peek --tree --list --disasm --method --traces --stacks --tags --comments --raw --folded --flame --speedscope --firefox --dot --callgrind --proto --topproto --gperftools --output --focus --ignore --hide --show --show-from --prune-from --tagfocus --tagignore --tagshow --taghide --tagroot --tagleaf --sample-index --nodecount --nodefraction --edgefraction --no-trim --cum --granularity --functions --filefunctions --files --lines --addresses --call-tree --noinlines --symbolize --divide-by --mean --showcolumns --relative-percentages --unit --compact-labels --source-path --trim-path --base --diff-base --normalize --drop-negative --help"
+            opts="-o -h --text --top --peek --tree --list --disasm --method --traces --stacks --tags --comments --raw --folded --flame --speedscope --firefox --dot --callgrind --proto --topproto --gperftools --output --focus --ignore --hide --show --show-from --prune-from --tagfocus --tagignore --tagshow --taghide --tagroot --tagleaf --sample-index --nodecount --nodefraction --edgefraction --no-trim --cum --granularity --functions --filefunctions --files --lines --addresses --call-tree --noinlines --symbolize --debuginfod --no-debuginfod --config --no-config --divide-by --mean --showcolumns --relative-percentages --unit --compact-labels --source-path --trim-path --base --diff-base --normalize --drop-negative --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -753,6 +753,10 @@ _sigtop() {
                     COMPREPLY=($(compgen -W "local none" -- "${cur}"))
                     return 0
                     ;;
+                --config)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
                 --divide-by)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
@@ -799,12 +803,16 @@ _sigtop() {
             return 0
             ;;
         sigtop__subcmd__symbols)
-            opts="-h --debuginfod --help"
+            opts="-h --debuginfod --no-debuginfod --config --no-config --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
             fi
             case "${prev}" in
+                --config)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
                 *)
                     COMPREPLY=()
                     ;;

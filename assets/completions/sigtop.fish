@@ -208,6 +208,7 @@ lines\t'source lines'
 addresses\t'addresses'"
 complete -c sigtop -n "__fish_sigtop_using_subcommand report" -l symbolize -d 'Source of missing names: the mapped files on this machine, or in the directories of $PPROF_BINARY_PATH, or none' -r -f -a "local\t'The mapped files on this machine; mangled names are demangled'
 none\t'No source; all names stay as they are'"
+complete -c sigtop -n "__fish_sigtop_using_subcommand report" -l config -d 'Read this config file instead of $XDG_CONFIG_HOME/sigtop/config.toml' -r -F
 complete -c sigtop -n "__fish_sigtop_using_subcommand report" -l divide-by -d 'Divide all values by this number' -r
 complete -c sigtop -n "__fish_sigtop_using_subcommand report" -l unit -d 'Unit of values; minimum selects one that fits the smallest value' -r
 complete -c sigtop -n "__fish_sigtop_using_subcommand report" -l source-path -d 'Directories to search for sources, separated by colons' -r
@@ -239,6 +240,9 @@ complete -c sigtop -n "__fish_sigtop_using_subcommand report" -l lines -d 'Same 
 complete -c sigtop -n "__fish_sigtop_using_subcommand report" -l addresses -d 'Same as --granularity addresses'
 complete -c sigtop -n "__fish_sigtop_using_subcommand report" -l call-tree -d 'Draw a tree of call paths instead of a graph of functions, with --dot and --callgrind'
 complete -c sigtop -n "__fish_sigtop_using_subcommand report" -l noinlines -d 'Attribute inlined code to the function that it was inlined into'
+complete -c sigtop -n "__fish_sigtop_using_subcommand report" -l debuginfod -d 'Download missing debug information from the debuginfod servers in DEBUGINFOD_URLS, with curl. The servers learn the build ids of the files'
+complete -c sigtop -n "__fish_sigtop_using_subcommand report" -l no-debuginfod -d 'Download nothing, overriding the config file'
+complete -c sigtop -n "__fish_sigtop_using_subcommand report" -l no-config -d 'Do not read a config file'
 complete -c sigtop -n "__fish_sigtop_using_subcommand report" -l mean -d 'Show means: divide each value by the first sample type'
 complete -c sigtop -n "__fish_sigtop_using_subcommand report" -l showcolumns -d 'Show source columns with lines'
 complete -c sigtop -n "__fish_sigtop_using_subcommand report" -l relative-percentages -d 'Show percentages of what the filters leave'
@@ -246,7 +250,10 @@ complete -c sigtop -n "__fish_sigtop_using_subcommand report" -l compact-labels 
 complete -c sigtop -n "__fish_sigtop_using_subcommand report" -l normalize -d 'Scale the profile to the total of the subtracted one'
 complete -c sigtop -n "__fish_sigtop_using_subcommand report" -l drop-negative -d 'Hide nodes with negative values'
 complete -c sigtop -n "__fish_sigtop_using_subcommand report" -s h -l help -d 'Print help (see more with \'--help\')'
-complete -c sigtop -n "__fish_sigtop_using_subcommand symbols" -l debuginfod -d 'Download missing debug information first, from the debuginfod servers in DEBUGINFOD_URLS, with curl. The servers learn the build ids of the files'
+complete -c sigtop -n "__fish_sigtop_using_subcommand symbols" -l config -d 'Read this config file instead of $XDG_CONFIG_HOME/sigtop/config.toml' -r -F
+complete -c sigtop -n "__fish_sigtop_using_subcommand symbols" -l debuginfod -d 'Download missing debug information from the debuginfod servers in DEBUGINFOD_URLS, with curl. The servers learn the build ids of the files'
+complete -c sigtop -n "__fish_sigtop_using_subcommand symbols" -l no-debuginfod -d 'Download nothing, overriding the config file'
+complete -c sigtop -n "__fish_sigtop_using_subcommand symbols" -l no-config -d 'Do not read a config file'
 complete -c sigtop -n "__fish_sigtop_using_subcommand symbols" -s h -l help -d 'Print help'
 complete -c sigtop -n "__fish_sigtop_using_subcommand record" -s o -l output -d 'Output file; its extension selects the format, .sigtop is a recording. `-` is stdout, with symbols, to pipe a recording into `sigtop view -`' -r -F
 complete -c sigtop -n "__fish_sigtop_using_subcommand record" -l format -d 'Write this format, regardless of the extension' -r -f -a "sigtop\t'a recording of everything, for sigtop view'

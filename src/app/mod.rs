@@ -6,6 +6,7 @@ mod command_word;
 pub mod config;
 mod demo;
 mod demo_target;
+mod downloads;
 mod env;
 mod failure;
 mod jit_maps;

@@ -6,12 +6,15 @@ use std::time::Duration;
 use crossbeam_channel::{after, never, select};
 
 use super::args::WatchArgs;
+use super::downloads;
 use super::failure::print_message;
 use super::settings::session_settings;
 use crate::link::recording::{MAGIC, RecordingInfo};
 use crate::pprof::format;
 use crate::pprof::profile::SavedProfile;
 use crate::session::{Command, FinishedSession, Notice, PlaybackSource, Session, Settings, to_saved_profile};
+use crate::symbols::download::DebuginfodClient;
+use crate::symbols::worker::SymbolOptions;
 
 /// Maximum time to wait for symbols after the last sample.
 const MAX_SYMBOL_WAIT: Duration = Duration::from_secs(20);
@@ -56,31 +59,45 @@ pub(super) fn playback_settings(source: &PlaybackSource, name: &str, settings: S
     settings
 }
 
-/// Converts a recording into a profile. With `sample_times`, the profile has the time of every
-/// sample. Warnings go to stderr.
+/// The options of replaying a recording to its end.
+#[derive(Clone, Default)]
+pub(super) struct ReplayOptions {
+    /// Whether the profile has the time of every sample.
+    pub(super) sample_times: bool,
+    /// The client that downloads missing debug files.
+    pub(super) servers: Option<DebuginfodClient>,
+}
+
+/// Converts a recording into a profile. Warnings go to stderr.
 ///
 /// # Errors
 /// A predicate that continues the file's name.
-pub(super) fn convert(from: Box<dyn Read + Send>, name: &str, sample_times: bool) -> Result<SavedProfile, String> {
-    finish(from, name, sample_times)?.export(to_saved_profile)
+pub(super) fn convert(from: Box<dyn Read + Send>, name: &str, how: &ReplayOptions) -> Result<SavedProfile, String> {
+    finish(from, name, how)?.export(to_saved_profile)
 }
 
 /// Replays a recording to its end. Warnings go to stderr.
 ///
 /// # Errors
 /// A predicate that continues the file's name.
-pub(super) fn finish(from: Box<dyn Read + Send>, name: &str, sample_times: bool) -> Result<FinishedSession, String> {
+pub(super) fn finish(from: Box<dyn Read + Send>, name: &str, how: &ReplayOptions) -> Result<FinishedSession, String> {
     let source = PlaybackSource::open(from).map_err(|error| error.to_string())?;
     let settings = playback_settings(&source, name, session_settings(&WatchArgs::default(), &[]));
-    let settings = Settings { sample_times, ..settings };
+    let sample_times = how.sample_times;
+    // The session stops its own downloads when it ends.
+    let servers = how.servers.as_ref().map(DebuginfodClient::share);
+    let patience = if servers.is_some() { downloads::MAX_TIME } else { Duration::ZERO };
+    let settings =
+        Settings { sample_times, symbols: SymbolOptions { servers, ..settings.symbols.clone() }, ..settings };
     let session = Session::play(source, false, settings).map_err(|error| format!("cannot be replayed: {error}"))?;
-    wait_for_playback(&session);
+    wait_for_playback(&session, patience + MAX_SYMBOL_WAIT);
     let stopped = || "cannot be replayed: the session stopped early".to_owned();
     session.finish().ok_or_else(stopped)
 }
 
-/// Waits until the recording has been read and its symbols are resolved.
-fn wait_for_playback(session: &Session) {
+/// Waits until the recording has been read and its symbols are resolved; for symbols no longer than
+/// `patience`.
+fn wait_for_playback(session: &Session, patience: Duration) {
     let mut is_played = false;
     let mut is_symbolized = false;
     let mut deadline = never();
@@ -89,7 +106,7 @@ fn wait_for_playback(session: &Session) {
             recv(session.notices) -> notice => match notice {
                 Ok(Notice::Answer(answer)) => is_symbolized = answer.facts.symbolizing.0 == 0,
                 Ok(Notice::Banner(warning)) => print_message(&warning),
-                Ok(Notice::Played) => (is_played, deadline) = (true, after(MAX_SYMBOL_WAIT)),
+                Ok(Notice::Played) => (is_played, deadline) = (true, after(patience)),
                 Ok(_) => {}
                 Err(_) => break,
             },

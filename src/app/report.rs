@@ -8,8 +8,10 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 
 use super::args::report::{Report, Symbolize};
+use super::downloads::Downloads;
 use super::failure::{Failure, print_message};
-use super::{replay, stacks};
+use super::replay::{self, ReplayOptions};
+use super::stacks;
 use crate::link::atomic_file::{AtomicFile, AtomicFileError};
 use crate::link::recording::MAGIC;
 use crate::pprof::error::ReadError;
@@ -18,6 +20,7 @@ use crate::pprof::merge::Subtraction;
 use crate::pprof::profile::SavedProfile;
 use crate::pprof::report::{ReportError, ReportKind, ReportOptions, generate, prepare};
 use crate::pprof::symbolize::{locate_binaries, symbolize_locations};
+use crate::symbols::download::DebuginfodClient;
 
 /// Runs `sigtop report`.
 pub(super) fn run(args: &Report) -> Result<u8, Failure> {
@@ -25,10 +28,16 @@ pub(super) fn run(args: &Report) -> Result<u8, Failure> {
         let message = "--normalize needs a profile to subtract: --base FILE or --diff-base FILE";
         return Err(Failure::new(Failure::USAGE, message));
     }
+    let downloads = Downloads::new(&args.debug_information, &args.config)?;
+    let servers = downloads.client().filter(|_| args.symbolize == Symbolize::Local);
     if args.kinds.stacks {
-        return stacks::run(args);
+        let printed = stacks::run(args, &ReplayOptions { servers: servers.cloned(), ..ReplayOptions::default() });
+        downloads.finish();
+        return printed;
     }
-    match write_report(args) {
+    let written = write_report(args, servers);
+    downloads.finish();
+    match written {
         Ok(warnings) => warnings.iter().for_each(|warning| print_message(warning)),
         // A closed pipe is not an error: the reader has seen enough.
         Err(error) if error.is_broken_pipe() => {}
@@ -79,14 +88,14 @@ impl fmt::Display for CommandError {
 impl std::error::Error for CommandError {}
 
 /// Reads the profiles and writes the report. Returns warnings.
-fn write_report(args: &Report) -> Result<Vec<String>, CommandError> {
+fn write_report(args: &Report, servers: Option<&DebuginfodClient>) -> Result<Vec<String>, CommandError> {
     let options = args.options();
     let mut warnings = Vec::new();
-    let mut profile = read_profiles(args, &options, &mut warnings)?;
+    let mut profile = read_profiles(args, &options, servers, &mut warnings)?;
     let symbolize = args.symbolize == Symbolize::Local;
     if symbolize {
         warnings.extend(locate_binaries(&mut profile, &binary_path()));
-        let unverified = symbolize_locations(&mut profile);
+        let unverified = symbolize_locations(&mut profile, servers.cloned());
         let warning = |file| format!("{file}: the profile has no build id for this file; its names may be wrong");
         warnings.extend(unverified.into_iter().map(warning));
     }
@@ -114,12 +123,14 @@ fn write_report(args: &Report) -> Result<Vec<String>, CommandError> {
 fn read_profiles(
     args: &Report,
     options: &ReportOptions,
+    servers: Option<&DebuginfodClient>,
     warnings: &mut Vec<String>,
 ) -> Result<SavedProfile, CommandError> {
     let sample_times = options.kind == ReportKind::Export(SaveFormat::Firefox);
+    let how = ReplayOptions { sample_times, servers: servers.cloned() };
     let mut read_all = |names: &[String]| {
         let profiles: Result<Vec<SavedProfile>, CommandError> =
-            names.iter().map(|name| read_profile(name, sample_times, warnings)).collect();
+            names.iter().map(|name| read_profile(name, &how, warnings)).collect();
         SavedProfile::merge(profiles?).map_err(CommandError::Merge)
     };
     let (executable, names) = match args.files.as_slice() {
@@ -157,7 +168,7 @@ fn is_executable(name: &str) -> bool {
 }
 
 /// Reads one profile from a file, or from stdin if the name is `-`.
-fn read_profile(name: &str, sample_times: bool, warnings: &mut Vec<String>) -> Result<SavedProfile, CommandError> {
+fn read_profile(name: &str, how: &ReplayOptions, warnings: &mut Vec<String>) -> Result<SavedProfile, CommandError> {
     let read_error = |error| CommandError::Read(name.to_owned(), error);
     let mut from: Box<dyn Read + Send> = match name {
         "-" => Box::new(io::stdin()),
@@ -172,7 +183,7 @@ fn read_profile(name: &str, sample_times: bool, warnings: &mut Vec<String>) -> R
     let is_recording = first.first() == Some(&MAGIC[0]);
     let from = io::Cursor::new(first).chain(from);
     if is_recording {
-        return replay::convert(Box::new(from), name, sample_times)
+        return replay::convert(Box::new(from), name, how)
             .map_err(|message| CommandError::Convert(name.to_owned(), message));
     }
     let mut skipped = Vec::new();

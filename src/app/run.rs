@@ -34,7 +34,9 @@ fn run_subcommand(cli: Cli) -> Result<u8, Failure> {
         Some(CliSubcommand::Demo(args)) => demo::run(*args),
         Some(CliSubcommand::Env { path, libprofiler, header }) => env::run(path, libprofiler.as_deref(), header),
         Some(CliSubcommand::Report(args)) => report::run(&args),
-        Some(CliSubcommand::Symbols { target, debuginfod }) => symbols::run(&target, debuginfod),
+        Some(CliSubcommand::Symbols { target, debug_information, config }) => {
+            symbols::run(&target, &debug_information, &config)
+        }
         Some(CliSubcommand::Record(args)) => record::run(&args),
         Some(CliSubcommand::View(args)) => view::run(&args),
         Some(CliSubcommand::Sampler) => match sampler::run() {

@@ -6,14 +6,14 @@ use std::io::{self, Read, Write as _};
 
 use super::args::report::Report;
 use super::failure::Failure;
-use super::replay;
+use super::replay::{self, ReplayOptions};
 use crate::link::atomic_file::{AtomicFile, AtomicFileError};
 use crate::session::FinishedSession;
 use crate::tally::measure;
 use crate::tally::threads::{DeepestRow, ProcessRow, ThreadRow};
 
 /// Prints the deepest stacks of recordings. Those of all files are in one list.
-pub(super) fn run(args: &Report) -> Result<u8, Failure> {
+pub(super) fn run(args: &Report, how: &ReplayOptions) -> Result<u8, Failure> {
     let mut sections = Vec::new();
     for name in &args.files {
         let from: Box<dyn Read + Send> = match name.as_str() {
@@ -21,7 +21,7 @@ pub(super) fn run(args: &Report) -> Result<u8, Failure> {
             path => Box::new(File::open(path).map_err(|error| failure(format!("{name} cannot be read: {error}")))?),
         };
         let about = |message: String| failure(format!("{name} {message}"));
-        let mut session = replay::finish(from, name, false).map_err(about)?;
+        let mut session = replay::finish(from, name, how).map_err(about)?;
         sections.extend(stacks(&mut session));
     }
     if sections.is_empty() {

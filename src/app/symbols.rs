@@ -6,8 +6,10 @@ use std::fmt::Write as _;
 use std::fs::File;
 use std::io::{self, Read, Write};
 
+use super::args::{ConfigArgs, SymbolArgs};
+use super::downloads::Downloads;
 use super::failure::Failure;
-use super::replay;
+use super::replay::{self, ReplayOptions};
 use crate::link::recording::MAGIC;
 use crate::link::wire::interpreter::{FrameAccess, Interpreter};
 use crate::profile::module::ModuleFile;
@@ -21,13 +23,12 @@ use crate::tally::measure;
 const TOPIC_COLUMNS: usize = 12;
 
 /// Runs `sigtop symbols`.
-pub(super) fn run(target: &OsStr, asks_servers: bool) -> Result<u8, Failure> {
-    let explainer = Explainer::new(asks_servers)?;
-    let (explanations, shares) = match target.to_str().and_then(|text| text.parse::<u32>().ok()) {
-        Some(pid) => (explain_process(pid, &explainer)?, String::new()),
-        None if is_recording(target) => explain_recording(target, &explainer)?,
-        None => (vec![explain_file(target, &explainer)?], String::new()),
-    };
+pub(super) fn run(target: &OsStr, debug_information: &SymbolArgs, config: &ConfigArgs) -> Result<u8, Failure> {
+    let downloads = Downloads::new(debug_information, config)?;
+    let explainer = Explainer { servers: downloads.client().cloned() };
+    let explained = explain_target(target, &explainer);
+    downloads.finish();
+    let (explanations, shares) = explained?;
     let text = format_explanations(&explanations) + &shares;
     // A closed pipe is not an error: the reader has seen enough.
     match io::stdout().write_all(text.as_bytes()) {
@@ -38,20 +39,21 @@ pub(super) fn run(target: &OsStr, asks_servers: bool) -> Result<u8, Failure> {
     }
 }
 
+/// Explains a process, a recording or a file. The second text follows the explanations.
+fn explain_target(target: &OsStr, explainer: &Explainer) -> Result<(Vec<Explanation>, String), Failure> {
+    Ok(match target.to_str().and_then(|text| text.parse::<u32>().ok()) {
+        Some(pid) => (explain_process(pid, explainer)?, String::new()),
+        None if is_recording(target) => explain_recording(target, explainer)?,
+        None => (vec![explain_file(target, explainer)?], String::new()),
+    })
+}
+
 /// Explains files, after it has downloaded their debug files if the user allows that.
 struct Explainer {
     servers: Option<DebuginfodClient>,
 }
 
 impl Explainer {
-    fn new(asks_servers: bool) -> Result<Explainer, Failure> {
-        let servers = asks_servers.then(DebuginfodClient::from_environment);
-        match servers.as_ref().and_then(|servers| servers.problem()) {
-            Some(problem) => Err(Failure::new(125, problem.to_owned())),
-            None => Ok(Explainer { servers }),
-        }
-    }
-
     fn explain(&self, file: &ModuleFile, pid: u32) -> Explanation {
         self.servers.iter().for_each(|servers| explain::download(file, pid, servers));
         explain::explain(file, pid, self.servers.as_ref())
@@ -87,7 +89,8 @@ fn is_recording(path: &OsStr) -> bool {
 fn explain_recording(path: &OsStr, explainer: &Explainer) -> Result<(Vec<Explanation>, String), Failure> {
     let name = path.to_string_lossy();
     let file = File::open(path).map_err(|error| Failure::new(126, format!("{name} cannot be read: {error}")))?;
-    let finished = replay::finish(Box::new(file), &name, false);
+    let how = ReplayOptions { servers: explainer.servers.clone(), ..ReplayOptions::default() };
+    let finished = replay::finish(Box::new(file), &name, &how);
     let finished = finished.map_err(|error| Failure::new(126, format!("{name} {error}")))?;
     let (profile, names) = (&finished.model.profile, &finished.model.names);
     let files = names.states().map(|(module, _)| explainer.explain(profile.modules.file(module), 0));

@@ -14,8 +14,9 @@ use crate::pprof::profile::{Function, Line, Location, Mapping, SavedProfile};
 use crate::profile::module::{ModuleFile, ModuleId};
 use crate::profile::stack::FrameId;
 use crate::symbols::assembly::{Code, LineState};
+use crate::symbols::download::DebuginfodClient;
 use crate::symbols::offsets::{Offsets, read_build_id};
-use crate::symbols::worker::{self, CodeReply, CodeRequest, ResolvedLine};
+use crate::symbols::worker::{self, CodeReply, CodeRequest, ResolvedLine, SymbolOptions, SymbolState};
 use crate::tally::text::Text;
 
 /// Maximum number of files in a directory that is named after a build id.
@@ -108,8 +109,9 @@ fn candidates(directory: &Path, mapping: &Mapping) -> Vec<PathBuf> {
     all
 }
 
-/// Symbolizes the locations without names. Returns the files without a build id that were used.
-pub fn symbolize_locations(profile: &mut SavedProfile) -> Vec<String> {
+/// Symbolizes the locations without names; `servers` downloads debug files that are missing here.
+/// Returns the files without a build id that were used.
+pub fn symbolize_locations(profile: &mut SavedProfile, servers: Option<DebuginfodClient>) -> Vec<String> {
     let mut requests = Vec::new();
     for (index, mapping) in profile.mappings.iter().enumerate() {
         let mapping_index = Some(index as u32);
@@ -129,13 +131,20 @@ pub fn symbolize_locations(profile: &mut SavedProfile) -> Vec<String> {
     }
     let (request_sender, request_receiver) = bounded(requests.len());
     let (reply_sender, replies) = bounded(1);
-    worker::spawn(request_receiver, reply_sender);
-    // The channel holds all requests, so this does not block.
+    let ((_, no_code), (codes, _)) = (bounded(0), bounded(0));
+    let options = SymbolOptions { servers, ..SymbolOptions::default() };
+    worker::spawn_for_code(request_receiver, reply_sender, no_code, codes, options);
+    let mut waiting: usize = requests.iter().map(|request| request.addresses.len()).sum();
+    // The channel holds all requests, so this does not block. While it is open, downloads go on.
     requests.into_iter().for_each(|request| drop(request_sender.send(request)));
-    drop(request_sender);
+    let mut request_sender = Some(request_sender);
     let mut functions: HashMap<(Text, Text), u32> = HashMap::new();
     let mut unverified = Vec::new();
     for reply in replies {
+        if reply.state != SymbolState::Reading {
+            waiting = waiting.saturating_sub(reply.frames.len());
+        }
+        request_sender = request_sender.filter(|_| waiting > 0);
         let mapping = reply.module.0 as usize;
         for (FrameId(location), lines) in reply.frames.into_iter().filter(|(_, lines)| !lines.is_empty()) {
             let lines = lines.into_iter().map(|line| convert_line(profile, &mut functions, line)).collect();
@@ -177,13 +186,7 @@ impl Disassembler {
         let (name_replies, _) = bounded(0);
         let (requests, code_receiver) = bounded(1);
         let (code_replies, replies) = bounded(1);
-        worker::spawn_for_code(
-            name_receiver,
-            name_replies,
-            code_receiver,
-            code_replies,
-            worker::SymbolOptions::default(),
-        );
+        worker::spawn_for_code(name_receiver, name_replies, code_receiver, code_replies, SymbolOptions::default());
         Disassembler { requests, replies, _name_requests: name_requests }
     }
 

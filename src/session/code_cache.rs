@@ -5,7 +5,7 @@ use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::Arc;
 
 use crate::profile::Profile;
-use crate::profile::module::ModuleId;
+use crate::profile::module::{ModuleFile, ModuleId};
 use crate::symbols::Names;
 use crate::symbols::assembly::Code;
 use crate::symbols::source::{self, SourceFile};
@@ -129,11 +129,11 @@ impl CodeCache {
         }
         // A function without addresses is one of an interpreter.
         let interpreting = || profile.processes().iter().rev().find(|process| process.interpreter.is_some());
-        let pid = match heaviest.first() {
-            Some(spot) => profile.modules.last_mapped_by(spot.module),
-            None => interpreting().map_or(0, |process| process.pid),
+        let owner = match heaviest.first() {
+            Some(spot) => (profile.modules.last_mapped_by(spot.module), Some(profile.modules.file(spot.module))),
+            None => (interpreting().map_or(0, |process| process.pid), None),
         };
-        self.want_files(&lines, &listing.codes, pid);
+        self.want_files(&lines, &listing.codes, owner);
         listing.sources = self
             .files
             .iter()
@@ -143,7 +143,9 @@ impl CodeCache {
         listing
     }
 
-    fn want_files(&mut self, lines: &RowLines, codes: &[Arc<Code>], pid: u32) {
+    /// Requests source files. `owner` is a process and its file that names them.
+    fn want_files(&mut self, lines: &RowLines, codes: &[Arc<Code>], owner: (u32, Option<&ModuleFile>)) {
+        let (pid, module) = owner;
         let mut own: Vec<_> = lines.lines.iter().filter(|line| !line.file.is_empty()).collect();
         own.sort_by_key(|line| std::cmp::Reverse(line.cum_ns));
         let places = codes.iter().flat_map(|code| code.places.iter()).filter_map(|place| place.0.first());
@@ -157,7 +159,8 @@ impl CodeCache {
             }
             self.files.push(file.to_owned());
             if !self.sources.contains_key(file) && self.asked_files.insert(file.to_owned()) {
-                self.unasked_files.push_back(source::SourceRequest { file: file.to_owned(), pid });
+                let request = source::SourceRequest { file: file.to_owned(), pid, module: module.cloned() };
+                self.unasked_files.push_back(request);
             }
         }
     }

@@ -94,7 +94,7 @@ impl Session {
         worker::spawn_for_code(requests, replies, asked, codes, settings.symbols.clone());
         let (ask_source, wanted) = bounded(NAMES);
         let (found, sourced) = bounded(NAMES);
-        source::spawn(settings.sources.clone(), wanted, found);
+        source::spawn(settings.sources.clone(), servers.clone(), wanted, found);
         let remark = remark.map(|remark| format!("{}: {remark}", settings.name));
         let mut watch = SessionThread::new(feed, recorder, settings, tell);
         remark.into_iter().for_each(|remark| watch.warn(remark));

@@ -1,6 +1,7 @@
-//! Downloads debug files from debuginfod servers into the cache of debuginfod's clients. Nothing is
-//! downloaded unless the user asks for it: a request tells the server which programs run here. An
-//! answer must be an ELF file with the build id that was asked for, or it is deleted.
+//! Downloads debug files and source files from debuginfod servers into the cache of debuginfod's
+//! clients. Nothing is downloaded unless the user asks for it: a request tells the server which
+//! programs run here. An answer must be an ELF file with the build id that was asked for, or it is
+//! deleted. Source files are text, of which only the size is checked.
 //!
 //! The environment variables are those of debuginfod's own clients: `DEBUGINFOD_URLS`,
 //! `DEBUGINFOD_CACHE_PATH`, `DEBUGINFOD_TIMEOUT`, `DEBUGINFOD_MAXTIME`, `DEBUGINFOD_MAXSIZE`.
@@ -26,6 +27,10 @@ use super::transfer::{RunningTransfer, TransferLimits, transfer};
 const MAX_SERVERS: usize = 16;
 /// Maximum size of a file by default: what is read of debug information at all.
 const MAX_BYTES: u64 = 2 << 30;
+/// Maximum size of a source file: what is read of one at all.
+const MAX_SOURCE_BYTES: u64 = 8 << 20;
+/// Maximum time of a source file, which somebody looks at and waits for.
+const MAX_SOURCE_TIME: Duration = Duration::from_secs(60);
 /// Maximum time of one file by default, in seconds.
 const MAX_SECONDS: u64 = 1_800;
 /// Maximum time without data by default, in seconds.
@@ -42,7 +47,8 @@ struct ClientState {
     servers: Vec<String>,
     limits: TransferLimits,
     running: RunningTransfer,
-    memory: Mutex<ClientMemory>,
+    running_source: RunningTransfer,
+    memory: Arc<Mutex<ClientMemory>>,
 }
 
 /// The results that a client remembers for the session.
@@ -50,6 +56,8 @@ struct ClientState {
 struct ClientMemory {
     /// The results by build id.
     results: HashMap<Box<[u8]>, Result<(), String>>,
+    /// The files whose debug information was not downloaded, and why.
+    failures: Vec<(String, String)>,
     /// Servers that cannot be used, and why.
     down: HashMap<String, String>,
     progress: Option<DownloadProgress>,
@@ -100,7 +108,20 @@ impl DebuginfodClient {
             servers: servers.map(|url| url.trim_end_matches('/').to_owned()).collect(),
             limits,
             running: RunningTransfer::default(),
-            memory: Mutex::default(),
+            running_source: RunningTransfer::default(),
+            memory: Arc::default(),
+        }))
+    }
+
+    /// Returns a client that is stopped on its own, and that shares all results.
+    pub fn share(&self) -> DebuginfodClient {
+        let ClientState { servers, limits, memory, .. } = &*self.0;
+        DebuginfodClient(Arc::new(ClientState {
+            servers: servers.clone(),
+            limits: *limits,
+            running: RunningTransfer::default(),
+            running_source: RunningTransfer::default(),
+            memory: Arc::clone(memory),
         }))
     }
 
@@ -115,14 +136,27 @@ impl DebuginfodClient {
         self.memory().progress.clone()
     }
 
-    /// Kills the current download. Later ones fail.
+    /// Kills the current downloads. Later ones fail.
     pub fn stop(&self) {
         self.0.running.stop();
+        self.0.running_source.stop();
     }
 
     /// The reason why the debug file of a build id was not downloaded, if it was tried.
     pub(super) fn failure(&self, build_id: &[u8]) -> Option<String> {
         self.memory().results.get(build_id).and_then(|result| result.clone().err())
+    }
+
+    /// A sentence about the files whose debug information was not downloaded, if there are any.
+    pub fn failures(&self) -> Option<String> {
+        let failures = &self.memory().failures;
+        let (file, why) = failures.first()?;
+        let others = match failures.len() - 1 {
+            0 => String::new(),
+            1 => " and of another file".to_owned(),
+            others => format!(" and of {others} other files"),
+        };
+        Some(format!("debug information of {file}{others} was not downloaded: {why}"))
     }
 
     /// Downloads the debug file of a build id, and the one with the debug information that it
@@ -141,17 +175,24 @@ impl DebuginfodClient {
         }
     }
 
+    /// Downloads a source file that debug information of a build id names by an absolute path, and
+    /// returns its path in the cache. It may run beside [`fetch`](Self::fetch).
+    pub(super) fn fetch_source(&self, build_id: &[u8], path: &str) -> Result<PathBuf, String> {
+        let artifact = Artifact::Source { path };
+        let cached = cache_directory(build_id)?.join(artifact.cache_name());
+        self.ask_servers(build_id, &artifact, &cached).map(|()| cached)
+    }
+
     fn fetch_one(&self, build_id: &[u8], file: &str) -> Result<PathBuf, String> {
-        let directory =
-            debuginfod::directory().ok_or("the cache has no directory: set DEBUGINFOD_CACHE_PATH or HOME")?;
-        let directory = directory.join(hex(build_id));
-        let path = directory.join("debuginfo");
+        let artifact = Artifact::DebugFile { file };
+        let path = cache_directory(build_id)?.join(artifact.cache_name());
         let known = self.memory().results.get(build_id).cloned();
         let result = known.unwrap_or_else(|| {
             self.set_progress(file, 0, None);
-            let result = self.ask_servers(build_id, file, &directory, &path);
+            let result = self.ask_servers(build_id, &artifact, &path);
             let mut memory = self.memory();
             memory.progress = None;
+            memory.failures.extend(result.clone().err().map(|why| (sanitize(file), why)));
             memory.results.insert(build_id.into(), result.clone());
             result
         });
@@ -159,7 +200,7 @@ impl DebuginfodClient {
     }
 
     /// Asks each server until one has the file.
-    fn ask_servers(&self, build_id: &[u8], file: &str, directory: &Path, path: &Path) -> Result<(), String> {
+    fn ask_servers(&self, build_id: &[u8], artifact: &Artifact<'_>, path: &Path) -> Result<(), String> {
         if let Some(problem) = self.problem() {
             return Err(problem.to_owned());
         }
@@ -173,8 +214,7 @@ impl DebuginfodClient {
                 failures.push(format!("{}: {why}", sanitize(server)));
                 continue;
             }
-            let url = format!("{server}/buildid/{}/debuginfo", hex(build_id));
-            match self.download(&url, build_id, file, directory, path) {
+            match self.download(server, build_id, artifact, path) {
                 Ok(()) => return Ok(()),
                 Err(why) => failures.push(format!("{}: {why}", sanitize(server))),
             }
@@ -183,24 +223,39 @@ impl DebuginfodClient {
     }
 
     /// Downloads one file beside its place, checks it, and renames it.
-    fn download(&self, url: &str, build_id: &[u8], file: &str, directory: &Path, path: &Path) -> Result<(), String> {
+    fn download(&self, server: &str, build_id: &[u8], artifact: &Artifact<'_>, path: &Path) -> Result<(), String> {
         static COUNT: AtomicU32 = AtomicU32::new(0);
+        let directory = path.parent().unwrap_or(path);
         let unwritable =
             |error: std::io::Error| format!("the cache {} cannot be written: {error}", directory.display());
         DirBuilder::new().recursive(true).mode(0o700).create(directory).map_err(unwritable)?;
         let number = COUNT.fetch_add(1, Ordering::Relaxed);
-        let temporary = TemporaryFile(directory.join(format!("debuginfo.sigtop-{}-{number}", std::process::id())));
+        let temporary = format!("{}.sigtop-{}-{number}", artifact.cache_name(), std::process::id());
+        let temporary = TemporaryFile(directory.join(temporary));
         let options = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&temporary.0);
         let mut into: File = options.map_err(unwritable)?;
-        let server = url.split("/buildid/").next().unwrap_or(url);
-        let report = |bytes, size| self.set_progress(file, bytes, size);
-        transfer(url, &mut into, self.0.limits, &self.0.running, report).map_err(|error| {
+        let url = format!("{server}/buildid/{}/{}", hex(build_id), artifact.url_path());
+        let limits = self.0.limits;
+        let transferred = match artifact {
+            Artifact::DebugFile { file } => {
+                let report = |bytes, size| self.set_progress(file, bytes, size);
+                transfer(&url, &mut into, limits, &self.0.running, report)
+            }
+            Artifact::Source { .. } => {
+                let (bytes, time) = (limits.bytes.min(MAX_SOURCE_BYTES), limits.time.min(MAX_SOURCE_TIME));
+                let limits = TransferLimits { bytes, time, ..limits };
+                transfer(&url, &mut into, limits, &self.0.running_source, |_, _| {})
+            }
+        };
+        transferred.map_err(|error| {
             if error.is_server_down {
                 self.memory().down.insert(server.to_owned(), error.message.clone());
             }
             error.message
         })?;
-        check(&temporary.0, build_id)?;
+        if let Artifact::DebugFile { .. } = artifact {
+            check(&temporary.0, build_id)?;
+        }
         into.sync_all().map_err(unwritable)?;
         fs::rename(&temporary.0, path).map_err(unwritable)
     }
@@ -212,6 +267,42 @@ impl DebuginfodClient {
     fn memory(&self) -> MutexGuard<'_, ClientMemory> {
         self.0.memory.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// A file that a server may have for a build id.
+enum Artifact<'a> {
+    /// The debug file; `file` is shown in the progress.
+    DebugFile { file: &'a str },
+    /// The source file at an absolute path. Nothing but its size can be checked.
+    Source { path: &'a str },
+}
+
+impl Artifact<'_> {
+    /// The end of its URL. The path comes from debug information, so nothing of it may end the URL.
+    fn url_path(&self) -> String {
+        let Artifact::Source { path } = self else { return "debuginfo".to_owned() };
+        path.bytes().fold("source".to_owned(), |mut url, byte| {
+            match byte {
+                b'/' | b'.' | b'-' | b'_' | b'~' => url.push(char::from(byte)),
+                _ if byte.is_ascii_alphanumeric() => url.push(char::from(byte)),
+                _ => url.push_str(&format!("%{byte:02X}")),
+            }
+            url
+        })
+    }
+
+    fn cache_name(&self) -> String {
+        match self {
+            Artifact::DebugFile { .. } => "debuginfo".to_owned(),
+            Artifact::Source { path } => debuginfod::source_name(path),
+        }
+    }
+}
+
+/// The directory of the cache for a build id.
+fn cache_directory(build_id: &[u8]) -> Result<PathBuf, String> {
+    let directory = debuginfod::directory().ok_or("the cache has no directory: set DEBUGINFOD_CACHE_PATH or HOME")?;
+    Ok(directory.join(hex(build_id)))
 }
 
 /// A file that is removed at the end, unless it was renamed.
@@ -267,6 +358,13 @@ mod tests {
         assert_eq!((low.bytes, low.time, low.stall), (1000, Duration::from_secs(7), Duration::from_secs(90)));
         let high = limits("99999999999999", "0");
         assert_eq!((high.bytes, high.time), (MAX_BYTES, Duration::from_secs(MAX_SECONDS)));
+    }
+
+    #[test]
+    fn paths_of_sources_cannot_end_a_url() {
+        let url = |path| Artifact::Source { path }.url_path();
+        assert_eq!(url("/usr/src/a-b_c~1.c"), "source/usr/src/a-b_c~1.c");
+        assert_eq!(url("/a b?c#d%e\n\u{e9}[1-9]"), "source/a%20b%3Fc%23d%25e%0A%C3%A9%5B1-9%5D");
     }
 
     #[test]

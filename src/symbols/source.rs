@@ -3,7 +3,9 @@
 //!
 //! A file is searched below the given directories, with every suffix of its path, the longest
 //! first; then at its path, in the namespace of the process and in that of sigtop; then below the
-//! current directory, if a component of the path has that directory's name.
+//! current directory, if a component of the path has that directory's name; and then in the cache
+//! of debuginfod, by the build id of the file whose debug information names it. If the user allows
+//! it, debuginfod's servers are asked last.
 
 use std::fs::OpenOptions;
 use std::io::Read;
@@ -13,12 +15,15 @@ use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::SystemTime;
 
-use crossbeam_channel::{Receiver, Sender};
+use crossbeam_channel::{Receiver, Sender, unbounded};
 use nix::fcntl::OFlag;
 
+use super::debuginfod;
+use super::download::DebuginfodClient;
 use super::error::catch_panic;
 use super::object;
 use super::sanitize::sanitize;
+use crate::profile::module::ModuleFile;
 
 /// Maximum number of bytes read of a file.
 const MAX_BYTES: u64 = 8 << 20;
@@ -200,6 +205,8 @@ pub struct SourceRequest {
     pub file: String,
     /// A process that runs the program.
     pub pid: u32,
+    /// The file whose debug information names it.
+    pub module: Option<ModuleFile>,
 }
 
 /// The answer to a [`SourceRequest`].
@@ -212,18 +219,79 @@ pub struct SourceReply {
 }
 
 /// Starts the thread that reads source files, because file systems may be slow. It ends when
-/// `requests` is closed.
-pub fn spawn(sources: SourceFinder, requests: Receiver<SourceRequest>, replies: Sender<SourceReply>) -> JoinHandle<()> {
+/// `requests` is closed. With a client, files that are not here are downloaded by a second thread,
+/// and a second reply follows.
+pub fn spawn(
+    sources: SourceFinder,
+    servers: Option<DebuginfodClient>,
+    requests: Receiver<SourceRequest>,
+    replies: Sender<SourceReply>,
+) -> JoinHandle<()> {
+    let downloads = servers.and_then(|servers| spawn_downloads(servers, replies.clone()));
     let run = move || {
-        for SourceRequest { file, pid } in requests {
+        for request in requests {
+            let SourceRequest { file, pid, module } = request;
             let read = catch_panic(|| sources.open(&file, pid))
                 .unwrap_or_else(|| Err(format!("{} is unreadable", sanitize(&file))));
-            if replies.send(SourceReply { file, source: read.map(Arc::new) }).is_err() {
+            let source = read.or_else(|why| match missing(&file, module.as_ref(), pid) {
+                None => Err(why),
+                Some(missing) => match missing.read_cached() {
+                    Some(source) => Ok(source),
+                    None => Err(match &downloads {
+                        Some(downloads) if downloads.send((missing, why.clone())).is_ok() => {
+                            format!("{} is not here; a debuginfod server is asked for it", sanitize(&file))
+                        }
+                        _ => why,
+                    }),
+                },
+            });
+            if replies.send(SourceReply { file, source: source.map(Arc::new) }).is_err() {
                 return;
             }
         }
     };
     std::thread::Builder::new().name("sources".to_owned()).spawn(run).expect("a thread can be started")
+}
+
+/// Starts the thread that downloads source files. It ends with the channel that it returns.
+fn spawn_downloads(servers: DebuginfodClient, replies: Sender<SourceReply>) -> Option<Sender<(MissingSource, String)>> {
+    // Bounded by the number of files that are shown.
+    let (jobs, received) = unbounded::<(MissingSource, String)>();
+    let run = move || {
+        for (missing, why) in received {
+            let fetched = servers.fetch_source(&missing.build_id, &missing.file);
+            let source = match fetched.map(|path| read(&path)) {
+                Ok(Ok(source)) => Ok(Arc::new(SourceFile { path: sanitize(&missing.file), ..source })),
+                Ok(Err(_)) => Err(why),
+                Err(failure) => Err(format!("{why}; debuginfod: {failure}")),
+            };
+            if replies.send(SourceReply { file: missing.file, source }).is_err() {
+                return;
+            }
+        }
+    };
+    std::thread::Builder::new().name("source downloads".to_owned()).spawn(run).ok().map(|_| jobs)
+}
+
+/// A source file that is not on this machine, but that a debuginfod server may have.
+struct MissingSource {
+    file: String,
+    build_id: Box<[u8]>,
+}
+
+/// Returns how debuginfod's servers know a source file; `None` if they do not.
+fn missing(file: &str, module: Option<&ModuleFile>, pid: u32) -> Option<MissingSource> {
+    let module = module.filter(|_| Path::new(file).is_absolute())?;
+    let build_id = catch_panic(|| object::open(module, pid).ok().map(|elf| elf.build_id())).flatten()?;
+    (!build_id.is_empty()).then(|| MissingSource { file: file.to_owned(), build_id })
+}
+
+impl MissingSource {
+    /// Reads the file from the cache of debuginfod's clients.
+    fn read_cached(&self) -> Option<SourceFile> {
+        let source = debuginfod::cached_sources(&self.build_id, &self.file).find_map(|path| read(&path).ok())?;
+        Some(SourceFile { path: sanitize(&self.file), ..source })
+    }
 }
 
 #[cfg(test)]

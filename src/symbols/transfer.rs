@@ -83,7 +83,7 @@ impl RunningTransfer {
     fn start(&self, mut command: Command) -> Result<(ChildStdout, ChildStderr), TransferError> {
         let mut process = self.lock();
         if process.is_stopped {
-            return Err(TransferError::new("sigtop is ending"));
+            return Err(TransferError::new("downloads were stopped"));
         }
         let child = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn();
         let mut child = child.map_err(|error| TransferError {
@@ -128,7 +128,17 @@ pub(super) fn transfer(
 fn curl(url: &str, limits: TransferLimits) -> Command {
     let mut command = Command::new("curl");
     // The first option makes it ignore the user's .curlrc, which may print into the output.
-    command.args(["--disable", "--silent", "--show-error", "--fail", "--globoff", "--location", "--max-redirs", "5"]);
+    command.args([
+        "--disable",
+        "--silent",
+        "--show-error",
+        "--fail",
+        "--globoff",
+        "--path-as-is",
+        "--location",
+        "--max-redirs",
+        "5",
+    ]);
     command.args(["--proto", "=http,https", "--proto-redir", "=http,https", "--speed-limit", STALLED_BYTES_PER_SECOND]);
     let connect = limits.stall.as_secs().clamp(1, MAX_CONNECT_SECONDS);
     for (option, value) in [

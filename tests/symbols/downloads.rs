@@ -9,7 +9,11 @@ use std::process::{Child, Command, Output, Stdio};
 use std::sync::mpsc::{Receiver, channel};
 use std::time::{Duration, Instant};
 
-use crate::workshop::{Workshop, has};
+use crossbeam_channel::unbounded;
+use sigtop::symbols::download::DebuginfodClient;
+use sigtop::symbols::source::{self, SourceFinder, SourceRequest};
+
+use crate::workshop::{Workshop, has, module};
 
 /// A program whose time is in a function that only its debug file names.
 const BUSY: (&str, &str) = (
@@ -186,6 +190,192 @@ fn names_change_when_the_debug_file_has_arrived() {
     let arguments = ["--batch", "--hz", "499", "--config", configured.to_str().unwrap(), "--", app.to_str().unwrap()];
     let with = text(sigtop(&shop, &server.url, &arguments).output().unwrap());
     assert!(with.contains("spin_in_debug_file"), "{with}");
+}
+
+/// Recordings and profiles of addresses have names that come from the servers, if that is allowed.
+#[test]
+fn reports_download_what_they_lack() {
+    if !has("debuginfod") || !has("curl") {
+        return;
+    }
+    let shop = Workshop::new();
+    let (app, _, id) = stripped(&shop);
+    let server = Debuginfod::start(&shop, &id);
+    let app = app.to_str().unwrap();
+    let path = |name: &str| shop.path(name).to_str().unwrap().to_owned();
+    let (recording, profile) = (path("app.sigtop"), path("app.prof"));
+    let recorded = text(sigtop(&shop, "", &["record", "--no-config", "-o", &recording, "--", app]).output().unwrap());
+    let agent = text(sigtop(&shop, "", &["env", "--path"]).output().unwrap());
+    let profiled = Command::new(app).env("LD_PRELOAD", agent.trim()).env("CPUPROFILE", &profile).status().unwrap();
+    assert!(profiled.success() && Path::new(&recording).exists(), "{recorded}");
+    std::fs::write(shop.path("config.toml"), "[defaults]\ndebuginfod = true\n").unwrap();
+    let config = path("config.toml");
+    for file in [&recording, &profile] {
+        let report = |arguments: &[&str]| {
+            let all = [&["report", file.as_str()], arguments].concat();
+            text(sigtop(&shop, &server.url, &all).output().unwrap())
+        };
+        for off in [&["--no-config"][..], &["--config", &config, "--no-debuginfod"]] {
+            let without = report(off);
+            assert!(!without.contains("spin_in_debug_file") && !shop.path("cache").exists(), "{file}: {without}");
+        }
+        for on in [&["--no-config", "--debuginfod"][..], &["--config", &config]] {
+            let with = report(on);
+            assert!(with.contains("spin_in_debug_file") && !with.contains('\x1b'), "{file}: {with}");
+            assert_eq!(cached(&shop).len(), 1, "{file}: no temporary file is left");
+            std::fs::remove_dir_all(shop.path("cache")).unwrap();
+        }
+    }
+    let shares = text(sigtop(&shop, &server.url, &["symbols", "--debuginfod", &recording]).output().unwrap());
+    let line = shares.lines().rfind(|line| line.ends_with("  app")).unwrap_or_default();
+    let fields: Vec<&str> = line.split_whitespace().collect();
+    assert!(fields.first() == fields.get(1) && fields.len() == 5, "all samples have lines: {shares}");
+
+    // Nothing that fails keeps a report back, and it is one sentence.
+    std::fs::remove_dir_all(shop.path("cache")).unwrap();
+    let refused = sigtop(&shop, "http://127.0.0.1:1", &["report", "--debuginfod", &recording]).output().unwrap();
+    let said = String::from_utf8_lossy(&refused.stderr).into_owned();
+    assert!(refused.status.success() && !refused.stdout.is_empty(), "{said}");
+    assert!(said.contains("sigtop: debug information of ") && said.lines().count() == 1, "{said}");
+    let nowhere = sigtop(&shop, "file:///etc", &["report", "--debuginfod", &recording]).output().unwrap();
+    assert_eq!(nowhere.status.code(), Some(125), "{}", text(nowhere));
+}
+
+/// Asks for a source file as the Source pane does, and prints what it shows at last. The client
+/// reads the environment, so the tests below start this one as a process with the right one.
+#[test]
+fn a_source_is_asked_for() {
+    let Some(asked) = std::env::var_os("SIGTOP_TEST_SOURCE") else { return };
+    let asked = asked.into_string().unwrap();
+    let (app, file) = asked.split_once(':').unwrap();
+    let servers = std::env::var_os("DEBUGINFOD_URLS").map(|_| DebuginfodClient::from_environment());
+    let has_servers = servers.is_some();
+    let (ask, requests) = unbounded();
+    let (replies, answers) = unbounded();
+    source::spawn(SourceFinder::default(), servers, requests, replies);
+    let module = Some(module(Path::new(app)));
+    ask.send(SourceRequest { file: file.to_owned(), pid: std::process::id(), module }).unwrap();
+    let mut reply = answers.recv().unwrap();
+    if has_servers && reply.source.as_ref().is_err_and(|why| why.contains("a debuginfod server is asked")) {
+        reply = answers.recv().unwrap();
+    }
+    match reply.source {
+        Ok(source) => println!("SHOWN {} {}: {:?}", source.path, source.lines.len(), source.line(1)),
+        Err(why) => println!("REFUSED {why}"),
+    }
+}
+
+/// Runs the test above; without servers if `servers` is empty.
+fn ask_for_source(shop: &Workshop, servers: &str, file: &Path) -> String {
+    let mut command = Command::new(std::env::current_exe().unwrap());
+    command.args(["--exact", "downloads::a_source_is_asked_for", "--nocapture"]);
+    let asked = format!("{}:{}", shop.path("app").display(), file.display());
+    command.env("SIGTOP_TEST_SOURCE", asked).env("DEBUGINFOD_CACHE_PATH", shop.path("cache"));
+    match servers {
+        "" => command.env_remove("DEBUGINFOD_URLS"),
+        servers => command.env("DEBUGINFOD_URLS", servers),
+    };
+    command.env("DEBUGINFOD_MAXSIZE", "1048576").env("DEBUGINFOD_MAXTIME", "3");
+    let said = text(command.output().unwrap());
+    let line = said.lines().find(|line| line.starts_with("SHOWN") || line.starts_with("REFUSED"));
+    line.unwrap_or_else(|| panic!("{said}")).to_owned()
+}
+
+#[test]
+fn debian_server_gives_sources_to_the_cache() {
+    if !has("debuginfod") || !has("curl") || !has("debuginfod-find") {
+        return;
+    }
+    let shop = Workshop::new();
+    let (_, _, id) = stripped(&shop);
+    let server = Debuginfod::start(&shop, &id);
+    let file = shop.path("busy.c");
+    let url = format!("{}/buildid/{id}/source{}", server.url, file.display());
+    let began = Instant::now();
+    while !Command::new("curl").args(["-sf", "-o", "/dev/null", &url]).status().unwrap().success() {
+        assert!(began.elapsed() < Duration::from_secs(30), "debuginfod does not serve {url}");
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    // The server has it at its path, and the program's user does not. It is read before it moves.
+    let find = |servers: &str| {
+        let mut find = Command::new("debuginfod-find");
+        find.args(["source", &id]).arg(&file).env("DEBUGINFOD_URLS", servers);
+        let found = find.env("DEBUGINFOD_CACHE_PATH", shop.path("old")).output().unwrap();
+        String::from_utf8(found.stdout).unwrap().trim().to_owned()
+    };
+    let old = PathBuf::from(find(&server.url));
+    let kept = std::fs::read(&file).unwrap();
+    assert_eq!(std::fs::read(&old).unwrap(), kept);
+    let (proxy, _) = serve({
+        let kept = kept.clone();
+        move |_, stream| {
+            let _ = stream.write_all(&[head(Some(kept.len() as u64)).as_bytes(), &kept].concat());
+        }
+    });
+    std::fs::remove_file(&file).unwrap();
+
+    let shown = format!("SHOWN {} {}: Some(\"#include <time.h>\")", file.display(), BUSY.1.lines().count());
+    let refused = ask_for_source(&shop, "", &file);
+    assert!(refused.contains("is not here: name the directory") && !shop.path("cache").exists(), "{refused}");
+    assert_eq!(ask_for_source(&shop, &proxy, &file), shown);
+    let all = cached(&shop);
+    assert_eq!(std::fs::read(&all[0]).unwrap(), kept);
+    let name = all[0].file_name().unwrap().to_str().unwrap();
+    assert!(all.len() == 1 && name.starts_with("source-") && name.ends_with("#busy.c"), "{name}");
+    assert_eq!(ask_for_source(&shop, "", &file), shown, "from the cache, without a server");
+
+    // So is what debuginfod's own client has left.
+    std::fs::remove_file(&all[0]).unwrap();
+    std::fs::rename(old, all[0].with_file_name(format!("source{}", file.to_str().unwrap().replace('/', "##"))))
+        .unwrap();
+    assert_eq!(ask_for_source(&shop, "", &file), shown);
+}
+
+#[test]
+fn hostile_sources_are_refused_or_made_safe() {
+    if !has("curl") {
+        return;
+    }
+    let shop = Workshop::new();
+    let (_, _, id) = stripped(&shop);
+    let (url, requested) = serve(move |path, stream| match path.split('/').nth(1).unwrap() {
+        "missing" => drop(stream.write_all(b"HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\n\r\n")),
+        "endless" => {
+            let _ = stream.write_all(head(None).as_bytes());
+            while stream.write_all(&[b'a'; 4096]).is_ok() {}
+        }
+        "huge" => drop(stream.write_all(head(Some(1 << 40)).as_bytes())),
+        "local" => drop(stream.write_all(b"HTTP/1.1 302 Found\r\nLocation: file:///etc/passwd\r\n\r\n")),
+        "garbage" => drop(stream.write_all((head(None) + "\x1b[2J\0\u{202e}x\n").as_bytes())),
+        "slow" => {
+            let _ = stream.write_all(head(Some(1 << 20)).as_bytes());
+            while stream.write_all(b"a").is_ok() {
+                std::thread::sleep(Duration::from_millis(50));
+            }
+        }
+        _ => drop(stream.read_to_end(&mut Vec::new())),
+    });
+    for (kind, words) in [
+        ("missing", "it does not have it"),
+        ("endless", "larger than 1 MB"),
+        ("huge", "larger than 1 MB"),
+        ("local", "(1) "),
+        ("slow", "longer than 3 s"),
+        ("silent", "longer than 3 s"),
+    ] {
+        let began = Instant::now();
+        let said = ask_for_source(&shop, &format!("{url}/{kind}"), Path::new("/src/../a b?c#.c"));
+        assert!(said.starts_with("REFUSED") && said.contains("debuginfod: ") && said.contains(words), "{kind}: {said}");
+        assert_eq!(requested.recv().unwrap(), format!("/{kind}/buildid/{id}/source/src/../a%20b%3Fc%23.c"));
+        assert!(began.elapsed() < Duration::from_secs(20), "{kind} took {:?}", began.elapsed());
+        assert_eq!(cached(&shop), [] as [PathBuf; 0], "{kind}");
+    }
+    let said = ask_for_source(&shop, &format!("{url}/garbage"), Path::new("/src/a.c"));
+    assert!(said.starts_with("SHOWN /src/a.c 1: ") && !said.contains(['\x1b', '\0']), "{said}");
+    requested.recv().unwrap();
+    // A server is asked for no relative path, and not by a program without a build id.
+    assert!(ask_for_source(&shop, &url, Path::new("src/a.c")).contains("is not here: name the directory"));
+    assert!(requested.try_recv().is_err());
 }
 
 #[test]

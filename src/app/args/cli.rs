@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use clap::{Parser, Subcommand};
 
+use super::groups::{ConfigArgs, SymbolArgs};
 use super::record::{RecordArgs, ViewArgs};
 use super::report;
 use super::watch::WatchArgs;
@@ -79,10 +80,13 @@ pub enum CliSubcommand {
         #[arg(value_name = "PID|FILE|RECORDING")]
         target: OsString,
 
-        /// Download missing debug information first, from the debuginfod servers in
-        /// DEBUGINFOD_URLS, with curl. The servers learn the build ids of the files
-        #[arg(long)]
-        debuginfod: bool,
+        /// Whether debug information is downloaded.
+        #[command(flatten)]
+        debug_information: SymbolArgs,
+
+        /// The config file to use.
+        #[command(flatten)]
+        config: ConfigArgs,
     },
     /// Record samples to a file, without a screen
     Record(Box<RecordArgs>),

@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 
 use clap::{Args, ValueEnum};
 
+use super::groups::{ConfigArgs, SymbolArgs};
 use super::parsers::{keyword_parser, parse_pattern};
 use crate::pprof::format::SaveFormat;
 use crate::pprof::report::{Granularity, ReportKind, ReportOptions};
@@ -136,6 +137,14 @@ pub struct Report {
     /// $PPROF_BINARY_PATH, or none
     #[arg(long, value_enum, value_name = "SOURCE", default_value = "local", help_heading = "Display")]
     pub symbolize: Symbolize,
+
+    /// Whether debug information is downloaded.
+    #[command(flatten)]
+    pub debug_information: SymbolArgs,
+
+    /// The config file to use.
+    #[command(flatten)]
+    pub config: ConfigArgs,
 
     /// Divide all values by this number
     #[arg(long, alias = "divide_by", value_name = "N", default_value_t = 1.0, value_parser = parse_divisor, help_heading = "Display")]

@@ -226,9 +226,12 @@ at 1s prof 10ms f@f.c:4;g@g.h:1 (inline)";
         assert_eq!(code.instructions[2].jump, Some(FIRST_ADDRESS));
         let lines: Vec<u32> = code.place(&code.instructions[1]).iter().map(|line| line.line).collect();
         assert_eq!(lines, [1, 4], "the innermost first");
-        let found = script.source(&source::SourceRequest { file: "f.c".to_owned(), pid: 7 }).source.expect("a file");
+        let found = script
+            .source(&source::SourceRequest { file: "f.c".to_owned(), pid: 7, module: None })
+            .source
+            .expect("a file");
         assert_eq!((found.line(2), found.line(4)), (Some(""), Some("  return g();")));
-        assert!(script.source(&source::SourceRequest { file: "g.h".to_owned(), pid: 7 }).source.is_err());
+        assert!(script.source(&source::SourceRequest { file: "g.h".to_owned(), pid: 7, module: None }).source.is_err());
     }
 
     #[test]
