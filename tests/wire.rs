@@ -197,8 +197,8 @@ fn plain() -> impl Strategy<Value = SentMessage> {
 }
 
 fn sample() -> impl Strategy<Value = Sample> {
-    let numbers = (any::<u32>(), clock(), any::<u32>(), any::<u32>(), number(), number(), 0..STACK_SLOTS as u8);
-    numbers.prop_map(|(tid, clock, flags, generation, monotonic_ns, weight_ns, slot)| Sample {
+    let numbers = (any::<u32>(), clock(), any::<u32>(), any::<u32>(), number(), number(), any::<u32>());
+    numbers.prop_map(|(tid, clock, flags, generation, monotonic_ns, weight_ns, age_ms)| Sample {
         tid,
         clock,
         flags,
@@ -206,7 +206,8 @@ fn sample() -> impl Strategy<Value = Sample> {
         monotonic_ns,
         weight_ns,
         allocation: if clock == Clock::Alloc { Allocation::unpack(monotonic_ns) } else { Allocation::default() },
-        slot,
+        age_ms,
+        slot: 0,
     })
 }
 
@@ -319,6 +320,7 @@ fn the_largest_messages_fit() {
         monotonic_ns: u64::MAX,
         weight_ns: u64::MAX,
         allocation: Allocation::default(),
+        age_ms: 0,
         slot: STACK_SLOTS as u8 - 1,
     };
     // Differences of alternating sign have the longest varints.

@@ -156,7 +156,7 @@ _sigtop() {
                     return 0
                     ;;
                 --sort)
-                    COMPREPLY=($(compgen -W "flat cum name" -- "${cur}"))
+                    COMPREPLY=($(compgen -W "flat cum latency name" -- "${cur}"))
                     return 0
                     ;;
                 --names)
@@ -306,7 +306,7 @@ _sigtop() {
                     return 0
                     ;;
                 --sort)
-                    COMPREPLY=($(compgen -W "flat cum name" -- "${cur}"))
+                    COMPREPLY=($(compgen -W "flat cum latency name" -- "${cur}"))
                     return 0
                     ;;
                 --names)
@@ -856,7 +856,7 @@ _sigtop() {
                     return 0
                     ;;
                 --sort)
-                    COMPREPLY=($(compgen -W "flat cum name" -- "${cur}"))
+                    COMPREPLY=($(compgen -W "flat cum latency name" -- "${cur}"))
                     return 0
                     ;;
                 --names)

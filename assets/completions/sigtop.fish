@@ -49,6 +49,7 @@ complete -c sigtop -n "__fish_sigtop_needs_command" -l tagignore -d 'Drop sample
 complete -c sigtop -n "__fish_sigtop_needs_command" -l window -d 'Length of the rolling window, at most 60s, or `all` [default: 10s]' -r
 complete -c sigtop -n "__fish_sigtop_needs_command" -l sort -d 'Sort rows by this column [default: flat]' -r -f -a "flat\t'time in the function itself'
 cum\t'time in the function and its callees'
+latency\t'share of the wall-clock time in which the process ran'
 name\t'function name'"
 complete -c sigtop -n "__fish_sigtop_needs_command" -l names -d 'Style of function names [default: short; full in tables]' -r -f -a "short\t'as much of the path as fits, without generics and arguments'
 full\t'with generics and arguments, the innermost elided where they do not fit'
@@ -130,6 +131,7 @@ complete -c sigtop -n "__fish_sigtop_using_subcommand demo" -l tagignore -d 'Dro
 complete -c sigtop -n "__fish_sigtop_using_subcommand demo" -l window -d 'Length of the rolling window, at most 60s, or `all` [default: 10s]' -r
 complete -c sigtop -n "__fish_sigtop_using_subcommand demo" -l sort -d 'Sort rows by this column [default: flat]' -r -f -a "flat\t'time in the function itself'
 cum\t'time in the function and its callees'
+latency\t'share of the wall-clock time in which the process ran'
 name\t'function name'"
 complete -c sigtop -n "__fish_sigtop_using_subcommand demo" -l names -d 'Style of function names [default: short; full in tables]' -r -f -a "short\t'as much of the path as fits, without generics and arguments'
 full\t'with generics and arguments, the innermost elided where they do not fit'
@@ -308,6 +310,7 @@ complete -c sigtop -n "__fish_sigtop_using_subcommand view" -l tagignore -d 'Dro
 complete -c sigtop -n "__fish_sigtop_using_subcommand view" -l window -d 'Length of the rolling window, at most 60s, or `all` [default: 10s]' -r
 complete -c sigtop -n "__fish_sigtop_using_subcommand view" -l sort -d 'Sort rows by this column [default: flat]' -r -f -a "flat\t'time in the function itself'
 cum\t'time in the function and its callees'
+latency\t'share of the wall-clock time in which the process ran'
 name\t'function name'"
 complete -c sigtop -n "__fish_sigtop_using_subcommand view" -l names -d 'Style of function names [default: short; full in tables]' -r -f -a "short\t'as much of the path as fits, without generics and arguments'
 full\t'with generics and arguments, the innermost elided where they do not fit'

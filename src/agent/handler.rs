@@ -13,7 +13,7 @@
 
 use crate::agent::arch::{is_handler_frame, return_from_handler, signal_handler};
 use crate::agent::cpuprofile::control;
-use crate::agent::os::syscall;
+use crate::agent::os::{coarse_clock, syscall};
 use crate::agent::sampling::counters::{self, TimerConfig};
 use crate::agent::sampling::ring::RawSample;
 use crate::agent::sampling::sample;
@@ -193,7 +193,8 @@ fn tick(tid: u32, epoch: u32, weight_ns: u64, context: *const u64) {
         Registers::of(context)
     };
     let flags = if control::is_excluded_by_filter() { LEFT_OUT } else { 0 };
-    sample::record_sample(RawSample { tid, epoch, weight_ns, flags, ..RawSample::default() }, registers);
+    let detail = coarse_clock::now_ns();
+    sample::record_sample(RawSample { tid, epoch, weight_ns, flags, detail, ..RawSample::default() }, registers);
 }
 
 #[cfg(test)]

@@ -11,7 +11,7 @@ use crate::agent::cpuprofile::env::{self, EnvSettings};
 use crate::agent::cpuprofile::other_library::{self, OtherProfiler};
 #[cfg(sigtop_agent)]
 use crate::agent::os::memory;
-use crate::agent::os::{libc_functions, loader, syscall, user_dispatch};
+use crate::agent::os::{coarse_clock, libc_functions, loader, syscall, user_dispatch};
 use crate::agent::sampling::counters;
 use crate::agent::sampling::deferred::DEFERRED;
 use crate::agent::sampling::ring::RING;
@@ -52,6 +52,7 @@ static ENVIRONMENT_READ: AtomicBool = AtomicBool::new(false);
 pub(super) fn prepare() -> bool {
     if READY.compare_exchange(0, 1, Ordering::AcqRel, Ordering::Acquire).is_ok() {
         libc_functions::look_up();
+        coarse_clock::look_up();
         actions::set_handler(handler::address());
         let out = secure() || arch::is_under_valgrind();
         if !out {

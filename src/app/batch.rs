@@ -9,7 +9,7 @@ use crossbeam_channel::{Receiver, after, never, select};
 
 use super::leave::leave_program;
 use crate::link::wire::{Clock, LossCause};
-use crate::pprof::live_top::{COLUMNS_BEFORE_NAME, TopHeader, TopLimits, inline_mark, write_top};
+use crate::pprof::live_top::{TopHeader, TopLimits, columns_before_name, inline_mark, write_top};
 use crate::session::{Answer, Command, Notice, Session, TargetExit};
 use crate::tally::top::TopTable;
 use crate::tui::fit_names::{NameToFit, fit_names};
@@ -119,7 +119,7 @@ pub(super) fn run(session: &Session, mut options: BatchOptions) -> io::Result<Op
                 due = options.interval.map(|interval| Instant::now() + interval);
                 if let Some(answer) = &latest {
                     let mut table = (*answer.window).clone();
-                    fit_row_names(&mut table, usize::MAX, options.names, options.sink.columns());
+                    fit_row_names(answer, &mut table, usize::MAX, options.names, options.sink.columns());
                     options.sink.write(&format_table(answer, &table, &TopLimits::default()))?;
                     printed += 1;
                 }
@@ -161,7 +161,7 @@ fn write_last_table(answer: &Answer, options: &mut BatchOptions) -> io::Result<(
         return options.sink.write(&format!("sigtop: {}\n", answer.facts.explain_no_samples()));
     }
     let mut table = (*answer.total).clone();
-    fit_row_names(&mut table, usize::MAX, options.names, options.sink.columns());
+    fit_row_names(answer, &mut table, usize::MAX, options.names, options.sink.columns());
     let table = format_table(answer, &table, &TopLimits::default());
     options.sink.write(&table)?;
     warn_of_unsampled(answer, options)
@@ -173,13 +173,14 @@ fn warn_of_unsampled(answer: &Answer, options: &mut BatchOptions) -> io::Result<
     unsampled.map_or(Ok(()), |unsampled| options.sink.write_warning(&unsampled.to_string()))
 }
 
-/// Replaces the full names of the first rows, which are printed, by names that fit into a line of
-/// this many columns.
-pub(super) fn fit_row_names(table: &mut TopTable, rows: usize, style: NameStyle, columns: usize) {
+/// Replaces the full names of the first rows of an answer's table, which are printed, by names that
+/// fit into a line of this many columns.
+pub(super) fn fit_row_names(answer: &Answer, table: &mut TopTable, rows: usize, style: NameStyle, columns: usize) {
+    let columns = columns.saturating_sub(columns_before_name(answer.question.sort));
     let rows = rows.min(table.rows.len());
     let mut names = Vec::with_capacity(rows);
     for row in &table.rows[..rows] {
-        let room = columns.saturating_sub(COLUMNS_BEFORE_NAME + inline_mark(row.inline).len());
+        let room = columns.saturating_sub(inline_mark(row.inline).len());
         names.push(NameToFit { full: &row.full, short: &row.short, room: room.max(MIN_NAME_COLUMNS) });
     }
     let fitted = fit_names(&names, style);
@@ -205,6 +206,7 @@ pub(super) fn format_table(answer: &Answer, table: &TopTable, limits: &TopLimits
         lost_ticks: if is_total { facts.losses.lost_ticks } else { [0; LossCause::ALL.len()] },
         lost_ns: if is_total { facts.losses.lost_ns } else { [0; LossCause::ALL.len()] },
         filters: &answer.question.filters,
+        sort: answer.question.sort,
     };
     let mut out = String::new();
     write_top(&mut out, &header, table, limits);

@@ -116,7 +116,7 @@ pub(super) fn print_summary(closed: &ClosedScreen, answer: &Answer, args: &Watch
         let mut table = (*answer.total).clone();
         let columns = tui::terminal_columns().unwrap_or(80);
         let limits = TopLimits { nodecount: Some(ROWS), ..TopLimits::default() };
-        fit_row_names(&mut table, ROWS, args.display.names.unwrap_or_default(), columns);
+        fit_row_names(answer, &mut table, ROWS, args.display.names.unwrap_or_default(), columns);
         text += &batch::format_table(answer, &table, &limits);
         if let Some(unsampled) = &answer.facts.unsampled {
             text += &format!("sigtop: {unsampled}\n");

@@ -14,7 +14,8 @@
 //!      0.77s 14.10% 52.38%      0.77s 14.10%  parse_value (inline)
 //! ```
 //!
-//! All lines are pprof's, except for `Samples:`. The unit is chosen for the rows that are shown, as
+//! All lines are pprof's, except for `Samples:`, and all columns, except for lat% if rows are sorted
+//! by it. The unit is chosen for the rows that are shown, as
 //! in pprof. There is one difference: pprof derives the `(inline)` mark from the rows that it shows
 //! and ignores edges below 0.1 % of the total, so the mark depends on other rows. Here the mark
 //! considers all calls, as pprof does with `-edgefraction=0`.
@@ -26,9 +27,9 @@ use std::fmt::Write;
 
 use crate::profile::Clock;
 use crate::profile::loss::LossCause;
-use crate::tally::measure::{ValueUnit, count, percentage, value};
+use crate::tally::measure::{ValueUnit, count, percentage, rough_share, value};
 use crate::tally::query::tags::TagFilter;
-use crate::tally::query::{Filters, Pattern};
+use crate::tally::query::{Filters, Pattern, Sort};
 use crate::tally::top::{InlineState, TopRow, TopTable};
 
 /// The facts in the header lines.
@@ -46,6 +47,8 @@ pub struct TopHeader<'a> {
     pub lost_ns: [u64; LossCause::ALL.len()],
     /// The active filters.
     pub filters: &'a Filters,
+    /// The order of the rows. By latency, they have the column `lat%`, which pprof has not.
+    pub sort: Sort,
 }
 
 /// The limits of the table.
@@ -117,19 +120,27 @@ pub fn write_top(out: &mut String, header: &TopHeader, table: &TopTable, limits:
     if table.total_ns > 0 && (1..large.len()).contains(&rows.len()) {
         line(format_args!("Showing top {} nodes out of {}", rows.len(), large.len()));
     }
-    line(format_args!("{:>10} {:>5}% {:>5}% {:>10} {:>5}%", "flat", "flat", "sum", "cum", "cum"));
+    let has_latency = header.sort == Sort::Latency;
+    let latency = if has_latency { "   lat%" } else { "" };
+    line(format_args!("{:>10} {:>5}% {:>5}% {:>10} {:>5}%{latency}", "flat", "flat", "sum", "cum", "cum"));
     let mut sum_ns = 0u64;
     for row in rows {
         sum_ns = sum_ns.saturating_add(row.flat_ns);
         let [flat, sum, cum] = [row.flat_ns, sum_ns, row.cum_ns].map(|ns| percentage(ns, table.total_ns));
         let (flat_value, cum_value) = (shown(row.flat_ns), shown(row.cum_ns));
         let mark = inline_mark(row.inline);
-        line(format_args!("{flat_value:>10} {flat} {sum} {cum_value:>10} {cum}  {}{mark}", row.full));
+        let latency = match has_latency {
+            true => format!(" {:>6}", rough_share(row.latency_ns, table.latency_ns, table.samples).0),
+            false => String::new(),
+        };
+        line(format_args!("{flat_value:>10} {flat} {sum} {cum_value:>10} {cum}{latency}  {}{mark}", row.full));
     }
 }
 
-/// Columns of a row before the name.
-pub const COLUMNS_BEFORE_NAME: usize = 44;
+/// Columns of a row before the name, in this order of rows.
+pub fn columns_before_name(sort: Sort) -> usize {
+    if sort == Sort::Latency { 51 } else { 44 }
+}
 
 /// pprof's mark behind the name of an inlined function.
 pub fn inline_mark(inline: InlineState) -> &'static str {

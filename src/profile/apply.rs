@@ -170,7 +170,10 @@ impl Profile {
 
     fn disconnect(&mut self, source: SourceId, at_ns: u64) {
         if let Some(id) = self.sources.remove(&source) {
-            self.processes[id.0 as usize].disconnect();
+            self.settle_process(id, true);
+            let process = &mut self.processes[id.0 as usize];
+            process.totals.values_mut().for_each(Totals::end_running);
+            process.disconnect();
             self.disconnected.push_back((id, at_ns));
         }
     }
@@ -324,9 +327,12 @@ impl Profile {
         let at_ns = sample.monotonic_ns.saturating_add_signed(process.clock_offset_ns).min(arrived_ns);
         let totals = process.totals.get_or_default(sample.clock);
         let samples = if sample.clock.is_memory() { sample.allocation.objects } else { 1 };
-        let weight = Weight { ns: sample.weight_ns, samples: samples.into() };
+        let weight = Weight::new(sample.weight_ns, samples.into());
         let overflows = totals.overflows();
         totals.add(at_ns, resolved.index, weight);
+        let ran = !sample.clock.is_memory() && sample.flags & (flag::WAITS | flag::REPEAT | flag::RUNNABLE) == 0;
+        let ran_ns = at_ns.saturating_sub(u64::from(sample.age_ms) * 1_000_000);
+        let is_due = ran && totals.add_running((ran_ns, at_ns), resolved.index, sample.weight_ns);
         let key = (thread, resolved.stack);
         if let Some(times) = &mut self.times {
             times.push(TimedSample { at_ns, clock: sample.clock, key, samples, weight_ns: sample.weight_ns });
@@ -341,10 +347,41 @@ impl Profile {
         if sample.clock == Clock::Alloc {
             self.add_live(id, at_ns, sample.allocation.id, key, weight);
         }
+        if is_due {
+            self.settle_process(id, false);
+        }
         let quality = &mut self.stack_quality;
         quality.samples += 1;
         quality.truncated += u64::from(is_truncated);
         quality.unreadable += u64::from(sample.flags & flag::UNREADABLE != 0);
+    }
+
+    /// Brings the latencies of all samples up to date.
+    pub fn settle_latency(&mut self) {
+        for process in 0..self.processes.len() {
+            if self.processes[process].connected {
+                self.settle_process(ProcessId(process as u32), true);
+            }
+        }
+    }
+
+    /// Brings the latencies of a process up to date: `all`, or only those that no later sample
+    /// changes.
+    fn settle_process(&mut self, id: ProcessId, all: bool) {
+        let Profile { processes, change_logs, frozen, .. } = self;
+        for clock in Clock::ALL.into_iter().filter(|clock| !clock.is_memory()) {
+            let Some(totals) = processes[id.0 as usize].totals.get_mut(clock) else { continue };
+            let overflows = totals.overflows();
+            let log = change_logs.get_or_default(clock);
+            totals.settle(all, |bucket, key, weight| {
+                if frozen.is_none() {
+                    log.push(LoggedSample { bucket, key, weight });
+                }
+            });
+            if totals.overflows() != overflows {
+                log.invalidate();
+            }
+        }
     }
 
     /// Finds or creates the stack and the index in the totals of a sample that is not cached, and

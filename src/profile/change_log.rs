@@ -6,10 +6,11 @@ use std::collections::VecDeque;
 
 use super::totals::{ThreadStack, Weight};
 
-/// Maximum number of samples in the log, 32 bytes each: four seconds at 8 000 samples per second.
-const MAX_SAMPLES: usize = 1 << 15;
+/// Maximum number of entries in the log, 40 bytes each: four seconds at 8 000 samples per second,
+/// each of which is followed by its latency.
+const MAX_SAMPLES: usize = 1 << 16;
 
-/// A sample that was added to the totals.
+/// A sample that was added to the totals, or a change of the latency of samples.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LoggedSample {
     /// History bucket: time divided by [`BUCKET_NS`](super::totals::BUCKET_NS).
@@ -72,7 +73,7 @@ mod tests {
     use super::*;
 
     fn sample(bucket: u64) -> LoggedSample {
-        LoggedSample { bucket, key: (ThreadId(0), StackId::EMPTY), weight: Weight { ns: 1, samples: 1 } }
+        LoggedSample { bucket, key: (ThreadId(0), StackId::EMPTY), weight: Weight::new(1, 1) }
     }
 
     #[test]

@@ -5,8 +5,8 @@
 //! Closed buckets are packed. Entries are sorted by their index in the totals and stored as the
 //! difference to the index before and the number of their weight, both as varints. Weights repeat
 //! (most are the period), so a sample takes 2 to 5 bytes if all stacks differ, and none if its
-//! stack is in the bucket already. The buckets of the last second stay open, because samples arrive
-//! only roughly in order.
+//! stack is in the bucket already. A latency that is less than the time takes 4 more. The buckets
+//! of the last second stay open, because samples arrive only roughly in order.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -22,12 +22,19 @@ pub const BUCKETS: usize = 6000;
 /// Number of newest buckets that are not packed, because late samples may still arrive.
 const OPEN_BUCKETS: usize = 10;
 /// Maximum size of all packed buckets in bytes. Beyond it, the oldest bucket is dropped early. Ten
-/// minutes of 8 000 samples per second, no two alike, take 16 MB.
+/// minutes of 8 000 samples per second, no two alike, take 16 MB, and twice that if several
+/// threads ran all the time.
 const MAX_BYTES: usize = 32 << 20;
 /// Number of entries at which the equal ones of an open bucket are merged for the first time.
 const MERGE_AT: usize = 4096;
 /// Maximum number of numbered weights. Further weights are stored in full.
 const MAX_WEIGHTS: usize = 4096;
+
+/// The latency of a weight, packed with its number: it is the time, it is 0, or it follows.
+const LATENCY_WHOLE: u64 = 0;
+const LATENCY_NONE: u64 = 1;
+const LATENCY_FOLLOWS: u64 = 2;
+const LATENCIES: u64 = 3;
 
 /// An index in the totals and its weight in the bucket.
 type BucketEntry = (u32, Weight);
@@ -71,7 +78,7 @@ impl Bucket {
     }
 }
 
-/// The first [`MAX_WEIGHTS`] distinct weights, by number.
+/// The first [`MAX_WEIGHTS`] distinct weights, by number. Their latency is 0.
 #[derive(Clone, Debug, Default)]
 struct WeightTable {
     weights: Vec<Weight>,
@@ -89,7 +96,7 @@ impl WeightTable {
             return 0;
         }
         self.numbers.insert(key, self.weights.len() as u32);
-        self.weights.push(weight);
+        self.weights.push(Weight::new(weight.ns, weight.samples));
         self.weights.len() as u64
     }
 }
@@ -194,10 +201,18 @@ impl History {
             varint::push(&mut bytes, u64::from(index - last));
             last = index;
             let number = self.weights.number(weight);
-            varint::push(&mut bytes, number);
+            let latency = match weight.latency_ns {
+                latency_ns if latency_ns == weight.ns => LATENCY_WHOLE,
+                0 => LATENCY_NONE,
+                _ => LATENCY_FOLLOWS,
+            };
+            varint::push(&mut bytes, number * LATENCIES + latency);
             if number == 0 {
                 varint::push(&mut bytes, weight.ns);
                 varint::push(&mut bytes, weight.samples);
+            }
+            if latency == LATENCY_FOLLOWS {
+                varint::push(&mut bytes, weight.latency_ns);
             }
         }
         (bucket.packed_entries, bucket.packed) = (open.len() as u32, bytes.into());
@@ -269,9 +284,15 @@ impl History {
         let (mut bytes, mut index) = (&*bucket.packed, 0);
         for _ in 0..bucket.packed_entries {
             index += next(&mut bytes) as u32;
-            let weight = match next(&mut bytes) {
-                0 => Weight { ns: next(&mut bytes), samples: next(&mut bytes) },
+            let code = next(&mut bytes);
+            let mut weight = match code / LATENCIES {
+                0 => Weight::new(next(&mut bytes), next(&mut bytes)),
                 number => self.weights.weights[number as usize - 1],
+            };
+            weight.latency_ns = match code % LATENCIES {
+                LATENCY_WHOLE => weight.ns,
+                LATENCY_NONE => 0,
+                _ => next(&mut bytes),
             };
             each(index, weight);
         }
@@ -293,16 +314,13 @@ mod tests {
     use super::*;
 
     fn weight(ns: u64) -> Weight {
-        Weight { ns, samples: 1 }
+        Weight::new(ns, 1)
     }
 
     /// Sums the entries by bucket number and index.
-    fn sums_by_entry(history: &History, first: u64, last: u64) -> BTreeMap<(u64, u32), (u64, u64)> {
-        let mut sums: BTreeMap<(u64, u32), (u64, u64)> = BTreeMap::new();
-        history.visit(first, last, |number, index, weight| {
-            let sum = sums.entry((number, index)).or_default();
-            *sum = (sum.0 + weight.ns, sum.1 + weight.samples);
-        });
+    fn sums_by_entry(history: &History, first: u64, last: u64) -> BTreeMap<(u64, u32), Weight> {
+        let mut sums: BTreeMap<(u64, u32), Weight> = BTreeMap::new();
+        history.visit(first, last, |number, index, weight| *sums.entry((number, index)).or_default() += weight);
         sums
     }
 
@@ -312,17 +330,20 @@ mod tests {
         /// A visit yields every sample, whether or not it came late or its bucket was packed.
         #[test]
         fn packing_keeps_every_sample(
-            entries in prop::collection::vec((0..40u64, prop_oneof![0..5u32, any::<u32>()], 0..u64::MAX >> 20), 0..300),
+            entries in prop::collection::vec(
+                (0..40u64, prop_oneof![0..5u32, any::<u32>()], 0..u64::MAX >> 20, 0..3u64),
+                0..300,
+            ),
             range in (0..45u64, 0..45u64),
         ) {
-            let (mut history, mut expected) = (History::default(), BTreeMap::<(u64, u32), (u64, u64)>::new());
-            for (at, &(number, index, ns)) in entries.iter().enumerate() {
+            let (mut history, mut expected) = (History::default(), BTreeMap::<(u64, u32), Weight>::new());
+            for (at, &(number, index, ns, latency)) in entries.iter().enumerate() {
                 // Mostly in order.
                 let number = if at % 7 == 0 { number } else { at as u64 / 8 };
-                history.add(number, index, weight(ns));
+                let weight = Weight { latency_ns: ns * latency / 2, ..weight(ns) };
+                history.add(number, index, weight);
                 if (range.0..=range.1).contains(&number) {
-                    let sum = expected.entry((number, index)).or_default();
-                    *sum = (sum.0 + ns, sum.1 + 1);
+                    *expected.entry((number, index)).or_default() += weight;
                 }
             }
             prop_assert_eq!(sums_by_entry(&history, range.0, range.1), expected);
@@ -341,7 +362,7 @@ mod tests {
         (1..=OPEN_BUCKETS as u64).for_each(|number| assert_eq!(history.add(number, 0, weight(1)), 0));
         assert_eq!((history.buckets[0].open.len(), history.buckets[0].packed_entries), (0, 5));
         assert!(history.buckets.iter().skip(1).all(|bucket| bucket.open.len() == 1));
-        assert_eq!(sums_by_entry(&history, 0, 0).values().map(|sum| sum.0).sum::<u64>(), 3 * MERGE_AT as u64);
+        assert_eq!(sums_by_entry(&history, 0, 0).values().map(|sum| sum.ns).sum::<u64>(), 3 * MERGE_AT as u64);
     }
 
     #[test]

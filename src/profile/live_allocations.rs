@@ -94,6 +94,7 @@ mod tests {
             monotonic_ns: at_ns,
             weight_ns: 1000,
             allocation: Allocation { id, objects },
+            age_ms: 0,
             slot: 0,
         };
         send(profile, at_ns, Message::Sample(sample, [FrameAddress::Instruction(address).pack()].into()));

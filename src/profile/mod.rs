@@ -19,6 +19,7 @@ pub mod module;
 mod present_waits;
 pub mod process;
 mod read;
+pub mod running_time;
 mod sample_cache;
 mod sample_times;
 pub mod script;

@@ -114,6 +114,7 @@ impl Profile {
     /// Lets all queries read a copy of the current totals until [`thaw`](Self::thaw). New samples
     /// are added to the live totals.
     pub fn freeze(&mut self) {
+        self.settle_latency();
         self.frozen = Some(self.copy_totals());
         self.times.iter_mut().for_each(SampleTimes::freeze);
         self.invalidate_change_logs();
@@ -128,6 +129,7 @@ impl Profile {
 
     /// Copies the current totals, or those of the freeze, to the baseline.
     pub fn set_baseline(&mut self) {
+        self.settle_latency();
         self.baseline = match &self.frozen {
             Some(frozen) => frozen.iter().map(|totals| totals.map(Totals::freeze)).collect(),
             None => self.copy_totals(),

@@ -69,6 +69,7 @@ impl TestSession {
             monotonic_ns,
             weight_ns: 5,
             allocation: Default::default(),
+            age_ms: 0,
             slot: 0,
         };
         self.send(source, Message::Sample(sample, leaf_first(frames)));
@@ -165,6 +166,7 @@ fn frames_of_an_interpreter_replace_its_own() {
             monotonic_ns: 0,
             weight_ns: 5,
             allocation: Default::default(),
+            age_ms: 0,
             slot: 0,
         };
         let frame = |offset| InterpreterFrame { function: 3, offset }.pack();
@@ -192,6 +194,7 @@ fn left_out_frames_are_marked_at_their_position() {
         monotonic_ns: session.now_ns,
         weight_ns: 5,
         allocation: Default::default(),
+        age_ms: 0,
         slot: 0,
     };
     let frames = [FrameAddress::Instruction(1).pack(), FRAMES_LEFT_OUT, FrameAddress::Return(3).pack()];
@@ -290,6 +293,7 @@ fn sample_times_are_converted_to_the_viewers_clock() {
         monotonic_ns,
         weight_ns: 1,
         allocation: Default::default(),
+        age_ms: 0,
         slot: 0,
     };
     session.send(0, Message::Sample(sample(105 * S), leaf_first(&[1])));
@@ -344,6 +348,7 @@ fn threads_beyond_the_limit_share_one_entry_and_are_counted() {
         monotonic_ns: 0,
         weight_ns: 1,
         allocation: Default::default(),
+        age_ms: 0,
         slot: 0,
     };
     for tid in [3, MAX_THREADS as u32 + 3, MAX_THREADS as u32 + 5] {
@@ -397,6 +402,7 @@ impl TestSession {
             monotonic_ns,
             weight_ns: 5,
             allocation: Default::default(),
+            age_ms: 0,
             slot: 0,
         };
         self.send(0, Message::Sample(sample, leaf_first(frames)));
@@ -427,6 +433,7 @@ fn a_wait_lasts_until_the_thread_runs() {
             monotonic_ns: now_ns,
             weight_ns: 5,
             allocation: Allocation::default(),
+            age_ms: 0,
             slot: 0,
         };
         session.send(0, Message::Sample(sample, leaf_first(&[0x1010])));

@@ -5,6 +5,7 @@ use super::hash::IdMap;
 use super::history::History;
 pub use super::history::{BUCKET_NS, BUCKETS};
 use super::ids::ThreadId;
+use super::running_time::{LatencyChange, RunningTime};
 use super::stack::StackId;
 pub use super::weight::Weight;
 
@@ -53,13 +54,16 @@ pub struct Totals {
     indices: IdMap<ThreadStack, u32>,
     history: History,
     overflows: u64,
+    /// The recent time in which threads ran; `None` if none did.
+    running: Option<Box<RunningTime>>,
 }
 
 impl Totals {
     /// Returns a read-only copy.
     pub fn freeze(&self) -> Totals {
         let Totals { entries, history, overflows, .. } = self;
-        Totals { entries: entries.clone(), indices: IdMap::default(), history: history.clone(), overflows: *overflows }
+        let (entries, history) = (entries.clone(), history.clone());
+        Totals { entries, history, overflows: *overflows, ..Totals::default() }
     }
 
     /// Whether `key` has an index or can get one.
@@ -85,6 +89,32 @@ impl Totals {
     pub fn add(&mut self, at_ns: u64, index: TotalsIndex, weight: Weight) {
         self.entries[index.0 as usize].1 += weight;
         self.overflows += self.history.add(at_ns / BUCKET_NS, index.0, weight);
+    }
+
+    /// Says that the thread of a sample that was added at `at_ns` ran until `ran_ns`. Returns
+    /// whether latencies are due to be [settled](Self::settle).
+    pub(super) fn add_running(&mut self, (ran_ns, at_ns): (u64, u64), index: TotalsIndex, ns: u64) -> bool {
+        let thread = self.entries[index.0 as usize].0.0;
+        let running = self.running.get_or_insert_default();
+        running.add(thread, (ran_ns, at_ns), index.0, ns);
+        running.is_due()
+    }
+
+    /// Brings latencies up to date: `all`, or only those that no later sample changes. Calls `each`
+    /// with bucket number, key and weight of every change.
+    pub(super) fn settle(&mut self, all: bool, mut each: impl FnMut(u64, ThreadStack, Weight)) {
+        let Some(running) = &mut self.running else { return };
+        for LatencyChange { index, bucket, ns } in running.settle(all) {
+            let (weight, entry) = (Weight::of_latency(ns), &mut self.entries[index as usize]);
+            entry.1 += weight;
+            self.overflows += self.history.add(bucket, index, weight);
+            each(bucket, entry.0, weight);
+        }
+    }
+
+    /// Drops the time in which threads ran, as no more samples come.
+    pub(super) fn end_running(&mut self) {
+        self.running = None;
     }
 
     /// Removes a sample that was added for `key` to the history bucket with this number.
@@ -121,6 +151,7 @@ impl Totals {
     /// Clears the history but not the totals, as when a clock is switched on again.
     pub fn clear_history(&mut self) {
         self.history = History::default();
+        self.running = None;
     }
 
     /// Memory of keys and weights, in bytes.
@@ -132,7 +163,7 @@ impl Totals {
 
     /// Memory of the history, in bytes.
     pub(super) fn history_bytes(&self) -> usize {
-        self.history.bytes()
+        self.history.bytes() + self.running.as_ref().map_or(0, |running| running.bytes())
     }
 
     /// The numbers of the history's buckets, oldest first.
@@ -162,6 +193,7 @@ impl Totals {
         });
         let renumbered: Vec<u32> = renumbered.collect();
         self.history.renumber(&renumbered);
+        self.running.iter_mut().for_each(|running| running.renumber(&renumbered));
         self.entries = entries;
         self.indices = if is_frozen { IdMap::default() } else { indices };
     }
@@ -200,7 +232,7 @@ mod tests {
     #[test]
     fn a_sample_leaves_a_window_when_its_bucket_is_older() {
         let mut totals = Totals::default();
-        add(&mut totals, 5 * BUCKET_NS + 7, KEY, Weight { ns: 1, samples: 1 });
+        add(&mut totals, 5 * BUCKET_NS + 7, KEY, Weight::new(1, 1));
         let two = 2 * BUCKET_NS;
         for (now_ns, ns) in [
             (5 * BUCKET_NS - 1, 0),
@@ -225,7 +257,7 @@ mod tests {
         for (at_ns, ns) in
             [(newest, 1), (newest - 3 * BUCKET_NS, 10), (newest, 100), (newest - BUCKETS as u64 * BUCKET_NS, 1000)]
         {
-            add(&mut totals, at_ns, KEY, Weight { ns, samples: 1 });
+            add(&mut totals, at_ns, KEY, Weight::new(ns, 1));
         }
         assert_eq!(sum(&totals, last(BUCKET_NS, newest)), 101);
         assert_eq!(sum(&totals, last(4 * BUCKET_NS, newest)), 111);
@@ -237,7 +269,7 @@ mod tests {
     #[test]
     fn full_totals_have_room_for_known_keys_only() {
         let mut totals = Totals::default();
-        let one = Weight { ns: 1, samples: 1 };
+        let one = Weight::new(1, 1);
         (0..MAX_KEYS).for_each(|index| add(&mut totals, 0, (ThreadId(index as u32), StackId::EMPTY), one));
         assert!(
             totals.has_room((ThreadId(7), StackId::EMPTY)) && !totals.has_room((ThreadId(u32::MAX), StackId::EMPTY))
@@ -247,9 +279,9 @@ mod tests {
     #[test]
     fn a_frozen_copy_does_not_change() {
         let mut totals = Totals::default();
-        add(&mut totals, 0, KEY, Weight { ns: 5, samples: 1 });
+        add(&mut totals, 0, KEY, Weight::new(5, 1));
         let frozen = totals.freeze();
-        (0..30).for_each(|bucket| add(&mut totals, bucket * BUCKET_NS, KEY, Weight { ns: 1, samples: 1 }));
+        (0..30).for_each(|bucket| add(&mut totals, bucket * BUCKET_NS, KEY, Weight::new(1, 1)));
         assert_eq!((sum(&frozen, Span::Total), sum(&frozen, last(u64::MAX, u64::MAX))), (5, 5));
         assert_eq!((sum(&totals, Span::Total), sum(&totals, last(u64::MAX, u64::MAX))), (35, 35));
     }
@@ -258,19 +290,19 @@ mod tests {
     fn weights_saturate() {
         let mut totals = Totals::default();
         for _ in 0..2 {
-            add(&mut totals, 0, KEY, Weight { ns: u64::MAX, samples: 1 });
+            add(&mut totals, 0, KEY, Weight::new(u64::MAX, 1));
         }
-        add(&mut totals, BUCKET_NS, KEY, Weight { ns: 1, samples: 1 });
-        totals.visit(Span::Total, |_, weight| assert_eq!(weight, Weight { ns: u64::MAX, samples: 3 }));
+        add(&mut totals, BUCKET_NS, KEY, Weight::new(1, 1));
+        totals.visit(Span::Total, |_, weight| assert_eq!(weight, Weight::new(u64::MAX, 3)));
     }
 
     #[test]
     fn clearing_the_history_keeps_the_total() {
         let mut totals = Totals::default();
-        add(&mut totals, 0, KEY, Weight { ns: 5, samples: 1 });
+        add(&mut totals, 0, KEY, Weight::new(5, 1));
         totals.clear_history();
         assert_eq!((sum(&totals, last(u64::MAX, 0)), sum(&totals, Span::Total)), (0, 5));
-        add(&mut totals, 0, KEY, Weight { ns: 1, samples: 1 });
+        add(&mut totals, 0, KEY, Weight::new(1, 1));
         assert_eq!((sum(&totals, last(u64::MAX, 0)), sum(&totals, Span::Total)), (1, 6));
     }
 
@@ -284,7 +316,7 @@ mod tests {
         ) {
             let mut totals = Totals::default();
             for &(at_ms, thread, ns) in &samples {
-                add(&mut totals, at_ms * 1_000_000, (ThreadId(thread), StackId::EMPTY), Weight { ns, samples: 1 });
+                add(&mut totals, at_ms * 1_000_000, (ThreadId(thread), StackId::EMPTY), Weight::new(ns, 1));
             }
             let newest = samples.iter().map(|sample| sample.0 / 100).max().unwrap_or(0);
             for (ms, now_ms) in spans {
@@ -293,7 +325,7 @@ mod tests {
                     let (bucket, end) = (at_ms / 100, now_ms / 100);
                     if bucket <= end && bucket + ms.div_ceil(100) > end && bucket + 6000 > newest {
                         let entry: &mut Weight = expected.entry(thread).or_default();
-                        *entry += Weight { ns, samples: 1 };
+                        *entry += Weight::new(ns, 1);
                     }
                 }
                 let mut found = BTreeMap::new();

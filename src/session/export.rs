@@ -41,6 +41,7 @@ fn text_table(input: &SaveInput<'_>) -> String {
         lost_ticks: losses(input, |losses| losses.lost_ticks),
         lost_ns: losses(input, |losses| losses.lost_ns),
         filters: &input.query.filters,
+        sort: input.query.sort,
     };
     let mut out = String::new();
     write_top(&mut out, &header, &table, &TopLimits::default());

@@ -371,6 +371,7 @@ impl Importer<'_> {
                     monotonic_ns: at_ns,
                     weight_ns: weight_ns / count + u64::from(number < weight_ns % count),
                     allocation: Default::default(),
+                    age_ms: 0,
                     slot: 0,
                 };
                 self.write_message(process, Message::Sample(sample, frames.clone()), at_ns);

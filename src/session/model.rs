@@ -280,6 +280,7 @@ impl Model {
         self.dirty = false;
         (self.answered, self.answered_ns) = (self.received, now_ns);
         if self.frozen.is_none() {
+            self.profile.settle_latency();
             let measured = self.profile.processes().iter().any(|process| process.connected);
             self.measured_time.update(self.clock, measured, now_ns);
         }

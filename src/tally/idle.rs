@@ -7,7 +7,7 @@
 //! and `write` are not among them, because a thread can spend its CPU time there.
 
 use super::query::Query;
-use super::stacks::{SPAN, SUMS, TOTAL};
+use super::stacks::{LATENCY, SPAN, TOTAL};
 use crate::profile::Profile;
 use crate::profile::change_log::LogPosition;
 use crate::profile::thread::ThreadId;
@@ -84,7 +84,7 @@ fn is_wait(name: &str) -> bool {
 }
 
 /// Whether a thread is idle in each sum.
-type InSums = [bool; SUMS];
+type InSums = [bool; LATENCY];
 
 /// The samples of one thread in a period.
 #[derive(Clone, Copy, Default)]
@@ -124,7 +124,7 @@ impl IdleThreads {
         if source.is_some() && self.source == source {
             return false;
         }
-        let mut idle = vec![[false; SUMS]; profile.threads().len()];
+        let mut idle = vec![[false; LATENCY]; profile.threads().len()];
         for (sum, span) in [(SPAN, query.span), (TOTAL, Span::Total)] {
             if sum == TOTAL && query.span == Span::Total {
                 idle.iter_mut().for_each(|idle| idle[TOTAL] = idle[SPAN]);
@@ -165,7 +165,7 @@ impl IdleThreads {
 }
 
 fn has_any(idle: &[InSums]) -> bool {
-    idle.iter().any(|idle| *idle != [false; SUMS])
+    idle.iter().any(|idle| *idle != [false; LATENCY])
 }
 
 fn at(idle: &[InSums], index: usize) -> InSums {

@@ -130,6 +130,30 @@ pub fn share(part: u64, total: u64) -> String {
     if is_tiny { "<0.01%".to_owned() } else { percentage(part, total) }
 }
 
+/// Half the width of the 95 % interval of a share (Agresti and Coull), for a part of `base_ns` that
+/// was counted in `samples` samples; from 0 to 1.
+pub fn margin(part_ns: u64, base_ns: u64, samples: u64) -> Option<f64> {
+    if samples == 0 || base_ns == 0 {
+        return None;
+    }
+    let share = (part_ns as f64 / base_ns as f64).clamp(0.0, 1.0);
+    let trials = samples as f64 + 4.0;
+    let centre = (share * samples as f64 + 2.0) / trials;
+    Some(1.96 * (centre * (1.0 - centre) / trials).sqrt())
+}
+
+/// Number of samples from which on a share is exact enough to be shown without its margin.
+const EXACT_SAMPLES: u64 = 1000;
+
+/// Formats a share for a column of six: as [`share`] does or, if there are few samples, rounded and
+/// with its margin, `80±3%`. Says whether it has one.
+pub fn rough_share(part: u64, total: u64, samples: u64) -> (String, bool) {
+    match margin(part, total, samples).filter(|_| samples < EXACT_SAMPLES) {
+        Some(margin) => (format!("{:.0}±{:.0}%", part as f64 / total as f64 * 100.0, margin * 100.0), true),
+        None => (share(part, total), false),
+    }
+}
+
 /// Formats a number of percents as [`percentage`] does.
 pub fn percent(percent: f64) -> String {
     match percent.abs() {

@@ -36,6 +36,9 @@ pub struct TopRow {
     pub flat_ns: u64,
     /// The weight of samples that contain it, each counted once, ns.
     pub cum_ns: u64,
+    /// The weight of samples that contain it, divided by the number of threads that ran at that
+    /// moment, ns; see [`TopTable::latency_ns`].
+    pub latency_ns: u64,
     /// The kind of the differences, if the weights are sizes of differences.
     pub changes: Option<Changes>,
 }
@@ -57,6 +60,12 @@ pub struct TopTable {
     pub samples: u64,
     /// The number of samples that the filters keep.
     pub kept_samples: u64,
+    /// The wall-clock time of the query's span in which the process ran, ns: the weights of all
+    /// samples, divided by the number of its threads that ran at that moment. It is 0 if it was not
+    /// requested.
+    pub latency_ns: u64,
+    /// That of the samples that the filters keep.
+    pub kept_latency_ns: u64,
     /// The weight of the samples of idle threads, if the query folds them, ns. They are in no other
     /// number.
     pub idle_ns: u64,

@@ -429,7 +429,7 @@ mod tests {
         let mut sums = TrendSums::default();
         sums.rows.resize(program_shares().len(), RowSlices::default());
         for &(bucket, row) in samples {
-            sums.add(Some(row), window.slices(bucket), Weight { ns: weight_ns, samples: 1 });
+            sums.add(Some(row), window.slices(bucket), Weight::new(weight_ns, 1));
         }
         let rows: Vec<RowId> = (0..program_shares().len() as u32).map(RowId).collect();
         sums.build(window, &rows).rows.iter().map(|trend| trend.direction).collect()

@@ -6,6 +6,7 @@ use super::layout::Pane;
 use crate::link::wire::Clock;
 use crate::session::{Answer, Command, SavedFile, TargetExit};
 use crate::symbols::explain::Explanation;
+use crate::tally::query::Sort;
 
 /// The length of a step in the history.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -119,6 +120,8 @@ pub enum Action {
     SortColumn(i8),
     /// Sort by flat or by cum.
     FlatOrCum,
+    /// Sort by this.
+    Sort(Sort),
     /// Switch to the next grouping of rows.
     Group,
     /// Switch to the next choice of frames at the root of every stack.

@@ -312,6 +312,7 @@ impl App {
             Action::SortColumn(step) if self.pane == Pane::Threads => self.threads.step_sort(step),
             Action::SortColumn(step) => self.step_sort(step),
             Action::FlatOrCum => self.sort = if self.sort == Sort::Flat { Sort::Cum } else { Sort::Flat },
+            Action::Sort(sort) => self.sort = sort,
             Action::Group => self.step_group(),
             Action::Roots => self.step_roots(),
             Action::Names => self.names = self.names.next(),

@@ -236,6 +236,7 @@ pub fn action_name(binding: &Binding) -> Option<&'static str> {
         Action::SortColumn(1) => "sort-right",
         Action::SortColumn(_) => "sort-left",
         Action::FlatOrCum => "flat-or-cum",
+        Action::Sort(_) => "sort-by-latency",
         Action::Names => "names",
         Action::Base => "base",
         Action::Idle => "idle-threads",

@@ -7,6 +7,7 @@ use crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 use super::action::{Action, Edit, Motion, StepSize, Subject};
 use super::layout::Pane;
 use crate::link::wire::Clock;
+use crate::tally::query::Sort;
 
 /// The part of the screen in which a key has a meaning.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -266,6 +267,14 @@ pub static TABLE: &[Binding] = &[
     bind(P::Screen, &[char('N')], "N", A::FindNext(-1), FIND, NO_HINT),
     bind(P::Top, &[char('<')], "<", A::SortColumn(-1), SORT, NO_HINT),
     bind(P::Top, &[char('>')], ">", A::SortColumn(1), SORT, NO_HINT),
+    bind(
+        P::Top,
+        &[(K::Char('l'), ALT)],
+        "Alt-l",
+        A::Sort(Sort::Latency),
+        "sort by lat%: the share of the wall-clock time in which the process ran",
+        NO_HINT,
+    ),
     bind(P::Top, &[char('c')], "c", A::FlatOrCum, "sort by flat or by cum", ("flat/cum", 6)),
     bind(
         P::Screen,

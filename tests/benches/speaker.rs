@@ -130,6 +130,7 @@ pub(crate) fn sampled(tid: u32, at_ns: u64, packed: &[u64]) -> Arrival {
         monotonic_ns: at_ns,
         weight_ns,
         allocation: Default::default(),
+        age_ms: 0,
         slot: 0,
     };
     Arrival {
@@ -211,6 +212,7 @@ fn speak((rate, before, past): (u64, u64, u64), file: &str, link: &str) {
                 flags: 0,
                 generation: 1,
                 monotonic_ns: now_ns().saturating_sub(age_ns),
+                age_ms: 0,
                 weight_ns: period_ns,
                 allocation: Default::default(),
                 slot,

@@ -20,6 +20,7 @@ mod guest;
 mod idle;
 mod instruments;
 mod kernel;
+mod latency;
 mod moving;
 mod output;
 mod own_frames;

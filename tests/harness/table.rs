@@ -13,6 +13,8 @@ pub(crate) struct Row {
     pub(crate) cum: f64,
     /// Cumulative value in percent of the total.
     pub(crate) cum_percent: f64,
+    /// Share of the wall-clock time in percent, in a table that is sorted by it.
+    pub(crate) latency: Option<f64>,
     /// Name as printed, marks included.
     pub(crate) name: String,
 }
@@ -30,11 +32,13 @@ impl Table {
     /// Parses every table of a file.
     pub(crate) fn all(text: &str) -> Vec<Table> {
         let mut tables: Vec<Table> = Vec::new();
-        let mut head = Vec::new();
+        let (mut head, mut has_latency) = (Vec::new(), false);
         for line in text.lines() {
-            if line.split_whitespace().eq(["flat", "flat%", "sum%", "cum", "cum%"]) {
+            let heads = line.strip_suffix("lat%").unwrap_or(line);
+            if heads.split_whitespace().eq(["flat", "flat%", "sum%", "cum", "cum%"]) {
+                has_latency = heads != line;
                 tables.push(Table { head: std::mem::take(&mut head), rows: Vec::new() });
-            } else if let (Some(row), Some(table)) = (row(line), tables.last_mut()) {
+            } else if let (Some(row), Some(table)) = (row(line, has_latency), tables.last_mut()) {
                 table.rows.push(row);
             } else {
                 head.push(line.to_owned());
@@ -54,7 +58,7 @@ impl Table {
     }
 }
 
-fn row(line: &str) -> Option<Row> {
+fn row(line: &str, has_latency: bool) -> Option<Row> {
     let mut rest = line;
     let mut word = || {
         let (word, after) = rest.trim_start().split_once(' ')?;
@@ -63,7 +67,12 @@ fn row(line: &str) -> Option<Row> {
     };
     let (flat, flat_percent, sum_percent) = (seconds(word()?)?, percent(word()?)?, percent(word()?)?);
     let (cum, cum_percent) = (seconds(word()?)?, percent(word()?)?);
-    Some(Row { flat, flat_percent, sum_percent, cum, cum_percent, name: rest.trim_start().to_owned() })
+    // Of few samples, it has its margin: 80±3%.
+    let latency = match has_latency {
+        true => Some(word()?.trim_end_matches('%').split('±').next()?.parse().ok()?),
+        false => None,
+    };
+    Some(Row { flat, flat_percent, sum_percent, cum, cum_percent, latency, name: rest.trim_start().to_owned() })
 }
 
 fn percent(word: &str) -> Option<f64> {

@@ -183,6 +183,7 @@ fn recording(times_ns: &[u64]) -> Vec<u8> {
             monotonic_ns: at_ns,
             weight_ns: 10_000_000,
             allocation: Default::default(),
+            age_ms: 0,
             slot: 0,
         };
         say(at_ns, Message::Sample(sample, [FrameAddress::Instruction(0x1000).pack()].into()));

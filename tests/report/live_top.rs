@@ -63,6 +63,7 @@ fn reports_are_pprofs_to_the_letter() {
             lost_ticks: NOTHING_LOST,
             lost_ns: NOTHING_LOST,
             filters: &query.filters,
+            sort: query.sort,
         };
         let mut report = String::new();
         write_top(&mut report, &heading, &Tallier::default().table(&played.profile, &played.names, &query), &limits);
@@ -83,8 +84,15 @@ fn losses_are_told_with_their_causes() {
     let report = |lost_ticks, lost_ns| {
         let table = TopTable { samples: 1848, total_ns: 18_480_000_000, ..TopTable::default() };
         let filters = Filters::default();
-        let heading =
-            TopHeader { file: "a", clock: Clock::Real, duration_ns: None, lost_ticks, lost_ns, filters: &filters };
+        let heading = TopHeader {
+            file: "a",
+            clock: Clock::Real,
+            duration_ns: None,
+            lost_ticks,
+            lost_ns,
+            filters: &filters,
+            sort: Sort::Flat,
+        };
         let mut report = String::new();
         write_top(&mut report, &heading, &table, &TopLimits::default());
         report
@@ -118,6 +126,7 @@ fn several_patterns_of_a_kind_are_one_and_long_ones_are_cut() {
         lost_ticks: NOTHING_LOST,
         lost_ns: NOTHING_LOST,
         filters: &filters,
+        sort: Sort::Flat,
     };
     let mut report = String::new();
     write_top(&mut report, &heading, &TopTable::default(), &TopLimits::default());

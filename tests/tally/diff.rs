@@ -284,7 +284,7 @@ proptest! {
         prop_assert_eq!(extract(&answer.total), less(&of(&samples, Span::Total), &of(&early, Span::Total)));
         let sizes: Vec<u64> = answer.window.rows.iter().map(|row| match query.sort {
             Sort::Flat => row.flat_ns,
-            Sort::Cum => row.cum_ns,
+            Sort::Cum | Sort::Latency => row.cum_ns,
             Sort::Name => 0,
         }).collect();
         prop_assert!(sizes.is_sorted_by(|a, b| a >= b));

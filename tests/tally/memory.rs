@@ -73,6 +73,7 @@ impl RandomStacks {
             monotonic_ns: at_ns,
             weight_ns,
             allocation: Default::default(),
+            age_ms: 0,
             slot: 0,
         };
         let event = ConnectionEvent::Received(Message::Sample(sample, packed.as_slice().into()));

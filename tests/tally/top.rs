@@ -63,7 +63,7 @@ fn oracle(samples: &[Sample], query: &Query) -> (Vec<Figures>, [u64; 4]) {
     rows.retain(|(name, _, flat, _)| is_listed(query, name, *flat));
     rows.sort_by(|a, b| match query.sort {
         Sort::Flat => b.2.cmp(&a.2).then(a.0.cmp(&b.0)).then(b.3.cmp(&a.3)),
-        Sort::Cum => b.3.cmp(&a.3).then(a.0.cmp(&b.0)).then(b.2.cmp(&a.2)),
+        Sort::Cum | Sort::Latency => b.3.cmp(&a.3).then(a.0.cmp(&b.0)).then(b.2.cmp(&a.2)),
         Sort::Name => a.0.cmp(&b.0),
     });
     (rows, [total, kept, count, kept_count])

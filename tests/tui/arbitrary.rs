@@ -70,6 +70,7 @@ fn row() -> impl Strategy<Value = TopRow> {
             inline: [InlineState::No, InlineState::Partial, InlineState::Yes][inline],
             flat_ns,
             cum_ns,
+            latency_ns: cum_ns / 2,
             // Half of the rows have differences.
             changes: (flat_ns % 2 == 0).then(|| Changes {
                 before_ns: (0, 0),
@@ -86,6 +87,8 @@ fn table() -> impl Strategy<Value = TopTable> {
             rows,
             total_ns,
             kept_ns,
+            latency_ns: total_ns / 2,
+            kept_latency_ns: kept_ns / 2,
             before_ns: total_ns / 3,
             before_kept_ns: kept_ns,
             samples,
@@ -155,7 +158,7 @@ fn flame() -> impl Strategy<Value = Flame> {
 fn load() -> impl Strategy<Value = Load> {
     (number(), number(), prop::array::uniform8(number()), name(), name()).prop_map(
         |(ns, samples, parts_ns, top, module)| Load {
-            weight: Weight { ns, samples },
+            weight: Weight::new(ns, samples),
             parts_ns,
             top: top.as_str().into(),
             top_full: top.into(),
@@ -172,7 +175,7 @@ fn load_change(ns: u64) -> Option<LoadChange> {
 fn folded() -> impl Strategy<Value = FoldedRows> {
     (any::<usize>(), number()).prop_map(|(count, ns)| FoldedRows {
         count,
-        weight: Weight { ns, samples: ns },
+        weight: Weight::new(ns, ns),
         change: load_change(ns),
     })
 }

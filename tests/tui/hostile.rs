@@ -207,6 +207,7 @@ fn hostile_names_stay_in_their_row() {
         inline: InlineState::Yes,
         flat_ns: 10,
         cum_ns: 20,
+        latency_ns: 1,
         changes: None,
     });
     let window = TopTable {

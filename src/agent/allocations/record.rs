@@ -155,7 +155,7 @@ fn record(tables: &Tables, call: &SlowCall, kind: Kind, (bytes, objects): (u64, 
         tid: if may_call { syscall::gettid() } else { 0 },
         epoch: EPOCH.load(Ordering::Relaxed),
         weight_ns: bytes,
-        allocation: Allocation { id, objects: u32::try_from(objects).unwrap_or(u32::MAX) }.pack(),
+        detail: Allocation { id, objects: u32::try_from(objects).unwrap_or(u32::MAX) }.pack(),
         ..RawSample::default()
     };
     if sample::record_sample(raw, Registers::by_hand(values)) {

@@ -1,5 +1,6 @@
 //! The kernel's and the loader's interface, without libc.
 
+pub(crate) mod coarse_clock;
 pub(crate) mod credentials;
 pub(crate) mod libc_functions;
 pub(crate) mod loader;

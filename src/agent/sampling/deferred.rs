@@ -46,8 +46,8 @@ pub(crate) struct DeferredTick {
     pub(crate) epoch: u32,
     /// Weight in ns of the clock.
     pub(crate) weight_ns: u64,
-    /// The packed allocation of a sample that is one.
-    pub(crate) allocation: u64,
+    /// The packed detail of a sample that is one.
+    pub(crate) detail: u64,
     /// Flags of the sample that are known already.
     pub(crate) flags: u32,
     /// Registers with which the walk starts.
@@ -93,7 +93,7 @@ impl DeferredSamples {
 
     /// Keeps a sample. Returns false if there is no room left.
     pub(crate) fn keep(&self, sample: &RawSample, registers: Registers) -> bool {
-        let RawSample { tid, epoch, weight_ns, allocation, flags, .. } = *sample;
+        let RawSample { tid, epoch, weight_ns, detail, flags, .. } = *sample;
         let take = |entry: &&DeferredSlot| {
             entry.state.compare_exchange(FREE, CLAIMED, Ordering::Acquire, Ordering::Relaxed).is_ok()
         };
@@ -114,7 +114,7 @@ impl DeferredSamples {
         let flags = flags & LEFT_OUT;
         // SAFETY: this handler alone took the entry.
         unsafe {
-            *entry.tick.get() = DeferredTick { tid, epoch, weight_ns, allocation, flags, registers, low, start, length }
+            *entry.tick.get() = DeferredTick { tid, epoch, weight_ns, detail, flags, registers, low, start, length }
         };
         entry.state.store(READY, Ordering::Release);
         true

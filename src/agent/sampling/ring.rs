@@ -31,8 +31,9 @@ pub(crate) struct RawSample {
     pub(crate) epoch: u32,
     /// Weight, ns of the clock; 0 for a wall tick, which the agent thread weighs.
     pub(crate) weight_ns: u64,
-    /// The [allocation](crate::link::wire::Allocation), packed; 0 for a tick.
-    pub(crate) allocation: u64,
+    /// The [allocation](crate::link::wire::Allocation), packed. Of a tick, its time, ns; 0 if that
+    /// is not known.
+    pub(crate) detail: u64,
 }
 
 /// The ring; null before the agent thread has made it, and while the agent thread replaces its
@@ -162,7 +163,7 @@ impl Ring {
         self.word(head + 1).store(pair(sample.tid, sample.flags), Ordering::Relaxed);
         self.word(head + 2).store(pair(sample.generation, sample.epoch), Ordering::Relaxed);
         self.word(head + 3).store(sample.weight_ns, Ordering::Relaxed);
-        self.word(head + 4).store(sample.allocation, Ordering::Relaxed);
+        self.word(head + 4).store(sample.detail, Ordering::Relaxed);
         for (position, &frame) in (head + RECORD_WORDS as u64..).zip(frames) {
             self.word(position).store(frame, Ordering::Relaxed);
         }
@@ -218,13 +219,13 @@ impl Ring {
         let (tid, flags) = low_high(self.word(start + 1).load(Ordering::Relaxed));
         let (generation, epoch) = low_high(self.word(start + 2).load(Ordering::Relaxed));
         let weight_ns = self.word(start + 3).load(Ordering::Relaxed);
-        let allocation = self.word(start + 4).load(Ordering::Relaxed);
+        let detail = self.word(start + 4).load(Ordering::Relaxed);
         let depth = (size as usize).saturating_sub(RECORD_WORDS).min(MAX_FRAMES);
         for (frame, position) in frames[..depth].iter_mut().zip(start + RECORD_WORDS as u64..) {
             *frame = self.word(position).load(Ordering::Relaxed);
         }
         self.next.store(start + size, Ordering::Relaxed);
-        let sample = RawSample { tid, flags, generation, epoch, weight_ns, allocation };
+        let sample = RawSample { tid, flags, generation, epoch, weight_ns, detail };
         Some((RecordPosition(start), sample, &frames[..depth]))
     }
 
@@ -314,7 +315,7 @@ mod tests {
                 generation: 2,
                 epoch: 3,
                 weight_ns: u64::from(round) << 9,
-                allocation: u64::from(round) << 32 | 5,
+                detail: u64::from(round) << 32 | 5,
             };
             assert!(ring.push(&sample, &stack));
             assert_eq!(pop(&ring, &mut frames), Some((sample, &stack[..])));

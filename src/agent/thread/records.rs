@@ -68,7 +68,7 @@ impl Agent {
                 generation: snapshot.generation(),
                 epoch: tick.epoch,
                 weight_ns: tick.weight_ns,
-                allocation: tick.allocation,
+                detail: tick.detail,
             };
             self.forward(socket, raw, &frames[..walk.depth], now_ns);
             count += 1;
@@ -99,14 +99,20 @@ impl Agent {
             collector.add_sample(tid, clock, flags, weight_ns + delayed_ns, stack);
         }
         let flags = flags & !LEFT_OUT;
+        let (allocation, age_ms) = match raw.detail {
+            detail if clock.is_memory() => (Allocation::unpack(detail), 0),
+            0 => (Allocation::default(), 0),
+            tick_ns => (Allocation::default(), (now_ns.saturating_sub(tick_ns) / 1_000_000) as u32),
+        };
         let sample = Sample {
             tid,
             clock,
             flags,
             generation,
             monotonic_ns: now_ns,
+            age_ms,
             weight_ns,
-            allocation: Allocation::unpack(raw.allocation),
+            allocation,
             slot: (tid as usize % STACK_SLOTS) as u8,
         };
         let mut named = [0; MAX_FRAMES];
@@ -170,6 +176,7 @@ impl Agent {
                 flags: thread.last.flags & !LEFT_OUT | waits | repeat,
                 generation: thread.last.generation,
                 monotonic_ns: now_ns,
+                age_ms: 0,
                 weight_ns,
                 allocation: Allocation::default(),
                 slot: (thread.tid as usize % STACK_SLOTS) as u8,

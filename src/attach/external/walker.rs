@@ -364,6 +364,7 @@ impl Image {
             flags: last.flags | repeat | state,
             generation: self.generation,
             monotonic_ns: raw.monotonic_ns,
+            age_ms: 0,
             weight_ns: raw.weight_ns,
             allocation: Allocation::default(),
             slot: (raw.tid as usize % STACK_SLOTS) as u8,

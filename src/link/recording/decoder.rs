@@ -215,6 +215,7 @@ impl Decoder {
         last.stack = Some(number);
         last.monotonic_ns = last.monotonic_ns.wrapping_add(unzigzag(r.varint()?));
         last.delay_ns = last.delay_ns.wrapping_add(unzigzag(r.varint()?));
+        let age_ms = if kind & sample_field::AGE == 0 { 0 } else { r.varint_as("age")? };
         let frames = stacks.get(number).ok_or(Malformed::Field("stack number"))?;
         self.at_ns = last.monotonic_ns.wrapping_add(last.delay_ns);
         let sample = Sample {
@@ -223,6 +224,7 @@ impl Decoder {
             flags,
             generation,
             monotonic_ns: last.monotonic_ns,
+            age_ms,
             weight_ns: last.weight_ns,
             allocation,
             slot: 0,

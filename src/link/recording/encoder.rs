@@ -231,6 +231,7 @@ impl Encoder {
             (sample_field::CONTEXT, last.context != Some(context)),
             (sample_field::WEIGHT, last.weight_ns != sample.weight_ns),
             (sample_field::STACK, number.is_none()),
+            (sample_field::AGE, sample.age_ms != 0),
         ] {
             kind |= if is_new { bit } else { 0 };
         }
@@ -262,6 +263,9 @@ impl Encoder {
         let delay_ns = at_ns.wrapping_sub(sample.monotonic_ns);
         varint::push(out, zigzag(sample.monotonic_ns.wrapping_sub(last.monotonic_ns)));
         varint::push(out, zigzag(delay_ns.wrapping_sub(last.delay_ns)));
+        if kind & sample_field::AGE != 0 {
+            varint::push(out, sample.age_ms.into());
+        }
         (last.context, last.tid, last.weight_ns) = (Some(context), sample.tid, sample.weight_ns);
         (last.monotonic_ns, last.delay_ns) = (sample.monotonic_ns, delay_ns);
         last.frames.clear();

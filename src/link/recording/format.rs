@@ -61,6 +61,8 @@ pub(super) mod sample_field {
     /// A new stack: the number of outermost frames shared with the previous sample's stack, the
     /// number of new frames, and the new frames.
     pub(in super::super) const STACK: u8 = 8;
+    /// The age, after everything else.
+    pub(in super::super) const AGE: u8 = 16;
     /// All of them.
-    pub(in super::super) const ALL: u8 = SOURCE | CONTEXT | WEIGHT | STACK;
+    pub(in super::super) const ALL: u8 = SOURCE | CONTEXT | WEIGHT | STACK | AGE;
 }

@@ -108,7 +108,8 @@ fn sample() -> impl Strategy<Value = Message> {
     let numbers = (0..5u32, clock(), 0..16u32, 0..3u32, any::<u64>(), prop_oneof![Just(1u64), any::<u64>()]);
     (numbers, frames).prop_map(|((tid, clock, flags, generation, monotonic_ns, weight_ns), frames)| {
         let allocation = if clock == Clock::Alloc { Allocation::unpack(!monotonic_ns) } else { Allocation::default() };
-        let sample = Sample { tid, clock, flags, generation, monotonic_ns, weight_ns, allocation, slot: 0 };
+        let age_ms = weight_ns as u32 % 300;
+        let sample = Sample { tid, clock, flags, generation, monotonic_ns, age_ms, weight_ns, allocation, slot: 0 };
         let frames: Vec<u64> = frames;
         Message::Sample(sample, frames.into_iter().map(|address| FrameAddress::Return(address).pack()).collect())
     })
@@ -323,6 +324,7 @@ fn stack_numbers_start_again_at_the_limit() {
             monotonic_ns: at_ns,
             weight_ns: 10,
             allocation: Default::default(),
+            age_ms: 0,
             slot: 0,
         };
         let frames = [address, 1, 2].map(|address| FrameAddress::Return(address).pack()).into();
@@ -361,6 +363,7 @@ fn a_sample_of_a_known_stack_takes_at_most_twelve_bytes() {
             monotonic_ns: at_ns,
             weight_ns,
             allocation: Default::default(),
+            age_ms: 0,
             slot: 0,
         };
         let event = ConnectionEvent::Received(Message::Sample(sample, frames(random() % 400)));

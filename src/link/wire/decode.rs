@@ -191,12 +191,13 @@ fn sample(mut r: Reader<'_>, memory: &mut StackMemory) -> Result<Message, Malfor
         return Err(Malformed::Field("clock"));
     }
     let stored = memory.get_mut(slot as usize).ok_or(Malformed::Field("stack slot"))?;
-    let sample = Sample {
+    let mut sample = Sample {
         tid,
         clock,
         flags: r.varint_as("flags")?,
         generation: r.varint_as("generation")?,
         monotonic_ns: r.varint()?,
+        age_ms: 0,
         weight_ns: r.varint()?,
         allocation: match clock {
             Clock::Alloc => Allocation::unpack(r.varint()?),
@@ -217,6 +218,10 @@ fn sample(mut r: Reader<'_>, memory: &mut StackMemory) -> Result<Message, Malfor
     for frame in &mut stored.frames[..fresh] {
         last = last.wrapping_add(unzigzag(r.varint()?));
         *frame = last;
+    }
+    // Agents of earlier versions do not tell it.
+    if !r.is_empty() {
+        sample.age_ms = r.varint_as("age")?;
     }
     r.expect_end()?;
     Ok(Message::Sample(sample, stored.frames().into()))
@@ -296,8 +301,13 @@ impl<'a> Reader<'a> {
         Ok(bytes)
     }
 
+    /// Whether all bytes were read.
+    pub fn is_empty(&self) -> bool {
+        self.rest.is_empty()
+    }
+
     /// Checks that all bytes were read.
     pub fn expect_end(&self) -> Result<(), Malformed> {
-        if self.rest.is_empty() { Ok(()) } else { Err(Malformed::Trailing) }
+        if self.is_empty() { Ok(()) } else { Err(Malformed::Trailing) }
     }
 }

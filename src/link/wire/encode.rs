@@ -168,6 +168,9 @@ impl<'a> Writer<'a> {
                 w.varint(zigzag(frame.wrapping_sub(last)));
                 last = frame;
             }
+            if sample.age_ms != 0 {
+                w.varint(sample.age_ms.into());
+            }
         })?;
         stored.frames[..frames.len()].copy_from_slice(frames);
         stored.depth = frames.len();

@@ -270,6 +270,8 @@ pub struct Sample {
     /// The target's `CLOCK_MONOTONIC` when the agent drained the sample from its ring, ns. It is at
     /// most a drain interval late.
     pub monotonic_ns: u64,
+    /// Time from the tick to `monotonic_ns`, ms; 0 if it is not known.
+    pub age_ms: u32,
     /// Time that the sample represents, ns of its clock: period × (1 + overrun). Of an allocation,
     /// the bytes that it represents.
     pub weight_ns: u64,

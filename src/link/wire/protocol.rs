@@ -9,7 +9,7 @@ pub const VERSION: u16 = 4;
 /// The oldest version that is understood: version 2 added [`Wait`](super::Wait), version 3 the
 /// messages of an [interpreter](super::interpreter), and version 4
 /// [`DeepestStack`](super::DeepestStack), the clock of allocations, the formats of lines of older
-/// interpreters and the access to frames. None changed anything else.
+/// interpreters, the access to frames and the age of samples. None changed anything else.
 pub const OLDEST_VERSION: u16 = 1;
 /// Upper half of a wake signal's `si_value`. The lower half is the viewer's pid.
 pub const KNOCK_COOKIE: u32 = 0x5167_70a1;

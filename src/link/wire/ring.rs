@@ -4,7 +4,7 @@
 //! The ring is one sealed memory file: a page of named words ([`word`]), then the circle, whose
 //! size the agent chooses: a power of two of words from [`MIN_RING_WORDS`] to [`RING_WORDS`]. The
 //! length of the file tells which. A record is `size | sent_as << 32`, `tid | flags << 32`,
-//! `generation | epoch << 32`, the weight, the packed allocation, and the packed frames. `sent_as` is 0 until the
+//! `generation | epoch << 32`, the weight, the packed allocation (of a tick, its time), and the packed frames. `sent_as` is 0 until the
 //! agent has sent the record as a sample. Then it is the number of that sample in the connection
 //! (from 1 on, wrapping), or [`GIVEN_UP`]. This tells samples that were sent and not received from
 //! samples that were received, so that no sample is counted twice.
@@ -217,8 +217,12 @@ impl RingWords<'_> {
             flags: flags & known,
             generation: if flags & STALE != 0 { last } else { generation },
             monotonic_ns: self.header(word::DRAINED_NS),
+            age_ms: 0,
             weight_ns,
-            allocation: Allocation::unpack(self.circle(position.wrapping_add(4))),
+            allocation: match clock {
+                Clock::Alloc => Allocation::unpack(self.circle(position.wrapping_add(4))),
+                _ => Allocation::default(),
+            },
             slot: 0,
         };
         // Which functions the interpreter's frames belong to is known to the agent alone.

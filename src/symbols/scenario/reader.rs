@@ -263,6 +263,7 @@ impl ScenarioReader {
                 monotonic_ns: at_ns,
                 weight_ns,
                 allocation: Default::default(),
+                age_ms: 0,
                 slot: 0,
             };
             self.say(at_ns, Message::Sample(sample, frames.clone().into()))?;

@@ -168,6 +168,7 @@ mod tests {
                 inline: InlineState::No,
                 flat_ns: count * PERIOD_NS,
                 cum_ns: count * PERIOD_NS,
+                latency_ns: 0,
                 changes: None,
             };
             let samples = counts.iter().sum();

@@ -63,6 +63,6 @@ fn diff_folded<'a>(
 
 fn diff_weight(now: Weight, before: Weight, test: &SignificanceTest) -> (Weight, LoadChange) {
     let difference = test.difference(now.ns, before.ns);
-    let weight = Weight { ns: difference.ns, samples: now.samples.abs_diff(before.samples) };
+    let weight = Weight::new(difference.ns, now.samples.abs_diff(before.samples));
     (weight, LoadChange { weight: difference.change, fewer: now.samples < before.samples })
 }

@@ -39,17 +39,22 @@ pub enum Sort {
     Flat,
     /// Sorts by cum, then name.
     Cum,
+    /// Sorts by cum divided by the number of threads that ran at that moment, then name.
+    Latency,
     /// Sorts by name.
     Name,
 }
 
 impl Keyword for Sort {
-    const ALL: &'static [Sort] = &[Sort::Flat, Sort::Cum, Sort::Name];
+    const ALL: &'static [Sort] = &[Sort::Flat, Sort::Cum, Sort::Latency, Sort::Name];
 
     fn word(self) -> Word {
         match self {
             Sort::Flat => Word::new("flat", "time in the function itself").with_alias("self"),
             Sort::Cum => Word::new("cum", "time in the function and its callees").with_alias("total"),
+            Sort::Latency => {
+                Word::new("latency", "share of the wall-clock time in which the process ran").with_alias("lat")
+            }
             Sort::Name => Word::new("name", "function name"),
         }
     }

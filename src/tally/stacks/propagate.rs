@@ -192,7 +192,7 @@ mod tests {
         let nodes: Vec<Node> = (0..count).map(node).collect();
         let mut weights = StackWeights::default();
         weights.update(&nodes);
-        (0..count).for_each(|node| weights.add(StackId::from_index(node), [1, 0], 0));
+        (0..count).for_each(|node| weights.add(StackId::from_index(node), [1, 0, 0, 0], 0));
         let (mut upcoming, mut changed) = (Vec::new(), Vec::new());
         weights.propagate(0, |step| match step {
             PropagationStep::Upcoming(chains) => upcoming.extend(chains.iter().map(|chain| chain.ends.0)),
@@ -232,14 +232,14 @@ mod tests {
             });
             (reported, [0, 1, 40, 71, 72].map(|node| weights.subtree_ns(node)))
         };
-        let root = ((72, 72), 0, [1, 0]);
-        let all = vec![root, ((71, 71), 1, [2, 1]), ((2, 70), 1, [5, 0]), ((1, 1), 0, [7, 1])];
+        let root = ((72, 72), 0, [1, 0, 0, 0]);
+        let all = vec![root, ((71, 71), 1, [2, 1, 0, 0]), ((2, 70), 1, [5, 0, 0, 0]), ((1, 1), 0, [7, 1, 0, 0])];
         assert_eq!(propagate(&[(70, 0, 5), (72, 0, 1), (71, 0, 2), (71, 1, 1)]), (all, [8, 7, 5, 2, 1]));
-        let moved = vec![((71, 71), 1, [5, 0]), ((2, 70), 1, [-5, 0])];
+        let moved = vec![((71, 71), 1, [5, 0, 0, 0]), ((2, 70), 1, [-5, 0, 0, 0])];
         assert_eq!(propagate(&[(70, 0, -5), (71, 0, 5)]), (moved, [8, 7, 0, 7, 1]));
         assert_eq!(propagate(&[]), (vec![], [8, 7, 0, 7, 1]));
         // A stack that ends within a chain splits it; both parts continue from the former weight.
-        let within = vec![((2, 40), 1, [3, 0]), ((1, 1), 0, [3, 0])];
+        let within = vec![((2, 40), 1, [3, 0, 0, 0]), ((1, 1), 0, [3, 0, 0, 0])];
         assert_eq!(propagate(&[(40, 0, 3)]), (within, [11, 10, 3, 7, 1]));
         assert_eq!(weights.own_weights().collect::<Vec<_>>(), [(71, 7), (72, 1), (40, 3)]);
         assert!(weights.weighted_chains().any(|(chain, sum_ns)| (chain.ends, sum_ns) == ((2, 40), 3)));

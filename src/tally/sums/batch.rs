@@ -53,7 +53,7 @@ mod tests {
     #[test]
     fn changes_of_one_stack_are_merged_and_subtracted() {
         let mut batch = Batch::default();
-        let weight = |ns: i64| Weight { ns: ns as u64, samples: ns.signum() as u64 };
+        let weight = |ns: i64| Weight::new(ns as u64, ns.signum() as u64);
         for (stack, sum, ns) in [(7, 0, 5), (3, 1, 2), (7, 1, 4), (7, 0, -3), (3, 1, 1)] {
             let mut sums = [Weight::default(); SUMS];
             sums[sum] = weight(ns);
@@ -68,6 +68,7 @@ mod tests {
         };
         drain(&mut batch);
         drain(&mut batch);
-        assert_eq!(drained, [(3, [(0, 0), (3, 2)]), (7, [(2, 0), (4, 1)])]);
+        let zero = (0, 0);
+        assert_eq!(drained, [(3, [zero, (3, 2), zero, zero]), (7, [(2, 0), (4, 1), zero, zero])]);
     }
 }

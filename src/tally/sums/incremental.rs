@@ -21,7 +21,7 @@ use crate::tally::stacks::call_tree::CallTree;
 use crate::tally::stacks::owner_stacks::OwnerStacks;
 use crate::tally::stacks::propagate::{PropagationStep, StackWeights};
 use crate::tally::stacks::stack_facts::StackFacts;
-use crate::tally::stacks::{SPAN, SUMS};
+use crate::tally::stacks::{LATENCY, SPAN, SUMS};
 use crate::tally::top::TopTable;
 
 /// The inputs that all sums are computed from.
@@ -102,7 +102,9 @@ pub(crate) struct IncrementalSums {
 impl IncrementalSums {
     /// The totals of one sum, without rows.
     pub(crate) fn totals(&self, sum: usize) -> TopTable {
-        self.totals[sum].clone()
+        let latency = &self.totals[LATENCY + sum];
+        let (latency_ns, kept_latency_ns) = (latency.total_ns, latency.kept_ns);
+        TopTable { latency_ns, kept_latency_ns, ..self.totals[sum].clone() }
     }
 
     /// Brings the sums and the weights of `call_tree` to the time of the query. Returns whether
@@ -218,7 +220,7 @@ struct Feed<'a> {
 }
 
 /// The sums that a sample belongs to: that of the span, that of the session.
-type InSums = [bool; SUMS];
+type InSums = [bool; LATENCY];
 
 const IN_SPAN: InSums = [true, false];
 const IN_TOTAL: InSums = [false, true];
@@ -244,7 +246,7 @@ impl Feed<'_> {
         for entered in new {
             let in_span = buckets.is_none_or(|(first, last)| (first..=last).contains(&entered.bucket));
             let sums = [in_span, has_total];
-            if sums != [false; SUMS] {
+            if sums != [false; LATENCY] {
                 self.add(entered.key, entered.weight, sums);
             }
         }
@@ -271,12 +273,10 @@ impl Feed<'_> {
     /// Subtracts the samples of the buckets from `from` up to, not including, `to`.
     fn retract_buckets(&mut self, from: u64, to: u64) {
         let Query { generation, clock, .. } = *self.query;
-        let negative =
-            |Weight { ns, samples }: Weight| Weight { ns: ns.wrapping_neg(), samples: samples.wrapping_neg() };
         if from < to {
             let profile = self.context.profile;
             profile.visit_buckets(generation, clock, (from, to - 1), |_, key, weight| {
-                self.add(key, negative(weight), IN_SPAN)
+                self.add(key, weight.negative(), IN_SPAN)
             });
         }
     }
@@ -284,17 +284,22 @@ impl Feed<'_> {
     fn add(&mut self, key: ThreadStack, weight: Weight, in_sums: InSums) {
         self.changed = true;
         let idle = self.context.idle.sums(key.0);
-        if idle != [false; SUMS] {
+        if idle != [false; LATENCY] {
             for ((totals, in_sum), is_idle) in self.totals.iter_mut().zip(in_sums).zip(idle) {
                 let idle_ns = if in_sum && is_idle { weight.ns } else { 0 };
                 totals.idle_ns = totals.idle_ns.wrapping_add(idle_ns);
             }
         }
-        let counts: [bool; SUMS] = std::array::from_fn(|sum| in_sums[sum] && !idle[sum]);
-        if counts == [false; SUMS] {
+        let counts: InSums = std::array::from_fn(|sum| in_sums[sum] && !idle[sum]);
+        if counts == [false; LATENCY] {
             return;
         }
-        let sums = counts.map(|counts| if counts { weight } else { Weight::default() });
+        let latency = Weight { ns: weight.latency_ns, ..weight };
+        let sums: [Weight; SUMS] = std::array::from_fn(|sum| match (counts[sum % LATENCY], sum < LATENCY) {
+            (false, _) => Weight::default(),
+            (true, true) => weight,
+            (true, false) => latency,
+        });
         for (totals, sum) in self.totals.iter_mut().zip(&sums) {
             totals.total_ns = totals.total_ns.wrapping_add(sum.ns);
             totals.samples = totals.samples.wrapping_add(sum.samples);

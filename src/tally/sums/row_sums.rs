@@ -4,8 +4,8 @@ use std::cmp::Reverse;
 
 use crate::tally::query::Sort;
 use crate::tally::rows::{RowId, RowLabel, RowTable};
-use crate::tally::stacks::SUMS;
 use crate::tally::stacks::stack_facts::StackFacts;
+use crate::tally::stacks::{LATENCY, SUMS};
 use crate::tally::top::{InlineState, TopRow};
 
 #[derive(Clone, Copy, Default)]
@@ -66,6 +66,7 @@ impl RowSums {
                 _ => CALLED,
             };
         }
+        let latency_ns = |row: RowId| self.rows[row.index()][LATENCY + sum].cum_ns;
         let weighted = self.rows.iter().map(|sums| sums[sum]).enumerate().filter(|(_, sum)| sum.cum_ns != 0);
         let weighted = weighted.map(|(index, sum)| (RowId(index as u32), sum));
         // Where rows name their owner, the owner itself is a row only if the filters left nothing
@@ -76,9 +77,13 @@ impl RowSums {
         match sort {
             Sort::Flat => sums.sort_unstable_by_key(|&(row, sum)| (Reverse(sum.flat_ns), rows.rank(row))),
             Sort::Cum => sums.sort_unstable_by_key(|&(row, sum)| (Reverse(sum.cum_ns), rows.rank(row))),
+            Sort::Latency => {
+                sums.sort_unstable_by_key(|&(row, sum)| (Reverse((latency_ns(row), sum.cum_ns)), rows.rank(row)));
+            }
             Sort::Name => sums.sort_unstable_by_key(|&(row, _)| rows.rank(row)),
         }
-        sums.into_iter().map(|(row, sum)| (row, build_row(rows.label(row), sum, calls[row.index()]))).collect()
+        let build = |(row, sum)| (row, build_row(rows.label(row), (sum, latency_ns(row)), calls[row.index()]));
+        sums.into_iter().map(build).collect()
     }
 
     /// The flat of a row.
@@ -87,7 +92,7 @@ impl RowSums {
     }
 }
 
-fn build_row(label: &RowLabel, sum: RowSum, calls: u8) -> TopRow {
+fn build_row(label: &RowLabel, (sum, latency_ns): (RowSum, u64), calls: u8) -> TopRow {
     TopRow {
         function: label.function,
         full: label.full.clone(),
@@ -102,6 +107,7 @@ fn build_row(label: &RowLabel, sum: RowSum, calls: u8) -> TopRow {
         },
         flat_ns: sum.flat_ns,
         cum_ns: sum.cum_ns,
+        latency_ns,
         changes: None,
     }
 }

@@ -60,7 +60,7 @@ use ColonCommand as C;
 use Syntax as S;
 
 /// All commands.
-pub static COMMANDS: [CommandSpec; 33] = [
+pub static COMMANDS: [CommandSpec; 34] = [
     spec(
         "top",
         "top10 -cum REGEX -REGEX",
@@ -101,6 +101,7 @@ pub static COMMANDS: [CommandSpec; 33] = [
     spec(":", ":", "clear all filters; so does an empty line", S::Bare(|| C::ClearFilters)),
     spec("cum", "cum", "sort by cum", S::Bare(|| C::Sort(Sort::Cum))),
     spec("flat", "flat", "sort by flat", S::Bare(|| C::Sort(Sort::Flat))),
+    spec("latency", "latency", "sort by share of the wall-clock time", S::Bare(|| C::Sort(Sort::Latency))),
     spec(
         "sort",
         "sort=cum",

@@ -29,7 +29,6 @@ use crate::tui::name_style::NameStyle;
 use crate::tui::pane::context::PaneContext;
 use crate::tui::pane::mode::Mode;
 use crate::tui::pane::threads::state::ListItem;
-use crate::tui::pane::top::order;
 use crate::tui::text;
 use crate::tui::theme::Role;
 
@@ -316,7 +315,7 @@ fn box_weight(context: &PaneContext<'_>, shown: &FlameBox) -> String {
 /// that it is visible: half the width of the Agresti-Coull interval, which is also valid near 0 and
 /// 1.
 fn margin(part_ns: u64, base_ns: u64, samples: u64) -> Option<String> {
-    let margin = order::margin(part_ns, base_ns, samples)? * 100.0;
+    let margin = measure::margin(part_ns, base_ns, samples)? * 100.0;
     let share = (part_ns as f64 / base_ns as f64).clamp(0.0, 1.0);
     let shows = margin >= 0.5 || margin >= share * 10.0;
     shows.then(|| format!("{margin:.*}", usize::from(margin < 10.0)))

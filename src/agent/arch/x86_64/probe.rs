@@ -1,6 +1,10 @@
 //! Questions to the processor and to what emulates it.
 
 use core::arch::asm;
+use core::ffi::CStr;
+
+/// The name of `clock_gettime` in the vdso. vdso(7)
+pub(crate) const VDSO_CLOCK_GETTIME: &CStr = c"__vdso_clock_gettime";
 
 /// Whether Valgrind runs the program, asked by its own client request (`RUNNING_ON_VALGRIND`).
 pub(crate) fn is_under_valgrind() -> bool {

@@ -114,6 +114,11 @@ fn keys(table: &[Binding], width: u16) -> Vec<HelpLine> {
 const TERMS: &[(&str, &str)] = &[
     ("flat", "time in the function itself; flat% is its share of the total, sum% the running sum of flat%"),
     ("cum", "time in the function and its callees; recursive calls count once"),
+    (
+        "lat%",
+        "latency: the share of the wall-clock time in which the process ran; cum divided by the number of its \
+      threads that ran at that moment; of fewer than 1 000 samples with its margin, 80±3%",
+    ),
     ("(inline)", "the compiler inlined the function into its callers"),
     ("last 10 s, total", "samples of the window, and all samples since the start or the last reset (R)"),
     ("CPU time", "PROF: one sample per period of CPU time, user and system, of each thread; idle threads have none"),

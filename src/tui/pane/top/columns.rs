@@ -1,8 +1,8 @@
 //! The columns of the top pane that fit its width, and their positions.
 //!
-//! The name has at least two fifths of the pane. If there is little room, sum% is omitted
-//! first, then the total, the trend, cum, flat and cum%. In a diff, the columns are the shares
-//! before and now, and the change.
+//! The name has at least two fifths of the pane. If there is little room, sum% is omitted first,
+//! then lat% (unless rows are sorted by it), the total, the trend, cum, flat and cum%. In a diff,
+//! the columns are the shares before and now, and the change.
 
 use crate::tally::query::Sort;
 use crate::tally::trend::PARTS;
@@ -39,6 +39,8 @@ pub enum Column {
     Cum,
     /// Its share.
     CumShare,
+    /// The share of the wall-clock time in which the process ran.
+    Latency,
     /// The share in the baseline of a diff, of the measure that rows are sorted by.
     Before,
     /// The same share now.
@@ -49,7 +51,8 @@ pub enum Column {
 
 impl Column {
     /// The columns of the window.
-    const WINDOW: [Column; 5] = [Column::Flat, Column::FlatShare, Column::SumShare, Column::Cum, Column::CumShare];
+    const WINDOW: [Column; 6] =
+        [Column::Flat, Column::FlatShare, Column::SumShare, Column::Cum, Column::CumShare, Column::Latency];
     /// The columns of the total, which is not a sort key.
     const TOTAL: [Column; 4] = [Column::Flat, Column::FlatShare, Column::Cum, Column::CumShare];
     /// The columns of the window to omit after the total and the trend, in this order.
@@ -63,6 +66,7 @@ impl Column {
             Column::SumShare => "sum%",
             Column::Cum => "cum",
             Column::CumShare => "cum%",
+            Column::Latency => "lat%",
             Column::Before => "before%",
             Column::Now => "now%",
             Column::Change => "change",
@@ -74,6 +78,7 @@ impl Column {
         match self {
             Column::Flat | Column::FlatShare => Some(Sort::Flat),
             Column::Cum | Column::CumShare => Some(Sort::Cum),
+            Column::Latency => Some(Sort::Latency),
             Column::SumShare | Column::Before | Column::Now | Column::Change => None,
         }
     }
@@ -83,7 +88,7 @@ impl Column {
         match self {
             Column::Flat => value + 1,
             Column::Cum | Column::Change => value + 2,
-            Column::FlatShare | Column::SumShare | Column::CumShare => PERCENT_COLUMNS + 1,
+            Column::FlatShare | Column::SumShare | Column::CumShare | Column::Latency => PERCENT_COLUMNS + 1,
             Column::Before => PERCENT_COLUMNS + 2,
             Column::Now => ARROW_COLUMNS + PERCENT_COLUMNS + 1,
         }
@@ -101,6 +106,8 @@ pub struct TopContents {
     pub has_total: bool,
     /// Whether there are trends.
     pub has_trends: bool,
+    /// Whether it is known how many threads ran.
+    pub has_latency: bool,
     /// Whether rows belong to a thread or process.
     pub has_owners: bool,
     /// Columns of a value.
@@ -139,7 +146,7 @@ pub struct TopColumns {
 impl TopColumns {
     /// Chooses the columns for a pane of this width.
     pub fn new(width: u16, contents: TopContents) -> TopColumns {
-        let TopContents { sort, is_diff, has_total, has_trends, has_owners, value } = contents;
+        let TopContents { sort, is_diff, has_total, has_trends, has_latency, has_owners, value } = contents;
         let owner_columns = match width {
             _ if !has_owners => 0,
             0..60 => OWNER_COLUMNS.0,
@@ -159,13 +166,16 @@ impl TopColumns {
         };
         let mut window = match (is_diff, sort) {
             (false, _) => Column::WINDOW.to_vec(),
-            (true, Sort::Cum) => vec![Column::Before, Column::Now, Column::Change, Column::Flat],
+            (true, Sort::Cum | Sort::Latency) => vec![Column::Before, Column::Now, Column::Change, Column::Flat],
             (true, _) => vec![Column::Before, Column::Now, Column::Change, Column::Cum],
         };
         let mut total = if has_total && !is_diff { Column::TOTAL.to_vec() } else { Vec::new() };
         let mut has_trend = has_trends;
-        if !fits(&window, &total, has_trend) {
-            window.retain(|column| *column != Column::SumShare);
+        window.retain(|column| has_latency || *column != Column::Latency);
+        for expendable in [Column::SumShare, Column::Latency] {
+            if !fits(&window, &total, has_trend) {
+                window.retain(|column| *column != expendable || column.sort() == Some(sort));
+            }
         }
         for keep in [&Column::TOTAL[..2], &[Column::FlatShare], &[]] {
             if !fits(&window, &total, has_trend) {
@@ -210,16 +220,25 @@ impl TopColumns {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::keyword::Keyword;
 
     fn contents() -> TopContents {
-        TopContents { sort: Sort::Flat, is_diff: false, has_total: true, has_trends: true, has_owners: false, value: 7 }
+        TopContents {
+            sort: Sort::Flat,
+            is_diff: false,
+            has_total: true,
+            has_trends: true,
+            has_latency: true,
+            has_owners: false,
+            value: 7,
+        }
     }
 
     #[test]
     fn the_name_has_at_least_two_fifths() {
         for width in 50..400_u16 {
             for (is_diff, sort) in
-                [(false, Sort::Flat), (false, Sort::Cum), (true, Sort::Flat), (true, Sort::Cum), (true, Sort::Name)]
+                [false, true].into_iter().flat_map(|is_diff| Sort::ALL.iter().map(move |&sort| (is_diff, sort)))
             {
                 let plan = TopColumns::new(width, TopContents { is_diff, sort, ..contents() });
                 let name = plan.name_columns;
@@ -230,19 +249,23 @@ mod tests {
     }
 
     #[test]
-    fn sum_is_omitted_first_and_the_total_next() {
+    fn sum_is_omitted_first_then_latency_and_the_total_next() {
         let columns = |width| TopColumns::new(width, contents());
         let mut last = columns(300);
         assert!(last.window.contains(&Column::SumShare) && last.total.len() == 4);
         for width in (40..300).rev() {
             let plan = columns(width);
             let has_sum = plan.window.contains(&Column::SumShare);
-            assert!(!has_sum || plan.total.len() == 4, "{width}: sum% while the total is cut");
+            let has_latency = plan.window.contains(&Column::Latency);
+            assert!(!has_sum || has_latency, "{width}: sum%, but no lat%");
+            assert!(!has_latency || plan.total.len() == 4, "{width}: lat% while the total is cut");
             assert!(plan.total.is_empty() || plan.trend.is_some(), "{width}: a total, but no trend");
             assert!(plan.trend.is_none() || plan.window.contains(&Column::Cum), "{width}: a trend, but no cum");
             assert!(plan.window.len() + plan.total.len() <= last.window.len() + last.total.len());
             last = plan;
         }
         assert_eq!(last.window, [Column::FlatShare, Column::CumShare]);
+        let by_latency = TopColumns::new(60, TopContents { sort: Sort::Latency, ..contents() });
+        assert_eq!(by_latency.sorted, Some(Column::Latency));
     }
 }

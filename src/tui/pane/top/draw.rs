@@ -7,6 +7,9 @@
 //!      3.11s 16.60% 49.90%    3.11s 16.60%  │   51.02s 16.19%   51.02s 16.19%  memmove_avx                        libc.so.6
 //! ```
 //!
+//! If there is room, lat% follows cum%: the share of the wall-clock time in which the process ran.
+//! Of fewer than 1 000 samples it has its margin, `80±3%`.
+//!
 //! The trend before the name (`▁▁▂▂▃▅▆▇ ▲`) is the share over the window, with an arrow if it rises
 //! or falls significantly. If rows are grouped by thread or process, its name is before the
 //! function's. In a diff, the numbers are shares before and now, and the change:
@@ -118,6 +121,8 @@ fn plan(context: &PaneContext<'_>, area: Rect) -> TopColumns {
             is_diff,
             has_total,
             has_trends: !answer.trends.rows.is_empty(),
+            // The samples of a saved profile may have one time, or none.
+            has_latency: answer.window.latency_ns > 0 && answer.facts.origin.is_none(),
             has_owners: answer.question.group.owner().is_some(),
             value: widest.max(VALUE_COLUMNS),
         };
@@ -141,6 +146,8 @@ struct Bases {
     diff_ns: (u64, u64),
     /// The mean weight of a sample, ns.
     sample_ns: u64,
+    /// The base of latencies, ns, and the number of samples.
+    latency: (u64, u64),
 }
 
 impl Bases {
@@ -152,6 +159,10 @@ impl Bases {
             total_ns: context.base_ns(total),
             diff_ns: (before_ns, both_ns.saturating_sub(before_ns)),
             sample_ns: window.total_ns / window.samples.max(1),
+            latency: match context.relative {
+                true => (window.kept_latency_ns, window.kept_samples),
+                false => (window.latency_ns, window.samples),
+            },
         }
     }
 }
@@ -190,7 +201,7 @@ fn remarks(canvas: &Canvas<'_>, context: &PaneContext<'_>, width: u16) -> Vec<Sp
     let waited = context.answer.and_then(|answer| symbolizing(&answer.facts, room));
     words.extend(waited.map(|words| (4, words, Role::Notable)));
     if let Some(answer) = context.answer.filter(|answer| answer.baseline_ns.is_some()) {
-        let measured = if context.sort == Sort::Cum { "cum" } else { "flat" };
+        let measured = if matches!(context.sort, Sort::Cum | Sort::Latency) { "cum" } else { "flat" };
         let time = if answer.question.window_ns.is_some() { labels::shown_time(context) } else { "diff".to_owned() };
         words.push((7, format!("{time}, {measured}"), Role::Notable));
     }
@@ -292,6 +303,7 @@ fn row(
         let wide = column.width(plan.value);
         let (words, style) = match column {
             Column::Before | Column::Now | Column::Change => diff_cell(canvas, context, *column, line, bases),
+            Column::Latency => latency_cell(canvas, line.latency_ns, bases.latency),
             _ => cell(canvas, context, *column, (line, line.window), bases.window_ns),
         };
         right(canvas, x, place.y, wide, &words, style);
@@ -364,6 +376,13 @@ fn cell(
     (words, if is_dim { canvas.style(Role::Dim) } else { canvas.theme.heat(part) })
 }
 
+/// The share of the wall-clock time, and its style. Where chance has much of it, it is dim.
+fn latency_cell(canvas: &Canvas<'_>, ns: u64, (base_ns, samples): (u64, u64)) -> (String, Style) {
+    let (words, is_rough) = measure::rough_share(ns, base_ns, samples);
+    let part = if base_ns == 0 { 0.0 } else { ns as f64 / base_ns as f64 };
+    (words, if is_rough || ns == 0 { canvas.style(Role::Dim) } else { canvas.theme.heat(part) })
+}
+
 /// A difference with its sign. What chance explains is dim.
 fn difference(canvas: &Canvas<'_>, unit: ValueUnit, Difference { ns, change }: Difference) -> (String, Style) {
     let words = measure::signed(ns, unit, change.negative);
@@ -383,7 +402,7 @@ fn diff_cell(
 ) -> (String, Style) {
     let changes = line.changes.unwrap_or_default();
     let (ns, before_ns, change): (u64, u64, Change) = match context.sort {
-        Sort::Cum => (line.window.1, changes.before_ns.1, changes.cum),
+        Sort::Cum | Sort::Latency => (line.window.1, changes.before_ns.1, changes.cum),
         Sort::Flat | Sort::Name => (line.window.0, changes.before_ns.0, changes.flat),
     };
     let now_ns = if change.negative { before_ns.saturating_sub(ns) } else { before_ns.saturating_add(ns) };

@@ -4,6 +4,7 @@
 use std::collections::HashMap;
 
 use crate::session::Answer;
+use crate::tally::measure::margin;
 use crate::tally::text::Text;
 
 /// Minimum time between two changes of the order, ns.
@@ -39,18 +40,6 @@ pub struct OrderedRow<'a> {
     pub full: &'a Text,
     /// The weight by which rows are sorted, ns.
     pub weight_ns: u64,
-}
-
-/// Half the width of the 95 % interval of a share (Agresti and Coull), for a part of `base_ns` that
-/// was counted in `samples` samples; from 0 to 1.
-pub fn margin(part_ns: u64, base_ns: u64, samples: u64) -> Option<f64> {
-    if samples == 0 || base_ns == 0 {
-        return None;
-    }
-    let share = (part_ns as f64 / base_ns as f64).clamp(0.0, 1.0);
-    let trials = samples as f64 + 4.0;
-    let centre = (share * samples as f64 + 2.0) / trials;
-    Some(1.96 * (centre * (1.0 - centre) / trials).sqrt())
 }
 
 /// The order of the last answer.

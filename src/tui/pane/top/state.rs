@@ -49,6 +49,8 @@ pub struct JoinedRow<'a> {
     pub changes: Option<Changes>,
     /// Sum of flat in the window of this row and all above, ns.
     pub sum_ns: u64,
+    /// Cum in the window, divided by the number of threads that ran at that moment, ns.
+    pub latency_ns: u64,
     /// Trend of the share, if known.
     pub trend: Option<&'a Trend>,
 }
@@ -115,7 +117,11 @@ impl TopState {
             let with_flat = rows.partition_point(|row| row.flat_ns > 0);
             sorted[with_flat..].sort_by_key(|&index| std::cmp::Reverse(rows[index].cum_ns));
         }
-        let weight = |row: &TopRow| if sort == Sort::Cum { row.cum_ns } else { row.flat_ns };
+        let weight = |row: &TopRow| match sort {
+            Sort::Cum => row.cum_ns,
+            Sort::Latency => row.latency_ns,
+            Sort::Flat | Sort::Name => row.flat_ns,
+        };
         let ordered = sorted.iter().map(|&index| &rows[index]);
         let ordered: Vec<_> = ordered.map(|row| OrderedRow { full: &row.full, weight_ns: weight(row) }).collect();
         let order = self.order.arrange(&ordered, OrderBasis::new(answer, self.has_exact_order));
@@ -239,6 +245,7 @@ impl TopState {
             total: numbers(total),
             changes: window.or(total).and_then(|row| row.changes),
             sum_ns: entry.sum_ns,
+            latency_ns: window.map_or(0, |row| row.latency_ns),
             trend,
         })
     }

@@ -1,0 +1,375 @@
+//! Latency: which part of the wall-clock time in which a process ran each sample explains. It is
+//! the weight divided by the number of the process's threads that ran at that moment, as in
+//! `perf report --latency`. perf counts them by context switches; here the samples tell.
+//!
+//! Time is cut into slices of 10 ms. A sample says that its thread ran before it, for as long as it
+//! weighs: some time since the thread's sample before, if that is not much longer ago. Threads that
+//! take turns on one processor have half of that time each. In a slice of which all threads
+//! together ran `n` times the length, `n` threads ran on average. The part of a weight that lies in
+//! that slice is divided by `n`, if `n` is more than 1.
+//!
+//! ```text
+//! slice       |         |         |         |    a's sample at the end of the second slice: 1 : 1
+//! thread a    ----------a---------a---------a    at the end of the third: 1 : 2, like b's
+//! thread b                        ----------b
+//! ```
+//!
+//! The sums depend on the samples in a slice and not on their order: a later one corrects what was
+//! booked for the earlier ones. Slices are open for [`OPEN_SLICES`], longer than samples take to
+//! arrive. What comes later still, and what a weight of more than [`MAX_SPREAD_NS`] has before, is
+//! not divided.
+
+use super::hash::IdMap;
+use super::history::BUCKET_NS;
+use super::ids::ThreadId;
+
+/// Length of a slice, ns.
+const SLICE_NS: u64 = 10_000_000;
+/// Number of slices that later samples may change. The history keeps the buckets of that time open.
+const OPEN_SLICES: u64 = 80;
+/// The longest time before a sample over which its weight is spread, ns.
+const MAX_SPREAD_NS: u64 = 40 * SLICE_NS;
+/// Maximum number of parts of a slice. A thread has one there, or two; more are not divided.
+const MAX_PARTS: usize = 4096;
+/// Number of threads from which on those that have not run for a while are forgotten.
+const MAX_RECENT: usize = 1024;
+
+/// The part of a sample's weight that lies in a slice.
+#[derive(Clone, Copy, Debug)]
+struct Part {
+    /// Index of the sample in the totals.
+    index: u32,
+    /// History bucket of the sample.
+    bucket: u64,
+    ns: u64,
+    /// The latency that was booked for it, ns.
+    booked_ns: u64,
+}
+
+#[derive(Clone, Debug, Default)]
+struct Slice {
+    parts: Vec<Part>,
+    /// The time that threads ran in it, all together, ns.
+    ran_ns: u64,
+    /// Whether the latency of a part may differ from what was booked.
+    is_stale: bool,
+}
+
+/// The last sample of a thread.
+#[derive(Clone, Copy, Debug, Default)]
+struct LastRun {
+    at_ns: u64,
+    /// The part of its weight that exceeds the time since the sample before it, ns. The kernel
+    /// tells the time of a tick in steps of up to 10 ms, so the next one is as much later.
+    surplus_ns: u64,
+}
+
+/// The time before a sample in which its thread ran.
+struct Run {
+    start_ns: u64,
+    /// The time that it ran since then, ns. It is 0 for all but the first of several samples of a
+    /// thread that have one time.
+    ran_ns: u64,
+}
+
+/// A change of the latency of samples in a history bucket.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct LatencyChange {
+    pub(super) index: u32,
+    pub(super) bucket: u64,
+    /// It wraps around, so that a change may be negative.
+    pub(super) ns: u64,
+}
+
+/// The recent time in which threads of a process ran.
+#[derive(Clone, Debug)]
+pub struct RunningTime {
+    /// The open slices; that of number `n` is at `n` modulo their number.
+    slices: Vec<Slice>,
+    /// Number of the newest slice.
+    newest: u64,
+    /// The last sample of each thread.
+    recent: IdMap<ThreadId, LastRun>,
+    /// The changes by slices that are not open any more, and by undivided weights.
+    due: Vec<LatencyChange>,
+}
+
+impl Default for RunningTime {
+    fn default() -> RunningTime {
+        RunningTime {
+            slices: vec![Slice::default(); OPEN_SLICES as usize],
+            newest: 0,
+            recent: IdMap::default(),
+            due: Vec::new(),
+        }
+    }
+}
+
+impl RunningTime {
+    /// Adds a sample of a thread that ran for `ns` until `ran_ns`. It is counted at `at_ns`, under
+    /// `index`.
+    pub(super) fn add(&mut self, thread: ThreadId, (ran_ns, at_ns): (u64, u64), index: u32, ns: u64) {
+        let bucket = at_ns / BUCKET_NS;
+        self.open_until(ran_ns / SLICE_NS);
+        let run = self.note_run(thread, ran_ns, ns);
+        let (start_ns, length_ns) = (run.start_ns, u128::from(ran_ns - run.start_ns).max(1));
+        let share = |of_ns: u64, part_ns: u64| (u128::from(of_ns) * u128::from(part_ns) / length_ns) as u64;
+        let oldest = (self.newest + 1).saturating_sub(OPEN_SLICES);
+        let (mut end_ns, mut left_ns) = (ran_ns, ns);
+        while end_ns > start_ns {
+            let number = (end_ns - 1) / SLICE_NS;
+            let from_ns = start_ns.max(number * SLICE_NS);
+            let slice = &mut self.slices[(number % OPEN_SLICES) as usize];
+            if number < oldest || slice.parts.len() >= MAX_PARTS {
+                break;
+            }
+            let part_ns = if from_ns == start_ns { left_ns } else { share(ns, end_ns - from_ns).min(left_ns) };
+            slice.parts.push(Part { index, bucket, ns: part_ns, booked_ns: 0 });
+            slice.ran_ns = slice.ran_ns.saturating_add(share(run.ran_ns, end_ns - from_ns));
+            slice.is_stale = true;
+            (end_ns, left_ns) = (from_ns, left_ns - part_ns);
+        }
+        if left_ns > 0 {
+            self.due.push(LatencyChange { index, bucket, ns: left_ns });
+        }
+    }
+
+    /// Returns when a thread ran that now has a sample, and notes the sample.
+    fn note_run(&mut self, thread: ThreadId, at_ns: u64, ns: u64) -> Run {
+        if self.recent.len() >= MAX_RECENT && !self.recent.contains_key(&thread) {
+            let since_ns = at_ns.saturating_sub(MAX_SPREAD_NS);
+            self.recent.retain(|_, last| last.at_ns >= since_ns);
+        }
+        let last = self.recent.entry(thread).or_default();
+        let start_ns = at_ns.saturating_sub(ns.min(MAX_SPREAD_NS));
+        let alone = Run { start_ns, ran_ns: at_ns - start_ns };
+        let longest_ns = ns.saturating_mul(2).saturating_add(SLICE_NS).min(MAX_SPREAD_NS);
+        match at_ns.checked_sub(last.at_ns) {
+            None => alone,
+            Some(0) => Run { ran_ns: 0, ..alone },
+            Some(since_ns) if since_ns <= longest_ns => {
+                let used_ns = ns.saturating_add(last.surplus_ns);
+                let (start_ns, ran_ns) = (last.at_ns, used_ns.min(since_ns));
+                *last = LastRun { at_ns, surplus_ns: (used_ns - ran_ns).min(SLICE_NS) };
+                Run { start_ns, ran_ns }
+            }
+            Some(_) => {
+                *last = LastRun { at_ns, surplus_ns: 0 };
+                alone
+            }
+        }
+    }
+
+    /// Makes a slice the newest, and closes those that are too old then.
+    fn open_until(&mut self, number: u64) {
+        if number <= self.newest {
+            return;
+        }
+        for closed in number.saturating_sub(OPEN_SLICES).max(self.newest)..number {
+            let slice = &mut self.slices[((closed + 1) % OPEN_SLICES) as usize];
+            slice.settle(&mut self.due);
+            slice.parts.clear();
+            slice.ran_ns = 0;
+        }
+        self.newest = number;
+    }
+
+    /// Whether slices were closed since the last call of [`settle`](Self::settle).
+    pub(super) fn is_due(&self) -> bool {
+        !self.due.is_empty()
+    }
+
+    /// Returns the changes since the last call, those of open slices only if `all` are wanted.
+    pub(super) fn settle(&mut self, all: bool) -> Vec<LatencyChange> {
+        let RunningTime { slices, due, .. } = self;
+        slices.iter_mut().filter(|_| all).for_each(|slice| slice.settle(due));
+        let mut changes = std::mem::take(due);
+        changes.sort_unstable_by_key(|change| (change.bucket, change.index));
+        changes.dedup_by(|next, kept| {
+            let is_same = (next.bucket, next.index) == (kept.bucket, kept.index);
+            if is_same {
+                kept.ns = kept.ns.wrapping_add(next.ns);
+            }
+            is_same
+        });
+        changes.retain(|change| change.ns != 0);
+        changes
+    }
+
+    /// Replaces the index of each part by the one at its place in `indices`.
+    pub(super) fn renumber(&mut self, indices: &[u32]) {
+        let parts = self.slices.iter_mut().flat_map(|slice| &mut slice.parts);
+        parts.for_each(|part| part.index = indices[part.index as usize]);
+        self.due.iter_mut().for_each(|change| change.index = indices[change.index as usize]);
+    }
+
+    /// Memory in bytes.
+    pub(super) fn bytes(&self) -> usize {
+        self.slices.iter().map(|slice| slice.parts.capacity() * size_of::<Part>() + size_of::<Slice>()).sum()
+    }
+}
+
+impl Slice {
+    /// Appends the changes since the last call.
+    fn settle(&mut self, changes: &mut Vec<LatencyChange>) {
+        if !std::mem::take(&mut self.is_stale) {
+            return;
+        }
+        let ran_ns = self.ran_ns.max(SLICE_NS);
+        for part in &mut self.parts {
+            let latency_ns = (u128::from(part.ns) * u128::from(SLICE_NS) / u128::from(ran_ns)) as u64;
+            let ns = latency_ns.wrapping_sub(std::mem::replace(&mut part.booked_ns, latency_ns));
+            if ns != 0 {
+                changes.push(LatencyChange { index: part.index, bucket: part.bucket, ns });
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use proptest::prelude::*;
+
+    use super::*;
+
+    const MS: u64 = 1_000_000;
+    /// The time at which the tests start, ns.
+    const START: u64 = 1_000 * SLICE_NS;
+
+    /// A sample: its thread, the time until which it ran, its weight in ms. Its index is that of
+    /// the thread.
+    type Ran = (u32, u64, u64);
+
+    fn add(running: &mut RunningTime, (thread, at_ms, weight_ms): Ran) {
+        let at_ns = START + at_ms * MS;
+        running.add(ThreadId(thread), (at_ns, at_ns), thread, weight_ms * MS);
+    }
+
+    /// Adds up changes by index, in µs.
+    fn sum(sums: &mut BTreeMap<u32, i64>, changes: Vec<LatencyChange>) {
+        changes.into_iter().for_each(|change| *sums.entry(change.index).or_default() += change.ns as i64);
+    }
+
+    /// The latency by thread, ms.
+    fn latency(samples: &[Ran]) -> Vec<(u32, f64)> {
+        let (mut running, mut sums) = (RunningTime::default(), BTreeMap::new());
+        samples.iter().for_each(|&sample| add(&mut running, sample));
+        sum(&mut sums, running.settle(true));
+        sums.into_iter().map(|(index, ns)| (index, ns as f64 / MS as f64)).collect()
+    }
+
+    #[test]
+    fn a_thread_alone_explains_all_its_time_and_two_share_it() {
+        assert_eq!(latency(&[(0, 10, 10), (0, 20, 10)]), [(0, 20.0)]);
+        assert_eq!(latency(&[(0, 10, 10), (1, 10, 10)]), [(0, 5.0), (1, 5.0)]);
+        assert_eq!(latency(&[(0, 10, 10), (1, 20, 10)]), [(0, 10.0), (1, 10.0)], "one after the other");
+        assert_eq!(latency(&[(0, 5, 5), (1, 10, 5)]), [(0, 5.0), (1, 5.0)], "in one slice, too");
+        assert_eq!(latency(&[(0, 20, 20), (1, 20, 10)]), [(0, 15.0), (1, 5.0)]);
+        assert_eq!(latency(&[(0, 10, 10), (1, 10, 10), (2, 10, 10), (3, 10, 10)])[3], (3, 2.5));
+        assert_eq!(latency(&[(0, 10, 10), (0, 10, 10)]), [(0, 20.0)], "a thread does not run beside itself");
+    }
+
+    #[test]
+    fn threads_that_take_turns_run_one_at_a_time() {
+        let turns: Vec<Ran> = (1..=100).map(|turn| (turn as u32 % 2, 4 * turn, 4)).collect();
+        let sums = latency(&turns);
+        assert!(sums.iter().all(|(_, ms)| (195.0..=200.0).contains(ms)), "{sums:?}");
+        let rarely: Vec<Ran> = (1..=40).map(|turn| (turn as u32 % 2, 12 * turn, 12)).collect();
+        let sums = latency(&rarely);
+        assert!(sums.iter().all(|(_, ms)| (225.0..=240.0).contains(ms)), "{sums:?}");
+    }
+
+    #[test]
+    fn eight_seconds_of_one_thread_and_two_of_two_are_80_to_20() {
+        // Ticks of the kernel are 4 ms apart, those of the threads 10.1 ms, and their times are
+        // told up to 4 ms too early.
+        let mut samples = Vec::new();
+        let (mut random, mut weight) = (1u32, 0);
+        for tick in 1..2500_u64 {
+            let at_ms = 4 * tick;
+            weight += 4;
+            random = random.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+            if weight * 1000 < 10_101 {
+                continue;
+            }
+            let told_ms = at_ms - if random >> 31 == 0 { 4 } else { 0 };
+            samples.push((if at_ms <= 8000 { 0 } else { 1 }, told_ms, weight));
+            samples.extend((at_ms > 8000).then_some((2, at_ms - 2, weight)));
+            weight = 0;
+        }
+        let (mut running, mut sums) = (RunningTime::default(), BTreeMap::new());
+        for &sample in &samples {
+            add(&mut running, sample);
+            sum(&mut sums, running.settle(false));
+        }
+        sum(&mut sums, running.settle(true));
+        let share = sums[&0] as f64 / sums.values().sum::<i64>() as f64;
+        assert!((share - 0.8).abs() < 0.005, "{share}");
+    }
+
+    #[test]
+    fn a_late_sample_corrects_the_earlier_ones_until_their_slice_is_closed() {
+        let (mut running, mut sums) = (RunningTime::default(), BTreeMap::new());
+        add(&mut running, (0, 10, 10));
+        sum(&mut sums, running.settle(true));
+        assert_eq!(sums[&0], 10 * MS as i64);
+        add(&mut running, (1, 10, 10));
+        assert!(!running.is_due());
+        sum(&mut sums, running.settle(true));
+        assert_eq!((sums[&0], sums[&1]), (5 * MS as i64, 5 * MS as i64));
+        add(&mut running, (2, 10 + 10 * OPEN_SLICES, 10));
+        add(&mut running, (3, 10, 10));
+        sum(&mut sums, running.settle(true));
+        assert_eq!((sums[&0], sums[&3]), (5 * MS as i64, 10 * MS as i64), "it counts undivided");
+    }
+
+    #[test]
+    fn weights_are_never_lost_however_long_or_late() {
+        for (at_ms, weight_ms) in [(0, 0), (1, 5_000), (10_000, 5_000), (10, 1), (10_000, 1)] {
+            let (mut running, mut sums) = (RunningTime::default(), BTreeMap::new());
+            add(&mut running, (7, 10_100, 10));
+            add(&mut running, (0, at_ms, weight_ms));
+            sum(&mut sums, running.settle(true));
+            assert_eq!(sums.get(&0).copied().unwrap_or(0), (weight_ms * MS) as i64, "{weight_ms} ms at {at_ms}");
+        }
+        let mut running = RunningTime::default();
+        for at_ns in [0, 1, u64::MAX, 5, u64::MAX - 1] {
+            running.add(ThreadId(1), (at_ns, at_ns), 0, u64::MAX);
+        }
+        running.settle(true);
+        (0..2 * MAX_PARTS as u32).for_each(|thread| add(&mut running, (thread, 0, 1)));
+        assert!(running.slices.iter().all(|slice| slice.parts.len() <= MAX_PARTS));
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
+
+        /// However often changes are booked, the sums are those of all samples. No thread explains
+        /// more than it ran, and none explains less than an equal share.
+        #[test]
+        fn booking_early_changes_nothing(
+            samples in prop::collection::vec((0..4u32, 0..30u64), 0..120),
+            settles in prop::collection::vec(any::<bool>(), 120),
+        ) {
+            let mut at_ms = 0;
+            let (mut early, mut sums, mut ran) = (RunningTime::default(), BTreeMap::new(), BTreeMap::new());
+            let mut all = Vec::new();
+            for (&(thread, step), settle) in samples.iter().zip(settles) {
+                at_ms += step;
+                add(&mut early, (thread, at_ms, 10));
+                all.push((thread, at_ms, 10));
+                *ran.entry(thread).or_insert(0) += 10 * MS as i64;
+                let changes = early.settle(settle);
+                sum(&mut sums, changes);
+            }
+            sum(&mut sums, early.settle(true));
+            for (thread, ms) in latency(&all) {
+                // In the late booking, slices may have been closed before; that changes nothing.
+                prop_assert!((ms - sums[&thread] as f64 / MS as f64).abs() < 1e-9);
+                prop_assert!(sums[&thread] <= ran[&thread] && 4 * sums[&thread] + 1000 >= ran[&thread]);
+            }
+        }
+    }
+}
