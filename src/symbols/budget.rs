@@ -159,6 +159,21 @@ impl<'a> Reader for MeteredReader<'a> {
         Reader::to_string_lossy(&self.slice)
     }
 
+    /// Reads a number, which is one step: it has at most ten bytes.
+    #[inline]
+    fn read_uleb128(&mut self) -> Result<u64> {
+        self.budget.spend(1)?;
+        self.slice.read_uleb128()
+    }
+
+    /// Skips a number, which may be as long as its section.
+    #[inline]
+    fn skip_leb128(&mut self) -> Result<()> {
+        let before = self.slice.len();
+        self.slice.skip_leb128()?;
+        self.budget.spend(1 + (before - self.slice.len()) as u64 / TEXT_PER_STEP)
+    }
+
     #[inline]
     fn read_slice(&mut self, buffer: &mut [u8]) -> Result<()> {
         self.budget.spend(1)?;
@@ -184,6 +199,17 @@ mod tests {
         let budget = WorkBudget { steps: Cell::new(100), stack_base: Cell::new(stack_position()) };
         let text = [b'a'; 1600];
         assert!(MeteredReader::new(&text, &budget).to_string_lossy().is_err());
+    }
+
+    #[test]
+    fn numbers_cost_steps() {
+        let budget = WorkBudget { steps: Cell::new(50), stack_base: Cell::new(stack_position()) };
+        let (long, short) = ([0x80; 1600], [0xe5, 0x8e, 0x26]);
+        assert!(MeteredReader::new(&long, &budget).read_uleb128().is_err(), "it has too many bytes");
+        let mut reader = MeteredReader::new(&short, &budget);
+        assert_eq!((reader.read_uleb128(), reader.len(), budget.steps.get()), (Ok(624_485), 0, 48));
+        let ended = [&long[..], &[0]].concat();
+        assert!(MeteredReader::new(&ended, &budget).skip_leb128().is_err() && budget.is_empty());
     }
 
     #[test]

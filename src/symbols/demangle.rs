@@ -204,12 +204,20 @@ fn split_clone(raw: &str) -> (&str, &str) {
 fn rust(base: &str) -> Option<(String, String)> {
     let name = rustc_demangle::try_demangle(base).ok()?;
     // A legacy name looks like a C++ one, but for its hash.
-    if base.starts_with("_ZN") && format!("{name}").len() == format!("{name:#}").len() {
+    if base.starts_with("_ZN") && !has_hash(base) {
         return None;
     }
     let full = bounded(|text| write!(text, "{name:#}"))?;
     let short = simplify::rust(&full);
     Some((full, short))
+}
+
+/// Whether a legacy name ends with a hash, which is its last part: `17h0123456789abcdefE`.
+fn has_hash(base: &str) -> bool {
+    let end = base.as_bytes().last_chunk::<20>();
+    end.is_some_and(|end| {
+        end.starts_with(b"17h") && end[19] == b'E' && end[3..19].iter().all(|digit| digit.is_ascii_hexdigit())
+    })
 }
 
 /// Whether a name is that of a procedure in a Fortran module, as gfortran makes it.

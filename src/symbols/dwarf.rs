@@ -27,6 +27,14 @@ pub(super) const MAX_BYTES: u64 = 2 << 30;
 /// Maximum number of inlined calls at one address.
 const MAX_INLINED: usize = 256;
 
+/// A name from the symbol table.
+pub(super) struct KnownSymbol {
+    /// The symbol as it is in the table; empty if it is unknown.
+    pub(super) raw: Box<[u8]>,
+    /// Its name.
+    pub(super) name: Name,
+}
+
 /// Whether a file has debug information.
 pub(super) fn is_in(elf: &Elf) -> bool {
     elf.section(SectionId::DebugInfo.name().as_bytes()).is_some()
@@ -141,7 +149,7 @@ impl<'a> DwarfLines<'a> {
 
     /// Returns the functions at an address of the file, innermost first; none if unknown. `symbol`
     /// is the name from the symbol table.
-    pub(super) fn at(&self, address: u64, symbol: Option<&Name>) -> Vec<ResolvedLine> {
+    pub(super) fn at(&self, address: u64, symbol: Option<&KnownSymbol>) -> Vec<ResolvedLine> {
         // addr2line requires that the next address exists. There is no code at the last one.
         if address == u64::MAX {
             return Vec::new();
@@ -151,7 +159,7 @@ impl<'a> DwarfLines<'a> {
         self.frames(address, symbol).unwrap_or_default()
     }
 
-    fn frames(&self, address: u64, symbol: Option<&Name>) -> gimli::Result<Vec<ResolvedLine>> {
+    fn frames(&self, address: u64, symbol: Option<&KnownSymbol>) -> gimli::Result<Vec<ResolvedLine>> {
         let mut frames = self.complete(self.context.find_frames(address))?;
         let mut lines = Vec::new();
         let mut next = frames.next()?;
@@ -168,15 +176,16 @@ impl<'a> DwarfLines<'a> {
                         (_, true) => NameLanguage::Rust,
                         _ => NameLanguage::C,
                     };
-                    let name = self.name(address, function.name.bytes(), language, frame.dw_die_offset);
                     let symbol = symbol.filter(|_| is_outermost);
+                    let name = self.name(address, (function.name.bytes(), symbol), language, frame.dw_die_offset);
+                    let symbol = symbol.map(|symbol| &symbol.name);
                     Some(match symbol {
                         Some(symbol) if is_internal_alias(&name, symbol) => symbol.clone(),
                         _ => prefer_symbol(name, symbol.filter(|_| is_cpp || is_rust), is_rust),
                     })
                 }
                 // Only the symbol table names the function.
-                None if is_outermost => symbol.cloned(),
+                None if is_outermost => symbol.map(|symbol| symbol.name.clone()),
                 None => None,
             };
             let Some(Name { full, short, .. }) = name else { continue };
@@ -193,10 +202,21 @@ impl<'a> DwarfLines<'a> {
         Ok(if is_whole { lines } else { Vec::new() })
     }
 
-    fn name(&self, address: u64, raw: &[u8], language: NameLanguage, entry: Option<gimli::UnitOffset>) -> Name {
+    /// Returns the name of a function whose name in the debug information is `raw`. That of the
+    /// symbol is used if it is the same.
+    fn name(
+        &self,
+        address: u64,
+        (raw, symbol): (&[u8], Option<&KnownSymbol>),
+        language: NameLanguage,
+        entry: Option<gimli::UnitOffset>,
+    ) -> Name {
         let raw = &raw[..raw.len().min(MAX_STRING_BYTES)];
         let entry = entry.filter(|_| language != NameLanguage::C);
-        let name = if raw.starts_with(b"_Z") || raw.starts_with(b"_R") || is_fortran(raw) {
+        let known = symbol.filter(|symbol| symbol.name.is_mangled && *symbol.raw == *raw);
+        let name = if let Some(symbol) = known {
+            symbol.name.clone()
+        } else if raw.starts_with(b"_Z") || raw.starts_with(b"_R") || is_fortran(raw) {
             self.names.name(raw)
         } else {
             let text = String::from_utf8_lossy(raw);

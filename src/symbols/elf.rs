@@ -3,7 +3,8 @@
 //! a signal. [`object`](super::object) finds files.
 
 use std::fs::{File, OpenOptions};
-use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
+use std::io::{Read, Seek, SeekFrom};
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
@@ -64,9 +65,11 @@ impl ElfBytes {
             ElfBytes::File(file, _) => {
                 let mut bytes = Vec::new();
                 bytes.try_reserve_exact(size as usize).map_err(|_| "a table does not fit into memory")?;
-                bytes.resize(size as usize, 0);
-                file.read_exact_at(&mut bytes, offset).map_err(|_| "the file ended early")?;
-                Ok(bytes)
+                let mut file: &File = file;
+                // Unlike `read_exact_at`, this needs no memory that is filled with zeros first.
+                let read = file.seek(SeekFrom::Start(offset)).and_then(|_| file.take(size).read_to_end(&mut bytes));
+                let is_whole = read.is_ok_and(|read| read as u64 == size);
+                if is_whole { Ok(bytes) } else { Err("the file ended early") }
             }
             ElfBytes::Memory(bytes) => Ok(bytes[offset as usize..end as usize].to_vec()),
         }

@@ -18,7 +18,7 @@ use crossbeam_channel::{Receiver, RecvTimeoutError, Sender};
 
 use super::assembly::{Code, LineState, Places};
 use super::demangle::Name;
-use super::dwarf::{self, DebugSections, DwarfLines, MAX_BYTES};
+use super::dwarf::{self, DebugSections, DwarfLines, KnownSymbol, MAX_BYTES};
 use super::error::{Error, catch_panic};
 use super::messages::{CodeReply, ResolvedLine, SymbolReply, SymbolState};
 use super::object;
@@ -44,13 +44,14 @@ pub(super) struct LineJob {
     pub(super) pid: u32,
     /// The final state if there are no lines.
     pub(super) state: SymbolState,
-    pub(super) frames: Vec<(FrameId, u64, Option<Name>)>,
+    pub(super) frames: Vec<(FrameId, u64, Option<KnownSymbol>)>,
 }
 
 impl LineJob {
     /// Returns the last answer for all frames if there are no lines.
     pub(super) fn without_lines(self) -> SymbolReply {
-        let frames = self.frames.into_iter().map(|(id, _, name)| (id, name.map(without_line).into_iter().collect()));
+        let line = |symbol: Option<KnownSymbol>| symbol.map(|symbol| without_line(symbol.name)).into_iter().collect();
+        let frames = self.frames.into_iter().map(|(id, _, symbol)| (id, line(symbol)));
         SymbolReply { module: self.module, state: self.state, frames: frames.collect() }
     }
 }
@@ -66,6 +67,8 @@ pub(super) struct CodeJob {
 
 /// A task of the thread.
 pub(super) enum LineTask {
+    /// Read the debug information of a file, whose names will be asked for.
+    Prepare(ModuleId, ModuleFile, u32),
     /// Find the lines of addresses.
     Names(LineJob),
     /// Find the lines of instructions.
@@ -76,6 +79,7 @@ impl LineTask {
     /// The file that is needed, its path, and a process that maps it.
     fn file(&self) -> (ModuleId, &ModuleFile, u32) {
         match self {
+            LineTask::Prepare(module, file, pid) => (*module, file, *pid),
             LineTask::Names(job) => (job.module, &job.file, job.pid),
             LineTask::Code(job) => (job.code.module, &job.file, job.pid),
         }
@@ -142,6 +146,7 @@ fn run_in_arena(
             },
         };
         match task {
+            LineTask::Prepare(..) => {}
             LineTask::Names(job) => {
                 if answer(job, lines, replies).is_none() {
                     return ArenaEnd::Closed;
@@ -165,7 +170,8 @@ fn run_in_arena(
 fn answer_code(job: CodeJob, lines: &mut Option<DwarfLines<'_>>, codes: &Sender<CodeReply>) {
     let CodeJob { mut code, address, .. } = job;
     let mut places = Places::default();
-    let symbol = Name { full: code.full.to_string(), short: code.short.to_string(), is_mangled: true };
+    let name = Name { full: code.full.to_string(), short: code.short.to_string(), is_mangled: true };
+    let symbol = KnownSymbol { raw: Box::default(), name };
     for instruction in &mut code.instructions {
         let Some(known) = lines else { break };
         let found = catch_panic(|| known.at(instruction.address, Some(&symbol)));
@@ -187,16 +193,17 @@ fn answer(job: LineJob, lines: &mut Option<DwarfLines<'_>>, replies: &Sender<Sym
     let state_now = |lines: &Option<DwarfLines<'_>>| if lines.is_some() { SymbolState::Lines } else { state.clone() };
     let mut gathered = Vec::new();
     let mut since = Instant::now();
-    for (id, address, name) in frames {
+    for (id, address, symbol) in frames {
         let found = match lines {
-            Some(known) => catch_panic(|| known.at(address, name.as_ref())),
+            Some(known) => catch_panic(|| known.at(address, symbol.as_ref())),
             None => Some(Vec::new()),
         };
         if found.is_none() || lines.as_ref().is_some_and(DwarfLines::is_exhausted) {
             *lines = None;
         }
         let found = found.filter(|found| !found.is_empty());
-        gathered.push((id, found.unwrap_or_else(|| name.map(without_line).into_iter().collect())));
+        gathered
+            .push((id, found.unwrap_or_else(|| symbol.map(|symbol| without_line(symbol.name)).into_iter().collect())));
         if since.elapsed() >= GATHER {
             since = Instant::now();
             replies

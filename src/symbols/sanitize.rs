@@ -7,6 +7,9 @@ pub const MAX_NAME_BYTES: usize = 4096;
 /// Replaces every control, invisible or direction-changing character by U+FFFD, and truncates the
 /// text to [`MAX_NAME_BYTES`].
 pub fn sanitize(text: &str) -> String {
+    if text.len() < MAX_NAME_BYTES && text.bytes().all(|byte| matches!(byte, b' '..=b'~')) {
+        return text.to_owned();
+    }
     let mut sanitized = String::with_capacity(text.len().min(MAX_NAME_BYTES));
     let characters =
         text.chars().map(|character| if is_harmful(character) { char::REPLACEMENT_CHARACTER } else { character });

@@ -17,9 +17,9 @@ use crossbeam_channel::{Receiver, SendError, Sender, bounded, never, select, unb
 use super::assembly::{self, Code, LineState, Target};
 use super::awaited_files::AwaitedFiles;
 use super::budget::MAX_STACK_BYTES;
-use super::demangle::{Demangler, Name};
+use super::demangle::Demangler;
 use super::download::DebuginfodClient;
-use super::dwarf;
+use super::dwarf::{self, KnownSymbol};
 use super::error::{Error, catch_panic};
 use super::line_worker::{self, CodeJob, LineJob, LineTask, without_line};
 pub use super::messages::{CodeReply, CodeRequest, ResolvedLine, SymbolReply, SymbolRequest, SymbolState};
@@ -100,7 +100,7 @@ fn run(
         select! {
             recv(requests) -> request => match request {
                 Ok(request) => {
-                    let known = files.find(request.module, &request.file, request.pid);
+                    let known = files.find(request.module, &request.file, request.pid, tasks);
                     if answer(request, known, &mut awaited, tasks, replies).is_none() {
                         return;
                     }
@@ -108,7 +108,7 @@ fn run(
                 Err(_) => {
                     // Who asks for no more names does not wait for a download, either.
                     for request in awaited.give_up() {
-                        let known = files.find(request.module, &request.file, request.pid);
+                        let known = files.find(request.module, &request.file, request.pid, tasks);
                         if answer(request, known, &mut awaited, tasks, replies).is_none() {
                             return;
                         }
@@ -124,7 +124,7 @@ fn run(
                 let waiting = awaited.take(module);
                 waiting.first().into_iter().for_each(|request| files.forget(request.module));
                 for request in waiting {
-                    let known = files.find(request.module, &request.file, request.pid);
+                    let known = files.find(request.module, &request.file, request.pid, tasks);
                     if answer(request, known, &mut awaited, tasks, replies).is_none() {
                         return;
                     }
@@ -132,7 +132,7 @@ fn run(
             }
             recv(asked) -> request => match request {
                 Ok(request) => {
-                    let known = files.find(request.module, &request.file, request.pid);
+                    let known = files.find(request.module, &request.file, request.pid, tasks);
                     // Names may still be wanted if code is not.
                     let _ = answer_code(request, known, tasks, codes);
                 }
@@ -186,29 +186,31 @@ fn answer(
     };
     let is_awaited = !symbols.has_lines && awaited.is_awaited(&request, &symbols.build_id);
     let state = if symbols.table.is_full() { SymbolState::Symbols } else { SymbolState::Exports };
-    let mut later = Vec::new();
+    let mut request = request;
+    // Neighbors are in the same unit, whose tables are then in the processor's caches.
+    request.addresses.sort_unstable_by_key(|&(_, address)| address);
     let module = request.module;
     for addresses in request.addresses.chunks(MAX_FRAMES) {
-        let named = addresses.iter().map(|&(id, address)| (id, address, symbols.name(address)));
+        let named = addresses.iter().map(|&(id, address)| (id, address, symbols.symbol(address)));
         let named: Vec<_> = named.collect();
-        let frames =
-            named.iter().map(|(id, _, name)| (*id, name.clone().map(without_line).into_iter().collect())).collect();
-        let state = if symbols.has_lines || is_awaited { SymbolState::Reading } else { state.clone() };
-        replies.send(SymbolReply { module, state, frames }).ok()?;
-        later.extend(named);
+        let resolved =
+            |symbol: &Option<KnownSymbol>| symbol.iter().map(|symbol| without_line(symbol.name.clone())).collect();
+        let frames = named.iter().map(|(id, _, symbol)| (*id, resolved(symbol))).collect();
+        let reply_state = if symbols.has_lines || is_awaited { SymbolState::Reading } else { state.clone() };
+        replies.send(SymbolReply { module, state: reply_state, frames }).ok()?;
+        if symbols.has_lines && !is_awaited {
+            // The other thread finds their lines while this one names the next.
+            let (file, pid, state) = (request.file.clone(), request.pid, state.clone());
+            let sent = tasks.send(LineTask::Names(LineJob { module, file, pid, state, frames: named }));
+            if let Err(SendError(LineTask::Names(job))) = sent {
+                replies.send(job.without_lines()).ok()?;
+            }
+        }
     }
     if is_awaited {
         awaited.keep(request);
-        return Some(());
     }
-    if !symbols.has_lines {
-        return Some(());
-    }
-    let SymbolRequest { file, pid, .. } = request;
-    match tasks.send(LineTask::Names(LineJob { module, file, pid, state, frames: later })) {
-        Err(SendError(LineTask::Names(job))) => replies.send(job.without_lines()).ok(),
-        _ => Some(()),
-    }
+    Some(())
 }
 
 /// The symbols of a file.
@@ -220,8 +222,8 @@ struct ModuleSymbols {
 }
 
 impl ModuleSymbols {
-    fn name(&self, address: u64) -> Option<Name> {
-        self.table.name(address).map(|raw| self.names.name(raw))
+    fn symbol(&self, address: u64) -> Option<KnownSymbol> {
+        self.table.name(address).map(|raw| KnownSymbol { name: self.names.name(raw), raw: raw.into() })
     }
 
     /// Returns the code of the function that contains an address, without lines.
@@ -265,11 +267,15 @@ impl ModuleSymbols {
         })
     }
 
-    fn read(file: &ModuleFile, pid: u32) -> Result<ModuleSymbols, Error> {
+    /// Reads the symbols of a file. Once it is known that there are line tables, calls `prepare`.
+    fn read(file: &ModuleFile, pid: u32, prepare: impl FnOnce()) -> Result<ModuleSymbols, Error> {
         let elf = object::open(file, pid)?;
         let is_whole = elf.section(b".symtab").is_some() && dwarf::is_in(&elf);
         let debug = if is_whole { None } else { object::debug_file(&elf, file, pid) };
         let has_lines = dwarf::is_in(&elf) || debug.as_ref().is_some_and(dwarf::is_in);
+        if has_lines {
+            prepare();
+        }
         let debug = object::symbol_file(&elf, debug);
         let table = SymbolTable::read(&elf, debug.as_ref(), &file.name()).map_err(|error| error.about(&file.path))?;
         Ok(ModuleSymbols { table, names: Demangler::default(), has_lines, build_id: elf.build_id() })
@@ -293,13 +299,22 @@ struct CachedSymbols {
 
 impl SymbolCache {
     /// Returns the symbols of a file as process `pid` sees it, and reads them if necessary.
-    fn find(&mut self, module: ModuleId, file: &ModuleFile, pid: u32) -> &Result<ModuleSymbols, String> {
+    /// The thread behind `tasks` reads line tables meanwhile.
+    fn find(
+        &mut self,
+        module: ModuleId,
+        file: &ModuleFile,
+        pid: u32,
+        tasks: &Sender<LineTask>,
+    ) -> &Result<ModuleSymbols, String> {
         self.now += 1;
         let earlier = self.known.remove(&module);
         let (known, is_new) = match earlier {
             Some(known) if known.symbols.is_ok() || known.pid == pid || known.tries >= MAX_TRIES => (known, false),
             earlier => {
-                let symbols = catch_panic(|| ModuleSymbols::read(file, pid)).unwrap_or_else(|| {
+                // Without that thread there are no lines.
+                let prepare = || drop(tasks.send(LineTask::Prepare(module, file.clone(), pid)));
+                let symbols = catch_panic(|| ModuleSymbols::read(file, pid, prepare)).unwrap_or_else(|| {
                     Err(Error::Malformed { path: file.path.clone(), what: "its tables contradict each other" })
                 });
                 let symbols = symbols.map_err(|error| error.to_string());
