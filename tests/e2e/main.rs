@@ -10,6 +10,7 @@ mod allocations;
 mod containers;
 mod crowds;
 mod ending;
+mod exceptions;
 mod external;
 mod external_stacks;
 mod fibers;

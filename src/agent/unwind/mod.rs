@@ -2,6 +2,7 @@
 
 mod deep;
 mod eh_index;
+mod eh_return;
 pub(crate) mod last_walk;
 mod mapped_images;
 pub(crate) mod modules;

@@ -84,4 +84,10 @@ impl Caller {
     pub(crate) fn new(ip: u64, sp: u64, bp: Option<u64>) -> Caller {
         Caller { ip, sp, bp: bp.unwrap_or(0), knows_bp: bp.is_some() }
     }
+
+    /// Creates the frame of a function that is about to be entered at a landing pad. No call
+    /// precedes that address, so lookups have to find the address itself, not the byte before it.
+    pub(crate) fn at_landing_pad(address: u64, sp: u64, bp: Option<u64>) -> Caller {
+        Caller::new(address.wrapping_add(1), sp, bp)
+    }
 }

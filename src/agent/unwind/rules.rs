@@ -10,7 +10,7 @@ use gimli::{
     UnwindTableRow,
 };
 
-use crate::agent::arch::{FRAME_POINTER, PROGRAM_COUNTER};
+use crate::agent::arch::{EH_RETURN_DATA, FRAME_POINTER, PROGRAM_COUNTER};
 use crate::agent::unwind::eh_index::Section;
 
 /// DWARF number of the instruction pointer, in the type that [`DwarfOp`] uses.
@@ -54,6 +54,9 @@ pub(crate) enum SavedRegister {
     Same,
     /// The word at the canonical frame address + offset.
     AtCfa(i32),
+    /// The same in a function that replaces the word on its way to a landing pad (see
+    /// [`eh_return`](super::eh_return)). Only return addresses are so.
+    Replaced(i32),
     /// The word at register + offset.
     At(u8, i32),
     /// Nowhere. For a return address this means the end of the stack.
@@ -156,6 +159,14 @@ impl UnwindTables {
                 Cfa::Register(number(*register)?, i32::try_from(*offset).ok()?)
             }
             CfaRule::Expression(expression) => self.cfa_of(expression, encoding, pc)?,
+        };
+        let is_saved = |register: usize| {
+            let rule = row.register(Register(register as u16));
+            matches!(rule, Some(RegisterRule::Offset(_)))
+        };
+        let ra = match ra {
+            SavedRegister::AtCfa(offset) if EH_RETURN_DATA.into_iter().all(is_saved) => SavedRegister::Replaced(offset),
+            ra => ra,
         };
         Some(Rule {
             cfa,

@@ -1,6 +1,7 @@
 //! One step of a walk: from a frame to its caller.
 
 use crate::agent::arch::{FRAME_POINTER, STACK_POINTER};
+use crate::agent::unwind::eh_return;
 use crate::agent::unwind::last_walk::CachedFrame;
 use crate::agent::unwind::modules::{CodeLocation, Snapshot};
 use crate::agent::unwind::registers::{Caller, Registers};
@@ -150,11 +151,17 @@ pub(crate) fn by_rule(rule: Rule, frame: &WalkFrame<'_>, stack: &mut impl Stack)
         }
     };
     let place = |saved: SavedRegister| match saved {
-        SavedRegister::AtCfa(offset) => Some(plus(cfa, offset)),
+        SavedRegister::AtCfa(offset) | SavedRegister::Replaced(offset) => Some(plus(cfa, offset)),
         SavedRegister::At(number, offset) => Some(plus(frame.get(number)?, offset)),
         SavedRegister::Same | SavedRegister::Undefined => None,
     };
     let return_at = place(rule.ra)?;
+    if let SavedRegister::Replaced(_) = rule.ra
+        && let Some(caller) =
+            eh_return::landing_pad(rule, (frame.sp(), frame.bp()), cfa, return_at, &mut |at| stack.read(at))
+    {
+        return Some(Step::Caller(caller, StepReads::Other));
+    }
     let ip = stack.read(return_at)?;
     if ip == 0 {
         let reads =

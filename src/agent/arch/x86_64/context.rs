@@ -10,6 +10,10 @@ pub(crate) const STACK_POINTER: usize = 7;
 /// DWARF number of the instruction pointer, which is also the column of the return address.
 pub(crate) const PROGRAM_COUNTER: usize = 16;
 
+/// DWARF numbers of the registers in which a landing pad receives its exception, rax and rdx. Only
+/// functions with `__builtin_eh_return` save them.
+pub(crate) const EH_RETURN_DATA: [usize; 2] = [0, 1];
+
 /// Bytes below the stack pointer that a leaf function may use without moving it.
 pub(crate) const RED_ZONE: u64 = 128;
 
