@@ -42,6 +42,28 @@ fn check_chain(program: &Path, chain: &[&str]) {
     assert_chain(&watched.raw, chain);
 }
 
+/// Code without unwind tables of its own is unwound by its debug information. The negative controls
+/// are the same program without it, and with compressed sections, which the agent does not read.
+#[test]
+fn code_that_only_debug_information_describes_is_unwound() {
+    const FLAGS: [&str; 5] =
+        ["-O2", "-g", "-fomit-frame-pointer", "-fno-asynchronous-unwind-tables", "-fno-unwind-tables"];
+    let chain = ["main", "middle", "leaf"];
+    // They write common entries of the versions 1 and 4.
+    for compiler in ["cc", "clang"].into_iter().filter_map(tool) {
+        check_chain(&targets::generated("described", CHAIN, "c", text(&compiler), &FLAGS), &chain);
+    }
+    for undescribed in ["-Wl,--strip-debug", "-Wl,--compress-debug-sections=zlib"] {
+        let flags = [&FLAGS[..], &[undescribed]].concat();
+        let program = targets::generated("undescribed", CHAIN, "c", "cc", &flags);
+        let watched = Batch::new("--hz 250").run(&[text(&program)]);
+        let is_whole = |entry: &&Entry| !entry.truncated && entry.frames.iter().any(|frame| frame.name() == "main");
+        let whole: u64 = watched.raw.of("prof").filter(is_whole).map(|entry| entry.weight_ns).sum();
+        let all = watched.raw.weight_ns("prof");
+        assert!(all > 100_000_000 && whole * 2 < all, "{undescribed}: {whole} ns of {all}");
+    }
+}
+
 /// Assembly that keeps its old stack pointer on the aligned stack, described by a DWARF expression:
 /// `*(rsp + 24) + 8`.
 #[test]

@@ -48,9 +48,9 @@ pub(crate) fn suggest_address(size: usize) -> usize {
 ///
 /// If the target locks whatever it maps from now on (MCL_FUTURE), the kernel counts the pages
 /// against RLIMIT_MEMLOCK until they are unlocked here: one mapping at a time, the largest of which
-/// has some 260 KiB. A target that locks all it has (MCL_CURRENT) also locks the agent's present
-/// memory, some 1.2 MiB with one thread, and again at its next such call; no flag excludes pages
-/// from that.
+/// has some 260 KiB, or the size of a `.debug_frame`, which is left out if that is too much. A
+/// target that locks all it has (MCL_CURRENT) also locks the agent's present memory, some 1.2 MiB
+/// with one thread, and again at its next such call; no flag excludes pages from that.
 pub(crate) fn map_pages(size: usize) -> *mut u8 {
     let start = map_inherited(size);
     if !start.is_null() {

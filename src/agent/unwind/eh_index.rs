@@ -17,8 +17,9 @@ const MAX_FUNCTIONS: usize = 1 << 20;
 const HEAD: [u8; 4] = [1, 0x1b, 0x03, 0x3b];
 
 /// Builds the index of the `.eh_frame` at an address of the file, which is used as the index's own
-/// address too. Returns `None` if the tables have no function, or one more than 2 GiB away.
-pub(crate) fn of(address: u64, tables: Section) -> Option<Vec<u8>> {
+/// address too, of the functions at whose addresses `is_wanted`. Returns `None` if there is none, or
+/// one is more than 2 GiB away. A function that the linker has dropped has no address.
+pub(crate) fn of(address: u64, tables: Section, is_wanted: &dyn Fn(u64) -> bool) -> Option<Vec<u8>> {
     let bases = BaseAddresses::default().set_eh_frame(address);
     let mut frames = EhFrame::new(tables, LittleEndian);
     frames.set_address_size(8);
@@ -29,8 +30,9 @@ pub(crate) fn of(address: u64, tables: Section) -> Option<Vec<u8>> {
     while let Ok(Some(entry)) = entries.next() {
         let CieOrFde::Fde(partial) = entry else { continue };
         let Ok(function) = partial.parse(EhFrame::cie_from_offset) else { continue };
-        if function.len() > 0 && functions.len() < MAX_FUNCTIONS {
-            functions.push((near(function.initial_address())?, i32::try_from(function.offset()).ok()?));
+        let first = function.initial_address();
+        if function.len() > 0 && first > 0 && functions.len() < MAX_FUNCTIONS && is_wanted(first) {
+            functions.push((near(first)?, i32::try_from(function.offset()).ok()?));
         }
     }
     if functions.is_empty() {
@@ -66,7 +68,7 @@ mod tests {
         for module in 0..snapshot.module_count() {
             let Some((start, end, bias, lookup)) = snapshot.tables_of(module) else { continue };
             let (address, tables) = lookup.frames();
-            let Some(index) = of(address, tables) else { continue };
+            let Some(index) = of(address, tables, &|_| true) else { continue };
             let ours = UnwindTables::new((address, index.leak()), (address, tables)).expect("an index is well formed");
             indexed += 1;
             for _ in 0..2_000 {
@@ -84,8 +86,8 @@ mod tests {
 
     #[test]
     fn what_is_no_table_has_no_index() {
-        assert!(of(0, b"").is_none());
-        assert!(of(0, &[0; 16]).is_none());
-        assert!(of(0, &[0xff; 64]).is_none());
+        assert!(of(0, b"", &|_| true).is_none());
+        assert!(of(0, &[0; 16], &|_| true).is_none());
+        assert!(of(0, &[0xff; 64], &|_| true).is_none());
     }
 }

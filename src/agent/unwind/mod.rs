@@ -1,5 +1,6 @@
 //! Walks stacks by the unwind tables of the loaded modules.
 
+mod debug_frame;
 mod deep;
 mod eh_index;
 mod eh_return;

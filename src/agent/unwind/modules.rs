@@ -176,8 +176,14 @@ pub(crate) struct LoadedModule {
     path: Vec<u8>,
     image: ElfImage,
     tables: Option<TableSections>,
+    /// Tables of the functions that `tables` do not have.
+    debug_tables: Option<TableSections>,
     generation: u32,
     announced: bool,
+}
+
+fn parsed(tables: Option<&TableSections>) -> Option<UnwindTables> {
+    tables.and_then(|tables| UnwindTables::new(tables.header, tables.frames))
 }
 
 /// The changes found by [`Modules::refresh`].
@@ -332,6 +338,9 @@ impl Modules {
                 }
                 let Some(image) = ElfImage::read(&memory, &image_group.first) else { continue };
                 let entry = &image_group.first;
+                let tables = TableSections::of(&memory, &image, entry);
+                let lookup = parsed(tables.as_ref());
+                let is_wanted = |address| lookup.as_ref().is_none_or(|lookup| !lookup.covers(address));
                 let known = LoadedModule {
                     id: self.next_id,
                     start: entry.start,
@@ -339,7 +348,8 @@ impl Modules {
                     device: entry.device,
                     inode: entry.inode,
                     path: entry.path.to_vec(),
-                    tables: TableSections::of(&memory, &image, entry),
+                    debug_tables: TableSections::of_debug(&image, entry, &is_wanted),
+                    tables,
                     image,
                     generation,
                     announced: false,
@@ -360,7 +370,7 @@ impl Modules {
             start: known.start,
             end: known.end,
             bias: known.image.bias,
-            lookup: known.tables.as_ref().and_then(|tables| UnwindTables::new(tables.header, tables.frames)),
+            lookup: UnwindTables::join(parsed(known.tables.as_ref()), parsed(known.debug_tables.as_ref())),
         };
         self.mapped = self.known.iter().map(mapped).collect();
         self.edition = next_edition();

@@ -4,6 +4,8 @@
 //! A rule is exact or does not exist: where the tables say something that a rule cannot express,
 //! the walk ends and reports that.
 
+use alloc::boxed::Box;
+
 use gimli::{
     BaseAddresses, CfaRule, EhFrame, EhFrameHdr, EndianSlice, Expression, FrameDescriptionEntry, LittleEndian,
     Operation, ParsedEhFrameHdr, Register, RegisterRule, UnwindContext, UnwindExpression, UnwindSection as _,
@@ -68,6 +70,8 @@ pub(crate) struct UnwindTables {
     header: ParsedEhFrameHdr<Slice>,
     frames: EhFrame<Slice>,
     bases: BaseAddresses,
+    /// Tables of functions that these do not have.
+    others: Option<Box<UnwindTables>>,
 }
 
 /// Working memory for gimli.
@@ -92,7 +96,15 @@ impl UnwindTables {
         let mut frames = EhFrame::new(frames.1, LittleEndian);
         frames.set_address_size(8);
         parsed.table()?;
-        Some(UnwindTables { header: parsed, frames, bases })
+        Some(UnwindTables { header: parsed, frames, bases, others: None })
+    }
+
+    /// Joins the tables of a module. The first ones are asked first.
+    pub(crate) fn join(first: Option<UnwindTables>, second: Option<UnwindTables>) -> Option<UnwindTables> {
+        match (first, second) {
+            (Some(first), second) => Some(UnwindTables { others: second.map(Box::new), ..first }),
+            (None, second) => second,
+        }
     }
 
     /// Returns the address in the file and the bytes of `.eh_frame`.
@@ -101,19 +113,31 @@ impl UnwindTables {
         (self.bases.eh_frame.section.unwrap_or(0), gimli::Section::reader(&self.frames).slice())
     }
 
-    /// Returns the entry of the function that contains an address of the file.
-    fn entry(&self, address: u64) -> Option<FrameDescriptionEntry<Slice>> {
-        let table = self.header.table()?;
-        let entry = table
-            .lookup(address, &self.bases)
-            .and_then(|pointer| table.pointer_to_offset(pointer))
-            .and_then(|offset| self.frames.fde_from_offset(&self.bases, offset, EhFrame::cie_from_offset));
-        entry.ok().filter(|entry| entry.contains(address))
+    /// Returns the entry of the function that contains an address of the file, and the tables that
+    /// have it.
+    fn entry(&self, address: u64) -> Option<(&UnwindTables, FrameDescriptionEntry<Slice>)> {
+        let mut tables = self;
+        loop {
+            let table = tables.header.table()?;
+            let entry = table
+                .lookup(address, &tables.bases)
+                .and_then(|pointer| table.pointer_to_offset(pointer))
+                .and_then(|offset| tables.frames.fde_from_offset(&tables.bases, offset, EhFrame::cie_from_offset));
+            if let Some(entry) = entry.ok().filter(|entry| entry.contains(address)) {
+                return Some((tables, entry));
+            }
+            tables = tables.others.as_deref()?;
+        }
+    }
+
+    /// Returns whether an address of the file is in a function of the tables.
+    pub(crate) fn covers(&self, address: u64) -> bool {
+        self.entry(address).is_some()
     }
 
     /// Returns whether an address of the file is the first one of a function.
     pub(crate) fn starts_function(&self, address: u64) -> bool {
-        self.entry(address).is_some_and(|entry| entry.initial_address() == address)
+        self.entry(address).is_some_and(|(_, entry)| entry.initial_address() == address)
     }
 
     /// Calls `each` with every row of the function that holds an address of the file (its first
@@ -125,12 +149,12 @@ impl UnwindTables {
         context: &mut TableContext,
         each: &mut impl FnMut(u64, u64, RuleLookup) -> bool,
     ) {
-        let Some(entry) = self.entry(address) else { return };
+        let Some((tables, entry)) = self.entry(address) else { return };
         let encoding = entry.cie().encoding();
-        let Ok(mut rows) = entry.rows(&self.frames, &self.bases, context) else { return };
+        let Ok(mut rows) = entry.rows(&tables.frames, &tables.bases, context) else { return };
         while let Ok(Some(row)) = rows.next_row() {
             let (start, end) = (row.start_address(), row.end_address().min(entry.end_address()));
-            let found = self.compile(row, encoding, start).map_or(RuleLookup::Inexpressible, RuleLookup::Rule);
+            let found = tables.compile(row, encoding, start).map_or(RuleLookup::Inexpressible, RuleLookup::Rule);
             let follows_address = matches!(row.cfa(), CfaRule::Expression(_))
                 && !matches!(found, RuleLookup::Rule(Rule { cfa: Cfa::At { .. } | Cfa::AtIndexed { .. }, .. }));
             if !follows_address && start < end && !each(start, end, found) {
@@ -141,10 +165,10 @@ impl UnwindTables {
 
     /// Looks up an address of the file.
     pub(crate) fn find(&self, address: u64, context: &mut TableContext) -> RuleLookup {
-        let Some(entry) = self.entry(address) else { return RuleLookup::Missing };
+        let Some((tables, entry)) = self.entry(address) else { return RuleLookup::Missing };
         let encoding = entry.cie().encoding();
-        match entry.unwind_info_for_address(&self.frames, &self.bases, context, address) {
-            Ok(row) => self.compile(row, encoding, address).map_or(RuleLookup::Inexpressible, RuleLookup::Rule),
+        match entry.unwind_info_for_address(&tables.frames, &tables.bases, context, address) {
+            Ok(row) => tables.compile(row, encoding, address).map_or(RuleLookup::Inexpressible, RuleLookup::Rule),
             Err(_) => RuleLookup::Inexpressible,
         }
     }

@@ -7,6 +7,7 @@ use crate::agent::os::maps::MapsEntry;
 use crate::agent::os::memory;
 use crate::agent::os::process_memory::ProcessMemory;
 use crate::agent::os::syscall::{File, syscall};
+use crate::agent::unwind::debug_frame;
 use crate::agent::unwind::eh_index::{self, Section};
 use alloc::vec::Vec;
 
@@ -16,8 +17,15 @@ use crate::link::wire::MAX_BUILD_ID;
 const ELF_HEADER: usize = 64;
 /// Maximum number of program headers read.
 const MAX_HEADERS: usize = 64;
+/// Bytes of a section header.
+const SECTION_HEADER: usize = 64;
 /// Maximum number of sections read.
-const MAX_SECTIONS: u64 = 4096;
+const MAX_SECTIONS: usize = 4096;
+/// Maximum number of bytes of their names read.
+const MAX_SECTION_NAMES: u64 = 1 << 16;
+/// Maximum size of a `.debug_frame`, which is kept in memory: some 60 000 functions. A larger one is
+/// not used, nor is a compressed one.
+const MAX_DEBUG_FRAME: u64 = 4 << 20;
 /// Maximum number of bytes of notes read.
 const MAX_NOTES: usize = 4096;
 /// Maximum number of bytes of tables that are copied from memory if the file is gone.
@@ -30,6 +38,7 @@ const PT_NOTE: u32 = 4;
 const PT_GNU_EH_FRAME: u32 = 0x6474_e550;
 const PT_GNU_RELRO: u32 = 0x6474_e552;
 const NT_GNU_BUILD_ID: u32 = 3;
+const SHF_COMPRESSED: u64 = 1 << 11;
 
 #[derive(Clone, Copy)]
 struct ProgramHeader {
@@ -37,6 +46,13 @@ struct ProgramHeader {
     offset: u64,
     address: u64,
     file_size: u64,
+}
+
+struct SectionHeader {
+    is_compressed: bool,
+    address: u64,
+    offset: u64,
+    size: u64,
 }
 
 /// The headers of an ELF file in memory.
@@ -132,27 +148,33 @@ impl ElfImage {
         None
     }
 
-    /// Returns address, offset and size of `.eh_frame`, from the sections of the file behind
-    /// `entry`.
-    fn frames_section(&self, entry: &MapsEntry<'_>) -> Option<(u64, u64, u64)> {
-        const SECTION: u64 = 64;
-        let file = open(entry)?;
-        let (start, size) = (word(&self.elf, 40), half(&self.elf, 58));
-        let (count, names) = (u64::from(half(&self.elf, 60)), u64::from(half(&self.elf, 62)));
-        if u64::from(size) != SECTION || count > MAX_SECTIONS || names >= count {
+    /// Returns a section of the file, by its name with a NUL behind it.
+    fn section(&self, file: &File, name: &[u8]) -> Option<SectionHeader> {
+        let (count, names) = (half(&self.elf, 60) as usize, half(&self.elf, 62) as usize);
+        if half(&self.elf, 58) as usize != SECTION_HEADER || count > MAX_SECTIONS || names >= count {
             return None;
         }
-        let section = |number: u64| {
-            let mut raw = [0; SECTION as usize];
-            file.read_exact_at(&mut raw, start.checked_add(number * SECTION)?).then_some(raw)
-        };
-        let names_at = word(&section(names)?, 24);
-        (1..count).find_map(|number| {
-            let raw = section(number)?;
-            let mut name = [0; 10];
-            let is_named = file.read_exact_at(&mut name, names_at.checked_add(full(&raw, 0).into())?);
-            (is_named && &name == b".eh_frame\0").then(|| (word(&raw, 16), word(&raw, 24), word(&raw, 32)))
+        let mut headers = alloc::vec![0; count * SECTION_HEADER];
+        file.read_exact_at(&mut headers, word(&self.elf, 40)).then_some(())?;
+        let headers = || headers.chunks_exact(SECTION_HEADER);
+        let of_names = headers().nth(names)?;
+        let mut names = alloc::vec![0; word(of_names, 32).min(MAX_SECTION_NAMES) as usize];
+        file.read_exact_at(&mut names, word(of_names, 24)).then_some(())?;
+        let is_named = |raw: &&[u8]| names.get(full(raw, 0) as usize..).is_some_and(|rest| rest.starts_with(name));
+        headers().find(is_named).map(|raw| SectionHeader {
+            is_compressed: word(raw, 8) & SHF_COMPRESSED != 0,
+            address: word(raw, 16),
+            offset: word(raw, 24),
+            size: word(raw, 32),
         })
+    }
+
+    /// Opens the file behind `entry`, if its headers equal those in memory.
+    fn open_same(&self, entry: &MapsEntry<'_>) -> Option<File> {
+        let file = open(entry)?;
+        let (mut elf, mut table) = ([0; ELF_HEADER], alloc::vec![0; self.table.len()]);
+        let is_read = file.read_exact_at(&mut elf, 0) && file.read_exact_at(&mut table, self.table_at);
+        (is_read && elf == self.elf && table == self.table).then_some(file)
     }
 
     /// Returns the offset in the file of an address of the file, and the number of bytes from there
@@ -232,7 +254,7 @@ impl TableSections {
 
     /// Returns the tables of a file that was linked without `.eh_frame_hdr`.
     fn without_header(memory: &ProcessMemory, image: &ElfImage, entry: &MapsEntry<'_>) -> Option<TableSections> {
-        let (address, offset, size) = image.frames_section(entry)?;
+        let SectionHeader { address, offset, size, .. } = image.section(&open(entry)?, b".eh_frame\0")?;
         if image.segment(address)?.1 < size || image.segment(address)?.0 != offset || size < 8 {
             return None;
         }
@@ -241,10 +263,44 @@ impl TableSections {
         let pages = MappedBytes::map(image, entry, offset, size, &lead, 0)?;
         // SAFETY: as above.
         let bytes: Section = unsafe { core::slice::from_raw_parts(pages.bytes, size as usize) };
+        TableSections::with_index(pages, (address, bytes), &|_| true)
+    }
+
+    /// Returns the `.debug_frame` of `image` in the format of `.eh_frame`, as far as it has functions
+    /// at whose addresses `is_wanted`.
+    pub(crate) fn of_debug(
+        image: &ElfImage,
+        entry: &MapsEntry<'_>,
+        is_wanted: &dyn Fn(u64) -> bool,
+    ) -> Option<TableSections> {
+        let file = image.open_same(entry)?;
+        let section = image.section(&file, b".debug_frame\0")?;
+        if section.is_compressed || !(1..=MAX_DEBUG_FRAME).contains(&section.size) {
+            return None;
+        }
+        let size = section.size as usize;
+        let start = memory::map_pages(size);
+        if start.is_null() {
+            return None;
+        }
+        let pages = MappedBytes { start, size, bytes: start };
+        // SAFETY: fresh pages of this size, which nobody else refers to yet.
+        let bytes = unsafe { core::slice::from_raw_parts_mut(start, size) };
+        let length = if file.read_exact_at(bytes, section.offset) { debug_frame::convert(bytes) } else { 0 };
+        // SAFETY: as above, and nothing writes to the bytes any more.
+        let bytes: Section = unsafe { core::slice::from_raw_parts(start, length) };
+        TableSections::with_index(pages, (0, bytes), is_wanted)
+    }
+
+    /// Builds the index of these tables.
+    fn with_index(
+        pages: MappedBytes,
+        frames: (u64, Section),
+        is_wanted: &dyn Fn(u64) -> bool,
+    ) -> Option<TableSections> {
         let (start, size) = (pages.start, pages.size);
-        let mut tables =
-            TableSections { start, size, header: (address, &[]), frames: (address, bytes), index: Vec::new() };
-        tables.index = eh_index::of(address, bytes)?;
+        let mut tables = TableSections { start, size, header: (frames.0, &[]), frames, index: Vec::new() };
+        tables.index = eh_index::of(frames.0, frames.1, is_wanted)?;
         // SAFETY: the bytes stay where they are, and are not touched, for as long as this value
         // lives.
         tables.header.1 = unsafe { core::slice::from_raw_parts(tables.index.as_ptr(), tables.index.len()) };
@@ -275,13 +331,8 @@ impl MappedBytes {
         lead: &[u8; 8],
         lead_at: u64,
     ) -> Option<MappedBytes> {
-        let file = open(entry)?;
-        let (mut elf, mut table) = ([0; ELF_HEADER], alloc::vec![0; image.table.len()]);
+        let file = image.open_same(entry)?;
         let mut found = [0; 8];
-        let same = file.read_exact_at(&mut elf, 0) && file.read_exact_at(&mut table, image.table_at);
-        if !same || elf != image.elf || table != image.table {
-            return None;
-        }
         // Both ends must be in the file: a page past its end would fault.
         let mut last = [0; 1];
         if !file.read_exact_at(&mut found, offset + lead_at)
