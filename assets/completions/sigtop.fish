@@ -81,7 +81,7 @@ complete -c sigtop -n "__fish_sigtop_needs_command" -l interval -d 'Time between
 complete -c sigtop -n "__fish_sigtop_needs_command" -l count -d 'Exit after this number of tables' -r
 complete -c sigtop -n "__fish_sigtop_needs_command" -l table -d 'Write tables to this file (`-` is stdout) [default: stderr; with --pid, stdout]' -r -F
 complete -c sigtop -n "__fish_sigtop_needs_command" -l memory -d 'Memory for stacks and history. Beyond it, the oldest history is dropped, and callers of rare stacks are replaced by `[memory limit]` [default: 512MB]' -r
-complete -c sigtop -n "__fish_sigtop_needs_command" -l symbol-memory -d 'Memory for debug information. Beyond it, and while no name is asked for, large debug information is freed, and read again when it is needed. A single file may take more while it is read [default: 300MB]' -r
+complete -c sigtop -n "__fish_sigtop_needs_command" -l symbol-memory -d 'Memory for debug information. Beyond it, and while no name is asked for, large debug information is freed, and read again when it is needed. A single file may take more while its names are asked for: it is read as a whole, not mapped [default: 300MB]' -r
 complete -c sigtop -n "__fish_sigtop_needs_command" -l config -d 'Read this config file instead of $XDG_CONFIG_HOME/sigtop/config.toml' -r -F
 complete -c sigtop -n "__fish_sigtop_needs_command" -l raw -d 'Write all stacks and the loss counters to this file at the end' -r -F
 complete -c sigtop -n "__fish_sigtop_needs_command" -l no-follow -d 'Do not follow child processes'
@@ -163,7 +163,7 @@ complete -c sigtop -n "__fish_sigtop_using_subcommand demo" -l interval -d 'Time
 complete -c sigtop -n "__fish_sigtop_using_subcommand demo" -l count -d 'Exit after this number of tables' -r
 complete -c sigtop -n "__fish_sigtop_using_subcommand demo" -l table -d 'Write tables to this file (`-` is stdout) [default: stderr; with --pid, stdout]' -r -F
 complete -c sigtop -n "__fish_sigtop_using_subcommand demo" -l memory -d 'Memory for stacks and history. Beyond it, the oldest history is dropped, and callers of rare stacks are replaced by `[memory limit]` [default: 512MB]' -r
-complete -c sigtop -n "__fish_sigtop_using_subcommand demo" -l symbol-memory -d 'Memory for debug information. Beyond it, and while no name is asked for, large debug information is freed, and read again when it is needed. A single file may take more while it is read [default: 300MB]' -r
+complete -c sigtop -n "__fish_sigtop_using_subcommand demo" -l symbol-memory -d 'Memory for debug information. Beyond it, and while no name is asked for, large debug information is freed, and read again when it is needed. A single file may take more while its names are asked for: it is read as a whole, not mapped [default: 300MB]' -r
 complete -c sigtop -n "__fish_sigtop_using_subcommand demo" -l config -d 'Read this config file instead of $XDG_CONFIG_HOME/sigtop/config.toml' -r -F
 complete -c sigtop -n "__fish_sigtop_using_subcommand demo" -l raw -d 'Write all stacks and the loss counters to this file at the end' -r -F
 complete -c sigtop -n "__fish_sigtop_using_subcommand demo" -l no-follow -d 'Do not follow child processes'
@@ -292,7 +292,7 @@ complete -c sigtop -n "__fish_sigtop_using_subcommand record" -l python -d 'Fram
 mixed\t'Python functions and all native frames'
 native\t'native frames only'"
 complete -c sigtop -n "__fish_sigtop_using_subcommand record" -l memory -d 'Memory for stacks and history. Beyond it, the oldest history is dropped, and callers of rare stacks are replaced by `[memory limit]` [default: 512MB]' -r
-complete -c sigtop -n "__fish_sigtop_using_subcommand record" -l symbol-memory -d 'Memory for debug information. Beyond it, and while no name is asked for, large debug information is freed, and read again when it is needed. A single file may take more while it is read [default: 300MB]' -r
+complete -c sigtop -n "__fish_sigtop_using_subcommand record" -l symbol-memory -d 'Memory for debug information. Beyond it, and while no name is asked for, large debug information is freed, and read again when it is needed. A single file may take more while its names are asked for: it is read as a whole, not mapped [default: 300MB]' -r
 complete -c sigtop -n "__fish_sigtop_using_subcommand record" -l config -d 'Read this config file instead of $XDG_CONFIG_HOME/sigtop/config.toml' -r -F
 complete -c sigtop -n "__fish_sigtop_using_subcommand record" -l no-follow -d 'Do not follow child processes'
 complete -c sigtop -n "__fish_sigtop_using_subcommand record" -l symbols -d 'Store symbols in the recording, so that it can be read without the binaries'
@@ -325,7 +325,7 @@ light\t'for light terminals'
 colour-blind\t'for dark terminals, without red-green contrasts'"
 complete -c sigtop -n "__fish_sigtop_using_subcommand view" -l refresh -d 'Minimum time between two updates of the numbers [default: 250ms; 500ms over ssh]' -r
 complete -c sigtop -n "__fish_sigtop_using_subcommand view" -l memory -d 'Memory for stacks and history. Beyond it, the oldest history is dropped, and callers of rare stacks are replaced by `[memory limit]` [default: 512MB]' -r
-complete -c sigtop -n "__fish_sigtop_using_subcommand view" -l symbol-memory -d 'Memory for debug information. Beyond it, and while no name is asked for, large debug information is freed, and read again when it is needed. A single file may take more while it is read [default: 300MB]' -r
+complete -c sigtop -n "__fish_sigtop_using_subcommand view" -l symbol-memory -d 'Memory for debug information. Beyond it, and while no name is asked for, large debug information is freed, and read again when it is needed. A single file may take more while its names are asked for: it is read as a whole, not mapped [default: 300MB]' -r
 complete -c sigtop -n "__fish_sigtop_using_subcommand view" -l config -d 'Read this config file instead of $XDG_CONFIG_HOME/sigtop/config.toml' -r -F
 complete -c sigtop -n "__fish_sigtop_using_subcommand view" -l cum -d 'Sort rows by cum; same as --sort cum'
 complete -c sigtop -n "__fish_sigtop_using_subcommand view" -l debuginfod -d 'Download missing debug information from the debuginfod servers in DEBUGINFOD_URLS, with curl. The servers learn the build ids of the files'

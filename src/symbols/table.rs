@@ -30,8 +30,8 @@ pub(super) struct SymbolTable {
     /// The names, each terminated by a NUL.
     names: Box<[u8]>,
     is_full: bool,
-    /// The number of functions with a name of their own.
-    functions: usize,
+    /// The length of the names that are symbols; those of functions without a symbol follow.
+    symbol_bytes: usize,
 }
 
 /// A range of addresses with one name.
@@ -90,7 +90,7 @@ impl SymbolTable {
         let mut table = builder.finish(full.is_some());
         let stubs = plt::stubs(file, |address| table.name(address));
         table.add_stubs(stubs);
-        table.functions = table.count_names();
+        table.symbol_bytes = table.names.len();
         // A full table leaves out what has no function, such as padding.
         if full.is_none() {
             table.add_nameless(&eh_frame::functions(file), module);
@@ -111,14 +111,11 @@ impl SymbolTable {
         (address < range.end).then(|| (range.start, range.end, string_at(&self.names, range.name)))
     }
 
-    /// The number of functions with a name.
+    /// Counts the functions with a name.
     pub(super) fn functions(&self) -> usize {
-        self.functions
-    }
-
-    fn count_names(&self) -> usize {
         let names = self.ranges.iter().map(|range| range.name);
-        names.collect::<std::collections::HashSet<u32>>().len()
+        let symbols = names.filter(|&name| (name as usize) < self.symbol_bytes);
+        symbols.collect::<std::collections::HashSet<u32>>().len()
     }
 
     /// Whether the table has local functions, not only exports.
@@ -254,7 +251,7 @@ impl SymbolTableBuilder {
         sort(&mut self.endless, &names);
         let mut ranges = flatten(&self.sized);
         fill(&mut ranges, &self.endless, self.bounds);
-        SymbolTable { ranges: ranges.into(), names, is_full, functions: 0 }
+        SymbolTable { ranges: ranges.into(), names, is_full, symbol_bytes: 0 }
     }
 }
 
@@ -400,7 +397,7 @@ mod tests {
     #[test]
     fn stubs_are_named_where_no_symbol_is() {
         let ranges = Box::new([SymbolRange { start: 16, end: 32, name: 0 }]);
-        let mut table = SymbolTable { ranges, names: Box::new(*b"real\0"), is_full: true, functions: 0 };
+        let mut table = SymbolTable { ranges, names: Box::new(*b"real\0"), is_full: true, symbol_bytes: 5 };
         let stub = |start: u64, name: &[u8]| plt::PltStub { start, end: start + 16, name: name.into() };
         table.add_stubs(vec![stub(0, b"puts"), stub(16, b"exit"), stub(8, b"crossing"), stub(32, b"read")]);
         let names: Vec<&[u8]> = [0, 15, 16, 31, 32, 47].into_iter().filter_map(|address| table.name(address)).collect();
@@ -411,7 +408,7 @@ mod tests {
     #[test]
     fn functions_without_symbol_are_called_by_their_start() {
         let ranges = Box::new([SymbolRange { start: 0x20, end: 0x30, name: 0 }]);
-        let mut table = SymbolTable { ranges, names: Box::new(*b"real\0"), is_full: false, functions: 1 };
+        let mut table = SymbolTable { ranges, names: Box::new(*b"real\0"), is_full: false, symbol_bytes: 5 };
         table.add_nameless(&[(0x10, 0x28), (0x20, 0x30), (0x2c, 0x40), (0x40, 0x60), (0x50, 0x60)], "a.so");
         let name = |address| table.name(address).map(|name| String::from_utf8_lossy(name).into_owned());
         let names = [0xf, 0x10, 0x1f, 0x20, 0x2f, 0x30, 0x4f, 0x50, 0x5f, 0x60].map(name);

@@ -166,7 +166,7 @@ pub struct LimitArgs {
 
     /// Memory for debug information. Beyond it, and while no name is asked for, large debug
     /// information is freed, and read again when it is needed. A single file may take more while
-    /// it is read [default: 300MB]
+    /// its names are asked for: it is read as a whole, not mapped [default: 300MB]
     #[arg(long, value_name = "SIZE", value_parser = options::memory_bytes, help_heading = "Limits")]
     pub symbol_memory: Option<u64>,
 }
