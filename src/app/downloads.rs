@@ -54,12 +54,24 @@ impl Downloads {
     }
 
     /// Ends them, and says in one sentence what was not downloaded.
-    pub(super) fn finish(self) {
-        if let Some((end, thread)) = self.progress {
+    pub(super) fn finish(mut self) {
+        self.clear_progress();
+        let failures = self.client.as_ref().and_then(DebuginfodClient::failures);
+        failures.into_iter().for_each(|failures| print_message(&failures));
+    }
+
+    /// Ends the line of the progress, so that other text can follow.
+    fn clear_progress(&mut self) {
+        if let Some((end, thread)) = self.progress.take() {
             drop(end);
             let _ = thread.join();
         }
-        self.client.and_then(|client| client.failures()).into_iter().for_each(|failures| print_message(&failures));
+    }
+}
+
+impl Drop for Downloads {
+    fn drop(&mut self) {
+        self.clear_progress();
     }
 }
 

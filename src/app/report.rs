@@ -29,15 +29,10 @@ pub(super) fn run(args: &Report) -> Result<u8, Failure> {
         return Err(Failure::new(Failure::USAGE, message));
     }
     let downloads = Downloads::new(&args.debug_information, &args.config)?;
-    let servers = downloads.client().filter(|_| args.symbolize == Symbolize::Local);
     if args.kinds.stacks {
-        let printed = stacks::run(args, &ReplayOptions { servers: servers.cloned(), ..ReplayOptions::default() });
-        downloads.finish();
-        return printed;
+        return stacks::run(args, downloads);
     }
-    let written = write_report(args, servers);
-    downloads.finish();
-    match written {
+    match write_report(args, downloads) {
         Ok(warnings) => warnings.iter().for_each(|warning| print_message(warning)),
         // A closed pipe is not an error: the reader has seen enough.
         Err(error) if error.is_broken_pipe() => {}
@@ -88,7 +83,8 @@ impl fmt::Display for CommandError {
 impl std::error::Error for CommandError {}
 
 /// Reads the profiles and writes the report. Returns warnings.
-fn write_report(args: &Report, servers: Option<&DebuginfodClient>) -> Result<Vec<String>, CommandError> {
+fn write_report(args: &Report, downloads: Downloads) -> Result<Vec<String>, CommandError> {
+    let servers = downloads.client().filter(|_| args.symbolize == Symbolize::Local);
     let options = args.options();
     let mut warnings = Vec::new();
     let mut profile = read_profiles(args, &options, servers, &mut warnings)?;
@@ -99,6 +95,7 @@ fn write_report(args: &Report, servers: Option<&DebuginfodClient>) -> Result<Vec
         let warning = |file| format!("{file}: the profile has no build id for this file; its names may be wrong");
         warnings.extend(unverified.into_iter().map(warning));
     }
+    downloads.finish();
     prepare(&mut profile, symbolize);
     let Some(path) = &args.output else {
         let mut out = io::BufWriter::new(io::stdout().lock());

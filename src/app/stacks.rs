@@ -4,7 +4,8 @@ use std::fmt::Write as _;
 use std::fs::File;
 use std::io::{self, Read, Write as _};
 
-use super::args::report::Report;
+use super::args::report::{Report, Symbolize};
+use super::downloads::Downloads;
 use super::failure::Failure;
 use super::replay::{self, ReplayOptions};
 use crate::link::atomic_file::{AtomicFile, AtomicFileError};
@@ -13,7 +14,9 @@ use crate::tally::measure;
 use crate::tally::threads::{DeepestRow, ProcessRow, ThreadRow};
 
 /// Prints the deepest stacks of recordings. Those of all files are in one list.
-pub(super) fn run(args: &Report, how: &ReplayOptions) -> Result<u8, Failure> {
+pub(super) fn run(args: &Report, downloads: Downloads) -> Result<u8, Failure> {
+    let servers = downloads.client().filter(|_| args.symbolize == Symbolize::Local);
+    let how = ReplayOptions { servers: servers.cloned(), ..ReplayOptions::default() };
     let mut sections = Vec::new();
     for name in &args.files {
         let from: Box<dyn Read + Send> = match name.as_str() {
@@ -21,9 +24,10 @@ pub(super) fn run(args: &Report, how: &ReplayOptions) -> Result<u8, Failure> {
             path => Box::new(File::open(path).map_err(|error| failure(format!("{name} cannot be read: {error}")))?),
         };
         let about = |message: String| failure(format!("{name} {message}"));
-        let mut session = replay::finish(from, name, how).map_err(about)?;
+        let mut session = replay::finish(from, name, &how).map_err(about)?;
         sections.extend(stacks(&mut session));
     }
+    downloads.finish();
     if sections.is_empty() {
         return Err(failure("no stack was measured: record with the agent, not from outside".to_owned()));
     }

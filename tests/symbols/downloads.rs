@@ -463,6 +463,46 @@ fn a_missing_curl_or_server_is_said() {
     assert!(text(refused).contains("set DEBUGINFOD_URLS"));
 }
 
+/// On a terminal the progress is shown, and its line is clear again before the report begins. Once
+/// the report began behind it.
+#[test]
+fn progress_is_cleared_before_the_report() {
+    if !has("curl") || !has("script") {
+        return;
+    }
+    let shop = Workshop::new();
+    let (app, debug_file, _) = stripped(&shop);
+    let recording = shop.path("app.sigtop").to_str().unwrap().to_owned();
+    let arguments = ["record", "--no-config", "-o", &recording, "--", app.to_str().unwrap()];
+    assert!(sigtop(&shop, "", &arguments).output().unwrap().status.success());
+    let (go_on, waits) = channel::<()>();
+    let waits = std::sync::Arc::new(std::sync::Mutex::new(waits));
+    let bytes = std::fs::read(debug_file).unwrap();
+    let (url, _requested) = serve(move |_, stream| {
+        // Until the progress was seen.
+        let _ = waits.lock().unwrap().recv();
+        let _ = stream.write_all(&[head(Some(bytes.len() as u64)).as_bytes(), &bytes].concat());
+    });
+    let report = format!("{} report --no-config --debuginfod {recording}", env!("CARGO_BIN_EXE_sigtop"));
+    let mut script = Command::new("script");
+    script.args(["-qec", &report, "/dev/null"]).env("DEBUGINFOD_URLS", url);
+    script.env("DEBUGINFOD_CACHE_PATH", shop.path("cache")).stdin(Stdio::null()).stdout(Stdio::piped());
+    let mut script = Started(script.spawn().unwrap());
+    let mut screen = script.0.stdout.take().unwrap();
+    let (mut shown, mut chunk) = (Vec::new(), [0; 4096]);
+    while !String::from_utf8_lossy(&shown).contains("sigtop: downloading debug information of ") {
+        let count = screen.read(&mut chunk).unwrap();
+        assert!(count > 0, "{}", String::from_utf8_lossy(&shown));
+        shown.extend_from_slice(&chunk[..count]);
+    }
+    // A second request, for files other than the program, is answered at once.
+    drop(go_on);
+    screen.read_to_end(&mut shown).unwrap();
+    let shown = String::from_utf8_lossy(&shown).into_owned();
+    let before = shown.split("File: app").next().unwrap();
+    assert!(before.len() < shown.len() && before.ends_with("\r\x1b[K"), "{shown:?}");
+}
+
 /// Waits for the end of a process that is killed if it outlives the test.
 struct Started(Child);
 
