@@ -204,7 +204,7 @@ pub(super) fn format_table(answer: &Answer, table: &TopTable, limits: &TopLimits
         // A saved profile may not contain its duration.
         duration_ns: (facts.clock != Clock::Virtual && !duration.is_zero()).then_some(duration.as_nanos() as u64),
         lost_ticks: if is_total { facts.losses.lost_ticks } else { [0; LossCause::ALL.len()] },
-        lost_ns: if is_total { facts.losses.lost_ns } else { [0; LossCause::ALL.len()] },
+        lost_ns: if is_total { facts.losses.lost_weight(facts.clock) } else { [0; LossCause::ALL.len()] },
         filters: &answer.question.filters,
         sort: answer.question.sort,
     };

@@ -239,7 +239,8 @@ impl Profile {
                     process.waits.insert(wait.tid, CurrentWait { wait: id, since_ns, seen_ns: Some(at_ns) });
                 }
             }
-            Message::Counters(counters) => {
+            Message::Counters(mut counters) => {
+                process.take_lost_bytes(&mut counters);
                 process.update_clock_offset(at_ns, counters.monotonic_ns);
                 process.earlier_account = std::mem::replace(&mut process.account, counters);
             }

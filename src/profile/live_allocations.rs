@@ -64,8 +64,8 @@ impl Profile {
 mod tests {
     use super::super::totals::Span;
     use crate::link::wire::{
-        Allocation, Arrival, ConnectionEvent, Engaged, Engine, EngineState, FrameAddress, Hello, Message, Sample,
-        SourceId, SpawnCause,
+        AgentCounters, Allocation, Arrival, ConnectionEvent, Engaged, Engine, EngineState, FrameAddress, Hello,
+        LossCause, Message, Sample, SourceId, SpawnCause,
     };
 
     use super::*;
@@ -131,6 +131,30 @@ mod tests {
         send(&mut profile, 32 * SECOND, Message::Freed { id: 3 });
         assert_eq!(sum(&profile, Clock::Live, last(2 * SECOND)), (0, 0));
         assert_eq!(sum(&profile, Clock::Alloc, Span::Total), (4000, 65), "it was allocated nevertheless");
+    }
+
+    #[test]
+    fn what_was_lost_of_allocations_is_bytes_and_no_time() {
+        let mut profile = Profile::default();
+        begin(&mut profile);
+        let engage = |profile: &mut Profile, clock| {
+            let (engine, state) = (Engine::Threads, EngineState::Running);
+            send(profile, SECOND, Message::Engaged(Engaged { clock, engine, state, period_ns: 1, signal: 0 }));
+        };
+        let count = |profile: &mut Profile, lost: u64| {
+            let (lost_ns, lost_ticks) = ([lost; LossCause::ALL.len()], [1; LossCause::ALL.len()]);
+            send(profile, SECOND, Message::Counters(AgentCounters { lost_ns, lost_ticks, ..AgentCounters::default() }));
+            let losses = profile.losses();
+            (losses.lost_weight(Clock::Prof)[1], losses.lost_weight(Clock::Live)[1])
+        };
+        engage(&mut profile, Clock::Prof);
+        assert_eq!(count(&mut profile, 5), (5, 0));
+        engage(&mut profile, Clock::Alloc);
+        assert_eq!(count(&mut profile, 105), (5, 100));
+        assert_eq!(count(&mut profile, 107), (5, 102));
+        engage(&mut profile, Clock::Real);
+        assert_eq!(count(&mut profile, 110), (8, 102));
+        assert_eq!(count(&mut profile, 0), (0, 102), "an agent's counters are not trusted");
     }
 
     #[test]

@@ -2,7 +2,7 @@
 
 pub use crate::link::wire::LossCause;
 
-use crate::link::wire::AgentCounters;
+use crate::link::wire::{AgentCounters, Clock};
 
 /// The counters of all agents, summed. Each counts from its Hello on.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -13,6 +13,8 @@ pub struct Losses {
     pub lost_ticks: [u64; LossCause::ALL.len()],
     /// Weight of the lost ticks in ns, by [`LossCause`].
     pub lost_ns: [u64; LossCause::ALL.len()],
+    /// Weight of the lost samples of memory in bytes, by [`LossCause`].
+    pub lost_bytes: [u64; LossCause::ALL.len()],
     /// CPU time of the agent threads, ns.
     pub agent_cpu_ns: u64,
     /// CPU time of the signal handlers in ns, as estimated by the agents.
@@ -24,14 +26,21 @@ pub struct Losses {
 }
 
 impl Losses {
-    /// Adds the counters of one agent. They are not trusted: sums saturate instead of wrapping.
-    pub fn add(&mut self, account: &AgentCounters) {
+    /// The weight that was lost on a clock, ns or, on a clock of memory, bytes, by [`LossCause`].
+    pub fn lost_weight(&self, clock: Clock) -> [u64; LossCause::ALL.len()] {
+        if clock.is_memory() { self.lost_bytes } else { self.lost_ns }
+    }
+
+    /// Adds the counters of one agent, and the lost bytes of its process. They are not trusted:
+    /// sums saturate instead of wrapping.
+    pub fn add(&mut self, account: &AgentCounters, lost_bytes: &[u64; LossCause::ALL.len()]) {
         let add = |sum: &mut u64, value: u64| *sum = sum.saturating_add(value);
         add(&mut self.ticks, account.ticks);
         for index in 0..LossCause::ALL.len() {
             add(&mut self.lost_ticks[index], account.lost_ticks[index]);
             add(&mut self.lost_ns[index], account.lost_ns[index]);
         }
+        self.lost_bytes.iter_mut().zip(lost_bytes).for_each(|(sum, &bytes)| add(sum, bytes));
         add(&mut self.agent_cpu_ns, account.agent_cpu_ns);
         add(&mut self.handler_cpu_ns, account.handler_cpu_ns);
         add(&mut self.process_cpu_ns, account.process_cpu_ns);
@@ -87,8 +96,10 @@ mod tests {
             lost_ns: [u64::MAX; LossCause::ALL.len()],
             ..AgentCounters::default()
         };
-        losses.add(&account);
-        losses.add(&account);
+        let lost_bytes = [3; LossCause::ALL.len()];
+        losses.add(&account, &lost_bytes);
+        losses.add(&account, &lost_bytes);
         assert_eq!((losses.ticks, losses.lost(), losses.lost_ns[4]), (10, 6, u64::MAX));
+        assert_eq!((losses.lost_weight(Clock::Live)[4], losses.lost_weight(Clock::Real)[4]), (6, u64::MAX));
     }
 }

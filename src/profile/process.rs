@@ -10,7 +10,7 @@ use super::sample_cache::SampleCache;
 use super::script::ScriptFunctionId;
 use super::totals::{ThreadStack, Totals, Weight};
 use crate::link::wire::interpreter::Interpreter;
-use crate::link::wire::{AgentCounters, Clock, Engaged, Hello, SourceId};
+use crate::link::wire::{AgentCounters, Clock, Engaged, Hello, LossCause, SourceId};
 
 /// The present wait of a thread.
 #[derive(Clone, Copy)]
@@ -60,6 +60,8 @@ pub struct Process {
     pub account: AgentCounters,
     /// The counters before the latest ones, for rates.
     pub earlier_account: AgentCounters,
+    /// Lost bytes of memory by cause, which are not in `account`.
+    pub lost_bytes: [u64; LossCause::ALL.len()],
     /// Weight of all samples of the CPU clock, ns. A reset does not change it.
     pub sampled_ns: u64,
     /// The sampling that the agent has started.
@@ -97,6 +99,7 @@ impl Process {
             connected: true,
             account: AgentCounters::default(),
             earlier_account: AgentCounters::default(),
+            lost_bytes: [0; LossCause::ALL.len()],
             sampled_ns: 0,
             engaged: None,
             interpreter: None,
@@ -121,6 +124,18 @@ impl Process {
         self.live = IdMap::default();
         self.waits = IdMap::default();
         self.code_versions = IdMap::default();
+    }
+
+    /// Moves what was lost of a clock of memory out of the counters of an agent, which add up the
+    /// weights of all clocks.
+    pub(super) fn take_lost_bytes(&mut self, counters: &mut AgentCounters) {
+        let is_memory = self.engaged.as_ref().is_some_and(|engaged| engaged.clock.is_memory());
+        for ((lost, known_ns), bytes) in counters.lost_ns.iter_mut().zip(self.account.lost_ns).zip(&mut self.lost_bytes)
+        {
+            let new = lost.saturating_sub(known_ns.saturating_add(*bytes));
+            *bytes = bytes.saturating_add(if is_memory { new } else { 0 });
+            *lost = lost.saturating_sub(*bytes);
+        }
     }
 
     /// Improves the clock offset with a message that was sent at `monotonic_ns` on the target's

@@ -14,6 +14,9 @@
 //! thread b                        ----------b
 //! ```
 //!
+//! Samples do not tell when within a slice a thread ran. Where threads often wait for a processor
+//! they are taken to run one after the other, as far as there is time for that.
+//!
 //! The sums depend on the samples in a slice and not on their order: a later one corrects what was
 //! booked for the earlier ones. Slices are open for [`OPEN_SLICES`], longer than samples take to
 //! arrive. What comes later still, and what a weight of more than [`MAX_SPREAD_NS`] has before, is

@@ -39,7 +39,7 @@ fn text_table(input: &SaveInput<'_>) -> String {
         clock: input.query.clock,
         duration_ns: (input.query.clock != Clock::Virtual).then(|| duration_ns(input)),
         lost_ticks: losses(input, |losses| losses.lost_ticks),
-        lost_ns: losses(input, |losses| losses.lost_ns),
+        lost_ns: losses(input, |losses| losses.lost_weight(input.query.clock)),
         filters: &input.query.filters,
         sort: input.query.sort,
     };
@@ -61,7 +61,7 @@ pub fn to_saved_profile(input: &SaveInput<'_>) -> Result<SavedProfile, String> {
         duration_ns: duration_ns as i64,
         period_ns: input.facts.period_ns,
         lost_ticks: losses(input, |losses| losses.lost_ticks),
-        lost_ns: losses(input, |losses| losses.lost_ns),
+        lost_ns: losses(input, |losses| losses.lost_weight(input.query.clock)),
     };
     let mut profile = live::to_saved(input.profile, input.names, &info);
     let filters = &input.query.filters;
@@ -83,7 +83,7 @@ fn duration_ns(input: &SaveInput<'_>) -> u64 {
 }
 
 /// The losses of the time span. They are known for the whole session only and 0 for a part of it.
-fn losses(input: &SaveInput<'_>, select: fn(&Losses) -> LossArray) -> LossArray {
+fn losses(input: &SaveInput<'_>, select: impl Fn(&Losses) -> LossArray) -> LossArray {
     match input.query.span {
         Span::Total => select(&input.facts.losses),
         Span::Last { .. } => Default::default(),

@@ -27,8 +27,9 @@ fn run(options: &str) -> Option<Shares> {
         let samples: u64 = ["prof", "real"].iter().map(|clock| watched.raw.samples(clock)).sum();
         let bound = 3.0 * (0.8 * 0.2 / samples as f64).sqrt();
         let (cpu, wall) = ([row.cum_percent / 100.0, truth("cpu")], [latency / 100.0, truth("wall")]);
-        assert!((wall[0] - wall[1]).abs() < bound, "lat% {wall:?}, bound {bound:.3}; cum% {cpu:?}");
-        if wall[1] - cpu[1] > 2.0 * bound {
+        // Where threads wait for processors, samples do not tell whether two ran at a time.
+        if truth("ran") > 0.9 {
+            assert!((wall[0] - wall[1]).abs() < bound, "lat% {wall:?}, bound {bound:.3}; cum% {cpu:?}");
             return Some(Shares { cpu, wall, bound });
         }
     }

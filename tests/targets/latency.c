@@ -1,8 +1,8 @@
 /* One thread computes alone in alone(), then two compute at a time in both(). Usage:
    latency ALONE_MS BOTH_MS. Each thread notes when it was on a processor: between two looks at the
    clock that are close together. It prints, in millionths, the share of alone() in the wall-clock
-   time with a thread on a processor, where the time with two is half each one's, and its share in
-   the CPU time. */
+   time with a thread on a processor, where the time with two is half each one's, its share in the
+   CPU time, and the share of the time for which its threads wanted a processor and had one. */
 #include <pthread.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -75,5 +75,6 @@ int main(int count, char **arguments) {
         wall[slice >= middle] += a > b ? a : b;
     }
     printf("wall %.0f\ncpu %.0f\n", 1e6 * wall[0] / (wall[0] + wall[1]), 1e6 * cpu[0] / (cpu[0] + cpu[1]));
+    printf("ran %.0f\n", (cpu[0] + cpu[1]) / (middle_ns - start_ns + 2 * (end_ns - middle_ns)) * 1e6);
     return 0;
 }

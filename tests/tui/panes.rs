@@ -1,12 +1,15 @@
 //! Effects of keys and clicks in the panes, and from one pane on the others.
 
+use sigtop::link::wire::Clock;
 use sigtop::session::TargetExit;
 use sigtop::symbols::download::DownloadProgress;
 use sigtop::symbols::worker::SymbolState;
+use sigtop::tui::Options;
 use sigtop::tui::action::{Action, Effect};
 
 use crate::keys::{ESC, selected};
-use crate::stage::Stage;
+use crate::session::Session;
+use crate::stage::{SCREEN, Stage, options};
 
 /// The center of the callers pane: the line between its rules, without the module.
 fn centre(stage: &Stage) -> String {
@@ -306,4 +309,18 @@ fn output_takes_its_title_only_until_something_is_written() {
     assert!(stage.line(42).contains("no output yet"));
     stage.act(Action::Output(b"listening\r\n".to_vec()));
     assert!(row(&stage) < 42 && stage.text().contains("listening"));
+}
+
+#[test]
+fn lost_samples_of_memory_are_bytes_in_the_header_and_the_page() {
+    let mut session = Session::new(SCREEN);
+    session.facts.clock = Clock::Alloc;
+    session.facts.losses.lost_ticks[1] = 6;
+    session.facts.losses.lost_bytes[1] = 3 << 20;
+    let options = Options { clock: Clock::Alloc, ..options() };
+    let mut stage = Stage::new(options, session, (140, 45));
+    let all = |stage: &Stage| (0..45).map(|y| stage.line(y) + "\n").collect::<String>();
+    assert!(all(&stage).contains("lost 3.0 MiB"), "{}", all(&stage));
+    stage.press("L");
+    assert!(all(&stage).lines().filter(|line| line.contains("3.0 MiB")).count() == 2, "{}", all(&stage));
 }

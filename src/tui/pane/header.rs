@@ -248,7 +248,12 @@ fn sampling(context: &PaneContext<'_>, facts: Option<&Facts>) -> Vec<Segment> {
     }
     let lost = facts.map(|facts| facts.losses.lost());
     let lost_style = if lost.is_some_and(|lost| lost > 0) { style(Role::Bad) } else { plain };
-    let number = lost.map_or("–".to_owned(), measure::count);
+    let lost_bytes = facts.filter(|facts| facts.clock.is_memory()).map(|facts| facts.losses.lost_bytes);
+    let lost_bytes = lost_bytes.map(|bytes| bytes.into_iter().fold(0, u64::saturating_add));
+    let number = match lost_bytes.filter(|bytes| *bytes > 0) {
+        Some(bytes) => measure::bytes(bytes),
+        None => lost.map_or("–".to_owned(), measure::count),
+    };
     let rank = if lost.is_some_and(|lost| lost > 0) { 9 } else { 5 };
     let words = vec![Span::styled("lost ", dim), Span::styled(number, lost_style)];
     segments.push(Segment::new(rank).columns(8).or(words).or_nothing());

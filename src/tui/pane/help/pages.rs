@@ -161,8 +161,11 @@ fn losses(facts: Option<&Facts>, width: u16) -> Vec<HelpLine> {
     lines.push(number("lost", count(|facts| facts.losses.lost()), String::new()));
     for (index, loss) in LossCause::ALL.into_iter().enumerate() {
         let value = facts.map_or_else(unknown, |facts| measure::count(facts.losses.lost_ticks[index]));
-        let weight = facts.map(|facts| facts.losses.lost_ns[index]).filter(|ns| *ns > 0);
-        lines.push(number(&format!("  {}", loss.long()), value, weight.map(time).unwrap_or_default()));
+        // One session may have samples of time and of memory.
+        let weights = facts.map_or([0, 0], |facts| [facts.losses.lost_ns[index], facts.losses.lost_bytes[index]]);
+        let words = weights.into_iter().zip([time as fn(u64) -> String, measure::bytes]);
+        let words: Vec<String> = words.filter(|(weight, _)| *weight > 0).map(|(weight, text)| text(weight)).collect();
+        lines.push(number(&format!("  {}", loss.long()), value, words.join(", ")));
     }
     if let Some(unsampled) = facts.and_then(|facts| facts.unsampled.as_ref()) {
         entry(&mut lines, width, "not sampled", &unsampled.share_of_cpu_time());
