@@ -408,7 +408,7 @@ fn setitimer_is_confirmed() {
 fn ways_to_look_at_it() {
     golden("cum-full", PANE, &[(100, 30)], |size| pressed(size, "ct"));
     golden("all-relative", ALL, &[(140, 45)], |size| pressed(size, "www%"));
-    golden("real-itimer-bare", ALL, &[(80, 24)], |size| pressed(size, "rEyttjjF"));
+    golden("real-itimer-bare", ALL, &[(80, 24)], |size| pressed(size, "rEyttjjjjF"));
 }
 
 #[test]

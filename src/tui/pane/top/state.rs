@@ -135,6 +135,7 @@ impl TopState {
         let is_live = facts.engine_state == Some(EngineState::Running) && facts.ended.is_none();
         let is_same = self.answer.as_ref().is_some_and(|last| {
             is_same_list(&last.question, &answer.question)
+                && last.facts.clock == answer.facts.clock
                 && last.baseline_ns.is_some() == answer.baseline_ns.is_some()
                 && last.window.kept_samples >= FIRM_SAMPLES
         });
