@@ -18,8 +18,8 @@ pub(crate) fn find(memory: &impl TargetMemory, section: DynamicSection) -> Optio
     let DynamicSymbol { address: loop_start, size } = symbols.find(b"_PyEval_EvalFrameDefault")?;
     let runtime = symbols.find(b"_PyRuntime")?.address;
     let code_type = symbols.find(b"PyCode_Type")?.address;
-    let told = symbols.find(b"Py_Version").and_then(|symbol| memory.half(symbol.address));
-    let version = match told {
+    let published = symbols.find(b"Py_Version").and_then(|symbol| memory.half(symbol.address));
+    let version = match published {
         Some(version) => ((version >> 24) as u8, (version >> 16) as u8),
         None => (3, ADDED.iter().find(|(_, name)| symbols.find(name).is_some()).map_or(0, |&(minor, _)| minor)),
     };

@@ -287,7 +287,7 @@ mod tests {
     #[test]
     fn eight_seconds_of_one_thread_and_two_of_two_are_80_to_20() {
         // Ticks of the kernel are 4 ms apart, those of the threads 10.1 ms, and their times are
-        // told up to 4 ms too early.
+        // reported up to 4 ms too early.
         let mut samples = Vec::new();
         let (mut random, mut weight) = (1u32, 0);
         for tick in 1..2500_u64 {

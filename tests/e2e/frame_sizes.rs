@@ -52,7 +52,7 @@ fn frames_have_the_sizes_that_the_compiler_tells() {
         assert_eq!(ran.code(), 0, "{}", ran.err());
         ran.out()
     };
-    let told = |function: &str| size(sizes[function]);
+    let compiled = |function: &str| size(sizes[function]);
     let expect = |report: &str, thread: &str, limit: &str, expected: &[(String, &str)]| {
         let (heading, lines) = stack(report, thread);
         assert!(heading.contains(limit), "{heading}");
@@ -61,23 +61,24 @@ fn frames_have_the_sizes_that_the_compiler_tells() {
         }
     };
     let computes = [
-        (told("spin"), "spin"),
-        (told("small_frame"), "small_frame"),
-        (told("large_frame"), "large_frame"),
-        (told("shallow"), "shallow"),
+        (compiled("spin"), "spin"),
+        (compiled("small_frame"), "small_frame"),
+        (compiled("large_frame"), "large_frame"),
+        (compiled("shallow"), "shallow"),
     ];
     let cpu = report("cpu");
     // The lowest page of a stack is its guard.
     expect(&cpu, "shallow", " of 2.0 MiB", &computes);
     // Of 404 callers, 32 are kept next to the leaf and 128 next to the root; three are libc's.
-    let recursion = told("recurse");
-    let ends = [(told("large_frame"), "large_frame"), (recursion.clone(), "recurse × 29"), (told("deep"), "deep")];
+    let recursion = compiled("recurse");
+    let ends =
+        [(compiled("large_frame"), "large_frame"), (recursion.clone(), "recurse × 29"), (compiled("deep"), "deep")];
     expect(&cpu, "deep", " of 1020.0 KiB", &ends);
     let left_out = size(sizes["recurse"] * (400 - 29 - 125));
     expect(&cpu, "deep", "", &[(left_out, "[frames left out]"), (recursion, "recurse × 125")]);
     let wall = report("wall");
     expect(&wall, "shallow", " of 2.0 MiB", &computes);
-    expect(&wall, "asleep", " of 2.0 MiB", &[(told("doze"), "doze")]);
+    expect(&wall, "asleep", " of 2.0 MiB", &[(compiled("doze"), "doze")]);
 }
 
 #[test]

@@ -117,7 +117,7 @@ fn watch_java(directory: &Path, sigtop: &str, options: &[&str]) -> Watched {
     watched
 }
 
-/// Java writes the names at its end, and keeps frame pointers only if it is told to.
+/// Java writes the names at its end, and keeps frame pointers only if it is asked to.
 #[test]
 fn java_functions_are_named_and_what_they_lack_is_said() {
     let Some(directory) = java() else { return };

@@ -145,7 +145,7 @@ fn record(tables: &Tables, call: &SlowCall, kind: Kind, (bytes, objects): (u64, 
     let mask = may_call.then(syscall::block_all);
     let mut values = call.registers;
     if kind == Kind::Mapped {
-        // Memory of the kernel is told from the allocator's by the function that is shown as the
+        // Memory of the kernel differs from the allocator's by the function that is shown as the
         // leaf: as if its first instruction had been interrupted.
         values[PROGRAM_COUNTER] = call.real as u64 + 1;
         values[STACK_POINTER] -= 8;

@@ -3,7 +3,7 @@
 //!
 //! A sampled address is in a slot of the bucket that its hash names, and the number of the slot is
 //! the id of the allocation. A slot is taken ([`TAKEN`]) while the sample is recorded, holds the
-//! address until that is freed, and is then [`FREED`] until the agent thread has told the viewer.
+//! address until that is freed, and is then [`FREED`] until the agent thread has sent its end.
 //! So the viewer hears of an allocation before its end, and no end is lost. An address for which
 //! the bucket has no room is not watched, and its sample says so.
 
@@ -196,7 +196,7 @@ impl Tables {
     pub(crate) fn collect_freed(&self, ids: &mut Vec<u32>) {
         if self.freed.swap(0, Ordering::Acquire) > 0 {
             let freed = self.slots.iter().zip(1..).filter(|(slot, _)| slot.load(Ordering::Acquire) == FREED);
-            // Those of the last call that are not told yet are found again.
+            // Those of the last call that are not sent yet are found again.
             ids.clear();
             ids.extend(freed.map(|(_, id)| id));
         }
@@ -228,7 +228,7 @@ mod tests {
         tables.free(0x7000);
         assert!(tables.has_freed() && tables.withdraw(0x7000) == 0);
         let again = tables.take(0x7000);
-        assert_ne!(again, id, "its end is not told yet");
+        assert_ne!(again, id, "its end is not sent yet");
         let mut ids = Vec::new();
         tables.collect_freed(&mut ids);
         assert_eq!(ids, [id]);

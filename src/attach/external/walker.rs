@@ -71,7 +71,7 @@ struct Image {
     threads: BTreeMap<u32, LastStack>,
     interpreter: Option<FoundCPython>,
     functions: FunctionTable<RemoteMemory>,
-    /// Whether the tracer is to be told of the interpreter.
+    /// Whether the tracer does not know the interpreter yet.
     is_interpreter_news: bool,
     memory: Box<StackMemory>,
     sent: u64,
