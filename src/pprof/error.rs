@@ -10,6 +10,11 @@ pub enum ReadError {
     Read(io::Error),
     /// The format is not known.
     UnknownFormat,
+    /// The file is one of the old text formats of heap, contention and thread profiles.
+    OldText {
+        /// The command that converts it.
+        remedy: &'static str,
+    },
     /// The file is text in the UTF-16 encoding with this name.
     Utf16(&'static str),
     /// The format is known, but the content is invalid.
@@ -55,6 +60,9 @@ impl fmt::Display for ReadError {
                 "unknown profile format; supported are sigtop recordings, profile.proto (also gzipped), gperftools CPU \
                  profiles, folded stacks and the output of perf script"
             ),
+            ReadError::OldText { remedy } => {
+                write!(f, "heap, contention or thread profile in an old text format; convert it with: {remedy}")
+            }
             ReadError::Utf16(encoding) => {
                 write!(f, "UTF-16 text; convert it with: iconv -f {encoding} -t UTF-8 FILE > NEW")
             }

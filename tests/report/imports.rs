@@ -106,6 +106,36 @@ fn folded_lines_that_are_wrong_are_skipped_and_counted() {
     assert!(format::read(&b"no stack\nnor this\n"[..]).unwrap_err().to_string().contains("unknown profile format"));
 }
 
+/// Their lines end with numbers, too: addresses, counts, sampling periods.
+#[test]
+fn old_text_formats_are_refused_with_the_command_that_converts_them() {
+    let contention = "--- contentionz 1 ---\ncycles/second = 3201000000\nsampling period = 100\nms since reset = 16502830\n\
+                      discarded samples = 0\n  19490304       27 @ 0xbccc97 0xc61202\n  768 1 @ 0xbccc97 0xa42dc7\n";
+    let pprof = "pprof -proto -output=NEW FILE";
+    let jeprof = "jeprof --collapsed PROGRAM FILE > NEW";
+    for (text, remedy) in [
+        (contention, pprof),
+        ("--- mutex:\ncycles/second=3201000000\nsampling period=1\n", pprof),
+        ("--- heapz 1 ---\nheap profile:  1: 2 [ 1: 2 ] @ heapz\n", pprof),
+        ("heap profile: 13: 1595680 [47130736: 2584596557304] @ heap/1\n 1: 8 [1: 8] @ 0x4a\n", pprof),
+        ("\n--- threadz 1 ---\n\n--- Thread 7eff0063d940 (name: main/14748) stack: ---\n", pprof),
+        ("threadcreate profile: total 7\n6 @ 0x43f0e2 0x44a5e3\n", pprof),
+        ("heap_v2/524288\n  t*: 28106: 56637512 [0: 0]\n", jeprof),
+    ] {
+        let said = format::read(text.as_bytes()).unwrap_err().to_string();
+        assert!(said.contains("old text format") && said.ends_with(remedy), "{text:?}: {said}");
+    }
+}
+
+#[test]
+fn text_with_numbers_at_the_ends_of_lines_is_no_folded_stack() {
+    let text = "Inter-| Receive\nface |bytes packets errs\n lo: 13984 190 0\neth0: 1 2 drop\nname: multi 3\nno more\n";
+    assert!(format::read(text.as_bytes()).unwrap_err().to_string().contains("unknown profile format"));
+    // Stacks of several frames are stacks, however much else is written between them.
+    assert_eq!(folded(&read("a\nb\nc\nmain;a 3\nd\n")), "main;a 3\n");
+    assert_eq!(folded(&read("warning!\nmain 3\n")), "main 3\n");
+}
+
 #[test]
 fn utf_16_is_said_to_be_converted() {
     let wide = |text: &str| text.encode_utf16().flat_map(u16::to_le_bytes).collect::<Vec<u8>>();

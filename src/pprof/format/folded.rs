@@ -84,7 +84,8 @@ fn sanitize_frame(name: &str) -> String {
 }
 
 /// Reads folded stacks. The numbers are counts of samples and may have fractions. Lines that are
-/// not stacks are skipped and reported in `warnings`.
+/// not stacks are skipped and reported in `warnings`. If most of them are, and no stack has more
+/// than one frame, the text is something else.
 pub(super) fn read(input: &mut ProfileInput, warnings: &mut Vec<String>) -> Result<SavedProfile, ReadError> {
     let mut profile = SavedProfile {
         sample_types: vec![ValueType::new("samples", "count")],
@@ -94,7 +95,7 @@ pub(super) fn read(input: &mut ProfileInput, warnings: &mut Vec<String>) -> Resu
     };
     let mut function_ids: HashMap<Text, u32> = HashMap::new();
     let (mut stack, mut line_number) = (Vec::new(), 0u64);
-    let (mut lines, mut skipped, mut first_skipped) = (0u64, 0u64, 0);
+    let (mut lines, mut skipped, mut first_skipped, mut has_callers) = (0u64, 0u64, 0, false);
     // The unit is a count until the first fraction, and millionths of a count from then on.
     let mut one = 1i64;
     let mut next_line = |has_stacks: bool| match input.read_line() {
@@ -142,9 +143,10 @@ pub(super) fn read(input: &mut ProfileInput, warnings: &mut Vec<String>) -> Resu
             }
             stack.push(id);
         }
+        has_callers |= stack.len() > 1;
         profile.samples.push(&stack, &[value], 0);
     }
-    if lines == skipped {
+    if lines == skipped || skipped > lines / 2 && !has_callers {
         return Err(ReadError::UnknownFormat);
     }
     if skipped > 0 {
