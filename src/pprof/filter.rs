@@ -140,10 +140,25 @@ impl SavedProfile {
 
     /// Attributes inlined code to the function that it was inlined into.
     pub fn remove_inlined_frames(&mut self) {
+        self.mappings.iter_mut().for_each(|mapping| mapping.has_inline_frames = false);
         for location in &mut self.locations {
             if location.lines.len() > 1 {
                 location.lines.drain(..location.lines.len() - 1);
             }
         }
+    }
+
+    /// Forgets the source columns of all lines.
+    pub fn remove_columns(&mut self) {
+        let lines = self.locations.iter_mut().flat_map(|location| &mut location.lines);
+        lines.for_each(|line| line.column = 0);
+    }
+
+    /// Multiplies all values by a ratio, for `--divide-by`, and rounds them towards 0.
+    pub fn multiply_values(&mut self, ratio: f64) {
+        self.samples.retain_values(|values| {
+            values.iter_mut().for_each(|value| *value = (*value as f64 * ratio) as i64);
+            true
+        });
     }
 }

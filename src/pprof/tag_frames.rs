@@ -21,28 +21,33 @@ impl SavedProfile {
             next_id: self.locations.iter().map(|location| location.id).max().unwrap_or(0) + 1,
             ..TagFrames::default()
         };
-        let (mut has_root, mut has_leaf) = (vec![false; self.labels.len()], vec![false; self.labels.len()]);
-        let frames: Vec<(Vec<u32>, Vec<u32>)> = (0..self.labels.len())
-            .map(|set| {
-                let labels = self.labels[set].clone();
-                // Stacks are leaf first.
-                let root = builder.locations(self, &labels, root_keys, unit, &mut has_root[set]);
-                let leaf = builder.locations(self, &labels, leaf_keys, unit, &mut has_leaf[set]);
-                (root, leaf)
-            })
-            .collect();
+        // pprof numbers the frames in the order of the samples that need them first.
+        let mut frames: Vec<Option<TagStacks>> = vec![None; self.labels.len()];
         let (mut any_root, mut any_leaf) = (false, false);
-        self.samples.retain(|stack, _, labels| {
+        let mut samples = std::mem::take(&mut self.samples);
+        samples.retain(|stack, _, labels| {
             let set = *labels as usize;
-            let (root, leaf) = &frames[set];
-            stack.splice(0..0, leaf.iter().copied());
-            stack.extend(root);
-            any_root |= has_root[set];
-            any_leaf |= has_leaf[set];
+            let frames = frames[set].get_or_insert_with(|| {
+                let labels = self.labels[set].clone();
+                let root = builder.locations(self, &labels, root_keys, unit, &mut any_root);
+                let leaf = builder.locations(self, &labels, leaf_keys, unit, &mut any_leaf);
+                TagStacks { root, leaf }
+            });
+            // Stacks are leaf first.
+            stack.splice(0..0, frames.leaf.iter().copied());
+            stack.extend(&frames.root);
             true
         });
+        self.samples = samples;
         (any_root, any_leaf)
     }
+}
+
+/// The locations that the labels of a set add to stacks, leaf first.
+#[derive(Clone)]
+struct TagStacks {
+    root: Vec<u32>,
+    leaf: Vec<u32>,
 }
 
 /// The locations created so far, by function name and file.

@@ -14,12 +14,13 @@ HOME=$(mktemp -d)
 export HOME
 trap 'rm -rf "$HOME"' EXIT
 
-# The options about labels, asked of the profiles that have some. No header: its lines differ between versions of pprof.
+# The options about labels, and files, asked of the profiles that have labels. No header: its lines differ between versions of pprof.
 label_questions=(
     "-tags" "-tags -tagshow=bytes|thread" "-tags -unit=us" "-comments" "-top -compact_labels -tagroot=thread"
     "-tree -compact_labels -tagroot=phase,thread" "-top -compact_labels -tagleaf=bytes" "-top -compact_labels -lines -tagleaf=bytes -unit=kb"
     "-tree -compact_labels -tagleaf=tid -tagroot=thread" "-top -compact_labels -prune_from=parse|main" "-top -compact_labels -taghide=tid"
-    "-top -compact_labels -tagroot=nothing" "-tree -compact_labels -files"
+    "-top -compact_labels -tagroot=nothing" "-tree -compact_labels -files" "-raw -tagleaf=bytes" "-raw -tagroot=phase,tid -tagleaf=thread"
+    "-proto -divide_by=7" "-proto -noinlines" "-topproto -lines"
 )
 # What is asked of every profile.
 questions=(
@@ -36,6 +37,12 @@ print() {
     local symbolize=none
     # The names of a profile.proto are taken apart; files that are not there change nothing.
     [[ $1 == *.pb.gz ]] && symbolize=fastlocal
+    if [[ $2 == *proto ]]; then
+        # Of a file that it writes, what it reads in it.
+        "$go" tool pprof -symbolize=$symbolize -output="$HOME/written" "${@:2}" "$1" 2> "$HOME/said" || sed -n '$p' "$HOME/said"
+        set -- "$HOME/written" -raw
+        symbolize=none
+    fi
     "$go" tool pprof -symbolize=$symbolize "${@:2}" "$1" 2> "$HOME/said" || sed -n '$p' "$HOME/said"
 }
 ask() {

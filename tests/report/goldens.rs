@@ -10,7 +10,7 @@ use sigtop::app::args::{Cli, CliSubcommand};
 use sigtop::pprof::format;
 use sigtop::pprof::merge::Subtraction;
 use sigtop::pprof::profile::SavedProfile;
-use sigtop::pprof::report::{generate, prepare};
+use sigtop::pprof::report::{ReportKind, ReportOptions, generate, prepare};
 
 use crate::making::tests;
 
@@ -41,12 +41,19 @@ fn printed(profile: &str, question: &str) -> String {
         saved = saved.subtract(base, Subtraction { is_diff, normalize: given.normalize }).unwrap();
     }
     prepare(&mut saved, given.symbolize == Symbolize::Local);
-    let options = sigtop::pprof::report::ReportOptions { zone: jiff::tz::TimeZone::UTC, ..given.options() };
+    let options = ReportOptions { zone: jiff::tz::TimeZone::UTC, ..given.options() };
     let mut out = Vec::new();
-    match generate(&mut out, saved, &options) {
-        Ok(_) => String::from_utf8(out).unwrap(),
-        Err(error) => format!("{error}\n"),
+    if let Err(error) = generate(&mut out, saved, &options) {
+        return format!("{error}\n");
     }
+    if matches!(options.kind, ReportKind::Export(_) | ReportKind::TopProto) {
+        // Of a file that is written, the golden has what pprof reads in it.
+        let mut written = format::read(out.as_slice()).unwrap();
+        prepare(&mut written, false);
+        out = Vec::new();
+        generate(&mut out, written, &ReportOptions { kind: ReportKind::Raw, ..ReportOptions::default() }).unwrap();
+    }
+    String::from_utf8(out).unwrap()
 }
 
 #[test]

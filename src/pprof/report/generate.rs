@@ -60,6 +60,12 @@ pub fn generate(
     let total = if options.relative_percentages { sum_values(&profile, value, options.mean) } else { unfiltered_total };
     if options.noinlines {
         profile.remove_inlined_frames();
+        if !options.showcolumns {
+            profile.remove_columns();
+        }
+    }
+    if let (ReportKind::Export(_), Some(ratio)) = (&options.kind, options.ratio()) {
+        profile.multiply_values(ratio);
     }
     let mut printer = ReportPrinter { profile, options, label_units, value, total, unit: options.unit.clone() };
     match &options.kind {

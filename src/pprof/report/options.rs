@@ -198,6 +198,13 @@ impl Default for ReportOptions {
     }
 }
 
+impl ReportOptions {
+    /// The factor of all values, if it is not 1.
+    pub fn ratio(&self) -> Option<f64> {
+        Some(1.0 / self.divide_by).filter(|&ratio| ratio > 0.0 && ratio != 1.0)
+    }
+}
+
 /// The reason why there is no report.
 #[derive(Debug)]
 pub enum ReportError {

@@ -161,8 +161,7 @@ impl ReportPrinter<'_> {
     }
 
     fn divide(&self, value: i64) -> i64 {
-        let ratio = 1.0 / self.options.divide_by;
-        if ratio > 0.0 && ratio != 1.0 { (value as f64 * ratio) as i64 } else { value }
+        self.options.ratio().map_or(value, |ratio| (value as f64 * ratio) as i64)
     }
 
     /// Formats a value in the report's unit.

@@ -61,13 +61,12 @@ impl ReportPrinter<'_> {
             self.print_location(out, profile, location)?;
         }
         writeln!(out, "Mappings")?;
-        let noinlines = self.options.noinlines;
         for of in &profile.mappings {
             let flags = [
                 (of.has_functions, "[FN]"),
                 (of.has_filenames, "[FL]"),
                 (of.has_line_numbers, "[LN]"),
-                (of.has_inline_frames && !noinlines, "[IN]"),
+                (of.has_inline_frames, "[IN]"),
             ];
             let flags: String = flags.into_iter().filter(|(is_set, _)| *is_set).map(|(_, flag)| flag).collect();
             let (start, limit, offset) = (go_hex(of.start), go_hex(of.limit), go_hex(of.offset));
@@ -87,12 +86,10 @@ impl ReportPrinter<'_> {
         if location.lines.is_empty() {
             writeln!(out, "{head}")?;
         }
-        let columns = !self.options.noinlines || self.options.showcolumns;
         for line in &location.lines {
             let of = &profile.functions[line.function as usize];
-            let column = if columns { line.column } else { 0 };
             let system = if of.name == of.system_name { String::new() } else { format!("({})", of.system_name) };
-            writeln!(out, "{head}{} {}:{}:{column} s={}{system}", of.name, of.file, line.line, of.start_line)?;
+            writeln!(out, "{head}{} {}:{}:{} s={}{system}", of.name, of.file, line.line, line.column, of.start_line)?;
             head = " ".repeat(13);
         }
         Ok(())
