@@ -46,7 +46,7 @@ complete -c sigtop -n "__fish_sigtop_needs_command" -l tagfocus -d 'Keep only sa
 complete -c sigtop -n "__fish_sigtop_needs_command" -l thread -d 'Keep only samples of threads with a matching name; same as --tagfocus thread=REGEX' -r
 complete -c sigtop -n "__fish_sigtop_needs_command" -l process -d 'Keep only samples of processes with a matching name; same as --tagfocus process=REGEX' -r
 complete -c sigtop -n "__fish_sigtop_needs_command" -l tagignore -d 'Drop samples of matching threads' -r
-complete -c sigtop -n "__fish_sigtop_needs_command" -l window -d 'Length of the rolling window, at most 60s, or `all` [default: 10s]' -r
+complete -c sigtop -n "__fish_sigtop_needs_command" -l window -d 'Length of the rolling window, at most 60s, or `all` [default: 10s, and all of a file]' -r
 complete -c sigtop -n "__fish_sigtop_needs_command" -l sort -d 'Sort rows by this column [default: flat]' -r -f -a "flat\t'time in the function itself'
 cum\t'time in the function and its callees'
 latency\t'share of the wall-clock time in which the process ran'
@@ -128,7 +128,7 @@ complete -c sigtop -n "__fish_sigtop_using_subcommand demo" -l tagfocus -d 'Keep
 complete -c sigtop -n "__fish_sigtop_using_subcommand demo" -l thread -d 'Keep only samples of threads with a matching name; same as --tagfocus thread=REGEX' -r
 complete -c sigtop -n "__fish_sigtop_using_subcommand demo" -l process -d 'Keep only samples of processes with a matching name; same as --tagfocus process=REGEX' -r
 complete -c sigtop -n "__fish_sigtop_using_subcommand demo" -l tagignore -d 'Drop samples of matching threads' -r
-complete -c sigtop -n "__fish_sigtop_using_subcommand demo" -l window -d 'Length of the rolling window, at most 60s, or `all` [default: 10s]' -r
+complete -c sigtop -n "__fish_sigtop_using_subcommand demo" -l window -d 'Length of the rolling window, at most 60s, or `all` [default: 10s, and all of a file]' -r
 complete -c sigtop -n "__fish_sigtop_using_subcommand demo" -l sort -d 'Sort rows by this column [default: flat]' -r -f -a "flat\t'time in the function itself'
 cum\t'time in the function and its callees'
 latency\t'share of the wall-clock time in which the process ran'
@@ -307,7 +307,7 @@ complete -c sigtop -n "__fish_sigtop_using_subcommand view" -l tagfocus -d 'Keep
 complete -c sigtop -n "__fish_sigtop_using_subcommand view" -l thread -d 'Keep only samples of threads with a matching name; same as --tagfocus thread=REGEX' -r
 complete -c sigtop -n "__fish_sigtop_using_subcommand view" -l process -d 'Keep only samples of processes with a matching name; same as --tagfocus process=REGEX' -r
 complete -c sigtop -n "__fish_sigtop_using_subcommand view" -l tagignore -d 'Drop samples of matching threads' -r
-complete -c sigtop -n "__fish_sigtop_using_subcommand view" -l window -d 'Length of the rolling window, at most 60s, or `all` [default: 10s]' -r
+complete -c sigtop -n "__fish_sigtop_using_subcommand view" -l window -d 'Length of the rolling window, at most 60s, or `all` [default: 10s, and all of a file]' -r
 complete -c sigtop -n "__fish_sigtop_using_subcommand view" -l sort -d 'Sort rows by this column [default: flat]' -r -f -a "flat\t'time in the function itself'
 cum\t'time in the function and its callees'
 latency\t'share of the wall-clock time in which the process ran'

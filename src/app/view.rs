@@ -27,13 +27,15 @@ pub(super) fn run(view: &ViewArgs) -> Result<u8, Failure> {
     let OpenedFile { source, is_recording } =
         open(from, &name).map_err(|error| Failure::new(Failure::INTERNAL, format!("{name} {error}")))?;
     let mut settings = playback_settings(&source, &name, session_settings(&args, &[]));
-    if !is_recording && args.display.window.is_none() {
-        // Most profiles do not say when their samples were taken, so the default is all of them.
+    let is_live = is_stdin && is_recording;
+    if !is_live && args.display.window.is_none() {
+        // Whoever opens a file wants to see all of it. Besides, most profiles do not say when their
+        // samples were taken.
         settings.question.window_ns = None;
     }
     let screen_settings = settings.clone();
-    let mut session = Session::play(source, is_stdin && is_recording, settings)
-        .map_err(|error| Failure::internal("cannot start a thread", error))?;
+    let mut session =
+        Session::play(source, is_live, settings).map_err(|error| Failure::internal("cannot start a thread", error))?;
     if !uses_screen(&args) {
         explain_missing_screen(&args);
         print_tables(&session, &args, TableSink::Stdout, None)?;

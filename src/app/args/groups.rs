@@ -81,7 +81,7 @@ pub struct DisplayArgs {
     #[arg(long, value_name = "TAG", value_parser = parse_tag, help_heading = "Display")]
     pub tagignore: Vec<TagFilter>,
 
-    /// Length of the rolling window, at most 60s, or `all` [default: 10s]
+    /// Length of the rolling window, at most 60s, or `all` [default: 10s, and all of a file]
     #[arg(long, value_name = "DURATION", value_parser = parse_window, help_heading = "Display")]
     pub window: Option<Window>,
 
