@@ -1,5 +1,6 @@
 //! The order of rows on the screen. Rows that chance ranks would swap all the time: a row overtakes
-//! another only if it is heavier by more than the margin of its share, and at most once a second.
+//! another only if it is heavier by more than half the margin of its share, which is one standard
+//! error, and at most once a second. With the whole margin, rows look unsorted.
 
 use std::collections::HashMap;
 
@@ -85,10 +86,10 @@ impl RowOrder {
 /// Moves each row up, above the highest row that it exceeds by more than its margin.
 fn overtake(order: &mut Vec<usize>, rows: &[OrderedRow<'_>], (base_ns, samples): (u64, u64)) {
     let is_above = |one: &OrderedRow<'_>, other: &OrderedRow<'_>| {
-        let margin_ns = margin(one.weight_ns, base_ns, samples).unwrap_or(0.0) * base_ns as f64;
+        let half_margin_ns = margin(one.weight_ns, base_ns, samples).unwrap_or(0.0) * base_ns as f64 / 2.0;
         // A row without weight is below all others, however few samples there are.
         one.weight_ns > other.weight_ns
-            && (other.weight_ns == 0 || (one.weight_ns - other.weight_ns) as f64 > margin_ns)
+            && (other.weight_ns == 0 || (one.weight_ns - other.weight_ns) as f64 > half_margin_ns)
     };
     let mut calm: Vec<usize> = Vec::with_capacity(CALM_ROWS + 1);
     let mut rest = std::mem::take(order).into_iter();
