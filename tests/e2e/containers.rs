@@ -298,6 +298,8 @@ fn processes_without_an_agent_are_explained_everywhere() {
     let mut terminal = Terminal::start(140, 30, Command::new(SIGTOP).args(rate).args(["--", "sh", "-c", &script]));
     // The sentence is wrapped where the duration in front of it ends.
     terminal.see("it is statically linked");
+    // While the program runs, `q` asks what becomes of it.
+    terminal.see("sh exited with status 0");
     terminal.keys("q");
     assert_eq!(terminal.finish().code(), Some(0));
 }
