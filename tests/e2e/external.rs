@@ -385,6 +385,28 @@ fn short_children_are_found() {
     assert!(pids.len() >= 8, "{} of 11 processes: {:?}", pids.len(), watched.raw.images);
 }
 
+/// Regression test: where threads compete for CPUs, they were sampled where they had lost theirs.
+/// The kernel takes the CPU from this program when it asks for its own CPU time, which it rarely
+/// does.
+#[test]
+fn threads_are_not_sampled_where_they_lost_their_cpu() {
+    let _others = Plain::at_work(Command::new(targets::c("shares")).args(["100", "0", "0", "600", "8"]));
+    let watched = Batch::new("--engine external --hz 99 --budget 100%").run(&[
+        text(&targets::c("shares")),
+        "60",
+        "30",
+        "10",
+        "1.2",
+    ]);
+    let is_clock = |entry: &&Entry| entry.frames.last().is_some_and(|leaf| leaf.name().contains("clock_gettime"));
+    let in_clock: u64 = watched.raw.of("prof").filter(is_clock).map(|entry| entry.weight_ns).sum();
+    let share = in_clock as f64 / watched.raw.weight_ns("prof") as f64;
+    assert!(watched.raw.samples("prof") > 20, "{:?}", watched.raw.lost);
+    // About 0.04 of many samples; 0.2 to 0.8 with this bug.
+    assert!(share < 0.17, "{share:.3} of {} samples", watched.raw.samples("prof"));
+    assert_total(&watched.raw, watched.ran.number("process"));
+}
+
 /// Programs that make many short calls or few long ones: stops skid to the ends of calls, which is
 /// corrected by the time that the kernel accounts for.
 #[test]

@@ -7,6 +7,9 @@
 //! get no more than the thread's share of system time. System time outside of calls (page faults,
 //! interrupts) is on samples in user code, so calls are only ever corrected downwards.
 //!
+//! With few samples, the share of calls is above that of system time by chance half of the time. A
+//! correction begins beyond one standard deviation, so that chance does not take from calls.
+//!
 //! A factor is used for later samples than those it was computed from. What it takes from a sample
 //! is added to the next one, so that the total is the CPU time.
 
@@ -29,6 +32,8 @@ pub(super) struct SystemShare {
     kernel: (f64, f64),
     /// CPU time of the samples in user code and in system calls, uncorrected, ns.
     sampled: (f64, f64),
+    /// Sum of the squares of these times.
+    squares: f64,
     /// Time that corrections took from samples so far, ns; negative if they added time.
     owed_ns: f64,
 }
@@ -43,7 +48,8 @@ impl SystemShare {
         self.last_ticks = Some((user_ticks, system_ticks));
         let all = self.kernel.0 + self.kernel.1;
         if all > MOST_TICKS {
-            for value in [&mut self.kernel.0, &mut self.kernel.1, &mut self.sampled.0, &mut self.sampled.1] {
+            let SystemShare { kernel, sampled, squares, .. } = self;
+            for value in [&mut kernel.0, &mut kernel.1, &mut sampled.0, &mut sampled.1, squares] {
                 *value /= 2.0;
             }
         }
@@ -57,7 +63,10 @@ impl SystemShare {
             return (1.0, 1.0);
         }
         let (wanted, had) = (system / (user + system), sampled_system / sampled);
-        if wanted >= had {
+        // The kernel counts ticks, and samples have different weights.
+        let variance =
+            wanted * (1.0 - wanted) / (user + system) + had * (1.0 - had) * self.squares / (sampled * sampled);
+        if had - wanted <= variance.sqrt() {
             return (1.0, 1.0);
         }
         let factor = |wanted: f64, had: f64| (wanted / had).clamp(LEAST_FACTOR, LARGEST_FACTOR);
@@ -69,6 +78,7 @@ impl SystemShare {
         let (user, system) = self.factors();
         let sampled = if is_in_system_call { &mut self.sampled.1 } else { &mut self.sampled.0 };
         *sampled += cpu_ns as f64;
+        self.squares += cpu_ns as f64 * cpu_ns as f64;
         let due_ns = (cpu_ns as f64 + self.owed_ns).max(0.0);
         let weight_ns = due_ns * if is_in_system_call { system } else { user };
         self.owed_ns = cpu_ns as f64 + self.owed_ns - weight_ns;
@@ -117,6 +127,23 @@ mod tests {
         let (user, system) = weights(0.4, 0.3, 20);
         assert_eq!(user + system, 21_000_000_000);
         assert!((system as f64 / 21e9 - 0.3).abs() < 0.03);
+    }
+
+    /// Regression test: chance alone took some percent from the calls of most threads.
+    #[test]
+    fn chance_takes_nothing_from_calls() {
+        let mut share = SystemShare::default();
+        share.update(0, 0);
+        let sample = |share: &mut SystemShare, count| {
+            (0..count).for_each(|number| assert!(share.weigh(10_000_000, number % 20 < 9) > 0));
+        };
+        sample(&mut share, 100);
+        share.update(60, 40);
+        assert_eq!((share.weigh(10_000_000, true), share.weigh(10_000_000, false)), (10_000_000, 10_000_000));
+        // The same with many samples is no chance.
+        sample(&mut share, 900);
+        share.update(600, 400);
+        assert!(share.weigh(10_000_000, true) < 9_000_000);
     }
 
     #[test]

@@ -83,6 +83,8 @@ pub(super) struct WatchedProcess {
     pub(super) cpython: Option<CPython>,
     pub(super) counters: TracerCounters,
     pub(super) counted_ns: u64,
+    /// Time at which the user and system times of its threads were read, ns.
+    pub(super) shares_ns: u64,
     /// Whether the kernel has refused to stop a thread.
     pub(super) is_refused: bool,
 }
@@ -116,6 +118,7 @@ impl WatchedProcess {
             cpython: None,
             counters: TracerCounters::default(),
             counted_ns: 0,
+            shares_ns: 0,
             is_refused: false,
         })
     }

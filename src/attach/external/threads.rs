@@ -47,6 +47,26 @@ pub(super) enum Activity {
     Sleeping(Option<ThreadRegisters>, Option<BlockingCall>),
 }
 
+/// A request to a thread to stop.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct StopRequest {
+    /// Time of the request, ns.
+    pub(super) at_ns: u64,
+    /// Time of the tick that it belongs to, ns.
+    tick_ns: u64,
+    /// Times of the thread when it was made.
+    run_time: RunTime,
+}
+
+impl StopRequest {
+    /// Returns whether the thread waited for a CPU at the time of the tick, and stopped when it got
+    /// one. `run_time` is that of the stop, which was noticed at a time in ns.
+    fn met_waiting(&self, run_time: &RunTime, noticed_ns: u64) -> bool {
+        let waited_ns = run_time.delayed_ns.saturating_sub(self.run_time.delayed_ns);
+        run_time.slices != self.run_time.slices && noticed_ns.saturating_sub(waited_ns) < self.tick_ns
+    }
+}
+
 /// A thread of a watched process.
 pub(super) struct WatchedThread {
     files: ThreadFiles,
@@ -63,8 +83,10 @@ pub(super) struct WatchedThread {
     pub(super) is_stack_known: bool,
     /// Number of the last tick at which it had run.
     pub(super) ran_at: u64,
-    /// Time at which it was asked to stop, ns, until it does.
-    pub(super) asked_ns: Option<u64>,
+    /// The request to stop that is under way.
+    pub(super) stop_request: Option<StopRequest>,
+    /// Whether it has been on a CPU since it was last stopped. If not, it has waited for one.
+    pub(super) has_run_since_stop: bool,
     /// Whether it is traced.
     pub(super) is_seized: bool,
     /// Number of bytes of its stack to copy.
@@ -91,7 +113,8 @@ impl WatchedThread {
             is_asleep: false,
             is_stack_known: false,
             ran_at: tick,
-            asked_ns: None,
+            stop_request: None,
+            has_run_since_stop: true,
             is_seized: false,
             copy_bytes: FIRST_COPY,
             system_share: SystemShare::default(),
@@ -127,7 +150,20 @@ impl WatchedThread {
         self.run_time = now;
         self.unsampled_ns += used_ns;
         self.is_stack_known &= !has_run;
+        self.has_run_since_stop |= has_run;
         Ok((used_ns, has_run))
+    }
+
+    /// Notes that the thread is asked to stop in the tick of this time.
+    pub(super) fn request_stop(&mut self, now_ns: u64, tick_ns: u64) {
+        self.stop_request = Some(StopRequest { at_ns: now_ns, tick_ns, run_time: self.run_time });
+    }
+
+    /// Notes a stop after whose beginning the times were read. Returns whether the thread waited
+    /// for a CPU when it was asked.
+    pub(super) fn note_stop(&mut self, noticed_ns: u64) -> bool {
+        self.has_run_since_stop = false;
+        self.stop_request.is_some_and(|request| request.met_waiting(&self.run_time, noticed_ns))
     }
 
     /// Returns whether wall-clock time has passed since its last sample.
@@ -143,6 +179,18 @@ impl WatchedThread {
         let delayed_ns = std::mem::take(&mut self.delayed_ns).min(wall_ns.saturating_sub(1));
         let delayed_ns = if sleeps || delayed_ns < LEAST_DELAY_NS { 0 } else { delayed_ns };
         (wall_ns - delayed_ns, delayed_ns)
+    }
+
+    /// Returns the time for which it waited for a CPU since its last sample, ns, and leaves the
+    /// rest of its wall-clock time to a sample of what it does on one.
+    pub(super) fn take_delay(&mut self, now_ns: u64) -> u64 {
+        let delayed_ns = self.delayed_ns.min(now_ns.saturating_sub(self.wall_ns));
+        if delayed_ns < LEAST_DELAY_NS {
+            return 0;
+        }
+        self.wall_ns += delayed_ns;
+        self.delayed_ns = 0;
+        delayed_ns
     }
 
     /// Reads what the thread does.
@@ -189,6 +237,19 @@ mod tests {
 
     fn own_tid() -> u32 {
         nix::unistd::gettid().as_raw() as u32
+    }
+
+    /// Regression test: a thread that waited for a CPU was sampled where it had lost its CPU.
+    #[test]
+    fn a_thread_that_waited_for_a_cpu_at_the_tick_is_known() {
+        let before = RunTime { cpu_ns: 500, delayed_ns: 7_000, slices: 3 };
+        let request = StopRequest { at_ns: 10_100, tick_ns: 10_000, run_time: before };
+        // It ran, and stopped 200 ns later.
+        assert!(!request.met_waiting(&RunTime { cpu_ns: 700, ..before }, 10_300));
+        // It got a CPU after the tick, and had waited since long before it.
+        assert!(request.met_waiting(&RunTime { delayed_ns: 12_000, slices: 4, ..before }, 13_000));
+        // It lost its CPU to the sampler, at the tick, and waited until the sampler slept.
+        assert!(!request.met_waiting(&RunTime { delayed_ns: 9_000, slices: 4, ..before }, 13_000));
     }
 
     #[test]

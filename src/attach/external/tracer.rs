@@ -35,6 +35,9 @@ const MAX_STOP_WAIT: Duration = Duration::from_millis(5);
 const LAST_STOPS: Duration = Duration::from_millis(500);
 /// The time that a thread is taken to stand still before its stop is noticed, ns, at most.
 const NOTICE_NS: u64 = 20_000;
+/// Time in which this thread, when it wakes, takes the CPU from another one and reads the clock,
+/// ns. The other one did not wait for a CPU before that.
+const PREEMPTION_NS: u64 = 100_000;
 /// Maximum number of watched processes.
 const MAX_PROCESSES: usize = 4096;
 /// Maximum number of bytes of stacks that wait for the walker.
@@ -81,6 +84,8 @@ pub(super) struct Tracer {
     /// Number of stacks of sleeping threads that were copied in this tick.
     sleeping_copies: usize,
     tick: u64,
+    /// The time of this tick, ns: threads that ran then are sampled.
+    tick_ns: u64,
     children: ChildSchedule,
     random: u64,
 }
@@ -102,6 +107,7 @@ impl Tracer {
             scratch: StackCopy::default(),
             sleeping_copies: 0,
             tick: 0,
+            tick_ns: 0,
             children: ChildSchedule::new(),
             // Any number but 0 does.
             random: monotonic_ns() | 1,
@@ -239,6 +245,7 @@ impl Tracer {
 
     /// Serves stops until a time. Returns whether the viewer is still there.
     fn serve_until(&mut self, at_ns: u64, period_ns: u64) -> bool {
+        self.tick_ns = at_ns;
         loop {
             self.serve_stops();
             self.heartbeat.beat(!self.asked.is_empty());
@@ -253,6 +260,7 @@ impl Tracer {
             }
             let longest = if self.asked.is_empty() { MAX_WAIT } else { MAX_STOP_WAIT };
             ptrace::wait_for_event(Duration::from_nanos(left_ns).min(longest));
+            self.tick_ns = at_ns.max(monotonic_ns().saturating_sub(PREEMPTION_NS));
             // Commands are read once a period, or more often in long periods.
             if period_ns > MAX_WAIT.as_nanos() as u64 && !self.read_commands() {
                 return false;
@@ -282,7 +290,7 @@ impl Tracer {
             }
             let thread = pid.and_then(|pid| self.processes.get_mut(&pid)?.threads.get_mut(&tid));
             if let Some(thread) = thread {
-                (thread.asked_ns, thread.is_seized) = (None, false);
+                (thread.stop_request, thread.is_seized) = (None, false);
             }
         }
     }
@@ -308,23 +316,32 @@ impl Tracer {
         {
             let _ = arch::repeat_system_call(tid);
         }
+        // While it stands still, its times are exact.
+        let has_ended = process.as_mut().is_none_or(|process| process.update_thread(tid, self.tick).is_none());
         let _ = ptrace::detach(tid, signal);
         let now_ns = monotonic_ns();
         let Some(process) = process else { return };
-        let has_ended = process.update_thread(tid, self.tick).is_none();
         let Some(thread) = process.threads.get_mut(&tid) else { return };
-        let asked_ns = thread.asked_ns.unwrap_or(noticed_ns);
+        let has_waited = thread.note_stop(noticed_ns);
+        let asked_ns = thread.stop_request.map_or(noticed_ns, |request| request.at_ns);
         let held_ns = now_ns - noticed_ns;
         process.counters.stopped_ns += held_ns + noticed_ns.saturating_sub(asked_ns).min(NOTICE_NS);
         let Ok(registers) = registers else { return };
-        let (weight_ns, delayed_ns) = match self.config.clock {
-            Clock::Real => thread.take_wall_time(now_ns, false),
-            _ => (thread.system_share.weigh(std::mem::take(&mut thread.unsampled_ns), call.is_some()), 0),
-        };
-        let stack = SampledStack::Copied(registers.registers(), self.scratch.compact(), list);
         let image = process.image;
         if !has_ended {
             thread.is_stack_known = false;
+        }
+        // Where a thread lost its CPU is no fair sample of where it spends time: what it did there
+        // may have been the reason.
+        let (weight_ns, delayed_ns) = match (self.config.clock, has_waited) {
+            (Clock::Real, true) => (0, thread.take_delay(now_ns)),
+            (Clock::Real, false) => thread.take_wall_time(now_ns, false),
+            (_, true) => (0, 0),
+            (_, false) => (thread.system_share.weigh(std::mem::take(&mut thread.unsampled_ns), call.is_some()), 0),
+        };
+        let stack = SampledStack::Copied(registers.registers(), self.scratch.compact(), list);
+        if weight_ns == 0 {
+            return self.send_sample(image, tid, delayed_ns, now_ns, (stack, SampledState::Runnable));
         }
         self.send_sample(image, tid, weight_ns, now_ns, (stack, SampledState::Running));
         self.send_sample(image, tid, delayed_ns, now_ns, (SampledStack::Repeated, SampledState::Runnable));

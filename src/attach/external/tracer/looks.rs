@@ -19,6 +19,8 @@ use crate::link::wire::{BlockingCall, Clock, LossCause};
 const SLEEPERS_PER_SECOND: u64 = 2_000;
 /// Time between two messages with counters, ns.
 const COUNTERS_NS: u64 = 1_000_000_000;
+/// Time between two readings of the user and system times of threads, ns.
+const SHARES_NS: u64 = 250_000_000;
 /// Time between two searches for named processes that are not watched, ns.
 const ROOTS_NS: u64 = 500_000_000;
 /// Number of threads that are looked at before stops are served.
@@ -87,6 +89,9 @@ impl Tracer {
             counters.process_cpu_ns = process.cpu_ns;
             counters.threads = process.threads.len() as u32;
             self.outbox.push_back((process.image, TracerEvent::Counters(counters.clone())));
+        }
+        if now_ns.saturating_sub(process.shares_ns) >= SHARES_NS {
+            process.shares_ns = now_ns;
             update_system_shares(process);
         }
     }
@@ -110,8 +115,12 @@ impl Tracer {
         if is_interpreted {
             thread.read_inner_tid();
         }
-        if thread.asked_ns.is_some() {
+        if thread.stop_request.is_some() {
             // It waits for a processor, or stands still until its stop is served.
+            return;
+        }
+        if updated.is_some() && !thread.is_asleep && !thread.has_run_since_stop {
+            // It waits for a processor. There is nothing to sample until it gets one.
             return;
         }
         let activity = match updated {
@@ -164,7 +173,7 @@ impl Tracer {
             }
         }
         if ptrace::interrupt(tid).is_ok() {
-            thread.asked_ns = Some(now_ns);
+            thread.request_stop(now_ns, self.tick_ns);
             self.asked.insert(tid, pid);
         }
     }
@@ -231,7 +240,7 @@ impl Tracer {
     }
 }
 
-/// Reads the user and system times of threads that have run since the last counters.
+/// Reads the user and system times of threads that do not sleep.
 fn update_system_shares(process: &mut WatchedProcess) {
     let pid = process.pid;
     for (&tid, thread) in &mut process.threads {
