@@ -3,7 +3,6 @@
 //! sampler.
 
 use std::fs;
-use std::io::Read;
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
@@ -184,16 +183,30 @@ fn sleepers_are_sampled_where_they_sleep() {
 /// the table of calls that are made again.
 #[test]
 fn system_calls_go_on_as_if_nothing_had_happened() {
-    let mut target = Plain::at_work(Command::new(targets::c("wakes")).arg("6"));
-    let attached = Attached::to(target.pid(), &["--hz", "249"]);
-    let mut out = String::new();
-    target.0.stdout.take().expect("piped").read_to_string(&mut out).expect("text");
-    let raw = attached.finish_by_itself();
-    let number = |name: &str| -> u64 {
-        out.lines().find_map(|line| line.strip_prefix(name)?.trim().parse().ok()).unwrap_or_else(|| panic!("{out}"))
-    };
-    assert!(raw.samples("prof") > 50 && number("calls") > 1000, "{out} {raw:?}");
+    let watched = Batch::new("--engine external --hz 249 --budget 100%").run(&[text(&targets::c("wakes")), "5"]);
+    let (raw, out) = (&watched.raw, watched.ran.out());
+    let number = |name| watched.ran.number(name);
+    assert!(raw.samples("prof") > 20 && number("calls") > 1000, "{out} {raw:?}");
     assert_eq!((number("interrupted"), number("early")), (0, 0), "{out}");
+}
+
+/// Regression test: a sampler went before all other threads with whatever it had to do, and took
+/// nearly a whole CPU at a high frequency.
+#[test]
+fn a_sampler_takes_no_more_than_a_part_of_a_cpu() {
+    let target = Plain::at_work(Command::new(targets::c("shares")).args(["60", "30", "10", "3600", "64"]));
+    let attached = Attached::to(target.pid(), &["--hz", "3999"]);
+    until("there is a sampler", || attached.sampler().is_some_and(is_at_work));
+    let tracer = attached.sampler().expect("it was there");
+    let used_ns = || {
+        let line = fs::read_to_string(format!("/proc/{tracer}/task/{tracer}/schedstat")).expect("it lives");
+        line.split_whitespace().next().and_then(|word| word.parse::<u64>().ok()).expect("a number")
+    };
+    let (start, before) = (Instant::now(), used_ns());
+    std::thread::sleep(Duration::from_millis(1500));
+    let share = (used_ns() - before) as f64 / start.elapsed().as_nanos() as f64;
+    attached.finish();
+    assert!(share < 0.35, "{share:.2} of a CPU");
 }
 
 /// A line of `restarts` about one call: how often it was made, interrupted, and wrong.

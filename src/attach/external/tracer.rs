@@ -15,7 +15,7 @@ use crossbeam_channel::{Receiver, Sender, TryRecvError, TrySendError};
 
 use super::arch::{self, RED_ZONE, StoppedRegisters};
 use super::children::{ChildSchedule, SEARCH_NS};
-use super::clock::monotonic_ns;
+use super::clock::{monotonic_ns, thread_cpu_ns};
 use super::events::{
     ImageId, ImageStart, SampledStack, SampledState, SamplerConfig, TracerEvent, UnwalkedSample, WalkerRequest,
 };
@@ -35,6 +35,9 @@ const MAX_STOP_WAIT: Duration = Duration::from_millis(5);
 const LAST_STOPS: Duration = Duration::from_millis(500);
 /// The time that a thread is taken to stand still before its stop is noticed, ns, at most.
 const NOTICE_NS: u64 = 20_000;
+/// Minimum time between two ticks, in multiples of the CPU time that the last one took: this
+/// thread, which goes before all ordinary ones, takes at most a quarter of a CPU.
+const REST: u64 = 4;
 /// Time in which this thread, when it wakes, takes the CPU from another one and reads the clock,
 /// ns. The other one did not wait for a CPU before that.
 const PREEMPTION_NS: u64 = 100_000;
@@ -117,16 +120,19 @@ impl Tracer {
     /// Samples until the viewer is gone. Stops that were asked for are served to the end.
     pub(super) fn run(&mut self) {
         let mut base_ns = monotonic_ns();
+        let (mut ticked_ns, mut used_ns) = (0, thread_cpu_ns());
         while self.read_commands() {
             let period_ns = self.config.period_ns;
-            let at_ns = base_ns + self.random_below(period_ns);
+            let rest_ns = REST * (thread_cpu_ns() - std::mem::replace(&mut used_ns, thread_cpu_ns()));
+            let at_ns = (base_ns + self.random_below(period_ns)).max(ticked_ns + rest_ns);
             base_ns += period_ns;
             // After a pause, such as that of a suspended machine, ticks are not made up for.
             base_ns = base_ns.max(monotonic_ns().saturating_sub(4 * period_ns));
             if !self.serve_until(at_ns, period_ns) {
                 break;
             }
-            self.tick(monotonic_ns());
+            ticked_ns = monotonic_ns();
+            self.tick(ticked_ns);
             self.flush();
         }
         let end_ns = monotonic_ns() + LAST_STOPS.as_nanos() as u64;
