@@ -91,8 +91,9 @@ impl DeferredSamples {
         unsafe { memory::unmap(deferred.cast(), size_of::<DeferredSamples>()) };
     }
 
-    /// Keeps a sample. Returns false if there is no room left.
-    pub(crate) fn keep(&self, sample: &RawSample, registers: Registers) -> bool {
+    /// Keeps a sample. Returns false if there is no room left. The stack is copied only if system
+    /// calls are allowed, because only they tell what can be read.
+    pub(crate) fn keep(&self, sample: &RawSample, registers: Registers, may_call: bool) -> bool {
         let RawSample { tid, epoch, weight_ns, detail, flags, .. } = *sample;
         let take = |entry: &&DeferredSlot| {
             entry.state.compare_exchange(FREE, CLAIMED, Ordering::Acquire, Ordering::Relaxed).is_ok()
@@ -100,7 +101,7 @@ impl DeferredSamples {
         let Some(entry) = self.entries.iter().find(take) else { return false };
         let low = registers.sp().saturating_sub(RED_ZONE) & !7;
         let mut readable = 0;
-        while readable < COPY && syscall::is_readable((low + readable as u64) as usize) {
+        while may_call && readable < COPY && syscall::is_readable((low + readable as u64) as usize) {
             let page_end = ((low + readable as u64) & !(PAGE - 1)) + PAGE;
             readable = ((page_end - low) as usize).min(COPY);
         }
@@ -197,9 +198,10 @@ mod tests {
         let sample = RawSample { tid: 7, epoch: 3, weight_ns: 9, ..RawSample::default() };
         for _ in 0..3 {
             for _ in 0..ENTRIES {
-                assert!(deferred.keep(&sample, Registers::of_sleeper(1, words.as_ptr() as u64)));
+                assert!(deferred.keep(&sample, Registers::of_sleeper(1, words.as_ptr() as u64), true));
             }
-            assert!(!deferred.keep(&sample, Registers::of_sleeper(1, words.as_ptr() as u64)), "every entry is taken");
+            let is_kept = deferred.keep(&sample, Registers::of_sleeper(1, words.as_ptr() as u64), true);
+            assert!(!is_kept, "every entry is taken");
             let mut seen = 0;
             deferred.drain(|tick, stack| {
                 assert_eq!((tick.tid, tick.epoch, tick.weight_ns), (7, 3, 9));
@@ -211,5 +213,19 @@ mod tests {
             });
             assert!(seen > 0);
         }
+    }
+
+    /// Regression test: a tick between the spawn of the agent thread and its pool asked the kernel
+    /// which pages can be read, although a seccomp filter could kill for that.
+    #[test]
+    fn no_stack_is_copied_where_system_calls_are_forbidden() {
+        // SAFETY: as above.
+        let deferred: Box<DeferredSamples> = unsafe { Box::new_zeroed().assume_init() };
+        let words = [1u64; 64];
+        let sample = RawSample { tid: 7, weight_ns: 9, ..RawSample::default() };
+        assert!(deferred.keep(&sample, Registers::of_sleeper(1, words.as_ptr() as u64), false));
+        let mut lengths = Vec::new();
+        deferred.drain(|tick, stack| lengths.push((tick.weight_ns, stack.bytes.len())));
+        assert_eq!(lengths, [(9, 0)]);
     }
 }

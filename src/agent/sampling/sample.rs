@@ -99,7 +99,7 @@ fn walk_and_record(claim: &mut SlotClaim, ring: &Ring, mut sample: RawSample, re
         // stack after it has read the maps.
         let is_deferred = walk.flags & flag::TRUNCATED != 0
             && state::REREAD_MAPS_ON_MISS.load(Ordering::Relaxed)
-            && defer(&sample, registers);
+            && defer(&sample, registers, may_call);
         if !state::WANT_MODULES.swap(true, Ordering::Relaxed) {
             state::wake();
         }
@@ -121,22 +121,24 @@ fn push(ring: &Ring, sample: &RawSample, frames: &[u64]) -> bool {
     ring.push(sample, frames)
 }
 
-/// Keeps registers and stack for the agent thread to walk. Returns false if there is no room.
-fn defer(sample: &RawSample, registers: Registers) -> bool {
+/// Keeps registers and, if system calls are allowed, the stack for the agent thread to walk. Returns
+/// false if there is no room.
+fn defer(sample: &RawSample, registers: Registers, may_call: bool) -> bool {
     let deferred = DEFERRED.load(Ordering::Acquire);
     // SAFETY: published once and never freed.
-    !deferred.is_null() && unsafe { &*deferred }.keep(sample, registers)
+    !deferred.is_null() && unsafe { &*deferred }.keep(sample, registers, may_call)
 }
 
-/// Defers a tick that comes before the agent thread has made the pool and the ring. The process is
-/// not under seccomp yet, or the agent thread could not have been made. Returns false if the tick
-/// was lost.
+/// Defers a tick that comes before the agent thread has made the pool and the ring. The thread may
+/// be under seccomp already if the agent thread was spawned just before the filter. Returns false
+/// if the tick was lost.
 fn defer_early(sample: &RawSample, registers: Registers) -> bool {
     counters::count(word::TICKS, 1);
-    if DEFERRED.load(Ordering::Acquire).is_null() && state::SYSCALLS_ALLOWED.load(Ordering::Relaxed) {
+    let may_call = state::SYSCALLS_ALLOWED.load(Ordering::Relaxed);
+    if DEFERRED.load(Ordering::Acquire).is_null() && may_call {
         deferred::allocate();
     }
-    let is_kept = defer(sample, registers);
+    let is_kept = defer(sample, registers, may_call);
     if !is_kept {
         counters::count_loss(LossCause::NotReady, 1, sample.weight_ns);
     }
