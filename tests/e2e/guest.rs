@@ -56,6 +56,7 @@ fn the_agent_steps_aside() {
         ("filter", both),
         ("fork", both),
         ("seccomp", both),
+        ("probed", both),
         ("early", &both[1..]),
         ("inline", both),
         ("tsync", &both[..1]),

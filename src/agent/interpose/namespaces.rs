@@ -78,8 +78,10 @@ extern "C" fn before_syscall(number: i64, a: usize, b: usize, c: usize) -> bool 
     const SET_MODE_FILTER: usize = 1;
     const TSYNC: usize = 1;
     match number {
-        libc::SYS_seccomp if a == SET_MODE_STRICT => before_filter(false, true),
-        libc::SYS_seccomp if a == SET_MODE_FILTER => {
+        // Sandboxes ask what the kernel supports by calls that install nothing: without a filter,
+        // or with flags where none are allowed.
+        libc::SYS_seccomp if a == SET_MODE_STRICT && b == 0 && c == 0 => before_filter(false, true),
+        libc::SYS_seccomp if a == SET_MODE_FILTER && c != 0 => {
             // SAFETY: the kernel is about to read the same program.
             before_filter(b & TSYNC != 0, unsafe { seccomp::lets_handlers_return(c as *const BpfProgram) });
         }
