@@ -181,6 +181,23 @@ pub enum Action {
     Wheel(u16, u16, i8),
 }
 
+impl Action {
+    /// Whether the user caused it, by a key or the mouse.
+    pub fn is_by_user(&self) -> bool {
+        !matches!(
+            self,
+            Action::Answer(_)
+                | Action::Output(_)
+                | Action::Banner(_)
+                | Action::Found(_)
+                | Action::Ended(_)
+                | Action::Saved(_)
+                | Action::SessionOver
+                | Action::Resize(..)
+        )
+    }
+}
+
 /// The use of a pattern.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Subject {

@@ -242,6 +242,9 @@ impl App {
         if let Some(effects) = self.update_command_line(&action).or_else(|| self.update_save_line(&action)) {
             return effects;
         }
+        if action.is_by_user() {
+            self.top.keep_selection();
+        }
         match action {
             Action::Answer(answer) => self.apply_answer(answer),
             Action::Output(bytes) => self.emulator.write(&bytes),

@@ -61,22 +61,30 @@ fn nothing_scrolls_by_itself() {
     assert_eq!(rows(&stage), before);
 }
 
+/// Shows a later answer to the same question.
+fn answer_anew(stage: &mut Stage, scenario: &str) {
+    let question = stage.session.answer().unwrap().question.clone();
+    stage.session = Session::new(scenario);
+    stage.session.obey(Command::Ask(question.into()));
+    stage.refresh();
+}
+
 #[test]
-fn before_it_is_firm_the_selection_is_the_first_row() {
+fn until_a_key_is_pressed_the_selection_is_the_first_row() {
     let early = "process 7 ./a\nat 1s prof 10ms main;first x 3\nat 1s prof 10ms main;second x 2\nnow 2s";
     let mut stage = Stage::new(options(), Session::new(early), (80, 24));
     assert_eq!(selected(&stage), "first");
+    stage.press("z");
     let later = "process 7 ./a\nat 1s prof 10ms main;first x 3\nat 1s prof 10ms main;second x 40\nnow 2s";
-    let question = stage.session.answer().unwrap().question.clone();
-    stage.session = Session::new(later);
-    stage.session.obey(Command::Ask(question.clone().into()));
-    stage.refresh();
-    assert_eq!(selected(&stage), "second");
-    let even_later = "process 7 ./a\nat 1s prof 10ms main;first x 90\nat 1s prof 10ms main;second x 40\nnow 2s";
-    stage.session = Session::new(even_later);
-    stage.session.obey(Command::Ask(question.into()));
-    stage.refresh();
-    assert_eq!(selected(&stage), "second", "now it stands on enough samples");
+    answer_anew(&mut stage, later);
+    assert_eq!(selected(&stage), "second", "five samples are not enough to keep a selection");
+    let even_later = "process 7 ./a\nat 1s prof 10ms main;first x 90\nat 1s prof 10ms main;second x 40\nnow 4s";
+    answer_anew(&mut stage, even_later);
+    assert_eq!(selected(&stage), "first", "no key was pressed since there are enough samples");
+    stage.press("z");
+    let last = "process 7 ./a\nat 1s prof 10ms main;first x 90\nat 1s prof 10ms main;second x 400\nnow 6s";
+    answer_anew(&mut stage, last);
+    assert_eq!(selected(&stage), "first", "the user has seen it");
 }
 
 #[test]

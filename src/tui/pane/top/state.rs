@@ -1,8 +1,9 @@
 //! State of the top pane: rows of window and total joined by function, the selection, and the
 //! visible rows.
 //!
-//! The selection is a function, not a row: it survives re-sorting. Nothing scrolls by itself, and
-//! the order of rows is calm, see [`order`](super::order).
+//! The selection is a function, not a row: it survives re-sorting. Until the user does something,
+//! it is the first row. Nothing scrolls by itself, and the order of rows is calm, see
+//! [`order`](super::order).
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -19,8 +20,8 @@ use crate::tui::action::Motion;
 use crate::tui::name_parts::bare_name;
 use crate::tui::name_style::NameStyle;
 
-/// Samples after which the automatic selection is kept. With fewer, ranks are random and names are
-/// still being resolved.
+/// Samples after which a key press keeps the automatic selection. With fewer, ranks are random and
+/// names are still being resolved.
 const FIRM_SAMPLES: u64 = 20;
 /// Columns per horizontal scroll step.
 const PAN_STEP: u16 = 8;
@@ -77,6 +78,8 @@ pub struct TopState {
     known: Option<(Text, Text)>,
     /// Whether the selection was made by the user or from enough samples.
     firm: bool,
+    /// Whether the selection stays when another row becomes the first.
+    kept: bool,
     /// Current or last known row of the selection.
     row: usize,
     /// First visible row.
@@ -97,9 +100,9 @@ impl TopState {
         }
         let settled = answer.facts.symbolizing.0 == 0 && answer.window.kept_samples >= FIRM_SAMPLES;
         self.answer = Some(answer);
-        if !self.firm {
+        if !self.kept {
             self.selected = self.line(0).map(|line| line.row.full.to_string());
-            self.firm = settled && self.selected.is_some();
+            self.firm |= settled && self.selected.is_some();
         }
         self.follow();
     }
@@ -267,7 +270,12 @@ impl TopState {
         self.selected.as_deref()
     }
 
-    /// Whether the selection is final.
+    /// Keeps the automatic selection, if it is from enough samples: the user has seen it.
+    pub fn keep_selection(&mut self) {
+        self.kept |= self.firm;
+    }
+
+    /// Whether the selection was made by the user or from enough samples.
     pub fn is_firm(&self) -> bool {
         self.firm
     }
@@ -282,7 +290,7 @@ impl TopState {
         if self.selected.as_deref() != Some(full) {
             self.selected = Some(full.to_owned());
             self.known = None;
-            self.firm = true;
+            (self.firm, self.kept) = (true, true);
             if let Some(row) = self.find_selected() {
                 self.row = row;
                 self.remember_names();
@@ -293,7 +301,7 @@ impl TopState {
 
     /// Clears the selection after the meaning of rows has changed.
     pub fn clear_selection(&mut self) {
-        (self.selected, self.known, self.firm) = (None, None, false);
+        (self.selected, self.known, self.firm, self.kept) = (None, None, false, false);
         (self.row, self.offset) = (0, 0);
     }
 
@@ -318,7 +326,7 @@ impl TopState {
         let Some(line) = self.line(index) else { return };
         self.selected = Some(line.row.full.to_string());
         self.row = index;
-        self.firm = true;
+        (self.firm, self.kept) = (true, true);
         self.remember_names();
         self.reveal();
     }
