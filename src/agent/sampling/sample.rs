@@ -121,8 +121,8 @@ fn push(ring: &Ring, sample: &RawSample, frames: &[u64]) -> bool {
     ring.push(sample, frames)
 }
 
-/// Keeps registers and, if system calls are allowed, the stack for the agent thread to walk. Returns
-/// false if there is no room.
+/// Keeps registers and, if system calls are allowed, the stack for the agent thread to walk.
+/// Returns false if there is no room.
 fn defer(sample: &RawSample, registers: Registers, may_call: bool) -> bool {
     let deferred = DEFERRED.load(Ordering::Acquire);
     // SAFETY: published once and never freed.
