@@ -34,6 +34,13 @@ impl Profile {
         }
     }
 
+    /// The largest mean number of bytes between two samples of memory; 0 if none is sampled.
+    pub fn sampling_interval(&self) -> u64 {
+        let engaged = self.processes.iter().filter_map(|process| process.engaged.as_ref());
+        let intervals = engaged.filter(|engaged| engaged.clock.is_memory()).map(|engaged| engaged.period_ns);
+        intervals.max().unwrap_or(0)
+    }
+
     /// Removes an allocation that was freed.
     pub(super) fn free_live(&mut self, process: ProcessId, id: u32) {
         if let Some(freed) = self.processes[process.0 as usize].live.remove(&id) {

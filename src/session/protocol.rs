@@ -12,6 +12,7 @@ use crate::symbols::explain::Explanation;
 use crate::tally::call_paths::CallPath;
 use crate::tally::callers::Callers;
 use crate::tally::flame::{Flame, FlameQuery};
+use crate::tally::measure;
 use crate::tally::query::{Filters, Grouping, Sort, TagRoot};
 use crate::tally::threads::{ThreadTable, ThreadsQuery};
 use crate::tally::timeline::Timeline;
@@ -92,6 +93,18 @@ pub struct Answer {
     pub trends: Arc<Trends>,
     /// The facts in the header.
     pub facts: Facts,
+}
+
+impl Answer {
+    /// The number of independent samples in the window, or of those that the filters keep.
+    pub fn independent_samples(&self, kept: bool) -> u64 {
+        let (bytes, samples) = match kept {
+            true => (self.window.kept_ns, self.window.kept_samples),
+            false => (self.window.total_ns, self.window.samples),
+        };
+        let is_memory = self.facts.clock.is_memory();
+        if is_memory { measure::samples_of_memory(bytes, samples, self.facts.period_ns) } else { samples }
+    }
 }
 
 /// A command from the screen or the batch loop.

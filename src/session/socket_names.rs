@@ -26,11 +26,14 @@ impl SocketNames {
     pub(super) fn describe(&mut self, arrivals: &mut [Arrival]) {
         for Arrival { pid, at_ns, event, .. } in arrivals {
             let ConnectionEvent::Received(Message::Wait(wait)) = event else { continue };
-            let inode = str::from_utf8(&wait.object)
-                .ok()
-                .and_then(|object| object.strip_prefix("socket:[")?.strip_suffix(']')?.parse::<u64>().ok());
-            if let Some(words) = inode.and_then(|inode| self.find(*pid, inode, *at_ns)) {
-                wait.object = words.as_bytes().into();
+            // Others may be polled beside it.
+            let object = str::from_utf8(&wait.object).ok();
+            let Some((inode, others)) = object.and_then(|object| object.strip_prefix("socket:[")?.split_once(']'))
+            else {
+                continue;
+            };
+            if let Some(words) = inode.parse().ok().and_then(|inode| self.find(*pid, inode, *at_ns)) {
+                wait.object = format!("{words}{others}").into_bytes().into();
             }
         }
     }

@@ -42,4 +42,4 @@ mod wait_names;
 pub mod worker;
 
 pub use names::{FrameLine, Function, FunctionId, INTERPRETED_CODE, Names, UNNAMED_CODE};
-pub use wait_names::ExplainedWait;
+pub use wait_names::{ExplainedWait, WaitLabel};

@@ -26,12 +26,67 @@ const USES: &[(&str, WaitReason)] = &[
     ("pthread_clockjoin", WaitReason::Join),
     ("JoinInner", WaitReason::Join),
     ("JoinHandle", WaitReason::Join),
+    ("runtime.lock2", WaitReason::Lock),
+    ("runtime.note", WaitReason::Condvar),
     ("mutex_lock", WaitReason::Lock),
     ("lll_lock", WaitReason::Lock),
     ("lock_contended", WaitReason::Lock),
     ("RawMutex", WaitReason::Lock),
     ("Mutex<", WaitReason::Lock),
 ];
+
+/// Uses that an outer caller tells better than an inner one: a lock of Python is a semaphore of
+/// libc, and a condition variable of Python waits for such a lock.
+const OUTER_USES: &[(&str, WaitReason)] = &[
+    ("Condition.wait", WaitReason::Condvar),
+    ("take_gil", WaitReason::Lock),
+    ("PyThread_acquire_lock", WaitReason::Lock),
+    ("acquire_timed", WaitReason::Lock),
+];
+
+/// The short name of a wait, such as `[lock 0x7f10] held by compactor 4130`, in parts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct WaitLabel<'a> {
+    word: &'a str,
+    holder: Option<&'a str>,
+}
+
+impl<'a> WaitLabel<'a> {
+    /// Finds the parts of a short name. Only an address stands in brackets, so that no name of a
+    /// file or thread is mistaken for a part.
+    pub fn parse(short: &'a str) -> WaitLabel<'a> {
+        let (inside, rest) = short.strip_prefix('[').and_then(|rest| rest.split_once(']')).unwrap_or((short, ""));
+        WaitLabel { word: inside.split(' ').next().unwrap_or(inside), holder: rest.strip_prefix(" held by ") }
+    }
+
+    /// The word for the reason.
+    pub fn word(self) -> &'a str {
+        self.word
+    }
+
+    /// The name of the thread that holds the lock.
+    pub fn holder_name(self) -> Option<&'a str> {
+        self.holder?.rsplit_once(' ').map(|(name, _)| name)
+    }
+
+    /// The id of the thread that holds the lock.
+    pub fn holder_tid(self) -> Option<u32> {
+        self.holder?.rsplit(' ').next()?.parse().ok()
+    }
+
+    /// The reason alone: `[lock]`.
+    pub fn reason(self) -> String {
+        format!("[{}]", self.word)
+    }
+
+    /// The reason and the holder, if that is known: `[lock] held by compactor 4130`.
+    pub fn holder(self) -> String {
+        match self.holder {
+            Some(holder) => format!("[{}] held by {holder}", self.word),
+            None => self.reason(),
+        }
+    }
+}
 
 /// A wait in words. Texts may hold any characters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -98,8 +153,8 @@ impl WaitNames {
     ) -> Option<String> {
         let named = self.waits.get_mut(&frame)?;
         let known = profile.waits.get(named.wait);
-        let mut callers = known.callers.iter().flat_map(|&caller| names(caller));
-        named.reason = callers.find_map(futex_use).unwrap_or(known.reason);
+        let callers: Vec<&str> = known.callers.iter().flat_map(|&caller| names(caller)).collect();
+        named.reason = futex_use_of(&callers).unwrap_or(known.reason);
         let (word, object) = (named.reason.word(), sanitize(&known.object));
         // An address is of the reason, a file of what is waited for.
         Some(match (object.as_str(), known.holder) {
@@ -127,6 +182,13 @@ impl ExplainedWait<'_> {
     }
 }
 
+/// The use that callers of these names, the innermost first, make of a futex.
+fn futex_use_of(callers: &[&str]) -> Option<WaitReason> {
+    let is_called = |part: &str| callers.iter().any(|name| name.contains(part));
+    let outer = OUTER_USES.iter().find(|(part, _)| is_called(part)).map(|(_, reason)| *reason);
+    outer.or_else(|| callers.iter().copied().find_map(futex_use))
+}
+
 /// The use that a caller of this name makes of a futex.
 fn futex_use(name: &str) -> Option<WaitReason> {
     USES.iter().find(|(part, _)| name.contains(part)).map(|(_, reason)| *reason)
@@ -152,8 +214,35 @@ mod tests {
             ("__futex_abstimed_wait_common64", None),
             ("syscall", None),
             ("Cache::insert", None),
+            ("runtime.lock2", Some(WaitReason::Lock)),
+            ("runtime.notesleep", Some(WaitReason::Condvar)),
         ] {
             assert_eq!(futex_use(name), reason, "{name}");
+        }
+    }
+
+    #[test]
+    fn a_lock_of_python_is_no_semaphore() {
+        let lock = ["__futex_abstimed_wait_common64", "sem_clockwait", "PyThread_acquire_lock_timed", "lock_acquire"];
+        assert_eq!(futex_use_of(&lock), Some(WaitReason::Lock));
+        let condition = [&lock[..], &["Condition.wait (/usr/lib/python3.11/threading.py:288)"]].concat();
+        assert_eq!(futex_use_of(&condition), Some(WaitReason::Condvar));
+        let interpreter = ["__futex_abstimed_wait_common64", "pthread_cond_timedwait", "take_gil"];
+        assert_eq!(futex_use_of(&interpreter), Some(WaitReason::Lock));
+        assert_eq!(futex_use_of(&lock[..2]), Some(WaitReason::Semaphore));
+    }
+
+    #[test]
+    fn a_wait_has_a_reason_and_perhaps_a_holder() {
+        for (short, reason, holder) in [
+            ("[lock 0x7f10] held by compactor 4130", "[lock]", "[lock] held by compactor 4130"),
+            ("[lock 0x7f10] held by a] held by b 7", "[lock]", "[lock] held by a] held by b 7"),
+            ("[lock 0x7f10]", "[lock]", "[lock]"),
+            ("[read] /tmp/x] held by nobody", "[read]", "[read]"),
+            ("[sleep]", "[sleep]", "[sleep]"),
+        ] {
+            let label = WaitLabel::parse(short);
+            assert_eq!((label.reason().as_str(), label.holder().as_str()), (reason, holder), "{short}");
         }
     }
 }

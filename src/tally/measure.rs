@@ -223,6 +223,29 @@ pub fn count(count: u64) -> String {
     grouped
 }
 
+/// Formats a count for a column of six: `1 234`, `56 789`, `1.23M`, `12.3G`.
+pub fn brief_count(number: u64) -> String {
+    if number < 100_000 {
+        return count(number);
+    }
+    let mut value = number as f64 / 1e3;
+    let mut units = ["k", "M", "G", "T", "P", "E"].iter();
+    let mut unit = units.next();
+    while value >= 999.5
+        && let Some(next) = units.next()
+    {
+        (value, unit) = (value / 1e3, Some(next));
+    }
+    format!("{}{}", significant(value, 3), unit.unwrap_or(&"E"))
+}
+
+/// The number of independent samples behind a sum of memory. A sum of `samples` allocations that
+/// were sampled every `interval` bytes varies as if it were that many samples of equal weight.
+pub fn samples_of_memory(bytes: u64, samples: u64, interval: u64) -> u64 {
+    let size = bytes.checked_div(samples).unwrap_or(0);
+    bytes.checked_div(size.saturating_add(interval)).unwrap_or(samples).min(samples)
+}
+
 /// Formats a measured rate without its unit: `99.0`, `1 000`.
 pub fn rate(hz: f64) -> String {
     if hz < 999.95 { format!("{hz:.1}") } else { count(hz.round() as u64) }

@@ -6,7 +6,7 @@ use std::collections::{HashMap, HashSet};
 use super::query::{Grouping, without_owner};
 use super::text::Text;
 use crate::profile::stack::{Frame, FrameId};
-use crate::symbols::{FrameLine, Function, FunctionId, Names};
+use crate::symbols::{FrameLine, Function, FunctionId, Names, WaitLabel};
 
 /// A frame as a query sees it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -109,10 +109,16 @@ impl RowTable {
             }
             return self.by_function[line.function.0 as usize];
         }
+        let is_wait = matches!(frame, Frame::Wait(_));
         let (full, short) = match self.grouping {
-            Grouping::Function | Grouping::Thread | Grouping::Process | Grouping::Wait => {
-                (function.full.clone(), function.short.clone())
-            }
+            Grouping::WaitReason if is_wait => named_wait(WaitLabel::parse(&function.short).reason()),
+            Grouping::WaitHolder if is_wait => named_wait(WaitLabel::parse(&function.short).holder()),
+            Grouping::Function
+            | Grouping::Thread
+            | Grouping::Process
+            | Grouping::Wait
+            | Grouping::WaitReason
+            | Grouping::WaitHolder => (function.full.clone(), function.short.clone()),
             Grouping::Module => module_name(frame, function),
             Grouping::File => file_name(frame, function, line.inlined),
             Grouping::Line => (
@@ -198,6 +204,11 @@ impl RowTable {
 
 /// pprof's name for code that is in no file.
 const UNKNOWN: &str = "<unknown>";
+
+/// The full and the short name of a row of waits.
+fn named_wait(short: String) -> (String, String) {
+    (format!("wait:{short}"), short)
+}
 
 fn last_component(path: &str) -> &str {
     path.rsplit('/').next().unwrap_or_default()

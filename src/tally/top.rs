@@ -37,7 +37,7 @@ pub struct TopRow {
     /// The weight of samples that contain it, each counted once, ns.
     pub cum_ns: u64,
     /// The weight of samples that contain it, divided by the number of threads that ran at that
-    /// moment, ns; see [`TopTable::latency_ns`].
+    /// moment, ns; see [`TopTable::latency_ns`]. Of memory, the number of the allocations.
     pub latency_ns: u64,
     /// The kind of the differences, if the weights are sizes of differences.
     pub changes: Option<Changes>,
@@ -62,7 +62,7 @@ pub struct TopTable {
     pub kept_samples: u64,
     /// The wall-clock time of the query's span in which the process ran, ns: the weights of all
     /// samples, divided by the number of its threads that ran at that moment. It is 0 if it was not
-    /// requested.
+    /// requested. Of memory, the number of allocations.
     pub latency_ns: u64,
     /// That of the samples that the filters keep.
     pub kept_latency_ns: u64,

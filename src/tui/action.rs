@@ -124,6 +124,8 @@ pub enum Action {
     Sort(Sort),
     /// Switch to the next grouping of rows.
     Group,
+    /// Switch to the next grouping of waits.
+    GroupWaits,
     /// Switch to the next choice of frames at the root of every stack.
     Roots,
     /// Switch to the next style of function names.

@@ -317,6 +317,7 @@ impl App {
             Action::FlatOrCum => self.sort = if self.sort == Sort::Flat { Sort::Cum } else { Sort::Flat },
             Action::Sort(sort) => self.sort = sort,
             Action::Group => self.step_group(),
+            Action::GroupWaits => self.step_group_of_waits(),
             Action::Roots => self.step_roots(),
             Action::Names => self.names = self.names.next(),
             Action::Idle => self.toggle_idle(),
@@ -414,7 +415,8 @@ impl App {
         let centre = self.top.selected_name().filter(|_| self.card || shows(Pane::Callers)).map(str::to_owned);
         let listing = self.top.selected_name().filter(|_| self.card || shows(Pane::Source)).map(str::to_owned);
         let flame = shows(Pane::Flame).then(|| self.flame.query());
-        let threads = shows(Pane::Threads).then(|| self.threads.query());
+        let shows_threads = shows(Pane::Threads) || self.group.shows_waits();
+        let threads = shows_threads.then(|| self.threads.query());
         Question {
             window_ns: self.window_ns,
             filters,

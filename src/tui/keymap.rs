@@ -225,6 +225,7 @@ pub fn action_name(binding: &Binding) -> Option<&'static str> {
         Action::FilterSelected(Subject::Hide) => "hide-selected",
         Action::HideModule => "hide-module",
         Action::Group => "group",
+        Action::GroupWaits => "group-waits",
         Action::Roots => "roots",
         Action::Undo => "undo",
         Action::Redo => "redo",

@@ -286,6 +286,14 @@ pub static TABLE: &[Binding] = &[
     ),
     bind(
         P::Screen,
+        &[char('B')],
+        "B",
+        A::GroupWaits,
+        "what threads wait for (wall-clock time): by reason, object, holder; off",
+        NO_HINT,
+    ),
+    bind(
+        P::Screen,
         &[char('T')],
         "T",
         A::Roots,

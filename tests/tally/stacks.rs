@@ -222,7 +222,12 @@ fn key(location: &Location, line: &Line, inlined: bool, group: Grouping) -> Stri
     };
     let Some(address) = location.address else { return name.clone() };
     match group {
-        Grouping::Function | Grouping::Thread | Grouping::Process | Grouping::Wait => name.clone(),
+        Grouping::Function
+        | Grouping::Thread
+        | Grouping::Process
+        | Grouping::Wait
+        | Grouping::WaitReason
+        | Grouping::WaitHolder => name.clone(),
         Grouping::File if file.is_empty() => module,
         Grouping::File => format!("{file}{mark}"),
         Grouping::Line if file.is_empty() => name.clone(),

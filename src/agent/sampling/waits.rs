@@ -6,8 +6,7 @@ use alloc::vec::Vec;
 use crate::agent::os::process_memory::ProcessMemory;
 use crate::agent::os::status;
 use crate::agent::os::syscall::{self, File, PathBuffer};
-use crate::link::wire::{BlockingCall, LOCK_WORDS};
-use crate::link::wire::{MAX_OBJECT, Wait};
+use crate::link::wire::{BlockingCall, LOCK_WORDS, MAX_OBJECT, PolledDescriptors, PolledSource, Wait, WaitReason};
 
 /// The wait of a thread, as it was last found.
 #[derive(Default)]
@@ -16,7 +15,15 @@ pub(crate) struct SleeperWait {
     wait: Option<Wait<Vec<u8>>>,
     /// Whether the viewer knows it.
     is_sent: bool,
+    /// The descriptors that it polls.
+    polled: PolledDescriptors,
+    /// Number of readings of the same call since the descriptors of an epoll were read.
+    repeats: u8,
 }
+
+/// Number of readings of a wait for an epoll after which its descriptors are read again. The kernel
+/// lists them all, which takes longer than everything else that is read of a wait.
+const REPEATS: u8 = 64;
 
 impl SleeperWait {
     /// The wait, if the viewer does not know it yet.
@@ -57,10 +64,32 @@ impl WaitReader {
 
     /// Reads what a thread waits for in a call. `threads` is the number of threads of the process.
     pub(crate) fn read(&self, wait: &mut SleeperWait, tid: u32, call: Option<BlockingCall>, threads: usize) {
-        wait.set(call.map(|call| {
-            let (object, is_file) = call.descriptor().map(|fd| describe_descriptor(tid, fd)).unwrap_or_default();
+        let read = call.map(|call| {
+            let (object, is_file) = match call.reason() {
+                WaitReason::Poll => (self.describe_polled(wait, tid, &call), false),
+                _ => call.descriptor().map(|fd| describe_descriptor(tid, fd)).unwrap_or_default(),
+            };
             Wait { tid, call, holder: self.holder(tid, &call, threads), is_file, object }
-        }));
+        });
+        wait.set(read);
+    }
+
+    /// Describes what a thread polls. What was found before is kept while it polls the same.
+    fn describe_polled(&self, wait: &mut SleeperWait, tid: u32, call: &BlockingCall) -> Vec<u8> {
+        let source = OwnPolls { memory: &self.memory, tid };
+        let known = wait.wait.as_ref().filter(|known| known.call == *call);
+        wait.repeats = if known.is_some() { wait.repeats.wrapping_add(1) % REPEATS } else { 0 };
+        let polled = match known {
+            Some(_) if call.polls_epoll() && wait.repeats > 0 => wait.polled,
+            _ => PolledDescriptors::read(call, &source),
+        };
+        match known.filter(|_| polled == wait.polled && wait.repeats > 0) {
+            Some(known) => known.object.clone(),
+            None => {
+                wait.polled = polled;
+                polled.describe(&source)
+            }
+        }
     }
 
     /// Reads the holder of the lock again for which a thread has waited before: it may be another.
@@ -86,6 +115,29 @@ impl WaitReader {
         };
         let first = read();
         first.filter(|&holder| holder != tid && is_thread(holder) && read() == first).unwrap_or(0)
+    }
+}
+
+/// Reads what a thread of this process polls.
+struct OwnPolls<'a> {
+    memory: &'a ProcessMemory,
+    tid: u32,
+}
+
+impl PolledSource for OwnPolls<'_> {
+    fn memory(&self, address: u64, buffer: &mut [u8]) -> usize {
+        self.memory.read_some(address, buffer)
+    }
+
+    /// /proc/PID/fdinfo
+    fn description(&self, descriptor: u32, buffer: &mut [u8]) -> usize {
+        let path = PathBuffer::<64>::new().text(b"/proc/self/task/").number(self.tid.into());
+        let path = path.text(b"/fdinfo/").number(descriptor.into());
+        File::open(path.terminated(), 0).map_or(0, |file| file.read_at(buffer, 0))
+    }
+
+    fn file(&self, descriptor: u32) -> Vec<u8> {
+        describe_descriptor(self.tid, descriptor).0
     }
 }
 

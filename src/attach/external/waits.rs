@@ -3,10 +3,10 @@
 
 use std::fs;
 use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::FileExt;
 
 use super::ptrace;
-use crate::link::wire::Wait;
-use crate::link::wire::{BlockingCall, LOCK_WORDS};
+use crate::link::wire::{BlockingCall, LOCK_WORDS, PolledDescriptors, PolledSource, Wait, WaitReason};
 
 /// Finds out what threads of a process wait for.
 pub(super) struct ProcessWaits {
@@ -25,7 +25,11 @@ impl ProcessWaits {
 
     /// Reads what a thread waits for in a call.
     pub(super) fn read(&self, tid: u32, call: BlockingCall) -> Wait<Vec<u8>> {
-        let (object, is_file) = call.descriptor().map(|fd| self.describe(tid, fd)).unwrap_or_default();
+        let source = OutsidePolls { waits: self, tid };
+        let (object, is_file) = match call.reason() {
+            WaitReason::Poll => (PolledDescriptors::read(&call, &source).describe(&source), false),
+            _ => call.descriptor().map(|fd| self.describe(tid, fd)).unwrap_or_default(),
+        };
         Wait { tid, call, holder: self.holder(tid, &call), is_file, object }
     }
 
@@ -53,6 +57,27 @@ impl ProcessWaits {
         let is_thread = |&holder: &u32| fs::exists(format!("/proc/{}/task/{holder}", self.pid)).unwrap_or(false);
         let first = read();
         first.filter(is_thread).filter(|&holder| holder != tid && read() == first).unwrap_or(0)
+    }
+}
+
+/// Reads what a thread polls.
+struct OutsidePolls<'a> {
+    waits: &'a ProcessWaits,
+    tid: u32,
+}
+
+impl PolledSource for OutsidePolls<'_> {
+    fn memory(&self, address: u64, buffer: &mut [u8]) -> usize {
+        ptrace::read_memory(self.waits.pid, address, buffer)
+    }
+
+    fn description(&self, descriptor: u32, buffer: &mut [u8]) -> usize {
+        let path = format!("/proc/{}/task/{}/fdinfo/{descriptor}", self.waits.pid, self.tid);
+        fs::File::open(path).and_then(|file| file.read_at(buffer, 0)).unwrap_or(0)
+    }
+
+    fn file(&self, descriptor: u32) -> Vec<u8> {
+        self.waits.describe(self.tid, descriptor).0
     }
 }
 

@@ -21,6 +21,7 @@ mod encode;
 pub mod interpreter;
 mod loss_cause;
 mod messages;
+mod polled;
 mod protocol;
 pub mod ring;
 #[cfg(feature = "viewer")]
@@ -33,6 +34,7 @@ pub use deepest_stack::{DeepestStack, StackFrame};
 pub use encode::{BufferFull, Writer};
 pub use loss_cause::LossCause;
 pub use messages::*;
+pub use polled::{PolledDescriptors, PolledSource};
 pub use protocol::*;
 #[cfg(feature = "viewer")]
 pub use stack_hash::{StackHash, StackHasher};

@@ -28,12 +28,18 @@ pub struct SignificanceTest {
 }
 
 impl SignificanceTest {
-    /// Creates a test for a current period of `now_ns` and a baseline of `before_ns`.
-    pub fn new(now: &TopTable, before: &TopTable, now_ns: u64, before_ns: u64) -> SignificanceTest {
+    /// Creates a test for a current period of `now_ns` and a baseline of `before_ns`. `interval` is
+    /// the mean number of bytes between two samples of memory, which count many allocations each;
+    /// 0 for time.
+    pub fn new(
+        (now, before): (&TopTable, &TopTable),
+        (now_ns, before_ns): (u64, u64),
+        interval: u64,
+    ) -> SignificanceTest {
         let samples = (now.samples + before.samples).max(1) as f64;
         SignificanceTest {
             expected: now_ns as f64 / (now_ns as f64 + before_ns as f64),
-            sample_ns: ((now.total_ns as f64 + before.total_ns as f64) / samples).max(1.0),
+            sample_ns: ((now.total_ns as f64 + before.total_ns as f64) / samples + interval as f64).max(1.0),
             threshold: significance::threshold(now.rows.len().max(before.rows.len()).max(1), FALSE_ALARMS),
             burst: 1.0,
         }
@@ -147,6 +153,19 @@ mod tests {
         });
         let missed = missed.count();
         assert!(missed <= 10, "{missed} of 100");
+    }
+
+    /// A sample of memory stands for many allocations: by their number, chance would never explain
+    /// anything.
+    #[test]
+    fn allocations_are_not_samples() {
+        let bytes = |intervals: u64| intervals << 19;
+        let table = |intervals: u64| TopTable { total_ns: bytes(intervals), samples: 1_000_000, ..TopTable::default() };
+        let test = |interval| SignificanceTest::new((&table(200), &table(200)), (1, 1), interval);
+        // 120 and 100 samples: a difference of less than 1.4 standard deviations.
+        let change = |interval| test(interval).difference(bytes(120), bytes(100)).change.significant;
+        assert!(!change(1 << 19) && change(0));
+        assert!(test(1 << 19).difference(bytes(200), bytes(100)).change.significant);
     }
 
     /// Tables of a program whose samples come in bursts of one function: those of the parts of a

@@ -9,7 +9,7 @@
 use crate::profile::Profile;
 use crate::profile::stack::{Frame, FrameId};
 use crate::symbols::{FrameLine, Function, FunctionId, Names};
-use crate::tally::query::{Grouping, Pattern, Query};
+use crate::tally::query::{Pattern, Query};
 use crate::tally::rows::{OwnedFrame, RowId, RowTable};
 
 /// The frame matches focus (or there is no focus) and does not match ignore.
@@ -154,7 +154,7 @@ impl FrameFilter {
             self.truncate(first);
         }
         self.names_version = Some(names.version());
-        self.shows_waits = query.group == Grouping::Wait;
+        self.shows_waits = query.group.shows_waits();
         for index in self.frames.len()..count {
             if self.add(profile, names, rows, frame(FrameId(index as u32))) {
                 invalid = Invalidation::All;

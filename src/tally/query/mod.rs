@@ -83,6 +83,10 @@ pub enum Grouping {
     Process,
     /// A function, or what a thread waits for: that is the leaf of each stack of a sleeping thread.
     Wait,
+    /// A function, or the reason why a thread waits.
+    WaitReason,
+    /// A function, or the thread that holds a lock; waits without a known holder by their reason.
+    WaitHolder,
 }
 
 impl Keyword for Grouping {
@@ -95,6 +99,8 @@ impl Keyword for Grouping {
         Grouping::Thread,
         Grouping::Process,
         Grouping::Wait,
+        Grouping::WaitReason,
+        Grouping::WaitHolder,
     ];
 
     fn word(self) -> Word {
@@ -109,6 +115,11 @@ impl Keyword for Grouping {
             Grouping::Wait => {
                 Word::new("waits", "like functions; what a thread waits for is a row too").with_label("with waits")
             }
+            Grouping::WaitReason => Word::new("wait-reasons", "like functions; why a thread waits is a row too")
+                .with_label("waits by reason"),
+            Grouping::WaitHolder => {
+                Word::new("lock-holders", "like functions; who holds a lock is a row too").with_label("waits by holder")
+            }
         }
     }
 }
@@ -117,7 +128,8 @@ impl Grouping {
     /// The title of the column of names: what a row stands for, in the singular.
     pub fn row_title(self) -> &'static str {
         match self {
-            Grouping::Function | Grouping::Thread | Grouping::Process | Grouping::Wait => "function",
+            Grouping::Function | Grouping::Thread | Grouping::Process => "function",
+            Grouping::Wait | Grouping::WaitReason | Grouping::WaitHolder => "function",
             Grouping::File => "file",
             Grouping::Line => "line",
             Grouping::Address => "address",
@@ -135,7 +147,24 @@ impl Grouping {
             | Grouping::Line
             | Grouping::Address
             | Grouping::Module
-            | Grouping::Wait => None,
+            | Grouping::Wait
+            | Grouping::WaitReason
+            | Grouping::WaitHolder => None,
+        }
+    }
+
+    /// Whether waits are rows.
+    pub fn shows_waits(self) -> bool {
+        matches!(self, Grouping::Wait | Grouping::WaitReason | Grouping::WaitHolder)
+    }
+
+    /// The grouping of waits after this one: by reason, by what is waited for, by holder, and none.
+    pub fn next_of_waits(self) -> Grouping {
+        match self {
+            Grouping::WaitReason => Grouping::Wait,
+            Grouping::Wait => Grouping::WaitHolder,
+            Grouping::WaitHolder => Grouping::Function,
+            _ => Grouping::WaitReason,
         }
     }
 }
@@ -223,9 +252,10 @@ impl Query {
         }
     }
 
-    /// Whether threads that wait are folded: if requested, and if the clock counts waiting.
+    /// Whether threads that wait are folded: if requested, if the clock counts waiting, and if rows
+    /// are not what they wait for.
     pub fn folds_idle(&self) -> bool {
-        self.fold_idle && self.clock == Clock::Real
+        self.fold_idle && self.clock == Clock::Real && !self.group.shows_waits()
     }
 
     /// Whether the query needs frames for threads and processes.

@@ -12,6 +12,7 @@ use std::fmt;
 use std::ops::RangeInclusive;
 
 use super::Pattern;
+use crate::symbols::WaitLabel;
 
 /// The tags of a sample.
 #[derive(Clone, Copy, Debug)]
@@ -116,6 +117,19 @@ impl TagFilter {
     /// A filter that matches the process with this id.
     pub fn for_process(pid: u32) -> TagFilter {
         TagFilter { text: format!("pid={pid}"), condition: Condition::Pid(vec![pid..=pid]) }
+    }
+
+    /// A filter that matches the waits of a row with this full name: those for the locks of a
+    /// holder, or of a reason. `None` if the row is no wait.
+    pub fn for_wait(full: &str) -> Option<TagFilter> {
+        let label = WaitLabel::parse(full.strip_prefix("wait:")?);
+        // A comma would begin another pattern.
+        let exactly = |text: &str| format!("^{}$", regex::escape(text).replace(',', "."));
+        TagFilter::new(&match label.holder_name() {
+            Some(name) => format!("holder={}", exactly(name)),
+            None => format!("wait={}", exactly(label.word())),
+        })
+        .ok()
     }
 
     /// The filter as the user typed it.
@@ -238,5 +252,13 @@ mod tests {
             assert!(error.contains(words), "{text}: {error}");
         }
         assert!(matches!(TagFilter::new("thread=a,b("), Err(TagFilterError::Pattern(9, _))));
+    }
+
+    #[test]
+    fn a_row_of_waits_is_a_filter() {
+        let text = |full| TagFilter::for_wait(full).map(|filter| filter.text().to_owned());
+        assert_eq!(text("wait:[poll] socket:[5] and 3 more").as_deref(), Some("wait=^poll$"));
+        assert_eq!(text("wait:[lock 0x7f10] held by a,b 4130").as_deref(), Some("holder=^a.b$"));
+        assert_eq!(text("Cache::insert"), None);
     }
 }

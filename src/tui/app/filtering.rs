@@ -2,6 +2,7 @@
 
 use super::{App, Mode, SavedCursors};
 use crate::session::Command;
+use crate::tally::query::tags::TagFilter;
 use crate::tally::query::{Grouping, Pattern, without_owner};
 use crate::tui::action::{Effect, Subject};
 use crate::tui::filters::{self, FilterHistory};
@@ -65,8 +66,17 @@ impl App {
             return;
         }
         let Some((full, _)) = self.function_under_cursor() else { return self.note("nothing is selected") };
+        if let Some(tag) = Some(full).filter(|_| self.group.shows_waits()).and_then(TagFilter::for_wait) {
+            let kind = if subject == Subject::Ignore { Subject::TagIgnore } else { Subject::TagFocus };
+            if !matches!(subject, Subject::Focus | Subject::Ignore) {
+                return self.note("waits are not hidden: F and I filter by them, B shows functions");
+            }
+            return self.filters.set(filters::with_tag(self.filters.now(), kind, tag));
+        }
         let name = match self.group {
-            Grouping::Function | Grouping::Module | Grouping::Wait => full,
+            Grouping::Function | Grouping::Module | Grouping::Wait | Grouping::WaitReason | Grouping::WaitHolder => {
+                full
+            }
             Grouping::Thread | Grouping::Process => without_owner(full),
             Grouping::File => full.strip_suffix(" (inline)").unwrap_or(full),
             // Filters match names, files and modules, not lines or addresses.

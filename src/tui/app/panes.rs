@@ -3,6 +3,7 @@
 use super::{App, Mode};
 use crate::link::wire::Clock;
 use crate::session::Command;
+use crate::symbols::WaitLabel;
 use crate::symbols::simplify::tidy;
 use crate::tui::action::{Effect, Motion};
 use crate::tui::filters;
@@ -208,7 +209,7 @@ impl App {
         let answer = self.answer.clone();
         let flame = answer.as_ref().and_then(|answer| answer.flame.as_ref());
         match self.pane {
-            Pane::Top if !self.card => self.card = true,
+            Pane::Top if !self.card => self.card = !self.enter_wait(),
             Pane::Top => {
                 self.card = false;
                 self.focus_pane(Pane::Callers);
@@ -237,6 +238,18 @@ impl App {
             Pane::Output if self.ended.is_some() => self.note("the target has ended"),
             Pane::Output => self.mode = Mode::Typing,
         }
+    }
+
+    /// Shows the stacks of a thread that waits as the selected row says, and of the holder of its
+    /// lock. Returns false if the row is no wait for a lock whose holder is known.
+    fn enter_wait(&mut self) -> bool {
+        let row = self.top.selected_names().map_or("", |(short, _)| short);
+        let holder = Some(row).filter(|_| self.group.shows_waits()).and_then(|row| WaitLabel::parse(row).holder_tid());
+        let is_shown = holder.is_some_and(|tid| self.threads.request_chain_to(tid));
+        if is_shown {
+            self.toggle_page(HelpPage::Holder);
+        }
+        is_shown
     }
 
     /// Folds idle threads, or shows them.

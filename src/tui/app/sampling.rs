@@ -7,6 +7,7 @@ use crate::session::Command;
 use crate::tally::query::{Grouping, Sort, TagRoot};
 use crate::tui::action::Effect;
 use crate::tui::command::options::WindowStep;
+use crate::tui::layout::Pane;
 
 /// Sampling frequencies of `+` and `-`, Hz. None is a divisor of a common timer frequency, so that
 /// samples do not run in step with timers of the target.
@@ -147,7 +148,29 @@ impl App {
     }
 
     pub(super) fn step_group(&mut self) {
-        self.set_group(self.group.next());
+        let next = self.group.next();
+        // `B` steps through the other groupings of waits.
+        self.set_group(if next == Grouping::WaitReason { Grouping::Function } else { next });
+    }
+
+    /// Shows what threads wait for: by reason, by what is waited for, by holder, and not any more.
+    pub(super) fn step_group_of_waits(&mut self) {
+        let group = self.group.next_of_waits();
+        self.set_group(group);
+        if self.layout().is_none_or(|layout| layout.pane(Pane::Top).is_none()) {
+            self.focus_pane(Pane::Top);
+        }
+        let words = match group {
+            Grouping::WaitReason => "why threads wait (B: what for, then who holds it; Enter: more of a wait)",
+            Grouping::Wait => "what threads wait for (B: who holds the locks; Enter: stacks of waiter and holder)",
+            Grouping::WaitHolder => "who holds the locks (B: functions again; Enter: stacks of waiter and holder)",
+            _ => "functions again, without waits",
+        };
+        self.note(match self.clock.value() {
+            Clock::Real => words,
+            _ if group.shows_waits() => "waits are sampled by wall-clock time: r switches to it",
+            _ => words,
+        });
     }
 
     /// Sets what a row stands for. The selection is reset, since names of other rows are unrelated.

@@ -27,7 +27,7 @@ use crate::tui::keys::{Binding, KeyContext};
 use crate::tui::layout::{Layout, Pane, View};
 use crate::tui::name_style::NameStyle;
 use crate::tui::pane::context::PaneContext;
-use crate::tui::pane::mode::Mode;
+use crate::tui::pane::mode::{Mode, StatusMessage};
 use crate::tui::pane::threads::state::ListItem;
 use crate::tui::text;
 use crate::tui::theme::Role;
@@ -84,7 +84,7 @@ pub fn draw(canvas: &mut Canvas<'_>, area: Rect, context: &PaneContext<'_>) {
                 [false, true].map(|is_short| choices(KeyContext::Ending, is_short)),
             )
         }
-        _ => match (context.message, context.ended) {
+        _ => match (context.message.filter(|message| !hides_deadlock(context, message)), context.ended) {
             (Some(message), None) => vec![Span::styled(message.text.clone(), notable)],
             (Some(message), Some(_)) if !message.is_sticky => vec![Span::styled(message.text.clone(), notable)],
             (_, Some(ending)) => {
@@ -107,6 +107,11 @@ pub fn draw(canvas: &mut Canvas<'_>, area: Rect, context: &PaneContext<'_>) {
         },
     };
     canvas.spans(area.x + 1, area.y, room as u16, &spans);
+}
+
+/// Whether a message that stays would hide a deadlock.
+fn hides_deadlock(context: &PaneContext<'_>, message: &StatusMessage) -> bool {
+    message.is_sticky && deadlock(context).is_some()
 }
 
 /// A long and a short sentence about threads that wait for each other's locks.
@@ -266,10 +271,7 @@ pub(super) fn function<'a>(context: &PaneContext<'a>) -> Described<'a> {
         return Described { full, short, module, numbers: Vec::new() };
     };
     let base_ns = context.window_base_ns();
-    let samples = context.answer.map_or(0, |answer| match context.relative {
-        true => answer.window.kept_samples,
-        false => answer.window.samples,
-    });
+    let samples = context.answer.map_or(0, |answer| answer.independent_samples(context.relative));
     let share = |label: &str, ns: u64, change: Option<Change>| match change {
         Some(change) => {
             let chance = if change.significant || ns == 0 { "" } else { " (not significant)" };

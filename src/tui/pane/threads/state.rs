@@ -389,6 +389,17 @@ impl ThreadsState {
         true
     }
 
+    /// Requests the stacks of a thread that waits for a lock of this thread, and of those that hold
+    /// it. Returns false without one.
+    pub fn request_chain_to(&mut self, holder: u32) -> bool {
+        let holds = |id: ThreadId| self.rows().any(|thread| thread.id == id && thread.tid == holder);
+        let waiter = self.rows().find(|thread| thread.wait.as_ref().and_then(|wait| wait.holder).is_some_and(holds));
+        let Some(first) = waiter.map(|thread| thread.id) else { return false };
+        self.query.chain = vec![first];
+        self.follow_chain();
+        true
+    }
+
     /// Follows the holders of locks from the first thread of the chain.
     fn follow_chain(&mut self) {
         let Some(&first) = self.query.chain.first() else { return };

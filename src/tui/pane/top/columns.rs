@@ -1,8 +1,8 @@
 //! The columns of the top pane that fit its width, and their positions.
 //!
 //! The name has at least two fifths of the pane. If there is little room, sum% is omitted first,
-//! then lat% (unless rows are sorted by it), the total, the trend, cum, flat and cum%. In a diff,
-//! the columns are the shares before and now, and the change.
+//! then lat% or the number of allocations (unless rows are sorted by it), the total, the trend,
+//! cum, flat and cum%. In a diff, the columns are the shares before and now, and the change.
 
 use crate::tally::query::Sort;
 use crate::tally::trend::PARTS;
@@ -41,6 +41,8 @@ pub enum Column {
     CumShare,
     /// The share of the wall-clock time in which the process ran.
     Latency,
+    /// The number of allocations.
+    Count,
     /// The share in the baseline of a diff, of the measure that rows are sorted by.
     Before,
     /// The same share now.
@@ -51,8 +53,15 @@ pub enum Column {
 
 impl Column {
     /// The columns of the window.
-    const WINDOW: [Column; 6] =
-        [Column::Flat, Column::FlatShare, Column::SumShare, Column::Cum, Column::CumShare, Column::Latency];
+    const WINDOW: [Column; 7] = [
+        Column::Flat,
+        Column::FlatShare,
+        Column::SumShare,
+        Column::Cum,
+        Column::CumShare,
+        Column::Latency,
+        Column::Count,
+    ];
     /// The columns of the total, which is not a sort key.
     const TOTAL: [Column; 4] = [Column::Flat, Column::FlatShare, Column::Cum, Column::CumShare];
     /// The columns of the window to omit after the total and the trend, in this order.
@@ -67,6 +76,7 @@ impl Column {
             Column::Cum => "cum",
             Column::CumShare => "cum%",
             Column::Latency => "lat%",
+            Column::Count => "count",
             Column::Before => "before%",
             Column::Now => "now%",
             Column::Change => "change",
@@ -78,7 +88,7 @@ impl Column {
         match self {
             Column::Flat | Column::FlatShare => Some(Sort::Flat),
             Column::Cum | Column::CumShare => Some(Sort::Cum),
-            Column::Latency => Some(Sort::Latency),
+            Column::Latency | Column::Count => Some(Sort::Latency),
             Column::SumShare | Column::Before | Column::Now | Column::Change => None,
         }
     }
@@ -88,7 +98,9 @@ impl Column {
         match self {
             Column::Flat => value + 1,
             Column::Cum | Column::Change => value + 2,
-            Column::FlatShare | Column::SumShare | Column::CumShare | Column::Latency => PERCENT_COLUMNS + 1,
+            Column::FlatShare | Column::SumShare | Column::CumShare | Column::Latency | Column::Count => {
+                PERCENT_COLUMNS + 1
+            }
             Column::Before => PERCENT_COLUMNS + 2,
             Column::Now => ARROW_COLUMNS + PERCENT_COLUMNS + 1,
         }
@@ -108,6 +120,8 @@ pub struct TopContents {
     pub has_trends: bool,
     /// Whether it is known how many threads ran.
     pub has_latency: bool,
+    /// Whether values are bytes of memory, which have a number of allocations.
+    pub is_memory: bool,
     /// Whether rows belong to a thread or process.
     pub has_owners: bool,
     /// Columns of a value.
@@ -146,7 +160,7 @@ pub struct TopColumns {
 impl TopColumns {
     /// Chooses the columns for a pane of this width.
     pub fn new(width: u16, contents: TopContents) -> TopColumns {
-        let TopContents { sort, is_diff, has_total, has_trends, has_latency, has_owners, value } = contents;
+        let TopContents { sort, is_diff, has_total, has_trends, has_latency, is_memory, has_owners, value } = contents;
         let owner_columns = match width {
             _ if !has_owners => 0,
             0..60 => OWNER_COLUMNS.0,
@@ -171,8 +185,12 @@ impl TopColumns {
         };
         let mut total = if has_total && !is_diff { Column::TOTAL.to_vec() } else { Vec::new() };
         let mut has_trend = has_trends;
-        window.retain(|column| has_latency || *column != Column::Latency);
-        for expendable in [Column::SumShare, Column::Latency] {
+        window.retain(|column| match column {
+            Column::Latency => has_latency && !is_memory,
+            Column::Count => is_memory,
+            _ => true,
+        });
+        for expendable in [Column::SumShare, Column::Latency, Column::Count] {
             if !fits(&window, &total, has_trend) {
                 window.retain(|column| *column != expendable || column.sort() == Some(sort));
             }
@@ -229,6 +247,7 @@ mod tests {
             has_total: true,
             has_trends: true,
             has_latency: true,
+            is_memory: false,
             has_owners: false,
             value: 7,
         }

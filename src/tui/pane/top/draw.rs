@@ -123,6 +123,7 @@ fn plan(context: &PaneContext<'_>, area: Rect) -> TopColumns {
             has_trends: !answer.trends.rows.is_empty(),
             // The samples of a saved profile may have one time, or none.
             has_latency: answer.window.latency_ns > 0 && answer.facts.origin.is_none(),
+            is_memory: answer.facts.clock.is_memory(),
             has_owners: answer.question.group.owner().is_some(),
             value: widest.max(VALUE_COLUMNS),
         };
@@ -304,6 +305,7 @@ fn row(
         let (words, style) = match column {
             Column::Before | Column::Now | Column::Change => diff_cell(canvas, context, *column, line, bases),
             Column::Latency => latency_cell(canvas, line.latency_ns, bases.latency),
+            Column::Count => (measure::brief_count(line.latency_ns), canvas.style(Role::Text)),
             _ => cell(canvas, context, *column, (line, line.window), bases.window_ns),
         };
         right(canvas, x, place.y, wide, &words, style);

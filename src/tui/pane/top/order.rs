@@ -29,7 +29,7 @@ pub struct OrderBasis {
 impl OrderBasis {
     /// The basis for the rows of an answer.
     pub fn new(answer: &Answer, is_exact: bool) -> OrderBasis {
-        let (base_ns, samples) = (answer.window.total_ns, answer.window.samples);
+        let (base_ns, samples) = (answer.window.total_ns, answer.independent_samples(false));
         OrderBasis { base_ns, samples, now_ns: answer.now_ns, is_exact }
     }
 }
