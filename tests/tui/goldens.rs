@@ -260,7 +260,7 @@ fn the_deepest_stack_has_a_page() {
 const WAITS: &str = include_str!("../scenarios/waits.txt");
 
 /// Returns the panes of threads that wait, after these keys.
-fn waits_at(size: (u16, u16), keys: &str) -> Stage {
+pub(crate) fn waits_at(size: (u16, u16), keys: &str) -> Stage {
     let mut session = Session::new(WAITS);
     session.facts.clock = Clock::Real;
     session.facts.deadlock = vec!["worker-1".to_owned(), "worker-2".to_owned()];

@@ -21,3 +21,4 @@ mod session;
 mod stage;
 mod terminal;
 mod threads;
+mod waits;

@@ -1,8 +1,8 @@
 //! The columns of the top pane that fit its width, and their positions.
 //!
 //! The name has at least two fifths of the pane. If there is little room, sum% is omitted first,
-//! then lat% or the number of allocations (unless rows are sorted by it), the total, the trend,
-//! cum, flat and cum%. In a diff, the columns are the shares before and now, and the change.
+//! then lat% (unless rows are sorted by it), the total, the trend, the number of allocations (as
+//! lat%), cum, flat and cum%. In a diff, the columns are the shares before and now, and the change.
 
 use crate::tally::query::Sort;
 use crate::tally::trend::PARTS;
@@ -190,7 +190,7 @@ impl TopColumns {
             Column::Count => is_memory,
             _ => true,
         });
-        for expendable in [Column::SumShare, Column::Latency, Column::Count] {
+        for expendable in [Column::SumShare, Column::Latency] {
             if !fits(&window, &total, has_trend) {
                 window.retain(|column| *column != expendable || column.sort() == Some(sort));
             }
@@ -201,6 +201,9 @@ impl TopColumns {
             }
         }
         has_trend &= fits(&window, &total, has_trend);
+        if !fits(&window, &total, has_trend) {
+            window.retain(|column| *column != Column::Count || column.sort() == Some(sort));
+        }
         for column in Column::EXPENDABLE {
             if !fits(&window, &total, has_trend) {
                 window.retain(|kept| *kept != column);
@@ -286,5 +289,18 @@ mod tests {
         assert_eq!(last.window, [Column::FlatShare, Column::CumShare]);
         let by_latency = TopColumns::new(60, TopContents { sort: Sort::Latency, ..contents() });
         assert_eq!(by_latency.sorted, Some(Column::Latency));
+    }
+
+    #[test]
+    fn the_number_of_allocations_outlives_the_total() {
+        let columns = |width| TopColumns::new(width, TopContents { is_memory: true, value: 9, ..contents() });
+        for width in 40..300 {
+            let (plan, wider) = (columns(width), columns(width + 1));
+            let has_count = plan.window.contains(&Column::Count);
+            assert!(has_count || (plan.total.is_empty() && plan.trend.is_none()), "{width}: a total, but no count");
+            assert!(!has_count || wider.window.contains(&Column::Count), "{width}: it is lost with more room");
+            assert!(!plan.window.contains(&Column::Latency));
+        }
+        assert!(columns(80).window.contains(&Column::Count));
     }
 }
