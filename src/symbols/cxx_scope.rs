@@ -2,11 +2,11 @@
 //! functions, lambdas, members of unnamed namespaces) no linkage name, only a name such as
 //! `operator()`. The qualified name follows from the entries that enclose the function's.
 
-use addr2line::gimli::{self, AttributeValue, DwTag, UnitOffset, UnitRef};
+use addr2line::gimli::{self, AttributeValue, DwTag, Reader, UnitOffset, UnitRef};
 
-use super::budget::MeteredReader;
+use super::section::SectionReader;
 
-type Unit<'u, 'a> = UnitRef<'u, MeteredReader<'a>>;
+type Unit<'u, 'a> = UnitRef<'u, SectionReader<'a>>;
 
 /// Maximum number of references followed to a declaration, and of enclosing scopes.
 pub(super) const MAX_STEPS: usize = 32;
@@ -21,7 +21,7 @@ struct CxxScope<'a> {
     /// The offset after its last child.
     end: usize,
     parent: Option<usize>,
-    name: Option<&'a [u8]>,
+    name: Option<SectionReader<'a>>,
     tag: DwTag,
     /// The offset of its declaration, if this is only the definition.
     declared_at: Option<usize>,
@@ -50,7 +50,7 @@ impl<'a> UnitScopes<'a> {
                 let attribute = entries.read_attribute(*attribute)?;
                 match (attribute.name(), attribute.value()) {
                     (gimli::DW_AT_name, value) => {
-                        name = unit.attr_string(value).ok().map(|name| truncate(name.bytes()))
+                        name = unit.attr_string(value).ok().and_then(truncate);
                     }
                     (gimli::DW_AT_specification | gimli::DW_AT_abstract_origin, AttributeValue::UnitRef(offset)) => {
                         declared_at = Some(offset.0);
@@ -82,7 +82,7 @@ impl<'a> UnitScopes<'a> {
                 break;
             }
             match current.name {
-                Some(name) => path.push(String::from_utf8_lossy(name).into_owned()),
+                Some(name) => path.push(String::from_utf8_lossy(&name.bytes().unwrap_or_default()).into_owned()),
                 None if current.tag == gimli::DW_TAG_namespace => path.push("(anonymous namespace)".to_owned()),
                 None if current.tag == gimli::DW_TAG_subprogram => break,
                 None => path.push("{unnamed type}".to_owned()),
@@ -111,9 +111,10 @@ impl<'a> UnitScopes<'a> {
 }
 
 /// Truncates a name. People do not write longer names.
-fn truncate(name: &[u8]) -> &[u8] {
+fn truncate(mut name: SectionReader<'_>) -> Option<SectionReader<'_>> {
     const MAX_SCOPE_BYTES: usize = 1_024;
-    &name[..name.len().min(MAX_SCOPE_BYTES)]
+    name.truncate(name.len().min(MAX_SCOPE_BYTES)).ok()?;
+    Some(name)
 }
 
 fn is_scope(tag: DwTag) -> bool {

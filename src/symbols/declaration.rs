@@ -2,9 +2,9 @@
 
 use addr2line::gimli::{self, AttributeValue, UnitOffset, UnitRef};
 
-use super::budget::MeteredReader;
 use super::cxx_scope::MAX_STEPS;
 use super::sanitize::sanitize;
+use super::section::SectionReader;
 
 /// The declaration of a function.
 #[derive(Default)]
@@ -16,7 +16,7 @@ pub(super) struct Declaration {
 }
 
 /// Reads the declaration of the function at an entry, which may refer to others of its unit.
-pub(super) fn read(unit: UnitRef<'_, MeteredReader<'_>>, entry: UnitOffset) -> gimli::Result<Declaration> {
+pub(super) fn read(unit: UnitRef<'_, SectionReader<'_>>, entry: UnitOffset) -> gimli::Result<Declaration> {
     let mut declaration = Declaration::default();
     let (mut file, mut line) = (None, None);
     let mut next = Some(entry);
@@ -29,7 +29,7 @@ pub(super) fn read(unit: UnitRef<'_, MeteredReader<'_>>, entry: UnitOffset) -> g
             match (attribute.name(), attribute.value()) {
                 (gimli::DW_AT_name, value) if declaration.name.is_empty() => {
                     let name = unit.attr_string(value)?;
-                    declaration.name = String::from_utf8_lossy(name.bytes()).into_owned();
+                    declaration.name = String::from_utf8_lossy(&name.bytes()?).into_owned();
                 }
                 (gimli::DW_AT_decl_file, AttributeValue::FileIndex(index)) => file = file.or(Some(index)),
                 (gimli::DW_AT_decl_line, value) => line = line.or(value.udata_value()),
@@ -44,7 +44,8 @@ pub(super) fn read(unit: UnitRef<'_, MeteredReader<'_>>, entry: UnitOffset) -> g
         && let Some(file) = program.header().file(file)
     {
         let path = unit.attr_string(file.path_name())?;
-        let path = String::from_utf8_lossy(path.bytes());
+        let path = path.bytes()?;
+        let path = String::from_utf8_lossy(&path);
         declaration.place = sanitize(&format!("{}:{line}", path.rsplit('/').next().unwrap_or_default()));
     }
     Ok(declaration)

@@ -5,11 +5,11 @@
 use std::cell::RefCell;
 use std::collections::HashMap;
 use std::path::Path;
+use std::rc::Rc;
 
 use addr2line::gimli::{self, AbbreviationsCacheStrategy, DwarfSections, SectionId, UnitRef};
 use addr2line::{Context, LookupContinuation, LookupResult};
 
-use super::budget::{MeteredReader, WorkBudget};
 use super::cxx_scope::UnitScopes;
 use super::declaration;
 use super::demangle::{Demangler, Name, NameLanguage, is_fortran, plain};
@@ -17,11 +17,11 @@ use super::elf::{Elf, MAX_STRING_BYTES};
 use super::error::Error;
 use super::resolved::ResolvedLine;
 use super::sanitize::sanitize;
+use super::section::{DebugSection, SectionLimits, SectionReader};
 use super::simplify;
 use super::split_dwarf::SplitDwarf;
 
-/// Maximum size of uncompressed debug information of one file in memory. The
-/// tables that addr2line builds for units with samples are not included.
+/// Maximum size of debug information of one file that is read.
 pub(super) const MAX_BYTES: u64 = 2 << 30;
 
 /// Maximum number of inlined calls at one address.
@@ -40,48 +40,44 @@ pub(super) fn is_in(elf: &Elf) -> bool {
     elf.section(SectionId::DebugInfo.name().as_bytes()).is_some()
 }
 
-/// The uncompressed debug sections of one file.
+/// The debug sections of one file.
 pub(super) struct DebugSections {
-    own: DwarfSections<Vec<u8>>,
+    own: DwarfSections<DebugSection>,
     /// The sections of the file with shared debug information.
-    shared: Option<DwarfSections<Vec<u8>>>,
+    shared: Option<DwarfSections<DebugSection>>,
     /// The parts in other files.
     split: SplitDwarf,
-    budget: WorkBudget,
-    bytes: u64,
+    limits: Rc<SectionLimits>,
 }
 
 impl DebugSections {
-    /// Reads the sections of a file, and of the one with its shared debug information, if they have
-    /// at most `room_bytes`. Process `pid` knows the file by `name`.
-    pub(super) fn read(
+    /// Opens the sections of a file, and of the one with its shared debug information. Those that
+    /// are packed may have `room_bytes`. Process `pid` knows the file by `name`.
+    pub(super) fn open(
         elf: &Elf,
         shared: Option<&Elf>,
         (name, pid): (&Path, u32),
         room_bytes: u64,
     ) -> Result<DebugSections, Error> {
-        let mut left = room_bytes;
-        let own = read_all(elf, &mut left)?;
-        let shared = shared.map(|elf| read_all(elf, &mut left)).transpose()?;
-        let bytes = room_bytes - left;
-        let split = SplitDwarf::new(elf, name, pid, left);
-        Ok(DebugSections { own, shared, split, budget: WorkBudget::new(bytes), bytes })
+        let limits = Rc::new(SectionLimits::new(room_bytes));
+        let own = open_all(elf, &limits)?;
+        let shared = shared.map(|elf| open_all(elf, &limits)).transpose()?;
+        limits.set_room(MAX_BYTES);
+        let split = SplitDwarf::new(elf, name, pid, &limits);
+        Ok(DebugSections { own, shared, split, limits })
     }
 
-    /// The memory they take.
+    /// The memory of what was read, and of its tables.
     pub(super) fn memory_bytes(&self) -> u64 {
-        self.bytes + self.split.memory_bytes()
+        self.limits.used_bytes()
     }
 }
 
-fn read_all(elf: &Elf, left: &mut u64) -> Result<DwarfSections<Vec<u8>>, Error> {
+fn open_all(elf: &Elf, limits: &Rc<SectionLimits>) -> Result<DwarfSections<DebugSection>, Error> {
+    let mut file = None;
     DwarfSections::load(|id| match elf.section(id.name().as_bytes()) {
-        Some(section) if is_needed(id) => {
-            let bytes = elf.bytes(section, *left)?;
-            *left -= bytes.len() as u64;
-            Ok(bytes)
-        }
-        _ => Ok(Vec::new()),
+        Some(section) if is_needed(id) => DebugSection::open(elf, &mut file, (id, section), limits),
+        _ => Ok(DebugSection::default()),
     })
 }
 
@@ -107,7 +103,7 @@ type UnitKey = (Option<u64>, usize);
 
 /// The lines of one file by address.
 pub(super) struct DwarfLines<'a> {
-    context: Context<MeteredReader<'a>>,
+    context: Context<SectionReader<'a>>,
     /// The scopes by split part and offset of their unit; `None` if the unit is malformed.
     scopes: RefCell<HashMap<UnitKey, Option<UnitScopes<'a>>>>,
     names: Demangler,
@@ -117,9 +113,8 @@ pub(super) struct DwarfLines<'a> {
 impl<'a> DwarfLines<'a> {
     /// Indexes the units of a file.
     pub(super) fn new(sections: &'a DebugSections) -> Result<DwarfLines<'a>, gimli::Error> {
-        sections.budget.start();
-        let reader = |bytes: &'a Vec<u8>| MeteredReader::new(bytes, &sections.budget);
-        let mut dwarf = sections.own.borrow_with_sup(sections.shared.as_ref(), reader);
+        sections.limits.budget.start();
+        let mut dwarf = sections.own.borrow_with_sup(sections.shared.as_ref(), DebugSection::reader);
         dwarf.populate_abbreviations_cache(AbbreviationsCacheStrategy::Duplicates);
         Ok(DwarfLines {
             context: Context::from_dwarf(dwarf)?,
@@ -130,12 +125,12 @@ impl<'a> DwarfLines<'a> {
     }
 
     /// Returns the result of a lookup, and reads the split parts that it needs.
-    fn complete<L: LookupContinuation<Buf = MeteredReader<'a>>>(&self, mut result: LookupResult<L>) -> L::Output {
+    fn complete<L: LookupContinuation<Buf = SectionReader<'a>>>(&self, mut result: LookupResult<L>) -> L::Output {
         loop {
             match result {
                 LookupResult::Output(output) => return output,
                 LookupResult::Load { load, continuation } => {
-                    let part = self.sections.split.load(&load, &self.sections.budget);
+                    let part = self.sections.split.load(&load);
                     result = continuation.resume(part);
                 }
             }
@@ -144,7 +139,7 @@ impl<'a> DwarfLines<'a> {
 
     /// Whether the work budget is spent. Later lookups fail.
     pub(super) fn is_exhausted(&self) -> bool {
-        self.sections.budget.is_empty()
+        self.sections.limits.budget.is_empty()
     }
 
     /// Returns the functions at an address of the file, innermost first; none if unknown. `symbol`
@@ -154,7 +149,7 @@ impl<'a> DwarfLines<'a> {
         if address == u64::MAX {
             return Vec::new();
         }
-        self.sections.budget.start();
+        self.sections.limits.budget.start();
         // After an error the outermost function is missing, so the frames before it are dropped.
         self.frames(address, symbol).unwrap_or_default()
     }
@@ -166,9 +161,12 @@ impl<'a> DwarfLines<'a> {
         while let Some(frame) = next {
             next = frames.next()?;
             let is_outermost = next.is_none();
-            let known = frame.function.as_ref().filter(|function| !function.name.bytes().is_empty());
-            let name = match known {
-                Some(function) => {
+            let known = match &frame.function {
+                Some(function) => Some((function, function.name.bytes()?)),
+                None => None,
+            };
+            let name = match known.filter(|(_, raw)| !raw.is_empty()) {
+                Some((function, raw)) => {
                     let is_cpp = function.language.is_some_and(is_cpp);
                     let is_rust = function.language == Some(gimli::DW_LANG_Rust);
                     let language = match (is_cpp, is_rust) {
@@ -177,7 +175,7 @@ impl<'a> DwarfLines<'a> {
                         _ => NameLanguage::C,
                     };
                     let symbol = symbol.filter(|_| is_outermost);
-                    let name = self.name(address, (function.name.bytes(), symbol), language, frame.dw_die_offset);
+                    let name = self.name(address, (&raw, symbol), language, frame.dw_die_offset);
                     let symbol = symbol.map(|symbol| &symbol.name);
                     Some(match symbol {
                         Some(symbol) if is_internal_alias(&name, symbol) => symbol.clone(),
@@ -253,7 +251,7 @@ impl<'a> DwarfLines<'a> {
     /// unit is malformed.
     fn with_scopes<T>(
         &self,
-        unit: UnitRef<'_, MeteredReader<'a>>,
+        unit: UnitRef<'_, SectionReader<'a>>,
         use_scopes: impl FnOnce(&UnitScopes<'a>) -> T,
     ) -> Option<T> {
         let offset = unit.header.debug_info_offset()?.0;

@@ -147,6 +147,14 @@ impl Elf {
             .map_err(|_| malformed("a packed section cannot be unpacked"))
     }
 
+    /// Returns the file, and offset and size of a section in it, if the section is not packed.
+    pub(super) fn raw_section(&self, section: &Section) -> Option<(&File, u64, u64)> {
+        let ElfBytes::File(file, length) = &self.source else { return None };
+        let is_packed = section.header.sh_flags(ORDER).contains(elf::SHF_COMPRESSED);
+        let is_inside = section.offset().checked_add(section.size()).is_some_and(|end| end <= *length);
+        (!is_packed && is_inside).then(|| (file, section.offset(), section.size()))
+    }
+
     /// The uncompressed size of a section.
     fn unpacked_size(&self, section: &Section) -> Result<u64, &'static str> {
         if !section.header.sh_flags(ORDER).contains(elf::SHF_COMPRESSED) {

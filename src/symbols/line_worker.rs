@@ -2,10 +2,11 @@
 //! with source lines and inlined calls. It is a thread of its own because reading the debug
 //! information of one file can take seconds, and the symbols of the next file must not wait.
 //!
-//! Debug information is kept in memory up to a bound, then all of it is freed. A file that is
-//! larger than the bound is read nevertheless, alone. Large debug information is also freed while
-//! no name is asked for; see [`DebugInfoArena::idle_time`]. What counts is what was read of files;
-//! nothing is mapped.
+//! Debug information is kept in memory up to a bound, then all of it is freed, and what is needed
+//! is read again. Of a file the units of addresses are read, and the heads of the others. A packed
+//! file that is larger than the bound is read nevertheless, alone. Large debug information is also
+//! freed while no name is asked for; see [`DebugInfoArena::idle_time`]. What counts is what was read
+//! of files, and an estimate of the tables that are built of it; nothing is mapped.
 
 use std::cell::{Cell, OnceCell};
 use std::collections::HashMap;
@@ -14,7 +15,7 @@ use std::ops::RangeInclusive;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use crossbeam_channel::{Receiver, RecvTimeoutError, Sender};
+use crossbeam_channel::{Receiver, RecvTimeoutError, SendError, Sender};
 
 use super::assembly::{Code, LineState, Places};
 use super::demangle::Name;
@@ -141,17 +142,19 @@ fn run_in_arena(
                 read => {
                     let sections = read.and_then(Result::ok).flatten();
                     let index = |sections| catch_panic(|| DwarfLines::new(sections).ok()).flatten();
-                    new.insert(arena.measure(|| sections.and_then(index)))
+                    let lines = new.insert(arena.measure(|| sections.and_then(index)));
+                    arena.index_bytes.set(arena.used_bytes());
+                    lines
                 }
             },
         };
         match task {
             LineTask::Prepare(..) => {}
-            LineTask::Names(job) => {
-                if answer(job, lines, replies).is_none() {
-                    return ArenaEnd::Closed;
-                }
-            }
+            LineTask::Names(job) => match answer(job, lines, || arena.is_full(), replies) {
+                Ok(None) => {}
+                Ok(Some(rest)) => return ArenaEnd::Full(LineTask::Names(rest)),
+                Err(SendError(_)) => return ArenaEnd::Closed,
+            },
             LineTask::Code(job) => answer_code(job, lines, codes),
         }
         let next = match arena.idle_time() {
@@ -187,13 +190,19 @@ fn answer_code(job: CodeJob, lines: &mut Option<DwarfLines<'_>>, codes: &Sender<
 }
 
 /// Sends the answers to a job, in parts if it takes long. Sets `lines` to `None` if reading them
-/// fails. Returns `None` if the receiver is gone.
-fn answer(job: LineJob, lines: &mut Option<DwarfLines<'_>>, replies: &Sender<SymbolReply>) -> Option<()> {
-    let LineJob { module, state, frames, .. } = job;
+/// fails. Returns the rest of the job if the memory is full, and an error if the receiver is gone.
+fn answer(
+    job: LineJob,
+    lines: &mut Option<DwarfLines<'_>>,
+    is_full: impl Fn() -> bool,
+    replies: &Sender<SymbolReply>,
+) -> Result<Option<LineJob>, SendError<SymbolReply>> {
+    let LineJob { module, file, pid, state, frames } = job;
     let state_now = |lines: &Option<DwarfLines<'_>>| if lines.is_some() { SymbolState::Lines } else { state.clone() };
     let mut gathered = Vec::new();
     let mut since = Instant::now();
-    for (id, address, symbol) in frames {
+    let mut frames = frames.into_iter();
+    while let Some((id, address, symbol)) = frames.next() {
         let found = match lines {
             Some(known) => catch_panic(|| known.at(address, symbol.as_ref())),
             None => Some(Vec::new()),
@@ -204,14 +213,18 @@ fn answer(job: LineJob, lines: &mut Option<DwarfLines<'_>>, replies: &Sender<Sym
         let found = found.filter(|found| !found.is_empty());
         gathered
             .push((id, found.unwrap_or_else(|| symbol.map(|symbol| without_line(symbol.name)).into_iter().collect())));
-        if since.elapsed() >= GATHER {
+        let is_full = lines.is_some() && is_full();
+        if is_full || since.elapsed() >= GATHER {
             since = Instant::now();
-            replies
-                .send(SymbolReply { module, state: state_now(lines), frames: std::mem::take(&mut gathered) })
-                .ok()?;
+            let frames = std::mem::take(&mut gathered);
+            replies.send(SymbolReply { module, state: state_now(lines), frames })?;
+        }
+        if is_full && frames.len() > 0 {
+            return Ok(Some(LineJob { module, file, pid, state, frames: frames.collect() }));
         }
     }
-    replies.send(SymbolReply { module, state: state_now(lines), frames: gathered }).ok()
+    replies.send(SymbolReply { module, state: state_now(lines), frames: gathered })?;
+    Ok(None)
 }
 
 /// Debug information in memory. It does not move, so that parsers can refer to it.
@@ -222,6 +235,8 @@ struct DebugInfoArena {
     idle: RangeInclusive<Duration>,
     /// The time that it took to read what is here.
     read_time: Cell<Duration>,
+    /// The memory that was used when the last file had been indexed.
+    index_bytes: Cell<u64>,
 }
 
 /// The arena has no room for a file.
@@ -230,10 +245,17 @@ struct ArenaFull;
 impl DebugInfoArena {
     fn new(memory_bytes: u64, large_bytes: u64, idle: RangeInclusive<Duration>) -> DebugInfoArena {
         let places = (0..MAX_FILES).map(|_| OnceCell::new()).collect();
-        DebugInfoArena { places, memory_bytes, large_bytes, idle, read_time: Cell::default() }
+        let (read_time, index_bytes) = (Cell::default(), Cell::default());
+        DebugInfoArena { places, memory_bytes, large_bytes, idle, read_time, index_bytes }
     }
 
-    /// The memory that debug information takes, without the tables that addr2line builds.
+    /// Whether all should be freed, and what is needed be read again. If the index alone takes
+    /// more than the bound, it stays until as much again is used.
+    fn is_full(&self) -> bool {
+        self.used_bytes() > self.memory_bytes.max(self.index_bytes.get().saturating_mul(2))
+    }
+
+    /// The memory that debug information takes.
     fn used_bytes(&self) -> u64 {
         self.places.iter().map_while(OnceCell::get).map(DebugSections::memory_bytes).sum()
     }
@@ -255,14 +277,17 @@ impl DebugInfoArena {
     /// Reads the debug information of a file. Returns `None` if there is none or it is unusable.
     fn read(&self, file: &ModuleFile, pid: u32) -> Result<Option<&DebugSections>, ArenaFull> {
         let used = self.used_bytes();
+        if used > 0 && used >= self.memory_bytes {
+            return Err(ArenaFull);
+        }
         let place = self.places.iter().find(|place| place.get().is_none()).ok_or(ArenaFull)?;
         let Ok(elf) = object::open(file, pid) else { return Ok(None) };
         let elf = if dwarf::is_in(&elf) { Some(elf) } else { object::debug_file(&elf, file, pid) };
         let Some(elf) = elf else { return Ok(None) };
         let shared = object::shared_debug_file(&elf, pid);
-        // The first file may be larger than the bound.
+        // The packed sections of the first file may be larger than the bound.
         let room = if used == 0 { MAX_BYTES } else { self.memory_bytes.min(MAX_BYTES).saturating_sub(used) };
-        match self.measure(|| DebugSections::read(&elf, shared.as_ref(), (&file.path, pid), room)) {
+        match self.measure(|| DebugSections::open(&elf, shared.as_ref(), (&file.path, pid), room)) {
             Ok(sections) => Ok(Some(place.get_or_init(|| sections))),
             Err(Error::TooLarge { .. }) if used > 0 => Err(ArenaFull),
             Err(_) => Ok(None),

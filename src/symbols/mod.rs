@@ -33,6 +33,7 @@ mod resolved;
 pub mod sanitize;
 #[cfg(any(test, feature = "testing"))]
 pub mod scenario;
+mod section;
 pub mod simplify;
 pub mod source;
 mod split_dwarf;
