@@ -250,10 +250,11 @@ fn limits(manual: &mut Manual) {
         "Stacks are unwound by unwind tables. Assembly without annotations, musl's libc, and code made at run time without \
          frame pointers truncate the stack. A stack of 512 to 1500 frames keeps 320 frames next to its leaf and 128 next to \
          its root, with [frames left out] between them.",
-        "Python functions are read of CPython 3.11, 3.12 and 3.13 by the agent: not from outside, not by threads under a \
-         seccomp filter, and not in builds without the GIL. A stack whose Python functions cannot be read as a whole has \
-         native frames; the page of losses counts those. A function that is freed within a tenth of a second of its sample \
-         is [freed function]. Of recursion deeper than a sample, the leaf side is kept.",
+        "Python functions are read of CPython 3.8 to 3.15, but not in free-threaded builds. Of threads under a seccomp \
+         filter, the agent reads them only while the thread sleeps; --engine external reads all. A stack whose Python \
+         functions cannot be read as a whole has native frames; the page of losses counts those. A function that is freed \
+         within a tenth of a second of its sample is [freed function]. Of recursion deeper than a sample, the leaf side is \
+         kept.",
         "On the wall clock, the stack of a sleeping thread is [truncated] where a frame needs a register that the kernel \
          does not show.",
     ] {

@@ -8,8 +8,6 @@ use super::memory::TargetMemory;
 const COOKIE: u64 = u64::from_le_bytes(*b"xdebugpy");
 /// Number of words of the structure that are read.
 const WORDS: usize = 64;
-/// Number of bytes of a frame that are read.
-const FRAME_BYTES: usize = 72;
 /// Maximum offset in a structure of which single words are read.
 const LARGE: u64 = 1 << 20;
 
@@ -20,7 +18,13 @@ struct WordIndexes {
     threads_head: usize,
     /// The first word of the group of `PyThreadState`, which is its size; also of the next two.
     thread: usize,
+    /// The index of `native_thread_id`; `datastack_chunk` follows.
+    thread_id: usize,
+    /// The index of `base_frame`, in versions that have it.
+    base_frame: Option<usize>,
     frame: usize,
+    /// Number of bytes of a frame that are read.
+    frame_bytes: usize,
     code: usize,
     /// `co_code_adaptive` in the group of `PyCodeObject`.
     adaptive: usize,
@@ -33,14 +37,35 @@ const OFFSETS_3_13: WordIndexes = WordIndexes {
     interpreter_next: 8,
     threads_head: 9,
     thread: 19,
+    thread_id: 25,
+    base_frame: None,
     frame: 28,
+    frame_bytes: 72,
     code: 34,
     adaptive: 43,
     reference_tag: 0,
 };
 
-const OFFSETS_3_14: WordIndexes =
-    WordIndexes { thread: 22, frame: 31, code: 39, adaptive: 48, reference_tag: 1, ..OFFSETS_3_13 };
+const OFFSETS_3_14: WordIndexes = WordIndexes {
+    thread: 22,
+    thread_id: 28,
+    frame: 31,
+    frame_bytes: 80,
+    code: 39,
+    adaptive: 48,
+    reference_tag: 1,
+    ..OFFSETS_3_13
+};
+
+const OFFSETS_3_15: WordIndexes = WordIndexes {
+    thread_id: 31,
+    base_frame: Some(27),
+    frame: 39,
+    code: 47,
+    adaptive: 56,
+    reference_tag: 3,
+    ..OFFSETS_3_14
+};
 
 /// Reads the layout that the interpreter of a version publishes at `runtime`. `None` if it
 /// publishes another version or impossible offsets, or if it was built without the GIL: its objects
@@ -49,6 +74,7 @@ pub(super) fn read(version: (u8, u8), runtime: u64, memory: &impl TargetMemory) 
     let at = match version {
         (3, 13) => &OFFSETS_3_13,
         (3, 14) => &OFFSETS_3_14,
+        (3, 15) => &OFFSETS_3_15,
         _ => return None,
     };
     let mut bytes = [0; 8 * WORDS];
@@ -69,10 +95,11 @@ pub(super) fn read(version: (u8, u8), runtime: u64, memory: &impl TargetMemory) 
         first_thread: offset(at.threads_head)?,
         next_thread: offset(at.thread + 2)?,
         innermost: offset(at.thread + 4)?,
-        thread: ThreadField::KernelId(offset(at.thread + 6)?),
-        stack_chunk: Some(offset(at.thread + 7)?),
+        base_frame: at.base_frame.map(offset).map_or(Some(None), |base| base.map(Some))?,
+        thread: ThreadField::KernelId(offset(at.thread_id)?),
+        stack_chunk: Some(offset(at.thread_id + 1)?),
         in_cframe: None,
-        frame_bytes: FRAME_BYTES,
+        frame_bytes: at.frame_bytes,
         previous: offset(at.frame + 1)?,
         code: offset(at.frame + 2)?,
         code_tag: at.reference_tag,
@@ -146,21 +173,37 @@ mod tests {
         }
         assert_eq!(layout((3, 13), &published()[..40]), None, "it lies at the end of what is mapped");
         assert_eq!(layout((3, 14), &published()), None, "it is of another version");
-        assert_eq!(layout((3, 15), &published()), None);
+        assert_eq!(layout((3, 16), &published()), None);
     }
 
-    /// 3.14 has three more words of the interpreter and two more of the frame, and tags references.
+    /// The words that are read of what CPython 3.14.10 and 3.15.2 publish: their structures are
+    /// longer, and references are tagged.
     #[test]
-    fn the_structure_of_3_14_is_longer() {
-        let mut words = [0; WORDS];
-        let old = published();
-        words[..19].copy_from_slice(&old[..19]);
-        words[22..37].copy_from_slice(&old[19..34]);
-        words[39..49].copy_from_slice(&old[34..44]);
-        words[1] = 0x030e_00f0;
-        let expected = layout((3, 13), &old).map(|older| StructLayout { code_tag: 1, ..older });
-        assert!(expected.is_some());
-        assert_eq!(layout((3, 14), &words), expected);
+    fn the_structures_of_later_versions_are_longer() {
+        let words = |version: u64, offsets: &[(usize, u64)]| {
+            let mut words = [0; WORDS];
+            let common = [(0, COOKIE), (1, version << 16 | 0x0af0), (8, 0x1c68), (9, 0x1cb0), (24, 8), (26, 0x48)];
+            common.iter().chain(offsets).for_each(|&(index, offset)| words[index] = offset);
+            words
+        };
+        let code = [(0, 0xd8), (1, 0x70), (2, 0x78), (3, 0x80), (4, 0x88), (5, 0x44), (9, 0xd0)];
+        let frame = [(0, 0x58), (1, 8), (2, 0), (3, 0x38), (4, 0x50), (5, 0x4a), (6, 0x40)];
+        let groups = |thread: &[(usize, u64)], frame_at: usize| {
+            let frame = frame.iter().map(|&(index, offset)| (frame_at + index, offset));
+            let code = code.iter().map(|&(index, offset)| (frame_at + 8 + index, offset));
+            thread.iter().copied().chain(frame).chain(code).collect::<Vec<_>>()
+        };
+        let found = layout((3, 14), &words(0x030e, &groups(&[(28, 0xa0), (29, 0xe8)], 31))).expect("it is complete");
+        assert_eq!((found.owner, found.innermost, found.base_frame), (Some(0x4a), 0x48, None));
+        assert_eq!((found.thread, found.stack_chunk), (ThreadField::KernelId(0xa0), Some(0xe8)));
+        assert_eq!((found.name, found.line_table, found.code_tag), (0x80, 0x88, 1));
+        assert_eq!(found.instruction, InstructionField::Address { field: 0x38, units: 0xd0 });
+        let later = groups(&[(27, 0x50), (28, 0x58), (30, 0xb0), (31, 0xb8), (32, 0x100)], 39);
+        let later = layout((3, 15), &words(0x030f, &later)).expect("it is complete");
+        let thread = (ThreadField::KernelId(0xb8), Some(0x100));
+        let expected =
+            StructLayout { thread: thread.0, stack_chunk: thread.1, base_frame: Some(0x50), code_tag: 3, ..found };
+        assert_eq!(later, expected);
     }
 
     proptest::proptest! {

@@ -31,6 +31,8 @@ pub(crate) struct DynamicSection {
     pub(crate) start: u64,
     /// Size in bytes.
     pub(crate) size: u64,
+    /// Address in the process of the file's index of unwind tables, or 0.
+    pub(crate) unwind_index: u64,
 }
 
 /// The dynamic symbols of a mapped file.
@@ -45,7 +47,7 @@ pub(super) struct DynamicSymbols<'a, M> {
 impl<'a, M: TargetMemory> DynamicSymbols<'a, M> {
     /// Finds the tables of a file. Returns `None` if it has none.
     pub(super) fn of(memory: &'a M, section: DynamicSection) -> Option<DynamicSymbols<'a, M>> {
-        let DynamicSection { bias, start, size } = section;
+        let DynamicSection { bias, start, size, .. } = section;
         let mut found = DynamicSymbols { memory, bias, names: 0, symbols: 0, hashes: 0 };
         for index in 0..(size / 16).min(MAX_ENTRIES) {
             let entry = start.checked_add(16 * index)?;

@@ -6,6 +6,7 @@ use super::dynamic_symbols::{DynamicSymbol, DynamicSymbols};
 use super::frames::CPython;
 use super::layout::{LoopEnd, StructLayout};
 use super::memory::TargetMemory;
+use super::split_function;
 
 /// Functions that versions of CPython before 3.11 have added, by the minor version. Later ones tell
 /// their version.
@@ -27,7 +28,9 @@ pub(crate) fn find(memory: &impl TargetMemory, section: DynamicSection) -> Optio
     let interpreter = layout.zip(loop_start.checked_add(size)).filter(|_| size > 0).and_then(|(layout, loop_end)| {
         let has_objects = layout.loop_end == LoopEnd::EachFrame;
         let frame_type = if has_objects { Some(symbols.find(b"PyFrame_Type")?.address) } else { None };
-        Some(CPython { runtime, code_type, frame_type, loop_start, loop_end, layout })
+        let loop_rest = split_function::find_rest(memory, &(loop_start..loop_end), section.unwind_index);
+        let (rest_start, rest_end) = (loop_rest.start, loop_rest.end);
+        Some(CPython { runtime, code_type, frame_type, loop_start, loop_end, rest_start, rest_end, layout })
     });
     Some((version, interpreter))
 }

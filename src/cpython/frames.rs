@@ -43,6 +43,9 @@ pub(crate) struct CPython {
     /// Address range of `_PyEval_EvalFrameDefault`, the interpreter's loop.
     pub(super) loop_start: u64,
     pub(super) loop_end: u64,
+    /// Address range of its second part, if the compiler has split it; otherwise empty.
+    pub(super) rest_start: u64,
+    pub(super) rest_end: u64,
     pub(super) layout: StructLayout,
 }
 
@@ -93,7 +96,8 @@ impl FrameList {
 impl CPython {
     /// Returns whether a native frame is the interpreter's loop.
     pub(crate) fn is_loop(&self, frame: u64) -> bool {
-        (self.loop_start..self.loop_end).contains(&FrameAddress::unpack(frame).lookup())
+        let address = FrameAddress::unpack(frame).lookup();
+        (self.loop_start..self.loop_end).contains(&address) || (self.rest_start..self.rest_end).contains(&address)
     }
 
     /// Reads the frames of a thread, which stands still. `state` is the address at which its state
@@ -121,10 +125,15 @@ impl CPython {
             Some(chunk) => word(&bytes, chunk)?..word(&bytes, chunk + 8)?,
             None => 0..u64::MAX,
         };
+        // From 3.15 on the list ends with a frame of no function.
+        let last = match layout.base_frame {
+            Some(field) => word(&bytes, field)?,
+            None => 0,
+        };
         let mut window = FrameWindow { start: 0, length: 0, bytes: [0; WINDOW] };
         let mut has_ended = true;
         for step in 0..MAX_STEPS {
-            if frame == 0 {
+            if frame == 0 || frame == last {
                 return (has_ended && list.loops > 0).then(|| self.identify(memory, list))?;
             }
             let bytes = window.read(memory, frame, layout.frame_bytes)?;

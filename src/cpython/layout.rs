@@ -54,6 +54,8 @@ pub(crate) struct StructLayout {
     pub(super) stack_chunk: Option<usize>,
     /// `PyThreadState`: the innermost frame, or a `_PyCFrame` that has it.
     pub(super) innermost: usize,
+    /// `PyThreadState`: the frame that ends the list, in versions that have it.
+    pub(super) base_frame: Option<usize>,
     /// `_PyCFrame`: the innermost frame, in versions that have this structure.
     pub(super) in_cframe: Option<usize>,
     /// The frame: number of bytes of it that are read, and its fields.
@@ -95,6 +97,7 @@ const CPYTHON_3_8: StructLayout = StructLayout {
     thread: ThreadField::Descriptor(0xb0),
     stack_chunk: None,
     innermost: 0x18,
+    base_frame: None,
     in_cframe: None,
     frame_bytes: 0x6c,
     code: 0x20,
@@ -127,6 +130,7 @@ const CPYTHON_3_11: StructLayout = StructLayout {
     thread: ThreadField::KernelId(0xa0),
     stack_chunk: Some(0x128),
     innermost: 0x38,
+    base_frame: None,
     in_cframe: Some(0x8),
     frame_bytes: 72,
     code: 0x20,
@@ -183,7 +187,9 @@ impl StructLayout {
         let flag = if let LoopEnd::Flag(flag) = self.loop_end { flag } else { 0 };
         let is_in = |size: usize, field: usize, bytes: usize| field.checked_add(bytes).is_some_and(|end| end <= size);
         self.frame_bytes <= FRAME_BYTES
-            && [thread, chunk, self.innermost, self.next_thread].iter().all(|&field| is_in(THREAD_BYTES, field, 8))
+            && [thread, chunk, self.innermost, self.next_thread, self.base_frame.unwrap_or(0)]
+                .iter()
+                .all(|&field| is_in(THREAD_BYTES, field, 8))
             && [self.code, self.previous].iter().all(|&field| is_in(self.frame_bytes, field, 8))
             && is_in(self.frame_bytes, instruction, bytes)
             && [self.owner.unwrap_or(0), flag].iter().all(|&field| is_in(self.frame_bytes, field, 1))

@@ -25,5 +25,6 @@ mod layout;
 pub(crate) mod memory;
 pub(crate) mod merge;
 mod sighting;
+mod split_function;
 #[cfg(test)]
 mod tests;

@@ -123,7 +123,7 @@ impl MadeProcess {
     }
 
     fn find(&self) -> Option<CPython> {
-        find(&self, DynamicSection { bias: 0, start: DYNAMIC, size: 64 })?.1
+        find(&self, DynamicSection { bias: 0, start: DYNAMIC, size: 64, unwind_index: 0 })?.1
     }
 
     /// The stack of the thread with the names of its functions; native frames are numbers.

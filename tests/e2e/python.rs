@@ -10,7 +10,7 @@ use crate::harness::statistics::deviations;
 use crate::harness::targets;
 
 /// Versions that are read besides that of `python3`.
-const OTHERS: [&str; 6] = ["3.8", "3.9", "3.10", "3.11", "3.12", "3.13"];
+const OTHERS: [&str; 8] = ["3.8", "3.9", "3.10", "3.11", "3.12", "3.13", "3.14", "3.15"];
 /// The module of a Python function in the dump.
 const PYTHON: &str = "[Python]";
 
@@ -236,7 +236,10 @@ fn check_deep_recursion(options: &str) {
 #[test]
 fn a_sleeping_thread_shows_its_function() {
     for python in interpreters() {
-        for options in ["--hz 100 --clock wall", "--hz 100 --clock wall --engine external"] {
+        let ways = ["--hz 100 --clock wall --engine external", "--hz 100 --clock wall"];
+        // Frames of the loop of 3.15 need a register that the kernel does not show of a sleeping thread.
+        let by_agent = !python.ends_with("python3.15");
+        for options in &ways[..1 + usize::from(by_agent)] {
             let watched = watch(&python, options, "nap", "2");
             let all = watched.raw.weight_ns("real");
             let napping = watched.raw.cum_ns("real", |name| name.starts_with("nap ("));

@@ -38,7 +38,13 @@ impl InterpreterFinder {
         for (id, image) in modules.images().filter(|&(id, _)| id >= first) {
             self.next_module = self.next_module.max(id + 1);
             let memory = memory.get_or_insert_with(ProcessMemory::open);
-            let section = image.dynamic_section().map(|(start, size)| DynamicSection { bias: image.bias, start, size });
+            let unwind_index = image.unwind_index();
+            let section = image.dynamic_section().map(|(start, size)| DynamicSection {
+                bias: image.bias,
+                start,
+                size,
+                unwind_index,
+            });
             let Some((version, interpreter)) = section.and_then(|section| find(memory, section)) else { continue };
             if self.found.is_none() {
                 self.found = Some(FoundInterpreter { version, is_readable: interpreter.is_some(), module: id });

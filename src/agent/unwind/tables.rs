@@ -117,6 +117,12 @@ impl ElfImage {
         Some((header.address.wrapping_add(self.bias), header.file_size))
     }
 
+    /// Returns the address in the process of the index of unwind tables; 0 if there is none.
+    pub(crate) fn unwind_index(&self) -> u64 {
+        let header = self.headers.iter().find(|header| header.kind == PT_GNU_EH_FRAME);
+        header.map_or(0, |header| header.address.wrapping_add(self.bias))
+    }
+
     /// Returns whether an address in the process is in a segment of this image.
     pub(crate) fn holds(&self, address: u64) -> bool {
         self.segment(address.wrapping_sub(self.bias)).is_some()

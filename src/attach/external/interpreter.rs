@@ -20,6 +20,7 @@ const MAX_READ_NS: u64 = 1_000_000;
 /// Number of reads between two looks at the clock.
 const READS_PER_LOOK: u32 = 16;
 const PT_DYNAMIC: u32 = 2;
+const PT_GNU_EH_FRAME: u32 = 0x6474_e550;
 const ELF_HEADER: usize = 64;
 const PROGRAM_HEADER: usize = 56;
 /// Maximum number of program headers that are read.
@@ -140,7 +141,11 @@ fn dynamic_section(memory: &RemoteMemory, module: &ProcessModule) -> Option<Dyna
     }
     let mut headers = vec![0; count * PROGRAM_HEADER];
     memory.read(module.start.checked_add(table)?, &mut headers)?;
-    let dynamic = headers.chunks_exact(PROGRAM_HEADER).find(|header| number(header, 0, 4) == u64::from(PT_DYNAMIC))?;
-    let start = number(dynamic, 16, 8).wrapping_add(module.bias);
-    Some(DynamicSection { bias: module.bias, start, size: number(dynamic, 32, 8) })
+    let segment = |kind: u32| {
+        let header = headers.chunks_exact(PROGRAM_HEADER).find(|header| number(header, 0, 4) == u64::from(kind))?;
+        Some((number(header, 16, 8).wrapping_add(module.bias), number(header, 32, 8)))
+    };
+    let (start, size) = segment(PT_DYNAMIC)?;
+    let unwind_index = segment(PT_GNU_EH_FRAME).map_or(0, |(address, _)| address);
+    Some(DynamicSection { bias: module.bias, start, size, unwind_index })
 }
