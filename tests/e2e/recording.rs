@@ -399,7 +399,7 @@ fn what_is_saved_while_watching_is_what_is_seen() {
     terminal.keys("q");
     terminal.finish();
     let mut command = Command::new(SIGTOP);
-    command.arg("view").arg(&file);
+    command.args(["view", "--window", "10s"]).arg(&file);
     let mut terminal = Terminal::start(140, 45, &command);
     terminal.see("exited with status 0");
     terminal.wait("the same numbers", |screen| total(&screen.contents()).as_ref() == Some(&seen));
