@@ -237,7 +237,8 @@ fn check_deep_recursion(options: &str) {
 fn a_sleeping_thread_shows_its_function() {
     for python in interpreters() {
         let ways = ["--hz 100 --clock wall --engine external", "--hz 100 --clock wall"];
-        // Frames of the loop of 3.15 need a register that the kernel does not show of a sleeping thread.
+        // Frames of the loop of 3.15 need a register that the kernel does not show of a sleeping
+        // thread.
         let by_agent = !python.ends_with("python3.15");
         for options in &ways[..1 + usize::from(by_agent)] {
             let watched = watch(&python, options, "nap", "2");
