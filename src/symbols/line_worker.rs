@@ -5,8 +5,8 @@
 //! Debug information is kept in memory up to a bound, then all of it is freed, and what is needed
 //! is read again. Of a file the units of addresses are read, and the heads of the others. A packed
 //! file that is larger than the bound is read nevertheless, alone. Large debug information is also
-//! freed while no name is asked for; see [`DebugInfoArena::idle_time`]. What counts is what was read
-//! of files, and an estimate of the tables that are built of it; nothing is mapped.
+//! freed while no name is asked for; see [`DebugInfoArena::idle_time`]. What counts is what was
+//! read of files, and an estimate of the tables that are built of it; nothing is mapped.
 
 use std::cell::{Cell, OnceCell};
 use std::collections::HashMap;
