@@ -9,13 +9,21 @@ use core::sync::atomic::{AtomicUsize, Ordering};
 
 use crate::agent::os::loader;
 
+/// Returns a text that ends with a zero byte as a C string.
+const fn terminated(name: &str) -> &CStr {
+    match CStr::from_bytes_with_nul(name.as_bytes()) {
+        Ok(name) => name,
+        Err(_) => panic!("the name ends with a zero byte"),
+    }
+}
+
 macro_rules! functions {
     ($table:ident: $($name:literal $address:ident;)*) => {
         $(
             #[doc = concat!("Address of `", $name, "`.")]
             pub(crate) static $address: AtomicUsize = AtomicUsize::new(0);
         )*
-        const $table: &[(&str, &AtomicUsize)] = &[$((concat!($name, "\0"), &$address),)*];
+        const $table: &[(&CStr, &AtomicUsize)] = &[$((terminated(concat!($name, "\0")), &$address),)*];
     };
 }
 
@@ -78,13 +86,9 @@ functions! { JUMPED_TO:
 
 /// Looks the functions up, in the objects that are loaded after this library. For the constructor.
 pub(crate) fn look_up() {
-    let own = loader::own_dynamic();
-    for (table, missing) in [(CALLED, 0), (JUMPED_TO, missing as *const () as usize)] {
-        for (name, address) in table {
-            let name = CStr::from_bytes_with_nul(name.as_bytes()).unwrap_or_default();
-            let found = loader::next_definition(name, own);
-            address.store(if found == 0 { missing } else { found }, Ordering::Relaxed);
-        }
+    loader::next_definitions(loader::own_dynamic(), CALLED.iter().chain(JUMPED_TO).copied());
+    for (_, address) in JUMPED_TO {
+        let _ = address.compare_exchange(0, missing as *const () as usize, Ordering::Relaxed, Ordering::Relaxed);
     }
 }
 

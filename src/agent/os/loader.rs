@@ -3,6 +3,7 @@
 //! a libc has dlsym. For the constructor alone, while nothing is being loaded.
 
 use core::ffi::{CStr, c_char};
+use core::sync::atomic::{AtomicUsize, Ordering};
 
 use crate::agent::arch::weak_address;
 
@@ -112,6 +113,14 @@ pub(crate) fn own_address() -> usize {
 /// Returns the address of the first definition of `name` in the objects after the one that contains
 /// `here`; 0 if there is none.
 pub(crate) fn next_definition(name: &CStr, here: usize) -> usize {
+    let address = AtomicUsize::new(0);
+    next_definitions(here, core::iter::once((name, &address)));
+    address.into_inner()
+}
+
+/// Stores the address of the first definition of each name in the objects after the one that
+/// contains `here`. A name without a definition has the address 0.
+pub(crate) fn next_definitions<'a>(here: usize, names: impl Iterator<Item = (&'a CStr, &'a AtomicUsize)> + Clone) {
     let mut object = first_link_map();
     let mut passed = false;
     for _ in 0..MAX_OBJECTS {
@@ -120,14 +129,15 @@ pub(crate) fn next_definition(name: &CStr, here: usize) -> usize {
         }
         // SAFETY: an object of the loader's list, which does not change while its constructors run.
         let this = unsafe { &*object };
-        if passed && let Some(address) = this.find(name) {
-            return address;
+        if passed && let Some(symbols) = this.symbols() {
+            for (name, address) in names.clone().filter(|(_, address)| address.load(Ordering::Relaxed) == 0) {
+                address.store(symbols.find(name).unwrap_or(0), Ordering::Relaxed);
+            }
         }
         // The object whose dynamic section lies nearest above `here` within its image is ours.
         passed |= this.holds(here);
         object = this.next;
     }
-    0
 }
 
 /// Returns whether an object before the one that contains `here` defines `name`, so that the
@@ -152,23 +162,33 @@ pub(crate) fn is_defined_before(name: &CStr, here: usize) -> bool {
 }
 
 impl LinkMap {
-    fn entry(&self, tag: usize) -> Option<usize> {
+    /// Reads the addresses of the object's tables of symbols.
+    fn symbols(&self) -> Option<Symbols> {
+        let (mut symbols, mut strings, mut gnu_hash, mut sysv_hash) = (None, None, None, None);
         let mut at = self.dynamic;
         if at.is_null() {
             return None;
         }
         loop {
             // SAFETY: a dynamic section ends with DT_NULL.
-            let [found, value] = unsafe { *at };
-            if found == DT_NULL {
-                return None;
-            }
-            if found == tag {
-                // glibc relocates these words in place, musl and the vdso do not.
-                return Some(if value < self.bias { value + self.bias } else { value });
+            let [tag, value] = unsafe { *at };
+            // glibc relocates these words in place, musl and the vdso do not.
+            let address = Some(if value < self.bias { value + self.bias } else { value });
+            match tag {
+                DT_NULL => break,
+                DT_SYMTAB => symbols = address,
+                DT_STRTAB => strings = address,
+                DT_GNU_HASH => gnu_hash = address,
+                DT_HASH => sysv_hash = address,
+                _ => {}
             }
             at = at.wrapping_add(1);
         }
+        let hash = match gnu_hash {
+            Some(table) => HashTable::Gnu(table as *const u32),
+            None => HashTable::Sysv(sysv_hash? as *const u32),
+        };
+        Some(Symbols { bias: self.bias, symbols: symbols? as *const ElfSymbol, strings: strings? as *const i8, hash })
     }
 
     /// Returns whether `here` is the address of this object's dynamic section, which identifies the
@@ -178,20 +198,38 @@ impl LinkMap {
     }
 
     fn find(&self, name: &CStr) -> Option<usize> {
-        let (symbols, strings) = (self.entry(DT_SYMTAB)? as *const ElfSymbol, self.entry(DT_STRTAB)? as *const i8);
+        self.symbols()?.find(name)
+    }
+}
+
+/// The tables of symbols of one object.
+struct Symbols {
+    bias: usize,
+    symbols: *const ElfSymbol,
+    strings: *const i8,
+    hash: HashTable,
+}
+
+enum HashTable {
+    Gnu(*const u32),
+    Sysv(*const u32),
+}
+
+impl Symbols {
+    fn find(&self, name: &CStr) -> Option<usize> {
         let matches = |index: u32| {
             // SAFETY: the hash table names an index of the symbol table, a name an offset of the
             // string table.
             unsafe {
-                let symbol = &*symbols.add(index as usize);
+                let symbol = &*self.symbols.add(index as usize);
                 let function = symbol.info & 15 == 2 && symbol.section != 0 && symbol.value != 0;
-                let equal = function && CStr::from_ptr(strings.add(symbol.name as usize)) == name;
+                let equal = function && CStr::from_ptr(self.strings.add(symbol.name as usize)) == name;
                 equal.then_some(symbol.value + self.bias)
             }
         };
-        match self.entry(DT_GNU_HASH) {
-            Some(table) => gnu_chain(table as *const u32, name, matches),
-            None => sysv_chain(self.entry(DT_HASH)? as *const u32, name, matches),
+        match self.hash {
+            HashTable::Gnu(table) => gnu_chain(table, name, matches),
+            HashTable::Sysv(table) => sysv_chain(table, name, matches),
         }
     }
 }
