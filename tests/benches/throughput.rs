@@ -1,10 +1,11 @@
-//! Throughput of programs that people run: requests per second of redis and nginx, and the time of
-//! a build by make, each alone and watched at 99 Hz by the agent with both clocks and from outside;
-//! and the latency of redis. Interleaved, as medians of each round's ratio to the first. Clients,
-//! server and sigtop share the machine, so sigtop's own CPU time counts where no processor is idle.
+//! Throughput of programs that people run: requests per second of redis and nginx, builds by make
+//! and rustc, and processes that end immediately, each alone and watched at 99 Hz by the agent with
+//! both clocks and from outside; and the latency of redis. Interleaved, as medians of each round's
+//! ratio to the first. Clients, server and sigtop share the machine, so sigtop's own CPU time
+//! counts where no processor is idle.
 //!
-//! `cargo bench --bench throughput -- --rounds 20 --seconds 2`. A program that is not installed is
-//! left out by name.
+//! `cargo bench --bench throughput -- --rounds 20 --seconds 2 --only redis`. A program that is not
+//! installed is left out by name.
 
 #[expect(dead_code, reason = "a bench uses a part of what the tests share")]
 #[path = "../harness/mod.rs"]
@@ -67,7 +68,7 @@ fn succeed(ran: Ran) -> String {
 /// A program to be measured.
 trait Workload {
     /// The program, and what each figure of a run is.
-    fn names(&self) -> &'static [&'static str];
+    fn names(&self) -> &[&'static str];
     /// Runs it once in this way and returns its figures.
     fn run(&self, way: usize) -> Vec<f64>;
 }
@@ -94,7 +95,7 @@ impl Redis {
 }
 
 impl Workload for Redis {
-    fn names(&self) -> &'static [&'static str] {
+    fn names(&self) -> &[&'static str] {
         &["redis, requests/s", "redis, p50 ms", "redis, p99 ms"]
     }
 
@@ -137,7 +138,7 @@ impl Nginx {
 }
 
 impl Workload for Nginx {
-    fn names(&self) -> &'static [&'static str] {
+    fn names(&self) -> &[&'static str] {
         &["nginx, requests/s"]
     }
 
@@ -164,21 +165,30 @@ impl Workload for Nginx {
     }
 }
 
-/// make with 24 short C files: 100 processes, most of them brief.
-struct Make {
-    make: PathBuf,
+/// A program that runs to its end. Its figures are runs per second, without and with the time that
+/// sigtop itself takes to start and to end.
+struct Program {
+    names: [&'static str; 2],
+    command: Vec<String>,
+    /// The amount that one run does, in the unit of the first name.
+    units: f64,
     wrapper: PathBuf,
-    sources: PathBuf,
+    times: PathBuf,
 }
 
-impl Make {
-    const FILES: usize = 24;
+impl Program {
+    fn new(names: [&'static str; 2], units: f64, command: &[&str]) -> Program {
+        let command = command.iter().map(|word| (*word).to_owned()).collect();
+        Program { names, command, units, wrapper: targets::c("rusage"), times: targets::scratch("times").join("times") }
+    }
 
-    fn find() -> Result<Make, &'static str> {
+    /// make with 24 short C files: 100 processes, most of them brief.
+    fn make() -> Result<Program, &'static str> {
+        const FILES: usize = 24;
         let make = installed("make").ok_or("make")?;
         installed("cc").ok_or("cc")?;
         let sources = targets::scratch("make");
-        for i in 0..Make::FILES {
+        for i in 0..FILES {
             let code = format!(
                 "#include <stdio.h>\n#include <stdlib.h>\n\
                  int f{i}(int *a, int n) {{ int s = 0; for (int k = 0; k < n; k++) s += a[k] * {i} ^ s; return s; }}\n"
@@ -187,39 +197,67 @@ impl Make {
         }
         let rules = "all: $(patsubst %.c,%.o,$(wildcard *.c))\n%.o: %.c\n\t@cc -O2 -c -o $@ $<\n";
         fs::write(sources.join("Makefile"), rules).expect("a file of its own");
-        Ok(Make { make, wrapper: targets::c("rusage"), sources })
+        let words = [text(&make), "-B", "-s", "-C", text(&sources)];
+        Ok(Program::new(["make, files/s", "with sigtop's start"], FILES as f64, &words))
+    }
+
+    /// rustc with a small crate.
+    fn rustc() -> Result<Program, &'static str> {
+        let rustc = installed("rustc").ok_or("rustc")?;
+        let sources = targets::scratch("rustc");
+        let code = "fn main() { println!(\"{}\", std::env::args().map(|word| word.len()).sum::<usize>()); }\n";
+        fs::write(sources.join("main.rs"), code).expect("a file of its own");
+        let words = [text(&rustc), "-o", &format!("{}/main", text(&sources)), &format!("{}/main.rs", text(&sources))];
+        Ok(Program::new(["rustc, crates/s", "with sigtop's start"], 1.0, &words))
+    }
+
+    /// A shell that starts 400 processes which end immediately.
+    fn short() -> Program {
+        let script = "i=0; while [ $i -lt 400 ]; do /bin/true; i=$((i + 1)); done";
+        Program::new(["/bin/true, runs/s", "with sigtop's start"], 400.0, &["sh", "-c", script])
+    }
+
+    /// A process that ends immediately: the duration of a watch that has nothing to watch.
+    fn nothing() -> Program {
+        Program::new(["true, runs/s", "with sigtop's start"], 1.0, &["/bin/true"])
     }
 }
 
-impl Workload for Make {
-    fn names(&self) -> &'static [&'static str] {
-        &["make, files/s", "with sigtop's start"]
+impl Workload for Program {
+    fn names(&self) -> &[&'static str] {
+        &self.names
     }
 
     fn run(&self, way: usize) -> Vec<f64> {
-        let (times, start) = (self.sources.join("times"), Instant::now());
-        let words = [text(&self.wrapper), text(&times), text(&self.make), "-B", "-s", "-C", text(&self.sources)];
+        let wrapper = [text(&self.wrapper), text(&self.times)];
+        let words: Vec<&str> = wrapper.into_iter().chain(self.command.iter().map(String::as_str)).collect();
+        let start = Instant::now();
         succeed(run(&mut command(way, &words)));
         let whole_s = start.elapsed().as_secs_f64();
-        // The wrapper writes user, system and wall-clock time, ns, of make alone.
-        let line = fs::read_to_string(&times).expect("the wrapper wrote it");
+        // The wrapper writes user, system and wall-clock time, ns, of the program alone.
+        let line = fs::read_to_string(&self.times).expect("the wrapper wrote it");
         let wall_ns: f64 = line.split(' ').nth(2).and_then(|word| word.parse().ok()).expect("a number");
-        vec![Make::FILES as f64 / wall_ns * 1e9, Make::FILES as f64 / whole_s]
+        vec![self.units / wall_ns * 1e9, self.units / whole_s]
     }
 }
 
 fn main() {
     let (rounds, seconds) = (argument("rounds", 20), argument("seconds", 2));
     // redis answers about 100 000 requests per second.
-    let workloads: [Result<Box<dyn Workload>, &str>; 3] = [
+    let workloads: [Result<Box<dyn Workload>, &str>; 6] = [
         Redis::find(seconds * 50_000).map(|redis| Box::new(redis) as _),
         Nginx::find(seconds).map(|nginx| Box::new(nginx) as _),
-        Make::find().map(|make| Box::new(make) as _),
+        Program::make().map(|make| Box::new(make) as _),
+        Program::rustc().map(|rustc| Box::new(rustc) as _),
+        Ok(Box::new(Program::short())),
+        Ok(Box::new(Program::nothing())),
     ];
     println!("throughput at 99 Hz, {rounds} interleaved rounds");
     println!("{:<18} {:<13} {:>12} {:>8}   95 % of bootstraps", "", "", "median", "ratio");
+    let only = std::env::args().skip_while(|argument| argument != "--only").nth(1).unwrap_or_default();
     for workload in workloads {
         match workload {
+            Ok(workload) if !workload.names()[0].starts_with(&only) => {}
             Ok(workload) => measure(workload.as_ref(), rounds),
             Err(missing) => println!("not installed: {missing}"),
         }
