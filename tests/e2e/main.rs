@@ -39,7 +39,7 @@ mod signals;
 mod small_stacks;
 mod source;
 mod stacks;
-mod stress;
+mod suites;
 mod taking;
 mod threads;
 mod traced;

@@ -1,32 +1,54 @@
-//! Regression tests for programs that broke when they were watched: PostgreSQL, which uses SIGURG
-//! itself and blocks signals by name, chromium, which counts its threads, and CPython's own tests
-//! of signals. Each works as without sigtop, and the servers' functions are sampled and named.
-//! `SIGTOP_LONG=1` runs them with every clock at 10, 99 and 1 000 Hz, and runs more of CPython's
-//! tests.
+//! Servers and a browser: PostgreSQL, which uses SIGURG itself and blocks signals by name, redis,
+//! and chromium, which counts its threads. Each works as without sigtop, and its functions are
+//! sampled and named. `SIGTOP_LONG=1` runs them with more clocks, at 10, 99 and 1 000 Hz.
 
 use std::fs;
 use std::os::unix::fs::{PermissionsExt as _, chown};
 use std::path::PathBuf;
-use std::process::Command;
 
 use super::guest::{Guest, host};
-use crate::harness::run::{Batch, LIMIT, run, text, tool};
+use crate::harness::run::{Batch, installed, text, tool};
 use crate::harness::skips::skip;
 
-/// Clocks and rates of the runs.
-fn ways() -> Vec<String> {
-    let rates = if std::env::var_os("SIGTOP_LONG").is_some() { &[10, 99, 1000][..] } else { &[1000][..] };
-    rates.iter().flat_map(|hz| [format!("--clock prof --hz {hz}"), format!("--clock real --hz {hz}")]).collect()
+/// A way to watch a program: sigtop's options, and the clock of the samples.
+type Way = (String, &'static str);
+
+/// The ways to watch a program by time, and by allocations if it allocates much.
+fn ways(with_allocations: bool) -> Vec<Way> {
+    let is_long = std::env::var_os("SIGTOP_LONG").is_some();
+    let (rates, clocks) = if is_long { (&[10, 99, 1000][..], 3) } else { (&[1000][..], 2) };
+    let clocks = &[("--clock prof", "prof"), ("--clock real", "real"), ("--engine itimer", "prof")][..clocks];
+    let at_rates = |(options, clock): &(&str, &'static str)| -> Vec<Way> {
+        rates.iter().map(|hz| (format!("{options} --hz {hz}"), *clock)).collect()
+    };
+    let allocations = ("--clock alloc --bytes 16k".to_owned(), "alloc");
+    clocks.iter().flat_map(at_rates).chain((is_long && with_allocations).then_some(allocations)).collect()
+}
+
+/// The words before a command that run it as an ordinary user.
+pub(super) fn as_nobody() -> &'static [&'static str] {
+    let words = &["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups"];
+    if nix::unistd::geteuid().is_root() { words } else { &[] }
 }
 
 /// A directory that only its owner uses, and that every user can reach.
-struct Directory(PathBuf);
+pub(super) struct Directory(pub(super) PathBuf);
 
 impl Directory {
-    fn new(name: &str) -> Directory {
+    pub(super) fn new(name: &str) -> Directory {
         let path = std::env::temp_dir().join(format!("sigtop-{name}-{}", std::process::id()));
         fs::create_dir_all(&path).expect("a directory for temporary files");
         Directory(path)
+    }
+
+    /// A directory that belongs to the user of [`as_nobody`].
+    pub(super) fn of_nobody(name: &str) -> Directory {
+        const NOBODY: u32 = 65_534;
+        let directory = Directory::new(name);
+        if nix::unistd::geteuid().is_root() {
+            chown(&directory.0, Some(NOBODY), Some(NOBODY)).expect("root may");
+        }
+        directory
     }
 }
 
@@ -44,17 +66,12 @@ fn postgres_programs() -> Option<PathBuf> {
 
 #[test]
 fn postgresql_serves_pgbench_and_its_backends_are_sampled() {
-    const NOBODY: u32 = 65_534;
     let Some(bin) = postgres_programs() else {
         assert!(std::env::var_os("CI").is_none(), "postgres is not installed");
         return skip("PostgreSQL is not installed");
     };
-    let directory = Directory::new("postgres");
     // PostgreSQL refuses to run as root.
-    let is_root = nix::unistd::geteuid().is_root();
-    if is_root {
-        chown(&directory.0, Some(NOBODY), Some(NOBODY)).expect("root may");
-    }
+    let directory = Directory::of_nobody("postgres");
     let script = directory.0.join("serve");
     let lines = "set -e\n\
         cd \"$1\"; bin=$2\n\
@@ -68,18 +85,40 @@ fn postgresql_serves_pgbench_and_its_backends_are_sampled() {
     fs::write(&script, lines).expect("a file of ours");
     fs::set_permissions(&script, fs::Permissions::from_mode(0o755)).expect("a file of ours");
     let serve = ["sh", text(&script), text(&directory.0), text(&bin)];
-    let as_nobody = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups"];
-    let command: Vec<&str> = as_nobody.iter().filter(|_| is_root).chain(&serve).copied().collect();
+    let command: Vec<&str> = as_nobody().iter().chain(&serve).copied().collect();
     let alone = host(Guest::Nobody, &command);
     assert_eq!((alone.code, alone.stdout.contains("8000/8000")), (0, true), "{alone:?}");
-    for way in ways() {
+    for (way, clock) in ways(true) {
         let watched = Batch::new(&way).run(&command);
         assert_eq!(watched.ran.code(), 0, "{way}: {}", watched.ran.err());
         assert_eq!(watched.ran.out(), alone.stdout, "{way}: {}", watched.ran.err());
-        let clock = if way.contains("real") { "real" } else { "prof" };
         let served = watched.raw.cum_ns(clock, |name| name == "PostgresMain");
-        // Each of the 8 000 transactions takes about 50 µs of a backend's CPU time.
-        assert!(served >= 100_000_000, "{way}: {served} ns in backends; lost {:?}", watched.raw.lost);
+        // Each of the 8 000 transactions takes about 50 µs of a backend's CPU time, and allocates.
+        let least = if clock == "alloc" { 1_000_000 } else { 100_000_000 };
+        assert!(served >= least, "{way}: {served} in backends; lost {:?}", watched.raw.lost);
+    }
+}
+
+/// Requests of redis-benchmark are answered, and the server's functions are named.
+#[test]
+fn redis_serves_its_benchmark() {
+    let (Some(server), Some(client)) = (installed("redis-server"), installed("redis-benchmark")) else {
+        return skip("redis is not installed");
+    };
+    let directory = Directory::new("redis");
+    let lines = "cd \"$1\"; \"$2\" --port 0 --unixsocket \"$1/socket\" --save '' > log &\n\
+        server=$!\n\
+        until [ -S socket ]; do sleep 0.05; done\n\
+        \"$3\" -s \"$1/socket\" -n 40000 -c 20 -t set,get,lpush,sadd,zadd -d 300 --csv | cut -d, -f1\n\
+        redis-cli -s \"$1/socket\" dbsize; kill $server; wait $server; echo $?\n";
+    let command = ["sh", "-c", lines, "sh", text(&directory.0), text(&server), text(&client)];
+    let alone = host(Guest::Nobody, &command);
+    assert!(alone.code == 0 && alone.stdout.contains("ZADD") && alone.stdout.ends_with("\n0\n"), "{alone:?}");
+    for (way, clock) in ways(true) {
+        let watched = Batch::new(&way).run(&command);
+        assert_eq!(watched.ran.out(), alone.stdout, "{way}: {}", watched.ran.err());
+        let served = watched.raw.cum_ns(clock, |name| name.contains("main"));
+        assert!(served >= 10_000_000, "{way}: {served} in main; lost {:?}", watched.raw.lost);
     }
 }
 
@@ -109,42 +148,11 @@ fn chromium_loads_a_page() {
     };
     let (alone, _) = load(None);
     assert!(alone.contains("sum "), "{alone}");
-    for way in ways() {
+    for (way, clock) in ways(false) {
         let (out, watched) = load(Some(&way));
         let watched = watched.expect("watched");
         assert_eq!(out, alone, "{way}: {}", watched.ran.err());
-        let clock = if way.contains("real") { "real" } else { "prof" };
         let named = watched.raw.cum_ns(clock, |name| name.contains("ChromeMain") || name.contains("main"));
         assert!(named > 0 && watched.raw.images.len() >= 3, "{way}: {named} ns; {:?}", watched.raw.images);
-    }
-}
-
-/// The same tests pass as without sigtop. Those of interrupted system calls used to fail with the
-/// wall clock.
-#[test]
-fn cpythons_tests_of_signals_pass() {
-    let Some(python) = tool("python3") else { return };
-    let has_tests = run(Command::new(&python).args(["-c", "import test.test_signal"]));
-    if has_tests.code() != 0 {
-        return skip("CPython's own tests are not installed");
-    }
-    let all = ["PendingSignalsTests", "ItimerTest", "SiginterruptTest", "WakeupSignalTests", "StressTest"];
-    // The later ones take half a minute each.
-    let is_long = std::env::var_os("SIGTOP_LONG").is_some();
-    let modules = all[..if is_long { all.len() } else { 2 }].iter().map(|name| format!("test.test_signal.{name}"));
-    let modules: Vec<String> = modules.collect();
-    // The last line but one contains the number of tests and their duration.
-    let outcome = |guest| {
-        let words = [text(&python), "-m", "unittest"].into_iter();
-        let command: Vec<&str> = words.chain(modules.iter().map(String::as_str)).collect();
-        let shown = host(guest, &command);
-        let count =
-            shown.stderr.lines().find_map(|line| line.strip_prefix("Ran ")?.split(' ').next().map(str::to_owned));
-        (shown.code, count, shown.stderr.lines().last().map(str::to_owned))
-    };
-    let alone = outcome(Guest::Nobody);
-    assert_eq!(alone.0, 0, "{alone:?}");
-    for way in ["--hz 1000", "--clock real --hz 1000"] {
-        assert_eq!(outcome(Guest::Batch(way)), alone, "{way}, within {LIMIT:?}");
     }
 }

@@ -59,6 +59,11 @@ impl Ran {
 /// Runs `command` without stdin in a process group of its own. After [`LIMIT`] the group is killed
 /// and the test fails.
 pub(crate) fn run(command: &mut Command) -> Ran {
+    run_within(command, LIMIT)
+}
+
+/// Like [`run`], with another time limit.
+pub(crate) fn run_within(command: &mut Command, limit: Duration) -> Ran {
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).process_group(0);
     let what = format!("{command:?}");
     let mut child = with_default_signals(command).spawn().unwrap_or_else(|error| panic!("{what}: {error}"));
@@ -67,7 +72,7 @@ pub(crate) fn run(command: &mut Command) -> Ran {
     let mut err = child.stderr.take().expect("piped");
     let (over, waits) = mpsc::channel::<()>();
     let watchdog = std::thread::spawn(move || {
-        let late = waits.recv_timeout(LIMIT) == Err(mpsc::RecvTimeoutError::Timeout);
+        let late = waits.recv_timeout(limit) == Err(mpsc::RecvTimeoutError::Timeout);
         if late {
             killpg(group, Signal::SIGKILL).ok();
         }
@@ -82,7 +87,7 @@ pub(crate) fn run(command: &mut Command) -> Ran {
     let stderr = errors.join().expect("no panic").expect("a pipe");
     let status = child.wait().expect("a child");
     drop(over);
-    assert!(!watchdog.join().expect("no panic"), "over {LIMIT:?}: {what}\n{}", String::from_utf8_lossy(&stderr));
+    assert!(!watchdog.join().expect("no panic"), "over {limit:?}: {what}\n{}", String::from_utf8_lossy(&stderr));
     Ran { status, stdout, stderr }
 }
 
