@@ -263,16 +263,14 @@ impl Ledger {
             }
         }
         let tree_used_ns = self.tree.used_ns(tree_ns);
-        let all_shown_ns = shown.values().fold(outside_ns, |sum, shown| sum.saturating_add(shown.ns));
-        let never_reported_ns = tree_used_ns.saturating_sub(all_shown_ns);
-        // Where no process is sampled, for a reason that is known, nothing differs by chance.
-        let is_sampled = all_shown_ns > outside_ns || outside_ns == 0;
-        let is_by_chance = is_sampled && never_reported_ns <= Account::chance_ns(tree_used_ns, self.period_ns);
-        let never_reported_ns = if is_by_chance { 0 } else { never_reported_ns };
+        let unaccounted_ns = profile.losses().lost_ns[LossCause::Unaccounted as usize];
+        let all_shown_ns = shown.values().fold(0u64, |sum, shown| sum.saturating_add(shown.ns));
+        let (unsampled_ns, sampled_ns) =
+            (outside_ns.saturating_add(unaccounted_ns), all_shown_ns.saturating_sub(unaccounted_ns));
+        let never_reported_ns = never_reported_ns(tree_used_ns, unsampled_ns, sampled_ns, self.period_ns);
         used_ns = used_ns.max(tree_used_ns);
         outside_ns += never_reported_ns;
         self.outside_ns = outside_ns;
-        let unaccounted_ns = profile.losses().lost_ns[LossCause::Unaccounted as usize];
         let ns = outside_ns.saturating_add(unaccounted_ns);
         let share = (ns as f64 / used_ns.max(1) as f64).min(1.0);
         let is_worth_it = ns >= LEAST_NS && share >= LEAST_SHARE;
@@ -332,6 +330,17 @@ impl Account {
         let owing = self.threads.max(1) + shown.images + changes + 1;
         owing.saturating_mul(period_ns + SCHEDULER_TICK_NS).saturating_add(shown.agent_ns / 2)
     }
+}
+
+/// CPU time of a tree beyond what its processes show, ns: 0 if chance explains it. Only the total of
+/// samples differs by chance, and not the time that is known to have none.
+fn never_reported_ns(used_ns: u64, unsampled_ns: u64, sampled_ns: u64, period_ns: u64) -> u64 {
+    let to_be_sampled_ns = used_ns.saturating_sub(unsampled_ns);
+    let never_reported_ns = to_be_sampled_ns.saturating_sub(sampled_ns);
+    // Where no process is sampled, for a reason that is known, nothing differs by chance.
+    let is_sampled = sampled_ns > 0 || unsampled_ns == 0;
+    let is_by_chance = is_sampled && never_reported_ns <= Account::chance_ns(to_be_sampled_ns, period_ns);
+    if is_by_chance { 0 } else { never_reported_ns }
 }
 
 /// Whether CPU time is to be sampled now: while the CPU clock ticks, and under every clock while no
@@ -412,6 +421,16 @@ mod tests {
         assert_eq!(found(S / 10, period_ns), (0, None));
         assert_eq!(found(S / 10, period_ns / 100).0, S / 10);
         assert_eq!(Account::chance_ns(S, period_ns), 310_000_000);
+    }
+
+    /// Regression test: on a busy machine, a child may end long after the last reading of its clock.
+    /// The time between was taken for chance if another process had a tick before it blocked signals.
+    #[test]
+    fn time_that_is_known_to_have_no_samples_does_not_differ_by_chance() {
+        let period_ns = 10_000_000;
+        assert_eq!(never_reported_ns(3 * S, 27 * S / 10, period_ns, period_ns), 3 * S / 10 - period_ns);
+        assert_eq!(never_reported_ns(3 * S, 29 * S / 10, period_ns, period_ns), 0);
+        assert_eq!(never_reported_ns(3 * S, 0, 27 * S / 10, period_ns), 0);
     }
 
     #[test]
