@@ -155,10 +155,7 @@ fn a_sandbox_by_bubblewrap_is_launched_into_and_attached_to() {
     let mut carrier = Command::new(&command[0]);
     carrier.args(&command[1..]).arg("--die-with-parent").args(["sh", "-c", &script]).env("AGENT", library());
     let outer = Running(carrier.stdout(Stdio::null()).spawn().expect("it starts"));
-    let inner = || {
-        let all = run(Command::new("pgrep").args(["--parent", &outer.0.id().to_string()])).out();
-        all.trim().parse::<u32>().ok().filter(|&pid| inspect::is_at_work(pid))
-    };
+    let inner = || worker_below(outer.0.id());
     assert!(eventually(Duration::from_secs(30), || inner().is_some()), "it does not compute");
     let pid = inner().expect("it computes").to_string();
     let ran = run(Command::new(SIGTOP).args(["--pid", &pid, "--batch", "--interval", "1s", "--count", "2"]));
@@ -196,6 +193,26 @@ fn a_process_in_a_container_is_sampled_from_outside() {
     let mut command = Command::new("unshare");
     command.args(["-Urmnpf", "--kill-child", "sh", "-c", &script]).stdout(Stdio::null());
     assert_sampled_from_outside(&Running(command.spawn().expect("it starts")));
+}
+
+/// Docker leaves a container without CAP_SYS_PTRACE: what sigtop starts there is sampled, and other
+/// processes are refused with the option that helps.
+#[test]
+fn without_the_capability_to_trace_own_children_are_sampled() {
+    let words = ["unshare", "-Ur", "setpriv", "--bounding-set", "-sys_ptrace", SIGTOP, "--batch"];
+    let sigtop = |options: &[&str]| run(Command::new(words[0]).args(&words[1..]).args(options));
+    let probe = Command::new(words[0]).args(&words[1..5]).arg("true").stderr(Stdio::null()).status();
+    if !probe.is_ok_and(|status| status.success()) {
+        return skip("unshare is not permitted");
+    }
+    let program = targets::c("ends");
+    let ran = sigtop(&["--engine", "external", "--hz", "250", "--", text(&program), BURN, "exit", "0"]);
+    assert!(ran.code() == 0 && ran.err().contains("burn"), "{} {}", ran.out(), ran.err());
+    let mut outside = Command::new(&program);
+    let outside = Running(outside.args(["60000", "exit", "0"]).stdout(Stdio::null()).spawn().expect("it starts"));
+    assert!(eventually(Duration::from_secs(30), || inspect::is_at_work(outside.0.id())), "it does not compute");
+    let ran = sigtop(&["--pid", &outside.0.id().to_string()]);
+    assert!(ran.code() != 0 && ran.err().contains("--cap-add SYS_PTRACE"), "{} {}", ran.code(), ran.err());
 }
 
 #[test]
