@@ -19,6 +19,12 @@ use crate::tally::measure;
 /// Maximum length of [`Facts::files`], which is computed for every answer.
 pub(super) const MAX_FILES: usize = 64;
 
+/// A rate is low below this fraction of the requested one.
+const LOW_RATE: f64 = 0.9;
+/// The fraction of a CPU from which on a sampler may have reached its limit of a quarter: a tick
+/// that is due while it rests waits, and the readings of its clock are a second apart.
+const BUSY_SAMPLER: f64 = 0.2;
+
 impl Facts {
     /// Creates the facts of a session of which only the clock is known.
     pub fn unknown(clock: Clock) -> Facts {
@@ -173,6 +179,16 @@ impl Facts {
         format!("{program} {how} {cpu} of CPU time: no samples ({})", self.explain_no_ticks())
     }
 
+    /// Why fewer samples are taken than requested, if the sampler is known to be the reason.
+    pub fn rate_limit(&self) -> Option<&'static str> {
+        let got = self.effective_hz.filter(|_| self.period_ns > 0 && self.engine == Engine::External)?;
+        let is_low = got * (self.period_ns as f64) < LOW_RATE * 1e9;
+        let is_busy = self.agent_of_a_cpu.is_some_and(|share| share >= BUSY_SAMPLER);
+        let words =
+            "the sampler rests, so that it takes at most a quarter of a CPU; a lower rate, or fewer threads, cost less";
+        (is_low && is_busy).then_some(words)
+    }
+
     fn explain_no_ticks(&self) -> String {
         match self.refusal {
             Some(EngineState::SignalTaken) => "the target has a handler of its own for the signal".to_owned(),
@@ -190,5 +206,26 @@ impl Facts {
                 }
             },
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_low_rate_is_explained_where_the_sampler_is_busy() {
+        let facts = |engine, got: f64, share| Facts {
+            engine,
+            period_ns: 10_000_000,
+            effective_hz: Some(got),
+            agent_of_a_cpu: Some(share),
+            ..Facts::unknown(Clock::Prof)
+        };
+        let limit = |engine, got, share| facts(engine, got, share).rate_limit().is_some();
+        assert!(limit(Engine::External, 41.0, 0.24));
+        assert!(!limit(Engine::External, 95.0, 0.24), "the rate is reached");
+        assert!(!limit(Engine::External, 41.0, 0.05), "it is not the sampler");
+        assert!(!limit(Engine::Threads, 41.0, 0.24), "an agent has no such limit");
     }
 }

@@ -3,8 +3,8 @@
 
 use std::time::Duration;
 
-use crate::link::wire::LossCause;
 use crate::link::wire::interpreter::FrameAccess;
+use crate::link::wire::{Engine, LossCause};
 use crate::profile::loss::Overflows;
 use crate::session::{Facts, unread_reason};
 use crate::symbols::coverage::NameCoverage;
@@ -170,6 +170,9 @@ fn losses(facts: Option<&Facts>, width: u16) -> Vec<HelpLine> {
     if let Some(unsampled) = facts.and_then(|facts| facts.unsampled.as_ref()) {
         entry(&mut lines, width, "not sampled", &unsampled.share_of_cpu_time());
     }
+    if let Some(reason) = facts.and_then(Facts::rate_limit) {
+        entry(&mut lines, width, "rate", reason);
+    }
     lines.push(number("foreign, forwarded", count(|facts| facts.losses.foreign_signals), String::new()));
     lines.push(HelpLine::Blank);
     lines.push(HelpLine::Heading("Stacks".to_owned()));
@@ -223,8 +226,10 @@ fn losses(facts: Option<&Facts>, width: u16) -> Vec<HelpLine> {
     lines.push(HelpLine::Blank);
     lines.push(HelpLine::Heading("CPU time".to_owned()));
     lines.push(number("target", of_cpu(|facts| facts.losses.process_cpu_ns), String::new()));
-    lines.push(number("signal handlers", of_cpu(|facts| facts.losses.handler_cpu_ns), "estimated".to_owned()));
-    lines.push(number("agent threads", of_cpu(|facts| facts.losses.agent_cpu_ns), String::new()));
+    let is_external = facts.is_some_and(|facts| facts.engine == Engine::External && facts.origin.is_none());
+    let (handlers, agents) = if is_external { ("stops", "sampler") } else { ("signal handlers", "agent threads") };
+    lines.push(number(handlers, of_cpu(|facts| facts.losses.handler_cpu_ns), "estimated".to_owned()));
+    lines.push(number(agents, of_cpu(|facts| facts.losses.agent_cpu_ns), String::new()));
     let share = facts.and_then(|facts| facts.agent_share);
     let share = share.map_or_else(unknown, |share| measure::percent(share * 100.0).trim_start().to_owned());
     lines.push(number("overhead, of the target", share, String::new()));
@@ -275,6 +280,7 @@ fn names(facts: &Facts, width: u16) -> Vec<HelpLine> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::link::wire::Clock;
     use crate::tui::keys::TABLE;
 
     const KEYS: PageFacts<'_> =
@@ -288,6 +294,16 @@ mod tests {
                 help.iter().any(|line| matches!(line, HelpLine::Entry(key, _) if key.contains(&*binding.label)));
             assert!(explained, "{} is not on the page", binding.label);
         }
+    }
+
+    #[test]
+    fn a_limited_rate_and_the_costs_of_a_sampler_have_their_words() {
+        let mut facts = Facts::unknown(Clock::Prof);
+        (facts.period_ns, facts.effective_hz, facts.agent_of_a_cpu) = (1_000_000, Some(410.0), Some(0.24));
+        let has = |facts: &Facts, words: &str| format!("{:?}", losses(Some(facts), 140)).contains(words);
+        assert!(!has(&facts, "the sampler rests") && has(&facts, "agent threads"));
+        facts.engine = Engine::External;
+        assert!(has(&facts, "the sampler rests") && has(&facts, "stops") && !has(&facts, "agent threads"));
     }
 
     #[test]
