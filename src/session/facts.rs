@@ -179,7 +179,7 @@ impl Facts {
         format!("{program} {how} {cpu} of CPU time: no samples ({})", self.explain_no_ticks())
     }
 
-    /// Why fewer samples are taken than requested, if the sampler is known to be the reason.
+    /// Returns why there are fewer samples than requested, if the sampler is the reason.
     pub fn rate_limit(&self) -> Option<&'static str> {
         let got = self.effective_hz.filter(|_| self.period_ns > 0 && self.engine == Engine::External)?;
         let is_low = got * (self.period_ns as f64) < LOW_RATE * 1e9;

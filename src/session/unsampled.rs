@@ -325,7 +325,7 @@ impl Account {
     }
 }
 
-/// How much the total of the samples of a tree differs by chance.
+/// The chance by which the total of the samples of a tree differs from its CPU time.
 #[derive(Clone, Copy, Debug)]
 struct Chance {
     period_ns: u64,
@@ -357,8 +357,8 @@ fn variance_ns2(profile: &Profile, period_ns: u64) -> f64 {
     by_chance.sum::<f64>() * interval_ns * interval_ns
 }
 
-/// CPU time of a tree beyond what its processes show, ns: 0 if chance explains it. Only the total of
-/// samples differs by chance, and not the time that is known to have none.
+/// CPU time of a tree beyond what its processes show, ns: 0 if chance explains it. Only the total
+/// of samples differs by chance, and not the time that is known to have none.
 fn never_reported_ns(used_ns: u64, unsampled_ns: u64, sampled_ns: u64, chance: Chance) -> u64 {
     let to_be_sampled_ns = used_ns.saturating_sub(unsampled_ns);
     let never_reported_ns = to_be_sampled_ns.saturating_sub(sampled_ns);
@@ -448,8 +448,9 @@ mod tests {
         assert_eq!(Chance { period_ns, sampled_ns2: 1e18 }.bound_ns(S, 0), 310_000_000);
     }
 
-    /// Regression test: on a busy machine, a child may end long after the last reading of its clock.
-    /// The time between was taken for chance if another process had a tick before it blocked signals.
+    /// Regression test: on a busy machine, a child may end long after the last reading of its
+    /// clock. The time between was taken for chance if another process had a tick before it blocked
+    /// signals.
     #[test]
     fn time_that_is_known_to_have_no_samples_does_not_differ_by_chance() {
         let period_ns = 10_000_000;
