@@ -80,3 +80,17 @@ fn a_new_pid_namespace_is_sampled() {
     let seen = watched.raw.cum_ns("prof", |name| name == "burn_in_child") / 1_000_000;
     assert!((800..=1100).contains(&seen), "{seen} ms of 1000; lost {:?}", watched.raw.lost);
 }
+
+/// Regression test: the agent thread shared the target's list of semaphore operations to be undone
+/// (`SEM_UNDO`), which the kernel creates for the first such thread, so a fork child no longer had
+/// the same one. stress-ng's kcmp found it.
+#[test]
+fn the_agent_thread_shares_no_semaphore_operations() {
+    let binary = targets::c("semaphores");
+    let alone = host(Guest::Nobody, &[text(&binary)]);
+    if alone.stdout == "compared -1\n" {
+        return skip("kcmp(2) is not permitted here");
+    }
+    assert_eq!(alone.stdout, "compared 0\n", "{alone:?}");
+    prove(&WAYS, &["bad_pthread"], |guest| same(host(guest, &[text(&binary)]), alone.clone()));
+}
