@@ -17,8 +17,9 @@ static LEAVE_REQUESTED: AtomicBool = AtomicBool::new(false);
 const LEAVE_TIMEOUT_NS: u64 = 500_000_000;
 
 /// Maximum time that the target waits for the agent thread to adopt credentials, ns. Usually it
-/// takes less than a thousandth of that.
-const FOLLOW_TIMEOUT_NS: u64 = 100_000_000;
+/// takes less than a thousandth of that, but on a busy machine the agent thread may wait for a CPU,
+/// and it must not keep rights that the target has given away.
+const FOLLOW_TIMEOUT_NS: u64 = 1_000_000_000;
 /// Time between two attempts to wake an agent thread that was about to sleep, ns.
 const AGAIN_NS: u64 = 1_000_000;
 
