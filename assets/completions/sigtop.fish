@@ -38,7 +38,7 @@ complete -c sigtop -n "__fish_sigtop_needs_command" -l period -d 'Sampling perio
 complete -c sigtop -n "__fish_sigtop_needs_command" -l bytes -d 'Mean number of allocated bytes between two samples of the clocks of memory, such as 64k [default: 512k]' -r
 complete -c sigtop -n "__fish_sigtop_needs_command" -l budget -d 'Halve the sampling frequency while sampling (signal handlers, or stops from outside) takes more than this share of the target\'s CPU time [default: 1%]' -r
 complete -c sigtop -n "__fish_sigtop_needs_command" -l jit -d 'Have a launched Python 3.12 or Node.js name the code that it generates, in /tmp/perf-PID.map, unless the environment sets the variable already [default: auto]' -r -f -a "auto\t'set NODE_OPTIONS for Node.js'
-all\t'also name interpreted JavaScript (V8 leaves a log file), and PYTHONPERFSUPPORT'
+all\t'also name regular expressions (V8 leaves a log file), and PYTHONPERFSUPPORT'
 off\t'leave the environment as it is'"
 complete -c sigtop -n "__fish_sigtop_needs_command" -l focus -d 'Keep only samples with a matching function, file or module' -r
 complete -c sigtop -n "__fish_sigtop_needs_command" -l ignore -d 'Drop samples with a matching function, file or module' -r
@@ -120,7 +120,7 @@ complete -c sigtop -n "__fish_sigtop_using_subcommand demo" -l period -d 'Sampli
 complete -c sigtop -n "__fish_sigtop_using_subcommand demo" -l bytes -d 'Mean number of allocated bytes between two samples of the clocks of memory, such as 64k [default: 512k]' -r
 complete -c sigtop -n "__fish_sigtop_using_subcommand demo" -l budget -d 'Halve the sampling frequency while sampling (signal handlers, or stops from outside) takes more than this share of the target\'s CPU time [default: 1%]' -r
 complete -c sigtop -n "__fish_sigtop_using_subcommand demo" -l jit -d 'Have a launched Python 3.12 or Node.js name the code that it generates, in /tmp/perf-PID.map, unless the environment sets the variable already [default: auto]' -r -f -a "auto\t'set NODE_OPTIONS for Node.js'
-all\t'also name interpreted JavaScript (V8 leaves a log file), and PYTHONPERFSUPPORT'
+all\t'also name regular expressions (V8 leaves a log file), and PYTHONPERFSUPPORT'
 off\t'leave the environment as it is'"
 complete -c sigtop -n "__fish_sigtop_using_subcommand demo" -l focus -d 'Keep only samples with a matching function, file or module' -r
 complete -c sigtop -n "__fish_sigtop_using_subcommand demo" -l ignore -d 'Drop samples with a matching function, file or module' -r
@@ -286,7 +286,7 @@ complete -c sigtop -n "__fish_sigtop_using_subcommand record" -l period -d 'Samp
 complete -c sigtop -n "__fish_sigtop_using_subcommand record" -l bytes -d 'Mean number of allocated bytes between two samples of the clocks of memory, such as 64k [default: 512k]' -r
 complete -c sigtop -n "__fish_sigtop_using_subcommand record" -l budget -d 'Halve the sampling frequency while sampling (signal handlers, or stops from outside) takes more than this share of the target\'s CPU time [default: 1%]' -r
 complete -c sigtop -n "__fish_sigtop_using_subcommand record" -l jit -d 'Have a launched Python 3.12 or Node.js name the code that it generates, in /tmp/perf-PID.map, unless the environment sets the variable already [default: auto]' -r -f -a "auto\t'set NODE_OPTIONS for Node.js'
-all\t'also name interpreted JavaScript (V8 leaves a log file), and PYTHONPERFSUPPORT'
+all\t'also name regular expressions (V8 leaves a log file), and PYTHONPERFSUPPORT'
 off\t'leave the environment as it is'"
 complete -c sigtop -n "__fish_sigtop_using_subcommand record" -l python -d 'Frames to show of Python programs: Python functions, both, or native frames only [default: functions]' -r -f -a "functions\t'Python functions, and native frames outside of the interpreter'
 mixed\t'Python functions and all native frames'

@@ -32,7 +32,7 @@ impl Keyword for JitMaps {
         match self {
             JitMaps::Auto => Word::new("auto", "set NODE_OPTIONS for Node.js"),
             JitMaps::All => {
-                Word::new("all", "also name interpreted JavaScript (V8 leaves a log file), and PYTHONPERFSUPPORT")
+                Word::new("all", "also name regular expressions (V8 leaves a log file), and PYTHONPERFSUPPORT")
             }
             JitMaps::Off => Word::new("off", "leave the environment as it is"),
         }
@@ -42,8 +42,11 @@ impl Keyword for JitMaps {
 /// The variable of CPython, from 3.12 on.
 const PYTHON_VARIABLE: &str = "PYTHONPERFSUPPORT";
 /// The options of Node.js. A version that does not know one would not start. The second one gives
-/// functions names that are interpreted still, and leaves a log of V8 in the working directory.
-const NODE_OPTIONS: [&str; 2] = ["--perf-basic-prof", "--interpreted-frames-native-stack"];
+/// functions names that are interpreted still.
+const NODE_OPTIONS: [&str; 2] = ["--perf-basic-prof-only-functions", "--interpreted-frames-native-stack"];
+/// With this one, code of regular expressions has names too, and V8 leaves a log in the working
+/// directory.
+const ALL_NODE_OPTIONS: [&str; 2] = ["--perf-basic-prof", "--interpreted-frames-native-stack"];
 /// Maximum length of a first line that the kernel reads.
 const MAX_FIRST_LINE: u64 = 256;
 
@@ -61,8 +64,8 @@ impl JitMaps {
     fn variable(self, path: &Path) -> Option<(&'static str, String)> {
         let name = path.file_name()?.to_str()?;
         if name == "node" || name == "nodejs" {
-            let options = if self == JitMaps::All { &NODE_OPTIONS[..] } else { &NODE_OPTIONS[..1] };
-            return has_texts(path, options).then(|| ("NODE_OPTIONS", options.join(" ")));
+            let options = if self == JitMaps::All { ALL_NODE_OPTIONS } else { NODE_OPTIONS };
+            return has_texts(path, &options).then(|| ("NODE_OPTIONS", options.join(" ")));
         }
         let minor: u32 = name.strip_prefix("python3.")?.parse().ok()?;
         (minor >= 12).then(|| (PYTHON_VARIABLE, "1".to_owned()))
@@ -122,9 +125,9 @@ mod tests {
         let node = directory.join("node");
         let filler = vec![b'-'; (1 << 20) - 5];
         std::fs::write(&node, [&filler, NODE_OPTIONS[0].as_bytes(), NODE_OPTIONS[1].as_bytes()].concat()).unwrap();
-        let value = |options: &[&str]| Some(("NODE_OPTIONS", options.join(" ")));
-        assert_eq!(JitMaps::All.variable(&node), value(&NODE_OPTIONS), "across the end of a chunk");
-        assert_eq!(JitMaps::Auto.variable(&node), value(&NODE_OPTIONS[..1]));
+        let value = |options: [&str; 2]| Some(("NODE_OPTIONS", options.join(" ")));
+        assert_eq!(JitMaps::Auto.variable(&node), value(NODE_OPTIONS), "across the end of a chunk");
+        assert_eq!(JitMaps::All.variable(&node), value(ALL_NODE_OPTIONS), "the first is the start of another");
         std::fs::write(&node, [&filler, NODE_OPTIONS[0].as_bytes()].concat()).unwrap();
         assert_eq!(JitMaps::All.variable(&node), None);
 

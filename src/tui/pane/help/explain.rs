@@ -26,8 +26,8 @@ pub fn lines(why: Option<&NameQuestion>, width: u16) -> Vec<HelpLine> {
     let verdict = match &why.found {
         _ if why.full == UNNAMED_CODE => {
             "code generated at run time that no perf map (/tmp/perf-PID.map) and no jitdump names; to have it named: \
-             node --perf-basic-prof --interpreted-frames-native-stack; python3.12 -X perf; jcmd PID Compiler.perfmap \
-             or java -XX:+UnlockDiagnosticVMOptions -XX:+DumpPerfMapAtExit (JDK 17 or later), and \
+             node --perf-basic-prof-only-functions --interpreted-frames-native-stack; python3.12 -X perf; jcmd PID \
+             Compiler.perfmap or java -XX:+UnlockDiagnosticVMOptions -XX:+DumpPerfMapAtExit (JDK 17 or later), and \
              -XX:+PreserveFramePointer for whole stacks"
         }
         _ if why.module == INTERPRETED_CODE => {
