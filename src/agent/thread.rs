@@ -18,7 +18,7 @@ use crate::agent::interpreter::{self, finder::InterpreterFinder};
 use crate::agent::os::memory::MemoryFile;
 use crate::agent::os::process_memory::ProcessMemory;
 use crate::agent::os::socket::{Address, PeerGone, Socket};
-use crate::agent::os::status::{self, Status};
+use crate::agent::os::status::{self, OwnProgram, Status};
 use crate::agent::os::syscall;
 use crate::agent::sampling::deferred::{self, DEFERRED};
 use crate::agent::sampling::ring::{RING, Ring};
@@ -35,7 +35,7 @@ use core::sync::atomic::{AtomicU32, Ordering};
 use crate::cpython::functions::FunctionTable;
 use crate::link::wire::ring::word;
 use crate::link::wire::{
-    AgentCounters, Clock, Engine, EngineState, Hello, MAX_FRAMES, Request, SpawnCause, StoredStack, Thread,
+    AgentCounters, Clock, Engine, EngineState, Hello, MAX_FRAMES, Module, Request, SpawnCause, StoredStack, Thread,
     stack_memory,
 };
 
@@ -92,6 +92,7 @@ pub(super) struct Agent {
     inspected_at_ns: u64,
     last_account_ns: u64,
     credentials: Option<Status>,
+    program: OwnProgram,
     /// Thread whose seccomp state was read last.
     seccomp_checked_tid: u32,
     last_seccomp_check_ns: u64,
@@ -203,6 +204,7 @@ impl Agent {
             inspected_at_ns: 0,
             last_account_ns: 0,
             credentials,
+            program: OwnProgram::own(),
             seccomp_checked_tid: 0,
             last_seccomp_check_ns: 0,
         })
@@ -224,7 +226,7 @@ impl Agent {
         if let Some(handle) = self.fresh_ring() {
             socket.attach_file(handle);
         }
-        let introduced = socket.write(|w| w.write_hello(&hello(birth))).is_ok();
+        let introduced = socket.write(|w| w.write_hello(&hello(birth, &self.program))).is_ok();
         if !introduced || self.await_request(&mut socket).is_err() {
             return EndReason::Left;
         }
@@ -416,7 +418,10 @@ impl Agent {
     /// announced next time.
     fn announce(&mut self, socket: &mut Socket) {
         self.publisher.modules.announce_gone(|unload| socket.write(|w| w.write_unload(unload)).is_ok());
-        self.publisher.modules.announce(|module| socket.write(|w| w.write_module(module)).is_ok());
+        self.publisher.modules.announce(|module| {
+            let module = Module { path: self.program.path_of(module.path), ..*module };
+            socket.write(|w| w.write_module(&module)).is_ok()
+        });
         self.ticker.threads.announce_ended(|tid| {
             deepest::forget(tid);
             socket.write(|w| w.write_thread_end(tid)).is_ok()
@@ -480,7 +485,7 @@ fn ring() -> Option<&'static Ring> {
     if ring.is_null() { Some(Box::leak(Box::new(Ring::new()?))) } else { Some(unsafe { &*ring }) }
 }
 
-fn hello(birth: SpawnCause) -> Hello<alloc::vec::Vec<u8>> {
+fn hello(birth: SpawnCause, program: &OwnProgram) -> Hello<alloc::vec::Vec<u8>> {
     let (parent, start_ticks) = status::parent_and_start();
     Hello {
         token: launch::link().map_or(0, |link| link.token),
@@ -490,7 +495,7 @@ fn hello(birth: SpawnCause) -> Hello<alloc::vec::Vec<u8>> {
         monotonic_ns: syscall::monotonic_ns(),
         cpu_ns: syscall::clock_ns(libc::CLOCK_PROCESS_CPUTIME_ID),
         spawn_cause: birth,
-        executable: status::executable(),
+        executable: program.path().to_vec(),
         argv: status::argv(),
     }
 }

@@ -2,16 +2,19 @@
 //! of date when it is read. Only a pid together with a start time identifies a process.
 
 use std::collections::{HashMap, HashSet};
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::fs::{self, File};
 use std::io::{self, BufRead, BufReader, Read};
-use std::os::unix::ffi::OsStringExt;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
 use nix::sys::signal::Signal;
 use nix::sys::time::TimeValLike;
 use nix::time::clock_getcpuclockid;
 use nix::unistd::{Pid, SysconfVar, sysconf};
+
+use crate::link::wire::{MAX_PATH, link_of_program};
 
 /// Maximum number of bytes read from a file in `/proc`: enough for the maps of 65 530 mappings with
 /// long paths.
@@ -176,6 +179,18 @@ pub fn command_line(pid: u32) -> Vec<OsString> {
         return Vec::new();
     }
     bytes.split(|&byte| byte == 0).map(|word| OsString::from_vec(word.to_vec())).collect()
+}
+
+/// Returns the path by which the process's program at `file` was started, if that is a link beside
+/// the file. `argv` are its arguments, each ended by a NUL.
+pub fn program_link(pid: u32, file: &[u8], argv: &[u8]) -> Option<Vec<u8>> {
+    let mut path = vec![0; MAX_PATH];
+    let length = link_of_program(file, argv, &mut path)?;
+    path.truncate(length);
+    let inode = |path: &Path| fs::metadata(path).ok().map(|metadata| (metadata.dev(), metadata.ino()));
+    let inside = [format!("/proc/{pid}/root").as_bytes(), &path].concat();
+    let is_same = inode(Path::new(OsStr::from_bytes(&inside)))? == inode(Path::new(&format!("/proc/{pid}/exe")))?;
+    is_same.then_some(path)
 }
 
 /// Returns a command that starts such a process again. A program that has written a title over its

@@ -120,3 +120,27 @@ fn children_are_left_alone_on_demand() {
     assert_eq!(watched.ran.code(), 0, "{}", watched.ran.err());
     assert_eq!(watched.raw.cum_ns("prof", |name| name == "burn_a"), 0);
 }
+
+/// Distributions link `redis-server` to `redis-check-rdb`.
+#[test]
+fn a_program_that_is_started_through_a_link_has_the_name_that_was_typed() {
+    let directory = targets::scratch("linked");
+    let (file, link) = (directory.join("the-file"), directory.join("typed"));
+    fs::copy(targets::c("shares"), &file).expect("copied");
+    std::os::unix::fs::symlink("the-file", &link).expect("linked");
+    for engine in ["threads", "external"] {
+        for (program, name) in [(&link, "typed"), (&file, "the-file")] {
+            let options = format!("--hz 250 --engine {engine}");
+            let watched = Batch::new(&options).run(&[text(program), "60", "30", "10", "0.3"]);
+            assert!(watched.raw.images[0].executable.ends_with(name), "{:?}", watched.raw.images);
+            let modules = |wanted: &str| {
+                let frames = watched.raw.of("prof").flat_map(|entry| &entry.frames);
+                frames.filter(|frame| frame.module == wanted).count()
+            };
+            let other = if name == "typed" { "the-file" } else { "typed" };
+            assert!(modules(name) > 0 && modules(other) == 0, "{engine}: {}", watched.tables);
+            // Its symbols are found.
+            assert!(watched.raw.cum_ns("prof", |name| name == "burn_a") > 0, "{engine}: {}", watched.tables);
+        }
+    }
+}

@@ -4,7 +4,7 @@
 use alloc::vec::Vec;
 
 use crate::agent::os::syscall::{self, File, PathBuffer};
-use crate::link::wire::{MAX_ARGV, MAX_PATH};
+use crate::link::wire::{MAX_ARGV, MAX_PATH, link_of_program};
 
 /// Credentials and sandbox of one thread. /proc/PID/task/TID/status
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -98,12 +98,44 @@ pub(crate) fn parent_and_start() -> (u32, u64) {
     (parent as u32, fields.nth(17).unwrap_or(0))
 }
 
-/// Returns the target of /proc/self/exe.
-pub(crate) fn executable() -> Vec<u8> {
+/// The program of this process.
+pub(crate) struct OwnProgram {
+    /// Path of its file.
+    file: Vec<u8>,
+    /// Path by which it was started, if that is a link beside the file.
+    link: Option<Vec<u8>>,
+}
+
+impl OwnProgram {
+    /// Returns the program of this process. readlink(2), openat(2), fstat(2)
+    pub(crate) fn own() -> OwnProgram {
+        let mut file = alloc::vec![0; MAX_PATH];
+        let length = syscall::read_link(EXECUTABLE, &mut file);
+        file.truncate(length);
+        let link = started_as(&file);
+        OwnProgram { file, link }
+    }
+
+    /// Returns the path by which it was started.
+    pub(crate) fn path(&self) -> &[u8] {
+        self.link.as_ref().unwrap_or(&self.file)
+    }
+
+    /// Returns the path of a mapped file, which is that of the link for the program's own.
+    pub(crate) fn path_of<'a>(&'a self, file: &'a [u8]) -> &'a [u8] {
+        if file == self.file { self.path() } else { file }
+    }
+}
+
+const EXECUTABLE: &[u8] = b"/proc/self/exe\0";
+
+fn started_as(file: &[u8]) -> Option<Vec<u8>> {
     let mut path = alloc::vec![0; MAX_PATH];
-    let length = syscall::read_link(b"/proc/self/exe\0", &mut path);
+    let length = link_of_program(file, &argv(), &mut path)?;
+    let inode = |path: &[u8]| File::open(path, libc::O_PATH)?.status().map(|[device, inode, ..]| [device, inode]);
+    let is_same = inode(&path[..=length])? == inode(EXECUTABLE)?;
     path.truncate(length);
-    path
+    is_same.then_some(path)
 }
 
 /// Returns the arguments, each ended by a NUL, cut off at [`MAX_ARGV`].
@@ -138,7 +170,7 @@ mod tests {
         let (parent, start) = parent_and_start();
         assert_eq!(parent, std::os::unix::process::parent_id());
         assert!(start > 0);
-        assert_eq!(executable(), std::env::current_exe().expect("own path").as_os_str().as_encoded_bytes());
+        assert_eq!(OwnProgram::own().path(), std::env::current_exe().expect("own path").as_os_str().as_encoded_bytes());
         assert!(argv().starts_with(std::env::args().next().expect("own name").as_bytes()));
         let me = crate::agent::os::syscall::gettid();
         assert!(

@@ -158,6 +158,14 @@ impl File {
         Ok(())
     }
 
+    /// Returns the words of a `struct stat`: device, inode, number of links, and more. fstat(2)
+    pub(crate) fn status(&self) -> Option<[u64; 18]> {
+        let mut status = [0u64; 18];
+        // SAFETY: the kernel writes one struct stat of 144 bytes.
+        let result = unsafe { syscall!(libc::SYS_fstat, self.0, status.as_mut_ptr()) };
+        (result >= 0).then_some(status)
+    }
+
     /// Truncates the file. ftruncate(2)
     pub(crate) fn cut(&self, length: u64) {
         // SAFETY: plain values.

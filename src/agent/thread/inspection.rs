@@ -3,7 +3,7 @@
 use core::sync::atomic::Ordering;
 
 use crate::agent::os::socket::{PeerGone, Socket};
-use crate::agent::os::status::Status;
+use crate::agent::os::status::{OwnProgram, Status};
 use crate::agent::os::{credentials, syscall};
 use crate::agent::sampling::unaccounted;
 use crate::agent::state;
@@ -113,7 +113,7 @@ impl Agent {
 /// Tells a second viewer that another one is connected.
 fn decline_viewer(viewer: u32, first: u32) {
     if let Some(mut socket) = Socket::connect_to_viewer(viewer) {
-        let _ = socket.write(|w| w.write_hello(&hello(SpawnCause::Knock)));
+        let _ = socket.write(|w| w.write_hello(&hello(SpawnCause::Knock, &OwnProgram::own())));
         let _ = socket.write(|w| w.write_busy(first));
         let _ = socket.flush();
     }

@@ -213,15 +213,9 @@ impl Threads {
     pub(crate) fn alive(&mut self) -> u64 {
         let directory = self.directory.take().or_else(|| File::open(b"/proc/self/task\0", libc::O_DIRECTORY));
         let Some(directory) = directory else { return 0 };
-        let mut status = [0u64; 18];
-        // SAFETY: the kernel writes one struct stat of 144 bytes; its third word is the number of
-        // links.
-        let result = unsafe { syscall!(libc::SYS_fstat, directory.descriptor(), status.as_mut_ptr()) };
-        if result < 0 {
-            return 0;
-        }
+        let Some([_, _, links, ..]) = directory.status() else { return 0 };
         self.directory = Some(directory);
-        status[2].saturating_sub(2)
+        links.saturating_sub(2)
     }
 
     /// Announces the names that the viewer does not know yet, each once. Stops if one cannot be

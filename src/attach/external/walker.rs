@@ -56,6 +56,8 @@ struct LastStack {
 /// A process image and its connection.
 struct Image {
     pid: u32,
+    /// The program's file and the link beside it by which it was started.
+    link: Option<(Vec<u8>, Vec<u8>)>,
     connection: ViewerConnection,
     unwinder: ProcessUnwinder,
     waits: ProcessWaits,
@@ -175,9 +177,11 @@ impl Image {
     /// Connects, and introduces the process.
     fn open(viewer: &ViewerAddress, start: &ImageStart) -> std::io::Result<Image> {
         let mut connection = ViewerConnection::open(&viewer.path)?;
-        let executable = std::fs::read_link(format!("/proc/{}/exe", start.pid)).unwrap_or_default();
+        let file = std::fs::read_link(format!("/proc/{}/exe", start.pid)).unwrap_or_default();
+        let file = file.into_os_string().into_encoded_bytes();
         let words = proc::command_line(start.pid);
         let argv: Vec<u8> = words.iter().flat_map(|word| [word.as_encoded_bytes(), b"\0"].concat()).collect();
+        let link = proc::program_link(start.pid, &file, &argv);
         let hello = Hello {
             token: viewer.token,
             pid: start.pid,
@@ -186,13 +190,14 @@ impl Image {
             monotonic_ns: monotonic_ns(),
             cpu_ns: start.cpu_ns,
             spawn_cause: SpawnCause::External,
-            executable: executable.as_os_str().as_encoded_bytes().to_vec(),
+            executable: link.as_ref().unwrap_or(&file).clone(),
             argv,
         };
         connection.write(|w| w.write_hello(&hello))?;
         connection.flush()?;
         let mut image = Image {
             pid: start.pid,
+            link: link.map(|link| (file, link)),
             connection,
             unwinder: ProcessUnwinder::new(start.pid),
             waits: ProcessWaits::new(start.pid),
@@ -268,6 +273,7 @@ impl Image {
         for module in fresh {
             let id = self.next_module;
             self.next_module += 1;
+            let link = self.link.as_ref().filter(|(file, _)| file[..] == module.path[..]);
             let described = Module {
                 id,
                 generation: self.generation,
@@ -276,7 +282,7 @@ impl Image {
                 bias: module.bias,
                 device: module.device,
                 inode: module.inode,
-                path: &module.path,
+                path: link.map_or(&module.path[..], |(_, link)| &link[..]),
                 build_id: &module.build_id,
             };
             self.connection.write(|w| w.write_module(&described))?;

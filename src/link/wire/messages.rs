@@ -192,7 +192,7 @@ pub struct Hello<B> {
     pub cpu_ns: u64,
     /// The event that spawned the agent thread.
     pub spawn_cause: SpawnCause,
-    /// Target of the link `/proc/self/exe`.
+    /// Path of the program's file, or of the link beside it by which it was started.
     pub executable: B,
     /// Arguments, each terminated by a NUL, truncated to [`MAX_ARGV`](super::MAX_ARGV).
     pub argv: B,
@@ -215,7 +215,8 @@ pub struct Module<B> {
     pub device: u64,
     /// Inode of the file.
     pub inode: u64,
-    /// Path of the file as the target sees it; `[vdso]` for the vdso.
+    /// Path of the file as the target sees it; that of the Hello for the program's own; `[vdso]` for
+    /// the vdso.
     pub path: B,
     /// GNU build id; empty if there is none.
     pub build_id: B,

@@ -22,6 +22,7 @@ pub mod interpreter;
 mod loss_cause;
 mod messages;
 mod polled;
+mod program_path;
 mod protocol;
 pub mod ring;
 #[cfg(feature = "viewer")]
@@ -35,6 +36,7 @@ pub use encode::{BufferFull, Writer};
 pub use loss_cause::LossCause;
 pub use messages::*;
 pub use polled::{PolledDescriptors, PolledSource};
+pub use program_path::link_of_program;
 pub use protocol::*;
 #[cfg(feature = "viewer")]
 pub use stack_hash::{StackHash, StackHasher};
