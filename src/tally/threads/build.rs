@@ -6,7 +6,6 @@ use super::table::{
     DeepestRow, FoldedRows, FrameRequest, ProcessRow, StackRow, ThreadRow, ThreadTable, ThreadsQuery, WaitRow,
 };
 use crate::profile::Profile;
-use crate::profile::process::Process;
 use crate::profile::stack::{FrameId, StackId};
 use crate::profile::thread::{Thread, ThreadId, ThreadState};
 use crate::profile::totals::ThreadStack;
@@ -68,7 +67,7 @@ impl ThreadSources<'_> {
             ancestor: groups.ancestor(self.profile, group, |process| self.has_row(process)),
             depth: 0,
             name: newest.name().to_owned(),
-            command: command_line(newest),
+            command: command_line(&newest.argv, &newest.executable),
             since_ns: self.profile.process(group.first).since_ns,
             ended: !newest.connected,
             load: sum.load(self.rows),
@@ -173,6 +172,20 @@ impl ThreadSources<'_> {
     }
 }
 
-fn command_line(process: &Process) -> String {
-    if process.argv.is_empty() { process.executable.clone() } else { process.argv.join(" ") }
+/// The command of a process in one line: scripts among the arguments have several.
+fn command_line(argv: &[String], executable: &str) -> String {
+    let words: Vec<&str> = argv.iter().flat_map(|argument| argument.split_whitespace()).collect();
+    if words.is_empty() { executable.to_owned() } else { words.join(" ") }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_script_among_the_arguments_is_on_the_line() {
+        let argv = ["python3", "-c", "import time\n\tprint(1)\n"].map(str::to_owned);
+        assert_eq!(command_line(&argv, "/usr/bin/python3.11"), "python3 -c import time print(1)");
+        assert_eq!(command_line(&[], "/usr/bin/python3.11"), "/usr/bin/python3.11");
+    }
 }
