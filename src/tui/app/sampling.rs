@@ -162,8 +162,8 @@ impl App {
         }
         let words = match group {
             Grouping::WaitReason => "why threads wait (B: what for, then who holds it; Enter: more of a wait)",
-            Grouping::Wait => "what threads wait for (B: who holds the locks; Enter: stacks of waiter and holder)",
-            Grouping::WaitHolder => "who holds the locks (B: functions again; Enter: stacks of waiter and holder)",
+            Grouping::Wait => "what threads wait for (B: holders of locks; Enter: both stacks)",
+            Grouping::WaitHolder => "who holds the locks (B: functions again; Enter: both stacks)",
             _ => "functions again, without waits",
         };
         self.note(match self.clock.value() {
