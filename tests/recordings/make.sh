@@ -1,5 +1,6 @@
 #!/bin/sh
-# Records real programs for tests/tui/recorded.rs. Run it in this directory; it needs g++, python3, redis and rustc.
+# Records real programs for tests/tui/recorded.rs. Run it in this directory; it needs g++, python3, redis, rustc
+# and ripgrep with line tables: CARGO_PROFILE_RELEASE_DEBUG=line-tables-only cargo install ripgrep --locked.
 # Usage: make.sh SIGTOP
 set -eu
 sigtop=$1
@@ -71,5 +72,9 @@ fn main() {
     println!("{all:?}");
 }
 R
+set -- rg --no-ignore -j2 -ci '(license|warranty|copyright)\s+\w+' /usr/share /usr/include /usr/lib/python3
+"$@" > /dev/null || true
+record ripgrep "$@"
+
 record rustc "$(rustc --print sysroot)/bin/rustc" -C opt-level=3 "$work/main.rs" -o "$work/main"
 ls -l ./*.sigtop

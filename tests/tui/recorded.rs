@@ -77,6 +77,12 @@ fn gxx() {
     golden("g++");
 }
 
+/// It was built with line tables.
+#[test]
+fn ripgrep() {
+    golden("ripgrep");
+}
+
 #[test]
 fn rustc() {
     golden("rustc");
