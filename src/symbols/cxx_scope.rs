@@ -65,11 +65,11 @@ impl<'a> UnitScopes<'a> {
         Ok(UnitScopes { scopes })
     }
 
-    /// The full path of the function at an entry whose own name is `name`.
+    /// The full path of the function at an entry whose own name is `name`; the name alone if it is
+    /// declared in another unit.
     pub(super) fn qualify(&self, unit: Unit<'_, 'a>, entry: UnitOffset, name: &str) -> String {
-        let declaration = declaration(unit, entry).unwrap_or(entry).0;
         let mut path = vec![name.to_owned()];
-        let mut scope = self.around(declaration);
+        let mut scope = self.around_declaration(unit, entry);
         for _ in 0..MAX_STEPS {
             let Some(current) = scope.map(|index| &self.scopes[index]) else { break };
             // The definition of a scope that is declared elsewhere stands for its declaration.
@@ -96,8 +96,12 @@ impl<'a> UnitScopes<'a> {
     /// The entry that encloses the declaration of the function at an entry: its class, if it has
     /// one.
     pub(super) fn enclosing(&self, unit: Unit<'_, 'a>, entry: UnitOffset) -> Option<UnitOffset> {
-        let declaration = declaration(unit, entry).unwrap_or(entry).0;
-        self.around(declaration).map(|index| UnitOffset(self.scopes[index].start))
+        self.around_declaration(unit, entry).map(|index| UnitOffset(self.scopes[index].start))
+    }
+
+    /// The innermost scope that contains the declaration of the function at an entry.
+    fn around_declaration(&self, unit: Unit<'_, 'a>, entry: UnitOffset) -> Option<usize> {
+        self.around(declaration(unit, entry).ok()??.0)
     }
 
     /// The innermost scope that contains an offset.
@@ -128,8 +132,9 @@ fn is_scope(tag: DwTag) -> bool {
     )
 }
 
-/// Returns the entry of the same unit that declares the one at `entry`.
-fn declaration(unit: Unit<'_, '_>, entry: UnitOffset) -> gimli::Result<UnitOffset> {
+/// Returns the entry that declares the one at `entry`, if it is in the same unit. An inlined call
+/// may be far from its declaration, in a function that has nothing to do with it.
+fn declaration(unit: Unit<'_, '_>, entry: UnitOffset) -> gimli::Result<Option<UnitOffset>> {
     let mut offset = entry;
     for _ in 0..MAX_STEPS {
         let mut entries = unit.entries_raw(Some(offset))?;
@@ -137,9 +142,8 @@ fn declaration(unit: Unit<'_, '_>, entry: UnitOffset) -> gimli::Result<UnitOffse
         let mut next = None;
         for attribute in abbreviation.attributes() {
             let attribute = entries.read_attribute(*attribute)?;
-            if let gimli::DW_AT_abstract_origin | gimli::DW_AT_specification = attribute.name()
-                && let AttributeValue::UnitRef(origin) = attribute.value()
-            {
+            if let gimli::DW_AT_abstract_origin | gimli::DW_AT_specification = attribute.name() {
+                let AttributeValue::UnitRef(origin) = attribute.value() else { return Ok(None) };
                 next = Some(origin);
             }
         }
@@ -148,5 +152,5 @@ fn declaration(unit: Unit<'_, '_>, entry: UnitOffset) -> gimli::Result<UnitOffse
             None => break,
         }
     }
-    Ok(offset)
+    Ok(Some(offset))
 }

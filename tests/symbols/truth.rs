@@ -99,6 +99,34 @@ fn names_lines_and_inlined_calls_equal_those_of_llvm_symbolizer() {
     }
 }
 
+/// Regression test: an inlined function of another unit, without linkage name, was named after the
+/// function that calls it: `next::evidence`.
+#[test]
+fn functions_of_other_units_are_not_named_after_their_callers() {
+    const RUST: &str = "mod far {
+    pub fn evidence(n: u64) -> u64 {
+        (0..n).fold(n, |sum, i| sum ^ i * std::hint::black_box(7))
+    }
+    #[inline(never)]
+    pub fn other(n: u64) -> u64 { evidence(n) / 2 }
+}
+mod near {
+    #[inline(never)]
+    pub fn next(n: u64) -> u64 { super::far::evidence(n + 1) + super::far::other(n) }
+}
+fn main() { println!(\"{}\", near::next(std::env::args().count() as u64)) }
+";
+    let shop = Workshop::new();
+    let arguments = ["-O", "-Ccodegen-units=4", "-Cdebuginfo=line-tables-only"];
+    let app = shop.build("rustc", ("app.rs", RUST), &arguments, "app");
+    let symbols = shop.nm(&["app"]);
+    let (start, size, ..) = symbols.iter().find(|(.., name)| name.contains("near4next")).expect("it is not inlined");
+    let known = ask_here(&app, *start..start + size);
+    let names: BTreeSet<&str> = known.lines.values().flatten().map(|line| &*line.full).collect();
+    assert!(names.contains("evidence") && names.contains("app::near::next"), "{names:?}");
+    assert!(!names.iter().any(|name| name.contains("next::")), "{names:?}");
+}
+
 /// Real programs and libraries; those that are not installed are left out.
 const INSTALLED: [&str; 8] = [
     "/usr/lib/x86_64-linux-gnu/libc.so.6",
