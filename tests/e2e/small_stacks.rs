@@ -41,8 +41,9 @@ fn a_small_thread_needs_no_room_for_ticks() {
 #[test]
 fn the_stack_pointer_may_point_to_data() {
     unharmed("data");
-    sampled("data", "shuffle", 20);
-    sampled("data", "burn_with_sp", 20);
+    // Their shares depend on the processor.
+    sampled("data", "shuffle", 10);
+    sampled("data", "burn_with_sp", 10);
 }
 
 /// Regression test: a tick killed handlers with `SA_NODEFER` on small alternate stacks, and
