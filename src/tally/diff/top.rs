@@ -22,9 +22,9 @@ pub fn diff_tables(
     let pairs = pairs.chain(gone.map(|row| (row, None, Some(row))));
     let mut rows: Vec<TopRow> = pairs.map(|(row, now, before)| diff_row(row, now, before, (test, bursts))).collect();
     match sort {
-        Sort::Flat => rows.sort_by(|a, b| b.flat_ns.cmp(&a.flat_ns).then_with(|| a.full.cmp(&b.full))),
-        Sort::Cum | Sort::Latency => rows.sort_by(|a, b| b.cum_ns.cmp(&a.cum_ns).then_with(|| a.full.cmp(&b.full))),
         Sort::Name => rows.sort_by(|a, b| a.full.cmp(&b.full)),
+        _ if sort.is_by_cum() => rows.sort_by(|a, b| b.cum_ns.cmp(&a.cum_ns).then_with(|| a.full.cmp(&b.full))),
+        _ => rows.sort_by(|a, b| b.flat_ns.cmp(&a.flat_ns).then_with(|| a.full.cmp(&b.full))),
     }
     TopTable {
         rows,

@@ -45,6 +45,13 @@ pub enum Sort {
     Name,
 }
 
+impl Sort {
+    /// Whether rows are sorted by a weight that includes callees; of flat and cum, that is cum.
+    pub fn is_by_cum(self) -> bool {
+        matches!(self, Sort::Cum | Sort::Latency)
+    }
+}
+
 impl Keyword for Sort {
     const ALL: &'static [Sort] = &[Sort::Flat, Sort::Cum, Sort::Latency, Sort::Name];
 

@@ -180,7 +180,7 @@ impl TopColumns {
         };
         let mut window = match (is_diff, sort) {
             (false, _) => Column::WINDOW.to_vec(),
-            (true, Sort::Cum | Sort::Latency) => vec![Column::Before, Column::Now, Column::Change, Column::Flat],
+            (true, sort) if sort.is_by_cum() => vec![Column::Before, Column::Now, Column::Change, Column::Flat],
             (true, _) => vec![Column::Before, Column::Now, Column::Change, Column::Cum],
         };
         let mut total = if has_total && !is_diff { Column::TOTAL.to_vec() } else { Vec::new() };

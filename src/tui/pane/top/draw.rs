@@ -202,7 +202,7 @@ fn remarks(canvas: &Canvas<'_>, context: &PaneContext<'_>, width: u16) -> Vec<Sp
     let waited = context.answer.and_then(|answer| symbolizing(&answer.facts, room));
     words.extend(waited.map(|words| (4, words, Role::Notable)));
     if let Some(answer) = context.answer.filter(|answer| answer.baseline_ns.is_some()) {
-        let measured = if matches!(context.sort, Sort::Cum | Sort::Latency) { "cum" } else { "flat" };
+        let measured = if context.sort.is_by_cum() { "cum" } else { "flat" };
         let time = if answer.question.window_ns.is_some() { labels::shown_time(context) } else { "diff".to_owned() };
         words.push((7, format!("{time}, {measured}"), Role::Notable));
     }
@@ -403,9 +403,9 @@ fn diff_cell(
     bases: &Bases,
 ) -> (String, Style) {
     let changes = line.changes.unwrap_or_default();
-    let (ns, before_ns, change): (u64, u64, Change) = match context.sort {
-        Sort::Cum | Sort::Latency => (line.window.1, changes.before_ns.1, changes.cum),
-        Sort::Flat | Sort::Name => (line.window.0, changes.before_ns.0, changes.flat),
+    let (ns, before_ns, change): (u64, u64, Change) = match context.sort.is_by_cum() {
+        true => (line.window.1, changes.before_ns.1, changes.cum),
+        false => (line.window.0, changes.before_ns.0, changes.flat),
     };
     let now_ns = if change.negative { before_ns.saturating_sub(ns) } else { before_ns.saturating_add(ns) };
     let style = canvas.style(if change.significant { Role::Text } else { Role::Dim });

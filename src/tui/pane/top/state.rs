@@ -121,9 +121,9 @@ impl TopState {
             sorted[with_flat..].sort_by_key(|&index| std::cmp::Reverse(rows[index].cum_ns));
         }
         let weight = |row: &TopRow| match sort {
-            Sort::Cum => row.cum_ns,
             Sort::Latency => row.latency_ns,
-            Sort::Flat | Sort::Name => row.flat_ns,
+            _ if sort.is_by_cum() => row.cum_ns,
+            _ => row.flat_ns,
         };
         let ordered = sorted.iter().map(|&index| &rows[index]);
         let ordered: Vec<_> = ordered.map(|row| OrderedRow { full: &row.full, weight_ns: weight(row) }).collect();
