@@ -7,6 +7,7 @@
 //! to [`LONG_NAP_NS`]. An iteration in which nothing has changed is cheap.
 
 mod cpu_profile;
+mod hello;
 mod inspection;
 mod records;
 mod sleep;
@@ -18,7 +19,7 @@ use crate::agent::interpreter::{self, finder::InterpreterFinder};
 use crate::agent::os::memory::MemoryFile;
 use crate::agent::os::process_memory::ProcessMemory;
 use crate::agent::os::socket::{Address, PeerGone, Socket};
-use crate::agent::os::status::{self, OwnProgram, Status};
+use crate::agent::os::status::{OwnProgram, Status};
 use crate::agent::os::syscall;
 use crate::agent::sampling::deferred::{self, DEFERRED};
 use crate::agent::sampling::ring::{RING, Ring};
@@ -35,7 +36,7 @@ use core::sync::atomic::{AtomicU32, Ordering};
 use crate::cpython::functions::FunctionTable;
 use crate::link::wire::ring::word;
 use crate::link::wire::{
-    AgentCounters, Clock, Engine, EngineState, Hello, MAX_FRAMES, Module, Request, SpawnCause, StoredStack, Thread,
+    AgentCounters, Clock, Engine, EngineState, MAX_FRAMES, Module, Request, SpawnCause, StoredStack, Thread,
     stack_memory,
 };
 
@@ -226,7 +227,7 @@ impl Agent {
         if let Some(handle) = self.fresh_ring() {
             socket.attach_file(handle);
         }
-        let introduced = socket.write(|w| w.write_hello(&hello(birth, &self.program))).is_ok();
+        let introduced = socket.write(|w| w.write_hello(&hello::hello(birth, &self.program))).is_ok();
         if !introduced || self.await_request(&mut socket).is_err() {
             return EndReason::Left;
         }
@@ -483,19 +484,4 @@ fn ring() -> Option<&'static Ring> {
     let ring = RING.load(Ordering::Acquire);
     // SAFETY: boxed at an earlier spawn, and never freed.
     if ring.is_null() { Some(Box::leak(Box::new(Ring::new()?))) } else { Some(unsafe { &*ring }) }
-}
-
-fn hello(birth: SpawnCause, program: &OwnProgram) -> Hello<alloc::vec::Vec<u8>> {
-    let (parent, start_ticks) = status::parent_and_start();
-    Hello {
-        token: launch::link().map_or(0, |link| link.token),
-        pid: syscall::getpid(),
-        parent,
-        start_ticks,
-        monotonic_ns: syscall::monotonic_ns(),
-        cpu_ns: syscall::clock_ns(libc::CLOCK_PROCESS_CPUTIME_ID),
-        spawn_cause: birth,
-        executable: program.path().to_vec(),
-        argv: status::argv(),
-    }
 }
