@@ -44,8 +44,8 @@ const PYTHON_VARIABLE: &str = "PYTHONPERFSUPPORT";
 /// The options of Node.js. A version that does not know one would not start. The second one gives
 /// functions names that are interpreted still.
 const NODE_OPTIONS: [&str; 2] = ["--perf-basic-prof-only-functions", "--interpreted-frames-native-stack"];
-/// With this one, code of regular expressions has names too, and V8 leaves a log in the working
-/// directory.
+/// Options of Node.js that name code of regular expressions, too. With the first one, V8 leaves a
+/// log in the working directory.
 const ALL_NODE_OPTIONS: [&str; 2] = ["--perf-basic-prof", "--interpreted-frames-native-stack"];
 /// Maximum length of a first line that the kernel reads.
 const MAX_FIRST_LINE: u64 = 256;

@@ -1,5 +1,5 @@
-// semaphores: burns for 100 ms, and prints whether it shares its list of semaphore operations to be undone with
-// a fork child, as every process does that has none and has never had a thread.
+// semaphores: burns for 100 ms, and prints whether it shares its list of semaphore operations to be
+// undone with a fork child, as every process does that has none and has never had a thread.
 #define _GNU_SOURCE
 #include <linux/kcmp.h>
 #include <signal.h>

@@ -215,8 +215,8 @@ pub struct Module<B> {
     pub device: u64,
     /// Inode of the file.
     pub inode: u64,
-    /// Path of the file as the target sees it; that of the Hello for the program's own; `[vdso]` for
-    /// the vdso.
+    /// Path of the file as the target sees it. The program's own file has the path of the Hello,
+    /// and the vdso is `[vdso]`.
     pub path: B,
     /// GNU build id; empty if there is none.
     pub build_id: B,

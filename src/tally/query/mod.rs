@@ -46,7 +46,7 @@ pub enum Sort {
 }
 
 impl Sort {
-    /// Whether rows are sorted by a weight that includes callees; of flat and cum, that is cum.
+    /// Returns whether the order is by a weight that includes callees: by cum rather than by flat.
     pub fn is_by_cum(self) -> bool {
         matches!(self, Sort::Cum | Sort::Latency)
     }
