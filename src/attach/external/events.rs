@@ -60,6 +60,8 @@ pub(super) struct UnwalkedSample {
 pub(super) enum SampledState {
     /// It ran.
     Running,
+    /// It ran in the function that made the system call at whose end it stopped.
+    BeforeCall,
     /// It waited for a CPU, about where it ran then.
     Runnable,
     /// It slept, and since its stack was copied in this system call.

@@ -171,14 +171,33 @@ impl WatchedThread {
         now_ns > self.wall_ns
     }
 
-    /// Returns the wall-clock time since its last sample, ns: on a CPU, and waiting for one. A
-    /// thread that `sleeps` waits for something else, its wake-ups included.
-    pub(super) fn take_wall_time(&mut self, now_ns: u64, sleeps: bool) -> (u64, u64) {
-        let wall_ns = now_ns.saturating_sub(std::mem::replace(&mut self.wall_ns, now_ns));
+    /// Takes the wall-clock time that a sample stands for, ns: one period, for the same reason as
+    /// with CPU time (see [`SystemShare`]), or everything since the last sample of a thread that is
+    /// looked at less often than that.
+    pub(super) fn take_wall_time(&mut self, now_ns: u64, period_ns: u64) -> u64 {
+        let all_ns = now_ns.saturating_sub(self.wall_ns);
+        let wall_ns = if all_ns < 2 * period_ns { all_ns.min(period_ns) } else { all_ns };
+        self.wall_ns += wall_ns;
+        wall_ns
+    }
+
+    /// Takes the wall-clock time that a sample of a sleeping thread stands for, ns: everything
+    /// since the last one if it has not run since. It waits for something else than a CPU, its
+    /// wake-ups included.
+    pub(super) fn take_sleep(&mut self, now_ns: u64, period_ns: u64, has_run: bool) -> u64 {
+        self.delayed_ns = 0;
+        if has_run {
+            return self.take_wall_time(now_ns, period_ns);
+        }
+        now_ns.saturating_sub(std::mem::replace(&mut self.wall_ns, now_ns))
+    }
+
+    /// Takes the time for which it waited for a CPU from wall-clock time that was taken, ns.
+    pub(super) fn take_delay_within(&mut self, wall_ns: u64) -> u64 {
         // The sample on a CPU has the stack, so some weight is left for it.
-        let delayed_ns = std::mem::take(&mut self.delayed_ns).min(wall_ns.saturating_sub(1));
-        let delayed_ns = if sleeps || delayed_ns < LEAST_DELAY_NS { 0 } else { delayed_ns };
-        (wall_ns - delayed_ns, delayed_ns)
+        let delayed_ns = self.delayed_ns.min(wall_ns.saturating_sub(1));
+        self.delayed_ns -= delayed_ns;
+        if delayed_ns < LEAST_DELAY_NS { 0 } else { delayed_ns }
     }
 
     /// Returns the time for which it waited for a CPU since its last sample, ns, and leaves the

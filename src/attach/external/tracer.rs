@@ -339,17 +339,25 @@ impl Tracer {
         }
         // Where a thread lost its CPU is no fair sample of where it spends time: what it did there
         // may have been the reason.
-        let (weight_ns, delayed_ns) = match (self.config.clock, has_waited) {
-            (Clock::Real, true) => (0, thread.take_delay(now_ns)),
-            (Clock::Real, false) => thread.take_wall_time(now_ns, false),
-            (_, true) => (0, 0),
-            (_, false) => (thread.system_share.weigh(std::mem::take(&mut thread.unsampled_ns), call.is_some()), 0),
+        let period_ns = self.config.period_ns;
+        let (weight_ns, delayed_ns, state) = match (self.config.clock, has_waited) {
+            (Clock::Real, true) => (0, thread.take_delay(now_ns), SampledState::Running),
+            (Clock::Real, false) => {
+                let wall_ns = thread.take_wall_time(now_ns, period_ns);
+                let delayed_ns = thread.take_delay_within(wall_ns);
+                (wall_ns - delayed_ns, delayed_ns, SampledState::Running)
+            }
+            (_, true) => (0, 0, SampledState::Running),
+            (_, false) => {
+                let (weight_ns, state) = thread.system_share.weigh(&mut thread.unsampled_ns, period_ns, call.is_some());
+                (weight_ns, 0, state)
+            }
         };
         let stack = SampledStack::Copied(registers.registers(), self.scratch.compact(), list);
         if weight_ns == 0 {
             return self.send_sample(image, tid, delayed_ns, now_ns, (stack, SampledState::Runnable));
         }
-        self.send_sample(image, tid, weight_ns, now_ns, (stack, SampledState::Running));
+        self.send_sample(image, tid, weight_ns, now_ns, (stack, state));
         self.send_sample(image, tid, delayed_ns, now_ns, (SampledStack::Repeated, SampledState::Runnable));
     }
 

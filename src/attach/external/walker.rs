@@ -306,6 +306,9 @@ impl Image {
         if self.unwinder.crossed_signal() {
             flags |= flag::SIGNAL_FRAME;
         }
+        if sample.state == SampledState::BeforeCall {
+            leave_out_call(frames);
+        }
         if let (Some(cpython), Some(list)) = (self.interpreter.as_ref().and_then(|it| it.cpython.as_ref()), list) {
             let mut merged = [0; MAX_FRAMES];
             merged[..frames.len()].copy_from_slice(frames);
@@ -361,7 +364,7 @@ impl Image {
         let state = match raw.state {
             SampledState::Runnable => flag::RUNNABLE,
             SampledState::Asleep(_) if last.wait.is_some() => flag::WAITS,
-            SampledState::Asleep(_) | SampledState::Running => 0,
+            SampledState::Asleep(_) | SampledState::Running | SampledState::BeforeCall => 0,
         };
         let repeat = if matches!(raw.stack, SampledStack::Repeated) { flag::REPEAT } else { 0 };
         let sample = Sample {
@@ -413,5 +416,14 @@ impl Image {
             self.connection.write(|w| w.write_interpreter(&news))?;
         }
         Ok(())
+    }
+}
+
+/// Leaves out the function of a system call, so that the one that called it has the sample.
+fn leave_out_call(frames: &mut Vec<u64>) {
+    if frames.len() > 1 && frames[1] != FRAMES_LEFT_OUT {
+        frames.remove(0);
+        // The others are return addresses, but the first is an address in the code that ran.
+        frames[0] -= 1;
     }
 }

@@ -211,7 +211,8 @@ impl Tracer {
             }
         };
         let Some(thread) = process.threads.get_mut(&tid) else { return };
-        let (weight_ns, _) = thread.take_wall_time(now_ns, true);
+        let has_run = matches!(stack, SampledStack::Copied(..));
+        let weight_ns = thread.take_sleep(now_ns, self.config.period_ns, has_run);
         self.send_sample(image, tid, weight_ns, now_ns, (stack, SampledState::Asleep(call)));
     }
 
