@@ -10,7 +10,7 @@ use crate::harness::run::{Batch, text};
 use crate::harness::skips::skip;
 use crate::harness::targets;
 
-const LIBRARIES: &str = "/usr/lib/x86_64-linux-gnu";
+pub(crate) const LIBRARIES: &str = "/usr/lib/x86_64-linux-gnu";
 
 /// Returns the program with the allocator of a library; `None` if the library is not installed.
 fn with(library: &str) -> Option<std::path::PathBuf> {

@@ -65,13 +65,32 @@ static void *work(void *seed) {
     return NULL;
 }
 
+// What libc's allocator itself counts: its chunks and the memory that it has mapped for large ones.
+#ifdef __GLIBC__
+#define HAS_MALLINFO2 __GLIBC_PREREQ(2, 33)
+#else
+#define HAS_MALLINFO2 0
+#endif
+static uint64_t in_use(void) {
+#if HAS_MALLINFO2
+    struct mallinfo2 info = mallinfo2();
+    return info.uordblks + info.hblkhd;
+#else
+    return 0;
+#endif
+}
+
 int main(int argc, char **argv) {
     if (argc < 5) return 2;
+    uint64_t before = in_use();
     wanted = strtoull(argv[1], NULL, 10) << 19;
     for (int i = 0; i < 3; i++) parts[i] = strtoull(argv[2 + i], NULL, 10);
     pthread_t threads[2];
     for (uintptr_t i = 0; i < 2; i++) pthread_create(&threads[i], NULL, work, (void *)(i + 1));
     for (int i = 0; i < 2; i++) pthread_join(threads[i], NULL);
+    uint64_t after = in_use();
+    // Address space that is only reserved is no memory.
+    if (mmap(NULL, 1ull << 32, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0) == MAP_FAILED) return 3;
     for (int i = 0; i < 8; i++) {
         void *memory = mmap(NULL, 4 << 20, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
         if (memory == MAP_FAILED) return 3;
@@ -80,6 +99,7 @@ int main(int argc, char **argv) {
     }
     printf("a %llu\nb %llu\nc %llu\n", (unsigned long long)bytes[0], (unsigned long long)bytes[1], (unsigned long long)bytes[2]);
     printf("objects %llu\n", (unsigned long long)(objects[0] + objects[1] + objects[2]));
+    printf("in_use %lld\n", (long long)(after - before));
     printf("leaked %llu\nleaked_objects %llu\nmapped %llu\n", (unsigned long long)leaked, (unsigned long long)leaked_objects, (unsigned long long)mapped);
     return 0;
 }

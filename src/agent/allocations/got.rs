@@ -104,19 +104,21 @@ fn change_all(modules: &Modules, wanted: Wanted) -> TableChange {
     let text = maps::read();
     let entries: Vec<MapsEntry<'_>> = maps::entries(&text).collect();
     let writer = ProcessMemory::open_for_writing();
-    let libc = weak_address!("__libc_start_main");
+    let libc = weak_address!("__libc_start_main") as u64;
+    // Functions of glibc call malloc(3) through its offset table, but not those of its allocator.
+    // In musl those do so too, and what they allocate would count twice.
+    let is_glibc = weak_address!("__register_atfork") != 0;
     let own = look_up as *const () as u64;
     let malloc = malloc() as u64;
+    let is_allocator = |image: &ElfImage| image.holds(malloc) && !(is_glibc && image.holds(libc));
     for image in modules.images_in(&entries) {
-        let is_allocator = image.holds(malloc) && !image.holds(libc as u64);
-        if image.holds(own) || image.holds(loader::own_address() as u64) || is_allocator {
+        if image.holds(own) || image.holds(loader::own_address() as u64) || is_allocator(image) {
             continue;
         }
         let is_wanted = |function: &AllocatorFunction| {
             let real = function.real.load(Ordering::Relaxed) as u64;
-            let is_allocators =
-                |image: &ElfImage| image.holds(malloc) && image.holds(real) && !image.holds(libc as u64);
-            real != 0 && (!function.calls_others || modules.images().any(|(_, image)| is_allocators(image)))
+            let is_its_own = |(_, image): (u32, &ElfImage)| image.holds(real) && is_allocator(image);
+            real != 0 && (!function.calls_others || modules.images().any(is_its_own))
         };
         let mut each = |slot: u64, function: &AllocatorFunction| {
             if is_wanted(function) {

@@ -34,7 +34,7 @@ pub(crate) enum Kind {
     Moved = 4,
     /// The first argument is an allocation to move, the product of the next two the size.
     MovedProduct = 5,
-    /// mmap(2): anonymous memory counts.
+    /// mmap(2): anonymous memory counts, unless it is only reserved (`PROT_NONE`).
     Mapped = 6,
 }
 
@@ -54,7 +54,10 @@ fn size(kind: Kind, arguments: &[usize; 6]) -> Option<usize> {
         Kind::Aligned | Kind::Moved => Some(second),
         Kind::Stored => Some(third),
         Kind::MovedProduct => second.checked_mul(third),
-        Kind::Mapped => (flags as i32 & libc::MAP_ANONYMOUS != 0).then_some(second),
+        Kind::Mapped => {
+            let is_usable = third as i32 != libc::PROT_NONE;
+            (is_usable && flags as i32 & libc::MAP_ANONYMOUS != 0).then_some(second)
+        }
     }
 }
 
