@@ -24,6 +24,7 @@ pub mod program;
 mod quote;
 pub mod sockets;
 pub mod survey;
+mod unix_peers;
 
 pub use error::{AttachError, Refusal};
 pub use launch::inherit::ignore_hangups;

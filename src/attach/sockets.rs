@@ -6,6 +6,9 @@ use std::fs::File;
 use std::io::{BufRead, BufReader};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
+use super::network_namespace;
+use super::unix_peers::unix_peers;
+
 /// Maximum number of lines to read of each list, which take some 20 ms.
 const MAX_LINES: usize = 20_000;
 
@@ -19,13 +22,27 @@ pub fn sockets(pid: u32) -> HashMap<u64, String> {
             Some(())
         });
     }
+    let mut paths = HashMap::new();
     each_line(pid, "unix", |line| {
-        let path = line.split_ascii_whitespace().nth(7);
-        let words = path.map_or_else(|| "unix".to_owned(), |path| format!("unix {path}"));
-        sockets.insert(inode(line, 6)?, words);
+        paths.insert(inode(line, 6)?, line.split_ascii_whitespace().nth(7).map(str::to_owned));
         Some(())
     });
+    let peers = if network_namespace::is_other(pid) { HashMap::new() } else { unix_peers() };
+    sockets.extend(paths.keys().map(|&inode| (inode, describe_unix(inode, &paths, &peers))));
     sockets
+}
+
+/// Describes a unix socket by its path, by that of its peer, or by its peer's inode.
+fn describe_unix(inode: u64, paths: &HashMap<u64, Option<String>>, peers: &HashMap<u64, u64>) -> String {
+    let path = |inode: &u64| paths.get(inode)?.as_deref();
+    match (path(&inode), peers.get(&inode)) {
+        (Some(path), _) => format!("unix {path}"),
+        (None, Some(peer)) => match path(peer) {
+            Some(path) => format!("unix to {path}"),
+            None => format!("unix to socket:[{peer}]"),
+        },
+        (None, None) => "unix".to_owned(),
+    }
 }
 
 /// Calls `each` with the lines of a list but its head. Those that are not understood are left out.
@@ -77,7 +94,7 @@ fn address(text: &str) -> Option<SocketAddr> {
 mod tests {
     use std::net::{TcpListener, TcpStream};
     use std::os::fd::AsRawFd;
-    use std::os::unix::net::UnixListener;
+    use std::os::unix::net::{UnixListener, UnixStream};
 
     use super::*;
 
@@ -101,6 +118,15 @@ mod tests {
         let _ = std::fs::remove_file(&path);
         let unix = UnixListener::bind(&path).unwrap();
         assert_eq!(describe(&unix), Some(format!("unix {}", path.display())));
+        let client = UnixStream::connect(&path).unwrap();
+        let (accepted, _) = unix.accept().unwrap();
+        assert_eq!(describe(&accepted), Some(format!("unix {}", path.display())));
+        let (left, right) = UnixStream::pair().unwrap();
+        if !unix_peers().is_empty() {
+            assert_eq!(describe(&client), Some(format!("unix to {}", path.display())));
+            assert!(describe(&left).is_some_and(|words| words.starts_with("unix to socket:[")));
+            assert_ne!(describe(&left), describe(&right));
+        }
         std::fs::remove_file(&path).unwrap();
     }
 
