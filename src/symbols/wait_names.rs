@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use super::sanitize::sanitize;
 use crate::profile::Profile;
-use crate::profile::stack::FrameId;
+use crate::profile::stack::{Frame, FrameId};
 use crate::profile::thread::ThreadId;
 use crate::profile::waits::{WaitId, WaitReason};
 
@@ -154,7 +154,8 @@ impl WaitNames {
         let named = self.waits.get_mut(&frame)?;
         let known = profile.waits.get(named.wait);
         let callers: Vec<&str> = known.callers.iter().flat_map(|&caller| names(caller)).collect();
-        named.reason = futex_use_of(&callers).unwrap_or(known.reason);
+        let is_python = known.callers.iter().any(|&caller| matches!(profile.frame(caller), Frame::Script { .. }));
+        named.reason = futex_use_of(&callers, is_python).unwrap_or(known.reason);
         let (word, object) = (named.reason.word(), sanitize(&known.object));
         // An address is of the reason, a file of what is waited for.
         Some(match (object.as_str(), known.holder) {
@@ -182,11 +183,15 @@ impl ExplainedWait<'_> {
     }
 }
 
-/// The use that callers of these names, the innermost first, make of a futex.
-fn futex_use_of(callers: &[&str]) -> Option<WaitReason> {
+/// The use that callers of these names, the innermost first, make of a futex. Functions of Python
+/// stand for those of the interpreter, which would tell; only multiprocessing has real semaphores.
+fn futex_use_of(callers: &[&str], is_python: bool) -> Option<WaitReason> {
     let is_called = |part: &str| callers.iter().any(|name| name.contains(part));
     let outer = OUTER_USES.iter().find(|(part, _)| is_called(part)).map(|(_, reason)| *reason);
-    outer.or_else(|| callers.iter().copied().find_map(futex_use))
+    outer.or_else(|| match callers.iter().copied().find_map(futex_use) {
+        Some(WaitReason::Semaphore) if is_python && !is_called("synchronize.py") => Some(WaitReason::Lock),
+        reason => reason,
+    })
 }
 
 /// The use that a caller of this name makes of a futex.
@@ -224,12 +229,17 @@ mod tests {
     #[test]
     fn a_lock_of_python_is_no_semaphore() {
         let lock = ["__futex_abstimed_wait_common64", "sem_clockwait", "PyThread_acquire_lock_timed", "lock_acquire"];
-        assert_eq!(futex_use_of(&lock), Some(WaitReason::Lock));
+        let use_of = |callers: &[&str]| futex_use_of(callers, false);
+        assert_eq!(use_of(&lock), Some(WaitReason::Lock));
         let condition = [&lock[..], &["Condition.wait (/usr/lib/python3.11/threading.py:288)"]].concat();
-        assert_eq!(futex_use_of(&condition), Some(WaitReason::Condvar));
+        assert_eq!(use_of(&condition), Some(WaitReason::Condvar));
         let interpreter = ["__futex_abstimed_wait_common64", "pthread_cond_timedwait", "take_gil"];
-        assert_eq!(futex_use_of(&interpreter), Some(WaitReason::Lock));
-        assert_eq!(futex_use_of(&lock[..2]), Some(WaitReason::Semaphore));
+        assert_eq!(use_of(&interpreter), Some(WaitReason::Lock));
+        assert_eq!(use_of(&lock[..2]), Some(WaitReason::Semaphore));
+        let [with, acquire] =
+            ["waiter (/app/server.py:5)", "Lock.acquire (/usr/lib/python3/multiprocessing/synchronize.py)"];
+        assert_eq!(futex_use_of(&[&lock[..2], &[with]].concat(), true), Some(WaitReason::Lock));
+        assert_eq!(futex_use_of(&[&lock[..2], &[acquire]].concat(), true), Some(WaitReason::Semaphore));
     }
 
     #[test]

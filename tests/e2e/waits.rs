@@ -56,6 +56,12 @@ fn share(weights: &Weights, thread: &str, fits: impl Fn(&Labels) -> bool) -> f64
     fitting as f64 / all as f64
 }
 
+/// The share of a thread's waits for locks that have the right holder.
+fn right_of_locks(weights: &Weights, thread: &str, holder: &str) -> f64 {
+    let locks = share(weights, thread, |labels| labels.wait == "lock");
+    share(weights, thread, |labels| labels.wait == "lock" && labels.holder == holder) / locks
+}
+
 fn assert_reasons(weights: &Weights) {
     for (thread, wait, object, holder) in [
         ("lock", "lock", "0x", "holder"),
@@ -80,6 +86,10 @@ fn assert_reasons(weights: &Weights) {
         };
         let share_of_right = share(weights, thread, right);
         assert!(share_of_right >= 0.97, "{thread}: {share_of_right} of {weights:#?}");
+        if !holder.is_empty() {
+            let of_locks = right_of_locks(weights, thread, holder);
+            assert!(of_locks >= 0.99, "{thread}: {of_locks} of {weights:#?}");
+        }
         // Whatever a thread waits for, no other thread is ever said to hold it.
         let invented = share(weights, thread, |labels| !labels.holder.is_empty() && labels.holder != holder);
         assert_eq!(invented, 0.0, "{thread}: {weights:#?}");
@@ -103,6 +113,7 @@ fn threads_of_a_deadlock_hold_each_others_locks() {
     for (thread, holder) in [("first", "second"), ("second", "first")] {
         let right = share(&weights, thread, |labels| labels.wait == "lock" && labels.holder == holder);
         assert!(right >= 0.97, "{thread}: {right} of {weights:#?}");
+        assert!(right_of_locks(&weights, thread, holder) >= 0.99, "{thread}: {weights:#?}");
     }
 }
 

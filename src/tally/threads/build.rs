@@ -124,6 +124,8 @@ impl ThreadSources<'_> {
             return None;
         }
         let mut functions = self.functions(key);
+        // The wait is a row, too, if rows are waits.
+        functions.retain(|row| !row.full.starts_with("wait:"));
         let executable = &self.profile.process(self.profile.thread(id).process).executable;
         let is_own = |row: &StackRow| !row.module.is_empty() && executable.ends_with(&*row.module);
         let own = functions.iter().position(is_own).unwrap_or(0);
