@@ -258,6 +258,10 @@ fn limits(manual: &mut Manual) {
          functions cannot be read as a whole has native frames; the page of losses counts those. A function that is freed \
          within a tenth of a second of its sample is [freed function]. Of recursion deeper than a sample, the leaf side is \
          kept.",
+        "Allocated bytes are those that a program asks of malloc and its kin, and of mmap for anonymous memory that is \
+         not only reserved (PROT_NONE). A mapping is in use (LIVE) until its first page is unmapped. At most 65 536 \
+         sampled allocations are watched at a time, by eight for each hash of an address; the bytes of others are lost \
+         to LIVE, and the header and the losses page count them. What musl's own functions allocate is not seen.",
         "On the wall clock, the stack of a sleeping thread is [truncated] where a frame needs a register that the kernel \
          does not show.",
     ] {
@@ -349,7 +353,7 @@ fn report(manual: &mut Manual, command: &clap::Command) {
     manual.section("REPORTS");
     manual.text(
         "sigtop report prints saved profiles exactly as pprof does: profile.proto from any tool, gperftools' CPU profiles, \
-         and folded stacks. Every option has pprof's meaning.",
+         heap profiles of gperftools, jemalloc (jeprof) and Go, and folded stacks. Every option has pprof's meaning.",
     );
     for argument in report.get_arguments().filter(|argument| !argument.is_hide_set()) {
         let value = argument.get_value_names().filter(|_| argument.get_action().takes_values());

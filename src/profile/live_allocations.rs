@@ -15,14 +15,11 @@ impl Profile {
         // If the id is in use, an end was lost.
         self.free_live(process, id);
         let process = &mut self.processes[process.0 as usize];
-        if id == 0 || process.live.len() >= MAX_LIVE {
-            // Its end would not be known.
-            self.overflows.allocations += 1;
-            return;
-        }
         let totals = process.totals.get_or_default(Clock::Live);
-        if !totals.has_room(key) {
+        // Without an id, its end would not be known.
+        if id == 0 || process.live.len() >= MAX_LIVE || !totals.has_room(key) {
             self.overflows.allocations += 1;
+            self.overflows.allocated_bytes = self.overflows.allocated_bytes.saturating_add(weight.ns);
             return;
         }
         let index = totals.index(key);
@@ -128,7 +125,8 @@ mod tests {
         let last = |ns| Span::Last { ns, now_ns: 31 * SECOND };
         assert_eq!(sum(&profile, Clock::Alloc, Span::Total), (4000, 65));
         assert_eq!(sum(&profile, Clock::Live, Span::Total), (3000, 60), "the end of one is not known");
-        assert_eq!(profile.overflows().allocations, 1);
+        let overflows = profile.overflows();
+        assert_eq!((overflows.allocations, overflows.allocated_bytes), (1, 1000));
         send(&mut profile, 32 * SECOND, Message::Freed { id: 1 });
         send(&mut profile, 32 * SECOND, Message::Freed { id: 1 });
         send(&mut profile, 32 * SECOND, Message::Freed { id: 99 });

@@ -79,6 +79,8 @@ pub struct Overflows {
     pub scripts: u64,
     /// Number of sampled allocations whose end is not watched: they are not in the memory in use.
     pub allocations: u64,
+    /// Bytes for which these stand.
+    pub allocated_bytes: u64,
     /// Number of samples whose stack was cut to stay below the memory limit.
     pub memory: u64,
 }

@@ -415,7 +415,7 @@ impl App {
         let centre = self.top.selected_name().filter(|_| self.card || shows(Pane::Callers)).map(str::to_owned);
         let listing = self.top.selected_name().filter(|_| self.card || shows(Pane::Source)).map(str::to_owned);
         let flame = shows(Pane::Flame).then(|| self.flame.query());
-        let shows_threads = shows(Pane::Threads) || self.group.shows_waits();
+        let shows_threads = shows(Pane::Threads) || self.shows_waits();
         let threads = shows_threads.then(|| self.threads.query());
         Question {
             window_ns: self.window_ns,

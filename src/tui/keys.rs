@@ -297,7 +297,7 @@ pub static TABLE: &[Binding] = &[
         &[char('T')],
         "T",
         A::Roots,
-        "thread, process or both at the root of all stacks (tagroot)",
+        "thread, process, both, or the wait at the root of all stacks (tagroot)",
         NO_HINT,
     ),
     bind(P::Screen, &[char('t')], "t", A::Names, "function names short, full or bare", ("names", 2)),

@@ -352,7 +352,7 @@ pub(crate) fn query() -> impl Strategy<Value = Query> {
     ];
     let roots = prop_oneof![
         2 => Just(TagRoot::Plain),
-        1 => prop::sample::select(vec![TagRoot::Threads, TagRoot::Processes, TagRoot::Both]),
+        1 => prop::sample::select(vec![TagRoot::Threads, TagRoot::Processes, TagRoot::Both, TagRoot::Waits]),
     ];
     (span, filters(), sort, group, roots).prop_map(|(span, filters, sort, group, roots)| Query {
         span,

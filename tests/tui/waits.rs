@@ -11,7 +11,7 @@ use sigtop::tui::action::Action;
 use crate::goldens::{compare, waits_at};
 use crate::keys::{ESC, selected};
 use crate::session::Session;
-use crate::stage::Region::{Body, Status};
+use crate::stage::Region::{Body, Header, Status};
 use crate::stage::{SCREEN, Stage, options};
 
 /// The rows in brackets: those of waits. A trend or a margin before them is not part of them.
@@ -31,9 +31,36 @@ fn the_views_of_waits_follow_each_other() {
     let locks = "[lock 0x7f1000] held by compactor 41280";
     let objects = ["[disk] /var/lib/server/data.log", "[poll] anon_inode:[eventpoll]", "[read] pipe:[48151]"];
     assert_eq!(waits(&stage), [&[locks], &objects[..], &["[condvar]"]].concat());
+    // Threads say the reason once, and where.
+    stage.press("5");
+    let text = stage.text();
+    assert!(text.contains("[lock] held by compactor for 59.9 s  in Cache::insert"), "{text}");
+    stage.press("1");
     stage.press("B");
     assert_eq!(waits(&stage), ["[lock] held by compactor 41280", "[disk]", "[poll]", "[read]", "[condvar]"]);
     stage.press("B");
+    assert_eq!(waits(&stage), [""; 0]);
+}
+
+/// As by pprof's tagroot, what a thread waits for is the root of its stacks, and no longer the
+/// leaf.
+#[test]
+fn waits_are_the_roots_of_stacks() {
+    let mut stage = waits_at((140, 45), "r1");
+    stage.press(":tagroot=wait\r");
+    let locks = "[lock 0x7f1000] held by compactor 41280";
+    assert!(waits(&stage).iter().any(|row| row == locks), "{}", stage.text());
+    stage.press("/held by\r");
+    assert_eq!(selected(&stage), locks);
+    // Two of five threads wait for the lock.
+    let text = stage.text();
+    let row = text.lines().find(|line| line.contains(locks)).expect("a row");
+    assert!(row.contains(" 0     0%     20s 40.00%"), "{text}");
+    stage.press("2");
+    let text = stage.text();
+    assert!(text.contains("no callers sampled") && text.contains("clone3"), "{text}");
+    stage.press("1");
+    stage.press(":tagroot=\r");
     assert_eq!(waits(&stage), [""; 0]);
 }
 
@@ -53,7 +80,7 @@ fn enter_on_a_held_lock_shows_waiter_and_holder() {
 }
 
 /// The answer, as if its rows were bytes of memory in allocations of about 64 bytes.
-fn of_memory(answer: &Answer) -> Answer {
+fn of_memory(answer: &Answer, clock: Clock) -> Answer {
     let counted = |table: &TopTable| {
         let mut table = table.clone();
         for row in &mut table.rows {
@@ -65,20 +92,25 @@ fn of_memory(answer: &Answer) -> Answer {
         Arc::new(table)
     };
     let mut answer = Answer { window: counted(&answer.window), total: counted(&answer.total), ..answer.clone() };
-    answer.facts.clock = Clock::Alloc;
+    answer.facts.clock = clock;
     answer
 }
 
 #[test]
 fn allocated_bytes_have_a_count() {
-    let show = |size| {
+    let show = |clock, size| {
         let mut session = Session::new(SCREEN);
         session.facts.period_ns = 512 << 10;
-        let mut stage = Stage::new(Options { clock: Clock::Alloc, ..options() }, session, size);
+        let mut stage = Stage::new(Options { clock, ..options() }, session, size);
         stage.press("1");
         let answer = stage.session.answer().expect("a question was asked");
-        stage.act(Action::Answer(Arc::new(of_memory(&answer))));
-        stage.regions(&[Body, Status])
+        let mut answer = of_memory(&answer, clock);
+        // Some allocations found no place among those whose end is watched.
+        answer.facts.overflows.allocations = 3;
+        answer.facts.overflows.allocated_bytes = 5 << 20;
+        stage.act(Action::Answer(Arc::new(answer)));
+        stage.regions(&[Header, Body, Status])
     };
-    compare("pane-allocations", &[(140, 14), (80, 14)].map(show).concat());
+    compare("pane-allocations", &[(140, 14), (80, 14)].map(|size| show(Clock::Alloc, size)).concat());
+    compare("pane-live-allocations", &[(140, 14), (80, 14)].map(|size| show(Clock::Live, size)).concat());
 }

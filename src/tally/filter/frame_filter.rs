@@ -140,6 +140,7 @@ impl FrameFilter {
             (&mut self.show_from, &filters.show_from),
         ];
         let mut query_changed = rows.set_grouping(query.group);
+        query_changed |= std::mem::replace(&mut self.shows_waits, query.shows_waits()) != query.shows_waits();
         for (cache, patterns) in kinds {
             query_changed |= cache.update(patterns, names);
         }
@@ -154,7 +155,6 @@ impl FrameFilter {
             self.truncate(first);
         }
         self.names_version = Some(names.version());
-        self.shows_waits = query.group.shows_waits();
         for index in self.frames.len()..count {
             if self.add(profile, names, rows, frame(FrameId(index as u32))) {
                 invalid = Invalidation::All;

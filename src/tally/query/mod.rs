@@ -183,6 +183,8 @@ pub enum Owner {
     Thread,
     /// The process of that thread.
     Process,
+    /// The wait of that thread, if it waits. It is no longer the leaf.
+    Wait,
 }
 
 /// Frames added at the root of every stack, as pprof's `-tagroot` does. Filters treat them as they
@@ -198,10 +200,13 @@ pub enum TagRoot {
     Processes,
     /// The process, and the thread as its child.
     Both,
+    /// The wait of the thread.
+    Waits,
 }
 
 impl Keyword for TagRoot {
-    const ALL: &'static [TagRoot] = &[TagRoot::Plain, TagRoot::Threads, TagRoot::Processes, TagRoot::Both];
+    const ALL: &'static [TagRoot] =
+        &[TagRoot::Plain, TagRoot::Threads, TagRoot::Processes, TagRoot::Both, TagRoot::Waits];
 
     fn word(self) -> Word {
         match self {
@@ -211,6 +216,7 @@ impl Keyword for TagRoot {
             TagRoot::Both => {
                 Word::new("process,thread", "the process, then the thread").with_label("processes, threads at the root")
             }
+            TagRoot::Waits => Word::new("wait", "what the thread waits for").with_label("waits at the root"),
         }
     }
 }
@@ -223,6 +229,7 @@ impl TagRoot {
             TagRoot::Threads => &[Owner::Thread],
             TagRoot::Processes => &[Owner::Process],
             TagRoot::Both => &[Owner::Process, Owner::Thread],
+            TagRoot::Waits => &[Owner::Wait],
         }
     }
 }
@@ -263,6 +270,11 @@ impl Query {
     /// are not what they wait for.
     pub fn folds_idle(&self) -> bool {
         self.fold_idle && self.clock == Clock::Real && !self.group.shows_waits()
+    }
+
+    /// Whether waits are frames: rows, or the roots of stacks.
+    pub fn shows_waits(&self) -> bool {
+        self.group.shows_waits() || self.roots == TagRoot::Waits
     }
 
     /// Whether the query needs frames for threads and processes.

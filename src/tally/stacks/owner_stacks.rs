@@ -18,7 +18,8 @@ use crate::tally::rows::OwnedFrame;
 /// The tree of one owner.
 #[derive(Clone, Copy)]
 struct OwnerTree {
-    /// The id of the thread or process. Threads with the same id share a tree.
+    /// The id of the thread or process. Threads with the same id share a tree. Those of waits are
+    /// counted down from the largest number.
     id: u32,
     /// The stack that has no frames but those of owners.
     root: StackId,
@@ -39,6 +40,8 @@ pub(crate) struct OwnerStacks {
     roots: IdMap<(StackId, FrameId), StackId>,
     /// The tree of each thread.
     trees: Vec<Option<OwnerTree>>,
+    /// The trees of each thread by what it waits for, where that is the root.
+    wait_trees: IdMap<(u32, FrameId), OwnerTree>,
     /// The copies, by tree and stack of the profile.
     copies: IdMap<(u32, StackId), StackId>,
     /// All frames, where rows have owners.
@@ -105,7 +108,22 @@ impl OwnerStacks {
     }
 
     fn copy_stack(&mut self, profile: &Profile, (thread, stack): ThreadStack) {
-        let tree = self.tree(profile, thread);
+        let mut tree = self.tree(profile, thread);
+        let wait = profile.stacks.wait(stack).filter(|_| self.owners.contains(&Owner::Wait));
+        let Some(wait) = wait else {
+            self.copy_frames(profile, tree, stack);
+            return;
+        };
+        let known = (tree.id, stack);
+        if !self.copies.contains_key(&known) {
+            tree = self.wait_tree(tree, wait);
+            let copy = self.copy_frames(profile, tree, profile.stacks.code(stack));
+            self.copies.insert(known, copy);
+        }
+    }
+
+    /// Copies a stack into a tree, as far as it is not there yet.
+    fn copy_frames(&mut self, profile: &Profile, tree: OwnerTree, stack: StackId) -> StackId {
         let mut at = stack;
         let mut copy = loop {
             if at == StackId::EMPTY {
@@ -123,6 +141,19 @@ impl OwnerStacks {
             copy = self.push(copy, frame);
             self.copies.insert((tree.id, next), copy);
         }
+        copy
+    }
+
+    /// Returns the tree for a wait of the thread of another tree, and adds it if it is new.
+    fn wait_tree(&mut self, of_thread: OwnerTree, wait: FrameId) -> OwnerTree {
+        if let Some(tree) = self.wait_trees.get(&(of_thread.id, wait)) {
+            return *tree;
+        }
+        let frame = self.intern_frame(wait, None);
+        let root = self.intern_root(of_thread.root, frame);
+        let tree = OwnerTree { id: u32::MAX - self.wait_trees.len() as u32, root, owner: of_thread.owner };
+        self.wait_trees.insert((of_thread.id, wait), tree);
+        tree
     }
 
     fn push(&mut self, parent: StackId, frame: FrameId) -> StackId {
@@ -160,11 +191,10 @@ impl OwnerStacks {
             return *tree;
         }
         let process = profile.thread(thread).process;
-        let frame = |owner: Owner| {
-            profile.stacks.find(match owner {
-                Owner::Thread => Frame::Thread(thread),
-                Owner::Process => Frame::Process(process),
-            })
+        let frame = |owner: Owner| match owner {
+            Owner::Thread => profile.stacks.find(Frame::Thread(thread)),
+            Owner::Process => profile.stacks.find(Frame::Process(process)),
+            Owner::Wait => None,
         };
         let mut root = StackId::EMPTY;
         for owner in self.owners.iter().filter_map(|&owner| frame(owner)) {

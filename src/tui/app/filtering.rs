@@ -66,7 +66,7 @@ impl App {
             return;
         }
         let Some((full, _)) = self.function_under_cursor() else { return self.note("nothing is selected") };
-        if let Some(tag) = Some(full).filter(|_| self.group.shows_waits()).and_then(TagFilter::for_wait) {
+        if let Some(tag) = Some(full).filter(|_| self.shows_waits()).and_then(TagFilter::for_wait) {
             let kind = if subject == Subject::Ignore { Subject::TagIgnore } else { Subject::TagFocus };
             if !matches!(subject, Subject::Focus | Subject::Ignore) {
                 return self.note("waits are not hidden: F and I filter by them, B shows functions");

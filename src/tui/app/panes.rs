@@ -244,7 +244,7 @@ impl App {
     /// lock. Returns false if the row is no wait for a lock whose holder is known.
     fn enter_wait(&mut self) -> bool {
         let row = self.top.selected_names().map_or("", |(short, _)| short);
-        let holder = Some(row).filter(|_| self.group.shows_waits()).and_then(|row| WaitLabel::parse(row).holder_tid());
+        let holder = Some(row).filter(|_| self.shows_waits()).and_then(|row| WaitLabel::parse(row).holder_tid());
         let is_shown = holder.is_some_and(|tid| self.threads.request_chain_to(tid));
         if is_shown {
             self.toggle_page(HelpPage::Holder);

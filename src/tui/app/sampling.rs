@@ -134,6 +134,11 @@ impl App {
         self.set_roots(self.roots.next());
     }
 
+    /// Whether waits are rows: as the leaves of stacks or as their roots.
+    pub(super) fn shows_waits(&self) -> bool {
+        self.group.shows_waits() || self.roots == TagRoot::Waits
+    }
+
     /// Sets the pseudo-frames at the root of every stack, and shows a message.
     pub(super) fn set_roots(&mut self, roots: TagRoot) {
         if self.roots == roots {
@@ -144,7 +149,8 @@ impl App {
         if roots != TagRoot::Plain {
             self.flame.show_root();
         }
-        self.note(format!("stack roots: {} (T: {})", roots.word().help, roots.next().word().help));
+        let clock = if roots == TagRoot::Waits && self.clock.value() != Clock::Real { "; r samples waits" } else { "" };
+        self.note(format!("stack roots: {}{clock} (T: {})", roots.word().help, roots.next().word().help));
     }
 
     pub(super) fn step_group(&mut self) {

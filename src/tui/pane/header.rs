@@ -247,14 +247,17 @@ fn sampling(context: &PaneContext<'_>, facts: Option<&Facts>) -> Vec<Segment> {
         segments.push(Segment::new(2).or_text(advice.short(), dim).or_nothing());
     }
     let lost = facts.map(|facts| facts.losses.lost());
-    let lost_style = if lost.is_some_and(|lost| lost > 0) { style(Role::Bad) } else { plain };
     let lost_bytes = facts.filter(|facts| facts.clock.is_memory()).map(|facts| facts.losses.lost_bytes);
-    let lost_bytes = lost_bytes.map(|bytes| bytes.into_iter().fold(0, u64::saturating_add));
-    let number = match lost_bytes.filter(|bytes| *bytes > 0) {
-        Some(bytes) => measure::bytes(bytes),
-        None => lost.map_or("–".to_owned(), measure::count),
+    // An allocation whose end is not watched is not in the memory in use.
+    let unwatched = facts.filter(|facts| facts.clock == Clock::Live).map_or(0, |facts| facts.overflows.allocated_bytes);
+    let lost_bytes = lost_bytes.map_or(0, |bytes| bytes.into_iter().fold(unwatched, u64::saturating_add));
+    let is_any_lost = lost.is_some_and(|lost| lost > 0) || lost_bytes > 0;
+    let lost_style = if is_any_lost { style(Role::Bad) } else { plain };
+    let number = match lost_bytes {
+        0 => lost.map_or("–".to_owned(), measure::count),
+        bytes => measure::bytes(bytes),
     };
-    let rank = if lost.is_some_and(|lost| lost > 0) { 9 } else { 5 };
+    let rank = if is_any_lost { 9 } else { 5 };
     let words = vec![Span::styled("lost ", dim), Span::styled(number, lost_style)];
     segments.push(Segment::new(rank).columns(8).or(words).or_nothing());
     if let Some(unsampled) = facts.and_then(|facts| facts.unsampled.as_ref()) {

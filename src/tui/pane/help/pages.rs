@@ -204,12 +204,13 @@ fn losses(facts: Option<&Facts>, width: u16) -> Vec<HelpLine> {
             entry(&mut lines, width, &found.to_string(), unread_reason(found));
         }
     }
-    let full: [(&str, Count); 7] = [
+    let full: [(&str, Count); 8] = [
         ("processes rejected", |facts| facts.overflows.processes),
         ("samples of unnamed threads", |facts| facts.overflows.threads),
         ("mappings of unnamed files", |facts| facts.overflows.modules),
         ("stacks shortened", |facts| facts.overflows.stacks),
         ("Python functions rejected", |facts| facts.overflows.scripts),
+        ("allocations not in LIVE", |facts| facts.overflows.allocations),
         ("dropped from the window", |facts| facts.overflows.window),
         ("samples cut by --memory", |facts| facts.overflows.memory),
     ];
@@ -219,8 +220,9 @@ fn losses(facts: Option<&Facts>, width: u16) -> Vec<HelpLine> {
         lines.push(HelpLine::Heading("Limits reached".to_owned()));
     }
     for (name, value) in full {
-        if facts.is_some_and(|facts| value(facts) > 0) {
-            lines.push(number(name, count(value), String::new()));
+        if let Some(facts) = facts.filter(|facts| value(facts) > 0) {
+            let bytes = Some(facts.overflows.allocated_bytes).filter(|_| name.starts_with("allocations"));
+            lines.push(number(name, count(value), bytes.map(measure::bytes).unwrap_or_default()));
         }
     }
     lines.push(HelpLine::Blank);
