@@ -133,6 +133,15 @@ fn damaged_gperftools_profiles() {
 }
 
 #[test]
+fn damaged_heap_profiles() {
+    survives(&fs::read(tests().join("profiles/libtcmalloc.heap")).unwrap(), 8);
+    survives(
+        b"heap_v2/524288\n  t*: 2: 90 [0: 0]\n@ 0x1 0x2\n  t*: 2: 90 [1: 7]\nMAPPED_LIBRARIES:\n1-3 r-xp 0 0:0 7 a\n",
+        9,
+    );
+}
+
+#[test]
 fn damaged_folded_stacks() {
     survives(b"main;a;b c 12\nmain;a 3\n# what\nmain;std::map<int, X>::f(int) 9\n", 7);
 }

@@ -52,6 +52,9 @@ pub fn read_with_warnings(from: impl Read, warnings: &mut Vec<String>) -> Result
     }
     if is_text(probe) {
         let text = String::from_utf8_lossy(probe).into_owned();
+        if gperftools::is_heap(&text) {
+            return gperftools::read_heap(&mut input);
+        }
         if let Some(remedy) = old_text_remedy(&text) {
             return Err(ReadError::OldText { remedy });
         }
@@ -76,19 +79,16 @@ fn is_text(probe: &[u8]) -> bool {
     probe.iter().all(|&byte| byte >= b' ' || matches!(byte, b'\n' | b'\r' | b'\t'))
 }
 
-/// The command that converts a profile in a text format of gperftools, jemalloc or Go, recognised
-/// by its first line. Some of its lines would pass for folded stacks.
+/// The command that converts a profile in another text format of gperftools or Go, recognised by
+/// its first line. Some of its lines would pass for folded stacks.
 fn old_text_remedy(text: &str) -> Option<&'static str> {
     let line = text.lines().map(str::trim).find(|line| !line.is_empty())?;
     let is_section = line.strip_prefix("--- ").is_some_and(|name| {
         ["contention", "mutex", "heap", "growth", "thread", "Thread", "symbol"].iter().any(|of| name.starts_with(of))
     });
     let is_count = line.split_once(" profile: total ").is_some_and(|(_, count)| count.parse::<u64>().is_ok());
-    match line {
-        _ if line.starts_with("heap_v2/") => Some("jeprof --collapsed PROGRAM FILE > NEW"),
-        _ if is_section || is_count || line.starts_with("heap profile:") => Some("pprof -proto -output=NEW FILE"),
-        _ => None,
-    }
+    let is_heap = line.starts_with("heap_v2/") || line.starts_with("heap profile:");
+    (is_section || is_count || is_heap).then_some("pprof -proto -output=NEW FILE")
 }
 
 /// The encoding of a text in UTF-16, recognised by its byte order mark or by its first characters

@@ -1,9 +1,12 @@
 //! gperftools' CPU profiles: a header and records of machine words, followed by the memory map as
-//! text. They hold addresses only, so reading one by name takes the files that were mapped.
+//! text. They hold addresses only, so reading one by name takes the files that were mapped. Its
+//! heap profiles, which Go and jemalloc write in a similar form, are text as a whole.
 
+mod heap;
 mod maps;
 mod read;
 mod write;
 
+pub(super) use heap::{is_heap, read as read_heap};
 pub(super) use read::{is_gperftools, read};
 pub use write::{check, write};

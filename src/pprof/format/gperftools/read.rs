@@ -29,11 +29,11 @@ const WORD_LAYOUTS: [WordLayout; 4] = [
 /// Number of words in the header.
 const HEADER_WORDS: usize = 5;
 /// Maximum number of addresses in a record.
-const MAX_STACK: u64 = 1 << 16;
+pub(super) const MAX_STACK: u64 = 1 << 16;
 /// Maximum number of distinct addresses.
-const MAX_LOCATIONS: usize = 1 << 24;
+pub(super) const MAX_LOCATIONS: usize = 1 << 24;
 /// Maximum length of the text after the records, in bytes.
-const MAX_TEXT: usize = 16 << 20;
+pub(super) const MAX_TEXT: usize = 16 << 20;
 
 impl WordLayout {
     /// Decodes the first word.
