@@ -6,12 +6,17 @@ use std::process::Command;
 use crate::harness::run::{Batch, Watched, run, text, tool};
 use crate::harness::targets;
 
-/// Runs a command alone and watched; its output must be the same.
+/// Runs a command alone and watched, also by allocated bytes; its output must be the same.
 fn watch(command: &[&str]) -> Watched {
     let alone = run(Command::new(command[0]).args(&command[1..]));
-    let watched = Batch::new("--hz 250").run(command);
-    assert_eq!((watched.ran.code(), watched.ran.out()), (alone.code(), alone.out()), "{}", watched.ran.err());
-    watched
+    let watch = |options| {
+        let watched = Batch::new(options).run(command);
+        assert_eq!((watched.ran.code(), watched.ran.out()), (alone.code(), alone.out()), "{}", watched.ran.err());
+        watched
+    };
+    let allocated = watch("--clock alloc --bytes 4k");
+    assert!(allocated.raw.weight_ns("alloc") > 0, "{}", allocated.tables);
+    watch("--hz 250")
 }
 
 /// Asserts that the target exited successfully, that most stacks are complete, and that there are
