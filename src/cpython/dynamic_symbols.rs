@@ -1,7 +1,7 @@
 //! Looks up an exported symbol of a mapped file by its name, in the hash table that the loader uses
 //! (`DT_GNU_HASH`).
 
-use super::memory::TargetMemory;
+use super::memory::{TargetMemory, half, word};
 
 const DT_NULL: u64 = 0;
 const DT_STRTAB: u64 = 5;
@@ -9,6 +9,9 @@ const DT_SYMTAB: u64 = 6;
 const DT_GNU_HASH: u64 = 0x6fff_fef5;
 /// Maximum number of entries of a dynamic section.
 const MAX_ENTRIES: u64 = 256;
+/// Size of an entry, and the number of entries that are read at a time.
+const ENTRY_BYTES: u64 = 16;
+const ENTRIES_AT_A_TIME: u64 = 64;
 /// Maximum number of symbols in a bucket of the hash table. Linkers make buckets of a few.
 const MAX_CHAIN: u32 = 1024;
 /// Maximum length of a symbol's name here, with its NUL.
@@ -49,17 +52,23 @@ impl<'a, M: TargetMemory> DynamicSymbols<'a, M> {
     pub(super) fn of(memory: &'a M, section: DynamicSection) -> Option<DynamicSymbols<'a, M>> {
         let DynamicSection { bias, start, size, .. } = section;
         let mut found = DynamicSymbols { memory, bias, names: 0, symbols: 0, hashes: 0 };
-        for index in 0..(size / 16).min(MAX_ENTRIES) {
-            let entry = start.checked_add(16 * index)?;
-            let (tag, value) = (memory.word(entry)?, memory.word(entry.checked_add(8)?)?);
-            // glibc relocates these words in place, musl and the vdso do not.
-            let address = if value < bias { value.wrapping_add(bias) } else { value };
-            match tag {
-                DT_NULL => break,
-                DT_STRTAB => found.names = address,
-                DT_SYMTAB => found.symbols = address,
-                DT_GNU_HASH => found.hashes = address,
-                _ => {}
+        let entries = (size / ENTRY_BYTES).min(MAX_ENTRIES);
+        let mut bytes = [0; (ENTRIES_AT_A_TIME * ENTRY_BYTES) as usize];
+        'section: for first in (0..entries).step_by(ENTRIES_AT_A_TIME as usize) {
+            let count = (entries - first).min(ENTRIES_AT_A_TIME);
+            let bytes = bytes.get_mut(..(count * ENTRY_BYTES) as usize)?;
+            memory.read(start.checked_add(first * ENTRY_BYTES)?, bytes)?;
+            for entry in bytes.chunks_exact(ENTRY_BYTES as usize) {
+                let (tag, value) = (word(entry, 0)?, word(entry, 8)?);
+                // glibc relocates these words in place, musl and the vdso do not.
+                let address = if value < bias { value.wrapping_add(bias) } else { value };
+                match tag {
+                    DT_NULL => break 'section,
+                    DT_STRTAB => found.names = address,
+                    DT_SYMTAB => found.symbols = address,
+                    DT_GNU_HASH => found.hashes = address,
+                    _ => {}
+                }
             }
         }
         (found.names != 0 && found.symbols != 0 && found.hashes != 0).then_some(found)
@@ -69,8 +78,17 @@ impl<'a, M: TargetMemory> DynamicSymbols<'a, M> {
     pub(super) fn find(&self, name: &[u8]) -> Option<DynamicSymbol> {
         let hash = name.iter().fold(5381u32, |hash, &byte| hash.wrapping_mul(33).wrapping_add(byte.into()));
         // Buckets, first symbol, words of the filter, shift; then filter, buckets, chains.
-        let header = |offset: u64| self.memory.half(self.hashes.checked_add(offset)?);
-        let (buckets, first, filter) = (header(0)?, header(4)?, u64::from(header(8)?));
+        let mut header = [0; 16];
+        self.memory.read(self.hashes, &mut header)?;
+        let (buckets, first, filter) = (half(&header, 0)?, half(&header, 4)?, u64::from(half(&header, 8)?));
+        if filter > 0 {
+            let at = u64::from(hash / 64) % filter;
+            let bits = self.memory.word(self.hashes.checked_add(16 + 8 * at)?)?;
+            let second = hash.checked_shr(half(&header, 12)?)?;
+            if bits >> (hash % 64) & bits >> (second % 64) & 1 == 0 {
+                return None;
+            }
+        }
         let starts = self.hashes.checked_add(16 + 8 * filter)?;
         let chains = starts.checked_add(4 * u64::from(buckets))?;
         let bucket = u64::from(hash.checked_rem(buckets)?);
