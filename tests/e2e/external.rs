@@ -351,6 +351,24 @@ fn exec_and_children_are_followed() {
     assert!(alone.raw.images.iter().all(|image| image.pid == root), "{:?}", alone.raw.images);
 }
 
+/// Regression test: a process that executed another program just as it was first looked at was
+/// taken for one that must not be traced, and never sampled. One that did so while it was asked to
+/// stop was taken for one that a debugger traces.
+#[test]
+fn a_chain_of_execs_is_watched_to_its_end() {
+    let file = targets::scratch("external").join("recording.sigtop");
+    let mut command = Command::new(SIGTOP);
+    command.args(["record", "--engine", "external", "--hz", "999", "--budget", "100%", "-o"]).arg(&file);
+    let recorded = run(command.arg("--").arg(targets::c("execs")).args(["last", "600"]));
+    assert_eq!((recorded.code(), recorded.out().as_str()), (7, "executed 600\n"), "{}", recorded.err());
+    assert!(!recorded.err().contains("traced"), "{}", recorded.err());
+    let report = run(Command::new(SIGTOP).arg("report").arg(&file));
+    let burnt = report.out().lines().find(|line| line.ends_with("burn")).expect("a row").to_owned();
+    let cum = burnt.split_whitespace().nth(3).and_then(|cum| cum.strip_suffix("ms"));
+    let burnt_ms: f64 = cum.and_then(|cum| cum.parse().ok()).expect("milliseconds");
+    assert!(burnt_ms > 300.0, "{burnt} of 400 ms");
+}
+
 /// Regression test: the CPU time that a child had used before its parent was watched counted as
 /// sampled.
 #[test]

@@ -1,5 +1,5 @@
-// execs slow COUNT | fast COUNT: a chain of COUNT execs in one process; `slow` burns 40 ms of CPU time before each. Ends with
-// status 7 and prints `executed COUNT`.
+// execs slow COUNT | fast COUNT | last COUNT: a chain of COUNT execs in one process; `slow` burns 40 ms of CPU time before
+// each, `last` 400 ms after the last one. Ends with status 7 and prints `executed COUNT`.
 //
 // Every second image is bare: it runs without LD_PRELOAD (and hands it on in its arguments), so whatever a profiler left
 // armed meets a program that has no handler for it. The way to exec changes from image to image.
@@ -15,7 +15,7 @@
 extern char **environ;
 static volatile double sink;
 
-static void burn(int64_t ns) {
+__attribute__((noinline)) static void burn(int64_t ns) {
     struct timespec now;
     clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
     int64_t until = now.tv_sec * 1000000000LL + now.tv_nsec + ns;
@@ -33,6 +33,7 @@ int main(int count, char **arguments) {
     int total = atoi(arguments[2]), done = count > 3 ? atoi(arguments[3]) : 0;
     if (!strcmp(mode, "slow")) burn(40000000);
     if (done == total) {
+        if (!strcmp(mode, "last")) burn(400000000);
         printf("executed %d\n", done);
         return 7;
     }

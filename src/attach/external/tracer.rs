@@ -20,7 +20,7 @@ use super::events::{
     ImageId, ImageStart, SampledStack, SampledState, SamplerConfig, TracerEvent, UnwalkedSample, WalkerRequest,
 };
 use super::heartbeat::Heartbeat;
-use super::process::WatchedProcess;
+use super::process::{ProcessChange, WatchedProcess};
 use super::ptrace::{self, ThreadEvent};
 use super::restart;
 use super::stack_copy::StackCopy;
@@ -212,15 +212,21 @@ impl Tracer {
             cpu_ns: if is_new { 0 } else { process.cpu_ns },
         };
         self.outbox.push_back((image, TracerEvent::Started(start)));
-        process.check(monotonic_ns(), self.tick, true, &mut self.outbox);
-        if process.threads.is_empty() {
-            // The kernel does not let this process be looked into.
-            self.outbox.push_back((image, TracerEvent::Ended));
-            self.given_up.insert(pid);
-            let _ = self.links.refused.send(pid);
+        let change = process.check(monotonic_ns(), self.tick, true, &mut self.outbox);
+        if !process.threads.is_empty() {
+            self.processes.insert(pid, process);
             return;
         }
-        self.processes.insert(pid, process);
+        self.outbox.push_back((image, TracerEvent::Ended));
+        match change {
+            ProcessChange::Executed => self.watch(pid, is_new),
+            ProcessChange::Ended => {}
+            // The kernel does not let this process be looked into.
+            ProcessChange::None => {
+                self.given_up.insert(pid);
+                let _ = self.links.refused.send(pid);
+            }
+        }
     }
 
     /// Ends an image, and accounts for what was not sampled.

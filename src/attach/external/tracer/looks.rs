@@ -115,8 +115,9 @@ impl Tracer {
         if is_interpreted {
             thread.read_inner_tid();
         }
-        if thread.stop_request.is_some() {
-            // It waits for a processor, or stands still until its stop is served.
+        if self.asked.contains_key(&tid) {
+            // It waits for a processor, or stands still until its stop is served. It may have been
+            // asked before it executed this program.
             return;
         }
         if updated.is_some() && !thread.is_asleep && !thread.has_run_since_stop {
@@ -165,7 +166,10 @@ impl Tracer {
                         _ => std::mem::take(&mut thread.unsampled_ns),
                     };
                     process.lose(LossCause::Unaccounted, unsampled_ns);
-                    if error == Errno::EPERM && !std::mem::replace(&mut process.is_refused, true) {
+                    // A thread that is just ending cannot be traced either.
+                    let is_alive = || ProcStat::of_thread(pid, tid).is_ok_and(|stat| !stat.is_dead());
+                    if error == Errno::EPERM && !process.is_refused && is_alive() {
+                        process.is_refused = true;
                         let _ = self.links.refused.send(pid);
                     }
                     return;
