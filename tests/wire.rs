@@ -71,7 +71,7 @@ impl SentMessage {
             SentMessage::Plain(Message::Counters(account)) => writer.write_counters(account),
             SentMessage::Plain(Message::Engaged(engaged)) => writer.write_engaged(engaged),
             SentMessage::Plain(Message::Busy { viewer }) => writer.write_busy(*viewer),
-            SentMessage::Plain(Message::Freed { id }) => writer.write_freed(*id),
+            SentMessage::Plain(Message::Freed { id, left }) => writer.write_freed(*id, *left),
             SentMessage::Plain(Message::Function(function)) => writer.write_function(function),
             SentMessage::Plain(Message::DeepestStack(stack)) => writer.write_deepest_stack(stack),
             SentMessage::Plain(Message::Interpreter(interpreter)) => writer.write_interpreter(interpreter),
@@ -180,7 +180,7 @@ fn plain() -> impl Strategy<Value = SentMessage> {
         prop_oneof![
             Just(Message::ThreadEnd { tid: number }),
             Just(Message::Busy { viewer: number }),
-            Just(Message::Freed { id: number })
+            Just(Message::Freed { id: number, left: number.wrapping_mul(number) })
         ]
     });
     let call = (option::of(any::<u32>()), any::<[u64; 3]>())

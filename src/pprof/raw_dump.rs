@@ -1,7 +1,7 @@
 //! The raw dump of a live profile: one line for each stack, for exact accounting by other programs.
 //!
 //! The header consists of lines `# key value`, starting with `# sigtop-raw 1`: `ticks`, `sent`,
-//! `lost CAUSE TICKS NS` for each cause, `agent-cpu`, `handler-cpu` (ns), `foreign-signals`, and
+//! `lost CAUSE TICKS NS BYTES` for each cause, `agent-cpu`, `handler-cpu` (ns), `foreign-signals`, and
 //! for each process image `process PID IMAGE CPU_NS EXECUTABLE`. After it follows a line `PID TID
 //! CLOCK WEIGHT_NS SAMPLES whole|truncated STACK` for each distinct stack of a thread. STACK has
 //! the frames from root to leaf, separated by `;`: `MODULE!NAME` (an inlined function is a frame of
@@ -39,7 +39,14 @@ fn write_header(out: &mut String, profile: &Profile, losses: &Losses) {
     let _ = writeln!(out, "# ticks {}\n# sent {sent}", losses.ticks);
     for cause in LossCause::ALL {
         let index = cause as usize;
-        let _ = writeln!(out, "# lost {} {} {}", cause.id(), losses.lost_ticks[index], losses.lost_ns[index]);
+        let _ = writeln!(
+            out,
+            "# lost {} {} {} {}",
+            cause.id(),
+            losses.lost_ticks[index],
+            losses.lost_ns[index],
+            losses.lost_bytes[index]
+        );
     }
     let _ = writeln!(out, "# agent-cpu {}\n# handler-cpu {}", losses.agent_cpu_ns, losses.handler_cpu_ns);
     let _ = writeln!(out, "# foreign-signals {}", losses.foreign_signals);
@@ -138,7 +145,7 @@ mod tests {
         .expect("a scenario");
         let text = format_raw_dump(&session.profile, &session.names, &session.profile.losses());
         assert!(text.starts_with("# sigtop-raw 1\n# ticks "), "{text}");
-        assert!(text.contains("# lost no-slot 0 0\n"));
+        assert!(text.contains("# lost no-slot 0 0 0\n"));
         let stacks: Vec<&str> = text.lines().filter(|line| !line.starts_with('#')).collect();
         assert!(
             stacks.iter().any(|line| line.contains(" prof 30000000 3 whole ") && line.ends_with("!memcpy")),

@@ -251,7 +251,7 @@ impl Profile {
                     self.restart_live(id);
                 }
             }
-            Message::Freed { id: allocation } => self.free_live(id, allocation),
+            Message::Freed { id: allocation, left } => self.shrink_live(id, allocation, left),
             Message::Function(function) => {
                 if let Some(id) = self.scripts.add(&function) {
                     process.scripts.insert(function.id, id);

@@ -25,7 +25,7 @@ impl Profile {
         let index = totals.index(key);
         totals.add(at_ns, index, weight);
         let bucket = at_ns / BUCKET_NS;
-        process.live.insert(id, LiveAllocation { key, bucket, weight });
+        process.live.insert(id, LiveAllocation { key, bucket, weight, whole_ns: weight.ns });
         if self.frozen.is_none() {
             self.change_logs.get_or_default(Clock::Live).push(LoggedSample { bucket, key, weight });
         }
@@ -38,14 +38,26 @@ impl Profile {
         intervals.max().unwrap_or(0)
     }
 
+    /// Sets the part of an allocation that is in use still, in units of 2^-32; 0 if it was freed.
+    pub(super) fn shrink_live(&mut self, process: ProcessId, id: u32, left: u32) {
+        let Some(live) = self.processes[process.0 as usize].live.get_mut(&id).filter(|_| left > 0) else {
+            return self.free_live(process, id);
+        };
+        let ns = ((u128::from(live.whole_ns) * u128::from(left)) >> 32) as u64;
+        let gone = Weight::new(live.weight.ns.saturating_sub(ns), 0);
+        live.weight -= gone;
+        let (key, bucket) = (live.key, live.bucket);
+        self.remove_live(process, (key, bucket, gone));
+    }
+
     /// Removes an allocation that was freed.
-    pub(super) fn free_live(&mut self, process: ProcessId, id: u32) {
+    fn free_live(&mut self, process: ProcessId, id: u32) {
         if let Some(freed) = self.processes[process.0 as usize].live.remove(&id) {
-            self.remove_live(process, freed);
+            self.remove_live(process, (freed.key, freed.bucket, freed.weight));
         }
     }
 
-    fn remove_live(&mut self, process: ProcessId, LiveAllocation { key, bucket, weight }: LiveAllocation) {
+    fn remove_live(&mut self, process: ProcessId, (key, bucket, weight): (ThreadStack, u64, Weight)) {
         if let Some(totals) = self.processes[process.0 as usize].totals.get_mut(Clock::Live) {
             totals.remove(bucket, key, weight);
         }
@@ -127,15 +139,32 @@ mod tests {
         assert_eq!(sum(&profile, Clock::Live, Span::Total), (3000, 60), "the end of one is not known");
         let overflows = profile.overflows();
         assert_eq!((overflows.allocations, overflows.allocated_bytes), (1, 1000));
-        send(&mut profile, 32 * SECOND, Message::Freed { id: 1 });
-        send(&mut profile, 32 * SECOND, Message::Freed { id: 1 });
-        send(&mut profile, 32 * SECOND, Message::Freed { id: 99 });
+        send(&mut profile, 32 * SECOND, Message::Freed { id: 1, left: 0 });
+        send(&mut profile, 32 * SECOND, Message::Freed { id: 1, left: 0 });
+        send(&mut profile, 32 * SECOND, Message::Freed { id: 99, left: 7 });
         assert_eq!(sum(&profile, Clock::Live, Span::Total), (2000, 50));
         assert_eq!(sum(&profile, Clock::Live, last(60 * SECOND)), (2000, 50), "it has left a packed bucket");
         assert_eq!(sum(&profile, Clock::Live, last(2 * SECOND)), (1000, 30));
-        send(&mut profile, 32 * SECOND, Message::Freed { id: 3 });
+        send(&mut profile, 32 * SECOND, Message::Freed { id: 3, left: 0 });
         assert_eq!(sum(&profile, Clock::Live, last(2 * SECOND)), (0, 0));
         assert_eq!(sum(&profile, Clock::Alloc, Span::Total), (4000, 65), "it was allocated nevertheless");
+    }
+
+    #[test]
+    fn a_mapping_in_use_shrinks_and_stays_one_allocation() {
+        let mut profile = Profile::default();
+        begin(&mut profile);
+        allocate(&mut profile, SECOND, (1, 1), 0x40_0000);
+        allocate(&mut profile, SECOND, (2, 1), 0x40_0000);
+        let mut shrink = |left| {
+            send(&mut profile, 2 * SECOND, Message::Freed { id: 1, left });
+            [Clock::Alloc, Clock::Live].map(|clock| sum(&profile, clock, Span::Total))
+        };
+        assert_eq!(shrink(3 << 30), [(2000, 2), (1750, 2)]);
+        assert_eq!(shrink(3 << 30), [(2000, 2), (1750, 2)], "the same once more");
+        assert_eq!(shrink(u32::MAX), [(2000, 2), (1750, 2)], "it never grows");
+        assert_eq!(shrink(1 << 30), [(2000, 2), (1250, 2)]);
+        assert_eq!(shrink(0), [(2000, 2), (1000, 1)]);
     }
 
     #[test]
@@ -172,7 +201,7 @@ mod tests {
         let (clock, engine, state) = (Clock::Alloc, Engine::Threads, EngineState::Running);
         send(&mut profile, 2 * SECOND, Message::Engaged(Engaged { clock, engine, state, period_ns: 1, signal: 0 }));
         assert_eq!(sum(&profile, Clock::Live, Span::Total), (0, 0));
-        send(&mut profile, 2 * SECOND, Message::Freed { id: 4 });
+        send(&mut profile, 2 * SECOND, Message::Freed { id: 4, left: 0 });
         allocate(&mut profile, 3 * SECOND, (4, 3), 0x40_0000);
         assert_eq!(sum(&profile, Clock::Live, Span::Total), (1000, 3));
     }

@@ -28,7 +28,10 @@ pub(super) struct LiveAllocation {
     pub(super) key: ThreadStack,
     /// Number of the history bucket.
     pub(super) bucket: u64,
+    /// The weight that is in the totals.
     pub(super) weight: Weight,
+    /// The weight of the whole allocation, ns.
+    pub(super) whole_ns: u64,
 }
 
 /// One image of one process, from its Hello on.

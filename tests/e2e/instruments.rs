@@ -20,7 +20,7 @@ use crate::harness::terminal::Terminal;
 
 #[test]
 fn a_raw_dump_is_read_as_it_is_defined() {
-    let text = "# sigtop-raw 1\n# ticks 4\n# sent 3\n# lost ring-full 1 10\n# process 7 1 99 /a b/x\n\
+    let text = "# sigtop-raw 1\n# ticks 4\n# sent 3\n# lost ring-full 1 10 0\n# process 7 1 99 /a b/x\n\
                 7 8 prof 30 3 whole x!_start;libc.so.6+0x2f;x!<[u8\\; 4] as T>::operator!=\n7 7 real 5 1 truncated -\n";
     let raw = Raw::parse(text).unwrap();
     assert_eq!((raw.number("ticks"), raw.number("sent"), raw.lost_all()), (4, 3, (1, 10)));

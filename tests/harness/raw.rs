@@ -8,8 +8,8 @@
 //! # sigtop-raw 1
 //! # ticks 1234
 //! # sent 1230
-//! # lost ring-full 3 30303030
-//! # lost no-slot 0 0
+//! # lost ring-full 3 30303030 0
+//! # lost no-slot 0 0 0
 //! # agent-cpu 1200000
 //! # handler-cpu 900000
 //! # foreign-signals 0
@@ -19,8 +19,9 @@
 //! - `sigtop-raw`: version of this format; always the first line.
 //! - `ticks`: ticks that were to become samples; `sent`: samples written to sockets. Both are sums
 //!   of the last accounts of all process images.
-//! - `lost`: a cause of loss, its ticks, and their weight in ns. There is one line for each cause
-//!   (ring-full, no-slot, not-ready, socket-full, no-timer, unaccounted), even if its counts are 0.
+//! - `lost`: a cause of loss, its ticks, and their weights in ns and bytes. There is one line for
+//!   each cause (ring-full, no-slot, not-ready, socket-full, no-timer, unaccounted), even if its
+//!   counts are 0.
 //! - `agent-cpu`: CPU time of agent threads, ns; `handler-cpu`: that of handlers, ns, estimated.
 //! - `process`: pid, image number (0, then 1 after an exec, …), CPU time in the last account in
 //!   ns, and executable (the rest of the line). There is one line for each process image, in order
@@ -117,6 +118,8 @@ pub(crate) struct Raw {
     numbers: BTreeMap<String, u64>,
     /// Lost ticks and their weight in ns, by cause.
     pub(crate) lost: BTreeMap<String, (u64, u64)>,
+    /// Bytes of lost samples of memory.
+    pub(crate) lost_bytes: u64,
     /// The process images, in order of their Hello messages.
     pub(crate) images: Vec<Image>,
     /// The lines of stacks.
@@ -149,6 +152,7 @@ impl Raw {
                 let mut words = rest.split(' ');
                 let cause = words.next().ok_or("no cause")?.to_owned();
                 self.lost.insert(cause, (number(words.next())?, number(words.next())?));
+                self.lost_bytes += number(words.next())?;
             }
             "process" => {
                 let mut words = rest.splitn(4, ' ');

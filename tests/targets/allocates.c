@@ -12,7 +12,7 @@
 enum { BURST = 16 << 20 };
 
 static uint64_t wanted, parts[3];
-static uint64_t bytes[3], objects[3], leaked, leaked_objects, mapped;
+static uint64_t bytes[3], objects[3], leaked, leaked_objects, mapped, unmapped;
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 
 __attribute__((noinline)) static void *use(void *memory) {
@@ -21,9 +21,23 @@ __attribute__((noinline)) static void *use(void *memory) {
     return memory;
 }
 
+// The operators of C++, of an allocator that defines them.
+__attribute__((weak)) void *_Znwm(size_t size);
+__attribute__((weak)) void _ZdlPv(void *memory);
+__attribute__((weak)) void _ZdlPvm(void *memory, size_t size);
+
+static void put(void *memory, unsigned way, size_t size) {
+    if (way % 8 != 7 || !_Znwm) free(memory);
+    else if (way % 16 == 7 || !_ZdlPvm) _ZdlPv(memory);
+    else _ZdlPvm(memory, size);
+}
+
 __attribute__((noinline)) static void *get(unsigned way, size_t size) {
     void *memory = NULL;
-    switch (way % 7) {
+    switch (way % 8) {
+    case 7:
+        if (_Znwm) return _Znwm(size);
+        // Fall through.
     case 0: return malloc(size);
     case 1: return calloc(size / 8, 8);
     case 2: return realloc(NULL, size);
@@ -56,7 +70,7 @@ static void *work(void *seed) {
         }
         own[site] += size, count[site]++, all += size;
         if (site == 2 && count[2] % 16 == 0) lost += size, lost_objects++;
-        else free(memory);
+        else put(memory, way, size);
     }
     pthread_mutex_lock(&lock);
     for (int i = 0; i < 3; i++) bytes[i] += own[i], objects[i] += count[i];
@@ -80,6 +94,11 @@ static uint64_t in_use(void) {
 #endif
 }
 
+static void unmap(void *memory, size_t size) {
+    if (munmap(memory, size)) abort();
+    unmapped += size;
+}
+
 int main(int argc, char **argv) {
     if (argc < 5) return 2;
     uint64_t before = in_use();
@@ -91,15 +110,25 @@ int main(int argc, char **argv) {
     uint64_t after = in_use();
     // Address space that is only reserved is no memory.
     if (mmap(NULL, 1ull << 32, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0) == MAP_FAILED) return 3;
-    for (int i = 0; i < 8; i++) {
-        void *memory = mmap(NULL, 4 << 20, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    for (int i = 0; i < 16; i++) {
+        char *memory = mmap(NULL, 4 << 20, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
         if (memory == MAP_FAILED) return 3;
         mapped += 4 << 20;
-        if (i % 2) munmap(memory, 4 << 20);
+        // All of it, nothing, or a part: at its start and end as for an aligned block, in its middle, or by another mapping.
+        switch (i % 4) {
+        case 0: unmap(memory, 4 << 20); break;
+        case 1: unmap(memory, 1 << 20), unmap(memory + (3 << 20), 1 << 20); break;
+        case 2: unmap(memory + (1 << 20), 1 << 20); break;
+        default:
+            if (i < 8) break;
+            if (mmap(memory, 1 << 20, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0) != memory) return 3;
+            unmapped += 1 << 20;
+        }
     }
     printf("a %llu\nb %llu\nc %llu\n", (unsigned long long)bytes[0], (unsigned long long)bytes[1], (unsigned long long)bytes[2]);
     printf("objects %llu\n", (unsigned long long)(objects[0] + objects[1] + objects[2]));
     printf("in_use %lld\n", (long long)(after - before));
-    printf("leaked %llu\nleaked_objects %llu\nmapped %llu\n", (unsigned long long)leaked, (unsigned long long)leaked_objects, (unsigned long long)mapped);
+    printf("leaked %llu\nleaked_objects %llu\n", (unsigned long long)leaked, (unsigned long long)leaked_objects);
+    printf("mapped %llu\nunmapped %llu\n", (unsigned long long)mapped, (unsigned long long)unmapped);
     return 0;
 }

@@ -1,6 +1,6 @@
 // Allocates where it is hardest: in a constructor, in handlers of a fast timer that jump out of the allocation they interrupt or
 // allocate themselves, on threads that end, in fork children, under a seccomp filter, and in libraries that are loaded and closed.
-// Checks what it has written, and says at the end what it has done.
+// Checks what it has written, and says at the end what it has done, and how much it kept of what `keep` allocated.
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <errno.h>
@@ -19,6 +19,17 @@
 #include <unistd.h>
 
 static char *early;
+static unsigned long kept;
+
+__attribute__((noinline)) static void keep(unsigned count) {
+    for (unsigned i = 0; i < count; i++) {
+        char *memory = malloc(1000);
+        if (!memory) _exit(8);
+        *(volatile char *)memory = 1;
+    }
+    __atomic_fetch_add(&kept, 1000ul * count, __ATOMIC_RELAXED);
+}
+
 __attribute__((constructor)) static void constructor(void) { early = strdup("early"); }
 
 static void churn(unsigned rounds, unsigned seed) {
@@ -44,6 +55,7 @@ static void churn(unsigned rounds, unsigned seed) {
 
 static void *thread(void *seed) {
     churn(400, (uintptr_t)seed);
+    keep(10);
     return NULL;
 }
 
@@ -84,6 +96,7 @@ int main(int argc, char **argv) {
         } else {
             jumps++;
             churn(20, jumps);
+            keep(20);
         }
     }
     set_timer(0);
@@ -96,6 +109,8 @@ int main(int argc, char **argv) {
         pid_t child = fork();
         if (child == 0) {
             churn(300, round);
+            // What a child keeps is not in the books of its parent.
+            keep(100);
             _exit(7);
         }
         int status;
@@ -108,6 +123,7 @@ int main(int argc, char **argv) {
         void *libraries[4];
         for (int i = 0; i < 4; i++) libraries[i] = dlopen(names[(i + round) % 4], (round & 1 ? RTLD_NOW : RTLD_LAZY) | RTLD_LOCAL);
         churn(5, round);
+        keep(1);
         if (round % 3 == 0) usleep(100);
         for (int i = 0; i < 4; i++)
             if (libraries[(3 * i + round) % 4]) dlclose(libraries[(3 * i + round) % 4]);
@@ -118,6 +134,6 @@ int main(int argc, char **argv) {
         if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) || prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program)) return 6;
         churn(20000, 9);
     }
-    printf("constructor, %d jumps, 320 threads, 20 children, libraries%s\n", jumps, *filter ? ", filter" : "");
+    printf("constructor, %d jumps, 320 threads, 20 children, libraries%s\nkept %lu\n", jumps, *filter ? ", filter" : "", kept);
     return 0;
 }

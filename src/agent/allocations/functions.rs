@@ -2,9 +2,9 @@
 
 use core::sync::atomic::AtomicUsize;
 
-use crate::agent::allocations::record::{Kind, after, before, before_free};
+use crate::agent::allocations::record::{Kind, after, before, before_free, before_unmap};
 use crate::agent::allocations::tables::TABLES;
-use crate::agent::arch::{allocating_function, freeing_function};
+use crate::agent::arch::{allocating_function, freeing_function, unmapping_function};
 
 /// A function of the allocator.
 pub(crate) struct AllocatorFunction {
@@ -24,6 +24,7 @@ macro_rules! allocator_functions {
     (
         $($name:literal $real:ident $replacement:ident $kind:ident;)*
         free: $($free_name:literal $free_real:ident $free_replacement:ident;)*
+        unmap: $($unmap_name:literal $unmap_real:ident $unmap_replacement:ident;)*
     ) => {
         $(
             static $real: AtomicUsize = AtomicUsize::new(0);
@@ -39,6 +40,13 @@ macro_rules! allocator_functions {
                 freeing_function!(TABLES, before_free, $free_real)
             }
         )*
+        $(
+            static $unmap_real: AtomicUsize = AtomicUsize::new(0);
+            #[unsafe(naked)]
+            unsafe extern "C" fn $unmap_replacement() {
+                unmapping_function!(before_unmap, $unmap_real)
+            }
+        )*
         /// All of them, malloc(3) first.
         pub(crate) static FUNCTIONS: &[AllocatorFunction] = &[
             $(AllocatorFunction {
@@ -52,6 +60,12 @@ macro_rules! allocator_functions {
                 real: &$free_real,
                 replacement: $free_replacement,
                 calls_others: calls_others($free_name),
+            },)*
+            $(AllocatorFunction {
+                name: concat!($unmap_name, "\0"),
+                real: &$unmap_real,
+                replacement: $unmap_replacement,
+                calls_others: false,
             },)*
         ];
     };
@@ -83,7 +97,6 @@ allocator_functions! {
     "_ZnamSt11align_val_tRKSt9nothrow_t" NEW_ARRAY_ALIGNED_NOTHROW new_array_aligned_nothrow Size;
     free:
     "free" FREE free;
-    "munmap" MUNMAP munmap;
     "_ZdlPv" DELETE delete;
     "_ZdaPv" DELETE_ARRAY delete_array;
     "_ZdlPvm" DELETE_SIZED delete_sized;
@@ -94,4 +107,6 @@ allocator_functions! {
     "_ZdaPvSt11align_val_t" DELETE_ARRAY_ALIGNED delete_array_aligned;
     "_ZdlPvmSt11align_val_t" DELETE_SIZED_ALIGNED delete_sized_aligned;
     "_ZdaPvmSt11align_val_t" DELETE_ARRAY_SIZED_ALIGNED delete_array_sized_aligned;
+    unmap:
+    "munmap" MUNMAP munmap;
 }

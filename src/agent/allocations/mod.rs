@@ -7,7 +7,9 @@
 //! in a handler, into the same ring. Countdowns are drawn from an exponential distribution
 //! ([`poisson`]), so that the chance to be sampled depends on an allocation's size alone, and its
 //! weight is unbiased. A sampled address is kept in a set until it is freed ([`tables`]); a filter of
-//! a few KiB tells a call that frees another address without a look at the set.
+//! a few KiB tells a call that frees another address without a look at the set. Of a
+//! sampled mapping the pages that are left are known ([`mappings`]), because a part of it may be
+//! unmapped.
 //!
 //! The replacements run on the target's threads, between any two of its instructions and also in
 //! its signal handlers. They take no lock, allocate nothing, and use no thread-local storage: a
@@ -25,6 +27,7 @@
 
 pub(crate) mod functions;
 pub(crate) mod got;
+pub(crate) mod mappings;
 pub(crate) mod poisson;
 pub(crate) mod record;
 pub(crate) mod sampler;

@@ -77,6 +77,13 @@ pub(crate) extern "C" fn before_free(address: usize) {
     }
 }
 
+/// Ends the pages of mappings that are about to be unmapped.
+pub(crate) extern "C" fn before_unmap(address: usize, length: usize) {
+    if let Some(tables) = tables() {
+        tables.mappings.unmap(address, length);
+    }
+}
+
 /// Counts the bytes of a call that has returned, and samples it if its countdown has ended.
 pub(crate) extern "C" fn after(call: &SlowCall) {
     let Some(tables) = tables() else { return };
@@ -92,7 +99,7 @@ pub(crate) extern "C" fn after(call: &SlowCall) {
     if call.token != 0 {
         // A call that asks for no bytes frees the allocation and may return null.
         match address {
-            0 if size != Some(0) => tables.watch(call.token as u32, call.arguments[0]),
+            0 if size != Some(0) => tables.watch_again(call.token as u32, call.arguments[0]),
             _ => tables.end(call.token as u32),
         }
     }
@@ -105,6 +112,10 @@ pub(crate) extern "C" fn after(call: &SlowCall) {
             countdown.left.fetch_add(bytes, Ordering::Relaxed);
         }
         return;
+    }
+    if kind == Kind::Mapped {
+        // It replaces what was there (`MAP_FIXED`), whatever it maps itself.
+        tables.mappings.unmap(address, call.arguments[1]);
     }
     let interval = INTERVAL.load(Ordering::Acquire);
     if interval == 0 {
@@ -153,7 +164,11 @@ fn record(tables: &Tables, call: &SlowCall, kind: Kind, (bytes, objects): (u64, 
         values[PROGRAM_COUNTER] = call.real as u64 + 1;
         values[STACK_POINTER] -= 8;
     }
-    let id = tables.take(address);
+    let length = call.arguments[1];
+    let id = match kind {
+        Kind::Mapped => tables.take_mapping(address, length),
+        _ => tables.take(address),
+    };
     let raw = RawSample {
         tid: if may_call { syscall::gettid() } else { 0 },
         epoch: EPOCH.load(Ordering::Relaxed),
@@ -161,10 +176,12 @@ fn record(tables: &Tables, call: &SlowCall, kind: Kind, (bytes, objects): (u64, 
         detail: Allocation { id, objects: u32::try_from(objects).unwrap_or(u32::MAX) }.pack(),
         ..RawSample::default()
     };
-    if sample::record_sample(raw, Registers::by_hand(values)) {
-        tables.watch(id, address);
-    } else {
-        tables.give_back(id);
+    match (sample::record_sample(raw, Registers::by_hand(values)), kind) {
+        (true, Kind::Mapped) => {}
+        (true, _) => tables.watch(id, address),
+        // The agent thread gives its id back.
+        (false, Kind::Mapped) => tables.mappings.unmap(address, length),
+        (false, _) => tables.cancel(id, address),
     }
     if let Some(mask) = mask {
         syscall::set_mask(mask);

@@ -7,7 +7,7 @@ use core::sync::atomic::Ordering;
 use crate::agent::allocations::got::{self, Wanted};
 use crate::agent::allocations::poisson::MAX_INTERVALS;
 use crate::agent::allocations::record::{EPOCH, INTERVAL};
-use crate::agent::allocations::tables::{self, tables};
+use crate::agent::allocations::tables::{self, Tables, tables};
 use crate::agent::os::syscall;
 use crate::agent::sampling::ring::Ring;
 use crate::agent::state;
@@ -23,8 +23,11 @@ pub(crate) struct AllocationSampler {
     interval: u64,
     /// Whether modules have to be looked at again.
     is_incomplete: bool,
-    /// Ids of ended allocations that the viewer does not know yet.
-    freed: Vec<u32>,
+    /// Ended allocations, and mappings that have shrunk, of which the viewer does not know yet: the
+    /// id, and the part that is left.
+    freed: Vec<(u32, u32)>,
+    /// The mappings that have shrunk.
+    shrunk: Vec<(u32, u32)>,
     /// Position of the ring behind the samples of those.
     freed_from: u64,
 }
@@ -37,6 +40,7 @@ impl AllocationSampler {
         INTERVAL.store(0, Ordering::SeqCst);
         tables.forget_addresses();
         self.freed.clear();
+        self.shrunk.clear();
         EPOCH.store(epoch, Ordering::Relaxed);
         INTERVAL.store(interval, Ordering::Release);
         tables.restart();
@@ -91,26 +95,45 @@ impl AllocationSampler {
             && self.freed.is_empty()
             && let Some(tables) = tables()
         {
-            tables.collect_freed(&mut self.freed);
+            for (id, left) in tables.mappings.collect() {
+                self.note_mapping(tables, id, left);
+            }
+            let freed = &mut self.freed;
+            tables.collect_freed(|id| freed.push((id, 0)));
             self.freed_from = ring.positions().0;
         }
     }
 
-    /// Calls `tell` with the id of each of them, if their samples were taken from the ring.
-    /// `tell` returns false if there is no room.
-    pub(crate) fn tell_freed(&mut self, ring: &Ring, mut tell: impl FnMut(u32) -> bool) {
+    /// Notes the part of a mapping that is left.
+    fn note_mapping(&mut self, tables: &Tables, id: u32, left: u32) {
+        let known = self.shrunk.iter().position(|shrunk| shrunk.0 == id);
+        if left == 0 {
+            tables.end(id);
+            known.map(|at| self.shrunk.swap_remove(at));
+        } else if left < u32::MAX && known.is_none_or(|at| self.shrunk[at].1 != left) {
+            known.map(|at| self.shrunk.swap_remove(at));
+            self.shrunk.push((id, left));
+            self.freed.push((id, left));
+        }
+    }
+
+    /// Calls `tell` with the id of each of them and the part that is left, if their samples were
+    /// taken from the ring. `tell` returns false if there is no room.
+    pub(crate) fn tell_freed(&mut self, ring: &Ring, mut tell: impl FnMut(u32, u32) -> bool) {
         let Some(tables) = tables().filter(|_| ring.positions().1 >= self.freed_from) else { return };
-        while let Some(&id) = self.freed.last() {
-            if !tell(id) {
+        while let Some(&(id, left)) = self.freed.last() {
+            if !tell(id, left) {
                 return;
             }
             self.freed.pop();
-            tables.give_back(id);
+            if left == 0 {
+                tables.give_back(id);
+            }
         }
     }
 
     /// Returns whether there are ended allocations that the viewer does not know.
     pub(crate) fn has_news(&self) -> bool {
-        self.interval > 0 && (!self.freed.is_empty() || tables().is_some_and(tables::Tables::has_freed))
+        self.interval > 0 && (!self.freed.is_empty() || tables().is_some_and(Tables::has_freed))
     }
 }

@@ -1,17 +1,18 @@
 //! The tables that the replacements of the allocator's functions use: countdowns by thread, and the
 //! set of sampled addresses with its filter.
 //!
-//! A sampled address is in a slot of the bucket that its hash names, and the number of the slot is
-//! the id of the allocation. A slot is taken ([`TAKEN`]) while the sample is recorded, holds the
-//! address until that is freed, and is then [`FREED`] until the agent thread has sent its end.
-//! So the viewer hears of an allocation before its end, and no end is lost. An address for which
-//! the bucket has no room is not watched, and its sample says so.
+//! A sampled allocation has an id, and its address is in a slot of the bucket that the address's
+//! hash names. When it is freed, the slot is free again at once, but the id is not used again
+//! before the agent thread has sent its end. So the viewer hears of an allocation before its end,
+//! no end is lost, and an address that is allocated again and again takes one slot. The slot is
+//! claimed before the sample is recorded: an address for which the bucket has no room is not
+//! watched, and its sample says so. A mapping has an id and no slot ([`SampledMappings`]).
 
-use core::sync::atomic::{AtomicI64, AtomicPtr, AtomicU8, AtomicU32, AtomicU64, AtomicUsize, Ordering};
+use core::sync::atomic::{AtomicBool, AtomicI64, AtomicPtr, AtomicU8, AtomicU64, AtomicUsize, Ordering};
 
+use crate::agent::allocations::mappings::SampledMappings;
 use crate::agent::arch::HASH_MULTIPLIER;
 use crate::agent::os::memory;
-use alloc::vec::Vec;
 
 /// Number of countdowns. A thread beyond them shares one.
 const COUNTDOWNS: usize = 1024;
@@ -21,10 +22,11 @@ const FILTER: usize = 16384;
 const BUCKETS: usize = FILTER / 2;
 const BUCKET: usize = 8;
 
-/// State of a slot whose allocation is being recorded or reallocated.
-const TAKEN: u64 = 1;
-/// State of a slot whose allocation was freed. Only the agent thread makes it free (0).
-const FREED: u64 = 2;
+/// Number of ids, which fit the lower bits of a slot. There is no allocation 0.
+const IDS: usize = 1 << ID_BITS;
+const ID_BITS: u32 = 16;
+/// End of the addresses that fit the upper bits of a slot.
+const ADDRESSES: u64 = 1 << (64 - ID_BITS);
 
 /// The countdown of one thread, in a cache line of its own.
 #[repr(C, align(64))]
@@ -45,11 +47,20 @@ pub(crate) struct Tables {
     countdowns: [Countdown; COUNTDOWNS],
     /// Number of watched addresses for every value of the hash.
     filter: [AtomicU8; FILTER],
+    /// The address and id of a watched allocation, the id alone while its sample is recorded, or 0.
     slots: [AtomicU64; BUCKETS * BUCKET],
+    /// The ids that are in use, as bits. Only the agent thread gives back one that has ended.
+    used: [AtomicU64; IDS / 64],
+    /// The ids whose allocations have ended since the agent thread has looked.
+    ended: [AtomicU64; IDS / 64],
+    /// The word of `used` in which an id was found last.
+    last_used: AtomicUsize,
     /// The countdown of the threads that have none of their own.
     shared: Countdown,
-    /// Number of slots that have become [`FREED`].
-    freed: AtomicU32,
+    /// Whether an allocation has ended since the agent thread has looked.
+    have_ended: AtomicBool,
+    /// The sampled mappings.
+    pub(crate) mappings: SampledMappings,
 }
 
 const _: () = assert!(size_of::<Countdown>() == 64 && core::mem::offset_of!(Countdown, left) == 8);
@@ -118,68 +129,133 @@ impl Tables {
     /// Forgets all addresses. None may be added at the same time.
     pub(crate) fn forget_addresses(&self) {
         self.forget_filter();
-        self.slots.iter().filter(|slot| slot.load(Ordering::Relaxed) != 0).for_each(|slot| {
-            slot.store(0, Ordering::Relaxed);
-        });
-        self.freed.store(0, Ordering::Relaxed);
+        let words = self.slots.iter().chain(&self.used).chain(&self.ended);
+        words.filter(|word| word.load(Ordering::Relaxed) != 0).for_each(|word| word.store(0, Ordering::Relaxed));
+        self.have_ended.store(false, Ordering::Relaxed);
     }
 
     /// Lets no address appear to be sampled. For a fork child.
     pub(crate) fn forget_filter(&self) {
         let used = self.filter.iter().filter(|byte| byte.load(Ordering::Relaxed) != 0);
         used.for_each(|byte| byte.store(0, Ordering::Relaxed));
+        self.mappings.forget();
     }
 
-    fn bucket(&self, address: usize) -> (usize, &[AtomicU64]) {
+    fn bucket(&self, address: usize) -> &[AtomicU64] {
         let first = hash(address) % BUCKETS * BUCKET;
-        (first, &self.slots[first..first + BUCKET])
+        &self.slots[first..first + BUCKET]
     }
 
-    /// Takes a slot for an address, and returns its id; 0 if there is no room.
+    /// Puts a word into a free slot of an address's bucket. Returns false if there is none.
+    fn fill(&self, address: usize, word: u64) -> bool {
+        let fill = |slot: &AtomicU64| slot.compare_exchange(0, word, Ordering::AcqRel, Ordering::Relaxed).is_ok();
+        (address as u64) < ADDRESSES && self.bucket(address).iter().any(fill)
+    }
+
+    /// Takes an id; 0 if all are in use.
+    fn take_id(&self) -> u32 {
+        let last = self.last_used.load(Ordering::Relaxed);
+        for index in (0..self.used.len()).map(|index| (last + index) % self.used.len()) {
+            // Nothing has the id 0.
+            let reserved = u64::from(index == 0);
+            let mut word = self.used[index].load(Ordering::Relaxed);
+            while (word | reserved) != u64::MAX {
+                let bit = (word | reserved).trailing_ones();
+                let next = word | 1 << bit;
+                match self.used[index].compare_exchange_weak(word, next, Ordering::Acquire, Ordering::Relaxed) {
+                    Ok(_) => {
+                        self.last_used.store(index, Ordering::Relaxed);
+                        return index as u32 * 64 + bit;
+                    }
+                    Err(changed) => word = changed,
+                }
+            }
+        }
+        0
+    }
+
+    /// Gives an id back.
+    pub(crate) fn give_back(&self, id: u32) {
+        if let Some(word) = self.used.get(id as usize / 64) {
+            word.fetch_and(!(1 << (id % 64)), Ordering::Release);
+        }
+    }
+
+    /// Takes an id and a slot for an address. Returns the id; 0 if there is no room.
     pub(crate) fn take(&self, address: usize) -> u32 {
         // Its last end was not seen.
         self.free(address);
-        let (first, bucket) = self.bucket(address);
-        let is_taken = |slot: &AtomicU64| slot.compare_exchange(0, TAKEN, Ordering::Acquire, Ordering::Relaxed).is_ok();
-        bucket.iter().position(is_taken).map_or(0, |at| (first + at) as u32 + 1)
-    }
-
-    /// Watches the address for which a slot was taken.
-    pub(crate) fn watch(&self, id: u32, address: usize) {
-        if let Some(slot) = self.slot(id) {
-            self.filter[hash(address) % FILTER].fetch_add(1, Ordering::Relaxed);
-            slot.store(address as u64, Ordering::Release);
-        }
-    }
-
-    /// Gives a taken slot back.
-    pub(crate) fn give_back(&self, id: u32) {
-        if let Some(slot) = self.slot(id) {
-            slot.store(0, Ordering::Release);
-        }
-    }
-
-    /// Takes the slot of an address that is watched. Returns its id; 0 if it is not.
-    pub(crate) fn withdraw(&self, address: usize) -> u32 {
-        let filter = &self.filter[hash(address) % FILTER];
-        if address as u64 <= FREED || filter.load(Ordering::Relaxed) == 0 {
+        let id = self.take_id();
+        if id != 0 && !self.fill(address, id.into()) {
+            self.give_back(id);
             return 0;
         }
-        let (first, bucket) = self.bucket(address);
-        let is_withdrawn = |slot: &AtomicU64| {
-            slot.load(Ordering::Relaxed) == address as u64
-                && slot.compare_exchange(address as u64, TAKEN, Ordering::AcqRel, Ordering::Relaxed).is_ok()
-        };
-        let Some(at) = bucket.iter().position(is_withdrawn) else { return 0 };
-        filter.fetch_sub(1, Ordering::Relaxed);
-        (first + at) as u32 + 1
+        id
     }
 
-    /// Ends the allocation of a slot that was withdrawn.
+    /// Takes an id for a mapping and watches it. Returns the id; 0 if there is no room.
+    pub(crate) fn take_mapping(&self, address: usize, length: usize) -> u32 {
+        let id = self.take_id();
+        if id != 0 && !self.mappings.watch(id, address, length) {
+            self.give_back(id);
+            return 0;
+        }
+        id
+    }
+
+    /// Changes what stands in the slot of an address, from one word to another.
+    fn replace(&self, address: usize, word: u64, next: u64) {
+        let replace = |slot: &AtomicU64| slot.compare_exchange(word, next, Ordering::AcqRel, Ordering::Relaxed).is_ok();
+        self.bucket(address).iter().any(replace);
+    }
+
+    /// Watches the address for which an id was taken.
+    pub(crate) fn watch(&self, id: u32, address: usize) {
+        if id != 0 {
+            self.filter[hash(address) % FILTER].fetch_add(1, Ordering::Relaxed);
+            self.replace(address, id.into(), (address as u64) << ID_BITS | u64::from(id));
+        }
+    }
+
+    /// Gives back what was taken for an address, as its sample was lost.
+    pub(crate) fn cancel(&self, id: u32, address: usize) {
+        if id != 0 {
+            self.replace(address, id.into(), 0);
+            self.give_back(id);
+        }
+    }
+
+    /// Stops watching an address. Returns the id of its allocation; 0 if it is not watched.
+    pub(crate) fn withdraw(&self, address: usize) -> u32 {
+        let filter = &self.filter[hash(address) % FILTER];
+        if address == 0 || address as u64 >= ADDRESSES || filter.load(Ordering::Relaxed) == 0 {
+            return 0;
+        }
+        for slot in self.bucket(address) {
+            let word = slot.load(Ordering::Relaxed);
+            if word >> ID_BITS == address as u64
+                && slot.compare_exchange(word, 0, Ordering::AcqRel, Ordering::Relaxed).is_ok()
+            {
+                filter.fetch_sub(1, Ordering::Relaxed);
+                return word as u32 & (IDS as u32 - 1);
+            }
+        }
+        0
+    }
+
+    /// Watches again the address of an allocation that was withdrawn.
+    pub(crate) fn watch_again(&self, id: u32, address: usize) {
+        match self.fill(address, id.into()) {
+            true => self.watch(id, address),
+            false => self.end(id),
+        }
+    }
+
+    /// Ends the allocation with an id that was withdrawn.
     pub(crate) fn end(&self, id: u32) {
-        if let Some(slot) = self.slot(id) {
-            slot.store(FREED, Ordering::Release);
-            self.freed.fetch_add(1, Ordering::Release);
+        if let Some(word) = self.ended.get(id as usize / 64).filter(|_| id != 0) {
+            word.fetch_or(1 << (id % 64), Ordering::Release);
+            self.have_ended.store(true, Ordering::Release);
         }
     }
 
@@ -188,23 +264,28 @@ impl Tables {
         self.end(self.withdraw(address));
     }
 
-    fn slot(&self, id: u32) -> Option<&AtomicU64> {
-        self.slots.get((id as usize).wrapping_sub(1))
-    }
-
-    /// Adds the ids of the allocations that have ended since the last call. For the agent thread.
-    pub(crate) fn collect_freed(&self, ids: &mut Vec<u32>) {
-        if self.freed.swap(0, Ordering::Acquire) > 0 {
-            let freed = self.slots.iter().zip(1..).filter(|(slot, _)| slot.load(Ordering::Acquire) == FREED);
-            // Those of the last call that are not sent yet are found again.
-            ids.clear();
-            ids.extend(freed.map(|(_, id)| id));
+    /// Calls `each` with the id of every allocation that has ended since the last call. For the
+    /// agent thread.
+    pub(crate) fn collect_freed(&self, mut each: impl FnMut(u32)) {
+        if !self.have_ended.swap(false, Ordering::Acquire) {
+            return;
+        }
+        for (index, word) in self.ended.iter().enumerate() {
+            if word.load(Ordering::Relaxed) == 0 {
+                continue;
+            }
+            let mut ended = word.swap(0, Ordering::Acquire);
+            while ended != 0 {
+                each(index as u32 * 64 + ended.trailing_zeros());
+                ended &= ended - 1;
+            }
         }
     }
 
-    /// Returns whether an allocation has ended since the last [`collect_freed`](Self::collect_freed).
+    /// Returns whether an allocation has ended since the last [`collect_freed`](Self::collect_freed),
+    /// or a mapping has shrunk.
     pub(crate) fn has_freed(&self) -> bool {
-        self.freed.load(Ordering::Relaxed) > 0
+        self.have_ended.load(Ordering::Relaxed) || self.mappings.have_shrunk()
     }
 }
 
@@ -230,7 +311,7 @@ mod tests {
         let again = tables.take(0x7000);
         assert_ne!(again, id, "its end is not sent yet");
         let mut ids = Vec::new();
-        tables.collect_freed(&mut ids);
+        tables.collect_freed(|id| ids.push(id));
         assert_eq!(ids, [id]);
         tables.give_back(id);
         assert_eq!(tables.take(0x7000), id);
@@ -242,8 +323,40 @@ mod tests {
         let ids: Vec<u32> = (0..BUCKET + 1).map(|_| tables.take(0x7000)).collect();
         assert!(ids[..BUCKET].iter().all(|&id| id != 0) && ids[BUCKET] == 0);
         tables.watch(0, 0x7000);
-        tables.give_back(ids[3]);
+        tables.cancel(ids[3], 0x7000);
         assert_eq!(tables.take(0x7000), ids[3]);
+    }
+
+    /// An allocator hands the address out again that was freed last.
+    #[test]
+    fn one_address_is_watched_as_often_as_there_are_ids() {
+        let tables = fresh();
+        for _ in 1..IDS {
+            let id = tables.take(0x7000);
+            assert_ne!(id, 0);
+            tables.watch(id, 0x7000);
+            tables.free(0x7000);
+        }
+        assert_eq!(tables.take(0x7000), 0, "no end was sent yet");
+        let mut ids = Vec::new();
+        tables.collect_freed(|id| ids.push(id));
+        assert_eq!(ids, (1..IDS as u32).collect::<Vec<_>>());
+        ids.iter().for_each(|&id| tables.give_back(id));
+        assert_ne!(tables.take(0x7000), 0);
+        assert_eq!(tables.take(ADDRESSES as usize), 0, "no such address fits");
+    }
+
+    #[test]
+    fn an_allocation_that_was_not_moved_is_watched_again() {
+        let tables = fresh();
+        let id = tables.take(0x7000);
+        tables.watch(id, 0x7000);
+        assert_eq!(tables.withdraw(0x7000), id);
+        assert_eq!(tables.withdraw(0x7000), 0);
+        tables.watch_again(id, 0x7000);
+        assert!(!tables.has_freed());
+        tables.free(0x7000);
+        assert!(tables.has_freed());
     }
 
     #[test]

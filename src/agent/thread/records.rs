@@ -35,8 +35,8 @@ impl Agent {
             ring.set_sent_as(taken, was_sent.then_some(self.sent));
             count += 1;
         }
-        self.allocations.tell_freed(ring, |id| {
-            let write = |socket: &mut Socket| socket.write(|w| w.write_freed(id)).is_ok();
+        self.allocations.tell_freed(ring, |id, left| {
+            let write = |socket: &mut Socket| socket.write(|w| w.write_freed(id, left)).is_ok();
             write(socket) || socket.flush().is_ok() && write(socket)
         });
         count

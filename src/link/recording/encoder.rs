@@ -388,7 +388,7 @@ fn encode_message(message: &Message, buffer: &mut [u8]) -> usize {
         Message::Function(function) => writer.write_function(function),
         Message::DeepestStack(stack) => writer.write_deepest_stack(stack),
         Message::Interpreter(interpreter) => writer.write_interpreter(interpreter),
-        Message::Freed { id } => writer.write_freed(*id),
+        Message::Freed { id, left } => writer.write_freed(*id, *left),
         Message::Sample(..) => Ok(()),
     };
     writer.length()

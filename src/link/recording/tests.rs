@@ -169,7 +169,7 @@ fn message() -> impl Strategy<Value = Message> {
             Message::Engaged(Engaged { clock, engine, state, period_ns: 7, signal })
         }),
         1 => any::<u32>().prop_map(|viewer| Message::Busy { viewer }),
-        1 => any::<u32>().prop_map(|id| Message::Freed { id }),
+        1 => (any::<u32>(), any::<u32>()).prop_map(|(id, left)| Message::Freed { id, left }),
     ]
 }
 

@@ -82,7 +82,10 @@ pub fn decode_message(kind: u8, body: &[u8], memory: &mut StackMemory) -> Result
             unnamed: r.varint()?,
             unmerged: r.varint()?,
         }),
-        kind::FREED => Message::Freed { id: r.varint_as("allocation")? },
+        kind::FREED => Message::Freed {
+            id: r.varint_as("allocation")?,
+            left: if r.is_empty() { 0 } else { r.varint_as("part of an allocation")? },
+        },
         _ => return Err(Malformed::Kind(kind)),
     };
     r.expect_end()?;

@@ -178,8 +178,13 @@ impl<'a> Writer<'a> {
     }
 
     /// Writes a [`Message::Freed`](super::Message::Freed).
-    pub fn write_freed(&mut self, id: u32) -> Result<(), BufferFull> {
-        self.message(kind::FREED, |w| w.varint(id.into()))
+    pub fn write_freed(&mut self, id: u32, left: u32) -> Result<(), BufferFull> {
+        self.message(kind::FREED, |w| {
+            w.varint(id.into());
+            if left != 0 {
+                w.varint(left.into());
+            }
+        })
     }
 
     /// Writes [`AgentCounters`].

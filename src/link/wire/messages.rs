@@ -382,10 +382,13 @@ pub enum Message {
     DeepestStack(DeepestStack<Box<[StackFrame]>>),
     /// The interpreter of the process, sent when one is found and with the counters.
     Interpreter(Interpreter),
-    /// A sampled allocation was freed.
+    /// A sampled allocation was freed, or a part of a mapping was.
     Freed {
         /// The [`Allocation::id`].
         id: u32,
+        /// The part of the whole allocation that is in use still, in units of 2^-32. It is 0 if the
+        /// allocation has ended, and its id may be used again.
+        left: u32,
     },
 }
 

@@ -163,6 +163,30 @@ macro_rules! freeing_function {
 }
 pub(crate) use freeing_function;
 
+/// The body of a naked function that calls `$before` with its first two arguments and then jumps to
+/// the function whose address is in the static `$real`.
+macro_rules! unmapping_function {
+    ($before:path, $real:path) => {
+        core::arch::naked_asm!(
+            ".cfi_startproc",
+            "push rdi",
+            "push rsi",
+            "push rdx",
+            ".cfi_adjust_cfa_offset 24",
+            "call {before}",
+            "pop rdx",
+            "pop rsi",
+            "pop rdi",
+            ".cfi_adjust_cfa_offset -24",
+            "jmp [rip + {real}]",
+            ".cfi_endproc",
+            before = sym $before,
+            real = sym $real,
+        )
+    };
+}
+pub(crate) use unmapping_function;
+
 /// Whether a relocation of this type fills a word of an offset table with the address of a function
 /// (`R_X86_64_GLOB_DAT`, `R_X86_64_JUMP_SLOT`).
 pub(crate) fn is_slot_relocation(kind: u32) -> bool {

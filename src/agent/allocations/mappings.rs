@@ -1,0 +1,236 @@
+//! The sampled mappings, by the pages of each that are mapped still.
+//!
+//! munmap(2) may end a part of a mapping, or several at a time, and mmap(2) may replace a part of
+//! one. A mapping is therefore kept as pieces, and found by its pages. A piece is one word, so that
+//! any thread, and any handler, can shorten it by a single exchange. Only the agent thread makes
+//! a piece without pages free again, once it knows that its mapping has shrunk.
+
+use alloc::vec::Vec;
+use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
+
+/// Maximum number of pieces. A mapping beyond them is not watched, and its sample says so.
+const PIECES: usize = 1024;
+const PAGE_BITS: u32 = 12;
+/// A range of pages in one word: the first page, and in the lower bits the number of pages.
+const COUNT_BITS: u32 = 28;
+const COUNT: u64 = (1 << COUNT_BITS) - 1;
+
+/// State of a piece that is being written.
+const CLAIMED: u64 = 1;
+/// State of a piece whose pages are all unmapped.
+const GONE: u64 = 2;
+
+/// A part of a mapping.
+#[repr(C)]
+struct Piece {
+    /// Its range of pages, 0 if the piece is free, or one of the states above, which are ranges of
+    /// the page at address 0.
+    range: AtomicU64,
+    /// Id of the allocation, and the number of pages that the whole mapping had. Written while the
+    /// piece is [`CLAIMED`].
+    id: AtomicU32,
+    whole: AtomicU32,
+}
+
+/// All pieces. Zero is valid: there are none.
+#[repr(C)]
+pub(crate) struct SampledMappings {
+    pieces: [Piece; PIECES],
+    /// Number of pieces from the first on that were ever used.
+    used: AtomicUsize,
+    /// Whether a mapping has shrunk since the agent thread has looked.
+    have_shrunk: AtomicBool,
+}
+
+/// The pages of a range of addresses: the first, and the one after the last.
+fn pages(address: usize, length: usize) -> (u64, u64) {
+    let end = (address as u64).saturating_add(length as u64).saturating_add((1 << PAGE_BITS) - 1);
+    (address as u64 >> PAGE_BITS, end >> PAGE_BITS)
+}
+
+/// Packs a range of pages; [`GONE`] if it is empty.
+fn pack(first: u64, end: u64) -> u64 {
+    if end > first { first << COUNT_BITS | (end - first) } else { GONE }
+}
+
+/// The pages of a range, as [`pages`] returns them. Those of a state are none.
+fn unpack(range: u64) -> (u64, u64) {
+    let first = range >> COUNT_BITS;
+    (first, if first == 0 { 0 } else { first + (range & COUNT) })
+}
+
+impl SampledMappings {
+    /// Whether no mapping is watched.
+    fn is_empty(&self) -> bool {
+        self.used.load(Ordering::Acquire) == 0
+    }
+
+    fn used(&self) -> &[Piece] {
+        &self.pieces[..self.used.load(Ordering::Acquire).min(PIECES)]
+    }
+
+    /// Claims a free piece for an allocation.
+    fn claim(&self, id: u32, whole: u32) -> Option<&Piece> {
+        let claim =
+            |piece: &Piece| piece.range.compare_exchange(0, CLAIMED, Ordering::Acquire, Ordering::Relaxed).is_ok();
+        let index = self.pieces.iter().position(claim)?;
+        let piece = &self.pieces[index];
+        piece.id.store(id, Ordering::Relaxed);
+        piece.whole.store(whole, Ordering::Relaxed);
+        self.used.fetch_max(index + 1, Ordering::Release);
+        Some(piece)
+    }
+
+    /// Watches the mapping of an allocation. Returns false if there is no room for it, or if it is
+    /// larger than a terabyte.
+    pub(crate) fn watch(&self, id: u32, address: usize, length: usize) -> bool {
+        let (first, end) = pages(address, length);
+        let whole = end - first;
+        let Some(piece) = self.claim(id, whole.min(COUNT) as u32).filter(|_| first > 0) else { return false };
+        piece.range.store(if whole <= COUNT { pack(first, end) } else { 0 }, Ordering::Release);
+        whole <= COUNT
+    }
+
+    /// Ends the pages of all mappings in a range of addresses.
+    pub(crate) fn unmap(&self, address: usize, length: usize) {
+        if self.is_empty() {
+            return;
+        }
+        let (from, to) = pages(address, length);
+        for piece in self.used() {
+            let mut range = piece.range.load(Ordering::Acquire);
+            loop {
+                let (first, end) = unpack(range);
+                if from.max(first) >= to.min(end) {
+                    break;
+                }
+                let (head, tail) = (pack(first, from.max(first)), pack(to.min(end), end));
+                // The other of two pieces that remain gets a place of its own. Without one it is
+                // lost.
+                let (kept, moved) = if head == GONE { (tail, GONE) } else { (head, tail) };
+                let (id, whole) = (piece.id.load(Ordering::Relaxed), piece.whole.load(Ordering::Relaxed));
+                match piece.range.compare_exchange(range, kept, Ordering::AcqRel, Ordering::Acquire) {
+                    Ok(_) => {
+                        if moved != GONE
+                            && let Some(place) = self.claim(id, whole)
+                        {
+                            place.range.store(moved, Ordering::Release);
+                        }
+                        self.have_shrunk.store(true, Ordering::Release);
+                        break;
+                    }
+                    Err(changed) => range = changed,
+                }
+            }
+        }
+    }
+
+    /// Forgets all mappings.
+    pub(crate) fn forget(&self) {
+        self.used().iter().for_each(|piece| piece.range.store(0, Ordering::Relaxed));
+        self.used.store(0, Ordering::Relaxed);
+        self.have_shrunk.store(false, Ordering::Relaxed);
+    }
+
+    /// Whether a mapping has shrunk since the last [`collect`](Self::collect).
+    pub(crate) fn have_shrunk(&self) -> bool {
+        self.have_shrunk.load(Ordering::Relaxed)
+    }
+
+    /// Returns the part of each mapping that is left, as [`Message::Freed`] has it, by the id of the
+    /// allocation; 0 of one that has ended. Empty if none has shrunk since the last call. For the
+    /// agent thread.
+    ///
+    /// [`Message::Freed`]: crate::link::wire::Message::Freed
+    pub(crate) fn collect(&self) -> Vec<(u32, u32)> {
+        let mut left: Vec<(u32, u64, u64)> = Vec::new();
+        if !self.have_shrunk.swap(false, Ordering::AcqRel) {
+            return Vec::new();
+        }
+        for piece in self.used() {
+            let range = piece.range.load(Ordering::Acquire);
+            if range == 0 || range == CLAIMED {
+                continue;
+            }
+            let (first, end) = unpack(range);
+            let (id, whole) = (piece.id.load(Ordering::Relaxed), piece.whole.load(Ordering::Relaxed).into());
+            match left.iter_mut().find(|known| known.0 == id) {
+                Some(known) => known.1 += end - first,
+                None => left.push((id, end - first, whole)),
+            }
+            if range == GONE {
+                piece.range.store(0, Ordering::Release);
+            }
+        }
+        let part = |pages: u64, whole: u64| ((pages << 32) / whole.max(1)).min(u32::MAX.into()) as u32;
+        left.into_iter().map(|(id, pages, whole)| (id, part(pages, whole))).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const PAGE: usize = 1 << PAGE_BITS;
+    const BASE: usize = 0x7f00_0000_0000;
+
+    fn fresh() -> &'static SampledMappings {
+        // SAFETY: zero is valid.
+        Box::leak(unsafe { Box::<SampledMappings>::new_zeroed().assume_init() })
+    }
+
+    fn part(numerator: u64, denominator: u64) -> u32 {
+        ((numerator << 32) / denominator) as u32
+    }
+
+    #[test]
+    fn a_mapping_shrinks_from_both_ends_and_in_its_middle() {
+        let mappings = fresh();
+        assert!(mappings.watch(7, BASE, 16 * PAGE) && mappings.collect().is_empty());
+        mappings.unmap(BASE - 4 * PAGE, 4 * PAGE);
+        mappings.unmap(BASE + 16 * PAGE, PAGE);
+        assert!(!mappings.have_shrunk(), "those are beside it");
+        mappings.unmap(BASE - PAGE, 3 * PAGE);
+        mappings.unmap(BASE + 14 * PAGE, 100 * PAGE);
+        assert_eq!(mappings.collect(), [(7, part(12, 16))]);
+        mappings.unmap(BASE + 6 * PAGE, 4 * PAGE - 1);
+        assert_eq!(mappings.collect(), [(7, part(8, 16))]);
+        mappings.unmap(BASE + 5 * PAGE, 6 * PAGE);
+        assert_eq!(mappings.collect(), [(7, part(6, 16))]);
+        mappings.unmap(BASE, 16 * PAGE);
+        assert_eq!(mappings.collect(), [(7, 0)]);
+        assert!(
+            mappings.collect().is_empty()
+                && mappings.pieces.iter().all(|piece| piece.range.load(Ordering::Relaxed) == 0)
+        );
+    }
+
+    #[test]
+    fn one_call_ends_several_mappings_and_none_beyond_its_pages() {
+        let mappings = fresh();
+        for id in 1..=4 {
+            assert!(mappings.watch(id, BASE + 8 * PAGE * id as usize, 8 * PAGE));
+        }
+        mappings.unmap(BASE + 20 * PAGE, 12 * PAGE);
+        assert_eq!(mappings.collect(), [(1, u32::MAX), (2, part(4, 8)), (3, 0), (4, u32::MAX)]);
+        mappings.forget();
+        mappings.unmap(0, usize::MAX);
+        assert!(!mappings.have_shrunk());
+    }
+
+    #[test]
+    fn mappings_without_a_place_are_refused() {
+        let mappings = fresh();
+        assert!(!mappings.watch(1, BASE, 2 << 40), "too large");
+        for id in 0..PIECES as u32 {
+            assert!(mappings.watch(id, BASE + 2 * PAGE * id as usize, PAGE));
+        }
+        assert!(!mappings.watch(1, PAGE, PAGE));
+        // What remains behind a hole has no place then, and counts as unmapped.
+        mappings.unmap(BASE, PAGE);
+        assert_eq!(mappings.collect()[0], (0, 0));
+        assert!(mappings.watch(0, PAGE, 3 * PAGE));
+        mappings.unmap(2 * PAGE, PAGE);
+        assert_eq!(mappings.collect()[0], (0, part(1, 3)));
+    }
+}
