@@ -19,9 +19,11 @@ const CALLERS: usize = 6;
 pub struct KnownWait {
     /// The reason. That of a [futex](WaitReason::Futex) may follow from the names of `callers`.
     pub reason: WaitReason,
-    /// The file behind the descriptor, or the address of the lock; empty without either.
+    /// The file behind the descriptor, the address of the futex, or the child process; empty
+    /// without any.
     pub object: String,
-    /// The thread that holds the lock.
+    /// The thread that holds the lock. That of a [futex](WaitReason::Futex) holds it if it is a
+    /// rwlock by the names of `callers`.
     pub holder: Option<ThreadId>,
     /// The innermost frames of those that wait on a futex, the leaf first.
     pub callers: Vec<FrameId>,
@@ -30,9 +32,10 @@ pub struct KnownWait {
 impl KnownWait {
     /// The wait of a message. Two threads may wait for the same.
     pub(super) fn new(wait: &Wait<Box<[u8]>>, holder: Option<ThreadId>) -> KnownWait {
-        let object = match wait.call.lock() {
-            Some(address) => format!("{address:#x}"),
-            None => String::from_utf8_lossy(&wait.object).into_owned(),
+        let object = match (wait.call.lock_object(), wait.call.child()) {
+            (Some(address), _) => format!("{address:#x}"),
+            (None, Some(pid)) => format!("pid {pid}"),
+            (None, None) => String::from_utf8_lossy(&wait.object).into_owned(),
         };
         KnownWait { reason: reason(&wait.call, wait.is_file), object, holder, callers: Vec::new() }
     }

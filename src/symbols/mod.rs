@@ -20,6 +20,7 @@ mod elf;
 pub mod error;
 pub mod explain;
 pub mod jit;
+mod library;
 mod line_worker;
 pub mod listing;
 mod messages;
@@ -42,5 +43,6 @@ mod transfer;
 mod wait_names;
 pub mod worker;
 
+pub use library::is_library;
 pub use names::{FrameLine, Function, FunctionId, INTERPRETED_CODE, Names, UNNAMED_CODE};
 pub use wait_names::{ExplainedWait, WaitLabel};

@@ -6,7 +6,7 @@ use super::sanitize::sanitize;
 use crate::profile::Profile;
 use crate::profile::stack::{Frame, FrameId};
 use crate::profile::thread::ThreadId;
-use crate::profile::waits::{WaitId, WaitReason};
+use crate::profile::waits::{KnownWait, WaitId, WaitReason};
 
 /// The use of a futex by a part of the name of a caller. The first row that fits counts.
 const USES: &[(&str, WaitReason)] = &[
@@ -93,7 +93,8 @@ impl<'a> WaitLabel<'a> {
 pub struct ExplainedWait<'a> {
     /// The reason.
     pub reason: WaitReason,
-    /// The file behind the descriptor, or the address of the lock; empty without either.
+    /// The file behind the descriptor, the address of the futex, or the child process; empty
+    /// without any.
     pub object: &'a str,
     /// The name of the thread that holds the lock; empty if that is not known.
     pub holder: &'a str,
@@ -105,6 +106,18 @@ pub struct ExplainedWait<'a> {
 struct NamedWait {
     wait: WaitId,
     reason: WaitReason,
+}
+
+impl NamedWait {
+    /// The thread that holds what is waited for. Only locks have one.
+    fn holder(&self, known: &KnownWait) -> Option<ThreadId> {
+        known.holder.filter(|_| matches!(self.reason, WaitReason::Lock | WaitReason::RwLock))
+    }
+}
+
+/// Whether what is waited for is an address. Files and sockets are called otherwise.
+fn is_address(object: &str) -> bool {
+    object.starts_with("0x")
 }
 
 /// The frames that stand for waits.
@@ -139,8 +152,9 @@ impl WaitNames {
     pub(super) fn explain<'a>(&self, profile: &'a Profile, frame: FrameId) -> Option<ExplainedWait<'a>> {
         let named = self.waits.get(&frame)?;
         let known = profile.waits.get(named.wait);
-        let holder = known.holder.map_or("", |holder| &profile.thread(holder).name);
-        Some(ExplainedWait { reason: named.reason, object: &known.object, holder, holder_id: known.holder })
+        let holder_id = named.holder(known);
+        let holder = holder_id.map_or("", |holder| &profile.thread(holder).name);
+        Some(ExplainedWait { reason: named.reason, object: &known.object, holder, holder_id })
     }
 
     /// Returns the short name of the wait of a frame. `names` returns the names of a frame, the
@@ -158,13 +172,13 @@ impl WaitNames {
         named.reason = futex_use_of(&callers, is_python).unwrap_or(known.reason);
         let (word, object) = (named.reason.word(), sanitize(&known.object));
         // An address is of the reason, a file of what is waited for.
-        Some(match (object.as_str(), known.holder) {
+        Some(match (object.as_str(), named.holder(known)) {
             ("", None) => format!("[{word}]"),
             (object, Some(holder)) => {
                 let thread = profile.thread(holder);
                 format!("[{word} {object}] held by {} {}", sanitize(&thread.name), thread.tid)
             }
-            (object, None) if named.reason == WaitReason::Lock => format!("[{word} {object}]"),
+            (object, None) if is_address(object) => format!("[{word} {object}]"),
             (object, None) => format!("[{word}] {object}"),
         })
     }
@@ -176,7 +190,7 @@ impl ExplainedWait<'_> {
         let word = self.reason.word();
         match (self.holder, self.object) {
             ("", "") => format!("[{word}]"),
-            ("", _) if self.reason == WaitReason::Lock => format!("[{word}]"),
+            ("", object) if is_address(object) => format!("[{word}]"),
             ("", object) => format!("[{word}] {}", sanitize(object)),
             (holder, _) => format!("[{word}] held by {}", sanitize(holder)),
         }

@@ -57,37 +57,48 @@ fn share(weights: &Weights, thread: &str, fits: impl Fn(&Labels) -> bool) -> f64
 }
 
 /// The share of a thread's waits for locks that have the right holder.
-fn right_of_locks(weights: &Weights, thread: &str, holder: &str) -> f64 {
-    let locks = share(weights, thread, |labels| labels.wait == "lock");
-    share(weights, thread, |labels| labels.wait == "lock" && labels.holder == holder) / locks
+fn right_of_locks(weights: &Weights, thread: &str, lock: &str, holder: &str) -> f64 {
+    let locks = share(weights, thread, |labels| labels.wait == lock);
+    share(weights, thread, |labels| labels.wait == lock && labels.holder == holder) / locks
 }
 
-fn assert_reasons(weights: &Weights) {
-    for (thread, wait, object, holder) in [
+fn assert_reasons((weights, ran): &(Weights, Ran)) {
+    let child = format!("pid {}", ran.number("child"));
+    let mut waits = vec![
         ("lock", "lock", "0x", "holder"),
         ("lock-pi", "lock", "0x", "holder"),
-        ("rwlock", "rwlock", "", ""),
-        ("condvar", "condvar", "", ""),
-        ("semaphore", "semaphore", "", ""),
-        ("join", "join", "", ""),
+        ("rwlock", "rwlock", "0x", "holder"),
+        ("rwlock-w", "rwlock", "0x", "holder"),
+        ("first", "lock", "0x", "second"),
+        ("second", "lock", "0x", "first"),
+        ("condvar", "condvar", "0x", ""),
+        ("semaphore", "semaphore", "0x", ""),
+        ("futex", "futex", "0x", ""),
+        ("join", "join", "0x", ""),
+        ("child", "child", &child, ""),
         ("sleep", "sleep", "", ""),
         ("poll", "poll", "", ""),
         ("poll-e", "poll", "", ""),
         ("read", "read", "pipe:[", ""),
         ("write", "write", "pipe:[", ""),
-        ("recv", "recv", "unix", ""),
-        ("send", "send", "unix", ""),
+        ("recv", "recv", "unix to socket:[", ""),
+        ("send", "send", "unix to socket:[", ""),
         ("accept", "accept", "tcp at 0.0.0.0:", ""),
+        ("connect", "connect", "unix", ""),
         ("signal", "signal", "", ""),
-    ] {
+        ("other", "other", "", ""),
+    ];
+    if ran.number("uring") > 0 {
+        waits.push(("io_uring", "io_uring", "", ""));
+    }
+    for (thread, wait, object, holder) in waits {
         // The first samples may be of the start of the thread.
-        let right = |labels: &Labels| {
-            labels.wait == wait && labels.object.starts_with(object.trim_end_matches('[')) && labels.holder == holder
-        };
+        let right =
+            |labels: &Labels| labels.wait == wait && labels.object.starts_with(object) && labels.holder == holder;
         let share_of_right = share(weights, thread, right);
         assert!(share_of_right >= 0.97, "{thread}: {share_of_right} of {weights:#?}");
         if !holder.is_empty() {
-            let of_locks = right_of_locks(weights, thread, holder);
+            let of_locks = right_of_locks(weights, thread, wait, holder);
             assert!(of_locks >= 0.99, "{thread}: {of_locks} of {weights:#?}");
         }
         // Whatever a thread waits for, no other thread is ever said to hold it.
@@ -95,26 +106,27 @@ fn assert_reasons(weights: &Weights) {
         assert_eq!(invented, 0.0, "{thread}: {weights:#?}");
     }
     assert!(share(weights, "holder", |labels| labels.wait == "signal") >= 0.97);
+    assert_handed_on(weights, ran);
+}
+
+/// A lock that is handed on has at each time the holder that it has then.
+fn assert_handed_on(weights: &Weights, ran: &Ran) {
+    let held_by = |holder: &str| share(weights, "taker", |labels| labels.wait == "lock" && labels.holder == holder);
+    let (long, short) = (held_by("long"), held_by("short"));
+    assert!(long + short >= 0.97, "{long} + {short} of {weights:#?}");
+    let [long_ns, short_ns] = ["long", "short"].map(|name| ran.number(name) as f64);
+    let (found, expected) = (long / (long + short), long_ns / (long_ns + short_ns));
+    assert!((found - expected).abs() <= 0.05, "{found:.3} of {expected:.3} in {weights:#?}");
 }
 
 #[test]
 fn the_agent_tells_the_reason_of_each_wait() {
-    assert_reasons(&record(&[], "waits_for", &["2"]).0);
+    assert_reasons(&record(&[], "waits_for", &["2", "deadlock"]));
 }
 
 #[test]
 fn the_reason_of_each_wait_is_told_from_outside() {
-    assert_reasons(&record(&["--engine", "external"], "waits_for", &["2"]).0);
-}
-
-#[test]
-fn threads_of_a_deadlock_hold_each_others_locks() {
-    let (weights, _) = record(&[], "waits_for", &["2", "deadlock"]);
-    for (thread, holder) in [("first", "second"), ("second", "first")] {
-        let right = share(&weights, thread, |labels| labels.wait == "lock" && labels.holder == holder);
-        assert!(right >= 0.97, "{thread}: {right} of {weights:#?}");
-        assert!(right_of_locks(&weights, thread, holder) >= 0.99, "{thread}: {weights:#?}");
-    }
+    assert_reasons(&record(&["--engine", "external"], "waits_for", &["2", "deadlock"]));
 }
 
 /// The time for which threads wait for a CPU is that which the kernel counts.

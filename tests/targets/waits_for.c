@@ -1,19 +1,26 @@
 // waits_for SECONDS [deadlock]: threads named after what they wait for, all the time, and a thread
-// `holder` that holds the mutex and the rwlock. With `deadlock`, two threads `first` and `second`
-// wait for each other's mutexes. Prints `done`.
+// `holder` that holds the mutex and the rwlock. Threads `long` and `short` hand a mutex on, for which
+// `taker` waits. With `deadlock`, two threads `first` and `second` wait for each other's mutexes.
+// Prints the time for which `long` and `short` held the mutex, ns, the child, and whether there is
+// a thread `io_uring`.
 #define _GNU_SOURCE
 #include <fcntl.h>
+#include <linux/futex.h>
+#include <linux/io_uring.h>
 #include <netinet/in.h>
 #include <poll.h>
 #include <pthread.h>
 #include <semaphore.h>
 #include <signal.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>
+#include <sys/syscall.h>
+#include <sys/un.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
@@ -24,8 +31,11 @@ static pthread_rwlock_t rwlock = PTHREAD_RWLOCK_INITIALIZER;
 static pthread_cond_t cond = PTHREAD_COND_INITIALIZER;
 static pthread_barrier_t held, crossed;
 static pthread_t sleeper;
-static sem_t semaphore;
-static int empty[2], full[2], pair[2], packed[2], listener;
+static pthread_mutex_t handed = PTHREAD_MUTEX_INITIALIZER;
+static sem_t semaphore, turns[2];
+static int empty[2], full[2], pair[2], packed[2], listener, ring;
+static atomic_llong held_ns[2];
+static atomic_int child;
 
 static void *hold(void *unused) {
     pthread_mutex_lock(&mutex);
@@ -38,6 +48,9 @@ static void *hold(void *unused) {
 
 static void *wait_lock(void *unused) { pthread_mutex_lock(&mutex); return unused; }
 static void *wait_priority(void *unused) { pthread_mutex_lock(&inherits); return unused; }
+static void *wait_writing(void *unused) { pthread_rwlock_wrlock(&rwlock); return unused; }
+static void *wait_other(void *unused) { tee(empty[0], full[1], 1, 0); return unused; }
+static void *wait_uring(void *unused) { syscall(SYS_io_uring_enter, ring, 0, 1, IORING_ENTER_GETEVENTS, 0, 0); return unused; }
 static void *wait_rwlock(void *unused) { pthread_rwlock_rdlock(&rwlock); return unused; }
 static void *wait_semaphore(void *unused) { sem_wait(&semaphore); return unused; }
 static void *wait_sleep(void *unused) { struct timespec t = {1000, 0}; nanosleep(&t, 0); return unused; }
@@ -46,6 +59,12 @@ static void *wait_poll(void *unused) { poll(&(struct pollfd){empty[0], POLLIN, 0
 static void *wait_read(void *unused) { char c; (void)!read(empty[0], &c, 1); return unused; }
 static void *wait_recv(void *unused) { char c; recv(pair[0], &c, 1, 0); return unused; }
 static void *wait_accept(void *unused) { accept(listener, 0, 0); return unused; }
+
+static void *wait_futex(void *unused) {
+    static int word = 1;
+    syscall(SYS_futex, &word, FUTEX_WAIT_PRIVATE, 1, 0);
+    return unused;
+}
 
 static void *wait_condvar(void *unused) {
     pthread_mutex_lock(&own);
@@ -71,10 +90,54 @@ static void *wait_send(void *unused) {
     return unused;
 }
 
+// The first connection fills the queue of the listener.
+static void *wait_connect(void *unused) {
+    struct sockaddr_un address = {.sun_family = AF_UNIX};
+    socklen_t size = sizeof address;
+    int queue = socket(AF_UNIX, SOCK_STREAM, 0);
+    if (bind(queue, (struct sockaddr *)&address, sizeof(sa_family_t)) || listen(queue, 0)) abort();
+    if (getsockname(queue, (struct sockaddr *)&address, &size)) abort();
+    for (;;)
+        if (connect(socket(AF_UNIX, SOCK_STREAM, 0), (struct sockaddr *)&address, size)) abort();
+    return unused;
+}
+
+static long long now_ns(void) {
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return now.tv_sec * 1000000000ll + now.tv_nsec;
+}
+
+static void *hand_on(void *name) {
+    int mine = strcmp(name, "long") != 0;
+    struct timespec time = {0, mine ? 40000000 : 120000000};
+    for (;;) {
+        sem_wait(&turns[mine]);
+        pthread_mutex_lock(&handed);
+        long long start = now_ns();
+        nanosleep(&time, 0);
+        held_ns[mine] += now_ns() - start;
+        sem_post(&turns[!mine]);
+        pthread_mutex_unlock(&handed);
+    }
+    return name;
+}
+
+static void *take(void *unused) {
+    for (;;) {
+        pthread_mutex_lock(&handed);
+        pthread_mutex_unlock(&handed);
+        // The other one has its turn first.
+        sched_yield();
+    }
+    return unused;
+}
+
 static void *wait_child(void *unused) {
-    pid_t child = fork();
+    child = fork();
     if (child == 0) {
         prctl(PR_SET_PDEATHSIG, SIGKILL);
+        prctl(PR_SET_NAME, "forked");
         for (;;) pause();
     }
     waitpid(child, 0, 0);
@@ -120,6 +183,11 @@ int main(int count, char **arguments) {
     listener = socket(AF_INET, SOCK_STREAM, 0);
     if (bind(listener, (struct sockaddr *)&any, sizeof any) || listen(listener, 1)) return 1;
     sem_init(&semaphore, 0, 0);
+    sem_init(&turns[0], 0, 1);
+    sem_init(&turns[1], 0, 0);
+    // A container may forbid it.
+    struct io_uring_params parameters = {0};
+    ring = syscall(SYS_io_uring_setup, 1, &parameters);
     pthread_barrier_init(&held, 0, 2);
     pthread_barrier_init(&crossed, 0, 2);
     start("holder", hold);
@@ -128,7 +196,15 @@ int main(int count, char **arguments) {
     start("lock", wait_lock);
     start("lock-pi", wait_priority);
     start("rwlock", wait_rwlock);
+    start("rwlock-w", wait_writing);
     start("condvar", wait_condvar);
+    start("futex", wait_futex);
+    start("connect", wait_connect);
+    start("other", wait_other);
+    if (ring >= 0) start("io_uring", wait_uring);
+    start("long", hand_on);
+    start("short", hand_on);
+    start("taker", take);
     start("semaphore", wait_semaphore);
     start("join", wait_join);
     start("poll", wait_poll);
@@ -146,7 +222,7 @@ int main(int count, char **arguments) {
     }
     struct timespec time = {atoi(arguments[1]), 0};
     while (nanosleep(&time, &time)) {}
-    puts("done");
+    printf("long %lld\nshort %lld\nchild %d\nuring %d\n", held_ns[0], held_ns[1], child, ring >= 0);
     fflush(stdout);
     _exit(0);
 }

@@ -30,7 +30,7 @@ fn the_views_of_waits_follow_each_other() {
     stage.press("B");
     let locks = "[lock 0x7f1000] held by compactor 41280";
     let objects = ["[disk] /var/lib/server/data.log", "[poll] anon_inode:[eventpoll]", "[read] pipe:[48151]"];
-    assert_eq!(waits(&stage), [&[locks], &objects[..], &["[condvar]"]].concat());
+    assert_eq!(waits(&stage), [&[locks], &objects[..], &["[condvar 0x7f2000]"]].concat());
     // Threads say the reason once, and where.
     stage.press("5");
     let text = stage.text();

@@ -134,6 +134,8 @@ impl Stack for LazyStack<'_> {
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
 
     #[test]
@@ -146,6 +148,19 @@ mod tests {
         }
         assert_eq!(SleepLocation::parse(b"running\n"), None);
         assert_eq!(SleepLocation::parse(b""), None);
+    }
+
+    proptest! {
+        #[test]
+        fn hostile_lines_of_the_kernel_do_no_harm(
+            line in "(-1|running|[0-9]{1,12})?( (0x)?[0-9a-fA-F]{0,18}){0,10}\\n?|.{0,80}",
+        ) {
+            let words = line.trim_end().split(' ').rev().take(2).collect::<Vec<_>>();
+            if let Some(location) = SleepLocation::parse(line.as_bytes()) {
+                let word = |at: usize| u64::from_str_radix(words[at].trim_start_matches("0x"), 16);
+                prop_assert_eq!((Ok(location.ip), Ok(location.sp)), (word(0), word(1)));
+            }
+        }
     }
 
     #[test]

@@ -94,7 +94,7 @@ impl WaitReader {
 
     /// Reads the holder of the lock again for which a thread has waited before: it may be another.
     pub(crate) fn read_holder(&self, wait: &mut SleeperWait, threads: usize) {
-        let Some(known) = wait.wait.as_mut().filter(|wait| wait.call.lock().is_some()) else { return };
+        let Some(known) = wait.wait.as_mut().filter(|wait| wait.call.holder_words().is_some()) else { return };
         let holder = self.holder(known.tid, &known.call, threads);
         if core::mem::replace(&mut known.holder, holder) != holder {
             wait.is_sent = false;
@@ -104,14 +104,14 @@ impl WaitReader {
     /// Returns the other thread of this process that holds the lock; 0 if there is none, or it is
     /// not the same in two readings.
     fn holder(&self, tid: u32, call: &BlockingCall, threads: usize) -> u32 {
-        let Some(address) = call.lock().filter(|_| self.knows_threads) else { return 0 };
+        let Some((address, count)) = call.holder_words().filter(|_| self.knows_threads) else { return 0 };
         let read = || {
             let mut bytes = [0; 4 * LOCK_WORDS];
-            self.memory.read(address, &mut bytes)?;
+            self.memory.read(address, bytes.get_mut(..4 * count)?)?;
             let (words, _) = bytes.as_chunks::<4>();
             let mut lock = [0; LOCK_WORDS];
             lock.iter_mut().zip(words).for_each(|(word, bytes)| *word = u32::from_ne_bytes(*bytes));
-            call.holder(&lock, threads)
+            call.holder(lock.get(..count)?, threads)
         };
         let first = read();
         first.filter(|&holder| holder != tid && is_thread(holder) && read() == first).unwrap_or(0)

@@ -81,6 +81,21 @@ pub(crate) struct Schedule {
     slices: u64,
 }
 
+impl Schedule {
+    /// Parses three numbers.
+    fn parse(text: &[u8]) -> Option<Schedule> {
+        let mut fields = text.split(|byte| byte.is_ascii_whitespace()).map(parse);
+        Some(Schedule { ran_ns: fields.next()??, delayed_ns: fields.next()??, slices: fields.next()?? })
+    }
+}
+
+/// Returns the time at which a thread started, field 22 of its `stat`. The name, the second field,
+/// may contain anything.
+fn start_ticks(text: &[u8]) -> Option<u64> {
+    let end = text.iter().rposition(|&byte| byte == b')')?;
+    text.get(end + 2..)?.split(|&byte| byte == b' ').nth(19).and_then(parse)
+}
+
 impl Thread {
     pub(super) fn new(tid: u32) -> Thread {
         Thread {
@@ -139,10 +154,8 @@ impl Thread {
         const TICK_NS: u64 = 10_000_000;
         let mut text = [0; 512];
         let length = File::open(self.path(b"/stat").terminated(), 0)?.read(&mut text);
-        let text = &text[..length];
-        let end = text.iter().rposition(|&byte| byte == b')')?;
-        let started = text.get(end + 2..)?.split(|&byte| byte == b' ').nth(19).and_then(parse)?;
-        Some(syscall::clock_ns(libc::CLOCK_BOOTTIME).saturating_sub(started * TICK_NS + TICK_NS / 2))
+        let started_ns = start_ticks(&text[..length])?.saturating_mul(TICK_NS).saturating_add(TICK_NS / 2);
+        Some(syscall::clock_ns(libc::CLOCK_BOOTTIME).saturating_sub(started_ns))
     }
 
     /// Returns the scheduler's present figures; `None` if they cannot be read.
@@ -155,8 +168,7 @@ impl Thread {
         // numbers.
         let file = self.statistics.as_ref()?;
         let length = file.read_at(&mut text, 0);
-        let mut fields = text[..length].split(|byte| byte.is_ascii_whitespace()).map(parse);
-        let schedule = Schedule { ran_ns: fields.next()??, delayed_ns: fields.next()??, slices: fields.next()?? };
+        let schedule = Schedule::parse(&text[..length])?;
         if !keep_open {
             self.statistics = None;
         }
@@ -180,7 +192,7 @@ impl Thread {
     pub(crate) fn note_delay(&mut self, schedule: Option<Schedule>, sleeps: bool) {
         let Some(Schedule { delayed_ns, .. }) = schedule else { return };
         let before_ns = self.known_delay_ns.replace(delayed_ns).unwrap_or(delayed_ns);
-        self.delayed_ns = if sleeps { 0 } else { self.delayed_ns + delayed_ns.saturating_sub(before_ns) };
+        self.delayed_ns = if sleeps { 0 } else { self.delayed_ns.saturating_add(delayed_ns.saturating_sub(before_ns)) };
     }
 
     /// Returns for how much of the time that a sample stands for the thread waited for a CPU, ns.
@@ -212,6 +224,42 @@ impl Thread {
 
 /// Parses a decimal number.
 pub(super) fn parse(digits: &[u8]) -> Option<u64> {
-    let digit = |value: u64, &byte: &u8| byte.is_ascii_digit().then(|| value.wrapping_mul(10) + u64::from(byte - b'0'));
+    let digit = |value: u64, &byte: &u8| {
+        value.checked_mul(10)?.checked_add(u64::from(byte.checked_sub(b'0').filter(|&digit| digit < 10)?))
+    };
     if digits.is_empty() { None } else { digits.iter().try_fold(0, digit) }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn figures_of_the_scheduler_and_start_times_are_read() {
+        let schedule = Schedule { ran_ns: 118_342, delayed_ns: 20_193, slices: 7 };
+        assert_eq!(Schedule::parse(b"118342 20193 7\n"), Some(schedule));
+        for text in [&b""[..], b"\n", b"1 2", b"1 2 x", b"1 -2 3", b"99999999999999999999 0 0"] {
+            assert_eq!(Schedule::parse(text), None);
+        }
+        let mut stat = b"4130 (a) S 1 (b) c) S".to_vec();
+        (4..30).for_each(|field| stat.extend_from_slice(format!(" {field}").as_bytes()));
+        assert_eq!(start_ticks(&stat), Some(22));
+        assert_eq!(start_ticks(b"4130 (a)"), None);
+    }
+
+    proptest! {
+        #[test]
+        fn hostile_files_of_threads_do_no_harm(text in "([0-9]{0,25}[ \\)\n(-]{0,3}){0,40}|.{0,60}", delays in any::<[u64; 3]>()) {
+            let _ = start_ticks(text.as_bytes());
+            let mut thread = Thread::new(1);
+            let parsed = Schedule::parse(text.as_bytes());
+            for delayed_ns in delays {
+                thread.note_delay(parsed.map(|schedule| Schedule { delayed_ns, ..schedule }), false);
+                thread.note_delay(Some(Schedule { delayed_ns, ..Schedule::default() }), false);
+                prop_assert!(thread.take_delay(1_000) <= 1_000);
+            }
+        }
+    }
 }

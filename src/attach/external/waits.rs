@@ -44,15 +44,15 @@ impl ProcessWaits {
     /// Returns the other thread of the process that holds the lock; 0 if there is none, or it is
     /// not the same in two readings.
     pub(super) fn holder(&self, tid: u32, call: &BlockingCall) -> u32 {
-        let Some(address) = call.lock().filter(|_| self.knows_threads) else { return 0 };
+        let Some((address, count)) = call.holder_words().filter(|_| self.knows_threads) else { return 0 };
         let threads = fs::read_dir(format!("/proc/{}/task", self.pid)).map_or(0, Iterator::count);
         let read = || {
             let mut bytes = [0; 4 * LOCK_WORDS];
-            let is_whole = ptrace::read_memory(self.pid, address, &mut bytes) == bytes.len();
+            let is_whole = ptrace::read_memory(self.pid, address, &mut bytes[..4 * count]) == 4 * count;
             let (words, _) = bytes.as_chunks::<4>();
             let mut lock = [0; LOCK_WORDS];
             lock.iter_mut().zip(words).for_each(|(word, bytes)| *word = u32::from_ne_bytes(*bytes));
-            call.holder(&lock, threads).filter(|_| is_whole)
+            call.holder(&lock[..count], threads).filter(|_| is_whole)
         };
         let is_thread = |&holder: &u32| fs::exists(format!("/proc/{}/task/{holder}", self.pid)).unwrap_or(false);
         let first = read();

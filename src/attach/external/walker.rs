@@ -342,7 +342,7 @@ impl Image {
             (SampledStack::Copied(..), SampledState::Asleep(Some(call)), _) => Some(self.waits.read(raw.tid, call)),
             (SampledStack::Copied(..), ..) => None,
             // The lock may have been handed on.
-            (SampledStack::Repeated, _, Some(known)) if known.call.lock().is_some() => {
+            (SampledStack::Repeated, _, Some(known)) if known.call.holder_words().is_some() => {
                 Some(Wait { holder: self.waits.holder(raw.tid, &known.call), ..known.clone() })
             }
             (SampledStack::Repeated, ..) => return Ok(()),

@@ -93,12 +93,16 @@ use FirstArgument::{Descriptor, Else};
 const CALLS: &[(u32, &str, WaitReason, FirstArgument)] = &[
     (0, "read", WaitReason::Read, Descriptor),
     (1, "write", WaitReason::Write, Descriptor),
+    (2, "open", WaitReason::Disk, Else),
+    (4, "stat", WaitReason::Disk, Else),
+    (6, "lstat", WaitReason::Disk, Else),
     (7, "poll", WaitReason::Poll, Else),
     (16, "ioctl", WaitReason::Other, Descriptor),
     (17, "pread64", WaitReason::Read, Descriptor),
     (18, "pwrite64", WaitReason::Write, Descriptor),
     (19, "readv", WaitReason::Read, Descriptor),
     (20, "writev", WaitReason::Write, Descriptor),
+    (21, "access", WaitReason::Disk, Else),
     (23, "select", WaitReason::Poll, Else),
     (26, "msync", WaitReason::Disk, Else),
     (34, "pause", WaitReason::Signal, Else),
@@ -113,12 +117,23 @@ const CALLS: &[(u32, &str, WaitReason, FirstArgument)] = &[
     (58, "vfork", WaitReason::Child, Else),
     (61, "wait4", WaitReason::Child, Else),
     (65, "semop", WaitReason::Semaphore, Else),
+    (69, "msgsnd", WaitReason::Send, Else),
+    (70, "msgrcv", WaitReason::Receive, Else),
+    (72, "fcntl", WaitReason::Lock, Descriptor),
     (73, "flock", WaitReason::Lock, Descriptor),
     (74, "fsync", WaitReason::Disk, Descriptor),
     (75, "fdatasync", WaitReason::Disk, Descriptor),
+    (76, "truncate", WaitReason::Disk, Else),
+    (77, "ftruncate", WaitReason::Disk, Descriptor),
+    (82, "rename", WaitReason::Disk, Else),
+    (83, "mkdir", WaitReason::Disk, Else),
+    (84, "rmdir", WaitReason::Disk, Else),
+    (86, "link", WaitReason::Disk, Else),
+    (87, "unlink", WaitReason::Disk, Else),
     (128, "rt_sigtimedwait", WaitReason::Signal, Else),
     (130, "rt_sigsuspend", WaitReason::Signal, Else),
     (162, "sync", WaitReason::Disk, Else),
+    (187, "readahead", WaitReason::Disk, Descriptor),
     (202, "futex", WaitReason::Futex, Else),
     (208, "io_getevents", WaitReason::Poll, Else),
     (217, "getdents64", WaitReason::Read, Descriptor),
@@ -129,20 +144,28 @@ const CALLS: &[(u32, &str, WaitReason, FirstArgument)] = &[
     (243, "mq_timedreceive", WaitReason::Receive, Descriptor),
     (247, "waitid", WaitReason::Child, Else),
     (257, "openat", WaitReason::Disk, Else),
+    (262, "newfstatat", WaitReason::Disk, Else),
+    (263, "unlinkat", WaitReason::Disk, Else),
+    (264, "renameat", WaitReason::Disk, Else),
     (270, "pselect6", WaitReason::Poll, Else),
     (271, "ppoll", WaitReason::Poll, Else),
     (275, "splice", WaitReason::Read, Descriptor),
     (277, "sync_file_range", WaitReason::Disk, Descriptor),
     (281, "epoll_pwait", WaitReason::Poll, Else),
+    (285, "fallocate", WaitReason::Disk, Descriptor),
     (288, "accept4", WaitReason::Accept, Descriptor),
     (295, "preadv", WaitReason::Read, Descriptor),
     (296, "pwritev", WaitReason::Write, Descriptor),
     (299, "recvmmsg", WaitReason::Receive, Descriptor),
     (306, "syncfs", WaitReason::Disk, Descriptor),
     (307, "sendmmsg", WaitReason::Send, Descriptor),
+    (316, "renameat2", WaitReason::Disk, Else),
+    (326, "copy_file_range", WaitReason::Disk, Descriptor),
     (327, "preadv2", WaitReason::Read, Descriptor),
     (328, "pwritev2", WaitReason::Write, Descriptor),
+    (332, "statx", WaitReason::Disk, Else),
     (426, "io_uring_enter", WaitReason::IoUring, Else),
+    (437, "openat2", WaitReason::Disk, Else),
     (441, "epoll_pwait2", WaitReason::Poll, Else),
     (449, "futex_waitv", WaitReason::Futex, Else),
 ];
@@ -151,19 +174,33 @@ const CALLS: &[(u32, &str, WaitReason, FirstArgument)] = &[
 const FUTEX: u32 = 202;
 const COMMAND_MASK: u64 = 0x7f;
 const WAIT: u64 = 0;
+const WAIT_BITSET: u64 = 9;
 const LOCK_PI: u64 = 6;
 const LOCK_PI2: u64 = 13;
+/// The numbers of wait4(2) and waitid(2).
+const WAIT4: u32 = 61;
+const WAITID: u32 = 247;
+const P_PID: u64 = 1;
 /// The bit of a futex that says that threads wait, and the bits that are the holder.
 const WAITERS: u32 = 0x8000_0000;
 const HOLDER_MASK: u32 = 0x3fff_ffff;
 
-/// Number of words at a futex that tell its holder: the start of a `pthread_mutex_t`.
-pub const LOCK_WORDS: usize = 5;
+/// Maximum number of words that tell the holder of a lock: the start of a `pthread_rwlock_t`.
+pub const LOCK_WORDS: usize = 8;
+/// Number of words of the start of a `pthread_mutex_t`.
+const MUTEX_WORDS: usize = 5;
 
 /// The value of a lock of glibc and of Rust's standard library that has waiters.
 const CONTENDED: u32 = 2;
 /// All kinds of a mutex of glibc, with its flags.
 const MUTEX_KINDS: u32 = 0x3ff;
+/// The value of a futex of a `pthread_rwlock_t` while a writer holds it or is the next to do so, and
+/// has waiters.
+const WRITING: u32 = 3;
+/// The bit of the first word of a `pthread_rwlock_t` that a writer holds.
+const WRITE_LOCKED: u32 = 2;
+/// Distance from the start of a `pthread_rwlock_t` to its two futexes.
+const RWLOCK_FUTEXES: u64 = 8;
 
 /// A system call in which a thread sleeps.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -242,18 +279,49 @@ impl BlockingCall {
         (value & WAITERS != 0).then_some(value & HOLDER_MASK).filter(|&tid| tid != 0)
     }
 
-    /// Returns the address from which [`LOCK_WORDS`] words tell the holder, if the call waits for a
-    /// lock that may have one.
-    pub fn lock(&self) -> Option<u64> {
-        self.futex().filter(|_| self.is_lock())
+    /// The address of what the call waits for, if that is a futex. The two futexes of one condition
+    /// variable or rwlock stand in one word of 8 bytes, whose address this is.
+    pub fn lock_object(&self) -> Option<u64> {
+        self.futex().map(|futex| if self.is_lock() { futex } else { futex & !7 })
     }
 
-    /// Returns the thread that holds the lock, if the words at its address say so. A mutex of glibc
-    /// has its holder in the third word. Other locks have the same futex operation but no holder:
-    /// the words behind must be those of a mutex that at most `threads` threads use. The caller
-    /// makes sure that the thread lives.
-    pub fn holder(&self, words: &[u32; LOCK_WORDS], threads: usize) -> Option<u32> {
-        let [value, _, owner, users, kind] = *words;
+    /// The child process that the call waits for, if it names one.
+    pub fn child(&self) -> Option<u32> {
+        let [first, second, _] = self.arguments;
+        let pid = match self.number? {
+            WAIT4 => first as i32,
+            WAITID if first == P_PID => second as i32,
+            _ => 0,
+        };
+        u32::try_from(pid).ok().filter(|&pid| pid > 0)
+    }
+
+    /// Whether the futex may be that of a rwlock with a writer. Other things have the same
+    /// operation and value: the functions that wait tell.
+    fn may_be_rwlock(&self) -> bool {
+        self.futex_command() == Some(WAIT_BITSET) && self.futex_value() == WRITING
+    }
+
+    /// Returns the address from which some words tell the holder, and their number, if the call
+    /// waits for a lock that may have one.
+    pub fn holder_words(&self) -> Option<(u64, usize)> {
+        match self.futex()? {
+            mutex if self.is_lock() => Some((mutex, MUTEX_WORDS)),
+            futex if self.may_be_rwlock() => Some(((futex & !7).checked_sub(RWLOCK_FUTEXES)?, LOCK_WORDS)),
+            _ => None,
+        }
+    }
+
+    /// Returns the thread that holds the lock, if the words of [`holder_words`](Self::holder_words)
+    /// say so. A mutex of glibc has its holder in the third word. Other locks have the same futex
+    /// operation but no holder: the words behind must be those of a mutex that at most `threads`
+    /// threads use. A rwlock has its writer in the seventh. The caller makes sure that the thread
+    /// lives.
+    pub fn holder(&self, words: &[u32], threads: usize) -> Option<u32> {
+        if self.may_be_rwlock() {
+            return self.writer(words);
+        }
+        let &[value, _, owner, users, kind, ..] = words else { return None };
         let holder = match self.futex_command()? {
             LOCK_PI | LOCK_PI2 => value & HOLDER_MASK,
             _ if value != self.futex_value() => return None,
@@ -262,6 +330,14 @@ impl BlockingCall {
             _ => return None,
         };
         Some(holder).filter(|&tid| tid != 0)
+    }
+
+    /// Returns the thread that holds a rwlock of glibc for writing.
+    fn writer(&self, words: &[u32]) -> Option<u32> {
+        let &[readers, _, phase, writers, 0, 0, writer, shared] = words else { return None };
+        let futex = if self.futex()? & 4 == 0 { phase } else { writers };
+        let is_written = readers & WRITE_LOCKED != 0 && futex == self.futex_value() && shared <= 1;
+        Some(writer).filter(|&tid| is_written && tid != 0)
     }
 }
 
@@ -273,6 +349,8 @@ fn parse_number(digits: &[u8], radix: u32) -> Option<u64> {
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
 
     fn futex(operation: u64, value: u32) -> BlockingCall {
@@ -306,6 +384,63 @@ mod tests {
     }
 
     #[test]
+    fn what_is_waited_for_has_an_address_or_a_number() {
+        assert_eq!(futex(0x80, 2).lock_object(), Some(0x7f00));
+        let call = |number, arguments| BlockingCall { number: Some(number), arguments };
+        // The futexes of the two groups of one condition variable.
+        for address in [0x7f28, 0x7f2c] {
+            assert_eq!(call(FUTEX, [address, 0x189, 0]).lock_object(), Some(0x7f28));
+        }
+        assert_eq!(call(0, [3, 0, 0]).lock_object(), None);
+        assert_eq!(call(WAIT4, [4130, 0, 0]).child(), Some(4130));
+        assert_eq!(call(WAIT4, [u64::MAX, 0, 0]).child(), None, "any child");
+        assert_eq!(call(WAITID, [1, 4130, 0]).child(), Some(4130));
+        assert_eq!(call(WAITID, [0, 4130, 0]).child(), None);
+    }
+
+    #[test]
+    fn a_rwlock_has_its_writer() {
+        let reader = BlockingCall { number: Some(FUTEX), arguments: [0x7f08, 0x189, 3] };
+        let writer = BlockingCall { number: Some(FUTEX), arguments: [0x7f0c, 0x89, 3] };
+        let held = [3, 1, 3, 3, 0, 0, 4130, 0];
+        for call in [reader, writer] {
+            assert_eq!(call.holder_words(), Some((0x7f00, LOCK_WORDS)));
+            assert_eq!(call.holder(&held, 8), Some(4130));
+            for (index, word) in [(0, 0x11), (2, 1), (4, 9), (6, 0), (7, 5)] {
+                let mut other = held;
+                (other[index], other[3]) = (word, if index == 2 { word } else { 3 });
+                assert_eq!(call.holder(&other, 8), None, "{other:?}");
+            }
+        }
+        assert_eq!(BlockingCall { arguments: [4, 0x89, 3], ..reader }.holder_words(), None);
+    }
+
+    proptest! {
+        /// No line of the kernel, and no words in memory, make a holder of what is none.
+        #[test]
+        fn hostile_lines_and_words_name_no_wrong_holder(
+            line in prop_oneof![
+                "(-1|202|61|[0-9]{1,10})( 0x[0-9a-f]{1,17}){0,9}( |\n)?",
+                "202 0x[0-9a-f]{1,16} 0x(0|80|81|86|89|189|8d) 0x[0-3] 0x0 0x0 0x0 0x7ffd10 0x7f12",
+                ".{0,80}",
+            ],
+            words in prop::array::uniform8(prop_oneof![0u32..6, any::<u32>()]),
+            count in 0..=LOCK_WORDS,
+            threads in 0usize..100,
+        ) {
+            let Some(call) = BlockingCall::parse(line.as_bytes()) else { return Ok(()) };
+            let (_, _, _) = (call.reason(), call.descriptor(), call.child());
+            let Some(holder) = call.holder(&words[..count], threads) else { return Ok(()) };
+            let (_, length) = call.holder_words().expect("a holder is read from words");
+            prop_assert!(count >= length.min(MUTEX_WORDS) && holder != 0);
+            let [operation, value] = [call.arguments[1] & COMMAND_MASK, call.arguments[2] & 0xffff_ffff];
+            // A condition variable waits with the operation of a rwlock, but for other values.
+            prop_assert!(operation != WAIT_BITSET || value == 3 && words[6] == holder && words[0] & 2 != 0);
+            prop_assert!(operation != WAIT || value != 2 || words[2] == holder && (1..=threads as u32).contains(&words[3]));
+        }
+    }
+
+    #[test]
     fn a_mutex_has_a_holder_and_a_condition_variable_has_none() {
         let mutex = [2, 0, 4130, 1, 0];
         assert_eq!(futex(0x80, 2).holder(&mutex, 8), Some(4130));
@@ -323,7 +458,7 @@ mod tests {
         for operation in [0x189, 0x89] {
             assert_eq!(futex(operation, 2).holder(&mutex, 8), None);
             assert_eq!(futex(operation, 2).reason(), WaitReason::Futex);
-            assert_eq!(futex(operation, 2).lock(), None);
+            assert_eq!(futex(operation, 2).holder_words(), None);
         }
         assert_eq!(futex(0x80, 2).reason(), WaitReason::Lock);
         assert_eq!(futex(0x80, 1).reason(), WaitReason::Futex);

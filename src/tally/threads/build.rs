@@ -10,7 +10,7 @@ use crate::profile::stack::{FrameId, StackId};
 use crate::profile::thread::{Thread, ThreadId, ThreadState};
 use crate::profile::totals::ThreadStack;
 use crate::profile::waits::WaitReason;
-use crate::symbols::Names;
+use crate::symbols::{INTERPRETED_CODE, Names, is_library};
 use crate::tally::filter::thread_filter::ThreadFilter;
 use crate::tally::idle::IdleThreads;
 use crate::tally::query::Query;
@@ -127,13 +127,12 @@ impl ThreadSources<'_> {
         // The wait is a row, too, if rows are waits.
         functions.retain(|row| !row.full.starts_with("wait:"));
         let executable = &self.profile.process(self.profile.thread(id).process).executable;
-        let is_own = |row: &StackRow| !row.module.is_empty() && executable.ends_with(&*row.module);
-        let own = functions.iter().position(is_own).unwrap_or(0);
+        let within = within(&functions, executable);
         Some(WaitRow {
             name: Text::from(wait.words().as_str()),
             since_ns: self.profile.waits_since(id),
             holder: wait.holder_id,
-            within: functions.drain(own..).next().unwrap_or_default(),
+            within: functions.drain(within..).next().unwrap_or_default(),
         })
     }
 
@@ -174,6 +173,25 @@ impl ThreadSources<'_> {
     }
 }
 
+/// The index of the innermost function that tells where a thread waits: one of a Python program, or
+/// of the program itself, or at least of no system library; the leaf if there is none.
+fn within(functions: &[StackRow], executable: &str) -> usize {
+    let is_python = |row: &StackRow| &*row.module == INTERPRETED_CODE;
+    let is_own = |row: &StackRow| !row.module.is_empty() && executable.ends_with(&*row.module);
+    let is_system = |row: &StackRow| row.module.is_empty() || is_library(&row.module, &row.full);
+    let first = |is_wanted: &dyn Fn(&StackRow) -> bool| functions.iter().position(is_wanted);
+    first(&|row| is_python(row) && !is_of_python_itself(&row.full))
+        .or_else(|| first(&is_python))
+        .or_else(|| first(&|row| is_own(row) && !is_system(row)))
+        .or_else(|| first(&|row| !is_system(row)))
+        .unwrap_or(0)
+}
+
+/// Whether a function of Python, `wait (/usr/lib/python3.11/threading.py:288)`, is of its library.
+fn is_of_python_itself(full: &str) -> bool {
+    full.contains("(<frozen ") || full.contains("/lib/python3") && !full.contains("-packages/")
+}
+
 /// The command of a process in one line: scripts among the arguments have several.
 fn command_line(argv: &[String], executable: &str) -> String {
     let words: Vec<&str> = argv.iter().flat_map(|argument| argument.split_whitespace()).collect();
@@ -183,6 +201,25 @@ fn command_line(argv: &[String], executable: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_thread_waits_within_a_function_of_the_program() {
+        let row = |full: &str, module: &str| StackRow { full: full.into(), short: full.into(), module: module.into() };
+        let libc = || row("__futex_abstimed_wait_common64", "libc.so.6");
+        let index = |rows: &[StackRow]| within(rows, "/usr/bin/server");
+        assert_eq!(index(&[]), 0);
+        assert_eq!(index(&[libc(), row("", "")]), 0);
+        assert_eq!(index(&[libc(), row("std::thread::park", "server"), row("pool::next", "server")]), 2);
+        assert_eq!(index(&[libc(), row("uv_cond_wait", "libuv.so.1"), row("main", "server")]), 2);
+        assert_eq!(index(&[libc(), row("uv_cond_wait", "libuv.so.1"), libc()]), 1);
+        let python = [
+            libc(),
+            row("acquire_timed", "server"),
+            row("Condition.wait (/usr/lib/python3.11/threading.py:288)", INTERPRETED_CODE),
+            row("get (/srv/lib/python3.11/site-packages/pool/queue.py:7)", INTERPRETED_CODE),
+        ];
+        assert_eq!((index(&python), index(&python[..3])), (3, 2));
+    }
 
     #[test]
     fn a_script_among_the_arguments_is_on_the_line() {

@@ -16,6 +16,7 @@ use ratatui::layout::Rect;
 use ratatui::text::Span;
 
 use crate::keyword::Keyword;
+use crate::symbols::is_library;
 use crate::tally::change::Difference;
 use crate::tally::flame::{Flame, FlameBox};
 use crate::tally::measure;
@@ -128,7 +129,7 @@ impl BoxPainter<'_> {
         let part = |ns: u64| if base_ns == 0 { 0.0 } else { ns as f64 / base_ns as f64 };
         let heat = part(self.self_ns());
         let (colour, module) = (context.flame.colour, named.module.as_str());
-        let is_library = named.full.is_empty() || labels::is_library(module, &named.full);
+        let is_library = named.full.is_empty() || is_library(module, &named.full);
         let change = shown.difference.map(|difference| (difference.change, part(difference.ns)));
         let look = FlameBoxLook { colour, module, is_library, shade, heat, highlight: light, change };
         let fill = canvas.theme.flame_box(look);
