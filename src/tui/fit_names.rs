@@ -8,7 +8,8 @@
 //! * `full`: the whole name. Generics and arguments are replaced by `…`, the innermost first, until
 //!   the rest fits; then as `short`.
 //!
-//! The function of an interpreter loses its file and line first, then leading parts of its path.
+//! A lock that is held loses its address, so that its holder can be read. The function of an
+//! interpreter loses its file and line first, then leading parts of its path.
 //!
 //! If the last part alone is too long, it is cut on its right. A name in several rows that would
 //! read the same gets what [tells them apart](super::name_tags) behind it.
@@ -20,6 +21,7 @@ use super::name_parts::NameFrame;
 use super::name_style::NameStyle;
 use super::name_tags::tags;
 use super::text::{columns, cut_right};
+use crate::symbols::WaitLabel;
 use crate::symbols::name_syntax::{MAX_DEPTH, NameToken, inside, is_subject, tokens};
 
 /// A name, and the room for it.
@@ -56,6 +58,9 @@ pub fn fit_names(names: &[NameToFit<'_>], style: NameStyle) -> Vec<String> {
 /// Fits one name, regardless of others.
 pub fn fit_name<'a>(name: &NameToFit<'a>, style: NameStyle) -> Cow<'a, str> {
     let NameToFit { full, short, room } = *name;
+    if columns(short, room) > room && WaitLabel::parse(short).holder_name().is_some() {
+        return cut_right(&WaitLabel::parse(short).holder(), room).into_owned().into();
+    }
     match style {
         NameStyle::Bare => cut_last(NameFrame::new(short).last_part(), room),
         NameStyle::Short => fit_short(short, room),

@@ -96,6 +96,16 @@ fn libc_variants_of_one_width_differ() {
     assert_eq!(fit_names(&to_fit(&names, 20), NameStyle::Short), ["memmove (avx512)", "memset (avx512)"]);
 }
 
+/// The address took the room, and the holder could not be read.
+#[test]
+fn a_lock_without_room_keeps_its_holder() {
+    let short = "[lock 0x7f3dc9f4e6f8] held by compactor 4130";
+    let fit = |room| fit_name(&NameToFit { full: short, short, room }, NameStyle::Short).into_owned();
+    assert_eq!(fit(44), short);
+    assert_eq!(fit(43), "[lock] held by compactor 4130");
+    assert_eq!(fit(20), "[lock] held by comp…");
+}
+
 /// Names as the interpreter's code objects have them, with the file and line that panes show.
 #[test]
 fn python_names_lose_their_place_first() {

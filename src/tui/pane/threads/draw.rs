@@ -151,6 +151,11 @@ fn share_word(clock: Clock) -> &'static str {
     }
 }
 
+/// Title of the column of numbers. A sample of memory stands for many allocations.
+fn samples_word(clock: Clock) -> &'static str {
+    if clock.is_memory() { "count" } else { "samples" }
+}
+
 fn remarks(canvas: &Canvas<'_>, context: &PaneContext<'_>, width: u16) -> Vec<Span<'static>> {
     let clock = context.answer.map_or(context.clock, |answer| answer.facts.clock);
     let mut words: Vec<(u8, String, Role)> = Vec::new();
@@ -163,7 +168,7 @@ fn remarks(canvas: &Canvas<'_>, context: &PaneContext<'_>, width: u16) -> Vec<Sp
         ThreadSort::Name => "name",
         ThreadSort::State => "state",
         ThreadSort::Weight => share_word(clock),
-        ThreadSort::Samples => "samples",
+        ThreadSort::Samples => samples_word(clock),
         ThreadSort::Function => "function",
     };
     words.push((2, format!("by {by}"), Role::Title));
@@ -180,7 +185,7 @@ fn heads(canvas: &mut Canvas<'_>, area: Rect, context: &PaneContext<'_>, answer:
     let numbers = [
         (Some(MARGIN), ID_COLUMNS, "tid", ThreadSort::Id),
         (Some(plan.share), SHARE_COLUMNS, share, ThreadSort::Weight),
-        (plan.samples, SAMPLES_COLUMNS, "samples", ThreadSort::Samples),
+        (plan.samples, SAMPLES_COLUMNS, samples_word(answer.facts.clock), ThreadSort::Samples),
     ];
     for (at, columns, words, sort) in numbers {
         let style = style(canvas, Some(sort));
@@ -437,7 +442,10 @@ impl RowPainter<'_> {
         right(canvas, x + self.plan.share, y, SHARE_COLUMNS, &signed_share(weight.ns, measured_ns, change), style);
         if let Some(at) = self.plan.samples {
             let sign = if change.is_some_and(|change| change.fewer) { "-" } else { "" };
-            let words = format!("{sign}{}", measure::count(weight.samples));
+            let words = match format!("{sign}{}", measure::count(weight.samples)) {
+                words if words.len() <= SAMPLES_COLUMNS.into() => words,
+                _ => format!("{sign}{}", measure::brief_count(weight.samples)),
+            };
             right(canvas, x + at, y, SAMPLES_COLUMNS, &words, style);
         }
     }
