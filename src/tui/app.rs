@@ -20,6 +20,7 @@ use crate::link::wire::{Clock, Engine};
 use crate::session::{Answer, Command, Question, TargetExit};
 use crate::tally::measure::ValueUnit;
 use crate::tally::query::{Filters, Grouping, Pattern, Sort, TagRoot};
+use crate::tally::top::TopTable;
 use crate::tui::keys;
 use crate::tui::layout::{self, Pane, View};
 use crate::tui::name_style::NameStyle;
@@ -65,8 +66,9 @@ pub struct App {
     /// Columns of the callers pane beside the top pane. It grows with the names.
     pub(super) callers_columns: u16,
     pub(super) flame: FlameState,
-    /// The time of the flame graph, ns.
+    /// The time of the flame graph, ns, and the window that it shows.
     flame_ns: u64,
+    flame_window: Arc<TopTable>,
     pub(super) source: SourceState,
     pub(super) threads: ThreadsState,
     /// The name that the explanation page is about.
@@ -133,6 +135,7 @@ impl App {
             callers_columns: 0,
             flame: FlameState::default(),
             flame_ns: 0,
+            flame_window: Arc::default(),
             source: SourceState::default(),
             threads: ThreadsState::default(),
             explanation: None,
@@ -388,17 +391,18 @@ impl App {
         self.answer = Some(answer);
     }
 
-    /// Keeps the last flame graph in an answer for a second, unless the user has asked for another.
-    /// Boxes that change their width all the time are hard to read, and most of what is drawn.
+    /// Keeps the last flame graph in an answer for a second, unless the user has asked for another
+    /// or time stands still. Boxes that change their width all the time are hard to read, and most
+    /// of what is drawn.
     fn hold_flame(&mut self, answer: &mut Arc<Answer>) {
         let last = self.answer.as_ref().filter(|last| last.question.flame == answer.question.flame);
         // Of memory in use, parts of an earlier graph may be more than all there is now.
         let last = last
-            .filter(|_| answer.facts.clock != Clock::Live && !self.top.orders_exactly(answer))
+            .filter(|_| !self.frozen && answer.facts.clock != Clock::Live && !self.top.orders_exactly(answer))
             .and_then(|last| last.flame.clone());
         match last.filter(|_| answer.now_ns.saturating_sub(self.flame_ns) < FLAME_NS) {
             Some(last) => Arc::make_mut(answer).flame = Some(last),
-            None => self.flame_ns = answer.now_ns,
+            None => (self.flame_ns, self.flame_window) = (answer.now_ns, Arc::clone(&answer.window)),
         }
     }
 
@@ -449,6 +453,7 @@ impl App {
             callers: &self.callers,
             callers_columns: self.callers_columns,
             flame: &self.flame,
+            flame_window: &self.flame_window,
             source: &self.source,
             threads: &self.threads,
             timeline: self.timeline,

@@ -324,3 +324,23 @@ fn lost_samples_of_memory_are_bytes_in_the_header_and_the_page() {
     stage.press("L");
     assert!(all(&stage).lines().filter(|line| line.contains("3.0 MiB")).count() == 2, "{}", all(&stage));
 }
+
+/// Regression test: the flame graph stays for a second, and its percentages were of the newer
+/// window, more than 100 % where that has less. While the display was paused, it stayed for good.
+#[test]
+fn the_flame_graph_agrees_with_itself_and_in_the_past_with_the_rest() {
+    let text = "process 7 ./server\nat 0s prof 10ms main;old x 200\nat 9s..10s prof 10ms main;work x 200\n";
+    let mut stage = Stage::new(options(), Session::new(text), (100, 30));
+    let graph = |stage: &Stage| {
+        let text = stage.text();
+        text.lines().filter(|line| line.starts_with('▏')).map(str::to_owned).collect::<Vec<_>>()
+    };
+    assert!(graph(&stage)[0].contains("all 4s") && graph(&stage)[1].contains("100%"), "{:?}", graph(&stage));
+    stage.session.pass(700_000_000);
+    stage.refresh();
+    assert!(stage.line(1).contains("200 samples in 10 s"), "{}", stage.line(1));
+    assert!(graph(&stage)[0].contains("all 4s") && graph(&stage)[1].contains("100%"), "{:?}", graph(&stage));
+    stage.press(" ");
+    stage.refresh();
+    assert!(graph(&stage)[0].contains("all 2s"), "{:?}", graph(&stage));
+}

@@ -120,6 +120,11 @@ impl Session {
         profile.set_thread_state(ThreadId(found as u32), state);
     }
 
+    /// Lets time pass, ns.
+    pub(crate) fn pass(&mut self, ns: u64) {
+        self.now_ns += ns;
+    }
+
     /// Ends the target.
     pub(crate) fn end(&mut self, ending: TargetExit) {
         self.facts.ended = Some((ending, self.facts.up));

@@ -274,9 +274,11 @@ fn sampling(context: &PaneContext<'_>, facts: Option<&Facts>) -> Vec<Segment> {
     // would be large.
     let part = facts.and_then(|facts| facts.agent_of_a_cpu);
     let number = part.map_or("–".to_owned(), overhead_percent);
-    let words = [Span::styled("overhead ", dim), Span::styled(number, plain), Span::styled(" % of a CPU", dim)];
-    let short = vec![words[0].clone(), words[1].clone(), Span::styled(" %", dim)];
-    segments.push(Segment::new(2).columns(24).or(words.to_vec()).or(short).or_nothing());
+    let words = |unit: &'static str| {
+        let unit = if part.is_some() { unit } else { "" };
+        vec![Span::styled("overhead ", dim), Span::styled(number.clone(), plain), Span::styled(unit, dim)]
+    };
+    segments.push(Segment::new(2).columns(24).or(words(" % of a CPU")).or(words(" %")).or_nothing());
 
     if let Some(baseline_ns) = context.answer.and_then(|answer| answer.baseline_ns) {
         let ago = measure::duration(std::time::Duration::from_nanos(baseline_ns / BUCKET_NS * BUCKET_NS));

@@ -14,6 +14,8 @@ const MODULE_FROM_COLUMNS: u16 = 52;
 const MODULE_COLUMNS: u16 = 18;
 /// Columns of a percentage.
 const PERCENT_COLUMNS: u16 = 6;
+/// Columns of a share of the latency with its margin, such as `100±12%`.
+const LATENCY_COLUMNS: u16 = 7;
 /// Columns of the arrow between two percentages.
 const ARROW_COLUMNS: u16 = 2;
 /// Columns before the first number.
@@ -98,9 +100,8 @@ impl Column {
         match self {
             Column::Flat => value + 1,
             Column::Cum | Column::Change => value + 2,
-            Column::FlatShare | Column::SumShare | Column::CumShare | Column::Latency | Column::Count => {
-                PERCENT_COLUMNS + 1
-            }
+            Column::FlatShare | Column::SumShare | Column::CumShare | Column::Count => PERCENT_COLUMNS + 1,
+            Column::Latency => LATENCY_COLUMNS + 1,
             Column::Before => PERCENT_COLUMNS + 2,
             Column::Now => ARROW_COLUMNS + PERCENT_COLUMNS + 1,
         }
@@ -268,6 +269,12 @@ mod tests {
                 assert!(plan.name + plan.name_columns <= width);
             }
         }
+    }
+
+    /// Regression test: `100%` and `100±12%` touched.
+    #[test]
+    fn a_latency_with_a_margin_does_not_touch_the_column_before() {
+        assert!(usize::from(Column::Latency.width(6)) > "100±12%".chars().count());
     }
 
     #[test]
