@@ -23,7 +23,6 @@ const CHUNKS: usize = 11;
 const CAPACITY: usize = 1 << (CHUNKS - 1);
 /// The owner of a stack whose thread has not started yet.
 const PENDING: u32 = u32::MAX;
-const MADV_DOFORK: i32 = 11;
 
 const _: () = assert!(size_of::<StackHeader>() <= HEADER);
 
@@ -249,14 +248,13 @@ fn grow() {
     let chunk = if before == 0 { 0 } else { before.ilog2() as usize + 1 };
     let stacks = before.max(1);
     let Some(start) = STARTS.get(chunk) else { return };
-    let region = memory::map_pages(stacks * SIZE);
+    // A fork child continues on the stack of the thread that forked.
+    let region = memory::map_inherited(stacks * SIZE);
     if region.is_null() {
         return;
     }
-    // A fork child continues on the stack of the thread that forked.
     // SAFETY: new pages of the agent's. The guard pages are not used.
     unsafe {
-        syscall!(libc::SYS_madvise, region, stacks * SIZE, MADV_DOFORK);
         (0..stacks).for_each(|step| {
             syscall!(libc::SYS_mprotect, region.add(step * SIZE), GUARD, libc::PROT_NONE);
         });
