@@ -124,12 +124,12 @@ fn assert_handed_on(weights: &Weights, ran: &Ran) {
 
 #[test]
 fn the_agent_tells_the_reason_of_each_wait() {
-    assert_reasons(&record(&[], "waits_for", &["2", "deadlock"]));
+    assert_reasons(&record(&[], "waits_for", &["3", "deadlock"]));
 }
 
 #[test]
 fn the_reason_of_each_wait_is_told_from_outside() {
-    assert_reasons(&record(&["--engine", "external"], "waits_for", &["2", "deadlock"]));
+    assert_reasons(&record(&["--engine", "external"], "waits_for", &["3", "deadlock"]));
 }
 
 /// The time for which threads wait for a CPU is that which the kernel counts.

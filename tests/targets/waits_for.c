@@ -37,7 +37,9 @@ static int empty[2], full[2], pair[2], packed[2], listener, ring;
 static atomic_llong held_ns[2];
 static atomic_int child;
 
+// The name of a thread that sleeps is not read again: this one has its own from the start.
 static void *hold(void *unused) {
+    prctl(PR_SET_NAME, "holder");
     pthread_mutex_lock(&mutex);
     pthread_mutex_lock(&inherits);
     pthread_rwlock_wrlock(&rwlock);
