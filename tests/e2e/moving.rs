@@ -52,6 +52,23 @@ fn an_address_that_is_used_again_is_another_library() {
     }
 }
 
+/// Regression test: code that the program maps once more, as V8 does with its built-in functions,
+/// had no names with the agent, and no unwind tables.
+#[test]
+fn code_that_is_mapped_twice_has_its_names_and_callers() {
+    for options in ["--hz 250", "--hz 250 --engine external"] {
+        let watched = Batch::new(options).run(&[text(&targets::c("copied_code"))]);
+        assert_eq!(watched.ran.code(), 0, "{}", watched.ran.err());
+        let (mut whole, mut all) = (0, 0);
+        for entry in watched.raw.of("prof") {
+            let names: Vec<&str> = entry.frames.iter().map(|frame| frame.name()).collect();
+            all += entry.samples;
+            whole += if names.ends_with(&["main", "drive", "work"]) { entry.samples } else { 0 };
+        }
+        assert!(whole * 10 >= all * 9, "{options}: {whole} of {all}");
+    }
+}
+
 /// Four threads load libraries, throw and unload; nothing hangs, crashes or is lost.
 #[test]
 fn loading_and_throwing_under_fire() {

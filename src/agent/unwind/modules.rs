@@ -180,6 +180,9 @@ pub(crate) struct LoadedModule {
     debug_tables: Option<TableSections>,
     generation: u32,
     announced: bool,
+    /// Whether it is a part of a file's code that is mapped once more, away from its image. V8 maps
+    /// its own functions near the code that it generates.
+    is_copy: bool,
 }
 
 fn parsed(tables: Option<&TableSections>) -> Option<UnwindTables> {
@@ -262,7 +265,7 @@ impl Modules {
             }
             mapped_images::add(&mut images, &entry);
         }
-        images.retain(|image_group| image_group.executable && image_group.first.offset == 0);
+        images.retain(|image_group| image_group.executable);
         images.truncate(MAX_MODULES);
         let (changed, removed) = self.compare(&images);
         if changed {
@@ -331,14 +334,25 @@ impl Modules {
         let mut changed = !removed.is_empty();
         if images.len() > self.known.len() {
             let memory = ProcessMemory::open();
-            for image_group in images {
+            let is_copy = |image_group: &&MappedImage<'_>| image_group.first.offset != 0;
+            // The image that a copy is of comes before it.
+            for image_group in images.iter().filter(|it| !is_copy(it)).chain(images.iter().filter(is_copy)) {
                 let place = self.known.partition_point(|known| known.start < image_group.first.start);
                 if self.known.get(place).is_some_and(|known| known.start == image_group.first.start) {
                     continue;
                 }
-                let Some(image) = ElfImage::read(&memory, &image_group.first) else { continue };
-                let entry = &image_group.first;
-                let tables = TableSections::of(&memory, &image, entry);
+                let (entry, is_copy) = (&image_group.first, is_copy(&image_group));
+                let is_original = |known: &&LoadedModule| {
+                    !known.is_copy && (known.device, known.inode) == (entry.device, entry.inode)
+                };
+                let original = self.known.iter().find(is_original).filter(|_| is_copy).map(|known| &known.image);
+                let image = match (is_copy, original) {
+                    (true, original) => original.and_then(|original| original.for_copy(entry)),
+                    (false, _) => ElfImage::read(&memory, entry),
+                };
+                let Some(image) = image else { continue };
+                // A copy has code alone.
+                let tables = TableSections::of(&memory, original.unwrap_or(&image), entry);
                 let lookup = parsed(tables.as_ref());
                 let is_wanted = |address| lookup.as_ref().is_none_or(|lookup| !lookup.covers(address));
                 let known = LoadedModule {
@@ -353,6 +367,7 @@ impl Modules {
                     image,
                     generation,
                     announced: false,
+                    is_copy,
                 };
                 self.known.insert(place, known);
                 self.next_id += 1;
@@ -376,9 +391,9 @@ impl Modules {
         self.edition = next_edition();
     }
 
-    /// Returns id and headers of every loaded module.
+    /// Returns id and headers of every loaded module that is whole.
     pub(crate) fn images(&self) -> impl Iterator<Item = (u32, &ElfImage)> {
-        self.known.iter().map(|known| (known.id, &known.image))
+        self.known.iter().filter(|known| !known.is_copy).map(|known| (known.id, &known.image))
     }
 
     /// Returns the headers of the loaded modules that are still mapped according to these entries
@@ -390,7 +405,7 @@ impl Modules {
                 (known.device, known.inode) == (entry.device, entry.inode) && known.path == entry.path
             })
         };
-        self.known.iter().filter(is_there).map(|known| &known.image)
+        self.known.iter().filter(|known| !known.is_copy).filter(is_there).map(|known| &known.image)
     }
 
     /// Takes the loaded modules out, which keep the tables that snapshots refer to.

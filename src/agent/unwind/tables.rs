@@ -56,6 +56,7 @@ struct SectionHeader {
 }
 
 /// The headers of an ELF file in memory.
+#[derive(Clone)]
 pub(crate) struct ElfImage {
     /// Process address − address in the file.
     pub(crate) bias: u64,
@@ -109,6 +110,17 @@ impl ElfImage {
         let mut image = ElfImage { bias, build_id: Vec::new(), headers, elf, table, table_at };
         image.build_id = image.find_build_id(memory).unwrap_or_default();
         Some(image)
+    }
+
+    /// Returns the same headers for a copy: a part of the file that is mapped once more, elsewhere.
+    pub(crate) fn for_copy(&self, copy: &MapsEntry<'_>) -> Option<ElfImage> {
+        let is_in = |header: &&ProgramHeader| {
+            header.kind == PT_LOAD
+                && (header.offset & !(PAGE - 1)..header.offset.saturating_add(header.file_size)).contains(&copy.offset)
+        };
+        let header = self.headers.iter().rfind(is_in)?;
+        let address = header.address.wrapping_add(copy.offset).wrapping_sub(header.offset);
+        Some(ElfImage { bias: copy.start.wrapping_sub(address), ..self.clone() })
     }
 
     /// Returns the address in the process and the size of the dynamic section.

@@ -237,7 +237,8 @@ fn selected(canvas: &Canvas<'_>, context: &PaneContext<'_>, room: usize) -> Vec<
 fn thread(canvas: &Canvas<'_>, context: &PaneContext<'_>, answer: &Answer, room: usize) -> Vec<Span<'static>> {
     let (name, of, load) = match context.threads.selection() {
         Some((_, ListItem::Process(process, _))) => {
-            (threads::process_words(process, answer.now_ns, room), format!("  process {}", process.pid), &process.load)
+            let when = (answer.now_ns, &*answer.facts.pids);
+            (threads::process_words(process, when, room), format!("  process {}", process.pid), &process.load)
         }
         Some((_, ListItem::Thread(thread, process))) => {
             let what = match &thread.load.top_full {

@@ -248,16 +248,16 @@ pub fn state_word(state: ThreadState) -> &'static str {
 
 /// Describes a process in at most `room` columns: its place in the tree of processes, its command
 /// and, if there is room, its age if a watched process started it.
-pub fn process_words(process: &ProcessRow, now_ns: u64, room: usize) -> String {
+pub fn process_words(process: &ProcessRow, (now_ns, watched): (u64, &[u32]), room: usize) -> String {
     let indent = match process.depth.min(MAX_INDENT) {
         0 => String::new(),
         depth => format!("{}└ ", "  ".repeat(depth - 1)),
     };
     let left = room.saturating_sub(text::columns(&indent, room));
     // The watched program's own command is written as it was typed.
-    let command = match process.is_child {
-        true => fit_command(&process.command, left),
-        false => text::cut_right(&process.command, left).into_owned(),
+    let command = match watched.contains(&process.pid) {
+        true => text::cut_right(&process.command, left).into_owned(),
+        false => fit_command(&process.command, left),
     };
     let ago = Duration::from_nanos(now_ns.saturating_sub(process.since_ns));
     let age = format!(" ({} ago)", measure::duration(ago));
@@ -325,7 +325,7 @@ impl RowPainter<'_> {
             self.state(canvas, state);
         }
         let room = self.place.width.saturating_sub(self.plan.function);
-        let words = process_words(process, self.answer.now_ns, room.into());
+        let words = process_words(process, (self.answer.now_ns, &self.answer.facts.pids), room.into());
         canvas.put(x + self.plan.function, y, room, &words, style);
     }
 
@@ -479,10 +479,14 @@ mod tests {
     #[test]
     fn processes_are_indented_by_their_level() {
         let process = ProcessRow { command: "sh -c make".to_owned(), is_child: true, ..ProcessRow::default() };
-        let words = |depth, room| process_words(&ProcessRow { depth, ..process.clone() }, 1_000_000_000, room);
+        let words = |depth, room| process_words(&ProcessRow { depth, ..process.clone() }, (1_000_000_000, &[]), room);
         assert_eq!(words(0, 60), "sh -c make (1 s ago)");
         assert_eq!(words(1, 60), "└ sh -c make (1 s ago)");
         assert_eq!(words(3, 60), "    └ sh -c make (1 s ago)");
         assert_eq!(words(3, 16), "    └ sh -c make", "the age is dropped first");
+        // The parent of this one is not watched.
+        let other = ProcessRow { pid: 7, command: "/usr/bin/cc1 -O2 a.c".to_owned(), ..ProcessRow::default() };
+        let words = |watched| process_words(&other, (0, watched), 14);
+        assert_eq!((words(&[]), words(&[7])), ("cc1 -O2 a.c".to_owned(), "/usr/bin/cc1 …".to_owned()));
     }
 }
