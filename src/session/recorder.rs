@@ -33,7 +33,7 @@ const HEARTBEAT_NS: u64 = 1_000_000_000;
 pub struct RecordingOptions {
     /// The destination that is written during the session.
     pub output: Option<RecordingOutput>,
-    /// Whether symbols are recorded, too.
+    /// Whether symbols of files are recorded, too.
     pub names: bool,
     /// Whether the recording is kept so that it can be saved later.
     pub keep: bool,
@@ -90,8 +90,8 @@ impl Recorder {
         }
     }
 
-    /// Records names of generated code, and which addresses have other code from now on. The latter
-    /// is needed to add samples to their frames, so it is always recorded.
+    /// Records names of generated code, which nothing can tell later, and which addresses have
+    /// other code from now on, which is needed to add samples to their frames.
     pub(super) fn named_generated(&mut self, reply: &JitReply, profile: &Profile) {
         let Some(encoder) = &mut self.encoder else { return };
         for &(address, version) in &reply.replaced {
@@ -99,7 +99,7 @@ impl Recorder {
             let file = generated_file(reply.process, version);
             encoder.write_symbols(&FileSymbols { file, status: SymbolStatus::Reading, addresses });
         }
-        for (id, lines) in reply.frames.iter().filter(|(_, lines)| self.names && !lines.is_empty()) {
+        for (id, lines) in reply.frames.iter().filter(|(_, lines)| !lines.is_empty()) {
             let Frame::Unmapped { process, code_version, address } = profile.frame(*id) else { continue };
             let addresses = vec![(address, lines.iter().map(line).collect())];
             let file = generated_file(process, code_version);
