@@ -58,6 +58,7 @@ pub mod rights;
 pub mod sampler;
 mod stack_copy;
 pub mod supervisor;
+mod thread_names;
 mod threads;
 mod tracer;
 mod unwind;

@@ -15,9 +15,10 @@ use super::events::{
 };
 use super::interpreter::{FoundCPython, RemoteMemory, find_among};
 use super::maps::ProcessMaps;
+use super::thread_names::ThreadNames;
 use super::unwind::{ProcessModule, ProcessUnwinder, WalkEnd};
 use super::waits::ProcessWaits;
-use crate::attach::proc::{self, ProcStat};
+use crate::attach::proc;
 use crate::cpython::functions::FunctionTable;
 use crate::cpython::merge;
 use crate::link::wire::interpreter::FrameAccess;
@@ -71,6 +72,7 @@ struct Image {
     next_module: u32,
     generation: u32,
     threads: BTreeMap<u32, LastStack>,
+    names: ThreadNames,
     interpreter: Option<FoundCPython>,
     functions: FunctionTable<RemoteMemory>,
     /// Whether the tracer does not know the interpreter yet.
@@ -148,9 +150,10 @@ impl Walker {
         let Some(image) = self.images.get_mut(&id) else { return };
         let done = match event {
             TracerEvent::Started(_) => Ok(()),
-            TracerEvent::Thread { tid } => image.announce_thread(tid),
+            TracerEvent::Thread { tid } => image.name_thread(tid),
             TracerEvent::ThreadEnded { tid } => {
                 image.threads.remove(&tid);
+                image.names.forget(tid);
                 image.connection.write(|w| w.write_thread_end(tid))
             }
             TracerEvent::Sample(sample) => {
@@ -158,7 +161,9 @@ impl Walker {
                 if is_short {
                     let _ = self.requests.send(WalkerRequest::CopyMore { image: id, tid: sample.tid });
                 }
-                image.send_wait(&sample).and_then(|()| image.send_sample(&sample))
+                let has_run = matches!(sample.stack, SampledStack::Copied(..));
+                let named = if has_run { image.name_thread(sample.tid) } else { Ok(()) };
+                named.and_then(|()| image.send_wait(&sample)).and_then(|()| image.send_sample(&sample))
             }
             TracerEvent::Counters(counters) => image.send_counters(&counters, is_first),
             TracerEvent::Ended => {
@@ -209,6 +214,7 @@ impl Image {
             next_module: 0,
             generation: 0,
             threads: BTreeMap::new(),
+            names: ThreadNames::default(),
             interpreter: None,
             functions: FunctionTable::new(RemoteMemory::new(start.pid)),
             is_interpreter_news: false,
@@ -237,9 +243,10 @@ impl Image {
         self.connection.flush().map(|()| true)
     }
 
-    fn announce_thread(&mut self, tid: u32) -> std::io::Result<()> {
-        let Ok(stat) = ProcStat::of_thread(self.pid, tid) else { return Ok(()) };
-        self.connection.write(|w| w.write_thread(&Thread { tid, name: stat.comm.as_bytes() }))
+    /// Announces a thread, or its new name.
+    fn name_thread(&mut self, tid: u32) -> std::io::Result<()> {
+        let Some(name) = self.names.update(self.pid, tid, monotonic_ns()) else { return Ok(()) };
+        self.connection.write(|w| w.write_thread(&Thread { tid, name: name.as_bytes() }))
     }
 
     /// Reads the memory map, and announces modules that came or went.
