@@ -114,7 +114,8 @@ int main(int argc, char **argv) {
         char *memory = mmap(NULL, 4 << 20, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
         if (memory == MAP_FAILED) return 3;
         mapped += 4 << 20;
-        // All of it, nothing, or a part: at its start and end as for an aligned block, in its middle, or by another mapping.
+        // All of it, nothing, or a part: at its start and end as for an aligned block, in its
+        // middle, or by another mapping.
         switch (i % 4) {
         case 0: unmap(memory, 4 << 20); break;
         case 1: unmap(memory, 1 << 20), unmap(memory + (3 << 20), 1 << 20); break;

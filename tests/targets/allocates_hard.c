@@ -1,6 +1,7 @@
 // Allocates where it is hardest: in a constructor, in handlers of a fast timer that jump out of the allocation they interrupt or
 // allocate themselves, on threads that end, in fork children, under a seccomp filter, and in libraries that are loaded and closed.
-// Checks what it has written, and says at the end what it has done, and how much it kept of what `keep` allocated.
+// Checks what it has written, and says at the end what it has done, and how much it kept of what
+// `keep` allocated.
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <errno.h>

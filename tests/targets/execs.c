@@ -1,8 +1,10 @@
-// execs slow COUNT | fast COUNT | last COUNT: a chain of COUNT execs in one process; `slow` burns 40 ms of CPU time before
-// each, `last` 400 ms after the last one. Ends with status 7 and prints `executed COUNT`.
+// execs slow COUNT | fast COUNT | last COUNT: a chain of COUNT execs in one process; `slow` burns
+// 40 ms of CPU time before each, `last` 400 ms after the last one. Ends with status 7 and prints
+// `executed COUNT`.
 //
-// Every second image is bare: it runs without LD_PRELOAD (and hands it on in its arguments), so whatever a profiler left
-// armed meets a program that has no handler for it. The way to exec changes from image to image.
+// Every second image is bare: it runs without LD_PRELOAD (and hands it on in its arguments), so
+// whatever a profiler left armed meets a program that has no handler for it. The way to exec changes
+// from image to image.
 #define _GNU_SOURCE
 #include <fcntl.h>
 #include <stdint.h>

@@ -56,6 +56,17 @@ pub(crate) fn add<'a>(images: &mut Vec<MappedImage<'a>>, entry: &MapsEntry<'a>) 
     }
 }
 
+/// Removes images without code, and copies of code whose image is not among them: memory that a
+/// run-time compiler fills may be thousands of mappings of one file.
+pub(crate) fn retain_code(images: &mut Vec<MappedImage<'_>>) {
+    let file = |image: &MappedImage<'_>| (image.first.device, image.first.inode);
+    let is_whole = |image: &MappedImage<'_>| image.first.offset == 0;
+    images.retain(|image| image.executable);
+    let mut whole: Vec<(u64, u64)> = images.iter().filter(|image| is_whole(image)).map(file).collect();
+    whole.sort_unstable();
+    images.retain(|image| is_whole(image) || whole.binary_search(&file(image)).is_ok());
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -97,5 +108,19 @@ mod tests {
             18000-19000 r--p 00000000 08:01 7 /opt/large\n\
             19000-1f000 r-xp 00001000 08:01 7 /opt/large\n";
         assert_eq!(images(large), [(0x10000, 0x18000, false), (0x18000, 0x1f000, true)]);
+    }
+
+    #[test]
+    fn a_copy_stays_with_its_image_alone() {
+        let text = "10000-11000 r--p 00000000 08:01 7 /opt/node\n\
+            11000-18000 r-xp 00001000 08:01 7 /opt/node\n\
+            7f0000000000-7f0000002000 r-xp 00002000 08:01 7 /opt/node\n\
+            7f0000002000-7f0000003000 r-xp 00004000 00:01 9 /memfd:code (deleted)\n\
+            7f1000000000-7f1000002000 r--p 00000000 08:01 8 /opt/data\n";
+        let mut images = Vec::new();
+        maps::entries(text.as_bytes()).for_each(|entry| add(&mut images, &entry));
+        retain_code(&mut images);
+        let starts: Vec<u64> = images.iter().map(|image| image.first.start).collect();
+        assert_eq!(starts, [0x10000, 0x7f00_0000_0000]);
     }
 }

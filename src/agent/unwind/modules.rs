@@ -265,7 +265,7 @@ impl Modules {
             }
             mapped_images::add(&mut images, &entry);
         }
-        images.retain(|image_group| image_group.executable);
+        mapped_images::retain_code(&mut images);
         images.truncate(MAX_MODULES);
         let (changed, removed) = self.compare(&images);
         if changed {
@@ -346,11 +346,8 @@ impl Modules {
                     !known.is_copy && (known.device, known.inode) == (entry.device, entry.inode)
                 };
                 let original = self.known.iter().find(is_original).filter(|_| is_copy).map(|known| &known.image);
-                let image = match (is_copy, original) {
-                    (true, original) => original.and_then(|original| original.for_copy(entry)),
-                    (false, _) => ElfImage::read(&memory, entry),
-                };
-                let Some(image) = image else { continue };
+                let copied = || original.and_then(|original| original.for_copy(entry));
+                let Some(image) = (if is_copy { copied() } else { ElfImage::read(&memory, entry) }) else { continue };
                 // A copy has code alone.
                 let tables = TableSections::of(&memory, original.unwrap_or(&image), entry);
                 let lookup = parsed(tables.as_ref());
