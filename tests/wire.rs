@@ -248,8 +248,12 @@ proptest! {
     }
 
     #[test]
-    fn every_request_reads_back(clock in clock(), engine in engine(), period_ns in PERIODS_NS, other in number()) {
-        for expected in [Request::Engage { clock, engine, period_ns }, Request::Leave] {
+    fn every_request_reads_back(
+        (clock, engine, is_continued) in (clock(), engine(), any::<bool>()),
+        period_ns in PERIODS_NS,
+        other in number(),
+    ) {
+        for expected in [Request::Engage { clock, engine, period_ns, is_continued }, Request::Leave] {
             let mut buffer = [0; 32];
             let mut writer = Writer::new(&mut buffer, 0);
             writer.write_request(&expected).unwrap();
@@ -257,7 +261,8 @@ proptest! {
             prop_assert_eq!(decode_request(framed.kind, framed.body).unwrap(), expected);
         }
         let mut buffer = [0; 32];
-        Writer::new(&mut buffer, 0).write_request(&Request::Engage { clock, engine, period_ns: other }).unwrap();
+        let request = Request::Engage { clock, engine, period_ns: other, is_continued };
+        Writer::new(&mut buffer, 0).write_request(&request).unwrap();
         let framed = split_frame(&buffer).unwrap().unwrap();
         prop_assert_eq!(decode_request(framed.kind, framed.body).is_ok(), clock.periods().contains(&other));
     }

@@ -292,7 +292,7 @@ impl Agent {
         match request {
             // The viewer samples from outside.
             Request::Engage { engine: Engine::External, .. } | Request::Leave => Err(PeerGone),
-            Request::Engage { clock, engine, period_ns } => {
+            Request::Engage { clock, engine, period_ns, is_continued } => {
                 self.requested = Some((clock, engine, period_ns));
                 if let Some(order) = self.collector.as_ref().map(ProfileAggregate::request)
                     && (order.clock != clock || order.manual)
@@ -302,6 +302,9 @@ impl Agent {
                 }
                 self.ticker.preferred_signal = control::tick_signal();
                 self.allocations.disengage(&self.publisher.modules);
+                if is_continued {
+                    self.ticker.miss_nothing_before();
+                }
                 self.ticker.engage(clock, engine, period_ns);
                 self.balance = CpuBalance::begin();
                 counters::remember_epoch(self.ticker.epoch());

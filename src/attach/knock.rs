@@ -34,6 +34,8 @@ pub struct KnockTarget {
     pub tid: u32,
     /// The signal, one of [`TICK_SIGNALS`].
     pub signal: i32,
+    /// Whether the signal may end a wait early.
+    pub may_end_wait: bool,
 }
 
 /// Returns the threads of a process that can take a wake signal, best first: running threads, then
@@ -71,7 +73,7 @@ pub fn knock_targets(pid: u32) -> Result<Vec<KnockTarget>, AttachError> {
         let caught = |signal: &i32| status.caught & 1 << (signal - 1) != 0;
         signal = TICK_SIGNALS[1..].iter().chain(&TICK_SIGNALS[..1]).copied().find(caught);
         if let Some(signal) = signal.filter(|signal| status.blocked & 1 << (signal - 1) == 0) {
-            found.push((rank, KnockTarget { tid, signal }));
+            found.push((rank, KnockTarget { tid, signal, may_end_wait: rank > 1 }));
         }
         any = Some(status);
     }
@@ -93,7 +95,7 @@ pub fn knock_targets(pid: u32) -> Result<Vec<KnockTarget>, AttachError> {
 /// # Errors
 /// [`AttachError::NoProcess`] if the thread has ended, [`AttachError::System`] if the kernel
 /// refuses.
-pub fn knock(pid: u32, KnockTarget { tid, signal }: KnockTarget, viewer: u32) -> Result<(), AttachError> {
+pub fn knock(pid: u32, KnockTarget { tid, signal, .. }: KnockTarget, viewer: u32) -> Result<(), AttachError> {
     let queued = QueuedSiginfo {
         signal,
         errno: 0,
@@ -134,8 +136,8 @@ mod tests {
         let action = SigAction::new(SigHandler::SigAction(note), SaFlags::SA_SIGINFO, SigSet::empty());
         // SAFETY: the handler only stores an atomic.
         unsafe { sigaction(Signal::SIGURG, &action) }.unwrap();
-        let target = KnockTarget { tid, signal: libc::SIGURG };
-        assert!(knock_targets(own).unwrap().contains(&target));
+        let target = KnockTarget { tid, signal: libc::SIGURG, may_end_wait: false };
+        assert!(knock_targets(own).unwrap().contains(&target), "a running thread");
         knock(own, target, 4711).unwrap();
         assert_eq!(VALUE.load(Ordering::Acquire), u64::from(KNOCK_COOKIE) << 32 | 4711);
 

@@ -20,8 +20,8 @@ pub(super) const READ_BYTES: usize = 64 * 1024;
 /// Maximum length of the requests that an agent may leave unread, in bytes. A request has about
 /// ten.
 const MAX_UNSENT: usize = 4096;
-/// Length of the largest request in its frame: kind, clock, engine, and a varint.
-const MAX_REQUEST: usize = 4 + 3 + 10;
+/// Length of the largest request in its frame: kind, clock, engine, a flag, and a varint.
+const MAX_REQUEST: usize = 4 + 4 + 10;
 
 /// The state of a connection.
 pub(super) enum ConnectionState {

@@ -2,7 +2,7 @@
 //! messages. [`listener`](super::listener) says whom it trusts and what happens when the channel is
 //! full.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::io::{self, Read};
 use std::os::fd::AsFd;
 use std::os::unix::net::{UnixListener, UnixStream};
@@ -19,7 +19,9 @@ use nix::time::{ClockId, clock_gettime};
 
 use super::connection::{Connection, ConnectionLost, ConnectionState, READ_BYTES, Received};
 use super::sockets::ListeningSockets;
-use super::wire::{Arrival, ConnectionEvent, Hello, Malformed, Message, Request, SourceId, SpawnCause, stack_memory};
+use super::wire::{
+    Arrival, ConnectionEvent, Engine, Hello, Malformed, Message, Request, SourceId, SpawnCause, stack_memory,
+};
 
 /// Maximum number of simultaneous connections. Each may buffer up to 341 KiB.
 pub const MAX_CONNECTIONS: usize = 1024;
@@ -126,6 +128,16 @@ struct Readiness {
     accept: bool,
 }
 
+/// Who sends the samples of a process.
+#[derive(Clone, Copy)]
+struct ProcessSource {
+    source: SourceId,
+    /// Start time of the process. It distinguishes the process from a later one with the same pid.
+    start_ticks: u64,
+    /// Whether it is a sampler, and not the agent.
+    is_sampler: bool,
+}
+
 /// The state of the thread.
 pub(super) struct EventLoop {
     sockets: ListeningSockets,
@@ -140,6 +152,10 @@ pub(super) struct EventLoop {
     next_source: u32,
     /// Processes that were woken, and their children.
     expected: HashSet<u32>,
+    /// The latest accepted connection for each process: those of agents as long as they last.
+    senders: HashMap<u32, ProcessSource>,
+    /// Connections of samplers for processes whose agents have connected meanwhile.
+    superseded: Vec<SourceId>,
     /// Requests to send to all agents in this iteration.
     broadcasts: Vec<Request>,
     /// Flushes to answer once no socket is readable.
@@ -166,6 +182,8 @@ impl EventLoop {
             connections: Vec::new(),
             next_source: 0,
             expected: HashSet::new(),
+            senders: HashMap::new(),
+            superseded: Vec::new(),
             broadcasts: Vec::new(),
             flushes: Vec::new(),
             accept_after: None,
@@ -199,6 +217,7 @@ impl EventLoop {
                 self.connections.push(connection);
             }
         }
+        self.dismiss_superseded()?;
         let before = self.connections.len();
         self.connections.retain(|connection| deadline(connection).is_none_or(|deadline| now < deadline));
         count(&self.counters.no_hello, before - self.connections.len());
@@ -347,6 +366,7 @@ impl EventLoop {
     fn handle_message(&mut self, connection: &mut Connection, message: Message) -> Result<bool, Stopped> {
         match (&mut connection.state, message) {
             (ConnectionState::Dismissed { .. }, _) => Ok(true),
+            (ConnectionState::Accepted { source, .. }, _) if self.superseded.contains(source) => Ok(true),
             (ConnectionState::AwaitingHello { .. }, Message::Hello(hello)) => self.handle_hello(connection, hello),
             (ConnectionState::AwaitingHello { .. }, _) => {
                 count(&self.counters.no_hello, 1);
@@ -371,7 +391,8 @@ impl EventLoop {
         self.apply_commands();
         let is_expected = hello.token == self.policy.token || self.expected.contains(&connection.pid);
         // A sampler of this viewer has a connection for each process that it watches.
-        if hello.spawn_cause == SpawnCause::External && hello.token == self.policy.token {
+        let is_sampler = hello.spawn_cause == SpawnCause::External && hello.token == self.policy.token;
+        if is_sampler {
             connection.pid = hello.pid;
         }
         // A child of a woken process has no token either.
@@ -381,15 +402,28 @@ impl EventLoop {
             count(&self.counters.wrong_token, 1);
             return Ok(false);
         }
-        if self.policy.only.as_ref().is_some_and(|only| !only.contains(&connection.pid)) {
+        let is_unwanted = self.policy.only.as_ref().is_some_and(|only| !only.contains(&connection.pid));
+        let earlier = self.senders.get(&connection.pid).copied();
+        let has_agent = earlier.is_some_and(|earlier| !earlier.is_sampler) && self.prefers_agents();
+        if is_unwanted || is_sampler && has_agent {
             connection.state = ConnectionState::Dismissed { since: Instant::now() };
             return Ok(connection.send(&Request::Leave).is_ok());
         }
         let source = SourceId(self.next_source);
         self.next_source += 1;
+        let start_ticks = hello.start_ticks;
+        self.senders.insert(connection.pid, ProcessSource { source, start_ticks, is_sampler });
+        let mut request = self.policy.request;
+        if let Some(sampler) = earlier.filter(|earlier| earlier.is_sampler && !is_sampler)
+            && let Request::Engage { is_continued, engine, .. } = &mut request
+            && *engine != Engine::External
+        {
+            *is_continued = sampler.start_ticks == start_ticks;
+            self.superseded.push(sampler.source);
+        }
         let received = Received::new(hello.pid);
         connection.state = ConnectionState::Accepted { source, memory: stack_memory(), received };
-        let alive = connection.send(&self.policy.request);
+        let alive = connection.send(&request);
         self.deliver(connection.pid, source, ConnectionEvent::Received(Message::Hello(hello)))?;
         if alive == Err(ConnectionLost) {
             self.deliver(connection.pid, source, ConnectionEvent::Closed)?;
@@ -397,7 +431,33 @@ impl EventLoop {
         Ok(alive.is_ok())
     }
 
+    /// Returns whether a process is sampled by its agent, if it has one, and not from outside.
+    fn prefers_agents(&self) -> bool {
+        !matches!(self.policy.request, Request::Engage { engine: Engine::External, .. })
+    }
+
+    /// Asks samplers to leave the processes whose agents have connected.
+    fn dismiss_superseded(&mut self) -> Result<(), Stopped> {
+        let superseded = std::mem::take(&mut self.superseded);
+        let mut dismissed = Vec::new();
+        for connection in &mut self.connections {
+            if let ConnectionState::Accepted { source, .. } = connection.state
+                && superseded.contains(&source)
+            {
+                dismissed.push((connection.pid, source));
+                connection.state = ConnectionState::Dismissed { since: Instant::now() };
+                // A lost connection is noticed when it is read.
+                let _ = connection.send(&Request::Leave);
+            }
+        }
+        dismissed.into_iter().try_for_each(|(pid, source)| self.deliver(pid, source, ConnectionEvent::Closed))
+    }
+
     fn deliver(&mut self, pid: u32, source: SourceId, event: ConnectionEvent) -> Result<(), Stopped> {
+        let is_end = matches!(event, ConnectionEvent::Closed | ConnectionEvent::Aborted(_));
+        if is_end && self.senders.get(&pid).is_some_and(|latest| latest.source == source && !latest.is_sampler) {
+            self.senders.remove(&pid);
+        }
         self.batch.push(Arrival { source, pid, at_ns: self.at_ns, event });
         if self.batch.len() < MAX_BATCH { Ok(()) } else { self.send_batch() }
     }

@@ -16,16 +16,14 @@ use super::sample_times::{SampleTimes, TimedSample};
 use super::script::ScriptTable;
 use super::stack::{Frame, FrameId, StackId, StackTable};
 use super::thread::{Thread, ThreadId, ThreadState};
-use super::totals::{BUCKET_NS, BUCKETS, Totals, Weight};
+use super::totals::{BUCKET_NS, Totals, Weight};
 use super::waits::{KnownWait, WaitId, WaitTable};
 use crate::link::wire::interpreter::{InterpreterFrame, is_interpreted};
 use crate::link::wire::{
-    Arrival, Clock, ConnectionEvent, FRAMES_LEFT_OUT, FrameAddress, Hello, MAX_FRAMES, Message, Sample, SourceId,
-    StackHash, StackHasher, flag,
+    Arrival, Clock, ConnectionEvent, FRAMES_LEFT_OUT, FrameAddress, MAX_FRAMES, Message, Sample, SourceId, StackHash,
+    StackHasher, flag,
 };
 
-/// Maximum number of process images, each with its command line. A long build starts some 10 000.
-const MAX_PROCESSES: usize = 65_536;
 /// Maximum number of threads with a name and totals of their own. The samples of further threads
 /// are added to [`OTHER_THREADS`] of their process.
 pub(super) const MAX_THREADS: usize = 131_072;
@@ -58,10 +56,10 @@ pub struct Profile {
     pub(super) owner_frames: (usize, usize),
     /// Number of threads whose deepest stack has frames.
     pub(super) deepest_with_frames: usize,
-    sources: IdMap<SourceId, ProcessId>,
+    pub(super) sources: IdMap<SourceId, ProcessId>,
     /// Disconnected processes that may still have a history, with the time when they disconnected,
     /// oldest first.
-    disconnected: VecDeque<(ProcessId, u64)>,
+    pub(super) disconnected: VecDeque<(ProcessId, u64)>,
     pub(super) stack_quality: StackQuality,
     /// The totals at the time of the freeze, by process. While they exist, queries read them.
     pub(super) frozen: Option<Vec<ByClock<Totals>>>,
@@ -157,39 +155,6 @@ impl Profile {
         }
     }
 
-    fn add_process(&mut self, source: SourceId, pid: u32, at_ns: u64, hello: &Hello<Box<[u8]>>) {
-        if self.processes.len() >= MAX_PROCESSES {
-            self.overflows.processes += 1;
-            return;
-        }
-        let same = |process: &&Process| process.pid == pid && process.start_ticks == hello.start_ticks;
-        let image = self.processes.iter().filter(same).count() as u32;
-        self.sources.insert(source, ProcessId(self.processes.len() as u32));
-        self.processes.push(Process::new(source, pid, image, at_ns, hello));
-    }
-
-    fn disconnect(&mut self, source: SourceId, at_ns: u64) {
-        if let Some(id) = self.sources.remove(&source) {
-            self.settle_process(id, true);
-            let process = &mut self.processes[id.0 as usize];
-            process.totals.values_mut().for_each(Totals::end_running);
-            process.disconnect();
-            self.disconnected.push_back((id, at_ns));
-        }
-    }
-
-    /// Clears the history of processes that disconnected so long ago that it is older than every
-    /// window. Otherwise only a new sample would clear it, and they send none.
-    fn expire_disconnected(&mut self, now_ns: u64) {
-        const LONGEST_NS: u64 = (BUCKETS as u64 + 1) * BUCKET_NS;
-        while let Some(&(id, left_ns)) = self.disconnected.front()
-            && left_ns.saturating_add(LONGEST_NS) < now_ns
-        {
-            self.disconnected.pop_front();
-            self.processes[id.0 as usize].totals.values_mut().for_each(Totals::clear_history);
-        }
-    }
-
     /// Notes that an address of generated code in a process has other code from now on. Frames of
     /// later samples there are new ones, so that the earlier keep their names.
     pub fn set_code_version(&mut self, id: ProcessId, address: u64, code_version: u16) {
@@ -247,6 +212,8 @@ impl Profile {
             Message::Engaged(engaged) => {
                 let restarts = engaged.clock == Clock::Alloc;
                 process.engaged = Some(engaged);
+                // The ticks before are no measure of the rate from now on.
+                (process.account.monotonic_ns, process.earlier_account.monotonic_ns) = (0, 0);
                 if restarts {
                     self.restart_live(id);
                 }
@@ -368,7 +335,7 @@ impl Profile {
 
     /// Brings the latencies of a process up to date: `all`, or only those that no later sample
     /// changes.
-    fn settle_process(&mut self, id: ProcessId, all: bool) {
+    pub(super) fn settle_process(&mut self, id: ProcessId, all: bool) {
         let Profile { processes, change_logs, frozen, .. } = self;
         for clock in Clock::ALL.into_iter().filter(|clock| !clock.is_memory()) {
             let Some(totals) = processes[id.0 as usize].totals.get_mut(clock) else { continue };

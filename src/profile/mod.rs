@@ -6,7 +6,7 @@ mod apply;
 mod by_clock;
 pub mod change_log;
 mod compaction;
-
+mod connections;
 mod deepest_stack;
 pub(crate) mod hash;
 mod history;

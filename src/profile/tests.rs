@@ -247,6 +247,21 @@ fn an_exec_is_a_new_image_of_the_process_and_a_reused_pid_is_not() {
     assert_eq!(session.profile.processes()[0].argv, ["a", "-x", ""]);
 }
 
+/// Regression test: a thread that an agent goes on to sample was shown as an ended one beside it.
+#[test]
+fn an_agent_goes_on_with_the_threads_of_a_sampler() {
+    let mut session = TestSession::default();
+    session.hello(0, 1, 0);
+    session.sample(0, 0, 0, &[0x1010]);
+    session.hello(1, 1, 0);
+    session.event(0, ConnectionEvent::Closed);
+    session.sample(1, 0, 0, &[0x1010]);
+    let images: Vec<_> = session.profile.processes().iter().map(|image| (image.image, image.connected)).collect();
+    assert_eq!(images, [(0, false), (0, true)]);
+    let threads: Vec<_> = session.profile.threads().iter().map(|thread| (thread.process.0, thread.ended)).collect();
+    assert_eq!(threads, [(1, false)]);
+}
+
 #[test]
 fn messages_of_disconnected_and_unknown_sources_have_no_effect() {
     let mut session = TestSession::default();

@@ -1,9 +1,11 @@
 //! Knocks (sends the wake signal) at processes that have the agent's library but whose agent has
-//! not connected: those attached to, and idle ones if the wall clock is sampled. One thread is
-//! signalled at a time, with a pause between two, because each knock may interrupt a sleep.
+//! not connected: those attached to, and launched ones that keep sleeping if the wall clock is
+//! sampled and they cannot be sampled from outside. One thread is signalled at a time, with a pause
+//! between two, because each knock may end a wait early. That of a launched process is not taken:
+//! nobody has asked for its agent yet.
 //!
 //! A launched process that runs now and then is left alone for [`FIRST_TICK_NS`]: its first period
-//! of CPU time starts the agent without a knock. A process that keeps sleeping is signalled.
+//! of CPU time starts the agent.
 
 use std::collections::HashMap;
 
@@ -48,8 +50,9 @@ impl AttachRetry {
         (before.is_none() || scheduled != before) && now_ns.saturating_sub(since_ns) < FIRST_TICK_NS
     }
 
-    /// Knocks at a process if its next knock is due.
-    pub(super) fn knock(&mut self, pid: u32, now_ns: u64) -> KnockResult {
+    /// Knocks at a process if its next knock is due. `may_end_wait` says whether a thread may be
+    /// signalled whose wait ends by it.
+    pub(super) fn knock(&mut self, pid: u32, may_end_wait: bool, now_ns: u64) -> KnockResult {
         let (attempt, due_ns) = self.knocks.get(&pid).copied().unwrap_or((0, 0));
         if now_ns < due_ns {
             return KnockResult::Wait;
@@ -58,10 +61,11 @@ impl AttachRetry {
             return KnockResult::GivenUp;
         }
         self.knocks.insert(pid, (attempt + 1, now_ns + PAUSE_NS));
-        let threads = match knock::knock_targets(pid) {
+        let mut threads = match knock::knock_targets(pid) {
             Ok(threads) => threads,
             Err(error) => return KnockResult::Failed(error),
         };
+        threads.retain(|thread| may_end_wait || !thread.may_end_wait);
         let Some(&thread) = threads.get(attempt % threads.len().max(1)) else { return KnockResult::Wait };
         match knock::knock(pid, thread, std::process::id()) {
             Ok(()) | Err(AttachError::NoProcess { .. }) => KnockResult::Wait,

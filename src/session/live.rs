@@ -6,6 +6,7 @@ use std::time::Duration;
 use super::attach_retry::{AttachRetry, KnockResult};
 use super::cpu_meter::{self, CpuMeter};
 use super::settings::{Settings, WatchTarget};
+use super::sleepers::Sleepers;
 use super::thread_states;
 use super::unsampled::{Ledger, Sampling};
 use crate::attach::external::rights;
@@ -36,6 +37,7 @@ pub(super) struct LiveTarget {
     /// Whether agents were asked to leave, because their processes were sampled from outside.
     has_dismissed_agents: bool,
     attach_retry: AttachRetry,
+    sleepers: Sleepers,
     /// Network namespaces of processes in which this viewer listens, besides its own.
     namespaces: HashSet<(u64, u64)>,
     metered_ns: u64,
@@ -59,6 +61,7 @@ impl LiveTarget {
             sampler,
             has_dismissed_agents: false,
             attach_retry: AttachRetry::default(),
+            sleepers: Sleepers::new(now_ns),
             namespaces: HashSet::new(),
             metered_ns: 0,
             states_ns: 0,
@@ -178,14 +181,23 @@ impl LiveTarget {
         }
     }
 
-    /// Knocks at processes whose agent should have connected: those attached to, and idle ones if
-    /// the wall clock is sampled. Returns an error if nothing can be watched.
-    pub(super) fn knock(&mut self, profile: &Profile, settings: &Settings, now_ns: u64) -> Option<String> {
+    /// Knocks at processes whose agent should have connected: those attached to. If the wall clock
+    /// is sampled, launched ones that sleep are sampled from outside until their agents connect,
+    /// and woken only where the kernel forbids that. Returns an error if nothing can be watched.
+    pub(super) fn reach_silent_processes(
+        &mut self,
+        profile: &Profile,
+        settings: &Settings,
+        now_ns: u64,
+    ) -> Option<String> {
         let connected = |pid: u32| profile.processes().iter().any(|process| process.pid == pid && process.connected);
         if settings.engine == Engine::External {
             return None;
         }
         let named = self.target.agent_pids();
+        if settings.clock != Clock::Real && self.sleepers.clear(now_ns) && self.target.external_pids().is_empty() {
+            self.sampler.stop();
+        }
         let attached = matches!(self.target, WatchTarget::Attached(_));
         let waiting_counts = settings.clock == Clock::Real;
         let is_woken = attached || self.has_dismissed_agents;
@@ -206,7 +218,10 @@ impl LiveTarget {
         pids.retain(|&silent| !connected(silent) && (is_all(silent) || carries_agent(silent)));
         for silent in pids {
             self.agents.expect_process(silent);
-            if !is_woken && self.attach_retry.may_tick_soon(silent, now_ns) {
+            if !is_woken
+                && (self.sleepers.sample(silent, &mut self.sampler, now_ns)
+                    || self.attach_retry.may_tick_soon(silent, now_ns))
+            {
                 continue;
             }
             if let Err(sentence) = self.listen_in_namespace_of(silent)
@@ -214,7 +229,7 @@ impl LiveTarget {
             {
                 return Some(sentence);
             }
-            match self.attach_retry.knock(silent, now_ns) {
+            match self.attach_retry.knock(silent, is_woken, now_ns) {
                 KnockResult::Wait => {}
                 KnockResult::Failed(error) if is_all(silent) => return Some(error.to_string()),
                 KnockResult::GivenUp if is_all(silent) => {
@@ -241,6 +256,7 @@ impl LiveTarget {
             }
         }
         match self.sampler.report()? {
+            SamplerReport::Refused { pid } if self.sleepers.refuse(pid) => None,
             SamplerReport::Refused { pid } if rights::tracer(pid).is_some() => {
                 Some((format!("process {pid} {}", rights::explain_refusal(pid)), false))
             }
@@ -249,6 +265,7 @@ impl LiveTarget {
                 Some((format!("process {pid} {}", rights::explain_refusal(pid)), is_all))
             }
             SamplerReport::Failed => {
+                self.sleepers.give_up();
                 Some(("the sampler has ended too often and is not started again".to_owned(), false))
             }
         }

@@ -37,6 +37,7 @@ mod save;
 mod scheduler;
 mod session_thread;
 mod settings;
+mod sleepers;
 mod socket_names;
 mod spool;
 mod thread_states;

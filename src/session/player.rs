@@ -179,7 +179,11 @@ impl Player {
             RecordingEntry::Event(arrival) => {
                 *at_ns = arrival.at_ns.max(*at_ns);
                 words.extend(warning(&arrival));
-                if let ConnectionEvent::Received(Message::Engaged(said)) = &arrival.event {
+                // Besides agents, a sampler may sample processes that sleep.
+                if let ConnectionEvent::Received(Message::Engaged(said)) = &arrival.event
+                    && (said.engine != Engine::External
+                        || engaged.as_ref().is_none_or(|last| last.engine == Engine::External))
+                {
                     *engaged = Some(said.clone());
                 }
                 model.apply_all(vec![arrival]);

@@ -10,7 +10,7 @@ mod limits;
 use std::iter;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use crossbeam_channel::{Receiver, Sender, TrySendError, never, select, tick};
+use crossbeam_channel::{Receiver, Sender, TrySendError, after, never, select, tick};
 use nix::time::{ClockId, clock_gettime};
 
 use super::facts::TargetExit;
@@ -46,6 +46,9 @@ use crate::symbols::worker;
 const EAGER_FOR_NS: u64 = 2_000_000_000;
 const EAGER_SAMPLES: u64 = 20;
 
+/// Time after the start at which the target is looked at for the first time. By then a process that
+/// computes has an agent.
+const FIRST_BEAT: Duration = Duration::from_millis(25);
 /// Maximum number of batches that are applied before other channels are read.
 const BATCHES: usize = 16;
 /// Maximum number of files of one name that are explained.
@@ -167,6 +170,7 @@ impl SessionThread {
     /// Runs until the screen or the source of samples is gone.
     pub(super) fn run(&mut self, channels: &SessionChannels) {
         let beat = tick(Duration::from_nanos(ANSWER_NS));
+        let first_beat = after(FIRST_BEAT);
         let mut events = channels.events.clone();
         let mut recorded = channels.recorded.clone();
         let mut flushed = never();
@@ -225,6 +229,7 @@ impl SessionThread {
                     }
                     Err(_) => self.done = true,
                 },
+                recv(first_beat) -> _ => self.tick(),
                 recv(beat) -> _ => self.tick(),
             }
             self.ask_names(&channels.ask);
@@ -348,7 +353,9 @@ impl SessionThread {
                 if !is_over && let Some(problem) = live.sample_from_outside(&self.settings) {
                     warning_and_end = Some(problem);
                 }
-                if !is_over && let Some(sentence) = live.knock(&self.model.profile, &self.settings, now_ns) {
+                if !is_over
+                    && let Some(sentence) = live.reach_silent_processes(&self.model.profile, &self.settings, now_ns)
+                {
                     warning_and_end = Some((sentence, true));
                 }
             }

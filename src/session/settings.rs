@@ -105,7 +105,8 @@ impl Settings {
 
     /// The request to agents when they connect.
     pub fn request(&self) -> Request {
-        Request::Engage { clock: self.clock.sampled(), engine: self.engine_in_use(), period_ns: self.period() }
+        let (clock, engine, period_ns) = (self.clock.sampled(), self.engine_in_use(), self.period());
+        Request::Engage { clock, engine, period_ns, is_continued: false }
     }
 
     /// The period of the clock, in ns or bytes.

@@ -74,13 +74,33 @@ fn an_idle_target_is_left_asleep() {
     assert_eq!(watched.ran.out(), "asleep\ninterrupted 0\n");
 }
 
-/// A sleeping thread is interrupted once with the wall clock, not at every tick.
+/// A program that only sleeps has no agent thread. It is sampled from outside.
 #[test]
 fn the_wall_clock_lets_sleepers_sleep() {
-    let watched = Batch::new("--clock real --hz 250").run(&[text(&targets::c("epoll_idle")), "2"]);
-    let weight = watched.raw.weight_ns("real") as f64 / 1e9;
-    assert!(weight > 1.4, "{weight} s of 2 s");
-    assert!(watched.ran.number("interrupted") <= 10, "{}", watched.ran.out());
+    for target in ["epoll_idle", "longsleep"] {
+        let watched = Batch::new("--clock real --hz 250").run(&[text(&targets::c(target)), "2"]);
+        let weight = watched.raw.weight_ns("real") as f64 / 1e9;
+        assert!(weight > 1.4, "{target}: {weight} s of 2 s");
+        assert_eq!(watched.ran.number("interrupted"), 0, "{target}");
+    }
+}
+
+/// The sampler leaves a process to its agent when that connects: no time is sampled twice, and what
+/// the sampler has seen is not lost.
+#[test]
+fn the_agent_takes_over_from_the_sampler() {
+    let watched = Batch::new("--clock real --hz 250").run(&[text(&targets::c("late_start"))]);
+    assert_eq!(watched.ran.number("interrupted"), 0);
+    let ms = |function: &str| watched.raw.cum_ns("real", |name| name == function) / 1_000_000;
+    let (first, work, second) = (ms("first_wait"), ms("work"), ms("second_wait"));
+    let lost = watched.raw.lost_all().1 / 1_000_000;
+    assert!((400..=710).contains(&first), "{first} ms of 700 in the first wait");
+    assert!((270..=310).contains(&second), "{second} ms of 300 in the second wait");
+    assert!(work >= 250, "{work} ms of at least 300 at work");
+    // What the sampler has not seen at the start is lost, and what it has seen is not.
+    assert!((690..=740).contains(&(first + lost)), "{first} ms in the first wait, {lost} ms lost");
+    let pids: Vec<u32> = watched.raw.images.iter().map(|image| image.pid).collect();
+    assert!(pids.len() == 2 && pids[0] == pids[1], "{:?}", watched.raw.images);
 }
 
 /// The kernel shows the instruction and the stack pointer of a sleeping thread, and no other

@@ -93,7 +93,8 @@ impl Agent {
                 }
                 match self.requested {
                     Some((clock, engine, period_ns)) => {
-                        let _ = self.handle_request(socket, Request::Engage { clock, engine, period_ns });
+                        let request = Request::Engage { clock, engine, period_ns, is_continued: false };
+                        let _ = self.handle_request(socket, request);
                     }
                     None => {
                         self.ticker.disengage();

@@ -136,6 +136,11 @@ impl TimerEngine {
         tick_signal::note_in_force(self.engaged.signal as i32, self.epoch);
     }
 
+    /// Counts no wall time before the next request as lost, because it was sampled from outside.
+    pub(crate) fn miss_nothing_before(&mut self) {
+        self.watched_since_ns = 0;
+    }
+
     /// Returns whether the timers that [`begin`](Self::begin) armed are the requested ones. Arming
     /// them anew would lose the time that each has counted since its last tick.
     fn is_begun_with(&self, clock: Clock, engine: Engine, period_ns: u64) -> bool {

@@ -9,7 +9,8 @@ use std::fs::File;
 use std::os::unix::fs::FileExt;
 
 use nix::time::{ClockId, clock_gettime};
-use nix::unistd::{SysconfVar, sysconf};
+
+use super::clock::ticks_per_second;
 
 /// Time between two searches among threads that have run, ns.
 pub(super) const SEARCH_NS: u64 = 10_000_000;
@@ -50,7 +51,7 @@ pub(super) struct ChildSchedule {
 
 impl ChildSchedule {
     pub(super) fn new() -> ChildSchedule {
-        let per_second = sysconf(SysconfVar::CLK_TCK).ok().flatten().map_or(100, |ticks| ticks.max(1) as u64);
+        let per_second = ticks_per_second();
         let now = clock_gettime(ClockId::CLOCK_BOOTTIME)
             .map_or(0, |now| now.tv_sec() as u64 * per_second + now.tv_nsec() as u64 * per_second / 1_000_000_000);
         ChildSchedule {

@@ -24,6 +24,10 @@
 //! takes about 10 µs longer for it: at 499 Hz on a busy machine the median went from 11 to 19 µs,
 //! and the 99th percentile from 45 to 59 µs (CPython 3.11, stacks of up to 25 functions).
 //!
+//! A process that carries the agent but has not used a period of CPU time has no agent thread yet.
+//! On the wall clock the tracer samples its threads while they sleep, and stops none, until its
+//! agent connects. A signal that wakes the agent would end some waits early.
+//!
 //! # What the target could notice
 //!
 //! * A stop that meets a system call makes some calls fail with EINTR: [`restart`] repairs them.
@@ -56,6 +60,7 @@ mod registers;
 mod restart;
 pub mod rights;
 pub mod sampler;
+mod scope;
 mod stack_copy;
 pub mod supervisor;
 mod thread_names;

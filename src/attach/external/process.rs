@@ -8,9 +8,10 @@
 
 use std::collections::{BTreeMap, HashSet, VecDeque};
 
-use super::clock::monotonic_ns;
+use super::clock::{monotonic_ns, started_ns};
 use super::events::{ImageId, TracerCounters, TracerEvent};
 use super::interpreter;
+use super::scope::WatchScope;
 use super::stack_copy::StackCopy;
 use super::threads::WatchedThread;
 use crate::attach::proc::{self, ProcStat};
@@ -52,6 +53,7 @@ pub(super) enum ProcessChange {
 /// A process image that is watched.
 pub(super) struct WatchedProcess {
     pub(super) image: ImageId,
+    pub(super) scope: WatchScope,
     pub(super) pid: u32,
     pub(super) parent: u32,
     pub(super) start_ticks: u64,
@@ -90,14 +92,15 @@ pub(super) struct WatchedProcess {
 }
 
 impl WatchedProcess {
-    /// Begins to watch a process. All CPU time of a process that `is_new` is to be sampled.
-    pub(super) fn new(image: ImageId, pid: u32, is_new: bool) -> Option<WatchedProcess> {
+    /// Begins to watch a process.
+    pub(super) fn new(image: ImageId, pid: u32, scope: WatchScope) -> Option<WatchedProcess> {
         let (stat, cpu_ns) = (ProcStat::of(pid).ok()?, proc::cpu_ns(pid)?);
         if stat.is_dead() || stat.is_kernel_thread() {
             return None;
         }
         Some(WatchedProcess {
             image,
+            scope,
             pid,
             parent: stat.parent,
             start_ticks: stat.start_ticks,
@@ -105,7 +108,7 @@ impl WatchedProcess {
             threads: BTreeMap::new(),
             active: Vec::new(),
             next_sleeper: 0,
-            base_ns: if is_new { 0 } else { cpu_ns },
+            base_ns: if scope == WatchScope::FromStart { 0 } else { cpu_ns },
             cpu_ns,
             next_cpu_ns: 0,
             accounted_ns: 0,
@@ -181,10 +184,20 @@ impl WatchedProcess {
         }
         for tid in tids.into_iter().take(MAX_NEW_THREADS) {
             if let Ok(thread) = WatchedThread::open(self.pid, tid, is_new, now_ns, tick) {
+                self.count_missed(tid, now_ns);
                 self.threads.insert(tid, thread);
                 self.active.push(tid);
                 events.push_back((self.image, TracerEvent::Thread { tid }));
             }
+        }
+    }
+
+    /// Counts wall-clock time of a thread that was found asleep as lost.
+    fn count_missed(&mut self, tid: u32, now_ns: u64) {
+        if let WatchScope::Asleep { missed_since_ns: since_ns @ 1.. } = self.scope
+            && let Ok(stat) = ProcStat::of_thread(self.pid, tid)
+        {
+            self.lose(LossCause::NotReady, now_ns.saturating_sub(since_ns.max(started_ns(stat.start_ticks))));
         }
     }
 
@@ -239,6 +252,9 @@ impl WatchedProcess {
     pub(super) fn update_thread(&mut self, tid: u32, tick: u64) -> Option<bool> {
         let thread = self.threads.get_mut(&tid)?;
         let (used_ns, has_run) = thread.update_run_time().ok()?;
+        if self.scope.is_asleep() {
+            thread.leave_run_time(used_ns);
+        }
         self.accounted_ns += used_ns;
         if has_run {
             if thread.ran_at + ACTIVE_TICKS <= tick && !self.active.contains(&tid) {
@@ -256,9 +272,22 @@ impl WatchedProcess {
         }
     }
 
-    /// Counts CPU time as lost, ns.
+    /// Counts time as lost, ns. The agent of a process that is sampled asleep counts its CPU time.
     pub(super) fn lose(&mut self, cause: LossCause, ns: u64) {
+        if self.scope.is_asleep() && cause == LossCause::Unaccounted {
+            return;
+        }
         self.counters.lost_ns[cause as usize] += ns;
+    }
+
+    /// Returns the counters as of now.
+    pub(super) fn counters(&mut self, period_ns: u64) -> TracerCounters {
+        for cause in [LossCause::Unaccounted, LossCause::NotReady].map(|cause| cause as usize) {
+            self.counters.lost_ticks[cause] = self.counters.lost_ns[cause] / period_ns.max(1);
+        }
+        self.counters.process_cpu_ns = self.cpu_ns;
+        self.counters.threads = self.threads.len() as u32;
+        self.counters.clone()
     }
 
     fn give_up(&mut self, ns: u64) {
@@ -272,6 +301,14 @@ impl WatchedProcess {
         let unsampled_ns = self.threads.values().map(|thread| thread.unsampled_ns).sum();
         self.lose(LossCause::Unaccounted, unsampled_ns);
         self.threads.clear();
+    }
+
+    /// Samples the whole process from now on.
+    pub(super) fn widen(&mut self, now_ns: u64) {
+        if self.scope.is_asleep() {
+            self.scope = WatchScope::FromNow;
+            self.restart(now_ns);
+        }
     }
 
     /// Begins to sample anew, by another clock.

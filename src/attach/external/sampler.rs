@@ -2,8 +2,8 @@
 //!
 //! Standard input is a socket to the viewer; standard output is the memory file of the heartbeat.
 //! The first line is the link variable that agents get, and `follow` or `alone`. Each further line
-//! is a pid to watch, with `new` if the viewer has just started that process. The sampler answers
-//! with lines that name processes that it may not watch. It ends with its standard input.
+//! is a pid to watch and what is sampled of it ([`WatchScope`]). The sampler answers with lines that
+//! name processes that it may not watch. It ends with its standard input.
 
 use std::ffi::OsStr;
 use std::fs::File;
@@ -20,6 +20,7 @@ use crossbeam_channel::{Sender, bounded, unbounded};
 use super::events::{MAX_QUEUED, SamplerConfig};
 use super::heartbeat::Heartbeat;
 use super::ptrace;
+use super::scope::WatchScope;
 use super::tracer::{Tracer, TracerCommand, TracerLinks};
 use super::walker::{ViewerAddress, Walker};
 use crate::link::wire::{Clock, PERIODS_NS};
@@ -56,11 +57,11 @@ fn parse_setup(line: &[u8]) -> Option<Setup> {
     PERIODS_NS.contains(&period_ns).then_some(Setup { token, config: (clock, period_ns), path, follow })
 }
 
-/// Parses `PID`, or `PID new`.
+/// Parses `PID SCOPE`.
 fn parse_command(line: &[u8]) -> Option<TracerCommand> {
     let mut words = std::str::from_utf8(line).ok()?.split_ascii_whitespace();
     let pid = words.next()?.parse().ok().filter(|&pid| pid > 0)?;
-    Some(TracerCommand::Watch { pid, is_new: words.next() == Some("new") })
+    Some(TracerCommand::Watch { pid, scope: WatchScope::parse(words)? })
 }
 
 /// Runs the sampler until its standard input ends.
@@ -150,9 +151,11 @@ mod tests {
         for line in ["", "follow", "follow 1:2:3:0:/x", "later 77:41:10101010:1:/x", "alone 77:41:10101010:9:/x"] {
             assert_eq!(parse_setup(line.as_bytes()), None, "{line}");
         }
-        assert_eq!(parse_command(b"41 new"), Some(TracerCommand::Watch { pid: 41, is_new: true }));
-        assert_eq!(parse_command(b"41"), Some(TracerCommand::Watch { pid: 41, is_new: false }));
-        for line in ["", "0", "-1", "x"] {
+        for scope in [WatchScope::FromNow, WatchScope::FromStart, WatchScope::Asleep { missed_since_ns: 7 }] {
+            let line = format!("41 {scope}");
+            assert_eq!(parse_command(line.as_bytes()), Some(TracerCommand::Watch { pid: 41, scope }));
+        }
+        for line in ["", "0 new", "-1 new", "x new", "41", "41 later", "41 asleep"] {
             assert_eq!(parse_command(line.as_bytes()), None, "{line}");
         }
     }

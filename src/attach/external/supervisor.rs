@@ -21,6 +21,7 @@ use nix::sys::memfd::{MFdFlags, memfd_create};
 use nix::unistd::setsid;
 
 use super::heartbeat;
+use super::scope::WatchScope;
 use crate::attach::error::AttachError;
 
 /// The hidden subcommand that runs the sampler.
@@ -50,8 +51,8 @@ pub enum SamplerReport {
 struct Assignment {
     /// The first line.
     setup: Vec<u8>,
-    /// The processes to watch, with whether they are new.
-    pids: Vec<(u32, bool)>,
+    /// The processes to watch, and what is sampled of them.
+    pids: Vec<(u32, WatchScope)>,
 }
 
 /// A running sampler process.
@@ -109,16 +110,33 @@ impl Sampler {
     /// # Errors
     /// [`AttachError::System`] if the process of the sampler cannot be started.
     pub fn watch(&mut self, pid: u32, is_new: bool) -> Result<(), AttachError> {
+        let scope = if is_new { WatchScope::FromStart } else { WatchScope::FromNow };
+        self.command(|state| {
+            if state.assignment.pids.iter().all(|&(known, _)| known != pid) {
+                state.assignment.pids.push((pid, scope));
+                // A sampler that cannot be reached is about to be replaced by one that learns
+                // everything.
+                let _ = tell(&mut state.process.control, pid, scope);
+            }
+        })
+    }
+
+    /// Samples a process that carries an agent while its threads sleep, until its agent connects.
+    /// Time before is lost from a time on `CLOCK_MONOTONIC` on, ns; none is lost if that is 0. To
+    /// be called again while nobody samples the process: another sampler does not learn of it.
+    ///
+    /// # Errors
+    /// [`AttachError::System`] if the process of the sampler cannot be started.
+    pub fn watch_asleep(&mut self, pid: u32, missed_since_ns: u64) -> Result<(), AttachError> {
+        // A sampler that cannot be reached is about to be replaced.
+        self.command(|state| drop(tell(&mut state.process.control, pid, WatchScope::Asleep { missed_since_ns })))
+    }
+
+    /// Gives a command to the sampler, which is started if it does not run.
+    fn command(&mut self, command: impl FnOnce(&mut SamplerState)) -> Result<(), AttachError> {
         self.start()?;
         let Some(shared) = &self.shared else { return Ok(()) };
-        let mut state = lock(shared);
-        if state.assignment.pids.iter().any(|&(known, _)| known == pid) {
-            return Ok(());
-        }
-        state.assignment.pids.push((pid, is_new));
-        // A sampler that cannot be reached is about to be replaced by one that learns everything.
-        let _ = tell(&mut state.process.control, pid, is_new);
-        drop(state);
+        command(&mut lock(shared));
         if self.thread.is_none() {
             let (shared, is_closing, report) = (Arc::clone(shared), Arc::clone(&self.is_closing), self.report.clone());
             let guard = thread::Builder::new().name("sampler".to_owned());
@@ -164,8 +182,8 @@ fn lock(shared: &Mutex<SamplerState>) -> std::sync::MutexGuard<'_, SamplerState>
     shared.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-fn tell(control: &mut UnixStream, pid: u32, is_new: bool) -> io::Result<()> {
-    control.write_all(format!("{pid}{}\n", if is_new { " new" } else { "" }).as_bytes())
+fn tell(control: &mut UnixStream, pid: u32, scope: WatchScope) -> io::Result<()> {
+    control.write_all(format!("{pid} {scope}\n").as_bytes())
 }
 
 /// Starts a sampler and tells it what to do.
@@ -180,8 +198,8 @@ fn spawn(assignment: &Assignment) -> io::Result<SamplerProcess> {
     let child = command.spawn()?;
     control.set_read_timeout(Some(LOOK))?;
     control.write_all(&[&assignment.setup[..], b"\n"].concat())?;
-    for &(pid, is_new) in &assignment.pids {
-        tell(&mut control, pid, is_new)?;
+    for &(pid, scope) in &assignment.pids {
+        tell(&mut control, pid, scope)?;
     }
     Ok(SamplerProcess { child, control, heartbeat })
 }
@@ -206,7 +224,7 @@ fn watch_over(shared: &Mutex<SamplerState>, is_closing: &AtomicBool, report: &Se
         restarts.retain(|at| at.elapsed() < RESTART_TIME);
         restarts.push(Instant::now());
         // A process that was new is not new to the second sampler.
-        state.assignment.pids.iter_mut().for_each(|(_, is_new)| *is_new = false);
+        state.assignment.pids.iter_mut().for_each(|(_, scope)| *scope = scope.again());
         let next = if restarts.len() > MAX_RESTARTS { None } else { spawn(&state.assignment).ok() };
         let Some(next) = next else {
             let _ = report.send(SamplerReport::Failed);

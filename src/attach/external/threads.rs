@@ -154,6 +154,12 @@ impl WatchedThread {
         Ok((used_ns, has_run))
     }
 
+    /// Leaves CPU time that the thread has used, ns, to an agent's samples.
+    pub(super) fn leave_run_time(&mut self, used_ns: u64) {
+        self.unsampled_ns = 0;
+        self.wall_ns += used_ns;
+    }
+
     /// Notes that the thread is asked to stop in the tick of this time.
     pub(super) fn request_stop(&mut self, now_ns: u64, tick_ns: u64) {
         self.stop_request = Some(StopRequest { at_ns: now_ns, tick_ns, run_time: self.run_time });

@@ -23,6 +23,7 @@ use super::heartbeat::Heartbeat;
 use super::process::{ProcessChange, WatchedProcess};
 use super::ptrace::{self, ThreadEvent};
 use super::restart;
+use super::scope::WatchScope;
 use super::stack_copy::StackCopy;
 use super::unwind::interrupted_stack;
 use crate::link::wire::{Clock, LossCause};
@@ -49,8 +50,8 @@ const MAX_QUEUED_BYTES: usize = 16 << 20;
 /// A command of the viewer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum TracerCommand {
-    /// Watch this process; `is_new` if the viewer has just started it.
-    Watch { pid: u32, is_new: bool },
+    /// Watch this process.
+    Watch { pid: u32, scope: WatchScope },
 }
 
 /// The channels and settings of the tracer.
@@ -150,11 +151,16 @@ impl Tracer {
     fn read_commands(&mut self) -> bool {
         loop {
             match self.links.commands.try_recv() {
-                Ok(TracerCommand::Watch { pid, is_new }) => {
+                Ok(TracerCommand::Watch { pid, scope }) => {
                     self.given_up.remove(&pid);
-                    self.roots.insert(pid);
-                    self.children.search_all(monotonic_ns());
-                    self.watch(pid, is_new);
+                    // The viewer asks for a sleeper again if its connection is lost.
+                    if !scope.is_asleep() {
+                        // The agents of children may have left.
+                        self.given_up.clear();
+                        self.roots.insert(pid);
+                        self.children.search_all(monotonic_ns());
+                    }
+                    self.watch(pid, scope);
                 }
                 Err(TryRecvError::Empty) => break,
                 Err(TryRecvError::Disconnected) => return false,
@@ -167,6 +173,7 @@ impl Tracer {
                     let pid = self.processes.values().find(|process| process.image == image).map(|process| process.pid);
                     if let Some(pid) = pid {
                         self.given_up.insert(pid);
+                        self.roots.remove(&pid);
                         self.forget(pid);
                     }
                 }
@@ -198,18 +205,22 @@ impl Tracer {
         self.config = config;
     }
 
-    fn watch(&mut self, pid: u32, is_new: bool) {
+    fn watch(&mut self, pid: u32, scope: WatchScope) {
+        if let Some(process) = self.processes.get_mut(&pid).filter(|_| !scope.is_asleep()) {
+            process.widen(monotonic_ns());
+            return;
+        }
         if self.processes.contains_key(&pid) || self.processes.len() >= MAX_PROCESSES || self.given_up.contains(&pid) {
             return;
         }
         let image = ImageId(self.next_image);
-        let Some(mut process) = WatchedProcess::new(image, pid, is_new) else { return };
+        let Some(mut process) = WatchedProcess::new(image, pid, scope) else { return };
         self.next_image += 1;
         let start = ImageStart {
             pid,
             parent: process.parent,
             start_ticks: process.start_ticks,
-            cpu_ns: if is_new { 0 } else { process.cpu_ns },
+            cpu_ns: if scope == WatchScope::FromStart { 0 } else { process.cpu_ns },
         };
         self.outbox.push_back((image, TracerEvent::Started(start)));
         let change = process.check(monotonic_ns(), self.tick, true, &mut self.outbox);
@@ -219,14 +230,17 @@ impl Tracer {
         }
         self.outbox.push_back((image, TracerEvent::Ended));
         match change {
-            ProcessChange::Executed => self.watch(pid, is_new),
+            ProcessChange::Executed => self.watch(pid, scope),
             ProcessChange::Ended => {}
             // The kernel does not let this process be looked into.
-            ProcessChange::None => {
-                self.given_up.insert(pid);
-                let _ = self.links.refused.send(pid);
-            }
+            ProcessChange::None => self.give_up(pid),
         }
+    }
+
+    /// Reports that a process may not be watched.
+    fn give_up(&mut self, pid: u32) {
+        self.given_up.insert(pid);
+        let _ = self.links.refused.send(pid);
     }
 
     /// Ends an image, and accounts for what was not sampled.
@@ -236,7 +250,7 @@ impl Tracer {
                 process.close();
             }
             let image = process.image;
-            let counters = process.counters.clone();
+            let counters = process.counters(self.config.period_ns);
             self.outbox.push_back((image, TracerEvent::Counters(counters)));
             self.outbox.push_back((image, TracerEvent::Ended));
         }

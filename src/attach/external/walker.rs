@@ -2,6 +2,7 @@
 //! image. It may wait for files and for the viewer; no thread of a target is stopped meanwhile.
 
 use std::collections::BTreeMap;
+use std::ops::Range;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -18,13 +19,14 @@ use super::maps::ProcessMaps;
 use super::thread_names::ThreadNames;
 use super::unwind::{ProcessModule, ProcessUnwinder, WalkEnd};
 use super::waits::ProcessWaits;
-use crate::attach::proc;
+use crate::attach::{find, proc};
 use crate::cpython::functions::FunctionTable;
 use crate::cpython::merge;
 use crate::link::wire::interpreter::FrameAccess;
 use crate::link::wire::{
-    AgentCounters, Allocation, Clock, Engaged, Engine, EngineState, FRAMES_LEFT_OUT, Hello, LossCause, MAX_FRAMES,
-    Module, Request, STACK_SLOTS, Sample, SpawnCause, StackMemory, Thread, Unload, Wait, flag, stack_memory,
+    AgentCounters, Allocation, Clock, Engaged, Engine, EngineState, FRAMES_LEFT_OUT, FrameAddress, Hello, LossCause,
+    MAX_FRAMES, Module, Request, STACK_SLOTS, Sample, SpawnCause, StackMemory, Thread, Unload, Wait, flag,
+    stack_memory,
 };
 
 /// Longest wait for the tracer before the viewer's requests are read.
@@ -50,6 +52,8 @@ pub(super) struct ViewerAddress {
 struct LastStack {
     frames: Vec<u64>,
     flags: u32,
+    /// Whether all its frames are the agent's, so that the thread is its, too.
+    is_agents: bool,
     /// The wait of the thread there, as the viewer knows it.
     wait: Option<Wait<Vec<u8>>>,
 }
@@ -69,6 +73,8 @@ struct Image {
     is_map_used: bool,
     /// Modules that the viewer knows, with their ids.
     modules: Vec<(u32, ProcessModule)>,
+    /// Addresses of the agent, if the process carries it.
+    agent: Range<u64>,
     next_module: u32,
     generation: u32,
     threads: BTreeMap<u32, LastStack>,
@@ -211,6 +217,7 @@ impl Image {
             opened_ns: monotonic_ns(),
             is_map_used: false,
             modules: Vec::new(),
+            agent: 0..0,
             next_module: 0,
             generation: 0,
             threads: BTreeMap::new(),
@@ -293,6 +300,9 @@ impl Image {
                 build_id: &module.build_id,
             };
             self.connection.write(|w| w.write_module(&described))?;
+            if find::is_agent(&module.path) {
+                self.agent = module.start..module.end;
+            }
             self.modules.push((id, module));
         }
         Ok(())
@@ -306,6 +316,7 @@ impl Image {
             end = self.unwinder.walk(registers, stack, frames);
         }
         self.is_map_used = true;
+        leave_out_agent(frames, &self.agent);
         let mut flags = match end {
             WalkEnd::Root => 0,
             WalkEnd::Truncated | WalkEnd::WantsMoreStack => flag::TRUNCATED,
@@ -328,6 +339,7 @@ impl Image {
         }
         let last = self.threads.entry(sample.tid).or_default();
         last.flags = flags;
+        last.is_agents = frames.is_empty();
         std::mem::swap(&mut last.frames, frames);
         end == WalkEnd::WantsMoreStack
     }
@@ -364,6 +376,9 @@ impl Image {
     }
 
     fn send_sample(&mut self, raw: &UnwalkedSample) -> std::io::Result<()> {
+        if self.threads.get(&raw.tid).is_some_and(|last| last.is_agents) {
+            return Ok(());
+        }
         let Some(last) = self.threads.get(&raw.tid).filter(|last| !last.frames.is_empty()) else {
             (self.lost.0, self.lost.1) = (self.lost.0 + 1, self.lost.1.saturating_add(raw.weight_ns));
             return Ok(());
@@ -424,6 +439,12 @@ impl Image {
         }
         Ok(())
     }
+}
+
+/// Leaves out the agent's functions: what they do counts with their callers. Nothing is left of the
+/// agent thread's stack.
+fn leave_out_agent(frames: &mut Vec<u64>, agent: &Range<u64>) {
+    frames.retain(|frame| !agent.contains(&FrameAddress::unpack(*frame).lookup()));
 }
 
 /// Leaves out the function of a system call, so that the one that called it has the sample.

@@ -52,7 +52,7 @@ pub(super) struct ExecImage {
     shell_words: Option<Vec<CString>>,
     environment: Vec<CString>,
     /// The process whose descendants may trace the program, where the kernel asks for consent.
-    tracer: Option<u32>,
+    tracer: u32,
 }
 
 /// The error of a program that was not started.
@@ -92,8 +92,7 @@ impl ExecImage {
         for (name, value) in ours {
             environment.push(terminated(&definition(name.into(), &value))?);
         }
-        let tracer = command.preload.is_none().then(std::process::id);
-        Ok(ExecImage { path, words, shell_words, environment, tracer })
+        Ok(ExecImage { path, words, shell_words, environment, tracer: std::process::id() })
     }
 
     /// Forks and executes. The child runs `prepare` with all signals blocked, then restores the
@@ -114,11 +113,9 @@ impl ExecImage {
             ForkResult::Parent { child } => child,
             ForkResult::Child => {
                 let ready = prepare().and_then(|()| signals.restore_in_child());
-                if let Some(tracer) = self.tracer {
-                    // SAFETY: takes integers alone. It fails where no security module asks for
-                    // consent, which is none of the program's business.
-                    unsafe { libc::prctl(libc::PR_SET_PTRACER, u64::from(tracer), 0, 0, 0) };
-                }
+                // SAFETY: takes integers alone. It fails where no security module asks for consent,
+                // which is none of the program's business.
+                unsafe { libc::prctl(libc::PR_SET_PTRACER, u64::from(self.tracer), 0, 0, 0) };
                 close_again(report.as_raw_fd());
                 let failure = match ready {
                     Ok(()) => {

@@ -98,11 +98,12 @@ pub fn decode_request(kind: u8, body: &[u8]) -> Result<Request, Malformed> {
     let request = match kind {
         kind::ENGAGE => {
             let (clock, engine) = (Clock::from_wire(r.byte()?)?, Engine::from_wire(r.byte()?)?);
+            let is_continued = r.byte()? != 0;
             let period_ns = r.varint()?;
             if !clock.periods().contains(&period_ns) {
                 return Err(Malformed::Field("period"));
             }
-            Request::Engage { clock, engine, period_ns }
+            Request::Engage { clock, engine, period_ns, is_continued }
         }
         kind::LEAVE => Request::Leave,
         _ => return Err(Malformed::Kind(kind)),

@@ -263,8 +263,8 @@ impl<'a> Writer<'a> {
     /// Writes a [`Request`].
     pub fn write_request(&mut self, request: &Request) -> Result<(), BufferFull> {
         match *request {
-            Request::Engage { clock, engine, period_ns } => self.message(kind::ENGAGE, |w| {
-                w.raw(&[clock as u8, engine as u8]);
+            Request::Engage { clock, engine, period_ns, is_continued } => self.message(kind::ENGAGE, |w| {
+                w.raw(&[clock as u8, engine as u8, u8::from(is_continued)]);
                 w.varint(period_ns);
             }),
             Request::Leave => self.message(kind::LEAVE, |_| {}),

@@ -433,6 +433,8 @@ pub enum Request {
         engine: Engine,
         /// The period, ns of the clock or bytes, within [`Clock::periods`].
         period_ns: u64,
+        /// Whether the process was sampled from outside until now: its time before is not missed.
+        is_continued: bool,
     },
     /// Disarm all timers and disconnect. The agent stays loaded.
     Leave,

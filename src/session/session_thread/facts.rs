@@ -158,34 +158,49 @@ fn rate(profile: &Profile, clock: Clock) -> Option<f64> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::link::wire::{Arrival, ConnectionEvent, Hello, Message, SourceId, SpawnCause};
+    use crate::link::wire::{Arrival, ConnectionEvent, Engaged, Engine, Hello, Message, SourceId, SpawnCause};
 
     #[test]
     fn ticks_without_a_signal_are_not_in_the_effective_rate() {
         let mut profile = Profile::default();
-        let mut say = |message| {
+        fn say(profile: &mut Profile, message: Message) {
             profile.apply(Arrival { source: SourceId(1), pid: 7, at_ns: 1, event: ConnectionEvent::Received(message) });
-        };
+        }
         let bytes = || Box::<[u8]>::from(b"a".as_slice());
-        say(Message::Hello(Hello {
-            token: 0,
-            pid: 7,
-            parent: 1,
-            start_ticks: 0,
-            monotonic_ns: 1,
-            cpu_ns: 0,
-            spawn_cause: SpawnCause::Tick,
-            executable: bytes(),
-            argv: bytes(),
-        }));
+        say(
+            &mut profile,
+            Message::Hello(Hello {
+                token: 0,
+                pid: 7,
+                parent: 1,
+                start_ticks: 0,
+                monotonic_ns: 1,
+                cpu_ns: 0,
+                spawn_cause: SpawnCause::Tick,
+                executable: bytes(),
+                argv: bytes(),
+            }),
+        );
         let mut account = AgentCounters { monotonic_ns: 1, ticks: 10, ..AgentCounters::default() };
-        say(Message::Counters(account.clone()));
+        say(&mut profile, Message::Counters(account.clone()));
         // There are 250 signals in a second at 1000 Hz, and half a second without any.
         account.ticks += 250 + 400 + 100;
         account.lost_ticks[LossCause::Unaccounted as usize] = 400;
         account.lost_ticks[LossCause::NoTimer as usize] = 100;
         (account.monotonic_ns, account.process_cpu_ns) = (1_000_000_001, 1_000_000_000);
-        say(Message::Counters(account));
+        say(&mut profile, Message::Counters(account.clone()));
         assert_eq!(rate(&profile, Clock::Prof), Some(250.0));
+
+        // What another clock counted is no part of the rate.
+        let (clock, engine, period_ns) = (Clock::Prof, Engine::Threads, 1_000_000);
+        say(
+            &mut profile,
+            Message::Engaged(Engaged { clock, engine, period_ns, state: EngineState::Running, signal: 23 }),
+        );
+        assert_eq!(rate(&profile, Clock::Prof), None);
+        account.ticks += 100_000;
+        account.monotonic_ns += 1_000_000_000;
+        say(&mut profile, Message::Counters(account));
+        assert_eq!(rate(&profile, Clock::Prof), None);
     }
 }

@@ -1,6 +1,8 @@
 //! One tick: looks at processes and their threads, samples those that sleep, and asks those that
 //! run to stop.
 
+use std::io::ErrorKind;
+
 use nix::errno::Errno;
 
 use super::{Tracer, copy_stack};
@@ -11,6 +13,7 @@ use crate::attach::external::events::{SampledStack, SampledState, TracerEvent};
 use crate::attach::external::process::{ProcessChange, WatchedProcess};
 use crate::attach::external::ptrace;
 use crate::attach::external::registers::ThreadRegisters;
+use crate::attach::external::scope::WatchScope;
 use crate::attach::external::threads::Activity;
 use crate::attach::proc::{self, ProcStat};
 use crate::link::wire::{BlockingCall, Clock, LossCause};
@@ -45,8 +48,9 @@ impl Tracer {
                 ProcessChange::None => self.sample_process(pid, now_ns),
                 ProcessChange::Ended => self.end_image(pid),
                 ProcessChange::Executed => {
+                    let scope = process.scope.again();
                     self.end_image(pid);
-                    self.watch(pid, false);
+                    self.watch(pid, scope);
                 }
             }
         }
@@ -54,7 +58,7 @@ impl Tracer {
             self.roots_ns = now_ns;
             // A connection may have been lost.
             for pid in self.roots.clone() {
-                self.watch(pid, false);
+                self.watch(pid, WatchScope::FromNow);
             }
         }
         // Threads that wait for a processor may keep stops under way for long.
@@ -83,12 +87,8 @@ impl Tracer {
         let Some(process) = self.processes.get_mut(&pid) else { return };
         if now_ns.saturating_sub(process.counted_ns) >= COUNTERS_NS {
             process.counted_ns = now_ns;
-            let unaccounted = LossCause::Unaccounted as usize;
-            let counters = &mut process.counters;
-            counters.lost_ticks[unaccounted] = counters.lost_ns[unaccounted] / self.config.period_ns.max(1);
-            counters.process_cpu_ns = process.cpu_ns;
-            counters.threads = process.threads.len() as u32;
-            self.outbox.push_back((process.image, TracerEvent::Counters(counters.clone())));
+            let counters = process.counters(self.config.period_ns);
+            self.outbox.push_back((process.image, TracerEvent::Counters(counters)));
         }
         if now_ns.saturating_sub(process.shares_ns) >= SHARES_NS {
             process.shares_ns = now_ns;
@@ -128,18 +128,24 @@ impl Tracer {
             Some(false) if thread.is_asleep && thread.is_stack_known => Ok(Activity::Sleeping(None, None)),
             Some(false) if thread.is_asleep && self.config.clock != Clock::Real => return,
             Some(_) => thread.read_activity(),
-            None => Err(std::io::ErrorKind::NotFound.into()),
+            None => Err(ErrorKind::NotFound.into()),
         };
         match activity {
             Ok(Activity::Running) => {
                 thread.is_asleep = false;
-                self.running.push((pid, tid));
+                if !process.scope.is_asleep() {
+                    self.running.push((pid, tid));
+                }
             }
             Ok(Activity::Sleeping(registers, call)) => {
                 thread.is_asleep = true;
                 if self.config.clock == Clock::Real {
                     self.sample_sleeper(pid, tid, (registers, call), now_ns);
                 }
+            }
+            Err(error) if error.kind() == ErrorKind::PermissionDenied && process.scope.is_asleep() => {
+                self.end_image(pid);
+                self.give_up(pid);
             }
             Err(_) => {
                 process.remove_thread(tid);
@@ -225,12 +231,16 @@ impl Tracer {
         let Some(search) = self.children.due(now_ns) else { return };
         let children: Vec<u32> = match search {
             ChildSearch::OfActiveThreads => {
-                self.processes.values().flat_map(WatchedProcess::children_of_active_threads).collect()
+                let with_children = |process: &&WatchedProcess| !process.scope.is_asleep();
+                let parents = self.processes.values().filter(with_children);
+                parents.flat_map(WatchedProcess::children_of_active_threads).collect()
             }
             ChildSearch::OfAllThreads => {
                 // A pid that was given up may be used again.
                 self.given_up.retain(|&pid| ProcStat::of(pid).is_ok());
-                let is_top = |process: &&WatchedProcess| !self.processes.contains_key(&process.parent);
+                let is_top = |process: &&WatchedProcess| {
+                    !process.scope.is_asleep() && !self.processes.contains_key(&process.parent)
+                };
                 self.processes.values().filter(is_top).flat_map(|top| proc::descendants(top.pid)).collect()
             }
         };
@@ -239,7 +249,8 @@ impl Tracer {
         self.children.plan(search, ended_ns, ended_ns - now_ns);
         for pid in children {
             if let (false, Ok(stat)) = (self.processes.contains_key(&pid), ProcStat::of(pid)) {
-                self.watch(pid, self.children.is_new(stat.start_ticks));
+                let is_new = self.children.is_new(stat.start_ticks);
+                self.watch(pid, if is_new { WatchScope::FromStart } else { WatchScope::FromNow });
             }
         }
     }
