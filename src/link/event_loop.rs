@@ -128,7 +128,7 @@ struct Readiness {
     accept: bool,
 }
 
-/// Who sends the samples of a process.
+/// The sender of the samples of a process.
 #[derive(Clone, Copy)]
 struct ProcessSource {
     source: SourceId,
