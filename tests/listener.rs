@@ -20,10 +20,20 @@ use sigtop::link::wire::{
 
 /// A time limit for anything on a loaded machine.
 const LONG: Duration = Duration::from_secs(60);
-const FIRST: Request =
-    Request::Engage { clock: Clock::Prof, engine: Engine::Threads, period_ns: 10_000_000, is_continued: false };
-const SECOND: Request =
-    Request::Engage { clock: Clock::Real, engine: Engine::Threads, period_ns: 20_000_000, is_continued: false };
+const FIRST: Request = Request::Engage {
+    clock: Clock::Prof,
+    engine: Engine::Threads,
+    period_ns: 10_000_000,
+    per_second: 0,
+    is_continued: false,
+};
+const SECOND: Request = Request::Engage {
+    clock: Clock::Real,
+    engine: Engine::Threads,
+    period_ns: 20_000_000,
+    per_second: 0,
+    is_continued: false,
+};
 
 /// The abstract socket is named after the pid, so there is one viewer at a time in this process.
 static ONE_VIEWER: Mutex<()> = Mutex::new(());

@@ -140,7 +140,7 @@ fn changing_clock_and_engine_leaves_no_timer_or_descriptor_behind() {
     for round in 0..rounds {
         let (clock, engine) = configurations[round * 7 % configurations.len()];
         let period_ns = PERIOD_NS * (1 + round as u64 % 5);
-        viewer.send(&Request::Engage { clock, engine, period_ns, is_continued: false });
+        viewer.send(&Request::Engage { clock, engine, period_ns, per_second: 0, is_continued: false });
         viewer.await_answers(round + 1);
         let answer = viewer.engaged[round].clone();
         assert_eq!((answer.clock, answer.engine, answer.period_ns), (clock, engine, period_ns), "round {round}");
@@ -161,6 +161,7 @@ fn changing_clock_and_engine_leaves_no_timer_or_descriptor_behind() {
         clock: Clock::Prof,
         engine: Engine::Threads,
         period_ns: PERIOD_NS,
+        per_second: 0,
         is_continued: false,
     });
     viewer.await_answers(rounds + 1);

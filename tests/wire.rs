@@ -252,8 +252,10 @@ proptest! {
         (clock, engine, is_continued) in (clock(), engine(), any::<bool>()),
         period_ns in PERIODS_NS,
         other in number(),
+        per_second: u32,
     ) {
-        for expected in [Request::Engage { clock, engine, period_ns, is_continued }, Request::Leave] {
+        let with = |period_ns| Request::Engage { clock, engine, period_ns, per_second, is_continued };
+        for expected in [with(period_ns), Request::Leave] {
             let mut buffer = [0; 32];
             let mut writer = Writer::new(&mut buffer, 0);
             writer.write_request(&expected).unwrap();
@@ -261,7 +263,7 @@ proptest! {
             prop_assert_eq!(decode_request(framed.kind, framed.body).unwrap(), expected);
         }
         let mut buffer = [0; 32];
-        let request = Request::Engage { clock, engine, period_ns: other, is_continued };
+        let request = with(other);
         Writer::new(&mut buffer, 0).write_request(&request).unwrap();
         let framed = split_frame(&buffer).unwrap().unwrap();
         prop_assert_eq!(decode_request(framed.kind, framed.body).is_ok(), clock.periods().contains(&other));

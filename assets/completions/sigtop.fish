@@ -35,8 +35,8 @@ itimer\t'one setitimer(2) per process: interrupts system calls, and kills a targ
 external\t'no agent: threads are stopped for an instant by ptrace(2)'"
 complete -c sigtop -n "__fish_sigtop_needs_command" -s F -l hz -l freq -d 'Sampling frequency in Hz [default: 99]' -r
 complete -c sigtop -n "__fish_sigtop_needs_command" -l period -d 'Sampling period, such as 10ms' -r
-complete -c sigtop -n "__fish_sigtop_needs_command" -l bytes -d 'Mean number of allocated bytes between two samples of the clocks of memory, such as 64k [default: 512k]' -r
-complete -c sigtop -n "__fish_sigtop_needs_command" -l budget -d 'Halve the sampling frequency while sampling (signal handlers, or stops from outside) takes more than this share of the target\'s CPU time [default: 1%]' -r
+complete -c sigtop -n "__fish_sigtop_needs_command" -l bytes -d 'Mean number of allocated bytes between two samples of the clocks of memory, such as 64k. More in threads that allocate very quickly (see --budget) [default: 512k]' -r
+complete -c sigtop -n "__fish_sigtop_needs_command" -l budget -d 'Halve the sampling frequency while sampling (signal handlers, or stops from outside) takes more than this share of the target\'s CPU time. Of memory, sample each thread at most 1 000 times a second for each percent; 100% is no limit [default: 1%]' -r
 complete -c sigtop -n "__fish_sigtop_needs_command" -l jit -d 'Have a launched Python 3.12 or Node.js name the code that it generates, in /tmp/perf-PID.map, unless the environment sets the variable already [default: auto]' -r -f -a "auto\t'set NODE_OPTIONS for Node.js'
 all\t'also name regular expressions (V8 leaves a log file), and PYTHONPERFSUPPORT'
 off\t'leave the environment as it is'"
@@ -117,8 +117,8 @@ itimer\t'one setitimer(2) per process: interrupts system calls, and kills a targ
 external\t'no agent: threads are stopped for an instant by ptrace(2)'"
 complete -c sigtop -n "__fish_sigtop_using_subcommand demo" -s F -l hz -l freq -d 'Sampling frequency in Hz [default: 99]' -r
 complete -c sigtop -n "__fish_sigtop_using_subcommand demo" -l period -d 'Sampling period, such as 10ms' -r
-complete -c sigtop -n "__fish_sigtop_using_subcommand demo" -l bytes -d 'Mean number of allocated bytes between two samples of the clocks of memory, such as 64k [default: 512k]' -r
-complete -c sigtop -n "__fish_sigtop_using_subcommand demo" -l budget -d 'Halve the sampling frequency while sampling (signal handlers, or stops from outside) takes more than this share of the target\'s CPU time [default: 1%]' -r
+complete -c sigtop -n "__fish_sigtop_using_subcommand demo" -l bytes -d 'Mean number of allocated bytes between two samples of the clocks of memory, such as 64k. More in threads that allocate very quickly (see --budget) [default: 512k]' -r
+complete -c sigtop -n "__fish_sigtop_using_subcommand demo" -l budget -d 'Halve the sampling frequency while sampling (signal handlers, or stops from outside) takes more than this share of the target\'s CPU time. Of memory, sample each thread at most 1 000 times a second for each percent; 100% is no limit [default: 1%]' -r
 complete -c sigtop -n "__fish_sigtop_using_subcommand demo" -l jit -d 'Have a launched Python 3.12 or Node.js name the code that it generates, in /tmp/perf-PID.map, unless the environment sets the variable already [default: auto]' -r -f -a "auto\t'set NODE_OPTIONS for Node.js'
 all\t'also name regular expressions (V8 leaves a log file), and PYTHONPERFSUPPORT'
 off\t'leave the environment as it is'"
@@ -283,8 +283,8 @@ itimer\t'one setitimer(2) per process: interrupts system calls, and kills a targ
 external\t'no agent: threads are stopped for an instant by ptrace(2)'"
 complete -c sigtop -n "__fish_sigtop_using_subcommand record" -s F -l hz -l freq -d 'Sampling frequency in Hz [default: 99]' -r
 complete -c sigtop -n "__fish_sigtop_using_subcommand record" -l period -d 'Sampling period, such as 10ms' -r
-complete -c sigtop -n "__fish_sigtop_using_subcommand record" -l bytes -d 'Mean number of allocated bytes between two samples of the clocks of memory, such as 64k [default: 512k]' -r
-complete -c sigtop -n "__fish_sigtop_using_subcommand record" -l budget -d 'Halve the sampling frequency while sampling (signal handlers, or stops from outside) takes more than this share of the target\'s CPU time [default: 1%]' -r
+complete -c sigtop -n "__fish_sigtop_using_subcommand record" -l bytes -d 'Mean number of allocated bytes between two samples of the clocks of memory, such as 64k. More in threads that allocate very quickly (see --budget) [default: 512k]' -r
+complete -c sigtop -n "__fish_sigtop_using_subcommand record" -l budget -d 'Halve the sampling frequency while sampling (signal handlers, or stops from outside) takes more than this share of the target\'s CPU time. Of memory, sample each thread at most 1 000 times a second for each percent; 100% is no limit [default: 1%]' -r
 complete -c sigtop -n "__fish_sigtop_using_subcommand record" -l jit -d 'Have a launched Python 3.12 or Node.js name the code that it generates, in /tmp/perf-PID.map, unless the environment sets the variable already [default: auto]' -r -f -a "auto\t'set NODE_OPTIONS for Node.js'
 all\t'also name regular expressions (V8 leaves a log file), and PYTHONPERFSUPPORT'
 off\t'leave the environment as it is'"

@@ -12,6 +12,7 @@ mod inspection;
 mod records;
 mod sleep;
 
+use crate::agent::allocations::countdown::Spacing;
 use crate::agent::allocations::sampler::AllocationSampler;
 use crate::agent::cpuprofile::aggregate::ProfileAggregate;
 use crate::agent::cpuprofile::control;
@@ -77,7 +78,7 @@ pub(super) struct Agent {
     /// The profile that is being written into a file.
     pub(super) collector: Option<ProfileAggregate>,
     /// Clock, engine and period of the viewer's last request.
-    pub(super) requested: Option<(Clock, Engine, u64)>,
+    pub(super) requested: Option<Request>,
     /// Whether no sample has been sent since the engine was engaged.
     first_is_due: bool,
     /// Time until which samples are sent more often, ns.
@@ -292,8 +293,8 @@ impl Agent {
         match request {
             // The viewer samples from outside.
             Request::Engage { engine: Engine::External, .. } | Request::Leave => Err(PeerGone),
-            Request::Engage { clock, engine, period_ns, is_continued } => {
-                self.requested = Some((clock, engine, period_ns));
+            Request::Engage { clock, engine, period_ns, per_second, is_continued } => {
+                self.requested = Some(Request::Engage { clock, engine, period_ns, per_second, is_continued: false });
                 if let Some(order) = self.collector.as_ref().map(ProfileAggregate::request)
                     && (order.clock != clock || order.manual)
                 {
@@ -308,8 +309,9 @@ impl Agent {
                 self.ticker.engage(clock, engine, period_ns);
                 self.balance = CpuBalance::begin();
                 counters::remember_epoch(self.ticker.epoch());
+                let spacing = Spacing { interval: period_ns, per_second };
                 let counts = clock != Clock::Alloc
-                    || self.allocations.engage(period_ns, self.ticker.epoch(), &self.publisher.modules);
+                    || self.allocations.engage(spacing, self.ticker.epoch(), &self.publisher.modules);
                 if clock == Clock::Live || !counts {
                     self.ticker.engaged.state = EngineState::Unsupported;
                 }

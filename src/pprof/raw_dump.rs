@@ -1,12 +1,13 @@
 //! The raw dump of a live profile: one line for each stack, for exact accounting by other programs.
 //!
 //! The header consists of lines `# key value`, starting with `# sigtop-raw 1`: `ticks`, `sent`,
-//! `lost CAUSE TICKS NS BYTES` for each cause, `agent-cpu`, `handler-cpu` (ns), `foreign-signals`, and
-//! for each process image `process PID IMAGE CPU_NS EXECUTABLE`. After it follows a line `PID TID
-//! CLOCK WEIGHT_NS SAMPLES whole|truncated STACK` for each distinct stack of a thread. STACK has
-//! the frames from root to leaf, separated by `;`: `MODULE!NAME` (an inlined function is a frame of
-//! its own), `MODULE+0xADDRESS`, or `?+0xADDRESS` outside of every module. An empty stack is `-`.
-//! In a frame, `\`, `;` and newline are escaped with `\`; other control characters become U+FFFD.
+//! `lost CAUSE TICKS NS BYTES` for each cause, `agent-cpu`, `handler-cpu` (ns), `foreign-signals`,
+//! `interval` (the mean bytes between two samples of memory), and for each process image `process
+//! PID IMAGE CPU_NS EXECUTABLE`. After it follows a line `PID TID CLOCK WEIGHT_NS SAMPLES
+//! whole|truncated STACK` for each distinct stack of a thread. STACK has the frames from root to
+//! leaf, separated by `;`: `MODULE!NAME` (an inlined function is a frame of its own),
+//! `MODULE+0xADDRESS`, or `?+0xADDRESS` outside of every module. An empty stack is `-`. In a frame,
+//! `\`, `;` and newline are escaped with `\`; other control characters become U+FFFD.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -50,6 +51,7 @@ fn write_header(out: &mut String, profile: &Profile, losses: &Losses) {
     }
     let _ = writeln!(out, "# agent-cpu {}\n# handler-cpu {}", losses.agent_cpu_ns, losses.handler_cpu_ns);
     let _ = writeln!(out, "# foreign-signals {}", losses.foreign_signals);
+    let _ = writeln!(out, "# interval {}", profile.sampling_interval(true));
     for Process { pid, image, account, executable, .. } in profile.processes() {
         let executable = escape(executable);
         let _ = writeln!(out, "# process {pid} {image} {} {executable}", account.process_cpu_ns);

@@ -3,6 +3,7 @@
 use super::apply::Profile;
 use super::change_log::{ChangeLog, LoggedSample};
 use super::process::{LiveAllocation, ProcessId};
+use super::sampling_interval::SamplingIntervals;
 use super::totals::{BUCKET_NS, ThreadStack, Weight};
 use crate::link::wire::Clock;
 
@@ -15,6 +16,7 @@ impl Profile {
         // If the id is in use, an end was lost.
         self.free_live(process, id);
         let process = &mut self.processes[process.0 as usize];
+        process.intervals.add(at_ns, weight);
         let totals = process.totals.get_or_default(Clock::Live);
         // Without an id, its end would not be known.
         if id == 0 || process.live.len() >= MAX_LIVE || !totals.has_room(key) {
@@ -31,10 +33,13 @@ impl Profile {
         }
     }
 
-    /// The largest mean number of bytes between two samples of memory; 0 if none is sampled.
-    pub fn sampling_interval(&self) -> u64 {
-        let engaged = self.processes.iter().filter_map(|process| process.engaged.as_ref());
-        let intervals = engaged.filter(|engaged| engaged.clock.is_memory()).map(|engaged| engaged.period_ns);
+    /// The largest mean number of bytes between two samples of memory, since the start or lately; 0
+    /// if none is sampled.
+    pub fn sampling_interval(&self, is_total: bool) -> u64 {
+        let intervals = self.processes.iter().filter_map(|process| {
+            let engaged = process.engaged.as_ref().filter(|engaged| engaged.clock.is_memory())?;
+            Some(engaged.period_ns.max(process.intervals.mean(is_total)))
+        });
         intervals.max().unwrap_or(0)
     }
 
@@ -71,6 +76,7 @@ impl Profile {
     pub(super) fn restart_live(&mut self, process: ProcessId) {
         let process = &mut self.processes[process.0 as usize];
         process.live.clear();
+        process.intervals = SamplingIntervals::default();
         process.totals.remove(Clock::Live);
         self.change_logs.get_mut(Clock::Live).into_iter().for_each(ChangeLog::invalidate);
     }

@@ -22,6 +22,7 @@ mod read;
 pub mod running_time;
 mod sample_cache;
 mod sample_times;
+mod sampling_interval;
 pub mod script;
 pub mod stack;
 #[cfg(test)]

@@ -7,6 +7,7 @@ pub use super::ids::ProcessId;
 use super::ids::{ThreadId, WaitId};
 use super::module::Mappings;
 use super::sample_cache::SampleCache;
+use super::sampling_interval::SamplingIntervals;
 use super::script::ScriptFunctionId;
 use super::totals::{ThreadStack, Totals, Weight};
 use crate::link::wire::interpreter::Interpreter;
@@ -80,6 +81,8 @@ pub struct Process {
     pub(super) threads: IdMap<u32, ThreadId>,
     /// The sampled allocations that are not freed, by their ids.
     pub(super) live: IdMap<u32, LiveAllocation>,
+    /// The mean bytes between its samples of memory.
+    pub(super) intervals: SamplingIntervals,
     /// The wait of each sleeping thread.
     pub(super) waits: IdMap<u32, CurrentWait>,
     pub(super) totals: ByClock<Totals>,
@@ -112,6 +115,7 @@ impl Process {
             cache: SampleCache::default(),
             threads: IdMap::default(),
             live: IdMap::default(),
+            intervals: SamplingIntervals::default(),
             waits: IdMap::default(),
             totals: ByClock::default(),
         }

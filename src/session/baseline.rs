@@ -86,7 +86,7 @@ impl Baseline {
         let judge = match query.span {
             Span::Total => SignificanceTest::accept_all(),
             Span::Last { .. } => {
-                let interval = if query.clock.is_memory() { profile.sampling_interval() } else { 0 };
+                let interval = if query.clock.is_memory() { profile.sampling_interval(false) } else { 0 };
                 let covered = (covered_ns(query.span), covered_ns(base.span));
                 SignificanceTest::new((&now.table, &before.table), covered, interval)
             }

@@ -40,6 +40,7 @@ impl Facts {
             engine_state: None,
             refusal: None,
             period_ns: 0,
+            interval_bytes: 0,
             origin: None,
             effective_hz: None,
             window_ns: None,
@@ -102,6 +103,9 @@ pub struct Facts {
     pub refusal: Option<EngineState>,
     /// The selected period in ns, or 0 if it is unknown.
     pub period_ns: u64,
+    /// The mean bytes between two samples of memory, which is more than the period where threads
+    /// allocate very quickly; 0 if memory is not sampled.
+    pub interval_bytes: u64,
     /// The origin of an imported profile, as far as the file tells. `engine` has no meaning if this
     /// is set.
     pub origin: Option<String>,
@@ -189,6 +193,13 @@ impl Facts {
         (is_low && is_busy).then_some(words)
     }
 
+    /// The mean bytes between two samples of memory if that is more than was asked for, because
+    /// threads allocate very quickly.
+    pub fn longer_interval(&self) -> Option<u64> {
+        let is_longer = self.clock.is_memory() && self.interval_bytes / 5 > self.period_ns / 4;
+        is_longer.then_some(self.interval_bytes)
+    }
+
     fn explain_no_ticks(&self) -> String {
         match self.refusal {
             Some(EngineState::SignalTaken) => "the target has a handler of its own for the signal".to_owned(),
@@ -212,6 +223,16 @@ impl Facts {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn an_interval_is_longer_if_it_is_by_a_quarter() {
+        let longer = |clock, interval_bytes| {
+            Facts { period_ns: 4000, interval_bytes, ..Facts::unknown(clock) }.longer_interval()
+        };
+        let intervals = [4000, 5000, 5010].map(|interval| longer(Clock::Alloc, interval));
+        assert_eq!(intervals, [None, None, Some(5010)]);
+        assert_eq!(longer(Clock::Real, 5010), None);
+    }
 
     #[test]
     fn a_low_rate_is_explained_where_the_sampler_is_busy() {

@@ -102,8 +102,9 @@ impl Answer {
             true => (self.window.kept_ns, self.window.kept_samples),
             false => (self.window.total_ns, self.window.samples),
         };
-        let is_memory = self.facts.clock.is_memory();
-        if is_memory { measure::samples_of_memory(bytes, samples, self.facts.period_ns) } else { samples }
+        let Facts { clock, period_ns, interval_bytes, .. } = self.facts;
+        let interval = period_ns.max(interval_bytes);
+        if clock.is_memory() { measure::samples_of_memory(bytes, samples, interval) } else { samples }
     }
 }
 

@@ -58,6 +58,10 @@ impl WatchTarget {
     }
 }
 
+/// The CPU time of an allocation that is sampled, with cold caches and with its part of the agent
+/// thread's time, in seconds. Warm, it is a third of that.
+const ALLOCATION_COST_S: f64 = 10e-6;
+
 /// The settings of a session.
 #[derive(Clone, Debug)]
 pub struct Settings {
@@ -106,7 +110,14 @@ impl Settings {
     /// The request to agents when they connect.
     pub fn request(&self) -> Request {
         let (clock, engine, period_ns) = (self.clock.sampled(), self.engine_in_use(), self.period());
-        Request::Engage { clock, engine, period_ns, is_continued: false }
+        let per_second = self.allocations_per_second();
+        Request::Engage { clock, engine, period_ns, per_second, is_continued: false }
+    }
+
+    /// The number of allocations of a thread that may be sampled in a second; 0 if there is no
+    /// limit.
+    fn allocations_per_second(&self) -> u32 {
+        if self.budget < 1.0 { (self.budget / ALLOCATION_COST_S).max(1.0) as u32 } else { 0 }
     }
 
     /// The period of the clock, in ns or bytes.

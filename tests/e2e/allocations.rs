@@ -19,7 +19,7 @@ const INTERVAL: f64 = 131_072.0;
 fn watch(program: &[&str], megabytes: u32, parts: [&str; 3]) -> Watched {
     let megabytes = megabytes.to_string();
     let command = [program, &[&megabytes], &parts].concat();
-    let watched = Batch::new("--clock alloc --bytes 128k").run(&command);
+    let watched = Batch::new("--clock alloc --bytes 128k --budget 100%").run(&command);
     assert_eq!(watched.ran.code(), 0, "{}", watched.ran.err());
     let raw = &watched.raw;
     assert_eq!(raw.number("ticks"), raw.number("sent") + raw.lost_all().0, "ticks, sent, lost: {:?}", raw.lost);
@@ -101,6 +101,31 @@ fn bytes_are_counted_once_with_other_allocators() {
     }
 }
 
+/// Sites that allocate at different speeds by turns, many times more quickly than a thread may be
+/// sampled: the interval changes all the time, and the bytes are still right.
+#[test]
+fn bytes_are_unbiased_while_the_interval_follows_the_rate() {
+    let binary = targets::c("allocates_unevenly");
+    let command = [text(&binary), "2"];
+    let Watched { raw, ran, .. } = Batch::new("--clock alloc --bytes 16k --budget 10%").run(&command);
+    assert_eq!((ran.code(), raw.lost_all().0), (0, 0), "{}", ran.err());
+    let [a, b, c] = ["a", "b", "c"].map(|name| ran.number(name) as f64);
+    // Bytes of one call in 16 KiB would be 250 000 samples.
+    let interval = raw.number("interval") as f64;
+    assert!(interval > 4.0 * 16384.0 && raw.number("ticks") < 100_000, "{interval}, {}", raw.number("ticks"));
+    let check = |clock: &str, site: &str, truth: f64| {
+        let sampled = bytes(&raw, clock, site);
+        // The interval is a mean of all sites. That of the first is the longest.
+        let distance = (sampled - truth).abs() / (truth * 2.0 * interval).sqrt();
+        assert!(distance < 3.0, "{clock}, {site}: {sampled} of {truth}: {distance} standard deviations of {interval}");
+    };
+    [("site_a", a), ("site_b", b), ("site_c", c)].into_iter().for_each(|(site, truth)| check("alloc", site, truth));
+    let (ratio, truth) = (raw.weight_ns("alloc") as f64 / (a + b + c), a + b + c);
+    assert!((ratio - 1.0).abs() < (3.0 * (interval / truth).sqrt()).max(0.03), "{ratio} of the true bytes");
+    check("live", "site_a", ran.number("kept") as f64);
+    assert_eq!(bytes(&raw, "live", "site_b"), 0.0, "it keeps nothing");
+}
+
 /// The checks above can fail.
 #[test]
 fn bytes_of_other_shares_are_noticed() {
@@ -157,11 +182,12 @@ fn a_program_that_allocates_where_it_is_hardest_is_unharmed() {
         let command = [&[text(&binary)], options].concat();
         let alone = host(Guest::Nobody, &command);
         assert_eq!(alone.code, 0, "{alone:?}");
-        let ways = ["--clock alloc --bytes 1", "--clock alloc --bytes 64", "--clock live"].map(Guest::Batch);
+        let ways =
+            ["--clock alloc --bytes 1 --budget 100%", "--clock alloc --bytes 64", "--clock live"].map(Guest::Batch);
         prove(&ways, &[], |guest| same(host(guest, &command), alone.clone()));
         // What was allocated and not freed is what is in use: nothing of that which was freed, and
         // all of the rest. Under the filter, the last ends cannot be waited for.
-        let Watched { raw, ran, .. } = Batch::new("--clock alloc --bytes 16k").run(&command);
+        let Watched { raw, ran, .. } = Batch::new("--clock alloc --bytes 16k --budget 100%").run(&command);
         assert_eq!((ran.code(), ran.out()), (0, alone.stdout.clone()), "{}", ran.err());
         let freed = bytes(&raw, "alloc", "churn");
         let left = bytes(&raw, "live", "churn");
@@ -178,7 +204,8 @@ fn a_program_that_allocates_where_it_is_hardest_is_unharmed() {
 #[test]
 fn very_many_allocations_are_all_counted() {
     let count: u64 = if std::env::var_os("SIGTOP_LONG").is_some() { 1_000_000_000 } else { 10_000_000 };
-    let Watched { raw, ran, .. } = Batch::new("--clock alloc").run(&[text(&targets::c("pairs")), &count.to_string()]);
+    let Watched { raw, ran, .. } =
+        Batch::new("--clock alloc --budget 100%").run(&[text(&targets::c("pairs")), &count.to_string()]);
     assert_eq!(ran.code(), 0, "{}", ran.err());
     let truth = 64.0 * count as f64;
     let ratio = (raw.weight_ns("alloc") + raw.lost_bytes) as f64 / truth;

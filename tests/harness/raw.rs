@@ -13,6 +13,7 @@
 //! # agent-cpu 1200000
 //! # handler-cpu 900000
 //! # foreign-signals 0
+//! # interval 524288
 //! # process 4123 0 1530000000 /usr/bin/x
 //! ```
 //!
@@ -23,6 +24,7 @@
 //!   each cause (ring-full, no-slot, not-ready, socket-full, no-timer, unaccounted), even if its
 //!   counts are 0.
 //! - `agent-cpu`: CPU time of agent threads, ns; `handler-cpu`: that of handlers, ns, estimated.
+//! - `interval`: mean bytes between two samples of memory; 0 if none was sampled.
 //! - `process`: pid, image number (0, then 1 after an exec, …), CPU time in the last account in
 //!   ns, and executable (the rest of the line). There is one line for each process image, in order
 //!   of the Hello messages.

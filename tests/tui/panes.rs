@@ -325,6 +325,23 @@ fn lost_samples_of_memory_are_bytes_in_the_header_and_the_page() {
     assert!(all(&stage).lines().filter(|line| line.contains("3.0 MiB")).count() == 2, "{}", all(&stage));
 }
 
+#[test]
+fn a_longer_interval_of_memory_is_told_in_the_header_and_explained() {
+    let mut session = Session::new(SCREEN);
+    session.facts.clock = Clock::Alloc;
+    session.facts.period_ns = 512 << 10;
+    session.facts.interval_bytes = 600 << 10;
+    let options = Options { clock: Clock::Alloc, ..options() };
+    let mut stage = Stage::new(options, session, (140, 45));
+    let all = |stage: &Stage| (0..45).map(|y| stage.line(y) + "\n").collect::<String>();
+    assert!(all(&stage).contains("512 KiB, ") && !all(&stage).contains("got"), "{}", all(&stage));
+    stage.session.facts.interval_bytes = 8 << 20;
+    stage.refresh();
+    assert!(all(&stage).contains("512 KiB, got 8 MiB, "), "{}", all(&stage));
+    stage.press("L");
+    assert!(all(&stage).contains("one sample in 8 MiB, not in 512 KiB"), "{}", all(&stage));
+}
+
 /// Regression test: the flame graph stays for a second, and its percentages were of the newer
 /// window, more than 100 % where that has less. While the display was paused, it stayed for good.
 #[test]

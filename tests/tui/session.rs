@@ -31,6 +31,7 @@ impl Session {
     pub(crate) fn new(text: &str) -> Session {
         let scenario = scenario(text).expect("a scenario");
         let facts = Facts {
+            interval_bytes: 0,
             origin: None,
             command: "./server --port 8080".to_owned(),
             pids: vec![41273],

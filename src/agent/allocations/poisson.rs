@@ -59,14 +59,19 @@ fn round(number: f64, random: u64) -> u64 {
     whole + u64::from(number - whole as f64 >= unit(random))
 }
 
-/// Returns the bytes and the number of allocations that a sampled allocation of this size stands
-/// for: its size, and 1, divided by the chance that it was sampled.
-pub(crate) fn weight(size: u64, interval: u64, random: u64) -> (u64, u64) {
-    let chance = one_minus_exp(size as f64 / interval as f64);
-    if size == 0 || chance <= 0.0 {
-        return (interval, 1);
+/// Returns the bytes and the number of allocations that an allocation of this size stands for: its
+/// size, and 1, divided by the chance that it is sampled; `None` if it is not. It is a candidate by
+/// the interval, and sampled by the interval doubled that many times.
+pub(crate) fn weigh(size: u64, interval: u64, doublings: u32, random: &mut impl FnMut() -> u64) -> Option<(u64, u64)> {
+    let longer = interval.saturating_mul(1 << doublings);
+    let chance = one_minus_exp(size as f64 / longer as f64);
+    if doublings > 0 && unit(random()) * one_minus_exp(size as f64 / interval as f64) > chance {
+        return None;
     }
-    (round(size as f64 / chance, random), round(1.0 / chance, next_random(random)))
+    if size == 0 || chance <= 0.0 {
+        return Some((longer, 1));
+    }
+    Some((round(size as f64 / chance, random()), round(1.0 / chance, random())))
 }
 
 #[cfg(test)]
@@ -96,15 +101,16 @@ mod tests {
         // The standard deviation of an exponential distribution is its mean.
         let bound = 4.0 / f64::sqrt(f64::from(draws)) + 1e-3;
         assert!((sum as f64 / f64::from(draws) / INTERVAL as f64 - 1.0).abs() < bound);
-        for size in [1, 16, 700, 1000, 5000] {
+        for (size, doublings) in [(1, 0), (16, 0), (700, 0), (1000, 0), (5000, 0), (16, 3), (700, 1), (5000, 4)] {
             let (mut left, mut bytes, mut objects, mut samples) = (draw(INTERVAL, step()), 0, 0, 0);
             let count = 4_000_000 / size.max(16);
             for _ in 0..count {
                 left -= size as i64;
                 if left < 0 {
                     left = draw(INTERVAL, step());
-                    let weight = weight(size, INTERVAL, step());
-                    (bytes, objects, samples) = (bytes + weight.0, objects + weight.1, samples + 1);
+                    let weight = weigh(size, INTERVAL, doublings, &mut step).unwrap_or_default();
+                    let is_sampled = u32::from(weight.0 > 0);
+                    (bytes, objects, samples) = (bytes + weight.0, objects + weight.1, samples + is_sampled);
                 }
             }
             let bound = 4.0 / f64::sqrt(f64::from(samples)) + 2e-3;

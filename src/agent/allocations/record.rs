@@ -3,10 +3,10 @@
 
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
-use crate::agent::allocations::poisson;
+use crate::agent::allocations::countdown::{Counted, Spacing};
 use crate::agent::allocations::tables::{Tables, tables};
 use crate::agent::arch::{self, NOT_COUNTED, PROGRAM_COUNTER, STACK_POINTER, SlowCall};
-use crate::agent::os::syscall;
+use crate::agent::os::{coarse_clock, syscall};
 use crate::agent::sampling::ring::RawSample;
 use crate::agent::sampling::sample;
 use crate::agent::state;
@@ -15,6 +15,8 @@ use crate::link::wire::Allocation;
 
 /// Mean bytes between two samples; 0 while the clock is off. Written by the agent thread.
 pub(crate) static INTERVAL: AtomicU64 = AtomicU64::new(0);
+/// Maximum number of samples of a thread in a second; 0 if there is none. Written before [`INTERVAL`].
+pub(crate) static PER_SECOND: AtomicU32 = AtomicU32::new(0);
 /// Epoch of the samples. Written before [`INTERVAL`].
 pub(crate) static EPOCH: AtomicU32 = AtomicU32::new(0);
 
@@ -121,28 +123,12 @@ pub(crate) extern "C" fn after(call: &SlowCall) {
     if interval == 0 {
         return countdown.left.store(i64::MAX, Ordering::Relaxed);
     }
-    let random = countdown.random.load(Ordering::Relaxed);
-    let is_fresh = random == 0;
-    let random = match random {
-        0 => (core::ptr::from_ref(countdown) as u64 ^ arch::thread_pointer() as u64 ^ syscall_free_seed(call)) | 1,
-        random => random,
-    };
-    let random = poisson::next_random(random);
-    let draw = poisson::draw(interval, random);
-    let left = match (is_fresh, is_counted) {
-        (true, _) => draw - bytes,
-        (false, true) => countdown.left.load(Ordering::Relaxed),
-        (false, false) => countdown.left.load(Ordering::Relaxed).saturating_sub(bytes),
-    };
-    countdown.random.store(random, Ordering::Relaxed);
-    if left >= 0 {
-        return countdown.left.store(left, Ordering::Relaxed);
+    let spacing = Spacing { interval, per_second: PER_SECOND.load(Ordering::Relaxed) };
+    let seed = || core::ptr::from_ref(countdown) as u64 ^ arch::thread_pointer() as u64 ^ syscall_free_seed(call);
+    let counted = Counted { bytes, is_subtracted: is_counted };
+    if let Some(weight) = countdown.count(counted, spacing, coarse_clock::now_ns, seed) {
+        record(tables, call, kind, weight, address);
     }
-    let random = poisson::next_random(random);
-    countdown.left.store(poisson::draw(interval, random), Ordering::Relaxed);
-    let random = poisson::next_random(random);
-    countdown.random.store(random, Ordering::Relaxed);
-    record(tables, call, kind, poisson::weight(bytes as u64, interval, random), address);
 }
 
 /// Returns a number that differs between runs, without a system call.

@@ -4,9 +4,10 @@
 use alloc::vec::Vec;
 use core::sync::atomic::Ordering;
 
+use crate::agent::allocations::countdown::Spacing;
 use crate::agent::allocations::got::{self, Wanted};
 use crate::agent::allocations::poisson::MAX_INTERVALS;
-use crate::agent::allocations::record::{EPOCH, INTERVAL};
+use crate::agent::allocations::record::{EPOCH, INTERVAL, PER_SECOND};
 use crate::agent::allocations::tables::{self, Tables, tables};
 use crate::agent::os::syscall;
 use crate::agent::sampling::ring::Ring;
@@ -35,13 +36,15 @@ pub(crate) struct AllocationSampler {
 impl AllocationSampler {
     /// Turns the clock on. Returns false if the process has no allocator whose functions could be
     /// replaced, or no memory for the tables.
-    pub(crate) fn engage(&mut self, interval: u64, epoch: u32, modules: &Modules) -> bool {
+    pub(crate) fn engage(&mut self, spacing: Spacing, epoch: u32, modules: &Modules) -> bool {
         let Some(tables) = tables::make() else { return false };
+        let Spacing { interval, per_second } = spacing;
         INTERVAL.store(0, Ordering::SeqCst);
         tables.forget_addresses();
         self.freed.clear();
         self.shrunk.clear();
         EPOCH.store(epoch, Ordering::Relaxed);
+        PER_SECOND.store(per_second, Ordering::Relaxed);
         INTERVAL.store(interval, Ordering::Release);
         tables.restart();
         self.interval = interval;

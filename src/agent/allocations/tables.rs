@@ -8,8 +8,9 @@
 //! claimed before the sample is recorded: an address for which the bucket has no room is not
 //! watched, and its sample says so. A mapping has an id and no slot ([`SampledMappings`]).
 
-use core::sync::atomic::{AtomicBool, AtomicI64, AtomicPtr, AtomicU8, AtomicU64, AtomicUsize, Ordering};
+use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicU8, AtomicU64, AtomicUsize, Ordering};
 
+use crate::agent::allocations::countdown::Countdown;
 use crate::agent::allocations::mappings::SampledMappings;
 use crate::agent::arch::HASH_MULTIPLIER;
 use crate::agent::os::memory;
@@ -27,19 +28,6 @@ const IDS: usize = 1 << ID_BITS;
 const ID_BITS: u32 = 16;
 /// End of the addresses that fit the upper bits of a slot.
 const ADDRESSES: u64 = 1 << (64 - ID_BITS);
-
-/// The countdown of one thread, in a cache line of its own.
-#[repr(C, align(64))]
-pub(crate) struct Countdown {
-    /// Thread pointer of its thread; 0 while it has none. A thread that starts where one has ended
-    /// has the same.
-    owner: AtomicUsize,
-    /// Bytes until the next sample. The replacements subtract from it without a locked instruction,
-    /// because only signal handlers of the same thread do so too.
-    pub(crate) left: AtomicI64,
-    /// State of the random numbers; 0 before the first.
-    pub(crate) random: AtomicU64,
-}
 
 /// All tables, in the layout that the replacements know.
 #[repr(C)]
@@ -63,7 +51,6 @@ pub(crate) struct Tables {
     pub(crate) mappings: SampledMappings,
 }
 
-const _: () = assert!(size_of::<Countdown>() == 64 && core::mem::offset_of!(Countdown, left) == 8);
 const _: () = assert!(core::mem::offset_of!(Tables, filter) == 0x1_0000 && COUNTDOWNS == 1024 && FILTER == 0x4000);
 
 /// The tables. Written once, by the agent thread, before a function is replaced; a fork child
@@ -111,19 +98,13 @@ impl Tables {
     /// Makes every thread draw its countdown anew. If one subtracts at this moment it may miss
     /// that, which [`mend`](Self::mend) finds.
     pub(crate) fn restart(&self) {
-        for countdown in self.countdowns.iter().chain([&self.shared]) {
-            countdown.random.store(0, Ordering::Relaxed);
-            countdown.left.store(0, Ordering::Relaxed);
-        }
+        self.countdowns.iter().chain([&self.shared]).for_each(Countdown::restart);
     }
 
     /// Restarts the countdowns that are longer than any that is drawn.
     pub(crate) fn mend(&self, most: i64) {
         let all = self.countdowns.iter().chain([&self.shared]);
-        all.filter(|countdown| countdown.left.load(Ordering::Relaxed) > most).for_each(|countdown| {
-            countdown.random.store(0, Ordering::Relaxed);
-            countdown.left.store(0, Ordering::Relaxed);
-        });
+        all.filter(|countdown| countdown.left.load(Ordering::Relaxed) > most).for_each(Countdown::restart);
     }
 
     /// Forgets all addresses. None may be added at the same time.

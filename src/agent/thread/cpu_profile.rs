@@ -74,9 +74,11 @@ impl Agent {
                 // A viewer with the same clock has set the rate. The file counts ticks of its own
                 // period in any case.
                 match self.requested {
-                    Some((clock, ..)) if clock == request.clock && !request.manual => {}
-                    Some((clock, engine, period_ns)) => self.refuse_clock(socket, clock, engine, period_ns, request),
-                    None => self.engage_for_profile(request),
+                    Some(Request::Engage { clock, .. }) if clock == request.clock && !request.manual => {}
+                    Some(Request::Engage { clock, engine, period_ns, .. }) => {
+                        self.refuse_clock(socket, clock, engine, period_ns, request);
+                    }
+                    Some(Request::Leave) | None => self.engage_for_profile(request),
                 }
                 control::set_running();
             }
@@ -92,8 +94,7 @@ impl Agent {
                     collector.flush();
                 }
                 match self.requested {
-                    Some((clock, engine, period_ns)) => {
-                        let request = Request::Engage { clock, engine, period_ns, is_continued: false };
+                    Some(request) => {
                         let _ = self.handle_request(socket, request);
                     }
                     None => {

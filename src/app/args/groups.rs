@@ -37,13 +37,14 @@ pub struct SamplingArgs {
     #[arg(long, value_name = "DURATION", value_parser = options::period_ns, help_heading = "Sampling")]
     pub period: Option<u64>,
 
-    /// Mean number of allocated bytes between two samples of the clocks of memory, such as 64k
-    /// [default: 512k]
+    /// Mean number of allocated bytes between two samples of the clocks of memory, such as 64k.
+    /// More in threads that allocate very quickly (see --budget) [default: 512k]
     #[arg(long, value_name = "SIZE", value_parser = options::interval_bytes, help_heading = "Sampling")]
     pub bytes: Option<u64>,
 
     /// Halve the sampling frequency while sampling (signal handlers, or stops from outside) takes
-    /// more than this share of the target's CPU time [default: 1%]
+    /// more than this share of the target's CPU time. Of memory, sample each thread at most 1 000
+    /// times a second for each percent; 100% is no limit [default: 1%]
     #[arg(long, value_name = "PERCENT", value_parser = options::percent, help_heading = "Sampling")]
     pub budget: Option<f64>,
 

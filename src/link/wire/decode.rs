@@ -103,7 +103,8 @@ pub fn decode_request(kind: u8, body: &[u8]) -> Result<Request, Malformed> {
             if !clock.periods().contains(&period_ns) {
                 return Err(Malformed::Field("period"));
             }
-            Request::Engage { clock, engine, period_ns, is_continued }
+            let per_second = r.varint_as("number of samples")?;
+            Request::Engage { clock, engine, period_ns, per_second, is_continued }
         }
         kind::LEAVE => Request::Leave,
         _ => return Err(Malformed::Kind(kind)),

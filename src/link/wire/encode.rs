@@ -263,9 +263,10 @@ impl<'a> Writer<'a> {
     /// Writes a [`Request`].
     pub fn write_request(&mut self, request: &Request) -> Result<(), BufferFull> {
         match *request {
-            Request::Engage { clock, engine, period_ns, is_continued } => self.message(kind::ENGAGE, |w| {
+            Request::Engage { clock, engine, period_ns, per_second, is_continued } => self.message(kind::ENGAGE, |w| {
                 w.raw(&[clock as u8, engine as u8, u8::from(is_continued)]);
                 w.varint(period_ns);
+                w.varint(per_second.into());
             }),
             Request::Leave => self.message(kind::LEAVE, |_| {}),
         }

@@ -433,6 +433,8 @@ pub enum Request {
         engine: Engine,
         /// The period, ns of the clock or bytes, within [`Clock::periods`].
         period_ns: u64,
+        /// Maximum number of samples of memory of a thread in a second; 0 if there is none.
+        per_second: u32,
         /// Whether the process was sampled from outside until now: its time before is not missed.
         is_continued: bool,
     },

@@ -66,6 +66,7 @@ impl SessionThread {
             engine_state: state,
             refusal,
             period_ns: self.settings.period(),
+            interval_bytes: profile.sampling_interval(window_ns.is_none()),
             origin,
             effective_hz: rate(profile, clock),
             window_ns,

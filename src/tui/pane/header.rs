@@ -223,9 +223,11 @@ fn sampling(context: &PaneContext<'_>, facts: Option<&Facts>) -> Vec<Segment> {
     };
     let effective = facts.and_then(|facts| facts.effective_hz).map_or("–".to_owned(), measure::whole_rate);
     let asked = Span::styled(asked, plain);
+    let longer = facts.and_then(Facts::longer_interval);
+    let longer = longer.map_or(String::new(), |bytes| format!(", got {}", measure::interval(bytes)));
     let measured = match clock {
-        Clock::Alloc => format!(", {}", allocation_rate(context).unwrap_or_else(|| "–".to_owned())),
-        Clock::Live => String::new(),
+        Clock::Alloc => format!("{longer}, {}", allocation_rate(context).unwrap_or_else(|| "–".to_owned())),
+        Clock::Live => longer,
         _ => format!(", got {effective}"),
     };
     let measured = Span::styled(measured, dim);

@@ -124,6 +124,7 @@ const TERMS: &[(&str, &str)] = &[
     ("CPU time", "PROF: one sample per period of CPU time, user and system, of each thread; idle threads have none"),
     ("wall time", "REAL: one sample per period of wall-clock time, including threads that sleep or wait"),
     ("99 Hz, got 87", "requested sampling frequency, and the measured one per thread and second of the clock"),
+    ("512 KiB, got 8 MiB", "requested mean bytes between two samples of memory, and the measured one if it is longer"),
     ("lost", "ticks that did not become a sample; L lists the causes"),
     ("overhead", "CPU time of sampling inside the target in the window, as a share of one CPU"),
     (
@@ -172,6 +173,11 @@ fn losses(facts: Option<&Facts>, width: u16) -> Vec<HelpLine> {
     }
     if let Some(reason) = facts.and_then(Facts::rate_limit) {
         entry(&mut lines, width, "rate", reason);
+    }
+    if let Some((facts, bytes)) = facts.and_then(|facts| Some((facts, facts.longer_interval()?))) {
+        let (got, asked) = (measure::interval(bytes), measure::interval(facts.period_ns));
+        let words = format!("one sample in {got}, not in {asked}: threads allocate too quickly for --budget");
+        entry(&mut lines, width, "interval", &words);
     }
     lines.push(number("foreign, forwarded", count(|facts| facts.losses.foreign_signals), String::new()));
     lines.push(HelpLine::Blank);
