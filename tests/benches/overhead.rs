@@ -1,7 +1,8 @@
 //! Cost of being profiled: CPU time of a fixed piece of C++ work without a preload, with an empty
 //! one, with the agent unwatched, watched at 99 Hz, and with gperftools' profiler if it is
-//! installed; interleaved, as medians of each round's ratio to the first. Then the cost of a fork,
-//! as a ratio to the empty preload's, and the CPU time of the agent's start.
+//! installed; interleaved, as medians of each round's ratio to the first. Then the same work after
+//! the first second, without the start of the process and of the agent; the cost of a fork, as a
+//! ratio to the empty preload's; and the CPU time of the agent's start.
 //!
 //! `cargo bench --bench overhead -- --rounds 30`.
 
@@ -81,7 +82,45 @@ fn main() {
             median(all.iter().map(|costs| costs[way])) / 1e9
         );
     }
+    steady(rounds);
     forks(rounds);
+}
+
+/// The CPU time that the thread, and the process with its agent thread, take for a chunk of work
+/// after the first second.
+fn steady(rounds: u64) {
+    const WAYS: [(&str, Option<&str>); 4] = [
+        ("alone", None),
+        ("sigtop, 99 Hz", Some("--hz 99")),
+        ("sigtop, 99 Hz, wall", Some("--hz 99 --clock real")),
+        ("sigtop, 512 KiB", Some("--clock alloc")),
+    ];
+    let program = targets::cpp("work");
+    let command = [text(&program), "550", "20"];
+    let measure = |way: usize| {
+        let ran = match WAYS[way].1 {
+            Some(options) => Batch::new(options).run(&command).ran,
+            None => run(Command::new(command[0]).args(&command[1..])),
+        };
+        assert_eq!(ran.code(), 0, "{}", ran.err());
+        ["thread", "process"].map(|clock| ran.number(clock) as f64)
+    };
+    let mut all: Vec<Vec<[f64; 2]>> = Vec::new();
+    for round in 0..rounds {
+        let mut costs = vec![[0.0; 2]; WAYS.len()];
+        order(WAYS.len(), round).into_iter().for_each(|way| costs[way] = measure(way));
+        all.push(costs);
+    }
+    println!("a chunk of work after the first second, {rounds} interleaved rounds");
+    println!("{:<20} {:>10} {:>8}   95 % of bootstraps", "", "CPU ms", "ratio");
+    for (clock, of) in ["thread", "process"].into_iter().enumerate() {
+        for (way, (name, _)) in WAYS.iter().enumerate() {
+            let ratio = |costs: &&Vec<[f64; 2]>| costs[way][clock] / costs[0][clock];
+            let (ratio, low, high) = bootstrap(&all, |rounds| median(rounds.iter().map(ratio)));
+            let cost = median(all.iter().map(|costs| costs[way][clock])) / 1e6;
+            println!("{name:<20} {cost:>10.2} {ratio:>8.4}   {low:.4} to {high:.4}   {of}");
+        }
+    }
 }
 
 /// CPU time of a fork whose child exits immediately, in the same ways; and CPU time of the agent

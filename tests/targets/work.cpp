@@ -1,11 +1,14 @@
 // work ROUNDS: a single-threaded program of shared_ptr, map, string and malloc: fixed work, a checksum at the end. libstdc++ leaves out its atomics
-// while there is but one thread, so this program feels a profiler that makes another.
+// while there is but one thread, so this program feels a profiler that makes another. `work ROUNDS CHUNKS` does the work again and again and
+// prints the median CPU time of a chunk, of the thread and of the process, without those of the first second.
+#include <algorithm>
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
 #include <map>
 #include <memory>
 #include <string>
+#include <time.h>
 #include <vector>
 
 struct Node {
@@ -58,6 +61,17 @@ __attribute__((noinline)) uint64_t allocate() {
     return sum;
 }
 
+static uint64_t now_ns(clockid_t clock) {
+    timespec now;
+    clock_gettime(clock, &now);
+    return now.tv_sec * 1'000'000'000ull + now.tv_nsec;
+}
+
+static uint64_t median(std::vector<uint64_t> &values) {
+    std::nth_element(values.begin(), values.begin() + values.size() / 2, values.end());
+    return values[values.size() / 2];
+}
+
 int main(int count, char **arguments) {
     long rounds = count > 1 ? std::atol(arguments[1]) : 100;
     std::vector<std::shared_ptr<Node>> nodes;
@@ -68,7 +82,20 @@ int main(int count, char **arguments) {
     }
     std::map<std::string, uint64_t> map;
     uint64_t sum = 0;
-    for (long i = 0; i < rounds; i++) sum += share(nodes) + index(map) + allocate();
+    std::vector<uint64_t> thread_ns, process_ns;
+    uint64_t begun = now_ns(CLOCK_MONOTONIC);
+    for (long chunks = count > 2 ? std::atol(arguments[2]) : 1; chunks > 0;) {
+        uint64_t thread = now_ns(CLOCK_THREAD_CPUTIME_ID), process = now_ns(CLOCK_PROCESS_CPUTIME_ID);
+        for (long i = 0; i < rounds; i++) sum += share(nodes) + index(map) + allocate();
+        if (count > 2 && now_ns(CLOCK_MONOTONIC) - begun < 1'000'000'000) continue;
+        thread_ns.push_back(now_ns(CLOCK_THREAD_CPUTIME_ID) - thread);
+        process_ns.push_back(now_ns(CLOCK_PROCESS_CPUTIME_ID) - process);
+        chunks--;
+    }
+    if (count > 2) {
+        std::printf("thread %lu\nprocess %lu\n", (unsigned long)median(thread_ns), (unsigned long)median(process_ns));
+        return 0;
+    }
     std::printf("checksum %llu\n", static_cast<unsigned long long>(sum));
     for (auto &node : nodes) node->next = nullptr;
 }
