@@ -201,7 +201,8 @@ impl Profile {
                     let id = self.waits.intern(KnownWait::new(&wait, holder));
                     // The holder of a lock may change during one wait.
                     let since_ns = process.waits.get(&wait.tid).and_then(|known| known.since_ns);
-                    process.waits.insert(wait.tid, CurrentWait { wait: id, since_ns, seen_ns: Some(at_ns) });
+                    let wait_now = CurrentWait { wait: id, since_ns, seen_ns: Some(at_ns), stack: None };
+                    process.waits.insert(wait.tid, wait_now);
                 }
             }
             Message::Counters(mut counters) => {
@@ -285,6 +286,7 @@ impl Profile {
             let [waits, sleeps_on] = [flag::WAITS, flag::REPEAT].map(|bit| sample.flags & bit != 0);
             current.since_ns = current.since_ns.filter(|_| sleeps_on).or(Some(arrived_ns)).filter(|_| waits);
             current.seen_ns = waits.then_some(arrived_ns);
+            current.stack = Some(resolved.stack);
         }
         process.update_clock_offset(arrived_ns, sample.monotonic_ns);
         if sample.clock == Clock::Prof {

@@ -3,6 +3,7 @@
 
 use super::apply::Profile;
 use super::process::Process;
+use super::stack::FrameId;
 use super::thread::ThreadId;
 use super::waits::WaitReason;
 
@@ -21,17 +22,25 @@ impl Profile {
 
     /// The threads of a deadlock at a time of the viewer's clock, each of which waits for a lock
     /// that the next one holds, and the last one for a lock of the first. Empty if there is none.
-    pub fn deadlock(&self, now_ns: u64) -> Vec<ThreadId> {
+    /// `writer` returns the thread that holds what the frame of a wait stands for, if the names of
+    /// its callers say that it is a lock.
+    pub fn deadlock(&self, now_ns: u64, writer: impl Fn(FrameId) -> Option<ThreadId>) -> Vec<ThreadId> {
         let connected = self.processes.iter().filter(|process| process.connected);
-        connected.map(|process| self.cycle(process, now_ns)).find(|cycle| !cycle.is_empty()).unwrap_or_default()
+        let mut cycles = connected.map(|process| self.cycle(process, now_ns, &writer));
+        cycles.find(|cycle| !cycle.is_empty()).unwrap_or_default()
     }
 
-    fn cycle(&self, process: &Process, now_ns: u64) -> Vec<ThreadId> {
+    fn cycle(&self, process: &Process, now_ns: u64, writer: &impl Fn(FrameId) -> Option<ThreadId>) -> Vec<ThreadId> {
         let holder = |thread: ThreadId| {
             let current = process.waits.get(&self.thread(thread).tid)?;
             let wait = self.waits.get(current.wait);
             let is_recent = now_ns.saturating_sub(current.seen_ns?) < RECENT_NS;
-            wait.holder.filter(|_| is_recent && wait.reason == WaitReason::Lock)
+            match wait.reason {
+                _ if !is_recent => None,
+                WaitReason::Lock => wait.holder,
+                WaitReason::Futex => wait.holder.and(self.stacks.leaf_first(current.stack?).next()).and_then(writer),
+                _ => None,
+            }
         };
         let waiting = process.waits.keys().filter_map(|tid| process.threads.get(tid).copied());
         // Each thread waits for one other, so a path either ends or closes.

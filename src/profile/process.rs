@@ -9,6 +9,7 @@ use super::module::Mappings;
 use super::sample_cache::SampleCache;
 use super::sampling_interval::SamplingIntervals;
 use super::script::ScriptFunctionId;
+use super::stack::StackId;
 use super::totals::{ThreadStack, Totals, Weight};
 use crate::link::wire::interpreter::Interpreter;
 use crate::link::wire::{AgentCounters, Clock, Engaged, Hello, LossCause, SourceId};
@@ -21,6 +22,8 @@ pub(super) struct CurrentWait {
     pub(super) since_ns: Option<u64>,
     /// Time of its last sample in this wait on the viewer's clock, ns; `None` if it has run since.
     pub(super) seen_ns: Option<u64>,
+    /// The stack of that sample; `None` before the first.
+    pub(super) stack: Option<StackId>,
 }
 
 /// A sampled allocation that is in the totals of [`Clock::Live`].

@@ -507,7 +507,7 @@ fn a_cut_stack_keeps_the_function_that_waits() {
 #[test]
 fn threads_that_wait_for_each_others_locks_are_a_deadlock() {
     let deadlock = |session: &TestSession| -> Vec<u32> {
-        let cycle = session.profile.deadlock(session.now_ns);
+        let cycle = session.profile.deadlock(session.now_ns, |_| None);
         cycle.into_iter().map(|thread| session.profile.thread(thread).tid).collect()
     };
     let mut session = TestSession::default();

@@ -6,8 +6,8 @@ use std::collections::HashMap;
 use super::ids::ThreadId;
 pub use super::ids::WaitId;
 use super::stack::FrameId;
+use crate::link::wire::Wait;
 pub use crate::link::wire::WaitReason;
-use crate::link::wire::{BlockingCall, Wait};
 
 /// Maximum number of waits. Of further ones only the reason is kept.
 const MAX_WAITS: usize = 65_536;
@@ -37,7 +37,7 @@ impl KnownWait {
             (None, Some(pid)) => format!("pid {pid}"),
             (None, None) => String::from_utf8_lossy(&wait.object).into_owned(),
         };
-        KnownWait { reason: reason(&wait.call, wait.is_file), object, holder, callers: Vec::new() }
+        KnownWait { reason: reason(wait), object, holder, callers: Vec::new() }
     }
 
     /// A wait of which the reason alone is known.
@@ -51,10 +51,13 @@ impl KnownWait {
     }
 }
 
-/// A regular file never keeps a reader waiting; its disk does.
-fn reason(call: &BlockingCall, is_file: bool) -> WaitReason {
-    match call.reason() {
-        WaitReason::Read | WaitReason::Write if is_file => WaitReason::Disk,
+/// A regular file never keeps a reader waiting; its disk does. A pipe has no disk.
+fn reason(wait: &Wait<Box<[u8]>>) -> WaitReason {
+    match wait.call.reason() {
+        WaitReason::Read | WaitReason::Write if wait.is_file => WaitReason::Disk,
+        WaitReason::Disk if !wait.is_file && !wait.object.is_empty() => {
+            wait.call.reason_of_pipe().unwrap_or(WaitReason::Disk)
+        }
         reason => reason,
     }
 }
@@ -102,6 +105,7 @@ impl WaitTable {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::link::wire::BlockingCall;
 
     fn read(object: &str, is_file: bool) -> KnownWait {
         let call = BlockingCall { number: Some(0), arguments: [3, 0, 0] };
@@ -115,6 +119,11 @@ mod tests {
         assert_eq!(table.intern(read("pipe:[7]", false)), first);
         let disk = table.intern(read("/var/lib/x.db", true));
         assert_eq!(table.get(disk).reason, WaitReason::Disk);
+        let open = BlockingCall { number: Some(257), arguments: [0, 0x7000, 1] };
+        let opened = |object: &[u8], is_file| Wait { tid: 1, call: open, holder: 0, is_file, object: object.into() };
+        let reasons = [opened(b"pipe /tmp/f", false), opened(b"/tmp/f", true), opened(b"", false)];
+        let reasons = reasons.map(|wait| KnownWait::new(&wait, None).reason);
+        assert_eq!(reasons, [WaitReason::Write, WaitReason::Disk, WaitReason::Disk]);
         (0..2 * MAX_WAITS).for_each(|number| {
             table.intern(read(&format!("pipe:[{number}]"), false));
         });

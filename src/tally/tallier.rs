@@ -250,7 +250,9 @@ impl Tallier {
             let wait = profile.stacks.wait(stack).and_then(|frame| names.wait(profile, frame));
             let code = profile.stacks.code(stack);
             let is_idle = code != StackId::EMPTY
-                && wait.is_none_or(|wait| !matches!(wait.reason, WaitReason::Lock | WaitReason::Runnable));
+                && wait.is_none_or(|wait| {
+                    !matches!(wait.reason, WaitReason::Lock | WaitReason::RwLock | WaitReason::Runnable)
+                });
             let frame = profile.stacks.nodes().get(code.index()).filter(|_| is_idle)?.frame;
             Some(names.function(names.lines(frame).first()?.function).short.as_str())
         };

@@ -1,6 +1,7 @@
 // waits_for SECONDS [deadlock]: threads named after what they wait for, all the time, and a thread
 // `holder` that holds the mutex and the rwlock. Threads `long` and `short` hand a mutex on, for which
-// `taker` waits. With `deadlock`, two threads `first` and `second` wait for each other's mutexes.
+// `taker` waits. With `deadlock`, `first` holds a mutex and waits for the rwlock that `second` writes,
+// which waits for that mutex.
 // Prints the time for which `long` and `short` held the mutex, ns, the child, and whether there is
 // a thread `io_uring`.
 #define _GNU_SOURCE
@@ -19,6 +20,7 @@
 #include <sys/epoll.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/un.h>
 #include <sys/wait.h>
@@ -26,8 +28,8 @@
 #include <unistd.h>
 
 static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER, own = PTHREAD_MUTEX_INITIALIZER;
-static pthread_mutex_t left = PTHREAD_MUTEX_INITIALIZER, right = PTHREAD_MUTEX_INITIALIZER, inherits;
-static pthread_rwlock_t rwlock = PTHREAD_RWLOCK_INITIALIZER;
+static pthread_mutex_t crossing = PTHREAD_MUTEX_INITIALIZER, inherits;
+static pthread_rwlock_t rwlock = PTHREAD_RWLOCK_INITIALIZER, written = PTHREAD_RWLOCK_INITIALIZER;
 static pthread_cond_t cond = PTHREAD_COND_INITIALIZER;
 static pthread_barrier_t held, crossed;
 static pthread_t sleeper;
@@ -155,11 +157,23 @@ static void *wait_signal(void *unused) {
 }
 
 static void *cross(void *name) {
-    pthread_mutex_t *mine = strcmp(name, "first") ? &right : &left, *theirs = mine == &left ? &right : &left;
-    pthread_mutex_lock(mine);
+    pthread_mutex_lock(&crossing);
     pthread_barrier_wait(&crossed);
-    pthread_mutex_lock(theirs);
+    pthread_rwlock_rdlock(&written);
     return name;
+}
+
+static void *cross_writing(void *name) {
+    pthread_rwlock_wrlock(&written);
+    pthread_barrier_wait(&crossed);
+    pthread_mutex_lock(&crossing);
+    return name;
+}
+
+static void *wait_fifo(void *path) {
+    pthread_setname_np(pthread_self(), "fifo");
+    open(path, O_WRONLY);
+    return path;
 }
 
 static pthread_t start(const char *name, void *(*run)(void *)) {
@@ -218,9 +232,17 @@ int main(int count, char **arguments) {
     start("accept", wait_accept);
     start("child", wait_child);
     start("signal", wait_signal);
+    char fifo[64];
+    // It has no name when this program is killed.
+    snprintf(fifo, sizeof fifo, "/tmp/waits_for-%d", getpid());
+    int end = mkfifo(fifo, 0600) ? -1 : open(fifo, O_PATH);
+    if (end < 0 || unlink(fifo)) return 1;
+    snprintf(fifo, sizeof fifo, "/proc/self/fd/%d", end);
+    pthread_t opener;
+    pthread_create(&opener, 0, wait_fifo, fifo);
     if (count > 2) {
         start("first", cross);
-        start("second", cross);
+        start("second", cross_writing);
     }
     struct timespec time = {atoi(arguments[1]), 0};
     while (nanosleep(&time, &time)) {}

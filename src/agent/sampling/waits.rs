@@ -67,11 +67,22 @@ impl WaitReader {
         let read = call.map(|call| {
             let (object, is_file) = match call.reason() {
                 WaitReason::Poll => (self.describe_polled(wait, tid, &call), false),
+                _ if call.opened_path().is_some() => self.describe_opened(tid, &call),
                 _ => call.descriptor().map(|fd| describe_descriptor(tid, fd)).unwrap_or_default(),
             };
             Wait { tid, call, holder: self.holder(tid, &call, threads), is_file, object }
         });
         wait.set(read);
+    }
+
+    /// Describes what a thread opens. The file system, which may hang, is not asked.
+    /// /proc/PID/wchan
+    fn describe_opened(&self, tid: u32, call: &BlockingCall) -> (Vec<u8>, bool) {
+        let (mut path, mut function) = ([0; MAX_OBJECT - 8], [0; 32]);
+        let length = call.opened_path().map_or(0, |address| self.memory.read_some(address, &mut path));
+        let file = PathBuffer::<64>::new().text(b"/proc/self/task/").number(tid.into()).text(b"/wchan");
+        let read = File::open(file.terminated(), 0).map_or(0, |file| file.read_at(&mut function, 0));
+        BlockingCall::describe_opened(&path[..length], &function[..read])
     }
 
     /// Describes what a thread polls. What was found before is kept while it polls the same.

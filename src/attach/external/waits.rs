@@ -6,7 +6,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::FileExt;
 
 use super::ptrace;
-use crate::link::wire::{BlockingCall, LOCK_WORDS, PolledDescriptors, PolledSource, Wait, WaitReason};
+use crate::link::wire::{BlockingCall, LOCK_WORDS, MAX_OBJECT, PolledDescriptors, PolledSource, Wait, WaitReason};
 
 /// Finds out what threads of a process wait for.
 pub(super) struct ProcessWaits {
@@ -28,9 +28,19 @@ impl ProcessWaits {
         let source = OutsidePolls { waits: self, tid };
         let (object, is_file) = match call.reason() {
             WaitReason::Poll => (PolledDescriptors::read(&call, &source).describe(&source), false),
+            _ if call.opened_path().is_some() => self.describe_opened(tid, &call),
             _ => call.descriptor().map(|fd| self.describe(tid, fd)).unwrap_or_default(),
         };
         Wait { tid, call, holder: self.holder(tid, &call), is_file, object }
+    }
+
+    /// Describes what a thread opens. The file system, which may hang, is not asked.
+    /// /proc/PID/wchan
+    fn describe_opened(&self, tid: u32, call: &BlockingCall) -> (Vec<u8>, bool) {
+        let mut path = [0; MAX_OBJECT - 8];
+        let length = call.opened_path().map_or(0, |address| ptrace::read_memory(self.pid, address, &mut path));
+        let function = fs::read(format!("/proc/{}/task/{tid}/wchan", self.pid)).unwrap_or_default();
+        BlockingCall::describe_opened(&path[..length], &function)
     }
 
     /// The file behind a descriptor of a thread, and whether it is a regular one.

@@ -1,6 +1,8 @@
 //! The system call in which a thread sleeps: why it waits there, as far as the call tells, and
 //! where the holder of a lock is noted.
 
+use alloc::vec::Vec;
+
 /// The reason why a thread waits: the thing that it waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum WaitReason {
@@ -181,6 +183,14 @@ const LOCK_PI2: u64 = 13;
 const WAIT4: u32 = 61;
 const WAITID: u32 = 247;
 const P_PID: u64 = 1;
+/// The numbers of open(2) and openat(2).
+const OPEN: u32 = 2;
+const OPENAT: u32 = 257;
+const ACCESS_MODE: u64 = 3;
+const WRITE_ONLY: u64 = 1;
+/// The function of the kernel in which a thread waits for the other end of a pipe that it opens.
+/// /proc/PID/wchan
+const WAITS_FOR_PARTNER: &[u8] = b"wait_for_partner";
 /// The bit of a futex that says that threads wait, and the bits that are the holder.
 const WAITERS: u32 = 0x8000_0000;
 const HOLDER_MASK: u32 = 0x3fff_ffff;
@@ -247,6 +257,31 @@ impl BlockingCall {
     /// The descriptor that the call waits for.
     pub fn descriptor(&self) -> Option<u32> {
         self.row().filter(|row| row.1 == Descriptor).map(|_| self.arguments[0] as u32)
+    }
+
+    /// The address of the path that the call opens.
+    pub fn opened_path(&self) -> Option<u64> {
+        match self.number? {
+            OPEN => Some(self.arguments[0]),
+            OPENAT => Some(self.arguments[1]),
+            _ => None,
+        }
+    }
+
+    /// Describes what the call opens: the path, and whether that is a file. A pipe with a name is
+    /// opened by both ends at a time. `function` is that of the kernel in which the thread waits.
+    pub fn describe_opened(path: &[u8], function: &[u8]) -> (Vec<u8>, bool) {
+        let path = path.split(|&byte| byte == 0).next().unwrap_or_default();
+        let is_pipe = function == WAITS_FOR_PARTNER;
+        let kind: &[u8] = if is_pipe { b"pipe " } else { b"" };
+        ([kind, path].concat(), !is_pipe)
+    }
+
+    /// The reason why a thread waits that opens a pipe, not a file.
+    pub fn reason_of_pipe(&self) -> Option<WaitReason> {
+        self.opened_path()?;
+        let flags = self.arguments[if self.number == Some(OPEN) { 1 } else { 2 }];
+        Some(if flags & ACCESS_MODE == WRITE_ONLY { WaitReason::Write } else { WaitReason::Read })
     }
 
     /// The address of the futex that the call waits for.
@@ -413,6 +448,21 @@ mod tests {
             }
         }
         assert_eq!(BlockingCall { arguments: [4, 0x89, 3], ..reader }.holder_words(), None);
+    }
+
+    #[test]
+    fn the_other_end_of_a_pipe_is_waited_for_while_it_is_opened() {
+        let open = |number, arguments| BlockingCall { number: Some(number), arguments };
+        let (read, write) = (open(257, [0xffff_ff9c, 0x560a, 0]), open(2, [0x560a, 0o2_000_001, 0]));
+        assert_eq!([read, write].map(|call| call.opened_path()), [Some(0x560a); 2]);
+        assert_eq!([read, write].map(|call| call.reason()), [WaitReason::Disk; 2]);
+        let reasons = [read, write].map(|call| call.reason_of_pipe());
+        assert_eq!(reasons, [Some(WaitReason::Read), Some(WaitReason::Write)]);
+        assert_eq!(open(0, [3, 0, 0]).reason_of_pipe(), None);
+        let describe = BlockingCall::describe_opened;
+        assert_eq!(describe(b"/tmp/f\0more", b"wait_for_partner"), (b"pipe /tmp/f".to_vec(), false));
+        assert_eq!(describe(b"/tmp/f\0", b"0"), (b"/tmp/f".to_vec(), true));
+        assert_eq!(describe(b"", b""), (Vec::new(), true));
     }
 
     proptest! {

@@ -5,6 +5,7 @@ use std::time::Duration;
 use super::{SampleSource, SessionThread, monotonic_ns};
 use crate::link::wire::{AgentCounters, Clock, EngineState, LossCause};
 use crate::profile::Profile;
+use crate::profile::thread::ThreadId;
 use crate::session::facts::{Facts, MAX_FILES};
 use crate::symbols::coverage::coverage;
 use crate::symbols::worker::SymbolState;
@@ -85,7 +86,7 @@ impl SessionThread {
             symbolizing: self.model.names.progress(),
             waits_for_names: self.waits_for_names(),
             download: self.download.clone(),
-            deadlock: profile.deadlock(now_ns).into_iter().map(|id| profile.thread(id).name.clone()).collect(),
+            deadlock: self.deadlock(now_ns).into_iter().map(|id| profile.thread(id).name.clone()).collect(),
             own_allocator: self.own_allocator.filter(|_| clock.is_memory()),
             java: self.generated.java,
             clock_unix_ns: self.unix_ns(now_ns).saturating_sub(now_ns),
@@ -117,6 +118,12 @@ impl SessionThread {
             self.download = progress;
             self.scheduler.note_news();
         }
+    }
+
+    /// The threads that wait for each other's locks.
+    fn deadlock(&self, now_ns: u64) -> Vec<ThreadId> {
+        let (profile, names) = (&self.model.profile, &self.model.names);
+        profile.deadlock(now_ns, |frame| names.wait(profile, frame)?.holder_id)
     }
 
     /// The state of each file's symbols.
