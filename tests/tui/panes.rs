@@ -338,6 +338,9 @@ fn a_longer_interval_of_memory_is_told_in_the_header_and_explained() {
     stage.session.facts.interval_bytes = 8 << 20;
     stage.refresh();
     assert!(all(&stage).contains("512 KiB, got 8 MiB, "), "{}", all(&stage));
+    stage.resize((62, 20));
+    assert!(stage.line(1).contains("512 KiB, got 8 MiB  "), "{}", stage.line(1));
+    stage.resize((140, 45));
     stage.press("L");
     assert!(all(&stage).contains("one sample in 8 MiB, not in 512 KiB"), "{}", all(&stage));
 }

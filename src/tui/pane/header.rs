@@ -227,7 +227,7 @@ fn sampling(context: &PaneContext<'_>, facts: Option<&Facts>) -> Vec<Segment> {
     let longer = longer.map_or(String::new(), |bytes| format!(", got {}", measure::interval(bytes)));
     let measured = match clock {
         Clock::Alloc => format!("{longer}, {}", allocation_rate(context).unwrap_or_else(|| "–".to_owned())),
-        Clock::Live => longer,
+        Clock::Live => longer.clone(),
         _ => format!(", got {effective}"),
     };
     let measured = Span::styled(measured, dim);
@@ -236,6 +236,7 @@ fn sampling(context: &PaneContext<'_>, facts: Option<&Facts>) -> Vec<Segment> {
         Some(_) => Segment::new(4),
         None => Segment::new(4).columns(14).or(vec![asked.clone(), measured]),
     };
+    let rate = if longer.is_empty() { rate } else { rate.or(vec![asked.clone(), Span::styled(longer, dim)]) };
     segments.push(rate.or(vec![asked]).or_nothing());
 
     segments.push(samples(context, theme));
