@@ -192,6 +192,9 @@ mod tests {
         engage(&mut profile, Clock::Alloc);
         assert_eq!(count(&mut profile, 105), (5, 100));
         assert_eq!(count(&mut profile, 107), (5, 102));
+        let losses = profile.losses();
+        let no_timer = LossCause::NoTimer as usize;
+        assert_eq!((losses.lost_ns[no_timer], losses.lost_bytes[no_timer]), (107, 0), "no timer, no bytes");
         engage(&mut profile, Clock::Real);
         assert_eq!(count(&mut profile, 110), (8, 102));
         assert_eq!(count(&mut profile, 0), (0, 102), "an agent's counters are not trusted");

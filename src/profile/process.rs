@@ -137,13 +137,15 @@ impl Process {
     }
 
     /// Moves what was lost of a clock of memory out of the counters of an agent, which add up the
-    /// weights of all clocks.
+    /// weights of all clocks. Time for which there was no tick is never memory, even if the agent
+    /// tells of it after the clock was switched.
     pub(super) fn take_lost_bytes(&mut self, counters: &mut AgentCounters) {
         let is_memory = self.engaged.as_ref().is_some_and(|engaged| engaged.clock.is_memory());
-        for ((lost, known_ns), bytes) in counters.lost_ns.iter_mut().zip(self.account.lost_ns).zip(&mut self.lost_bytes)
-        {
-            let new = lost.saturating_sub(known_ns.saturating_add(*bytes));
-            *bytes = bytes.saturating_add(if is_memory { new } else { 0 });
+        for cause in LossCause::ALL {
+            let (lost, bytes) = (&mut counters.lost_ns[cause as usize], &mut self.lost_bytes[cause as usize]);
+            let new = lost.saturating_sub(self.account.lost_ns[cause as usize].saturating_add(*bytes));
+            let is_time = matches!(cause, LossCause::NoTimer | LossCause::Unaccounted);
+            *bytes = bytes.saturating_add(if is_memory && !is_time { new } else { 0 });
             *lost = lost.saturating_sub(*bytes);
         }
     }

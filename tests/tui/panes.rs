@@ -345,6 +345,23 @@ fn a_longer_interval_of_memory_is_told_in_the_header_and_explained() {
     assert!(all(&stage).contains("one sample in 8 MiB, not in 512 KiB"), "{}", all(&stage));
 }
 
+/// Regression test: columns had the width of the total, which has no decimals if it is a whole
+/// number, and the values of its parts touched the column before.
+#[test]
+fn parts_of_a_whole_number_have_room_for_their_decimals() {
+    let text = "process 7 ./server\nat 0s prof 10ms main;idle;sum x 123456\nat 0s prof 10ms main;other x 26544\n";
+    let mut stage = Stage::new(options(), Session::new(text), (140, 45));
+    // The window is all there is.
+    stage.press("ww");
+    stage.refresh();
+    let text = stage.text();
+    let row = text
+        .lines()
+        .find(|line| line.ends_with(" idle") || line.contains(" idle "))
+        .unwrap_or_else(|| panic!("{text}"));
+    assert!(row.contains(" 1234.56s") && text.contains("1500s "), "{text}");
+}
+
 /// Regression test: the flame graph stays for a second, and its percentages were of the newer
 /// window, more than 100 % where that has less. While the display was paused, it stayed for good.
 #[test]

@@ -55,7 +55,7 @@ fn waits_are_the_roots_of_stacks() {
     // Two of five threads wait for the lock.
     let text = stage.text();
     let row = text.lines().find(|line| line.contains(locks)).expect("a row");
-    assert!(row.contains(" 0     0%     20s 40.00%"), "{text}");
+    assert!(row.contains(" 0     0%      20s 40.00%"), "{text}");
     stage.press("2");
     let text = stage.text();
     assert!(text.contains("no callers sampled") && text.contains("clone3"), "{text}");

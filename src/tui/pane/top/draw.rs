@@ -52,6 +52,8 @@ use crate::tui::theme::Role;
 
 /// Minimum columns of a value.
 const VALUE_COLUMNS: u16 = 6;
+/// Columns of the decimals of a value, with the point.
+const DECIMAL_COLUMNS: u16 = 3;
 /// Samples that a row needs for a trend. With fewer it shows chance.
 const TREND_SAMPLES: u64 = 5;
 
@@ -115,7 +117,10 @@ fn plan(context: &PaneContext<'_>, area: Rect) -> TopColumns {
     let columns = |has_total: bool| {
         let most_ns =
             if has_total { answer.total.total_ns.max(answer.window.total_ns) } else { answer.window.total_ns };
-        let widest = measure::value(most_ns, context.unit).len() as u16 + u16::from(is_diff);
+        // A whole number has no decimals, but its parts may have.
+        let most = measure::value(most_ns, context.unit);
+        let decimals = if most.contains('.') { 0 } else { DECIMAL_COLUMNS };
+        let widest = most.len() as u16 + decimals + u16::from(is_diff);
         let contents = TopContents {
             sort: context.sort,
             is_diff,
