@@ -20,6 +20,9 @@
 //!
 //! build.rs sets `cfg(sigtop_agent)` in its nested build. Only then are there a constructor,
 //! exported symbols and the allocator. Otherwise the code is compiled for its tests.
+//!
+//! Many processes live for half a millisecond, so the constructor touches few pages: tables of some
+//! KiB are in the section `.bss.tables`, and everything else that starts as zero is on two pages.
 #![cfg_attr(not(sigtop_agent), allow(dead_code, reason = "live only in its own build; here for its tests"))]
 
 mod allocations;

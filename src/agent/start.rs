@@ -111,6 +111,19 @@ pub(super) extern "C" fn constructor() {
         }
     }
     // SAFETY: this is the constructor.
+    if other_library::is_loaded_later() || unsafe { env::value(b"CPUPROFILE") }.is_some() {
+        start_requested_profile();
+    }
+    if state::WATCHED.load(Ordering::Relaxed) {
+        stacks::lend_to_own_thread();
+    }
+}
+
+/// Starts a profile into a file if the environment asks for one, or if gperftools' own library has
+/// started one. For the constructor. Its buffers would be a page of stack more in every process.
+#[inline(never)]
+fn start_requested_profile() {
+    // SAFETY: the constructor runs.
     unsafe {
         let (other, running) = other_library::stop_other();
         if let Some(name) = running {
@@ -123,9 +136,6 @@ pub(super) extern "C" fn constructor() {
         {
             control::warn_not_writable(name.as_bytes(), has_pid, errno);
         }
-    }
-    if state::WATCHED.load(Ordering::Relaxed) {
-        stacks::lend_to_own_thread();
     }
 }
 

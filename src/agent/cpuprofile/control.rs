@@ -37,10 +37,13 @@ enum ProfileState {
 /// the agent thread from `Requested` and `Stopping`.
 static STATE: AtomicU32 = AtomicU32::new(ProfileState::Idle as u32);
 /// Absolute path of the file. Written in state `Opening`, read from `Requested` on.
+#[cfg_attr(sigtop_agent, unsafe(link_section = ".bss.tables"))]
 static FILE: StaticPath = StaticPath::new();
 /// Path of the file as the program gave it, for programs that ask. Written like `FILE`.
+#[cfg_attr(sigtop_agent, unsafe(link_section = ".bss.tables"))]
 static GIVEN: StaticPath = StaticPath::new();
 /// Absolute path in `CPUPROFILE`, for profiles started by a signal. Written by the constructor.
+#[cfg_attr(sigtop_agent, unsafe(link_section = ".bss.tables"))]
 static NAME: StaticPath = StaticPath::new();
 /// `true` if the process id is appended to `FILE` and `GIVEN`, because this is a child.
 static FILE_HAS_PID: AtomicBool = AtomicBool::new(false);

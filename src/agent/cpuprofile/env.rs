@@ -10,6 +10,7 @@ use core::ffi::{CStr, c_char, c_int};
 
 use crate::agent::arch::weak_address;
 use crate::agent::os::syscall::{self, PathBuffer};
+use crate::agent::os::text;
 
 /// Maximum length of a path in bytes.
 pub(crate) const MAX_PATH: usize = 4096;
@@ -37,9 +38,9 @@ pub(crate) unsafe fn value(name: &[u8]) -> Option<&'static [u8]> {
     unsafe {
         let mut at = environ;
         while !at.is_null() && !(*at).is_null() {
-            let text = CStr::from_ptr(*at).to_bytes();
-            if let Some(value) = text.strip_prefix(name).and_then(|rest| rest.strip_prefix(b"=")) {
-                return Some(value);
+            // The length of the texts is not asked for: there may be many, and long ones.
+            if text::starts_with(*at, name) && *(*at).add(name.len()) as u8 == b'=' {
+                return Some(CStr::from_ptr((*at).add(name.len() + 1)).to_bytes());
             }
             at = at.add(1);
         }

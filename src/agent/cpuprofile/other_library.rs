@@ -25,6 +25,11 @@ pub(crate) enum OtherProfiler {
     Later,
 }
 
+/// Returns whether it is loaded after this library, and may have started a profile.
+pub(crate) fn is_loaded_later() -> bool {
+    loader::next_definition(c"ProfilerStop", loader::own_dynamic()) != 0
+}
+
 /// Looks for gperftools' own library. If it has started a profile nevertheless, stops it and
 /// returns the name of its file.
 ///

@@ -93,6 +93,7 @@ pub(crate) fn access(is_readable: bool) -> FrameAccess {
 /// Addresses of thread states by thread id. Ids of one process are mostly consecutive, so threads
 /// seldom share a slot. An address is used only if the state is still the thread's. Handlers and
 /// the agent thread read and write it.
+#[cfg_attr(sigtop_agent, unsafe(link_section = ".bss.tables"))]
 static STATES: [AtomicU64; 2048] = [const { AtomicU64::new(0) }; 2048];
 
 /// Merges the frames of a thread, which is interrupted, into the first `depth` frames of its native

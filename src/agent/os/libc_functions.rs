@@ -23,7 +23,11 @@ macro_rules! functions {
             #[doc = concat!("Address of `", $name, "`.")]
             pub(crate) static $address: AtomicUsize = AtomicUsize::new(0);
         )*
-        const $table: &[(&CStr, &AtomicUsize)] = &[$((terminated(concat!($name, "\0")), &$address),)*];
+        const $table: &[(&CStr, u32, &AtomicUsize)] = &[$({
+            const NAME: &CStr = terminated(concat!($name, "\0"));
+            // The hash is computed here, and not in each process.
+            (NAME, const { loader::gnu_hash(NAME) }, &$address)
+        },)*];
     };
 }
 
@@ -87,7 +91,7 @@ functions! { JUMPED_TO:
 /// Looks the functions up, in the objects that are loaded after this library. For the constructor.
 pub(crate) fn look_up() {
     loader::next_definitions(loader::own_dynamic(), CALLED.iter().chain(JUMPED_TO).copied());
-    for (_, address) in JUMPED_TO {
+    for (.., address) in JUMPED_TO {
         let _ = address.compare_exchange(0, missing as *const () as usize, Ordering::Relaxed, Ordering::Relaxed);
     }
 }

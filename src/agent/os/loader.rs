@@ -6,6 +6,7 @@ use core::ffi::{CStr, c_char};
 use core::sync::atomic::{AtomicUsize, Ordering};
 
 use crate::agent::arch::weak_address;
+use crate::agent::os::text;
 
 /// The debugger's view of the loader, part of the ABI: version, then the first of a list of
 /// objects.
@@ -114,13 +115,13 @@ pub(crate) fn own_address() -> usize {
 /// `here`; 0 if there is none.
 pub(crate) fn next_definition(name: &CStr, here: usize) -> usize {
     let address = AtomicUsize::new(0);
-    next_definitions(here, core::iter::once((name, &address)));
+    next_definitions(here, core::iter::once((name, gnu_hash(name), &address)));
     address.into_inner()
 }
 
-/// Stores the address of the first definition of each name in the objects after the one that
-/// contains `here`. A name without a definition has the address 0.
-pub(crate) fn next_definitions<'a>(here: usize, names: impl Iterator<Item = (&'a CStr, &'a AtomicUsize)> + Clone) {
+/// Stores the address of the first definition of each name, given with its hash, in the objects
+/// after the one that contains `here`. A name without a definition has the address 0.
+pub(crate) fn next_definitions<'a>(here: usize, names: impl Iterator<Item = (&'a CStr, u32, &'a AtomicUsize)> + Clone) {
     let mut object = first_link_map();
     let mut passed = false;
     for _ in 0..MAX_OBJECTS {
@@ -130,8 +131,8 @@ pub(crate) fn next_definitions<'a>(here: usize, names: impl Iterator<Item = (&'a
         // SAFETY: an object of the loader's list, which does not change while its constructors run.
         let this = unsafe { &*object };
         if passed && let Some(symbols) = this.symbols() {
-            for (name, address) in names.clone().filter(|(_, address)| address.load(Ordering::Relaxed) == 0) {
-                address.store(symbols.find(name).unwrap_or(0), Ordering::Relaxed);
+            for (name, hash, address) in names.clone().filter(|(.., address)| address.load(Ordering::Relaxed) == 0) {
+                address.store(symbols.find(name, hash).unwrap_or(0), Ordering::Relaxed);
             }
         }
         // The object whose dynamic section lies nearest above `here` within its image is ours.
@@ -198,7 +199,7 @@ impl LinkMap {
     }
 
     fn find(&self, name: &CStr) -> Option<usize> {
-        self.symbols()?.find(name)
+        self.symbols()?.find(name, gnu_hash(name))
     }
 }
 
@@ -216,26 +217,36 @@ enum HashTable {
 }
 
 impl Symbols {
-    fn find(&self, name: &CStr) -> Option<usize> {
+    fn find(&self, name: &CStr, hash: u32) -> Option<usize> {
         let matches = |index: u32| {
             // SAFETY: the hash table names an index of the symbol table, a name an offset of the
             // string table.
             unsafe {
                 let symbol = &*self.symbols.add(index as usize);
                 let function = symbol.info & 15 == 2 && symbol.section != 0 && symbol.value != 0;
-                let equal = function && CStr::from_ptr(self.strings.add(symbol.name as usize)) == name;
+                let equal =
+                    function && text::starts_with(self.strings.add(symbol.name as usize), name.to_bytes_with_nul());
                 equal.then_some(symbol.value + self.bias)
             }
         };
         match self.hash {
-            HashTable::Gnu(table) => gnu_chain(table, name, matches),
+            HashTable::Gnu(table) => gnu_chain(table, hash, matches),
             HashTable::Sysv(table) => sysv_chain(table, name, matches),
         }
     }
 }
 
-fn gnu_chain(table: *const u32, name: &CStr, matches: impl Fn(u32) -> Option<usize>) -> Option<usize> {
-    let hash = name.to_bytes().iter().fold(5381u32, |hash, &byte| hash.wrapping_mul(33).wrapping_add(byte.into()));
+/// The hash of a name in a table of the kind DT_GNU_HASH.
+pub(crate) const fn gnu_hash(name: &CStr) -> u32 {
+    let (bytes, mut hash, mut at) = (name.to_bytes(), 5381u32, 0);
+    while at < bytes.len() {
+        hash = hash.wrapping_mul(33).wrapping_add(bytes[at] as u32);
+        at += 1;
+    }
+    hash
+}
+
+fn gnu_chain(table: *const u32, hash: u32, matches: impl Fn(u32) -> Option<usize>) -> Option<usize> {
     // SAFETY: the layout of DT_GNU_HASH: buckets, first symbol, words of the filter, shift; filter,
     // buckets, chains.
     unsafe {

@@ -10,4 +10,5 @@ pub(crate) mod process_memory;
 pub(crate) mod socket;
 pub(crate) mod status;
 pub(crate) mod syscall;
+pub(crate) mod text;
 pub(crate) mod user_dispatch;

@@ -29,6 +29,7 @@ pub(crate) struct Dispatched {
     pub(crate) blocked_by_program: AtomicU64,
 }
 
+#[cfg_attr(sigtop_agent, unsafe(link_section = ".bss.tables"))]
 pub(crate) static DISPATCHED: [Dispatched; THREADS] = [const {
     Dispatched {
         tid: AtomicU32::new(0),

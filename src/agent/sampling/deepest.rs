@@ -33,6 +33,7 @@ struct Seen {
     base: AtomicU64,
 }
 
+#[cfg_attr(sigtop_agent, unsafe(link_section = ".bss.tables"))]
 static SEEN: [Seen; THREADS] = [const { Seen { depth: AtomicU64::new(0), base: AtomicU64::new(0) } }; THREADS];
 
 /// A measured stack.
@@ -63,6 +64,7 @@ struct Mailbox {
 // SAFETY: the cell is its owner's (see the states).
 unsafe impl Sync for Mailbox {}
 
+#[cfg_attr(sigtop_agent, unsafe(link_section = ".bss.tables"))]
 static OUTGOING: [Mailbox; MAILBOXES] = [const {
     let frames = [StackFrame { address: 0, bytes: 0 }; FRAMES];
     let stack = Measured { tid: 0, generation: 0, sp: 0, base: 0, has_one_stack: false, frames, count: 0 };

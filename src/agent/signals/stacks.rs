@@ -31,6 +31,7 @@ static STARTS: [AtomicUsize; CHUNKS] = [const { AtomicUsize::new(0) }; CHUNKS];
 /// Number of stacks in the chunks that exist.
 static COUNT: AtomicUsize = AtomicUsize::new(0);
 /// Thread id of each stack's owner; 0 if it is free, or [`PENDING`].
+#[cfg_attr(sigtop_agent, unsafe(link_section = ".bss.tables"))]
 static OWNERS: [AtomicU32; CAPACITY] = [const { AtomicU32::new(0) }; CAPACITY];
 /// Whether a handler found no free stack. Cleared when there may be one again.
 static EXHAUSTED: AtomicBool = AtomicBool::new(false);
@@ -314,10 +315,14 @@ unsafe fn lend_to(context: *mut u64, tid: u32) {
 /// Gives the calling thread an alternate stack if it has none. For the constructor of a watched
 /// process.
 pub(crate) fn lend_to_own_thread() {
+    // The first of all stacks is fresh: to write to it would take pages in every process.
+    let is_fresh = !is_in_use();
     if kernel_stack().ss_size == 0
         && let Some(stack) = claim_or_grow(syscall::gettid())
     {
-        stack.set_program(ProgramStack::default());
+        if !is_fresh {
+            stack.set_program(ProgramStack::default());
+        }
         stack.install();
     }
 }

@@ -25,6 +25,7 @@ const PROBES: usize = 8;
 
 /// `timer id << 32 | thread id`, or 0. Written by the thread as it starts, taken by the agent
 /// thread.
+#[cfg_attr(sigtop_agent, unsafe(link_section = ".bss.tables"))]
 static STARTED: [AtomicU64; PLACES] = [const { AtomicU64::new(0) }; PLACES];
 /// Minimum limit of queued signals (RLIMIT_SIGPENDING) for such timers.
 const ENOUGH: u64 = 8192;
