@@ -65,8 +65,8 @@ fn check(flags: &[&str], least: f64) {
     let Some(_) = tool("c++") else { return };
     let source = include_str!("../targets/storm.cpp");
     let program = targets::generated("storm", source, "cpp", "c++", flags);
-    let (seconds, least_samples) = if std::env::var_os("SIGTOP_LONG").is_some() { (15, 20_000) } else { (4, 3_000) };
-    let watched = Batch::new("--clock real --engine itimer --hz 2000").run(&[text(&program), &seconds.to_string()]);
+    let (seconds, least_samples) = if std::env::var_os("SIGTOP_LONG").is_some() { (15, 20_000) } else { (2, 3_000) };
+    let watched = Batch::new("--clock real --engine itimer --hz 4000").run(&[text(&program), &seconds.to_string()]);
     assert_eq!(watched.ran.code(), 0, "{}", watched.ran.err());
     let count = |verdict| -> u64 {
         watched.raw.entries.iter().filter(|entry| judge(entry) == verdict).map(|entry| entry.samples).sum()

@@ -1,30 +1,26 @@
 //! Tests of targets whose kernel settings affect the agent: locked memory, limits, and pid
 //! namespaces.
 
-use super::guest::{Guest, WAYS, host, prove, same};
+use super::guest::{Guest, WAYS, host, prove, same, watch_unharmed};
 use super::shares::accounts;
-use crate::harness::run::{Batch, Watched, text};
+use crate::harness::run::{Watched, text};
 use crate::harness::skips::skip;
 use crate::harness::targets;
 
-fn unharmed(mode: &str) {
+/// Runs a mode of the target alone and with each guest, and returns the run by CPU time.
+fn unharmed(mode: &str) -> Watched {
     let binary = targets::c("kernel");
     let command: Vec<&str> = [text(&binary)].into_iter().chain(mode.split(' ')).collect();
     let alone = host(Guest::Nobody, &command);
     assert_eq!(alone.code, 0, "{alone:?}");
-    prove(&WAYS, &[], |guest| same(host(guest, &command), alone.clone()));
-}
-
-fn watched(mode: &str) -> Watched {
-    let watched = Batch::new("--hz 250").run(&[text(&targets::c("kernel")), mode]);
+    let watched = watch_unharmed(&WAYS, &command, &alone);
     accounts(&watched.raw);
     watched
 }
 
 #[test]
 fn memory_that_is_locked_is_the_targets_alone() {
-    unharmed("lock");
-    let seen = watched("lock").raw.cum_ns("prof", |name| name == "burn") / 1_000_000;
+    let seen = unharmed("lock").raw.cum_ns("prof", |name| name == "burn") / 1_000_000;
     assert!(seen >= 400, "{seen} ms of 500");
     // The agent's memory does not use up the target's low limit of locked memory.
     unharmed("limit");
@@ -33,10 +29,10 @@ fn memory_that_is_locked_is_the_targets_alone() {
 /// The agent's mappings count towards the target's locked memory and address space; they are small.
 #[test]
 fn limits_of_memory_leave_room_for_the_agent_beside_the_target() {
-    for mode in ["all 8", "all 16", "space"] {
+    for mode in ["all 8", "all 16"] {
         unharmed(mode);
     }
-    let seen = watched("space").raw.cum_ns("prof", |name| name == "burn") / 1_000_000;
+    let seen = unharmed("space").raw.cum_ns("prof", |name| name == "burn") / 1_000_000;
     assert!(seen >= 400, "{seen} ms of 500");
 }
 
@@ -75,8 +71,7 @@ fn a_new_pid_namespace_is_sampled() {
     if !nix::unistd::geteuid().is_root() {
         return skip("a namespace of pids takes root");
     }
-    unharmed("pids");
-    let watched = watched("pids");
+    let watched = unharmed("pids");
     let seen = watched.raw.cum_ns("prof", |name| name == "burn_in_child") / 1_000_000;
     assert!((800..=1100).contains(&seen), "{seen} ms of 1000; lost {:?}", watched.raw.lost);
 }

@@ -6,19 +6,19 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use super::guest::{Guest, WAYS, agent, eventually, host, prove, same};
+use super::guest::{Guest, WAYS, agent, eventually, host, prove, same, watch_unharmed};
 use super::shares::accounts;
 use crate::harness::raw::Raw;
-use crate::harness::run::{Batch, LIMIT, SIGTOP, run, text, tool};
+use crate::harness::run::{Batch, LIMIT, SIGTOP, Watched, run, text, tool};
 use crate::harness::skips::skip;
 use crate::harness::targets;
 
-/// Runs a mode of the target alone, and with each guest.
-fn unharmed(words: &[&str]) {
+/// Runs a mode of the target alone, and with each guest. Returns the run by CPU time.
+fn unharmed(words: &[&str]) -> Watched {
     let binary = targets::c("processes");
     let command = [&[text(&binary)], words].concat();
     let alone = host(Guest::Nobody, &command);
-    prove(&WAYS, &[], |guest| same(host(guest, &command), alone.clone()));
+    watch_unharmed(&WAYS, &command, &alone)
 }
 
 /// The agent leaves a daemon's output alone, although the daemon closed every descriptor first.
@@ -67,8 +67,7 @@ fn a_process_ends_with_its_last_thread() {
 /// The actions of a child in its parent's memory do not stop the sampling of the parent.
 #[test]
 fn children_in_the_parents_memory_change_nothing() {
-    unharmed(&["vfork", "100"]);
-    let watched = Batch::new("--hz 250").run(&[text(&targets::c("processes")), "vfork", "100"]);
+    let watched = unharmed(&["vfork", "100"]);
     let ms = watched.raw.cum_ns("prof", |name| name == "burn") / 1_000_000;
     assert!(ms >= 540, "{ms} ms of 600; lost {:?}", watched.raw.lost);
 }
@@ -92,8 +91,7 @@ fn the_agent_thread_has_no_right_that_the_target_gave_away() {
             continue;
         }
         assert_eq!(alone.stdout, "kept 0\n", "{mode}: {alone:?}");
-        prove(&WAYS, &[], |guest| same(host(guest, &command), alone.clone()));
-        let watched = Batch::new("--hz 250").run(&command);
+        let watched = watch_unharmed(&WAYS, &command, &alone);
         let ms = watched.raw.cum_ns("prof", |name| name == "burn") / 1_000_000;
         // On a busy machine the agent thread starts late; that time is counted.
         let counted_ms = ms + watched.raw.lost_all().1 / 1_000_000;
@@ -126,8 +124,7 @@ fn programs_under_another_user_are_sampled() {
 
 #[test]
 fn the_strict_sandbox_is_survived() {
-    unharmed(&["strict"]);
-    let watched = Batch::new("--hz 250").run(&[text(&targets::c("processes")), "strict"]);
+    let watched = unharmed(&["strict"]);
     let before = watched.raw.cum_ns("prof", |name| name == "work");
     assert!(before > 80_000_000, "{before} ns");
 }

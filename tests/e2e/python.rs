@@ -98,7 +98,7 @@ fn shares_from_outside_are_those_of_the_functions() {
 
 fn check_shares(options: &str) {
     for python in interpreters() {
-        let watched = watch(&python, options, "shares", "3");
+        let watched = watch(&python, options, "shares", "2");
         nearly_all_are_read(&watched);
         let all = watched.raw.of("prof").filter(|entry| functions(entry).contains(&"shares"));
         let all: u64 = all.map(|entry| entry.samples).sum();
@@ -163,7 +163,7 @@ fn check_callers(options: &str) {
     let lines: Vec<&str> = source.lines().collect();
     for python in interpreters() {
         for target in ["calls", "threads"] {
-            let watched = watch(&python, options, target, "2");
+            let watched = watch(&python, options, target, "1");
             nearly_all_are_read(&watched);
             assert!(share(&watched, is_python) > 0.8 && share(&watched, is_loop) < 0.05, "{python:?}");
             lines_are_those_of_the_calls(&watched, &lines);
@@ -263,7 +263,7 @@ fn under_a_seccomp_filter_running_threads_are_read_from_outside() {
         let record = |engine: &[&str]| {
             let mut command = Command::new(SIGTOP);
             command.args(["record", "--clock", "wall", "--hz", "250"]).args(engine).arg("-o").arg(&file);
-            let recorded = run(command.args(["--", text(&python), script(), "filtered", "2"]));
+            let recorded = run(command.args(["--", text(&python), script(), "filtered", "1"]));
             assert_eq!(recorded.code(), 0, "{}", recorded.err());
             let view = run(Command::new(SIGTOP).args(["view", "--batch", text(&file)])).out();
             let symbols = run(Command::new(SIGTOP).args(["symbols", text(&file)])).out();
@@ -282,7 +282,7 @@ fn under_a_seccomp_filter_running_threads_are_read_from_outside() {
 #[test]
 fn a_child_of_fork_shows_its_functions() {
     for python in interpreters() {
-        let watched = watch(&python, "--hz 500", "children", "2");
+        let watched = watch(&python, "--hz 500", "children", "1");
         let pids = |wanted: &str| {
             let entries = watched.raw.of("prof").filter(|entry| functions(entry).contains(&wanted));
             let mut pids: Vec<u32> = entries.map(|entry| entry.pid).collect();
@@ -298,7 +298,7 @@ fn a_child_of_fork_shows_its_functions() {
 #[test]
 fn a_freed_function_lends_nobody_its_name() {
     for python in interpreters() {
-        let watched = watch(&python, "--hz 500", "replaced", "2");
+        let watched = watch(&python, "--hz 500", "replaced", "1");
         let mut checked = 0;
         for entry in watched.raw.of("prof") {
             let made: Vec<&str> = entry.frames.iter().map(Frame::name).filter(|name| name.contains("made_")).collect();

@@ -5,8 +5,8 @@ use std::fs;
 
 use object::{Object, ObjectSymbol};
 
-use super::guest::{Guest, host, same};
-use crate::harness::run::{Batch, text};
+use super::guest::{Guest, host, watch_unharmed};
+use crate::harness::run::text;
 use crate::harness::skips::skip;
 use crate::harness::targets;
 
@@ -14,10 +14,8 @@ use crate::harness::targets;
 fn is_watched_unharmed(command: &[&str]) {
     let alone = host(Guest::Nobody, command);
     assert_eq!((alone.code, alone.stdout.as_str(), alone.stderr.as_str()), (0, "done 1\n", ""));
-    for options in ["--hz 1000", "--hz 250", "--clock real --hz 250"] {
-        same(host(Guest::Batch(options), command), alone.clone()).unwrap_or_else(|error| panic!("{options}: {error}"));
-    }
-    let watched = Batch::new("--hz 250").run(command);
+    let ways = ["--hz 250", "--hz 1000", "--clock real --hz 250"].map(Guest::Batch);
+    let watched = watch_unharmed(&ways, command, &alone);
     let ms = watched.raw.cum_ns("prof", |name| name.starts_with("burn")) / 1_000_000;
     assert!(ms >= 400, "{ms} ms of 800 in burn; lost {:?}", watched.raw.lost);
 }

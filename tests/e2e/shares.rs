@@ -78,7 +78,7 @@ fn the_total_at_100_hz_is_the_cpu_time() {
 fn the_total_is_the_cpu_time_at_every_rate() {
     let mut wrong = 0;
     for hz in [50, 250, 1000, 2000] {
-        let watched = Batch::new(&format!("--hz {hz}")).run(&[text(&targets::c("shares")), "60", "30", "10", "4", "2"]);
+        let watched = Batch::new(&format!("--hz {hz}")).run(&[text(&targets::c("shares")), "60", "30", "10", "2", "2"]);
         accounts(&watched.raw);
         let used = watched.ran.number("process") as f64;
         let ratio = (watched.raw.weight_ns("prof") + watched.raw.lost_all().1) as f64 / used;
@@ -164,7 +164,7 @@ fn short_processes_are_sampled() {
 #[test]
 fn work_that_keeps_step_with_the_ticks_has_its_true_share() {
     for cycle_us in ["5050", "10101", "20202"] {
-        let watched = Batch::new("--hz 99").run(&[text(&targets::c("periodic")), cycle_us, "30", "8"]);
+        let watched = Batch::new("--hz 99").run(&[text(&targets::c("periodic")), cycle_us, "30", "4"]);
         total(&watched);
         let all = watched.raw.samples("prof");
         let first = watched.raw.cum_samples("prof", |name| name == "first_part");

@@ -1,23 +1,25 @@
 //! Targets that use signals in every possible way. Each behaves as it does without the agent, and
 //! is sampled nevertheless.
 
-use super::guest::{Guest, WAYS, host, prove, same};
+use super::guest::{Guest, WAYS, host, prove, same, watch_unharmed};
 use super::shares::accounts;
 use crate::harness::run::{Batch, Watched, text};
 use crate::harness::targets;
 
 /// Runs a mode of the target alone, with each guest, and with faulty guests, whose traces must be
-/// seen.
-fn unharmed(mode: &str, bad: &[&'static str]) {
+/// seen. Returns the run by CPU time.
+fn unharmed(mode: &str, bad: &[&'static str]) -> Watched {
     let binary = targets::c("signals");
     let command = [text(&binary), mode];
     let alone = host(Guest::Nobody, &command);
-    prove(&WAYS, bad, |guest| same(host(guest, &command), alone.clone()));
+    prove(&[], bad, |guest| same(host(guest, &command), alone.clone()));
+    watch_unharmed(&WAYS, &command, &alone)
 }
 
-/// Samples a mode by CPU time. The counters add up and cover the CPU time to within a tenth.
-fn sampled(mode: &str) -> Watched {
-    let watched = Batch::new("--hz 250").run(&[text(&targets::c("signals")), mode]);
+/// Runs a mode as [`unharmed`] does. By CPU time, the counters add up and cover the CPU time to
+/// within a tenth.
+fn sampled(mode: &str, bad: &[&'static str]) -> Watched {
+    let watched = unharmed(mode, bad);
     accounts(&watched.raw);
     let used = watched.raw.images[0].cpu_ns - watched.raw.number("agent-cpu");
     let weight = watched.raw.weight_ns("prof") + watched.raw.lost_all().1;
@@ -27,28 +29,25 @@ fn sampled(mode: &str) -> Watched {
 }
 
 /// Checks that nearly all of a function's time has samples, although its thread blocks all signals.
-fn blocked_time_is_seen(mode: &str, ms: u64) {
-    let watched = sampled(mode);
+fn blocked_time_is_seen(mode: &str, bad: &[&'static str], ms: u64) {
+    let watched = sampled(mode, bad);
     let seen = watched.raw.cum_ns("prof", |name| name == "burn_blocked") / 1_000_000;
     assert!(seen * 10 >= ms * 8, "{mode}: {seen} ms of {ms}; lost {:?}", watched.raw.lost);
 }
 
 #[test]
 fn a_thread_that_blocks_all_signals_reads_back_its_mask() {
-    unharmed("mask", &[]);
-    blocked_time_is_seen("mask", 600);
+    blocked_time_is_seen("mask", &[], 600);
 }
 
 #[test]
 fn waiting_for_all_signals_returns_only_the_programs() {
-    unharmed("sigwait", &["bad_signals"]);
-    blocked_time_is_seen("sigwait", 360);
+    blocked_time_is_seen("sigwait", &["bad_signals"], 360);
 }
 
 #[test]
 fn a_signalfd_for_all_signals_reads_only_the_programs() {
-    unharmed("signalfd", &["bad_signals"]);
-    blocked_time_is_seen("signalfd", 360);
+    blocked_time_is_seen("signalfd", &["bad_signals"], 360);
 }
 
 /// The interval timer has one signal for all threads, which this target blocks. The loss is
@@ -62,8 +61,7 @@ fn a_blocked_interval_timer_is_reported_as_unaccounted() {
 
 #[test]
 fn the_target_reads_back_its_handlers() {
-    unharmed("handlers", &["bad_signals"]);
-    sampled("handlers");
+    sampled("handlers", &["bad_signals"]);
 }
 
 #[test]
@@ -73,15 +71,13 @@ fn an_alarm_kills_the_target() {
 
 #[test]
 fn errno_is_preserved() {
-    unharmed("errno", &["bad_signals"]);
-    sampled("errno");
+    sampled("errno", &["bad_signals"]);
 }
 
 /// A handler of the target's may jump out at any time without stopping the ticks.
 #[test]
 fn jumping_out_of_handlers_does_not_stop_the_ticks() {
-    unharmed("jump", &[]);
-    let watched = sampled("jump");
+    let watched = sampled("jump", &[]);
     let burnt = watched.raw.cum_ns("prof", |name| name == "burn") / 1_000_000;
     assert!(burnt >= 900, "{burnt} ms of 1100 in burn; lost {:?}", watched.raw.lost);
 }
@@ -89,8 +85,7 @@ fn jumping_out_of_handlers_does_not_stop_the_ticks() {
 /// A stack with sixteen nested handlers is unwound to its root.
 #[test]
 fn stacks_are_unwound_through_handlers() {
-    unharmed("nested", &[]);
-    let watched = sampled("nested");
+    let watched = sampled("nested", &[]);
     let through: u64 = watched
         .raw
         .of("prof")
@@ -105,8 +100,7 @@ fn stacks_are_unwound_through_handlers() {
 
 #[test]
 fn small_and_invalid_alternate_stacks_work() {
-    unharmed("altstack", &[]);
-    let watched = sampled("altstack");
+    let watched = sampled("altstack", &[]);
     // There are two handlers of 150 ms. The smaller stack has no room for a tick.
     let handled = watched.raw.cum_ns("prof", |name| name == "on_altstack") / 1_000_000;
     let unseen = watched.raw.lost["unaccounted"].1 / 1_000_000;
@@ -118,8 +112,7 @@ fn small_and_invalid_alternate_stacks_work() {
 
 #[test]
 fn faults_reach_the_targets_handlers() {
-    unharmed("segv", &[]);
-    sampled("segv");
+    sampled("segv", &[]);
     unharmed("crash", &[]);
 }
 
@@ -133,8 +126,8 @@ fn a_program_that_uses_sigurg_receives_only_its_own() {
         let alone = host(Guest::Nobody, &command);
         assert!(alone.stdout.contains(", of others 0\n"), "{alone:?}");
         let ways = ["--hz 250", "--hz 1000", "--clock real --hz 250"].map(Guest::Batch);
-        prove(&ways, &["bad_urgent"], |guest| same(host(guest, &command), alone.clone()));
-        let watched = Batch::new("--hz 250").run(&command);
+        prove(&[], &["bad_urgent"], |guest| same(host(guest, &command), alone.clone()));
+        let watched = watch_unharmed(&ways, &command, &alone);
         let burnt = watched.raw.cum_ns("prof", |name| name == "burn") / 1_000_000;
         let all = watched.raw.images[0].cpu_ns / 1_000_000;
         // CPU time while another signal is chosen is at least counted.

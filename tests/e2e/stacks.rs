@@ -21,7 +21,7 @@ fn judge(program: &Path, language: Language) -> Judgement {
     let judge = Judge::new(language);
     let mut judgement = Judgement::default();
     for _ in 0..8 {
-        let watched = Batch::new("--clock real --engine itimer --hz 2000").run(&[text(program), "2.5"]);
+        let watched = Batch::new("--clock real --engine itimer --hz 4000").run(&[text(program), "2.5"]);
         assert_eq!(watched.ran.code(), 0, "{}", watched.ran.err());
         judgement.add(judge.all(watched.raw.of("real")));
         if judgement.all() >= SAMPLES {

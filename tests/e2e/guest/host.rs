@@ -4,7 +4,7 @@ use std::fs;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-use crate::harness::run::{Batch, Ran, SIGTOP, run};
+use crate::harness::run::{Batch, Ran, SIGTOP, Watched, run};
 use crate::harness::targets;
 use crate::harness::terminal::Terminal;
 
@@ -21,7 +21,8 @@ pub(crate) enum Guest {
     Bad(&'static str),
 }
 
-/// Both clocks of time by both engines, and allocations, many of them sampled.
+/// Both clocks of time by both engines, and allocations, many of them sampled. The first is the
+/// default: its samples serve tests that judge them.
 pub(crate) const WAYS: [Guest; 5] = [
     Guest::Batch("--clock prof --engine threads --hz 250"),
     Guest::Batch("--clock prof --engine itimer --hz 250"),
@@ -86,6 +87,20 @@ pub(crate) fn prove(guests: &[Guest], bad: &[&'static str], check: impl Fn(Guest
     for name in bad {
         assert!(check(Guest::Bad(name)).is_err(), "the check does not object to {name}");
     }
+}
+
+/// Asserts that a command prints the same and ends the same under sigtop with each of these options
+/// as alone. Returns the run with the first of them, whose samples can be judged.
+pub(crate) fn watch_unharmed(ways: &[Guest], command: &[&str], alone: &Shown) -> Watched {
+    let mut first = None;
+    for way in ways {
+        let Guest::Batch(options) = way else { panic!("{way:?} has no samples") };
+        let watched = Batch::new(options).run(command);
+        let shown = Shown { code: watched.ran.code(), stdout: watched.ran.out(), stderr: watched.ran.err() };
+        same(shown, alone.clone()).unwrap_or_else(|error| panic!("{way:?}: {error}"));
+        first.get_or_insert(watched);
+    }
+    first.expect("there are ways")
 }
 
 pub(crate) fn same<T: PartialEq + std::fmt::Debug>(seen: T, expected: T) -> Result<(), String> {
