@@ -71,7 +71,7 @@ fn the_agent_steps_aside() {
         // An interval timer belongs to the process: it ticks until the agent thread has noticed the
         // filter.
         let clocks = if call == "inline" { &clocks[..3] } else { &clocks[..] };
-        // The first run is measured by a wrapper, which prints nothing and ends as the program does.
+        // A wrapper measures the first run. It prints nothing and ends as the program does.
         let times = targets::scratch("times").join("times");
         let measured = [&[text(&wrapper), text(&times)], &command[..]].concat();
         let watched = watch_unharmed(&[Guest::Batch(clocks[0])], &measured, &alone);
