@@ -229,8 +229,8 @@ fn limits(manual: &mut Manual) {
     manual.part("Programs");
     manual.text(
         "The agent is preloaded into a program that is linked dynamically, for 64-bit x86, and without setuid bit or file \
-         capabilities. A static program is started without it and sampled from outside. So is every running process that \
-         does not carry the agent, if the kernel lets this user trace it: its own processes unless \
+         capabilities. A static program is started without it and sampled from outside, also if another program \
+         starts it. So is every running process that does not carry the agent, if the kernel lets this user trace it: its own processes unless \
          kernel.yama.ptrace_scope forbids it, and with CAP_SYS_PTRACE all.",
     );
     manual.part("Sampling from outside");

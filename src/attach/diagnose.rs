@@ -70,6 +70,23 @@ pub fn carries_agent(pid: u32) -> Option<bool> {
     maps_hold(pid, find::is_agent).ok()
 }
 
+/// Returns whether a process without the agent can be sampled from outside instead: its code is for
+/// this machine, and not Valgrind's.
+pub fn can_be_a_stranger(pid: u32) -> bool {
+    let image = File::open(format!("/proc/{pid}/exe")).and_then(|file| elf::inspect(&file));
+    let is_native = matches!(image, Ok(ElfKind::Program { .. }));
+    is_native && carries_agent(pid) == Some(false) && !is_valgrind(pid)
+}
+
+/// Diagnoses a process that is sampled from outside; `None` if it could have an agent, or has ended.
+pub fn sampled_late(pid: u32) -> Option<Diagnosis> {
+    if !can_be_a_stranger(pid) {
+        return None;
+    }
+    let process = quote::name(&ProcStat::of(pid).ok()?.comm);
+    Some(Diagnosis::NoTicks(format!("{process} had run before it was sampled from outside")))
+}
+
 /// Diagnoses a process whose agent has reported or not, and ticks by this signal. Returns `None` if
 /// nothing is found, or the process has ended.
 pub fn diagnose(pid: u32, signal: u32, has_reported: bool) -> Option<Diagnosis> {

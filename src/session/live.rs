@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use super::attach_retry::{AttachRetry, KnockResult};
 use super::cpu_meter::{self, CpuMeter};
+use super::outside::OutsideProcesses;
 use super::settings::{Settings, WatchTarget};
-use super::sleepers::Sleepers;
 use super::thread_states;
 use super::unsampled::{Ledger, Sampling};
 use crate::attach::external::rights;
@@ -37,7 +37,7 @@ pub(super) struct LiveTarget {
     /// Whether agents were asked to leave, because their processes were sampled from outside.
     has_dismissed_agents: bool,
     attach_retry: AttachRetry,
-    sleepers: Sleepers,
+    outside: OutsideProcesses,
     /// Network namespaces of processes in which this viewer listens, besides its own.
     namespaces: HashSet<(u64, u64)>,
     metered_ns: u64,
@@ -61,7 +61,7 @@ impl LiveTarget {
             sampler,
             has_dismissed_agents: false,
             attach_retry: AttachRetry::default(),
-            sleepers: Sleepers::new(now_ns),
+            outside: OutsideProcesses::new(now_ns),
             namespaces: HashSet::new(),
             metered_ns: 0,
             states_ns: 0,
@@ -195,7 +195,7 @@ impl LiveTarget {
             return None;
         }
         let named = self.target.agent_pids();
-        if settings.clock != Clock::Real && self.sleepers.clear(now_ns) && self.target.external_pids().is_empty() {
+        if settings.clock != Clock::Real && self.outside.end_wall(now_ns) && self.target.external_pids().is_empty() {
             self.sampler.stop();
         }
         let attached = matches!(self.target, WatchTarget::Attached(_));
@@ -219,7 +219,7 @@ impl LiveTarget {
         for silent in pids {
             self.agents.expect_process(silent);
             if !is_woken
-                && (self.sleepers.sample(silent, &mut self.sampler, now_ns)
+                && (self.outside.sample_asleep(silent, &mut self.sampler, now_ns)
                     || self.attach_retry.may_tick_soon(silent, now_ns))
             {
                 continue;
@@ -243,6 +243,18 @@ impl LiveTarget {
 }
 
 impl LiveTarget {
+    /// Has descendants of programs with the agent sampled that cannot carry it.
+    pub(super) fn sample_strangers(&mut self, profile: &Profile, settings: &Settings, now_ns: u64) {
+        let roots = self.target.agent_pids();
+        let is_possible = settings.engine != Engine::External && !settings.clock.is_memory();
+        if is_possible && settings.follow && !roots.is_empty() {
+            let connected: HashSet<u32> =
+                profile.processes().iter().filter(|process| process.connected).map(|process| process.pid).collect();
+            let is_connected = |pid| connected.contains(&pid);
+            self.outside.sample_strangers(&roots, is_connected, &mut self.sampler, now_ns);
+        }
+    }
+
     /// Has processes sampled from outside: those without the agent, and all with the external
     /// engine. Returns a warning, and whether nothing can be watched.
     pub(super) fn sample_from_outside(&mut self, settings: &Settings) -> Option<(String, bool)> {
@@ -256,7 +268,7 @@ impl LiveTarget {
             }
         }
         match self.sampler.report()? {
-            SamplerReport::Refused { pid } if self.sleepers.refuse(pid) => None,
+            SamplerReport::Refused { pid } if self.outside.refuse(pid) => None,
             SamplerReport::Refused { pid } if rights::tracer(pid).is_some() => {
                 Some((format!("process {pid} {}", rights::explain_refusal(pid)), false))
             }
@@ -265,7 +277,7 @@ impl LiveTarget {
                 Some((format!("process {pid} {}", rights::explain_refusal(pid)), is_all))
             }
             SamplerReport::Failed => {
-                self.sleepers.give_up();
+                self.outside.give_up();
                 Some(("the sampler has ended too often and is not started again".to_owned(), false))
             }
         }
@@ -289,6 +301,7 @@ impl LiveTarget {
                     return Err("the target carries no agent: it is sampled from outside".to_owned());
                 }
                 self.sampler.stop();
+                self.outside.forget();
             }
         }
         Ok(())

@@ -350,6 +350,9 @@ impl SessionThread {
                 if !is_over && live.read_ledger(&self.model.profile, &self.settings, now_ns) {
                     self.scheduler.note_news();
                 }
+                if !is_over {
+                    live.sample_strangers(&self.model.profile, &self.settings, now_ns);
+                }
                 if !is_over && let Some(problem) = live.sample_from_outside(&self.settings) {
                     warning_and_end = Some(problem);
                 }

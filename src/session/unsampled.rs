@@ -134,6 +134,8 @@ struct Shown {
     /// The agents' own CPU time, as they reported it, ns.
     agent_ns: u64,
     images: u64,
+    /// Whether it is, or was, sampled from outside.
+    is_external: bool,
     signal: u32,
 }
 
@@ -212,7 +214,9 @@ impl Ledger {
                 account.is_known = account.is_known || diagnose::carries_agent(pid) == Some(true);
                 if account.is_known {
                     let signal = if shown.signal == 0 { FIRST_SIGNAL } else { shown.signal };
-                    account.why = diagnose(pid, signal, has_reported).or(account.why.take());
+                    let late = shown.is_external.then(|| diagnose::sampled_late(pid)).flatten();
+                    let found = late.or_else(|| diagnose(pid, signal, has_reported));
+                    account.why = found.or(account.why.take());
                 }
             }
         }
@@ -388,6 +392,7 @@ fn shown_by_pid(profile: &Profile) -> HashMap<u32, Shown> {
         of.agent_ns = of.agent_ns.saturating_add(agent_ns);
         of.unaccounted_ns = of.unaccounted_ns.saturating_add(process.account.lost_ns[LossCause::Unaccounted as usize]);
         of.images += 1;
+        of.is_external |= is_external;
         of.signal = process.engaged.as_ref().map_or(0, |engaged| engaged.signal);
     }
     shown

@@ -306,9 +306,9 @@ impl WatchedProcess {
     /// Samples the whole process from now on.
     pub(super) fn widen(&mut self, now_ns: u64) {
         if self.scope.is_asleep() {
-            self.scope = WatchScope::FromNow;
             self.restart(now_ns);
         }
+        self.scope = WatchScope::FromNow;
     }
 
     /// Begins to sample anew, by another clock.

@@ -151,7 +151,8 @@ mod tests {
         for line in ["", "follow", "follow 1:2:3:0:/x", "later 77:41:10101010:1:/x", "alone 77:41:10101010:9:/x"] {
             assert_eq!(parse_setup(line.as_bytes()), None, "{line}");
         }
-        for scope in [WatchScope::FromNow, WatchScope::FromStart, WatchScope::Asleep { missed_since_ns: 7 }] {
+        let asleep = WatchScope::Asleep { missed_since_ns: 7 };
+        for scope in [WatchScope::FromNow, WatchScope::FromStart, WatchScope::Alone, asleep] {
             let line = format!("41 {scope}");
             assert_eq!(parse_command(line.as_bytes()), Some(TracerCommand::Watch { pid: 41, scope }));
         }

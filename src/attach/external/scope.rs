@@ -10,6 +10,9 @@ pub(super) enum WatchScope {
     /// The process and its children, with all CPU time that they have used: the viewer has just
     /// started it.
     FromStart,
+    /// The process from now on, until it executes another program, and no children: those that can
+    /// carry an agent are sampled by that.
+    Alone,
     /// The threads that sleep, on the wall clock, and no children. The process carries an agent
     /// that has not started; it will sample the CPU time of the process, also that of before.
     Asleep {
@@ -24,9 +27,15 @@ impl WatchScope {
         match words.next()? {
             "running" => Some(WatchScope::FromNow),
             "new" => Some(WatchScope::FromStart),
+            "alone" => Some(WatchScope::Alone),
             "asleep" => Some(WatchScope::Asleep { missed_since_ns: words.next()?.parse().ok()? }),
             _ => None,
         }
+    }
+
+    /// Whether children are sampled, too.
+    pub(super) fn has_children(self) -> bool {
+        matches!(self, WatchScope::FromNow | WatchScope::FromStart)
     }
 
     /// Whether only sleeping threads are sampled.
@@ -36,8 +45,12 @@ impl WatchScope {
 
     /// Returns what is sampled of the process once more: after it has executed another program, or
     /// by another sampler.
-    pub(super) fn again(self) -> WatchScope {
-        if self.is_asleep() { WatchScope::Asleep { missed_since_ns: 0 } } else { WatchScope::FromNow }
+    pub(super) fn again(self) -> Option<WatchScope> {
+        match self {
+            WatchScope::FromNow | WatchScope::FromStart => Some(WatchScope::FromNow),
+            WatchScope::Alone => None,
+            WatchScope::Asleep { .. } => Some(WatchScope::Asleep { missed_since_ns: 0 }),
+        }
     }
 }
 
@@ -46,6 +59,7 @@ impl fmt::Display for WatchScope {
         match self {
             WatchScope::FromNow => f.write_str("running"),
             WatchScope::FromStart => f.write_str("new"),
+            WatchScope::Alone => f.write_str("alone"),
             WatchScope::Asleep { missed_since_ns } => write!(f, "asleep {missed_since_ns}"),
         }
     }

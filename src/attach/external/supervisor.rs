@@ -132,6 +132,15 @@ impl Sampler {
         self.command(|state| drop(tell(&mut state.process.control, pid, WatchScope::Asleep { missed_since_ns })))
     }
 
+    /// Samples a process until it executes another program, without its children. To be called
+    /// again while nobody samples the process: another sampler does not learn of it.
+    ///
+    /// # Errors
+    /// [`AttachError::System`] if the process of the sampler cannot be started.
+    pub fn watch_alone(&mut self, pid: u32) -> Result<(), AttachError> {
+        self.command(|state| drop(tell(&mut state.process.control, pid, WatchScope::Alone)))
+    }
+
     /// Gives a command to the sampler, which is started if it does not run.
     fn command(&mut self, command: impl FnOnce(&mut SamplerState)) -> Result<(), AttachError> {
         self.start()?;
@@ -224,7 +233,7 @@ fn watch_over(shared: &Mutex<SamplerState>, is_closing: &AtomicBool, report: &Se
         restarts.retain(|at| at.elapsed() < RESTART_TIME);
         restarts.push(Instant::now());
         // A process that was new is not new to the second sampler.
-        state.assignment.pids.iter_mut().for_each(|(_, scope)| *scope = scope.again());
+        state.assignment.pids.iter_mut().for_each(|(_, scope)| *scope = scope.again().unwrap_or(*scope));
         let next = if restarts.len() > MAX_RESTARTS { None } else { spawn(&state.assignment).ok() };
         let Some(next) = next else {
             let _ = report.send(SamplerReport::Failed);

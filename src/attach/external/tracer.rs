@@ -153,8 +153,8 @@ impl Tracer {
             match self.links.commands.try_recv() {
                 Ok(TracerCommand::Watch { pid, scope }) => {
                     self.given_up.remove(&pid);
-                    // The viewer asks for a sleeper again if its connection is lost.
-                    if !scope.is_asleep() {
+                    // The viewer asks for the others again if their connections are lost.
+                    if scope.has_children() {
                         // The agents of children may have left.
                         self.given_up.clear();
                         self.roots.insert(pid);
@@ -206,7 +206,7 @@ impl Tracer {
     }
 
     fn watch(&mut self, pid: u32, scope: WatchScope) {
-        if let Some(process) = self.processes.get_mut(&pid).filter(|_| !scope.is_asleep()) {
+        if let Some(process) = self.processes.get_mut(&pid).filter(|_| scope.has_children()) {
             process.widen(monotonic_ns());
             return;
         }

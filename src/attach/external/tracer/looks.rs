@@ -50,7 +50,9 @@ impl Tracer {
                 ProcessChange::Executed => {
                     let scope = process.scope.again();
                     self.end_image(pid);
-                    self.watch(pid, scope);
+                    if let Some(scope) = scope {
+                        self.watch(pid, scope);
+                    }
                 }
             }
         }
@@ -231,7 +233,7 @@ impl Tracer {
         let Some(search) = self.children.due(now_ns) else { return };
         let children: Vec<u32> = match search {
             ChildSearch::OfActiveThreads => {
-                let with_children = |process: &&WatchedProcess| !process.scope.is_asleep();
+                let with_children = |process: &&WatchedProcess| process.scope.has_children();
                 let parents = self.processes.values().filter(with_children);
                 parents.flat_map(WatchedProcess::children_of_active_threads).collect()
             }
@@ -239,7 +241,7 @@ impl Tracer {
                 // A pid that was given up may be used again.
                 self.given_up.retain(|&pid| ProcStat::of(pid).is_ok());
                 let is_top = |process: &&WatchedProcess| {
-                    !process.scope.is_asleep() && !self.processes.contains_key(&process.parent)
+                    process.scope.has_children() && !self.processes.contains_key(&process.parent)
                 };
                 self.processes.values().filter(is_top).flat_map(|top| proc::descendants(top.pid)).collect()
             }

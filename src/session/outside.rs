@@ -1,0 +1,149 @@
+//! Processes below a program with the agent that are sampled from outside: those that cannot carry
+//! the agent, such as static programs, and on the wall clock launched ones that have kept sleeping,
+//! until they have used a period of CPU time and their agents connect. The listener then lets the
+//! sampler leave them.
+
+use std::collections::{HashMap, HashSet};
+use std::time::Instant;
+
+use crate::attach::diagnose;
+use crate::attach::external::supervisor::Sampler;
+use crate::attach::proc::{self, ProcStat};
+
+/// Time after which a process that is in no sample is named to the sampler again, ns.
+const AGAIN_NS: u64 = 1_000_000_000;
+/// Time between two looks at the processes without an agent, ns, and in multiples of what the last
+/// one took: they take at most a hundredth of a CPU.
+const LOOK_NS: u64 = 50_000_000;
+const REST: u64 = 100;
+
+/// The present knowledge about the program of a process.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Candidate {
+    /// It had not loaded the agent when it was looked at once. Its loader may be about to.
+    Young,
+    /// It lacks the agent.
+    Stranger,
+    /// It carries the agent, or is not to be sampled.
+    Other,
+}
+
+/// The processes that are sampled from outside beside those with agents.
+pub(super) struct OutsideProcesses {
+    /// Time from which on the wall clock is sampled, ns.
+    since_ns: u64,
+    /// Whether processes are sampled while they sleep.
+    has_sleepers: bool,
+    /// The time at which each was last named to the sampler, ns, by pid.
+    named: HashMap<u32, u64>,
+    /// Those that the kernel does not let the sampler look into.
+    refused: HashSet<u32>,
+    /// Programs by pid, with the start of their stacks, which tells programs of one process apart.
+    programs: HashMap<u32, (u64, Candidate)>,
+    /// Time of the next look at them, ns.
+    next_look_ns: u64,
+    /// Whether no sampler can be started.
+    has_failed: bool,
+}
+
+impl OutsideProcesses {
+    /// Creates the state of a session that starts now.
+    pub(super) fn new(now_ns: u64) -> OutsideProcesses {
+        OutsideProcesses {
+            since_ns: now_ns,
+            has_sleepers: false,
+            named: HashMap::new(),
+            refused: HashSet::new(),
+            programs: HashMap::new(),
+            next_look_ns: 0,
+            has_failed: false,
+        }
+    }
+
+    /// Has a process sampled while it sleeps, which nobody samples. Returns whether that may be
+    /// possible.
+    pub(super) fn sample_asleep(&mut self, pid: u32, sampler: &mut Sampler, now_ns: u64) -> bool {
+        if self.has_failed || self.refused.contains(&pid) {
+            return false;
+        }
+        let last = self.named.get(&pid).copied();
+        if last.is_none_or(|named_ns| now_ns.saturating_sub(named_ns) >= AGAIN_NS) {
+            self.named.insert(pid, now_ns);
+            let missed_since_ns = if last.is_some() { 0 } else { self.since_ns };
+            self.has_sleepers = true;
+            self.has_failed = sampler.watch_asleep(pid, missed_since_ns).is_err();
+        }
+        !self.has_failed
+    }
+
+    /// Has the descendants of processes sampled that cannot carry the agent, if a look at them is
+    /// due. `connected` returns whether a process is sampled already.
+    pub(super) fn sample_strangers(
+        &mut self,
+        roots: &[u32],
+        connected: impl Fn(u32) -> bool,
+        sampler: &mut Sampler,
+        now_ns: u64,
+    ) {
+        if self.has_failed || now_ns < self.next_look_ns {
+            return;
+        }
+        let started = Instant::now();
+        let descendants = roots.iter().flat_map(|&root| proc::descendants(root));
+        let pids: HashSet<u32> = roots.iter().copied().chain(descendants).filter(|&pid| !connected(pid)).collect();
+        self.programs.retain(|pid, _| pids.contains(pid));
+        for pid in pids {
+            let Ok(stat) = ProcStat::of(pid) else { continue };
+            let known = self.programs.get(&pid).filter(|(stack, _)| *stack == stat.stack_start).map(|known| known.1);
+            let candidate = match known {
+                Some(Candidate::Other) => Candidate::Other,
+                Some(Candidate::Stranger) => Candidate::Stranger,
+                Some(Candidate::Young) if diagnose::can_be_a_stranger(pid) => Candidate::Stranger,
+                Some(Candidate::Young) => Candidate::Other,
+                None if diagnose::carries_agent(pid) == Some(false) => Candidate::Young,
+                None => Candidate::Other,
+            };
+            self.programs.insert(pid, (stat.stack_start, candidate));
+            let is_due = |named_ns: &u64| now_ns.saturating_sub(*named_ns) >= AGAIN_NS;
+            if candidate == Candidate::Stranger
+                && self.named.get(&pid).is_none_or(is_due)
+                && !self.refused.contains(&pid)
+            {
+                self.named.insert(pid, now_ns);
+                self.has_failed = sampler.watch_alone(pid).is_err();
+            }
+        }
+        self.next_look_ns = now_ns + LOOK_NS.max(REST * started.elapsed().as_nanos() as u64);
+    }
+
+    /// Notes that the kernel does not let the sampler look into a process. Returns whether it is
+    /// one of these.
+    pub(super) fn refuse(&mut self, pid: u32) -> bool {
+        let is_known = self.named.remove(&pid).is_some();
+        if is_known {
+            self.refused.insert(pid);
+        }
+        is_known
+    }
+
+    /// Notes that no sampler can be started.
+    pub(super) fn give_up(&mut self) {
+        self.has_failed = true;
+    }
+
+    /// Notes that the wall clock is not sampled now. Returns whether it has just ended, and the
+    /// sampler is to be stopped: sleeping processes have no samples of another clock.
+    pub(super) fn end_wall(&mut self, now_ns: u64) -> bool {
+        self.since_ns = now_ns;
+        let had_sleepers = std::mem::take(&mut self.has_sleepers);
+        if had_sleepers {
+            self.forget();
+        }
+        had_sleepers
+    }
+
+    /// Forgets which processes are sampled, as the sampler is stopped.
+    pub(super) fn forget(&mut self) {
+        self.named.clear();
+    }
+}
