@@ -65,6 +65,12 @@ impl Received {
         Received { own_pid, ..Received::default() }
     }
 
+    /// Returns the counters of a sampler that sends no more, in which every sample is counted.
+    pub(super) fn final_counters(&self) -> AgentCounters {
+        let (sent, lost) = (u64::from(self.samples), self.counters.lost_ticks.iter().sum::<u64>());
+        AgentCounters { sent, ticks: sent + lost, ..self.counters.clone() }
+    }
+
     /// Updates the state with a message.
     pub(super) fn update(&mut self, message: &Message) {
         match message {

@@ -441,16 +441,19 @@ impl EventLoop {
         let superseded = std::mem::take(&mut self.superseded);
         let mut dismissed = Vec::new();
         for connection in &mut self.connections {
-            if let ConnectionState::Accepted { source, .. } = connection.state
-                && superseded.contains(&source)
+            if let ConnectionState::Accepted { source, received, .. } = &connection.state
+                && superseded.contains(source)
             {
-                dismissed.push((connection.pid, source));
+                dismissed.push((connection.pid, *source, received.final_counters()));
                 connection.state = ConnectionState::Dismissed { since: Instant::now() };
                 // A lost connection is noticed when it is read.
                 let _ = connection.send(&Request::Leave);
             }
         }
-        dismissed.into_iter().try_for_each(|(pid, source)| self.deliver(pid, source, ConnectionEvent::Closed))
+        dismissed.into_iter().try_for_each(|(pid, source, counters)| {
+            self.deliver(pid, source, ConnectionEvent::Received(Message::Counters(counters)))?;
+            self.deliver(pid, source, ConnectionEvent::Closed)
+        })
     }
 
     fn deliver(&mut self, pid: u32, source: SourceId, event: ConnectionEvent) -> Result<(), Stopped> {

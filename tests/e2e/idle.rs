@@ -3,6 +3,7 @@
 
 use std::process::Command;
 
+use super::shares::accounts;
 use crate::harness::run::{Batch, SIGTOP, run, text};
 use crate::harness::targets;
 use crate::harness::terminal::Terminal;
@@ -91,6 +92,7 @@ fn the_wall_clock_lets_sleepers_sleep() {
 fn the_agent_takes_over_from_the_sampler() {
     let watched = Batch::new("--clock real --hz 250").run(&[text(&targets::c("late_start"))]);
     assert_eq!(watched.ran.number("interrupted"), 0);
+    accounts(&watched.raw);
     let ms = |function: &str| watched.raw.cum_ns("real", |name| name == function) / 1_000_000;
     let (first, work, second) = (ms("first_wait"), ms("work"), ms("second_wait"));
     let lost = watched.raw.lost_all().1 / 1_000_000;
