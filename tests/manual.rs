@@ -247,6 +247,9 @@ fn limits(manual: &mut Manual) {
         "A sample is one tick of a timer. A CPU timer fires at most at the kernel's own tick, 100 to 1000 times a second; \
          higher rates get heavier samples, not more of them. A share of few samples is uncertain: the screen shows it with ±.",
         "Time in the kernel is charged to the function that made the system call.",
+        "From outside, a stop arrives some microseconds after it is asked for, later on virtual machines. A thread that \
+         makes a system call meanwhile stops at its end. System calls are scaled to the share that the kernel accounts \
+         for, but code that runs only within these microseconds after a call has too few samples.",
         "A thread that pthread_create or thrd_create makes is sampled from its start. Any other new thread is found after \
          20 ms of the process's CPU time, or 4 ms while threads come and go. Up to 30 ms of what it used before count with \
          its first sample. The rest is counted as not sampled.",

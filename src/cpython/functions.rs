@@ -64,6 +64,11 @@ impl<M: TargetMemory> FunctionTable<M> {
         }
     }
 
+    /// Returns the access to frames that was returned last.
+    pub(crate) fn last_access(&self) -> Option<FrameAccess> {
+        self.sent.map(|sent| sent.access)
+    }
+
     /// Returns the interpreter with the present counters, if they differ from what was returned
     /// last.
     pub(crate) fn news(&mut self, (major, minor): (u8, u8), access: FrameAccess) -> Option<Interpreter> {

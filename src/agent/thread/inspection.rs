@@ -2,6 +2,7 @@
 
 use core::sync::atomic::Ordering;
 
+use crate::agent::interpreter;
 use crate::agent::os::socket::{PeerGone, Socket};
 use crate::agent::os::status::{OwnProgram, Status};
 use crate::agent::os::{credentials, syscall};
@@ -50,7 +51,7 @@ impl Agent {
             let _ = socket.write(|w| w.write_engaged(&engaged));
         }
         self.pool.grow(self.ticker.threads.count().0 as usize);
-        let account_is_due = now_ns - self.last_account_ns >= ACCOUNT_NS;
+        let account_is_due = now_ns - self.last_account_ns >= ACCOUNT_NS || self.has_other_access();
         let end = match (due, quiet) {
             (true, _) => self.inspect(),
             (false, true) => self.last_thread_end(),
@@ -98,6 +99,13 @@ impl Agent {
             state::SYSCALLS_ALLOWED.store(false, Ordering::SeqCst);
             new_threads::stop_awaiting_first_tick();
         }
+    }
+
+    /// Whether the interpreter's frames can be read of other threads than the viewer was told last. A
+    /// process that exits under a seccomp filter tells no more, so this does not wait.
+    fn has_other_access(&self) -> bool {
+        let access = self.finder.found().map(|found| interpreter::access(found.is_readable));
+        access.is_some() && access != self.functions.last_access()
     }
 
     /// Returns the end if all other threads have ended: then this thread must not keep the process
