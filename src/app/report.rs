@@ -15,7 +15,7 @@ use super::stacks;
 use crate::link::atomic_file::{AtomicFile, AtomicFileError};
 use crate::link::recording::MAGIC;
 use crate::pprof::error::ReadError;
-use crate::pprof::format::{self, SaveFormat};
+use crate::pprof::format;
 use crate::pprof::merge::Subtraction;
 use crate::pprof::profile::SavedProfile;
 use crate::pprof::report::{ReportError, ReportKind, ReportOptions, generate, prepare};
@@ -123,7 +123,7 @@ fn read_profiles(
     servers: Option<&DebuginfodClient>,
     warnings: &mut Vec<String>,
 ) -> Result<SavedProfile, CommandError> {
-    let sample_times = options.kind == ReportKind::Export(SaveFormat::Firefox);
+    let sample_times = matches!(options.kind, ReportKind::Export(format) if format.has_time_axis());
     let how = ReplayOptions { sample_times, servers: servers.cloned() };
     let mut read_all = |names: &[String]| {
         let profiles: Result<Vec<SavedProfile>, CommandError> =

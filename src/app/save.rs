@@ -105,7 +105,7 @@ impl SaveTarget {
     pub(super) fn needs_sample_times(&self) -> bool {
         match self {
             SaveTarget::Recording => false,
-            SaveTarget::File(_, format) | SaveTarget::Stream(_, format) => *format == SaveFormat::Firefox,
+            SaveTarget::File(_, format) | SaveTarget::Stream(_, format) => format.has_time_axis(),
         }
     }
 

@@ -14,7 +14,7 @@ use crate::profile::loss::LossCause;
 use crate::profile::module::ModuleId;
 use crate::profile::stack::{Frame, FrameId, StackId};
 use crate::profile::thread::ThreadId;
-use crate::profile::totals::{BUCKET_NS, Span, Weight};
+use crate::profile::totals::{Span, Weight};
 use crate::profile::{Clock, Profile, TimedSample};
 use crate::symbols::{FunctionId, Names};
 use crate::tally::measure::count;
@@ -93,15 +93,13 @@ fn timed_samples(
     ticked: &[bool],
     label_sets: &LabelSets,
 ) -> Samples {
-    let is_inside = |sample: &&TimedSample| {
-        let bucket = sample.at_ns / BUCKET_NS;
-        span.buckets().is_none_or(|(first, last)| (first..=last).contains(&bucket))
-    };
+    let is_inside =
+        |sample: &&TimedSample| span.buckets().is_none_or(|(first, last)| (first..=last).contains(&sample.bucket));
     let mut sorted: Vec<&TimedSample> = samples.iter().filter(is_inside).collect();
     sorted.sort_by_key(|sample| sample.at_ns);
     let mut packed = Samples::with_width(2 * ticked.iter().filter(|ticked| **ticked).count());
     let (mut values, mut stack) = (Vec::new(), Vec::new());
-    for &&TimedSample { at_ns, clock, key: (thread, id), samples, weight_ns } in &sorted {
+    for &&TimedSample { at_ns, clock, key: (thread, id), samples, weight_ns, .. } in &sorted {
         values.clear();
         for (&own, _) in CLOCKS.iter().zip(ticked).filter(|(_, ticked)| **ticked) {
             let weight_ns = i64::try_from(weight_ns).unwrap_or(i64::MAX);

@@ -301,11 +301,12 @@ impl Profile {
         let overflows = totals.overflows();
         totals.add(at_ns, resolved.index, weight);
         let ran = !sample.clock.is_memory() && sample.flags & (flag::WAITS | flag::REPEAT | flag::RUNNABLE) == 0;
-        let ran_ns = at_ns.saturating_sub(u64::from(sample.age_ms) * 1_000_000);
-        let is_due = ran && totals.add_running((ran_ns, at_ns), resolved.index, sample.weight_ns);
+        let tick_ns = at_ns.saturating_sub(u64::from(sample.age_ms) * 1_000_000);
+        let is_due = ran && totals.add_running((tick_ns, at_ns), resolved.index, sample.weight_ns);
         let key = (thread, resolved.stack);
         if let Some(times) = &mut self.times {
-            times.push(TimedSample { at_ns, clock: sample.clock, key, samples, weight_ns: sample.weight_ns });
+            let (clock, weight_ns, bucket) = (sample.clock, sample.weight_ns, at_ns / BUCKET_NS);
+            times.push(TimedSample { at_ns: tick_ns, bucket, clock, key, samples, weight_ns });
         }
         if self.frozen.is_none() {
             let log = self.change_logs.get_or_default(sample.clock);

@@ -11,8 +11,10 @@ const MAX_SAMPLES: usize = 1 << 22;
 /// A sample and its time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TimedSample {
-    /// The time on the viewer's `CLOCK_MONOTONIC`, ns.
+    /// The time of the tick on the viewer's `CLOCK_MONOTONIC`, ns, accurate to the kernel's tick.
     pub at_ns: u64,
+    /// The bucket of the history that has the sample. It may be later than its time.
+    pub bucket: u64,
     /// The clock that ticked.
     pub clock: Clock,
     /// Thread and stack.
@@ -42,10 +44,12 @@ impl SampleTimes {
         }
     }
 
-    /// The samples in the totals, or `None` if there were too many.
+    /// The samples in the totals, or `None` if there were too many. It is also `None` if all have
+    /// one time, as those of an imported profile have that does not say theirs.
     pub(super) fn all(&self) -> Option<&[TimedSample]> {
-        let count = self.frozen.unwrap_or(self.samples.len());
-        self.samples.get(..count).filter(|_| !self.is_full)
+        let samples = self.samples.get(..self.frozen.unwrap_or(self.samples.len()))?;
+        let have_times = samples.len() < 2 || samples.windows(2).any(|pair| pair[0].at_ns != pair[1].at_ns);
+        Some(samples).filter(|_| have_times && !self.is_full)
     }
 
     /// Replaces the stack of every sample.
@@ -85,8 +89,14 @@ mod tests {
     #[test]
     fn samples_after_a_freeze_and_of_a_reset_clock_are_left_out() {
         let mut times = SampleTimes::default();
-        let sample =
-            |at_ns, clock| TimedSample { at_ns, clock, key: (ThreadId(0), StackId::EMPTY), samples: 1, weight_ns: 1 };
+        let sample = |at_ns, clock| TimedSample {
+            at_ns,
+            bucket: 0,
+            clock,
+            key: (ThreadId(0), StackId::EMPTY),
+            samples: 1,
+            weight_ns: 1,
+        };
         let known = |times: &SampleTimes| times.all().unwrap().iter().map(|sample| sample.at_ns).collect::<Vec<_>>();
         times.push(sample(1, Clock::Prof));
         times.push(sample(2, Clock::Real));

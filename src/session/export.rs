@@ -32,16 +32,16 @@ pub(super) fn encode(input: &SaveInput<'_>, format: SaveFormat) -> Result<Vec<u8
 
 /// The table on the screen, with its units.
 fn text_table(input: &SaveInput<'_>) -> String {
-    let table = Tallier::default().table(input.profile, input.names, &input.query);
+    let table = Tallier::default().table(input.profile, input.names, &input.part.query);
     let program = input.facts.command.split_whitespace().next().unwrap_or("");
     let header = TopHeader {
         file: program.rsplit('/').next().unwrap_or(program),
-        clock: input.query.clock,
-        duration_ns: (input.query.clock != Clock::Virtual).then(|| duration_ns(input)),
+        clock: input.part.query.clock,
+        duration_ns: (input.part.query.clock != Clock::Virtual).then(|| duration_ns(input)),
         lost_ticks: losses(input, |losses| losses.lost_ticks),
-        lost_ns: losses(input, |losses| losses.lost_weight(input.query.clock)),
-        filters: &input.query.filters,
-        sort: input.query.sort,
+        lost_ns: losses(input, |losses| losses.lost_weight(input.part.query.clock)),
+        filters: &input.part.query.filters,
+        sort: input.part.query.sort,
     };
     let mut out = String::new();
     write_top(&mut out, &header, &table, &TopLimits::default());
@@ -55,19 +55,19 @@ fn text_table(input: &SaveInput<'_>) -> String {
 pub fn to_saved_profile(input: &SaveInput<'_>) -> Result<SavedProfile, String> {
     let duration_ns = duration_ns(input);
     let info = LiveProfileInfo {
-        clock: input.query.clock,
-        span: input.query.span,
-        time_ns: input.unix_ns.saturating_sub(duration_ns) as i64,
+        clock: input.part.query.clock,
+        span: input.part.query.span,
+        time_ns: input.part.unix_ns.saturating_sub(duration_ns) as i64,
         duration_ns: duration_ns as i64,
         period_ns: input.facts.period_ns,
         lost_ticks: losses(input, |losses| losses.lost_ticks),
-        lost_ns: losses(input, |losses| losses.lost_weight(input.query.clock)),
+        lost_ns: losses(input, |losses| losses.lost_weight(input.part.query.clock)),
     };
     let mut profile = live::to_saved(input.profile, input.names, &info);
-    let filters = &input.query.filters;
+    let filters = &input.part.query.filters;
     profile.filter(filters);
     filter_by_tags(&mut profile, &filters.tagfocus, &filters.tagignore);
-    if profile.samples.is_empty() && !input.may_be_empty {
+    if profile.samples.is_empty() && !input.part.may_be_empty {
         return Err("no samples to save: wait for one, or clear the filters with U".to_owned());
     }
     Ok(profile)
@@ -75,8 +75,8 @@ pub fn to_saved_profile(input: &SaveInput<'_>) -> Result<SavedProfile, String> {
 
 /// The length of the time span, ns.
 fn duration_ns(input: &SaveInput<'_>) -> u64 {
-    let up_ns = (input.facts.up.as_nanos() as u64).saturating_sub(input.behind_ns);
-    match input.query.span {
+    let up_ns = (input.facts.up.as_nanos() as u64).saturating_sub(input.part.behind_ns);
+    match input.part.query.span {
         Span::Total => up_ns,
         Span::Last { ns, .. } => ns.min(up_ns),
     }
@@ -84,7 +84,7 @@ fn duration_ns(input: &SaveInput<'_>) -> u64 {
 
 /// The losses of the time span. They are known for the whole session only and 0 for a part of it.
 fn losses(input: &SaveInput<'_>, select: impl Fn(&Losses) -> LossArray) -> LossArray {
-    match input.query.span {
+    match input.part.query.span {
         Span::Total => select(&input.facts.losses),
         Span::Last { .. } => Default::default(),
     }

@@ -9,7 +9,8 @@ use super::export;
 use super::facts::Facts;
 use super::measured_time::MeasuredTime;
 use super::protocol::{Answer, HistoryWindow, Question};
-use super::save::SaveInput;
+use super::save::{SaveInput, SavedPart};
+use super::shown_samples::ShownSamples;
 use crate::link::wire::{Arrival, Clock, ConnectionEvent, Message, Sample, SourceId};
 use crate::pprof::format::SaveFormat;
 use crate::profile::totals::{BUCKET_NS, BUCKETS, Span};
@@ -48,6 +49,8 @@ pub struct Model {
     /// Time of the freeze and the number of samples then.
     frozen: Option<(u64, u64)>,
     received: u64,
+    /// The samples since the last reset of each clock.
+    since_reset: ShownSamples,
     /// Number of samples in the last answer from the latest data, and its time, ns.
     answered: u64,
     answered_ns: u64,
@@ -72,6 +75,7 @@ impl Model {
             code_cache: CodeCache::default(),
             frozen: None,
             received: 0,
+            since_reset: ShownSamples::default(),
             answered: 0,
             answered_ns: 0,
             dirty: true,
@@ -256,6 +260,7 @@ impl Model {
     pub fn reset(&mut self) {
         self.set_baseline(false, 0);
         self.profile.reset(self.clock);
+        self.since_reset.reset(self.clock, self.received);
         self.measured_time.reset();
         self.dirty = true;
     }
@@ -360,19 +365,12 @@ impl Model {
         }
     }
 
-    /// Encodes the filtered profile: the total, or the span on the screen. `unix_ns` is the current
-    /// time in UTC.
+    /// Encodes a part of the profile.
     ///
     /// # Errors
     /// If there is nothing to save: one sentence.
-    pub fn save(
-        &self,
-        format: SaveFormat,
-        is_shown: bool,
-        (now_ns, unix_ns): (u64, u64),
-        facts: &Facts,
-    ) -> Result<Vec<u8>, String> {
-        self.convert((is_shown, false), (now_ns, unix_ns), facts, |input| export::encode(input, format))
+    pub fn save(&self, format: SaveFormat, part: SavedPart, facts: &Facts) -> Result<Vec<u8>, String> {
+        self.convert(part, facts, |input| export::encode(input, format))
     }
 
     /// Encodes the unfiltered total, even if it has no sample.
@@ -394,16 +392,11 @@ impl Model {
         make: impl FnOnce(&SaveInput<'_>) -> Result<T, String>,
     ) -> Result<T, String> {
         self.question.filters = Filters::default();
-        self.convert((false, true), now, facts, make)
+        self.convert(SavedPart { may_be_empty: true, ..self.part(false, now) }, facts, make)
     }
 
-    fn convert<T>(
-        &self,
-        (is_shown, may_be_empty): (bool, bool),
-        (now_ns, unix_ns): (u64, u64),
-        facts: &Facts,
-        make: impl FnOnce(&SaveInput<'_>) -> Result<T, String>,
-    ) -> Result<T, String> {
+    /// The filtered total, or the span on the screen. `unix_ns` is the time `now_ns` in UTC.
+    pub fn part(&self, is_shown: bool, (now_ns, unix_ns): (u64, u64)) -> SavedPart {
         let frozen_ns = self.frozen.map_or(now_ns, |(frozen_ns, _)| frozen_ns);
         let span = if is_shown { self.span(frozen_ns) } else { Span::Total };
         let end_ns = match span {
@@ -411,9 +404,26 @@ impl Model {
             Span::Total => frozen_ns,
         };
         let behind_ns = now_ns.saturating_sub(end_ns);
-        let (profile, names, query) = (&self.profile, &self.names, self.query(span));
         let unix_ns = unix_ns.saturating_sub(behind_ns);
-        make(&SaveInput { profile, names, query, facts, unix_ns, behind_ns, may_be_empty })
+        SavedPart { query: self.query(span), unix_ns, behind_ns, may_be_empty: false }
+    }
+
+    /// The samples in the totals.
+    pub fn shown_samples(&self) -> ShownSamples {
+        self.since_reset.until(self.frozen.map(|(_, received)| received))
+    }
+
+    /// Converts a part of the profile with `make`.
+    ///
+    /// # Errors
+    /// The errors of `make`.
+    pub fn convert<T>(
+        &self,
+        part: SavedPart,
+        facts: &Facts,
+        make: impl FnOnce(&SaveInput<'_>) -> Result<T, String>,
+    ) -> Result<T, String> {
+        make(&SaveInput { profile: &self.profile, names: &self.names, facts, part })
     }
 
     fn query(&self, span: Span) -> Query {

@@ -16,6 +16,7 @@ use super::facts::TargetExit;
 use super::import::{ImportedRecording, import};
 use super::model::Model;
 use super::recorder::generated_code;
+use super::shown_samples::ShownSamples;
 use super::warning::warning;
 use crate::link::recording::{
     self, Block, BlockReader, CpuReading, Decoder, FileSymbols, RecordingEntry, RecordingError, RecordingInfo,
@@ -135,6 +136,8 @@ pub(super) struct Player {
     requests: VecDeque<SymbolRequest>,
     /// Frames whose symbols came from the recording.
     named: HashSet<FrameId>,
+    /// The samples to play.
+    pub(super) shown: ShownSamples,
 }
 
 impl Player {
@@ -155,6 +158,7 @@ impl Player {
             engaged: None,
             requests: VecDeque::new(),
             named: HashSet::new(),
+            shown: ShownSamples::default(),
         }
     }
 
@@ -170,11 +174,13 @@ impl Player {
     ) -> Result<Vec<String>, RecordingError> {
         let mut words = Vec::new();
         let mut names = Vec::new();
-        let Player { decoder, at_ns, cpu, history, ended, engaged, .. } = self;
+        let Player { decoder, at_ns, cpu, history, ended, engaged, shown, .. } = self;
         let played = decoder.decode_block(&block.plain, |entry| match entry {
             RecordingEntry::Sample(sampled) => {
                 *at_ns = sampled.at_ns.max(*at_ns);
-                model.apply_recorded(sampled.source, sampled.at_ns, &sampled.sample, sampled.stack, sampled.frames);
+                if shown.count(sampled.sample.clock) {
+                    model.apply_recorded(sampled.source, sampled.at_ns, &sampled.sample, sampled.stack, sampled.frames);
+                }
             }
             RecordingEntry::Event(arrival) => {
                 *at_ns = arrival.at_ns.max(*at_ns);
@@ -224,7 +230,8 @@ impl Player {
         played.map(|()| words).map_err(|fault| RecordingError::Malformed { at_bytes: block.at_bytes, fault })
     }
 
-    fn name(&mut self, named: FileSymbols, model: &mut Model) {
+    /// Applies names of frames that were played.
+    pub(super) fn name(&mut self, named: FileSymbols, model: &mut Model) {
         let FileSymbols { file, status: found, addresses } = named;
         if let Some((process, code_version)) = generated_code(&file) {
             let frames = addresses.into_iter().filter_map(|(address, lines)| {

@@ -1,7 +1,7 @@
 //! Records a session while it runs: into a spool, from which it can be saved at any time, and into
 //! a file or a stream if that is requested.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 use std::io::{self, Read};
 use std::path::Path;
 
@@ -19,7 +19,7 @@ use crate::profile::process::ProcessId;
 use crate::profile::stack::{Frame, FrameId};
 use crate::symbols::jit::worker::JitReply;
 use crate::symbols::worker::{ResolvedLine, SymbolReply, SymbolState};
-use crate::symbols::{Names, UNNAMED_CODE};
+use crate::symbols::{Function, Names, UNNAMED_CODE};
 
 /// Time after which an open block is closed and written, ns: for a file, and for a stream that is
 /// watched remotely.
@@ -170,7 +170,7 @@ impl Recorder {
         if let Some(encoder) = &mut self.encoder {
             encoder.write_time(now_ns);
             encoder.flush();
-            let known = if self.names { Vec::new() } else { all_names(profile, names) };
+            let known = if self.names { Vec::new() } else { all_names(profile, names, Function::has_name) };
             extra = encoder.finish(&known);
             // The writer reports its own errors.
             let _ = self.pass_on();
@@ -194,21 +194,28 @@ impl Recorder {
 }
 
 /// Reads pieces one after the other.
-struct PieceReader<'a> {
-    rest: &'a [Piece],
+pub(super) struct PieceReader {
+    pieces: VecDeque<Piece>,
     /// The position in the first piece.
     at: usize,
 }
 
-impl Read for PieceReader<'_> {
+impl PieceReader {
+    pub(super) fn new(pieces: Vec<Piece>) -> PieceReader {
+        PieceReader { pieces: pieces.into(), at: 0 }
+    }
+}
+
+impl Read for PieceReader {
     fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
-        while let Some((first, rest)) = self.rest.split_first() {
+        while let Some(first) = self.pieces.front() {
             let count = (&first[self.at..]).read(into)?;
             if count > 0 || into.is_empty() {
                 self.at += count;
                 return Ok(count);
             }
-            *self = PieceReader { rest, at: 0 };
+            self.pieces.pop_front();
+            self.at = 0;
         }
         Ok(0)
     }
@@ -218,9 +225,9 @@ impl Read for PieceReader<'_> {
 ///
 /// # Errors
 /// If the recording is malformed: one sentence.
-pub(super) fn compress(pieces: &[Piece]) -> Result<Vec<Piece>, String> {
-    let compressed = recording::compress_blocks(PieceReader { rest: pieces, at: 0 })
-        .map_err(|error| format!("the recording {error}"))?;
+pub(super) fn compress(pieces: Vec<Piece>) -> Result<Vec<Piece>, String> {
+    let compressed =
+        recording::compress_blocks(PieceReader::new(pieces)).map_err(|error| format!("the recording {error}"))?;
     Ok(compressed.into_iter().map(Piece::from).collect())
 }
 
@@ -238,8 +245,8 @@ pub(super) fn generated_code(file: &RecordedFile) -> Option<(ProcessId, u16)> {
     is_generated.then_some((ProcessId(process), version))
 }
 
-/// Returns every known symbol.
-fn all_names(profile: &Profile, names: &Names) -> Vec<FileSymbols> {
+/// Returns the symbols of every frame whose function `is_wanted`.
+pub(super) fn all_names(profile: &Profile, names: &Names, is_wanted: impl Fn(&Function) -> bool) -> Vec<FileSymbols> {
     let mut all: Vec<FileSymbols> = names
         .states()
         .map(|(module, state)| FileSymbols {
@@ -252,13 +259,13 @@ fn all_names(profile: &Profile, names: &Names) -> Vec<FileSymbols> {
     let mut generated: HashMap<(ProcessId, u16), usize> = HashMap::new();
     for (index, frame) in profile.stacks.frames().iter().enumerate() {
         let resolved = names.lines(FrameId(index as u32));
-        let has_name = resolved.first().is_some_and(|line| names.function(line.function).has_name());
+        let is_named = resolved.first().is_some_and(|line| is_wanted(names.function(line.function)));
         let (at, address) = match *frame {
-            Frame::Code { module, address } if has_name => match places.get(&module) {
+            Frame::Code { module, address } if is_named => match places.get(&module) {
                 Some(&at) => (at, address),
                 None => continue,
             },
-            Frame::Unmapped { process, code_version, address } if has_name => {
+            Frame::Unmapped { process, code_version, address } if is_named => {
                 let file = generated_file(process, code_version);
                 let at = *generated.entry((process, code_version)).or_insert(all.len());
                 if at == all.len() {

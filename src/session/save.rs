@@ -16,10 +16,17 @@ pub struct SaveInput<'a> {
     pub profile: &'a Profile,
     /// The names of its frames.
     pub names: &'a Names,
-    /// The part to save: clock, span, filters, order of rows.
-    pub query: Query,
     /// The facts of the header.
     pub facts: &'a Facts,
+    /// The part of the profile to save.
+    pub part: SavedPart,
+}
+
+/// The part of a profile that a file has.
+#[derive(Clone, Debug)]
+pub struct SavedPart {
+    /// Clock, span, filters, order of rows.
+    pub query: Query,
     /// The end of the span in UTC, ns since 1970.
     pub unix_ns: u64,
     /// Time between the end of the span and the facts, ns.

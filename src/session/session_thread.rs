@@ -6,6 +6,7 @@ mod ending;
 mod facts;
 mod generated;
 mod limits;
+mod saving;
 
 use std::iter;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -21,9 +22,8 @@ use super::model::Model;
 use super::overhead_limiter::OverheadLimiter;
 use super::player::Player;
 use super::protocol::{Command, Notice};
-use super::recorder::{self, Recorder};
+use super::recorder::Recorder;
 use super::sampling_cost::SamplingCost;
-use super::save::SaveRequest;
 use super::scheduler::{ANSWER_NS, AnswerScope, Scheduler};
 use super::settings::{NOTICES, Settings};
 use super::socket_names::SocketNames;
@@ -31,7 +31,6 @@ use super::warning::warning;
 use crate::attach::launch;
 use crate::link::recording::{Block, CpuReading, RecordingError, RecordingInfo};
 use crate::link::wire::{Arrival, ConnectionEvent, Message};
-use crate::pprof::format::SaveFormat;
 use crate::profile::module::ModuleFile;
 use crate::symbols::coverage::NameCoverage;
 use crate::symbols::download::DownloadProgress;
@@ -434,31 +433,6 @@ impl SessionThread {
         };
         self.scheduler.answered(of, now_ns, monotonic_ns());
         self.notify(Notice::Answer(answer.into()));
-    }
-
-    /// Saves a file. A separate thread compresses and writes it.
-    fn save(&mut self, save: SaveRequest) {
-        let now_ns = self.now_ns();
-        let made = match save.format {
-            SaveFormat::Recording => self.recorder.snapshot(now_ns, &self.model.profile, &self.model.names),
-            format => {
-                let facts = self.facts(now_ns);
-                let made = self.model.save(format, save.is_shown, (now_ns, self.unix_ns(now_ns)), &facts);
-                made.map(|bytes| vec![bytes.into()])
-            }
-        };
-        let notices = self.notices.clone();
-        let work = move || {
-            let packed = |pieces: Vec<_>| {
-                if save.format == SaveFormat::Recording { recorder::compress(&pieces) } else { Ok(pieces) }
-            };
-            let saved = made.and_then(packed).and_then(|pieces| save.write(&pieces));
-            // This fails if the screen is gone.
-            let _ = notices.send(Notice::Saved(saved));
-        };
-        if std::thread::Builder::new().name("save".to_owned()).spawn(work).is_err() {
-            self.notify(Notice::Saved(Err("cannot start a thread to write the file".to_owned())));
-        }
     }
 
     /// The time `now_ns` in UTC, ns since 1970.

@@ -1,10 +1,13 @@
 //! Tests of saving: a file has the format of its name and the marked span; where nothing may be
 //! written, a sentence says so.
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::{Command, Stdio};
+
+use serde_json::Value;
 
 use crate::harness::run::{SIGTOP, run};
 use crate::harness::skips::skip;
@@ -130,6 +133,16 @@ fn profiles_of_two_clocks_are_not_added_up() {
     assert!(one > 0.0 && (values(&[&cpu, &cpu]) - 2.0 * one).abs() < 0.02, "{one}");
 }
 
+/// Waits until a span of the history is shown. Returns the number of its samples.
+fn samples_of_span(terminal: &mut Terminal) -> u64 {
+    terminal.see("span ");
+    let text = terminal.text();
+    let header = text.lines().find(|line| line.contains("span ")).expect("a header");
+    let before = header.split(" samples").next().expect("a part");
+    let digits: String = before.chars().rev().take_while(|letter| letter.is_ascii_digit()).collect();
+    digits.chars().rev().collect::<String>().parse().expect("a number")
+}
+
 #[test]
 fn a_marked_span_is_saved_alone() {
     let directory = Directory::new("span");
@@ -138,25 +151,89 @@ fn a_marked_span_is_saved_alone() {
     let mut terminal = Terminal::start(140, 45, &command);
     terminal.see("exited with status 0");
     terminal.keys(" [[m[[m");
-    let samples = |line: &str| -> Option<u64> {
-        let before = line.split(" samples").next()?;
-        let digits: String = before.chars().rev().take_while(|letter| letter.is_ascii_digit()).collect();
-        digits.chars().rev().collect::<String>().parse().ok()
-    };
-    terminal.wait("a span is shown", |screen| screen.contents().contains("span "));
-    let header = terminal.text().lines().find(|line| line.contains("span ")).expect("a header").to_owned();
-    let shown = samples(&header).expect("a number");
+    let shown = samples_of_span(&mut terminal);
     let file = directory.file("a.txt");
     terminal.keys(&format!("e\t\x1b[A\x15{}\r", file.display()));
     terminal.see("saved: ");
     let text = fs::read_to_string(&file).expect("it was written");
     let saved = text.lines().find_map(|line| line.strip_prefix("Samples: ")?.split(" (").next()?.parse::<u64>().ok());
-    assert!(shown > 0 && saved == Some(shown), "{header}\n{text}");
+    assert!(shown > 0 && saved == Some(shown), "{shown}\n{text}");
     let all = directory.file("all.txt");
     terminal.keys(&format!("e\x15{}\r", all.display()));
     terminal.wait("that too", |_| all.exists());
     terminal.keys("q");
     terminal.finish();
+}
+
+/// The time and weight of each sample of a file for the Firefox Profiler, in ms, in order of time.
+fn times(text: &str) -> Vec<(f64, f64)> {
+    let document: Value = serde_json::from_str(text).expect("JSON");
+    let threads = document["threads"].as_array().expect("threads");
+    let numbers = |column: &Value| -> Vec<f64> {
+        column.as_array().expect("a column").iter().map(|number| number.as_f64().expect("a number")).collect()
+    };
+    let mut all: Vec<(f64, f64)> = Vec::new();
+    for thread in threads {
+        let samples = &thread["samples"];
+        all.extend(numbers(&samples["time"]).into_iter().zip(numbers(&samples["weight"])));
+    }
+    all.sort_by(|one, other| one.0.total_cmp(&other.0));
+    all
+}
+
+/// The names of a file for the Firefox Profiler.
+fn names(text: &str) -> BTreeSet<String> {
+    let document: Value = serde_json::from_str(text).expect("JSON");
+    let threads = document["threads"].as_array().expect("threads");
+    let names = threads.iter().flat_map(|thread| thread["stringArray"].as_array().expect("strings"));
+    names.map(|name| name.as_str().expect("a string").to_owned()).collect()
+}
+
+#[test]
+fn what_is_saved_for_the_firefox_profiler_has_the_times_of_the_samples() {
+    let directory = Directory::new("times");
+    let recording = directory.file("a.sigtop");
+    let read = |name: &str| fs::read_to_string(directory.file(name)).expect("it was saved");
+    let save = |terminal: &mut Terminal, keys: &str, name: &str| {
+        let file = directory.file(name);
+        terminal.keys(&format!("e{keys}\x15{}\r", file.display()));
+        terminal.wait(name, |_| file.exists());
+    };
+    let mut command = Command::new(SIGTOP);
+    command.arg("--").arg(targets::c("shares")).args(["60", "30", "10", "3"]);
+    let mut terminal = Terminal::start(140, 45, &command);
+    terminal.see("exited with status 0");
+    save(&mut terminal, "", "a.sigtop");
+    save(&mut terminal, "", "all.firefox.json");
+    terminal.keys(" [[m[[m");
+    let shown = samples_of_span(&mut terminal);
+    save(&mut terminal, "\t\x1b[A", "span.firefox.json");
+    terminal.keys("q");
+    terminal.finish();
+
+    let reported = run(Command::new(SIGTOP).args(["report", "--firefox"]).arg(&recording)).out();
+    let all = times(&read("all.firefox.json"));
+    assert!(all.len() > 100 && all == times(&reported), "{all:?}\n{:?}", times(&reported));
+    assert_eq!(names(&read("all.firefox.json")), names(&reported));
+    // A thread has one sample at a tick of the kernel's, though the agent sends ten at a time.
+    let same = all.windows(2).filter(|pair| pair[1].0 - pair[0].0 < 0.5).count();
+    assert!(same * 10 < all.len(), "{same} of {} at one time: {all:?}", all.len());
+    let span = times(&read("span.firefox.json"));
+    assert!(span.len() as u64 == shown && span.len() < all.len(), "{shown} samples: {span:?}");
+    let gaps = |times: &[(f64, f64)]| -> Vec<i64> {
+        times.windows(2).map(|pair| ((pair[1].0 - pair[0].0) * 1e6).round() as i64).collect()
+    };
+    let (all_gaps, span_gaps) = (gaps(&all), gaps(&span));
+    assert!(all_gaps.windows(span_gaps.len()).any(|part| part == span_gaps), "{span:?} is no part of {all:?}");
+
+    let mut command = Command::new(SIGTOP);
+    command.arg("view").arg(&recording);
+    let mut terminal = Terminal::start(140, 45, &command);
+    terminal.see("burn_a");
+    save(&mut terminal, "", "viewed.firefox.json");
+    terminal.keys("q");
+    terminal.finish();
+    assert_eq!(times(&read("viewed.firefox.json")), all);
 }
 
 #[test]

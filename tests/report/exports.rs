@@ -138,8 +138,9 @@ fn gperftools_refuses_what_is_no_cpu_time() {
     assert_eq!(write(profile("cpu", "milliseconds", &[3]), ReportKind::Export(SaveFormat::Gperftools), ""), Ok(()));
 }
 
-/// A recording of one thread with a sample of 10 ms at each time.
-fn recording(times_ns: &[u64]) -> Vec<u8> {
+/// A recording of one thread with a sample of 10 ms at each time. The agent sends each this many
+/// milliseconds later.
+fn recording(times_ns: &[(u64, u32)]) -> Vec<u8> {
     const START_NS: u64 = 5_000_000_000;
     let mut encoder = Encoder::new(&RecordingInfo {
         version: "0.1.0".to_owned(),
@@ -173,8 +174,8 @@ fn recording(times_ns: &[u64]) -> Vec<u8> {
     };
     say(START_NS, Message::Hello(hello));
     say(START_NS, Message::Thread(Thread { tid: 7, name: name() }));
-    for time_ns in times_ns {
-        let at_ns = START_NS + time_ns;
+    for &(time_ns, age_ms) in times_ns {
+        let at_ns = START_NS + time_ns + u64::from(age_ms) * 1_000_000;
         let sample = Sample {
             tid: 7,
             clock: Clock::Prof,
@@ -183,7 +184,7 @@ fn recording(times_ns: &[u64]) -> Vec<u8> {
             monotonic_ns: at_ns,
             weight_ns: 10_000_000,
             allocation: Default::default(),
-            age_ms: 0,
+            age_ms,
             slot: 0,
         };
         say(at_ns, Message::Sample(sample, [FrameAddress::Instruction(0x1000).pack()].into()));
@@ -195,7 +196,7 @@ fn recording(times_ns: &[u64]) -> Vec<u8> {
 #[test]
 fn firefox_has_the_times_of_a_recording() {
     let file = std::env::temp_dir().join(format!("sigtop-times-{}.sigtop", std::process::id()));
-    fs::write(&file, recording(&[1_000_000_000, 1_250_000_000, 5_000_000_000])).unwrap();
+    fs::write(&file, recording(&[(1_000_000_000, 90), (1_050_000_000, 40), (5_000_000_000, 0)])).unwrap();
     let report = |form: &str| {
         let ran = Command::new(env!("CARGO_BIN_EXE_sigtop")).args(["report", form]).arg(&file).output().unwrap();
         assert!(ran.status.success(), "{}", String::from_utf8_lossy(&ran.stderr));
@@ -205,7 +206,7 @@ fn firefox_has_the_times_of_a_recording() {
     fs::remove_file(&file).unwrap();
     let document: Value = serde_json::from_str(&firefox).unwrap();
     let samples = json!({
-        "length": 3, "stack": [0, 0, 0], "time": [0.0, 250.0, 4000.0], "weight": [10.0, 10.0, 10.0],
+        "length": 3, "stack": [0, 0, 0], "time": [0.0, 50.0, 4000.0], "weight": [10.0, 10.0, 10.0],
         "weightType": "tracing-ms",
     });
     assert_eq!(document["threads"][0]["samples"], samples);

@@ -85,6 +85,11 @@ impl SaveFormat {
         }
     }
 
+    /// Whether the format has the time of every sample.
+    pub fn has_time_axis(self) -> bool {
+        self == SaveFormat::Firefox
+    }
+
     /// The first extensions of all formats as an enumeration: `.a, .b or .c`.
     pub fn list_extensions() -> String {
         let all: Vec<&str> = SaveFormat::ALL.iter().map(|format| format.extensions()[0]).collect();

@@ -1,0 +1,55 @@
+//! Saving a file while the session continues.
+
+use super::SessionThread;
+use crate::pprof::format::SaveFormat;
+use crate::session::protocol::Notice;
+use crate::session::recorder;
+use crate::session::recording_writer::Piece;
+use crate::session::save::{SaveRequest, SavedPart};
+use crate::session::timed_replay::TimedReplay;
+
+impl SessionThread {
+    /// Saves a file. A separate thread writes it and does what takes long.
+    pub(super) fn save(&mut self, save: SaveRequest) {
+        let now_ns = self.now_ns();
+        let part = self.model.part(save.is_shown, (now_ns, self.unix_ns(now_ns)));
+        let make: Box<dyn FnOnce() -> Result<Vec<Piece>, String> + Send> = match save.format {
+            SaveFormat::Recording => {
+                let recording = self.recorder.snapshot(now_ns, &self.model.profile, &self.model.names);
+                Box::new(|| recorder::compress(recording?))
+            }
+            // Those that were freed have no time at which they are not there.
+            format if format.has_time_axis() && !part.query.clock.is_memory() => {
+                let replay = self.timed_replay(now_ns, part);
+                Box::new(move || Ok(vec![replay?.encode(format)?.into()]))
+            }
+            format => {
+                let made = self.model.save(format, part, &self.facts(now_ns));
+                Box::new(|| Ok(vec![made?.into()]))
+            }
+        };
+        let notices = self.notices.clone();
+        let work = move || {
+            let saved = make().and_then(|pieces| save.write(&pieces));
+            // This fails if the screen is gone.
+            let _ = notices.send(Notice::Saved(saved));
+        };
+        if std::thread::Builder::new().name("save".to_owned()).spawn(work).is_err() {
+            self.notify(Notice::Saved(Err("cannot start a thread to write the file".to_owned())));
+        }
+    }
+
+    fn timed_replay(&mut self, now_ns: u64, part: SavedPart) -> Result<TimedReplay, String> {
+        let facts = self.facts(now_ns);
+        let (profile, names) = (&self.model.profile, &self.model.names);
+        Ok(TimedReplay {
+            pieces: self.recorder.snapshot(now_ns, profile, names)?,
+            names: recorder::all_names(profile, names, |_| true),
+            shown: self.model.shown_samples(),
+            part,
+            facts,
+            memory_bytes: self.settings.memory_bytes,
+            interpreter_view: self.settings.interpreter_view,
+        })
+    }
+}
