@@ -1,7 +1,8 @@
-//! Starts processes with the signal dispositions that a program expects, and ends them when a test
-//! takes too long.
+//! Starts processes with the signal dispositions and the terminal that a program expects, and ends
+//! them when a test takes too long.
 
 use std::fs;
+use std::io;
 use std::os::unix::fs::FileTypeExt;
 use std::os::unix::process::CommandExt;
 use std::path::Path;
@@ -11,7 +12,7 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use nix::sys::signal::{SigHandler, Signal, kill, signal};
-use nix::unistd::Pid;
+use nix::unistd::{Pid, setsid};
 
 /// Makes a command start with the default actions of the signals that `nohup` and a shell's `&`
 /// make it ignore. A shell cannot trap a signal that was ignored at its start, and a program does
@@ -27,6 +28,18 @@ pub(crate) fn with_default_signals(command: &mut Command) -> &mut Command {
     };
     // SAFETY: between fork and exec only sigaction(2) is called, which is safe there.
     unsafe { command.pre_exec(reset) }
+}
+
+/// Makes a command the leader of a session of its own, on the terminal that is its stdin.
+#[allow(dead_code, reason = "not every test binary has a use for it")]
+pub(crate) fn lead_session(command: &mut Command) -> &mut Command {
+    let lead = || {
+        setsid()?;
+        // SAFETY: makes the terminal at descriptor 0 the session's own.
+        if unsafe { libc::ioctl(0, libc::TIOCSCTTY, 0) } == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+    };
+    // SAFETY: between fork and exec only setsid(2) and ioctl(2) are called, which are safe there.
+    unsafe { command.pre_exec(lead) }
 }
 
 /// A time limit. If it expires before the value is dropped, the processes that were started with an

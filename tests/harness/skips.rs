@@ -1,16 +1,38 @@
-//! Reports tests that this machine cannot run. Each is named on stderr and, where `SIGTOP_SKIPS`
-//! names a file, appended to it, so that CI can compare them with the expected ones.
+//! Reports tests that this machine cannot run. Each is named on stderr, which `cargo test` shows of
+//! failed tests alone, and in a file. The last test of a run, `without`, prints that file as one
+//! line. Where `SIGTOP_SKIPS` names a file, lines are appended to that, too, so that CI can compare
+//! them with the expected ones.
 
-use std::fs::OpenOptions;
-use std::io::Write as _;
+use std::fs::{self, OpenOptions};
+use std::io::{self, Write as _};
+use std::path::{Path, PathBuf};
 
 /// Reports that something is skipped.
+#[allow(dead_code, reason = "the last test only reads")]
 pub(crate) fn skip(what: &str) {
     let line = format!("SKIPPED: {what}\n");
     eprint!("{line}");
-    if let Some(path) = std::env::var_os("SIGTOP_SKIPS") {
-        let file = OpenOptions::new().append(true).create(true).open(&path);
-        let written = file.and_then(|mut file| file.write_all(line.as_bytes()));
-        written.unwrap_or_else(|error| panic!("{}: {error}", path.display()));
+    if let Some(file) = of_this_run() {
+        // Another user's run may own the directory.
+        let _ = append(&file, &line);
     }
+    if let Some(path) = std::env::var_os("SIGTOP_SKIPS") {
+        append(path.as_ref(), &line).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
+    }
+}
+
+/// Returns the file of what `cargo test` skips in this run, named after the process of cargo;
+/// `None` if a test binary was not started by cargo.
+pub(crate) fn of_this_run() -> Option<PathBuf> {
+    let cargo = format!("/proc/{}", nix::unistd::getppid());
+    let stat = fs::read_to_string(format!("{cargo}/stat")).ok()?;
+    let (pid_and_name, fields) = stat.rsplit_once(") ")?;
+    let (pid, name) = pid_and_name.split_once(" (")?;
+    // The 22nd field of the file, the time at which the process started.
+    let started = fields.split(' ').nth(19)?;
+    (name == "cargo").then(|| Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("skipped-{pid}-{started}")))
+}
+
+fn append(path: &Path, line: &str) -> io::Result<()> {
+    OpenOptions::new().append(true).create(true).open(path)?.write_all(line.as_bytes())
 }

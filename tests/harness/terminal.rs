@@ -19,7 +19,7 @@ use nix::sys::termios::{Termios, tcgetattr};
 use nix::unistd::Pid;
 use vt100::{Parser, Screen};
 
-use super::children::with_default_signals;
+use super::children::{lead_session, with_default_signals};
 use super::escapes::Guard;
 use super::run::SIGTOP;
 
@@ -62,9 +62,8 @@ impl Terminal {
         let slave = OwnedFd::from(slave.expect("a pty"));
         set_size(&slave, columns, rows);
         let end = || Stdio::from(slave.try_clone().expect("a descriptor"));
-        // setsid executes the program in its own process, so its pid is the program's.
-        let mut leader = Command::new("setsid");
-        leader.arg("--ctty").arg(command.get_program()).args(command.get_args());
+        let mut leader = Command::new(command.get_program());
+        leader.args(command.get_args());
         leader
             .env("TERM", "xterm-256color")
             .env("LC_ALL", "C.UTF-8")
@@ -81,8 +80,8 @@ impl Terminal {
         }
         let before = tcgetattr(&slave).expect("a terminal");
         let started = Instant::now();
-        with_default_signals(&mut leader);
-        let mut child = leader.stdin(end()).stdout(end()).stderr(end()).spawn().expect("setsid of util-linux");
+        lead_session(with_default_signals(&mut leader));
+        let mut child = leader.stdin(end()).stdout(end()).stderr(end()).spawn().expect("the program starts");
         let pid = Pid::from_raw(child.id() as i32);
         let (mine, theirs) = UnixStream::pair().expect("a socket pair");
         let (tell, ended) = mpsc::channel();

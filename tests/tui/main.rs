@@ -18,6 +18,8 @@ mod quitting;
 mod recorded;
 mod saving;
 mod session;
+#[path = "../harness/skips.rs"]
+mod skips;
 mod stage;
 mod terminal;
 mod threads;

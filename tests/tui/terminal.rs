@@ -25,8 +25,9 @@ use sigtop::tui::term::signals;
 use sigtop::tui::term::terminal::Console;
 use sigtop::tui::{Device, Options, run};
 
-use crate::children::with_default_signals;
+use crate::children::{lead_session, with_default_signals};
 use crate::session::Session;
+use crate::skips::skip;
 use crate::stage::{SCREEN, options};
 
 const ROLE: &str = "SIGTOP_TEST_SCREEN";
@@ -82,8 +83,8 @@ struct Pty {
 impl Pty {
     fn start(role: &str) -> Pty {
         let test = std::env::current_exe().expect("this test");
-        let mut command = Command::new("setsid");
-        command.arg("--ctty").arg(test).args(["terminal::child", "--exact", "--nocapture", "--test-threads=1"]);
+        let mut command = Command::new(test);
+        command.args(["terminal::child", "--exact", "--nocapture", "--test-threads=1"]);
         command.env(ROLE, role);
         Pty::run(command, |slave| slave.try_clone().expect("a descriptor").into())
     }
@@ -98,7 +99,7 @@ impl Pty {
         }
         let before = tcgetattr(&pty.slave).expect("its modes");
         command.env("TERM", "xterm-256color").env("LANG", "C.UTF-8").env_remove("NO_COLOR").env("RUST_BACKTRACE", "0");
-        with_default_signals(&mut command);
+        lead_session(with_default_signals(&mut command));
         let process = command.stdin(stdio(&pty.slave)).stdout(stdio(&pty.slave)).stderr(stdio(&pty.slave)).spawn();
         let (rows, columns) = (24.try_into().expect("rows"), 80.try_into().expect("columns"));
         Pty {
@@ -285,12 +286,12 @@ fn sizes_are_followed() {
 #[test]
 fn the_other_way_in_leaves_stdin_and_stdout_alone() {
     let test = std::env::current_exe().expect("this test");
-    let mut command = Command::new("setsid");
+    let mut command = Command::new("sh");
     let directory = std::env::temp_dir().join(format!("sigtop-screen-{}", std::process::id()));
     std::fs::create_dir_all(&directory).expect("a directory");
     let output = directory.join("stdout");
     // The shell has the terminal as its controlling one, and gives the program something else.
-    command.args(["--ctty", "sh", "-c", r#"exec "$0" terminal::child --exact --nocapture <"$1" >"$1" 2>&1"#]);
+    command.args(["-c", r#"exec "$0" terminal::child --exact --nocapture <"$1" >"$1" 2>&1"#]);
     command.arg(test).arg(&output).env(ROLE, "tty");
     std::fs::write(&output, "").expect("a file");
     let mut pty = Pty::run(command, |slave| slave.try_clone().expect("a descriptor").into());
@@ -305,8 +306,11 @@ fn the_other_way_in_leaves_stdin_and_stdout_alone() {
 
 #[test]
 fn a_shell_can_stop_it_and_go_on() {
-    let mut command = Command::new("setsid");
-    command.args(["--ctty", "bash", "--norc", "--noediting", "-i"]).env("PS1", "prompt> ").env(ROLE, "plain");
+    if Command::new("bash").arg("--version").stdout(Stdio::null()).status().is_err() {
+        return skip("bash is not installed");
+    }
+    let mut command = Command::new("bash");
+    command.args(["--norc", "--noediting", "-i"]).env("PS1", "prompt> ").env(ROLE, "plain");
     let mut pty = Pty::run(command, |slave| slave.try_clone().expect("a descriptor").into());
     pty.says("prompt> ");
     pty.before = tcgetattr(&pty.slave).expect("its modes");
