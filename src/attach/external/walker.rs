@@ -156,7 +156,7 @@ impl Walker {
         let Some(image) = self.images.get_mut(&id) else { return };
         let done = match event {
             TracerEvent::Started(_) => Ok(()),
-            TracerEvent::Thread { tid } => image.name_thread(tid),
+            TracerEvent::Thread { tid } => image.name_thread(tid, false),
             TracerEvent::ThreadEnded { tid } => {
                 image.threads.remove(&tid);
                 image.names.forget(tid);
@@ -168,7 +168,7 @@ impl Walker {
                     let _ = self.requests.send(WalkerRequest::CopyMore { image: id, tid: sample.tid });
                 }
                 let has_run = matches!(sample.stack, SampledStack::Copied(..));
-                let named = if has_run { image.name_thread(sample.tid) } else { Ok(()) };
+                let named = image.name_thread(sample.tid, has_run);
                 named.and_then(|()| image.send_wait(&sample)).and_then(|()| image.send_sample(&sample))
             }
             TracerEvent::Counters(counters) => image.send_counters(&counters, is_first),
@@ -250,9 +250,9 @@ impl Image {
         self.connection.flush().map(|()| true)
     }
 
-    /// Announces a thread, or its new name.
-    fn name_thread(&mut self, tid: u32) -> std::io::Result<()> {
-        let Some(name) = self.names.update(self.pid, tid, monotonic_ns()) else { return Ok(()) };
+    /// Announces a thread, or its new name. `has_run` says that it has run since the last call.
+    fn name_thread(&mut self, tid: u32, has_run: bool) -> std::io::Result<()> {
+        let Some(name) = self.names.update(self.pid, tid, has_run, monotonic_ns()) else { return Ok(()) };
         self.connection.write(|w| w.write_thread(&Thread { tid, name: name.as_bytes() }))
     }
 
