@@ -87,6 +87,13 @@ pub fn sampled_late(pid: u32) -> Option<Diagnosis> {
     Some(Diagnosis::NoTicks(format!("{process} had run before it was sampled from outside")))
 }
 
+/// Diagnoses a process that the kernel does not let be sampled from outside. `reason` is a clause
+/// about it.
+pub fn refused(pid: u32, reason: &str) -> Diagnosis {
+    let name = ProcStat::of(pid).map_or_else(|_| format!("process {pid}"), |stat| quote::name(&stat.comm));
+    Diagnosis::NoTicks(format!("{name} {reason}"))
+}
+
 /// Diagnoses a process whose agent has reported or not, and ticks by this signal. Returns `None` if
 /// nothing is found, or the process has ended.
 pub fn diagnose(pid: u32, signal: u32, has_reported: bool) -> Option<Diagnosis> {

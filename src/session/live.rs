@@ -269,12 +269,12 @@ impl LiveTarget {
         }
         match self.sampler.report()? {
             SamplerReport::Refused { pid } if self.outside.refuse(pid) => None,
-            SamplerReport::Refused { pid } if rights::tracer(pid).is_some() => {
-                Some((format!("process {pid} {}", rights::explain_refusal(pid)), false))
-            }
             SamplerReport::Refused { pid } => {
-                let is_all = !is_launched && self.target.pids() == [pid] && rights::check(pid).is_err();
-                Some((format!("process {pid} {}", rights::explain_refusal(pid)), is_all))
+                let reason = rights::explain_refusal(pid, is_launched);
+                self.ledger.explain(pid, &reason);
+                let is_traced = rights::tracer(pid).is_some();
+                let is_all = !is_launched && self.target.pids() == [pid];
+                Some((format!("process {pid} {reason}"), is_all && !is_traced && rights::check(pid).is_err()))
             }
             SamplerReport::Failed => {
                 self.outside.give_up();

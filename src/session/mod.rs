@@ -15,6 +15,7 @@
 
 mod attach_retry;
 mod baseline;
+mod chance;
 mod code_cache;
 mod cpu_meter;
 mod export;

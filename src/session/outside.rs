@@ -117,13 +117,13 @@ impl OutsideProcesses {
     }
 
     /// Notes that the kernel does not let the sampler look into a process. Returns whether it is
-    /// one of these.
+    /// one of these that has the agent, and is sampled by that as soon as it runs.
     pub(super) fn refuse(&mut self, pid: u32) -> bool {
-        let is_known = self.named.remove(&pid).is_some();
-        if is_known {
+        if self.named.remove(&pid).is_some() {
             self.refused.insert(pid);
         }
-        is_known
+        let is_stranger = self.programs.get(&pid).is_some_and(|(_, candidate)| *candidate == Candidate::Stranger);
+        self.refused.contains(&pid) && !is_stranger
     }
 
     /// Notes that no sampler can be started.

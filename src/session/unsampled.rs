@@ -9,10 +9,11 @@
 //!
 //! Many processes are too short to be looked at. The kernel adds their CPU time to that of the
 //! parent that reaps them, so the tree of a launched program is compared as a whole, too. Its
-//! samples are at random times, so their total differs by chance, by [`Chance::bound_ns`] at most.
+//! samples are at random times, so their total differs by chance, by [`Chance`] at most.
 
 use std::collections::{HashMap, VecDeque};
 
+use super::chance::{Chance, SCHEDULER_TICK_NS};
 use crate::attach::diagnose::{self, Diagnosis, diagnose};
 use crate::attach::proc::{self, ProcStat};
 use crate::link::wire::{Engine, TICK_SIGNALS};
@@ -26,8 +27,6 @@ const EARLY_READ_NS: u64 = 100_000_000;
 const EARLY_NS: u64 = 2_000_000_000;
 /// Maximum time that samples take to arrive, ns.
 const LAG_NS: u64 = 2_000_000_000;
-/// The longest scheduler tick in use (100 Hz), ns.
-const SCHEDULER_TICK_NS: u64 = 10_000_000;
 /// Smaller differences are not reported: in ns, and as a fraction of the CPU time.
 const LEAST_NS: u64 = 100_000_000;
 const LEAST_SHARE: f64 = 0.01;
@@ -105,6 +104,8 @@ pub(super) struct Sampling {
 #[derive(Debug)]
 pub(super) struct Ledger {
     accounts: HashMap<(u32, u64), Account>,
+    /// The reasons why processes cannot be sampled from outside, by pid.
+    refused: HashMap<u32, Diagnosis>,
     /// The launched program with all its descendants, also those that have ended.
     tree: Account,
     /// Whether processes were running before the session started.
@@ -143,6 +144,7 @@ impl Ledger {
     pub(super) fn new(is_attached: bool, since_ns: u64) -> Ledger {
         Ledger {
             accounts: HashMap::new(),
+            refused: HashMap::new(),
             tree: Account::default(),
             is_attached,
             is_external: false,
@@ -154,6 +156,11 @@ impl Ledger {
             outside_ns: 0,
             found: None,
         }
+    }
+
+    /// Notes why the kernel does not let a process be sampled, as a clause about it.
+    pub(super) fn explain(&mut self, pid: u32, reason: &str) {
+        self.refused.insert(pid, diagnose::refused(pid, reason));
     }
 
     /// Whether a reading is due.
@@ -261,8 +268,9 @@ impl Ledger {
             let owed_ns = if owed_ns > allowance_ns { owed_ns } else { 0 };
             outside_ns += owed_ns;
             if owed_ns + shown.unaccounted_ns > 0 {
-                worst = worst.max((owed_ns + shown.unaccounted_ns, account.why.as_ref()));
-                reasons.extend(&account.why);
+                let why = self.refused.get(&process.0).or(account.why.as_ref());
+                worst = worst.max((owed_ns + shown.unaccounted_ns, why));
+                reasons.extend(why);
             }
         }
         let tree_used_ns = self.tree.used_ns(tree_ns);
@@ -270,8 +278,8 @@ impl Ledger {
         let all_shown_ns = shown.values().fold(0u64, |sum, shown| sum.saturating_add(shown.ns));
         let (unsampled_ns, sampled_ns) =
             (outside_ns.saturating_add(unaccounted_ns), all_shown_ns.saturating_sub(unaccounted_ns));
-        let chance = Chance { period_ns: self.period_ns, sampled_ns2: variance_ns2(profile, self.period_ns) };
-        let never_reported_ns = never_reported_ns(tree_used_ns, unsampled_ns, sampled_ns, chance);
+        let chance = Chance::of(profile, self.period_ns);
+        let never_reported_ns = chance.never_reported_ns(tree_used_ns, unsampled_ns, sampled_ns);
         used_ns = used_ns.max(tree_used_ns);
         outside_ns += never_reported_ns;
         self.outside_ns = outside_ns;
@@ -327,49 +335,6 @@ impl Account {
         let owing = self.threads.max(1) + shown.images + changes + 1;
         owing.saturating_mul(period_ns + SCHEDULER_TICK_NS).saturating_add(shown.agent_ns / 2)
     }
-}
-
-/// The chance by which the total of the samples of a tree differs from its CPU time.
-#[derive(Clone, Copy, Debug)]
-struct Chance {
-    period_ns: u64,
-    /// Variance of the samples that have arrived, ns².
-    sampled_ns2: f64,
-}
-
-impl Chance {
-    /// Three standard deviations of the total of samples, and a scheduler tick, ns. `used_ns` is
-    /// the CPU time that was to be sampled, of which processes without a sample used `missed_ns`.
-    fn bound_ns(self, used_ns: u64, missed_ns: u64) -> u64 {
-        let period_ns = self.period_ns as f64;
-        // At random times, there is one sample for each period. Those of one thread keep step.
-        let (at_random, in_step) = (used_ns as f64 * period_ns, self.sampled_ns2 + missed_ns as f64 * period_ns);
-        (3.0 * at_random.min(in_step).sqrt()) as u64 + SCHEDULER_TICK_NS
-    }
-}
-
-/// Variance of the samples that have arrived, ns²: of each thread, the first and the last sample
-/// are by chance, and each of the changes of the phase, which come after ten or more samples.
-fn variance_ns2(profile: &Profile, period_ns: u64) -> f64 {
-    let mut threads = vec![0.0; profile.processes().len()];
-    for thread in profile.threads() {
-        threads[thread.process.0 as usize] += 1.0;
-    }
-    let interval_ns = period_ns.max(SCHEDULER_TICK_NS) as f64;
-    let samples = profile.processes().iter().map(|process| process.sampled_ns as f64 / interval_ns);
-    let by_chance = samples.zip(threads).map(|(samples, threads)| samples.min(threads + samples / 10.0));
-    by_chance.sum::<f64>() * interval_ns * interval_ns
-}
-
-/// CPU time of a tree beyond what its processes show, ns: 0 if chance explains it. Only the total
-/// of samples differs by chance, and not the time that is known to have none.
-fn never_reported_ns(used_ns: u64, unsampled_ns: u64, sampled_ns: u64, chance: Chance) -> u64 {
-    let to_be_sampled_ns = used_ns.saturating_sub(unsampled_ns);
-    let never_reported_ns = to_be_sampled_ns.saturating_sub(sampled_ns);
-    // Where no process is sampled, for a reason that is known, nothing differs by chance.
-    let is_sampled = sampled_ns > 0 || unsampled_ns == 0;
-    let is_by_chance = is_sampled && never_reported_ns <= chance.bound_ns(to_be_sampled_ns, never_reported_ns);
-    if is_by_chance { 0 } else { never_reported_ns }
 }
 
 /// Whether CPU time is to be sampled now: while the CPU clock ticks, and under every clock while no
@@ -449,31 +414,6 @@ mod tests {
         assert_eq!(found(S, period_ns), (S, Some(NEVER_REPORTED.to_owned())));
         assert_eq!(found(S / 10, period_ns), (0, None));
         assert_eq!(found(S / 10, period_ns / 100).0, S / 10);
-        // 3 * sqrt(1 s * 10 ms) + 10 ms.
-        assert_eq!(Chance { period_ns, sampled_ns2: 1e18 }.bound_ns(S, 0), 310_000_000);
-    }
-
-    /// Regression test: on a busy machine, a child may end long after the last reading of its
-    /// clock. The time between was taken for chance if another process had a tick before it blocked
-    /// signals.
-    #[test]
-    fn time_that_is_known_to_have_no_samples_does_not_differ_by_chance() {
-        let period_ns = 10_000_000;
-        let chance = Chance { period_ns, sampled_ns2: 1e18 };
-        assert_eq!(never_reported_ns(3 * S, 27 * S / 10, period_ns, chance), 3 * S / 10 - period_ns);
-        assert_eq!(never_reported_ns(3 * S, 29 * S / 10, period_ns, chance), 0);
-        assert_eq!(never_reported_ns(3 * S, 0, 27 * S / 10, chance), 0);
-    }
-
-    /// Regression test: 300 processes of 50 ms lacked 6 % of their CPU time, for the kernel's work
-    /// at their ends, and it was taken for chance.
-    #[test]
-    fn samples_of_one_process_differ_less_than_random_ones() {
-        let (period_ns, used_ns, missed_ns) = (10_000_000, 158 * S / 10, S);
-        // Five samples of each process: 1 + 5 / 10 are by chance.
-        let chance = Chance { period_ns, sampled_ns2: 300.0 * 1.5 * 1e14 };
-        assert_eq!(never_reported_ns(used_ns, 0, used_ns - missed_ns, chance), missed_ns);
-        assert_eq!(never_reported_ns(used_ns, 0, used_ns - missed_ns, Chance { sampled_ns2: 1e18, ..chance }), 0);
     }
 
     #[test]

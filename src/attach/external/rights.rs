@@ -27,6 +27,8 @@ struct TracingFacts {
     has_more_capabilities: bool,
     /// Whether the process allows to be dumped, as far as its files tell.
     is_dumpable: bool,
+    /// Whether sigtop has started the process, or one of its ancestors.
+    is_launched: bool,
 }
 
 /// Checks that a process may be traced.
@@ -38,14 +40,14 @@ pub fn check(pid: u32) -> Result<(), String> {
     match File::open(format!("/proc/{pid}/mem")) {
         Ok(_) => Ok(()),
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
-        Err(_) => Err(explain(&TracingFacts::read(pid))),
+        Err(_) => Err(explain_refusal(pid, false)),
     }
 }
 
 /// Explains why the kernel does not let threads of a process be stopped, as a clause about the
-/// process.
-pub fn explain_refusal(pid: u32) -> String {
-    explain(&TracingFacts::read(pid))
+/// process. `is_launched` says that this program has started it, or one of its ancestors.
+pub fn explain_refusal(pid: u32, is_launched: bool) -> String {
+    explain(&TracingFacts { is_launched, ..TracingFacts::read(pid) })
 }
 
 /// Returns the tracer that a process has already, such as a debugger.
@@ -72,6 +74,7 @@ impl TracingFacts {
             ptrace_scope: fs::read_to_string(PTRACE_SCOPE).ok().and_then(|text| text.trim().parse().ok()).unwrap_or(0),
             has_more_capabilities: theirs & !ours != 0,
             is_dumpable: owner == status.users[1],
+            is_launched: false,
         }
     }
 }
@@ -87,6 +90,12 @@ fn explain(facts: &TracingFacts) -> String {
         TracingFacts { users, own_user, .. } if !is_root && *users != [*own_user; 4] => {
             format!("belongs to user {}; run: sudo sigtop --pid {pid}", users[1])
         }
+        TracingFacts { ptrace_scope: 3.., is_launched: true, .. } => {
+            "cannot be traced: kernel.yama.ptrace_scope is 3, which forbids tracing until the next boot".to_owned()
+        }
+        TracingFacts { ptrace_scope: scope @ 1..=2, is_launched: true, .. } if !is_root => format!(
+            "cannot be traced: kernel.yama.ptrace_scope is {scope}; run: sudo sysctl kernel.yama.ptrace_scope=0"
+        ),
         TracingFacts { ptrace_scope: 3.., .. } => {
             "cannot be traced: kernel.yama.ptrace_scope is 3, which forbids tracing until the next boot; \
              start it with: sigtop -- COMMAND"
@@ -129,6 +138,7 @@ mod tests {
             ptrace_scope: 3,
             has_more_capabilities: true,
             is_dumpable: false,
+            is_launched: false,
         };
         assert!(explain(&facts).starts_with("is traced by process 7"));
         facts.tracer = 0;
@@ -139,6 +149,14 @@ mod tests {
         assert!(explain(&facts).contains("ptrace_scope is 2") && explain(&facts).ends_with("sudo sigtop --pid 41"));
         facts.ptrace_scope = 1;
         assert!(explain(&facts).contains("start it with sigtop -- COMMAND"));
+        for scope in 1..=3 {
+            let launched = explain(&TracingFacts { is_launched: true, ptrace_scope: scope, ..facts.clone() });
+            assert!(
+                launched.contains(&format!("ptrace_scope is {scope}")) && !launched.contains("COMMAND"),
+                "{launched}"
+            );
+            assert_eq!(launched.ends_with("sudo sysctl kernel.yama.ptrace_scope=0"), scope < 3);
+        }
         facts.ptrace_scope = 0;
         assert!(explain(&facts).contains("capabilities that user 1000 lacks"));
         facts.has_more_capabilities = false;

@@ -149,6 +149,7 @@ impl Tracer {
                 self.end_image(pid);
                 self.give_up(pid);
             }
+            Err(error) if error.kind() == ErrorKind::PermissionDenied => self.lose_unsampled(pid, tid, true, now_ns),
             Err(_) => {
                 process.remove_thread(tid);
                 self.outbox.push_back((image, TracerEvent::ThreadEnded { tid }));
@@ -167,26 +168,32 @@ impl Tracer {
         if !thread.is_seized {
             match ptrace::seize(tid) {
                 Ok(()) => thread.is_seized = true,
+                // A debugger traces it, for example, or it is just ending.
                 Err(error) => {
-                    // A debugger traces it, for example. Its time is in no sample.
-                    let unsampled_ns = match self.config.clock {
-                        Clock::Real => now_ns.saturating_sub(std::mem::replace(&mut thread.wall_ns, now_ns)),
-                        _ => std::mem::take(&mut thread.unsampled_ns),
-                    };
-                    process.lose(LossCause::Unaccounted, unsampled_ns);
-                    // A thread that is just ending cannot be traced either.
                     let is_alive = || ProcStat::of_thread(pid, tid).is_ok_and(|stat| !stat.is_dead());
-                    if error == Errno::EPERM && !process.is_refused && is_alive() {
-                        process.is_refused = true;
-                        let _ = self.links.refused.send(pid);
-                    }
-                    return;
+                    let is_refused = error == Errno::EPERM && is_alive();
+                    return self.lose_unsampled(pid, tid, is_refused, now_ns);
                 }
             }
         }
         if ptrace::interrupt(tid).is_ok() {
             thread.request_stop(now_ns, self.tick_ns);
             self.asked.insert(tid, pid);
+        }
+    }
+
+    /// Counts the time of a thread that cannot be stopped as lost. If the kernel refuses it, the
+    /// viewer learns of that once.
+    fn lose_unsampled(&mut self, pid: u32, tid: u32, is_refused: bool, now_ns: u64) {
+        let Some(process) = self.processes.get_mut(&pid) else { return };
+        let Some(thread) = process.threads.get_mut(&tid) else { return };
+        let unsampled_ns = match self.config.clock {
+            Clock::Real => now_ns.saturating_sub(std::mem::replace(&mut thread.wall_ns, now_ns)),
+            _ => std::mem::take(&mut thread.unsampled_ns),
+        };
+        process.lose(LossCause::Unaccounted, unsampled_ns);
+        if is_refused && !std::mem::replace(&mut process.is_refused, true) {
+            let _ = self.links.refused.send(pid);
         }
     }
 
