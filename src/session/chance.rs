@@ -1,4 +1,4 @@
-//! How much the CPU time that samples show differs from the true one by chance.
+//! The chance by which the CPU time of samples differs from the true one.
 
 use crate::profile::Profile;
 
