@@ -261,8 +261,9 @@ fn limits(manual: &mut Manual) {
          functions cannot be read as a whole has native frames; the page of losses counts those. A function that is freed \
          within a tenth of a second of its sample is [freed function]. Of recursion deeper than a sample, the leaf side is \
          kept.",
-        "Allocated bytes are those that a program asks of malloc and its kin, and of mmap for anonymous memory that is \
-         not only reserved (PROT_NONE). A mapping is in use (LIVE) until its first page is unmapped. At most 65 536 \
+        "Allocated bytes are those that a program asks of malloc and its kin, of mmap for anonymous memory that is not \
+         only reserved (PROT_NONE), and of mremap for what such a mapping grows by. Each page of a mapping is in use (LIVE) \
+         until it is unmapped. Under a seccomp filter, growth counts only of mappings that are sampled. At most 65 536 \
          sampled allocations are watched at a time, by eight for each hash of an address; the bytes of others are lost \
          to LIVE, and the header and the losses page count them. What musl's own functions allocate is not seen.",
         "On the wall clock, the stack of a sleeping thread is [truncated] where a frame needs a register that the kernel \

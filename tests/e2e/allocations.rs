@@ -51,7 +51,7 @@ fn check_bytes(Watched { raw, ran, .. }: &Watched) {
     for (site, name) in [("site_a", "a"), ("site_b", "b"), ("site_c", "c")] {
         check("alloc", site, ran.number(name) as f64);
     }
-    let truth: f64 = ["a", "b", "c", "mapped"].map(|name| ran.number(name) as f64).iter().sum();
+    let truth: f64 = ["a", "b", "c", "mapped", "grown"].map(|name| ran.number(name) as f64).iter().sum();
     let ratio = (raw.weight_ns("alloc") + raw.lost_bytes) as f64 / truth;
     let bound = (3.0 * (INTERVAL / truth).sqrt()).max(0.03);
     assert!((ratio - 1.0).abs() < bound, "{ratio:.4} of the true bytes; lost {:?}", raw.lost);
@@ -63,6 +63,8 @@ fn check_bytes(Watched { raw, ran, .. }: &Watched) {
     // left of it is known to the page.
     assert_eq!(bytes(raw, "alloc", "mmap"), ran.number("mapped") as f64);
     assert_eq!(bytes(raw, "live", "mmap"), (ran.number("mapped") - ran.number("unmapped")) as f64);
+    assert_eq!(bytes(raw, "alloc", "mremap"), ran.number("grown") as f64);
+    assert_eq!(bytes(raw, "live", "mremap"), (ran.number("grown") - ran.number("ungrown")) as f64);
 }
 
 #[test]

@@ -1,5 +1,6 @@
 // Allocates at three sites, by each function of the allocator, on two threads: `allocates MEGABYTES A B C` allocates A, B and C parts
-// of the bytes at the three, keeps every 16th allocation of the third, and prints what it has counted itself.
+// of the bytes at the three, keeps every 16th allocation of the third, maps memory, and prints what it has counted itself.
+#define _GNU_SOURCE
 #include <malloc.h>
 #include <pthread.h>
 #include <stdint.h>
@@ -8,11 +9,12 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <time.h>
+#include <unistd.h>
 
 enum { BURST = 16 << 20 };
 
 static uint64_t wanted, parts[3];
-static uint64_t bytes[3], objects[3], leaked, leaked_objects, mapped, unmapped;
+static uint64_t bytes[3], objects[3], leaked, leaked_objects, mapped, unmapped, grown, ungrown;
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 
 __attribute__((noinline)) static void *use(void *memory) {
@@ -99,6 +101,50 @@ static void unmap(void *memory, size_t size) {
     unmapped += size;
 }
 
+static char *map(size_t size, int protection, int flags, int file) {
+    char *memory = mmap(NULL, size, protection, flags, file, 0);
+    if (memory == MAP_FAILED) abort();
+    return memory;
+}
+
+static char *remap(char *memory, size_t size, size_t next, int flags, void *place) {
+    memory = mremap(memory, size, next, flags, place);
+    if (memory == MAP_FAILED) abort();
+    return memory;
+}
+
+// Mappings that grow, shrink and move. 1 MiB is `M`.
+static void move_mappings(void) {
+    const size_t M = 1 << 20;
+    const int both = PROT_READ | PROT_WRITE, private = MAP_PRIVATE | MAP_ANONYMOUS;
+    char *first = map(4 * M, both, private, -1), *second = map(4 * M, both, private, -1);
+    mapped += 8 * M;
+    // It grows where it is or elsewhere, and then at a given place.
+    first = remap(first, 4 * M, 12 * M, MREMAP_MAYMOVE, NULL), grown += 8 * M;
+    first = remap(first, 12 * M, 16 * M, MREMAP_MAYMOVE | MREMAP_FIXED, map(16 * M, PROT_NONE, private, -1)), grown += 4 * M;
+    // What is shorter than a page stays.
+    first = remap(first, 16 * M, 2 * M + 1, 0, NULL), ungrown += 12 * M, unmapped += 2 * M - 4096;
+    second = remap(second, 4 * M, 12 * M, MREMAP_MAYMOVE, NULL), grown += 8 * M;
+    // One in the place of the other, of which nothing remains.
+    second = remap(second, 12 * M, 12 * M, MREMAP_MAYMOVE | MREMAP_FIXED, map(12 * M, PROT_NONE, private, -1));
+    first = remap(first, 2 * M + 1, 1 * M, MREMAP_MAYMOVE | MREMAP_FIXED, second), unmapped += M + 4096;
+    unmapped += M;
+    // A part of the old pages and of the new ones.
+    unmap(second + 2 * M, 2 * M);
+    if (munmap(second + 4 * M, 3 * M)) abort();
+    ungrown += 3 * M;
+    // One that fails changes nothing.
+    if (mremap(second, M, 1ul << 46, 0) != MAP_FAILED) abort();
+    // Memory that was only reserved, and a file's, which is none.
+    char *third = map(M, PROT_NONE, private, -1);
+    if (mprotect(third, M, both)) abort();
+    remap(third, M, 5 * M, MREMAP_MAYMOVE, NULL), grown += 4 * M;
+    FILE *file = tmpfile();
+    if (!file || ftruncate(fileno(file), 16 * M)) abort();
+    remap(map(M, both, MAP_SHARED, fileno(file)), M, 16 * M, MREMAP_MAYMOVE, NULL);
+    remap(map(M, both, MAP_PRIVATE, fileno(file)), M, 16 * M, MREMAP_MAYMOVE, NULL);
+}
+
 int main(int argc, char **argv) {
     if (argc < 5) return 2;
     uint64_t before = in_use();
@@ -126,10 +172,12 @@ int main(int argc, char **argv) {
             unmapped += 1 << 20;
         }
     }
+    move_mappings();
     printf("a %llu\nb %llu\nc %llu\n", (unsigned long long)bytes[0], (unsigned long long)bytes[1], (unsigned long long)bytes[2]);
     printf("objects %llu\n", (unsigned long long)(objects[0] + objects[1] + objects[2]));
     printf("in_use %lld\n", (long long)(after - before));
     printf("leaked %llu\nleaked_objects %llu\n", (unsigned long long)leaked, (unsigned long long)leaked_objects);
     printf("mapped %llu\nunmapped %llu\n", (unsigned long long)mapped, (unsigned long long)unmapped);
+    printf("grown %llu\nungrown %llu\n", (unsigned long long)grown, (unsigned long long)ungrown);
     return 0;
 }

@@ -87,6 +87,7 @@ allocator_functions! {
     "pvalloc" PVALLOC pvalloc Size;
     "mmap" MMAP mmap Mapped;
     "mmap64" MMAP64 mmap64 Mapped;
+    "mremap" MREMAP mremap Remapped;
     "_Znwm" NEW new Size;
     "_Znam" NEW_ARRAY new_array Size;
     "_ZnwmRKSt9nothrow_t" NEW_NOTHROW new_nothrow Size;

@@ -1,9 +1,9 @@
 //! The sampled mappings, by the pages of each that are mapped still.
 //!
-//! munmap(2) may end a part of a mapping, or several at a time, and mmap(2) may replace a part of
-//! one. A mapping is therefore kept as pieces, and found by its pages. A piece is one word, so that
-//! any thread, and any handler, can shorten it by a single exchange. Only the agent thread makes
-//! a piece without pages free again, once it knows that its mapping has shrunk.
+//! munmap(2) may end a part of a mapping, or several at a time, mmap(2) may replace a part of one,
+//! and mremap(2) moves some. A mapping is therefore kept as pieces, and found by its pages. A piece
+//! is one word, so that any thread, and any handler, can change it by a single exchange. Only the
+//! agent thread makes a piece without pages free again, once it knows that its mapping has shrunk.
 
 use alloc::vec::Vec;
 use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
@@ -14,6 +14,9 @@ const PAGE_BITS: u32 = 12;
 /// A range of pages in one word: the first page, and in the lower bits the number of pages.
 const COUNT_BITS: u32 = 28;
 const COUNT: u64 = (1 << COUNT_BITS) - 1;
+/// Number of pages that a process can map, and bit of the first page of a piece that mremap(2) is
+/// moving: no range of addresses meets it.
+const MOVING: u64 = 1 << (47 - PAGE_BITS);
 
 /// State of a piece that is being written.
 const CLAIMED: u64 = 1;
@@ -45,7 +48,7 @@ pub(crate) struct SampledMappings {
 /// The pages of a range of addresses: the first, and the one after the last.
 fn pages(address: usize, length: usize) -> (u64, u64) {
     let end = (address as u64).saturating_add(length as u64).saturating_add((1 << PAGE_BITS) - 1);
-    (address as u64 >> PAGE_BITS, end >> PAGE_BITS)
+    ((address as u64 >> PAGE_BITS).min(MOVING), (end >> PAGE_BITS).min(MOVING))
 }
 
 /// Packs a range of pages; [`GONE`] if it is empty.
@@ -86,35 +89,70 @@ impl SampledMappings {
     pub(crate) fn watch(&self, id: u32, address: usize, length: usize) -> bool {
         let (first, end) = pages(address, length);
         let whole = end - first;
-        let Some(piece) = self.claim(id, whole.min(COUNT) as u32).filter(|_| first > 0) else { return false };
-        piece.range.store(if whole <= COUNT { pack(first, end) } else { 0 }, Ordering::Release);
-        whole <= COUNT
+        if first == 0 || !(1..=COUNT).contains(&whole) {
+            return false;
+        }
+        let Some(piece) = self.claim(id, whole as u32) else { return false };
+        piece.range.store(pack(first, end), Ordering::Release);
+        true
     }
 
     /// Ends the pages of all mappings in a range of addresses.
     pub(crate) fn unmap(&self, address: usize, length: usize) {
+        self.cut(pages(address, length), |_, _| GONE);
+    }
+
+    /// Takes the pages of all mappings in a range of addresses away from there, before mremap(2)
+    /// moves them. [`attach`](Self::attach) has to follow.
+    pub(crate) fn detach(&self, address: usize, length: usize) {
+        self.cut(pages(address, length), |first, end| pack(first | MOVING, end | MOVING));
+    }
+
+    /// Puts the pages that were taken from a range of addresses at their new one. Those that do not
+    /// fit it end. Returns whether there were any.
+    pub(crate) fn attach(&self, from: (usize, usize), to: (usize, usize)) -> bool {
+        let ((from, from_end), (to, to_end)) = (pages(from.0, from.1), pages(to.0, to.1));
+        let mut is_any = false;
+        for piece in self.used() {
+            let range = piece.range.load(Ordering::Acquire);
+            let (first, end) = unpack(range);
+            if first & MOVING == 0 || (first & !MOVING) < from || (end & !MOVING) > from_end {
+                continue;
+            }
+            let moved = |page: u64| (page & !MOVING) - from + to;
+            let next = pack(moved(first), moved(end).min(to_end));
+            if piece.range.compare_exchange(range, next, Ordering::AcqRel, Ordering::Relaxed).is_ok() {
+                is_any = true;
+                self.have_shrunk.store(true, Ordering::Release);
+            }
+        }
+        is_any
+    }
+
+    /// Puts what `replace` makes of them in the place of the pages in a range.
+    fn cut(&self, (from, to): (u64, u64), replace: impl Fn(u64, u64) -> u64) {
         if self.is_empty() {
             return;
         }
-        let (from, to) = pages(address, length);
         for piece in self.used() {
             let mut range = piece.range.load(Ordering::Acquire);
             loop {
                 let (first, end) = unpack(range);
-                if from.max(first) >= to.min(end) {
+                let (start, stop) = (from.max(first), to.min(end));
+                if start >= stop {
                     break;
                 }
-                let (head, tail) = (pack(first, from.max(first)), pack(to.min(end), end));
-                // The other of two pieces that remain gets a place of its own. Without one it is
-                // lost.
-                let (kept, moved) = if head == GONE { (tail, GONE) } else { (head, tail) };
+                let parts = [pack(first, start), replace(start, stop), pack(stop, end)];
+                let mut parts = parts.into_iter().filter(|&part| part != GONE);
+                let kept = parts.next().unwrap_or(GONE);
                 let (id, whole) = (piece.id.load(Ordering::Relaxed), piece.whole.load(Ordering::Relaxed));
                 match piece.range.compare_exchange(range, kept, Ordering::AcqRel, Ordering::Acquire) {
                     Ok(_) => {
-                        if moved != GONE
-                            && let Some(place) = self.claim(id, whole)
-                        {
-                            place.range.store(moved, Ordering::Release);
+                        // Further parts get places of their own. Without one they are lost.
+                        for part in parts {
+                            if let Some(place) = self.claim(id, whole) {
+                                place.range.store(part, Ordering::Release);
+                            }
                         }
                         self.have_shrunk.store(true, Ordering::Release);
                         break;
@@ -206,6 +244,31 @@ mod tests {
     }
 
     #[test]
+    fn pages_move_with_the_range_that_is_remapped() {
+        let mappings = fresh();
+        assert!(mappings.watch(1, BASE, 8 * PAGE) && mappings.watch(2, BASE + 8 * PAGE, 8 * PAGE));
+        // Half of each, of which the last two pages find no room.
+        let (from, to) = ((BASE + 4 * PAGE, 8 * PAGE), (BASE + 64 * PAGE, 6 * PAGE));
+        mappings.detach(from.0, from.1);
+        assert_eq!(mappings.collect(), [(1, u32::MAX), (2, u32::MAX)], "all are mapped still");
+        mappings.unmap(from.0, from.1);
+        assert!(mappings.attach(from, to) && !mappings.attach(from, to));
+        assert_eq!(mappings.collect(), [(1, u32::MAX), (2, part(6, 8))]);
+        mappings.unmap(BASE + 4 * PAGE, 8 * PAGE);
+        assert!(!mappings.have_shrunk(), "they were moved from there");
+        mappings.unmap(to.0, 5 * PAGE);
+        assert_eq!(mappings.collect(), [(1, part(4, 8)), (2, part(5, 8))]);
+        // A call that fails puts them back.
+        mappings.detach(BASE, 4 * PAGE);
+        assert!(mappings.attach((BASE, 4 * PAGE), (BASE, 4 * PAGE)));
+        mappings.unmap(BASE, 3 * PAGE);
+        assert_eq!(mappings.collect(), [(1, part(1, 8)), (2, part(5, 8))]);
+        mappings.detach(0, usize::MAX);
+        mappings.unmap(0, usize::MAX);
+        assert_eq!(mappings.collect(), [(1, part(1, 8)), (2, part(5, 8))], "no address is theirs meanwhile");
+    }
+
+    #[test]
     fn one_call_ends_several_mappings_and_none_beyond_its_pages() {
         let mappings = fresh();
         for id in 1..=4 {
@@ -222,6 +285,7 @@ mod tests {
     fn mappings_without_a_place_are_refused() {
         let mappings = fresh();
         assert!(!mappings.watch(1, BASE, 2 << 40), "too large");
+        assert!(!mappings.watch(1, 1 << 47, PAGE), "too far");
         for id in 0..PIECES as u32 {
             assert!(mappings.watch(id, BASE + 2 * PAGE * id as usize, PAGE));
         }

@@ -6,6 +6,7 @@ use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use crate::agent::allocations::countdown::{Counted, Spacing};
 use crate::agent::allocations::tables::{Tables, tables};
 use crate::agent::arch::{self, NOT_COUNTED, PROGRAM_COUNTER, STACK_POINTER, SlowCall};
+use crate::agent::os::memory::is_fresh_memory;
 use crate::agent::os::{coarse_clock, syscall};
 use crate::agent::sampling::ring::RawSample;
 use crate::agent::sampling::sample;
@@ -38,10 +39,21 @@ pub(crate) enum Kind {
     MovedProduct = 5,
     /// mmap(2): anonymous memory counts, unless it is only reserved (`PROT_NONE`).
     Mapped = 6,
+    /// mremap(2): the bytes count by which anonymous memory grows.
+    Remapped = 7,
 }
 
-const KINDS: [Kind; 7] =
-    [Kind::Size, Kind::Product, Kind::Aligned, Kind::Stored, Kind::Moved, Kind::MovedProduct, Kind::Mapped];
+const KINDS: [Kind; 8] = [
+    Kind::Size,
+    Kind::Product,
+    Kind::Aligned,
+    Kind::Stored,
+    Kind::Moved,
+    Kind::MovedProduct,
+    Kind::Mapped,
+    Kind::Remapped,
+];
+const PAGE: usize = 4096;
 
 fn kind(code: usize) -> Kind {
     KINDS.get(code & !NOT_COUNTED).copied().unwrap_or(Kind::Size)
@@ -60,6 +72,7 @@ fn size(kind: Kind, arguments: &[usize; 6]) -> Option<usize> {
             let is_usable = third as i32 != libc::PROT_NONE;
             (is_usable && flags as i32 & libc::MAP_ANONYMOUS != 0).then_some(second)
         }
+        Kind::Remapped => third.checked_next_multiple_of(PAGE)?.checked_sub(second.checked_next_multiple_of(PAGE)?),
     }
 }
 
@@ -67,9 +80,11 @@ fn size(kind: Kind, arguments: &[usize; 6]) -> Option<usize> {
 /// address as soon as it has moved. Returns its id, or 0.
 pub(crate) extern "C" fn before(arguments: &[usize; 6], code: usize) -> usize {
     match (kind(code), tables()) {
-        (Kind::Moved | Kind::MovedProduct, Some(tables)) => tables.withdraw(arguments[0]) as usize,
-        _ => 0,
+        (Kind::Moved | Kind::MovedProduct, Some(tables)) => return tables.withdraw(arguments[0]) as usize,
+        (Kind::Remapped, Some(tables)) => tables.mappings.detach(arguments[0], arguments[1]),
+        _ => {}
     }
+    0
 }
 
 /// Ends the allocation at an address that is about to be freed.
@@ -95,9 +110,10 @@ pub(crate) extern "C" fn after(call: &SlowCall) {
         // SAFETY: posix_memalign(3) has returned 0 and stored an address where this points to.
         Kind::Stored if call.result == 0 => unsafe { *(call.arguments[0] as *const usize) },
         Kind::Stored => 0,
-        Kind::Mapped if call.result == usize::MAX => 0,
+        Kind::Mapped | Kind::Remapped if call.result == usize::MAX => 0,
         _ => call.result,
     };
+    let is_watched = kind == Kind::Remapped && move_pages(tables, call);
     if call.token != 0 {
         // A call that asks for no bytes frees the allocation and may return null.
         match address {
@@ -127,8 +143,27 @@ pub(crate) extern "C" fn after(call: &SlowCall) {
     let seed = || core::ptr::from_ref(countdown) as u64 ^ arch::thread_pointer() as u64 ^ syscall_free_seed(call);
     let counted = Counted { bytes, is_subtracted: is_counted };
     if let Some(weight) = countdown.count(counted, spacing, coarse_clock::now_ns, seed) {
-        record(tables, call, kind, weight, address);
+        let memory = match kind {
+            Kind::Mapped => Memory::Mapping { address, length: call.arguments[1] },
+            Kind::Remapped => {
+                let address = address + call.arguments[1].next_multiple_of(PAGE);
+                Memory::Growth { address, length: bytes as usize, is_watched }
+            }
+            _ => Memory::Allocation { address },
+        };
+        record(tables, call, weight, memory);
     }
+}
+
+/// Notes where the pages of a mapping are after mremap(2). Returns whether any of them is watched.
+fn move_pages(tables: &Tables, call: &SlowCall) -> bool {
+    let [from, length, new_length, ..] = call.arguments;
+    if call.result == usize::MAX {
+        return tables.mappings.attach((from, length), (from, length));
+    }
+    // It replaces what was there (`MREMAP_FIXED`).
+    tables.mappings.unmap(call.result, new_length);
+    tables.mappings.attach((from, length), (call.result, new_length))
 }
 
 /// Returns a number that differs between runs, without a system call.
@@ -136,24 +171,42 @@ fn syscall_free_seed(call: &SlowCall) -> u64 {
     call.registers[STACK_POINTER].rotate_left(17) ^ (call.result as u64).rotate_left(31)
 }
 
+/// The memory that a sampled call has allocated.
+#[derive(Clone, Copy)]
+enum Memory {
+    /// Memory of the allocator.
+    Allocation { address: usize },
+    /// A mapping.
+    Mapping { address: usize, length: usize },
+    /// The pages by which a mapping has grown, and whether its other pages are watched.
+    Growth { address: usize, length: usize, is_watched: bool },
+}
+
 /// Records a sampled allocation.
-fn record(tables: &Tables, call: &SlowCall, kind: Kind, (bytes, objects): (u64, u64), address: usize) {
+fn record(tables: &Tables, call: &SlowCall, (bytes, objects): (u64, u64), memory: Memory) {
     let may_call = state::SYSCALLS_ALLOWED.load(Ordering::Relaxed) && !state::syscalls_forbidden();
     if state::DISABLED.load(Ordering::Relaxed) || may_call && !state::in_own_process() {
         return;
     }
+    // A file's mapping is no memory. The kernel alone knows one that is not watched.
+    if let Memory::Growth { address, length, is_watched: false } = memory {
+        // SAFETY: the last page of those that a call has added which has not returned yet.
+        let is_memory = may_call && unsafe { is_fresh_memory(address + length - PAGE) };
+        if !is_memory {
+            return;
+        }
+    }
     let mask = may_call.then(syscall::block_all);
     let mut values = call.registers;
-    if kind == Kind::Mapped {
-        // Memory of the kernel differs from the allocator's by the function that is shown as the
-        // leaf: as if its first instruction had been interrupted.
-        values[PROGRAM_COUNTER] = call.real as u64 + 1;
-        values[STACK_POINTER] -= 8;
-    }
-    let length = call.arguments[1];
-    let id = match kind {
-        Kind::Mapped => tables.take_mapping(address, length),
-        _ => tables.take(address),
+    let id = match memory {
+        Memory::Allocation { address } => tables.take(address),
+        Memory::Mapping { address, length } | Memory::Growth { address, length, .. } => {
+            // Memory of the kernel differs from the allocator's by the function that is shown as
+            // the leaf: as if its first instruction had been interrupted.
+            values[PROGRAM_COUNTER] = call.real as u64 + 1;
+            values[STACK_POINTER] -= 8;
+            tables.take_mapping(address, length)
+        }
     };
     let raw = RawSample {
         tid: if may_call { syscall::gettid() } else { 0 },
@@ -162,12 +215,14 @@ fn record(tables: &Tables, call: &SlowCall, kind: Kind, (bytes, objects): (u64, 
         detail: Allocation { id, objects: u32::try_from(objects).unwrap_or(u32::MAX) }.pack(),
         ..RawSample::default()
     };
-    match (sample::record_sample(raw, Registers::by_hand(values)), kind) {
-        (true, Kind::Mapped) => {}
-        (true, _) => tables.watch(id, address),
+    match (sample::record_sample(raw, Registers::by_hand(values)), memory) {
+        (true, Memory::Allocation { address }) => tables.watch(id, address),
+        (false, Memory::Allocation { address }) => tables.cancel(id, address),
+        (true, _) => {}
         // The agent thread gives its id back.
-        (false, Kind::Mapped) => tables.mappings.unmap(address, length),
-        (false, _) => tables.cancel(id, address),
+        (false, Memory::Mapping { address, length } | Memory::Growth { address, length, .. }) => {
+            tables.mappings.unmap(address, length);
+        }
     }
     if let Some(mask) = mask {
         syscall::set_mask(mask);

@@ -110,6 +110,16 @@ pub(crate) fn exclude_from_fork(start: *const u8, size: usize) {
     unsafe { syscall!(libc::SYS_madvise, start, size, libc::MADV_DONTFORK) };
 }
 
+/// Whether a new page is private anonymous memory, and no file's: only such memory can be freed
+/// lazily. madvise(2)
+///
+/// # Safety
+/// Nobody may have written to the page yet.
+pub(crate) unsafe fn is_fresh_memory(page: usize) -> bool {
+    // SAFETY: the page holds nothing that could be freed.
+    unsafe { syscall!(libc::SYS_madvise, page, PAGE, libc::MADV_FREE) == 0 }
+}
+
 /// Unmaps pages. munmap(2)
 ///
 /// # Safety

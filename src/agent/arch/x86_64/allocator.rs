@@ -29,8 +29,8 @@ const _: () = assert!(size_of::<SlowCall>() == 216);
 
 /// The body of a naked function that subtracts the size of a call from the thread's countdown and
 /// jumps to the function whose address is in the static `$real`. The first word says in which
-/// arguments the size is; `Moved` asks the filter first (see [`freeing_function!`]) and `Mapped`
-/// subtracts nothing. The countdowns are at the start of
+/// arguments the size is; `Moved` asks the filter first (see [`freeing_function!`]), `Mapped` and
+/// `Remapped` subtract nothing. The countdowns are at the start of
 /// the table that `$tables` points to: 1024 of 64 bytes, each the thread pointer of its owner and
 /// the bytes that are left.
 ///
@@ -58,6 +58,7 @@ macro_rules! allocating_function {
     };
     // What does not count must not be subtracted, and the kernel takes longer than the decision.
     (Mapped $($rest:tt)*) => { $crate::agent::arch::allocating_function!(@ "jmp 3f", "rsi" $($rest)*) };
+    (Remapped $($rest:tt)*) => { $crate::agent::arch::allocating_function!(Mapped $($rest)*) };
     (@ $first:expr, $size:literal, $code:expr, $tables:path, $before:path, $real:path, $after:path) => {
         core::arch::naked_asm!(
             ".cfi_startproc",
