@@ -138,7 +138,7 @@ fn module() -> impl Strategy<Value = Message> {
 }
 
 fn counters() -> impl Strategy<Value = Message> {
-    (vec(number(), 19), any::<u32>(), any::<u32>()).prop_map(|(values, threads, timers)| {
+    (vec(number(), 25), any::<u32>(), any::<u32>()).prop_map(|(values, threads, timers)| {
         Message::Counters(AgentCounters {
             monotonic_ns: values[0],
             ticks: values[1],
@@ -151,6 +151,7 @@ fn counters() -> impl Strategy<Value = Message> {
             threads,
             timers,
             foreign_signals: values[18],
+            lost_bytes: values[19..25].try_into().unwrap(),
         })
     })
 }

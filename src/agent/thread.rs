@@ -311,7 +311,7 @@ impl Agent {
                 counters::remember_epoch(self.ticker.epoch());
                 let spacing = Spacing { interval: period_ns, per_second };
                 let counts = clock != Clock::Alloc
-                    || self.allocations.engage(spacing, self.ticker.epoch(), &self.publisher.modules);
+                    || self.allocations.engage(spacing, self.ticker.epoch(), &self.publisher.modules, self.ring);
                 if clock == Clock::Live || !counts {
                     self.ticker.engaged.state = EngineState::Unsupported;
                 }
@@ -451,7 +451,7 @@ impl Agent {
     fn account(&self, now_ns: u64) -> AgentCounters {
         counters::move_early_counters();
         self.balance.settle(&self.ticker.engaged, self.ticker.threads.count().0);
-        let (lost_ticks, lost_ns) = counters::losses();
+        let [lost_ticks, lost_ns, lost_bytes] = counters::losses();
         let read = |index| counters::counter(index).load(Ordering::Relaxed);
         let ticks = read(word::TICKS);
         let (threads, timers) = self.ticker.threads.count();
@@ -461,6 +461,7 @@ impl Agent {
             sent: self.sent,
             lost_ticks,
             lost_ns,
+            lost_bytes,
             agent_cpu_ns: syscall::clock_ns(libc::CLOCK_THREAD_CPUTIME_ID),
             handler_cpu_ns: ticks.saturating_sub(counters::unhandled()) * TICK_COST_NS
                 + read(word::FRAMES) * FRAME_COST_NS,

@@ -37,7 +37,7 @@ pub(super) enum ConnectionState {
         /// The stacks that samples refer to.
         memory: Box<StackMemory>,
         /// The data received so far.
-        received: Received,
+        received: Box<Received>,
     },
     /// The agent was asked to leave, and its messages are ignored.
     Dismissed {
@@ -136,8 +136,8 @@ impl Connection {
         }
     }
 
-    /// Recovers the samples and counters that the agent had not sent when its process ended, as
-    /// messages. There are none if the agent did not pass its ring.
+    /// Recovers the samples, the ends of allocations and the counters that the agent had not sent
+    /// when its process ended, as messages. There are none if the agent did not pass its ring.
     pub(super) fn recover_unsent(&self) -> Vec<Message> {
         let (Some(file), ConnectionState::Accepted { received, .. }) = (&self.ring, &self.state) else {
             return Vec::new();
@@ -148,10 +148,11 @@ impl Connection {
         if bytes.is_empty() || file.read_exact_at(&mut bytes, 0).is_err() {
             return Vec::new();
         }
-        let Received { own_pid, samples, generation, counters } = received;
+        let Received { own_pid, samples, generation, counters } = &**received;
         ring::recover(&bytes, *samples, counters, *own_pid, *generation).map_or_else(Vec::new, |recovered| {
             let samples = recovered.samples.into_iter().map(|(sample, frames)| Message::Sample(sample, frames));
-            samples.chain([Message::Counters(recovered.counters)]).collect()
+            let freed = recovered.ended.into_iter().map(|id| Message::Freed { id, left: 0 });
+            samples.chain(freed).chain([Message::Counters(recovered.counters)]).collect()
         })
     }
 

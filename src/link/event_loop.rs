@@ -421,7 +421,7 @@ impl EventLoop {
             *is_continued = sampler.start_ticks == start_ticks;
             self.superseded.push(sampler.source);
         }
-        let received = Received::new(hello.pid);
+        let received = Box::new(Received::new(hello.pid));
         connection.state = ConnectionState::Accepted { source, memory: stack_memory(), received };
         let alive = connection.send(&request);
         self.deliver(connection.pid, source, ConnectionEvent::Received(Message::Hello(hello)))?;

@@ -205,8 +205,7 @@ impl Profile {
                     process.waits.insert(wait.tid, wait_now);
                 }
             }
-            Message::Counters(mut counters) => {
-                process.take_lost_bytes(&mut counters);
+            Message::Counters(counters) => {
                 process.update_clock_offset(at_ns, counters.monotonic_ns);
                 process.earlier_account = std::mem::replace(&mut process.account, counters);
             }

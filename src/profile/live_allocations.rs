@@ -173,31 +173,23 @@ mod tests {
         assert_eq!(shrink(0), [(2000, 2), (1000, 1)]);
     }
 
+    /// The agent tells of the last losses of a clock after it has begun the next.
     #[test]
-    fn what_was_lost_of_allocations_is_bytes_and_no_time() {
+    fn lost_memory_is_bytes_and_no_time_whatever_clock_is_in_use() {
         let mut profile = Profile::default();
         begin(&mut profile);
-        let engage = |profile: &mut Profile, clock| {
+        let mut lose = |clock, ns: u64, bytes: u64| {
             let (engine, state) = (Engine::Threads, EngineState::Running);
-            send(profile, SECOND, Message::Engaged(Engaged { clock, engine, state, period_ns: 1, signal: 0 }));
+            let engaged = Engaged { clock, engine, state, period_ns: 1, signal: 0 };
+            send(&mut profile, SECOND, Message::Engaged(engaged));
+            let (lost_ns, lost_bytes) = ([ns; LossCause::ALL.len()], [bytes; LossCause::ALL.len()]);
+            let counters = AgentCounters { lost_ns, lost_bytes, ..AgentCounters::default() };
+            send(&mut profile, SECOND, Message::Counters(counters));
+            [Clock::Prof, Clock::Live].map(|clock| profile.losses().lost_weight(clock)[1])
         };
-        let count = |profile: &mut Profile, lost: u64| {
-            let (lost_ns, lost_ticks) = ([lost; LossCause::ALL.len()], [1; LossCause::ALL.len()]);
-            send(profile, SECOND, Message::Counters(AgentCounters { lost_ns, lost_ticks, ..AgentCounters::default() }));
-            let losses = profile.losses();
-            (losses.lost_weight(Clock::Prof)[1], losses.lost_weight(Clock::Live)[1])
-        };
-        engage(&mut profile, Clock::Prof);
-        assert_eq!(count(&mut profile, 5), (5, 0));
-        engage(&mut profile, Clock::Alloc);
-        assert_eq!(count(&mut profile, 105), (5, 100));
-        assert_eq!(count(&mut profile, 107), (5, 102));
-        let losses = profile.losses();
-        let no_timer = LossCause::NoTimer as usize;
-        assert_eq!((losses.lost_ns[no_timer], losses.lost_bytes[no_timer]), (107, 0), "no timer, no bytes");
-        engage(&mut profile, Clock::Real);
-        assert_eq!(count(&mut profile, 110), (8, 102));
-        assert_eq!(count(&mut profile, 0), (0, 102), "an agent's counters are not trusted");
+        assert_eq!(lose(Clock::Prof, 5, 0), [5, 0]);
+        assert_eq!(lose(Clock::Alloc, 8, 100), [8, 100]);
+        assert_eq!(lose(Clock::Real, 9, 107), [9, 107]);
     }
 
     #[test]

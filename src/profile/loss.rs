@@ -31,16 +31,15 @@ impl Losses {
         if clock.is_memory() { self.lost_bytes } else { self.lost_ns }
     }
 
-    /// Adds the counters of one agent, and the lost bytes of its process. They are not trusted:
-    /// sums saturate instead of wrapping.
-    pub fn add(&mut self, account: &AgentCounters, lost_bytes: &[u64; LossCause::ALL.len()]) {
+    /// Adds the counters of one agent. They are not trusted: sums saturate instead of wrapping.
+    pub fn add(&mut self, account: &AgentCounters) {
         let add = |sum: &mut u64, value: u64| *sum = sum.saturating_add(value);
         add(&mut self.ticks, account.ticks);
         for index in 0..LossCause::ALL.len() {
             add(&mut self.lost_ticks[index], account.lost_ticks[index]);
             add(&mut self.lost_ns[index], account.lost_ns[index]);
+            add(&mut self.lost_bytes[index], account.lost_bytes[index]);
         }
-        self.lost_bytes.iter_mut().zip(lost_bytes).for_each(|(sum, &bytes)| add(sum, bytes));
         add(&mut self.agent_cpu_ns, account.agent_cpu_ns);
         add(&mut self.handler_cpu_ns, account.handler_cpu_ns);
         add(&mut self.process_cpu_ns, account.process_cpu_ns);
@@ -96,11 +95,11 @@ mod tests {
             ticks: 5,
             lost_ticks: std::array::from_fn(|cause| [1, 0, 2].get(cause).copied().unwrap_or_default()),
             lost_ns: [u64::MAX; LossCause::ALL.len()],
+            lost_bytes: [3; LossCause::ALL.len()],
             ..AgentCounters::default()
         };
-        let lost_bytes = [3; LossCause::ALL.len()];
-        losses.add(&account, &lost_bytes);
-        losses.add(&account, &lost_bytes);
+        losses.add(&account);
+        losses.add(&account);
         assert_eq!((losses.ticks, losses.lost(), losses.lost_ns[4]), (10, 6, u64::MAX));
         assert_eq!((losses.lost_weight(Clock::Live)[4], losses.lost_weight(Clock::Real)[4]), (6, u64::MAX));
     }

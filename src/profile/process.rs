@@ -12,7 +12,7 @@ use super::script::ScriptFunctionId;
 use super::stack::StackId;
 use super::totals::{ThreadStack, Totals, Weight};
 use crate::link::wire::interpreter::Interpreter;
-use crate::link::wire::{AgentCounters, Clock, Engaged, Hello, LossCause, SourceId};
+use crate::link::wire::{AgentCounters, Clock, Engaged, Hello, SourceId};
 
 /// The present wait of a thread.
 #[derive(Clone, Copy)]
@@ -67,8 +67,6 @@ pub struct Process {
     pub account: AgentCounters,
     /// The counters before the latest ones, for rates.
     pub earlier_account: AgentCounters,
-    /// Lost bytes of memory by cause, which are not in `account`.
-    pub lost_bytes: [u64; LossCause::ALL.len()],
     /// Weight of all samples of the CPU clock, ns. A reset does not change it.
     pub sampled_ns: u64,
     /// The sampling that the agent has started.
@@ -108,7 +106,6 @@ impl Process {
             connected: true,
             account: AgentCounters::default(),
             earlier_account: AgentCounters::default(),
-            lost_bytes: [0; LossCause::ALL.len()],
             sampled_ns: 0,
             engaged: None,
             interpreter: None,
@@ -134,20 +131,6 @@ impl Process {
         self.live = IdMap::default();
         self.waits = IdMap::default();
         self.code_versions = IdMap::default();
-    }
-
-    /// Moves what was lost of a clock of memory out of the counters of an agent, which add up the
-    /// weights of all clocks. Time for which there was no tick is never memory, even if the agent
-    /// tells of it after the clock was switched.
-    pub(super) fn take_lost_bytes(&mut self, counters: &mut AgentCounters) {
-        let is_memory = self.engaged.as_ref().is_some_and(|engaged| engaged.clock.is_memory());
-        for cause in LossCause::ALL {
-            let (lost, bytes) = (&mut counters.lost_ns[cause as usize], &mut self.lost_bytes[cause as usize]);
-            let new = lost.saturating_sub(self.account.lost_ns[cause as usize].saturating_add(*bytes));
-            let is_time = matches!(cause, LossCause::NoTimer | LossCause::Unaccounted);
-            *bytes = bytes.saturating_add(if is_memory && !is_time { new } else { 0 });
-            *lost = lost.saturating_sub(*bytes);
-        }
     }
 
     /// Improves the clock offset with a message that was sent at `monotonic_ns` on the target's

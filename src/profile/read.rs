@@ -229,7 +229,7 @@ impl Profile {
     /// Losses and costs, summed over all processes.
     pub fn losses(&self) -> Losses {
         let mut losses = Losses::default();
-        self.processes.iter().for_each(|process| losses.add(&process.account, &process.lost_bytes));
+        self.processes.iter().for_each(|process| losses.add(&process.account));
         losses
     }
 

@@ -31,17 +31,20 @@ pub(crate) struct AllocationSampler {
     shrunk: Vec<(u32, u32)>,
     /// Position of the ring behind the samples of those.
     freed_from: u64,
+    /// Ended allocations of which the viewer was told, but perhaps not yet.
+    told: Vec<u32>,
 }
 
 impl AllocationSampler {
     /// Turns the clock on. Returns false if the process has no allocator whose functions could be
     /// replaced, or no memory for the tables.
-    pub(crate) fn engage(&mut self, spacing: Spacing, epoch: u32, modules: &Modules) -> bool {
+    pub(crate) fn engage(&mut self, spacing: Spacing, epoch: u32, modules: &Modules, ring: &'static Ring) -> bool {
         let Some(tables) = tables::make() else { return false };
         let Spacing { interval, per_second } = spacing;
         INTERVAL.store(0, Ordering::SeqCst);
-        tables.forget_addresses();
+        tables.begin(ring);
         self.freed.clear();
+        self.told.clear();
         self.shrunk.clear();
         EPOCH.store(epoch, Ordering::Relaxed);
         PER_SECOND.store(per_second, Ordering::Relaxed);
@@ -93,7 +96,11 @@ impl AllocationSampler {
     }
 
     /// Finds the allocations that have ended, before the samples up to now are taken from the ring.
-    pub(crate) fn collect(&mut self, ring: &Ring) {
+    /// `is_flushed` says whether what was told before has left.
+    pub(crate) fn collect(&mut self, ring: &Ring, is_flushed: bool) {
+        if let Some(tables) = tables().filter(|_| is_flushed) {
+            self.told.drain(..).for_each(|id| tables.give_back(id));
+        }
         if self.interval > 0
             && self.freed.is_empty()
             && let Some(tables) = tables()
@@ -123,14 +130,13 @@ impl AllocationSampler {
     /// Calls `tell` with the id of each of them and the part that is left, if their samples were
     /// taken from the ring. `tell` returns false if there is no room.
     pub(crate) fn tell_freed(&mut self, ring: &Ring, mut tell: impl FnMut(u32, u32) -> bool) {
-        let Some(tables) = tables().filter(|_| ring.positions().1 >= self.freed_from) else { return };
-        while let Some(&(id, left)) = self.freed.last() {
-            if !tell(id, left) {
-                return;
-            }
+        while ring.positions().1 >= self.freed_from
+            && let Some(&(id, left)) = self.freed.last()
+            && tell(id, left)
+        {
             self.freed.pop();
             if left == 0 {
-                tables.give_back(id);
+                self.told.push(id);
             }
         }
     }

@@ -266,7 +266,7 @@ impl ProfileAggregate {
 }
 
 fn lost_ticks() -> u64 {
-    let (ticks, _) = counters::losses();
+    let [ticks, ..] = counters::losses();
     ticks.iter().sum()
 }
 

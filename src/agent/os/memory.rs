@@ -120,6 +120,13 @@ pub(crate) unsafe fn is_fresh_memory(page: usize) -> bool {
     unsafe { syscall!(libc::SYS_madvise, page, PAGE, libc::MADV_FREE) == 0 }
 }
 
+/// Has the kernel empty pages in fork children. Returns false if it does not know how, as before
+/// Linux 4.14. madvise(2)
+pub(crate) fn empty_in_fork(start: *const u8, size: usize) -> bool {
+    // SAFETY: changes no contents of pages of the agent's own.
+    unsafe { syscall!(libc::SYS_madvise, start, size, libc::MADV_WIPEONFORK) == 0 }
+}
+
 /// Unmaps pages. munmap(2)
 ///
 /// # Safety

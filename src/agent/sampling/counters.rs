@@ -11,7 +11,7 @@ use crate::link::wire::{Clock, LossCause};
 /// thread.
 static EARLY: [AtomicU64; EARLY_WORDS] = [const { AtomicU64::new(0) }; EARLY_WORDS];
 /// An agent that times itself uses more words.
-const EARLY_WORDS: usize = if cfg!(sigtop_timed) { ring::HEADER_WORDS } else { word::CONFIGS };
+const EARLY_WORDS: usize = if cfg!(sigtop_timed) { word::ENDED } else { word::CONFIGS };
 
 /// Returns the counter of a [`word`]: in the ring as soon as there is one.
 pub(crate) fn counter(index: usize) -> &'static AtomicU64 {
@@ -45,7 +45,14 @@ pub(crate) fn reset_unhandled() {
     UNHANDLED.store(0, Ordering::Relaxed);
 }
 
-/// Counts ticks that become no sample.
+/// Counts a sample of a clock that is lost.
+pub(crate) fn count_lost_sample(cause: LossCause, clock: Clock, weight: u64) {
+    let weights = if clock.is_memory() { word::LOST_BYTES } else { word::LOST_NS };
+    count(word::LOST_TICKS + cause as usize, 1);
+    count(weights + cause as usize, weight);
+}
+
+/// Counts ticks of a clock of time that become no sample.
 pub(crate) fn count_loss(cause: LossCause, ticks: u64, weight_ns: u64) {
     count(word::LOST_TICKS + cause as usize, ticks);
     count(word::LOST_NS + cause as usize, weight_ns);
@@ -58,10 +65,10 @@ pub(crate) fn move_early_counters() {
     }
 }
 
-/// Returns the ticks and weights lost so far, by cause.
-pub(crate) fn losses() -> ([u64; LossCause::ALL.len()], [u64; LossCause::ALL.len()]) {
-    let read = |first: usize| core::array::from_fn(|cause| counter(first + cause).load(Ordering::Relaxed));
-    (read(word::LOST_TICKS), read(word::LOST_NS))
+/// Returns the ticks lost so far by cause, and their weights in ns and in bytes.
+pub(crate) fn losses() -> [[u64; LossCause::ALL.len()]; 3] {
+    [word::LOST_TICKS, word::LOST_NS, word::LOST_BYTES]
+        .map(|first| core::array::from_fn(|cause| counter(first + cause).load(Ordering::Relaxed)))
 }
 
 static CONFIGS: [AtomicU64; EPOCHS] = [const { AtomicU64::new(0) }; EPOCHS];
@@ -124,4 +131,21 @@ pub(crate) fn remember_epoch(epoch: u32) {
 /// Resets the counters of a process that has no ring yet: for a fork child.
 pub(crate) fn forget() {
     EARLY.iter().for_each(|counter| counter.store(0, Ordering::Relaxed));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_lost_sample_of_memory_is_bytes_and_no_time() {
+        let of =
+            |weights: [[u64; LossCause::ALL.len()]; 3]| weights.map(|by_cause| by_cause[LossCause::NoTimer as usize]);
+        let before = of(losses());
+        count_lost_sample(LossCause::NoTimer, Clock::Alloc, 1 << 50);
+        count_lost_sample(LossCause::NoTimer, Clock::Real, 1 << 40);
+        let after = of(losses());
+        assert!(after[0] >= before[0] + 2);
+        assert_eq!([1, 2].map(|index| (after[index] - before[index]) >> 30), [1 << 10, 1 << 20]);
+    }
 }

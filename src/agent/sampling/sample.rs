@@ -35,7 +35,6 @@ pub(crate) fn sample_by_hand(registers: Registers) -> bool {
 /// Takes a sample of the code that was interrupted with these registers. Returns false if it was
 /// lost.
 pub(crate) fn record_sample(sample: RawSample, registers: Registers) -> bool {
-    let weight_ns = sample.weight_ns;
     let pool = POOL.load(Ordering::Acquire);
     if pool.is_null() {
         return defer_early(&sample, registers);
@@ -44,7 +43,7 @@ pub(crate) fn record_sample(sample: RawSample, registers: Registers) -> bool {
     let pool: &'static SlotPool = unsafe { &*pool };
     let Some(mut claim) = pool.claim(registers.sp()) else {
         counters::count(word::TICKS, 1);
-        counters::count_loss(LossCause::NoSlot, 1, weight_ns);
+        lose(LossCause::NoSlot, &sample);
         return false;
     };
     // Loaded after the slot was claimed: see `RING`.
@@ -61,10 +60,15 @@ pub(crate) fn record_sample(sample: RawSample, registers: Registers) -> bool {
     // SAFETY: the claim is held until this function returns, and nothing else runs on its stack.
     let has_returned = unsafe { stack.run(|| is_recorded = walk_and_record(&mut claim, ring, sample, registers)) };
     if !(has_returned && is_recorded) {
-        counters::count_loss(LossCause::RingFull, 1, weight_ns);
+        lose(LossCause::RingFull, &sample);
         return false;
     }
     true
+}
+
+/// Counts a sample as lost.
+fn lose(cause: LossCause, sample: &RawSample) {
+    counters::count_lost_sample(cause, counters::config(sample.epoch).clock, sample.weight_ns);
 }
 
 /// Walks the stack and writes the record, on the slot's stack. Returns false if the ring is full.
@@ -140,7 +144,7 @@ fn defer_early(sample: &RawSample, registers: Registers) -> bool {
     }
     let is_kept = defer(sample, registers, may_call);
     if !is_kept {
-        counters::count_loss(LossCause::NotReady, 1, sample.weight_ns);
+        lose(LossCause::NotReady, sample);
     }
     is_kept
 }

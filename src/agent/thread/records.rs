@@ -21,7 +21,7 @@ impl Agent {
     /// Sends the deferred samples and the records of the ring. Returns how many there were.
     pub(in crate::agent) fn drain(&mut self, socket: &mut Socket, now_ns: u64) -> usize {
         let mut frames = [0; MAX_FRAMES];
-        self.allocations.collect(self.ring);
+        self.allocations.collect(self.ring, socket.is_flushed());
         let mut count = self.drain_deferred(socket, now_ns, &mut frames);
         let ring = self.ring;
         let ticks = ring.count();
@@ -140,7 +140,7 @@ impl Agent {
         if written {
             self.sent += 1;
         } else {
-            counters::count_loss(LossCause::SocketFull, 1, sample.weight_ns);
+            counters::count_lost_sample(LossCause::SocketFull, sample.clock, sample.weight_ns);
         }
         written
     }
@@ -187,7 +187,7 @@ impl Agent {
             });
             match socket.write(|w| w.write_sample(&sample, frames, memory)) {
                 Ok(()) => *sent += 1,
-                Err(_) => counters::count_loss(LossCause::SocketFull, 1, weight_ns),
+                Err(_) => counters::count_lost_sample(LossCause::SocketFull, Clock::Real, weight_ns),
             }
         });
     }

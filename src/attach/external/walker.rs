@@ -423,6 +423,7 @@ impl Image {
             sent: self.sent,
             lost_ticks,
             lost_ns,
+            lost_bytes: Default::default(),
             agent_cpu_ns: if is_first { proc::cpu_ns(std::process::id()).unwrap_or(0) } else { 0 },
             handler_cpu_ns: counters.stopped_ns,
             process_cpu_ns: counters.process_cpu_ns,

@@ -244,6 +244,12 @@ fn counters(r: &mut Reader<'_>) -> Result<AgentCounters, Malformed> {
     counters.threads = r.varint_as("threads")?;
     counters.timers = r.varint_as("timers")?;
     counters.foreign_signals = r.varint()?;
+    // Older recordings end here.
+    if !r.is_empty() {
+        for value in &mut counters.lost_bytes {
+            *value = r.varint()?;
+        }
+    }
     Ok(counters)
 }
 

@@ -202,6 +202,9 @@ impl<'a> Writer<'a> {
             for value in [counters.threads.into(), counters.timers.into(), counters.foreign_signals] {
                 w.varint(value);
             }
+            for value in counters.lost_bytes {
+                w.varint(value);
+            }
         })
     }
 

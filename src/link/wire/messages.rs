@@ -318,6 +318,8 @@ pub struct AgentCounters {
     pub lost_ticks: [u64; LossCause::ALL.len()],
     /// Weight of the lost ticks by [`LossCause`], ns.
     pub lost_ns: [u64; LossCause::ALL.len()],
+    /// Weight of the lost samples of memory by [`LossCause`], bytes.
+    pub lost_bytes: [u64; LossCause::ALL.len()],
     /// CPU time of the agent thread, ns.
     pub agent_cpu_ns: u64,
     /// CPU time of the handlers, ns, estimated from the number of ticks and frames.
@@ -330,6 +332,14 @@ pub struct AgentCounters {
     pub timers: u32,
     /// Number of signals that were not ticks and were forwarded to the target's handler.
     pub foreign_signals: u64,
+}
+
+impl AgentCounters {
+    /// Adds the weight of ticks of a clock that were lost.
+    pub fn add_lost_weight(&mut self, cause: LossCause, clock: Clock, weight: u64) {
+        let weights = if clock.is_memory() { &mut self.lost_bytes } else { &mut self.lost_ns };
+        weights[cause as usize] = weights[cause as usize].saturating_add(weight);
+    }
 }
 
 /// The configuration in force.

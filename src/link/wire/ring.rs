@@ -1,9 +1,9 @@
 //! The ring buffer in which handlers leave their samples: its layout, and how a viewer recovers
 //! samples from it after the process has ended.
 //!
-//! The ring is one sealed memory file: a page of named words ([`word`]), then the circle, whose
-//! size the agent chooses: a power of two of words from [`MIN_RING_WORDS`] to [`RING_WORDS`]. The
-//! length of the file tells which. A record is `size | sent_as << 32`, `tid | flags << 32`,
+//! The ring is one sealed memory file: a page of named words ([`word`]), two of the allocations that
+//! have ended, then the circle, whose size the agent chooses: a power of two of words from
+//! [`MIN_RING_WORDS`] to [`RING_WORDS`]. The length of the file tells which. A record is `size | sent_as << 32`, `tid | flags << 32`,
 //! `generation | epoch << 32`, the weight, the packed allocation (of a tick, its time), and the packed frames. `sent_as` is 0 until the
 //! agent has sent the record as a sample. Then it is the number of that sample in the connection
 //! (from 1 on, wrapping), or [`GIVEN_UP`]. This tells samples that were sent and not received from
@@ -25,8 +25,10 @@ use super::protocol::MAX_FRAMES;
 pub const RING_WORDS: usize = 128 * 1024;
 /// Minimum size of the circle in words: about 700 samples of 20 frames.
 pub const MIN_RING_WORDS: usize = 16 * 1024;
-/// Size of the header in words: one page.
-pub const HEADER_WORDS: usize = 512;
+/// Size of the header in words: three pages.
+pub const HEADER_WORDS: usize = word::ENDED + ALLOCATIONS / 64;
+/// Number of ids of sampled allocations.
+pub const ALLOCATIONS: usize = 1 << 16;
 /// Maximum size of the file in bytes.
 pub const RING_BYTES: usize = (HEADER_WORDS + RING_WORDS) * 8;
 /// Size of a record without its frames in words.
@@ -62,8 +64,10 @@ pub mod word {
     pub const LOST_TICKS: usize = 32;
     /// Weight of the lost ticks by cause, ns.
     pub const LOST_NS: usize = 48;
+    /// Weight of the lost samples of memory by cause, bytes.
+    pub const LOST_BYTES: usize = 64;
     /// Configuration of the ticks of an epoch: `period_ns << 2 | clock`.
-    pub const CONFIGS: usize = 64;
+    pub const CONFIGS: usize = 80;
     /// Frames walked by a rule cached in the slot, by a rule of the shared table, and by a rule
     /// that was looked up. This word and the following ones are counted only by an agent that is
     /// built to time itself.
@@ -75,9 +79,12 @@ pub mod word {
     pub const DEPTHS: usize = 320;
     /// Histogram of the cycles of repeating the same walk, by [`bucket`](super::bucket).
     pub const WARM: usize = 384;
+    /// The ids of the allocations that have ended, as bits. The agent clears a bit after the
+    /// message of its end has left.
+    pub const ENDED: usize = 512;
 }
 
-const _: () = assert!(RING_WORDS.is_power_of_two() && word::CONFIGS + EPOCHS <= HEADER_WORDS);
+const _: () = assert!(RING_WORDS.is_power_of_two() && word::CONFIGS + EPOCHS <= word::RULES);
 const _: () = assert!(LossCause::ALL.len() <= word::LOST_NS - word::LOST_TICKS);
 const _: () = assert!(MIN_RING_WORDS.is_power_of_two() && RECORD_WORDS + MAX_FRAMES <= MIN_RING_WORDS / 16);
 
@@ -85,7 +92,7 @@ const _: () = assert!(MIN_RING_WORDS.is_power_of_two() && RECORD_WORDS + MAX_FRA
 pub const BUCKETS: usize = word::DEPTHS - word::CYCLES;
 
 /// Number of buckets of [`word::WARM`].
-pub const WARM_BUCKETS: usize = HEADER_WORDS - word::WARM;
+pub const WARM_BUCKETS: usize = word::ENDED - word::WARM;
 
 /// The bucket of a number of cycles. There are eight buckets per factor of two.
 pub fn bucket(cycles: u64) -> usize {
@@ -119,6 +126,8 @@ pub struct RecoveredRing {
     /// Samples that were not received, oldest first. A sample without a weight of its own (of a
     /// wall-clock or interval timer) has the weight of its period.
     pub samples: Vec<(Sample, Box<[u64]>)>,
+    /// The allocations that have ended, among them some whose ends were received.
+    pub ended: Vec<u32>,
     /// The last counters brought up to date. Ticks that were neither received nor recovered nor
     /// counted as lost count as [`LossCause::NotReady`].
     pub counters: AgentCounters,
@@ -152,6 +161,11 @@ pub fn recover(
         }
         position = position.saturating_add(size as u64);
     }
+    for index in 0..ALLOCATIONS / 64 {
+        let bits = words.header(word::ENDED + index);
+        let is_ended = |bit: &usize| bits >> bit & 1 != 0;
+        recovered.ended.extend((0..64).filter(is_ended).map(|bit| (index * 64 + bit) as u32));
+    }
     recovered.update_counters(&words, received);
     Some(recovered)
 }
@@ -165,12 +179,14 @@ impl RecoveredRing {
         counters.sent = u64::from(received).saturating_add(self.samples.len() as u64);
         counters.lost_ticks = core::array::from_fn(|cause| words.header(word::LOST_TICKS + cause));
         counters.lost_ns = core::array::from_fn(|cause| words.header(word::LOST_NS + cause));
+        counters.lost_bytes = core::array::from_fn(|cause| words.header(word::LOST_BYTES + cause));
         let lost = counters.lost_ticks.iter().fold(0u64, |sum, &ticks| sum.saturating_add(ticks));
         let missing = counters.ticks.saturating_sub(counters.sent.saturating_add(lost));
-        let period_ns = self.samples.last().map_or(0, |(sample, _)| sample.weight_ns);
         counters.lost_ticks[LossCause::NotReady as usize] += missing;
-        let lost_ns = &mut counters.lost_ns[LossCause::NotReady as usize];
-        *lost_ns = lost_ns.saturating_add(missing.saturating_mul(period_ns));
+        if let Some((last, _)) = self.samples.last() {
+            let weight = missing.saturating_mul(last.weight_ns);
+            counters.add_lost_weight(LossCause::NotReady, last.clock, weight);
+        }
     }
 }
 
@@ -253,6 +269,8 @@ mod tests {
         words[word::DRAINED_NS] = 900;
         words[word::TICKS] = 12;
         words[word::LOST_TICKS + LossCause::RingFull as usize] = 1;
+        words[word::ENDED + 2] = 0x8001;
+        words[HEADER_WORDS - 1] = 1 << 63;
         words[word::CONFIGS + 3] = 10_000_000 << 2 | Clock::Prof as u64;
         words[word::CONFIGS + 4] = 20_000_000 << 2 | Clock::Real as u64;
         let records: [&[u64]; 2] = [
@@ -276,6 +294,7 @@ mod tests {
             **frames,
             [FrameAddress::Instruction(0x8_0000), FrameAddress::Return(0x10_0000)].map(FrameAddress::pack)
         );
+        assert_eq!(before.ended, [128, 143, ALLOCATIONS as u32 - 1]);
         let after = recover(&ring(), 7, &counters, 40, 9).expect("a ring");
         assert_eq!(after.samples, before.samples[1..]);
         let (sample, _) = &after.samples[0];
@@ -286,6 +305,19 @@ mod tests {
         assert_eq!(after.counters.lost_ticks[LossCause::RingFull as usize], 1);
         assert_eq!(after.counters.lost_ticks[LossCause::NotReady as usize], 3);
         assert_eq!(after.counters.agent_cpu_ns, 5);
+        let not_ready = LossCause::NotReady as usize;
+        assert_eq!((after.counters.lost_ns[not_ready], after.counters.lost_bytes[not_ready]), (60_000_000, 0));
+    }
+
+    #[test]
+    fn lost_samples_of_memory_are_bytes() {
+        let mut ring = ring();
+        let mut set = |index: usize, value: u64| ring[8 * index..8 * index + 8].copy_from_slice(&value.to_le_bytes());
+        set(word::CONFIGS + 4, 1000 << 2 | Clock::Alloc as u64);
+        set(word::LOST_BYTES + LossCause::RingFull as usize, 700);
+        let counters = recover(&ring, 7, &AgentCounters::default(), 40, 9).expect("a ring").counters;
+        let lost = [LossCause::RingFull, LossCause::NotReady].map(|cause| counters.lost_bytes[cause as usize]);
+        assert_eq!((lost, counters.lost_ns), ([700, 3000], [0; LossCause::ALL.len()]));
     }
 
     #[test]
