@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use std::process::Command;
 
 use crate::harness::run::{Ran, SIGTOP, run, text};
+use crate::harness::skips::skip;
 use crate::harness::targets;
 use crate::harness::terminal::Terminal;
 use crate::recording::Directory;
@@ -22,7 +23,7 @@ struct Labels {
 
 /// Records a run of a target, and returns the weights in the saved profile and what it printed.
 fn record(engine: &[&str], target: &str, arguments: &[&str]) -> (Weights, Ran) {
-    let directory = Directory::new(&[&["waits", target], engine, arguments].concat().join("-"));
+    let directory = Directory::new(&[&["waits", target], engine, &arguments[..1]].concat().join("-"));
     let file = directory.file("waits.pb.gz");
     let mut command = Command::new(SIGTOP);
     command.args(["record", "--no-config", "--clock", "real", "--hz", "99", "--budget", "100%"]).args(engine);
@@ -131,6 +132,38 @@ fn the_agent_tells_the_reason_of_each_wait() {
 #[test]
 fn the_reason_of_each_wait_is_told_from_outside() {
     assert_reasons(&record(&["--engine", "external"], "waits_for", &["3", "deadlock"]));
+}
+
+/// Threads wait for files and for a page, with the agent and from outside. No disk is so slow that
+/// it could be counted on: the kernel lets a thread wait for another's lease of a file.
+#[test]
+fn threads_wait_for_disks_and_for_memory() {
+    for engine in [&[][..], &["--engine", "external"]] {
+        let directory = Directory::new(&[&["waits-disk"], engine].concat().join("-"));
+        let [leased, synced] = ["leased", "synced"].map(|name| text(&directory.file(name)).to_owned());
+        let place = text(directory.file("leased").parent().expect("a directory")).to_owned();
+        let (weights, ran) = record(engine, "waits_disk", &["3", &place]);
+        let waits = [
+            ("lease", "open", "disk", leased.as_str()),
+            ("lease", "truncate", "disk", ""),
+            ("memory", "memory", "memory", ""),
+        ];
+        for (kind, thread, wait, object) in waits {
+            if ran.number(kind) == 0 {
+                skip(&format!("this kernel has no wait of the kind {kind}"));
+                continue;
+            }
+            let right = share(&weights, thread, |labels| labels.wait == wait && labels.object == object);
+            assert!(right >= 0.97, "{engine:?}, {thread}: {right} of {weights:#?}");
+        }
+        // Whenever it waits, it waits for the disk.
+        let waiting = share(&weights, "fsync", |labels| !matches!(labels.wait.as_str(), "" | "runnable"));
+        let synced = share(&weights, "fsync", |labels| labels.wait == "disk" && labels.object == synced);
+        match waiting < 0.1 {
+            true => skip("the disk here keeps nobody waiting"),
+            false => assert!(synced / waiting >= 0.95, "{engine:?}: {synced} of {waiting}, {weights:#?}"),
+        }
+    }
 }
 
 /// The time for which threads wait for a CPU is that which the kernel counts.

@@ -42,6 +42,19 @@ fn the_views_of_waits_follow_each_other() {
     assert_eq!(waits(&stage), [""; 0]);
 }
 
+/// Tags select the waits of a reason, or those for the locks of a thread.
+#[test]
+fn tags_select_waits() {
+    let mut stage = waits_at((140, 45), "r1");
+    stage.press(":granularity=waits\r:tagfocus=holder=compactor\r");
+    assert_eq!(waits(&stage), ["[lock 0x7f1000] held by compactor 41280"]);
+    stage.press(":tagfocus=wait=read\r");
+    assert_eq!(waits(&stage), ["[read] pipe:[48151]"]);
+    stage.press(":tagfocus=\r:tagignore=wait=lock\r");
+    let others = ["[disk] /var/lib/server/data.log", "[poll] anon_inode:[eventpoll]", "[read] pipe:[48151]"];
+    assert_eq!(waits(&stage), [&others[..], &["[condvar 0x7f2000]"]].concat());
+}
+
 /// As by pprof's tagroot, what a thread waits for is the root of its stacks, and no longer the
 /// leaf.
 #[test]

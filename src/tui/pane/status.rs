@@ -99,8 +99,9 @@ pub fn draw(canvas: &mut Canvas<'_>, area: Rect, context: &PaneContext<'_>) {
                 spans
             }
             (None, None) => match deadlock(context) {
-                Some([long, short]) => {
-                    fit_line::fit(&[Segment::new(1).or_text(long, notable).or_text(short, notable)], room)
+                Some(sentences) => {
+                    let ways = |segment: Segment, sentence| segment.or_text(sentence, notable);
+                    fit_line::fit(&[sentences.into_iter().fold(Segment::new(1), ways)], room)
                 }
                 None => with_download(canvas, context, room),
             },
@@ -114,14 +115,15 @@ fn hides_deadlock(context: &PaneContext<'_>, message: &StatusMessage) -> bool {
     message.is_sticky && deadlock(context).is_some()
 }
 
-/// A long and a short sentence about threads that wait for each other's locks.
-fn deadlock(context: &PaneContext<'_>) -> Option<[String; 2]> {
+/// Sentences about threads that wait for each other's locks, the longest first.
+fn deadlock(context: &PaneContext<'_>) -> Option<[String; 3]> {
     let threads = &context.answer?.facts.deadlock;
     let (last, others) = threads.split_last().filter(|(_, others)| !others.is_empty())?;
     let names = format!("{} and {last}", others.join(", "));
     let keys = if context.is_active(Pane::Threads) { "H" } else { "5 H" };
     Some([
         format!("deadlock: {names} wait for each other's locks ({keys} shows their stacks)"),
+        format!("deadlock: {names} ({keys} shows their stacks)"),
         format!("deadlock: {names}"),
     ])
 }
