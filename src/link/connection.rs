@@ -151,7 +151,7 @@ impl Connection {
         let Received { own_pid, samples, generation, counters } = &**received;
         ring::recover(&bytes, *samples, counters, *own_pid, *generation).map_or_else(Vec::new, |recovered| {
             let samples = recovered.samples.into_iter().map(|(sample, frames)| Message::Sample(sample, frames));
-            let freed = recovered.ended.into_iter().map(|id| Message::Freed { id, left: 0 });
+            let freed = recovered.freed.into_iter().map(|(id, left)| Message::Freed { id, left });
             samples.chain(freed).chain([Message::Counters(recovered.counters)]).collect()
         })
     }

@@ -5,11 +5,13 @@
 //! is one word, so that any thread, and any handler, can change it by a single exchange. Only the
 //! agent thread makes a piece without pages free again, once it knows that its mapping has shrunk.
 
+use crate::agent::allocations::last_ends::LastEnds;
+use crate::link::wire::ring::{MAPPING_PIECES, MappingPiece};
 use alloc::vec::Vec;
 use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 
 /// Maximum number of pieces. A mapping beyond them is not watched, and its sample says so.
-const PIECES: usize = 1024;
+const PIECES: usize = MAPPING_PIECES;
 const PAGE_BITS: u32 = 12;
 /// A range of pages in one word: the first page, and in the lower bits the number of pages.
 const COUNT_BITS: u32 = 28;
@@ -43,6 +45,8 @@ pub(crate) struct SampledMappings {
     used: AtomicUsize,
     /// Whether a mapping has shrunk since the agent thread has looked.
     have_shrunk: AtomicBool,
+    /// The pieces and ended allocations as the viewer finds them after the end of the process.
+    pub(super) last_ends: LastEnds,
 }
 
 /// The pages of a range of addresses: the first, and the one after the last.
@@ -72,16 +76,28 @@ impl SampledMappings {
         &self.pieces[..self.used.load(Ordering::Acquire).min(PIECES)]
     }
 
-    /// Claims a free piece for an allocation.
-    fn claim(&self, id: u32, whole: u32) -> Option<&Piece> {
+    /// Notes a piece as it is now.
+    fn note(&self, index: usize) {
+        let piece = &self.pieces[index];
+        let range = piece.range.load(Ordering::Acquire);
+        let (first, end) = unpack(range);
+        let (id, whole) = (piece.id.load(Ordering::Relaxed), piece.whole.load(Ordering::Relaxed));
+        let is_piece = range != 0 && range != CLAIMED;
+        self.last_ends.set_piece(index, is_piece.then(|| MappingPiece { id, whole, left: (end - first) as u32 }));
+    }
+
+    /// Puts a range of pages of an allocation into a free piece. Returns false if there is none.
+    fn add(&self, id: u32, whole: u32, range: u64) -> bool {
         let claim =
             |piece: &Piece| piece.range.compare_exchange(0, CLAIMED, Ordering::Acquire, Ordering::Relaxed).is_ok();
-        let index = self.pieces.iter().position(claim)?;
+        let Some(index) = self.pieces.iter().position(claim) else { return false };
         let piece = &self.pieces[index];
         piece.id.store(id, Ordering::Relaxed);
         piece.whole.store(whole, Ordering::Relaxed);
+        piece.range.store(range, Ordering::Release);
         self.used.fetch_max(index + 1, Ordering::Release);
-        Some(piece)
+        self.note(index);
+        true
     }
 
     /// Watches the mapping of an allocation. Returns false if there is no room for it, or if it is
@@ -92,9 +108,7 @@ impl SampledMappings {
         if first == 0 || !(1..=COUNT).contains(&whole) {
             return false;
         }
-        let Some(piece) = self.claim(id, whole as u32) else { return false };
-        piece.range.store(pack(first, end), Ordering::Release);
-        true
+        self.add(id, whole as u32, pack(first, end))
     }
 
     /// Ends the pages of all mappings in a range of addresses.
@@ -113,7 +127,7 @@ impl SampledMappings {
     pub(crate) fn attach(&self, from: (usize, usize), to: (usize, usize)) -> bool {
         let ((from, from_end), (to, to_end)) = (pages(from.0, from.1), pages(to.0, to.1));
         let mut is_any = false;
-        for piece in self.used() {
+        for (index, piece) in self.used().iter().enumerate() {
             let range = piece.range.load(Ordering::Acquire);
             let (first, end) = unpack(range);
             if first & MOVING == 0 || (first & !MOVING) < from || (end & !MOVING) > from_end {
@@ -123,6 +137,7 @@ impl SampledMappings {
             let next = pack(moved(first), moved(end).min(to_end));
             if piece.range.compare_exchange(range, next, Ordering::AcqRel, Ordering::Relaxed).is_ok() {
                 is_any = true;
+                self.note(index);
                 self.have_shrunk.store(true, Ordering::Release);
             }
         }
@@ -134,7 +149,7 @@ impl SampledMappings {
         if self.is_empty() {
             return;
         }
-        for piece in self.used() {
+        for (index, piece) in self.used().iter().enumerate() {
             let mut range = piece.range.load(Ordering::Acquire);
             loop {
                 let (first, end) = unpack(range);
@@ -148,11 +163,10 @@ impl SampledMappings {
                 let (id, whole) = (piece.id.load(Ordering::Relaxed), piece.whole.load(Ordering::Relaxed));
                 match piece.range.compare_exchange(range, kept, Ordering::AcqRel, Ordering::Acquire) {
                     Ok(_) => {
+                        self.note(index);
                         // Further parts get places of their own. Without one they are lost.
                         for part in parts {
-                            if let Some(place) = self.claim(id, whole) {
-                                place.range.store(part, Ordering::Release);
-                            }
+                            self.add(id, whole, part);
                         }
                         self.have_shrunk.store(true, Ordering::Release);
                         break;
@@ -181,27 +195,24 @@ impl SampledMappings {
     ///
     /// [`Message::Freed`]: crate::link::wire::Message::Freed
     pub(crate) fn collect(&self) -> Vec<(u32, u32)> {
-        let mut left: Vec<(u32, u64, u64)> = Vec::new();
+        let mut pieces = Vec::new();
         if !self.have_shrunk.swap(false, Ordering::AcqRel) {
             return Vec::new();
         }
-        for piece in self.used() {
+        for (index, piece) in self.used().iter().enumerate() {
             let range = piece.range.load(Ordering::Acquire);
             if range == 0 || range == CLAIMED {
                 continue;
             }
             let (first, end) = unpack(range);
-            let (id, whole) = (piece.id.load(Ordering::Relaxed), piece.whole.load(Ordering::Relaxed).into());
-            match left.iter_mut().find(|known| known.0 == id) {
-                Some(known) => known.1 += end - first,
-                None => left.push((id, end - first, whole)),
-            }
+            let (id, whole) = (piece.id.load(Ordering::Relaxed), piece.whole.load(Ordering::Relaxed));
+            pieces.push(MappingPiece { id, whole, left: (end - first) as u32 });
             if range == GONE {
                 piece.range.store(0, Ordering::Release);
+                self.note(index);
             }
         }
-        let part = |pages: u64, whole: u64| ((pages << 32) / whole.max(1)).min(u32::MAX.into()) as u32;
-        left.into_iter().map(|(id, pages, whole)| (id, part(pages, whole))).collect()
+        MappingPiece::left_by_id(pieces)
     }
 }
 

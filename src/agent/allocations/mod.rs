@@ -28,6 +28,7 @@
 pub(crate) mod countdown;
 pub(crate) mod functions;
 pub(crate) mod got;
+pub(crate) mod last_ends;
 pub(crate) mod mappings;
 pub(crate) mod poisson;
 pub(crate) mod record;

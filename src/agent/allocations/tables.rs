@@ -4,10 +4,12 @@
 //! A sampled allocation has an id, and its address is in a slot of the bucket that the address's
 //! hash names. When it is freed, the slot is free again at once, but the id is not used again
 //! before the agent thread has sent its end. So the viewer hears of an allocation before its end,
-//! no end is lost, and an address that is allocated again and again takes one slot. Ends also stand
-//! in the ring until they are sent, for a viewer that outlives the process. The slot is
+//! no end is lost, and an address that is allocated again and again takes one slot. The ends that
+//! were not sent also stand in the ring ([`LastEnds`]). The slot is
 //! claimed before the sample is recorded: an address for which the bucket has no room is not
 //! watched, and its sample says so. A mapping has an id and no slot ([`SampledMappings`]).
+//!
+//! [`LastEnds`]: crate::agent::allocations::last_ends::LastEnds
 
 use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicU8, AtomicU64, AtomicUsize, Ordering};
 
@@ -16,7 +18,7 @@ use crate::agent::allocations::mappings::SampledMappings;
 use crate::agent::arch::HASH_MULTIPLIER;
 use crate::agent::os::memory;
 use crate::agent::sampling::ring::Ring;
-use crate::link::wire::ring::{ALLOCATIONS, HEADER_WORDS, word};
+use crate::link::wire::ring::ALLOCATIONS;
 
 /// Number of countdowns. A thread beyond them shares one.
 const COUNTDOWNS: usize = 1024;
@@ -52,14 +54,6 @@ pub(crate) struct Tables {
     have_ended: AtomicBool,
     /// The sampled mappings.
     pub(crate) mappings: SampledMappings,
-    own: OwnPage,
-}
-
-/// A page that the kernel empties in a fork child, whose frees are not this process's.
-#[repr(C, align(4096))]
-struct OwnPage {
-    /// The ring, in which ended allocations are noted; null if they are not.
-    ring: AtomicPtr<Ring>,
 }
 
 const _: () = assert!(core::mem::offset_of!(Tables, filter) == 0x1_0000 && COUNTDOWNS == 1024 && FILTER == 0x4000);
@@ -83,23 +77,6 @@ pub(crate) fn make() -> Option<&'static Tables> {
         TABLES.store(memory::map_inherited(size_of::<Tables>()).cast(), Ordering::Release);
     }
     tables()
-}
-
-impl OwnPage {
-    /// Notes ended allocations in a ring from now on, if the kernel empties the page in a fork
-    /// child.
-    fn use_ring(&self, ring: &'static Ring) {
-        if memory::empty_in_fork(core::ptr::from_ref(self).cast(), size_of::<OwnPage>()) {
-            self.ring.store(core::ptr::from_ref(ring).cast_mut(), Ordering::Release);
-        }
-    }
-
-    /// Returns the word of the ring that has the bit of an allocation, and the bit.
-    fn bit(&self, id: u32) -> Option<(&'static AtomicU64, u64)> {
-        // SAFETY: a ring lives as long as its process, in which alone this is not null.
-        let ring = unsafe { self.ring.load(Ordering::Acquire).as_ref() }?;
-        Some((ring.header(word::ENDED + id as usize / 64), 1 << (id % 64)))
-    }
 }
 
 fn hash(word: usize) -> usize {
@@ -137,10 +114,7 @@ impl Tables {
 
     /// Forgets all addresses, and notes ends in this ring from now on. None may be added meanwhile.
     pub(crate) fn begin(&self, ring: &'static Ring) {
-        self.own.use_ring(ring);
-        for word in (word::ENDED..HEADER_WORDS).map(|index| ring.header(index)) {
-            word.store(0, Ordering::Relaxed);
-        }
+        self.mappings.last_ends.begin(ring);
         self.forget_filter();
         let words = self.slots.iter().chain(&self.used).chain(&self.ended);
         words.filter(|word| word.load(Ordering::Relaxed) != 0).for_each(|word| word.store(0, Ordering::Relaxed));
@@ -189,9 +163,7 @@ impl Tables {
 
     /// Gives the id of an allocation back, whose end was sent, or which was not recorded.
     pub(crate) fn give_back(&self, id: u32) {
-        if let Some((word, bit)) = self.own.bit(id) {
-            word.fetch_and(!bit, Ordering::Relaxed);
-        }
+        self.mappings.last_ends.remove(id);
         if let Some(word) = self.used.get(id as usize / 64) {
             word.fetch_and(!(1 << (id % 64)), Ordering::Release);
         }
@@ -270,9 +242,7 @@ impl Tables {
     /// Ends the allocation with an id that was withdrawn.
     pub(crate) fn end(&self, id: u32) {
         if let Some(word) = self.ended.get(id as usize / 64).filter(|_| id != 0) {
-            if let Some((word, bit)) = self.own.bit(id) {
-                word.fetch_or(bit, Ordering::Relaxed);
-            }
+            self.mappings.last_ends.add(id);
             word.fetch_or(1 << (id % 64), Ordering::Release);
             self.have_ended.store(true, Ordering::Release);
         }

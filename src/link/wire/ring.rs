@@ -1,8 +1,8 @@
 //! The ring buffer in which handlers leave their samples: its layout, and how a viewer recovers
 //! samples from it after the process has ended.
 //!
-//! The ring is one sealed memory file: a page of named words ([`word`]), two of the allocations that
-//! have ended, then the circle, whose size the agent chooses: a power of two of words from
+//! The ring is one sealed memory file: a page of named words ([`word`]), six of what is left
+//! of allocations, then the circle, whose size the agent chooses: a power of two of words from
 //! [`MIN_RING_WORDS`] to [`RING_WORDS`]. The length of the file tells which. A record is `size | sent_as << 32`, `tid | flags << 32`,
 //! `generation | epoch << 32`, the weight, the packed allocation (of a tick, its time), and the packed frames. `sent_as` is 0 until the
 //! agent has sent the record as a sample. Then it is the number of that sample in the connection
@@ -25,8 +25,10 @@ use super::protocol::MAX_FRAMES;
 pub const RING_WORDS: usize = 128 * 1024;
 /// Minimum size of the circle in words: about 700 samples of 20 frames.
 pub const MIN_RING_WORDS: usize = 16 * 1024;
-/// Size of the header in words: three pages.
-pub const HEADER_WORDS: usize = word::ENDED + ALLOCATIONS / 64;
+/// Size of the header in words: seven pages.
+pub const HEADER_WORDS: usize = word::PIECES + 2 * MAPPING_PIECES;
+/// Maximum number of pieces of sampled mappings.
+pub const MAPPING_PIECES: usize = 1024;
 /// Number of ids of sampled allocations.
 pub const ALLOCATIONS: usize = 1 << 16;
 /// Maximum size of the file in bytes.
@@ -82,6 +84,8 @@ pub mod word {
     /// The ids of the allocations that have ended, as bits. The agent clears a bit after the
     /// message of its end has left.
     pub const ENDED: usize = 512;
+    /// The pieces of mappings, each in [two words](super::MappingPiece).
+    pub const PIECES: usize = ENDED + super::ALLOCATIONS / 64;
 }
 
 const _: () = assert!(RING_WORDS.is_power_of_two() && word::CONFIGS + EPOCHS <= word::RULES);
@@ -120,14 +124,53 @@ pub fn unpack_config(word: u64) -> (Clock, u64) {
     (clock, word >> 2)
 }
 
+/// A piece of a sampled mapping.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct MappingPiece {
+    /// Id of the allocation.
+    pub id: u32,
+    /// Number of pages that the whole mapping had.
+    pub whole: u32,
+    /// Number of pages of this piece that are left, below 2^32 - 1.
+    pub left: u32,
+}
+
+impl MappingPiece {
+    /// Packs the piece into two words, of which the first is not 0.
+    pub fn pack(self) -> [u64; 2] {
+        [u64::from(self.left) + 1, u64::from(self.id) | u64::from(self.whole) << 32]
+    }
+
+    fn unpack([left, id]: [u64; 2]) -> Option<MappingPiece> {
+        let left = left.checked_sub(1)?.try_into().ok()?;
+        Some(MappingPiece { id: id as u32, whole: (id >> 32) as u32, left })
+    }
+
+    /// Returns the part of each mapping that is left, as [`Message::Freed`](super::Message::Freed)
+    /// has it, by the id of the allocation.
+    pub fn left_by_id(pieces: impl IntoIterator<Item = MappingPiece>) -> Vec<(u32, u32)> {
+        let mut sums: Vec<(u32, u64, u32)> = Vec::new();
+        for MappingPiece { id, whole, left } in pieces {
+            match sums.iter_mut().find(|known| known.0 == id) {
+                Some(known) => known.1 += u64::from(left),
+                None => sums.push((id, left.into(), whole)),
+            }
+        }
+        let part =
+            |pages: u64, whole: u32| ((u128::from(pages) << 32) / u128::from(whole.max(1))).min(u32::MAX.into()) as u32;
+        sums.into_iter().map(|(id, pages, whole)| (id, part(pages, whole))).collect()
+    }
+}
+
 /// The unsent part of a connection, recovered from the ring of a process that has ended.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RecoveredRing {
     /// Samples that were not received, oldest first. A sample without a weight of its own (of a
     /// wall-clock or interval timer) has the weight of its period.
     pub samples: Vec<(Sample, Box<[u64]>)>,
-    /// The allocations that have ended, among them some whose ends were received.
-    pub ended: Vec<u32>,
+    /// The allocations that have ended, and mappings that have shrunk, each with the part that is
+    /// left, among them some of which this is known.
+    pub freed: Vec<(u32, u32)>,
     /// The last counters brought up to date. Ticks that were neither received nor recovered nor
     /// counted as lost count as [`LossCause::NotReady`].
     pub counters: AgentCounters,
@@ -161,10 +204,14 @@ pub fn recover(
         }
         position = position.saturating_add(size as u64);
     }
+    let pieces = (0..MAPPING_PIECES)
+        .filter_map(|index| MappingPiece::unpack([0, 1].map(|word| words.header(word::PIECES + 2 * index + word))));
+    recovered.freed = MappingPiece::left_by_id(pieces);
+    recovered.freed.retain(|&(_, left)| left < u32::MAX);
     for index in 0..ALLOCATIONS / 64 {
         let bits = words.header(word::ENDED + index);
         let is_ended = |bit: &usize| bits >> bit & 1 != 0;
-        recovered.ended.extend((0..64).filter(is_ended).map(|bit| (index * 64 + bit) as u32));
+        recovered.freed.extend((0..64).filter(is_ended).map(|bit| ((index * 64 + bit) as u32, 0)));
     }
     recovered.update_counters(&words, received);
     Some(recovered)
@@ -270,7 +317,12 @@ mod tests {
         words[word::TICKS] = 12;
         words[word::LOST_TICKS + LossCause::RingFull as usize] = 1;
         words[word::ENDED + 2] = 0x8001;
-        words[HEADER_WORDS - 1] = 1 << 63;
+        words[word::PIECES - 1] = 1 << 63;
+        // Of mapping 5 half is left, of 6 all.
+        for (index, (id, whole, left)) in [(5, 8, 3), (6, 2, 2), (5, 8, 1)].into_iter().enumerate() {
+            let at = HEADER_WORDS - 2 * (index + 1);
+            words[at..at + 2].copy_from_slice(&MappingPiece { id, whole, left }.pack());
+        }
         words[word::CONFIGS + 3] = 10_000_000 << 2 | Clock::Prof as u64;
         words[word::CONFIGS + 4] = 20_000_000 << 2 | Clock::Real as u64;
         let records: [&[u64]; 2] = [
@@ -294,7 +346,7 @@ mod tests {
             **frames,
             [FrameAddress::Instruction(0x8_0000), FrameAddress::Return(0x10_0000)].map(FrameAddress::pack)
         );
-        assert_eq!(before.ended, [128, 143, ALLOCATIONS as u32 - 1]);
+        assert_eq!(before.freed, [(5, 1 << 31), (128, 0), (143, 0), (ALLOCATIONS as u32 - 1, 0)]);
         let after = recover(&ring(), 7, &counters, 40, 9).expect("a ring");
         assert_eq!(after.samples, before.samples[1..]);
         let (sample, _) = &after.samples[0];
