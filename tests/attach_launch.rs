@@ -4,6 +4,8 @@
 
 #[path = "harness/children.rs"]
 mod children;
+#[path = "harness/skips.rs"]
+mod skips;
 #[path = "attach_launch/viewer.rs"]
 mod viewer;
 
@@ -23,6 +25,7 @@ use sigtop::attach::launch::{self, ExitReason, TargetEvent, launch};
 use sigtop::attach::library::AgentDirectories;
 use sigtop::attach::proc::ProcStat;
 use sigtop::attach::program::{Program, ProgramKind, resolve_command};
+use skips::are_installed;
 use viewer::{Scratch, Terminal};
 
 /// A time limit longer than any step takes on a loaded machine.
@@ -31,6 +34,9 @@ const LINK: &str = "1:2:/nowhere";
 
 #[test]
 fn a_target_sees_what_it_would_see_alone() {
+    if !are_installed(&["grep", "sed"]) {
+        return;
+    }
     let scratch = Scratch::new("alone");
     let look = "ls -l /proc/self/fd | sed 's/.* \\([0-9]* -> \\)/\\1/; s/[0-9]*.fd$/PID/; /pipe:/d'
         grep -E '^(Sig|Shd)[A-Z]*[a-z]*:|^NoNew|^Seccomp:|^Umask' /proc/self/status | grep -Ev 'SigCgt|SigQ'
@@ -73,6 +79,9 @@ fn without_libc_signals(line: &str) -> String {
 
 #[test]
 fn blocked_signals_and_closed_descriptors_are_handed_on() {
+    if !are_installed(&["grep"]) {
+        return;
+    }
     let scratch = Scratch::new("blocked");
     let through = ["env", "--block-signal=USR1"];
     let closed = ["sh", "-c", "exec \"$@\" <&-", "sh"];
@@ -272,6 +281,9 @@ fn a_target_with_a_terminal_survives_a_killed_viewer() {
 
 #[test]
 fn a_target_with_a_terminal_survives_its_users_terminal() {
+    if !are_installed(&["setsid"]) {
+        return;
+    }
     survives("closed", "terminal", &["setsid", "-c"], |_, terminal| drop(terminal));
 }
 
@@ -282,6 +294,9 @@ fn a_target_without_a_terminal_survives_a_killed_viewer() {
 
 #[test]
 fn batch_mode_leaves_interrupts_to_the_target() {
+    if !are_installed(&["setsid"]) {
+        return;
+    }
     let scratch = Scratch::new("batch-interrupt");
     let terminal = Terminal::new();
     let words = ["sh", "-c", "trap 'exit 7' INT; echo ready >report; read line"];

@@ -21,6 +21,16 @@ pub(crate) fn skip(what: &str) {
     }
 }
 
+/// Returns whether these programs are installed. Reports those that are not as skipped.
+#[allow(dead_code, reason = "not every test binary has a use for it")]
+pub(crate) fn are_installed(programs: &[&str]) -> bool {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let is_missing = |program: &&&str| !std::env::split_paths(&path).any(|directory| directory.join(program).is_file());
+    let missing: Vec<&&str> = programs.iter().filter(is_missing).collect();
+    missing.iter().for_each(|program| skip(&format!("{program} is not installed")));
+    missing.is_empty()
+}
+
 /// Returns the file of what `cargo test` skips in this run, named after the process of cargo;
 /// `None` if a test binary was not started by cargo.
 pub(crate) fn of_this_run() -> Option<PathBuf> {

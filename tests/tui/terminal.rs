@@ -27,7 +27,7 @@ use sigtop::tui::{Device, Options, run};
 
 use crate::children::{lead_session, with_default_signals};
 use crate::session::Session;
-use crate::skips::skip;
+use crate::skips::are_installed;
 use crate::stage::{SCREEN, options};
 
 const ROLE: &str = "SIGTOP_TEST_SCREEN";
@@ -306,8 +306,8 @@ fn the_other_way_in_leaves_stdin_and_stdout_alone() {
 
 #[test]
 fn a_shell_can_stop_it_and_go_on() {
-    if Command::new("bash").arg("--version").stdout(Stdio::null()).status().is_err() {
-        return skip("bash is not installed");
+    if !are_installed(&["bash"]) {
+        return;
     }
     let mut command = Command::new("bash");
     command.args(["--norc", "--noediting", "-i"]).env("PS1", "prompt> ").env(ROLE, "plain");
