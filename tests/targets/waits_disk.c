@@ -13,6 +13,7 @@
 #include <string.h>
 #include <sys/ioctl.h>
 #include <sys/mman.h>
+#include <sys/prctl.h>
 #include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
@@ -24,11 +25,13 @@
 static char *page;
 static atomic_long syncs;
 
-static void *wait_open(void *path) { open(path, O_WRONLY); return path; }
-static void *wait_truncate(void *path) { (void)!truncate(path, 0); return path; }
-static void *wait_memory(void *unused) { *(volatile char *)page; return unused; }
+// The name of a thread that sleeps is not read again: each has its own from the start.
+static void *wait_open(void *path) { prctl(PR_SET_NAME, "open"); open(path, O_WRONLY); return path; }
+static void *wait_truncate(void *path) { prctl(PR_SET_NAME, "truncate"); (void)!truncate(path, 0); return path; }
+static void *wait_memory(void *unused) { prctl(PR_SET_NAME, "memory"); *(volatile char *)page; return unused; }
 
 static void *wait_fsync(void *path) {
+    prctl(PR_SET_NAME, "fsync");
     int file = open(path, O_CREAT | O_RDWR, 0600);
     static char data[65536];
     for (;; syncs++)
@@ -46,10 +49,9 @@ static int has_missing_page(void) {
     return !ioctl(faults, UFFDIO_REGISTER, &range);
 }
 
-static void start(const char *name, void *(*run)(void *), void *argument) {
+static void start(void *(*run)(void *), void *argument) {
     pthread_t thread;
     if (pthread_create(&thread, 0, run, argument)) abort();
-    pthread_setname_np(thread, name);
 }
 
 int main(int count, char **arguments) {
@@ -60,9 +62,9 @@ int main(int count, char **arguments) {
     signal(SIGIO, SIG_IGN);
     close(open(leased, O_CREAT | O_WRONLY, 0600));
     int lease = !fcntl(open(leased, O_RDONLY), F_SETLEASE, F_RDLCK), memory = has_missing_page();
-    if (lease) start("open", wait_open, leased), start("truncate", wait_truncate, leased);
-    start("fsync", wait_fsync, synced);
-    if (memory) start("memory", wait_memory, NULL);
+    if (lease) start(wait_open, leased), start(wait_truncate, leased);
+    start(wait_fsync, synced);
+    if (memory) start(wait_memory, NULL);
     nanosleep(&(struct timespec){atoi(arguments[1]), 0}, 0);
     printf("lease %d\nmemory %d\nsyncs %ld\n", lease, memory, syncs);
     fflush(stdout);

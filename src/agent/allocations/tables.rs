@@ -5,9 +5,9 @@
 //! hash names. When it is freed, the slot is free again at once, but the id is not used again
 //! before the agent thread has sent its end. So the viewer hears of an allocation before its end,
 //! no end is lost, and an address that is allocated again and again takes one slot. The ends that
-//! were not sent also stand in the ring ([`LastEnds`]). The slot is
-//! claimed before the sample is recorded: an address for which the bucket has no room is not
-//! watched, and its sample says so. A mapping has an id and no slot ([`SampledMappings`]).
+//! were not sent also stand in the ring ([`LastEnds`]). The slot is claimed before the sample is
+//! recorded: an address for which the bucket has no room is not watched, and its sample says so. A
+//! mapping has an id and no slot ([`SampledMappings`]).
 //!
 //! [`LastEnds`]: crate::agent::allocations::last_ends::LastEnds
 

@@ -1,13 +1,14 @@
 //! The ring buffer in which handlers leave their samples: its layout, and how a viewer recovers
 //! samples from it after the process has ended.
 //!
-//! The ring is one sealed memory file: a page of named words ([`word`]), six of what is left
-//! of allocations, then the circle, whose size the agent chooses: a power of two of words from
-//! [`MIN_RING_WORDS`] to [`RING_WORDS`]. The length of the file tells which. A record is `size | sent_as << 32`, `tid | flags << 32`,
-//! `generation | epoch << 32`, the weight, the packed allocation (of a tick, its time), and the packed frames. `sent_as` is 0 until the
-//! agent has sent the record as a sample. Then it is the number of that sample in the connection
-//! (from 1 on, wrapping), or [`GIVEN_UP`]. This tells samples that were sent and not received from
-//! samples that were received, so that no sample is counted twice.
+//! The ring is one sealed memory file: a page of named words ([`word`]), six of what is left of
+//! allocations, then the circle, whose size the agent chooses: a power of two of words from
+//! [`MIN_RING_WORDS`] to [`RING_WORDS`]. The length of the file tells which. A record is
+//! `size | sent_as << 32`, `tid | flags << 32`, `generation | epoch << 32`, the weight, the packed
+//! allocation (of a tick, its time), and the packed frames. `sent_as` is 0 until the agent has sent
+//! the record as a sample. Then it is the number of that sample in the connection (from 1 on,
+//! wrapping), or [`GIVEN_UP`]. This tells samples that were sent and not received from samples that
+//! were received, so that no sample is counted twice.
 //!
 //! The agent uses atomics while it runs. The viewer reads bytes that others may still change, and
 //! trusts none of them.

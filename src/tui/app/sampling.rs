@@ -167,9 +167,9 @@ impl App {
             self.focus_pane(Pane::Top);
         }
         let words = match group {
-            Grouping::WaitReason => "why threads wait (B: what for, then who holds it; Enter: more of a wait)",
-            Grouping::Wait => "what threads wait for (B: holders of locks; Enter: both stacks)",
-            Grouping::WaitHolder => "who holds the locks (B: functions again; Enter: both stacks)",
+            Grouping::WaitReason => "why threads wait (B: what for; Enter: more of a wait)",
+            Grouping::Wait => "what threads wait for (B: lock holders; Enter: stacks)",
+            Grouping::WaitHolder => "who holds the locks (B: functions again; Enter: stacks)",
             _ => "functions again, without waits",
         };
         self.note(match self.clock.value() {
