@@ -343,7 +343,7 @@ impl Agent {
         // These come before the samples, which name the generation at which their addresses are
         // valid.
         self.announce(socket);
-        self.balance.read_clock();
+        self.balance.read_clock(&mut self.ticker.threads);
         let drained = self.drain(socket, now_ns);
         self.send_deepest_stacks(socket);
         self.wall(socket, now_ns);
@@ -448,9 +448,9 @@ impl Agent {
         }
     }
 
-    fn account(&self, now_ns: u64) -> AgentCounters {
+    fn account(&mut self, now_ns: u64) -> AgentCounters {
         counters::move_early_counters();
-        self.balance.settle(&self.ticker.engaged, self.ticker.threads.count().0);
+        self.balance.settle(&self.ticker.engaged, &self.ticker.threads, self.leaving);
         let [lost_ticks, lost_ns, lost_bytes] = counters::losses();
         let read = |index| counters::counter(index).load(Ordering::Relaxed);
         let ticks = read(word::TICKS);

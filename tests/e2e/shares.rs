@@ -92,6 +92,18 @@ fn the_total_is_the_cpu_time_at_every_rate() {
     assert!(wrong > 0, "no rate was beyond the kernel's tick: the check cannot fail here");
 }
 
+/// Regression test: CPU time whose ticks came late was counted as lost, and once more in the sample
+/// of the tick, which stands for all of it. Here 212 to 606 ms were.
+#[test]
+fn ticks_that_come_late_are_not_lost() {
+    for options in ["--hz 1000 --no-follow", "--hz 99 --no-follow"] {
+        let watched = Batch::new(options).run(&[text(&targets::c("late_ticks")), "3"]);
+        accounts(&watched.raw);
+        let (_, lost_ns) = watched.raw.lost_all();
+        assert!(lost_ns < 60_000_000, "{options}: {:?}", watched.raw.lost);
+    }
+}
+
 #[test]
 fn eight_threads_have_the_shares_of_their_clocks() {
     let watched = Batch::new("--hz 250").run(&[text(&targets::c("duty")), "6"]);

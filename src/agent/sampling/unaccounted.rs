@@ -6,11 +6,14 @@
 //! engaged, without that of the agent thread, is either sampled, counted as lost by some cause, or
 //! unaccounted. The difference is never exact, because the kernel checks timers at scheduler ticks.
 //! So the time that each living thread may still owe is allowed for, and only the excess is
-//! counted. The clock is read before the samples are taken from the ring: samples that come while
-//! the agent thread waits for a CPU would be missed in the weights, but not in the clock.
+//! counted. A tick that is overdue will stand for all of the thread's time, so that time is allowed
+//! for, too; and as a tick may be on its way to the ring, what is found once is not counted yet.
+//! The clock is read before the samples are taken from the ring: samples that come while the agent
+//! thread waits for a CPU would be missed in the weights, but not in the clock.
 
 use crate::agent::os::syscall;
 use crate::agent::sampling::counters;
+use crate::agent::timers::threads::Threads;
 use core::sync::atomic::Ordering;
 
 use crate::link::wire::ring::word;
@@ -26,18 +29,24 @@ pub(crate) struct CpuBalance {
     used_ns: u64,
     lost_then_ns: u64,
     sampled_ns: u64,
+    /// Unaccounted periods that were found once and are not counted yet.
+    found_once: u64,
 }
 
 impl CpuBalance {
     /// Creates a balance that starts at the present values.
     pub(crate) fn begin() -> CpuBalance {
         let used_ns = used_ns();
-        CpuBalance { used_then_ns: used_ns, used_ns, lost_then_ns: lost_ns(), sampled_ns: 0 }
+        CpuBalance { used_then_ns: used_ns, used_ns, lost_then_ns: lost_ns(), sampled_ns: 0, found_once: 0 }
     }
 
-    /// Reads the process's clock, before the samples up to now are taken from the ring.
-    pub(crate) fn read_clock(&mut self) {
+    /// Reads the process's clock, before the samples up to now are taken from the ring, and the
+    /// clocks of threads with overdue ticks, if that may be the reason for unaccounted time.
+    pub(crate) fn read_clock(&mut self, threads: &mut Threads) {
         self.used_ns = used_ns();
+        if self.found_once > 0 {
+            threads.read_overdue();
+        }
     }
 
     /// Adds the weight of a sample.
@@ -45,9 +54,13 @@ impl CpuBalance {
         self.sampled_ns = self.sampled_ns.saturating_add(weight_ns);
     }
 
-    /// Counts the unaccounted time up to the last reading of the clock as lost, with `threads` threads alive.
-    pub(crate) fn settle(&self, engaged: &Engaged, threads: u32) {
-        let periods = self.periods(engaged, threads);
+    /// Counts the unaccounted time up to the last reading of the clock as lost. Unless this is the
+    /// last time, it must have been found before.
+    pub(crate) fn settle(&mut self, engaged: &Engaged, threads: &Threads, is_last: bool) {
+        let overdue_ns = if is_last { 0 } else { threads.overdue_ns(engaged.period_ns + SCHEDULER_TICK_NS) };
+        let found = self.periods(engaged, threads.count().0, overdue_ns);
+        let periods = if is_last { found } else { found.min(self.found_once) };
+        self.found_once = found - periods;
         if periods > 0 {
             counters::count_unhandled(periods);
             counters::count_loss(LossCause::Unaccounted, periods, periods * engaged.period_ns);
@@ -56,15 +69,15 @@ impl CpuBalance {
 
     /// Returns whether there is unaccounted time, with `threads` threads alive.
     pub(crate) fn is_short(&self, engaged: &Engaged, threads: u32) -> bool {
-        self.periods(engaged, threads) > 0
+        self.periods(engaged, threads, 0) > 0
     }
 
-    fn periods(&self, engaged: &Engaged, threads: u32) -> u64 {
+    fn periods(&self, engaged: &Engaged, threads: u32, overdue_ns: u64) -> u64 {
         if engaged.clock != Clock::Prof || engaged.state != EngineState::Running {
             return 0;
         }
         let used_ns = self.used_ns.saturating_sub(self.used_then_ns);
-        let shown_ns = self.sampled_ns + lost_ns().saturating_sub(self.lost_then_ns);
+        let shown_ns = self.sampled_ns + lost_ns().saturating_sub(self.lost_then_ns) + overdue_ns;
         unseen_periods(used_ns, shown_ns, engaged.period_ns, threads)
     }
 }

@@ -282,6 +282,7 @@ impl TimerEngine {
         let period_ns = self.engaged.period_ns.max(1);
         if let Some(thread) = self.threads.find(tid) {
             thread.phase.note((weight_ns / period_ns).max(1));
+            thread.sampled_to_ns += weight_ns;
         }
     }
 

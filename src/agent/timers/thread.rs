@@ -50,6 +50,12 @@ pub(crate) struct Thread {
     pub(super) is_new: bool,
     /// CPU time that the thread used before it had a timer, ns. Its first sample stands for it too.
     pub(crate) used_before_ns: u64,
+    /// The clock of its CPU time, once it has a timer.
+    pub(super) clock: i32,
+    /// CPU time of the thread up to which it was sampled or had no timer, ns.
+    pub(crate) sampled_to_ns: u64,
+    /// CPU time of the thread when its timer was last found overdue, ns; 0 if it was not.
+    pub(super) overdue_at_ns: u64,
     /// Wall time of this thread that no sample stands for yet, ns; negative if its last sample
     /// weighed more than was owed.
     pub(crate) owed_ns: i64,
@@ -108,6 +114,9 @@ impl Thread {
             alive: true,
             is_new: true,
             used_before_ns: 0,
+            clock: 0,
+            sampled_to_ns: 0,
+            overdue_at_ns: 0,
             owed_ns: 0,
             owed_ticks: 0,
             delayed_ns: 0,

@@ -140,9 +140,28 @@ impl Threads {
                 let goes_on = birth_left_ns > 0 && tid == syscall::getpid();
                 let first_ns = if goes_on { birth_left_ns } else { timer::first_ns(random(), period_ns) };
                 timer.arm(first_ns, period_ns);
-                (thread.timer, thread.phase) = (Some(timer), Phase::default());
+                (thread.timer, thread.phase, thread.clock) = (Some(timer), Phase::default(), timer::thread_clock(tid));
+                (thread.sampled_to_ns, thread.overdue_at_ns) = (syscall::clock_ns(thread.clock), 0);
             }
         }
+    }
+
+    /// Reads the CPU time of threads whose timer is overdue: the kernel notices that only at a
+    /// scheduler tick that finds the thread running. Among others that compete for the CPU, a
+    /// thread may lose it before each of several.
+    pub(crate) fn read_overdue(&mut self) {
+        let few = self.list.len() <= MAX_OPEN;
+        for thread in &mut self.list {
+            let is_overdue = few && thread.timer.is_some_and(Timer::is_overdue);
+            thread.overdue_at_ns = if is_overdue { syscall::clock_ns(thread.clock) } else { 0 };
+        }
+    }
+
+    /// Returns the CPU time for which overdue ticks are still to come, beyond `usual_ns` of each
+    /// thread.
+    pub(crate) fn overdue_ns(&self, usual_ns: u64) -> u64 {
+        let owed = |thread: &Thread| thread.overdue_at_ns.saturating_sub(thread.sampled_to_ns + usual_ns);
+        self.list.iter().map(owed).sum()
     }
 
     /// Changes the phases of the timers whose threads have ticked since the last call. Does nothing

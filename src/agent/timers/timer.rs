@@ -126,6 +126,11 @@ impl Timer {
         setting[1][0] * 1_000_000_000 + setting[1][1]
     }
 
+    /// Returns whether the timer has expired and the kernel has not noticed it yet.
+    pub(crate) fn is_overdue(self) -> bool {
+        self.left_ns() == 1
+    }
+
     /// Returns the timer's id.
     pub(crate) fn id(self) -> u32 {
         self.0 as u32
