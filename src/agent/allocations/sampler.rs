@@ -31,8 +31,8 @@ pub(crate) struct AllocationSampler {
     shrunk: Vec<(u32, u32)>,
     /// Position of the ring behind the samples of those.
     freed_from: u64,
-    /// Ended allocations of which the viewer was told, but perhaps not yet.
-    told: Vec<u32>,
+    /// Ended allocations that were announced to the viewer. The messages may not have left yet.
+    announced: Vec<u32>,
 }
 
 impl AllocationSampler {
@@ -44,7 +44,7 @@ impl AllocationSampler {
         INTERVAL.store(0, Ordering::SeqCst);
         tables.begin(ring);
         self.freed.clear();
-        self.told.clear();
+        self.announced.clear();
         self.shrunk.clear();
         EPOCH.store(epoch, Ordering::Relaxed);
         PER_SECOND.store(per_second, Ordering::Relaxed);
@@ -96,10 +96,10 @@ impl AllocationSampler {
     }
 
     /// Finds the allocations that have ended, before the samples up to now are taken from the ring.
-    /// `is_flushed` says whether what was told before has left.
+    /// `is_flushed` says whether the messages about earlier ones have left.
     pub(crate) fn collect(&mut self, ring: &Ring, is_flushed: bool) {
         if let Some(tables) = tables().filter(|_| is_flushed) {
-            self.told.drain(..).for_each(|id| tables.give_back(id));
+            self.announced.drain(..).for_each(|id| tables.give_back(id));
         }
         if self.interval > 0
             && self.freed.is_empty()
@@ -136,7 +136,7 @@ impl AllocationSampler {
         {
             self.freed.pop();
             if left == 0 {
-                self.told.push(id);
+                self.announced.push(id);
             }
         }
     }

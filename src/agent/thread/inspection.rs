@@ -101,8 +101,8 @@ impl Agent {
         }
     }
 
-    /// Whether the interpreter's frames can be read of other threads than the viewer was told last.
-    /// A process that exits under a seccomp filter tells no more, so this does not wait.
+    /// Returns whether the access to the interpreter's frames differs from the one that the viewer
+    /// knows. A process that exits under a seccomp filter sends nothing, so this does not wait.
     fn has_other_access(&self) -> bool {
         let access = self.finder.found().map(|found| interpreter::access(found.is_readable));
         access.is_some() && access != self.functions.last_access()
