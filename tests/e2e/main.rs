@@ -40,6 +40,7 @@ mod small_stacks;
 mod source;
 mod stacks;
 mod suites;
+mod switches;
 mod taking;
 mod threads;
 mod traced;

@@ -15,7 +15,7 @@ use crate::harness::run::{LIMIT, SIGTOP};
 use crate::harness::targets;
 
 /// Accepts the agent's connection, or fails after [`LIMIT`].
-fn accept(listener: &UnixListener) -> UnixStream {
+pub(super) fn accept(listener: &UnixListener) -> UnixStream {
     listener.set_nonblocking(true).expect("a socket");
     let deadline = Instant::now() + LIMIT;
     loop {

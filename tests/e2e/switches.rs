@@ -2,10 +2,8 @@
 //! `SIGTOP_LONG=1`): every request is answered, no timer is lost or left behind, and the counters
 //! add up.
 
-use std::fs;
 use std::io::{ErrorKind, Read, Write};
 use std::os::unix::net::{UnixListener, UnixStream};
-use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
@@ -14,7 +12,12 @@ use sigtop::link::wire::{
     stack_memory,
 };
 
-const LONG: Duration = Duration::from_secs(60);
+use super::guest::agent;
+use super::viewer::accept;
+use crate::harness::inspect::look;
+use crate::harness::run::LIMIT;
+use crate::harness::targets;
+
 /// The shortest period used, ns.
 const PERIOD_NS: u64 = 4_000_000;
 
@@ -31,7 +34,7 @@ struct Viewer {
 impl Viewer {
     /// Reads until this many requests are answered or the agent disconnects.
     fn await_answers(&mut self, count: usize) {
-        let deadline = Instant::now() + LONG;
+        let deadline = Instant::now() + LIMIT;
         while self.engaged.len() < count {
             assert!(Instant::now() < deadline, "{} answers of {count}", self.engaged.len());
             if !self.read() {
@@ -71,32 +74,9 @@ impl Viewer {
     }
 }
 
-/// Accepts the agent's connection, or fails after [`LONG`].
-fn accept(listener: &UnixListener) -> UnixStream {
-    listener.set_nonblocking(true).expect("a socket");
-    let deadline = Instant::now() + LONG;
-    loop {
-        match listener.accept() {
-            Ok((stream, _)) => return stream,
-            Err(error) if error.kind() == ErrorKind::WouldBlock && Instant::now() < deadline => {
-                std::thread::sleep(Duration::from_millis(5));
-            }
-            Err(error) => panic!("the agent does not connect: {error}"),
-        }
-    }
-}
-
-/// Path of the agent's library.
-fn agent() -> PathBuf {
-    let out = Command::new(env!("CARGO_BIN_EXE_sigtop")).args(["env", "--path"]).output().expect("sigtop");
-    PathBuf::from(String::from_utf8_lossy(&out.stdout).trim())
-}
-
 /// Starts a shell that is busy forever, and accepts its agent.
-fn target(directory: &Path) -> (Child, Viewer) {
-    fs::create_dir_all(directory).expect("writable");
-    let path = directory.join("socket");
-    let _left_by_an_earlier_run = fs::remove_file(&path);
+fn target() -> (Child, Viewer) {
+    let path = targets::scratch("switches").join("socket");
     let listener = UnixListener::bind(&path).expect("a socket");
     let link = format!("77:{}:{PERIOD_NS}:0:{}", std::process::id(), path.display());
     let child = Command::new("sh")
@@ -113,19 +93,9 @@ fn target(directory: &Path) -> (Child, Viewer) {
     (child, viewer)
 }
 
-fn entries(pid: u32, directory: &str) -> usize {
-    fs::read_dir(format!("/proc/{pid}/{directory}")).map_or(0, Iterator::count)
-}
-
-fn timers(pid: u32) -> usize {
-    let timers = fs::read_to_string(format!("/proc/{pid}/timers")).unwrap_or_default();
-    timers.lines().filter(|line| line.starts_with("ID:")).count()
-}
-
 #[test]
 fn changing_clock_and_engine_leaves_no_timer_or_descriptor_behind() {
-    let directory = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("switches-{}", std::process::id()));
-    let (mut child, mut viewer) = target(&directory);
+    let (mut child, mut viewer) = target();
     let pid = child.id();
     let configurations = [
         (Clock::Prof, Engine::Threads),
@@ -135,8 +105,9 @@ fn changing_clock_and_engine_leaves_no_timer_or_descriptor_behind() {
         (Clock::Real, Engine::Itimer),
         (Clock::Virtual, Engine::Threads),
     ];
-    let mut descriptors = 0;
-    let rounds = if std::env::var_os("SIGTOP_LONG").is_some() { 1000 } else { 120 };
+    let mut descriptors = Vec::new();
+    // After 30 rounds, each configuration had each period.
+    let rounds = if std::env::var_os("SIGTOP_LONG").is_some() { 1000 } else { 60 };
     for round in 0..rounds {
         let (clock, engine) = configurations[round * 7 % configurations.len()];
         let period_ns = PERIOD_NS * (1 + round as u64 % 5);
@@ -150,12 +121,12 @@ fn changing_clock_and_engine_leaves_no_timer_or_descriptor_behind() {
         };
         assert_eq!(answer.state, expected, "round {round}");
         // One timer of its thread, and one of the process.
-        assert!(timers(pid) <= 2, "round {round}: {} timers", timers(pid));
+        assert!(look(pid).timers <= 2, "round {round}: {:?}", look(pid));
         if round == 20 {
-            descriptors = entries(pid, "fd");
+            descriptors = look(pid).descriptors;
         }
     }
-    assert_eq!(entries(pid, "fd"), descriptors);
+    assert_eq!(look(pid).descriptors, descriptors);
     // Samples still come.
     viewer.send(&Request::Engage {
         clock: Clock::Prof,
@@ -166,7 +137,7 @@ fn changing_clock_and_engine_leaves_no_timer_or_descriptor_behind() {
     });
     viewer.await_answers(rounds + 1);
     let before = viewer.samples;
-    let deadline = Instant::now() + LONG;
+    let deadline = Instant::now() + LIMIT;
     while viewer.samples < before + 50 {
         assert!(
             Instant::now() < deadline && viewer.read(),
@@ -181,11 +152,10 @@ fn changing_clock_and_engine_leaves_no_timer_or_descriptor_behind() {
     while viewer.read() {
         assert!(Instant::now() < deadline, "the agent does not disconnect");
     }
-    while timers(pid) + entries(pid, "task") > 1 {
-        assert!(Instant::now() < deadline, "{} timers, {} threads", timers(pid), entries(pid, "task"));
+    while look(pid).timers + look(pid).threads > 1 {
+        assert!(Instant::now() < deadline, "{:?}", look(pid));
         std::thread::sleep(Duration::from_millis(10));
     }
     child.kill().expect("ours");
     child.wait().expect("ours");
-    drop(fs::remove_dir_all(directory));
 }
