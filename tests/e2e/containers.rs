@@ -81,7 +81,7 @@ fn start_with_agent(command: &[String], library: &Path) -> Running {
 
 fn attach(running: &Running) -> Ran {
     let pid = running.0.id().to_string();
-    run(Command::new(SIGTOP).args(["--pid", &pid, "--batch", "--interval", "1s", "--count", "2"]))
+    run(Command::new(SIGTOP).args(["--pid", &pid, "--batch", "--interval", "500ms", "--count", "2"]))
 }
 
 /// The words of a command whose program, `ends`, uses CPU time for a minute with the agent
@@ -158,7 +158,7 @@ fn a_sandbox_by_bubblewrap_is_launched_into_and_attached_to() {
     let inner = || worker_below(outer.0.id());
     assert!(eventually(Duration::from_secs(30), || inner().is_some()), "it does not compute");
     let pid = inner().expect("it computes").to_string();
-    let ran = run(Command::new(SIGTOP).args(["--pid", &pid, "--batch", "--interval", "1s", "--count", "2"]));
+    let ran = run(Command::new(SIGTOP).args(["--pid", &pid, "--batch", "--interval", "500ms", "--count", "2"]));
     assert!(ran.code() == 0 && ran.out().contains("burn"), "{} {}", ran.out(), ran.err());
 }
 
@@ -174,7 +174,7 @@ fn assert_sampled_from_outside(outer: &Running) {
     let inner = || worker_below(outer.0.id());
     assert!(eventually(Duration::from_secs(30), || inner().is_some()), "it does not compute");
     let pid = inner().expect("it computes").to_string();
-    let ran = run(Command::new(SIGTOP).args(["--pid", &pid, "--batch", "--interval", "1s", "--count", "3"]));
+    let ran = run(Command::new(SIGTOP).args(["--pid", &pid, "--batch", "--interval", "500ms", "--count", "3"]));
     assert!(ran.code() == 0 && ran.out().contains("burn"), "{} {}", ran.out(), ran.err());
 }
 
@@ -270,7 +270,7 @@ fn an_agent_without_proc_is_replaced_by_the_sampler_from_outside() {
     let running = start_with_agent(&preloaded(command, &without_proc), &library());
     for clock in ["cpu", "wall"] {
         let pid = running.0.id().to_string();
-        let options = ["--batch", "--interval", "1s", "--count", "2", "--clock", clock];
+        let options = ["--batch", "--interval", "500ms", "--count", "2", "--clock", clock];
         let ran = run(Command::new(SIGTOP).args(["--pid", &pid]).args(options));
         assert!(ran.code() == 0 && ran.out().contains("burn"), "{clock}: {} {}", ran.out(), ran.err());
     }
@@ -369,7 +369,7 @@ fn no_writable_directory_is_needed() {
 
     let script = format!("LD_PRELOAD=$AGENT exec {} 60000 exit 0", text(&program));
     let running = start_with_agent(&["sh".to_owned(), "-c".to_owned(), script], &library());
-    let attached = sigtop(&format!("--pid {} --interval 1s --count 2", running.0.id()));
+    let attached = sigtop(&format!("--pid {} --interval 500ms --count 2", running.0.id()));
     if !nix::unistd::geteuid().is_root() && attached.err().contains("cannot be traced here") {
         return skip("a user namespace may not look into processes outside of it");
     }

@@ -227,10 +227,14 @@ fn call_reports(out: &str) -> Vec<CallReport> {
     out.lines().map(report).collect()
 }
 
-/// Makes each call of the table of calls that are made again, in a process of its own.
+/// Makes each call of the table of calls that are made again, in a process of its own. They mostly
+/// wait, so that there are four of them at a time.
 fn make_restartable_calls(prefix: &str, arguments: &str) -> String {
     let program = targets::c("restarts");
-    format!("for call in $({0}); do {prefix} {0} $call {arguments}; done; true", text(&program))
+    format!(
+        "i=0; for call in $({0}); do {prefix} {0} $call {arguments} & i=$((i + 1)); [ $((i % 4)) -ne 0 ] || wait; done; wait",
+        text(&program)
+    )
 }
 
 /// Each call of the table goes on with its right result.

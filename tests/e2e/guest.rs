@@ -65,7 +65,7 @@ fn the_agent_steps_aside() {
     ];
     for (call, burnt) in modes {
         let command = [text(&aside), call];
-        let alone = host(Guest::Nobody, &command);
+        let alone = host(Guest::Nobody, &[text(&aside), call, "10"]);
         assert!(alone.code == 7 && !alone.stdout.contains("child 1"), "{alone:?}");
         let clocks = ["--hz 250", "--hz 1000", "--clock real --hz 250", "--engine itimer --hz 250"];
         // An interval timer belongs to the process: it ticks until the agent thread has noticed the
@@ -76,7 +76,9 @@ fn the_agent_steps_aside() {
         let measured = [&[text(&wrapper), text(&times)], &command[..]].concat();
         let watched = watch_unharmed(&[Guest::Batch(clocks[0])], &measured, &alone);
         let guests: Vec<Guest> = clocks[1..].iter().map(|options| Guest::Batch(options)).collect();
-        prove(&guests, &[], |guest| same(host(guest, &command), alone.clone()));
+        // The agent thread looks around ten times a second, also before and after a shorter time.
+        let short = [text(&aside), call, "150"];
+        prove(&guests, &[], |guest| same(host(guest, &short), alone.clone()));
         // On a busy machine, the agent thread needs some periods to leave and to come back. The
         // next sample then has the time that was not sampled meanwhile, or it is counted as lost.
         let in_burn = |burn: &&str| watched.raw.cum_ns("prof", |name| name == *burn) / 1_000_000;
@@ -94,11 +96,12 @@ fn the_agent_steps_aside() {
         );
     }
     // If user namespaces are permitted at all, only a remaining thread makes their creation fail.
-    if host(Guest::Nobody, &[text(&aside), "user-namespace"]).stdout == "done\n" {
-        let spoiled = host(Guest::Bad("bad_pthread"), &[text(&aside), "user-namespace"]);
+    let namespace = [text(&aside), "user-namespace", "10"];
+    if host(Guest::Nobody, &namespace).stdout == "done\n" {
+        let spoiled = host(Guest::Bad("bad_pthread"), &namespace);
         assert!(spoiled.stdout.starts_with("refused"), "{spoiled:?}");
     }
-    let counted = host(Guest::Bad("bad_pthread"), &[text(&aside), "count"]);
+    let counted = host(Guest::Bad("bad_pthread"), &[text(&aside), "count", "10"]);
     assert!(counted.stdout.starts_with("refused"), "{counted:?}");
 }
 

@@ -3,6 +3,7 @@
 use std::fs;
 use std::io::Read;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
+use std::panic::resume_unwind;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitStatus, Stdio};
 use std::sync::mpsc;
@@ -89,6 +90,15 @@ pub(crate) fn run_within(command: &mut Command, limit: Duration) -> Ran {
     drop(over);
     assert!(!watchdog.join().expect("no panic"), "over {limit:?}: {what}\n{}", String::from_utf8_lossy(&stderr));
     Ran { status, stdout, stderr }
+}
+
+/// Does something with each of these at the same time, for programs that mostly wait. Returns the
+/// results in their order.
+pub(crate) fn in_parallel<T: Sync, R: Send>(items: &[T], action: impl Fn(&T) -> R + Sync) -> Vec<R> {
+    std::thread::scope(|scope| {
+        let threads: Vec<_> = items.iter().map(|item| scope.spawn(|| action(item))).collect();
+        threads.into_iter().map(|thread| thread.join().unwrap_or_else(|panic| resume_unwind(panic))).collect()
+    })
 }
 
 /// sigtop in batch mode around a command. Its tables go to a file, so that stdout and stderr are

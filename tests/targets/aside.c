@@ -1,5 +1,5 @@
-// aside MODE: burns 300 ms, makes a call that a thread of another's or a careless signal handler
-// spoils, burns 300 ms, and says how it went.
+// aside MODE [MS]: burns 300 ms or so many, makes a call that a thread of another's or a careless
+// signal handler spoils, burns as long again, and says how it went.
 //   user-namespace: unshare(CLONE_NEWUSER), which wants a process of one thread
 //   filter: a seccomp filter by prctl(2) that kills for every call but those of this program
 //   fork: the same, and a child that burns too
@@ -26,6 +26,7 @@
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
 #include <sys/stat.h>
@@ -35,6 +36,7 @@
 #include <unistd.h>
 
 static volatile double sink;
+static int64_t burn_ns = 300000000;
 
 static int64_t used_ns(void) {
     struct timespec now;
@@ -50,12 +52,12 @@ __attribute__((noipa)) static void burn(int64_t ns) {
 }
 
 __attribute__((noipa)) static void burn_before(void) {
-    burn(300000000);
+    burn(burn_ns);
     asm volatile("");
 }
 
 __attribute__((noipa)) static void burn_after(void) {
-    burn(300000000);
+    burn(burn_ns);
     asm volatile("");
 }
 
@@ -146,6 +148,7 @@ static int count_threads(void) {
 
 int main(int count, char **arguments) {
     if (count < 2) return 2;
+    if (count > 2) burn_ns = atoll(arguments[2]) * 1000000;
     static char out[256];
     setvbuf(stdout, out, _IOFBF, sizeof out);
     const char *early[] = {"early", "inline-early", "inline-announced", "inherited"};

@@ -1,4 +1,5 @@
-// signals MODE: one way of using signals, with CPU time burned around it. Prints what it saw of them, which is the same in every run.
+// signals MODE [PERCENT]: one way of using signals, with CPU time burned around it, or so many per cent of that.
+// Prints what it saw of them, which is the same in every run.
 //   mask      a thread blocks all signals and burns; masks as they read back after each change
 //   sigwait   a thread waits for all signals and prints those that come, while another burns
 //   signalfd  likewise by a signalfd, in a loop that burns between two reads
@@ -32,9 +33,11 @@ static int64_t now_ns(clockid_t clock) {
     return now.tv_sec * 1000000000LL + now.tv_nsec;
 }
 
+static int64_t ms_ns = 1000000;
+
 static void burn_ms(int64_t ms) {
     volatile double x = 1;
-    for (int64_t end = now_ns(CLOCK_THREAD_CPUTIME_ID) + ms * 1000000; now_ns(CLOCK_THREAD_CPUTIME_ID) < end;)
+    for (int64_t end = now_ns(CLOCK_THREAD_CPUTIME_ID) + ms * ms_ns; now_ns(CLOCK_THREAD_CPUTIME_ID) < end;)
         for (int i = 0; i < 10000; i++) x = x * 1.0000001 + 0.5;
 }
 
@@ -314,6 +317,7 @@ static void crash_mode(void) {
 int main(int count, char **arguments) {
     if (count < 2) return 2;
     const char *mode = arguments[1];
+    if (count > 2) ms_ns = atoll(arguments[2]) * 10000;
     pthread_t thread;
     setvbuf(stdout, 0, _IOLBF, 0);
     burn(100);
