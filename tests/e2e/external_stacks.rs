@@ -44,6 +44,7 @@ fn c_stacks_are_exact() {
 
 #[test]
 fn cpp_stacks_with_exceptions_are_exact() {
+    let Some(_) = tool("c++") else { return };
     check(Language::Cpp, &chains::program(Language::Cpp));
 }
 
@@ -54,6 +55,7 @@ fn rust_stacks_are_exact() {
 
 #[test]
 fn static_cpp_stacks_are_exact() {
+    let Some(_) = tool("c++") else { return };
     check(Language::Cpp, &chains::static_program(Language::Cpp));
 }
 

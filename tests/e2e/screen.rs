@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use nix::sys::signal::Signal;
 
 use crate::harness::inspect;
-use crate::harness::run::SIGTOP;
+use crate::harness::run::{SIGTOP, tool};
 use crate::harness::targets;
 use crate::harness::terminal::Terminal;
 
@@ -308,8 +308,9 @@ fn the_terminal_is_given_back_by_a_panic() {
 
 #[test]
 fn suspended_and_continued_by_a_shell() {
+    let Some(bash) = tool("bash") else { return };
     let directory = targets::scratch("suspend");
-    let mut shell = Command::new("bash");
+    let mut shell = Command::new(bash);
     shell.args(["--norc", "--noprofile", "-i"]).env("PS1", "ready> ").env("HISTFILE", "").current_dir(&directory);
     let mut terminal = Terminal::start(100, 30, &shell);
     let settings = |name: &str| std::fs::read_to_string(directory.join(name)).expect("stty wrote it");

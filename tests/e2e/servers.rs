@@ -75,12 +75,13 @@ fn postgresql_serves_pgbench_and_its_backends_are_sampled() {
     let script = directory.0.join("serve");
     let lines = "set -e\n\
         cd \"$1\"; bin=$2\n\
-        [ -d data ] || \"$bin/initdb\" -D data -A trust -U tester > /dev/null\n\
+        [ -d data ] || \"$bin/initdb\" -D data --locale=C -A trust -U tester > /dev/null\n\
         \"$bin/postgres\" -D data -k \"$1\" -h '' > log 2>&1 &\n\
         server=$!\n\
         until \"$bin/pg_isready\" -q -h \"$1\"; do sleep 0.05; done\n\
         \"$bin/pgbench\" -h \"$1\" -U tester -q -i -s 1 postgres > /dev/null 2>&1\n\
-        \"$bin/pgbench\" -h \"$1\" -U tester -S -c 2 -t 4000 postgres 2>&1 | grep processed\n\
+        \"$bin/pgbench\" -h \"$1\" -U tester -S -c 2 -t 4000 postgres 2>&1 |\n\
+        while read -r line; do case $line in *processed*) echo \"$line\" ;; esac; done\n\
         kill -INT $server; wait $server\n";
     fs::write(&script, lines).expect("a file of ours");
     fs::set_permissions(&script, fs::Permissions::from_mode(0o755)).expect("a file of ours");

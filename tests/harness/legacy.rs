@@ -1,7 +1,9 @@
 //! A strict reader of gperftools' CPU profiles: ambiguous files are refused.
 
+use std::ops::Range;
 use std::path::Path;
-use std::process::Command;
+
+use object::{Object as _, ObjectSymbol as _};
 
 /// The address after the leaf that readers drop.
 const NOBODY: [u64; 2] = [0xdead_0001, 0xdead_0011];
@@ -72,8 +74,7 @@ impl Legacy {
         self.records.iter().map(|(count, _)| count).sum()
     }
 
-    /// Returns the number of ticks with a function of a binary on the stack, by the symbols that
-    /// `nm` finds.
+    /// Returns the number of ticks with a function of a binary on the stack, by its symbol table.
     pub(crate) fn with(&self, binary: &Path, function: &str) -> u64 {
         let range = symbol(binary, function);
         let holds = |address: u64| {
@@ -98,14 +99,10 @@ fn mapping(line: &str) -> Option<Code> {
     Some(Code { start, end, offset, path: words.get(5).copied().unwrap_or_default().to_owned() })
 }
 
-fn symbol(binary: &Path, function: &str) -> std::ops::Range<u64> {
-    let output = Command::new("nm").args(["-S", "--defined-only"]).arg(binary).output().expect("nm comes with gcc");
-    let text = String::from_utf8_lossy(&output.stdout).into_owned();
-    let find = |line: &str| {
-        let words: Vec<&str> = line.split_whitespace().collect();
-        let [start, size, _, name] = words[..] else { return None };
-        let (start, size) = (u64::from_str_radix(start, 16).ok()?, u64::from_str_radix(size, 16).ok()?);
-        (name == function).then_some(start..start + size)
-    };
-    text.lines().find_map(find).unwrap_or_else(|| panic!("no {function} in {}", binary.display()))
+fn symbol(binary: &Path, function: &str) -> Range<u64> {
+    let bytes = std::fs::read(binary).unwrap_or_else(|error| panic!("{}: {error}", binary.display()));
+    let file = object::File::parse(&*bytes).expect("an ELF file");
+    let symbol = file.symbols().find(|symbol| symbol.is_definition() && symbol.name() == Ok(function));
+    let symbol = symbol.unwrap_or_else(|| panic!("no {function} in {}", binary.display()));
+    symbol.address()..symbol.address() + symbol.size()
 }

@@ -167,12 +167,12 @@ pub(crate) fn text(path: &Path) -> &str {
     path.to_str().expect("test paths are UTF-8")
 }
 
-/// Returns the path of a system program; if there is none, reports a skip and returns `None`. In CI
-/// that is a failure, as CI installs its tools.
+/// Returns the path of a program that is on the PATH, that of the system if there are several; if
+/// there is none, reports a skip and returns `None`. In CI that is a failure, as CI installs its
+/// tools.
 pub(crate) fn tool(name: &str) -> Option<PathBuf> {
-    let path = std::env::var_os("PATH").unwrap_or_default();
-    let found = ["/usr/bin".into(), "/bin".into()].into_iter().chain(std::env::split_paths(&path));
-    let found = found.map(|directory: PathBuf| directory.join(name)).find(|file| file.is_file());
+    let of_the_system = Some(Path::new("/usr/bin").join(name)).filter(|file| file.is_file());
+    let found = installed(name).map(|first| of_the_system.unwrap_or(first));
     assert!(found.is_some() || std::env::var_os("CI").is_none(), "{name} is not installed");
     if found.is_none() {
         skip(&format!("{name} is not installed"));

@@ -7,14 +7,13 @@ use std::process::Command;
 
 use sigtop::symbols::worker::{ResolvedLine, SymbolState};
 
+use crate::skips::are_installed;
 use crate::sources::C;
-use crate::workshop::{Known, Workshop, ask_here, has};
+use crate::workshop::{Known, Symbol, Workshop, ask_here};
 
 /// The addresses of the functions that `C` defines.
 fn addresses(shop: &Workshop, file: &str) -> Vec<u64> {
-    let symbols = shop.nm(&[file]);
-    let functions = ["outer", "hidden", "main"].map(|name| symbols.iter().find(|symbol| symbol.3 == name));
-    functions.into_iter().flatten().flat_map(|&(start, size, ..)| start..start + size).collect()
+    ["outer", "hidden", "main"].iter().flat_map(|name| shop.symbol(file, name).addresses()).collect()
 }
 
 /// Names, lines and inlined calls, but not the paths of files: tools shorten these.
@@ -30,7 +29,7 @@ fn assert_inlined(known: &Known) {
 
 #[test]
 fn packed_symbol_table_names_local_functions() {
-    if !has("xz") {
+    if !are_installed(&["objcopy", "strip", "xz"]) {
         return;
     }
     let shop = Workshop::new();
@@ -58,7 +57,7 @@ fn packed_symbol_table_names_local_functions() {
 
 #[test]
 fn debug_information_that_dwz_shares_is_complete() {
-    if !has("dwz") {
+    if !are_installed(&["dwz"]) {
         return;
     }
     let shop = Workshop::new();
@@ -68,13 +67,17 @@ fn debug_information_that_dwz_shares_is_complete() {
     let whole = ask_here(&path, asked.iter().copied());
     assert_inlined(&whole);
     shop.run("dwz", &["-m", "common.debug", "app", "other"]);
-    assert!(shop.run("readelf", &["-SW", "app"]).contains(".gnu_debugaltlink"));
+    shop.section("app", ".gnu_debugaltlink");
     let shared = ask_here(&path, asked.iter().copied());
     assert_eq!((&shared.state, resolved(&shared)), (&SymbolState::Lines, resolved(&whole)));
 }
 
 #[test]
 fn split_debug_information_is_complete() {
+    // The compiler calls it.
+    if !are_installed(&["objcopy"]) {
+        return;
+    }
     for version in ["-gdwarf-4", "-gdwarf-5"] {
         let shop = Workshop::new();
         let path = shop.build("gcc", C, &["-O2", "-g", version], "app");
@@ -88,7 +91,7 @@ fn split_debug_information_is_complete() {
         assert_eq!((&split.state, resolved(&split)), (&SymbolState::Lines, resolved(&whole)), "{version}");
 
         // LLVM 14 hangs on the fifth version, as gcc writes it.
-        if version == "-gdwarf-4" && has("llvm-dwp") {
+        if version == "-gdwarf-4" && are_installed(&["llvm-dwp"]) {
             shop.run("llvm-dwp", &["-e", "app", "-o", "app.dwp"]);
             std::fs::rename(shop.path("part.dwo"), shop.path("away")).unwrap();
             let package = ask_here(&path, asked.iter().copied());
@@ -113,7 +116,7 @@ fn split_debug_information_is_complete() {
 
 #[test]
 fn package_of_the_fifth_version_is_complete() {
-    if !has("clang") || !has("llvm-dwp") {
+    if !are_installed(&["clang", "llvm-dwp"]) {
         return;
     }
     let shop = Workshop::new();
@@ -131,16 +134,16 @@ fn package_of_the_fifth_version_is_complete() {
             shop.run("clang", &all);
         }
         shop.run("clang", &["first.o", "second.o", "-o", "app"]);
-        let symbols = shop.nm(&["app"]);
-        let functions = symbols.iter().filter(|symbol| names.contains(&symbol.3.as_str()));
-        functions.flat_map(|&(start, size, ..)| start..start + size).collect::<Vec<u64>>()
+        let symbols = shop.symbols("app");
+        let functions = symbols.iter().filter(|symbol| names.contains(&symbol.name.as_str()));
+        functions.flat_map(Symbol::addresses).collect::<Vec<u64>>()
     };
     let asked = build(&[]);
     let whole = ask_here(&shop.path("app"), asked.iter().copied());
     assert_inlined(&whole);
     assert_eq!(build(&["-gsplit-dwarf"]), asked);
     shop.run("llvm-dwp", &["-e", "app", "-o", "app.dwp"]);
-    assert!(shop.run("readelf", &["-SW", "app.dwp"]).contains(".debug_cu_index"));
+    shop.section("app.dwp", ".debug_cu_index");
     for part in ["first.dwo", "second.dwo"] {
         std::fs::remove_file(shop.path(part)).unwrap();
     }
@@ -153,6 +156,9 @@ fn package_of_the_fifth_version_is_complete() {
 
 #[test]
 fn debuginfod_cache_is_searched_by_build_id() {
+    if !are_installed(&["objcopy", "strip"]) {
+        return;
+    }
     let shop = Workshop::new();
     let path = shop.build("gcc", C, &["-O2", "-g", "-Wl,--build-id=sha1"], "app");
     let id: String = shop.build_id("app").iter().map(|byte| format!("{byte:02x}")).collect();

@@ -13,7 +13,8 @@ use crossbeam_channel::unbounded;
 use sigtop::symbols::download::DebuginfodClient;
 use sigtop::symbols::source::{self, SourceFinder, SourceRequest};
 
-use crate::workshop::{Workshop, has, module};
+use crate::skips::are_installed;
+use crate::workshop::{Workshop, module};
 
 /// A program whose time is in a function that only its debug file names.
 const BUSY: (&str, &str) = (
@@ -32,15 +33,14 @@ int main(void) {
 ",
 );
 
-/// A stripped program with a build id, its debug file beside it under another name, and the build
-/// id.
+/// A stripped program with a build id, the same with symbols and debug information, which serves as
+/// its debug file, and the build id.
 fn stripped(shop: &Workshop) -> (PathBuf, PathBuf, String) {
-    let app = shop.build("gcc", BUSY, &["-O1", "-g", "-Wl,--build-id=sha1"], "app");
-    let id = shop.build_id("app").iter().map(|byte| format!("{byte:02x}")).collect();
+    let id = "5157009a5157009a5157009a5157009a5157009a".to_owned();
+    let build_id = format!("-Wl,--build-id=0x{id}");
     std::fs::create_dir(shop.path("served")).unwrap();
-    shop.run("objcopy", &["--only-keep-debug", "app", "served/app.debug"]);
-    shop.run("strip", &["app"]);
-    (app, shop.path("served/app.debug"), id)
+    let debug_file = shop.build("gcc", BUSY, &["-O1", "-g", &build_id], "served/app.debug");
+    (shop.build("gcc", BUSY, &["-O1", "-g", "-s", &build_id], "app"), debug_file, id)
 }
 
 /// Prepares `sigtop` with a cache in the workshop and these servers.
@@ -135,7 +135,7 @@ fn head(size: Option<u64>) -> String {
 
 #[test]
 fn debian_server_gives_the_debug_file_to_the_cache() {
-    if !has("debuginfod") || !has("curl") {
+    if !are_installed(&["debuginfod", "curl"]) {
         return;
     }
     let shop = Workshop::new();
@@ -154,7 +154,7 @@ fn debian_server_gives_the_debug_file_to_the_cache() {
     assert_eq!(std::fs::read(&place).unwrap(), std::fs::read(debug_file).unwrap());
 
     // Debuginfod's own client finds it there.
-    if has("debuginfod-find") {
+    if are_installed(&["debuginfod-find"]) {
         let mut find = Command::new("debuginfod-find");
         find.args(["debuginfo", &id]).env("DEBUGINFOD_URLS", "http://127.0.0.1:1");
         let found = find.env("DEBUGINFOD_CACHE_PATH", shop.path("cache")).output().unwrap();
@@ -169,7 +169,7 @@ fn debian_server_gives_the_debug_file_to_the_cache() {
 
 #[test]
 fn names_change_when_the_debug_file_has_arrived() {
-    if !has("debuginfod") || !has("curl") {
+    if !are_installed(&["debuginfod", "curl"]) {
         return;
     }
     let shop = Workshop::new();
@@ -195,7 +195,7 @@ fn names_change_when_the_debug_file_has_arrived() {
 /// Recordings and profiles of addresses have names that come from the servers, if that is allowed.
 #[test]
 fn reports_download_what_they_lack() {
-    if !has("debuginfod") || !has("curl") {
+    if !are_installed(&["debuginfod", "curl"]) {
         return;
     }
     let shop = Workshop::new();
@@ -283,7 +283,7 @@ fn ask_for_source(shop: &Workshop, servers: &str, file: &Path) -> String {
 
 #[test]
 fn debian_server_gives_sources_to_the_cache() {
-    if !has("debuginfod") || !has("curl") || !has("debuginfod-find") {
+    if !are_installed(&["debuginfod", "curl", "debuginfod-find"]) {
         return;
     }
     let shop = Workshop::new();
@@ -333,7 +333,7 @@ fn debian_server_gives_sources_to_the_cache() {
 
 #[test]
 fn hostile_sources_are_refused_or_made_safe() {
-    if !has("curl") {
+    if !are_installed(&["curl"]) {
         return;
     }
     let shop = Workshop::new();
@@ -380,7 +380,7 @@ fn hostile_sources_are_refused_or_made_safe() {
 
 #[test]
 fn hostile_answers_are_thrown_away() {
-    if !has("curl") {
+    if !are_installed(&["curl"]) {
         return;
     }
     let shop = Workshop::new();
@@ -467,7 +467,7 @@ fn a_missing_curl_or_server_is_said() {
 /// the report began behind it.
 #[test]
 fn progress_is_cleared_before_the_report() {
-    if !has("curl") || !has("script") {
+    if !are_installed(&["curl", "script"]) {
         return;
     }
     let shop = Workshop::new();
@@ -515,7 +515,7 @@ impl Drop for Started {
 
 #[test]
 fn a_download_ends_with_sigtop() {
-    if !has("curl") {
+    if !are_installed(&["curl"]) {
         return;
     }
     let shop = Workshop::new();

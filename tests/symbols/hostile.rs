@@ -7,8 +7,9 @@ use sigtop::profile::module::ModuleId;
 use sigtop::profile::stack::FrameId;
 use sigtop::symbols::worker::{self, SymbolRequest, SymbolState};
 
+use crate::skips::are_installed;
 use crate::sources::{BOMB, C, CPP};
-use crate::workshop::{Known, Workshop, ask_here, has, module};
+use crate::workshop::{Known, Workshop, ask_here, module};
 
 /// A generator of random numbers that are the same in every run.
 struct Numbers(u64);
@@ -93,8 +94,8 @@ fn survive(shop: &Workshop, files: impl Iterator<Item = Vec<u8>>, addresses: &[u
 }
 
 fn addresses(shop: &Workshop, file: &str) -> Vec<u64> {
-    let functions = shop.nm(&[file]).into_iter().filter(|symbol| symbol.1 > 0 && symbol.2.eq_ignore_ascii_case(&'t'));
-    let inside = functions.flat_map(|(start, size, ..)| [start, start + size / 2, start + size]);
+    let functions = shop.symbols(file).into_iter().filter(|symbol| symbol.size > 0 && symbol.is_code);
+    let inside = functions.flat_map(|symbol| [0, symbol.size / 2, symbol.size].map(|at| symbol.start + at));
     inside.chain([0, 1, 0x1000, u64::MAX - 1, u64::MAX, 1 << 63]).collect()
 }
 
@@ -114,7 +115,7 @@ fn damaged_c_programs() {
 
 #[test]
 fn damaged_files_with_a_packed_symbol_table() {
-    if !has("xz") {
+    if !are_installed(&["objcopy", "strip", "xz"]) {
         return;
     }
     let shop = Workshop::new();
@@ -136,7 +137,7 @@ fn damaged_files_with_a_packed_symbol_table() {
 
 #[test]
 fn damaged_cpp_programs() {
-    if !has("g++") {
+    if !are_installed(&["g++"]) {
         return;
     }
     let shop = Workshop::new();
@@ -179,7 +180,7 @@ fn explode(unit: &str, abbreviations: &str, lines: &str) -> (Known, Duration) {
     let shop = Workshop::new();
     let source = BOMB.replace("UNIT", unit).replace("ABBREVIATIONS", abbreviations).replace("LINES", lines);
     let path = shop.build("gcc", ("bomb.s", &source), &["-shared", "-nostdlib"], "bomb.so");
-    let work = shop.nm(&["bomb.so"]).into_iter().find(|symbol| symbol.3 == "work").unwrap().0;
+    let work = shop.symbol("bomb.so", "work").start;
     let started = Instant::now();
     let known = ask_here(&path, [work, work + 1]);
     let took = started.elapsed();

@@ -4,31 +4,32 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use sigtop::symbols::worker::SymbolState;
 
+use crate::skips::are_installed;
 use crate::sources::{ASSEMBLY, C, CPP, LIBRARY, RUST};
-use crate::workshop::{Workshop, ask_here, has};
+use crate::workshop::{Symbol, Workshop, ask_here};
 
 /// Returns, for every address of a section, the names of the sized symbols of `nm` that cover it
 /// most closely.
-fn expected(symbols: &[(u64, u64, char, String)], section: (u64, u64)) -> BTreeMap<u64, Vec<&str>> {
+fn expected(symbols: &[Symbol], section: (u64, u64)) -> BTreeMap<u64, Vec<&str>> {
     let covering = |address: u64| {
-        let is_function = |kind: char| matches!(kind.to_ascii_lowercase(), 't' | 'w' | 'i');
-        let covers = |&&(start, size, kind, _): &&(u64, u64, char, String)| {
-            is_function(kind) && (start..start + size).contains(&address)
-        };
-        let found: Vec<_> = symbols.iter().filter(covers).collect();
-        let nearest = found.iter().map(|symbol| symbol.0).max();
-        found.iter().filter(|symbol| Some(symbol.0) == nearest).map(|symbol| symbol.3.as_str()).collect()
+        let covers = |symbol: &&Symbol| symbol.is_code && symbol.addresses().contains(&address);
+        let found: Vec<&Symbol> = symbols.iter().filter(covers).collect();
+        let nearest = found.iter().map(|symbol| symbol.start).max();
+        found.iter().filter(|symbol| Some(symbol.start) == nearest).map(|symbol| symbol.name.as_str()).collect()
     };
     (section.0..section.1).map(|address| (address, covering(address))).collect()
 }
 
 /// Returns the start addresses of symbols without size.
-fn unsized_starts(symbols: &[(u64, u64, char, String)]) -> Vec<u64> {
-    symbols.iter().filter(|symbol| symbol.1 == 0).map(|symbol| symbol.0).collect()
+fn unsized_starts(symbols: &[Symbol]) -> Vec<u64> {
+    symbols.iter().filter(|symbol| symbol.size == 0).map(|symbol| symbol.start).collect()
 }
 
 #[test]
 fn every_address_has_the_name_that_nm_gives_it_or_none() {
+    if !are_installed(&["nm"]) {
+        return;
+    }
     let shop = Workshop::new();
     for (level, output) in [("-O0", "slow"), ("-O2", "fast")] {
         let path = shop.build("gcc", C, &[level, "-falign-functions=64"], output);
@@ -43,7 +44,9 @@ fn every_address_has_the_name_that_nm_gives_it_or_none() {
             if let [found] = found[..] {
                 let start = unsized_starts.iter().filter(|&&start| start <= address).max();
                 let is_unsized = names.is_empty()
-                    && start.is_some_and(|start| symbols.iter().any(|symbol| symbol.0 == *start && symbol.3 == found));
+                    && start.is_some_and(|start| {
+                        symbols.iter().any(|symbol| symbol.start == *start && symbol.name == found)
+                    });
                 assert!(names.contains(&found) || is_unsized, "{address:#x}: {found}, not {names:?}");
             } else {
                 assert_eq!((found.len(), names.len()), (0, 0), "{address:#x}: {names:?}");
@@ -79,8 +82,7 @@ fn function_with_debug_information_has_its_public_name() {
     let shop = Workshop::new();
     let path = shop.build("gcc", ("alias.c", source), &["-O2", "-g", "-shared", "-fPIC"], "alias.so");
     for public in ["stop", "put"] {
-        let symbol = shop.nm(&["alias.so"]).into_iter().find(|symbol| symbol.3 == public).unwrap();
-        let known = ask_here(&path, symbol.0..symbol.0 + symbol.1);
+        let known = ask_here(&path, shop.symbol("alias.so", public).addresses());
         assert_eq!(known.state, SymbolState::Lines);
         for lines in known.lines.values() {
             assert_eq!((lines.len(), lines[0].full.as_str(), lines[0].short.as_str()), (1, public, public));
@@ -90,6 +92,9 @@ fn function_with_debug_information_has_its_public_name() {
 
 #[test]
 fn lines_and_inlined_calls_are_those_of_addr2line() {
+    if !are_installed(&["addr2line"]) {
+        return;
+    }
     let shop = Workshop::new();
     for (arguments, output) in [
         (&["-O2", "-g"][..], "plain"),
@@ -100,8 +105,9 @@ fn lines_and_inlined_calls_are_those_of_addr2line() {
     ] {
         let path = shop.build("gcc", C, arguments, output);
         let wanted = ["outer", "hidden", "main"];
-        let functions = shop.nm(&[output]).into_iter().filter(|symbol| wanted.contains(&symbol.3.as_str()));
-        let addresses: Vec<u64> = functions.flat_map(|(start, size, ..)| start..start + size).collect();
+        let symbols = shop.symbols(output);
+        let functions = symbols.iter().filter(|symbol| wanted.contains(&symbol.name.as_str()));
+        let addresses: Vec<u64> = functions.flat_map(Symbol::addresses).collect();
         assert!(addresses.len() > 50, "{output}");
         let known = ask_here(&path, addresses.iter().copied());
         assert_eq!(known.state, SymbolState::Lines, "{output}");
@@ -136,8 +142,7 @@ fn lines_and_inlined_calls_are_those_of_addr2line() {
 fn the_first_answer_has_symbols_and_the_second_lines() {
     let shop = Workshop::new();
     let path = shop.build("gcc", C, &["-O2", "-g"], "app");
-    let outer = shop.nm(&["app"]).into_iter().find(|symbol| symbol.3 == "outer").unwrap();
-    let addresses = outer.0..outer.0 + outer.1;
+    let addresses = shop.symbol("app", "outer").addresses();
     let known = ask_here(&path, addresses.clone());
     for address in addresses.clone() {
         let first = &known.first[&address];
@@ -150,16 +155,15 @@ fn the_first_answer_has_symbols_and_the_second_lines() {
 
 #[test]
 fn cpp_names_are_the_same_with_and_without_debug_information() {
-    if !has("g++") {
+    if !are_installed(&["g++"]) {
         return;
     }
     let shop = Workshop::new();
     let mut seen: Vec<BTreeMap<String, String>> = Vec::new();
     for (arguments, output) in [(&["-O2"][..], "bare"), (&["-O2", "-g"], "debug")] {
         let path = shop.build("g++", CPP, arguments, output);
-        let symbols = shop.nm(&[output]);
-        let starts = symbols.iter().filter(|symbol| symbol.1 > 0 && matches!(symbol.2, 't' | 'T' | 'W'));
-        let starts: BTreeMap<u64, String> = starts.map(|symbol| (symbol.0, symbol.3.clone())).collect();
+        let functions = shop.symbols(output).into_iter().filter(|symbol| symbol.size > 0 && symbol.is_code);
+        let starts: BTreeMap<u64, String> = functions.map(|symbol| (symbol.start, symbol.name)).collect();
         let known = ask_here(&path, starts.keys().copied());
         let name = |(&address, raw): (&u64, &String)| Some((raw.clone(), known.lines[&address].last()?.short.clone()));
         seen.push(starts.iter().filter_map(name).collect());
@@ -192,8 +196,9 @@ fn short_names(
     file: &str,
     is_wanted: impl Fn(&str) -> bool,
 ) -> BTreeSet<String> {
-    let wanted = shop.nm(&[file]).into_iter().filter(|symbol| symbol.1 > 0 && is_wanted(&symbol.3));
-    let addresses: Vec<u64> = wanted.flat_map(|(start, size, ..)| start..start + size).collect();
+    let symbols = shop.symbols(file);
+    let addresses: Vec<u64> =
+        symbols.iter().filter(|symbol| is_wanted(&symbol.name)).flat_map(Symbol::addresses).collect();
     let known = ask_here(path, addresses);
     known.lines.values().flatten().map(|line| line.short.clone()).collect()
 }
@@ -201,7 +206,7 @@ fn short_names(
 /// Functions without a name of their own are distinguished by their place, called or inlined.
 #[test]
 fn lambdas_are_named_by_their_place() {
-    if !has("g++") {
+    if !are_installed(&["g++"]) {
         return;
     }
     let source = "static volatile int sink;\n\
@@ -243,13 +248,12 @@ fn closures_and_async_functions_are_named_by_their_place() {
 
 #[test]
 fn cpp_inlined_functions_have_their_namespace() {
-    if !has("g++") {
+    if !are_installed(&["g++"]) {
         return;
     }
     let shop = Workshop::new();
     let path = shop.build("g++", CPP, &["-O2", "-g"], "app");
-    let main = shop.nm(&["app"]).into_iter().find(|symbol| symbol.3 == "main").unwrap();
-    let known = ask_here(&path, main.0..main.0 + main.1);
+    let known = ask_here(&path, shop.symbol("app", "main").addresses());
     let inlined: Vec<&str> =
         known.lines.values().flatten().filter(|line| line.inlined).map(|line| line.short.as_str()).collect();
     for wanted in ["geometry::Grid::inlined", "(anonymous namespace)::Private::method", "std::map::operator[]"] {
@@ -270,10 +274,9 @@ fn rust_names_have_no_hashes_and_no_generics() {
             ["RUSTC_BOOTSTRAP=1", "rustc"].into_iter().chain(arguments.iter().copied()).collect();
         shop.run("env", &[&arguments[..], &[RUST.0, "-o", "app"]].concat());
         let path = shop.path("app");
-        let symbols = shop.nm(&["app"]);
-        let of_app = |symbol: &&(u64, u64, char, String)| symbol.3.contains("beasts") && symbol.1 > 0;
-        let addresses: Vec<u64> =
-            symbols.iter().filter(of_app).flat_map(|symbol| symbol.0..symbol.0 + symbol.1).collect();
+        let symbols = shop.symbols("app");
+        let of_app = symbols.iter().filter(|symbol| symbol.name.contains("beasts"));
+        let addresses: Vec<u64> = of_app.flat_map(Symbol::addresses).collect();
         let known = ask_here(&path, addresses);
         let lines: Vec<_> = known.lines.values().flatten().collect();
         let outer: Vec<&str> = lines.iter().filter(|line| !line.inlined).map(|line| line.short.as_str()).collect();
@@ -295,9 +298,11 @@ fn rust_names_have_no_hashes_and_no_generics() {
 
 #[test]
 fn a_stripped_library_has_its_exports_and_no_neighbours() {
+    if !are_installed(&["nm"]) {
+        return;
+    }
     let shop = Workshop::new();
-    let path = shop.build("gcc", LIBRARY, &["-O2", "-shared", "-fPIC"], "library.so");
-    shop.run("strip", &["library.so"]);
+    let path = shop.build("gcc", LIBRARY, &["-O2", "-shared", "-fPIC", "-s"], "library.so");
     let symbols = shop.nm(&["-D", "library.so"]);
     let section = shop.section("library.so", ".text");
     let known = ask_here(&path, section.0..section.1);
@@ -314,21 +319,19 @@ fn a_stripped_library_has_its_exports_and_no_neighbours() {
         nameless += usize::from(found.is_empty());
     }
     assert!(nameless > 20, "the hidden functions have no names: {nameless}");
-    let alias = symbols.iter().find(|symbol| symbol.3 == "alias_weak").unwrap().0;
+    let alias = symbols.iter().find(|symbol| symbol.name == "alias_weak").unwrap().start;
     assert_eq!(known.names(alias), ["alias_global"], "global before weak, without underscores before with");
 }
 
 #[test]
 fn functions_of_a_stripped_program_are_called_by_their_start() {
     let shop = Workshop::new();
-    let path = shop.build("gcc", C, &["-O2", "-falign-functions=64"], "app");
-    let symbols = shop.nm(&["app"]);
-    shop.run("strip", &["app"]);
+    shop.build("gcc", C, &["-O2", "-falign-functions=64"], "whole");
+    let path = shop.build("gcc", C, &["-O2", "-falign-functions=64", "-s"], "app");
     let section = shop.section("app", ".text");
     let known = ask_here(&path, section.0..section.1);
     assert_eq!(known.state, SymbolState::Exports);
-    let functions = ["outer", "hidden", "main"].map(|name| symbols.iter().find(|symbol| symbol.3 == name));
-    for &(start, size, ..) in functions.into_iter().map(|function| function.expect("a function")) {
+    for Symbol { start, size, .. } in ["outer", "hidden", "main"].map(|name| shop.symbol("whole", name)) {
         let place = format!("app+{start:#x}");
         assert!((start..start + size).all(|address| known.names(address) == [&*place]), "{place}");
         let padding = known.lines.get(&(start + size));
@@ -340,8 +343,8 @@ fn functions_of_a_stripped_program_are_called_by_their_start() {
 fn symbols_without_size_end_at_the_next_one() {
     let shop = Workshop::new();
     let path = shop.build("gcc", ASSEMBLY, &["-shared", "-nostdlib", "-Wl,--build-id=none"], "hand.so");
-    let symbols = shop.nm(&["hand.so"]);
-    let start = |name: &str| symbols.iter().find(|symbol| symbol.3 == name).unwrap().0;
+    let symbols = shop.symbols("hand.so");
+    let start = |name: &str| symbols.iter().find(|symbol| symbol.name == name).unwrap().start;
     let section = shop.section("hand.so", ".text");
     let known = ask_here(&path, section.0..section.1 + 4);
     let names = |from: u64, length: u64| (from..from + length).map(|address| known.names(address)).collect::<Vec<_>>();
@@ -352,7 +355,7 @@ fn symbols_without_size_end_at_the_next_one() {
     assert!(names(section.1, 4).iter().all(Vec::is_empty), "nothing reaches out of its section");
 
     // Without the full symbol table, the end of a symbol without size is unknown.
-    shop.run("strip", &["hand.so"]);
+    shop.build("gcc", ASSEMBLY, &["-shared", "-nostdlib", "-Wl,--build-id=none", "-s"], "hand.so");
     let known = ask_here(&path, section.0..section.1);
     assert_eq!(known.names(start("sized")), ["sized"]);
     assert!(known.names(start("unsized")).is_empty() && known.names(start("label")).is_empty());
@@ -360,6 +363,9 @@ fn symbols_without_size_end_at_the_next_one() {
 
 #[test]
 fn stubs_are_named_after_what_they_call() {
+    if !are_installed(&["objdump"]) {
+        return;
+    }
     let shop = Workshop::new();
     for (arguments, output) in [
         (&["-O2", "-Wl,-z,lazy"][..], "lazy"),

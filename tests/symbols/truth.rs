@@ -5,8 +5,9 @@ use std::io::Write;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
+use crate::skips::are_installed;
 use crate::sources::{C, CPP};
-use crate::workshop::{Workshop, ask_here, has};
+use crate::workshop::{Workshop, ask_here};
 
 /// Asks `llvm-symbolizer` about addresses: for each, file and line of the calls, innermost first.
 fn symbolize(file: &str, addresses: &[u64]) -> Vec<Vec<(String, String, u32)>> {
@@ -86,7 +87,7 @@ fn compare(shop: &Workshop, file: &str) -> (f64, Vec<String>) {
 
 #[test]
 fn names_lines_and_inlined_calls_equal_those_of_llvm_symbolizer() {
-    if !has("llvm-symbolizer") {
+    if !are_installed(&["g++", "llvm-symbolizer"]) {
         return;
     }
     let shop = Workshop::new();
@@ -119,9 +120,9 @@ fn main() { println!(\"{}\", near::next(std::env::args().count() as u64)) }
     let shop = Workshop::new();
     let arguments = ["-O", "-Ccodegen-units=4", "-Cdebuginfo=line-tables-only"];
     let app = shop.build("rustc", ("app.rs", RUST), &arguments, "app");
-    let symbols = shop.nm(&["app"]);
-    let (start, size, ..) = symbols.iter().find(|(.., name)| name.contains("near4next")).expect("it is not inlined");
-    let known = ask_here(&app, *start..start + size);
+    let symbols = shop.symbols("app");
+    let next = symbols.iter().find(|symbol| symbol.name.contains("near4next")).expect("it is not inlined");
+    let known = ask_here(&app, next.addresses());
     let names: BTreeSet<&str> = known.lines.values().flatten().map(|line| &*line.full).collect();
     assert!(names.contains("evidence") && names.contains("app::near::next"), "{names:?}");
     assert!(!names.iter().any(|name| name.contains("next::")), "{names:?}");
@@ -192,7 +193,7 @@ fn compare_at_random(shop: &Workshop, path: &Path, count: usize) -> Comparison {
 
 #[test]
 fn names_of_installed_programs_equal_those_of_llvm_symbolizer() {
-    if !has("llvm-symbolizer") {
+    if !are_installed(&["llvm-symbolizer"]) {
         return;
     }
     let shop = Workshop::new();

@@ -2,22 +2,28 @@
 //! them.
 
 use std::collections::BTreeMap;
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::atomic::{AtomicU32, Ordering};
 
+use object::{Object as _, ObjectSection as _, ObjectSymbol as _, SymbolKind};
 use sigtop::profile::module::{ModuleFile, ModuleId};
 use sigtop::profile::stack::FrameId;
 use sigtop::symbols::worker::{self, ResolvedLine, SymbolReply, SymbolRequest, SymbolState};
 
-/// Returns whether a tool is installed. Reports the test as skipped if it is not.
-pub(crate) fn has(tool: &str) -> bool {
-    let path = std::env::var_os("PATH").unwrap_or_default();
-    let is_there = std::env::split_paths(&path).any(|directory| directory.join(tool).is_file());
-    if !is_there {
-        crate::skips::skip(&format!("{tool} is not installed"));
+/// A symbol that a file defines.
+pub(crate) struct Symbol {
+    pub(crate) start: u64,
+    pub(crate) size: u64,
+    pub(crate) is_code: bool,
+    pub(crate) name: String,
+}
+
+impl Symbol {
+    pub(crate) fn addresses(&self) -> Range<u64> {
+        self.start..self.start + self.size
     }
-    is_there
 }
 
 /// A directory that is removed when the test ends.
@@ -53,8 +59,8 @@ impl Workshop {
         String::from_utf8_lossy(&output.stdout).into_owned()
     }
 
-    /// Returns the symbols of a file as `nm` lists them: address, size, kind, name.
-    pub(crate) fn nm(&self, arguments: &[&str]) -> Vec<(u64, u64, char, String)> {
+    /// Returns the symbols that `nm` lists.
+    pub(crate) fn nm(&self, arguments: &[&str]) -> Vec<Symbol> {
         let hex = |text: &str| u64::from_str_radix(text, 16).expect("nm prints hexadecimal numbers");
         let listed = self.run("nm", &[&["-S", "--defined-only"], arguments].concat());
         let line = |line: &str| {
@@ -64,26 +70,45 @@ impl Workshop {
                 [_, size, kind, name] => (hex(size), kind, name),
                 _ => panic!("nm: {line}"),
             };
-            (hex(fields[0]), size, kind.chars().next().unwrap(), name.split('@').next().unwrap().to_owned())
+            let is_code = matches!(kind.to_ascii_lowercase().as_str(), "t" | "w" | "i");
+            Symbol { start: hex(fields[0]), size, is_code, name: name.split('@').next().unwrap().to_owned() }
         };
         listed.lines().map(line).collect()
     }
 
+    /// Calls `look` with a file that is read by the crate `object`, so that a test needs no binutils.
+    fn read<T>(&self, file: &str, look: impl FnOnce(&object::File) -> T) -> T {
+        let bytes = std::fs::read(self.path(file)).unwrap_or_else(|error| panic!("{file}: {error}"));
+        look(&object::File::parse(&*bytes).unwrap_or_else(|error| panic!("{file}: {error}")))
+    }
+
+    /// Returns the symbols of the full symbol table.
+    pub(crate) fn symbols(&self, file: &str) -> Vec<Symbol> {
+        let symbol = |symbol: object::Symbol| Symbol {
+            start: symbol.address(),
+            size: symbol.size(),
+            is_code: symbol.kind() == SymbolKind::Text,
+            name: symbol.name().expect("a name in UTF-8").to_owned(),
+        };
+        self.read(file, |elf| elf.symbols().filter(|symbol| symbol.is_definition()).map(symbol).collect())
+    }
+
+    /// Returns the symbol of this name.
+    pub(crate) fn symbol(&self, file: &str, name: &str) -> Symbol {
+        let symbol = self.symbols(file).into_iter().find(|symbol| symbol.name == name);
+        symbol.unwrap_or_else(|| panic!("no {name} in {file}"))
+    }
+
     /// Returns start and end of a section.
     pub(crate) fn section(&self, file: &str, name: &str) -> (u64, u64) {
-        let listed = self.run("readelf", &["-SW", file]);
-        let line =
-            listed.lines().find_map(|line| line.split_once(']')?.1.trim_start().strip_prefix(name)?.strip_prefix(' '));
-        let fields: Vec<&str> =
-            line.unwrap_or_else(|| panic!("no {name} in {file}")).split_ascii_whitespace().collect();
-        let (start, size) = (u64::from_str_radix(fields[1], 16).unwrap(), u64::from_str_radix(fields[3], 16).unwrap());
-        (start, start + size)
+        self.read(file, |elf| {
+            let section = elf.section_by_name(name).unwrap_or_else(|| panic!("no {name} in {file}"));
+            (section.address(), section.address() + section.size())
+        })
     }
 
     pub(crate) fn build_id(&self, file: &str) -> Box<[u8]> {
-        let listed = self.run("readelf", &["-n", file]);
-        let id = listed.split("Build ID: ").nth(1).expect("a build id").split_whitespace().next().unwrap();
-        (0..id.len() / 2).map(|at| u8::from_str_radix(&id[2 * at..2 * at + 2], 16).unwrap()).collect()
+        self.read(file, |elf| elf.build_id().expect("sound notes").expect("a build id").into())
     }
 }
 
