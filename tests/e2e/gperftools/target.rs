@@ -71,6 +71,12 @@ impl Target {
         Legacy::of(&self.directory.join(name))
     }
 
+    /// Returns the profile, if its file is whole. While it is written, it may be empty or have a
+    /// damaged last line.
+    pub(super) fn whole_profile(&self, name: &str) -> Option<Legacy> {
+        Legacy::parse(&fs::read(self.directory.join(name)).ok()?).ok()
+    }
+
     pub(super) fn with(&self, profile: &Legacy, function: &str) -> u64 {
         profile.with(&self.binary, function)
     }
