@@ -66,6 +66,8 @@ pub(super) struct ReplayOptions {
     pub(super) sample_times: bool,
     /// The client that downloads missing debug files.
     pub(super) servers: Option<DebuginfodClient>,
+    /// Whether names come from the recording alone, not from files on this machine.
+    pub(super) keeps_names: bool,
 }
 
 /// Converts a recording into a profile. Warnings go to stderr.
@@ -87,8 +89,8 @@ pub(super) fn finish(from: Box<dyn Read + Send>, name: &str, how: &ReplayOptions
     // The session stops its own downloads when it ends.
     let servers = how.servers.as_ref().map(DebuginfodClient::share);
     let patience = if servers.is_some() { downloads::MAX_TIME } else { Duration::ZERO };
-    let settings =
-        Settings { sample_times, symbols: SymbolOptions { servers, ..settings.symbols.clone() }, ..settings };
+    let symbols = SymbolOptions { servers, reads_files: !how.keeps_names, ..settings.symbols };
+    let settings = Settings { sample_times, symbols, ..settings };
     let session = Session::play(source, false, settings).map_err(|error| format!("cannot be replayed: {error}"))?;
     wait_for_playback(&session, patience + MAX_SYMBOL_WAIT);
     let stopped = || "cannot be replayed: the session stopped early".to_owned();

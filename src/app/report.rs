@@ -124,7 +124,8 @@ fn read_profiles(
     warnings: &mut Vec<String>,
 ) -> Result<SavedProfile, CommandError> {
     let sample_times = matches!(options.kind, ReportKind::Export(format) if format.has_time_axis());
-    let how = ReplayOptions { sample_times, servers: servers.cloned() };
+    let keeps_names = args.symbolize == Symbolize::None;
+    let how = ReplayOptions { sample_times, servers: servers.cloned(), keeps_names };
     let mut read_all = |names: &[String]| {
         let profiles: Result<Vec<SavedProfile>, CommandError> =
             names.iter().map(|name| read_profile(name, &how, warnings)).collect();

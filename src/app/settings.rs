@@ -66,6 +66,7 @@ pub(super) fn session_settings(args: &WatchArgs, command: &[OsString]) -> Settin
         symbols: SymbolOptions {
             servers: args.uses_debuginfod().then(DebuginfodClient::from_environment),
             memory_bytes: args.symbol_memory_bytes(),
+            reads_files: true,
         },
         budget: args.budget(),
         memory_bytes: args.memory_bytes(),

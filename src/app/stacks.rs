@@ -16,7 +16,8 @@ use crate::tally::threads::{DeepestRow, ProcessRow, ThreadRow};
 /// Prints the deepest stacks of recordings. Those of all files are in one list.
 pub(super) fn run(args: &Report, downloads: Downloads) -> Result<u8, Failure> {
     let servers = downloads.client().filter(|_| args.symbolize == Symbolize::Local);
-    let how = ReplayOptions { servers: servers.cloned(), ..ReplayOptions::default() };
+    let keeps_names = args.symbolize == Symbolize::None;
+    let how = ReplayOptions { servers: servers.cloned(), keeps_names, ..ReplayOptions::default() };
     let mut sections = Vec::new();
     for name in &args.files {
         let from: Box<dyn Read + Send> = match name.as_str() {

@@ -52,11 +52,13 @@ pub struct SymbolOptions {
     pub servers: Option<DebuginfodClient>,
     /// The memory for debug information, in bytes. One file may take more while it is read.
     pub memory_bytes: u64,
+    /// Whether files are read. If not, every answer is that there is no name.
+    pub reads_files: bool,
 }
 
 impl Default for SymbolOptions {
     fn default() -> Self {
-        SymbolOptions { servers: None, memory_bytes: DEFAULT_MEMORY_BYTES }
+        SymbolOptions { servers: None, memory_bytes: DEFAULT_MEMORY_BYTES, reads_files: true }
     }
 }
 
@@ -92,7 +94,7 @@ fn run(
     (replies, codes): (&Sender<SymbolReply>, &Sender<CodeReply>),
     options: SymbolOptions,
 ) {
-    let mut files = SymbolCache::default();
+    let mut files = SymbolCache { known: HashMap::new(), now: 0, reads_files: options.reads_files };
     let mut awaited = AwaitedFiles::new(options.servers);
     let mut ended = awaited.ended.clone();
     let mut open = 2;
@@ -283,11 +285,11 @@ impl ModuleSymbols {
 }
 
 /// The cached symbols of files.
-#[derive(Default)]
 struct SymbolCache {
     known: HashMap<ModuleId, CachedSymbols>,
     /// Counts requests.
     now: u64,
+    reads_files: bool,
 }
 
 struct CachedSymbols {
@@ -314,10 +316,15 @@ impl SymbolCache {
             earlier => {
                 // Without that thread there are no lines.
                 let prepare = || drop(tasks.send(LineTask::Prepare(module, file.clone(), pid)));
-                let symbols = catch_panic(|| ModuleSymbols::read(file, pid, prepare)).unwrap_or_else(|| {
-                    Err(Error::Malformed { path: file.path.clone(), what: "its tables contradict each other" })
-                });
-                let symbols = symbols.map_err(|error| error.to_string());
+                let read = || {
+                    catch_panic(|| ModuleSymbols::read(file, pid, prepare)).unwrap_or_else(|| {
+                        Err(Error::Malformed { path: file.path.clone(), what: "its tables contradict each other" })
+                    })
+                };
+                let symbols = match self.reads_files {
+                    true => read().map_err(|error| error.to_string()),
+                    false => Err("the files of this machine are not read".to_owned()),
+                };
                 let tries = earlier.map_or(1, |earlier| earlier.tries + 1);
                 (CachedSymbols { symbols, pid, tries, used_at: 0 }, true)
             }

@@ -294,6 +294,19 @@ fn functions_have_a_page_of_code_and_one_of_callers() {
     assert!(code.lines().skip(3).any(|line| !line.starts_with("         .")), "{code}");
 }
 
+/// Regression test: files of this machine named what a recording had left nameless.
+#[test]
+fn without_symbolizing_names_are_those_of_the_recording() {
+    let directory = Directory::new("symbolize");
+    let file = directory.file("a.sigtop");
+    for (options, is_named) in [(&[][..], false), (&["--symbols"], true)] {
+        assert_eq!(run(&mut record(&file, options, "0.5")).code(), 0);
+        let report = |source: &str| run(Command::new(SIGTOP).args(["report", "--symbolize", source]).arg(&file)).out();
+        let (local, none) = (report("local"), report("none"));
+        assert!(local.contains(" burn_a\n") && none.contains(" burn_a\n") == is_named, "{options:?}: {local}\n{none}");
+    }
+}
+
 #[test]
 fn what_is_no_recording_is_refused() {
     let directory = Directory::new("refused");
