@@ -49,7 +49,7 @@ pub(super) fn sum_stacks(profile: &SavedProfile, value: usize) -> Vec<(String, i
     profile.samples.for_each(|sample| {
         let frames = sample.stack.iter().rev().flat_map(|&location| names[location as usize].iter());
         let stack = frames.map(String::as_str).collect::<Vec<&str>>().join(";");
-        let sum = sums.entry(stack).or_default();
+        let sum = sums.entry(enclose_number(stack)).or_default();
         *sum = sum.wrapping_add(sample.values[value]);
     });
     let mut lines: Vec<(String, i64)> = sums.into_iter().filter(|(_, sum)| *sum != 0).collect();
@@ -81,6 +81,17 @@ fn sanitize_frame(name: &str) -> String {
             c => c,
         })
         .collect()
+}
+
+/// Encloses a number at the end of a stack in parentheses: `held by worker (4711)`. Flame graph tools
+/// take two numbers at the end of a line for the counts of two profiles.
+fn enclose_number(stack: String) -> String {
+    match stack.rsplit_once(' ') {
+        Some((rest, word)) if word.ends_with(|letter: char| letter.is_ascii_digit()) && word.parse::<f64>().is_ok() => {
+            format!("{rest} ({word})")
+        }
+        _ => stack,
+    }
 }
 
 /// Reads folded stacks. The numbers are counts of samples and may have fractions. Lines that are
