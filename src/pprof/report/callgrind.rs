@@ -38,7 +38,9 @@ impl ReportPrinter<'_> {
                 let name = callees.get(&edge.to).unwrap_or(&callee.name);
                 let name = if shown.contains(&edge.to) { name.clone() } else { Text::default() };
                 writeln!(out, "cfl={}\ncfn={}", files.reference(&callee.file), functions.reference(&name))?;
-                writeln!(out, "calls=0 {} {}", format_address(last, callee.address), callee.line)?;
+                // The number of calls is unknown. pprof writes 0, and callgrind_annotate then adds
+                // the cost to the caller's own.
+                writeln!(out, "calls=1 {} {}", format_address(last, callee.address), callee.line)?;
                 writeln!(out, "* * {}", cost(edge.weight))?;
             }
             last = Some(info);
