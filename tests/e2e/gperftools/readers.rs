@@ -1,6 +1,7 @@
 //! The files are read by gperftools' own tools, Go's and sigtop, and the header by compilers.
 
 use std::fs;
+use std::path::PathBuf;
 use std::process::Command;
 
 use super::target::Target;
@@ -8,9 +9,16 @@ use crate::harness::run::{SIGTOP, installed, run, tool};
 use crate::harness::skips::skip;
 use crate::harness::targets;
 
+/// Writes the target's profile without its first word, which readers refuse.
+fn damaged(target: &Target) -> PathBuf {
+    let path = target.directory.join("damaged.prof");
+    fs::write(&path, &fs::read(target.directory.join("out.prof")).expect("a profile")[8..]).expect("ours");
+    path
+}
+
 #[test]
 fn perl_pprof_reads_the_file() {
-    let Some(pprof) = ["google-pprof", "pprof-gperftools"].into_iter().find_map(installed) else {
+    let Some(pprof) = &["google-pprof", "pprof-gperftools"].into_iter().find_map(installed) else {
         return skip("google-pprof is not installed");
     };
     let target = Target::new(&[("CPUPROFILE", "out.prof")]);
@@ -19,11 +27,12 @@ fn perl_pprof_reads_the_file() {
     let out = ran.out();
     assert!(out.contains(&format!("Total: {} samples", target.profile("out.prof").ticks())), "{out}{}", ran.err());
     assert!(out.contains(" leaf\n") && out.contains(" alpha\n"), "{out}");
+    assert_ne!(run(Command::new(pprof).arg("--text").args([&target.binary, &damaged(&target)])).code(), 0);
 }
 
 #[test]
 fn go_pprof_reads_the_file() {
-    let Some(go) = installed("go") else {
+    let Some(go) = &installed("go") else {
         return skip("go is not installed");
     };
     let target = Target::new(&[("CPUPROFILE", "out.prof")]);
@@ -35,6 +44,7 @@ fn go_pprof_reads_the_file() {
     let out = ran.out();
     // For programs that are not Go, it knows only the files.
     assert!(out.contains(&total) && out.contains("  [profiler]\n"), "{total}: {out}{}", ran.err());
+    assert_ne!(run(Command::new(go).args(["tool", "pprof", "-top"]).arg(damaged(&target))).code(), 0);
 }
 
 #[test]
@@ -60,7 +70,7 @@ fn the_header_compiles_as_c_and_cpp_without_the_agent() {
         SIGTOP_DO(ProfilerStop, ());\n printf(\"%d %d\\n\", on, taken);\n return 0;\n}\n";
     fs::write(directory.join("by_hand.c"), source).expect("ours");
     for (compiler, language) in [("gcc", "c"), ("g++", "c++")] {
-        let Some(compiler) = tool(compiler) else { return };
+        let Some(compiler) = tool(compiler) else { continue };
         let binary = directory.join(language);
         let mut command = Command::new(compiler);
         command.args(["-Wall", "-Wextra", "-Werror", "-O2", "-x", language]).arg(directory.join("by_hand.c"));
