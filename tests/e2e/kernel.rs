@@ -11,9 +11,12 @@ use crate::harness::targets;
 fn unharmed(mode: &str) -> Watched {
     let binary = targets::c("kernel");
     let command: Vec<&str> = [text(&binary)].into_iter().chain(mode.split(' ')).collect();
-    let alone = host(Guest::Nobody, &command);
+    // Where samples are not judged, less CPU time shows the same.
+    let short = [&command[..], &["40"]].concat();
+    let alone = host(Guest::Nobody, &short);
     assert_eq!(alone.code, 0, "{alone:?}");
-    let watched = watch_unharmed(&WAYS, &command, &alone);
+    prove(&WAYS[1..], &[], |guest| same(host(guest, &short), alone.clone()));
+    let watched = watch_unharmed(&WAYS[..1], &command, &alone);
     accounts(&watched.raw);
     watched
 }

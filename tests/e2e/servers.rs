@@ -110,7 +110,7 @@ fn redis_serves_its_benchmark() {
     let lines = "cd \"$1\"; \"$2\" --port 0 --unixsocket \"$1/socket\" --save '' > log &\n\
         server=$!\n\
         until [ -S socket ]; do sleep 0.05; done\n\
-        \"$3\" -s \"$1/socket\" -n 40000 -c 20 -t set,get,lpush,sadd,zadd -d 300 --csv | cut -d, -f1\n\
+        \"$3\" -s \"$1/socket\" -n 15000 -c 20 -t set,get,lpush,sadd,zadd -d 300 --csv | cut -d, -f1\n\
         redis-cli -s \"$1/socket\" dbsize; kill $server; wait $server; echo $?\n";
     let command = ["sh", "-c", lines, "sh", text(&directory.0), text(&server), text(&client)];
     let alone = host(Guest::Nobody, &command);

@@ -1,4 +1,4 @@
-// What a program may ask of the kernel that its guests feel:
+// kernel MODE [PERCENT]: what a program may ask of the kernel that its guests feel. It burns so many per cent of the CPU time named here:
 //   lock    locks all its memory, now and later, and burns 500 ms of CPU time
 //   limit   as an ordinary user who may lock 1 MiB: locks what comes later, burns 500 ms, and allocates nearly all it may
 //   all MB  as an ordinary user who may lock so many MB: burns 200 ms, locks all its memory, now and later, and maps 3 MiB more
@@ -17,11 +17,13 @@
 #include <time.h>
 #include <unistd.h>
 
+static int percent = 100;
+
 #define BURNER(name)                                                                                                           \
     __attribute__((noipa)) void name(int ms) {                                                                                 \
         struct timespec now;                                                                                                   \
         clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &now);                                                                         \
-        long long end = now.tv_sec * 1000000000LL + now.tv_nsec + ms * 1000000LL;                                              \
+        long long end = now.tv_sec * 1000000000LL + now.tv_nsec + ms * 10000LL * percent;                                      \
         do clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &now);                                                                      \
         while (now.tv_sec * 1000000000LL + now.tv_nsec < end);                                                                 \
     }
@@ -46,6 +48,8 @@ BURNER(burn_in_child)
 
 int main(int count, char **words) {
     const char *mode = count > 1 ? words[1] : "";
+    int named = 2 + !strcmp(mode, "all");
+    if (count > named) percent = atoi(words[named]);
     if (!strcmp(mode, "lock")) {
         printf("locked %d\n", mlockall(MCL_CURRENT | MCL_FUTURE));
         burn(500);
