@@ -21,8 +21,9 @@
 //! build.rs sets `cfg(sigtop_agent)` in its nested build. Only then are there a constructor,
 //! exported symbols and the allocator. Otherwise the code is compiled for its tests.
 //!
-//! Many processes live for half a millisecond, so the constructor touches few pages: tables of some
-//! KiB are in the section `.bss.tables`, and everything else that starts as zero is on two pages.
+//! Many processes live for half a millisecond, so the constructor and the fork hook touch few
+//! pages: tables are in the section `.bss.tables`, where each starts at a page of its own, and
+//! nearly everything else that starts as zero is on the page behind it.
 #![cfg_attr(not(sigtop_agent), allow(dead_code, reason = "live only in its own build; here for its tests"))]
 
 mod allocations;

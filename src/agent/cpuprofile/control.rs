@@ -11,6 +11,7 @@ use core::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, AtomicU64, AtomicUsiz
 
 use crate::agent::cpuprofile::env::{self, EnvSettings, MAX_PATH};
 use crate::agent::cpuprofile::static_path::StaticPath;
+use crate::agent::os::memory::PageAligned;
 use crate::agent::os::syscall::{self, File, PathBuffer};
 use crate::agent::signals::actions;
 use crate::agent::state::{self, SPAWNING};
@@ -38,13 +39,13 @@ enum ProfileState {
 static STATE: AtomicU32 = AtomicU32::new(ProfileState::Idle as u32);
 /// Absolute path of the file. Written in state `Opening`, read from `Requested` on.
 #[cfg_attr(sigtop_agent, unsafe(link_section = ".bss.tables"))]
-static FILE: StaticPath = StaticPath::new();
+static FILE: PageAligned<StaticPath> = PageAligned(StaticPath::new());
 /// Path of the file as the program gave it, for programs that ask. Written like `FILE`.
 #[cfg_attr(sigtop_agent, unsafe(link_section = ".bss.tables"))]
-static GIVEN: StaticPath = StaticPath::new();
+static GIVEN: PageAligned<StaticPath> = PageAligned(StaticPath::new());
 /// Absolute path in `CPUPROFILE`, for profiles started by a signal. Written by the constructor.
 #[cfg_attr(sigtop_agent, unsafe(link_section = ".bss.tables"))]
-static NAME: StaticPath = StaticPath::new();
+static NAME: PageAligned<StaticPath> = PageAligned(StaticPath::new());
 /// `true` if the process id is appended to `FILE` and `GIVEN`, because this is a child.
 static FILE_HAS_PID: AtomicBool = AtomicBool::new(false);
 /// `true` if the process id is appended to `NAME`.
@@ -296,7 +297,9 @@ pub(crate) fn inherit() {
     } else {
         STATE.store(ProfileState::Idle as u32, Ordering::Release);
     }
-    NAME_HAS_PID.store(true, Ordering::Relaxed);
+    if TOGGLE_SIGNAL.load(Ordering::Relaxed) != 0 {
+        NAME_HAS_PID.store(true, Ordering::Relaxed);
+    }
     TOGGLES.store(0, Ordering::Relaxed);
 }
 

@@ -11,6 +11,7 @@ use core::cell::UnsafeCell;
 use core::mem::MaybeUninit;
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
+use crate::agent::os::memory::PageAligned;
 use crate::agent::os::process_memory::{OwnMemory, ProcessMemory};
 use crate::agent::sampling::counters;
 use crate::agent::state;
@@ -94,7 +95,7 @@ pub(crate) fn access(is_readable: bool) -> FrameAccess {
 /// seldom share a slot. An address is used only if the state is still the thread's. Handlers and
 /// the agent thread read and write it.
 #[cfg_attr(sigtop_agent, unsafe(link_section = ".bss.tables"))]
-static STATES: [AtomicU64; 2048] = [const { AtomicU64::new(0) }; 2048];
+static STATES: PageAligned<[AtomicU64; 2048]> = PageAligned([const { AtomicU64::new(0) }; 2048]);
 
 /// Merges the frames of a thread, which is interrupted, into the first `depth` frames of its native
 /// stack. `is_whole` says that the stack reaches the thread's first frame. Returns the new depth,

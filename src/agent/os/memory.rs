@@ -6,6 +6,7 @@
 
 use core::alloc::{GlobalAlloc, Layout};
 use core::cell::UnsafeCell;
+use core::ops::Deref;
 use core::ptr::null_mut;
 use core::sync::atomic::{AtomicUsize, Ordering};
 
@@ -21,6 +22,20 @@ const CLASSES: usize = 11;
 const PAGE: usize = 4096;
 
 const _: () = assert!(16 << (CLASSES - 1) == LARGEST_SMALL);
+
+/// A table in static memory that has its pages for itself. The kernel provides a page when it is
+/// written for the first time, and copies it in a fork child that writes it, so a table that is not
+/// used costs nothing, and the small statics stay together on one page.
+#[repr(align(4096))]
+pub(crate) struct PageAligned<T>(pub(crate) T);
+
+impl<T> Deref for PageAligned<T> {
+    type Target = T;
+
+    fn deref(&self) -> &T {
+        &self.0
+    }
+}
 
 /// Distance of the agent's mappings below its library, in bytes. The kernel places those of the
 /// target next to the libraries.

@@ -7,6 +7,7 @@
 use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 
 use crate::agent::arch;
+use crate::agent::os::memory::PageAligned;
 use crate::agent::os::syscall::{self, syscall};
 
 pub(crate) const ALLOW: u8 = 0;
@@ -30,15 +31,17 @@ pub(crate) struct Dispatched {
 }
 
 #[cfg_attr(sigtop_agent, unsafe(link_section = ".bss.tables"))]
-pub(crate) static DISPATCHED: [Dispatched; THREADS] = [const {
-    Dispatched {
-        tid: AtomicU32::new(0),
-        pointer: AtomicUsize::new(0),
-        selector: AtomicUsize::new(0),
-        hidden: AtomicU64::new(0),
-        blocked_by_program: AtomicU64::new(0),
-    }
-}; THREADS];
+pub(crate) static DISPATCHED: PageAligned<[Dispatched; THREADS]> = PageAligned(
+    [const {
+        Dispatched {
+            tid: AtomicU32::new(0),
+            pointer: AtomicUsize::new(0),
+            selector: AtomicUsize::new(0),
+            hidden: AtomicU64::new(0),
+            blocked_by_program: AtomicU64::new(0),
+        }
+    }; THREADS],
+);
 /// Whether there has ever been such a thread in this process.
 pub(crate) static IN_USE: AtomicBool = AtomicBool::new(false);
 
@@ -87,7 +90,7 @@ pub(crate) fn is_in_use() -> bool {
 /// Frees the entries of threads that have ended.
 pub(crate) fn sweep() {
     if IN_USE.load(Ordering::Acquire) {
-        for thread in &DISPATCHED {
+        for thread in DISPATCHED.iter() {
             let tid = thread.tid.load(Ordering::Acquire);
             if tid != 0 && !syscall::has_thread(tid) {
                 thread.free();

@@ -7,6 +7,7 @@
 use core::cell::UnsafeCell;
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
+use crate::agent::os::memory::PageAligned;
 use crate::agent::os::syscall;
 use crate::agent::unwind::last_walk::{LEAF_CALLERS, LastWalk, MAX_FRAMES_CACHED};
 use crate::agent::unwind::modules::Snapshot;
@@ -34,7 +35,8 @@ struct Seen {
 }
 
 #[cfg_attr(sigtop_agent, unsafe(link_section = ".bss.tables"))]
-static SEEN: [Seen; THREADS] = [const { Seen { depth: AtomicU64::new(0), base: AtomicU64::new(0) } }; THREADS];
+static SEEN: PageAligned<[Seen; THREADS]> =
+    PageAligned([const { Seen { depth: AtomicU64::new(0), base: AtomicU64::new(0) } }; THREADS]);
 
 /// A measured stack.
 struct Measured {
@@ -65,11 +67,13 @@ struct Mailbox {
 unsafe impl Sync for Mailbox {}
 
 #[cfg_attr(sigtop_agent, unsafe(link_section = ".bss.tables"))]
-static OUTGOING: [Mailbox; MAILBOXES] = [const {
-    let frames = [StackFrame { address: 0, bytes: 0 }; FRAMES];
-    let stack = Measured { tid: 0, generation: 0, sp: 0, base: 0, has_one_stack: false, frames, count: 0 };
-    Mailbox { state: AtomicU32::new(FREE), stack: UnsafeCell::new(stack) }
-}; MAILBOXES];
+static OUTGOING: PageAligned<[Mailbox; MAILBOXES]> = PageAligned(
+    [const {
+        let frames = [StackFrame { address: 0, bytes: 0 }; FRAMES];
+        let stack = Measured { tid: 0, generation: 0, sp: 0, base: 0, has_one_stack: false, frames, count: 0 };
+        Mailbox { state: AtomicU32::new(FREE), stack: UnsafeCell::new(stack) }
+    }; MAILBOXES],
+);
 
 fn seen(tid: u32) -> &'static Seen {
     &SEEN[tid as usize % THREADS]

@@ -5,10 +5,11 @@
 //! because the kernel does not report that a thread has ended. Memory is never unmapped: a program
 //! with `n` simultaneous threads has at most `2 n` stacks, of which two pages each are touched.
 
+use core::cell::UnsafeCell;
 use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 
 use crate::agent::arch::{UC_STACK_FLAGS, UC_STACK_SIZE, UC_STACK_START};
-use crate::agent::os::memory;
+use crate::agent::os::memory::{self, PageAligned};
 use crate::agent::os::syscall::{self, syscall};
 
 /// Bytes of address space per stack: a guard page, the stack, and its [`StackHeader`] at the top. A
@@ -30,11 +31,23 @@ const _: () = assert!(size_of::<StackHeader>() <= HEADER);
 static STARTS: [AtomicUsize; CHUNKS] = [const { AtomicUsize::new(0) }; CHUNKS];
 /// Number of stacks in the chunks that exist.
 static COUNT: AtomicUsize = AtomicUsize::new(0);
-/// Thread id of each stack's owner; 0 if it is free, or [`PENDING`].
+/// Thread id of the first stack's owner; 0 if it is free, or [`PENDING`]. Most processes have one
+/// thread and do not use the table.
+static FIRST_OWNER: AtomicU32 = AtomicU32::new(0);
+/// Thread ids of the further stacks' owners.
 #[cfg_attr(sigtop_agent, unsafe(link_section = ".bss.tables"))]
-static OWNERS: [AtomicU32; CAPACITY] = [const { AtomicU32::new(0) }; CAPACITY];
+static OWNERS: PageAligned<[AtomicU32; CAPACITY - 1]> = PageAligned([const { AtomicU32::new(0) }; CAPACITY - 1]);
+/// The first stack. It is in static memory, because every process has it and few use it.
+#[cfg_attr(sigtop_agent, unsafe(link_section = ".bss.tables"))]
+static FIRST: FirstStack = FirstStack(UnsafeCell::new([0; SIZE]));
 /// Whether a handler found no free stack. Cleared when there may be one again.
 static EXHAUSTED: AtomicBool = AtomicBool::new(false);
+
+#[repr(align(4096))]
+struct FirstStack(UnsafeCell<[u8; SIZE]>);
+
+// SAFETY: only its address is taken. The kernel and the stack's owner write to it, as to any stack.
+unsafe impl Sync for FirstStack {}
 
 /// The data at the top of a stack. The owner reads and writes it; the thread that creates the owner
 /// writes it before.
@@ -161,7 +174,10 @@ impl SignalStack {
 
     /// Assigns the stack to a thread.
     pub(crate) fn set_owner(self, tid: u32) {
-        OWNERS[self.index].store(tid, Ordering::Release);
+        match self.index {
+            0 => FIRST_OWNER.store(tid, Ordering::Release),
+            index => OWNERS[index - 1].store(tid, Ordering::Release),
+        }
     }
 
     /// Frees the stack. It must not be any thread's alternate stack.
@@ -183,16 +199,20 @@ impl SignalStack {
     }
 }
 
+/// Returns the owners of all stacks, in their order.
+fn owners() -> impl Iterator<Item = &'static AtomicU32> {
+    core::iter::once(&FIRST_OWNER).chain(OWNERS.iter()).take(COUNT.load(Ordering::Acquire))
+}
+
 /// Returns a free stack for a thread, or the one that it had before. Makes no system call. For
 /// handlers.
 pub(crate) fn claim(tid: u32) -> Option<SignalStack> {
     if EXHAUSTED.load(Ordering::Relaxed) {
         return None;
     }
-    let owners = &OWNERS[..COUNT.load(Ordering::Acquire)];
-    let previous = owners.iter().position(|owner| owner.load(Ordering::Relaxed) == tid);
+    let previous = owners().position(|owner| owner.load(Ordering::Relaxed) == tid);
     let free =
-        || owners.iter().position(|owner| owner.compare_exchange(0, tid, Ordering::AcqRel, Ordering::Relaxed).is_ok());
+        || owners().position(|owner| owner.compare_exchange(0, tid, Ordering::AcqRel, Ordering::Relaxed).is_ok());
     let index = previous.filter(|_| tid != PENDING).or_else(free);
     if index.is_none() {
         EXHAUSTED.store(true, Ordering::Relaxed);
@@ -234,13 +254,12 @@ pub(crate) fn provide(threads: usize) {
 
 /// Frees the stacks of ended threads, and returns their number.
 fn sweep() -> usize {
-    let owners = &OWNERS[..COUNT.load(Ordering::Acquire)];
     let is_freed = |owner: &&AtomicU32| {
         let tid = owner.load(Ordering::Relaxed);
         let ended = !matches!(tid, 0 | PENDING) && !syscall::has_thread(tid);
         ended && owner.compare_exchange(tid, 0, Ordering::AcqRel, Ordering::Relaxed).is_ok()
     };
-    owners.iter().filter(is_freed).count()
+    owners().filter(is_freed).count()
 }
 
 /// Doubles the number of stacks.
@@ -250,7 +269,7 @@ fn grow() {
     let stacks = before.max(1);
     let Some(start) = STARTS.get(chunk) else { return };
     // A fork child continues on the stack of the thread that forked.
-    let region = memory::map_inherited(stacks * SIZE);
+    let region = if chunk == 0 { FIRST.0.get().cast() } else { memory::map_inherited(stacks * SIZE) };
     if region.is_null() {
         return;
     }
@@ -262,6 +281,7 @@ fn grow() {
     }
     match start.compare_exchange(0, region as usize, Ordering::AcqRel, Ordering::Relaxed) {
         Ok(_) => COUNT.store(before + stacks, Ordering::Release),
+        Err(_) if chunk == 0 => {}
         // SAFETY: mapped just now and not published.
         Err(_) => unsafe { memory::unmap(region, stacks * SIZE) },
     }
@@ -270,9 +290,7 @@ fn grow() {
 /// Frees all stacks but one, which belongs to the thread that forked, now with a new id. For a fork
 /// child.
 pub(crate) fn keep_only(stack: Option<SignalStack>, tid: u32) {
-    for owner in &OWNERS[..COUNT.load(Ordering::Acquire)] {
-        owner.store(0, Ordering::Relaxed);
-    }
+    owners().for_each(|owner| owner.store(0, Ordering::Relaxed));
     if let Some(stack) = stack {
         stack.set_owner(tid);
     }

@@ -10,6 +10,7 @@
 
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
+use crate::agent::os::memory::PageAligned;
 use crate::agent::os::syscall;
 use crate::agent::sampling::counters::{self, TimerConfig};
 use crate::agent::signals::tick_signal;
@@ -26,7 +27,7 @@ const PROBES: usize = 8;
 /// `timer id << 32 | thread id`, or 0. Written by the thread as it starts, taken by the agent
 /// thread.
 #[cfg_attr(sigtop_agent, unsafe(link_section = ".bss.tables"))]
-static STARTED: [AtomicU64; PLACES] = [const { AtomicU64::new(0) }; PLACES];
+static STARTED: PageAligned<[AtomicU64; PLACES]> = PageAligned([const { AtomicU64::new(0) }; PLACES]);
 /// Minimum limit of queued signals (RLIMIT_SIGPENDING) for such timers.
 const ENOUGH: u64 = 8192;
 
@@ -119,7 +120,7 @@ pub(crate) fn replace(tid: u32) -> bool {
 
 /// Deletes the timers of threads that have ended.
 pub(crate) fn sweep() {
-    for place in &STARTED {
+    for place in STARTED.iter() {
         let entry = place.load(Ordering::Acquire);
         if entry != 0 && !syscall::has_thread(entry as u32) {
             place.store(0, Ordering::Release);
@@ -130,7 +131,7 @@ pub(crate) fn sweep() {
 
 /// Deletes all timers.
 pub(crate) fn disarm() {
-    for place in &STARTED {
+    for place in STARTED.iter() {
         match place.swap(0, Ordering::AcqRel) {
             0 => {}
             entry => timer_of(entry).delete(),
@@ -138,9 +139,12 @@ pub(crate) fn disarm() {
     }
 }
 
-/// Forgets the timers in a fork child, which has none.
+/// Forgets the timers in a fork child, which has none. Where no thread has armed one, the table is
+/// not touched.
 pub(crate) fn forget() {
-    STARTED.iter().for_each(|place| place.store(0, Ordering::Relaxed));
+    if PERMISSION.load(Ordering::Relaxed) == 1 {
+        STARTED.iter().for_each(|place| place.store(0, Ordering::Relaxed));
+    }
 }
 
 /// Arms the timer that waits for the first tick again, with the signal that is in use now.

@@ -9,6 +9,7 @@
 use alloc::vec::Vec;
 use core::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
+use crate::agent::os::memory::PageAligned;
 use crate::agent::unwind::rules::{RuleLookup, TableContext, UnwindTables};
 
 /// Maximum number of rows: 2.5 MiB, and as much again for the index. Most programs execute some
@@ -47,7 +48,8 @@ pub(crate) struct RuleTable {
 
 /// Addresses without a row; 0 is none. Written by handlers, taken by the agent thread. An address
 /// that is overwritten is recorded again later.
-static NOTED: [AtomicU64; NOTES] = [const { AtomicU64::new(0) }; NOTES];
+#[cfg_attr(sigtop_agent, unsafe(link_section = ".bss.tables"))]
+static NOTED: PageAligned<[AtomicU64; NOTES]> = PageAligned([const { AtomicU64::new(0) }; NOTES]);
 static NEXT: AtomicUsize = AtomicUsize::new(0);
 
 /// Records an address of the process that has no row.
