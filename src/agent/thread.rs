@@ -17,7 +17,7 @@ use crate::agent::allocations::sampler::AllocationSampler;
 use crate::agent::cpuprofile::aggregate::ProfileAggregate;
 use crate::agent::cpuprofile::control;
 use crate::agent::interpreter::{self, finder::InterpreterFinder};
-use crate::agent::os::memory::MemoryFile;
+use crate::agent::os::memory::{self, MemoryFile};
 use crate::agent::os::process_memory::ProcessMemory;
 use crate::agent::os::socket::{Address, PeerGone, Socket};
 use crate::agent::os::status::{OwnProgram, Status};
@@ -37,8 +37,8 @@ use core::sync::atomic::{AtomicU32, Ordering};
 use crate::cpython::functions::FunctionTable;
 use crate::link::wire::ring::word;
 use crate::link::wire::{
-    AgentCounters, Clock, Engine, EngineState, MAX_FRAMES, Module, Request, SpawnCause, StoredStack, Thread,
-    stack_memory,
+    AgentCounters, Clock, Engine, EngineState, MAX_FRAMES, Module, Request, STACK_SLOTS, SpawnCause, StoredStack,
+    Thread,
 };
 
 /// Interval between two checks until the first sample is sent, ns. It doubles while there is none.
@@ -190,7 +190,8 @@ impl Agent {
             finder,
             functions: FunctionTable::new(ProcessMemory::open()),
             ticker,
-            memory: stack_memory(),
+            // SAFETY: a stack of zero bytes is an empty one.
+            memory: unsafe { memory::zeroed::<[StoredStack; STACK_SLOTS]>() },
             sent: 0,
             balance: CpuBalance::default(),
             allocations: AllocationSampler::default(),
@@ -218,7 +219,9 @@ impl Agent {
         self.functions = FunctionTable::new(ProcessMemory::open());
         self.ticker.threads.forget_announcements();
         deepest::forget_all();
-        self.memory.fill(StoredStack::EMPTY);
+        if self.sent > 0 {
+            self.memory.fill(StoredStack::EMPTY);
+        }
         (self.sent, self.first_is_due, self.requested) = (0, true, None);
         self.nap_ns = FIRST_NAP_NS;
         counters::reset_unhandled();

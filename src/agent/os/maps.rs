@@ -37,8 +37,9 @@ pub(crate) fn read() -> Vec<u8> {
     let Some(file) = File::open(b"/proc/thread-self/maps\0", 0) else { return text };
     let mut length = 0;
     while length < LIMIT {
-        if text.len() - length < 32 * 1024 {
-            text.resize(length + 64 * 1024, 0);
+        // The kernel gives at most a page at a time.
+        if text.len() - length < 4096 {
+            text.resize(2 * length + 8192, 0);
         }
         let read = file.read(&mut text[length..]);
         if read == 0 {

@@ -4,6 +4,8 @@
 //! Only one thread allocates (the agent thread, or the one that spawns it), so there is no lock.
 //! Handlers never allocate. A fork child does not have the parent's arena and starts a new one.
 
+use alloc::alloc::{alloc_zeroed, handle_alloc_error};
+use alloc::boxed::Box;
 use core::alloc::{GlobalAlloc, Layout};
 use core::cell::UnsafeCell;
 use core::ops::Deref;
@@ -151,6 +153,23 @@ pub(crate) unsafe fn unmap(start: *mut u8, size: usize) {
     unsafe { syscall!(libc::SYS_munmap, start, size) };
 }
 
+/// Allocates a value whose bytes are all zero. A large one takes no pages before it is used.
+///
+/// # Safety
+/// All bytes zero must be a valid value, or the caller makes them one before it is used.
+pub(crate) unsafe fn zeroed<T>() -> Box<T> {
+    const { assert!(size_of::<T>() > 0) };
+    let layout = Layout::new::<T>();
+    // SAFETY: the layout has a size, and the caller vouches for the bytes.
+    unsafe {
+        let place = alloc_zeroed(layout).cast::<T>();
+        if place.is_null() {
+            handle_alloc_error(layout);
+        }
+        Box::from_raw(place)
+    }
+}
+
 /// A file whose contents are memory (memfd_create(2)); closed on drop.
 pub(crate) struct MemoryFile(i32);
 
@@ -240,6 +259,18 @@ unsafe impl GlobalAlloc for Arena {
             }
             state.next = start + size;
             start as *mut u8
+        }
+    }
+
+    unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
+        // SAFETY: as for `alloc`; the block has the layout's size.
+        unsafe {
+            let block = self.alloc(layout);
+            // A large block is a fresh mapping: zero already, and without pages until it is used.
+            if !block.is_null() && class_of(layout).is_some() {
+                block.write_bytes(0, layout.size());
+            }
+            block
         }
     }
 

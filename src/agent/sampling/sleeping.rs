@@ -64,7 +64,7 @@ fn hex(word: &[u8]) -> Option<u64> {
 /// Walks the stacks of sleeping threads.
 pub(crate) struct SleeperWalker {
     memory: ProcessMemory,
-    cache: WalkCache,
+    cache: Box<WalkCache>,
     copy: Box<[u8]>,
 }
 
@@ -73,7 +73,7 @@ impl SleeperWalker {
     pub(crate) fn new() -> SleeperWalker {
         SleeperWalker {
             memory: ProcessMemory::open(),
-            cache: WalkCache::new(),
+            cache: WalkCache::boxed(),
             copy: alloc::vec![0; COPY].into_boxed_slice(),
         }
     }

@@ -72,9 +72,8 @@ impl SlotPool {
             if slot.is_null() {
                 return;
             }
-            // SAFETY: fresh pages, with room for it; zero is valid for the other fields, and leaves
-            // the frames untouched.
-            unsafe { (&raw mut (*slot).cache).write(UnsafeCell::new(WalkCache::new())) };
+            // SAFETY: fresh pages, with room for it; zero is valid for the other fields.
+            unsafe { WalkCache::init((&raw mut (*slot).cache).cast()) };
             self.slots[index].store(slot, Ordering::Relaxed);
             self.count.store(index + 1, Ordering::Release);
         }

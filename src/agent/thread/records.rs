@@ -11,7 +11,6 @@ use crate::agent::sampling::{counters, deepest};
 use crate::agent::thread::Agent;
 use crate::agent::timers::sleepers::{SleeperSample, WallTime};
 use crate::agent::unwind::walk::{self, WalkCache};
-use alloc::boxed::Box;
 use core::sync::atomic::Ordering;
 
 use crate::link::wire::ring::{LEFT_OUT, STALE};
@@ -60,7 +59,7 @@ impl Agent {
         let (deferred, snapshot): (&DeferredSamples, _) = unsafe { (&*deferred, &*snapshot) };
         let mut count = 0;
         deferred.drain(|tick, mut stack| {
-            let mut cache = Box::new(WalkCache::new());
+            let mut cache = WalkCache::boxed();
             let walk = walk::walk(snapshot, &mut cache, tick.registers, &mut stack, frames);
             let raw = RawSample {
                 tid: tick.tid,

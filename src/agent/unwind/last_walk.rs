@@ -20,9 +20,10 @@ const WORD: u64 = 8;
 
 /// Result of the step from a cached frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
 enum CallerLink {
     /// It has to be found by rules.
-    Unknown,
+    Unknown = 0,
     /// The caller, as long as the words are unchanged.
     Caller,
     /// None: this is the thread's first frame.
@@ -101,7 +102,8 @@ pub(crate) enum Replayed {
     Root,
 }
 
-/// The frames of the previous walk of a slot, and those of the present one.
+/// The frames of the previous walk of a slot, and those of the present one. All bytes zero are a
+/// valid, empty one.
 pub(crate) struct LastWalk {
     /// Edition of the modules that it went through.
     edition: u32,
@@ -122,22 +124,6 @@ pub(crate) struct LastWalk {
 }
 
 impl LastWalk {
-    /// An empty cache.
-    pub(crate) fn new() -> LastWalk {
-        let none = CachedFrame::unknown(Caller { ip: 0, sp: 0, bp: 0, knows_bp: false });
-        LastWalk {
-            edition: 0,
-            cached: [none; MAX_FRAMES_CACHED],
-            count: 0,
-            ahead: 0,
-            kept: 0,
-            fresh: [none; MAX_FRAMES_CACHED],
-            noted: 0,
-            leaf_callers: [(0, 0); LEAF_CALLERS],
-            dropped: 0,
-        }
-    }
-
     /// Begins a walk through modules of this edition.
     pub(crate) fn begin(&mut self, edition: u32) {
         if edition != self.edition {
@@ -275,7 +261,7 @@ mod tests {
         let word =
             |bytes: &[u8], at: usize| u64::from_ne_bytes(bytes[8 * at..8 * at + 8].try_into().expect("eight bytes"));
         let (frames, flags) =
-            walked(&snapshot, &mut WalkCache::new(), starts[0], &mut CopiedStack { low, bytes: &bytes });
+            walked(&snapshot, &mut WalkCache::boxed(), starts[0], &mut CopiedStack { low, bytes: &bytes });
         assert!(flags == 0 && frames.len() > 40, "{flags} after {} frames", frames.len());
         // Where return addresses lie, in order: walks may begin behind each.
         let returns: Vec<u64> = frames[1..].iter().map(|&frame| FrameAddress::unpack(frame).lookup() + 1).collect();
@@ -288,7 +274,7 @@ mod tests {
         }
         assert_eq!(places.len(), returns.len());
 
-        let mut cache = WalkCache::new();
+        let mut cache = WalkCache::boxed();
         let mut random = 88_172_645_463_325_252u64;
         let mut below = |limit: usize| {
             random ^= random << 13;
@@ -316,7 +302,7 @@ mod tests {
             // Sometimes the stack ends early.
             let length = if below(8) == 0 { 8 * below(bytes.len() / 8) } else { bytes.len() };
             let stack = || CopiedStack { low, bytes: &bytes[..length] };
-            let by_rules = walked(&snapshot, &mut WalkCache::new(), start, &mut stack());
+            let by_rules = walked(&snapshot, &mut WalkCache::boxed(), start, &mut stack());
             assert_eq!(walked(&snapshot, &mut cache, start, &mut stack()), by_rules);
             *(if by_rules.1 == 0 { &mut complete } else { &mut cut }) += 1;
         }
@@ -331,7 +317,8 @@ mod tests {
         words[0x180 / 8] = 0x20;
         words[0x280 / 8] = 0x30;
         words[0x288 / 8] = 7;
-        let mut last_walk = LastWalk::new();
+        // SAFETY: all bytes zero are a valid one.
+        let mut last_walk: LastWalk = unsafe { core::mem::zeroed() };
         let follow = |last_walk: &mut LastWalk, words: &[u64], from| {
             last_walk.begin(1);
             let bytes: Vec<u8> = words.iter().flat_map(|word| word.to_ne_bytes()).collect();
@@ -364,7 +351,8 @@ mod tests {
     #[test]
     fn of_a_deep_walk_the_frames_next_to_the_root_are_remembered() {
         let frame = |at: u64| Caller { ip: 1000 - at, sp: 16 * at, bp: 0, knows_bp: false };
-        let mut last_walk = LastWalk::new();
+        // SAFETY: all bytes zero are a valid one.
+        let mut last_walk: LastWalk = unsafe { core::mem::zeroed() };
         last_walk.begin(1);
         let deep = 2 * MAX_FRAMES_CACHED as u64 + 5;
         (0..deep).for_each(|at| last_walk.record(CachedFrame::leads(frame(at), None, None)));
@@ -383,7 +371,7 @@ mod tests {
         let snapshot = modules.snapshot();
         for (depth, has_gap) in [(20, false), (200, true)] {
             at_depth(depth, &mut |(ip, sp, bp)| {
-                let (mut cache, mut frames) = (WalkCache::new(), [0; MAX_FRAMES]);
+                let (mut cache, mut frames) = (WalkCache::boxed(), [0; MAX_FRAMES]);
                 let start = Registers::by_hand([0, 0, 0, 0, 0, 0, bp.unwrap_or(0), sp, 0, 0, 0, 0, 0, 0, 0, 0, ip + 1]);
                 let mut stack = LiveStack::new(&snapshot, sp, true);
                 // The second walk replays the first one.

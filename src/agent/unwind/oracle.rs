@@ -17,7 +17,6 @@ use object::{Object, ObjectSection};
 use crate::agent::arch::RED_ZONE;
 use crate::agent::unwind::modules::{CodeLocation, Modules, Snapshot};
 use crate::agent::unwind::registers::Registers;
-use crate::agent::unwind::rule_cache::RuleCache;
 use crate::agent::unwind::rules::{Cfa, Rule, RuleLookup};
 use crate::agent::unwind::stack::Stack;
 use crate::agent::unwind::walk::{WalkCache, walk};
@@ -199,7 +198,7 @@ fn walks_are_framehops_walks() {
         let mut modules = Modules::new();
         assert!(modules.refresh().is_some_and(|update| update.has_new_code));
         let (snapshot, unwinder) = (modules.snapshot(), framehop_of_this_process());
-        let (mut cache, mut rules) = (WalkCache::new(), CacheNative::new());
+        let (mut cache, mut rules) = (WalkCache::boxed(), CacheNative::new());
         let (mut equal, mut frames, mut explained) = (0, 0, 0);
         for _ in 0..samples {
             STOPPED.store(false, Ordering::Release);
@@ -234,7 +233,7 @@ fn walks_are_framehops_walks() {
 fn is_told(snapshot: &Snapshot, address: u64) -> bool {
     const BASE_OR_STACK_POINTER: [u8; 2] = [6, 7];
     let CodeLocation::Module(index) = snapshot.locate(address) else { return false };
-    match RuleCache::new().rule(address, snapshot.rule_table(), snapshot.lookup(index, address)) {
+    match WalkCache::boxed().rules().rule(address, snapshot.rule_table(), snapshot.lookup(index, address)) {
         RuleLookup::Rule(Rule { cfa: Cfa::Register(register, _) | Cfa::At { register, .. }, .. }) => {
             BASE_OR_STACK_POINTER.contains(&register)
         }

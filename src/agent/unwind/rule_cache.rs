@@ -1,5 +1,7 @@
 //! One handler's cache of unwind rules, by exact address.
 
+use core::mem::MaybeUninit;
+
 use crate::agent::unwind::rule_table::{self, RuleTable};
 use crate::agent::unwind::rules::{RuleLookup, TableContext, UnwindTables};
 
@@ -8,31 +10,41 @@ const ENTRIES: usize = 512;
 
 /// Cache of rules by exact address. It is direct-mapped, and is emptied when the edition of the
 /// modules changes.
+///
+/// All bytes zero but those of `context` are a valid, empty cache of edition 0.
 pub(crate) struct RuleCache {
     edition: u32,
-    entries: [(u64, RuleLookup); ENTRIES],
+    entries: [Entry; ENTRIES],
     context: TableContext,
     /// Lookups that were answered from this cache, from the rule table and from the file's tables.
     #[cfg(sigtop_timed)]
     pub(crate) lookups: [u64; 3],
 }
 
+struct Entry {
+    /// The address; 0 if there is none.
+    pc: u64,
+    /// The result of its lookup. It is initialized if there is an address.
+    found: MaybeUninit<RuleLookup>,
+}
+
 impl RuleCache {
-    /// An empty cache.
-    pub(crate) fn new() -> RuleCache {
-        RuleCache {
-            edition: 0,
-            entries: [(0, RuleLookup::Missing); ENTRIES],
-            context: TableContext::new_in(),
-            #[cfg(sigtop_timed)]
-            lookups: [0; 3],
-        }
+    /// Makes an empty cache of memory that is all zero. It leaves most of it untouched.
+    ///
+    /// # Safety
+    /// The memory must be zero, aligned and writable.
+    pub(crate) unsafe fn init(place: *mut RuleCache) {
+        // SAFETY: the caller vouches.
+        unsafe { (&raw mut (*place).context).write(TableContext::new_in()) };
     }
 
     /// Empties the cache if it belongs to another edition.
     pub(crate) fn set_edition(&mut self, edition: u32) {
         if edition != self.edition {
-            self.entries.fill((0, RuleLookup::Missing));
+            // A cache of edition 0 is empty.
+            if self.edition != 0 {
+                self.entries.iter_mut().for_each(|entry| entry.pc = 0);
+            }
             self.edition = edition;
         }
     }
@@ -47,7 +59,8 @@ impl RuleCache {
     #[inline]
     pub(crate) fn known(&self, pc: u64) -> Option<RuleLookup> {
         let entry = &self.entries[(pc ^ pc >> 9) as usize % ENTRIES];
-        (entry.0 == pc).then_some(entry.1)
+        // SAFETY: an entry with an address is initialized.
+        (entry.pc == pc && pc != 0).then(|| unsafe { entry.found.assume_init() })
     }
 
     /// Looks up the rule for an address that is not cached: in the rule table, or in the file's
@@ -71,7 +84,7 @@ impl RuleCache {
                 lookup.find(address, &mut self.context)
             }
         };
-        self.entries[(pc ^ pc >> 9) as usize % ENTRIES] = (pc, found);
+        self.entries[(pc ^ pc >> 9) as usize % ENTRIES] = Entry { pc, found: MaybeUninit::new(found) };
         found
     }
 }

@@ -6,6 +6,9 @@
 //! handler to the interrupted code. A walk that does not reach the thread's first frame sets
 //! [`flag::TRUNCATED`].
 
+use alloc::boxed::Box;
+
+use crate::agent::os::memory;
 use crate::agent::unwind::last_walk::{CachedFrame, LastWalk, Replayed};
 use crate::agent::unwind::modules::Snapshot;
 use crate::agent::unwind::registers::Registers;
@@ -23,9 +26,30 @@ pub(crate) struct WalkCache {
 }
 
 impl WalkCache {
-    /// Creates an empty cache.
-    pub(crate) fn new() -> WalkCache {
-        WalkCache { rules: RuleCache::new(), last_walk: LastWalk::new() }
+    /// Makes an empty cache of memory that is all zero. It leaves most of it untouched, so that a
+    /// process has pages only for what it uses.
+    ///
+    /// # Safety
+    /// The memory must be zero, aligned and writable.
+    pub(crate) unsafe fn init(place: *mut WalkCache) {
+        // SAFETY: the caller vouches. All bytes zero are a valid last walk.
+        unsafe { RuleCache::init(&raw mut (*place).rules) };
+    }
+
+    /// Allocates an empty cache.
+    pub(crate) fn boxed() -> Box<WalkCache> {
+        // SAFETY: zero bytes, which `init` makes a cache.
+        unsafe {
+            let mut cache = memory::zeroed();
+            WalkCache::init(&raw mut *cache);
+            cache
+        }
+    }
+
+    /// Returns the rules, to look one up without a walk.
+    #[cfg(test)]
+    pub(crate) fn rules(&mut self) -> &mut RuleCache {
+        &mut self.rules
     }
 
     /// Returns the walk that has ended last.
@@ -186,7 +210,7 @@ mod tests {
         let snapshot = &modules.snapshot();
         let (ip, sp, bp) = current_registers();
         let start = registers(ip, sp, bp);
-        let (mut cache, mut frames) = (WalkCache::new(), [0; MAX_FRAMES]);
+        let (mut cache, mut frames) = (WalkCache::boxed(), [0; MAX_FRAMES]);
 
         let whole = walk(snapshot, &mut cache, start, &mut LiveStack::new(snapshot, sp, true), &mut frames);
         assert!(whole.flags == 0 && !whole.uncovered && whole.depth > 4, "depth {}", whole.depth);
@@ -220,7 +244,7 @@ mod tests {
             fn moved(&mut self, _sp: u64, _covered: bool) {}
         }
         let start = registers(0x40_0000, 0x1000, 0x2000);
-        let walk = walk(&snapshot, &mut WalkCache::new(), start, &mut Circle, &mut [0; MAX_FRAMES]);
+        let walk = walk(&snapshot, &mut WalkCache::boxed(), start, &mut Circle, &mut [0; MAX_FRAMES]);
         assert_eq!(walk.flags, flag::TRUNCATED);
         assert!(walk.depth < 3 && walk.uncovered);
     }
