@@ -102,6 +102,8 @@ fn ticks_that_come_late_are_not_lost() {
         accounts(&watched.raw);
         let (_, lost_ns) = watched.raw.lost_all();
         assert!(lost_ns < 60_000_000, "{options}: {:?}", watched.raw.lost);
+        let (weight_ns, used_ns) = (watched.raw.weight_ns("prof"), watched.ran.number("process"));
+        assert!(weight_ns < used_ns + 60_000_000, "{options}: {weight_ns} of {used_ns} ns");
     }
 }
 

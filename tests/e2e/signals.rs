@@ -143,9 +143,10 @@ fn a_program_that_uses_sigurg_receives_only_its_own() {
 fn ticks_switch_signals_when_theirs_is_blocked_by_a_raw_call() {
     let watched = Batch::new("--hz 250").run(&[text(&targets::c("urgent")), "unseen"]);
     let burnt = watched.raw.cum_ns("prof", |name| name == "burn") / 1_000_000;
-    // The agent looks once a second, and may just have looked.
+    // The agent looks once a second, and may just have looked, or be about to.
     assert!(burnt >= 1_100, "{burnt} ms of 3200; lost {:?}", watched.raw.lost);
-    assert!(watched.raw.lost["unaccounted"].1 >= 100_000_000, "{:?}", watched.raw.lost);
+    let (unaccounted, all) = (watched.raw.lost["unaccounted"].1 / 1_000_000, watched.raw.images[0].cpu_ns / 1_000_000);
+    assert!(unaccounted > 0 && (burnt + unaccounted) * 10 >= all * 9, "{burnt} of {all} ms; lost {unaccounted} ms");
 }
 
 /// Calls that return early after a handler has run are not interrupted, with CPU clocks and the

@@ -277,13 +277,14 @@ impl TimerEngine {
         self.threads.arm_cpu(self.epoch, signal, self.engaged.period_ns, came, &mut || next_random(random));
     }
 
-    /// Records the ticks of this thread's timer that a sample of this weight stands for.
-    pub(crate) fn note_ticks(&mut self, tid: u32, weight_ns: u64) {
+    /// Records the ticks of this thread's timer that a sample stands for. Takes the weight that the
+    /// handler gave it, and returns the true one, ns.
+    pub(crate) fn weigh_ticks(&mut self, tid: u32, weight_ns: u64) -> u64 {
         let period_ns = self.engaged.period_ns.max(1);
-        if let Some(thread) = self.threads.find(tid) {
-            thread.phase.note((weight_ns / period_ns).max(1));
-            thread.sampled_to_ns += weight_ns;
-        }
+        let Some(thread) = self.threads.find(tid) else { return weight_ns };
+        let weight_ns = thread.phase.weigh(weight_ns, period_ns);
+        thread.sampled_to_ns += weight_ns;
+        weight_ns
     }
 
     /// Changes the phases of the threads that have ticked.

@@ -13,7 +13,7 @@ const DRIFT: u64 = 8;
 /// The ticks of one timer since it was armed.
 #[derive(Debug, Default)]
 pub(crate) struct Phase {
-    /// Number of ticks.
+    /// Number of ticks that each stood for a period.
     ticks: u64,
     /// Difference between the period and the timer's interval, ns.
     faster_ns: u64,
@@ -22,9 +22,14 @@ pub(crate) struct Phase {
 }
 
 impl Phase {
-    /// Records ticks.
-    pub(crate) fn note(&mut self, ticks: u64) {
-        self.ticks += ticks;
+    /// Records the ticks of a sample, whose weight is one period for each, and returns its true
+    /// weight, ns. Ticks that came together, because the kernel noticed them late, stand for the
+    /// time that passed between them: together they may be so many that the thread ends before a
+    /// pause could make up for the difference.
+    pub(crate) fn weigh(&mut self, weight_ns: u64, period_ns: u64) -> u64 {
+        let ticks = (weight_ns / period_ns).max(1);
+        self.ticks += 1;
+        weight_ns - (ticks - 1) * self.faster_ns
     }
 
     /// Returns whether the timer has ticked.
@@ -76,7 +81,7 @@ mod tests {
             now_ns += random() % (10 * PERIOD_NS);
             while expires_ns <= now_ns {
                 places.push(expires_ns % PERIOD_NS);
-                phase.note(1);
+                phase.weigh(PERIOD_NS, PERIOD_NS);
                 expires_ns += interval_ns;
             }
             if is_changed && phase.has_ticked() {
@@ -101,6 +106,23 @@ mod tests {
         assert!(places.len().abs_diff(20_000) <= 15, "{}", places.len());
         let tenths = by_tenths(&places);
         assert!(tenths.iter().all(|&tenth| (1_800..=2_200).contains(&tenth)), "{tenths:?}");
+    }
+
+    /// Regression test: ticks that came together weighed up to an eighth too much.
+    #[test]
+    fn ticks_that_come_together_weigh_as_much_as_their_time() {
+        const TICKS: u64 = 100;
+        let mut random = || 0;
+        let mut phase = Phase::default();
+        phase.weigh(PERIOD_NS, PERIOD_NS);
+        assert!(phase.change(PERIOD_NS / 2, PERIOD_NS, &mut || PERIOD_NS / FASTER - 1).is_some());
+        let interval_ns = PERIOD_NS - phase.faster_ns;
+        assert_eq!(interval_ns, PERIOD_NS - PERIOD_NS / FASTER + 1, "as fast as can be");
+        let weight_ns = phase.weigh(TICKS * PERIOD_NS, PERIOD_NS);
+        assert_eq!(weight_ns, PERIOD_NS + (TICKS - 1) * interval_ns);
+        // The pause makes up for one tick alone.
+        let (first_ns, _) = phase.change(interval_ns / 2, PERIOD_NS, &mut random).expect("a tick to come");
+        assert!(first_ns < 2 * PERIOD_NS, "{first_ns}");
     }
 
     #[test]
