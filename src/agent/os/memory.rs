@@ -78,18 +78,39 @@ pub(crate) fn map_pages(size: usize) -> *mut u8 {
 
 /// Maps fresh zero pages like [`map_pages`], which a fork child inherits.
 pub(crate) fn map_inherited(size: usize) -> *mut u8 {
+    let start = map(suggest_address(size), size);
+    if !start.is_null() {
+        // SAFETY: fresh pages hold nothing yet. Those that were made at once, to be locked, are not
+        // needed before they are used. madvise(2)
+        unsafe { syscall!(libc::SYS_madvise, start, size, libc::MADV_DONTNEED) };
+    }
+    start
+}
+
+/// Maps fresh zero pages that a fork child inherits, behind a gap in which nothing is mapped: what
+/// runs over their start faults, as in a guard page, but the kernel has one mapping less to make,
+/// copy and remove. Returns `None` if there is no memory or no such place.
+pub(crate) fn map_behind_gap(gap: usize, size: usize) -> Option<*mut u8> {
+    let place = suggest_address(gap + size).checked_add(gap).filter(|&place| place > gap)?;
+    let start = map(place, size);
+    if !start.is_null() && start as usize != place {
+        // SAFETY: mapped just now.
+        unsafe { unmap(start, size) };
+        return None;
+    }
+    (!start.is_null()).then_some(start)
+}
+
+/// Maps fresh zero pages, unlocked, at an address if it is free. Returns null if there are none.
+fn map(address: usize, size: usize) -> *mut u8 {
     let (protection, flags) =
         (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE);
-    let address = suggest_address(size);
     // SAFETY: a new anonymous mapping touches nothing that exists: the address is a hint.
     let result = unsafe { syscall!(libc::SYS_mmap, address, size, protection, flags, -1isize, 0) };
     if (-4095..0).contains(&result) {
         return null_mut();
     }
     exclude_from_mlock(result as *const u8, size);
-    // SAFETY: fresh pages hold nothing yet. Those that were made at once, to be locked, are not
-    // needed before they are used. madvise(2)
-    unsafe { syscall!(libc::SYS_madvise, result, size, libc::MADV_DONTNEED) };
     result as *mut u8
 }
 

@@ -5,7 +5,6 @@
 //! because the kernel does not report that a thread has ended. Memory is never unmapped: a program
 //! with `n` simultaneous threads has at most `2 n` stacks, of which two pages each are touched.
 
-use core::cell::UnsafeCell;
 use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 
 use crate::agent::arch::{UC_STACK_FLAGS, UC_STACK_SIZE, UC_STACK_START};
@@ -37,17 +36,8 @@ static FIRST_OWNER: AtomicU32 = AtomicU32::new(0);
 /// Thread ids of the further stacks' owners.
 #[cfg_attr(sigtop_agent, unsafe(link_section = ".bss.tables"))]
 static OWNERS: PageAligned<[AtomicU32; CAPACITY - 1]> = PageAligned([const { AtomicU32::new(0) }; CAPACITY - 1]);
-/// The first stack. It is in static memory, because every process has it and few use it.
-#[cfg_attr(sigtop_agent, unsafe(link_section = ".bss.tables"))]
-static FIRST: FirstStack = FirstStack(UnsafeCell::new([0; SIZE]));
 /// Whether a handler found no free stack. Cleared when there may be one again.
 static EXHAUSTED: AtomicBool = AtomicBool::new(false);
-
-#[repr(align(4096))]
-struct FirstStack(UnsafeCell<[u8; SIZE]>);
-
-// SAFETY: only its address is taken. The kernel and the stack's owner write to it, as to any stack.
-unsafe impl Sync for FirstStack {}
 
 /// The data at the top of a stack. The owner reads and writes it; the thread that creates the owner
 /// writes it before.
@@ -268,10 +258,26 @@ fn grow() {
     let chunk = if before == 0 { 0 } else { before.ilog2() as usize + 1 };
     let stacks = before.max(1);
     let Some(start) = STARTS.get(chunk) else { return };
-    // A fork child continues on the stack of the thread that forked.
-    let region = if chunk == 0 { FIRST.0.get().cast() } else { memory::map_inherited(stacks * SIZE) };
+    let Some(region) = map_stacks(stacks) else { return };
+    match start.compare_exchange(0, region as usize, Ordering::AcqRel, Ordering::Relaxed) {
+        Ok(_) => COUNT.store(before + stacks, Ordering::Release),
+        // SAFETY: mapped just now and not published.
+        Err(_) => unsafe { memory::unmap(region, stacks * SIZE) },
+    }
+}
+
+/// Maps memory for stacks, each with a guard page at its start. A fork child continues on the stack
+/// of the thread that forked, so it inherits them.
+fn map_stacks(stacks: usize) -> Option<*mut u8> {
+    // Every process has the first one, and few use it.
+    if stacks == 1
+        && let Some(start) = memory::map_behind_gap(GUARD, SIZE - GUARD)
+    {
+        return Some(start.wrapping_sub(GUARD));
+    }
+    let region = memory::map_inherited(stacks * SIZE);
     if region.is_null() {
-        return;
+        return None;
     }
     // SAFETY: new pages of the agent's. The guard pages are not used.
     unsafe {
@@ -279,12 +285,7 @@ fn grow() {
             syscall!(libc::SYS_mprotect, region.add(step * SIZE), GUARD, libc::PROT_NONE);
         });
     }
-    match start.compare_exchange(0, region as usize, Ordering::AcqRel, Ordering::Relaxed) {
-        Ok(_) => COUNT.store(before + stacks, Ordering::Release),
-        Err(_) if chunk == 0 => {}
-        // SAFETY: mapped just now and not published.
-        Err(_) => unsafe { memory::unmap(region, stacks * SIZE) },
-    }
+    Some(region)
 }
 
 /// Frees all stacks but one, which belongs to the thread that forked, now with a new id. For a fork
