@@ -10,8 +10,8 @@ use crate::agent::state::{self, SPAWNING};
 use crate::agent::timers::{first_tick, new_threads};
 use crate::agent::{arch, launch, thread};
 
-/// Size of the agent thread's stack, in bytes.
-const STACK: usize = 256 * 1024;
+/// Size of the agent thread's stack, in bytes. It uses 48 KiB.
+const STACK: usize = 128 * 1024;
 /// Failed attempts to spawn after which the agent gives up (RLIMIT_NPROC).
 const ATTEMPTS: u32 = 16;
 

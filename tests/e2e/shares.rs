@@ -178,14 +178,25 @@ fn short_processes_are_sampled() {
 /// point.
 #[test]
 fn work_that_keeps_step_with_the_ticks_has_its_true_share() {
-    for cycle_us in ["5050", "10101", "20202"] {
-        let watched = Batch::new("--hz 99").run(&[text(&targets::c("periodic")), cycle_us, "30", "4"]);
-        total(&watched);
-        let all = watched.raw.samples("prof");
-        let first = watched.raw.cum_samples("prof", |name| name == "first_part");
+    let ways = [
+        ("--hz 99", "prof", "5050"),
+        ("--hz 99", "prof", "10101"),
+        ("--hz 99", "prof", "20202"),
+        ("--hz 99 --clock real", "real", "10101"),
+        ("--hz 99 --engine itimer", "prof", "10101"),
+        ("--hz 99 --engine external", "prof", "10101"),
+    ];
+    for (options, clock, cycle_us) in ways {
+        let watched = Batch::new(options).run(&[text(&targets::c("periodic")), cycle_us, "30", "4"]);
+        if options == "--hz 99" {
+            total(&watched);
+        }
+        let all = watched.raw.samples(clock);
+        assert!(all > 200, "{options}: {all} samples");
+        let first = watched.raw.cum_samples(clock, |name| name == "first_part");
         // Some ticks between two changes of their phase hit the same point: half of them count.
         let distance = deviations(first / 2, all / 2, 0.3).abs();
-        assert!(distance <= 4.0, "{cycle_us} us: {first} of {all}, {distance:.1} standard deviations");
+        assert!(distance <= 4.0, "{options}, {cycle_us} us: {first} of {all}, {distance:.1} standard deviations");
     }
 }
 

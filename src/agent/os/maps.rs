@@ -33,13 +33,14 @@ const LIMIT: usize = 64 << 20;
 
 /// Reads the whole file; empty if it cannot be read.
 pub(crate) fn read() -> Vec<u8> {
-    let mut text = Vec::new();
-    let Some(file) = File::open(b"/proc/thread-self/maps\0", 0) else { return text };
+    let Some(file) = File::open(b"/proc/thread-self/maps\0", 0) else { return Vec::new() };
+    // Zeroed memory takes pages as it is written, and is given back where it is a large block.
+    let mut text = alloc::vec![0; 24 * 1024];
     let mut length = 0;
     while length < LIMIT {
         // The kernel gives at most a page at a time.
         if text.len() - length < 4096 {
-            text.resize(2 * length + 8192, 0);
+            text.resize(2 * text.len(), 0);
         }
         let read = file.read(&mut text[length..]);
         if read == 0 {
