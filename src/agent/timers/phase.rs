@@ -29,7 +29,7 @@ impl Phase {
     pub(crate) fn weigh(&mut self, weight_ns: u64, period_ns: u64) -> u64 {
         let ticks = (weight_ns / period_ns).max(1);
         self.ticks += 1;
-        weight_ns - (ticks - 1) * self.faster_ns
+        weight_ns.saturating_sub((ticks - 1) * self.faster_ns)
     }
 
     /// Returns whether the timer has ticked.
