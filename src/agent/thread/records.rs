@@ -86,11 +86,13 @@ impl Agent {
         }
         let tid = if raw.tid == 0 { syscall::getpid() } else { raw.tid };
         let flags = raw.flags & !STALE;
-        let raw_ns = if clock.is_memory() { raw.weight_ns } else { self.ticker.weigh_ticks(tid, raw.weight_ns) };
-        let WallTime { ran_ns: weight_ns, delayed_ns } = match raw_ns {
-            0 if clock == Clock::Real => self.ticker.settle(tid),
-            weight_ns if clock.is_memory() => WallTime { ran_ns: weight_ns, delayed_ns: 0 },
-            weight_ns => WallTime { ran_ns: weight_ns + self.ticker.used_before(tid), delayed_ns: 0 },
+        let WallTime { ran_ns: weight_ns, delayed_ns } = if clock.is_memory() {
+            WallTime { ran_ns: raw.weight_ns, delayed_ns: 0 }
+        } else {
+            match self.ticker.weigh_ticks(tid, raw.weight_ns) {
+                0 if clock == Clock::Real => self.ticker.settle(tid),
+                weight_ns => WallTime { ran_ns: weight_ns + self.ticker.used_before(tid), delayed_ns: 0 },
+            }
         };
         if let Some(collector) = &mut self.collector {
             collector.add_sample(tid, clock, flags, weight_ns + delayed_ns, stack);

@@ -14,14 +14,14 @@ const ENTRIES: usize = 512;
 /// All bytes zero but those of `context` are a valid, empty cache of edition 0.
 pub(crate) struct RuleCache {
     edition: u32,
-    entries: [Entry; ENTRIES],
+    entries: [CachedRule; ENTRIES],
     context: TableContext,
     /// Lookups that were answered from this cache, from the rule table and from the file's tables.
     #[cfg(sigtop_timed)]
     pub(crate) lookups: [u64; 3],
 }
 
-struct Entry {
+struct CachedRule {
     /// The address; 0 if there is none.
     pc: u64,
     /// The result of its lookup. It is initialized if there is an address.
@@ -84,7 +84,7 @@ impl RuleCache {
                 lookup.find(address, &mut self.context)
             }
         };
-        self.entries[(pc ^ pc >> 9) as usize % ENTRIES] = Entry { pc, found: MaybeUninit::new(found) };
+        self.entries[(pc ^ pc >> 9) as usize % ENTRIES] = CachedRule { pc, found: MaybeUninit::new(found) };
         found
     }
 }
