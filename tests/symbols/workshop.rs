@@ -93,6 +93,29 @@ impl Workshop {
         self.read(file, |elf| elf.symbols().filter(|symbol| symbol.is_definition()).map(symbol).collect())
     }
 
+    /// Returns the path of the debug file that is installed for a file.
+    pub(crate) fn installed_debug_file(&self, file: &str) -> Option<String> {
+        let id = self.read(file, |elf| elf.build_id().expect("sound notes").map(<[u8]>::to_vec))?;
+        let id: String = id.iter().map(|byte| format!("{byte:02x}")).collect();
+        let path = format!("/usr/lib/debug/.build-id/{}/{}.debug", &id[..2], &id[2..]);
+        Path::new(&path).exists().then_some(path)
+    }
+
+    /// Returns the symbols of both tables, without versions.
+    pub(crate) fn all_symbols(&self, file: &str) -> Vec<Symbol> {
+        let symbol = |symbol: object::Symbol| {
+            let name = String::from_utf8_lossy(symbol.name_bytes().expect("a name")).into_owned();
+            Symbol {
+                start: symbol.address(),
+                size: symbol.size(),
+                is_code: symbol.kind() == SymbolKind::Text,
+                name: name.split('@').next().unwrap_or_default().to_owned(),
+            }
+        };
+        let is_there = |symbol: &object::Symbol| symbol.is_definition();
+        self.read(file, |elf| elf.symbols().chain(elf.dynamic_symbols()).filter(is_there).map(symbol).collect())
+    }
+
     /// Returns the symbol of this name.
     pub(crate) fn symbol(&self, file: &str, name: &str) -> Symbol {
         let symbol = self.symbols(file).into_iter().find(|symbol| symbol.name == name);
