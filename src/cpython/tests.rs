@@ -202,7 +202,13 @@ fn a_function_that_was_freed_lends_nobody_its_name() {
     assert_eq!(names, [b"[freed function]"]);
 }
 
+/// The number of damaged processes: more in CI than elsewhere.
+fn cases() -> u32 {
+    if std::env::var_os("CI").is_some() { 20_000 } else { 256 }
+}
+
 proptest! {
+    #![proptest_config(ProptestConfig { cases: cases(), failure_persistence: None, ..ProptestConfig::default() })]
     #[test]
     fn damaged_memory_does_no_harm(
         damages in proptest::collection::vec((0..SIZE as u64 - 8, prop_oneof![

@@ -8,6 +8,8 @@ mod awaited_files;
 mod budget;
 pub mod coverage;
 mod cxx_scope;
+#[cfg(any(test, feature = "testing"))]
+pub mod damage;
 mod debug_packages;
 mod debuginfod;
 mod declaration;

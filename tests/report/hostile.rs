@@ -1,13 +1,11 @@
 //! Robustness of the readers against files with changed bytes, truncated files and gzip bombs. A
 //! reader returns a consistent profile or an error message, in bounded memory.
-//!
-//! `SIGTOP_FUZZ=10 cargo test --release --test report damaged` tests each reader for ten minutes,
-//! with different damage in every run. It also damages files again that were still readable. A
-//! failure names its seed: `SIGTOP_FUZZ=10 SIGTOP_SEED=…` repeats the run.
+//! `SIGTOP_FUZZ` also damages files again that were still readable.
 
 use std::fs;
 use std::io::Write;
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::ops::Range;
+use std::slice;
 
 use flate2::Compression;
 use flate2::write::GzEncoder;
@@ -15,91 +13,39 @@ use nix::sys::resource::{UsageWho, getrusage};
 use sigtop::pprof::error::ReadError;
 use sigtop::pprof::format;
 use sigtop::session::PlaybackSource;
+use sigtop::symbols::damage::{Rounds, damage};
 
 use crate::making::{legacy, mixed, tests};
 
 /// Maximum peak memory of all these tests, kB.
 const MOST_KB: i64 = 768 << 10;
 
-/// Returns the minimum number of rounds of each test: more in CI than elsewhere.
-fn rounds() -> u64 {
-    if std::env::var_os("CI").is_some() { 100_000 } else { 500 }
-}
-
-fn variable(name: &str) -> Option<u64> {
-    std::env::var(name).ok().map(|text| text.parse().unwrap_or_else(|_| panic!("{name}={text} is no number")))
-}
-
-/// Returns the duration and the seed of each test. Both are the same in every run unless
-/// `SIGTOP_FUZZ` is set.
-fn asked(seed: u64) -> (Duration, u64) {
-    let Some(minutes) = variable("SIGTOP_FUZZ") else { return (Duration::ZERO, seed) };
-    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_nanos() as u64;
-    (Duration::from_secs(60 * minutes), variable("SIGTOP_SEED").unwrap_or((now << 8 | seed) | 1))
-}
-
 /// Maximum number of damaged but readable files that are kept to be damaged again.
 const MOST_READ: usize = 64;
 
-/// A generator of random numbers that are the same in every run with one seed.
-struct Dice(u64);
-
-impl Dice {
-    fn below(&mut self, end: usize) -> usize {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        (self.0 % end.max(1) as u64) as usize
-    }
-}
-
-fn damage(bytes: &mut Vec<u8>, dice: &mut Dice) {
-    for _ in 0..1 + dice.below(4) {
-        if bytes.is_empty() {
-            return;
-        }
-        let at = dice.below(bytes.len());
-        match dice.below(6) {
-            0 => bytes[at] = dice.below(256) as u8,
-            1 => bytes[at] ^= 1 << dice.below(8),
-            2 => bytes.truncate(at),
-            3 => bytes.insert(at, 0xff),
-            4 => drop(bytes.drain(at..(at + 1 + dice.below(8)).min(bytes.len()))),
-            _ => {
-                let part = bytes[at..(at + 16).min(bytes.len())].to_vec();
-                let to = dice.below(bytes.len());
-                bytes.splice(to..to, part);
-            }
-        }
-    }
-}
-
-fn survives(valid: &[u8], seed: u64) {
-    let ((time, seed), began) = (asked(seed), Instant::now());
-    let (mut dice, mut read, mut round) = (Dice(seed), 0, 0);
+/// Reads damaged copies, every other time damaged in the `telling` parts.
+fn survives(valid: &[u8], telling: &[Range<usize>], seed: u64) {
+    let (mut rounds, mut read) = (Rounds::new(seed, 100_000), 0);
     let mut harmless: Vec<Vec<u8>> = Vec::new();
-    while round < rounds() || began.elapsed() < time {
-        let earlier = if time.is_zero() { 0 } else { dice.below(2 * harmless.len().max(1)) };
+    while rounds.begin_next() {
+        let earlier = if rounds.is_fuzzing() { rounds.dice.below(2 * harmless.len().max(1)) } else { 0 };
         let mut bytes = harmless.get(earlier).map_or(valid, Vec::as_slice).to_vec();
-        damage(&mut bytes, &mut dice);
-        let what = || format!("SIGTOP_SEED={seed}, round {round}");
-        let done = std::panic::catch_unwind(|| format::read(bytes.as_slice()));
-        match done.unwrap_or_else(|_| panic!("{}: it panics", what())) {
+        damage(&mut bytes, telling, &mut rounds.dice);
+        match format::read(bytes.as_slice()) {
             Ok(saved) => {
                 read += 1;
-                saved.check().unwrap_or_else(|why| panic!("{}: {why}", what()));
-                if !time.is_zero() && bytes.len() < 4 * valid.len() {
-                    let place = if harmless.len() < MOST_READ { harmless.len() } else { dice.below(MOST_READ) };
+                saved.check().unwrap();
+                if rounds.is_fuzzing() && bytes.len() < 4 * valid.len() {
+                    let place = if harmless.len() < MOST_READ { harmless.len() } else { rounds.dice.below(MOST_READ) };
                     harmless.resize_with(harmless.len().max(place + 1), Vec::new);
                     harmless[place] = bytes;
                 }
             }
             Err(error) => {
                 let sentence = error.to_string();
-                assert!(!sentence.is_empty() && sentence.len() < 1_000, "{}: {sentence}", what());
+                assert!(!sentence.is_empty() && sentence.len() < 1_000, "{sentence}");
             }
         }
-        round += 1;
     }
     // Some damaged files are still readable. If none is, the damage is too heavy for a useful test.
     assert!(read > 0);
@@ -117,38 +63,40 @@ fn inflated(name: &str) -> Vec<u8> {
 
 #[test]
 fn damaged_protos() {
-    survives(&inflated("mixed.pb.gz"), 1);
-    survives(&inflated("go-cpu.pb.gz"), 2);
+    survives(&inflated("mixed.pb.gz"), &[], 1);
+    survives(&inflated("go-cpu.pb.gz"), &[], 2);
 }
 
 #[test]
 fn damaged_gzip() {
-    survives(&fs::read(tests().join("profiles/mixed.pb.gz")).unwrap(), 3);
+    // What is packed has a checksum, the header has none.
+    survives(&fs::read(tests().join("profiles/mixed.pb.gz")).unwrap(), slice::from_ref(&(0..10)), 3);
 }
 
 #[test]
 fn damaged_gperftools_profiles() {
-    survives(&legacy(4, true, 0), 5);
-    survives(&legacy(8, false, 1), 6);
+    survives(&legacy(4, true, 0), &[], 5);
+    survives(&legacy(8, false, 1), &[], 6);
 }
 
 #[test]
 fn damaged_heap_profiles() {
-    survives(&fs::read(tests().join("profiles/libtcmalloc.heap")).unwrap(), 8);
+    survives(&fs::read(tests().join("profiles/libtcmalloc.heap")).unwrap(), &[], 8);
     survives(
         b"heap_v2/524288\n  t*: 2: 90 [0: 0]\n@ 0x1 0x2\n  t*: 2: 90 [1: 7]\nMAPPED_LIBRARIES:\n1-3 r-xp 0 0:0 7 a\n",
+        &[],
         9,
     );
 }
 
 #[test]
 fn damaged_folded_stacks() {
-    survives(b"main;a;b c 12\nmain;a 3\n# what\nmain;std::map<int, X>::f(int) 9\n", 7);
+    survives(b"main;a;b c 12\nmain;a 3\n# what\nmain;std::map<int, X>::f(int) 9\n", &[], 7);
 }
 
 #[test]
 fn damaged_output_of_perf_script() {
-    survives(&fs::read(tests().join("profiles/dash.perf")).unwrap(), 8);
+    survives(&fs::read(tests().join("profiles/dash.perf")).unwrap(), &[], 8);
 }
 
 /// A damaged profile is shown on the screen or refused with an error message.
@@ -156,18 +104,15 @@ fn damaged_output_of_perf_script() {
 fn damaged_profiles_are_viewed_or_refused() {
     let perf = fs::read(tests().join("profiles/dash.perf")).unwrap();
     for (valid, seed) in [(inflated("mixed.pb.gz"), 11), (perf, 12), (b"main;a;b c 12\nmain;a 3\n".to_vec(), 13)] {
-        let mut dice = Dice(seed);
         let mut viewed = 0;
-        for round in 0..rounds() / 20 {
-            let mut bytes = valid.clone();
-            damage(&mut bytes, &mut dice);
-            if let Ok(saved) = format::read(bytes.as_slice()) {
+        Rounds::new(seed, 5_000).read_damaged(&valid, |bytes| {
+            if let Ok(saved) = format::read(bytes) {
                 match PlaybackSource::import(&saved, "a") {
                     Ok(_) => viewed += 1,
-                    Err(why) => assert!(!why.is_empty() && why.len() < 1_000, "round {round}: {why}"),
+                    Err(why) => assert!(!why.is_empty() && why.len() < 1_000, "{why}"),
                 }
             }
-        }
+        });
         assert!(viewed > 0);
     }
 }

@@ -5,56 +5,12 @@ use std::time::{Duration, Instant};
 
 use sigtop::profile::module::ModuleId;
 use sigtop::profile::stack::FrameId;
+use sigtop::symbols::damage::{Dice, Rounds, damage};
 use sigtop::symbols::worker::{self, SymbolRequest, SymbolState};
 
 use crate::skips::are_installed;
 use crate::sources::{BOMB, C, CPP};
 use crate::workshop::{Known, Workshop, ask_here, module};
-
-/// A generator of random numbers that are the same in every run.
-struct Numbers(u64);
-
-impl Numbers {
-    fn next(&mut self) -> usize {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        self.0 as usize
-    }
-
-    fn below(&mut self, limit: usize) -> usize {
-        self.next() % limit.max(1)
-    }
-}
-
-/// Damages a file: flips bits, writes extreme numbers, copies pieces of the file, or truncates it.
-fn damage(bytes: &mut Vec<u8>, numbers: &mut Numbers) {
-    const TELLING: [u64; 8] = [0, 1, 0x7f, 0xff, 0xffff, u32::MAX as u64, i64::MAX as u64, u64::MAX];
-    for _ in 0..1 + numbers.below(8) {
-        let at = numbers.below(bytes.len());
-        // Damage to headers and debug sections has more effect than damage to code.
-        let at = match numbers.below(4) {
-            0 => at % 64,
-            1 => bytes.len() - 1 - at % (bytes.len().min(64 * 40)),
-            _ => at,
-        };
-        match numbers.below(6) {
-            0 => bytes.truncate(at.max(1)),
-            1..=3 => bytes[at] ^= 1 << numbers.below(8),
-            4 => {
-                let telling = TELLING[numbers.below(TELLING.len())].to_le_bytes();
-                let length = 8.min(bytes.len() - at);
-                bytes[at..at + length].copy_from_slice(&telling[..length]);
-            }
-            _ => {
-                let (from, length) = (numbers.below(bytes.len()), numbers.below(200));
-                let piece = bytes[from..bytes.len().min(from + length)].to_vec();
-                let length = piece.len().min(bytes.len() - at);
-                bytes[at..at + length].copy_from_slice(&piece[..length]);
-            }
-        }
-    }
-}
 
 /// Sends one file after the other through one worker and waits for all answers.
 fn survive(shop: &Workshop, files: impl Iterator<Item = Vec<u8>>, addresses: &[u64], longest: Duration) {
@@ -99,18 +55,31 @@ fn addresses(shop: &Workshop, file: &str) -> Vec<u64> {
     inside.chain([0, 1, 0x1000, u64::MAX - 1, u64::MAX, 1 << 63]).collect()
 }
 
+/// Reads damaged copies of files, each of which is damaged in its headers and tables every other
+/// time. `names` are of files in the shop.
+fn survive_damages(shop: &Workshop, names: &[&str], addresses: &[u64], mut rounds: Rounds) {
+    let whole: Vec<_> = names.iter().map(|name| (std::fs::read(shop.path(name)).unwrap(), shop.tables(name))).collect();
+    let files = std::iter::from_fn(|| {
+        rounds.begin_next().then(|| {
+            let (bytes, tables) = &whole[rounds.dice.below(whole.len())];
+            let mut bytes = bytes.clone();
+            damage(&mut bytes, tables, &mut rounds.dice);
+            bytes
+        })
+    });
+    survive(shop, files, addresses, Duration::from_secs(20));
+}
+
+/// Arguments for a small file, most of which is tables.
+const SMALL: [&str; 6] = ["-O2", "-g", "-shared", "-fPIC", "-nostdlib", "-Wl,-z,noseparate-code"];
+
 #[test]
 fn damaged_c_programs() {
     let shop = Workshop::new();
-    let whole = std::fs::read(shop.build("gcc", C, &["-O2", "-g"], "app")).unwrap();
-    let asked = addresses(&shop, "app");
-    let mut numbers = Numbers(0x5eed_0001);
-    let files = (0..3_000).map(|_| {
-        let mut bytes = whole.clone();
-        damage(&mut bytes, &mut numbers);
-        bytes
-    });
-    survive(&shop, files, &asked, Duration::from_secs(20));
+    shop.build("gcc", C, &SMALL, "app.so");
+    shop.build("gcc", C, &[&SMALL[..], &["-gdwarf-4"]].concat(), "older.so");
+    let asked = addresses(&shop, "app.so");
+    survive_damages(&shop, &["app.so", "older.so"], &asked, Rounds::new(0x5eed_0001, 20_000));
 }
 
 #[test]
@@ -119,20 +88,13 @@ fn damaged_files_with_a_packed_symbol_table() {
         return;
     }
     let shop = Workshop::new();
-    shop.build("gcc", C, &["-O2"], "app");
-    let asked = addresses(&shop, "app");
-    shop.run("objcopy", &["--strip-debug", "--remove-section=.comment", "--only-keep-debug", "app", "mini"]);
+    shop.build("gcc", C, &SMALL, "app.so");
+    let asked = addresses(&shop, "app.so");
+    shop.run("objcopy", &["--strip-debug", "--remove-section=.comment", "--only-keep-debug", "app.so", "mini"]);
     shop.run("xz", &["mini"]);
-    shop.run("strip", &["app"]);
-    shop.run("objcopy", &["--add-section=.gnu_debugdata=mini.xz", "app"]);
-    let whole = std::fs::read(shop.path("app")).unwrap();
-    let mut numbers = Numbers(0x5eed_0003);
-    let files = (0..1_000).map(|_| {
-        let mut bytes = whole.clone();
-        damage(&mut bytes, &mut numbers);
-        bytes
-    });
-    survive(&shop, files, &asked, Duration::from_secs(20));
+    shop.run("strip", &["app.so"]);
+    shop.run("objcopy", &["--add-section=.gnu_debugdata=mini.xz", "app.so"]);
+    survive_damages(&shop, &["app.so"], &asked, Rounds::new(0x5eed_0003, 6_000));
 }
 
 #[test]
@@ -141,16 +103,10 @@ fn damaged_cpp_programs() {
         return;
     }
     let shop = Workshop::new();
-    let whole = std::fs::read(shop.build("g++", CPP, &["-O1", "-g", "-gz=zlib"], "app")).unwrap();
-    let unpacked = std::fs::read(shop.build("g++", CPP, &["-O1", "-g", "-gdwarf-4"], "unpacked")).unwrap();
+    shop.build("g++", CPP, &["-O1", "-g", "-gz=zlib"], "app");
+    shop.build("g++", CPP, &["-O1", "-g", "-gdwarf-4"], "unpacked");
     let asked = addresses(&shop, "unpacked");
-    let mut numbers = Numbers(0x5eed_0002);
-    let files = (0..1_000).map(|index| {
-        let mut bytes = if index % 4 == 0 { whole.clone() } else { unpacked.clone() };
-        damage(&mut bytes, &mut numbers);
-        bytes
-    });
-    survive(&shop, files, &asked, Duration::from_secs(20));
+    survive_damages(&shop, &["app", "unpacked", "unpacked"], &asked, Rounds::new(0x5eed_0002, 1_500));
 }
 
 #[test]
@@ -166,10 +122,10 @@ fn every_truncation() {
 fn garbage() {
     let shop = Workshop::new();
     let header = std::fs::read(shop.build("gcc", C, &["-O2"], "app")).unwrap()[..64].to_vec();
-    let mut numbers = Numbers(0x5eed_0003);
+    let mut dice = Dice(0x5eed_0003);
     let files = (0..300).map(|index| {
         let mut bytes = if index % 2 == 0 { header.clone() } else { Vec::new() };
-        bytes.extend((0..numbers.below(20_000)).map(|_| numbers.next() as u8));
+        bytes.extend((0..dice.below(20_000)).map(|_| dice.below(256) as u8));
         bytes
     });
     survive(&shop, files, &[0, 0x1000, 0x1140], Duration::from_secs(20));

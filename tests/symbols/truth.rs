@@ -174,8 +174,8 @@ impl SymbolIndex {
         SymbolIndex { symbols, starts }
     }
 
-    /// Why sigtop has another name at an address than LLVM, whose symbol is `theirs`; `None` if
-    /// nothing explains that.
+    /// The reason why sigtop has other names at an address than LLVM, whose symbol is `theirs`;
+    /// `None` if nothing explains that.
     fn reason(&self, address: u64, ours: &[String], theirs: &str) -> Option<&'static str> {
         let starts = self.starts.get(theirs);
         let same = starts.into_iter().flatten().flat_map(|start| {

@@ -130,6 +130,19 @@ impl Workshop {
         })
     }
 
+    /// Returns where in a file its headers and its tables are: all sections but code.
+    pub(crate) fn tables(&self, file: &str) -> Vec<Range<usize>> {
+        self.read(file, |elf| {
+            let sections = elf.sections().filter(|section| section.kind() != object::SectionKind::Text);
+            let ranges = sections.filter_map(|section| section.file_range());
+            let ranges = ranges.map(|(start, size)| start as usize..(start + size) as usize);
+            let ranges: Vec<_> = ranges.filter(|range| !range.is_empty()).collect();
+            // The headers of sections are behind them.
+            let end = ranges.iter().map(|range| range.end).max().unwrap_or_default();
+            ranges.into_iter().chain([0..64, end..end + 64 * elf.sections().count()]).collect()
+        })
+    }
+
     pub(crate) fn build_id(&self, file: &str) -> Box<[u8]> {
         self.read(file, |elf| elf.build_id().expect("sound notes").expect("a build id").into())
     }

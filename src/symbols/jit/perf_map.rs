@@ -51,6 +51,8 @@ fn number(digits: &[u8]) -> Option<u64> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::symbols::damage::Rounds;
+    use crate::symbols::jit::function_name;
 
     #[test]
     fn whole_lines_are_read_and_others_wait() {
@@ -72,5 +74,24 @@ mod tests {
         assert_eq!(map.find(0x10), None);
         let endless = vec![b'a'; MAX_LINE_BYTES + 1];
         assert_eq!(read(&endless, 0, &mut map, &mut Vec::new()), endless.len(), "a line that never ends");
+    }
+
+    #[test]
+    fn damaged_maps_do_no_harm() {
+        let lines = [
+            "1000 10 JS:*fib /srv/app.js:1:13\n0x2000 20 py::fib:/srv/app.py\n1008 8 int app.Fib.of(int)\n",
+            "1004 2 LazyCompile:~<anonymous> a.js:2:3\nfffffffffffffff0 f last\n",
+        ];
+        Rounds::new(0x5eed_0004, 40_000).read_damaged(lines.concat().as_bytes(), |bytes| {
+            let (mut map, mut changed) = (CodeMap::default(), Vec::new());
+            assert!(read(bytes, 7, &mut map, &mut changed) <= bytes.len());
+            for (start, end) in changed {
+                assert!(start < end);
+                let Some(piece) = map.find(start) else { continue };
+                let name = &bytes[(piece.name_at - 7) as usize..];
+                let line = function_name::function(name.split(|&byte| byte == b'\n').next().unwrap_or_default());
+                assert!(!line.full.contains(char::is_control) && !line.file.contains(char::is_control), "{line:?}");
+            }
+        });
     }
 }
