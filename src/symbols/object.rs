@@ -28,6 +28,13 @@ pub(super) fn open(file: &ModuleFile, pid: u32) -> Result<Elf, Error> {
     if file.path == Path::new("[vdso]") {
         return vdso();
     }
+    // Another file may have a deleted file's name by now, even one with the same build id: its
+    // stripped copy.
+    let is_deleted = living(&file.path) != file.path;
+    let linked = || kernel_links(file, pid).find_map(|path| check(Elf::open(&path).ok()?, file).ok());
+    if let Some(elf) = is_deleted.then(linked).flatten() {
+        return Ok(elf);
+    }
     let mut telling: Option<Error> = None;
     for path in paths_by_name(file, pid) {
         match Elf::open(&path).and_then(|elf| check(elf, file)) {
@@ -37,8 +44,7 @@ pub(super) fn open(file: &ModuleFile, pid: u32) -> Result<Elf, Error> {
             Err(_) => {}
         }
     }
-    let nameless = kernel_links(file, pid).filter_map(|path| Elf::open(&path).ok());
-    if let Some(elf) = nameless.filter_map(|elf| check(elf, file).ok()).next() {
+    if let Some(elf) = (!is_deleted).then(linked).flatten() {
         return Ok(elf);
     }
     let nameless = || Error::Unreadable { path: PathBuf::new(), cause: "it has no name any more".to_owned() };
@@ -57,15 +63,18 @@ fn check(elf: Elf, file: &ModuleFile) -> Result<Elf, Error> {
     Err(Error::Changed { path: file.path.clone(), found, wanted: file.build_id.clone() })
 }
 
-/// The paths where the file may be by its name, the likeliest first.
+/// The paths where the file may be by its name, the likeliest first. Only a build id can tell a
+/// deleted file from another that has its name by now.
 fn paths_by_name(file: &ModuleFile, pid: u32) -> impl Iterator<Item = PathBuf> {
-    // The kernel marks a deleted file. Another file may have its name by now; only a build id can
-    // tell them apart.
-    let name = file.path.as_os_str().as_bytes();
-    let living = name.strip_suffix(b" (deleted)");
-    let path = PathBuf::from(OsStr::from_bytes(living.unwrap_or(name)));
-    let is_sought = path.is_absolute() && (living.is_none() || !file.build_id.is_empty());
+    let path = living(&file.path).to_owned();
+    let is_sought = path.is_absolute() && (path == file.path || !file.build_id.is_empty());
     roots(pid).filter(move |_| is_sought).map(move |root| under(&root, &path))
+}
+
+/// Returns the path without the kernel's mark of a deleted file.
+fn living(path: &Path) -> &Path {
+    let name = path.as_os_str().as_bytes();
+    name.strip_suffix(b" (deleted)").map_or(path, |name| Path::new(OsStr::from_bytes(name)))
 }
 
 /// The kernel's links to the executable and the mapped files of a process. They open the file even
@@ -73,8 +82,14 @@ fn paths_by_name(file: &ModuleFile, pid: u32) -> impl Iterator<Item = PathBuf> {
 fn kernel_links(file: &ModuleFile, pid: u32) -> impl Iterator<Item = PathBuf> {
     let process = PathBuf::from(format!("/proc/{pid}"));
     let executable = process.join("exe");
-    let executable = std::fs::read_link(&executable).is_ok_and(|path| path == file.path).then_some(executable);
+    let executable = std::fs::read_link(&executable).is_ok_and(|path| may_be(file, &path)).then_some(executable);
     executable.into_iter().chain(mapped(&process, file))
+}
+
+/// Whether a file that is called `path` now may be the module. If its build id will tell, it may
+/// have been renamed or deleted since.
+fn may_be(file: &ModuleFile, path: &Path) -> bool {
+    path == file.path || !file.build_id.is_empty()
 }
 
 /// The root directories to search: that of the process, and that of sigtop.
@@ -92,7 +107,7 @@ fn mapped(process: &Path, file: &ModuleFile) -> Option<PathBuf> {
     let maps = BufReader::new(File::open(process.join("maps")).ok()?.take(MAX_MAPS_BYTES));
     let inode = file.inode.to_string();
     for line in maps.split(b'\n').map_while(Result::ok) {
-        if !line.ends_with(file.path.as_os_str().as_bytes()) {
+        if file.build_id.is_empty() && !line.ends_with(file.path.as_os_str().as_bytes()) {
             continue;
         }
         let line = String::from_utf8_lossy(&line);

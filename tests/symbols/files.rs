@@ -1,7 +1,7 @@
 //! Tests of the choice of symbol files, and of the messages if there is none.
 
 use std::os::unix::fs::MetadataExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
 use sigtop::profile::module::ModuleFile;
@@ -169,22 +169,57 @@ impl Drop for Sleeper {
     }
 }
 
+/// A program that says when it has been loaded, and then waits.
+const WAITS: (&str, &str) = (
+    "waits.c",
+    "#include <unistd.h>\nint waits(void) { char c; write(1, \"!\", 1); return read(0, &c, 1); }\nint main(void) { return waits(); }\n",
+);
+
+/// A package manager renames the old file or removes it, while its first name is already known.
+#[test]
+fn a_program_that_was_replaced_is_read_from_its_process() {
+    let shop = Workshop::new();
+    let path = shop.build("gcc", WAITS, &["-O0", "-Wl,--build-id=sha1"], "app");
+    let waits = shop.symbol("app", "waits").start;
+    let file = ModuleFile { build_id: shop.build_id("app"), ..module(&path) };
+    let sleeper = Sleeper::start(&path);
+    for replace in ["mv app old", "rm old"] {
+        shop.run("sh", &["-c", replace]);
+        shop.build("gcc", C, &["-O2"], "app");
+        assert_eq!(ask(file.clone(), sleeper.0.id(), [waits]).names(waits), ["waits"], "{replace}");
+    }
+}
+
+/// Regression test: names were those of the stripped copy, which has the same build id.
+#[test]
+fn a_program_that_was_stripped_in_its_place_is_read_from_its_process() {
+    let shop = Workshop::new();
+    let path = shop.build("gcc", WAITS, &["-O0", "-g", "-Wl,--build-id=0x5eed"], "app");
+    let waits = shop.symbol("app", "waits").start;
+    let build_id = shop.build_id("app");
+    shop.build("gcc", WAITS, &["-O0", "-g", "-s", "-Wl,--build-id=0x5eed"], "stripped");
+    let sleeper = Sleeper::start(&path);
+    std::fs::rename(shop.path("stripped"), &path).unwrap();
+    let known = ask(ModuleFile { build_id, path: deleted(&path), ..module(&path) }, sleeper.0.id(), [waits]);
+    assert_eq!((known.state.clone(), known.names(waits)), (SymbolState::Lines, vec!["waits"]));
+}
+
+/// The path of a deleted file in the kernel's lists.
+fn deleted(path: &Path) -> PathBuf {
+    format!("{} (deleted)", path.display()).into()
+}
+
 #[test]
 fn a_program_that_was_removed_is_read_from_its_process() {
-    const SOURCE: (&str, &str) = (
-        "waits.c",
-        "#include <unistd.h>\nint waits(void) { char c; write(1, \"!\", 1); return read(0, &c, 1); }\nint main(void) { return waits(); }\n",
-    );
     for build_id in ["-Wl,--build-id=sha1", "-Wl,--build-id=none"] {
         let shop = Workshop::new();
-        let path = shop.build("gcc", SOURCE, &["-O0", build_id], "app");
+        let path = shop.build("gcc", WAITS, &["-O0", build_id], "app");
         let waits = shop.symbol("app", "waits").start;
         let id = if build_id.ends_with("none") { Box::default() } else { shop.build_id("app") };
         let inode = std::fs::metadata(&path).unwrap().ino();
         let sleeper = Sleeper::start(&path);
         std::fs::remove_file(&path).unwrap();
-        let deleted = format!("{} (deleted)", path.display()).into();
-        let file = ModuleFile { path: deleted, build_id: id, device: 0, inode };
+        let file = ModuleFile { path: deleted(&path), build_id: id, device: 0, inode };
         let known = ask(file.clone(), sleeper.0.id(), [waits]);
         assert_eq!((known.state.clone(), known.names(waits)), (SymbolState::Symbols, vec!["waits"]), "{build_id}");
 
