@@ -226,11 +226,23 @@ pub fn signal_name(signal: i32) -> String {
     Signal::try_from(signal).map_or_else(|_| format!("signal {signal}"), |signal| signal.as_str().to_owned())
 }
 
-/// Returns how often the first thread of a process was scheduled: the third word of
-/// `/proc/PID/schedstat`. `None` if it cannot be read.
-pub fn times_scheduled(pid: u32) -> Option<u64> {
-    let text = fs::read_to_string(format!("/proc/{pid}/schedstat")).ok()?;
-    text.split_ascii_whitespace().nth(2)?.parse().ok()
+/// The scheduler's figures of the first thread of a process. /proc/PID/schedstat
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ScheduleStat {
+    /// The time that it was on a CPU, ns.
+    pub cpu_ns: u64,
+    /// The number of times that it got a CPU.
+    pub times_scheduled: u64,
+}
+
+impl ScheduleStat {
+    /// Reads that of a process. `None` if it cannot be read.
+    pub fn of(pid: u32) -> Option<ScheduleStat> {
+        let text = fs::read_to_string(format!("/proc/{pid}/schedstat")).ok()?;
+        let mut words = text.split_ascii_whitespace();
+        let cpu_ns = words.next()?.parse().ok()?;
+        Some(ScheduleStat { cpu_ns, times_scheduled: words.nth(1)?.parse().ok()? })
+    }
 }
 
 /// Returns whether a thread sleeps in a system call that the kernel restarts after a handler with

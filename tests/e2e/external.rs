@@ -3,6 +3,7 @@
 //! sampler.
 
 use std::fs;
+use std::io::Read;
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
@@ -335,6 +336,40 @@ fn a_stopped_sampler_does_not_stop_the_target() {
     }
     attached.finish();
     assert_runs(target.pid());
+}
+
+/// Puts the tracer thread of a sampler behind all ordinary threads.
+fn put_behind(sampler: u32) {
+    let ordinary = libc::sched_param { sched_priority: 0 };
+    // SAFETY: the kernel reads one structure that lives through the call.
+    let done = unsafe { libc::sched_setscheduler(sampler as i32, libc::SCHED_OTHER, &ordinary) };
+    assert_eq!(done, 0, "{}", std::io::Error::last_os_error());
+    // SAFETY: takes integers alone.
+    assert_eq!(unsafe { libc::setpriority(libc::PRIO_PROCESS, sampler, 19) }, 0);
+}
+
+/// Regression test: a sampler that got no CPU for 50 ms during a stop was ended, and the system
+/// call that the stop had interrupted reported EINTR.
+#[test]
+fn a_sampler_that_waits_for_a_cpu_is_left_alone() {
+    let others = Plain::at_work(Command::new(targets::c("shares")).args(["100", "0", "0", "600", "4"]));
+    let mut target = Plain::at_work(Command::new(targets::c("wakes")).arg("4"));
+    let attached = Attached::to(target.pid(), &["--hz", "999"]);
+    until("there is a sampler", || attached.sampler().is_some_and(is_at_work));
+    let sampler = attached.sampler().expect("it was there");
+    put_behind(sampler);
+    let mut waited = false;
+    until("the target ends", || {
+        waited |= fs::read_to_string(format!("/proc/{sampler}/stat")).is_ok_and(|stat| stat.contains(") R"));
+        assert!(attached.sampler().is_none_or(|it| it == sampler), "another sampler");
+        target.0.try_wait().expect("a child").is_some()
+    });
+    assert!(waited, "it never waited for a CPU");
+    drop(others);
+    let mut out = String::new();
+    target.0.stdout.take().expect("a pipe").read_to_string(&mut out).expect("its output");
+    attached.finish_by_itself();
+    assert!(out.contains("\ninterrupted 0\nearly 0\n"), "{out}");
 }
 
 /// The image after an exec and child processes are sampled, too.

@@ -69,3 +69,4 @@ mod tracer;
 mod unwind;
 mod waits;
 mod walker;
+mod watchdog;

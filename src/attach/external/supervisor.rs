@@ -1,8 +1,8 @@
 //! The viewer's side: starts the sampler as a process of its own and watches over it.
 //!
 //! The sampler has its own session, so that no key typed at the viewer stops it while a thread of
-//! the target stands still. It is ended when it gives no sign of life during a stop; the kernel
-//! then lets the threads run on, and another sampler takes its place.
+//! the target stands still. It is ended when it hangs during a stop ([`watchdog`](super::watchdog));
+//! the kernel then lets the threads run on, and another sampler takes its place.
 
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
@@ -20,18 +20,17 @@ use crossbeam_channel::{Receiver, Sender, unbounded};
 use nix::sys::memfd::{MFdFlags, memfd_create};
 use nix::unistd::setsid;
 
-use super::heartbeat;
 use super::scope::WatchScope;
+use super::watchdog::{LOOK, Watchdog};
 use crate::attach::error::AttachError;
 
 /// The hidden subcommand that runs the sampler.
 pub const SUBCOMMAND: &str = "sampler";
-/// Time between two looks at the sampler.
-const LOOK: Duration = Duration::from_millis(20);
 /// Maximum number of samplers in [`RESTART_TIME`].
 const MAX_RESTARTS: usize = 30;
 const RESTART_TIME: Duration = Duration::from_secs(60);
-/// Maximum time that a sampler may take to end when asked to.
+/// Maximum time that the viewer waits for a sampler that was asked to end. One that takes longer
+/// serves stops of threads that have no CPU, and ends by itself.
 const MAX_EXIT: Duration = Duration::from_millis(1500);
 
 /// A report of the sampler.
@@ -60,7 +59,19 @@ struct Assignment {
 struct SamplerProcess {
     child: Child,
     control: UnixStream,
-    heartbeat: File,
+    watchdog: Watchdog,
+}
+
+impl SamplerProcess {
+    /// Ends this process if it hangs during a stop. To be called once in [`LOOK`]. Returns whether
+    /// it was ended.
+    fn end_if_it_hangs(&mut self) -> bool {
+        let hangs = self.watchdog.finds_hanging(self.child.id());
+        if hangs {
+            let _ = self.child.kill();
+        }
+        hangs
+    }
 }
 
 /// The sampler of a session, which is started when it has something to do. Dropping it ends the
@@ -170,11 +181,11 @@ impl Sampler {
         let mut state = lock(&shared);
         let _ = state.process.control.shutdown(std::net::Shutdown::Both);
         let until = Instant::now() + MAX_EXIT;
-        while matches!(state.process.child.try_wait(), Ok(None)) {
-            if Instant::now() > until || heartbeat::is_silent(&state.process.heartbeat) {
-                let _ = state.process.child.kill();
-                let _ = state.process.child.wait();
-                break;
+        let mut looked = Instant::now();
+        while matches!(state.process.child.try_wait(), Ok(None)) && Instant::now() < until {
+            if looked.elapsed() >= LOOK {
+                looked = Instant::now();
+                state.process.end_if_it_hangs();
             }
             thread::sleep(Duration::from_millis(2));
         }
@@ -210,24 +221,26 @@ fn spawn(assignment: &Assignment) -> io::Result<SamplerProcess> {
     for &(pid, scope) in &assignment.pids {
         tell(&mut control, pid, scope)?;
     }
-    Ok(SamplerProcess { child, control, heartbeat })
+    Ok(SamplerProcess { child, control, watchdog: Watchdog::new(heartbeat) })
 }
 
 /// Forwards reports, and replaces a sampler that has ended or hangs inside a stop.
 fn watch_over(shared: &Mutex<SamplerState>, is_closing: &AtomicBool, report: &Sender<SamplerReport>) {
     let mut received = Vec::new();
     let mut restarts: Vec<Instant> = Vec::new();
-    let (mut control, mut heartbeat) = {
-        let state = lock(shared);
-        (state.process.control.try_clone(), state.process.heartbeat.try_clone())
-    };
+    let mut control = lock(shared).process.control.try_clone();
+    let mut looked = Instant::now();
     while !is_closing.load(Ordering::Acquire) {
-        let (Ok(stream), Ok(file)) = (&mut control, &heartbeat) else { break };
+        let Ok(stream) = &mut control else { break };
         let has_ended = read_reports(stream, &mut received, report).is_err();
-        if !has_ended && !heartbeat::is_silent(file) {
+        if !has_ended && looked.elapsed() < LOOK {
             continue;
         }
+        looked = Instant::now();
         let mut state = lock(shared);
+        if !has_ended && !state.process.end_if_it_hangs() {
+            continue;
+        }
         let _ = state.process.child.kill();
         let _ = state.process.child.wait();
         restarts.retain(|at| at.elapsed() < RESTART_TIME);
@@ -241,7 +254,7 @@ fn watch_over(shared: &Mutex<SamplerState>, is_closing: &AtomicBool, report: &Se
         };
         state.process = next;
         received.clear();
-        (control, heartbeat) = (state.process.control.try_clone(), state.process.heartbeat.try_clone());
+        control = state.process.control.try_clone();
     }
 }
 

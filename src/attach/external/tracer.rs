@@ -33,7 +33,7 @@ const MAX_WAIT: Duration = Duration::from_nanos(SEARCH_NS);
 /// Longest wait while a stop is under way, so that the heartbeat goes on.
 const MAX_STOP_WAIT: Duration = Duration::from_millis(5);
 /// Maximum time for stops that are under way when the tracer ends.
-const LAST_STOPS: Duration = Duration::from_millis(500);
+const LAST_STOPS: Duration = Duration::from_secs(10);
 /// The time that a thread is taken to stand still before its stop is noticed, ns, at most.
 const NOTICE_NS: u64 = 20_000;
 /// Minimum time between two ticks, in multiples of the CPU time that the last one took: this
