@@ -78,13 +78,7 @@ pub(crate) fn map_pages(size: usize) -> *mut u8 {
 
 /// Maps fresh zero pages like [`map_pages`], which a fork child inherits.
 pub(crate) fn map_inherited(size: usize) -> *mut u8 {
-    let start = map(suggest_address(size), size);
-    if !start.is_null() {
-        // SAFETY: fresh pages hold nothing yet. Those that were made at once, to be locked, are not
-        // needed before they are used. madvise(2)
-        unsafe { syscall!(libc::SYS_madvise, start, size, libc::MADV_DONTNEED) };
-    }
-    start
+    map(suggest_address(size), size)
 }
 
 /// Maps fresh zero pages that a fork child inherits, behind a gap in which nothing is mapped: what
@@ -110,13 +104,22 @@ fn map(address: usize, size: usize) -> *mut u8 {
     if (-4095..0).contains(&result) {
         return null_mut();
     }
-    exclude_from_mlock(result as *const u8, size);
+    unlock_fresh(result as *const u8, size);
     result as *mut u8
 }
 
 /// Maps fresh zero pages like [`map_pages`], at a multiple of their size, which is a power of two.
 /// Returns null if there are none.
 pub(crate) fn map_aligned(size: usize) -> *mut u8 {
+    let start = map(suggest_address(2 * size - PAGE).next_multiple_of(size), size);
+    if !start.is_null() && (start as usize).is_multiple_of(size) {
+        exclude_from_fork(start, size);
+        return start;
+    }
+    if !start.is_null() {
+        // SAFETY: mapped just now.
+        unsafe { unmap(start, size) };
+    }
     let start = map_pages(2 * size - PAGE);
     if start.is_null() {
         return start;
@@ -131,6 +134,18 @@ pub(crate) fn map_aligned(size: usize) -> *mut u8 {
             unmap(start.add(skipped + size), size - PAGE - skipped);
         }
         start.add(skipped)
+    }
+}
+
+/// Unlocks pages that were mapped just now if the target locks whatever it maps (MCL_FUTURE), and
+/// gives those back that the kernel made at once for that. munlock(2), madvise(2)
+pub(crate) fn unlock_fresh(start: *const u8, size: usize) {
+    // SAFETY: pages that nobody has written to yet lose nothing.
+    let empty = || unsafe { syscall!(libc::SYS_madvise, start, size, libc::MADV_DONTNEED) == 0 };
+    // The kernel refuses that for locked pages.
+    if !empty() {
+        exclude_from_mlock(start, size);
+        empty();
     }
 }
 

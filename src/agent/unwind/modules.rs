@@ -349,9 +349,12 @@ impl Modules {
                 let copied = || original.and_then(|original| original.for_copy(entry));
                 let Some(image) = (if is_copy { copied() } else { ElfImage::read(&memory, entry) }) else { continue };
                 // A copy has code alone.
-                let tables = TableSections::of(&memory, original.unwrap_or(&image), entry);
+                let whole = original.unwrap_or(&image);
+                let file = whole.open_same(entry);
+                let tables = TableSections::of(&memory, whole, file.as_ref());
                 let lookup = parsed(tables.as_ref());
                 let is_wanted = |address| lookup.as_ref().is_none_or(|lookup| !lookup.covers(address));
+                let debug_tables = file.as_ref().and_then(|file| TableSections::of_debug(&image, file, &is_wanted));
                 let known = LoadedModule {
                     id: self.next_id,
                     start: entry.start,
@@ -359,7 +362,7 @@ impl Modules {
                     device: entry.device,
                     inode: entry.inode,
                     path: entry.path.to_vec(),
-                    debug_tables: TableSections::of_debug(&image, entry, &is_wanted),
+                    debug_tables,
                     tables,
                     image,
                     generation,

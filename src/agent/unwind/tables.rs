@@ -15,6 +15,8 @@ use crate::link::wire::MAX_BUILD_ID;
 
 /// Bytes of an ELF header.
 const ELF_HEADER: usize = 64;
+/// Bytes read at the start of an image: usually its program headers and its build id are there.
+const HEAD: usize = 1024;
 /// Maximum number of program headers read.
 const MAX_HEADERS: usize = 64;
 /// Bytes of a section header.
@@ -75,8 +77,9 @@ impl ElfImage {
     /// then read from there.
     pub(crate) fn read(memory: &ProcessMemory, entry: &MapsEntry<'_>) -> Option<ElfImage> {
         let base = entry.start;
-        let mut elf = [0u8; ELF_HEADER];
-        memory.read(base, &mut elf)?;
+        let mut head = [0u8; HEAD];
+        memory.read(base, &mut head)?;
+        let elf: [u8; ELF_HEADER] = head.first_chunk().copied()?;
         // 64-bit, little-endian, of this architecture.
         if &elf[..6] != b"\x7fELF\x02\x01" || half(&elf, 18) != ELF_MACHINE {
             return None;
@@ -87,7 +90,9 @@ impl ElfImage {
         }
         let mut table = alloc::vec![0; count * size];
         let end = table_at.checked_add(table.len() as u64)?;
-        if end <= entry.end - entry.start && end <= PAGE {
+        if end <= HEAD as u64 {
+            table.copy_from_slice(&head[table_at as usize..end as usize]);
+        } else if end <= entry.end - entry.start && end <= PAGE {
             memory.read(base + table_at, &mut table)?;
         } else {
             let file = open(entry)?;
@@ -108,7 +113,7 @@ impl ElfImage {
         let first = headers.iter().find(|header| header.kind == PT_LOAD && header.offset < PAGE)?;
         let bias = base.wrapping_sub(first.address & !(PAGE - 1));
         let mut image = ElfImage { bias, build_id: Vec::new(), headers, elf, table, table_at };
-        image.build_id = image.find_build_id(memory).unwrap_or_default();
+        image.build_id = image.find_build_id(memory, base, &head).unwrap_or_default();
         Some(image)
     }
 
@@ -147,10 +152,16 @@ impl ElfImage {
         header.map_or(0, |header| (header.address + header.file_size).wrapping_add(self.bias) & !(PAGE - 1))
     }
 
-    fn find_build_id(&self, memory: &ProcessMemory) -> Option<Vec<u8>> {
+    /// Returns the build id. The image starts at `base` with the bytes of `head`.
+    fn find_build_id(&self, memory: &ProcessMemory, base: u64, head: &[u8]) -> Option<Vec<u8>> {
         for header in self.headers.iter().filter(|header| header.kind == PT_NOTE) {
             let mut notes = alloc::vec![0; (header.file_size as usize).min(MAX_NOTES)];
-            memory.read(header.address.wrapping_add(self.bias), &mut notes)?;
+            let address = header.address.wrapping_add(self.bias);
+            let start = usize::try_from(address.wrapping_sub(base)).unwrap_or(usize::MAX);
+            match head.get(start..start.saturating_add(notes.len())) {
+                Some(bytes) => notes.copy_from_slice(bytes),
+                None => memory.read(address, &mut notes)?,
+            }
             let mut rest = &notes[..];
             while rest.len() >= 12 {
                 let (name, size) = (full(rest, 0) as usize, full(rest, 4) as usize);
@@ -188,11 +199,17 @@ impl ElfImage {
     }
 
     /// Opens the file behind `entry`, if its headers equal those in memory.
-    fn open_same(&self, entry: &MapsEntry<'_>) -> Option<File> {
+    pub(crate) fn open_same(&self, entry: &MapsEntry<'_>) -> Option<File> {
         let file = open(entry)?;
-        let (mut elf, mut table) = ([0; ELF_HEADER], alloc::vec![0; self.table.len()]);
-        let is_read = file.read_exact_at(&mut elf, 0) && file.read_exact_at(&mut table, self.table_at);
-        (is_read && elf == self.elf && table == self.table).then_some(file)
+        let is_next = self.table_at == ELF_HEADER as u64;
+        let mut head = alloc::vec![0; ELF_HEADER + self.table.len()];
+        let (elf, table) = head.split_at_mut(ELF_HEADER);
+        let is_read = if is_next {
+            file.read_exact_at(&mut head, 0)
+        } else {
+            file.read_exact_at(elf, 0) && file.read_exact_at(table, self.table_at)
+        };
+        (is_read && head == [&self.elf[..], &self.table[..]].concat()).then_some(file)
     }
 
     /// Returns the offset in the file of an address of the file, and the number of bytes from there
@@ -237,10 +254,10 @@ pub(crate) struct TableSections {
 unsafe impl Send for TableSections {}
 
 impl TableSections {
-    /// Returns the tables of `image`, mapped from the file behind `entry`, or copied.
-    pub(crate) fn of(memory: &ProcessMemory, image: &ElfImage, entry: &MapsEntry<'_>) -> Option<TableSections> {
+    /// Returns the tables of `image`, mapped from its file if that is there, or copied.
+    pub(crate) fn of(memory: &ProcessMemory, image: &ElfImage, file: Option<&File>) -> Option<TableSections> {
         let Some(header) = image.headers.iter().find(|header| header.kind == PT_GNU_EH_FRAME) else {
-            return TableSections::without_header(memory, image, entry);
+            return TableSections::without_header(memory, image, file?);
         };
         let mut lead = [0u8; 8];
         memory.read(header.address.wrapping_add(image.bias), &mut lead)?;
@@ -254,7 +271,8 @@ impl TableSections {
         let (offset, left) = image.segment(first)?;
         let (_, frames_left) = image.segment(frames)?;
         let size = left.max(frames - first + frames_left);
-        let pages = MappedBytes::map(image, entry, offset, size, &lead, header.address - first)
+        let pages = file
+            .and_then(|file| MappedBytes::map(file, offset, size, &lead, header.address - first))
             .or_else(|| MappedBytes::copy(memory, first.wrapping_add(image.bias), size))?;
         // SAFETY: `bytes` are mapped for as long as this value lives; whoever uses the sections
         // keeps it.
@@ -271,14 +289,14 @@ impl TableSections {
     }
 
     /// Returns the tables of a file that was linked without `.eh_frame_hdr`.
-    fn without_header(memory: &ProcessMemory, image: &ElfImage, entry: &MapsEntry<'_>) -> Option<TableSections> {
-        let SectionHeader { address, offset, size, .. } = image.section(&open(entry)?, b".eh_frame\0")?;
+    fn without_header(memory: &ProcessMemory, image: &ElfImage, file: &File) -> Option<TableSections> {
+        let SectionHeader { address, offset, size, .. } = image.section(file, b".eh_frame\0")?;
         if image.segment(address)?.1 < size || image.segment(address)?.0 != offset || size < 8 {
             return None;
         }
         let mut lead = [0u8; 8];
         memory.read(address.wrapping_add(image.bias), &mut lead)?;
-        let pages = MappedBytes::map(image, entry, offset, size, &lead, 0)?;
+        let pages = MappedBytes::map(file, offset, size, &lead, 0)?;
         // SAFETY: as above.
         let bytes: Section = unsafe { core::slice::from_raw_parts(pages.bytes, size as usize) };
         TableSections::with_index(pages, (address, bytes), &|_| true)
@@ -286,13 +304,8 @@ impl TableSections {
 
     /// Returns the `.debug_frame` of `image` in the format of `.eh_frame`, as far as it has functions
     /// at whose addresses `is_wanted`.
-    pub(crate) fn of_debug(
-        image: &ElfImage,
-        entry: &MapsEntry<'_>,
-        is_wanted: &dyn Fn(u64) -> bool,
-    ) -> Option<TableSections> {
-        let file = image.open_same(entry)?;
-        let section = image.section(&file, b".debug_frame\0")?;
+    pub(crate) fn of_debug(image: &ElfImage, file: &File, is_wanted: &dyn Fn(u64) -> bool) -> Option<TableSections> {
+        let section = image.section(file, b".debug_frame\0")?;
         if section.is_compressed || !(1..=MAX_DEBUG_FRAME).contains(&section.size) {
             return None;
         }
@@ -340,16 +353,8 @@ struct MappedBytes {
 }
 
 impl MappedBytes {
-    /// Maps the file privately, if its header and the start of its table equal those in memory.
-    fn map(
-        image: &ElfImage,
-        entry: &MapsEntry<'_>,
-        offset: u64,
-        size: u64,
-        lead: &[u8; 8],
-        lead_at: u64,
-    ) -> Option<MappedBytes> {
-        let file = image.open_same(entry)?;
+    /// Maps the file of an image privately, if the start of its table equals that in memory.
+    fn map(file: &File, offset: u64, size: u64, lead: &[u8; 8], lead_at: u64) -> Option<MappedBytes> {
         let mut found = [0; 8];
         // Both ends must be in the file: a page past its end would fault.
         let mut last = [0; 1];
@@ -378,7 +383,7 @@ impl MappedBytes {
             return None;
         }
         let start = result as *mut u8;
-        memory::exclude_from_mlock(start, length);
+        memory::unlock_fresh(start, length);
         Some(MappedBytes { start, size: length, bytes: start.wrapping_add(skew as usize) })
     }
 
