@@ -196,23 +196,26 @@ impl Program {
         Program { names, command, units, wrapper: targets::c("rusage"), times: targets::scratch("times").join("times") }
     }
 
-    /// make with 24 short C files: 100 processes, most of them brief.
-    fn make() -> Result<Program, &'static str> {
-        const FILES: usize = 24;
+    /// make with C files of so many functions each. With short files, most of 100 processes are
+    /// brief.
+    fn make(names: [&'static str; 2], files: usize, functions: usize) -> Result<Program, &'static str> {
         let make = installed("make").ok_or("make")?;
         installed("cc").ok_or("cc")?;
         let sources = targets::scratch("make");
-        for i in 0..FILES {
-            let code = format!(
-                "#include <stdio.h>\n#include <stdlib.h>\n\
-                 int f{i}(int *a, int n) {{ int s = 0; for (int k = 0; k < n; k++) s += a[k] * {i} ^ s; return s; }}\n"
-            );
-            fs::write(sources.join(format!("f{i}.c")), code).expect("a file of its own");
+        for i in 0..files {
+            let function = |j: usize| {
+                format!(
+                    "int f{i}_{j}(int *a, int n) {{ int s = 0; for (int k = 0; k < n; k++) s += a[k] * {j} ^ s; return s; }}\n"
+                )
+            };
+            let code: String = (0..functions).map(function).collect();
+            let headers = "#include <stdio.h>\n#include <stdlib.h>\n";
+            fs::write(sources.join(format!("f{i}.c")), format!("{headers}{code}")).expect("a file of its own");
         }
         let rules = "all: $(patsubst %.c,%.o,$(wildcard *.c))\n%.o: %.c\n\t@cc -O2 -c -o $@ $<\n";
         fs::write(sources.join("Makefile"), rules).expect("a file of its own");
         let words = [text(&make), "-B", "-s", "-C", text(&sources)];
-        Ok(Program::new(["make, files/s", "with sigtop's start"], FILES as f64, &words))
+        Ok(Program::new(names, files as f64, &words))
     }
 
     /// rustc with a small crate.
@@ -258,10 +261,12 @@ impl Workload for Program {
 fn main() {
     let (rounds, seconds) = (argument("rounds", 30), argument("seconds", 1));
     // redis answers about 100 000 requests per second.
-    let workloads: [Result<Box<dyn Workload>, &str>; 6] = [
+    let with_start = "with sigtop's start";
+    let workloads: [Result<Box<dyn Workload>, &str>; 7] = [
         Redis::find(seconds * 50_000).map(|redis| Box::new(redis) as _),
         Nginx::find(seconds).map(|nginx| Box::new(nginx) as _),
-        Program::make().map(|make| Box::new(make) as _),
+        Program::make(["make, files/s", with_start], 4, 150).map(|make| Box::new(make) as _),
+        Program::make(["make, short files/s", with_start], 24, 1).map(|make| Box::new(make) as _),
         Program::rustc().map(|rustc| Box::new(rustc) as _),
         Ok(Box::new(Program::short())),
         Ok(Box::new(Program::nothing())),

@@ -105,6 +105,25 @@ fn the_agent_takes_over_from_the_sampler() {
     assert!(pids.len() == 2 && pids[0] == pids[1], "{:?}", watched.raw.images);
 }
 
+/// A process that rests is looked at less often, and each function still has its time: how long a
+/// thread has slept on is known afterwards.
+#[test]
+fn a_process_at_rest_is_looked_at_less_often() {
+    let watched = Batch::new("--clock real --hz 499").run(&[text(&targets::c("rests")), "8"]);
+    accounts(&watched.raw);
+    let ns = |function: &str| watched.raw.cum_ns("real", |name| name == function) as f64;
+    let ratio = |ns: f64, label| ns / watched.ran.number(label) as f64;
+    // Intervals of 40 ms would give each of eight computations half an interval too much: 1.5. On a
+    // busy machine, the time until the thread gets a CPU belongs to its sleep.
+    let burn = ratio(ns("burn") + watched.raw.lost_all().1 as f64, "burn");
+    assert!((0.6..=1.3).contains(&burn), "{burn} of the time at work");
+    // Where a thread goes from one sleep to another, half an interval is taken to belong to each.
+    let [here, there] = [ratio(ns("sleep_here"), "here"), ratio(ns("sleep_there"), "there")];
+    assert!((0.8..=1.2).contains(&there) && (0.85..=1.15).contains(&here), "{here} and {there} of the sleeps");
+    let looks = watched.raw.cum_samples("real", |name| name.starts_with("sleep_"));
+    assert!(looks < 600, "{looks} looks at 1 600 periods of sleep");
+}
+
 /// The kernel shows the instruction and the stack pointer of a sleeping thread, and no other
 /// register. A frame that is found through another one ends the walk, and the stack is marked.
 #[test]

@@ -8,6 +8,7 @@ use crate::agent::sampling::deferred::{DEFERRED, DeferredSamples};
 use crate::agent::sampling::ring::RawSample;
 use crate::agent::sampling::snapshots::SNAPSHOT;
 use crate::agent::sampling::{counters, deepest};
+use crate::agent::state;
 use crate::agent::thread::Agent;
 use crate::agent::timers::sleepers::{SleeperSample, WallTime};
 use crate::agent::unwind::walk::{self, WalkCache};
@@ -153,7 +154,8 @@ impl Agent {
         }
         // SAFETY: this thread itself retires snapshots.
         let snapshot = unsafe { &*snapshot };
-        ticker.wall_tick(now_ns, snapshot, |SleeperSample { thread, weight_ns, is_repeated }| {
+        let last = state::EXITING.load(Ordering::Relaxed);
+        ticker.wall_tick(now_ns, last, snapshot, |SleeperSample { thread, weight_ns, is_repeated }| {
             let frames = &thread.last.frames;
             if let Some(collector) = collector {
                 collector.add_sample(thread.tid, Clock::Real, thread.last.flags, weight_ns, frames);

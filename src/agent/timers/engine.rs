@@ -59,8 +59,11 @@ pub(crate) struct TimerEngine {
     /// Reading of the interval timer's clock when its ticks were last weighed, ns.
     weighed_at_ns: u64,
     last_wall_ns: u64,
-    /// Time between the last wall tick and the next, ns: half a period to one and a half.
+    /// Time between the last wall tick and the next, ns: half a period to one and a half, or more
+    /// while the process rests.
     wall_interval_ns: u64,
+    /// Number of wall ticks in a row before which no thread has run.
+    rests: u32,
     last_count_ns: u64,
     threads_then: u64,
     /// Time of the last search for threads because one had reported its start, ns.
@@ -94,6 +97,7 @@ impl TimerEngine {
             weighed_at_ns: 0,
             last_wall_ns: 0,
             wall_interval_ns: 0,
+            rests: 0,
             last_count_ns: 0,
             threads_then: 0,
             searched_at_ns: 0,
@@ -223,7 +227,7 @@ impl TimerEngine {
         if clock == Clock::Real {
             self.sleepers = Some(SleeperFinder::new());
             self.last_wall_ns = syscall::monotonic_ns();
-            self.wall_interval_ns = self.engaged.period_ns;
+            (self.wall_interval_ns, self.rests) = (self.engaged.period_ns, 0);
         }
         self.arm_cpu(signal, false);
         let (count, timed) = self.threads.count();

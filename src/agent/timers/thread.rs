@@ -65,8 +65,8 @@ pub(crate) struct Thread {
     pub(super) delayed_ns: u64,
     /// The total of that when it was last read, ns.
     pub(super) known_delay_ns: Option<u64>,
-    /// The scheduler's figures when the thread was last found asleep, with the stack in `last`. The
-    /// thread has not run for as long as they stay the same.
+    /// The scheduler's figures if the last wall tick found the thread asleep, with the stack in
+    /// `last`. The thread has not run for as long as they stay the same.
     pub(crate) sleeping_since: Option<Schedule>,
     /// The stack on which the thread was last found asleep; empty before.
     pub(crate) last: SleeperStack,
@@ -196,6 +196,18 @@ impl Thread {
         location
     }
 
+    /// Returns for how much of an interval the thread slept on where it was found before, ns. It
+    /// has run since, and the scheduler's present figures are `schedule`. If it is awake now, that
+    /// is when it did not run; otherwise it sleeps elsewhere, and may have gone there at any time.
+    /// `None` if it was not asleep at the last wall tick.
+    pub(super) fn slept_on(&self, interval_ns: u64, schedule: Option<Schedule>, is_awake: bool) -> Option<u64> {
+        let (before, now) = (self.sleeping_since?, schedule?);
+        let ran_ns = now.ran_ns.saturating_sub(before.ran_ns);
+        let delayed_ns = now.delayed_ns.saturating_sub(before.delayed_ns);
+        let asleep_ns = interval_ns.saturating_sub(ran_ns.saturating_add(delayed_ns));
+        Some(if is_awake { asleep_ns } else { asleep_ns / 2 })
+    }
+
     /// Notes for how long the thread has waited for a CPU. One that `sleeps` was sampled where it
     /// does: its wake-ups are part of that.
     pub(crate) fn note_delay(&mut self, schedule: Option<Schedule>, sleeps: bool) {
@@ -244,6 +256,21 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+
+    #[test]
+    fn a_thread_slept_on_while_it_did_not_run() {
+        let figures = |ran_ns, delayed_ns| Some(Schedule { ran_ns, delayed_ns, slices: 7 });
+        let mut thread = Thread::new(1);
+        assert_eq!(thread.slept_on(40_000, figures(0, 0), true), None, "it was not asleep");
+        thread.sleeping_since = figures(1_000, 500);
+        assert_eq!(thread.slept_on(40_000, None, true), None, "it has ended");
+        assert_eq!(thread.slept_on(40_000, figures(9_000, 2_500), true), Some(30_000));
+        assert_eq!(thread.slept_on(40_000, figures(9_000, 2_500), false), Some(15_000));
+        for figures in [figures(u64::MAX, u64::MAX), figures(u64::MAX, 0)] {
+            assert_eq!(thread.slept_on(40_000, figures, true), Some(0));
+        }
+        assert_eq!(thread.slept_on(40_000, figures(0, 0), true), Some(40_000));
+    }
 
     #[test]
     fn figures_of_the_scheduler_and_start_times_are_read() {

@@ -1,10 +1,23 @@
 //! Wall ticks: threads that sleep are sampled where they do, and those that run are owed the time.
+//!
+//! While no thread of the process runs, its threads sleep on where they were found, and the ticks
+//! come less often: the agent thread of an idle process hardly wakes. The first tick after such a
+//! rest learns from the scheduler for how long a thread slept on, and has a sample for that.
 
 use crate::agent::sampling::counters;
 use crate::agent::timers::engine::{TimerEngine, next_random};
 use crate::agent::timers::sleepers::{SleeperSample, WallTime};
 use crate::agent::unwind::modules::Snapshot;
 use crate::link::wire::{Clock, Engine, EngineState, LossCause};
+
+/// The average time between two ticks of a process that rests, ns, at most.
+const LONGEST_REST_NS: u64 = 40_000_000;
+
+/// Returns the average time between two wall ticks, ns, after so many of them in a row before which
+/// no thread had run.
+fn average_interval_ns(period_ns: u64, rests: u32) -> u64 {
+    (period_ns << rests.min(8)).min(LONGEST_REST_NS).max(period_ns)
+}
 
 impl TimerEngine {
     /// Returns the time until the next wall tick is due, ns; `None` if there are no wall ticks.
@@ -18,24 +31,50 @@ impl TimerEngine {
     /// waking it, and `repeat` takes its sample. A running thread is owed the time, and the next
     /// tick of its CPU clock carries it. No signal is sent: a thread that was just seen running may
     /// sleep by the time the signal arrives, and its wait would end early.
-    pub(crate) fn wall_tick(&mut self, now_ns: u64, snapshot: &Snapshot, mut repeat: impl FnMut(SleeperSample<'_>)) {
-        if self.until_wall_tick(now_ns) != Some(0) {
-            return;
+    ///
+    /// When the process exits, a rest ends with the `last` tick, which takes no thread for asleep
+    /// that waits for the agent.
+    pub(crate) fn wall_tick(
+        &mut self,
+        now_ns: u64,
+        last: bool,
+        snapshot: &Snapshot,
+        mut repeat: impl FnMut(SleeperSample<'_>),
+    ) {
+        let has_rested = self.rests > 0;
+        let last = last && has_rested;
+        match self.until_wall_tick(now_ns) {
+            Some(0) => {}
+            Some(_) if last => {}
+            _ => return,
         }
-        let elapsed_ns = now_ns - self.last_wall_ns;
+        let (period_ns, interval_ns) = (self.engaged.period_ns, now_ns - self.last_wall_ns);
         self.last_wall_ns = now_ns;
-        // The interval differs each time, so that work that repeats with the period is not always
-        // met at the same point.
-        self.wall_interval_ns =
-            self.engaged.period_ns / 2 + next_random(&mut self.random) % self.engaged.period_ns.max(1);
+        let is_long = has_rested || interval_ns > 2 * period_ns;
+        let mut rests = true;
         let Some(sleepers) = &mut self.sleepers else { return };
         let count = self.threads.count().0 as usize;
         let (threads, few) = self.threads.iter_mut();
         for thread in threads {
             let schedule = thread.schedule(few);
             let sleeps_on = schedule.is_some() && schedule == thread.sleeping_since;
+            rests &= sleeps_on;
+            let mut elapsed_ns = interval_ns;
             if sleeps_on {
                 sleepers.waits.read_holder(&mut thread.wait, count);
+            } else if is_long {
+                let is_awake = last || thread.location(few).is_none();
+                if let Some(weight_ns) = thread.slept_on(interval_ns, schedule, is_awake) {
+                    elapsed_ns -= weight_ns;
+                    counters::count_unhandled(1);
+                    repeat(SleeperSample { thread, weight_ns, is_repeated: true });
+                } else if has_rested {
+                    // It has come since.
+                    elapsed_ns = elapsed_ns.min(period_ns);
+                }
+                if last {
+                    continue;
+                }
             }
             let sleeps = sleeps_on || sleepers.find(thread, schedule, snapshot, (count, few));
             thread.note_delay(schedule, sleeps);
@@ -45,7 +84,10 @@ impl TimerEngine {
                 thread.owed_ns = thread.owed_ns.max(0);
                 counters::count_unhandled(1);
                 repeat(SleeperSample { thread, weight_ns: weight_ns as u64, is_repeated: sleeps_on });
-            } else if thread.is_timed() {
+                continue;
+            }
+            thread.sleeping_since = None;
+            if thread.is_timed() {
                 thread.owed_ns += elapsed_ns as i64;
                 thread.owed_ticks += 1;
             } else {
@@ -53,6 +95,11 @@ impl TimerEngine {
                 counters::count_loss(LossCause::NoTimer, 1, elapsed_ns);
             }
         }
+        self.rests = if rests { self.rests.saturating_add(1) } else { 0 };
+        // The interval differs each time, so that work that repeats with the period is not always
+        // met at the same point.
+        let average_ns = average_interval_ns(period_ns, self.rests);
+        self.wall_interval_ns = average_ns / 2 + next_random(&mut self.random) % average_ns.max(1);
     }
 
     /// Returns the wall time that a tick of a thread's CPU clock stands for, ns: the time for which
@@ -65,5 +112,18 @@ impl TimerEngine {
         thread.owed_ticks = 0;
         let delayed_ns = thread.take_delay(weight_ns as u64);
         WallTime { ran_ns: weight_ns as u64 - delayed_ns, delayed_ns }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_rest_makes_ticks_rarer_up_to_a_limit() {
+        let average_ms = |period_ms: u64, rests| average_interval_ns(period_ms * 1_000_000, rests) / 1_000_000;
+        assert_eq!([0, 1, 2, 3, 9, u32::MAX].map(|rests| average_ms(10, rests)), [10, 20, 40, 40, 40, 40]);
+        assert_eq!([0, 6, 7].map(|rests| average_ms(1, rests)), [1, 40, 40]);
+        assert_eq!([0, 5].map(|rests| average_ms(100, rests)), [100, 100]);
     }
 }
