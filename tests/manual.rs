@@ -261,7 +261,8 @@ fn limits(manual: &mut Manual) {
          its root, with [frames left out] between them.",
         "Python functions are read of CPython 3.8 to 3.15, but not in free-threaded builds. Of threads under a seccomp \
          filter, the agent reads them only while the thread sleeps; --engine external reads all. A stack whose Python \
-         functions cannot be read as a whole has native frames; the page of losses counts those. A function that is freed \
+         functions cannot be read as a whole has native frames; the page of losses counts those. So has a greenlet, whose list \
+         of functions lacks those that started it. A function that is freed \
          within a tenth of a second of its sample is [freed function]. Of recursion deeper than a sample, the leaf side is \
          kept.",
         "Allocated bytes are those that a program asks of malloc and its kin, of mmap for anonymous memory that is not \

@@ -96,8 +96,18 @@ impl FrameList {
 impl CPython {
     /// Returns whether a native frame is the interpreter's loop.
     pub(crate) fn is_loop(&self, frame: u64) -> bool {
+        self.loop_offset(frame).is_some()
+    }
+
+    /// Returns how far a native frame is behind the start of the interpreter's loop; `None` if it is
+    /// another function's. The second part of the loop is behind everything.
+    pub(crate) fn loop_offset(&self, frame: u64) -> Option<u64> {
         let address = FrameAddress::unpack(frame).lookup();
-        (self.loop_start..self.loop_end).contains(&address) || (self.rest_start..self.rest_end).contains(&address)
+        match () {
+            () if (self.loop_start..self.loop_end).contains(&address) => Some(address - self.loop_start),
+            () if (self.rest_start..self.rest_end).contains(&address) => Some(u64::MAX),
+            () => None,
+        }
     }
 
     /// Reads the frames of a thread, which stands still. `state` is the address at which its state

@@ -3,30 +3,39 @@
 //! Each call of the interpreter's loop is one native frame and evaluates one or more of the
 //! interpreter's frames, which are put right before it. So the number of native frames of the loop
 //! has to be the number of its calls that the interpreter knows of. It may be one more if the
-//! thread is interrupted in the loop itself: right after it was entered, or right before it
-//! returns. Any other difference means that one of the two was not read as a whole, and nothing is
-//! merged: a frame is never put where it does not belong.
+//! thread is interrupted in the first instructions of the loop, before its frames are in the list.
+//! Any other difference means that one of the two was not read as a whole, or that the functions
+//! are those of a coroutine with a list of its own (greenlet), which lacks the functions that have
+//! started it. Then nothing is merged: a frame is never put where it does not belong.
 
 use super::frames::FrameList;
 use crate::link::wire::{FRAMES_LEFT_OUT, MAX_FRAMES};
 
+/// Number of bytes at the start of the loop in which its frames may not be in the list yet. The
+/// first instruction that dispatches is 240 to 550 bytes behind the start.
+const ENTRY_BYTES: u64 = 256;
+
 /// Merges a list into the first `depth` frames of a native stack. `is_whole` says that the stack
-/// reaches the thread's first frame and nothing was left out. Returns the new depth; `None` if they
-/// do not match, and leaves the frames unchanged.
+/// reaches the thread's first frame and nothing was left out. `offset` returns how far a frame is
+/// behind the start of the loop, if it is one of the loop. Returns the new depth; `None` if they do
+/// not match, and leaves the frames unchanged.
 pub(crate) fn merge(
     frames: &mut [u64; MAX_FRAMES],
     depth: usize,
     is_whole: bool,
     list: &FrameList,
-    is_loop: impl Fn(u64) -> bool,
+    offset: impl Fn(u64) -> Option<u64>,
 ) -> Option<usize> {
+    let is_loop = |frame: u64| offset(frame).is_some();
     let native = &frames[..depth];
     let gap = native.iter().position(|&frame| frame == FRAMES_LEFT_OUT).unwrap_or(depth);
     let loops = native[..gap].iter().filter(|&&frame| is_loop(frame)).count();
-    let starts_in_loop = native.first().is_some_and(|&frame| is_loop(frame));
+    let leaf_offset = native.first().and_then(|&frame| offset(frame));
+    let starts_in_loop = leaf_offset.is_some();
+    let may_be_entering = leaf_offset.is_some_and(|offset| offset < ENTRY_BYTES);
     let entering = match (is_whole, loops) {
         (true, loops) if loops == list.loops => 0,
-        (true, loops) if loops == list.loops + 1 && starts_in_loop => 1,
+        (true, loops) if loops == list.loops + 1 && may_be_entering => 1,
         // The outer frames of the stack are not known: the inner ones match from the leaf on, where
         // it is certain that the innermost call of the loop has its frames.
         (false, loops) if loops <= list.loops && !starts_in_loop => 0,
@@ -83,8 +92,9 @@ mod tests {
     use super::*;
     use crate::cpython::sighting::Sighting;
 
-    /// The loop's native frame.
-    const LOOP: u64 = 0x1000;
+    /// The loop's native frame, and its first instruction.
+    const LOOP: u64 = 0x1800;
+    const LOOP_START: u64 = 0x1000;
 
     /// A list from text: `a b | c |` are two calls of the loop.
     fn list(text: &str) -> FrameList {
@@ -99,17 +109,21 @@ mod tests {
     }
 
     /// The merged stack as text: `L` is the loop, digits are native frames, `…` are left out.
+    /// `E` is the entry of the loop.
     fn merged(native: &str, is_whole: bool, list: &FrameList) -> Option<String> {
         let mut frames = [0; MAX_FRAMES];
         for (frame, word) in frames.iter_mut().zip(native.split_whitespace()) {
             *frame = match word {
                 "L" => LOOP,
+                "E" => LOOP_START,
                 "…" => FRAMES_LEFT_OUT,
                 word => word.parse().expect("a number"),
             };
         }
         let depth = native.split_whitespace().count();
-        let depth = merge(&mut frames, depth, is_whole, list, |frame| frame == LOOP)?;
+        let depth = merge(&mut frames, depth, is_whole, list, |frame| {
+            (LOOP_START..=LOOP).contains(&frame).then(|| frame - LOOP_START)
+        })?;
         let mut rest = &frames[..depth];
         let mut words = Vec::new();
         while let Some((&first, others)) = rest.split_first() {
@@ -120,6 +134,7 @@ mod tests {
             }
             words.push(match first {
                 LOOP => "L".to_owned(),
+                LOOP_START => "E".to_owned(),
                 FRAMES_LEFT_OUT => "…".to_owned(),
                 native => native.to_string(),
             });
@@ -137,8 +152,16 @@ mod tests {
 
     #[test]
     fn a_loop_that_was_just_entered_has_no_frames_yet() {
-        assert_eq!(merged("L 2 L 3 L 4", true, &list("a b | c |")).as_deref(), Some("L 2 a b L 3 c L 4"));
-        assert_eq!(merged("L 2", true, &list("|")).as_deref(), Some("L 2"));
+        assert_eq!(merged("E 2 L 3 L 4", true, &list("a b | c |")).as_deref(), Some("E 2 a b L 3 c L 4"));
+        assert_eq!(merged("E 2", true, &list("|")).as_deref(), Some("E 2"));
+    }
+
+    /// Regression test: the functions of a greenlet were put before the loop of the function that
+    /// had started it, as if the greenlet's own loop had just been entered.
+    #[test]
+    fn the_functions_of_a_coroutine_are_not_those_of_its_starter() {
+        assert_eq!(merged("L 2 L 3", true, &list("a b |")), None);
+        assert_eq!(merged("1 L 2 L 3", true, &list("a b |")), None);
     }
 
     #[test]

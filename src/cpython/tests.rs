@@ -134,7 +134,7 @@ impl MadeProcess {
         let native = [0x7000, LOOP + 8, 0x7008].map(|address| FrameAddress::Return(address).pack());
         let mut frames = [0; MAX_FRAMES];
         frames[..3].copy_from_slice(&native);
-        let depth = merge::merge(&mut frames, 3, true, &list, |frame| cpython.is_loop(frame))?;
+        let depth = merge::merge(&mut frames, 3, true, &list, |frame| cpython.loop_offset(frame))?;
         let (mut named, mut names) = ([0; MAX_FRAMES], Vec::new());
         let mut table = FunctionTable::new(self);
         let stack = table.name_frames(Some(&cpython), &frames[..depth], &mut named, |function| {
@@ -193,7 +193,7 @@ fn a_function_that_was_freed_lends_nobody_its_name() {
     changed.word(CODE + 0x80, TABLE);
     let mut frames = [0; MAX_FRAMES];
     frames[0] = FrameAddress::Return(LOOP + 8).pack();
-    let depth = merge::merge(&mut frames, 1, true, &list, |frame| cpython.is_loop(frame)).expect("they match");
+    let depth = merge::merge(&mut frames, 1, true, &list, |frame| cpython.loop_offset(frame)).expect("they match");
     let (mut named, mut names) = ([0; MAX_FRAMES], Vec::new());
     FunctionTable::new(&changed).name_frames(Some(&cpython), &frames[..depth], &mut named, |function| {
         names.push(function.name.to_vec());

@@ -145,7 +145,7 @@ fn merge_from(
     let mut list = FrameList::new();
     let merged = cpython
         .read_frames(memory, tid, &mut state, &mut list)
-        .and_then(|()| merge::merge(frames, depth, is_whole, &list, |frame| cpython.is_loop(frame)));
+        .and_then(|()| merge::merge(frames, depth, is_whole, &list, |frame| cpython.loop_offset(frame)));
     if state != known {
         slot.store(state, Ordering::Relaxed);
     }

@@ -331,7 +331,8 @@ impl Image {
             let mut merged = [0; MAX_FRAMES];
             merged[..frames.len()].copy_from_slice(frames);
             let is_whole = end == WalkEnd::Root && !frames.contains(&FRAMES_LEFT_OUT);
-            if let Some(depth) = merge::merge(&mut merged, frames.len(), is_whole, list, |frame| cpython.is_loop(frame))
+            if let Some(depth) =
+                merge::merge(&mut merged, frames.len(), is_whole, list, |frame| cpython.loop_offset(frame))
             {
                 frames.clear();
                 frames.extend_from_slice(&merged[..depth]);
