@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::{BufRead, BufReader, Read};
 use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use super::debug_packages;
@@ -154,7 +155,7 @@ fn examine(file: &ModuleFile, pid: u32, servers: Option<&DebuginfodClient>) -> R
         () => NameSource::Nothing,
     };
     let build_id = hex(&elf.build_id());
-    let remedies = remedies(&file.path, &build_id, (&names, &lines), servers.is_some());
+    let remedies = remedies((&file.path, pid), &build_id, (&names, &lines), servers.is_some());
     Ok(Explanation {
         path: sanitize(&file.path.to_string_lossy()),
         opened: Ok(shown(&elf.path, pid)),
@@ -176,12 +177,22 @@ fn shown(path: &Path, pid: u32) -> String {
     }
 }
 
-fn remedies(path: &Path, build_id: &str, (names, lines): (&NameSource, &LineSource), has_servers: bool) -> Vec<String> {
+fn remedies(
+    (path, pid): (&Path, u32),
+    build_id: &str,
+    (names, lines): (&NameSource, &LineSource),
+    has_servers: bool,
+) -> Vec<String> {
     if path == Path::new("[vdso]") || *lines != LineSource::Nothing && *names != NameSource::Exports {
         return Vec::new();
     }
     let mut remedies = Vec::new();
-    match debug_packages::install_advice(path, build_id, Path::new("/")) {
+    let advice = match other_root(pid) {
+        Some((root, link)) => debug_packages::install_advice(&below(path, &link), build_id, &root)
+            .map(|advice| format!("inside its container or chroot: {advice}")),
+        None => debug_packages::install_advice(path, build_id, Path::new("/")),
+    };
+    match advice {
         Some(advice) => {
             remedies.push(advice);
             if !build_id.is_empty() && !has_servers {
@@ -199,6 +210,21 @@ fn remedies(path: &Path, build_id: &str, (names, lines): (&NameSource, &LineSour
         }
     }
     remedies
+}
+
+/// Returns the root directory of a process, and the path that the kernel shows for it, if it is
+/// another one than sigtop's.
+fn other_root(pid: u32) -> Option<(PathBuf, PathBuf)> {
+    let root = PathBuf::from(format!("/proc/{pid}/root"));
+    let identity = |path: &Path| std::fs::metadata(path).ok().map(|metadata| (metadata.dev(), metadata.ino()));
+    (identity(&root)? != identity(Path::new("/"))?).then_some(())?;
+    let link = std::fs::read_link(&root).ok()?;
+    Some((root, link))
+}
+
+/// Returns a path as a process sees it whose root directory is `root`.
+fn below(path: &Path, root: &Path) -> PathBuf {
+    Path::new("/").join(path.strip_prefix(root).unwrap_or(path))
 }
 
 impl Explanation {
@@ -320,6 +346,16 @@ mod tests {
         assert_eq!((&own.names, &own.lines, own.is_whole()), (&NameSource::Own, &LineSource::Own, true));
         assert!(own.functions > 100 && own.remedies.is_empty() && own.looked.is_empty(), "{own:?}");
         assert!(files.iter().any(|file| file.path == Path::new("[vdso]")));
+    }
+
+    #[test]
+    fn packages_are_those_of_the_processs_root() {
+        let seen = |path: &str, root: &str| below(Path::new(path), Path::new(root)).display().to_string();
+        assert_eq!(seen("/srv/debian/usr/bin/ruby", "/srv/debian"), "/usr/bin/ruby", "in a chroot");
+        assert_eq!(seen("/usr/bin/ruby", "/"), "/usr/bin/ruby", "in another mount namespace");
+        assert_eq!(seen("/usr/bin/ruby", "/srv/debian"), "/usr/bin/ruby", "it was mapped before the chroot");
+        assert_eq!(other_root(std::process::id()), None);
+        assert_eq!(other_root(0), None, "a recording has no process");
     }
 
     #[test]
