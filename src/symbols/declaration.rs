@@ -1,18 +1,21 @@
 //! Finds the declaration of a function that has no name of its own: a lambda or a closure.
 
-use addr2line::gimli::{self, AttributeValue, UnitOffset, UnitRef};
+use addr2line::gimli::{self, AttributeValue, DebugInfoOffset, UnitOffset, UnitRef};
 
 use super::cxx_scope::MAX_STEPS;
 use super::sanitize::sanitize;
 use super::section::SectionReader;
 
 /// The declaration of a function.
-#[derive(Default)]
+#[derive(Clone, Default)]
 pub(super) struct Declaration {
     /// Its name without its path: `operator()`, `{closure#0}`, `{async_fn#0}`.
     pub(super) name: String,
     /// The last component of the file's path, and the line; empty if unknown.
     pub(super) place: String,
+    /// The entry in another unit that has what is missing here, if there is one: code that was
+    /// inlined refers to the function in the unit of its own crate.
+    pub(super) elsewhere: Option<DebugInfoOffset>,
 }
 
 /// Reads the declaration of the function at an entry, which may refer to others of its unit.
@@ -36,6 +39,9 @@ pub(super) fn read(unit: UnitRef<'_, SectionReader<'_>>, entry: UnitOffset) -> g
                 (gimli::DW_AT_abstract_origin | gimli::DW_AT_specification, AttributeValue::UnitRef(origin)) => {
                     next = Some(origin)
                 }
+                (gimli::DW_AT_abstract_origin | gimli::DW_AT_specification, AttributeValue::DebugInfoRef(origin)) => {
+                    declaration.elsewhere = Some(origin)
+                }
                 _ => {}
             }
         }
@@ -49,4 +55,20 @@ pub(super) fn read(unit: UnitRef<'_, SectionReader<'_>>, entry: UnitOffset) -> g
         declaration.place = sanitize(&format!("{}:{line}", path.rsplit('/').next().unwrap_or_default()));
     }
     Ok(declaration)
+}
+
+/// Reads the declaration of the function at an entry of any unit of the same file as `unit`. It
+/// does not refer to further units.
+pub(super) fn read_elsewhere(
+    unit: UnitRef<'_, SectionReader<'_>>,
+    entry: DebugInfoOffset,
+) -> gimli::Result<Declaration> {
+    let mut headers = unit.dwarf.units();
+    while let Some(header) = headers.next()? {
+        if let Some(entry) = entry.to_unit_offset(&header) {
+            let home = unit.dwarf.unit(header)?;
+            return read(UnitRef::new(unit.dwarf, &home), entry);
+        }
+    }
+    Ok(Declaration::default())
 }

@@ -11,7 +11,7 @@ use addr2line::gimli::{self, AbbreviationsCacheStrategy, DwarfSections, SectionI
 use addr2line::{Context, LookupContinuation, LookupResult};
 
 use super::cxx_scope::UnitScopes;
-use super::declaration;
+use super::declaration::{self, Declaration};
 use super::demangle::{Demangler, Name, NameLanguage, is_fortran, plain};
 use super::elf::{Elf, MAX_STRING_BYTES};
 use super::error::Error;
@@ -106,6 +106,8 @@ pub(super) struct DwarfLines<'a> {
     context: Context<SectionReader<'a>>,
     /// The scopes by split part and offset of their unit; `None` if the unit is malformed.
     scopes: RefCell<HashMap<UnitKey, Option<UnitScopes<'a>>>>,
+    /// The declarations of closures that are in other units than their code, by their offset.
+    declarations: RefCell<HashMap<usize, Declaration>>,
     names: Demangler,
     sections: &'a DebugSections,
 }
@@ -119,6 +121,7 @@ impl<'a> DwarfLines<'a> {
         Ok(DwarfLines {
             context: Context::from_dwarf(dwarf)?,
             scopes: RefCell::default(),
+            declarations: RefCell::default(),
             names: Demangler::default(),
             sections,
         })
@@ -231,6 +234,11 @@ impl<'a> DwarfLines<'a> {
     fn placed(&self, address: u64, entry: gimli::UnitOffset, name: Name) -> Name {
         let Some(unit) = self.complete(self.context.find_dwarf_and_unit(address)) else { return name };
         let Ok(mut declaration) = declaration::read(unit, entry) else { return name };
+        if let Some(elsewhere) = declaration.elsewhere {
+            let mut known = self.declarations.borrow_mut();
+            let read = || declaration::read_elsewhere(unit, elsewhere).unwrap_or_default();
+            declaration = known.entry(elsewhere.0).or_insert_with(read).clone();
+        }
         if declaration.place.is_empty() {
             // GCC knows the place of a lambda's class, not that of its `operator()`.
             let class = self.with_scopes(unit, |scopes| scopes.enclosing(unit, entry)).flatten();

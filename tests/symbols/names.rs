@@ -246,6 +246,22 @@ fn closures_and_async_functions_are_named_by_their_place() {
     }
 }
 
+/// Regression test: `{{closure}}` was the name of one that was inlined from another unit.
+#[test]
+fn closures_of_other_units_are_named_by_their_place() {
+    let source = "mod far {\n\
+        pub fn evidence(n: u64) -> u64 {\n\
+        (0..n).fold(n, |sum, i| sum ^ i * std::hint::black_box(7))\n}\n\
+        #[inline(never)]\npub fn other(n: u64) -> u64 { evidence(n) / 2 }\n}\n\
+        mod near {\n#[inline(never)]\n\
+        pub fn next(n: u64) -> u64 { super::far::evidence(n + 1) + super::far::other(n) }\n}\n\
+        fn main() { println!(\"{}\", near::next(std::env::args().count() as u64)) }\n";
+    let shop = Workshop::new();
+    let path = shop.build("rustc", ("far.rs", source), &["-g", "-O", "-Ccodegen-units=4"], "far");
+    let names = short_names(&shop, &path, "far", |name| name.contains("near4next"));
+    assert!(names.contains("far::far::evidence::{closure} far.rs:3"), "{names:?}");
+}
+
 #[test]
 fn cpp_inlined_functions_have_their_namespace() {
     if !are_installed(&["g++"]) {
