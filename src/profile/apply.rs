@@ -288,6 +288,7 @@ impl Profile {
             current.stack = Some(resolved.stack);
         }
         process.update_clock_offset(arrived_ns, sample.monotonic_ns);
+        process.samples += 1;
         if sample.clock == Clock::Prof {
             process.sampled_ns = process.sampled_ns.saturating_add(sample.weight_ns);
         }

@@ -69,6 +69,8 @@ pub struct Process {
     pub earlier_account: AgentCounters,
     /// Weight of all samples of the CPU clock, ns. A reset does not change it.
     pub sampled_ns: u64,
+    /// Number of all samples, by any clock. A reset does not change it.
+    pub samples: u64,
     /// The sampling that the agent has started.
     pub engaged: Option<Engaged>,
     /// The interpreter that the agent found in the process.
@@ -107,6 +109,7 @@ impl Process {
             account: AgentCounters::default(),
             earlier_account: AgentCounters::default(),
             sampled_ns: 0,
+            samples: 0,
             engaged: None,
             interpreter: None,
             code_versions: IdMap::default(),

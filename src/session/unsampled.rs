@@ -86,6 +86,11 @@ struct Account {
     threads: u64,
     /// Whether it has, or had, the agent's library, or was launched.
     is_known: bool,
+    /// Number of images that had reported, and CPU time when the last of them first had, ns.
+    images: u64,
+    reported_at_ns: u64,
+    /// CPU time since then, if the agent has sent no sample, ns.
+    silent_ns: u64,
     why: Option<Diagnosis>,
     /// CPU time that its agent counted as unsampled at the last diagnosis, ns.
     diagnosed_unaccounted_ns: u64,
@@ -137,6 +142,8 @@ struct Shown {
     images: u64,
     /// Whether it is, or was, sampled from outside.
     is_external: bool,
+    /// Whether an agent reported its last image, and sent no sample of that, by any clock.
+    is_silent: bool,
     signal: u32,
 }
 
@@ -214,8 +221,12 @@ impl Ledger {
             let least_ns = if has_reported { LEAST_NS } else { 0 };
             let has_new_unaccounted = shown.unaccounted_ns > account.diagnosed_unaccounted_ns + LEAST_NS;
             let is_owing = owed_ns > account.allowance_ns(&shown, self.changes, self.period_ns) + least_ns;
-            // An agent that has reported and then sends nothing, by any clock.
-            let is_silent = has_reported && used_ns >= LEAST_NS && profile.stack_quality().samples == 0;
+            if std::mem::replace(&mut account.images, shown.images) != shown.images {
+                account.reported_at_ns = used_ns;
+            }
+            account.silent_ns = if shown.is_silent { used_ns.saturating_sub(account.reported_at_ns) } else { 0 };
+            let is_empty = has_reported && used_ns >= LEAST_NS && profile.stack_quality().samples == 0;
+            let is_silent = is_empty || account.silent_ns >= LEAST_NS;
             if (is_owing || has_new_unaccounted || is_silent) && !self.is_external {
                 account.diagnosed_unaccounted_ns = shown.unaccounted_ns;
                 account.is_known = account.is_known || diagnose::carries_agent(pid) == Some(true);
@@ -297,13 +308,18 @@ impl Ledger {
         self.found = found.or_else(|| self.find_silent(profile));
     }
 
-    /// If nothing at all has been sampled, returns why the process that has used most does not
-    /// send samples, whatever the clock is.
+    /// Of the processes whose agents send no samples, or of all if nothing at all has been sampled,
+    /// returns why the one that has used most does not, whatever the clock is.
     fn find_silent(&self, profile: &Profile) -> Option<Unsampled> {
-        let accounts = self.accounts.values().filter(|_| profile.stack_quality().samples == 0);
-        let explained = accounts.filter_map(|account| Some((account.readings.back()?.1, account.why.as_ref()?)));
+        let is_empty = profile.stack_quality().samples == 0;
+        let used_ns = |account: &Account| account.readings.back().map_or(0, |&(_, used_ns)| used_ns);
+        let silent_ns = |account: &Account| if is_empty { used_ns(account) } else { account.silent_ns };
+        let silent = self.accounts.values().filter(|account| is_empty || account.silent_ns >= LEAST_NS);
+        let explained = silent.filter_map(|account| Some((silent_ns(account), account.why.as_ref()?)));
         let (ns, why) = explained.max_by_key(|&(ns, _)| ns)?;
-        Some(Unsampled { ns, share: 1.0, why: Some(why.describe(1)) })
+        let all_ns = self.accounts.values().map(used_ns).sum::<u64>().max(1);
+        let share = if is_empty { 1.0 } else { ns as f64 / all_ns as f64 };
+        Some(Unsampled { ns, share, why: Some(why.describe(1)) })
     }
 }
 
@@ -358,6 +374,7 @@ fn shown_by_pid(profile: &Profile) -> HashMap<u32, Shown> {
         of.unaccounted_ns = of.unaccounted_ns.saturating_add(process.account.lost_ns[LossCause::Unaccounted as usize]);
         of.images += 1;
         of.is_external |= is_external;
+        of.is_silent = !is_external && process.samples == 0;
         of.signal = process.engaged.as_ref().map_or(0, |engaged| engaged.signal);
     }
     shown

@@ -11,6 +11,7 @@ use sigtop::attach::find::{self, WatchMethod};
 use super::guest::eventually;
 use crate::harness::run::{Batch, Ran, SIGTOP, run, text, tool};
 use crate::harness::skips::skip;
+use crate::harness::table::Table;
 use crate::harness::terminal::Terminal;
 use crate::harness::{inspect, targets};
 
@@ -55,9 +56,17 @@ fn batch(command: &[String], script: &str) -> Ran {
     run(Command::new(SIGTOP).args(["--batch", "--hz", "250", "--"]).args(command).args(["sh", "-c", script]))
 }
 
+/// Asserts that nearly all samples are in the program's function. On a busy machine, some are in
+/// its start.
+fn assert_burn_is_seen(err: &str) {
+    let share = Table::last(err).and_then(|table| table.row("burn").map(|row| row.cum_percent));
+    assert!(share.is_some_and(|percent| percent >= 90.0), "{share:?} percent in burn: {err}");
+}
+
 fn assert_sampled(ran: &Ran) {
     let err = ran.err();
-    assert!(err.contains("100% of") && err.contains("burn") && !err.contains("not sampled"), "no table: {err}");
+    assert!(!err.contains("not sampled"), "no table: {err}");
+    assert_burn_is_seen(&err);
 }
 
 /// A process that is killed at the end of its test.
@@ -244,13 +253,14 @@ fn a_root_without_the_library_is_sampled_from_outside() {
     let root = text(&root);
     let chroot = format!("mount --rbind /proc {root}/proc && exec chroot {root} /program {BURN} exit 0");
     let err = batch(&command, &chroot).err();
-    assert!(err.contains("100% of") && err.contains("burn"), "{err}");
+    assert_burn_is_seen(&err);
     let library = library();
     let directory = text(library.parent().expect("it has one"));
     let remedy = format!("mkdir -p {root}{directory} && mount --bind {directory} {root}{directory} && {chroot}");
     assert_sampled(&batch(&command, &remedy));
-    // The agent cannot list threads without /proc.
-    let no_proc = remedy.replace(&format!("mount --rbind /proc {root}/proc && "), "");
+    // The agent cannot list threads without /proc. Regression test: where a sleep before that was
+    // sampled from outside by the wall clock, nothing was said.
+    let no_proc = remedy.replace(&format!("mount --rbind /proc {root}/proc && "), "sleep 0.3 && ");
     for clock in ["cpu", "wall"] {
         let mut sigtop = Command::new(SIGTOP);
         sigtop.args(["--batch", "--hz", "250", "--clock", clock, "--"]).args(&command).args(["sh", "-c", &no_proc]);
