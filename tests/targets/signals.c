@@ -91,23 +91,30 @@ static void *block(void *unused) {
     return unused;
 }
 
+// How many signals a thread has read.
+static _Atomic int came;
+
 static void *wait_for_all(void *unused) {
     sigset_t all;
     sigfillset(&all);
     for (int number = 0; number != SIGTERM;) {
         if (sigwait(&all, &number)) puts("sigwait failed");
         printf("came %d\n", number);
+        came++;
     }
     return unused;
 }
 
-static void send_some(void) {
-    for (int i = 0; i < 5; i++) {
-        burn_blocked(60);
-        kill(getpid(), i % 2 ? SIGUSR1 : SIGUSR2);
-    }
+// Sends a signal once the one before has come, or is long overdue: of one that is pending, another adds nothing.
+static void send_next(int sent, int number) {
     burn_blocked(60);
-    kill(getpid(), SIGTERM);
+    for (int64_t end = now_ns(CLOCK_MONOTONIC) + 10000000000; came < sent && now_ns(CLOCK_MONOTONIC) < end;) usleep(100);
+    kill(getpid(), number);
+}
+
+static void send_some(void) {
+    for (int i = 0; i < 5; i++) send_next(i, i % 2 ? SIGUSR1 : SIGUSR2);
+    send_next(5, SIGTERM);
 }
 
 static void *send_from_a_thread(void *unused) {
@@ -137,6 +144,7 @@ static void signalfd_mode(void) {
         for (int i = 0; i < 1000; i++)
             if (read(file, &info, sizeof info) == sizeof info) {
                 printf("came %d\n", (int)info.ssi_signo);
+                came++;
                 over |= info.ssi_signo == SIGTERM;
             }
         burn_blocked(1);
