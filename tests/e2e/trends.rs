@@ -21,8 +21,11 @@ use crate::harness::run::{SIGTOP, run, text};
 use crate::harness::targets;
 use crate::harness::terminal::Terminal;
 
-/// Length of the window, in ticks.
+/// Length of the window, in ticks, where the target has a CPU of its own.
 const WINDOW: u64 = 20;
+/// The number of samples that a window must have to show a doubled function. A target that shares
+/// its CPU with many gets longer windows.
+const SAMPLES: u64 = 250;
 
 fn read(path: &Path) -> (Profile, Names) {
     let (mut profile, mut names, mut decoder) = (Profile::default(), Names::default(), Decoder::default());
@@ -50,6 +53,7 @@ fn read(path: &Path) -> (Profile, Names) {
 /// Returns, for each tick from the first, the functions that are marked in the window that ends
 /// with it, once there are two windows.
 struct Marks {
+    window: u64,
     first: u64,
     marks: Vec<Vec<(String, Direction)>>,
 }
@@ -65,9 +69,10 @@ impl Marks {
         let (profile, names) = read(&path);
         let _ = fs::remove_file(&path);
         let (oldest, newest) = profile.history_range(Clock::Prof).expect("samples");
-        let (mut tallier, first) = (Tallier::default(), oldest + 2 * WINDOW);
+        let window = WINDOW.max(SAMPLES * (newest - oldest) / profile.stack_quality().samples);
+        let (mut tallier, first) = (Tallier::default(), oldest + 2 * window);
         let marks = (first..newest).map(|tick| {
-            let span = Span::Last { ns: WINDOW * BUCKET_NS, now_ns: tick * BUCKET_NS };
+            let span = Span::Last { ns: window * BUCKET_NS, now_ns: tick * BUCKET_NS };
             let query = Query { span, ..Query::default() };
             let answer = tallier.answer(&profile, &names, &query, Extras { trends: true, ..Extras::default() });
             let rows = answer.table.rows.iter().zip(&answer.trends.rows);
@@ -75,26 +80,27 @@ impl Marks {
                 .map(|(row, trend)| (row.short.to_string(), trend.direction))
                 .collect()
         });
-        (Marks { first, marks: marks.collect() }, ran.number("doubled"))
+        (Marks { window, first, marks: marks.collect() }, ran.number("doubled"))
     }
 }
 
 /// Windows at successive tenths of a second share most of their samples, so one marked window is
-/// followed by others. 40 s contain 20 independent windows: one of them may be marked, with the
-/// windows that follow it. A test with drawn samples proves that 95 of 100 independent windows have
-/// no mark.
+/// followed by others. There are 160 windows in 16 s. Of 200 such loads with drawn samples, none
+/// had more than 13 marked windows in short turns, and 22 in long ones. Long ones had at least 42
+/// where bursts were taken for single samples. Another test with drawn samples proves that 95 of
+/// 100 independent windows have no mark.
 #[test]
 fn a_constant_load_has_no_marks_also_in_bursts_and_a_doubled_function_has_one_within_two_windows() {
     // What comes after the change is judged of short turns alone.
-    for (turn_ms, most, after) in [("1", 0.05, "4.5"), ("40", 0.1, "0.3")] {
-        let (marks, doubled_ns) = Marks::of(turn_ms, "44", after);
+    for (turn_ms, most, after) in [("1", 0.1, "4.5"), ("40", 0.15, "0.3")] {
+        let (marks, doubled_ns) = Marks::of(turn_ms, "20", after);
         let change = doubled_ns / BUCKET_NS;
         let before = &marks.marks[..(change - marks.first) as usize];
         let wrong = before.iter().filter(|marks| !marks.is_empty()).count();
         println!("turns of {turn_ms} ms: {wrong} of {} windows marked", before.len());
         assert!(wrong as f64 <= most * before.len() as f64, "{wrong} of {}: {before:?}", before.len());
         if turn_ms == "1" {
-            let after = marks.marks.iter().zip(marks.first..).skip(before.len()).take(2 * WINDOW as usize);
+            let after = marks.marks.iter().zip(marks.first..).skip(before.len()).take(2 * marks.window as usize);
             let rises = |marks: &[(String, Direction)]| marks.contains(&("burn_b".to_owned(), Direction::Rising));
             let seen: Vec<u64> = after.filter(|(marks, _)| rises(marks)).map(|(_, tick)| tick - change).collect();
             println!("the doubled function is marked {:?} tenths of a second after", seen.first());
@@ -108,7 +114,7 @@ fn a_constant_load_has_no_marks_also_in_bursts_and_a_doubled_function_has_one_wi
 fn a_doubled_function_gets_its_mark_on_the_screen_and_its_sign_in_the_differences() {
     let mut command = Command::new(SIGTOP);
     command.args(["--on-quit", "end", "--hz", "249", "--window", "2s", "--"]).arg(targets::c("turns"));
-    command.args(["1", "6", "60"]);
+    command.args(["1", "5", "60"]);
     let mut terminal = Terminal::start(140, 40, &command);
     terminal.see("burn_b");
     terminal.wait_up_to(std::time::Duration::from_secs(3), |_| false);

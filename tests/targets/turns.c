@@ -1,5 +1,5 @@
 // turns MS BEFORE AFTER: burns its own CPU time in burn_a, burn_b and burn_c, in turns of about MS milliseconds, drawn by lot: 2 to 1 to 1.
-// After BEFORE seconds burn_b has twice its share, for AFTER seconds. Prints when, on CLOCK_MONOTONIC: a line of `doubled nanoseconds`.
+// After BEFORE seconds of that, burn_b has twice its share, for AFTER seconds. Prints when, on CLOCK_MONOTONIC: a line of `doubled nanoseconds`.
 //
 // The load is the same all the time and yet comes in bursts, the longer ones the longer the turns are.
 #include <stdint.h>
@@ -32,13 +32,13 @@ BURNER(burn_c, 0.125)
 int main(int count, char **arguments) {
     if (count < 4) return 2;
     int64_t turn_ns = atof(arguments[1]) * 1e6;
-    int64_t start = clock_ns(CLOCK_MONOTONIC), change = start + atof(arguments[2]) * 1e9, end = change + atof(arguments[3]) * 1e9;
+    int64_t change = atof(arguments[2]) * 1e9, end = change + atof(arguments[3]) * 1e9;
     uint64_t random = 88172645463325252ULL;
     int doubled = 0;
-    for (int64_t now = start; now < end; now = clock_ns(CLOCK_MONOTONIC)) {
+    for (int64_t now; (now = clock_ns(CLOCK_THREAD_CPUTIME_ID)) < end;) {
         if (!doubled && now >= change) {
             doubled = 1;
-            printf("doubled %lld\n", (long long)now);
+            printf("doubled %lld\n", (long long)clock_ns(CLOCK_MONOTONIC));
             fflush(stdout);
         }
         random ^= random << 13, random ^= random >> 7, random ^= random << 17;
