@@ -5,26 +5,6 @@ use crate::harness::run::{Batch, Watched, text};
 use crate::harness::statistics::deviations;
 use crate::harness::targets;
 
-/// Runs the burner with these shares and returns each function's distance from `expected` in
-/// standard deviations, after at least this many samples. The number of samples per CPU second
-/// depends on the kernel.
-fn distances(shares: [&str; 3], expected: [f64; 3], samples: u64, options: &str, check: impl Fn(&Watched)) -> [f64; 3] {
-    let shares_binary = targets::c("shares");
-    let (mut hits, mut all) = ([0; 3], 0);
-    while all < samples {
-        // The run is long enough for 250 ticks per second, and a little longer.
-        let seconds = ((samples - all) as f64 / 250.0 * 1.05).max(1.0).to_string();
-        let watched = Batch::new(options).run(&[text(&shares_binary), shares[0], shares[1], shares[2], &seconds, "2"]);
-        assert_eq!(watched.ran.code(), 0, "{}", watched.ran.err());
-        check(&watched);
-        all += watched.raw.samples("prof");
-        for (hits, name) in hits.iter_mut().zip(["burn_a", "burn_b", "burn_c"]) {
-            *hits += watched.raw.cum_samples("prof", |frame| frame == name);
-        }
-    }
-    std::array::from_fn(|i| deviations(hits[i], all, expected[i]).abs())
-}
-
 /// Asserts that every tick is accounted for, and that everything sent has arrived.
 pub(crate) fn accounts(raw: &Raw) {
     let clocks = ["prof", "real", "virtual"].map(|clock| raw.samples(clock));
@@ -40,47 +20,23 @@ fn total(watched: &Watched) {
     assert!((ratio - 1.0).abs() <= 0.03, "weight {weight} ns, used {used} ns: {ratio:.4}; lost {:?}", watched.raw.lost);
 }
 
+/// The weights are the CPU time at any sampling frequency, and the functions have their shares. The
+/// kernel's own tick occurs 250 times a second on many machines, and a tick reports for how many
+/// periods it stands.
 #[test]
-fn sixty_thirty_ten_at_1000_hz() {
-    let distances = distances(["60", "30", "10"], [0.6, 0.3, 0.1], 4_000, "--hz 1000", |watched| {
+fn sixty_thirty_ten_and_the_total_at_every_rate() {
+    const NAMES: [&str; 3] = ["burn_a", "burn_b", "burn_c"];
+    let binary = targets::c("shares");
+    let (mut hits, mut all, mut wrong) = ([0; 3], 0, 0);
+    let rates = [(50, "2"), (100, "2"), (250, "4"), (2000, "4")];
+    for (hz, seconds) in rates.into_iter().chain(std::iter::repeat((1000, "3"))) {
+        if hz == 1000 && all >= 4_000 {
+            break;
+        }
+        let watched = Batch::new(&format!("--hz {hz}")).run(&[text(&binary), "60", "30", "10", seconds, "2"]);
+        assert_eq!(watched.ran.code(), 0, "{}", watched.ran.err());
         accounts(&watched.raw);
-        total(watched);
-        // The printed table has the same totals as the dump: its cum equals the dump's, up to the
-        // table's rounding.
-        let (row, all) = (watched.last().row("burn_a").cloned(), watched.raw.weight_ns("prof") as f64 / 1e9);
-        let cum = watched.raw.cum_ns("prof", |name| name == "burn_a") as f64 / 1e9;
-        let row = row.unwrap_or_else(|| panic!("no row burn_a in\n{}", watched.tables));
-        assert!(
-            (row.cum - cum).abs() <= 0.006 && (row.cum_percent - 100.0 * cum / all).abs() <= 0.01,
-            "{row:?}, dump {cum} of {all}"
-        );
-    });
-    assert!(distances.iter().all(|distance| *distance <= 4.0), "{distances:?} standard deviations");
-}
-
-/// The check above can fail: it detects shares that are a tenth too large and too small.
-#[test]
-fn fifty_forty_ten_is_not_sixty_thirty_ten() {
-    let distances = distances(["50", "40", "10"], [0.6, 0.3, 0.1], 1_500, "--hz 250", |_| {});
-    assert!(distances.iter().any(|distance| *distance > 4.0), "{distances:?} standard deviations");
-}
-
-#[test]
-fn the_total_at_100_hz_is_the_cpu_time() {
-    let watched = Batch::new("--hz 100").run(&[text(&targets::c("shares")), "60", "30", "10", "2", "2"]);
-    accounts(&watched.raw);
-    // Each of the two threads may have an unreported period: a third of the bound.
-    total(&watched);
-}
-
-/// The weights are the CPU time at any sampling frequency: the kernel's own tick occurs 250 times a
-/// second on many machines, and a tick reports how many periods it stands for.
-#[test]
-fn the_total_is_the_cpu_time_at_every_rate() {
-    let mut wrong = 0;
-    for hz in [50, 250, 1000, 2000] {
-        let watched = Batch::new(&format!("--hz {hz}")).run(&[text(&targets::c("shares")), "60", "30", "10", "2", "2"]);
-        accounts(&watched.raw);
+        total(&watched);
         let used = watched.ran.number("process") as f64;
         let ratio = (watched.raw.weight_ns("prof") + watched.raw.lost_all().1) as f64 / used;
         // Each of the two threads may have an unreported period.
@@ -89,8 +45,27 @@ fn the_total_is_the_cpu_time_at_every_rate() {
         // Counting ticks instead of adding up their weights would fail.
         let counted = (watched.raw.samples("prof") * 1_000_000_000 / hz) as f64 / used;
         wrong += usize::from((counted - 1.0).abs() > 0.02);
+        // The printed table has the same totals as the dump: its cum equals the dump's, up to the
+        // table's rounding.
+        let (row, weight) = (watched.last().row("burn_a").cloned(), watched.raw.weight_ns("prof") as f64 / 1e9);
+        let cum = watched.raw.cum_ns("prof", |name| name == "burn_a") as f64 / 1e9;
+        let row = row.unwrap_or_else(|| panic!("no row burn_a in\n{}", watched.tables));
+        assert!(
+            (row.cum - cum).abs() <= 0.006 && (row.cum_percent - 100.0 * cum / weight).abs() <= 0.01,
+            "{row:?}, dump {cum} of {weight}"
+        );
+        all += watched.raw.samples("prof");
+        for (hits, name) in hits.iter_mut().zip(NAMES) {
+            *hits += watched.raw.cum_samples("prof", |frame| frame == name);
+        }
     }
     assert!(wrong > 0, "no rate was beyond the kernel's tick: the check cannot fail here");
+    let distances = |expected: [f64; 3]| [0, 1, 2].map(|i| deviations(hits[i], all, expected[i]).abs());
+    let right = distances([0.6, 0.3, 0.1]);
+    assert!(right.iter().all(|distance| *distance <= 4.0), "{right:?} standard deviations of {all} samples");
+    // The check can fail: it detects shares that are a tenth too large and too small.
+    let wrong = distances([0.5, 0.4, 0.1]);
+    assert!(wrong.iter().any(|distance| *distance > 4.0), "{wrong:?} standard deviations of {all} samples");
 }
 
 /// Regression test: CPU time whose ticks came late was counted as lost, and once more in the sample
@@ -254,7 +229,7 @@ fn threads_have_timers_though_the_first_has_ended() {
 /// unchanged.
 #[test]
 fn threads_have_timers_that_took_the_places_of_others() {
-    threads_have_timers("beside", 8, 900);
+    threads_have_timers("beside", 6, 900);
 }
 
 /// The `itimer` engine works too. The number of its ticks depends on the load of the machine; their
@@ -307,8 +282,9 @@ fn the_governor_halves_the_rate() {
 #[test]
 fn the_wall_clock_weighs_sleepers() {
     let watched = Batch::new("--clock real --hz 100").run(&[text(&targets::c("longsleep")), "2"]);
-    let weight = watched.raw.weight_ns("real") as f64 / 1e9;
-    assert!((1.7..=2.2).contains(&weight), "{weight} s of 2 s");
+    let (weight, lost) = (watched.raw.weight_ns("real") as f64 / 1e9, watched.raw.lost_all().1 as f64 / 1e9);
+    // On a busy machine its start is sampled late; that time is counted.
+    assert!(weight > 1.0 && (1.9..=2.2).contains(&(weight + lost)), "{weight} s of 2 s, {lost} s lost");
     let asleep = watched.raw.cum_ns("real", |name| name.contains("nanosleep")) as f64 / 1e9;
     assert!(asleep >= 0.9 * weight, "{asleep} s of {weight} s in nanosleep");
 }
