@@ -223,9 +223,9 @@ fn programs_started_by_the_target_survive() {
 #[test]
 fn fork_children_that_reset_every_handler_survive() {
     let binary = targets::c("forkers");
-    let command = [text(&binary), "20"];
+    let command = [text(&binary), "10"];
     let alone = host(Guest::Nobody, &command);
-    assert_eq!(alone.stdout.matches("exited 0").count(), 20, "{alone:?}");
+    assert_eq!(alone.stdout.matches("exited 0").count(), 10, "{alone:?}");
     prove(&[WAYS[0], WAYS[1], WAYS[2]], &["bad_itimer"], |guest| same(host(guest, &command), alone.clone()));
 }
 

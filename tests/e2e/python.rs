@@ -104,17 +104,17 @@ fn nearly_all_are_read(watched: &Watched) {
 
 #[test]
 fn shares_are_those_of_the_functions() {
-    check_shares("--hz 250");
+    check_shares("--hz 250", "2");
 }
 
 #[test]
 fn shares_from_outside_are_those_of_the_functions() {
-    check_shares("--hz 250 --engine external --budget 100%");
+    check_shares("--hz 990 --engine external --budget 100%", "0.8");
 }
 
-fn check_shares(options: &str) {
+fn check_shares(options: &str, seconds: &str) {
     for python in interpreters() {
-        let watched = watch(python, options, "shares", "2");
+        let watched = watch(python, options, "shares", seconds);
         nearly_all_are_read(&watched);
         let all = watched.raw.of("prof").filter(|entry| functions(entry).contains(&"shares"));
         let all: u64 = all.map(|entry| entry.samples).sum();
@@ -166,20 +166,20 @@ fn is_call(caller: &str, callee: &str) -> bool {
 /// callers' lines are those of the calls.
 #[test]
 fn callers_are_those_of_the_program() {
-    check_callers("--hz 500");
+    check_callers("--hz 500", "1");
 }
 
 #[test]
 fn callers_from_outside_are_those_of_the_program() {
-    check_callers("--hz 500 --engine external --budget 100%");
+    check_callers("--hz 990 --engine external --budget 100%", "0.5");
 }
 
-fn check_callers(options: &str) {
+fn check_callers(options: &str, seconds: &str) {
     let source = std::fs::read_to_string(script()).expect("it is part of the tests");
     let lines: Vec<&str> = source.lines().collect();
     for python in interpreters() {
         for target in ["calls", "threads"] {
-            let watched = watch(python, options, target, "1");
+            let watched = watch(python, options, target, seconds);
             nearly_all_are_read(&watched);
             assert!(share(&watched, is_python) > 0.8 && share(&watched, is_loop) < 0.05, "{python:?}");
             lines_are_those_of_the_calls(&watched, &lines);
@@ -219,10 +219,10 @@ fn lines_are_those_of_the_calls(watched: &Watched, lines: &[&str]) {
 #[test]
 fn the_option_chooses_the_frames() {
     for (at, python) in interpreters().iter().enumerate() {
-        let mixed = watch(python, "--hz 500 --python mixed", "calls", "1");
+        let mixed = watch(python, "--hz 500 --python mixed", "calls", "0.6");
         assert!(share(&mixed, is_python) > 0.8 && share(&mixed, is_loop) > 0.8, "{python:?}");
         if at == 0 {
-            let native = watch(python, "--hz 500 --python native", "calls", "1");
+            let native = watch(python, "--hz 500 --python native", "calls", "0.6");
             assert!(share(&native, is_python) == 0.0 && share(&native, is_loop) > 0.8);
         }
     }

@@ -1,4 +1,4 @@
-// urgent MODE: uses SIGURG itself, and burns CPU time meanwhile. Prints how often it got its own.
+// urgent MODE [PERCENT]: uses SIGURG itself, and burns CPU time meanwhile, or so many per cent of that. Prints how often it got its own.
 //   blocked  blocks it by name, sends it to itself, finds it pending once, and handles it once
 //   waits    a thread waits for it by name; another sends it five times, one after the other
 //   sigset   a handler by sigset(3); holds, sends and releases it three times
@@ -10,6 +10,7 @@
 #include <signal.h>
 #include <stdint.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/signalfd.h>
 #include <sys/syscall.h>
@@ -17,6 +18,7 @@
 #include <unistd.h>
 
 static volatile sig_atomic_t handled, foreign;
+static int64_t ms_ns = 1000000;
 
 static int64_t used_ns(void) {
     struct timespec now;
@@ -26,7 +28,7 @@ static int64_t used_ns(void) {
 
 __attribute__((noipa)) static void burn(int ms) {
     volatile double x = 1;
-    for (int64_t end = used_ns() + ms * 1000000LL; used_ns() < end;)
+    for (int64_t end = used_ns() + ms * ms_ns; used_ns() < end;)
         for (int i = 0; i < 10000; i++) x = x * 1.0000001 + 0.5;
 }
 
@@ -53,6 +55,7 @@ static sigset_t only_urgent(void) {
 int main(int count_of, char **arguments) {
     if (count_of < 2) return 2;
     const char *mode = arguments[1];
+    if (count_of > 2) ms_ns = atoll(arguments[2]) * 10000;
     sigset_t urgent = only_urgent(), pending;
     if (!strcmp(mode, "blocked")) {
         struct sigaction action = {.sa_sigaction = count_info, .sa_flags = SA_SIGINFO};
