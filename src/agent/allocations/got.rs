@@ -33,17 +33,22 @@ const DT_STRTAB: u64 = 5;
 const DT_SYMTAB: u64 = 6;
 const DT_RELA: u64 = 7;
 const DT_RELASZ: u64 = 8;
+const DT_STRSZ: u64 = 10;
 const DT_JMPREL: u64 = 23;
 /// Maximum number of entries of a dynamic section.
 const MAX_ENTRIES: u64 = 256;
 /// Maximum bytes of a module's relocations: 64 MiB are 2.8 million.
 const MAX_RELOCATIONS: u64 = 64 << 20;
-/// Relocations that are read at a time.
+/// Maximum number of symbols of a module that are read.
+const MAX_SYMBOLS: u64 = 4 << 20;
+/// Relocations or symbols that are read at a time, and the bytes of one.
 const BATCH: usize = 2048;
-const RELOCATION: usize = 24;
-const SYMBOL: u64 = 24;
+const ENTRY: usize = 24;
 /// Longest name of a function that is replaced, with its NUL.
 const NAME: usize = 40;
+/// Bytes of names that are read at a time, and the maximum number of a module.
+const NAMES: usize = 16 * 1024;
+const MAX_NAMES: u64 = 64 << 20;
 const PAGE: u64 = 4096;
 
 /// The functions that are wanted in the offset tables.
@@ -181,58 +186,125 @@ fn change_word(
     TableChange { replaced: usize::from(next == replacement), is_incomplete: false }
 }
 
+/// Returns the places of the functions' names in a table of strings, with the functions. A name may
+/// be the end of a longer one.
+fn find_names(memory: &ProcessMemory, (start, size): (u64, u64)) -> Vec<(u32, &'static AllocatorFunction)> {
+    let mut found = Vec::new();
+    let mut bytes = alloc::vec![0; NAMES];
+    let size = size.min(MAX_NAMES);
+    let mut read = 0;
+    while read < size {
+        let batch = &mut bytes[..((size - read) as usize).min(NAMES)];
+        if memory.read(start + read, batch).is_none() {
+            break;
+        }
+        let ends = batch.iter().enumerate().filter(|(at, byte)| **byte == 0 && *at > 0).map(|(at, _)| at + 1);
+        for end in ends {
+            // Most names differ in their last letter, which is faster to compare.
+            let ends_alike = |name: &[u8]| batch[end - 2] == name[name.len() - 2] && batch[..end].ends_with(name);
+            let named = FUNCTIONS.iter().filter(|function| ends_alike(function.name.as_bytes()));
+            found.extend(named.map(|function| (read as u32 + (end - function.name.len()) as u32, function)));
+        }
+        // A name that is cut off at the end of this part is whole in the next one.
+        let is_last = read + batch.len() as u64 == size;
+        read += if is_last { NAMES } else { NAMES - NAME } as u64;
+    }
+    found
+}
+
+/// The tables that the loader uses to relocate a module: addresses in the process, and bytes.
+#[derive(Default)]
+struct DynamicTables {
+    /// Relocations of the offset table and of other data.
+    relocations: [(u64, u64); 2],
+    symbols: u64,
+    names: (u64, u64),
+}
+
+impl DynamicTables {
+    /// Reads their places from an image's dynamic section.
+    fn read(memory: &ProcessMemory, image: &ElfImage) -> Option<DynamicTables> {
+        let (start, size) = image.dynamic_section()?;
+        let mut bytes = alloc::vec![0; size.min(MAX_ENTRIES * 16) as usize];
+        memory.read(start, &mut bytes)?;
+        let mut tables = DynamicTables::default();
+        for entry in bytes.chunks_exact(16) {
+            let (tag, value) = (word(entry, 0), word(entry, 8));
+            // glibc relocates these words in place, musl and the vdso do not.
+            let address = if value < image.bias { value.wrapping_add(image.bias) } else { value };
+            match tag {
+                DT_NULL => break,
+                DT_JMPREL => tables.relocations[0].0 = address,
+                DT_RELA => tables.relocations[1].0 = address,
+                DT_PLTRELSZ => tables.relocations[0].1 = value,
+                DT_RELASZ => tables.relocations[1].1 = value,
+                DT_SYMTAB => tables.symbols = address,
+                DT_STRTAB => tables.names.0 = address,
+                DT_STRSZ => tables.names.1 = value,
+                _ => {}
+            }
+        }
+        Some(tables)
+    }
+
+    /// Calls `each` with the offset and the symbol of every relocation of a word of the offset
+    /// table.
+    fn each_slot(&self, memory: &ProcessMemory, bytes: &mut [u8], mut each: impl FnMut(u64, u64)) -> Option<()> {
+        for (table, size) in self.relocations.into_iter().filter(|(table, _)| *table != 0) {
+            each_entry(memory, (table, size.min(MAX_RELOCATIONS) / ENTRY as u64), bytes, |_, relocation| {
+                let (offset, info) = (word(relocation, 0), word(relocation, 8));
+                if is_slot_relocation(info as u32) && info >> 32 != 0 {
+                    each(offset, info >> 32);
+                }
+            })?;
+        }
+        Some(())
+    }
+}
+
+fn word(bytes: &[u8], at: usize) -> u64 {
+    bytes[at..at + 8].try_into().map_or(0, u64::from_le_bytes)
+}
+
+/// Calls `each` with the number and the bytes of every entry of a table, which is read in large
+/// parts.
+fn each_entry(
+    memory: &ProcessMemory,
+    (start, count): (u64, u64),
+    bytes: &mut [u8],
+    mut each: impl FnMut(u64, &[u8]),
+) -> Option<()> {
+    let mut done = 0;
+    while done < count {
+        let batch = (count - done).min((bytes.len() / ENTRY) as u64);
+        let bytes = &mut bytes[..batch as usize * ENTRY];
+        memory.read(start.checked_add(done * ENTRY as u64)?, bytes)?;
+        bytes.chunks_exact(ENTRY).zip(done..).for_each(|(entry, number)| each(number, entry));
+        done += batch;
+    }
+    Some(())
+}
+
 /// Calls `each` with the address of every word of an image's offset table that is to hold the
 /// address of an allocator's function.
 fn visit(memory: &ProcessMemory, image: &ElfImage, each: &mut impl FnMut(u64, &AllocatorFunction)) -> Option<()> {
-    let (start, size) = image.dynamic_section()?;
-    let (mut tables, mut sizes) = ([0; 2], [0; 2]);
-    let (mut symbols, mut names) = (0, 0);
-    let word = |address: u64| {
-        let mut bytes = [0; 8];
-        memory.read(address, &mut bytes)?;
-        Some(u64::from_le_bytes(bytes))
-    };
-    for index in 0..(size / 16).min(MAX_ENTRIES) {
-        let (tag, value) = (word(start + 16 * index)?, word(start + 16 * index + 8)?);
-        // glibc relocates these words in place, musl and the vdso do not.
-        let address = if value < image.bias { value.wrapping_add(image.bias) } else { value };
-        match tag {
-            DT_NULL => break,
-            DT_JMPREL => tables[0] = address,
-            DT_RELA => tables[1] = address,
-            DT_PLTRELSZ => sizes[0] = value,
-            DT_RELASZ => sizes[1] = value,
-            DT_SYMTAB => symbols = address,
-            DT_STRTAB => names = address,
-            _ => {}
-        }
+    let tables = DynamicTables::read(memory, image)?;
+    let names = find_names(memory, tables.names);
+    if names.is_empty() {
+        return None;
     }
-    let mut bytes = alloc::vec![0; BATCH * RELOCATION];
-    for (table, size) in tables.into_iter().zip(sizes) {
-        let size = size.min(MAX_RELOCATIONS) / RELOCATION as u64 * RELOCATION as u64;
-        let mut read = 0;
-        while table != 0 && read < size {
-            let batch = &mut bytes[..((size - read) as usize).min(BATCH * RELOCATION)];
-            memory.read(table + read, batch)?;
-            read += batch.len() as u64;
-            for relocation in batch.chunks_exact(RELOCATION) {
-                let part = |at: usize| relocation[at..at + 8].try_into().map_or(0, u64::from_le_bytes);
-                let (offset, info) = (part(0), part(8));
-                if !is_slot_relocation(info as u32) || info >> 32 == 0 {
-                    continue;
-                }
-                let name = word(symbols.checked_add(SYMBOL * (info >> 32))?)? as u32;
-                let mut text = [0; NAME];
-                let at = names.checked_add(name.into())?;
-                // The last name may be followed by nothing that is mapped.
-                if memory.read(at, &mut text).is_none() && memory.read(at, &mut text[..8]).is_none() {
-                    continue;
-                }
-                if let Some(function) = FUNCTIONS.iter().find(|function| text.starts_with(function.name.as_bytes())) {
-                    each(image.bias.wrapping_add(offset), function);
-                }
-            }
+    let mut bytes = alloc::vec![0; BATCH * ENTRY];
+    let mut last = 0;
+    tables.each_slot(memory, &mut bytes, |_, symbol| last = last.max(symbol))?;
+    let mut functions = Vec::new();
+    let count = (last + 1).min(MAX_SYMBOLS);
+    each_entry(memory, (tables.symbols, count), &mut bytes, |number, symbol| {
+        let name = word(symbol, 0) as u32;
+        functions.extend(names.iter().find(|(at, _)| *at == name).map(|(_, function)| (number, *function)));
+    })?;
+    tables.each_slot(memory, &mut bytes, |offset, symbol| {
+        if let Some((_, function)) = functions.iter().find(|(number, _)| *number == symbol) {
+            each(image.bias.wrapping_add(offset), function);
         }
-    }
-    Some(())
+    })
 }
