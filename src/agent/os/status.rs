@@ -75,11 +75,11 @@ impl Status {
     }
 }
 
-/// Returns the process's pid in the namespace in which `/proc` was mounted: the first word of
-/// /proc/self/stat.
+/// Returns the process's pid in the namespace in which `/proc` was mounted: the target of the link
+/// /proc/self.
 pub(crate) fn own_pid() -> u32 {
     let mut text = [0; 16];
-    let length = File::open(b"/proc/self/stat\0", 0).map_or(0, |file| file.read(&mut text));
+    let length = syscall::read_link(b"/proc/self\0", &mut text);
     let digits = text[..length].iter().take_while(|byte| byte.is_ascii_digit());
     digits.fold(0u32, |value, &digit| value.wrapping_mul(10).wrapping_add(u32::from(digit - b'0')))
 }
@@ -170,6 +170,7 @@ mod tests {
         let (parent, start) = parent_and_start();
         assert_eq!(parent, std::os::unix::process::parent_id());
         assert!(start > 0);
+        assert_eq!(own_pid(), std::process::id());
         assert_eq!(OwnProgram::own().path(), std::env::current_exe().expect("own path").as_os_str().as_encoded_bytes());
         assert!(argv().starts_with(std::env::args().next().expect("own name").as_bytes()));
         let me = crate::agent::os::syscall::gettid();
