@@ -43,10 +43,8 @@ fn base(path: &str) -> &str {
 /// The last component of a name without parameters and generic arguments. Each tool has its own way
 /// to write a lambda or a closure.
 fn brief(name: &str) -> String {
-    if name.contains("lambda") || name.contains("closure") {
-        return "lambda".to_owned();
-    }
-    let name = name.replace("(anonymous namespace)::", "").replace("$LT$", "<").replace("$GT$", ">");
+    let braces = name.replace("$u7b$", "{").replace("$u7d$", "}").replace("{{vtable.shim}}", "");
+    let name = braces.replace("(anonymous namespace)::", "").replace("$LT$", "<").replace("$GT$", ">");
     let (mut outside, mut depth) = (String::new(), 0u32);
     for char in name.chars() {
         match char {
@@ -56,6 +54,9 @@ fn brief(name: &str) -> String {
             char if depth == 0 => outside.push(char),
             _ => {}
         }
+    }
+    if outside.contains("lambda") || outside.contains("closure") {
+        return "lambda".to_owned();
     }
     let name = outside.as_str();
     // The hash of a Rust symbol, and the suffix of a clone by GCC.
