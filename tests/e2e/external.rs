@@ -425,6 +425,7 @@ fn the_past_of_a_child_is_not_sampled() {
     until("the child has used much", || used_ms() >= 1000);
     let before = used_ms();
     let attached = Attached::to(parent.pid(), &["--hz", "499"]);
+    until("the sampler works", || attached.sampler().is_some_and(is_at_work));
     until("the child works on", || used_ms() >= before + 500);
     let raw = attached.finish();
     let used = used_ms() - before;

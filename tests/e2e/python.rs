@@ -104,7 +104,8 @@ fn nearly_all_are_read(watched: &Watched) {
 
 #[test]
 fn shares_are_those_of_the_functions() {
-    check_shares("--hz 250", "2");
+    // On a busy machine, ticks that come together are one sample.
+    check_shares("--hz 250", "3");
 }
 
 #[test]
