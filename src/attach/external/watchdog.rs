@@ -20,34 +20,34 @@ const LOOPS_NS: u64 = LOOK.as_nanos() as u64 / 2;
 #[derive(Debug)]
 pub(super) struct Watchdog {
     heartbeat: File,
-    /// The CPU time that the sampler had used when it was first found silent, or at the last look.
-    used_ns: Option<u64>,
+    /// The CPU time that the sampler had used at the last look if it was silent then, ns.
+    silent_at_ns: Option<u64>,
 }
 
 impl Watchdog {
     pub(super) fn new(heartbeat: File) -> Watchdog {
-        Watchdog { heartbeat, used_ns: None }
+        Watchdog { heartbeat, silent_at_ns: None }
     }
 
-    /// Returns whether this sampler hangs while stops are under way. To be asked once in [`LOOK`].
+    /// Returns whether this sampler hangs while stops are under way: it is silent at two looks in a
+    /// row. After one, the whole machine may have stood still. To be asked once in [`LOOK`].
     pub(super) fn finds_hanging(&mut self, sampler: u32) -> bool {
         if !heartbeat::is_silent(&self.heartbeat) {
-            self.used_ns = None;
+            self.silent_at_ns = None;
             return false;
         }
         let state = ProcStat::of_thread(sampler, sampler).map_or(b'X', |stat| stat.state);
-        let used_ns = ScheduleStat::of(sampler).map(|stat| stat.cpu_ns);
-        let before_ns = std::mem::replace(&mut self.used_ns, used_ns);
+        let used_ns = ScheduleStat::of(sampler).map_or(0, |stat| stat.cpu_ns);
+        let Some(before_ns) = self.silent_at_ns.replace(used_ns) else { return false };
         // It may have got its CPU meanwhile.
-        !waits_for_cpu(state, before_ns, used_ns) && heartbeat::is_silent(&self.heartbeat)
+        !waits_for_cpu(state, used_ns.saturating_sub(before_ns)) && heartbeat::is_silent(&self.heartbeat)
     }
 }
 
-/// Returns whether a silent thread waits for a CPU: by its state, and by its CPU times at the last
-/// look and now. At the first look, a thread that could run is taken to wait.
-fn waits_for_cpu(state: u8, before_ns: Option<u64>, used_ns: Option<u64>) -> bool {
-    let has_run_ns = before_ns.zip(used_ns).map_or(0, |(before_ns, used_ns)| used_ns.saturating_sub(before_ns));
-    state == b'R' && has_run_ns < LOOPS_NS
+/// Returns whether a silent thread waits for a CPU: by its state, and by the CPU time that it has
+/// used since the last look, ns.
+fn waits_for_cpu(state: u8, used_ns: u64) -> bool {
+    state == b'R' && used_ns < LOOPS_NS
 }
 
 #[cfg(test)]
@@ -70,11 +70,10 @@ mod tests {
 
     #[test]
     fn a_thread_without_a_cpu_waits_and_one_with_a_cpu_loops() {
-        assert!(waits_for_cpu(b'R', None, Some(7)), "the first look");
-        assert!(waits_for_cpu(b'R', Some(7), Some(7 + LOOPS_NS - 1)));
-        assert!(!waits_for_cpu(b'R', Some(7), Some(7 + LOOPS_NS)));
+        assert!(waits_for_cpu(b'R', LOOPS_NS - 1));
+        assert!(!waits_for_cpu(b'R', LOOPS_NS));
         for state in *b"TtSDZX" {
-            assert!(!waits_for_cpu(state, Some(7), Some(7)));
+            assert!(!waits_for_cpu(state, 0));
         }
     }
 
@@ -91,6 +90,7 @@ mod tests {
         assert!(!watchdog.finds_hanging(pid), "no stop is under way");
         // A time long ago.
         file.write_all_at(&1_u64.to_ne_bytes(), 0).unwrap();
+        assert!(!watchdog.finds_hanging(pid), "the machine may have stood still");
         assert!(watchdog.finds_hanging(pid));
     }
 }
