@@ -285,7 +285,7 @@ impl Modules {
         }
         (self.code, self.writable, self.growing, self.restorers) = (code, writable, growing, restorers);
         if !removed.is_empty() {
-            let mut rule_table = RuleTable::clone(&self.rule_table);
+            let mut rule_table = self.rule_table.to_change();
             removed.iter().for_each(|known| rule_table.forget(known.start, known.end));
             self.rule_table = Arc::new(rule_table);
         }
@@ -305,7 +305,7 @@ impl Modules {
         if noted.peek().is_none() {
             return false;
         }
-        let mut rule_table = RuleTable::clone(&self.rule_table);
+        let mut rule_table = self.rule_table.to_change();
         let has_learned = rule_table.learn(noted, &mut self.context);
         if has_learned {
             self.rule_table = Arc::new(rule_table);

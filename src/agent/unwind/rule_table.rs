@@ -37,7 +37,7 @@ struct Row {
 }
 
 /// The table.
-#[derive(Clone, Default)]
+#[derive(Default)]
 pub(crate) struct RuleTable {
     /// Sorted and disjoint.
     rows: Vec<Row>,
@@ -85,6 +85,11 @@ impl RuleTable {
             }
         }
         None
+    }
+
+    /// Returns a table with the same rows, to be changed: the index is made anew then.
+    pub(crate) fn to_change(&self) -> RuleTable {
+        RuleTable { rows: self.rows.clone(), index: Vec::new() }
     }
 
     /// Builds the index of the rows.
