@@ -65,6 +65,7 @@ impl<M: TargetMemory> FunctionTable<M> {
     }
 
     /// Returns the access to frames that was returned last.
+    #[cfg(feature = "agent")]
     pub(crate) fn last_access(&self) -> Option<FrameAccess> {
         self.sent.map(|sent| sent.access)
     }
