@@ -123,7 +123,11 @@ const TERMS: &[(&str, &str)] = &[
     ("last 10 s, total", "samples of the window, and all samples since the start or the last reset (R)"),
     ("CPU time", "PROF: one sample per period of CPU time, user and system, of each thread; idle threads have none"),
     ("wall time", "REAL: one sample per period of wall-clock time, including threads that sleep or wait"),
-    ("99 Hz, got 87", "requested sampling frequency, and the measured one per thread and second of the clock"),
+    (
+        "99 Hz, got 87",
+        "requested sampling frequency, and the measured one per thread and second of the clock; by wall-clock time a \
+         process in which no thread runs needs fewer samples",
+    ),
     ("512 KiB, got 8 MiB", "requested mean bytes between two samples of memory, and the measured one if it is longer"),
     ("lost", "ticks that did not become a sample; L lists the causes"),
     ("overhead", "CPU time of sampling inside the target in the window, as a share of one CPU"),
