@@ -99,8 +99,8 @@ impl CPython {
         self.loop_offset(frame).is_some()
     }
 
-    /// Returns how far a native frame is behind the start of the interpreter's loop; `None` if it is
-    /// another function's. The second part of the loop is behind everything.
+    /// Returns how far a native frame is behind the start of the interpreter's loop; `None` if it
+    /// is another function's. The second part of the loop is behind everything.
     pub(crate) fn loop_offset(&self, frame: u64) -> Option<u64> {
         let address = FrameAddress::unpack(frame).lookup();
         match () {

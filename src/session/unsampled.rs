@@ -142,7 +142,7 @@ struct Shown {
     images: u64,
     /// Whether it is, or was, sampled from outside.
     is_external: bool,
-    /// Whether an agent reported its last image, and sent no sample of that, by any clock.
+    /// Whether an agent has reported its last image and sent no sample of that, by any clock.
     is_silent: bool,
     signal: u32,
 }
@@ -308,8 +308,8 @@ impl Ledger {
         self.found = found.or_else(|| self.find_silent(profile));
     }
 
-    /// Of the processes whose agents send no samples, or of all if nothing at all has been sampled,
-    /// returns why the one that has used most does not, whatever the clock is.
+    /// Returns why no samples come from the process that has used most, by any clock: among
+    /// those whose agents send none, or among all if nothing at all has been sampled.
     fn find_silent(&self, profile: &Profile) -> Option<Unsampled> {
         let is_empty = profile.stack_quality().samples == 0;
         let used_ns = |account: &Account| account.readings.back().map_or(0, |&(_, used_ns)| used_ns);

@@ -45,7 +45,7 @@ impl Rounds {
         Rounds { dice: Dice(seed), seed, round: 0, rounds, began: Instant::now(), time }
     }
 
-    /// Whether each run has other damages.
+    /// Returns whether each run has other damages.
     pub fn is_fuzzing(&self) -> bool {
         !self.time.is_zero()
     }

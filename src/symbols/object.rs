@@ -86,8 +86,8 @@ fn kernel_links(file: &ModuleFile, pid: u32) -> impl Iterator<Item = PathBuf> {
     executable.into_iter().chain(mapped(&process, file))
 }
 
-/// Whether a file that is called `path` now may be the module. If its build id will tell, it may
-/// have been renamed or deleted since.
+/// Returns whether a file that is called `path` now may be the module. If its build id will tell,
+/// it may have been renamed or deleted since.
 fn may_be(file: &ModuleFile, path: &Path) -> bool {
     path == file.path || !file.build_id.is_empty()
 }

@@ -1,8 +1,8 @@
 //! The viewer's side: starts the sampler as a process of its own and watches over it.
 //!
 //! The sampler has its own session, so that no key typed at the viewer stops it while a thread of
-//! the target stands still. It is ended when it hangs during a stop ([`watchdog`](super::watchdog));
-//! the kernel then lets the threads run on, and another sampler takes its place.
+//! the target stands still. It is ended when it hangs during a stop; the kernel then lets the
+//! threads run on, and another sampler takes its place ([`watchdog`](super::watchdog)).
 
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
@@ -63,14 +63,9 @@ struct SamplerProcess {
 }
 
 impl SamplerProcess {
-    /// Ends this process if it hangs during a stop. To be called once in [`LOOK`]. Returns whether
-    /// it was ended.
-    fn end_if_it_hangs(&mut self) -> bool {
-        let hangs = self.watchdog.finds_hanging(self.child.id());
-        if hangs {
-            let _ = self.child.kill();
-        }
-        hangs
+    /// Returns whether this process hangs during a stop. To be asked once in [`LOOK`].
+    fn hangs(&mut self) -> bool {
+        self.watchdog.finds_hanging(self.child.id())
     }
 }
 
@@ -185,7 +180,9 @@ impl Sampler {
         while matches!(state.process.child.try_wait(), Ok(None)) && Instant::now() < until {
             if looked.elapsed() >= LOOK {
                 looked = Instant::now();
-                state.process.end_if_it_hangs();
+                if state.process.hangs() {
+                    let _ = state.process.child.kill();
+                }
             }
             thread::sleep(Duration::from_millis(2));
         }
@@ -238,7 +235,7 @@ fn watch_over(shared: &Mutex<SamplerState>, is_closing: &AtomicBool, report: &Se
         }
         looked = Instant::now();
         let mut state = lock(shared);
-        if !has_ended && !state.process.end_if_it_hangs() {
+        if !has_ended && !state.process.hangs() {
             continue;
         }
         let _ = state.process.child.kill();
