@@ -334,6 +334,7 @@ fn a_stopped_sampler_does_not_stop_the_target() {
         assert_runs(target.pid());
         let _it_may_have_ended = kill(Pid::from_raw(sampler as i32), Signal::SIGCONT);
     }
+    until("a sampler works", || attached.sampler().is_some_and(is_at_work));
     attached.finish();
     assert_runs(target.pid());
 }
