@@ -15,6 +15,7 @@
 
 use alloc::vec::Vec;
 use core::ffi::CStr;
+use core::ops::Range;
 use core::sync::atomic::{AtomicUsize, Ordering};
 
 use crate::agent::allocations::functions::{AllocatorFunction, FUNCTIONS};
@@ -33,22 +34,17 @@ const DT_STRTAB: u64 = 5;
 const DT_SYMTAB: u64 = 6;
 const DT_RELA: u64 = 7;
 const DT_RELASZ: u64 = 8;
-const DT_STRSZ: u64 = 10;
 const DT_JMPREL: u64 = 23;
+const DT_RELACOUNT: u64 = 0x6fff_fff9;
 /// Maximum number of entries of a dynamic section.
 const MAX_ENTRIES: u64 = 256;
 /// Maximum bytes of a module's relocations: 64 MiB are 2.8 million.
 const MAX_RELOCATIONS: u64 = 64 << 20;
-/// Maximum number of symbols of a module that are read.
-const MAX_SYMBOLS: u64 = 4 << 20;
 /// Relocations or symbols that are read at a time, and the bytes of one.
 const BATCH: usize = 2048;
 const ENTRY: usize = 24;
-/// Longest name of a function that is replaced, with its NUL.
-const NAME: usize = 40;
-/// Bytes of names that are read at a time, and the maximum number of a module.
-const NAMES: usize = 16 * 1024;
-const MAX_NAMES: u64 = 64 << 20;
+/// Maximum bytes of names that are read at a time.
+const NAMES: usize = 4096;
 const PAGE: u64 = 4096;
 
 /// The functions that are wanted in the offset tables.
@@ -186,39 +182,15 @@ fn change_word(
     TableChange { replaced: usize::from(next == replacement), is_incomplete: false }
 }
 
-/// Returns the places of the functions' names in a table of strings, with the functions. A name may
-/// be the end of a longer one.
-fn find_names(memory: &ProcessMemory, (start, size): (u64, u64)) -> Vec<(u32, &'static AllocatorFunction)> {
-    let mut found = Vec::new();
-    let mut bytes = alloc::vec![0; NAMES];
-    let size = size.min(MAX_NAMES);
-    let mut read = 0;
-    while read < size {
-        let batch = &mut bytes[..((size - read) as usize).min(NAMES)];
-        if memory.read(start + read, batch).is_none() {
-            break;
-        }
-        let ends = batch.iter().enumerate().filter(|(at, byte)| **byte == 0 && *at > 0).map(|(at, _)| at + 1);
-        for end in ends {
-            // Most names differ in their last letter, which is faster to compare.
-            let ends_alike = |name: &[u8]| batch[end - 2] == name[name.len() - 2] && batch[..end].ends_with(name);
-            let named = FUNCTIONS.iter().filter(|function| ends_alike(function.name.as_bytes()));
-            found.extend(named.map(|function| (read as u32 + (end - function.name.len()) as u32, function)));
-        }
-        // A name that is cut off at the end of this part is whole in the next one.
-        let is_last = read + batch.len() as u64 == size;
-        read += if is_last { NAMES } else { NAMES - NAME } as u64;
-    }
-    found
-}
-
 /// The tables that the loader uses to relocate a module: addresses in the process, and bytes.
 #[derive(Default)]
 struct DynamicTables {
     /// Relocations of the offset table and of other data.
     relocations: [(u64, u64); 2],
+    /// Number of the first relocations of other data that concern no symbol.
+    relative: u64,
     symbols: u64,
-    names: (u64, u64),
+    names: u64,
 }
 
 impl DynamicTables {
@@ -238,9 +210,9 @@ impl DynamicTables {
                 DT_RELA => tables.relocations[1].0 = address,
                 DT_PLTRELSZ => tables.relocations[0].1 = value,
                 DT_RELASZ => tables.relocations[1].1 = value,
+                DT_RELACOUNT => tables.relative = value,
                 DT_SYMTAB => tables.symbols = address,
-                DT_STRTAB => tables.names.0 = address,
-                DT_STRSZ => tables.names.1 = value,
+                DT_STRTAB => tables.names = address,
                 _ => {}
             }
         }
@@ -249,12 +221,13 @@ impl DynamicTables {
 
     /// Calls `each` with the offset and the symbol of every relocation of a word of the offset
     /// table.
-    fn each_slot(&self, memory: &ProcessMemory, bytes: &mut [u8], mut each: impl FnMut(u64, u64)) -> Option<()> {
-        for (table, size) in self.relocations.into_iter().filter(|(table, _)| *table != 0) {
-            each_entry(memory, (table, size.min(MAX_RELOCATIONS) / ENTRY as u64), bytes, |_, relocation| {
+    fn each_slot(&self, memory: &ProcessMemory, bytes: &mut [u8], mut each: impl FnMut(u64, u32)) -> Option<()> {
+        for ((table, size), skipped) in self.relocations.into_iter().zip([0, self.relative]) {
+            let count = if table == 0 { 0 } else { size.min(MAX_RELOCATIONS) / ENTRY as u64 };
+            each_entry(memory, table, skipped..count, bytes, |_, relocation| {
                 let (offset, info) = (word(relocation, 0), word(relocation, 8));
                 if is_slot_relocation(info as u32) && info >> 32 != 0 {
-                    each(offset, info >> 32);
+                    each(offset, (info >> 32) as u32);
                 }
             })?;
         }
@@ -266,45 +239,75 @@ fn word(bytes: &[u8], at: usize) -> u64 {
     bytes[at..at + 8].try_into().map_or(0, u64::from_le_bytes)
 }
 
-/// Calls `each` with the number and the bytes of every entry of a table, which is read in large
+/// Calls `each` with the number and the bytes of some entries of a table, which is read in large
 /// parts.
 fn each_entry(
     memory: &ProcessMemory,
-    (start, count): (u64, u64),
+    table: u64,
+    mut numbers: Range<u64>,
     bytes: &mut [u8],
     mut each: impl FnMut(u64, &[u8]),
 ) -> Option<()> {
-    let mut done = 0;
-    while done < count {
-        let batch = (count - done).min((bytes.len() / ENTRY) as u64);
+    while !numbers.is_empty() {
+        let batch = (numbers.end - numbers.start).min((bytes.len() / ENTRY) as u64);
         let bytes = &mut bytes[..batch as usize * ENTRY];
-        memory.read(start.checked_add(done * ENTRY as u64)?, bytes)?;
-        bytes.chunks_exact(ENTRY).zip(done..).for_each(|(entry, number)| each(number, entry));
-        done += batch;
+        memory.read(table.checked_add(numbers.start * ENTRY as u64)?, bytes)?;
+        bytes.chunks_exact(ENTRY).zip(numbers.start..).for_each(|(entry, number)| each(number, entry));
+        numbers.start += batch;
     }
     Some(())
+}
+
+/// Returns those of some symbols, in rising order, that are functions of an allocator.
+fn functions_among(
+    memory: &ProcessMemory,
+    tables: &DynamicTables,
+    symbols: &[u32],
+    bytes: &mut [u8],
+) -> Option<Vec<(u32, &'static AllocatorFunction)>> {
+    let mut names = Vec::with_capacity(symbols.len());
+    let mut rest = symbols.iter().peekable();
+    let count = symbols.last().map_or(0, |last| u64::from(*last) + 1);
+    each_entry(memory, tables.symbols, 0..count, bytes, |number, symbol| {
+        if let Some(&wanted) = rest.next_if(|wanted| u64::from(**wanted) == number) {
+            names.push((word(symbol, 0) as u32, wanted));
+        }
+    })?;
+    // The table of names is read from start to end, where it holds a name that is asked for.
+    names.sort_unstable();
+    let bytes = &mut bytes[..NAMES];
+    let (mut start, mut length) = (0, 0);
+    let longest = FUNCTIONS.iter().map(|function| function.name.len()).max().unwrap_or(0);
+    let mut functions = Vec::new();
+    for (name, symbol) in names {
+        let name = name as usize;
+        if name + longest > start + length {
+            (start, length) = (name, memory.read_some(tables.names.wrapping_add(name as u64), bytes));
+        }
+        let name = &bytes[name - start..length];
+        let function = FUNCTIONS.iter().find(|function| name.starts_with(function.name.as_bytes()));
+        functions.extend(function.map(|function| (symbol, function)));
+    }
+    functions.sort_unstable_by_key(|(symbol, _)| *symbol);
+    Some(functions)
 }
 
 /// Calls `each` with the address of every word of an image's offset table that is to hold the
 /// address of an allocator's function.
 fn visit(memory: &ProcessMemory, image: &ElfImage, each: &mut impl FnMut(u64, &AllocatorFunction)) -> Option<()> {
     let tables = DynamicTables::read(memory, image)?;
-    let names = find_names(memory, tables.names);
-    if names.is_empty() {
+    let mut bytes = alloc::vec![0; BATCH * ENTRY];
+    let mut symbols = Vec::new();
+    tables.each_slot(memory, &mut bytes, |_, symbol| symbols.push(symbol))?;
+    symbols.sort_unstable();
+    symbols.dedup();
+    let functions = functions_among(memory, &tables, &symbols, &mut bytes)?;
+    if functions.is_empty() {
         return None;
     }
-    let mut bytes = alloc::vec![0; BATCH * ENTRY];
-    let mut last = 0;
-    tables.each_slot(memory, &mut bytes, |_, symbol| last = last.max(symbol))?;
-    let mut functions = Vec::new();
-    let count = (last + 1).min(MAX_SYMBOLS);
-    each_entry(memory, (tables.symbols, count), &mut bytes, |number, symbol| {
-        let name = word(symbol, 0) as u32;
-        functions.extend(names.iter().find(|(at, _)| *at == name).map(|(_, function)| (number, *function)));
-    })?;
     tables.each_slot(memory, &mut bytes, |offset, symbol| {
-        if let Some((_, function)) = functions.iter().find(|(number, _)| *number == symbol) {
-            each(image.bias.wrapping_add(offset), function);
+        if let Ok(at) = functions.binary_search_by_key(&symbol, |(number, _)| *number) {
+            each(image.bias.wrapping_add(offset), functions[at].1);
         }
     })
 }
