@@ -4,8 +4,10 @@
 //!
 //! A handler that finds no rule here looks it up in the file's tables and records the miss
 //! ([`record_miss`]). The agent thread compiles all rows of that function and publishes a new table
-//! with the next snapshot. The table is immutable, sorted and bounded.
+//! with the next snapshot. A published table is immutable, sorted and bounded. It has two parts, so
+//! that a program that meets new functions all the time does not cost a copy of all rows each time.
 
+use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
@@ -20,6 +22,11 @@ const MAX_FUNCTION: usize = 4096;
 /// Maximum number of misses between two iterations of the agent thread. Later ones replace earlier
 /// ones.
 const NOTES: usize = 128;
+/// Number of recent rows that are always allowed: they fit in a small block of memory, which is
+/// used again.
+const RECENT: usize = 256;
+/// The recent rows are merged with the settled ones when they are more than this part of them.
+const RECENT_PART: usize = 4;
 /// Bytes of code for which the index has one entry.
 const BLOCK: u64 = 256;
 /// Approximate maximum number of entries for one row. Addresses in the middle of a longer row are
@@ -39,10 +46,20 @@ struct Row {
 /// The table.
 #[derive(Default)]
 pub(crate) struct RuleTable {
+    /// Shared with the tables before and after this one.
+    settled: Arc<IndexedRows>,
+    /// IndexedRows that have come since.
+    recent: IndexedRows,
+}
+
+/// IndexedRows with an index.
+#[derive(Default)]
+struct IndexedRows {
     /// Sorted and disjoint.
     rows: Vec<Row>,
     /// Hash table of blocks: the number of a block, and the first row that overlaps it; number 0 is
-    /// free. A binary search of the rows would touch more distant memory.
+    /// free. A binary search of the rows would touch more distant memory. Without entries before
+    /// the rows are complete.
     index: Vec<(u64, u32)>,
 }
 
@@ -66,6 +83,80 @@ impl RuleTable {
     /// Returns the lookup result for an address.
     #[inline]
     pub(crate) fn find(&self, pc: u64) -> Option<RuleLookup> {
+        self.settled.find(pc).or_else(|| self.recent.find(pc))
+    }
+
+    /// Returns a table with the same rows, to be changed.
+    pub(crate) fn to_change(&self) -> RuleTable {
+        RuleTable {
+            settled: self.settled.clone(),
+            recent: IndexedRows { rows: self.recent.rows.clone(), index: Vec::new() },
+        }
+    }
+
+    /// Compiles the functions around addresses, each with how much higher it lies in the process
+    /// than in the file's tables. False when nothing is gained: what is not known yet has no
+    /// tables, or there is no room.
+    pub(crate) fn learn<'a>(
+        &mut self,
+        addresses: impl Iterator<Item = (u64, u64, &'a UnwindTables)>,
+        context: &mut TableContext,
+    ) -> bool {
+        let mut gained = false;
+        for (pc, bias, lookup) in addresses {
+            gained |= self.learn_function(pc, bias, lookup, context);
+        }
+        if self.recent.rows.len() > RECENT.max(self.settled.rows.len() / RECENT_PART) {
+            self.settle(|_| true);
+        } else if gained {
+            self.recent.make_index();
+        }
+        gained
+    }
+
+    fn learn_function(&mut self, pc: u64, bias: u64, lookup: &UnwindTables, context: &mut TableContext) -> bool {
+        if self.settled.rows.len() + self.recent.rows.len() >= MAX_ROWS || self.find(pc).is_some() {
+            return false;
+        }
+        let mut fresh: Vec<Row> = Vec::new();
+        lookup.function(pc.wrapping_sub(bias), context, &mut |start, end, found| {
+            fresh.push(Row { start: start.wrapping_add(bias), end: end.wrapping_add(bias), found });
+            fresh.len() < MAX_FUNCTION
+        });
+        let (Some(first), Some(last)) = (fresh.first(), fresh.last()) else { return false };
+        let sound =
+            fresh.iter().all(|row| row.start < row.end) && fresh.windows(2).all(|pair| pair[0].end <= pair[1].start);
+        // Functions do not overlap, but hostile tables may. Then only the first one is kept.
+        let is_free = self.settled.place_for(first.start, last.end).is_some();
+        match self.recent.place_for(first.start, last.end) {
+            Some(place) if is_free && sound => {
+                self.recent.rows.splice(place..place, fresh);
+                self.recent.index.clear();
+                true
+            }
+            _ => false,
+        }
+    }
+
+    /// Removes the rows between two addresses, whose module was unloaded.
+    pub(crate) fn forget(&mut self, start: u64, end: u64) {
+        self.settle(|row| !(start..end).contains(&row.start));
+    }
+
+    /// Makes one part of both, of the rows that are to be kept.
+    fn settle(&mut self, keep: impl Fn(&Row) -> bool) {
+        let mut all = IndexedRows::default();
+        all.rows.reserve_exact(self.settled.rows.len() + self.recent.rows.len());
+        all.rows.extend(self.settled.rows.iter().chain(&self.recent.rows).filter(|row| keep(row)));
+        all.rows.sort_unstable_by_key(|row| row.start);
+        all.make_index();
+        *self = RuleTable { settled: Arc::new(all), recent: IndexedRows::default() };
+    }
+}
+
+impl IndexedRows {
+    #[inline]
+    fn find(&self, pc: u64) -> Option<RuleLookup> {
         let first = self.first_in(pc / BLOCK).unwrap_or_else(|| self.rows.partition_point(|row| row.end <= pc));
         let row = self.rows.get(first..)?.iter().find(|row| pc < row.end)?;
         (row.start <= pc).then_some(row.found)
@@ -87,9 +178,12 @@ impl RuleTable {
         None
     }
 
-    /// Returns a table with the same rows, to be changed: the index is made anew then.
-    pub(crate) fn to_change(&self) -> RuleTable {
-        RuleTable { rows: self.rows.clone(), index: Vec::new() }
+    /// Returns the place of rows between two addresses, if none overlaps them.
+    fn place_for(&self, start: u64, end: u64) -> Option<usize> {
+        let place = self.rows.partition_point(|row| row.start < start);
+        let is_free = self.rows.get(place).is_none_or(|row| row.start >= end)
+            && (place == 0 || self.rows[place - 1].end <= start);
+        is_free.then_some(place)
     }
 
     /// Builds the index of the rows.
@@ -109,59 +203,12 @@ impl RuleTable {
                 while self.index[place].0 != 0 && self.index[place].0 != block {
                     place = (place + 1) % places;
                 }
-                // Rows are in order, so an existing entry names an earlier row.
+                // IndexedRows are in order, so an existing entry names an earlier row.
                 if self.index[place].0 == 0 {
                     self.index[place] = (block, number as u32);
                 }
             }
         }
-    }
-
-    /// Compiles the functions around addresses, each with how much higher it lies in the process
-    /// than in the file's tables. False when nothing is gained: what is not known yet has no
-    /// tables, or there is no room.
-    pub(crate) fn learn<'a>(
-        &mut self,
-        addresses: impl Iterator<Item = (u64, u64, &'a UnwindTables)>,
-        context: &mut TableContext,
-    ) -> bool {
-        let mut gained = false;
-        for (pc, bias, lookup) in addresses {
-            gained |= self.learn_function(pc, bias, lookup, context);
-        }
-        if gained {
-            self.make_index();
-        }
-        gained
-    }
-
-    fn learn_function(&mut self, pc: u64, bias: u64, lookup: &UnwindTables, context: &mut TableContext) -> bool {
-        let next = self.rows.partition_point(|row| row.end <= pc);
-        if self.rows.len() >= MAX_ROWS || self.rows.get(next).is_some_and(|row| row.start <= pc) {
-            return false;
-        }
-        let mut fresh: Vec<Row> = Vec::new();
-        lookup.function(pc.wrapping_sub(bias), context, &mut |start, end, found| {
-            fresh.push(Row { start: start.wrapping_add(bias), end: end.wrapping_add(bias), found });
-            fresh.len() < MAX_FUNCTION
-        });
-        let (Some(first), Some(last)) = (fresh.first(), fresh.last()) else { return false };
-        let place = self.rows.partition_point(|row| row.start < first.start);
-        // Functions do not overlap, but hostile tables may. Then only the first one is kept.
-        let free = self.rows.get(place).is_none_or(|row| row.start >= last.end)
-            && (place == 0 || self.rows[place - 1].end <= first.start);
-        let sound =
-            fresh.iter().all(|row| row.start < row.end) && fresh.windows(2).all(|pair| pair[0].end <= pair[1].start);
-        if free && sound {
-            self.rows.splice(place..place, fresh);
-        }
-        free && sound
-    }
-
-    /// Removes the rows between two addresses, whose module was unloaded.
-    pub(crate) fn forget(&mut self, start: u64, end: u64) {
-        self.rows.retain(|row| !(start..end).contains(&row.start));
-        self.make_index();
     }
 }
 
@@ -175,6 +222,10 @@ mod tests {
     use super::*;
     use crate::agent::unwind::modules::Modules;
     use crate::agent::unwind::rules::{Cfa, Rule, SavedRegister, new_context};
+
+    fn rows(table: &RuleTable) -> Vec<Row> {
+        table.settled.rows.iter().chain(&table.recent.rows).copied().collect()
+    }
 
     /// Every rule of the table is the one that the file's tables give, at every address of
     /// functions all over the modules of this process.
@@ -201,7 +252,7 @@ mod tests {
                         assert_eq!(found, lookup.find(near.wrapping_sub(bias), &mut context), "at {near:#x}");
                     }
                 }
-                if expected != RuleLookup::Missing && rule_table.rows.len() < MAX_ROWS {
+                if expected != RuleLookup::Missing && rows(&rule_table).len() < MAX_ROWS {
                     covered += 1;
                     has_row += usize::from(rule_table.find(pc).is_some());
                 }
@@ -210,16 +261,20 @@ mod tests {
         // All but stubs of linkage tables, whose rule depends on the address itself.
         assert!(has_row * 100 >= covered * 97, "{has_row} of {covered} addresses have a row");
         assert!(functions > 1_000 && compared > 100_000, "{functions} functions, {compared} addresses");
-        assert!(rule_table.rows.is_sorted_by_key(|row| row.start) && rule_table.rows.len() <= MAX_ROWS + MAX_FUNCTION);
-        let rows = rule_table.rows.len();
-        let middle = rule_table.rows[rows / 2].start;
+        let mut all = rows(&rule_table);
+        assert!(all.len() <= MAX_ROWS + MAX_FUNCTION);
+        let parts = [&*rule_table.settled, &rule_table.recent].map(|part| &part.rows);
+        assert!(parts.iter().all(|part| !part.is_empty() && part.is_sorted_by_key(|row| row.start)));
+        all.sort_unstable_by_key(|row| row.start);
+        assert!(all.windows(2).all(|pair| pair[0].end <= pair[1].start));
+        let middle = all[all.len() / 2].start;
         rule_table.forget(middle, u64::MAX);
-        assert_eq!(rule_table.rows.len(), rows / 2);
+        assert_eq!(rows(&rule_table), all[..all.len() / 2]);
         assert!(rule_table.find(middle).is_none());
-        assert!(rule_table.rows.iter().all(|row| rule_table.find(row.start) == Some(row.found)));
+        assert!(rows(&rule_table).iter().all(|row| rule_table.find(row.start) == Some(row.found)));
     }
 
-    /// Rows of all lengths, with and without gaps between them, at every address.
+    /// IndexedRows of all lengths, with and without gaps between them, at every address.
     #[test]
     fn the_index_finds_what_a_search_finds() {
         let mut random = 88_172_645_463_325_252u64;
@@ -229,7 +284,7 @@ mod tests {
             random ^= random << 17;
             random % limit
         };
-        let mut rule_table = RuleTable::default();
+        let mut table = IndexedRows::default();
         let mut at = 1;
         for number in 0..400 {
             let start = at + if below(2) == 0 { 0 } else { below(700) };
@@ -240,13 +295,13 @@ mod tests {
                 bp: SavedRegister::Same,
                 ra: SavedRegister::AtCfa(-8),
             });
-            rule_table.rows.push(Row { start, end: at, found });
+            table.rows.push(Row { start, end: at, found });
         }
-        rule_table.make_index();
+        table.make_index();
         let (mut held, mut not) = (0, 0);
         for pc in 0..at + 1000 {
-            let expected = rule_table.rows.iter().find(|row| (row.start..row.end).contains(&pc)).map(|row| row.found);
-            assert_eq!(rule_table.find(pc), expected, "at {pc}");
+            let expected = table.rows.iter().find(|row| (row.start..row.end).contains(&pc)).map(|row| row.found);
+            assert_eq!(table.find(pc), expected, "at {pc}");
             *(if expected.is_some() { &mut held } else { &mut not }) += 1;
         }
         assert!(held > 10_000 && not > 10_000, "{held} addresses have a row, {not} have none");
