@@ -6,7 +6,7 @@ use std::sync::LazyLock;
 
 use crate::harness::raw::{Entry, Frame};
 use crate::harness::run::{Batch, SIGTOP, Watched, installed, run, text, tool};
-use crate::harness::skips::skip;
+use crate::harness::skips::{are_installed, skip};
 use crate::harness::statistics::deviations;
 use crate::harness::targets;
 
@@ -127,6 +127,43 @@ fn check_shares(options: &str, seconds: &str) {
         }
         // The check can fail: with so many samples, a half is no 60 percent.
         assert!(deviations(all / 2, all, 0.6).abs() > 4.0, "{all} samples");
+    }
+}
+
+/// py-spy launches the target and is launched by sigtop, so that both sample the same run.
+#[test]
+fn shares_are_those_that_py_spy_finds() {
+    if !are_installed(&["py-spy"]) {
+        return;
+    }
+    for python in oldest_and_newest() {
+        let file = targets::scratch("py-spy").join("stacks");
+        let py_spy = ["py-spy", "record", "--rate", "200", "--format", "raw", "--output", text(&file), "--"];
+        let watched = Batch::new("--hz 200").run(&[&py_spy[..], &[text(python), script(), "shares", "3"]].concat());
+        assert_eq!(watched.ran.code(), 0, "{}", watched.ran.err());
+        let stacks = std::fs::read_to_string(&file).expect("py-spy writes its stacks");
+        let found_by_py_spy = |name: &str| -> u64 {
+            let with = stacks.lines().filter(|line| line.contains(&format!(";{name} (")));
+            with.filter_map(|line| line.rsplit(' ').next()?.parse::<u64>().ok()).sum()
+        };
+        let found = |name: &str| -> u64 {
+            let with = watched.raw.of("prof").filter(|entry| functions(entry).contains(&name));
+            with.map(|entry| entry.samples).sum()
+        };
+        let (all, all_by_py_spy) = (found("shares"), found_by_py_spy("shares"));
+        assert!(all > 300 && all_by_py_spy > 300, "{all} samples, {all_by_py_spy} of py-spy");
+        let distance = |one: u64, other: u64| {
+            let (one, other) = (one as f64 / all as f64, other as f64 / all_by_py_spy as f64);
+            let spread = one * (1.0 - one) / all as f64 + other * (1.0 - other) / all_by_py_spy as f64;
+            (one - other) / spread.sqrt()
+        };
+        for name in ["burn_a", "burn_b", "burn_c"] {
+            let (ours, theirs) = (found(name), found_by_py_spy(name));
+            let differs = format!("{name} in {python:?}: {ours} of {all}, py-spy {theirs} of {all_by_py_spy}");
+            assert!(distance(ours, theirs).abs() <= 4.0, "{differs}");
+        }
+        // The check can fail.
+        assert!(distance(found("burn_a"), found_by_py_spy("burn_b")).abs() > 4.0, "{stacks}");
     }
 }
 
