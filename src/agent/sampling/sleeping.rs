@@ -2,9 +2,10 @@
 //! the kernel, and its stack is copied through the kernel and walked. A signal would end a sleep
 //! early with EINTR, even with SA_RESTART.
 //!
-//! Only these two registers are known. A frame that needs another one before an inner frame has
-//! restored it ends the walk, and the sample is marked as truncated: a sleeping thread is not woken
-//! to complete it.
+//! Only these two registers are known. A frame that needs the base pointer before an inner frame
+//! has restored it is left by its size, see [`frame_size`](crate::agent::unwind::frame_size). Where
+//! that is not known, or another register is needed, the walk ends and the sample is marked as
+//! truncated: a sleeping thread is not woken to complete it.
 
 use alloc::boxed::Box;
 
@@ -130,6 +131,10 @@ impl Stack for LazyStack<'_> {
     }
 
     fn moved(&mut self, _sp: u64, _covered: bool) {}
+
+    fn read_code(&mut self, address: u64, code: &mut [u8]) -> Option<()> {
+        self.memory.read(address, code)
+    }
 }
 
 #[cfg(test)]

@@ -4,6 +4,7 @@ mod debug_frame;
 mod deep;
 mod eh_index;
 mod eh_return;
+pub(crate) mod frame_size;
 pub(crate) mod last_walk;
 mod mapped_images;
 pub(crate) mod modules;

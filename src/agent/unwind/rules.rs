@@ -137,7 +137,12 @@ impl UnwindTables {
 
     /// Returns whether an address of the file is the first one of a function.
     pub(crate) fn starts_function(&self, address: u64) -> bool {
-        self.entry(address).is_some_and(|(_, entry)| entry.initial_address() == address)
+        self.function_start(address) == Some(address)
+    }
+
+    /// Returns the first address of the function that holds an address of the file.
+    pub(crate) fn function_start(&self, address: u64) -> Option<u64> {
+        self.entry(address).map(|(_, entry)| entry.initial_address())
     }
 
     /// Calls `each` with every row of the function that holds an address of the file (its first

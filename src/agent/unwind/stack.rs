@@ -12,6 +12,12 @@ pub(crate) trait Stack {
     /// Tells the reader that the walk continues at `sp`, and whether tables cover the code there.
     /// Without tables, what follows may be garbage.
     fn moved(&mut self, sp: u64, covered: bool);
+
+    /// Reads code, whose frame lacks a register. The walk of a thread that does not sleep knows all
+    /// registers, and reads none.
+    fn read_code(&mut self, _address: u64, _code: &mut [u8]) -> Option<()> {
+        None
+    }
 }
 
 const PAGE: u64 = 4096;

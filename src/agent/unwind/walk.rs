@@ -9,6 +9,7 @@
 use alloc::boxed::Box;
 
 use crate::agent::os::memory;
+use crate::agent::unwind::frame_size::by_frame_size;
 use crate::agent::unwind::last_walk::{CachedFrame, LastWalk, Replayed};
 use crate::agent::unwind::modules::Snapshot;
 use crate::agent::unwind::registers::Registers;
@@ -127,7 +128,9 @@ fn walk_to_root(
         frames[walk.depth] = address.pack();
         walk.depth += 1;
         let step = match found {
-            RuleLookup::Rule(rule) => by_rule(rule, &frame, stack).unwrap_or(Step::Lost),
+            RuleLookup::Rule(rule) => by_rule(rule, &frame, stack)
+                .or_else(|| by_frame_size(snapshot, rule, &frame, stack))
+                .unwrap_or(Step::Lost),
             RuleLookup::Inexpressible => Step::Lost,
             RuleLookup::Missing => {
                 if let WalkFrame::Calling(caller) = frame

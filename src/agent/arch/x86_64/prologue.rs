@@ -1,0 +1,229 @@
+//! Reads the size of a frame from the first instructions of its function, and recognizes calls.
+//!
+//! A prologue pushes registers and subtracts a constant from the stack pointer. The base pointer is
+//! set between, so the instructions after that tell how far the stack pointer lies below it. Here
+//! they are counted up to the first branch. Other instructions are skipped if their length is known
+//! and they do not change the stack pointer.
+
+/// Number of bytes of a function that are looked at. Prologues are shorter.
+pub(crate) const PROLOGUE: usize = 128;
+/// Maximum length of a call instruction in bytes.
+pub(crate) const LONGEST_CALL: usize = 7;
+
+/// Number of the stack pointer in an instruction.
+const RSP: u8 = 4;
+
+/// The effect of an instruction on the frame.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum PrologueStep {
+    /// `push` of the base pointer.
+    PushBase,
+    /// `push` of another register.
+    Push,
+    /// The base pointer becomes the stack pointer.
+    SetBase,
+    /// The stack pointer is decreased by this many bytes.
+    Decrease(i32),
+    /// A conditional branch.
+    Branch,
+    /// Control goes elsewhere.
+    Leave,
+    /// Neither the stack pointer nor the flow of control.
+    Other,
+}
+
+/// Returns how many bytes the stack pointer lies below the base pointer behind the prologue that
+/// some code begins with. Returns `None` if it sets no base pointer, or not only that.
+pub(crate) fn frame_size(mut code: &[u8]) -> Option<u64> {
+    let (mut is_saved, mut size) = (false, None);
+    while let Some((instruction, length)) = decode(code) {
+        match (instruction, &mut size) {
+            (PrologueStep::PushBase, None) => is_saved = true,
+            (PrologueStep::SetBase, None) if is_saved => size = Some(0),
+            (PrologueStep::Push | PrologueStep::PushBase, Some(size)) => *size += 8,
+            (PrologueStep::Decrease(bytes), Some(size)) => *size += i64::from(bytes),
+            (PrologueStep::Branch, Some(_)) | (PrologueStep::Leave, _) => break,
+            (PrologueStep::SetBase, _) => return None,
+            _ => {}
+        }
+        code = code.get(length..)?;
+        if code.is_empty() {
+            break;
+        }
+    }
+    // What is no instruction that is known may be about the stack pointer.
+    let is_understood = code.is_empty() || decode(code).is_some();
+    size.filter(|_| is_understood).and_then(|size| u64::try_from(size).ok())
+}
+
+/// Returns an instruction and its length; `None` for one that is not known.
+fn decode(code: &[u8]) -> Option<(PrologueStep, usize)> {
+    let word = |at: usize| code.get(at..at + 4)?.try_into().ok().map(i32::from_le_bytes);
+    let known = match *code {
+        [0x55, ..] => (PrologueStep::PushBase, 1),
+        [0x50..=0x57, ..] => (PrologueStep::Push, 1),
+        [0x41, 0x50..=0x57, ..] => (PrologueStep::Push, 2),
+        [0x48, 0x89, 0xe5, ..] | [0x48, 0x8b, 0xec, ..] => (PrologueStep::SetBase, 3),
+        [0x48, 0x83, 0xec, bytes, ..] => (PrologueStep::Decrease(i32::from(bytes as i8)), 4),
+        [0x48, 0x83, 0xc4, bytes, ..] => (PrologueStep::Decrease(-i32::from(bytes as i8)), 4),
+        [0x48, 0x81, 0xec, ..] => (PrologueStep::Decrease(word(3)?), 7),
+        [0x48, 0x81, 0xc4, ..] => (PrologueStep::Decrease(word(3)?.checked_neg()?), 7),
+        [0x70..=0x7f, ..] => (PrologueStep::Branch, 2),
+        [0x0f, 0x80..=0x8f, ..] => (PrologueStep::Branch, 6),
+        // ret, call, jmp, syscall, ud2
+        [0xc2 | 0xc3 | 0xe8 | 0xe9 | 0xeb, ..] | [0x0f, 0x05 | 0x0b, ..] => (PrologueStep::Leave, 1),
+        _ => return other(code),
+    };
+    Some(known)
+}
+
+/// Returns the length of an instruction of the common kinds, if it does not change the stack
+/// pointer.
+fn other(code: &[u8]) -> Option<(PrologueStep, usize)> {
+    let prefixes = code.iter().take_while(|byte| matches!(byte, 0x26 | 0x2e | 0x36 | 0x3e | 0x64..=0x66 | 0xf2 | 0xf3));
+    let mut at = prefixes.count();
+    let narrow = if code[..at].contains(&0x66) { 2 } else { 4 };
+    let rex = code.get(at).copied().filter(|byte| byte & 0xf0 == 0x40).unwrap_or(0);
+    at += usize::from(rex != 0);
+    let opcode = *code.get(at)?;
+    at += 1;
+    let operands = code.get(at).copied().unwrap_or(0);
+    let extension = operands >> 3 & 7;
+    // Whether operands follow that name registers and memory, and the bytes of a constant.
+    let (has_operands, constant) = match opcode {
+        0x0f => {
+            at += 1;
+            match operands {
+                0x10..=0x1f | 0x28..=0x2f | 0x40..=0x6f | 0x74..=0x76 | 0x7e | 0x7f | 0x90..=0x9f => (true, 0),
+                0xa3 | 0xaf | 0xb6 | 0xb7 | 0xbe | 0xbf | 0xd0..=0xfe => (true, 0),
+                0x70..=0x73 | 0xba | 0xc2 | 0xc4..=0xc6 => (true, 1),
+                0xa2 | 0x31 => (false, 0),
+                _ => return None,
+            }
+        }
+        0x00..=0x3f if opcode & 7 < 4 => (true, 0),
+        0x00..=0x3f if opcode & 7 == 4 => (false, 1),
+        0x00..=0x3f if opcode & 7 == 5 => (false, narrow),
+        0x63 | 0x84..=0x8b | 0x8d | 0xd0..=0xd3 | 0xfe => (true, 0),
+        0x69 | 0x81 | 0xc7 => (true, narrow),
+        0x6b | 0x80 | 0x83 | 0xc0 | 0xc1 | 0xc6 => (true, 1),
+        0x90 | 0x98 | 0x99 => (false, 0),
+        0xa8 | 0xb0..=0xb7 => (false, 1),
+        0xa9 => (false, narrow),
+        0xb8..=0xbf => (false, if rex & 8 != 0 { 8 } else { narrow }),
+        0xf6 => (true, usize::from(extension < 2)),
+        0xf7 => (true, if extension < 2 { narrow } else { 0 }),
+        0xff => match extension {
+            0 | 1 => (true, 0),
+            2..=5 => return Some((PrologueStep::Leave, at)),
+            _ => return None,
+        },
+        _ => return None,
+    };
+    if !has_operands {
+        return Some((PrologueStep::Other, at + constant));
+    }
+    let length = at + operands_length(code.get(at..)?)? + constant;
+    let operands = *code.get(at)?;
+    // Whether its register is one of the upper eight depends on the bits of the prefix.
+    let (changed, upper) = match opcode {
+        0x0f | 0x63 | 0x69 | 0x6b | 0x8a | 0x8b | 0x8d => (operands >> 3 & 7, rex & 4),
+        0x00..=0x3f if opcode & 2 != 0 => (operands >> 3 & 7, rex & 4),
+        _ if operands >> 6 == 3 => (operands & 7, rex & 1),
+        _ => return Some((PrologueStep::Other, length)),
+    };
+    (changed != RSP || upper != 0).then_some((PrologueStep::Other, length))
+}
+
+/// Returns the length of operands: the byte that names them, an index, and an offset.
+fn operands_length(operands: &[u8]) -> Option<usize> {
+    let first = *operands.first()?;
+    let (mode, register) = (first >> 6, first & 7);
+    let has_index = mode != 3 && register == 4;
+    let base = if has_index { *operands.get(1)? & 7 } else { register };
+    let offset = match mode {
+        0 if base == 5 => 4,
+        1 => 1,
+        2 => 4,
+        _ => 0,
+    };
+    Some(1 + usize::from(has_index) + offset)
+}
+
+/// Returns whether some code ends with a call instruction.
+pub(crate) fn ends_with_call(code: &[u8]) -> bool {
+    let ends = |length: usize| code.len().checked_sub(length).and_then(|at| code.get(at..));
+    let is_indirect = |length: usize| {
+        let Some([0xff, operands @ ..]) = ends(length) else { return false };
+        operands.first().is_some_and(|first| first >> 3 & 7 == 2) && operands_length(operands) == Some(length - 1)
+    };
+    matches!(ends(5), Some([0xe8, ..])) || [2, 3, 4, 6, 7].into_iter().any(is_indirect)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_size_of_a_frame_is_what_its_prologue_takes() {
+        // push rbp; mov rbp, rsp
+        let with_base = |more: &[u8]| [&[0x55, 0x48, 0x89, 0xe5], more].concat();
+        let size = |more: &[u8]| frame_size(&with_base(more));
+        assert_eq!(size(&[]), Some(0));
+        assert_eq!(frame_size(&[&[0xf3, 0x0f, 0x1e, 0xfa][..], &with_base(&[0x53])].concat()), Some(8), "endbr64");
+        // push r15, r14, r12, rbx; sub rsp, 0x20; test rdi, rdi; sete al; jne
+        let sleep = [0x41, 0x57, 0x41, 0x56, 0x41, 0x54, 0x53, 0x48, 0x83, 0xec, 0x20, 0x48, 0x85, 0xff];
+        assert_eq!(size(&[&sleep[..], &[0x0f, 0x94, 0xc0, 0x75, 0x71]].concat()), Some(0x40));
+        assert_eq!(size(&[0x48, 0x83, 0xc4, 0x80, 0xc3]), Some(128), "add rsp, -128");
+        assert_eq!(size(&[0x48, 0x81, 0xec, 0, 0x10, 0, 0, 0x48, 0x83, 0x0c, 0x24, 0, 0xe8]), Some(0x1000), "a probe");
+        // mov rax, fs:[0x28]; mov [rbp - 8], rax; xor eax, eax; mov rbx, rsp; lea rdi, [rbp - 0x20]
+        let guard = [0x64, 0x48, 0x8b, 0x04, 0x25, 0x28, 0, 0, 0, 0x48, 0x89, 0x45, 0xf8, 0x31, 0xc0, 0x48, 0x89, 0xe3];
+        assert_eq!(size(&[&guard[..], &[0x48, 0x8d, 0x7d, 0xe0, 0x53]].concat()), Some(8));
+        assert_eq!(size(&[0x53, 0xe8, 0, 0, 0, 0, 0x53]), Some(8), "what follows a call is no prologue");
+        assert_eq!(size(&[0x53, 0x48, 0x83]), None, "cut off in an instruction");
+    }
+
+    #[test]
+    fn what_is_not_understood_has_no_size() {
+        let size = |more: &[u8]| frame_size(&[&[0x55, 0x48, 0x89, 0xe5], more].concat());
+        assert_eq!(frame_size(&[]), None);
+        assert_eq!(frame_size(&[0x53, 0x48, 0x83, 0xec, 0x20, 0xc3]), None, "no base pointer");
+        assert_eq!(frame_size(&[0x48, 0x89, 0xe5, 0xc3]), None, "the caller's base pointer is not saved");
+        assert_eq!(size(&[0x48, 0x83, 0xe4, 0xe0]), None, "and rsp, -32");
+        assert_eq!(size(&[0x48, 0x29, 0xc4]), None, "sub rsp, rax");
+        assert_eq!(size(&[0x48, 0x8d, 0x64, 0x24, 0xe0]), None, "lea rsp, [rsp - 32]");
+        assert_eq!(size(&[0x4c, 0x89, 0xd4]), None, "mov rsp, r10");
+        assert_eq!(size(&[0x5b]), None, "pop rbx");
+        assert_eq!(size(&[0xc5, 0xf8, 0x11, 0x45]), None, "a vector instruction");
+        assert_eq!(size(&[0x48, 0x83, 0xec, 0xe0]), None, "a negative size");
+    }
+
+    #[test]
+    fn calls_are_recognized_by_their_end() {
+        let calls: [&[u8]; 8] = [
+            &[0xe8, 1, 2, 3, 4],
+            &[0xff, 0xd0],
+            &[0x41, 0xff, 0xd4],
+            &[0xff, 0x15, 1, 2, 3, 4],
+            &[0xff, 0x50, 8],
+            &[0xff, 0x54, 0x24, 8],
+            &[0xff, 0x94, 0x24, 1, 2, 3, 4],
+            &[0xff, 0x14, 0xc5, 1, 2, 3, 4],
+        ];
+        for call in calls {
+            assert!(ends_with_call(call) && ends_with_call(&[&[0x90; 4], call].concat()), "{call:x?}");
+        }
+        for other in [&[0x90; 7][..], &[0xff, 0xe0], &[0xff, 0x25, 1, 2, 3, 4], &[0xe9, 1, 2, 3, 4], &[]] {
+            assert!(!ends_with_call(other), "{other:x?}");
+        }
+    }
+
+    proptest::proptest! {
+        #[test]
+        fn no_bytes_do_harm(code in proptest::collection::vec(proptest::num::u8::ANY, 0..40)) {
+            let with_base = [&[0x55, 0x48, 0x89, 0xe5], &code[..]].concat();
+            proptest::prop_assert!(frame_size(&with_base).is_none_or(|size| size < 1 << 40));
+            let _ = ends_with_call(&code);
+        }
+    }
+}
