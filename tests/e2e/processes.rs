@@ -162,8 +162,9 @@ impl Limited {
             true => (v1, "memory.limit_in_bytes"),
             false => (Path::new("/sys/fs/cgroup"), "memory.max"),
         };
-        let group = Limited(parent.join(format!("sigtop-test-{}", std::process::id())));
-        fs::create_dir(&group.0).ok()?;
+        let directory = parent.join(format!("sigtop-test-{}", std::process::id()));
+        fs::create_dir(&directory).ok()?;
+        let group = Limited(directory);
         fs::write(group.0.join(limit), bytes.to_string()).ok()?;
         Some(group)
     }
