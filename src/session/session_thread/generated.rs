@@ -46,8 +46,10 @@ impl SessionThread {
     /// Looks for what stacks through compiled Java code lack, and says it once.
     pub(super) fn update_java_advice(&mut self) {
         let found = JavaAdvice::find(&self.model.profile, &self.model.names, self.model.clock);
-        self.generated.java = found.and_then(|advice| advice.without_names(writes_map_at_exit(advice.pid)));
         let is_live = matches!(self.feed, SampleSource::Live(_)) && self.ended.is_none();
+        // A program that has just ended may have written its map, which is read soon.
+        let come_later = |pid| writes_map_at_exit(pid).unwrap_or(is_live);
+        self.generated.java = found.and_then(|advice| advice.without_names(come_later(advice.pid)));
         let Some(advice) = self.generated.java.filter(|_| is_live) else { return };
         // Stacks may turn out to be truncated when more of the program is compiled.
         let announced = self.generated.announced.replace(advice);
@@ -57,8 +59,39 @@ impl SessionThread {
     }
 }
 
-/// Whether the arguments of a Java program have it write a perf map at its end.
-fn writes_map_at_exit(pid: u32) -> bool {
+/// Whether the arguments of a Java program have it write a perf map at its end; `None` if it has
+/// ended.
+fn writes_map_at_exit(pid: u32) -> Option<bool> {
     let arguments = std::fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
-    arguments.split(|&byte| byte == 0).any(|argument| argument == b"-XX:+DumpPerfMapAtExit")
+    let mut words = arguments.split(|&byte| byte == 0);
+    (!arguments.is_empty()).then(|| words.any(|argument| argument == b"-XX:+DumpPerfMapAtExit"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::process::{Command, Stdio};
+
+    /// Regression test: of a program that had just ended, its arguments are empty, and it was said
+    /// that its code had no names although it had written its map.
+    #[test]
+    fn an_ended_program_does_not_say_whether_it_writes_its_map() {
+        for (arguments, writes) in [(&["-XX:+DumpPerfMapAtExit"][..], true), (&[], false)] {
+            let mut command = Command::new("sh");
+            command.args(["-c", "echo; read end", "sh"]).args(arguments);
+            let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().expect("sh");
+            let mut byte = [0];
+            let mut out = child.stdout.take().expect("piped");
+            std::io::Read::read_exact(&mut out, &mut byte).expect("a line");
+            assert_eq!(writes_map_at_exit(child.id()), Some(writes));
+            drop(child.stdin.take());
+            // Its end of the pipe is closed before it is a zombie.
+            let stat = format!("/proc/{}/stat", child.id());
+            while !std::fs::read_to_string(&stat).expect("not waited for").contains(") Z") {
+                std::thread::yield_now();
+            }
+            assert_eq!(writes_map_at_exit(child.id()), None);
+            child.wait().expect("a child");
+        }
+    }
 }
