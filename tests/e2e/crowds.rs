@@ -66,7 +66,7 @@ fn a_busy_thread_wakes_nobody() {
 fn thousands_of_threads_are_alive() {
     let (binary, count) = (targets::c("crowd"), crowd(2_000, 10_000));
     for options in ["--hz 250", "--clock real --hz 100"] {
-        let watched = Batch::new(options).run(&[text(&binary), &count, "1"]);
+        let watched = Batch::new(options).run(&[text(&binary), &count, "1", "awake"]);
         assert!(watched.ran.out().starts_with(&format!("threads {count}\n")), "{}", watched.ran.out());
         assert_eq!(watched.ran.code(), 0, "{}", watched.ran.err());
         accounts(&watched.raw);

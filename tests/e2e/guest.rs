@@ -77,7 +77,7 @@ fn the_agent_steps_aside() {
         let watched = watch_unharmed(&[Guest::Batch(clocks[0])], &measured, &alone);
         let guests: Vec<Guest> = clocks[1..].iter().map(|options| Guest::Batch(options)).collect();
         // The agent thread looks around ten times a second, also before and after a shorter time.
-        let short = [text(&aside), call, "150"];
+        let short = [text(&aside), call, "120"];
         prove(&guests, &[], |guest| same(host(guest, &short), alone.clone()));
         // On a busy machine, the agent thread needs some periods to leave and to come back. The
         // next sample then has the time that was not sampled meanwhile, or it is counted as lost.

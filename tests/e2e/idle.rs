@@ -4,7 +4,7 @@
 use std::process::Command;
 
 use super::shares::accounts;
-use crate::harness::run::{Batch, SIGTOP, run, text};
+use crate::harness::run::{Batch, SIGTOP, in_parallel, run, text};
 use crate::harness::targets;
 use crate::harness::terminal::Terminal;
 
@@ -69,21 +69,21 @@ fn over_before_a_tick_is_one_sentence() {
 /// An idle target is never interrupted with the CPU clock.
 #[test]
 fn an_idle_target_is_left_asleep() {
-    let watched = Batch::new("--hz 1000").run(&[text(&targets::c("epoll_idle")), "1"]);
-    assert_eq!(watched.ran.out(), "interrupted 0\n");
-    let watched = Batch::new("--hz 1000").run(&[text(&targets::c("longsleep")), "1"]);
-    assert_eq!(watched.ran.out(), "asleep\ninterrupted 0\n");
+    in_parallel(&[("epoll_idle", "interrupted 0\n"), ("longsleep", "asleep\ninterrupted 0\n")], |(target, out)| {
+        let watched = Batch::new("--hz 1000").run(&[text(&targets::c(target)), "1"]);
+        assert_eq!(watched.ran.out(), *out);
+    });
 }
 
 /// A program that only sleeps has no agent thread. It is sampled from outside.
 #[test]
 fn the_wall_clock_lets_sleepers_sleep() {
-    for target in ["epoll_idle", "longsleep"] {
+    in_parallel(&["epoll_idle", "longsleep"], |target| {
         let watched = Batch::new("--clock real --hz 250").run(&[text(&targets::c(target)), "2"]);
         let weight = watched.raw.weight_ns("real") as f64 / 1e9;
         assert!(weight > 1.4, "{target}: {weight} s of 2 s");
         assert_eq!(watched.ran.number("interrupted"), 0, "{target}");
-    }
+    });
 }
 
 /// The sampler leaves a process to its agent when that connects: no time is sampled twice, and what

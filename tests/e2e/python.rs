@@ -104,29 +104,32 @@ fn nearly_all_are_read(watched: &Watched) {
 
 #[test]
 fn shares_are_those_of_the_functions() {
-    // On a busy machine, ticks that come together are one sample.
-    check_shares("--hz 250", "3");
+    check_shares("--hz 250", "1.7");
 }
 
 #[test]
 fn shares_from_outside_are_those_of_the_functions() {
-    check_shares("--hz 990 --engine external --budget 100%", "0.8");
+    check_shares("--hz 990 --engine external --budget 100%", "0.6");
 }
 
 fn check_shares(options: &str, seconds: &str) {
     for python in interpreters() {
-        let watched = watch(python, options, "shares", seconds);
-        nearly_all_are_read(&watched);
-        let all = watched.raw.of("prof").filter(|entry| functions(entry).contains(&"shares"));
-        let all: u64 = all.map(|entry| entry.samples).sum();
-        for (name, expected) in [("burn_a", 0.6), ("burn_b", 0.3), ("burn_c", 0.1)] {
-            let entries = watched.raw.of("prof").filter(|entry| functions(entry).contains(&name));
-            let hits: u64 = entries.map(|entry| entry.samples).sum();
-            let distance = deviations(hits, all, expected);
-            assert!(distance.abs() <= 4.0, "{name} in {python:?}: {hits} of {all}, {distance} standard deviations");
+        let mut samples = [0; 4];
+        // The check can fail: with so many samples, a half is no 60 percent. On a busy machine, one
+        // run has too few, as ticks that come together are one sample.
+        while samples[0] == 0 || deviations(samples[0] / 2, samples[0], 0.6).abs() <= 4.0 {
+            let watched = watch(python, options, "shares", seconds);
+            nearly_all_are_read(&watched);
+            for (samples, name) in samples.iter_mut().zip(["shares", "burn_a", "burn_b", "burn_c"]) {
+                let entries = watched.raw.of("prof").filter(|entry| functions(entry).contains(&name));
+                *samples += entries.map(|entry| entry.samples).sum::<u64>();
+            }
         }
-        // The check can fail: with so many samples, a half is no 60 percent.
-        assert!(deviations(all / 2, all, 0.6).abs() > 4.0, "{all} samples");
+        let all = samples[0];
+        for (hits, expected) in samples[1..].iter().zip([0.6, 0.3, 0.1]) {
+            let distance = deviations(*hits, all, expected);
+            assert!(distance.abs() <= 4.0, "{expected} in {python:?}: {hits} of {all}, {distance} standard deviations");
+        }
     }
 }
 

@@ -185,7 +185,7 @@ fn waits_are_not_interrupted() {
 #[test]
 fn thousands_of_short_waits_are_not_interrupted() {
     let waits = targets::c("waits");
-    let (seconds, least) = if std::env::var_os("SIGTOP_LONG").is_some() { ("60", 100_000) } else { ("4", 5_000) };
+    let (seconds, least) = if std::env::var_os("SIGTOP_LONG").is_some() { ("60", 100_000) } else { ("2", 2_500) };
     let broken_off = |guest: Guest| {
         let shown = host(guest, &[text(&waits), seconds]);
         let number = |name: &str| {

@@ -54,7 +54,7 @@ fn target(seconds: &str, play: impl FnOnce(&mut UnixStream, &Child)) -> (i32, Du
 fn nonsense_ends_the_connection_and_nothing_else() {
     let mut random = 88_172_645_463_325_252u64;
     for round in 0..8 {
-        let (code, _) = target("1", |stream, child| {
+        let (code, _) = target("0.5", |stream, child| {
             let mut hello = [0; 64];
             stream.read_exact(&mut hello).expect("a Hello");
             let garbage: Vec<u8> = (0..4096)
@@ -104,7 +104,7 @@ fn a_viewer_that_stands_still_holds_nobody_up() {
     let mut out = String::new();
     let mut stdout = sigtop.stdout.take().expect("piped");
     let reader = std::thread::spawn(move || stdout.read_to_string(&mut out).map(|_| out));
-    std::thread::sleep(Duration::from_secs(5));
+    std::thread::sleep(Duration::from_secs(3));
     kill(pid, Signal::SIGCONT).expect("ours");
     assert_eq!(sigtop.wait().expect("ours").code(), Some(0));
     let out = reader.join().expect("no panic").expect("a pipe");

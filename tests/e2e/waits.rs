@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::process::Command;
 
-use crate::harness::run::{Ran, SIGTOP, run, text};
+use crate::harness::run::{Ran, SIGTOP, in_parallel, run, text};
 use crate::harness::skips::skip;
 use crate::harness::targets;
 use crate::harness::terminal::Terminal;
@@ -138,8 +138,8 @@ fn the_reason_of_each_wait_is_told_from_outside() {
 /// it could be counted on: the kernel lets a thread wait for another's lease of a file.
 #[test]
 fn threads_wait_for_disks_and_for_memory() {
-    for engine in [&[][..], &["--engine", "external"]] {
-        let directory = Directory::new(&[&["waits-disk"], engine].concat().join("-"));
+    in_parallel(&[&[][..], &["--engine", "external"]], |&engine| {
+        let directory = Directory::new(&[&["waits-disk"][..], engine].concat().join("-"));
         let [leased, synced] = ["leased", "synced"].map(|name| text(&directory.file(name)).to_owned());
         let place = text(directory.file("leased").parent().expect("a directory")).to_owned();
         let (weights, ran) = record(engine, "waits_disk", &["3", &place]);
@@ -163,7 +163,7 @@ fn threads_wait_for_disks_and_for_memory() {
         if synced < 0.03 {
             skip("the disk here keeps nobody waiting");
         }
-    }
+    });
 }
 
 /// The time for which threads wait for a CPU is that which the kernel counts.

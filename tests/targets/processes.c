@@ -130,7 +130,7 @@ int main(int count, char **arguments) {
     } else if (!strcmp(mode, "vfork")) vfork_children(atoi(argument));
     else if (!strcmp(mode, "setuid")) {
         if (geteuid() == 0 && (setgid(65534) || setuid(65534))) return 4;
-        burn(1500);
+        burn(500);
         printf("users %d\n", users());
         burn(200);
     } else if (!strcmp(mode, "strict")) {
