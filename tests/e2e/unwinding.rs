@@ -80,6 +80,25 @@ fn sleeping_threads_are_unwound_in_code_with_base_pointers() {
     }
 }
 
+/// The maps are read again when a thread sleeps in a library that was not known, and its stack is
+/// walked once more, although it sleeps on.
+#[test]
+fn threads_that_sleep_in_a_library_since_it_was_loaded_are_unwound() {
+    let library = "#include <unistd.h>\nint waits_in_a_library(void) { return usleep(1500000) + 1; }\n";
+    let library = targets::generated("waits_in_a_library", library, "c", "gcc", &["-O1", "-shared", "-fPIC"]);
+    let program = "#include <dlfcn.h>\nvolatile long sink;\n\
+        int main(int argc, char **argv) { for (long i = 0; i < 400000000; i++) sink = i; (void)argc;\n\
+        int (*waits)(void) = (int (*)(void))dlsym(dlopen(argv[1], RTLD_NOW), \"waits_in_a_library\"); return waits() - 1; }\n";
+    let program = targets::generated("loads", program, "c", "gcc", &["-O1", "-ldl"]);
+    let watched = Batch::new("--hz 250 --clock real").run(&[text(&program), text(&library)]);
+    assert_eq!(watched.ran.code(), 0, "{}", watched.ran.err());
+    let asleep = || watched.raw.of("real").filter(|entry| entry.frames.iter().any(|frame| frame.name() == "usleep"));
+    let all: u64 = asleep().map(|entry| entry.weight_ns).sum();
+    let whole = asleep().filter(|entry| !entry.truncated && entry.frames.iter().any(|frame| frame.name() == "main"));
+    let whole: u64 = whole.map(|entry| entry.weight_ns).sum();
+    assert!(all > 1_300_000_000 && whole * 10 >= all * 9, "{whole} of {all} ns");
+}
+
 #[test]
 fn code_that_only_debug_information_describes_is_unwound() {
     const FLAGS: [&str; 5] =

@@ -8,11 +8,13 @@
 //! truncated: a sleeping thread is not woken to complete it.
 
 use alloc::boxed::Box;
+use core::sync::atomic::Ordering;
 
 use crate::agent::interpreter;
 use crate::agent::os::process_memory::ProcessMemory;
 use crate::agent::os::syscall::{File, PathBuffer};
 use crate::agent::sampling::deepest;
+use crate::agent::state;
 use crate::agent::unwind::modules::Snapshot;
 use crate::agent::unwind::registers::Registers;
 use crate::agent::unwind::stack::{CopiedStack, Stack};
@@ -96,6 +98,10 @@ impl SleeperWalker {
         }
         let walk =
             walk::walk(snapshot, &mut self.cache, Registers::of_sleeper(location.ip, location.sp), &mut stack, frames);
+        if walk.uncovered {
+            // The code may be in a library that was loaded just now.
+            state::WANT_MODULES.store(true, Ordering::Relaxed);
+        }
         deepest::note(tid, location.sp, snapshot, self.cache.last_walk(), &walk, frames[0]);
         let depth = interpreter::merge_frames_of_sleeper(&self.memory, tid, frames, walk.depth, walk.is_whole());
         Some((depth, walk.flags))

@@ -10,7 +10,7 @@ use crate::agent::sampling::sleeping::SleepLocation;
 use crate::agent::sampling::waits::SleeperWait;
 use crate::agent::timers::phase::Phase;
 use crate::agent::timers::timer::Timer;
-use crate::link::wire::{LossCause, MAX_COMM};
+use crate::link::wire::{LossCause, MAX_COMM, flag};
 
 /// Minimum time waited for a CPU that has a sample of its own, ns.
 const LEAST_DELAY_NS: u64 = 200_000;
@@ -32,6 +32,11 @@ impl SleeperStack {
         self.frames.clear();
         self.frames.extend_from_slice(frames);
         (self.flags, self.generation) = (flags, generation);
+    }
+
+    /// Returns whether the stack may be whole by other modules than those it was walked by.
+    pub(super) fn is_outdated(&self, generation: u32) -> bool {
+        self.flags & flag::TRUNCATED != 0 && self.generation != generation
     }
 }
 

@@ -76,7 +76,8 @@ impl TimerEngine {
                     continue;
                 }
             }
-            let sleeps = sleeps_on || sleepers.find(thread, schedule, snapshot, (count, few));
+            let is_known = sleeps_on && !thread.last.is_outdated(snapshot.generation());
+            let sleeps = is_known || sleepers.find(thread, schedule, snapshot, (count, few));
             thread.note_delay(schedule, sleeps);
             if sleeps {
                 // A last sample that weighed more than was owed is made up for.
