@@ -10,6 +10,8 @@ use super::registers::ThreadRegisters;
 const NT_PRSTATUS: usize = 1;
 /// The kernel's own error number for a call that is made again unless a handler runs.
 const ERESTARTNOHAND: i64 = 514;
+/// The kernel's own error number for a call that restart_syscall(2) continues.
+const ERESTART_RESTARTBLOCK: i64 = 516;
 /// The size of the red zone: leaf functions use this much memory below the stack pointer.
 pub(super) const RED_ZONE: u64 = 128;
 /// The DWARF number of the stack pointer.
@@ -59,6 +61,11 @@ impl StoppedRegisters {
     /// Returns whether that call is about to report EINTR.
     pub(super) fn is_interrupted(&self) -> bool {
         self.0.rax as i64 == -i64::from(libc::EINTR)
+    }
+
+    /// Returns whether the kernel is about to continue that call by restart_syscall(2).
+    pub(super) fn is_continued(&self) -> bool {
+        self.0.rax as i64 == -ERESTART_RESTARTBLOCK
     }
 }
 

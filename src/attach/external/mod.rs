@@ -30,7 +30,8 @@
 //!
 //! # What the target could notice
 //!
-//! * A stop that meets a system call makes some calls fail with EINTR: [`restart`] repairs them.
+//! * A stop that meets a system call makes some calls fail with EINTR, and some go on by another
+//!   call, which a seccomp filter may forbid: [`restart`] repairs them.
 //! * A stopped thread stays stopped if its tracer hangs: the [`supervisor`] then ends the sampler,
 //!   and the kernel lets all threads run on. The sampler has a session of its own, so that job
 //!   control never stops it. It ends with its viewer, after the stops that are under way.

@@ -5,6 +5,12 @@
 //! runs and nothing was done. The table says for each why making it again is what the program
 //! wants. A call that has done a part of its work reports that part and not EINTR, so it is never
 //! made again.
+//!
+//! A wait with a timeout goes on by restart_syscall(2), which no program calls itself. A seccomp
+//! filter, such as that of sshd, may end the process for it. With a filter such a wait is made
+//! again, too: it has just begun.
+
+use crate::attach::proc::ProcStatus;
 
 /// A call and the reason why it reports EINTR.
 struct RestartableCall {
@@ -57,6 +63,11 @@ const SYS_EPOLL_PWAIT2: i64 = 441;
 /// Returns whether a call that reports EINTR without a handler is to be made again.
 pub(super) fn is_restartable(number: i64) -> bool {
     TABLE.iter().any(|call| call.number == number)
+}
+
+/// Returns whether a seccomp filter may forbid a thread to call restart_syscall(2).
+pub(super) fn is_filtered(tid: u32) -> bool {
+    ProcStatus::of(tid).is_ok_and(|status| status.confined)
 }
 
 #[cfg(test)]

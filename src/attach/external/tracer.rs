@@ -336,9 +336,8 @@ impl Tracer {
         }
         let call = registers.as_ref().ok().and_then(StoppedRegisters::system_call);
         if let (Ok(registers), Some(call)) = (&registers, call)
-            && signal == 0
-            && registers.is_interrupted()
-            && restart::is_restartable(call)
+            && (signal == 0 && registers.is_interrupted() && restart::is_restartable(call)
+                || registers.is_continued() && restart::is_filtered(tid))
         {
             let _ = arch::repeat_system_call(tid);
         }
