@@ -267,20 +267,24 @@ impl LiveTarget {
                 return Some((error.to_string(), false));
             }
         }
-        match self.sampler.report()? {
-            SamplerReport::Refused { pid } if self.outside.refuse(pid) => None,
-            SamplerReport::Refused { pid } => {
-                let reason = rights::explain_refusal(pid, is_launched);
-                self.ledger.explain(pid, &reason);
-                let is_traced = rights::tracer(pid).is_some();
-                let is_all = !is_launched && self.target.pids() == [pid];
-                Some((format!("process {pid} {reason}"), is_all && !is_traced && rights::check(pid).is_err()))
-            }
-            SamplerReport::Failed => {
+        while let Some(report) = self.sampler.report() {
+            let SamplerReport::Refused { pid, tracer } = report else {
                 self.outside.give_up();
-                Some(("the sampler has ended too often and is not started again".to_owned(), false))
+                return Some(("the sampler has ended too often and is not started again".to_owned(), false));
+            };
+            if self.outside.refuse(pid) {
+                continue;
+            }
+            let tracer = tracer.or_else(|| rights::tracer(pid));
+            let Some(reason) = rights::explain_refusal(pid, tracer, is_launched) else { continue };
+            self.ledger.explain(pid, &reason);
+            if tracer.is_none_or(|tracer| self.outside.note_tracer(tracer)) {
+                let is_all = !is_launched && self.target.pids() == [pid];
+                let is_over = is_all && tracer.is_none() && rights::check(pid).is_err();
+                return Some((format!("process {pid} {reason}"), is_over));
             }
         }
+        None
     }
 
     /// Selects the engine.

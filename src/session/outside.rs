@@ -38,6 +38,8 @@ pub(super) struct OutsideProcesses {
     named: HashMap<u32, u64>,
     /// Those that the kernel does not let the sampler look into.
     refused: HashSet<u32>,
+    /// Other tracers of processes that were reported.
+    tracers: HashSet<u32>,
     /// Programs by pid, with the start of their stacks, which tells programs of one process apart.
     programs: HashMap<u32, (u64, Candidate)>,
     /// Time of the next look at them, ns.
@@ -54,6 +56,7 @@ impl OutsideProcesses {
             has_sleepers: false,
             named: HashMap::new(),
             refused: HashSet::new(),
+            tracers: HashSet::new(),
             programs: HashMap::new(),
             next_look_ns: 0,
             has_failed: false,
@@ -124,6 +127,12 @@ impl OutsideProcesses {
         }
         let is_stranger = self.programs.get(&pid).is_some_and(|(_, candidate)| *candidate == Candidate::Stranger);
         self.refused.contains(&pid) && !is_stranger
+    }
+
+    /// Notes that a process has another tracer. Returns whether that tracer is new: it may have
+    /// many short children.
+    pub(super) fn note_tracer(&mut self, tracer: u32) -> bool {
+        self.tracers.insert(tracer)
     }
 
     /// Notes that no sampler can be started.

@@ -6,7 +6,7 @@ use std::io::{BufRead as _, BufReader};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 
 use crate::harness::raw::Raw;
-use crate::harness::run::{SIGTOP, run, text};
+use crate::harness::run::{Batch, SIGTOP, run, text};
 use crate::harness::targets;
 
 /// A program that runs until the test ends.
@@ -57,4 +57,15 @@ fn time_under_a_debugger_is_counted_and_sampled_again_afterwards() {
     drop(tracer);
     let (sampled, _) = sample(&pid);
     assert!(sampled >= 50_000_000, "{sampled} ns sampled");
+}
+
+/// Regression test: children that were traced and had ended before they were looked into were said
+/// to need `--cap-add SYS_PTRACE`, in a line for each.
+#[test]
+fn short_children_of_a_debugger_are_explained_in_one_line() {
+    let target = targets::c("tracer");
+    let watched = Batch::new("--engine external --hz 1000").run(&[text(&target), "children", "20"]);
+    assert_eq!(watched.ran.code(), 0, "{}", watched.ran.err());
+    let refusals: Vec<&str> = watched.tables.lines().filter(|line| line.starts_with("sigtop: process")).collect();
+    assert!(matches!(refusals[..], [line] if line.contains("is traced by process")), "{refusals:#?}");
 }

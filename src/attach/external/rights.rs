@@ -6,7 +6,7 @@ use std::os::unix::fs::MetadataExt;
 
 use nix::unistd::geteuid;
 
-use crate::attach::proc::ProcStatus;
+use crate::attach::proc::{ProcStat, ProcStatus};
 
 /// The setting of the security module that restricts ptrace.
 const PTRACE_SCOPE: &str = "/proc/sys/kernel/yama/ptrace_scope";
@@ -37,17 +37,27 @@ struct TracingFacts {
 /// The reason and the remedy, as a clause about the process.
 pub fn check(pid: u32) -> Result<(), String> {
     // Opening the memory takes the same right as tracing.
-    match File::open(format!("/proc/{pid}/mem")) {
+    match memory(pid) {
         Ok(_) => Ok(()),
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
-        Err(_) => Err(explain_refusal(pid, false)),
+        Err(_) => Err(explain(&TracingFacts::read(pid))),
     }
 }
 
-/// Explains why the kernel does not let threads of a process be stopped, as a clause about the
-/// process. `is_launched` says that this program has started it, or one of its ancestors.
-pub fn explain_refusal(pid: u32, is_launched: bool) -> String {
-    explain(&TracingFacts { is_launched, ..TracingFacts::read(pid) })
+fn memory(pid: u32) -> io::Result<File> {
+    File::open(format!("/proc/{pid}/mem"))
+}
+
+/// Explains why the kernel did not let threads of a process be stopped, as a clause about the
+/// process. `tracer` is the one that it had then. `is_launched` says that this program has started
+/// it, or one of its ancestors. Returns `None` if the process has ended, and had no tracer.
+pub fn explain_refusal(pid: u32, tracer: Option<u32>, is_launched: bool) -> Option<String> {
+    let facts = TracingFacts::read(pid);
+    let tracer = tracer.unwrap_or(0);
+    // One that is just ending has no memory any more.
+    let has_no_memory = || memory(pid).is_err_and(|error| error.raw_os_error() == Some(libc::ESRCH));
+    let has_ended = || ProcStat::of(pid).map_or(true, |stat| stat.is_dead()) || has_no_memory();
+    (tracer != 0 || !has_ended()).then(|| explain(&TracingFacts { tracer, is_launched, ..facts }))
 }
 
 /// Returns the tracer that a process has already, such as a debugger.

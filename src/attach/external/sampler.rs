@@ -20,6 +20,7 @@ use crossbeam_channel::{Sender, bounded, unbounded};
 use super::events::{MAX_QUEUED, SamplerConfig};
 use super::heartbeat::Heartbeat;
 use super::ptrace;
+use super::rights;
 use super::scope::WatchScope;
 use super::tracer::{Tracer, TracerCommand, TracerLinks};
 use super::walker::{ViewerAddress, Walker};
@@ -90,7 +91,9 @@ pub fn run() -> io::Result<()> {
         thread::Builder::new().name("walker".to_owned()).spawn(move || Walker::new(viewer, ask).run(&events))?;
     thread::Builder::new().name("answers".to_owned()).spawn(move || {
         for pid in refused {
-            if writeln!(answers, "refused {pid}").is_err() {
+            // The process may have ended by the time that the viewer reads this.
+            let tracer = rights::tracer(pid).unwrap_or(0);
+            if writeln!(answers, "refused {pid} {tracer}").is_err() {
                 break;
             }
         }

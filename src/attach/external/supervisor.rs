@@ -40,6 +40,8 @@ pub enum SamplerReport {
     Refused {
         /// The process.
         pid: u32,
+        /// The tracer that it had, which it may have left since.
+        tracer: Option<u32>,
     },
     /// The sampler has failed too often and is not started again.
     Failed,
@@ -255,6 +257,13 @@ fn watch_over(shared: &Mutex<SamplerState>, is_closing: &AtomicBool, report: &Se
     }
 }
 
+/// Parses `refused PID TRACER`, where a tracer of 0 is none.
+fn parse_report(line: &str) -> Option<SamplerReport> {
+    let (pid, tracer) = line.trim().strip_prefix("refused ")?.split_once(' ')?;
+    let tracer: u32 = tracer.parse().ok()?;
+    Some(SamplerReport::Refused { pid: pid.parse().ok()?, tracer: (tracer != 0).then_some(tracer) })
+}
+
 /// Reads what the sampler has to say, for at most [`LOOK`].
 ///
 /// # Errors
@@ -271,9 +280,8 @@ fn read_reports(stream: &mut UnixStream, received: &mut Vec<u8>, report: &Sender
     }
     while let Some(end) = received.iter().position(|&byte| byte == b'\n') {
         let line: Vec<u8> = received.drain(..=end).collect();
-        let pid = std::str::from_utf8(&line).ok().and_then(|line| line.trim().strip_prefix("refused ")?.parse().ok());
-        if let Some(pid) = pid {
-            let _ = report.send(SamplerReport::Refused { pid });
+        if let Some(refused) = std::str::from_utf8(&line).ok().and_then(parse_report) {
+            let _ = report.send(refused);
         }
     }
     Ok(())
