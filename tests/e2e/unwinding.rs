@@ -189,3 +189,24 @@ fn deep_recursion_keeps_its_root() {
     let of_leaf = || watched.raw.of("prof").filter(|entry| entry.frames.iter().any(|frame| frame.name() == "leaf"));
     assert!(of_leaf().all(|entry| entry.frames.len() == 320 + 1 + 128), "{:?}", watched.raw.entries);
 }
+
+/// Regression test: code without tables that keeps no frame pointer, but a zero in its register,
+/// was taken for the first of its stack, which was then said to be whole.
+#[test]
+fn a_zero_in_place_of_the_frame_pointer_does_not_make_a_stack_whole() {
+    let Some(_) = tool("cc") else { return };
+    let source = CHAIN.replace(
+        "return leaf(n) + 1;",
+        "__asm__ volatile(\"xor %%ebp, %%ebp\" ::: \"rbp\"); double x = leaf(n); \
+         __asm__ volatile(\"\" ::: \"rbp\"); return x + 1;",
+    );
+    let flags = ["-O2", "-fomit-frame-pointer", "-fno-asynchronous-unwind-tables", "-fno-unwind-tables"];
+    let program = targets::generated("zero", &source, "c", "cc", &flags);
+    let watched = Batch::new("--hz 250").run(&[text(&program)]);
+    let names = |entry: &Entry| entry.frames.iter().map(|frame| frame.name().to_owned()).collect::<Vec<_>>();
+    let leaves = || watched.raw.of("prof").filter(|entry| names(entry).iter().any(|name| name == "leaf"));
+    let is_right = |entry: &&Entry| entry.truncated || names(entry).iter().any(|name| name == "main");
+    let wrong: Vec<_> = leaves().filter(|entry| !is_right(entry)).map(names).collect();
+    assert!(leaves().map(|entry| entry.weight_ns).sum::<u64>() > 100_000_000, "{}", watched.tables);
+    assert!(wrong.is_empty(), "without main, and not truncated: {wrong:?}");
+}

@@ -14,6 +14,10 @@ const MAX_WORDS: u64 = 4;
 const MAX_START_FRAMES: usize = 4;
 /// Bytes of code of such a `main` before its call.
 const MAX_MAIN: u64 = 64;
+/// Words above the stack pointer of a frame among which a return address is looked for.
+const MAX_ABOVE: u64 = 128;
+/// Maximum number of arguments of a program that are looked at.
+const MAX_ARGUMENTS: u64 = 4096;
 
 /// Whether a stack was made by hand (as `makecontext` makes one) and begins with a function that
 /// nothing has called: a caller's frame of an address whose last byte no table covers, and that is
@@ -57,6 +61,25 @@ pub(crate) fn called_from_start(
         return is_certain.then_some(Step::Caller(caller, StepReads::Other));
     }
     None
+}
+
+/// Whether a frame without tables whose base pointer is zero is the first one of its stack: it is
+/// that of a program's start, or nothing above it is the address of code behind the start of a
+/// function. Code that keeps no frame pointer may have a zero in that register at any time.
+pub(crate) fn is_first(snapshot: &Snapshot, frame: &WalkFrame<'_>, stack: &mut impl Stack) -> bool {
+    let mut above = |word: u64| stack.read(frame.sp().wrapping_add(8 * word));
+    // The number of arguments, their addresses, and a zero.
+    if let Some(count @ 1..=MAX_ARGUMENTS) = above(0)
+        && above(1).is_some_and(|argument| argument > frame.sp())
+        && above(1 + count) == Some(0)
+    {
+        return true;
+    }
+    let is_inside = |word: u64| {
+        let CodeLocation::Module(module) = snapshot.locate(word) else { return false };
+        snapshot.lookup(module, word).is_none_or(|(lookup, address)| !lookup.starts_function(address))
+    };
+    !(0..MAX_ABOVE).map_while(above).any(is_inside)
 }
 
 /// Whether the tables lead from a frame to the root of the stack, in this module, in a few steps.

@@ -143,6 +143,10 @@ fn walk_to_root(
                 just_called(snapshot, &frame, stack)
                     .or_else(|| roots::called_from_start(snapshot, &mut cache.rules, &frame, stack, walk))
                     .or_else(|| by_frame_pointer(&frame, stack))
+                    .filter(|step| {
+                        let is_zero = matches!(step, Step::Root(_)) && frame.bp() == Some(0);
+                        !is_zero || roots::is_first(snapshot, &frame, stack)
+                    })
                     .unwrap_or(Step::Lost)
             }
         };
