@@ -2,11 +2,13 @@
 //! `SIGTOP_LONG=1`): every request is answered, no timer is lost or left behind, and the counters
 //! add up.
 
+use std::fs;
 use std::io::{ErrorKind, Read, Write};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
+use nix::sys::signal::Signal;
 use sigtop::link::wire::{
     AgentCounters, Clock, Engaged, Engine, EngineState, Message, Request, Writer, decode_message, split_frame,
     stack_memory,
@@ -74,18 +76,12 @@ impl Viewer {
     }
 }
 
-/// Starts a shell that is busy forever, and accepts its agent.
-fn target() -> (Child, Viewer) {
+/// Starts a program, and accepts its agent.
+fn start(command: &mut Command) -> (Child, Viewer) {
     let path = targets::scratch("switches").join("socket");
     let listener = UnixListener::bind(&path).expect("a socket");
     let link = format!("77:{}:{PERIOD_NS}:0:{}", std::process::id(), path.display());
-    let child = Command::new("sh")
-        .args(["-c", "while :; do :; done"])
-        .env("LD_PRELOAD", agent())
-        .env("SIGTOP_LINK", link)
-        .stdin(Stdio::null())
-        .spawn()
-        .expect("sh");
+    let child = command.env("LD_PRELOAD", agent()).env("SIGTOP_LINK", link).spawn().expect("a target");
     let stream = accept(&listener);
     stream.set_read_timeout(Some(Duration::from_millis(50))).expect("a socket");
     let viewer =
@@ -95,7 +91,7 @@ fn target() -> (Child, Viewer) {
 
 #[test]
 fn changing_clock_and_engine_leaves_no_timer_or_descriptor_behind() {
-    let (mut child, mut viewer) = target();
+    let (mut child, mut viewer) = start(Command::new("sh").args(["-c", "while :; do :; done"]).stdin(Stdio::null()));
     let pid = child.id();
     let configurations = [
         (Clock::Prof, Engine::Threads),
@@ -113,7 +109,8 @@ fn changing_clock_and_engine_leaves_no_timer_or_descriptor_behind() {
         let period_ns = PERIOD_NS * (1 + round as u64 % 5);
         viewer.send(&Request::Engage { clock, engine, period_ns, per_second: 0, is_continued: false });
         viewer.await_answers(round + 1);
-        let answer = viewer.engaged[round].clone();
+        let answer = viewer.engaged.get(round).cloned();
+        let answer = answer.unwrap_or_else(|| panic!("no answer in round {round}: {:?}", child.try_wait()));
         assert_eq!((answer.clock, answer.engine, answer.period_ns), (clock, engine, period_ns), "round {round}");
         let expected = match (clock, engine) {
             (Clock::Virtual, Engine::Threads) => EngineState::Unsupported,
@@ -158,4 +155,36 @@ fn changing_clock_and_engine_leaves_no_timer_or_descriptor_behind() {
     }
     child.kill().expect("ours");
     child.wait().expect("ours");
+}
+
+/// Returns whether SIGALRM is pending for a process.
+fn has_alarm(pid: u32) -> bool {
+    let status = fs::read_to_string(format!("/proc/{pid}/status")).expect("it runs");
+    let pending = status.lines().find_map(|line| line.strip_prefix("ShdPnd:")).expect("a mask");
+    u64::from_str_radix(pending.trim(), 16).expect("a mask") & 1 << (Signal::SIGALRM as u32 - 1) != 0
+}
+
+/// Regression test: a tick of an interval timer that was pending while another clock was chosen,
+/// and a third, or for half a second, ended the program.
+#[test]
+fn a_tick_that_comes_after_two_switches_does_no_harm() {
+    let mut command = Command::new(targets::c("blocks_alarm"));
+    let (child, mut viewer) = start(command.stdin(Stdio::piped()).stdout(Stdio::piped()));
+    let classic = [(Clock::Real, Engine::Itimer), (Clock::Virtual, Engine::Itimer), (Clock::Prof, Engine::Threads)];
+    for (round, (clock, engine)) in classic.into_iter().enumerate() {
+        viewer.send(&Request::Engage { clock, engine, period_ns: PERIOD_NS, per_second: 0, is_continued: false });
+        viewer.await_answers(round + 1);
+        let deadline = Instant::now() + LIMIT;
+        while !has_alarm(child.id()) {
+            assert!(Instant::now() < deadline && viewer.read(), "no tick of the wall clock");
+        }
+    }
+    // Counters come once a second.
+    viewer.counters = None;
+    let deadline = Instant::now() + LIMIT;
+    while viewer.counters.is_none() {
+        assert!(Instant::now() < deadline && viewer.read(), "no counters");
+    }
+    let ran = child.wait_with_output().expect("ours");
+    assert_eq!((ran.status.code(), String::from_utf8_lossy(&ran.stdout).as_ref()), (Some(0), "blocked\nalive\n"));
 }

@@ -332,6 +332,15 @@ pub(crate) fn mask() -> u64 {
     mask
 }
 
+/// Returns the signals that the calling thread blocks and that are pending for it or the process.
+/// rt_sigpending(2)
+pub(crate) fn pending_signals() -> u64 {
+    let mut pending = 0u64;
+    // SAFETY: one mask out.
+    unsafe { syscall!(libc::SYS_rt_sigpending, &raw mut pending, 8) };
+    pending
+}
+
 /// Returns whether the 8 bytes at `address` can be read. With an invalid `how`, rt_sigprocmask(2)
 /// copies the mask in and then fails: with EFAULT if the address is unreadable, with EINVAL if it
 /// is readable. It changes nothing, needs no descriptor, and sandboxes allow it.

@@ -20,7 +20,7 @@ use crate::link::wire::{Clock, Engaged, Engine, EngineState, LossCause};
 /// Interval between two counts of the threads in wall mode, where no tick reveals a new one, ns.
 const COUNT_EVERY_NS: u64 = 100_000_000;
 /// Number of checks, a tenth of a second apart, after which no tick of a disarmed interval timer
-/// can still be on its way to a handler.
+/// can still be on its way to a handler, unless it is pending.
 const LATE_LOOKS: u32 = 5;
 /// Minimum interval between two searches for threads that have reported their start, ns.
 const SEARCH_INTERVAL_NS: u64 = 10_000_000;
@@ -345,8 +345,8 @@ impl TimerEngine {
     pub(crate) fn look_after(&mut self, now_ns: u64, due: bool, is_short: impl Fn(&TimerEngine) -> bool) -> bool {
         if self.late_looks > 0 {
             self.late_looks -= 1;
-            if self.late_looks == 0 {
-                interval_timer::none_is_late();
+            if self.late_looks == 0 && !interval_timer::forget_late() {
+                self.late_looks = 1;
             }
         }
         if self.engaged.state != EngineState::Running {

@@ -4,7 +4,7 @@
 //! before.
 
 use crate::link::wire::Clock;
-use core::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, Ordering};
+use core::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, AtomicU64, Ordering};
 
 use crate::agent::os::syscall::{self, syscall};
 use crate::agent::state;
@@ -24,9 +24,12 @@ pub(crate) fn is_tick(signal: i32, code: i32, value: u64) -> bool {
 /// Signal of the armed interval timer, or 0. Written by the agent thread, and by a thread of the
 /// target before exec.
 static CLASSIC_SIGNAL: AtomicI32 = AtomicI32::new(0);
-/// Signal of the interval timer that was disarmed last, while a tick of it may still be pending;
-/// else 0. Written by the agent thread.
-static LATE_SIGNAL: AtomicI32 = AtomicI32::new(0);
+/// Signals of the interval timers that were disarmed, while a tick of them may still come: bit n−1
+/// is signal n. Written by the agent thread.
+static LATE_SIGNALS: AtomicU64 = AtomicU64::new(0);
+/// Those of them that have been pending since. A thread that blocks such a signal, or gets no CPU,
+/// receives it much later. Written by the agent thread.
+static PENDING_SIGNALS: AtomicU64 = AtomicU64::new(0);
 /// Epoch of the interval timer's ticks, which carry no value.
 static CLASSIC_EPOCH: AtomicU32 = AtomicU32::new(0);
 
@@ -53,12 +56,24 @@ pub(crate) fn is_classic(signal: i32) -> bool {
 /// Returns whether a signal from the kernel is a late tick of an interval timer that the agent has
 /// disarmed.
 pub(crate) fn is_late(signal: i32) -> bool {
-    LATE_SIGNAL.load(Ordering::Relaxed) == signal
+    LATE_SIGNALS.load(Ordering::Relaxed) & bit(signal) != 0
 }
 
-/// Records that no tick is pending any more.
-pub(crate) fn none_is_late() {
-    LATE_SIGNAL.store(0, Ordering::Relaxed);
+/// Records that no tick is on its way any more, except for those that are still pending. Returns
+/// whether there are none. For the agent thread, which blocks all signals.
+pub(crate) fn forget_late() -> bool {
+    let pending = pending() & PENDING_SIGNALS.load(Ordering::Relaxed);
+    PENDING_SIGNALS.store(pending, Ordering::Relaxed);
+    LATE_SIGNALS.fetch_and(pending, Ordering::Relaxed);
+    pending == 0
+}
+
+fn pending() -> u64 {
+    if state::syscalls_forbidden() { 0 } else { syscall::pending_signals() }
+}
+
+fn bit(signal: i32) -> u64 {
+    1u64.checked_shl((signal - 1) as u32).unwrap_or(0)
 }
 
 /// Returns the epoch of the interval timer's ticks.
@@ -137,9 +152,10 @@ pub(crate) fn stay() {
 pub(crate) fn disarm_classic() -> i32 {
     let signal = CLASSIC_SIGNAL.load(Ordering::Acquire);
     if let Some(which) = armed_timer() {
-        LATE_SIGNAL.store(signal, Ordering::Release);
+        LATE_SIGNALS.fetch_or(bit(signal), Ordering::Release);
         CLASSIC_SIGNAL.store(0, Ordering::Release);
         set_interval(which, Setting::default());
+        PENDING_SIGNALS.fetch_or(pending() & bit(signal), Ordering::Relaxed);
     }
     signal
 }
@@ -155,7 +171,8 @@ fn armed_timer() -> Option<i32> {
 /// timer itself.
 pub(crate) fn forget_classic() {
     CLASSIC_SIGNAL.store(0, Ordering::Relaxed);
-    LATE_SIGNAL.store(0, Ordering::Relaxed);
+    LATE_SIGNALS.store(0, Ordering::Relaxed);
+    PENDING_SIGNALS.store(0, Ordering::Relaxed);
     SETTING.store(false, Ordering::Relaxed);
     EXEC_PENDING.store(false, Ordering::Relaxed);
 }
