@@ -21,7 +21,8 @@ use crate::agent::unwind::stack::{CopiedStack, Stack};
 use crate::agent::unwind::walk::{self, WalkCache};
 use crate::link::wire::{BlockingCall, MAX_FRAMES};
 
-/// Maximum size of the copy of a stack, in bytes from its stack pointer.
+/// Maximum size of the copy of a stack, in bytes from its stack pointer. Words behind it are read
+/// one by one.
 const COPY: usize = 64 * 1024;
 /// Minimum size of the first part of it, in bytes. Most stacks need no more.
 const FIRST_COPY: usize = 2 * PAGE;
@@ -132,7 +133,12 @@ impl LazyStack<'_> {
 impl Stack for LazyStack<'_> {
     fn read(&mut self, address: u64) -> Option<u64> {
         let end = usize::try_from(address.checked_sub(self.low)?).ok()?.checked_add(8)?;
-        while self.length < end.min(self.copy.len()) && self.extend() {}
+        if end > self.copy.len() {
+            // Frames of hundreds of kilobytes are not copied for a few words.
+            let mut word = [0; 8];
+            return self.memory.read(address, &mut word).map(|()| u64::from_ne_bytes(word));
+        }
+        while self.length < end && self.extend() {}
         CopiedStack { low: self.low, bytes: &self.copy[..self.length] }.read(address)
     }
 

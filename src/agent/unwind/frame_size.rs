@@ -4,8 +4,10 @@
 //! compiled with a base pointer has rules that begin with it, and whoever it has called may have
 //! left it alone: then it is nowhere on the stack. How far it lies above the stack pointer is what
 //! the function's first instructions have pushed. The step is taken if it leads behind a call.
+//! Where they align the stack, there are several places: it is taken if one of them leads behind a
+//! call of this very function, or only one leads behind a call.
 
-use crate::agent::arch::{FRAME_POINTER, LONGEST_CALL, PROLOGUE, ends_with_call, frame_size};
+use crate::agent::arch::{FRAME_POINTER, LONGEST_CALL, PROLOGUE, called_directly, ends_with_call, frame_size};
 use crate::agent::unwind::modules::{CodeLocation, Snapshot};
 use crate::agent::unwind::registers::Caller;
 use crate::agent::unwind::rules::{Cfa, Rule};
@@ -19,8 +21,8 @@ pub(crate) fn by_frame_size(
     frame: &WalkFrame<'_>,
     stack: &mut impl Stack,
 ) -> Option<Step> {
-    let needs_base = matches!(rule.cfa, Cfa::Register(number, _) if usize::from(number) == FRAME_POINTER);
-    if !needs_base || frame.bp().is_some() {
+    let (Cfa::Register(needed, _) | Cfa::At { register: needed, .. }) = rule.cfa else { return None };
+    if usize::from(needed) != FRAME_POINTER || frame.bp().is_some() {
         return None;
     }
     let pc = frame.address().lookup();
@@ -30,10 +32,21 @@ pub(crate) fn by_frame_size(
     let mut code = [0; PROLOGUE];
     let code = &mut code[..executed.min(PROLOGUE as u64) as usize];
     stack.read_code(pc - executed, code)?;
-    let with_base = Caller::new(pc, frame.sp(), Some(frame.sp().checked_add(frame_size(code)?)?));
-    let step = by_rule(rule, &WalkFrame::Calling(with_base), stack)?;
-    let Step::Caller(caller, _) = step else { return None };
-    let mut before = [0; LONGEST_CALL];
-    stack.read_code(caller.ip.checked_sub(LONGEST_CALL as u64)?, &mut before)?;
-    (ends_with_call(&before) || snapshot.is_restorer(caller.ip)).then_some(step)
+    // What lies between may be left over from earlier calls.
+    let (mut found, mut others) = (None, 0);
+    for base in frame_size(code)?.bases(frame.sp()) {
+        let with_base = WalkFrame::Calling(Caller::new(pc, frame.sp(), Some(base)));
+        let Some(step @ Step::Caller(caller, _)) = by_rule(rule, &with_base, stack) else { continue };
+        let mut before = [0; LONGEST_CALL];
+        if stack.read_code(caller.ip.wrapping_sub(LONGEST_CALL as u64), &mut before).is_none() {
+            continue;
+        }
+        if called_directly(&before, caller.ip) == Some(pc - executed) {
+            return Some(step);
+        }
+        if ends_with_call(&before) || snapshot.is_restorer(caller.ip) {
+            others += usize::from(found.replace(step).is_some());
+        }
+    }
+    found.filter(|_| others == 0)
 }

@@ -241,6 +241,12 @@ impl WatchedThread {
         }
     }
 
+    /// Returns how many bytes are copied of the stack while the thread sleeps. Few have to be at
+    /// first, and none of them makes it wait.
+    pub(super) fn sleeping_copy_bytes(&self) -> usize {
+        if self.copy_bytes == FIRST_COPY { FIRST_COPY / 4 } else { 4 * self.copy_bytes }
+    }
+
     /// Copies more of the stack from now on.
     pub(super) fn copy_more(&mut self) {
         self.copy_bytes = (2 * self.copy_bytes).min(LARGEST_COPY);

@@ -24,6 +24,8 @@ enum PrologueStep {
     SetBase,
     /// The stack pointer is decreased by this many bytes.
     Decrease(i32),
+    /// The stack pointer is decreased to a multiple of this many bytes.
+    Align(u64),
     /// A conditional branch.
     Branch,
     /// Control goes elsewhere.
@@ -32,18 +34,38 @@ enum PrologueStep {
     Other,
 }
 
-/// Returns how many bytes the stack pointer lies below the base pointer behind the prologue that
-/// some code begins with. Returns `None` if it sets no base pointer, or not only that.
-pub(crate) fn frame_size(mut code: &[u8]) -> Option<u64> {
-    let (mut is_saved, mut size) = (false, None);
-    while let Some((instruction, length)) = decode(code) {
-        match (instruction, &mut size) {
+/// The bytes from the stack pointer to the base pointer of a frame.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct FrameSize {
+    /// The minimum.
+    bytes: u64,
+    /// The stack pointer was decreased to a multiple of this power of two.
+    alignment: u64,
+}
+
+impl FrameSize {
+    /// Returns where the base pointer of a frame may be whose stack pointer is known.
+    pub(crate) fn bases(self, sp: u64) -> impl Iterator<Item = u64> {
+        let lowest = sp.saturating_add(self.bytes);
+        // A base pointer is a multiple of 16, as the stack pointer is before a call.
+        let first = if self.alignment == 1 { lowest } else { lowest.checked_next_multiple_of(16).unwrap_or(lowest) };
+        (first..lowest.saturating_add(self.alignment)).step_by(16)
+    }
+}
+
+/// Returns the size of a frame behind the prologue that some code begins with. Returns `None` if it
+/// sets no base pointer, or not only that.
+pub(crate) fn frame_size(mut code: &[u8]) -> Option<FrameSize> {
+    let (mut is_saved, mut bytes, mut alignment) = (false, None, 1);
+    while let Some((step, length)) = decode(code) {
+        match (step, &mut bytes) {
             (PrologueStep::PushBase, None) => is_saved = true,
-            (PrologueStep::SetBase, None) if is_saved => size = Some(0),
-            (PrologueStep::Push | PrologueStep::PushBase, Some(size)) => *size += 8,
-            (PrologueStep::Decrease(bytes), Some(size)) => *size += i64::from(bytes),
+            (PrologueStep::SetBase, None) if is_saved => bytes = Some(0),
+            (PrologueStep::Push | PrologueStep::PushBase, Some(bytes)) => *bytes += 8,
+            (PrologueStep::Decrease(more), Some(bytes)) => *bytes += i64::from(more),
+            (PrologueStep::Align(to), Some(_)) if alignment == 1 => alignment = to,
             (PrologueStep::Branch, Some(_)) | (PrologueStep::Leave, _) => break,
-            (PrologueStep::SetBase, _) => return None,
+            (PrologueStep::SetBase, _) | (PrologueStep::Align(_), Some(_)) => return None,
             _ => {}
         }
         code = code.get(length..)?;
@@ -53,7 +75,8 @@ pub(crate) fn frame_size(mut code: &[u8]) -> Option<u64> {
     }
     // What is no instruction that is known may be about the stack pointer.
     let is_understood = code.is_empty() || decode(code).is_some();
-    size.filter(|_| is_understood).and_then(|size| u64::try_from(size).ok())
+    let bytes = u64::try_from(bytes.filter(|_| is_understood)?).ok()?;
+    Some(FrameSize { bytes, alignment })
 }
 
 /// Returns an instruction and its length; `None` for one that is not known.
@@ -68,6 +91,8 @@ fn decode(code: &[u8]) -> Option<(PrologueStep, usize)> {
         [0x48, 0x83, 0xc4, bytes, ..] => (PrologueStep::Decrease(-i32::from(bytes as i8)), 4),
         [0x48, 0x81, 0xec, ..] => (PrologueStep::Decrease(word(3)?), 7),
         [0x48, 0x81, 0xc4, ..] => (PrologueStep::Decrease(word(3)?.checked_neg()?), 7),
+        [0x48, 0x83, 0xe4, mask, ..] => (PrologueStep::Align(alignment_of((mask as i8).into())?), 4),
+        [0x48, 0x81, 0xe4, ..] => (PrologueStep::Align(alignment_of(word(3)?)?), 7),
         [0x70..=0x7f, ..] => (PrologueStep::Branch, 2),
         [0x0f, 0x80..=0x8f, ..] => (PrologueStep::Branch, 6),
         // ret, call, jmp, syscall, ud2
@@ -75,6 +100,12 @@ fn decode(code: &[u8]) -> Option<(PrologueStep, usize)> {
         _ => return other(code),
     };
     Some(known)
+}
+
+/// Returns the alignment that a mask makes: a power of two of at most a page.
+fn alignment_of(mask: i32) -> Option<u64> {
+    let alignment = u64::try_from(mask.checked_neg()?).ok()?;
+    (alignment.is_power_of_two() && alignment <= 4096).then_some(alignment)
 }
 
 /// Returns the length of an instruction of the common kinds, if it does not change the stack
@@ -116,6 +147,7 @@ fn other(code: &[u8]) -> Option<(PrologueStep, usize)> {
         0xff => match extension {
             0 | 1 => (true, 0),
             2..=5 => return Some((PrologueStep::Leave, at)),
+            6 => return Some((PrologueStep::Push, at + operands_length(&code[at..])?)),
             _ => return None,
         },
         _ => return None,
@@ -150,6 +182,12 @@ fn operands_length(operands: &[u8]) -> Option<usize> {
     Some(1 + usize::from(has_index) + offset)
 }
 
+/// Returns the function that is called by the last instruction of some code, if that names it.
+pub(crate) fn called_directly(before: &[u8], return_address: u64) -> Option<u64> {
+    let [.., 0xe8, a, b, c, d] = *before else { return None };
+    Some(return_address.wrapping_add_signed(i32::from_le_bytes([a, b, c, d]).into()))
+}
+
 /// Returns whether some code ends with a call instruction.
 pub(crate) fn ends_with_call(code: &[u8]) -> bool {
     let ends = |length: usize| code.len().checked_sub(length).and_then(|at| code.get(at..));
@@ -168,9 +206,10 @@ mod tests {
     fn the_size_of_a_frame_is_what_its_prologue_takes() {
         // push rbp; mov rbp, rsp
         let with_base = |more: &[u8]| [&[0x55, 0x48, 0x89, 0xe5], more].concat();
-        let size = |more: &[u8]| frame_size(&with_base(more));
+        let size_of = |code: &[u8]| frame_size(code).filter(|size| size.alignment == 1).map(|size| size.bytes);
+        let size = |more: &[u8]| size_of(&with_base(more));
         assert_eq!(size(&[]), Some(0));
-        assert_eq!(frame_size(&[&[0xf3, 0x0f, 0x1e, 0xfa][..], &with_base(&[0x53])].concat()), Some(8), "endbr64");
+        assert_eq!(size_of(&[&[0xf3, 0x0f, 0x1e, 0xfa][..], &with_base(&[0x53])].concat()), Some(8), "endbr64");
         // push r15, r14, r12, rbx; sub rsp, 0x20; test rdi, rdi; sete al; jne
         let sleep = [0x41, 0x57, 0x41, 0x56, 0x41, 0x54, 0x53, 0x48, 0x83, 0xec, 0x20, 0x48, 0x85, 0xff];
         assert_eq!(size(&[&sleep[..], &[0x0f, 0x94, 0xc0, 0x75, 0x71]].concat()), Some(0x40));
@@ -184,12 +223,38 @@ mod tests {
     }
 
     #[test]
+    fn a_base_pointer_that_is_set_in_the_aligned_stack_has_one_place() {
+        // lea r10, [rsp + 8]; and rsp, -64; push [r10 - 8]; push rbp; mov rbp, rsp; push r10
+        let code = [
+            &[0x4c, 0x8d, 0x54, 0x24, 8, 0x48, 0x83, 0xe4, 0xc0, 0x41, 0xff, 0x72, 0xf8][..],
+            &[0x55, 0x48, 0x89, 0xe5, 0x41, 0x52, 0x48, 0x83, 0xec, 0x48],
+        ]
+        .concat();
+        assert_eq!(frame_size(&code), Some(FrameSize { bytes: 0x50, alignment: 1 }));
+    }
+
+    #[test]
+    fn an_aligned_frame_may_have_several_sizes() {
+        // push rbp; mov rbp, rsp; push rbx; and rsp, -64; sub rsp, 0x40
+        let code = [0x55, 0x48, 0x89, 0xe5, 0x53, 0x48, 0x83, 0xe4, 0xc0, 0x48, 0x83, 0xec, 0x40];
+        let size = frame_size(&code).expect("it has a size");
+        assert_eq!(size, FrameSize { bytes: 0x48, alignment: 64 });
+        assert!(size.bases(0x1000).eq([0x1050, 0x1060, 0x1070, 0x1080]));
+        for base in (0x2000..0x2100).step_by(16) {
+            assert!(size.bases(((base - 8) & !63) - 0x40).any(|found| found == base), "{base:#x}");
+        }
+        assert!(FrameSize { bytes: 24, alignment: 1 }.bases(0x1000).eq([0x1018]), "one that is not aligned has one");
+        assert_eq!(FrameSize { bytes: 8, alignment: 64 }.bases(u64::MAX - 4).count(), 0);
+    }
+
+    #[test]
     fn what_is_not_understood_has_no_size() {
         let size = |more: &[u8]| frame_size(&[&[0x55, 0x48, 0x89, 0xe5], more].concat());
         assert_eq!(frame_size(&[]), None);
         assert_eq!(frame_size(&[0x53, 0x48, 0x83, 0xec, 0x20, 0xc3]), None, "no base pointer");
         assert_eq!(frame_size(&[0x48, 0x89, 0xe5, 0xc3]), None, "the caller's base pointer is not saved");
-        assert_eq!(size(&[0x48, 0x83, 0xe4, 0xe0]), None, "and rsp, -32");
+        assert_eq!(size(&[0x48, 0x83, 0xe4, 0xe8]), None, "and rsp, -24");
+        assert_eq!(size(&[0x48, 0x83, 0xe4, 0xe0, 0x48, 0x83, 0xe4, 0xe0]), None, "and rsp, -32, twice");
         assert_eq!(size(&[0x48, 0x29, 0xc4]), None, "sub rsp, rax");
         assert_eq!(size(&[0x48, 0x8d, 0x64, 0x24, 0xe0]), None, "lea rsp, [rsp - 32]");
         assert_eq!(size(&[0x4c, 0x89, 0xd4]), None, "mov rsp, r10");
@@ -213,6 +278,8 @@ mod tests {
         for call in calls {
             assert!(ends_with_call(call) && ends_with_call(&[&[0x90; 4], call].concat()), "{call:x?}");
         }
+        assert_eq!(called_directly(&[0x90, 0xe8, 0xfb, 0xff, 0xff, 0xff], 0x1006), Some(0x1001));
+        assert_eq!(called_directly(&[0x90, 0x90, 0x90, 0x90, 0xff, 0xd0], 0x1006), None);
         for other in [&[0x90; 7][..], &[0xff, 0xe0], &[0xff, 0x25, 1, 2, 3, 4], &[0xe9, 1, 2, 3, 4], &[]] {
             assert!(!ends_with_call(other), "{other:x?}");
         }
@@ -222,7 +289,7 @@ mod tests {
         #[test]
         fn no_bytes_do_harm(code in proptest::collection::vec(proptest::num::u8::ANY, 0..40)) {
             let with_base = [&[0x55, 0x48, 0x89, 0xe5], &code[..]].concat();
-            proptest::prop_assert!(frame_size(&with_base).is_none_or(|size| size < 1 << 40));
+            proptest::prop_assert!(frame_size(&with_base).is_none_or(|size| size.bytes < 1 << 40));
             let _ = ends_with_call(&code);
         }
     }

@@ -33,8 +33,6 @@ const LISTS_ANYWAY: u64 = 64;
 /// Maximum number of stacks of sleeping threads that are copied in one tick. The others have their
 /// turn in the next one.
 const MAX_SLEEPING_COPIES: usize = 32;
-/// The part of the usual copy that is made of a sleeping thread's stack, which is rarely deep.
-const SLEEPING_PART: usize = 4;
 
 impl Tracer {
     pub(super) fn tick(&mut self, now_ns: u64) {
@@ -220,7 +218,7 @@ impl Tracer {
                 self.sleeping_copies += 1;
                 self.scratch.clear();
                 let sp = registers.get(STACK_POINTER).unwrap_or_default();
-                copy_stack(&mut self.scratch, pid, sp, thread.copy_bytes / SLEEPING_PART);
+                copy_stack(&mut self.scratch, pid, sp, thread.sleeping_copy_bytes());
                 let list = process.read_frames(tid, registers.ip, &self.scratch);
                 // A thread that ran meanwhile may have changed its stack and its frames.
                 let Some(false) = process.update_thread(tid, self.tick) else { return };

@@ -39,7 +39,9 @@ use super::ptrace::read_memory;
 use super::registers::ThreadRegisters;
 use super::stack_copy::StackCopy;
 use crate::link::wire::{FRAMES_LEFT_OUT, FrameAddress, MAX_FRAMES};
-use arch::{CodePath, FRAME_POINTER, MAX_INSTRUCTIONS, MAX_INSTRUCTIONS_ONCE, SIGNAL_RETURN_LENGTH, STACK_POINTER};
+use arch::{
+    CodePath, FRAME_POINTER, FrameSize, MAX_INSTRUCTIONS, MAX_INSTRUCTIONS_ONCE, SIGNAL_RETURN_LENGTH, STACK_POINTER,
+};
 pub(crate) use modules::ProcessModule;
 use modules::{ModuleCode, ProcessCode};
 use rule::FrameRule;
@@ -101,7 +103,7 @@ pub(crate) struct ProcessUnwinder {
     /// Rules by [packed](FrameAddress::pack) address.
     rules: HashMap<u64, CodeRule, foldhash::fast::RandomState>,
     /// Distances from the stack pointer to the canonical frame address, by instruction.
-    frame_sizes: HashMap<u64, Option<i32>>,
+    frame_sizes: HashMap<u64, Option<FrameSize>>,
     /// The address at which the first thread's stack began, if it can be read.
     stack_start: u64,
     wants_maps: bool,
@@ -240,13 +242,44 @@ impl ProcessUnwinder {
                         size
                     }
                 };
-                size.map_or(stepped, |size| rule.with_cfa_at(size).apply(registers, stack, &self.reader.expressions))
+                let rule = size.and_then(|size| self.rule_by_size(rule, (function, size), registers, stack));
+                rule.map_or(stepped, |rule| rule.apply(registers, stack, &self.reader.expressions))
             }
             _ => stepped,
         }
     }
 
-    fn frame_size(&mut self, function: u64, ip: u64) -> Option<i32> {
+    /// Returns the rule of a function's frame by its size. An aligned frame may have several: then
+    /// one counts that leads behind a call of this very function, or the only one that leads behind
+    /// a call.
+    fn rule_by_size(
+        &mut self,
+        rule: FrameRule,
+        (function, size): (u64, FrameSize),
+        registers: &ThreadRegisters,
+        stack: &StackCopy,
+    ) -> Option<FrameRule> {
+        // What lies between may be left over from earlier calls.
+        let (mut found, mut others) = (None, 0);
+        for distance in size.distances(registers.get(STACK_POINTER)?) {
+            let rule = rule.with_cfa_at(distance);
+            if !size.is_aligned() {
+                return Some(rule);
+            }
+            if !self.leads_to_caller(&rule, registers, stack) {
+                continue;
+            }
+            if let Stepped::Caller(caller) = rule.apply(registers, stack, &self.reader.expressions)
+                && self.called_before(caller.ip) == Some(function)
+            {
+                return Some(rule);
+            }
+            others += usize::from(found.replace(rule).is_some());
+        }
+        found.filter(|_| others == 0)
+    }
+
+    fn frame_size(&mut self, function: u64, ip: u64) -> Option<FrameSize> {
         let ModuleCode { image, tables } = self.code.find(function)?;
         // Code that was split off a function does not begin with the stack of a call.
         match tables.find(image, function.wrapping_sub(image.bias), &mut self.reader) {
@@ -356,6 +389,13 @@ impl ProcessUnwinder {
         let mut code = [0; SIGNAL_RETURN_LENGTH];
         let length = self.read_code(caller.ip, &mut code);
         self.is_after_call(caller.ip) || arch::is_signal_return(&code[..length])
+    }
+
+    /// Returns the function that is called before an address, if the call names it.
+    fn called_before(&mut self, address: u64) -> Option<u64> {
+        let mut before = [0; LONGEST_CALL];
+        let length = self.read_code(address.wrapping_sub(LONGEST_CALL as u64), &mut before);
+        arch::called_directly(&before[..length], address)
     }
 
     /// Returns whether a call precedes an address.

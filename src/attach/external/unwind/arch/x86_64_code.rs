@@ -54,6 +54,9 @@ struct PathState {
     registers: [SymbolicValue; 16],
     /// The words that the path has stored: address and value.
     stored: Vec<(SymbolicValue, SymbolicValue)>,
+    /// The power of two to a multiple of which the path has decreased the stack pointer, which is
+    /// then lower than `registers` say by less than that; 1 for none.
+    alignment: u64,
 }
 
 impl PathState {
@@ -62,6 +65,7 @@ impl PathState {
             ip,
             registers: std::array::from_fn(|number| SymbolicValue::Initial(number as u8, 0)),
             stored: Vec::new(),
+            alignment: 1,
         }
     }
 
@@ -103,6 +107,9 @@ impl PathState {
     /// Returns the rule of the frame, if the path is at a `ret` that removes `extra` bytes.
     fn rule_at_return(&self, extra: i32) -> Option<FrameRule> {
         let SymbolicValue::Initial(base, offset) = self.sp() else { return None };
+        if usize::from(base) == STACK_POINTER && self.alignment != 1 {
+            return None;
+        }
         let saved = CALLEE_SAVED.map(|register| match self.registers[register] {
             SymbolicValue::Initial(of, 0) if usize::from(of) == register => CallerValue::Same,
             SymbolicValue::Initial(of, offset) => CallerValue::Register(of, offset),
@@ -152,6 +159,12 @@ impl PathState {
                 let is_whole = is_whole_register(instruction.op0_register()) && i32::try_from(amount).is_ok();
                 self.registers[number] =
                     if is_whole { self.registers[number].plus(amount) } else { SymbolicValue::Unknown };
+            }
+            Mnemonic::And if target == Some(STACK_POINTER) && is_immediate(instruction.op1_kind()) => {
+                match alignment_of(instruction.immediate(1)) {
+                    Some(alignment) if self.alignment == 1 => self.alignment = alignment,
+                    _ => self.registers[STACK_POINTER] = SymbolicValue::Unknown,
+                }
             }
             Mnemonic::Cmp | Mnemonic::Test | Mnemonic::Bt | Mnemonic::Nop => {}
             mnemonic => {
@@ -231,6 +244,12 @@ fn dwarf_number(register: Register) -> Option<usize> {
 
 fn is_whole_register(register: Register) -> bool {
     (Register::RAX..=Register::R15).contains(&register)
+}
+
+/// Returns the alignment that a mask makes: a power of two of at most a page.
+fn alignment_of(mask: u64) -> Option<u64> {
+    let alignment = mask.wrapping_neg();
+    (alignment.is_power_of_two() && alignment <= 4096).then_some(alignment)
 }
 
 fn is_immediate(kind: OpKind) -> bool {
@@ -371,24 +390,54 @@ pub(in super::super) fn rule_from_return(
     }
 }
 
-/// Finds the distance from the stack pointer to the canonical frame address at an address, from the
-/// way there from the start of its function.
+/// The distance from the stack pointer of a frame to its canonical frame address.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in super::super) struct FrameSize {
+    /// The minimum, bytes.
+    bytes: i32,
+    /// The function has decreased its stack pointer to a multiple of this power of two.
+    alignment: u64,
+}
+
+impl FrameSize {
+    /// Returns the distances that the frame with this stack pointer may have.
+    pub(in super::super) fn distances(self, sp: u64) -> impl Iterator<Item = i32> {
+        // A canonical frame address is a multiple of 16, as the stack pointer is before a call.
+        let lowest = sp.wrapping_add_signed(self.bytes.into());
+        let to_first = if self.alignment == 1 { 0 } else { lowest.wrapping_neg() % 16 };
+        (to_first..self.alignment).step_by(16).map_while(move |more| self.bytes.checked_add(more as i32))
+    }
+
+    /// Returns whether there are several.
+    pub(in super::super) fn is_aligned(self) -> bool {
+        self.alignment != 1
+    }
+}
+
+/// Finds the size of a frame at an address, from the way there from the start of its function.
 pub(in super::super) fn frame_size_from_start(
     read: &mut dyn FnMut(u64, &mut [u8]) -> usize,
     function: u64,
     address: u64,
-) -> Option<i32> {
+) -> Option<FrameSize> {
     let mut found = None;
     follow(read, function, MAX_INSTRUCTIONS, &mut |state, _| {
         let is_there = state.ip == address;
         if let (true, SymbolicValue::Initial(register, offset)) = (is_there, state.sp())
             && usize::from(register) == STACK_POINTER
         {
-            found = 8i32.checked_sub(offset);
+            found = 8i32.checked_sub(offset).map(|bytes| FrameSize { bytes, alignment: state.alignment });
         }
         is_there
     });
     found
+}
+
+/// Returns the function that is called by the last instruction before a return address, if that
+/// names it.
+pub(in super::super) fn called_directly(before: &[u8], return_address: u64) -> Option<u64> {
+    let [.., 0xe8, a, b, c, d] = *before else { return None };
+    Some(return_address.wrapping_add_signed(i32::from_le_bytes([a, b, c, d]).into()))
 }
 
 /// Returns whether the bytes before a return address end with a call.
@@ -443,10 +492,8 @@ mod tests {
         assert_eq!(path(&FUNCTION, 0), rule(8, &[]), "the function stores and restores the register itself");
         assert_eq!(path(&FUNCTION, 19), rule(8, &[]));
         let frame_size = |at| frame_size_from_start(&mut reader(&FUNCTION), START, START + at);
-        assert_eq!(
-            (frame_size(0), frame_size(5), frame_size(14), frame_size(19)),
-            (Some(8), Some(32), Some(32), Some(8))
-        );
+        let expected = [8, 32, 32, 8].map(|bytes| Some(FrameSize { bytes, alignment: 1 }));
+        assert_eq!([0, 5, 14, 19].map(frame_size), expected);
         assert_eq!(frame_size(20), None, "no path leads there");
     }
 
@@ -457,6 +504,23 @@ mod tests {
         let CodePath::Returns(rule) = path(&code, 7) else { panic!("it returns") };
         assert_eq!((rule.cfa, rule.saved[1]), (CallerValue::Register(6, 16), CallerValue::AtRegister(6, 0)));
         assert_eq!(frame_size_from_start(&mut reader(&code), START, START + 7), None);
+    }
+
+    #[test]
+    fn an_aligned_frame_may_have_several_sizes() {
+        // push rbp; mov rbp, rsp; push rbx; and rsp, -64; sub rsp, 0x40; nop; leave; ret
+        let code = [0x55, 0x48, 0x89, 0xe5, 0x53, 0x48, 0x83, 0xe4, 0xc0, 0x48, 0x83, 0xec, 0x40, 0x90, 0xc9, 0xc3];
+        let size = frame_size_from_start(&mut reader(&code), START, START + 13).expect("it has a size");
+        assert_eq!(size, FrameSize { bytes: 0x58, alignment: 64 });
+        assert!(size.distances(0x1000).eq([0x60, 0x70, 0x80, 0x90]));
+        for cfa in (0x2000..0x2100u64).step_by(16) {
+            let sp = ((cfa - 24) & !63) - 0x40;
+            assert!(size.distances(sp).any(|distance| sp + distance as u64 == cfa), "{cfa:#x}");
+        }
+        let CodePath::Returns(rule) = path(&code, 4) else { panic!("it returns") };
+        assert_eq!(rule.cfa, CallerValue::Register(6, 16), "the frame pointer leads out of it");
+        // and rsp, -64; ret
+        assert_eq!(path(&[0x48, 0x83, 0xe4, 0xc0, 0xc3], 0), CodePath::Unknown);
     }
 
     #[test]
