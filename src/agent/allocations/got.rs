@@ -221,13 +221,13 @@ impl DynamicTables {
 
     /// Calls `each` with the offset and the symbol of every relocation of a word of the offset
     /// table.
-    fn each_slot(&self, memory: &ProcessMemory, bytes: &mut [u8], mut each: impl FnMut(u64, u32)) -> Option<()> {
+    fn each_slot(&self, memory: &ProcessMemory, bytes: &mut [u8], mut each: impl FnMut(u64, u64)) -> Option<()> {
         for ((table, size), skipped) in self.relocations.into_iter().zip([0, self.relative]) {
             let count = if table == 0 { 0 } else { size.min(MAX_RELOCATIONS) / ENTRY as u64 };
             each_entry(memory, table, skipped..count, bytes, |_, relocation| {
                 let (offset, info) = (word(relocation, 0), word(relocation, 8));
                 if is_slot_relocation(info as u32) && info >> 32 != 0 {
-                    each(offset, (info >> 32) as u32);
+                    each(offset, info >> 32);
                 }
             })?;
         }
@@ -262,15 +262,16 @@ fn each_entry(
 fn functions_among(
     memory: &ProcessMemory,
     tables: &DynamicTables,
-    symbols: &[u32],
+    symbols: &[u64],
     bytes: &mut [u8],
-) -> Option<Vec<(u32, &'static AllocatorFunction)>> {
-    let mut names = Vec::with_capacity(symbols.len());
+) -> Option<Vec<(u64, &'static AllocatorFunction)>> {
+    // Places of names in their table, above the symbols that have them.
+    let mut names: Vec<u64> = Vec::with_capacity(symbols.len());
     let mut rest = symbols.iter().peekable();
-    let count = symbols.last().map_or(0, |last| u64::from(*last) + 1);
+    let count = symbols.last().map_or(0, |last| last + 1);
     each_entry(memory, tables.symbols, 0..count, bytes, |number, symbol| {
-        if let Some(&wanted) = rest.next_if(|wanted| u64::from(**wanted) == number) {
-            names.push((word(symbol, 0) as u32, wanted));
+        if rest.next_if(|wanted| **wanted == number).is_some() {
+            names.push(word(symbol, 0) << 32 | number);
         }
     })?;
     // The table of names is read from start to end, where it holds a name that is asked for.
@@ -279,8 +280,8 @@ fn functions_among(
     let (mut start, mut length) = (0, 0);
     let longest = FUNCTIONS.iter().map(|function| function.name.len()).max().unwrap_or(0);
     let mut functions = Vec::new();
-    for (name, symbol) in names {
-        let name = name as usize;
+    for packed in names {
+        let (name, symbol) = ((packed >> 32) as usize, packed & u64::from(u32::MAX));
         if name + longest > start + length {
             (start, length) = (name, memory.read_some(tables.names.wrapping_add(name as u64), bytes));
         }
@@ -288,7 +289,6 @@ fn functions_among(
         let function = FUNCTIONS.iter().find(|function| name.starts_with(function.name.as_bytes()));
         functions.extend(function.map(|function| (symbol, function)));
     }
-    functions.sort_unstable_by_key(|(symbol, _)| *symbol);
     Some(functions)
 }
 
@@ -306,8 +306,8 @@ fn visit(memory: &ProcessMemory, image: &ElfImage, each: &mut impl FnMut(u64, &A
         return None;
     }
     tables.each_slot(memory, &mut bytes, |offset, symbol| {
-        if let Ok(at) = functions.binary_search_by_key(&symbol, |(number, _)| *number) {
-            each(image.bias.wrapping_add(offset), functions[at].1);
+        if let Some((_, function)) = functions.iter().find(|(number, _)| *number == symbol) {
+            each(image.bias.wrapping_add(offset), function);
         }
     })
 }

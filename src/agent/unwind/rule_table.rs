@@ -147,8 +147,14 @@ impl RuleTable {
     fn settle(&mut self, keep: impl Fn(&Row) -> bool) {
         let mut all = IndexedRows::default();
         all.rows.reserve_exact(self.settled.rows.len() + self.recent.rows.len());
-        all.rows.extend(self.settled.rows.iter().chain(&self.recent.rows).filter(|row| keep(row)));
-        all.rows.sort_unstable_by_key(|row| row.start);
+        let mut recent = self.recent.rows.iter().filter(|row| keep(row)).peekable();
+        for row in self.settled.rows.iter().filter(|row| keep(row)) {
+            while let Some(&earlier) = recent.next_if(|recent| recent.start < row.start) {
+                all.rows.push(earlier);
+            }
+            all.rows.push(*row);
+        }
+        all.rows.extend(recent);
         all.make_index();
         *self = RuleTable { settled: Arc::new(all), recent: IndexedRows::default() };
     }
