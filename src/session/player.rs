@@ -162,6 +162,11 @@ impl Player {
         }
     }
 
+    /// Returns whether entries that are in the recording already are still to be played.
+    pub(super) fn has_more(&self) -> bool {
+        !self.is_over && !self.is_live
+    }
+
     /// Plays a block and returns warnings.
     ///
     /// # Errors

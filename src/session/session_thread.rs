@@ -24,6 +24,7 @@ use super::player::Player;
 use super::protocol::{Command, Notice};
 use super::recorder::Recorder;
 use super::sampling_cost::SamplingCost;
+use super::save::SaveRequest;
 use super::scheduler::{ANSWER_NS, AnswerScope, Scheduler};
 use super::settings::{NOTICES, Settings};
 use super::socket_names::SocketNames;
@@ -101,6 +102,8 @@ pub(super) struct SessionThread {
     /// The time since which every answer had such frames, ns.
     unnamed_since_ns: Option<u64>,
     done: bool,
+    /// Files that are saved once the recording is played.
+    saves: Vec<SaveRequest>,
     /// Whether the user has selected a clock of the recording.
     turned: bool,
     /// Whether it was said that the memory limit is reached.
@@ -157,6 +160,7 @@ impl SessionThread {
             coverage: (0, Vec::new()),
             unnamed_since_ns: None,
             done: false,
+            saves: Vec::new(),
             turned: false,
             is_limit_announced: false,
             download: None,
@@ -320,6 +324,7 @@ impl SessionThread {
             // The final answer precedes the notice.
             self.answer(AnswerScope::Latest, monotonic_ns());
             self.notify(Notice::Played);
+            std::mem::take(&mut self.saves).into_iter().for_each(|save| self.save(save));
         }
         self.scheduler.note_news();
     }

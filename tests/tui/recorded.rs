@@ -4,9 +4,11 @@
 //! so: the files of this machine are not read.
 
 use std::fs::File;
-use std::io::BufReader;
+use std::io::{self, BufReader, Cursor, Read};
+use std::sync::mpsc::{Receiver, channel};
 
-use sigtop::session::{Command, Notice, PlaybackSource, Question, Settings};
+use sigtop::pprof::format::SaveFormat;
+use sigtop::session::{Command, Notice, PlaybackSource, Question, SaveRequest, Settings};
 use sigtop::symbols::source::SourceFinder;
 use sigtop::symbols::worker::SymbolOptions;
 use sigtop::tui::Options;
@@ -16,13 +18,18 @@ use crate::session::Session;
 use crate::stage::Region::Body;
 use crate::stage::{Stage, options};
 
-/// Plays a recording to its end, and shows it on a screen of this size.
-fn play(name: &str, size: (u16, u16)) -> Stage {
-    let path = format!("{}/tests/recordings/{name}.sigtop", env!("CARGO_MANIFEST_DIR"));
-    let file = BufReader::new(File::open(path).expect("a recording"));
+fn path(name: &str) -> String {
+    format!("{}/tests/recordings/{name}.sigtop", env!("CARGO_MANIFEST_DIR"))
+}
+
+fn question() -> Question {
+    Question { window_ns: None, ..options().question }
+}
+
+/// Starts to play a recording.
+fn start(name: &str, file: impl Read + Send + 'static) -> sigtop::session::Session {
     let source = PlaybackSource::open(Box::new(file)).expect("a recording");
-    let Options { clock, engine, period_ns, question, .. } = options();
-    let question = Question { window_ns: None, ..question };
+    let Options { clock, engine, period_ns, .. } = options();
     let settings = Settings {
         command: name.to_owned(),
         answer_ns: 1,
@@ -31,7 +38,7 @@ fn play(name: &str, size: (u16, u16)) -> Stage {
         engine,
         period_ns,
         interval_bytes: 512 << 10,
-        question: question.clone(),
+        question: question(),
         follow: true,
         sources: SourceFinder { directories: Vec::new(), current: None, embedded: &[] },
         symbols: SymbolOptions { reads_files: false, ..SymbolOptions::default() },
@@ -40,7 +47,12 @@ fn play(name: &str, size: (u16, u16)) -> Stage {
         interpreter_view: Default::default(),
         sample_times: false,
     };
-    let session = sigtop::session::Session::play(source, false, settings).expect("threads");
+    sigtop::session::Session::play(source, false, settings).expect("threads")
+}
+
+/// Plays a recording to its end, and shows it on a screen of this size.
+fn play(name: &str, size: (u16, u16)) -> Stage {
+    let session = start(name, BufReader::new(File::open(path(name)).expect("a recording")));
     let (mut is_played, mut is_symbolized) = (false, false);
     while !is_played || !is_symbolized {
         match session.notices.recv().expect("an answer") {
@@ -51,7 +63,7 @@ fn play(name: &str, size: (u16, u16)) -> Stage {
     }
     let _ = session.commands.send(Command::Leave);
     let finished = session.finish().expect("a finished session");
-    Stage::new(Options { question, ..options() }, Session::of_model(finished.model), size)
+    Stage::new(Options { question: question(), ..options() }, Session::of_model(finished.model), size)
 }
 
 fn golden(name: &str) {
@@ -96,4 +108,53 @@ fn lambdas() {
     for name in ["index::{lambda} lambdas.cc:16", "main::{lambda} lambdas.cc:24"] {
         assert!(text.contains(name), "{text}");
     }
+}
+
+/// The end of a recording that is read when it may be.
+struct Awaited {
+    may_read: Receiver<()>,
+    rest: Cursor<Vec<u8>>,
+}
+
+impl Read for Awaited {
+    fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
+        if self.rest.position() == 0 {
+            let _it_may_be_read = self.may_read.recv();
+        }
+        self.rest.read(into)
+    }
+}
+
+/// Regression test: what was saved before the first block was played was cut off behind its header.
+#[test]
+fn what_is_saved_before_a_recording_is_played_is_whole() {
+    let bytes = std::fs::read(path("redis")).expect("a recording");
+    let (release, may_read) = channel();
+    let (first, rest) = bytes.split_at(bytes.len() / 10);
+    let file = Cursor::new(first.to_vec()).chain(Awaited { may_read, rest: Cursor::new(rest.to_vec()) });
+    let session = start("redis", file);
+    let saved = std::env::temp_dir().join(format!("sigtop-saved-{}.sigtop", std::process::id()));
+    let save = SaveRequest { path: saved.clone(), format: SaveFormat::Recording, is_shown: false };
+    session.commands.send(Command::Save(save)).expect("it runs");
+    // The command has been read by the fifth answer.
+    let mut answers = 0;
+    while answers < 5 {
+        match session.notices.recv().expect("it runs") {
+            Notice::Answer(_) => answers += 1,
+            Notice::Saved(_) => panic!("saved before it was played"),
+            _ => {}
+        }
+    }
+    release.send(()).expect("it waits");
+    let written = session.notices.iter().find_map(|notice| match notice {
+        Notice::Saved(written) => Some(written),
+        _ => None,
+    });
+    let written = written.expect("it is saved").expect("it can be").bytes;
+    let _ = session.commands.send(Command::Leave);
+    let _ = session.finish();
+    let again = std::fs::read(&saved).expect("it was saved");
+    std::fs::remove_file(&saved).expect("ours");
+    assert_eq!(again.len() as u64, written);
+    assert!(again.len() * 10 > bytes.len() * 9, "{} of {} bytes", again.len(), bytes.len());
 }

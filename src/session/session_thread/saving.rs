@@ -1,6 +1,6 @@
 //! Saving a file while the session continues.
 
-use super::SessionThread;
+use super::{SampleSource, SessionThread};
 use crate::pprof::format::SaveFormat;
 use crate::session::protocol::Notice;
 use crate::session::recorder;
@@ -9,8 +9,13 @@ use crate::session::save::{SaveRequest, SavedPart};
 use crate::session::timed_replay::TimedReplay;
 
 impl SessionThread {
-    /// Saves a file. A separate thread writes it and does what takes long.
+    /// Saves a file, of a recording once it is played. A separate thread writes it and does what
+    /// takes long.
     pub(super) fn save(&mut self, save: SaveRequest) {
+        if matches!(&self.feed, SampleSource::Recording(player) if player.has_more()) {
+            self.saves.push(save);
+            return;
+        }
         let now_ns = self.now_ns();
         let part = self.model.part(save.is_shown, (now_ns, self.unix_ns(now_ns)));
         let make: Box<dyn FnOnce() -> Result<Vec<Piece>, String> + Send> = match save.format {
