@@ -17,10 +17,11 @@ const TIMED: &str = "SIGTOP_TIMED_AGENT";
 
 /// What the agent is made of: a change elsewhere (the screen) must not rebuild it.
 /// Each path must exist, or cargo reruns this script on every build.
-const AGENT_SOURCES: [&str; 9] = [
+const AGENT_SOURCES: [&str; 10] = [
     "build.rs",
     "Cargo.toml",
     "src/lib.rs",
+    "src/arch",
     "src/cpython",
     "src/link/mod.rs",
     "src/link/gperftools.rs",

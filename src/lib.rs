@@ -21,7 +21,7 @@
 //! ```
 //!
 //! Each folder may import those before it in this list, and none behind it: [`link::wire`],
-//! `cpython`, `agent` | [`attach`] | [`profile`], [`symbols`], [`tally`], [`pprof`], [`session`], [`tui`], [`app`].
+//! `arch`, `cpython`, `agent` | [`attach`] | [`profile`], [`symbols`], [`tally`], [`pprof`], [`session`], [`tui`], [`app`].
 //! The test `house` checks this, and that no folder has an import cycle.
 //!
 //! # Threads
@@ -85,6 +85,7 @@ extern crate alloc;
 
 #[cfg(feature = "agent")]
 pub mod agent;
+mod arch;
 mod cpython;
 pub mod link;
 

@@ -29,9 +29,10 @@ const ROOMS: &[(&str, &[&str])] = &[
     ("link::gperftools", &[]),
     ("link", &["link::varint", "link::wire"]),
     // What the agent and the sampler from outside share.
+    ("arch", &[]),
     ("cpython", &["link::wire"]),
-    ("agent", &["cpython", "link::gperftools", "link::wire"]),
-    ("attach", &["cpython", "link::wire"]),
+    ("agent", &["arch", "cpython", "link::gperftools", "link::wire"]),
+    ("attach", &["arch", "cpython", "link::wire"]),
     ("profile", &["keyword", "link::varint", "link::wire"]),
     ("symbols::worker", &["symbols", "profile", "link::wire"]),
     ("symbols", &["symbols::worker", "profile", "link::wire"]),

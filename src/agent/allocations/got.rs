@@ -265,7 +265,7 @@ fn functions_among(
     symbols: &[u64],
     bytes: &mut [u8],
 ) -> Option<Vec<(u64, &'static AllocatorFunction)>> {
-    // Places of names in their table, above the symbols that have them.
+    // Each is the place of a name in its table, above the 32 bits of the symbol that has it.
     let mut names: Vec<u64> = Vec::with_capacity(symbols.len());
     let mut rest = symbols.iter().peekable();
     let count = symbols.last().map_or(0, |last| last + 1);

@@ -3,16 +3,16 @@
 //! The kernel tells a sleeping thread's stack pointer and no other register. A function that is
 //! compiled with a base pointer has rules that begin with it, and whoever it has called may have
 //! left it alone: then it is nowhere on the stack. How far it lies above the stack pointer is what
-//! the function's first instructions have pushed. The step is taken if it leads behind a call.
-//! Where they align the stack, there are several places: it is taken if one of them leads behind a
-//! call of this very function, or only one leads behind a call.
+//! the function's first instructions have pushed, or, where they align the stack, one of several
+//! numbers. The step is taken if it leads behind a call.
 
-use crate::agent::arch::{FRAME_POINTER, LONGEST_CALL, PROLOGUE, called_directly, ends_with_call, frame_size};
+use crate::agent::arch::{FRAME_POINTER, PROLOGUE, frame_size};
 use crate::agent::unwind::modules::{CodeLocation, Snapshot};
 use crate::agent::unwind::registers::Caller;
 use crate::agent::unwind::rules::{Cfa, Rule};
 use crate::agent::unwind::stack::Stack;
 use crate::agent::unwind::step::{Step, WalkFrame, by_rule};
+use crate::arch::{CallBefore, LONGEST_CALL, call_before, caller_of};
 
 /// Steps to the caller by a rule that needs a base pointer which is not known.
 pub(crate) fn by_frame_size(
@@ -31,22 +31,17 @@ pub(crate) fn by_frame_size(
     let executed = address - tables.function_start(address)?;
     let mut code = [0; PROLOGUE];
     let code = &mut code[..executed.min(PROLOGUE as u64) as usize];
-    stack.read_code(pc - executed, code)?;
-    // What lies between may be left over from earlier calls.
-    let (mut found, mut others) = (None, 0);
-    for base in frame_size(code)?.bases(frame.sp()) {
+    let function = pc - executed;
+    stack.read_code(function, code)?;
+    let size = frame_size(code)?;
+    let callers = size.places(frame.sp()).filter_map(|base| {
         let with_base = WalkFrame::Calling(Caller::new(pc, frame.sp(), Some(base)));
-        let Some(step @ Step::Caller(caller, _)) = by_rule(rule, &with_base, stack) else { continue };
+        let Some(step @ Step::Caller(caller, _)) = by_rule(rule, &with_base, stack) else { return None };
         let mut before = [0; LONGEST_CALL];
-        if stack.read_code(caller.ip.wrapping_sub(LONGEST_CALL as u64), &mut before).is_none() {
-            continue;
-        }
-        if called_directly(&before, caller.ip) == Some(pc - executed) {
-            return Some(step);
-        }
-        if ends_with_call(&before) || snapshot.is_restorer(caller.ip) {
-            others += usize::from(found.replace(step).is_some());
-        }
-    }
-    found.filter(|_| others == 0)
+        stack.read_code(caller.ip.wrapping_sub(LONGEST_CALL as u64), &mut before)?;
+        let is_handler = snapshot.is_restorer(caller.ip);
+        let call = call_before(&before, caller.ip).or(is_handler.then_some(CallBefore::Indirect))?;
+        Some((step, call))
+    });
+    caller_of(function, callers)
 }

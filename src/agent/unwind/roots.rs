@@ -63,9 +63,9 @@ pub(crate) fn called_from_start(
     None
 }
 
-/// Whether a frame without tables whose base pointer is zero is the first one of its stack: it is
-/// that of a program's start, or nothing above it is the address of code behind the start of a
-/// function. Code that keeps no frame pointer may have a zero in that register at any time.
+/// Returns whether a frame without tables whose base pointer is zero is the first one of its stack:
+/// it is that of a program's start, or nothing above it is the address of code behind the start of
+/// a function. Code that keeps no frame pointer may have a zero in that register at any time.
 pub(crate) fn is_first(snapshot: &Snapshot, frame: &WalkFrame<'_>, stack: &mut impl Stack) -> bool {
     let mut above = |word: u64| stack.read(frame.sp().wrapping_add(8 * word));
     // The number of arguments, their addresses, and a zero.

@@ -48,11 +48,11 @@ struct Row {
 pub(crate) struct RuleTable {
     /// Shared with the tables before and after this one.
     settled: Arc<IndexedRows>,
-    /// IndexedRows that have come since.
+    /// Rows that have come since.
     recent: IndexedRows,
 }
 
-/// IndexedRows with an index.
+/// Rows with an index.
 #[derive(Default)]
 struct IndexedRows {
     /// Sorted and disjoint.
@@ -209,7 +209,7 @@ impl IndexedRows {
                 while self.index[place].0 != 0 && self.index[place].0 != block {
                     place = (place + 1) % places;
                 }
-                // IndexedRows are in order, so an existing entry names an earlier row.
+                // Rows are in order, so an existing entry names an earlier row.
                 if self.index[place].0 == 0 {
                     self.index[place] = (block, number as u32);
                 }
@@ -280,7 +280,7 @@ mod tests {
         assert!(rows(&rule_table).iter().all(|row| rule_table.find(row.start) == Some(row.found)));
     }
 
-    /// IndexedRows of all lengths, with and without gaps between them, at every address.
+    /// Rows of all lengths, with and without gaps between them, at every address.
     #[test]
     fn the_index_finds_what_a_search_finds() {
         let mut random = 88_172_645_463_325_252u64;

@@ -18,6 +18,9 @@ const FIRST_COPY: usize = 64 << 10;
 const LEAST_DELAY_NS: u64 = 200_000;
 /// The largest number of bytes of a stack to copy.
 const LARGEST_COPY: usize = 256 << 10;
+/// The part of the first number that is copied of a sleeping thread's stack. If that is too little,
+/// its copies are larger than usual by the same factor.
+const SLEEPING: usize = 4;
 
 /// The files of a thread in `/proc`. The one that is read most stays open, as reading is cheaper
 /// than opening, and an open file is never that of a later thread with the same number. A second
@@ -241,10 +244,10 @@ impl WatchedThread {
         }
     }
 
-    /// Returns how many bytes are copied of the stack while the thread sleeps. Few have to be at
-    /// first, and none of them makes it wait.
+    /// Returns how many bytes are copied of the stack while the thread sleeps. Such a stack is
+    /// rarely deep, and no thread waits for the copy of one that is.
     pub(super) fn sleeping_copy_bytes(&self) -> usize {
-        if self.copy_bytes == FIRST_COPY { FIRST_COPY / 4 } else { 4 * self.copy_bytes }
+        if self.copy_bytes == FIRST_COPY { FIRST_COPY / SLEEPING } else { self.copy_bytes * SLEEPING }
     }
 
     /// Copies more of the stack from now on.

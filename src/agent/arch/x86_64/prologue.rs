@@ -1,14 +1,14 @@
-//! Reads the size of a frame from the first instructions of its function, and recognizes calls.
+//! Reads the size of a frame from the first instructions of its function.
 //!
 //! A prologue pushes registers and subtracts a constant from the stack pointer. The base pointer is
 //! set between, so the instructions after that tell how far the stack pointer lies below it. Here
 //! they are counted up to the first branch. Other instructions are skipped if their length is known
 //! and they do not change the stack pointer.
 
+use crate::arch::{FrameSize, alignment_of, operands_length};
+
 /// Number of bytes of a function that are looked at. Prologues are shorter.
 pub(crate) const PROLOGUE: usize = 128;
-/// Maximum length of a call instruction in bytes.
-pub(crate) const LONGEST_CALL: usize = 7;
 
 /// Number of the stack pointer in an instruction.
 const RSP: u8 = 4;
@@ -34,30 +34,12 @@ enum PrologueStep {
     Other,
 }
 
-/// The bytes from the stack pointer to the base pointer of a frame.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct FrameSize {
-    /// The minimum.
-    bytes: u64,
-    /// The stack pointer was decreased to a multiple of this power of two.
-    alignment: u64,
-}
-
-impl FrameSize {
-    /// Returns where the base pointer of a frame may be whose stack pointer is known.
-    pub(crate) fn bases(self, sp: u64) -> impl Iterator<Item = u64> {
-        let lowest = sp.saturating_add(self.bytes);
-        // A base pointer is a multiple of 16, as the stack pointer is before a call.
-        let first = if self.alignment == 1 { lowest } else { lowest.checked_next_multiple_of(16).unwrap_or(lowest) };
-        (first..lowest.saturating_add(self.alignment)).step_by(16)
-    }
-}
-
-/// Returns the size of a frame behind the prologue that some code begins with. Returns `None` if it
-/// sets no base pointer, or not only that.
+/// Returns the size of a frame up to its base pointer, behind the prologue that some code begins
+/// with. Returns `None` if it sets no base pointer, or something in it is not understood.
 pub(crate) fn frame_size(mut code: &[u8]) -> Option<FrameSize> {
     let (mut is_saved, mut bytes, mut alignment) = (false, None, 1);
-    while let Some((step, length)) = decode(code) {
+    while !code.is_empty() {
+        let (step, length) = decode(code)?;
         match (step, &mut bytes) {
             (PrologueStep::PushBase, None) => is_saved = true,
             (PrologueStep::SetBase, None) if is_saved => bytes = Some(0),
@@ -69,14 +51,8 @@ pub(crate) fn frame_size(mut code: &[u8]) -> Option<FrameSize> {
             _ => {}
         }
         code = code.get(length..)?;
-        if code.is_empty() {
-            break;
-        }
     }
-    // What is no instruction that is known may be about the stack pointer.
-    let is_understood = code.is_empty() || decode(code).is_some();
-    let bytes = u64::try_from(bytes.filter(|_| is_understood)?).ok()?;
-    Some(FrameSize { bytes, alignment })
+    Some(FrameSize { bytes: u64::try_from(bytes?).ok()?, alignment })
 }
 
 /// Returns an instruction and its length; `None` for one that is not known.
@@ -92,7 +68,7 @@ fn decode(code: &[u8]) -> Option<(PrologueStep, usize)> {
         [0x48, 0x81, 0xec, ..] => (PrologueStep::Decrease(word(3)?), 7),
         [0x48, 0x81, 0xc4, ..] => (PrologueStep::Decrease(word(3)?.checked_neg()?), 7),
         [0x48, 0x83, 0xe4, mask, ..] => (PrologueStep::Align(alignment_of((mask as i8).into())?), 4),
-        [0x48, 0x81, 0xe4, ..] => (PrologueStep::Align(alignment_of(word(3)?)?), 7),
+        [0x48, 0x81, 0xe4, ..] => (PrologueStep::Align(alignment_of(word(3)?.into())?), 7),
         [0x70..=0x7f, ..] => (PrologueStep::Branch, 2),
         [0x0f, 0x80..=0x8f, ..] => (PrologueStep::Branch, 6),
         // ret, call, jmp, syscall, ud2
@@ -100,12 +76,6 @@ fn decode(code: &[u8]) -> Option<(PrologueStep, usize)> {
         _ => return other(code),
     };
     Some(known)
-}
-
-/// Returns the alignment that a mask makes: a power of two of at most a page.
-fn alignment_of(mask: i32) -> Option<u64> {
-    let alignment = u64::try_from(mask.checked_neg()?).ok()?;
-    (alignment.is_power_of_two() && alignment <= 4096).then_some(alignment)
 }
 
 /// Returns the length of an instruction of the common kinds, if it does not change the stack
@@ -120,7 +90,8 @@ fn other(code: &[u8]) -> Option<(PrologueStep, usize)> {
     at += 1;
     let operands = code.get(at).copied().unwrap_or(0);
     let extension = operands >> 3 & 7;
-    // Whether operands follow that name registers and memory, and the bytes of a constant.
+    // The first is whether operands follow that name registers and memory, the second is the number
+    // of bytes of a constant.
     let (has_operands, constant) = match opcode {
         0x0f => {
             at += 1;
@@ -157,7 +128,7 @@ fn other(code: &[u8]) -> Option<(PrologueStep, usize)> {
     }
     let length = at + operands_length(code.get(at..)?)? + constant;
     let operands = *code.get(at)?;
-    // Whether its register is one of the upper eight depends on the bits of the prefix.
+    // The prefix says whether a register is one of the upper eight.
     let (changed, upper) = match opcode {
         0x0f | 0x63 | 0x69 | 0x6b | 0x8a | 0x8b | 0x8d => (operands >> 3 & 7, rex & 4),
         0x00..=0x3f if opcode & 2 != 0 => (operands >> 3 & 7, rex & 4),
@@ -165,37 +136,6 @@ fn other(code: &[u8]) -> Option<(PrologueStep, usize)> {
         _ => return Some((PrologueStep::Other, length)),
     };
     (changed != RSP || upper != 0).then_some((PrologueStep::Other, length))
-}
-
-/// Returns the length of operands: the byte that names them, an index, and an offset.
-fn operands_length(operands: &[u8]) -> Option<usize> {
-    let first = *operands.first()?;
-    let (mode, register) = (first >> 6, first & 7);
-    let has_index = mode != 3 && register == 4;
-    let base = if has_index { *operands.get(1)? & 7 } else { register };
-    let offset = match mode {
-        0 if base == 5 => 4,
-        1 => 1,
-        2 => 4,
-        _ => 0,
-    };
-    Some(1 + usize::from(has_index) + offset)
-}
-
-/// Returns the function that is called by the last instruction of some code, if that names it.
-pub(crate) fn called_directly(before: &[u8], return_address: u64) -> Option<u64> {
-    let [.., 0xe8, a, b, c, d] = *before else { return None };
-    Some(return_address.wrapping_add_signed(i32::from_le_bytes([a, b, c, d]).into()))
-}
-
-/// Returns whether some code ends with a call instruction.
-pub(crate) fn ends_with_call(code: &[u8]) -> bool {
-    let ends = |length: usize| code.len().checked_sub(length).and_then(|at| code.get(at..));
-    let is_indirect = |length: usize| {
-        let Some([0xff, operands @ ..]) = ends(length) else { return false };
-        operands.first().is_some_and(|first| first >> 3 & 7 == 2) && operands_length(operands) == Some(length - 1)
-    };
-    matches!(ends(5), Some([0xe8, ..])) || [2, 3, 4, 6, 7].into_iter().any(is_indirect)
 }
 
 #[cfg(test)]
@@ -234,17 +174,10 @@ mod tests {
     }
 
     #[test]
-    fn an_aligned_frame_may_have_several_sizes() {
+    fn an_aligned_frame_has_an_alignment() {
         // push rbp; mov rbp, rsp; push rbx; and rsp, -64; sub rsp, 0x40
         let code = [0x55, 0x48, 0x89, 0xe5, 0x53, 0x48, 0x83, 0xe4, 0xc0, 0x48, 0x83, 0xec, 0x40];
-        let size = frame_size(&code).expect("it has a size");
-        assert_eq!(size, FrameSize { bytes: 0x48, alignment: 64 });
-        assert!(size.bases(0x1000).eq([0x1050, 0x1060, 0x1070, 0x1080]));
-        for base in (0x2000..0x2100).step_by(16) {
-            assert!(size.bases(((base - 8) & !63) - 0x40).any(|found| found == base), "{base:#x}");
-        }
-        assert!(FrameSize { bytes: 24, alignment: 1 }.bases(0x1000).eq([0x1018]), "one that is not aligned has one");
-        assert_eq!(FrameSize { bytes: 8, alignment: 64 }.bases(u64::MAX - 4).count(), 0);
+        assert_eq!(frame_size(&code), Some(FrameSize { bytes: 0x48, alignment: 64 }));
     }
 
     #[test]
@@ -263,34 +196,11 @@ mod tests {
         assert_eq!(size(&[0x48, 0x83, 0xec, 0xe0]), None, "a negative size");
     }
 
-    #[test]
-    fn calls_are_recognized_by_their_end() {
-        let calls: [&[u8]; 8] = [
-            &[0xe8, 1, 2, 3, 4],
-            &[0xff, 0xd0],
-            &[0x41, 0xff, 0xd4],
-            &[0xff, 0x15, 1, 2, 3, 4],
-            &[0xff, 0x50, 8],
-            &[0xff, 0x54, 0x24, 8],
-            &[0xff, 0x94, 0x24, 1, 2, 3, 4],
-            &[0xff, 0x14, 0xc5, 1, 2, 3, 4],
-        ];
-        for call in calls {
-            assert!(ends_with_call(call) && ends_with_call(&[&[0x90; 4], call].concat()), "{call:x?}");
-        }
-        assert_eq!(called_directly(&[0x90, 0xe8, 0xfb, 0xff, 0xff, 0xff], 0x1006), Some(0x1001));
-        assert_eq!(called_directly(&[0x90, 0x90, 0x90, 0x90, 0xff, 0xd0], 0x1006), None);
-        for other in [&[0x90; 7][..], &[0xff, 0xe0], &[0xff, 0x25, 1, 2, 3, 4], &[0xe9, 1, 2, 3, 4], &[]] {
-            assert!(!ends_with_call(other), "{other:x?}");
-        }
-    }
-
     proptest::proptest! {
         #[test]
         fn no_bytes_do_harm(code in proptest::collection::vec(proptest::num::u8::ANY, 0..40)) {
             let with_base = [&[0x55, 0x48, 0x89, 0xe5], &code[..]].concat();
             proptest::prop_assert!(frame_size(&with_base).is_none_or(|size| size.bytes < 1 << 40));
-            let _ = ends_with_call(&code);
         }
     }
 }

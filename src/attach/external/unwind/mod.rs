@@ -38,10 +38,9 @@ use super::maps::ProcessMaps;
 use super::ptrace::read_memory;
 use super::registers::ThreadRegisters;
 use super::stack_copy::StackCopy;
+use crate::arch::{CallBefore, FrameSize, LONGEST_CALL, call_before, caller_of};
 use crate::link::wire::{FRAMES_LEFT_OUT, FrameAddress, MAX_FRAMES};
-use arch::{
-    CodePath, FRAME_POINTER, FrameSize, MAX_INSTRUCTIONS, MAX_INSTRUCTIONS_ONCE, SIGNAL_RETURN_LENGTH, STACK_POINTER,
-};
+use arch::{CodePath, FRAME_POINTER, MAX_INSTRUCTIONS, MAX_INSTRUCTIONS_ONCE, SIGNAL_RETURN_LENGTH, STACK_POINTER};
 pub(crate) use modules::ProcessModule;
 use modules::{ModuleCode, ProcessCode};
 use rule::FrameRule;
@@ -61,8 +60,6 @@ const ROOT_FRAMES: usize = 128;
 /// Code that no rule describes is the first of the program if its stack pointer is at most this
 /// many bytes below the arguments on the first thread's stack. C libraries need less to start.
 const START_STACK: u64 = 256;
-/// Length in bytes of the longest call instruction.
-const LONGEST_CALL: usize = 7;
 
 /// The way in which a walk ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -249,8 +246,7 @@ impl ProcessUnwinder {
         }
     }
 
-    /// Returns the rule of a function's frame by its size. An aligned frame may have several: then
-    /// one counts that leads behind a call of this very function, or the only one that leads behind
+    /// Returns the rule of a frame by its size. That of an aligned frame must lead behind
     /// a call.
     fn rule_by_size(
         &mut self,
@@ -259,24 +255,12 @@ impl ProcessUnwinder {
         registers: &ThreadRegisters,
         stack: &StackCopy,
     ) -> Option<FrameRule> {
-        // What lies between may be left over from earlier calls.
-        let (mut found, mut others) = (None, 0);
-        for distance in size.distances(registers.get(STACK_POINTER)?) {
-            let rule = rule.with_cfa_at(distance);
-            if !size.is_aligned() {
-                return Some(rule);
-            }
-            if !self.leads_to_caller(&rule, registers, stack) {
-                continue;
-            }
-            if let Stepped::Caller(caller) = rule.apply(registers, stack, &self.reader.expressions)
-                && self.called_before(caller.ip) == Some(function)
-            {
-                return Some(rule);
-            }
-            others += usize::from(found.replace(rule).is_some());
+        let sp = registers.get(STACK_POINTER)?;
+        let mut rules = size.places(sp).filter_map(|cfa| Some(rule.with_cfa_at(i32::try_from(cfa - sp).ok()?)));
+        if size.alignment == 1 {
+            return rules.next();
         }
-        found.filter(|_| others == 0)
+        caller_of(function, rules.filter_map(|rule| Some((rule, self.call_behind(&rule, registers, stack)?))))
     }
 
     fn frame_size(&mut self, function: u64, ip: u64) -> Option<FrameSize> {
@@ -330,7 +314,7 @@ impl ProcessUnwinder {
         if arch::is_signal_return(&code[..length]) {
             return (CodeRule::SignalReturn, true);
         }
-        let is_after_call = is_leaf || self.is_after_call(ip);
+        let is_after_call = is_leaf || self.call_before(ip).is_some();
         let has_module = match self.code.find(address.lookup()) {
             Some(ModuleCode { image, tables }) => {
                 let bias = image.bias;
@@ -367,7 +351,7 @@ impl ProcessUnwinder {
                 CodePath::Ends | CodePath::Unknown => {}
             }
         }
-        if is_leaf && self.leads_to_caller(&FrameRule::JUST_CALLED, registers, stack) {
+        if is_leaf && self.call_behind(&FrameRule::JUST_CALLED, registers, stack).is_some() {
             return (CodeRule::Rule { rule: FrameRule::JUST_CALLED, function: None }, false);
         }
         (CodeRule::Unknown, !is_leaf)
@@ -376,33 +360,28 @@ impl ProcessUnwinder {
     fn rule_from_code(&mut self, ip: u64, limit: usize, registers: &ThreadRegisters, stack: &StackCopy) -> CodePath {
         let this = std::cell::RefCell::new(self);
         let mut read = |address: u64, buffer: &mut [u8]| this.borrow_mut().read_code(address, buffer);
-        let mut accept = |rule: &FrameRule| this.borrow_mut().leads_to_caller(rule, registers, stack);
+        let mut accept = |rule: &FrameRule| this.borrow_mut().call_behind(rule, registers, stack).is_some();
         arch::rule_from_return(&mut read, ip, limit, &mut accept)
     }
 
-    /// Returns whether a rule leads to code behind a call.
-    fn leads_to_caller(&mut self, rule: &FrameRule, registers: &ThreadRegisters, stack: &StackCopy) -> bool {
-        let Stepped::Caller(caller) = rule.apply(registers, stack, &self.reader.expressions) else { return false };
+    /// Returns the call behind which a rule leads, or by which a signal handler was called.
+    fn call_behind(&mut self, rule: &FrameRule, registers: &ThreadRegisters, stack: &StackCopy) -> Option<CallBefore> {
+        let Stepped::Caller(caller) = rule.apply(registers, stack, &self.reader.expressions) else { return None };
         if caller.get(STACK_POINTER) <= registers.get(STACK_POINTER) || !self.code.is_executable(caller.ip - 1) {
-            return false;
+            return None;
         }
-        let mut code = [0; SIGNAL_RETURN_LENGTH];
-        let length = self.read_code(caller.ip, &mut code);
-        self.is_after_call(caller.ip) || arch::is_signal_return(&code[..length])
+        self.call_before(caller.ip).or_else(|| {
+            let mut code = [0; SIGNAL_RETURN_LENGTH];
+            let length = self.read_code(caller.ip, &mut code);
+            arch::is_signal_return(&code[..length]).then_some(CallBefore::Indirect)
+        })
     }
 
-    /// Returns the function that is called before an address, if the call names it.
-    fn called_before(&mut self, address: u64) -> Option<u64> {
+    /// Returns the call that precedes an address.
+    fn call_before(&mut self, address: u64) -> Option<CallBefore> {
         let mut before = [0; LONGEST_CALL];
         let length = self.read_code(address.wrapping_sub(LONGEST_CALL as u64), &mut before);
-        arch::called_directly(&before[..length], address)
-    }
-
-    /// Returns whether a call precedes an address.
-    fn is_after_call(&mut self, address: u64) -> bool {
-        let mut before = [0; LONGEST_CALL];
-        let length = self.read_code(address.wrapping_sub(LONGEST_CALL as u64), &mut before);
-        length == LONGEST_CALL && arch::ends_with_call(&before)
+        (length == LONGEST_CALL).then(|| call_before(&before, address)).flatten()
     }
 
     /// Copies code. Returns the number of bytes that could be read.

@@ -11,6 +11,7 @@ use std::collections::{HashSet, VecDeque};
 use iced_x86::{Decoder, DecoderOptions, Instruction, Mnemonic, OpKind, Register};
 
 use super::x86_64::{CALLEE_SAVED, FRAME_POINTER, STACK_POINTER};
+use crate::arch::{FrameSize, alignment_of};
 use crate::attach::external::unwind::rule::{CallerValue, FrameRule};
 
 /// Maximum number of instructions followed for a rule that is kept, and for one that is not.
@@ -161,7 +162,7 @@ impl PathState {
                     if is_whole { self.registers[number].plus(amount) } else { SymbolicValue::Unknown };
             }
             Mnemonic::And if target == Some(STACK_POINTER) && is_immediate(instruction.op1_kind()) => {
-                match alignment_of(instruction.immediate(1)) {
+                match alignment_of(instruction.immediate(1) as i64) {
                     Some(alignment) if self.alignment == 1 => self.alignment = alignment,
                     _ => self.registers[STACK_POINTER] = SymbolicValue::Unknown,
                 }
@@ -244,12 +245,6 @@ fn dwarf_number(register: Register) -> Option<usize> {
 
 fn is_whole_register(register: Register) -> bool {
     (Register::RAX..=Register::R15).contains(&register)
-}
-
-/// Returns the alignment that a mask makes: a power of two of at most a page.
-fn alignment_of(mask: u64) -> Option<u64> {
-    let alignment = mask.wrapping_neg();
-    (alignment.is_power_of_two() && alignment <= 4096).then_some(alignment)
 }
 
 fn is_immediate(kind: OpKind) -> bool {
@@ -390,31 +385,8 @@ pub(in super::super) fn rule_from_return(
     }
 }
 
-/// The distance from the stack pointer of a frame to its canonical frame address.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in super::super) struct FrameSize {
-    /// The minimum, bytes.
-    bytes: i32,
-    /// The function has decreased its stack pointer to a multiple of this power of two.
-    alignment: u64,
-}
-
-impl FrameSize {
-    /// Returns the distances that the frame with this stack pointer may have.
-    pub(in super::super) fn distances(self, sp: u64) -> impl Iterator<Item = i32> {
-        // A canonical frame address is a multiple of 16, as the stack pointer is before a call.
-        let lowest = sp.wrapping_add_signed(self.bytes.into());
-        let to_first = if self.alignment == 1 { 0 } else { lowest.wrapping_neg() % 16 };
-        (to_first..self.alignment).step_by(16).map_while(move |more| self.bytes.checked_add(more as i32))
-    }
-
-    /// Returns whether there are several.
-    pub(in super::super) fn is_aligned(self) -> bool {
-        self.alignment != 1
-    }
-}
-
-/// Finds the size of a frame at an address, from the way there from the start of its function.
+/// Finds the size of a frame up to its canonical frame address, from the way from the start of its
+/// function to an address.
 pub(in super::super) fn frame_size_from_start(
     read: &mut dyn FnMut(u64, &mut [u8]) -> usize,
     function: u64,
@@ -426,27 +398,12 @@ pub(in super::super) fn frame_size_from_start(
         if let (true, SymbolicValue::Initial(register, offset)) = (is_there, state.sp())
             && usize::from(register) == STACK_POINTER
         {
-            found = 8i32.checked_sub(offset).map(|bytes| FrameSize { bytes, alignment: state.alignment });
+            let bytes = u64::try_from(8 - i64::from(offset)).ok();
+            found = bytes.map(|bytes| FrameSize { bytes, alignment: state.alignment });
         }
         is_there
     });
     found
-}
-
-/// Returns the function that is called by the last instruction before a return address, if that
-/// names it.
-pub(in super::super) fn called_directly(before: &[u8], return_address: u64) -> Option<u64> {
-    let [.., 0xe8, a, b, c, d] = *before else { return None };
-    Some(return_address.wrapping_add_signed(i32::from_le_bytes([a, b, c, d]).into()))
-}
-
-/// Returns whether the bytes before a return address end with a call.
-pub(in super::super) fn ends_with_call(before: &[u8]) -> bool {
-    (2..=before.len().min(7)).any(|length| {
-        let code = &before[before.len() - length..];
-        let instruction = Decoder::with_ip(64, code, 0, DecoderOptions::NONE).decode();
-        instruction.mnemonic() == Mnemonic::Call && instruction.len() == length
-    })
 }
 
 #[cfg(test)]
@@ -507,16 +464,11 @@ mod tests {
     }
 
     #[test]
-    fn an_aligned_frame_may_have_several_sizes() {
+    fn an_aligned_frame_has_an_alignment() {
         // push rbp; mov rbp, rsp; push rbx; and rsp, -64; sub rsp, 0x40; nop; leave; ret
         let code = [0x55, 0x48, 0x89, 0xe5, 0x53, 0x48, 0x83, 0xe4, 0xc0, 0x48, 0x83, 0xec, 0x40, 0x90, 0xc9, 0xc3];
-        let size = frame_size_from_start(&mut reader(&code), START, START + 13).expect("it has a size");
-        assert_eq!(size, FrameSize { bytes: 0x58, alignment: 64 });
-        assert!(size.distances(0x1000).eq([0x60, 0x70, 0x80, 0x90]));
-        for cfa in (0x2000..0x2100u64).step_by(16) {
-            let sp = ((cfa - 24) & !63) - 0x40;
-            assert!(size.distances(sp).any(|distance| sp + distance as u64 == cfa), "{cfa:#x}");
-        }
+        let size = frame_size_from_start(&mut reader(&code), START, START + 13);
+        assert_eq!(size, Some(FrameSize { bytes: 0x58, alignment: 64 }));
         let CodePath::Returns(rule) = path(&code, 4) else { panic!("it returns") };
         assert_eq!(rule.cfa, CallerValue::Register(6, 16), "the frame pointer leads out of it");
         // and rsp, -64; ret
@@ -531,13 +483,6 @@ mod tests {
         assert_eq!(path(&[0xe8, 0, 0, 0, 0, 0x0f, 0x0b], 0), CodePath::Unknown, "call; ud2");
         assert_eq!(path(&[0x48, 0x83], 0), CodePath::Unknown, "half an instruction");
         assert_eq!(path(&[0x48, 0x83, 0xe4, 0xf0, 0xc3], 0), CodePath::Unknown, "and rsp, -16; ret");
-    }
-
-    #[test]
-    fn calls_are_recognized_by_their_end() {
-        assert!(ends_with_call(&[0x90, 0x90, 0xe8, 1, 2, 3, 4]) && ends_with_call(&[0x90, 0x41, 0xff, 0xd4]));
-        assert!(ends_with_call(&[0xff, 0x15, 1, 2, 3, 4]) && !ends_with_call(&[0x90; 7]));
-        assert!(!ends_with_call(&[0xe9, 1, 2, 3, 4]) && !ends_with_call(&[]));
     }
 
     #[test]
