@@ -142,7 +142,7 @@ pub struct Facts {
     /// User and system time of the last second in percent of one core, or `None` until a second has
     /// passed.
     pub cpu_now: Option<(f32, f32)>,
-    /// CPU time of the target so far.
+    /// CPU time of the target while it is watched.
     pub cpu_used: Duration,
     /// Number of frames that have no name yet, and of all frames.
     pub symbolizing: (usize, usize),

@@ -28,8 +28,10 @@ pub(super) struct LiveTarget {
     pub(super) target: WatchTarget,
     pub(super) agents: ListenerHandle,
     pub(super) meter: CpuMeter,
-    /// CPU time of the target so far.
+    /// CPU time of the target while it is watched.
     pub(super) cpu_used: Duration,
+    /// CPU time of the target before it was watched.
+    cpu_before: Duration,
     /// CPU time without samples.
     pub(super) ledger: Ledger,
     /// Samples processes that carry no agent.
@@ -53,6 +55,7 @@ impl LiveTarget {
     pub(super) fn new(target: WatchTarget, agents: ListenerHandle, sampler: Sampler, now_ns: u64) -> LiveTarget {
         let is_attached = matches!(target, WatchTarget::Attached(_));
         LiveTarget {
+            cpu_before: if is_attached { cpu_total(&target) } else { Duration::ZERO },
             target,
             agents,
             meter: CpuMeter::new(),
@@ -168,7 +171,8 @@ impl LiveTarget {
             self.metered_ns = now_ns;
         }
         if !ended && (is_due || profile.processes().is_empty()) {
-            self.cpu_used = self.target.pids().into_iter().map(cpu_meter::cpu_used).sum();
+            // It falls when one of several processes ends.
+            self.cpu_used = self.cpu_used.max(cpu_total(&self.target).saturating_sub(self.cpu_before));
         }
         is_due
     }
@@ -328,6 +332,11 @@ impl LiveTarget {
         self.namespaces.insert(id);
         Ok(())
     }
+}
+
+/// Returns the CPU time that the processes of a target have used since their start.
+fn cpu_total(target: &WatchTarget) -> Duration {
+    target.pids().into_iter().map(cpu_meter::cpu_used).sum()
 }
 
 /// The sampling that CPU times are compared with.

@@ -1,7 +1,8 @@
 //! sigtop waits for an idle target and reports that it is idle: never an error, and never an empty
 //! screen without a message.
 
-use std::process::Command;
+use std::io::{BufRead, BufReader};
+use std::process::{Command, Stdio};
 
 use super::shares::accounts;
 use crate::harness::run::{Batch, SIGTOP, in_parallel, run, text};
@@ -22,6 +23,27 @@ fn a_sleeper_is_waited_for() {
     terminal.see("waiting for CPU time");
     terminal.see("s used)");
     end(terminal);
+}
+
+/// CPU time from before it was watched is not awaited.
+#[test]
+fn a_server_that_is_idle_now_has_used_no_cpu_time_yet() {
+    let mut server = Command::new(targets::c("longsleep"))
+        .args(["60", "300"])
+        .stdout(Stdio::piped())
+        .spawn()
+        .expect("the target starts");
+    let mut line = String::new();
+    let out = server.stdout.take().expect("its output");
+    BufReader::new(out).read_line(&mut line).expect("its first line");
+    assert_eq!(line, "asleep\n");
+    let pid = server.id().to_string();
+    let mut terminal = Terminal::start(120, 30, Command::new(SIGTOP).args(["--no-config", "--pid", &pid]));
+    terminal.see("waiting for CPU time (0 s used)");
+    terminal.keys("q");
+    terminal.finish();
+    server.kill().expect("the target can be ended");
+    server.wait().expect("the target ends");
 }
 
 #[test]

@@ -42,7 +42,8 @@ impl SessionThread {
     }
 
     /// Sends the notice of the end once the agents' last messages and the last names of generated
-    /// code have arrived, so that the final answer is complete. Processes that outlive the target have [`LAST_MESSAGES_NS`].
+    /// code have arrived, so that the final answer is complete. Processes that outlive the target
+    /// have [`LAST_MESSAGES_NS`].
     pub(super) fn notify_end(&mut self, now_ns: u64) {
         let Some((ending, at_ns)) = self.ended else { return };
         if self.end_notified {
