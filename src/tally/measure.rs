@@ -109,12 +109,23 @@ pub fn value(ns: u64, unit: ValueUnit) -> String {
     }
 }
 
-/// Formats a difference: a value with a minus sign if it is negative and does not round to 0.
+/// Formats a value for the screen: as [`value`] does, but a value that rounds to 0 is `<0.01s`.
+pub fn shown(ns: u64, unit: ValueUnit) -> String {
+    match value(ns, unit) {
+        zero if zero == "0" && ns > 0 => format!("<0.01{}", unit.name()),
+        words => words,
+    }
+}
+
+/// Formats a value for the screen that may be a difference: with a minus sign if it is negative and
+/// does not round to 0.
 pub fn signed(ns: u64, unit: ValueUnit, negative: bool) -> String {
+    if !negative {
+        return shown(ns, unit);
+    }
     match value(ns, unit) {
         zero if zero == "0" => zero,
-        digits if negative => format!("-{digits}"),
-        digits => digits,
+        digits => format!("-{digits}"),
     }
 }
 
@@ -299,6 +310,7 @@ mod tests {
         assert_eq!(value(2_000_000_000, ValueUnit::Seconds), "2s");
         assert_eq!(value(0, ValueUnit::Hours), "0");
         assert_eq!(value(4_999_999, ValueUnit::Seconds), "0");
+        assert_eq!([shown(4_999_999, ValueUnit::Seconds), shown(0, ValueUnit::Seconds)], ["<0.01s", "0"]);
         assert_eq!(value(1_234, ValueUnit::Microseconds), "1.23us");
         assert_eq!(value(5_400_000_000_000, ValueUnit::Hours), "1.50hrs");
         assert_eq!(value(u64::MAX, ValueUnit::Nanoseconds), "18446744073709551616ns");

@@ -88,7 +88,7 @@ fn lines(context: &PaneContext<'_>, room: usize) -> Vec<CardLine> {
     let written = line.map(|line| text::cut_middle(&line, left.saturating_sub(HOTTEST.len())).into_owned() + HOTTEST);
     lines.extend(written.map(|line| ("line", line, Role::Text)));
     if let Some((_, row)) = context.top.selection() {
-        let value = |ns| measure::value(ns, context.unit);
+        let value = |ns| measure::shown(ns, context.unit);
         let shares: Vec<String> = shares
             .into_iter()
             .zip([row.window.0, row.window.1])

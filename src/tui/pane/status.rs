@@ -306,7 +306,7 @@ fn box_weight(context: &PaneContext<'_>, shown: &FlameBox) -> String {
     };
     let more = shown.weight_ns.saturating_sub(ns) / 2;
     let (now_ns, before_ns) = if change.negative { (more, more + ns) } else { (more + ns, more) };
-    let value = |ns| measure::value(ns, context.unit);
+    let value = |ns| measure::shown(ns, context.unit);
     let words = match (now_ns, before_ns) {
         (0, was) => format!("gone, was {}", value(was)),
         (now, 0) => format!("{}, new", value(now)),

@@ -212,7 +212,7 @@ fn share(context: &PaneContext<'_>, shown: &FlameBox) -> String {
             };
             format!("{sign}{}", measure::percentage(ns, base_ns).trim_start())
         }
-        None if is_all => measure::value(shown.weight_ns, context.unit),
+        None if is_all => measure::shown(shown.weight_ns, context.unit),
         None => measure::percentage(shown.weight_ns, base_ns).trim_start().to_owned(),
     }
 }

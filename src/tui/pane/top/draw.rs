@@ -120,7 +120,8 @@ fn plan(context: &PaneContext<'_>, area: Rect) -> TopColumns {
         // A whole number has no decimals, but its parts may have.
         let most = measure::value(most_ns, context.unit);
         let decimals = if most.contains('.') { 0 } else { DECIMAL_COLUMNS };
-        let widest = most.len() as u16 + decimals + u16::from(is_diff);
+        let least = measure::shown(1, context.unit).len() as u16;
+        let widest = (most.len() as u16 + decimals).max(least) + u16::from(is_diff);
         let contents = TopContents {
             sort: context.sort,
             is_diff,
@@ -377,7 +378,7 @@ fn cell(
         let change = if column == Column::Flat { changes.flat } else { changes.cum };
         return difference(canvas, context.unit, Difference { ns, change });
     }
-    let words = if is_share { measure::share(ns, base_ns) } else { measure::value(ns, context.unit) };
+    let words = if is_share { measure::share(ns, base_ns) } else { measure::shown(ns, context.unit) };
     let part = if base_ns == 0 { 0.0 } else { ns as f64 / base_ns as f64 };
     let is_dim = ns == 0 || column == Column::SumShare;
     (words, if is_dim { canvas.style(Role::Dim) } else { canvas.theme.heat(part) })
