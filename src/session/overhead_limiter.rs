@@ -1,8 +1,10 @@
 //! Limits the overhead of sampling: compares the CPU time of the handlers with that of the target,
 //! and halves the sampling frequency if it exceeds the budget.
 //!
-//! A check covers at least [`CHECK_NS`] and enough ticks to be significant. The frequency is never
-//! raised automatically. If the user raises it, the checks go on.
+//! A check covers at least [`CHECK_NS`] and enough CPU time of the target to be significant: a
+//! sleeping thread is sampled at no cost to it, and a single costly sample of a target that hardly
+//! runs says nothing. The frequency is never raised automatically. If the user raises it, the checks
+//! go on.
 
 use std::fmt::{self, Display, Formatter};
 
@@ -12,8 +14,8 @@ use crate::tally::measure;
 
 /// Minimum time between two checks, ns.
 const CHECK_NS: u64 = 2_000_000_000;
-/// Minimum number of ticks between two checks.
-const MIN_TICKS: u64 = 50;
+/// Minimum CPU time of the target between two checks, in sampling periods.
+const MIN_PERIODS: u64 = 50;
 
 /// The budget and the counters at the last check.
 pub(super) struct OverheadLimiter {
@@ -25,7 +27,6 @@ pub(super) struct OverheadLimiter {
 #[derive(Clone, Copy, Debug, Default)]
 struct Counters {
     at_ns: u64,
-    ticks: u64,
     handlers_ns: u64,
     process_ns: u64,
 }
@@ -57,21 +58,16 @@ impl OverheadLimiter {
 
     /// Returns a lower frequency if the handlers exceeded the budget since the last check.
     pub(super) fn check(&mut self, losses: &Losses, period_ns: u64, now_ns: u64) -> Option<LoweredRate> {
-        let now = Counters {
-            at_ns: now_ns,
-            ticks: losses.ticks,
-            handlers_ns: losses.handler_cpu_ns,
-            process_ns: losses.process_cpu_ns,
-        };
+        let now = Counters { at_ns: now_ns, handlers_ns: losses.handler_cpu_ns, process_ns: losses.process_cpu_ns };
         if self.last.at_ns == 0 {
             self.last = now;
         }
         let since = |now: u64, then: u64| now.saturating_sub(then);
-        if since(now.at_ns, self.last.at_ns) < CHECK_NS || since(now.ticks, self.last.ticks) < MIN_TICKS {
+        let target_ns = since(now.process_ns, self.last.process_ns).max(1);
+        if since(now.at_ns, self.last.at_ns) < CHECK_NS || target_ns < MIN_PERIODS.saturating_mul(period_ns) {
             return None;
         }
         let then = std::mem::replace(&mut self.last, now);
-        let target_ns = since(now.process_ns, then.process_ns).max(1);
         let cost = since(now.handlers_ns, then.handlers_ns) as f64 / target_ns as f64;
         let period_ns = period_ns.saturating_mul(2);
         (cost > self.budget && PERIODS_NS.contains(&period_ns)).then_some(LoweredRate {
@@ -88,11 +84,10 @@ mod tests {
 
     const SECOND: u64 = 1_000_000_000;
 
-    /// The counters after some seconds of 100 ticks each, with this cost per tick.
+    /// The counters after some seconds of CPU time, with 100 ticks each and this cost per tick.
     fn losses(seconds: u64, tick_ns: u64) -> Losses {
-        let ticks = 100 * seconds;
-        let (handler_cpu_ns, process_cpu_ns) = (ticks * tick_ns, seconds * SECOND);
-        Losses { ticks, handler_cpu_ns, process_cpu_ns, ..Losses::default() }
+        let (handler_cpu_ns, process_cpu_ns) = (100 * seconds * tick_ns, seconds * SECOND);
+        Losses { handler_cpu_ns, process_cpu_ns, ..Losses::default() }
     }
 
     #[test]
@@ -112,9 +107,24 @@ mod tests {
     }
 
     #[test]
-    fn a_few_ticks_are_not_enough_for_a_check() {
+    fn a_few_periods_are_not_enough_for_a_check() {
         let mut overhead_limiter = OverheadLimiter::new(0.0005);
-        let dear = |s: u64| Losses { ticks: s, handler_cpu_ns: s * SECOND / 2, ..losses(s, 0) };
+        let dear = |s: u64| Losses { handler_cpu_ns: s * SECOND / 2, ..losses(s, 0) };
         assert!((1..=20).all(|s| overhead_limiter.check(&dear(s), SECOND, s * SECOND).is_none()));
+    }
+
+    /// Regression test: the rate of an idle server fell to 0.4 Hz by wall-clock time, as its
+    /// sleeping threads were sampled often, and one stop is a large part of its CPU time.
+    #[test]
+    fn samples_of_sleeping_threads_are_not_enough_for_a_check() {
+        let mut overhead_limiter = OverheadLimiter::new(0.01);
+        let (period_ns, cpu_ns) = (SECOND / 100, SECOND / 1000);
+        let idle = |s: u64| Losses {
+            ticks: s * 500,
+            handler_cpu_ns: s * cpu_ns / 20,
+            process_cpu_ns: s * cpu_ns,
+            ..Losses::default()
+        };
+        assert!((1..=400).all(|s| overhead_limiter.check(&idle(s), period_ns, s * SECOND).is_none()));
     }
 }
