@@ -270,9 +270,10 @@ fn limits(manual: &mut Manual) {
          until it is unmapped. Under a seccomp filter, growth counts only of mappings that are sampled. At most 65 536 \
          sampled allocations are watched at a time, by eight for each hash of an address; the bytes of others are lost \
          to LIVE, and the header and the losses page count them. What musl's own functions allocate is not seen.",
-        "On the wall clock, the stack of a sleeping thread is [truncated] at a function with a frame pointer and arrays of \
-         variable length: the kernel does not show a sleeping thread's frame pointer, and the functions that it has called \
-         may have left it in its register.",
+        "On the wall clock, the stack of a sleeping thread is [truncated] at a function with arrays of variable length, or \
+         memory of alloca(3), that is called through a pointer or from another module: the kernel does not show a sleeping \
+         thread's frame pointer, the functions that it has called may have left it in its register, and only a call that \
+         names the function tells where its frame ends.",
     ] {
         manual.text(text);
     }

@@ -27,6 +27,10 @@ pub(crate) struct FrameSize {
 }
 
 impl FrameSize {
+    /// The size of a frame that depends on data, as arrays of variable length make it: the address
+    /// is taken to be in the next page.
+    pub(crate) const VARIABLE: FrameSize = FrameSize { bytes: 0, alignment: 4096 };
+
     /// Returns where the address may be. A frame that is not aligned has one such place.
     pub(crate) fn places(self, sp: u64) -> impl Iterator<Item = u64> {
         let lowest = sp.saturating_add(self.bytes);
@@ -54,6 +58,13 @@ pub(crate) fn caller_of<T>(function: u64, candidates: impl Iterator<Item = (T, C
     found.filter(|_| is_only)
 }
 
+/// Returns the first candidate that has called this very function. What is left over from earlier
+/// calls lies further down on the stack, and is overwritten by later ones.
+pub(crate) fn direct_caller_of<T>(function: u64, candidates: impl Iterator<Item = (T, CallBefore)>) -> Option<T> {
+    let mut candidates = candidates;
+    candidates.find(|(_, call)| *call == CallBefore::Direct(function)).map(|(candidate, _)| candidate)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -68,6 +79,7 @@ mod tests {
         }
         assert!(FrameSize { bytes: 24, alignment: 1 }.places(0x1000).eq([0x1018]), "one that is not aligned has one");
         assert_eq!(FrameSize { bytes: 8, alignment: 64 }.places(u64::MAX - 4).count(), 0);
+        assert!(FrameSize::VARIABLE.places(0x1008).eq((0x1010..0x2008).step_by(16)));
     }
 
     #[test]
@@ -85,5 +97,8 @@ mod tests {
         assert_eq!(caller(&[other]), Some(0), "a function that jumps to another has not called that");
         assert_eq!(caller(&[indirect, other]), None);
         assert_eq!(caller(&[]), None);
+        let caller = |calls: &[CallBefore]| direct_caller_of(7, calls.iter().copied().enumerate());
+        assert_eq!(caller(&[other, indirect, direct, direct]), Some(2));
+        assert_eq!(caller(&[indirect]), None, "that may have been called by the function");
     }
 }

@@ -1,5 +1,5 @@
-// variable_frame: burns 50 ms of CPU time, then sleeps for half a second in a function whose frame has a fixed size, then in one whose
-// frame has not: that one is found through a base register, rbp.
+// variable_frame: burns 50 ms of CPU time, then sleeps for half a second each in a function whose frame has a fixed size, and in two whose
+// frames have not: these are found through a base register, rbp. The last one is called through a pointer.
 #include <stdint.h>
 #include <stdlib.h>
 #include <time.h>
@@ -20,6 +20,15 @@ __attribute__((noipa)) static void variable_frame(size_t size) {
     room[1] = room[0];
 }
 
+__attribute__((noipa)) static void pointed_frame(size_t size) {
+    volatile char room[size];
+    room[0] = 1;
+    sleep_for_half_a_second();
+    room[1] = room[0];
+}
+
+static void (*volatile pointer)(size_t) = pointed_frame;
+
 static int64_t used_ns(void) {
     struct timespec now;
     clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &now);
@@ -31,6 +40,7 @@ int main(int count, char **arguments) {
         ;
     fixed_frame();
     variable_frame(count + 63);
+    pointer(count + 63);
     (void)arguments;
     return 0;
 }

@@ -14,7 +14,8 @@
 //! that functions restore are followed through the walk, because a canonical frame address may
 //! depend on any of them. Of a sleeping thread only the stack pointer is known; where a function
 //! keeps its frame address in the frame pointer, the way to it from the start of the function tells
-//! how far the stack pointer has moved instead.
+//! how far the stack pointer has moved instead, or the return address of the next call of this very
+//! function ends its frame.
 //!
 //! framehop would do the second step. It knows three registers and no memory in expressions of the
 //! tables, and goes on by frame pointers where these do not suffice, without telling. It serves as
@@ -38,7 +39,7 @@ use super::maps::ProcessMaps;
 use super::ptrace::read_memory;
 use super::registers::ThreadRegisters;
 use super::stack_copy::StackCopy;
-use crate::arch::{CallBefore, FrameSize, LONGEST_CALL, call_before, caller_of};
+use crate::arch::{CallBefore, FrameSize, LONGEST_CALL, call_before, caller_of, direct_caller_of};
 use crate::link::wire::{FRAMES_LEFT_OUT, FrameAddress, MAX_FRAMES};
 use arch::{CodePath, FRAME_POINTER, MAX_INSTRUCTIONS, MAX_INSTRUCTIONS_ONCE, SIGNAL_RETURN_LENGTH, STACK_POINTER};
 pub(crate) use modules::ProcessModule;
@@ -239,7 +240,9 @@ impl ProcessUnwinder {
                         size
                     }
                 };
-                let rule = size.and_then(|size| self.rule_by_size(rule, (function, size), registers, stack));
+                let rule = size
+                    .and_then(|size| self.rule_by_size(rule, (function, size), registers, stack))
+                    .or_else(|| self.rule_by_call(rule, function, registers, stack));
                 rule.map_or(stepped, |rule| rule.apply(registers, stack, &self.reader.expressions))
             }
             _ => stepped,
@@ -255,12 +258,24 @@ impl ProcessUnwinder {
         registers: &ThreadRegisters,
         stack: &StackCopy,
     ) -> Option<FrameRule> {
-        let sp = registers.get(STACK_POINTER)?;
-        let mut rules = size.places(sp).filter_map(|cfa| Some(rule.with_cfa_at(i32::try_from(cfa - sp).ok()?)));
+        let mut rules = frame_rules(rule, size, registers.get(STACK_POINTER)?);
         if size.alignment == 1 {
             return rules.next();
         }
         caller_of(function, rules.filter_map(|rule| Some((rule, self.call_behind(&rule, registers, stack)?))))
+    }
+
+    /// Returns the rule of a frame whose size depends on data: it leads behind the next call of its
+    /// function.
+    fn rule_by_call(
+        &mut self,
+        rule: FrameRule,
+        function: u64,
+        registers: &ThreadRegisters,
+        stack: &StackCopy,
+    ) -> Option<FrameRule> {
+        let rules = frame_rules(rule, FrameSize::VARIABLE, registers.get(STACK_POINTER)?);
+        direct_caller_of(function, rules.filter_map(|rule| Some((rule, self.call_behind(&rule, registers, stack)?))))
     }
 
     fn frame_size(&mut self, function: u64, ip: u64) -> Option<FrameSize> {
@@ -391,6 +406,11 @@ impl ProcessUnwinder {
             None => read_memory(self.pid, address, buffer),
         }
     }
+}
+
+/// Returns a rule for each place where the canonical frame address of a frame of this size may be.
+fn frame_rules(rule: FrameRule, size: FrameSize, sp: u64) -> impl Iterator<Item = FrameRule> {
+    size.places(sp).filter_map(move |cfa| Some(rule.with_cfa_at(i32::try_from(cfa - sp).ok()?)))
 }
 
 /// Reads where the first thread's stack began, with the arguments: field 28 of `/proc/PID/stat`.
