@@ -2,9 +2,9 @@
 //! and halves the sampling frequency if it exceeds the budget.
 //!
 //! A check covers at least [`CHECK_NS`] and enough CPU time of the target to be significant: a
-//! sleeping thread is sampled at no cost to it, and a single costly sample of a target that hardly
-//! runs says nothing. The frequency is never raised automatically. If the user raises it, the checks
-//! go on.
+//! sleeping thread is sampled at no cost to it, and one costly sample of a target that hardly runs
+//! says nothing. The frequency is never raised automatically. If the user raises it, the checks go
+//! on.
 
 use std::fmt::{self, Display, Formatter};
 
