@@ -42,8 +42,6 @@ fn check_chain(program: &Path, chain: &[&str]) {
     assert_chain(&watched.raw, chain);
 }
 
-/// Code without unwind tables of its own is unwound by its debug information. The negative controls
-/// are the same program without it, and with compressed sections, which the agent does not read.
 /// Functions with frames of several kinds in which a thread sleeps.
 const SLEEPERS: &str = r"
 #include <poll.h>
@@ -93,6 +91,51 @@ fn sleeping_threads_are_unwound_in_code_with_base_pointers() {
     }
 }
 
+/// A thread of Ruby has a frame of 1 MiB near its root. It computes and sleeps here, and starts
+/// when the process's memory map was read already.
+#[test]
+fn threads_with_a_frame_larger_than_a_copy_of_their_stack_are_whole() {
+    const PROGRAM: &str = r"
+        #include <pthread.h>
+        #include <time.h>
+        #include <unistd.h>
+        volatile long sink;
+        __attribute__((noipa)) static long works(long n) {
+            struct timespec now;
+            do {
+                for (long i = 0; i < 100000; i++) sink = i;
+                clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
+            } while (now.tv_sec * 1000 + now.tv_nsec / 1000000 < 600);
+            usleep(600000);
+            return n + sink;
+        }
+        __attribute__((noipa)) static void *starts(void *n) {
+            volatile char room[1 << 20];
+            room[0] = 1;
+            return (void *)(works((long)n) + room[0]);
+        }
+        int main(void) {
+            pthread_t thread;
+            usleep(400000);
+            return pthread_create(&thread, 0, starts, 0) || pthread_join(thread, 0);
+        }
+    ";
+    let program = targets::generated("room", PROGRAM, "c", "gcc", &["-O1", "-pthread"]);
+    for engine in ["threads", "external"] {
+        let watched = Batch::new(&format!("--hz 250 --clock real --engine {engine}")).run(&[text(&program)]);
+        assert_eq!(watched.ran.code(), 0, "{}", watched.ran.err());
+        let ns = |is_whole: bool| {
+            let found = |entry: &&Entry| {
+                let has = |name: &str| entry.frames.iter().any(|frame| frame.name() == name);
+                has("works") && is_whole != entry.truncated && has("starts")
+            };
+            watched.raw.of("real").filter(found).map(|entry| entry.weight_ns).sum::<u64>()
+        };
+        let [whole, truncated] = [true, false].map(ns);
+        assert!(whole > 900_000_000 && truncated * 20 <= whole, "{engine}: {whole} ns whole, {truncated} truncated");
+    }
+}
+
 /// The maps are read again when a thread sleeps in a library that was not known, and its stack is
 /// walked once more, although it sleeps on.
 #[test]
@@ -112,6 +155,8 @@ fn threads_that_sleep_in_a_library_since_it_was_loaded_are_unwound() {
     assert!(all > 1_300_000_000 && whole * 10 >= all * 9, "{whole} of {all} ns");
 }
 
+/// Code without unwind tables of its own is unwound by its debug information. The negative controls
+/// are the same program without it, and with compressed sections, which the agent does not read.
 #[test]
 fn code_that_only_debug_information_describes_is_unwound() {
     const FLAGS: [&str; 5] =

@@ -35,7 +35,6 @@ pub(super) struct ImageStart {
 
 /// The stack of a sample.
 #[derive(Debug)]
-#[expect(clippy::large_enum_variant, reason = "most samples have a copy of the stack")]
 pub(super) enum SampledStack {
     /// Registers, a copy of the stack, and the frames of the interpreter if there are any.
     Copied(ThreadRegisters, StackCopy, Option<Box<FrameList>>),
@@ -109,6 +108,7 @@ pub(super) enum WalkerRequest {
     Reconnect(ImageId),
     /// The process has this interpreter now, or none any more.
     Interpret { image: ImageId, cpython: Option<CPython> },
-    /// The copies of this thread's stack end too early.
-    CopyMore { image: ImageId, tid: u32 },
+    /// The copies of this thread's stack end too early, or lack a part behind a large frame, which
+    /// is around this address.
+    CopyMore { image: ImageId, tid: u32, around: Option<u64> },
 }

@@ -63,6 +63,7 @@ pub mod rights;
 pub mod sampler;
 mod scope;
 mod stack_copy;
+mod stack_extent;
 pub mod supervisor;
 mod thread_names;
 mod threads;

@@ -1,8 +1,9 @@
-//! A copy of the part of a thread's stack that a walk reads: one piece from the stack pointer
-//! upwards, and a second one if a signal handler runs on an alternate stack.
+//! A copy of the parts of a thread's stack that a walk reads: one piece from the stack pointer
+//! upwards, those behind large frames, and one of the stack that a signal handler on an alternate
+//! stack has interrupted.
 
 /// Maximum number of pieces of a copy.
-const MAX_PIECES: usize = 2;
+const MAX_PIECES: usize = 4;
 
 /// Contiguous memory of a thread.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -22,7 +23,7 @@ impl StackPiece {
 /// The copied memory. Its buffers are used again for the next copy.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct StackCopy {
-    pieces: [StackPiece; MAX_PIECES],
+    pieces: Vec<StackPiece>,
     used: usize,
 }
 
@@ -35,6 +36,9 @@ impl StackCopy {
     /// Adds a piece that starts at `start`. `fill` copies up to `length` bytes and returns how many
     /// there are. Returns whether there was anything to copy and room for a piece.
     pub(crate) fn add(&mut self, start: u64, length: usize, fill: impl FnOnce(&mut [u8]) -> usize) -> bool {
+        if self.used == self.pieces.len() && self.used < MAX_PIECES {
+            self.pieces.push(StackPiece::default());
+        }
         let Some(piece) = self.pieces.get_mut(self.used) else { return false };
         if piece.bytes.len() < length {
             piece.bytes.resize(length, 0);
@@ -79,11 +83,12 @@ impl StackCopy {
 
     /// Returns a copy without unused buffers.
     pub(crate) fn compact(&self) -> StackCopy {
-        let mut compact = StackCopy { used: self.used, ..StackCopy::default() };
-        for (target, piece) in compact.pieces.iter_mut().zip(&self.pieces[..self.used]) {
-            *target = StackPiece { start: piece.start, bytes: piece.copied().to_vec(), length: piece.length };
-        }
-        compact
+        let compact = |piece: &StackPiece| StackPiece {
+            start: piece.start,
+            bytes: piece.copied().to_vec(),
+            length: piece.length,
+        };
+        StackCopy { pieces: self.pieces[..self.used].iter().map(compact).collect(), used: self.used }
     }
 }
 
@@ -101,7 +106,8 @@ mod tests {
             }
         };
         assert!(copy.add(0x1000, 16, fill(0)) && copy.add(u64::MAX - 15, 16, fill(16)));
-        assert!(!copy.add(0x9000, 8, fill(0)), "there is no room for a third piece");
+        assert!(copy.add(0x3000, 8, fill(32)) && copy.add(0x4000, 8, fill(40)));
+        assert!(!copy.add(0x9000, 8, fill(0)), "there is no room for a fifth piece");
         assert_eq!(copy.word(0x1008), Some(u64::from_le_bytes([8, 9, 10, 11, 12, 13, 14, 15])));
         assert_eq!((copy.word(0x1009), copy.word(0xfff), copy.word(u64::MAX)), (None, None, None));
         assert_eq!(copy.bytes(u64::MAX - 15, 1), Some(&[16][..]));

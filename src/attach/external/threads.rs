@@ -8,19 +8,13 @@ use std::path::PathBuf;
 use super::arch;
 use super::correction::SystemShare;
 use super::registers::ThreadRegisters;
+use super::stack_extent::StackExtent;
 use crate::link::wire::BlockingCall;
 
 /// Number of bytes that a line of `schedstat` or `syscall` has at most.
 const MAX_LINE: usize = 256;
-/// The first number of bytes of a stack to copy: ordinary stacks have 3 to 15 KiB in all.
-const FIRST_COPY: usize = 64 << 10;
 /// Minimum time waited for a CPU that has a sample of its own, ns.
 const LEAST_DELAY_NS: u64 = 200_000;
-/// The largest number of bytes of a stack to copy.
-const LARGEST_COPY: usize = 256 << 10;
-/// The part of the first number that is copied of a sleeping thread's stack. If that is too little,
-/// its copies are larger than usual by the same factor.
-const SLEEPING: usize = 4;
 
 /// The files of a thread in `/proc`. The one that is read most stays open, as reading is cheaper
 /// than opening, and an open file is never that of a later thread with the same number. A second
@@ -92,8 +86,8 @@ pub(super) struct WatchedThread {
     pub(super) has_run_since_stop: bool,
     /// Whether it is traced.
     pub(super) is_seized: bool,
-    /// Number of bytes of its stack to copy.
-    pub(super) copy_bytes: usize,
+    /// The parts of its stack that are copied.
+    pub(super) extent: StackExtent,
     pub(super) system_share: SystemShare,
     /// The thread's id in its own namespace of pids; 0 if it was not read.
     pub(super) inner_tid: u32,
@@ -119,7 +113,7 @@ impl WatchedThread {
             stop_request: None,
             has_run_since_stop: true,
             is_seized: false,
-            copy_bytes: FIRST_COPY,
+            extent: StackExtent::new(),
             system_share: SystemShare::default(),
             inner_tid: 0,
             interpreter_state: 0,
@@ -242,18 +236,6 @@ impl WatchedThread {
             let ids = text.lines().find_map(|line| line.strip_prefix("NSpid:"));
             self.inner_tid = ids.and_then(|ids| ids.split_ascii_whitespace().last()?.parse().ok()).unwrap_or(0);
         }
-    }
-
-    /// Returns how many bytes are copied of the stack while the thread sleeps. Such a stack is
-    /// rarely deep, and no thread waits for the copy of one that is.
-    pub(super) fn sleeping_copy_bytes(&self) -> usize {
-        if self.copy_bytes == FIRST_COPY { FIRST_COPY / SLEEPING } else { self.copy_bytes * SLEEPING }
-    }
-
-    /// Copies more of the stack from now on.
-    pub(super) fn copy_more(&mut self) {
-        self.copy_bytes = (2 * self.copy_bytes).min(LARGEST_COPY);
-        self.is_stack_known = false;
     }
 }
 

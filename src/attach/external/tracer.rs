@@ -25,7 +25,6 @@ use super::ptrace::{self, ThreadEvent};
 use super::restart;
 use super::scope::WatchScope;
 use super::stack_copy::StackCopy;
-use super::unwind::interrupted_stack;
 use crate::link::wire::{Clock, LossCause};
 
 /// Longest wait, so that commands are read and children are found.
@@ -186,10 +185,14 @@ impl Tracer {
                         process.threads.values_mut().for_each(|thread| thread.is_stack_known = false);
                     }
                 }
-                WalkerRequest::CopyMore { image, tid } => {
+                WalkerRequest::CopyMore { image, tid, around } => {
                     let process = self.processes.values_mut().find(|process| process.image == image);
                     if let Some(thread) = process.and_then(|process| process.threads.get_mut(&tid)) {
-                        thread.copy_more();
+                        let is_more = match around {
+                            Some(address) => thread.extent.reach(address),
+                            None => thread.extent.extend(),
+                        };
+                        thread.is_stack_known &= !is_more;
                     }
                 }
             }
@@ -327,10 +330,10 @@ impl Tracer {
         let mut process = pid.and_then(|pid| self.processes.get_mut(&pid));
         let registers = StoppedRegisters::read(tid);
         let mut list = None;
-        let copy_bytes = process.as_ref().and_then(|it| it.threads.get(&tid)).map(|thread| thread.copy_bytes);
+        let extent = process.as_ref().and_then(|it| it.threads.get(&tid)).map(|thread| thread.extent);
         self.scratch.clear();
-        if let (Ok(registers), Some(pid), Some(bytes)) = (&registers, pid, copy_bytes) {
-            copy_stack(&mut self.scratch, pid, registers.stack_pointer().saturating_sub(RED_ZONE), bytes);
+        if let (Ok(registers), Some(pid), Some(extent)) = (&registers, pid, extent) {
+            extent.copy(&mut self.scratch, pid, registers.stack_pointer().saturating_sub(RED_ZONE), false);
             let ip = registers.registers().ip;
             list = process.as_mut().and_then(|process| process.read_frames(tid, ip, &self.scratch));
         }
@@ -426,15 +429,5 @@ impl Tracer {
             }
             false
         });
-    }
-}
-
-/// Copies the stack from an address on, and the one that a handler on an alternate stack
-/// interrupted.
-fn copy_stack(copy: &mut StackCopy, pid: u32, start: u64, bytes: usize) {
-    copy.add(start, bytes, |buffer| ptrace::read_memory(pid, start, buffer));
-    if let Some(sp) = interrupted_stack(copy) {
-        let start = sp.saturating_sub(RED_ZONE);
-        copy.add(start, bytes, |buffer| ptrace::read_memory(pid, start, buffer));
     }
 }

@@ -163,9 +163,13 @@ impl Walker {
                 image.connection.write(|w| w.write_thread_end(tid))
             }
             TracerEvent::Sample(sample) => {
-                let is_short = image.walk(&sample, &mut self.frames);
-                if is_short {
-                    let _ = self.requests.send(WalkerRequest::CopyMore { image: id, tid: sample.tid });
+                let around = match image.walk(&sample, &mut self.frames) {
+                    WalkEnd::WantsMoreStack => Some(None),
+                    WalkEnd::WantsStackAt(address) => Some(Some(address)),
+                    WalkEnd::Root | WalkEnd::Truncated => None,
+                };
+                if let Some(around) = around {
+                    let _ = self.requests.send(WalkerRequest::CopyMore { image: id, tid: sample.tid, around });
                 }
                 let has_run = matches!(sample.stack, SampledStack::Copied(..));
                 let named = image.name_thread(sample.tid, has_run);
@@ -308,9 +312,9 @@ impl Image {
         Ok(())
     }
 
-    /// Walks the stack of a sample. Returns whether the copy was too short.
-    fn walk(&mut self, sample: &UnwalkedSample, frames: &mut Vec<u64>) -> bool {
-        let SampledStack::Copied(registers, stack, list) = &sample.stack else { return false };
+    /// Walks the stack of a sample, if it has one of its own. Returns how the walk ended.
+    fn walk(&mut self, sample: &UnwalkedSample, frames: &mut Vec<u64>) -> WalkEnd {
+        let SampledStack::Copied(registers, stack, list) = &sample.stack else { return WalkEnd::Truncated };
         let mut end = self.unwinder.walk(registers, stack, frames);
         if self.is_map_stale() && self.read_maps(sample.tid).is_ok() {
             end = self.unwinder.walk(registers, stack, frames);
@@ -319,7 +323,7 @@ impl Image {
         leave_out_agent(frames, &self.agent);
         let mut flags = match end {
             WalkEnd::Root => 0,
-            WalkEnd::Truncated | WalkEnd::WantsMoreStack => flag::TRUNCATED,
+            WalkEnd::Truncated | WalkEnd::WantsMoreStack | WalkEnd::WantsStackAt(_) => flag::TRUNCATED,
         };
         if self.unwinder.crossed_signal() {
             flags |= flag::SIGNAL_FRAME;
@@ -342,7 +346,7 @@ impl Image {
         last.flags = flags;
         last.is_agents = frames.is_empty();
         std::mem::swap(&mut last.frames, frames);
-        end == WalkEnd::WantsMoreStack
+        end
     }
 
     /// Returns whether the map is to be read again: once a second, or when a stack leads outside of

@@ -5,7 +5,7 @@ use std::io::ErrorKind;
 
 use nix::errno::Errno;
 
-use super::{Tracer, copy_stack};
+use super::Tracer;
 use crate::attach::external::arch::STACK_POINTER;
 use crate::attach::external::children::ChildSearch;
 use crate::attach::external::clock::monotonic_ns;
@@ -218,7 +218,7 @@ impl Tracer {
                 self.sleeping_copies += 1;
                 self.scratch.clear();
                 let sp = registers.get(STACK_POINTER).unwrap_or_default();
-                copy_stack(&mut self.scratch, pid, sp, thread.sleeping_copy_bytes());
+                thread.extent.copy(&mut self.scratch, pid, sp, true);
                 let list = process.read_frames(tid, registers.ip, &self.scratch);
                 // A thread that ran meanwhile may have changed its stack and its frames.
                 let Some(false) = process.update_thread(tid, self.tick) else { return };

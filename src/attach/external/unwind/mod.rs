@@ -55,6 +55,8 @@ const MAX_STEPS: usize = 8192;
 const MAX_RULES: usize = 32768;
 /// Maximum distance from the copy of a stack to a word of the same stack, in bytes.
 const MAX_STACK: u64 = 64 << 20;
+/// Minimum distance that only a frame larger than others makes, in bytes.
+const LARGE_FRAME: u64 = 4096;
 /// Number of frames kept at the leaf and at the root of a stack that is deeper than a sample.
 const LEAF_FRAMES: usize = 320;
 const ROOT_FRAMES: usize = 128;
@@ -71,6 +73,9 @@ pub(crate) enum WalkEnd {
     Truncated,
     /// The walk ended early because the copy of the stack ends too early.
     WantsMoreStack,
+    /// The walk ended early because a frame is larger than the copy: it lacks what is around this
+    /// address.
+    WantsStackAt(u64),
 }
 
 /// The known facts about the code at an address.
@@ -133,8 +138,8 @@ impl ProcessUnwinder {
         self.code.modules()
     }
 
-    /// Returns whether a walk since the last refresh met an address outside of all executable
-    /// memory. It returns true once.
+    /// Returns whether a walk since the last refresh met an address outside of the memory that is
+    /// known. It returns true once.
     pub(crate) fn wants_maps(&mut self) -> bool {
         std::mem::take(&mut self.wants_maps)
     }
@@ -290,13 +295,18 @@ impl ProcessUnwinder {
         arch::frame_size_from_start(&mut read, function, ip)
     }
 
-    /// Returns how a walk ends that needs a word which was not copied.
-    fn missing_stack(&self, address: u64, stack: &StackCopy) -> WalkEnd {
-        let is_near = |end: u64| address.saturating_add(8) > end && address < end.saturating_add(MAX_STACK);
-        if stack.first_piece().is_some_and(|(_, end)| is_near(end)) && self.code.is_readable(address) {
-            WalkEnd::WantsMoreStack
-        } else {
-            WalkEnd::Truncated
+    /// Returns how a walk ends that needs a word which was not copied. The map may be older than
+    /// the thread.
+    fn missing_stack(&mut self, address: u64, stack: &StackCopy) -> WalkEnd {
+        let behind = stack.first_piece().and_then(|(_, end)| address.checked_sub(end.saturating_sub(7)));
+        match behind {
+            Some(0..MAX_STACK) if !self.code.is_readable(address) => {
+                self.wants_maps = true;
+                WalkEnd::Truncated
+            }
+            Some(0..LARGE_FRAME) => WalkEnd::WantsMoreStack,
+            Some(LARGE_FRAME..MAX_STACK) => WalkEnd::WantsStackAt(address),
+            _ => WalkEnd::Truncated,
         }
     }
 
