@@ -11,12 +11,12 @@ const MAX_WITH_FRAMES: usize = 8192;
 
 impl Profile {
     /// Keeps the deepest stack of a known thread, unless a deeper one is known: an agent may have
-    /// forgotten that.
+    /// forgotten that. Of equal ones, that with a limit is kept.
     pub(super) fn set_deepest_stack(&mut self, id: ProcessId, stack: &DeepestStack<Box<[StackFrame]>>) {
         let process = &mut self.processes[id.0 as usize];
         let Some(&thread) = process.threads.get(&stack.tid) else { return };
         let known = self.threads[thread.0 as usize].deepest.as_ref();
-        if known.is_some_and(|known| known.used >= stack.used) {
+        if known.is_some_and(|known| (known.used, known.size) >= (stack.used, stack.size)) {
             return;
         }
         self.deepest_with_frames -= usize::from(known.is_some_and(|known| !known.frames.is_empty()));

@@ -1,5 +1,5 @@
-// frame_sizes MILLISECONDS: three threads whose functions have frames of known sizes. "shallow" computes, "deep" does below 400 calls of
-// itself on a stack of 1 MB, and "asleep" sleeps.
+// frame_sizes MILLISECONDS [late]: three threads whose functions have frames of known sizes. "shallow" computes, "deep" does below 400 calls of
+// itself on a stack of 1 MB, and "asleep" sleeps. With `late`: two threads that sleep, "asleep" and, 200 ms later, "late".
 #define _GNU_SOURCE
 #include <pthread.h>
 #include <stdint.h>
@@ -62,16 +62,18 @@ static void *asleep(void *unused) {
 }
 
 int main(int argc, char **argv) {
-    void *(*work[])(void *) = {shallow, deep, asleep};
-    const char *names[] = {"shallow", "deep", "asleep"};
-    pthread_t threads[3];
+    void *(*work[])(void *) = {shallow, deep, asleep, asleep};
+    const char *names[] = {"shallow", "deep", "asleep", "late"};
+    pthread_t threads[4];
     pthread_attr_t attributes;
     pthread_attr_init(&attributes);
     end = now() + (argc > 1 ? atof(argv[1]) : 1000);
-    for (int i = 0; i < 3; i++) {
+    int late = argc > 2, first = late ? 2 : 0, last = late ? 3 : 2;
+    for (int i = first; i <= last; i++) {
+        if (i == 3) nanosleep(&(struct timespec){0, 200000000}, NULL);
         pthread_attr_setstacksize(&attributes, i == 1 ? 1 << 20 : 2 << 20);
         pthread_create(&threads[i], &attributes, work[i], NULL);
         pthread_setname_np(threads[i], names[i]);
     }
-    for (int i = 0; i < 3; i++) pthread_join(threads[i], NULL);
+    for (int i = first; i <= last; i++) pthread_join(threads[i], NULL);
 }

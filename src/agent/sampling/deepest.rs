@@ -9,6 +9,7 @@ use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use crate::agent::os::memory::PageAligned;
 use crate::agent::os::syscall;
+use crate::agent::state;
 use crate::agent::unwind::last_walk::{LEAF_CALLERS, LastWalk, MAX_FRAMES_CACHED};
 use crate::agent::unwind::modules::Snapshot;
 use crate::agent::unwind::step::Walk;
@@ -25,12 +26,16 @@ const DEEPER: u32 = 64;
 const FRAMES: usize = 1 + LEAF_CALLERS + MAX_FRAMES_CACHED;
 /// The end of a stack of a thread that uses several stacks.
 const SEVERAL: u64 = u64::MAX;
+/// Bit of a base: the maps did not have the memory of the deepest stack yet. It is measured again
+/// once they have.
+const UNMAPPED: u64 = 1;
 
 /// The deepest stack of one thread so far.
 struct Seen {
     /// `tid << 32 | words`: the thread, and the depth of its deepest stack in words of 8 bytes.
     depth: AtomicU64,
-    /// The stack pointer of its first frame, with which its stack begins; 0 if that is unknown.
+    /// The stack pointer of its first frame, with which its stack begins; 0 if that is unknown. It
+    /// may have the bit [`UNMAPPED`].
     base: AtomicU64,
 }
 
@@ -93,7 +98,10 @@ pub(crate) fn note(tid: u32, sp: u64, snapshot: &Snapshot, last: &LastWalk, walk
         seen.depth.store(u64::from(tid) << 32, Ordering::Relaxed);
     }
     let words_before = if (known >> 32) as u32 == tid { known as u32 } else { 0 };
-    let base_before = seen.base.load(Ordering::Relaxed);
+    let (base_before, was_unmapped) = match seen.base.load(Ordering::Relaxed) {
+        SEVERAL => (SEVERAL, 0),
+        base => (base & !UNMAPPED, base & UNMAPPED),
+    };
     let is_whole = walk.flags & flag::TRUNCATED == 0;
     let base = match last.outermost().filter(|_| is_whole) {
         Some(first) => first.sp,
@@ -104,9 +112,12 @@ pub(crate) fn note(tid: u32, sp: u64, snapshot: &Snapshot, last: &LastWalk, walk
         None => return,
     };
     let has_one_stack = base_before == 0 || base_before == base;
-    seen.base.store(if has_one_stack { base } else { SEVERAL }, Ordering::Relaxed);
+    let keep_base = |bit: u64| seen.base.store(if has_one_stack { base | bit } else { SEVERAL }, Ordering::Relaxed);
+    keep_base(was_unmapped);
     let Ok(words) = u32::try_from(base.saturating_sub(sp) / 8) else { return };
-    if words <= words_before.saturating_add(words_before / DEEPER) {
+    let is_mapped = snapshot.stack_end(sp).is_some();
+    let is_as_deep = was_unmapped != 0 && is_mapped && words >= words_before;
+    if words <= words_before.saturating_add(words_before / DEEPER) && !is_as_deep {
         return;
     }
     let claim = |mailbox: &&Mailbox| {
@@ -119,6 +130,10 @@ pub(crate) fn note(tid: u32, sp: u64, snapshot: &Snapshot, last: &LastWalk, walk
     (measured.sp, measured.base, measured.has_one_stack) = (sp, base, has_one_stack);
     measured.fill(snapshot, last, leaf);
     seen.depth.store(u64::from(tid) << 32 | u64::from(words), Ordering::Relaxed);
+    keep_base(if is_mapped { 0 } else { UNMAPPED });
+    if !is_mapped {
+        state::WANT_MODULES.store(true, Ordering::Relaxed);
+    }
     mailbox.state.store(READY, Ordering::Release);
 }
 
