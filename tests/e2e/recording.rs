@@ -11,6 +11,7 @@ use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use sigtop::link::wire::VERSION;
 
+use crate::harness::children::Started;
 use crate::harness::run::{Ran, SIGTOP, run};
 use crate::harness::skips::skip;
 use crate::harness::targets;
@@ -118,6 +119,7 @@ fn a_killed_recorder_leaves_what_it_wrote() {
         assert!(recorder.try_wait().expect("a child").is_none());
         std::thread::sleep(Duration::from_millis(10));
     }
+    let _target = Started::by(recorder.id());
     recorder.kill().expect("a child");
     recorder.wait().expect("a child");
     assert_eq!(fs::read(&file).expect("read"), b"the old one");
@@ -135,6 +137,7 @@ fn ctrl_c_ends_well() {
     while fs::metadata(directory.file("a.sigtop.part")).map_or(0, |metadata| metadata.len()) == 0 {
         std::thread::sleep(Duration::from_millis(10));
     }
+    let _target = Started::by(recorder.id());
     kill(Pid::from_raw(recorder.id() as i32), Signal::SIGINT).expect("a process");
     let status = recorder.wait().expect("a child");
     assert_eq!(status.code(), Some(130), "the target, which got no signal, runs on");
@@ -176,7 +179,7 @@ fn the_ending_is_the_format() {
         ("b", &["--format", "text"], "File: shares\n"),
     ] {
         let file = directory.file(name);
-        let ran = run(&mut record(&file, options, "0.5"));
+        let ran = run(&mut record(&file, options, "0.3"));
         assert_eq!(ran.code(), 0, "{}", ran.err());
         let text = fs::read_to_string(&file).expect("it was written");
         assert!(text.contains(mark) && text.contains("burn_a"), "{name}: {text}");
@@ -185,7 +188,7 @@ fn the_ending_is_the_format() {
     // The numbers in folded stacks are samples, about a hundred per second.
     let folded = fs::read_to_string(directory.file("a.folded")).expect("it is there");
     let count = folded.lines().filter_map(|line| line.rsplit_once(' ')?.1.parse::<u64>().ok()).sum::<u64>();
-    assert!((10..=150).contains(&count), "{count} in half a second: {folded}");
+    assert!((10..=150).contains(&count), "{count} in 0.3 s: {folded}");
 }
 
 #[test]
@@ -197,6 +200,7 @@ fn a_killed_recorder_of_a_profile_leaves_a_recording() {
         assert!(recorder.try_wait().expect("a child").is_none());
         std::thread::sleep(Duration::from_millis(10));
     }
+    let _target = Started::by(recorder.id());
     recorder.kill().expect("a child");
     recorder.wait().expect("a child");
     assert!(!file.exists());

@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 
 use nix::sys::signal::Signal;
 
+use crate::harness::children::Started;
 use crate::harness::inspect;
 use crate::harness::run::{SIGTOP, tool};
 use crate::harness::targets;
@@ -255,6 +256,7 @@ fn quitting_asks_and_obeys() {
     terminal.finish();
     let mut terminal = burner(120, 30, &["--on-quit", "leave"], "5");
     terminal.see("burn_a");
+    let _target = Started::by(terminal.pid());
     terminal.keys("q");
     assert_eq!(terminal.finish().code(), Some(0));
 }
@@ -269,6 +271,7 @@ fn given_back(what: &str, leave: impl FnOnce(&mut Terminal)) {
     let mut terminal = Terminal::start(100, 30, &command);
     terminal.see("burn_a");
     assert!(!terminal.is_as_before() && terminal.screen().alternate_screen(), "{what}: no screen of its own");
+    let _target = Started::by(terminal.pid());
     leave(&mut terminal);
     terminal.finish();
     assert!(terminal.is_as_before(), "{what}: settings are left");

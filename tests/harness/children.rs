@@ -79,6 +79,24 @@ impl Drop for Limit {
     }
 }
 
+/// What a program has started so far. It is killed when this is dropped: a target that a test lets
+/// run on would compute beside the next ones.
+#[allow(dead_code, reason = "not every test binary has a use for it")]
+pub(crate) struct Started(Vec<u32>);
+
+#[allow(dead_code, reason = "not every test binary has a use for it")]
+impl Started {
+    pub(crate) fn by(pid: u32) -> Started {
+        Started(children(pid))
+    }
+}
+
+impl Drop for Started {
+    fn drop(&mut self) {
+        self.0.drain(..).for_each(kill_tree);
+    }
+}
+
 /// Opens every FIFO of a directory at both ends and closes it again, so that a process that waits
 /// for the other end continues.
 fn open_fifos(directory: &Path) {
@@ -108,11 +126,14 @@ fn parent(pid: u32) -> Option<u32> {
     stat[stat.rfind(')')? + 1..].split_whitespace().nth(1)?.parse().ok()
 }
 
+fn children(pid: u32) -> Vec<u32> {
+    pids().filter(|other| parent(*other) == Some(pid)).collect()
+}
+
 fn kill_tree(pid: u32) {
     // The process is stopped first, so that it starts no more children meanwhile.
     let pid_t = Pid::from_raw(pid as i32);
     let _it_may_be_gone = kill(pid_t, Signal::SIGSTOP);
-    let children: Vec<u32> = pids().filter(|other| parent(*other) == Some(pid)).collect();
-    children.into_iter().for_each(kill_tree);
+    children(pid).into_iter().for_each(kill_tree);
     let _it_may_be_gone = kill(pid_t, Signal::SIGKILL);
 }
