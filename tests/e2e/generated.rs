@@ -128,12 +128,19 @@ fn java_functions_are_named_and_what_they_lack_is_said() {
     let Some(directory) = java() else { return };
     let flags = ["-XX:+PreserveFramePointer", "-XX:+UnlockDiagnosticVMOptions", "-XX:+DumpPerfMapAtExit"];
     for engine in ["", "--engine external --budget 100%"] {
-        let with = watch_java(&directory, engine, &flags);
-        let inner: Vec<_> = with.raw.of("prof").filter(|entry| has_frame(entry, "Compiled.inner(long)")).collect();
-        let all: u64 = inner.iter().map(|entry| entry.samples).sum();
-        let is_whole = |entry: &&&Entry| has_frame(entry, "Compiled.middle(long, int)") && !entry.truncated;
-        let whole = inner.iter().filter(is_whole).map(|entry| entry.samples).sum();
-        assert!(flat_share(&with.raw, "long Compiled.inner(long)") > 0.5, "{engine}\n{}", with.tables);
+        // On a busy machine, one run has too few samples to tell.
+        let (mut whole, mut all) = (0, 0);
+        let with = loop {
+            let with = watch_java(&directory, engine, &flags);
+            let inner: Vec<_> = with.raw.of("prof").filter(|entry| has_frame(entry, "Compiled.inner(long)")).collect();
+            let is_whole = |entry: &&&Entry| has_frame(entry, "Compiled.middle(long, int)") && !entry.truncated;
+            all += inner.iter().map(|entry| entry.samples).sum::<u64>();
+            whole += inner.iter().filter(is_whole).map(|entry| entry.samples).sum::<u64>();
+            assert!(flat_share(&with.raw, "long Compiled.inner(long)") > 0.5, "{engine}\n{}", with.tables);
+            if all >= 1_000 || all > 0 && lower_bound(whole, all, 1e-6) > 0.9 {
+                break with;
+            }
+        };
         assert!(lower_bound(whole, all, 1e-6) > 0.9, "{engine}: {whole} of {all} are whole\n{}", with.tables);
         assert!(with.last().row("long Compiled.inner(long)").is_some(), "{}", with.tables);
         let said = with.ran.err() + &with.tables;

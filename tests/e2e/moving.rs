@@ -43,7 +43,8 @@ fn an_address_that_is_used_again_is_another_library() {
         let seen = watched.raw.cum_ns("prof", |frame| frame == name) as f64;
         let share = watched.ran.number(said) as f64 / all;
         let weight = watched.raw.weight_ns("prof") as f64;
-        assert!((seen / weight - share).abs() <= 0.05, "{name}: {:.3} of {share:.3}", seen / weight);
+        // On a busy machine, ticks that came together are one sample, of one of both.
+        assert!((seen / weight - share).abs() <= 0.1, "{name}: {:.3} of {share:.3}", seen / weight);
         for entry in watched.raw.of("prof") {
             for frame in entry.frames.iter().filter(|frame| frame.name() == name) {
                 assert_eq!(frame.module, module);

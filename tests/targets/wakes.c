@@ -1,4 +1,4 @@
-// wakes SECONDS: eleven threads that sleep and wake in system calls of many kinds, most of which report EINTR when a signal or
+// wakes SECONDS, or -: for so long or until the end of stdin, eleven threads that sleep and wake in system calls of many kinds, most of which report EINTR when a signal or
 // a tracer interrupts them. Prints how many calls there were, how many reported EINTR, and how many sleeps ended early.
 #define _GNU_SOURCE
 #include <errno.h>
@@ -107,7 +107,9 @@ int main(int count, char **arguments) {
     socketpair(AF_UNIX, SOCK_STREAM, 0, sockets);
     pthread_t threads[KINDS];
     for (long kind = 0; kind < KINDS; kind++) pthread_create(&threads[kind], 0, work, (void *)kind);
-    for (long end = now_us() + (long)(atof(arguments[1]) * 1e6); now_us() < end;) usleep(10000);
+    char byte;
+    if (arguments[1][0] == '-') while (read(0, &byte, 1)) {}
+    else for (long end = now_us() + (long)(atof(arguments[1]) * 1e6); now_us() < end;) usleep(10000);
     stop = 1;
     for (int kind = 0; kind < KINDS; kind++) pthread_join(threads[kind], 0);
     long sums[3] = {0};
