@@ -4,7 +4,7 @@
 
 use super::guest::{Guest, host, prove, same};
 use super::shares::accounts;
-use crate::harness::run::{Batch, text};
+use crate::harness::run::{Batch, in_parallel, text};
 use crate::harness::targets;
 
 /// Number of threads in a short run, or in a long one.
@@ -39,11 +39,13 @@ fn a_sleeper_in_a_crowd_is_left_asleep() {
         Guest::Bad(_) => 4,
         _ => 0,
     };
-    let guests: Vec<Guest> = [Guest::Nobody].into_iter().chain(ways.map(|way| Guest::Batch(way.0))).collect();
-    prove(&guests, &["bad_clock"], |guest| match broken_off(guest, &command)? {
+    let check = |guest| match broken_off(guest, &command)? {
         (interrupted, early) if interrupted.max(early) <= allowed(guest) => Ok(()),
         broken => Err(format!("{broken:?} interrupted and early")),
-    });
+    };
+    let guests: Vec<Guest> = [Guest::Nobody].into_iter().chain(ways.map(|way| Guest::Batch(way.0))).collect();
+    in_parallel(&guests, |guest| prove(&[*guest], &[], check));
+    prove(&[], &["bad_clock"], check);
 }
 
 /// Ticks of a busy thread, and of the process, are attributed to that thread only, never to a
@@ -65,12 +67,12 @@ fn a_busy_thread_wakes_nobody() {
 #[test]
 fn thousands_of_threads_are_alive() {
     let (binary, count) = (targets::c("crowd"), crowd(2_000, 10_000));
-    for options in ["--hz 250", "--clock real --hz 100"] {
+    in_parallel(&["--hz 250", "--clock real --hz 100"], |options| {
         let watched = Batch::new(options).run(&[text(&binary), &count, "1", "awake"]);
         assert!(watched.ran.out().starts_with(&format!("threads {count}\n")), "{}", watched.ran.out());
         assert_eq!(watched.ran.code(), 0, "{}", watched.ran.err());
         accounts(&watched.raw);
-    }
+    });
 }
 
 #[test]

@@ -174,8 +174,8 @@ fn files_opened_after_closing_everything_are_untouched() {
 #[test]
 fn a_closed_file_is_closed_while_the_agent_is_born() {
     let (binary, directory) = (targets::c("holds"), targets::scratch("holds"));
-    let command = [text(&binary), "files", text(&directory)];
-    let alone = host(Guest::Nobody, &command);
+    let command = [text(&binary), "files", text(&directory), "200"];
+    let alone = host(Guest::Nobody, &[&command[..3], &["10"]].concat());
     assert_eq!(alone.stdout, "held 0\n", "{alone:?}");
     prove(&[Guest::Batch("--hz 1000"), Guest::Batch("--clock real --hz 250")], &[], |guest| {
         same(host(guest, &command), alone.clone())
@@ -215,7 +215,7 @@ fn two_thousand_execs_survive_the_wall_clock() {
 #[test]
 fn programs_started_by_the_target_survive() {
     let binary = targets::c("spawns");
-    let command = [text(&binary), "9"];
+    let command = [text(&binary), "6"];
     let alone = host(Guest::Nobody, &command);
     prove(&WAYS, &["bad_itimer"], |guest| same(host(guest, &command), alone.clone()));
 }

@@ -95,8 +95,8 @@ fn gcc_and_its_cc1() {
 
 #[test]
 fn a_rust_release_binary() {
-    let watched = watch(&[text(&targets::rust("release")), "5000"]);
-    sound(&watched, 1.5);
+    let watched = watch(&[text(&targets::rust("release")), "2500"]);
+    sound(&watched, 0.7);
     let words = share(&watched, |name| name.contains("release::count_words"));
     assert!(words >= 0.7, "{words} in count_words\n{}", watched.tables);
     let row = watched.last().row("count_words").cloned().expect("a row");

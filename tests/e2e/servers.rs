@@ -75,8 +75,8 @@ fn postgresql_serves_pgbench_and_its_backends_are_sampled() {
     let script = directory.0.join("serve");
     let lines = "set -e\n\
         cd \"$1\"; bin=$2\n\
-        [ -d data ] || \"$bin/initdb\" -D data --locale=C -A trust -U tester > /dev/null\n\
-        \"$bin/postgres\" -D data -k \"$1\" -h '' > log 2>&1 &\n\
+        [ -d data ] || \"$bin/initdb\" -N -D data --locale=C -A trust -U tester > /dev/null\n\
+        \"$bin/postgres\" -F -D data -k \"$1\" -h '' > log 2>&1 &\n\
         server=$!\n\
         until \"$bin/pg_isready\" -q -h \"$1\"; do sleep 0.05; done\n\
         \"$bin/pgbench\" -h \"$1\" -U tester -q -i -s 1 postgres > /dev/null 2>&1\n\
@@ -110,7 +110,7 @@ fn redis_serves_its_benchmark() {
     let lines = "cd \"$1\"; \"$2\" --port 0 --unixsocket \"$1/socket\" --save '' > log &\n\
         server=$!\n\
         until [ -S socket ]; do sleep 0.05; done\n\
-        \"$3\" -s \"$1/socket\" -n 15000 -c 20 -t set,get,lpush,sadd,zadd -d 300 --csv | cut -d, -f1\n\
+        \"$3\" -s \"$1/socket\" -n 8000 -c 20 -t set,get,lpush,sadd,zadd -d 300 --csv | cut -d, -f1\n\
         redis-cli -s \"$1/socket\" dbsize; kill $server; wait $server; echo $?\n";
     let command = ["sh", "-c", lines, "sh", text(&directory.0), text(&server), text(&client)];
     let alone = host(Guest::Nobody, &command);

@@ -9,7 +9,7 @@ use std::process::Command;
 use std::time::Duration;
 
 use super::servers::{Directory, as_nobody};
-use crate::harness::run::{Batch, installed, run, run_within, text};
+use crate::harness::run::{Batch, in_parallel, installed, run, run_within, text};
 use crate::harness::skips::skip;
 use crate::harness::targets;
 
@@ -66,11 +66,13 @@ fn results(way: Option<&str>, directory: &Path, command: &[&str]) -> (Results, S
 /// Asserts that a suite has the same results in all of these ways as alone. A suite that disagrees
 /// with itself is run again alone, as a flaky case proves nothing.
 fn same_results(name: &str, ways: &[&str], directory: &Path, command: &[&str]) {
-    let (alone, errors) = results(None, directory, command);
+    // Tests of signals mostly wait.
+    let all: Vec<Option<&str>> = std::iter::once(None).chain(ways.iter().copied().map(Some)).collect();
+    let mut ran = in_parallel(&all, |way| results(*way, directory, command)).into_iter();
+    let (alone, errors) = ran.next().expect("the run alone");
     assert!(!alone.1.is_empty(), "{name} has no results alone: {errors}");
     let mut known = vec![alone];
-    for way in ways {
-        let (watched, errors) = results(Some(way), directory, command);
+    for (way, (watched, errors)) in ways.iter().zip(ran) {
         while !known.contains(&watched) && known.len() < RUNS_ALONE {
             known.push(results(None, directory, command).0);
         }

@@ -19,10 +19,10 @@ fn cpu_time_without_any_tick_is_reported_with_its_reason() {
         assert!(percent >= 90 && line.contains("SIGURG is blocked in blocks_all"), "{line}");
     };
     let directory = targets::scratch("unsampled");
-    for command in [&["1500"][..], &["1500", "child"]] {
+    for command in [&["700"][..], &["700", "child"]] {
         let words: Vec<&str> = [text(&binary)].into_iter().chain(command.iter().copied()).collect();
         let watched = Batch::new("--hz 250").run(&words);
-        assert_eq!((watched.ran.code(), watched.ran.out().as_str()), (0, "burnt 1500\n"));
+        assert_eq!((watched.ran.code(), watched.ran.out().as_str()), (0, "burnt 700\n"));
         said(&watched.tables);
         let file = directory.join("file.sigtop");
         let ran = run(Command::new(SIGTOP).args(["record", "-o"]).arg(&file).arg("--").args(&words));

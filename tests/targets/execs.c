@@ -1,5 +1,5 @@
 // execs slow COUNT | fast COUNT | last COUNT: a chain of COUNT execs in one process; `slow` burns
-// 40 ms of CPU time before each, `last` 400 ms after the last one. Ends with status 7 and prints
+// 20 ms of CPU time before each, `last` 400 ms after the last one. Ends with status 7 and prints
 // `executed COUNT`.
 //
 // Every second image is bare: it runs without LD_PRELOAD (and hands it on in its arguments), so
@@ -33,7 +33,7 @@ int main(int count, char **arguments) {
     if (count < 3) return 2;
     char *mode = arguments[1], *preload = count > 4 ? arguments[4] : getenv("LD_PRELOAD");
     int total = atoi(arguments[2]), done = count > 3 ? atoi(arguments[3]) : 0;
-    if (!strcmp(mode, "slow")) burn(40000000);
+    if (!strcmp(mode, "slow")) burn(20000000);
     if (done == total) {
         if (!strcmp(mode, "last")) burn(400000000);
         printf("executed %d\n", done);

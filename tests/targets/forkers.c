@@ -1,5 +1,5 @@
 // forkers COUNT: forks COUNT children one after another, each of which resets every signal to its default through libc's signal() and
-// sigaction() in turn and then burns 120 ms of CPU time. Prints how each ended.
+// sigaction() in turn and then burns 60 ms of CPU time. Prints how each ended.
 #include <signal.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -34,7 +34,7 @@ int main(int count, char **arguments) {
                 if (i % 2) signal(number, SIG_DFL);
                 else sigaction(number, &plain, 0);
             }
-            burn(120000000);
+            burn(60000000);
             _exit(0);
         }
         int status;

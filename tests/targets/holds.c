@@ -1,5 +1,5 @@
-// holds files DIRECTORY | mount DIRECTORY: what a thread that somebody else makes in this process may hold on to.
-//   files  so many children, one after the other, each of which locks a file, closes it and locks it anew, and does the same with a
+// holds files DIRECTORY COUNT | mount DIRECTORY: what a thread that somebody else makes in this process may hold on to.
+//   files  COUNT children, one after the other, each of which locks a file, closes it and locks it anew, and does the same with a
 //          pipe whose writing end it closes, for 12 ms of CPU time; prints how often the lock or the end of the pipe was not there
 //   mount  in a mount namespace of its own: burns CPU time in a directory of a new file system, leaves it and unmounts it
 #define _GNU_SOURCE
@@ -43,11 +43,11 @@ static int held(const char *path) {
 
 int main(int count, char **words) {
     if (count < 3) return 2;
-    if (!strcmp(words[1], "files")) {
+    if (!strcmp(words[1], "files") && count > 3) {
         char path[4200];
         snprintf(path, sizeof path, "%s/lock", words[2]);
         int sum = 0;
-        for (int child = 0; child < 200; child++) {
+        for (int child = 0; child < atoi(words[3]); child++) {
             pid_t pid = fork();
             if (!pid) {
                 int times = held(path);

@@ -135,7 +135,7 @@ int main(int count, char **arguments) {
         burn(200);
     } else if (!strcmp(mode, "strict")) {
         if (prctl(PR_SET_SECCOMP, SECCOMP_MODE_STRICT)) return 5;
-        work(300000000);
+        work(100000000);
         if (write(1, "strict\n", 7) != 7) return 6;
         syscall(SYS_exit, 7);
     } else if (!strcmp(mode, "exec")) execv(argument, arguments + 2);

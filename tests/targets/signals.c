@@ -4,7 +4,7 @@
 //   sigwait   a thread waits for all signals and prints those that come, while another burns
 //   signalfd  likewise by a signalfd, in a loop that burns between two reads
 //   handlers  own handlers for SIGPROF, SIGURG and SIGALRM, ignored and reset ones; what sigaction says of each
-//   alarm     alarm(1) ends a burning process
+//   alarm     an alarm ends a burning process
 //   errno     a failing call and its errno, a million times
 //   jump      a handler of SIGUSR1 that another thread raises all the time jumps out by siglongjmp
 //   nested    handlers that raise the next signal, twenty deep, and burn at the bottom
@@ -24,6 +24,7 @@
 #include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/signalfd.h>
+#include <sys/time.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -216,14 +217,14 @@ static void jump_mode(void) {
     sigaction(SIGUSR1, &action, 0);
     sigsetjmp(place, 1);
     if (!jumping++) pthread_create(&other, 0, raise_all_the_time, &self);
-    int64_t end = now_ns(CLOCK_THREAD_CPUTIME_ID) + 1000000000;
+    int64_t end = now_ns(CLOCK_THREAD_CPUTIME_ID) + 1000 * ms_ns;
     while (now_ns(CLOCK_THREAD_CPUTIME_ID) < end) {
         if (sigsetjmp(place, 1)) jumps++;
         burn(1);
     }
     jumping = 0;
     pthread_join(other, 0);
-    puts(jumps > 500 ? "many jumps" : "few jumps");
+    puts(jumps > 500 * ms_ns / 1000000 ? "many jumps" : "few jumps");
 }
 
 __attribute__((noipa)) static void deeper(int number) {
@@ -337,7 +338,8 @@ int main(int count, char **arguments) {
     else if (!strcmp(mode, "signalfd")) signalfd_mode();
     else if (!strcmp(mode, "handlers")) handlers_mode();
     else if (!strcmp(mode, "alarm")) {
-        alarm(1);
+        // As alarm(2), for a second or this part of it.
+        setitimer(ITIMER_REAL, &(struct itimerval){{0, 0}, {ms_ns / 1000000, ms_ns % 1000000}}, 0);
         for (;;) burn(1000);
     } else if (!strcmp(mode, "errno")) errno_mode();
     else if (!strcmp(mode, "jump")) jump_mode();

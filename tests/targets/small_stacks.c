@@ -1,5 +1,5 @@
-// small_stacks MODE: burns CPU time where there is no room for the frame of a signal. Prints what it saw of its stacks, which is the
-// same in every run.
+// small_stacks MODE [PERCENT]: burns CPU time where there is no room for the frame of a signal, or so many per cent of that. Prints what it
+// saw of its stacks, which is the same in every run.
 //   thread   threads of 16 KiB that burn with 3000 bytes left, made by pthread_create and thrd_create
 //   data     rsp points to data, in the first thread and in another: an array, whose contents are checked, and memory that is read-only
 //   handler  handlers with SA_ONSTACK and SA_NODEFER on a stack that has 1 KiB besides their frame; they return, jump out, and nest
@@ -31,6 +31,8 @@ __attribute__((noipa)) static void burn(uint64_t rounds) {
     asm volatile("1: dec %0\n jnz 1b\n" : "+r"(rounds) : : "cc");
 }
 
+static int percent = 100;
+
 __attribute__((noipa)) static void burn_ms(int64_t ms) {
     for (int64_t end = used_ns() + ms * 1000000; used_ns() < end;) burn(100000);
 }
@@ -50,7 +52,7 @@ static void *small_thread(void *unused) {
     pthread_getattr_np(pthread_self(), &attributes);
     pthread_attr_getstack(&attributes, &low, &size);
     pthread_attr_destroy(&attributes);
-    for (int64_t end = used_ns() + 300000000; used_ns() < end;) burn_at_the_end((uint64_t)low, 3000000);
+    for (int64_t end = used_ns() + percent * 3000000L; used_ns() < end;) burn_at_the_end((uint64_t)low, 3000000);
     return unused;
 }
 
@@ -96,7 +98,7 @@ static void *with_data(void *unused) {
     enum { WORDS = 4096 };
     uint64_t *words = malloc((WORDS + 1) * sizeof *words), wrong = 0;
     char *constant = mmap(0, 16384, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    for (int64_t end = used_ns() + 300000000; used_ns() < end;) {
+    for (int64_t end = used_ns() + percent * 3000000L; used_ns() < end;) {
         for (uint64_t i = 0; i <= WORDS; i++) words[i] = i * 0x9e3779b97f4a7c15;
         shuffle(words, WORDS, 200);
         for (uint64_t i = 0; i <= WORDS; i++) wrong += words[i] != i * 0x9e3779b97f4a7c15;
@@ -122,7 +124,7 @@ static int is_within(const void *address) { return address >= own.ss_sp && addre
 static void on_small_stack(int number, siginfo_t *info, void *context) {
     if (!is_within(&number) || !is_within(info) || !is_within(context)) strays++;
     if (++depth > deepest) deepest = depth;
-    burn(10000000);
+    burn(percent * 100000);
     if (depth == 1 && number == SIGUSR2) raise(SIGUSR2);
     depth--;
     if (leave) siglongjmp(place, 1);
@@ -245,6 +247,7 @@ static void answers_mode(void) {
 
 int main(int count, char **arguments) {
     if (count < 2) return 2;
+    if (count > 2) percent = atoi(arguments[2]);
     if (!strcmp(arguments[1], "thread")) thread_mode();
     else if (!strcmp(arguments[1], "data")) data_mode();
     else if (!strcmp(arguments[1], "handler")) handler_mode();
