@@ -93,8 +93,8 @@ fn the_agent_thread_has_no_right_that_the_target_gave_away() {
         assert_eq!(alone.stdout, "kept 0\n", "{mode}: {alone:?}");
         let watched = watch_unharmed(&WAYS, &command, &alone);
         let ms = watched.raw.cum_ns("prof", |name| name == "burn") / 1_000_000;
-        // On a busy machine the agent thread starts after the first half; that time is counted. What
-        // the thread uses is time of the process, too.
+        // On a busy machine the agent thread starts after the first half; that time is counted.
+        // What the thread uses is time of the process, too.
         let counted_ms = ms + (watched.raw.lost_all().1 + watched.raw.number("agent-cpu")) / 1_000_000;
         assert!(ms >= 150 && counted_ms >= 340, "{mode}: {ms} ms of 400; lost {:?}", watched.raw.lost);
     }

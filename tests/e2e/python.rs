@@ -88,8 +88,8 @@ fn share(watched: &Watched, wanted: fn(&Frame) -> bool) -> f64 {
     with.map(|entry| entry.samples).sum::<u64>() as f64 / watched.raw.samples("prof") as f64
 }
 
-/// Asserts that nearly all samples of the target have Python functions, but for those of its start: it
-/// imports modules while the agent does not know them yet.
+/// Asserts that nearly all samples of the target have Python functions, but for those of its start:
+/// it imports modules while the agent does not know them yet.
 fn nearly_all_are_read(watched: &Watched) {
     const START_NS: u64 = 30_000_000;
     let (mut with, mut with_ns, mut without_ns) = (0, 0, 0);

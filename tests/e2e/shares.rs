@@ -198,8 +198,8 @@ fn threads_of_a_few_milliseconds_are_sampled() {
     let watched = Batch::new("--hz 250").run(&[text(&targets::c("threads")), "600", "3"]);
     let lives_ns = 600.0 * 3e6;
     let seen = watched.raw.cum_ns("prof", |name| name == "short_life") as f64;
-    // On a busy machine, fewer of the kernel's ticks meet such a thread. Without timers of their own,
-    // none does.
+    // On a busy machine, fewer of the kernel's ticks meet such a thread. Without timers of their
+    // own, none does.
     assert!((0.3..=1.1).contains(&(seen / lives_ns)), "{seen} ns of {lives_ns}; lost {:?}", watched.raw.lost);
     let used = watched.ran.number("process") as f64;
     let shown = (watched.raw.weight_ns("prof") + watched.raw.lost_all().1) as f64;

@@ -79,8 +79,8 @@ impl Drop for Limit {
     }
 }
 
-/// What a program has started so far. It is killed when this is dropped: a target that a test lets
-/// run on would compute beside the next ones.
+/// The children of a program. They are killed when this is dropped: a target that a test lets run
+/// on would compute beside the next ones.
 #[allow(dead_code, reason = "not every test binary has a use for it")]
 pub(crate) struct Started(Vec<u32>);
 

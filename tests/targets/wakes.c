@@ -1,5 +1,6 @@
-// wakes SECONDS, or -: for so long or until the end of stdin, eleven threads that sleep and wake in system calls of many kinds, most of which report EINTR when a signal or
-// a tracer interrupts them. Prints how many calls there were, how many reported EINTR, and how many sleeps ended early.
+// wakes SECONDS, or - for the time until the end of stdin: eleven threads that sleep and wake in system calls of many kinds, most of
+// which report EINTR when a signal or a tracer interrupts them. Prints how many calls there were, how many reported EINTR, and how many
+// sleeps ended early.
 #define _GNU_SOURCE
 #include <errno.h>
 #include <poll.h>
