@@ -30,9 +30,12 @@ const SETTLING_NS: u64 = 20_000_000;
 
 /// Arms the timer of the first tick, which spawns the agent thread whatever clock is requested, so
 /// that a process that ends earlier costs next to nothing. The viewer sends a wake signal to a
-/// process that sleeps from the start.
+/// process that sleeps from the start. Where the kernel refuses the timer, the agent thread is
+/// spawned to say so.
 pub(crate) fn arm_first_tick(config: TimerConfig) {
-    first_tick::arm(counters::current_epoch(), config);
+    if !first_tick::arm(counters::current_epoch(), config) {
+        spawn_agent_thread();
+    }
 }
 
 /// Arranges for the next tick to spawn an agent thread that calls the viewer of its predecessor (or

@@ -20,6 +20,8 @@ use crate::link::wire::LINK_VARIABLE;
 
 /// Maximum number of threads of a process whose signal mask is read.
 const MAX_THREADS: usize = 256;
+/// The name of the agent's thread, which blocks every signal.
+const AGENT_THREAD: &str = "sigtop";
 
 /// The reason why a process sends no samples.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -176,8 +178,9 @@ fn explain_no_ticks(pid: u32, process: &str, signal: u32) -> Option<String> {
         return Some(format!("{process} sees no /proc, where its agent finds threads; mount it in its root directory"));
     }
     let bit = 1 << signal.checked_sub(1).filter(|&bit| bit < 64)?;
-    let statuses: Vec<ProcStatus> =
-        threads(pid).into_iter().take(MAX_THREADS).filter_map(|tid| ProcStatus::of_thread(pid, tid).ok()).collect();
+    let is_targets = |&tid: &u32| ProcStat::of_thread(pid, tid).is_ok_and(|stat| stat.comm != AGENT_THREAD);
+    let targets = threads(pid).into_iter().take(MAX_THREADS).filter(is_targets);
+    let statuses: Vec<ProcStatus> = targets.filter_map(|tid| ProcStatus::of_thread(pid, tid).ok()).collect();
     let signal = signal_name(signal as i32);
     if statuses.iter().any(|status| status.caught & bit == 0) {
         return Some(format!("{process} has no handler for {signal} any more"));

@@ -205,7 +205,7 @@ impl Facts {
             Some(EngineState::SignalTaken) => "the target has a handler of its own for the signal".to_owned(),
             Some(EngineState::TimerTaken) => "the target uses this interval timer itself".to_owned(),
             Some(EngineState::Unsupported) => "this clock cannot be had with this engine".to_owned(),
-            Some(EngineState::TimerRefused) => "the kernel refused every timer (ulimit -i, or seccomp)".to_owned(),
+            Some(EngineState::TimerRefused) => "the kernel refuses timers: ulimit -i, or seccomp".to_owned(),
             Some(EngineState::ClockTaken) => "a profile was being written into a file by another clock".to_owned(),
             None | Some(EngineState::Off | EngineState::Running) => match &self.unsampled {
                 Some(unsampled) => unsampled.to_string(),

@@ -13,7 +13,7 @@ pub(super) fn warning(arrival: &Arrival) -> Option<String> {
                 Some("the target uses this interval timer itself; E (--engine threads) goes back to timers per thread")
             }
             EngineState::TimerRefused => {
-                Some("the kernel gives no timer (ulimit -i, or a sandbox): nothing is sampled")
+                Some("the kernel refuses timers (ulimit -i, or seccomp), and nothing is sampled; --engine external needs none")
             }
             EngineState::Unsupported => Some("this clock needs the engine setitimer (E, or --engine itimer)"),
             EngineState::ClockTaken => {

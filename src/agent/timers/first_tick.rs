@@ -15,15 +15,16 @@ static TIMER: AtomicU32 = AtomicU32::new(0);
 /// Epoch of the first tick. Written before [`TIMER`].
 static EPOCH: AtomicU32 = AtomicU32::new(0);
 
-/// Arms the timer, with this configuration.
-pub(crate) fn arm(epoch: u32, config: TimerConfig) {
+/// Arms the timer, with this configuration. Returns whether the kernel has made one: it may refuse
+/// to (RLIMIT_SIGPENDING, seccomp).
+pub(crate) fn arm(epoch: u32, config: TimerConfig) -> bool {
     delete();
     counters::publish_config(epoch, config);
-    if let Some(timer) = Timer::of_first_tick(syscall::getpid(), epoch, tick_signal::tick()) {
-        EPOCH.store(epoch, Ordering::Relaxed);
-        TIMER.store(timer.id() + 1, Ordering::Release);
-        timer.arm_for_first_tick(config.time_ns());
-    }
+    let Some(timer) = Timer::of_first_tick(syscall::getpid(), epoch, tick_signal::tick()) else { return false };
+    EPOCH.store(epoch, Ordering::Relaxed);
+    TIMER.store(timer.id() + 1, Ordering::Release);
+    timer.arm_for_first_tick(config.time_ns());
+    true
 }
 
 /// Returns the CPU time of the first thread until its tick, ns; 0 if no first tick is awaited.

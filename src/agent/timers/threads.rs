@@ -34,6 +34,9 @@ pub(crate) struct Threads {
     directory: Option<File>,
     /// Whether some threads still have the timers that they armed for themselves as they started.
     pub(crate) has_new_threads: bool,
+    /// Number of threads for which the kernel refused a timer at the last call of
+    /// [`arm_cpu`](Threads::arm_cpu).
+    refused: usize,
     /// Id of the last thread whose name was read again.
     named_to: u32,
 }
@@ -112,7 +115,7 @@ impl Threads {
         // /proc may be of another pid namespace than the process, and number its threads
         // differently.
         let is_foreign = status::own_pid() != syscall::getpid();
-        self.has_new_threads = false;
+        (self.has_new_threads, self.refused) = (false, 0);
         // A thread that was given a timer before it armed its own would be sampled by both.
         for thread in self.list.iter().filter(|thread| thread.is_timed() && !is_foreign) {
             new_threads::replace(thread.tid);
@@ -142,6 +145,8 @@ impl Threads {
                 timer.arm(first_ns, period_ns);
                 (thread.timer, thread.phase, thread.clock) = (Some(timer), Phase::default(), timer::thread_clock(tid));
                 (thread.sampled_to_ns, thread.overdue_at_ns) = (syscall::clock_ns(thread.clock), 0);
+            } else {
+                self.refused += 1;
             }
         }
     }
@@ -224,6 +229,11 @@ impl Threads {
     pub(crate) fn count(&self) -> (u32, u32) {
         let timed = self.list.iter().filter(|thread| thread.timer.is_some()).count();
         (self.list.len() as u32, timed as u32)
+    }
+
+    /// Returns whether the kernel refuses a timer for every thread.
+    pub(crate) fn are_refused(&self) -> bool {
+        self.refused > 0 && self.count().1 == 0
     }
 
     /// Returns the number of threads of the process, including the agent's; 0 if it cannot be read.
