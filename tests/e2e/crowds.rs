@@ -85,8 +85,8 @@ fn tens_of_thousands_of_threads_come_and_go() {
     });
 }
 
-/// No timer can be created for any thread: the target is unharmed, its time is reported as lost, and
-/// the reason is given.
+/// No timer can be created for any thread: the target is unharmed, its time is reported as lost,
+/// and the reason is given.
 #[test]
 fn without_queued_signals_what_is_missing_is_said() {
     let (binary, options) = (targets::c("threads"), "--hz 250");
