@@ -24,8 +24,8 @@ fn fibers_have_room_for_a_tick_on_their_small_stacks() {
     is_seen(&Batch::new("--hz 1000").run(&command).raw, "fiber_work");
 }
 
-/// The Go runtime handles every signal, installs handlers by raw system calls, and preempts
-/// goroutines with SIGURG.
+/// The Go runtime handles every signal and preempts goroutines with SIGURG. With C in it, it
+/// installs its handlers by libc's sigaction(3).
 #[test]
 fn a_go_program_with_c_in_it_computes_the_same_and_is_seen() {
     let Some(go) = installed("go") else {
@@ -39,7 +39,9 @@ fn a_go_program_with_c_in_it_computes_the_same_and_is_seen() {
     let all_else = |shown: Shown| (shown.code, shown.stdout);
     prove(&WAYS, &[], |guest| same(all_else(host(guest, &command)), all_else(alone.clone())));
     is_seen(&Batch::new("--hz 1000").run(&command).raw, "burn_c");
-    // The agent finds the handler at its next check of the process, a second later.
-    let refused = Batch::new("--engine itimer --hz 1000").run(&[text(&binary), "4000"]).tables;
-    assert!(refused.contains("handler of its own"), "{refused}");
+    // The agent finds the handler at its next check of the process, a second later. If a tick has
+    // spawned it before the runtime installed the handler, it was first, and forwards signals.
+    let watched = Batch::new("--engine itimer --hz 1000").run(&[text(&binary), "4000"]);
+    let is_refused = watched.tables.contains("handler of its own");
+    assert!(is_refused || watched.raw.samples("prof") > 500, "{}", watched.tables);
 }

@@ -60,7 +60,7 @@ pub fn waiting(context: &PaneContext<'_>) -> Vec<(String, Role)> {
         Some(EngineState::TimerRefused) => (
             "sampling is off: the kernel refuses to create timers (ulimit -i, or seccomp)".to_owned(),
             match facts.engine {
-                Engine::Threads => "E switches to setitimer",
+                Engine::Threads => "E switches to setitimer, :engine external samples from outside",
                 Engine::Itimer | Engine::External => "E switches to one POSIX timer per thread",
             },
         ),
