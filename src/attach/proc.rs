@@ -103,11 +103,34 @@ impl ProcStat {
     }
 }
 
+/// A process, and not a later one with the same pid.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct ProcessIdentity {
+    /// Its pid.
+    pub pid: u32,
+    /// Its start time in clock ticks since boot.
+    pub start_ticks: u64,
+}
+
+impl ProcessIdentity {
+    /// The process that has this pid now.
+    pub fn of(pid: u32) -> io::Result<ProcessIdentity> {
+        Ok(ProcessIdentity { pid, start_ticks: ProcStat::of(pid)?.start_ticks })
+    }
+
+    /// Returns whether the process is still there, if only as a zombie.
+    pub fn exists(self) -> bool {
+        ProcessIdentity::of(self.pid).is_ok_and(|now| now == self)
+    }
+}
+
 /// Fields of `/proc/PID/status` or `/proc/PID/task/TID/status`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ProcStatus {
     /// The pid of the process that the thread belongs to.
     pub process: u32,
+    /// The thread that traces this one; 0 if none does.
+    pub tracer: u32,
     /// The real, effective, saved and file-system user ids.
     pub users: [u32; 4],
     /// Signals with a handler: bit n−1 is signal n.
@@ -137,6 +160,7 @@ impl ProcStatus {
             let value = value.trim();
             match name {
                 "Tgid" => status.process = value.parse().unwrap_or_default(),
+                "TracerPid" => status.tracer = value.parse().unwrap_or_default(),
                 "Uid" => {
                     for (place, user) in status.users.iter_mut().zip(value.split_whitespace()) {
                         *place = user.parse().unwrap_or(u32::MAX);

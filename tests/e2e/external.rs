@@ -46,7 +46,7 @@ impl Drop for Plain {
     }
 }
 
-fn until(what: &str, mut is_so: impl FnMut() -> bool) {
+pub(super) fn until(what: &str, mut is_so: impl FnMut() -> bool) {
     let start = Instant::now();
     while !is_so() {
         assert!(start.elapsed() < LIMIT, "{what}");
@@ -72,15 +72,8 @@ impl Attached {
         Attached { child: with_default_signals(&mut command).spawn().expect("sigtop"), raw, stderr }
     }
 
-    /// The pid of the sampler.
     fn sampler(&self) -> Option<u32> {
-        // A thread that watches over the sampler starts the next one.
-        let tasks = fs::read_dir(format!("/proc/{}/task", self.child.id())).ok()?.flatten();
-        let children = |task: fs::DirEntry| fs::read_to_string(task.path().join("children")).unwrap_or_default();
-        let text = tasks.map(children).collect::<Vec<_>>().join(" ");
-        let is_sampler =
-            |child: &u32| fs::read(format!("/proc/{child}/cmdline")).is_ok_and(|line| line.ends_with(b"\0sampler\0"));
-        text.split_whitespace().filter_map(|word| word.parse().ok()).find(is_sampler)
+        sampler_of(self.child.id())
     }
 
     fn finish(self) -> Raw {
@@ -102,6 +95,17 @@ impl Attached {
             raw => panic!("{status:?}: {}\n{raw:?}", fs::read_to_string(&self.stderr).unwrap_or_default()),
         }
     }
+}
+
+/// The pid of a viewer's sampler.
+pub(super) fn sampler_of(viewer: u32) -> Option<u32> {
+    // A thread that watches over the sampler starts the next one.
+    let tasks = fs::read_dir(format!("/proc/{viewer}/task")).ok()?.flatten();
+    let children = |task: fs::DirEntry| fs::read_to_string(task.path().join("children")).unwrap_or_default();
+    let text = tasks.map(children).collect::<Vec<_>>().join(" ");
+    let is_sampler =
+        |child: &u32| fs::read(format!("/proc/{child}/cmdline")).is_ok_and(|line| line.ends_with(b"\0sampler\0"));
+    text.split_whitespace().filter_map(|word| word.parse().ok()).find(is_sampler)
 }
 
 /// Asserts that no thread of a process is stopped or traced.
@@ -315,7 +319,7 @@ fn a_sampler_ends_with_its_viewer() {
 }
 
 /// Returns whether a process is there and not ended.
-fn is_at_home(pid: u32) -> bool {
+pub(super) fn is_at_home(pid: u32) -> bool {
     fs::read_to_string(format!("/proc/{pid}/stat")).is_ok_and(|stat| !stat.contains(") Z"))
 }
 

@@ -13,6 +13,7 @@ mod crowds;
 mod ending;
 mod exceptions;
 mod external;
+mod external_changes;
 mod external_stacks;
 mod fibers;
 mod frame_sizes;

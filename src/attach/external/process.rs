@@ -14,7 +14,7 @@ use super::interpreter;
 use super::scope::WatchScope;
 use super::stack_copy::StackCopy;
 use super::threads::WatchedThread;
-use crate::attach::proc::{self, ProcStat};
+use crate::attach::proc::{self, ProcStat, ProcessIdentity};
 use crate::cpython::frames::{CPython, FrameList};
 use crate::link::wire::LossCause;
 
@@ -87,15 +87,18 @@ pub(super) struct WatchedProcess {
     pub(super) counted_ns: u64,
     /// Time at which the user and system times of its threads were read, ns.
     pub(super) shares_ns: u64,
-    /// Whether the kernel has refused to stop a thread.
+    /// Number of times in a row that the kernel has refused to stop a thread.
+    pub(super) refusals: u32,
+    /// Whether the viewer knows that.
     pub(super) is_refused: bool,
 }
 
 impl WatchedProcess {
-    /// Begins to watch a process.
-    pub(super) fn new(image: ImageId, pid: u32, scope: WatchScope) -> Option<WatchedProcess> {
+    /// Begins to watch a process. There is nothing to watch if it has ended.
+    pub(super) fn new(image: ImageId, process: ProcessIdentity, scope: WatchScope) -> Option<WatchedProcess> {
+        let pid = process.pid;
         let (stat, cpu_ns) = (ProcStat::of(pid).ok()?, proc::cpu_ns(pid)?);
-        if stat.is_dead() || stat.is_kernel_thread() {
+        if stat.start_ticks != process.start_ticks || stat.is_dead() || stat.is_kernel_thread() {
             return None;
         }
         Some(WatchedProcess {
@@ -122,8 +125,14 @@ impl WatchedProcess {
             counters: TracerCounters::default(),
             counted_ns: 0,
             shares_ns: 0,
+            refusals: 0,
             is_refused: false,
         })
+    }
+
+    /// The process, and not a later one with its pid.
+    pub(super) fn identity(&self) -> ProcessIdentity {
+        ProcessIdentity { pid: self.pid, start_ticks: self.start_ticks }
     }
 
     /// Reads the interpreter's frames of a thread, whose stack was copied.
@@ -321,5 +330,19 @@ impl WatchedProcess {
             let _ = thread.update_run_time();
             thread.unsampled_ns = 0;
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Regression test: once a process had ended, the sampler took a later one with its pid for it.
+    #[test]
+    fn a_later_process_with_the_pid_is_not_watched() {
+        let own = ProcessIdentity::of(std::process::id()).unwrap();
+        let watch = |process| WatchedProcess::new(ImageId(0), process, WatchScope::FromNow);
+        assert!(watch(own).is_some_and(|process| process.identity() == own));
+        assert!(watch(ProcessIdentity { start_ticks: own.start_ticks - 1, ..own }).is_none());
     }
 }

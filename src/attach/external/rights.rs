@@ -78,7 +78,8 @@ impl TracingFacts {
         let owner = fs::metadata(format!("/proc/{pid}")).map_or(status.users[1], |metadata| metadata.uid());
         TracingFacts {
             pid,
-            tracer: field(&text, "TracerPid").and_then(|value| value.parse().ok()).unwrap_or(0),
+            tracer: status.tracer,
+            is_32_bit: elf::is_32_bit(pid),
             users: status.users,
             own_user: geteuid().as_raw(),
             ptrace_scope: fs::read_to_string(PTRACE_SCOPE).ok().and_then(|text| text.trim().parse().ok()).unwrap_or(0),

@@ -2,7 +2,7 @@
 //!
 //! Standard input is a socket to the viewer; standard output is the memory file of the heartbeat.
 //! The first line is the link variable that agents get, and `follow` or `alone`. Each further line
-//! is a pid to watch and what is sampled of it ([`WatchScope`]). The sampler answers with lines that
+//! is a process to watch, by pid and start time, and what is sampled of it ([`WatchScope`]). The sampler answers with lines that
 //! name processes that it may not watch. It ends with its standard input.
 
 use std::ffi::OsStr;
@@ -24,6 +24,7 @@ use super::rights;
 use super::scope::WatchScope;
 use super::tracer::{Tracer, TracerCommand, TracerLinks};
 use super::walker::{ViewerAddress, Walker};
+use crate::attach::proc::ProcessIdentity;
 use crate::link::wire::{Clock, PERIODS_NS};
 
 /// Maximum length of a line of the viewer, bytes.
@@ -58,11 +59,12 @@ fn parse_setup(line: &[u8]) -> Option<Setup> {
     PERIODS_NS.contains(&period_ns).then_some(Setup { token, config: (clock, period_ns), path, follow })
 }
 
-/// Parses `PID SCOPE`.
+/// Parses `PID START_TICKS SCOPE`.
 fn parse_command(line: &[u8]) -> Option<TracerCommand> {
     let mut words = std::str::from_utf8(line).ok()?.split_ascii_whitespace();
     let pid = words.next()?.parse().ok().filter(|&pid| pid > 0)?;
-    Some(TracerCommand::Watch { pid, scope: WatchScope::parse(words)? })
+    let start_ticks = words.next()?.parse().ok()?;
+    Some(TracerCommand::Watch { process: ProcessIdentity { pid, start_ticks }, scope: WatchScope::parse(words)? })
 }
 
 /// Runs the sampler until its standard input ends.
@@ -156,10 +158,11 @@ mod tests {
         }
         let asleep = WatchScope::Asleep { missed_since_ns: 7 };
         for scope in [WatchScope::FromNow, WatchScope::FromStart, WatchScope::Alone, asleep] {
-            let line = format!("41 {scope}");
-            assert_eq!(parse_command(line.as_bytes()), Some(TracerCommand::Watch { pid: 41, scope }));
+            let line = format!("41 77 {scope}");
+            let process = ProcessIdentity { pid: 41, start_ticks: 77 };
+            assert_eq!(parse_command(line.as_bytes()), Some(TracerCommand::Watch { process, scope }));
         }
-        for line in ["", "0 new", "-1 new", "x new", "41", "41 later", "41 asleep"] {
+        for line in ["", "0 1 new", "-1 1 new", "x 1 new", "41", "41 new", "41 1", "41 1 later", "41 1 asleep"] {
             assert_eq!(parse_command(line.as_bytes()), None, "{line}");
         }
     }

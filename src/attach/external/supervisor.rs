@@ -23,6 +23,7 @@ use nix::unistd::setsid;
 use super::scope::WatchScope;
 use super::watchdog::{LOOK, Watchdog};
 use crate::attach::error::AttachError;
+use crate::attach::proc::ProcessIdentity;
 
 /// The hidden subcommand that runs the sampler.
 pub const SUBCOMMAND: &str = "sampler";
@@ -53,7 +54,7 @@ struct Assignment {
     /// The first line.
     setup: Vec<u8>,
     /// The processes to watch, and what is sampled of them.
-    pids: Vec<(u32, WatchScope)>,
+    processes: Vec<(ProcessIdentity, WatchScope)>,
 }
 
 /// A running sampler process.
@@ -105,7 +106,7 @@ impl Sampler {
     /// [`AttachError::System`] if the process cannot be started.
     pub fn start(&mut self) -> Result<(), AttachError> {
         if self.shared.is_none() {
-            let assignment = Assignment { setup: self.setup.clone(), pids: Vec::new() };
+            let assignment = Assignment { setup: self.setup.clone(), processes: Vec::new() };
             let process = spawn(&assignment).map_err(|error| AttachError::system("cannot start the sampler", error))?;
             self.shared = Some(Arc::new(Mutex::new(SamplerState { assignment, process })));
         }
@@ -113,18 +114,20 @@ impl Sampler {
     }
 
     /// Samples a process from now on. `is_new` if it was just started by the viewer. Does nothing
-    /// if the process is sampled already.
+    /// if the process is sampled already, or has ended.
     ///
     /// # Errors
     /// [`AttachError::System`] if the process of the sampler cannot be started.
     pub fn watch(&mut self, pid: u32, is_new: bool) -> Result<(), AttachError> {
         let scope = if is_new { WatchScope::FromStart } else { WatchScope::FromNow };
         self.command(|state| {
-            if state.assignment.pids.iter().all(|&(known, _)| known != pid) {
-                state.assignment.pids.push((pid, scope));
+            if state.assignment.processes.iter().all(|(known, _)| known.pid != pid)
+                && let Ok(process) = ProcessIdentity::of(pid)
+            {
+                state.assignment.processes.push((process, scope));
                 // A sampler that cannot be reached is about to be replaced by one that learns
                 // everything.
-                let _ = tell(&mut state.process.control, pid, scope);
+                let _ = tell(&mut state.process.control, process, scope);
             }
         })
     }
@@ -136,8 +139,7 @@ impl Sampler {
     /// # Errors
     /// [`AttachError::System`] if the process of the sampler cannot be started.
     pub fn watch_asleep(&mut self, pid: u32, missed_since_ns: u64) -> Result<(), AttachError> {
-        // A sampler that cannot be reached is about to be replaced.
-        self.command(|state| drop(tell(&mut state.process.control, pid, WatchScope::Asleep { missed_since_ns })))
+        self.command_once(pid, WatchScope::Asleep { missed_since_ns })
     }
 
     /// Samples a process until it executes another program, without its children. To be called
@@ -146,7 +148,17 @@ impl Sampler {
     /// # Errors
     /// [`AttachError::System`] if the process of the sampler cannot be started.
     pub fn watch_alone(&mut self, pid: u32) -> Result<(), AttachError> {
-        self.command(|state| drop(tell(&mut state.process.control, pid, WatchScope::Alone)))
+        self.command_once(pid, WatchScope::Alone)
+    }
+
+    /// Gives a command that another sampler does not learn of.
+    fn command_once(&mut self, pid: u32, scope: WatchScope) -> Result<(), AttachError> {
+        self.command(|state| {
+            if let Ok(process) = ProcessIdentity::of(pid) {
+                // A sampler that cannot be reached is about to be replaced.
+                let _ = tell(&mut state.process.control, process, scope);
+            }
+        })
     }
 
     /// Gives a command to the sampler, which is started if it does not run.
@@ -201,8 +213,9 @@ fn lock(shared: &Mutex<SamplerState>) -> std::sync::MutexGuard<'_, SamplerState>
     shared.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-fn tell(control: &mut UnixStream, pid: u32, scope: WatchScope) -> io::Result<()> {
-    control.write_all(format!("{pid} {scope}\n").as_bytes())
+fn tell(control: &mut UnixStream, process: ProcessIdentity, scope: WatchScope) -> io::Result<()> {
+    let ProcessIdentity { pid, start_ticks } = process;
+    control.write_all(format!("{pid} {start_ticks} {scope}\n").as_bytes())
 }
 
 /// Starts a sampler and tells it what to do.
@@ -217,8 +230,8 @@ fn spawn(assignment: &Assignment) -> io::Result<SamplerProcess> {
     let child = command.spawn()?;
     control.set_read_timeout(Some(LOOK))?;
     control.write_all(&[&assignment.setup[..], b"\n"].concat())?;
-    for &(pid, scope) in &assignment.pids {
-        tell(&mut control, pid, scope)?;
+    for &(process, scope) in &assignment.processes {
+        tell(&mut control, process, scope)?;
     }
     Ok(SamplerProcess { child, control, watchdog: Watchdog::new(heartbeat) })
 }
@@ -245,7 +258,7 @@ fn watch_over(shared: &Mutex<SamplerState>, is_closing: &AtomicBool, report: &Se
         restarts.retain(|at| at.elapsed() < RESTART_TIME);
         restarts.push(Instant::now());
         // A process that was new is not new to the second sampler.
-        state.assignment.pids.iter_mut().for_each(|(_, scope)| *scope = scope.again().unwrap_or(*scope));
+        state.assignment.processes.iter_mut().for_each(|(_, scope)| *scope = scope.again().unwrap_or(*scope));
         let next = if restarts.len() > MAX_RESTARTS { None } else { spawn(&state.assignment).ok() };
         let Some(next) = next else {
             let _ = report.send(SamplerReport::Failed);

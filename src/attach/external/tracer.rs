@@ -25,6 +25,7 @@ use super::ptrace::{self, ThreadEvent};
 use super::restart;
 use super::scope::WatchScope;
 use super::stack_copy::StackCopy;
+use crate::attach::proc::{ProcStat, ProcessIdentity};
 use crate::link::wire::{Clock, LossCause};
 
 /// Longest wait, so that commands are read and children are found.
@@ -50,7 +51,7 @@ const MAX_QUEUED_BYTES: usize = 16 << 20;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum TracerCommand {
     /// Watch this process.
-    Watch { pid: u32, scope: WatchScope },
+    Watch { process: ProcessIdentity, scope: WatchScope },
 }
 
 /// The channels and settings of the tracer.
@@ -78,11 +79,11 @@ pub(super) struct Tracer {
     outbox: VecDeque<(ImageId, TracerEvent)>,
     next_image: u32,
     /// Processes that the viewer has named.
-    roots: HashSet<u32>,
+    roots: HashSet<ProcessIdentity>,
     /// Time of the last search for roots that are not watched, ns.
     roots_ns: u64,
     /// Processes that cannot be watched.
-    given_up: HashSet<u32>,
+    given_up: HashSet<ProcessIdentity>,
     scratch: StackCopy,
     /// Number of stacks of sleeping threads that were copied in this tick.
     sleeping_copies: usize,
@@ -138,6 +139,7 @@ impl Tracer {
         let end_ns = monotonic_ns() + LAST_STOPS.as_nanos() as u64;
         while !self.asked.is_empty() && monotonic_ns() < end_ns {
             self.serve_stops();
+            self.forget_ended_threads();
             self.heartbeat.beat(!self.asked.is_empty());
             ptrace::wait_for_event(MAX_STOP_WAIT);
         }
@@ -150,16 +152,16 @@ impl Tracer {
     fn read_commands(&mut self) -> bool {
         loop {
             match self.links.commands.try_recv() {
-                Ok(TracerCommand::Watch { pid, scope }) => {
-                    self.given_up.remove(&pid);
+                Ok(TracerCommand::Watch { process, scope }) => {
+                    self.given_up.remove(&process);
                     // The viewer asks for the others again if their connections are lost.
                     if scope.has_children() {
                         // The agents of children may have left.
                         self.given_up.clear();
-                        self.roots.insert(pid);
+                        self.roots.insert(process);
                         self.children.search_all(monotonic_ns());
                     }
-                    self.watch(pid, scope);
+                    self.watch(process, scope);
                 }
                 Err(TryRecvError::Empty) => break,
                 Err(TryRecvError::Disconnected) => return false,
@@ -169,11 +171,11 @@ impl Tracer {
             match request {
                 WalkerRequest::Configure(config) => self.configure(config),
                 WalkerRequest::Leave(image) => {
-                    let pid = self.processes.values().find(|process| process.image == image).map(|process| process.pid);
-                    if let Some(pid) = pid {
-                        self.given_up.insert(pid);
-                        self.roots.remove(&pid);
-                        self.forget(pid);
+                    let left = self.processes.values().find(|process| process.image == image);
+                    if let Some(process) = left.map(WatchedProcess::identity) {
+                        self.given_up.insert(process);
+                        self.roots.remove(&process);
+                        self.forget(process.pid);
                     }
                 }
                 WalkerRequest::Reconnect(image) => self.processes.retain(|_, process| process.image != image),
@@ -208,16 +210,18 @@ impl Tracer {
         self.config = config;
     }
 
-    fn watch(&mut self, pid: u32, scope: WatchScope) {
+    fn watch(&mut self, identity: ProcessIdentity, scope: WatchScope) {
+        let pid = identity.pid;
         if let Some(process) = self.processes.get_mut(&pid).filter(|_| scope.has_children()) {
             process.widen(monotonic_ns());
             return;
         }
-        if self.processes.contains_key(&pid) || self.processes.len() >= MAX_PROCESSES || self.given_up.contains(&pid) {
+        let is_known = self.processes.contains_key(&pid) || self.given_up.contains(&identity);
+        if is_known || self.processes.len() >= MAX_PROCESSES {
             return;
         }
         let image = ImageId(self.next_image);
-        let Some(mut process) = WatchedProcess::new(image, pid, scope) else { return };
+        let Some(mut process) = WatchedProcess::new(image, identity, scope) else { return };
         self.next_image += 1;
         let start = ImageStart {
             pid,
@@ -233,17 +237,17 @@ impl Tracer {
         }
         self.outbox.push_back((image, TracerEvent::Ended));
         match change {
-            ProcessChange::Executed => self.watch(pid, scope),
+            ProcessChange::Executed => self.watch(identity, scope),
             ProcessChange::Ended => {}
             // The kernel does not let this process be looked into.
-            ProcessChange::None => self.give_up(pid),
+            ProcessChange::None => self.give_up(identity),
         }
     }
 
     /// Reports that a process may not be watched.
-    fn give_up(&mut self, pid: u32) {
-        self.given_up.insert(pid);
-        let _ = self.links.refused.send(pid);
+    fn give_up(&mut self, process: ProcessIdentity) {
+        self.given_up.insert(process);
+        let _ = self.links.refused.send(process.pid);
     }
 
     /// Ends an image, and accounts for what was not sampled.
@@ -322,6 +326,14 @@ impl Tracer {
                 (thread.stop_request, thread.is_seized) = (None, false);
             }
         }
+    }
+
+    /// Forgets the stops of threads that will not report one. A thread that executes a program takes
+    /// the number of the first thread and reports its stop by that; the first thread then vanishes
+    /// without a report. One that has ended before the others is reported after them.
+    fn forget_ended_threads(&mut self) {
+        let is_running = |tid, pid| ProcStat::of_thread(pid, tid).is_ok_and(|stat| !stat.is_ended_thread());
+        self.asked.retain(|&tid, &mut pid| is_running(tid, pid));
     }
 
     /// Takes a sample of a stopped thread and lets it run on.

@@ -15,7 +15,7 @@ use crate::attach::external::ptrace;
 use crate::attach::external::registers::ThreadRegisters;
 use crate::attach::external::scope::WatchScope;
 use crate::attach::external::threads::Activity;
-use crate::attach::proc::{self, ProcStat};
+use crate::attach::proc::{self, ProcStat, ProcStatus, ProcessIdentity};
 use crate::link::wire::{BlockingCall, Clock, LossCause};
 
 /// Maximum number of samples of sleeping threads per second and process. More threads take turns.
@@ -33,6 +33,8 @@ const LISTS_ANYWAY: u64 = 64;
 /// Maximum number of stacks of sleeping threads that are copied in one tick. The others have their
 /// turn in the next one.
 const MAX_SLEEPING_COPIES: usize = 32;
+/// Number of refusals in a row after which a process is reported as one that cannot be traced.
+const REFUSALS: u32 = 2;
 
 impl Tracer {
     pub(super) fn tick(&mut self, now_ns: u64) {
@@ -46,10 +48,10 @@ impl Tracer {
                 ProcessChange::None => self.sample_process(pid, now_ns),
                 ProcessChange::Ended => self.end_image(pid),
                 ProcessChange::Executed => {
-                    let scope = process.scope.again();
+                    let (process, scope) = (process.identity(), process.scope.again());
                     self.end_image(pid);
                     if let Some(scope) = scope {
-                        self.watch(pid, scope);
+                        self.watch(process, scope);
                     }
                 }
             }
@@ -57,13 +59,16 @@ impl Tracer {
         if now_ns.saturating_sub(self.roots_ns) >= ROOTS_NS {
             self.roots_ns = now_ns;
             // A connection may have been lost.
-            for pid in self.roots.clone() {
-                self.watch(pid, WatchScope::FromNow);
+            for process in self.roots.clone() {
+                self.watch(process, WatchScope::FromNow);
             }
         }
-        // Threads that wait for a processor may keep stops under way for long.
-        if self.links.follow && self.tick.is_multiple_of(LISTS_ANYWAY) {
-            self.watch_children(now_ns);
+        if self.tick.is_multiple_of(LISTS_ANYWAY) {
+            self.forget_ended_threads();
+            // Threads that wait for a processor may keep stops under way for long.
+            if self.links.follow {
+                self.watch_children(now_ns);
+            }
         }
         // Nothing that takes long comes after the first of these.
         for (pid, tid) in std::mem::take(&mut self.running) {
@@ -144,10 +149,11 @@ impl Tracer {
                 }
             }
             Err(error) if error.kind() == ErrorKind::PermissionDenied && process.scope.is_asleep() => {
+                let process = process.identity();
                 self.end_image(pid);
-                self.give_up(pid);
+                self.give_up(process);
             }
-            Err(error) if error.kind() == ErrorKind::PermissionDenied => self.lose_unsampled(pid, tid, true, now_ns),
+            Err(error) if error.kind() == ErrorKind::PermissionDenied => self.note_refusal(pid, tid, now_ns),
             Err(_) => {
                 process.remove_thread(tid);
                 self.outbox.push_back((image, TracerEvent::ThreadEnded { tid }));
@@ -166,23 +172,39 @@ impl Tracer {
         if !thread.is_seized {
             match ptrace::seize(tid) {
                 Ok(()) => thread.is_seized = true,
-                // A debugger traces it, for example, or it is just ending.
-                Err(error) => {
-                    let is_alive = || ProcStat::of_thread(pid, tid).is_ok_and(|stat| !stat.is_dead());
-                    let is_refused = error == Errno::EPERM && is_alive();
-                    return self.lose_unsampled(pid, tid, is_refused, now_ns);
-                }
+                Err(Errno::EPERM) => return self.note_refusal(pid, tid, now_ns),
+                // It is just ending.
+                Err(_) => return self.lose_unsampled(pid, tid, now_ns),
             }
         }
+        process.refusals = 0;
         if ptrace::interrupt(tid).is_ok() {
             thread.request_stop(now_ns, self.tick_ns);
             self.asked.insert(tid, pid);
         }
     }
 
-    /// Counts the time of a thread that cannot be stopped as lost. If the kernel refuses it, the
-    /// viewer learns of that once.
-    fn lose_unsampled(&mut self, pid: u32, tid: u32, is_refused: bool, now_ns: u64) {
+    /// Notes that the kernel does not let a thread be stopped or read. The viewer learns of that
+    /// once, at the second time unless another tracer is the reason: threads that end are refused,
+    /// too.
+    fn note_refusal(&mut self, pid: u32, tid: u32, now_ns: u64) {
+        let tracer = ProcStatus::of_thread(pid, tid).map_or(0, |status| status.tracer);
+        if tracer == std::process::id() {
+            // It has executed a program since it was asked, and has the number of the first thread
+            // now.
+            return;
+        }
+        self.lose_unsampled(pid, tid, now_ns);
+        let is_alive = ProcStat::of_thread(pid, tid).is_ok_and(|stat| !stat.is_ended_thread());
+        let Some(process) = self.processes.get_mut(&pid).filter(|_| is_alive) else { return };
+        process.refusals += if tracer == 0 { 1 } else { REFUSALS };
+        if process.refusals >= REFUSALS && !std::mem::replace(&mut process.is_refused, true) {
+            let _ = self.links.refused.send(pid);
+        }
+    }
+
+    /// Counts the time of a thread that cannot be stopped as lost.
+    fn lose_unsampled(&mut self, pid: u32, tid: u32, now_ns: u64) {
         let Some(process) = self.processes.get_mut(&pid) else { return };
         let Some(thread) = process.threads.get_mut(&tid) else { return };
         let unsampled_ns = match self.config.clock {
@@ -190,9 +212,6 @@ impl Tracer {
             _ => std::mem::take(&mut thread.unsampled_ns),
         };
         process.lose(LossCause::Unaccounted, unsampled_ns);
-        if is_refused && !std::mem::replace(&mut process.is_refused, true) {
-            let _ = self.links.refused.send(pid);
-        }
     }
 
     /// Samples a thread where it sleeps, without stopping it.
@@ -243,8 +262,7 @@ impl Tracer {
                 parents.flat_map(WatchedProcess::children_of_active_threads).collect()
             }
             ChildSearch::OfAllThreads => {
-                // A pid that was given up may be used again.
-                self.given_up.retain(|&pid| ProcStat::of(pid).is_ok());
+                self.given_up.retain(|process| process.exists());
                 let is_top = |process: &&WatchedProcess| {
                     process.scope.has_children() && !self.processes.contains_key(&process.parent)
                 };
@@ -255,9 +273,9 @@ impl Tracer {
         let ended_ns = monotonic_ns();
         self.children.plan(search, ended_ns, ended_ns - now_ns);
         for pid in children {
-            if let (false, Ok(stat)) = (self.processes.contains_key(&pid), ProcStat::of(pid)) {
-                let is_new = self.children.is_new(stat.start_ticks);
-                self.watch(pid, if is_new { WatchScope::FromStart } else { WatchScope::FromNow });
+            if let (false, Ok(process)) = (self.processes.contains_key(&pid), ProcessIdentity::of(pid)) {
+                let is_new = self.children.is_new(process.start_ticks);
+                self.watch(process, if is_new { WatchScope::FromStart } else { WatchScope::FromNow });
             }
         }
     }

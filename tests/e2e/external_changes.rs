@@ -1,0 +1,31 @@
+//! Processes that change while they are sampled from outside: threads begin, end and execute programs.
+
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+use super::external::{is_at_home, sampler_of, until};
+use crate::harness::run::SIGTOP;
+use crate::harness::targets;
+
+/// Regression test: where a thread that was not the first executed a program just as it was asked to
+/// stop, its old number stayed among those that were asked. The sampler waited ten seconds for it at
+/// its end, and told of itself as a debugger that traces the process.
+#[test]
+fn a_thread_that_executes_a_program_is_not_waited_for() {
+    let mut command = Command::new(SIGTOP);
+    command.args(["--batch", "--no-config", "--engine", "external", "--hz", "1999", "--budget", "100%", "--"]);
+    command.arg(targets::c("relays")).args(["exec", "300"]).stdout(Stdio::null()).stderr(Stdio::piped());
+    let viewer = command.spawn().expect("sigtop");
+    let mut sampler = None;
+    until("there is a sampler", || {
+        sampler = sampler_of(viewer.id());
+        sampler.is_some()
+    });
+    let ended = viewer.wait_with_output().expect("a child");
+    let errors = String::from_utf8_lossy(&ended.stderr).into_owned();
+    assert_eq!(ended.status.code(), Some(7), "{errors}");
+    assert!(!errors.contains("traced"), "{errors}");
+    let start = Instant::now();
+    until("the sampler ends", || !is_at_home(sampler.expect("it was there")));
+    assert!(start.elapsed() < Duration::from_secs(5), "it took {:?}", start.elapsed());
+}
