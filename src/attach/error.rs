@@ -100,6 +100,8 @@ pub enum Refusal {
     NotReadable,
     /// The agent cannot receive a wake signal.
     CannotWake,
+    /// The process executes a 32-bit program.
+    Bits32,
     /// The process is a kernel thread.
     Kernel,
     /// The pid is the tid of a thread of another process.
@@ -116,6 +118,7 @@ impl Refusal {
             Refusal::OtherUser => "other user",
             Refusal::NotReadable => "not readable",
             Refusal::CannotWake => "cannot be woken",
+            Refusal::Bits32 => "32-bit program",
             Refusal::Kernel => "kernel thread",
             Refusal::Thread => "a thread",
             Refusal::Ended => "has ended",

@@ -17,6 +17,7 @@ use super::error::AttachError;
 use super::error::Refusal;
 use super::external::rights;
 use super::proc::{ProcStat, ProcStatus, command_line, maps_hold, processes, sees_proc};
+use super::program::elf;
 use super::{library, quote};
 
 /// Polling interval where the kernel cannot report the end of a process (before 5.3).
@@ -87,7 +88,7 @@ fn may_trace(pid: u32) -> Result<(), AttachError> {
 ///
 /// # Errors
 /// One sentence each for: no such process, a thread, a zombie, a kernel thread, another user's
-/// process, one that may not be inspected or traced.
+/// process, a 32-bit program, one that may not be inspected or traced.
 pub fn check(pid: u32) -> Result<AttachableProcess, AttachError> {
     let gone = |_: io::Error| AttachError::NoProcess { pid };
     let refuse = |refusal, cause: String| Err(AttachError::NotWatchable { pid, refusal, cause });
@@ -125,6 +126,9 @@ pub fn check(pid: u32) -> Result<AttachableProcess, AttachError> {
         _ => WatchMethod::External,
     };
     if method == WatchMethod::External {
+        if elf::is_32_bit(pid) {
+            return refuse(Refusal::Bits32, rights::NOT_64_BIT.to_owned());
+        }
         may_trace(pid)?;
     }
     Ok(AttachableProcess {
@@ -239,6 +243,39 @@ mod tests {
         if ProcStat::of(2).is_ok_and(|stat| stat.is_kernel_thread()) {
             assert_eq!(said(2), "process 2 (kthreadd) is a kernel thread; perf can profile it");
         }
+    }
+
+    /// Regression test: a 32-bit program was sampled from outside. Its `epoll_wait` has a number
+    /// that is not known as a call to make again, so that it failed with EINTR.
+    #[test]
+    fn a_32_bit_program_is_refused() {
+        use std::os::unix::fs::PermissionsExt;
+        let word = |value: u32| value.to_le_bytes();
+        let half = |value: u16| value.to_le_bytes();
+        // A header, one segment with everything, and code: pause(2), again and again.
+        let (base, code) = (0x0804_8000, [0xb8, 29, 0, 0, 0, 0xcd, 0x80, 0xeb, 0xf7]);
+        let length = 52 + 32 + code.len() as u32;
+        let mut file = b"\x7fELF\x01\x01\x01".to_vec();
+        file.resize(16, 0);
+        file.extend([half(2), half(3)].concat());
+        file.extend([1, base + 84, 52, 0, 0].map(word).concat());
+        file.extend([52, 32, 1, 0, 0, 0].map(half).concat());
+        file.extend([1, 0, base, base, length, length, 5, 4096].map(word).concat());
+        file.extend(code);
+        let path = std::env::temp_dir().join(format!("sigtop-32-bit-{}", std::process::id()));
+        std::fs::write(&path, file).unwrap();
+        std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o755)).unwrap();
+        let child = std::process::Command::new(&path).spawn();
+        std::fs::remove_file(&path).unwrap();
+        // A kernel may know 64-bit programs alone.
+        let Ok(mut child) = child else { return };
+        let pid = child.id();
+        assert_eq!(
+            check(pid).unwrap_err().to_string(),
+            format!("process {pid} is a 32-bit program, and sigtop samples 64-bit ones")
+        );
+        child.kill().unwrap();
+        child.wait().unwrap();
     }
 
     #[test]

@@ -7,9 +7,14 @@ use std::os::unix::fs::MetadataExt;
 use nix::unistd::geteuid;
 
 use crate::attach::proc::{ProcStat, ProcStatus};
+use crate::attach::program::elf;
 
 /// The setting of the security module that restricts ptrace.
 const PTRACE_SCOPE: &str = "/proc/sys/kernel/yama/ptrace_scope";
+
+/// The clause about a 32-bit program. Its system calls have other numbers, so that those which a
+/// stop interrupts would not be repaired.
+pub const NOT_64_BIT: &str = "is a 32-bit program, and sigtop samples 64-bit ones";
 
 /// The facts that decide about tracing a process.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -17,6 +22,8 @@ struct TracingFacts {
     pid: u32,
     /// The tracer that the process has already; 0 for none.
     tracer: u32,
+    /// Whether the process executes a 32-bit program.
+    is_32_bit: bool,
     /// The real, effective, saved and file-system user of the process.
     users: [u32; 4],
     /// The user of this process.
@@ -98,6 +105,7 @@ fn explain(facts: &TracingFacts) -> String {
         TracingFacts { tracer, .. } if *tracer != 0 => format!(
             "is traced by process {tracer}, a debugger for example, so its running threads cannot be sampled; end that first"
         ),
+        TracingFacts { is_32_bit: true, .. } => NOT_64_BIT.to_owned(),
         TracingFacts { users, own_user, .. } if !is_root && *users != [*own_user; 4] => {
             format!("belongs to user {}; run: sudo sigtop --pid {pid}", users[1])
         }
@@ -144,6 +152,7 @@ mod tests {
         let mut facts = TracingFacts {
             pid: 41,
             tracer: 7,
+            is_32_bit: true,
             users: [1; 4],
             own_user: 1000,
             ptrace_scope: 3,
@@ -153,6 +162,8 @@ mod tests {
         };
         assert!(explain(&facts).starts_with("is traced by process 7"));
         facts.tracer = 0;
+        assert_eq!(explain(&facts), NOT_64_BIT);
+        facts.is_32_bit = false;
         assert_eq!(explain(&facts), "belongs to user 1; run: sudo sigtop --pid 41");
         facts.users = [1000; 4];
         assert!(explain(&facts).contains("ptrace_scope is 3"));

@@ -26,6 +26,7 @@ use super::restart;
 use super::scope::WatchScope;
 use super::stack_copy::StackCopy;
 use crate::attach::proc::{ProcStat, ProcessIdentity};
+use crate::attach::program::elf;
 use crate::link::wire::{Clock, LossCause};
 
 /// Longest wait, so that commands are read and children are found.
@@ -222,6 +223,9 @@ impl Tracer {
         }
         let image = ImageId(self.next_image);
         let Some(mut process) = WatchedProcess::new(image, identity, scope) else { return };
+        if elf::is_32_bit(pid) {
+            return self.give_up(identity);
+        }
         self.next_image += 1;
         let start = ImageStart {
             pid,
@@ -328,9 +332,9 @@ impl Tracer {
         }
     }
 
-    /// Forgets the stops of threads that will not report one. A thread that executes a program takes
-    /// the number of the first thread and reports its stop by that; the first thread then vanishes
-    /// without a report. One that has ended before the others is reported after them.
+    /// Forgets the stops of threads that will not report one. A thread that executes a program
+    /// takes the number of the first thread and reports its stop by that; the first thread then
+    /// vanishes without a report. One that has ended before the others is reported after them.
     fn forget_ended_threads(&mut self) {
         let is_running = |tid, pid| ProcStat::of_thread(pid, tid).is_ok_and(|stat| !stat.is_ended_thread());
         self.asked.retain(|&tid, &mut pid| is_running(tid, pid));
