@@ -4,7 +4,7 @@ use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use super::external::{is_at_home, sampler_of, until};
-use crate::harness::run::SIGTOP;
+use crate::harness::run::{Batch, SIGTOP, text};
 use crate::harness::targets;
 
 /// Regression test: where a thread that was not the first executed a program just as it was asked to
@@ -28,4 +28,16 @@ fn a_thread_that_executes_a_program_is_not_waited_for() {
     let start = Instant::now();
     until("the sampler ends", || !is_at_home(sampler.expect("it was there")));
     assert!(start.elapsed() < Duration::from_secs(5), "it took {:?}", start.elapsed());
+}
+
+/// Regression test: each image that was the first one of the sampler's reported all CPU time that the
+/// sampler had used, and the screen added them up.
+#[test]
+fn the_sampler_reports_its_cpu_time_once() {
+    let start = Instant::now();
+    let watched =
+        Batch::new("--engine external --hz 999 --budget 100%").run(&[text(&targets::c("execs")), "slow", "40"]);
+    let (used_ns, passed_ns) = (watched.raw.number("agent-cpu"), start.elapsed().as_nanos() as u64);
+    assert!(watched.raw.images.len() > 20, "{:?}", watched.raw.images);
+    assert!(used_ns > 0 && used_ns < passed_ns / 2, "{used_ns} of {passed_ns} ns");
 }

@@ -85,6 +85,8 @@ struct Image {
     is_interpreter_news: bool,
     memory: Box<StackMemory>,
     sent: u64,
+    /// The part of the sampler's CPU time that was reported with this image, ns.
+    sampler_cpu_ns: u64,
     /// Number and weight, ns, of samples that repeat a stack which is not known.
     lost: (u64, u64),
 }
@@ -95,11 +97,13 @@ pub(super) struct Walker {
     images: BTreeMap<ImageId, Image>,
     requests: Sender<WalkerRequest>,
     frames: Vec<u64>,
+    /// CPU time of the sampler that was reported with any image, ns.
+    reported_cpu_ns: u64,
 }
 
 impl Walker {
     pub(super) fn new(viewer: ViewerAddress, requests: Sender<WalkerRequest>) -> Walker {
-        Walker { viewer, images: BTreeMap::new(), requests, frames: Vec::new() }
+        Walker { viewer, images: BTreeMap::new(), requests, frames: Vec::new(), reported_cpu_ns: 0 }
     }
 
     /// Runs until the tracer has ended.
@@ -152,7 +156,6 @@ impl Walker {
             }
             return;
         }
-        let is_first = self.images.keys().next() == Some(&id);
         let Some(image) = self.images.get_mut(&id) else { return };
         let done = match event {
             TracerEvent::Started(_) => Ok(()),
@@ -175,7 +178,12 @@ impl Walker {
                 let named = image.name_thread(sample.tid, has_run);
                 named.and_then(|()| image.send_wait(&sample)).and_then(|()| image.send_sample(&sample))
             }
-            TracerEvent::Counters(counters) => image.send_counters(&counters, is_first),
+            TracerEvent::Counters(counters) => {
+                // The viewer adds up what the images report.
+                let cpu_ns = proc::cpu_ns(std::process::id()).unwrap_or(0).max(self.reported_cpu_ns);
+                image.sampler_cpu_ns += cpu_ns - std::mem::replace(&mut self.reported_cpu_ns, cpu_ns);
+                image.send_counters(&counters)
+            }
             TracerEvent::Ended => {
                 let _ = image.connection.flush();
                 self.images.remove(&id);
@@ -231,6 +239,7 @@ impl Image {
             is_interpreter_news: false,
             memory: stack_memory(),
             sent: 0,
+            sampler_cpu_ns: 0,
             lost: (0, 0),
         };
         image.read_maps(start.pid)?;
@@ -416,8 +425,7 @@ impl Image {
         Ok(())
     }
 
-    /// Sends the counters. The CPU time of the sampler itself is reported by one image alone.
-    fn send_counters(&mut self, counters: &TracerCounters, is_first: bool) -> std::io::Result<()> {
+    fn send_counters(&mut self, counters: &TracerCounters) -> std::io::Result<()> {
         let (mut lost_ticks, mut lost_ns) = (counters.lost_ticks, counters.lost_ns);
         lost_ticks[LossCause::NotReady as usize] += self.lost.0;
         lost_ns[LossCause::NotReady as usize] += self.lost.1;
@@ -429,7 +437,7 @@ impl Image {
             lost_ticks,
             lost_ns,
             lost_bytes: Default::default(),
-            agent_cpu_ns: if is_first { proc::cpu_ns(std::process::id()).unwrap_or(0) } else { 0 },
+            agent_cpu_ns: self.sampler_cpu_ns,
             handler_cpu_ns: counters.stopped_ns,
             process_cpu_ns: counters.process_cpu_ns,
             threads: counters.threads,
