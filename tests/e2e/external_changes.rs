@@ -1,4 +1,5 @@
-//! Processes that change while they are sampled from outside: threads begin, end and execute programs.
+//! Processes that change while they are sampled from outside: threads begin, end and execute
+//! programs.
 
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
@@ -7,9 +8,9 @@ use super::external::{is_at_home, sampler_of, until};
 use crate::harness::run::{Batch, SIGTOP, text};
 use crate::harness::targets;
 
-/// Regression test: where a thread that was not the first executed a program just as it was asked to
-/// stop, its old number stayed among those that were asked. The sampler waited ten seconds for it at
-/// its end, and told of itself as a debugger that traces the process.
+/// Regression test: where a thread that was not the first executed a program just as it was asked
+/// to stop, its old number stayed among those that were asked. The sampler waited ten seconds for
+/// it at its end, and told of itself as a debugger that traces the process.
 #[test]
 fn a_thread_that_executes_a_program_is_not_waited_for() {
     let mut command = Command::new(SIGTOP);
@@ -30,8 +31,8 @@ fn a_thread_that_executes_a_program_is_not_waited_for() {
     assert!(start.elapsed() < Duration::from_secs(5), "it took {:?}", start.elapsed());
 }
 
-/// Regression test: each image that was the first one of the sampler's reported all CPU time that the
-/// sampler had used, and the screen added them up.
+/// Regression test: each image that was the first one of the sampler's reported all CPU time that
+/// the sampler had used, and the screen added them up.
 #[test]
 fn the_sampler_reports_its_cpu_time_once() {
     let start = Instant::now();
@@ -40,4 +41,21 @@ fn the_sampler_reports_its_cpu_time_once() {
     let (used_ns, passed_ns) = (watched.raw.number("agent-cpu"), start.elapsed().as_nanos() as u64);
     assert!(watched.raw.images.len() > 20, "{:?}", watched.raw.images);
     assert!(used_ns > 0 && used_ns < passed_ns / 2, "{used_ns} of {passed_ns} ns");
+}
+
+/// Regression test: the wall-clock time of a thread from its start until it was found was neither
+/// sampled nor counted as lost.
+#[test]
+fn new_threads_have_their_wall_clock_time_from_the_start() {
+    let program = targets::c("relays");
+    let watched = Batch::new("--engine external --clock wall --hz 499").run(&[text(&program), "sleep", "10", "200"]);
+    assert_eq!(watched.ran.code(), 0, "{}", watched.ran.err());
+    let rested_ns = watched.raw.cum_ns("real", |name| name == "rest");
+    let lost_ns = watched.raw.lost_all().1;
+    // The start of a thread is known to half a hundredth of a second.
+    let expected_ns = watched.ran.number("rested");
+    assert!(
+        (rested_ns + lost_ns).abs_diff(expected_ns) < expected_ns / 20,
+        "{rested_ns} + {lost_ns} of {expected_ns} ns"
+    );
 }

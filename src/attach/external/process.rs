@@ -192,8 +192,13 @@ impl WatchedProcess {
             (self.checked_ns, self.thread_count) = (0, 0);
         }
         for tid in tids.into_iter().take(MAX_NEW_THREADS) {
-            if let Ok(thread) = WatchedThread::open(self.pid, tid, is_new, now_ns, tick) {
-                self.count_missed(tid, now_ns);
+            if let Ok(mut thread) = WatchedThread::open(self.pid, tid, is_new, now_ns, tick) {
+                if self.scope.is_asleep() {
+                    self.count_missed(tid, now_ns);
+                } else if is_new && let Ok(stat) = ProcStat::of_thread(self.pid, tid) {
+                    // Its first sample has all its wall-clock time, too.
+                    thread.wall_ns = started_ns(stat.start_ticks).min(now_ns);
+                }
                 self.threads.insert(tid, thread);
                 self.active.push(tid);
                 events.push_back((self.image, TracerEvent::Thread { tid }));
@@ -277,6 +282,8 @@ impl WatchedProcess {
     /// Removes a thread that has ended. What it had used since its last sample is unaccounted.
     pub(super) fn remove_thread(&mut self, tid: u32) {
         if let Some(thread) = self.threads.remove(&tid) {
+            // Another one may have begun, so that their number is the same.
+            self.thread_count = 0;
             self.lose(LossCause::Unaccounted, thread.unsampled_ns);
         }
     }
