@@ -1,7 +1,9 @@
 //! Tells what a sleeping thread waits for: the descriptor behind its system call, and the thread
 //! that holds the lock it wants. The thread is not stopped.
 
+use std::ffi::CString;
 use std::fs;
+use std::mem::MaybeUninit;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::FileExt;
 
@@ -47,7 +49,7 @@ impl ProcessWaits {
     fn describe(&self, tid: u32, fd: u32) -> (Vec<u8>, bool) {
         let path = format!("/proc/{}/task/{tid}/fd/{fd}", self.pid);
         let object = fs::read_link(&path).map_or(Vec::new(), |target| target.as_os_str().as_bytes().to_vec());
-        let is_file = object.first() == Some(&b'/') && fs::metadata(&path).is_ok_and(|file| file.is_file());
+        let is_file = object.first() == Some(&b'/') && is_regular_file(&path);
         (object, is_file)
     }
 
@@ -68,6 +70,20 @@ impl ProcessWaits {
         let first = read();
         first.filter(is_thread).filter(|&holder| holder != tid && read() == first).unwrap_or(0)
     }
+}
+
+/// Returns whether a path leads to a regular file. The file system is not asked: a thread may wait
+/// for one that hangs, and all samples would wait with it. statx(2)
+fn is_regular_file(path: &str) -> bool {
+    let Ok(path) = CString::new(path) else { return false };
+    let mut found = MaybeUninit::<libc::statx>::zeroed();
+    // SAFETY: the path ends with a NUL and the kernel writes one structure; both live through the
+    // call.
+    let done = unsafe {
+        libc::statx(libc::AT_FDCWD, path.as_ptr(), libc::AT_STATX_DONT_SYNC, libc::STATX_TYPE, found.as_mut_ptr())
+    };
+    // SAFETY: all bytes zero are a structure, too.
+    done == 0 && u32::from(unsafe { found.assume_init() }.stx_mode) & libc::S_IFMT == libc::S_IFREG
 }
 
 /// Reads what a thread polls.
@@ -113,5 +129,61 @@ mod tests {
         assert_eq!(reader.holder(std::process::id(), &futex), 0);
         let ended = [2, 0, u32::MAX >> 2, 1, 0, 0, 0, 0, 0, 0u32];
         assert_eq!(reader.holder(tid, &call(libc::SYS_futex, [ended.as_ptr() as u64, 0x80, 2])), 0);
+    }
+
+    /// Serves a file system with one file, whose attributes are told once.
+    fn serve(device: fs::File) {
+        use std::io::{Read, Write};
+        let number = |bytes: &[u8], at: usize| u32::from_ne_bytes(bytes[at..at + 4].try_into().unwrap());
+        let words = |words: &[u32]| words.iter().flat_map(|word| word.to_ne_bytes()).collect::<Vec<u8>>();
+        // Number, size and times as pairs of words; mode, links, owner.
+        let attributes =
+            |id: u32, mode| words(&[id, 0, 9, 0, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, mode, 1, 0, 0, 0, 4096, 0]);
+        let mut request = vec![0; 1 << 17];
+        while let Ok(40..) = (&device).read(&mut request) {
+            let (code, node) = (number(&request, 4), number(&request, 16));
+            let answer = match code {
+                // The version, looking up the file, attributes of the directory, and opening the
+                // file.
+                26 => words(&[7, 31, 1 << 16, 0, 0, 1 << 16, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0]),
+                1 => [words(&[2, 0, 0, 0, 0, 0, 0, 0, 0, 0]), attributes(2, libc::S_IFREG | 0o644)].concat(),
+                3 if node == 1 => [words(&[9, 0, 0, 0]), attributes(1, libc::S_IFDIR | 0o755)].concat(),
+                14 => words(&[1, 0, 0, 0]),
+                // Closing.
+                18 | 25 => Vec::new(),
+                _ => continue,
+            };
+            let head = [&words(&[16 + answer.len() as u32, 0])[..], &request[8..16]].concat();
+            (&device).write_all(&[head, answer].concat()).unwrap();
+        }
+    }
+
+    /// Regression test: one thread that read from a file system that hung made all samples of all
+    /// processes wait for it.
+    #[test]
+    fn a_file_system_that_hangs_is_not_asked() {
+        use std::time::Duration;
+        let directory = std::env::temp_dir().join(format!("sigtop-waits-{}", std::process::id()));
+        fs::create_dir_all(&directory).unwrap();
+        let target = CString::new(directory.as_os_str().as_bytes()).unwrap();
+        let Ok(device) = fs::File::options().read(true).write(true).open("/dev/fuse") else { return };
+        let options = format!("fd={},rootmode=40000,user_id=0,group_id=0", device.as_raw_fd());
+        let options = CString::new(options).unwrap();
+        // SAFETY: all strings end with a NUL and live through the call.
+        let mounted =
+            unsafe { libc::mount(c"sigtop".as_ptr(), target.as_ptr(), c"fuse".as_ptr(), 0, options.as_ptr().cast()) };
+        if mounted != 0 {
+            // It takes a privilege.
+            return;
+        }
+        std::thread::spawn(move || serve(device));
+        let file = fs::File::open(directory.join("file")).unwrap();
+        let (tell, told) = std::sync::mpsc::channel();
+        let path = format!("/proc/self/fd/{}", file.as_raw_fd());
+        std::thread::spawn(move || tell.send(is_regular_file(&path)));
+        let is_file = told.recv_timeout(Duration::from_secs(20));
+        // SAFETY: the string ends with a NUL and lives through the call.
+        unsafe { libc::umount2(target.as_ptr(), libc::MNT_DETACH) };
+        assert_eq!(is_file, Ok(true));
     }
 }
