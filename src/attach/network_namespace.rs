@@ -5,10 +5,10 @@
 //! and takes `CAP_SYS_ADMIN`. Otherwise the socket is a file in the `/tmp` that the process sees,
 //! which takes nothing but the right to write there. The agent tries both names.
 
-use std::fs::{self, File, Permissions};
+use std::fs::{self, File, OpenOptions, Permissions};
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
-use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::thread;
@@ -93,9 +93,16 @@ fn listen_in_tmp(pid: u32) -> io::Result<NamespaceListener> {
     }?;
     // Connections are checked by their user. The agent's user may be another than root.
     let mode = if geteuid().is_root() { 0o666 } else { 0o600 };
-    fs::set_permissions(&path, Permissions::from_mode(mode))?;
+    set_mode(&path, mode)?;
     listener.set_nonblocking(true)?;
     Ok(NamespaceListener { listener, file: Some(path) })
+}
+
+/// Sets the mode of a file, and not that of another one to which a link may lead by now: others can
+/// write to the directory, and a link is followed from this process's root.
+fn set_mode(path: &Path, mode: u32) -> io::Result<()> {
+    let file = OpenOptions::new().read(true).custom_flags(libc::O_PATH | libc::O_NOFOLLOW).open(path)?;
+    fs::set_permissions(format!("/proc/self/fd/{}", file.as_raw_fd()), Permissions::from_mode(mode))
 }
 
 /// Removes a socket that a killed viewer with this pid has left.
@@ -103,4 +110,27 @@ fn remove_stale(path: &Path) -> bool {
     let is_ours = fs::symlink_metadata(path).is_ok_and(|file| file.uid() == geteuid().as_raw());
     let is_deaf = || UnixStream::connect(path).is_err_and(|error| error.kind() == io::ErrorKind::ConnectionRefused);
     is_ours && is_deaf() && fs::remove_file(path).is_ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Regression test: a container that put a link in the socket's place had the mode of any file
+    /// of the host set to 0666 by a viewer that runs as root.
+    #[test]
+    fn the_mode_of_a_linked_file_stays() {
+        let directory = std::env::temp_dir().join(format!("sigtop-namespace-{}", std::process::id()));
+        fs::create_dir_all(&directory).unwrap();
+        let (socket, link, file) = (directory.join("socket"), directory.join("link"), directory.join("file"));
+        let _listener = UnixListener::bind(&socket).unwrap();
+        fs::write(&file, "x").unwrap();
+        std::os::unix::fs::symlink(&file, &link).unwrap();
+        let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o777;
+        fs::set_permissions(&file, Permissions::from_mode(0o600)).unwrap();
+        assert!(set_mode(&link, 0o666).is_err());
+        set_mode(&socket, 0o666).unwrap();
+        assert_eq!((mode(&file), mode(&socket)), (0o600, 0o666));
+        fs::remove_dir_all(&directory).unwrap();
+    }
 }
