@@ -43,6 +43,10 @@ pub(super) struct LiveTarget {
     /// Network namespaces of processes in which this viewer listens, besides its own.
     namespaces: HashSet<(u64, u64)>,
     metered_ns: u64,
+    /// Processes that other viewers watch.
+    taken: HashSet<u32>,
+    /// Time of the next look for silent processes, ns.
+    next_reach_ns: u64,
     /// Time of the last reading of thread states, ns.
     states_ns: u64,
     /// CPU time of the launched process alone at its end, ns. It is 0 before.
@@ -68,6 +72,8 @@ impl LiveTarget {
             namespaces: HashSet::new(),
             metered_ns: 0,
             states_ns: 0,
+            taken: HashSet::new(),
+            next_reach_ns: 0,
             own_cpu_ns: 0,
             kill_at_ns: None,
         }
@@ -180,6 +186,13 @@ impl LiveTarget {
     /// Reads the states of threads, if that is due.
     pub(super) fn look_at_threads(&mut self, profile: &mut Profile, now_ns: u64) {
         if now_ns.saturating_sub(self.states_ns) >= thread_states::READ_NS {
+    /// Leaves a process to the viewer that watches it, and does not wake it again. Returns whether
+    /// nothing is left to watch.
+    pub(super) fn leave_to_other_viewer(&mut self, pid: u32) -> bool {
+        self.taken.insert(pid);
+        matches!(self.target, WatchTarget::Attached(_)) && self.target.pids().iter().all(|pid| self.taken.contains(pid))
+    }
+
             thread_states::update(profile);
             self.states_ns = now_ns;
         }
@@ -219,7 +232,9 @@ impl LiveTarget {
         let all = self.target.pids();
         let is_all = |silent: u32| attached && all == [silent];
         let carries_agent = |pid| find::check(pid).is_ok_and(|process| process.method == WatchMethod::Agent);
-        pids.retain(|&silent| !connected(silent) && (is_all(silent) || carries_agent(silent)));
+        pids.retain(|&silent| {
+            !connected(silent) && !self.taken.contains(&silent) && (is_all(silent) || carries_agent(silent))
+        });
         for silent in pids {
             self.agents.expect_process(silent);
             if !is_woken

@@ -256,8 +256,10 @@ impl SessionThread {
         self.socket_names.describe(&mut arrivals);
         for arrival in &arrivals {
             if let ConnectionEvent::Received(Message::Busy { viewer }) = arrival.event {
-                self.warn(format!("already watched by sigtop pid {viewer}"));
-                self.done = true;
+                self.warn(format!("process {} is already watched by sigtop pid {viewer}", arrival.pid));
+                if let SampleSource::Live(live) = &mut self.feed {
+                    self.done |= live.leave_to_other_viewer(arrival.pid);
+                }
             }
             if let Some(sentence) = warning(arrival) {
                 self.warn(sentence);

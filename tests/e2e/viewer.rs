@@ -1,7 +1,7 @@
 //! Viewers that send malformed bytes, do not read, stop, or disappear. The target runs on as it
 //! does without a viewer.
 
-use std::io::{ErrorKind, Read, Write};
+use std::io::{BufRead, BufReader, ErrorKind, Read, Write};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
@@ -109,4 +109,40 @@ fn a_viewer_that_stands_still_holds_nobody_up() {
     assert_eq!(sigtop.wait().expect("ours").code(), Some(0));
     let out = reader.join().expect("no panic").expect("a pipe");
     assert_eq!(out.lines().count(), 8, "{out}");
+}
+
+/// Regression test: a watch of a process ended as soon as one of its children turned out to be
+/// watched by another viewer, without a word on which.
+#[test]
+fn a_child_that_another_viewer_watches_does_not_end_the_watch() {
+    let script = "sleep 60 & echo $!; wait";
+    let mut command = Command::new("sh");
+    command.args(["-c", script]).env("LD_PRELOAD", agent()).stdout(Stdio::piped());
+    let mut parent = command.spawn().expect("a target");
+    let mut line = String::new();
+    BufReader::new(parent.stdout.take().expect("piped")).read_line(&mut line).expect("a line");
+    let child: u32 = line.trim().parse().expect("a pid");
+    let mut first = Command::new(SIGTOP);
+    first.args(["--batch", "--no-config", "--clock", "wall", "--interval", "0.1", "--pid", &child.to_string()]);
+    let mut first = first.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().expect("sigtop");
+    let mut tables = BufReader::new(first.stdout.take().expect("piped")).lines().map_while(Result::ok);
+    let has_samples = |line: &String| line.starts_with("Samples: ") && !line.starts_with("Samples: 0");
+    assert!(tables.any(|line| has_samples(&line)), "the agent of the child is not awake");
+    let table = targets::scratch("viewer").join("table");
+    let mut second = Command::new(SIGTOP);
+    second.args(["--batch", "--no-config", "--interval", "0.1", "--count", "600", "--pid", &parent.id().to_string()]);
+    let mut second = second.arg("--table").arg(&table).stderr(Stdio::null()).spawn().expect("sigtop");
+    let sentence = format!("sigtop: process {child} is already watched by sigtop pid {}", first.id());
+    let text = || std::fs::read_to_string(&table).unwrap_or_default();
+    let is_said = eventually(LIMIT, || text().contains(&sentence));
+    let tables_after = || text().split_once(&sentence).map_or(0, |(_, rest)| rest.matches("Duration: ").count());
+    let goes_on = eventually(LIMIT, || tables_after() >= 5);
+    let _it_may_have_ended = second.kill();
+    for process in [child, parent.id()] {
+        kill(Pid::from_raw(process as i32), Signal::SIGKILL).expect("it runs");
+    }
+    for mut child in [parent, first, second] {
+        child.wait().expect("ours");
+    }
+    assert!(is_said && goes_on, "{sentence:?} and five tables are not in {}", text());
 }
