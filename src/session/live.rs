@@ -3,6 +3,8 @@
 use std::collections::HashSet;
 use std::time::Duration;
 
+use nix::time::{ClockId, clock_gettime};
+
 use super::attach_retry::{AttachRetry, KnockResult};
 use super::cpu_meter::{self, CpuMeter};
 use super::outside::OutsideProcesses;
@@ -20,6 +22,9 @@ use crate::profile::Profile;
 
 /// Time between two readings of the CPU meter, ns.
 const METER_NS: u64 = 1_000_000_000;
+/// Minimum time between two looks for silent processes, in multiples of the CPU time of the
+/// last one: they take at most a fiftieth of a CPU.
+const REACH_REST: u64 = 50;
 /// Time between SIGTERM and SIGKILL, ns.
 const PATIENCE_NS: u64 = 2_000_000_000;
 
@@ -40,13 +45,13 @@ pub(super) struct LiveTarget {
     has_dismissed_agents: bool,
     attach_retry: AttachRetry,
     outside: OutsideProcesses,
-    /// Network namespaces of processes in which this viewer listens, besides its own.
-    namespaces: HashSet<(u64, u64)>,
-    metered_ns: u64,
     /// Processes that other viewers watch.
     taken: HashSet<u32>,
     /// Time of the next look for silent processes, ns.
     next_reach_ns: u64,
+    /// Network namespaces of processes in which this viewer listens, besides its own.
+    namespaces: HashSet<(u64, u64)>,
+    metered_ns: u64,
     /// Time of the last reading of thread states, ns.
     states_ns: u64,
     /// CPU time of the launched process alone at its end, ns. It is 0 before.
@@ -69,11 +74,11 @@ impl LiveTarget {
             has_dismissed_agents: false,
             attach_retry: AttachRetry::default(),
             outside: OutsideProcesses::new(now_ns),
+            taken: HashSet::new(),
+            next_reach_ns: 0,
             namespaces: HashSet::new(),
             metered_ns: 0,
             states_ns: 0,
-            taken: HashSet::new(),
-            next_reach_ns: 0,
             own_cpu_ns: 0,
             kill_at_ns: None,
         }
@@ -183,9 +188,6 @@ impl LiveTarget {
         is_due
     }
 
-    /// Reads the states of threads, if that is due.
-    pub(super) fn look_at_threads(&mut self, profile: &mut Profile, now_ns: u64) {
-        if now_ns.saturating_sub(self.states_ns) >= thread_states::READ_NS {
     /// Leaves a process to the viewer that watches it, and does not wake it again. Returns whether
     /// nothing is left to watch.
     pub(super) fn leave_to_other_viewer(&mut self, pid: u32) -> bool {
@@ -193,6 +195,9 @@ impl LiveTarget {
         matches!(self.target, WatchTarget::Attached(_)) && self.target.pids().iter().all(|pid| self.taken.contains(pid))
     }
 
+    /// Reads the states of threads, if that is due.
+    pub(super) fn look_at_threads(&mut self, profile: &mut Profile, now_ns: u64) {
+        if now_ns.saturating_sub(self.states_ns) >= thread_states::READ_NS {
             thread_states::update(profile);
             self.states_ns = now_ns;
         }
@@ -207,6 +212,16 @@ impl LiveTarget {
         settings: &Settings,
         now_ns: u64,
     ) -> Option<String> {
+        if now_ns < self.next_reach_ns {
+            return None;
+        }
+        let used_ns = thread_cpu_ns();
+        let problem = self.reach_all_silent(profile, settings, now_ns);
+        self.next_reach_ns = now_ns + REACH_REST * (thread_cpu_ns() - used_ns);
+        problem
+    }
+
+    fn reach_all_silent(&mut self, profile: &Profile, settings: &Settings, now_ns: u64) -> Option<String> {
         let connected = |pid: u32| profile.processes().iter().any(|process| process.pid == pid && process.connected);
         if settings.engine == Engine::External {
             return None;
@@ -357,4 +372,9 @@ fn cpu_total(target: &WatchTarget) -> Duration {
 /// The sampling that CPU times are compared with.
 fn sampling(settings: &Settings) -> Sampling {
     Sampling { is_on: settings.clock == Clock::Prof, period_ns: settings.period_ns }
+}
+
+/// The CPU time of the calling thread, ns.
+fn thread_cpu_ns() -> u64 {
+    clock_gettime(ClockId::CLOCK_THREAD_CPUTIME_ID).map_or(Duration::ZERO, Duration::from).as_nanos() as u64
 }
