@@ -5,6 +5,7 @@ use std::path::Path;
 use super::failure::Failure;
 use crate::attach::libprofiler;
 use crate::attach::library::{AgentDirectories, preload_value};
+use crate::attach::quote_command;
 
 /// Runs `sigtop env`.
 pub(super) fn run(path_only: bool, libprofiler: Option<&Path>, header: bool) -> Result<u8, Failure> {
@@ -22,7 +23,7 @@ pub(super) fn run(path_only: bool, libprofiler: Option<&Path>, header: bool) -> 
         println!("{}", library.display());
     } else {
         let value = preload_value(std::env::var_os("LD_PRELOAD").as_deref(), &library);
-        println!("export LD_PRELOAD={}", value.to_string_lossy());
+        println!("export LD_PRELOAD={}", quote_command(&[value]));
     }
     Ok(0)
 }

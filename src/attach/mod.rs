@@ -28,3 +28,4 @@ mod unix_peers;
 
 pub use error::{AttachError, Refusal};
 pub use launch::inherit::ignore_hangups;
+pub use quote::command as quote_command;

@@ -16,7 +16,7 @@ pub(super) fn name(name: impl AsRef<OsStr>) -> String {
 }
 
 /// Quotes words so that a shell reads them back.
-pub(super) fn command<W: AsRef<OsStr>>(words: &[W]) -> String {
+pub fn command<W: AsRef<OsStr>>(words: &[W]) -> String {
     words.iter().map(|word| quote_word(word.as_ref())).collect::<Vec<_>>().join(" ")
 }
 

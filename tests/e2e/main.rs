@@ -25,6 +25,7 @@ mod instruments;
 mod kernel;
 mod latency;
 mod moving;
+mod names;
 mod output;
 mod own_frames;
 mod picker;
