@@ -11,6 +11,7 @@ use super::leave::leave_program;
 use crate::link::wire::{Clock, LossCause};
 use crate::pprof::live_top::{TopHeader, TopLimits, columns_before_name, inline_mark, write_top};
 use crate::session::{Answer, Command, Notice, Session, TargetExit};
+use crate::symbols::sanitize::sanitize;
 use crate::tally::top::TopTable;
 use crate::tui::fit_names::{NameToFit, fit_names};
 use crate::tui::{NameStyle, OnQuit, terminal_columns};
@@ -100,8 +101,10 @@ pub(super) fn run(session: &Session, mut options: BatchOptions) -> io::Result<Op
         select! {
             recv(session.notices) -> notice => match notice {
                 Ok(Notice::Answer(answer)) => latest = Some(answer),
-                // A warning that cannot be written does not end the watch.
-                Ok(Notice::Banner(warning)) if !options.quiet => drop(options.sink.write_warning(&warning)),
+                Ok(Notice::Banner(warning)) if !options.quiet => {
+                    // A warning that cannot be written does not end the watch.
+                    let _ = options.sink.write_warning(&sanitize(&warning));
+                }
                 Ok(Notice::Ended(how)) => exit = Some((how, Instant::now())),
                 // The recording may not contain how the target ended.
                 Ok(Notice::Played) => {

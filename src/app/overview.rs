@@ -2,6 +2,7 @@
 
 use super::failure::Failure;
 use crate::attach::find::{self, AttachableProcess};
+use crate::symbols::sanitize::sanitize;
 
 /// Prints the overview.
 pub(super) fn run() -> Result<u8, Failure> {
@@ -13,7 +14,7 @@ pub(super) fn run() -> Result<u8, Failure> {
     } else {
         println!("Processes that can be watched:");
         for AttachableProcess { pid, comm, method, .. } in &processes {
-            println!("  {pid:>8}  {:<12}  {comm}", method.label());
+            println!("  {pid:>8}  {:<12}  {}", method.label(), sanitize(comm));
         }
     }
     println!(

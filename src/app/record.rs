@@ -18,6 +18,7 @@ use super::settings::apply_config;
 use super::start::{Selection, attach_target, interrupt_channel, launch_target, select_processes, start_session};
 use crate::attach::launch::Stdio;
 use crate::session::{Answer, Command, Facts, Notice, RecordingOptions, SavedFile, Session, TargetExit, WatchTarget};
+use crate::symbols::sanitize::sanitize;
 use crate::tally::measure;
 use crate::tui::OnQuit;
 
@@ -147,7 +148,7 @@ fn wait_for_end(session: &Session, options: &RecordOptions) -> RecordOutcome {
                 }
                 Ok(Notice::Banner(warning)) if !options.quiet => {
                     let clear = if options.progress { "\r\x1b[K" } else { "" };
-                    print_progress(&format!("{clear}sigtop: {warning}\n"));
+                    print_progress(&format!("{clear}sigtop: {}\n", sanitize(&warning)));
                 }
                 Ok(Notice::Ended(exit)) => {
                     outcome.exit = Some(exit);

@@ -27,6 +27,7 @@ use std::fmt::Write;
 
 use crate::profile::Clock;
 use crate::profile::loss::LossCause;
+use crate::symbols::sanitize::sanitize;
 use crate::tally::measure::{ValueUnit, count, percentage, rough_share, value};
 use crate::tally::query::tags::TagFilter;
 use crate::tally::query::{Filters, Pattern, Sort};
@@ -88,7 +89,7 @@ pub fn write_top(out: &mut String, header: &TopHeader, table: &TopTable, limits:
         let _ = out.write_fmt(arguments);
         out.push('\n');
     };
-    line(format_args!("File: {}", header.file));
+    line(format_args!("File: {}", sanitize(header.file)));
     line(format_args!("Type: {}", sample_kind(header.clock)));
     if let Some(duration_ns) = header.duration_ns {
         let share = match table.total_ns {

@@ -13,6 +13,7 @@ pub use crate::profile::StackQuality;
 use crate::profile::loss::{Losses, Overflows};
 use crate::symbols::coverage::NameCoverage;
 use crate::symbols::download::DownloadProgress;
+use crate::symbols::sanitize::sanitize;
 use crate::symbols::worker::SymbolState;
 use crate::tally::measure;
 
@@ -172,7 +173,7 @@ impl Facts {
     /// A sentence about a target without samples: how it ended, how much CPU time it used, and why
     /// there is no sample.
     pub fn explain_no_samples(&self) -> String {
-        let program = self.command.split_whitespace().next().unwrap_or("the target");
+        let program = sanitize(self.command.split_whitespace().next().unwrap_or("the target"));
         let cpu = measure::duration(self.cpu_used);
         let how = match self.ended {
             Some((TargetExit::Exited(status), _)) => format!("ended with status {status} after"),

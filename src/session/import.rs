@@ -89,7 +89,8 @@ fn time_values(saved: &SavedProfile) -> Result<(Vec<TimeValue>, Option<String>),
     let of = &saved.sample_types[usual];
     let is_fraction = *of.unit == *MILLIONTHS;
     if *of.unit != *"count" && !is_fraction {
-        return Err(format!("has no time to show, but {} in {}: sigtop report prints it", of.kind, of.unit));
+        let values = sanitize(&format!("{} in {}", of.kind, of.unit));
+        return Err(format!("has no time to show, but {values}: sigtop report prints it"));
     }
     let is_samples = *of.kind == *"samples";
     let (ns, as_much) = if is_samples { (DEFAULT_SAMPLE_NS as f64, "10 ms") } else { (1.0, "1 ns") };

@@ -2,10 +2,33 @@
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
-use std::process::Command;
+use std::process::{Child, Command};
 
 use crate::harness::run::{SIGTOP, run};
 use crate::harness::targets;
+
+/// A process whose name has a control sequence in it.
+fn hostile() -> Child {
+    let path = targets::scratch("names").join("a\x1b[31mZ");
+    fs::copy("/bin/sleep", &path).expect("a copy");
+    Command::new(&path).arg("60").spawn().expect("it starts")
+}
+
+/// Regression test: the list of processes and the tables had the control sequences of names.
+#[test]
+fn no_control_sequence_of_a_name_is_printed() {
+    let mut target = hostile();
+    let pid = target.id().to_string();
+    let list = run(&mut Command::new(SIGTOP));
+    let options = ["--batch", "--no-config", "--engine", "external", "--interval", "0.1", "--count", "1", "--pid"];
+    let table = run(Command::new(SIGTOP).args(options).arg(&pid));
+    target.kill().expect("it runs");
+    target.wait().expect("a child");
+    for (text, what) in [(list.out(), "the list"), (table.out(), "the table"), (table.err(), "the message")] {
+        assert!(text.contains("a\u{fffd}[31mZ"), "{what}: {text:?}");
+        assert!(!text.contains('\x1b'), "{what}: {text:?}");
+    }
+}
 
 /// Regression test: a shell could not read what `sigtop env` prints of a directory with a quote.
 #[test]
