@@ -93,6 +93,7 @@ pub(super) fn run(session: &Session, mut options: BatchOptions) -> io::Result<Op
     let mut exit: Option<(TargetExit, Instant)> = None;
     let mut is_played = false;
     let mut printed = 0;
+    let mut warnings = Vec::new();
     let mut due = options.interval.map(|interval| Instant::now() + interval);
     loop {
         let deadline = exit.map(|(_, at)| at + MAX_SYMBOL_WAIT);
@@ -104,6 +105,7 @@ pub(super) fn run(session: &Session, mut options: BatchOptions) -> io::Result<Op
                 Ok(Notice::Banner(warning)) if !options.quiet => {
                     // A warning that cannot be written does not end the watch.
                     let _ = options.sink.write_warning(&sanitize(&warning));
+                    warnings.push(warning);
                 }
                 Ok(Notice::Ended(how)) => exit = Some((how, Instant::now())),
                 // The recording may not contain how the target ended.
@@ -127,7 +129,7 @@ pub(super) fn run(session: &Session, mut options: BatchOptions) -> io::Result<Op
                     printed += 1;
                 }
                 if options.count.is_some_and(|count| printed >= count) {
-                    leave(session, latest.as_deref(), &mut options)?;
+                    leave(session, latest.map(|answer| without_reasons(answer, &warnings)), &mut options)?;
                     return Ok(None);
                 }
             }
@@ -141,16 +143,21 @@ pub(super) fn run(session: &Session, mut options: BatchOptions) -> io::Result<Op
     }
     let _ = session.commands.send(Command::Leave);
     if let Some(answer) = latest {
-        write_last_table(&answer, &mut options)?;
+        write_last_table(&without_reasons(answer, &warnings), &mut options)?;
     }
     Ok(exit.map(|(exit, _)| exit))
 }
 
+/// Leaves out reasons that were given in warnings.
+fn without_reasons(answer: Arc<Answer>, warnings: &[String]) -> Answer {
+    Answer { facts: answer.facts.without_reasons_in(warnings), ..Arc::unwrap_or_clone(answer) }
+}
+
 /// Leaves a target that has not ended. Says what was not sampled.
-fn leave(session: &Session, latest: Option<&Answer>, options: &mut BatchOptions) -> io::Result<()> {
+fn leave(session: &Session, latest: Option<Answer>, options: &mut BatchOptions) -> io::Result<()> {
     match latest {
         Some(answer) if answer.total.samples == 0 => options.sink.write_warning(&answer.facts.explain_no_samples())?,
-        Some(answer) => warn_of_unsampled(answer, options)?,
+        Some(answer) => warn_of_unsampled(&answer, options)?,
         None => {}
     }
     let still_runs = options.launched.and_then(|(pid, on_quit)| leave_program(session, pid, on_quit));

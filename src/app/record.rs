@@ -65,8 +65,8 @@ pub(super) fn run(record: &RecordArgs) -> Result<u8, Failure> {
         quiet: record.quiet,
     };
     let outcome = wait_for_end(&session, &options);
-    let facts = outcome.answer.as_ref().map(|answer| &answer.facts).filter(|facts| facts.has_failed_to_sample());
-    let no_samples = facts.map(Facts::explain_no_samples);
+    let facts = outcome.answer.as_ref().map(|answer| answer.facts.without_reasons_in(&outcome.warnings));
+    let no_samples = facts.filter(Facts::has_failed_to_sample).map(|facts| facts.explain_no_samples());
     let finished = session.finish();
     match finished.map_or(Ok(None), |finished| save.save(finished)) {
         Ok(Some(saved)) if !record.quiet && !is_stream => print_message(&summary(&outcome, &saved)),
@@ -126,6 +126,8 @@ struct RecordOutcome {
     duration: Option<Duration>,
     /// The latest answer.
     answer: Option<Arc<Answer>>,
+    /// The warnings that were printed.
+    warnings: Vec<String>,
     /// A sentence that the launched program still runs.
     left: Option<String>,
 }
@@ -149,6 +151,7 @@ fn wait_for_end(session: &Session, options: &RecordOptions) -> RecordOutcome {
                 Ok(Notice::Banner(warning)) if !options.quiet => {
                     let clear = if options.progress { "\r\x1b[K" } else { "" };
                     print_progress(&format!("{clear}sigtop: {}\n", sanitize(&warning)));
+                    outcome.warnings.push(warning);
                 }
                 Ok(Notice::Ended(exit)) => {
                     outcome.exit = Some(exit);
@@ -218,7 +221,7 @@ fn summary(outcome: &RecordOutcome, saved: &SavedFile) -> String {
     let bytes = measure::bytes(saved.bytes);
     match &outcome.answer {
         Some(answer) => {
-            let facts = &answer.facts;
+            let facts = answer.facts.without_reasons_in(&outcome.warnings);
             // Samples that arrived during the wait for symbols are not in the file.
             let samples = measure::count(facts.stacks.samples - facts.waiting.unwrap_or(0));
             let up = measure::duration(outcome.duration.map_or(facts.up, |duration| duration.min(facts.up)));

@@ -184,6 +184,16 @@ impl Facts {
         format!("{program} {how} {cpu} of CPU time: no samples ({})", self.explain_no_ticks())
     }
 
+    /// Returns the facts for a user who has read these warnings: the reason why CPU time was not
+    /// sampled is left out if it is in one of them.
+    pub fn without_reasons_in(&self, warnings: &[String]) -> Facts {
+        let mut facts = self.clone();
+        if let Some(Unsampled { why: why @ Some(_), .. }) = &mut facts.unsampled {
+            why.take_if(|why| warnings.iter().any(|warning| has_same_reason(warning, why)));
+        }
+        facts
+    }
+
     /// Returns why there are fewer samples than requested, if the sampler is the reason.
     pub fn rate_limit(&self) -> Option<&'static str> {
         let got = self.effective_hz.filter(|_| self.period_ns > 0 && self.engine == Engine::External)?;
@@ -221,9 +231,28 @@ impl Facts {
     }
 }
 
+/// Whether `process 41 is traced …` and `app is traced …` give the same reason.
+fn has_same_reason(warning: &str, why: &str) -> bool {
+    let reason = warning.strip_prefix("process ").and_then(|of_process| of_process.split_once(' '));
+    reason.is_some_and(|(_, reason)| why.ends_with(reason))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// Regression test: `--batch` gave the reason twice.
+    #[test]
+    fn a_reason_is_given_once() {
+        let why = Some("an app is traced by process 7".to_owned());
+        let unsampled = Some(Unsampled { ns: 1, share: 1.0, why });
+        let facts = Facts { unsampled, ..Facts::unknown(Clock::Prof) };
+        let told = |warning: &str| facts.without_reasons_in(&[warning.to_owned()]).unsampled.map(|it| it.to_string());
+        assert_eq!(told("process 41 is traced by process 7").as_deref(), Some("100 % of CPU time not sampled"));
+        for other in ["process 41 is traced by process 8", "process 41", "an app is traced by process 7"] {
+            assert!(told(other).is_some_and(|said| said.ends_with("traced by process 7")), "{other}");
+        }
+    }
 
     #[test]
     fn an_interval_is_longer_if_it_is_by_a_quarter() {
