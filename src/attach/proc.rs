@@ -14,7 +14,7 @@ use nix::sys::time::TimeValLike;
 use nix::time::clock_getcpuclockid;
 use nix::unistd::{Pid, SysconfVar, sysconf};
 
-use crate::link::wire::{MAX_PATH, link_of_program};
+use crate::link::wire::{MAX_PATH, Schedule, link_of_program};
 
 /// Maximum number of bytes read from a file in `/proc`: enough for the maps of 65 530 mappings with
 /// long paths.
@@ -250,23 +250,9 @@ pub fn signal_name(signal: i32) -> String {
     Signal::try_from(signal).map_or_else(|_| format!("signal {signal}"), |signal| signal.as_str().to_owned())
 }
 
-/// The scheduler's figures of the first thread of a process. /proc/PID/schedstat
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct ScheduleStat {
-    /// The time that it was on a CPU, ns.
-    pub cpu_ns: u64,
-    /// The number of times that it got a CPU.
-    pub times_scheduled: u64,
-}
-
-impl ScheduleStat {
-    /// Reads that of a process. `None` if it cannot be read.
-    pub fn of(pid: u32) -> Option<ScheduleStat> {
-        let text = fs::read_to_string(format!("/proc/{pid}/schedstat")).ok()?;
-        let mut words = text.split_ascii_whitespace();
-        let cpu_ns = words.next()?.parse().ok()?;
-        Some(ScheduleStat { cpu_ns, times_scheduled: words.nth(1)?.parse().ok()? })
-    }
+/// Returns the scheduler's figures of the first thread of a process. `None` if they cannot be read.
+pub fn schedule(pid: u32) -> Option<Schedule> {
+    Schedule::parse(&contents(&format!("/proc/{pid}/schedstat")).ok()?)
 }
 
 /// Returns whether a thread sleeps in a system call that the kernel restarts after a handler with

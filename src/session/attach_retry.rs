@@ -11,7 +11,7 @@ use std::collections::HashMap;
 
 use crate::attach::AttachError;
 use crate::attach::knock;
-use crate::attach::proc::ScheduleStat;
+use crate::attach::proc;
 
 /// Time between two knocks at one process, ns.
 const PAUSE_NS: u64 = 1_000_000_000;
@@ -45,7 +45,7 @@ impl AttachRetry {
     /// Whether to wait for the first tick of a launched process: it is young, and it has run since
     /// the last observation or was not observed before.
     pub(super) fn may_tick_soon(&mut self, pid: u32, now_ns: u64) -> bool {
-        let scheduled = ScheduleStat::of(pid).map(|stat| stat.times_scheduled);
+        let scheduled = proc::schedule(pid).map(|schedule| schedule.slices);
         let (since_ns, before) = self.observations.get(&pid).copied().unwrap_or((now_ns, None));
         self.observations.insert(pid, (since_ns, scheduled));
         (before.is_none() || scheduled != before) && now_ns.saturating_sub(since_ns) < FIRST_TICK_NS

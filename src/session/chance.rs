@@ -1,9 +1,7 @@
 //! The chance by which the CPU time of samples differs from the true one.
 
+use crate::link::wire::SCHEDULER_TICK_NS;
 use crate::profile::Profile;
-
-/// The longest scheduler tick in use (100 Hz), ns.
-pub(super) const SCHEDULER_TICK_NS: u64 = 10_000_000;
 
 /// The chance by which the total of the samples of a tree differs from its CPU time.
 #[derive(Clone, Copy, Debug)]

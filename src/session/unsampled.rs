@@ -13,10 +13,10 @@
 
 use std::collections::{HashMap, VecDeque};
 
-use super::chance::{Chance, SCHEDULER_TICK_NS};
+use super::chance::Chance;
 use crate::attach::diagnose::{self, Diagnosis, diagnose};
 use crate::attach::proc::{self, ProcStat};
-use crate::link::wire::{Engine, TICK_SIGNALS};
+use crate::link::wire::{Engine, SCHEDULER_TICK_NS, TICK_SIGNALS};
 use crate::profile::Profile;
 use crate::profile::loss::LossCause;
 

@@ -17,10 +17,7 @@ use crate::agent::timers::threads::Threads;
 use core::sync::atomic::Ordering;
 
 use crate::link::wire::ring::word;
-use crate::link::wire::{Clock, Engaged, EngineState, LossCause};
-
-/// The longest scheduler tick in use (100 Hz), ns.
-const SCHEDULER_TICK_NS: u64 = 10_000_000;
+use crate::link::wire::{Clock, Engaged, EngineState, LossCause, SCHEDULER_TICK_NS};
 
 /// CPU time and weights since the engine was engaged, ns; 0 while another clock is sampled.
 #[derive(Debug, Default)]

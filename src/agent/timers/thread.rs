@@ -10,7 +10,7 @@ use crate::agent::sampling::sleeping::SleepLocation;
 use crate::agent::sampling::waits::SleeperWait;
 use crate::agent::timers::phase::Phase;
 use crate::agent::timers::timer::Timer;
-use crate::link::wire::{LossCause, MAX_COMM, flag};
+use crate::link::wire::{LossCause, MAX_COMM, Schedule, flag, parse_number};
 
 /// Minimum time waited for a CPU that has a sample of its own, ns.
 const LEAST_DELAY_NS: u64 = 200_000;
@@ -81,30 +81,11 @@ pub(crate) struct Thread {
     location: Option<File>,
 }
 
-/// The scheduler's figures of a thread. /proc/PID/task/TID/schedstat
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Schedule {
-    /// Time it ran, ns; for a running thread as of the last scheduler tick.
-    ran_ns: u64,
-    /// Time it waited for a CPU, ns; as of when it was last put on one.
-    delayed_ns: u64,
-    /// Number of times that the thread was put on a CPU.
-    slices: u64,
-}
-
-impl Schedule {
-    /// Parses three numbers.
-    fn parse(text: &[u8]) -> Option<Schedule> {
-        let mut fields = text.split(|byte| byte.is_ascii_whitespace()).map(parse);
-        Some(Schedule { ran_ns: fields.next()??, delayed_ns: fields.next()??, slices: fields.next()?? })
-    }
-}
-
 /// Returns the time at which a thread started, field 22 of its `stat`. The name, the second field,
 /// may contain anything.
 fn start_ticks(text: &[u8]) -> Option<u64> {
     let end = text.iter().rposition(|&byte| byte == b')')?;
-    text.get(end + 2..)?.split(|&byte| byte == b' ').nth(19).and_then(parse)
+    text.get(end + 2..)?.split(|&byte| byte == b' ').nth(19).and_then(|digits| parse_number(digits, 10))
 }
 
 impl Thread {
@@ -248,14 +229,6 @@ impl Thread {
     }
 }
 
-/// Parses a decimal number.
-pub(super) fn parse(digits: &[u8]) -> Option<u64> {
-    let digit = |value: u64, &byte: &u8| {
-        value.checked_mul(10)?.checked_add(u64::from(byte.checked_sub(b'0').filter(|&digit| digit < 10)?))
-    };
-    if digits.is_empty() { None } else { digits.iter().try_fold(0, digit) }
-}
-
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
@@ -278,12 +251,7 @@ mod tests {
     }
 
     #[test]
-    fn figures_of_the_scheduler_and_start_times_are_read() {
-        let schedule = Schedule { ran_ns: 118_342, delayed_ns: 20_193, slices: 7 };
-        assert_eq!(Schedule::parse(b"118342 20193 7\n"), Some(schedule));
-        for text in [&b""[..], b"\n", b"1 2", b"1 2 x", b"1 -2 3", b"99999999999999999999 0 0"] {
-            assert_eq!(Schedule::parse(text), None);
-        }
+    fn start_times_are_read() {
         let mut stat = b"4130 (a) S 1 (b) c) S".to_vec();
         (4..30).for_each(|field| stat.extend_from_slice(format!(" {field}").as_bytes()));
         assert_eq!(start_ticks(&stat), Some(22));

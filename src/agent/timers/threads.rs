@@ -5,9 +5,10 @@ use crate::agent::os::status::{self, Status};
 use crate::agent::os::syscall::{self, File, PathBuffer, syscall};
 use crate::agent::os::user_dispatch;
 use crate::agent::timers::phase::Phase;
-use crate::agent::timers::thread::{Thread, parse};
+use crate::agent::timers::thread::Thread;
 use crate::agent::timers::timer::{self, Timer};
 use crate::agent::timers::{first_tick, new_threads};
+use crate::link::wire::parse_number;
 use alloc::vec::Vec;
 
 /// Maximum number of threads. Further threads are not sampled.
@@ -287,7 +288,7 @@ fn each_number(directory: &File, mut each: impl FnMut(u32)) {
             let size = usize::from(u16::from_le_bytes([rest[16], rest[17]]));
             let Some(entry) = rest.get(19..size) else { return };
             let end = entry.iter().position(|&byte| byte == 0).unwrap_or(entry.len());
-            if let Some(number) = parse(&entry[..end]) {
+            if let Some(number) = parse_number(&entry[..end], 10) {
                 each(number as u32);
             }
             rest = &rest[size..];
@@ -307,7 +308,7 @@ pub(crate) fn first_thread_ended() -> Option<u32> {
         return None;
     }
     let last = text.trim_ascii_end().rsplit(|&byte| byte == b' ').next()?;
-    parse(last).map(|code| code as u32 >> 8)
+    parse_number(last, 10).map(|code| code as u32 >> 8)
 }
 
 #[cfg(test)]

@@ -9,7 +9,7 @@ use super::arch;
 use super::correction::SystemShare;
 use super::registers::ThreadRegisters;
 use super::stack_extent::StackExtent;
-use crate::link::wire::BlockingCall;
+use crate::link::wire::{BlockingCall, Schedule};
 
 /// Number of bytes that a line of `schedstat` or `syscall` has at most.
 const MAX_LINE: usize = 256;
@@ -22,17 +22,6 @@ const LEAST_DELAY_NS: u64 = 200_000;
 struct ThreadFiles {
     schedstat: File,
     syscall: PathBuf,
-}
-
-/// The CPU time of a thread and how often it ran.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct RunTime {
-    /// CPU time, ns. While the thread runs, the kernel updates it at its scheduler tick.
-    pub(super) cpu_ns: u64,
-    /// Time for which the thread waited for a CPU, ns; as of when it was last put on one.
-    pub(super) delayed_ns: u64,
-    /// Number of times that the thread was scheduled.
-    pub(super) slices: u64,
 }
 
 /// The activity of a thread.
@@ -52,22 +41,22 @@ pub(super) struct StopRequest {
     /// Time of the tick that it belongs to, ns.
     tick_ns: u64,
     /// Times of the thread when it was made.
-    run_time: RunTime,
+    schedule: Schedule,
 }
 
 impl StopRequest {
     /// Returns whether the thread waited for a CPU at the time of the tick, and stopped when it got
-    /// one. `run_time` is that of the stop, which was noticed at a time in ns.
-    fn met_waiting(&self, run_time: &RunTime, noticed_ns: u64) -> bool {
-        let waited_ns = run_time.delayed_ns.saturating_sub(self.run_time.delayed_ns);
-        run_time.slices != self.run_time.slices && noticed_ns.saturating_sub(waited_ns) < self.tick_ns
+    /// one. `schedule` is that of the stop, which was noticed at a time in ns.
+    fn met_waiting(&self, schedule: &Schedule, noticed_ns: u64) -> bool {
+        let waited_ns = schedule.delayed_ns.saturating_sub(self.schedule.delayed_ns);
+        schedule.slices != self.schedule.slices && noticed_ns.saturating_sub(waited_ns) < self.tick_ns
     }
 }
 
 /// A thread of a watched process.
 pub(super) struct WatchedThread {
     files: ThreadFiles,
-    pub(super) run_time: RunTime,
+    pub(super) schedule: Schedule,
     /// CPU time that is in no sample yet, ns.
     pub(super) unsampled_ns: u64,
     /// Time up to which its wall-clock time was sampled, ns.
@@ -103,7 +92,7 @@ impl WatchedThread {
         let files = ThreadFiles { schedstat: File::open(path("schedstat"))?, syscall: path("syscall") };
         let mut thread = WatchedThread {
             files,
-            run_time: RunTime { cpu_ns: 0, delayed_ns: 0, slices: 0 },
+            schedule: Schedule::default(),
             unsampled_ns: 0,
             wall_ns: now_ns,
             delayed_ns: 0,
@@ -119,19 +108,15 @@ impl WatchedThread {
             interpreter_state: 0,
         };
         if !is_new {
-            thread.run_time = thread.read_run_time()?;
+            thread.schedule = thread.read_schedule()?;
         }
         Ok(thread)
     }
 
-    fn read_run_time(&self) -> io::Result<RunTime> {
+    fn read_schedule(&self) -> io::Result<Schedule> {
         let mut buffer = [0; MAX_LINE];
-        let line = read_line(&self.files.schedstat, &mut buffer)?;
-        let mut words = line.split_ascii_whitespace().map(str::parse);
-        match (words.next(), words.next(), words.next()) {
-            (Some(Ok(cpu_ns)), Some(Ok(delayed_ns)), Some(Ok(slices))) => Ok(RunTime { cpu_ns, delayed_ns, slices }),
-            _ => Err(io::ErrorKind::InvalidData.into()),
-        }
+        let length = self.files.schedstat.read_at(&mut buffer, 0)?;
+        Schedule::parse(&buffer[..length]).ok_or(io::ErrorKind::InvalidData.into())
     }
 
     /// Reads the thread's CPU time. Returns what it has used since the last reading, ns, and
@@ -140,11 +125,11 @@ impl WatchedThread {
     /// # Errors
     /// If the thread has ended.
     pub(super) fn update_run_time(&mut self) -> io::Result<(u64, bool)> {
-        let now = self.read_run_time()?;
-        let used_ns = now.cpu_ns.saturating_sub(self.run_time.cpu_ns);
-        let has_run = now != self.run_time;
-        self.delayed_ns += now.delayed_ns.saturating_sub(self.run_time.delayed_ns);
-        self.run_time = now;
+        let now = self.read_schedule()?;
+        let used_ns = now.ran_ns.saturating_sub(self.schedule.ran_ns);
+        let has_run = now != self.schedule;
+        self.delayed_ns += now.delayed_ns.saturating_sub(self.schedule.delayed_ns);
+        self.schedule = now;
         self.unsampled_ns += used_ns;
         self.is_stack_known &= !has_run;
         self.has_run_since_stop |= has_run;
@@ -159,14 +144,14 @@ impl WatchedThread {
 
     /// Notes that the thread is asked to stop in the tick of this time.
     pub(super) fn request_stop(&mut self, now_ns: u64, tick_ns: u64) {
-        self.stop_request = Some(StopRequest { at_ns: now_ns, tick_ns, run_time: self.run_time });
+        self.stop_request = Some(StopRequest { at_ns: now_ns, tick_ns, schedule: self.schedule });
     }
 
     /// Notes a stop after whose beginning the times were read. Returns whether the thread waited
     /// for a CPU when it was asked.
     pub(super) fn note_stop(&mut self, noticed_ns: u64) -> bool {
         self.has_run_since_stop = false;
-        self.stop_request.is_some_and(|request| request.met_waiting(&self.run_time, noticed_ns))
+        self.stop_request.is_some_and(|request| request.met_waiting(&self.schedule, noticed_ns))
     }
 
     /// Returns whether wall-clock time has passed since its last sample.
@@ -258,14 +243,14 @@ mod tests {
     /// Regression test: a thread that waited for a CPU was sampled where it had lost its CPU.
     #[test]
     fn a_thread_that_waited_for_a_cpu_at_the_tick_is_known() {
-        let before = RunTime { cpu_ns: 500, delayed_ns: 7_000, slices: 3 };
-        let request = StopRequest { at_ns: 10_100, tick_ns: 10_000, run_time: before };
+        let before = Schedule { ran_ns: 500, delayed_ns: 7_000, slices: 3 };
+        let request = StopRequest { at_ns: 10_100, tick_ns: 10_000, schedule: before };
         // It ran, and stopped 200 ns later.
-        assert!(!request.met_waiting(&RunTime { cpu_ns: 700, ..before }, 10_300));
+        assert!(!request.met_waiting(&Schedule { ran_ns: 700, ..before }, 10_300));
         // It got a CPU after the tick, and had waited since long before it.
-        assert!(request.met_waiting(&RunTime { delayed_ns: 12_000, slices: 4, ..before }, 13_000));
+        assert!(request.met_waiting(&Schedule { delayed_ns: 12_000, slices: 4, ..before }, 13_000));
         // It lost its CPU to the sampler, at the tick, and waited until the sampler slept.
-        assert!(!request.met_waiting(&RunTime { delayed_ns: 9_000, slices: 4, ..before }, 13_000));
+        assert!(!request.met_waiting(&Schedule { delayed_ns: 9_000, slices: 4, ..before }, 13_000));
     }
 
     #[test]
@@ -312,7 +297,7 @@ mod tests {
         drop(end);
         waiting.join().unwrap();
         // Its number may be used again, but the open file stays that of the ended thread.
-        while sleeper.read_run_time().is_ok() {
+        while sleeper.read_schedule().is_ok() {
             std::thread::yield_now();
         }
     }

@@ -9,7 +9,7 @@ use std::fs::File;
 use std::time::Duration;
 
 use super::heartbeat;
-use crate::attach::proc::{ProcStat, ScheduleStat};
+use crate::attach::proc::{self, ProcStat};
 
 /// The time between two looks.
 pub(super) const LOOK: Duration = Duration::from_millis(20);
@@ -37,7 +37,7 @@ impl Watchdog {
             return false;
         }
         let state = ProcStat::of_thread(sampler, sampler).map_or(b'X', |stat| stat.state);
-        let used_ns = ScheduleStat::of(sampler).map_or(0, |stat| stat.cpu_ns);
+        let used_ns = proc::schedule(sampler).map_or(0, |schedule| schedule.ran_ns);
         let Some(before_ns) = self.silent_at_ns.replace(used_ns) else { return false };
         // It may have got its CPU meanwhile.
         !waits_for_cpu(state, used_ns.saturating_sub(before_ns)) && heartbeat::is_silent(&self.heartbeat)

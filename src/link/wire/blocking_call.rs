@@ -3,6 +3,8 @@
 
 use alloc::vec::Vec;
 
+use super::digits::parse_number;
+
 /// The reason why a thread waits: the thing that it waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum WaitReason {
@@ -374,12 +376,6 @@ impl BlockingCall {
         let is_written = readers & WRITE_LOCKED != 0 && futex == self.futex_value() && shared <= 1;
         Some(writer).filter(|&tid| is_written && tid != 0)
     }
-}
-
-fn parse_number(digits: &[u8], radix: u32) -> Option<u64> {
-    let digit =
-        |value: u64, &byte: &u8| value.checked_mul(radix.into())?.checked_add((byte as char).to_digit(radix)?.into());
-    if digits.is_empty() { None } else { digits.iter().try_fold(0, digit) }
 }
 
 #[cfg(test)]

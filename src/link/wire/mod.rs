@@ -17,6 +17,7 @@
 mod blocking_call;
 mod decode;
 mod deepest_stack;
+mod digits;
 mod encode;
 pub mod interpreter;
 mod loss_cause;
@@ -25,6 +26,7 @@ mod polled;
 mod program_path;
 mod protocol;
 pub mod ring;
+mod schedule;
 #[cfg(feature = "viewer")]
 mod stack_hash;
 mod stack_memory;
@@ -32,12 +34,14 @@ mod stack_memory;
 pub use blocking_call::{BlockingCall, LOCK_WORDS, WaitReason};
 pub use decode::{FramedMessage, Reader, decode_message, decode_request, split_frame};
 pub use deepest_stack::{DeepestStack, StackFrame};
+pub use digits::parse_number;
 pub use encode::{BufferFull, Writer};
 pub use loss_cause::LossCause;
 pub use messages::*;
 pub use polled::{PolledDescriptors, PolledSource};
 pub use program_path::link_of_program;
 pub use protocol::*;
+pub use schedule::{SCHEDULER_TICK_NS, Schedule};
 #[cfg(feature = "viewer")]
 pub use stack_hash::{StackHash, StackHasher};
 pub use stack_memory::{StackMemory, StoredStack, stack_memory};
