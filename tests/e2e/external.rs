@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
+use super::external_changes::sampler_of;
 use crate::harness::children::with_default_signals;
 use crate::harness::inspect::is_at_work;
 use crate::harness::raw::{Entry, Raw};
@@ -95,17 +96,6 @@ impl Attached {
             raw => panic!("{status:?}: {}\n{raw:?}", fs::read_to_string(&self.stderr).unwrap_or_default()),
         }
     }
-}
-
-/// The pid of a viewer's sampler.
-pub(super) fn sampler_of(viewer: u32) -> Option<u32> {
-    // A thread that watches over the sampler starts the next one.
-    let tasks = fs::read_dir(format!("/proc/{viewer}/task")).ok()?.flatten();
-    let children = |task: fs::DirEntry| fs::read_to_string(task.path().join("children")).unwrap_or_default();
-    let text = tasks.map(children).collect::<Vec<_>>().join(" ");
-    let is_sampler =
-        |child: &u32| fs::read(format!("/proc/{child}/cmdline")).is_ok_and(|line| line.ends_with(b"\0sampler\0"));
-    text.split_whitespace().filter_map(|word| word.parse().ok()).find(is_sampler)
 }
 
 /// Asserts that no thread of a process is stopped or traced.

@@ -1,12 +1,24 @@
 //! Processes that change while they are sampled from outside: threads begin, end and execute
 //! programs.
 
+use std::fs;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-use super::external::{is_at_home, sampler_of, until};
+use super::external::{is_at_home, until};
 use crate::harness::run::{Batch, SIGTOP, text};
 use crate::harness::targets;
+
+/// The pid of a viewer's sampler.
+pub(super) fn sampler_of(viewer: u32) -> Option<u32> {
+    // A thread that watches over the sampler starts the next one.
+    let tasks = fs::read_dir(format!("/proc/{viewer}/task")).ok()?.flatten();
+    let children = |task: fs::DirEntry| fs::read_to_string(task.path().join("children")).unwrap_or_default();
+    let text = tasks.map(children).collect::<Vec<_>>().join(" ");
+    let is_sampler =
+        |child: &u32| fs::read(format!("/proc/{child}/cmdline")).is_ok_and(|line| line.ends_with(b"\0sampler\0"));
+    text.split_whitespace().filter_map(|word| word.parse().ok()).find(is_sampler)
+}
 
 /// Regression test: where a thread that was not the first executed a program just as it was asked
 /// to stop, its old number stayed among those that were asked. The sampler waited ten seconds for
