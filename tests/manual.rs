@@ -197,7 +197,10 @@ fn prose(manual: &mut Manual) {
         ("$XDG_CONFIG_HOME/sigtop/config.toml", "settings; without the variable ~/.config/sigtop/config.toml"),
         (
             "$XDG_RUNTIME_DIR/sigtop/, ~/.cache/sigtop/, root's /var/cache/sigtop/, /tmp/sigtop-UID/",
-            "the agent's library and the socket, in the first of them that is private and allows execution",
+            "the agent's library and the socket, in the first of them that is private and allows execution. Each \
+             build of sigtop has a library of its own there, libsigtop-agent-*.so. sigtop removes none: a program \
+             that was started with one names it in its environment, and may execute another program at any time. \
+             Where no such program runs any more, they can be deleted",
         ),
     ] {
         manual.entry([italic(name)], meaning);
