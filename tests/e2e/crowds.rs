@@ -52,7 +52,7 @@ fn a_sleeper_in_a_crowd_is_left_asleep() {
 /// sleeping one.
 #[test]
 fn a_busy_thread_wakes_nobody() {
-    let command = [text(&targets::c("crowd")), "50", "2", "busy"].map(str::to_owned);
+    let command = [text(&targets::c("crowd")), "50", "1", "busy"].map(str::to_owned);
     let command: Vec<&str> = command.iter().map(String::as_str).collect();
     prove(
         &[Guest::Nobody, Guest::Batch("--hz 99"), Guest::Batch("--hz 1000")],

@@ -84,7 +84,7 @@ fn ticks_that_come_late_are_not_lost() {
 
 #[test]
 fn eight_threads_have_the_shares_of_their_clocks() {
-    let watched = Batch::new("--hz 250").run(&[text(&targets::c("duty")), "6"]);
+    let watched = Batch::new("--hz 250").run(&[text(&targets::c("duty")), "4"]);
     accounts(&watched.raw);
     let out = watched.ran.out();
     let clocks: Vec<(u32, f64)> = out
