@@ -51,7 +51,7 @@ fn the_sampler_reports_its_cpu_time_once() {
     let watched =
         Batch::new("--engine external --hz 999 --budget 100%").run(&[text(&targets::c("execs")), "slow", "40"]);
     let (used_ns, passed_ns) = (watched.raw.number("agent-cpu"), start.elapsed().as_nanos() as u64);
-    assert!(watched.raw.images.len() > 20, "{:?}", watched.raw.images);
+    assert!(watched.raw.images.len() > 10, "{:?}", watched.raw.images);
     assert!(used_ns > 0 && used_ns < passed_ns / 2, "{used_ns} of {passed_ns} ns");
 }
 

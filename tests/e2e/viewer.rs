@@ -127,7 +127,10 @@ fn a_child_that_another_viewer_watches_does_not_end_the_watch() {
     let mut first = first.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().expect("sigtop");
     let mut tables = BufReader::new(first.stdout.take().expect("piped")).lines().map_while(Result::ok);
     let has_samples = |line: &String| line.starts_with("Samples: ") && !line.starts_with("Samples: 0");
-    assert!(tables.any(|line| has_samples(&line)), "the agent of the child is not awake");
+    assert!(tables.any(|line| has_samples(&line)), "the child is not sampled");
+    // Until its agent is awake, it is sampled from outside, and others may do that, too.
+    let threads = || std::fs::read_dir(format!("/proc/{child}/task")).map_or(0, Iterator::count);
+    assert!(eventually(LIMIT, || threads() == 2), "the agent of the child is not awake");
     let table = targets::scratch("viewer").join("table");
     let mut second = Command::new(SIGTOP);
     second.args(["--batch", "--no-config", "--interval", "0.1", "--count", "600", "--pid", &parent.id().to_string()]);
