@@ -3,14 +3,13 @@
 use std::collections::HashSet;
 use std::time::Duration;
 
-use nix::time::{ClockId, clock_gettime};
-
 use super::attach_retry::{AttachRetry, KnockResult};
 use super::cpu_meter::{self, CpuMeter};
 use super::outside::OutsideProcesses;
 use super::settings::{Settings, WatchTarget};
 use super::thread_states;
 use super::unsampled::{Ledger, Sampling};
+use crate::attach::external::clock::thread_cpu_ns;
 use crate::attach::external::rights;
 use crate::attach::external::supervisor::{Sampler, SamplerReport};
 use crate::attach::find::{self, WatchMethod};
@@ -372,9 +371,4 @@ fn cpu_total(target: &WatchTarget) -> Duration {
 /// The sampling that CPU times are compared with.
 fn sampling(settings: &Settings) -> Sampling {
     Sampling { is_on: settings.clock == Clock::Prof, period_ns: settings.period_ns }
-}
-
-/// The CPU time of the calling thread, ns.
-fn thread_cpu_ns() -> u64 {
-    clock_gettime(ClockId::CLOCK_THREAD_CPUTIME_ID).map_or(Duration::ZERO, Duration::from).as_nanos() as u64
 }

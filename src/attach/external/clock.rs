@@ -11,7 +11,7 @@ pub(super) fn monotonic_ns() -> u64 {
 }
 
 /// The CPU time of the calling thread, ns.
-pub(super) fn thread_cpu_ns() -> u64 {
+pub(crate) fn thread_cpu_ns() -> u64 {
     read_ns(ClockId::CLOCK_THREAD_CPUTIME_ID)
 }
 

@@ -48,7 +48,7 @@
 
 mod arch;
 mod children;
-mod clock;
+pub(crate) mod clock;
 mod connection;
 mod correction;
 mod events;
