@@ -58,10 +58,9 @@ pub(crate) fn caller_of<T>(function: u64, candidates: impl Iterator<Item = (T, C
     found.filter(|_| is_only)
 }
 
-/// Returns the first candidate that has called this very function. What is left over from earlier
-/// calls lies further down on the stack, and is overwritten by later ones.
-pub(crate) fn direct_caller_of<T>(function: u64, candidates: impl Iterator<Item = (T, CallBefore)>) -> Option<T> {
-    let mut candidates = candidates;
+/// Returns the first candidate, from the stack pointer on, that has called this very function. Only
+/// an array that the function has not filled may hold one of an earlier call before it.
+pub(crate) fn direct_caller_of<T>(function: u64, mut candidates: impl Iterator<Item = (T, CallBefore)>) -> Option<T> {
     candidates.find(|(_, call)| *call == CallBefore::Direct(function)).map(|(candidate, _)| candidate)
 }
 

@@ -231,7 +231,7 @@ impl Facts {
     }
 }
 
-/// Whether `process 41 is traced …` and `app is traced …` give the same reason.
+/// Returns whether `process 41 is traced …` and `app is traced …` give the same reason.
 fn has_same_reason(warning: &str, why: &str) -> bool {
     let reason = warning.strip_prefix("process ").and_then(|of_process| of_process.split_once(' '));
     reason.is_some_and(|(_, reason)| why.ends_with(reason))
@@ -247,10 +247,10 @@ mod tests {
         let why = Some("an app is traced by process 7".to_owned());
         let unsampled = Some(Unsampled { ns: 1, share: 1.0, why });
         let facts = Facts { unsampled, ..Facts::unknown(Clock::Prof) };
-        let told = |warning: &str| facts.without_reasons_in(&[warning.to_owned()]).unsampled.map(|it| it.to_string());
-        assert_eq!(told("process 41 is traced by process 7").as_deref(), Some("100 % of CPU time not sampled"));
+        let left = |warning: &str| facts.without_reasons_in(&[warning.to_owned()]).unsampled.map(|it| it.to_string());
+        assert_eq!(left("process 41 is traced by process 7").as_deref(), Some("100 % of CPU time not sampled"));
         for other in ["process 41 is traced by process 8", "process 41", "an app is traced by process 7"] {
-            assert!(told(other).is_some_and(|said| said.ends_with("traced by process 7")), "{other}");
+            assert!(left(other).is_some_and(|sentence| sentence.ends_with("traced by process 7")), "{other}");
         }
     }
 

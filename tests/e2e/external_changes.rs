@@ -22,7 +22,7 @@ pub(super) fn sampler_of(viewer: u32) -> Option<u32> {
 
 /// Regression test: where a thread that was not the first executed a program just as it was asked
 /// to stop, its old number stayed among those that were asked. The sampler waited ten seconds for
-/// it at its end, and told of itself as a debugger that traces the process.
+/// it at its end, and named itself as a debugger that traces the process.
 #[test]
 fn a_thread_that_executes_a_program_is_not_waited_for() {
     let mut command = Command::new(SIGTOP);

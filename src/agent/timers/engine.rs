@@ -150,7 +150,7 @@ impl TimerEngine {
     fn is_begun_with(&self, clock: Clock, engine: Engine, period_ns: u64) -> bool {
         let wanted = (clock, engine, period_ns) == (Clock::Prof, Engine::Threads, self.engaged.period_ns);
         let is_off = self.engaged.state == EngineState::Off && self.engaged.clock == Clock::Prof;
-        let is_armed = is_off && !self.threads.are_refused();
+        let is_armed = is_off && !self.threads.are_timers_refused();
         wanted && is_armed && tick_signal::in_force() == (tick_signal::tick(), self.epoch) && self.preferred_signal == 0
     }
 
@@ -231,7 +231,7 @@ impl TimerEngine {
             (self.wall_interval_ns, self.rests) = (self.engaged.period_ns, 0);
         }
         self.arm_cpu(signal, false);
-        if self.threads.are_refused() { Err(EngineState::TimerRefused) } else { Ok(signal) }
+        if self.threads.are_timers_refused() { Err(EngineState::TimerRefused) } else { Ok(signal) }
     }
 
     fn engage_classic(&mut self) -> Result<i32, EngineState> {

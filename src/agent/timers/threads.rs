@@ -233,7 +233,7 @@ impl Threads {
     }
 
     /// Returns whether the kernel refuses a timer for every thread.
-    pub(crate) fn are_refused(&self) -> bool {
+    pub(crate) fn are_timers_refused(&self) -> bool {
         self.refused > 0 && self.count().1 == 0
     }
 

@@ -2,8 +2,9 @@
 //!
 //! Standard input is a socket to the viewer; standard output is the memory file of the heartbeat.
 //! The first line is the link variable that agents get, and `follow` or `alone`. Each further line
-//! is a process to watch, by pid and start time, and what is sampled of it ([`WatchScope`]). The sampler answers with lines that
-//! name processes that it may not watch. It ends with its standard input.
+//! is a process to watch, by pid and start time, and what is sampled of it ([`WatchScope`]). The
+//! sampler answers with lines that name processes that it may not watch. It ends with its standard
+//! input.
 
 use std::ffi::OsStr;
 use std::fs::File;

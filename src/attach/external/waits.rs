@@ -131,7 +131,7 @@ mod tests {
         assert_eq!(reader.holder(tid, &call(libc::SYS_futex, [ended.as_ptr() as u64, 0x80, 2])), 0);
     }
 
-    /// Serves a file system with one file, whose attributes are told once.
+    /// Serves a file system with one file, whose attributes it answers with once.
     fn serve(device: fs::File) {
         use std::io::{Read, Write};
         let number = |bytes: &[u8], at: usize| u32::from_ne_bytes(bytes[at..at + 4].try_into().unwrap());
@@ -178,10 +178,10 @@ mod tests {
         }
         std::thread::spawn(move || serve(device));
         let file = fs::File::open(directory.join("file")).unwrap();
-        let (tell, told) = std::sync::mpsc::channel();
+        let (sender, answer) = std::sync::mpsc::channel();
         let path = format!("/proc/self/fd/{}", file.as_raw_fd());
-        std::thread::spawn(move || tell.send(is_regular_file(&path)));
-        let is_file = told.recv_timeout(Duration::from_secs(20));
+        std::thread::spawn(move || sender.send(is_regular_file(&path)));
+        let is_file = answer.recv_timeout(Duration::from_secs(20));
         // SAFETY: the string ends with a NUL and lives through the call.
         unsafe { libc::umount2(target.as_ptr(), libc::MNT_DETACH) };
         assert_eq!(is_file, Ok(true));
