@@ -32,6 +32,8 @@ pub(crate) struct Threads {
     /// The threads, sorted by id.
     list: Vec<Thread>,
     ended: Vec<u32>,
+    /// Threads that have ended since the last wall tick, which had found them asleep.
+    ended_asleep: Vec<Thread>,
     directory: Option<File>,
     /// Whether some threads still have the timers that they armed for themselves as they started.
     pub(crate) has_new_threads: bool,
@@ -60,16 +62,15 @@ impl Threads {
             }
         });
         let before = self.list.len();
-        self.list.retain(|thread| {
-            if !thread.alive {
-                thread.lose_owed();
-                thread.timer.inspect(|timer| timer.delete());
-                if thread.announced {
-                    self.ended.push(thread.tid);
-                }
+        for mut thread in self.list.extract_if(.., |thread| !thread.alive) {
+            thread.lose_owed();
+            thread.timer.take().inspect(|timer| timer.delete());
+            match thread.sleeping_since {
+                Some(_) => self.ended_asleep.push(thread),
+                None if thread.announced => self.ended.push(thread.tid),
+                None => {}
             }
-            thread.alive
-        });
+        }
         for thread in self.list.iter_mut().filter(|thread| user_dispatch::excludes(thread.tid)) {
             thread.timer.take().inspect(|timer| timer.delete());
         }
@@ -187,6 +188,7 @@ impl Threads {
     /// Deletes every timer.
     pub(crate) fn disarm(&mut self) {
         new_threads::disarm();
+        self.sample_ended(|_| {});
         for thread in &mut self.list {
             if let Some(timer) = thread.timer.take() {
                 timer.delete();
@@ -194,6 +196,17 @@ impl Threads {
             thread.lose_owed();
             (thread.used_before_ns, thread.owed_ns, thread.owed_ticks, thread.sleeping_since) = (0, 0, 0, None);
             (thread.delayed_ns, thread.known_delay_ns) = (0, None);
+        }
+    }
+
+    /// Calls `last_sample` with each thread that has ended since the last wall tick, which had found
+    /// it asleep. After that its end is announced.
+    pub(crate) fn sample_ended(&mut self, mut last_sample: impl FnMut(&mut Thread)) {
+        for mut thread in self.ended_asleep.drain(..) {
+            last_sample(&mut thread);
+            if thread.announced {
+                self.ended.push(thread.tid);
+            }
         }
     }
 
@@ -272,6 +285,7 @@ impl Threads {
             thread.wait.set_sent(false);
         }
         self.ended.clear();
+        self.ended_asleep.clear();
     }
 }
 

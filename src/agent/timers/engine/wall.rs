@@ -7,6 +7,7 @@
 use crate::agent::sampling::counters;
 use crate::agent::timers::engine::{TimerEngine, next_random};
 use crate::agent::timers::sleepers::{SleeperSample, WallTime};
+use crate::agent::timers::thread::Thread;
 use crate::agent::unwind::modules::Snapshot;
 use crate::link::wire::{Clock, Engine, EngineState, LossCause};
 
@@ -30,7 +31,8 @@ impl TimerEngine {
     /// Counts a wall tick for every thread, if one is due. A sleeping thread is recognized without
     /// waking it, and `repeat` takes its sample. A running thread is owed the time, and the next
     /// tick of its CPU clock carries it. No signal is sent: a thread that was just seen running may
-    /// sleep by the time the signal arrives, and its wait would end early.
+    /// sleep by the time the signal arrives, and its wait would end early. A thread that has ended
+    /// since it was found asleep has a last sample.
     ///
     /// When the process exits, a rest ends with the `last` tick, which takes no thread for asleep
     /// that waits for the agent.
@@ -54,9 +56,22 @@ impl TimerEngine {
         let mut rests = true;
         let Some(sleepers) = &mut self.sleepers else { return };
         let count = self.threads.count().0 as usize;
+        let mut sample = |thread: &mut Thread, weight_ns, is_repeated| {
+            counters::count_unhandled(1);
+            repeat(SleeperSample { thread, weight_ns, is_repeated });
+        };
+        // Nobody knows when a thread ended: on average, it was in the middle of the interval. When
+        // the process exits, its threads have just ended.
+        let until_end_ns = if last { interval_ns } else { interval_ns / 2 };
+        self.threads.sample_ended(|thread| sample(thread, until_end_ns, true));
         let (threads, few) = self.threads.iter_mut();
         for thread in threads {
             let schedule = thread.schedule(few);
+            if schedule.is_none() && thread.sleeping_since.take().is_some() {
+                sample(thread, until_end_ns, true);
+                rests = false;
+                continue;
+            }
             let sleeps_on = schedule.is_some() && schedule == thread.sleeping_since;
             rests &= sleeps_on;
             let mut elapsed_ns = interval_ns;
@@ -66,8 +81,7 @@ impl TimerEngine {
                 let is_awake = last || thread.location(few).is_none();
                 if let Some(weight_ns) = thread.slept_on(interval_ns, schedule, is_awake) {
                     elapsed_ns -= weight_ns;
-                    counters::count_unhandled(1);
-                    repeat(SleeperSample { thread, weight_ns, is_repeated: true });
+                    sample(thread, weight_ns, true);
                 } else if has_rested {
                     // It has come since.
                     elapsed_ns = elapsed_ns.min(period_ns);
@@ -83,8 +97,7 @@ impl TimerEngine {
                 // A last sample that weighed more than was owed is made up for.
                 let weight_ns = (elapsed_ns as i64 + thread.owed_ns.min(0)).max(0);
                 thread.owed_ns = thread.owed_ns.max(0);
-                counters::count_unhandled(1);
-                repeat(SleeperSample { thread, weight_ns: weight_ns as u64, is_repeated: sleeps_on });
+                sample(thread, weight_ns as u64, sleeps_on);
                 continue;
             }
             thread.sleeping_since = None;
