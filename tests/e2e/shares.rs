@@ -28,9 +28,9 @@ fn sixty_thirty_ten_and_the_total_at_every_rate() {
     const NAMES: [&str; 3] = ["burn_a", "burn_b", "burn_c"];
     let binary = targets::c("shares");
     let (mut hits, mut all, mut wrong) = ([0; 3], 0, 0);
-    let rates = [(50, "2"), (100, "2"), (250, "3"), (2000, "3"), (1000, "3")];
+    let rates = [(50, "2"), (100, "1.4"), (250, "1.2"), (2000, "1.2"), (1000, "1.2")];
     for (at, (hz, seconds)) in rates.into_iter().chain(std::iter::repeat((1000, "2"))).enumerate() {
-        if at >= rates.len() && all >= 2_000 {
+        if at >= rates.len() && all >= 1_500 {
             break;
         }
         let watched = Batch::new(&format!("--hz {hz}")).run(&[text(&binary), "60", "30", "10", seconds, "2"]);
@@ -69,11 +69,11 @@ fn sixty_thirty_ten_and_the_total_at_every_rate() {
 }
 
 /// Regression test: CPU time whose ticks came late was counted as lost, and once more in the sample
-/// of the tick, which stands for all of it. Here 212 to 606 ms were.
+/// of the tick, which stands for all of it. In 3 s, 212 to 606 ms were.
 #[test]
 fn ticks_that_come_late_are_not_lost() {
     for options in ["--hz 1000 --no-follow", "--hz 99 --no-follow"] {
-        let watched = Batch::new(options).run(&[text(&targets::c("late_ticks")), "3"]);
+        let watched = Batch::new(options).run(&[text(&targets::c("late_ticks")), "2"]);
         accounts(&watched.raw);
         let (_, lost_ns) = watched.raw.lost_all();
         assert!(lost_ns < 60_000_000, "{options}: {:?}", watched.raw.lost);
@@ -84,7 +84,7 @@ fn ticks_that_come_late_are_not_lost() {
 
 #[test]
 fn eight_threads_have_the_shares_of_their_clocks() {
-    let watched = Batch::new("--hz 250").run(&[text(&targets::c("duty")), "4"]);
+    let watched = Batch::new("--hz 250").run(&[text(&targets::c("duty")), "2.5"]);
     accounts(&watched.raw);
     let out = watched.ran.out();
     let clocks: Vec<(u32, f64)> = out
@@ -138,7 +138,7 @@ fn wall_time_of_many_sleepers_is_complete() {
 /// is more of it.
 #[test]
 fn short_processes_are_sampled() {
-    for (count, ms, least) in [("150", "10", 0.75), ("40", "50", 0.80), ("10", "200", 0.95)] {
+    for (count, ms, least) in [("150", "10", 0.75), ("20", "50", 0.80), ("6", "200", 0.95)] {
         let watched = Batch::new("--hz 99").run(&[text(&targets::c("children")), count, ms]);
         let used = watched.ran.number("process") as f64;
         let ratio = (watched.raw.weight_ns("prof") + watched.raw.lost_all().1) as f64 / used;
@@ -154,15 +154,16 @@ fn short_processes_are_sampled() {
 #[test]
 fn work_that_keeps_step_with_the_ticks_has_its_true_share() {
     let ways = [
-        ("--hz 99", "prof", "5050"),
-        ("--hz 99", "prof", "10101"),
-        ("--hz 99", "prof", "20202"),
-        ("--hz 99 --clock real", "real", "10101"),
-        ("--hz 99 --engine itimer", "prof", "10101"),
-        ("--hz 99 --engine external", "prof", "10101"),
+        ("--hz 99", "prof", "5050", "1.5"),
+        ("--hz 99", "prof", "10101", "1.5"),
+        ("--hz 99", "prof", "20202", "1.5"),
+        ("--hz 99 --clock real", "real", "10101", "1.5"),
+        // On a busy machine, these two have fewer samples.
+        ("--hz 99 --engine itimer", "prof", "10101", "2"),
+        ("--hz 99 --engine external", "prof", "10101", "2"),
     ];
-    for (options, clock, cycle_us) in ways {
-        let watched = Batch::new(options).run(&[text(&targets::c("periodic")), cycle_us, "30", "2"]);
+    for (options, clock, cycle_us, seconds) in ways {
+        let watched = Batch::new(options).run(&[text(&targets::c("periodic")), cycle_us, "30", seconds]);
         if options == "--hz 99" {
             total(&watched);
         }
@@ -179,7 +180,7 @@ fn work_that_keeps_step_with_the_ticks_has_its_true_share() {
 /// may lose its time before that tick.
 #[test]
 fn short_threads_are_found() {
-    let watched = Batch::new("--hz 250").run(&[text(&targets::c("threads")), "40", "80"]);
+    let watched = Batch::new("--hz 250").run(&[text(&targets::c("threads")), "24", "80"]);
     let used = watched.ran.number("process") as f64;
     let weight = watched.raw.weight_ns("prof") + watched.raw.lost_all().1;
     assert!(
@@ -224,14 +225,14 @@ fn threads_have_timers(how: &str, count: u32, life_ms: u32) {
 /// timers.
 #[test]
 fn threads_have_timers_though_the_first_has_ended() {
-    threads_have_timers("orphaned", 24, 300);
+    threads_have_timers("orphaned", 16, 300);
 }
 
 /// If a thread replaces another, the number of threads is the same at every check, and appears
 /// unchanged.
 #[test]
 fn threads_have_timers_that_took_the_places_of_others() {
-    threads_have_timers("beside", 6, 900);
+    threads_have_timers("beside", 6, 500);
 }
 
 /// The `itimer` engine works too. The number of its ticks depends on the load of the machine; their
@@ -270,14 +271,14 @@ fn the_user_clock_counts_user_time_alone() {
 fn the_governor_halves_the_rate() {
     // The cost is compared with the budget every two seconds.
     let deep = targets::c("deep");
-    let strict = Batch::new("--hz 999 --budget 0.05% --interval 1").run(&[text(&deep), "2000", "4"]);
+    let strict = Batch::new("--hz 999 --budget 0.05% --interval 1").run(&[text(&deep), "2000", "3"]);
     let rates: Vec<&str> = strict.tables.lines().filter(|line| line.contains("the rate is halved")).collect();
     assert!(!rates.is_empty(), "{}", strict.tables);
-    let usual = Batch::new("--hz 99 --interval 1").run(&[text(&deep), "2000", "3"]);
+    let usual = Batch::new("--hz 99 --interval 1").run(&[text(&deep), "2000", "2.5"]);
     assert!(!usual.tables.contains("halved"), "{}", usual.tables);
     // There are fewer samples for the same time.
     let weight = strict.raw.weight_ns("prof") as f64 / 1e9;
-    assert!((weight / 4.0 - 1.0).abs() <= 0.03, "{weight} s of 4");
+    assert!((weight / 3.0 - 1.0).abs() <= 0.03, "{weight} s of 3");
 }
 
 /// A sleeping thread has the same weight as a running one with the wall clock.

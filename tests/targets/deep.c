@@ -23,6 +23,6 @@ __attribute__((noipa)) static int recurse(int depth) {
 
 int main(int count, char **arguments) {
     if (count < 3) return 2;
-    end_ns = atoll(arguments[2]) * 1000000000;
+    end_ns = (int64_t)(atof(arguments[2]) * 1e9);
     return recurse(atoi(arguments[1])) == 0;
 }

@@ -32,7 +32,7 @@ __attribute__((noipa)) static void second_part(int64_t end) {
 int main(int count, char **arguments) {
     if (count < 4) return 2;
     int64_t cycle = atoll(arguments[1]) * 1000, first = cycle * atoi(arguments[2]) / 100;
-    int64_t start = now_ns(CLOCK_THREAD_CPUTIME_ID), end = start + atoll(arguments[3]) * 1000000000;
+    int64_t start = now_ns(CLOCK_THREAD_CPUTIME_ID), end = start + (int64_t)(atof(arguments[3]) * 1e9);
     for (int64_t at = start; at < end; at += cycle) {
         first_part(at + first);
         second_part(at + cycle);
