@@ -79,14 +79,16 @@ fn loading_and_throwing_under_fire() {
     let loads = targets::cpp("loads");
     let mut command = vec![text(&loads), text(&first), text(&second), "300"];
     command.extend(storm.iter().map(|file| text(file)));
-    let facts = |guest| {
-        let shown = host(guest, &command);
+    let facts = |guest, command: &[&str]| {
+        let shown = host(guest, command);
         (shown.code, shown.stdout.lines().last().map(str::to_owned), shown.stderr)
     };
-    let alone = facts(Guest::Nobody);
+    // It says the same after less time.
+    let short = [&command[..3], &["100"], &command[4..]].concat();
+    let alone = facts(Guest::Nobody, &short);
     assert_eq!((alone.0, alone.1.as_deref()), (0, Some("caught 1")));
     let ways = ["--hz 1000", "--clock real --hz 250", "--clock real --engine itimer --hz 2000"].map(Guest::Batch);
-    prove(&ways, &[], |guest| same(facts(guest), alone.clone()));
+    prove(&ways, &[], |guest| same(facts(guest, &command), alone.clone()));
 }
 
 /// Registers that point to invalid, forbidden or truncated memory, cycles, and the ends of small

@@ -127,9 +127,10 @@ fn a_program_that_uses_sigurg_receives_only_its_own() {
         let short = [text(&binary), mode, "50"];
         let alone = host(Guest::Nobody, &short);
         assert!(alone.stdout.contains(", of others 0\n"), "{alone:?}");
-        let ways = ["--hz 1000", "--clock real --hz 250"].map(Guest::Batch);
-        prove(&ways, &["bad_urgent"], |guest| same(host(guest, &short), alone.clone()));
-        let watched = watch_unharmed(&[Guest::Batch("--hz 250")], &short[..2], &alone);
+        prove(&[Guest::Batch("--clock real --hz 250")], &["bad_urgent"], |guest| {
+            same(host(guest, &short), alone.clone())
+        });
+        let watched = watch_unharmed(&[Guest::Batch("--hz 1000")], &short[..2], &alone);
         let burnt = watched.raw.cum_ns("prof", |name| name == "burn") / 1_000_000;
         let all = watched.raw.images[0].cpu_ns / 1_000_000;
         // CPU time while another signal is chosen is at least counted.

@@ -186,7 +186,7 @@ static void handlers_mode(void) {
 
 static void errno_mode(void) {
     int wrong = 0;
-    for (int i = 0; i < 300000; i++) {
+    for (int i = 0; i < 300000 * ms_ns / 1000000; i++) {
         errno = i % 4000 + 1;
         for (volatile int n = 0; n < 1000; n++) asm volatile("" ::: "memory");
         if (errno != i % 4000 + 1) wrong++;
