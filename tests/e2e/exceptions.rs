@@ -68,8 +68,8 @@ fn check(flags: &[&str]) {
     let source = include_str!("../targets/storm.cpp");
     let program = targets::generated("storm", source, "cpp", "c++", flags);
     let is_long = std::env::var_os("SIGTOP_LONG").is_some();
-    let (seconds, least_samples, least) = if is_long { (15, 20_000, 0.995) } else { (2, 3_000, 0.99) };
-    let watched = Batch::new("--clock real --engine itimer --hz 4000").run(&[text(&program), &seconds.to_string()]);
+    let (seconds, least_samples, least) = if is_long { (15, 20_000, 0.995) } else { (1, 3_000, 0.99) };
+    let watched = Batch::new("--clock real --engine itimer --hz 8000").run(&[text(&program), &seconds.to_string()]);
     assert_eq!(watched.ran.code(), 0, "{}", watched.ran.err());
     let count = |verdict| -> u64 {
         watched.raw.entries.iter().filter(|entry| judge(entry) == verdict).map(|entry| entry.samples).sum()

@@ -21,7 +21,7 @@ fn judge(program: &Path, language: Language) -> Judgement {
     let judge = Judge::new(language);
     let mut judgement = Judgement::default();
     for _ in 0..8 {
-        let watched = Batch::new("--clock real --engine itimer --hz 4000").run(&[text(program), "2.5"]);
+        let watched = Batch::new("--clock real --engine itimer --hz 8000").run(&[text(program), "1.3"]);
         assert_eq!(watched.ran.code(), 0, "{}", watched.ran.err());
         judgement.add(judge.all(watched.raw.of("real")));
         if judgement.all() >= SAMPLES {
@@ -108,7 +108,7 @@ fn c_by_the_cpu_clock() {
     let (program, judge) = (chains::program(Language::C), Judge::new(Language::C));
     let mut judgement = Judgement::default();
     for _ in 0..8 {
-        let watched = Batch::new("--hz 250").run(&[text(&program), "3", "thread"]);
+        let watched = Batch::new("--hz 250").run(&[text(&program), "1.6", "thread"]);
         judgement.add(judge.all(watched.raw.of("prof")));
         if judgement.all() >= 300 {
             break;
