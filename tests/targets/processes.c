@@ -130,7 +130,7 @@ int main(int count, char **arguments) {
     } else if (!strcmp(mode, "vfork")) vfork_children(atoi(argument));
     else if (!strcmp(mode, "setuid")) {
         if (geteuid() == 0 && (setgid(65534) || setuid(65534))) return 4;
-        burn(500);
+        burn(200);
         printf("users %d\n", users());
         burn(200);
     } else if (!strcmp(mode, "strict")) {
@@ -142,7 +142,7 @@ int main(int count, char **arguments) {
     else if (!strcmp(mode, "room")) {
         long pieces = 0;
         while (mmap(0, 4 << 20, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0) != MAP_FAILED) pieces++;
-        burn(300);
+        burn(150);
         printf("some room %d\n", pieces > 4);
     } else return 2;
     return 0;

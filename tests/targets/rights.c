@@ -1,5 +1,5 @@
-// rights nobody | no-new-privileges | real-time: burns 200 ms of CPU time, gives a right away (or takes one before that), and looks for
-// 20 ms which threads of the process have it. Prints at how many looks one had it. Burns 200 ms more.
+// rights nobody | no-new-privileges | real-time [PERCENT]: burns 200 ms of CPU time, gives a right away (or takes one before that), and looks for
+// 20 ms which threads of the process have it. Prints at how many looks one had it. Burns 200 ms more; each time so many per cent of that.
 //   nobody             setresgid and setresuid to 65534
 //   no-new-privileges  prctl(PR_SET_NO_NEW_PRIVS)
 //   real-time          the first thread runs by SCHED_FIFO from the start; any other that has run for 0.3 ms is not to
@@ -48,13 +48,14 @@ static int has_it(const char *mode, int tid) {
 
 int main(int count, char **words) {
     const char *mode = count > 1 ? words[1] : "";
+    int ms = count > 2 ? atoi(words[2]) * 2 : 200;
     struct sched_param first = {.sched_priority = 1};
     gid_t group = 65534;
     if (!strcmp(mode, "real-time") && sched_setscheduler(0, SCHED_FIFO, &first)) {
         printf("no real time here\n");
         return 0;
     }
-    burn(200);
+    burn(ms);
     if (!strcmp(mode, "nobody") && (setgroups(1, &group) || setresgid(65534, 65534, 65534) || setresuid(65534, 65534, 65534))) return 3;
     if (!strcmp(mode, "no-new-privileges") && prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)) return 4;
     int kept = 0;
@@ -65,6 +66,6 @@ int main(int count, char **words) {
         closedir(tasks);
     }
     printf("kept %d\n", kept);
-    burn(200);
+    burn(ms);
     return 0;
 }
