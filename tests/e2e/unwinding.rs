@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use crate::harness::raw::{Entry, Raw};
-use crate::harness::run::{Batch, text, tool};
+use crate::harness::run::{Batch, in_parallel, text, tool};
 use crate::harness::targets;
 
 /// Three functions that call each other, and `main`.
@@ -78,7 +78,7 @@ fn sleeping_threads_are_unwound_in_code_with_base_pointers() {
     for (compiler, flags) in [("gcc", &["-O0"][..]), ("gcc", &with_base), ("gcc", &guarded), ("clang", &with_base)] {
         let Some(compiler) = tool(compiler) else { continue };
         let program = targets::generated("sleepers", SLEEPERS, "c", text(&compiler), flags);
-        for engine in ["threads", "external"] {
+        in_parallel(&["threads", "external"], |engine| {
             let watched = Batch::new(&format!("--hz 250 --clock real --engine {engine}")).run(&[text(&program)]);
             assert_eq!(watched.ran.code(), 0, "{}", watched.ran.err());
             let of_busy = |entry: &&Entry| entry.frames.iter().any(|frame| frame.name() == "busy");
@@ -87,7 +87,7 @@ fn sleeping_threads_are_unwound_in_code_with_base_pointers() {
             let lost_ns: u64 = lost.iter().map(|entry| entry.weight_ns).sum();
             let lost = format!("{compiler:?} {flags:?} {engine}: {lost_ns} of {all} ns: {lost:?}");
             assert!(all > 1_200_000_000 && lost_ns * 20 <= all, "{lost}");
-        }
+        });
     }
 }
 
