@@ -16,7 +16,7 @@ use crate::harness::terminal::Terminal;
 use crate::harness::{inspect, targets};
 
 /// CPU time that a program uses, in ms; enough for at least 100 samples.
-const BURN: &str = "600";
+const BURN: &str = "450";
 
 /// Returns an `unshare` command for these namespaces, inside a user namespace if they would
 /// otherwise require root; `None` if the kernel does not permit it.

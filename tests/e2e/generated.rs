@@ -115,7 +115,7 @@ fn watch_java(directory: &Path, sigtop: &str, options: &[&str]) -> Watched {
     let java = installed("java").expect("javac has one");
     // Calls that are inlined have no frame of their own.
     let fixed = ["-Xshare:auto", "-XX:CompileCommand=quiet", "-XX:CompileCommand=dontinline,Compiled::*"];
-    let command = [&[text(&java)], &fixed[..], options, &["-cp", text(directory), "Compiled", "2"]].concat();
+    let command = [&[text(&java)], &fixed[..], options, &["-cp", text(directory), "Compiled", "1.6"]].concat();
     let watched = Batch::new(&format!("--hz 250 --no-config {sigtop}")).run(&command);
     remove_maps(&watched);
     assert_eq!((watched.ran.code(), watched.ran.out()), (0, String::new()), "{}", watched.ran.err());

@@ -51,7 +51,7 @@ fn process_share(watched: &Watched, executable: &str) -> f64 {
 #[test]
 fn sqlite3() {
     let Some(sqlite) = tool("sqlite3") else { return };
-    let query = "with recursive n(i) as (select 1 union all select i + 1 from n where i < 4000000) select count(*), sum(i % 7) from n;";
+    let query = "with recursive n(i) as (select 1 union all select i + 1 from n where i < 2000000) select count(*), sum(i % 7) from n;";
     let watched = watch(&[text(&sqlite), ":memory:", query]);
     sound(&watched, 0.3);
     let steps = share(&watched, |name| name == "sqlite3_step");
@@ -79,7 +79,7 @@ fn gcc_and_its_cc1() {
     let Some(gcc) = tool("gcc") else { return };
     let directory = targets::scratch("cc1");
     let source = directory.join("big.c");
-    let functions: String = (0..300)
+    let functions: String = (0..150)
         .map(|i| format!("int f{i}(int *a, int n) {{ int s = {i}; for (int i = 0; i < n; i++) s += a[i] * s ^ (s >> {}); return s; }}\n", i % 31))
         .collect();
     fs::write(&source, functions).expect("writable");
@@ -95,7 +95,7 @@ fn gcc_and_its_cc1() {
 
 #[test]
 fn a_rust_release_binary() {
-    let watched = watch(&[text(&targets::rust("release")), "2500"]);
+    let watched = watch(&[text(&targets::rust("release")), "1800"]);
     sound(&watched, 0.7);
     let words = share(&watched, |name| name.contains("release::count_words"));
     assert!(words >= 0.7, "{words} in count_words\n{}", watched.tables);
@@ -106,9 +106,9 @@ fn a_rust_release_binary() {
 #[test]
 fn a_shell_script_with_children() {
     let shares = targets::c("shares");
-    let script = format!("{0} 100 0 0 1.5 & {0} 0 100 0 1.5 & wait; {0} 0 0 100 1", text(&shares));
+    let script = format!("{0} 100 0 0 0.9 & {0} 0 100 0 0.9 & wait; {0} 0 0 100 0.6", text(&shares));
     let watched = Batch::new("--hz 250").run(&["sh", "-c", &script]);
-    sound(&watched, 3.6);
+    sound(&watched, 2.16);
     for (name, expected) in [("burn_a", 0.375), ("burn_b", 0.375), ("burn_c", 0.25)] {
         let seen = share(&watched, |frame| frame == name);
         assert!((seen - expected).abs() <= 0.02, "{name}: {seen}, {expected} expected");
@@ -120,7 +120,7 @@ fn a_shell_script_with_children() {
 /// Children are not watched with `--no-follow`.
 #[test]
 fn children_are_left_alone_on_demand() {
-    let script = format!("{} 100 0 0 1; :", text(&targets::c("shares")));
+    let script = format!("{} 100 0 0 0.4; :", text(&targets::c("shares")));
     let watched = Batch::new("--hz 250 --no-follow").run(&["sh", "-c", &script]);
     assert_eq!(watched.ran.code(), 0, "{}", watched.ran.err());
     assert_eq!(watched.raw.cum_ns("prof", |name| name == "burn_a"), 0);

@@ -147,7 +147,7 @@ fn samples_of_span(terminal: &mut Terminal) -> u64 {
 fn a_marked_span_is_saved_alone() {
     let directory = Directory::new("span");
     let mut command = Command::new(SIGTOP);
-    command.arg("--").arg(targets::c("shares")).args(["60", "30", "10", "3"]);
+    command.arg("--").arg(targets::c("shares")).args(["60", "30", "10", "2"]);
     let mut terminal = Terminal::start(140, 45, &command);
     terminal.see("exited with status 0");
     terminal.keys(" [[m[[m");
@@ -200,7 +200,7 @@ fn what_is_saved_for_the_firefox_profiler_has_the_times_of_the_samples() {
         terminal.wait(name, |_| file.exists());
     };
     let mut command = Command::new(SIGTOP);
-    command.arg("--").arg(targets::c("shares")).args(["60", "30", "10", "3"]);
+    command.arg("--").arg(targets::c("shares")).args(["60", "30", "10", "2"]);
     let mut terminal = Terminal::start(140, 45, &command);
     terminal.see("exited with status 0");
     save(&mut terminal, "", "a.sigtop");

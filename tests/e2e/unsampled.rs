@@ -19,10 +19,10 @@ fn cpu_time_without_any_tick_is_reported_with_its_reason() {
         assert!(percent >= 90 && line.contains("SIGURG is blocked in blocks_all"), "{line}");
     };
     let directory = targets::scratch("unsampled");
-    for command in [&["700"][..], &["700", "child"]] {
+    for command in [&["450"][..], &["450", "child"]] {
         let words: Vec<&str> = [text(&binary)].into_iter().chain(command.iter().copied()).collect();
         let watched = Batch::new("--hz 250").run(&words);
-        assert_eq!((watched.ran.code(), watched.ran.out().as_str()), (0, "burnt 700\n"));
+        assert_eq!((watched.ran.code(), watched.ran.out().as_str()), (0, "burnt 450\n"));
         said(&watched.tables);
         let file = directory.join("file.sigtop");
         let ran = run(Command::new(SIGTOP).args(["record", "-o"]).arg(&file).arg("--").args(&words));
@@ -102,7 +102,7 @@ fn nothing_is_said_of_what_is_sampled() {
     let [single, duty, forks] = ["single", "duty", "forks"].map(targets::c);
     let script = "for i in 1 2 3 4 5 6 7 8 9; do for j in 1 2 3 4 5 6 7 8 9; do /bin/true; done; done; \"$0\"";
     let commands: [&[&str]; 4] =
-        [&[text(&single)], &[text(&duty), "2"], &[text(&forks), "50"], &["sh", "-c", script, text(&single)]];
+        [&[text(&single)], &[text(&duty), "1.2"], &[text(&forks), "50"], &["sh", "-c", script, text(&single)]];
     for command in commands {
         for options in ["--hz 99", "--hz 1000"] {
             let watched = Batch::new(options).run(command);

@@ -93,7 +93,7 @@ fn a_viewer_that_stands_still_holds_nobody_up() {
     let mut sigtop = Command::new(SIGTOP)
         .args(["--hz", "1000", "--quiet", "--"])
         .arg(targets::c("duty"))
-        .arg("4")
+        .arg("3")
         .stdout(Stdio::piped())
         .spawn()
         .expect("sigtop");
@@ -104,7 +104,7 @@ fn a_viewer_that_stands_still_holds_nobody_up() {
     let mut out = String::new();
     let mut stdout = sigtop.stdout.take().expect("piped");
     let reader = std::thread::spawn(move || stdout.read_to_string(&mut out).map(|_| out));
-    std::thread::sleep(Duration::from_secs(3));
+    std::thread::sleep(Duration::from_secs(2));
     kill(pid, Signal::SIGCONT).expect("ours");
     assert_eq!(sigtop.wait().expect("ours").code(), Some(0));
     let out = reader.join().expect("no panic").expect("a pipe");

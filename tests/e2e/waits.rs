@@ -170,7 +170,7 @@ fn threads_wait_for_disks_and_for_memory() {
 #[test]
 fn threads_that_share_a_cpu_wait_for_it() {
     for engine in [&[][..], &["--engine", "external"]] {
-        let (weights, ran) = record(engine, "runnable", &["3"]);
+        let (weights, ran) = record(engine, "runnable", &["2"]);
         let (on_cpu, delayed) = (ran.number("ran") as f64, ran.number("delayed") as f64);
         let runnable = share(&weights, "burner", |labels| labels.wait == "runnable");
         let expected = delayed / (on_cpu + delayed);
