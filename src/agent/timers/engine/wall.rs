@@ -9,7 +9,7 @@ use crate::agent::timers::engine::{TimerEngine, next_random};
 use crate::agent::timers::sleepers::{SleeperSample, WallTime};
 use crate::agent::timers::thread::Thread;
 use crate::agent::unwind::modules::Snapshot;
-use crate::link::wire::{Clock, Engine, EngineState, LossCause};
+use crate::link::wire::{Clock, Engine, EngineState, LossCause, Schedule};
 
 /// The average time between two ticks of a process that rests, ns, at most.
 const LONGEST_REST_NS: u64 = 40_000_000;
@@ -18,6 +18,42 @@ const LONGEST_REST_NS: u64 = 40_000_000;
 /// no thread had run.
 fn average_interval_ns(period_ns: u64, rests: u32) -> u64 {
     (period_ns << rests.min(8)).min(LONGEST_REST_NS).max(period_ns)
+}
+
+/// The time since the last wall tick.
+struct WallInterval {
+    /// Its length, ns.
+    ns: u64,
+    period_ns: u64,
+    /// Whether the process rested: no thread had run before the last tick.
+    is_rest: bool,
+    /// Whether the process exits.
+    last: bool,
+}
+
+impl WallInterval {
+    /// Returns for how long a thread slept on that has ended since, ns. Nobody knows when: on
+    /// average, it was in the middle of the interval. When the process exits, its threads have just
+    /// ended.
+    fn until_end_ns(&self) -> u64 {
+        if self.last { self.ns } else { self.ns / 2 }
+    }
+
+    /// Divides the interval of a thread that has run since. Returns for how long it slept on
+    /// before, if that is known, and the rest, ns. Short intervals are not divided. `schedule` are
+    /// the thread's present figures, and `few` tells whether its files may stay open.
+    fn divide(&self, thread: &mut Thread, schedule: Option<Schedule>, few: bool) -> (Option<u64>, u64) {
+        if !self.is_rest && self.ns <= 2 * self.period_ns {
+            return (None, self.ns);
+        }
+        let is_awake = self.last || thread.location(few).is_none();
+        match thread.slept_on(self.ns, schedule, is_awake) {
+            Some(slept_ns) => (Some(slept_ns), self.ns - slept_ns),
+            // It has come since.
+            None if self.is_rest => (None, self.ns.min(self.period_ns)),
+            None => (None, self.ns),
+        }
+    }
 }
 
 impl TimerEngine {
@@ -43,16 +79,15 @@ impl TimerEngine {
         snapshot: &Snapshot,
         mut repeat: impl FnMut(SleeperSample<'_>),
     ) {
-        let has_rested = self.rests > 0;
-        let last = last && has_rested;
+        let last = last && self.rests > 0;
         match self.until_wall_tick(now_ns) {
             Some(0) => {}
             Some(_) if last => {}
             _ => return,
         }
-        let (period_ns, interval_ns) = (self.engaged.period_ns, now_ns - self.last_wall_ns);
+        let period_ns = self.engaged.period_ns;
+        let interval = WallInterval { ns: now_ns - self.last_wall_ns, period_ns, is_rest: self.rests > 0, last };
         self.last_wall_ns = now_ns;
-        let is_long = has_rested || interval_ns > 2 * period_ns;
         let mut rests = true;
         let Some(sleepers) = &mut self.sleepers else { return };
         let count = self.threads.count().0 as usize;
@@ -60,31 +95,25 @@ impl TimerEngine {
             counters::count_unhandled(1);
             repeat(SleeperSample { thread, weight_ns, is_repeated });
         };
-        // Nobody knows when a thread ended: on average, it was in the middle of the interval. When
-        // the process exits, its threads have just ended.
-        let until_end_ns = if last { interval_ns } else { interval_ns / 2 };
-        self.threads.sample_ended(|thread| sample(thread, until_end_ns, true));
+        self.threads.sample_ended(|thread| sample(thread, interval.until_end_ns(), true));
         let (threads, few) = self.threads.iter_mut();
         for thread in threads {
             let schedule = thread.schedule(few);
             if schedule.is_none() && thread.sleeping_since.take().is_some() {
-                sample(thread, until_end_ns, true);
+                sample(thread, interval.until_end_ns(), true);
                 rests = false;
                 continue;
             }
             let sleeps_on = schedule.is_some() && schedule == thread.sleeping_since;
             rests &= sleeps_on;
-            let mut elapsed_ns = interval_ns;
+            let mut elapsed_ns = interval.ns;
             if sleeps_on {
                 sleepers.waits.read_holder(&mut thread.wait, count);
-            } else if is_long {
-                let is_awake = last || thread.location(few).is_none();
-                if let Some(weight_ns) = thread.slept_on(interval_ns, schedule, is_awake) {
-                    elapsed_ns -= weight_ns;
-                    sample(thread, weight_ns, true);
-                } else if has_rested {
-                    // It has come since.
-                    elapsed_ns = elapsed_ns.min(period_ns);
+            } else {
+                let slept_ns;
+                (slept_ns, elapsed_ns) = interval.divide(thread, schedule, few);
+                if let Some(slept_ns) = slept_ns {
+                    sample(thread, slept_ns, true);
                 }
                 if last {
                     continue;
@@ -132,6 +161,24 @@ impl TimerEngine {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn an_ended_thread_slept_for_half_of_the_interval_or_until_the_exit() {
+        let interval = |last| WallInterval { ns: 40_000, period_ns: 10_000, is_rest: true, last };
+        assert_eq!([false, true].map(|last| interval(last).until_end_ns()), [20_000, 40_000]);
+    }
+
+    #[test]
+    fn a_long_interval_is_divided_where_a_thread_woke() {
+        let figures = |ran_ns| Some(Schedule { ran_ns, delayed_ns: 0, slices: 7 });
+        let interval = |ns, is_rest| WallInterval { ns, period_ns: 10_000, is_rest, last: true };
+        let mut thread = Thread::new(1);
+        assert_eq!(interval(40_000, true).divide(&mut thread, figures(9_000), true), (None, 10_000), "it has come");
+        assert_eq!(interval(40_000, false).divide(&mut thread, figures(9_000), true), (None, 40_000), "it ran before");
+        thread.sleeping_since = figures(1_000);
+        assert_eq!(interval(40_000, true).divide(&mut thread, figures(9_000), true), (Some(32_000), 8_000));
+        assert_eq!(interval(15_000, false).divide(&mut thread, figures(9_000), true), (None, 15_000), "it is short");
+    }
 
     #[test]
     fn a_rest_makes_ticks_rarer_up_to_a_limit() {
