@@ -297,49 +297,75 @@ impl DebugInfoArena {
 
 #[cfg(test)]
 mod tests {
+    use std::path::{Path, PathBuf};
+    use std::process::Command;
+
     use crossbeam_channel::unbounded;
 
     use super::*;
 
-    /// The names of one address of this test.
-    fn task(module: u32) -> LineTask {
-        let file = ModuleFile {
-            path: std::env::current_exe().expect("this test"),
-            build_id: Box::default(),
-            device: 0,
-            inode: 0,
-        };
+    /// A program with debug information.
+    struct BuiltProgram(PathBuf);
+
+    impl BuiltProgram {
+        fn build(name: &str) -> BuiltProgram {
+            let path = std::env::temp_dir().join(format!("sigtop-{name}-{}", std::process::id()));
+            let source = path.with_extension("c");
+            std::fs::write(&source, "int main(void) { return 0; }\n").expect("a source");
+            let built = Command::new("gcc").args(["-g", "-o"]).args([&path, &source]).status();
+            let _ = std::fs::remove_file(&source);
+            assert!(built.expect("gcc runs").success());
+            BuiltProgram(path)
+        }
+    }
+
+    impl Drop for BuiltProgram {
+        fn drop(&mut self) {
+            let _ = std::fs::remove_file(&self.0);
+        }
+    }
+
+    /// The names of one address of a program.
+    fn task(program: &Path, module: u32) -> LineTask {
+        let file = ModuleFile { path: program.to_owned(), build_id: Box::default(), device: 0, inode: 0 };
         let (module, pid, frames) = (ModuleId(module), std::process::id(), vec![(FrameId(0), 0, None)]);
         LineTask::Names(LineJob { module, file, pid, state: SymbolState::Symbols, frames })
     }
 
-    /// Performs tasks for these modules, whose debug information is that of this test, and returns
+    /// Performs tasks for these modules, whose debug information is that of a program, and returns
     /// the reason of the end and the number of answers with lines.
-    fn run(modules: &[u32], arena: &DebugInfoArena, is_closed: bool) -> (ArenaEnd, usize) {
+    fn run(
+        BuiltProgram(path): &BuiltProgram,
+        modules: &[u32],
+        arena: &DebugInfoArena,
+        is_closed: bool,
+    ) -> (ArenaEnd, usize) {
         let (send, tasks) = unbounded();
         let (replies, answers) = unbounded();
         let (codes, _) = unbounded();
-        modules[1..].iter().for_each(|&module| send.send(task(module)).expect("open"));
+        modules[1..].iter().for_each(|&module| send.send(task(path, module)).expect("open"));
         let open = (!is_closed).then_some(send);
-        let end = run_in_arena(arena, task(modules[0]), &tasks, (&replies, &codes));
+        let end = run_in_arena(arena, task(path, modules[0]), &tasks, (&replies, &codes));
         drop(open);
         (end, answers.try_iter().filter(|answer| answer.state == SymbolState::Lines).count())
     }
 
     #[test]
     fn a_file_beyond_the_bound_is_read_alone() {
+        let program = BuiltProgram::build("beyond");
         let arena = |memory_bytes| DebugInfoArena::new(memory_bytes, LARGE_BYTES, IDLE);
-        let (end, answers) = run(&[1, 1, 2], &arena(1), true);
+        let (end, answers) = run(&program, &[1, 1, 2], &arena(1), true);
         assert!(matches!(end, ArenaEnd::Full(LineTask::Names(job)) if job.module == ModuleId(2)));
         assert_eq!(answers, 2, "the file is larger than the bound");
-        let (end, answers) = run(&[1, 1, 2], &arena(MAX_BYTES), true);
+        let (end, answers) = run(&program, &[1, 1, 2], &arena(MAX_BYTES), true);
         assert!(matches!(end, ArenaEnd::Closed) && answers == 3, "both fit");
     }
 
     #[test]
     fn large_debug_information_is_freed_while_no_name_is_asked_for() {
         let soon = Duration::from_millis(1);
-        let (end, answers) = run(&[1, 1], &DebugInfoArena::new(MAX_BYTES, 1, soon..=soon), false);
+        let program = BuiltProgram::build("freed");
+        let (end, answers) = run(&program, &[1, 1], &DebugInfoArena::new(MAX_BYTES, 1, soon..=soon), false);
         assert!(matches!(end, ArenaEnd::Idle) && answers == 2);
         assert_eq!(DebugInfoArena::new(MAX_BYTES, 1, IDLE).idle_time(), None, "nothing is small");
         let slow = DebugInfoArena::new(MAX_BYTES, 0, IDLE);

@@ -2,16 +2,22 @@
 
 use std::process::{Command, Output};
 
+use crate::sources::C;
+use crate::workshop::Workshop;
+
 fn symbols(what: &str) -> Output {
     Command::new(env!("CARGO_BIN_EXE_sigtop")).args(["symbols", what]).output().expect("sigtop runs")
 }
 
 #[test]
 fn a_file_tells_its_tables() {
-    let output = symbols(env!("CARGO_BIN_EXE_sigtop"));
+    let shop = Workshop::new();
+    let program = shop.build("gcc", C, &["-g", "-Wl,--build-id"], "program");
+    let path = program.to_str().expect("text");
+    let output = symbols(path);
     let text = String::from_utf8(output.stdout).expect("text");
     assert!(output.status.success() && output.stderr.is_empty());
-    assert!(text.starts_with(env!("CARGO_BIN_EXE_sigtop")), "{text}");
+    assert!(text.starts_with(path), "{text}");
     for part in ["build id", "its own symbol table, ", "its own line tables"] {
         assert!(text.contains(part), "{part}: {text}");
     }
