@@ -16,7 +16,7 @@ use crate::harness::terminal::Terminal;
 use crate::harness::{inspect, targets};
 
 /// CPU time that a program uses, in ms; enough for at least 100 samples.
-const BURN: &str = "450";
+const BURN: &str = "600";
 
 /// Returns an `unshare` command for these namespaces, inside a user namespace if they would
 /// otherwise require root; `None` if the kernel does not permit it.
@@ -225,7 +225,8 @@ fn without_the_capability_to_trace_own_children_are_sampled() {
     // Regression test: threads of a child that cannot be traced were said to have ended too early,
     // and later the reason was given twice.
     let ran = sigtop(&["--engine", "external", "--", text(&targets::c("undumpable")), "500"]);
-    assert!(ran.err().contains("99 % of CPU time not sampled)"), "{} {}", ran.out(), ran.err());
+    let is_unsampled = [99, 100].iter().any(|share| ran.err().contains(&format!("{share} % of CPU time not sampled)")));
+    assert!(is_unsampled, "{} {}", ran.out(), ran.err());
     assert_eq!(ran.err().matches("cannot be traced here").count(), 1, "{}", ran.err());
 }
 
