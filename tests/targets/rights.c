@@ -1,5 +1,6 @@
-// rights nobody | no-new-privileges | real-time [PERCENT]: burns 200 ms of CPU time, gives a right away (or takes one before that), and looks for
-// 20 ms which threads of the process have it. Prints at how many looks one had it. Burns 200 ms more; each time so many per cent of that.
+// rights nobody | no-new-privileges | real-time [PERCENT]: burns 200 ms of CPU time, gives a right away (or takes one before that),
+// and looks for 20 ms which threads of the process have it. Prints at how many looks one had it. Burns 200 ms more. PERCENT shortens
+// both times of burning.
 //   nobody             setresgid and setresuid to 65534
 //   no-new-privileges  prctl(PR_SET_NO_NEW_PRIVS)
 //   real-time          the first thread runs by SCHED_FIFO from the start; any other that has run for 0.3 ms is not to

@@ -24,6 +24,7 @@ fn average_interval_ns(period_ns: u64, rests: u32) -> u64 {
 struct WallInterval {
     /// Its length, ns.
     ns: u64,
+    /// The period of sampling, ns.
     period_ns: u64,
     /// Whether the process rested: no thread had run before the last tick.
     is_rest: bool,
