@@ -103,6 +103,8 @@ impl TimerEngine {
             if schedule.is_none() && thread.sleeping_since.take().is_some() {
                 sample(thread, interval.until_end_ns(), true);
                 rests = false;
+                // Another may have taken its place, and the number of threads may be the same.
+                self.threads_then = 0;
                 continue;
             }
             let sleeps_on = schedule.is_some() && schedule == thread.sleeping_since;
