@@ -5,13 +5,15 @@ use std::sync::Arc;
 
 use proptest::prelude::*;
 use sigtop::profile::module::ModuleId;
-use sigtop::session::SourceListing;
+use sigtop::session::{Answer, SourceListing};
 use sigtop::symbols::assembly::{Code, Instruction, LineState, LocationLine, SourceLocation};
 use sigtop::symbols::source::SourceFile;
 use sigtop::symbols::worker::SymbolState;
 use sigtop::tally::change::{Change, Changes};
 use sigtop::tally::lines::{AddressWeight, Callee, InlineCall, LineWeight, RowLines};
-use sigtop::tui::action::Effect;
+use sigtop::tui::action::{Action, Effect};
+use sigtop::tui::app::App;
+use sigtop::tui::layout::Pane;
 
 use crate::arbitrary::{name, number};
 use crate::session::Session;
@@ -162,6 +164,26 @@ fn the_cursor_is_on_the_hottest_line_and_stays_where_keys_put_it() {
     assert!(stage.line(2).contains("parse_string") && cursor(&stage).contains(" 129 "), "{}", stage.text());
     stage.press("\x7f");
     assert!(stage.line(2).contains("parse_value") && cursor(&stage).contains(" 115 "), "{}", stage.text());
+}
+
+#[test]
+fn the_cursor_stays_once_most_lines_are_known() {
+    let mut stage = stage("4");
+    let whole = stage.session.answer().expect("a question was asked");
+    // Of the lines of the function, one that is not the hottest is the first whose line is read.
+    let mut early = Answer::clone(&whole);
+    let listing = early.listing.as_mut().expect("a listing");
+    for line in listing.lines.lines.iter_mut().filter(|line| line.line != 119) {
+        (line.file, line.line) = ("".into(), 0);
+    }
+    stage.app = App::new(options());
+    stage.app.start();
+    stage.app.update(Action::Resize(100, 30));
+    stage.app.update(Action::Alone(Pane::Source));
+    for (answer, line) in [(Arc::new(early), " 119 "), (whole, " 115 ")] {
+        stage.app.update(Action::Answer(answer));
+        assert!(cursor(&stage).contains(line), "{}", stage.text());
+    }
 }
 
 #[test]

@@ -204,7 +204,7 @@ impl SourceState {
     pub fn apply_answer(&mut self, answer: &Answer, selected: bool) {
         if let Some(listing) = &answer.listing {
             let enough = listing.lines.cum_ns >= FIRM_SAMPLES.saturating_mul(answer.facts.period_ns);
-            self.take(listing, selected && enough);
+            self.take(listing, selected && enough && has_most_lines(&listing.lines.lines));
         }
     }
 
@@ -458,6 +458,13 @@ impl SourceState {
             ListingKind::Assembly => self.rows.instruction(row).is_some_and(|(_, at)| pattern.matches(&at.text)),
         }
     }
+}
+
+/// Whether no line can be hotter than the hottest known one. Line tables are read after names, a
+/// part of the addresses at a time.
+fn has_most_lines(lines: &[LineWeight]) -> bool {
+    let most = |known: bool| lines.iter().filter(|line| (line.line > 0) == known).map(|line| line.cum_ns).max();
+    most(false) <= most(true)
 }
 
 /// The file with the greatest weight.
