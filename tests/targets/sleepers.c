@@ -1,5 +1,6 @@
-// COUNT threads that sleep for MS milliseconds each. Prints the wall time of all threads together.
-//   sleepers COUNT MS
+// COUNT threads that sleep for MS milliseconds each, then as many others, for ROUNDS rounds. Prints the wall time of all threads
+// together.
+//   sleepers COUNT MS ROUNDS
 #define _GNU_SOURCE
 #include <pthread.h>
 #include <stdint.h>
@@ -29,11 +30,13 @@ static void *sleeper(void *ms) {
 int main(int count, char **arguments) {
     static pthread_t threads[1000];
     int64_t start = now_ns();
-    if (count < 3) return 2;
+    if (count < 4) return 2;
     int number = atoi(arguments[1]);
     if (number > 1000) return 2;
-    for (int i = 0; i < number; i++) pthread_create(&threads[i], 0, sleeper, (void *)(uintptr_t)atoi(arguments[2]));
-    for (int i = 0; i < number; i++) pthread_join(threads[i], 0);
+    for (int round = 0; round < atoi(arguments[3]); round++) {
+        for (int i = 0; i < number; i++) pthread_create(&threads[i], 0, sleeper, (void *)(uintptr_t)atoi(arguments[2]));
+        for (int i = 0; i < number; i++) pthread_join(threads[i], 0);
+    }
     printf("process %lld\n", (long long)(all_ns + now_ns() - start));
     return 0;
 }

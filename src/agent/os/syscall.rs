@@ -122,12 +122,17 @@ pub(crate) struct File(i32);
 impl File {
     /// Opens a path that ends with a NUL. openat(2)
     pub(crate) fn open(path: &[u8], flags: i32) -> Option<File> {
+        File::try_open(path, flags).ok()
+    }
+
+    /// Opens a path that ends with a NUL. Returns the error's number on failure. openat(2)
+    pub(crate) fn try_open(path: &[u8], flags: i32) -> Result<File, i32> {
         debug_assert_eq!(path.last(), Some(&0));
         // SAFETY: the path is NUL-terminated and outlives the call.
         let result = unsafe {
             syscall!(libc::SYS_openat, libc::AT_FDCWD, path.as_ptr(), libc::O_RDONLY | libc::O_CLOEXEC | flags, 0)
         };
-        if result < 0 { None } else { Some(File(result as i32)) }
+        if result < 0 { Err(-result as i32) } else { Ok(File(result as i32)) }
     }
 
     /// Opens a path that ends with a NUL for writing, and creates the file if there is none.

@@ -153,6 +153,11 @@ impl Thread {
         Some(syscall::clock_ns(libc::CLOCK_BOOTTIME).saturating_sub(started_ns))
     }
 
+    /// Returns whether the thread is gone, and nothing else keeps its files from being opened.
+    pub(super) fn has_ended(&self) -> bool {
+        File::try_open(self.path(b"").terminated(), libc::O_PATH).is_err_and(|error| error == libc::ENOENT)
+    }
+
     /// Returns the scheduler's present figures; `None` if they cannot be read.
     pub(crate) fn schedule(&mut self, keep_open: bool) -> Option<Schedule> {
         if self.statistics.is_none() {
@@ -216,6 +221,18 @@ impl Thread {
     /// Returns whether the thread has a timer of its own.
     pub(crate) fn is_timed(&self) -> bool {
         self.timer.is_some()
+    }
+
+    /// Notes wall time for which the thread ran. The next tick of its timer carries it; without a
+    /// timer it is lost.
+    pub(super) fn owe(&mut self, ns: u64) {
+        if self.is_timed() {
+            self.owed_ns += ns as i64;
+            self.owed_ticks += 1;
+        } else {
+            counters::count_unhandled(1);
+            counters::count_loss(LossCause::NoTimer, 1, ns);
+        }
     }
 
     /// Counts the wall time as lost for which the thread was found running and that no sample will

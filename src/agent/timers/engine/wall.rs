@@ -9,7 +9,7 @@ use crate::agent::timers::engine::{TimerEngine, next_random};
 use crate::agent::timers::sleepers::{SleeperSample, WallTime};
 use crate::agent::timers::thread::Thread;
 use crate::agent::unwind::modules::Snapshot;
-use crate::link::wire::{Clock, Engine, EngineState, LossCause, Schedule};
+use crate::link::wire::{Clock, Engine, EngineState, Schedule};
 
 /// The average time between two ticks of a process that rests, ns, at most.
 const LONGEST_REST_NS: u64 = 40_000_000;
@@ -100,8 +100,13 @@ impl TimerEngine {
         let (threads, few) = self.threads.iter_mut();
         for thread in threads {
             let schedule = thread.schedule(few);
-            if schedule.is_none() && thread.sleeping_since.take().is_some() {
-                sample(thread, interval.until_end_ns(), true);
+            if schedule.is_none() && thread.has_ended() {
+                if core::mem::take(&mut thread.alive) {
+                    match thread.sleeping_since.take() {
+                        Some(_) => sample(thread, interval.until_end_ns(), true),
+                        None => thread.owe(interval.until_end_ns()),
+                    }
+                }
                 rests = false;
                 // Another may have taken its place, and the number of threads may be the same.
                 self.threads_then = 0;
@@ -133,13 +138,7 @@ impl TimerEngine {
                 continue;
             }
             thread.sleeping_since = None;
-            if thread.is_timed() {
-                thread.owed_ns += elapsed_ns as i64;
-                thread.owed_ticks += 1;
-            } else {
-                counters::count_unhandled(1);
-                counters::count_loss(LossCause::NoTimer, 1, elapsed_ns);
-            }
+            thread.owe(elapsed_ns);
         }
         self.rests = if rests { self.rests.saturating_add(1) } else { 0 };
         // The interval differs each time, so that work that repeats with the period is not always
