@@ -92,8 +92,8 @@ fn fit_short(short: &str, room: usize) -> Cow<'_, str> {
     let frame = frame.without_place().unwrap_or(frame);
     let around = columns(frame.before, room) + columns(frame.after, room);
     let parts = frame.parts();
-    let fits = |start: &&usize| columns(&frame.core[**start..], room) + around <= room;
-    if let Some(&start) = parts.iter().find(fits) {
+    let is_too_long = |&start: &usize| columns(&frame.core[start..], room) + around > room;
+    if let Some(&start) = parts.get(parts.partition_point(is_too_long)) {
         return format!("{}{}{}", frame.before, &frame.core[start..], frame.after).into();
     }
     cut_last(frame.last_part(), room)
