@@ -5,7 +5,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::{Command, Output, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use serde_json::Value;
@@ -87,6 +87,11 @@ fn written(name: &str, kind: &str, extension: &str) -> PathBuf {
 /// Runs a reader. Returns its output.
 fn output(command: &mut Command) -> String {
     let ran = command.output().unwrap_or_else(|error| panic!("{command:?}: {error}"));
+    output_of(&ran, command)
+}
+
+/// Returns the output of a reader that ran well.
+fn output_of(ran: &Output, command: &Command) -> String {
     let said = String::from_utf8_lossy(&ran.stderr).into_owned();
     assert!(ran.status.success(), "{command:?}: {said}");
     String::from_utf8_lossy(&ran.stdout).into_owned()
@@ -319,10 +324,12 @@ fn speedscope_shows_the_weights_of_every_function() {
     };
     for name in PROFILES {
         let file = written(name, "list", "speedscope.json");
-        if importer().arg(&file).output().expect("node").status.code() == Some(3) {
+        let mut command = importer();
+        let ran = command.arg(&file).output().expect("node");
+        if ran.status.code() == Some(3) {
             return skip("speedscope, whose importer is not found in this version");
         }
-        let said = output(importer().arg(&file));
+        let said = output_of(&ran, &command);
         let shown: BTreeMap<String, Value> = serde_json::from_str(&said).expect("JSON");
         let number = |value: &Value| value.as_f64().expect("a number");
         let shown = shown.into_iter().map(|(name, sums)| (name, [number(&sums[0]), number(&sums[1])])).collect();

@@ -408,13 +408,16 @@ mod tests {
             tail in prop_oneof![Just(0u64), any::<u64>()],
             received: u32,
         ) {
-            let mut words = alloc::vec![0u64; RING_BYTES / 8];
-            words[1..101].copy_from_slice(&header);
-            (words[word::MAGIC], words[word::TAIL]) = (RING_MAGIC, tail);
-            for (index, &value) in records.iter().enumerate() {
-                words[HEADER_WORDS + (tail as usize + index) % RING_WORDS] = value;
+            let mut bytes = alloc::vec![0; RING_BYTES];
+            let mut write = |at: usize, word: u64| bytes[8 * at..][..8].copy_from_slice(&word.to_le_bytes());
+            for (index, &value) in header.iter().enumerate() {
+                write(1 + index, value);
             }
-            let bytes: Vec<u8> = words.iter().flat_map(|word| word.to_le_bytes()).collect();
+            write(word::MAGIC, RING_MAGIC);
+            write(word::TAIL, tail);
+            for (index, &value) in records.iter().enumerate() {
+                write(HEADER_WORDS + (tail as usize + index) % RING_WORDS, value);
+            }
             if let Some(recovered) = recover(&bytes, received, &AgentCounters::default(), 1, 1) {
                 prop_assert!(recovered.samples.len() <= RING_WORDS / RECORD_WORDS);
                 prop_assert!(recovered.samples.iter().all(|(_, frames)| frames.len() <= MAX_FRAMES));
