@@ -297,33 +297,12 @@ impl DebugInfoArena {
 
 #[cfg(test)]
 mod tests {
-    use std::path::{Path, PathBuf};
-    use std::process::Command;
+    use std::path::Path;
 
     use crossbeam_channel::unbounded;
 
+    use super::super::built_program::BuiltProgram;
     use super::*;
-
-    /// A program with debug information.
-    struct BuiltProgram(PathBuf);
-
-    impl BuiltProgram {
-        fn build(name: &str) -> BuiltProgram {
-            let path = std::env::temp_dir().join(format!("sigtop-{name}-{}", std::process::id()));
-            let source = path.with_extension("c");
-            std::fs::write(&source, "int main(void) { return 0; }\n").expect("a source");
-            let built = Command::new("gcc").args(["-g", "-o"]).args([&path, &source]).status();
-            let _ = std::fs::remove_file(&source);
-            assert!(built.expect("gcc runs").success());
-            BuiltProgram(path)
-        }
-    }
-
-    impl Drop for BuiltProgram {
-        fn drop(&mut self) {
-            let _ = std::fs::remove_file(&self.0);
-        }
-    }
 
     /// The names of one address of a program.
     fn task(program: &Path, module: u32) -> LineTask {

@@ -6,6 +6,8 @@
 pub mod assembly;
 mod awaited_files;
 mod budget;
+#[cfg(test)]
+mod built_program;
 pub mod coverage;
 mod cxx_scope;
 #[cfg(any(test, feature = "testing"))]
