@@ -457,7 +457,7 @@ fn short_children_are_found() {
 /// does.
 #[test]
 fn threads_are_not_sampled_where_they_lost_their_cpu() {
-    let _others = Plain::at_work(Command::new(targets::c("shares")).args(["100", "0", "0", "600", "8"]));
+    let _others = Plain::at_work(Command::new(targets::c("shares")).args(["100", "0", "0", "600", "4"]));
     let watched = Batch::new("--engine external --hz 99 --budget 100%").run(&[
         text(&targets::c("shares")),
         "60",

@@ -211,12 +211,12 @@ fn is_call(caller: &str, callee: &str) -> bool {
 /// callers' lines are those of the calls.
 #[test]
 fn callers_are_those_of_the_program() {
-    check_callers("--hz 500", "1");
+    check_callers("--hz 500", "0.7");
 }
 
 #[test]
 fn callers_from_outside_are_those_of_the_program() {
-    check_callers("--hz 990 --engine external --budget 100%", "0.5");
+    check_callers("--hz 990 --engine external --budget 100%", "0.4");
 }
 
 fn check_callers(options: &str, seconds: &str) {
