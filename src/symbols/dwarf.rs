@@ -1,39 +1,25 @@
 //! Line tables and inlined calls of one file, read by addr2line. The caller finds the file and
-//! looks up the symbol. Parts that are in other files are read when an address needs them; see
-//! [`split_dwarf`](super::split_dwarf).
+//! looks up the symbol. Where the file has an index of its units, only those of the addresses are
+//! parsed.
 
-use std::cell::RefCell;
+use std::cell::{OnceCell, RefCell};
 use std::collections::HashMap;
 use std::path::Path;
 use std::rc::Rc;
 
-use addr2line::gimli::{self, AbbreviationsCacheStrategy, DwarfSections, SectionId, UnitRef};
-use addr2line::{Context, LookupContinuation, LookupResult};
+use addr2line::gimli::{self, AbbreviationsCacheStrategy, Dwarf, DwarfSections, SectionId};
 
-use super::cxx_scope::UnitScopes;
-use super::declaration::{self, Declaration};
-use super::demangle::{Demangler, Name, NameLanguage, is_fortran, plain};
-use super::elf::{Elf, MAX_STRING_BYTES};
+use super::demangle::Demangler;
+use super::elf::Elf;
 use super::error::Error;
-use super::resolved::ResolvedLine;
-use super::sanitize::sanitize;
+use super::resolved::{KnownSymbol, ResolvedLine};
 use super::section::{DebugSection, SectionLimits, SectionReader};
-use super::simplify;
 use super::split_dwarf::SplitDwarf;
+use super::unit_index::{UnitIndex, UnitMatch, UnitSpan};
+use super::unit_lines::UnitLines;
 
 /// Maximum size of debug information of one file that is read.
 pub(super) const MAX_BYTES: u64 = 2 << 30;
-
-/// Maximum number of inlined calls at one address.
-const MAX_INLINED: usize = 256;
-
-/// A name from the symbol table.
-pub(super) struct KnownSymbol {
-    /// The symbol as it is in the table; empty if it is unknown.
-    pub(super) raw: Box<[u8]>,
-    /// Its name.
-    pub(super) name: Name,
-}
 
 /// Whether a file has debug information.
 pub(super) fn is_in(elf: &Elf) -> bool {
@@ -67,6 +53,10 @@ impl DebugSections {
         Ok(DebugSections { own, shared, split, limits })
     }
 
+    fn dwarf(&self) -> Dwarf<SectionReader<'_>> {
+        self.own.borrow_with_sup(self.shared.as_ref(), DebugSection::reader)
+    }
+
     /// The memory of what was read, and of its tables.
     pub(super) fn memory_bytes(&self) -> u64 {
         self.limits.used_bytes()
@@ -98,46 +88,34 @@ fn is_needed(id: SectionId) -> bool {
     )
 }
 
-/// The id of a unit's split part, if it has one, and the unit's offset.
-type UnitKey = (Option<u64>, usize);
-
 /// The lines of one file by address.
 pub(super) struct DwarfLines<'a> {
-    context: Context<SectionReader<'a>>,
-    /// The scopes by split part and offset of their unit; `None` if the unit is malformed.
-    scopes: RefCell<HashMap<UnitKey, Option<UnitScopes<'a>>>>,
-    /// The declarations of closures that are in other units than their code, by their offset.
-    declarations: RefCell<HashMap<usize, Declaration>>,
-    names: Demangler,
     sections: &'a DebugSections,
+    /// The units by address, if the file tells.
+    index: Option<UnitIndex>,
+    /// The units that were parsed alone, by their offset, and those that refer to others.
+    units: RefCell<HashMap<usize, Rc<UnitLines<'a>>>>,
+    /// All units; `None` if they are malformed.
+    whole: OnceCell<Option<Rc<UnitLines<'a>>>>,
+    names: Rc<Demangler>,
 }
 
 impl<'a> DwarfLines<'a> {
-    /// Indexes the units of a file.
+    /// Reads the index of the units, or indexes them.
     pub(super) fn new(sections: &'a DebugSections) -> Result<DwarfLines<'a>, gimli::Error> {
         sections.limits.budget.start();
-        let mut dwarf = sections.own.borrow_with_sup(sections.shared.as_ref(), DebugSection::reader);
-        dwarf.populate_abbreviations_cache(AbbreviationsCacheStrategy::Duplicates);
-        Ok(DwarfLines {
-            context: Context::from_dwarf(dwarf)?,
-            scopes: RefCell::default(),
-            declarations: RefCell::default(),
-            names: Demangler::default(),
-            sections,
-        })
-    }
-
-    /// Returns the result of a lookup, and reads the split parts that it needs.
-    fn complete<L: LookupContinuation<Buf = SectionReader<'a>>>(&self, mut result: LookupResult<L>) -> L::Output {
-        loop {
-            match result {
-                LookupResult::Output(output) => return output,
-                LookupResult::Load { load, continuation } => {
-                    let part = self.sections.split.load(&load);
-                    result = continuation.resume(part);
-                }
-            }
+        let index = match sections.shared {
+            None => UnitIndex::read(&sections.dwarf()).ok().flatten(),
+            // Units refer to the shared debug information, which is parsed whole.
+            Some(_) => None,
+        };
+        let (units, whole, names) = (RefCell::default(), OnceCell::new(), Rc::default());
+        let lines = DwarfLines { sections, index, units, whole, names };
+        if lines.index.is_none() {
+            let whole = lines.parse_whole()?;
+            let _ = lines.whole.set(Some(Rc::new(whole)));
         }
+        Ok(lines)
     }
 
     /// Whether the work budget is spent. Later lookups fail.
@@ -154,154 +132,106 @@ impl<'a> DwarfLines<'a> {
         }
         self.sections.limits.budget.start();
         // After an error the outermost function is missing, so the frames before it are dropped.
-        self.frames(address, symbol).unwrap_or_default()
-    }
-
-    fn frames(&self, address: u64, symbol: Option<&KnownSymbol>) -> gimli::Result<Vec<ResolvedLine>> {
-        let mut frames = self.complete(self.context.find_frames(address))?;
-        let mut lines = Vec::new();
-        let mut next = frames.next()?;
-        while let Some(frame) = next {
-            next = frames.next()?;
-            let is_outermost = next.is_none();
-            let known = match &frame.function {
-                Some(function) => Some((function, function.name.bytes()?)),
-                None => None,
-            };
-            let name = match known.filter(|(_, raw)| !raw.is_empty()) {
-                Some((function, raw)) => {
-                    let is_cpp = function.language.is_some_and(is_cpp);
-                    let is_rust = function.language == Some(gimli::DW_LANG_Rust);
-                    let language = match (is_cpp, is_rust) {
-                        (true, _) => NameLanguage::Cpp,
-                        (_, true) => NameLanguage::Rust,
-                        _ => NameLanguage::C,
-                    };
-                    let symbol = symbol.filter(|_| is_outermost);
-                    let name = self.name(address, (&raw, symbol), language, frame.dw_die_offset);
-                    let symbol = symbol.map(|symbol| &symbol.name);
-                    Some(match symbol {
-                        Some(symbol) if is_internal_alias(&name, symbol) => symbol.clone(),
-                        _ => prefer_symbol(name, symbol.filter(|_| is_cpp || is_rust), is_rust),
-                    })
-                }
-                // Only the symbol table names the function.
-                None if is_outermost => symbol.map(|symbol| symbol.name.clone()),
-                None => None,
-            };
-            let Some(Name { full, short, .. }) = name else { continue };
-            let location = frame.location.as_ref();
-            let file = sanitize(location.and_then(|location| location.file).unwrap_or_default());
-            let line = location.and_then(|location| location.line).unwrap_or(0);
-            lines.push(ResolvedLine { full, short, file, line, inlined: !is_outermost });
-            if lines.len() > MAX_INLINED {
-                return Ok(Vec::new());
+        let frames = |lines: Option<Rc<UnitLines<'a>>>| {
+            lines.and_then(|lines| lines.frames(address, symbol).ok()).unwrap_or_default()
+        };
+        match self.index.as_ref().map_or(UnitMatch::Several, |index| index.find(address)) {
+            UnitMatch::One(unit) => frames(self.unit(unit)),
+            UnitMatch::Several => frames(self.whole()),
+            UnitMatch::None { unlisted } => {
+                let found = unlisted.iter().map(|&unit| frames(self.unit(unit)));
+                found.into_iter().find(|found| !found.is_empty()).unwrap_or_default()
             }
         }
-        // Inlined calls are dropped if the outermost frame has no name.
-        let is_whole = lines.last().is_some_and(|line| !line.inlined);
-        Ok(if is_whole { lines } else { Vec::new() })
     }
 
-    /// Returns the name of a function whose name in the debug information is `raw`. That of the
-    /// symbol is used if it is the same.
-    fn name(
-        &self,
-        address: u64,
-        (raw, symbol): (&[u8], Option<&KnownSymbol>),
-        language: NameLanguage,
-        entry: Option<gimli::UnitOffset>,
-    ) -> Name {
-        let raw = &raw[..raw.len().min(MAX_STRING_BYTES)];
-        let entry = entry.filter(|_| language != NameLanguage::C);
-        let known = symbol.filter(|symbol| symbol.name.is_mangled && *symbol.raw == *raw);
-        let name = if let Some(symbol) = known {
-            symbol.name.clone()
-        } else if raw.starts_with(b"_Z") || raw.starts_with(b"_R") || is_fortran(raw) {
-            self.names.name(raw)
-        } else {
-            let text = String::from_utf8_lossy(raw);
-            let qualified = entry.and_then(|entry| self.qualified(address, entry, &text));
-            plain(qualified.as_deref().unwrap_or(&text), language)
+    /// Returns the lines of one unit, or of all if it refers to others.
+    fn unit(&self, unit: UnitSpan) -> Option<Rc<UnitLines<'a>>> {
+        if let Some(known) = self.units.borrow().get(&unit.start) {
+            return Some(Rc::clone(known));
+        }
+        let alone = unit.alone(self.sections.dwarf()).ok().flatten();
+        let alone = alone.and_then(|dwarf| UnitLines::new(dwarf, &self.names, &self.sections.split).ok());
+        let lines = alone.map(Rc::new).or_else(|| self.whole())?;
+        self.units.borrow_mut().insert(unit.start, Rc::clone(&lines));
+        Some(lines)
+    }
+
+    fn whole(&self) -> Option<Rc<UnitLines<'a>>> {
+        self.whole.get_or_init(|| self.parse_whole().ok().map(Rc::new)).clone()
+    }
+
+    fn parse_whole(&self) -> gimli::Result<UnitLines<'a>> {
+        let mut dwarf = self.sections.dwarf();
+        dwarf.populate_abbreviations_cache(AbbreviationsCacheStrategy::Duplicates);
+        UnitLines::new(dwarf, &self.names, &self.sections.split)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::process::Command;
+
+    use super::*;
+    use crate::profile::module::ModuleFile;
+    use crate::symbols::object;
+
+    const UNITS: [(&str, &str); 2] = [
+        (
+            "main.c",
+            "int far(int);\nstatic inline int near(int x) {\n  return x * far(x);\n}\nint main(int count, char **words) {\n  \
+             (void)words;\n  return near(count) + 7 * near(count + 1);\n}\n",
+        ),
+        (
+            "far.c",
+            "static inline int farther(int x) {\n  return x * x;\n}\nint far(int x) {\n  return farther(x) + 3;\n}\n",
+        ),
+    ];
+
+    /// Calls `check` with the lines of a program of two units, and its addresses.
+    fn with_lines(name: &str, flags: &[&str], check: impl FnOnce(&DwarfLines<'_>, std::ops::Range<u64>)) {
+        let directory = std::env::temp_dir().join(format!("sigtop-units-{name}-{}", std::process::id()));
+        fs::create_dir_all(&directory).expect("a directory");
+        UNITS.iter().for_each(|(file, text)| fs::write(directory.join(file), text).expect("a source"));
+        let path = directory.join("program");
+        let sources = UNITS.map(|(file, _)| directory.join(file));
+        let built = Command::new("gcc").args(["-g", "-O2"]).args(flags).arg("-o").arg(&path).args(sources).status();
+        assert!(built.expect("gcc runs").success());
+        let file = ModuleFile { path, build_id: Box::default(), device: 0, inode: 0 };
+        let elf = object::open(&file, std::process::id()).expect("a program");
+        let sections = DebugSections::open(&elf, None, (&file.path, std::process::id()), MAX_BYTES).expect("sections");
+        let size = fs::metadata(&file.path).expect("a file").len();
+        check(&DwarfLines::new(&sections).expect("lines"), 0..size);
+        fs::remove_dir_all(&directory).expect("ours");
+    }
+
+    /// Compares all addresses with those that all units give, and returns how many have lines.
+    fn compare(lines: &DwarfLines<'_>, addresses: std::ops::Range<u64>) -> usize {
+        let whole = lines.parse_whole().expect("units");
+        let has_lines = |&address: &u64| {
+            let found = lines.at(address, None);
+            let expected = whole.frames(address, None).unwrap_or_default();
+            assert_eq!(format!("{found:?}"), format!("{expected:?}"), "{address:#x}");
+            !found.is_empty()
         };
-        match entry {
-            Some(entry) if simplify::ends_unnamed(&name.short) => self.placed(address, entry, name),
-            _ => name,
-        }
+        addresses.filter(has_lines).count()
     }
 
-    /// Names a lambda or a closure by the place of its declaration.
-    fn placed(&self, address: u64, entry: gimli::UnitOffset, name: Name) -> Name {
-        let Some(unit) = self.complete(self.context.find_dwarf_and_unit(address)) else { return name };
-        let Ok(mut declaration) = declaration::read(unit, entry) else { return name };
-        if let Some(elsewhere) = declaration.elsewhere {
-            let mut known = self.declarations.borrow_mut();
-            let read = || declaration::read_elsewhere(unit, elsewhere).unwrap_or_default();
-            declaration = known.entry(elsewhere.0).or_insert_with(read).clone();
-        }
-        if declaration.place.is_empty() {
-            // GCC knows the place of a lambda's class, not that of its `operator()`.
-            let class = self.with_scopes(unit, |scopes| scopes.enclosing(unit, entry)).flatten();
-            let class = class.and_then(|class| declaration::read(unit, class).ok());
-            declaration.place = class.unwrap_or_default().place;
-        }
-        let place = |text: &str| sanitize(&simplify::place_unnamed(text, &declaration.name, &declaration.place));
-        Name { full: place(&name.full), short: place(&name.short), ..name }
+    #[test]
+    fn units_alone_have_the_lines_of_all() {
+        with_lines("alone", &[], |lines, addresses| {
+            assert!(lines.index.is_some(), "gcc writes an index");
+            assert!(compare(lines, addresses) > 20);
+            assert!(lines.whole.get().is_none() && lines.units.borrow().len() == 2);
+        });
     }
 
-    /// Returns the name with namespace and class, from the entries that enclose the function's.
-    fn qualified(&self, address: u64, entry: gimli::UnitOffset, name: &str) -> Option<String> {
-        let unit: UnitRef<'_, _> = self.complete(self.context.find_dwarf_and_unit(address))?;
-        self.with_scopes(unit, |scopes| scopes.qualify(unit, entry, name))
+    #[test]
+    fn a_unit_that_refers_to_others_is_parsed_with_them() {
+        with_lines("together", &["-flto"], |lines, addresses| {
+            assert!(compare(lines, addresses) > 20);
+            assert!(lines.whole.get().is_some());
+        });
     }
-
-    /// Calls `use_scopes` with the scopes of a unit, which are read once. Returns `None` if the
-    /// unit is malformed.
-    fn with_scopes<T>(
-        &self,
-        unit: UnitRef<'_, SectionReader<'a>>,
-        use_scopes: impl FnOnce(&UnitScopes<'a>) -> T,
-    ) -> Option<T> {
-        let offset = unit.header.debug_info_offset()?.0;
-        let mut scopes = self.scopes.borrow_mut();
-        let scopes = scopes.entry((unit.dwo_id.map(|id| id.0), offset)).or_insert_with(|| UnitScopes::read(unit).ok());
-        scopes.as_ref().map(use_scopes)
-    }
-}
-
-/// Returns the symbol's name if it is the same function: the name from debug information lacks the
-/// parameters. In Rust's line tables it also lacks the path, but has generic arguments.
-fn prefer_symbol(name: Name, symbol: Option<&Name>, is_rust: bool) -> Name {
-    let end = if is_rust { name.short.find('<').unwrap_or(name.short.len()) } else { name.short.len() };
-    match symbol {
-        Some(symbol) if !name.is_mangled && symbol.is_mangled && is_same(&name.short[..end], &symbol.short) => {
-            symbol.clone()
-        }
-        _ => name,
-    }
-}
-
-/// Whether a C name from debug information is the internal name of a library function, and `symbol`
-/// its public name: `__GI_abort` and `abort`, `_IO_fwrite` and `fwrite`.
-fn is_internal_alias(name: &Name, symbol: &Name) -> bool {
-    let is_plain = !name.is_mangled && !symbol.is_mangled && symbol.full == symbol.short;
-    let is_alias = name.full.starts_with("__GI_") || name.full.starts_with('_') && name.full.ends_with(&symbol.full);
-    is_plain && is_alias
-}
-
-/// Whether two short names have the same last component.
-fn is_same(a: &str, b: &str) -> bool {
-    a.rsplit("::").next() == b.rsplit("::").next()
-}
-
-fn is_cpp(language: gimli::DwLang) -> bool {
-    matches!(
-        language,
-        gimli::DW_LANG_C_plus_plus
-            | gimli::DW_LANG_C_plus_plus_03
-            | gimli::DW_LANG_C_plus_plus_11
-            | gimli::DW_LANG_C_plus_plus_14
-            | gimli::DW_LANG_C_plus_plus_17
-            | gimli::DW_LANG_C_plus_plus_20
-    )
 }

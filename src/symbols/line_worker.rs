@@ -19,10 +19,11 @@ use crossbeam_channel::{Receiver, RecvTimeoutError, SendError, Sender};
 
 use super::assembly::{Code, LineState, Places};
 use super::demangle::Name;
-use super::dwarf::{self, DebugSections, DwarfLines, KnownSymbol, MAX_BYTES};
+use super::dwarf::{self, DebugSections, DwarfLines, MAX_BYTES};
 use super::error::{Error, catch_panic};
 use super::messages::{CodeReply, ResolvedLine, SymbolReply, SymbolState};
 use super::object;
+use super::resolved::KnownSymbol;
 use crate::profile::module::{ModuleFile, ModuleId};
 use crate::profile::stack::FrameId;
 

@@ -44,6 +44,8 @@ pub mod source;
 mod split_dwarf;
 mod table;
 mod transfer;
+mod unit_index;
+mod unit_lines;
 mod wait_names;
 pub mod worker;
 

@@ -1,4 +1,6 @@
-//! A resolved address.
+//! A resolved address, and what the symbol table knows of it.
+
+use super::demangle::Name;
 
 /// A function at an address. An address with inlined calls has several, the innermost first.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -13,4 +15,12 @@ pub struct ResolvedLine {
     pub line: u32,
     /// Whether it is inlined into the next.
     pub inlined: bool,
+}
+
+/// A name from the symbol table.
+pub(super) struct KnownSymbol {
+    /// The symbol as it is in the table; empty if it is unknown.
+    pub(super) raw: Box<[u8]>,
+    /// Its name.
+    pub(super) name: Name,
 }

@@ -50,6 +50,7 @@ pub(crate) struct Thread {
     pub(super) timer: Option<Timer>,
     /// The phase of its timer.
     pub(crate) phase: Phase,
+    /// Whether the last search or wall tick found it.
     pub(super) alive: bool,
     /// Whether nobody has asked for it as a new one yet.
     pub(super) is_new: bool,
