@@ -40,8 +40,9 @@ fn process_cpu_clock_keeps_its_resolution() {
         }
     };
     prove(&[&[Guest::Nobody], &per_thread[..]].concat(), &["bad_timer"], keeps_it);
-    let interval_timer = keeps_it(Guest::Batch("--engine itimer"));
-    assert!(interval_timer.is_err(), "SECURITY.md says that setitimer(2) makes this clock coarse");
+    // On a busy machine, the timer may come too late.
+    let is_coarse = (0..3).any(|_| keeps_it(Guest::Batch("--engine itimer")).is_err());
+    assert!(is_coarse, "SECURITY.md says that setitimer(2) makes this clock coarse");
 }
 
 /// The agent passes through calls that its thread or a system call of its handler would break, and
