@@ -94,7 +94,7 @@ pub(super) struct DwarfLines<'a> {
     /// The units by address, if the file tells.
     index: Option<UnitIndex>,
     /// The units that were parsed alone, by their offset, and those that refer to others.
-    units: RefCell<HashMap<usize, Rc<UnitLines<'a>>>>,
+    units: RefCell<HashMap<u32, Rc<UnitLines<'a>>>>,
     /// All units; `None` if they are malformed.
     whole: OnceCell<Option<Rc<UnitLines<'a>>>>,
     names: Rc<Demangler>,

@@ -170,10 +170,11 @@ impl DebugSection {
 }
 
 /// An estimate of the memory of the tables that addr2line builds of a byte of a section: a row of
-/// a line table has 24 bytes there and some 3 in the file.
+/// a line table has 24 bytes there and some 3 in the file, a range of a unit 32 and 16.
 fn tables_per_byte(id: SectionId) -> u64 {
     match id {
         SectionId::DebugLine => 8,
+        SectionId::DebugAranges => 2,
         SectionId::DebugInfo => 1,
         _ => 0,
     }

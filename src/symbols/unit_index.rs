@@ -18,8 +18,8 @@ const MAX_OVERLAPS: usize = 64;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct UnitSpan {
     /// The offset of its header.
-    pub(super) start: usize,
-    len: usize,
+    pub(super) start: u32,
+    len: u32,
 }
 
 /// The units at an address.
@@ -56,7 +56,9 @@ impl UnitIndex {
         while let Some(header) = units.next()? {
             let Some(offset) = header.debug_info_offset() else { continue };
             if !matches!(header.type_(), UnitType::Type { .. } | UnitType::SplitType { .. } | UnitType::Partial) {
-                spans.insert(offset.0, (UnitSpan { start: offset.0, len: header.length_including_self() }, false));
+                // Sections are smaller than 4 GiB.
+                let unit = UnitSpan { start: offset.0 as u32, len: header.length_including_self() as u32 };
+                spans.insert(offset.0, (unit, false));
             }
         }
         let mut ranges = Vec::new();
@@ -114,8 +116,8 @@ impl UnitSpan {
         mut dwarf: Dwarf<SectionReader<'a>>,
     ) -> gimli::Result<Option<Dwarf<SectionReader<'a>>>> {
         let mut section = *dwarf.debug_info.reader();
-        section.skip(self.start)?;
-        section.truncate(self.len)?;
+        section.skip(self.start as usize)?;
+        section.truncate(self.len as usize)?;
         dwarf.debug_info = DebugInfo::from(section);
         // Its offsets are those of the whole section. The unit has its addresses itself.
         let mut none = *dwarf.debug_aranges.reader();
