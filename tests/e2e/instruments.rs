@@ -115,6 +115,8 @@ fn a_right_stack_is_exact() {
     assert_eq!(verdict(Language::Cpp, "whole", &finding), Verdict::Exact);
     let hand_over = cpp.replace("f40_throw_from_2", "f40_throw_from_3");
     assert_eq!(verdict(Language::Cpp, "whole", &hand_over), Verdict::HandOver);
+    let hooked = hand_over.replace("libgcc_s.so.1+0x1234", "libgcc_s.so.1!_Unwind_DebugHook");
+    assert_eq!(verdict(Language::Cpp, "whole", &hooked), Verdict::HandOver);
     assert_eq!(verdict(Language::Cpp, "whole", &format!("{hand_over};libc.so.6+0x12")), Verdict::Step);
     let rust = "chains_rs!_start;libc.so.6+0x271f9;libc.so.6!__libc_start_main;chains_rs!main;chains_rs!std::rt::lang_start_internal;\
                 chains_rs!chains_rs::main;chains_rs!chains_rs::work;chains_rs!chains_rs::f0_entry_from_r;chains_rs!chains_rs::f4_catch_from_0::h0123456789abcdef;\

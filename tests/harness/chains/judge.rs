@@ -152,13 +152,16 @@ impl Judge {
 
     /// Judges one stack.
     pub(crate) fn judge(&self, entry: &Entry) -> Verdict {
-        // The function itself, or its unnamed helper that replaces the registers it has saved by
-        // new ones.
+        // The function itself, its unnamed helper that replaces the registers it has saved by new
+        // ones, or the hook that it calls for debuggers after that.
         let helped = entry
             .frames
             .iter()
             .rev()
-            .take_while(|frame| frame.name.is_none() && frame.module.starts_with("libgcc_s"))
+            .take_while(|frame| match &frame.name {
+                Some(name) => name == "_Unwind_DebugHook",
+                None => frame.module.starts_with("libgcc_s"),
+            })
             .count();
         let leaf = entry.frames.iter().rev().nth(helped.min(1));
         let hands_over = leaf.is_some_and(|leaf| HAND_OVER.contains(&leaf.name()));
