@@ -1,7 +1,7 @@
 //! The numbers are correct: shares, totals and threads agree with the targets' own measurements.
 
 use crate::harness::raw::Raw;
-use crate::harness::run::{Batch, Watched, text};
+use crate::harness::run::{Batch, Watched, text, tool};
 use crate::harness::statistics::deviations;
 use crate::harness::targets;
 
@@ -134,6 +134,22 @@ fn wall_time_of_many_sleepers_is_complete() {
         assert!((ratio - 1.0).abs() <= 0.01 + unsure, "{ratio:.4}; lost {:?}", watched.raw.lost);
         assert!(sampled >= 0.75, "{rounds} rounds: {sampled:.4}; lost {:?}", watched.raw.lost);
     }
+}
+
+/// By wall clock, threads are sampled soon though they take the places of others, so that their
+/// number stays the same. Python starts them slowly enough for that.
+#[test]
+fn threads_that_replace_others_are_sampled_by_wall_clock() {
+    const ROUNDS: &str = "import threading, time\n\
+        for _ in range(6):\n    \
+            threads = [threading.Thread(target=time.sleep, args=(0.3,)) for _ in range(20)]\n    \
+            for thread in threads: thread.start()\n    \
+            for thread in threads: thread.join()\n";
+    let Some(python) = tool("python3") else { return };
+    let watched = Batch::new("--clock real --hz 99").run(&[text(&python), "-c", ROUNDS]);
+    accounts(&watched.raw);
+    let (sampled, slept) = (watched.raw.weight_ns("real") as f64 / 1e9, 6.0 * 20.0 * 0.3);
+    assert!(sampled >= 0.55 * slept, "{sampled:.1} s of {slept} s; lost {:?}", watched.raw.lost);
 }
 
 /// Processes that use at most one period of CPU time are sampled in proportion to it. The kernel's
