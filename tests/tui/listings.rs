@@ -187,6 +187,27 @@ fn the_cursor_stays_once_most_lines_are_known() {
 }
 
 #[test]
+fn without_lines_the_cursor_stays_on_the_instruction() {
+    let mut stage = stage("4");
+    let mut first = Answer::clone(&stage.session.answer().expect("a question was asked"));
+    let listing = first.listing.as_mut().expect("a listing");
+    listing.lines.lines.iter_mut().for_each(|line| (line.file, line.line) = ("".into(), 0));
+    // Another instruction is the hottest afterwards.
+    let mut second = first.clone();
+    let addresses = &mut second.listing.as_mut().expect("a listing").lines.addresses;
+    let hottest = addresses.iter_mut().max_by_key(|address| address.cum_ns).expect("addresses");
+    (hottest.flat_ns, hottest.cum_ns) = (0, 0);
+    stage.app = App::new(options());
+    stage.app.start();
+    stage.app.update(Action::Resize(100, 30));
+    stage.app.update(Action::Alone(Pane::Source));
+    for answer in [first, second] {
+        stage.app.update(Action::Answer(Arc::new(answer)));
+        assert!(cursor(&stage).contains("incq"), "{}", stage.text());
+    }
+}
+
+#[test]
 fn both_sides_move_together() {
     let mut stage = stage("4aa");
     stage.resize((140, 45));

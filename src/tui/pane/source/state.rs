@@ -204,7 +204,7 @@ impl SourceState {
     pub fn apply_answer(&mut self, answer: &Answer, selected: bool) {
         if let Some(listing) = &answer.listing {
             let enough = listing.lines.cum_ns >= FIRM_SAMPLES.saturating_mul(answer.facts.period_ns);
-            self.take(listing, selected && enough && has_most_lines(&listing.lines.lines));
+            self.take(listing, selected && enough);
         }
     }
 
@@ -217,7 +217,8 @@ impl SourceState {
             self.assembly.fit(heights.1);
         }
         self.function = listing.lines.function.clone();
-        if self.file.is_none() || !firm {
+        let is_line_firm = firm && has_most_lines(&listing.lines.lines);
+        if self.file.is_none() || !is_line_firm {
             self.file = heaviest_file(&listing.lines.lines).or(self.file.take());
         }
         let file = self.file.as_deref().unwrap_or_default();
@@ -240,7 +241,7 @@ impl SourceState {
             let hottest = hottest.max_by_key(|&(&line, &index)| (weight(index), std::cmp::Reverse(line)));
             if let Some((&line, _)) = hottest.filter(|_| !self.placed.0) {
                 self.source.centre(line as usize - 1);
-                self.placed.0 = firm;
+                self.placed.0 = is_line_firm;
             }
         }
         let hottest = self.of_row.iter().max_by_key(|&(&row, weight)| (weight.size(), std::cmp::Reverse(row)));
