@@ -24,8 +24,8 @@ use crate::harness::terminal::Terminal;
 /// Length of the window, in ticks, where the target has a CPU of its own.
 const WINDOW: u64 = 20;
 /// The number of samples that a window must have to show a doubled function. A target that shares
-/// its CPU with many gets longer windows.
-const SAMPLES: u64 = 250;
+/// its CPU with many gets longer windows: its samples come in bursts, and have unequal weights.
+const SAMPLES: u64 = 400;
 
 fn read(path: &Path) -> (Profile, Names) {
     let (mut profile, mut names, mut decoder) = (Profile::default(), Names::default(), Decoder::default());
