@@ -7,7 +7,7 @@ use std::io::{ErrorKind, Read, Write};
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::net::{SocketAddr, UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::{Child, Command, Stdio};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -110,6 +110,13 @@ impl Drop for Viewer {
         self.handle.close();
         drop(fs::remove_dir_all(&self.directory));
     }
+}
+
+/// Starts a process while there is no viewer. Until it has executed its program, it holds what is
+/// open here, including the socket of a viewer that ends meanwhile.
+fn spawn_alone(command: &mut Command) -> Child {
+    let _alone = ONE_VIEWER.lock().unwrap_or_else(PoisonError::into_inner);
+    command.spawn().unwrap()
 }
 
 /// Reads the link variable as an agent does.
@@ -347,14 +354,9 @@ fn the_thread_stops_even_if_the_channel_is_full() {
 
 #[test]
 fn only_socket_files_of_dead_viewers_are_removed() {
-    let pid = {
-        // Until a new process has executed its program, it holds what is open here, including the
-        // socket of a viewer that ends meanwhile.
-        let _alone = ONE_VIEWER.lock().unwrap_or_else(PoisonError::into_inner);
-        let mut dead = Command::new("true").spawn().unwrap();
-        dead.wait().unwrap();
-        dead.id()
-    };
+    let mut dead = spawn_alone(&mut Command::new("true"));
+    dead.wait().unwrap();
+    let pid = dead.id();
     let directory = std::env::temp_dir().join(format!("sigtop-listener-{}-stale", std::process::id()));
     fs::create_dir_all(&directory).unwrap();
     let file = |name: &str| directory.join(name);
@@ -422,7 +424,7 @@ fn connections_of_other_users_are_refused() {
         let mut command = Command::new("setpriv");
         command.args([&format!("--reuid={user}"), "--clear-groups"]).arg(&program);
         command.args(["--exact", "another_user", "--nocapture"]).env("SIGTOP_TEST_PART", part);
-        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()
+        spawn_alone(command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()))
     };
     let mut viewer = play("60001", "viewer");
     let mut said = String::new();
