@@ -13,6 +13,7 @@ mod rust;
 
 use std::path::PathBuf;
 
+use super::run::text;
 use super::targets;
 
 /// The language of a generated program.
@@ -125,17 +126,13 @@ pub(crate) fn static_program(language: Language) -> PathBuf {
     build(language, &[if language.is_c_family() { "-static" } else { "-Ctarget-feature=+crt-static" }])
 }
 
-fn build(language: Language, more: &[&str]) -> PathBuf {
+fn build(language: Language, linking: &[&str]) -> PathBuf {
     let functions = graph(language);
     match language {
-        Language::C => c_program(more),
-        Language::Cpp => {
-            let flags = ["-O2", "-fomit-frame-pointer", "-pthread", "-Wall", "-Wextra", "-Werror"];
-            let flags = [&flags, more].concat();
-            targets::generated("chains_cpp", &c_family::source(&functions, true), "cpp", "c++", &flags)
-        }
+        Language::C => c_family_program("c", "cc", &c_family::source(&functions, false), linking),
+        Language::Cpp => c_family_program("cpp", "c++", &c_family::source(&functions, true), linking),
         Language::Rust | Language::Panics => {
-            let flags = [&["--edition=2024", "-Copt-level=3", "-Dwarnings"], more].concat();
+            let flags = [&["--edition=2024", "-Copt-level=3", "-Dwarnings"], linking].concat();
             targets::generated("chains_rs", &rust::source(&functions), "rs", "rustc", &flags)
         }
     }
@@ -143,12 +140,15 @@ fn build(language: Language, more: &[&str]) -> PathBuf {
 
 /// Builds the C program without an index of its unwind tables.
 pub(crate) fn program_without_index() -> PathBuf {
-    c_program(&["-Wl,--no-eh-frame-hdr"])
+    build(Language::C, &["-Wl,--no-eh-frame-hdr"])
 }
 
-fn c_program(more: &[&str]) -> PathBuf {
-    let flags = [&["-O2", "-fomit-frame-pointer", "-pthread", "-Wall", "-Wextra", "-Werror"], more].concat();
-    targets::generated("chains_c", &c_family::source(&graph(Language::C), false), "c", "cc", &flags)
+/// Compiles the source once for all ways of linking it.
+fn c_family_program(extension: &str, compiler: &str, source: &str, linking: &[&str]) -> PathBuf {
+    let name = format!("chains_{extension}");
+    let flags = ["-O2", "-fomit-frame-pointer", "-pthread", "-Wall", "-Wextra", "-Werror"];
+    let object = targets::generated(&name, source, extension, compiler, &[&flags, &["-c"][..]].concat());
+    targets::generated(&name, "", extension, compiler, &[&flags, linking, &[text(&object)]].concat())
 }
 
 /// Generates the call graph, which is always the same for a language.
