@@ -28,7 +28,7 @@ fn with(library: &str) -> Option<std::path::PathBuf> {
 /// Checks that the program's output is the same as alone, and that its allocator appears in
 /// samples.
 fn unharmed(binary: &Path, bad: &[&'static str], is_allocator: impl Fn(&str) -> bool) {
-    let command = [text(binary), "600000"];
+    let command = [text(binary), "400000"];
     let alone = host(Guest::Nobody, &command);
     assert!(alone.code == 0 && alone.stdout.starts_with("sum "), "{alone:?}");
     prove(&WAYS, bad, |guest| same(host(guest, &command), alone.clone()));

@@ -121,7 +121,7 @@ fn constructors_that_run_before_the_agents_find_every_function() {
 fn status_and_output_are_the_targets_own() {
     let ends = targets::c("ends");
     for way in [["exit", "3"], ["_exit", "4"], ["signal", "15"], ["signal", "9"], ["signal", "6"], ["thread", "9"]] {
-        for time in ["0", "150"] {
+        for time in ["0", "100"] {
             let command = [text(&ends), time, way[0], way[1]];
             let alone = host(Guest::Nobody, &command);
             prove(&[Guest::Batch("--hz 250"), Guest::Batch("--clock real --hz 250")], &[], |guest| {

@@ -77,7 +77,7 @@ fn loading_and_throwing_under_fire() {
     let (first, second) = (library("work_of_a"), library("work_of_b"));
     let storm: Vec<PathBuf> = (0..4).map(|i| library(&format!("work_of_storm_{i}"))).collect();
     let loads = targets::cpp("loads");
-    let mut command = vec![text(&loads), text(&first), text(&second), "200"];
+    let mut command = vec![text(&loads), text(&first), text(&second), "150"];
     command.extend(storm.iter().map(|file| text(file)));
     let facts = |guest, command: &[&str]| {
         let shown = host(guest, command);

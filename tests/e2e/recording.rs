@@ -266,7 +266,7 @@ fn a_limit_that_is_reached_on_the_way_loses_nothing() {
     let limited = |name: &str| {
         let file = directory.file(name);
         fs::write(&file, "the old one").expect("written");
-        let command = format!("{SIGTOP} record --hz 999 -o {} -- {} 60 30 10 4", file.display(), target.display());
+        let command = format!("{SIGTOP} record --hz 999 -o {} -- {} 60 30 10 3", file.display(), target.display());
         (run(Command::new("sh").args(["-c", &format!("ulimit -f 4; exec {command}")])), file)
     };
     let (ran, file) = limited("a.sigtop");

@@ -11,7 +11,7 @@ use crate::harness::targets;
 fn unharmed(mode: &str, bad: &[&'static str]) -> Watched {
     let binary = targets::c("signals");
     // Where samples are not judged, less CPU time shows the same.
-    let short = [text(&binary), mode, "40"];
+    let short = [text(&binary), mode, "25"];
     let alone = host(Guest::Nobody, &short);
     prove(&WAYS[1..], bad, |guest| same(host(guest, &short), alone.clone()));
     watch_unharmed(&WAYS[..1], &short[..2], &alone)
@@ -124,7 +124,7 @@ fn a_program_that_uses_sigurg_receives_only_its_own() {
     let binary = targets::c("urgent");
     for mode in ["blocked", "waits", "sigset", "late", "ignored"] {
         // Where samples are not judged, less CPU time shows the same.
-        let short = [text(&binary), mode, "50"];
+        let short = [text(&binary), mode, "30"];
         let alone = host(Guest::Nobody, &short);
         assert!(alone.stdout.contains(", of others 0\n"), "{alone:?}");
         prove(&[Guest::Batch("--clock real --hz 250")], &["bad_urgent"], |guest| {
@@ -186,7 +186,7 @@ fn waits_are_not_interrupted() {
 #[test]
 fn thousands_of_short_waits_are_not_interrupted() {
     let waits = targets::c("waits");
-    let (seconds, least) = if std::env::var_os("SIGTOP_LONG").is_some() { ("60", 100_000) } else { ("2", 2_500) };
+    let (seconds, least) = if std::env::var_os("SIGTOP_LONG").is_some() { ("60", 100_000) } else { ("1.5", 1_900) };
     let broken_off = |guest: Guest| {
         let shown = host(guest, &[text(&waits), seconds]);
         let number = |name: &str| {

@@ -20,7 +20,7 @@ const FAST: [Guest; 4] = [
 fn unharmed(mode: &str) -> Watched {
     let binary = targets::c("small_stacks");
     // Where samples are not judged, less CPU time shows the same.
-    let short = [text(&binary), mode, "40"];
+    let short = [text(&binary), mode, "25"];
     let alone = host(Guest::Nobody, &short);
     assert_eq!(alone.code, 0, "{alone:?}");
     prove(&FAST[1..], &["bad_stack"], |guest| same(host(guest, &short), alone.clone()));

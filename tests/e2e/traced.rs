@@ -31,12 +31,11 @@ fn trace(pid: &str) -> (Running, ChildStdin) {
     (Running(tracer), pipe)
 }
 
-/// Samples a process from outside for two seconds; returns the sampled and the unaccounted time,
-/// ns.
+/// Samples a process from outside for a second; returns the sampled and the unaccounted time, ns.
 fn sample(pid: &str) -> (u64, u64) {
     let file = targets::scratch("traced").join("raw");
     let mut sigtop = Command::new("timeout");
-    sigtop.args(["-s", "INT", "2", SIGTOP, "--raw", text(&file), "--engine", "external", "--pid", pid]);
+    sigtop.args(["-s", "INT", "1.3", SIGTOP, "--raw", text(&file), "--engine", "external", "--pid", pid]);
     let ran = run(&mut sigtop);
     let raw = Raw::parse(&fs::read_to_string(&file).unwrap_or_else(|error| panic!("{error}: {}", ran.err())));
     let raw = raw.expect("a raw dump");

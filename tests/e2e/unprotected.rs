@@ -2,7 +2,7 @@
 //! SECURITY.md lists them; if one survives some day, its line there can go. Close relatives of some
 //! are shown to be safe.
 
-use super::guest::{Guest, host, prove, same};
+use super::guest::{Guest, Shown, host, prove, same};
 use crate::harness::run::text;
 use crate::harness::targets;
 
@@ -14,24 +14,29 @@ const PROFILING_TIMER: i32 = 128 + 27;
 /// Both clocks, with one timer per thread.
 const THREADS: [Guest; 2] = [Guest::Batch("--hz 250"), Guest::Batch("--clock real --hz 250")];
 
-/// Asserts that the program succeeds alone.
-fn succeeds_alone(mode: &str) {
-    let alone = host(Guest::Nobody, &[text(&targets::c("aside")), mode]);
+/// Runs a mode of the program, which computes for this long before and after it. The agent thread
+/// looks around ten times a second.
+fn shown(mode: &str, guest: Guest) -> Shown {
+    const BURN_MS: &str = "150";
+    host(guest, &[text(&targets::c("aside")), mode, BURN_MS])
+}
+
+/// Returns what the program shows alone, which is a success.
+fn shown_alone(mode: &str) -> Shown {
+    let alone = shown(mode, Guest::Nobody);
     assert_eq!((alone.code, alone.stdout.as_str()), (7, "done\n"), "{mode}: {alone:?}");
+    alone
 }
 
 fn is_killed(mode: &str, guest: Guest, status: i32) {
-    succeeds_alone(mode);
-    let watched = host(guest, &[text(&targets::c("aside")), mode]);
+    shown_alone(mode);
+    let watched = shown(mode, guest);
     assert_eq!(watched.code, status, "{mode} is listed in SECURITY.md as fatal: {watched:?}");
 }
 
 fn is_unharmed(mode: &str, guests: &[Guest]) {
-    succeeds_alone(mode);
-    let program = targets::c("aside");
-    let command = [text(&program), mode];
-    let alone = host(Guest::Nobody, &command);
-    prove(guests, &[], |guest| same(host(guest, &command), alone.clone()));
+    let alone = shown_alone(mode);
+    prove(guests, &[], |guest| same(shown(mode, guest), alone.clone()));
 }
 
 /// The first tick spawns the agent thread, and no system call can be made to ask for a filter

@@ -98,7 +98,7 @@ static int filter(const char *mode) {
 }
 
 // Installs a filter against timer_create(2) and becomes the program again, which then only burns.
-static int inherit(char *program, uint32_t action) {
+static int inherit(char **arguments, uint32_t action) {
     struct sock_filter code[] = {
         BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
         BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_timer_create, 0, 1),
@@ -107,7 +107,7 @@ static int inherit(char *program, uint32_t action) {
     };
     struct sock_fprog filter = {.len = sizeof code / sizeof *code, .filter = code};
     if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) || prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &filter)) return -1;
-    return execl(program, program, "inherited", NULL);
+    return execl(arguments[0], arguments[0], "inherited", arguments[2], NULL);
 }
 
 static int dispatch(void) {
@@ -158,8 +158,8 @@ int main(int count, char **arguments) {
     int result;
     if (!strcmp(arguments[1], "user-namespace")) result = unshare(CLONE_NEWUSER);
     else if (!strcmp(arguments[1], "count")) result = count_threads();
-    else if (!strcmp(arguments[1], "inherited-kill")) result = inherit(arguments[0], SECCOMP_RET_KILL_PROCESS);
-    else if (!strcmp(arguments[1], "inherited-refuse")) result = inherit(arguments[0], SECCOMP_RET_ERRNO | EPERM);
+    else if (!strcmp(arguments[1], "inherited-kill")) result = inherit(arguments, SECCOMP_RET_KILL_PROCESS);
+    else if (!strcmp(arguments[1], "inherited-refuse")) result = inherit(arguments, SECCOMP_RET_ERRNO | EPERM);
     else if (!strcmp(arguments[1], "inherited")) result = 0;
     else if (!strcmp(arguments[1], "dispatch")) result = dispatch();
     else if (!strcmp(arguments[1], "default")) result = reset_signal();

@@ -53,7 +53,7 @@ static void *live_shortly(void *unused) {
 
 int main(int count, char **arguments) {
     if (count < 2) return 2;
-    end_ns = now_ns(CLOCK_MONOTONIC) + atoi(arguments[1]) * 1000000000LL;
+    end_ns = now_ns(CLOCK_MONOTONIC) + (int64_t)(atof(arguments[1]) * 1e9);
     pthread_t all[8], other;
     for (int i = 0; i < 8; i++) pthread_create(&all[i], 0, wait_often, 0);
     while (now_ns(CLOCK_MONOTONIC) < end_ns) {

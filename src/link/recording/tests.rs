@@ -279,7 +279,7 @@ fn malformed_entries_are_refused() {
     let mut random = random();
     let mut refused = 0;
     // Past the checksums, which would catch all of these.
-    for _ in 0..100_000 {
+    for _ in 0..25_000 {
         let mut wrong = plain.clone();
         for _ in 0..1 + random() % 3 {
             let at = random() as usize % wrong.len();
@@ -292,7 +292,7 @@ fn malformed_entries_are_refused() {
         }
         refused += usize::from(Decoder::default().decode_block(&wrong, |_| {}).is_err());
     }
-    assert!(refused > 50_000, "{refused}");
+    assert!(refused > 12_500, "{refused}");
 }
 
 #[test]
