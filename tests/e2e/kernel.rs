@@ -12,7 +12,7 @@ fn unharmed(mode: &str) -> Watched {
     let binary = targets::c("kernel");
     let command: Vec<&str> = [text(&binary)].into_iter().chain(mode.split(' ')).collect();
     // Where samples are not judged, less CPU time shows the same.
-    let short = [&command[..], &["40"]].concat();
+    let short = [&command[..], &["30"]].concat();
     let alone = host(Guest::Nobody, &short);
     assert_eq!(alone.code, 0, "{alone:?}");
     prove(&WAYS[1..], &[], |guest| same(host(guest, &short), alone.clone()));
@@ -43,7 +43,7 @@ fn limits_of_memory_leave_room_for_the_agent_beside_the_target() {
 fn the_agent_maps_little_for_a_target_with_one_thread() {
     let binary = targets::c("kernel");
     let size = |guest| {
-        let shown = host(guest, &[text(&binary), "size"]);
+        let shown = host(guest, &[text(&binary), "size", "40"]);
         let kib = shown.stdout.strip_prefix("anonymous ").and_then(|kib| kib.trim().parse::<u64>().ok());
         kib.unwrap_or_else(|| panic!("{shown:?}"))
     };

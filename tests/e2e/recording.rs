@@ -95,7 +95,7 @@ fn the_exit_status_is_the_programs() {
 fn a_recording_is_reported_as_a_profile_is() {
     let directory = Directory::new("reported");
     let file = directory.file("a.sigtop");
-    assert_eq!(run(&mut record(&file, &["--hz", "250"], "1")).code(), 0);
+    assert_eq!(run(&mut record(&file, &["--hz", "250"], "0.6")).code(), 0);
     let reported = run(Command::new(SIGTOP).args(["report", "--top"]).arg(&file));
     assert_eq!(reported.code(), 0, "{}", reported.err());
     assert_eq!(rows(&reported.out()), rows(&view(&file).out()), "{}", reported.out());
@@ -147,7 +147,7 @@ fn ctrl_c_ends_well() {
 
 #[test]
 fn what_cannot_be_written_is_said_and_the_old_file_stays() {
-    let full = run(&mut record(Path::new("/dev/full"), &[], "1"));
+    let full = run(&mut record(Path::new("/dev/full"), &[], "0.4"));
     assert_eq!(full.code(), 125);
     assert!(full.err().contains("/dev/full: no space left on device; free some space"), "{}", full.err());
     let nowhere = run(&mut record(Path::new("/nowhere/a.sigtop"), &[], "1"));
@@ -288,7 +288,7 @@ fn a_limit_that_is_reached_on_the_way_loses_nothing() {
 fn functions_have_a_page_of_code_and_one_of_callers() {
     let directory = Directory::new("code");
     let file = directory.file("a.pb.gz");
-    assert_eq!(run(&mut record(&file, &["--hz", "250"], "1")).code(), 0);
+    assert_eq!(run(&mut record(&file, &["--hz", "250"], "0.6")).code(), 0);
     let method = run(Command::new(SIGTOP).args(["report", "--method", "^burn_a$"]).arg(&file)).out();
     for words in ["\nburn_a", "  samples: ", " self (", "  callers:\n", ")  work\n", "  code:\n"] {
         assert!(format!("\n{method}").contains(words), "{words}: {method}");

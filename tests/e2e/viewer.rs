@@ -54,7 +54,7 @@ fn target(seconds: &str, play: impl FnOnce(&mut UnixStream, &Child)) -> (i32, Du
 fn nonsense_ends_the_connection_and_nothing_else() {
     let mut random = 88_172_645_463_325_252u64;
     for round in 0..8 {
-        let (code, _) = target("0.5", |stream, child| {
+        let (code, _) = target("0.3", |stream, child| {
             let mut hello = [0; 64];
             stream.read_exact(&mut hello).expect("a Hello");
             let garbage: Vec<u8> = (0..4096)
@@ -78,7 +78,7 @@ fn nonsense_ends_the_connection_and_nothing_else() {
 /// its memory does not grow.
 #[test]
 fn a_viewer_that_does_not_read_holds_nobody_up() {
-    let (code, took) = target("3", |_, child| {
+    let (code, took) = target("2.4", |_, child| {
         let pid = child.id();
         assert!(eventually(LIMIT, || inspect::look(pid).threads > 8));
         std::thread::sleep(Duration::from_secs(1));

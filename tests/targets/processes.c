@@ -47,14 +47,14 @@ static void leave_as_a_daemon(const char *file) {
     umask(0);
     if (chdir("/")) _exit(1);
     syscall(SYS_close_range, 3, ~0u, 0);
-    burn(200);
+    burn(100);
     char part[4200], line[128];
     snprintf(part, sizeof part, "%s.part", file);
     int opened = open(part, O_CREAT | O_WRONLY | O_TRUNC, 0600);
     for (int i = 0; i < 2000; i++) {
         int length = snprintf(line, sizeof line, "line %d of what only the daemon writes\n", i);
         if (write(opened, line, length) != length) _exit(1);
-        if (i % 100 == 0) burn(10);
+        if (i % 100 == 0) burn(5);
     }
     close(opened);
     rename(part, file);
@@ -76,7 +76,7 @@ static void prefork(int count) {
 }
 
 static void *burn_a_little(void *unused) {
-    burn(200);
+    burn(120);
     return unused;
 }
 
@@ -130,9 +130,9 @@ int main(int count, char **arguments) {
     } else if (!strcmp(mode, "vfork")) vfork_children(atoi(argument));
     else if (!strcmp(mode, "setuid")) {
         if (geteuid() == 0 && (setgid(65534) || setuid(65534))) return 4;
-        burn(200);
+        burn(120);
         printf("users %d\n", users());
-        burn(200);
+        burn(120);
     } else if (!strcmp(mode, "strict")) {
         if (prctl(PR_SET_SECCOMP, SECCOMP_MODE_STRICT)) return 5;
         work(100000000);
@@ -142,7 +142,7 @@ int main(int count, char **arguments) {
     else if (!strcmp(mode, "room")) {
         long pieces = 0;
         while (mmap(0, 4 << 20, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0) != MAP_FAILED) pieces++;
-        burn(150);
+        burn(80);
         printf("some room %d\n", pieces > 4);
     } else return 2;
     return 0;
