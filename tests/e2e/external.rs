@@ -493,6 +493,9 @@ fn system_calls_have_the_share_of_system_time() {
             (user, system) = (user + watched.ran.number("user"), system + watched.ran.number("system"));
         }
         let (share, wanted) = (in_calls as f64 / all as f64, system as f64 / (user + system) as f64);
-        assert!((share - wanted).abs() <= 0.08, "{kind}: {share:.3} of samples in calls, {wanted:.3} of the time");
+        // The kernel's figures come from ticks, which are as rare as samples. Without the
+        // correction, short calls have twice their share.
+        let bound = 4.0 * (2.0 * wanted * (1.0 - wanted) / samples as f64).sqrt();
+        assert!((share - wanted).abs() <= bound, "{kind}: {share:.3} in calls, {wanted:.3} of the time, {bound:.3}");
     }
 }
