@@ -141,6 +141,22 @@ fn wall_time_of_many_sleepers_is_complete() {
     }
 }
 
+/// By wall clock, the time of threads that end before they are searched for is counted as lost.
+#[test]
+fn wall_time_of_short_threads_is_complete() {
+    let is_whole = || {
+        let watched = Batch::new("--clock real --hz 99").run(&[text(&targets::c("sleepers")), "4", "3", "1200"]);
+        accounts(&watched.raw);
+        let slept = watched.ran.number("process") as f64;
+        let (sampled, lost) = (watched.raw.weight_ns("real") as f64, watched.raw.lost_all().1 as f64);
+        println!("{:.4} of their time, {:.4} sampled", (sampled + lost) / slept, sampled / slept);
+        assert!(sampled + lost <= 1.1 * slept, "{:.4}; lost {:?}", (sampled + lost) / slept, watched.raw.lost);
+        // What comes before the first tick, after a tenth of a second or more, is not counted.
+        sampled + lost >= 0.8 * slept
+    };
+    assert!((0..3).any(|_| is_whole()), "time is missing in each of three runs");
+}
+
 /// By wall clock, threads are sampled soon though they take the places of others, so that their
 /// number stays the same. Python starts them slowly enough for that.
 #[test]

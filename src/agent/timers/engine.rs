@@ -310,7 +310,7 @@ impl TimerEngine {
     }
 
     /// Counts the wall time of newly found threads since `since_ns` (CLOCK_MONOTONIC) as lost.
-    /// Counts nothing if that is 0, because they were not to be sampled.
+    /// Counts nothing if that is 0.
     fn lose_wall_before(&mut self, since_ns: u64) {
         let Engaged { clock, period_ns, .. } = self.engaged;
         for thread in self.threads.new_ones() {
@@ -367,7 +367,8 @@ impl TimerEngine {
         if wanted || due || changed {
             self.scan(due);
             let signal = self.engaged.signal as i32;
-            self.lose_wall_before(1);
+            // Wall ticks have counted the time of new threads.
+            self.lose_wall_before(0);
             match (self.engaged.engine, self.engaged.clock) {
                 (_, Clock::Alloc | Clock::Live) => {}
                 (Engine::Threads, clock) => self.arm_cpu(signal, clock == Clock::Prof),

@@ -9,7 +9,7 @@ use crate::agent::timers::engine::{TimerEngine, next_random};
 use crate::agent::timers::sleepers::{SleeperSample, WallTime};
 use crate::agent::timers::thread::Thread;
 use crate::agent::unwind::modules::Snapshot;
-use crate::link::wire::{Clock, Engine, EngineState, Schedule};
+use crate::link::wire::{Clock, Engine, EngineState, LossCause, Schedule};
 
 /// The average time between two ticks of a process that rests, ns, at most.
 const LONGEST_REST_NS: u64 = 40_000_000;
@@ -40,6 +40,12 @@ impl WallInterval {
         if self.last { self.ns } else { self.ns / 2 }
     }
 
+    /// Returns how much of it counts for a thread of which nothing was known at its start, ns.
+    /// After a rest, the thread has come since, on average in the middle.
+    fn of_new_thread_ns(&self) -> u64 {
+        if self.is_rest { self.ns / 2 } else { self.ns }
+    }
+
     /// Divides the interval of a thread that has run since. Returns for how long it slept on
     /// before, if that is known, and the rest, ns. Short intervals are not divided. `schedule` are
     /// the thread's present figures, and `few` tells whether its files may stay open.
@@ -50,9 +56,7 @@ impl WallInterval {
         let is_awake = self.last || thread.location(few).is_none();
         match thread.slept_on(self.ns, schedule, is_awake) {
             Some(slept_ns) => (Some(slept_ns), self.ns - slept_ns),
-            // It has come since.
-            None if self.is_rest => (None, self.ns.min(self.period_ns)),
-            None => (None, self.ns),
+            None => (None, self.of_new_thread_ns()),
         }
     }
 }
@@ -97,7 +101,7 @@ impl TimerEngine {
             repeat(SleeperSample { thread, weight_ns, is_repeated });
         };
         self.threads.sample_ended(|thread| sample(thread, interval.until_end_ns(), true));
-        let (threads, few) = self.threads.iter_mut();
+        let (mut known, (threads, few)) = (0, self.threads.iter_mut());
         for thread in threads {
             let schedule = thread.schedule(few);
             if schedule.is_none() && thread.has_ended() {
@@ -112,6 +116,7 @@ impl TimerEngine {
                 self.threads_then = 0;
                 continue;
             }
+            known += 1;
             let sleeps_on = schedule.is_some() && schedule == thread.sleeping_since;
             rests &= sleeps_on;
             let mut elapsed_ns = interval.ns;
@@ -139,6 +144,13 @@ impl TimerEngine {
             }
             thread.sleeping_since = None;
             thread.owe(elapsed_ns);
+        }
+        // The agent's own thread is alive, too.
+        let unknown = self.threads.alive().saturating_sub(known + 1);
+        if unknown > 0 {
+            rests = false;
+            counters::count_unhandled(unknown);
+            counters::count_loss(LossCause::NotReady, unknown, unknown * interval.of_new_thread_ns());
         }
         self.rests = if rests { self.rests.saturating_add(1) } else { 0 };
         // The interval differs each time, so that work that repeats with the period is not always
@@ -175,7 +187,7 @@ mod tests {
         let figures = |ran_ns| Some(Schedule { ran_ns, delayed_ns: 0, slices: 7 });
         let interval = |ns, is_rest| WallInterval { ns, period_ns: 10_000, is_rest, last: true };
         let mut thread = Thread::new(1);
-        assert_eq!(interval(40_000, true).divide(&mut thread, figures(9_000), true), (None, 10_000), "it has come");
+        assert_eq!(interval(40_000, true).divide(&mut thread, figures(9_000), true), (None, 20_000), "it has come");
         assert_eq!(interval(40_000, false).divide(&mut thread, figures(9_000), true), (None, 40_000), "it ran before");
         thread.sleeping_since = figures(1_000);
         assert_eq!(interval(40_000, true).divide(&mut thread, figures(9_000), true), (Some(32_000), 8_000));
