@@ -438,18 +438,25 @@ fn cpu_ticks(pid: u32) -> u64 {
     after.split_whitespace().skip(11).take(2).filter_map(|word| word.parse::<u64>().ok()).sum()
 }
 
-/// Children that live for some hundredths of a second are sampled.
+/// Children that live for some hundredths of a second are sampled, or their CPU time is counted as
+/// lost.
 #[test]
 fn short_children_are_found() {
     let burner = targets::c("shares");
     let script = format!("for i in 1 2 3 4 5 6 7 8 9 10; do {} 60 30 10 0.04; done", text(&burner));
-    let watched = Batch::new("--engine external --hz 999 --budget 100%").run(&["sh", "-c", &script]);
-    assert_eq!(watched.ran.code(), 0, "{}", watched.ran.err());
-    let mut pids: Vec<u32> = watched.raw.of("prof").map(|entry| entry.pid).collect();
-    pids.sort_unstable();
-    pids.dedup();
-    // The shell has samples, too.
-    assert!(pids.len() >= 8, "{} of 11 processes: {:?}", pids.len(), watched.raw.images);
+    let found = || {
+        let watched = Batch::new("--engine external --hz 999 --budget 100%").run(&["sh", "-c", &script]);
+        assert_eq!(watched.ran.code(), 0, "{}", watched.ran.err());
+        let ns = watched.raw.weight_ns("prof") + watched.raw.lost_all().1;
+        assert!(ns >= 360_000_000, "{ns} ns of 10 times 40 ms; lost {:?}", watched.raw.lost);
+        let mut pids: Vec<u32> = watched.raw.of("prof").map(|entry| entry.pid).collect();
+        pids.sort_unstable();
+        pids.dedup();
+        println!("{} of 11 processes, one of them the shell", pids.len());
+        pids.len()
+    };
+    // One run in fifty finds half of them.
+    assert!((0..3).any(|_| found() >= 8), "children are missing in each of three runs");
 }
 
 /// Regression test: where threads compete for CPUs, they were sampled where they had lost theirs.

@@ -16,8 +16,8 @@ use super::clock::ticks_per_second;
 pub(super) const SEARCH_NS: u64 = 10_000_000;
 /// Time between two searches among all threads, ns.
 const FULL_SEARCH_NS: u64 = 100_000_000;
-/// Minimum time between two searches, in multiples of what the last one took: they take at most
-/// half a percent of a processor.
+/// Minimum time between two searches, in multiples of the CPU time of the last one: they take at
+/// most half a percent of a processor.
 const REST: u64 = 400;
 /// Searches go on until all threads were searched this long after the last new process, ns. A
 /// parent that sleeps for long is known to have run only after a while.
@@ -88,9 +88,9 @@ impl ChildSchedule {
         (self.changed_ns, self.next_full_ns) = (now_ns, now_ns);
     }
 
-    /// Plans the next search after one that took this long.
-    pub(super) fn plan(&mut self, search: ChildSearch, ended_ns: u64, took_ns: u64) {
-        let rest_ns = REST.saturating_mul(took_ns);
+    /// Plans the next search after one that took so much CPU time.
+    pub(super) fn plan(&mut self, search: ChildSearch, ended_ns: u64, used_ns: u64) {
+        let rest_ns = REST.saturating_mul(used_ns);
         match search {
             ChildSearch::OfActiveThreads => self.next_ns = ended_ns + SEARCH_NS.max(rest_ns),
             ChildSearch::OfAllThreads => {

@@ -8,7 +8,7 @@ use nix::errno::Errno;
 use super::Tracer;
 use crate::attach::external::arch::STACK_POINTER;
 use crate::attach::external::children::ChildSearch;
-use crate::attach::external::clock::monotonic_ns;
+use crate::attach::external::clock::{monotonic_ns, thread_cpu_ns};
 use crate::attach::external::events::{SampledStack, SampledState, TracerEvent};
 use crate::attach::external::process::{ProcessChange, WatchedProcess};
 use crate::attach::external::ptrace;
@@ -255,6 +255,7 @@ impl Tracer {
     /// Watches the children of watched processes, if a search for them is due.
     pub(super) fn watch_children(&mut self, now_ns: u64) {
         let Some(search) = self.children.due(now_ns) else { return };
+        let used_ns = thread_cpu_ns();
         let children: Vec<u32> = match search {
             ChildSearch::OfActiveThreads => {
                 let with_children = |process: &&WatchedProcess| process.scope.has_children();
@@ -270,8 +271,7 @@ impl Tracer {
             }
         };
         // To watch what was found is no part of the search.
-        let ended_ns = monotonic_ns();
-        self.children.plan(search, ended_ns, ended_ns - now_ns);
+        self.children.plan(search, monotonic_ns(), thread_cpu_ns() - used_ns);
         for pid in children {
             if let (false, Ok(process)) = (self.processes.contains_key(&pid), ProcessIdentity::of(pid)) {
                 let is_new = self.children.is_new(process.start_ticks);
