@@ -28,7 +28,7 @@ fn sixty_thirty_ten_and_the_total_at_every_rate() {
     const NAMES: [&str; 3] = ["burn_a", "burn_b", "burn_c"];
     let binary = targets::c("shares");
     let (mut hits, mut all, mut wrong) = ([0; 3], 0, 0);
-    let rates = [(50, "1.6"), (100, "1.2"), (250, "1"), (2000, "1"), (1000, "1")];
+    let rates = [(50, "2"), (100, "1.4"), (250, "1.2"), (2000, "1.2"), (1000, "1.2")];
     for (at, (hz, seconds)) in rates.into_iter().chain(std::iter::repeat((1000, "2"))).enumerate() {
         if at >= rates.len() && all >= 1_500 {
             break;
