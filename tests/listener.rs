@@ -56,12 +56,18 @@ impl Viewer {
     }
 
     fn with(name: &str, room: usize, only: Option<u32>) -> Viewer {
+        Viewer::after(name, room, only, |_, _| {})
+    }
+
+    /// Does something with the token and the path of the socket before the viewer starts to listen.
+    fn after(name: &str, room: usize, only: Option<u32>, before: impl FnOnce(u64, &Path)) -> Viewer {
         let alone = ONE_VIEWER.lock().unwrap_or_else(PoisonError::into_inner);
         let directory = std::env::temp_dir().join(format!("sigtop-listener-{}-{name}", std::process::id()));
         fs::create_dir_all(&directory).unwrap();
         let listener = Listener::bind(&directory).unwrap();
         let (token, path) = read_link(&listener);
         assert!(listener.accepts_knocked_agents());
+        before(token, &path);
         let (sender, arrivals) = bounded(room);
         let handle = listener.start(sender, FIRST, only.map(|pid| vec![pid])).unwrap();
         Viewer { handle, arrivals, rest: RefCell::default(), directory, path, token, _alone: alone }
@@ -197,6 +203,30 @@ fn a_launched_agents_messages_arrive_from_hello_to_close() {
     assert!(rest.iter().all(|arrival| arrival.source == source && arrival.at_ns >= first.at_ns));
     assert_eq!(rest[2].event, ConnectionEvent::Closed);
     assert_ne!(viewer.agent().1, source);
+}
+
+/// Regression test: what an agent had sent with its Hello was lost if it had left before the
+/// request was sent to it, as it does after it has named another viewer.
+#[test]
+fn the_messages_of_an_agent_that_does_not_wait_arrive() {
+    let viewer = Viewer::after("left", 1000, None, |token, path| {
+        let busy = encode(|writer| writer.write_busy(71).unwrap());
+        let mut agent = UnixStream::connect(path).unwrap();
+        agent.write_all(&[hello(token), thread(70), busy].concat()).unwrap();
+    });
+    let events: Vec<ConnectionEvent> = (0..4).map(|_| viewer.next().event).collect();
+    assert!(
+        matches!(
+            &events[..],
+            [
+                ConnectionEvent::Received(Message::Hello(_)),
+                ConnectionEvent::Received(Message::Thread(_)),
+                ConnectionEvent::Received(Message::Busy { viewer: 71 }),
+                ConnectionEvent::Closed
+            ]
+        ),
+        "{events:?}"
+    );
 }
 
 /// When a flush is answered, everything that was sent before it has arrived, even from an agent

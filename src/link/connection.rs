@@ -98,7 +98,7 @@ pub(super) struct Connection {
     ring: Option<File>,
 }
 
-/// The other end has closed the connection or does not read.
+/// The other end has closed the connection.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct ConnectionLost;
 
@@ -176,17 +176,17 @@ impl Connection {
         wire::decode_message(framed.kind, framed.body, memory).map(Some)
     }
 
-    /// Sends a request, now or once the agent reads.
-    pub(super) fn send(&mut self, request: &Request) -> Result<(), ConnectionLost> {
-        if self.unsent.len() > MAX_UNSENT {
-            return Err(ConnectionLost);
-        }
+    /// Sends a request, now or once the agent reads. That the connection is lost is noticed when it
+    /// is read, because the agent may have sent something before.
+    pub(super) fn send(&mut self, request: &Request) {
         let mut buffer = [0; MAX_REQUEST];
         let mut writer = Writer::new(&mut buffer, 0);
-        writer.write_request(request).map_err(|_| ConnectionLost)?;
+        if self.unsent.len() > MAX_UNSENT || writer.write_request(request).is_err() {
+            return;
+        }
         let length = writer.length();
         self.unsent.extend_from_slice(&buffer[..length]);
-        self.flush()
+        self.flush();
     }
 
     /// Returns whether requests wait to be sent.
@@ -195,15 +195,14 @@ impl Connection {
     }
 
     /// Sends as much of the requests as the socket accepts.
-    pub(super) fn flush(&mut self) -> Result<(), ConnectionLost> {
+    pub(super) fn flush(&mut self) {
         while !self.unsent.is_empty() {
             match self.stream.write(&self.unsent) {
                 Ok(count) => drop(self.unsent.drain(..count)),
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}
-                Err(error) if error.kind() == ErrorKind::WouldBlock => return Ok(()),
-                Err(_) => return Err(ConnectionLost),
+                Err(error) if error.kind() == ErrorKind::WouldBlock => return,
+                Err(_) => self.unsent.clear(),
             }
         }
-        Ok(())
     }
 }

@@ -207,7 +207,7 @@ impl EventLoop {
             let is_accepted =
                 |connection: &&mut Connection| matches!(connection.state, ConnectionState::Accepted { .. });
             for connection in self.connections.iter_mut().filter(is_accepted) {
-                drop(connection.send(&request)); // a lost connection is noticed when it is read
+                connection.send(&request);
             }
             self.policy.request = request;
         }
@@ -311,11 +311,12 @@ impl EventLoop {
         }
     }
 
-    /// Receives from a connection and sends what it is due. Returns whether it stays open.
+    /// Receives from a connection and sends what it is due. Returns whether it stays open: until
+    /// everything is read that was sent before it was closed.
     fn serve(&mut self, connection: &mut Connection) -> Result<bool, Stopped> {
         let received = connection.receive(&mut self.scratch);
         self.at_ns = clock_gettime(ClockId::CLOCK_MONOTONIC).map_or(0, |now| now.num_nanoseconds() as u64);
-        let alive = received.and_then(|()| connection.flush());
+        connection.flush();
         loop {
             match connection.next() {
                 Ok(Some(message)) => {
@@ -330,7 +331,7 @@ impl EventLoop {
                 }
             }
         }
-        match (alive, &connection.state) {
+        match (received, &connection.state) {
             (Ok(()), _) => return Ok(true),
             (Err(ConnectionLost), ConnectionState::Accepted { source, .. }) => {
                 for message in connection.recover_unsent() {
@@ -407,7 +408,8 @@ impl EventLoop {
         let has_agent = earlier.is_some_and(|earlier| !earlier.is_sampler) && self.prefers_agents();
         if is_unwanted || is_sampler && has_agent {
             connection.state = ConnectionState::Dismissed { since: Instant::now() };
-            return Ok(connection.send(&Request::Leave).is_ok());
+            connection.send(&Request::Leave);
+            return Ok(true);
         }
         let source = SourceId(self.next_source);
         self.next_source += 1;
@@ -423,12 +425,9 @@ impl EventLoop {
         }
         let received = Box::new(Received::new(hello.pid));
         connection.state = ConnectionState::Accepted { source, memory: stack_memory(), received };
-        let alive = connection.send(&request);
+        connection.send(&request);
         self.deliver(connection.pid, source, ConnectionEvent::Received(Message::Hello(hello)))?;
-        if alive == Err(ConnectionLost) {
-            self.deliver(connection.pid, source, ConnectionEvent::Closed)?;
-        }
-        Ok(alive.is_ok())
+        Ok(true)
     }
 
     /// Returns whether a process is sampled by its agent, if it has one, and not from outside.
@@ -446,8 +445,7 @@ impl EventLoop {
             {
                 dismissed.push((connection.pid, *source, received.final_counters()));
                 connection.state = ConnectionState::Dismissed { since: Instant::now() };
-                // A lost connection is noticed when it is read.
-                let _ = connection.send(&Request::Leave);
+                connection.send(&Request::Leave);
             }
         }
         dismissed.into_iter().try_for_each(|(pid, source, counters)| {
