@@ -13,6 +13,10 @@ use crate::attach::proc::{self, ProcStat};
 
 /// The time between two looks.
 pub(super) const LOOK: Duration = Duration::from_millis(20);
+/// Number of looks in a row at which a sampler that hangs is silent. A virtual machine may lose a
+/// CPU for a tenth of a second, and the sampler alone repairs a system call that a stop has
+/// interrupted.
+const SILENT_LOOKS: u32 = 10;
 /// CPU time of a silent sampler between two looks, ns, from which on it is in an endless loop.
 const LOOPS_NS: u64 = LOOK.as_nanos() as u64 / 2;
 
@@ -20,27 +24,29 @@ const LOOPS_NS: u64 = LOOK.as_nanos() as u64 / 2;
 #[derive(Debug)]
 pub(super) struct Watchdog {
     heartbeat: File,
-    /// The CPU time that the sampler had used at the last look if it was silent then, ns.
-    silent_at_ns: Option<u64>,
+    /// Number of looks in a row at which it was silent and did not wait for a CPU.
+    silent_looks: u32,
+    /// The CPU time that it had used at the last of them, ns.
+    used_ns: u64,
 }
 
 impl Watchdog {
     pub(super) fn new(heartbeat: File) -> Watchdog {
-        Watchdog { heartbeat, silent_at_ns: None }
+        Watchdog { heartbeat, silent_looks: 0, used_ns: 0 }
     }
 
-    /// Returns whether this sampler hangs while stops are under way: it is silent at two looks in a
-    /// row. After one, the whole machine may have stood still. To be asked once in [`LOOK`].
+    /// Returns whether this sampler hangs while stops are under way. To be asked once in [`LOOK`].
     pub(super) fn finds_hanging(&mut self, sampler: u32) -> bool {
         if !heartbeat::is_silent(&self.heartbeat) {
-            self.silent_at_ns = None;
+            self.silent_looks = 0;
             return false;
         }
         let state = ProcStat::of_thread(sampler, sampler).map_or(b'X', |stat| stat.state);
         let used_ns = proc::schedule(sampler).map_or(0, |schedule| schedule.ran_ns);
-        let Some(before_ns) = self.silent_at_ns.replace(used_ns) else { return false };
+        let since_ns = used_ns.saturating_sub(std::mem::replace(&mut self.used_ns, used_ns));
+        self.silent_looks = if waits_for_cpu(state, since_ns) { 0 } else { self.silent_looks + 1 };
         // It may have got its CPU meanwhile.
-        !waits_for_cpu(state, used_ns.saturating_sub(before_ns)) && heartbeat::is_silent(&self.heartbeat)
+        self.silent_looks >= SILENT_LOOKS && heartbeat::is_silent(&self.heartbeat)
     }
 }
 
@@ -90,7 +96,9 @@ mod tests {
         assert!(!watchdog.finds_hanging(pid), "no stop is under way");
         // A time long ago.
         file.write_all_at(&1_u64.to_ne_bytes(), 0).unwrap();
-        assert!(!watchdog.finds_hanging(pid), "the machine may have stood still");
+        for look in 1..SILENT_LOOKS {
+            assert!(!watchdog.finds_hanging(pid), "the machine may have stood still for {look} looks");
+        }
         assert!(watchdog.finds_hanging(pid));
     }
 }
