@@ -84,14 +84,17 @@ pub fn run() -> io::Result<()> {
     // Before any thread starts, so that all of them have it blocked.
     ptrace::block_events()?;
     let (tell, commands) = unbounded();
-    let (ask, requests) = unbounded();
+    // These allocate nothing later: tracer and walker must not share the locks of an allocator.
+    let (ask, requests) = bounded(MAX_QUEUED);
+    let (give_back, spare) = bounded(MAX_QUEUED);
     let (send, events) = bounded(MAX_QUEUED);
     let (refuse, refused) = unbounded();
     let config = SamplerConfig { clock: setup.config.0, period_ns: setup.config.1 };
     let viewer = ViewerAddress { path: setup.path, token: setup.token };
     thread::Builder::new().name("commands".to_owned()).spawn(move || read_commands(&mut lines, &tell))?;
-    let walker =
-        thread::Builder::new().name("walker".to_owned()).spawn(move || Walker::new(viewer, ask).run(&events))?;
+    let walker = thread::Builder::new()
+        .name("walker".to_owned())
+        .spawn(move || Walker::new(viewer, ask, give_back).run(&events))?;
     thread::Builder::new().name("answers".to_owned()).spawn(move || {
         for pid in refused {
             // The process may have ended by the time that the viewer reads this.
@@ -101,7 +104,7 @@ pub fn run() -> io::Result<()> {
             }
         }
     })?;
-    let links = TracerLinks { commands, requests, events: send, refused: refuse, follow: setup.follow };
+    let links = TracerLinks { commands, requests, spare, events: send, refused: refuse, follow: setup.follow };
     become_urgent();
     // The tracer is dropped at the end of its statement, so that the walker ends too.
     Tracer::new(links, config, heartbeat).run();

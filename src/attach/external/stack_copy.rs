@@ -81,14 +81,15 @@ impl StackCopy {
         self.pieces[..self.used].iter().map(|piece| piece.length).sum()
     }
 
-    /// Returns a copy without unused buffers.
-    pub(crate) fn compact(&self) -> StackCopy {
-        let compact = |piece: &StackPiece| StackPiece {
-            start: piece.start,
-            bytes: piece.copied().to_vec(),
-            length: piece.length,
-        };
-        StackCopy { pieces: self.pieces[..self.used].iter().map(compact).collect(), used: self.used }
+    /// Copies everything to another copy, in place of what that has.
+    pub(crate) fn copy_to(&self, other: &mut StackCopy) {
+        other.clear();
+        for piece in &self.pieces[..self.used] {
+            other.add(piece.start, piece.length, |bytes| {
+                bytes.copy_from_slice(piece.copied());
+                piece.length
+            });
+        }
     }
 }
 
@@ -112,7 +113,11 @@ mod tests {
         assert_eq!((copy.word(0x1009), copy.word(0xfff), copy.word(u64::MAX)), (None, None, None));
         assert_eq!(copy.bytes(u64::MAX - 15, 1), Some(&[16][..]));
         assert_eq!(copy.first_piece(), Some((0x1000, 0x1010)));
-        assert_eq!(copy.compact().word(0x1008), copy.word(0x1008));
+        let mut other = StackCopy::default();
+        assert!(other.add(0x7000, 24, fill(48)));
+        copy.copy_to(&mut other);
+        assert!(other.words().eq(copy.words()) && other.word(0x1008) == copy.word(0x1008));
+        assert_eq!((other.word(0x1010), other.word(0x7000), other.len()), (None, None, copy.len()));
         copy.clear();
         assert!(!copy.add(0x1000, 8, |_| 0), "nothing could be copied");
         assert_eq!((copy.word(0x1000), copy.first_piece()), (None, None));

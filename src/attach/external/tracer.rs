@@ -59,11 +59,26 @@ pub(super) enum TracerCommand {
 pub(super) struct TracerLinks {
     pub(super) commands: Receiver<TracerCommand>,
     pub(super) requests: Receiver<WalkerRequest>,
+    /// Stacks that are walked. Their memory is used again: an allocator has locks, and while the
+    /// walker waits for a CPU with one of them, threads would stand still.
+    pub(super) spare: Receiver<SampledStack>,
     pub(super) events: Sender<(ImageId, TracerEvent)>,
     /// Receives the pids of processes whose threads the kernel refuses to stop.
     pub(super) refused: Sender<u32>,
     /// Whether child processes are watched, too.
     pub(super) follow: bool,
+}
+
+impl TracerLinks {
+    /// Returns a copy of a stack, without unused buffers.
+    fn copy_of(&self, stack: &StackCopy) -> StackCopy {
+        let mut copy = match self.spare.try_recv() {
+            Ok(SampledStack::Copied(_, spare, _)) => spare,
+            _ => StackCopy::default(),
+        };
+        stack.copy_to(&mut copy);
+        copy
+    }
 }
 
 /// The state of the tracer thread.
@@ -391,7 +406,7 @@ impl Tracer {
                 (weight_ns, 0, state)
             }
         };
-        let stack = SampledStack::Copied(registers.registers(), self.scratch.compact(), list);
+        let stack = SampledStack::Copied(registers.registers(), self.links.copy_of(&self.scratch), list);
         if weight_ns == 0 {
             return self.send_sample(image, tid, delayed_ns, now_ns, (stack, SampledState::Runnable));
         }

@@ -96,14 +96,16 @@ pub(super) struct Walker {
     viewer: ViewerAddress,
     images: BTreeMap<ImageId, Image>,
     requests: Sender<WalkerRequest>,
+    /// Gives stacks back to the tracer, which has allocated them.
+    spare: Sender<SampledStack>,
     frames: Vec<u64>,
     /// CPU time of the sampler that was reported with any image, ns.
     reported_cpu_ns: u64,
 }
 
 impl Walker {
-    pub(super) fn new(viewer: ViewerAddress, requests: Sender<WalkerRequest>) -> Walker {
-        Walker { viewer, images: BTreeMap::new(), requests, frames: Vec::new(), reported_cpu_ns: 0 }
+    pub(super) fn new(viewer: ViewerAddress, requests: Sender<WalkerRequest>, spare: Sender<SampledStack>) -> Walker {
+        Walker { viewer, images: BTreeMap::new(), requests, spare, frames: Vec::new(), reported_cpu_ns: 0 }
     }
 
     /// Runs until the tracer has ended.
@@ -172,11 +174,14 @@ impl Walker {
                     WalkEnd::Root | WalkEnd::Truncated => None,
                 };
                 if let Some(around) = around {
-                    let _ = self.requests.send(WalkerRequest::CopyMore { image: id, tid: sample.tid, around });
+                    // If there is no room, the next stack asks again.
+                    let _ = self.requests.try_send(WalkerRequest::CopyMore { image: id, tid: sample.tid, around });
                 }
                 let has_run = matches!(sample.stack, SampledStack::Copied(..));
                 let named = image.name_thread(sample.tid, has_run);
-                named.and_then(|()| image.send_wait(&sample)).and_then(|()| image.send_sample(&sample))
+                let sent = named.and_then(|()| image.send_wait(&sample)).and_then(|()| image.send_sample(&sample));
+                let _ = self.spare.try_send(sample.stack);
+                sent
             }
             TracerEvent::Counters(counters) => {
                 // The viewer adds up what the images report.

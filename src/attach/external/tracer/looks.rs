@@ -243,7 +243,7 @@ impl Tracer {
                 let Some(false) = process.update_thread(tid, self.tick) else { return };
                 let Some(thread) = process.threads.get_mut(&tid) else { return };
                 thread.is_stack_known = true;
-                SampledStack::Copied(registers, self.scratch.compact(), list)
+                SampledStack::Copied(registers, self.links.copy_of(&self.scratch), list)
             }
         };
         let Some(thread) = process.threads.get_mut(&tid) else { return };
