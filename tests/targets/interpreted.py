@@ -26,11 +26,12 @@ def burn_c(seconds):
 
 
 def shares(seconds):
-    """Functions that use 60, 30 and 10 percent of the time."""
-    for _ in range(int(seconds * 100)):
-        burn_a(0.006)
-        burn_b(0.003)
-        burn_c(0.001)
+    """Functions that use 60, 30 and 10 percent of the time. Turns of one length would keep step with ticks."""
+    for turn in range(int(seconds * 100)):
+        length = 0.5 + turn * 0.618034 % 1
+        burn_a(0.006 * length)
+        burn_b(0.003 * length)
+        burn_c(0.001 * length)
 
 
 def leaf(n):
