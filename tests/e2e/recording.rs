@@ -266,8 +266,10 @@ fn a_limit_that_is_reached_on_the_way_loses_nothing() {
     let limited = |name: &str| {
         let file = directory.file(name);
         fs::write(&file, "the old one").expect("written");
-        let command = format!("{SIGTOP} record --hz 999 -o {} -- {} 60 30 10 3", file.display(), target.display());
-        (run(Command::new("sh").args(["-c", &format!("ulimit -f 4; exec {command}")])), file)
+        // Wall-clock times differ from sample to sample, so that the recording takes more room.
+        let options = format!("--clock wall --hz 999 -o {}", file.display());
+        let command = format!("{SIGTOP} record {options} -- {} 60 30 10 3", target.display());
+        (run(Command::new("sh").args(["-c", &format!("ulimit -f 6; exec {command}")])), file)
     };
     let (ran, file) = limited("a.sigtop");
     assert_eq!(ran.code(), 125, "{}", ran.err());
