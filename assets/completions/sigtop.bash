@@ -96,7 +96,7 @@ _sigtop() {
                     return 0
                     ;;
                 --engine)
-                    COMPREPLY=($(compgen -W "threads itimer external" -- "${cur}"))
+                    COMPREPLY=($(compgen -W "threads itimer external events ptrace" -- "${cur}"))
                     return 0
                     ;;
                 --hz)
@@ -246,7 +246,7 @@ _sigtop() {
                     return 0
                     ;;
                 --engine)
-                    COMPREPLY=($(compgen -W "threads itimer external" -- "${cur}"))
+                    COMPREPLY=($(compgen -W "threads itimer external events ptrace" -- "${cur}"))
                     return 0
                     ;;
                 --hz)
@@ -596,7 +596,7 @@ _sigtop() {
                     return 0
                     ;;
                 --engine)
-                    COMPREPLY=($(compgen -W "threads itimer external" -- "${cur}"))
+                    COMPREPLY=($(compgen -W "threads itimer external events ptrace" -- "${cur}"))
                     return 0
                     ;;
                 --hz)

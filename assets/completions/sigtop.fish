@@ -32,7 +32,9 @@ alloc\t'allocated bytes, sampled by the agent'
 live\t'allocated bytes that are not freed yet'"
 complete -c sigtop -n "__fish_sigtop_needs_command" -l engine -d 'Timer source: one POSIX timer per thread, one setitimer(2) per process, or sampling from outside with ptrace(2), without the agent. With itimer, a target that resets SIGPROF to its default action is killed, blocking system calls fail with EINTR, and time is attributed to threads inexactly [default: threads; external for a process without the agent]' -r -f -a "threads\t'one POSIX timer per thread, timer_create(2)'
 itimer\t'one setitimer(2) per process: interrupts system calls, and kills a target that resets the signal'
-external\t'no agent: threads are stopped for an instant by ptrace(2)'"
+external\t'no agent: from outside, by perf events if allowed, else by ptrace'
+events\t'no agent: the kernel takes the samples, perf_event_open(2)'
+ptrace\t'no agent: threads are stopped for an instant by ptrace(2), which ends some large reads and writes early'"
 complete -c sigtop -n "__fish_sigtop_needs_command" -s F -l hz -l freq -d 'Sampling frequency in Hz [default: 99]' -r
 complete -c sigtop -n "__fish_sigtop_needs_command" -l period -d 'Sampling period, such as 10ms' -r
 complete -c sigtop -n "__fish_sigtop_needs_command" -l bytes -d 'Mean number of allocated bytes between two samples of the clocks of memory, such as 64k. More in threads that allocate very quickly (see --budget) [default: 512k]' -r
@@ -114,7 +116,9 @@ alloc\t'allocated bytes, sampled by the agent'
 live\t'allocated bytes that are not freed yet'"
 complete -c sigtop -n "__fish_sigtop_using_subcommand demo" -l engine -d 'Timer source: one POSIX timer per thread, one setitimer(2) per process, or sampling from outside with ptrace(2), without the agent. With itimer, a target that resets SIGPROF to its default action is killed, blocking system calls fail with EINTR, and time is attributed to threads inexactly [default: threads; external for a process without the agent]' -r -f -a "threads\t'one POSIX timer per thread, timer_create(2)'
 itimer\t'one setitimer(2) per process: interrupts system calls, and kills a target that resets the signal'
-external\t'no agent: threads are stopped for an instant by ptrace(2)'"
+external\t'no agent: from outside, by perf events if allowed, else by ptrace'
+events\t'no agent: the kernel takes the samples, perf_event_open(2)'
+ptrace\t'no agent: threads are stopped for an instant by ptrace(2), which ends some large reads and writes early'"
 complete -c sigtop -n "__fish_sigtop_using_subcommand demo" -s F -l hz -l freq -d 'Sampling frequency in Hz [default: 99]' -r
 complete -c sigtop -n "__fish_sigtop_using_subcommand demo" -l period -d 'Sampling period, such as 10ms' -r
 complete -c sigtop -n "__fish_sigtop_using_subcommand demo" -l bytes -d 'Mean number of allocated bytes between two samples of the clocks of memory, such as 64k. More in threads that allocate very quickly (see --budget) [default: 512k]' -r
@@ -280,7 +284,9 @@ alloc\t'allocated bytes, sampled by the agent'
 live\t'allocated bytes that are not freed yet'"
 complete -c sigtop -n "__fish_sigtop_using_subcommand record" -l engine -d 'Timer source: one POSIX timer per thread, one setitimer(2) per process, or sampling from outside with ptrace(2), without the agent. With itimer, a target that resets SIGPROF to its default action is killed, blocking system calls fail with EINTR, and time is attributed to threads inexactly [default: threads; external for a process without the agent]' -r -f -a "threads\t'one POSIX timer per thread, timer_create(2)'
 itimer\t'one setitimer(2) per process: interrupts system calls, and kills a target that resets the signal'
-external\t'no agent: threads are stopped for an instant by ptrace(2)'"
+external\t'no agent: from outside, by perf events if allowed, else by ptrace'
+events\t'no agent: the kernel takes the samples, perf_event_open(2)'
+ptrace\t'no agent: threads are stopped for an instant by ptrace(2), which ends some large reads and writes early'"
 complete -c sigtop -n "__fish_sigtop_using_subcommand record" -s F -l hz -l freq -d 'Sampling frequency in Hz [default: 99]' -r
 complete -c sigtop -n "__fish_sigtop_using_subcommand record" -l period -d 'Sampling period, such as 10ms' -r
 complete -c sigtop -n "__fish_sigtop_using_subcommand record" -l bytes -d 'Mean number of allocated bytes between two samples of the clocks of memory, such as 64k. More in threads that allocate very quickly (see --budget) [default: 512k]' -r

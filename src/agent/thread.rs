@@ -295,7 +295,9 @@ impl Agent {
     pub(super) fn handle_request(&mut self, socket: &mut Socket, request: Request) -> Result<(), PeerGone> {
         match request {
             // The viewer samples from outside.
-            Request::Engage { engine: Engine::External, .. } | Request::Leave => Err(PeerGone),
+            Request::Engage { engine: Engine::External | Engine::Events | Engine::Ptrace, .. } | Request::Leave => {
+                Err(PeerGone)
+            }
             Request::Engage { clock, engine, period_ns, per_second, is_continued } => {
                 self.requested = Some(Request::Engage { clock, engine, period_ns, per_second, is_continued: false });
                 if let Some(order) = self.collector.as_ref().map(ProfileAggregate::request)

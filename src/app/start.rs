@@ -63,7 +63,7 @@ pub(super) fn select_processes(args: &WatchArgs) -> Result<Selection, Failure> {
 
 /// Checks that a process can be watched, from outside if the arguments say so.
 pub(super) fn check_process(args: &WatchArgs, pid: u32) -> Result<AttachableProcess, Failure> {
-    Ok(if args.engine() == Engine::External { find::check_external(pid)? } else { find::check(pid)? })
+    Ok(if args.engine().is_external() { find::check_external(pid)? } else { find::check(pid)? })
 }
 
 /// Shows the list of processes, filtered by `filter` to begin with.
@@ -88,7 +88,7 @@ pub(super) fn launch_target(args: &WatchArgs, stdio: Stdio) -> Result<PendingSes
     }
     let mut settings = session_settings(args, &args.command);
     if let Some(obstacle) = &program.obstacle
-        && settings.engine != Engine::External
+        && !settings.engine.is_external()
     {
         settings.engine = Engine::External;
         if !args.screen.quiet {
@@ -98,13 +98,13 @@ pub(super) fn launch_target(args: &WatchArgs, stdio: Stdio) -> Result<PendingSes
     check_clock(&settings)?;
     let places = AgentDirectories::of_user();
     let library = match settings.engine {
-        Engine::External => None,
+        Engine::External | Engine::Events | Engine::Ptrace => None,
         Engine::Threads | Engine::Itimer => Some(find_library(&places, args.screen.quiet)?),
     };
     let listener = listen(&places)?;
     let link = listener.link_variable(settings.clock.sampled(), settings.period());
     let preload = library.as_deref().map(|library| Preload { library, link: &link });
-    let mut sampler = Sampler::new(&link, settings.follow);
+    let mut sampler = Sampler::new(&link, settings.follow, settings.engine);
     if preload.is_none() {
         sampler.start()?;
     }
@@ -117,7 +117,7 @@ pub(super) fn launch_target(args: &WatchArgs, stdio: Stdio) -> Result<PendingSes
 
 /// Refuses a clock of memory for a target that carries no agent.
 fn check_clock(settings: &Settings) -> Result<(), Failure> {
-    if settings.engine == Engine::External && settings.clock.is_memory() {
+    if settings.engine.is_external() && settings.clock.is_memory() {
         let sentence = "allocations cannot be sampled from outside: they need the agent (leave out --clock)";
         return Err(Failure::new(Failure::USAGE, sentence));
     }
@@ -153,13 +153,13 @@ pub(super) fn attach_target(args: &WatchArgs, carriers: Vec<AttachableProcess>) 
         words.extend(carrier.command_line.iter().cloned());
     }
     let mut settings = session_settings(args, &words);
-    if carriers.iter().all(|process| process.method == WatchMethod::External) {
+    if !settings.engine.is_external() && carriers.iter().all(|process| process.method == WatchMethod::External) {
         settings.engine = Engine::External;
     }
     check_clock(&settings)?;
     let listener = listen(&AgentDirectories::of_user())?;
     let link = listener.link_variable(settings.clock.sampled(), settings.period());
-    let sampler = Sampler::new(&link, settings.follow);
+    let sampler = Sampler::new(&link, settings.follow, settings.engine);
     Ok(PendingSession { target: WatchTarget::Attached(carriers), settings, listener, sampler })
 }
 

@@ -60,7 +60,14 @@ impl Keyword for Engine {
                 "itimer",
                 "one setitimer(2) per process: interrupts system calls, and kills a target that resets the signal",
             ),
-            Engine::External => Word::new("external", "no agent: threads are stopped for an instant by ptrace(2)"),
+            Engine::External => {
+                Word::new("external", "no agent: from outside, by perf events if allowed, else by ptrace")
+            }
+            Engine::Events => Word::new("events", "no agent: the kernel takes the samples, perf_event_open(2)"),
+            Engine::Ptrace => Word::new(
+                "ptrace",
+                "no agent: threads are stopped for an instant by ptrace(2), which ends some large reads and writes early",
+            ),
         }
     }
 }

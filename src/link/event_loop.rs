@@ -19,9 +19,7 @@ use nix::time::{ClockId, clock_gettime};
 
 use super::connection::{Connection, ConnectionLost, ConnectionState, READ_BYTES, Received};
 use super::sockets::ListeningSockets;
-use super::wire::{
-    Arrival, ConnectionEvent, Engine, Hello, Malformed, Message, Request, SourceId, SpawnCause, stack_memory,
-};
+use super::wire::{Arrival, ConnectionEvent, Hello, Malformed, Message, Request, SourceId, SpawnCause, stack_memory};
 
 /// Maximum number of simultaneous connections. Each may buffer up to 341 KiB.
 pub const MAX_CONNECTIONS: usize = 1024;
@@ -418,7 +416,7 @@ impl EventLoop {
         let mut request = self.policy.request;
         if let Some(sampler) = earlier.filter(|earlier| earlier.is_sampler && !is_sampler)
             && let Request::Engage { is_continued, engine, .. } = &mut request
-            && *engine != Engine::External
+            && !engine.is_external()
         {
             *is_continued = sampler.start_ticks == start_ticks;
             self.superseded.push(sampler.source);
@@ -432,7 +430,7 @@ impl EventLoop {
 
     /// Returns whether a process is sampled by its agent, if it has one, and not from outside.
     fn prefers_agents(&self) -> bool {
-        !matches!(self.policy.request, Request::Engage { engine: Engine::External, .. })
+        !matches!(self.policy.request, Request::Engage { engine, .. } if engine.is_external())
     }
 
     /// Asks samplers to leave the processes whose agents have connected.

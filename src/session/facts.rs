@@ -196,7 +196,7 @@ impl Facts {
 
     /// Returns why there are fewer samples than requested, if the sampler is the reason.
     pub fn rate_limit(&self) -> Option<&'static str> {
-        let got = self.effective_hz.filter(|_| self.period_ns > 0 && self.engine == Engine::External)?;
+        let got = self.effective_hz.filter(|_| self.period_ns > 0 && self.engine.is_external())?;
         let is_low = got * (self.period_ns as f64) < LOW_RATE * 1e9;
         let is_busy = self.agent_of_a_cpu.is_some_and(|share| share >= BUSY_SAMPLER);
         let words =

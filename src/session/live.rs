@@ -103,7 +103,7 @@ impl LiveTarget {
         pids.sort_unstable();
         pids.dedup();
         let before = self.ledger.outside_ns;
-        self.ledger.is_external = settings.engine == Engine::External;
+        self.ledger.is_external = settings.engine.is_external();
         self.ledger.read(&pids, profile, sampling(settings), now_ns);
         self.ledger.outside_ns != before
     }
@@ -222,7 +222,7 @@ impl LiveTarget {
 
     fn reach_all_silent(&mut self, profile: &Profile, settings: &Settings, now_ns: u64) -> Option<String> {
         let connected = |pid: u32| profile.processes().iter().any(|process| process.pid == pid && process.connected);
-        if settings.engine == Engine::External {
+        if settings.engine.is_external() {
             return None;
         }
         let named = self.target.agent_pids();
@@ -279,7 +279,7 @@ impl LiveTarget {
     /// Has descendants of programs with the agent sampled that cannot carry it.
     pub(super) fn sample_strangers(&mut self, profile: &Profile, settings: &Settings, now_ns: u64) {
         let roots = self.target.agent_pids();
-        let is_possible = settings.engine != Engine::External && !settings.clock.is_memory();
+        let is_possible = !settings.engine.is_external() && !settings.clock.is_memory();
         if is_possible && settings.follow && !roots.is_empty() {
             let connected: HashSet<u32> =
                 profile.processes().iter().filter(|process| process.connected).map(|process| process.pid).collect();
@@ -294,7 +294,7 @@ impl LiveTarget {
         let is_launched = matches!(self.target, WatchTarget::Launched(_));
         // A launched program that has the agent has been sampled through it before.
         let is_new = is_launched && self.target.agent_pids().is_empty();
-        let pids = if settings.engine == Engine::External { self.target.pids() } else { self.target.external_pids() };
+        let pids = if settings.engine.is_external() { self.target.pids() } else { self.target.external_pids() };
         for pid in pids {
             if let Err(error) = self.sampler.watch(pid, is_new) {
                 return Some((error.to_string(), false));
@@ -326,12 +326,16 @@ impl LiveTarget {
     /// If the target cannot be sampled by this engine: one sentence.
     pub(super) fn select_engine(&mut self, engine: Engine) -> Result<(), String> {
         match engine {
-            Engine::External => {
+            Engine::External | Engine::Events | Engine::Ptrace => {
                 for pid in self.target.pids() {
                     rights::check(pid).map_err(|cause| format!("process {pid} {cause}"))?;
                 }
                 // Their timers are disarmed, and they have to be woken again.
                 self.has_dismissed_agents = true;
+                // The next one takes up the same processes.
+                self.sampler.stop();
+                self.outside.forget();
+                self.sampler.select_engine(engine);
             }
             Engine::Threads | Engine::Itimer => {
                 if self.target.external_pids() == self.target.pids() {

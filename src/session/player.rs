@@ -192,8 +192,7 @@ impl Player {
                 words.extend(warning(&arrival));
                 // Besides agents, a sampler may sample processes that sleep.
                 if let ConnectionEvent::Received(Message::Engaged(said)) = &arrival.event
-                    && (said.engine != Engine::External
-                        || engaged.as_ref().is_none_or(|last| last.engine == Engine::External))
+                    && (!said.engine.is_external() || engaged.as_ref().is_none_or(|last| last.engine.is_external()))
                 {
                     *engaged = Some(said.clone());
                 }

@@ -101,7 +101,7 @@ impl Settings {
     /// The engine in use: the selected one, except that the user clock needs `setitimer`.
     pub fn engine_in_use(&self) -> Engine {
         match self.engine {
-            Engine::External => Engine::External,
+            external if external.is_external() => external,
             _ if self.clock == Clock::Virtual => Engine::Itimer,
             engine => engine,
         }

@@ -16,7 +16,7 @@ use std::collections::{HashMap, VecDeque};
 use super::chance::Chance;
 use crate::attach::diagnose::{self, Diagnosis, diagnose};
 use crate::attach::proc::{self, ProcStat};
-use crate::link::wire::{Engine, SCHEDULER_TICK_NS, TICK_SIGNALS};
+use crate::link::wire::{SCHEDULER_TICK_NS, TICK_SIGNALS};
 use crate::profile::Profile;
 use crate::profile::loss::LossCause;
 
@@ -365,7 +365,7 @@ fn shown_by_pid(profile: &Profile) -> HashMap<u32, Shown> {
     for process in profile.processes() {
         let of = shown.entry(process.pid).or_default();
         let lost_ns = process.account.lost_ns.iter().fold(0u64, |sum, &ns| sum.saturating_add(ns));
-        let is_external = process.engaged.as_ref().is_some_and(|engaged| engaged.engine == Engine::External);
+        let is_external = process.engaged.as_ref().is_some_and(|engaged| engaged.engine.is_external());
         // The time of a sampler is not that of the process.
         let agent_ns = if is_external { 0 } else { process.account.agent_cpu_ns };
         let parts = [process.sampled_ns, lost_ns, agent_ns];

@@ -125,7 +125,7 @@ impl TimerEngine {
         self.disarm();
         self.engaged = Engaged { clock, engine, period_ns, state: EngineState::Off, signal: 0 };
         let result = match engine {
-            Engine::External => Err(EngineState::Unsupported),
+            Engine::External | Engine::Events | Engine::Ptrace => Err(EngineState::Unsupported),
             _ if clock.is_memory() => {
                 self.scan(true);
                 Ok(0)
@@ -372,7 +372,7 @@ impl TimerEngine {
             match (self.engaged.engine, self.engaged.clock) {
                 (_, Clock::Alloc | Clock::Live) => {}
                 (Engine::Threads, clock) => self.arm_cpu(signal, clock == Clock::Prof),
-                (Engine::Itimer | Engine::External, _) => {}
+                (Engine::Itimer | Engine::External | Engine::Events | Engine::Ptrace, _) => {}
             }
         }
         if due && is_short(self) {

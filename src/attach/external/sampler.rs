@@ -1,7 +1,7 @@
 //! The program of the sampler process: reads the viewer's commands and runs tracer and walker.
 //!
 //! Standard input is a socket to the viewer; standard output is the memory file of the heartbeat.
-//! The first line is the link variable that agents get, and `follow` or `alone`. Each further line
+//! The first line is `follow` or `alone`, the engine, and the link variable that agents get. Each further line
 //! is a process to watch, by pid and start time, and what is sampled of it ([`WatchScope`]). The
 //! sampler answers with lines that name processes that it may not watch. It ends with its standard
 //! input.
@@ -26,7 +26,7 @@ use super::scope::WatchScope;
 use super::tracer::{Tracer, TracerCommand, TracerLinks};
 use super::walker::{ViewerAddress, Walker};
 use crate::attach::proc::ProcessIdentity;
-use crate::link::wire::{Clock, PERIODS_NS};
+use crate::link::wire::{Clock, Engine, PERIODS_NS};
 
 /// Maximum length of a line of the viewer, bytes.
 const MAX_LINE: u64 = 8192;
@@ -42,22 +42,30 @@ struct Setup {
     config: (Clock, u64),
     path: PathBuf,
     follow: bool,
+    engine: Engine,
 }
 
-/// Parses `follow TOKEN:VIEWER_PID:PERIOD_NS:CLOCK:PATH`, or `alone …`.
+/// Parses `follow external TOKEN:VIEWER_PID:PERIOD_NS:CLOCK:PATH`, or `alone …`, and other engines.
 fn parse_setup(line: &[u8]) -> Option<Setup> {
-    let (word, link) = (line.split(|&byte| byte == b' ').next()?, line.splitn(2, |&byte| byte == b' ').nth(1)?);
-    let follow = match word {
+    let mut words = line.splitn(3, |&byte| byte == b' ');
+    let follow = match words.next()? {
         b"follow" => true,
         b"alone" => false,
         _ => return None,
     };
+    let engine = match words.next()? {
+        b"external" => Engine::External,
+        b"events" => Engine::Events,
+        b"ptrace" => Engine::Ptrace,
+        _ => return None,
+    };
+    let link = words.next()?;
     let mut parts = link.splitn(5, |&byte| byte == b':');
     let mut number = || std::str::from_utf8(parts.next()?).ok()?.parse::<u64>().ok();
     let (token, _, period_ns, clock) = (number()?, number()?, number()?, number()?);
     let clock = Clock::from_wire(u8::try_from(clock).ok()?).ok()?;
     let path = PathBuf::from(OsStr::from_bytes(parts.next().filter(|path| !path.is_empty())?));
-    PERIODS_NS.contains(&period_ns).then_some(Setup { token, config: (clock, period_ns), path, follow })
+    PERIODS_NS.contains(&period_ns).then_some(Setup { token, config: (clock, period_ns), path, follow, engine })
 }
 
 /// Parses `PID START_TICKS SCOPE`.
@@ -154,10 +162,20 @@ mod tests {
 
     #[test]
     fn lines_of_the_viewer_are_read_or_refused() {
-        let setup = parse_setup(b"follow 77:41:10101010:1:/run/user/0/a:b c.sock").unwrap();
+        let setup = parse_setup(b"follow events 77:41:10101010:1:/run/user/0/a:b c.sock").unwrap();
         let path = PathBuf::from("/run/user/0/a:b c.sock");
-        assert_eq!(setup, Setup { token: 77, config: (Clock::Real, 10_101_010), path, follow: true });
-        for line in ["", "follow", "follow 1:2:3:0:/x", "later 77:41:10101010:1:/x", "alone 77:41:10101010:9:/x"] {
+        assert_eq!(
+            setup,
+            Setup { token: 77, config: (Clock::Real, 10_101_010), path, follow: true, engine: Engine::Events }
+        );
+        for line in [
+            "",
+            "follow",
+            "follow external 1:2:3:0:/x",
+            "later external 77:41:10101010:1:/x",
+            "alone events 77:41:10101010:9:/x",
+            "follow 77:41:10101010:1:/x",
+        ] {
             assert_eq!(parse_setup(line.as_bytes()), None, "{line}");
         }
         let asleep = WatchScope::Asleep { missed_since_ns: 7 };

@@ -7,7 +7,6 @@
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
 use std::io::{self, Read, Write};
-use std::os::unix::ffi::OsStringExt;
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, Stdio};
@@ -24,6 +23,7 @@ use super::scope::WatchScope;
 use super::watchdog::{LOOK, Watchdog};
 use crate::attach::error::AttachError;
 use crate::attach::proc::ProcessIdentity;
+use crate::link::wire::Engine;
 
 /// The hidden subcommand that runs the sampler.
 pub const SUBCOMMAND: &str = "sampler";
@@ -76,7 +76,9 @@ impl SamplerProcess {
 /// sampler, which serves the stops that are under way first.
 #[derive(Debug)]
 pub struct Sampler {
-    setup: Vec<u8>,
+    link: OsString,
+    follow: bool,
+    engine: Engine,
     shared: Option<Arc<Mutex<SamplerState>>>,
     is_closing: Arc<AtomicBool>,
     reports: Receiver<SamplerReport>,
@@ -92,12 +94,15 @@ struct SamplerState {
 
 impl Sampler {
     /// Prepares a sampler that connects by this link variable.
-    pub fn new(link: &OsStr, follow: bool) -> Sampler {
-        let mut setup = OsString::from(if follow { "follow " } else { "alone " });
-        setup.push(link);
+    pub fn new(link: &OsStr, follow: bool, engine: Engine) -> Sampler {
         let (report, reports) = unbounded();
         let (shared, thread) = (None, None);
-        Sampler { setup: setup.into_vec(), shared, is_closing: Arc::default(), reports, report, thread }
+        Sampler { link: link.to_owned(), follow, engine, shared, is_closing: Arc::default(), reports, report, thread }
+    }
+
+    /// Selects the engine of the next process of this sampler.
+    pub fn select_engine(&mut self, engine: Engine) {
+        self.engine = engine;
     }
 
     /// Starts the process of the sampler ahead of time, so that it is ready for a short target.
@@ -106,7 +111,8 @@ impl Sampler {
     /// [`AttachError::System`] if the process cannot be started.
     pub fn start(&mut self) -> Result<(), AttachError> {
         if self.shared.is_none() {
-            let assignment = Assignment { setup: self.setup.clone(), processes: Vec::new() };
+            let assignment =
+                Assignment { setup: setup_line(&self.link, self.follow, self.engine), processes: Vec::new() };
             let process = spawn(&assignment).map_err(|error| AttachError::system("cannot start the sampler", error))?;
             self.shared = Some(Arc::new(Mutex::new(SamplerState { assignment, process })));
         }
@@ -207,6 +213,17 @@ impl Drop for Sampler {
     fn drop(&mut self) {
         self.stop();
     }
+}
+
+/// Writes the first line that a sampler reads.
+fn setup_line(link: &OsStr, follow: bool, engine: Engine) -> Vec<u8> {
+    let engine = match engine {
+        Engine::Events => "events",
+        Engine::Ptrace => "ptrace",
+        Engine::External | Engine::Threads | Engine::Itimer => "external",
+    };
+    let words = [if follow { "follow" } else { "alone" }, engine, ""].join(" ");
+    [words.as_bytes(), link.as_encoded_bytes()].concat()
 }
 
 fn lock(shared: &Mutex<SamplerState>) -> std::sync::MutexGuard<'_, SamplerState> {

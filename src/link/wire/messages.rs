@@ -59,13 +59,22 @@ pub enum Engine {
     Threads = 0,
     /// One `setitimer(2)` timer per process.
     Itimer = 1,
-    /// A process beside the target that stops its threads for an instant (`ptrace(2)`).
+    /// A process beside the target, in the best way that the kernel allows.
     External = 2,
+    /// A process beside the target that reads samples of the kernel (`perf_event_open(2)`).
+    Events = 3,
+    /// A process beside the target that stops its threads for an instant (`ptrace(2)`).
+    Ptrace = 4,
 }
 
 impl Engine {
     /// All engines in wire order.
-    pub const ALL: [Engine; 3] = [Engine::Threads, Engine::Itimer, Engine::External];
+    pub const ALL: [Engine; 5] = [Engine::Threads, Engine::Itimer, Engine::External, Engine::Events, Engine::Ptrace];
+
+    /// Whether threads are sampled from outside, without an agent.
+    pub fn is_external(self) -> bool {
+        matches!(self, Engine::External | Engine::Events | Engine::Ptrace)
+    }
 
     /// The engine with this number on the wire.
     pub fn from_wire(byte: u8) -> Result<Engine, Malformed> {

@@ -20,6 +20,7 @@ mod deepest_stack;
 mod digits;
 mod encode;
 pub mod interpreter;
+mod kernel;
 mod loss_cause;
 mod messages;
 mod polled;
@@ -36,6 +37,9 @@ pub use decode::{FramedMessage, Reader, decode_message, decode_request, split_fr
 pub use deepest_stack::{DeepestStack, StackFrame};
 pub use digits::parse_number;
 pub use encode::{BufferFull, Writer};
+pub use kernel::{
+    KERNEL_END, KERNEL_PATH, KERNEL_START, full_kernel_address, is_kernel_address, shorten_kernel_address,
+};
 pub use loss_cause::LossCause;
 pub use messages::*;
 pub use polled::{PolledDescriptors, PolledSource};

@@ -5,11 +5,12 @@ pub const MAGIC: u32 = u32::from_le_bytes(*b"sigt");
 /// Version of the wire and of recordings, which contain messages of the wire. Any change of a
 /// message or of a recording's entry needs a new version. Both ends come from one binary, so only a
 /// recording or an old preloaded agent can have another version. Newer ones are refused.
-pub const VERSION: u16 = 4;
+pub const VERSION: u16 = 5;
 /// The oldest version that is understood: version 2 added [`Wait`](super::Wait), version 3 the
 /// messages of an [interpreter](super::interpreter), and version 4
 /// [`DeepestStack`](super::DeepestStack), the clock of allocations, the formats of lines of older
-/// interpreters, the access to frames and the age of samples. None changed anything else.
+/// interpreters, the access to frames and the age of samples, and version 5 the engines of the
+/// samplers outside and frames of the kernel. None changed anything else.
 pub const OLDEST_VERSION: u16 = 1;
 /// Upper half of a wake signal's `si_value`. The lower half is the viewer's pid.
 pub const KNOCK_COOKIE: u32 = 0x5167_70a1;

@@ -68,7 +68,7 @@ impl SessionThread {
 
     /// Returns whether a running target is sampled from outside.
     fn is_external(&self) -> bool {
-        matches!(self.feed, SampleSource::Live(_)) && self.settings.engine == Engine::External
+        matches!(self.feed, SampleSource::Live(_)) && self.settings.engine.is_external()
     }
 
     fn select_engine(&mut self, engine: Engine) {

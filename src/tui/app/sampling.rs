@@ -28,14 +28,14 @@ impl App {
     pub(super) fn switch_sampling(&mut self, command: Command) -> Vec<Effect> {
         let needs_itimer = matches!(command, Command::Engine(Engine::Itimer) | Command::Clock(Clock::Virtual));
         let is_live = self.options.recording.is_none() && self.ended.is_none() && !self.session_over;
-        if is_live && command == Command::Clock(Clock::Virtual) && self.engine.value() == Engine::External {
+        if is_live && command == Command::Clock(Clock::Virtual) && self.engine.value().is_external() {
             self.note("user CPU time cannot be sampled from outside; p samples CPU time, r wall time");
             return Vec::new();
         }
         if let Command::Clock(clock) = command
             && clock.is_memory()
             && is_live
-            && self.engine.value() == Engine::External
+            && self.engine.value().is_external()
         {
             self.note("allocations cannot be sampled from outside: they need the agent");
             return Vec::new();
@@ -81,7 +81,12 @@ impl App {
             self.note("user CPU time requires setitimer; p and r support both timer sources");
             return Vec::new();
         }
-        self.switch_sampling(Command::Engine(self.engine.value().next()))
+        let next = match self.engine.value() {
+            Engine::Threads => Engine::Itimer,
+            Engine::Itimer => Engine::External,
+            Engine::External | Engine::Events | Engine::Ptrace => Engine::Threads,
+        };
+        self.switch_sampling(Command::Engine(next))
     }
 
     pub(super) fn step_rate(&mut self, step: i8) -> Vec<Effect> {

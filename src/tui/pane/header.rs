@@ -191,6 +191,8 @@ fn system_call(engine: Engine, clock: Clock) -> Option<String> {
         Engine::Threads => None,
         Engine::Itimer => Some(format!("setitimer({})", interval_timer(clock))),
         Engine::External => Some("sampling from outside".to_owned()),
+        Engine::Events => Some("sampling from outside (perf events)".to_owned()),
+        Engine::Ptrace => Some("sampling from outside (ptrace)".to_owned()),
     }
 }
 

@@ -50,7 +50,7 @@ pub fn waiting(context: &PaneContext<'_>) -> Vec<(String, Role)> {
         Some(EngineState::TimerTaken) => {
             (format!("sampling is off: the target uses {timer} itself"), "E switches to one POSIX timer per thread")
         }
-        Some(EngineState::Unsupported) if facts.engine == Engine::External => {
+        Some(EngineState::Unsupported) if facts.engine.is_external() => {
             (format!("sampling is off: {clock} cannot be sampled from outside"), "p samples CPU time, r wall time")
         }
         Some(EngineState::Unsupported) => (
@@ -61,7 +61,7 @@ pub fn waiting(context: &PaneContext<'_>) -> Vec<(String, Role)> {
             "sampling is off: the kernel refuses to create timers (ulimit -i, or seccomp)".to_owned(),
             match facts.engine {
                 Engine::Threads => "E switches to setitimer, :engine external samples from outside",
-                Engine::Itimer | Engine::External => "E switches to one POSIX timer per thread",
+                _ => "E switches to one POSIX timer per thread",
             },
         ),
         Some(EngineState::ClockTaken) => (

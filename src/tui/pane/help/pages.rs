@@ -3,8 +3,8 @@
 
 use std::time::Duration;
 
+use crate::link::wire::LossCause;
 use crate::link::wire::interpreter::FrameAccess;
-use crate::link::wire::{Engine, LossCause};
 use crate::profile::loss::Overflows;
 use crate::session::{Facts, unread_reason};
 use crate::symbols::coverage::NameCoverage;
@@ -238,7 +238,7 @@ fn losses(facts: Option<&Facts>, width: u16) -> Vec<HelpLine> {
     lines.push(HelpLine::Blank);
     lines.push(HelpLine::Heading("CPU time".to_owned()));
     lines.push(number("target", of_cpu(|facts| facts.losses.process_cpu_ns), String::new()));
-    let is_external = facts.is_some_and(|facts| facts.engine == Engine::External && facts.origin.is_none());
+    let is_external = facts.is_some_and(|facts| facts.engine.is_external() && facts.origin.is_none());
     let (handlers, agents) = if is_external { ("stops", "sampler") } else { ("signal handlers", "agent threads") };
     lines.push(number(handlers, of_cpu(|facts| facts.losses.handler_cpu_ns), "estimated".to_owned()));
     lines.push(number(agents, of_cpu(|facts| facts.losses.agent_cpu_ns), String::new()));
