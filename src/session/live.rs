@@ -301,9 +301,17 @@ impl LiveTarget {
             }
         }
         while let Some(report) = self.sampler.report() {
-            let SamplerReport::Refused { pid, tracer } = report else {
-                self.outside.give_up();
-                return Some(("the sampler has ended too often and is not started again".to_owned(), false));
+            let (pid, tracer) = match report {
+                SamplerReport::Refused { pid, tracer } => (pid, tracer),
+                SamplerReport::Throttled => {
+                    let sentence = "the kernel takes fewer samples than asked for, because they cost too much \
+                                    (kernel.perf_cpu_time_max_percent); a lower rate costs less";
+                    return Some((sentence.to_owned(), false));
+                }
+                SamplerReport::Failed => {
+                    self.outside.give_up();
+                    return Some(("the sampler has ended too often and is not started again".to_owned(), false));
+                }
             };
             if self.outside.refuse(pid) {
                 continue;

@@ -69,6 +69,21 @@ impl StoppedRegisters {
     }
 }
 
+/// The registers of a perf event's sample, by their numbers in `asm/perf_regs.h`: all general ones
+/// and the instruction pointer.
+pub(super) const SAMPLED_REGISTERS: u64 = 0xff_01ff;
+/// Their DWARF numbers, in the order of a sample; that of the instruction pointer is 16.
+const SAMPLED_NUMBERS: [usize; SAMPLED_REGISTERS.count_ones() as usize] =
+    [0, 3, 2, 1, 4, 5, 6, 7, 16, 8, 9, 10, 11, 12, 13, 14, 15];
+
+/// Returns the registers of a perf event's sample.
+pub(super) fn sampled_registers(values: &[u64; SAMPLED_NUMBERS.len()]) -> ThreadRegisters {
+    let ip = SAMPLED_NUMBERS.iter().position(|&number| number == 16).map_or(0, |index| values[index]);
+    let mut registers = ThreadRegisters::new(ip);
+    SAMPLED_NUMBERS.iter().zip(values).for_each(|(&number, &value)| registers.set(number, value));
+    registers
+}
+
 /// Lets the kernel make the interrupted call of a stopped thread again, unless a signal handler
 /// runs first: then the program gets EINTR, as it should.
 pub(super) fn repeat_system_call(tid: u32) -> io::Result<()> {
@@ -91,6 +106,17 @@ pub(super) fn sleeping_registers(line: &str) -> Option<ThreadRegisters> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn registers_of_a_sample_have_their_numbers() {
+        // The order of the kernel: ax bx cx dx si di bp sp ip r8 to r15.
+        let values = std::array::from_fn(|index| index as u64 + 100);
+        let registers = sampled_registers(&values);
+        let dwarf = |number| registers.get(number).unwrap_or(0);
+        assert_eq!((registers.ip, dwarf(STACK_POINTER), dwarf(6), dwarf(3)), (108, 107, 106, 101));
+        assert_eq!((dwarf(0), dwarf(1), dwarf(2), dwarf(4), dwarf(5)), (100, 103, 102, 104, 105));
+        assert!((8..16).all(|number| dwarf(number) == 101 + number as u64));
+    }
 
     #[test]
     fn a_sleeper_has_an_instruction_and_a_stack_pointer() {

@@ -4,7 +4,7 @@
 use super::registers::ThreadRegisters;
 use super::stack_copy::StackCopy;
 use crate::cpython::frames::{CPython, FrameList};
-use crate::link::wire::{BlockingCall, Clock, LossCause};
+use crate::link::wire::{BlockingCall, Clock, Engine, LossCause};
 
 /// Maximum number of samples that wait for the walker. Further ones are lost and counted.
 pub(super) const MAX_QUEUED: usize = 256;
@@ -31,6 +31,8 @@ pub(super) struct ImageStart {
     pub(super) start_ticks: u64,
     /// CPU time of the process so far, ns.
     pub(super) cpu_ns: u64,
+    /// How it is sampled: by events or by ptrace.
+    pub(super) engine: Engine,
 }
 
 /// The stack of a sample.
@@ -38,6 +40,8 @@ pub(super) struct ImageStart {
 pub(super) enum SampledStack {
     /// Registers, a copy of the stack, and the frames of the interpreter if there are any.
     Copied(ThreadRegisters, StackCopy, Option<Box<FrameList>>),
+    /// The thread was somewhere in the kernel, which does not tell more to this user.
+    Kernel,
     /// The thread has not run since its last sample, and has the same stack.
     Repeated,
 }
@@ -51,6 +55,8 @@ pub(super) struct UnwalkedSample {
     /// Time of the sample on `CLOCK_MONOTONIC`, ns.
     pub(super) monotonic_ns: u64,
     pub(super) stack: SampledStack,
+    /// Addresses of the kernel's functions in which the thread was, leaf first.
+    pub(super) kernel: Vec<u64>,
     pub(super) state: SampledState,
 }
 
@@ -90,6 +96,13 @@ pub(super) enum TracerEvent {
     ThreadEnded {
         tid: u32,
     },
+    /// The kernel tells the name of a thread, which may have ended since.
+    ThreadNamed {
+        tid: u32,
+        name: Vec<u8>,
+    },
+    /// The process has mapped code.
+    Mapped,
     Sample(UnwalkedSample),
     Counters(TracerCounters),
     /// The process has ended, or executed another program.

@@ -96,6 +96,16 @@ pub(super) fn read_frames(
     Some(list)
 }
 
+/// Whether a process runs CPython, by the names of its files.
+pub(super) fn is_likely(pid: u32) -> bool {
+    let is_name = |path: &[u8]| {
+        let name = path.rsplit(|&byte| byte == b'/').next().unwrap_or_default();
+        name.starts_with(b"python") || name.starts_with(b"libpython")
+    };
+    let maps = ProcessMaps::read(pid, pid).unwrap_or_default();
+    maps.mappings.iter().any(|mapping| mapping.executable && is_name(&mapping.path))
+}
+
 /// An interpreter that was found in a module.
 #[derive(Clone, Debug)]
 pub(super) struct FoundCPython {

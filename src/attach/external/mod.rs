@@ -55,6 +55,7 @@ mod events;
 mod heartbeat;
 mod interpreter;
 mod maps;
+mod perf;
 mod process;
 mod ptrace;
 mod registers;

@@ -8,7 +8,7 @@
 
 use std::collections::{BTreeMap, HashSet, VecDeque};
 
-use super::clock::{monotonic_ns, started_ns};
+use super::clock::{monotonic_ns, started_ns, ticks_per_second};
 use super::events::{ImageId, TracerCounters, TracerEvent};
 use super::interpreter;
 use super::scope::WatchScope;
@@ -16,7 +16,7 @@ use super::stack_copy::StackCopy;
 use super::threads::WatchedThread;
 use crate::attach::proc::{self, ProcStat, ProcessIdentity};
 use crate::cpython::frames::{CPython, FrameList};
-use crate::link::wire::LossCause;
+use crate::link::wire::{Engine, LossCause};
 
 /// Number of ticks for which a thread that has run is looked at in each tick.
 const ACTIVE_TICKS: u64 = 16;
@@ -39,6 +39,14 @@ const SEARCH_PARTS: usize = 10;
 /// Number of searches of all threads after which missing CPU time is given up.
 const SEARCHES: usize = 4;
 
+/// Maximum number of threads whose system times are read one by one.
+const MAX_THREADS_READ: usize = 128;
+/// The CPU time over which a difference between samples by events and the CPU clock is made up
+/// for, in periods of each thread that may run at a time.
+const BALANCED_WITHIN: u64 = 8;
+/// The largest such difference, in the same. What is beyond is lost.
+const MOST_BALANCE: u64 = 64;
+
 /// A change of a process since the last look.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ProcessChange {
@@ -59,6 +67,8 @@ pub(super) struct WatchedProcess {
     pub(super) start_ticks: u64,
     stack_start: u64,
     pub(super) threads: BTreeMap<u32, WatchedThread>,
+    /// Threads that were found since the last tick.
+    pub(super) listed: Vec<u32>,
     /// Threads that are looked at in each tick.
     active: Vec<u32>,
     /// The sleeping thread that is looked at next.
@@ -87,6 +97,17 @@ pub(super) struct WatchedProcess {
     pub(super) counted_ns: u64,
     /// Time at which the user and system times of its threads were read, ns.
     pub(super) shares_ns: u64,
+    /// How it is sampled: by events or by ptrace.
+    pub(super) engine: Engine,
+    /// Whether it has begun while its parent was watched.
+    is_born: bool,
+    /// CPU time, ns, that samples of this process are to stand for because those of processes that
+    /// have ended did not; less than 0 if they stood for too much.
+    pub(super) carried_ns: i64,
+    /// CPU time of threads that have ended, as their events have counted it, ns.
+    counted_by_events_ns: u64,
+    /// System time that samples stand for, clock ticks.
+    system_ticks: u64,
     /// Number of times in a row that the kernel has refused to stop a thread.
     pub(super) refusals: u32,
     /// Whether the viewer knows that.
@@ -109,6 +130,7 @@ impl WatchedProcess {
             start_ticks: stat.start_ticks,
             stack_start: stat.stack_start,
             threads: BTreeMap::new(),
+            listed: Vec::new(),
             active: Vec::new(),
             next_sleeper: 0,
             base_ns: if scope == WatchScope::FromStart { 0 } else { cpu_ns },
@@ -125,6 +147,11 @@ impl WatchedProcess {
             counters: TracerCounters::default(),
             counted_ns: 0,
             shares_ns: 0,
+            engine: Engine::Ptrace,
+            is_born: false,
+            carried_ns: 0,
+            counted_by_events_ns: 0,
+            system_ticks: if scope == WatchScope::FromStart { 0 } else { stat.system_ticks },
             refusals: 0,
             is_refused: false,
         })
@@ -133,6 +160,21 @@ impl WatchedProcess {
     /// The process, and not a later one with its pid.
     pub(super) fn identity(&self) -> ProcessIdentity {
         ProcessIdentity { pid: self.pid, start_ticks: self.start_ticks }
+    }
+
+    /// Whether it has begun while its parent was watched.
+    pub(super) fn is_born(&self) -> bool {
+        self.is_born
+    }
+
+    /// Takes over the place of an earlier image of the process.
+    pub(super) fn follow(&mut self, is_born: bool, carried_ns: i64) {
+        (self.is_born, self.carried_ns) = (is_born, carried_ns);
+    }
+
+    /// Whether the kernel samples it.
+    pub(super) fn has_events(&self) -> bool {
+        self.engine == Engine::Events
     }
 
     /// Reads the interpreter's frames of a thread, whose stack was copied.
@@ -150,13 +192,8 @@ impl WatchedProcess {
         may_list: bool,
         events: &mut VecDeque<(ImageId, TracerEvent)>,
     ) -> ProcessChange {
-        if now_ns >= self.next_cpu_ns {
-            let asked_ns = monotonic_ns();
-            let Some(cpu_ns) = proc::cpu_ns(self.pid) else { return ProcessChange::Ended };
-            // The clock of another process with the same pid may be behind.
-            self.cpu_ns = self.cpu_ns.max(cpu_ns);
-            let told_ns = monotonic_ns();
-            self.next_cpu_ns = told_ns + (CPU_REST * (told_ns - asked_ns)).min(MAX_CPU_REST_NS);
+        if self.read_cpu_time(now_ns).is_none() {
+            return ProcessChange::Ended;
         }
         let is_due = now_ns.saturating_sub(self.checked_ns) >= CHECK_NS;
         if is_due {
@@ -181,6 +218,19 @@ impl WatchedProcess {
         ProcessChange::None
     }
 
+    /// Reads the CPU time, if that is due. Returns `None` if the process has ended.
+    pub(super) fn read_cpu_time(&mut self, now_ns: u64) -> Option<()> {
+        if now_ns >= self.next_cpu_ns {
+            let before_ns = monotonic_ns();
+            let cpu_ns = proc::cpu_ns(self.pid)?;
+            // The clock of another process with the same pid may be behind.
+            self.cpu_ns = self.cpu_ns.max(cpu_ns);
+            let after_ns = monotonic_ns();
+            self.next_cpu_ns = after_ns + (CPU_REST * (after_ns - before_ns)).min(MAX_CPU_REST_NS);
+        }
+        Some(())
+    }
+
     fn list_threads(&mut self, now_ns: u64, tick: u64, events: &mut VecDeque<(ImageId, TracerEvent)>) {
         // Threads of the first listing were there before.
         let is_new = self.is_listed || self.base_ns == 0;
@@ -192,17 +242,31 @@ impl WatchedProcess {
             (self.checked_ns, self.thread_count) = (0, 0);
         }
         for tid in tids.into_iter().take(MAX_NEW_THREADS) {
-            if let Ok(mut thread) = WatchedThread::open(self.pid, tid, is_new, now_ns, tick) {
-                if self.scope.is_asleep() {
-                    self.count_missed(tid, now_ns);
-                } else if is_new && let Ok(stat) = ProcStat::of_thread(self.pid, tid) {
-                    // Its first sample has all its wall-clock time, too.
-                    thread.wall_ns = started_ns(stat.start_ticks).min(now_ns);
-                }
-                self.threads.insert(tid, thread);
-                self.active.push(tid);
-                events.push_back((self.image, TracerEvent::Thread { tid }));
+            self.add_thread(tid, is_new, now_ns, tick, events);
+        }
+    }
+
+    /// Adds a thread, unless it has ended. `is_new` says that it has started since its process is
+    /// watched.
+    pub(super) fn add_thread(
+        &mut self,
+        tid: u32,
+        is_new: bool,
+        now_ns: u64,
+        tick: u64,
+        events: &mut VecDeque<(ImageId, TracerEvent)>,
+    ) {
+        if let Ok(mut thread) = WatchedThread::open(self.pid, tid, is_new, now_ns, tick) {
+            if self.scope.is_asleep() {
+                self.count_missed(tid, now_ns);
+            } else if is_new && let Ok(stat) = ProcStat::of_thread(self.pid, tid) {
+                // Its first sample has all its wall-clock time, too.
+                thread.wall_ns = started_ns(stat.start_ticks).min(now_ns);
             }
+            self.threads.insert(tid, thread);
+            self.listed.push(tid);
+            self.active.push(tid);
+            events.push_back((self.image, TracerEvent::Thread { tid }));
         }
     }
 
@@ -237,7 +301,7 @@ impl WatchedProcess {
     /// Returns sleeping threads to look at once the active ones were looked at: `count` of them in
     /// turn, and more while CPU time is missing.
     pub(super) fn sleeping_threads(&mut self, count: usize) -> Vec<u32> {
-        self.is_searching = self.missing_ns() > GAP_NS;
+        self.is_searching = !self.has_events() && self.missing_ns() > GAP_NS;
         let all = self.threads.len();
         let part = if self.is_searching { all.div_ceil(SEARCH_PARTS).max(SEARCH_PARTS) } else { 0 };
         if !self.is_searching {
@@ -269,7 +333,11 @@ impl WatchedProcess {
         if self.scope.is_asleep() {
             thread.leave_run_time(used_ns);
         }
-        self.accounted_ns += used_ns;
+        if self.engine == Engine::Events {
+            thread.leave_to_events(used_ns);
+        } else {
+            self.accounted_ns += used_ns;
+        }
         if has_run {
             if thread.ran_at + ACTIVE_TICKS <= tick && !self.active.contains(&tid) {
                 self.active.push(tid);
@@ -311,9 +379,78 @@ impl WatchedProcess {
         self.lose(LossCause::Unaccounted, ns);
     }
 
+    /// CPU time that samples by events did not stand for so far, ns, less than 0 if they stood for
+    /// too much.
+    pub(super) fn balance_ns(&self) -> i64 {
+        let used_ns = self.cpu_ns.saturating_sub(self.base_ns) as i64;
+        used_ns.saturating_sub_unsigned(self.accounted_ns).saturating_add(self.carried_ns)
+    }
+
+    /// Takes the CPU time that a sample by an event stands for, ns. Its own is `due_ns`, and a part
+    /// of what others have left or taken too much: the totals are right, and no sample weighs more
+    /// than twice its own.
+    pub(super) fn take_event_weight(&mut self, due_ns: u64, period_ns: u64, cpus: usize) -> u64 {
+        let threads = self.threads.len().clamp(1, cpus.max(1)) as u64;
+        let most_ns = (MOST_BALANCE * threads * period_ns) as i64;
+        let balance_ns = self.balance_ns();
+        if balance_ns > most_ns {
+            // The kernel has taken fewer samples than it was asked for.
+            self.give_up((balance_ns - most_ns) as u64);
+        }
+        let excess_ns = self.balance_ns() as f64 - due_ns as f64;
+        let factor = 1.0 + (excess_ns / (BALANCED_WITHIN * threads * period_ns) as f64).clamp(-0.5, 1.0);
+        let weight_ns = (due_ns as f64 * factor) as u64;
+        self.accounted_ns += weight_ns;
+        weight_ns
+    }
+
+    /// Counts samples for which there was no room.
+    pub(super) fn lose_events(&mut self, count: u64, period_ns: u64) {
+        let lost_ns = count.saturating_mul(period_ns);
+        self.accounted_ns = self.accounted_ns.saturating_add(lost_ns);
+        self.counters.lost_ticks[LossCause::RingFull as usize] += count;
+        self.lose(LossCause::RingFull, lost_ns);
+    }
+
+    /// Notes the CPU time of a thread that has ended, ns.
+    pub(super) fn note_ended_thread(&mut self, used_ns: u64) {
+        self.counted_by_events_ns += used_ns;
+        if self.scope == WatchScope::FromStart {
+            self.cpu_ns = self.cpu_ns.max(self.counted_by_events_ns);
+        }
+    }
+
+    /// Takes the system time since the last call, ns, by thread, of a process whose user may not
+    /// look into the kernel. That of threads that are not known is the first thread's.
+    pub(super) fn take_system_time(&mut self) -> Vec<(u32, u64)> {
+        let Ok(stat) = ProcStat::of(self.pid) else { return Vec::new() };
+        let mut left = stat.system_ticks.saturating_sub(self.system_ticks);
+        self.system_ticks = self.system_ticks.max(stat.system_ticks);
+        let tick_ns = 1_000_000_000 / ticks_per_second();
+        self.accounted_ns += left * tick_ns;
+        let mut taken = Vec::new();
+        if left > 0 && self.threads.len() <= MAX_THREADS_READ {
+            for (&tid, thread) in &mut self.threads {
+                let Ok(stat) = ProcStat::of_thread(self.pid, tid) else { continue };
+                let before = thread.system_ticks.replace(stat.system_ticks);
+                let ticks = stat.system_ticks.saturating_sub(before.unwrap_or(stat.system_ticks)).min(left);
+                left -= ticks;
+                taken.push((tid, ticks * tick_ns));
+            }
+        }
+        taken.push((self.pid, left * tick_ns));
+        taken.retain(|&(_, ns)| ns > 0);
+        taken
+    }
+
     /// Counts everything that is in no sample as unaccounted, at the end of the process.
     pub(super) fn close(&mut self) {
-        self.give_up(self.missing_ns());
+        if self.has_events() {
+            self.lose(LossCause::Unaccounted, self.balance_ns().max(0) as u64);
+            self.accounted_ns = self.cpu_ns.saturating_sub(self.base_ns);
+        } else {
+            self.give_up(self.missing_ns());
+        }
         let unsampled_ns = self.threads.values().map(|thread| thread.unsampled_ns).sum();
         self.lose(LossCause::Unaccounted, unsampled_ns);
         self.threads.clear();
@@ -330,12 +467,13 @@ impl WatchedProcess {
     /// Begins to sample anew, by another clock.
     pub(super) fn restart(&mut self, now_ns: u64) {
         self.base_ns = self.cpu_ns;
-        self.accounted_ns = 0;
+        (self.accounted_ns, self.carried_ns) = (0, 0);
         for thread in self.threads.values_mut() {
             (thread.unsampled_ns, thread.wall_ns) = (0, now_ns);
             // What it has used meanwhile is not to be sampled either.
             let _ = thread.update_run_time();
             thread.unsampled_ns = 0;
+            thread.leave_to_events(0);
         }
     }
 }

@@ -23,7 +23,7 @@ use super::heartbeat::Heartbeat;
 use super::ptrace;
 use super::rights;
 use super::scope::WatchScope;
-use super::tracer::{Tracer, TracerCommand, TracerLinks};
+use super::tracer::{Tracer, TracerCommand, TracerLinks, TracerReport};
 use super::walker::{ViewerAddress, Walker};
 use crate::attach::proc::ProcessIdentity;
 use crate::link::wire::{Clock, Engine, PERIODS_NS};
@@ -96,7 +96,7 @@ pub fn run() -> io::Result<()> {
     let (ask, requests) = bounded(MAX_QUEUED);
     let (give_back, spare) = bounded(MAX_QUEUED);
     let (send, events) = bounded(MAX_QUEUED);
-    let (refuse, refused) = unbounded();
+    let (report, reports) = unbounded();
     let config = SamplerConfig { clock: setup.config.0, period_ns: setup.config.1 };
     let viewer = ViewerAddress { path: setup.path, token: setup.token };
     thread::Builder::new().name("commands".to_owned()).spawn(move || read_commands(&mut lines, &tell))?;
@@ -104,18 +104,21 @@ pub fn run() -> io::Result<()> {
         .name("walker".to_owned())
         .spawn(move || Walker::new(viewer, ask, give_back).run(&events))?;
     thread::Builder::new().name("answers".to_owned()).spawn(move || {
-        for pid in refused {
-            // The process may have ended by the time that the viewer reads this.
-            let tracer = rights::tracer(pid).unwrap_or(0);
-            if writeln!(answers, "refused {pid} {tracer}").is_err() {
+        for report in reports {
+            let line = match report {
+                // The process may have ended by the time that the viewer reads this.
+                TracerReport::Refused { pid } => format!("refused {pid} {}\n", rights::tracer(pid).unwrap_or(0)),
+                TracerReport::Throttled => "throttled\n".to_owned(),
+            };
+            if answers.write_all(line.as_bytes()).is_err() {
                 break;
             }
         }
     })?;
-    let links = TracerLinks { commands, requests, spare, events: send, refused: refuse, follow: setup.follow };
+    let links = TracerLinks { commands, requests, spare, events: send, reports: report, follow: setup.follow };
     become_urgent();
     // The tracer is dropped at the end of its statement, so that the walker ends too.
-    Tracer::new(links, config, heartbeat).run();
+    Tracer::new(links, config, setup.engine, heartbeat).run();
     let until = Instant::now() + LAST_MESSAGES;
     while !walker.is_finished() && Instant::now() < until {
         thread::sleep(Duration::from_millis(5));

@@ -44,6 +44,8 @@ pub enum SamplerReport {
         /// The tracer that it had, which it may have left since.
         tracer: Option<u32>,
     },
+    /// The kernel takes fewer samples than it is asked for, because they cost too much.
+    Throttled,
     /// The sampler has failed too often and is not started again.
     Failed,
 }
@@ -287,8 +289,11 @@ fn watch_over(shared: &Mutex<SamplerState>, is_closing: &AtomicBool, report: &Se
     }
 }
 
-/// Parses `refused PID TRACER`, where a tracer of 0 is none.
+/// Parses `refused PID TRACER`, where a tracer of 0 is none, or `throttled`.
 fn parse_report(line: &str) -> Option<SamplerReport> {
+    if line.trim() == "throttled" {
+        return Some(SamplerReport::Throttled);
+    }
     let (pid, tracer) = line.trim().strip_prefix("refused ")?.split_once(' ')?;
     let tracer: u32 = tracer.parse().ok()?;
     Some(SamplerReport::Refused { pid: pid.parse().ok()?, tracer: (tracer != 0).then_some(tracer) })

@@ -43,6 +43,12 @@ impl ThreadNames {
         self.known.get(&tid).filter(|_| is_news).map(|known| known.name.as_str())
     }
 
+    /// Notes the name of a thread that the viewer gets to know.
+    pub(super) fn note(&mut self, tid: u32, name: &str, now_ns: u64) {
+        let known = KnownName { name: name.to_owned(), read_ns: now_ns, wait_ns: LONGEST_WAIT_NS, has_run: false };
+        self.known.insert(tid, known);
+    }
+
     /// Forgets a thread that has ended.
     pub(super) fn forget(&mut self, tid: u32) {
         self.known.remove(&tid);

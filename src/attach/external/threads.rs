@@ -63,6 +63,10 @@ pub(super) struct WatchedThread {
     pub(super) wall_ns: u64,
     /// Time for which it waited for a CPU and that is in no sample yet, ns.
     delayed_ns: u64,
+    /// CPU time less the weights of its samples by events, ns. It is kept by the wall clock alone.
+    owed_ns: i64,
+    /// System time that samples stand for, clock ticks.
+    pub(super) system_ticks: Option<u64>,
     /// Whether it slept when it was last looked at.
     pub(super) is_asleep: bool,
     /// Whether the walker knows the stack on which it sleeps.
@@ -96,6 +100,8 @@ impl WatchedThread {
             unsampled_ns: 0,
             wall_ns: now_ns,
             delayed_ns: 0,
+            owed_ns: 0,
+            system_ticks: is_new.then_some(0),
             is_asleep: false,
             is_stack_known: false,
             ran_at: tick,
@@ -140,6 +146,31 @@ impl WatchedThread {
     pub(super) fn leave_run_time(&mut self, used_ns: u64) {
         self.unsampled_ns = 0;
         self.wall_ns += used_ns;
+    }
+
+    /// Leaves CPU time that the thread has used, ns, to samples by events.
+    pub(super) fn leave_to_events(&mut self, used_ns: u64) {
+        self.unsampled_ns = 0;
+        self.owed_ns = self.owed_ns.saturating_add_unsigned(used_ns);
+    }
+
+    /// Takes the wall-clock time of a sample by an event, which stands for CPU time, ns. Returns
+    /// that and the time for which the thread waited for a CPU before, ns.
+    pub(super) fn take_event(&mut self, cpu_ns: u64, now_ns: u64) -> (u64, u64) {
+        self.owed_ns = self.owed_ns.saturating_sub_unsigned(cpu_ns);
+        let weight_ns = cpu_ns.min(now_ns.saturating_sub(self.wall_ns));
+        self.wall_ns += weight_ns;
+        (weight_ns, self.take_delay(now_ns))
+    }
+
+    /// Takes the time that a sample of a sleeping thread stands for, ns: everything since the last
+    /// one but the CPU time that samples by events are to stand for.
+    pub(super) fn take_sleep_beside_events(&mut self, now_ns: u64, period_ns: u64) -> u64 {
+        let owed_ns = self.owed_ns.clamp(0, 2 * period_ns as i64) as u64;
+        let weight_ns = now_ns.saturating_sub(self.wall_ns).saturating_sub(owed_ns);
+        self.wall_ns += weight_ns;
+        self.delayed_ns = 0;
+        weight_ns
     }
 
     /// Notes that the thread is asked to stop in the tick of this time.

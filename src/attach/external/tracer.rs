@@ -6,6 +6,7 @@
 //! is traced for that time alone: as long as it is traced, each of its signals would stop it, and a
 //! debugger could not attach.
 
+mod kernel_samples;
 mod looks;
 
 use std::collections::{HashMap, HashSet, VecDeque};
@@ -20,6 +21,7 @@ use super::events::{
     ImageId, ImageStart, SampledStack, SampledState, SamplerConfig, TracerEvent, UnwalkedSample, WalkerRequest,
 };
 use super::heartbeat::Heartbeat;
+use super::perf::OpenError;
 use super::process::{ProcessChange, WatchedProcess};
 use super::ptrace::{self, ThreadEvent};
 use super::restart;
@@ -27,7 +29,8 @@ use super::scope::WatchScope;
 use super::stack_copy::StackCopy;
 use crate::attach::proc::{ProcStat, ProcessIdentity};
 use crate::attach::program::elf;
-use crate::link::wire::{Clock, LossCause};
+use crate::link::wire::{Clock, Engine, LossCause};
+use kernel_samples::KernelSampler;
 
 /// Longest wait, so that commands are read and children are found.
 const MAX_WAIT: Duration = Duration::from_nanos(SEARCH_NS);
@@ -55,6 +58,15 @@ pub(super) enum TracerCommand {
     Watch { process: ProcessIdentity, scope: WatchScope },
 }
 
+/// A message to the viewer that is no message of a process.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum TracerReport {
+    /// The kernel does not let this process be sampled.
+    Refused { pid: u32 },
+    /// The kernel takes fewer samples than it is asked for, because they cost too much.
+    Throttled,
+}
+
 /// The channels and settings of the tracer.
 pub(super) struct TracerLinks {
     pub(super) commands: Receiver<TracerCommand>,
@@ -63,8 +75,8 @@ pub(super) struct TracerLinks {
     /// walker waits for a CPU with one of them, threads would stand still.
     pub(super) spare: Receiver<SampledStack>,
     pub(super) events: Sender<(ImageId, TracerEvent)>,
-    /// Receives the pids of processes whose threads the kernel refuses to stop.
-    pub(super) refused: Sender<u32>,
+    /// Receives what the viewer is to be told.
+    pub(super) reports: Sender<TracerReport>,
     /// Whether child processes are watched, too.
     pub(super) follow: bool,
 }
@@ -72,12 +84,20 @@ pub(super) struct TracerLinks {
 impl TracerLinks {
     /// Returns a copy of a stack, without unused buffers.
     fn copy_of(&self, stack: &StackCopy) -> StackCopy {
-        let mut copy = match self.spare.try_recv() {
-            Ok(SampledStack::Copied(_, spare, _)) => spare,
-            _ => StackCopy::default(),
-        };
+        let mut copy = self.spare_copy();
         stack.copy_to(&mut copy);
         copy
+    }
+
+    /// Returns an empty copy whose buffers were used before, if there is one.
+    fn spare_copy(&self) -> StackCopy {
+        match self.spare.try_recv() {
+            Ok(SampledStack::Copied(_, mut spare, _)) => {
+                spare.clear();
+                spare
+            }
+            _ => StackCopy::default(),
+        }
     }
 }
 
@@ -108,10 +128,17 @@ pub(super) struct Tracer {
     tick_ns: u64,
     children: ChildSchedule,
     random: u64,
+    engine: Engine,
+    /// Whether the viewer knows that the kernel takes fewer samples.
+    is_throttled: bool,
+    /// The rings and events of processes that the kernel samples, once there is one.
+    kernel: Option<KernelSampler>,
+    /// Processes in which an interpreter was found whose frames are to be read.
+    interpreted: HashSet<ProcessIdentity>,
 }
 
 impl Tracer {
-    pub(super) fn new(links: TracerLinks, config: SamplerConfig, heartbeat: Heartbeat) -> Tracer {
+    pub(super) fn new(links: TracerLinks, config: SamplerConfig, engine: Engine, heartbeat: Heartbeat) -> Tracer {
         Tracer {
             links,
             config,
@@ -131,6 +158,10 @@ impl Tracer {
             children: ChildSchedule::new(),
             // Any number but 0 does.
             random: monotonic_ns() | 1,
+            engine,
+            is_throttled: false,
+            kernel: None,
+            interpreted: HashSet::new(),
         }
     }
 
@@ -197,20 +228,33 @@ impl Tracer {
                 WalkerRequest::Reconnect(image) => self.processes.retain(|_, process| process.image != image),
                 WalkerRequest::Interpret { image, cpython } => {
                     let process = self.processes.values_mut().find(|process| process.image == image);
+                    let mut stopped = None;
                     if let Some(process) = process {
                         process.cpython = cpython;
                         // Stacks of threads that sleep already are copied again, with frames.
                         process.threads.values_mut().for_each(|thread| thread.is_stack_known = false);
+                        let is_read = self.engine == Engine::External && cpython.is_some() && process.has_events();
+                        stopped = is_read.then(|| process.identity());
+                    }
+                    if let Some(identity) = stopped {
+                        // Its frames are read while its threads stand still.
+                        self.interpreted.insert(identity);
+                        self.close_events(identity.pid);
+                        self.restart_image(identity.pid);
                     }
                 }
                 WalkerRequest::CopyMore { image, tid, around } => {
-                    let process = self.processes.values_mut().find(|process| process.image == image);
-                    if let Some(thread) = process.and_then(|process| process.threads.get_mut(&tid)) {
+                    let mut process = self.processes.values_mut().find(|process| process.image == image);
+                    let has_events = process.as_ref().is_some_and(|process| process.has_events());
+                    if let Some(thread) = process.as_mut().and_then(|process| process.threads.get_mut(&tid)) {
                         let is_more = match around {
                             Some(address) => thread.extent.reach(address),
                             None => thread.extent.extend(),
                         };
                         thread.is_stack_known &= !is_more;
+                    }
+                    if has_events {
+                        self.copy_more_by_events();
                     }
                 }
             }
@@ -224,6 +268,7 @@ impl Tracer {
             self.processes.values_mut().for_each(|process| process.restart(now_ns));
         }
         self.config = config;
+        self.change_events_period();
     }
 
     fn watch(&mut self, identity: ProcessIdentity, scope: WatchScope) {
@@ -241,12 +286,39 @@ impl Tracer {
         if elf::is_32_bit(pid) {
             return self.give_up(identity);
         }
+        process.engine = match self.open_events(identity, scope) {
+            Ok(()) => Engine::Events,
+            Err(OpenError::Refused | OpenError::TooMany) if self.engine == Engine::Events && !scope.is_asleep() => {
+                return self.give_up(identity);
+            }
+            Err(_) => Engine::Ptrace,
+        };
+        self.begin(identity, process);
+    }
+
+    /// Watches a process that has just begun and has inherited events.
+    fn watch_born(&mut self, identity: ProcessIdentity) {
+        let pid = identity.pid;
+        if self.processes.contains_key(&pid) || self.processes.len() >= MAX_PROCESSES {
+            return;
+        }
+        let image = ImageId(self.next_image);
+        if let Some(mut process) = WatchedProcess::new(image, identity, WatchScope::FromStart) {
+            process.engine = Engine::Events;
+            process.follow(true, 0);
+            self.begin(identity, process);
+        }
+    }
+
+    fn begin(&mut self, identity: ProcessIdentity, mut process: WatchedProcess) {
+        let (pid, scope, image) = (identity.pid, process.scope, process.image);
         self.next_image += 1;
         let start = ImageStart {
             pid,
             parent: process.parent,
             start_ticks: process.start_ticks,
             cpu_ns: if scope == WatchScope::FromStart { 0 } else { process.cpu_ns },
+            engine: process.engine,
         };
         self.outbox.push_back((image, TracerEvent::Started(start)));
         let change = process.check(monotonic_ns(), self.tick, true, &mut self.outbox);
@@ -263,14 +335,33 @@ impl Tracer {
         }
     }
 
+    /// Ends the image of a process that has executed another program, or is to be sampled in another
+    /// way, and begins its next one.
+    fn restart_image(&mut self, pid: u32) {
+        let Some(process) = self.processes.get(&pid) else { return };
+        let (identity, scope, is_born) = (process.identity(), process.scope.again(), process.is_born());
+        let balance_ns = if process.has_events() { process.balance_ns() } else { 0 };
+        if let Some(process) = self.processes.get_mut(&pid) {
+            process.follow(false, process.carried_ns - balance_ns);
+        }
+        self.end_image(pid);
+        if let Some(scope) = scope {
+            self.watch(identity, scope);
+        }
+        if let Some(process) = self.processes.get_mut(&pid) {
+            process.follow(is_born, balance_ns);
+        }
+    }
+
     /// Reports that a process may not be watched.
     fn give_up(&mut self, process: ProcessIdentity) {
         self.given_up.insert(process);
-        let _ = self.links.refused.send(process.pid);
+        let _ = self.links.reports.send(TracerReport::Refused { pid: process.pid });
     }
 
     /// Ends an image, and accounts for what was not sampled.
     fn end_image(&mut self, pid: u32) {
+        self.carry_balance(pid);
         if let Some(process) = self.processes.get_mut(&pid) {
             if self.config.clock == Clock::Prof {
                 process.close();
@@ -281,6 +372,19 @@ impl Tracer {
             self.outbox.push_back((image, TracerEvent::Ended));
         }
         self.forget(pid);
+    }
+
+    /// Leaves the difference between samples and CPU time of a process that ends to its parent, for
+    /// its next children: short processes have no samples, or too heavy ones.
+    fn carry_balance(&mut self, pid: u32) {
+        let Some(process) = self.processes.get(&pid).filter(|process| process.is_born()) else { return };
+        let (parent, balance_ns) = (process.parent, process.balance_ns());
+        if let Some(parent) = self.processes.get_mut(&parent).filter(|parent| parent.has_events()) {
+            parent.carried_ns += balance_ns;
+            if let Some(process) = self.processes.get_mut(&pid) {
+                process.carried_ns -= balance_ns;
+            }
+        }
     }
 
     fn forget(&mut self, pid: u32) {
@@ -311,7 +415,8 @@ impl Tracer {
                 return true;
             }
             let longest = if self.asked.is_empty() { MAX_WAIT } else { MAX_STOP_WAIT };
-            ptrace::wait_for_event(Duration::from_nanos(left_ns).min(longest));
+            self.wait(Duration::from_nanos(left_ns).min(longest));
+            self.read_events();
             self.tick_ns = at_ns.max(monotonic_ns().saturating_sub(PREEMPTION_NS));
             // Commands are read once a period, or more often in long periods.
             if period_ns > MAX_WAIT.as_nanos() as u64 && !self.read_commands() {
@@ -426,7 +531,8 @@ impl Tracer {
             return;
         }
         let clock = self.config.clock;
-        let sample = UnwalkedSample { tid, clock, weight_ns, monotonic_ns: now_ns, stack, state };
+        let kernel = Vec::new();
+        let sample = UnwalkedSample { tid, clock, weight_ns, monotonic_ns: now_ns, stack, kernel, state };
         self.outbox.push_back((image, TracerEvent::Sample(sample)));
     }
 

@@ -24,9 +24,9 @@ use crate::cpython::functions::FunctionTable;
 use crate::cpython::merge;
 use crate::link::wire::interpreter::FrameAccess;
 use crate::link::wire::{
-    AgentCounters, Allocation, Clock, Engaged, Engine, EngineState, FRAMES_LEFT_OUT, FrameAddress, Hello, LossCause,
-    MAX_FRAMES, Module, Request, STACK_SLOTS, Sample, SpawnCause, StackMemory, Thread, Unload, Wait, flag,
-    stack_memory,
+    AgentCounters, Allocation, Clock, Engaged, Engine, EngineState, FRAMES_LEFT_OUT, FrameAddress, Hello, KERNEL_END,
+    KERNEL_PATH, KERNEL_START, LossCause, MAX_COMM, MAX_FRAMES, Module, Request, STACK_SLOTS, Sample, SpawnCause,
+    StackMemory, Thread, Unload, Wait, flag, is_kernel_address, shorten_kernel_address, stack_memory,
 };
 
 /// Longest wait for the tracer before the viewer's requests are read.
@@ -69,6 +69,12 @@ struct Image {
     maps: ProcessMaps,
     maps_ns: u64,
     opened_ns: u64,
+    /// Whether the process has mapped code since the map was read.
+    has_mapped: bool,
+    /// How it is sampled.
+    engine: Engine,
+    /// Whether the viewer knows the kernel's module.
+    knows_kernel: bool,
     /// Whether samples have come since the map was read.
     is_map_used: bool,
     /// Modules that the viewer knows, with their ids.
@@ -167,6 +173,11 @@ impl Walker {
                 image.names.forget(tid);
                 image.connection.write(|w| w.write_thread_end(tid))
             }
+            TracerEvent::ThreadNamed { tid, name } => image.rename_thread(tid, &name),
+            TracerEvent::Mapped => {
+                image.has_mapped = true;
+                Ok(())
+            }
             TracerEvent::Sample(sample) => {
                 let around = match image.walk(&sample, &mut self.frames) {
                     WalkEnd::WantsMoreStack => Some(None),
@@ -177,7 +188,7 @@ impl Walker {
                     // If there is no room, the next stack asks again.
                     let _ = self.requests.try_send(WalkerRequest::CopyMore { image: id, tid: sample.tid, around });
                 }
-                let has_run = matches!(sample.stack, SampledStack::Copied(..));
+                let has_run = !matches!(sample.stack, SampledStack::Repeated);
                 let named = image.name_thread(sample.tid, has_run);
                 let sent = named.and_then(|()| image.send_wait(&sample)).and_then(|()| image.send_sample(&sample));
                 let _ = self.spare.try_send(sample.stack);
@@ -232,6 +243,9 @@ impl Image {
             maps: ProcessMaps::default(),
             maps_ns: 0,
             opened_ns: monotonic_ns(),
+            has_mapped: false,
+            engine: start.engine,
+            knows_kernel: false,
             is_map_used: false,
             modules: Vec::new(),
             agent: 0..0,
@@ -258,7 +272,7 @@ impl Image {
                 Request::Engage { clock, period_ns, .. } => {
                     let is_supported = clock != Clock::Virtual && !clock.is_memory();
                     let state = if is_supported { EngineState::Running } else { EngineState::Unsupported };
-                    let engaged = Engaged { clock, engine: Engine::External, state, period_ns, signal: 0 };
+                    let engaged = Engaged { clock, engine: self.engine, state, period_ns, signal: 0 };
                     self.connection.write(|w| w.write_engaged(&engaged))?;
                     let _ = requests.send(WalkerRequest::Configure(SamplerConfig { clock, period_ns }));
                 }
@@ -274,9 +288,16 @@ impl Image {
         self.connection.write(|w| w.write_thread(&Thread { tid, name: name.as_bytes() }))
     }
 
+    /// Announces the name that the kernel has told.
+    fn rename_thread(&mut self, tid: u32, name: &[u8]) -> std::io::Result<()> {
+        let name = &name[..name.len().min(MAX_COMM)];
+        self.names.note(tid, &String::from_utf8_lossy(name), monotonic_ns());
+        self.connection.write(|w| w.write_thread(&Thread { tid, name }))
+    }
+
     /// Reads the memory map, and announces modules that came or went.
     fn read_maps(&mut self, tid: u32) -> std::io::Result<()> {
-        (self.maps_ns, self.is_map_used) = (monotonic_ns(), false);
+        (self.maps_ns, self.is_map_used, self.has_mapped) = (monotonic_ns(), false, false);
         // The process may be ending.
         let Ok(maps) = ProcessMaps::read(self.pid, tid) else { return Ok(()) };
         if maps.mappings.is_empty() || maps == self.maps {
@@ -328,7 +349,17 @@ impl Image {
 
     /// Walks the stack of a sample, if it has one of its own. Returns how the walk ended.
     fn walk(&mut self, sample: &UnwalkedSample, frames: &mut Vec<u64>) -> WalkEnd {
-        let SampledStack::Copied(registers, stack, list) = &sample.stack else { return WalkEnd::Truncated };
+        let (registers, stack, list) = match &sample.stack {
+            SampledStack::Copied(registers, stack, list) => (registers, stack, list),
+            SampledStack::Kernel => {
+                let last = self.threads.entry(sample.tid).or_default();
+                (last.flags, last.is_agents) = (0, false);
+                last.frames.clear();
+                last.frames.push(FrameAddress::Instruction(KERNEL_START).pack());
+                return WalkEnd::Root;
+            }
+            SampledStack::Repeated => return WalkEnd::Truncated,
+        };
         let mut end = self.unwinder.walk(registers, stack, frames);
         if self.is_map_stale() && self.read_maps(sample.tid).is_ok() {
             end = self.unwinder.walk(registers, stack, frames);
@@ -359,6 +390,7 @@ impl Image {
         let last = self.threads.entry(sample.tid).or_default();
         last.flags = flags;
         last.is_agents = frames.is_empty();
+        add_kernel_frames(frames, &sample.kernel);
         std::mem::swap(&mut last.frames, frames);
         end
     }
@@ -370,7 +402,8 @@ impl Image {
         let age_ns = now_ns.saturating_sub(self.maps_ns);
         let is_young = now_ns.saturating_sub(self.opened_ns) < YOUNG_NS;
         let miss_ns = if is_young { YOUNG_MISS_NS } else { MISS_NS };
-        age_ns >= MAPS_NS && self.is_map_used || age_ns >= miss_ns && self.unwinder.wants_maps()
+        let is_missed = self.has_mapped || self.unwinder.wants_maps();
+        age_ns >= MAPS_NS && self.is_map_used || age_ns >= miss_ns && is_missed
     }
 
     /// Sends what the thread of a sample waits for, if that is news.
@@ -378,7 +411,7 @@ impl Image {
         let Some(last) = self.threads.get_mut(&raw.tid) else { return Ok(()) };
         let wait = match (&raw.stack, raw.state, &last.wait) {
             (SampledStack::Copied(..), SampledState::Asleep(Some(call)), _) => Some(self.waits.read(raw.tid, call)),
-            (SampledStack::Copied(..), ..) => None,
+            (SampledStack::Copied(..) | SampledStack::Kernel, ..) => None,
             // The lock may have been handed on.
             (SampledStack::Repeated, _, Some(known)) if known.call.holder_words().is_some() => {
                 Some(Wait { holder: self.waits.holder(raw.tid, &known.call), ..known.clone() })
@@ -419,6 +452,12 @@ impl Image {
             allocation: Allocation::default(),
             slot: (raw.tid as usize % STACK_SLOTS) as u8,
         };
+        let is_in_kernel = |frame: u64| is_kernel_address(FrameAddress::unpack(frame).lookup());
+        if !self.knows_kernel && last.frames.first().is_some_and(|&frame| is_in_kernel(frame)) {
+            self.knows_kernel = true;
+            self.announce_kernel(sample.generation)?;
+        }
+        let Some(last) = self.threads.get(&raw.tid) else { return Ok(()) };
         let Image { connection, memory, functions, interpreter, .. } = self;
         let cpython = interpreter.as_ref().and_then(|found| found.cpython.as_ref());
         let mut named = [0; MAX_FRAMES];
@@ -428,6 +467,23 @@ impl Image {
         connection.write(|w| w.write_sample(&sample, frames, memory))?;
         self.sent += 1;
         Ok(())
+    }
+
+    /// Announces the module of the kernel's code.
+    fn announce_kernel(&mut self, generation: u32) -> std::io::Result<()> {
+        let module = Module {
+            id: self.next_module,
+            generation,
+            start: KERNEL_START,
+            end: KERNEL_END,
+            bias: 0,
+            device: 0,
+            inode: 0,
+            path: KERNEL_PATH,
+            build_id: &[][..],
+        };
+        self.next_module += 1;
+        self.connection.write(|w| w.write_module(&module))
     }
 
     fn send_counters(&mut self, counters: &TracerCounters) -> std::io::Result<()> {
@@ -464,6 +520,24 @@ impl Image {
 /// agent thread's stack.
 fn leave_out_agent(frames: &mut Vec<u64>, agent: &Range<u64>) {
     frames.retain(|frame| !agent.contains(&FrameAddress::unpack(*frame).lookup()));
+}
+
+/// Puts the kernel's functions before those of the process. A stack that is too deep loses frames
+/// in its middle.
+fn add_kernel_frames(frames: &mut Vec<u64>, kernel: &[u64]) {
+    if kernel.is_empty() {
+        return;
+    }
+    let packed = kernel.iter().enumerate().map(|(index, &address)| {
+        let address = shorten_kernel_address(address);
+        if index == 0 { FrameAddress::Instruction(address) } else { FrameAddress::Return(address) }.pack()
+    });
+    frames.splice(0..0, packed);
+    if let Some(excess @ 1..) = frames.len().checked_sub(MAX_FRAMES) {
+        let middle = frames.iter().position(|&frame| frame == FRAMES_LEFT_OUT).unwrap_or(frames.len() / 2);
+        let end = (middle + excess + 1).min(frames.len());
+        frames.splice(end - excess - 1..end, [FRAMES_LEFT_OUT]);
+    }
 }
 
 /// Leaves out the function of a system call, so that the one that called it has the sample.

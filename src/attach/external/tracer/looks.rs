@@ -5,7 +5,7 @@ use std::io::ErrorKind;
 
 use nix::errno::Errno;
 
-use super::Tracer;
+use super::{Tracer, TracerReport};
 use crate::attach::external::arch::STACK_POINTER;
 use crate::attach::external::children::ChildSearch;
 use crate::attach::external::clock::{monotonic_ns, thread_cpu_ns};
@@ -48,11 +48,8 @@ impl Tracer {
                 ProcessChange::None => self.sample_process(pid, now_ns),
                 ProcessChange::Ended => self.end_image(pid),
                 ProcessChange::Executed => {
-                    let (process, scope) = (process.identity(), process.scope.again());
-                    self.end_image(pid);
-                    if let Some(scope) = scope {
-                        self.watch(process, scope);
-                    }
+                    self.close_events(pid);
+                    self.restart_image(pid);
                 }
             }
         }
@@ -63,6 +60,7 @@ impl Tracer {
                 self.watch(process, WatchScope::FromNow);
             }
         }
+        self.settle_events(now_ns);
         if self.tick.is_multiple_of(LISTS_ANYWAY) {
             self.forget_ended_threads();
             // Threads that wait for a processor may keep stops under way for long.
@@ -84,11 +82,14 @@ impl Tracer {
             _ => 0,
         };
         self.sleeping_copies = 0;
-        let active = process.active_threads(tick);
-        self.look_at_all(pid, &active, now_ns);
-        let Some(process) = self.processes.get_mut(&pid) else { return };
-        let sleeping = process.sleeping_threads(sleepers);
-        self.look_at_all(pid, &sleeping, now_ns);
+        // The kernel samples threads that run.
+        if !process.has_events() || clock == Clock::Real {
+            let active = process.active_threads(tick);
+            self.look_at_all(pid, &active, now_ns);
+            let Some(process) = self.processes.get_mut(&pid) else { return };
+            let sleeping = process.sleeping_threads(sleepers);
+            self.look_at_all(pid, &sleeping, now_ns);
+        }
         let Some(process) = self.processes.get_mut(&pid) else { return };
         if now_ns.saturating_sub(process.counted_ns) >= COUNTERS_NS {
             process.counted_ns = now_ns;
@@ -97,7 +98,11 @@ impl Tracer {
         }
         if now_ns.saturating_sub(process.shares_ns) >= SHARES_NS {
             process.shares_ns = now_ns;
-            update_system_shares(process);
+            if process.has_events() {
+                self.send_system_time(pid, now_ns);
+            } else {
+                update_system_shares(process);
+            }
         }
     }
 
@@ -138,7 +143,7 @@ impl Tracer {
         match activity {
             Ok(Activity::Running) => {
                 thread.is_asleep = false;
-                if !process.scope.is_asleep() {
+                if !process.scope.is_asleep() && !process.has_events() {
                     self.running.push((pid, tid));
                 }
             }
@@ -199,7 +204,7 @@ impl Tracer {
         let Some(process) = self.processes.get_mut(&pid).filter(|_| is_alive) else { return };
         process.refusals += if tracer == 0 { 1 } else { REFUSALS };
         if process.refusals >= REFUSALS && !std::mem::replace(&mut process.is_refused, true) {
-            let _ = self.links.refused.send(pid);
+            let _ = self.links.reports.send(TracerReport::Refused { pid });
         }
     }
 
@@ -223,7 +228,7 @@ impl Tracer {
         now_ns: u64,
     ) {
         let Some(process) = self.processes.get_mut(&pid) else { return };
-        let image = process.image;
+        let (image, has_events) = (process.image, process.has_events());
         let Some(thread) = process.threads.get_mut(&tid) else { return };
         if !thread.has_wall_time(now_ns) {
             // It was found in this tick. Without a weight, its stack would not be sent.
@@ -248,7 +253,11 @@ impl Tracer {
         };
         let Some(thread) = process.threads.get_mut(&tid) else { return };
         let has_run = matches!(stack, SampledStack::Copied(..));
-        let weight_ns = thread.take_sleep(now_ns, self.config.period_ns, has_run);
+        let weight_ns = if has_events {
+            thread.take_sleep_beside_events(now_ns, self.config.period_ns)
+        } else {
+            thread.take_sleep(now_ns, self.config.period_ns, has_run)
+        };
         self.send_sample(image, tid, weight_ns, now_ns, (stack, SampledState::Asleep(call)));
     }
 
