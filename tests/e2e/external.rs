@@ -14,6 +14,7 @@ use nix::unistd::Pid;
 use super::external_changes::sampler_of;
 use crate::harness::children::with_default_signals;
 use crate::harness::inspect::is_at_work;
+use crate::harness::outside::engines_outside;
 use crate::harness::raw::{Entry, Raw};
 use crate::harness::run::{Batch, LIMIT, SIGTOP, run, text};
 use crate::harness::statistics::deviations;
@@ -121,7 +122,13 @@ fn assert_total(raw: &Raw, used_ns: u64) {
 
 #[test]
 fn a_launched_program_has_the_right_shares_and_its_whole_cpu_time() {
-    let batch = Batch::new("--engine external --hz 499 --budget 100%");
+    for engine in engines_outside() {
+        has_the_right_shares(engine);
+    }
+}
+
+fn has_the_right_shares(engine: &str) {
+    let batch = Batch::new(&format!("--engine {engine} --hz 499 --budget 100%"));
     let watched = batch.run(&[text(&targets::c("shares")), "60", "30", "10", "3", "2"]);
     assert_eq!(watched.ran.code(), 0, "{}", watched.ran.err());
     let (all, raw) = (watched.raw.samples("prof"), &watched.raw);
@@ -178,7 +185,7 @@ fn sleepers_are_sampled_where_they_sleep() {
 /// the table of calls that are made again.
 #[test]
 fn system_calls_go_on_as_if_nothing_had_happened() {
-    let watched = Batch::new("--engine external --hz 249 --budget 100%").run(&[text(&targets::c("wakes")), "5"]);
+    let watched = Batch::new("--engine ptrace --hz 249 --budget 100%").run(&[text(&targets::c("wakes")), "5"]);
     let (raw, out) = (&watched.raw, watched.ran.out());
     let number = |name| watched.ran.number(name);
     assert!(raw.samples("prof") > 20 && number("calls") > 1000, "{out} {raw:?}");
@@ -189,8 +196,14 @@ fn system_calls_go_on_as_if_nothing_had_happened() {
 /// nearly a whole CPU at a high frequency.
 #[test]
 fn a_sampler_takes_no_more_than_a_part_of_a_cpu() {
+    for engine in engines_outside() {
+        takes_a_part_of_a_cpu(engine);
+    }
+}
+
+fn takes_a_part_of_a_cpu(engine: &str) {
     let target = Plain::at_work(Command::new(targets::c("shares")).args(["60", "30", "10", "3600", "64"]));
-    let attached = Attached::to(target.pid(), &["--hz", "3999"]);
+    let attached = Attached::to(target.pid(), &["--engine", engine, "--hz", "3999"]);
     until("there is a sampler", || attached.sampler().is_some_and(is_at_work));
     let tracer = attached.sampler().expect("it was there");
     let used_ns = || {
@@ -201,7 +214,7 @@ fn a_sampler_takes_no_more_than_a_part_of_a_cpu() {
     std::thread::sleep(Duration::from_millis(1500));
     let share = (used_ns() - before) as f64 / start.elapsed().as_nanos() as f64;
     attached.finish();
-    assert!(share < 0.35, "{share:.2} of a CPU");
+    assert!(share < 0.35, "{engine}: {share:.2} of a CPU");
 }
 
 /// A line of `restarts` about one call: how often it was made, interrupted, and wrong.
@@ -236,7 +249,7 @@ fn make_restartable_calls(prefix: &str, arguments: &str) -> String {
 #[test]
 fn every_restartable_call_goes_on() {
     let script = make_restartable_calls("", "120");
-    let watched = Batch::new("--engine external --hz 1999 --budget 100%").run(&["sh", "-c", &script]);
+    let watched = Batch::new("--engine ptrace --hz 1999 --budget 100%").run(&["sh", "-c", &script]);
     let reports = call_reports(&watched.ran.out());
     // A kernel may lack asynchronous input and output, and System V semaphores.
     assert!(reports.len() >= 17, "{}", watched.ran.out());
@@ -272,7 +285,7 @@ fn a_killed_sampler_leaves_the_target_running() {
     let (rounds, kills) = if std::env::var_os("SIGTOP_LONG").is_some() { (20, 25) } else { (1, 20) };
     let mut random = u64::from(target.pid());
     for _ in 0..rounds {
-        let attached = Attached::to(target.pid(), &["--hz", "1999"]);
+        let attached = Attached::to(target.pid(), &["--engine", "ptrace", "--hz", "1999"]);
         let mut last = 0;
         for _ in 0..kills {
             until("there is a sampler", || attached.sampler().is_some_and(|sampler| sampler != last));
@@ -298,7 +311,7 @@ fn a_killed_sampler_leaves_the_target_running() {
 #[test]
 fn a_sampler_ends_with_its_viewer() {
     let target = Plain::burner("3600");
-    let mut attached = Attached::to(target.pid(), &["--hz", "1999"]);
+    let mut attached = Attached::to(target.pid(), &["--engine", "ptrace", "--hz", "1999"]);
     until("there is a sampler", || attached.sampler().is_some());
     let sampler = attached.sampler().expect("it was there");
     until("it samples", || is_at_work(sampler));
@@ -317,7 +330,7 @@ pub(super) fn is_at_home(pid: u32) -> bool {
 #[test]
 fn a_stopped_sampler_does_not_stop_the_target() {
     let target = Plain::burner("120");
-    let attached = Attached::to(target.pid(), &["--hz", "1999"]);
+    let attached = Attached::to(target.pid(), &["--engine", "ptrace", "--hz", "1999"]);
     for _ in 0..5 {
         until("there is a sampler", || attached.sampler().is_some());
         std::thread::sleep(Duration::from_millis(60));
@@ -349,7 +362,7 @@ fn put_behind(sampler: u32) {
 fn a_sampler_that_waits_for_a_cpu_is_left_alone() {
     let others = Plain::at_work(Command::new(targets::c("shares")).args(["100", "0", "0", "600", "4"]));
     let mut target = Plain::at_work(Command::new(targets::c("wakes")).arg("-").stdin(Stdio::piped()));
-    let attached = Attached::to(target.pid(), &["--hz", "999"]);
+    let attached = Attached::to(target.pid(), &["--engine", "ptrace", "--hz", "999"]);
     until("there is a sampler", || attached.sampler().is_some_and(is_at_work));
     let sampler = attached.sampler().expect("it was there");
     put_behind(sampler);
@@ -371,9 +384,15 @@ fn a_sampler_that_waits_for_a_cpu_is_left_alone() {
 /// The image after an exec and child processes are sampled, too.
 #[test]
 fn exec_and_children_are_followed() {
+    for engine in engines_outside() {
+        follows_exec_and_children(engine);
+    }
+}
+
+fn follows_exec_and_children(engine: &str) {
     let burner = targets::c("shares");
     let script = format!("{0} 60 30 10 1 & sleep 0.3; exec {0} 10 30 60 1", text(&burner));
-    let watched = Batch::new("--engine external --budget 100%").run(&["sh", "-c", &script]);
+    let watched = Batch::new(&format!("--engine {engine} --budget 100%")).run(&["sh", "-c", &script]);
     assert_eq!(watched.ran.code(), 0, "{}", watched.ran.err());
     let is_burner = |entry: &&Entry| entry.weight_ns > 100_000_000;
     let mut pids: Vec<u32> = watched.raw.of("prof").filter(is_burner).map(|entry| entry.pid).collect();
@@ -381,7 +400,7 @@ fn exec_and_children_are_followed() {
     pids.dedup();
     assert_eq!(pids.len(), 2, "the shell's successor and its child: {:?}", watched.raw.images);
     assert!(watched.raw.images.iter().any(|image| image.image > 0), "an exec: {:?}", watched.raw.images);
-    let alone = Batch::new("--engine external --no-follow --budget 100%").run(&["sh", "-c", &script]);
+    let alone = Batch::new(&format!("--engine {engine} --no-follow --budget 100%")).run(&["sh", "-c", &script]);
     let root = alone.raw.images[0].pid;
     assert!(alone.raw.images.iter().all(|image| image.pid == root), "{:?}", alone.raw.images);
 }
@@ -391,9 +410,15 @@ fn exec_and_children_are_followed() {
 /// stop was taken for one that a debugger traces.
 #[test]
 fn a_chain_of_execs_is_watched_to_its_end() {
+    for engine in engines_outside() {
+        watches_a_chain_of_execs(engine);
+    }
+}
+
+fn watches_a_chain_of_execs(engine: &str) {
     let file = targets::scratch("external").join("recording.sigtop");
     let mut command = Command::new(SIGTOP);
-    command.args(["record", "--engine", "external", "--hz", "999", "--budget", "100%", "-o"]).arg(&file);
+    command.args(["record", "--engine", engine, "--hz", "999", "--budget", "100%", "-o"]).arg(&file);
     let recorded = run(command.arg("--").arg(targets::c("execs")).args(["last", "600"]));
     assert_eq!((recorded.code(), recorded.out().as_str()), (7, "executed 600\n"), "{}", recorded.err());
     assert!(!recorded.err().contains("traced"), "{}", recorded.err());
@@ -408,6 +433,12 @@ fn a_chain_of_execs_is_watched_to_its_end() {
 /// sampled.
 #[test]
 fn the_past_of_a_child_is_not_sampled() {
+    for engine in engines_outside() {
+        leaves_the_past_of_a_child(engine);
+    }
+}
+
+fn leaves_the_past_of_a_child(engine: &str) {
     let script = format!("{} 60 30 10 3600 & wait", text(&targets::c("shares")));
     let parent = Command::new("sh").args(["-c", &script]).spawn().expect("sh");
     let child = || {
@@ -420,7 +451,7 @@ fn the_past_of_a_child_is_not_sampled() {
     let used_ms = || 10 * cpu_ticks(child);
     until("the child has used much", || used_ms() >= 1000);
     let before = used_ms();
-    let attached = Attached::to(parent.pid(), &["--hz", "499"]);
+    let attached = Attached::to(parent.pid(), &["--engine", engine, "--hz", "499"]);
     until("the sampler works", || attached.sampler().is_some_and(is_at_work));
     until("the child works on", || used_ms() >= before + 500);
     let raw = attached.finish();
@@ -442,10 +473,16 @@ fn cpu_ticks(pid: u32) -> u64 {
 /// lost.
 #[test]
 fn short_children_are_found() {
+    for engine in engines_outside() {
+        finds_short_children(engine);
+    }
+}
+
+fn finds_short_children(engine: &str) {
     let burner = targets::c("shares");
     let script = format!("for i in 1 2 3 4 5 6 7 8 9 10; do {} 60 30 10 0.04; done", text(&burner));
     let found = || {
-        let watched = Batch::new("--engine external --hz 999 --budget 100%").run(&["sh", "-c", &script]);
+        let watched = Batch::new(&format!("--engine {engine} --hz 999 --budget 100%")).run(&["sh", "-c", &script]);
         assert_eq!(watched.ran.code(), 0, "{}", watched.ran.err());
         let ns = watched.raw.weight_ns("prof") + watched.raw.lost_all().1;
         assert!(ns >= 360_000_000, "{ns} ns of 10 times 40 ms; lost {:?}", watched.raw.lost);
@@ -464,8 +501,14 @@ fn short_children_are_found() {
 /// does.
 #[test]
 fn threads_are_not_sampled_where_they_lost_their_cpu() {
+    for engine in engines_outside() {
+        samples_where_threads_run(engine);
+    }
+}
+
+fn samples_where_threads_run(engine: &str) {
     let _others = Plain::at_work(Command::new(targets::c("shares")).args(["100", "0", "0", "600", "4"]));
-    let watched = Batch::new("--engine external --hz 99 --budget 100%").run(&[
+    let watched = Batch::new(&format!("--engine {engine} --hz 99 --budget 100%")).run(&[
         text(&targets::c("shares")),
         "60",
         "30",
@@ -485,14 +528,27 @@ fn threads_are_not_sampled_where_they_lost_their_cpu() {
 /// corrected by the time that the kernel accounts for.
 #[test]
 fn system_calls_have_the_share_of_system_time() {
+    for engine in engines_outside() {
+        gives_calls_the_share_of_system_time(engine);
+    }
+}
+
+fn gives_calls_the_share_of_system_time(engine: &str) {
     for kind in ["short", "long"] {
         let (mut samples, mut in_calls, mut all) = (0, 0, 0);
         let (mut user, mut system) = (0, 0);
         // On a busy machine, one run has too few.
         while samples <= 300 {
-            let watched =
-                Batch::new("--engine external --hz 250 --budget 100%").run(&[text(&targets::c("calls")), kind, "2"]);
-            let is_call = |entry: &&Entry| entry.frames.last().is_some_and(|leaf| leaf.name() == "in_kernel");
+            let watched = Batch::new(&format!("--engine {engine} --hz 250 --budget 100%")).run(&[
+                text(&targets::c("calls")),
+                kind,
+                "2",
+            ]);
+            // From outside the kernel, that is the function of the call.
+            let is_call = |entry: &&Entry| match engine {
+                "events" => !entry.kernel.is_empty(),
+                _ => entry.frames.last().is_some_and(|leaf| leaf.name() == "in_kernel"),
+            };
             in_calls += watched.raw.of("prof").filter(is_call).map(|entry| entry.weight_ns).sum::<u64>();
             assert!(watched.raw.samples("prof") > 50, "{:?}", watched.raw.lost);
             samples += watched.raw.samples("prof");

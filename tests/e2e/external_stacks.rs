@@ -5,13 +5,17 @@ use std::path::{Path, PathBuf};
 
 use crate::harness::chains::judge::{Judge, Judgement, Verdict};
 use crate::harness::chains::{self, Language};
+use crate::harness::outside::engines_outside;
 use crate::harness::raw::{Entry, Raw};
 use crate::harness::run::{Batch, Watched, installed, text, tool};
 use crate::harness::skips::skip;
 use crate::harness::statistics::lower_bound;
 use crate::harness::targets;
 
-const OUTSIDE: &str = "--engine external --hz 990";
+/// Options of each engine.
+fn outside() -> Vec<String> {
+    engines_outside().into_iter().map(|engine| format!("--engine {engine} --hz 990")).collect()
+}
 
 fn watch(options: &str, command: &[&str]) -> Watched {
     let watched = Batch::new(options).run(command);
@@ -21,19 +25,23 @@ fn watch(options: &str, command: &[&str]) -> Watched {
 
 /// Judges a program of functions whose names encode their only legal callers.
 fn check(language: Language, program: &Path) {
+    outside().iter().for_each(|options| check_with(options, language, program));
+}
+
+fn check_with(options: &str, language: Language, program: &Path) {
     let judge = Judge::new(language);
     let mut judgement = Judgement::default();
     while judgement.all() < 1500 {
-        let raw = watch(OUTSIDE, &[text(program), "2.5"]).raw;
+        let raw = watch(options, &[text(program), "2.5"]).raw;
         let is_static = raw.of("prof").all(|entry| entry.frames.iter().all(|frame| !frame.module.starts_with("libc.")));
         let entries: Vec<Entry> = raw.of("prof").cloned().collect();
         let entries = entries.into_iter().map(|entry| if is_static { judge.with_libraries(entry) } else { entry });
         judgement.add(judge.all(entries.collect::<Vec<Entry>>().iter()));
     }
     let bound = lower_bound(judgement.count(Verdict::Exact), judgement.all(), 0.01);
-    assert!(bound >= 0.985, "{language:?}: exact {bound:.5} at least (99 %): {judgement}");
+    assert!(bound >= 0.985, "{options}: {language:?}: exact {bound:.5} at least (99 %): {judgement}");
     for wrong in [Verdict::Step, Verdict::Between, Verdict::Leaf, Verdict::Root] {
-        assert_eq!(judgement.count(wrong), 0, "{language:?}: {wrong:?}: {judgement}");
+        assert_eq!(judgement.count(wrong), 0, "{options}: {language:?}: {wrong:?}: {judgement}");
     }
 }
 
@@ -96,8 +104,10 @@ fn assert_chain(what: &str, raw: &Raw, chain: &[&str], least: f64) {
 }
 
 fn check_chain(what: &str, program: &Path) {
-    let raw = watch(OUTSIDE, &[text(program)]).raw;
-    assert_chain(what, &raw, &["main", "outer", "middle", "compare"], 0.97);
+    for options in outside() {
+        let raw = watch(&options, &[text(program)]).raw;
+        assert_chain(&format!("{what}, {options}"), &raw, &["main", "outer", "middle", "compare"], 0.97);
+    }
 }
 
 fn build(compiler: &str, flags: &[&str]) -> PathBuf {
@@ -136,11 +146,14 @@ fn aligned_frames_are_unwound() {
         __attribute__((noinline)) void outer(int n) { long a[8] = {n, n}; aligned(n + 16, 1, 2, 3, 4, 5, a[n & 3], n); sink += 1; }\n\
         int main(void) { for (int i = 0; i < 6000; i++) outer(100 + (i & 7)); return 0; }\n";
     let program = targets::generated("drap", source, "c", "cc", &["-O2", "-fomit-frame-pointer"]);
-    let raw = watch(OUTSIDE, &[text(&program)]).raw;
-    assert_chain("aligned", &raw, &["main", "outer", "aligned"], 0.97);
+    for options in outside() {
+        let raw = watch(&options, &[text(&program)]).raw;
+        assert_chain(&format!("aligned, {options}"), &raw, &["main", "outer", "aligned"], 0.97);
+    }
 }
 
-/// A handler of signals, on the same stack and on one of its own.
+/// A handler of signals, on the same stack and on one of its own. The kernel does not copy the
+/// stack that a handler on another one has interrupted.
 #[test]
 fn code_that_a_signal_interrupted_is_below_its_handler() {
     let source = "#include <signal.h>\n#include <stdlib.h>\n#include <sys/time.h>\nvolatile double sink;\n\
@@ -152,11 +165,13 @@ fn code_that_a_signal_interrupted_is_below_its_handler() {
         struct itimerval t = {{0, 2000}, {0, 2000}}; setitimer(ITIMER_REAL, &t, 0); for (int i = 0; i < 1500; i++) outer(); return 0; }\n";
     let flags = ["-O2", "-fomit-frame-pointer"];
     let program = targets::generated("handled", source, "c", "cc", &flags);
-    for command in [&[text(&program)][..], &[text(&program), "alternate"]] {
-        let raw = watch(OUTSIDE, command).raw;
-        assert_chain("interrupted", &raw, &["main", "outer"], 0.95);
+    let (same, other) = (&[text(&program)][..], &[text(&program), "alternate"][..]);
+    let both = outside().into_iter().flat_map(|options| [(options.clone(), same), (options, other)]);
+    for (options, command) in both.filter(|(options, command)| !options.contains("events") || *command == same) {
+        let raw = watch(&options, command).raw;
+        assert_chain(&format!("interrupted, {options}"), &raw, &["main", "outer"], 0.95);
         let in_handler = raw.of("prof").filter(|entry| holds(entry, &["main", "outer", "handler", "work"]));
-        assert!(in_handler.map(|entry| entry.weight_ns).sum::<u64>() > 50_000_000, "{command:?}");
+        assert!(in_handler.map(|entry| entry.weight_ns).sum::<u64>() > 50_000_000, "{options}, {command:?}");
     }
 }
 
@@ -172,13 +187,15 @@ fn go_programs_are_unwound() {
         func outer(n int) int { return middle(n) + 1 }\n\
         func main() { for i := 0; i < 2500; i++ { sink += outer(i) } }\n";
     let program = targets::generated("gotree", source, "go", text(&go), &["build"]);
-    let raw = watch(OUTSIDE, &[text(&program)]).raw;
-    assert_chain("go", &raw, &["runtime.main", "main.main", "main.outer", "main.middle"], 0.9);
-    let stripped = targets::generated("gotree", source, "go", text(&go), &["build", "-ldflags=-s -w"]);
-    let raw = watch(OUTSIDE, &[text(&stripped)]).raw;
-    let whole = raw.of("prof").filter(|entry| !entry.truncated && entry.frames.len() >= 5);
-    let (whole, all): (u64, u64) = (whole.map(|entry| entry.weight_ns).sum(), raw.weight_ns("prof"));
-    assert!(whole as f64 >= 0.9 * all as f64, "{whole} ns of {all} reach the first function");
+    for options in outside() {
+        let raw = watch(&options, &[text(&program)]).raw;
+        assert_chain("go", &raw, &["runtime.main", "main.main", "main.outer", "main.middle"], 0.9);
+        let stripped = targets::generated("gotree", source, "go", text(&go), &["build", "-ldflags=-s -w"]);
+        let raw = watch(&options, &[text(&stripped)]).raw;
+        let whole = raw.of("prof").filter(|entry| !entry.truncated && entry.frames.len() >= 5);
+        let (whole, all): (u64, u64) = (whole.map(|entry| entry.weight_ns).sum(), raw.weight_ns("prof"));
+        assert!(whole as f64 >= 0.9 * all as f64, "{whole} ns of {all} reach the first function");
+    }
 }
 
 /// Compilers that make code at run time keep frame pointers. The code calls `leaf`, and then counts
@@ -192,10 +209,12 @@ fn code_made_at_run_time_is_unwound() {
         int main(void) { void *room = mmap(0, 4096, PROT_READ | PROT_WRITE | PROT_EXEC, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);\n\
         memcpy(room, code, sizeof code); for (int i = 0; i < 5000; i++) outer(room); return 0; }\n";
     let program = targets::generated("made", source, "c", "cc", &["-O2", "-fomit-frame-pointer"]);
-    let raw = watch(OUTSIDE, &[text(&program)]).raw;
-    assert_chain("made at run time", &raw, &["main", "outer"], 0.97);
-    let is_made = |entry: &&Entry| entry.frames.last().is_some_and(|frame| frame.name.is_none());
-    assert!(
-        raw.of("prof").any(|entry| is_made(&entry)) && raw.of("prof").any(|entry| holds(entry, &["outer", "leaf"]))
-    );
+    for options in outside() {
+        let raw = watch(&options, &[text(&program)]).raw;
+        assert_chain("made at run time", &raw, &["main", "outer"], 0.97);
+        let is_made = |entry: &&Entry| entry.frames.last().is_some_and(|frame| frame.name.is_none());
+        assert!(
+            raw.of("prof").any(|entry| is_made(&entry)) && raw.of("prof").any(|entry| holds(entry, &["outer", "leaf"]))
+        );
+    }
 }

@@ -6,6 +6,7 @@ pub(crate) mod children;
 pub(crate) mod escapes;
 pub(crate) mod inspect;
 pub(crate) mod legacy;
+pub(crate) mod outside;
 pub(crate) mod raw;
 pub(crate) mod run;
 pub(crate) mod skips;

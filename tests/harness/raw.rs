@@ -96,8 +96,10 @@ pub(crate) struct Entry {
     pub(crate) samples: u64,
     /// Whether the stack is marked as truncated.
     pub(crate) truncated: bool,
-    /// The frames, root first.
+    /// The frames of the process, root first.
     pub(crate) frames: Vec<Frame>,
+    /// The frames of the kernel that the last of them called, in the same order.
+    pub(crate) kernel: Vec<Frame>,
 }
 
 /// A process image.
@@ -224,6 +226,10 @@ fn entry(line: &str) -> Result<Entry, String> {
     if !["prof", "real", "virtual", "alloc", "live"].contains(&clock) || !["whole", "truncated"].contains(&cut) {
         return Err("no such clock or cut".to_owned());
     }
+    let mut frames = frames(stack)?;
+    let is_kernel = |frame: &Frame| frame.module == "[kernel]";
+    let first = frames.iter().position(is_kernel).unwrap_or(frames.len());
+    let kernel = frames.split_off(first);
     Ok(Entry {
         pid: number(Some(pid))? as u32,
         tid: number(Some(tid))? as u32,
@@ -231,7 +237,8 @@ fn entry(line: &str) -> Result<Entry, String> {
         weight_ns: number(Some(weight))?,
         samples: number(Some(samples))?,
         truncated: cut == "truncated",
-        frames: frames(stack)?,
+        frames,
+        kernel,
     })
 }
 

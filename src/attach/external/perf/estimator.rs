@@ -1,7 +1,7 @@
 //! The weights of samples of threads that live for less than a few periods.
 //!
 //! A timer that begins with a thread and expires after each period would never sample a thread that
-//! ends before the first one. So the period is drawn for each thread, evenly between a twentieth of
+//! ends before the first one. So the period is drawn for each thread, evenly between a tenth of
 //! the wanted one and the whole. A sample is the k-th of its timer after a time `t` on the CPU if the
 //! period was `t / k`. The density of samples, each weighed by its period, at a time `t` is
 //!
@@ -14,7 +14,7 @@
 //! shortest period have no samples; those that follow for as long stand for them, too.
 
 /// The shortest period of a birth event, as a part of the wanted one.
-const SHORTEST: f64 = 0.05;
+const SHORTEST: f64 = 0.1;
 /// Time on the CPU from which on Z is 1, in wanted periods.
 const LONG: f64 = 30.0;
 /// Distance between two draws, as a part of all of them: the golden ratio. Draws at such a distance

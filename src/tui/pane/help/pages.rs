@@ -293,6 +293,7 @@ fn names(facts: &Facts, width: u16) -> Vec<HelpLine> {
 mod tests {
     use super::*;
     use crate::link::wire::Clock;
+    use crate::link::wire::Engine;
     use crate::tui::keys::TABLE;
 
     const KEYS: PageFacts<'_> =
