@@ -12,6 +12,7 @@ use super::failure::{Failure, print_message};
 use super::screen::{device, theme, uses_screen};
 use super::settings::session_settings;
 use crate::attach::AttachError;
+use crate::attach::external::rights;
 use crate::attach::external::supervisor::Sampler;
 use crate::attach::find::{self, AttachableProcess, WatchMethod};
 use crate::attach::launch::{self, Preload, Stdio, launch};
@@ -63,6 +64,9 @@ pub(super) fn select_processes(args: &WatchArgs) -> Result<Selection, Failure> {
 
 /// Checks that a process can be watched, from outside if the arguments say so.
 pub(super) fn check_process(args: &WatchArgs, pid: u32) -> Result<AttachableProcess, Failure> {
+    if args.engine() == Engine::Events {
+        find::check_events(pid)?;
+    }
     Ok(if args.engine().is_external() { find::check_external(pid)? } else { find::check(pid)? })
 }
 
@@ -94,6 +98,11 @@ pub(super) fn launch_target(args: &WatchArgs, stdio: Stdio) -> Result<PendingSes
         if !args.screen.quiet {
             print_message(&format!("{} {obstacle}: it is sampled from outside", program.path.display()));
         }
+    }
+    if settings.engine == Engine::Events
+        && let Err(cause) = rights::check_events(std::process::id())
+    {
+        return Err(Failure::new(Failure::USAGE, format!("{} {cause}", program.path.display())));
     }
     check_clock(&settings)?;
     let places = AgentDirectories::of_user();

@@ -78,6 +78,15 @@ pub fn check_external(pid: u32) -> Result<AttachableProcess, AttachError> {
     Ok(AttachableProcess { method: WatchMethod::External, ..process })
 }
 
+/// Checks that the kernel samples a process for this user.
+///
+/// # Errors
+/// As [`check`], and one sentence for a user who may not use perf events.
+pub fn check_events(pid: u32) -> Result<(), AttachError> {
+    check(pid)?;
+    rights::check_events(pid).map_err(|cause| AttachError::NotWatchable { pid, refusal: Refusal::NotTraceable, cause })
+}
+
 /// Checks that the kernel lets this user trace a process.
 fn may_trace(pid: u32) -> Result<(), AttachError> {
     rights::check(pid).map_err(|cause| AttachError::NotWatchable { pid, refusal: Refusal::NotTraceable, cause })

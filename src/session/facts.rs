@@ -38,6 +38,7 @@ impl Facts {
             ended: None,
             clock,
             engine: Engine::Threads,
+            sampler: None,
             engine_state: None,
             refusal: None,
             period_ns: 0,
@@ -98,6 +99,8 @@ pub struct Facts {
     pub clock: Clock,
     /// The selected engine.
     pub engine: Engine,
+    /// How samplers outside sample, where there are any.
+    pub sampler: Option<Engine>,
     /// The state of the agents' engines, or `None` before the first has answered.
     pub engine_state: Option<EngineState>,
     /// The reason why an agent could not start its engine, if that ever happened.

@@ -24,6 +24,8 @@ const METER_NS: u64 = 1_000_000_000;
 /// Minimum time between two looks for silent processes, in multiples of the CPU time of the
 /// last one: they take at most a fiftieth of a CPU.
 const REACH_REST: u64 = 50;
+/// The warning about sampling by ptrace.
+const STOPS: &str = "ptrace: large reads and writes may return early";
 /// Time between SIGTERM and SIGKILL, ns.
 const PATIENCE_NS: u64 = 2_000_000_000;
 
@@ -42,6 +44,8 @@ pub(super) struct LiveTarget {
     sampler: Sampler,
     /// Whether agents were asked to leave, because their processes were sampled from outside.
     has_dismissed_agents: bool,
+    /// Whether the user knows what stops may do.
+    has_warned_of_stops: bool,
     attach_retry: AttachRetry,
     outside: OutsideProcesses,
     /// Processes that other viewers watch.
@@ -71,6 +75,7 @@ impl LiveTarget {
             ledger: Ledger::new(is_attached, now_ns),
             sampler,
             has_dismissed_agents: false,
+            has_warned_of_stops: false,
             attach_retry: AttachRetry::default(),
             outside: OutsideProcesses::new(now_ns),
             taken: HashSet::new(),
@@ -295,6 +300,12 @@ impl LiveTarget {
         // A launched program that has the agent has been sampled through it before.
         let is_new = is_launched && self.target.agent_pids().is_empty();
         let pids = if settings.engine.is_external() { self.target.pids() } else { self.target.external_pids() };
+        if !std::mem::replace(&mut self.has_warned_of_stops, !pids.is_empty())
+            && let Some(remedy) = pids.iter().find_map(|&pid| rights::why_stopped(pid, outside_engine(settings)))
+        {
+            // The user knows before the first stop.
+            return Some((format!("{STOPS}; {remedy}"), false));
+        }
         for pid in pids {
             if let Err(error) = self.sampler.watch(pid, is_new) {
                 return Some((error.to_string(), false));
@@ -317,7 +328,9 @@ impl LiveTarget {
                 continue;
             }
             let tracer = tracer.or_else(|| rights::tracer(pid));
-            let Some(reason) = rights::explain_refusal(pid, tracer, is_launched) else { continue };
+            let without_events = || rights::check_events(pid).err().filter(|_| settings.engine == Engine::Events);
+            let reason = without_events().or_else(|| rights::explain_refusal(pid, tracer, is_launched));
+            let Some(reason) = reason else { continue };
             self.ledger.explain(pid, &reason);
             if tracer.is_none_or(|tracer| self.outside.note_tracer(tracer)) {
                 let is_all = !is_launched && self.target.pids() == [pid];
@@ -337,7 +350,11 @@ impl LiveTarget {
             Engine::External | Engine::Events | Engine::Ptrace => {
                 for pid in self.target.pids() {
                     rights::check(pid).map_err(|cause| format!("process {pid} {cause}"))?;
+                    if engine == Engine::Events {
+                        rights::check_events(pid).map_err(|cause| format!("process {pid} {cause}"))?;
+                    }
                 }
+                self.has_warned_of_stops = false;
                 // Their timers are disarmed, and they have to be woken again.
                 self.has_dismissed_agents = true;
                 // The next one takes up the same processes.
@@ -373,6 +390,11 @@ impl LiveTarget {
         self.namespaces.insert(id);
         Ok(())
     }
+}
+
+/// The engine of samplers: the selected one, or the best for processes that carry no agent.
+fn outside_engine(settings: &Settings) -> Engine {
+    if settings.engine.is_external() { settings.engine } else { Engine::External }
 }
 
 /// Returns the CPU time that the processes of a target have used since their start.

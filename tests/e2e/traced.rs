@@ -5,6 +5,7 @@ use std::fs;
 use std::io::{BufRead as _, BufReader};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 
+use crate::harness::outside::engines_outside;
 use crate::harness::raw::Raw;
 use crate::harness::run::{Batch, SIGTOP, run, text};
 use crate::harness::targets;
@@ -32,10 +33,10 @@ fn trace(pid: &str) -> (Running, ChildStdin) {
 }
 
 /// Samples a process from outside for a second; returns the sampled and the unaccounted time, ns.
-fn sample(pid: &str) -> (u64, u64) {
+fn sample(pid: &str, engine: &str) -> (u64, u64) {
     let file = targets::scratch("traced").join("raw");
     let mut sigtop = Command::new("timeout");
-    sigtop.args(["-s", "INT", "1.3", SIGTOP, "--raw", text(&file), "--engine", "external", "--pid", pid]);
+    sigtop.args(["-s", "INT", "1.3", SIGTOP, "--raw", text(&file), "--engine", engine, "--pid", pid]);
     let ran = run(&mut sigtop);
     let raw = Raw::parse(&fs::read_to_string(&file).unwrap_or_else(|error| panic!("{error}: {}", ran.err())));
     let raw = raw.expect("a raw dump");
@@ -49,12 +50,16 @@ fn time_under_a_debugger_is_counted_and_sampled_again_afterwards() {
     let target = Running(target.expect("a target"));
     let pid = target.0.id().to_string();
     let (tracer, pipe) = trace(&pid);
-    let (sampled, unaccounted) = sample(&pid);
+    let (sampled, unaccounted) = sample(&pid, "ptrace");
     assert_eq!(sampled, 0, "a thread cannot be stopped by two tracers");
     assert!(unaccounted >= 50_000_000, "{unaccounted} ns unaccounted of a busy thread");
+    if engines_outside().contains(&"events") {
+        let (sampled, _) = sample(&pid, "events");
+        assert!(sampled >= 50_000_000, "{sampled} ns sampled by events");
+    }
     drop(pipe);
     drop(tracer);
-    let (sampled, _) = sample(&pid);
+    let (sampled, _) = sample(&pid, "ptrace");
     assert!(sampled >= 50_000_000, "{sampled} ns sampled");
 }
 
@@ -63,7 +68,7 @@ fn time_under_a_debugger_is_counted_and_sampled_again_afterwards() {
 #[test]
 fn short_children_of_a_debugger_are_explained_in_one_line() {
     let target = targets::c("tracer");
-    let watched = Batch::new("--engine external --hz 1000").run(&[text(&target), "children", "20"]);
+    let watched = Batch::new("--engine ptrace --hz 1000").run(&[text(&target), "children", "20"]);
     assert_eq!(watched.ran.code(), 0, "{}", watched.ran.err());
     let refusals: Vec<&str> = watched.tables.lines().filter(|line| line.starts_with("sigtop: process")).collect();
     assert!(matches!(refusals[..], [line] if line.contains("is traced by process")), "{refusals:#?}");

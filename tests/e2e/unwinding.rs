@@ -2,6 +2,7 @@
 
 use std::path::Path;
 
+use crate::harness::outside::engines_outside;
 use crate::harness::raw::{Entry, Raw};
 use crate::harness::run::{Batch, in_parallel, text, tool};
 use crate::harness::targets;
@@ -78,7 +79,7 @@ fn sleeping_threads_are_unwound_in_code_with_base_pointers() {
     for (compiler, flags) in [("gcc", &["-O0"][..]), ("gcc", &with_base), ("gcc", &guarded), ("clang", &with_base)] {
         let Some(compiler) = tool(compiler) else { continue };
         let program = targets::generated("sleepers", SLEEPERS, "c", text(&compiler), flags);
-        in_parallel(&["threads", "external"], |engine| {
+        in_parallel(&[&["threads"][..], &engines_outside()].concat(), |engine| {
             let watched = Batch::new(&format!("--hz 250 --clock real --engine {engine}")).run(&[text(&program)]);
             assert_eq!(watched.ran.code(), 0, "{}", watched.ran.err());
             let of_busy = |entry: &&Entry| entry.frames.iter().any(|frame| frame.name() == "busy");
@@ -121,7 +122,7 @@ fn threads_with_a_frame_larger_than_a_copy_of_their_stack_are_whole() {
         }
     ";
     let program = targets::generated("room", PROGRAM, "c", "gcc", &["-O1", "-pthread"]);
-    for engine in ["threads", "external"] {
+    for engine in [&["threads"][..], &engines_outside()].concat() {
         let watched = Batch::new(&format!("--hz 250 --clock real --engine {engine}")).run(&[text(&program)]);
         assert_eq!(watched.ran.code(), 0, "{}", watched.ran.err());
         let ns = |is_whole: bool| {

@@ -41,6 +41,7 @@ impl Session {
             ended: None,
             clock: Clock::Prof,
             engine: Engine::Threads,
+            sampler: None,
             refusal: None,
             engine_state: Some(EngineState::Running),
             period_ns: 10_101_010,

@@ -8,7 +8,7 @@ use std::path::PathBuf;
 use super::arch;
 use super::correction::SystemShare;
 use super::registers::ThreadRegisters;
-use super::stack_extent::StackExtent;
+use super::stack_extent::{StackExtent, SteadyParts};
 use crate::link::wire::{BlockingCall, Schedule};
 
 /// Number of bytes that a line of `schedstat` or `syscall` has at most.
@@ -81,6 +81,8 @@ pub(super) struct WatchedThread {
     pub(super) is_seized: bool,
     /// The parts of its stack that are copied.
     pub(super) extent: StackExtent,
+    /// The parts of them that are read while it runs.
+    pub(super) steady_parts: SteadyParts,
     pub(super) system_share: SystemShare,
     /// The thread's id in its own namespace of pids; 0 if it was not read.
     pub(super) inner_tid: u32,
@@ -109,6 +111,7 @@ impl WatchedThread {
             has_run_since_stop: true,
             is_seized: false,
             extent: StackExtent::new(),
+            steady_parts: SteadyParts::default(),
             system_share: SystemShare::default(),
             inner_tid: 0,
             interpreter_state: 0,

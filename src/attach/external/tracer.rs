@@ -253,7 +253,7 @@ impl Tracer {
                         };
                         thread.is_stack_known &= !is_more;
                     }
-                    if has_events {
+                    if has_events && around.is_none() {
                         self.copy_more_by_events();
                     }
                 }

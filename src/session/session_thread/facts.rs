@@ -3,8 +3,9 @@
 use std::time::Duration;
 
 use super::{SampleSource, SessionThread, monotonic_ns};
-use crate::link::wire::{AgentCounters, Clock, EngineState, LossCause};
+use crate::link::wire::{AgentCounters, Clock, Engine, EngineState, LossCause};
 use crate::profile::Profile;
+use crate::profile::process::Process;
 use crate::profile::thread::ThreadId;
 use crate::session::facts::{Facts, MAX_FILES};
 use crate::symbols::coverage::coverage;
@@ -64,6 +65,7 @@ impl SessionThread {
             ended: self.ended.map(|(ending, at_ns)| (ending, from_ns(started_ns, at_ns))),
             clock,
             engine: self.settings.engine_in_use(),
+            sampler: sampler(profile),
             engine_state: state,
             refusal,
             period_ns: self.settings.period(),
@@ -138,6 +140,13 @@ impl SessionThread {
     }
 }
 
+/// How samplers outside sample the processes that are connected, or were at the end.
+fn sampler(profile: &Profile) -> Option<Engine> {
+    let engine = |process: &Process| Some(process.engaged.as_ref()?.engine).filter(|engine| engine.is_external());
+    let connected = profile.processes().iter().filter(|process| process.connected).filter_map(engine).max();
+    connected.or_else(|| profile.processes().iter().filter_map(engine).max())
+}
+
 /// Number of signals that reached a handler since the counters before the last, per second of the
 /// clock: CPU time of the process or wall time of a thread. Ticks that agents count without a
 /// signal are excluded.
@@ -166,7 +175,7 @@ fn rate(profile: &Profile, clock: Clock) -> Option<f64> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::link::wire::{Arrival, ConnectionEvent, Engaged, Engine, Hello, Message, SourceId, SpawnCause};
+    use crate::link::wire::{Arrival, ConnectionEvent, Engaged, Hello, Message, SourceId, SpawnCause};
 
     #[test]
     fn ticks_without_a_signal_are_not_in_the_effective_rate() {

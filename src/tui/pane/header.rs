@@ -185,14 +185,16 @@ fn dotted(rank: u8, spans: Vec<Span<'static>>, dim: ratatui::style::Style) -> Se
     Segment::new(rank).gap(1).or(spans).or_nothing()
 }
 
-/// The system call behind an engine, or how it samples, unless it is the usual one.
-fn system_call(engine: Engine, clock: Clock) -> Option<String> {
+/// The system call behind an engine, or how it samples, unless it is the usual one: in full, and
+/// where that has no room.
+fn system_call(engine: Engine, clock: Clock) -> Option<[String; 2]> {
+    let timer = || format!("setitimer({})", interval_timer(clock));
     match engine {
         Engine::Threads => None,
-        Engine::Itimer => Some(format!("setitimer({})", interval_timer(clock))),
-        Engine::External => Some("sampling from outside".to_owned()),
-        Engine::Events => Some("sampling from outside (perf events)".to_owned()),
-        Engine::Ptrace => Some("sampling from outside (ptrace)".to_owned()),
+        Engine::Itimer => Some([timer(), timer()]),
+        Engine::External => Some(["sampling from outside", "outside"].map(str::to_owned)),
+        Engine::Events => Some(["sampling from outside (perf events)", "perf events"].map(str::to_owned)),
+        Engine::Ptrace => Some(["sampling from outside (ptrace)", "ptrace"].map(str::to_owned)),
     }
 }
 
@@ -214,8 +216,10 @@ fn sampling(context: &PaneContext<'_>, facts: Option<&Facts>) -> Vec<Segment> {
     let mut segments = vec![Segment::new(10).or(vec![dot, name])];
     // Only a profile itself knows the profiler and the timer that made it.
     let origin = facts.and_then(|facts| facts.origin.clone());
-    if let Some(how) = origin.clone().or_else(|| system_call(engine, clock)) {
-        segments.push(Segment::new(1).gap(2).or_text(how, dim).or_nothing());
+    let sampler = facts.and_then(|facts| facts.sampler);
+    let source = origin.clone().map(|origin| [origin.clone(), origin]);
+    if let Some([how, short]) = source.or_else(|| system_call(sampler.unwrap_or(engine), clock)) {
+        segments.push(Segment::new(1).gap(2).or_text(how, dim).or_text(short, dim).or_nothing());
     }
 
     let asked = match facts.map_or(context.options.period_ns, |facts| facts.period_ns) {

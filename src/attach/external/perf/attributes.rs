@@ -43,6 +43,8 @@ mod flag {
     pub(super) const INHERIT_THREAD: u64 = 1 << 35;
 }
 
+/// The number that stands for all CPUs.
+const ANY_CPU: i32 = -1;
 /// Flags of the call.
 const FD_NO_GROUP: libc::c_ulong = 1;
 const FD_OUTPUT: libc::c_ulong = 2;
@@ -110,7 +112,17 @@ pub(super) fn open_owner(cpu: u32) -> io::Result<OwnedFd> {
         flags: flag::EXCLUDE_KERNEL | flag::EXCLUDE_HYPERVISOR | flag::WATERMARK | flag::USE_CLOCKID,
         ..common()
     };
-    open(&attributes, 0, cpu, None)
+    open(&attributes, 0, cpu as i32, None)
+}
+
+/// Checks that this user may sample the user code of a thread.
+///
+/// # Errors
+/// The reason of the kernel.
+pub(in super::super) fn check_access(tid: u32) -> io::Result<()> {
+    let flags = flag::EXCLUDE_KERNEL | flag::EXCLUDE_HYPERVISOR;
+    let attributes = Attributes { config: CPU_CLOCK, sample_period: 1_000_000_000, flags, ..common() };
+    open(&attributes, tid as i32, ANY_CPU, None).map(drop)
 }
 
 /// Opens the event of a thread on a CPU, which writes to the ring of that CPU. It counts at once.
@@ -122,17 +134,22 @@ pub(super) fn open_thread(
     content: SampleContent,
     owner: BorrowedFd<'_>,
 ) -> io::Result<OwnedFd> {
-    let mut flags = flag::EXCLUDE_HYPERVISOR | flag::WATERMARK | flag::SAMPLE_ID_ALL | flag::USE_CLOCKID;
-    let mut sample_type =
-        sample::TID | sample::TIME | sample::CPU | sample::PERIOD | sample::REGS_USER | sample::STACK_USER;
-    if content.kernel {
-        flags |= flag::EXCLUDE_CALLCHAIN_USER;
-    } else {
+    // All events have the same fields, since a record does not tell its event.
+    let sample_type = sample::TID
+        | sample::TIME
+        | sample::CALLCHAIN
+        | sample::CPU
+        | sample::PERIOD
+        | sample::REGS_USER
+        | sample::STACK_USER;
+    let mut flags = flag::EXCLUDE_HYPERVISOR
+        | flag::WATERMARK
+        | flag::SAMPLE_ID_ALL
+        | flag::EXCLUDE_CALLCHAIN_USER
+        | flag::USE_CLOCKID;
+    if !content.kernel {
         flags |= flag::EXCLUDE_KERNEL;
     }
-    // All events have the same fields, since a record does not tell its event.
-    sample_type |= sample::CALLCHAIN;
-    flags |= flag::EXCLUDE_CALLCHAIN_USER;
     if inheritance != Inheritance::Own {
         flags |= flag::INHERIT | flag::INHERIT_STAT | flag::TASK | flag::COMM | flag::COMM_EXEC;
         flags |= flag::MMAP | flag::MMAP2;
@@ -149,7 +166,7 @@ pub(super) fn open_thread(
         sample_stack_user: content.stack_bytes,
         ..common()
     };
-    open(&attributes, tid, cpu, Some(owner))
+    open(&attributes, tid as i32, cpu as i32, Some(owner))
 }
 
 fn common() -> Attributes {
@@ -163,16 +180,14 @@ fn common() -> Attributes {
     }
 }
 
-fn open(attributes: &Attributes, tid: u32, cpu: u32, output: Option<BorrowedFd<'_>>) -> io::Result<OwnedFd> {
+fn open(attributes: &Attributes, tid: i32, cpu: i32, output: Option<BorrowedFd<'_>>) -> io::Result<OwnedFd> {
     let (group, flags) = match output {
         Some(owner) => (owner.as_raw_fd(), FD_CLOEXEC | FD_OUTPUT | FD_NO_GROUP),
         None => (-1, FD_CLOEXEC),
     };
     // SAFETY: the kernel reads the attributes, of which `size` tells the length and which live
     // through the call.
-    let fd = unsafe {
-        libc::syscall(libc::SYS_perf_event_open, &raw const *attributes, tid as i32, cpu as i32, group, flags)
-    };
+    let fd = unsafe { libc::syscall(libc::SYS_perf_event_open, &raw const *attributes, tid, cpu, group, flags) };
     if fd < 0 {
         return Err(io::Error::last_os_error());
     }

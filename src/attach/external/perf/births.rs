@@ -44,6 +44,11 @@ impl Births {
         self.roots.insert(tid, Root { events, drawn_ns: 0 });
     }
 
+    /// Number of threads for which birth events were opened.
+    pub(super) fn roots(&self) -> usize {
+        self.roots.len()
+    }
+
     /// Whether a thread has birth events: of its own, or inherited ones.
     pub(super) fn knows(&self, tid: u32) -> bool {
         self.roots.contains_key(&tid) || self.root_of.contains_key(&tid)

@@ -40,6 +40,9 @@ impl From<io::Error> for OpenError {
     }
 }
 
+/// Maximum number of events. Each takes more than a KiB of the kernel's memory.
+const MAX_EVENTS: usize = 32 << 10;
+
 /// The events of all watched threads.
 pub(in super::super) struct Events {
     content: SampleContent,
@@ -82,6 +85,9 @@ impl Events {
     /// If it cannot be sampled.
     pub(in super::super) fn watch(&mut self, rings: &Rings, watched: WatchedTid) -> Result<(), OpenError> {
         if !self.births.knows(watched.thread.tid) {
+            if (self.births.roots() + self.own.len()) * self.cpus >= MAX_EVENTS {
+                return Err(OpenError::TooMany);
+            }
             let period = self.births.period(&mut self.sequence, self.period_ns);
             let events = self.open_births(rings, watched, period)?;
             self.births.add_root(watched.thread.tid, events);

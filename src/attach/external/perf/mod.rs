@@ -40,6 +40,7 @@ mod record_bytes;
 mod ring;
 mod rings;
 
+pub(super) use attributes::check_access;
 pub(super) use events::{Events, OpenError, WatchedTid};
 pub(super) use record::{Record, SampleRecord, ThreadNumbers};
 pub(super) use rings::Rings;

@@ -301,6 +301,9 @@ impl Tracer {
         let mut copy = self.links.spare_copy();
         let sp = registers.get(STACK_POINTER).unwrap_or(0);
         copy.add(sp, sample.stack_length(), |buffer| sample.copy_stack(buffer));
+        if let Some(thread) = process.threads.get_mut(&tid) {
+            thread.steady_parts.copy(&thread.extent, &mut copy, pid, sp);
+        }
         let sample = UnwalkedSample {
             tid,
             clock: self.config.clock,
