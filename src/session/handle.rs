@@ -70,6 +70,7 @@ impl Session {
         let (about, recorded) = opened.read()?;
         let inlets = Inlets { arrivals: never(), events: never(), output: never(), recorded };
         let player = Player::new(about, is_live);
+        let remark = remark.map(|remark| format!("{}: {remark}", settings.name));
         Session::run((SampleSource::Recording(Box::new(player)), remark), Recorder::of_recording(), settings, inlets)
     }
 
@@ -95,7 +96,6 @@ impl Session {
         let (ask_source, wanted) = bounded(NAMES);
         let (found, sourced) = bounded(NAMES);
         source::spawn(settings.sources.clone(), servers.clone(), wanted, found);
-        let remark = remark.map(|remark| format!("{}: {remark}", settings.name));
         let mut watch = SessionThread::new(feed, recorder, settings, tell);
         remark.into_iter().for_each(|remark| watch.warn(remark));
         let problem = servers.as_ref().and_then(|servers| servers.problem());

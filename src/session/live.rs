@@ -300,12 +300,10 @@ impl LiveTarget {
         // A launched program that has the agent has been sampled through it before.
         let is_new = is_launched && self.target.agent_pids().is_empty();
         let pids = if settings.engine.is_external() { self.target.pids() } else { self.target.external_pids() };
-        if !std::mem::replace(&mut self.has_warned_of_stops, !pids.is_empty())
-            && let Some(remedy) = pids.iter().find_map(|&pid| rights::why_stopped(pid, outside_engine(settings)))
-        {
-            // The user knows before the first stop.
-            return Some((format!("{STOPS}; {remedy}"), false));
-        }
+        // The user knows before the first stop.
+        let is_first = !std::mem::replace(&mut self.has_warned_of_stops, !pids.is_empty());
+        let why_stopped = |&pid: &u32| rights::why_stopped(pid, outside_engine(settings));
+        let remedy = pids.iter().filter(|_| is_first).find_map(why_stopped);
         for pid in pids {
             if let Err(error) = self.sampler.watch(pid, is_new) {
                 return Some((error.to_string(), false));
@@ -338,7 +336,7 @@ impl LiveTarget {
                 return Some((format!("process {pid} {reason}"), is_over));
             }
         }
-        None
+        remedy.map(|remedy| (format!("{STOPS}; {remedy}"), false))
     }
 
     /// Selects the engine.

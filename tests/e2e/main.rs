@@ -14,6 +14,7 @@ mod ending;
 mod exceptions;
 mod external;
 mod external_changes;
+mod external_events;
 mod external_stacks;
 mod fibers;
 mod frame_sizes;

@@ -33,6 +33,8 @@ pub(super) struct ImageStart {
     pub(super) cpu_ns: u64,
     /// How it is sampled: by events or by ptrace.
     pub(super) engine: Engine,
+    /// The process whose memory it has, if it has been made while that was watched.
+    pub(super) maker: Option<u32>,
 }
 
 /// The stack of a sample.

@@ -319,6 +319,7 @@ impl Tracer {
             start_ticks: process.start_ticks,
             cpu_ns: if scope == WatchScope::FromStart { 0 } else { process.cpu_ns },
             engine: process.engine,
+            maker: process.is_born().then_some(process.parent),
         };
         self.outbox.push_back((image, TracerEvent::Started(start)));
         let change = process.check(monotonic_ns(), self.tick, true, &mut self.outbox);

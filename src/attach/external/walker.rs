@@ -61,6 +61,8 @@ struct LastStack {
 /// A process image and its connection.
 struct Image {
     pid: u32,
+    /// The process whose memory map is read: this one, or the one that made it.
+    memory_of: u32,
     /// The program's file and the link beside it by which it was started.
     link: Option<(Vec<u8>, Vec<u8>)>,
     connection: ViewerConnection,
@@ -216,11 +218,14 @@ impl Image {
     /// Connects, and introduces the process.
     fn open(viewer: &ViewerAddress, start: &ImageStart) -> std::io::Result<Image> {
         let mut connection = ViewerConnection::open(&viewer.path)?;
-        let file = std::fs::read_link(format!("/proc/{}/exe", start.pid)).unwrap_or_default();
+        // One that has ended already had the memory of its maker: it has executed no program.
+        let has_memory = || ProcessMaps::read(start.pid, start.pid).is_ok_and(|maps| !maps.mappings.is_empty());
+        let memory_of = start.maker.filter(|_| !has_memory()).unwrap_or(start.pid);
+        let file = std::fs::read_link(format!("/proc/{memory_of}/exe")).unwrap_or_default();
         let file = file.into_os_string().into_encoded_bytes();
-        let words = proc::command_line(start.pid);
+        let words = proc::command_line(memory_of);
         let argv: Vec<u8> = words.iter().flat_map(|word| [word.as_encoded_bytes(), b"\0"].concat()).collect();
-        let link = proc::program_link(start.pid, &file, &argv);
+        let link = proc::program_link(memory_of, &file, &argv);
         let hello = Hello {
             token: viewer.token,
             pid: start.pid,
@@ -236,9 +241,10 @@ impl Image {
         connection.flush()?;
         let mut image = Image {
             pid: start.pid,
+            memory_of,
             link: link.map(|link| (file, link)),
             connection,
-            unwinder: ProcessUnwinder::new(start.pid),
+            unwinder: ProcessUnwinder::new(memory_of),
             waits: ProcessWaits::new(start.pid),
             maps: ProcessMaps::default(),
             maps_ns: 0,
@@ -299,7 +305,8 @@ impl Image {
     fn read_maps(&mut self, tid: u32) -> std::io::Result<()> {
         (self.maps_ns, self.is_map_used, self.has_mapped) = (monotonic_ns(), false, false);
         // The process may be ending.
-        let Ok(maps) = ProcessMaps::read(self.pid, tid) else { return Ok(()) };
+        let tid = if self.memory_of == self.pid { tid } else { self.memory_of };
+        let Ok(maps) = ProcessMaps::read(self.memory_of, tid) else { return Ok(()) };
         if maps.mappings.is_empty() || maps == self.maps {
             return Ok(());
         }

@@ -1,0 +1,143 @@
+//! Sampling from outside by perf events: short-lived work has its share, and where the kernel does
+//! not allow it, stops take its place.
+
+use std::process::{Command, Stdio};
+
+use crate::harness::outside::engines_outside;
+use crate::harness::raw::Raw;
+use crate::harness::run::{Batch, SIGTOP, Watched, run, text};
+use crate::harness::targets;
+use crate::harness::terminal::Terminal;
+
+/// Returns whether events are allowed. If not, that is reported as skipped.
+fn are_allowed() -> bool {
+    engines_outside().contains(&"events")
+}
+
+/// Asserts that each kind of work has its part of the samples, within four standard deviations, and
+/// that all CPU time is sampled or counted, within two percent. `variance` is that of the weights of
+/// samples, in squares of a period.
+fn has_true_shares(mode: &str, hz: f64, variance: f64) -> Watched {
+    let options = format!("--engine events --hz {hz} --budget 100%");
+    let watched = Batch::new(&options).run(&[text(&targets::c("short_lived")), mode, "6"]);
+    assert_eq!(watched.ran.code(), 0, "{}", watched.ran.err());
+    let all = watched.ran.number("all");
+    let sampled = watched.raw.weight_ns("prof");
+    let periods = all as f64 * hz / 1e9;
+    for kind in ["a", "b", "c"] {
+        let wanted = watched.ran.number(kind) as f64 / all as f64;
+        let function = format!("burn_{kind}");
+        let share = watched.raw.cum_ns("prof", |name| name == function) as f64 / sampled as f64;
+        let bound = 4.0 * (wanted * (1.0 - wanted) * variance / periods).sqrt();
+        assert!((share - wanted).abs() <= bound, "{mode}: {kind}: {share:.4} of {wanted:.4}, bound {bound:.4}");
+    }
+    let total = (sampled + watched.raw.lost_all().1) as f64 / all as f64;
+    assert!((total - 1.0).abs() <= 0.02, "{mode}: {total:.4}; lost {:?}", watched.raw.lost);
+    watched
+}
+
+/// By stops, the first kind has too little: a stop takes some microseconds to arrive.
+#[test]
+fn turns_of_microseconds_have_their_shares() {
+    if are_allowed() {
+        has_true_shares("bursts", 99.0, 1.0);
+    }
+}
+
+/// By stops, threads of 2 ms are hardly ever found.
+#[test]
+fn threads_of_milliseconds_have_their_shares_and_names() {
+    if are_allowed() {
+        has_true_shares("threads", 99.0, 1.5);
+        let file = targets::scratch("events").join("named.sigtop");
+        let mut command = Command::new(SIGTOP);
+        command.args(["record", "--engine", "events", "--budget", "100%", "-o"]).arg(&file).arg("--");
+        let ran = run(command.arg(targets::c("short_lived")).args(["threads", "2"]));
+        assert_eq!(ran.code(), 0, "{}", ran.err());
+        let tags = run(Command::new(SIGTOP).args(["report", "--tags"]).arg(&file));
+        let named = tags.out().lines().filter(|line| line.contains("): kind ")).count();
+        assert_eq!(named, 3, "{}", tags.out());
+    }
+}
+
+#[test]
+fn processes_of_milliseconds_have_their_shares() {
+    if are_allowed() {
+        let watched = has_true_shares("processes", 99.0, 1.5);
+        let whole = watched.raw.of("prof").filter(|entry| !entry.truncated).map(|entry| entry.weight_ns).sum::<u64>();
+        assert!(whole as f64 > 0.98 * watched.raw.weight_ns("prof") as f64, "stacks are truncated");
+    }
+}
+
+/// The kernel's functions are on stacks if this user may know them; if not, the system time has
+/// samples of its own.
+#[test]
+fn system_time_is_sampled_below_the_call_or_by_itself() {
+    if !are_allowed() {
+        return;
+    }
+    let watched = Batch::new("--engine events --hz 250").run(&[text(&targets::c("calls")), "long", "2"]);
+    let in_kernel = || watched.raw.of("prof").filter(|entry| !entry.kernel.is_empty());
+    let (user, system) = (watched.ran.number("user"), watched.ran.number("system"));
+    let share = in_kernel().map(|entry| entry.weight_ns).sum::<u64>() as f64 / (user + system) as f64;
+    let wanted = system as f64 / (user + system) as f64;
+    assert!((share - wanted).abs() < 0.15, "{share:.3} of {wanted:.3}");
+    let below_call = in_kernel().filter(|entry| entry.frames.iter().any(|frame| frame.name() == "in_kernel")).count();
+    let is_deep = in_kernel().any(|entry| entry.kernel.len() > 2);
+    let may_look = std::fs::read_to_string("/proc/sys/kernel/perf_event_paranoid").is_ok_and(|text| {
+        nix::unistd::geteuid().is_root() || text.trim().parse::<i32>().is_ok_and(|setting| setting <= 1)
+    });
+    assert_eq!((below_call > 0, is_deep), (may_look, may_look), "{:?}", watched.raw.of("prof").next());
+}
+
+fn without_events(arguments: &[&str]) -> Command {
+    let mut command = Command::new(targets::c("without_call"));
+    command.arg(libc::SYS_perf_event_open.to_string()).arg(SIGTOP).args(arguments);
+    command
+}
+
+/// A container's filter refuses events: stops take their place, and the user knows what they may do.
+#[test]
+fn where_events_are_refused_stops_take_their_place() {
+    let file = targets::scratch("events").join("raw");
+    let burner = targets::c("shares");
+    let arguments = ["--engine", "external", "--raw", text(&file), "--", text(&burner), "60", "30", "10", "1"];
+    let ran = run(&mut without_events(&arguments));
+    assert_eq!(ran.code(), 0, "{}", ran.err());
+    let warning = "large reads and writes may return early; sudo or --cap-add PERFMON avoids it";
+    assert_eq!(ran.err().matches(warning).count(), 1, "{}", ran.err());
+    let raw = Raw::parse(&std::fs::read_to_string(&file).expect("a dump")).expect("a raw dump");
+    assert!(raw.weight_ns("prof") > 500_000_000, "{raw:?}");
+
+    let target = Command::new(&burner).args(["100", "0", "0", "60"]).stdout(Stdio::null()).spawn();
+    let mut target = target.expect("a target");
+    let pid = target.id().to_string();
+    let mut terminal = Terminal::start(140, 30, &mut without_events(&["--no-config", "--pid", &pid]));
+    terminal.see("sampling from outside (ptrace)");
+    terminal.see(warning);
+    terminal.keys("q");
+    assert_eq!(terminal.finish().code(), Some(0));
+
+    let refused = run(&mut without_events(&["--batch", "--engine", "events", "--pid", &pid]));
+    target.kill().and_then(|()| target.wait()).expect("it runs");
+    assert!(refused.code() != 0 && refused.err().contains("cannot be sampled by perf events"), "{}", refused.err());
+    let refused = run(&mut without_events(&["--batch", "--engine", "events", "--", "true"]));
+    assert!(refused.code() != 0 && refused.err().contains("cannot be sampled by perf events"), "{}", refused.err());
+}
+
+/// Regression test: the header of a process that is sampled by events says so.
+#[test]
+fn the_header_says_that_events_are_in_use() {
+    if !are_allowed() {
+        return;
+    }
+    let target = Command::new(targets::c("shares")).args(["100", "0", "0", "60"]).stdout(Stdio::null()).spawn();
+    let mut target = target.expect("a target");
+    let pid = target.id().to_string();
+    let mut terminal = Terminal::start(140, 30, Command::new(SIGTOP).args(["--no-config", "--pid", &pid]));
+    terminal.see("sampling from outside (perf events)");
+    terminal.see("burn_a");
+    terminal.keys("q");
+    assert_eq!(terminal.finish().code(), Some(0));
+    target.kill().and_then(|()| target.wait()).expect("it runs");
+}
