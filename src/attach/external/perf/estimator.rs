@@ -33,15 +33,10 @@ impl PeriodSequence {
         PeriodSequence { position: (seed % 1_000_003) as f64 / 1_000_003.0 }
     }
 
-    /// Draws a part of a whole, evenly.
-    pub(super) fn draw(&mut self) -> f64 {
-        self.position = (self.position + STEP).fract();
-        self.position
-    }
-
-    /// Draws a period of a birth event for a wanted one, ns.
+    /// Draws a first period, or one of a birth event, for a wanted one, ns.
     pub(super) fn draw_period(&mut self, wanted_ns: u64) -> u64 {
-        ((SHORTEST + (1.0 - SHORTEST) * self.draw()) * wanted_ns as f64) as u64
+        self.position = (self.position + STEP).fract();
+        ((SHORTEST + (1.0 - SHORTEST) * self.position) * wanted_ns as f64) as u64
     }
 }
 

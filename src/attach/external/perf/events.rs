@@ -115,8 +115,7 @@ impl Events {
         }
         let mut events = Vec::with_capacity(rings.owners().len());
         for (cpu, owner) in rings.owners() {
-            let first_ns = (self.sequence.draw() * self.period_ns as f64) as u64 & !1;
-            let period = (Inheritance::Own, first_ns.max(2));
+            let period = (Inheritance::Own, self.sequence.draw_period(self.period_ns) & !1);
             match attributes::open_thread(thread.tid, cpu, period, self.content, owner) {
                 Ok(event) => events.push((cpu, event)),
                 Err(error) if error.raw_os_error() == Some(libc::ENODEV) => {}
@@ -174,8 +173,8 @@ impl Events {
         let tid = sample.thread.tid;
         let own = self.own.get_mut(&tid);
         if sample.period_ns % 2 == 0 {
-            let counts = own.is_none_or(|own| own.note_sample(sample.cpu, at_ns, now_ns, self.period_ns));
-            return counts.then_some(self.period_ns);
+            let (period_ns, first_ns) = (self.period_ns, sample.period_ns);
+            return Some(own.map_or(period_ns, |own| own.weigh((sample.cpu, at_ns), first_ns, now_ns, period_ns)));
         }
         if own.is_some() {
             return None;

@@ -39,6 +39,8 @@ mod record;
 mod record_bytes;
 mod ring;
 mod rings;
+#[cfg(test)]
+mod tests;
 
 pub(super) use attributes::check_access;
 pub(super) use events::{Events, OpenError, WatchedTid};

@@ -26,16 +26,17 @@ impl OwnEvents {
         OwnEvents { pid, events }
     }
 
-    /// Notes a sample of a CPU that was written at a time. Returns whether it counts: a short first
-    /// period may have ended several times before it is replaced.
-    pub(super) fn note_sample(&mut self, cpu: u32, at_ns: u64, now_ns: u64, period_ns: u64) -> bool {
-        let Some(own) = self.events.iter_mut().find(|own| own.cpu == cpu) else { return true };
+    /// Notes a sample that was written on a CPU at a time, ns, and returns its weight, ns.
+    /// `first_ns` is the first period of the event, which may have ended several times before it was
+    /// replaced.
+    pub(super) fn weigh(&mut self, (cpu, at_ns): (u32, u64), first_ns: u64, now_ns: u64, period_ns: u64) -> u64 {
+        let Some(own) = self.events.iter_mut().find(|own| own.cpu == cpu) else { return period_ns };
         if own.started_ns == 0 {
             own.started_ns = now_ns;
             // It fails if the thread has ended.
             let _ = attributes::set_period(&own.event, period_ns);
-            return true;
+            return period_ns;
         }
-        at_ns > own.started_ns
+        if at_ns > own.started_ns { period_ns } else { first_ns }
     }
 }
