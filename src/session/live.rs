@@ -312,6 +312,10 @@ impl LiveTarget {
         while let Some(report) = self.sampler.report() {
             let (pid, tracer) = match report {
                 SamplerReport::Refused { pid, tracer } => (pid, tracer),
+                SamplerReport::TooManyThreads { pid } => {
+                    let sentence = format!("process {pid} has too many threads for perf events; leave out --engine");
+                    return Some((sentence, false));
+                }
                 SamplerReport::Throttled => {
                     let sentence = "the kernel takes fewer samples than asked for, because they cost too much \
                                     (kernel.perf_cpu_time_max_percent); a lower rate costs less";

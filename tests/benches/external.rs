@@ -21,10 +21,12 @@ use nix::sys::resource::{UsageWho, getrusage};
 use nix::sys::time::TimeValLike;
 
 /// Engines, and sigtop's options. The sampler of the agent is its thread.
-const ENGINES: [(&str, &str); 3] = [
+const ENGINES: [(&str, &str); 5] = [
     ("agent", "--hz 99 --budget 100%"),
-    ("from outside", "--hz 99 --engine external --budget 100%"),
-    ("from outside, 999 Hz", "--hz 999 --engine external --budget 100%"),
+    ("events", "--hz 99 --engine events --budget 100%"),
+    ("ptrace", "--hz 99 --engine ptrace --budget 100%"),
+    ("events, 999 Hz", "--hz 999 --engine events --budget 100%"),
+    ("ptrace, 999 Hz", "--hz 999 --engine ptrace --budget 100%"),
 ];
 
 /// A program to be sampled, by the number of seconds that it runs.
@@ -60,7 +62,7 @@ fn run_for(load: &Load, options: &str, seconds: u64) -> RunCost {
     let target_ns: u64 = raw.images.iter().map(|image| image.cpu_ns).sum();
     let sampler_ns = raw.number("agent-cpu") as f64;
     // The agent's thread is part of the target.
-    let own_ns = if options.contains("external") { sampler_ns } else { 0.0 };
+    let own_ns = if options.contains("engine") { sampler_ns } else { 0.0 };
     RunCost {
         wall_ns,
         samples: raw.samples("prof") as f64,

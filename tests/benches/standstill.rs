@@ -29,7 +29,8 @@ fn ways(is_python: bool) -> Vec<Way> {
     let mut ways = vec![
         ("alone", vec![]),
         ("sigtop, agent", vec![SIGTOP, "record", "-o", "FILE.sigtop", "--"]),
-        ("sigtop, from outside", vec![SIGTOP, "record", "--engine", "external", "-o", "FILE.sigtop", "--"]),
+        ("sigtop, perf events", vec![SIGTOP, "record", "--engine", "events", "-o", "FILE.sigtop", "--"]),
+        ("sigtop, ptrace", vec![SIGTOP, "record", "--engine", "ptrace", "-o", "FILE.sigtop", "--"]),
         ("perf, --call-graph dwarf", vec!["perf", "record", "-F", "99", "--call-graph", "dwarf", "-o", "FILE", "--"]),
     ];
     if is_python {

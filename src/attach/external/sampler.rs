@@ -108,6 +108,7 @@ pub fn run() -> io::Result<()> {
             let line = match report {
                 // The process may have ended by the time that the viewer reads this.
                 TracerReport::Refused { pid } => format!("refused {pid} {}\n", rights::tracer(pid).unwrap_or(0)),
+                TracerReport::TooManyThreads { pid } => format!("crowded {pid}\n"),
                 TracerReport::Throttled => "throttled\n".to_owned(),
             };
             if answers.write_all(line.as_bytes()).is_err() {

@@ -44,6 +44,11 @@ pub enum SamplerReport {
         /// The tracer that it had, which it may have left since.
         tracer: Option<u32>,
     },
+    /// A process has too many threads for perf events.
+    TooManyThreads {
+        /// The process.
+        pid: u32,
+    },
     /// The kernel takes fewer samples than it is asked for, because they cost too much.
     Throttled,
     /// The sampler has failed too often and is not started again.
@@ -289,10 +294,13 @@ fn watch_over(shared: &Mutex<SamplerState>, is_closing: &AtomicBool, report: &Se
     }
 }
 
-/// Parses `refused PID TRACER`, where a tracer of 0 is none, or `throttled`.
+/// Parses `refused PID TRACER`, where a tracer of 0 is none, `crowded PID`, or `throttled`.
 fn parse_report(line: &str) -> Option<SamplerReport> {
     if line.trim() == "throttled" {
         return Some(SamplerReport::Throttled);
+    }
+    if let Some(pid) = line.trim().strip_prefix("crowded ") {
+        return Some(SamplerReport::TooManyThreads { pid: pid.parse().ok()? });
     }
     let (pid, tracer) = line.trim().strip_prefix("refused ")?.split_once(' ')?;
     let tracer: u32 = tracer.parse().ok()?;

@@ -63,6 +63,8 @@ pub(super) enum TracerCommand {
 pub(super) enum TracerReport {
     /// The kernel does not let this process be sampled.
     Refused { pid: u32 },
+    /// This process has too many threads for events.
+    TooManyThreads { pid: u32 },
     /// The kernel takes fewer samples than it is asked for, because they cost too much.
     Throttled,
 }
@@ -288,8 +290,13 @@ impl Tracer {
         }
         process.engine = match self.open_events(identity, scope) {
             Ok(()) => Engine::Events,
-            Err(OpenError::Refused | OpenError::TooMany) if self.engine == Engine::Events && !scope.is_asleep() => {
+            Err(OpenError::Refused) if self.engine == Engine::Events && !scope.is_asleep() => {
                 return self.give_up(identity);
+            }
+            Err(OpenError::TooMany) if self.engine == Engine::Events => {
+                self.given_up.insert(identity);
+                let _ = self.links.reports.send(TracerReport::TooManyThreads { pid });
+                return;
             }
             Err(_) => Engine::Ptrace,
         };

@@ -14,8 +14,10 @@ const FREQUENT: f64 = 4.0;
 const RARE: f64 = 1.0;
 /// Minimum time between two draws for the threads of one maker, for each CPU, ns.
 const DRAW_NS: u64 = 50_000;
-/// Time after which threads of frequent births have events of their own, ns.
+/// Minimum time between two times at which all threads get events of their own, ns: when births have
+/// become rare, and while they are frequent.
 const SETTLE_NS: u64 = 1_000_000_000;
+const SETTLE_HOT_NS: u64 = 10_000_000_000;
 
 /// The birth events of one thread, by CPU, and when their periods were drawn.
 struct Root {
@@ -36,6 +38,8 @@ pub(super) struct Births {
     is_frequent: bool,
     /// Whether threads were born since all threads had their own events.
     has_new: bool,
+    /// Whether one of these has been sampled many times, and more often than wanted.
+    has_hot: bool,
     settled_ns: u64,
 }
 
@@ -104,10 +108,22 @@ impl Births {
         self.root_of.remove(&tid);
     }
 
+    /// Leaves new threads to what they inherit.
+    pub(super) fn take_for_frequent(&mut self) {
+        self.is_frequent = true;
+    }
+
+    /// Notes that a thread is sampled more often than wanted by what it has inherited.
+    pub(super) fn note_hot(&mut self) {
+        self.has_hot = true;
+    }
+
     /// Whether threads of frequent births are to be given events of their own now.
     pub(super) fn are_to_be_settled(&mut self, now_ns: u64) -> bool {
         self.decay(now_ns);
-        self.has_new && self.is_frequent && now_ns.saturating_sub(self.settled_ns) >= SETTLE_NS
+        let since_ns = now_ns.saturating_sub(self.settled_ns);
+        let is_over = self.rate < RARE && since_ns >= SETTLE_NS;
+        self.has_new && self.is_frequent && (is_over || self.has_hot && since_ns >= SETTLE_HOT_NS)
     }
 
     /// The period of the birth events of a root that is opened now, ns.

@@ -40,8 +40,11 @@ impl From<io::Error> for OpenError {
     }
 }
 
-/// Maximum number of events. Each takes more than a KiB of the kernel's memory.
-const MAX_EVENTS: usize = 32 << 10;
+/// Maximum number of threads with events of their own. When one of them ends, and with each record,
+/// the kernel goes through the events of all that share a ring.
+const MAX_THREADS: usize = 512;
+/// Number of samples after which a thread that is sampled too often has been so for long.
+const HOT: u32 = 100;
 
 /// The events of all watched threads.
 pub(in super::super) struct Events {
@@ -85,7 +88,7 @@ impl Events {
     /// If it cannot be sampled.
     pub(in super::super) fn watch(&mut self, rings: &Rings, watched: WatchedTid) -> Result<(), OpenError> {
         if !self.births.knows(watched.thread.tid) {
-            if (self.births.roots() + self.own.len()) * self.cpus >= MAX_EVENTS {
+            if self.births.roots() >= MAX_THREADS {
                 return Err(OpenError::TooMany);
             }
             let period = self.births.period(&mut self.sequence, self.period_ns);
@@ -161,6 +164,9 @@ impl Events {
         now_ns: u64,
     ) {
         self.births.note((thread.tid, maker.tid), &mut self.sequence, self.period_ns, now_ns);
+        if self.own.len() >= MAX_THREADS {
+            self.births.take_for_frequent();
+        }
         if !self.births.are_frequent() {
             // If it has ended, its time is in no sample.
             let _ = self.sample(rings, thread);
@@ -181,6 +187,9 @@ impl Events {
         }
         let k = self.inherited.entry((tid, sample.cpu)).or_default();
         *k += 1;
+        if *k >= HOT && sample.period_ns < self.period_ns / 2 {
+            self.births.note_hot();
+        }
         Some(estimator::weight(sample.period_ns, *k, self.period_ns))
     }
 
@@ -200,6 +209,11 @@ impl Events {
     /// Whether [`settle`](Self::settle) is due.
     pub(in super::super) fn are_to_be_settled(&mut self, now_ns: u64) -> bool {
         self.births.are_to_be_settled(now_ns)
+    }
+
+    /// Whether this number of threads may have events of their own.
+    pub(in super::super) fn has_room_for(&self, threads: usize) -> bool {
+        threads <= MAX_THREADS
     }
 
     /// Gives each of these threads events of its own, in place of inherited ones. All other events

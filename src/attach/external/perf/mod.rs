@@ -23,7 +23,9 @@
 //! own events as soon as it is known. When births are frequent, such a thread may have ended by
 //! then. Birth events then have a random period that is drawn again after each birth, and their
 //! samples weigh what makes each instant of a short thread count as much as any other
-//! ([`estimator`]). The threads that are still there after a while get own events ([`settle`]).
+//! ([`estimator`]). When births are rare again, the threads that are still there get own events
+//! ([`settle`]), up to a limit: the kernel goes through all events that share a ring with each
+//! record and at the end of each thread.
 //!
 //! The periods of own events are even numbers, those of birth events odd ones: a record tells its
 //! period, and so whose it is.

@@ -152,7 +152,9 @@ impl Tracer {
     pub(super) fn settle_events(&mut self, now_ns: u64) {
         if self.kernel.as_mut().is_some_and(|kernel| kernel.events.are_to_be_settled(now_ns)) {
             let threads = self.threads_with_events();
-            if let Some(KernelSampler { rings, events, .. }) = &mut self.kernel {
+            if let Some(KernelSampler { rings, events, .. }) = &mut self.kernel
+                && events.has_room_for(threads.len())
+            {
                 events.settle(rings, &threads, now_ns);
             }
         }
