@@ -29,8 +29,9 @@
 //! Threads of the target: its own threads run the signal handler; the *agent thread* drains the
 //! ring, notices new threads and modules, and writes to the socket.
 //!
-//! A process without the agent has a *sampler* instead (`attach::external`), a helper process with a
-//! thread that stops the target's threads for an instant and one that walks the copied stacks.
+//! A process without the agent has a *sampler* instead (`attach::external`), a helper process with
+//! a thread that reads the kernel's samples, or stops the target's threads for an instant, and one
+//! that walks the copied stacks.
 //!
 //! Threads of sigtop, with bounded channels between them:
 //!
@@ -56,6 +57,7 @@
 //! | interval | the mean number of allocated bytes between two samples; the period of ALLOC |
 //! | engine | what makes ticks: a POSIX timer per thread, a `setitimer` per process, or a sampler outside |
 //! | sampler | the helper process that samples from outside and speaks the wire as agents do |
+//! | event | a timer of the kernel for one thread on one CPU that writes samples (perf events) |
 //! | epoch | one configuration of clock, engine and period; ticks carry it |
 //! | generation | one state of a process's memory map; addresses carry it |
 //! | slot | the stack and scratch memory that a handler runs on |

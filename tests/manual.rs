@@ -238,12 +238,24 @@ fn limits(manual: &mut Manual) {
     );
     manual.part("Sampling from outside");
     manual.text(
-        "A helper process stops a running thread by ptrace(2), copies its registers and its stack, and lets it run on, \
-         usually within 50 microseconds. Sleeping threads are not stopped. A system call that would report EINTR for the \
-         stop is made again; its timeout then begins anew, and a write that is under way may report a short count. User CPU \
-         time (ITIMER_VIRTUAL) cannot be sampled, running threads of a process that a debugger traces are not sampled, and \
-         child processes that live shorter than a tenth of a second may be missed. Sleeping threads take turns where there \
-         are more than some twenty.",
+        "With --engine external, the default for a process without the agent, the kernel takes the samples \
+         (perf_event_open(2)) if it lets this user: kernel.perf_event_paranoid is at most 2, or sigtop has CAP_PERFMON. No \
+         thread is stopped. New threads and processes are sampled from their first instant. Stacks have the functions of the \
+         kernel if kernel.perf_event_paranoid is at most 1, or for root; otherwise all system time is a row of its own, \
+         [kernel]. A sample has 60 KiB of a stack at most; a deeper one is truncated, and so is one that a signal handler on \
+         an alternate stack has interrupted. --engine events takes this way alone.",
+    );
+    manual.text(
+        "Where perf events are not allowed, in Python programs, whose functions can only be read of threads that stand \
+         still, in processes of more than 512 threads, and with --engine ptrace, a helper process stops a running thread by \
+         ptrace(2), copies its registers and its stack, and lets it run on, usually within 50 microseconds. A system call \
+         that would report EINTR for the stop is made again; its timeout then begins anew. A large read or write that is \
+         under way may report a short count, as for a signal. Running threads of a process that a debugger traces are not \
+         sampled, and child processes that live shorter than a tenth of a second may be missed.",
+    );
+    manual.text(
+        "Either way, sleeping threads are sampled without a stop, in turns where there are more than some twenty, and user \
+         CPU time (ITIMER_VIRTUAL) cannot be sampled.",
     );
     manual.part("Accuracy");
     for text in [
@@ -252,8 +264,9 @@ fn limits(manual: &mut Manual) {
         "Ticks change their place in the period all the time, so that work that repeats with it has its true share. Only work \
          that repeats with the kernel's own tick has a wrong one, because CPU timers expire there; sampling from outside \
          does not have that limit.",
-        "Time in the kernel is charged to the function that made the system call.",
-        "From outside, a stop arrives some microseconds after it is asked for, later on virtual machines. A thread that \
+        "Time in the kernel is charged to the function that made the system call, or by perf events to the functions of the \
+         kernel.",
+        "By ptrace, a stop arrives some microseconds after it is asked for, later on virtual machines. A thread that \
          makes a system call meanwhile stops at its end. System calls are scaled to the share that the kernel accounts \
          for, but code that runs only within these microseconds after a call has too few samples.",
         "A thread that pthread_create or thrd_create makes is sampled from its start. Any other new thread is found after \

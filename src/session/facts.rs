@@ -99,7 +99,7 @@ pub struct Facts {
     pub clock: Clock,
     /// The selected engine.
     pub engine: Engine,
-    /// How samplers outside sample, where there are any.
+    /// The engine of the samplers outside, where there are any.
     pub sampler: Option<Engine>,
     /// The state of the agents' engines, or `None` before the first has answered.
     pub engine_state: Option<EngineState>,

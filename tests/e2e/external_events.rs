@@ -96,7 +96,8 @@ fn without_events(arguments: &[&str]) -> Command {
     command
 }
 
-/// A container's filter refuses events: stops take their place, and the user knows what they may do.
+/// A container's filter refuses events: stops take their place, and the user knows what they may
+/// do.
 #[test]
 fn where_events_are_refused_stops_take_their_place() {
     let file = targets::scratch("events").join("raw");
@@ -112,7 +113,7 @@ fn where_events_are_refused_stops_take_their_place() {
     let target = Command::new(&burner).args(["100", "0", "0", "60"]).stdout(Stdio::null()).spawn();
     let mut target = target.expect("a target");
     let pid = target.id().to_string();
-    let mut terminal = Terminal::start(140, 30, &mut without_events(&["--no-config", "--pid", &pid]));
+    let mut terminal = Terminal::start(140, 30, &without_events(&["--no-config", "--pid", &pid]));
     terminal.see("sampling from outside (ptrace)");
     terminal.see(warning);
     terminal.keys("q");

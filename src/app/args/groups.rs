@@ -23,9 +23,9 @@ pub struct SamplingArgs {
     pub clock: Option<Clock>,
 
     /// Timer source: one POSIX timer per thread, one setitimer(2) per process, or sampling from
-    /// outside with ptrace(2), without the agent. With itimer, a target that resets SIGPROF to its
-    /// default action is killed, blocking system calls fail with EINTR, and time is attributed to
-    /// threads inexactly [default: threads; external for a process without the agent]
+    /// outside without the agent, by perf events or by ptrace(2). With itimer, a target that resets
+    /// SIGPROF to its default action is killed, blocking system calls fail with EINTR, and time is
+    /// attributed to threads inexactly [default: threads; external for a process without the agent]
     #[arg(long, value_parser = keyword_parser::<Engine>(), value_name = "ENGINE", help_heading = "Sampling")]
     pub engine: Option<Engine>,
 

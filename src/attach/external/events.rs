@@ -31,7 +31,7 @@ pub(super) struct ImageStart {
     pub(super) start_ticks: u64,
     /// CPU time of the process so far, ns.
     pub(super) cpu_ns: u64,
-    /// How it is sampled: by events or by ptrace.
+    /// The engine that samples it: events or ptrace.
     pub(super) engine: Engine,
     /// The process whose memory it has, if it has been made while that was watched.
     pub(super) maker: Option<u32>,

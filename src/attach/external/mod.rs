@@ -13,11 +13,13 @@
 //! └─────────────────┘ unix socket└──────────────────────────────────┘
 //! ```
 //!
-//! The [`tracer`] looks at threads once in each period, at a random instant. It reads from `/proc`
-//! whether a thread runs or sleeps. Only a thread that runs is stopped, for some ten microseconds:
-//! to read its registers and to copy its stack. A sleeping one is sampled where it is, because a
-//! stop may end a sleep early. The [`walker`] unwinds afterwards and speaks for the process as an
-//! agent would, on a connection per process; nothing behind the socket knows the difference.
+//! There are two ways to sample a thread that runs. Where the kernel lets this user, it takes the
+//! samples itself and stops nothing ([`perf`]). Elsewhere the [`tracer`] looks at threads once in
+//! each period, at a random instant. It reads from `/proc` whether a thread runs or sleeps. Only a
+//! thread that runs is stopped, for some ten microseconds: to read its registers and to copy its
+//! stack. A sleeping one is sampled where it is, both ways, because a stop may end a sleep early.
+//! The [`walker`] unwinds afterwards and speaks for the process as an agent would, on a connection
+//! per process; nothing behind the socket knows the difference.
 //!
 //! In a Python process the tracer also reads the thread's list of frames ([`interpreter`]) during
 //! the stop, or while it sleeps. The walker merges them into the stack as the agent does. A stop
@@ -28,7 +30,7 @@
 //! On the wall clock the tracer samples its threads while they sleep, and stops none, until its
 //! agent connects. A signal that wakes the agent would end some waits early.
 //!
-//! # What the target could notice
+//! # What the target could notice of stops
 //!
 //! * A stop that meets a system call makes some calls fail with EINTR, and some go on by another
 //!   call, which a seccomp filter may forbid: [`restart`] repairs them.
@@ -39,10 +41,11 @@
 //!
 //! # What the numbers are
 //!
-//! The weight of a CPU sample is the thread's CPU time since its last sample, as the kernel counts
-//! it (`schedstat`); [`correction`] removes a bias towards system calls. CPU time of the process
-//! that is in no sample is counted as unaccounted. The weight of a wall-clock sample is the time
-//! since the thread's last sample.
+//! The weight of a CPU sample of the kernel is its period, more or less by what keeps the sum equal
+//! to the CPU time of the process. That of a stop is the thread's CPU time since its last sample,
+//! as the kernel counts it (`schedstat`); [`correction`] removes a bias towards system calls. CPU
+//! time of the process that is in no sample is counted as unaccounted. The weight of a wall-clock
+//! sample is the time since the thread's last sample.
 //!
 //! [`rights`] says why a process cannot be traced.
 

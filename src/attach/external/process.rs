@@ -97,7 +97,7 @@ pub(super) struct WatchedProcess {
     pub(super) counted_ns: u64,
     /// Time at which the user and system times of its threads were read, ns.
     pub(super) shares_ns: u64,
-    /// How it is sampled: by events or by ptrace.
+    /// The engine that samples it: events or ptrace.
     pub(super) engine: Engine,
     /// Whether it has begun while its parent was watched.
     is_born: bool,

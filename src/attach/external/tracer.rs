@@ -21,7 +21,7 @@ use super::events::{
     ImageId, ImageStart, SampledStack, SampledState, SamplerConfig, TracerEvent, UnwalkedSample, WalkerRequest,
 };
 use super::heartbeat::Heartbeat;
-use super::perf::OpenError;
+use super::perf::{KernelSampler, OpenError};
 use super::process::{ProcessChange, WatchedProcess};
 use super::ptrace::{self, ThreadEvent};
 use super::restart;
@@ -30,7 +30,6 @@ use super::stack_copy::StackCopy;
 use crate::attach::proc::{ProcStat, ProcessIdentity};
 use crate::attach::program::elf;
 use crate::link::wire::{Clock, Engine, LossCause};
-use kernel_samples::KernelSampler;
 
 /// Longest wait, so that commands are read and children are found.
 const MAX_WAIT: Duration = Duration::from_nanos(SEARCH_NS);
@@ -343,8 +342,8 @@ impl Tracer {
         }
     }
 
-    /// Ends the image of a process that has executed another program, or is to be sampled in another
-    /// way, and begins its next one.
+    /// Ends the image of a process that has executed another program, or is to be sampled in
+    /// another way, and begins its next one.
     fn restart_image(&mut self, pid: u32) {
         let Some(process) = self.processes.get(&pid) else { return };
         let (identity, scope, is_born) = (process.identity(), process.scope.again(), process.is_born());

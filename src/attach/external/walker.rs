@@ -73,7 +73,7 @@ struct Image {
     opened_ns: u64,
     /// Whether the process has mapped code since the map was read.
     has_mapped: bool,
-    /// How it is sampled.
+    /// The engine that samples it.
     engine: Engine,
     /// Whether the viewer knows the kernel's module.
     knows_kernel: bool,

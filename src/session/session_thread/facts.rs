@@ -140,7 +140,7 @@ impl SessionThread {
     }
 }
 
-/// How samplers outside sample the processes that are connected, or were at the end.
+/// Returns the engine of samplers outside of the processes that are connected, or were at the end.
 fn sampler(profile: &Profile) -> Option<Engine> {
     let engine = |process: &Process| Some(process.engaged.as_ref()?.engine).filter(|engine| engine.is_external());
     let connected = profile.processes().iter().filter(|process| process.connected).filter_map(engine).max();

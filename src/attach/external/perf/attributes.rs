@@ -77,7 +77,7 @@ struct Attributes {
 
 const _: () = assert!(size_of::<Attributes>() == 112);
 
-/// What a sample contains.
+/// The content of a sample.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in super::super) struct SampleContent {
     /// Whether the kernel's code is sampled, with its functions.
@@ -93,7 +93,7 @@ impl SampleContent {
     }
 }
 
-/// Which threads an event counts besides the one that it is opened for.
+/// The threads that an event counts besides the one that it is opened for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Inheritance {
     /// None.

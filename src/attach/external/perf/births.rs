@@ -14,8 +14,8 @@ const FREQUENT: f64 = 4.0;
 const RARE: f64 = 1.0;
 /// Minimum time between two draws for the threads of one maker, for each CPU, ns.
 const DRAW_NS: u64 = 50_000;
-/// Minimum time between two times at which all threads get events of their own, ns: when births have
-/// become rare, and while they are frequent.
+/// Minimum time between two times at which all threads get events of their own, ns: when births
+/// have become rare, and while they are frequent.
 const SETTLE_NS: u64 = 1_000_000_000;
 const SETTLE_HOT_NS: u64 = 10_000_000_000;
 

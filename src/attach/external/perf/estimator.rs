@@ -9,7 +9,7 @@
 //! Z(t) = Σ f(t / k) · (t / k) · 1/k       over all k; f is the density of periods
 //! ```
 //!
-//! which is below 1 at the beginning and 1 later. A sample that weighs its period divided by `Z(t)`
+//! It is below 1 at the beginning and 1 later. A sample that weighs its period divided by `Z(t)`
 //! makes each instant of a thread count the same, on average over threads. The instants before the
 //! shortest period have no samples; those that follow for as long stand for them, too.
 
@@ -63,7 +63,7 @@ mod tests {
 
     const WANTED_NS: u64 = 10_000_000;
 
-    /// Samples threads of this length on a virtual clock. Returns the mean sum of their weights, ns,
+    /// Samples threads of this length on a virtual clock. Returns the mean sum of the weights, ns,
     /// in the first and in the second half of their time.
     fn sample_threads(length_ns: u64, threads: u32) -> [f64; 2] {
         let mut sequence = PeriodSequence::new(7);

@@ -178,7 +178,7 @@ impl Events {
     pub(in super::super) fn weigh(&mut self, sample: &SampleRecord<'_>, at_ns: u64, now_ns: u64) -> Option<u64> {
         let tid = sample.thread.tid;
         let own = self.own.get_mut(&tid);
-        if sample.period_ns % 2 == 0 {
+        if sample.period_ns.is_multiple_of(2) {
             let (period_ns, first_ns) = (self.period_ns, sample.period_ns);
             return Some(own.map_or(period_ns, |own| own.weigh((sample.cpu, at_ns), first_ns, now_ns, period_ns)));
         }
@@ -220,7 +220,7 @@ impl Events {
     /// end.
     pub(in super::super) fn settle(&mut self, rings: &Rings, threads: &[WatchedTid], now_ns: u64) {
         // Closing the old birth events ends those that were inherited from them.
-        let old = std::mem::replace(&mut self.births, Births::default());
+        let old = std::mem::take(&mut self.births);
         self.births = old.renewed(now_ns);
         self.own.retain(|tid, _| threads.iter().any(|watched| watched.thread.tid == *tid));
         self.inherited.clear();

@@ -1,9 +1,9 @@
 //! Sampling without a stop: the kernel takes the samples (`perf_event_open(2)`).
 //!
 //! An event is a timer that counts the CPU time of one thread on one CPU. When it expires, the
-//! kernel writes a record into the ring of that CPU: the registers of the thread's user code, a copy
-//! of its stack, and the functions of the kernel if the user may know them. No thread is stopped,
-//! no system call ends early, and a debugger may trace the thread.
+//! kernel writes a record into the ring of that CPU: the registers of the thread's user code, a
+//! copy of its stack, and the functions of the kernel if the user may know them. No thread is
+//! stopped, no system call ends early, and a debugger may trace the thread.
 //!
 //! ```text
 //!  thread 1 ──► event on CPU 0 ──┐
@@ -36,6 +36,7 @@ mod attributes;
 mod births;
 mod estimator;
 mod events;
+mod kernel_sampler;
 mod own;
 mod record;
 mod record_bytes;
@@ -46,5 +47,7 @@ mod tests;
 
 pub(super) use attributes::check_access;
 pub(super) use events::{Events, OpenError, WatchedTid};
+pub(super) use kernel_sampler::KernelSampler;
 pub(super) use record::{Record, SampleRecord, ThreadNumbers};
-pub(super) use rings::Rings;
+#[cfg(test)]
+use rings::Rings;

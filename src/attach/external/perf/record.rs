@@ -38,6 +38,7 @@ pub(in super::super) struct ThreadNumbers {
 
 /// A record.
 #[derive(Debug)]
+#[expect(clippy::large_enum_variant, reason = "there is one at a time, and most are samples")]
 pub(in super::super) enum Record<'a> {
     /// A sample.
     Sample(SampleRecord<'a>),

@@ -21,7 +21,7 @@ const HEAD: usize = 1024;
 const TAIL: usize = 1032;
 
 /// The ring of one CPU.
-pub(super) struct Ring {
+pub(super) struct CpuRing {
     pub(super) cpu: u32,
     owner: OwnedFd,
     base: NonNull<u8>,
@@ -33,11 +33,11 @@ pub(super) struct Ring {
 }
 
 // SAFETY: the mapping belongs to this value alone and may be read by any thread.
-unsafe impl Send for Ring {}
+unsafe impl Send for CpuRing {}
 
-impl Ring {
+impl CpuRing {
     /// Maps the ring of an event.
-    pub(super) fn map(cpu: u32, owner: OwnedFd) -> io::Result<Ring> {
+    pub(super) fn map(cpu: u32, owner: OwnedFd) -> io::Result<CpuRing> {
         let page = sysconf(SysconfVar::PAGE_SIZE).ok().flatten().map_or(4096, |size| size as usize);
         let mut refusal = io::Error::from(io::ErrorKind::OutOfMemory);
         for size in SIZES.map(|size| size.max(page)) {
@@ -45,7 +45,7 @@ impl Ring {
             let rights = ProtFlags::PROT_READ | ProtFlags::PROT_WRITE;
             // SAFETY: a new mapping at an address that the kernel chooses.
             match unsafe { mmap(None, length, rights, MapFlags::MAP_SHARED, &owner, 0) } {
-                Ok(base) => return Ok(Ring { cpu, owner, base: base.cast(), page, size, tail: 0 }),
+                Ok(base) => return Ok(CpuRing { cpu, owner, base: base.cast(), page, size, tail: 0 }),
                 Err(error) => refusal = error.into(),
             }
         }
@@ -107,7 +107,7 @@ impl Ring {
     }
 }
 
-impl Drop for Ring {
+impl Drop for CpuRing {
     fn drop(&mut self) {
         // SAFETY: the mapping was made with this length, and nothing refers to it any more.
         let _ = unsafe { munmap(self.base.cast(), self.page + self.size) };

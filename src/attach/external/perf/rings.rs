@@ -6,14 +6,14 @@ use std::os::fd::BorrowedFd;
 
 use super::attributes;
 use super::record::Record;
-use super::ring::Ring;
+use super::ring::CpuRing;
 
 /// Maximum number of CPUs.
 const MAX_CPUS: u32 = 4096;
 
 /// The rings of all CPUs.
 pub(in super::super) struct Rings {
-    rings: Vec<Ring>,
+    rings: Vec<CpuRing>,
 }
 
 impl Rings {
@@ -26,7 +26,7 @@ impl Rings {
         let mut rings = Vec::new();
         for cpu in parse_cpus(&text) {
             match attributes::open_owner(cpu) {
-                Ok(owner) => rings.push(Ring::map(cpu, owner)?),
+                Ok(owner) => rings.push(CpuRing::map(cpu, owner)?),
                 // It has gone offline.
                 Err(error) if error.raw_os_error() == Some(libc::ENODEV) => {}
                 Err(error) => return Err(error),
@@ -42,7 +42,7 @@ impl Rings {
 
     /// Descriptors that are readable when there are records.
     pub(in super::super) fn descriptors(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
-        self.rings.iter().map(Ring::owner)
+        self.rings.iter().map(CpuRing::owner)
     }
 
     /// Returns the earliest record of all rings up to a time, ns, with its time and the index of

@@ -1,61 +1,25 @@
 //! Samples that the kernel has taken: which processes have them, and what becomes of its records.
 
-use std::collections::{HashMap, HashSet};
-use std::os::fd::{AsFd, BorrowedFd};
+use std::collections::HashSet;
 use std::time::Duration;
-
-use nix::poll::{PollFd, PollFlags, ppoll};
-use nix::sys::signal::{SigSet, Signal};
-use nix::sys::signalfd::{SfdFlags, SignalFd};
-use nix::sys::time::TimeSpec;
 
 use super::{Tracer, TracerReport};
 use crate::attach::external::arch::STACK_POINTER;
 use crate::attach::external::clock::monotonic_ns;
 use crate::attach::external::events::{SampledStack, SampledState, TracerEvent, UnwalkedSample};
 use crate::attach::external::interpreter;
-use crate::attach::external::perf::{Events, OpenError, Record, Rings, SampleRecord, ThreadNumbers, WatchedTid};
+use crate::attach::external::perf::{
+    Events, KernelSampler, OpenError, Record, SampleRecord, ThreadNumbers, WatchedTid,
+};
 use crate::attach::external::process::WatchedProcess;
 use crate::attach::external::ptrace;
 use crate::attach::external::scope::WatchScope;
 use crate::attach::proc::{self, ProcessIdentity};
 use crate::link::wire::{Clock, Engine, LossCause};
 
-/// CPU time that a sample takes from its thread, ns: the interrupt, and the copy of the stack. It is
-/// an estimate.
+/// CPU time that a sample takes from its thread, ns: the interrupt, and the copy of the stack. It
+/// is an estimate.
 const SAMPLE_COST_NS: u64 = 6_000;
-
-/// The rings and the events of all threads.
-pub(super) struct KernelSampler {
-    rings: Rings,
-    events: Events,
-    /// Readable when a traced thread has changed its state.
-    stops: SignalFd,
-    /// Processes that have begun and could not be watched, with the process that made each.
-    missed: HashMap<u32, u32>,
-}
-
-impl KernelSampler {
-    /// Prepares to sample. Returns `None` if the kernel does not let this user.
-    pub(super) fn new(period_ns: u64) -> Option<KernelSampler> {
-        let rings = Rings::open().ok()?;
-        let mut signals = SigSet::empty();
-        signals.add(Signal::SIGCHLD);
-        let stops = SignalFd::with_flags(&signals, SfdFlags::SFD_CLOEXEC | SfdFlags::SFD_NONBLOCK).ok()?;
-        let events = Events::new(&rings, period_ns, monotonic_ns());
-        Some(KernelSampler { rings, events, stops, missed: Default::default() })
-    }
-
-    /// Waits until there may be a record or a stop, at most this long.
-    fn wait(&self, at_most: Duration) {
-        let descriptors = self.rings.descriptors().chain([self.stops.as_fd()]);
-        let mut polled: Vec<PollFd<'_>> =
-            descriptors.map(|fd: BorrowedFd<'_>| PollFd::new(fd, PollFlags::POLLIN)).collect();
-        let _ = ppoll(&mut polled, Some(TimeSpec::from_duration(at_most)), None);
-        // Takes the signal, if there is one.
-        ptrace::wait_for_event(Duration::ZERO);
-    }
-}
 
 impl Tracer {
     /// Waits until there may be something to do, at most this long.
