@@ -97,6 +97,11 @@ impl ProcStat {
         self.is_ended_thread() && self.threads <= 1
     }
 
+    /// Returns whether the first thread has ended and others live on.
+    pub fn has_lost_first_thread(&self) -> bool {
+        self.is_ended_thread() && self.threads > 1
+    }
+
     /// Returns whether this is a kernel thread, which has no program.
     pub fn is_kernel_thread(&self) -> bool {
         self.flags & KERNEL_THREAD != 0
@@ -184,6 +189,14 @@ pub fn processes() -> Vec<u32> {
 /// Returns the tids of a process's threads.
 pub fn threads(pid: u32) -> Vec<u32> {
     numbers(&format!("/proc/{pid}/task"))
+}
+
+/// Returns a thread that shows the memory of its process in `/proc`: the first one, which has the
+/// process's pid, or another one if that has ended.
+pub fn thread_with_memory(pid: u32) -> u32 {
+    let lives = |tid: &u32| ProcStat::of_thread(pid, *tid).is_ok_and(|stat| !stat.is_ended_thread());
+    let others = || threads(pid).into_iter().find(lives);
+    if lives(&pid) { pid } else { others().unwrap_or(pid) }
 }
 
 fn numbers(directory: &str) -> Vec<u32> {

@@ -251,8 +251,12 @@ impl LiveTarget {
         let all = self.target.pids();
         let is_all = |silent: u32| attached && all == [silent];
         let carries_agent = |pid| find::check(pid).is_ok_and(|process| process.method == WatchMethod::Agent);
+        let has_no_agent = |pid| proc::ProcStat::of(pid).is_ok_and(|stat| stat.has_lost_first_thread());
         pids.retain(|&silent| {
-            !connected(silent) && !self.taken.contains(&silent) && (is_all(silent) || carries_agent(silent))
+            !connected(silent)
+                && !self.taken.contains(&silent)
+                && (is_all(silent) || carries_agent(silent))
+                && !has_no_agent(silent)
         });
         for silent in pids {
             self.agents.expect_process(silent);

@@ -1,7 +1,7 @@
 //! Processes below a program with the agent that are sampled from outside: those that cannot carry
-//! the agent, such as static programs, and on the wall clock launched ones that have kept sleeping,
-//! until they have used a period of CPU time and their agents connect. The listener then lets the
-//! sampler leave them.
+//! the agent, such as static programs, those whose agents have left because their first threads
+//! have ended, and on the wall clock launched ones that have kept sleeping, until they have used a
+//! period of CPU time and their agents connect. The listener then lets the sampler leave them.
 
 use std::collections::{HashMap, HashSet};
 use std::time::Instant;
@@ -99,6 +99,8 @@ impl OutsideProcesses {
             let Ok(stat) = ProcStat::of(pid) else { continue };
             let known = self.programs.get(&pid).filter(|(stack, _)| *stack == stat.stack_start).map(|known| known.1);
             let candidate = match known {
+                // Its agent has left, and /proc says nothing about its memory any more.
+                _ if stat.has_lost_first_thread() => Candidate::Stranger,
                 Some(Candidate::Other) => Candidate::Other,
                 Some(Candidate::Stranger) => Candidate::Stranger,
                 Some(Candidate::Young) if diagnose::can_be_a_stranger(pid) => Candidate::Stranger,

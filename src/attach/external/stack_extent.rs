@@ -53,10 +53,11 @@ impl StackExtent {
         true
     }
 
-    /// Adds the stack of a thread of this process to an empty copy.
-    pub(super) fn copy(&self, copy: &mut StackCopy, pid: u32, sp: u64, is_asleep: bool) {
+    /// Adds the stack of a thread to an empty copy. The memory is asked of the thread itself,
+    /// because the first thread of its process may have ended.
+    pub(super) fn copy(&self, copy: &mut StackCopy, tid: u32, sp: u64, is_asleep: bool) {
         let bytes = if is_asleep && self.bytes == FIRST_BYTES { SLEEPING_BYTES } else { self.bytes };
-        let add = |copy: &mut StackCopy, start, bytes| copy.add(start, bytes, |buffer| read_memory(pid, start, buffer));
+        let add = |copy: &mut StackCopy, start, bytes| copy.add(start, bytes, |buffer| read_memory(tid, start, buffer));
         add(copy, sp, bytes);
         // A handler on an alternate stack has interrupted the code on another one.
         if let Some(sp) = interrupted_stack(copy) {

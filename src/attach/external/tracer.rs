@@ -475,8 +475,8 @@ impl Tracer {
         let mut list = None;
         let extent = process.as_ref().and_then(|it| it.threads.get(&tid)).map(|thread| thread.extent);
         self.scratch.clear();
-        if let (Ok(registers), Some(pid), Some(extent)) = (&registers, pid, extent) {
-            extent.copy(&mut self.scratch, pid, registers.stack_pointer().saturating_sub(RED_ZONE), false);
+        if let (Ok(registers), Some(extent)) = (&registers, extent) {
+            extent.copy(&mut self.scratch, tid, registers.stack_pointer().saturating_sub(RED_ZONE), false);
             let ip = registers.registers().ip;
             list = process.as_mut().and_then(|process| process.read_frames(tid, ip, &self.scratch));
         }

@@ -239,12 +239,13 @@ impl Image {
         };
         connection.write(|w| w.write_hello(&hello))?;
         connection.flush()?;
+        let memory = proc::thread_with_memory(memory_of);
         let mut image = Image {
             pid: start.pid,
             memory_of,
             link: link.map(|link| (file, link)),
             connection,
-            unwinder: ProcessUnwinder::new(memory_of),
+            unwinder: ProcessUnwinder::new(memory),
             waits: ProcessWaits::new(start.pid),
             maps: ProcessMaps::default(),
             maps_ns: 0,
@@ -260,14 +261,14 @@ impl Image {
             threads: BTreeMap::new(),
             names: ThreadNames::default(),
             interpreter: None,
-            functions: FunctionTable::new(RemoteMemory::new(start.pid)),
+            functions: FunctionTable::new(RemoteMemory::new(memory)),
             is_interpreter_news: false,
             memory: stack_memory(),
             sent: 0,
             sampler_cpu_ns: 0,
             lost: (0, 0),
         };
-        image.read_maps(start.pid)?;
+        image.read_maps(memory)?;
         Ok(image)
     }
 

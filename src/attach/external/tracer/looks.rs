@@ -242,7 +242,7 @@ impl Tracer {
                 self.sleeping_copies += 1;
                 self.scratch.clear();
                 let sp = registers.get(STACK_POINTER).unwrap_or_default();
-                thread.extent.copy(&mut self.scratch, pid, sp, true);
+                thread.extent.copy(&mut self.scratch, tid, sp, true);
                 let list = process.read_frames(tid, registers.ip, &self.scratch);
                 // A thread that ran meanwhile may have changed its stack and its frames.
                 let Some(false) = process.update_thread(tid, self.tick) else { return };
