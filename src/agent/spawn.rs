@@ -83,8 +83,12 @@ pub(crate) fn spawn_before_hidden_filter() {
     }
 }
 
-/// Spawns the agent thread, with every signal blocked. Simultaneous calls spawn one thread.
+/// Spawns the agent thread, with every signal blocked. Simultaneous calls spawn one thread. There
+/// is none in a process whose first thread has ended.
 pub(crate) fn spawn_agent_thread() {
+    if state::FIRST_ENDED.load(Ordering::SeqCst) {
+        return;
+    }
     if state::AGENT.compare_exchange(0, SPAWNING, Ordering::AcqRel, Ordering::Relaxed).is_err() {
         return;
     }

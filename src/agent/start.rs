@@ -229,6 +229,11 @@ extern "C" fn in_fork_child() {
     control::inherit();
     first_tick::forget();
     record::forget();
+    for ended in [&state::FIRST_ENDED, &state::FIRST_LEFT_BY_LIBC] {
+        if ended.load(Ordering::Relaxed) {
+            ended.store(false, Ordering::Relaxed);
+        }
+    }
     // This is last: a viewer that sees this process may send a wake signal at once, and an agent
     // thread spawned by it needs everything above.
     state::OWNER.store(syscall::getpid(), Ordering::Release);

@@ -58,6 +58,15 @@ pub(super) fn viewer() -> u32 {
     VIEWER.load(Ordering::Relaxed)
 }
 
+/// Whether the first thread of the process has ended, or is about to. No agent thread is spawned
+/// any more: if it ended after the last thread of the program, its exit code would be that of the
+/// process. Written by the first thread or the agent thread; false again in a fork child.
+pub(super) static FIRST_ENDED: AtomicBool = AtomicBool::new(false);
+/// Whether the first thread has ended by pthread_exit(3). The last thread that libc knows then
+/// calls exit(3), which gives the exit code whatever other threads do. Written by the first thread;
+/// false again in a fork child.
+pub(super) static FIRST_LEFT_BY_LIBC: AtomicBool = AtomicBool::new(false);
+
 /// Set for good when the agent has found a bug of its own. From then on it does nothing.
 pub(super) static DISABLED: AtomicBool = AtomicBool::new(false);
 

@@ -110,8 +110,10 @@ pub(super) enum EndReason {
     /// The target makes a call that requires a process with one thread; it arranges for the next
     /// spawn.
     Aside,
-    /// Every other thread has ended; with this exit code.
-    LastThread(u32),
+    /// The first thread of the process has ended, and others may end at any time.
+    FirstThread,
+    /// Every other thread has ended.
+    LastThread,
 }
 
 /// Runs the agent. Called once per agent thread, on its own stack; the caller ends the thread with
@@ -155,17 +157,14 @@ pub(super) fn run(epoch: u32) -> u32 {
     agent.ticker.retire();
     agent.allocations.disengage(&agent.publisher.modules);
     match end {
-        EndReason::LastThread(code) => code,
         EndReason::Credentials => {
             first_tick::arm(agent.ticker.epoch(), counters::config(agent.ticker.epoch()));
-            0
         }
-        EndReason::Aside => 0,
-        EndReason::Left => {
-            state::WATCHED.store(false, Ordering::Relaxed);
-            0
-        }
+        EndReason::Left => state::WATCHED.store(false, Ordering::Relaxed),
+        EndReason::Aside | EndReason::FirstThread | EndReason::LastThread => {}
     }
+    // Since Linux 5.17 the thread that ends last gives the process its exit code.
+    agent.ticker.threads.code_of_last_thread()
 }
 
 impl Agent {
@@ -333,7 +332,7 @@ impl Agent {
         self.ticker.preferred_signal = control::tick_signal();
         let keeps_up = requests::keep_up(&mut self.credentials);
         if keeps_up && self.is_idle(socket, now_ns) {
-            match (socket.receive()?, self.last_thread_end()) {
+            match (socket.receive()?, self.end_with_first_thread()) {
                 (None, None) => {
                     self.sleep(false, now_ns);
                     return Ok(None);
@@ -377,7 +376,7 @@ impl Agent {
         if leaving || !hurried {
             self.last_look_ns = now_ns;
             self.ticker.change_phases();
-            let end = self.check_process(socket, now_ns, due, leaving || drained == 0)?;
+            let end = self.check_process(socket, now_ns, due)?;
             if leaving || end.is_some() {
                 self.flush_profile();
             }

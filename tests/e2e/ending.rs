@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
+use super::guest::{Guest, WAYS, host, prove, same};
 use crate::harness::run::{Batch, SIGTOP, run, text};
 use crate::harness::targets;
 use crate::harness::terminal::Terminal;
@@ -77,6 +78,45 @@ fn a_screen_ends_with_the_target_that_it_ends() {
         start.elapsed()
     });
     assert!(watched < LATE, "{watched:?}");
+}
+
+/// A process has the exit code of the thread that ends last (since Linux 5.17), which must be one
+/// of the program's. The agent leaves at the end of the first thread, so that it is not the last.
+#[test]
+fn the_status_is_that_of_the_programs_last_thread() {
+    let program = targets::c("ends_first");
+    let ends = [
+        ["syscall", "13", "-1", "-", "0"],
+        ["syscall", "13", "0", "syscall", "7"],
+        ["syscall", "0", "0", "syscall", "13"],
+        ["syscall", "0", "100", "inline", "13"],
+        ["syscall", "13", "0", "pthread", "0"],
+        ["inline", "13", "-1", "-", "0"],
+        // The agent thread finds the end of the first thread in its next iteration.
+        ["inline", "0", "1000", "inline", "13"],
+        ["pthread", "0", "-1", "-", "0"],
+        ["pthread", "0", "100", "pthread", "0"],
+        ["pthread", "0", "0", "syscall", "13"],
+    ];
+    for end in ends {
+        let command = [&[text(&program)], &end[..]].concat();
+        let alone = host(Guest::Nobody, &command);
+        let ways = if end[0] == "syscall" { &WAYS[..] } else { &WAYS[..1] };
+        prove(ways, &[], |guest| same(host(guest, &command), alone.clone()));
+    }
+}
+
+/// After the first thread has ended, and the agent's thread with it, the others are sampled from
+/// outside, as far as the sampler's start and its budget let it.
+#[test]
+fn threads_that_outlive_the_first_one_are_sampled() {
+    let program = targets::c("ends_first");
+    for way in ["syscall", "inline", "pthread"] {
+        let watched = Batch::new("--hz 250").run(&[text(&program), way, "13", "2000", "inline", "13"]);
+        let after = watched.raw.cum_ns("prof", |name| name == "burn_after");
+        // The sampler looks every 50 ms for what has no agent, and a busy machine delays it.
+        assert!((1_500_000_000..=2_100_000_000).contains(&after), "{way}: {after} ns of 2 s; {:?}", watched.raw.lost);
+    }
 }
 
 /// Runs sigtop around a program that would run for a minute. Returns what was said, and whether the

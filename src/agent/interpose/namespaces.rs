@@ -17,7 +17,7 @@
 use crate::agent::arch::call_before_or;
 use crate::agent::interpose::hook::hooks;
 use crate::agent::interpose::seccomp::{self, BpfProgram};
-use crate::agent::interpose::{exec, prctl};
+use crate::agent::interpose::{exec, exit, prctl};
 use crate::agent::os::{libc_functions, syscall};
 use crate::agent::state::{self, SPAWNING};
 use crate::agent::{requests, spawn, start};
@@ -89,6 +89,7 @@ extern "C" fn before_syscall(number: i64, a: usize, b: usize, c: usize) -> bool 
         libc::SYS_execve | libc::SYS_execveat => exec::before_exec(),
         libc::SYS_unshare if a as c_int & SINGLE_THREAD_FLAGS != 0 => hide_agent_thread(),
         libc::SYS_setns => hide_agent_thread(),
+        libc::SYS_exit => exit::before_raw_exit(),
         _ => {}
     }
     false

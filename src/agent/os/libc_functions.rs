@@ -66,6 +66,8 @@ functions! { CALLED:
 functions! { JUMPED_TO:
     "_exit" EXIT;
     "_Exit" ISO_EXIT;
+    "pthread_exit" PTHREAD_EXIT;
+    "thrd_exit" THRD_EXIT;
     "execve" EXECVE;
     "execv" EXECV;
     "execvp" EXECVP;

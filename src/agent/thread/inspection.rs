@@ -11,7 +11,7 @@ use crate::agent::state;
 use crate::agent::thread::hello::hello;
 use crate::agent::thread::{ACCOUNT_NS, Agent, EndReason, NAP_NS};
 use crate::agent::timers::engine::TimerEngine;
-use crate::agent::timers::{new_threads, threads};
+use crate::agent::timers::new_threads;
 use crate::link::wire::SpawnCause;
 
 impl Agent {
@@ -32,7 +32,6 @@ impl Agent {
         socket: &mut Socket,
         now_ns: u64,
         due: bool,
-        quiet: bool,
     ) -> Result<Option<EndReason>, PeerGone> {
         while let Some(request) = socket.receive()? {
             self.handle_request(socket, request)?;
@@ -52,11 +51,7 @@ impl Agent {
         }
         self.pool.grow(self.ticker.threads.count().0 as usize);
         let account_is_due = now_ns - self.last_account_ns >= ACCOUNT_NS || self.has_other_access();
-        let end = match (due, quiet) {
-            (true, _) => self.inspect(),
-            (false, true) => self.last_thread_end(),
-            (false, false) => None,
-        };
+        let end = if due { self.inspect() } else { self.end_with_first_thread() };
         if account_is_due || end.is_some() {
             self.last_account_ns = now_ns;
             self.write_account(socket, now_ns);
@@ -66,7 +61,7 @@ impl Agent {
 
     /// Inspects the process as a whole, once a second.
     pub(super) fn inspect(&mut self) -> Option<EndReason> {
-        if let Some(end) = self.last_thread_end() {
+        if let Some(end) = self.end_with_first_thread() {
             return Some(end);
         }
         let status = Status::of_first()?;
@@ -108,14 +103,23 @@ impl Agent {
         access.is_some() && access != self.functions.last_access()
     }
 
-    /// Returns the end if all other threads have ended: then this thread must not keep the process
-    /// alive.
-    pub(super) fn last_thread_end(&mut self) -> Option<EndReason> {
-        match self.ticker.threads.alive() {
-            1 => Some(EndReason::LastThread(0)),
-            2 => threads::first_thread_ended().map(EndReason::LastThread),
-            _ => None,
+    /// Returns the end if the first thread has ended. If it was the last one, this thread must not
+    /// keep the process alive, and otherwise it must not end after the last one. It stays as long
+    /// as there are others if libc gives the exit code of the process, or while a profile is
+    /// written into a file.
+    pub(super) fn end_with_first_thread(&mut self) -> Option<EndReason> {
+        let threads = &mut self.ticker.threads;
+        if threads.first_exit_code().is_none() && threads.alive() != 1 {
+            return None;
         }
+        if threads.alive() <= 2 {
+            return Some(EndReason::LastThread);
+        }
+        if self.collector.is_some() || state::FIRST_LEFT_BY_LIBC.load(Ordering::SeqCst) {
+            return None;
+        }
+        state::FIRST_ENDED.store(true, Ordering::SeqCst);
+        Some(EndReason::FirstThread)
     }
 }
 

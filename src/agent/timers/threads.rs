@@ -35,6 +35,8 @@ pub(crate) struct Threads {
     /// Threads that have ended since the last wall tick, which had found them asleep.
     ended_asleep: Vec<Thread>,
     directory: Option<File>,
+    /// The `stat` of the first thread.
+    first: Option<File>,
     /// Whether some threads still have the timers that they armed for themselves as they started.
     pub(crate) has_new_threads: bool,
     /// Number of threads for which the kernel refused a timer at the last call of
@@ -199,8 +201,8 @@ impl Threads {
         }
     }
 
-    /// Calls `last_sample` with each thread that has ended since the last wall tick, which had found
-    /// it asleep. After that its end is announced.
+    /// Calls `last_sample` with each thread that has ended since the last wall tick, which had
+    /// found it asleep. After that its end is announced.
     pub(crate) fn sample_ended(&mut self, mut last_sample: impl FnMut(&mut Thread)) {
         for mut thread in self.ended_asleep.drain(..) {
             last_sample(&mut thread);
@@ -261,6 +263,25 @@ impl Threads {
         links.saturating_sub(2)
     }
 
+    /// Returns the exit code of the first thread if it has ended while others live. The file stays
+    /// open, because it is read in every iteration of the agent thread.
+    pub(crate) fn first_exit_code(&mut self) -> Option<u32> {
+        if self.first.is_none() {
+            let path = PathBuffer::<64>::new().text(b"/proc/self/task/").number(status::own_pid().into());
+            self.first = File::open(path.text(b"/stat").terminated(), 0);
+        }
+        let mut text = [0; 1024];
+        let length = self.first.as_ref()?.read_at(&mut text, 0);
+        exit_code(&text[..length])
+    }
+
+    /// Returns the exit code with which the agent thread has to end. If no other thread is left,
+    /// the kernel makes it that of the process; so it is that of the first thread, the only one
+    /// that leaves its code behind.
+    pub(crate) fn code_of_last_thread(&mut self) -> u32 {
+        if self.alive() > 2 { 0 } else { self.first_exit_code().unwrap_or(0) }
+    }
+
     /// Announces the names that the viewer does not know yet, each once. Stops if one cannot be
     /// sent.
     pub(crate) fn announce(&mut self, mut announce: impl FnMut(&Thread) -> bool) {
@@ -310,13 +331,9 @@ fn each_number(directory: &File, mut each: impl FnMut(u32)) {
     }
 }
 
-/// Returns the exit code of the first thread if it has ended while others live, as wait(2) would
-/// return it: field 52 of its stat.
-pub(crate) fn first_thread_ended() -> Option<u32> {
-    let path = PathBuffer::<64>::new().text(b"/proc/self/task/").number(syscall::getpid().into()).text(b"/stat");
-    let mut text = [0; 1024];
-    let length = File::open(path.terminated(), 0)?.read(&mut text);
-    let text = &text[..length];
+/// Returns the exit code in the `stat` of a thread that has ended, as wait(2) would return it:
+/// field 52.
+fn exit_code(text: &[u8]) -> Option<u32> {
     let end = text.iter().rposition(|&byte| byte == b')')?;
     if text.get(end + 2) != Some(&b'Z') {
         return None;
@@ -363,6 +380,14 @@ mod tests {
             true
         });
         assert!(ended.contains(&tid));
+    }
+
+    #[test]
+    fn the_exit_code_of_an_ended_thread_is_read() {
+        let line = |state: &str| format!("7 (a) Z 3) {state} 1 7 7 0 -1 4194560 0 0 3328\n");
+        assert_eq!(exit_code(line("Z").as_bytes()), Some(13));
+        assert_eq!(exit_code(line("S").as_bytes()), None);
+        assert_eq!(Threads::default().first_exit_code(), None, "the first thread waits for the tests");
     }
 
     #[test]
