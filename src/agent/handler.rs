@@ -17,7 +17,7 @@ use crate::agent::os::{coarse_clock, syscall};
 use crate::agent::sampling::counters::{self, TimerConfig};
 use crate::agent::sampling::ring::RawSample;
 use crate::agent::sampling::sample;
-use crate::agent::signals::{actions, stacks, tick_signal};
+use crate::agent::signals::{actions, interrupted, stacks, tick_signal};
 use crate::agent::timers::timer::{self, TickKind};
 use crate::agent::timers::{interval_timer, new_threads};
 use crate::agent::unwind::registers::Registers;
@@ -96,6 +96,8 @@ fn receive(signal: i32, info: *const Info, context: *const u64) {
     let (code, overrun, value) = unsafe { ((*info).code, (*info).overrun, (*info).value) };
     match code {
         SI_TIMER if let Some(kind) = TickKind::of(value) => {
+            // SAFETY: the kernel's ucontext.
+            unsafe { interrupted::count(context) };
             let epoch = timer::epoch_of(value);
             let ticks = 1 + overrun.max(0) as u64;
             let weight_ns = |period_ns: u64| period_ns.saturating_mul(ticks);
@@ -116,6 +118,8 @@ fn receive(signal: i32, info: *const Info, context: *const u64) {
             }
         }
         SI_KERNEL if interval_timer::is_classic(signal) && state::in_own_process() => {
+            // SAFETY: the kernel's ucontext.
+            unsafe { interrupted::count(context) };
             // A child that was made without libc, with an interval timer of its own, has neither
             // ring nor slots. The agent thread weighs the tick, because the kernel sends more or
             // fewer of these than the interval says, and gives no count.
@@ -127,7 +131,11 @@ fn receive(signal: i32, info: *const Info, context: *const u64) {
                 spawn::call_agent();
             }
         }
-        SI_QUEUE if value >> 32 == u64::from(KNOCK_COOKIE) && tick_signal::is_candidate(signal) => knock(value as u32),
+        SI_QUEUE if value >> 32 == u64::from(KNOCK_COOKIE) && tick_signal::is_candidate(signal) => {
+            // SAFETY: the kernel's ucontext.
+            unsafe { interrupted::count(context) };
+            knock(value as u32);
+        }
         _ => {
             counters::count(word::FOREIGN, 1);
             // SAFETY: these are the arguments that the kernel passed.

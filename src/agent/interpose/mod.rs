@@ -13,3 +13,4 @@ pub(crate) mod setuid;
 pub(crate) mod sigaltstack;
 pub(crate) mod sigmask;
 pub(crate) mod signals;
+pub(crate) mod suspend;

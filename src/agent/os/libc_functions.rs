@@ -43,6 +43,12 @@ functions! { CALLED:
     "sigwaitinfo" SIGWAITINFO;
     "sigtimedwait" SIGTIMEDWAIT;
     "signalfd" SIGNALFD;
+    "sigsuspend" SIGSUSPEND;
+    "ppoll" PPOLL;
+    "__ppoll_chk" PPOLL_CHK;
+    "pselect" PSELECT;
+    "epoll_pwait" EPOLL_PWAIT;
+    "epoll_pwait2" EPOLL_PWAIT2;
     "sigaltstack" SIGALTSTACK;
     "pthread_create" PTHREAD_CREATE;
     "thrd_create" THRD_CREATE;

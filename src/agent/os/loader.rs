@@ -297,6 +297,15 @@ fn sysv_chain(table: *const u32, name: &CStr, matches: impl Fn(u32) -> Option<us
     None
 }
 
+/// Returns libc's errno; 0 if it is not found.
+pub(crate) fn errno() -> i32 {
+    match weak_address!("__errno_location") {
+        0 => 0,
+        // SAFETY: libc's function of this name and type, on a thread of the target's.
+        address => unsafe { *core::mem::transmute::<usize, extern "C" fn() -> *mut i32>(address)() },
+    }
+}
+
 /// Sets libc's errno to the number of an error.
 pub(crate) fn set_errno(number: i32) {
     let address = weak_address!("__errno_location");

@@ -3,6 +3,7 @@
 
 pub(crate) mod actions;
 pub(crate) mod frame;
+pub(crate) mod interrupted;
 pub(crate) mod mask;
 pub(crate) mod stacks;
 pub(crate) mod tick_signal;

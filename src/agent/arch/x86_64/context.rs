@@ -35,6 +35,18 @@ pub(crate) const UC_FP_STATE: usize = 28;
 /// Word of a `ucontext` that holds the signal mask of the interrupted code.
 pub(crate) const UC_SIGMASK: usize = 37;
 
+/// Returns whether the interrupted code seems to have made a system call that a signal has ended:
+/// whether the register of results holds -EINTR.
+///
+/// # Safety
+/// `context` must be the kernel's ucontext.
+#[inline(always)]
+pub(crate) unsafe fn is_call_interrupted(context: *const u64) -> bool {
+    const RESULT: usize = CONTEXT_WORDS[0] as usize;
+    // SAFETY: the caller guarantees it.
+    unsafe { *context.add(RESULT) as i64 == -i64::from(libc::EINTR) }
+}
+
 /// Offset of the `ucontext` in the kernel's signal frame, behind the return address.
 pub(crate) const FRAME_UCONTEXT: usize = 8;
 /// Offset of the `siginfo` in the kernel's signal frame.
