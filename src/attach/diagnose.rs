@@ -16,7 +16,7 @@ use super::proc::{
 };
 use super::program::elf::{self, ElfKind};
 use super::{find, network_namespace, quote};
-use crate::link::wire::LINK_VARIABLE;
+use crate::link::wire::{LINK_VARIABLE, TICK_SIGNALS};
 
 /// Maximum number of threads of a process whose signal mask is read.
 const MAX_THREADS: usize = 256;
@@ -80,7 +80,8 @@ pub fn can_be_a_stranger(pid: u32) -> bool {
     is_native && carries_agent(pid) == Some(false) && !is_valgrind(pid)
 }
 
-/// Diagnoses a process that is sampled from outside; `None` if it could have an agent, or has ended.
+/// Diagnoses a process that is sampled from outside; `None` if it could have an agent, or has
+/// ended.
 pub fn sampled_late(pid: u32) -> Option<Diagnosis> {
     if !can_be_a_stranger(pid) {
         return None;
@@ -96,8 +97,8 @@ pub fn refused(pid: u32, reason: &str) -> Diagnosis {
     Diagnosis::NoTicks(format!("{name} {reason}"))
 }
 
-/// Diagnoses a process whose agent has reported or not, and ticks by this signal. Returns `None` if
-/// nothing is found, or the process has ended.
+/// Diagnoses a process whose agent has reported or not, and ticks by this signal, or by one that is
+/// not known (0). Returns `None` if nothing is found, or the process has ended.
 pub fn diagnose(pid: u32, signal: u32, has_reported: bool) -> Option<Diagnosis> {
     // A program that is just started or ending has neither arguments nor an environment.
     let has_memory = || !command_line(pid).is_empty();
@@ -113,11 +114,13 @@ fn inspect(pid: u32, signal: u32, has_reported: bool) -> Option<Diagnosis> {
         }
         None => Some(format!("it belongs to user {}, and cannot be inspected", status.users[1])),
         Some(false) => Some(explain_not_loaded(pid, &status)),
-        Some(true) => match explain_no_ticks(pid, &process, signal) {
-            Some(sentence) => return Some(Diagnosis::NoTicks(sentence)),
-            None if has_reported => None,
-            None => explain_not_connected(pid, &status),
-        },
+        Some(true) => {
+            match explain_no_ticks(pid, &process, if signal == 0 { likely_signal(&status) } else { signal }) {
+                Some(sentence) => return Some(Diagnosis::NoTicks(sentence)),
+                None if has_reported => None,
+                None => explain_not_connected(pid, &status),
+            }
+        }
     };
     reason.map(|reason| Diagnosis::NoAgent { process, reason })
 }
@@ -170,6 +173,14 @@ fn explain_missing(what: &str, path: &Path) -> String {
         _ => Path::new("/proc"),
     };
     format!("{what} is not visible in its root directory; bind-mount {} there", quote::name(directory))
+}
+
+/// Returns the signal of the ticks of a process whose agent has not reported one: the last of those
+/// that have a handler, in the order in which agents try them, since the program may handle those
+/// before it; the first one if none has a handler.
+fn likely_signal(status: &ProcStatus) -> u32 {
+    let is_caught = |&&signal: &&i32| status.caught & 1 << (signal - 1) != 0;
+    TICK_SIGNALS.iter().rev().find(is_caught).copied().unwrap_or(TICK_SIGNALS[0]) as u32
 }
 
 /// Explains why ticks by a signal do not reach the agent's handler; `None` if nothing prevents it.
@@ -253,6 +264,13 @@ mod tests {
         child.kill().unwrap();
         child.wait().unwrap();
         diagnosis.unwrap().to_string()
+    }
+
+    #[test]
+    fn the_signal_of_an_agent_that_has_not_reported_is_one_with_a_handler() {
+        let likely = |caught| likely_signal(&ProcStatus { caught, ..ProcStatus::default() });
+        let [urgent, next] = [23, 59].map(|signal| 1u64 << (signal - 1));
+        assert_eq!([0, urgent, next, urgent | next, 1 | next].map(likely), [23, 23, 59, 59, 59]);
     }
 
     #[test]

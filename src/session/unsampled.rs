@@ -16,7 +16,7 @@ use std::collections::{HashMap, VecDeque};
 use super::chance::Chance;
 use crate::attach::diagnose::{self, Diagnosis, diagnose};
 use crate::attach::proc::{self, ProcStat};
-use crate::link::wire::{SCHEDULER_TICK_NS, TICK_SIGNALS};
+use crate::link::wire::SCHEDULER_TICK_NS;
 use crate::profile::Profile;
 use crate::profile::loss::LossCause;
 
@@ -30,8 +30,6 @@ const LAG_NS: u64 = 2_000_000_000;
 /// Smaller differences are not reported: in ns, and as a fraction of the CPU time.
 const LEAST_NS: u64 = 100_000_000;
 const LEAST_SHARE: f64 = 0.01;
-/// The tick signal of a process whose agent has not reported it yet.
-const FIRST_SIGNAL: u32 = TICK_SIGNALS[0] as u32;
 /// The reason for CPU time of processes that were gone before they could be looked at.
 const NEVER_REPORTED: &str = "processes ended before their first tick";
 /// The usual reason for CPU time that agents count as unaccounted.
@@ -231,9 +229,8 @@ impl Ledger {
                 account.diagnosed_unaccounted_ns = shown.unaccounted_ns;
                 account.is_known = account.is_known || diagnose::carries_agent(pid) == Some(true);
                 if account.is_known {
-                    let signal = if shown.signal == 0 { FIRST_SIGNAL } else { shown.signal };
                     let late = shown.is_external.then(|| diagnose::sampled_late(pid)).flatten();
-                    let found = late.or_else(|| diagnose(pid, signal, has_reported));
+                    let found = late.or_else(|| diagnose(pid, shown.signal, has_reported));
                     account.why = found.or(account.why.take());
                 }
             }

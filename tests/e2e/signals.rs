@@ -157,6 +157,18 @@ fn waits_with_a_mask_end_with_their_signal() {
     }
 }
 
+/// A thread that blocks SIGURG before the first tick of its process is sampled by another signal.
+/// The thread's own timer is the only one that can bring that tick.
+#[test]
+fn a_thread_that_blocks_the_signal_before_the_first_tick_is_sampled() {
+    for options in ["--hz 99", "--hz 1000"] {
+        let watched = Batch::new(options).run(&[text(&targets::c("urgent")), "young"]);
+        assert_eq!((watched.ran.code(), watched.ran.out().as_str()), (0, "handled 0, of others 0\n"));
+        let burnt = watched.raw.cum_ns("prof", |name| name == "burn") / 1_000_000;
+        assert!((900..=1_100).contains(&burnt), "{options}: {burnt} ms of 1000; lost {:?}", watched.raw.lost);
+    }
+}
+
 /// The agent notices a signal that is blocked by a raw system call, and uses another one.
 #[test]
 fn ticks_switch_signals_when_theirs_is_blocked_by_a_raw_call() {

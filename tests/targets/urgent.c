@@ -4,6 +4,8 @@
 //   sigset   a handler by sigset(3); holds, sends and releases it three times
 //   late     a handler by sigaction(2) after it has burned for a while; sends it three times
 //   ignored  ignores it, and blocks it by name; sends it, and reads it from a signalfd
+//   young    a thread blocks it by name as soon as it starts, and burns, while the first thread has used no CPU time to speak of
+//   hidden   the same by a system call of its own
 //   unseen   blocks it by a system call of its own, and burns for three seconds
 #define _GNU_SOURCE
 #include <pthread.h>
@@ -43,6 +45,18 @@ static void count_info(int number, siginfo_t *info, void *context) {
 static void *burn_on(void *unused) {
     burn(400);
     return unused;
+}
+
+static sigset_t only_urgent(void);
+
+static void *block_and_burn(void *is_hidden) {
+    sigset_t urgent = only_urgent();
+    if (is_hidden)
+        syscall(SYS_rt_sigprocmask, SIG_BLOCK, &urgent, 0, 8);
+    else
+        pthread_sigmask(SIG_BLOCK, &urgent, 0);
+    burn(1000);
+    return 0;
 }
 
 static sigset_t only_urgent(void) {
@@ -115,6 +129,10 @@ int main(int count_of, char **arguments) {
         }
         burn(100);
         while (read(file, &info, sizeof info) == sizeof info) handled++, foreign += info.ssi_code != SI_USER;
+    } else if (!strcmp(mode, "young") || !strcmp(mode, "hidden")) {
+        pthread_t other;
+        pthread_create(&other, 0, block_and_burn, strcmp(mode, "hidden") ? 0 : &urgent);
+        pthread_join(other, 0);
     } else {
         burn(200);
         syscall(SYS_rt_sigprocmask, SIG_BLOCK, &urgent, 0, 8);

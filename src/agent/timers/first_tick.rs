@@ -27,6 +27,18 @@ pub(crate) fn arm(epoch: u32, config: TimerConfig) -> bool {
     true
 }
 
+/// Arms the timer again while the tick is awaited, with the signal that is in use now. It keeps the
+/// time that it has left.
+pub(crate) fn rearm() {
+    let Some(epoch) = awaited_epoch() else { return };
+    let left_ns = left_ns();
+    delete();
+    if let Some(timer) = Timer::of_first_tick(syscall::getpid(), epoch, tick_signal::tick()) {
+        TIMER.store(timer.id() + 1, Ordering::Release);
+        timer.rearm_for_first_tick(left_ns, counters::config(epoch).time_ns());
+    }
+}
+
 /// Returns the CPU time of the first thread until its tick, ns; 0 if no first tick is awaited.
 pub(crate) fn left_ns() -> u64 {
     match TIMER.load(Ordering::Relaxed) {

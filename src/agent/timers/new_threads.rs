@@ -72,14 +72,19 @@ pub(crate) fn arm_own(tid: u32) {
         {
             timer.arm(1, timer::tick_ns());
         }
-    } else if let Some(epoch) = first_tick::awaited_epoch()
-        && let Some(timer) = Timer::of_first_tick(tid, epoch, tick_signal::tick())
-        && keep(timer, tid)
-    {
-        timer.arm_for_first_tick(counters::config(epoch).time_ns());
-        // A thread that stopped the wait meanwhile may have missed this timer.
+    } else if let Some(epoch) = first_tick::awaited_epoch() {
+        let signal = tick_signal::tick();
+        if let Some(timer) = Timer::of_first_tick(tid, epoch, signal)
+            && keep(timer, tid)
+        {
+            timer.arm_for_first_tick(counters::config(epoch).time_ns());
+        }
+        // A thread that stopped the wait, or moved the ticks, meanwhile may have missed this timer.
         if first_tick::awaited_epoch().is_none() {
             replace(tid);
+        } else if tick_signal::tick() != signal {
+            replace(tid);
+            arm_own(tid);
         }
     }
 }
@@ -147,11 +152,22 @@ pub(crate) fn forget() {
     }
 }
 
-/// Arms the timer that waits for the first tick again, with the signal that is in use now.
+/// Arms the timers that wait for the first tick again, with the signal that is in use now: that of
+/// the first thread and those that other threads have armed for themselves. Each keeps the time
+/// that it has left.
 pub(crate) fn rearm_first_tick() {
-    if first_tick::awaited_epoch().is_some() {
-        disarm();
-        let epoch = counters::current_epoch();
-        first_tick::arm(epoch, counters::config(epoch));
+    let Some(epoch) = first_tick::awaited_epoch() else { return };
+    first_tick::rearm();
+    for place in STARTED.iter() {
+        let entry = place.swap(0, Ordering::AcqRel);
+        if entry != 0 {
+            let (tid, left_ns) = (entry as u32, timer_of(entry).left_ns());
+            timer_of(entry).delete();
+            if let Some(timer) = Timer::of_first_tick(tid, epoch, tick_signal::tick())
+                && keep(timer, tid)
+            {
+                timer.rearm_for_first_tick(left_ns, counters::config(epoch).time_ns());
+            }
+        }
     }
 }

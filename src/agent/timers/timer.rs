@@ -118,6 +118,11 @@ impl Timer {
         self.arm(first_ns(seed() ^ self.0 as u64, period_ns), period_ns);
     }
 
+    /// Arms the timer of a first tick in place of one that had so much time left, ns.
+    pub(crate) fn rearm_for_first_tick(self, left_ns: u64, period_ns: u64) {
+        self.arm(left_ns, first_tick_period_ns(period_ns));
+    }
+
     /// Returns the time until the next tick, ns; 0 if the timer is not armed. timer_gettime(2)
     pub(crate) fn left_ns(self) -> u64 {
         let mut setting = [[0u64; 2]; 2];
