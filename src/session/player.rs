@@ -17,10 +17,11 @@ use super::import::{ImportedRecording, import};
 use super::model::Model;
 use super::recorder::generated_code;
 use super::shown_samples::ShownSamples;
+use super::unsampled::Unsampled;
 use super::warning::warning;
 use crate::link::recording::{
     self, Block, BlockReader, CpuReading, Decoder, FileSymbols, RecordingEntry, RecordingError, RecordingInfo,
-    SymbolStatus,
+    SymbolStatus, UnsampledReading,
 };
 use crate::link::wire::{Clock, ConnectionEvent, Engaged, Engine, Malformed, Message};
 use crate::pprof::profile::SavedProfile;
@@ -128,6 +129,7 @@ pub(super) struct Player {
     /// Whether everything was played.
     pub(super) is_over: bool,
     cpu: Option<CpuReading>,
+    unsampled: Option<UnsampledReading>,
     history: VecDeque<f32>,
     pub(super) ended: Option<(TargetExit, u64)>,
     /// The last sampling that an agent had started.
@@ -153,6 +155,7 @@ impl Player {
             whole_bytes: 0,
             is_over: false,
             cpu: None,
+            unsampled: None,
             history: VecDeque::new(),
             ended: None,
             engaged: None,
@@ -179,7 +182,7 @@ impl Player {
     ) -> Result<Vec<String>, RecordingError> {
         let mut words = Vec::new();
         let mut names = Vec::new();
-        let Player { decoder, at_ns, cpu, history, ended, engaged, shown, .. } = self;
+        let Player { decoder, at_ns, cpu, unsampled, history, ended, engaged, shown, .. } = self;
         let played = decoder.decode_block(&block.plain, |entry| match entry {
             RecordingEntry::Sample(sampled) => {
                 *at_ns = sampled.at_ns.max(*at_ns);
@@ -207,6 +210,10 @@ impl Player {
                     }
                 }
                 *cpu = Some(now);
+            }
+            RecordingEntry::Unsampled(reading) => {
+                *at_ns = reading.at_ns.max(*at_ns);
+                *unsampled = Some(reading);
             }
             RecordingEntry::Exited { at_ns, exit } => *ended = Some((exit, at_ns)),
             RecordingEntry::Time(now_ns) => *at_ns = now_ns.max(*at_ns),
@@ -308,6 +315,13 @@ impl Player {
     /// CPU time of the target so far.
     pub(super) fn cpu_used(&self) -> Duration {
         Duration::from_nanos(self.cpu.map_or(0, |cpu| cpu.used_ns))
+    }
+
+    /// CPU time that has neither samples nor counted losses, ns, and what was said of it.
+    pub(super) fn unsampled(&self) -> (u64, Option<Unsampled>) {
+        let Some(UnsampledReading { uncounted_ns, ns, share, reason, .. }) = &self.unsampled else { return (0, None) };
+        let why = (!reason.is_empty()).then(|| reason.clone());
+        (*uncounted_ns, (*share > 0.0).then_some(Unsampled { ns: *ns, share: *share, why }))
     }
 
     /// CPU use in each of the last seconds, in percent of one core, oldest first.

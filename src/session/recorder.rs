@@ -8,9 +8,11 @@ use std::path::Path;
 use super::facts::TargetExit;
 use super::recording_writer::{Piece, RecordingOutput, RecordingWriter, SavedFile};
 use super::spool::Spool;
+use super::unsampled::Unsampled;
 use crate::link::atomic_file::AtomicFileError;
 use crate::link::recording::{
     self, CpuReading, Encoder, FileSymbols, RecordedFile, RecordedFunction, RecordingInfo, SymbolStatus,
+    UnsampledReading,
 };
 use crate::link::wire::Arrival;
 use crate::profile::Profile;
@@ -111,6 +113,14 @@ impl Recorder {
         if let Some(encoder) = &mut self.encoder {
             encoder.write_cpu(cpu);
         }
+    }
+
+    /// Records the CPU time that has neither samples nor counted losses, and what is said of it.
+    pub(super) fn unsampled(&mut self, at_ns: u64, uncounted_ns: u64, found: Option<&Unsampled>) {
+        let Some(encoder) = &mut self.encoder else { return };
+        let (ns, share) = found.map_or((0, 0.0), |found| (found.ns, found.share));
+        let reason = found.and_then(|found| found.why.clone()).unwrap_or_default();
+        encoder.write_unsampled(&UnsampledReading { at_ns, uncounted_ns, ns, share, reason });
     }
 
     pub(super) fn ended(&mut self, at_ns: u64, how: TargetExit) {

@@ -355,6 +355,7 @@ impl SessionThread {
                 }
                 if !is_over && live.read_ledger(&self.model.profile, &self.settings, now_ns) {
                     self.scheduler.note_news();
+                    self.recorder.unsampled(now_ns, live.ledger.outside_ns, live.ledger.found.as_ref());
                 }
                 if !is_over {
                     live.sample_strangers(&self.model.profile, &self.settings, now_ns);

@@ -41,6 +41,29 @@ fn cpu_time_without_any_tick_is_reported_with_its_reason() {
     assert_eq!(terminal.finish().code(), Some(128 + 9));
 }
 
+/// CPU time that no agent could count is in recordings and saved profiles, and in the headers of
+/// reports. Here a thread has blocked the signal by a raw call before the first tick, so that no
+/// agent thread was spawned.
+#[test]
+fn cpu_time_without_any_tick_is_in_recordings_and_reports() {
+    let binary = targets::c("urgent");
+    let directory = targets::scratch("unsampled");
+    for name in ["file.sigtop", "file.pb.gz"] {
+        let file = directory.join(name);
+        let ran = run(Command::new(SIGTOP).args(["record", "-o"]).arg(&file).arg("--").arg(&binary).arg("hidden"));
+        assert!(ran.err().contains("SIGURG is blocked in 1 of 2 threads of urgent"), "{}", ran.err());
+        let report = run(Command::new(SIGTOP).args(["report", "--text"]).arg(&file));
+        let header = report.out().lines().find(|line| line.starts_with("Samples: ")).map(str::to_owned);
+        let header = header.unwrap_or_else(|| panic!("no header in {}", report.out()));
+        let percent = header.split_once('(').and_then(|(_, rest)| rest.split_once("% miss rate"));
+        let percent: f64 = percent.and_then(|(percent, _)| percent.parse().ok()).expect("a number");
+        assert!(percent >= 90.0 && header.contains(" unaccounted)"), "{name}: {header}");
+    }
+    let view = run(Command::new(SIGTOP).args(["view", "--batch"]).arg(directory.join("file.sigtop")));
+    let all = view.out() + &view.err();
+    assert!(all.contains("% of CPU time not sampled: SIGURG is blocked in 1 of 2 threads of urgent"), "{all}");
+}
+
 /// A process that blocks every signal halfway is sampled in its first half.
 #[test]
 fn only_the_time_without_ticks_is_counted() {

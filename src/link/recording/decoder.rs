@@ -5,7 +5,7 @@ use std::collections::HashMap;
 
 use super::entry::{
     CpuReading, FileSymbols, RecordedFile, RecordedFunction, RecordedSample, RecordingEntry, RecordingInfo,
-    SymbolStatus, TargetExit,
+    SymbolStatus, TargetExit, UnsampledReading,
 };
 use super::format::{MAX_ADDRESSES, MAX_FUNCTIONS, MAX_SOURCES, MAX_TEXT, SAMPLE, kind, sample_field};
 use super::stack_numbers::NumberedStacks;
@@ -79,6 +79,7 @@ impl Decoder {
             kind::TIME => RecordingEntry::Time(self.time(r)?),
             kind::SYMBOLS => RecordingEntry::Symbols(symbols(r)?),
             kind::CPU => RecordingEntry::Cpu(self.cpu(r)?),
+            kind::UNSAMPLED => RecordingEntry::Unsampled(self.unsampled(r)?),
             kind::EXIT => {
                 let at_ns = self.time(r)?;
                 let (code, value) = (r.byte()?, unzigzag(r.varint()?) as i64);
@@ -155,6 +156,15 @@ impl Decoder {
             return Err(Malformed::Field("share of CPU"));
         }
         Ok(CpuReading { at_ns, used_ns, now })
+    }
+
+    fn unsampled(&mut self, r: &mut Reader<'_>) -> Result<UnsampledReading, Malformed> {
+        let (at_ns, uncounted_ns, ns) = (self.time(r)?, r.varint()?, r.varint()?);
+        let share = f64::from_le_bytes(r.array()?);
+        if !(0.0..=1.0).contains(&share) {
+            return Err(Malformed::Field("share of CPU time"));
+        }
+        Ok(UnsampledReading { at_ns, uncounted_ns, ns, share, reason: text(r)? })
     }
 
     fn time(&mut self, r: &mut Reader<'_>) -> Result<u64, Malformed> {

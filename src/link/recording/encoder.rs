@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::mem;
 
 use super::block::{BlockCompressor, header};
-use super::entry::{CpuReading, FileSymbols, RecordedFile, RecordingInfo, SymbolStatus, TargetExit};
+use super::entry::{CpuReading, FileSymbols, RecordedFile, RecordingInfo, SymbolStatus, TargetExit, UnsampledReading};
 use super::format::{BLOCK_TARGET, MAX_ADDRESSES, MAX_FUNCTIONS, MAX_TEXT, SAMPLE, SYMBOLS_TARGET, kind, sample_field};
 use super::stack_numbers::StackNumbers;
 use crate::link::varint::{self, zigzag};
@@ -334,6 +334,17 @@ impl Encoder {
             self.plain.extend(user.to_le_bytes());
             self.plain.extend(system.to_le_bytes());
         }
+        self.close_if_full();
+    }
+
+    /// Writes the CPU time that was not sampled.
+    pub fn write_unsampled(&mut self, reading: &UnsampledReading) {
+        self.plain.push(kind::UNSAMPLED);
+        self.push_time(reading.at_ns);
+        varint::push(&mut self.plain, reading.uncounted_ns);
+        varint::push(&mut self.plain, reading.ns);
+        self.plain.extend(reading.share.to_le_bytes());
+        push_text(&mut self.plain, &reading.reason);
         self.close_if_full();
     }
 

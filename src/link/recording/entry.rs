@@ -46,6 +46,8 @@ pub enum RecordingEntry<'a> {
     Symbols(FileSymbols),
     /// The target's CPU time.
     Cpu(CpuReading),
+    /// CPU time that was not sampled.
+    Unsampled(UnsampledReading),
     /// The target has ended.
     Exited {
         /// Time of the end, ns.
@@ -108,6 +110,21 @@ pub struct CpuReading {
     pub used_ns: u64,
     /// User and system time of all watched processes in the last second, in percent of one CPU.
     pub now: Option<(f32, f32)>,
+}
+
+/// CPU time without samples, as seen from outside. The last reading holds.
+#[derive(Clone, Debug, PartialEq)]
+pub struct UnsampledReading {
+    /// Time of the reading, ns.
+    pub at_ns: u64,
+    /// CPU time that is neither in samples nor in the counted losses, ns.
+    pub uncounted_ns: u64,
+    /// CPU time that was reported as not sampled, with the part that agents have counted, ns.
+    pub ns: u64,
+    /// Fraction of all CPU time that was reported as not sampled; 0 if nothing was reported.
+    pub share: f64,
+    /// The reported reason; empty if there was none.
+    pub reason: String,
 }
 
 /// A file, as modules identify it.

@@ -28,6 +28,7 @@
 //! | 8 exit | how the target ended, and when |
 //! | 9 reset stacks | stack numbers start again from 0 |
 //! | 10 end | empty: the recording is complete |
+//! | 11 unsampled | CPU time that no agent has sampled or counted, and what was said of it |
 //! | 128… sample | see [`SAMPLE`] |
 //!
 //! A stack is written once, as its difference from the previous stack of the same source, and is
@@ -52,7 +53,7 @@ pub use decoder::Decoder;
 pub use encoder::Encoder;
 pub use entry::{
     CpuReading, FileSymbols, RecordedFile, RecordedFunction, RecordedSample, RecordingEntry, RecordingInfo,
-    SymbolStatus, TargetExit,
+    SymbolStatus, TargetExit, UnsampledReading,
 };
 pub use error::RecordingError;
 pub use format::*;

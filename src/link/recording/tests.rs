@@ -19,6 +19,7 @@ enum Written {
     Event(Arrival),
     Symbols(FileSymbols),
     Cpu(CpuReading),
+    Unsampled(UnsampledReading),
     Exit(u64, TargetExit),
     Time(u64),
 }
@@ -47,6 +48,7 @@ fn encode(all: &[Written]) -> Vec<u8> {
             Written::Event(arrival) => encoder.write_event(arrival),
             Written::Symbols(symbols) => encoder.write_symbols(symbols),
             Written::Cpu(cpu) => encoder.write_cpu(cpu),
+            Written::Unsampled(reading) => encoder.write_unsampled(reading),
             Written::Exit(at_ns, exit) => encoder.write_exit(*at_ns, *exit),
             Written::Time(at_ns) => encoder.write_time(*at_ns),
         }
@@ -79,6 +81,7 @@ fn decode(bytes: &[u8]) -> (Vec<Written>, Vec<u32>, Result<bool, RecordingError>
                     }
                     RecordingEntry::Symbols(symbols) => Written::Symbols(symbols),
                     RecordingEntry::Cpu(cpu) => Written::Cpu(cpu),
+                    RecordingEntry::Unsampled(reading) => Written::Unsampled(reading),
                     RecordingEntry::Exited { at_ns, exit } => Written::Exit(at_ns, exit),
                     RecordingEntry::Time(at_ns) => Written::Time(at_ns),
                 });
@@ -207,6 +210,9 @@ fn written() -> impl Strategy<Value = Written> {
         .prop_map(|(file, status, addresses)| Written::Symbols(FileSymbols { file, status, addresses }));
     let cpu = (any::<u64>(), any::<u64>(), proptest::option::of((0.0..9e9f32, 0.0..100f32)))
         .prop_map(|(at_ns, used_ns, now)| Written::Cpu(CpuReading { at_ns, used_ns, now }));
+    let unsampled = (any::<[u64; 3]>(), 0.0..=1.0, ".{0,20}").prop_map(|([at_ns, uncounted_ns, ns], share, reason)| {
+        Written::Unsampled(UnsampledReading { at_ns, uncounted_ns, ns, share, reason })
+    });
     let exit = prop_oneof![
         any::<i32>().prop_map(TargetExit::Exited),
         any::<i32>().prop_map(TargetExit::Killed),
@@ -216,6 +222,7 @@ fn written() -> impl Strategy<Value = Written> {
         20 => arrival,
         1 => symbols,
         1 => cpu,
+        1 => unsampled,
         1 => (any::<u64>(), exit).prop_map(|(at_ns, exit)| Written::Exit(at_ns, exit)),
         1 => any::<u64>().prop_map(Written::Time),
     ]

@@ -10,7 +10,8 @@ pub const VERSION: u16 = 5;
 /// messages of an [interpreter](super::interpreter), and version 4
 /// [`DeepestStack`](super::DeepestStack), the clock of allocations, the formats of lines of older
 /// interpreters, the access to frames and the age of samples, and version 5 the engines of the
-/// samplers outside and frames of the kernel. None changed anything else.
+/// samplers outside, frames of the kernel, and the CPU time that was not sampled. None changed
+/// anything else.
 pub const OLDEST_VERSION: u16 = 1;
 /// Upper half of a wake signal's `si_value`. The lower half is the viewer's pid.
 pub const KNOCK_COOKIE: u32 = 0x5167_70a1;

@@ -4,6 +4,7 @@ use crossbeam_channel::Receiver;
 
 use super::{SampleSource, SessionThread, monotonic_ns};
 use crate::attach::launch;
+use crate::link::recording::CpuReading;
 use crate::session::facts::TargetExit;
 use crate::session::protocol::Notice;
 use crate::session::scheduler::AnswerScope;
@@ -34,6 +35,8 @@ impl SessionThread {
                 self.recorder.ended(monotonic_ns(), ending);
                 if let SampleSource::Live(live) = &mut self.feed {
                     live.ended(ended.user_ns + ended.system_ns, ended.own_ns);
+                    let used_ns = live.cpu_used.as_nanos() as u64;
+                    self.recorder.cpu(&CpuReading { at_ns: monotonic_ns(), used_ns, now: None });
                     return Some(live.agents.flush());
                 }
             }
@@ -56,7 +59,9 @@ impl SessionThread {
             return;
         }
         if let SampleSource::Live(live) = &mut self.feed {
-            live.close_ledger(&self.model.profile, &self.settings, monotonic_ns());
+            let closed_ns = monotonic_ns();
+            live.close_ledger(&self.model.profile, &self.settings, closed_ns);
+            self.recorder.unsampled(closed_ns, live.ledger.outside_ns, live.ledger.found.as_ref());
         }
         self.answer(AnswerScope::Latest, monotonic_ns());
         self.notify(Notice::Ended(ending));

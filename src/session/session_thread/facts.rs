@@ -29,11 +29,11 @@ impl SessionThread {
         let mut states = profile.processes().iter().rev().filter_map(|process| Some(process.engaged.as_ref()?.state));
         let refusal = states.find(is_refusal);
         let mut losses = profile.losses();
-        let mut unsampled = None;
-        if let SampleSource::Live(live) = &self.feed {
-            losses.add_unaccounted(live.ledger.outside_ns, self.settings.period_ns);
-            unsampled = live.ledger.found.clone();
-        }
+        let (uncounted_ns, unsampled) = match &self.feed {
+            SampleSource::Live(live) => (live.ledger.outside_ns, live.ledger.found.clone()),
+            SampleSource::Recording(player) => player.unsampled(),
+        };
+        losses.add_unaccounted(uncounted_ns, self.settings.period_ns);
         let share = (losses.agent_cpu_ns + losses.handler_cpu_ns) as f64 / losses.process_cpu_ns as f64;
         let from_ns = |since_ns: u64, until_ns: u64| Duration::from_nanos(until_ns.saturating_sub(since_ns));
         let origin = match &self.feed {
