@@ -106,21 +106,24 @@ pub fn diagnose(pid: u32, signal: u32, has_reported: bool) -> Option<Diagnosis> 
 }
 
 fn inspect(pid: u32, signal: u32, has_reported: bool) -> Option<Diagnosis> {
-    let process = quote::name(&ProcStat::of(pid).ok()?.comm);
+    let stat = ProcStat::of(pid).ok()?;
+    let process = quote::name(&stat.comm);
+    if stat.has_lost_first_thread() {
+        return Some(Diagnosis::NoTicks(format!("the first thread of {process} has ended, and the agent left it")));
+    }
     let status = ProcStatus::of(pid).ok()?;
+    let signal = if signal == 0 { likely_signal(&status) } else { signal };
     let reason = match carries_agent(pid) {
         _ if is_valgrind(pid) => {
             Some("it runs under Valgrind, whose threads and signals are not the kernel's".to_owned())
         }
         None => Some(format!("it belongs to user {}, and cannot be inspected", status.users[1])),
         Some(false) => Some(explain_not_loaded(pid, &status)),
-        Some(true) => {
-            match explain_no_ticks(pid, &process, if signal == 0 { likely_signal(&status) } else { signal }) {
-                Some(sentence) => return Some(Diagnosis::NoTicks(sentence)),
-                None if has_reported => None,
-                None => explain_not_connected(pid, &status),
-            }
-        }
+        Some(true) => match explain_no_ticks(pid, &process, signal) {
+            Some(sentence) => return Some(Diagnosis::NoTicks(sentence)),
+            None if has_reported => None,
+            None => explain_not_connected(pid, &status),
+        },
     };
     reason.map(|reason| Diagnosis::NoAgent { process, reason })
 }

@@ -285,15 +285,17 @@ impl LiveTarget {
 }
 
 impl LiveTarget {
-    /// Has descendants of programs with the agent sampled that cannot carry it.
+    /// Has programs with the agent sampled that cannot carry it any more, and descendants of theirs
+    /// that cannot carry it.
     pub(super) fn sample_strangers(&mut self, profile: &Profile, settings: &Settings, now_ns: u64) {
         let roots = self.target.agent_pids();
         let is_possible = !settings.engine.is_external() && !settings.clock.is_memory();
-        if is_possible && settings.follow && !roots.is_empty() {
+        if is_possible && !roots.is_empty() {
             let connected: HashSet<u32> =
                 profile.processes().iter().filter(|process| process.connected).map(|process| process.pid).collect();
             let is_connected = |pid| connected.contains(&pid);
-            self.outside.sample_strangers(&roots, is_connected, &mut self.sampler, now_ns);
+            let follow = settings.follow;
+            self.outside.sample_strangers(&roots, follow, is_connected, &mut self.sampler, now_ns);
         }
     }
 

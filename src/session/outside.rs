@@ -79,11 +79,12 @@ impl OutsideProcesses {
         !self.has_failed
     }
 
-    /// Has the descendants of processes sampled that cannot carry the agent, if a look at them is
-    /// due. `connected` returns whether a process is sampled already.
+    /// Has processes, and with `follow` their descendants, sampled that cannot carry the agent, if
+    /// a look at them is due. `connected` returns whether a process is sampled already.
     pub(super) fn sample_strangers(
         &mut self,
         roots: &[u32],
+        follow: bool,
         connected: impl Fn(u32) -> bool,
         sampler: &mut Sampler,
         now_ns: u64,
@@ -92,7 +93,7 @@ impl OutsideProcesses {
             return;
         }
         let started = Instant::now();
-        let descendants = roots.iter().flat_map(|&root| proc::descendants(root));
+        let descendants = roots.iter().filter(|_| follow).flat_map(|&root| proc::descendants(root));
         let pids: HashSet<u32> = roots.iter().copied().chain(descendants).filter(|&pid| !connected(pid)).collect();
         self.programs.retain(|pid, _| pids.contains(pid));
         for pid in pids {

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
-use super::guest::{Guest, WAYS, host, prove, same};
+use super::guest::{Guest, WAYS, eventually, host, prove, same};
 use crate::harness::run::{Batch, SIGTOP, run, text};
 use crate::harness::targets;
 use crate::harness::terminal::Terminal;
@@ -111,12 +111,32 @@ fn the_status_is_that_of_the_programs_last_thread() {
 #[test]
 fn threads_that_outlive_the_first_one_are_sampled() {
     let program = targets::c("ends_first");
-    for way in ["syscall", "inline", "pthread"] {
-        let watched = Batch::new("--hz 250").run(&[text(&program), way, "13", "2000", "inline", "13"]);
+    let ways = [("syscall", ""), ("inline", ""), ("pthread", ""), ("syscall", " --no-follow")];
+    for (way, options) in ways {
+        let watched =
+            Batch::new(&format!("--hz 250{options}")).run(&[text(&program), way, "13", "2000", "inline", "13"]);
         let after = watched.raw.cum_ns("prof", |name| name == "burn_after");
         // The sampler looks every 50 ms for what has no agent, and a busy machine delays it.
         assert!((1_500_000_000..=2_100_000_000).contains(&after), "{way}: {after} ns of 2 s; {:?}", watched.raw.lost);
     }
+}
+
+/// A process that has lost its first thread already can be attached to.
+#[test]
+fn a_process_without_its_first_thread_can_be_attached_to() {
+    let program = targets::c("ends_first");
+    let file = targets::scratch("ends-first").join("a.sigtop");
+    let mut target = Command::new(&program).args(["syscall", "0", "60000", "syscall", "0"]).spawn().expect("target");
+    let stat = format!("/proc/{}/stat", target.id());
+    let has_lost_first = || fs::read_to_string(&stat).is_ok_and(|line| line.contains(") Z "));
+    assert!(eventually(Duration::from_secs(30), has_lost_first));
+    let mut sigtop = Command::new(SIGTOP);
+    sigtop.args(["record", "--duration", "1s", "-o"]).arg(&file).args(["--pid", &target.id().to_string()]);
+    let ran = run(&mut sigtop);
+    target.kill().and_then(|()| target.wait()).expect("a child");
+    assert_eq!(ran.code(), 0, "{}", ran.err());
+    let report = run(Command::new(SIGTOP).args(["report", "--text"]).arg(&file)).out();
+    assert!(report.contains("burn_after") && report.contains("start_thread"), "{report}");
 }
 
 /// Runs sigtop around a program that would run for a minute. Returns what was said, and whether the

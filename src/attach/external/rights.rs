@@ -7,7 +7,7 @@ use std::os::unix::fs::MetadataExt;
 use nix::unistd::geteuid;
 
 use super::{interpreter, perf};
-use crate::attach::proc::{ProcStat, ProcStatus};
+use crate::attach::proc::{ProcStat, ProcStatus, thread_with_memory};
 use crate::attach::program::elf;
 use crate::link::wire::Engine;
 
@@ -87,8 +87,13 @@ pub fn why_stopped(pid: u32, engine: Engine) -> Option<&'static str> {
     }
 }
 
+/// Opens the memory of a process, by another thread if the first one has ended.
 fn memory(pid: u32) -> io::Result<File> {
-    File::open(format!("/proc/{pid}/mem"))
+    let open = |tid: u32| File::open(format!("/proc/{tid}/mem"));
+    open(pid).or_else(|error| match thread_with_memory(pid) {
+        first if first == pid => Err(error),
+        other => open(other),
+    })
 }
 
 /// Explains why the kernel did not let threads of a process be stopped, as a clause about the
