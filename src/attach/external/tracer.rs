@@ -297,6 +297,7 @@ impl Tracer {
                 let _ = self.links.reports.send(TracerReport::TooManyThreads { pid });
                 return;
             }
+            Err(OpenError::Ended) if self.engine == Engine::Events && !scope.is_asleep() => return,
             Err(_) => Engine::Ptrace,
         };
         self.begin(identity, process);
