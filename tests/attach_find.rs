@@ -48,6 +48,7 @@ fn a_launched_process_and_its_child_are_found_until_they_end() {
         words: &words,
         preload: Some(launch::Preload { library: &library, link: "1:2:".as_ref() }),
         variables: &[],
+        gate: None,
     };
     let target = launch(&command, launch::Stdio::Inherit).unwrap();
     let child: u32 = fs::read_to_string(&fifo.0).unwrap().trim().parse().unwrap();

@@ -136,6 +136,7 @@ fn exec_failure_exits_with_126_or_127() {
             words: &words,
             preload: Some(launch::Preload { library: &library, link: LINK.as_ref() }),
             variables: &[],
+            gate: None,
         };
         for stdio in [launch::Stdio::Inherit, launch::Stdio::Terminal { rows: 24, columns: 80 }] {
             let error = launch(&command, stdio).unwrap_err();
@@ -321,6 +322,7 @@ fn killing_the_keeper_hangs_up_the_target_with_an_unknown_reason() {
         words: &words,
         preload: Some(launch::Preload { library: &library, link: LINK.as_ref() }),
         variables: &[],
+        gate: None,
     };
     // The target inherits the disposition, and nohup ignores the signal.
     // SAFETY: the default action is no handler.
@@ -352,6 +354,7 @@ fn the_keeper_holds_only_what_it_needs() {
         words: &words,
         preload: Some(launch::Preload { library: &library, link: LINK.as_ref() }),
         variables: &[],
+        gate: None,
     };
     let extra = File::open("/dev/zero").unwrap();
     let target = launch(&command, launch::Stdio::Terminal { rows: 24, columns: 80 }).unwrap();

@@ -119,7 +119,10 @@ pub(super) fn launch_target(args: &WatchArgs, stdio: Stdio) -> Result<PendingSes
     }
     let variables = args.sampling.jit.unwrap_or_default().variables(&program);
     let settings = with_variables(settings, &variables);
-    let command = launch::LaunchCommand { program: &program, words: &args.command, preload, variables: &variables };
+    // Stops find a program that runs.
+    let gate = sampler.gate().filter(|_| settings.engine != Engine::Ptrace);
+    let command =
+        launch::LaunchCommand { program: &program, words: &args.command, preload, variables: &variables, gate };
     let target = WatchTarget::Launched(launch(&command, stdio)?);
     Ok(PendingSession { target, settings, listener, sampler })
 }

@@ -16,6 +16,7 @@ pub mod external;
 pub mod find;
 pub mod knock;
 pub mod launch;
+pub mod launch_gate;
 pub mod libprofiler;
 pub mod library;
 pub mod network_namespace;

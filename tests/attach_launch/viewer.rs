@@ -38,6 +38,7 @@ fn the_viewer() {
         words: &words,
         preload: Some(launch::Preload { library: &library, link: LINK.as_ref() }),
         variables: &[],
+        gate: None,
     };
     let stdio =
         if way == "inherit" { launch::Stdio::Inherit } else { launch::Stdio::Terminal { rows: 33, columns: 77 } };

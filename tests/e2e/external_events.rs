@@ -36,6 +36,23 @@ fn has_true_shares(mode: &str, hz: f64, variance: f64) -> Watched {
     watched
 }
 
+/// The program waits before it is executed until its events are open.
+#[test]
+fn a_launched_program_is_sampled_from_its_first_instant() {
+    if !are_allowed() {
+        return;
+    }
+    let (mut sampled, mut all) = (0, 0);
+    for _ in 0..8 {
+        let batch = Batch::new("--engine events --hz 250 --budget 100%");
+        let watched = batch.run(&[text(&targets::c("short_lived")), "bursts", "0.15"]);
+        assert_eq!(watched.ran.code(), 0, "{}", watched.ran.err());
+        (sampled, all) = (sampled + watched.raw.weight_ns("prof"), all + watched.ran.number("all"));
+    }
+    // Without the gate, some 30 ms of each run are missing.
+    assert!(sampled as f64 >= 0.93 * all as f64, "{sampled} ns of {all} ns");
+}
+
 /// By stops, the first kind has too little: a stop takes some microseconds to arrive.
 #[test]
 fn turns_of_microseconds_have_their_shares() {

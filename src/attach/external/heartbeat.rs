@@ -7,6 +7,7 @@ use std::os::unix::fs::FileExt;
 use std::time::Duration;
 
 use super::clock::monotonic_ns;
+use crate::attach::launch_gate;
 
 /// Longest time between two signs of life while stops are under way.
 pub(super) const MAX_SILENCE: Duration = Duration::from_millis(50);
@@ -21,6 +22,11 @@ pub(super) struct Heartbeat {
 impl Heartbeat {
     pub(super) fn new(file: File) -> Heartbeat {
         Heartbeat { file, is_stopping: Cell::new(false) }
+    }
+
+    /// Lets a program go on that is launched.
+    pub(super) fn open_gate(&self, pid: u32) {
+        launch_gate::open(&self.file, pid);
     }
 
     /// Gives a sign of life. Nothing is written while no stop is under way.

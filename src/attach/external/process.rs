@@ -39,6 +39,8 @@ const SEARCH_PARTS: usize = 10;
 /// Number of searches of all threads after which missing CPU time is given up.
 const SEARCHES: usize = 4;
 
+/// Time that the kernel takes at most from the record of an execution to the program's stack, ns.
+const EXECUTION_NS: u64 = 200_000_000;
 /// Maximum number of threads whose system times are read one by one.
 const MAX_THREADS_READ: usize = 128;
 /// The CPU time over which a difference between samples by events and the CPU clock is made up
@@ -66,6 +68,8 @@ pub(super) struct WatchedProcess {
     pub(super) parent: u32,
     pub(super) start_ticks: u64,
     stack_start: u64,
+    /// Time from which on it is watched, ns.
+    began_ns: u64,
     pub(super) threads: BTreeMap<u32, WatchedThread>,
     /// Threads that were found since the last tick.
     pub(super) listed: Vec<u32>,
@@ -129,6 +133,7 @@ impl WatchedProcess {
             parent: stat.parent,
             start_ticks: stat.start_ticks,
             stack_start: stat.stack_start,
+            began_ns: monotonic_ns(),
             threads: BTreeMap::new(),
             listed: Vec::new(),
             active: Vec::new(),
@@ -204,7 +209,12 @@ impl WatchedProcess {
                 return ProcessChange::Ended;
             }
             if stat.stack_start != self.stack_start {
-                return ProcessChange::Executed;
+                // The kernel reports that a program is executed before that has its stack.
+                let is_reported = self.has_events() && now_ns.saturating_sub(self.began_ns) < EXECUTION_NS;
+                if !is_reported {
+                    return ProcessChange::Executed;
+                }
+                self.stack_start = stat.stack_start;
             }
             self.parent = stat.parent;
             if stat.threads != self.thread_count && may_list {
@@ -461,7 +471,9 @@ impl WatchedProcess {
         if self.scope.is_asleep() {
             self.restart(now_ns);
         }
-        self.scope = WatchScope::FromNow;
+        if !self.scope.has_children() {
+            self.scope = WatchScope::FromNow;
+        }
     }
 
     /// Begins to sample anew, by another clock.

@@ -25,6 +25,7 @@ use super::rights;
 use super::scope::WatchScope;
 use super::tracer::{Tracer, TracerCommand, TracerLinks, TracerReport};
 use super::walker::{ViewerAddress, Walker};
+use crate::attach::launch_gate;
 use crate::attach::proc::ProcessIdentity;
 use crate::link::wire::{Clock, Engine, PERIODS_NS};
 
@@ -68,9 +69,13 @@ fn parse_setup(line: &[u8]) -> Option<Setup> {
     PERIODS_NS.contains(&period_ns).then_some(Setup { token, config: (clock, period_ns), path, follow, engine })
 }
 
-/// Parses `PID START_TICKS SCOPE`.
+/// Parses `PID START_TICKS SCOPE`, or `prepare PID`.
 fn parse_command(line: &[u8]) -> Option<TracerCommand> {
-    let mut words = std::str::from_utf8(line).ok()?.split_ascii_whitespace();
+    let text = std::str::from_utf8(line).ok()?;
+    if let Some(pid) = text.strip_prefix(launch_gate::COMMAND) {
+        return Some(TracerCommand::Prepare { pid: pid.trim().parse().ok()? });
+    }
+    let mut words = text.split_ascii_whitespace();
     let pid = words.next()?.parse().ok().filter(|&pid| pid > 0)?;
     let start_ticks = words.next()?.parse().ok()?;
     Some(TracerCommand::Watch { process: ProcessIdentity { pid, start_ticks }, scope: WatchScope::parse(words)? })
@@ -188,7 +193,20 @@ mod tests {
             let process = ProcessIdentity { pid: 41, start_ticks: 77 };
             assert_eq!(parse_command(line.as_bytes()), Some(TracerCommand::Watch { process, scope }));
         }
-        for line in ["", "0 1 new", "-1 1 new", "x 1 new", "41", "41 new", "41 1", "41 1 later", "41 1 asleep"] {
+        assert_eq!(parse_command(b"prepare 41"), Some(TracerCommand::Prepare { pid: 41 }));
+        for line in [
+            "prepare",
+            "prepare x",
+            "",
+            "0 1 new",
+            "-1 1 new",
+            "x 1 new",
+            "41",
+            "41 new",
+            "41 1",
+            "41 1 later",
+            "41 1 asleep",
+        ] {
             assert_eq!(parse_command(line.as_bytes()), None, "{line}");
         }
     }

@@ -7,6 +7,7 @@
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
 use std::io::{self, Read, Write};
+use std::os::fd::AsRawFd;
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, Stdio};
@@ -22,6 +23,7 @@ use nix::unistd::setsid;
 use super::scope::WatchScope;
 use super::watchdog::{LOOK, Watchdog};
 use crate::attach::error::AttachError;
+use crate::attach::launch_gate::LaunchGate;
 use crate::attach::proc::ProcessIdentity;
 use crate::link::wire::Engine;
 
@@ -124,6 +126,13 @@ impl Sampler {
             self.shared = Some(Arc::new(Mutex::new(SamplerState { assignment, process })));
         }
         Ok(())
+    }
+
+    /// The gate through which a program is launched, once this sampler is started.
+    pub fn gate(&self) -> Option<LaunchGate> {
+        let state = lock(self.shared.as_ref()?);
+        let process = &state.process;
+        Some(LaunchGate { commands: process.control.as_raw_fd(), answers: process.watchdog.heartbeat().as_raw_fd() })
     }
 
     /// Samples a process from now on. `is_new` if it was just started by the viewer. Does nothing

@@ -55,6 +55,8 @@ const MAX_QUEUED_BYTES: usize = 16 << 20;
 pub(super) enum TracerCommand {
     /// Watch this process.
     Watch { process: ProcessIdentity, scope: WatchScope },
+    /// Open the events of a process that is about to execute a program, and let it go on.
+    Prepare { pid: u32 },
 }
 
 /// A message to the viewer that is no message of a process.
@@ -134,6 +136,8 @@ pub(super) struct Tracer {
     is_throttled: bool,
     /// The rings and events of processes that the kernel samples, once there is one.
     kernel: Option<KernelSampler>,
+    /// Processes with events that are about to execute a program.
+    prepared: HashSet<u32>,
     /// Processes in which an interpreter was found whose frames are to be read.
     interpreted: HashSet<ProcessIdentity>,
 }
@@ -162,6 +166,7 @@ impl Tracer {
             engine,
             is_throttled: false,
             kernel: None,
+            prepared: HashSet::new(),
             interpreted: HashSet::new(),
         }
     }
@@ -200,7 +205,13 @@ impl Tracer {
     fn read_commands(&mut self) -> bool {
         loop {
             match self.links.commands.try_recv() {
+                Ok(TracerCommand::Prepare { pid }) => self.prepare(pid),
                 Ok(TracerCommand::Watch { process, scope }) => {
+                    if self.prepared.contains(&process.pid) {
+                        // It has executed the program, and the record of that is there.
+                        self.read_events();
+                        self.prepared.remove(&process.pid);
+                    }
                     self.given_up.remove(&process);
                     // The viewer asks for the others again if their connections are lost.
                     if scope.has_children() {

@@ -35,6 +35,11 @@ impl Watchdog {
         Watchdog { heartbeat, silent_looks: 0, used_ns: 0 }
     }
 
+    /// The memory file that the sampler shares with this process.
+    pub(super) fn heartbeat(&self) -> &File {
+        &self.heartbeat
+    }
+
     /// Returns whether this sampler hangs while stops are under way. To be asked once in [`LOOK`].
     pub(super) fn finds_hanging(&mut self, sampler: u32) -> bool {
         if !heartbeat::is_silent(&self.heartbeat) {

@@ -15,6 +15,7 @@ use nix::unistd::{ForkResult, Pid, fork, pipe2, read, write};
 
 use super::inherit::{SignalState, closed_at_start};
 use crate::attach::error::AttachError;
+use crate::attach::launch_gate::LaunchGate;
 use crate::attach::program::{Program, ProgramKind};
 use crate::attach::{library, proc, quote};
 use crate::link::wire::LINK_VARIABLE;
@@ -33,6 +34,8 @@ pub struct LaunchCommand<'a> {
     pub preload: Option<Preload<'a>>,
     /// Further variables, with their values.
     pub variables: &'a [(&'static str, String)],
+    /// The gate of the sampler, if the program is sampled by events from its first instant.
+    pub gate: Option<LaunchGate>,
 }
 
 /// The agent that is preloaded into a program.
@@ -53,6 +56,7 @@ pub(super) struct ExecImage {
     environment: Vec<CString>,
     /// The process whose descendants may trace the program, where the kernel asks for consent.
     tracer: u32,
+    gate: Option<LaunchGate>,
 }
 
 /// The error of a program that was not started.
@@ -92,7 +96,7 @@ impl ExecImage {
         for (name, value) in ours {
             environment.push(terminated(&definition(name.into(), &value))?);
         }
-        Ok(ExecImage { path, words, shell_words, environment, tracer: std::process::id() })
+        Ok(ExecImage { path, words, shell_words, environment, tracer: std::process::id(), gate: command.gate })
     }
 
     /// Forks and executes. The child runs `prepare` with all signals blocked, then restores the
@@ -116,6 +120,9 @@ impl ExecImage {
                 // SAFETY: takes integers alone. It fails where no security module asks for consent,
                 // which is none of the program's business.
                 unsafe { libc::prctl(libc::PR_SET_PTRACER, u64::from(self.tracer), 0, 0, 0) };
+                if let Some(gate) = self.gate {
+                    gate.pass();
+                }
                 close_again(report.as_raw_fd());
                 let failure = match ready {
                     Ok(()) => {

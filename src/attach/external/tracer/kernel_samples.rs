@@ -74,6 +74,17 @@ impl Tracer {
         opened
     }
 
+    /// Opens the events of a process that is about to execute a program, if that is allowed, and lets
+    /// it go on.
+    pub(super) fn prepare(&mut self, pid: u32) {
+        if let Ok(identity) = ProcessIdentity::of(pid)
+            && self.open_events(identity, WatchScope::FromStart).is_ok()
+        {
+            self.prepared.insert(pid);
+        }
+        self.heartbeat.open_gate(pid);
+    }
+
     /// Samples a process by stops from now on.
     pub(super) fn close_events(&mut self, pid: u32) {
         if let Some(kernel) = &mut self.kernel {
@@ -163,6 +174,7 @@ impl Tracer {
                 Record::Ended(thread) => {
                     events.forget_thread(thread.tid);
                     missed.remove(&thread.pid);
+                    self.prepared.remove(&thread.tid);
                     if let Some(process) = self.processes.get_mut(&thread.pid).filter(|process| process.has_events()) {
                         process.read_cpu_time(u64::MAX);
                         process.remove_thread(thread.tid);
@@ -210,7 +222,14 @@ impl Tracer {
             if let Some(pid) = executed {
                 kernel.events.forget_process(pid);
                 self.kernel = Some(kernel);
-                self.restart_image(pid);
+                if self.prepared.remove(&pid) {
+                    if let Ok(identity) = ProcessIdentity::of(pid) {
+                        self.roots.insert(identity);
+                        self.watch(identity, WatchScope::FromStart);
+                    }
+                } else {
+                    self.restart_image(pid);
+                }
                 let Some(taken) = self.kernel.take() else { return };
                 kernel = taken;
             }

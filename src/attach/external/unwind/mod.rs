@@ -133,6 +133,8 @@ impl ProcessUnwinder {
         if self.code.refresh(self.pid, maps) {
             self.rules.clear();
             self.frame_sizes.clear();
+            // A program that is just executed may not have had its stack before.
+            self.stack_start = stack_start(self.pid).unwrap_or(self.stack_start);
         }
         self.wants_maps = false;
         self.code.modules()
