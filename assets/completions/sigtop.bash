@@ -77,7 +77,7 @@ _sigtop() {
 
     case "${cmd}" in
         sigtop)
-            opts="-p -F -h -V --pid --no-follow --clock --engine --freq --hz --period --bytes --budget --jit --focus --ignore --tagfocus --thread --process --tagignore --window --sort --cum --names --source-path --python --debuginfod --no-debuginfod --theme --refresh --mouse --no-mouse --tui --quiet --on-quit --save --format --symbols --batch --interval --count --table --memory --symbol-memory --config --no-config --raw --help --version demo env report symbols record view sampler demo-target help"
+            opts="-p -F -h -V --pid --no-follow --clock --engine --freq --hz --period --bytes --budget --jit --focus --ignore --tagfocus --thread --process --tagignore --window --sort --cum --names --source-path --python --kernel --debuginfod --no-debuginfod --theme --refresh --mouse --no-mouse --tui --quiet --on-quit --save --format --symbols --batch --interval --count --table --memory --symbol-memory --config --no-config --raw --help --version demo env report symbols record view sampler demo-target help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 1 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -171,6 +171,10 @@ _sigtop() {
                     COMPREPLY=($(compgen -W "functions mixed native" -- "${cur}"))
                     return 0
                     ;;
+                --kernel)
+                    COMPREPLY=($(compgen -W "on off" -- "${cur}"))
+                    return 0
+                    ;;
                 --theme)
                     COMPREPLY=($(compgen -W "dark light 16 colour-blind" -- "${cur}"))
                     return 0
@@ -227,7 +231,7 @@ _sigtop() {
             return 0
             ;;
         sigtop__subcmd__demo)
-            opts="-p -F -h --pid --no-follow --clock --engine --freq --hz --period --bytes --budget --jit --focus --ignore --tagfocus --thread --process --tagignore --window --sort --cum --names --source-path --python --debuginfod --no-debuginfod --theme --refresh --mouse --no-mouse --tui --quiet --on-quit --save --format --symbols --batch --interval --count --table --memory --symbol-memory --config --no-config --raw --help"
+            opts="-p -F -h --pid --no-follow --clock --engine --freq --hz --period --bytes --budget --jit --focus --ignore --tagfocus --thread --process --tagignore --window --sort --cum --names --source-path --python --kernel --debuginfod --no-debuginfod --theme --refresh --mouse --no-mouse --tui --quiet --on-quit --save --format --symbols --batch --interval --count --table --memory --symbol-memory --config --no-config --raw --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -319,6 +323,10 @@ _sigtop() {
                     ;;
                 --python)
                     COMPREPLY=($(compgen -W "functions mixed native" -- "${cur}"))
+                    return 0
+                    ;;
+                --kernel)
+                    COMPREPLY=($(compgen -W "on off" -- "${cur}"))
                     return 0
                     ;;
                 --theme)
@@ -553,7 +561,7 @@ _sigtop() {
             return 0
             ;;
         sigtop__subcmd__record)
-            opts="-o -d -p -F -h --output --format --duration --on-quit --pid --no-follow --symbols --quiet --clock --engine --freq --hz --period --bytes --budget --jit --python --debuginfod --no-debuginfod --memory --symbol-memory --config --no-config --help"
+            opts="-o -d -p -F -h --output --format --duration --on-quit --pid --no-follow --symbols --quiet --clock --engine --freq --hz --period --bytes --budget --jit --python --kernel --debuginfod --no-debuginfod --memory --symbol-memory --config --no-config --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -631,6 +639,10 @@ _sigtop() {
                     COMPREPLY=($(compgen -W "functions mixed native" -- "${cur}"))
                     return 0
                     ;;
+                --kernel)
+                    COMPREPLY=($(compgen -W "on off" -- "${cur}"))
+                    return 0
+                    ;;
                 --memory)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
@@ -651,7 +663,7 @@ _sigtop() {
             return 0
             ;;
         sigtop__subcmd__report)
-            opts="-o -h --text --top --peek --tree --list --disasm --method --traces --stacks --tags --comments --raw --folded --flame --speedscope --firefox --dot --callgrind --proto --topproto --gperftools --output --focus --ignore --hide --show --show-from --prune-from --tagfocus --tagignore --tagshow --taghide --tagroot --tagleaf --sample-index --nodecount --nodefraction --edgefraction --no-trim --cum --granularity --functions --filefunctions --files --lines --addresses --call-tree --noinlines --symbolize --debuginfod --no-debuginfod --config --no-config --divide-by --mean --showcolumns --relative-percentages --unit --compact-labels --source-path --trim-path --base --diff-base --normalize --drop-negative --help"
+            opts="-o -h --text --top --peek --tree --list --disasm --method --traces --stacks --tags --comments --raw --folded --flame --speedscope --firefox --dot --callgrind --proto --topproto --gperftools --output --focus --ignore --hide --show --show-from --prune-from --tagfocus --tagignore --tagshow --taghide --tagroot --tagleaf --sample-index --nodecount --nodefraction --edgefraction --no-trim --cum --granularity --functions --filefunctions --files --lines --addresses --call-tree --noinlines --kernel --symbolize --debuginfod --no-debuginfod --config --no-config --divide-by --mean --showcolumns --relative-percentages --unit --compact-labels --source-path --trim-path --base --diff-base --normalize --drop-negative --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -749,6 +761,10 @@ _sigtop() {
                     COMPREPLY=($(compgen -W "functions filefunctions files lines addresses" -- "${cur}"))
                     return 0
                     ;;
+                --kernel)
+                    COMPREPLY=($(compgen -W "on off" -- "${cur}"))
+                    return 0
+                    ;;
                 --symbolize)
                     COMPREPLY=($(compgen -W "local none" -- "${cur}"))
                     return 0
@@ -821,7 +837,7 @@ _sigtop() {
             return 0
             ;;
         sigtop__subcmd__view)
-            opts="-h --focus --ignore --tagfocus --thread --process --tagignore --window --sort --cum --names --source-path --python --debuginfod --no-debuginfod --theme --refresh --mouse --no-mouse --tui --quiet --batch --memory --symbol-memory --config --no-config --help"
+            opts="-h --focus --ignore --tagfocus --thread --process --tagignore --window --sort --cum --names --source-path --python --kernel --debuginfod --no-debuginfod --theme --refresh --mouse --no-mouse --tui --quiet --batch --memory --symbol-memory --config --no-config --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -869,6 +885,10 @@ _sigtop() {
                     ;;
                 --python)
                     COMPREPLY=($(compgen -W "functions mixed native" -- "${cur}"))
+                    return 0
+                    ;;
+                --kernel)
+                    COMPREPLY=($(compgen -W "on off" -- "${cur}"))
                     return 0
                     ;;
                 --theme)

@@ -1,6 +1,6 @@
 # Print an optspec for argparse to handle cmd's options that are independent of any subcommand.
 function __fish_sigtop_global_optspecs
-    string join \n p/pid= no-follow clock= engine= F/hz= period= bytes= budget= jit= focus= ignore= tagfocus= thread= process= tagignore= window= sort= cum names= source-path= python= debuginfod no-debuginfod theme= refresh= mouse no-mouse tui quiet on-quit= save= format= symbols batch interval= count= table= memory= symbol-memory= config= no-config raw= h/help V/version
+    string join \n p/pid= no-follow clock= engine= F/hz= period= bytes= budget= jit= focus= ignore= tagfocus= thread= process= tagignore= window= sort= cum names= source-path= python= kernel= debuginfod no-debuginfod theme= refresh= mouse no-mouse tui quiet on-quit= save= format= symbols batch interval= count= table= memory= symbol-memory= config= no-config raw= h/help V/version
 end
 
 function __fish_sigtop_needs_command
@@ -60,6 +60,8 @@ complete -c sigtop -n "__fish_sigtop_needs_command" -l source-path -d 'Search th
 complete -c sigtop -n "__fish_sigtop_needs_command" -l python -d 'Frames to show of Python programs: Python functions, both, or native frames only [default: functions]' -r -f -a "functions\t'Python functions, and native frames outside of the interpreter'
 mixed\t'Python functions and all native frames'
 native\t'native frames only'"
+complete -c sigtop -n "__fish_sigtop_needs_command" -l kernel -d 'Functions of the kernel, which perf events sample if the user may know them [default: on on the screen, off in tables and saved profiles; recordings keep them]' -r -f -a "on\t'functions of the kernel below the function that called it'
+off\t'the time in the kernel belongs to the function that called it'"
 complete -c sigtop -n "__fish_sigtop_needs_command" -l theme -d 'Color theme [default: dark, or light if the terminal reports a light background]' -r -f -a "dark\t'for dark terminals'
 light\t'for light terminals'
 16\t'the terminal\'s own sixteen colours'
@@ -144,6 +146,8 @@ complete -c sigtop -n "__fish_sigtop_using_subcommand demo" -l source-path -d 'S
 complete -c sigtop -n "__fish_sigtop_using_subcommand demo" -l python -d 'Frames to show of Python programs: Python functions, both, or native frames only [default: functions]' -r -f -a "functions\t'Python functions, and native frames outside of the interpreter'
 mixed\t'Python functions and all native frames'
 native\t'native frames only'"
+complete -c sigtop -n "__fish_sigtop_using_subcommand demo" -l kernel -d 'Functions of the kernel, which perf events sample if the user may know them [default: on on the screen, off in tables and saved profiles; recordings keep them]' -r -f -a "on\t'functions of the kernel below the function that called it'
+off\t'the time in the kernel belongs to the function that called it'"
 complete -c sigtop -n "__fish_sigtop_using_subcommand demo" -l theme -d 'Color theme [default: dark, or light if the terminal reports a light background]' -r -f -a "dark\t'for dark terminals'
 light\t'for light terminals'
 16\t'the terminal\'s own sixteen colours'
@@ -212,6 +216,8 @@ filefunctions\t'functions in source files'
 files\t'source files'
 lines\t'source lines'
 addresses\t'addresses'"
+complete -c sigtop -n "__fish_sigtop_using_subcommand report" -l kernel -d 'Whether stacks of recordings have functions of the kernel [default: off]' -r -f -a "on\t'functions of the kernel below the function that called it'
+off\t'the time in the kernel belongs to the function that called it'"
 complete -c sigtop -n "__fish_sigtop_using_subcommand report" -l symbolize -d 'Source of missing names: the mapped files on this machine, or in the directories of $PPROF_BINARY_PATH, or none' -r -f -a "local\t'The mapped files on this machine; mangled names are demangled'
 none\t'No source; all names stay as they are'"
 complete -c sigtop -n "__fish_sigtop_using_subcommand report" -l config -d 'Read this config file instead of $XDG_CONFIG_HOME/sigtop/config.toml' -r -F
@@ -297,6 +303,8 @@ off\t'leave the environment as it is'"
 complete -c sigtop -n "__fish_sigtop_using_subcommand record" -l python -d 'Frames to show of Python programs: Python functions, both, or native frames only [default: functions]' -r -f -a "functions\t'Python functions, and native frames outside of the interpreter'
 mixed\t'Python functions and all native frames'
 native\t'native frames only'"
+complete -c sigtop -n "__fish_sigtop_using_subcommand record" -l kernel -d 'Functions of the kernel, which perf events sample if the user may know them [default: on on the screen, off in tables and saved profiles; recordings keep them]' -r -f -a "on\t'functions of the kernel below the function that called it'
+off\t'the time in the kernel belongs to the function that called it'"
 complete -c sigtop -n "__fish_sigtop_using_subcommand record" -l memory -d 'Memory for stacks and history. Beyond it, the oldest history is dropped, and callers of rare stacks are replaced by `[memory limit]` [default: 512MB]' -r
 complete -c sigtop -n "__fish_sigtop_using_subcommand record" -l symbol-memory -d 'Memory for debug information. Beyond it, and while no name is asked for, large debug information is freed, and read again when it is needed. A single file may take more while its names are asked for: it is read as a whole, not mapped [default: 300MB]' -r
 complete -c sigtop -n "__fish_sigtop_using_subcommand record" -l config -d 'Read this config file instead of $XDG_CONFIG_HOME/sigtop/config.toml' -r -F
@@ -325,6 +333,8 @@ complete -c sigtop -n "__fish_sigtop_using_subcommand view" -l source-path -d 'S
 complete -c sigtop -n "__fish_sigtop_using_subcommand view" -l python -d 'Frames to show of Python programs: Python functions, both, or native frames only [default: functions]' -r -f -a "functions\t'Python functions, and native frames outside of the interpreter'
 mixed\t'Python functions and all native frames'
 native\t'native frames only'"
+complete -c sigtop -n "__fish_sigtop_using_subcommand view" -l kernel -d 'Functions of the kernel, which perf events sample if the user may know them [default: on on the screen, off in tables and saved profiles; recordings keep them]' -r -f -a "on\t'functions of the kernel below the function that called it'
+off\t'the time in the kernel belongs to the function that called it'"
 complete -c sigtop -n "__fish_sigtop_using_subcommand view" -l theme -d 'Color theme [default: dark, or light if the terminal reports a light background]' -r -f -a "dark\t'for dark terminals'
 light\t'for light terminals'
 16\t'the terminal\'s own sixteen colours'

@@ -17,6 +17,7 @@ use crate::keyword::did_you_mean::did_you_mean;
 use crate::keyword::{self, Keyword};
 use crate::link::wire::{Clock, Engine};
 use crate::profile::interpreter_view::InterpreterView;
+use crate::profile::kernel_frames::KernelFrames;
 use crate::tally::query::Sort;
 use crate::tui::command::options::{self, Window};
 use crate::tui::keymap::{self, KeymapError};
@@ -57,6 +58,8 @@ pub struct Defaults {
     pub names: Option<NameStyle>,
     /// The frames to show of Python programs.
     pub python: Option<InterpreterView>,
+    /// Whether stacks have functions of the kernel.
+    pub kernel: Option<KernelFrames>,
     /// Directories that are searched for source files.
     pub source_path: Vec<PathBuf>,
     /// Whether debuginfod servers are asked.
@@ -124,7 +127,7 @@ const DEFAULTS: &str = "defaults";
 const KEYS: &str = "keys";
 
 /// All settings except keys.
-pub static SETTINGS: [Setting; 16] = [
+pub static SETTINGS: [Setting; 17] = [
     Setting {
         table: "",
         ..keyword_setting::<ThemeName>("theme", "\"light\"", "colour theme", |defaults, text| {
@@ -154,6 +157,9 @@ pub static SETTINGS: [Setting; 16] = [
     }),
     keyword_setting::<InterpreterView>("python", "\"mixed\"", "frames of Python programs", |defaults, text| {
         store(&mut defaults.python, keyword::parse(text))
+    }),
+    keyword_setting::<KernelFrames>("kernel", "\"off\"", "functions of the kernel", |defaults, text| {
+        store(&mut defaults.kernel, keyword::parse(text))
     }),
     setting(DEFAULTS, "source-path", "\"/src/app:/src/lib\"", "directories with source files", |defaults, text| {
         defaults.source_path = text.split(':').filter(|part| !part.is_empty()).map(PathBuf::from).collect();

@@ -17,6 +17,7 @@ use super::save::{SaveError, SaveTarget};
 use super::settings::apply_config;
 use super::start::{Selection, attach_target, interrupt_channel, launch_target, select_processes, start_session};
 use crate::attach::launch::Stdio;
+use crate::profile::kernel_frames::KernelFrames;
 use crate::session::{Answer, Command, Facts, Notice, RecordingOptions, SavedFile, Session, TargetExit, WatchTarget};
 use crate::symbols::sanitize::sanitize;
 use crate::tally::measure;
@@ -51,6 +52,9 @@ pub(super) fn run(record: &RecordArgs) -> Result<u8, Failure> {
     };
     pending.settings.answer_ns = PROGRESS_INTERVAL_NS;
     pending.settings.sample_times = save.needs_sample_times();
+    // A recording keeps all frames, and takes the names of the kernel's along.
+    pending.settings.keeps_kernel =
+        matches!(save, SaveTarget::Recording) || args.stacks.kernel == Some(KernelFrames::On);
     let launched = match &pending.target {
         WatchTarget::Launched(target) => Some(target.pid),
         WatchTarget::Attached(_) => None,

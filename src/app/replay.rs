@@ -69,6 +69,8 @@ pub(super) struct ReplayOptions {
     pub(super) servers: Option<DebuginfodClient>,
     /// Whether names come from the recording alone, not from files on this machine.
     pub(super) keeps_names: bool,
+    /// Whether stacks keep the functions of the kernel.
+    pub(super) keeps_kernel: bool,
 }
 
 /// Converts a recording into a profile. Warnings go to stderr.
@@ -91,7 +93,7 @@ pub(super) fn finish(from: Box<dyn Read + Send>, name: &str, how: &ReplayOptions
     let servers = how.servers.as_ref().map(DebuginfodClient::share);
     let patience = if servers.is_some() { downloads::MAX_TIME } else { Duration::ZERO };
     let symbols = SymbolOptions { servers, reads_files: !how.keeps_names, ..settings.symbols };
-    let settings = Settings { sample_times, symbols, ..settings };
+    let settings = Settings { sample_times, symbols, keeps_kernel: how.keeps_kernel, ..settings };
     let session = Session::play(source, false, settings).map_err(|error| format!("cannot be replayed: {error}"))?;
     wait_for_playback(&session, patience + MAX_SYMBOL_WAIT);
     let stopped = || "cannot be replayed: the session stopped early".to_owned();

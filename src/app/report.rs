@@ -20,6 +20,7 @@ use crate::pprof::merge::Subtraction;
 use crate::pprof::profile::SavedProfile;
 use crate::pprof::report::{ReportError, ReportKind, ReportOptions, generate, prepare};
 use crate::pprof::symbolize::{locate_binaries, symbolize_locations};
+use crate::profile::kernel_frames::KernelFrames;
 use crate::symbols::download::DebuginfodClient;
 
 /// Runs `sigtop report`.
@@ -125,7 +126,8 @@ fn read_profiles(
 ) -> Result<SavedProfile, CommandError> {
     let sample_times = matches!(options.kind, ReportKind::Export(format) if format.has_time_axis());
     let keeps_names = args.symbolize == Symbolize::None;
-    let how = ReplayOptions { sample_times, servers: servers.cloned(), keeps_names };
+    let keeps_kernel = args.kernel == Some(KernelFrames::On);
+    let how = ReplayOptions { sample_times, servers: servers.cloned(), keeps_names, keeps_kernel };
     let mut read_all = |names: &[String]| {
         let profiles: Result<Vec<SavedProfile>, CommandError> =
             names.iter().map(|name| read_profile(name, &how, warnings)).collect();

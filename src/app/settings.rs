@@ -6,6 +6,7 @@ use super::args::WatchArgs;
 use super::config::{self, Config};
 use super::failure::Failure;
 use super::screen::uses_screen;
+use crate::profile::kernel_frames::KernelFrames;
 use crate::session::{ANSWER_NS, Question, Settings};
 use crate::symbols::download::DebuginfodClient;
 use crate::symbols::source::SourceFinder;
@@ -55,6 +56,7 @@ pub(super) fn session_settings(args: &WatchArgs, command: &[OsString]) -> Settin
                 ..Filters::default()
             },
             sort: args.sort(),
+            hides_kernel: args.stacks.kernel == Some(KernelFrames::Off),
             ..Question::default()
         },
         follow: !args.no_follow,
@@ -71,6 +73,8 @@ pub(super) fn session_settings(args: &WatchArgs, command: &[OsString]) -> Settin
         budget: args.budget(),
         memory_bytes: args.memory_bytes(),
         interpreter_view: args.interpreter_view(),
+        // On the screen, a key shows or hides them.
+        keeps_kernel: uses_screen(args) || args.stacks.kernel == Some(KernelFrames::On),
         sample_times: false,
     }
 }

@@ -7,6 +7,7 @@ use super::by_clock::ByClock;
 use super::change_log::{ChangeLog, LoggedSample};
 use super::hash::IdMap;
 use super::interpreter_view::{InterpreterView, SampledFrame, choose_frames};
+use super::kernel_frames::leave_out_kernel;
 use super::loss::Overflows;
 use super::memory::MemoryLimit;
 use super::module::ModuleTable;
@@ -48,6 +49,8 @@ pub struct Profile {
     pub scripts: ScriptTable,
     /// The frames that are shown of threads that run an interpreter.
     pub interpreter_view: InterpreterView,
+    /// Whether functions of the kernel are left out of stacks.
+    pub leaves_out_kernel: bool,
     pub(super) processes: Vec<Process>,
     pub(super) threads: Vec<Thread>,
     /// Number of times that a thread got a name.
@@ -370,14 +373,15 @@ impl Profile {
             let truncated = self.stacks.frame_id(Frame::Truncated);
             stack = self.stacks.push(stack, truncated);
         }
-        if received.frames.iter().any(|&word| is_interpreted(word)) {
-            let sampled = sampled_frames(process, id, &self.scripts, received.frames);
+        let frames = if self.leaves_out_kernel { leave_out_kernel(received.frames) } else { received.frames };
+        if frames.iter().any(|&word| is_interpreted(word)) {
+            let sampled = sampled_frames(process, id, &self.scripts, frames);
             for frame in choose_frames(self.interpreter_view, &sampled).into_iter().rev() {
                 let frame = self.stacks.frame_id(frame);
                 stack = self.stacks.push(stack, frame);
             }
         } else {
-            for &word in received.frames.iter().rev() {
+            for &word in frames.iter().rev() {
                 let frame = match word {
                     FRAMES_LEFT_OUT => self.stacks.frame_id(Frame::LeftOut),
                     _ => process.frame(id, FrameAddress::unpack(word).lookup(), &mut self.stacks),

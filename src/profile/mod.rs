@@ -12,6 +12,7 @@ pub(crate) mod hash;
 mod history;
 mod ids;
 pub mod interpreter_view;
+pub mod kernel_frames;
 mod live_allocations;
 pub mod loss;
 mod memory;

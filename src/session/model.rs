@@ -427,11 +427,21 @@ impl Model {
     }
 
     fn query(&self, span: Span) -> Query {
-        let Question { filters, sort, group, roots, fold_idle, .. } = &self.question;
+        let Question { filters, sort, group, roots, fold_idle, hides_kernel, .. } = &self.question;
         let (clock, filters) = (self.clock, filters.clone());
         // A thread may be idle now and not in the baseline: differences count all threads.
         let fold_idle = *fold_idle && self.baseline.is_none();
         let generation = Generation::Current;
-        Query { generation, clock, span, filters, sort: *sort, group: *group, roots: *roots, fold_idle }
+        Query {
+            generation,
+            clock,
+            span,
+            filters,
+            sort: *sort,
+            group: *group,
+            roots: *roots,
+            fold_idle,
+            shows_kernel: !hides_kernel,
+        }
     }
 }

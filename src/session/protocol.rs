@@ -35,6 +35,8 @@ pub struct Question {
     /// Whether idle threads are folded, see [`Query::fold_idle`](crate::tally::query::Query). Saved
     /// profiles contain their samples in any case.
     pub fold_idle: bool,
+    /// Whether the functions of the kernel are left out of stacks.
+    pub hides_kernel: bool,
     /// Full name of the function whose callers and callees are shown.
     pub centre: Option<String>,
     /// The callers and callees whose own callers and callees are shown.

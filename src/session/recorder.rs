@@ -14,7 +14,7 @@ use crate::link::recording::{
     self, CpuReading, Encoder, FileSymbols, RecordedFile, RecordedFunction, RecordingInfo, SymbolStatus,
     UnsampledReading,
 };
-use crate::link::wire::Arrival;
+use crate::link::wire::{Arrival, KERNEL_PATH};
 use crate::profile::Profile;
 use crate::profile::module::ModuleFile;
 use crate::profile::process::ProcessId;
@@ -87,7 +87,9 @@ impl Recorder {
     }
 
     pub(super) fn named(&mut self, reply: &SymbolReply, profile: &Profile) {
-        if let (Some(encoder), true) = (&mut self.encoder, self.names) {
+        // Nothing can tell the names of a kernel once it has been started again.
+        let is_kernel = profile.modules.file(reply.module).path.as_os_str().as_encoded_bytes() == KERNEL_PATH;
+        if let (Some(encoder), true) = (&mut self.encoder, self.names || is_kernel) {
             encoder.write_symbols(&named(reply, profile));
         }
     }

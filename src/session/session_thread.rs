@@ -134,6 +134,7 @@ impl SessionThread {
         let mut model = Model::new(settings.clock, settings.question.clone());
         model.profile.set_memory_limit(settings.memory_bytes);
         model.profile.interpreter_view = settings.interpreter_view;
+        model.profile.leaves_out_kernel = !settings.keeps_kernel;
         if settings.sample_times {
             model.profile.keep_sample_times();
         }

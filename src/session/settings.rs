@@ -93,6 +93,8 @@ pub struct Settings {
     pub memory_bytes: u64,
     /// The frames that are shown of threads that run an interpreter.
     pub interpreter_view: InterpreterView,
+    /// Whether stacks keep the functions of the kernel. The question may hide them.
+    pub keeps_kernel: bool,
     /// Whether to keep the time of every sample, for file formats with a time axis.
     pub sample_times: bool,
 }

@@ -25,6 +25,8 @@ pub(super) struct TimedReplay {
     pub(super) facts: Facts,
     pub(super) memory_bytes: u64,
     pub(super) interpreter_view: InterpreterView,
+    /// Whether stacks keep the functions of the kernel.
+    pub(super) keeps_kernel: bool,
 }
 
 impl TimedReplay {
@@ -39,6 +41,7 @@ impl TimedReplay {
         let mut model = Model::new(self.part.query.clock, Question::default());
         model.profile.set_memory_limit(self.memory_bytes);
         model.profile.interpreter_view = self.interpreter_view;
+        model.profile.leaves_out_kernel = !self.keeps_kernel;
         model.profile.keep_sample_times();
         let mut player = Player::new(about, false);
         player.shown = self.shown;

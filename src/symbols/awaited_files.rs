@@ -8,6 +8,7 @@ use std::thread::Builder;
 use crossbeam_channel::{Receiver, Sender, never, unbounded};
 
 use super::download::DebuginfodClient;
+use super::kallsyms;
 use super::messages::SymbolRequest;
 use crate::profile::module::ModuleId;
 
@@ -59,7 +60,7 @@ impl AwaitedFiles {
         if self.waiting.contains_key(module) {
             return true;
         }
-        let is_file = !build_id.is_empty() && file.path != Path::new("[vdso]");
+        let is_file = !build_id.is_empty() && file.path != Path::new("[vdso]") && !kallsyms::is_kernel(file);
         let Some(jobs) = self.jobs.as_ref().filter(|_| is_file) else { return false };
         if !self.tried.insert(*module) {
             return false;

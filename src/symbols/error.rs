@@ -37,6 +37,12 @@ pub enum Error {
         /// The file.
         path: PathBuf,
     },
+    /// It is the code of a kernel that does not run here, or that was started again since.
+    OtherKernel,
+    /// It is the code of the kernel, which does not tell its addresses to this user.
+    HiddenKernel,
+    /// It is the code of the kernel, which is in no file that is read.
+    KernelCode,
     /// No symbol covers an address.
     Nameless {
         /// The file.
@@ -63,7 +69,10 @@ impl Error {
         | Error::Changed { path, .. }
         | Error::Replaced { path }
         | Error::Nameless { path, .. }
-        | Error::TooLarge { path, .. }) = &mut self;
+        | Error::TooLarge { path, .. }) = &mut self
+        else {
+            return self;
+        };
         *path = name.to_owned();
         self
     }
@@ -76,7 +85,7 @@ impl Error {
             Error::Malformed { .. } => 1,
             Error::TooLarge { .. } => 2,
             Error::Replaced { .. } | Error::Nameless { .. } => 3,
-            Error::Changed { .. } => 4,
+            Error::Changed { .. } | Error::OtherKernel | Error::HiddenKernel | Error::KernelCode => 4,
         }
     }
 }
@@ -111,6 +120,16 @@ impl fmt::Display for Error {
                     "{} was replaced since it was mapped: start the program anew to see its functions",
                     name(path)
                 )
+            }
+            Error::OtherKernel => f.write_str(
+                "these are addresses of a kernel that does not run here: record with --symbols to keep names",
+            ),
+            Error::HiddenKernel => f.write_str(
+                "/proc/kallsyms hides the addresses of the kernel: run sigtop with sudo, or: \
+                 sudo sysctl kernel.kptr_restrict=0",
+            ),
+            Error::KernelCode => {
+                f.write_str("the code of the kernel is not shown: its functions have their names from /proc/kallsyms")
             }
             Error::Nameless { path, address } => {
                 write!(

@@ -24,6 +24,7 @@ mod elf;
 pub mod error;
 pub mod explain;
 pub mod jit;
+mod kallsyms;
 mod library;
 mod line_worker;
 pub mod listing;

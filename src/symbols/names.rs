@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, HashMap};
 
 use super::jit::worker::{GeneratingProcess, JitReply, JitRequest};
+use super::kallsyms;
 use super::messages::{ResolvedLine, SymbolReply, SymbolRequest, SymbolState};
 use super::sanitize::sanitize;
 use super::simplify::tidy;
@@ -38,6 +39,7 @@ impl Function {
         let module = self.module.rsplit('/').next().unwrap_or_default();
         let place = self.full.strip_prefix(module).and_then(|rest| rest.strip_prefix("+0x"));
         self.full != UNNAMED_CODE
+            && self.full != self.module
             && !place.is_some_and(|place| !place.is_empty() && place.bytes().all(|byte| byte.is_ascii_hexdigit()))
     }
 }
@@ -124,7 +126,11 @@ impl Names {
                     });
                     request.addresses.push((id, address));
                     self.pending += 1;
-                    let name = sanitize(&format!("{}+{address:#x}", file.name()));
+                    let name = match kallsyms::is_kernel(file) {
+                        // A place in it tells nothing.
+                        true => file.name(),
+                        false => sanitize(&format!("{}+{address:#x}", file.name())),
+                    };
                     (name, sanitize(&file.path.to_string_lossy()), false)
                 }
                 Frame::Unmapped { process, code_version, address } => {

@@ -12,6 +12,7 @@ use std::path::{Path, PathBuf};
 use super::debuginfod;
 use super::elf::{Elf, string_at};
 use super::error::{Error, hex};
+use super::kallsyms;
 use super::mini_debug_info;
 use crate::profile::module::ModuleFile;
 
@@ -25,6 +26,9 @@ const MAX_LINK_BYTES: u64 = 64 << 10;
 /// Opens the file of a module as process `pid` sees it, or else as sigtop does. It must have the
 /// module's build id; a module without one must have the same inode, if inodes can be compared.
 pub(super) fn open(file: &ModuleFile, pid: u32) -> Result<Elf, Error> {
+    if kallsyms::is_kernel(file) {
+        return Err(Error::KernelCode);
+    }
     if file.path == Path::new("[vdso]") {
         return vdso();
     }

@@ -98,6 +98,20 @@ impl SymbolTable {
         Ok(table)
     }
 
+    /// Creates a table of functions by their starts, in the order of their addresses. Each reaches
+    /// to the next.
+    pub(super) fn of_starts(functions: &[(u64, &[u8])]) -> SymbolTable {
+        let mut names = Vec::new();
+        let mut ranges = Vec::with_capacity(functions.len());
+        for (index, &(start, name)) in functions.iter().enumerate() {
+            let end = functions.get(index + 1).map_or(u64::MAX, |next| next.0);
+            ranges.push(SymbolRange { start, end, name: names.len() as u32 });
+            names.extend(name.iter().copied().filter(|&byte| byte != 0).chain([0]));
+        }
+        let symbol_bytes = names.len();
+        SymbolTable { ranges: ranges.into(), names: names.into(), is_full: true, symbol_bytes }
+    }
+
     /// The raw name of the function at an address.
     pub(super) fn name(&self, address: u64) -> Option<&[u8]> {
         self.function(address).map(|(_, _, name)| name)

@@ -21,6 +21,7 @@ use super::demangle::Demangler;
 use super::download::DebuginfodClient;
 use super::dwarf;
 use super::error::{Error, catch_panic};
+use super::kallsyms;
 use super::line_worker::{self, CodeJob, LineJob, LineTask, without_line};
 pub use super::messages::{CodeReply, CodeRequest, ResolvedLine, SymbolReply, SymbolRequest, SymbolState};
 use super::object;
@@ -272,6 +273,15 @@ impl ModuleSymbols {
 
     /// Reads the symbols of a file. Once it is known that there are line tables, calls `prepare`.
     fn read(file: &ModuleFile, pid: u32, prepare: impl FnOnce()) -> Result<ModuleSymbols, Error> {
+        if kallsyms::is_kernel(file) {
+            let table = kallsyms::read(file)?;
+            return Ok(ModuleSymbols {
+                table,
+                names: Demangler::default(),
+                has_lines: false,
+                build_id: Box::default(),
+            });
+        }
         let elf = object::open(file, pid)?;
         let is_whole = elf.section(b".symtab").is_some() && dwarf::is_in(&elf);
         let debug = if is_whole { None } else { object::debug_file(&elf, file, pid) };

@@ -134,6 +134,8 @@ pub enum Action {
     Base,
     /// Fold idle threads by wall-clock time, or show them.
     Idle,
+    /// Show functions of the kernel, or hide them.
+    Kernel,
     /// Show or close the detail card of the selected function.
     Card,
     /// Switch to the next longer or shorter window.

@@ -91,6 +91,7 @@ pub struct App {
     pub(super) relative: bool,
     /// Whether idle threads are folded.
     pub(super) fold_idle: bool,
+    pub(super) hides_kernel: bool,
     /// Whether the detail card of the selected function is shown.
     pub(super) card: bool,
     pub(super) frozen: bool,
@@ -151,6 +152,7 @@ impl App {
             unit: ValueUnit::for_report(Clock::Prof, options.period_ns, UNIT_TOTAL_NS),
             relative: false,
             fold_idle: true,
+            hides_kernel: options.question.hides_kernel,
             card: false,
             frozen: false,
             timeline: TimelineState::default(),
@@ -324,6 +326,7 @@ impl App {
             Action::Roots => self.step_roots(),
             Action::Names => self.names = self.names.next(),
             Action::Idle => self.toggle_idle(),
+            Action::Kernel => self.toggle_kernel(),
             Action::Card => self.card = !self.card,
             Action::Base => self.relative = !self.relative,
             Action::Window(step) => self.step_window(step),
@@ -428,6 +431,7 @@ impl App {
             group: self.group,
             roots: self.roots,
             fold_idle: self.fold_idle,
+            hides_kernel: self.hides_kernel,
             centre,
             unfolded: if shows(Pane::Callers) { self.callers.unfolded().to_vec() } else { Vec::new() },
             listing,

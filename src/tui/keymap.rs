@@ -241,6 +241,7 @@ pub fn action_name(binding: &Binding) -> Option<&'static str> {
         Action::Names => "names",
         Action::Base => "base",
         Action::Idle => "idle-threads",
+        Action::Kernel => "kernel",
         Action::Card => "card",
         Action::Window(1) => "window-longer",
         Action::Window(_) => "window-shorter",

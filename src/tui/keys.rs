@@ -303,6 +303,7 @@ pub static TABLE: &[Binding] = &[
     bind(P::Screen, &[char('t')], "t", A::Names, "function names short, full or bare", ("names", 2)),
     bind(P::Screen, &[char('%')], "%", A::Base, "percentages of the total or of what is shown", NO_HINT),
     bind(P::Screen, &[char('Z')], "Z", A::Idle, "wall-clock time: show idle threads, or fold them", NO_HINT),
+    bind(P::Screen, &[char('V')], "V", A::Kernel, "functions of the kernel, shown or hidden", NO_HINT),
     bind(P::Screen, &[char('D')], "D", A::Card, "details of the selected function, on or off", NO_HINT),
     bind(P::Screen, &[char('w')], "w", A::Window(1), WINDOW, ("window", 6)),
     bind(P::Screen, &[char('W')], "W", A::Window(-1), WINDOW, NO_HINT),

@@ -539,7 +539,7 @@ fn gives_calls_the_share_of_system_time(engine: &str) {
         let (mut user, mut system) = (0, 0);
         // On a busy machine, one run has too few.
         while samples <= 300 {
-            let watched = Batch::new(&format!("--engine {engine} --hz 250 --budget 100%")).run(&[
+            let watched = Batch::new(&format!("--engine {engine} --hz 250 --budget 100% --kernel on")).run(&[
                 text(&targets::c("calls")),
                 kind,
                 "2",

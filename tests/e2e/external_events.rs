@@ -93,7 +93,7 @@ fn system_time_is_sampled_below_the_call_or_by_itself() {
     if !are_allowed() {
         return;
     }
-    let watched = Batch::new("--engine events --hz 250").run(&[text(&targets::c("calls")), "long", "2"]);
+    let watched = Batch::new("--engine events --hz 250 --kernel on").run(&[text(&targets::c("calls")), "long", "2"]);
     let in_kernel = || watched.raw.of("prof").filter(|entry| !entry.kernel.is_empty());
     let (user, system) = (watched.ran.number("user"), watched.ran.number("system"));
     let share = in_kernel().map(|entry| entry.weight_ns).sum::<u64>() as f64 / (user + system) as f64;
@@ -105,6 +105,29 @@ fn system_time_is_sampled_below_the_call_or_by_itself() {
         nix::unistd::geteuid().is_root() || text.trim().parse::<i32>().is_ok_and(|setting| setting <= 1)
     });
     assert_eq!((below_call > 0, is_deep), (may_look, may_look), "{:?}", watched.raw.of("prof").next());
+}
+
+/// Reports equal pprof's on the same samples: functions of the kernel are in them only if they are
+/// asked for.
+#[test]
+fn reports_have_functions_of_the_kernel_if_they_are_asked_for() {
+    if !are_allowed() {
+        return;
+    }
+    let file = targets::scratch("events").join("kernel.sigtop");
+    let mut command = Command::new(SIGTOP);
+    command.args(["record", "--engine", "events", "--symbols", "-o"]).arg(&file).arg("--");
+    assert_eq!(run(command.arg(targets::c("calls")).args(["long", "1"])).code(), 0);
+    let report = |options: &[&str]| run(Command::new(SIGTOP).args(["report", "--cum"]).args(options).arg(&file)).out();
+    let (without, with) = (report(&[]), report(&["--kernel", "on"]));
+    let has = |report: &str, name: &str| report.lines().any(|line| line.ends_with(name));
+    assert!(has(&without, " in_kernel") || has(&without, "[kernel]"), "{without}");
+    assert!(!has(&without, "do_syscall_64"), "{without}");
+    let names_are_known =
+        std::fs::read_to_string("/proc/kallsyms").is_ok_and(|text| !text.starts_with("0000000000000000"));
+    if nix::unistd::geteuid().is_root() && names_are_known {
+        assert!(has(&with, "do_syscall_64") && has(&with, " in_kernel"), "{with}");
+    }
 }
 
 fn without_events(arguments: &[&str]) -> Command {

@@ -7,6 +7,7 @@ mod diff;
 mod flame;
 mod idle;
 mod incremental;
+mod kernel;
 mod lines;
 mod memory;
 mod stacks;

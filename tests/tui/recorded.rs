@@ -45,6 +45,7 @@ fn start(name: &str, file: impl Read + Send + 'static) -> sigtop::session::Sessi
         budget: 0.01,
         memory_bytes: 512 << 20,
         interpreter_view: Default::default(),
+        keeps_kernel: false,
         sample_times: false,
     };
     sigtop::session::Session::play(source, false, settings).expect("threads")

@@ -8,6 +8,7 @@ use super::parsers::{keyword_parser, parse_pattern, parse_process, parse_tag, pa
 use crate::app::jit_maps::JitMaps;
 use crate::link::wire::{Clock, Engine};
 use crate::profile::interpreter_view::InterpreterView;
+use crate::profile::kernel_frames::KernelFrames;
 use crate::tally::query::tags::TagFilter;
 use crate::tally::query::{Pattern, Sort};
 use crate::tui::command::options::{self, Window};
@@ -123,6 +124,11 @@ pub struct StackArgs {
     /// functions]
     #[arg(long, value_parser = keyword_parser::<InterpreterView>(), value_name = "FRAMES", help_heading = "Display")]
     pub python: Option<InterpreterView>,
+
+    /// Functions of the kernel, which perf events sample if the user may know them [default: on on
+    /// the screen, off in tables and saved profiles; recordings keep them]
+    #[arg(long, value_parser = keyword_parser::<KernelFrames>(), value_name = "WHEN", help_heading = "Display")]
+    pub kernel: Option<KernelFrames>,
 }
 
 /// The screen.

@@ -9,6 +9,7 @@ use super::parsers::{keyword_parser, parse_pattern};
 use crate::pprof::format::SaveFormat;
 use crate::pprof::report::{Granularity, ReportKind, ReportOptions};
 use crate::pprof::tag_filter::TagFilter;
+use crate::profile::kernel_frames::KernelFrames;
 use crate::tally::query::{Filters, Pattern};
 
 /// The arguments of `sigtop report`.
@@ -132,6 +133,10 @@ pub struct Report {
     /// Attribute inlined code to the function that it was inlined into
     #[arg(long, help_heading = "Display")]
     pub noinlines: bool,
+
+    /// Whether stacks of recordings have functions of the kernel [default: off]
+    #[arg(long, value_parser = keyword_parser::<KernelFrames>(), value_name = "WHEN", help_heading = "Display")]
+    pub kernel: Option<KernelFrames>,
 
     /// Source of missing names: the mapped files on this machine, or in the directories of
     /// $PPROF_BINARY_PATH, or none

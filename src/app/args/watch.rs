@@ -141,7 +141,8 @@ impl WatchArgs {
             memory: self.limits.memory.or(defaults.memory),
             symbol_memory: self.limits.symbol_memory.or(defaults.symbol_memory),
         };
-        let stacks = StackArgs { python: self.stacks.python.or(defaults.python) };
+        let python = self.stacks.python.or(defaults.python);
+        let stacks = StackArgs { python, kernel: self.stacks.kernel.or(defaults.kernel) };
         let symbols = self.debug_information;
         let asks = symbols.debuginfod || (!symbols.no_debuginfod && defaults.debuginfod == Some(true));
         let debug_information = SymbolArgs { debuginfod: asks, ..symbols };

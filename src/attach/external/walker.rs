@@ -24,9 +24,10 @@ use crate::cpython::functions::FunctionTable;
 use crate::cpython::merge;
 use crate::link::wire::interpreter::FrameAccess;
 use crate::link::wire::{
-    AgentCounters, Allocation, Clock, Engaged, Engine, EngineState, FRAMES_LEFT_OUT, FrameAddress, Hello, KERNEL_END,
-    KERNEL_PATH, KERNEL_START, LossCause, MAX_COMM, MAX_FRAMES, Module, Request, STACK_SLOTS, Sample, SpawnCause,
-    StackMemory, Thread, Unload, Wait, flag, is_kernel_address, shorten_kernel_address, stack_memory,
+    AgentCounters, Allocation, BOOT_ID_FILE, Clock, Engaged, Engine, EngineState, FRAMES_LEFT_OUT, FrameAddress, Hello,
+    KERNEL_END, KERNEL_PATH, KERNEL_START, LossCause, MAX_COMM, MAX_FRAMES, Module, Request, STACK_SLOTS, Sample,
+    SpawnCause, StackMemory, Thread, Unload, Wait, flag, is_kernel_address, parse_boot_id, shorten_kernel_address,
+    stack_memory,
 };
 
 /// Longest wait for the tracer before the viewer's requests are read.
@@ -488,7 +489,8 @@ impl Image {
             device: 0,
             inode: 0,
             path: KERNEL_PATH,
-            build_id: &[][..],
+            // In its place: addresses of the kernel change when it starts.
+            build_id: &parse_boot_id(&std::fs::read_to_string(BOOT_ID_FILE).unwrap_or_default())[..],
         };
         self.next_module += 1;
         self.connection.write(|w| w.write_module(&module))

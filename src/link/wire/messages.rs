@@ -169,7 +169,7 @@ impl FrameAddress {
 
     /// Packs address and kind into a word. User addresses have 47 bits (57 with 5-level paging), so
     /// there is room for the kind in the lowest bit.
-    pub fn pack(self) -> u64 {
+    pub const fn pack(self) -> u64 {
         match self {
             FrameAddress::Instruction(address) => address << 1 | 1,
             FrameAddress::Return(address) => address << 1,

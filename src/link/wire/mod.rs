@@ -38,7 +38,7 @@ pub use deepest_stack::{DeepestStack, StackFrame};
 pub use digits::parse_number;
 pub use encode::{BufferFull, Writer};
 pub use kernel::{
-    KERNEL_END, KERNEL_PATH, KERNEL_START, full_kernel_address, is_kernel_address, shorten_kernel_address,
+    BOOT_ID_FILE, KERNEL_END, KERNEL_PATH, KERNEL_START, is_kernel_address, parse_boot_id, shorten_kernel_address,
 };
 pub use loss_cause::LossCause;
 pub use messages::*;

@@ -55,6 +55,7 @@ impl SessionThread {
             facts,
             memory_bytes: self.settings.memory_bytes,
             interpreter_view: self.settings.interpreter_view,
+            keeps_kernel: self.settings.keeps_kernel,
         })
     }
 }

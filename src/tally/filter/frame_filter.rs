@@ -6,7 +6,9 @@
 //! module is that of all of them. focus and ignore see every line, including those that hide
 //! removes. hide, then show, then show_from remove lines.
 
+use crate::link::wire::{KERNEL_PATH, KERNEL_START};
 use crate::profile::Profile;
+use crate::profile::module::ModuleId;
 use crate::profile::stack::{Frame, FrameId};
 use crate::symbols::{FrameLine, Function, FunctionId, Names};
 use crate::tally::query::{Pattern, Query};
@@ -109,6 +111,8 @@ pub(crate) struct FrameFilter {
     names_version: Option<u64>,
     /// Whether waits are frames.
     shows_waits: bool,
+    /// Whether the functions of the kernel are frames.
+    shows_kernel: bool,
     frames: Vec<FilteredFrame>,
     /// The lines of every frame, innermost first, as the names had them.
     all_lines: Vec<FrameLine>,
@@ -141,6 +145,7 @@ impl FrameFilter {
         ];
         let mut query_changed = rows.set_grouping(query.group);
         query_changed |= std::mem::replace(&mut self.shows_waits, query.shows_waits()) != query.shows_waits();
+        query_changed |= std::mem::replace(&mut self.shows_kernel, query.shows_kernel) != query.shows_kernel;
         for (cache, patterns) in kinds {
             query_changed |= cache.update(patterns, names);
         }
@@ -189,6 +194,9 @@ impl FrameFilter {
         self.all_lines.extend_from_slice(names.lines(source.frame));
         let (bits, remaining) = match frame {
             Frame::Wait(_) if !self.shows_waits => (self.absent_bits(), Vec::new()),
+            Frame::Code { module, address } if !self.shows_kernel && is_called(profile, module, address) => {
+                (self.absent_bits(), Vec::new())
+            }
             _ => self.apply(&self.all_lines[start..]),
         };
         let start = self.rows.len();
@@ -287,6 +295,12 @@ impl FrameFilter {
             (bits, false) => bits,
         }
     }
+}
+
+/// Whether a frame is a function of the kernel that a program has called. Time of which no more is
+/// known than that it is the kernel's has no other frame.
+fn is_called(profile: &Profile, module: ModuleId, address: u64) -> bool {
+    address != KERNEL_START && profile.modules.file(module).path.as_os_str().as_encoded_bytes() == KERNEL_PATH
 }
 
 /// The function that names the owner of a frame.

@@ -254,6 +254,8 @@ pub struct Query {
     pub roots: TagRoot,
     /// Whether samples of idle threads are counted apart; see [`Query::folds_idle`].
     pub fold_idle: bool,
+    /// Whether the functions of the kernel are frames.
+    pub shows_kernel: bool,
 }
 
 impl Query {
@@ -294,6 +296,7 @@ impl Default for Query {
             group: Grouping::default(),
             roots: TagRoot::default(),
             fold_idle: false,
+            shows_kernel: true,
         }
     }
 }

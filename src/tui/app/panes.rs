@@ -263,6 +263,15 @@ impl App {
         });
     }
 
+    /// Shows the functions of the kernel, or hides them.
+    pub(super) fn toggle_kernel(&mut self) {
+        self.hides_kernel = !self.hides_kernel;
+        self.note(match self.hides_kernel {
+            true => "functions of the kernel are hidden: their time is that of the function that called it",
+            false => "functions of the kernel are shown",
+        });
+    }
+
     /// Makes the caller or callee under the cursor the center.
     pub(super) fn center_selection(&mut self) {
         let answer = self.answer.clone();

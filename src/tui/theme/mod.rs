@@ -36,6 +36,9 @@ pub enum ThemeName {
     Sixteen,
 }
 
+/// The module of the functions of the kernel, which no program can change.
+const KERNEL: &str = "[kernel]";
+
 impl Keyword for ThemeName {
     const ALL: &'static [ThemeName] = &[
         ThemeName::Palette(Palette::Dark),
@@ -168,6 +171,9 @@ impl Theme {
 
     /// The style of a module, from a hash of its name, so that it is the same in every session.
     pub fn module(self, name: &str) -> Style {
+        if name == KERNEL {
+            return self.style(Role::Dim);
+        }
         let hash = Theme::hash(name);
         if let Some(colour) = self.terminal_colour(self.palette.module(hash)) {
             return Style::new().fg(colour);

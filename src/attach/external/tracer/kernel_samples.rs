@@ -74,8 +74,8 @@ impl Tracer {
         opened
     }
 
-    /// Opens the events of a process that is about to execute a program, if that is allowed, and lets
-    /// it go on.
+    /// Opens the events of a process that is about to execute a program, if that is allowed, and
+    /// lets it go on.
     pub(super) fn prepare(&mut self, pid: u32) {
         if let Ok(identity) = ProcessIdentity::of(pid)
             && self.open_events(identity, WatchScope::FromStart).is_ok()
