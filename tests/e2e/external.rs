@@ -57,14 +57,14 @@ pub(super) fn until(what: &str, mut is_so: impl FnMut() -> bool) {
 }
 
 /// sigtop, which samples a process until it is asked to end.
-struct Attached {
+pub(super) struct Attached {
     child: Child,
     raw: PathBuf,
     stderr: PathBuf,
 }
 
 impl Attached {
-    fn to(pid: u32, options: &[&str]) -> Attached {
+    pub(super) fn to(pid: u32, options: &[&str]) -> Attached {
         let directory = targets::scratch("external");
         let (raw, stderr) = (directory.join("raw"), directory.join("stderr"));
         let errors = fs::File::create(&stderr).expect("a file of its own");
@@ -74,7 +74,7 @@ impl Attached {
         Attached { child: with_default_signals(&mut command).spawn().expect("sigtop"), raw, stderr }
     }
 
-    fn sampler(&self) -> Option<u32> {
+    pub(super) fn sampler(&self) -> Option<u32> {
         sampler_of(self.child.id())
     }
 
@@ -84,7 +84,7 @@ impl Attached {
     }
 
     /// Waits for the end, which may come with that of the target.
-    fn finish_by_itself(mut self) -> Raw {
+    pub(super) fn finish_by_itself(mut self) -> Raw {
         let mut status = None;
         until("sigtop ends", || {
             status = self.child.try_wait().expect("a child");

@@ -7,6 +7,7 @@ mod harness;
 
 mod alloc;
 mod allocations;
+mod checked_calls;
 mod confined;
 mod containers;
 mod crowds;

@@ -58,6 +58,16 @@ impl StoppedRegisters {
         (number >= 0).then_some(number)
     }
 
+    /// Returns the result of that call.
+    pub(super) fn result(&self) -> i64 {
+        self.0.rax as i64
+    }
+
+    /// Returns the first arguments of that call.
+    pub(super) fn arguments(&self) -> [u64; 4] {
+        [self.0.rdi, self.0.rsi, self.0.rdx, self.0.r10]
+    }
+
     /// Returns whether that call is about to report EINTR.
     pub(super) fn is_interrupted(&self) -> bool {
         self.0.rax as i64 == -i64::from(libc::EINTR)

@@ -54,6 +54,7 @@ mod children;
 pub(crate) mod clock;
 mod connection;
 mod correction;
+mod cut_short;
 mod events;
 mod heartbeat;
 mod interpreter;

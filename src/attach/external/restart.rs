@@ -60,9 +60,14 @@ const TABLE: [RestartableCall; 21] = [
 /// Number of epoll_pwait2, which libc lacks for some targets. It is the same on all processors.
 const SYS_EPOLL_PWAIT2: i64 = 441;
 
-/// Returns whether a call that reports EINTR without a handler is to be made again.
-pub(super) fn is_restartable(number: i64) -> bool {
-    TABLE.iter().any(|call| call.number == number)
+/// The request of tcdrain(3): with a third argument other than 0, ioctl waits until the output of a
+/// terminal is written. drivers/tty/tty_io.c returns EINTR for every signal.
+const TCSBRK: u64 = 0x5409;
+
+/// Returns whether a call that reports EINTR without a handler is to be made again. `second` is its
+/// second argument.
+pub(super) fn is_restartable(number: i64, second: u64) -> bool {
+    number == libc::SYS_ioctl && second == TCSBRK || TABLE.iter().any(|call| call.number == number)
 }
 
 /// Returns whether a seccomp filter may forbid a thread to call restart_syscall(2).
@@ -77,6 +82,7 @@ mod tests {
     #[test]
     fn every_call_is_listed_once_with_its_reason() {
         let mut numbers: Vec<i64> = TABLE.iter().map(|call| call.number).collect();
+        numbers.sort_unstable();
         numbers.dedup();
         assert_eq!(numbers.len(), TABLE.len());
         assert!(TABLE.iter().all(|call| call.reason.contains("EINTR")));
@@ -85,7 +91,8 @@ mod tests {
     #[test]
     fn calls_that_must_not_be_repeated_are_not() {
         for number in [libc::SYS_close, libc::SYS_nanosleep, libc::SYS_pause, libc::SYS_sendfile, libc::SYS_splice] {
-            assert!(!is_restartable(number));
+            assert!(!is_restartable(number, TCSBRK));
         }
+        assert!(is_restartable(libc::SYS_ioctl, TCSBRK) && !is_restartable(libc::SYS_ioctl, 0x5401));
     }
 }

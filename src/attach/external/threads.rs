@@ -7,6 +7,7 @@ use std::path::PathBuf;
 
 use super::arch;
 use super::correction::SystemShare;
+use super::cut_short::Patience;
 use super::registers::ThreadRegisters;
 use super::stack_extent::{StackExtent, SteadyParts};
 use crate::link::wire::{BlockingCall, Schedule};
@@ -77,6 +78,8 @@ pub(super) struct WatchedThread {
     pub(super) stop_request: Option<StopRequest>,
     /// Whether it has been on a CPU since it was last stopped. If not, it has waited for one.
     pub(super) has_run_since_stop: bool,
+    /// The time for which it is not stopped.
+    pub(super) patience: Patience,
     /// Whether it is traced.
     pub(super) is_seized: bool,
     /// The parts of its stack that are copied.
@@ -109,6 +112,7 @@ impl WatchedThread {
             ran_at: tick,
             stop_request: None,
             has_run_since_stop: true,
+            patience: Patience::default(),
             is_seized: false,
             extent: StackExtent::new(),
             steady_parts: SteadyParts::default(),

@@ -17,6 +17,7 @@ use crossbeam_channel::{Receiver, Sender, TryRecvError, TrySendError};
 use super::arch::{self, RED_ZONE, StoppedRegisters};
 use super::children::{ChildSchedule, SEARCH_NS};
 use super::clock::{monotonic_ns, thread_cpu_ns};
+use super::cut_short::{self, is_repeatable};
 use super::events::{
     ImageId, ImageStart, SampledStack, SampledState, SamplerConfig, TracerEvent, UnwalkedSample, WalkerRequest,
 };
@@ -493,10 +494,16 @@ impl Tracer {
             list = process.as_mut().and_then(|process| process.read_frames(tid, ip, &self.scratch));
         }
         let call = registers.as_ref().ok().and_then(StoppedRegisters::system_call);
-        if let (Ok(registers), Some(call)) = (&registers, call)
-            && (signal == 0 && registers.is_interrupted() && restart::is_restartable(call)
-                || registers.is_continued() && restart::is_filtered(tid))
-        {
+        let is_interrupted = |registers: &StoppedRegisters| match call {
+            Some(call) if signal == 0 && registers.is_interrupted() => {
+                restart::is_restartable(call, registers.arguments()[1])
+            }
+            _ => registers.is_continued() && restart::is_filtered(tid),
+        };
+        let registers_at_call = registers.as_ref().ok().filter(|_| call.is_some());
+        let is_cut_short = |registers| signal == 0 && pid.is_some_and(|pid| is_repeatable(pid, tid, registers));
+        let is_made_whole = registers_at_call.is_some_and(is_cut_short);
+        if is_made_whole || registers_at_call.is_some_and(is_interrupted) {
             let _ = arch::repeat_system_call(tid);
         }
         // While it stands still, its times are exact.
@@ -505,6 +512,10 @@ impl Tracer {
         let now_ns = monotonic_ns();
         let Some(process) = process else { return };
         let Some(thread) = process.threads.get_mut(&tid) else { return };
+        match is_made_whole {
+            true => thread.patience.note_repetition(cut_short::reads(tid), now_ns, self.config.period_ns),
+            false => thread.patience.reset(),
+        }
         let has_waited = thread.note_stop(noticed_ns);
         let asked_ns = thread.stop_request.map_or(noticed_ns, |request| request.at_ns);
         let held_ns = now_ns - noticed_ns;

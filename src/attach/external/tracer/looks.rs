@@ -143,7 +143,8 @@ impl Tracer {
         match activity {
             Ok(Activity::Running) => {
                 thread.is_asleep = false;
-                if !process.scope.is_asleep() && !process.has_events() {
+                let is_left_alone = thread.patience.lasts(now_ns);
+                if !process.scope.is_asleep() && !process.has_events() && !is_left_alone {
                     self.running.push((pid, tid));
                 }
             }
