@@ -26,6 +26,7 @@ mod quote;
 pub mod sockets;
 pub mod survey;
 mod unix_peers;
+pub mod watch_claim;
 
 pub use error::{AttachError, Refusal};
 pub use launch::inherit::ignore_hangups;

@@ -1,6 +1,7 @@
 //! A running target: its processes, their agents, and what is read from `/proc`.
 
-use std::collections::HashSet;
+use std::collections::hash_map::Entry;
+use std::collections::{HashMap, HashSet};
 use std::time::Duration;
 
 use super::attach_retry::{AttachRetry, KnockResult};
@@ -14,7 +15,8 @@ use crate::attach::external::rights;
 use crate::attach::external::supervisor::{Sampler, SamplerReport};
 use crate::attach::find::{self, WatchMethod};
 use crate::attach::network_namespace::{self, NamespaceListener};
-use crate::attach::proc;
+use crate::attach::proc::{self, ProcessIdentity};
+use crate::attach::watch_claim::WatchClaim;
 use crate::link::listener::ListenerHandle;
 use crate::link::wire::{Clock, Engine};
 use crate::profile::Profile;
@@ -50,6 +52,8 @@ pub(super) struct LiveTarget {
     outside: OutsideProcesses,
     /// Processes that other viewers watch.
     taken: HashSet<u32>,
+    /// The claims of those that are sampled from outside, or the sigtops that have claimed them.
+    claims: HashMap<u32, Result<WatchClaim, u32>>,
     /// Time of the next look for silent processes, ns.
     next_reach_ns: u64,
     /// Network namespaces of processes in which this viewer listens, besides its own.
@@ -79,6 +83,7 @@ impl LiveTarget {
             attach_retry: AttachRetry::default(),
             outside: OutsideProcesses::new(now_ns),
             taken: HashSet::new(),
+            claims: HashMap::new(),
             next_reach_ns: 0,
             namespaces: HashSet::new(),
             metered_ns: 0,
@@ -310,7 +315,13 @@ impl LiveTarget {
         let is_first = !std::mem::replace(&mut self.has_warned_of_stops, !pids.is_empty());
         let why_stopped = |&pid: &u32| rights::why_stopped(pid, outside_engine(settings));
         let remedy = pids.iter().filter(|_| is_first).find_map(why_stopped);
+        let mut rival = None;
         for pid in pids {
+            if let Some(viewer) = self.claim(pid) {
+                let sentence = format!("process {pid} is already watched by sigtop pid {viewer}");
+                rival = Some((sentence, self.leave_to_other_viewer(pid)));
+                continue;
+            }
             if let Err(error) = self.sampler.watch(pid, is_new) {
                 return Some((error.to_string(), false));
             }
@@ -346,7 +357,17 @@ impl LiveTarget {
                 return Some((format!("process {pid} {reason}"), is_over));
             }
         }
-        remedy.map(|remedy| (format!("{STOPS}; {remedy}"), false))
+        rival.or_else(|| remedy.map(|remedy| (format!("{STOPS}; {remedy}"), false)))
+    }
+
+    /// Claims a process that is sampled from outside, unless that was done. Returns the sigtop that
+    /// watches it already.
+    fn claim(&mut self, pid: u32) -> Option<u32> {
+        let claim = match self.claims.entry(pid) {
+            Entry::Occupied(claimed) => claimed.into_mut(),
+            Entry::Vacant(free) => free.insert(WatchClaim::new(ProcessIdentity::of(pid).ok()?)),
+        };
+        claim.as_ref().err().copied()
     }
 
     /// Selects the engine.

@@ -25,7 +25,7 @@ use crate::symbols::{Function, Names, UNNAMED_CODE};
 
 /// Time after which an open block is closed and written, ns: for a file, and for a stream that is
 /// watched remotely.
-const FILE_NS: u64 = 2_000_000_000;
+const FILE_NS: u64 = 250_000_000;
 const STREAM_NS: u64 = 100_000_000;
 /// Interval at which the current time is recorded if nothing else is, ns.
 const HEARTBEAT_NS: u64 = 1_000_000_000;

@@ -182,3 +182,23 @@ fn the_header_says_that_events_are_in_use() {
     assert_eq!(terminal.finish().code(), Some(0));
     target.kill().and_then(|()| target.wait()).expect("it runs");
 }
+
+/// Regression test: two sigtops sampled one process from outside, and neither said so.
+#[test]
+fn a_second_sigtop_leaves_the_process_to_the_first() {
+    let target = Command::new(targets::c("shares")).args(["100", "0", "0", "60"]).stdout(Stdio::null()).spawn();
+    let mut target = target.expect("a target");
+    let pid = target.id().to_string();
+    for engine in engines_outside() {
+        let mut first = Terminal::start(140, 30, Command::new(SIGTOP).args(["--no-config", "--pid", &pid]));
+        first.see("burn_a");
+        let mut second = Command::new("timeout");
+        second.args(["30", SIGTOP, "--batch", "--no-config", "--engine", engine, "--pid", &pid]);
+        let second = run(&mut second);
+        let sentence = format!("process {pid} is already watched by sigtop pid ");
+        assert!(second.code() != 124 && second.err().contains(&sentence), "{engine}: {}", second.err());
+        first.keys("q");
+        assert_eq!(first.finish().code(), Some(0));
+    }
+    target.kill().and_then(|()| target.wait()).expect("it runs");
+}

@@ -12,6 +12,7 @@ use nix::unistd::Pid;
 use sigtop::link::wire::VERSION;
 
 use crate::harness::children::Started;
+use crate::harness::outside::engines_outside;
 use crate::harness::run::{Ran, SIGTOP, run};
 use crate::harness::skips::skip;
 use crate::harness::targets;
@@ -114,7 +115,7 @@ fn a_killed_recorder_leaves_what_it_wrote() {
     fs::write(&file, "the old one").expect("written");
     let mut command = record(&file, &[], "12");
     let mut recorder = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().expect("sigtop runs");
-    // The test waits for at least two blocks: about four seconds.
+    // The test waits for some blocks.
     while fs::metadata(&part).map_or(0, |metadata| metadata.len()) < 1000 {
         assert!(recorder.try_wait().expect("a child").is_none());
         std::thread::sleep(Duration::from_millis(10));
@@ -425,4 +426,48 @@ fn what_is_saved_while_watching_is_what_is_seen() {
     terminal.keys("q");
     terminal.finish();
     std::io::stdout().flush().expect("stdout");
+}
+
+/// CPU time of a process, ms.
+fn cpu_ms(pid: u32) -> u64 {
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+    let after = stat.rsplit(')').next().unwrap_or_default();
+    let ticks: u64 = after.split_whitespace().skip(11).take(2).filter_map(|word| word.parse::<u64>().ok()).sum();
+    10 * ticks
+}
+
+/// The program that a recorder has started.
+fn program_of(recorder: u32) -> Option<u32> {
+    let threads = fs::read_dir(format!("/proc/{recorder}/task")).ok()?;
+    let children = threads.flatten().filter_map(|thread| fs::read_to_string(thread.path().join("children")).ok());
+    let pids: Vec<u32> =
+        children.flat_map(|list| list.split(' ').filter_map(|pid| pid.parse().ok()).collect::<Vec<_>>()).collect();
+    let is_program =
+        |pid: &u32| fs::read_to_string(format!("/proc/{pid}/comm")).is_ok_and(|name| name.starts_with("shares"));
+    pids.into_iter().find(is_program)
+}
+
+/// Regression test: what was recorded in the last two seconds was lost.
+#[test]
+fn a_killed_recorder_loses_at_most_half_a_second() {
+    for engine in [&["threads"][..], &engines_outside()].concat() {
+        let directory = Directory::new(&format!("killed-{engine}"));
+        let (file, part) = (directory.file("a.sigtop"), directory.file("a.sigtop.part"));
+        let mut command = record(&file, &["--engine", engine, "--hz", "250"], "12");
+        let mut recorder = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().expect("sigtop runs");
+        let used_ms = || program_of(recorder.id()).map_or(0, cpu_ms);
+        while used_ms() < 2_300 {
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        let _target = Started::by(recorder.id());
+        let used_ms = used_ms();
+        recorder.kill().expect("a child");
+        recorder.wait().expect("a child");
+        let report = run(Command::new(SIGTOP).arg("report").arg(&part)).out();
+        let total =
+            report.split("Total samples = ").nth(1).and_then(|rest| rest.split(['m', 's']).next()).expect("a total");
+        let number: f64 = total.parse().expect("a number");
+        let recorded_ms = if report.contains(&format!("Total samples = {total}ms")) { number } else { 1e3 * number };
+        assert!(recorded_ms >= used_ms as f64 - 550.0, "{engine}: {recorded_ms} ms of {used_ms} ms");
+    }
 }
