@@ -17,11 +17,17 @@ const AGAIN_NS: u64 = 1_000_000_000;
 const LOOK_NS: u64 = 50_000_000;
 const REST: u64 = 100;
 
+/// Time, and CPU time, in which a program has loaded its libraries, ns. A busy machine may keep it
+/// waiting for a CPU. Until then, the agent would count the same time again.
+const LOADING_NS: u64 = 500_000_000;
+const LOADING_CPU_NS: u64 = 20_000_000;
+
 /// The present knowledge about the program of a process.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Candidate {
-    /// It had not loaded the agent when it was looked at once. Its loader may be about to.
-    Young,
+    /// It had not loaded the agent when it was looked at first, at this time, ns. Its loader may be
+    /// about to.
+    Young { since_ns: u64 },
     /// It lacks the agent.
     Stranger,
     /// It carries the agent, or is not to be sampled.
@@ -104,9 +110,14 @@ impl OutsideProcesses {
                 _ if stat.has_lost_first_thread() => Candidate::Stranger,
                 Some(Candidate::Other) => Candidate::Other,
                 Some(Candidate::Stranger) => Candidate::Stranger,
-                Some(Candidate::Young) if diagnose::can_be_a_stranger(pid) => Candidate::Stranger,
-                Some(Candidate::Young) => Candidate::Other,
-                None if diagnose::carries_agent(pid) == Some(false) => Candidate::Young,
+                Some(Candidate::Young { since_ns }) if diagnose::can_be_a_stranger(pid) => {
+                    match now_ns.saturating_sub(since_ns) >= LOADING_NS || proc::cpu_ns(pid) >= Some(LOADING_CPU_NS) {
+                        true => Candidate::Stranger,
+                        false => Candidate::Young { since_ns },
+                    }
+                }
+                Some(Candidate::Young { .. }) => Candidate::Other,
+                None if diagnose::carries_agent(pid) == Some(false) => Candidate::Young { since_ns: now_ns },
                 None => Candidate::Other,
             };
             self.programs.insert(pid, (stat.stack_start, candidate));

@@ -224,7 +224,7 @@ fn without_the_capability_to_trace_own_children_are_sampled() {
     assert!(ran.code() != 0 && ran.err().contains("--cap-add SYS_PTRACE"), "{} {}", ran.code(), ran.err());
     // Regression test: threads of a child that cannot be traced were said to have ended too early,
     // and later the reason was given twice.
-    let ran = sigtop(&["--engine", "external", "--", text(&targets::c("undumpable")), "500"]);
+    let ran = sigtop(&["--engine", "ptrace", "--", text(&targets::c("undumpable")), "500"]);
     let is_unsampled = [99, 100].iter().any(|share| ran.err().contains(&format!("{share} % of CPU time not sampled)")));
     assert!(is_unsampled, "{} {}", ran.out(), ran.err());
     assert_eq!(ran.err().matches("cannot be traced here").count(), 1, "{}", ran.err());

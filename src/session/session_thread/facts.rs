@@ -65,7 +65,7 @@ impl SessionThread {
             ended: self.ended.map(|(ending, at_ns)| (ending, from_ns(started_ns, at_ns))),
             clock,
             engine: self.settings.engine_in_use(),
-            sampler: sampler(profile),
+            sampler: sampler(profile).filter(|_| self.settings.engine.is_external()),
             engine_state: state,
             refusal,
             period_ns: self.settings.period(),

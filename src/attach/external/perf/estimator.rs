@@ -33,9 +33,19 @@ impl PeriodSequence {
         PeriodSequence { position: (seed % 1_000_003) as f64 / 1_000_003.0 }
     }
 
+    /// Draws a period between half of the wanted one and half as much again, ns.
+    pub(super) fn draw_around(&mut self, wanted_ns: u64) -> u64 {
+        self.step();
+        ((0.5 + self.position) * wanted_ns as f64) as u64
+    }
+
+    fn step(&mut self) {
+        self.position = (self.position + STEP).fract();
+    }
+
     /// Draws a first period, or one of a birth event, for a wanted one, ns.
     pub(super) fn draw_period(&mut self, wanted_ns: u64) -> u64 {
-        self.position = (self.position + STEP).fract();
+        self.step();
         ((SHORTEST + (1.0 - SHORTEST) * self.position) * wanted_ns as f64) as u64
     }
 }

@@ -118,9 +118,9 @@ impl Events {
         }
         let mut events = Vec::with_capacity(rings.owners().len());
         for (cpu, owner) in rings.owners() {
-            let period = (Inheritance::Own, self.sequence.draw_period(self.period_ns) & !1);
-            match attributes::open_thread(thread.tid, cpu, period, self.content, owner) {
-                Ok(event) => events.push((cpu, event)),
+            let period_ns = self.sequence.draw_period(self.period_ns) & !1;
+            match attributes::open_thread(thread.tid, cpu, (Inheritance::Own, period_ns), self.content, owner) {
+                Ok(event) => events.push((cpu, period_ns, event)),
                 Err(error) if error.raw_os_error() == Some(libc::ENODEV) => {}
                 Err(error) => return Err(error.into()),
             }
@@ -179,8 +179,8 @@ impl Events {
         let tid = sample.thread.tid;
         let own = self.own.get_mut(&tid);
         if sample.period_ns.is_multiple_of(2) {
-            let (period_ns, first_ns) = (self.period_ns, sample.period_ns);
-            return Some(own.map_or(period_ns, |own| own.weigh((sample.cpu, at_ns), first_ns, now_ns, period_ns)));
+            let (period_ns, sequence) = (self.period_ns, &mut self.sequence);
+            return Some(own.map_or(period_ns, |own| own.weigh((sample.cpu, at_ns), now_ns, period_ns, sequence)));
         }
         if own.is_some() {
             return None;

@@ -14,8 +14,9 @@
 //!
 //! # Two events of a thread
 //!
-//! A thread that is known has *own* events with the period of the viewer. Their first period is
-//! random, so that each instant of a thread has the same chance to be sampled.
+//! A thread that is known has *own* events with the period of the viewer on average. Their first
+//! period is random, so that each instant of a thread has the same chance to be sampled. Another
+//! one is drawn after every few samples, so that no program keeps step with them.
 //!
 //! It also has *birth* events, which the kernel copies to each thread and process that it makes
 //! (`inherit`), so that these are known from their first instant: by records of their births, ends,
