@@ -2,6 +2,7 @@
 //! image. It may wait for files and for the viewer; no thread of a target is stopped meanwhile.
 
 use std::collections::BTreeMap;
+use std::ffi::OsString;
 use std::ops::Range;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -40,6 +41,10 @@ const MISS_NS: u64 = 100_000_000;
 const YOUNG_MISS_NS: u64 = 2_000_000;
 /// Time for which an image is young, ns.
 const YOUNG_NS: u64 = 500_000_000;
+
+/// Time between two looks at the arguments of a process that has none, and number of looks.
+const ARGUMENT_PAUSE: Duration = Duration::from_micros(200);
+const ARGUMENT_LOOKS: usize = 100;
 
 /// The viewer's socket and its token.
 #[derive(Clone, Debug)]
@@ -224,7 +229,7 @@ impl Image {
         let memory_of = start.maker.filter(|_| !has_memory()).unwrap_or(start.pid);
         let file = std::fs::read_link(format!("/proc/{memory_of}/exe")).unwrap_or_default();
         let file = file.into_os_string().into_encoded_bytes();
-        let words = proc::command_line(memory_of);
+        let words = if start.maker.is_some() { proc::command_line(memory_of) } else { arguments(memory_of) };
         let argv: Vec<u8> = words.iter().flat_map(|word| [word.as_encoded_bytes(), b"\0"].concat()).collect();
         let link = proc::program_link(memory_of, &file, &argv);
         let hello = Hello {
@@ -270,6 +275,12 @@ impl Image {
             lost: (0, 0),
         };
         image.read_maps(memory)?;
+        if let (true, Some(maker)) = (image.maps.mappings.is_empty(), start.maker) {
+            // It has ended since.
+            image.memory_of = maker;
+            image.unwinder = ProcessUnwinder::new(proc::thread_with_memory(maker));
+            image.read_maps(maker)?;
+        }
         Ok(image)
     }
 
@@ -524,6 +535,19 @@ impl Image {
         }
         Ok(())
     }
+}
+
+/// Returns the arguments of a process. One that has just begun to execute a program may not have
+/// them yet.
+fn arguments(pid: u32) -> Vec<OsString> {
+    for _ in 0..ARGUMENT_LOOKS {
+        let words = proc::command_line(pid);
+        if !words.is_empty() || proc::ProcStat::of(pid).map_or(true, |stat| stat.is_dead()) {
+            return words;
+        }
+        std::thread::sleep(ARGUMENT_PAUSE);
+    }
+    Vec::new()
 }
 
 /// Leaves out the agent's functions: what they do counts with their callers. Nothing is left of the
