@@ -5,12 +5,13 @@ use std::io::Write;
 
 use crate::attach::AttachError;
 use crate::link::atomic_file::AtomicFileError;
+use crate::symbols::sanitize::sanitize_all;
 
 use super::save::SaveError;
 
 /// Prints a message on stderr. A failed write is ignored: the exit status still tells the result.
 pub(super) fn print_message(message: &str) {
-    let _ = writeln!(std::io::stderr(), "sigtop: {message}");
+    let _ = writeln!(std::io::stderr(), "sigtop: {}", sanitize_all(message, &['\n', '\t']));
 }
 
 /// The end of a subcommand that failed.

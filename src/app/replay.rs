@@ -14,7 +14,6 @@ use crate::pprof::format;
 use crate::pprof::profile::SavedProfile;
 use crate::session::{Command, FinishedSession, Notice, PlaybackSource, Session, Settings, to_saved_profile};
 use crate::symbols::download::DebuginfodClient;
-use crate::symbols::sanitize::sanitize;
 use crate::symbols::worker::SymbolOptions;
 
 /// Maximum time to wait for symbols after the last sample.
@@ -110,7 +109,7 @@ fn wait_for_playback(session: &Session, patience: Duration) {
         select! {
             recv(session.notices) -> notice => match notice {
                 Ok(Notice::Answer(answer)) => is_symbolized = answer.facts.symbolizing.0 == 0,
-                Ok(Notice::Banner(warning)) => print_message(&sanitize(&warning)),
+                Ok(Notice::Banner(warning)) => print_message(&warning),
                 Ok(Notice::Played) => (is_played, deadline) = (true, after(patience)),
                 Ok(_) => {}
                 Err(_) => break,

@@ -40,8 +40,14 @@ pub struct LiveProfileInfo {
 }
 
 /// Converts a profile. The result has one sample for each stack of a thread or, if the profile
-/// keeps the time of every sample, one sample for each sample taken.
+/// keeps the time of every sample, one sample for each sample taken. Its texts are safe to print.
 pub fn to_saved(profile: &Profile, names: &Names, info: &LiveProfileInfo) -> SavedProfile {
+    let mut saved = convert(profile, names, info);
+    saved.sanitize();
+    saved
+}
+
+fn convert(profile: &Profile, names: &Names, info: &LiveProfileInfo) -> SavedProfile {
     let mut sums: HashMap<(ThreadId, StackId), [Weight; CLOCKS.len()]> = HashMap::new();
     let mut order = Vec::new();
     let mut ticked = [false; CLOCKS.len()];

@@ -22,6 +22,7 @@ pub mod prune;
 pub mod raw_dump;
 pub mod report;
 pub mod samples;
+mod sanitize;
 pub mod symbolize;
 pub mod tag_filter;
 mod tag_frames;

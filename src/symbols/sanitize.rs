@@ -1,6 +1,8 @@
 //! Makes text from files safe to display: without control characters, invisible characters or
 //! changes of text direction.
 
+use std::borrow::Cow;
+
 /// Maximum length of a name in bytes. Longer names are truncated and end in `…`.
 pub const MAX_NAME_BYTES: usize = 4096;
 
@@ -11,9 +13,7 @@ pub fn sanitize(text: &str) -> String {
         return text.to_owned();
     }
     let mut sanitized = String::with_capacity(text.len().min(MAX_NAME_BYTES));
-    let characters =
-        text.chars().map(|character| if is_harmful(character) { char::REPLACEMENT_CHARACTER } else { character });
-    for character in characters {
+    for character in text.chars().map(printable) {
         if sanitized.len() + character.len_utf8() > MAX_NAME_BYTES - '…'.len_utf8() {
             sanitized.push('…');
             break;
@@ -21,6 +21,18 @@ pub fn sanitize(text: &str) -> String {
         sanitized.push(character);
     }
     sanitized
+}
+
+/// Replaces what [`sanitize`] replaces in a text of any length, except the characters in `kept`.
+pub fn sanitize_all<'t>(text: &'t str, kept: &[char]) -> Cow<'t, str> {
+    if text.bytes().all(|byte| matches!(byte, b' '..=b'~')) {
+        return Cow::Borrowed(text);
+    }
+    text.chars().map(|character| if kept.contains(&character) { character } else { printable(character) }).collect()
+}
+
+fn printable(character: char) -> char {
+    if is_harmful(character) { char::REPLACEMENT_CHARACTER } else { character }
 }
 
 fn is_harmful(character: char) -> bool {
@@ -59,6 +71,14 @@ mod tests {
             assert_eq!(sanitize(&name), "a\u{fffd}b", "{name:?}");
         }
         assert_eq!(sanitize("\x1b]52;c;aGk=\x07"), "\u{fffd}]52;c;aGk=\u{fffd}");
+    }
+
+    #[test]
+    fn texts_of_any_length_keep_what_they_may() {
+        let text = format!("{}\x1b\n\u{202e}", "x".repeat(MAX_NAME_BYTES));
+        let sanitized = sanitize_all(&text, &['\n']);
+        assert_eq!(sanitized, format!("{}\u{fffd}\n\u{fffd}", "x".repeat(MAX_NAME_BYTES)));
+        assert!(matches!(sanitize_all("main", &[]), Cow::Borrowed("main")));
     }
 
     #[test]

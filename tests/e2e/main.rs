@@ -36,6 +36,7 @@ mod programs;
 mod python;
 mod recording;
 mod refusals;
+mod safe_texts;
 mod sanitizers;
 mod screen;
 mod servers;

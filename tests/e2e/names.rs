@@ -1,7 +1,7 @@
 //! Names of programs and directories that are hostile to terminals and shells.
 
 use std::fs;
-use std::os::unix::fs::PermissionsExt;
+use std::os::unix::fs::{PermissionsExt, symlink};
 use std::process::{Child, Command};
 
 use crate::harness::run::{SIGTOP, run};
@@ -10,7 +10,7 @@ use crate::harness::targets;
 /// A process whose name has a control sequence in it.
 fn hostile() -> Child {
     let path = targets::scratch("names").join("a\x1b[31mZ");
-    fs::copy("/bin/sleep", &path).expect("a copy");
+    symlink("/bin/sleep", &path).expect("a link");
     Command::new(&path).arg("60").spawn().expect("it starts")
 }
 

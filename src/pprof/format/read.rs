@@ -23,11 +23,17 @@ pub fn read(from: impl Read) -> Result<SavedProfile, ReadError> {
 }
 
 /// Reads a profile and appends a message to `warnings` for what was skipped. A message does not
-/// name the file; the caller puts that in front.
+/// name the file; the caller puts that in front. The profile's texts are safe to print.
 ///
 /// # Errors
 /// If the format is unknown or the input is malformed.
 pub fn read_with_warnings(from: impl Read, warnings: &mut Vec<String>) -> Result<SavedProfile, ReadError> {
+    let mut profile = read_as_it_is(from, warnings)?;
+    profile.sanitize();
+    Ok(profile)
+}
+
+fn read_as_it_is(from: impl Read, warnings: &mut Vec<String>) -> Result<SavedProfile, ReadError> {
     let mut input = ProfileInput::open(from)?;
     if input.fill_to(PROBE_BYTES)?.starts_with(UTF8_BYTE_ORDER_MARK) {
         input.consume(UTF8_BYTE_ORDER_MARK.len());
