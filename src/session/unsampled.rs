@@ -123,6 +123,10 @@ pub(super) struct Ledger {
     has_changed: bool,
     /// The longest period so far, ns.
     period_ns: u64,
+    /// Time that agents and samplers counted as unaccounted so far, ns, and the part of it that was
+    /// counted while another than the CPU clock ticked.
+    unaccounted_ns: u64,
+    other_clocks_ns: u64,
     /// CPU time without samples that no agent counts, ns.
     pub(super) outside_ns: u64,
     /// The finding to report to the user.
@@ -158,6 +162,8 @@ impl Ledger {
             changes: 0,
             has_changed: false,
             period_ns: 0,
+            unaccounted_ns: 0,
+            other_clocks_ns: 0,
             outside_ns: 0,
             found: None,
         }
@@ -194,7 +200,7 @@ impl Ledger {
     /// agent.
     pub(super) fn read(&mut self, pids: &[u32], profile: &Profile, sampling: Sampling, now_ns: u64) {
         self.read_ns = now_ns;
-        self.period_ns = self.period_ns.max(sampling.period_ns);
+        self.note_sampling(profile, sampling);
         let is_on = is_judged(profile, sampling) && !std::mem::take(&mut self.has_changed);
         let shown = shown_by_pid(profile);
         for &pid in pids {
@@ -242,7 +248,7 @@ impl Ledger {
     /// Checks a last time after the launched process has ended and all samples have arrived.
     /// `own_ns` is its CPU time.
     pub(super) fn close(&mut self, pid: u32, own_ns: u64, profile: &Profile, sampling: Sampling, now_ns: u64) {
-        self.period_ns = self.period_ns.max(sampling.period_ns);
+        self.note_sampling(profile, sampling);
         let is_on = is_judged(profile, sampling);
         let last = self.accounts.iter_mut().filter(|((of, _), _)| *of == pid).max_by_key(|((_, start), _)| *start);
         match last {
@@ -261,16 +267,24 @@ impl Ledger {
         self.judge(profile, now_ns, until_ns);
     }
 
+    fn note_sampling(&mut self, profile: &Profile, sampling: Sampling) {
+        self.period_ns = self.period_ns.max(sampling.period_ns);
+        let unaccounted_ns = profile.losses().lost_ns[LossCause::Unaccounted as usize];
+        if !sampling.is_on {
+            self.other_clocks_ns += unaccounted_ns.saturating_sub(self.unaccounted_ns);
+        }
+        self.unaccounted_ns = unaccounted_ns;
+    }
+
     /// Sums the CPU time that each process had used until a given time and that has not arrived as
     /// samples or losses by now, and what the tree had used beyond that until `tree_ns`.
     fn judge(&mut self, profile: &Profile, tree_ns: u64, until_ns: impl Fn(&(u32, u64)) -> u64) {
         let shown = shown_by_pid(profile);
-        let (mut used_ns, mut outside_ns, mut worst) = (0u64, 0u64, (0, None));
+        let (mut outside_ns, mut worst) = (0u64, (0, None));
         let mut reasons = Vec::new();
         for (process, account) in self.accounts.iter().filter(|(_, account)| account.is_known) {
             let shown = shown.get(&process.0).copied().unwrap_or_default();
             let used = account.used_ns(until_ns(process));
-            used_ns += used;
             let allowance_ns = account.allowance_ns(&shown, self.changes, self.period_ns);
             let owed_ns = used.saturating_sub(shown.ns);
             let owed_ns = if owed_ns > allowance_ns { owed_ns } else { 0 };
@@ -282,17 +296,18 @@ impl Ledger {
             }
         }
         let tree_used_ns = self.tree.used_ns(tree_ns);
-        let unaccounted_ns = profile.losses().lost_ns[LossCause::Unaccounted as usize];
+        let unaccounted_ns = self.unaccounted_ns.saturating_sub(self.other_clocks_ns);
         let all_shown_ns = shown.values().fold(0u64, |sum, shown| sum.saturating_add(shown.ns));
         let (unsampled_ns, sampled_ns) =
             (outside_ns.saturating_add(unaccounted_ns), all_shown_ns.saturating_sub(unaccounted_ns));
         let chance = Chance::of(profile, self.period_ns);
         let never_reported_ns = chance.never_reported_ns(tree_used_ns, unsampled_ns, sampled_ns);
-        used_ns = used_ns.max(tree_used_ns);
         outside_ns += never_reported_ns;
         self.outside_ns = outside_ns;
+        let agents_ns = shown.values().fold(0u64, |sum, shown| sum.saturating_add(shown.agent_ns));
+        let counted_ns = all_shown_ns.saturating_sub(agents_ns);
         let ns = outside_ns.saturating_add(unaccounted_ns);
-        let share = (ns as f64 / used_ns.max(1) as f64).min(1.0);
+        let share = missing_share(ns, outside_ns, counted_ns);
         let is_worth_it = ns >= LEAST_NS && share >= LEAST_SHARE;
         // The agent of a process that gets no ticks, if there is one, counts nothing.
         let count = |why: &Diagnosis| reasons.iter().filter(|reason| why.has_same_reason(reason)).count();
@@ -348,6 +363,12 @@ impl Account {
         let owing = self.threads.max(1) + shown.images + changes + 1;
         owing.saturating_mul(period_ns + SCHEDULER_TICK_NS).saturating_add(shown.agent_ns / 2)
     }
+}
+
+/// The fraction of all CPU time that `missing_ns` are: of what has arrived as samples and losses,
+/// and of what has not. Both are of now, as in a miss rate; the processes' clocks were read earlier.
+fn missing_share(missing_ns: u64, outside_ns: u64, counted_ns: u64) -> f64 {
+    (missing_ns as f64 / outside_ns.saturating_add(counted_ns).max(1) as f64).min(1.0)
 }
 
 /// Whether CPU time is to be sampled now: while the CPU clock ticks, and under every clock while no
@@ -428,6 +449,15 @@ mod tests {
         assert_eq!(found(S, period_ns), (S, Some(NEVER_REPORTED.to_owned())));
         assert_eq!(found(S / 10, period_ns), (0, None));
         assert_eq!(found(S / 10, period_ns / 100).0, S / 10);
+    }
+
+    #[test]
+    fn what_is_missing_is_compared_with_what_has_arrived_by_the_same_time() {
+        // One second of three was lost by the sampler; clocks were read when one was used.
+        assert_eq!(missing_share(S, 0, 3 * S), 1.0 / 3.0);
+        // Half a second more has not arrived at all.
+        assert_eq!(missing_share(3 * S / 2, S / 2, 5 * S / 2), 0.5);
+        assert_eq!((missing_share(S, S, 0), missing_share(0, 0, 0)), (1.0, 0.0));
     }
 
     #[test]
