@@ -18,6 +18,9 @@ use crate::tui::{NameStyle, OnQuit, terminal_columns};
 
 /// Maximum time to wait for symbols at the end.
 const MAX_SYMBOL_WAIT: Duration = Duration::from_secs(20);
+/// Maximum time that a launched target has to end after a signal. `timeout`, a shell and a terminal
+/// send it to both.
+const MAX_EXIT_WAIT: Duration = Duration::from_secs(1);
 
 /// Options of batch mode: the times at which tables are printed, and their destination.
 pub(super) struct BatchOptions {
@@ -35,6 +38,15 @@ pub(super) struct BatchOptions {
     pub(super) names: NameStyle,
     /// The pid of a launched target, and its fate if the watch ends first.
     pub(super) launched: Option<(u32, OnQuit)>,
+}
+
+/// The end of a watch with tables.
+#[derive(Default)]
+pub(super) struct BatchEnd {
+    /// The end of the target, if it has ended.
+    pub(super) exit: Option<TargetExit>,
+    /// The signal that ended the watch of a launched target.
+    pub(super) signal: Option<i32>,
 }
 
 /// Minimum columns of a name, however narrow the terminal is.
@@ -83,21 +95,25 @@ impl TableSink {
     }
 }
 
-/// Prints tables until the target ends, `count` is reached, or the user interrupts. Returns how the
-/// target ended, if it did.
+/// Prints tables until the target ends, `count` is reached, or the user interrupts.
 ///
 /// # Errors
 /// A table cannot be written.
-pub(super) fn run(session: &Session, mut options: BatchOptions) -> io::Result<Option<TargetExit>> {
+pub(super) fn run(session: &Session, mut options: BatchOptions) -> io::Result<BatchEnd> {
     let mut latest: Option<Arc<Answer>> = None;
+    let mut signalled: Option<(i32, Instant)> = None;
     let mut exit: Option<(TargetExit, Instant)> = None;
     let mut is_played = false;
     let mut printed = 0;
     let mut warnings = Vec::new();
     let mut due = options.interval.map(|interval| Instant::now() + interval);
     loop {
-        let deadline = exit.map(|(_, at)| at + MAX_SYMBOL_WAIT);
-        let next = [due.filter(|_| exit.is_none()), deadline].into_iter().flatten().min();
+        let deadline = match (&exit, &signalled) {
+            (Some((_, at)), _) => Some(*at + MAX_SYMBOL_WAIT),
+            (None, Some((_, at))) => Some(*at + MAX_EXIT_WAIT),
+            (None, None) => None,
+        };
+        let next = [due.filter(|_| deadline.is_none()), deadline].into_iter().flatten().min();
         let timer = next.map_or_else(never, |next| after(next.saturating_duration_since(Instant::now())));
         select! {
             recv(session.notices) -> notice => match notice {
@@ -116,9 +132,15 @@ pub(super) fn run(session: &Session, mut options: BatchOptions) -> io::Result<Op
                 Ok(_) => {}
                 Err(_) => break,
             },
-            recv(options.interrupt) -> _ => break,
+            recv(options.interrupt) -> signal => {
+                let is_second = signalled.is_some();
+                signalled = signal.ok().map(|signal| (signal, Instant::now()));
+                if is_second || options.launched.is_none() {
+                    break;
+                }
+            }
             recv(timer) -> _ => {
-                if exit.is_some() {
+                if deadline.is_some() {
                     break;
                 }
                 due = options.interval.map(|interval| Instant::now() + interval);
@@ -130,7 +152,7 @@ pub(super) fn run(session: &Session, mut options: BatchOptions) -> io::Result<Op
                 }
                 if options.count.is_some_and(|count| printed >= count) {
                     leave(session, latest.map(|answer| without_reasons(answer, &warnings)), &mut options)?;
-                    return Ok(None);
+                    return Ok(BatchEnd::default());
                 }
             }
         }
@@ -141,11 +163,19 @@ pub(super) fn run(session: &Session, mut options: BatchOptions) -> io::Result<Op
             break;
         }
     }
+    let still_runs = match options.launched {
+        Some((pid, on_quit)) if exit.is_none() => leave_program(session, pid, on_quit),
+        _ => None,
+    };
     let _ = session.commands.send(Command::Leave);
     if let Some(answer) = latest {
         write_last_table(&without_reasons(answer, &warnings), &mut options)?;
     }
-    Ok(exit.map(|(exit, _)| exit))
+    if let Some(sentence) = still_runs.filter(|_| !options.quiet) {
+        options.sink.write_warning(&sentence)?;
+    }
+    let signal = signalled.map(|(signal, _)| signal).filter(|_| options.launched.is_some());
+    Ok(BatchEnd { exit: exit.map(|(exit, _)| exit), signal })
 }
 
 /// Leaves out reasons that were given in warnings.

@@ -8,6 +8,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use crossbeam_channel::{Receiver, after, never, select};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
 use super::args::{RecordArgs, WatchArgs};
 use super::command_word::check_is_program;
@@ -64,7 +65,7 @@ pub(super) fn run(record: &RecordArgs) -> Result<u8, Failure> {
         launched: launched.map(|pid| (pid, args.on_quit.unwrap_or_default())),
         symbols: args.symbols || is_stream || save.needs_symbols(),
         duration: record.duration,
-        interrupt: interrupt_channel()?,
+        interrupt: interrupt_channel(&[SIGINT, SIGTERM, SIGHUP])?,
         progress: !record.quiet && io::stderr().is_terminal(),
         quiet: record.quiet,
     };

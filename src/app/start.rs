@@ -4,7 +4,6 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 
 use crossbeam_channel::{Receiver, bounded};
-use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
 use super::args::{ProcessSelector, WatchArgs};
@@ -196,11 +195,10 @@ pub(super) fn start_session(pending: PendingSession, recording: RecordingOptions
     Session::start(target, settings, agents, sampler, arrivals, recording).map_err(failure)
 }
 
-/// A channel that receives SIGINT, SIGTERM and SIGHUP, by which the user ends a watch without a
-/// screen.
-pub(super) fn interrupt_channel() -> Result<Receiver<i32>, Failure> {
+/// A channel that receives the signals by which the user ends a watch without a screen.
+pub(super) fn interrupt_channel(signals: &[i32]) -> Result<Receiver<i32>, Failure> {
     let failure = |error| Failure::internal("cannot handle signals", error);
-    let mut signals = Signals::new([SIGINT, SIGTERM, SIGHUP]).map_err(failure)?;
+    let mut signals = Signals::new(signals).map_err(failure)?;
     let (sender, receiver) = bounded(1);
     let forward = move || {
         for signal in signals.forever() {

@@ -4,10 +4,11 @@
 use std::fs::File;
 use std::io::Write;
 
-use crossbeam_channel::never;
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use signal_hook::low_level::emulate_default_handler;
 
 use super::args::WatchArgs;
-use super::batch::{self, TableSink};
+use super::batch::{self, BatchEnd, TableSink};
 use super::command_word::{check_is_no_subcommand, check_is_program};
 use super::failure::{Failure, print_message};
 use super::save::SaveTarget;
@@ -19,7 +20,7 @@ use super::start::{
 use crate::attach::find::AttachableProcess;
 use crate::attach::launch::Stdio;
 use crate::pprof::raw_dump;
-use crate::session::{FinishedSession, RecordingOptions, SavedFile, Session, Settings, TargetExit, WatchTarget};
+use crate::session::{FinishedSession, RecordingOptions, SavedFile, Session, Settings, WatchTarget};
 use crate::tally::measure;
 use crate::tui::{NameStyle, Picked};
 
@@ -102,8 +103,8 @@ fn run(mut pending: PendingSession, args: &WatchArgs, output: WatchOutput) -> Re
     pending.settings.sample_times = save.needs_sample_times();
     let settings = pending.settings.clone();
     let mut session = start_session(pending, recording)?;
-    let (closed, exit) = if screen {
-        (Some(run_screen(&mut session, args, settings, launched.is_some(), None)?), None)
+    let (closed, end) = if screen {
+        (Some(run_screen(&mut session, args, settings, launched.is_some(), None)?), BatchEnd::default())
     } else {
         (None, print_tables(&session, args, tables, launched)?)
     };
@@ -113,7 +114,12 @@ fn run(mut pending: PendingSession, args: &WatchArgs, output: WatchOutput) -> Re
         }
         save_results(finished, args, save)?;
     }
-    let exit = exit.map_or(ScreenExit::Detached, ScreenExit::TargetExited);
+    if let Some(signal) = end.signal {
+        // Whoever sent it sees that it did what it does to any program.
+        let _ = emulate_default_handler(signal);
+        return Ok(128u8.saturating_add(signal as u8));
+    }
+    let exit = end.exit.map_or(ScreenExit::Detached, ScreenExit::TargetExited);
     let exit = closed.map_or(exit, |closed| closed.exit);
     Ok(match exit {
         ScreenExit::TargetExited(exit) if launched.is_some() => exit.exit_status(),
@@ -143,17 +149,17 @@ fn save_results(mut finished: FinishedSession, args: &WatchArgs, save: SaveTarge
     Ok(())
 }
 
-/// Prints tables until the watch ends. `launched` is the pid of a launched target. Returns how the
-/// target ended, if it did.
+/// Prints tables until the watch ends. `launched` is the pid of a launched target.
 pub(super) fn print_tables(
     session: &Session,
     args: &WatchArgs,
     sink: TableSink,
     launched: Option<u32>,
-) -> Result<Option<TargetExit>, Failure> {
+) -> Result<BatchEnd, Failure> {
     // A launched target receives Ctrl-C itself and decides; sigtop ends with it. A watch of a
     // process that runs elsewhere ends at Ctrl-C.
-    let interrupt = if args.command.is_empty() { interrupt_channel()? } else { never() };
+    let signals: &[i32] = if launched.is_none() { &[SIGINT, SIGTERM, SIGHUP] } else { &[SIGTERM, SIGHUP] };
+    let interrupt = interrupt_channel(signals)?;
     let names = args.display.names.unwrap_or(NameStyle::Full);
     let (interval, count, quiet) = (args.interval, args.count, args.screen.quiet);
     let launched = launched.map(|pid| (pid, args.on_quit.unwrap_or_default()));

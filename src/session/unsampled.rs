@@ -366,7 +366,7 @@ impl Account {
 }
 
 /// The fraction of all CPU time that `missing_ns` are: of what has arrived as samples and losses,
-/// and of what has not. Both are of now, as in a miss rate; the processes' clocks were read earlier.
+/// and of what has not. Both are of now, as in a miss rate; the processes' clocks are older.
 fn missing_share(missing_ns: u64, outside_ns: u64, counted_ns: u64) -> f64 {
     (missing_ns as f64 / outside_ns.saturating_add(counted_ns).max(1) as f64).min(1.0)
 }

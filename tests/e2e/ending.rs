@@ -2,6 +2,7 @@
 //! and what becomes of a target that it does not wait for.
 
 use std::fs::{self, File};
+use std::os::unix::process::ExitStatusExt;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
@@ -19,6 +20,8 @@ const ROUNDS: u32 = 15;
 /// Time by which a run may be longer under sigtop in a debug build. It is less than the interval
 /// between two answers (100 ms).
 const LATE: Duration = Duration::from_millis(80);
+/// Maximum time to wait for a program to do something.
+const LIMIT: Duration = Duration::from_secs(20);
 
 fn shortest(measure: impl Fn() -> Duration) -> Duration {
     (0..ROUNDS).map(|_| measure()).min().expect("there are rounds")
@@ -137,6 +140,54 @@ fn a_process_without_its_first_thread_can_be_attached_to() {
     assert_eq!(ran.code(), 0, "{}", ran.err());
     let report = run(Command::new(SIGTOP).args(["report", "--text"]).arg(&file)).out();
     assert!(report.contains("burn_after") && report.contains("start_thread"), "{report}");
+}
+
+/// A signal that ends a watch without a screen, as `timeout` sends it to sigtop and its target,
+/// leaves the table of what was measured.
+#[test]
+fn a_signal_loses_no_table() {
+    let program = targets::c("shares");
+    for signal in ["TERM", "HUP"] {
+        let mut command = Command::new("timeout");
+        command
+            .args(["--signal", signal, "2", SIGTOP, "--no-config", "--"])
+            .arg(&program)
+            .args(["60", "30", "10", "60"]);
+        let ran = run(command.stdin(Stdio::null()));
+        assert_eq!(ran.code(), 124, "{signal}: {}", ran.err());
+        assert!(ran.err().contains("Total samples = ") && ran.err().contains(" flat%"), "{signal}: {}", ran.err());
+        assert!(!ran.err().contains("still runs"), "{signal}: {}", ran.err());
+    }
+}
+
+/// The same signal, sent to sigtop alone: it dies of it, and says that the program goes on.
+#[test]
+fn a_signal_to_sigtop_alone_leaves_the_program() {
+    let directory = targets::scratch("signalled");
+    let (table, pid) = (directory.join("table"), directory.join("pid"));
+    let mut command = Command::new(SIGTOP);
+    command.args(["--no-config", "--table"]).arg(&table).args(["--", "sh", "-c", "echo $$ > \"$0\"; exec \"$@\""]);
+    command.arg(&pid).arg(targets::c("shares")).args(["60", "30", "10", "60"]);
+    let mut sigtop = command.stdin(Stdio::null()).stdout(Stdio::null()).spawn().expect("sigtop");
+    let read_pid = || fs::read_to_string(&pid).ok()?.trim().parse().ok();
+    assert!(eventually(LIMIT, || read_pid().is_some()));
+    let pid: i32 = read_pid().expect("a pid");
+    // It has used CPU time for many samples.
+    assert!(eventually(LIMIT, || sigtop::attach::proc::cpu_ns(pid as u32).is_some_and(|ns| ns > 500_000_000)));
+    kill(Pid::from_raw(sigtop.id() as i32), Signal::SIGTERM).expect("it runs");
+    let status = sigtop.wait().expect("a child");
+    kill(Pid::from_raw(pid), Signal::SIGKILL).expect("it still runs");
+    assert_eq!(status.signal(), Some(Signal::SIGTERM as i32), "{status}");
+    let table = fs::read_to_string(table).expect("a table");
+    assert!(table.contains("Total samples = ") && table.contains("still runs"), "{table}");
+}
+
+/// Without a screen, the demo shows what sigtop does, and ends.
+#[test]
+fn a_demo_without_a_terminal_prints_a_table() {
+    let ran = run(Command::new(SIGTOP).args(["demo", "--no-config"]).stdin(Stdio::null()));
+    assert_eq!(ran.code(), 0, "{}", ran.err());
+    assert!(ran.err().contains("Total samples = ") && ran.err().contains("json::parse"), "{}", ran.err());
 }
 
 /// Runs sigtop around a program that would run for a minute. Returns what was said, and whether the
