@@ -294,7 +294,10 @@ impl Write for BoundedString {
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
+    use crate::symbols::foreign_names::{CASES, foreign_name};
 
     fn full(raw: &str) -> String {
         demangle(raw.as_bytes()).full
@@ -484,5 +487,17 @@ mod tests {
         assert!(full(&format!("_Z{}", "P".repeat(7_000))).len() <= super::super::sanitize::MAX_NAME_BYTES);
         assert!(full(&"_ZN".repeat(1 << 20)).len() <= super::super::sanitize::MAX_NAME_BYTES);
         assert!(started.elapsed().as_secs() < 5, "{:?}", started.elapsed());
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(CASES) })]
+        #[test]
+        fn foreign_names_are_demangled(name in foreign_name(), start in 0usize..4) {
+            let mangled = format!("{}{name}", ["", "_Z", "_ZN", "_R"][start]);
+            let demangled = demangle(mangled.as_bytes());
+            prop_assert!(!demangled.full.contains(char::is_control) && !demangled.short.contains(char::is_control));
+            spellings(&mangled);
+            plain(&name, NameLanguage::guess(&name));
+        }
     }
 }

@@ -23,6 +23,8 @@ mod eh_frame_hdr;
 mod elf;
 pub mod error;
 pub mod explain;
+#[cfg(test)]
+pub(crate) mod foreign_names;
 pub mod jit;
 mod kallsyms;
 mod library;

@@ -224,7 +224,10 @@ pub fn unnamed(group: &str) -> &str {
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
+    use crate::symbols::foreign_names::{CASES, foreign_name};
 
     #[test]
     fn types_lose_their_paths() {
@@ -258,5 +261,29 @@ mod tests {
     fn splits_outside_of_brackets_only() {
         assert_eq!(split("Vec<a as b> as c", " as "), ("Vec<a as b>", Some("c")));
         assert_eq!(split("a", " as "), ("a", None));
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(CASES) })]
+        /// Tokens cover the name, and every offset is between characters.
+        #[test]
+        fn foreign_names_are_tokens(name in foreign_name(), word in prop_oneof![Just(" as "), Just(" for ")]) {
+            let mut covered = 0;
+            for (token, start, end) in tokens(&name) {
+                prop_assert_eq!(start, covered);
+                let text = &name[start..end];
+                if token == NameToken::Group {
+                    let (inner, close) = inside(text);
+                    prop_assert_eq!(inner.len() + close.len() + 1, text.len());
+                    unnamed(text);
+                    is_subject(&name, start);
+                }
+                covered = end;
+            }
+            prop_assert_eq!(covered, name.len());
+            let (first, second) = split(&name, word);
+            prop_assert_eq!(second.map_or(first.to_owned(), |second| [first, word, second].concat()), name.clone());
+            bare_types(&name);
+        }
     }
 }

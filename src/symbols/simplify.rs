@@ -203,7 +203,8 @@ pub(super) fn place_unnamed(name: &str, declared: &str, place: &str) -> String {
     let Some((end, kind)) = named_end(name) else { return name.to_owned() };
     let path = &name[..end];
     let separator = if path.is_empty() { "" } else { "::" };
-    match unnamed(&declared[..declared.len().min(group(declared))]) {
+    let declared = if declared.starts_with('{') { &declared[..group(declared)] } else { declared };
+    match unnamed(declared) {
         "{async fn}" if !path.is_empty() => format!("async fn {path}"),
         _ if place.is_empty() => name.to_owned(),
         declared @ ("{async block}" | "{async closure}") => format!("{path}{separator}{declared} {place}"),
@@ -271,7 +272,10 @@ fn cpu_variant(name: &str) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
+    use crate::symbols::foreign_names::{CASES, foreign_name};
 
     #[test]
     fn lambdas_and_closures_are_named_by_their_place() {
@@ -425,5 +429,24 @@ mod tests {
         let deep = "<".repeat(60_000);
         assert!(!cpp(&deep).is_empty());
         assert!(!rust(&deep).is_empty());
+    }
+
+    /// Regression test: the length of a group was taken of a name without one.
+    #[test]
+    fn a_declaration_may_begin_with_any_letter() {
+        assert_eq!(place_unnamed("f::{closure#0}", "ü", "a.rs:3"), "f::{closure} a.rs:3");
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(CASES) })]
+        #[test]
+        fn foreign_names_are_simplified(name in foreign_name(), declared in foreign_name(), place in foreign_name()) {
+            for short in [cpp(&name), rust(&name), tidy(&name)] {
+                ends_unnamed(&short);
+                is_lambda(&short);
+                tidy(&short);
+            }
+            place_unnamed(&name, &declared, &place);
+        }
     }
 }

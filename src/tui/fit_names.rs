@@ -133,3 +133,25 @@ fn elide(name: &str, depth: usize) -> String {
     }
     elided
 }
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::symbols::foreign_names::{CASES, similar_names};
+
+    proptest! {
+        #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(CASES) })]
+        #[test]
+        fn foreign_names_fit(names in similar_names(), shorts in similar_names(), room in 0usize..60) {
+            let all: Vec<NameToFit<'_>> =
+                names.iter().zip(&shorts).map(|(full, short)| NameToFit { full, short, room }).collect();
+            for style in [NameStyle::Full, NameStyle::Short, NameStyle::Bare] {
+                for (name, fitted) in all.iter().zip(fit_names(&all, style)) {
+                    prop_assert!(columns(&fitted, 1_000) <= room.max(1), "{name:?} {style:?}: {fitted:?}");
+                }
+            }
+        }
+    }
+}

@@ -115,7 +115,10 @@ fn offset(name: &str) -> Option<usize> {
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
+    use crate::symbols::foreign_names::{CASES, foreign_name};
 
     #[test]
     fn bare_names_still_tell() {
@@ -141,6 +144,20 @@ mod tests {
             ("", ""),
         ] {
             assert_eq!(bare_name(short), bare, "{short}");
+        }
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(CASES) })]
+        /// A frame is the name in three pieces, and its parts begin between characters.
+        #[test]
+        fn foreign_names_have_parts(name in foreign_name()) {
+            let frame = NameFrame::new(&name);
+            prop_assert_eq!([frame.before, frame.core, frame.after].concat(), name.clone());
+            prop_assert!(frame.parts().iter().all(|&start| frame.core.is_char_boundary(start)));
+            prop_assert!(frame.core.ends_with(frame.last_part().core));
+            prop_assert!(name.ends_with(bare_name(&name)));
+            frame.without_place();
         }
     }
 }

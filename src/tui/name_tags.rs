@@ -169,10 +169,11 @@ impl NameDifference {
         let rest = &name[part..];
         let end = tokens(rest).find(|(token, ..)| *token != NameToken::Text).map_or(rest.len(), |(_, start, _)| start);
         let is_last = !tokens(&rest[end..]).any(|(token, ..)| token == NameToken::Separator);
-        // Of the function's own name, only the end differs.
-        let at = self.letter.saturating_sub(part).min(end);
-        let start =
-            rest[..at].rfind('_').filter(|_| is_last && depth == MAX_DEPTH).map_or(0, |underscore| underscore + 1);
+        // Of the function's own name, only the end differs. The offset of the difference counts in
+        // the whole name, not in a type inside of it.
+        let is_own = is_last && depth == MAX_DEPTH;
+        let alike = if is_own { &rest[..self.letter.saturating_sub(part).min(end)] } else { "" };
+        let start = alike.rfind('_').map_or(0, |underscore| underscore + 1);
         if start < end { format!(" ({})", &rest[start..end]) } else { String::new() }
     }
 
@@ -224,7 +225,10 @@ impl NameDifference {
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
+    use crate::symbols::foreign_names::{CASES, similar_names};
 
     #[test]
     fn the_last_different_part_of_paths_is_the_tag() {
@@ -268,6 +272,27 @@ mod tests {
         ] {
             let names: Vec<(&str, &str)> = names.iter().map(|full| (*full, "f")).collect();
             assert_eq!(tags(&names), expected, "{names:?}");
+        }
+    }
+
+    /// Regression test: the second offset was that of another name.
+    #[test]
+    fn types_with_letters_of_several_bytes_have_tags() {
+        let names = [
+            "<dyn operator<<üüüüüüüüüüüüüü>+operator< as u8>::operator 40",
+            "<dyn operator<<[clone .é]>+operator< as u8>::operator 9",
+        ];
+        assert_eq!(tags(&names.map(|name| (name, "operator"))).len(), 2);
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(CASES) })]
+        #[test]
+        fn foreign_names_have_tags(names in similar_names(), shorts in similar_names()) {
+            let all: Vec<(&str, &str)> = names.iter().zip(&shorts).map(|(full, short)| (&**full, &**short)).collect();
+            prop_assert_eq!(tags(&all).len(), all.len());
+            let equal: Vec<(&str, &str)> = names.iter().map(|full| (&**full, "operator")).collect();
+            prop_assert_eq!(tags(&equal).len(), equal.len());
         }
     }
 
