@@ -97,6 +97,8 @@ fn damaged_folded_stacks() {
 #[test]
 fn damaged_output_of_perf_script() {
     survives(&fs::read(tests().join("profiles/dash.perf")).unwrap(), &[], 8);
+    let flat = fs::read(tests().join("profiles/threads-flat.perf")).unwrap();
+    survives(&flat[..2_000], &[], 10);
 }
 
 /// A damaged profile is shown on the screen or refused with an error message.

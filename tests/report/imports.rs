@@ -1,11 +1,12 @@
 //! Profiles of other tools as they occur in practice: without periods or times, with long headers,
 //! with invalid lines.
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::process::Command;
 
 use sigtop::pprof::format::{self, folded};
-use sigtop::pprof::profile::SavedProfile;
+use sigtop::pprof::profile::{LabelValue, SavedProfile};
 use sigtop::session::PlaybackSource;
 
 fn read(text: &str) -> SavedProfile {
@@ -77,6 +78,75 @@ fn modifiers_make_no_other_event_of_perf() {
     assert_eq!(saved.comments.len(), 1);
     let all: Vec<String> = ["cpu_core/cycles/u", "cpu_core/cycles/", "sched:sched_switch"].map(sample).into();
     assert_eq!(folded(&read(&all.concat())), "main 2\n");
+}
+
+/// The sum of the first value of all samples with each name of a thread.
+fn threads(saved: &SavedProfile) -> BTreeMap<String, i64> {
+    let mut sums = BTreeMap::new();
+    saved.samples.for_each(|sample| {
+        let mut labels = saved.labels[sample.labels as usize].iter();
+        if let Some(LabelValue::Text(name)) = labels.find(|label| label.key == *"thread").map(|label| &label.value) {
+            *sums.entry(name.to_string()).or_default() += sample.values[0];
+        }
+    });
+    sums
+}
+
+/// Four threads that use the CPU, with call chains and without, in a directory `App (x86)` and in a
+/// file that is deleted. The numbers are those of `perf report --sort comm` and `--sort dso`.
+#[test]
+fn totals_are_those_of_perf_report() {
+    for (name, counts, file, in_file) in [
+        ("threads-chains.perf", [23, 21, 25, 24], "/tmp/ps/App (x86)/app", 92),
+        ("threads-flat.perf", [23, 24, 21, 25], "/tmp/ps/App (x86)/app", 91),
+        ("deleted.perf", [25, 29, 22, 18], "/memfd:doublemapper (deleted)", 94),
+    ] {
+        let path = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/profiles/");
+        let saved = read(&fs::read_to_string(format!("{path}{name}")).unwrap());
+        let names = ["Job.Worker 0", "a (b) 7/8", "plain", "pool: 3"].map(str::to_owned);
+        assert_eq!(threads(&saved), names.into_iter().zip(counts).collect(), "{name}");
+        let mut leaves = 0;
+        saved.samples.for_each(|sample| {
+            leaves += usize::from(*saved.object(&saved.locations[sample.stack[0] as usize]) == *file);
+        });
+        assert_eq!((leaves, saved.comments.len()), (in_file, 0), "{name}");
+        assert_eq!(saved.samples.values(1).sum::<i64>(), 5_025_125 * saved.samples.len() as i64);
+    }
+}
+
+#[test]
+fn perf_samples_without_an_event_are_read() {
+    let line = "           plain  9253/9258   6302.841188:      55d1367d2180 leaf (/tmp/busy)\n";
+    let chain = "plain  9253/9258   6302.841188: \n\t            1179 leaf (/tmp/busy)\n\n";
+    for text in [line.repeat(3), chain.repeat(3)] {
+        let saved = read(&text);
+        assert_eq!((folded(&saved).as_str(), saved.samples.width(), saved.comments.len()), ("leaf 3\n", 1, 0));
+    }
+    let saved = read(&chain.replace(": \n", ":    2004008 \n").repeat(3));
+    assert_eq!((folded(&saved).as_str(), saved.samples.width()), ("leaf 6012024\n", 2));
+}
+
+#[test]
+fn warnings_ahead_of_a_profile_are_skipped_and_counted() {
+    let log = "Warning: addr2line failed for /usr/lib/libc.so.6, line 12\n\n".repeat(2_000);
+    let sample = "sh 9 1.5: 3 cycles:\n\t4a main (/bin/a)\n\n";
+    for (text, said) in [(format!("{log}{sample}"), "2000 lines that are no samples were skipped, the first is line 1")]
+    {
+        let mut warnings = Vec::new();
+        let saved = format::read_with_warnings(text.as_bytes(), &mut warnings).unwrap();
+        assert_eq!((saved.samples.len(), &*saved.comments[0], warnings), (1, said, vec![said.to_owned()]));
+    }
+    // The count is in the first lines of a report.
+    let file = std::env::temp_dir().join(format!("sigtop-ahead-{}.perf", std::process::id()));
+    fs::write(&file, format!("{log}{sample}")).unwrap();
+    let ran = Command::new(env!("CARGO_BIN_EXE_sigtop")).args(["report", "--top"]).arg(&file).output().unwrap();
+    fs::remove_file(&file).unwrap();
+    let said = String::from_utf8(ran.stdout).unwrap();
+    assert_eq!(said.lines().nth(1), Some("2000 lines that are no samples were skipped, the first is line 1"), "{said}");
+    // What is far behind is not sought.
+    let text = format!("{}{sample}", "Warning: addr2line failed\n".repeat(50_000));
+    let error = format::read(text.as_bytes()).map(|saved| saved.samples.len()).unwrap_err();
+    assert!(error.to_string().contains("unknown profile format"), "{error}");
 }
 
 #[test]

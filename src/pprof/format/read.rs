@@ -10,7 +10,8 @@ use crate::pprof::profile::SavedProfile;
 
 /// Number of bytes that usually suffice to detect the format.
 const PROBE_BYTES: usize = 4096;
-/// Maximum number of bytes to search for the first line after a header of comments.
+/// Maximum number of bytes to search for the first line after a header of comments, or after
+/// warnings and lines of a log.
 const MAX_PROBE_BYTES: usize = 1 << 20;
 const UTF8_BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
 
@@ -58,19 +59,37 @@ fn read_as_it_is(from: impl Read, warnings: &mut Vec<String>) -> Result<SavedPro
     }
     if is_text(probe) {
         let text = String::from_utf8_lossy(probe).into_owned();
-        if gperftools::is_heap(&text) {
-            return gperftools::read_heap(&mut input);
-        }
-        if let Some(remedy) = old_text_remedy(&text) {
-            return Err(ReadError::OldText { remedy });
-        }
-        return if perf_script::is_perf_script(&text) {
-            perf_script::read(&mut input)
-        } else {
-            folded::read(&mut input, warnings)
-        };
+        return read_text(&mut input, text, warnings);
     }
     proto::read_input(&mut input)
+}
+
+/// Reads a profile that is text and starts with `start`.
+fn read_text(input: &mut ProfileInput, start: String, warnings: &mut Vec<String>) -> Result<SavedProfile, ReadError> {
+    if !gperftools::is_heap(&start)
+        && let Some(remedy) = old_text_remedy(&start)
+    {
+        return Err(ReadError::OldText { remedy });
+    }
+    let (mut text, mut probe_bytes) = (start, PROBE_BYTES);
+    let profile = loop {
+        if gperftools::is_heap(&text) {
+            break gperftools::read_heap(input)?;
+        }
+        if let Some(ahead) = perf_script::find_start(&text) {
+            break perf_script::read(input, ahead)?;
+        }
+        // Warnings and lines of a log may be ahead.
+        if input.buffered().len() < probe_bytes || probe_bytes >= MAX_PROBE_BYTES {
+            return folded::read(input, warnings);
+        }
+        probe_bytes *= 4;
+        let probe = input.fill_to(probe_bytes)?;
+        text = String::from_utf8_lossy(&probe[..probe.len().min(probe_bytes)]).into_owned();
+    };
+    // These readers count in comments what they skip.
+    warnings.extend(profile.comments.iter().map(|comment| comment.as_str().to_owned()));
+    Ok(profile)
 }
 
 /// Whether the probe holds comments and less than two complete lines after them.

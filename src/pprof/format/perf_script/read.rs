@@ -1,11 +1,4 @@
-//! Reads the output of `perf script`: for each sample a header line, its frames with the leaf
-//! first, and an empty line.
-//!
-//! ```text
-//! sh 30907 13507.567529:   10101010 cpu-clock:
-//!             16d855 __memmove_avx512_unaligned_erms+0x55 (/usr/lib/libc.so.6)
-//!               ae77 [unknown] (/usr/bin/dash)
-//! ```
+//! Reads samples line by line.
 //!
 //! The header's fields depend on perf's options: pid, tid or both, CPU, time and period. The value
 //! of a sample is its period in the unit of its event: nanoseconds for perf's software clocks, a
@@ -15,12 +8,11 @@
 //! become one function for each file.
 
 use std::collections::HashMap;
-use std::sync::LazyLock;
 
-use regex::Regex;
-
-use super::input::ProfileInput;
+use super::frame::{self, PerfFrame};
+use super::header::{self, SampleHeader};
 use crate::pprof::error::ReadError;
+use crate::pprof::format::input::ProfileInput;
 use crate::pprof::path::base;
 use crate::pprof::profile::{Function, Label, LabelValue, Line, Location, Mapping, SavedProfile, ValueType};
 use crate::pprof::samples::Samples;
@@ -33,60 +25,53 @@ const MAX_FRAMES: usize = 4096;
 /// Events whose period is a time, in nanoseconds.
 const CLOCK_EVENTS: [&str; 2] = ["cpu-clock", "task-clock"];
 
-/// The first line of a sample.
-struct SampleHeader<'a> {
-    comm: &'a str,
-    pid: Option<i64>,
-    tid: i64,
-    time_ns: Option<u64>,
-    period: Option<i64>,
-    event: &'a str,
-    /// The text after the event: the only frame of a sample without a stack.
-    rest: &'a str,
+/// The meaning of a line.
+enum ScriptLine<'a> {
+    Header(SampleHeader<'a>),
+    Frame(PerfFrame<'a>),
+    Other,
 }
 
-fn parse_header(line: &str) -> Option<SampleHeader<'_>> {
-    static HEADER: LazyLock<Option<Regex>> = LazyLock::new(|| {
-        let thread = r"^\s*(\S.*?)\s+(-?\d+)(?:/(-?\d+))?(?:\s+\[\d+\])?(?:\s+[A-Za-z.]{4,5})??";
-        Regex::new(&format!(r"{thread}(?:\s+(\d+)\.(\d{{1,9}}):)?\s+(?:(\d+)\s+)?(\S+):(?:\s(.*))?$")).ok()
-    });
-    let captures = HEADER.as_ref()?.captures(line)?;
-    let text = |index: usize| captures.get(index).map(|group| group.as_str());
-    let first: i64 = text(2)?.parse().ok()?;
-    let second = text(3).and_then(|tid| tid.parse().ok());
-    let time_ns = text(4).zip(text(5)).and_then(|(seconds, fraction)| {
-        let fraction_ns = fraction.parse::<u64>().ok()? * 10u64.pow(9 - fraction.len() as u32);
-        seconds.parse::<u64>().ok()?.checked_mul(1_000_000_000)?.checked_add(fraction_ns)
-    });
-    Some(SampleHeader {
-        comm: text(1)?,
-        pid: second.map(|_| first),
-        tid: second.unwrap_or(first),
-        time_ns,
-        period: text(6).and_then(|period| period.parse().ok()),
-        event: text(7)?,
-        rest: text(8).unwrap_or_default(),
-    })
+fn parse_line(line: &str) -> ScriptLine<'_> {
+    let frame = || frame::parse(line);
+    match header::parse(line) {
+        // A name of a thread may look like an address, but a name of a function has no time and no
+        // other frame behind it, and does not end in a colon.
+        Some(header) if header.time_ns.is_some() || header.frame.is_some() || line.ends_with(':') => {
+            ScriptLine::Header(header)
+        }
+        Some(header) => frame().map_or(ScriptLine::Header(header), ScriptLine::Frame),
+        None => frame().map_or(ScriptLine::Other, ScriptLine::Frame),
+    }
 }
 
-/// Parses a frame line into address, name and file.
-fn parse_frame(line: &str) -> Option<(u64, &str, &str)> {
-    let (address, rest) = line.trim().split_once(char::is_whitespace)?;
-    let address = u64::from_str_radix(address, 16).ok()?;
-    let (name, file) = match rest.strip_suffix(')').and_then(|rest| rest.rsplit_once(" (")) {
-        Some((name, file)) => (name.trim(), file),
-        None => (rest.trim(), ""),
-    };
-    let is_offset = |offset: &str| !offset.is_empty() && offset.bytes().all(|byte| byte.is_ascii_hexdigit());
-    let name = name.rsplit_once("+0x").filter(|(_, offset)| is_offset(offset)).map_or(name, |(name, _)| name);
-    Some((address, name, file))
+/// Whether a line says something about the recording. The name of a thread may start with the same
+/// character.
+fn is_comment(line: &str) -> bool {
+    line.starts_with('#') && header::parse(line).is_none_or(|header| header.time_ns.is_none())
 }
 
-/// Whether a text is output of `perf script`: it starts with a sample that has a time or a frame.
-pub(super) fn is_perf_script(text: &str) -> bool {
-    let mut lines = text.lines().filter(|line| !line.starts_with('#')).skip_while(|line| line.trim().is_empty());
-    let Some(header) = lines.next().and_then(parse_header) else { return false };
-    header.time_ns.is_some() || parse_frame(header.rest).or(lines.next().and_then(parse_frame)).is_some()
+/// Whether a line below a frame may be its place in the source, or the source itself.
+fn is_source(line: &str) -> bool {
+    line.starts_with('|') || line.strip_prefix("  ").is_some_and(|place| !place.starts_with(' '))
+}
+
+/// Returns the number of lines in front of the first sample in the start of an output of `perf
+/// script`. Such lines are warnings. The first sample has a time and an event, or a frame.
+pub(in crate::pprof::format) fn find_start(text: &str) -> Option<usize> {
+    let is_used = |&(_, line): &(usize, &str)| !line.trim().is_empty() && !is_comment(line);
+    let mut lines = text.lines().enumerate().filter(is_used).peekable();
+    while let Some((index, line)) = lines.next() {
+        if let ScriptLine::Header(header) = parse_line(line.trim_end()) {
+            let has_event = header.time_ns.is_some() && !header.event.is_empty();
+            let mut has_frame =
+                || header.frame.or(lines.peek().and_then(|(_, next)| frame::parse(next.trim_end()))).is_some();
+            if has_event || has_frame() {
+                return Some(index);
+            }
+        }
+    }
+    None
 }
 
 /// An event without its modifiers (`cycles:u`, `cpu_core/cycles/u`). The part of a tracepoint after
@@ -99,27 +84,39 @@ fn strip_modifiers(event: &str) -> &str {
     }
 }
 
-/// Reads a profile.
-pub(super) fn read(input: &mut ProfileInput) -> Result<SavedProfile, ReadError> {
+/// Reads a profile whose first sample is behind `ahead` lines.
+pub(in crate::pprof::format) fn read(input: &mut ProfileInput, ahead: usize) -> Result<SavedProfile, ReadError> {
     let mut reader = ScriptReader::default();
-    let mut line_number = 0u64;
+    let mut line_number = 0;
     while let Some(line) = input.read_line()? {
         line_number += 1;
         let line = line.trim_end();
-        if line.starts_with('#') {
-            continue;
-        }
         if line.is_empty() {
             reader.end_sample()?;
-        } else if reader.open_sample.is_none() {
-            let invalid = || ReadError::malformed(format!("line {line_number} is not a sample of perf script"));
-            reader.begin_sample(&parse_header(line).ok_or_else(invalid)?);
-        } else if let Some(frame) = parse_frame(line) {
-            reader.push_frame(frame);
+            continue;
         }
-        // Other lines between frames are source locations and are not used.
+        if is_comment(line) {
+            continue;
+        }
+        if line_number <= ahead {
+            reader.skip_line(line_number);
+            continue;
+        }
+        match parse_line(line) {
+            ScriptLine::Header(header) => {
+                reader.end_sample()?;
+                reader.begin_sample(&header);
+            }
+            ScriptLine::Frame(frame) if reader.takes_frames() => reader.push_frame(frame),
+            // Source locations and lines of source code are not used.
+            ScriptLine::Other if reader.open_sample.is_some() && is_source(line) => {}
+            _ => reader.skip_line(line_number),
+        }
     }
     reader.end_sample()?;
+    if reader.event.is_none() {
+        return Err(ReadError::malformed("no sample of perf script"));
+    }
     Ok(reader.finish())
 }
 
@@ -130,6 +127,9 @@ struct ScriptReader {
     event: Option<Text>,
     /// The number of samples of other events.
     skipped_samples: u64,
+    /// The number of lines that are part of no sample, and the first of them.
+    skipped_lines: u64,
+    first_skipped_line: usize,
     functions: HashMap<Text, u32>,
     files: HashMap<Text, u32>,
     locations: HashMap<(u64, Option<u32>, Vec<u32>), u32>,
@@ -148,17 +148,29 @@ struct OpenSample {
     labels: Option<u32>,
     period: i64,
     time_ns: Option<u64>,
+    /// Whether its only frame is in the line of its header.
+    is_one_line: bool,
 }
 
 impl ScriptReader {
+    fn takes_frames(&self) -> bool {
+        self.open_sample.as_ref().is_some_and(|sample| !sample.is_one_line)
+    }
+
+    fn skip_line(&mut self, number: usize) {
+        self.first_skipped_line = if self.skipped_lines == 0 { number } else { self.first_skipped_line };
+        self.skipped_lines += 1;
+    }
+
     fn begin_sample(&mut self, header: &SampleHeader<'_>) {
         let name = strip_modifiers(header.event);
         let event = self.event.get_or_insert_with(|| {
             let unit = if CLOCK_EVENTS.contains(&name) { "nanoseconds" } else { "count" };
             self.profile.sample_types = vec![ValueType::new("samples", "count")];
             if let Some(period) = header.period {
-                self.profile.sample_types.push(ValueType::new(name, unit));
-                self.profile.period_type = ValueType::new(name, unit);
+                let of = if name.is_empty() { "period" } else { name };
+                self.profile.sample_types.push(ValueType::new(of, unit));
+                self.profile.period_type = ValueType::new(of, unit);
                 self.profile.period = period;
             }
             self.profile.samples = Samples::with_width(self.profile.sample_types.len());
@@ -174,9 +186,10 @@ impl ScriptReader {
         let labels = is_read.then(|| {
             let label = |key: &str, value| Label { key: key.into(), value };
             let number = |key: &str, number| label(key, LabelValue::Number(number, Text::default()));
-            let comm = label("thread", LabelValue::Text(header.comm.into()));
+            let comm = Some(header.comm).filter(|comm| !comm.is_empty());
+            let comm = comm.map(|comm| label("thread", LabelValue::Text(comm.into())));
             let pid = header.pid.map(|pid| number("pid", pid));
-            let labels: Box<[Label]> = [comm].into_iter().chain(pid).chain([number("tid", header.tid)]).collect();
+            let labels: Box<[Label]> = comm.into_iter().chain(pid).chain([number("tid", header.tid)]).collect();
             let next = self.profile.labels.len() as u32;
             *self.label_sets.entry(labels).or_insert_with_key(|labels| {
                 self.profile.labels.push(labels.clone());
@@ -186,13 +199,14 @@ impl ScriptReader {
         self.stack.clear();
         self.inlined.clear();
         let period = header.period.unwrap_or(self.profile.period);
-        self.open_sample = Some(OpenSample { labels, period, time_ns: header.time_ns });
-        if let Some(frame) = parse_frame(header.rest) {
+        self.open_sample =
+            Some(OpenSample { labels, period, time_ns: header.time_ns, is_one_line: header.frame.is_some() });
+        if let Some(frame) = header.frame {
             self.push_frame(frame);
         }
     }
 
-    fn push_frame(&mut self, (address, name, file): (u64, &str, &str)) {
+    fn push_frame(&mut self, PerfFrame { address, name, file }: PerfFrame<'_>) {
         if self.stack.len() >= MAX_FRAMES || self.open_sample.as_ref().is_none_or(|sample| sample.labels.is_none()) {
             return;
         }
@@ -234,7 +248,7 @@ impl ScriptReader {
     }
 
     fn end_sample(&mut self) -> Result<(), ReadError> {
-        let Some(OpenSample { labels, period, time_ns }) = self.open_sample.take() else { return Ok(()) };
+        let Some(OpenSample { labels, period, time_ns, .. }) = self.open_sample.take() else { return Ok(()) };
         if let Some(labels) = labels {
             let width = self.profile.samples.width();
             self.profile.samples.push(&self.stack, &[1, period][..width], labels);
@@ -265,6 +279,11 @@ impl ScriptReader {
                 .comments
                 .push(format!("{} samples of events other than {event} were skipped", self.skipped_samples).into());
         }
+        if self.skipped_lines > 0 {
+            let (count, first) = (self.skipped_lines, self.first_skipped_line);
+            let comment = format!("{count} lines that are no samples were skipped, the first is line {first}");
+            self.profile.comments.push(comment.into());
+        }
         self.profile
     }
 }
@@ -274,34 +293,14 @@ mod tests {
     use super::*;
 
     fn read(text: &str) -> Result<SavedProfile, ReadError> {
-        super::read(&mut ProfileInput::open(text.as_bytes())?)
-    }
-
-    #[test]
-    fn headers_with_any_set_of_fields_are_parsed() {
-        let fields = |line: &str| {
-            let header = parse_header(line).unwrap_or_else(|| panic!("{line}"));
-            (header.comm.to_owned(), header.pid, header.tid, header.time_ns, header.period, header.event.to_owned())
-        };
-        let sh = |pid, time_ns, period, event: &str| ("sh".to_owned(), pid, 309, time_ns, period, event.to_owned());
-        let time_ns = Some(13_507_567_529_000);
-        assert_eq!(
-            fields("sh 309 13507.567529:   10101010 cpu-clock: "),
-            sh(None, time_ns, Some(10_101_010), "cpu-clock")
-        );
-        assert_eq!(fields("   sh   7/309  [003] 13507.567529: cycles:u:"), sh(Some(7), time_ns, None, "cycles:u"));
-        assert_eq!(fields("sh 309 [000] d.h.. 13507.567529:  3 cycles:"), sh(None, time_ns, Some(3), "cycles"));
-        assert_eq!(fields("sh 309 cycles:").3, None);
-        let (comm, ..) = fields("Web Content  12/13 1.5: sched:sched_switch: prev_comm=a prev_pid=2");
-        assert_eq!(comm, "Web Content");
-        assert!(parse_header("main;a;b 12").is_none() && parse_header("no sample").is_none());
+        super::read(&mut ProfileInput::open(text.as_bytes())?, find_start(text).unwrap_or(0))
     }
 
     #[test]
     fn samples_have_stacks_threads_and_times() {
         let text = "# captured\nsh 7/9 1.25: 4 cycles:u:\n\t4a f+0x1 (inlined)\n\t4a g (x)+0x2 (/bin/a)\n\t9 [unknown] (/bin/a)\n\n\
                     sh 7/9 1.75: 1 faults:\n\t1 z (/bin/a)\n\nsh 7/9 2.25: 6 cycles:u:   4a main (/bin/a)\n";
-        assert!(is_perf_script(text));
+        assert_eq!(find_start(text), Some(1));
         let profile = read(text).unwrap();
         profile.check().unwrap();
         assert_eq!(profile.sample_types[1], ValueType::new("cycles", "count"));
@@ -311,6 +310,39 @@ mod tests {
         assert_eq!(names, ["f", "g (x)", "[a]", "main"]);
         assert_eq!((profile.locations[0].lines.len(), profile.locations[1].lines.len()), (2, 1));
         assert!(profile.comments[0].contains("1 samples of events other than cycles "), "{:?}", profile.comments);
-        assert!(read("sh 1 1.2: 3 cycles:\n\nwhat is this\n").is_err());
+        assert!(read("what is this\n").is_err());
+    }
+
+    /// The number of samples and the comments of a profile.
+    fn count(text: &str) -> (usize, Vec<String>) {
+        let profile = read(text).unwrap();
+        profile.check().unwrap();
+        (profile.samples.len(), profile.comments.iter().map(ToString::to_string).collect())
+    }
+
+    #[test]
+    fn a_header_ends_the_sample_before_it() {
+        for text in [
+            "sh 9 1.5: 3 cycles:\n\t4a f (/a)\nsh 9 2.5: 3 cycles:\n\t4a f (/a)\n\t4b g (/a)\n",
+            "cafe  9255 1.5: cycles:\n\t4a f (/a)\ncafe  9255 2.5: cycles:\n\t4a f (/a)\n",
+            "cafe  9255 cycles:\n\t4a f (/a)\ncafe  9255 cycles:\n\t4a f (/a)\n",
+            "a (b)  9255 cycles: \n\t4a f (/a)\na (b)  9255 cycles: \n\t4a f (/a)\n",
+            "cafe 0  9255 cycles:      55d1367d2180 f (/a)\ncafe 0  9255 cycles:      55d1367d2180 f (/a)\n",
+            "sh 9 1.5:      55d1367d2180 f (/a)\nsh 9 1.5:      55d1367d2180 f (/a)\n",
+            "#1 9 1.5:      55d1367d2180 f (/a)\n#1 9 1.5:      55d1367d2180 f (/a)\n",
+        ] {
+            assert_eq!(count(text), (2, vec![]), "{text}");
+        }
+    }
+
+    #[test]
+    fn other_lines_are_skipped_and_counted() {
+        let sample = "sh 9 1.5: 3 cycles:\n\t4a f (/a)\n  a.c:7\n\n";
+        let text = format!("# one\nWarning:\nworker 12 start:\n\n{sample}\n4b g (/a)\n{sample}addr2line failed\n");
+        let skipped = "4 lines that are no samples were skipped, the first is line 2";
+        assert_eq!(count(&text), (2, vec![skipped.to_owned()]));
+        let text =
+            format!("{sample}sh 9 1.5: PERF_RECORD_EXIT(9:9):(8:8)\nsh 9 1.5: 3 cycles:\nwarning\n\t4a f (/a)\n");
+        assert_eq!(count(&text), (2, vec![skipped.replace("4 l", "2 l").replace("line 2", "line 5")]));
     }
 }
