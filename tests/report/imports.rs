@@ -130,8 +130,11 @@ fn perf_samples_without_an_event_are_read() {
 fn warnings_ahead_of_a_profile_are_skipped_and_counted() {
     let log = "Warning: addr2line failed for /usr/lib/libc.so.6, line 12\n\n".repeat(2_000);
     let sample = "sh 9 1.5: 3 cycles:\n\t4a main (/bin/a)\n\n";
-    for (text, said) in [(format!("{log}{sample}"), "2000 lines that are no samples were skipped, the first is line 1")]
-    {
+    let heap = "heap profile: 1: 8 [ 3: 24] @ heapprofile\n 1: 8 [ 3: 24] @ 0x1001\n";
+    for (text, said) in [
+        (format!("{log}{sample}"), "2000 lines that are no samples were skipped, the first is line 1"),
+        (format!("{log}{heap}"), "2000 lines ahead of the heap profile were skipped"),
+    ] {
         let mut warnings = Vec::new();
         let saved = format::read_with_warnings(text.as_bytes(), &mut warnings).unwrap();
         assert_eq!((saved.samples.len(), &*saved.comments[0], warnings), (1, said, vec![said.to_owned()]));

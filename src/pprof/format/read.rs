@@ -73,7 +73,7 @@ fn read_text(input: &mut ProfileInput, start: String, warnings: &mut Vec<String>
     }
     let (mut text, mut probe_bytes) = (start, PROBE_BYTES);
     let profile = loop {
-        if gperftools::is_heap(&text) {
+        if gperftools::has_heap(&text) {
             break gperftools::read_heap(input)?;
         }
         if let Some(ahead) = perf_script::find_start(&text) {

@@ -29,7 +29,7 @@ struct Header {
     is_jemalloc: bool,
 }
 
-/// The header in the first line that is not blank. That of jemalloc does not tell whether it has
+/// The header in the first line. That of jemalloc does not tell whether it has
 /// counted what was ever allocated.
 fn parse_header(line: &str) -> Option<Header> {
     if let Some(interval) = line.strip_prefix("heap_v2/") {
@@ -53,11 +53,13 @@ fn parse_header(line: &str) -> Option<Header> {
 
 /// Whether a text that starts so is a heap profile that can be read.
 pub(in crate::pprof) fn is_heap(start: &str) -> bool {
-    first_line(start).is_some_and(|line| parse_header(line).is_some())
+    let first = start.lines().map(str::trim).find(|line| !line.is_empty());
+    first.is_some_and(|line| parse_header(line).is_some())
 }
 
-fn first_line(text: &str) -> Option<&str> {
-    text.lines().map(str::trim).find(|line| !line.is_empty())
+/// Whether there is a heap profile in a text, perhaps behind lines of a log.
+pub(in crate::pprof) fn has_heap(text: &str) -> bool {
+    text.lines().any(|line| parse_header(line.trim()).is_some())
 }
 
 /// Parses `266: 2198784 [4317: 25643136]`, and returns the rest of the line, too.
@@ -74,13 +76,19 @@ fn parse_counts(line: &str) -> Option<(Counts, &str)> {
 
 /// Reads a profile.
 pub(in crate::pprof) fn read(input: &mut ProfileInput) -> Result<SavedProfile, ReadError> {
+    let mut skipped_lines = 0u64;
     let header = loop {
         let line = input.read_line()?.ok_or(ReadError::UnknownFormat)?;
-        if !line.trim().is_empty() {
-            break parse_header(line.trim()).ok_or(ReadError::UnknownFormat)?;
+        if let Some(header) = parse_header(line.trim()) {
+            break header;
         }
+        skipped_lines += u64::from(!line.trim().is_empty());
     };
     let mut reader = HeapReader::new(header);
+    if skipped_lines > 0 {
+        let comment = format!("{skipped_lines} lines ahead of the heap profile were skipped");
+        reader.profile.comments.push(comment.into());
+    }
     while let Some(line) = input.read_line()? {
         let line = line.trim();
         if ["MAPPED_LIBRARIES:", "--- Memory map: ---"].iter().any(|sentinel| line.contains(sentinel)) {
@@ -251,6 +259,16 @@ mod tests {
         let mut values = Vec::new();
         profile.samples.for_each(|sample| values.extend_from_slice(sample.values));
         assert_eq!(values, [3, 24, 1, 8]);
+    }
+
+    #[test]
+    fn lines_of_a_log_ahead_are_skipped_and_counted() {
+        let text = "Log file created at: 2024/05/01\nRunning on machine: a\n\n\
+                    heap profile: 1: 8 [ 3: 24] @ heapprofile\n 1: 8 [ 3: 24] @ 0x1001\n";
+        assert!(has_heap(text) && !is_heap(text));
+        let profile = read(text).unwrap();
+        assert_eq!((profile.samples.len(), profile.comments.len()), (1, 1));
+        assert_eq!(&*profile.comments[0], "2 lines ahead of the heap profile were skipped");
     }
 
     #[test]

@@ -7,6 +7,6 @@ mod maps;
 mod read;
 mod write;
 
-pub(super) use heap::{is_heap, read as read_heap};
+pub(super) use heap::{has_heap, is_heap, read as read_heap};
 pub(super) use read::{is_gperftools, read};
 pub use write::{check, write};
