@@ -2,12 +2,22 @@
 
 use std::time::{Duration, Instant};
 
+use nix::sys::signal::{Signal, kill};
+use nix::sys::wait::{WaitPidFlag, waitpid};
+use nix::unistd::Pid;
+
+use super::failure::Failure;
 use crate::attach::proc::ProcStat;
 use crate::session::{Command, Notice, Session, TargetExit};
 use crate::tui::OnQuit;
 
 /// Maximum time to wait for a target that was asked to terminate. It is killed after two seconds.
 const MAX_EXIT_WAIT: Duration = Duration::from_secs(10);
+
+/// Maximum time that a program takes to end of a signal where it cannot be watched, and the time
+/// between two looks at it.
+const MAX_TERMINATION: Duration = Duration::from_secs(2);
+const POLL: Duration = Duration::from_millis(5);
 
 /// Waits until a target that was asked to terminate has ended.
 pub(super) fn wait_for_exit(session: &Session) -> Option<TargetExit> {
@@ -29,4 +39,31 @@ pub(super) fn leave_program(session: &Session, pid: u32, on_quit: OnQuit) -> Opt
     ProcStat::of(pid).ok().filter(|stat| !stat.is_dead())?;
     let remedy = if on_quit == OnQuit::Ask { "; with --on-quit end, sigtop terminates it" } else { "" };
     Some(format!("the program still runs as process {pid}{remedy}"))
+}
+
+/// Terminates the launched program of a watch that could not begin, unless it is to be left
+/// running. Returns the failure with what became of the program.
+pub(super) fn give_up(failure: Failure, launched: Option<u32>, on_quit: OnQuit) -> Failure {
+    let Some(pid) = launched else { return failure };
+    let fate = match on_quit != OnQuit::LetRun && terminate(pid) {
+        true => "the program was terminated".to_owned(),
+        false => format!("the program still runs as process {pid}"),
+    };
+    Failure::new(failure.status, format!("{}; {fate}", failure.message))
+}
+
+/// Sends SIGTERM to a child, and returns whether it ends soon. No thread can wait for it.
+fn terminate(pid: u32) -> bool {
+    let child = Pid::from_raw(pid as i32);
+    let deadline = Instant::now() + MAX_TERMINATION;
+    let _ = kill(child, Signal::SIGTERM);
+    while Instant::now() < deadline {
+        // Its own thread may have taken the status.
+        let _ = waitpid(child, Some(WaitPidFlag::WNOHANG));
+        if ProcStat::of(pid).map_or(true, |stat| stat.is_dead()) {
+            return true;
+        }
+        std::thread::sleep(POLL);
+    }
+    false
 }

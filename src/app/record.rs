@@ -13,7 +13,7 @@ use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use super::args::{RecordArgs, WatchArgs};
 use super::command_word::check_is_program;
 use super::failure::{Failure, print_message};
-use super::leave::leave_program;
+use super::leave::{give_up, leave_program};
 use super::save::{SaveError, SaveTarget};
 use super::settings::apply_config;
 use super::start::{Selection, attach_target, interrupt_channel, launch_target, select_processes, start_session};
@@ -60,12 +60,14 @@ pub(super) fn run(record: &RecordArgs) -> Result<u8, Failure> {
         WatchTarget::Launched(target) => Some(target.pid),
         WatchTarget::Attached(_) => None,
     };
-    let session = start_session(pending, recording)?;
+    let on_quit = args.on_quit.unwrap_or_default();
+    let give_up = |failure| give_up(failure, launched, on_quit);
+    let session = start_session(pending, recording).map_err(give_up)?;
     let options = RecordOptions {
-        launched: launched.map(|pid| (pid, args.on_quit.unwrap_or_default())),
+        launched: launched.map(|pid| (pid, on_quit)),
         symbols: args.symbols || is_stream || save.needs_symbols(),
         duration: record.duration,
-        interrupt: interrupt_channel(&[SIGINT, SIGTERM, SIGHUP])?,
+        interrupt: interrupt_channel(&[SIGINT, SIGTERM, SIGHUP]).map_err(give_up)?,
         progress: !record.quiet && io::stderr().is_terminal(),
         quiet: record.quiet,
     };

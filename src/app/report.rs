@@ -57,6 +57,8 @@ enum CommandError {
     Report(ReportError),
     /// The output file could not be written.
     Write(AtomicFileError),
+    /// The system could not start a thread.
+    Thread(io::Error),
     /// Graphviz could not be run.
     Graphviz(String),
 }
@@ -76,6 +78,7 @@ impl fmt::Display for CommandError {
             CommandError::Merge(message) => write!(f, "cannot merge the profiles: {message}"),
             CommandError::Report(error) => write!(f, "{error}"),
             CommandError::Write(error) => write!(f, "{error}"),
+            CommandError::Thread(error) => write!(f, "cannot start a thread: {error}"),
             CommandError::Graphviz(message) => f.write_str(message),
         }
     }
@@ -92,7 +95,7 @@ fn write_report(args: &Report, downloads: Downloads) -> Result<Vec<String>, Comm
     let symbolize = args.symbolize == Symbolize::Local;
     if symbolize {
         warnings.extend(locate_binaries(&mut profile, &binary_path()));
-        let unverified = symbolize_locations(&mut profile, servers.cloned());
+        let unverified = symbolize_locations(&mut profile, servers.cloned()).map_err(CommandError::Thread)?;
         let warning = |file| format!("{file}: the profile has no build id for this file; its names may be wrong");
         warnings.extend(unverified.into_iter().map(warning));
     }

@@ -11,6 +11,7 @@ use super::args::WatchArgs;
 use super::batch::{self, BatchEnd, TableSink};
 use super::command_word::{check_is_no_subcommand, check_is_program};
 use super::failure::{Failure, print_message};
+use super::leave::give_up;
 use super::save::SaveTarget;
 use super::screen::{ScreenExit, explain_missing_screen, print_summary, run_screen, uses_screen};
 use super::start::{
@@ -102,7 +103,8 @@ fn run(mut pending: PendingSession, args: &WatchArgs, output: WatchOutput) -> Re
     };
     pending.settings.sample_times = save.needs_sample_times();
     let settings = pending.settings.clone();
-    let mut session = start_session(pending, recording)?;
+    let on_quit = args.on_quit.unwrap_or_default();
+    let mut session = start_session(pending, recording).map_err(|failure| give_up(failure, launched, on_quit))?;
     let (closed, end) = if screen {
         (Some(run_screen(&mut session, args, settings, launched.is_some(), None)?), BatchEnd::default())
     } else {
@@ -159,10 +161,11 @@ pub(super) fn print_tables(
     // A launched target receives Ctrl-C itself and decides; sigtop ends with it. A watch of a
     // process that runs elsewhere ends at Ctrl-C.
     let signals: &[i32] = if launched.is_none() { &[SIGINT, SIGTERM, SIGHUP] } else { &[SIGTERM, SIGHUP] };
-    let interrupt = interrupt_channel(signals)?;
+    let on_quit = args.on_quit.unwrap_or_default();
+    let interrupt = interrupt_channel(signals).map_err(|failure| give_up(failure, launched, on_quit))?;
     let names = args.display.names.unwrap_or(NameStyle::Full);
     let (interval, count, quiet) = (args.interval, args.count, args.screen.quiet);
-    let launched = launched.map(|pid| (pid, args.on_quit.unwrap_or_default()));
+    let launched = launched.map(|pid| (pid, on_quit));
     let options = batch::BatchOptions { interval, count, sink, interrupt, quiet, names, launched };
     batch::run(session, options).map_err(|error| Failure::internal("cannot write a table", error))
 }

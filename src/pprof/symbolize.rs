@@ -4,6 +4,7 @@
 
 use std::collections::HashMap;
 use std::fs;
+use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -111,7 +112,10 @@ fn candidates(directory: &Path, mapping: &Mapping) -> Vec<PathBuf> {
 
 /// Symbolizes the locations without names; `servers` downloads debug files that are missing here.
 /// Returns the files without a build id that were used.
-pub fn symbolize_locations(profile: &mut SavedProfile, servers: Option<DebuginfodClient>) -> Vec<String> {
+///
+/// # Errors
+/// If the system cannot start a thread.
+pub fn symbolize_locations(profile: &mut SavedProfile, servers: Option<DebuginfodClient>) -> io::Result<Vec<String>> {
     let mut requests = Vec::new();
     for (index, mapping) in profile.mappings.iter().enumerate() {
         let mapping_index = Some(index as u32);
@@ -127,13 +131,13 @@ pub fn symbolize_locations(profile: &mut SavedProfile, servers: Option<Debuginfo
         requests.push(worker::SymbolRequest { module: ModuleId(index as u32), file: binary.file, pid: 0, addresses });
     }
     if requests.is_empty() {
-        return Vec::new();
+        return Ok(Vec::new());
     }
     let (request_sender, request_receiver) = bounded(requests.len());
     let (reply_sender, replies) = bounded(1);
     let ((_, no_code), (codes, _)) = (bounded(0), bounded(0));
     let options = SymbolOptions { servers, ..SymbolOptions::default() };
-    worker::spawn_for_code(request_receiver, reply_sender, no_code, codes, options);
+    worker::spawn_for_code(request_receiver, reply_sender, no_code, codes, options)?;
     let mut waiting: usize = requests.iter().map(|request| request.addresses.len()).sum();
     // The channel holds all requests, so this does not block. While it is open, downloads go on.
     requests.into_iter().for_each(|request| drop(request_sender.send(request)));
@@ -156,7 +160,7 @@ pub fn symbolize_locations(profile: &mut SavedProfile, servers: Option<Debuginfo
             }
         }
     }
-    unverified
+    Ok(unverified)
 }
 
 fn convert_line(profile: &mut SavedProfile, functions: &mut HashMap<(Text, Text), u32>, line: ResolvedLine) -> Line {
@@ -181,13 +185,17 @@ pub(super) struct Disassembler {
 }
 
 impl Disassembler {
-    pub(super) fn start() -> Disassembler {
+    /// Starts the thread.
+    ///
+    /// # Errors
+    /// If the system cannot start it.
+    pub(super) fn start() -> io::Result<Disassembler> {
         let (name_requests, name_receiver) = bounded(0);
         let (name_replies, _) = bounded(0);
         let (requests, code_receiver) = bounded(1);
         let (code_replies, replies) = bounded(1);
-        worker::spawn_for_code(name_receiver, name_replies, code_receiver, code_replies, SymbolOptions::default());
-        Disassembler { requests, replies, _name_requests: name_requests }
+        worker::spawn_for_code(name_receiver, name_replies, code_receiver, code_replies, SymbolOptions::default())?;
+        Ok(Disassembler { requests, replies, _name_requests: name_requests })
     }
 
     /// Disassembles the function around an address in the file, with its source lines.

@@ -88,14 +88,14 @@ impl Session {
         let (replies, named) = bounded(NAMES);
         let (ask_jit, unnamed) = bounded(NAMES);
         let (jit_replies, jitted) = bounded(NAMES);
-        jit::worker::spawn(unnamed, jit_replies);
+        jit::worker::spawn(unnamed, jit_replies)?;
         let (ask_code, asked) = bounded(NAMES);
         let (codes, coded) = bounded(NAMES);
         let servers = settings.symbols.servers.clone();
-        worker::spawn_for_code(requests, replies, asked, codes, settings.symbols.clone());
+        worker::spawn_for_code(requests, replies, asked, codes, settings.symbols.clone())?;
         let (ask_source, wanted) = bounded(NAMES);
         let (found, sourced) = bounded(NAMES);
-        source::spawn(settings.sources.clone(), servers.clone(), wanted, found);
+        source::spawn(settings.sources.clone(), servers.clone(), wanted, found)?;
         let mut watch = SessionThread::new(feed, recorder, settings, tell);
         remark.into_iter().for_each(|remark| watch.warn(remark));
         let problem = servers.as_ref().and_then(|servers| servers.problem());

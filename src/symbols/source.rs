@@ -8,7 +8,7 @@
 //! it, debuginfod's servers are asked last.
 
 use std::fs::OpenOptions;
-use std::io::Read;
+use std::io::{self, Read};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Component, Path, PathBuf};
 use std::sync::Arc;
@@ -221,12 +221,15 @@ pub struct SourceReply {
 /// Starts the thread that reads source files, because file systems may be slow. It ends when
 /// `requests` is closed. With a client, files that are not here are downloaded by a second thread,
 /// and a second reply follows.
+///
+/// # Errors
+/// If the system cannot start a thread.
 pub fn spawn(
     sources: SourceFinder,
     servers: Option<DebuginfodClient>,
     requests: Receiver<SourceRequest>,
     replies: Sender<SourceReply>,
-) -> JoinHandle<()> {
+) -> io::Result<JoinHandle<()>> {
     let downloads = servers.and_then(|servers| spawn_downloads(servers, replies.clone()));
     let run = move || {
         for request in requests {
@@ -250,7 +253,7 @@ pub fn spawn(
             }
         }
     };
-    std::thread::Builder::new().name("sources".to_owned()).spawn(run).expect("a thread can be started")
+    std::thread::Builder::new().name("sources".to_owned()).spawn(run)
 }
 
 /// Starts the thread that downloads source files. It ends with the channel that it returns.

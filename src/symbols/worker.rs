@@ -9,6 +9,7 @@
 //! Both threads, `symbols` and `lines`, catch panics of parsers.
 
 use std::collections::HashMap;
+use std::io;
 use std::sync::Arc;
 use std::thread::{Builder, JoinHandle};
 
@@ -42,7 +43,10 @@ const MAX_TRIES: u32 = 8;
 
 /// Starts the worker. It ends when `requests` is closed. Outstanding second answers are still sent;
 /// after the last one `replies` is closed.
-pub fn spawn(requests: Receiver<SymbolRequest>, replies: Sender<SymbolReply>) -> JoinHandle<()> {
+///
+/// # Errors
+/// If the system cannot start a thread.
+pub fn spawn(requests: Receiver<SymbolRequest>, replies: Sender<SymbolReply>) -> io::Result<JoinHandle<()>> {
     let ((_, nothing), (codes, _)) = (bounded(0), bounded(0));
     spawn_for_code(requests, replies, nothing, codes, SymbolOptions::default())
 }
@@ -68,13 +72,16 @@ impl Default for SymbolOptions {
 pub const DEFAULT_MEMORY_BYTES: u64 = 300 << 20;
 
 /// Starts a worker that also returns code. It ends when both `requests` and `asked` are closed.
+///
+/// # Errors
+/// If the system cannot start a thread.
 pub fn spawn_for_code(
     requests: Receiver<SymbolRequest>,
     replies: Sender<SymbolReply>,
     asked: Receiver<CodeRequest>,
     codes: Sender<CodeReply>,
     options: SymbolOptions,
-) -> JoinHandle<()> {
+) -> io::Result<JoinHandle<()>> {
     // The queue is bounded by the number of frames in the session.
     let (tasks, waiting) = unbounded();
     let (answers, more_codes) = (replies.clone(), codes.clone());
@@ -82,11 +89,9 @@ pub fn spawn_for_code(
     // longer needed.
     let memory_bytes = options.memory_bytes;
     let second = Builder::new().name("lines".to_owned()).stack_size(2 * MAX_STACK_BYTES);
-    second
-        .spawn(move || line_worker::run(&waiting, &answers, &more_codes, memory_bytes))
-        .expect("a thread can be started");
+    second.spawn(move || line_worker::run(&waiting, &answers, &more_codes, memory_bytes))?;
     let first = Builder::new().name("symbols".to_owned()).stack_size(MAX_STACK_BYTES);
-    first.spawn(move || run(requests, asked, &tasks, (&replies, &codes), options)).expect("a thread can be started")
+    first.spawn(move || run(requests, asked, &tasks, (&replies, &codes), options))
 }
 
 fn run(

@@ -67,7 +67,7 @@ impl Worker {
     fn start(path: &Path) -> Worker {
         let (requests, received) = crossbeam_channel::unbounded();
         let (answers, replies) = crossbeam_channel::unbounded();
-        worker::spawn(received, answers);
+        worker::spawn(received, answers).expect("a thread");
         Worker { requests, replies, path: path.to_owned() }
     }
 

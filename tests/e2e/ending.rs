@@ -11,6 +11,7 @@ use nix::unistd::Pid;
 
 use super::guest::{Guest, WAYS, eventually, host, prove, same};
 use crate::harness::run::{Batch, SIGTOP, run, text};
+use crate::harness::skips::skip;
 use crate::harness::targets;
 use crate::harness::terminal::Terminal;
 
@@ -180,6 +181,45 @@ fn a_signal_to_sigtop_alone_leaves_the_program() {
     assert_eq!(status.signal(), Some(Signal::SIGTERM as i32), "{status}");
     let table = fs::read_to_string(table).expect("a table");
     assert!(table.contains("Total samples = ") && table.contains("still runs"), "{table}");
+}
+
+/// Where the user may start no further thread, a sentence says so and no program stays behind,
+/// whichever thread it is that cannot be started.
+#[test]
+fn without_threads_there_is_a_sentence_and_no_program_left() {
+    if !nix::unistd::geteuid().is_root() {
+        return skip("a limit of processes: only root can start programs as a user without any");
+    }
+    // A user of no other process.
+    const USER: u32 = 54_321;
+    let as_user = |script: &str| {
+        let mut command = Command::new("setpriv");
+        command.args([format!("--reuid={USER}"), format!("--regid={USER}"), "--clear-groups".to_owned()]);
+        command.args(["sh", "-c", script, SIGTOP]).current_dir("/").env("HOME", "/").stdin(Stdio::null());
+        run(&mut command)
+    };
+    if as_user("test -x \"$0\"").code() != 0 {
+        return skip("a limit of processes: other users cannot reach this directory");
+    }
+    let (mut refused, mut watched) = (0, 0);
+    for threads in 2..=16 {
+        for watch in ["", "record -o /dev/null --format folded"] {
+            let ran = as_user(&format!("exec prlimit --nproc={threads} \"$0\" {watch} --no-config -- sleep 0.2"));
+            let said = ran.err();
+            match ran.code() {
+                0 => watched += 1,
+                _ => {
+                    assert!(ran.code() == 125 && said.contains("sigtop: "), "{threads} {watch}: {said}");
+                    refused += 1;
+                }
+            }
+            assert!(!said.contains("panicked"), "{threads} {watch}: {said}");
+            // The program dies of the signal, and the process that waits for it ends with it.
+            let is_gone = || run(Command::new("pgrep").args(["-u", &USER.to_string(), "sleep"])).code() == 1;
+            assert!(eventually(Duration::from_millis(150), is_gone), "{threads} {watch}: {said}");
+        }
+    }
+    assert!(refused >= 10 && watched >= 2, "{refused} refused, {watched} watched");
 }
 
 /// Without a screen, the demo shows what sigtop does, and ends.

@@ -44,7 +44,7 @@ fn read(path: &Path) -> (Profile, Names) {
     let (reply, replies) = unbounded();
     names.catch_up(&profile).into_iter().for_each(|request| ask.send(request).expect("a worker"));
     drop(ask);
-    let worker = worker::spawn(asked, reply);
+    let worker = worker::spawn(asked, reply).expect("a thread");
     replies.iter().for_each(|reply| names.absorb(reply));
     worker.join().expect("no panic");
     (profile, names)

@@ -19,7 +19,7 @@ use crate::workshop::{Workshop, module};
 fn ask(file: ModuleFile, address: u64) -> Vec<Result<Arc<Code>, String>> {
     let ((_, names), (named, _)) = (unbounded(), unbounded());
     let ((request, requests), (replies, codes)) = (unbounded(), unbounded());
-    let worker = worker::spawn_for_code(names, named, requests, replies, worker::SymbolOptions::default());
+    let worker = worker::spawn_for_code(names, named, requests, replies, worker::SymbolOptions::default()).unwrap();
     request.send(CodeRequest { module: ModuleId(7), file, pid: std::process::id(), address }).unwrap();
     drop(request);
     let answers = codes.iter().map(|reply| reply.code).collect();

@@ -252,7 +252,7 @@ fn a_source_is_asked_for() {
     let has_servers = servers.is_some();
     let (ask, requests) = unbounded();
     let (replies, answers) = unbounded();
-    source::spawn(SourceFinder::default(), servers, requests, replies);
+    source::spawn(SourceFinder::default(), servers, requests, replies).unwrap();
     let module = Some(module(Path::new(app)));
     ask.send(SourceRequest { file: file.to_owned(), pid: std::process::id(), module }).unwrap();
     let mut reply = answers.recv().unwrap();

@@ -16,7 +16,7 @@ use crate::workshop::{Known, Workshop, ask_here, module};
 fn survive(shop: &Workshop, files: impl Iterator<Item = Vec<u8>>, addresses: &[u64], longest: Duration) {
     let (requests, for_worker) = crossbeam_channel::unbounded();
     let (from_worker, replies) = crossbeam_channel::unbounded();
-    let worker = worker::spawn(for_worker, from_worker);
+    let worker = worker::spawn(for_worker, from_worker).unwrap();
     let path = shop.path("damaged");
     for (index, bytes) in files.enumerate() {
         std::fs::write(&path, &bytes).unwrap();

@@ -180,7 +180,7 @@ pub(crate) fn ask(file: ModuleFile, pid: u32, addresses: impl IntoIterator<Item 
     let asked: BTreeMap<FrameId, u64> = addresses.iter().copied().collect();
     let (requests, for_worker) = crossbeam_channel::unbounded();
     let (from_worker, replies) = crossbeam_channel::unbounded();
-    let worker = worker::spawn(for_worker, from_worker);
+    let worker = worker::spawn(for_worker, from_worker).unwrap();
     requests.send(SymbolRequest { module: ModuleId(7), file, pid, addresses }).unwrap();
     drop(requests);
     let mut known = Known { state: SymbolState::Reading, lines: BTreeMap::new(), first: BTreeMap::new() };

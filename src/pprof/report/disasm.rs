@@ -59,7 +59,9 @@ impl ReportPrinter<'_> {
         self.profile.remove_base_labels();
         let nodes = self.build_nodes();
         let graph = Graph::build(&self.profile, &nodes, None, self.graph_options(EdgeSelection::ToInlined));
-        let source = CodeSource { nodes, graph, disassembler: Disassembler::start(), objdump: objdump::find_tool() };
+        let failure = |error| ReportError::Unavailable(format!("cannot start a thread: {error}"));
+        let disassembler = Disassembler::start().map_err(failure)?;
+        let source = CodeSource { nodes, graph, disassembler, objdump: objdump::find_tool() };
         // Before it opens a file, pprof requires a match in a printable name, which starts with the
         // address, so `^main$` never matches. If nothing matches, the name alone is tried.
         let (mut routines, mut failure) =

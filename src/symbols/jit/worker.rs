@@ -2,6 +2,7 @@
 //! a name later are in a later answer, as are addresses whose code was replaced.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::io;
 use std::thread::{Builder, JoinHandle};
 use std::time::{Duration, Instant};
 
@@ -51,9 +52,12 @@ pub struct JitReply {
 }
 
 /// Starts the thread. It ends when `requests` is closed.
-pub fn spawn(requests: Receiver<JitRequest>, replies: Sender<JitReply>) -> JoinHandle<()> {
+///
+/// # Errors
+/// If the system cannot start a thread.
+pub fn spawn(requests: Receiver<JitRequest>, replies: Sender<JitReply>) -> io::Result<JoinHandle<()>> {
     let run = move || run(&requests, &replies);
-    Builder::new().name("jit".to_owned()).spawn(run).expect("a thread can be started")
+    Builder::new().name("jit".to_owned()).spawn(run)
 }
 
 fn run(requests: &Receiver<JitRequest>, replies: &Sender<JitReply>) {
@@ -208,7 +212,7 @@ mod tests {
             |line: &str| OpenOptions::new().append(true).open(&path).unwrap().write_all(line.as_bytes()).unwrap();
         let (ask, requests) = bounded(8);
         let (replies, answers) = unbounded();
-        let thread = spawn(requests, replies);
+        let thread = spawn(requests, replies).unwrap();
         let (process, pid) = (ProcessId(3), std::process::id());
         let identity = GeneratingProcess { pid, own_pid, start_ticks: 0 };
         let request = |frames: &[(u32, u64, u16)]| {
