@@ -68,6 +68,7 @@ fn assert_reasons((weights, ran): &(Weights, Ran)) {
     let mut waits = vec![
         ("lock", "lock", "0x", "holder"),
         ("lock-pi", "lock", "0x", "holder"),
+        ("lock-time", "lock", "0x", "holder"),
         ("rwlock", "rwlock", "0x", "holder"),
         ("rwlock-w", "rwlock", "0x", "holder"),
         ("first", "rwlock", "0x", "second"),

@@ -52,6 +52,7 @@ static void *hold(void *unused) {
 
 static void *wait_lock(void *unused) { pthread_mutex_lock(&mutex); return unused; }
 static void *wait_priority(void *unused) { pthread_mutex_lock(&inherits); return unused; }
+static void *wait_timed(void *unused) { struct timespec t = {time(0) + 1000, 0}; pthread_mutex_timedlock(&mutex, &t); return unused; }
 static void *wait_writing(void *unused) { pthread_rwlock_wrlock(&rwlock); return unused; }
 static void *wait_other(void *unused) { tee(empty[0], full[1], 1, 0); return unused; }
 static void *wait_uring(void *unused) { syscall(SYS_io_uring_enter, ring, 0, 1, IORING_ENTER_GETEVENTS, 0, 0); return unused; }
@@ -211,6 +212,7 @@ int main(int count, char **arguments) {
     sleeper = start("sleep", wait_sleep);
     start("lock", wait_lock);
     start("lock-pi", wait_priority);
+    start("lock-time", wait_timed);
     start("rwlock", wait_rwlock);
     start("rwlock-w", wait_writing);
     start("condvar", wait_condvar);

@@ -339,11 +339,17 @@ impl BlockingCall {
         self.futex_command() == Some(WAIT_BITSET) && self.futex_value() == WRITING
     }
 
+    /// Whether the futex may be that of a mutex of glibc that is waited for until a time, for the
+    /// same reason.
+    fn may_be_timed_lock(&self) -> bool {
+        self.futex_command() == Some(WAIT_BITSET) && self.futex_value() == CONTENDED
+    }
+
     /// Returns the address from which some words tell the holder, and their number, if the call
     /// waits for a lock that may have one.
     pub fn holder_words(&self) -> Option<(u64, usize)> {
         match self.futex()? {
-            mutex if self.is_lock() => Some((mutex, MUTEX_WORDS)),
+            mutex if self.is_lock() || self.may_be_timed_lock() => Some((mutex, MUTEX_WORDS)),
             futex if self.may_be_rwlock() => Some(((futex & !7).checked_sub(RWLOCK_FUTEXES)?, LOCK_WORDS)),
             _ => None,
         }
@@ -363,7 +369,8 @@ impl BlockingCall {
             LOCK_PI | LOCK_PI2 => value & HOLDER_MASK,
             _ if value != self.futex_value() => return None,
             WAIT if value != CONTENDED => self.holder_in_value()?,
-            WAIT if (1..=threads as u32).contains(&users) && kind & !MUTEX_KINDS == 0 => owner,
+            WAIT_BITSET if value != CONTENDED => return None,
+            WAIT | WAIT_BITSET if (1..=threads as u32).contains(&users) && kind & !MUTEX_KINDS == 0 => owner,
             _ => return None,
         };
         Some(holder).filter(|&tid| tid != 0)
@@ -480,9 +487,11 @@ mod tests {
             let (_, length) = call.holder_words().expect("a holder is read from words");
             prop_assert!(count >= length.min(MUTEX_WORDS) && holder != 0);
             let [operation, value] = [call.arguments[1] & COMMAND_MASK, call.arguments[2] & 0xffff_ffff];
-            // A condition variable waits with the operation of a rwlock, but for other values.
-            prop_assert!(operation != WAIT_BITSET || value == 3 && words[6] == holder && words[0] & 2 != 0);
-            prop_assert!(operation != WAIT || value != 2 || words[2] == holder && (1..=threads as u32).contains(&words[3]));
+            // A condition variable waits with the operation of a rwlock and of a timed mutex.
+            let is_rwlock = value == 3 && words[6] == holder && words[0] & 2 != 0;
+            let is_mutex = value == 2 && words[2] == holder && (1..=threads as u32).contains(&words[3]);
+            prop_assert!(operation != WAIT_BITSET || is_rwlock || is_mutex);
+            prop_assert!(operation != WAIT || value != 2 || is_mutex);
         }
     }
 
@@ -500,11 +509,14 @@ mod tests {
         // A lock of stdio or malloc: other words follow.
         assert_eq!(futex(0x80, 2).holder(&[2, 1, 0x1234_5678, 0x7f12, 0], 8), None);
         assert_eq!(futex(0x80, 2).holder(&[2, 0, 1, 0, 0x5555_0010], 8), None);
-        // A condition variable, and a lock of Rust's standard library.
+        // A mutex that is waited for until a time, a condition variable, and a lock of Rust's
+        // standard library. Their functions tell them apart.
         for operation in [0x189, 0x89] {
-            assert_eq!(futex(operation, 2).holder(&mutex, 8), None);
+            assert_eq!(futex(operation, 2).holder(&mutex, 8), Some(4130));
+            assert_eq!(futex(operation, 2).holder(&[2, 0, 17, 4130, 0], 8), None);
             assert_eq!(futex(operation, 2).reason(), WaitReason::Futex);
-            assert_eq!(futex(operation, 2).holder_words(), None);
+            assert_eq!(futex(operation, 1).holder(&[1, 0, 4130, 1, 0], 8), None);
+            assert_eq!(futex(operation, 1).holder_words(), None);
         }
         assert_eq!(futex(0x80, 2).reason(), WaitReason::Lock);
         assert_eq!(futex(0x80, 1).reason(), WaitReason::Futex);
