@@ -11,11 +11,9 @@
 //! alone for a while after each repetition ([`Patience`]): for one period at first, and for twice as
 //! long each time that the same call is made again.
 
-use std::ffi::CString;
-use std::mem::MaybeUninit;
-
 use super::arch::StoppedRegisters;
 use super::ptrace::read_memory;
+use super::waits::attributes;
 
 /// Major number of the devices of memory, and the minor ones of those that give as many bytes as
 /// are asked for: zero, full, random, urandom.
@@ -112,18 +110,9 @@ fn is_endless(tid: u32, descriptor: u64) -> bool {
     })
 }
 
-/// Returns the attributes of the file behind a descriptor of a thread, as far as they are known:
-/// the file system, which may hang, is not asked. statx(2)
+/// Returns the attributes of the file behind a descriptor of a thread.
 fn file_of(tid: u32, descriptor: u64) -> Option<libc::statx> {
-    let path = CString::new(format!("/proc/{tid}/fd/{descriptor}")).ok()?;
-    let mut file = MaybeUninit::<libc::statx>::zeroed();
-    // SAFETY: the path ends with a NUL and the kernel writes one structure; both live through the
-    // call.
-    let done = unsafe {
-        libc::statx(libc::AT_FDCWD, path.as_ptr(), libc::AT_STATX_DONT_SYNC, libc::STATX_TYPE, file.as_mut_ptr())
-    };
-    // SAFETY: all bytes zero are a structure, too.
-    (done == 0).then(|| unsafe { file.assume_init() })
+    attributes(&format!("/proc/{tid}/fd/{descriptor}"))
 }
 
 #[cfg(test)]

@@ -72,18 +72,23 @@ impl ProcessWaits {
     }
 }
 
-/// Returns whether a path leads to a regular file. The file system is not asked: a thread may wait
-/// for one that hangs, and all samples would wait with it. statx(2)
+/// Returns whether a path leads to a regular file.
 fn is_regular_file(path: &str) -> bool {
-    let Ok(path) = CString::new(path) else { return false };
-    let mut found = MaybeUninit::<libc::statx>::zeroed();
+    attributes(path).is_some_and(|file| u32::from(file.stx_mode) & libc::S_IFMT == libc::S_IFREG)
+}
+
+/// Returns the attributes of a file, as far as they are known: the file system is not asked, because
+/// it may hang, and all samples would wait with it. statx(2)
+pub(super) fn attributes(path: &str) -> Option<libc::statx> {
+    let path = CString::new(path).ok()?;
+    let mut file = MaybeUninit::<libc::statx>::zeroed();
     // SAFETY: the path ends with a NUL and the kernel writes one structure; both live through the
     // call.
     let done = unsafe {
-        libc::statx(libc::AT_FDCWD, path.as_ptr(), libc::AT_STATX_DONT_SYNC, libc::STATX_TYPE, found.as_mut_ptr())
+        libc::statx(libc::AT_FDCWD, path.as_ptr(), libc::AT_STATX_DONT_SYNC, libc::STATX_TYPE, file.as_mut_ptr())
     };
     // SAFETY: all bytes zero are a structure, too.
-    done == 0 && u32::from(unsafe { found.assume_init() }.stx_mode) & libc::S_IFMT == libc::S_IFREG
+    (done == 0).then(|| unsafe { file.assume_init() })
 }
 
 /// Reads what a thread polls.
