@@ -25,7 +25,7 @@ const MOST_READ: usize = 64;
 
 /// Reads damaged copies, every other time damaged in the `telling` parts.
 fn survives(valid: &[u8], telling: &[Range<usize>], seed: u64) {
-    let (mut rounds, mut read) = (Rounds::new(seed, 25_000), 0);
+    let (mut rounds, mut read) = (Rounds::new(seed, 100_000), 0);
     let mut harmless: Vec<Vec<u8>> = Vec::new();
     while rounds.begin_next() {
         let earlier = if rounds.is_fuzzing() { rounds.dice.below(2 * harmless.len().max(1)) } else { 0 };
@@ -107,7 +107,7 @@ fn damaged_profiles_are_viewed_or_refused() {
     let perf = fs::read(tests().join("profiles/dash.perf")).unwrap();
     for (valid, seed) in [(inflated("mixed.pb.gz"), 11), (perf, 12), (b"main;a;b c 12\nmain;a 3\n".to_vec(), 13)] {
         let mut viewed = 0;
-        Rounds::new(seed, 1_250).read_damaged(&valid, |bytes| {
+        Rounds::new(seed, 5_000).read_damaged(&valid, |bytes| {
             if let Ok(saved) = format::read(bytes) {
                 match PlaybackSource::import(&saved, "a") {
                     Ok(_) => viewed += 1,

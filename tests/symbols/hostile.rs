@@ -79,7 +79,7 @@ fn damaged_c_programs() {
     shop.build("gcc", C, &SMALL, "app.so");
     shop.build("gcc", C, &[&SMALL[..], &["-gdwarf-4"]].concat(), "older.so");
     let asked = addresses(&shop, "app.so");
-    survive_damages(&shop, &["app.so", "older.so"], &asked, Rounds::new(0x5eed_0001, 5_000));
+    survive_damages(&shop, &["app.so", "older.so"], &asked, Rounds::new(0x5eed_0001, 20_000));
 }
 
 #[test]
@@ -94,7 +94,7 @@ fn damaged_files_with_a_packed_symbol_table() {
     shop.run("xz", &["mini"]);
     shop.run("strip", &["app.so"]);
     shop.run("objcopy", &["--add-section=.gnu_debugdata=mini.xz", "app.so"]);
-    survive_damages(&shop, &["app.so"], &asked, Rounds::new(0x5eed_0003, 1_500));
+    survive_damages(&shop, &["app.so"], &asked, Rounds::new(0x5eed_0003, 6_000));
 }
 
 #[test]
@@ -106,7 +106,7 @@ fn damaged_cpp_programs() {
     shop.build("g++", CPP, &["-O1", "-g", "-gz=zlib"], "app");
     shop.build("g++", CPP, &["-O1", "-g", "-gdwarf-4"], "unpacked");
     let asked = addresses(&shop, "unpacked");
-    survive_damages(&shop, &["app", "unpacked", "unpacked"], &asked, Rounds::new(0x5eed_0002, 375));
+    survive_damages(&shop, &["app", "unpacked", "unpacked"], &asked, Rounds::new(0x5eed_0002, 1_500));
 }
 
 #[test]

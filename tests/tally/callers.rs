@@ -115,7 +115,7 @@ fn one_of(samples: &[Sample], query: &Query, centre: prop::sample::Index) -> Str
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 250, failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: 500, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
     fn the_edges_are_the_oracles(samples in samples(), query in query(), centre in any::<prop::sample::Index>()) {

@@ -76,7 +76,7 @@ fn same(kept: &Tallies, fresh: &Tallies) -> Result<(), TestCaseError> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 200, failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: 400, failure_persistence: None, ..ProptestConfig::default() })]
 
     /// All stacks and names are known from the start, so only the samples change.
     #[test]

@@ -101,7 +101,7 @@ fn one_of(samples: &[Sample], query: &Query, centre: prop::sample::Index) -> Str
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 250, failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: 500, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
     fn the_weights_are_the_oracles(samples in samples(), query in query(), centre in any::<prop::sample::Index>()) {

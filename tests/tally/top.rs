@@ -83,7 +83,7 @@ fn certain(mut table: TopTable, query: &Query) -> TopTable {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 150, failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: 300, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
     fn the_table_is_the_oracles(samples in samples(), query in query()) {

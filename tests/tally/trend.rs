@@ -37,7 +37,7 @@ fn oracle(samples: &[Sample], query: &Query) -> BTreeMap<String, Vec<f64>> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 150, failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: 300, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
     fn the_shares_are_the_oracles(samples in samples(), queries in prop::collection::vec(query(), 1..3)) {

@@ -162,7 +162,7 @@ fn both_ways(
 #[test]
 fn walks_are_framehops_walks() {
     // A million with SIGTOP_LONG=1.
-    let samples = if std::env::var_os("SIGTOP_LONG").is_some() { 1_000_000 } else { 8_000 };
+    let samples = if std::env::var_os("SIGTOP_LONG").is_some() { 1_000_000 } else { 20_000 };
     // SAFETY: all zeros is an action: the default one.
     let mut action: libc::sigaction = unsafe { std::mem::zeroed() };
     (action.sa_sigaction, action.sa_flags) = (stop as *const () as usize, libc::SA_SIGINFO | libc::SA_RESTART);

@@ -245,7 +245,7 @@ mod tests {
         let mut random = 88_172_645_463_325_252u64;
         for module in 0..snapshot.module_count() {
             let Some((start, end, bias, lookup)) = snapshot.tables_of(module) else { continue };
-            for _ in 0..1_000 {
+            for _ in 0..3_000 {
                 random ^= random << 13;
                 random ^= random >> 7;
                 random ^= random << 17;

@@ -211,7 +211,7 @@ mod tests {
         let dump = [record(DEBUG_INFO, &[0x1000, 2], &lines), load(0x1000, 0x10, b"a"), load(0x1008, 0x40, b"b")];
         let moved = record(MOVE, &[1 << 32 | 1, 0x1008, 0x1008, 0x2000, 0x40, 1], b"");
         let dump = [dump.concat(), moved].concat();
-        Rounds::new(0x5eed_0005, 10_000).read_damaged(&dump, |bytes| {
+        Rounds::new(0x5eed_0005, 40_000).read_damaged(&dump, |bytes| {
             let (mut reader, mut map, mut changed) = (JitdumpReader::default(), CodeMap::default(), Vec::new());
             let read = reader.read(bytes, 0, &mut map, &mut changed);
             assert!(read.is_ok_and(|used| used <= bytes.len()) || read.is_err_and(|needed| needed > bytes.len()));

@@ -82,7 +82,7 @@ mod tests {
             "1000 10 JS:*fib /srv/app.js:1:13\n0x2000 20 py::fib:/srv/app.py\n1008 8 int app.Fib.of(int)\n",
             "1004 2 LazyCompile:~<anonymous> a.js:2:3\nfffffffffffffff0 f last\n",
         ];
-        Rounds::new(0x5eed_0004, 10_000).read_damaged(lines.concat().as_bytes(), |bytes| {
+        Rounds::new(0x5eed_0004, 40_000).read_damaged(lines.concat().as_bytes(), |bytes| {
             let (mut map, mut changed) = (CodeMap::default(), Vec::new());
             assert!(read(bytes, 7, &mut map, &mut changed) <= bytes.len());
             for (start, end) in changed {
