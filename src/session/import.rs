@@ -92,7 +92,8 @@ fn time_values(saved: &SavedProfile) -> Result<(Vec<TimeValue>, Option<String>),
         let values = sanitize(&format!("{} in {}", of.kind, of.unit));
         return Err(format!("has no time to show, but {values}: sigtop report prints it"));
     }
-    let is_samples = *of.kind == *"samples";
+    // The two counts of folded stacks are of samples, too.
+    let is_samples = ["samples", "before", "after"].contains(&of.kind.as_str());
     let (ns, as_much) = if is_samples { (DEFAULT_SAMPLE_NS as f64, "10 ms") } else { (1.0, "1 ns") };
     let remark = format!("it has no times: of {} each one is shown as {as_much}", of.kind);
     let count = (is_samples && !is_fraction).then_some(usual);
