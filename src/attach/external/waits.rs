@@ -77,8 +77,8 @@ fn is_regular_file(path: &str) -> bool {
     attributes(path).is_some_and(|file| u32::from(file.stx_mode) & libc::S_IFMT == libc::S_IFREG)
 }
 
-/// Returns the attributes of a file, as far as they are known: the file system is not asked, because
-/// it may hang, and all samples would wait with it. statx(2)
+/// Returns the attributes of a file, as far as they are known: the file system is not asked,
+/// because it may hang, and all samples would wait with it. statx(2)
 pub(super) fn attributes(path: &str) -> Option<libc::statx> {
     let path = CString::new(path).ok()?;
     let mut file = MaybeUninit::<libc::statx>::zeroed();
