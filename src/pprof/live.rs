@@ -31,7 +31,7 @@ pub struct LiveProfileInfo {
     pub time_ns: i64,
     /// The length of the span, ns; 0 if unknown.
     pub duration_ns: i64,
-    /// The sampling period of the shown clock, ns.
+    /// The shortest sampling period of the shown clock, ns: the unit of counts.
     pub period_ns: u64,
     /// The number of ticks lost in the span, by cause.
     pub lost_ticks: [u64; LossCause::ALL.len()],

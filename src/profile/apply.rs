@@ -21,8 +21,8 @@ use super::totals::{BUCKET_NS, Totals, Weight};
 use super::waits::{KnownWait, WaitId, WaitTable};
 use crate::link::wire::interpreter::{InterpreterFrame, is_interpreted};
 use crate::link::wire::{
-    Arrival, Clock, ConnectionEvent, FRAMES_LEFT_OUT, FrameAddress, MAX_FRAMES, Message, Sample, SourceId, StackHash,
-    StackHasher, flag,
+    Arrival, Clock, ConnectionEvent, EngineState, FRAMES_LEFT_OUT, FrameAddress, MAX_FRAMES, Message, Sample, SourceId,
+    StackHash, StackHasher, flag,
 };
 
 /// Maximum number of threads with a name and totals of their own. The samples of further threads
@@ -72,6 +72,8 @@ pub struct Profile {
     pub(super) change_logs: ByClock<ChangeLog>,
     /// The time of every sample, if [`keep_sample_times`](Self::keep_sample_times) was called.
     pub(super) times: Option<SampleTimes>,
+    /// The shortest period with which each clock was sampled.
+    pub(super) shortest_periods: ByClock<u64>,
     pub(super) overflows: Overflows,
     pub(super) memory: MemoryLimit,
     hasher: StackHasher,
@@ -214,6 +216,10 @@ impl Profile {
             }
             Message::Engaged(engaged) => {
                 let restarts = engaged.clock == Clock::Alloc;
+                if engaged.state == EngineState::Running && engaged.period_ns > 0 {
+                    let shortest = self.shortest_periods.get_or_default(engaged.clock);
+                    *shortest = if *shortest == 0 { engaged.period_ns } else { engaged.period_ns.min(*shortest) };
+                }
                 process.engaged = Some(engaged);
                 // The ticks before are no measure of the rate from now on.
                 (process.account.monotonic_ns, process.earlier_account.monotonic_ns) = (0, 0);

@@ -167,6 +167,12 @@ impl Profile {
         self.invalidate_change_logs();
     }
 
+    /// The shortest period with which a clock was sampled, or `None` if no agent has said one. The
+    /// rate may have been lowered during the run.
+    pub fn shortest_period(&self, clock: Clock) -> Option<u64> {
+        self.shortest_periods.get(clock).copied()
+    }
+
     /// Every process image, in order of arrival.
     pub fn processes(&self) -> &[Process] {
         &self.processes

@@ -59,7 +59,7 @@ pub fn to_saved_profile(input: &SaveInput<'_>) -> Result<SavedProfile, String> {
         span: input.part.query.span,
         time_ns: input.part.unix_ns.saturating_sub(duration_ns) as i64,
         duration_ns: duration_ns as i64,
-        period_ns: input.facts.period_ns,
+        period_ns: shortest_period(input),
         lost_ticks: losses(input, |losses| losses.lost_ticks),
         lost_ns: losses(input, |losses| losses.lost_weight(input.part.query.clock)),
     };
@@ -71,6 +71,14 @@ pub fn to_saved_profile(input: &SaveInput<'_>) -> Result<SavedProfile, String> {
         return Err("no samples to save: wait for one, or clear the filters with U".to_owned());
     }
     Ok(profile)
+}
+
+/// The period that counts of samples stand for. The rate may have been halved during the run, and a
+/// count has to mean the same all the time: so it is the shortest period, not the last.
+fn shortest_period(input: &SaveInput<'_>) -> u64 {
+    let clock = input.part.query.clock;
+    let shortest = input.profile.shortest_period(clock).filter(|_| !clock.is_memory());
+    shortest.unwrap_or(input.facts.period_ns)
 }
 
 /// The length of the time span, ns.
@@ -121,4 +129,37 @@ fn filter_by_tags(profile: &mut SavedProfile, focus: &[TagFilter], ignore: &[Tag
     };
     let kept: Vec<bool> = profile.labels.iter().map(|labels| is_kept(labels)).collect();
     profile.samples.retain(|_, _, labels| kept[*labels as usize]);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::link::wire::{Arrival, ConnectionEvent, Engaged, Engine, EngineState, Message};
+    use crate::session::facts::Facts;
+    use crate::session::model::Model;
+    use crate::session::protocol::Question;
+    use crate::symbols::scenario::scenario;
+
+    /// Regression test: all weights were divided by the last period, also those of before the rate
+    /// was halved.
+    #[test]
+    fn a_halved_rate_does_not_change_the_unit_of_counts() {
+        let played = scenario(
+            "process 7 ./app\nat 0s..1s prof 1ms main;work x 1000\nat 1s..4s prof 4ms main;work x 750\nnow 4s\n",
+        );
+        let played = played.unwrap();
+        let mut model = Model::new(Clock::Prof, Question::default());
+        (model.profile, model.names) = (played.profile, played.names);
+        let source = model.profile.processes()[0].source;
+        for (period_ns, state) in
+            [(1_000, EngineState::TimerRefused), (1_000_000, EngineState::Running), (4_000_000, EngineState::Running)]
+        {
+            let engaged = Engaged { clock: Clock::Prof, engine: Engine::Threads, state, period_ns, signal: 23 };
+            let event = ConnectionEvent::Received(Message::Engaged(engaged));
+            model.profile.apply(Arrival { source, pid: 7, at_ns: 1, event });
+        }
+        let facts = Facts { period_ns: 4_000_000, ..Facts::unknown(Clock::Prof) };
+        let encoded = model.save_all(SaveFormat::Folded, (4_000_000_000, 0), &facts).unwrap();
+        assert_eq!(String::from_utf8(encoded).unwrap(), "main;work 4000\n");
+    }
 }
