@@ -2,7 +2,9 @@
 //! and what becomes of a target that it does not wait for.
 
 use std::fs::{self, File};
+use std::os::unix::fs::MetadataExt;
 use std::os::unix::process::ExitStatusExt;
+use std::path::PathBuf;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
@@ -183,6 +185,13 @@ fn a_signal_to_sigtop_alone_leaves_the_program() {
     assert!(table.contains("Total samples = ") && table.contains("still runs"), "{table}");
 }
 
+/// Whether a program that was watched as this user is still there.
+fn is_left(user: u32) -> bool {
+    let is_sleep = |path: PathBuf| fs::read_to_string(path.join("comm")).is_ok_and(|name| name == "sleep\n");
+    let mut processes = fs::read_dir("/proc").expect("processes").flatten();
+    processes.any(|process| process.metadata().is_ok_and(|of| of.uid() == user) && is_sleep(process.path()))
+}
+
 /// Where the user may start no further thread, a sentence says so and no program stays behind,
 /// whichever thread it is that cannot be started.
 #[test]
@@ -215,8 +224,7 @@ fn without_threads_there_is_a_sentence_and_no_program_left() {
             }
             assert!(!said.contains("panicked"), "{threads} {watch}: {said}");
             // The program dies of the signal, and the process that waits for it ends with it.
-            let is_gone = || run(Command::new("pgrep").args(["-u", &USER.to_string(), "sleep"])).code() == 1;
-            assert!(eventually(Duration::from_millis(150), is_gone), "{threads} {watch}: {said}");
+            assert!(eventually(Duration::from_millis(150), || !is_left(USER)), "{threads} {watch}: {said}");
         }
     }
     assert!(refused >= 10 && watched >= 2, "{refused} refused, {watched} watched");
