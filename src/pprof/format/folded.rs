@@ -306,10 +306,7 @@ mod tests {
         assert_eq!(stacks, ["main;a 3\nmain;a;d (4711) 2\n", "main;a 5\nmain;b c 7\n"]);
         let (_, _, stacks) = values_of("main;a 1.5 2\nmain;b 2 3\n");
         assert_eq!(stacks, ["main;a 1.5\nmain;b 2\n", "main;a 2\nmain;b 3\n"]);
-    }
-
-    #[test]
-    fn a_number_that_not_every_line_has_is_part_of_a_name() {
+        // A number that not every line has is part of a name.
         for text in ["main;a 3 5\nmain;b 7\n", "main;a 3 5\nmain;b 1 2 3\n", "main;a 3 5\nmain;4 2 3\n"] {
             let (default, kinds, stacks) = values_of(text);
             assert_eq!((default, kinds.len(), stacks.len()), (0, 1, 1), "{text}");
