@@ -29,8 +29,8 @@ struct Header {
     is_jemalloc: bool,
 }
 
-/// The header in the first line. That of jemalloc does not tell whether it has
-/// counted what was ever allocated.
+/// The header in the first line. That of jemalloc does not tell whether it has counted what was
+/// ever allocated.
 fn parse_header(line: &str) -> Option<Header> {
     if let Some(interval) = line.strip_prefix("heap_v2/") {
         let interval = interval.trim().parse().ok().filter(|&interval| interval > 0)?;

@@ -5,6 +5,8 @@ use crate::pprof::profile::{Mapping, SavedProfile};
 
 /// Maximum number of mappings. A large process has some thousand.
 const MAX_MAPPINGS: usize = 65_536;
+/// Maximum number of bytes of a line whose variables are replaced. A path has half as many.
+const MAX_LINE: usize = 8_192;
 
 /// Parses a memory map and returns its executable mappings. A line `NAME=VALUE` defines the text
 /// that `$NAME` is replaced by in later lines; other unknown lines are skipped.
@@ -12,10 +14,7 @@ pub(super) fn parse(text: &str) -> Vec<Mapping> {
     let mut mappings = Vec::new();
     let mut variables: Vec<(String, String)> = Vec::new();
     for line in text.lines().take(4 * MAX_MAPPINGS) {
-        let mut line = line.to_owned();
-        for (name, value) in &variables {
-            line = line.replace(name, value);
-        }
+        let Some(line) = expand(line, &variables) else { continue };
         match parse_line(&line) {
             Some(Some(mapping)) if mappings.len() < MAX_MAPPINGS => mappings.push(mapping),
             Some(_) => {}
@@ -30,6 +29,14 @@ pub(super) fn parse(text: &str) -> Vec<Mapping> {
         }
     }
     mappings
+}
+
+/// Replaces variables, whose values may have further ones. Returns `None` if the line gets too long.
+fn expand(line: &str, variables: &[(String, String)]) -> Option<String> {
+    variables.iter().try_fold(line.to_owned(), |line, (name, value)| {
+        let bytes = line.len() + line.matches(name).count() * value.len();
+        (bytes <= MAX_LINE).then(|| line.replace(name, value))
+    })
 }
 
 fn parse_hex(text: &str) -> Option<u64> {
@@ -161,6 +168,14 @@ pub(super) fn assign(profile: &mut SavedProfile, all: Vec<Mapping>) {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// Regression test: each variable in the value of another one multiplied the length of a line.
+    #[test]
+    fn variables_in_variables_make_no_long_lines() {
+        let text = format!("a={}\nb={}\n1000-2000: $a\n3000-4000: /bin/$c\n", "$b".repeat(1_000), "x".repeat(1_000));
+        let files: Vec<String> = parse(&text).iter().map(|mapping| mapping.file.to_string()).collect();
+        assert_eq!(files, ["/bin/$c"]);
+    }
 
     #[test]
     fn lines_of_proc_maps_and_of_pprofs_own_format_are_parsed() {
