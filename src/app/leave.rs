@@ -52,13 +52,13 @@ pub(super) fn give_up(failure: Failure, launched: Option<u32>, on_quit: OnQuit) 
     Failure::new(failure.status, format!("{}; {fate}", failure.message))
 }
 
-/// Sends SIGTERM to a child, and returns whether it ends soon. No thread can wait for it.
+/// Sends SIGTERM to a child, and returns whether it ends soon. The thread that waits for it may not
+/// have been started.
 fn terminate(pid: u32) -> bool {
     let child = Pid::from_raw(pid as i32);
     let deadline = Instant::now() + MAX_TERMINATION;
     let _ = kill(child, Signal::SIGTERM);
     while Instant::now() < deadline {
-        // Its own thread may have taken the status.
         let _ = waitpid(child, Some(WaitPidFlag::WNOHANG));
         if ProcStat::of(pid).map_or(true, |stat| stat.is_dead()) {
             return true;

@@ -2,15 +2,16 @@
 
 use std::ffi::OsString;
 use std::path::PathBuf;
+use std::time::{Duration, Instant};
 
 use crossbeam_channel::{Receiver, bounded};
+use signal_hook::consts::SIGINT;
 use signal_hook::iterator::Signals;
 
 use super::args::{ProcessSelector, WatchArgs};
 use super::failure::{Failure, print_message};
 use super::screen::{device, theme, uses_screen};
 use super::settings::session_settings;
-use crate::attach::AttachError;
 use crate::attach::external::rights;
 use crate::attach::external::supervisor::Sampler;
 use crate::attach::find::{self, AttachableProcess, WatchMethod};
@@ -18,6 +19,7 @@ use crate::attach::launch::{self, Preload, Stdio, launch};
 use crate::attach::library::AgentDirectories;
 use crate::attach::program;
 use crate::attach::survey::{Survey, find_by_name};
+use crate::attach::{AttachError, is_ignored};
 use crate::link::listener::{Listener, MAX_DIRECTORY_BYTES};
 use crate::link::wire::Engine;
 use crate::session::{RecordingOptions, Session, Settings, WatchTarget};
@@ -195,14 +197,25 @@ pub(super) fn start_session(pending: PendingSession, recording: RecordingOptions
     Session::start(target, settings, agents, sampler, arrivals, recording).map_err(failure)
 }
 
-/// A channel that receives the signals by which the user ends a watch without a screen.
+/// Time within which a signal that comes again is the same request: `timeout` sends it to its child
+/// and to the child's group.
+const REPETITION: Duration = Duration::from_millis(300);
+
+/// A channel that receives the signals by which the user ends a watch without a screen. Those that
+/// sigtop was started to ignore, as by nohup, stay ignored; SIGINT it ignores itself beside a
+/// target that receives it.
 pub(super) fn interrupt_channel(signals: &[i32]) -> Result<Receiver<i32>, Failure> {
     let failure = |error| Failure::internal("cannot handle signals", error);
-    let mut signals = Signals::new(signals).map_err(failure)?;
+    let taken = signals.iter().filter(|&&signal| signal == SIGINT || !is_ignored(signal));
+    let mut signals = Signals::new(taken).map_err(failure)?;
     let (sender, receiver) = bounded(1);
     let forward = move || {
+        let mut last: Option<Instant> = None;
         for signal in signals.forever() {
-            let _ = sender.try_send(signal);
+            let is_repeated = last.replace(Instant::now()).is_some_and(|at| at.elapsed() < REPETITION);
+            if !is_repeated {
+                let _ = sender.try_send(signal);
+            }
         }
     };
     std::thread::Builder::new().name("signals".to_owned()).spawn(forward).map_err(failure)?;

@@ -29,5 +29,5 @@ mod unix_peers;
 pub mod watch_claim;
 
 pub use error::{AttachError, Refusal};
-pub use launch::inherit::ignore_hangups;
+pub use launch::inherit::{ignore_hangups, is_ignored};
 pub use quote::command as quote_command;

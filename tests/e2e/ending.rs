@@ -161,22 +161,38 @@ fn a_signal_loses_no_table() {
         assert!(ran.err().contains("Total samples = ") && ran.err().contains(" flat%"), "{signal}: {}", ran.err());
         assert!(!ran.err().contains("still runs"), "{signal}: {}", ran.err());
     }
+    // `timeout` sends the signal twice: the second one must not cut the wait for the program short.
+    let path = targets::scratch("timeout").join("saved.folded");
+    for _ in 0..5 {
+        let mut command = Command::new("timeout");
+        command.args(["0.5", SIGTOP, "record", "-o"]).arg(&path).arg("--").arg(&program).args(["60", "30", "10", "60"]);
+        let ran = run(command.stdin(Stdio::null()));
+        assert!(!ran.err().contains("still runs") && path.exists(), "{}", ran.err());
+    }
 }
 
-/// The same signal, sent to sigtop alone: it dies of it, and says that the program goes on.
+/// The same signal, sent to sigtop alone: it dies of it, and says that the program goes on. One
+/// that sigtop was started to ignore, as by nohup, changes nothing.
 #[test]
 fn a_signal_to_sigtop_alone_leaves_the_program() {
     let directory = targets::scratch("signalled");
     let (table, pid) = (directory.join("table"), directory.join("pid"));
-    let mut command = Command::new(SIGTOP);
-    command.args(["--no-config", "--table"]).arg(&table).args(["--", "sh", "-c", "echo $$ > \"$0\"; exec \"$@\""]);
+    let mut command = Command::new("sh");
+    command.args(["-c", "trap '' HUP; exec \"$0\" \"$@\"", SIGTOP, "--no-config", "--table"]);
+    command.arg(&table).args(["--", "sh", "-c", "echo $$ > \"$0\"; exec \"$@\""]);
     command.arg(&pid).arg(targets::c("shares")).args(["60", "30", "10", "60"]);
     let mut sigtop = command.stdin(Stdio::null()).stdout(Stdio::null()).spawn().expect("sigtop");
     let read_pid = || fs::read_to_string(&pid).ok()?.trim().parse().ok();
     assert!(eventually(LIMIT, || read_pid().is_some()));
     let pid: i32 = read_pid().expect("a pid");
+    let has_used =
+        |limit_ns| eventually(LIMIT, || sigtop::attach::proc::cpu_ns(pid as u32).is_some_and(|ns| ns > limit_ns));
     // It has used CPU time for many samples.
-    assert!(eventually(LIMIT, || sigtop::attach::proc::cpu_ns(pid as u32).is_some_and(|ns| ns > 500_000_000)));
+    assert!(has_used(500_000_000));
+    kill(Pid::from_raw(sigtop.id() as i32), Signal::SIGHUP).expect("it runs");
+    // More than sigtop waits for a program that gets the same signal.
+    assert!(has_used(2_000_000_000));
+    assert_eq!(sigtop.try_wait().expect("a child"), None, "it ignores hangups");
     kill(Pid::from_raw(sigtop.id() as i32), Signal::SIGTERM).expect("it runs");
     let status = sigtop.wait().expect("a child");
     kill(Pid::from_raw(pid), Signal::SIGKILL).expect("it still runs");

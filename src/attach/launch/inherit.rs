@@ -36,7 +36,8 @@ extern "C" fn read_state() {
     AT_START.store(found, Ordering::Relaxed); // there is one thread
 }
 
-fn is_ignored(signal: i32) -> bool {
+/// Returns whether sigtop ignores a signal now.
+pub fn is_ignored(signal: i32) -> bool {
     // SAFETY: sigaction is plain data, all zeros is a value of it, and with a null second argument
     // the call only fills it.
     unsafe {
