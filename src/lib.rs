@@ -109,3 +109,6 @@ pub mod symbols;
 pub mod tally;
 #[cfg(feature = "viewer")]
 pub mod tui;
+
+#[cfg(test)]
+mod property;

@@ -1,10 +1,14 @@
 //! The config file: settings take effect, and an error is reported with file, line, column and
 //! remedy before anything is launched. Also usage errors of the command line.
 
+#[path = "../src/property.rs"]
+mod property;
+
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
+use crate::property::property;
 use proptest::prelude::*;
 use sigtop::app::config::{Config, ConfigError, SETTINGS, default_path};
 use sigtop::link::wire::{Clock, Engine};
@@ -169,7 +173,7 @@ fn invalid_file_prevents_the_launch() {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(property(256))]
 
     /// Every file is read or refused, and the position of the error lies in the file.
     #[test]

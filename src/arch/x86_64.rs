@@ -63,6 +63,7 @@ mod tests {
     }
 
     proptest::proptest! {
+        #![proptest_config(crate::property::property(256))]
         #[test]
         fn no_bytes_do_harm(code in proptest::collection::vec(proptest::num::u8::ANY, 0..12)) {
             proptest::prop_assert!(operands_length(&code).is_none_or(|length| (1..=6).contains(&length)));

@@ -3,6 +3,7 @@
 
 use std::cell::Cell;
 
+use crate::property::property;
 use proptest::prelude::*;
 
 use super::find::{DynamicSection, find};
@@ -208,7 +209,7 @@ fn cases() -> u32 {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: cases(), failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(property(cases()))]
     #[test]
     fn damaged_memory_does_no_harm(
         damages in proptest::collection::vec((0..SIZE as u64 - 8, prop_oneof![

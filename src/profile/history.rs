@@ -309,6 +309,7 @@ impl History {
 mod tests {
     use std::collections::BTreeMap;
 
+    use crate::property::property;
     use proptest::prelude::*;
 
     use super::*;
@@ -325,7 +326,7 @@ mod tests {
     }
 
     proptest! {
-        #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
+        #![proptest_config(property(256))]
 
         /// A visit yields every sample, whether or not it came late or its bucket was packed.
         #[test]

@@ -233,6 +233,7 @@ impl Slice {
 mod tests {
     use std::collections::BTreeMap;
 
+    use crate::property::property;
     use proptest::prelude::*;
 
     use super::*;
@@ -347,7 +348,7 @@ mod tests {
     }
 
     proptest! {
-        #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
+        #![proptest_config(property(256))]
 
         /// However often changes are booked, the sums are those of all samples. No thread explains
         /// more than it ran, and none explains less than an equal share.

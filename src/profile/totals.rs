@@ -208,6 +208,7 @@ impl Totals {
 mod tests {
     use std::collections::BTreeMap;
 
+    use crate::property::property;
     use proptest::prelude::*;
 
     use super::*;
@@ -307,7 +308,7 @@ mod tests {
     }
 
     proptest! {
-        #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
+        #![proptest_config(property(256))]
 
         #[test]
         fn a_span_sums_exactly_its_samples(

@@ -240,6 +240,7 @@ impl Places {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::property::property;
     use proptest::prelude::*;
 
     fn name(target: Target) -> Option<String> {
@@ -318,7 +319,7 @@ mod tests {
     }
 
     proptest! {
-        #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
+        #![proptest_config(property(256))]
         /// The instructions cover all bytes.
         #[test]
         fn any_bytes_are_covered(bytes in prop::collection::vec(any::<u8>(), 0..200), start in any::<u64>()) {

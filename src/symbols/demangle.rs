@@ -294,6 +294,7 @@ impl Write for BoundedString {
 
 #[cfg(test)]
 mod tests {
+    use crate::property::property;
     use proptest::prelude::*;
 
     use super::*;
@@ -490,7 +491,7 @@ mod tests {
     }
 
     proptest! {
-        #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(CASES) })]
+        #![proptest_config(property(CASES))]
         #[test]
         fn foreign_names_are_demangled(name in foreign_name(), start in 0usize..4) {
             let mangled = format!("{}{name}", ["", "_Z", "_ZN", "_R"][start]);

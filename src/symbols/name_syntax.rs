@@ -224,6 +224,7 @@ pub fn unnamed(group: &str) -> &str {
 
 #[cfg(test)]
 mod tests {
+    use crate::property::property;
     use proptest::prelude::*;
 
     use super::*;
@@ -264,7 +265,7 @@ mod tests {
     }
 
     proptest! {
-        #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(CASES) })]
+        #![proptest_config(property(CASES))]
         /// Tokens cover the name, and every offset is between characters.
         #[test]
         fn foreign_names_are_tokens(name in foreign_name(), word in prop_oneof![Just(" as "), Just(" for ")]) {

@@ -451,6 +451,7 @@ mod tests {
     }
 
     proptest! {
+        #![proptest_config(crate::property::property(256))]
         #[test]
         fn pages_read_like_the_whole_section(steps in proptest::collection::vec((0u8..7, 0..PAGE_BYTES + 900), 1..20)) {
             let (file, bytes) = file();

@@ -272,6 +272,7 @@ fn cpu_variant(name: &str) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
+    use crate::property::property;
     use proptest::prelude::*;
 
     use super::*;
@@ -438,7 +439,7 @@ mod tests {
     }
 
     proptest! {
-        #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(CASES) })]
+        #![proptest_config(property(CASES))]
         #[test]
         fn foreign_names_are_simplified(name in foreign_name(), declared in foreign_name(), place in foreign_name()) {
             for short in [cpp(&name), rust(&name), tidy(&name)] {

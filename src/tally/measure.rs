@@ -299,6 +299,7 @@ pub fn bytes(bytes: u64) -> String {
 mod tests {
     use std::process::Command;
 
+    use crate::property::property;
     use proptest::prelude::*;
 
     use super::*;
@@ -372,7 +373,7 @@ mod tests {
     }
 
     proptest! {
-        #![proptest_config(ProptestConfig { cases: 12, failure_persistence: None, ..ProptestConfig::default() })]
+        #![proptest_config(property(12))]
 
         #[test]
         fn significant_matches_printf_g(

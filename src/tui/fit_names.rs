@@ -136,13 +136,14 @@ fn elide(name: &str, depth: usize) -> String {
 
 #[cfg(test)]
 mod tests {
+    use crate::property::property;
     use proptest::prelude::*;
 
     use super::*;
     use crate::symbols::foreign_names::{CASES, similar_names};
 
     proptest! {
-        #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(CASES) })]
+        #![proptest_config(property(CASES))]
         #[test]
         fn foreign_names_fit(names in similar_names(), shorts in similar_names(), room in 0usize..60) {
             let all: Vec<NameToFit<'_>> =

@@ -115,6 +115,7 @@ fn offset(name: &str) -> Option<usize> {
 
 #[cfg(test)]
 mod tests {
+    use crate::property::property;
     use proptest::prelude::*;
 
     use super::*;
@@ -148,7 +149,7 @@ mod tests {
     }
 
     proptest! {
-        #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(CASES) })]
+        #![proptest_config(property(CASES))]
         /// A frame is the name in three pieces, and its parts begin between characters.
         #[test]
         fn foreign_names_have_parts(name in foreign_name()) {

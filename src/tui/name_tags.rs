@@ -225,6 +225,7 @@ impl NameDifference {
 
 #[cfg(test)]
 mod tests {
+    use crate::property::property;
     use proptest::prelude::*;
 
     use super::*;
@@ -286,7 +287,7 @@ mod tests {
     }
 
     proptest! {
-        #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(CASES) })]
+        #![proptest_config(property(CASES))]
         #[test]
         fn foreign_names_have_tags(names in similar_names(), shorts in similar_names()) {
             let all: Vec<(&str, &str)> = names.iter().zip(&shorts).map(|(full, short)| (&**full, &**short)).collect();

@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use crate::property::property;
 use proptest::prelude::*;
 use sigtop::profile::Profile;
 use sigtop::symbols::Names;
@@ -115,7 +116,7 @@ fn one_of(samples: &[Sample], query: &Query, centre: prop::sample::Index) -> Str
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 500, failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(property(500))]
 
     #[test]
     fn the_edges_are_the_oracles(samples in samples(), query in query(), centre in any::<prop::sample::Index>()) {

@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use crate::property::property;
 use proptest::prelude::*;
 use sigtop::link::wire::Clock;
 use sigtop::profile::totals::{BUCKET_NS, Span};
@@ -206,7 +207,7 @@ fn question(query: &Query, ms: u64) -> Question {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 200, failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(property(200))]
 
     #[test]
     fn a_span_of_the_past_is_the_sum_of_its_samples(

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use crate::property::property;
 use proptest::prelude::*;
 use sigtop::profile::Profile;
 use sigtop::symbols::Names;
@@ -92,7 +93,7 @@ fn zoomed(
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 200, failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(property(200))]
 
     #[test]
     fn the_boxes_are_the_oracles(samples in samples(), query in query(), form in form()) {

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use crate::property::property;
 use proptest::prelude::*;
 use sigtop::link::wire::{Arrival, Clock, ConnectionEvent, Message};
 use sigtop::profile::Profile;
@@ -76,7 +77,7 @@ fn same(kept: &Tallies, fresh: &Tallies) -> Result<(), TestCaseError> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 400, failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(property(400))]
 
     /// All stacks and names are known from the start, so only the samples change.
     #[test]

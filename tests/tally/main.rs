@@ -10,6 +10,8 @@ mod incremental;
 mod kernel;
 mod lines;
 mod memory;
+#[path = "../../src/property.rs"]
+mod property;
 mod stacks;
 mod threads;
 mod top;

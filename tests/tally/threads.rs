@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use crate::property::property;
 use proptest::prelude::*;
 use sigtop::profile::Profile;
 use sigtop::profile::totals::{BUCKET_NS, Span};
@@ -51,7 +52,7 @@ fn answer(samples: &[Sample], query: &Query, asked: &ThreadsQuery) -> ThreadTabl
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 200, failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(property(200))]
 
     #[test]
     fn loads_are_the_oracles(samples in samples(), query in query()) {

@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
+use crate::property::property;
 use proptest::prelude::*;
 use sigtop::profile::Profile;
 use sigtop::symbols::scenario::{Script, scenario};
@@ -83,7 +84,7 @@ fn certain(mut table: TopTable, query: &Query) -> TopTable {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 300, failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(property(300))]
 
     #[test]
     fn the_table_is_the_oracles(samples in samples(), query in query()) {

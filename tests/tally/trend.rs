@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use crate::property::property;
 use proptest::prelude::*;
 use sigtop::profile::Profile;
 use sigtop::profile::totals::{BUCKET_NS, Span};
@@ -37,7 +38,7 @@ fn oracle(samples: &[Sample], query: &Query) -> BTreeMap<String, Vec<f64>> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 300, failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(property(300))]
 
     #[test]
     fn the_shares_are_the_oracles(samples in samples(), queries in prop::collection::vec(query(), 1..3)) {

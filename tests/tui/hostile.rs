@@ -3,6 +3,7 @@
 
 use std::sync::Arc;
 
+use crate::property::property;
 use proptest::prelude::*;
 use sigtop::session::{Answer, TargetExit};
 use sigtop::symbols::FunctionId;
@@ -149,7 +150,7 @@ fn settings() -> impl Strategy<Value = Options> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 60, failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(property(60))]
 
     #[test]
     fn nothing_breaks_the_screen(settings in settings(), steps in prop::collection::vec(step(), 1..25)) {

@@ -14,6 +14,8 @@ mod listings;
 mod names;
 mod panes;
 mod picker;
+#[path = "../../src/property.rs"]
+mod property;
 mod quitting;
 mod recorded;
 mod saving;

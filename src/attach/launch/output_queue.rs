@@ -196,6 +196,7 @@ fn parse_sequence(bytes: &[u8]) -> Sequence {
 
 #[cfg(test)]
 mod tests {
+    use crate::property::property;
     use proptest::prelude::*;
 
     use super::*;
@@ -338,7 +339,7 @@ mod tests {
     }
 
     proptest! {
-        #![proptest_config(ProptestConfig { cases: 40, failure_persistence: None, ..ProptestConfig::default() })]
+        #![proptest_config(property(40))]
         /// However the stream is cut and whatever is left out, what a person can see is the same.
         #[test]
         fn nobody_sees_a_difference(pieces in prop::collection::vec(piece(), 1..14), every in 1_usize..15, cut in 1_usize..200_000) {

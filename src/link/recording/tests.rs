@@ -2,6 +2,7 @@
 
 use std::collections::HashSet;
 
+use crate::property::property;
 use proptest::collection::vec;
 use proptest::prelude::*;
 use proptest::strategy::ValueTree;
@@ -229,7 +230,7 @@ fn written() -> impl Strategy<Value = Written> {
 }
 
 fn config() -> ProptestConfig {
-    ProptestConfig { failure_persistence: None, ..ProptestConfig::default() }
+    property(256)
 }
 
 proptest! {

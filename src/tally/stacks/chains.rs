@@ -150,6 +150,7 @@ impl<D: ChainData> Chains<D> {
 
 #[cfg(test)]
 mod tests {
+    use crate::property::property;
     use proptest::prelude::*;
 
     use super::*;
@@ -159,7 +160,7 @@ mod tests {
     }
 
     proptest! {
-        #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
+        #![proptest_config(property(256))]
 
         /// Parents and children are those that were given; the nodes of a chain follow each other;
         /// a node at which a chain was ended is the last of its chain.

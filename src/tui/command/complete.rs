@@ -56,10 +56,11 @@ fn stem(command: &CommandSpec) -> String {
 mod tests {
     use super::super::parse::parse;
     use super::*;
+    use crate::property::property;
     use proptest::prelude::*;
 
     proptest! {
-        #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
+        #![proptest_config(property(256))]
         /// Every line is parsed or refused, and the fault lies on the line or right after it.
         #[test]
         fn arbitrary_lines_are_parsed_or_refused(pieces in prop::collection::vec(prop_oneof![

@@ -200,6 +200,7 @@ fn color(color: vt100::Color) -> Option<Color> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::property::property;
     use proptest::prelude::*;
 
     #[test]
@@ -247,7 +248,7 @@ mod tests {
     }
 
     proptest! {
-        #![proptest_config(ProptestConfig { cases: 60, failure_persistence: None, ..ProptestConfig::default() })]
+        #![proptest_config(property(60))]
         /// No output and no resizing breaks the grid.
         #[test]
         fn hostile_output_does_not_break_the_grid(pieces in prop::collection::vec((piece(), 0_u16..60, 0_u16..20, -9_isize..9), 1..20)) {

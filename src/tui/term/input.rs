@@ -240,6 +240,7 @@ fn parse_mouse(bytes: &[u8]) -> Option<Input> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::property::property;
     use proptest::prelude::*;
 
     fn keys(bytes: &[u8]) -> Vec<Input> {
@@ -323,7 +324,7 @@ mod tests {
     }
 
     proptest! {
-        #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
+        #![proptest_config(property(256))]
         /// The bytes of all keys are the bytes that were read, in whatever pieces they were read.
         #[test]
         fn keys_keep_every_byte(bytes in prop::collection::vec(prop_oneof![

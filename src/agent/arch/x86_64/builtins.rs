@@ -276,6 +276,7 @@ mod tests {
     }
 
     proptest! {
+        #![proptest_config(crate::property::property(256))]
         #[test]
         fn bytes_are_compared_as_unsigned(
             mut a in proptest::collection::vec(any::<u8>(), 0..40), at: usize, other: u8, cut: usize,

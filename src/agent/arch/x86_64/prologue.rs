@@ -197,6 +197,7 @@ mod tests {
     }
 
     proptest::proptest! {
+        #![proptest_config(crate::property::property(256))]
         #[test]
         fn no_bytes_do_harm(code in proptest::collection::vec(proptest::num::u8::ANY, 0..40)) {
             let with_base = [&[0x55, 0x48, 0x89, 0xe5], &code[..]].concat();

@@ -140,6 +140,7 @@ fn div_rem(part: u128, whole: u128) -> (u128, u128) {
 #[cfg(test)]
 pub(super) mod tests {
     use super::*;
+    use crate::property::property;
     use crate::tally::flame::FlameBox;
     use proptest::prelude::*;
     use std::sync::Arc;
@@ -266,7 +267,7 @@ pub(super) mod tests {
     }
 
     proptest! {
-        #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
+        #![proptest_config(property(256))]
 
         #[test]
         fn widths_add_up(weights in prop::collection::vec(prop_oneof![0..50_u64, any::<u64>()], 0..40),

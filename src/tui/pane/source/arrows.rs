@@ -80,6 +80,7 @@ pub fn columns(arrows: &[Arrow], row: usize, lit: Option<usize>) -> [(char, bool
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::property::property;
     use proptest::prelude::*;
 
     fn picture(jumps: &[(usize, usize)], rows: usize) -> Vec<String> {
@@ -107,7 +108,7 @@ mod tests {
     }
 
     proptest! {
-        #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
+        #![proptest_config(property(256))]
         #[test]
         fn arrows_in_a_lane_do_not_overlap(jumps in prop::collection::vec((0..40usize, 0..40usize), 0..30)) {
             let arrows = arrows(jumps.into_iter());
