@@ -25,13 +25,6 @@ fn interpreters() -> &'static [PathBuf] {
     &FOUND
 }
 
-/// Returns the first and the last of the interpreters, for properties that do not depend on where a
-/// version keeps its frames.
-fn oldest_and_newest() -> impl Iterator<Item = &'static PathBuf> {
-    let all = interpreters();
-    all.iter().enumerate().filter(|(at, _)| *at == 0 || at + 1 == all.len()).map(|(_, python)| python)
-}
-
 fn find_interpreters() -> Vec<PathBuf> {
     let mut found: Vec<(usize, PathBuf)> = Vec::new();
     let others = OTHERS.iter().filter_map(|version| Some((installed(&format!("python{version}"))?, *version)));
@@ -143,7 +136,7 @@ fn shares_are_those_that_py_spy_finds() {
     if !are_installed(&["py-spy"]) {
         return;
     }
-    for python in oldest_and_newest() {
+    for python in interpreters() {
         let file = targets::scratch("py-spy").join("stacks");
         let py_spy = ["py-spy", "record", "--rate", "300", "--format", "raw", "--output", text(&file), "--"];
         let watched = Batch::new("--hz 250").run(&[&py_spy[..], &[text(python), script(), "shares", "2"]].concat());
@@ -319,7 +312,7 @@ fn a_sleeping_thread_shows_its_function() {
 /// Handlers make no system calls there, but sleeping threads are read, and all from outside.
 #[test]
 fn under_a_seccomp_filter_running_threads_are_read_from_outside() {
-    for python in oldest_and_newest() {
+    for python in interpreters() {
         let file = targets::scratch("python").join("filtered.sigtop");
         let record = |engine: &[&str]| {
             let mut command = Command::new(SIGTOP);
@@ -342,7 +335,7 @@ fn under_a_seccomp_filter_running_threads_are_read_from_outside() {
 
 #[test]
 fn a_child_of_fork_shows_its_functions() {
-    for python in oldest_and_newest() {
+    for python in interpreters() {
         let watched = watch(python, "--hz 500", "children", "0.6");
         let pids = |wanted: &str| {
             let entries = watched.raw.of("prof").filter(|entry| functions(entry).contains(&wanted));
@@ -379,7 +372,7 @@ fn a_freed_function_lends_nobody_its_name() {
 
 #[test]
 fn a_recording_has_the_functions() {
-    for python in oldest_and_newest() {
+    for python in interpreters() {
         let directory = targets::scratch("python");
         let file = directory.join("app.sigtop");
         let command = [text(python), script(), "shares", "0.6"];

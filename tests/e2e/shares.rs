@@ -1,5 +1,6 @@
 //! The numbers are correct: shares, totals and threads agree with the targets' own measurements.
 
+use crate::harness::outside::engines_outside;
 use crate::harness::raw::Raw;
 use crate::harness::run::{Batch, Watched, text, tool};
 use crate::harness::statistics::deviations;
@@ -30,7 +31,7 @@ fn sixty_thirty_ten_and_the_total_at_every_rate() {
     let (mut hits, mut all, mut wrong) = ([0; 3], 0, 0);
     let rates = [(50, "2"), (100, "1.4"), (250, "1.2"), (2000, "1.2"), (1000, "1.2")];
     for (at, (hz, seconds)) in rates.into_iter().chain(std::iter::repeat((1000, "2"))).enumerate() {
-        if at >= rates.len() && all >= 1_500 {
+        if at >= rates.len() && all >= 4_000 {
             break;
         }
         let watched = Batch::new(&format!("--hz {hz}")).run(&[text(&binary), "60", "30", "10", seconds, "2"]);
@@ -66,6 +67,29 @@ fn sixty_thirty_ten_and_the_total_at_every_rate() {
     // The check can fail: it detects shares that are a tenth too large and too small.
     let wrong = distances([0.5, 0.4, 0.1]);
     assert!(wrong.iter().any(|distance| *distance > 4.0), "{wrong:?} standard deviations of {all} samples");
+}
+
+/// A block that is slowed down by a known factor has the share that follows from it, by every way
+/// to sample and by both clocks.
+#[test]
+fn a_block_that_is_slowed_down_has_a_share_that_follows() {
+    let binary = targets::c("divine");
+    let by_agent = ["--hz 999", "--hz 999 --clock real"].map(str::to_owned);
+    let outside = engines_outside().into_iter().map(|engine| format!("--hz 999 --budget 100% --engine {engine}"));
+    for options in by_agent.into_iter().chain(outside) {
+        for factor in [1_u64, 2, 4] {
+            let watched = Batch::new(&options).run(&[text(&binary), &factor.to_string(), "3"]);
+            let clock = if options.contains("real") { "real" } else { "prof" };
+            let [steady, slowed] =
+                ["steady", "slowed"].map(|name| watched.raw.cum_samples(clock, |frame| frame == name));
+            let all = steady + slowed;
+            assert!(all > 500, "{options}: {all} samples");
+            let distance = |factor: u64| deviations(slowed, all, factor as f64 / (factor + 1) as f64).abs();
+            assert!(distance(factor) <= 4.0, "{options}, {factor}: {slowed} of {all}");
+            // The check can fail: a block that takes three times as long has another share.
+            assert!(distance(3 * factor) > 4.0, "{options}, {factor}: {slowed} of {all}");
+        }
+    }
 }
 
 /// Regression test: CPU time whose ticks came late was counted as lost, and once more in the sample
@@ -123,38 +147,30 @@ fn what_a_killed_process_had_not_sent_arrives() {
 #[test]
 fn wall_time_of_many_sleepers_is_complete() {
     for (count, ms, rounds) in [("20", "300", "4"), ("50", "1000", "1")] {
-        let is_whole = || {
-            let watched = Batch::new("--clock real --hz 99").run(&[text(&targets::c("sleepers")), count, ms, rounds]);
-            accounts(&watched.raw);
-            let slept = watched.ran.number("process") as f64;
-            let (sampled, lost) = (watched.raw.weight_ns("real") as f64, watched.raw.lost_all().1 as f64);
-            // Each thread may lose a period at its end, and its start is known to half a hundredth
-            // of a second.
-            let unsure = 0.01 + 15.0 / ms.parse::<f64>().expect("a number");
-            let ratio = (sampled + lost) / slept;
-            println!("{count} threads for {ms} ms: {ratio:.4} of their time, {:.4} sampled", sampled / slept);
-            assert!(ratio <= 1.0 + unsure, "{ratio:.4}; lost {:?}", watched.raw.lost);
-            ratio >= 1.0 - unsure && sampled >= 0.75 * slept
-        };
-        // On a busy machine, the agent comes late where they end, all at once.
-        assert!((0..3).any(|_| is_whole()), "time is missing in each of three runs");
+        let watched = Batch::new("--clock real --hz 99").run(&[text(&targets::c("sleepers")), count, ms, rounds]);
+        accounts(&watched.raw);
+        let slept = watched.ran.number("process") as f64;
+        let (sampled, lost) = (watched.raw.weight_ns("real") as f64, watched.raw.lost_all().1 as f64);
+        // Each thread may lose a period at its end, and its start is known to half a hundredth of a
+        // second.
+        let unsure = 0.01 + 15.0 / ms.parse::<f64>().expect("a number");
+        let (ratio, seen) = ((sampled + lost) / slept, sampled / slept);
+        println!("{count} threads for {ms} ms: {ratio:.4} of their time, {seen:.4} sampled");
+        assert!((ratio - 1.0).abs() <= unsure && seen >= 0.75, "{ratio:.4}, {seen:.4}; lost {:?}", watched.raw.lost);
     }
 }
 
 /// By wall clock, the time of threads that end before they are searched for is counted as lost.
 #[test]
 fn wall_time_of_short_threads_is_complete() {
-    let is_whole = || {
-        let watched = Batch::new("--clock real --hz 99").run(&[text(&targets::c("sleepers")), "4", "3", "1200"]);
-        accounts(&watched.raw);
-        let slept = watched.ran.number("process") as f64;
-        let (sampled, lost) = (watched.raw.weight_ns("real") as f64, watched.raw.lost_all().1 as f64);
-        println!("{:.4} of their time, {:.4} sampled", (sampled + lost) / slept, sampled / slept);
-        assert!(sampled + lost <= 1.1 * slept, "{:.4}; lost {:?}", (sampled + lost) / slept, watched.raw.lost);
-        // What comes before the first tick, after a tenth of a second or more, is not counted.
-        sampled + lost >= 0.8 * slept
-    };
-    assert!((0..3).any(|_| is_whole()), "time is missing in each of three runs");
+    let watched = Batch::new("--clock real --hz 99").run(&[text(&targets::c("sleepers")), "4", "3", "1200"]);
+    accounts(&watched.raw);
+    let slept = watched.ran.number("process") as f64;
+    let (sampled, lost) = (watched.raw.weight_ns("real") as f64, watched.raw.lost_all().1 as f64);
+    let (ratio, seen) = ((sampled + lost) / slept, sampled / slept);
+    println!("{ratio:.4} of their time, {seen:.4} sampled");
+    // What comes before the first tick, after a tenth of a second or more, is not counted.
+    assert!((0.8..=1.1).contains(&ratio), "{ratio:.4}, {seen:.4}; lost {:?}", watched.raw.lost);
 }
 
 /// By wall clock, threads are sampled soon though they take the places of others, so that their
@@ -194,21 +210,20 @@ fn short_processes_are_sampled() {
 #[test]
 fn work_that_keeps_step_with_the_ticks_has_its_true_share() {
     let ways = [
-        ("--hz 99", "prof", "5050", "1.5"),
-        ("--hz 99", "prof", "10101", "1.5"),
-        ("--hz 99", "prof", "20202", "1.5"),
-        ("--hz 99 --clock real", "real", "10101", "1.5"),
-        // On a busy machine, these two have fewer samples.
-        ("--hz 99 --engine itimer", "prof", "10101", "2"),
-        ("--hz 99 --engine external", "prof", "10101", "2"),
+        ("--hz 99", "prof", "5050"),
+        ("--hz 99", "prof", "10101"),
+        ("--hz 99", "prof", "20202"),
+        ("--hz 99 --clock real", "real", "10101"),
+        ("--hz 99 --engine itimer", "prof", "10101"),
+        ("--hz 99 --engine external", "prof", "10101"),
     ];
-    for (options, clock, cycle_us, seconds) in ways {
-        let watched = Batch::new(options).run(&[text(&targets::c("periodic")), cycle_us, "30", seconds]);
+    for (options, clock, cycle_us) in ways {
+        let watched = Batch::new(options).run(&[text(&targets::c("periodic")), cycle_us, "30", "4"]);
         if options == "--hz 99" {
             total(&watched);
         }
         let all = watched.raw.samples(clock);
-        assert!(all > 100, "{options}: {all} samples");
+        assert!(all > 200, "{options}: {all} samples");
         let first = watched.raw.cum_samples(clock, |name| name == "first_part");
         // Some ticks between two changes of their phase hit the same point: half of them count.
         let distance = deviations(first / 2, all / 2, 0.3).abs();
@@ -326,8 +341,7 @@ fn the_governor_halves_the_rate() {
 fn the_wall_clock_weighs_sleepers() {
     let watched = Batch::new("--clock real --hz 100").run(&[text(&targets::c("longsleep")), "2"]);
     let (weight, lost) = (watched.raw.weight_ns("real") as f64 / 1e9, watched.raw.lost_all().1 as f64 / 1e9);
-    // On a busy machine its start is sampled late; that time is counted.
-    assert!(weight > 1.0 && (1.9..=2.2).contains(&(weight + lost)), "{weight} s of 2 s, {lost} s lost");
+    assert!(weight >= 1.7 && (1.9..=2.2).contains(&(weight + lost)), "{weight} s of 2 s, {lost} s lost");
     let asleep = watched.raw.cum_ns("real", |name| name.contains("nanosleep")) as f64 / 1e9;
     assert!(asleep >= 0.9 * weight, "{asleep} s of {weight} s in nanosleep");
 }

@@ -127,7 +127,7 @@ fn a_program_that_uses_sigurg_receives_only_its_own() {
         let short = [text(&binary), mode, "30"];
         let alone = host(Guest::Nobody, &short);
         assert!(alone.stdout.contains(", of others 0\n"), "{alone:?}");
-        prove(&[Guest::Batch("--clock real --hz 250")], &["bad_urgent"], |guest| {
+        prove(&["--hz 250", "--clock real --hz 250"].map(Guest::Batch), &["bad_urgent"], |guest| {
             same(host(guest, &short), alone.clone())
         });
         let watched = watch_unharmed(&[Guest::Batch("--hz 1000")], &short[..2], &alone);

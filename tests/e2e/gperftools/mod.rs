@@ -101,11 +101,11 @@ fn cpuprofile_timer_signal_sets_the_signal_of_ticks() {
 #[test]
 fn the_file_of_a_killed_program_is_valid() {
     let target = Target::new(&[("CPUPROFILE", "out.prof"), ("CPUPROFILE_FREQUENCY", "1000")]);
-    for round in 0..6 {
+    for round in 0..12 {
         let mut forever = target.start(&["deep", "60"]);
         until("samples in the file", || target.whole_profile("out.prof").is_some_and(|profile| profile.ticks() > 0));
         // The delay varies, so that some are killed while they write.
-        std::thread::sleep(Duration::from_millis(131 * round));
+        std::thread::sleep(Duration::from_millis(97 * round));
         forever.signal(Signal::SIGKILL);
         forever.child.wait().expect("ours");
         let profile = target.profile("out.prof");
