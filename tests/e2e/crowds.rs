@@ -4,6 +4,7 @@
 
 use super::guest::{Guest, host, prove, same};
 use super::shares::accounts;
+use crate::harness::quiet::alone;
 use crate::harness::run::{Batch, in_parallel, text};
 use crate::harness::targets;
 
@@ -77,6 +78,7 @@ fn thousands_of_threads_are_alive() {
 
 #[test]
 fn tens_of_thousands_of_threads_come_and_go() {
+    alone();
     let (binary, count) = (targets::c("churn"), crowd(20_000, 500_000));
     let command = [text(&binary), &count];
     let alone = host(Guest::Nobody, &command);

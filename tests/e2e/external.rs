@@ -15,6 +15,7 @@ use super::external_changes::sampler_of;
 use crate::harness::children::with_default_signals;
 use crate::harness::inspect::is_at_work;
 use crate::harness::outside::engines_outside;
+use crate::harness::quiet::alone;
 use crate::harness::raw::{Entry, Raw};
 use crate::harness::run::{Batch, LIMIT, SIGTOP, run, text};
 use crate::harness::statistics::deviations;
@@ -66,6 +67,7 @@ pub(super) struct Attached {
 impl Attached {
     pub(super) fn to(pid: u32, options: &[&str]) -> Attached {
         let directory = targets::scratch("external");
+        alone();
         let (raw, stderr) = (directory.join("raw"), directory.join("stderr"));
         let errors = fs::File::create(&stderr).expect("a file of its own");
         let mut command = Command::new(SIGTOP);

@@ -4,6 +4,7 @@
 use std::collections::BTreeMap;
 use std::process::Command;
 
+use crate::harness::quiet::alone;
 use crate::harness::run::{Ran, SIGTOP, in_parallel, run, text};
 use crate::harness::skips::skip;
 use crate::harness::targets;
@@ -23,6 +24,7 @@ struct Labels {
 
 /// Records a run of a target, and returns the weights in the saved profile and what it printed.
 fn record(engine: &[&str], target: &str, arguments: &[&str]) -> (Weights, Ran) {
+    alone();
     let directory = Directory::new(&[&["waits", target], engine, &arguments[..1]].concat().join("-"));
     let file = directory.file("waits.pb.gz");
     let mut command = Command::new(SIGTOP);

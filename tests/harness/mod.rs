@@ -7,6 +7,7 @@ pub(crate) mod escapes;
 pub(crate) mod inspect;
 pub(crate) mod legacy;
 pub(crate) mod outside;
+pub(crate) mod quiet;
 pub(crate) mod raw;
 pub(crate) mod run;
 pub(crate) mod skips;

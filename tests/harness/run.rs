@@ -13,6 +13,7 @@ use nix::sys::signal::{Signal, killpg};
 use nix::unistd::Pid;
 
 use super::children::with_default_signals;
+use super::quiet::{alone, beside_others};
 use super::raw::Raw;
 use super::skips::skip;
 use super::table::Table;
@@ -65,6 +66,7 @@ pub(crate) fn run(command: &mut Command) -> Ran {
 
 /// Like [`run`], with another time limit.
 pub(crate) fn run_within(command: &mut Command, limit: Duration) -> Ran {
+    beside_others();
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).process_group(0);
     let what = format!("{command:?}");
     let mut child = with_default_signals(command).spawn().unwrap_or_else(|error| panic!("{what}: {error}"));
@@ -92,9 +94,10 @@ pub(crate) fn run_within(command: &mut Command, limit: Duration) -> Ran {
     Ran { status, stdout, stderr }
 }
 
-/// Does something with each of these at the same time, for programs that mostly wait. Returns the
-/// results in their order.
+/// Does something with each of these at the same time, for programs that mostly wait, while no
+/// other test runs. Returns the results in their order.
 pub(crate) fn in_parallel<T: Sync, R: Send>(items: &[T], action: impl Fn(&T) -> R + Sync) -> Vec<R> {
+    alone();
     std::thread::scope(|scope| {
         let threads: Vec<_> = items.iter().map(|item| scope.spawn(|| action(item))).collect();
         threads.into_iter().map(|thread| thread.join().unwrap_or_else(|panic| resume_unwind(panic))).collect()
@@ -139,8 +142,9 @@ impl Batch {
         sigtop
     }
 
-    /// Runs `command` under sigtop.
+    /// Runs `command` under sigtop, with the machine for itself: samples and times are judged.
     pub(crate) fn run(&self, command: &[&str]) -> Watched {
+        alone();
         let ran = run(&mut self.command(command));
         let text = |path: &Path| {
             let text = fs::read_to_string(path);

@@ -9,6 +9,8 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
 
+use super::quiet::beside_others;
+
 const SOURCES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/targets");
 
 /// Returns the binary of `tests/targets/NAME.c`, built with -O2 and without frame pointers.
@@ -74,6 +76,7 @@ fn source(name: &str, extension: &str) -> String {
 }
 
 fn compile(name: &str, text: &str, extension: &str, compiler: &str, flags: &[&str]) -> PathBuf {
+    beside_others();
     let mut hasher = DefaultHasher::new();
     (text, compiler, flags).hash(&mut hasher);
     let directory = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("targets/{:016x}", hasher.finish()));

@@ -21,6 +21,7 @@ use vt100::{Parser, Screen};
 
 use super::children::{lead_session, with_default_signals};
 use super::escapes::Guard;
+use super::quiet::beside_others;
 use super::run::SIGTOP;
 
 /// Maximum duration of a test's wait. It is long enough for a busy machine.
@@ -53,6 +54,7 @@ pub(crate) struct Terminal {
 impl Terminal {
     /// Starts `command` as the leader of a session of its own on a new terminal.
     pub(crate) fn start(columns: u16, rows: u16, command: &Command) -> Terminal {
+        beside_others();
         // Closed at exec from the start: a target of a concurrent test must not inherit them.
         let master = posix_openpt(OFlag::O_RDWR | OFlag::O_NOCTTY | OFlag::O_CLOEXEC).expect("a pty");
         grantpt(&master).expect("a pty");
