@@ -144,6 +144,10 @@ pub struct ProcStatus {
     pub blocked: u64,
     /// Whether the seccomp mode is other than 0.
     pub confined: bool,
+    /// Number of seccomp filters; 0 where the kernel does not tell (before Linux 5.9).
+    pub filters: u32,
+    /// Number of times that it has left its CPU to wait for something.
+    pub waits: u64,
 }
 
 impl ProcStatus {
@@ -174,6 +178,8 @@ impl ProcStatus {
                 "SigCgt" => status.caught = u64::from_str_radix(value, 16).unwrap_or_default(),
                 "SigBlk" => status.blocked = u64::from_str_radix(value, 16).unwrap_or_default(),
                 "Seccomp" => status.confined = value != "0",
+                "Seccomp_filters" => status.filters = value.parse().unwrap_or_default(),
+                "voluntary_ctxt_switches" => status.waits = value.parse().unwrap_or_default(),
                 _ => {}
             }
         }

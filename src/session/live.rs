@@ -333,6 +333,13 @@ impl LiveTarget {
                     let sentence = format!("process {pid} has too many threads for perf events; leave out --engine");
                     return Some((sentence, false));
                 }
+                SamplerReport::Supervised { pid } => {
+                    let sentence = format!(
+                        "system calls of process {pid} wait for a supervisor (seccomp): it is sampled only while it \
+                         computes; sudo or --cap-add PERFMON avoids that"
+                    );
+                    return Some((sentence, false));
+                }
                 SamplerReport::Throttled => {
                     let sentence = "the kernel takes fewer samples than asked for, because they cost too much \
                                     (kernel.perf_cpu_time_max_percent); a lower rate costs less";

@@ -17,6 +17,7 @@ mod external;
 mod external_changes;
 mod external_events;
 mod external_stacks;
+mod external_supervised;
 mod fibers;
 mod frame_sizes;
 mod generated;

@@ -69,6 +69,7 @@ pub mod sampler;
 mod scope;
 mod stack_copy;
 mod stack_extent;
+mod supervision;
 pub mod supervisor;
 mod thread_names;
 mod threads;

@@ -13,6 +13,7 @@ use super::events::{ImageId, TracerCounters, TracerEvent};
 use super::interpreter;
 use super::scope::WatchScope;
 use super::stack_copy::StackCopy;
+use super::supervision::Supervision;
 use super::threads::WatchedThread;
 use crate::attach::proc::{self, ProcStat, ProcessIdentity};
 use crate::cpython::frames::{CPython, FrameList};
@@ -112,6 +113,8 @@ pub(super) struct WatchedProcess {
     counted_by_events_ns: u64,
     /// System time that samples stand for, clock ticks.
     system_ticks: u64,
+    /// Whether its system calls wait for a supervisor.
+    pub(super) supervision: Supervision,
     /// Number of times in a row that the kernel has refused to stop a thread.
     pub(super) refusals: u32,
     /// Whether the viewer knows that.
@@ -157,6 +160,7 @@ impl WatchedProcess {
             carried_ns: 0,
             counted_by_events_ns: 0,
             system_ticks: if scope == WatchScope::FromStart { 0 } else { stat.system_ticks },
+            supervision: Supervision::default(),
             refusals: 0,
             is_refused: false,
         })

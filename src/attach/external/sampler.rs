@@ -115,6 +115,7 @@ pub fn run() -> io::Result<()> {
                 TracerReport::Refused { pid } => format!("refused {pid} {}\n", rights::tracer(pid).unwrap_or(0)),
                 TracerReport::TooManyThreads { pid } => format!("crowded {pid}\n"),
                 TracerReport::Throttled => "throttled\n".to_owned(),
+                TracerReport::Supervised { pid } => format!("supervised {pid}\n"),
             };
             if answers.write_all(line.as_bytes()).is_err() {
                 break;

@@ -53,6 +53,12 @@ pub enum SamplerReport {
     },
     /// The kernel takes fewer samples than it is asked for, because they cost too much.
     Throttled,
+    /// System calls of a process wait for a supervisor (seccomp), so that its threads are stopped
+    /// only while they compute.
+    Supervised {
+        /// The process.
+        pid: u32,
+    },
     /// The sampler has failed too often and is not started again.
     Failed,
 }
@@ -303,13 +309,17 @@ fn watch_over(shared: &Mutex<SamplerState>, is_closing: &AtomicBool, report: &Se
     }
 }
 
-/// Parses `refused PID TRACER`, where a tracer of 0 is none, `crowded PID`, or `throttled`.
+/// Parses `refused PID TRACER`, where a tracer of 0 is none, `crowded PID`, `supervised PID`, or
+/// `throttled`.
 fn parse_report(line: &str) -> Option<SamplerReport> {
     if line.trim() == "throttled" {
         return Some(SamplerReport::Throttled);
     }
     if let Some(pid) = line.trim().strip_prefix("crowded ") {
         return Some(SamplerReport::TooManyThreads { pid: pid.parse().ok()? });
+    }
+    if let Some(pid) = line.trim().strip_prefix("supervised ") {
+        return Some(SamplerReport::Supervised { pid: pid.parse().ok()? });
     }
     let (pid, tracer) = line.trim().strip_prefix("refused ")?.split_once(' ')?;
     let tracer: u32 = tracer.parse().ok()?;

@@ -10,6 +10,7 @@ use super::correction::SystemShare;
 use super::cut_short::Patience;
 use super::registers::ThreadRegisters;
 use super::stack_extent::{StackExtent, SteadyParts};
+use super::supervision::ThreadFilters;
 use crate::link::wire::{BlockingCall, Schedule};
 
 /// Number of bytes that a line of `schedstat` or `syscall` has at most.
@@ -80,6 +81,8 @@ pub(super) struct WatchedThread {
     pub(super) has_run_since_stop: bool,
     /// The time for which it is not stopped.
     pub(super) patience: Patience,
+    /// Its seccomp filters.
+    pub(super) filters: ThreadFilters,
     /// Whether it is traced.
     pub(super) is_seized: bool,
     /// The parts of its stack that are copied.
@@ -113,6 +116,7 @@ impl WatchedThread {
             stop_request: None,
             has_run_since_stop: true,
             patience: Patience::default(),
+            filters: ThreadFilters::default(),
             is_seized: false,
             extent: StackExtent::new(),
             steady_parts: SteadyParts::default(),

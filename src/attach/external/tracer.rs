@@ -69,6 +69,8 @@ pub(super) enum TracerReport {
     TooManyThreads { pid: u32 },
     /// The kernel takes fewer samples than it is asked for, because they cost too much.
     Throttled,
+    /// System calls of this process wait for a supervisor.
+    Supervised { pid: u32 },
 }
 
 /// The channels and settings of the tracer.
@@ -139,6 +141,8 @@ pub(super) struct Tracer {
     kernel: Option<KernelSampler>,
     /// Processes with events that are about to execute a program.
     prepared: HashSet<u32>,
+    /// Whether the viewer knows that there is a process with a supervisor.
+    is_supervision_told: bool,
     /// Processes in which an interpreter was found whose frames are to be read.
     interpreted: HashSet<ProcessIdentity>,
 }
@@ -168,6 +172,7 @@ impl Tracer {
             is_throttled: false,
             kernel: None,
             prepared: HashSet::new(),
+            is_supervision_told: false,
             interpreted: HashSet::new(),
         }
     }
@@ -361,6 +366,7 @@ impl Tracer {
         let Some(process) = self.processes.get(&pid) else { return };
         let (identity, scope, is_born) = (process.identity(), process.scope.again(), process.is_born());
         let balance_ns = if process.has_events() { process.balance_ns() } else { 0 };
+        let supervision = process.supervision;
         if let Some(process) = self.processes.get_mut(&pid) {
             process.follow(false, process.carried_ns - balance_ns);
         }
@@ -370,6 +376,7 @@ impl Tracer {
         }
         if let Some(process) = self.processes.get_mut(&pid) {
             process.follow(is_born, balance_ns);
+            process.supervision = supervision;
         }
     }
 

@@ -14,6 +14,7 @@ use crate::attach::external::process::{ProcessChange, WatchedProcess};
 use crate::attach::external::ptrace;
 use crate::attach::external::registers::ThreadRegisters;
 use crate::attach::external::scope::WatchScope;
+use crate::attach::external::supervision::waits_for_supervisor;
 use crate::attach::external::threads::Activity;
 use crate::attach::proc::{self, ProcStat, ProcStatus, ProcessIdentity};
 use crate::link::wire::{BlockingCall, Clock, LossCause};
@@ -144,12 +145,16 @@ impl Tracer {
             Ok(Activity::Running) => {
                 thread.is_asleep = false;
                 let is_left_alone = thread.patience.lasts(now_ns);
-                if !process.scope.is_asleep() && !process.has_events() && !is_left_alone {
+                let is_stopped = !process.scope.is_asleep() && !process.has_events() && !is_left_alone;
+                if is_stopped && self.is_not_supervised(pid, tid, now_ns) {
                     self.running.push((pid, tid));
                 }
             }
             Ok(Activity::Sleeping(registers, call)) => {
                 thread.is_asleep = true;
+                let may_be_supervised = process.supervision.filters > 0 && !process.supervision.is_supervised;
+                process.supervision.is_supervised |=
+                    registers.is_some() && may_be_supervised && waits_for_supervisor(pid, tid);
                 if self.config.clock == Clock::Real {
                     self.sample_sleeper(pid, tid, (registers, call), now_ns);
                 }
@@ -165,6 +170,34 @@ impl Tracer {
                 self.outbox.push_back((image, TracerEvent::ThreadEnded { tid }));
             }
         }
+    }
+
+    /// Returns whether a thread that runs may be stopped because its system calls do not wait for a
+    /// supervisor. The time of one that may not is lost.
+    fn is_not_supervised(&mut self, pid: u32, tid: u32, now_ns: u64) -> bool {
+        let Some(process) = self.processes.get(&pid) else { return false };
+        let of_parent = self.processes.get(&process.parent).map(|parent| parent.supervision);
+        let Some(process) = self.processes.get_mut(&pid) else { return false };
+        let Some(thread) = process.threads.get_mut(&tid) else { return false };
+        thread.filters.update((pid, tid), process.supervision.is_supervised, now_ns);
+        let filters = thread.filters;
+        if filters.count > 0 && process.supervision.is_unknown(filters.count) {
+            if !self.asked.is_empty() {
+                // The search takes long, and no thread stands still meanwhile.
+                return false;
+            }
+            process.supervision.find(pid, filters.count, of_parent);
+        }
+        if filters.count == 0 || !process.supervision.is_supervised {
+            return true;
+        }
+        if !std::mem::replace(&mut self.is_supervision_told, true) {
+            let _ = self.links.reports.send(TracerReport::Supervised { pid });
+        }
+        if !filters.computes() {
+            self.lose_unsampled(pid, tid, now_ns);
+        }
+        filters.computes()
     }
 
     fn ask_to_stop(&mut self, pid: u32, tid: u32, now_ns: u64) {
