@@ -1,16 +1,17 @@
 //! Threads whose system calls may wait for a supervisor, and when they are not stopped.
 //!
 //! A seccomp filter can leave calls to another program to answer (`SECCOMP_RET_USER_NOTIF`). A stop
-//! ends the wait for the answer: the supervisor sees its request vanish, and the call is made again,
-//! with all that the supervisor does for it. The kernel does not tell whether a thread that runs is
-//! about to make such a call, so what is known from `/proc` decides:
+//! ends the wait for the answer: the supervisor sees its request vanish, and the call is made
+//! again, with all that the supervisor does for it. The kernel does not tell whether a thread that
+//! runs is about to make such a call, so what is known from `/proc` decides:
 //!
 //! * A thread without a filter makes none.
-//! * A process has a supervisor if one of its threads was found in such a wait, or if a process near
-//!   it has the descriptor that requests are read from: itself, its ancestors and their children. A
-//!   process with as many filters as its parent has what its parent has.
+//! * A process has a supervisor if one of its threads was found in such a wait, or if a process
+//!   near it has the descriptor that requests are read from: itself, its ancestors and their
+//!   children. A process with as many filters as its parent has what its parent has.
 //! * A thread that has not waited for anything for a while ([`COMPUTES_NS`]) computes. A supervised
-//!   call is a wait, so one that makes many is never stopped, and one that computes between them is.
+//!   call is a wait, so one that makes many is never stopped, and one that computes between them
+//!   is.
 
 use std::fs;
 
