@@ -17,7 +17,8 @@ const FAR_PARTS: usize = 2;
 /// Number of bytes in each of these parts.
 const FAR_BYTES: usize = 16 << 10;
 /// Number of bytes before the return address behind a large frame, which a walk asks for first:
-/// they have the registers that its function has saved.
+/// they have the registers that its function has saved. Those before the stack pointer of
+/// interrupted code have its red zone.
 const SAVED_BYTES: u64 = 256;
 
 /// The parts of one thread's stack that are copied.
@@ -69,38 +70,58 @@ impl StackExtent {
     }
 }
 
-/// The parts behind large frames of a thread that is not stopped while they are read. They lie near
-/// its root and rarely change: what is the same before and after a sample was so at the sample.
+/// The parts of a stack that the kernel does not copy, of a thread that is not stopped while they
+/// are read: those behind large frames, which lie near its root, and the one that a handler on an
+/// alternate stack has interrupted. They rarely change: what is the same before and after a sample
+/// was so at the sample.
 #[derive(Clone, Debug, Default)]
 pub(super) struct SteadyParts {
-    /// Each part as it was read last, and its start.
-    parts: [(u64, Vec<u8>); FAR_PARTS],
+    far: [SteadyPart; FAR_PARTS],
+    interrupted: SteadyPart,
 }
 
 impl SteadyParts {
     /// Adds the parts that have not changed since the last sample to a copy.
     pub(super) fn copy(&mut self, extent: &StackExtent, copy: &mut StackCopy, pid: u32, sp: u64) {
-        for (&start, last) in extent.far.iter().zip(&mut self.parts) {
-            if start <= sp {
-                continue;
+        if let Some(interrupted) = interrupted_stack(copy)
+            && copy.word(interrupted).is_none()
+        {
+            self.interrupted.copy(interrupted.saturating_sub(SAVED_BYTES) & !7, copy, pid);
+        }
+        for (&start, part) in extent.far.iter().zip(&mut self.far) {
+            if start > sp {
+                part.copy(start, copy, pid);
             }
-            let mut now = vec![0; FAR_BYTES];
-            let length = read_memory(pid, start, &mut now);
-            now.truncate(length);
-            if last.0 == start {
-                let (from, to) = steady_run(&last.1, &now);
-                copy.add(start + from as u64, to - from, |buffer| {
-                    buffer.copy_from_slice(&now[from..to]);
-                    to - from
-                });
-            }
-            *last = (start, now);
         }
     }
 }
 
-/// Returns the bytes around the return address behind a large frame that are the same in two copies
-/// of a part, in whole words.
+/// A part as it was read last.
+#[derive(Clone, Debug, Default)]
+struct SteadyPart {
+    start: u64,
+    bytes: Vec<u8>,
+}
+
+impl SteadyPart {
+    /// Reads the part from an address on, and adds what has not changed since it was read last.
+    fn copy(&mut self, start: u64, copy: &mut StackCopy, pid: u32) {
+        let mut now = vec![0; FAR_BYTES];
+        let length = read_memory(pid, start, &mut now);
+        now.truncate(length);
+        if self.start == start {
+            let (from, to) = steady_run(&self.bytes, &now);
+            copy.add(start + from as u64, to - from, |buffer| {
+                buffer.copy_from_slice(&now[from..to]);
+                to - from
+            });
+        }
+        (self.start, self.bytes) = (start, now);
+    }
+}
+
+/// Returns the bytes around the return address behind a large frame, or around the stack pointer of
+/// interrupted code, that are the same in two copies of a part, in whole words.
 fn steady_run(before: &[u8], now: &[u8]) -> (usize, usize) {
     let (before, _) = before.as_chunks::<8>();
     let (now, _) = now.as_chunks::<8>();
