@@ -52,6 +52,7 @@ mod taking;
 mod threads;
 mod traced;
 mod trends;
+mod unharmed;
 mod unprotected;
 mod unsampled;
 mod unwinding;
