@@ -10,6 +10,7 @@ use std::rc::Rc;
 use addr2line::gimli::{self, AbbreviationsCacheStrategy, Dwarf, DwarfSections, SectionId};
 
 use super::demangle::Demangler;
+use super::dropped_code::CodeRanges;
 use super::elf::Elf;
 use super::error::Error;
 use super::resolved::{KnownSymbol, ResolvedLine};
@@ -45,7 +46,7 @@ impl DebugSections {
         (name, pid): (&Path, u32),
         room_bytes: u64,
     ) -> Result<DebugSections, Error> {
-        let limits = Rc::new(SectionLimits::new(room_bytes));
+        let limits = Rc::new(SectionLimits::new(room_bytes, CodeRanges::of(elf)));
         let own = open_all(elf, &limits)?;
         let shared = shared.map(|elf| open_all(elf, &limits)).transpose()?;
         limits.set_room(MAX_BYTES);
@@ -105,7 +106,7 @@ impl<'a> DwarfLines<'a> {
     pub(super) fn new(sections: &'a DebugSections) -> Result<DwarfLines<'a>, gimli::Error> {
         sections.limits.budget.start();
         let index = match sections.shared {
-            None => UnitIndex::read(&sections.dwarf()).ok().flatten(),
+            None => UnitIndex::read(&sections.dwarf(), &sections.limits.code).ok().flatten(),
             // Units refer to the shared debug information, which is parsed whole.
             Some(_) => None,
         };
@@ -150,7 +151,7 @@ impl<'a> DwarfLines<'a> {
         if let Some(known) = self.units.borrow().get(&unit.start) {
             return Some(Rc::clone(known));
         }
-        let alone = unit.alone(self.sections.dwarf()).ok().flatten();
+        let alone = unit.alone(self.sections.dwarf(), &self.sections.limits.code).ok().flatten();
         let alone = alone.and_then(|dwarf| UnitLines::new(dwarf, &self.names, &self.sections.split).ok());
         let lines = alone.map(Rc::new).or_else(|| self.whole())?;
         self.units.borrow_mut().insert(unit.start, Rc::clone(&lines));
@@ -164,6 +165,7 @@ impl<'a> DwarfLines<'a> {
     fn parse_whole(&self) -> gimli::Result<UnitLines<'a>> {
         let mut dwarf = self.sections.dwarf();
         dwarf.populate_abbreviations_cache(AbbreviationsCacheStrategy::Duplicates);
+        self.sections.limits.code.note_bases(&dwarf, 0)?;
         UnitLines::new(dwarf, &self.names, &self.sections.split)
     }
 }

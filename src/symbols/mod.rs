@@ -17,6 +17,7 @@ mod debuginfod;
 mod declaration;
 pub mod demangle;
 pub mod download;
+mod dropped_code;
 mod dwarf;
 mod eh_frame;
 mod eh_frame_hdr;

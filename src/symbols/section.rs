@@ -13,6 +13,7 @@ use std::rc::Rc;
 use addr2line::gimli::{Error, LittleEndian, Reader, ReaderOffsetId, Result, SectionId, leb128};
 
 use super::budget::WorkBudget;
+use super::dropped_code::{AddressUse, CodeRanges};
 use super::elf::{Elf, Section};
 use super::error::Error as ElfError;
 
@@ -27,6 +28,8 @@ const TEXT_PER_STEP: usize = 16;
 #[derive(Debug, Default)]
 pub(super) struct SectionLimits {
     pub(super) budget: WorkBudget,
+    /// The addresses where the file has code.
+    pub(super) code: CodeRanges,
     /// The memory of pages that were read, and of the tables that parsers build of them.
     used_bytes: Cell<u64>,
     /// The part of it that was read.
@@ -36,9 +39,9 @@ pub(super) struct SectionLimits {
 }
 
 impl SectionLimits {
-    /// Returns limits for sections that may have `room_bytes` in memory.
-    pub(super) fn new(room_bytes: u64) -> SectionLimits {
-        SectionLimits { room_bytes: Cell::new(room_bytes), ..SectionLimits::default() }
+    /// Returns limits for sections that may have `room_bytes` in memory. They describe `code`.
+    pub(super) fn new(room_bytes: u64, code: CodeRanges) -> SectionLimits {
+        SectionLimits { room_bytes: Cell::new(room_bytes), code, ..SectionLimits::default() }
     }
 
     /// The memory that sections and their tables take.
@@ -69,6 +72,7 @@ pub(super) struct DebugSection {
     limits: Rc<SectionLimits>,
     /// The memory of tables that parsers build of a byte.
     tables_per_byte: u64,
+    addresses: AddressUse,
 }
 
 #[derive(Default)]
@@ -95,7 +99,7 @@ impl DebugSection {
     ) -> std::result::Result<DebugSection, ElfError> {
         let raw = elf.raw_section(section).filter(|(.., size)| *size <= MAX_SECTION_BYTES);
         let Some((opened, offset, size)) = raw else {
-            return Ok(DebugSection::whole(elf.bytes(section, limits.left_bytes())?, limits));
+            return Ok(DebugSection::whole(elf.bytes(section, limits.left_bytes())?, id, limits));
         };
         let file = match file {
             Some(file) => file,
@@ -105,28 +109,25 @@ impl DebugSection {
                 file.insert(Rc::new(opened.try_clone().map_err(cause)?))
             }
         };
-        Ok(DebugSection::paged((file, offset, size as usize), tables_per_byte(id), limits))
+        Ok(DebugSection::paged((file, offset, size as usize), id, limits))
     }
 
     /// Returns a section that is in memory.
-    pub(super) fn whole(bytes: Vec<u8>, limits: &Rc<SectionLimits>) -> DebugSection {
+    pub(super) fn whole(bytes: Vec<u8>, id: SectionId, limits: &Rc<SectionLimits>) -> DebugSection {
         limits.budget.extend(bytes.len() as u64);
         limits.add(bytes.len() as u64, 0);
-        DebugSection { bytes: SectionBytes::Whole(bytes), limits: Rc::clone(limits), tables_per_byte: 0 }
+        let (limits, addresses) = (Rc::clone(limits), AddressUse::in_section(id));
+        DebugSection { bytes: SectionBytes::Whole(bytes), limits, tables_per_byte: 0, addresses }
     }
 
-    /// Returns the section that has `len` bytes at `offset` of a file. Parsers build tables of
-    /// `tables_per_byte` bytes of each byte that they read.
-    fn paged(
-        (file, offset, len): (&Rc<File>, u64, usize),
-        tables_per_byte: u64,
-        limits: &Rc<SectionLimits>,
-    ) -> DebugSection {
+    /// Returns the section that has `len` bytes at `offset` of a file.
+    fn paged((file, offset, len): (&Rc<File>, u64, usize), id: SectionId, limits: &Rc<SectionLimits>) -> DebugSection {
         let pages: Box<[_]> = (0..len.div_ceil(PAGE_BYTES)).map(|_| OnceCell::new()).collect();
         limits.budget.extend(len as u64);
         limits.add(0, size_of_val(&*pages) as u64);
         let bytes = SectionBytes::Paged { file: Rc::clone(file), offset, len, pages };
-        DebugSection { bytes, limits: Rc::clone(limits), tables_per_byte }
+        let (limits, addresses) = (Rc::clone(limits), AddressUse::in_section(id));
+        DebugSection { bytes, limits, tables_per_byte: tables_per_byte(id), addresses }
     }
 
     /// The work budget of the file.
@@ -393,6 +394,17 @@ impl Reader for SectionReader<'_> {
         leb128::read::unsigned(self)
     }
 
+    /// Addresses of code that is not in the file are read as -1.
+    #[inline]
+    fn read_address(&mut self, address_size: u8) -> Result<u64> {
+        if address_size != 8 {
+            return Err(Error::UnsupportedAddressSize(address_size));
+        }
+        let position = self.position();
+        let address = self.read_u64()?;
+        Ok(self.section.limits.code.filter(address, position, self.section.addresses))
+    }
+
     #[inline]
     fn read_slice(&mut self, buffer: &mut [u8]) -> Result<()> {
         self.budget().spend(1)?;
@@ -455,8 +467,8 @@ mod tests {
         #[test]
         fn pages_read_like_the_whole_section(steps in proptest::collection::vec((0u8..7, 0..PAGE_BYTES + 900), 1..20)) {
             let (file, bytes) = file();
-            let limits = Rc::new(SectionLimits::new(LEN as u64));
-            let section = DebugSection::paged((&file, BEFORE as u64, LEN), 0, &limits);
+            let limits = Rc::new(SectionLimits::new(LEN as u64, CodeRanges::default()));
+            let section = DebugSection::paged((&file, BEFORE as u64, LEN), SectionId::DebugStr, &limits);
             section.budget().start();
             let (start, whole_start) = (section.reader(), EndianSlice::new(&bytes, LittleEndian));
             let (mut reader, mut whole) = (start, whole_start);

@@ -121,7 +121,7 @@ impl SplitDwarf {
         let Some(section) = section else { return Ok(DebugSection::default()) };
         let bytes = elf.bytes(section, self.limits.left_bytes());
         let bytes = bytes.map_err(|_| gimli::Error::UnexpectedEof(ReaderOffsetId(0)))?;
-        Ok(DebugSection::whole(bytes, &self.limits))
+        Ok(DebugSection::whole(bytes, id, &self.limits))
     }
 }
 

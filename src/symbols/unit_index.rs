@@ -6,6 +6,7 @@ use std::collections::HashMap;
 
 use addr2line::gimli::{self, DebugInfo, Dwarf, Reader, Section, UnitHeader, UnitType};
 
+use super::dropped_code::CodeRanges;
 use super::section::SectionReader;
 
 /// Maximum number of units without addresses in the index. Each is searched for an address that is
@@ -50,7 +51,7 @@ struct UnitRange {
 
 impl UnitIndex {
     /// Reads the index of a file. Returns `None` if it lacks many units.
-    pub(super) fn read(dwarf: &Dwarf<SectionReader<'_>>) -> gimli::Result<Option<UnitIndex>> {
+    pub(super) fn read(dwarf: &Dwarf<SectionReader<'_>>, code: &CodeRanges) -> gimli::Result<Option<UnitIndex>> {
         let mut spans = HashMap::new();
         let mut units = dwarf.units();
         while let Some(header) = units.next()? {
@@ -68,8 +69,7 @@ impl UnitIndex {
             let mut entries = set.entries();
             *is_listed = loop {
                 match entries.next() {
-                    // Sections that the linker has discarded are at address 0.
-                    Ok(Some(entry)) if entry.address() > 0 && entry.length() > 0 => {
+                    Ok(Some(entry)) if code.contains(entry.address()) && entry.length() > 0 => {
                         let (start, end) = (entry.address(), entry.address().saturating_add(entry.length()));
                         ranges.push(UnitRange { start, end, latest_end: end, unit: *unit });
                     }
@@ -114,6 +114,7 @@ impl UnitSpan {
     pub(super) fn alone<'a>(
         self,
         mut dwarf: Dwarf<SectionReader<'a>>,
+        code: &CodeRanges,
     ) -> gimli::Result<Option<Dwarf<SectionReader<'a>>>> {
         let mut section = *dwarf.debug_info.reader();
         section.skip(self.start as usize)?;
@@ -124,6 +125,7 @@ impl UnitSpan {
         none.empty();
         dwarf.debug_aranges = none.into();
         let Some(header) = dwarf.units().next()? else { return Ok(None) };
+        code.note_bases(&dwarf, self.start)?;
         Ok((!refers_to_others(&dwarf, &header)?).then_some(dwarf))
     }
 }

@@ -5,6 +5,7 @@ mod code;
 mod command;
 mod debug_files;
 mod downloads;
+mod dropped;
 mod files;
 mod hostile;
 mod names;
