@@ -209,6 +209,18 @@ fn a_program_that_allocates_where_it_is_hardest_is_unharmed() {
     }
 }
 
+/// Regression test: no allocation of a process was sampled that was forked while a library was
+/// unloaded.
+#[test]
+fn a_child_that_a_destructor_forks_is_sampled() {
+    let (program, library) = (targets::c("forks_unloading"), targets::library("forks_unloading"));
+    let watched = Batch::new("--clock alloc --bytes 128k --budget 100%").run(&[text(&program), text(&library), "1000"]);
+    assert_eq!(watched.ran.code(), 0, "{}", watched.ran.err());
+    let (sampled, truth) = (bytes(&watched.raw, "alloc", "allocate"), watched.ran.number("child") as f64);
+    // Its agent starts after a tick.
+    assert!(sampled > 0.5 * truth, "{sampled} of {truth}; {:?}", watched.raw.lost);
+}
+
 /// A process that is killed, or ends under a seccomp filter, sends nothing of its last tenth of a
 /// second: what it freed then was in use for ever.
 #[test]

@@ -140,6 +140,16 @@ fn a_program_that_uses_sigurg_receives_only_its_own() {
     }
 }
 
+/// One object may take the old state and give the new one.
+#[test]
+fn the_new_and_the_old_action_may_be_one_object() {
+    let binary = targets::c("aliased");
+    let command = [text(&binary), "50"];
+    let alone = host(Guest::Nobody, &command);
+    assert_eq!(alone.stdout, "stack 1 1\naction 1 1\naction 1 1\n", "{alone:?}");
+    prove(&WAYS, &[], |guest| same(host(guest, &command), alone.clone()));
+}
+
 /// A call that waits with a mask ends when a handler has run, and not when a tick alone has come. A
 /// tick for a thread that has just been woken is delivered before a signal that was sent to the
 /// process; of 100 000 waits, 3 to 20 ended early by that.

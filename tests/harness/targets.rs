@@ -28,6 +28,11 @@ pub(crate) fn preload(name: &str) -> PathBuf {
     compile(name, &source(name, "c"), "c", "cc", &["-O2", "-pthread", "-shared", "-fPIC"])
 }
 
+/// The library that `tests/targets/NAME.c` has, too.
+pub(crate) fn library(name: &str) -> PathBuf {
+    compile(name, &source(name, "c"), "c", "cc", &["-O2", "-shared", "-fPIC", "-DLIBRARY"])
+}
+
 /// The binary of `tests/targets/NAME.cpp`, -O2.
 pub(crate) fn cpp(name: &str) -> PathBuf {
     compile(name, &source(name, "cpp"), "cpp", "c++", &["-O2"])

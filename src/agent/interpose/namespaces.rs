@@ -214,7 +214,8 @@ unsafe extern "C" fn dlclose(library: *mut ()) -> c_int {
     }
     // SAFETY: libc's own function of this type, with the caller's argument.
     let result = unsafe { core::mem::transmute::<usize, unsafe extern "C" fn(*mut ()) -> c_int>(real)(library) };
-    state::UNLOADING.fetch_sub(1, Ordering::SeqCst);
+    // In a child that a destructor has forked, the count began anew.
+    let _ = state::UNLOADING.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |count| count.checked_sub(1));
     if state::WATCHED.load(Ordering::Relaxed) && !state::syscalls_forbidden() {
         state::REREAD_MAPS_ON_MISS.store(true, Ordering::Relaxed);
         if !state::WANT_MODULES.swap(true, Ordering::SeqCst) && state::SYSCALLS_ALLOWED.load(Ordering::Relaxed) {

@@ -66,8 +66,8 @@ fn replace(before: Option<SignalStack>) {
 /// the kernel has a stack of the agent's, it keeps that, and the program's is only recorded.
 /// Returns `None` if the kernel has to answer.
 unsafe fn record_program_stack(new: *const libc::stack_t, old: *mut libc::stack_t, sp: usize) -> Option<c_int> {
-    // SAFETY: the caller passes what libc requires.
-    let new = unsafe { new.as_ref() }?;
+    // SAFETY: the caller passes what libc requires. It is copied, as `old` may be the same object.
+    let new = unsafe { *new.as_ref()? };
     let kernel = stacks::kernel_stack();
     let own = stacks::own_stack(&kernel)?;
     let mode = new.ss_flags & !SS_AUTODISARM;

@@ -77,18 +77,20 @@ unsafe fn real_sigaction(signal: c_int, new: *const libc::sigaction, old: *mut l
         let word = |action: *const libc::sigaction| (&raw const (*action).sa_mask).cast::<u64>();
         let program = frame::program_handler(signal);
         let mut copy = core::mem::MaybeUninit::<libc::sigaction>::uninit();
-        let changed = if new.is_null() {
-            new
+        // `new` and `old` may be one object.
+        let (changed, handler) = if new.is_null() {
+            (new, None)
         } else {
             new.copy_to(copy.as_mut_ptr(), 1);
             word(copy.as_ptr()).cast_mut().write(mask::to_kernel(*word(new)));
-            let handler = frame::to_kernel(signal, (*new).sa_flags, (*new).sa_sigaction);
-            (&raw mut (*copy.as_mut_ptr()).sa_sigaction).write(handler);
-            copy.as_ptr()
+            let handler = (*new).sa_sigaction;
+            let installed = frame::to_kernel(signal, (*new).sa_flags, handler);
+            (&raw mut (*copy.as_mut_ptr()).sa_sigaction).write(installed);
+            (copy.as_ptr(), Some(handler))
         };
         let result = core::mem::transmute::<usize, Sigaction>(real)(signal, changed, old);
-        if result == 0 && !new.is_null() {
-            note_handler(signal, (*new).sa_sigaction);
+        if let Some(handler) = handler.filter(|_| result == 0) {
+            note_handler(signal, handler);
         }
         if result == 0 && !old.is_null() {
             word(old).cast_mut().write(mask::to_target(*word(old)));

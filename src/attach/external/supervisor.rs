@@ -282,7 +282,10 @@ fn watch_over(shared: &Mutex<SamplerState>, is_closing: &AtomicBool, report: &Se
     let mut control = lock(shared).process.control.try_clone();
     let mut looked = Instant::now();
     while !is_closing.load(Ordering::Acquire) {
-        let Ok(stream) = &mut control else { break };
+        let Ok(stream) = &mut control else {
+            let _ = report.send(SamplerReport::Failed);
+            break;
+        };
         let has_ended = read_reports(stream, &mut received, report).is_err();
         if !has_ended && looked.elapsed() < LOOK {
             continue;
