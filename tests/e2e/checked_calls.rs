@@ -12,8 +12,9 @@ use crate::harness::targets;
 use std::time::Duration;
 
 /// Calls that have moved data which a stop cannot take back, and the largest part of them that a
-/// stop cuts short at 99 Hz, of those that this program makes. `SECURITY.md` has measured ones.
-const NOT_REPAIRED: [(&str, f64); 4] = [("copy_file_range", 0.4), ("sendfile", 0.4), ("pipe", 0.4), ("socket", 0.3)];
+/// stop cuts short at 99 and 1 000 Hz, of those that this program makes. `SECURITY.md` has measured
+/// ones.
+const NOT_REPAIRED: [(&str, f64); 4] = [("copy_file_range", 0.2), ("sendfile", 0.2), ("pipe", 0.2), ("socket", 0.2)];
 /// The time limit of a run.
 const LIMIT: Duration = Duration::from_secs(1800);
 
@@ -81,13 +82,17 @@ fn calls_do_the_same_alone_with_the_agent_and_by_events() {
 }
 
 /// Regression test: of a file of 100 MB that dd copied from /dev/urandom, 10 to 30 % were missing.
+/// Of copies between files at 1 000 Hz, 44 to 69 % ended early.
 #[test]
 fn calls_that_stops_cut_short_are_made_again_where_nobody_notices() {
-    let results = make_calls(Some(&["--engine", "ptrace", "--hz", "99"]));
-    for CallResult { name, made, short, eintr, wrong } in &results {
-        let bound = NOT_REPAIRED.iter().find(|(not_repaired, _)| not_repaired == name).map_or(0.0, |(_, part)| *part);
-        assert_eq!((*eintr, *wrong), (0, 0), "{name}: {results:#?}");
-        assert!(*short as f64 <= bound * *made as f64, "{name}: {results:#?}");
+    for hz in ["99", "1000"] {
+        let results = make_calls(Some(&["--engine", "ptrace", "--hz", hz]));
+        for CallResult { name, made, short, eintr, wrong } in &results {
+            let bound = NOT_REPAIRED.iter().find(|(not_repaired, _)| not_repaired == name);
+            let bound = bound.map_or(0.0, |(_, part)| *part);
+            assert_eq!((*eintr, *wrong), (0, 0), "{hz} Hz: {name}: {results:#?}");
+            assert!(*short as f64 <= bound * *made as f64, "{hz} Hz: {name}: {results:#?}");
+        }
     }
 }
 

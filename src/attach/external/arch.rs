@@ -68,6 +68,11 @@ impl StoppedRegisters {
         [self.0.rdi, self.0.rsi, self.0.rdx, self.0.r10]
     }
 
+    /// Returns the fifth argument of that call.
+    pub(super) fn fifth_argument(&self) -> u64 {
+        self.0.r8
+    }
+
     /// Returns whether that call is about to report EINTR.
     pub(super) fn is_interrupted(&self) -> bool {
         self.0.rax as i64 == -i64::from(libc::EINTR)

@@ -10,6 +10,11 @@
 //! A call that takes longer than the time between two stops would never end. So its thread is left
 //! alone for a while after each repetition ([`Patience`]): for one period at first, and for twice as
 //! long each time that the same call is made again.
+//!
+//! A thread whose call has lost its rest is likely to be in such a call again. It is left alone for
+//! eight periods at first, and for longer the more of its calls stops have met. A stop that meets
+//! none makes up for a third of one that does, so that a thread that is seldom in such calls is
+//! stopped as often as others.
 
 use super::arch::StoppedRegisters;
 use super::ptrace::read_memory;
@@ -21,8 +26,12 @@ const MEMORY_DEVICES: u32 = 1;
 const ENDLESS: [u32; 4] = [5, 7, 8, 9];
 /// Maximum number of buffers of a call that are added up.
 const MAX_BUFFERS: usize = 64;
-/// Maximum time for which a thread is left alone, ns.
+/// Maximum time for which a thread is left alone, ns: while a call is made again, and after one has
+/// lost its rest.
 const LONGEST_NS: u64 = 2_000_000_000;
+const LONGEST_AFTER_LOSS_NS: u64 = 1_000_000_000;
+/// Number by which a call that has lost its rest moves the exponent of the pause after it.
+const LOSS: u32 = 3;
 
 /// The time for which a thread is not stopped, so that a call that was made again ends.
 #[derive(Clone, Copy, Debug, Default)]
@@ -32,6 +41,10 @@ pub(super) struct Patience {
     repetitions: u32,
     /// Number of calls that had read when it was made again last.
     reads: Option<u64>,
+    /// The exponent of the last pause after a call that has lost its rest.
+    losses: u32,
+    /// Whether it was left alone since its last sample.
+    is_late: bool,
 }
 
 impl Patience {
@@ -40,9 +53,26 @@ impl Patience {
         now_ns < self.until_ns
     }
 
-    /// Notes a stop that has made no call again.
-    pub(super) fn reset(&mut self) {
+    /// Notes a stop that has cut no call short.
+    pub(super) fn note_harmless(&mut self) {
         self.repetitions = 0;
+        self.losses = self.losses.saturating_sub(1);
+    }
+
+    /// Notes a stop by which a call has lost its rest.
+    pub(super) fn note_loss(&mut self, now_ns: u64, period_ns: u64) {
+        self.repetitions = 0;
+        self.losses = (self.losses + LOSS).min(20);
+        self.pause(now_ns, period_ns.saturating_mul(1 << self.losses).min(LONGEST_AFTER_LOSS_NS));
+    }
+
+    /// Returns whether the thread was left alone before the sample that is taken now.
+    pub(super) fn take_late(&mut self) -> bool {
+        std::mem::take(&mut self.is_late)
+    }
+
+    fn pause(&mut self, now_ns: u64, pause_ns: u64) {
+        (self.until_ns, self.is_late) = (now_ns + pause_ns, true);
     }
 
     /// Notes a stop that has made a call again. `reads` is the number of calls by which the thread
@@ -54,7 +84,7 @@ impl Patience {
         }
         self.reads = reads;
         let pause_ns = period_ns.saturating_mul(1 << self.repetitions.min(20));
-        self.until_ns = now_ns + pause_ns.min(LONGEST_NS);
+        self.pause(now_ns, pause_ns.min(LONGEST_NS));
         self.repetitions += 1;
     }
 }
@@ -77,6 +107,34 @@ pub(super) fn is_repeatable(pid: u32, tid: u32, registers: &StoppedRegisters) ->
         libc::SYS_process_vm_readv => is_short(buffers()),
         _ => false,
     }
+}
+
+/// Returns whether a thread was stopped at the end of a call that has moved a part of its data and
+/// cannot be made again. A call that may move a part without a stop, as it does not wait, counts as
+/// whole.
+pub(super) fn has_lost_rest(pid: u32, tid: u32, registers: &StoppedRegisters) -> bool {
+    let (Some(call), result) = (registers.system_call(), registers.result()) else { return false };
+    let [first, second, third, fourth] = registers.arguments();
+    let (asked, descriptor, flags) = match call {
+        libc::SYS_write | libc::SYS_pwrite64 => (Some(third), first, 0),
+        libc::SYS_writev | libc::SYS_pwritev | libc::SYS_pwritev2 => (buffers_length(pid, second, third), first, 0),
+        libc::SYS_sendto => (Some(third), first, fourth),
+        libc::SYS_recvfrom if fourth & libc::MSG_WAITALL as u64 != 0 => (Some(third), first, fourth),
+        libc::SYS_sendfile => (Some(fourth), first, 0),
+        libc::SYS_copy_file_range => (Some(registers.fifth_argument()), third, 0),
+        libc::SYS_splice => (Some(registers.fifth_argument()), third, 0),
+        libc::SYS_process_vm_writev => (buffers_length(pid, second, third), u64::MAX, 0),
+        _ => return false,
+    };
+    let is_short = asked.is_some_and(|asked| (1..asked as i64).contains(&result));
+    is_short && flags & libc::MSG_DONTWAIT as u64 == 0 && !is_nonblocking(tid, descriptor)
+}
+
+/// Returns whether calls on a descriptor of a thread do not wait.
+fn is_nonblocking(tid: u32, descriptor: u64) -> bool {
+    let text = std::fs::read_to_string(format!("/proc/{tid}/fdinfo/{descriptor}")).unwrap_or_default();
+    let flags = text.lines().find_map(|line| i32::from_str_radix(line.strip_prefix("flags:")?.trim(), 8).ok());
+    flags.is_some_and(|flags| flags & libc::O_NONBLOCK != 0)
 }
 
 /// Returns the number of calls by which a thread has read, if the kernel counts them.
@@ -160,10 +218,36 @@ mod tests {
         assert!(!patience.lasts(3_010), "another call has ended meanwhile");
         patience.note_repetition(None, 4_000, 10);
         assert!(patience.lasts(4_019));
-        patience.reset();
+        patience.note_harmless();
         patience.note_repetition(None, 5_000, 10);
         assert!(!patience.lasts(5_010));
         (0..100).for_each(|_| patience.note_repetition(None, 6_000, 10_000_000));
         assert!(patience.lasts(6_000 + LONGEST_NS - 1) && !patience.lasts(6_000 + LONGEST_NS));
+    }
+
+    #[test]
+    fn a_thread_is_left_alone_for_longer_the_more_of_its_calls_are_cut_short() {
+        let pause_after = |patience: &mut Patience| {
+            patience.note_loss(1_000, 10);
+            assert!(patience.take_late() && !patience.take_late());
+            (0..62).map(|exponent| 1 << exponent).find(|&pause| !patience.lasts(1_000 + pause)).unwrap()
+        };
+        let mut patience = Patience::default();
+        assert_eq!([(); 3].map(|()| pause_after(&mut patience)), [128, 1_024, 8_192]);
+        (0..3).for_each(|_| patience.note_harmless());
+        assert_eq!(pause_after(&mut patience), 8_192);
+        (0..100).for_each(|_| patience.note_harmless());
+        assert_eq!(pause_after(&mut patience), 128);
+        (0..10).for_each(|_| patience.note_loss(0, 10_000_000));
+        assert!(patience.lasts(LONGEST_AFTER_LOSS_NS - 1) && !patience.lasts(LONGEST_AFTER_LOSS_NS));
+    }
+
+    #[test]
+    fn descriptors_that_do_not_wait_are_known() {
+        let tid = nix::unistd::gettid().as_raw() as u32;
+        let (one, other) = std::os::unix::net::UnixStream::pair().unwrap();
+        one.set_nonblocking(true).unwrap();
+        assert!(is_nonblocking(tid, one.as_raw_fd() as u64));
+        assert!(!is_nonblocking(tid, other.as_raw_fd() as u64) && !is_nonblocking(tid, u64::MAX));
     }
 }

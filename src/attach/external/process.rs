@@ -356,7 +356,7 @@ impl WatchedProcess {
             if thread.ran_at + ACTIVE_TICKS <= tick && !self.active.contains(&tid) {
                 self.active.push(tid);
             }
-            thread.ran_at = tick;
+            (thread.ran_at, thread.ran_ns) = (tick, monotonic_ns());
         }
         Some(has_run)
     }

@@ -18,6 +18,10 @@ const MAX_LINE: usize = 256;
 /// Minimum time waited for a CPU that has a sample of its own, ns.
 const LEAST_DELAY_NS: u64 = 200_000;
 
+/// Time after which the kernel has counted what a running thread has used, ns: it does so at least
+/// once in 10 ms.
+const COUNTED_NS: u64 = 20_000_000;
+
 /// The files of a thread in `/proc`. The one that is read most stays open, as reading is cheaper
 /// than opening, and an open file is never that of a later thread with the same number. A second
 /// open file would halve the number of threads that the limit of descriptors has room for.
@@ -73,8 +77,9 @@ pub(super) struct WatchedThread {
     pub(super) is_asleep: bool,
     /// Whether the walker knows the stack on which it sleeps.
     pub(super) is_stack_known: bool,
-    /// Number of the last tick at which it had run.
+    /// Number of the last tick at which it had run, and its time, ns.
     pub(super) ran_at: u64,
+    pub(super) ran_ns: u64,
     /// The request to stop that is under way.
     pub(super) stop_request: Option<StopRequest>,
     /// Whether it has been on a CPU since it was last stopped. If not, it has waited for one.
@@ -113,6 +118,7 @@ impl WatchedThread {
             is_asleep: false,
             is_stack_known: false,
             ran_at: tick,
+            ran_ns: now_ns,
             stop_request: None,
             has_run_since_stop: true,
             patience: Patience::default(),
@@ -196,9 +202,21 @@ impl WatchedThread {
         self.stop_request.is_some_and(|request| request.met_waiting(&self.schedule, noticed_ns))
     }
 
+    /// Returns whether a thread that is ready to run has had no CPU for a while.
+    pub(super) fn waits_for_cpu(&self, now_ns: u64) -> bool {
+        now_ns.saturating_sub(self.ran_ns) >= COUNTED_NS
+    }
+
     /// Returns whether wall-clock time has passed since its last sample.
     pub(super) fn has_wall_time(&self, now_ns: u64) -> bool {
         now_ns > self.wall_ns
+    }
+
+    /// Takes half of the CPU time that is in no sample yet, ns.
+    pub(super) fn take_half(&mut self) -> u64 {
+        let half_ns = self.unsampled_ns / 2;
+        self.unsampled_ns -= half_ns;
+        half_ns
     }
 
     /// Takes the wall-clock time that a sample stands for, ns: one period, for the same reason as

@@ -517,11 +517,15 @@ impl Tracer {
         let has_ended = process.as_mut().is_none_or(|process| process.update_thread(tid, self.tick).is_none());
         let _ = ptrace::detach(tid, signal);
         let now_ns = monotonic_ns();
+        let has_lost_rest = |registers| pid.is_some_and(|pid| cut_short::has_lost_rest(pid, tid, registers));
+        let has_lost_rest = signal == 0 && registers_at_call.is_some_and(has_lost_rest);
         let Some(process) = process else { return };
         let Some(thread) = process.threads.get_mut(&tid) else { return };
-        match is_made_whole {
-            true => thread.patience.note_repetition(cut_short::reads(tid), now_ns, self.config.period_ns),
-            false => thread.patience.reset(),
+        let (is_late, period_ns) = (thread.patience.take_late(), self.config.period_ns);
+        match (is_made_whole, has_lost_rest) {
+            (true, _) => thread.patience.note_repetition(cut_short::reads(tid), now_ns, period_ns),
+            (_, true) => thread.patience.note_loss(now_ns, period_ns),
+            _ => thread.patience.note_harmless(),
         }
         let has_waited = thread.note_stop(noticed_ns);
         let asked_ns = thread.stop_request.map_or(noticed_ns, |request| request.at_ns);
@@ -532,10 +536,12 @@ impl Tracer {
         if !has_ended {
             thread.is_stack_known = false;
         }
+        // The CPU time for which it was left alone is that of the sample before and of this one.
+        let clock = self.config.clock;
+        let earlier_ns = if is_late && clock != Clock::Real { thread.take_half() } else { 0 };
         // Where a thread lost its CPU is no fair sample of where it spends time: what it did there
         // may have been the reason.
-        let period_ns = self.config.period_ns;
-        let (weight_ns, delayed_ns, state) = match (self.config.clock, has_waited) {
+        let (weight_ns, delayed_ns, state) = match (clock, has_waited) {
             (Clock::Real, true) => (0, thread.take_delay(now_ns), SampledState::Running),
             (Clock::Real, false) => {
                 let wall_ns = thread.take_wall_time(now_ns, period_ns);
@@ -548,6 +554,7 @@ impl Tracer {
                 (weight_ns, 0, state)
             }
         };
+        self.send_sample(image, tid, earlier_ns, now_ns, (SampledStack::Repeated, SampledState::Running));
         let stack = SampledStack::Copied(registers.registers(), self.links.copy_of(&self.scratch), list);
         if weight_ns == 0 {
             return self.send_sample(image, tid, delayed_ns, now_ns, (stack, SampledState::Runnable));

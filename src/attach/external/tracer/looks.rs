@@ -144,7 +144,7 @@ impl Tracer {
         match activity {
             Ok(Activity::Running) => {
                 thread.is_asleep = false;
-                let is_left_alone = thread.patience.lasts(now_ns);
+                let is_left_alone = thread.patience.lasts(now_ns) || thread.waits_for_cpu(now_ns);
                 let is_stopped = !process.scope.is_asleep() && !process.has_events() && !is_left_alone;
                 if is_stopped && self.is_not_supervised(pid, tid, now_ns) {
                     self.running.push((pid, tid));
@@ -203,6 +203,10 @@ impl Tracer {
     fn ask_to_stop(&mut self, pid: u32, tid: u32, now_ns: u64) {
         let Some(process) = self.processes.get_mut(&pid) else { return };
         let Some(thread) = process.threads.get_mut(&tid) else { return };
+        // It may have begun to wait since it was looked at, and a stop would end that.
+        if !matches!(thread.read_activity(), Ok(Activity::Running)) {
+            return;
+        }
         // The watchdog must not miss a stop that is noticed late, or never. A thread that is only
         // seized stops at its next signal.
         if self.asked.is_empty() {
