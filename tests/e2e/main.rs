@@ -16,6 +16,7 @@ mod exceptions;
 mod external;
 mod external_changes;
 mod external_events;
+mod external_setuid;
 mod external_stacks;
 mod external_supervised;
 mod fibers;

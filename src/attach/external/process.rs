@@ -40,6 +40,10 @@ const SEARCH_PARTS: usize = 10;
 /// Number of searches of all threads after which missing CPU time is given up.
 const SEARCHES: usize = 4;
 
+/// CPU time that a process uses before a stop may meet it, unless it has executed a program, ns. A
+/// process that is made to execute one does so within this time, and a stop would take the rights
+/// of a setuid program from it.
+const LEFT_ALONE_NS: u64 = 10_000_000;
 /// Time that the kernel takes at most from the record of an execution to the program's stack, ns.
 const EXECUTION_NS: u64 = 200_000_000;
 /// Maximum number of threads whose system times are read one by one.
@@ -69,6 +73,8 @@ pub(super) struct WatchedProcess {
     pub(super) parent: u32,
     pub(super) start_ticks: u64,
     stack_start: u64,
+    /// Whether it has begun as a copy of its parent and has not executed a program since.
+    is_copy: bool,
     /// Time from which on it is watched, ns.
     began_ns: u64,
     pub(super) threads: BTreeMap<u32, WatchedThread>,
@@ -129,6 +135,7 @@ impl WatchedProcess {
         if stat.start_ticks != process.start_ticks || stat.is_dead() || stat.is_kernel_thread() {
             return None;
         }
+        let is_like_parent = || ProcStat::of(stat.parent).is_ok_and(|parent| parent.stack_start == stat.stack_start);
         Some(WatchedProcess {
             image,
             scope,
@@ -136,6 +143,7 @@ impl WatchedProcess {
             parent: stat.parent,
             start_ticks: stat.start_ticks,
             stack_start: stat.stack_start,
+            is_copy: scope == WatchScope::FromStart && is_like_parent(),
             began_ns: monotonic_ns(),
             threads: BTreeMap::new(),
             listed: Vec::new(),
@@ -179,6 +187,11 @@ impl WatchedProcess {
     /// Takes over the place of an earlier image of the process.
     pub(super) fn follow(&mut self, is_born: bool, carried_ns: i64) {
         (self.is_born, self.carried_ns) = (is_born, carried_ns);
+    }
+
+    /// Whether it is too young to be stopped: it may be about to execute a program.
+    pub(super) fn is_left_alone(&self) -> bool {
+        self.is_copy && self.cpu_ns < LEFT_ALONE_NS
     }
 
     /// Whether the kernel samples it.

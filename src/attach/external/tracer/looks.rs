@@ -121,7 +121,7 @@ impl Tracer {
         let Some(process) = self.processes.get_mut(&pid) else { return };
         let updated = process.update_thread(tid, self.tick);
         let image = process.image;
-        let is_interpreted = process.cpython.is_some();
+        let (is_interpreted, is_young) = (process.cpython.is_some(), process.is_left_alone());
         let Some(thread) = process.threads.get_mut(&tid) else { return };
         if is_interpreted {
             thread.read_inner_tid();
@@ -144,7 +144,7 @@ impl Tracer {
         match activity {
             Ok(Activity::Running) => {
                 thread.is_asleep = false;
-                let is_left_alone = thread.patience.lasts(now_ns) || thread.waits_for_cpu(now_ns);
+                let is_left_alone = thread.patience.lasts(now_ns) || thread.waits_for_cpu(now_ns) || is_young;
                 let is_stopped = !process.scope.is_asleep() && !process.has_events() && !is_left_alone;
                 if is_stopped && self.is_not_supervised(pid, tid, now_ns) {
                     self.running.push((pid, tid));
