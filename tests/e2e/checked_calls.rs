@@ -20,15 +20,15 @@ const LIMIT: Duration = Duration::from_secs(1800);
 
 /// Results of one call.
 #[derive(Debug)]
-struct CallResult {
+pub(super) struct CallResult {
     name: String,
     made: u64,
     short: u64,
-    eintr: u64,
+    pub(super) eintr: u64,
     wrong: u64,
 }
 
-fn parse(out: &str) -> Vec<CallResult> {
+pub(super) fn parse(out: &str) -> Vec<CallResult> {
     let result = |line: &str| {
         let words: Vec<&str> = line.split_whitespace().collect();
         let number = |at: usize| words.get(at).and_then(|word| word.parse().ok()).unwrap_or_else(|| panic!("{line}"));
@@ -36,7 +36,7 @@ fn parse(out: &str) -> Vec<CallResult> {
         CallResult { name, made: number(2), short: number(4), eintr: number(6), wrong: number(8) }
     };
     let results: Vec<CallResult> = out.lines().map(result).collect();
-    assert!(results.len() >= 19, "{out}");
+    assert!(results.iter().any(|result| result.made > 0), "{out}");
     results
 }
 
@@ -64,7 +64,7 @@ fn make_calls(options: Option<&[&str]>) -> Vec<CallResult> {
     parse(&ran.out())
 }
 
-fn assert_exact(what: &str, results: &[CallResult]) {
+pub(super) fn assert_exact(what: &str, results: &[CallResult]) {
     for CallResult { name, made, short, eintr, wrong } in results {
         assert!(*made > 0 && (*short, *eintr, *wrong) == (0, 0, 0), "{what}: {name}: {results:#?}");
     }

@@ -10,6 +10,7 @@ use std::os::unix::fs::{PermissionsExt as _, symlink};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use super::checked_calls::{assert_exact, parse};
 use super::guest::Shown;
 use crate::harness::outside::engines_outside;
 use crate::harness::run::{Batch, Ran, run, text};
@@ -180,4 +181,30 @@ fn programs_have_the_same_results_beside_sigtop() {
     let objects = (0..30).any(|_| scripts.iter().any(is_harmed));
     assert!(objects, "the test does not object to a careless sampler");
     fs::remove_dir_all(&from).expect("it is ours");
+}
+
+/// A daemon of a file system in user space may answer EINTR as soon as a signal has come for the
+/// thread that waits for it.
+#[test]
+fn a_file_system_in_user_space_sees_no_signal() {
+    const NOT_ALLOWED: i32 = 77;
+    let program = targets::c("fuse_calls");
+    let command = [text(&program), "1500"];
+    let alone = run(Command::new(&program).arg(command[1]));
+    if alone.code() == NOT_ALLOWED {
+        return skip(NO_MOUNT);
+    }
+    let exact = |what: &str, ran: &Ran| {
+        assert_eq!(ran.code(), 0, "{what}: {}", ran.err());
+        assert_exact(what, &parse(&ran.out()));
+    };
+    exact("alone", &alone);
+    for way in ways() {
+        exact(&way, &Batch::new(&way).run(&command).ran);
+    }
+    let is_interrupted = |_| {
+        let careless = run(Command::new(targets::c("bad_tracer")).args(command));
+        parse(&careless.out()).iter().any(|call| call.eintr > 0)
+    };
+    assert!((0..30).any(is_interrupted), "the test does not object to a careless sampler");
 }

@@ -9,6 +9,9 @@
 //! A wait with a timeout goes on by restart_syscall(2), which no program calls itself. A seccomp
 //! filter, such as that of sshd, may end the process for it. With a filter such a wait is made
 //! again, too: it has just begun.
+//!
+//! A file system in user space hears of a stop as of a signal, and its daemon may end any call with
+//! EINTR. Those that only read are made again.
 
 use crate::attach::proc::ProcStatus;
 
@@ -30,10 +33,12 @@ const HAS_SEND_TIMEOUT: &str =
 const CONNECTS: &str = "with SO_SNDTIMEO, sock_intr_errno() is EINTR; a second call waits for the same connection, \
                         as the kernel's own restart does without a timeout";
 const WAITS_FOR_SEMAPHORE: &str = "ipc/sem.c returns EINTR, and has undone the operation";
+const ASKS_DAEMON: &str =
+    "fs/fuse/dev.c tells the daemon of every signal, and it may answer EINTR: nothing has changed";
 const WAITS_FOR_COMPLETIONS: &str = "fs/aio.c and io_uring return EINTR before any completion was taken";
 
 /// All calls that are made again.
-const TABLE: [RestartableCall; 21] = [
+const TABLE: [RestartableCall; 35] = [
     call(libc::SYS_read, HAS_RECEIVE_TIMEOUT),
     call(libc::SYS_readv, HAS_RECEIVE_TIMEOUT),
     call(libc::SYS_accept, HAS_RECEIVE_TIMEOUT),
@@ -55,6 +60,20 @@ const TABLE: [RestartableCall; 21] = [
     call(libc::SYS_epoll_wait, WAITS_FOR_EVENTS),
     call(libc::SYS_epoll_pwait, WAITS_FOR_EVENTS),
     call(SYS_EPOLL_PWAIT2, WAITS_FOR_EVENTS),
+    call(libc::SYS_getdents64, ASKS_DAEMON),
+    call(libc::SYS_pread64, ASKS_DAEMON),
+    call(libc::SYS_preadv, ASKS_DAEMON),
+    call(libc::SYS_preadv2, ASKS_DAEMON),
+    call(libc::SYS_stat, ASKS_DAEMON),
+    call(libc::SYS_lstat, ASKS_DAEMON),
+    call(libc::SYS_fstat, ASKS_DAEMON),
+    call(libc::SYS_newfstatat, ASKS_DAEMON),
+    call(libc::SYS_statx, ASKS_DAEMON),
+    call(libc::SYS_access, ASKS_DAEMON),
+    call(libc::SYS_faccessat, ASKS_DAEMON),
+    call(libc::SYS_faccessat2, ASKS_DAEMON),
+    call(libc::SYS_readlink, ASKS_DAEMON),
+    call(libc::SYS_readlinkat, ASKS_DAEMON),
 ];
 
 /// Number of epoll_pwait2, which libc lacks for some targets. It is the same on all processors.
@@ -64,10 +83,17 @@ const SYS_EPOLL_PWAIT2: i64 = 441;
 /// terminal is written. drivers/tty/tty_io.c returns EINTR for every signal.
 const TCSBRK: u64 = 0x5409;
 
-/// Returns whether a call that reports EINTR without a handler is to be made again. `second` is its
-/// second argument.
-pub(super) fn is_restartable(number: i64, second: u64) -> bool {
-    number == libc::SYS_ioctl && second == TCSBRK || TABLE.iter().any(|call| call.number == number)
+/// Returns whether a call that reports EINTR without a handler is to be made again. A daemon that
+/// has made a file before it gave up would say that the file exists already.
+pub(super) fn is_restartable(number: i64, arguments: [u64; 4]) -> bool {
+    let [_, second, third, _] = arguments;
+    let may_make_file = |flags: u64| flags & libc::O_EXCL as u64 != 0;
+    match number {
+        libc::SYS_ioctl => second == TCSBRK,
+        libc::SYS_open => !may_make_file(second),
+        libc::SYS_openat => !may_make_file(third),
+        _ => TABLE.iter().any(|call| call.number == number),
+    }
 }
 
 /// Returns whether a seccomp filter may forbid a thread to call restart_syscall(2).
@@ -91,8 +117,11 @@ mod tests {
     #[test]
     fn calls_that_must_not_be_repeated_are_not() {
         for number in [libc::SYS_close, libc::SYS_nanosleep, libc::SYS_pause, libc::SYS_sendfile, libc::SYS_splice] {
-            assert!(!is_restartable(number, TCSBRK));
+            assert!(!is_restartable(number, [0, TCSBRK, 0, 0]));
         }
-        assert!(is_restartable(libc::SYS_ioctl, TCSBRK) && !is_restartable(libc::SYS_ioctl, 0x5401));
+        let drains = |request| is_restartable(libc::SYS_ioctl, [0, request, 0, 0]);
+        assert!(drains(TCSBRK) && !drains(0x5401));
+        let opens = |flags: i32| is_restartable(libc::SYS_openat, [0, 0, flags as u64, 0]);
+        assert!(opens(libc::O_RDWR | libc::O_CREAT) && !opens(libc::O_RDWR | libc::O_CREAT | libc::O_EXCL));
     }
 }

@@ -503,7 +503,7 @@ impl Tracer {
         let call = registers.as_ref().ok().and_then(StoppedRegisters::system_call);
         let is_interrupted = |registers: &StoppedRegisters| match call {
             Some(call) if signal == 0 && registers.is_interrupted() => {
-                restart::is_restartable(call, registers.arguments()[1])
+                restart::is_restartable(call, registers.arguments())
             }
             _ => registers.is_continued() && restart::is_filtered(tid),
         };
