@@ -80,7 +80,7 @@ impl Attached {
         sampler_of(self.child.id())
     }
 
-    fn finish(self) -> Raw {
+    pub(super) fn finish(self) -> Raw {
         kill(Pid::from_raw(self.child.id() as i32), Signal::SIGINT).expect("it runs");
         self.finish_by_itself()
     }
@@ -137,6 +137,7 @@ fn has_the_right_shares(engine: &str) {
     assert!(all > 300, "{all} samples");
     for (name, share) in [("burn_a", 0.6), ("burn_b", 0.3), ("burn_c", 0.1)] {
         let distance = deviations(raw.cum_samples("prof", |frame| frame == name), all, share);
+        println!("{engine}: {name}: {distance:+.1} standard deviations of {all} samples");
         assert!(distance.abs() <= 4.0, "{name}: {distance} standard deviations of {all} samples");
     }
     assert_total(raw, watched.ran.number("process"));
@@ -561,6 +562,10 @@ fn gives_calls_the_share_of_system_time(engine: &str) {
         // The kernel's figures come from ticks, which are as rare as samples. Without the
         // correction, short calls have twice their share.
         let bound = 4.0 * (2.0 * wanted * (1.0 - wanted) / samples as f64).sqrt();
+        println!(
+            "{engine}: {kind}: {share:.4} of {wanted:.4}: {:+.1} standard deviations",
+            4.0 * (share - wanted) / bound
+        );
         assert!((share - wanted).abs() <= bound, "{kind}: {share:.3} in calls, {wanted:.3} of the time, {bound:.3}");
     }
 }

@@ -11,6 +11,7 @@ mod checked_calls;
 mod confined;
 mod containers;
 mod crowds;
+mod debuggers;
 mod ending;
 mod exceptions;
 mod external;
