@@ -9,7 +9,7 @@ use crate::profile::totals::Span;
 use crate::profile::{Generation, Profile};
 use crate::symbols::Names;
 use crate::tally::call_paths::CallPath;
-use crate::tally::diff::{self, Burstiness, SignificanceTest};
+use crate::tally::diff::{self, Burstiness, Periods, SignificanceTest};
 use crate::tally::flame::FlameQuery;
 use crate::tally::query::Query;
 use crate::tally::tallier::{Extras, Tallier, Tallies};
@@ -87,8 +87,9 @@ impl Baseline {
             Span::Total => SignificanceTest::accept_all(),
             Span::Last { .. } => {
                 let interval = if query.clock.is_memory() { profile.sampling_interval(false) } else { 0 };
-                let covered = (covered_ns(query.span), covered_ns(base.span));
-                SignificanceTest::new((&now.table, &before.table), covered, interval)
+                let (now_ns, before_ns) = (covered_ns(query.span), covered_ns(base.span));
+                let periods = Periods { now_ns, before_ns, shared_ns: shared_ns(query.span, base.span, begun_ns) };
+                SignificanceTest::new((&now.table, &before.table), periods, interval, bursts)
             }
         };
         self.judge = judge;
@@ -151,4 +152,14 @@ impl Baseline {
             None => now.clone(),
         }
     }
+}
+
+/// The length of what two spans have in common since `begun_ns`, ns.
+fn shared_ns(one: Span, other: Span, begun_ns: u64) -> u64 {
+    let range = |span| match span {
+        Span::Last { ns, now_ns } => (now_ns.saturating_sub(ns).max(begun_ns), now_ns),
+        Span::Total => (0, 0),
+    };
+    let (one, other) = (range(one), range(other));
+    one.1.min(other.1).saturating_sub(one.0.max(other.0))
 }

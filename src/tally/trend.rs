@@ -297,7 +297,7 @@ impl TrendSums {
             row_slices.is_listed = !row_slices.is_empty();
             row_slices.is_listed
         });
-        let threshold = significance::threshold(self.nonzero.len(), FALSE_ALARMS);
+        let threshold = significance::threshold(self.nonzero.len() as f64, FALSE_ALARMS);
         let part_sums = |row: &RowId| self.rows[row.index()].part_sums(newest);
         let dispersions = self.nonzero.iter().map(|row| Dispersion::new(&part_sums(row), &total.compared_ns));
         let common = dispersions.fold(Dispersion::default(), |sum, one| sum.add(one, 1.0));

@@ -12,6 +12,7 @@ mod lines;
 mod memory;
 #[path = "../../src/property.rs"]
 mod property;
+mod significance;
 mod stacks;
 mod threads;
 mod top;

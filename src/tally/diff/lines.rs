@@ -16,16 +16,14 @@ pub fn diff_lines(now: &RowLines, before: &RowLines, (test, bursts): (&Significa
     let test = test.with_burstiness(flat_burst.max(cum_burst));
     let known = if now.short.is_empty() { before } else { now };
     let (flat_ns, cum_ns, changes) =
-        test.with_rows(1).flat_and_cum((now.flat_ns, now.cum_ns), (before.flat_ns, before.cum_ns), None);
-    let line_test = test.with_rows(now.lines.len().max(before.lines.len()));
+        test.flat_and_cum((now.flat_ns, now.cum_ns), (before.flat_ns, before.cum_ns), None);
     let mut lines: Vec<LineWeight> = join(&now.lines, &before.lines, |line| (line.file.clone(), line.line))
-        .filter_map(|(now, before)| diff_line(now, before, &line_test))
+        .filter_map(|(now, before)| diff_line(now, before, &test))
         .collect();
     lines.sort_by(|a, b| (&a.file, a.line).cmp(&(&b.file, b.line)));
-    let address_test = test.with_rows(now.addresses.len().max(before.addresses.len()));
     let mut addresses: Vec<AddressWeight> =
         join(&now.addresses, &before.addresses, |address| (address.module, address.address))
-            .filter_map(|(now, before)| diff_address(now, before, &address_test))
+            .filter_map(|(now, before)| diff_address(now, before, &test))
             .collect();
     addresses.sort_by_key(|address| (address.module, address.address));
     RowLines { flat_ns, cum_ns, changes: Some(changes), lines, addresses, ..known.clone() }

@@ -14,6 +14,6 @@ pub use bursts::{Burstiness, baseline_parts};
 pub use callers::diff_callers;
 pub use flame::diff_flames;
 pub use lines::diff_lines;
-pub use significance_test::SignificanceTest;
+pub use significance_test::{Periods, SignificanceTest};
 pub use threads::diff_threads;
 pub use top::diff_tables;

@@ -6,6 +6,7 @@ use super::bursts::Burstiness;
 use super::significance_test::SignificanceTest;
 use crate::profile::totals::Weight;
 use crate::tally::threads::{FoldedRows, Load, LoadChange, ProcessRow, ThreadRow, ThreadSort, ThreadTable, sort};
+use crate::tally::trend::PARTS;
 
 /// Returns the current processes and threads with the differences of their weights. Everything else
 /// is current too. `before` must have a row for every process and thread.
@@ -15,8 +16,12 @@ pub fn diff_threads(
     (test, bursts): (&SignificanceTest, &Burstiness),
     order: ThreadSort,
 ) -> ThreadTable {
-    let rows = now.processes.iter().map(|process| process.threads.len() + 1).sum();
-    let test = (&test.with_rows(rows), bursts);
+    let mut totals_ns = [0u64; PARTS];
+    for process in &before.processes {
+        let parts = totals_ns.iter_mut().zip(process.load.parts_ns);
+        parts.for_each(|(total_ns, ns)| *total_ns = total_ns.saturating_add(ns));
+    }
+    let test = (test, bursts, &totals_ns);
     let nothing = Load::default();
     let mut gone: HashMap<_, _> = before.processes.iter().map(|process| (process.id, process)).collect();
     let mut process = |process: &ProcessRow| {
@@ -41,8 +46,12 @@ pub fn diff_threads(
     table
 }
 
-fn diff_load(now: &Load, before: &Load, (test, bursts): (&SignificanceTest, &Burstiness)) -> Load {
-    let test = test.with_burstiness(bursts.load(&before.parts_ns, test.sample_ns()));
+fn diff_load(
+    now: &Load,
+    before: &Load,
+    (test, bursts, totals_ns): (&SignificanceTest, &Burstiness, &[u64; PARTS]),
+) -> Load {
+    let test = test.with_burstiness(bursts.thread(&before.parts_ns, totals_ns, test.sample_ns()));
     let (weight, change) = diff_weight(now.weight, before.weight, &test);
     let known = if now.top.is_empty() { before } else { now };
     Load { weight, parts_ns: now.parts_ns, change: Some(change), ..known.clone() }
@@ -51,7 +60,7 @@ fn diff_load(now: &Load, before: &Load, (test, bursts): (&SignificanceTest, &Bur
 fn diff_folded<'a>(
     now: FoldedRows,
     before: impl Iterator<Item = &'a Load>,
-    (test, _): (&SignificanceTest, &Burstiness),
+    (test, ..): (&SignificanceTest, &Burstiness, &[u64; PARTS]),
 ) -> FoldedRows {
     let before = before.fold(Weight::default(), |mut sum, load| {
         sum += load.weight;
