@@ -72,13 +72,13 @@ fn stack_position() -> usize {
 
 #[cfg(test)]
 mod tests {
-    use addr2line::gimli::Reader;
+    use addr2line::gimli::{Reader, SectionId};
 
     use super::super::section::DebugSection;
     use super::*;
 
     fn section(bytes: &[u8], steps: u64) -> DebugSection {
-        let section = DebugSection::whole(bytes.to_vec(), &Default::default());
+        let section = DebugSection::whole(bytes.to_vec(), SectionId::DebugInfo, &Default::default());
         section.budget().steps.set(steps);
         section.budget().start();
         section

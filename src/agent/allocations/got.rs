@@ -105,7 +105,9 @@ fn change_all(modules: &Modules, wanted: Wanted) -> TableChange {
     let text = maps::read();
     let entries: Vec<MapsEntry<'_>> = maps::entries(&text).collect();
     let writer = ProcessMemory::open_for_writing();
-    let libc = weak_address!("__libc_start_main") as u64;
+    // A function that every libc has, under a version that is as old as glibc 2.16. Programs have
+    // no function of that name.
+    let libc = weak_address!("getauxval") as u64;
     // Functions of glibc call malloc(3) through its offset table, but not those of its allocator.
     // In musl those do so too, and what they allocate would count twice.
     let is_glibc = weak_address!("__register_atfork") != 0;
