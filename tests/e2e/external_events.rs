@@ -1,11 +1,14 @@
 //! Sampling from outside by perf events: short-lived work has its share, and where the kernel does
 //! not allow it, stops take its place.
 
+use std::fs;
 use std::process::{Command, Stdio};
 
+use super::servers::{Directory, as_nobody};
 use crate::harness::outside::engines_outside;
 use crate::harness::raw::Raw;
 use crate::harness::run::{Batch, SIGTOP, Watched, run, text};
+use crate::harness::skips::skip;
 use crate::harness::targets;
 use crate::harness::terminal::Terminal;
 
@@ -29,9 +32,14 @@ fn has_true_shares(mode: &str, hz: f64, variance: f64) -> Watched {
         let function = format!("burn_{kind}");
         let share = watched.raw.cum_ns("prof", |name| name == function) as f64 / sampled as f64;
         let bound = 4.0 * (wanted * (1.0 - wanted) * variance / periods).sqrt();
+        println!(
+            "{mode}: {kind}: {share:.4} of {wanted:.4}: {:+.1} standard deviations",
+            4.0 * (share - wanted) / bound
+        );
         assert!((share - wanted).abs() <= bound, "{mode}: {kind}: {share:.4} of {wanted:.4}, bound {bound:.4}");
     }
     let total = (sampled + watched.raw.lost_all().1) as f64 / all as f64;
+    println!("{mode}: total {total:.4}");
     assert!((total - 1.0).abs() <= 0.02, "{mode}: {total:.4}; lost {:?}", watched.raw.lost);
     watched
 }
@@ -101,7 +109,7 @@ fn system_time_is_sampled_below_the_call_or_by_itself() {
     assert!((share - wanted).abs() < 0.15, "{share:.3} of {wanted:.3}");
     let below_call = in_kernel().filter(|entry| entry.frames.iter().any(|frame| frame.name() == "in_kernel")).count();
     let is_deep = in_kernel().any(|entry| entry.kernel.len() > 2);
-    let may_look = std::fs::read_to_string("/proc/sys/kernel/perf_event_paranoid").is_ok_and(|text| {
+    let may_look = fs::read_to_string("/proc/sys/kernel/perf_event_paranoid").is_ok_and(|text| {
         nix::unistd::geteuid().is_root() || text.trim().parse::<i32>().is_ok_and(|setting| setting <= 1)
     });
     assert_eq!((below_call > 0, is_deep), (may_look, may_look), "{:?}", watched.raw.of("prof").next());
@@ -123,8 +131,7 @@ fn reports_have_functions_of_the_kernel_if_they_are_asked_for() {
     let has = |report: &str, name: &str| report.lines().any(|line| line.ends_with(name));
     assert!(has(&without, " in_kernel") || has(&without, "[kernel]"), "{without}");
     assert!(!has(&without, "do_syscall_64"), "{without}");
-    let names_are_known =
-        std::fs::read_to_string("/proc/kallsyms").is_ok_and(|text| !text.starts_with("0000000000000000"));
+    let names_are_known = fs::read_to_string("/proc/kallsyms").is_ok_and(|text| !text.starts_with("0000000000000000"));
     if nix::unistd::geteuid().is_root() && names_are_known {
         assert!(has(&with, "do_syscall_64") && has(&with, " in_kernel"), "{with}");
     }
@@ -147,7 +154,7 @@ fn where_events_are_refused_stops_take_their_place() {
     assert_eq!(ran.code(), 0, "{}", ran.err());
     let warning = "large reads and writes may return early; sudo or --cap-add PERFMON avoids it";
     assert_eq!(ran.err().matches(warning).count(), 1, "{}", ran.err());
-    let raw = Raw::parse(&std::fs::read_to_string(&file).expect("a dump")).expect("a raw dump");
+    let raw = Raw::parse(&fs::read_to_string(&file).expect("a dump")).expect("a raw dump");
     assert!(raw.weight_ns("prof") > 500_000_000, "{raw:?}");
 
     let target = Command::new(&burner).args(["100", "0", "0", "60"]).stdout(Stdio::null()).spawn();
@@ -164,6 +171,55 @@ fn where_events_are_refused_stops_take_their_place() {
     assert!(refused.code() != 0 && refused.err().contains("cannot be sampled by perf events"), "{}", refused.err());
     let refused = run(&mut without_events(&["--batch", "--engine", "events", "--", "true"]));
     assert!(refused.code() != 0 && refused.err().contains("cannot be sampled by perf events"), "{}", refused.err());
+}
+
+/// Whether the kernel's setting lets ordinary users sample their own processes.
+fn ordinary_users_may() -> bool {
+    fs::read_to_string("/proc/sys/kernel/perf_event_paranoid").is_ok_and(|text| text.trim() <= "2")
+}
+
+/// Root and ordinary users, with a filter that refuses events and without: `--pid` takes the best
+/// way that is allowed, and the header, the warning and the samples are those of that way.
+#[test]
+fn each_user_is_sampled_the_best_way_that_is_allowed() {
+    const STOPS: &str = "large reads and writes may return early; sudo or --cap-add PERFMON avoids it";
+    let burner = targets::c("shares");
+    let filter = [text(&targets::c("without_call")).to_owned(), libc::SYS_perf_event_open.to_string()];
+    let users: &[&[&str]] = if nix::unistd::geteuid().is_root() { &[&[], as_nobody()] } else { &[&[]] };
+    for user in users {
+        let start = |words: &[&str]| {
+            let words = [user, words].concat();
+            let mut command = Command::new(words[0]);
+            command.args(&words[1..]).current_dir("/").env("HOME", "/");
+            command
+        };
+        if run(&mut start(&[SIGTOP, "--version"])).code() != 0 {
+            skip("an ordinary user's events: other users cannot reach this directory");
+            continue;
+        }
+        let target = start(&[text(&burner), "100", "0", "0", "60"]).stdout(Stdio::null()).spawn();
+        let mut target = target.expect("a target");
+        let pid = target.id().to_string();
+        let directory = Directory::of_nobody("ways");
+        for is_refused in [false, true] {
+            let events = !is_refused && are_allowed() && (user.is_empty() || ordinary_users_may());
+            let (way, warnings) = if events { ("perf events", 0) } else { ("ptrace", 1) };
+            let filter: Vec<&str> = filter.iter().filter(|_| is_refused).map(String::as_str).collect();
+            let sigtop = |words: &[&str]| start(&[&filter, &[SIGTOP, "--no-config"][..], words].concat());
+            let mut terminal = Terminal::start(140, 30, &sigtop(&["--pid", &pid]));
+            terminal.see(&format!("sampling from outside ({way})"));
+            terminal.see("burn_a");
+            terminal.keys("q");
+            assert_eq!(terminal.finish().code(), Some(0), "{user:?} {way}");
+            let file = directory.0.join(way);
+            let words = ["--raw", text(&file), "--interval", "1s", "--count", "1", "--pid", &pid];
+            let ran = run(&mut sigtop(&words));
+            assert_eq!((ran.code(), ran.err().matches(STOPS).count()), (0, warnings), "{user:?}: {}", ran.err());
+            let raw = Raw::parse(&fs::read_to_string(&file).expect("a dump")).expect("a raw dump");
+            assert!(raw.weight_ns("prof") > 100_000_000, "{user:?} {way}: {raw:?}");
+        }
+        target.kill().and_then(|()| target.wait()).expect("it runs");
+    }
 }
 
 /// Regression test: the header of a process that is sampled by events says so.
