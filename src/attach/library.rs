@@ -307,29 +307,6 @@ mod tests {
         }
     }
 
-    /// A loader does not start a program if a library asks for a version that its libc lacks.
-    #[test]
-    fn the_agent_loads_beside_a_libc_of_2012() {
-        use object::endian::Endianness;
-        use object::read::elf::{ElfFile64, FileHeader as _};
-        let file = ElfFile64::<Endianness>::parse(AGENT).unwrap();
-        let (endian, sections) = (file.endian(), file.elf_section_table());
-        let (mut libraries, strings) = sections.gnu_verneed(endian, AGENT).unwrap().unwrap();
-        let strings = sections.strings(endian, AGENT, strings).unwrap();
-        let mut versions = Vec::new();
-        while let Some((_, mut needed)) = libraries.next().unwrap() {
-            while let Some(version) = needed.next().unwrap() {
-                versions.push(String::from_utf8(version.name(endian, strings).unwrap().to_vec()).unwrap());
-            }
-        }
-        let minor = |version: &String| version.strip_prefix("GLIBC_2.")?.split('.').next()?.parse::<u32>().ok();
-        assert!(
-            !versions.is_empty() && versions.iter().all(|version| minor(version).is_some_and(|minor| minor <= 17)),
-            "{versions:?}"
-        );
-        assert_eq!(file.elf_header().e_type(endian), object::elf::ET_DYN);
-    }
-
     fn refusal(candidate: &AgentDirectory) -> String {
         write_library(candidate, b"agent").unwrap_err()
     }

@@ -11,6 +11,8 @@ use std::time::Duration;
 
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
+use object::endian::Endianness;
+use object::read::elf::ElfFile64;
 
 use crate::harness::inspect::{self, Seen};
 use crate::harness::run::{LIMIT, SIGTOP, run, text, tool};
@@ -18,6 +20,25 @@ use crate::harness::skips::skip;
 use crate::harness::targets;
 use crate::harness::terminal::Terminal;
 pub(crate) use host::{Guest, Shown, WAYS, agent, eventually, host, prove, same, watch_unharmed};
+
+/// A loader does not start a program if a preloaded library asks for a version that its libc lacks.
+#[test]
+fn the_agent_loads_beside_a_libc_of_2012() {
+    let bytes = fs::read(agent()).expect("the agent's file");
+    let file = ElfFile64::<Endianness>::parse(&*bytes).expect("a library");
+    let (endian, sections) = (file.endian(), file.elf_section_table());
+    let (mut libraries, names) = sections.gnu_verneed(endian, &*bytes).expect("versions").expect("versions");
+    let names = sections.strings(endian, &*bytes, names).expect("names");
+    let mut versions = Vec::new();
+    while let Some((_, mut needed)) = libraries.next().expect("a version") {
+        while let Some(version) = needed.next().expect("a version") {
+            versions.push(String::from_utf8_lossy(version.name(endian, names).expect("a name")).into_owned());
+        }
+    }
+    let minor = |version: &String| version.strip_prefix("GLIBC_2.")?.split('.').next()?.parse::<u32>().ok();
+    let is_old = |version: &String| minor(version).is_some_and(|minor| minor <= 17);
+    assert!(!versions.is_empty() && versions.iter().all(is_old), "{versions:?}");
+}
 
 /// While a timer of the process's CPU clock is armed, the kernel updates that clock only at
 /// scheduler ticks: at most 200 times a second. setitimer(2) creates such a timer.
