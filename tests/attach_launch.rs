@@ -130,7 +130,8 @@ fn exec_failure_exits_with_126_or_127() {
         ("/etc/passwd", 126, "Permission denied"),
         ("/proc", 126, "Permission denied"),
     ] {
-        let program = Program { path: path.into(), form: ProgramKind::Binary, warnings: Vec::new(), obstacle: None };
+        let form = ProgramKind::Binary;
+        let program = Program { path: path.into(), form, warnings: Vec::new(), obstacle: None, weakness: None };
         let command = launch::LaunchCommand {
             program: &program,
             words: &words,

@@ -272,8 +272,9 @@ fn limits(manual: &mut Manual) {
         "A thread that pthread_create or thrd_create makes is sampled from its start. Any other new thread is found after \
          20 ms of the process's CPU time, or 4 ms while threads come and go. Up to 30 ms of what it used before count with \
          its first sample. The rest is counted as not sampled.",
-        "Stacks are unwound by unwind tables. Assembly without annotations, musl's libc, and code made at run time without \
-         frame pointers truncate the stack. A stack of 512 to 1500 frames keeps 320 frames next to its leaf and 128 next to \
+        "Stacks are unwound by unwind tables. Assembly without annotations and code made at run time without frame \
+         pointers truncate the stack, and with the agent also musl's libc: a program that uses it is sampled from outside \
+         unless --engine is given, where perf events are allowed. A stack of 512 to 1500 frames keeps 320 frames next to its leaf and 128 next to \
          its root, with [frames left out] between them.",
         "Python functions are read of CPython 3.8 to 3.15, but not in free-threaded builds. Of threads under a seccomp \
          filter, the agent reads them only while the thread sleeps; --engine external reads all. A stack whose Python \

@@ -100,6 +100,20 @@ pub(super) fn launch_target(args: &WatchArgs, stdio: Stdio) -> Result<PendingSes
             print_message(&format!("{} {obstacle}: it is sampled from outside", program.path.display()));
         }
     }
+    if let Some(weakness) = &program.weakness
+        && !settings.engine.is_external()
+    {
+        let is_free = args.sampling.engine.is_none() && !settings.clock.is_memory();
+        let consequence = if is_free && rights::check_events(std::process::id()).is_ok() {
+            settings.engine = Engine::External;
+            "it is sampled from outside (--engine threads takes the agent)"
+        } else {
+            "with the agent, stacks through them are cut (--engine external takes whole ones)"
+        };
+        if !args.screen.quiet {
+            print_message(&format!("{} {weakness}: {consequence}", program.path.display()));
+        }
+    }
     if settings.engine == Engine::Events
         && let Err(cause) = rights::check_events(std::process::id())
     {

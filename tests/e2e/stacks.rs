@@ -6,6 +6,7 @@ use std::process::Command;
 
 use crate::harness::chains::judge::{Judge, Judgement, Verdict};
 use crate::harness::chains::{self, Language};
+use crate::harness::outside::engines_outside;
 use crate::harness::run::{Batch, text, tool};
 use crate::harness::skips::skip;
 use crate::harness::statistics::lower_bound;
@@ -60,29 +61,52 @@ fn c_whose_tables_have_no_index() {
     check_program(&chains::program_without_index(), Language::C, 0.999);
 }
 
-/// musl's own functions have no unwind tables: stacks in them may be cut, and are marked so. The
-/// program's own stacks are unwound to main.
+/// A program that mostly computes in musl's own functions, which have no unwind tables. By default
+/// it is sampled from outside, where its stacks are whole. With the agent they may be cut, and are
+/// marked so; those of the program's own functions are unwound to main.
 #[test]
 fn a_program_with_musl() {
     if Command::new("musl-gcc").arg("--version").output().is_err() {
         return skip("musl-gcc is not installed");
     }
     let source = "#include <stdlib.h>\n\
+        static int compare(const void *a, const void *b) { return *(const int *)a - *(const int *)b; }\n\
         __attribute__((noipa)) double burn(long n) { double x = 1; while (n--) x = x * 1.0000001 + n; return x; }\n\
         __attribute__((noipa)) double outer(long n) { return burn(n) + 1; }\n\
-        int main(void) { double x = 0; for (int i = 0; i < 100; i++) x += outer(3000000); return x == 0; }\n";
+        __attribute__((noipa)) int sort(unsigned seed) {\n\
+            static int all[20000];\n\
+            for (int i = 0; i < 20000; i++) all[i] = (seed = seed * 1664525 + 1013904223) >> 8;\n\
+            qsort(all, 20000, sizeof *all, compare);\n\
+            return all[0];\n\
+        }\n\
+        int main(void) {\n\
+            double x = 0;\n\
+            for (int i = 0; i < 100; i++) x += outer(3000000);\n\
+            for (int i = 0; i < 400; i++) x += sort(i);\n\
+            return x == 0;\n\
+        }\n";
     let program = targets::generated("musl", source, "c", "musl-gcc", &["-O2", "-fomit-frame-pointer"]);
-    let watched = Batch::new("--hz 250").run(&[text(&program)]);
-    assert_eq!(watched.ran.code(), 0, "{}", watched.ran.err());
-    let all: u64 = watched.raw.of("prof").map(|entry| entry.weight_ns).sum();
-    let chain = ["main", "outer", "burn"];
-    let followed: u64 = watched
-        .raw
-        .of("prof")
-        .filter(|entry| entry.frames.windows(3).any(|frames| frames.iter().map(|frame| frame.name()).eq(chain)))
-        .map(|entry| entry.weight_ns)
-        .sum();
-    assert!(all > 300_000_000 && followed * 100 >= all * 95, "{followed} ns of {all}");
+    let may_be_outside = engines_outside().contains(&"events");
+    for options in ["--hz 250", "--hz 250 --engine threads"] {
+        let watched = Batch::new(options).run(&[text(&program)]);
+        assert_eq!(watched.ran.code(), 0, "{}", watched.ran.err());
+        let share = |function: &str, chain: &[&str]| {
+            let (mut whole_ns, mut all_ns) = (0, 0);
+            for entry in watched.raw.of("prof") {
+                let names: Vec<&str> = entry.frames.iter().map(|frame| frame.name()).collect();
+                if names.contains(&function) {
+                    let is_whole = names.windows(chain.len()).any(|names| names == chain);
+                    (whole_ns, all_ns) = (whole_ns + u64::from(is_whole) * entry.weight_ns, all_ns + entry.weight_ns);
+                }
+            }
+            assert!(all_ns > 100_000_000, "{options}, {function}: {all_ns} ns");
+            whole_ns as f64 / all_ns as f64
+        };
+        let own = share("burn", &["main", "outer", "burn"]);
+        assert!(own >= 0.95, "{options}: {own}");
+        let libc = share("compare", &["main", "sort"]);
+        assert!(libc >= 0.95 || !may_be_outside || options.contains("threads"), "{options}: {libc}");
+    }
 }
 
 #[test]

@@ -39,6 +39,9 @@ pub struct Program {
     /// The reason why the agent cannot be preloaded into it, as a clause about the program, if so:
     /// it has to be sampled from outside.
     pub obstacle: Option<String>,
+    /// The reason why its stacks are cut with the agent and not from outside, as a clause about the
+    /// program, if so.
+    pub weakness: Option<String>,
 }
 
 /// The findings on the way to the binary that is executed.
@@ -46,6 +49,7 @@ pub struct Program {
 struct Findings {
     warnings: Vec<String>,
     obstacle: Option<String>,
+    weakness: Option<String>,
 }
 
 /// The way in which a file is executed.
@@ -96,7 +100,8 @@ pub fn find(name: &OsStr, search: Option<&OsStr>) -> Result<PathBuf, AttachError
 pub fn examine(path: &Path) -> Result<Program, AttachError> {
     let mut found = Findings::default();
     let (form, _) = inspect_path(path, path, MAX_SCRIPTS, &mut found)?;
-    Ok(Program { path: path.to_owned(), form, warnings: found.warnings, obstacle: found.obstacle })
+    let Findings { warnings, obstacle, weakness } = found;
+    Ok(Program { path: path.to_owned(), form, warnings, obstacle, weakness })
 }
 
 /// Inspects `path`, which is the file of the command (`top`) or an interpreter.
@@ -216,10 +221,10 @@ fn check_binary(path: &Path, metadata: &Metadata, image: ElfKind, found: &mut Fi
             found.obstacle = Some("is statically linked, so nothing can be preloaded into it".into());
         }
         Some(loader) if loader.windows(7).any(|part| part == b"ld-musl") => {
-            found.warnings.push(format!(
-                "{} uses musl, whose own functions have no unwind tables: stacks through them are cut",
-                quote::name(path)
-            ));
+            // Frames of Python are read by the agent, whatever is below them.
+            if !path.file_name().is_some_and(|name| name.as_bytes().starts_with(b"python")) {
+                found.weakness = Some("uses musl, whose own functions have no unwind tables".into());
+            }
         }
         Some(_) if go => {
             found
