@@ -1,6 +1,7 @@
 /* Reads the clock without pause, 24 calls deep, for SECONDS, and keeps the COUNT longest times
    between two looks: a sampler's stops, and what the machine adds. Usage: standstills SECONDS COUNT.
-   It prints their median, their 99th percentile and its own CPU time, all in ns. */
+   It prints their median, their 99th percentile, the longest and its own CPU time, all in ns, and
+   the number of looks. */
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -8,6 +9,7 @@
 
 static uint64_t gaps[1 << 20];
 static size_t count;
+static unsigned long looks;
 
 static uint64_t now_ns(clockid_t clock) {
     struct timespec now;
@@ -27,6 +29,7 @@ __attribute__((noinline)) static int look(int depth, uint64_t end_ns) {
         uint64_t after_ns = now_ns(CLOCK_MONOTONIC);
         if (after_ns - before_ns >= 1000 && count < sizeof gaps / sizeof *gaps) gaps[count++] = after_ns - before_ns;
         before_ns = after_ns;
+        looks++;
     }
     return 0;
 }
@@ -37,6 +40,7 @@ int main(int argc, char **argv) {
     look(24, now_ns(CLOCK_MONOTONIC) + strtoull(argv[1], 0, 10) * 1000000000ull);
     qsort(gaps, count, sizeof *gaps, longer);
     if (kept > count) kept = count;
-    printf("median %llu\np99 %llu\nprocess %llu\n", (unsigned long long)gaps[kept / 2],
-           (unsigned long long)gaps[kept / 100], (unsigned long long)now_ns(CLOCK_PROCESS_CPUTIME_ID));
+    printf("median %llu\np99 %llu\nlongest %llu\nprocess %llu\nlooks %lu\n", (unsigned long long)gaps[kept / 2],
+           (unsigned long long)gaps[kept / 100], (unsigned long long)gaps[0],
+           (unsigned long long)now_ns(CLOCK_PROCESS_CPUTIME_ID), looks);
 }
