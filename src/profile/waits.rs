@@ -32,7 +32,7 @@ pub struct KnownWait {
 impl KnownWait {
     /// The wait of a message. Two threads may wait for the same.
     pub(super) fn new(wait: &Wait<Box<[u8]>>, holder: Option<ThreadId>) -> KnownWait {
-        let object = match (wait.call.lock_object(), wait.call.child()) {
+        let object = match (wait.call.futex(), wait.call.child()) {
             (Some(address), _) => format!("{address:#x}"),
             (None, Some(pid)) => format!("pid {pid}"),
             (None, None) => String::from_utf8_lossy(&wait.object).into_owned(),
@@ -41,7 +41,7 @@ impl KnownWait {
     }
 
     /// A wait of which the reason alone is known.
-    fn of(reason: WaitReason) -> KnownWait {
+    pub fn of(reason: WaitReason) -> KnownWait {
         KnownWait { reason, object: String::new(), holder: None, callers: Vec::new() }
     }
 

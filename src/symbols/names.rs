@@ -206,7 +206,7 @@ impl Names {
     }
 
     /// The wait that a frame stands for.
-    pub fn wait<'a>(&self, profile: &'a Profile, frame: FrameId) -> Option<ExplainedWait<'a>> {
+    pub fn wait<'a>(&'a self, profile: &'a Profile, frame: FrameId) -> Option<ExplainedWait<'a>> {
         self.waits.explain(profile, frame)
     }
 

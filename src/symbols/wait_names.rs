@@ -108,9 +108,24 @@ pub struct ExplainedWait<'a> {
 struct NamedWait {
     wait: WaitId,
     reason: WaitReason,
+    /// The address of the object that has the futex, if that is another one.
+    address: Option<String>,
 }
 
 impl NamedWait {
+    /// Finds out what is waited for. A condition variable of libc and a rwlock have two futexes in
+    /// one word of 8 bytes. Others beside each other are different objects.
+    fn find_object(&mut self, known: &KnownWait, callers: &[&str]) {
+        let futex = known.object.strip_prefix("0x").and_then(|digits| u64::from_str_radix(digits, 16).ok());
+        let is_condvar = || callers.iter().any(|caller| caller.contains("pthread_cond_"));
+        let is_pair = self.reason == WaitReason::RwLock || self.reason == WaitReason::Condvar && is_condvar();
+        self.address = futex.filter(|futex| is_pair && futex % 8 != 0).map(|futex| format!("{:#x}", futex & !7));
+    }
+
+    fn object<'a>(&'a self, known: &'a KnownWait) -> &'a str {
+        self.address.as_deref().unwrap_or(&known.object)
+    }
+
     /// The thread that holds what is waited for. Only locks have one.
     fn holder(&self, known: &KnownWait) -> Option<ThreadId> {
         known.holder.filter(|_| matches!(self.reason, WaitReason::Lock | WaitReason::RwLock))
@@ -137,7 +152,7 @@ impl WaitNames {
         for &caller in &known.callers {
             self.by_caller.entry(caller).or_default().push(frame);
         }
-        self.waits.insert(frame, NamedWait { wait, reason: known.reason });
+        self.waits.insert(frame, NamedWait { wait, reason: known.reason, address: None });
     }
 
     /// The frames of waits.
@@ -151,12 +166,12 @@ impl WaitNames {
     }
 
     /// The wait of a frame, if it is one.
-    pub(super) fn explain<'a>(&self, profile: &'a Profile, frame: FrameId) -> Option<ExplainedWait<'a>> {
+    pub(super) fn explain<'a>(&'a self, profile: &'a Profile, frame: FrameId) -> Option<ExplainedWait<'a>> {
         let named = self.waits.get(&frame)?;
         let known = profile.waits.get(named.wait);
         let holder_id = named.holder(known);
         let holder = holder_id.map_or("", |holder| &profile.thread(holder).name);
-        Some(ExplainedWait { reason: named.reason, object: &known.object, holder, holder_id })
+        Some(ExplainedWait { reason: named.reason, object: named.object(known), holder, holder_id })
     }
 
     /// Returns the short name of the wait of a frame. `names` returns the names of a frame, the
@@ -172,7 +187,8 @@ impl WaitNames {
         let callers: Vec<&str> = known.callers.iter().flat_map(|&caller| names(caller)).collect();
         let is_python = known.callers.iter().any(|&caller| matches!(profile.frame(caller), Frame::Script { .. }));
         named.reason = futex_use_of(&callers, is_python).unwrap_or(known.reason);
-        let (word, object) = (named.reason.word(), sanitize(&known.object));
+        named.find_object(known, &callers);
+        let (word, object) = (named.reason.word(), sanitize(named.object(known)));
         // An address is of the reason, a file of what is waited for.
         Some(match (object.as_str(), named.holder(known)) {
             ("", None) => format!("[{word}]"),
@@ -241,6 +257,29 @@ mod tests {
             ("runtime.notesleep", Some(WaitReason::Condvar)),
         ] {
             assert_eq!(futex_use(name), reason, "{name}");
+        }
+    }
+
+    #[test]
+    fn two_futexes_in_one_word_are_one_object_if_they_are_a_condition_variable_or_rwlock() {
+        let object = |address: u64, callers: &[&str]| {
+            let known = KnownWait { object: format!("{address:#x}"), ..KnownWait::of(WaitReason::Futex) };
+            let reason = futex_use_of(callers, false).unwrap_or(WaitReason::Futex);
+            let mut named = NamedWait { wait: WaitId(0), reason, address: None };
+            named.find_object(&known, callers);
+            named.object(&known).to_owned()
+        };
+        for (callers, is_one) in [
+            (&["__futex_abstimed_wait_common64", "pthread_cond_wait"][..], true),
+            (&["pthread_rwlock_wrlock"], true),
+            (&["std::sys::sync::rwlock::futex::RwLock::read_contended"], true),
+            (&["std::sys::sync::condvar::futex::Condvar::wait_optional_timeout"], false),
+            (&["std::sys::sync::once::futex::Once::wait"], false),
+            (&["pthread_mutex_lock"], false),
+            (&[], false),
+        ] {
+            assert_eq!(object(0x7f28, callers), "0x7f28", "{callers:?}");
+            assert_eq!(object(0x7f2c, callers), if is_one { "0x7f28" } else { "0x7f2c" }, "{callers:?}");
         }
     }
 

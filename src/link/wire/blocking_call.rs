@@ -316,12 +316,6 @@ impl BlockingCall {
         (value & WAITERS != 0).then_some(value & HOLDER_MASK).filter(|&tid| tid != 0)
     }
 
-    /// The address of what the call waits for, if that is a futex. The two futexes of one condition
-    /// variable or rwlock stand in one word of 8 bytes, whose address this is.
-    pub fn lock_object(&self) -> Option<u64> {
-        self.futex().map(|futex| if self.is_lock() { futex } else { futex & !7 })
-    }
-
     /// The child process that the call waits for, if it names one.
     pub fn child(&self) -> Option<u32> {
         let [first, second, _] = self.arguments;
@@ -423,13 +417,8 @@ mod tests {
 
     #[test]
     fn what_is_waited_for_has_an_address_or_a_number() {
-        assert_eq!(futex(0x80, 2).lock_object(), Some(0x7f00));
         let call = |number, arguments| BlockingCall { number: Some(number), arguments };
-        // The futexes of the two groups of one condition variable.
-        for address in [0x7f28, 0x7f2c] {
-            assert_eq!(call(FUTEX, [address, 0x189, 0]).lock_object(), Some(0x7f28));
-        }
-        assert_eq!(call(0, [3, 0, 0]).lock_object(), None);
+        assert_eq!((futex(0x80, 2).futex(), call(0, [3, 0, 0]).futex()), (Some(0x7f00), None));
         assert_eq!(call(WAIT4, [4130, 0, 0]).child(), Some(4130));
         assert_eq!(call(WAIT4, [u64::MAX, 0, 0]).child(), None, "any child");
         assert_eq!(call(WAITID, [1, 4130, 0]).child(), Some(4130));
