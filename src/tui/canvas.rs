@@ -1,6 +1,6 @@
 //! Writes to the screen buffer. Panes write through [`Canvas`] only, which replaces control
-//! characters, zero-width characters and direction changes, clips to the screen, and maps glyphs to
-//! ASCII in ASCII locales.
+//! characters, invisible characters and direction changes, keeps combining marks in the cell of
+//! their letter, clips to the screen, and maps glyphs to ASCII in ASCII locales.
 
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
@@ -36,13 +36,18 @@ impl<'a> Canvas<'a> {
         }
         let end = area.right().min(x.saturating_add(room));
         let mut at = x;
-        for c in text.chars() {
-            let c = self.glyph(text::shown(c));
+        for cell in text::cells(text) {
+            let (c, marks) = cell.shown();
+            let c = self.glyph(c);
             let width = text::width(c) as u16;
             if at.saturating_add(width) > end {
                 break;
             }
-            self.buffer[(at, y)].set_char(c).set_style(style);
+            match marks {
+                "" => self.buffer[(at, y)].set_char(c).set_style(style),
+                _ if self.theme.ascii => self.buffer[(at, y)].set_char(c).set_style(style),
+                _ => self.buffer[(at, y)].set_symbol(cell.text).set_style(style),
+            };
             if width == 2 {
                 self.buffer[(at + 1, y)].reset();
             }
@@ -60,7 +65,7 @@ impl<'a> Canvas<'a> {
         used
     }
 
-    /// Writes one cell of an emulated terminal: a character with at most two combining accents. The
+    /// Writes one cell of an emulated terminal: a character with at most two combining marks. The
     /// cell keeps the width that the emulation gave it.
     pub fn cell(&mut self, x: u16, y: u16, contents: &str, wide: bool, style: Style) {
         if !self.buffer.area.contains((x, y).into()) {
@@ -71,7 +76,7 @@ impl<'a> Canvas<'a> {
         let fits = (text::width(first) == 2) == wide && (!wide || x + 1 < self.buffer.area.right());
         let mut symbol = String::from(if fits { first } else { ' ' });
         if fits && !self.theme.ascii {
-            symbol.extend(characters.filter(|c| ('\u{300}'..='\u{36f}').contains(c)).take(2));
+            symbol.extend(characters.filter(|&c| text::is_mark(c)).take(2));
         }
         self.buffer[(x, y)].set_symbol(&symbol).set_style(style);
     }
@@ -160,6 +165,8 @@ mod tests {
         assert_eq!(written(false, "abcdefghijklm"), " abcdefghij ");
         assert_eq!(written(false, "a\x1b[31mb"), " a\u{fffd}[31mb    ");
         assert_eq!(written(false, "漢字漢字漢字"), " 漢 字 漢 字 漢  ");
+        assert_eq!(written(false, "हिन्दी\u{202e}"), " हिन्दी\u{fffd}     ");
+        assert_eq!(written(true, "e\u{301}\u{301}x"), " ex         ");
         assert_eq!(written(true, "▸ é…"), " > ?~       ");
     }
 

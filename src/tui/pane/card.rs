@@ -127,15 +127,16 @@ fn hottest_line(listing: &SourceListing) -> Option<String> {
     Some(format!("{}:{}", hottest.file, hottest.line))
 }
 
-/// Wraps a name at any character, in at most [`NAME_ROWS`] rows.
+/// Wraps a name at any cell, in at most [`NAME_ROWS`] rows.
 fn wrap_name(name: &str, room: usize) -> Vec<String> {
     let mut rows = vec![String::new()];
     let mut used = 0;
-    for c in name.chars() {
-        if used + text::width(c) > room.max(2) {
+    for cell in text::cells(name) {
+        if used + cell.width > room.max(2) {
             if rows.len() == NAME_ROWS {
                 rows.last_mut().into_iter().for_each(|row| {
-                    row.pop();
+                    let last = text::cells(row).last().map_or(0, |cell| cell.text.len());
+                    row.truncate(row.len() - last);
                     row.push('…');
                 });
                 break;
@@ -143,8 +144,8 @@ fn wrap_name(name: &str, room: usize) -> Vec<String> {
             rows.push(String::new());
             used = 0;
         }
-        rows.last_mut().into_iter().for_each(|row| row.push(c));
-        used += text::width(c);
+        rows.last_mut().into_iter().for_each(|row| row.push_str(cell.text));
+        used += cell.width;
     }
     rows
 }
@@ -157,6 +158,7 @@ mod tests {
     fn long_names_are_wrapped_whole() {
         assert_eq!(wrap_name("abcdefg", 3), ["abc", "def", "g"]);
         assert_eq!(wrap_name("漢字漢", 5), ["漢字", "漢"]);
+        assert_eq!(wrap_name("हिन्दी", 3), ["हिन्", "दी"]);
         let rows = wrap_name(&"x".repeat(1000), 10);
         assert_eq!((rows.len(), rows[5].as_str()), (NAME_ROWS, "xxxxxxxxx…"));
         assert_eq!(wrap_name("ab", 0), ["ab"]);

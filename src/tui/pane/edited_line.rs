@@ -26,13 +26,16 @@ pub(super) fn draw_line_editor(
     let (plain, wrong) = (canvas.style(Role::Text), canvas.style(Role::Bad).add_modifier(Modifier::UNDERLINED));
     let mut x = at.x;
     let end = at.x + room;
-    for (index, c) in characters.iter().enumerate().skip(first) {
+    let shown: String = characters[first..].iter().collect();
+    let mut index = first;
+    for cell in text::cells(&shown) {
         let style = if fault == Some(index) { wrong } else { plain };
-        let used = canvas.put(x, at.y, end.saturating_sub(x), c.encode_utf8(&mut [0; 4]), style);
+        let used = canvas.put(x, at.y, end.saturating_sub(x), cell.text, style);
         if used == 0 {
             break;
         }
         x += used;
+        index += cell.text.chars().count();
     }
     Position::new(at.x + before as u16, at.y)
 }
