@@ -157,3 +157,41 @@ fn java_functions_are_named_and_what_they_lack_is_said() {
 fn has_frame(entry: &Entry, name: &str) -> bool {
     entry.frames.iter().any(|frame| frame.name().ends_with(name))
 }
+
+/// Regression test: code that keeps no frame pointer lost its caller, and nothing said so: the base
+/// pointer led from it to `far_caller`. On a stack of its own it was a root, because that register
+/// was 0 there.
+#[test]
+fn callers_of_generated_code_without_frame_pointers_are_not_skipped() {
+    let source = include_str!("../targets/generated_stacks.c");
+    let flags = ["-O1", "-fno-omit-frame-pointer", "-fno-optimize-sibling-calls"];
+    let program = targets::generated("generated_stacks", source, "c", "cc", &flags);
+    for engine in ["", "--engine external --budget 100%"] {
+        for (way, callers) in [
+            ("leaf", &["far_caller", "near_caller", ""][..]),
+            ("between", &["far_caller", "near_caller", "plain_caller", ""]),
+            ("calls", &["far_caller", "near_caller", "", "burn"]),
+            ("aside", &["far_caller", "near_caller", "", ""]),
+        ] {
+            let watched = Batch::new(&format!("--hz 250 --jit off {engine}")).run(&[text(&program), way, "0.6"]);
+            assert_eq!(watched.ran.code(), 0, "{}", watched.ran.err());
+            let (mut whole, mut all) = (0, 0);
+            for entry in watched.raw.of("prof") {
+                let names: Vec<&str> = entry.frames.iter().map(|frame| frame.name()).collect();
+                // The code on the other stack and the functions between are not told apart.
+                let Some(generated) = entry.frames.iter().position(|frame| frame.module == "?") else { continue };
+                let is_whole = names.ends_with(callers);
+                let is_caller = generated > 0
+                    && names[generated - 1] == callers[callers.iter().position(|name| name.is_empty()).unwrap() - 1];
+                assert!(is_caller || entry.truncated, "{engine} {way}: {names:?}");
+                all += entry.samples;
+                whole += if is_whole && !entry.truncated { entry.samples } else { 0 };
+            }
+            assert!(all > 20, "{engine} {way}: {all} samples\n{}", watched.tables);
+            assert!(
+                way == "aside" || lower_bound(whole, all, 1e-6) > 0.6,
+                "{engine} {way}: {whole} of {all} are whole"
+            );
+        }
+    }
+}

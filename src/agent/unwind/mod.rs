@@ -5,6 +5,8 @@ mod deep;
 mod eh_index;
 mod eh_return;
 pub(crate) mod frame_size;
+mod gaps;
+mod generated;
 pub(crate) mod last_walk;
 mod mapped_images;
 pub(crate) mod modules;

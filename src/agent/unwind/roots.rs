@@ -65,7 +65,8 @@ pub(crate) fn called_from_start(
 
 /// Returns whether a frame without tables whose base pointer is zero is the first one of its stack:
 /// it is that of a program's start, or nothing above it is the address of code behind the start of
-/// a function. Code that keeps no frame pointer may have a zero in that register at any time.
+/// a function. Code that keeps no frame pointer may have a zero in that register at any time. Code
+/// that was made at run time is never the first.
 pub(crate) fn is_first(snapshot: &Snapshot, frame: &WalkFrame<'_>, stack: &mut impl Stack) -> bool {
     let mut above = |word: u64| stack.read(frame.sp().wrapping_add(8 * word));
     // The number of arguments, their addresses, and a zero.
@@ -75,10 +76,16 @@ pub(crate) fn is_first(snapshot: &Snapshot, frame: &WalkFrame<'_>, stack: &mut i
     {
         return true;
     }
-    let is_inside = |word: u64| {
-        let CodeLocation::Module(module) = snapshot.locate(word) else { return false };
-        snapshot.lookup(module, word).is_none_or(|(lookup, address)| !lookup.starts_function(address))
+    let is_inside = |word: u64| match snapshot.locate(word) {
+        CodeLocation::Module(module) => {
+            snapshot.lookup(module, word).is_none_or(|(lookup, address)| !lookup.starts_function(address))
+        }
+        CodeLocation::Code => true,
+        CodeLocation::Unknown => false,
     };
+    if !matches!(snapshot.locate(frame.address().lookup()), CodeLocation::Module(_)) {
+        return false;
+    }
     !(0..MAX_ABOVE).map_while(above).any(is_inside)
 }
 

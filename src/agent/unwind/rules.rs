@@ -135,6 +135,21 @@ impl UnwindTables {
         self.entry(address).is_some()
     }
 
+    /// Returns whether no function of the tables covers or lies between two addresses of the file.
+    pub(crate) fn are_in_one_gap(&self, a: u64, b: u64) -> bool {
+        let before = |tables: &UnwindTables, address| tables.header.table()?.lookup(address, &tables.bases).ok();
+        let is_gap =
+            |tables: &UnwindTables| matches!((before(tables, a), before(tables, b)), (Some(a), Some(b)) if a == b);
+        let mut tables = Some(self);
+        while let Some(some) = tables {
+            if !is_gap(some) {
+                return false;
+            }
+            tables = some.others.as_deref();
+        }
+        !self.covers(a) && !self.covers(b)
+    }
+
     /// Returns whether an address of the file is the first one of a function.
     pub(crate) fn starts_function(&self, address: u64) -> bool {
         self.function_start(address) == Some(address)

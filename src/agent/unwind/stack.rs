@@ -13,8 +13,7 @@ pub(crate) trait Stack {
     /// Without tables, what follows may be garbage.
     fn moved(&mut self, sp: u64, covered: bool);
 
-    /// Reads code, whose frame lacks a register. The walk of a thread that does not sleep knows all
-    /// registers, and reads none.
+    /// Reads code, where unwind tables do not suffice.
     fn read_code(&mut self, _address: u64, _code: &mut [u8]) -> Option<()> {
         None
     }
@@ -67,6 +66,12 @@ impl Stack for LiveStack<'_> {
         // SAFETY: mapped: inside the mapping that holds the live stack pointer, or probed just now.
         // Only this thread takes its own stack away, and it is in this handler.
         Some(unsafe { core::ptr::with_exposed_provenance::<u64>(address as usize).read_volatile() })
+    }
+
+    /// The kernel copies it: another thread may unmap it in the meantime.
+    fn read_code(&mut self, address: u64, code: &mut [u8]) -> Option<()> {
+        self.probes = self.probes.checked_sub(1)?;
+        syscall::read_own_memory(address, code).then_some(())
     }
 
     fn moved(&mut self, sp: u64, covered: bool) {

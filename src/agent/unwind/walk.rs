@@ -1,8 +1,8 @@
 //! Walks a stack: from the registers of the interrupted code to the thread's first frame.
 //!
 //! Code with unwind tables is unwound exactly, by their rules. Code without (made at run time, or
-//! assembly without annotations) is unwound by frame pointers as long as they lead to code. The
-//! depth of a walk is limited, and the stack pointer must grow, except in the step from a signal
+//! assembly without annotations) is unwound by frame pointers as long as they lead to code and past
+//! no caller ([`generated`]). The depth of a walk is limited, and the stack pointer must grow, except in the step from a signal
 //! handler to the interrupted code. A walk that does not reach the thread's first frame sets
 //! [`flag::TRUNCATED`].
 
@@ -17,7 +17,7 @@ use crate::agent::unwind::rule_cache::RuleCache;
 use crate::agent::unwind::rules::RuleLookup;
 use crate::agent::unwind::stack::Stack;
 use crate::agent::unwind::step::{Step, Walk, WalkFrame, by_frame_pointer, by_rule, just_called, rule_of};
-use crate::agent::unwind::{deep, roots};
+use crate::agent::unwind::{deep, gaps, generated, roots};
 use crate::link::wire::{FrameAddress, MAX_FRAMES, flag};
 
 /// A handler's caches between walks: unwind rules, and the previous walk.
@@ -140,8 +140,10 @@ fn walk_to_root(
                     cache.last_walk.record(CachedFrame::unknown(caller));
                     return true;
                 }
-                just_called(snapshot, &frame, stack)
+                gaps::step_to_caller(snapshot, &frame, stack)
+                    .or_else(|| just_called(snapshot, &frame, stack))
                     .or_else(|| roots::called_from_start(snapshot, &mut cache.rules, &frame, stack, walk))
+                    .or_else(|| generated::step_to_caller(snapshot, &mut cache.rules, &frame, stack, walk))
                     .or_else(|| by_frame_pointer(&frame, stack))
                     .filter(|step| {
                         let is_zero = matches!(step, Step::Root(_)) && frame.bp() == Some(0);

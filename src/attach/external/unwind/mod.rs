@@ -7,7 +7,8 @@
 //! 3. the code itself: the way to its next `ret` ([`arch`]). Assembly and C libraries without
 //!    tables are unwound so;
 //! 4. a return address on top of the stack, if a call precedes it;
-//! 5. the frame pointer. Compilers that make code at run time keep one.
+//! 5. the frame pointer. Compilers that make code at run time keep one. If it is zero, the frame is
+//!    the first one only if it is that of a file, and no return address lies above it.
 //!
 //! The tables are exact or end the walk: where they describe a function in terms that cannot be
 //! followed, or a register is needed that is not known, no guess takes their place. All registers
@@ -60,6 +61,8 @@ const LARGE_FRAME: u64 = 4096;
 /// Number of frames kept at the leaf and at the root of a stack that is deeper than a sample.
 const LEAF_FRAMES: usize = 320;
 const ROOT_FRAMES: usize = 128;
+/// Words above the stack pointer of a frame among which a return address is looked for.
+const MAX_ABOVE: u64 = 128;
 /// Code that no rule describes is the first of the program if its stack pointer is at most this
 /// many bytes below the arguments on the first thread's stack. C libraries need less to start.
 const START_STACK: u64 = 256;
@@ -202,6 +205,11 @@ impl ProcessUnwinder {
                 Some(CodeRule::Entry | CodeRule::LastCode) => Stepped::Root,
                 Some(CodeRule::Broken) => Stepped::Failed(NoValue::Lost),
                 Some(CodeRule::Unknown) if self.is_at_start(&registers) => Stepped::Root,
+                Some(CodeRule::Unknown | CodeRule::NotCalled) | None
+                    if registers.get(FRAME_POINTER) == Some(0) && !self.is_first(address, &registers, stack) =>
+                {
+                    Stepped::Failed(NoValue::Lost)
+                }
                 Some(CodeRule::Unknown | CodeRule::NotCalled) | None => by_frame_pointer(&registers, stack),
             };
             let caller = match stepped {
@@ -221,6 +229,20 @@ impl ProcessUnwinder {
     fn is_at_start(&self, registers: &ThreadRegisters) -> bool {
         let below = registers.get(STACK_POINTER).and_then(|sp| self.stack_start.checked_sub(sp));
         below.is_some_and(|below| below <= START_STACK)
+    }
+
+    /// Returns whether a frame that no rule describes and whose base pointer is zero is the first
+    /// of its stack: nothing above it is a return address. Code that keeps no frame pointer may
+    /// have a zero in that register at any time. Code that was made at run time is never the first.
+    fn is_first(&mut self, address: FrameAddress, registers: &ThreadRegisters, stack: &StackCopy) -> bool {
+        if self.code.find(address.lookup()).is_none() {
+            return false;
+        }
+        let Some(sp) = registers.get(STACK_POINTER) else { return false };
+        let words = (0..MAX_ABOVE).map_while(|word| stack.word(sp.wrapping_add(8 * word)));
+        let mut is_return =
+            |word: u64| self.code.is_executable(word.wrapping_sub(1)) && self.call_before(word).is_some();
+        !words.into_iter().any(&mut is_return)
     }
 
     /// Applies a rule. Where it needs a register that is not known, the distance of the stack
@@ -368,9 +390,14 @@ impl ProcessUnwinder {
             }
             None => false,
         };
-        // The compilers of callers that were made at run time keep a frame pointer, and such code
-        // changes.
-        if is_leaf || has_module {
+        // A process that has ended has no code any more, which alone could tell.
+        if !has_module && length == 0 && self.leaves_generated_code(registers, stack) {
+            return (CodeRule::Broken, false);
+        }
+        // Most compilers of callers that were made at run time keep a frame pointer, and such code
+        // changes. A frame pointer that leads out of it may be that of its caller, and one that is
+        // zero may be no frame pointer.
+        if is_leaf || has_module || self.leaves_generated_code(registers, stack) {
             let limit = if has_module { MAX_INSTRUCTIONS } else { MAX_INSTRUCTIONS_ONCE };
             match self.rule_from_code(ip, limit, registers, stack) {
                 CodePath::Returns(rule) => return (CodeRule::Rule { rule, function: None }, has_module),
@@ -382,6 +409,15 @@ impl ProcessUnwinder {
             return (CodeRule::Rule { rule: FrameRule::JUST_CALLED, function: None }, false);
         }
         (CodeRule::Unknown, !is_leaf)
+    }
+
+    /// Returns whether the frame pointer leads into a file, or is zero.
+    fn leaves_generated_code(&mut self, registers: &ThreadRegisters, stack: &StackCopy) -> bool {
+        match by_frame_pointer(registers, stack) {
+            Stepped::Caller(caller) => self.code.find(caller.ip.wrapping_sub(1)).is_some(),
+            Stepped::Root => true,
+            Stepped::Failed(_) => false,
+        }
     }
 
     fn rule_from_code(&mut self, ip: u64, limit: usize, registers: &ThreadRegisters, stack: &StackCopy) -> CodePath {

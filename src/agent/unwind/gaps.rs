@@ -1,0 +1,46 @@
+//! Steps from code of a file that its unwind tables leave out: assembly without annotations.
+//!
+//! Such code may use the base pointer as it likes, and how much it has pushed is not known. But a
+//! call that names it leaves a return address behind, which nothing else does.
+
+use crate::agent::unwind::modules::{CodeLocation, Snapshot};
+use crate::agent::unwind::registers::Caller;
+use crate::agent::unwind::stack::Stack;
+use crate::agent::unwind::step::{Step, StepReads, WalkFrame};
+use crate::arch::{CallBefore, LONGEST_CALL, call_before};
+
+/// Words above the stack pointer among which the return address is looked for.
+const MAX_WORDS: u64 = 64;
+/// Maximum number of words whose code is looked at.
+const MAX_CANDIDATES: usize = 8;
+
+/// Steps to the function that has called this code by its address: the target of the call lies in
+/// the same gap of the tables.
+pub(crate) fn step_to_caller(snapshot: &Snapshot, frame: &WalkFrame<'_>, stack: &mut impl Stack) -> Option<Step> {
+    let pc = frame.address().lookup();
+    let CodeLocation::Module(home) = snapshot.locate(pc) else { return None };
+    let (tables, address) = snapshot.lookup(home, pc)?;
+    let mut candidates = 0;
+    for at in (0..MAX_WORDS).map(|word| frame.sp().wrapping_add(8 * word)) {
+        let word = stack.read(at)?;
+        let CodeLocation::Module(module) = snapshot.locate(word.wrapping_sub(1)) else { continue };
+        // A call of another file goes through a stub, whose address it has.
+        if module != home {
+            continue;
+        }
+        candidates += 1;
+        if candidates > MAX_CANDIDATES {
+            return None;
+        }
+        let mut before = [0; LONGEST_CALL];
+        stack.read_code(word.wrapping_sub(LONGEST_CALL as u64), &mut before)?;
+        let Some(CallBefore::Direct(called)) = call_before(&before, word) else { continue };
+        let target = address.wrapping_sub(pc).wrapping_add(called);
+        if called <= pc && tables.are_in_one_gap(target, address) {
+            // What has pushed something may use the base pointer for something else.
+            let base = frame.bp().filter(|_| at == frame.sp());
+            return Some(Step::Caller(Caller::new(word, at.wrapping_add(8), base), StepReads::Other));
+        }
+    }
+    None
+}
