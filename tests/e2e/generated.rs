@@ -195,3 +195,21 @@ fn callers_of_generated_code_without_frame_pointers_are_not_skipped() {
         }
     }
 }
+
+/// Regression test: text that had been moved to huge pages was nameless generated code, and its
+/// stacks were truncated.
+#[test]
+fn code_that_was_moved_to_anonymous_memory_is_that_of_its_file() {
+    let program = targets::c("moved_text");
+    for engine in ["", "--engine external --budget 100%"] {
+        let watched = Batch::new(&format!("--hz 250 {engine}")).run(&[text(&program), "0.8"]);
+        assert_eq!(watched.ran.code(), 0, "{}", watched.ran.err());
+        let all: u64 = watched.raw.of("prof").map(|entry| entry.samples).sum();
+        let is_whole = |entry: &&Entry| {
+            let names: Vec<&str> = entry.frames.iter().map(|frame| frame.name()).collect();
+            names.ends_with(&["main", "caller", "burn"]) && !entry.truncated
+        };
+        let whole: u64 = watched.raw.of("prof").filter(is_whole).map(|entry| entry.samples).sum();
+        assert!(all > 50 && whole * 100 >= all * 80, "{engine}: {whole} of {all}\n{}", watched.tables);
+    }
+}

@@ -17,13 +17,24 @@ pub(crate) struct MappedImage<'a> {
     pub(crate) executable: bool,
     /// The last mapping that is no inaccessible gap.
     last: MapsEntry<'a>,
+    /// End of the anonymous code that follows the image. A program moves its code there for huge
+    /// pages; if the file goes on behind it, it is the image's.
+    anonymous_end: u64,
 }
 
 impl MappedImage<'_> {
     fn continues_with(&self, entry: &MapsEntry<'_>) -> bool {
         let same_file = (self.first.device, self.first.inode) == (entry.device, entry.inode);
         let belongs = entry.offset != 0 || self.shares_first_page_with(entry);
-        entry.inode != 0 && belongs && same_file && entry.start - self.end <= MAX_GAP
+        let is_near = entry.start - self.end <= MAX_GAP || self.goes_on_behind_anonymous_code(entry);
+        entry.inode != 0 && belongs && same_file && is_near
+    }
+
+    /// Whether a mapping of the same file is where it was before anonymous code took the place of
+    /// what lies between.
+    fn goes_on_behind_anonymous_code(&self, entry: &MapsEntry<'_>) -> bool {
+        let distance = entry.start - self.last.start;
+        entry.start == self.anonymous_end && entry.offset.checked_sub(self.last.offset) == Some(distance)
     }
 
     /// Whether a mapping of offset 0 is a further segment of this image. A linker that does not
@@ -45,13 +56,16 @@ pub(crate) fn add<'a>(images: &mut Vec<MappedImage<'a>>, entry: &MapsEntry<'a>) 
         Some(image) if image.continues_with(entry) => {
             image.end = entry.end;
             image.executable |= entry.executable;
+            image.anonymous_end = entry.end;
             if entry.readable || entry.executable {
                 image.last = *entry;
             }
         }
         _ if entry.inode != 0 || entry.path == b"[vdso]" => {
-            images.push(MappedImage { first: *entry, end: entry.end, executable: entry.executable, last: *entry });
+            let (end, executable) = (entry.end, entry.executable);
+            images.push(MappedImage { first: *entry, end, executable, last: *entry, anonymous_end: end });
         }
+        Some(image) if entry.executable && entry.start == image.anonymous_end => image.anonymous_end = entry.end,
         _ => {}
     }
 }
@@ -92,6 +106,24 @@ mod tests {
             20000-22000 r-xp 00000000 08:01 7 /opt/small\n\
             30000-31000 rw-p 00001000 08:01 7 /opt/small\n";
         assert_eq!(images(aligned_to_64_kib), [(0x10000, 0x31000, true)]);
+    }
+
+    /// Regression test: code that a program had moved to huge pages was code outside of modules.
+    #[test]
+    fn anonymous_code_between_two_mappings_of_a_file_is_the_files() {
+        let moved = |end: u64, offset: u64| {
+            format!(
+                "400000-600000 r--p 00000000 08:01 7 /opt/node\n\
+                 600000-800000 r-xp 00200000 08:01 7 /opt/node\n\
+                 800000-2000000 r-xp 00000000 00:00 0\n\
+                 2000000-{end:x} r-xp 00000000 00:00 0\n\
+                 3000000-3200000 r-xp {offset:08x} 08:01 7 /opt/node\n"
+            )
+        };
+        assert_eq!(images(&moved(0x300_0000, 0x2c0_0000)), [(0x40_0000, 0x320_0000, true)]);
+        let apart = [(0x40_0000, 0x80_0000, true), (0x300_0000, 0x320_0000, true)];
+        assert_eq!(images(&moved(0x300_0000, 0x2c0_1000)), apart, "the file does not go on");
+        assert_eq!(images(&moved(0x2ff_f000, 0x2c0_0000)), apart, "there is a hole");
     }
 
     #[test]

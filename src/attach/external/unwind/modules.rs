@@ -57,13 +57,24 @@ struct ImageMappings<'a> {
     last: &'a MemoryMapping,
     end: u64,
     code: Option<&'a MemoryMapping>,
+    /// End of the anonymous code that follows the image. A program moves its code there for huge
+    /// pages; if the file goes on behind it, it is the image's.
+    anonymous_end: u64,
 }
 
 impl ImageMappings<'_> {
     fn continues_with(&self, mapping: &MemoryMapping) -> bool {
         let same_file = (self.first.device, self.first.inode) == (mapping.device, mapping.inode);
         let belongs = mapping.offset != 0 || self.shares_first_page_with(mapping);
-        mapping.inode != 0 && belongs && same_file && mapping.start - self.end <= MAX_GAP
+        let is_near = mapping.start - self.end <= MAX_GAP || self.goes_on_behind_anonymous_code(mapping);
+        mapping.inode != 0 && belongs && same_file && is_near
+    }
+
+    /// Returns whether a mapping of the same file is where it was before anonymous code took the
+    /// place of what lies between.
+    fn goes_on_behind_anonymous_code(&self, mapping: &MemoryMapping) -> bool {
+        let distance = mapping.start - self.last.start;
+        mapping.start == self.anonymous_end && mapping.offset.checked_sub(self.last.offset) == Some(distance)
     }
 
     /// Returns whether a mapping of offset 0 is a further segment of this image. A linker that does
@@ -84,14 +95,18 @@ fn images(maps: &ProcessMaps) -> Vec<ImageMappings<'_>> {
         let code = mapping.executable.then_some(mapping);
         match images.last_mut() {
             Some(image) if image.continues_with(mapping) => {
-                image.end = mapping.end;
+                (image.end, image.anonymous_end) = (mapping.end, mapping.end);
                 image.code = image.code.or(code);
                 if mapping.readable || mapping.executable {
                     image.last = mapping;
                 }
             }
             _ if mapping.inode != 0 || *mapping.path == *b"[vdso]" => {
-                images.push(ImageMappings { first: mapping, last: mapping, end: mapping.end, code });
+                let end = mapping.end;
+                images.push(ImageMappings { first: mapping, last: mapping, end, code, anonymous_end: end });
+            }
+            Some(image) if mapping.executable && mapping.start == image.anonymous_end => {
+                image.anonymous_end = mapping.end;
             }
             _ => {}
         }
@@ -180,4 +195,26 @@ fn ranges(maps: &ProcessMaps, has: impl Fn(&MemoryMapping) -> bool) -> Vec<(u64,
 fn contains(ranges: &[(u64, u64)], address: u64) -> bool {
     let next = ranges.partition_point(|range| range.1 <= address);
     ranges.get(next).is_some_and(|range| range.0 <= address)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Regression test: code that a program had moved to huge pages was code outside of images.
+    #[test]
+    fn anonymous_code_between_two_mappings_of_a_file_is_the_files() {
+        let found = |offset: u64| {
+            let text = format!(
+                "400000-600000 r--p 00000000 08:01 7 /opt/node\n\
+                 600000-800000 r-xp 00200000 08:01 7 /opt/node\n\
+                 800000-3000000 r-xp 00000000 00:00 0\n\
+                 3000000-3200000 r-xp {offset:08x} 08:01 7 /opt/node\n"
+            );
+            let maps = ProcessMaps::parse(text.as_bytes());
+            images(&maps).iter().map(|image| (image.first.start, image.end)).collect::<Vec<_>>()
+        };
+        assert_eq!(found(0x2c0_0000), [(0x40_0000, 0x320_0000)]);
+        assert_eq!(found(0x2c0_1000), [(0x40_0000, 0x80_0000), (0x300_0000, 0x320_0000)], "the file does not go on");
+    }
 }
