@@ -250,7 +250,13 @@ impl Player {
                 Some((id, lines.into_iter().map(resolved_line).collect()))
             });
             let frames = frames.collect();
-            return model.apply_generated(JitReply { process, frames, replaced: Vec::new(), is_last: false });
+            return model.apply_generated(JitReply {
+                process,
+                frames,
+                replaced: Vec::new(),
+                is_last: false,
+                unread_bytes: 0,
+            });
         }
         let path = Path::new(OsStr::from_bytes(&file.path)).to_path_buf();
         let file = ModuleFile { path, build_id: file.build_id, device: file.device, inode: file.inode };

@@ -43,6 +43,29 @@ fn generated_code_has_the_name_of_its_time() {
     assert!(watched.tables.contains("[JIT]"), "{}", watched.tables);
 }
 
+/// Regression test: from outside, the map of a program in another pid namespace was looked for by
+/// the pid that sigtop knows.
+#[test]
+fn generated_code_in_another_pid_namespace_is_named() {
+    let program = targets::c("generates");
+    let user = if nix::unistd::geteuid().is_root() { "" } else { "Ur" };
+    let unshare = ["unshare".to_owned(), format!("-{user}pfm"), "--mount-proc".to_owned()];
+    let probe = Command::new(&unshare[0]).args(&unshare[1..]).args(["mount", "-t", "tmpfs", "none", "/tmp"]).output();
+    if !probe.is_ok_and(|output| output.status.success()) {
+        return skip("unshare is not permitted");
+    }
+    let script = format!("mount -t tmpfs none /tmp && exec {} 0.4", text(&program));
+    let command: Vec<&str> = unshare.iter().map(String::as_str).chain(["sh", "-c", &script]).collect();
+    for engine in ["", "--engine external --budget 100%"] {
+        let watched = Batch::new(&format!("--hz 250 {engine}")).run(&command);
+        assert_eq!(watched.ran.code(), 0, "{}", watched.ran.err());
+        for wanted in ["first", "second"] {
+            let share = flat_share(&watched.raw, wanted);
+            assert!(share > 0.15, "{engine}: {share} in {wanted}\n{}", watched.tables);
+        }
+    }
+}
+
 /// The names are in the recording, with the version of the code: the program and its map are gone.
 #[test]
 fn recording_keeps_the_names_of_generated_code() {

@@ -6,6 +6,10 @@ use super::{SampleSource, SessionThread};
 use crate::profile::process::ProcessId;
 use crate::session::java_advice::JavaAdvice;
 use crate::symbols::jit::worker::{GeneratingProcess, JitReply, JitRequest};
+use crate::tally::measure;
+
+/// Number of bytes of a perf map that may be missing without a word: a line that is being written.
+const MAX_UNREAD_BYTES: u64 = 1 << 20;
 
 impl SessionThread {
     /// Sends requests for the names of generated code. Only a process can answer them: names of
@@ -26,6 +30,14 @@ impl SessionThread {
     /// Applies names of generated code.
     pub(super) fn apply_generated(&mut self, reply: JitReply) {
         self.generated.awaited = self.generated.awaited.saturating_sub(usize::from(reply.is_last));
+        if reply.is_last && reply.unread_bytes > MAX_UNREAD_BYTES {
+            let pid = self.model.profile.process(reply.process).pid;
+            self.warn(format!(
+                "the perf map of process {pid} is too large: {} of it were not read, and code that only they name is \
+                 [JIT]",
+                measure::bytes(reply.unread_bytes)
+            ));
+        }
         self.recorder.named_generated(&reply, &self.model.profile);
         self.model.apply_generated(reply);
     }

@@ -9,7 +9,7 @@ use std::io::{BufRead, BufReader, Read};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use nix::errno::Errno;
 use nix::fcntl::{OFlag, OpenHow, ResolveFlag, open, openat, openat2};
@@ -40,10 +40,21 @@ const TIME_PRECISION: Duration = Duration::from_secs(2);
 pub struct GeneratingProcess {
     /// The pid in the viewer's namespace.
     pub pid: u32,
-    /// The pid in the process's own namespace, by which it names its files.
+    /// The pid in the process's own namespace, by which it names its files. A sampler outside of
+    /// the namespace has only that of the viewer.
     pub own_pid: u32,
     /// The start time, in clock ticks since boot.
     pub start_ticks: u64,
+}
+
+impl GeneratingProcess {
+    /// Returns the identity with the pid of the innermost namespace, which the kernel tells as long
+    /// as the process lives.
+    pub(super) fn in_own_namespace(self) -> GeneratingProcess {
+        let innermost = |pids: &str| pids.split_whitespace().next_back()?.parse().ok();
+        let own_pid = status_field(self.pid, "NSpid:").and_then(|pids| innermost(&pids));
+        GeneratingProcess { own_pid: own_pid.filter(|_| self.own_pid == self.pid).unwrap_or(self.own_pid), ..self }
+    }
 }
 
 /// The format of a file.
@@ -58,6 +69,8 @@ pub(super) struct MapFile {
     format: MapFormat,
     map: CodeMap,
     position: u64,
+    /// Number of bytes behind the position when it was last read.
+    pub(super) unread_bytes: u64,
     /// The last bytes before the position.
     tail: Vec<u8>,
 }
@@ -80,13 +93,15 @@ impl MapFile {
     }
 
     fn new(file: File, format: MapFormat, position: u64) -> MapFile {
-        MapFile { file, format, map: CodeMap::default(), position, tail: Vec::new() }
+        MapFile { file, format, map: CodeMap::default(), position, unread_bytes: 0, tail: Vec::new() }
     }
 
-    /// Reads what was appended since the last call. Returns the addresses of new code.
-    pub(super) fn read_more(&mut self) -> Vec<(u64, u64)> {
+    /// Reads what was appended since the last call, as long as it is not `until`. Returns the
+    /// addresses of new code.
+    pub(super) fn read_more(&mut self, until: Instant) -> Vec<(u64, u64)> {
         let mut changed = Vec::new();
-        let length = self.file.metadata().map_or(0, |metadata| metadata.len()).min(MAX_FILE_BYTES);
+        let whole = self.file.metadata().map_or(0, |metadata| metadata.len());
+        let length = whole.min(MAX_FILE_BYTES);
         if length == self.position {
             return changed;
         }
@@ -97,7 +112,7 @@ impl MapFile {
             }
         }
         let mut wanted = CHUNK_BYTES;
-        while self.position < length {
+        while self.position < length && Instant::now() < until {
             let bytes = self.bytes_at(self.position, wanted.min((length - self.position) as usize));
             let used = match &mut self.format {
                 MapFormat::PerfMap => Ok(perf_map::read(&bytes, self.position, &mut self.map, &mut changed)),
@@ -114,7 +129,13 @@ impl MapFile {
                 Err(_) => break,
             }
         }
+        self.unread_bytes = whole.saturating_sub(self.position);
         changed
+    }
+
+    /// Whether there is more to read than the last time allowed.
+    pub(super) fn has_more(&self) -> bool {
+        self.unread_bytes > CHUNK_BYTES as u64 && self.position < MAX_FILE_BYTES
     }
 
     /// Whether the file still has the bytes that were read last.
@@ -167,11 +188,24 @@ pub(super) struct GeneratedCode {
 
 /// Returns the path of the jitdump that a process maps.
 fn mapped_jitdump(process: &GeneratingProcess) -> Option<PathBuf> {
-    let ending = format!("/jit-{}.dump", process.own_pid);
     let maps = BufReader::new(File::open(format!("/proc/{}/maps", process.pid)).ok()?.take(MAX_MAPS_BYTES));
-    let line = maps.split(b'\n').map_while(Result::ok).find(|line| line.ends_with(ending.as_bytes()))?;
-    let path = &line[line.iter().position(|&byte| byte == b'/')?..];
-    Some(PathBuf::from(std::ffi::OsStr::from_bytes(path)))
+    let mut lines = maps.split(b'\n').map_while(Result::ok);
+    let path = lines.find_map(|line| {
+        Some(line[line.iter().position(|&byte| byte == b'/')?..].to_vec())
+            .filter(|path| is_jitdump(path, process.own_pid))
+    })?;
+    Some(PathBuf::from(std::ffi::OsStr::from_bytes(&path)))
+}
+
+/// Whether the name of a file is that of the jitdump of a process: `jit-PID.dump`, and with the
+/// number of the thread `jit-TID-PID.dump`, which Bun writes.
+fn is_jitdump(path: &[u8], pid: u32) -> bool {
+    let name = path.rsplit(|&byte| byte == b'/').next().unwrap_or_default();
+    let numbers = name.strip_prefix(b"jit-").and_then(|name| name.strip_suffix(b".dump"));
+    let Some(numbers) = numbers.and_then(|numbers| std::str::from_utf8(numbers).ok()) else { return false };
+    let is_number = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
+    let (thread, process) = numbers.rsplit_once('-').unwrap_or(("0", numbers));
+    is_number(thread) && process == pid.to_string()
 }
 
 /// Opens a file below the root directory of a process, or of sigtop if the process is gone.
@@ -198,12 +232,16 @@ fn open_trusted(process: &GeneratingProcess, path: &Path) -> Option<File> {
 
 /// The effective user of a process, or of sigtop if the process is gone.
 fn owner(pid: u32) -> u32 {
-    let mut status = String::new();
-    let file = File::open(format!("/proc/{pid}/status"));
-    let read = file.and_then(|file| file.take(64 << 10).read_to_string(&mut status));
-    let ids = status.lines().find_map(|line| line.strip_prefix("Uid:")).filter(|_| read.is_ok());
+    let ids = status_field(pid, "Uid:");
     let effective = ids.and_then(|ids| ids.split_whitespace().nth(1)?.parse().ok());
     effective.unwrap_or_else(|| geteuid().as_raw())
+}
+
+/// Returns what follows a word at the start of a line of a process's status.
+fn status_field(pid: u32, name: &str) -> Option<String> {
+    let mut status = String::new();
+    File::open(format!("/proc/{pid}/status")).ok()?.take(64 << 10).read_to_string(&mut status).ok()?;
+    status.lines().find_map(|line| line.strip_prefix(name)).map(str::to_owned)
 }
 
 /// The time at which a process started.
@@ -230,6 +268,52 @@ mod tests {
         (GeneratingProcess { pid: std::process::id(), own_pid, start_ticks: 0 }, path)
     }
 
+    /// Bun writes one for each thread that generates code.
+    #[test]
+    fn jitdumps_have_the_pid_in_their_names() {
+        for name in ["/tmp/jit-12.dump", "/home/a/jit-4711-12.dump"] {
+            assert!(is_jitdump(name.as_bytes(), 12), "{name}");
+        }
+        for name in [
+            "/tmp/jit-112.dump",
+            "/tmp/jit-12-13.dump",
+            "/tmp/jit-a-12.dump",
+            "/tmp/jit--12.dump",
+            "/tmp/jit-.dump",
+            "/tmp/12.dump",
+        ] {
+            assert!(!is_jitdump(name.as_bytes(), 12), "{name}");
+        }
+    }
+
+    #[test]
+    fn a_process_in_no_other_namespace_has_one_pid() {
+        let own = GeneratingProcess { pid: std::process::id(), own_pid: std::process::id(), start_ticks: 0 };
+        assert_eq!(own.in_own_namespace(), own);
+        let known = GeneratingProcess { own_pid: 7, ..own };
+        assert_eq!(known.in_own_namespace(), known, "the agent tells it");
+    }
+
+    fn soon() -> Instant {
+        Instant::now() + Duration::from_secs(60)
+    }
+
+    /// Regression test: a map of 10 GB was read to its end before anything else.
+    #[test]
+    fn a_large_map_is_read_piece_by_piece() {
+        let (process, path) = process(3);
+        fs::write(&path, "1000 10 first\n").unwrap();
+        OpenOptions::new().write(true).open(&path).unwrap().set_len(10 << 30).unwrap();
+        let mut file = MapFile::perf_map(&process).expect("our own file");
+        assert_eq!((file.read_more(Instant::now()), file.has_more()), (Vec::new(), true), "no time is left");
+        while file.position == 0 {
+            file.read_more(Instant::now() + Duration::from_millis(1));
+        }
+        assert_eq!(name(&file, 0x1000).as_deref(), Some("first"));
+        assert!(file.has_more() && file.unread_bytes == (10 << 30) - file.position);
+        fs::remove_file(&path).unwrap();
+    }
+
     fn name(file: &MapFile, address: u64) -> Option<String> {
         file.find(address).map(|code| String::from_utf8(code.name).expect("text"))
     }
@@ -240,16 +324,16 @@ mod tests {
         assert!(MapFile::perf_map(&process).is_none());
         fs::write(&path, "1000 10 first\n2000 10 sec").unwrap();
         let mut file = MapFile::perf_map(&process).expect("our own file");
-        assert_eq!(file.read_more(), [(0x1000, 0x1010)]);
+        assert_eq!(file.read_more(soon()), [(0x1000, 0x1010)]);
         assert_eq!(name(&file, 0x2000), None, "half a line");
         OpenOptions::new().append(true).open(&path).unwrap().write_all(b"ond\n1000 8 third\n").unwrap();
-        assert_eq!(file.read_more(), [(0x2000, 0x2010), (0x1000, 0x1008)]);
+        assert_eq!(file.read_more(soon()), [(0x2000, 0x2010), (0x1000, 0x1008)]);
         let names = [0x1000, 0x1008, 0x200f].map(|address| name(&file, address));
         assert_eq!(names, ["third", "first", "second"].map(|name| Some(name.to_owned())));
-        assert_eq!(file.read_more(), []);
+        assert_eq!(file.read_more(soon()), []);
 
         fs::write(&path, "5000 10 other, and long enough to go on where the first ended\n").unwrap();
-        file.read_more();
+        file.read_more(soon());
         assert_eq!((name(&file, 0x1000), name(&file, 0x2000)), (None, None));
         assert!(name(&file, 0x5000).expect("a name").starts_with("other"));
         fs::remove_file(&path).unwrap();

@@ -22,6 +22,9 @@ const INTERVAL: Duration = Duration::from_millis(200);
 /// Least and greatest interval at which a process's maps are searched for a jitdump. Reading the
 /// maps of a large process takes milliseconds.
 const SEARCH: (Duration, Duration) = (Duration::from_millis(500), Duration::from_secs(30));
+/// Time for which a file that grows fast is read before other requests are answered, and at the end.
+const READ_TIME: Duration = Duration::from_millis(100);
+const LAST_READ_TIME: Duration = Duration::from_millis(800);
 /// Number of versions of an address. Code that is replaced more often keeps its last name.
 const MAX_VERSION: u16 = u16::MAX - 1;
 
@@ -49,6 +52,8 @@ pub struct JitReply {
     pub replaced: Vec<(u64, u16)>,
     /// Whether it answers the last request for the process.
     pub is_last: bool,
+    /// Number of bytes of its files that are not read yet.
+    pub unread_bytes: u64,
 }
 
 /// Starts the thread. It ends when `requests` is closed.
@@ -65,6 +70,7 @@ fn run(requests: &Receiver<JitRequest>, replies: &Sender<JitReply>) {
     loop {
         let next = match processes.is_empty() {
             true => requests.recv().map_err(|_| RecvTimeoutError::Disconnected),
+            false if processes.values().any(GeneratedNames::has_more) => requests.recv_timeout(Duration::ZERO),
             false => requests.recv_timeout(INTERVAL),
         };
         match next {
@@ -79,13 +85,13 @@ fn run(requests: &Receiver<JitRequest>, replies: &Sender<JitReply>) {
                 let gone: Vec<ProcessId> =
                     processes.iter().filter(|(_, names)| names.is_gone()).map(|(&process, _)| process).collect();
                 for (&process, names) in &mut processes {
-                    let reply = names.update(process);
+                    let reply = names.update(process, READ_TIME);
                     let has_news = !reply.frames.is_empty() || !reply.replaced.is_empty();
                     if has_news && replies.send(reply).is_err() {
                         return;
                     }
                 }
-                gone.iter().for_each(|process| drop(processes.remove(process)));
+                processes.retain(|process, names| names.has_more() || !gone.contains(process));
             }
             Err(RecvTimeoutError::Disconnected) => return,
         }
@@ -113,7 +119,7 @@ struct GeneratedNames {
 impl GeneratedNames {
     fn new(identity: GeneratingProcess) -> GeneratedNames {
         GeneratedNames {
-            identity,
+            identity: identity.in_own_namespace(),
             perf_map: None,
             jitdump: None,
             addresses: BTreeMap::new(),
@@ -123,7 +129,7 @@ impl GeneratedNames {
     }
 
     fn answer(&mut self, request: JitRequest) -> JitReply {
-        let mut reply = self.update(request.process);
+        let mut reply = self.update(request.process, if request.is_last { LAST_READ_TIME } else { READ_TIME });
         reply.is_last = request.is_last;
         for (frame, address, version) in request.frames {
             let function = self.function(address);
@@ -133,8 +139,9 @@ impl GeneratedNames {
         reply
     }
 
-    /// Reads what the files have more, and names the sampled addresses in it.
-    fn update(&mut self, process: ProcessId) -> JitReply {
+    /// Reads what the files have more, in this time, and names the sampled addresses in it.
+    fn update(&mut self, process: ProcessId, time: Duration) -> JitReply {
+        let until = Instant::now() + time;
         if self.perf_map.is_none() {
             self.perf_map = MapFile::perf_map(&self.identity);
         }
@@ -145,11 +152,12 @@ impl GeneratedNames {
         }
         let mut affected: BTreeSet<u64> = BTreeSet::new();
         for file in [&mut self.perf_map, &mut self.jitdump].into_iter().flatten() {
-            for (start, end) in file.read_more() {
+            for (start, end) in file.read_more(until) {
                 affected.extend(self.addresses.range(start..end).map(|(&address, _)| address));
             }
         }
-        let mut reply = JitReply { process, frames: Vec::new(), replaced: Vec::new(), is_last: false };
+        let unread_bytes = self.files().map(|file| file.unread_bytes).sum();
+        let mut reply = JitReply { process, frames: Vec::new(), replaced: Vec::new(), is_last: false, unread_bytes };
         for address in affected {
             let function = self.function(address);
             let Some(sampled) = self.addresses.get_mut(&address) else { continue };
@@ -172,13 +180,21 @@ impl GeneratedNames {
 
     /// The function at an address. A jitdump says more than a perf map.
     fn function(&self, address: u64) -> Option<ResolvedLine> {
-        let files = [&self.jitdump, &self.perf_map].into_iter().flatten();
-        let GeneratedCode { name, line } = files.into_iter().find_map(|file| file.find(address))?;
+        let GeneratedCode { name, line } = self.files().find_map(|file| file.find(address))?;
         let function = function_name::function(&name);
         Some(match line {
             Some((file, line)) => ResolvedLine { file: sanitize(&String::from_utf8_lossy(&file)), line, ..function },
             None => function,
         })
+    }
+
+    fn files(&self) -> impl Iterator<Item = &MapFile> {
+        [&self.jitdump, &self.perf_map].into_iter().flatten()
+    }
+
+    /// Whether the last reading of a file ended early.
+    fn has_more(&self) -> bool {
+        self.files().any(MapFile::has_more)
     }
 
     /// Whether the process has ended.
