@@ -20,6 +20,7 @@ use super::start::{Selection, attach_target, interrupt_channel, launch_target, s
 use crate::attach::launch::Stdio;
 use crate::profile::kernel_frames::KernelFrames;
 use crate::session::{Answer, Command, Facts, Notice, RecordingOptions, SavedFile, Session, TargetExit, WatchTarget};
+use crate::symbols::download::DownloadProgress;
 use crate::symbols::sanitize::sanitize;
 use crate::tally::measure;
 use crate::tui::OnQuit;
@@ -28,6 +29,10 @@ use crate::tui::OnQuit;
 const PROGRESS_INTERVAL_NS: u64 = 1_000_000_000;
 /// Maximum time to wait for symbols at the end.
 const MAX_SYMBOL_WAIT: Duration = Duration::from_secs(20);
+/// Maximum time for which no symbol and no byte of a download may arrive then.
+const MAX_SILENCE: Duration = Duration::from_secs(5);
+/// Time after which the wait for symbols is announced.
+const SILENT_WAIT: Duration = Duration::from_secs(1);
 /// Maximum time to wait for the end of a launched target after Ctrl-C, which it receives too.
 const MAX_EXIT_WAIT: Duration = Duration::from_secs(2);
 
@@ -139,13 +144,85 @@ struct RecordOutcome {
     left: Option<String>,
 }
 
+/// The wait for symbols at the end of a recording.
+struct SymbolWait {
+    since: Instant,
+    is_announced: bool,
+    /// The number of bytes of the running download, and when it changed.
+    downloaded: Option<(u64, Instant)>,
+}
+
+impl SymbolWait {
+    fn start(now: Instant) -> SymbolWait {
+        SymbolWait { since: now, is_announced: false, downloaded: None }
+    }
+
+    /// Updates it to the running download.
+    fn update(&mut self, download: Option<&DownloadProgress>, now: Instant) {
+        let bytes = download.map(|download| download.bytes);
+        self.downloaded = match (bytes, self.downloaded) {
+            (Some(bytes), Some((before, since))) if bytes == before => Some((bytes, since)),
+            (bytes, _) => bytes.map(|bytes| (bytes, now)),
+        };
+    }
+
+    /// Returns the time of the next change without an answer.
+    fn next(&self) -> Instant {
+        let announced = (!self.is_announced).then(|| self.since + SILENT_WAIT);
+        let silent = self.downloaded.map(|(_, since)| since + MAX_SILENCE);
+        [announced, silent].into_iter().flatten().fold(self.since + MAX_SYMBOL_WAIT, Instant::min)
+    }
+
+    /// Whether it is over at a time.
+    fn is_over(&self, now: Instant) -> bool {
+        let is_silent = self.downloaded.is_some_and(|(_, since)| now >= since + MAX_SILENCE);
+        is_silent || now >= self.since + MAX_SYMBOL_WAIT
+    }
+
+    /// Returns the sentence that announces it, once. `pending` are numbers of addresses: those that
+    /// have no name yet, and all.
+    fn announce(
+        &mut self,
+        pending: Option<(usize, usize)>,
+        download: Option<&DownloadProgress>,
+        now: Instant,
+    ) -> Option<String> {
+        if self.is_announced || now < self.since + SILENT_WAIT {
+            return None;
+        }
+        self.is_announced = true;
+        let reason = match (download, pending) {
+            (Some(download), _) => download.to_string(),
+            (None, Some((pending, all))) => format!("{pending} of {all} addresses have no name yet"),
+            (None, None) => "none has come yet".to_owned(),
+        };
+        let seconds = MAX_SYMBOL_WAIT.as_secs();
+        Some(format!("waiting for symbols, at most {seconds} s: {reason} (Ctrl-C saves without them)"))
+    }
+}
+
 /// Waits until the target ends, the time is over, or the user interrupts.
 fn wait_for_end(session: &Session, options: &RecordOptions) -> RecordOutcome {
     let mut outcome = RecordOutcome::default();
     let start = Instant::now();
     let mut deadline = options.duration.map(|duration| start + duration);
     let mut is_over = false;
+    let mut symbols: Option<SymbolWait> = None;
     loop {
+        let now = Instant::now();
+        if let Some(wait) = &mut symbols {
+            let facts = outcome.answer.as_ref().map(|answer| &answer.facts);
+            let download = facts.and_then(|facts| facts.download.as_ref());
+            wait.update(download, now);
+            let pending = facts.map(|facts| facts.symbolizing);
+            let sentence = wait.announce(pending, download, now).filter(|_| !options.quiet && options.symbols);
+            sentence.into_iter().for_each(|sentence| print_sentence(&sentence, options));
+            if wait.is_over(now) {
+                outcome.duration = options.duration;
+                break;
+            }
+            deadline = Some(wait.next());
+        }
         let timer = deadline.map_or_else(never, |at| after(at.saturating_duration_since(Instant::now())));
         select! {
             recv(session.notices) -> notice => match notice {
@@ -156,13 +233,12 @@ fn wait_for_end(session: &Session, options: &RecordOptions) -> RecordOutcome {
                     outcome.answer = Some(answer);
                 }
                 Ok(Notice::Banner(warning)) if !options.quiet => {
-                    let clear = if options.progress { "\r\x1b[K" } else { "" };
-                    print_progress(&format!("{clear}sigtop: {}\n", sanitize(&warning)));
+                    print_sentence(&warning, options);
                     outcome.warnings.push(warning);
                 }
                 Ok(Notice::Ended(exit)) => {
                     outcome.exit = Some(exit);
-                    deadline = Some(Instant::now() + MAX_SYMBOL_WAIT);
+                    symbols = symbols.or_else(|| Some(SymbolWait::start(Instant::now())));
                     is_over = true;
                 }
                 Ok(_) => {}
@@ -171,19 +247,22 @@ fn wait_for_end(session: &Session, options: &RecordOptions) -> RecordOutcome {
             recv(options.interrupt) -> signal => {
                 let is_second = outcome.signal.is_some();
                 outcome.signal = signal.ok();
-                if is_second || options.launched.is_none() || outcome.exit.is_some() {
+                if is_second || options.launched.is_none() || outcome.exit.is_some() || symbols.is_some() {
                     break;
                 }
                 deadline = Some(Instant::now() + MAX_EXIT_WAIT);
             }
             recv(timer) -> _ => {
+                if symbols.is_some() {
+                    continue;
+                }
                 outcome.duration = options.duration;
-                if is_over || !options.symbols {
+                if !options.symbols {
                     break;
                 }
                 // Samples from now on do not count, but symbols of the earlier ones do.
                 let _ = session.commands.send(Command::Freeze);
-                (is_over, deadline) = (true, Some(Instant::now() + MAX_SYMBOL_WAIT));
+                (is_over, symbols) = (true, Some(SymbolWait::start(Instant::now())));
                 continue;
             }
         }
@@ -202,6 +281,12 @@ fn wait_for_end(session: &Session, options: &RecordOptions) -> RecordOutcome {
     }
     let _ = session.commands.send(Command::Leave);
     outcome
+}
+
+/// Prints a sentence of its own line.
+fn print_sentence(sentence: &str, options: &RecordOptions) {
+    let clear = if options.progress { "\r\x1b[K" } else { "" };
+    print_progress(&format!("{clear}sigtop: {}\n", sanitize(sentence)));
 }
 
 /// Writes to stderr. A failed write is ignored: the recording continues.
@@ -240,5 +325,40 @@ fn summary(outcome: &RecordOutcome, saved: &SavedFile) -> String {
             format!("{samples} samples in {up}: {path} ({bytes}){unsampled}")
         }
         None => format!("saved {path} ({bytes})"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn downloading(bytes: u64) -> DownloadProgress {
+        DownloadProgress { file: "libc.so.6".to_owned(), bytes, size_bytes: None }
+    }
+
+    #[test]
+    fn a_silent_download_is_not_waited_for() {
+        let start = Instant::now();
+        let at = |seconds: u64| start + Duration::from_secs(seconds);
+        let mut wait = SymbolWait::start(start);
+        assert_eq!((wait.next(), wait.is_over(at(19)), wait.is_over(at(20))), (at(1), false, true));
+        wait.update(Some(&downloading(0)), at(0));
+        assert_eq!(wait.announce(Some((3, 9)), Some(&downloading(0)), start), None);
+        let sentence = wait.announce(Some((3, 9)), Some(&downloading(0)), at(1)).expect("it is time");
+        assert!(sentence.contains("at most 20 s: downloading debug information of libc.so.6 "), "{sentence}");
+        assert_eq!(wait.announce(Some((3, 9)), Some(&downloading(0)), at(2)), None, "once");
+        wait.update(Some(&downloading(0)), at(4));
+        assert_eq!((wait.next(), wait.is_over(at(4)), wait.is_over(at(5))), (at(5), false, true));
+        wait.update(Some(&downloading(1)), at(4));
+        assert_eq!((wait.next(), wait.is_over(at(8)), wait.is_over(at(9))), (at(9), false, true));
+        wait.update(None, at(8));
+        assert_eq!((wait.next(), wait.is_over(at(9))), (at(20), false), "no download is running");
+    }
+
+    #[test]
+    fn the_wait_says_how_many_names_are_missing() {
+        let start = Instant::now();
+        let sentence = SymbolWait::start(start).announce(Some((3, 9)), None, start + SILENT_WAIT);
+        assert!(sentence.is_some_and(|sentence| sentence.contains("3 of 9 addresses have no name yet")));
     }
 }
