@@ -128,7 +128,13 @@ pub fn symbolize_locations(profile: &mut SavedProfile, servers: Option<Debuginfo
         let addresses = locations
             .filter_map(|(index, location)| Some((FrameId(index as u32), binary.file_address(location.address)?)));
         let addresses: Vec<(FrameId, u64)> = addresses.collect();
-        requests.push(worker::SymbolRequest { module: ModuleId(index as u32), file: binary.file, pid: 0, addresses });
+        requests.push(worker::SymbolRequest {
+            module: ModuleId(index as u32),
+            file: binary.file,
+            pid: 0,
+            addresses,
+            recorded_at: None,
+        });
     }
     if requests.is_empty() {
         return Ok(Vec::new());

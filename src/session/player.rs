@@ -7,7 +7,7 @@ use std::ffi::OsStr;
 use std::io::{Cursor, Read};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
-use std::time::Duration;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use crossbeam_channel::{Receiver, bounded};
 
@@ -302,9 +302,16 @@ impl Player {
             let mut request = self.requests.pop_front()?;
             request.addresses.retain(|(id, _)| !self.named.contains(id));
             if !request.addresses.is_empty() {
-                return Some(SymbolRequest { pid: 0, ..request });
+                return Some(SymbolRequest { pid: 0, recorded_at: self.recorded_at(), ..request });
             }
         }
+    }
+
+    /// The time of the last played entry in UTC, if the recording tells when it was made.
+    fn recorded_at(&self) -> Option<SystemTime> {
+        let since_start_ns = self.at_ns.saturating_sub(self.about.started_ns);
+        let unix_ns = self.about.started_unix_ns.checked_add(since_start_ns)?;
+        (self.about.started_unix_ns > 0).then(|| UNIX_EPOCH + Duration::from_nanos(unix_ns))
     }
 
     /// Puts back a request that could not be sent yet.

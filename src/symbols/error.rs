@@ -37,6 +37,11 @@ pub enum Error {
         /// The file.
         path: PathBuf,
     },
+    /// It was changed after the recording, and there is no build id.
+    Newer {
+        /// The file.
+        path: PathBuf,
+    },
     /// It is the code of a kernel that does not run here, or that was started again since.
     OtherKernel,
     /// It is the code of the kernel, which does not tell its addresses to this user.
@@ -68,6 +73,7 @@ impl Error {
         | Error::Malformed { path, .. }
         | Error::Changed { path, .. }
         | Error::Replaced { path }
+        | Error::Newer { path }
         | Error::Nameless { path, .. }
         | Error::TooLarge { path, .. }) = &mut self
         else {
@@ -84,7 +90,7 @@ impl Error {
             Error::Unreadable { .. } => 0,
             Error::Malformed { .. } => 1,
             Error::TooLarge { .. } => 2,
-            Error::Replaced { .. } | Error::Nameless { .. } => 3,
+            Error::Replaced { .. } | Error::Newer { .. } | Error::Nameless { .. } => 3,
             Error::Changed { .. } | Error::OtherKernel | Error::HiddenKernel | Error::KernelCode => 4,
         }
     }
@@ -118,6 +124,14 @@ impl fmt::Display for Error {
                 write!(
                     f,
                     "{} was replaced since it was mapped: start the program anew to see its functions",
+                    name(path)
+                )
+            }
+            Error::Newer { path } => {
+                write!(
+                    f,
+                    "{} was changed after the recording, and has no build id to tell whether it is the same: record \
+                     with --symbols to keep names",
                     name(path)
                 )
             }

@@ -1,6 +1,7 @@
 //! Messages between the symbol threads and their users.
 
 use std::sync::Arc;
+use std::time::SystemTime;
 
 use super::assembly::Code;
 pub use super::resolved::ResolvedLine;
@@ -18,6 +19,8 @@ pub struct SymbolRequest {
     pub pid: u32,
     /// The addresses in the file.
     pub addresses: Vec<(FrameId, u64)>,
+    /// A time at which the recording knew the file; `None` for a process that runs.
+    pub recorded_at: Option<SystemTime>,
 }
 
 /// The state of the symbols of a file.

@@ -123,6 +123,7 @@ impl Names {
                         file: file.clone(),
                         pid: profile.modules.last_mapped_by(module),
                         addresses: Vec::new(),
+                        recorded_at: None,
                     });
                     request.addresses.push((id, address));
                     self.pending += 1;

@@ -12,6 +12,7 @@ use std::collections::HashMap;
 use std::io;
 use std::sync::Arc;
 use std::thread::{Builder, JoinHandle};
+use std::time::SystemTime;
 
 use crossbeam_channel::{Receiver, SendError, Sender, bounded, never, select, unbounded};
 
@@ -109,7 +110,7 @@ fn run(
         select! {
             recv(requests) -> request => match request {
                 Ok(request) => {
-                    let known = files.find(request.module, &request.file, request.pid, tasks);
+                    let known = files.find(request.module, (&request.file, request.pid, request.recorded_at), tasks);
                     if answer(request, known, &mut awaited, tasks, replies).is_none() {
                         return;
                     }
@@ -117,7 +118,7 @@ fn run(
                 Err(_) => {
                     // Who asks for no more names does not wait for a download, either.
                     for request in awaited.give_up() {
-                        let known = files.find(request.module, &request.file, request.pid, tasks);
+                        let known = files.find(request.module, (&request.file, request.pid, request.recorded_at), tasks);
                         if answer(request, known, &mut awaited, tasks, replies).is_none() {
                             return;
                         }
@@ -133,7 +134,7 @@ fn run(
                 let waiting = awaited.take(module);
                 waiting.first().into_iter().for_each(|request| files.forget(request.module));
                 for request in waiting {
-                    let known = files.find(request.module, &request.file, request.pid, tasks);
+                    let known = files.find(request.module, (&request.file, request.pid, request.recorded_at), tasks);
                     if answer(request, known, &mut awaited, tasks, replies).is_none() {
                         return;
                     }
@@ -141,7 +142,7 @@ fn run(
             }
             recv(asked) -> request => match request {
                 Ok(request) => {
-                    let known = files.find(request.module, &request.file, request.pid, tasks);
+                    let known = files.find(request.module, (&request.file, request.pid, None), tasks);
                     // Names may still be wanted if code is not.
                     let _ = answer_code(request, known, tasks, codes);
                 }
@@ -277,7 +278,11 @@ impl ModuleSymbols {
     }
 
     /// Reads the symbols of a file. Once it is known that there are line tables, calls `prepare`.
-    fn read(file: &ModuleFile, pid: u32, prepare: impl FnOnce()) -> Result<ModuleSymbols, Error> {
+    fn read(
+        file: &ModuleFile,
+        (pid, recorded_at): (u32, Option<SystemTime>),
+        prepare: impl FnOnce(),
+    ) -> Result<ModuleSymbols, Error> {
         if kallsyms::is_kernel(file) {
             let table = kallsyms::read(file)?;
             return Ok(ModuleSymbols {
@@ -288,6 +293,10 @@ impl ModuleSymbols {
             });
         }
         let elf = object::open(file, pid)?;
+        let is_newer = elf.modified().zip(recorded_at).is_some_and(|(modified, recorded)| modified > recorded);
+        if file.build_id.is_empty() && is_newer {
+            return Err(Error::Newer { path: file.path.clone() });
+        }
         let is_whole = elf.section(b".symtab").is_some() && dwarf::is_in(&elf);
         let debug = if is_whole { None } else { object::debug_file(&elf, file, pid) };
         let has_lines = dwarf::is_in(&elf) || debug.as_ref().is_some_and(dwarf::is_in);
@@ -311,18 +320,19 @@ struct SymbolCache {
 struct CachedSymbols {
     symbols: Result<ModuleSymbols, String>,
     pid: u32,
+    recorded_at: Option<SystemTime>,
     tries: u32,
     used_at: u64,
 }
 
 impl SymbolCache {
-    /// Returns the symbols of a file as process `pid` sees it, and reads them if necessary.
-    /// The thread behind `tasks` reads line tables meanwhile.
+    /// Returns the symbols of a file as process `pid` sees it, and reads them if necessary. If the
+    /// file has no build id, it must not have changed since it was recorded. The thread behind
+    /// `tasks` reads line tables meanwhile.
     fn find(
         &mut self,
         module: ModuleId,
-        file: &ModuleFile,
-        pid: u32,
+        (file, pid, recorded_at): (&ModuleFile, u32, Option<SystemTime>),
         tasks: &Sender<LineTask>,
     ) -> &Result<ModuleSymbols, String> {
         self.now += 1;
@@ -332,8 +342,9 @@ impl SymbolCache {
             earlier => {
                 // Without that thread there are no lines.
                 let prepare = || drop(tasks.send(LineTask::Prepare(module, file.clone(), pid)));
+                let recorded_at = recorded_at.or(earlier.as_ref().and_then(|earlier| earlier.recorded_at));
                 let read = || {
-                    catch_panic(|| ModuleSymbols::read(file, pid, prepare)).unwrap_or_else(|| {
+                    catch_panic(|| ModuleSymbols::read(file, (pid, recorded_at), prepare)).unwrap_or_else(|| {
                         Err(Error::Malformed { path: file.path.clone(), what: "its tables contradict each other" })
                     })
                 };
@@ -342,7 +353,7 @@ impl SymbolCache {
                     false => Err("the files of this machine are not read".to_owned()),
                 };
                 let tries = earlier.map_or(1, |earlier| earlier.tries + 1);
-                (CachedSymbols { symbols, pid, tries, used_at: 0 }, true)
+                (CachedSymbols { symbols, pid, recorded_at, tries, used_at: 0 }, true)
             }
         };
         if is_new {

@@ -76,7 +76,9 @@ impl Worker {
         let file = ModuleFile { path: self.path.clone(), build_id: Box::default(), device: 0, inode: 0 };
         let addresses: Vec<(FrameId, u64)> = (0..).map(FrameId).zip(addresses.iter().copied()).collect();
         let (mut left, mut lines) = (addresses.len(), 0);
-        self.requests.send(SymbolRequest { module: ModuleId(1), file, pid: 0, addresses }).expect("it runs");
+        self.requests
+            .send(SymbolRequest { module: ModuleId(1), file, pid: 0, addresses, recorded_at: None })
+            .expect("it runs");
         while left > 0 {
             let reply = self.replies.recv().expect("it answers");
             if reply.state != SymbolState::Reading {

@@ -3,13 +3,14 @@
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
+use std::time::Duration;
 
 use sigtop::profile::module::ModuleFile;
 use sigtop::symbols::worker::SymbolState;
 
 use crate::skips::are_installed;
 use crate::sources::{C, SHARED, SHARING};
-use crate::workshop::{Workshop, ask, ask_here, module};
+use crate::workshop::{Workshop, ask, ask_here, ask_recorded, module};
 
 /// Returns the message that says why there are no names.
 fn missing(state: &SymbolState) -> &str {
@@ -145,6 +146,30 @@ fn without_a_build_id_the_inode_must_be_the_same() {
         assert_eq!(known.state, SymbolState::Symbols);
     } else {
         assert!(missing(&known.state).contains("replaced"), "{:?}", known.state);
+    }
+}
+
+/// Regression test: a library without a build id that was built again lent its names to a recording
+/// of the old one.
+#[test]
+fn a_file_that_is_newer_than_the_recording_names_nothing_without_a_build_id() {
+    let shop = Workshop::new();
+    let (day, id) = (Duration::from_secs(86_400), "-Wl,--build-id=sha1");
+    for build_id in ["-Wl,--build-id=none", id] {
+        let path = shop.build("gcc", C, &["-O2", build_id], "app");
+        let outer = shop.symbol("app", "outer").start;
+        let identity = if build_id == id { shop.build_id("app") } else { Box::default() };
+        let file = ModuleFile { build_id: identity, ..module(&path) };
+        let modified = std::fs::metadata(&path).unwrap().modified().unwrap();
+        let after = ask_recorded(file.clone(), 0, [outer], Some(modified + day));
+        assert_eq!(after.names(outer), ["outer"]);
+        let before = ask_recorded(file, 0, [outer], Some(modified - day));
+        if build_id == id {
+            assert_eq!(before.names(outer), ["outer"], "it is the same");
+        } else {
+            assert!(before.lines[&outer].is_empty());
+            assert!(missing(&before.state).contains("was changed after the recording"), "{:?}", before.state);
+        }
     }
 }
 

@@ -24,7 +24,13 @@ fn survive(shop: &Workshop, files: impl Iterator<Item = Vec<u8>>, addresses: &[u
         let mut waiting: HashSet<FrameId> = asked.iter().map(|&(id, _)| id).collect();
         let module_id = ModuleId(index as u32);
         requests
-            .send(SymbolRequest { module: module_id, file: module(&path), pid: std::process::id(), addresses: asked })
+            .send(SymbolRequest {
+                module: module_id,
+                file: module(&path),
+                pid: std::process::id(),
+                addresses: asked,
+                recorded_at: None,
+            })
             .unwrap();
         let started = Instant::now();
         while !waiting.is_empty() {

@@ -6,6 +6,7 @@ use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::SystemTime;
 
 use object::{Object as _, ObjectSection as _, ObjectSymbol as _, SymbolKind};
 use sigtop::profile::module::{ModuleFile, ModuleId};
@@ -176,12 +177,22 @@ impl Known {
 
 /// Starts a worker and asks it about every address.
 pub(crate) fn ask(file: ModuleFile, pid: u32, addresses: impl IntoIterator<Item = u64>) -> Known {
+    ask_recorded(file, pid, addresses, None)
+}
+
+/// Asks about addresses of a recording, which knew the file at this time.
+pub(crate) fn ask_recorded(
+    file: ModuleFile,
+    pid: u32,
+    addresses: impl IntoIterator<Item = u64>,
+    recorded_at: Option<SystemTime>,
+) -> Known {
     let addresses: Vec<(FrameId, u64)> = (0..).map(FrameId).zip(addresses).collect();
     let asked: BTreeMap<FrameId, u64> = addresses.iter().copied().collect();
     let (requests, for_worker) = crossbeam_channel::unbounded();
     let (from_worker, replies) = crossbeam_channel::unbounded();
     let worker = worker::spawn(for_worker, from_worker).unwrap();
-    requests.send(SymbolRequest { module: ModuleId(7), file, pid, addresses }).unwrap();
+    requests.send(SymbolRequest { module: ModuleId(7), file, pid, addresses, recorded_at }).unwrap();
     drop(requests);
     let mut known = Known { state: SymbolState::Reading, lines: BTreeMap::new(), first: BTreeMap::new() };
     for SymbolReply { module, state, frames } in replies {
