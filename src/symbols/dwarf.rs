@@ -27,6 +27,23 @@ pub(super) fn is_in(elf: &Elf) -> bool {
     elf.section(SectionId::DebugInfo.name().as_bytes()).is_some()
 }
 
+/// Returns whether the debug information of a file has line tables. Nothing is unpacked.
+///
+/// # Errors
+/// A section is too large, so nothing of it is read.
+pub(super) fn has_line_tables(elf: &Elf) -> Result<bool, Error> {
+    let mut packed_bytes = 0;
+    for section in NEEDED.iter().filter_map(|id| elf.section(id.name().as_bytes())) {
+        let (is_packed, bytes) = elf.size(section)?;
+        packed_bytes += if is_packed { bytes } else { 0 };
+        let bytes = bytes.max(packed_bytes);
+        if bytes > MAX_BYTES {
+            return Err(Error::TooLarge { path: elf.path.clone(), bytes, limit_bytes: MAX_BYTES });
+        }
+    }
+    Ok(elf.section(SectionId::DebugLine.name().as_bytes()).is_some())
+}
+
 /// The debug sections of one file.
 pub(super) struct DebugSections {
     own: DwarfSections<DebugSection>,
@@ -67,27 +84,24 @@ impl DebugSections {
 fn open_all(elf: &Elf, limits: &Rc<SectionLimits>) -> Result<DwarfSections<DebugSection>, Error> {
     let mut file = None;
     DwarfSections::load(|id| match elf.section(id.name().as_bytes()) {
-        Some(section) if is_needed(id) => DebugSection::open(elf, &mut file, (id, section), limits),
+        Some(section) if NEEDED.contains(&id) => DebugSection::open(elf, &mut file, (id, section), limits),
         _ => Ok(DebugSection::default()),
     })
 }
 
-/// Whether a section has lines or inlined calls; others have types and variables.
-fn is_needed(id: SectionId) -> bool {
-    matches!(
-        id,
-        SectionId::DebugAbbrev
-            | SectionId::DebugAddr
-            | SectionId::DebugAranges
-            | SectionId::DebugInfo
-            | SectionId::DebugLine
-            | SectionId::DebugLineStr
-            | SectionId::DebugRanges
-            | SectionId::DebugRngLists
-            | SectionId::DebugStr
-            | SectionId::DebugStrOffsets
-    )
-}
+/// The sections that have lines or inlined calls; others have types and variables.
+const NEEDED: [SectionId; 10] = [
+    SectionId::DebugAbbrev,
+    SectionId::DebugAddr,
+    SectionId::DebugAranges,
+    SectionId::DebugInfo,
+    SectionId::DebugLine,
+    SectionId::DebugLineStr,
+    SectionId::DebugRanges,
+    SectionId::DebugRngLists,
+    SectionId::DebugStr,
+    SectionId::DebugStrOffsets,
+];
 
 /// The lines of one file by address.
 pub(super) struct DwarfLines<'a> {

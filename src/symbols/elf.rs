@@ -155,6 +155,13 @@ impl Elf {
         (!is_packed && is_inside).then(|| (file, section.offset(), section.size()))
     }
 
+    /// Whether a section is packed, and its uncompressed size.
+    pub(super) fn size(&self, section: &Section) -> Result<(bool, u64), Error> {
+        let malformed = |what| Error::Malformed { path: self.path.clone(), what };
+        let is_packed = section.header.sh_flags(ORDER).contains(elf::SHF_COMPRESSED);
+        Ok((is_packed, self.unpacked_size(section).map_err(malformed)?))
+    }
+
     /// The uncompressed size of a section.
     fn unpacked_size(&self, section: &Section) -> Result<u64, &'static str> {
         if !section.header.sh_flags(ORDER).contains(elf::SHF_COMPRESSED) {

@@ -157,7 +157,7 @@ impl fmt::Display for Error {
                 let (size, limit) = (bytes >> 20, limit_bytes >> 20);
                 write!(
                     f,
-                    "{} has {size} MiB of symbols and {limit} MiB are read: strip what it does not need",
+                    "{} has a table of {size} MiB and {limit} MiB are read: strip what it does not need",
                     name(path)
                 )
             }

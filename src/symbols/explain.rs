@@ -12,6 +12,7 @@ use std::path::{Path, PathBuf};
 use super::debug_packages;
 use super::download::DebuginfodClient;
 use super::dwarf;
+use super::elf::Elf;
 use super::error::{Error, catch_panic, hex};
 use super::object::{self, DebugFileCandidate, DebugFileSearch};
 use super::sanitize::sanitize;
@@ -45,6 +46,8 @@ pub enum LineSource {
     Own,
     /// Its debug file.
     Debug,
+    /// There are tables that are not read, for this reason.
+    Unreadable(String),
     /// There is none.
     Nothing,
 }
@@ -138,10 +141,15 @@ fn examine(file: &ModuleFile, pid: u32, servers: Option<&DebuginfodClient>) -> R
         let failure = servers.and_then(|servers| servers.failure(&elf.build_id()));
         looked.extend(failure.map(|why| ("debuginfod".to_owned(), why)));
     }
-    let lines = match () {
-        () if own.1 => LineSource::Own,
-        () if debug.as_ref().is_some_and(dwarf::is_in) => LineSource::Debug,
-        () => LineSource::Nothing,
+    let readable = |elf: &Elf, source| match dwarf::has_line_tables(elf) {
+        Ok(true) => source,
+        Ok(false) => LineSource::Nothing,
+        Err(error) => LineSource::Unreadable(error.about(&elf.path).to_string()),
+    };
+    let lines = match &debug {
+        _ if own.1 => readable(&elf, LineSource::Own),
+        Some(debug) if dwarf::is_in(debug) => readable(debug, LineSource::Debug),
+        _ => LineSource::Nothing,
     };
     let debug_file = debug.as_ref().map(|debug| shown(&debug.path, pid));
     let has_symbols = debug.as_ref().is_some_and(|debug| debug.section(b".symtab").is_some());
@@ -231,7 +239,7 @@ impl Explanation {
     /// Whether there are no better names.
     pub fn is_whole(&self) -> bool {
         matches!(self.names, NameSource::Own | NameSource::Debug | NameSource::Packed)
-            && self.lines != LineSource::Nothing
+            && matches!(self.lines, LineSource::Own | LineSource::Debug)
     }
 
     /// The findings as lines: a heading and a text.
@@ -269,9 +277,10 @@ impl Explanation {
         ));
         findings.push((
             "lines",
-            match self.lines {
+            match &self.lines {
                 LineSource::Own => "its own line tables".to_owned(),
                 LineSource::Debug => "the line tables of its debug file".to_owned(),
+                LineSource::Unreadable(why) => format!("none: {why}"),
                 LineSource::Nothing => "none: it has no line tables".to_owned(),
             },
         ));

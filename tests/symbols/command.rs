@@ -2,6 +2,7 @@
 
 use std::process::{Command, Output};
 
+use crate::skips::are_installed;
 use crate::sources::C;
 use crate::workshop::Workshop;
 
@@ -34,6 +35,24 @@ fn a_process_tells_all_its_files() {
     assert_eq!(files.first().copied(), executable.to_str(), "the executable is first");
     assert!(files.iter().any(|file| file.contains("libc.so")) && files.contains(&"[vdso]"), "{files:?}");
     assert_eq!(text.matches("  names ").count(), files.len(), "each says where its names are from\n{text}");
+}
+
+/// Regression test: both had `its own line tables`.
+#[test]
+fn line_tables_that_cannot_be_read_are_no_source() {
+    if !are_installed(&["objcopy"]) {
+        return;
+    }
+    let shop = Workshop::new();
+    shop.build("gcc", C, &["-g"], "program");
+    shop.run("objcopy", &["--remove-section=.debug_line", "program", "lineless"]);
+    shop.grow_section("program", "grown", ".debug_str", 5_000_000_000);
+    for (file, words) in
+        [("lineless", "none: it has no line tables"), ("grown", "has a table of 4768 MiB and 2048 MiB are read")]
+    {
+        let text = String::from_utf8(symbols(shop.path(file).to_str().expect("text")).stdout).expect("text");
+        assert!(text.contains(words) && !text.contains("its own line tables"), "{file}: {text}");
+    }
 }
 
 #[test]

@@ -144,6 +144,25 @@ impl Workshop {
         })
     }
 
+    /// Copies a file, and makes one of its sections this large: holes follow its content.
+    pub(crate) fn grow_section(&self, file: &str, output: &str, name: &str, size: u64) {
+        let mut bytes = std::fs::read(self.path(file)).expect("a file");
+        let index = self.read(file, |elf| elf.section_by_name(name).expect("a section").index().0);
+        let word = |bytes: &[u8], at: usize| u64::from_le_bytes(bytes[at..at + 8].try_into().expect("eight bytes"));
+        let header = word(&bytes, 0x28) as usize + 64 * index;
+        let content =
+            word(&bytes, header + 0x18) as usize..(word(&bytes, header + 0x18) + word(&bytes, header + 0x20)) as usize;
+        let start = bytes.len().next_multiple_of(4096);
+        let content = bytes[content].to_vec();
+        bytes[header + 0x18..header + 0x20].copy_from_slice(&(start as u64).to_le_bytes());
+        bytes[header + 0x20..header + 0x28].copy_from_slice(&size.to_le_bytes());
+        bytes.resize(start, 0);
+        bytes.extend(content);
+        std::fs::write(self.path(output), bytes).expect("a file");
+        let grown = std::fs::OpenOptions::new().write(true).open(self.path(output)).expect("a file");
+        grown.set_len(start as u64 + size).expect("a sparse file");
+    }
+
     pub(crate) fn build_id(&self, file: &str) -> Box<[u8]> {
         self.read(file, |elf| elf.build_id().expect("sound notes").expect("a build id").into())
     }
