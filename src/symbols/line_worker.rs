@@ -52,7 +52,8 @@ pub(super) struct LineJob {
 impl LineJob {
     /// Returns the last answer for all frames if there are no lines.
     pub(super) fn without_lines(self) -> SymbolReply {
-        let line = |symbol: Option<KnownSymbol>| symbol.map(|symbol| without_line(symbol.name)).into_iter().collect();
+        let line =
+            |symbol: Option<KnownSymbol>| symbol.map(|symbol| without_line(symbol.label())).into_iter().collect();
         let frames = self.frames.into_iter().map(|(id, _, symbol)| (id, line(symbol)));
         SymbolReply { module: self.module, state: self.state, frames: frames.collect() }
     }
@@ -175,7 +176,7 @@ fn answer_code(job: CodeJob, lines: &mut Option<DwarfLines<'_>>, codes: &Sender<
     let CodeJob { mut code, address, .. } = job;
     let mut places = Places::default();
     let name = Name { full: code.full.to_string(), short: code.short.to_string(), is_mangled: true };
-    let symbol = KnownSymbol { raw: Box::default(), name };
+    let symbol = KnownSymbol { raw: Box::default(), name, others: 0 };
     for instruction in &mut code.instructions {
         let Some(known) = lines else { break };
         let found = catch_panic(|| known.at(instruction.address, Some(&symbol)));
@@ -212,8 +213,10 @@ fn answer(
             *lines = None;
         }
         let found = found.filter(|found| !found.is_empty());
-        gathered
-            .push((id, found.unwrap_or_else(|| symbol.map(|symbol| without_line(symbol.name)).into_iter().collect())));
+        gathered.push((
+            id,
+            found.unwrap_or_else(|| symbol.map(|symbol| without_line(symbol.label())).into_iter().collect()),
+        ));
         let is_full = lines.is_some() && is_full();
         if is_full || since.elapsed() >= GATHER {
             since = Instant::now();

@@ -23,4 +23,22 @@ pub(super) struct KnownSymbol {
     pub(super) raw: Box<[u8]>,
     /// Its name.
     pub(super) name: Name,
+    /// Number of other functions that have the same code.
+    pub(super) others: usize,
+}
+
+impl KnownSymbol {
+    /// Returns the name, with the number of other functions at its address. The linker has folded
+    /// them into one, and which of them was called cannot be told.
+    pub(super) fn label(&self) -> Name {
+        let (Name { full, short, is_mangled }, others) = (&self.name, self.others);
+        match others {
+            0 => self.name.clone(),
+            _ => Name {
+                full: format!("{full} and {others} more at this address"),
+                short: format!("{short} +{others}"),
+                is_mangled: *is_mangled,
+            },
+        }
+    }
 }

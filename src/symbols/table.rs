@@ -23,10 +23,16 @@ use super::plt;
 /// Maximum size of the symbol tables of one file.
 pub(super) const MAX_BYTES: u64 = 512 << 20;
 
+/// Maximum number of other names of one function that are counted.
+const MAX_OTHERS: usize = 64;
+
 /// The functions of one file.
 pub(super) struct SymbolTable {
     /// The named ranges by address, without overlaps.
     ranges: Box<[SymbolRange]>,
+    /// Pairs of names, sorted: that of a function, and one of another function that the linker has
+    /// folded into it because their code is identical.
+    folded: Box<[(u32, u32)]>,
     /// The names, each terminated by a NUL.
     names: Box<[u8]>,
     is_full: bool,
@@ -109,7 +115,7 @@ impl SymbolTable {
             names.extend(name.iter().copied().filter(|&byte| byte != 0).chain([0]));
         }
         let symbol_bytes = names.len();
-        SymbolTable { ranges: ranges.into(), names: names.into(), is_full: true, symbol_bytes }
+        SymbolTable { ranges: ranges.into(), folded: Box::default(), names: names.into(), is_full: true, symbol_bytes }
     }
 
     /// The raw name of the function at an address.
@@ -123,6 +129,15 @@ impl SymbolTable {
         let index = self.ranges.partition_point(|range| range.start <= address).checked_sub(1)?;
         let range = self.ranges[index];
         (address < range.end).then(|| (range.start, range.end, string_at(&self.names, range.name)))
+    }
+
+    /// The raw names of other functions that have the code at an address, too.
+    pub(super) fn others(&self, address: u64) -> impl Iterator<Item = &[u8]> {
+        let index = self.ranges.partition_point(|range| range.start <= address).checked_sub(1);
+        let name = index.map_or(u32::MAX, |index| self.ranges[index].name);
+        let first = self.folded.partition_point(|&(folded, _)| folded < name);
+        let pairs = self.folded[first..].iter().take_while(move |&&(folded, _)| folded == name);
+        pairs.map(|&(_, other)| string_at(&self.names, other))
     }
 
     /// Counts the functions with a name.
@@ -139,7 +154,7 @@ impl SymbolTable {
 
     /// The memory it takes.
     pub(super) fn memory_bytes(&self) -> u64 {
-        (self.ranges.len() * size_of::<SymbolRange>() + self.names.len()) as u64
+        (self.ranges.len() * size_of::<SymbolRange>() + size_of_val(&*self.folded) + self.names.len()) as u64
     }
 
     /// Adds names for stubs that no symbol covers.
@@ -265,7 +280,8 @@ impl SymbolTableBuilder {
         sort(&mut self.endless, &names);
         let mut ranges = flatten(&self.sized);
         fill(&mut ranges, &self.endless, self.bounds);
-        SymbolTable { ranges: ranges.into(), names, is_full, symbol_bytes: 0 }
+        let folded = folded(&self.sized, &names);
+        SymbolTable { ranges: ranges.into(), folded, names, is_full, symbol_bytes: 0 }
     }
 }
 
@@ -281,6 +297,35 @@ fn sort(symbols: &mut [RawSymbol], names: &[u8]) {
         let by_text = || head(b).cmp(head(a)).then_with(|| b.name.cmp(&a.name));
         a.start.cmp(&b.start).then_with(|| b.rank.cmp(&a.rank)).then_with(by_text)
     });
+}
+
+/// Pairs of the names of different functions that have the same code. `symbols` are sorted.
+fn folded(symbols: &[RawSymbol], names: &[u8]) -> Box<[(u32, u32)]> {
+    let mut pairs = Vec::new();
+    for same in symbols.chunk_by(|a, b| a.start == b.start) {
+        let Some((best, others)) = same.split_last() else { continue };
+        let name = string_at(names, best.name);
+        let mut last: &[u8] = name;
+        let before = pairs.len();
+        for other in others.iter().rev().filter(|other| other.end == best.end && !other.rank.is_label) {
+            let text = string_at(names, other.name);
+            if text != last && pairs.len() - before < MAX_OTHERS && are_different(name, text) {
+                pairs.push((best.name, other.name));
+            }
+            last = text;
+        }
+    }
+    pairs.sort_unstable();
+    pairs.into()
+}
+
+/// Whether two names of the same code are those of different functions. Compilers give a
+/// constructor two names, and libraries give their functions several plain ones.
+fn are_different(a: &[u8], b: &[u8]) -> bool {
+    let is_mangled = |name: &[u8]| name.starts_with(b"_Z") || name.starts_with(b"_R");
+    let is_variant = |at: usize| matches!(a[..at].last(), Some(b'C' | b'D')) && a[at].is_ascii_digit();
+    let mut differences = a.iter().zip(b).enumerate().filter(|(_, (a, b))| a != b).map(|(at, _)| at);
+    is_mangled(a) && is_mangled(b) && (a.len() != b.len() || !differences.all(is_variant))
 }
 
 /// Symbols that may nest and overlap as ranges that do not: each address goes to the symbol that
@@ -411,7 +456,8 @@ mod tests {
     #[test]
     fn stubs_are_named_where_no_symbol_is() {
         let ranges = Box::new([SymbolRange { start: 16, end: 32, name: 0 }]);
-        let mut table = SymbolTable { ranges, names: Box::new(*b"real\0"), is_full: true, symbol_bytes: 5 };
+        let mut table =
+            SymbolTable { ranges, folded: Box::default(), names: Box::new(*b"real\0"), is_full: true, symbol_bytes: 5 };
         let stub = |start: u64, name: &[u8]| plt::PltStub { start, end: start + 16, name: name.into() };
         table.add_stubs(vec![stub(0, b"puts"), stub(16, b"exit"), stub(8, b"crossing"), stub(32, b"read")]);
         let names: Vec<&[u8]> = [0, 15, 16, 31, 32, 47].into_iter().filter_map(|address| table.name(address)).collect();
@@ -422,7 +468,13 @@ mod tests {
     #[test]
     fn functions_without_symbol_are_called_by_their_start() {
         let ranges = Box::new([SymbolRange { start: 0x20, end: 0x30, name: 0 }]);
-        let mut table = SymbolTable { ranges, names: Box::new(*b"real\0"), is_full: false, symbol_bytes: 5 };
+        let mut table = SymbolTable {
+            ranges,
+            folded: Box::default(),
+            names: Box::new(*b"real\0"),
+            is_full: false,
+            symbol_bytes: 5,
+        };
         table.add_nameless(&[(0x10, 0x28), (0x20, 0x30), (0x2c, 0x40), (0x40, 0x60), (0x50, 0x60)], "a.so");
         let name = |address| table.name(address).map(|name| String::from_utf8_lossy(name).into_owned());
         let names = [0xf, 0x10, 0x1f, 0x20, 0x2f, 0x30, 0x4f, 0x50, 0x5f, 0x60].map(name);

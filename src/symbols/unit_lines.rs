@@ -87,15 +87,18 @@ impl<'a> UnitLines<'a> {
                         _ => NameLanguage::C,
                     };
                     let symbol = symbol.filter(|_| is_outermost);
+                    // Any of the functions at this address may have been found.
+                    let folded = symbol.filter(|symbol| symbol.others > 0).map(KnownSymbol::label);
                     let name = self.name(address, (&raw, symbol), language, frame.dw_die_offset);
                     let symbol = symbol.map(|symbol| &symbol.name);
-                    Some(match symbol {
-                        Some(symbol) if is_internal_alias(&name, symbol) => symbol.clone(),
+                    Some(match (folded, symbol) {
+                        (Some(folded), _) => folded,
+                        (None, Some(symbol)) if is_internal_alias(&name, symbol) => symbol.clone(),
                         _ => prefer_symbol(name, symbol.filter(|_| is_cpp || is_rust), is_rust),
                     })
                 }
                 // Only the symbol table names the function.
-                None if is_outermost => symbol.map(|symbol| symbol.name.clone()),
+                None if is_outermost => symbol.map(KnownSymbol::label),
                 None => None,
             };
             let Some(Name { full, short, .. }) = name else { continue };

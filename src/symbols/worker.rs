@@ -204,7 +204,7 @@ fn answer(
         let named = addresses.iter().map(|&(id, address)| (id, address, symbols.symbol(address)));
         let named: Vec<_> = named.collect();
         let resolved =
-            |symbol: &Option<KnownSymbol>| symbol.iter().map(|symbol| without_line(symbol.name.clone())).collect();
+            |symbol: &Option<KnownSymbol>| symbol.iter().map(|symbol| without_line(symbol.label())).collect();
         let frames = named.iter().map(|(id, _, symbol)| (*id, resolved(symbol))).collect();
         let reply_state = if symbols.has_lines || is_awaited { SymbolState::Reading } else { state.clone() };
         replies.send(SymbolReply { module, state: reply_state, frames }).ok()?;
@@ -233,7 +233,13 @@ struct ModuleSymbols {
 
 impl ModuleSymbols {
     fn symbol(&self, address: u64) -> Option<KnownSymbol> {
-        self.table.name(address).map(|raw| KnownSymbol { name: self.names.name(raw), raw: raw.into() })
+        let raw = self.table.name(address)?;
+        let name = self.names.name(raw);
+        let mut others: Vec<String> = self.table.others(address).map(|raw| self.names.name(raw).full).collect();
+        others.retain(|other| *other != name.full);
+        others.sort_unstable();
+        others.dedup();
+        Some(KnownSymbol { name, raw: raw.into(), others: others.len() })
     }
 
     /// Returns the code of the function that contains an address, without lines.

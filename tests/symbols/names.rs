@@ -416,3 +416,39 @@ fn the_vdso_is_known() {
     let names: Vec<&str> = known.lines.values().flatten().map(|line| line.short.as_str()).collect();
     assert!(names.iter().any(|name| name.ends_with("clock_gettime")), "{names:?}");
 }
+
+/// Regression test: of functions that the linker has folded into one, one gave its name to the time
+/// of all, and nothing said so.
+#[test]
+fn functions_folded_into_one_are_counted() {
+    if !are_installed(&["g++", "ld.gold"]) {
+        return;
+    }
+    const FOLDED: (&str, &str) = (
+        "folded.cc",
+        "volatile unsigned sink;\n\
+         struct Both { Both(); int x; };\n\
+         __attribute__((noinline)) Both::Both() { sink = 3; }\n\
+         template <class T> __attribute__((noinline)) void outer(T *p, unsigned n)\n\
+         { for (unsigned i = 0; i < n; i++) sink = sink * 7 + *p + i; }\n\
+         extern \"C\" void many(void) { sink--; }\n\
+         extern \"C\" void alias_of_many(void) __attribute__((alias(\"many\")));\n\
+         int main(int c, char **) { Both b; int i = c; unsigned u = c; long l = c;\n\
+         outer(&i, 5); outer(&u, 6); outer(&l, 7); many(); alias_of_many(); return b.x; }\n",
+    );
+    let fold = ["-fno-ipa-icf", "-ffunction-sections", "-fuse-ld=gold", "-Wl,--icf=all"];
+    for flags in [&["-O1", "-g"][..], &["-O1"]] {
+        let shop = Workshop::new();
+        let path = shop.build("g++", FOLDED, &[flags, &fold].concat(), "app");
+        let start = |name: &str| shop.symbol("app", name).start;
+        let (int, unsigned) = (start("_Z5outerIiEvPT_j"), start("_Z5outerIjEvPT_j"));
+        assert_eq!(int, unsigned, "the linker folds them");
+        let both = start("_ZN4BothC1Ev");
+        let addresses = [int, start("_Z5outerIlEvPT_j"), both, start("many")];
+        let known = ask_here(&path, addresses);
+        let shown = addresses.map(|address| known.names(address).join(" in "));
+        assert_eq!(shown, ["outer +1", "outer", "Both::Both", "many"].map(str::to_owned), "{flags:?}");
+        let full = &known.lines[&int][0].full;
+        assert!(full.starts_with("void outer<") && full.ends_with(" and 1 more at this address"), "{full}");
+    }
+}

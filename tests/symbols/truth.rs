@@ -43,6 +43,8 @@ fn base(path: &str) -> &str {
 /// The last component of a name without parameters and generic arguments. Each tool has its own way
 /// to write a lambda or a closure.
 fn brief(name: &str) -> String {
+    let name =
+        name.strip_suffix(" more at this address").and_then(|name| name.rsplit_once(" and ")).map_or(name, |it| it.0);
     let braces = name.replace("$u7b$", "{").replace("$u7d$", "}").replace("{{vtable.shim}}", "");
     let name = braces.replace("(anonymous namespace)::", "").replace("$LT$", "<").replace("$GT$", ">");
     let (mut outside, mut depth) = (String::new(), 0u32);
