@@ -9,7 +9,8 @@
 //! stripped file without a size name nothing. Of nested symbols the innermost counts.
 //!
 //! Functions of a stripped file without a symbol are known from its unwind tables. They are called
-//! by the place where they start, `libc.so.6+0x1050`, so that each is one row.
+//! by the place where they start, `libc.so.6+0x1050`, so that each is one row. Assembly has no
+//! entry there; what lies between two functions is one row, too.
 
 use object::elf::{self, Sym64};
 use object::{LittleEndian, pod};
@@ -19,10 +20,15 @@ use super::eh_frame_hdr;
 use super::elf::{Elf, ORDER, string_at};
 use super::error::Error;
 use super::plt;
+use crate::arch;
 
 /// Maximum size of the symbol tables of one file.
 pub(super) const MAX_BYTES: u64 = 512 << 20;
 
+/// Alignment of functions in files.
+const FUNCTION_ALIGNMENT: u64 = 16;
+/// Maximum length of padding between functions.
+const MAX_PADDING: u64 = 4096;
 /// Maximum number of other names of one function that are counted.
 const MAX_OTHERS: usize = 64;
 
@@ -99,7 +105,15 @@ impl SymbolTable {
         table.symbol_bytes = table.names.len();
         // A full table leaves out what has no function, such as padding.
         if full.is_none() {
-            table.add_nameless(&eh_frame::functions(file), module);
+            let functions = eh_frame::functions(file);
+            table.add_nameless(&functions, module);
+            if !functions.is_empty() {
+                let code = file.sections().iter().filter(|section| section.is_code());
+                let is_padding = |start, end| {
+                    end - start <= MAX_PADDING && file.code(start, end).is_ok_and(|code| arch::is_padding(&code))
+                };
+                table.add_gaps(code.map(|section| (section.address(), section.end())), module, is_padding);
+            }
         }
         Ok(table)
     }
@@ -204,6 +218,45 @@ impl SymbolTable {
         ranges.sort_by_key(|range| range.start);
         self.names = names.into();
         self.ranges = ranges.into();
+    }
+}
+
+impl SymbolTable {
+    /// Adds the code between functions of the unwind tables, in these sections: assembly without
+    /// tables. Each gap is called by its first aligned address. What is shorter is padding.
+    fn add_gaps(
+        &mut self,
+        sections: impl Iterator<Item = (u64, u64)>,
+        module: &str,
+        is_padding: impl Fn(u64, u64) -> bool,
+    ) {
+        let mut names = std::mem::take(&mut self.names).into_vec();
+        let mut gaps = Vec::new();
+        for (start, end) in sections {
+            let first = self.ranges.partition_point(|range| range.end <= start);
+            let inside = self.ranges[first..].iter().take_while(|range| range.start < end);
+            let mut cursor = start;
+            for (next, after) in inside.map(|range| (range.start, range.end)).chain([(end, end)]) {
+                let aligned = cursor.checked_next_multiple_of(FUNCTION_ALIGNMENT).unwrap_or(u64::MAX);
+                let Ok(name) = u32::try_from(names.len()) else { break };
+                let is_long = aligned.checked_add(FUNCTION_ALIGNMENT).is_some_and(|least| least <= next);
+                if is_long && !is_padding(cursor, next) {
+                    names.extend(format!("{module}+{aligned:#x}\0").into_bytes());
+                    gaps.push(SymbolRange { start: cursor, end: next, name });
+                }
+                cursor = cursor.max(after);
+            }
+        }
+        let mut ranges = [std::mem::take(&mut self.ranges).into_vec(), gaps].concat();
+        ranges.sort_by_key(|range| range.start);
+        // The sections of a damaged file may overlap.
+        let mut end = 0;
+        ranges.retain(|range| {
+            let keep = range.start >= end;
+            end = if keep { range.end } else { end };
+            keep
+        });
+        (self.names, self.ranges) = (names.into(), ranges.into());
     }
 }
 
@@ -396,6 +449,24 @@ mod tests {
         let mut symbols: Vec<RawSymbol> = symbols.iter().map(symbol).collect();
         sort(&mut symbols, &[]);
         flatten(&symbols).iter().map(|range| (range.start, range.end, range.name)).collect()
+    }
+
+    /// Regression test: each address of assembly in a stripped file was a row of its own.
+    #[test]
+    fn code_between_functions_is_one_row() {
+        let range = |start, end| SymbolRange { start, end, name: 0 };
+        let ranges = Box::new([range(0x1000, 0x1035), range(0x1040, 0x1044), range(0x1100, 0x1120)]);
+        let names = Box::new(*b"real\0");
+        let mut table = SymbolTable { ranges, folded: Box::default(), names, is_full: false, symbol_bytes: 5 };
+        table.add_gaps([(0x1000, 0x1200), (0x3000, 0x3010), (0x4000, 0x4040)].into_iter(), "a", |start, _| {
+            start == 0x4000
+        });
+        let name = |address| table.name(address).map(|name| String::from_utf8_lossy(name).into_owned());
+        let found = [0x1034, 0x1038, 0x1044, 0x10ff, 0x1100, 0x1120, 0x11ff, 0x1200, 0x3004, 0x4010].map(name);
+        let (real, first, second, third) = (Some("real"), Some("a+0x1050"), Some("a+0x1120"), Some("a+0x3000"));
+        let expected = [real, None, first, first, real, second, second, None, third, None];
+        assert_eq!(found.each_ref().map(|name| name.as_deref()), expected);
+        assert_eq!(table.functions(), 1);
     }
 
     #[test]
