@@ -24,10 +24,10 @@ pub(super) struct CodeRanges {
     bases: RefCell<BTreeMap<u32, u32>>,
 }
 
-/// How addresses in a section of debug information are read.
+/// The way in which addresses in a section of debug information are read.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum AddressUse {
-    /// As they are: many are offsets.
+    /// They are not changed: many are offsets.
     #[default]
     Any,
     /// They are starts or ends of code.
@@ -37,7 +37,7 @@ pub(super) enum AddressUse {
 }
 
 impl AddressUse {
-    /// How addresses in the section `id` are read.
+    /// The way in which addresses in the section `id` are read.
     pub(super) fn in_section(id: SectionId) -> AddressUse {
         match id {
             SectionId::DebugInfo => AddressUse::CodeOrBase,

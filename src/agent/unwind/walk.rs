@@ -1,10 +1,10 @@
 //! Walks a stack: from the registers of the interrupted code to the thread's first frame.
 //!
 //! Code with unwind tables is unwound exactly, by their rules. Code without (made at run time, or
-//! assembly without annotations) is unwound by frame pointers as long as they lead to code and past
-//! no caller ([`generated`]). The depth of a walk is limited, and the stack pointer must grow, except in the step from a signal
-//! handler to the interrupted code. A walk that does not reach the thread's first frame sets
-//! [`flag::TRUNCATED`].
+//! assembly without annotations) is unwound by the call that names it ([`gaps`]), and by frame
+//! pointers as long as they lead to code and past no caller ([`generated`]). The depth of a walk is
+//! limited, and the stack pointer must grow, except in the step from a signal handler to the
+//! interrupted code. A walk that does not reach the thread's first frame sets [`flag::TRUNCATED`].
 
 use alloc::boxed::Box;
 

@@ -22,7 +22,8 @@ const INTERVAL: Duration = Duration::from_millis(200);
 /// Least and greatest interval at which a process's maps are searched for a jitdump. Reading the
 /// maps of a large process takes milliseconds.
 const SEARCH: (Duration, Duration) = (Duration::from_millis(500), Duration::from_secs(30));
-/// Time for which a file that grows fast is read before other requests are answered, and at the end.
+/// Time for which a file that grows fast is read before other requests are answered; the second is
+/// for the end.
 const READ_TIME: Duration = Duration::from_millis(100);
 const LAST_READ_TIME: Duration = Duration::from_millis(800);
 /// Number of versions of an address. Code that is replaced more often keeps its last name.
