@@ -89,7 +89,7 @@ fn errors_have_line_column_and_remedy() {
         ("[defaults]\n  widnow = 3", 2, 3, "did you mean `window`?"),
         ("[defaults]\nwindow = '2m'", 2, 10, "at most 60s"),
         ("[defaults]\nhz = 'fast'", 2, 6, "expected a number"),
-        ("[defaults]\nhz = 1000000", 2, 6, "20000 Hz"),
+        ("[defaults]\nhz = 1000000", 2, 6, "20 000 Hz"),
         ("[defaults]\nhz = 99\nperiod = '1ms'", 3, 10, "use one of them"),
         ("[defaults]\nmouse = 'yes'", 2, 9, "true or false"),
         ("defaults = 3", 1, 1, "write [defaults]"),

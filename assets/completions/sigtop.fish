@@ -282,7 +282,7 @@ complete -c sigtop -n "__fish_sigtop_using_subcommand record" -s d -l duration -
 complete -c sigtop -n "__fish_sigtop_using_subcommand record" -l on-quit -d 'Action on a launched program that still runs when the recording stops [default: leave]' -r -f -a "ask\t'ask what to do'
 end\t'terminate the program'
 leave\t'detach and leave it running'"
-complete -c sigtop -n "__fish_sigtop_using_subcommand record" -s p -l pid -d 'Attach to these processes, by PID or name; they must have been started with the agent' -r
+complete -c sigtop -n "__fish_sigtop_using_subcommand record" -s p -l pid -d 'Attach to these processes, by PID or name; without the agent, they are sampled from outside' -r
 complete -c sigtop -n "__fish_sigtop_using_subcommand record" -l clock -d 'Sampling clock: CPU time, wall-clock time of all threads, or memory: allocated bytes, or those of them that are not freed yet [default: cpu]' -r -f -a "cpu\t'CPU time, user and system (ITIMER_PROF)'
 wall\t'wall-clock time, sleeping threads included (ITIMER_REAL)'
 user\t'user CPU time, only with setitimer(2) (ITIMER_VIRTUAL)'

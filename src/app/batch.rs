@@ -8,8 +8,9 @@ use std::time::{Duration, Instant};
 use crossbeam_channel::{Receiver, after, never, select};
 
 use super::leave::leave_program;
+use super::progress::ProgressLine;
 use crate::link::wire::{Clock, LossCause};
-use crate::pprof::live_top::{TopHeader, TopLimits, columns_before_name, inline_mark, write_top};
+use crate::pprof::live_top::{TopHeader, TopLimits, columns_before_name, inline_mark, write_rows, write_top};
 use crate::session::{Answer, Command, Notice, Session, TargetExit};
 use crate::symbols::sanitize::sanitize;
 use crate::tally::top::TopTable;
@@ -38,6 +39,8 @@ pub(super) struct BatchOptions {
     pub(super) names: NameStyle,
     /// The pid of a launched target, and its fate if the watch ends first.
     pub(super) launched: Option<(u32, OnQuit)>,
+    /// The progress of a replay, which is shown until the first table.
+    pub(super) progress: Option<ProgressLine>,
 }
 
 /// The end of a watch with tables.
@@ -117,7 +120,13 @@ pub(super) fn run(session: &Session, mut options: BatchOptions) -> io::Result<Ba
         let timer = next.map_or_else(never, |next| after(next.saturating_duration_since(Instant::now())));
         select! {
             recv(session.notices) -> notice => match notice {
-                Ok(Notice::Answer(answer)) => latest = Some(answer),
+                Ok(Notice::Answer(answer)) => {
+                    // Until then, the progress is that of reading.
+                    if let Some(progress) = options.progress.as_ref().filter(|_| is_played) {
+                        progress.state().set_symbolizing(answer.facts.symbolizing);
+                    }
+                    latest = Some(answer);
+                }
                 Ok(Notice::Banner(warning)) if !options.quiet => {
                     // A warning that cannot be written does not end the watch.
                     let _ = options.sink.write_warning(&sanitize(&warning));
@@ -145,6 +154,7 @@ pub(super) fn run(session: &Session, mut options: BatchOptions) -> io::Result<Ba
                 }
                 due = options.interval.map(|interval| Instant::now() + interval);
                 if let Some(answer) = &latest {
+                    options.progress = None;
                     let mut table = (*answer.window).clone();
                     fit_row_names(answer, &mut table, usize::MAX, options.names, options.sink.columns());
                     options.sink.write(&format_table(answer, &table, &TopLimits::default()))?;
@@ -163,6 +173,7 @@ pub(super) fn run(session: &Session, mut options: BatchOptions) -> io::Result<Ba
             break;
         }
     }
+    options.progress = None;
     let still_runs = match options.launched {
         Some((pid, on_quit)) if exit.is_none() => leave_program(session, pid, on_quit),
         _ => None,
@@ -231,6 +242,19 @@ pub(super) fn fit_row_names(answer: &Answer, table: &mut TopTable, rows: usize, 
 
 /// Formats one of an answer's tables as `pprof -top` does.
 pub(super) fn format_table(answer: &Answer, table: &TopTable, limits: &TopLimits) -> String {
+    let mut out = String::new();
+    write_top(&mut out, &header(answer, table), table, limits);
+    out
+}
+
+/// Formats the rows alone.
+pub(super) fn format_rows(answer: &Answer, table: &TopTable, limits: &TopLimits) -> String {
+    let mut out = String::new();
+    write_rows(&mut out, &header(answer, table), table, limits);
+    out
+}
+
+fn header<'a>(answer: &'a Answer, table: &TopTable) -> TopHeader<'a> {
     let facts = &answer.facts;
     let is_total = table.samples == answer.total.samples;
     let duration = match facts.window_ns {
@@ -238,7 +262,7 @@ pub(super) fn format_table(answer: &Answer, table: &TopTable, limits: &TopLimits
         _ => facts.up,
     };
     let file = facts.command.split_whitespace().next().unwrap_or("");
-    let header = TopHeader {
+    TopHeader {
         file: file.rsplit('/').next().unwrap_or(file),
         clock: facts.clock,
         // A saved profile may not contain its duration.
@@ -247,8 +271,5 @@ pub(super) fn format_table(answer: &Answer, table: &TopTable, limits: &TopLimits
         lost_ns: if is_total { facts.losses.lost_weight(facts.clock) } else { [0; LossCause::ALL.len()] },
         filters: &answer.question.filters,
         sort: answer.question.sort,
-    };
-    let mut out = String::new();
-    write_top(&mut out, &header, table, limits);
-    out
+    }
 }

@@ -1,13 +1,16 @@
 //! Checks that the first word after the options is meant as a program, so that a misspelled
 //! subcommand is not executed.
 
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
+use std::path::Path;
 
 use clap::CommandFactory;
+use nix::unistd::{AccessFlags, eaccess};
 
 use super::args::Cli;
 use super::failure::Failure;
-use crate::attach::program;
+use crate::attach::proc::ProcStat;
+use crate::attach::{program, quote_command};
 use crate::keyword::did_you_mean::did_you_mean;
 
 /// Words of other profilers that are no subcommands, and how sigtop does the same.
@@ -31,6 +34,17 @@ const OTHER_WAYS: [(&[&str], &str); 8] = [
     (&["diff", "compare"], "to compare profiles: sigtop report --diff-base BEFORE AFTER; on the screen, press d"),
 ];
 
+/// Interpreters of scripts, by extension.
+const INTERPRETERS: [(&[&str], &str); 7] = [
+    (&["py"], "python3"),
+    (&["js", "mjs", "cjs"], "node"),
+    (&["rb"], "ruby"),
+    (&["pl"], "perl"),
+    (&["php"], "php"),
+    (&["lua"], "lua"),
+    (&["sh", "bash"], "bash"),
+];
+
 /// Whether the command line contains `--`. What follows it is always a program.
 pub(super) fn has_dashes() -> bool {
     std::env::args_os().any(|argument| argument == "--")
@@ -45,7 +59,14 @@ pub(super) fn check_is_program(word: &OsString) -> Result<(), Failure> {
         return Ok(());
     }
     let other_way = word.to_str().and_then(find_other_way);
-    if is_program(word) && other_way.is_none() {
+    let is_program = is_program(word);
+    let is_path = word.as_encoded_bytes().contains(&b'/');
+    if (!is_program || is_path)
+        && let Some(sentence) = explain_process(word).or_else(|| explain_script(word, std::env::args_os().skip(1)))
+    {
+        return Err(Failure::new(Failure::USAGE, sentence));
+    }
+    if is_program && other_way.is_none() {
         return Ok(());
     }
     let word = word.to_string_lossy();
@@ -60,6 +81,29 @@ pub(super) fn check_is_program(word: &OsString) -> Result<(), Failure> {
         None => format!("`{word}` is neither a subcommand nor a program on the PATH; see sigtop --help"),
     };
     Err(Failure::new(Failure::USAGE, message))
+}
+
+/// Explains a number that is the pid of a process.
+fn explain_process(word: &OsStr) -> Option<String> {
+    let pid: u32 = word.to_str()?.parse().ok()?;
+    ProcStat::of(pid).is_ok().then(|| format!("{pid} is a running process: sigtop --pid {pid}"))
+}
+
+/// Explains a script that cannot be executed, if its extension tells the interpreter. `arguments`
+/// are those of the command line.
+fn explain_script(word: &OsStr, arguments: impl Iterator<Item = OsString>) -> Option<String> {
+    let path = Path::new(word);
+    let extension = path.extension()?.to_str()?;
+    let (_, interpreter) = INTERPRETERS.iter().find(|(extensions, _)| extensions.contains(&extension))?;
+    let is_executable = eaccess(path, AccessFlags::X_OK).is_ok();
+    if !path.is_file() || (is_executable && word.as_encoded_bytes().contains(&b'/')) {
+        return None;
+    }
+    let mut arguments: Vec<OsString> = arguments.collect();
+    let at = arguments.iter().position(|argument| argument == word)?;
+    arguments.splice(at..at, ["--".into(), (*interpreter).into()]);
+    let how = if is_executable { "is not on the PATH" } else { "is not executable" };
+    Some(format!("{} {how}: sigtop {}", path.display(), quote_command(&arguments)))
 }
 
 fn find_other_way(word: &str) -> Option<&'static str> {

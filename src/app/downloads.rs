@@ -1,25 +1,21 @@
 //! Downloads of debug information for subcommands that print and end: whether the user allows them,
-//! their progress on a terminal, and a time limit.
+//! a time limit, and the progress of the subcommand on a terminal.
 
-use std::io::{IsTerminal, Write, stderr};
-use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
-use std::thread::{Builder, JoinHandle};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use super::args::{ConfigArgs, SymbolArgs, WatchArgs};
 use super::failure::{Failure, print_message};
+use super::progress::{ProgressLine, ProgressState};
 use super::settings::apply_config;
 use crate::symbols::download::DebuginfodClient;
 
 /// Maximum time for all downloads of one run.
 pub(super) const MAX_TIME: Duration = Duration::from_secs(300);
-/// Interval at which progress is shown.
-const INTERVAL: Duration = Duration::from_millis(200);
 
 /// The downloads of one run.
 pub(super) struct Downloads {
     client: Option<DebuginfodClient>,
-    progress: Option<(Sender<()>, JoinHandle<()>)>,
+    progress: ProgressLine,
 }
 
 impl Downloads {
@@ -35,16 +31,11 @@ impl Downloads {
             Some(problem) if symbols.debuginfod => return Err(Failure::new(Failure::INTERNAL, problem)),
             Some(problem) => {
                 print_message(problem);
-                return Ok(Downloads { client: None, progress: None });
+                return Ok(Downloads { client: None, progress: ProgressLine::start(false, None) });
             }
             None => {}
         }
-        let progress = client.clone().and_then(|client| {
-            let (end, ended) = channel();
-            let show =
-                move || show_progress(&client, &|| ended.recv_timeout(INTERVAL) == Err(RecvTimeoutError::Timeout));
-            Some((end, Builder::new().name("progress".to_owned()).spawn(show).ok()?))
-        });
+        let progress = ProgressLine::start(false, client.clone().map(|client| (client, MAX_TIME)));
         Ok(Downloads { client, progress })
     }
 
@@ -53,41 +44,15 @@ impl Downloads {
         self.client.as_ref()
     }
 
+    /// Where the subcommand says what it does.
+    pub(super) fn progress(&self) -> &ProgressState {
+        self.progress.state()
+    }
+
     /// Ends them, and says in one sentence what was not downloaded.
     pub(super) fn finish(mut self) {
-        self.clear_progress();
+        self.progress.clear();
         let failures = self.client.as_ref().and_then(DebuginfodClient::failures);
         failures.into_iter().for_each(|failures| print_message(&failures));
-    }
-
-    /// Ends the line of the progress, so that other text can follow.
-    fn clear_progress(&mut self) {
-        if let Some((end, thread)) = self.progress.take() {
-            drop(end);
-            let _ = thread.join();
-        }
-    }
-}
-
-impl Drop for Downloads {
-    fn drop(&mut self) {
-        self.clear_progress();
-    }
-}
-
-/// Shows the progress in one line while `goes_on`, and stops downloads after the time limit.
-fn show_progress(client: &DebuginfodClient, goes_on: &dyn Fn() -> bool) {
-    let (started, mut shown) = (Instant::now(), false);
-    while goes_on() {
-        if started.elapsed() > MAX_TIME {
-            client.stop();
-        }
-        if let Some(progress) = client.progress().filter(|_| stderr().is_terminal()) {
-            shown = true;
-            let _ = write!(stderr(), "\r\x1b[Ksigtop: {progress}");
-        }
-    }
-    if shown {
-        let _ = write!(stderr(), "\r\x1b[K");
     }
 }

@@ -7,11 +7,13 @@ use crate::attach::AttachError;
 use crate::link::atomic_file::AtomicFileError;
 use crate::symbols::sanitize::sanitize_all;
 
+use super::progress;
 use super::save::SaveError;
 
 /// Prints a message on stderr. A failed write is ignored: the exit status still tells the result.
 pub(super) fn print_message(message: &str) {
-    let _ = writeln!(std::io::stderr(), "sigtop: {}", sanitize_all(message, &['\n', '\t']));
+    let clear = progress::clear_code();
+    let _ = writeln!(std::io::stderr(), "{clear}sigtop: {}", sanitize_all(message, &['\n', '\t']));
 }
 
 /// The end of a subcommand that failed.

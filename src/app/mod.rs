@@ -12,6 +12,7 @@ mod failure;
 mod jit_maps;
 mod leave;
 mod overview;
+mod progress;
 mod record;
 mod replay;
 mod report;

@@ -14,6 +14,7 @@ use super::args::{RecordArgs, WatchArgs};
 use super::command_word::check_is_program;
 use super::failure::{Failure, print_message};
 use super::leave::{give_up, leave_program};
+use super::progress::{self, ProgressLine, Stage};
 use super::save::{SaveError, SaveTarget};
 use super::settings::apply_config;
 use super::start::{Selection, attach_target, interrupt_channel, launch_target, select_processes, start_session};
@@ -79,12 +80,18 @@ pub(super) fn run(record: &RecordArgs) -> Result<u8, Failure> {
     let outcome = wait_for_end(&session, &options);
     let facts = outcome.answer.as_ref().map(|answer| answer.facts.without_reasons_in(&outcome.warnings));
     let no_samples = facts.filter(Facts::has_failed_to_sample).map(|facts| facts.explain_no_samples());
+    let writing = ProgressLine::start(record.quiet, None);
+    writing.state().set(Stage::Write { name: record.output.display().to_string() });
     let finished = session.finish();
-    match finished.map_or(Ok(None), |finished| save.save(finished)) {
+    let saved = finished.map_or(Ok(None), |finished| save.save(finished));
+    drop(writing);
+    match saved {
         Ok(Some(saved)) if !record.quiet && !is_stream => print_message(&summary(&outcome, &saved)),
         // A closed pipe is not an error: the reader has seen enough.
         Err(error) if is_stream && error.is_hangup() => {}
-        Err(SaveError::Convert(reason)) => return Err(Failure::new(Failure::INTERNAL, no_samples.unwrap_or(reason))),
+        Err(SaveError::Convert(reason)) => {
+            return Err(Failure::new(Failure::INTERNAL, explain_no_file(&outcome, reason)));
+        }
         Err(error) => return Err(error.into()),
         Ok(_) => {}
     }
@@ -216,7 +223,7 @@ fn wait_for_end(session: &Session, options: &RecordOptions) -> RecordOutcome {
             wait.update(download, now);
             let pending = facts.map(|facts| facts.symbolizing);
             let sentence = wait.announce(pending, download, now).filter(|_| !options.quiet && options.symbols);
-            sentence.into_iter().for_each(|sentence| print_sentence(&sentence, options));
+            sentence.into_iter().for_each(|sentence| print_message(&sanitize(&sentence)));
             if wait.is_over(now) {
                 outcome.duration = options.duration;
                 break;
@@ -228,12 +235,12 @@ fn wait_for_end(session: &Session, options: &RecordOptions) -> RecordOutcome {
             recv(session.notices) -> notice => match notice {
                 Ok(Notice::Answer(answer)) => {
                     if options.progress {
-                        print_progress(&format!("\r{}\x1b[K", progress_line(&answer)));
+                        progress::show_line(&progress_line(&answer, is_over));
                     }
                     outcome.answer = Some(answer);
                 }
                 Ok(Notice::Banner(warning)) if !options.quiet => {
-                    print_sentence(&warning, options);
+                    print_message(&sanitize(&warning));
                     outcome.warnings.push(warning);
                 }
                 Ok(Notice::Ended(exit)) => {
@@ -271,9 +278,7 @@ fn wait_for_end(session: &Session, options: &RecordOptions) -> RecordOutcome {
             break;
         }
     }
-    if options.progress {
-        print_progress("\r\x1b[K");
-    }
+    let _ = write!(io::stderr(), "{}", progress::clear_code());
     if outcome.exit.is_none()
         && let Some((pid, on_quit)) = options.launched
     {
@@ -283,28 +288,38 @@ fn wait_for_end(session: &Session, options: &RecordOptions) -> RecordOutcome {
     outcome
 }
 
-/// Prints a sentence of its own line.
-fn print_sentence(sentence: &str, options: &RecordOptions) {
-    let clear = if options.progress { "\r\x1b[K" } else { "" };
-    print_progress(&format!("{clear}sigtop: {}\n", sanitize(sentence)));
-}
-
-/// Writes to stderr. A failed write is ignored: the recording continues.
-fn print_progress(text: &str) {
-    let mut stderr = io::stderr();
-    let _ = stderr.write_all(text.as_bytes()).and_then(|()| stderr.flush());
-}
-
-fn progress_line(answer: &Answer) -> String {
+/// One line about the running recording: the time, the samples a second of the last seconds, what was
+/// lost, and the hottest function. At the end, how many names are still looked for.
+fn progress_line(answer: &Answer, is_over: bool) -> String {
     let facts = &answer.facts;
-    let (up, samples) = (measure::duration(facts.up), measure::count(facts.stacks.samples));
-    let lost = match facts.losses.lost() {
-        0 => String::new(),
-        lost => format!(" · {} lost", measure::count(lost)),
-    };
-    let pids: Vec<String> = facts.pids.iter().map(u32::to_string).collect();
-    let label = if pids.len() == 1 { "pid" } else { "pids" };
-    format!("recording {label} {} · {up} · {samples} samples{lost} · Ctrl-C stops", pids.join(", "))
+    let (missing, all) = facts.symbolizing;
+    if is_over && missing > 0 {
+        return format!("sigtop: {}", Stage::Symbolize { found: all.saturating_sub(missing), all });
+    }
+    let mut line = format!("recording {}", measure::duration(Duration::from_secs(facts.up.as_secs())));
+    let seconds = answer.measured_ns as f64 / 1e9;
+    if seconds >= 1.0 {
+        let rate = measure::count((answer.window.samples as f64 / seconds).round() as u64);
+        line += &format!(" · {rate} samples/s");
+    }
+    if facts.losses.lost() > 0 {
+        line += &format!(" · {} lost", measure::count(facts.losses.lost()));
+    }
+    if let Some(row) = answer.window.rows.first() {
+        line += &format!(" · {} {}", row.short, measure::percentage(row.flat_ns, answer.window.total_ns).trim());
+    }
+    line + " · Ctrl-C stops"
+}
+
+/// Says why there is nothing to write. `reason` is that of the conversion.
+fn explain_no_file(outcome: &RecordOutcome, reason: String) -> String {
+    match &outcome.answer {
+        Some(answer) if answer.facts.stacks.samples == 0 => {
+            let facts = answer.facts.without_reasons_in(&outcome.warnings);
+            format!("{}; nothing was written", facts.explain_no_samples())
+        }
+        _ => reason,
+    }
 }
 
 /// One line about the finished recording.

@@ -8,6 +8,7 @@ use crossbeam_channel::{after, never, select};
 use super::args::WatchArgs;
 use super::downloads;
 use super::failure::print_message;
+use super::progress::ProgressState;
 use super::settings::session_settings;
 use crate::link::recording::{MAGIC, RecordingInfo};
 use crate::pprof::format;
@@ -70,6 +71,8 @@ pub(super) struct ReplayOptions {
     pub(super) keeps_names: bool,
     /// Whether stacks keep the functions of the kernel.
     pub(super) keeps_kernel: bool,
+    /// Where to say how far it is.
+    pub(super) progress: ProgressState,
 }
 
 /// Converts a recording into a profile. Warnings go to stderr.
@@ -94,21 +97,27 @@ pub(super) fn finish(from: Box<dyn Read + Send>, name: &str, how: &ReplayOptions
     let symbols = SymbolOptions { servers, reads_files: !how.keeps_names, ..settings.symbols };
     let settings = Settings { sample_times, symbols, keeps_kernel: how.keeps_kernel, ..settings };
     let session = Session::play(source, false, settings).map_err(|error| format!("cannot be replayed: {error}"))?;
-    wait_for_playback(&session, patience + MAX_SYMBOL_WAIT);
+    wait_for_playback(&session, patience + MAX_SYMBOL_WAIT, &how.progress);
     let stopped = || "cannot be replayed: the session stopped early".to_owned();
     session.finish().ok_or_else(stopped)
 }
 
 /// Waits until the recording has been read and its symbols are resolved; for symbols no longer than
 /// `patience`.
-fn wait_for_playback(session: &Session, patience: Duration) {
+fn wait_for_playback(session: &Session, patience: Duration, progress: &ProgressState) {
     let mut is_played = false;
     let mut is_symbolized = false;
     let mut deadline = never();
     while !is_played || !is_symbolized {
         select! {
             recv(session.notices) -> notice => match notice {
-                Ok(Notice::Answer(answer)) => is_symbolized = answer.facts.symbolizing.0 == 0,
+                Ok(Notice::Answer(answer)) => {
+                    is_symbolized = answer.facts.symbolizing.0 == 0;
+                    // Until then, the progress is that of reading.
+                    if is_played {
+                        progress.set_symbolizing(answer.facts.symbolizing);
+                    }
+                }
                 Ok(Notice::Banner(warning)) => print_message(&warning),
                 Ok(Notice::Played) => (is_played, deadline) = (true, after(patience)),
                 Ok(_) => {}

@@ -10,6 +10,7 @@ use std::process::{Command, Stdio};
 use super::args::report::{Report, Symbolize};
 use super::downloads::Downloads;
 use super::failure::{Failure, print_message};
+use super::progress::{ProgressState, Stage, file_size};
 use super::replay::{self, ReplayOptions};
 use super::stacks;
 use crate::link::atomic_file::{AtomicFile, AtomicFileError};
@@ -91,17 +92,22 @@ fn write_report(args: &Report, downloads: Downloads) -> Result<Vec<String>, Comm
     let servers = downloads.client().filter(|_| args.symbolize == Symbolize::Local);
     let options = args.options();
     let mut warnings = Vec::new();
-    let mut profile = read_profiles(args, &options, servers, &mut warnings)?;
+    let progress = downloads.progress();
+    let mut profile = read_profiles(args, &options, (servers, progress), &mut warnings)?;
     let symbolize = args.symbolize == Symbolize::Local;
     if symbolize {
         warnings.extend(locate_binaries(&mut profile, &binary_path()));
-        let unverified = symbolize_locations(&mut profile, servers.cloned()).map_err(CommandError::Thread)?;
+        let unverified = symbolize_locations(&mut profile, servers.cloned(), &|names| progress.set_symbolizing(names))
+            .map_err(CommandError::Thread)?;
         let warning = |file| format!("{file}: the profile has no build id for this file; its names may be wrong");
         warnings.extend(unverified.into_iter().map(warning));
     }
-    downloads.finish();
+    // A report on stdout may begin at any time; a file is written behind the line.
+    let name = args.output.as_ref().map_or_else(|| "the report".to_owned(), |path| path.display().to_string());
+    progress.set(Stage::Write { name });
     prepare(&mut profile, symbolize);
     let Some(path) = &args.output else {
+        downloads.finish();
         let mut out = io::BufWriter::new(io::stdout().lock());
         warnings.extend(generate(&mut out, profile, &options).map_err(CommandError::Report)?);
         out.flush().map_err(|error| CommandError::Report(error.into()))?;
@@ -117,6 +123,7 @@ fn write_report(args: &Report, downloads: Downloads) -> Result<Vec<String>, Comm
     let mut file = AtomicFile::create(path).map_err(CommandError::Write)?;
     file.write_all(&report).map_err(|cause| CommandError::Write(AtomicFileError { path: path.to_owned(), cause }))?;
     file.commit().map_err(CommandError::Write)?;
+    downloads.finish();
     Ok(warnings)
 }
 
@@ -124,13 +131,19 @@ fn write_report(args: &Report, downloads: Downloads) -> Result<Vec<String>, Comm
 fn read_profiles(
     args: &Report,
     options: &ReportOptions,
-    servers: Option<&DebuginfodClient>,
+    (servers, progress): (Option<&DebuginfodClient>, &ProgressState),
     warnings: &mut Vec<String>,
 ) -> Result<SavedProfile, CommandError> {
     let sample_times = matches!(options.kind, ReportKind::Export(format) if format.has_time_axis());
     let keeps_names = args.symbolize == Symbolize::None;
     let keeps_kernel = args.kernel == Some(KernelFrames::On);
-    let how = ReplayOptions { sample_times, servers: servers.cloned(), keeps_names, keeps_kernel };
+    let how = ReplayOptions {
+        sample_times,
+        servers: servers.cloned(),
+        keeps_names,
+        keeps_kernel,
+        progress: progress.clone(),
+    };
     let mut read_all = |names: &[String]| {
         let profiles: Result<Vec<SavedProfile>, CommandError> =
             names.iter().map(|name| read_profile(name, &how, warnings)).collect();
@@ -173,13 +186,14 @@ fn is_executable(name: &str) -> bool {
 /// Reads one profile from a file, or from stdin if the name is `-`.
 fn read_profile(name: &str, how: &ReplayOptions, warnings: &mut Vec<String>) -> Result<SavedProfile, CommandError> {
     let read_error = |error| CommandError::Read(name.to_owned(), error);
-    let mut from: Box<dyn Read + Send> = match name {
+    let from: Box<dyn Read + Send> = match name {
         "-" => Box::new(io::stdin()),
         name if name.starts_with("http://") || name.starts_with("https://") => {
             return Err(CommandError::Url(name.to_owned()));
         }
         name => Box::new(File::open(name).map_err(|error| read_error(ReadError::Read(error)))?),
     };
+    let mut from = how.progress.count(from, name, file_size(name));
     let mut first = Vec::new();
     from.by_ref().take(1).read_to_end(&mut first).map_err(|error| read_error(ReadError::Read(error)))?;
     // No other format starts with this byte.

@@ -1,12 +1,13 @@
 //! Parses the command line, runs the subcommand and turns its result into an exit status.
 
+use std::io::Write;
 use std::process::ExitCode;
 use std::sync::Arc;
 
-use clap::Parser;
+use clap::FromArgMatches;
 use nix::sys::signal::Signal;
 
-use super::args::{Cli, CliSubcommand, hoist};
+use super::args::{Cli, CliSubcommand, dashes, help, hoist, mistakes};
 use super::failure::{Failure, print_message};
 use super::screen::uses_screen;
 use super::settings::apply_config;
@@ -16,7 +17,22 @@ use super::{command_word, demo, demo_target, env, overview, record, report, symb
 
 /// Runs the program.
 pub fn run() -> ExitCode {
-    let cli = Cli::parse_from(hoist::move_options_behind_subcommand(std::env::args_os()));
+    let arguments = dashes::double_dashes(hoist::move_options_behind_subcommand(std::env::args_os()));
+    if let Some(text) = help::find_text(&arguments) {
+        let _ = std::io::stdout().write_all(text.as_bytes());
+        return ExitCode::SUCCESS;
+    }
+    let matches = help::command().try_get_matches_from(&arguments);
+    let cli = match matches.and_then(|matches| Cli::from_arg_matches(&matches)) {
+        Ok(cli) => cli,
+        Err(error) => match mistakes::explain(&error, &arguments) {
+            Some(sentence) => {
+                print_message(&sentence);
+                return ExitCode::from(Failure::USAGE);
+            }
+            None => error.exit(),
+        },
+    };
     // Catching SIGXFSZ makes writes beyond `ulimit -f` fail with EFBIG instead of killing sigtop. A
     // caught signal returns to its default in programs that sigtop executes.
     let _ = signal_hook::flag::register(Signal::SIGXFSZ as i32, Arc::default());

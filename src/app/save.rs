@@ -118,12 +118,21 @@ impl SaveTarget {
         match self {
             SaveTarget::Recording => Ok(recorded?),
             SaveTarget::File(path, format) => {
-                let bytes = finished.save_all(format).map_err(SaveError::Convert)?;
+                // A recording that is no longer needed, or empty. If it cannot be removed, it does no
+                // harm.
+                let remove_recording = || {
+                    if let Ok(Some(SavedFile { path: Some(temporary), .. })) = &recorded {
+                        let _ = fs::remove_file(temporary);
+                    }
+                };
+                let bytes = finished.save_all(format).map_err(|reason| {
+                    if finished.model.profile.stack_quality().samples == 0 {
+                        remove_recording();
+                    }
+                    SaveError::Convert(reason)
+                })?;
                 let written = atomic_file::write(&path, &[bytes])?;
-                if let Ok(Some(SavedFile { path: Some(temporary), .. })) = recorded {
-                    // The recording is no longer needed. If it cannot be removed, it does no harm.
-                    let _ = fs::remove_file(temporary);
-                }
+                remove_recording();
                 Ok(Some(SavedFile { path: Some(path), bytes: written }))
             }
             SaveTarget::Stream(mut stream, format) => {

@@ -2,13 +2,16 @@
 
 use std::fs::File;
 use std::io::{IsTerminal, Write};
+use std::time::Duration;
 
 use super::args::WatchArgs;
 use super::batch::{self, fit_row_names};
 use super::failure::{Failure, print_message};
 use super::leave::wait_for_exit;
-use crate::pprof::live_top::TopLimits;
+use crate::link::wire::Clock;
+use crate::pprof::live_top::{TopLimits, format_losses};
 use crate::session::{Answer, Session, Settings, TargetExit};
+use crate::tally::measure;
 use crate::tui::{self, Departure, Device, Theme};
 
 /// Whether the arguments and the terminal call for the screen.
@@ -49,6 +52,10 @@ pub(super) struct ClosedScreen {
     pub(super) exit: ScreenExit,
     device: Device,
     output: Vec<String>,
+    /// The file that was saved from the screen.
+    saved: Option<String>,
+    /// Whether a file was shown, which needs no other.
+    is_replay: bool,
 }
 
 /// The way in which a watch with a screen ended.
@@ -70,7 +77,7 @@ pub(super) fn run_screen(
     launched: bool,
     recording: Option<String>,
 ) -> Result<ClosedScreen, Failure> {
-    let device = device(args);
+    let (device, is_replay) = (device(args), recording.is_some());
     let options = tui::Options {
         command: settings.command.clone(),
         launched,
@@ -97,7 +104,32 @@ pub(super) fn run_screen(
         Departure::Over => exit(reported()),
         Departure::Ended => exit(reported().or_else(|| wait_for_exit(session))),
     };
-    Ok(ClosedScreen { exit, device, output: outcome.output })
+    Ok(ClosedScreen { exit, device, output: outcome.output, saved: outcome.saved, is_replay })
+}
+
+/// How long the watch was, and how much was sampled: `58.7 s watched, 22.4 s of CPU time`.
+fn describe_watch(answer: &Answer) -> String {
+    let (facts, total) = (&answer.facts, &answer.total);
+    let weight = match facts.clock {
+        Clock::Prof => format!("{} of CPU time", measure::duration(Duration::from_nanos(total.total_ns))),
+        Clock::Virtual => format!("{} of user CPU time", measure::duration(Duration::from_nanos(total.total_ns))),
+        Clock::Real => format!("{} of wall-clock time", measure::duration(Duration::from_nanos(total.total_ns))),
+        Clock::Alloc => format!("{} allocated", measure::bytes(total.total_ns)),
+        Clock::Live => format!("{} in use", measure::bytes(total.total_ns)),
+    };
+    let losses = format_losses(&facts.losses.lost_ticks, &facts.losses.lost_weight(facts.clock), total.total_ns);
+    // A saved profile may not contain its duration.
+    let watched = if facts.up.is_zero() { String::new() } else { format!("{} watched, ", measure::duration(facts.up)) };
+    format!("{watched}{weight} in {} samples ({losses})", measure::count(total.samples))
+}
+
+/// What became of the samples, if they are not in a file already: `; nothing saved (e saves)`.
+fn describe_file(closed: &ClosedScreen, args: &WatchArgs) -> String {
+    match &closed.saved {
+        _ if closed.is_replay || args.save.is_some() => String::new(),
+        Some(path) => format!("; saved to {path}"),
+        None => "; nothing saved (`e` saves)".to_owned(),
+    }
 }
 
 /// Prints the closing summary on the terminal: the last lines of the target's output, the top ten
@@ -114,10 +146,11 @@ pub(super) fn print_summary(closed: &ClosedScreen, answer: &Answer, args: &Watch
         text += &format!("sigtop: {}\n", answer.facts.explain_no_samples());
     } else {
         let mut table = (*answer.total).clone();
+        text += &format!("{}{}\n", describe_watch(answer), describe_file(closed, args));
         let columns = tui::terminal_columns().unwrap_or(80);
         let limits = TopLimits { nodecount: Some(ROWS), ..TopLimits::default() };
         fit_row_names(answer, &mut table, ROWS, args.display.names.unwrap_or_default(), columns);
-        text += &batch::format_table(answer, &table, &limits);
+        text += &batch::format_rows(answer, &table, &limits);
         if let Some(unsampled) = &answer.facts.unsampled {
             text += &format!("sigtop: {unsampled}\n");
         }

@@ -7,6 +7,7 @@ use std::io::{self, Read, Write as _};
 use super::args::report::{Report, Symbolize};
 use super::downloads::Downloads;
 use super::failure::Failure;
+use super::progress::file_size;
 use super::replay::{self, ReplayOptions};
 use crate::link::atomic_file::{AtomicFile, AtomicFileError};
 use crate::session::FinishedSession;
@@ -17,13 +18,15 @@ use crate::tally::threads::{DeepestRow, ProcessRow, ThreadRow};
 pub(super) fn run(args: &Report, downloads: Downloads) -> Result<u8, Failure> {
     let servers = downloads.client().filter(|_| args.symbolize == Symbolize::Local);
     let keeps_names = args.symbolize == Symbolize::None;
-    let how = ReplayOptions { servers: servers.cloned(), keeps_names, ..ReplayOptions::default() };
+    let progress = downloads.progress().clone();
+    let how = ReplayOptions { servers: servers.cloned(), keeps_names, progress, ..ReplayOptions::default() };
     let mut sections = Vec::new();
     for name in &args.files {
         let from: Box<dyn Read + Send> = match name.as_str() {
             "-" => Box::new(io::stdin()),
             path => Box::new(File::open(path).map_err(|error| failure(format!("{name} cannot be read: {error}")))?),
         };
+        let from = Box::new(how.progress.count(from, name, file_size(name)));
         let about = |message: String| failure(format!("{name} {message}"));
         let mut session = replay::finish(from, name, &how).map_err(about)?;
         sections.extend(stacks(&mut session));

@@ -7,6 +7,7 @@ use std::path::Path;
 use super::args::ViewArgs;
 use super::batch::TableSink;
 use super::failure::Failure;
+use super::progress::{ProgressLine, file_size};
 use super::replay::{OpenedFile, open, playback_settings};
 use super::screen::{ScreenExit, explain_missing_screen, print_summary, run_screen, uses_screen};
 use super::settings::{apply_config, session_settings};
@@ -18,12 +19,14 @@ pub(super) fn run(view: &ViewArgs) -> Result<u8, Failure> {
     let args = apply_config(view.watch())?;
     let is_stdin = view.file == Path::new("-");
     let name = if is_stdin { "stdin".to_owned() } else { view.file.display().to_string() };
+    let mut progress = ProgressLine::start(args.screen.quiet, None);
     let from: Box<dyn Read + Send> = if is_stdin {
         Box::new(std::io::stdin())
     } else {
         let failure = |error| Failure::internal(&format!("cannot read {name}"), error);
         Box::new(std::io::BufReader::new(File::open(&view.file).map_err(failure)?))
     };
+    let from = Box::new(progress.state().count(from, &name, file_size(&name)));
     let OpenedFile { source, is_recording } =
         open(from, &name).map_err(|error| Failure::new(Failure::INTERNAL, format!("{name} {error}")))?;
     let mut settings = playback_settings(&source, &name, session_settings(&args, &[]));
@@ -38,10 +41,11 @@ pub(super) fn run(view: &ViewArgs) -> Result<u8, Failure> {
         Session::play(source, is_live, settings).map_err(|error| Failure::internal("cannot start a thread", error))?;
     if !uses_screen(&args) {
         explain_missing_screen(&args);
-        print_tables(&session, &args, TableSink::Stdout, None)?;
+        print_tables(&session, &args, TableSink::Stdout, (None, Some(progress)))?;
         session.finish();
         return Ok(0);
     }
+    progress.clear();
     let closed = run_screen(&mut session, &args, screen_settings, false, Some(name))?;
     if let Some(mut finished) = session.finish() {
         print_summary(&closed, &finished.summarize(), &args);

@@ -12,6 +12,7 @@ use super::batch::{self, BatchEnd, TableSink};
 use super::command_word::{check_is_no_subcommand, check_is_program};
 use super::failure::{Failure, print_message};
 use super::leave::give_up;
+use super::progress::ProgressLine;
 use super::save::SaveTarget;
 use super::screen::{ScreenExit, explain_missing_screen, print_summary, run_screen, uses_screen};
 use super::start::{
@@ -108,7 +109,7 @@ fn run(mut pending: PendingSession, args: &WatchArgs, output: WatchOutput) -> Re
     let (closed, end) = if screen {
         (Some(run_screen(&mut session, args, settings, launched.is_some(), None)?), BatchEnd::default())
     } else {
-        (None, print_tables(&session, args, tables, launched)?)
+        (None, print_tables(&session, args, tables, (launched, None))?)
     };
     if let Some(mut finished) = session.finish() {
         if let Some(closed) = &closed {
@@ -151,12 +152,13 @@ fn save_results(mut finished: FinishedSession, args: &WatchArgs, save: SaveTarge
     Ok(())
 }
 
-/// Prints tables until the watch ends. `launched` is the pid of a launched target.
+/// Prints tables until the watch ends. `launched` is the pid of a launched target; `progress` is
+/// shown until the first table.
 pub(super) fn print_tables(
     session: &Session,
     args: &WatchArgs,
     sink: TableSink,
-    launched: Option<u32>,
+    (launched, progress): (Option<u32>, Option<ProgressLine>),
 ) -> Result<BatchEnd, Failure> {
     // A launched target receives Ctrl-C itself and decides; sigtop ends with it. A watch of a
     // process that runs elsewhere ends at Ctrl-C.
@@ -166,6 +168,6 @@ pub(super) fn print_tables(
     let names = args.display.names.unwrap_or(NameStyle::Full);
     let (interval, count, quiet) = (args.interval, args.count, args.screen.quiet);
     let launched = launched.map(|pid| (pid, on_quit));
-    let options = batch::BatchOptions { interval, count, sink, interrupt, quiet, names, launched };
+    let options = batch::BatchOptions { interval, count, sink, interrupt, quiet, names, launched, progress };
     batch::run(session, options).map_err(|error| Failure::internal("cannot write a table", error))
 }

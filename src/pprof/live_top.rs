@@ -71,19 +71,44 @@ impl Default for TopLimits {
 /// Maximum length of a filter in the header, in bytes.
 const MAX_FILTER: usize = 80;
 
+/// The rows of a table within its limits, and their unit.
+struct SelectedRows<'a> {
+    /// The rows that are heavy enough.
+    large: Vec<&'a TopRow>,
+    /// How many of them are shown.
+    shown: usize,
+    /// The minimum cum of a row, as a fraction of the total.
+    fraction: f64,
+    /// The unit of all values, or `None` without rows: then there is no common unit.
+    unit: Option<ValueUnit>,
+    clock: Clock,
+}
+
+impl<'a> SelectedRows<'a> {
+    fn new(clock: Clock, table: &'a TopTable, limits: &TopLimits) -> SelectedRows<'a> {
+        let flat_ns = table.rows.iter().fold(0u64, |sum, row| sum.saturating_add(row.flat_ns));
+        let cutoff_ns = (flat_ns as f64 * limits.nodefraction) as u64;
+        let large: Vec<&TopRow> = table.rows.iter().filter(|row| row.cum_ns >= cutoff_ns).collect();
+        let shown = limits.nodecount.unwrap_or(usize::MAX).min(large.len());
+        let value_ns =
+            |row: &&TopRow| Some(if row.flat_ns > 0 { row.flat_ns } else { row.cum_ns }).filter(|&ns| ns > 0);
+        let smallest_ns = large[..shown].iter().filter_map(value_ns).min().unwrap_or(0);
+        let unit = (shown > 0).then(|| ValueUnit::for_report(clock, smallest_ns, table.total_ns));
+        SelectedRows { large, shown, fraction: limits.nodefraction, unit, clock }
+    }
+
+    fn rows(&self) -> &[&'a TopRow] {
+        &self.large[..self.shown]
+    }
+
+    fn value(&self, ns: u64) -> String {
+        value(ns, self.unit.unwrap_or_else(|| ValueUnit::largest_in(self.clock, ns)))
+    }
+}
+
 /// Appends the table to `out`. The rows keep their order.
 pub fn write_top(out: &mut String, header: &TopHeader, table: &TopTable, limits: &TopLimits) {
-    let fraction_ns = |of_ns: u64| (of_ns as f64 * limits.nodefraction) as u64;
-    let flat_ns = |rows: &mut dyn Iterator<Item = &TopRow>| rows.fold(0u64, |sum, row| sum.saturating_add(row.flat_ns));
-    let cutoff_ns = fraction_ns(flat_ns(&mut table.rows.iter()));
-    let large: Vec<&TopRow> = table.rows.iter().filter(|row| row.cum_ns >= cutoff_ns).collect();
-    let rows = &large[..limits.nodecount.unwrap_or(usize::MAX).min(large.len())];
-
-    let value_ns = |row: &&TopRow| Some(if row.flat_ns > 0 { row.flat_ns } else { row.cum_ns }).filter(|&ns| ns > 0);
-    let unit = ValueUnit::for_report(header.clock, rows.iter().filter_map(value_ns).min().unwrap_or(0), table.total_ns);
-    // Without rows there is no common unit.
-    let shown = |ns: u64| value(ns, if rows.is_empty() { ValueUnit::largest_in(header.clock, ns) } else { unit });
-
+    let selected = SelectedRows::new(header.clock, table, limits);
     let mut line = |arguments: std::fmt::Arguments| {
         // Writing to a String cannot fail.
         let _ = out.write_fmt(arguments);
@@ -99,27 +124,43 @@ pub fn write_top(out: &mut String, header: &TopHeader, table: &TopTable, limits:
             total_ns => format!("({})", percentage(total_ns, duration_ns)),
         };
         let (duration, total) =
-            (value(duration_ns, ValueUnit::largest_in(Clock::Real, duration_ns)), shown(table.total_ns));
+            (value(duration_ns, ValueUnit::largest_in(Clock::Real, duration_ns)), selected.value(table.total_ns));
         line(format_args!("Duration: {duration}, Total samples = {total} {share}"));
     }
     let losses = format_losses(&header.lost_ticks, &header.lost_ns, table.total_ns);
     line(format_args!("Samples: {} ({losses})", count(table.samples)));
+    write_selected(out, header, table, &selected);
+}
+
+/// Appends the table to `out` without the lines about the profile.
+pub fn write_rows(out: &mut String, header: &TopHeader, table: &TopTable, limits: &TopLimits) {
+    write_selected(out, header, table, &SelectedRows::new(header.clock, table, limits));
+}
+
+fn write_selected(out: &mut String, header: &TopHeader, table: &TopTable, selected: &SelectedRows) {
+    let mut line = |arguments: std::fmt::Arguments| {
+        // Writing to a String cannot fail.
+        let _ = out.write_fmt(arguments);
+        out.push('\n');
+    };
+    let (rows, shown) = (selected.rows(), |ns: u64| selected.value(ns));
     let filters = active_filters(header.filters);
     if !filters.is_empty() {
         line(format_args!("Active filters:"));
         filters.iter().for_each(|filter| line(format_args!("   {filter}")));
     }
-    let shown_ns = flat_ns(&mut rows.iter().copied());
+    let shown_ns = rows.iter().fold(0u64, |sum, row| sum.saturating_add(row.flat_ns));
     let share = percentage(shown_ns, table.total_ns);
     let (sum, total) = (shown(shown_ns), shown(table.total_ns));
     line(format_args!("Showing nodes accounting for {sum}, {} of {total} total", share.trim()));
-    let dropped = table.rows.len() - large.len();
+    let dropped = table.rows.len() - selected.large.len();
     if table.total_ns > 0 && dropped > 0 {
         let plural = if dropped > 1 { "s" } else { "" };
-        line(format_args!("Dropped {dropped} node{plural} (cum <= {})", shown(fraction_ns(table.total_ns))));
+        let cutoff_ns = (table.total_ns as f64 * selected.fraction) as u64;
+        line(format_args!("Dropped {dropped} node{plural} (cum <= {})", shown(cutoff_ns)));
     }
-    if table.total_ns > 0 && (1..large.len()).contains(&rows.len()) {
-        line(format_args!("Showing top {} nodes out of {}", rows.len(), large.len()));
+    if table.total_ns > 0 && (1..selected.large.len()).contains(&rows.len()) {
+        line(format_args!("Showing top {} nodes out of {}", rows.len(), selected.large.len()));
     }
     let has_latency = header.sort == Sort::Latency;
     let latency = if has_latency { "   lat%" } else { "" };
@@ -159,7 +200,7 @@ pub(super) fn sample_kind(clock: Clock) -> &'static str {
 
 /// Formats the share of time that was lost and the number of ticks lost by each cause:
 /// `0.16% miss rate: 2 ring full, 1 socket full`.
-pub(super) fn format_losses(
+pub fn format_losses(
     lost_ticks: &[u64; LossCause::ALL.len()],
     lost_ns: &[u64; LossCause::ALL.len()],
     sampled_ns: u64,

@@ -111,11 +111,16 @@ fn candidates(directory: &Path, mapping: &Mapping) -> Vec<PathBuf> {
 }
 
 /// Symbolizes the locations without names; `servers` downloads debug files that are missing here.
-/// Returns the files without a build id that were used.
+/// `on_progress` receives how many names are missing, and of how many. Returns the files without a
+/// build id that were used.
 ///
 /// # Errors
 /// If the system cannot start a thread.
-pub fn symbolize_locations(profile: &mut SavedProfile, servers: Option<DebuginfodClient>) -> io::Result<Vec<String>> {
+pub fn symbolize_locations(
+    profile: &mut SavedProfile,
+    servers: Option<DebuginfodClient>,
+    on_progress: &dyn Fn((usize, usize)),
+) -> io::Result<Vec<String>> {
     let mut requests = Vec::new();
     for (index, mapping) in profile.mappings.iter().enumerate() {
         let mapping_index = Some(index as u32);
@@ -144,7 +149,9 @@ pub fn symbolize_locations(profile: &mut SavedProfile, servers: Option<Debuginfo
     let ((_, no_code), (codes, _)) = (bounded(0), bounded(0));
     let options = SymbolOptions { servers, ..SymbolOptions::default() };
     worker::spawn_for_code(request_receiver, reply_sender, no_code, codes, options)?;
-    let mut waiting: usize = requests.iter().map(|request| request.addresses.len()).sum();
+    let all: usize = requests.iter().map(|request| request.addresses.len()).sum();
+    let mut waiting = all;
+    on_progress((waiting, all));
     // The channel holds all requests, so this does not block. While it is open, downloads go on.
     requests.into_iter().for_each(|request| drop(request_sender.send(request)));
     let mut request_sender = Some(request_sender);
@@ -153,6 +160,7 @@ pub fn symbolize_locations(profile: &mut SavedProfile, servers: Option<Debuginfo
     for reply in replies {
         if reply.state != SymbolState::Reading {
             waiting = waiting.saturating_sub(reply.frames.len());
+            on_progress((waiting, all));
         }
         request_sender = request_sender.filter(|_| waiting > 0);
         let mapping = reply.module.0 as usize;

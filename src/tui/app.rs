@@ -118,6 +118,8 @@ pub struct App {
     /// File name extension of the last save, and whether it was limited to the shown time.
     last_extension: &'static str,
     last_saved_shown: bool,
+    /// The last file that was saved.
+    saved: Option<String>,
     /// The last question sent to the session; `None` before the first.
     last_question: Option<Question>,
 }
@@ -170,6 +172,7 @@ impl App {
             command_history: CommandHistory::default(),
             last_extension: ".sigtop",
             last_saved_shown: false,
+            saved: None,
             last_question: None,
             options,
         }

@@ -57,6 +57,8 @@ pub struct Outcome {
     pub answer: Option<Arc<Answer>>,
     /// The target's last lines of output, at most [`LAST_LINES`], without control characters.
     pub output: Vec<String>,
+    /// The last file that was saved.
+    pub saved: Option<String>,
 }
 
 /// Maximum number of lines in [`Outcome::output`].

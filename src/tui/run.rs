@@ -61,7 +61,12 @@ pub fn run(
     drop(console);
     drop(listener);
     let departure = departure?;
-    Ok(Outcome { departure, answer: app.answer().cloned(), output: app.last_lines(LAST_LINES) })
+    Ok(Outcome {
+        departure,
+        answer: app.answer().cloned(),
+        output: app.last_lines(LAST_LINES),
+        saved: app.take_saved(),
+    })
 }
 
 /// The environment variable that makes `!` panic, to test that a panic restores the terminal.

@@ -471,3 +471,38 @@ fn a_killed_recorder_loses_at_most_half_a_second() {
         assert!(recorded_ms >= used_ms as f64 - 550.0, "{engine}: {recorded_ms} ms of {used_ms} ms");
     }
 }
+
+/// On a terminal, one line says how the recording goes. Elsewhere, and with `--quiet`, there is none.
+#[test]
+fn a_recording_shows_that_it_goes_on_and_ends_with_a_summary() {
+    let directory = Directory::new("progress");
+    let file = directory.file("a.sigtop");
+    let mut terminal = Terminal::start(100, 24, &record(&file, &[], "4"));
+    terminal.wait("the progress", |screen| {
+        let text = screen.contents();
+        let line = text.lines().find(|line| line.starts_with("recording "));
+        line.is_some_and(|line| line.contains(" samples/s · ") && line.contains("% · Ctrl-C stops"))
+    });
+    terminal.finish();
+    let text = terminal.text();
+    assert!(text.contains(" samples in ") && text.contains("a.sigtop (") && !text.contains("recording "), "{text}");
+    let mut quiet = Terminal::start(100, 24, &record(&file, &["--quiet"], "2"));
+    quiet.finish();
+    assert!(!quiet.text().contains("sigtop") && quiet.received < 200, "{}", quiet.text());
+    let piped = run(&mut record(&file, &[], "2"));
+    assert!(piped.err().lines().count() == 1 && !piped.err().contains('\r'), "{}", piped.err());
+}
+
+/// What takes longer than a second says so, on a terminal.
+#[test]
+fn a_report_that_waits_for_its_input_shows_what_it_reads() {
+    let mut command = Command::new("sh");
+    let script = "stty -echo </dev/tty; { printf 'main;hot 10\\n'; read line </dev/tty; } | \"$0\" report -";
+    command.args(["-c", script, SIGTOP]);
+    let mut terminal = Terminal::start(100, 24, &command);
+    terminal.see("sigtop: reading stdin: 12 B");
+    terminal.keys("\r");
+    terminal.see("main");
+    terminal.finish();
+    assert!(!terminal.text().contains("reading"), "{}", terminal.text());
+}

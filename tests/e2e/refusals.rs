@@ -109,6 +109,53 @@ fn wrong_arguments_exit_with_2() {
     }
 }
 
+/// Each mistake is answered by what was meant.
+#[test]
+fn mistakes_are_answered_by_what_was_meant() {
+    refused(&["--attach", "2622"], 2, &["did you mean `--pid 2622`?"]);
+    refused(&["-o", "x.svg", "--", "true"], 2, &["to record to a file: sigtop record -o x.svg -- true"]);
+    let pid = std::process::id().to_string();
+    refused(&[&pid], 2, &[&format!("{pid} is a running process: sigtop --pid {pid}")]);
+    let script = targets::scratch("script").join("work.py");
+    fs::write(&script, "print(1)\n").expect("writable");
+    let script = text(&script);
+    refused(&[script, "a b"], 2, &[&format!("is not executable: sigtop -- python3 {script} 'a b'")]);
+    refused(&["record", "-o", "x.sigtop", script], 2, &[&format!("sigtop record -o x.sigtop -- python3 {script}")]);
+    let ran = sigtop(&["--hz", "100000", "--", "true"]);
+    assert!(ran.code() == 2 && ran.err().contains("between 0.1 and 20 000 Hz"), "{}", ran.err());
+}
+
+/// A file of another format than sigtop's is not written without samples.
+#[test]
+fn a_program_without_samples_leaves_no_picture() {
+    let directory = targets::scratch("no picture");
+    let file = directory.join("x.svg");
+    refused(&["record", "-o", text(&file), "true"], 125, &["true ended", "no samples", "nothing was written"]);
+    assert_eq!(fs::read_dir(&directory).expect("there").count(), 0);
+}
+
+/// Pprof's users type one dash, and the last of two equal options counts.
+#[test]
+fn report_takes_the_options_of_pprof() {
+    let file = targets::scratch("dashes").join("a.folded");
+    fs::write(&file, "a;b 30\na;c 20\na;d 10\n").expect("writable");
+    let ran = sigtop(&["report", "-top", "-nodecount=1", text(&file)]);
+    assert!(ran.out().contains("Showing top 1 nodes out of 4") && ran.code() == 0, "{}{}", ran.out(), ran.err());
+    let ran = sigtop(&["report", "--top", "--cum", "--nodecount", "5", "--nodecount", "2", text(&file)]);
+    assert!(ran.out().contains("Showing top 2 nodes out of 4") && ran.code() == 0, "{}{}", ran.out(), ran.err());
+}
+
+#[test]
+fn help_is_short_and_has_topics() {
+    let ran = sigtop(&["-h"]);
+    let out = ran.out();
+    assert!(ran.code() == 0 && out.lines().count() <= 11 && out.contains("sigtop help TOPIC"), "{out}");
+    assert!(sigtop(&["help", "sampling"]).out().contains("--budget"));
+    let out = sigtop(&["record", "-h"]).out();
+    assert!(out.contains("--duration") && !out.contains("--budget") && out.contains("sampled from outside"), "{out}");
+    assert!(sigtop(&["record", "--help"]).out().contains("--budget"));
+}
+
 #[test]
 fn a_command_needs_no_double_dash() {
     let ran = sigtop(&[text(&targets::c("ends")), "0", "exit", "3"]);

@@ -28,6 +28,20 @@ fn quit(terminal: &mut Terminal) {
     terminal.finish();
 }
 
+/// The closing table begins with how long the watch was, how much was sampled, and that it is lost.
+#[test]
+fn the_closing_table_says_what_was_watched_and_that_nothing_is_saved() {
+    let mut terminal = burner(100, 40, &["--on-quit", "end"], "30");
+    terminal.see("samples in");
+    terminal.wait("a few samples", |screen| screen.contents().contains("burn"));
+    terminal.keys("q");
+    terminal.finish();
+    let text = terminal.text();
+    let line = text.lines().find(|line| line.contains(" watched, ")).unwrap_or_else(|| panic!("{text}"));
+    assert!(line.contains(" of CPU time in ") && line.ends_with("; nothing saved (`e` saves)"), "{line}");
+    assert!(text.contains("Showing nodes accounting for") && !text.contains("Total samples"), "{text}");
+}
+
 /// Closes the view that shows `text` with Esc, and waits until it has disappeared: an Esc that is
 /// followed immediately by a key would be an Alt key.
 fn escape(terminal: &mut Terminal, text: &str) {

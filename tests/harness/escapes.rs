@@ -9,9 +9,10 @@ const CONTROLS: [u8; 2] = [b'\r', b'\n'];
 const NUMBERS: &str = "numbers";
 
 /// The allowed sequences that begin with `ESC [`: final character, allowed parameters, and purpose.
-const CSI: [(u8, &[&str], &str); 5] = [
+const CSI: [(u8, &[&str], &str); 6] = [
     (b'H', &[NUMBERS], "the cursor to a cell: the screen is drawn in pieces"),
     (b'm', &[NUMBERS], "colours and weight of what follows"),
+    (b'K', &[""], "the rest of the line of a progress cleared"),
     (b'J', &["2"], "a clear screen, at the start and where somebody else drew on it"),
     (b'h', &["?25", "?1049", "?2004", "?1000", "?1006"], "cursor, other screen, pastes marked, mouse and its form"),
     (b'l', &["?25", "?1049", "?2004", "?1000", "?1006"], "all of these taken back"),

@@ -35,6 +35,7 @@ Keys, columns, config file: press ? on the screen, or see man sigtop.";
 #[derive(Debug, Parser)]
 #[command(
     version,
+    args_override_self = true,
     args_conflicts_with_subcommands = true,
     override_usage = "sigtop [OPTIONS] -- COMMAND [ARGUMENTS]...\n       sigtop [OPTIONS] --pid PID|NAME\n       \
                       sigtop record [OPTIONS] -o FILE -- COMMAND [ARGUMENTS]...\n       \

@@ -51,7 +51,7 @@ fn find_subcommand(command: &Command, arguments: &[OsString]) -> Option<(usize, 
 }
 
 /// Returns the option that a word names, and the number of words that it and its value take.
-fn find_option<'a>(command: &'a Command, word: &str) -> Option<(&'a Arg, usize)> {
+pub(super) fn find_option<'a>(command: &'a Command, word: &str) -> Option<(&'a Arg, usize)> {
     let (arg, has_value) = match word.strip_prefix("--") {
         Some(long) => {
             let (name, has_value) = long.split_once('=').map_or((long, false), |(name, _)| (name, true));

@@ -2,8 +2,11 @@
 //! the config file sets.
 
 mod cli;
+pub mod dashes;
 mod groups;
+pub mod help;
 pub mod hoist;
+pub mod mistakes;
 mod parsers;
 mod record;
 pub mod report;

@@ -33,7 +33,7 @@ pub struct RecordArgs {
     #[arg(long, value_parser = keyword_parser::<OnQuit>(), value_name = "ACTION")]
     pub on_quit: Option<OnQuit>,
 
-    /// Attach to these processes, by PID or name; they must have been started with the agent
+    /// Attach to these processes, by PID or name; without the agent, they are sampled from outside
     #[arg(long, short, value_name = "PID|NAME", value_delimiter = ',', value_parser = parse_selector, required_unless_present = "command", conflicts_with = "command")]
     pub pid: Vec<ProcessSelector>,
 

@@ -50,12 +50,18 @@ impl App {
         self.window_ns.is_some() || self.past().is_some()
     }
 
+    /// The last file that was saved.
+    pub fn take_saved(&mut self) -> Option<String> {
+        self.saved.take()
+    }
+
     /// Shows the result of saving.
     pub(super) fn report_save(&mut self, saved: Result<SavedFile, String>) {
         match saved {
             Ok(SavedFile { path, bytes }) => {
                 let place = path.map_or_else(|| "stdout".to_owned(), |path| path.display().to_string());
                 self.note(format!("saved: {place} ({})", measure::bytes(bytes)));
+                self.saved = Some(place);
             }
             Err(sentence) => self.message = Some(StatusMessage { text: sentence, is_sticky: true }),
         }

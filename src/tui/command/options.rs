@@ -65,12 +65,9 @@ pub fn duration(text: &str) -> Result<Duration, String> {
     if duration.is_zero() { Err("duration must be greater than 0".to_owned()) } else { Ok(duration) }
 }
 
-fn check_period(period_ns: u64) -> Result<u64, String> {
-    if PERIODS_NS.contains(&period_ns) {
-        Ok(period_ns)
-    } else {
-        Err("must be between 50us (20000 Hz) and 10s (0.1 Hz)".to_owned())
-    }
+/// Checks the range of a period; `range` names it in the unit that was typed.
+fn check_period(period_ns: u64, range: &str) -> Result<u64, String> {
+    if PERIODS_NS.contains(&period_ns) { Ok(period_ns) } else { Err(format!("must be between {range}")) }
 }
 
 /// Parses a sampling period; returns ns.
@@ -78,7 +75,7 @@ fn check_period(period_ns: u64) -> Result<u64, String> {
 /// # Errors
 /// A sentence that says what is wrong.
 pub fn period_ns(text: &str) -> Result<u64, String> {
-    check_period(u64::try_from(duration(text)?.as_nanos()).unwrap_or(u64::MAX))
+    check_period(u64::try_from(duration(text)?.as_nanos()).unwrap_or(u64::MAX), "50us and 10s")
 }
 
 /// Parses a sampling frequency in Hz; returns the period in ns.
@@ -87,7 +84,8 @@ pub fn period_ns(text: &str) -> Result<u64, String> {
 /// A sentence that says what is wrong.
 pub fn period_ns_of_hz(text: &str) -> Result<u64, String> {
     let hz: f64 = text.parse().map_err(|_| "expected a number of samples per second".to_owned())?;
-    if hz > 0.0 { check_period((1e9 / hz) as u64) } else { Err("must be greater than 0".to_owned()) }
+    let period_ns = if hz > 0.0 { (1e9 / hz) as u64 } else { u64::MAX };
+    check_period(period_ns, "0.1 and 20 000 Hz")
 }
 
 /// Parses a percentage, with or without the sign: `1%` or `1`. Returns a fraction.
@@ -180,7 +178,9 @@ mod tests {
         }
         assert_eq!(period_ns_of_hz("1000"), Ok(1_000_000));
         let hz = period_ns_of_hz;
-        assert!(hz("0").is_err() && hz("nan").is_err() && hz("100000").is_err());
+        let range = Err("must be between 0.1 and 20 000 Hz".to_owned());
+        assert_eq!([hz("0"), hz("nan"), hz("100000")], [range.clone(), range.clone(), range]);
+        assert_eq!(period_ns("1us"), Err("must be between 50us and 10s".to_owned()));
         assert_eq!(window_ns("all"), Ok(None));
         assert!(window_ns("2m").is_err());
         assert_eq!(refresh_ns("1"), Ok(1_000_000_000));

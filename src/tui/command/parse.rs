@@ -220,7 +220,7 @@ mod tests {
             ("tagroot", 7, "usage: tagroot=thread"),
             ("tagroot=tid", 8, "use none, thread, process, process,thread or wait"),
             ("hz=fast", 3, "expected a number of samples"),
-            ("hz=1000000", 3, "20000 Hz"),
+            ("hz=1000000", 3, "20 000 Hz"),
             ("window=2m", 7, "at most 60s"),
             ("focus", 5, "usage: focus=REGEX"),
             ("focus=a(", 7, "unclosed group"),
