@@ -7,6 +7,7 @@ use std::process::{Command, Stdio};
 use super::external::{Attached, until};
 use crate::harness::inspect::is_at_work;
 use crate::harness::outside::engines_outside;
+use crate::harness::quiet::alone;
 use crate::harness::run::{SIGTOP, run_within, text};
 use crate::harness::targets;
 use std::time::Duration;
@@ -72,6 +73,7 @@ pub(super) fn assert_exact(what: &str, results: &[CallResult]) {
 
 #[test]
 fn calls_do_the_same_alone_with_the_agent_and_by_events() {
+    alone();
     assert_exact("alone", &make_calls(None));
     for hz in ["99", "1000"] {
         assert_exact(&format!("agent, {hz} Hz"), &make_calls(Some(&["--engine", "threads", "--hz", hz])));
@@ -85,6 +87,7 @@ fn calls_do_the_same_alone_with_the_agent_and_by_events() {
 /// Of copies between files at 1 000 Hz, 44 to 69 % ended early.
 #[test]
 fn calls_that_stops_cut_short_are_made_again_where_nobody_notices() {
+    alone();
     for hz in ["99", "1000"] {
         let results = make_calls(Some(&["--engine", "ptrace", "--hz", hz]));
         for CallResult { name, made, short, eintr, wrong } in &results {
@@ -98,6 +101,7 @@ fn calls_that_stops_cut_short_are_made_again_where_nobody_notices() {
 
 #[test]
 fn calls_of_a_process_that_runs_already_do_the_same() {
+    alone();
     for engine in engines_outside() {
         let mut target = Command::new(targets::c("checked_calls"));
         let mut target = target.arg("0").stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().expect("a target");
@@ -119,6 +123,7 @@ fn calls_of_a_process_that_runs_already_do_the_same() {
 /// The whole of it, as its user sees it.
 #[test]
 fn a_copy_of_random_bytes_is_as_long_as_alone() {
+    alone();
     for engine in [&["threads"][..], &engines_outside()].concat() {
         let directory = targets::scratch("calls");
         let (copy, file) = (directory.join("copy"), directory.join("recording.sigtop"));

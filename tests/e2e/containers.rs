@@ -9,6 +9,7 @@ use std::time::Duration;
 use sigtop::attach::find::{self, WatchMethod};
 
 use super::guest::eventually;
+use crate::harness::quiet::alone;
 use crate::harness::run::{Batch, Ran, SIGTOP, run, text, tool};
 use crate::harness::skips::skip;
 use crate::harness::table::Table;
@@ -102,6 +103,7 @@ fn preloaded(mut command: Vec<String>, script: &str) -> Vec<String> {
 
 #[test]
 fn a_new_network_namespace_is_launched_into() {
+    alone();
     let Some(network) = unshare("n") else { return };
     let program = targets::c("ends");
     assert_sampled(&batch(&network, &format!("{} {BURN} exit 0", text(&program))));
@@ -117,6 +119,7 @@ fn a_new_network_namespace_is_launched_into() {
 /// The abstract socket exists only in the viewer's network namespace.
 #[test]
 fn a_process_in_another_network_namespace_is_attached_to() {
+    alone();
     let program = targets::c("ends");
     let script = format!("LD_PRELOAD=$AGENT exec {} 60000 exit 0", text(&program));
     for namespaces in ["n", "mn"] {
@@ -135,6 +138,7 @@ fn a_process_in_another_network_namespace_is_attached_to() {
 /// A container image with a copy of the agent: its own root, mounts and network.
 #[test]
 fn a_process_in_a_container_is_attached_to() {
+    alone();
     let Some(command) = unshare("mn") else { return };
     let root = make_root(&targets::c("ends"));
     fs::copy(library(), root.join("agent/libsigtop-agent-0.so")).expect("writable");
@@ -151,6 +155,7 @@ fn a_process_in_a_container_is_attached_to() {
 
 #[test]
 fn a_sandbox_by_bubblewrap_is_launched_into_and_attached_to() {
+    alone();
     let Some(bwrap) = tool("bwrap") else { return };
     let words = ["--dev-bind", "/", "/", "--unshare-net"];
     let command: Vec<String> = [text(&bwrap)].iter().chain(&words).map(|&word| word.to_owned()).collect();
@@ -190,6 +195,7 @@ fn assert_sampled_from_outside(outer: &Running) {
 /// A container with namespaces of its own of all kinds, and a file system that nothing else sees.
 #[test]
 fn a_process_in_a_container_is_sampled_from_outside() {
+    alone();
     let probe = Command::new("unshare").args(["-Urmnpf", "true"]).stderr(Stdio::null()).status();
     if !probe.is_ok_and(|status| status.success()) {
         return skip("unshare is not permitted");
@@ -208,6 +214,7 @@ fn a_process_in_a_container_is_sampled_from_outside() {
 /// processes are refused with the option that helps.
 #[test]
 fn without_the_capability_to_trace_own_children_are_sampled() {
+    alone();
     let words = ["unshare", "-Ur", "setpriv", "--bounding-set", "-sys_ptrace", SIGTOP, "--batch"];
     let sigtop = |options: &[&str]| run(Command::new(words[0]).args(&words[1..]).args(options));
     let probe = Command::new(words[0]).args(&words[1..5]).arg("true").stderr(Stdio::null()).status();
@@ -232,6 +239,7 @@ fn without_the_capability_to_trace_own_children_are_sampled() {
 
 #[test]
 fn a_process_in_a_sandbox_is_sampled_from_outside() {
+    alone();
     let Some(bwrap) = tool("bwrap") else { return };
     let words = ["--unshare-all", "--die-with-parent", "--ro-bind", "/", "/", "--proc", "/proc", "--tmpfs", "/tmp"];
     let probe = Command::new(&bwrap).args(words).arg("true").stderr(Stdio::null()).status().expect("it is there");
@@ -250,6 +258,7 @@ fn a_process_in_a_sandbox_is_sampled_from_outside() {
 /// The program is sampled from outside; if the library's directory is mounted, by its agent.
 #[test]
 fn a_root_without_the_library_is_sampled_from_outside() {
+    alone();
     let Some(command) = unshare("mn") else { return };
     let root = make_root(&targets::c("ends"));
     let root = text(&root);
@@ -274,6 +283,7 @@ fn a_root_without_the_library_is_sampled_from_outside() {
 /// An agent without /proc is of no use. With the kernel's /proc in another pid namespace, it is.
 #[test]
 fn an_agent_without_proc_is_replaced_by_the_sampler_from_outside() {
+    alone();
     let Some(command) = unshare("m") else { return };
     let root = make_root(&targets::c("ends"));
     fs::copy(library(), root.join("agent/libsigtop-agent-0.so")).expect("writable");
@@ -302,6 +312,7 @@ fn an_agent_without_proc_is_replaced_by_the_sampler_from_outside() {
 /// linked statically, and one that is started without the agent's variables.
 #[test]
 fn programs_without_an_agent_are_sampled_from_outside() {
+    alone();
     let (fixed, dynamic) = (targets::static_c("ends"), targets::c("ends"));
     for (clock, script) in [
         ("prof", format!("{} 1500 exit 0 && true", text(&fixed))),
@@ -319,6 +330,7 @@ fn programs_without_an_agent_are_sampled_from_outside() {
 /// failure.
 #[test]
 fn processes_that_cannot_be_sampled_are_explained_everywhere() {
+    alone();
     let directory = targets::scratch("valgrind").join("valgrind");
     std::fs::create_dir_all(&directory).expect("a directory");
     let program = directory.join("none-amd64-linux");
@@ -351,6 +363,7 @@ fn processes_that_cannot_be_sampled_are_explained_everywhere() {
 
 #[test]
 fn a_program_under_valgrind_is_explained() {
+    alone();
     let Some(valgrind) = tool("valgrind") else { return };
     for clock in ["prof", "real"] {
         let mut command = Command::new(SIGTOP);
@@ -364,6 +377,7 @@ fn a_program_under_valgrind_is_explained() {
 /// sigtop works if every directory that could hold the library or the socket is read-only.
 #[test]
 fn no_writable_directory_is_needed() {
+    alone();
     let Some(command) = unshare("m") else { return };
     let program = targets::c("ends");
     if [Path::new(SIGTOP), &program].iter().any(|path| path.starts_with("/tmp")) {

@@ -13,6 +13,7 @@ use super::external::{Attached, until};
 use super::guest::agent;
 use crate::harness::inspect::{is_at_work, look};
 use crate::harness::outside::engines_outside;
+use crate::harness::quiet::alone;
 use crate::harness::run::{run, text};
 use crate::harness::skips::are_installed;
 use crate::harness::targets;
@@ -91,6 +92,7 @@ fn print_stacks(pid: u32) -> bool {
 
 #[test]
 fn strace_and_gdb_attach_to_a_process_that_is_sampled() {
+    alone();
     if !are_installed(&["strace", "gdb"]) {
         return;
     }

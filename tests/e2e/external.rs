@@ -67,7 +67,6 @@ pub(super) struct Attached {
 impl Attached {
     pub(super) fn to(pid: u32, options: &[&str]) -> Attached {
         let directory = targets::scratch("external");
-        alone();
         let (raw, stderr) = (directory.join("raw"), directory.join("stderr"));
         let errors = fs::File::create(&stderr).expect("a file of its own");
         let mut command = Command::new(SIGTOP);
@@ -124,6 +123,7 @@ fn assert_total(raw: &Raw, used_ns: u64) {
 
 #[test]
 fn a_launched_program_has_the_right_shares_and_its_whole_cpu_time() {
+    alone();
     for engine in engines_outside() {
         has_the_right_shares(engine);
     }
@@ -147,6 +147,7 @@ fn has_the_right_shares(engine: &str) {
 
 #[test]
 fn a_static_program_is_launched_and_sampled() {
+    alone();
     let watched = Batch::new("--budget 100%").run(&[text(&targets::static_c("shares")), "60", "30", "10", "2"]);
     assert_eq!(watched.ran.code(), 0, "{}", watched.ran.err());
     assert!(watched.ran.err().contains("it is sampled from outside"), "{}", watched.ran.err());
@@ -156,6 +157,7 @@ fn a_static_program_is_launched_and_sampled() {
 
 #[test]
 fn a_running_process_is_sampled_and_the_header_says_how() {
+    alone();
     let target = Plain::burner("60");
     let pid = target.pid().to_string();
     let mut terminal = Terminal::start(140, 30, Command::new(SIGTOP).args(["--no-config", "--pid", &pid]));
@@ -171,6 +173,7 @@ fn a_running_process_is_sampled_and_the_header_says_how() {
 /// The wall clock shows sleeping threads where they sleep, and does not stop them.
 #[test]
 fn sleepers_are_sampled_where_they_sleep() {
+    alone();
     let target = Plain(Command::new("sleep").arg("60").spawn().expect("sleep"));
     until("it sleeps", || {
         fs::read_to_string(format!("/proc/{}/syscall", target.pid())).is_ok_and(|line| !line.starts_with("running"))
@@ -188,6 +191,7 @@ fn sleepers_are_sampled_where_they_sleep() {
 /// the table of calls that are made again.
 #[test]
 fn system_calls_go_on_as_if_nothing_had_happened() {
+    alone();
     let watched = Batch::new("--engine ptrace --hz 249 --budget 100%").run(&[text(&targets::c("wakes")), "5"]);
     let (raw, out) = (&watched.raw, watched.ran.out());
     let number = |name| watched.ran.number(name);
@@ -199,6 +203,7 @@ fn system_calls_go_on_as_if_nothing_had_happened() {
 /// nearly a whole CPU at a high frequency.
 #[test]
 fn a_sampler_takes_no_more_than_a_part_of_a_cpu() {
+    alone();
     for engine in engines_outside() {
         takes_a_part_of_a_cpu(engine);
     }
@@ -251,6 +256,7 @@ fn make_restartable_calls(prefix: &str, arguments: &str) -> String {
 /// Each call of the table goes on with its right result.
 #[test]
 fn every_restartable_call_goes_on() {
+    alone();
     let script = make_restartable_calls("", "120");
     let watched = Batch::new("--engine ptrace --hz 1999 --budget 100%").run(&["sh", "-c", &script]);
     let reports = call_reports(&watched.ran.out());
@@ -273,6 +279,7 @@ fn every_restartable_call_goes_on() {
 /// The negative control: each of these calls reports EINTR when a careless tracer interrupts it.
 #[test]
 fn a_careless_tracer_interrupts_every_restartable_call() {
+    alone();
     let script = make_restartable_calls(text(&targets::c("bad_tracer")), "20000 first");
     let reports = call_reports(&run(Command::new("sh").args(["-c", &script])).out());
     assert!(reports.len() >= 17);
@@ -283,6 +290,7 @@ fn a_careless_tracer_interrupts_every_restartable_call() {
 /// place.
 #[test]
 fn a_killed_sampler_leaves_the_target_running() {
+    alone();
     let target = Plain::burner("3600");
     // sigtop gives up if its samplers end too often.
     let (rounds, kills) = if std::env::var_os("SIGTOP_LONG").is_some() { (20, 25) } else { (1, 20) };
@@ -313,6 +321,7 @@ fn a_killed_sampler_leaves_the_target_running() {
 /// A sampler whose viewer is killed ends by itself, and leaves every thread running.
 #[test]
 fn a_sampler_ends_with_its_viewer() {
+    alone();
     let target = Plain::burner("3600");
     let mut attached = Attached::to(target.pid(), &["--engine", "ptrace", "--hz", "1999"]);
     until("there is a sampler", || attached.sampler().is_some());
@@ -332,6 +341,7 @@ pub(super) fn is_at_home(pid: u32) -> bool {
 /// A sampler that stands still is ended, so that no thread waits for it.
 #[test]
 fn a_stopped_sampler_does_not_stop_the_target() {
+    alone();
     let target = Plain::burner("120");
     let attached = Attached::to(target.pid(), &["--engine", "ptrace", "--hz", "1999"]);
     for _ in 0..5 {
@@ -363,6 +373,7 @@ fn put_behind(sampler: u32) {
 /// call that the stop had interrupted reported EINTR.
 #[test]
 fn a_sampler_that_waits_for_a_cpu_is_left_alone() {
+    alone();
     let others = Plain::at_work(Command::new(targets::c("shares")).args(["100", "0", "0", "600", "4"]));
     let mut target = Plain::at_work(Command::new(targets::c("wakes")).arg("-").stdin(Stdio::piped()));
     let attached = Attached::to(target.pid(), &["--engine", "ptrace", "--hz", "999"]);
@@ -387,6 +398,7 @@ fn a_sampler_that_waits_for_a_cpu_is_left_alone() {
 /// The image after an exec and child processes are sampled, too.
 #[test]
 fn exec_and_children_are_followed() {
+    alone();
     for engine in engines_outside() {
         follows_exec_and_children(engine);
     }
@@ -413,6 +425,7 @@ fn follows_exec_and_children(engine: &str) {
 /// stop was taken for one that a debugger traces.
 #[test]
 fn a_chain_of_execs_is_watched_to_its_end() {
+    alone();
     for engine in engines_outside() {
         watches_a_chain_of_execs(engine);
     }
@@ -436,6 +449,7 @@ fn watches_a_chain_of_execs(engine: &str) {
 /// sampled.
 #[test]
 fn the_past_of_a_child_is_not_sampled() {
+    alone();
     for engine in engines_outside() {
         leaves_the_past_of_a_child(engine);
     }
@@ -476,6 +490,7 @@ fn cpu_ticks(pid: u32) -> u64 {
 /// lost.
 #[test]
 fn short_children_are_found() {
+    alone();
     for engine in engines_outside() {
         finds_short_children(engine);
     }
@@ -504,6 +519,7 @@ fn finds_short_children(engine: &str) {
 /// does.
 #[test]
 fn threads_are_not_sampled_where_they_lost_their_cpu() {
+    alone();
     for engine in engines_outside() {
         samples_where_threads_run(engine);
     }
@@ -531,6 +547,7 @@ fn samples_where_threads_run(engine: &str) {
 /// corrected by the time that the kernel accounts for.
 #[test]
 fn system_calls_have_the_share_of_system_time() {
+    alone();
     for engine in engines_outside() {
         gives_calls_the_share_of_system_time(engine);
     }

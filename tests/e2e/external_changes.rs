@@ -6,6 +6,7 @@ use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use super::external::{is_at_home, until};
+use crate::harness::quiet::alone;
 use crate::harness::run::{Batch, SIGTOP, text};
 use crate::harness::targets;
 
@@ -25,6 +26,7 @@ pub(super) fn sampler_of(viewer: u32) -> Option<u32> {
 /// it at its end, and named itself as a debugger that traces the process.
 #[test]
 fn a_thread_that_executes_a_program_is_not_waited_for() {
+    alone();
     let mut command = Command::new(SIGTOP);
     command.args(["--batch", "--no-config", "--engine", "external", "--hz", "1999", "--budget", "100%", "--"]);
     command.arg(targets::c("relays")).args(["exec", "300"]).stdout(Stdio::null()).stderr(Stdio::piped());
@@ -47,6 +49,7 @@ fn a_thread_that_executes_a_program_is_not_waited_for() {
 /// the sampler had used, and the screen added them up.
 #[test]
 fn the_sampler_reports_its_cpu_time_once() {
+    alone();
     let start = Instant::now();
     let watched =
         Batch::new("--engine external --hz 999 --budget 100%").run(&[text(&targets::c("execs")), "slow", "40"]);
@@ -59,6 +62,7 @@ fn the_sampler_reports_its_cpu_time_once() {
 /// sampled nor counted as lost.
 #[test]
 fn new_threads_have_their_wall_clock_time_from_the_start() {
+    alone();
     let program = targets::c("relays");
     let watched = Batch::new("--engine external --clock wall --hz 499").run(&[text(&program), "sleep", "10", "200"]);
     assert_eq!(watched.ran.code(), 0, "{}", watched.ran.err());

@@ -6,6 +6,7 @@ use std::process::{Command, Stdio};
 
 use super::servers::{Directory, as_nobody};
 use crate::harness::outside::engines_outside;
+use crate::harness::quiet::alone;
 use crate::harness::raw::Raw;
 use crate::harness::run::{Batch, SIGTOP, Watched, run, text};
 use crate::harness::skips::skip;
@@ -47,6 +48,7 @@ fn has_true_shares(mode: &str, hz: f64, variance: f64) -> Watched {
 /// The program waits before it is executed until its events are open.
 #[test]
 fn a_launched_program_is_sampled_from_its_first_instant() {
+    alone();
     if !are_allowed() {
         return;
     }
@@ -64,6 +66,7 @@ fn a_launched_program_is_sampled_from_its_first_instant() {
 /// By stops, the first kind has too little: a stop takes some microseconds to arrive.
 #[test]
 fn turns_of_microseconds_have_their_shares() {
+    alone();
     if are_allowed() {
         has_true_shares("bursts", 99.0, 1.0);
     }
@@ -72,6 +75,7 @@ fn turns_of_microseconds_have_their_shares() {
 /// By stops, threads of 2 ms are hardly ever found.
 #[test]
 fn threads_of_milliseconds_have_their_shares_and_names() {
+    alone();
     if are_allowed() {
         has_true_shares("threads", 99.0, 1.5);
         let file = targets::scratch("events").join("named.sigtop");
@@ -87,6 +91,7 @@ fn threads_of_milliseconds_have_their_shares_and_names() {
 
 #[test]
 fn processes_of_milliseconds_have_their_shares() {
+    alone();
     if are_allowed() {
         let watched = has_true_shares("processes", 99.0, 1.5);
         let whole = watched.raw.of("prof").filter(|entry| !entry.truncated).map(|entry| entry.weight_ns).sum::<u64>();
@@ -98,6 +103,7 @@ fn processes_of_milliseconds_have_their_shares() {
 /// samples of its own.
 #[test]
 fn system_time_is_sampled_below_the_call_or_by_itself() {
+    alone();
     if !are_allowed() {
         return;
     }
@@ -119,6 +125,7 @@ fn system_time_is_sampled_below_the_call_or_by_itself() {
 /// asked for.
 #[test]
 fn reports_have_functions_of_the_kernel_if_they_are_asked_for() {
+    alone();
     if !are_allowed() {
         return;
     }
@@ -147,6 +154,7 @@ fn without_events(arguments: &[&str]) -> Command {
 /// do.
 #[test]
 fn where_events_are_refused_stops_take_their_place() {
+    alone();
     let file = targets::scratch("events").join("raw");
     let burner = targets::c("shares");
     let arguments = ["--engine", "external", "--raw", text(&file), "--", text(&burner), "60", "30", "10", "1"];
@@ -182,6 +190,7 @@ fn ordinary_users_may() -> bool {
 /// way that is allowed, and the header, the warning and the samples are those of that way.
 #[test]
 fn each_user_is_sampled_the_best_way_that_is_allowed() {
+    alone();
     const STOPS: &str = "large reads and writes may return early; sudo or --cap-add PERFMON avoids it";
     let burner = targets::c("shares");
     let filter = [text(&targets::c("without_call")).to_owned(), libc::SYS_perf_event_open.to_string()];
@@ -225,6 +234,7 @@ fn each_user_is_sampled_the_best_way_that_is_allowed() {
 /// Regression test: the header of a process that is sampled by events says so.
 #[test]
 fn the_header_says_that_events_are_in_use() {
+    alone();
     if !are_allowed() {
         return;
     }
@@ -242,6 +252,7 @@ fn the_header_says_that_events_are_in_use() {
 /// Regression test: two sigtops sampled one process from outside, and neither said so.
 #[test]
 fn a_second_sigtop_leaves_the_process_to_the_first() {
+    alone();
     let target = Command::new(targets::c("shares")).args(["100", "0", "0", "60"]).stdout(Stdio::null()).spawn();
     let mut target = target.expect("a target");
     let pid = target.id().to_string();

@@ -9,6 +9,7 @@ use nix::unistd::geteuid;
 
 use super::servers::{Directory, as_nobody};
 use crate::harness::outside::engines_outside;
+use crate::harness::quiet::alone;
 use crate::harness::run::{Ran, SIGTOP, run, text};
 use crate::harness::skips::skip;
 use crate::harness::targets;
@@ -20,6 +21,7 @@ const OTHER: u32 = 65_533;
 /// and the program did not get its rights: at 1 000 Hz 26 of 2 000.
 #[test]
 fn setuid_programs_keep_their_rights() {
+    alone();
     if !geteuid().is_root() {
         return skip("only root can give a program the rights of another user");
     }

@@ -4,6 +4,7 @@
 use std::process::Command;
 
 use crate::harness::outside::engines_outside;
+use crate::harness::quiet::alone;
 use crate::harness::run::{Batch, Ran, run, text};
 use crate::harness::skips::skip;
 use crate::harness::targets;
@@ -24,6 +25,7 @@ fn assert_each_call_was_made_once(what: &str, ran: &Ran) {
 /// 1 000 Hz 12 to 26 of 4 000 calls.
 #[test]
 fn calls_that_a_supervisor_answers_are_made_once() {
+    alone();
     let target = targets::c("supervised");
     let modes = ["process", "thread"].into_iter().flat_map(|mode| PAUSES.map(|pause| [mode, CALLS, pause]));
     for arguments in modes {

@@ -6,6 +6,7 @@ use std::io::{BufRead as _, BufReader};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 
 use crate::harness::outside::engines_outside;
+use crate::harness::quiet::alone;
 use crate::harness::raw::Raw;
 use crate::harness::run::{Batch, SIGTOP, run, text};
 use crate::harness::targets;
@@ -46,6 +47,7 @@ fn sample(pid: &str, engine: &str) -> (u64, u64) {
 /// Regression test: the time of a thread that could not be stopped was neither sampled nor counted.
 #[test]
 fn time_under_a_debugger_is_counted_and_sampled_again_afterwards() {
+    alone();
     let target = Command::new(targets::c("shares")).args(["100", "0", "0", "60"]).stdout(Stdio::null()).spawn();
     let target = Running(target.expect("a target"));
     let pid = target.0.id().to_string();
@@ -67,6 +69,7 @@ fn time_under_a_debugger_is_counted_and_sampled_again_afterwards() {
 /// to need `--cap-add SYS_PTRACE`, in a line for each.
 #[test]
 fn short_children_of_a_debugger_are_explained_in_one_line() {
+    alone();
     let target = targets::c("tracer");
     let watched = Batch::new("--engine ptrace --hz 1000").run(&[text(&target), "children", "20"]);
     assert_eq!(watched.ran.code(), 0, "{}", watched.ran.err());

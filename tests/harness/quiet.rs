@@ -17,7 +17,8 @@ struct Lock {
     _file: File,
 }
 
-/// Waits until all other tests have ended, and lets none begin before this one has ended.
+/// Waits until all other tests have ended, and lets none begin before this one has ended. A test
+/// calls this before it starts a program that goes on beside what it does.
 pub(crate) fn alone() {
     if LOCK.with_borrow(|lock| lock.as_ref().is_none_or(|lock| !lock.is_exclusive)) {
         lock(true);
