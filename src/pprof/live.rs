@@ -250,7 +250,8 @@ impl LiveExporter {
             label_sets.entry((id, wait)).or_insert_with(|| {
                 let thread = profile.thread(id);
                 let process = profile.process(thread.process);
-                let program = process.executable.rsplit('/').next().unwrap_or_default();
+                let executable = process.executable.rsplit('/').next().unwrap_or_default();
+                let program = process.own_name.as_deref().unwrap_or(executable);
                 let mut set = vec![
                     label("process", text(program)),
                     label("thread", text(&thread.name)),

@@ -173,6 +173,30 @@ impl Profile {
         }
     }
 
+    /// Notes the name that a process, or a child of it, has given to itself, when its first thread
+    /// has got a name. Programs that are executed often name their first thread by what it does, so
+    /// only fork children count.
+    fn name_process(&mut self, id: ProcessId, tid: u32) {
+        let own_pid = self.processes[id.0 as usize].own_pid;
+        if tid != own_pid {
+            return;
+        }
+        let children = self.processes.iter().zip(0..).filter(|(process, _)| process.parent == own_pid);
+        let children: Vec<u32> = children.map(|(_, index)| index).collect();
+        for index in [&[id.0], &children[..]].concat() {
+            self.processes[index as usize].own_name = self.find_own_name(&self.processes[index as usize]);
+        }
+    }
+
+    fn find_own_name(&self, process: &Process) -> Option<String> {
+        let runs_the_same = |other: &&Process| {
+            other.own_pid == process.parent && (&other.executable, &other.argv) == (&process.executable, &process.argv)
+        };
+        let first_thread = |of: &Process| of.threads.get(&of.own_pid).map(|id| &self.threads[id.0 as usize].name);
+        let of_parent = first_thread(self.processes.iter().rev().find(runs_the_same)?)?;
+        first_thread(process).filter(|name| !name.is_empty() && *name != of_parent).cloned()
+    }
+
     /// Applies any message but a Hello and a sample.
     fn apply_message(&mut self, id: ProcessId, at_ns: u64, message: Message) {
         let process = &mut self.processes[id.0 as usize];
@@ -191,6 +215,7 @@ impl Profile {
                 if thread.tid == named.tid {
                     thread.name = String::from_utf8_lossy(&named.name).into_owned();
                     self.name_changes += 1;
+                    self.name_process(id, named.tid);
                 }
             }
             Message::ThreadEnd { tid } => {

@@ -59,6 +59,8 @@ pub struct Process {
     pub executable: String,
     /// Command line.
     pub argv: Vec<String>,
+    /// The name that it has given to itself, if its parent runs the same program under another one.
+    pub own_name: Option<String>,
     /// Viewer's clock minus target's clock, ns.
     pub clock_offset_ns: i64,
     /// Whether the agent is connected.
@@ -104,6 +106,7 @@ impl Process {
             image,
             executable: String::from_utf8_lossy(&hello.executable).into_owned(),
             argv: split_arguments(&hello.argv),
+            own_name: None,
             clock_offset_ns: offset_ns(at_ns, hello.monotonic_ns),
             connected: true,
             account: AgentCounters::default(),
@@ -146,6 +149,9 @@ impl Process {
     /// The name of the program: as it was typed, which may be a link to the executable. A title
     /// that the program has written over its arguments is not a name.
     pub fn name(&self) -> &str {
+        if let Some(name) = &self.own_name {
+            return name;
+        }
         let is_name = |name: &&str| {
             let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'_' | b'+' | b'-');
             !name.is_empty() && !name.starts_with('-') && name.bytes().all(is_plain)

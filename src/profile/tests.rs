@@ -33,8 +33,12 @@ impl TestSession {
     }
 
     fn hello(&mut self, source: u32, start_ticks: u64, monotonic_ns: u64) {
-        let (executable, argv) = (b"/bin/a"[..].into(), b"a\0-x\0\0"[..].into());
-        let (pid, parent) = (7, 1);
+        self.hello_of(source, (7, 1), b"a\0-x\0\0", (start_ticks, monotonic_ns));
+    }
+
+    fn hello_of(&mut self, source: u32, (pid, parent): (u32, u32), argv: &[u8], times: (u64, u64)) {
+        let (executable, argv) = (b"/bin/a"[..].into(), argv.into());
+        let (start_ticks, monotonic_ns) = times;
         let hello = Hello {
             token: 0,
             pid,
@@ -290,6 +294,24 @@ fn threads_have_their_latest_name_and_a_reused_tid_is_another_thread() {
     let threads: Vec<_> = session.profile.threads().iter().map(|thread| (thread.name.as_str(), thread.ended)).collect();
     assert_eq!(threads, [("worker-0", true), ("", false)]);
     assert_eq!(session.total(), owned([("0x1", 5), ("0x1", 5)]));
+}
+
+/// A fork child that names itself is called so, whether its agent or its parent's comes first. One
+/// that has executed a program is not.
+#[test]
+fn a_fork_child_has_the_name_that_it_gives_itself() {
+    let first_thread = |tid, name: &[u8]| Message::Thread(NamedThread { tid, name: name.into() });
+    for (order, argv, name) in [([8, 7], b"a\0", "kid"), ([7, 8], b"a\0", "kid"), ([8, 7], b"b\0", "b")] {
+        let mut session = TestSession::default();
+        for (source, pid) in order.into_iter().enumerate() {
+            let (parent, argv) = if pid == 7 { (1, b"a\0") } else { (7, argv) };
+            session.hello_of(source as u32, (pid, parent), argv, (pid.into(), 0));
+            session.send(source as u32, first_thread(pid, if pid == 7 { b"a" } else { b"kid" }));
+        }
+        let names =
+            |own_pid| session.profile.processes().iter().find(|process| process.own_pid == own_pid).unwrap().name();
+        assert_eq!((names(7), names(8)), ("a", name), "{order:?}, {argv:?}");
+    }
 }
 
 #[test]
