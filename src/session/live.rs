@@ -333,6 +333,13 @@ impl LiveTarget {
                     let sentence = format!("process {pid} has too many threads for perf events; leave out --engine");
                     return Some((sentence, false));
                 }
+                SamplerReport::TakeTurns { pid } => {
+                    let sentence = format!(
+                        "process {pid} has more threads than perf events sample at a time: those that run take \
+                         turns, and what others use is counted as lost"
+                    );
+                    return Some((sentence, false));
+                }
                 SamplerReport::Supervised { pid } => {
                     let sentence = format!(
                         "system calls of process {pid} wait for a supervisor (seccomp): it is sampled only while it \

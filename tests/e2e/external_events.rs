@@ -2,9 +2,12 @@
 //! not allow it, stops take its place.
 
 use std::fs;
+use std::io::{BufRead as _, BufReader};
 use std::process::{Command, Stdio};
 
+use super::external::{Attached, until};
 use super::servers::{Directory, as_nobody};
+use crate::harness::inspect::is_at_work;
 use crate::harness::outside::engines_outside;
 use crate::harness::quiet::alone;
 use crate::harness::raw::Raw;
@@ -43,6 +46,37 @@ fn has_true_shares(mode: &str, hz: f64, variance: f64) -> Watched {
     println!("{mode}: total {total:.4}");
     assert!((total - 1.0).abs() <= 0.02 + 1.0 / periods, "{mode}: {total:.4}; lost {:?}", watched.raw.lost);
     watched
+}
+
+/// Threads that begin to compute after a crowd of others. Regression test: a process with more than
+/// 512 threads was refused, or sampled by stops.
+#[test]
+fn of_more_threads_than_may_have_events_those_that_run_are_sampled() {
+    alone();
+    if !are_allowed() {
+        return;
+    }
+    for busy in ["3", "20"] {
+        let mut target = Command::new(targets::c("many_idle"));
+        let target = target.args(["900", busy, if busy == "3" { "3" } else { "0.5" }]);
+        let mut target = target.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().expect("a target");
+        let mut out = BufReader::new(target.stdout.take().expect("piped"));
+        let mut line = String::new();
+        out.read_line(&mut line).expect("a pipe");
+        let attached = Attached::to(target.id(), &["--engine", "events", "--hz", "250"]);
+        until("there is a sampler", || attached.sampler().is_some_and(is_at_work));
+        drop(target.stdin.take());
+        line.clear();
+        out.read_line(&mut line).expect("a pipe");
+        assert!(target.wait().expect("a child").success());
+        let raw = attached.finish_by_itself();
+        let used_ns: u64 = line.trim().strip_prefix("used ").expect("a number").parse().expect("a number");
+        // Each is looked at twice a second.
+        let (late_ns, lost_ns) = (raw.cum_ns("prof", |name| name == "burn_late"), raw.lost_all().1);
+        assert!(late_ns as f64 > 0.6 * used_ns as f64, "{busy}: {late_ns} ns of {used_ns} ns; lost {:?}", raw.lost);
+        let total = (raw.weight_ns("prof") + lost_ns) as f64 / used_ns as f64;
+        assert!((total - 1.0).abs() < 0.04, "{busy}: {total:.3} of {used_ns} ns; lost {:?}", raw.lost);
+    }
 }
 
 /// The program waits before it is executed until its events are open.

@@ -84,6 +84,8 @@ pub(super) struct WatchedProcess {
     active: Vec<u32>,
     /// The sleeping thread that is looked at next.
     next_sleeper: u32,
+    /// The thread that is looked at next where not all of them have events.
+    next_in_turn: u32,
     /// CPU time from which on it is sampled, ns.
     base_ns: u64,
     /// CPU time when it was last read, ns.
@@ -149,6 +151,7 @@ impl WatchedProcess {
             listed: Vec::new(),
             active: Vec::new(),
             next_sleeper: 0,
+            next_in_turn: 0,
             base_ns: if scope == WatchScope::FromStart { 0 } else { cpu_ns },
             cpu_ns,
             next_cpu_ns: 0,
@@ -352,6 +355,15 @@ impl WatchedProcess {
         chosen
     }
 
+    /// Returns the next threads to look at in turn, so that each is looked at once in a time, ns.
+    pub(super) fn threads_in_turn(&mut self, period_ns: u64, within_ns: u64) -> Vec<u32> {
+        let count = (self.threads.len() as u64 * period_ns).div_ceil(within_ns) as usize;
+        let (before, after) = (self.threads.range(..self.next_in_turn), self.threads.range(self.next_in_turn..));
+        let chosen: Vec<u32> = after.chain(before).map(|(&tid, _)| tid).take(count.min(MAX_NEW_THREADS)).collect();
+        self.next_in_turn = chosen.last().map_or(0, |tid| tid.wrapping_add(1));
+        chosen
+    }
+
     /// Looks at a thread: reads its CPU time. Returns whether it has run since the last look, or
     /// `None` if it has ended.
     pub(super) fn update_thread(&mut self, tid: u32, tick: u64) -> Option<bool> {
@@ -360,9 +372,13 @@ impl WatchedProcess {
         if self.scope.is_asleep() {
             thread.leave_run_time(used_ns);
         }
-        if self.engine == Engine::Events {
+        let is_lost = self.engine == Engine::Events && !thread.has_events;
+        if is_lost {
+            thread.leave_run_time(used_ns);
+        } else if self.engine == Engine::Events {
             thread.leave_to_events(used_ns);
-        } else {
+        }
+        if is_lost || self.engine != Engine::Events {
             self.accounted_ns += used_ns;
         }
         if has_run {
@@ -370,6 +386,9 @@ impl WatchedProcess {
                 self.active.push(tid);
             }
             (thread.ran_at, thread.ran_ns) = (tick, monotonic_ns());
+        }
+        if is_lost {
+            self.lose(LossCause::NoTimer, used_ns);
         }
         Some(has_run)
     }
@@ -393,7 +412,7 @@ impl WatchedProcess {
 
     /// Returns the counters as of now.
     pub(super) fn counters(&mut self, period_ns: u64) -> TracerCounters {
-        for cause in [LossCause::Unaccounted, LossCause::NotReady].map(|cause| cause as usize) {
+        for cause in [LossCause::Unaccounted, LossCause::NotReady, LossCause::NoTimer].map(|cause| cause as usize) {
             self.counters.lost_ticks[cause] = self.counters.lost_ns[cause] / period_ns.max(1);
         }
         self.counters.process_cpu_ns = self.cpu_ns;

@@ -114,6 +114,7 @@ pub fn run() -> io::Result<()> {
                 // The process may have ended by the time that the viewer reads this.
                 TracerReport::Refused { pid } => format!("refused {pid} {}\n", rights::tracer(pid).unwrap_or(0)),
                 TracerReport::TooManyThreads { pid } => format!("crowded {pid}\n"),
+                TracerReport::TakeTurns { pid } => format!("turns {pid}\n"),
                 TracerReport::Throttled => "throttled\n".to_owned(),
                 TracerReport::Supervised { pid } => format!("supervised {pid}\n"),
             };

@@ -51,6 +51,11 @@ pub enum SamplerReport {
         /// The process.
         pid: u32,
     },
+    /// Not all threads of a process have perf events at a time.
+    TakeTurns {
+        /// The process.
+        pid: u32,
+    },
     /// The kernel takes fewer samples than it is asked for, because they cost too much.
     Throttled,
     /// System calls of a process wait for a supervisor (seccomp), so that its threads are stopped
@@ -312,14 +317,17 @@ fn watch_over(shared: &Mutex<SamplerState>, is_closing: &AtomicBool, report: &Se
     }
 }
 
-/// Parses `refused PID TRACER`, where a tracer of 0 is none, `crowded PID`, `supervised PID`, or
-/// `throttled`.
+/// Parses `refused PID TRACER`, where a tracer of 0 is none, `crowded PID`, `turns PID`,
+/// `supervised PID`, or `throttled`.
 fn parse_report(line: &str) -> Option<SamplerReport> {
     if line.trim() == "throttled" {
         return Some(SamplerReport::Throttled);
     }
     if let Some(pid) = line.trim().strip_prefix("crowded ") {
         return Some(SamplerReport::TooManyThreads { pid: pid.parse().ok()? });
+    }
+    if let Some(pid) = line.trim().strip_prefix("turns ") {
+        return Some(SamplerReport::TakeTurns { pid: pid.parse().ok()? });
     }
     if let Some(pid) = line.trim().strip_prefix("supervised ") {
         return Some(SamplerReport::Supervised { pid: pid.parse().ok()? });

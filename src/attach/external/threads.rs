@@ -88,6 +88,8 @@ pub(super) struct WatchedThread {
     pub(super) patience: Patience,
     /// Its seccomp filters.
     pub(super) filters: ThreadFilters,
+    /// Whether the kernel samples it, if it does so with its process.
+    pub(super) has_events: bool,
     /// Whether it is traced.
     pub(super) is_seized: bool,
     /// The parts of its stack that are copied.
@@ -123,6 +125,7 @@ impl WatchedThread {
             has_run_since_stop: true,
             patience: Patience::default(),
             filters: ThreadFilters::default(),
+            has_events: true,
             is_seized: false,
             extent: StackExtent::new(),
             steady_parts: SteadyParts::default(),

@@ -6,6 +6,7 @@
 //! is traced for that time alone: as long as it is traced, each of its signals would stop it, and a
 //! debugger could not attach.
 
+mod coverage;
 mod kernel_samples;
 mod looks;
 
@@ -22,7 +23,7 @@ use super::events::{
     ImageId, ImageStart, SampledStack, SampledState, SamplerConfig, TracerEvent, UnwalkedSample, WalkerRequest,
 };
 use super::heartbeat::Heartbeat;
-use super::perf::{KernelSampler, OpenError};
+use super::perf::{KernelSampler, OpenError, ThreadNumbers};
 use super::process::{ProcessChange, WatchedProcess};
 use super::ptrace::{self, ThreadEvent};
 use super::restart;
@@ -67,6 +68,8 @@ pub(super) enum TracerReport {
     Refused { pid: u32 },
     /// This process has too many threads for events.
     TooManyThreads { pid: u32 },
+    /// Not all threads of this process have events at a time.
+    TakeTurns { pid: u32 },
     /// The kernel takes fewer samples than it is asked for, because they cost too much.
     Throttled,
     /// System calls of this process wait for a supervisor.
@@ -139,6 +142,10 @@ pub(super) struct Tracer {
     is_throttled: bool,
     /// The rings and events of processes that the kernel samples, once there is one.
     kernel: Option<KernelSampler>,
+    /// Threads with events that had not run for a while when they were looked at.
+    idle: Vec<ThreadNumbers>,
+    /// Whether the viewer knows that threads take turns to have events.
+    is_turn_told: bool,
     /// Processes with events that are about to execute a program.
     prepared: HashSet<u32>,
     /// Whether the viewer knows that there is a process with a supervisor.
@@ -171,6 +178,8 @@ impl Tracer {
             engine,
             is_throttled: false,
             kernel: None,
+            idle: Vec::new(),
+            is_turn_told: false,
             prepared: HashSet::new(),
             is_supervision_told: false,
             interpreted: HashSet::new(),

@@ -53,6 +53,13 @@ impl Births {
         self.roots.len()
     }
 
+    /// Closes the birth events of a thread, unless living threads have inherited them. Returns
+    /// whether that was done.
+    pub(super) fn remove_root(&mut self, tid: u32) -> bool {
+        let has_heirs = || self.root_of.values().any(|&root| root == tid);
+        self.roots.contains_key(&tid) && !has_heirs() && self.roots.remove(&tid).is_some()
+    }
+
     /// Whether a thread has birth events: of its own, or inherited ones.
     pub(super) fn knows(&self, tid: u32) -> bool {
         self.roots.contains_key(&tid) || self.root_of.contains_key(&tid)

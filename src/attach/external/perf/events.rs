@@ -28,6 +28,8 @@ pub(in super::super) enum OpenError {
     Ended,
     /// There are too many threads for the limit of descriptors, or for the memory of the kernel.
     TooMany,
+    /// The number of threads with events is at its limit ([`MAX_THREADS`]).
+    Full,
 }
 
 impl From<io::Error> for OpenError {
@@ -88,8 +90,8 @@ impl Events {
     /// If it cannot be sampled.
     pub(in super::super) fn watch(&mut self, rings: &Rings, watched: WatchedTid) -> Result<(), OpenError> {
         if !self.births.knows(watched.thread.tid) {
-            if self.births.roots() >= MAX_THREADS {
-                return Err(OpenError::TooMany);
+            if self.is_full() {
+                return Err(OpenError::Full);
             }
             let period = self.births.period(&mut self.sequence, self.period_ns);
             let events = self.open_births(rings, watched, period)?;
@@ -99,6 +101,21 @@ impl Events {
             return Ok(());
         }
         self.sample(rings, watched.thread)
+    }
+
+    /// Whether no further thread may have events, but for those that threads with events make.
+    pub(in super::super) fn is_full(&self) -> bool {
+        self.births.roots() >= MAX_THREADS
+    }
+
+    /// Gives the place of a thread to another one. Returns whether that has events now. A thread
+    /// keeps its place if others have inherited its events.
+    pub(in super::super) fn hand_over(&mut self, rings: &Rings, from: u32, to: WatchedTid) -> bool {
+        if !self.births.remove_root(from) {
+            return false;
+        }
+        self.own.remove(&from);
+        self.watch(rings, to).is_ok()
     }
 
     /// Whether a thread has events.
@@ -197,6 +214,7 @@ impl Events {
     pub(in super::super) fn forget_thread(&mut self, tid: u32) {
         self.own.remove(&tid);
         self.births.forget(tid);
+        self.births.remove_root(tid);
         self.inherited.retain(|&(of, _), _| of != tid);
     }
 

@@ -14,7 +14,7 @@ use crate::attach::external::perf::{
 use crate::attach::external::process::WatchedProcess;
 use crate::attach::external::ptrace;
 use crate::attach::external::scope::WatchScope;
-use crate::attach::proc::{self, ProcessIdentity};
+use crate::attach::proc::{self, ProcStat, ProcessIdentity};
 use crate::link::wire::{Clock, Engine, LossCause};
 
 /// CPU time that a sample takes from its thread, ns: the interrupt, and the copy of the stack. On a
@@ -55,14 +55,19 @@ impl Tracer {
         let mut known = HashSet::new();
         // Threads may begin meanwhile; those that are made by a thread with events inherit them.
         for _ in 0..LISTINGS {
-            let new: Vec<u32> = proc::threads(pid).into_iter().filter(|&tid| known.insert(tid)).collect();
+            let mut new: Vec<u32> = proc::threads(pid).into_iter().filter(|&tid| known.insert(tid)).collect();
             if new.is_empty() {
                 break;
+            }
+            if !kernel.events.has_room_for(new.len()) {
+                // Those that run come first.
+                new.sort_by_cached_key(|&tid| std::cmp::Reverse(activity_of(pid, tid)));
             }
             for tid in new {
                 let watched = WatchedTid { thread: ThreadNumbers { pid, tid }, has_children };
                 match kernel.events.watch(&kernel.rings, watched) {
-                    Ok(()) => opened = Ok(()),
+                    // Threads without events have their turn once they run.
+                    Ok(()) | Err(OpenError::Full) => opened = Ok(()),
                     Err(OpenError::Ended) => {}
                     Err(error) => {
                         kernel.events.forget_process(pid);
@@ -109,6 +114,7 @@ impl Tracer {
         if let Some(KernelSampler { rings, events, .. }) = &mut self.kernel {
             events.set_period(rings, self.config.period_ns, &threads, monotonic_ns());
         }
+        self.note_coverage();
     }
 
     /// Has the kernel copy more of each stack.
@@ -117,6 +123,7 @@ impl Tracer {
         if let Some(KernelSampler { rings, events, .. }) = &mut self.kernel {
             events.copy_more(rings, &threads, monotonic_ns());
         }
+        self.note_coverage();
     }
 
     /// Gives threads of frequent births events of their own, if that is due. To be called in each
@@ -129,8 +136,10 @@ impl Tracer {
             {
                 events.settle(rings, &threads, now_ns);
             }
+            self.note_coverage();
         }
         self.watch_listed_threads();
+        self.take_turns(now_ns);
     }
 
     /// Opens events for threads that were listed and are not known by their birth.
@@ -140,8 +149,10 @@ impl Tracer {
             for tid in std::mem::take(&mut process.listed) {
                 let thread = ThreadNumbers { pid: process.pid, tid };
                 let has_children = process.scope.has_children() && self.links.follow;
-                if !events.is_watched(tid) {
-                    let _ = events.watch(rings, WatchedTid { thread, has_children });
+                let is_watched = events.is_watched(tid)
+                    || events.watch(rings, WatchedTid { thread, has_children }) != Err(OpenError::Full);
+                if let Some(thread) = process.threads.get_mut(&tid) {
+                    thread.has_events = is_watched;
                 }
             }
         }
@@ -325,4 +336,9 @@ impl Tracer {
             }
         }
     }
+}
+
+/// Returns whether a thread runs, and its CPU time, clock ticks: that of the busiest is largest.
+fn activity_of(pid: u32, tid: u32) -> (bool, u64) {
+    ProcStat::of_thread(pid, tid).map_or((false, 0), |stat| (stat.state == b'R', stat.user_ticks + stat.system_ticks))
 }
