@@ -227,7 +227,7 @@ fn warn_of_unsampled(answer: &Answer, options: &mut BatchOptions) -> io::Result<
 /// Replaces the full names of the first rows of an answer's table, which are printed, by names that
 /// fit into a line of this many columns.
 pub(super) fn fit_row_names(answer: &Answer, table: &mut TopTable, rows: usize, style: NameStyle, columns: usize) {
-    let columns = columns.saturating_sub(columns_before_name(answer.question.sort));
+    let columns = columns.saturating_sub(columns_before_name(answer.facts.clock, answer.question.sort));
     let rows = rows.min(table.rows.len());
     let mut names = Vec::with_capacity(rows);
     for row in &table.rows[..rows] {

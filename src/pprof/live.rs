@@ -7,7 +7,7 @@
 
 use std::collections::HashMap;
 
-use crate::pprof::live_top::{format_losses, sample_kind};
+use crate::pprof::live_top::{format_losses, format_samples, sample_kind};
 use crate::pprof::profile::{Function, Label, LabelValue, Line, Location, Mapping, SavedProfile, ValueType};
 use crate::pprof::samples::Samples;
 use crate::profile::loss::LossCause;
@@ -17,7 +17,6 @@ use crate::profile::thread::ThreadId;
 use crate::profile::totals::{Span, Weight};
 use crate::profile::{Clock, Profile, TimedSample};
 use crate::symbols::{FunctionId, Names};
-use crate::tally::measure::count;
 use crate::tally::text::Text;
 
 /// Facts about a live profile that it does not hold itself.
@@ -80,8 +79,9 @@ fn convert(profile: &Profile, names: &Names, info: &LiveProfileInfo) -> SavedPro
     let mut stack = Vec::new();
     for key @ (thread, id) in order {
         values.clear();
-        for (weight, _) in sums[&key].iter().zip(ticked).filter(|(_, ticked)| *ticked) {
-            values.extend([weight.samples, weight.ns].map(|value| i64::try_from(value).unwrap_or(i64::MAX)));
+        let weights = CLOCKS.iter().zip(&sums[&key]);
+        for ((&clock, weight), _) in weights.zip(ticked).filter(|(_, ticked)| *ticked) {
+            values.extend([weight.count(clock), weight.ns].map(|value| i64::try_from(value).unwrap_or(i64::MAX)));
         }
         stack.clear();
         stack.extend(profile.stacks.leaf_first(profile.stacks.code(id)).map(|frame| frame.0));
@@ -148,7 +148,9 @@ fn new_profile(info: &LiveProfileInfo, ticked: &[bool], all: Weight) -> SavedPro
         period: i64::try_from(info.period_ns).unwrap_or(i64::MAX),
         time_ns: info.time_ns,
         duration_ns: info.duration_ns,
-        comments: vec![format!("Samples: {} ({losses})", count(all.samples)).into()],
+        comments: vec![
+            format!("Samples: {} ({losses})", format_samples(info.clock, all.samples, all.latency_ns)).into(),
+        ],
         ..SavedProfile::default()
     }
 }

@@ -15,7 +15,8 @@
 //! ```
 //!
 //! All lines are pprof's, except for `Samples:`, and all columns, except for lat% if rows are sorted
-//! by it. The unit is chosen for the rows that are shown, as
+//! by it and, of memory, for the margin of cum% in percentage points and the number of allocations
+//! with its margin (both of 95 %). The unit is chosen for the rows that are shown, as
 //! in pprof. There is one difference: pprof derives the `(inline)` mark from the rows that it shows
 //! and ignores edges below 0.1 % of the total, so the mark depends on other rows. Here the mark
 //! considers all calls, as pprof does with `-edgefraction=0`.
@@ -28,7 +29,7 @@ use std::fmt::Write;
 use crate::profile::Clock;
 use crate::profile::loss::LossCause;
 use crate::symbols::sanitize::sanitize;
-use crate::tally::measure::{ValueUnit, count, percentage, rough_share, value};
+use crate::tally::measure::{ValueUnit, count, margin, percentage, rough_count, rough_share, value};
 use crate::tally::query::tags::TagFilter;
 use crate::tally::query::{Filters, Pattern, Sort};
 use crate::tally::top::{InlineState, TopRow, TopTable};
@@ -128,7 +129,7 @@ pub fn write_top(out: &mut String, header: &TopHeader, table: &TopTable, limits:
         line(format_args!("Duration: {duration}, Total samples = {total} {share}"));
     }
     let losses = format_losses(&header.lost_ticks, &header.lost_ns, table.total_ns);
-    line(format_args!("Samples: {} ({losses})", count(table.samples)));
+    line(format_args!("Samples: {} ({losses})", format_samples(header.clock, table.samples, table.latency_ns)));
     write_selected(out, header, table, &selected);
 }
 
@@ -162,8 +163,12 @@ fn write_selected(out: &mut String, header: &TopHeader, table: &TopTable, select
     if table.total_ns > 0 && (1..selected.large.len()).contains(&rows.len()) {
         line(format_args!("Showing top {} nodes out of {}", rows.len(), selected.large.len()));
     }
-    let has_latency = header.sort == Sort::Latency;
-    let latency = if has_latency { "   lat%" } else { "" };
+    let has_latency = header.sort == Sort::Latency && !header.clock.is_memory();
+    let latency = match header.clock.is_memory() {
+        true => "   cum±      count",
+        false if has_latency => "   lat%",
+        false => "",
+    };
     line(format_args!("{:>10} {:>5}% {:>5}% {:>10} {:>5}%{latency}", "flat", "flat", "sum", "cum", "cum"));
     let mut sum_ns = 0u64;
     for row in rows {
@@ -172,6 +177,12 @@ fn write_selected(out: &mut String, header: &TopHeader, table: &TopTable, select
         let (flat_value, cum_value) = (shown(row.flat_ns), shown(row.cum_ns));
         let mark = inline_mark(row.inline);
         let latency = match has_latency {
+            _ if header.clock.is_memory() => {
+                let samples = table.independent_samples(row.cum_ns, row.latency_ns, false);
+                let margin = margin(row.cum_ns, table.total_ns, samples).unwrap_or(0.0) * 100.0;
+                let count = rough_count(row.latency_ns, table.count_margin(row.cum_ns, row.latency_ns));
+                format!(" {:>6} {count:>10}", format!("±{margin:.1}"))
+            }
             true => format!(" {:>6}", rough_share(row.latency_ns, table.latency_ns, table.samples).0),
             false => String::new(),
         };
@@ -179,9 +190,13 @@ fn write_selected(out: &mut String, header: &TopHeader, table: &TopTable, select
     }
 }
 
-/// Columns of a row before the name, in this order of rows.
-pub fn columns_before_name(sort: Sort) -> usize {
-    if sort == Sort::Latency { 51 } else { 44 }
+/// Columns of a row before the name, on a clock and in this order of rows.
+pub fn columns_before_name(clock: Clock, sort: Sort) -> usize {
+    match (clock.is_memory(), sort) {
+        (true, _) => 62,
+        (false, Sort::Latency) => 51,
+        (false, _) => 44,
+    }
 }
 
 /// pprof's mark behind the name of an inlined function.
@@ -196,6 +211,14 @@ pub fn inline_mark(inline: InlineState) -> &'static str {
 /// pprof's name for the sample type of a clock.
 pub(super) fn sample_kind(clock: Clock) -> &'static str {
     clock.sample_type()
+}
+
+/// Formats the number of samples and, on a clock of memory, of the allocations that they stand for.
+pub(super) fn format_samples(clock: Clock, samples: u64, objects: u64) -> String {
+    match clock.is_memory() {
+        true => format!("{} of {} allocations", count(samples), count(objects)),
+        false => count(samples),
+    }
 }
 
 /// Formats the share of time that was lost and the number of ticks lost by each cause:

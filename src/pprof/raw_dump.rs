@@ -66,7 +66,7 @@ fn write_stack(
     weight: Weight,
 ) {
     let thread = profile.thread(thread);
-    let clock = match clock {
+    let word = match clock {
         Clock::Prof => "prof",
         Clock::Real => "real",
         Clock::Virtual => "virtual",
@@ -81,7 +81,8 @@ fn write_stack(
     let stack = names.collect::<Vec<String>>().join(";");
     let stack = if stack.is_empty() { "-" } else { &stack };
     let pid = profile.process(thread.process).pid;
-    let _ = writeln!(out, "{pid} {} {clock} {} {} {whole} {stack}", thread.tid, weight.ns, weight.samples);
+    let count = weight.count(clock);
+    let _ = writeln!(out, "{pid} {} {word} {} {count} {whole} {stack}", thread.tid, weight.ns);
 }
 
 /// The functions of a frame, outermost first.

@@ -330,8 +330,8 @@ impl Profile {
         // drop the whole history.
         let at_ns = sample.monotonic_ns.saturating_add_signed(process.clock_offset_ns).min(arrived_ns);
         let totals = process.totals.get_or_default(sample.clock);
-        let samples = if sample.clock.is_memory() { sample.allocation.objects } else { 1 };
-        let weight = Weight::new(sample.weight_ns, samples.into());
+        let objects = if sample.clock.is_memory() { sample.allocation.objects } else { 0 };
+        let weight = Weight { latency_ns: objects.into(), ..Weight::new(sample.weight_ns, 1) };
         let overflows = totals.overflows();
         totals.add(at_ns, resolved.index, weight);
         let ran = !sample.clock.is_memory() && sample.flags & (flag::WAITS | flag::REPEAT | flag::RUNNABLE) == 0;
@@ -340,7 +340,7 @@ impl Profile {
         let key = (thread, resolved.stack);
         if let Some(times) = &mut self.times {
             let (clock, weight_ns, bucket) = (sample.clock, sample.weight_ns, at_ns / BUCKET_NS);
-            times.push(TimedSample { at_ns: tick_ns, bucket, clock, key, samples, weight_ns });
+            times.push(TimedSample { at_ns: tick_ns, bucket, clock, key, samples: 1, weight_ns });
         }
         if self.frozen.is_none() {
             let log = self.change_logs.get_or_default(sample.clock);

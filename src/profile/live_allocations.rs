@@ -129,7 +129,7 @@ mod tests {
             assert_ne!(weight, Weight::default(), "what was freed is no row");
             all += weight;
         });
-        (all.ns, all.samples)
+        (all.ns, all.count(clock))
     }
 
     #[test]

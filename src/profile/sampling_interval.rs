@@ -39,11 +39,11 @@ impl SamplingIntervals {
             let before = if period == self.period + 1 { self.recent[1] } else { Mean::default() };
             (self.recent, self.period) = ([before, Mean::default()], period);
         }
-        if weight.samples < MIN_OBJECTS {
+        if weight.latency_ns < MIN_OBJECTS {
             return;
         }
         let bytes = weight.ns as f64;
-        let interval = bytes * (1.0 - 0.5 / weight.samples as f64);
+        let interval = bytes * (1.0 - 0.5 / weight.latency_ns as f64);
         for mean in [&mut self.total, &mut self.recent[1]] {
             mean.bytes += bytes;
             mean.sum += bytes * interval;
@@ -65,24 +65,28 @@ mod tests {
 
     const SECOND: u64 = 1_000_000_000;
 
+    fn allocations(bytes: u64, objects: u64) -> Weight {
+        Weight { latency_ns: objects, ..Weight::new(bytes, 1) }
+    }
+
     #[test]
     fn the_mean_counts_bytes_and_forgets_what_was_long_ago() {
         let mut intervals = SamplingIntervals::default();
         assert_eq!(intervals.mean(true), 0);
         // Nine bytes of ten were sampled with the longer interval.
         let add = |intervals: &mut SamplingIntervals, at_ns| {
-            (0..9).for_each(|_| intervals.add(at_ns, Weight::new(1_000, 100)));
-            intervals.add(at_ns, Weight::new(81_000, 100));
+            (0..9).for_each(|_| intervals.add(at_ns, allocations(1_000, 100)));
+            intervals.add(at_ns, allocations(81_000, 100));
         };
         add(&mut intervals, SECOND);
         let expected = (0.995 * (9.0 * 1_000.0 * 1_000.0 + 81_000.0 * 81_000.0) / 90_000.0) as u64;
         assert_eq!([intervals.mean(true), intervals.mean(false)], [expected; 2]);
         // A large allocation stands for itself.
-        intervals.add(2 * SECOND, Weight::new(1 << 30, 1));
+        intervals.add(2 * SECOND, allocations(1 << 30, 1));
         assert_eq!(intervals.mean(false), expected);
-        intervals.add(7 * SECOND, Weight::new(1_000, 500));
+        intervals.add(7 * SECOND, allocations(1_000, 500));
         assert!(intervals.mean(false) > 70_000, "the period before counts");
-        intervals.add(13 * SECOND, Weight::new(1_000, 500));
+        intervals.add(13 * SECOND, allocations(1_000, 500));
         assert_eq!(intervals.mean(false), 999);
         assert!(intervals.mean(true) > 70_000);
     }

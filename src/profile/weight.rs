@@ -1,6 +1,9 @@
 //! The weight of samples: time, number, and the wall-clock time that they explain.
 
-/// The weight of a stack. On a clock of memory it is a number of bytes and of allocations.
+use crate::link::wire::Clock;
+
+/// The weight of a stack. On a clock of memory it is a number of bytes, of samples, and of
+/// allocations.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Weight {
     /// Time of the sampled clock, ns.
@@ -9,7 +12,7 @@ pub struct Weight {
     pub samples: u64,
     /// The part of the time that remains if it is divided among the threads that ran at that
     /// moment, ns; see [`RunningTime`](super::running_time::RunningTime). It wraps around, so that
-    /// a correction may be negative.
+    /// a correction may be negative. On a clock of memory, the number of allocations.
     pub latency_ns: u64,
 }
 
@@ -17,6 +20,11 @@ impl Weight {
     /// The weight of samples whose latency is not known yet, or that have none.
     pub const fn new(ns: u64, samples: u64) -> Weight {
         Weight { ns, samples, latency_ns: 0 }
+    }
+
+    /// The number that saved profiles have: of samples or, on a clock of memory, of allocations.
+    pub fn count(self, clock: Clock) -> u64 {
+        if clock.is_memory() { self.latency_ns } else { self.samples }
     }
 
     /// A change of the latency alone.

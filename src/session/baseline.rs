@@ -86,10 +86,9 @@ impl Baseline {
         let judge = match query.span {
             Span::Total => SignificanceTest::accept_all(),
             Span::Last { .. } => {
-                let interval = if query.clock.is_memory() { profile.sampling_interval(false) } else { 0 };
                 let (now_ns, before_ns) = (covered_ns(query.span), covered_ns(base.span));
                 let periods = Periods { now_ns, before_ns, shared_ns: shared_ns(query.span, base.span, begun_ns) };
-                SignificanceTest::new((&now.table, &before.table), periods, interval, bursts)
+                SignificanceTest::new((&now.table, &before.table), periods, bursts)
             }
         };
         self.judge = judge;

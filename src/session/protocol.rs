@@ -12,7 +12,6 @@ use crate::symbols::explain::Explanation;
 use crate::tally::call_paths::CallPath;
 use crate::tally::callers::Callers;
 use crate::tally::flame::{Flame, FlameQuery};
-use crate::tally::measure;
 use crate::tally::query::{Filters, Grouping, Sort, TagRoot};
 use crate::tally::threads::{ThreadTable, ThreadsQuery};
 use crate::tally::timeline::Timeline;
@@ -95,19 +94,6 @@ pub struct Answer {
     pub trends: Arc<Trends>,
     /// The facts in the header.
     pub facts: Facts,
-}
-
-impl Answer {
-    /// The number of independent samples in the window, or of those that the filters keep.
-    pub fn independent_samples(&self, kept: bool) -> u64 {
-        let (bytes, samples) = match kept {
-            true => (self.window.kept_ns, self.window.kept_samples),
-            false => (self.window.total_ns, self.window.samples),
-        };
-        let Facts { clock, period_ns, interval_bytes, .. } = self.facts;
-        let interval = period_ns.max(interval_bytes);
-        if clock.is_memory() { measure::samples_of_memory(bytes, samples, interval) } else { samples }
-    }
 }
 
 /// A command from the screen or the batch loop.

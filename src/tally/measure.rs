@@ -250,11 +250,13 @@ pub fn brief_count(number: u64) -> String {
     format!("{}{}", significant(value, 3), unit.unwrap_or(&"E"))
 }
 
-/// The number of independent samples behind a sum of memory. A sum of `samples` allocations that
-/// were sampled every `interval` bytes varies as if it were that many samples of equal weight.
-pub fn samples_of_memory(bytes: u64, samples: u64, interval: u64) -> u64 {
-    let size = bytes.checked_div(samples).unwrap_or(0);
-    bytes.checked_div(size.saturating_add(interval)).unwrap_or(samples).min(samples)
+/// Formats an estimated count with its margin, relative to it, if that is 1 % or more: `12 345`,
+/// `1.2M±8%`.
+pub fn rough_count(number: u64, margin: f64) -> String {
+    match margin {
+        0.01.. => format!("{}±{:.0}%", brief_count(number), (margin * 100.0).min(999.0)),
+        _ => brief_count(number),
+    }
 }
 
 /// Formats a measured rate without its unit: `99.0`, `1 000`.

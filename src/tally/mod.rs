@@ -16,6 +16,7 @@ pub mod flame;
 mod idle;
 pub mod lines;
 pub mod measure;
+pub mod memory_sum;
 pub mod query;
 #[cfg(test)]
 pub(crate) mod random;

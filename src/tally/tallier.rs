@@ -25,7 +25,7 @@ use super::top::{TopRow, TopTable};
 use super::trend::{TrendSums, TrendWindow, Trends};
 use crate::profile::Profile;
 use crate::profile::stack::StackId;
-use crate::profile::totals::ThreadStack;
+use crate::profile::totals::{Span, ThreadStack};
 use crate::profile::waits::WaitReason;
 use crate::symbols::Names;
 
@@ -149,7 +149,9 @@ impl Tallier {
             let build_table = |sum: usize| {
                 let top_rows = sums.rows.top_rows(sum, rows, facts, query.sort);
                 let (ids, top_rows): (Vec<RowId>, Vec<TopRow>) = top_rows.into_iter().unzip();
-                (ids, TopTable { rows: top_rows, idle_threads: idle.count(sum), ..sums.totals(sum) })
+                let is_total = sum == TOTAL || query.span == Span::Total;
+                let interval = if query.clock.is_memory() { profile.sampling_interval(is_total) } else { 0 };
+                (ids, TopTable { rows: top_rows, idle_threads: idle.count(sum), interval, ..sums.totals(sum) })
             };
             let (ids, table) = build_table(SPAN);
             let window = TrendWindow::new(query.span).filter(|_| extras.trends);

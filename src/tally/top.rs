@@ -1,6 +1,7 @@
 //! The top list: flat and cum of every row.
 
 use super::change::Changes;
+use super::memory_sum::MemorySum;
 use super::text::Text;
 use crate::symbols::FunctionId;
 
@@ -71,9 +72,30 @@ pub struct TopTable {
     pub idle_ns: u64,
     /// The number of these threads.
     pub idle_threads: usize,
+    /// Of memory, the mean number of bytes between two samples; else 0.
+    pub interval: u64,
 }
 
 impl TopTable {
+    /// The number of samples of equal weight that tell a part's share as exactly: of the samples,
+    /// or of those that the filters keep. `objects` is the number of the part's allocations.
+    pub fn independent_samples(&self, ns: u64, objects: u64, kept: bool) -> u64 {
+        let (bytes, all_objects, samples) = match kept {
+            true => (self.kept_ns, self.kept_latency_ns, self.kept_samples),
+            false => (self.total_ns, self.latency_ns, self.samples),
+        };
+        if self.interval == 0 {
+            return samples;
+        }
+        let (part, all) = (MemorySum { bytes: ns, objects }, MemorySum { bytes, objects: all_objects });
+        part.equal_samples(all, self.interval, samples)
+    }
+
+    /// The margin of the number of allocations of a part, relative to it; 0 of time.
+    pub fn count_margin(&self, bytes: u64, objects: u64) -> f64 {
+        if self.interval == 0 { 0.0 } else { MemorySum { bytes, objects }.count_margin(self.interval) }
+    }
+
     /// Returns a table with these totals and no rows.
     pub(super) fn without_rows(&self) -> TopTable {
         TopTable { rows: Vec::new(), ..*self }

@@ -1,5 +1,5 @@
-//! Which differences from a baseline are significant, as the screen asks: a program is sampled for
-//! half an hour without real time, with a baseline every 20 s. The machine gives it between 60 and
+//! Tests which differences from a baseline are significant, as the screen asks: a program is sampled
+//! for half an hour without real time, with a baseline every 20 s. The machine gives it between 60 and
 //! 100 % of a CPU, another part each second.
 
 use std::collections::BTreeSet;
@@ -26,14 +26,14 @@ const SECONDS: u64 = 2_000;
 /// Number of times that the differences from a baseline are looked at.
 const LOOKS: u64 = 4;
 
-/// What is sampled: in the second half of each period, `planted` has another share.
+/// A program: in the second half of each period, `planted` has another share.
 struct Load {
     /// The time before a baseline is set, and for which it is compared, s.
     half: u64,
     share: f64,
-    /// What multiplies the share in the second half.
+    /// The factor of the share in the second half.
     factor: f64,
-    /// What multiplies the CPU time in the second half.
+    /// The factor of the CPU time in the second half.
     load: f64,
 }
 
@@ -79,7 +79,7 @@ fn significant(answer: &Answer) -> BTreeSet<String> {
     answer.window.rows.iter().filter(is).map(|row| row.full.to_string()).collect()
 }
 
-/// What is significant at each look after each baseline.
+/// Returns the significant rows at each look after each baseline.
 fn watch(seed: u64, load: &Load) -> Vec<Vec<BTreeSet<String>>> {
     let script = script(&mut Random(seed), load);
     let question = Question { window_ns: Some(load.half * 1_000_000_000), ..Question::default() };

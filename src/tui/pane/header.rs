@@ -330,12 +330,10 @@ fn samples(context: &PaneContext<'_>, theme: Theme) -> Segment {
         (None, window_ns) => format!("in {}", format_window(window_ns)),
     };
     let (kept, all) = (measure::count(answer.window.kept_samples), measure::count(answer.window.samples));
-    let is_memory = answer.facts.clock.is_memory();
-    let unit = match (is_memory, answer.window.samples) {
-        (false, 1) => "sample",
-        (false, _) => "samples",
-        (true, 1) => "allocation",
-        (true, _) => "allocations",
+    let unit = if answer.window.samples == 1 { "sample" } else { "samples" };
+    let objects = match answer.facts.clock.is_memory() {
+        true => format!(" of {} allocations", measure::count(answer.window.latency_ns)),
+        false => String::new(),
     };
     let number = if answer.question.filters == crate::tally::query::Filters::default() {
         vec![Span::styled(all, plain)]
@@ -343,8 +341,9 @@ fn samples(context: &PaneContext<'_>, theme: Theme) -> Segment {
         vec![Span::styled(kept, plain), Span::styled(format!(" of {all}"), dim)]
     };
     let with = |words: String| [number.clone(), vec![Span::styled(words, dim)]].concat();
-    let longest = with(format!(" {unit} {time}"));
-    Segment::new(8).columns(22).or(longest).or(with(format!(" {unit}"))).or(number)
+    let longest = with(format!(" {unit}{objects} {time}"));
+    let long = with(format!(" {unit} {time}"));
+    Segment::new(8).columns(22).or(longest).or(long).or(with(format!(" {unit}"))).or(number)
 }
 
 /// The filters in force: each of them, or only their number if there is no room.

@@ -274,14 +274,20 @@ pub(super) fn function<'a>(context: &PaneContext<'a>) -> Described<'a> {
         return Described { full, short, module, numbers: Vec::new() };
     };
     let base_ns = context.window_base_ns();
-    let samples = context.answer.map_or(0, |answer| answer.independent_samples(context.relative));
+    let window = context.answer.map(|answer| &answer.window);
+    let objects = line.latency_ns;
+    let samples = |ns: u64| {
+        // The allocations of a function itself are as large as those of its callees.
+        let own = (u128::from(objects) * u128::from(ns)).checked_div(line.window.1.into()).unwrap_or(0);
+        window.map_or(0, |window| window.independent_samples(ns, own as u64, context.relative))
+    };
     let share = |label: &str, ns: u64, change: Option<Change>| match change {
         Some(change) => {
             let chance = if change.significant || ns == 0 { "" } else { " (not significant)" };
             format!("{label} {}{chance}", measure::signed(ns, context.unit, change.negative))
         }
         None => {
-            let margin = margin(ns, base_ns, samples).map_or(String::new(), |margin| format!(" ±{margin}"));
+            let margin = margin(ns, base_ns, samples(ns)).map_or(String::new(), |margin| format!(" ±{margin}"));
             format!("{label} {}{margin}", measure::percentage(ns, base_ns).trim_start())
         }
     };
@@ -289,7 +295,10 @@ pub(super) fn function<'a>(context: &PaneContext<'a>) -> Described<'a> {
     let changes = line.changes;
     let flat = share("flat", flat_ns, changes.map(|changes| changes.flat));
     let cum = share("cum", cum_ns, changes.map(|changes| changes.cum));
-    let numbers = if base_ns == 0 { Vec::new() } else { vec![flat, cum] };
+    let mut numbers = if base_ns == 0 { Vec::new() } else { vec![flat, cum] };
+    if let Some(window) = window.filter(|window| window.interval > 0 && base_ns > 0 && changes.is_none()) {
+        numbers.push(format!("count {}", measure::rough_count(objects, window.count_margin(cum_ns, objects))));
+    }
     Described { full: &line.row.full, short: &line.row.short, module: &line.row.module, numbers }
 }
 

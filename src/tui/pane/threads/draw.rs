@@ -442,9 +442,10 @@ impl RowPainter<'_> {
         right(canvas, x + self.plan.share, y, SHARE_COLUMNS, &signed_share(weight.ns, measured_ns, change), style);
         if let Some(at) = self.plan.samples {
             let sign = if change.is_some_and(|change| change.fewer) { "-" } else { "" };
-            let words = match format!("{sign}{}", measure::count(weight.samples)) {
+            let number = weight.count(self.answer.facts.clock);
+            let words = match format!("{sign}{}", measure::count(number)) {
                 words if words.len() <= SAMPLES_COLUMNS.into() => words,
-                _ => format!("{sign}{}", measure::brief_count(weight.samples)),
+                _ => format!("{sign}{}", measure::brief_count(number)),
             };
             right(canvas, x + at, y, SAMPLES_COLUMNS, &words, style);
         }

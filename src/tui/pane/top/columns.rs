@@ -16,6 +16,8 @@ const MODULE_COLUMNS: u16 = 18;
 const PERCENT_COLUMNS: u16 = 6;
 /// Columns of a share of the latency with its margin, such as `100±12%`.
 const LATENCY_COLUMNS: u16 = 7;
+/// Columns of a number of allocations with its margin, such as `98 765±12%`.
+const COUNT_COLUMNS: u16 = 10;
 /// Columns of the arrow between two percentages.
 const ARROW_COLUMNS: u16 = 2;
 /// Columns before the first number.
@@ -100,7 +102,8 @@ impl Column {
         match self {
             Column::Flat => value + 1,
             Column::Cum | Column::Change => value + 2,
-            Column::FlatShare | Column::SumShare | Column::CumShare | Column::Count => PERCENT_COLUMNS + 1,
+            Column::FlatShare | Column::SumShare | Column::CumShare => PERCENT_COLUMNS + 1,
+            Column::Count => COUNT_COLUMNS + 1,
             Column::Latency => LATENCY_COLUMNS + 1,
             Column::Before => PERCENT_COLUMNS + 2,
             Column::Now => ARROW_COLUMNS + PERCENT_COLUMNS + 1,

@@ -29,6 +29,7 @@ use crate::session::Facts;
 use crate::symbols::worker::SymbolState;
 use crate::tally::change::{Change, Difference};
 use crate::tally::measure::{self, ValueUnit};
+use crate::tally::memory_sum::MemorySum;
 use crate::tally::query::{Grouping, Sort, without_owner};
 use crate::tally::top::{InlineState, TopRow, TopTable};
 use crate::tally::trend::{Direction, PARTS, Trend};
@@ -54,6 +55,8 @@ use crate::tui::theme::Role;
 const VALUE_COLUMNS: u16 = 6;
 /// Columns of the decimals of a value, with the point.
 const DECIMAL_COLUMNS: u16 = 3;
+/// The margin of a count from which on it is dim.
+const DIM_MARGIN: f64 = 0.2;
 /// Samples that a row needs for a trend. With fewer it shows chance.
 const TREND_SAMPLES: u64 = 5;
 
@@ -155,6 +158,8 @@ struct Bases {
     sample_ns: u64,
     /// The base of latencies, ns, and the number of samples.
     latency: (u64, u64),
+    /// Of memory, the mean number of bytes between two samples.
+    interval: u64,
 }
 
 impl Bases {
@@ -170,6 +175,7 @@ impl Bases {
                 true => (window.kept_latency_ns, window.kept_samples),
                 false => (window.latency_ns, window.samples),
             },
+            interval: window.interval,
         }
     }
 }
@@ -311,7 +317,7 @@ fn row(
         let (words, style) = match column {
             Column::Before | Column::Now | Column::Change => diff_cell(canvas, context, *column, line, bases),
             Column::Latency => latency_cell(canvas, line.latency_ns, bases.latency),
-            Column::Count => (measure::brief_count(line.latency_ns), canvas.style(Role::Text)),
+            Column::Count => count_cell(canvas, bases, line),
             _ => cell(canvas, context, *column, (line, line.window), bases.window_ns),
         };
         right(canvas, x, place.y, wide, &words, style);
@@ -389,6 +395,14 @@ fn latency_cell(canvas: &Canvas<'_>, ns: u64, (base_ns, samples): (u64, u64)) ->
     let (words, is_rough) = measure::rough_share(ns, base_ns, samples);
     let part = if base_ns == 0 { 0.0 } else { ns as f64 / base_ns as f64 };
     (words, if is_rough || ns == 0 { canvas.style(Role::Dim) } else { canvas.theme.heat(part) })
+}
+
+/// The number of allocations with its margin. Where chance has much of it, it is dim.
+fn count_cell(canvas: &Canvas<'_>, bases: &Bases, line: &JoinedRow<'_>) -> (String, Style) {
+    let margin = MemorySum { bytes: line.window.1, objects: line.latency_ns }.count_margin(bases.interval);
+    let style = if margin >= DIM_MARGIN { Role::Dim } else { Role::Text };
+    let margin = if line.changes.is_some() || bases.interval == 0 { 0.0 } else { margin };
+    (measure::rough_count(line.latency_ns, margin), canvas.style(style))
 }
 
 /// A difference with its sign. What chance explains is dim.

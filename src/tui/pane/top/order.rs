@@ -29,9 +29,14 @@ pub struct OrderBasis {
 impl OrderBasis {
     /// The basis for the rows of an answer.
     pub fn new(answer: &Answer, is_exact: bool) -> OrderBasis {
-        let (base_ns, samples) = (answer.window.total_ns, answer.independent_samples(false));
+        let (base_ns, samples) = (answer.window.total_ns, order_samples(answer));
         OrderBasis { base_ns, samples, now_ns: answer.now_ns, is_exact }
     }
+}
+
+/// The number of samples or, of memory, that of intervals.
+fn order_samples(answer: &Answer) -> u64 {
+    answer.window.total_ns.checked_div(answer.window.interval).unwrap_or(answer.window.samples)
 }
 
 /// A row to be ordered.
