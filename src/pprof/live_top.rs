@@ -183,7 +183,9 @@ fn write_selected(out: &mut String, header: &TopHeader, table: &TopTable, select
                 let count = rough_count(row.latency_ns, table.count_margin(row.cum_ns, row.latency_ns));
                 format!(" {:>6} {count:>10}", format!("±{margin:.1}"))
             }
-            true => format!(" {:>6}", rough_share(row.latency_ns, table.latency_ns, table.samples).0),
+            true => {
+                format!(" {:>6}", rough_share(row.latency_ns, table.latency_ns, table.samples, table.unknown_latency).0)
+            }
             false => String::new(),
         };
         line(format_args!("{flat_value:>10} {flat} {sum} {cum_value:>10} {cum}{latency}  {}{mark}", row.full));

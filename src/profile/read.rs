@@ -100,6 +100,15 @@ impl Profile {
         self.change_logs.values_mut().for_each(ChangeLog::invalidate);
     }
 
+    /// The part of the latencies of a clock that is not known, since the start or lately, in
+    /// thousandths; see [`RunningTime`](super::running_time::RunningTime).
+    pub fn unknown_latency(&self, clock: Clock, is_total: bool) -> u64 {
+        let totals = self.processes.iter().filter_map(|process| process.totals.get(clock));
+        let sum = totals.map(|totals| totals.resolution(is_total));
+        let (unknown_ns, latency_ns) = sum.fold((0.0, 0.0), |sum, of| (sum.0 + of.0, sum.1 + of.1));
+        if latency_ns > 0.0 { (unknown_ns / latency_ns * 1000.0) as u64 } else { 0 }
+    }
+
     /// Keeps the time of every sample from now on.
     pub fn keep_sample_times(&mut self) {
         self.times.get_or_insert_default();

@@ -56,6 +56,8 @@ pub struct Totals {
     overflows: u64,
     /// The recent time in which threads ran; `None` if none did.
     running: Option<Box<RunningTime>>,
+    /// The part of the latency that is not known, and the latency, of the time before `running`, ns.
+    resolution: (f64, f64),
 }
 
 impl Totals {
@@ -112,8 +114,19 @@ impl Totals {
         }
     }
 
+    /// The part of the latency that is not known, since the start or lately, and the latency, ns.
+    pub(super) fn resolution(&self, is_total: bool) -> (f64, f64) {
+        let Some(running) = &self.running else { return self.resolution };
+        let (unknown_ns, latency_ns) = running.resolution(is_total);
+        match is_total {
+            true => (self.resolution.0 + unknown_ns, self.resolution.1 + latency_ns),
+            false => (unknown_ns, latency_ns),
+        }
+    }
+
     /// Drops the time in which threads ran, as no more samples come.
     pub(super) fn end_running(&mut self) {
+        self.resolution = self.resolution(true);
         self.running = None;
     }
 

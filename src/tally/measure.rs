@@ -156,11 +156,19 @@ pub fn margin(part_ns: u64, base_ns: u64, samples: u64) -> Option<f64> {
 /// Number of samples from which on a share is exact enough to be shown without its margin.
 const EXACT_SAMPLES: u64 = 1000;
 
-/// Formats a share for a column of six: as [`share`] does or, if there are few samples, rounded and
-/// with its margin, `80±3%`. Says whether it has one.
-pub fn rough_share(part: u64, total: u64, samples: u64) -> (String, bool) {
-    match margin(part, total, samples).filter(|_| samples < EXACT_SAMPLES) {
-        Some(margin) => (format!("{:.0}±{:.0}%", part as f64 / total as f64 * 100.0, margin * 100.0), true),
+/// Formats a share of the latency for a column of six: as [`share`] does or, if there are few
+/// samples or `unknown` thousandths of all latency are not known, rounded and with its margin,
+/// `80±3%`. Says whether it has one.
+pub fn rough_share(part: u64, total: u64, samples: u64, unknown: u64) -> (String, bool) {
+    let fraction = part as f64 / total.max(1) as f64;
+    // If the latency of a row is longer by half of that, and of the others shorter, its share is
+    // larger by so much.
+    let unknown = unknown as f64 / 1000.0 * fraction * (1.0 - fraction);
+    match margin(part, total, samples).filter(|_| samples < EXACT_SAMPLES || unknown >= 0.01) {
+        Some(margin) => {
+            let margin = (margin + unknown).min(fraction.max(1.0 - fraction));
+            (format!("{:.0}±{:.0}%", fraction * 100.0, margin * 100.0), true)
+        }
         None => (share(part, total), false),
     }
 }
@@ -415,6 +423,15 @@ mod tests {
             (273_600 * s, "3d04h"),
         ];
         assert_eq!(cases.map(|(ns, _)| format(ns)), cases.map(|(_, text)| text.to_owned()));
+    }
+
+    #[test]
+    fn a_share_of_the_latency_has_the_margin_of_what_is_not_known() {
+        assert_eq!(rough_share(571, 1000, 5000, 0), (" 57.10%".trim().to_owned(), false));
+        assert_eq!(rough_share(526, 1000, 5000, 200), ("53±6%".to_owned(), true));
+        assert_eq!(rough_share(110, 1000, 5000, 3900), ("11±39%".to_owned(), true));
+        assert_eq!(rough_share(500, 1000, 5000, 9000), ("50±50%".to_owned(), true));
+        assert!(!rough_share(1000, 1000, 5000, 9000).1, "all is known to be all");
     }
 
     #[test]

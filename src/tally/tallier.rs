@@ -151,7 +151,9 @@ impl Tallier {
                 let (ids, top_rows): (Vec<RowId>, Vec<TopRow>) = top_rows.into_iter().unzip();
                 let is_total = sum == TOTAL || query.span == Span::Total;
                 let interval = if query.clock.is_memory() { profile.sampling_interval(is_total) } else { 0 };
-                (ids, TopTable { rows: top_rows, idle_threads: idle.count(sum), interval, ..sums.totals(sum) })
+                let unknown_latency = profile.unknown_latency(query.clock, is_total);
+                let idle_threads = idle.count(sum);
+                (ids, TopTable { rows: top_rows, idle_threads, interval, unknown_latency, ..sums.totals(sum) })
             };
             let (ids, table) = build_table(SPAN);
             let window = TrendWindow::new(query.span).filter(|_| extras.trends);

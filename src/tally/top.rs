@@ -67,12 +67,15 @@ pub struct TopTable {
     pub latency_ns: u64,
     /// That of the samples that the filters keep.
     pub kept_latency_ns: u64,
+    /// The part of the latencies that is not known, because threads begin and end to run between two
+    /// samples, in thousandths.
+    pub unknown_latency: u64,
     /// The weight of the samples of idle threads, if the query folds them, ns. They are in no other
     /// number.
     pub idle_ns: u64,
     /// The number of these threads.
     pub idle_threads: usize,
-    /// Of memory, the mean number of bytes between two samples; else 0.
+    /// The mean number of bytes between two samples of memory; 0 of time.
     pub interval: u64,
 }
 

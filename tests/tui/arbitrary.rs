@@ -96,6 +96,7 @@ fn table() -> impl Strategy<Value = TopTable> {
             idle_ns: kept_ns,
             idle_threads: samples as usize % 3,
             interval: samples % 5,
+            unknown_latency: samples % 7,
         },
     )
 }

@@ -117,7 +117,8 @@ const TERMS: &[(&str, &str)] = &[
     (
         "lat%",
         "latency: the share of the wall-clock time in which the process ran; cum divided by the number of its \
-      threads that ran at that moment; of fewer than 1 000 samples with its margin, 80±3%",
+      threads that ran at that moment; of fewer than 1 000 samples, and where threads run for less than some \
+      ten periods at a time, with its margin, 80±3%",
     ),
     ("(inline)", "the compiler inlined the function into its callers"),
     ("last 10 s, total", "samples of the window, and all samples since the start or the last reset (R)"),

@@ -8,7 +8,8 @@
 //! ```
 //!
 //! If there is room, lat% follows cum%: the share of the wall-clock time in which the process ran.
-//! Of fewer than 1 000 samples it has its margin, `80±3%`.
+//! Of fewer than 1 000 samples, or where threads run for shorter than ten periods at a time, it has
+//! its margin, `80±3%`.
 //!
 //! The trend before the name (`▁▁▂▂▃▅▆▇ ▲`) is the share over the window, with an arrow if it rises
 //! or falls significantly. If rows are grouped by thread or process, its name is before the
@@ -156,9 +157,9 @@ struct Bases {
     diff_ns: (u64, u64),
     /// The mean weight of a sample, ns.
     sample_ns: u64,
-    /// The base of latencies, ns, and the number of samples.
-    latency: (u64, u64),
-    /// Of memory, the mean number of bytes between two samples.
+    /// The base of latencies, ns, the number of samples, and the part that is not known.
+    latency: (u64, u64, u64),
+    /// The mean number of bytes between two samples of memory; 0 of time.
     interval: u64,
 }
 
@@ -172,8 +173,8 @@ impl Bases {
             diff_ns: (before_ns, both_ns.saturating_sub(before_ns)),
             sample_ns: window.total_ns / window.samples.max(1),
             latency: match context.relative {
-                true => (window.kept_latency_ns, window.kept_samples),
-                false => (window.latency_ns, window.samples),
+                true => (window.kept_latency_ns, window.kept_samples, window.unknown_latency),
+                false => (window.latency_ns, window.samples, window.unknown_latency),
             },
             interval: window.interval,
         }
@@ -391,8 +392,8 @@ fn cell(
 }
 
 /// The share of the wall-clock time, and its style. Where chance has much of it, it is dim.
-fn latency_cell(canvas: &Canvas<'_>, ns: u64, (base_ns, samples): (u64, u64)) -> (String, Style) {
-    let (words, is_rough) = measure::rough_share(ns, base_ns, samples);
+fn latency_cell(canvas: &Canvas<'_>, ns: u64, (base_ns, samples, unknown): (u64, u64, u64)) -> (String, Style) {
+    let (words, is_rough) = measure::rough_share(ns, base_ns, samples, unknown);
     let part = if base_ns == 0 { 0.0 } else { ns as f64 / base_ns as f64 };
     (words, if is_rough || ns == 0 { canvas.style(Role::Dim) } else { canvas.theme.heat(part) })
 }
