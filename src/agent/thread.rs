@@ -172,7 +172,7 @@ impl Agent {
         let mut ticker = TimerEngine::new(tid, epoch);
         ticker.begin();
         let pool = pool()?;
-        pool.grow(ticker.threads.count().0 as usize);
+        pool.grow(ticker.threads.len());
         let ring = ring()?;
         if DEFERRED.load(Ordering::Acquire).is_null() {
             deferred::allocate();
@@ -307,6 +307,8 @@ impl Agent {
                 }
                 self.ticker.preferred_signal = control::tick_signal();
                 self.allocations.disengage(&self.publisher.modules);
+                // Time up to now is that of the clock before.
+                self.wall(socket, syscall::monotonic_ns(), true);
                 if is_continued {
                     self.ticker.miss_nothing_before();
                 }
@@ -347,10 +349,14 @@ impl Agent {
         // These come before the samples, which name the generation at which their addresses are
         // valid.
         self.announce(socket);
-        self.balance.read_clock(&mut self.ticker.threads);
+        let leaving = state::EXITING.swap(false, Ordering::SeqCst);
+        self.leaving |= leaving;
+        if self.ticker.engaged.clock == Clock::Prof {
+            self.balance.read_clock(&mut self.ticker.threads);
+        }
         let drained = self.drain(socket, now_ns);
         self.send_deepest_stacks(socket);
-        self.wall(socket, now_ns);
+        self.wall(socket, now_ns, leaving || requests::is_to_leave());
         self.update_profile(socket, now_ns);
         if requests::take_leave_request() {
             if socket.flush().is_ok() && socket.is_flushed() {
@@ -359,8 +365,6 @@ impl Agent {
             self.flush_profile();
             return Ok(Some(EndReason::Aside));
         }
-        let leaving = state::EXITING.swap(false, Ordering::SeqCst);
-        self.leaving |= leaving;
         // When wall ticks come faster, only their records are sent in between. A viewer's first
         // sample is not delayed.
         let is_first = self.first_is_due && self.sent > 0;
@@ -393,11 +397,9 @@ impl Agent {
                 return Ok(end);
             }
             sent?;
-            if socket.is_flushed() && !self.ring.has_record() {
+            if self.leaving && socket.is_flushed() && !self.ring.has_record() {
                 state::DRAINED.fetch_add(1, Ordering::Release);
-                if self.leaving {
-                    syscall::futex_wake(&state::DRAINED);
-                }
+                syscall::futex_wake(&state::DRAINED);
             }
         }
         self.sleep(drained > 0, now_ns);

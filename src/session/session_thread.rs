@@ -225,6 +225,9 @@ impl SessionThread {
                 }
                 recv(channels.orders) -> order => match order {
                     Ok(order) => {
+                        if matches!(order, Command::Freeze) {
+                            self.take_last_samples(&channels.arrivals);
+                        }
                         self.execute(order);
                         // Of waiting questions, only the last is answered.
                         for order in channels.orders.try_iter().take(NOTICES) {
@@ -251,6 +254,7 @@ impl SessionThread {
             self.notify_end(self.now_ns());
             self.answer_if_due();
         }
+        self.take_last_samples(&channels.arrivals);
     }
 
     fn apply_all(&mut self, mut arrivals: Vec<Arrival>) {

@@ -229,9 +229,24 @@ impl Socket {
         self.out_length == 0
     }
 
-    /// Waits until the socket is readable. ppoll(2)
+    /// Waits until the socket is readable.
     pub(crate) fn wait(&self, timeout_ns: u64) {
-        let mut poll = libc::pollfd { fd: self.descriptor, events: libc::POLLIN, revents: 0 };
+        self.poll(libc::POLLIN, timeout_ns);
+    }
+
+    /// Sends as much as the socket takes within a time.
+    pub(crate) fn flush_within(&mut self, timeout_ns: u64) -> Result<(), PeerGone> {
+        self.flush()?;
+        if !self.is_flushed() {
+            self.poll(libc::POLLOUT, timeout_ns);
+            self.flush()?;
+        }
+        Ok(())
+    }
+
+    /// Waits for events. ppoll(2)
+    fn poll(&self, events: i16, timeout_ns: u64) {
+        let mut poll = libc::pollfd { fd: self.descriptor, events, revents: 0 };
         let timeout = [timeout_ns / 1_000_000_000, timeout_ns % 1_000_000_000];
         // SAFETY: one pollfd in and out, one timespec in.
         unsafe { syscall!(libc::SYS_ppoll, &raw mut poll, 1, timeout.as_ptr(), 0usize, 8) };
