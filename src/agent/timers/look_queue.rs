@@ -29,8 +29,8 @@ pub(super) enum LookKind {
 impl LookKind {
     pub(super) const ALL: [LookKind; 3] = [LookKind::Active, LookKind::New, LookKind::Resting];
 
-    /// In a crowd, looks at such threads take at most this part of the time. The first look at each
-    /// is no steady load, and without it nothing of the thread is shown.
+    /// Returns the part of the time that looks at such threads take at most, in a crowd. The first
+    /// look at each is no steady load, and without it nothing of the thread is shown.
     fn budget_part(self) -> u64 {
         match self {
             LookKind::Active | LookKind::Resting => 50,

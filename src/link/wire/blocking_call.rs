@@ -50,7 +50,7 @@ pub enum WaitReason {
     Other,
     /// A CPU.
     Runnable,
-    /// To be continued: its process was stopped by a signal, a debugger or the freezer.
+    /// A signal to continue, or the debugger or the freezer that has stopped it.
     Stopped,
 }
 

@@ -37,7 +37,7 @@ struct WallLook<'a> {
     sleepers: &'a mut SleeperFinder,
 }
 
-/// What a look has found.
+/// The state in which a look has found a thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum WallState {
     Sleeps,
