@@ -66,7 +66,7 @@ complete -c sigtop -n "__fish_sigtop_needs_command" -l theme -d 'Color theme [de
 light\t'for light terminals'
 16\t'the terminal\'s own sixteen colours'
 colour-blind\t'for dark terminals, without red-green contrasts'"
-complete -c sigtop -n "__fish_sigtop_needs_command" -l refresh -d 'Minimum time between two updates of the numbers [default: 250ms; 500ms over ssh]' -r
+complete -c sigtop -n "__fish_sigtop_needs_command" -l refresh -d 'Minimum time between two updates of the numbers and of the order of rows [default: 1s]' -r
 complete -c sigtop -n "__fish_sigtop_needs_command" -l on-quit -d 'Action of `q`, or of the last table of `--count`, on a launched program that still runs; with `leave`, the program also survives a closed terminal [default: ask; in batch mode, leave]' -r -f -a "ask\t'ask what to do'
 end\t'terminate the program'
 leave\t'detach and leave it running'"
@@ -152,7 +152,7 @@ complete -c sigtop -n "__fish_sigtop_using_subcommand demo" -l theme -d 'Color t
 light\t'for light terminals'
 16\t'the terminal\'s own sixteen colours'
 colour-blind\t'for dark terminals, without red-green contrasts'"
-complete -c sigtop -n "__fish_sigtop_using_subcommand demo" -l refresh -d 'Minimum time between two updates of the numbers [default: 250ms; 500ms over ssh]' -r
+complete -c sigtop -n "__fish_sigtop_using_subcommand demo" -l refresh -d 'Minimum time between two updates of the numbers and of the order of rows [default: 1s]' -r
 complete -c sigtop -n "__fish_sigtop_using_subcommand demo" -l on-quit -d 'Action of `q`, or of the last table of `--count`, on a launched program that still runs; with `leave`, the program also survives a closed terminal [default: ask; in batch mode, leave]' -r -f -a "ask\t'ask what to do'
 end\t'terminate the program'
 leave\t'detach and leave it running'"
@@ -339,7 +339,7 @@ complete -c sigtop -n "__fish_sigtop_using_subcommand view" -l theme -d 'Color t
 light\t'for light terminals'
 16\t'the terminal\'s own sixteen colours'
 colour-blind\t'for dark terminals, without red-green contrasts'"
-complete -c sigtop -n "__fish_sigtop_using_subcommand view" -l refresh -d 'Minimum time between two updates of the numbers [default: 250ms; 500ms over ssh]' -r
+complete -c sigtop -n "__fish_sigtop_using_subcommand view" -l refresh -d 'Minimum time between two updates of the numbers and of the order of rows [default: 1s]' -r
 complete -c sigtop -n "__fish_sigtop_using_subcommand view" -l memory -d 'Memory for stacks and history. Beyond it, the oldest history is dropped, and callers of rare stacks are replaced by `[memory limit]` [default: 512MB]' -r
 complete -c sigtop -n "__fish_sigtop_using_subcommand view" -l symbol-memory -d 'Memory for debug information. Beyond it, and while no name is asked for, large debug information is freed, and read again when it is needed. A single file may take more while its names are asked for: it is read as a whole, not mapped [default: 300MB]' -r
 complete -c sigtop -n "__fish_sigtop_using_subcommand view" -l config -d 'Read this config file instead of $XDG_CONFIG_HOME/sigtop/config.toml' -r -F

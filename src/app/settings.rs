@@ -24,11 +24,6 @@ pub(super) fn apply_config(args: WatchArgs) -> Result<WatchArgs, Failure> {
     config.map(|config| args.merge(config)).map_err(|error| Failure::new(Failure::USAGE, error))
 }
 
-/// Whether the terminal is that of an ssh session.
-fn is_remote() -> bool {
-    ["SSH_TTY", "SSH_CONNECTION"].iter().any(|name| std::env::var_os(name).is_some_and(|value| !value.is_empty()))
-}
-
 /// The settings of a session that watches `command`.
 pub(super) fn session_settings(args: &WatchArgs, command: &[OsString]) -> Settings {
     let arguments: Vec<_> = command.iter().map(|argument| argument.to_string_lossy()).collect();
@@ -37,7 +32,7 @@ pub(super) fn session_settings(args: &WatchArgs, command: &[OsString]) -> Settin
     Settings {
         command: words.join(" "),
         name: arguments.join(" "),
-        answer_ns: if uses_screen(args) { args.refresh_ns(is_remote()) } else { ANSWER_NS },
+        answer_ns: if uses_screen(args) { args.refresh_ns() } else { ANSWER_NS },
         clock: args.clock(),
         engine: args.engine(),
         period_ns: args.period_ns(),

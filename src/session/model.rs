@@ -295,10 +295,11 @@ impl Model {
     /// Answers the question from the data of the last answer. Newer data is left to the next
     /// answer, so this one is cheap.
     pub fn answer_from_previous(&mut self, now_ns: u64, facts: Facts) -> Answer {
-        if self.frozen.is_some() || self.baseline.is_some() || self.answered == 0 {
+        if self.frozen.is_some() || self.answered == 0 {
             return self.answer(now_ns, facts);
         }
-        self.answer_at(self.answered_ns, facts, true)
+        // A difference counts anew, but of the same time.
+        self.answer_at(self.answered_ns, facts, self.baseline.is_none())
     }
 
     fn answer_at(&mut self, now_ns: u64, facts: Facts, from_previous: bool) -> Answer {

@@ -101,6 +101,8 @@ pub struct Answer {
 pub enum Command {
     /// Answer this question from now on: immediately, and whenever there is something new.
     Ask(Box<Question>),
+    /// Answer from the data of the last answer for a second: the cursor moves.
+    Hold,
     /// Sample with this clock.
     Clock(Clock),
     /// Sample with this engine.

@@ -2,7 +2,8 @@
 //! chose, and less often if answers are expensive: they take at most 2 % of a core while that
 //! allows one answer per second, and never more than 20 %, so that samples are not delayed. A key
 //! press is answered immediately from the data of the last answer; newer data waits until it is
-//! due. While the empty screen fills, answers come more often.
+//! due. While the empty screen fills, answers come more often. While the cursor moves, new data
+//! waits for a second.
 
 /// Minimum time between the starts of two answers with new data, ns: ten per second. A screen has
 /// fewer.
@@ -16,6 +17,11 @@ const USUAL_FACTOR: u64 = 50;
 const MIN_FACTOR: u64 = 5;
 /// Interval between answers that take between 2 % and 20 % of a core, ns: one per second.
 const SLOW_NS: u64 = 1_000_000_000;
+
+/// Time for which new data waits after a move of the cursor, ns.
+const HOLD_NS: u64 = 1_000_000_000;
+/// Maximum time for which it waits while the cursor goes on moving, ns.
+const MAX_HOLD_NS: u64 = 3_000_000_000;
 
 /// The data that an answer is computed from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -33,13 +39,17 @@ pub(super) struct Scheduler {
     has_news: bool,
     /// Whether the screen has just been opened and lacks names.
     is_eager: bool,
+    /// The first of the moves of the cursor since the last answer with new data, and the time until
+    /// which new data waits for them.
+    hold: Option<(u64, u64)>,
     /// The answer that the user waits for.
     requested: Option<AnswerScope>,
 }
 
 impl Default for Scheduler {
     fn default() -> Scheduler {
-        Scheduler { started_ns: 0, cost_ns: 0, has_news: false, is_eager: false, requested: Some(AnswerScope::Latest) }
+        let requested = Some(AnswerScope::Latest);
+        Scheduler { started_ns: 0, cost_ns: 0, has_news: false, is_eager: false, hold: None, requested }
     }
 }
 
@@ -59,6 +69,12 @@ impl Scheduler {
         self.has_news = true;
     }
 
+    /// Lets new data wait, because the cursor moves.
+    pub(super) fn hold(&mut self, now_ns: u64) {
+        let since_ns = self.hold.filter(|hold| now_ns <= hold.1).map_or(now_ns, |hold| hold.0);
+        self.hold = Some((since_ns, (now_ns + HOLD_NS).min(since_ns + MAX_HOLD_NS)));
+    }
+
     /// Makes answers come more often, as far as their cost allows, or no longer.
     pub(super) fn set_eager(&mut self, is_eager: bool) {
         self.is_eager = is_eager;
@@ -74,7 +90,8 @@ impl Scheduler {
             false => least_ns.max(times_cost(USUAL_FACTOR).min(SLOW_NS)),
         };
         let rest_ns = rest_ns.max(times_cost(MIN_FACTOR));
-        let is_time = now_ns.saturating_sub(self.started_ns) >= rest_ns;
+        let is_held = self.hold.is_some_and(|(since_ns, until_ns)| (since_ns..until_ns).contains(&now_ns));
+        let is_time = !is_held && now_ns.saturating_sub(self.started_ns) >= rest_ns;
         let is_wanted = news || self.has_news || self.requested.is_some();
         if is_time && is_wanted { Some(AnswerScope::Latest) } else { self.requested }
     }
@@ -84,6 +101,7 @@ impl Scheduler {
         self.requested = None;
         if scope == AnswerScope::Latest {
             (self.started_ns, self.cost_ns, self.has_news) = (started_ns, ended_ns.saturating_sub(started_ns), false);
+            self.hold = None;
         }
     }
 }
@@ -137,6 +155,30 @@ mod tests {
         assert_eq!(scheduler.due(true, ANSWER_NS, 20_000_000), Some(AnswerScope::Latest));
         scheduler.answered(AnswerScope::Latest, 20_000_000, 120_000_000);
         assert_eq!(scheduler.due(true, ANSWER_NS, 519_000_000), None, "not beyond a fifth of a core");
+    }
+
+    #[test]
+    fn new_data_waits_while_the_cursor_moves_but_not_for_ever() {
+        const MS: u64 = 1_000_000;
+        let mut scheduler = Scheduler::default();
+        scheduler.answered(AnswerScope::Latest, 0, MS);
+        let mut latest = Vec::new();
+        for now_ms in (0..10_000).step_by(100) {
+            if (900..6_000).contains(&now_ms) {
+                scheduler.hold(now_ms * MS);
+                scheduler.request_previous();
+            }
+            if let Some(due) = scheduler.due(true, 1_000 * MS, now_ms * MS) {
+                scheduler.answered(due, now_ms * MS, now_ms * MS + MS);
+                latest.extend((due == AnswerScope::Latest).then_some(now_ms));
+            }
+        }
+        assert_eq!(latest, [3_900, 6_900, 7_900, 8_900, 9_900]);
+        let mut scheduler = Scheduler::default();
+        scheduler.answered(AnswerScope::Latest, 0, MS);
+        scheduler.hold(900 * MS);
+        scheduler.request_latest();
+        assert_eq!(scheduler.due(false, 1_000 * MS, 950 * MS), Some(AnswerScope::Latest), "the user waits for it");
     }
 
     #[test]

@@ -206,8 +206,14 @@ impl SessionThread {
                 recv(channels.jitted) -> reply => if let Ok(reply) = reply {
                     self.apply_generated(reply);
                 },
-                recv(channels.coded) -> reply => if let Ok(reply) = reply { self.model.apply_code(reply) },
-                recv(channels.sourced) -> reply => if let Ok(reply) = reply { self.model.apply_source(reply) },
+                recv(channels.coded) -> reply => if let Ok(reply) = reply {
+                    self.model.apply_code(reply);
+                    self.scheduler.request_previous();
+                },
+                recv(channels.sourced) -> reply => if let Ok(reply) = reply {
+                    self.model.apply_source(reply);
+                    self.scheduler.request_previous();
+                },
                 recv(events) -> event => match event {
                     Ok(event) => {
                         if let Some(receiver) = self.handle_event(event) {

@@ -200,6 +200,11 @@ impl Action {
                 | Action::Resize(..)
         )
     }
+
+    /// Whether it moves the cursor of a pane.
+    pub fn moves_cursor(&self) -> bool {
+        matches!(self, Action::Move(_) | Action::FindNext(_) | Action::Click(..) | Action::Wheel(..))
+    }
 }
 
 /// The use of a pattern.

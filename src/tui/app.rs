@@ -20,7 +20,6 @@ use crate::link::wire::{Clock, Engine};
 use crate::session::{Answer, Command, Question, TargetExit};
 use crate::tally::measure::ValueUnit;
 use crate::tally::query::{Filters, Grouping, Pattern, Sort, TagRoot};
-use crate::tally::top::TopTable;
 use crate::tui::keys;
 use crate::tui::layout::{self, Pane, View};
 use crate::tui::name_style::NameStyle;
@@ -34,7 +33,6 @@ use crate::tui::pane::prompt::state::Prompt;
 use crate::tui::pane::source::state::SourceState;
 use crate::tui::pane::threads::state::ThreadsState;
 use crate::tui::pane::timeline::state::TimelineState;
-use crate::tui::pane::top::order::OrderBasis;
 use crate::tui::pane::top::state::TopState;
 use crate::tui::pending::Pending;
 use crate::tui::term::emulator::Emulator;
@@ -47,9 +45,6 @@ const UNIT_TOTAL_NS: u64 = 60_000_000_000;
 
 /// The same for bytes.
 const UNIT_TOTAL_BYTES: u64 = 1 << 40;
-
-/// Minimum time between two changes of the flame graph that the user has not asked for, ns.
-const FLAME_NS: u64 = 1_000_000_000;
 
 /// State of the terminal interface.
 pub struct App {
@@ -66,9 +61,6 @@ pub struct App {
     /// Columns of the callers pane beside the top pane. It grows with the names.
     pub(super) callers_columns: u16,
     pub(super) flame: FlameState,
-    /// The time of the flame graph, ns, and the window that it shows.
-    flame_ns: u64,
-    flame_window: Arc<TopTable>,
     pub(super) source: SourceState,
     pub(super) threads: ThreadsState,
     /// The name that the explanation page is about.
@@ -137,8 +129,6 @@ impl App {
             callers: CallersState::default(),
             callers_columns: 0,
             flame: FlameState::default(),
-            flame_ns: 0,
-            flame_window: Arc::default(),
             source: SourceState::default(),
             threads: ThreadsState::default(),
             explanation: None,
@@ -230,6 +220,8 @@ impl App {
     pub fn update(&mut self, action: Action) -> Vec<Effect> {
         let before = self.top.selected_name().map(str::to_owned);
         let others = self.pane != Pane::Flame && !matches!(action, Action::Answer(_));
+        // Numbers that change under a moving cursor cannot be read.
+        let moves_cursor = action.moves_cursor() && matches!(self.mode, Mode::Panes) && !self.frozen;
         let mut effects = self.act(action);
         self.resize_panes();
         if let Some(flame) = self.answer.as_ref().and_then(|answer| answer.flame.as_ref())
@@ -237,6 +229,9 @@ impl App {
             && before.as_deref() != self.top.selected_name()
         {
             self.flame.reveal(flame, self.top.selected_name());
+        }
+        if moves_cursor {
+            effects.insert(0, Effect::Send(Command::Hold));
         }
         let question = self.question();
         if self.last_question.as_ref().is_some_and(|asked| *asked != question) {
@@ -369,8 +364,7 @@ impl App {
         }
     }
 
-    fn apply_answer(&mut self, mut answer: Arc<Answer>) {
-        self.hold_flame(&mut answer);
+    fn apply_answer(&mut self, answer: Arc<Answer>) {
         let facts = &answer.facts;
         self.clock.confirm(facts.clock);
         self.engine.confirm(facts.engine);
@@ -385,7 +379,7 @@ impl App {
         }
         self.top.take(Arc::clone(&answer));
         if let Some(callers) = &answer.callers {
-            self.callers.take(callers, OrderBasis::new(&answer, self.top.has_exact_order()));
+            self.callers.take(callers);
         }
         if let Some(flame) = &answer.flame {
             self.flame.take(flame, self.top.is_firm());
@@ -395,21 +389,6 @@ impl App {
             self.threads.take(Arc::clone(&answer));
         }
         self.answer = Some(answer);
-    }
-
-    /// Keeps the last flame graph in an answer for a second, unless the user has asked for another
-    /// or time stands still. Boxes that change their width all the time are hard to read, and most
-    /// of what is drawn.
-    fn hold_flame(&mut self, answer: &mut Arc<Answer>) {
-        let last = self.answer.as_ref().filter(|last| last.question.flame == answer.question.flame);
-        // Of memory in use, parts of an earlier graph may be more than all there is now.
-        let last = last
-            .filter(|_| !self.frozen && answer.facts.clock != Clock::Live && !self.top.orders_exactly(answer))
-            .and_then(|last| last.flame.clone());
-        match last.filter(|_| answer.now_ns.saturating_sub(self.flame_ns) < FLAME_NS) {
-            Some(last) => Arc::make_mut(answer).flame = Some(last),
-            None => (self.flame_ns, self.flame_window) = (answer.now_ns, Arc::clone(&answer.window)),
-        }
     }
 
     /// The current question, including a filter that is being typed.
@@ -460,7 +439,6 @@ impl App {
             callers: &self.callers,
             callers_columns: self.callers_columns,
             flame: &self.flame,
-            flame_window: &self.flame_window,
             source: &self.source,
             threads: &self.threads,
             timeline: self.timeline,

@@ -12,6 +12,7 @@ mod hostile;
 mod keys;
 mod listings;
 mod names;
+mod order;
 mod panes;
 mod picker;
 #[path = "../../src/property.rs"]

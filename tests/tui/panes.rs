@@ -362,10 +362,9 @@ fn parts_of_a_whole_number_have_room_for_their_decimals() {
     assert!(row.contains(" 1234.56s") && text.contains("1500s "), "{text}");
 }
 
-/// Regression test: the flame graph stays for a second, and its percentages were of the newer
-/// window, more than 100 % where that has less. While the display was paused, it stayed for good.
+/// Regression test: the flame graph stayed for a second while the other numbers changed.
 #[test]
-fn the_flame_graph_agrees_with_itself_and_in_the_past_with_the_rest() {
+fn the_flame_graph_is_of_the_same_time_as_the_rest() {
     let text = "process 7 ./server\nat 0s prof 10ms main;old x 200\nat 9s..10s prof 10ms main;work x 200\n";
     let mut stage = Stage::new(options(), Session::new(text), (100, 30));
     let graph = |stage: &Stage| {
@@ -376,8 +375,5 @@ fn the_flame_graph_agrees_with_itself_and_in_the_past_with_the_rest() {
     stage.session.pass(700_000_000);
     stage.refresh();
     assert!(stage.line(1).contains("200 samples in 10 s"), "{}", stage.line(1));
-    assert!(graph(&stage)[0].contains("all 4s") && graph(&stage)[1].contains("100%"), "{:?}", graph(&stage));
-    stage.press(" ");
-    stage.refresh();
-    assert!(graph(&stage)[0].contains("all 2s"), "{:?}", graph(&stage));
+    assert!(graph(&stage)[0].contains("all 2s") && graph(&stage)[1].contains("100%"), "{:?}", graph(&stage));
 }

@@ -24,6 +24,8 @@ pub(crate) struct Session {
     /// All commands that were received, in order, except questions.
     pub(crate) heard: Vec<Command>,
     question: Option<Question>,
+    /// How often it was told that the cursor moves.
+    pub(crate) holds: usize,
 }
 
 impl Session {
@@ -82,7 +84,7 @@ impl Session {
         let mut model = Model::new(Clock::Prof, Question::default());
         let Scenario { profile, names, now_ns, script } = scenario;
         (model.profile, model.names) = (profile, names);
-        Session { model, script, now_ns, facts, heard: Vec::new(), question: None }
+        Session { model, script, now_ns, facts, heard: Vec::new(), question: None, holds: 0 }
     }
 
     /// Creates a session with the model of a real one.
@@ -96,6 +98,10 @@ impl Session {
             Command::Ask(question) => {
                 self.question = Some(Question::clone(question));
                 return self.answer();
+            }
+            Command::Hold => {
+                self.holds += 1;
+                return None;
             }
             Command::Clock(clock) => self.facts.clock = *clock,
             Command::Engine(engine) => self.facts.engine = *engine,

@@ -138,7 +138,7 @@ pub struct ScreenArgs {
     #[arg(long, value_parser = keyword_parser::<ThemeName>(), value_name = "NAME", help_heading = "Screen")]
     pub theme: Option<ThemeName>,
 
-    /// Minimum time between two updates of the numbers [default: 250ms; 500ms over ssh]
+    /// Minimum time between two updates of the numbers and of the order of rows [default: 1s]
     #[arg(long, value_name = "DURATION", value_parser = options::refresh_ns, help_heading = "Screen")]
     pub refresh: Option<u64>,
 

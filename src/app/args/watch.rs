@@ -107,9 +107,8 @@ const DEFAULT_PERIOD_NS: u64 = 1_000_000_000 / 99;
 /// allocates 1 GiB/s has 2000 a second.
 const DEFAULT_INTERVAL_BYTES: u64 = 512 << 10;
 const DEFAULT_WINDOW_NS: u64 = 10_000_000_000;
-/// Four updates a second are as many as can be read; two over a network.
-const REFRESH_NS: u64 = 250_000_000;
-const REMOTE_REFRESH_NS: u64 = 500_000_000;
+/// Rows that change their place more often cannot be read.
+const REFRESH_NS: u64 = 1_000_000_000;
 
 impl WatchArgs {
     /// Takes the options that the command line does not set from the config file.
@@ -201,8 +200,8 @@ impl WatchArgs {
     }
 
     /// The time between two updates of the numbers on the screen, in ns.
-    pub fn refresh_ns(&self, is_remote: bool) -> u64 {
-        self.screen.refresh.unwrap_or(if is_remote { REMOTE_REFRESH_NS } else { REFRESH_NS })
+    pub fn refresh_ns(&self) -> u64 {
+        self.screen.refresh.unwrap_or(REFRESH_NS)
     }
 
     /// The sort order of rows.
@@ -274,8 +273,7 @@ mod tests {
         assert!(unset.uses_debuginfod() && !watch(&["--no-debuginfod"]).uses_debuginfod());
         assert!(!WatchArgs::default().uses_debuginfod());
         assert_eq!(watch(&["--period", "2ms"]).period_ns(), 2_000_000);
-        assert_eq!((unset.refresh_ns(true), watch(&["--refresh", "1"]).refresh_ns(true)), (300_000_000, 1_000_000_000));
-        assert_eq!(WatchArgs::default().refresh_ns(false), 250_000_000);
-        assert_eq!(WatchArgs::default().refresh_ns(true), 500_000_000);
+        assert_eq!((unset.refresh_ns(), watch(&["--refresh", "0.2"]).refresh_ns()), (300_000_000, 200_000_000));
+        assert_eq!(WatchArgs::default().refresh_ns(), 1_000_000_000);
     }
 }

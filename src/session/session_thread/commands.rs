@@ -14,6 +14,7 @@ impl SessionThread {
                     self.scheduler.request_previous();
                 }
             }
+            Command::Hold => self.scheduler.hold(monotonic_ns()),
             Command::Clock(Clock::Virtual) if self.is_external() => {
                 self.warn("user CPU time cannot be sampled from outside; p samples CPU time".to_owned());
             }
@@ -28,6 +29,7 @@ impl SessionThread {
                     SampleSource::Live(_) | SampleSource::Recording(_) => self.model.select_recorded_clock(clock),
                 }
                 self.turned = true;
+                self.scheduler.request_latest();
                 // Engaged again, an agent would forget what it knows of memory in use.
                 if !is_view || !clock.is_memory() {
                     self.engage();
@@ -38,10 +40,22 @@ impl SessionThread {
                 self.settings.set_period(period_ns);
                 self.engage();
             }
-            Command::Freeze => self.model.freeze(self.now_ns()),
-            Command::Thaw => self.model.thaw(),
-            Command::Baseline(on) => self.model.set_baseline(on, monotonic_ns()),
-            Command::Reset => self.model.reset(),
+            Command::Freeze => {
+                self.model.freeze(self.now_ns());
+                self.scheduler.request_latest();
+            }
+            Command::Thaw => {
+                self.model.thaw();
+                self.scheduler.request_latest();
+            }
+            Command::Baseline(on) => {
+                self.model.set_baseline(on, monotonic_ns());
+                self.scheduler.request_latest();
+            }
+            Command::Reset => {
+                self.model.reset();
+                self.scheduler.request_latest();
+            }
             Command::Input(bytes) => {
                 if let SampleSource::Live(live) = &self.feed
                     && let Some(sentence) = live.input(&bytes)

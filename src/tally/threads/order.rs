@@ -50,7 +50,7 @@ type SortKey<'a> = (u32, &'a Load, ThreadState);
 fn compare(by: ThreadSort, (id, load, state): SortKey, (id2, load2, state2): SortKey, names: Ordering) -> Ordering {
     let weight = || load2.weight.ns.cmp(&load.weight.ns);
     let first = match by {
-        ThreadSort::Id => Ordering::Equal,
+        ThreadSort::Id => id.cmp(&id2),
         ThreadSort::Name => names,
         ThreadSort::State => state.cmp(&state2).then_with(weight),
         ThreadSort::Weight => weight(),
@@ -60,5 +60,5 @@ fn compare(by: ThreadSort, (id, load, state): SortKey, (id2, load2, state2): Sor
             load.top.is_empty().cmp(&load2.top.is_empty()).then_with(|| load.top.cmp(&load2.top)).then_with(weight)
         }
     };
-    first.then(id.cmp(&id2))
+    first.then(names).then(id.cmp(&id2))
 }

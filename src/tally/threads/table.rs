@@ -17,10 +17,10 @@ pub enum ThreadSort {
     Name,
     /// Sorts by state, running ones first, then weight.
     State,
-    /// Sorts by weight, then id.
+    /// Sorts by weight, then name and id.
     #[default]
     Weight,
-    /// Sorts by samples, then id.
+    /// Sorts by samples, then name and id.
     Samples,
     /// Sorts by the function with most of the weight, then weight.
     Function,

@@ -11,7 +11,6 @@ use crate::tui::pane::help::explain::NameQuestion;
 use crate::tui::pane::help::pages::HelpPage;
 use crate::tui::pane::prompt::state::Prompt;
 use crate::tui::pane::source::state::ListingKind;
-use crate::tui::pane::top::order::OrderBasis;
 use crate::tui::term::key_bytes;
 use crate::tui::text;
 
@@ -113,7 +112,7 @@ impl App {
         (self.callers, self.flame, self.source) = (stand.callers, stand.flame, stand.source);
         if let Some(answer) = &self.answer {
             if let Some(callers) = &answer.callers {
-                self.callers.take(callers, OrderBasis::new(answer, self.top.has_exact_order()));
+                self.callers.take(callers);
             }
             self.source.apply_answer(answer, self.top.is_firm());
         }

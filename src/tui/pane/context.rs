@@ -47,8 +47,6 @@ pub struct PaneContext<'a> {
     pub callers_columns: u16,
     /// State of the flame graph.
     pub flame: &'a FlameState,
-    /// The rows of the window that the flame graph shows.
-    pub flame_window: &'a TopTable,
     /// State of the source pane.
     pub source: &'a SourceState,
     /// State of the threads pane.
@@ -120,11 +118,6 @@ impl<'a> PaneContext<'a> {
     /// The base of percentages of the window, ns.
     pub fn window_base_ns(&self) -> u64 {
         self.answer.map_or(0, |answer| self.base_ns(&answer.window))
-    }
-
-    /// The base of percentages of the flame graph, which may be older than the rest, ns.
-    pub fn flame_base_ns(&self) -> u64 {
-        self.base_ns(self.flame_window)
     }
 
     /// The pattern whose matches are highlighted: the one being typed at the search prompt, or that

@@ -311,7 +311,7 @@ fn weight(context: &PaneContext<'_>, (ns, change): (u64, Option<Change>), base_n
 /// Formats the weight of a box; in a diff, also its weight in the baseline.
 fn box_weight(context: &PaneContext<'_>, shown: &FlameBox) -> String {
     let Some(Difference { ns, change }) = shown.difference else {
-        return weight(context, (shown.weight_ns, None), context.flame_base_ns());
+        return weight(context, (shown.weight_ns, None), context.window_base_ns());
     };
     let more = shown.weight_ns.saturating_sub(ns) / 2;
     let (now_ns, before_ns) = if change.negative { (more, more + ns) } else { (more + ns, more) };

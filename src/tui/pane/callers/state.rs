@@ -2,17 +2,14 @@
 //! and a history of previously selected functions with back and forward, as in a browser.
 //!
 //! The selected function is the center. The heaviest callers and callees are next to it, so that a
-//! light one that appears or disappears does not move the others, and their order is calm, as in
-//! Top. The callers of a caller are behind it, seen from the center.
-
-use std::collections::HashMap;
+//! light one that appears or disappears does not move the others. The callers of a caller are behind
+//! it, seen from the center.
 
 use crate::tally::call_paths::CallPath;
 use crate::tally::callers::{CallEdge, Callers};
 use crate::tally::query::Pattern;
 use crate::tui::action::Motion;
 use crate::tui::name_style::NameStyle;
-use crate::tui::pane::top::order::{OrderBasis, OrderedRow, RowOrder};
 
 /// Maximum length of the history.
 const HISTORY: usize = 100;
@@ -49,8 +46,6 @@ pub struct CallersState {
     row: isize,
     /// The rows of callers and of callees, from the center.
     rows: [Vec<TreeRow>; 2],
-    /// The order of the rows behind each path, and behind the center.
-    orders: HashMap<CallPath, RowOrder>,
     unfolded: Vec<CallPath>,
     /// Rows scrolled out above and below, next to the center.
     above: usize,
@@ -71,17 +66,16 @@ impl CallersState {
     }
 
     /// Updates rows and cursor for a new answer.
-    pub fn take(&mut self, callers: &Callers, basis: OrderBasis) {
+    pub fn take(&mut self, callers: &Callers) {
         if callers.full != self.centre {
             self.centre.clone_from(&callers.full);
             (self.at, self.row, self.above, self.below) = (None, 0, 0, 0);
             self.unfolded.clear();
-            self.orders.clear();
         }
         for (is_callee, edges) in [(false, &callers.callers), (true, &callers.callees)] {
             let mut rows = Vec::new();
             let root = CallPath { is_callee, names: Vec::new() };
-            self.add_rows(&mut rows, edges, (&root, &[]), basis);
+            self.add_rows(&mut rows, edges, (&root, &[]));
             self.rows[usize::from(is_callee)] = rows;
         }
         let Some(at) = &self.at else { return };
@@ -92,25 +86,15 @@ impl CallersState {
     }
 
     /// Adds the rows behind a path, in their order.
-    fn add_rows(
-        &mut self,
-        rows: &mut Vec<TreeRow>,
-        edges: &[CallEdge],
-        (path, positions): (&CallPath, &[usize]),
-        basis: OrderBasis,
-    ) {
-        let ordered: Vec<_> =
-            edges.iter().map(|edge| OrderedRow { full: &edge.full, weight_ns: edge.weight_ns }).collect();
-        let order = self.orders.entry(path.clone()).or_default();
-        for position in order.arrange(&ordered, basis) {
-            let edge = &edges[position];
+    fn add_rows(&self, rows: &mut Vec<TreeRow>, edges: &[CallEdge], (path, positions): (&CallPath, &[usize])) {
+        for (position, edge) in edges.iter().enumerate() {
             let mut path = path.clone();
             path.names.push(edge.full.clone());
             let positions = [positions, &[position]].concat();
             let is_unfolded = self.unfolded.contains(&path);
             rows.push(TreeRow { path: path.clone(), positions: positions.clone(), is_unfolded });
             if is_unfolded {
-                self.add_rows(rows, &edge.children, (&path, &positions), basis);
+                self.add_rows(rows, &edge.children, (&path, &positions));
             }
         }
     }
@@ -321,8 +305,6 @@ mod tests {
     use super::*;
     use crate::tally::text::Text;
 
-    const BASIS: OrderBasis = OrderBasis { base_ns: 1000, samples: 1000, now_ns: 0, is_exact: true };
-
     fn edges(names: &str) -> Vec<CallEdge> {
         let edge = |(index, name): (usize, &str)| CallEdge {
             full: name.into(),
@@ -356,19 +338,19 @@ mod tests {
         let mut view = CallersState::default();
         view.fit(3, 3);
         let before = callers("f", "a b", "x y z");
-        view.take(&before, BASIS);
+        view.take(&before);
         assert_eq!(under(&view, &before), "", "initially the cursor is on the center");
         view.go(Motion::Rows(2));
         assert_eq!(under(&view, &before), "y");
         let after = callers("f", "a b", "y z w x");
-        view.take(&after, BASIS);
+        view.take(&after);
         assert_eq!(under(&view, &after), "y", "the cursor follows the name when rows are re-sorted");
-        view.take(&callers("f", "a", ""), BASIS);
+        view.take(&callers("f", "a", ""));
         assert_eq!(view.row(), 0);
-        view.take(&before, BASIS);
+        view.take(&before);
         view.go(Motion::Rows(-9));
         assert_eq!(under(&view, &before), "b", "the lightest caller is farthest from the center");
-        view.take(&callers("g", "a b", "x"), BASIS);
+        view.take(&callers("g", "a b", "x"));
         assert_eq!(view.row(), 0, "a new center resets the cursor");
     }
 
@@ -377,7 +359,7 @@ mod tests {
         let mut view = CallersState::default();
         view.fit(2, 2);
         let many = callers("f", "a b c d e", "v w x y z");
-        view.take(&many, BASIS);
+        view.take(&many);
         view.go(Motion::Last);
         assert_eq!((under(&view, &many), view.scrolled()), ("z", (0, 3)));
         view.go(Motion::Rows(-1));
@@ -391,19 +373,19 @@ mod tests {
         let mut view = CallersState::default();
         view.fit(9, 9);
         let mut tree = callers("f", "a", "x y");
-        view.take(&tree, BASIS);
+        view.take(&tree);
         assert!(!view.toggle(), "the center does not unfold");
         view.go(Motion::Rows(1));
         assert!(view.toggle());
         assert_eq!(view.unfolded()[0].names, [Text::from("x")]);
         assert_eq!(callees(&view), "0x 0y", "the answer has the rows");
         tree.callees[0].children = edges("p q");
-        view.take(&tree, BASIS);
+        view.take(&tree);
         assert_eq!(callees(&view), "0x 1p 1q 0y");
         assert!(view.step_out() && under(&view, &tree) == "p", "Right moves on from what is unfolded");
         assert!(view.step_out() && view.unfolded().len() == 2);
         tree.callees[0].children[0].children = edges("deep");
-        view.take(&tree, BASIS);
+        view.take(&tree);
         assert_eq!(callees(&view), "0x 1p 2deep 1q 0y");
         view.go(Motion::Rows(2));
         assert_eq!(under(&view, &tree), "q");
@@ -411,7 +393,7 @@ mod tests {
         assert!(view.step_in());
         assert_eq!((callees(&view).as_str(), view.unfolded().len()), ("0x 0y", 0), "folding folds all behind");
         view.toggle();
-        view.take(&callers("g", "", "x"), BASIS);
+        view.take(&callers("g", "", "x"));
         assert!(view.unfolded().is_empty(), "another center begins anew");
     }
 
@@ -437,7 +419,7 @@ mod tests {
         let mut view = CallersState::default();
         view.fit(5, 5);
         let all = callers("centre", "ab b", "x xb");
-        view.take(&all, BASIS);
+        view.take(&all);
         let pattern = Pattern::new("b").unwrap();
         assert_eq!(view.count(&pattern, NameStyle::Full, &all), 3);
         let mut seen = Vec::new();

@@ -125,7 +125,7 @@ impl BoxPainter<'_> {
     fn paint(&self, canvas: &mut Canvas<'_>, place: Rect) {
         let BoxPainter { context, flame, tile, shade, light } = *self;
         let (shown, named) = (&flame.boxes[tile.index], &flame.boxes[tile.focus]);
-        let base_ns = context.flame_base_ns();
+        let base_ns = context.window_base_ns();
         let part = |ns: u64| if base_ns == 0 { 0.0 } else { ns as f64 / base_ns as f64 };
         let heat = part(self.self_ns());
         let (colour, module) = (context.flame.colour, named.module.as_str());
@@ -172,7 +172,7 @@ impl BoxPainter<'_> {
         let share = share(self.context, shown);
         let stands_out = matches!(self.light, Highlight::Cursor | Highlight::Selected);
         let own = if stands_out && shown.difference.is_none() && !shown.full.is_empty() {
-            let own = measure::percentage(self.self_ns(), self.context.flame_base_ns());
+            let own = measure::percentage(self.self_ns(), self.context.window_base_ns());
             Some(format!("{share}, self {}", own.trim_start()))
         } else {
             None
@@ -200,7 +200,7 @@ impl BoxPainter<'_> {
 
 /// Weight of a box: a share of the window, for the root an absolute value.
 fn share(context: &PaneContext<'_>, shown: &FlameBox) -> String {
-    let base_ns = context.flame_base_ns();
+    let base_ns = context.window_base_ns();
     let is_all = shown.full.is_empty();
     match shown.difference {
         Some(Difference { ns, change }) if is_all => measure::signed(ns, context.unit, change.negative),

@@ -58,7 +58,7 @@ fn found(context: &PaneContext<'_>, pattern: &Pattern) -> (String, Role) {
                 return ("no boxes".to_owned(), Role::Notable);
             };
             let (boxes, weight_ns) = context.flame.count(pattern, context.names, flame);
-            let share = measure::percentage(weight_ns, context.flame_base_ns());
+            let share = measure::percentage(weight_ns, context.window_base_ns());
             return match boxes {
                 0 => ("no boxes".to_owned(), Role::Notable),
                 1 => (format!("1 box, {}", share.trim_start()), Role::Text),

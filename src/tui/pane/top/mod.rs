@@ -2,5 +2,4 @@
 
 pub mod columns;
 pub mod draw;
-pub mod order;
 pub mod state;

@@ -2,15 +2,13 @@
 //! visible rows.
 //!
 //! The selection is a function, not a row: it survives re-sorting. Until the user does something,
-//! it is the first row. Nothing scrolls by itself, and the order of rows is calm, see
-//! [`order`](super::order).
+//! it is the first row. Nothing scrolls by itself. Rows are in the exact order of their numbers;
+//! the session changes both together.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
-use super::order::{OrderBasis, OrderedRow, RowOrder};
-use crate::link::wire::EngineState;
-use crate::session::{Answer, Question};
+use crate::session::Answer;
 use crate::tally::change::Changes;
 use crate::tally::query::{Pattern, Sort};
 use crate::tally::text::Text;
@@ -61,9 +59,6 @@ pub struct JoinedRow<'a> {
 pub struct TopState {
     answer: Option<Arc<Answer>>,
     entries: Vec<JoinedIndex>,
-    /// The order of the rows of the window, and whether the last one was exact.
-    order: RowOrder,
-    has_exact_order: bool,
     /// Number of entries with a row in the window; the others follow them.
     in_window: usize,
     /// Whether functions that only the total has are shown too.
@@ -95,8 +90,7 @@ impl TopState {
             Arc::ptr_eq(&known.window, &answer.window) && Arc::ptr_eq(&known.total, &answer.total)
         };
         if !self.answer.as_ref().is_some_and(is_known) {
-            let order = self.arrange(&answer);
-            self.join_tables(&answer, &order);
+            self.join_tables(&answer, &sort_rows(&answer));
         }
         let settled = answer.facts.symbolizing.0 == 0 && answer.window.kept_samples >= FIRM_SAMPLES;
         self.answer = Some(answer);
@@ -105,44 +99,6 @@ impl TopState {
             self.firm |= settled && self.selected.is_some();
         }
         self.follow();
-    }
-
-    /// Returns the order of the window's rows. Rows without flat are sorted by cum.
-    fn arrange(&mut self, answer: &Answer) -> Vec<usize> {
-        let rows = &answer.window.rows;
-        let sort = answer.question.sort;
-        self.has_exact_order = self.orders_exactly(answer);
-        if sort == Sort::Name {
-            return (0..rows.len()).collect();
-        }
-        let mut sorted: Vec<usize> = (0..rows.len()).collect();
-        if sort == Sort::Flat {
-            let with_flat = rows.partition_point(|row| row.flat_ns > 0);
-            sorted[with_flat..].sort_by_key(|&index| std::cmp::Reverse(rows[index].cum_ns));
-        }
-        let weight = |row: &TopRow| match sort {
-            Sort::Latency => row.latency_ns,
-            _ if sort.is_by_cum() => row.cum_ns,
-            _ => row.flat_ns,
-        };
-        let ordered = sorted.iter().map(|&index| &rows[index]);
-        let ordered: Vec<_> = ordered.map(|row| OrderedRow { full: &row.full, weight_ns: weight(row) }).collect();
-        let order = self.order.arrange(&ordered, OrderBasis::new(answer, self.has_exact_order));
-        order.into_iter().map(|position| sorted[position]).collect()
-    }
-
-    /// Whether an answer is for another list than the last, or its order need not be calm.
-    pub fn orders_exactly(&self, answer: &Answer) -> bool {
-        // Ranks of few samples are random anyway, and the last answer stays.
-        let facts = &answer.facts;
-        let is_live = facts.engine_state == Some(EngineState::Running) && facts.ended.is_none();
-        let is_same = self.answer.as_ref().is_some_and(|last| {
-            is_same_list(&last.question, &answer.question)
-                && last.facts.clock == answer.facts.clock
-                && last.baseline_ns.is_some() == answer.baseline_ns.is_some()
-                && last.window.kept_samples >= FIRM_SAMPLES
-        });
-        !is_live || !is_same || answer.window.kept_samples < FIRM_SAMPLES
     }
 
     /// Joins the rows of the window, in this order, with those of the total, followed by rows that
@@ -164,11 +120,6 @@ impl TopState {
         let rest = answer.total.rows.iter().enumerate().filter(|(_, row)| !seen.contains(row.full.as_str()));
         let sum_ns = self.entries.last().map_or(0, |entry| entry.sum_ns);
         self.entries.extend(rest.map(|(index, _)| JoinedIndex { window: None, total: Some(index), sum_ns }));
-    }
-
-    /// Whether the rows of the last answer were in the order of their weights.
-    pub fn has_exact_order(&self) -> bool {
-        self.has_exact_order
     }
 
     /// Sets the number of visible rows, and whether functions that only the total has are shown.
@@ -389,10 +340,16 @@ impl TopState {
     }
 }
 
-/// Whether two questions are for the same list, at another time or with another selection.
-fn is_same_list(one: &Question, other: &Question) -> bool {
-    let list = |question: &Question| (question.window_ns, question.sort, question.group, question.roots, question.past);
-    list(one) == list(other) && one.filters == other.filters
+/// Returns the order of the window's rows, which are sorted as pprof sorts them: those without flat
+/// are by name there, and by cum here.
+fn sort_rows(answer: &Answer) -> Vec<usize> {
+    let rows = &answer.window.rows;
+    let mut sorted: Vec<usize> = (0..rows.len()).collect();
+    if answer.question.sort == Sort::Flat {
+        let with_flat = rows.partition_point(|row| row.flat_ns > 0);
+        sorted[with_flat..].sort_by_key(|&index| std::cmp::Reverse(rows[index].cum_ns));
+    }
+    sorted
 }
 
 /// A saved selection.
