@@ -22,6 +22,8 @@ const MAX_STEPS: usize = 4096;
 /// Maximum number of interpreters, and of threads of each, among which a thread is searched.
 const MAX_INTERPRETERS: usize = 16;
 const MAX_THREADS: usize = 1024;
+/// Maximum number of interpreters whose code a thread runs at a time.
+const MAX_STATES: usize = 8;
 /// Number of bytes of frames that are read at a time. From 3.11 on they lie side by side, callers
 /// first.
 const WINDOW: usize = 2048;
@@ -120,31 +122,52 @@ impl CPython {
         state: &mut u64,
         list: &mut FrameList,
     ) -> Option<()> {
-        let layout = &self.layout;
         let mut bytes = [0; THREAD_BYTES];
-        let is_known = *state != 0 && memory.read(*state, &mut bytes).is_some() && self.is_of(memory, &bytes, tid);
-        if !is_known {
-            *state = self.find_thread(memory, tid, &mut bytes)?;
+        if !self.has_one_interpreter(memory)? {
+            let mut states = [(0, 0); MAX_STATES];
+            let count = self.find_states(memory, tid, &mut states)?;
+            states[..count].sort_unstable();
+            for &(_, state) in &states[..count] {
+                memory.read(state, &mut bytes)?;
+                self.read_chain(memory, &bytes, list)?;
+            }
+        } else {
+            let is_known = *state != 0 && memory.read(*state, &mut bytes).is_some() && self.is_of(memory, &bytes, tid);
+            if !is_known {
+                *state = self.find_thread(memory, tid, &mut bytes)?;
+            }
+            self.read_chain(memory, &bytes, list)?;
         }
-        let innermost = word(&bytes, layout.innermost)?;
-        let mut frame = match layout.in_cframe {
-            Some(offset) => memory.word(innermost.checked_add(offset as u64)?)?,
-            None => innermost,
-        };
+        (list.loops > 0).then(|| self.identify(memory, list))?
+    }
+
+    /// Returns the address of a state's innermost frame; 0 if it has none.
+    fn innermost(&self, memory: &impl TargetMemory, state: &[u8]) -> Option<u64> {
+        let innermost = word(state, self.layout.innermost)?;
+        match self.layout.in_cframe {
+            Some(offset) if innermost != 0 => memory.word(innermost.checked_add(offset as u64)?),
+            _ => Some(innermost),
+        }
+    }
+
+    /// Appends the frames of a state to a list.
+    fn read_chain(&self, memory: &impl TargetMemory, bytes: &[u8; THREAD_BYTES], list: &mut FrameList) -> Option<()> {
+        let layout = &self.layout;
+        let mut frame = self.innermost(memory, bytes)?;
         let in_use = match layout.stack_chunk {
-            Some(chunk) => word(&bytes, chunk)?..word(&bytes, chunk + 8)?,
+            Some(chunk) => word(bytes, chunk)?..word(bytes, chunk + 8)?,
             None => 0..u64::MAX,
         };
         // From 3.15 on the list ends with a frame of no function.
         let last = match layout.base_frame {
-            Some(field) => word(&bytes, field)?,
+            Some(field) => word(bytes, field)?,
             None => 0,
         };
         let mut window = FrameWindow { start: 0, length: 0, bytes: [0; WINDOW] };
         let mut has_ended = true;
         for step in 0..MAX_STEPS {
             if frame == 0 || frame == last {
-                return (has_ended && list.loops > 0).then(|| self.identify(memory, list))?;
+                return has_ended.then_some(());
             }
             let bytes = window.read(memory, frame, layout.frame_bytes)?;
             if self.frame_type.is_some_and(|frame_type| word(bytes, TYPE) != Some(frame_type)) {
@@ -220,13 +243,55 @@ impl CPython {
         Some(identity_of(&[file, name, lines, u64::from(half(object, layout.first_line)?)]))
     }
 
+    /// Returns whether the process has no subinterpreters. The newest interpreter and the main one
+    /// are fields side by side.
+    fn has_one_interpreter(&self, memory: &impl TargetMemory) -> Option<bool> {
+        let mut bytes = [0; 16];
+        memory.read(self.runtime.checked_add(self.layout.first_interpreter as u64)?, &mut bytes)?;
+        Some(word(&bytes, 0)? == word(&bytes, 8)?)
+    }
+
+    /// Finds the states of a thread that have frames: a thread has one in each interpreter that it
+    /// has entered. Each has a number that is less for inner ones. Returns how many there are;
+    /// `None` if their order is not known.
+    fn find_states(
+        &self,
+        memory: &impl TargetMemory,
+        tid: u32,
+        states: &mut [(u64, u64); MAX_STATES],
+    ) -> Option<usize> {
+        let (mut bytes, mut count) = ([0; THREAD_BYTES], 0);
+        self.visit_states(memory, &mut bytes, |state, bytes| {
+            if !self.is_of(memory, bytes, tid) || self.innermost(memory, bytes)? == 0 {
+                return Some(false);
+            }
+            // The words of C frames are on the thread's stack, which grows downwards.
+            *states.get_mut(count)? = (word(bytes, self.layout.innermost)?, state);
+            count += 1;
+            Some(false)
+        })?;
+        (count == 1 || self.layout.in_cframe.is_some()).then_some(count)
+    }
+
     /// Returns the address of a thread's state, and reads the state.
     fn find_thread(&self, memory: &impl TargetMemory, tid: u32, bytes: &mut [u8; THREAD_BYTES]) -> Option<u64> {
+        self.visit_states(memory, bytes, |_, bytes| Some(self.is_of(memory, bytes, tid)))?
+    }
+
+    /// Reads the states of all threads in all interpreters, until `visit` returns true, and returns
+    /// that one. The outer `None` is a failed check.
+    #[allow(clippy::option_option, reason = "no such state is not an error")]
+    fn visit_states(
+        &self,
+        memory: &impl TargetMemory,
+        bytes: &mut [u8; THREAD_BYTES],
+        mut visit: impl FnMut(u64, &[u8; THREAD_BYTES]) -> Option<bool>,
+    ) -> Option<Option<u64>> {
         let layout = &self.layout;
         let mut interpreter = memory.word(self.runtime.checked_add(layout.first_interpreter as u64)?)?;
         for _ in 0..MAX_INTERPRETERS {
             if interpreter == 0 {
-                return None;
+                return Some(None);
             }
             let mut state = memory.word(interpreter.checked_add(layout.first_thread as u64)?)?;
             for _ in 0..MAX_THREADS {
@@ -234,14 +299,14 @@ impl CPython {
                     break;
                 }
                 memory.read(state, bytes)?;
-                if self.is_of(memory, bytes, tid) {
-                    return Some(state);
+                if visit(state, bytes)? {
+                    return Some(Some(state));
                 }
                 state = word(bytes, layout.next_thread)?;
             }
             interpreter = memory.word(interpreter.checked_add(layout.next_interpreter as u64)?)?;
         }
-        None
+        Some(None)
     }
 
     /// Returns whether a state is that of a thread.

@@ -93,6 +93,7 @@ impl MadeProcess {
         image.put(VERSION, &0x030c_01f0u32.to_le_bytes());
         let words = [
             (RUNTIME + 0x28, INTERPRETER),
+            (RUNTIME + 0x30, INTERPRETER),
             (INTERPRETER + 0x48, THREAD),
             (THREAD + 0x90, u64::from(TID)),
             (THREAD + 0x38, C_FRAME),

@@ -391,3 +391,43 @@ fn a_recording_has_the_functions() {
         assert!(symbols.contains("stacks with Python functions"), "{symbols}");
     }
 }
+
+/// Regression test: once a program had made a subinterpreter, none of its stacks had Python
+/// functions, neither those of the main interpreter nor of the other.
+#[test]
+fn functions_of_subinterpreters_are_named() {
+    const SUB: &str = "def hot_in_sub(n):\n    x = 0\n    for i in range(n): x = (x * 7 + i) & 65535\n    return x\n\
+        def outer_in_sub():\n    for i in range(40): hot_in_sub(50000)\nouter_in_sub()\n";
+    let main = format!(
+        "import _xxsubinterpreters as s\ndef hot_in_main(n):\n    x = 0\n    for i in range(n): x = (x * 7 + i) & 65535\n\
+         def in_main():\n    i = s.create()\n    s.run_string(i, {SUB:?})\n    for k in range(40): hot_in_main(50000)\nin_main()\n"
+    );
+    // 3.13 has another module, and no order of the states of a thread that can be read.
+    let with =
+        interpreters().iter().filter(|python| ["3.11", "3.12"].iter().any(|version| text(python).contains(version)));
+    let mut count = 0;
+    for python in with {
+        count += 1;
+        for engine in ["", "--engine ptrace --budget 100%"] {
+            let watched = Batch::new(&format!("--hz 250 {engine}")).run(&[text(python), "-c", &main]);
+            assert_eq!(watched.ran.code(), 0, "{}", watched.ran.err());
+            let with = |wanted: &[&str]| -> u64 {
+                let has = |entry: &&Entry| {
+                    let names = entry.frames.iter().map(function).filter(|name| wanted.contains(name));
+                    names.eq(wanted.iter().copied())
+                };
+                watched.raw.of("prof").filter(has).map(|entry| entry.samples).sum()
+            };
+            let all: u64 = watched.raw.of("prof").map(|entry| entry.samples).sum();
+            let (sub, own) = (with(&["in_main", "outer_in_sub", "hot_in_sub"]), with(&["in_main", "hot_in_main"]));
+            assert!(
+                all > 40 && sub * 4 > all && own * 4 > all,
+                "{engine}: {sub} and {own} of {all}\n{}",
+                watched.tables
+            );
+        }
+    }
+    if count == 0 {
+        skip("neither CPython 3.11 nor 3.12 is installed");
+    }
+}
