@@ -58,6 +58,10 @@ pub(crate) struct Countdown {
     samples: AtomicU32,
     /// Number of times that the interval is doubled.
     doublings: AtomicU32,
+    /// Length of the countdown that `left` is the rest of, bytes.
+    drawn: AtomicI64,
+    /// Bytes that were allocated during earlier countdowns.
+    counted: AtomicU64,
 }
 
 const _: () = assert!(size_of::<Countdown>() == 64 && core::mem::offset_of!(Countdown, left) == 8);
@@ -72,6 +76,22 @@ impl Countdown {
     pub(crate) fn restart(&self) {
         self.random.store(0, Ordering::Relaxed);
         self.left.store(0, Ordering::Relaxed);
+    }
+
+    /// Returns the number of bytes that the thread has allocated. For another thread, it may be
+    /// wrong by the length of a countdown for an instant.
+    pub(crate) fn counted(&self) -> u64 {
+        let counted = self.counted.load(Ordering::Relaxed);
+        if self.random.load(Ordering::Relaxed) == 0 {
+            return counted;
+        }
+        let (drawn, left) = (self.drawn.load(Ordering::Relaxed), self.left.load(Ordering::Relaxed));
+        counted.wrapping_add(drawn.saturating_sub(left).max(0) as u64)
+    }
+
+    /// Takes back bytes that were counted, but are no memory.
+    pub(crate) fn uncount(&self, bytes: u64) {
+        self.counted.fetch_sub(bytes, Ordering::Relaxed);
     }
 
     /// Counts an allocation. Returns the bytes and the number of allocations that it stands for if
@@ -94,7 +114,9 @@ impl Countdown {
             true => {
                 self.begin_period(0, 0);
                 self.doublings.store(0, Ordering::Relaxed);
-                poisson::draw(spacing.interval, random()) - bytes
+                let drawn = poisson::draw(spacing.interval, random());
+                self.drawn.store(drawn, Ordering::Relaxed);
+                drawn - bytes
             }
             false => self.left.load(Ordering::Relaxed).saturating_sub(if is_subtracted { 0 } else { bytes }),
         };
@@ -104,8 +126,15 @@ impl Countdown {
             self.note_sample(weight.is_some(), spacing.per_second);
             weight
         });
-        let next = if left < 0 { poisson::draw(spacing.interval, random()) } else { left };
-        self.left.store(next, Ordering::Relaxed);
+        if left < 0 {
+            let used = self.drawn.load(Ordering::Relaxed).saturating_sub(left);
+            let drawn = poisson::draw(spacing.interval, random());
+            self.drawn.store(drawn, Ordering::Relaxed);
+            self.left.store(drawn, Ordering::Relaxed);
+            self.counted.store(self.counted.load(Ordering::Relaxed).wrapping_add(used as u64), Ordering::Relaxed);
+        } else {
+            self.left.store(left, Ordering::Relaxed);
+        }
         self.random.store(random(), Ordering::Relaxed);
         weight.flatten()
     }

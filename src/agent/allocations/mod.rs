@@ -6,7 +6,9 @@
 //! A call at which the countdown ends is sampled ([`record`]): the stack of its caller is walked as
 //! in a handler, into the same ring. Countdowns are drawn from an exponential distribution
 //! ([`poisson`]), so that the chance to be sampled depends on an allocation's size alone, and its
-//! weight is unbiased; a thread that allocates very quickly has fewer samples ([`countdown`]). A sampled address is kept in a set until it is freed ([`tables`]); a filter of
+//! weight is unbiased; a thread that allocates very quickly has fewer samples ([`countdown`]). The
+//! countdowns also know how many bytes were allocated, to which weights are corrected
+//! ([`exact_total`]). A sampled address is kept in a set until it is freed ([`tables`]); a filter of
 //! a few KiB tells a call that frees another address without a look at the set. Of a
 //! sampled mapping the pages that are left are known ([`mappings`]), because a part of it may be
 //! unmapped.
@@ -26,6 +28,7 @@
 //! offset table, and its allocations are not seen.
 
 pub(crate) mod countdown;
+pub(crate) mod exact_total;
 pub(crate) mod functions;
 pub(crate) mod got;
 pub(crate) mod last_ends;

@@ -151,7 +151,9 @@ pub(crate) extern "C" fn after(call: &SlowCall) {
             }
             _ => Memory::Allocation { address },
         };
-        record(tables, call, weight, memory);
+        if !record(tables, call, weight, memory) {
+            countdown.uncount(bytes as u64);
+        }
     }
 }
 
@@ -182,18 +184,18 @@ enum Memory {
     Growth { address: usize, length: usize, is_watched: bool },
 }
 
-/// Records a sampled allocation.
-fn record(tables: &Tables, call: &SlowCall, (bytes, objects): (u64, u64), memory: Memory) {
+/// Records a sampled allocation. Returns false if it is none.
+fn record(tables: &Tables, call: &SlowCall, (bytes, objects): (u64, u64), memory: Memory) -> bool {
     let may_call = state::SYSCALLS_ALLOWED.load(Ordering::Relaxed) && !state::syscalls_forbidden();
     if state::DISABLED.load(Ordering::Relaxed) || may_call && !state::in_own_process() {
-        return;
+        return true;
     }
     // A file's mapping is no memory. The kernel alone knows one that is not watched.
     if let Memory::Growth { address, length, is_watched: false } = memory {
         // SAFETY: the last page of those that a call has added which has not returned yet.
         let is_memory = may_call && unsafe { is_fresh_memory(address + length - PAGE) };
         if !is_memory {
-            return;
+            return false;
         }
     }
     let mask = may_call.then(syscall::block_all);
@@ -227,6 +229,7 @@ fn record(tables: &Tables, call: &SlowCall, (bytes, objects): (u64, u64), memory
     if let Some(mask) = mask {
         syscall::set_mask(mask);
     }
+    true
 }
 
 /// Turns the clock off in a fork child, whose replaced functions only jump on.

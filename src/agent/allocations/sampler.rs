@@ -5,17 +5,27 @@ use alloc::vec::Vec;
 use core::sync::atomic::Ordering;
 
 use crate::agent::allocations::countdown::Spacing;
+use crate::agent::allocations::exact_total::{ExactTotal, WeightCorrection};
 use crate::agent::allocations::got::{self, Wanted};
 use crate::agent::allocations::poisson::MAX_INTERVALS;
 use crate::agent::allocations::record::{EPOCH, INTERVAL, PER_SECOND};
 use crate::agent::allocations::tables::{self, Tables, tables};
 use crate::agent::os::syscall;
+use crate::agent::sampling::counters;
 use crate::agent::sampling::ring::Ring;
 use crate::agent::state;
 use crate::agent::unwind::modules::Modules;
+use crate::link::wire::LossCause;
 
 /// Number of attempts to put the real functions back.
 const ATTEMPTS: u32 = 100;
+
+/// Bytes of the samples that were lost before the agent thread saw them.
+fn lost_bytes() -> u64 {
+    let [.., lost] = counters::losses();
+    let before = LossCause::ALL.into_iter().zip(lost).filter(|(cause, _)| *cause != LossCause::SocketFull);
+    before.map(|(_, bytes)| bytes).fold(0, u64::wrapping_add)
+}
 
 /// The clock of allocations, as the agent thread knows it.
 #[derive(Default)]
@@ -33,6 +43,8 @@ pub(crate) struct AllocationSampler {
     freed_from: u64,
     /// Ended allocations that were announced to the viewer. The messages may not have left yet.
     announced: Vec<u32>,
+    /// The counted bytes, and those that were reported.
+    exact: ExactTotal,
 }
 
 impl AllocationSampler {
@@ -50,6 +62,7 @@ impl AllocationSampler {
         PER_SECOND.store(per_second, Ordering::Relaxed);
         INTERVAL.store(interval, Ordering::Release);
         tables.restart();
+        self.exact = ExactTotal::begin(tables.counted().wrapping_sub(lost_bytes()));
         self.interval = interval;
         state::REPLACED.store(true, Ordering::Relaxed);
         let outcome = got::change(modules, Wanted::Replacements);
@@ -112,6 +125,18 @@ impl AllocationSampler {
             tables.collect_freed(|id| freed.push((id, 0)));
             self.freed_from = ring.positions().0;
         }
+    }
+
+    /// Returns the correction of the samples of memory that the ring has.
+    pub(crate) fn correction(&self, samples: impl Iterator<Item = (u64, u64)>) -> Option<WeightCorrection> {
+        let tables = tables().filter(|_| self.interval > 0)?;
+        let is_last = state::EXITING.load(Ordering::Relaxed);
+        Some(self.exact.correction(tables.counted(), lost_bytes(), is_last, samples))
+    }
+
+    /// Notes a sample that is sent, or lost on the way.
+    pub(crate) fn report(&mut self, bytes: u64) {
+        self.exact.report(bytes);
     }
 
     /// Notes the part of a mapping that is left.

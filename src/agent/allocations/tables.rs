@@ -100,6 +100,12 @@ impl Tables {
         &self.shared
     }
 
+    /// Returns the number of bytes that all threads have allocated.
+    pub(crate) fn counted(&self) -> u64 {
+        let all = self.countdowns.iter().chain([&self.shared]);
+        all.map(Countdown::counted).fold(0, u64::wrapping_add)
+    }
+
     /// Makes every thread draw its countdown anew. If one subtracts at this moment it may miss
     /// that, which [`mend`](Self::mend) finds.
     pub(crate) fn restart(&self) {

@@ -203,6 +203,18 @@ impl Ring {
         count
     }
 
+    /// Returns epoch, weight and detail of the first `count` records, which were not read. For the
+    /// reader only.
+    pub(crate) fn unread(&self, count: u64) -> impl Iterator<Item = (u32, u64, u64)> {
+        let mut position = self.next.load(Ordering::Relaxed);
+        (0..count).map(move |_| {
+            let start = position;
+            position += self.size(start);
+            let [second, weight, detail] = [2, 3, 4].map(|word| self.word(start + word).load(Ordering::Relaxed));
+            ((second >> 32) as u32, weight, detail)
+        })
+    }
+
     /// Reads the oldest record; its frames go into `frames`. Returns `None` if there is none, or if
     /// the oldest is not committed yet. Its room stays in use until it is
     /// [`release`](Self::release)d. For the reader only.

@@ -28,10 +28,16 @@ impl Agent {
         let ring = self.ring;
         let ticks = ring.count();
         let classic_ns = self.ticker.weigh_classic(ticks);
+        let is_memory = |epoch: u32| counters::config(epoch).clock.is_memory();
+        let memory = ring.unread(ticks).filter(|(epoch, ..)| is_memory(*epoch));
+        let correction = self.allocations.correction(memory.map(|(_, bytes, detail)| (bytes, detail)));
         for _ in 0..ticks {
             let Some((taken, mut raw, stack)) = ring.take(&mut frames) else { break };
             if raw.weight_ns == 0 {
                 raw.weight_ns = classic_ns;
+            }
+            if let Some(correction) = correction.filter(|_| is_memory(raw.epoch)) {
+                (raw.weight_ns, raw.detail) = correction.apply(raw.weight_ns, raw.detail);
             }
             let was_sent = self.forward(socket, raw, stack, now_ns);
             ring.set_sent_as(taken, was_sent.then_some(self.sent));
@@ -90,6 +96,7 @@ impl Agent {
         let tid = if raw.tid == 0 { syscall::getpid() } else { raw.tid };
         let flags = raw.flags & !STALE;
         let WallTime { ran_ns: weight_ns, delayed_ns, stopped_ns } = if clock.is_memory() {
+            self.allocations.report(raw.weight_ns);
             WallTime { ran_ns: raw.weight_ns, ..WallTime::default() }
         } else {
             match self.ticker.weigh_ticks(tid, raw.weight_ns) {
