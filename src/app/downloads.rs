@@ -44,7 +44,7 @@ impl Downloads {
         self.client.as_ref()
     }
 
-    /// Where the subcommand says what it does.
+    /// The stage that the subcommand is in.
     pub(super) fn progress(&self) -> &ProgressState {
         self.progress.state()
     }

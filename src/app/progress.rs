@@ -1,4 +1,4 @@
-//! One line on stderr that says what a subcommand does and how far it is, while it takes longer than
+//! One line on stderr that says what a subcommand does and how far it is, once it takes longer than
 //! a second. Without a terminal there is none.
 
 use std::fmt::{self, Display, Formatter};
@@ -43,7 +43,7 @@ pub(super) fn file_size(name: &str) -> Option<u64> {
     std::fs::metadata(name).ok().filter(|metadata| metadata.is_file()).map(|metadata| metadata.len())
 }
 
-/// What a subcommand does.
+/// The stage that a subcommand is in.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Stage {
     /// It reads a file: the bytes so far, and the size if the file has one.
@@ -70,7 +70,7 @@ impl Display for Stage {
     }
 }
 
-/// Where a subcommand says what it does.
+/// The stage, shared with the thread that shows it.
 #[derive(Clone, Debug, Default)]
 pub(super) struct ProgressState(Arc<Mutex<Option<Stage>>>);
 
@@ -157,7 +157,7 @@ impl ProgressLine {
         ProgressLine { state, thread: thread.map(|thread| (end, thread)) }
     }
 
-    /// Where to say what is done.
+    /// The stage that is shown.
     pub(super) fn state(&self) -> &ProgressState {
         &self.state
     }

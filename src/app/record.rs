@@ -288,8 +288,8 @@ fn wait_for_end(session: &Session, options: &RecordOptions) -> RecordOutcome {
     outcome
 }
 
-/// One line about the running recording: the time, the samples a second of the last seconds, what was
-/// lost, and the hottest function. At the end, how many names are still looked for.
+/// One line about the running recording: the time, the samples a second of the last seconds, what
+/// was lost, and the hottest function. At the end, how many names are still looked for.
 fn progress_line(answer: &Answer, is_over: bool) -> String {
     let facts = &answer.facts;
     let (missing, all) = facts.symbolizing;

@@ -71,7 +71,7 @@ pub(super) struct ReplayOptions {
     pub(super) keeps_names: bool,
     /// Whether stacks keep the functions of the kernel.
     pub(super) keeps_kernel: bool,
-    /// Where to say how far it is.
+    /// The stage that is shown.
     pub(super) progress: ProgressState,
 }
 

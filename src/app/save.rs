@@ -118,8 +118,8 @@ impl SaveTarget {
         match self {
             SaveTarget::Recording => Ok(recorded?),
             SaveTarget::File(path, format) => {
-                // A recording that is no longer needed, or empty. If it cannot be removed, it does no
-                // harm.
+                // A recording that is no longer needed, or empty. If it cannot be removed, it does
+                // no harm.
                 let remove_recording = || {
                     if let Ok(Some(SavedFile { path: Some(temporary), .. })) = &recorded {
                         let _ = fs::remove_file(temporary);

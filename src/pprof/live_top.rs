@@ -76,7 +76,7 @@ const MAX_FILTER: usize = 80;
 struct SelectedRows<'a> {
     /// The rows that are heavy enough.
     large: Vec<&'a TopRow>,
-    /// How many of them are shown.
+    /// The number of them that are shown.
     shown: usize,
     /// The minimum cum of a row, as a fraction of the total.
     fraction: f64,

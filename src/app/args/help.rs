@@ -8,7 +8,7 @@ use clap::{Command, CommandFactory};
 use super::cli::Cli;
 use super::hoist::find_option;
 
-/// What `sigtop -h` prints, without the topics.
+/// The text of `sigtop -h`, without the topics.
 const SUMMARY: &str = "\
 top for stacks: a live profiler in the terminal for any native Linux program
 

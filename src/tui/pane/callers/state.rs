@@ -2,8 +2,8 @@
 //! and a history of previously selected functions with back and forward, as in a browser.
 //!
 //! The selected function is the center. The heaviest callers and callees are next to it, so that a
-//! light one that appears or disappears does not move the others. The callers of a caller are behind
-//! it, seen from the center.
+//! light one that appears or disappears does not move the others. The callers of a caller are
+//! behind it, seen from the center.
 
 use crate::tally::call_paths::CallPath;
 use crate::tally::callers::{CallEdge, Callers};
