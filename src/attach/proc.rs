@@ -8,10 +8,11 @@ use std::io::{self, BufRead, BufReader, Read};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
+use std::time::Duration;
 
 use nix::sys::signal::Signal;
 use nix::sys::time::TimeValLike;
-use nix::time::clock_getcpuclockid;
+use nix::time::{ClockId, clock_getcpuclockid, clock_gettime};
 use nix::unistd::{Pid, SysconfVar, sysconf};
 
 use crate::link::wire::{MAX_PATH, Schedule, link_of_program};
@@ -298,10 +299,22 @@ pub fn cpu_ns(pid: u32) -> Option<u64> {
     u64::try_from(clock.now().ok()?.num_nanoseconds()).ok()
 }
 
+/// The length of a clock tick of `/proc`, ns.
+fn tick_ns() -> u64 {
+    let ticks = sysconf(SysconfVar::CLK_TCK).ok().flatten().and_then(|ticks| u64::try_from(ticks).ok());
+    1_000_000_000 / ticks.unwrap_or(100).max(1)
+}
+
+/// Returns the time since a process started that did so at `start_ticks`, see
+/// [`ProcStat::start_ticks`].
+pub fn time_since(start_ticks: u64) -> Option<Duration> {
+    let now = clock_gettime(ClockId::CLOCK_BOOTTIME).map(Duration::from).ok()?;
+    now.checked_sub(Duration::from_nanos(start_ticks.saturating_mul(tick_ns())))
+}
+
 /// Returns the CPU time of a process and of its reaped descendants, in ns.
 pub fn cpu_with_reaped_ns(pid: u32) -> Option<u64> {
-    let ticks = sysconf(SysconfVar::CLK_TCK).ok().flatten().and_then(|ticks| u64::try_from(ticks).ok());
-    let tick_ns = 1_000_000_000 / ticks.unwrap_or(100).max(1);
+    let tick_ns = tick_ns();
     let reaped_ns = ProcStat::of(pid).ok()?.reaped_ticks.saturating_mul(tick_ns);
     Some(cpu_ns(pid)?.saturating_add(reaped_ns))
 }

@@ -53,8 +53,11 @@ impl Facts {
             interpreters: Vec::new(),
             files: Vec::new(),
             coverage: Vec::new(),
-            agent_share: None,
-            agent_of_a_cpu: None,
+            overhead: None,
+            samplers_of_a_cpu: None,
+            sigtop_of_a_cpu: None,
+            halved_for: None,
+            age: None,
             cpu_history: Vec::new(),
             cpu_now: None,
             cpu_used: Duration::ZERO,
@@ -134,12 +137,19 @@ pub struct Facts {
     /// The weight of the samples with names in each file, since the start. It is updated once a
     /// second.
     pub coverage: Vec<NameCoverage>,
-    /// CPU time of handlers and agent threads as a fraction of the CPU time of the processes, or
-    /// `None` until it is known.
-    pub agent_share: Option<f64>,
-    /// CPU time of handlers and agent threads in the window as a fraction of one CPU, or `None`
-    /// until a second has passed.
-    pub agent_of_a_cpu: Option<f64>,
+    /// The share of the target's CPU time in the window that sampling takes: handlers, agent
+    /// threads, and stops from outside. `None` until it is known, and of an idle target.
+    pub overhead: Option<f64>,
+    /// CPU time of samplers outside in the window as a fraction of one CPU, or `None` until a
+    /// second has passed.
+    pub samplers_of_a_cpu: Option<f64>,
+    /// The same with sigtop itself.
+    pub sigtop_of_a_cpu: Option<f64>,
+    /// The budget for which the sampling frequency was halved, if it was, and the user has not set
+    /// another since.
+    pub halved_for: Option<f64>,
+    /// Time since the start of a process that was attached to, the oldest of several.
+    pub age: Option<Duration>,
     /// CPU use of the watched processes in each of the last seconds, at most 60, oldest first, in
     /// percent of one core.
     pub cpu_history: Vec<f32>,
@@ -197,11 +207,19 @@ impl Facts {
         facts
     }
 
+    /// Returns the sampling frequency that was reached, if it is below the one that was requested.
+    /// By wall-clock time, a process in which no thread runs needs fewer samples.
+    pub fn low_rate(&self) -> Option<f64> {
+        let got = self.effective_hz.filter(|_| self.period_ns > 0)?;
+        let is_reason = self.clock != Clock::Real || self.rate_limit().is_some();
+        (is_reason && got * (self.period_ns as f64) < LOW_RATE * 1e9).then_some(got)
+    }
+
     /// Returns why there are fewer samples than requested, if the sampler is the reason.
     pub fn rate_limit(&self) -> Option<&'static str> {
         let got = self.effective_hz.filter(|_| self.period_ns > 0 && self.engine.is_external())?;
         let is_low = got * (self.period_ns as f64) < LOW_RATE * 1e9;
-        let is_busy = self.agent_of_a_cpu.is_some_and(|share| share >= BUSY_SAMPLER);
+        let is_busy = self.samplers_of_a_cpu.is_some_and(|share| share >= BUSY_SAMPLER);
         let words =
             "the sampler rests, so that it takes at most a quarter of a CPU; a lower rate, or fewer threads, cost less";
         (is_low && is_busy).then_some(words)
@@ -273,7 +291,7 @@ mod tests {
             engine,
             period_ns: 10_000_000,
             effective_hz: Some(got),
-            agent_of_a_cpu: Some(share),
+            samplers_of_a_cpu: Some(share),
             ..Facts::unknown(Clock::Prof)
         };
         let limit = |engine, got, share| facts(engine, got, share).rate_limit().is_some();

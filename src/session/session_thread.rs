@@ -90,6 +90,10 @@ pub(super) struct SessionThread {
     scheduler: Scheduler,
     overhead_limiter: OverheadLimiter,
     cost: SamplingCost,
+    /// The budget for which the frequency was halved.
+    halved_for: Option<f64>,
+    /// The age of the oldest process that was attached to, at the start of the session.
+    age_at_start: Option<Duration>,
     ended: Option<(TargetExit, u64)>,
     banner: Option<String>,
     end_notified: bool,
@@ -144,11 +148,16 @@ impl SessionThread {
         };
         SessionThread {
             model,
-            feed,
             recorder,
             socket_names: SocketNames::default(),
             overhead_limiter: OverheadLimiter::new(settings.budget),
             cost: SamplingCost::new(started_ns),
+            halved_for: None,
+            age_at_start: match &feed {
+                SampleSource::Live(live) => live.target.age(),
+                SampleSource::Recording(_) => None,
+            },
+            feed,
             settings,
             notices,
             started_ns: monotonic_ns(),
@@ -441,7 +450,8 @@ impl SessionThread {
             live.look_at_threads(&mut self.model.profile, now_ns);
         }
         let shown_ns = self.now_ns();
-        self.cost.read(&self.model.profile.losses(), shown_ns);
+        let reading = self.cpu_reading();
+        self.cost.read(reading, shown_ns);
         self.update_coverage(now_ns);
         let facts = self.facts(shown_ns);
         self.lacks_names = facts.symbolizing.0 > 0;

@@ -1,8 +1,11 @@
 //! The target and the settings of a session.
 
+use std::time::Duration;
+
 use super::protocol::Question;
 use crate::attach::find::{AttachableProcess, WatchMethod};
 use crate::attach::launch::LaunchedTarget;
+use crate::attach::proc;
 use crate::link::wire::{Clock, Engine, Request};
 use crate::profile::interpreter_view::InterpreterView;
 use crate::symbols::source::SourceFinder;
@@ -34,6 +37,16 @@ impl WatchTarget {
         match self {
             WatchTarget::Launched(launched) => vec![launched.pid],
             WatchTarget::Attached(carriers) => carriers.iter().map(|carrier| carrier.pid).collect(),
+        }
+    }
+
+    /// The time since the start of the oldest of the processes attached to.
+    pub(super) fn age(&self) -> Option<Duration> {
+        match self {
+            WatchTarget::Launched(_) => None,
+            WatchTarget::Attached(carriers) => {
+                proc::time_since(carriers.iter().map(|carrier| carrier.start_ticks).min()?)
+            }
         }
     }
 

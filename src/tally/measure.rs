@@ -288,6 +288,12 @@ pub fn interval(period_bytes: u64) -> String {
     bytes(period_bytes).replacen(".0 ", " ", 1)
 }
 
+/// Formats a fraction as a number of percents, with two decimals below 10.
+pub fn percents(fraction: f64) -> String {
+    let percent = fraction * 100.0;
+    if percent < 10.0 { format!("{percent:.2}") } else { format!("{percent:.0}") }
+}
+
 /// Formats the size of a file: `312 B`, `14.2 KiB`, `2.1 GiB`.
 pub fn bytes(bytes: u64) -> String {
     const UNITS: [&str; 5] = ["KiB", "MiB", "GiB", "TiB", "PiB"];

@@ -264,11 +264,11 @@ fn functions_are_replaced_only_while_allocations_are_sampled() {
         let seen = || fs::read_to_string(&file).unwrap_or_default();
         terminal.wait(words, |screen| screen.contents().contains(header) && seen() == words);
     };
-    reach("", "CPU time   99 Hz, got", "real\n");
-    reach("r", "wall time   99 Hz, got", "real\n");
+    reach("", "● CPU time   ", "real\n");
+    reach("r", "● wall time   ", "real\n");
     reach("A", "ALLOC", "real\nreplaced\n");
     reach("A", "LIVE", "real\nreplaced\n");
-    reach("p", "CPU time   99 Hz, got", "real\nreplaced\nreal\n");
+    reach("p", "● CPU time   ", "real\nreplaced\nreal\n");
     terminal.keys("q");
     terminal.finish();
 }
@@ -281,7 +281,7 @@ fn the_screen_switches_to_memory_and_back() {
     command.args(["--no-config", "--on-quit", "end", "--bytes", "64k", "--"]);
     command.args([text(&targets::c("allocates")), "1000000", "60", "30", "10"]);
     let mut terminal = Terminal::start(140, 40, &command);
-    terminal.wait("CPU time", |screen| screen.contents().contains("CPU time") && screen.contents().contains("99 Hz"));
+    terminal.wait("CPU time", |screen| screen.contents().contains("CPU time") && screen.contents().contains("/s)"));
     terminal.keys("A");
     terminal.wait("allocated bytes", |screen| {
         let text = screen.contents();
@@ -293,7 +293,7 @@ fn the_screen_switches_to_memory_and_back() {
         text.contains("LIVE") && text.contains("site_c") && text.contains("MB")
     });
     terminal.keys("p");
-    terminal.wait("CPU time again", |screen| screen.contents().contains("CPU time   99 Hz, got"));
+    terminal.wait("CPU time again", |screen| screen.contents().contains("● CPU time   "));
     terminal.keys("A");
     terminal.wait("allocated bytes again", |screen| {
         screen.contents().contains("ALLOC") && screen.contents().contains("B/s")

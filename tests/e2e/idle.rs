@@ -64,7 +64,7 @@ fn the_clock_of_an_idle_server_is_switched_while_it_runs() {
     let mut terminal = Terminal::start(120, 30, Command::new(SIGTOP).arg("--").arg(targets::c("epoll_idle")).arg("60"));
     terminal.see("waiting for CPU time");
     // The time is shown once a second, about.
-    terminal.wait("two seconds", |screen| ["up 2.", "up 3."].iter().any(|up| screen.contents().contains(up)));
+    terminal.wait("two seconds", |screen| ["watched 2.", "watched 3."].iter().any(|up| screen.contents().contains(up)));
     terminal.keys("r");
     terminal.see("● wall time");
     terminal.see("epoll_wait");

@@ -394,7 +394,7 @@ fn a_recording_is_watched_while_it_is_made() {
     command.args(["-c", &format!("{record} | {SIGTOP} view --tui -")]);
     let mut terminal = Terminal::start(100, 30, &command);
     terminal.see("burn_a");
-    terminal.wait("its time goes on", |screen| screen.contents().contains("up 3"));
+    terminal.wait("its time goes on", |screen| screen.contents().contains("watched 3"));
     terminal.keys("q");
     terminal.finish();
 }
@@ -472,12 +472,13 @@ fn a_killed_recorder_loses_at_most_half_a_second() {
     }
 }
 
-/// On a terminal, one line says how the recording goes. Elsewhere, and with `--quiet`, there is none.
+/// On a terminal, one line says how the recording goes. Elsewhere, and with `--quiet`, there is
+/// none.
 #[test]
 fn a_recording_shows_that_it_goes_on_and_ends_with_a_summary() {
     let directory = Directory::new("progress");
     let file = directory.file("a.sigtop");
-    let mut terminal = Terminal::start(100, 24, &record(&file, &[], "4"));
+    let mut terminal = Terminal::start(100, 24, &record(&file, &["-d", "4", "--on-quit", "end"], "60"));
     terminal.wait("the progress", |screen| {
         let text = screen.contents();
         let line = text.lines().find(|line| line.starts_with("recording "));
@@ -486,14 +487,14 @@ fn a_recording_shows_that_it_goes_on_and_ends_with_a_summary() {
     terminal.finish();
     let text = terminal.text();
     assert!(text.contains(" samples in ") && text.contains("a.sigtop (") && !text.contains("recording "), "{text}");
-    let mut quiet = Terminal::start(100, 24, &record(&file, &["--quiet"], "2"));
+    let mut quiet = Terminal::start(100, 24, &record(&file, &["--quiet", "-d", "1", "--on-quit", "end"], "60"));
     quiet.finish();
     assert!(!quiet.text().contains("sigtop") && quiet.received < 200, "{}", quiet.text());
-    let piped = run(&mut record(&file, &[], "2"));
+    let piped = run(&mut record(&file, &["-d", "1", "--on-quit", "end"], "60"));
     assert!(piped.err().lines().count() == 1 && !piped.err().contains('\r'), "{}", piped.err());
 }
 
-/// What takes longer than a second says so, on a terminal.
+/// A report that takes longer than a second says so on a terminal.
 #[test]
 fn a_report_that_waits_for_its_input_shows_what_it_reads() {
     let mut command = Command::new("sh");

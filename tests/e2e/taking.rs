@@ -247,7 +247,7 @@ fn a_process_that_was_there_already_is_watched_from_elsewhere() {
     command.args(["-c", &format!("{record} | {SIGTOP} view --tui -")]);
     let mut terminal = Terminal::start(100, 30, &command);
     terminal.see("burn_a");
-    terminal.see("up 2");
+    terminal.see("watched 2");
     terminal.keys("q");
     terminal.finish();
     assert!(target.try_wait().expect("a child").is_none(), "it runs on");

@@ -266,7 +266,7 @@ fn facts() -> impl Strategy<Value = Facts> {
     (numbers, measured, kinds, prop::option::of(number())).prop_map(
         |(
             (pids, threads, up, period_ns, processes),
-            (effective_hz, agent_of_a_cpu, cpu_history, cpu_now),
+            (effective_hz, overhead, cpu_history, cpu_now),
             kinds,
             waiting,
         )| {
@@ -292,8 +292,10 @@ fn facts() -> impl Strategy<Value = Facts> {
                 engine_state: states.get(state).copied(),
                 period_ns,
                 effective_hz,
-                agent_share: agent_of_a_cpu,
-                agent_of_a_cpu,
+                overhead,
+                sigtop_of_a_cpu: overhead,
+                halved_for: overhead,
+                age: waiting.map(Duration::from_nanos),
                 cpu_history,
                 cpu_now,
                 symbolizing: (processes, processes / 2),

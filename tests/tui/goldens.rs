@@ -92,7 +92,7 @@ fn waiting() {
         let facts = &mut session.facts;
         facts.up = std::time::Duration::from_millis(1200);
         (facts.threads, facts.engine_state, facts.effective_hz) = (None, None, None);
-        (facts.agent_share, facts.agent_of_a_cpu) = (None, None);
+        (facts.overhead, facts.sigtop_of_a_cpu) = (None, None);
         (facts.cpu_history, facts.cpu_now) = (Vec::new(), None);
         facts.cpu_used = std::time::Duration::from_millis(3);
         facts.losses = Default::default();

@@ -7,6 +7,7 @@ mod colon;
 mod driven;
 #[path = "../harness/escapes.rs"]
 mod escapes;
+mod figures;
 mod goldens;
 mod hostile;
 mod keys;

@@ -47,7 +47,8 @@ fn number_before(line: &str, end: usize) -> Option<f64> {
 
 /// Returns the numbers in the column whose title starts with this, below the title.
 fn column(text: &str, title: &str) -> Vec<f64> {
-    let mut lines = text.lines().skip_while(|line| !line.contains(title));
+    let is_title = |line: &&str| line.contains(title) && !line.starts_with('─');
+    let mut lines = text.lines().skip_while(|line| !is_title(line));
     let Some(head) = lines.next() else { panic!("no column {title} in\n{text}") };
     let before = &head[..head.find(title).expect("it is there")];
     let end = before.chars().count() + head[before.len()..].split(' ').next().unwrap_or_default().chars().count();

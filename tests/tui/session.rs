@@ -24,7 +24,7 @@ pub(crate) struct Session {
     /// All commands that were received, in order, except questions.
     pub(crate) heard: Vec<Command>,
     question: Option<Question>,
-    /// How often it was told that the cursor moves.
+    /// The number of times that it was told that the cursor moves.
     pub(crate) holds: usize,
 }
 
@@ -56,8 +56,11 @@ impl Session {
                 process_cpu_ns: 40_210_000_000,
                 ..Losses::default()
             },
-            agent_share: Some(0.0012),
-            agent_of_a_cpu: Some(0.0012),
+            overhead: Some(0.0012),
+            samplers_of_a_cpu: Some(0.0),
+            sigtop_of_a_cpu: Some(0.018),
+            halved_for: None,
+            age: None,
             unsampled: None,
             stacks: StackQuality { samples: 3984, truncated: 21, unreadable: 2 },
             overflows: Overflows::default(),

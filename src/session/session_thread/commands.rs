@@ -38,6 +38,7 @@ impl SessionThread {
             Command::Engine(engine) => self.select_engine(engine),
             Command::Period(period_ns) => {
                 self.settings.set_period(period_ns);
+                self.halved_for = None;
                 self.engage();
             }
             Command::Freeze => {

@@ -8,6 +8,7 @@ use crate::profile::Profile;
 use crate::profile::process::Process;
 use crate::profile::thread::ThreadId;
 use crate::session::facts::{Facts, MAX_FILES};
+use crate::session::sampling_cost::CostReading;
 use crate::symbols::coverage::coverage;
 use crate::symbols::worker::SymbolState;
 
@@ -15,6 +16,9 @@ use crate::symbols::worker::SymbolState;
 const COVERAGE_NS: u64 = 1_000_000_000;
 /// Time that names may take until the screen shows that they are awaited, ns.
 const PATIENCE_NS: u64 = 1_000_000_000;
+
+/// Minimum number of periods in which a sampling frequency is measured.
+const MIN_RATE_PERIODS: f64 = 20.0;
 
 impl SessionThread {
     /// Collects the facts at a time.
@@ -34,7 +38,6 @@ impl SessionThread {
             SampleSource::Recording(player) => player.unsampled(),
         };
         losses.add_unaccounted(uncounted_ns, self.settings.period_ns);
-        let share = (losses.agent_cpu_ns + losses.handler_cpu_ns) as f64 / losses.process_cpu_ns as f64;
         let from_ns = |since_ns: u64, until_ns: u64| Duration::from_nanos(until_ns.saturating_sub(since_ns));
         let origin = match &self.feed {
             SampleSource::Live(_) => None,
@@ -55,13 +58,16 @@ impl SessionThread {
         // Nothing runs after the end of a recording.
         let state = state.filter(|_| !matches!(&self.feed, SampleSource::Recording(player) if player.is_over));
         let window_ns = self.model.question().window_ns;
-        let of_a_cpu = self.cost.cpu_fraction(&losses, window_ns, self.ended.map_or(now_ns, |(_, at_ns)| at_ns));
+        let until_ns = self.ended.map_or(now_ns, |(_, at_ns)| at_ns);
+        let cost = self.cost.within(self.cpu_reading(), window_ns, until_ns);
+        let up = from_ns(started_ns, until_ns);
         Facts {
             command: self.settings.command.clone(),
             pids,
             processes: connected().count(),
             threads: (connected().count() > 0).then(|| connected().map(|process| process.account.threads).sum()),
-            up: from_ns(started_ns, self.ended.map_or(now_ns, |(_, at_ns)| at_ns)),
+            up,
+            age: self.age_at_start.map(|age| age.saturating_add(up)),
             ended: self.ended.map(|(ending, at_ns)| (ending, from_ns(started_ns, at_ns))),
             clock,
             engine: self.settings.engine_in_use(),
@@ -71,10 +77,12 @@ impl SessionThread {
             period_ns: self.settings.period(),
             interval_bytes: profile.sampling_interval(window_ns.is_none()),
             origin,
-            effective_hz: rate(profile, clock),
+            effective_hz: rate(profile, clock, self.settings.period_ns),
+            halved_for: self.halved_for,
             window_ns,
-            agent_share: (losses.process_cpu_ns > 0).then_some(share),
-            agent_of_a_cpu: of_a_cpu.filter(|_| losses.process_cpu_ns > 0),
+            overhead: cost.of_target,
+            samplers_of_a_cpu: cost.of_samplers,
+            sigtop_of_a_cpu: cost.of_sigtop,
             losses,
             unsampled,
             stacks: profile.stack_quality(),
@@ -94,6 +102,11 @@ impl SessionThread {
             clock_unix_ns: self.unix_ns(now_ns).saturating_sub(now_ns),
             waiting: self.model.samples_since_freeze(),
         }
+    }
+
+    /// The CPU time that was used so far.
+    pub(super) fn cpu_reading(&self) -> CostReading {
+        CostReading::new(&self.model.profile, matches!(self.feed, SampleSource::Live(_)))
     }
 
     /// Computes the shares of samples with names and the advice for Java again, if that is due.
@@ -149,8 +162,8 @@ fn sampler(profile: &Profile) -> Option<Engine> {
 
 /// Number of signals that reached a handler since the counters before the last, per second of the
 /// clock: CPU time of the process or wall time of a thread. Ticks that agents count without a
-/// signal are excluded.
-fn rate(profile: &Profile, clock: Clock) -> Option<f64> {
+/// signal are excluded. A few periods say nothing.
+fn rate(profile: &Profile, clock: Clock, period_ns: u64) -> Option<f64> {
     let (mut ticks, mut seconds) = (0, 0.0);
     for process in profile.processes().iter().filter(|process| process.connected) {
         let (now, before) = (&process.account, &process.earlier_account);
@@ -169,7 +182,8 @@ fn rate(profile: &Profile, clock: Clock) -> Option<f64> {
             seconds += passed_ns as f64 / 1e9;
         }
     }
-    (ticks > 0 && seconds > 0.0).then(|| ticks as f64 / seconds)
+    let periods = seconds * 1e9 / period_ns.max(1) as f64;
+    (ticks > 0 && periods >= MIN_RATE_PERIODS).then(|| ticks as f64 / seconds)
 }
 
 #[cfg(test)]
@@ -206,7 +220,7 @@ mod tests {
         account.lost_ticks[LossCause::NoTimer as usize] = 100;
         (account.monotonic_ns, account.process_cpu_ns) = (1_000_000_001, 1_000_000_000);
         say(&mut profile, Message::Counters(account.clone()));
-        assert_eq!(rate(&profile, Clock::Prof), Some(250.0));
+        assert_eq!(rate(&profile, Clock::Prof, 1_000_000), Some(250.0));
 
         // What another clock counted is no part of the rate.
         let (clock, engine, period_ns) = (Clock::Prof, Engine::Threads, 1_000_000);
@@ -214,10 +228,10 @@ mod tests {
             &mut profile,
             Message::Engaged(Engaged { clock, engine, period_ns, state: EngineState::Running, signal: 23 }),
         );
-        assert_eq!(rate(&profile, Clock::Prof), None);
+        assert_eq!(rate(&profile, Clock::Prof, 1_000_000), None);
         account.ticks += 100_000;
         account.monotonic_ns += 1_000_000_000;
         say(&mut profile, Message::Counters(account));
-        assert_eq!(rate(&profile, Clock::Prof), None);
+        assert_eq!(rate(&profile, Clock::Prof, 1_000_000), None);
     }
 }

@@ -52,6 +52,7 @@ impl SessionThread {
         let losses = self.model.profile.losses();
         if let Some(lowered) = self.overhead_limiter.check(&losses, self.settings.period_ns, now_ns) {
             self.settings.period_ns = lowered.period_ns;
+            self.halved_for = Some(lowered.budget);
             self.engage();
             self.warn(lowered.to_string());
         }

@@ -2,14 +2,18 @@
 //! never as 0.
 //!
 //! ```text
-//!  sigtop  ./server --port 8080   pid 41273 · 8 threads · up 2m14s  cpu ▃▅▇ 187% (171 user 16 sys)
-//!  ● CPU time  99 Hz, got 99  1 851 samples in 10 s  lost 0  overhead 0.12 %  focus=parse ✕
+//!  sigtop  ./server  pid 41273 · running 1.9 of 8 threads · watched 12 s (running 3h02m)  cpu ▃▅▇
+//!  ● CPU time  1 851 samples in 10 s (185/s)  lost 0  overhead 0.12 % of the target  focus=parse ✕
 //! ```
 //!
-//! The timer source is shown unless it is the usual one. Changing numbers have a fixed width, so
+//! The timer source is shown unless it is the usual one, and the sampling frequency if it is not
+//! what was asked for. Changing numbers have a fixed width, so
 //! that nothing to their right moves.
 
+use std::time::Duration;
+
 use ratatui::layout::Rect;
+use ratatui::style::Style;
 use ratatui::text::Span;
 
 use super::labels::{clock_name, format_window, interval_timer, length};
@@ -33,6 +37,8 @@ const CHIP_COLUMNS: usize = 28;
 const ROOMY_COLUMNS: u16 = 96;
 /// Columns of `187% (171 user 16 sys)`.
 const CPU_COLUMNS: u16 = 23;
+/// Time by which a watch is shorter than its window if that is said, ns.
+const YOUNG_NS: u64 = 1_000_000_000;
 /// Maximum number of PIDs; for more processes only their number is shown.
 const MAX_PIDS: usize = 3;
 
@@ -153,12 +159,15 @@ fn lifetime(facts: Option<&Facts>, theme: Theme) -> Vec<Segment> {
     let count = facts.map_or(0, |facts| facts.processes.max(facts.pids.len()));
     let threads = facts.and_then(|facts| facts.threads);
     let plural = if threads == Some(1) { " thread" } else { " threads" };
+    let running = facts.and_then(|facts| Some((running_threads(facts)?, threads?)));
     let threads = threads.map_or_else(dash, |threads| measure::count(threads.into()));
     let time = match facts {
-        Some(Facts { ended: Some((_, after)), .. }) => pair("ran ", measure::duration(*after), ""),
-        Some(facts) => pair("up ", measure::duration(facts.up), ""),
-        None => pair("up ", dash(), ""),
+        Some(Facts { ended: Some((_, after)), age: None, .. }) => pair("ran ", measure::duration(*after), ""),
+        Some(facts) => pair("watched ", measure::duration(facts.up), ""),
+        None => pair("watched ", dash(), ""),
     };
+    let age = facts.filter(|facts| facts.ended.is_none()).and_then(|facts| facts.age);
+    let long_time = age.map(|age| [time.clone(), pair(" (running ", measure::duration(age), ")")].concat());
     let processes = || pair("", measure::count(count as u64), " processes");
     let mut segments = Vec::new();
     if pids.len() > 1 {
@@ -173,16 +182,26 @@ fn lifetime(facts: Option<&Facts>, theme: Theme) -> Vec<Segment> {
     }
     // The number of processes is shown unless it is the number of the PIDs above.
     if count > 1 && (pids.len() == 1 || (pids.len() <= MAX_PIDS && count > pids.len())) {
-        segments.push(dotted(2, processes(), dim));
+        segments.push(dotted(3, [processes()], dim));
     }
-    segments.push(dotted(3, pair("", threads, plural), dim));
-    segments.push(dotted(4, time, dim));
+    let running = running.filter(|(running, threads)| (0.0..=f64::from(*threads)).contains(running));
+    let running =
+        running.map(|(running, _)| pair("running ", format!("{running:.1}"), &format!(" of {threads}{plural}")));
+    segments.push(dotted(3, running.into_iter().chain([pair("", threads, plural)]), dim));
+    segments.push(dotted(4, long_time.into_iter().chain([time]), dim));
     segments
 }
 
-fn dotted(rank: u8, spans: Vec<Span<'static>>, dim: ratatui::style::Style) -> Segment {
-    let spans = [Span::styled("· ", dim)].into_iter().chain(spans).collect();
-    Segment::new(rank).gap(1).or(spans).or_nothing()
+/// A segment behind a dot, with its variants.
+fn dotted(rank: u8, variants: impl IntoIterator<Item = Vec<Span<'static>>>, dim: Style) -> Segment {
+    let dotted = |spans: Vec<Span<'static>>| [Span::styled("· ", dim)].into_iter().chain(spans).collect();
+    variants.into_iter().map(dotted).fold(Segment::new(rank).gap(1), Segment::or).or_nothing()
+}
+
+/// The mean number of threads that ran in the last second.
+fn running_threads(facts: &Facts) -> Option<f64> {
+    let (user, system) = facts.cpu_now.filter(|_| facts.ended.is_none())?;
+    Some(f64::from(user + system) / 100.0)
 }
 
 /// The system call behind an engine, or how it samples, unless it is the usual one: in full, and
@@ -227,23 +246,25 @@ fn sampling(context: &PaneContext<'_>, facts: Option<&Facts>) -> Vec<Segment> {
         bytes if clock.is_memory() => measure::interval(bytes),
         period_ns => measure::hertz(period_ns),
     };
-    let effective = facts.and_then(|facts| facts.effective_hz).map_or("–".to_owned(), measure::whole_rate);
     let asked = Span::styled(asked, plain);
     let longer = facts.and_then(Facts::longer_interval);
     let longer = longer.map_or(String::new(), |bytes| format!(", got {}", measure::interval(bytes)));
     let measured = match clock {
         Clock::Alloc => format!("{longer}, {}", allocation_rate(context).unwrap_or_else(|| "–".to_owned())),
         Clock::Live => longer.clone(),
-        _ => format!(", got {effective}"),
+        _ => facts.and_then(explain_rate).unwrap_or_default(),
     };
-    let measured = Span::styled(measured, dim);
     // A profile does not know the rate that was achieved.
+    let is_rate_shown =
+        clock.is_memory() || origin.is_some() || !measured.is_empty() || is_rate_changed(context, facts);
     let rate = match origin {
         Some(_) => Segment::new(4),
-        None => Segment::new(4).columns(14).or(vec![asked.clone(), measured]),
+        None => Segment::new(4).or(vec![asked.clone(), Span::styled(measured, dim)]),
     };
     let rate = if longer.is_empty() { rate } else { rate.or(vec![asked.clone(), Span::styled(longer, dim)]) };
-    segments.push(rate.or(vec![asked]).or_nothing());
+    if is_rate_shown {
+        segments.push(rate.or(vec![asked]).or_nothing());
+    }
 
     segments.push(samples(context, theme));
 
@@ -279,18 +300,12 @@ fn sampling(context: &PaneContext<'_>, facts: Option<&Facts>) -> Vec<Segment> {
         }
     }
 
-    // The agent's cost is a share of one CPU: as a share of an idle target's CPU time, any cost
-    // would be large.
-    let part = facts.and_then(|facts| facts.agent_of_a_cpu);
-    let number = part.map_or("–".to_owned(), overhead_percent);
-    let words = |unit: &'static str| {
-        let unit = if part.is_some() { unit } else { "" };
-        vec![Span::styled("overhead ", dim), Span::styled(number.clone(), plain), Span::styled(unit, dim)]
-    };
-    segments.push(Segment::new(2).columns(24).or(words(" % of a CPU")).or(words(" %")).or_nothing());
+    if origin.is_none() {
+        segments.push(overhead(facts, theme));
+    }
 
     if let Some(baseline_ns) = context.answer.and_then(|answer| answer.baseline_ns) {
-        let ago = measure::duration(std::time::Duration::from_nanos(baseline_ns / BUCKET_NS * BUCKET_NS));
+        let ago = measure::duration(Duration::from_nanos(baseline_ns / BUCKET_NS * BUCKET_NS));
         let notable = style(Role::Notable);
         segments.push(Segment::new(9).or_text(format!("baseline {ago} ago"), notable).or_text("diff", notable));
     }
@@ -304,13 +319,44 @@ fn sampling(context: &PaneContext<'_>, facts: Option<&Facts>) -> Vec<Segment> {
     segments
 }
 
-/// The overhead as a number of percents, with two decimals below 10.
-fn overhead_percent(part: f64) -> String {
-    let percent = part * 100.0;
-    if percent < 10.0 { format!("{percent:.2}") } else { format!("{percent:.0}") }
+/// Explains why the sampling frequency is not what was asked for: `: halved to stay under 1 %`.
+fn explain_rate(facts: &Facts) -> Option<String> {
+    if let Some(budget) = facts.halved_for {
+        return Some(format!(": halved to stay under {} %", 100.0 * budget));
+    }
+    let got = facts.low_rate()?;
+    let reason = if facts.rate_limit().is_some() { ": the sampler rests" } else { "" };
+    Some(format!(", got {}{reason}", measure::whole_rate(got)))
 }
 
-/// The number of samples, and the time in which they were taken: `219 samples in 10 s`.
+/// Whether the frequency is another than at the start.
+fn is_rate_changed(context: &PaneContext<'_>, facts: Option<&Facts>) -> bool {
+    facts.is_some_and(|facts| facts.period_ns > 0 && facts.period_ns != context.options.period_ns)
+}
+
+/// The share of its time that the target loses, and what sigtop takes beside it.
+fn overhead(facts: Option<&Facts>, theme: Theme) -> Segment {
+    let (dim, plain) = (theme.style(Role::Dim), theme.style(Role::Text));
+    let lost = facts.and_then(|facts| facts.overhead);
+    let beside = facts.and_then(|facts| facts.sigtop_of_a_cpu);
+    let words = |unit: &'static str| {
+        let number = lost.map_or("–".to_owned(), measure::percents);
+        let unit = if lost.is_some() { unit } else { "" };
+        vec![Span::styled("overhead ", dim), Span::styled(number, plain), Span::styled(unit, dim)]
+    };
+    let of_target = words(" % of the target");
+    let segment = Segment::new(2);
+    let segment = match beside {
+        Some(beside) => {
+            let number = Span::styled(measure::percents(beside), plain);
+            let beside = vec![Span::styled(", sigtop ", dim), number, Span::styled(" % of a CPU", dim)];
+            segment.or([of_target.clone(), beside].concat())
+        }
+        None => segment,
+    };
+    segment.or(of_target).or(words(" %")).or_nothing()
+}
+
 /// The bytes that were allocated per second of the window: `1.2GB/s`.
 fn allocation_rate(context: &PaneContext<'_>) -> Option<String> {
     let answer = context.answer.filter(|answer| answer.measured_ns > 0 && answer.baseline_ns.is_none())?;
@@ -318,6 +364,8 @@ fn allocation_rate(context: &PaneContext<'_>) -> Option<String> {
     Some(format!("{}/s", measure::value(bytes, ValueUnit::largest_in(Clock::Alloc, bytes))))
 }
 
+/// The number of samples, the time in which they were taken, and their number a second:
+/// `219 samples in 10 s (22/s)`.
 fn samples(context: &PaneContext<'_>, theme: Theme) -> Segment {
     let (dim, plain) = (theme.style(Role::Dim), theme.style(Role::Text));
     let Some(answer) = context.answer else {
@@ -327,6 +375,11 @@ fn samples(context: &PaneContext<'_>, theme: Theme) -> Segment {
     let time = match (past, answer.facts.window_ns) {
         (Some(past), _) => format!("in a span of {}", length(past.buckets)),
         (None, None) => "in total".to_owned(),
+        // A watch may be shorter than its window.
+        (None, Some(window_ns)) if answer.measured_ns.saturating_add(YOUNG_NS) < window_ns && past.is_none() => {
+            let measured = measure::duration(Duration::from_secs(answer.measured_ns / 1_000_000_000));
+            format!("in {measured} of {}", format_window(Some(window_ns)))
+        }
         (None, window_ns) => format!("in {}", format_window(window_ns)),
     };
     let (kept, all) = (measure::count(answer.window.kept_samples), measure::count(answer.window.samples));
@@ -341,9 +394,20 @@ fn samples(context: &PaneContext<'_>, theme: Theme) -> Segment {
         vec![Span::styled(kept, plain), Span::styled(format!(" of {all}"), dim)]
     };
     let with = |words: String| [number.clone(), vec![Span::styled(words, dim)]].concat();
-    let longest = with(format!(" {unit}{objects} {time}"));
-    let long = with(format!(" {unit} {time}"));
-    Segment::new(8).columns(22).or(longest).or(long).or(with(format!(" {unit}"))).or(number)
+    let is_memory = answer.facts.clock.is_memory();
+    let is_rate_known = !is_memory && past.is_none() && answer.baseline_ns.is_none() && answer.facts.origin.is_none();
+    let seconds = answer.measured_ns as f64 / 1e9;
+    let rate = (is_rate_known && seconds >= 1.0).then(|| answer.window.samples as f64 / seconds);
+    let segment = match rate {
+        Some(rate) => {
+            let rate = format!(" {unit} {time} ({}/s)", measure::count(rate.round() as u64));
+            Segment::new(8).columns(30).or(with(rate))
+        }
+        None => Segment::new(8).columns(22),
+    };
+    let segment = if is_memory { segment.or(with(format!(" {unit}{objects} {time}"))) } else { segment };
+    let longest = with(format!(" {unit} {time}"));
+    segment.or(longest).or(with(format!(" {unit}"))).or(number)
 }
 
 /// The filters in force: each of them, or only their number if there is no room.

@@ -124,14 +124,21 @@ const TERMS: &[(&str, &str)] = &[
     ("last 10 s, total", "samples of the window, and all samples since the start or the last reset (R)"),
     ("CPU time", "PROF: one sample per period of CPU time, user and system, of each thread; idle threads have none"),
     ("wall time", "REAL: one sample per period of wall-clock time, including threads that sleep or wait"),
+    ("running 1.9 of 8", "mean number of threads that ran in the last second, of all"),
+    ("watched, running", "time since sigtop attached, and since the process started"),
+    ("samples (22/s)", "samples of the window, and their number per second, of all threads"),
     (
         "99 Hz, got 87",
-        "requested sampling frequency, and the measured one per thread and second of the clock; by wall-clock time a \
-         process in which no thread runs needs fewer samples",
+        "requested sampling frequency per thread and second of the clock, and the measured one; shown only where it \
+         is not what was asked for",
     ),
     ("512 KiB, got 8 MiB", "requested mean bytes between two samples of memory, and the measured one if it is longer"),
     ("lost", "ticks that did not become a sample; L lists the causes"),
-    ("overhead", "CPU time of sampling inside the target in the window, as a share of one CPU"),
+    (
+        "overhead",
+        "what sampling takes of the target's CPU time in the window (signal handlers, agent threads, stops); sigtop and \
+         its samplers take a share of a CPU beside it",
+    ),
     (
         "focus, ignore",
         "regular expressions on function, file and module names that select samples; all values refer to \
@@ -243,12 +250,11 @@ fn losses(facts: Option<&Facts>, width: u16) -> Vec<HelpLine> {
     let (handlers, agents) = if is_external { ("stops", "sampler") } else { ("signal handlers", "agent threads") };
     lines.push(number(handlers, of_cpu(|facts| facts.losses.handler_cpu_ns), "estimated".to_owned()));
     lines.push(number(agents, of_cpu(|facts| facts.losses.agent_cpu_ns), String::new()));
-    let share = facts.and_then(|facts| facts.agent_share);
-    let share = share.map_or_else(unknown, |share| measure::percent(share * 100.0).trim_start().to_owned());
-    lines.push(number("overhead, of the target", share, String::new()));
-    let part = facts.and_then(|facts| facts.agent_of_a_cpu);
-    let part = part.map_or_else(unknown, |part| measure::percent(part * 100.0).trim_start().to_owned());
-    lines.push(number("overhead, of one CPU", part, "in the window".to_owned()));
+    let percent = |part: Option<f64>| part.map_or_else(unknown, |part| format!("{} %", measure::percents(part)));
+    let lost = percent(facts.and_then(|facts| facts.overhead));
+    lines.push(number("overhead", lost, "of the target's CPU time in the window".to_owned()));
+    let beside = percent(facts.and_then(|facts| facts.sigtop_of_a_cpu));
+    lines.push(number("sigtop", beside, "of a CPU in the window".to_owned()));
     lines.extend(facts.map(|facts| names(facts, width)).unwrap_or_default());
     lines
 }
@@ -313,7 +319,7 @@ mod tests {
     #[test]
     fn a_limited_rate_and_the_costs_of_a_sampler_have_their_words() {
         let mut facts = Facts::unknown(Clock::Prof);
-        (facts.period_ns, facts.effective_hz, facts.agent_of_a_cpu) = (1_000_000, Some(410.0), Some(0.24));
+        (facts.period_ns, facts.effective_hz, facts.samplers_of_a_cpu) = (1_000_000, Some(410.0), Some(0.24));
         let has = |facts: &Facts, words: &str| format!("{:?}", losses(Some(facts), 140)).contains(words);
         assert!(!has(&facts, "the sampler rests") && has(&facts, "agent threads"));
         facts.engine = Engine::External;
