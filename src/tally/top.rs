@@ -67,8 +67,8 @@ pub struct TopTable {
     pub latency_ns: u64,
     /// That of the samples that the filters keep.
     pub kept_latency_ns: u64,
-    /// The part of the latencies that is not known, because threads begin and end to run between two
-    /// samples, in thousandths.
+    /// The part of the latencies that is not known, because threads begin and end to run between
+    /// two samples, in thousandths.
     pub unknown_latency: u64,
     /// The weight of the samples of idle threads, if the query folds them, ns. They are in no other
     /// number.

@@ -1,6 +1,6 @@
-//! Tests which differences from a baseline are significant, as the screen asks: a program is sampled
-//! for half an hour without real time, with a baseline every 20 s. The machine gives it between 60 and
-//! 100 % of a CPU, another part each second.
+//! Tests which differences from a baseline are significant, as the screen asks: a program is
+//! sampled for half an hour without real time, with a baseline every 20 s. The machine gives it
+//! between 60 and 100 % of a CPU, another part each second.
 
 use std::collections::BTreeSet;
 
