@@ -56,6 +56,8 @@ const LONG_NAP_NS: u64 = 400_000_000;
 const ACCOUNT_NS: u64 = 1_000_000_000;
 /// Time within which a viewer has to send its first request, ns.
 const PATIENCE_NS: u64 = 5_000_000_000;
+/// Maximum time for sending the last messages of a process that exits, ns.
+const LAST_FLUSH_NS: u64 = 200_000_000;
 /// Minimum time between two readings of the maps on request of a handler or of the target, ns.
 const MODULES_NS: u64 = 5_000_000;
 /// Estimated cost of a tick's delivery and return in the kernel and of the handler without its
@@ -387,7 +389,11 @@ impl Agent {
             if leaving {
                 self.write_account(socket, now_ns);
             }
-            let sent = socket.flush();
+            let sent = if leaving { socket.flush_within(LAST_FLUSH_NS) } else { socket.flush() };
+            if leaving && socket.is_flushed() {
+                // Nothing of the wall-clock time up to now can be lost any more.
+                self.ticker.publish_looks(0);
+            }
             // What a viewer does not read stays in the socket's buffer, which has more room than
             // the ring.
             if socket.is_flushed() || self.ring.is_crowded() {

@@ -236,9 +236,14 @@ impl Socket {
 
     /// Sends as much as the socket takes within a time.
     pub(crate) fn flush_within(&mut self, timeout_ns: u64) -> Result<(), PeerGone> {
+        let until_ns = syscall::monotonic_ns() + timeout_ns;
         self.flush()?;
-        if !self.is_flushed() {
-            self.poll(libc::POLLOUT, timeout_ns);
+        while !self.is_flushed() {
+            let left_ns = until_ns.saturating_sub(syscall::monotonic_ns());
+            if left_ns == 0 {
+                break;
+            }
+            self.poll(libc::POLLOUT, left_ns);
             self.flush()?;
         }
         Ok(())

@@ -134,7 +134,7 @@ impl TimerEngine {
 
     /// Publishes up to when so many threads were looked at: for the process, which waits for last
     /// looks when it exits, and for the viewer, if it is killed.
-    pub(super) fn publish_looks(&self, threads: usize) {
+    pub(crate) fn publish_looks(&self, threads: usize) {
         state::LAST_LOOKS.store(threads as u32, Ordering::Relaxed);
         counters::counter(word::WALL_THREADS).store(threads as u64, Ordering::Relaxed);
         counters::counter(word::WALL_SEEN_NS).store(self.wall_seen_ns, Ordering::Relaxed);
@@ -210,7 +210,10 @@ impl TimerEngine {
         }
         self.wall_seen_ns = self.wall_seen_ns.wrapping_add(look.gained_ns);
         self.sleepers = Some(sleepers);
-        self.publish_looks(if last { 0 } else { threads.0 });
+        if !last {
+            // The samples of last looks may not be sent in time.
+            self.publish_looks(threads.0);
+        }
     }
 
     /// Looks at the threads whose turn it is, and sets the time of the next tick. It differs each
