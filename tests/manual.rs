@@ -171,7 +171,11 @@ fn prose(manual: &mut Manual) {
     for (name, meaning) in [
         ("NO_COLOR", "if set, no colours: bold, dim and reverse only"),
         ("TERM, COLORTERM", "number of colours of the terminal: 24 bits, 256, 16 or none"),
-        ("COLORFGBG", "a light background selects the theme light"),
+        (
+            "COLORFGBG",
+            "a light background selects the theme light, where the terminal does not say its background (OSC 11)",
+        ),
+        ("STY, TMUX", "GNU screen has at most 256 colours; in tmux, y copies to its buffer"),
         ("LC_ALL, LC_CTYPE, LANG", "unless the first that is set names UTF-8, only ASCII is written"),
         ("XDG_CONFIG_HOME", "the directory that contains sigtop/config.toml"),
         (

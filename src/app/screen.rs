@@ -12,6 +12,8 @@ use crate::link::wire::Clock;
 use crate::pprof::live_top::{TopLimits, format_losses};
 use crate::session::{Answer, Session, Settings, TargetExit};
 use crate::tally::measure;
+use crate::tui::term::terminal::is_background_light;
+use crate::tui::theme::Depth;
 use crate::tui::{self, Departure, Device, Theme};
 
 /// Whether the arguments and the terminal call for the screen.
@@ -41,9 +43,13 @@ pub(super) fn device(args: &WatchArgs) -> Device {
     if args.screen.tui { Device::Tty } else { Device::Stdout }
 }
 
-/// The theme that the arguments and the environment select.
+/// The theme that the arguments, the terminal or the environment select.
 pub(super) fn theme(args: &WatchArgs) -> Theme {
-    Theme::from_environment(args.screen.theme, |name| std::env::var(name).ok())
+    let theme = Theme::from_environment(args.screen.theme, |name| std::env::var(name).ok());
+    // With sixteen colours, they are the terminal's own.
+    let has_palette = matches!(theme.depth, Depth::True | Depth::Indexed);
+    let is_light = if args.screen.theme.is_none() && has_palette { is_background_light(device(args)) } else { None };
+    is_light.map_or(theme, |is_light| theme.with_background(is_light))
 }
 
 /// A watch with a screen that has ended.
@@ -107,7 +113,7 @@ pub(super) fn run_screen(
     Ok(ClosedScreen { exit, device, output: outcome.output, saved: outcome.saved, is_replay })
 }
 
-/// How long the watch was, and how much was sampled: `58.7 s watched, 22.4 s of CPU time`.
+/// The length of the watch, and the sampled time: `58.7 s watched, 22.4 s of CPU time`.
 fn describe_watch(answer: &Answer) -> String {
     let (facts, total) = (&answer.facts, &answer.total);
     let weight = match facts.clock {
@@ -123,7 +129,7 @@ fn describe_watch(answer: &Answer) -> String {
     format!("{watched}{weight} in {} samples ({losses})", measure::count(total.samples))
 }
 
-/// What became of the samples, if they are not in a file already: `; nothing saved (e saves)`.
+/// Says what became of the samples, if they are not in a file already: `; nothing saved (e saves)`.
 fn describe_file(closed: &ClosedScreen, args: &WatchArgs) -> String {
     match &closed.saved {
         _ if closed.is_replay || args.save.is_some() => String::new(),

@@ -13,6 +13,7 @@ use super::action::{Action, Departure, Effect};
 use super::app::App;
 use super::frame_pacer::FramePacer;
 use super::surface::Surface;
+use super::term::clipboard::copy_to_tmux;
 use super::term::error::TuiError;
 use super::term::input::{self, Input};
 use super::term::output_queue::OutputQueue;
@@ -127,6 +128,10 @@ pub fn run_loop(
             let done = match effect {
                 Effect::Send(command) => {
                     outbox.push(command);
+                    Ok(())
+                }
+                Effect::Copy(text) if copy_to_tmux(&text) => {
+                    app.say("copied to tmux's buffer, and by it to the clipboard");
                     Ok(())
                 }
                 Effect::Copy(text) => surface.copy(&text),

@@ -86,10 +86,10 @@ fn telltale(binding: &Binding) -> Option<&'static str> {
         "FilterSelected(Hide)" | "HideModule" => "hide=",
         "FlatOrCum" | "SortColumn(1)" if binding.context == KeyContext::Top => "▼cum",
         "Sort(Latency)" => "▼lat%",
-        "Window(1)" => "samples in 60 s",
+        "Window(1)" => " of 60 s",
         "Window(-1)" => "samples in 2 s",
         "Roots" => "stack roots: ",
-        "Copy" => "name copied",
+        "Copy" => "asked the terminal to copy",
         "Quit" | "Interrupt" if binding.context == KeyContext::Everywhere || binding.context == KeyContext::Screen => {
             "[e] end"
         }

@@ -9,18 +9,22 @@ const CONTROLS: [u8; 2] = [b'\r', b'\n'];
 const NUMBERS: &str = "numbers";
 
 /// The allowed sequences that begin with `ESC [`: final character, allowed parameters, and purpose.
-const CSI: [(u8, &[&str], &str); 6] = [
+const CSI: [(u8, &[&str], &str); 7] = [
     (b'H', &[NUMBERS], "the cursor to a cell: the screen is drawn in pieces"),
     (b'm', &[NUMBERS], "colours and weight of what follows"),
+    (b'c', &[""], "the terminal's attributes asked, after its background"),
     (b'K', &[""], "the rest of the line of a progress cleared"),
     (b'J', &["2"], "a clear screen, at the start and where somebody else drew on it"),
     (b'h', &["?25", "?1049", "?2004", "?1000", "?1006"], "cursor, other screen, pastes marked, mouse and its form"),
     (b'l', &["?25", "?1049", "?2004", "?1000", "?1006"], "all of these taken back"),
 ];
 
-/// The one allowed string: OSC 52 with the clipboard's name, base64, and BEL. The key `y` copies a
+/// The allowed string: OSC 52 with the clipboard's name, base64, and BEL. The key `y` copies a
 /// name with it.
 const COPY: &[u8] = b"52;c;";
+
+/// The one allowed question: the background colour.
+const BACKGROUND: &[u8] = b"11;?";
 
 /// The parser's state.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -88,6 +92,7 @@ impl Guard {
                 }
                 State::Text
             }
+            (State::Osc(text), 0x07) if text == BACKGROUND => State::Text,
             (State::Osc(text), 0x07) => {
                 let coded = text.strip_prefix(COPY).ok_or_else(|| format!("OSC {}", String::from_utf8_lossy(&text)))?;
                 if !coded.iter().all(|byte| byte.is_ascii_alphanumeric() || b"+/=".contains(byte)) {

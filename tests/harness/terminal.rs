@@ -49,6 +49,9 @@ pub(crate) struct Terminal {
     pub(crate) started: Instant,
     /// Bytes that the program has written so far.
     pub(crate) received: u64,
+    /// The colour that it says its background is, as `rgb:ffff/ffff/ffff`; it may not know the
+    /// question.
+    pub(crate) background: Option<&'static str>,
 }
 
 impl Terminal {
@@ -96,7 +99,20 @@ impl Terminal {
         let model = Parser::new(cells(rows.min(MODELLED.1)), cells(columns.min(MODELLED.0)), 0);
         let master = File::from(OwnedFd::from(master));
         let guard = (command.get_program() == SIGTOP).then(Guard::default);
-        Terminal { master, slave, pid, ended, end: mine, status: None, model, guard, before, started, received: 0 }
+        Terminal {
+            master,
+            slave,
+            pid,
+            ended,
+            end: mine,
+            status: None,
+            model,
+            guard,
+            before,
+            started,
+            received: 0,
+            background: None,
+        }
     }
 
     /// Returns the program's pid.
@@ -181,6 +197,17 @@ impl Terminal {
         status
     }
 
+    /// Answers what every terminal answers: its attributes (DA1), and before them its background.
+    fn answer_questions(&mut self, written: &[u8]) {
+        let asks = |question: &[u8]| written.windows(question.len()).any(|bytes| bytes == question);
+        if let Some(colour) = self.background.filter(|_| asks(b"\x1b]11;?\x07")) {
+            self.keys(&format!("\x1b]11;{colour}\x1b\\"));
+        }
+        if asks(b"\x1b[c") {
+            self.keys("\x1b[?62;22c");
+        }
+    }
+
     /// Waits for output or for the program's end, and processes it. Returns false if the deadline
     /// has passed, or if the program has ended and everything that it wrote has been read.
     fn step(&mut self, deadline: Instant) -> bool {
@@ -204,6 +231,7 @@ impl Terminal {
             if let Some(Err(fault)) = self.guard.as_mut().map(|guard| guard.read(&bytes[..count])) {
                 panic!("never to a terminal: {fault}, in {}", bytes[..count].escape_ascii());
             }
+            self.answer_questions(&bytes[..count]);
             self.model.process(&bytes[..count]);
             self.received += count as u64;
             return count > 0;

@@ -241,7 +241,7 @@ fn lines_are_found_and_copied() {
     stage.press("y");
     let copied = |line: &str| Effect::Copy(line.to_owned());
     assert_eq!(stage.effects, [copied("/home/me/server/src/json/parser.rs:114")]);
-    assert!(stage.status().contains("copied"), "{}", stage.status());
+    assert!(stage.status().contains("asked the terminal to copy"), "{}", stage.status());
     stage.press("/nowhere to be found");
     assert!(stage.text().contains("no lines"), "{}", stage.text());
     stage.press("\x1b");

@@ -214,7 +214,7 @@ impl App {
     pub(super) fn copy(&mut self) -> Vec<Effect> {
         if let Some(line) = self.line_under_cursor().filter(|_| self.pane == Pane::Source) {
             let line: String = line.chars().take(MAX_COPY).map(text::shown).collect();
-            self.note(format!("copied: {line}"));
+            self.note(format!("asked the terminal to copy (OSC 52): {line}"));
             return vec![Effect::Copy(line)];
         }
         let own = if self.pane == Pane::Threads {
@@ -227,7 +227,7 @@ impl App {
             return Vec::new();
         };
         let name: String = full.chars().take(MAX_COPY).map(text::shown).collect();
-        self.note("name copied");
+        self.note("asked the terminal to copy the name (OSC 52)");
         vec![Effect::Copy(name)]
     }
 }

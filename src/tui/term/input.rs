@@ -12,6 +12,8 @@ use crossbeam_channel::Sender;
 use crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 
+use super::background;
+
 /// Maximum length of the bytes of a key. A longer sequence is discarded.
 const MAX_SEQUENCE: usize = 64;
 /// Maximum length of a paste in bytes. The rest is discarded.
@@ -40,6 +42,11 @@ pub enum Input {
 pub fn read(mut terminal: File, stop: &OwnedFd, inputs: &Sender<Input>) {
     let mut decoder = KeyDecoder::default();
     let mut buffer = [0; 4096];
+    let mut typed = Vec::new();
+    decoder.feed(&background::take_typed(), &mut typed);
+    if typed.into_iter().any(|input| inputs.send(input).is_err()) {
+        return;
+    }
     loop {
         let timeout = if decoder.is_idle() { PollTimeout::NONE } else { REST_OF_KEY_MS.into() };
         let mut fds = [PollFd::new(terminal.as_fd(), PollFlags::POLLIN), PollFd::new(stop.as_fd(), PollFlags::POLLIN)];
@@ -136,6 +143,9 @@ impl KeyDecoder {
             [0x1b, b'[', b'[', _] => true,
             [0x1b, b'[', rest @ ..] => rest.last().is_some_and(|last| (0x40..=0x7e).contains(last)),
             [0x1b, b'O', ..] => true,
+            // A late reply about a colour. Alone, it is a key with Alt.
+            [0x1b, b']'] => false,
+            [0x1b, b']', rest @ ..] => matches!(rest, [.., 0x07] | [.., 0x1b, b'\\']),
             [0x1b, rest @ ..] => is_complete_character(rest),
             bytes => is_complete_character(bytes),
         }
@@ -146,6 +156,11 @@ impl KeyDecoder {
         if let Some(mouse) = bytes.strip_prefix(b"\x1b[<") {
             events.extend(parse_mouse(mouse));
             return;
+        }
+        match &bytes[..] {
+            [0x1b, b'[', b'?', .., b'c'] => return background::note_reply(),
+            [0x1b, b']', _, ..] => return,
+            _ => {}
         }
         let key = match &bytes[..] {
             [0x1b] => Some((KeyCode::Esc, KeyModifiers::NONE)),

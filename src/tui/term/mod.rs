@@ -1,7 +1,9 @@
 //! The terminal: setting it up and restoring it, its input, its signals, and the emulator that
 //! shows the target's output.
 
+pub mod background;
 pub mod bounded;
+pub mod clipboard;
 pub mod emulator;
 pub mod error;
 pub mod input;

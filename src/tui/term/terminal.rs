@@ -8,6 +8,7 @@ use ratatui::backend::{Backend, CrosstermBackend};
 use ratatui::layout::{Position, Rect};
 use ratatui::{Frame, Terminal};
 
+use super::background;
 use super::bounded::BoundedBackend;
 use super::error::TuiError;
 use super::signals;
@@ -44,6 +45,11 @@ fn open(device: Device) -> Result<(File, File), TuiError> {
             Ok((file(stdin.as_fd().try_clone_to_owned())?, file(stdout.as_fd().try_clone_to_owned())?))
         }
     }
+}
+
+/// Whether the terminal's background is light; `None` if it does not say.
+pub fn is_background_light(device: Device) -> Option<bool> {
+    background::is_light(|| open(device).ok())
 }
 
 /// The screen on the terminal. Dropping it restores the terminal.

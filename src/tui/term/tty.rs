@@ -12,6 +12,7 @@ use std::thread::ThreadId;
 
 use nix::sys::termios::{SetArg, Termios, cfmakeraw, tcgetattr, tcsetattr};
 
+use super::background;
 use super::error::TuiError;
 
 /// Alternate screen, cursor off, clear, bracketed paste.
@@ -60,7 +61,9 @@ impl TtyState {
         if std::mem::replace(&mut self.is_active, false) {
             // If the terminal is gone, there is nothing to restore.
             let _ = self.output.write_all(LEAVE.as_bytes());
-            let _ = tcsetattr(&self.output, SetArg::TCSANOW, &self.original);
+            // A reply that has not arrived yet is not to reach the shell.
+            let how = if background::is_reply_awaited() { SetArg::TCSAFLUSH } else { SetArg::TCSANOW };
+            let _ = tcsetattr(&self.output, how, &self.original);
         }
     }
 }

@@ -82,11 +82,13 @@ impl Theme {
         let set = |name| variable(name).filter(|value| !value.is_empty());
         let term = set("TERM").unwrap_or_default();
         let colours = set("COLORTERM").unwrap_or_default();
+        // GNU screen writes 24-bit colours as others. COLORTERM is that of the terminal around it.
+        let is_gnu_screen = set("STY").is_some() || (term.starts_with("screen") && set("TMUX").is_none());
         let depth = if set("NO_COLOR").is_some() || term.is_empty() || term.starts_with("vt1") {
             Depth::None
         } else if requested == Some(ThemeName::Sixteen) {
             Depth::Sixteen
-        } else if colours == "truecolor" || colours == "24bit" || term.ends_with("-direct") {
+        } else if !is_gnu_screen && (colours == "truecolor" || colours == "24bit" || term.ends_with("-direct")) {
             Depth::True
         } else if term.contains("256color") {
             Depth::Indexed
@@ -104,6 +106,11 @@ impl Theme {
         let locale = set("LC_ALL").or_else(|| set("LC_CTYPE")).or_else(|| set("LANG")).unwrap_or_default();
         let locale = locale.to_ascii_lowercase();
         Theme { depth, ascii: !(locale.contains("utf-8") || locale.contains("utf8")), palette }
+    }
+
+    /// The theme for a terminal whose background is light, or dark.
+    pub fn with_background(self, is_light: bool) -> Theme {
+        Theme { palette: if is_light { Palette::Light } else { Palette::Dark }, ..self }
     }
 
     /// The terminal's colour nearest to an RGB value; `None` if it has only sixteen or none.
