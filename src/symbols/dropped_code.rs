@@ -6,10 +6,9 @@
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 
-use addr2line::gimli::{self, DW_AT_ranges, Dwarf, SectionId};
+use addr2line::gimli::{self, DW_AT_ranges, Dwarf, Reader, SectionId};
 
 use super::elf::Elf;
-use super::section::SectionReader;
 
 /// The address that DWARF reserves for code that is not in the file.
 const TOMBSTONE: u64 = u64::MAX;
@@ -77,7 +76,7 @@ impl CodeRanges {
 
     /// Notes which of the units in `dwarf` have a list of ranges. `start` is the position of the
     /// first in `.debug_info`.
-    pub(super) fn note_bases(&self, dwarf: &Dwarf<SectionReader<'_>>, start: u32) -> gimli::Result<()> {
+    pub(super) fn note_bases(&self, dwarf: &Dwarf<impl Reader<Offset = usize>>, start: u32) -> gimli::Result<()> {
         let mut units = dwarf.units();
         while let Some(header) = units.next()? {
             let Some(unit) = header.debug_info_offset() else { continue };

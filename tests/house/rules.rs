@@ -35,7 +35,7 @@ const ROOMS: &[(&str, &[&str])] = &[
     ("attach", &["arch", "cpython", "link::wire"]),
     ("profile", &["keyword", "link::varint", "link::wire"]),
     ("symbols::worker", &["symbols", "profile", "link::wire"]),
-    ("symbols", &["symbols::worker", "profile", "link::wire"]),
+    ("symbols", &["arch", "symbols::worker", "profile", "link::wire"]),
     ("tally", &["keyword", "profile", "symbols", "link::wire"]),
     ("session", &["attach", "link", "link::wire", "profile", "symbols", "symbols::worker", "tally", "pprof"]),
     ("pprof", &["keyword", "link::gperftools", "link::varint", "profile", "symbols", "symbols::worker", "tally"]),
