@@ -244,9 +244,11 @@ pub fn count(count: u64) -> String {
 
 /// Formats a count for a column of six: `1 234`, `56 789`, `1.23M`, `12.3G`.
 pub fn brief_count(number: u64) -> String {
-    if number < 100_000 {
-        return count(number);
-    }
+    if number < 100_000 { count(number) } else { three_digits(number) }
+}
+
+/// Formats a count of a thousand or more with three digits: `1.23k`, `12.3G`.
+fn three_digits(number: u64) -> String {
     let mut value = number as f64 / 1e3;
     let mut units = ["k", "M", "G", "T", "P", "E"].iter();
     let mut unit = units.next();
@@ -258,11 +260,14 @@ pub fn brief_count(number: u64) -> String {
     format!("{}{}", significant(value, 3), unit.unwrap_or(&"E"))
 }
 
-/// Formats an estimated count with its margin, relative to it, if that is 1 % or more: `12 345`,
-/// `1.2M±8%`.
+/// Formats an estimated count in ten columns, with its margin, relative to it, if that is 1 % or
+/// more: `12 345`, `12.3k±58%`.
 pub fn rough_count(number: u64, margin: f64) -> String {
     match margin {
-        0.01.. => format!("{}±{:.0}%", brief_count(number), (margin * 100.0).min(999.0)),
+        0.01.. => {
+            let number = if number < 1000 { count(number) } else { three_digits(number) };
+            format!("{number}±{:.0}%", (margin * 100.0).min(999.0))
+        }
         _ => brief_count(number),
     }
 }

@@ -96,6 +96,8 @@ pub struct Tallier {
     call_tree: CallTree,
     trend_sums: TrendSums,
     cached: Option<CachedResult>,
+    /// The part of the latencies that the samples do not tell, of the span and of the session.
+    unknown_latency: [u64; 2],
 }
 
 impl Tallier {
@@ -151,9 +153,8 @@ impl Tallier {
                 let (ids, top_rows): (Vec<RowId>, Vec<TopRow>) = top_rows.into_iter().unzip();
                 let is_total = sum == TOTAL || query.span == Span::Total;
                 let interval = if query.clock.is_memory() { profile.sampling_interval(is_total) } else { 0 };
-                let unknown_latency = profile.unknown_latency(query.clock, is_total);
                 let idle_threads = idle.count(sum);
-                (ids, TopTable { rows: top_rows, idle_threads, interval, unknown_latency, ..sums.totals(sum) })
+                (ids, TopTable { rows: top_rows, idle_threads, interval, ..sums.totals(sum) })
             };
             let (ids, table) = build_table(SPAN);
             let window = TrendWindow::new(query.span).filter(|_| extras.trends);
@@ -161,6 +162,15 @@ impl Tallier {
             let total = extras.total.then(|| build_table(TOTAL).1.into());
             CachedResult { key, table: table.into(), total, trends: trends.into(), flame: None }
         });
+        if !extras.reuse_samples {
+            let spans = [query.span == Span::Total, true];
+            self.unknown_latency = spans.map(|is_total| profile.unknown_latency(query.clock, is_total));
+        }
+        for (table, unknown) in [Some(&mut result.table), result.total.as_mut()].into_iter().zip(self.unknown_latency) {
+            if let Some(table) = table.filter(|table| table.unknown_latency != unknown) {
+                Arc::make_mut(table).unknown_latency = unknown;
+            }
+        }
         if let Some(flame_query) = extras.flame {
             let cached = result.flame.take().filter(|(cached, _)| cached == flame_query);
             let build = || (flame_query.clone(), flame::build(&self.call_tree, rows, flame_query).into());

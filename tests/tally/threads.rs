@@ -82,13 +82,17 @@ proptest! {
         for sort in [ThreadSort::Id, ThreadSort::Name, ThreadSort::State, ThreadSort::Weight, ThreadSort::Samples, ThreadSort::Function] {
             let threads = answer(&samples, &query, &ThreadsQuery { sort, ..ThreadsQuery::default() });
             let down = |number: u64| u64::MAX - number;
-            let key = |id: u32, name: &str, load: &Load| match sort {
-                ThreadSort::Id => (String::new(), 0, id),
-                ThreadSort::Name => (name.to_owned(), 0, id),
-                ThreadSort::State | ThreadSort::Weight => (String::new(), down(load.weight.ns), id),
-                ThreadSort::Samples => (String::new(), down(load.weight.samples), id),
-                ThreadSort::Function if load.top.is_empty() => ("\u{10ffff}".to_owned(), down(load.weight.ns), id),
-                ThreadSort::Function => (load.top.to_string(), down(load.weight.ns), id),
+            // Rows with the same value are in the order of their names.
+            let key = |id: u32, name: &str, load: &Load| {
+                let first = match sort {
+                    ThreadSort::Id => return (String::new(), 0, String::new(), id),
+                    ThreadSort::Name => (String::new(), 0),
+                    ThreadSort::State | ThreadSort::Weight => (String::new(), down(load.weight.ns)),
+                    ThreadSort::Samples => (String::new(), down(load.weight.samples)),
+                    ThreadSort::Function if load.top.is_empty() => ("\u{10ffff}".to_owned(), down(load.weight.ns)),
+                    ThreadSort::Function => (load.top.to_string(), down(load.weight.ns)),
+                };
+                (first.0, first.1, name.to_owned(), id)
             };
             let processes = threads.processes.iter().map(|row| key(row.pid, &row.name, &row.load));
             prop_assert!(processes.is_sorted());

@@ -339,7 +339,7 @@ fn a_longer_interval_of_memory_is_told_in_the_header_and_explained() {
     stage.refresh();
     assert!(all(&stage).contains("512 KiB, got 8 MiB, "), "{}", all(&stage));
     stage.resize((62, 20));
-    assert!(stage.line(1).contains("512 KiB, got 8 MiB  "), "{}", stage.line(1));
+    assert!(stage.line(1).contains("512 KiB, got 8 MiB"), "{}", stage.line(1));
     stage.resize((140, 45));
     stage.press("L");
     assert!(all(&stage).contains("one sample in 8 MiB, not in 512 KiB"), "{}", all(&stage));

@@ -267,6 +267,7 @@ fn sampling(context: &PaneContext<'_>, facts: Option<&Facts>) -> Vec<Segment> {
     }
 
     segments.push(samples(context, theme));
+    segments.extend(allocations(context, theme));
 
     if let Some(function) = facts.and_then(|facts| facts.own_allocator) {
         let bad = style(Role::Bad);
@@ -384,10 +385,6 @@ fn samples(context: &PaneContext<'_>, theme: Theme) -> Segment {
     };
     let (kept, all) = (measure::count(answer.window.kept_samples), measure::count(answer.window.samples));
     let unit = if answer.window.samples == 1 { "sample" } else { "samples" };
-    let objects = match answer.facts.clock.is_memory() {
-        true => format!(" of {} allocations", measure::count(answer.window.latency_ns)),
-        false => String::new(),
-    };
     let number = if answer.question.filters == crate::tally::query::Filters::default() {
         vec![Span::styled(all, plain)]
     } else {
@@ -403,11 +400,18 @@ fn samples(context: &PaneContext<'_>, theme: Theme) -> Segment {
             let rate = format!(" {unit} {time} ({}/s)", measure::count(rate.round() as u64));
             Segment::new(8).columns(30).or(with(rate))
         }
+        None if is_memory => Segment::new(8),
         None => Segment::new(8).columns(22),
     };
-    let segment = if is_memory { segment.or(with(format!(" {unit}{objects} {time}"))) } else { segment };
     let longest = with(format!(" {unit} {time}"));
     segment.or(longest).or(with(format!(" {unit}"))).or(number)
+}
+
+/// The number of allocations that the samples stand for: `219 samples in 10 s, of 9 123 allocations`.
+fn allocations(context: &PaneContext<'_>, theme: Theme) -> Option<Segment> {
+    let answer = context.answer.filter(|answer| answer.facts.clock.is_memory())?;
+    let words = format!(", of {} allocations", measure::count(answer.window.latency_ns));
+    Some(Segment::new(3).gap(0).or_text(words, theme.style(Role::Dim)).or_nothing())
 }
 
 /// The filters in force: each of them, or only their number if there is no room.
