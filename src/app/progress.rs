@@ -31,7 +31,7 @@ pub(super) fn clear_code() -> &'static str {
 
 /// Shows this line in place of the last one. A failed write is ignored.
 pub(super) fn show_line(line: &str) {
-    let columns = terminal_columns().unwrap_or(DEFAULT_COLUMNS).saturating_sub(1);
+    let columns = terminal_columns().filter(|&columns| columns > 0).unwrap_or(DEFAULT_COLUMNS) - 1;
     IS_SHOWN.store(true, Ordering::Relaxed);
     let line = sanitize(line);
     let mut stderr = stderr();

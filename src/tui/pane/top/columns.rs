@@ -311,6 +311,6 @@ mod tests {
             assert!(!has_count || wider.window.contains(&Column::Count), "{width}: it is lost with more room");
             assert!(!plan.window.contains(&Column::Latency));
         }
-        assert!(columns(80).window.contains(&Column::Count));
+        assert!(columns(84).window.contains(&Column::Count));
     }
 }
