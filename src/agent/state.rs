@@ -82,12 +82,9 @@ pub(super) static WANT_THREADS: AtomicBool = AtomicBool::new(false);
 pub(super) static NEW_THREAD: AtomicBool = AtomicBool::new(false);
 /// 1 while the agent thread sleeps, else 0. The thread that swaps it to 0 wakes the agent thread.
 pub(super) static SLEEP_STATE: AtomicU32 = AtomicU32::new(0);
-/// Counts how often the agent thread left the ring empty since the process has begun to exit, which
-/// waits for a change; a futex.
+/// Counts how often the agent thread left the ring empty. An exiting process waits for a change; a
+/// futex.
 pub(super) static DRAINED: AtomicU32 = AtomicU32::new(0);
-/// Number of threads that the agent thread looks at once more when the process exits. Written by
-/// the agent thread.
-pub(super) static LAST_LOOKS: AtomicU32 = AtomicU32::new(0);
 
 /// Whether the agent thread changes offset tables, which must stay mapped meanwhile.
 pub(super) static PATCHING: AtomicBool = AtomicBool::new(false);
@@ -144,7 +141,6 @@ pub(super) fn forget() {
     PATCHING.store(false, Ordering::Relaxed);
     UNLOADING.store(0, Ordering::Relaxed);
     COUNTS_ALLOCATIONS.store(0, Ordering::Relaxed);
-    LAST_LOOKS.store(0, Ordering::Relaxed);
 }
 
 /// Returns whether the maps are to be read before their time.

@@ -2,7 +2,6 @@
 
 use std::collections::hash_map::Entry;
 use std::collections::{HashMap, HashSet};
-use std::thread::JoinHandle;
 use std::time::Duration;
 
 use super::attach_retry::{AttachRetry, KnockResult};
@@ -92,12 +91,6 @@ impl LiveTarget {
             own_cpu_ns: 0,
             kill_at_ns: None,
         }
-    }
-
-    /// Ends the sampler in the background. It sends its last samples before.
-    pub(super) fn end_sampler(&mut self) -> Option<JoinHandle<()>> {
-        let sampler = self.sampler.take();
-        std::thread::Builder::new().name("ending".to_owned()).spawn(move || drop(sampler)).ok()
     }
 
     /// Compares the CPU time of the processes with their samples, if that is due. Returns whether

@@ -240,9 +240,6 @@ impl SessionThread {
                 }
                 recv(channels.orders) -> order => match order {
                     Ok(order) => {
-                        if matches!(order, Command::Freeze) {
-                            self.take_last_samples(&channels.arrivals);
-                        }
                         self.execute(order);
                         // Of waiting questions, only the last is answered.
                         for order in channels.orders.try_iter().take(NOTICES) {
@@ -269,7 +266,6 @@ impl SessionThread {
             self.notify_end(self.now_ns());
             self.answer_if_due();
         }
-        self.take_last_samples(&channels.arrivals);
     }
 
     fn apply_all(&mut self, mut arrivals: Vec<Arrival>) {

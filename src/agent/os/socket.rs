@@ -229,29 +229,9 @@ impl Socket {
         self.out_length == 0
     }
 
-    /// Waits until the socket is readable.
+    /// Waits until the socket is readable. ppoll(2)
     pub(crate) fn wait(&self, timeout_ns: u64) {
-        self.poll(libc::POLLIN, timeout_ns);
-    }
-
-    /// Sends as much as the socket takes within a time.
-    pub(crate) fn flush_within(&mut self, timeout_ns: u64) -> Result<(), PeerGone> {
-        let until_ns = syscall::monotonic_ns() + timeout_ns;
-        self.flush()?;
-        while !self.is_flushed() {
-            let left_ns = until_ns.saturating_sub(syscall::monotonic_ns());
-            if left_ns == 0 {
-                break;
-            }
-            self.poll(libc::POLLOUT, left_ns);
-            self.flush()?;
-        }
-        Ok(())
-    }
-
-    /// Waits for events. ppoll(2)
-    fn poll(&self, events: i16, timeout_ns: u64) {
-        let mut poll = libc::pollfd { fd: self.descriptor, events, revents: 0 };
+        let mut poll = libc::pollfd { fd: self.descriptor, events: libc::POLLIN, revents: 0 };
         let timeout = [timeout_ns / 1_000_000_000, timeout_ns % 1_000_000_000];
         // SAFETY: one pollfd in and out, one timespec in.
         unsafe { syscall!(libc::SYS_ppoll, &raw mut poll, 1, timeout.as_ptr(), 0usize, 8) };

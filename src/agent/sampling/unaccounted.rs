@@ -55,7 +55,7 @@ impl CpuBalance {
     /// last time, it must have been found before.
     pub(crate) fn settle(&mut self, engaged: &Engaged, threads: &Threads, is_last: bool) {
         let overdue_ns = if is_last { 0 } else { threads.overdue_ns(engaged.period_ns + SCHEDULER_TICK_NS) };
-        let found = self.periods(engaged, threads.len() as u32, overdue_ns);
+        let found = self.periods(engaged, threads.count().0, overdue_ns);
         let periods = if is_last { found } else { found.min(self.found_once) };
         self.found_once = found - periods;
         if periods > 0 {

@@ -41,16 +41,7 @@ impl SleeperWait {
         self.wait.is_some() && self.is_sent
     }
 
-    /// Makes it the wait of a thread that is stopped. Returns the one before.
-    pub(crate) fn stop(&mut self, tid: u32) -> Option<Wait<Vec<u8>>> {
-        let call = BlockingCall::STOPPED;
-        let before = self.wait.take();
-        self.set(Some(Wait { tid, call, holder: 0, is_file: false, object: Vec::new() }));
-        before
-    }
-
-    /// Replaces the wait.
-    pub(crate) fn set(&mut self, wait: Option<Wait<Vec<u8>>>) {
+    fn set(&mut self, wait: Option<Wait<Vec<u8>>>) {
         if self.wait != wait {
             self.wait = wait;
             self.is_sent = false;
@@ -73,8 +64,7 @@ impl WaitReader {
 
     /// Reads what a thread waits for in a call. `threads` is the number of threads of the process.
     pub(crate) fn read(&self, wait: &mut SleeperWait, tid: u32, call: Option<BlockingCall>, threads: usize) {
-        let earlier = wait.wait.as_ref().map(|known| known.call);
-        let read = call.map(|call| call.or_restarted(earlier)).map(|call| {
+        let read = call.map(|call| {
             let (object, is_file) = match call.reason() {
                 WaitReason::Poll => (self.describe_polled(wait, tid, &call), false),
                 _ if call.opened_path().is_some() => self.describe_opened(tid, &call),

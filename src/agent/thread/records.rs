@@ -8,16 +8,14 @@ use crate::agent::sampling::deferred::{DEFERRED, DeferredSamples};
 use crate::agent::sampling::ring::RawSample;
 use crate::agent::sampling::snapshots::SNAPSHOT;
 use crate::agent::sampling::{counters, deepest};
+use crate::agent::state;
 use crate::agent::thread::Agent;
 use crate::agent::timers::sleepers::{SleeperSample, WallTime};
 use crate::agent::unwind::walk::{self, WalkCache};
 use core::sync::atomic::Ordering;
 
 use crate::link::wire::ring::{LEFT_OUT, STALE};
-use crate::link::wire::{Allocation, BlockingCall, Clock, LossCause, MAX_FRAMES, STACK_SLOTS, Sample, Wait, flag};
-
-/// Maximum time that last looks wait for room in the socket, ns.
-const ROOM_NS: u64 = 20_000_000;
+use crate::link::wire::{Allocation, Clock, LossCause, MAX_FRAMES, STACK_SLOTS, Sample, flag};
 
 impl Agent {
     /// Sends the deferred samples and the records of the ring. Returns how many there were.
@@ -95,17 +93,17 @@ impl Agent {
         }
         let tid = if raw.tid == 0 { syscall::getpid() } else { raw.tid };
         let flags = raw.flags & !STALE;
-        let WallTime { ran_ns: weight_ns, delayed_ns, stopped_ns } = if clock.is_memory() {
+        let WallTime { ran_ns: weight_ns, delayed_ns } = if clock.is_memory() {
             self.allocations.report(raw.weight_ns);
-            WallTime { ran_ns: raw.weight_ns, ..WallTime::default() }
+            WallTime { ran_ns: raw.weight_ns, delayed_ns: 0 }
         } else {
             match self.ticker.weigh_ticks(tid, raw.weight_ns) {
-                0 if clock == Clock::Real => self.ticker.settle(tid, now_ns),
-                weight_ns => WallTime { ran_ns: weight_ns + self.ticker.used_before(tid), ..WallTime::default() },
+                0 if clock == Clock::Real => self.ticker.settle(tid),
+                weight_ns => WallTime { ran_ns: weight_ns + self.ticker.used_before(tid), delayed_ns: 0 },
             }
         };
         if let Some(collector) = &mut self.collector {
-            collector.add_sample(tid, clock, flags, weight_ns + delayed_ns + stopped_ns, stack);
+            collector.add_sample(tid, clock, flags, weight_ns + delayed_ns, stack);
         }
         let flags = flags & !LEFT_OUT;
         let (allocation, age_ms) = match raw.detail {
@@ -134,13 +132,6 @@ impl Agent {
             let waiting = Sample { flags: flags | flag::RUNNABLE, weight_ns: delayed_ns, ..sample.clone() };
             self.send(socket, &waiting, stack);
         }
-        if stopped_ns > 0 {
-            counters::count_unhandled(1);
-            let wait = Wait { tid, call: BlockingCall::STOPPED, holder: 0, is_file: false, object: &b""[..] };
-            let is_told = socket.write(|w| w.write_wait(&wait)).is_ok();
-            let waits = if is_told { flag::WAITS } else { 0 };
-            self.send(socket, &Sample { flags: flags | waits, weight_ns: stopped_ns, ..sample.clone() }, stack);
-        }
         // The last message of this record: the ring counts on it.
         let was_sent = self.send(socket, &sample, stack);
         if was_sent && clock == Clock::Prof {
@@ -161,9 +152,8 @@ impl Agent {
         written
     }
 
-    /// Makes a wall tick, and sends the samples of threads that sleep. If it is the `last` one, it
-    /// looks at all threads.
-    pub(crate) fn wall(&mut self, socket: &mut Socket, now_ns: u64, last: bool) {
+    /// Counts a wall tick, and sends the samples of threads that sleep.
+    pub(crate) fn wall(&mut self, socket: &mut Socket, now_ns: u64) {
         let Agent { ticker, memory, sent, collector, functions, .. } = self;
         let snapshot = SNAPSHOT.load(Ordering::Acquire);
         if snapshot.is_null() {
@@ -171,6 +161,7 @@ impl Agent {
         }
         // SAFETY: this thread itself retires snapshots.
         let snapshot = unsafe { &*snapshot };
+        let last = state::EXITING.load(Ordering::Relaxed);
         ticker.wall_tick(now_ns, last, snapshot, |SleeperSample { thread, weight_ns, is_repeated }| {
             let frames = &thread.last.frames;
             if let Some(collector) = collector {
@@ -202,13 +193,9 @@ impl Agent {
             let frames = functions.name_frames(interpreter::published(), frames, &mut named, |function| {
                 socket.write(|w| w.write_function(function)).is_ok()
             });
-            let mut write = |socket: &mut Socket| socket.write(|w| w.write_sample(&sample, frames, memory)).is_ok();
-            // A crowd fills the buffer. The last looks are not repeated.
-            let room_ns = if last { ROOM_NS } else { 0 };
-            if write(socket) || socket.flush_within(room_ns).is_ok() && write(socket) {
-                *sent += 1;
-            } else {
-                counters::count_lost_sample(LossCause::SocketFull, Clock::Real, weight_ns);
+            match socket.write(|w| w.write_sample(&sample, frames, memory)) {
+                Ok(()) => *sent += 1,
+                Err(_) => counters::count_lost_sample(LossCause::SocketFull, Clock::Real, weight_ns),
             }
         });
     }

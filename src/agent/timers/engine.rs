@@ -9,10 +9,8 @@ use crate::agent::sampling::unaccounted;
 use crate::agent::signals::{actions, stacks, tick_signal};
 use crate::agent::state;
 use crate::agent::timers::interval_timer::{self, PausedTimer};
-use crate::agent::timers::look_queue::{LookBudget, LookQueue};
 use crate::agent::timers::new_threads;
 use crate::agent::timers::sleepers::SleeperFinder;
-use crate::agent::timers::stops::OwnSchedule;
 use crate::agent::timers::threads::Threads;
 use crate::agent::timers::timer::Timer;
 use core::sync::atomic::Ordering;
@@ -61,20 +59,12 @@ pub(crate) struct TimerEngine {
     /// Reading of the interval timer's clock when its ticks were last weighed, ns.
     weighed_at_ns: u64,
     last_wall_ns: u64,
-    /// Time of the next wall tick, ns.
-    next_wall_ns: u64,
-    /// The looks of wall ticks at threads, and what they may take in a crowd.
-    looks: LookQueue,
-    look_budget: LookBudget,
-    /// Tells whether the process was stopped.
-    own_schedule: OwnSchedule,
-    /// Sum of the times up to which threads were looked at, ns, wrapping.
-    wall_seen_ns: u64,
-    /// Wall time of threads that were not found yet, ns.
-    unfound_ns: u64,
+    /// Time between the last wall tick and the next, ns: half a period to one and a half, or more
+    /// while the process rests.
+    wall_interval_ns: u64,
+    /// Number of wall ticks in a row before which no thread has run.
+    rests: u32,
     last_count_ns: u64,
-    /// Time of the count of threads before that, ns.
-    count_before_ns: u64,
     threads_then: u64,
     /// Time of the last search for threads because one had reported its start, ns.
     searched_at_ns: u64,
@@ -106,14 +96,9 @@ impl TimerEngine {
             watched_since_ns: state::take_watched_since(),
             weighed_at_ns: 0,
             last_wall_ns: 0,
-            next_wall_ns: 0,
-            looks: LookQueue::default(),
-            look_budget: LookBudget::default(),
-            own_schedule: OwnSchedule::default(),
-            wall_seen_ns: 0,
-            unfound_ns: 0,
+            wall_interval_ns: 0,
+            rests: 0,
             last_count_ns: 0,
-            count_before_ns: 0,
             threads_then: 0,
             searched_at_ns: 0,
             changed_at_ns: 0,
@@ -223,7 +208,7 @@ impl TimerEngine {
     /// Stops the interval timer again after the agent thread has slept.
     pub(crate) fn hold(&mut self, ticks_flow: bool) {
         // If the only thread is running, no sleeping thread can be woken.
-        self.paused_timer.hold(ticks_flow && self.threads.len() <= 1);
+        self.paused_timer.hold(ticks_flow && self.threads.count().0 <= 1);
     }
 
     fn engage_threads(&mut self) -> Result<i32, EngineState> {
@@ -241,7 +226,9 @@ impl TimerEngine {
         let since_ns = core::mem::take(&mut self.watched_since_ns);
         self.lose_wall_before(since_ns);
         if clock == Clock::Real {
-            self.begin_wall();
+            self.sleepers = Some(SleeperFinder::new());
+            self.last_wall_ns = syscall::monotonic_ns();
+            (self.wall_interval_ns, self.rests) = (self.engaged.period_ns, 0);
         }
         self.arm_cpu(signal, false);
         if self.threads.are_timers_refused() { Err(EngineState::TimerRefused) } else { Ok(signal) }
@@ -285,8 +272,7 @@ impl TimerEngine {
             self.late_looks = LATE_LOOKS;
         }
         self.threads.disarm();
-        (self.sleepers, self.looks) = (None, LookQueue::default());
-        self.publish_looks(0);
+        self.sleepers = None;
         self.engaged.state = EngineState::Off;
     }
 
@@ -318,7 +304,7 @@ impl TimerEngine {
         // number at the next check.
         self.threads_then = self.threads.alive();
         if self.threads.scan(self.agent, names) {
-            stacks::provide(self.threads.len());
+            stacks::provide(self.threads.count().0 as usize);
             self.changed_at_ns = syscall::monotonic_ns();
         }
     }
@@ -333,7 +319,9 @@ impl TimerEngine {
                 && let Some(age_ns) = thread.age_ns()
             {
                 let lost_ns = age_ns.min(syscall::monotonic_ns().saturating_sub(since_ns));
-                lose_unfound(lost_ns, lost_ns / period_ns.max(1));
+                let ticks = lost_ns / period_ns.max(1);
+                counters::count_unhandled(ticks);
+                counters::count_loss(LossCause::NotReady, ticks, lost_ns);
             }
         }
     }
@@ -372,14 +360,15 @@ impl TimerEngine {
         }
         let mut changed = false;
         if self.engaged.clock == Clock::Prof || now_ns.saturating_sub(self.last_count_ns) >= COUNT_EVERY_NS {
-            self.count_before_ns = core::mem::replace(&mut self.last_count_ns, now_ns);
+            self.last_count_ns = now_ns;
             // A thread that came when another one went shows as unaccounted time.
             changed = self.has_other_threads() || self.threads.has_new_threads || is_short(self);
         }
         if wanted || due || changed {
             self.scan(due);
             let signal = self.engaged.signal as i32;
-            self.admit_to_wall(now_ns);
+            // Wall ticks have counted the time of new threads.
+            self.lose_wall_before(0);
             match (self.engaged.engine, self.engaged.clock) {
                 (_, Clock::Alloc | Clock::Live) => {}
                 (Engine::Threads, clock) => self.arm_cpu(signal, clock == Clock::Prof),
@@ -490,12 +479,6 @@ impl TimerEngine {
     pub(crate) fn used_before(&mut self, tid: u32) -> u64 {
         self.threads.find(tid).map_or(0, |thread| core::mem::take(&mut thread.used_before_ns))
     }
-}
-
-/// Counts wall time of threads that were not found in time as lost.
-fn lose_unfound(ns: u64, ticks: u64) {
-    counters::count_unhandled(ticks);
-    counters::count_loss(LossCause::NotReady, ticks, ns);
 }
 
 /// Returns the next random number (xorshift64). The phases only have to differ.

@@ -3,12 +3,10 @@
 pub(crate) mod engine;
 pub(crate) mod first_tick;
 pub(crate) mod interval_timer;
-mod look_queue;
 pub(crate) mod new_threads;
 pub(crate) mod phase;
 pub(crate) mod signal_handover;
 pub(crate) mod sleepers;
-mod stops;
 pub(crate) mod thread;
 pub(crate) mod threads;
 pub(crate) mod timer;

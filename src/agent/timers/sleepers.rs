@@ -1,10 +1,10 @@
 //! Finds out where threads sleep and what they wait for, for the samples of wall ticks.
 
-use crate::agent::sampling::sleeping::{SleepLocation, SleeperWalker};
+use crate::agent::sampling::sleeping::SleeperWalker;
 use crate::agent::sampling::waits::WaitReader;
 use crate::agent::timers::thread::Thread;
 use crate::agent::unwind::modules::Snapshot;
-use crate::link::wire::MAX_FRAMES;
+use crate::link::wire::{MAX_FRAMES, Schedule};
 
 /// Finds out where threads sleep, and what they wait for.
 pub(super) struct SleeperFinder {
@@ -29,8 +29,6 @@ pub(crate) struct WallTime {
     pub(crate) ran_ns: u64,
     /// Time waiting for a CPU, ns.
     pub(crate) delayed_ns: u64,
-    /// Time for which the process was stopped, ns.
-    pub(crate) stopped_ns: u64,
 }
 
 impl SleeperFinder {
@@ -38,23 +36,22 @@ impl SleeperFinder {
         SleeperFinder { walker: SleeperWalker::new(), waits: WaitReader::new() }
     }
 
-    /// Reads the stack on which a thread sleeps, whose CPU time, ns, and location were read, and
-    /// what it waits for. Keeps them, and returns false if it runs. `count` is the number of
-    /// threads.
-    pub(super) fn read(
+    /// Finds out where a thread sleeps, and keeps its stack and what it waits for. Returns false if
+    /// it runs. `count` is the number of threads, and `few` whether their files may stay open.
+    pub(super) fn find(
         &mut self,
         thread: &mut Thread,
-        (cpu_ns, location): (Option<u64>, Option<SleepLocation>),
+        schedule: Option<Schedule>,
         snapshot: &Snapshot,
-        count: usize,
+        (count, few): (usize, bool),
     ) -> bool {
-        let (Some(before_ns), Some(place)) = (cpu_ns, location) else { return false };
+        let (Some(before), Some(place)) = (schedule, thread.location(few)) else { return false };
         let mut frames = [0; MAX_FRAMES];
         let found = self.walker.walk_sleeper(snapshot, thread.tid, place, &mut frames);
         self.waits.read(&mut thread.wait, thread.tid, place.call, count);
         // What was read is of one sleep only if the thread did not move meanwhile.
-        let Some((depth, flags)) = found.filter(|_| thread.cpu_ns(true) == Some(before_ns)) else { return false };
-        thread.sleeping_since = Some(before_ns);
+        let Some((depth, flags)) = found.filter(|_| thread.schedule(true) == Some(before)) else { return false };
+        thread.sleeping_since = Some(before);
         thread.last.remember(flags, snapshot.generation(), &frames[..depth]);
         true
     }

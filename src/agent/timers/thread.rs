@@ -56,7 +56,7 @@ pub(crate) struct Thread {
     pub(super) is_new: bool,
     /// CPU time that the thread used before it had a timer, ns. Its first sample stands for it too.
     pub(crate) used_before_ns: u64,
-    /// The clock of its CPU time, once it was to have a timer; 0 before.
+    /// The clock of its CPU time, once it has a timer.
     pub(super) clock: i32,
     /// CPU time of the thread up to which it was sampled or had no timer, ns.
     pub(crate) sampled_to_ns: u64,
@@ -69,21 +69,11 @@ pub(crate) struct Thread {
     pub(crate) owed_ticks: u64,
     /// The part of that time for which it waited for a CPU, ns.
     pub(super) delayed_ns: u64,
-    /// Time for which the process was stopped while the thread ran, and that is in no sample, ns.
-    pub(super) stopped_ns: u64,
-    /// The total of the time for which it waited for a CPU when it was last read, ns.
+    /// The total of that when it was last read, ns.
     pub(super) known_delay_ns: Option<u64>,
-    /// The thread's CPU time if the last look found it asleep, with the stack in `last`, ns. It has
-    /// not run for as long as that stays the same.
-    pub(crate) sleeping_since: Option<u64>,
-    /// Time up to which looks have counted its wall time, ns.
-    pub(super) looked_at_ns: u64,
-    /// Time of the next look, ns.
-    pub(super) next_look_ns: u64,
-    /// Number of looks in a row since which it has not run.
-    pub(super) rests: u8,
-    /// Time when it ended, ns, once it is known to have.
-    pub(super) ended_ns: u64,
+    /// The scheduler's figures if the last wall tick found the thread asleep, with the stack in
+    /// `last`. The thread has not run for as long as they stay the same.
+    pub(crate) sleeping_since: Option<Schedule>,
     /// The stack on which the thread was last found asleep; empty before.
     pub(crate) last: SleeperStack,
     /// The wait in which it was last found.
@@ -117,13 +107,8 @@ impl Thread {
             owed_ns: 0,
             owed_ticks: 0,
             delayed_ns: 0,
-            stopped_ns: 0,
             known_delay_ns: None,
             sleeping_since: None,
-            looked_at_ns: 0,
-            next_look_ns: 0,
-            rests: 0,
-            ended_ns: 0,
             last: SleeperStack::default(),
             wait: SleeperWait::default(),
             statistics: None,
@@ -191,39 +176,6 @@ impl Thread {
         Some(schedule)
     }
 
-    /// Returns the thread's CPU time, ns: of one that sleeps, the figure of its `schedule`. `None`
-    /// if it cannot be read. The clock is read in a fraction of the time that a file takes to open.
-    pub(super) fn cpu_ns(&mut self, keep_open: bool) -> Option<u64> {
-        match self.clock {
-            0 => self.schedule(keep_open).map(|schedule| schedule.ran_ns),
-            clock => Some(syscall::clock_ns(clock)).filter(|&ns| ns > 0),
-        }
-    }
-
-    /// Returns the wall time of a thread that has ended that no look has counted, ns.
-    pub(super) fn last_ns(&self) -> u64 {
-        self.ended_ns.saturating_sub(self.looked_at_ns)
-    }
-
-    /// Takes the wall time that a sample of the sleeping thread stands for, ns: what has passed,
-    /// less what its last samples weighed more than was owed.
-    pub(super) fn take_sleep(&mut self, elapsed_ns: u64) -> u64 {
-        let weight_ns = (elapsed_ns as i64).saturating_add(self.owed_ns.min(0));
-        self.owed_ns = if weight_ns < 0 { weight_ns } else { self.owed_ns.max(0) };
-        weight_ns.max(0) as u64
-    }
-
-    /// Takes the wall time that a tick of its CPU clock stands for, ns: what is owed, or a period
-    /// of the time since the last look.
-    pub(super) fn take_run(&mut self, now_ns: u64, period_ns: u64) -> u64 {
-        let period_ns = period_ns as i64;
-        let unseen_ns = (now_ns.saturating_sub(self.looked_at_ns) as i64).max(period_ns);
-        let weight_ns = self.owed_ns.max(period_ns.min(self.owed_ns.saturating_add(unseen_ns))).max(0);
-        self.owed_ns -= weight_ns;
-        self.owed_ticks = 0;
-        weight_ns as u64
-    }
-
     /// Returns where the thread sleeps, or `None` if it runs.
     pub(super) fn location(&mut self, keep_open: bool) -> Option<SleepLocation> {
         if self.location.is_none() {
@@ -237,36 +189,23 @@ impl Thread {
     }
 
     /// Returns for how much of an interval the thread slept on where it was found before, ns. It
-    /// has run since, up to its present CPU time, ns, and has waited for a CPU. If it is awake now,
-    /// it slept while it did neither; otherwise it sleeps elsewhere, and may have gone there at any
-    /// time. `None` if it was not asleep at the last look.
-    pub(super) fn slept_on(
-        &self,
-        interval_ns: u64,
-        cpu_ns: Option<u64>,
-        delayed_ns: u64,
-        is_awake: bool,
-    ) -> Option<u64> {
-        let ran_ns = cpu_ns?.saturating_sub(self.sleeping_since?);
+    /// has run since, and the scheduler's present figures are `schedule`. If it is awake now, that
+    /// is when it did not run; otherwise it sleeps elsewhere, and may have gone there at any time.
+    /// `None` if it was not asleep at the last wall tick.
+    pub(super) fn slept_on(&self, interval_ns: u64, schedule: Option<Schedule>, is_awake: bool) -> Option<u64> {
+        let (before, now) = (self.sleeping_since?, schedule?);
+        let ran_ns = now.ran_ns.saturating_sub(before.ran_ns);
+        let delayed_ns = now.delayed_ns.saturating_sub(before.delayed_ns);
         let asleep_ns = interval_ns.saturating_sub(ran_ns.saturating_add(delayed_ns));
         Some(if is_awake { asleep_ns } else { asleep_ns / 2 })
     }
 
-    /// Notes for how long the thread has waited for a CPU, and returns for how long it has since
-    /// this was last noted, ns. If the figures are not read, what was not noted yet is not known
-    /// later.
-    pub(crate) fn note_delay(&mut self, schedule: Option<Schedule>) -> u64 {
-        let before_ns = core::mem::replace(&mut self.known_delay_ns, schedule.map(|schedule| schedule.delayed_ns));
-        let (Some(before_ns), Some(Schedule { delayed_ns, .. })) = (before_ns, schedule) else { return 0 };
-        let more_ns = delayed_ns.saturating_sub(before_ns);
-        self.delayed_ns = self.delayed_ns.saturating_add(more_ns);
-        more_ns
-    }
-
-    /// Forgets for how long the thread has waited for a CPU. It sleeps, and is sampled where it
+    /// Notes for how long the thread has waited for a CPU. One that `sleeps` was sampled where it
     /// does: its wake-ups are part of that.
-    pub(super) fn forget_delay(&mut self) {
-        self.delayed_ns = 0;
+    pub(crate) fn note_delay(&mut self, schedule: Option<Schedule>, sleeps: bool) {
+        let Some(Schedule { delayed_ns, .. }) = schedule else { return };
+        let before_ns = self.known_delay_ns.replace(delayed_ns).unwrap_or(delayed_ns);
+        self.delayed_ns = if sleeps { 0 } else { self.delayed_ns.saturating_add(delayed_ns.saturating_sub(before_ns)) };
     }
 
     /// Returns for how much of the time that a sample stands for the thread waited for a CPU, ns.
@@ -316,35 +255,17 @@ mod tests {
 
     #[test]
     fn a_thread_slept_on_while_it_did_not_run() {
+        let figures = |ran_ns, delayed_ns| Some(Schedule { ran_ns, delayed_ns, slices: 7 });
         let mut thread = Thread::new(1);
-        assert_eq!(thread.slept_on(40_000, Some(0), 0, true), None, "it was not asleep");
-        thread.sleeping_since = Some(1_000);
-        assert_eq!(thread.slept_on(40_000, None, 0, true), None, "it has ended");
-        assert_eq!(thread.slept_on(40_000, Some(9_000), 2_000, true), Some(30_000));
-        assert_eq!(thread.slept_on(40_000, Some(9_000), 2_000, false), Some(15_000));
-        for (cpu_ns, delayed_ns) in [(u64::MAX, u64::MAX), (u64::MAX, 0)] {
-            assert_eq!(thread.slept_on(40_000, Some(cpu_ns), delayed_ns, true), Some(0));
+        assert_eq!(thread.slept_on(40_000, figures(0, 0), true), None, "it was not asleep");
+        thread.sleeping_since = figures(1_000, 500);
+        assert_eq!(thread.slept_on(40_000, None, true), None, "it has ended");
+        assert_eq!(thread.slept_on(40_000, figures(9_000, 2_500), true), Some(30_000));
+        assert_eq!(thread.slept_on(40_000, figures(9_000, 2_500), false), Some(15_000));
+        for figures in [figures(u64::MAX, u64::MAX), figures(u64::MAX, 0)] {
+            assert_eq!(thread.slept_on(40_000, figures, true), Some(0));
         }
-        assert_eq!(thread.slept_on(40_000, Some(0), 0, true), Some(40_000));
-    }
-
-    #[test]
-    fn wall_time_is_given_out_once() {
-        const MS: u64 = 1_000_000;
-        let mut thread = Thread::new(1);
-        thread.owed_ns = 25 * MS as i64;
-        assert_eq!(thread.take_run(0, 10 * MS), 25 * MS, "all that is owed");
-        assert_eq!(thread.take_run(0, 10 * MS), 10 * MS, "a period ahead");
-        assert_eq!(thread.take_run(0, 10 * MS), 0, "no more than that");
-        // A thread that was not looked at for long has run all that time, as far as its ticks show.
-        assert_eq!([25, 35, 36].map(|now| thread.take_run(now * MS, 10 * MS)), [10 * MS, 10 * MS, 6 * MS]);
-        assert_eq!(thread.take_sleep(100 * MS), 64 * MS);
-        assert_eq!(thread.take_sleep(100 * MS), 100 * MS);
-        thread.owed_ns = -30 * MS as i64;
-        assert_eq!([10, 10, 15].map(|slept| thread.take_sleep(slept * MS)), [0, 0, 5 * MS]);
-        thread.owed_ns = 7 * MS as i64;
-        assert_eq!(thread.take_sleep(100 * MS), 100 * MS);
-        assert_eq!(thread.owed_ns, 7 * MS as i64, "a tick of its CPU clock is still to carry it");
+        assert_eq!(thread.slept_on(40_000, figures(0, 0), true), Some(40_000));
     }
 
     #[test]
@@ -362,8 +283,8 @@ mod tests {
             let mut thread = Thread::new(1);
             let parsed = Schedule::parse(text.as_bytes());
             for delayed_ns in delays {
-                thread.note_delay(parsed.map(|schedule| Schedule { delayed_ns, ..schedule }));
-                thread.note_delay(Some(Schedule { delayed_ns, ..Schedule::default() }));
+                thread.note_delay(parsed.map(|schedule| Schedule { delayed_ns, ..schedule }), false);
+                thread.note_delay(Some(Schedule { delayed_ns, ..Schedule::default() }), false);
                 prop_assert!(thread.take_delay(1_000) <= 1_000);
             }
         }

@@ -32,7 +32,7 @@ pub(crate) struct Threads {
     /// The threads, sorted by id.
     list: Vec<Thread>,
     ended: Vec<u32>,
-    /// Threads that have ended since the last look, which had found them asleep.
+    /// Threads that have ended since the last wall tick, which had found them asleep.
     ended_asleep: Vec<Thread>,
     directory: Option<File>,
     /// The `stat` of the first thread.
@@ -130,8 +130,7 @@ impl Threads {
             } else {
                 thread.tid
             };
-            thread.clock = timer::thread_clock(tid);
-            let used_ns = if came { syscall::clock_ns(thread.clock) } else { u64::MAX };
+            let used_ns = if came { syscall::clock_ns(timer::thread_clock(tid)) } else { u64::MAX };
             // A thread that has not armed its timer yet is about to.
             if used_ns < NEW_THREAD_NS && new_threads::has_timer(tid) || used_ns < STARTING_NS && new_threads::may_arm()
             {
@@ -148,7 +147,7 @@ impl Threads {
                 let goes_on = birth_left_ns > 0 && tid == syscall::getpid();
                 let first_ns = if goes_on { birth_left_ns } else { timer::first_ns(random(), period_ns) };
                 timer.arm(first_ns, period_ns);
-                (thread.timer, thread.phase) = (Some(timer), Phase::default());
+                (thread.timer, thread.phase, thread.clock) = (Some(timer), Phase::default(), timer::thread_clock(tid));
                 (thread.sampled_to_ns, thread.overdue_at_ns) = (syscall::clock_ns(thread.clock), 0);
             } else {
                 self.refused += 1;
@@ -160,7 +159,7 @@ impl Threads {
     /// scheduler tick that finds the thread running. Among others that compete for the CPU, a
     /// thread may lose it before each of several.
     pub(crate) fn read_overdue(&mut self) {
-        let few = self.are_few();
+        let few = self.list.len() <= MAX_OPEN;
         for thread in &mut self.list {
             let is_overdue = few && thread.timer.is_some_and(Timer::is_overdue);
             thread.overdue_at_ns = if is_overdue { syscall::clock_ns(thread.clock) } else { 0 };
@@ -198,19 +197,11 @@ impl Threads {
             }
             thread.lose_owed();
             (thread.used_before_ns, thread.owed_ns, thread.owed_ticks, thread.sleeping_since) = (0, 0, 0, None);
-            (thread.delayed_ns, thread.stopped_ns, thread.known_delay_ns) = (0, 0, None);
+            (thread.delayed_ns, thread.known_delay_ns) = (0, None);
         }
     }
 
-    /// Notes when the threads ended that are gone since the last call, ns.
-    pub(super) fn note_ends(&mut self, ended_ns: u64) {
-        self.ended_asleep
-            .iter_mut()
-            .filter(|thread| thread.ended_ns == 0)
-            .for_each(|thread| thread.ended_ns = ended_ns);
-    }
-
-    /// Calls `last_sample` with each thread that has ended since the last look at it, which had
+    /// Calls `last_sample` with each thread that has ended since the last wall tick, which had
     /// found it asleep. After that its end is announced.
     pub(crate) fn sample_ended(&mut self, mut last_sample: impl FnMut(&mut Thread)) {
         for mut thread in self.ended_asleep.drain(..) {
@@ -222,8 +213,8 @@ impl Threads {
     }
 
     /// Returns the threads that were found since the last call.
-    pub(crate) fn new_ones(&mut self) -> impl Iterator<Item = &mut Thread> {
-        self.list.iter_mut().filter_map(|thread| core::mem::take(&mut thread.is_new).then_some(thread))
+    pub(crate) fn new_ones(&mut self) -> impl Iterator<Item = &Thread> {
+        self.list.iter_mut().filter_map(|thread| core::mem::take(&mut thread.is_new).then_some(&*thread))
     }
 
     /// Returns the thread with an id.
@@ -244,25 +235,10 @@ impl Threads {
         self.list.iter().take(MAX_NAMES).fold(0, |all, thread| all | blocked(thread))
     }
 
-    /// Returns the number of threads that were found since the last call of
-    /// [`new_ones`](Threads::new_ones).
-    pub(super) fn new_ones_count(&self) -> u64 {
-        self.list.iter().filter(|thread| thread.is_new).count() as u64
-    }
-
-    /// Returns every thread.
-    pub(crate) fn iter_mut(&mut self) -> impl Iterator<Item = &mut Thread> {
-        self.list.iter_mut()
-    }
-
-    /// Returns whether there are few enough threads to keep their statistics open.
-    pub(crate) fn are_few(&self) -> bool {
-        self.list.len() <= MAX_OPEN
-    }
-
-    /// Returns the number of threads.
-    pub(crate) fn len(&self) -> usize {
-        self.list.len()
+    /// Returns every thread, and whether there are few enough to keep their statistics open.
+    pub(crate) fn iter_mut(&mut self) -> (impl Iterator<Item = &mut Thread>, bool) {
+        let few = self.list.len() <= MAX_OPEN;
+        (self.list.iter_mut(), few)
     }
 
     /// Returns the number of threads, and the number of those that have a timer.

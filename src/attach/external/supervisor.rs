@@ -120,12 +120,6 @@ impl Sampler {
         Sampler { link: link.to_owned(), follow, engine, shared, is_closing: Arc::default(), reports, report, thread }
     }
 
-    /// Takes the sampler, and leaves one in its place that was not started.
-    pub fn take(&mut self) -> Sampler {
-        let next = Sampler::new(&self.link, self.follow, self.engine);
-        std::mem::replace(self, next)
-    }
-
     /// Selects the engine of the next process of this sampler.
     pub fn select_engine(&mut self, engine: Engine) {
         self.engine = engine;

@@ -25,11 +25,8 @@ impl ProcessWaits {
         ProcessWaits { pid, knows_threads }
     }
 
-    /// Reads what a thread waits for in a call. If that makes another one go on, it was the
-    /// `earlier` one. A thread that is stopped looks as if it was in the call, or in a page fault.
-    pub(super) fn read(&self, tid: u32, call: BlockingCall, earlier: Option<BlockingCall>) -> Wait<Vec<u8>> {
-        let is_stopped = BlockingCall::is_stop(&self.kernel_function(tid));
-        let call = if is_stopped { BlockingCall::STOPPED } else { call.or_restarted(earlier) };
+    /// Reads what a thread waits for in a call.
+    pub(super) fn read(&self, tid: u32, call: BlockingCall) -> Wait<Vec<u8>> {
         let source = OutsidePolls { waits: self, tid };
         let (object, is_file) = match call.reason() {
             WaitReason::Poll => (PolledDescriptors::read(&call, &source).describe(&source), false),
@@ -40,15 +37,12 @@ impl ProcessWaits {
     }
 
     /// Describes what a thread opens. The file system, which may hang, is not asked.
+    /// /proc/PID/wchan
     fn describe_opened(&self, tid: u32, call: &BlockingCall) -> (Vec<u8>, bool) {
         let mut path = [0; MAX_OBJECT - 8];
         let length = call.opened_path().map_or(0, |address| ptrace::read_memory(self.pid, address, &mut path));
-        BlockingCall::describe_opened(&path[..length], &self.kernel_function(tid))
-    }
-
-    /// Reads the function of the kernel in which a thread waits. /proc/PID/wchan
-    fn kernel_function(&self, tid: u32) -> Vec<u8> {
-        fs::read(format!("/proc/{}/task/{tid}/wchan", self.pid)).unwrap_or_default()
+        let function = fs::read(format!("/proc/{}/task/{tid}/wchan", self.pid)).unwrap_or_default();
+        BlockingCall::describe_opened(&path[..length], &function)
     }
 
     /// The file behind a descriptor of a thread, and whether it is a regular one.
@@ -130,7 +124,7 @@ mod tests {
         let tid = nix::unistd::gettid().as_raw() as u32;
         let file = fs::File::open("/proc/self/exe").unwrap();
         let call = |number: libc::c_long, arguments| BlockingCall { number: Some(number as u32), arguments };
-        let wait = reader.read(tid, call(libc::SYS_read, [file.as_raw_fd() as u64, 0, 0]), None);
+        let wait = reader.read(tid, call(libc::SYS_read, [file.as_raw_fd() as u64, 0, 0]));
         let executable = std::env::current_exe().unwrap();
         assert_eq!((wait.object, wait.is_file), (executable.as_os_str().as_bytes().to_vec(), true));
         // Without a live thread of that number there is no holder.

@@ -25,10 +25,10 @@ use crate::cpython::functions::FunctionTable;
 use crate::cpython::merge;
 use crate::link::wire::interpreter::FrameAccess;
 use crate::link::wire::{
-    AgentCounters, Allocation, BOOT_ID_FILE, BlockingCall, Clock, Engaged, Engine, EngineState, FRAMES_LEFT_OUT,
-    FrameAddress, Hello, KERNEL_END, KERNEL_PATH, KERNEL_START, LossCause, MAX_COMM, MAX_FRAMES, Module, Request,
-    STACK_SLOTS, Sample, SpawnCause, StackMemory, Thread, Unload, Wait, flag, is_kernel_address, parse_boot_id,
-    shorten_kernel_address, stack_memory,
+    AgentCounters, Allocation, BOOT_ID_FILE, Clock, Engaged, Engine, EngineState, FRAMES_LEFT_OUT, FrameAddress, Hello,
+    KERNEL_END, KERNEL_PATH, KERNEL_START, LossCause, MAX_COMM, MAX_FRAMES, Module, Request, STACK_SLOTS, Sample,
+    SpawnCause, StackMemory, Thread, Unload, Wait, flag, is_kernel_address, parse_boot_id, shorten_kernel_address,
+    stack_memory,
 };
 
 /// Longest wait for the tracer before the viewer's requests are read.
@@ -62,8 +62,6 @@ struct LastStack {
     is_agents: bool,
     /// The wait of the thread there, as the viewer knows it.
     wait: Option<Wait<Vec<u8>>>,
-    /// The call in which it slept before it was stopped.
-    stopped_call: Option<BlockingCall>,
 }
 
 /// A process image and its connection.
@@ -432,14 +430,7 @@ impl Image {
     fn send_wait(&mut self, raw: &UnwalkedSample) -> std::io::Result<()> {
         let Some(last) = self.threads.get_mut(&raw.tid) else { return Ok(()) };
         let wait = match (&raw.stack, raw.state, &last.wait) {
-            (SampledStack::Copied(..), SampledState::Asleep(Some(call)), known) => {
-                let known = known.as_ref().map(|wait| wait.call).filter(|&call| call != BlockingCall::STOPPED);
-                let earlier = known.or(last.stopped_call);
-                let wait = self.waits.read(raw.tid, call, earlier);
-                // What goes on after a stop is what was before it.
-                last.stopped_call = if wait.call == BlockingCall::STOPPED { earlier } else { None };
-                Some(wait)
-            }
+            (SampledStack::Copied(..), SampledState::Asleep(Some(call)), _) => Some(self.waits.read(raw.tid, call)),
             (SampledStack::Copied(..) | SampledStack::Kernel, ..) => None,
             // The lock may have been handed on.
             (SampledStack::Repeated, _, Some(known)) if known.call.holder_words().is_some() => {

@@ -50,13 +50,11 @@ pub enum WaitReason {
     Other,
     /// A CPU.
     Runnable,
-    /// A signal to continue, or the debugger or the freezer that has stopped it.
-    Stopped,
 }
 
 impl WaitReason {
     /// All reasons with their words, in the order of their declaration.
-    const TABLE: [(WaitReason, &'static str); 22] = [
+    const TABLE: [(WaitReason, &'static str); 21] = [
         (WaitReason::Lock, "lock"),
         (WaitReason::Condvar, "condvar"),
         (WaitReason::RwLock, "rwlock"),
@@ -78,7 +76,6 @@ impl WaitReason {
         (WaitReason::Memory, "memory"),
         (WaitReason::Other, "other"),
         (WaitReason::Runnable, "runnable"),
-        (WaitReason::Stopped, "stopped"),
     ];
 
     /// The word for a reason.
@@ -193,12 +190,6 @@ const OPEN: u32 = 2;
 const OPENAT: u32 = 257;
 const ACCESS_MODE: u64 = 3;
 const WRITE_ONLY: u64 = 1;
-/// The number of restart_syscall(2), by which a call goes on that a stop has interrupted.
-const RESTART: u32 = 219;
-/// The number that stands for a stop, which is no system call.
-const STOP: u32 = u32::MAX;
-/// The functions of the kernel in which threads are stopped. /proc/PID/wchan
-const STOPS: [&[u8]; 5] = [b"do_signal_stop", b"ptrace_stop", b"do_freezer_trap", b"__refrigerator", b"get_signal"];
 /// The function of the kernel in which a thread waits for the other end of a pipe that it opens.
 /// /proc/PID/wchan
 const WAITS_FOR_PARTNER: &[u8] = b"wait_for_partner";
@@ -215,8 +206,8 @@ const MUTEX_WORDS: usize = 5;
 const CONTENDED: u32 = 2;
 /// All kinds of a mutex of glibc, with its flags.
 const MUTEX_KINDS: u32 = 0x3ff;
-/// The value of a futex of a `pthread_rwlock_t` while a writer holds it or is the next to do so,
-/// and has waiters.
+/// The value of a futex of a `pthread_rwlock_t` while a writer holds it or is the next to do so, and
+/// has waiters.
 const WRITING: u32 = 3;
 /// The bit of the first word of a `pthread_rwlock_t` that a writer holds.
 const WRITE_LOCKED: u32 = 2;
@@ -233,19 +224,6 @@ pub struct BlockingCall {
 }
 
 impl BlockingCall {
-    /// Stands for the stop of a process.
-    pub const STOPPED: BlockingCall = BlockingCall { number: Some(STOP), arguments: [0; 3] };
-
-    /// Returns the call that goes on, if this is one that makes an earlier one go on after a stop.
-    pub fn or_restarted(self, earlier: Option<BlockingCall>) -> BlockingCall {
-        earlier.filter(|earlier| self.number == Some(RESTART) && *earlier != Self::STOPPED).unwrap_or(self)
-    }
-
-    /// Returns whether threads are stopped that wait in this function of the kernel.
-    pub fn is_stop(function: &[u8]) -> bool {
-        STOPS.contains(&function)
-    }
-
     /// Parses a line of `/proc/PID/task/TID/syscall`: `NUMBER ARGUMENTS… SP PC`, or `-1 SP PC`
     /// outside of a system call. Returns `None` for a thread that runs, and for anything else.
     pub fn parse(line: &[u8]) -> Option<BlockingCall> {
@@ -269,10 +247,8 @@ impl BlockingCall {
     /// The reason as far as the call tells. A [futex](WaitReason::Futex) may serve a lock or
     /// anything else.
     pub fn reason(&self) -> WaitReason {
-        match self.number {
-            None => return WaitReason::Memory,
-            Some(STOP) => return WaitReason::Stopped,
-            Some(_) => {}
+        if self.number.is_none() {
+            return WaitReason::Memory;
         }
         match self.row().map_or(WaitReason::Other, |row| row.0) {
             WaitReason::Futex if self.is_lock() => WaitReason::Lock,

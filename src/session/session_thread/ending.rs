@@ -1,21 +1,14 @@
 //! The end of the target.
 
-use std::time::{Duration, Instant};
-
-use crossbeam_channel::{Receiver, TryRecvError};
+use crossbeam_channel::Receiver;
 
 use super::{SampleSource, SessionThread, monotonic_ns};
 use crate::attach::launch;
 use crate::link::recording::CpuReading;
-use crate::link::wire::{Arrival, Clock, ConnectionEvent, Message};
 use crate::session::facts::TargetExit;
 use crate::session::protocol::Notice;
 use crate::session::scheduler::AnswerScope;
 
-/// Maximum time that last samples may take before the session ends.
-const LAST_SAMPLES: Duration = Duration::from_millis(700);
-/// Time between two looks at what is still to come.
-const LAST_LOOK: Duration = Duration::from_millis(5);
 /// Maximum time that the last messages of agents may take after the target's end, ns.
 const LAST_MESSAGES_NS: u64 = 1_000_000_000;
 
@@ -49,42 +42,6 @@ impl SessionThread {
             }
         }
         None
-    }
-
-    /// Receives the samples of the wall-clock time up to now, of a target that goes on. Threads
-    /// that sleep are looked at up to once a second, and in a crowd less often.
-    pub(super) fn take_last_samples(&mut self, arrivals: &Receiver<Vec<Arrival>>) {
-        let SampleSource::Live(live) = &mut self.feed else { return };
-        if self.settings.clock != Clock::Real || self.ended.is_some() {
-            return;
-        }
-        let agents = match self.settings.engine.is_external() {
-            true => 0,
-            false => self.model.profile.processes().iter().filter(|process| process.connected).count(),
-        };
-        // An agent looks at all threads before it is configured anew.
-        live.agents.engage(self.settings.request());
-        let sampler = live.end_sampler();
-        let mut answers = 0;
-        let until = Instant::now() + LAST_SAMPLES;
-        while (answers < agents || sampler.as_ref().is_some_and(|sampler| !sampler.is_finished()))
-            && Instant::now() < until
-        {
-            if let Ok(batch) = arrivals.recv_timeout(LAST_LOOK) {
-                let is_answer =
-                    |arrival: &&Arrival| matches!(arrival.event, ConnectionEvent::Received(Message::Engaged(_)));
-                answers += batch.iter().filter(is_answer).count();
-                self.apply_all(batch);
-            }
-        }
-        let SampleSource::Live(live) = &mut self.feed else { return };
-        let flushed = live.agents.flush();
-        while flushed.try_recv().is_err_and(|error| error == TryRecvError::Empty) && Instant::now() < until {
-            if let Ok(batch) = arrivals.recv_timeout(LAST_LOOK) {
-                self.apply_all(batch);
-            }
-        }
-        arrivals.try_iter().for_each(|batch| self.apply_all(batch));
     }
 
     /// Sends the notice of the end once the agents' last messages and the last names of generated
