@@ -32,7 +32,7 @@ fn unharmed(binary: &Path, bad: &[&'static str], is_allocator: impl Fn(&str) -> 
     let alone = host(Guest::Nobody, &command);
     assert!(alone.code == 0 && alone.stdout.starts_with("sum "), "{alone:?}");
     prove(&WAYS, bad, |guest| same(host(guest, &command), alone.clone()));
-    let watched = Batch::new("--clock real --hz 2000").run(&command);
+    let watched = Batch::new("--clock real --hz 2000").run(&[text(binary), "2000000"]);
     accounts(&watched.raw);
     let within: u64 = watched
         .raw

@@ -27,6 +27,7 @@ fn assert_each_call_was_made_once(what: &str, ran: &Ran) {
 fn calls_that_a_supervisor_answers_are_made_once() {
     alone();
     let target = targets::c("supervised");
+    let mut told = 0;
     let modes = ["process", "thread"].into_iter().flat_map(|mode| PAUSES.map(|pause| [mode, CALLS, pause]));
     for arguments in modes {
         let alone = run(Command::new(&target).args(arguments));
@@ -45,10 +46,13 @@ fn calls_that_a_supervisor_answers_are_made_once() {
                     // Its time is not sampled, which is counted and said.
                     let (lost_ns, used_ns) = (watched.raw.lost_all().1, watched.ran.number("cpu"));
                     assert!(2 * lost_ns >= used_ns, "{what}: {lost_ns} ns lost of {used_ns} ns");
-                    let told = watched.tables.matches("wait for a supervisor (seccomp)").count();
-                    assert_eq!(told, 1, "{what}: {}", watched.tables);
+                    // A child is too young to be stopped for most of these milliseconds.
+                    let sentences = watched.tables.matches("wait for a supervisor (seccomp)").count();
+                    assert!(sentences <= 1, "{what}: {}", watched.tables);
+                    told += sentences;
                 }
             }
         }
     }
+    assert!(told > 0, "nothing was said");
 }

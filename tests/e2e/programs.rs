@@ -51,7 +51,7 @@ fn process_share(watched: &Watched, executable: &str) -> f64 {
 #[test]
 fn sqlite3() {
     let Some(sqlite) = tool("sqlite3") else { return };
-    let query = "with recursive n(i) as (select 1 union all select i + 1 from n where i < 2000000) select count(*), sum(i % 7) from n;";
+    let query = "with recursive n(i) as (select 1 union all select i + 1 from n where i < 6000000) select count(*), sum(i % 7) from n;";
     let watched = watch(&[text(&sqlite), ":memory:", query]);
     sound(&watched, 0.3);
     let steps = share(&watched, |name| name == "sqlite3_step");
