@@ -95,7 +95,7 @@ fn gcc_and_its_cc1() {
 
 #[test]
 fn a_rust_release_binary() {
-    let watched = watch(&[text(&targets::rust("release")), "1800"]);
+    let watched = watch(&[text(&targets::rust("release")), "3600"]);
     sound(&watched, 0.7);
     let words = share(&watched, |name| name.contains("release::count_words"));
     assert!(words >= 0.7, "{words} in count_words\n{}", watched.tables);
