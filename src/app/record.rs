@@ -32,8 +32,6 @@ const PROGRESS_INTERVAL_NS: u64 = 1_000_000_000;
 const MAX_SYMBOL_WAIT: Duration = Duration::from_secs(20);
 /// Maximum time for which no symbol and no byte of a download may arrive then.
 const MAX_SILENCE: Duration = Duration::from_secs(5);
-/// Time after which the wait for symbols is announced.
-const SILENT_WAIT: Duration = Duration::from_secs(1);
 /// Maximum time to wait for the end of a launched target after Ctrl-C, which it receives too.
 const MAX_EXIT_WAIT: Duration = Duration::from_secs(2);
 
@@ -154,14 +152,13 @@ struct RecordOutcome {
 /// The wait for symbols at the end of a recording.
 struct SymbolWait {
     since: Instant,
-    is_announced: bool,
     /// The number of bytes of the running download, and when it changed.
     downloaded: Option<(u64, Instant)>,
 }
 
 impl SymbolWait {
     fn start(now: Instant) -> SymbolWait {
-        SymbolWait { since: now, is_announced: false, downloaded: None }
+        SymbolWait { since: now, downloaded: None }
     }
 
     /// Updates it to the running download.
@@ -173,38 +170,16 @@ impl SymbolWait {
         };
     }
 
-    /// Returns the time of the next change without an answer.
-    fn next(&self) -> Instant {
-        let announced = (!self.is_announced).then(|| self.since + SILENT_WAIT);
+    /// Returns the time at which it ends unless something comes.
+    fn end(&self) -> Instant {
         let silent = self.downloaded.map(|(_, since)| since + MAX_SILENCE);
-        [announced, silent].into_iter().flatten().fold(self.since + MAX_SYMBOL_WAIT, Instant::min)
+        silent.into_iter().fold(self.since + MAX_SYMBOL_WAIT, Instant::min)
     }
 
     /// Whether it is over at a time.
     fn is_over(&self, now: Instant) -> bool {
         let is_silent = self.downloaded.is_some_and(|(_, since)| now >= since + MAX_SILENCE);
         is_silent || now >= self.since + MAX_SYMBOL_WAIT
-    }
-
-    /// Returns the sentence that announces it, once. `pending` are numbers of addresses: those that
-    /// have no name yet, and all.
-    fn announce(
-        &mut self,
-        pending: Option<(usize, usize)>,
-        download: Option<&DownloadProgress>,
-        now: Instant,
-    ) -> Option<String> {
-        if self.is_announced || now < self.since + SILENT_WAIT {
-            return None;
-        }
-        self.is_announced = true;
-        let reason = match (download, pending) {
-            (Some(download), _) => download.to_string(),
-            (None, Some((pending, all))) => format!("{pending} of {all} addresses have no name yet"),
-            (None, None) => "none has come yet".to_owned(),
-        };
-        let seconds = MAX_SYMBOL_WAIT.as_secs();
-        Some(format!("waiting for symbols, at most {seconds} s: {reason} (Ctrl-C saves without them)"))
     }
 }
 
@@ -218,17 +193,12 @@ fn wait_for_end(session: &Session, options: &RecordOptions) -> RecordOutcome {
     loop {
         let now = Instant::now();
         if let Some(wait) = &mut symbols {
-            let facts = outcome.answer.as_ref().map(|answer| &answer.facts);
-            let download = facts.and_then(|facts| facts.download.as_ref());
-            wait.update(download, now);
-            let pending = facts.map(|facts| facts.symbolizing);
-            let sentence = wait.announce(pending, download, now).filter(|_| !options.quiet && options.symbols);
-            sentence.into_iter().for_each(|sentence| print_message(&sanitize(&sentence)));
+            wait.update(outcome.answer.as_ref().and_then(|answer| answer.facts.download.as_ref()), now);
             if wait.is_over(now) {
                 outcome.duration = options.duration;
                 break;
             }
-            deadline = Some(wait.next());
+            deadline = Some(wait.end());
         }
         let timer = deadline.map_or_else(never, |at| after(at.saturating_duration_since(Instant::now())));
         select! {
@@ -289,12 +259,11 @@ fn wait_for_end(session: &Session, options: &RecordOptions) -> RecordOutcome {
 }
 
 /// One line about the running recording: the time, the samples a second of the last seconds, what
-/// was lost, and the hottest function. At the end, how many names are still looked for.
+/// was lost, and the hottest function. At the end, what the wait for symbols is for.
 fn progress_line(answer: &Answer, is_over: bool) -> String {
     let facts = &answer.facts;
-    let (missing, all) = facts.symbolizing;
-    if is_over && missing > 0 {
-        return format!("sigtop: {}", Stage::Symbolize { found: all.saturating_sub(missing), all });
+    if is_over && facts.symbolizing.0 > 0 {
+        return wait_line(facts.symbolizing, facts.download.as_ref());
     }
     let mut line = format!("recording {}", measure::duration(Duration::from_secs(facts.up.as_secs())));
     let seconds = answer.measured_ns as f64 / 1e9;
@@ -309,6 +278,17 @@ fn progress_line(answer: &Answer, is_over: bool) -> String {
         line += &format!(" · {} {}", row.short, measure::percentage(row.flat_ns, answer.window.total_ns).trim());
     }
     line + " · Ctrl-C stops"
+}
+
+/// One line about the wait for symbols. `symbolizing` are numbers of addresses: those that have no
+/// name yet, and all.
+fn wait_line((missing, all): (usize, usize), download: Option<&DownloadProgress>) -> String {
+    let reason = download.map_or_else(
+        || Stage::Symbolize { found: all.saturating_sub(missing), all }.to_string(),
+        DownloadProgress::to_string,
+    );
+    let seconds = MAX_SYMBOL_WAIT.as_secs();
+    format!("sigtop: {reason} · at most {seconds} s · Ctrl-C saves without more names")
 }
 
 /// Says why there is nothing to write. `reason` is that of the conversion.
@@ -356,24 +336,21 @@ mod tests {
         let start = Instant::now();
         let at = |seconds: u64| start + Duration::from_secs(seconds);
         let mut wait = SymbolWait::start(start);
-        assert_eq!((wait.next(), wait.is_over(at(19)), wait.is_over(at(20))), (at(1), false, true));
+        assert_eq!((wait.end(), wait.is_over(at(19)), wait.is_over(at(20))), (at(20), false, true));
         wait.update(Some(&downloading(0)), at(0));
-        assert_eq!(wait.announce(Some((3, 9)), Some(&downloading(0)), start), None);
-        let sentence = wait.announce(Some((3, 9)), Some(&downloading(0)), at(1)).expect("it is time");
-        assert!(sentence.contains("at most 20 s: downloading debug information of libc.so.6 "), "{sentence}");
-        assert_eq!(wait.announce(Some((3, 9)), Some(&downloading(0)), at(2)), None, "once");
         wait.update(Some(&downloading(0)), at(4));
-        assert_eq!((wait.next(), wait.is_over(at(4)), wait.is_over(at(5))), (at(5), false, true));
+        assert_eq!((wait.end(), wait.is_over(at(4)), wait.is_over(at(5))), (at(5), false, true));
         wait.update(Some(&downloading(1)), at(4));
-        assert_eq!((wait.next(), wait.is_over(at(8)), wait.is_over(at(9))), (at(9), false, true));
+        assert_eq!((wait.end(), wait.is_over(at(8)), wait.is_over(at(9))), (at(9), false, true));
         wait.update(None, at(8));
-        assert_eq!((wait.next(), wait.is_over(at(9))), (at(20), false), "no download is running");
+        assert_eq!((wait.end(), wait.is_over(at(9))), (at(20), false), "no download is running");
     }
 
     #[test]
-    fn the_wait_says_how_many_names_are_missing() {
-        let start = Instant::now();
-        let sentence = SymbolWait::start(start).announce(Some((3, 9)), None, start + SILENT_WAIT);
-        assert!(sentence.is_some_and(|sentence| sentence.contains("3 of 9 addresses have no name yet")));
+    fn the_wait_says_what_it_is_for() {
+        let line = wait_line((3, 9), None);
+        assert_eq!(line, "sigtop: looking for names: 6 of 9 found · at most 20 s · Ctrl-C saves without more names");
+        let line = wait_line((3, 9), Some(&downloading(0)));
+        assert!(line.starts_with("sigtop: downloading debug information of libc.so.6 "), "{line}");
     }
 }

@@ -56,7 +56,7 @@ pub struct Totals {
     overflows: u64,
     /// The recent time in which threads ran; `None` if none did.
     running: Option<Box<RunningTime>>,
-    /// The part of the latency that is not known, and the latency, of the time before `running`, ns.
+    /// The unknown part of the latency, and the latency, of the time before `running`, ns.
     resolution: (f64, f64),
 }
 

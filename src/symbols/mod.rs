@@ -34,6 +34,7 @@ pub mod listing;
 mod messages;
 mod mini_debug_info;
 pub mod name_syntax;
+mod nameless;
 mod names;
 mod object;
 pub mod offsets;

@@ -29,7 +29,7 @@ pub(super) struct KnownSymbol {
 
 impl KnownSymbol {
     /// Returns the name, with the number of other functions at its address. The linker has folded
-    /// them into one, and which of them was called cannot be told.
+    /// them into one, so the one that was called is unknown.
     pub(super) fn label(&self) -> Name {
         let (Name { full, short, is_mangled }, others) = (&self.name, self.others);
         match others {

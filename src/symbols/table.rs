@@ -8,9 +8,7 @@
 //! table (`.symtab`), where everything that could follow has an entry. Exports (`.dynsym`) of a
 //! stripped file without a size name nothing. Of nested symbols the innermost counts.
 //!
-//! Functions of a stripped file without a symbol are known from its unwind tables. They are called
-//! by the place where they start, `libc.so.6+0x1050`, so that each is one row. Assembly has no
-//! entry there; what lies between two functions is one row, too.
+//! Code without a symbol is in [`nameless`](super::nameless).
 
 use object::elf::{self, Sym64};
 use object::{LittleEndian, pod};
@@ -25,8 +23,6 @@ use crate::arch;
 /// Maximum size of the symbol tables of one file.
 pub(super) const MAX_BYTES: u64 = 512 << 20;
 
-/// Alignment of functions in files.
-const FUNCTION_ALIGNMENT: u64 = 16;
 /// Maximum length of padding between functions.
 const MAX_PADDING: u64 = 4096;
 /// Maximum number of other names of one function that are counted.
@@ -35,23 +31,23 @@ const MAX_OTHERS: usize = 64;
 /// The functions of one file.
 pub(super) struct SymbolTable {
     /// The named ranges by address, without overlaps.
-    ranges: Box<[SymbolRange]>,
+    pub(super) ranges: Box<[SymbolRange]>,
     /// Pairs of names, sorted: that of a function, and one of another function that the linker has
     /// folded into it because their code is identical.
-    folded: Box<[(u32, u32)]>,
+    pub(super) folded: Box<[(u32, u32)]>,
     /// The names, each terminated by a NUL.
-    names: Box<[u8]>,
-    is_full: bool,
+    pub(super) names: Box<[u8]>,
+    pub(super) is_full: bool,
     /// The length of the names that are symbols; those of functions without a symbol follow.
-    symbol_bytes: usize,
+    pub(super) symbol_bytes: usize,
 }
 
 /// A range of addresses with one name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct SymbolRange {
-    start: u64,
-    end: u64,
-    name: u32,
+pub(super) struct SymbolRange {
+    pub(super) start: u64,
+    pub(super) end: u64,
+    pub(super) name: u32,
 }
 
 /// A symbol before overlaps are resolved. `end` is 0 if it has no size.
@@ -169,94 +165,6 @@ impl SymbolTable {
     /// The memory it takes.
     pub(super) fn memory_bytes(&self) -> u64 {
         (self.ranges.len() * size_of::<SymbolRange>() + size_of_val(&*self.folded) + self.names.len()) as u64
-    }
-
-    /// Adds names for stubs that no symbol covers.
-    fn add_stubs(&mut self, stubs: Vec<plt::PltStub>) {
-        let mut names = std::mem::take(&mut self.names).into_vec();
-        let mut ranges = std::mem::take(&mut self.ranges).into_vec();
-        let covered = ranges.len();
-        for stub in stubs {
-            let next = ranges[..covered].partition_point(|range| range.end <= stub.start);
-            let is_free = ranges[..covered].get(next).is_none_or(|range| stub.end <= range.start);
-            let Ok(name) = u32::try_from(names.len()) else { break };
-            if is_free {
-                names.extend_from_slice(&stub.name);
-                names.extend_from_slice(b"@plt\0");
-                ranges.push(SymbolRange { start: stub.start, end: stub.end, name });
-            }
-        }
-        ranges.sort_by_key(|range| range.start);
-        // The stubs of a damaged file may overlap.
-        let mut end = 0;
-        ranges.retain(|range| {
-            let keep = range.start >= end;
-            end = if keep { range.end } else { end };
-            keep
-        });
-        self.names = names.into();
-        self.ranges = ranges.into();
-    }
-
-    /// Adds functions without a symbol, where no symbol covers their start. `functions` are sorted.
-    fn add_nameless(&mut self, functions: &[(u64, u64)], module: &str) {
-        let mut names = std::mem::take(&mut self.names).into_vec();
-        let mut ranges = std::mem::take(&mut self.ranges).into_vec();
-        let (covered, mut last) = (ranges.len(), 0);
-        for (index, &(start, end)) in functions.iter().enumerate() {
-            let next = ranges[..covered].partition_point(|range| range.end <= start);
-            let next = ranges[..covered].get(next).map_or(u64::MAX, |range| range.start);
-            let following = functions.get(index + 1).map_or(u64::MAX, |next| next.0);
-            let end = end.min(next).min(following);
-            let Ok(name) = u32::try_from(names.len()) else { break };
-            if start < end && start >= last {
-                names.extend(format!("{module}+{start:#x}\0").into_bytes());
-                ranges.push(SymbolRange { start, end, name });
-                last = end;
-            }
-        }
-        ranges.sort_by_key(|range| range.start);
-        self.names = names.into();
-        self.ranges = ranges.into();
-    }
-}
-
-impl SymbolTable {
-    /// Adds the code between functions of the unwind tables, in these sections: assembly without
-    /// tables. Each gap is called by its first aligned address. What is shorter is padding.
-    fn add_gaps(
-        &mut self,
-        sections: impl Iterator<Item = (u64, u64)>,
-        module: &str,
-        is_padding: impl Fn(u64, u64) -> bool,
-    ) {
-        let mut names = std::mem::take(&mut self.names).into_vec();
-        let mut gaps = Vec::new();
-        for (start, end) in sections {
-            let first = self.ranges.partition_point(|range| range.end <= start);
-            let inside = self.ranges[first..].iter().take_while(|range| range.start < end);
-            let mut cursor = start;
-            for (next, after) in inside.map(|range| (range.start, range.end)).chain([(end, end)]) {
-                let aligned = cursor.checked_next_multiple_of(FUNCTION_ALIGNMENT).unwrap_or(u64::MAX);
-                let Ok(name) = u32::try_from(names.len()) else { break };
-                let is_long = aligned.checked_add(FUNCTION_ALIGNMENT).is_some_and(|least| least <= next);
-                if is_long && !is_padding(cursor, next) {
-                    names.extend(format!("{module}+{aligned:#x}\0").into_bytes());
-                    gaps.push(SymbolRange { start: cursor, end: next, name });
-                }
-                cursor = cursor.max(after);
-            }
-        }
-        let mut ranges = [std::mem::take(&mut self.ranges).into_vec(), gaps].concat();
-        ranges.sort_by_key(|range| range.start);
-        // The sections of a damaged file may overlap.
-        let mut end = 0;
-        ranges.retain(|range| {
-            let keep = range.start >= end;
-            end = if keep { range.end } else { end };
-            keep
-        });
-        (self.names, self.ranges) = (names.into(), ranges.into());
     }
 }
 
@@ -451,24 +359,6 @@ mod tests {
         flatten(&symbols).iter().map(|range| (range.start, range.end, range.name)).collect()
     }
 
-    /// Regression test: each address of assembly in a stripped file was a row of its own.
-    #[test]
-    fn code_between_functions_is_one_row() {
-        let range = |start, end| SymbolRange { start, end, name: 0 };
-        let ranges = Box::new([range(0x1000, 0x1035), range(0x1040, 0x1044), range(0x1100, 0x1120)]);
-        let names = Box::new(*b"real\0");
-        let mut table = SymbolTable { ranges, folded: Box::default(), names, is_full: false, symbol_bytes: 5 };
-        table.add_gaps([(0x1000, 0x1200), (0x3000, 0x3010), (0x4000, 0x4040)].into_iter(), "a", |start, _| {
-            start == 0x4000
-        });
-        let name = |address| table.name(address).map(|name| String::from_utf8_lossy(name).into_owned());
-        let found = [0x1034, 0x1038, 0x1044, 0x10ff, 0x1100, 0x1120, 0x11ff, 0x1200, 0x3004, 0x4010].map(name);
-        let (real, first, second, third) = (Some("real"), Some("a+0x1050"), Some("a+0x1120"), Some("a+0x3000"));
-        let expected = [real, None, first, first, real, second, second, None, third, None];
-        assert_eq!(found.each_ref().map(|name| name.as_deref()), expected);
-        assert_eq!(table.functions(), 1);
-    }
-
     #[test]
     fn gaps_stay_gaps() {
         assert_eq!(ranges(&[(1, 10, 20, GLOBAL), (2, 25, 30, GLOBAL)]), [(10, 20, 1), (25, 30, 2)]);
@@ -522,37 +412,5 @@ mod tests {
         assert_eq!(filled(72, &[72]), Some((72, 90)));
         assert_eq!(filled(12, &[]), None, "not inside of a sized symbol");
         assert_eq!(filled(65, &[]), None, "not outside of all sections");
-    }
-
-    #[test]
-    fn stubs_are_named_where_no_symbol_is() {
-        let ranges = Box::new([SymbolRange { start: 16, end: 32, name: 0 }]);
-        let mut table =
-            SymbolTable { ranges, folded: Box::default(), names: Box::new(*b"real\0"), is_full: true, symbol_bytes: 5 };
-        let stub = |start: u64, name: &[u8]| plt::PltStub { start, end: start + 16, name: name.into() };
-        table.add_stubs(vec![stub(0, b"puts"), stub(16, b"exit"), stub(8, b"crossing"), stub(32, b"read")]);
-        let names: Vec<&[u8]> = [0, 15, 16, 31, 32, 47].into_iter().filter_map(|address| table.name(address)).collect();
-        assert_eq!(names, [&b"puts@plt"[..], b"puts@plt", b"real", b"real", b"read@plt", b"read@plt"]);
-        assert_eq!(table.name(48), None);
-    }
-
-    #[test]
-    fn functions_without_symbol_are_called_by_their_start() {
-        let ranges = Box::new([SymbolRange { start: 0x20, end: 0x30, name: 0 }]);
-        let mut table = SymbolTable {
-            ranges,
-            folded: Box::default(),
-            names: Box::new(*b"real\0"),
-            is_full: false,
-            symbol_bytes: 5,
-        };
-        table.add_nameless(&[(0x10, 0x28), (0x20, 0x30), (0x2c, 0x40), (0x40, 0x60), (0x50, 0x60)], "a.so");
-        let name = |address| table.name(address).map(|name| String::from_utf8_lossy(name).into_owned());
-        let names = [0xf, 0x10, 0x1f, 0x20, 0x2f, 0x30, 0x4f, 0x50, 0x5f, 0x60].map(name);
-        let names = names.each_ref().map(|name| name.as_deref());
-        let [a, c, d] = ["a.so+0x10", "a.so+0x40", "a.so+0x50"].map(Some);
-        let real = Some("real");
-        assert_eq!(names, [None, a, a, real, real, None, c, d, d, None]);
-        assert_eq!(table.functions(), 1);
     }
 }

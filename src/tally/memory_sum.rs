@@ -81,8 +81,7 @@ mod tests {
         })
     }
 
-    /// Regression test: nothing told how far off a row may be: one of a few samples was off by
-    /// more than its double.
+    /// Regression test: a row of a few samples was off by more than its double, without a margin.
     #[test]
     fn nineteen_of_twenty_runs_have_the_truth_within_the_margins() {
         let mut random = SplitMix64(7);

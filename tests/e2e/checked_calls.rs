@@ -62,7 +62,9 @@ fn make_calls(options: Option<&[&str]>) -> Vec<CallResult> {
     }
     let ran = run_within(command.arg(count()), LIMIT);
     assert_eq!(ran.code(), 0, "{options:?}: {}", ran.err());
-    parse(&ran.out())
+    let results = parse(&ran.out());
+    assert!(results.len() >= 19, "{results:#?}");
+    results
 }
 
 pub(super) fn assert_exact(what: &str, results: &[CallResult]) {
@@ -113,6 +115,7 @@ fn calls_of_a_process_that_runs_already_do_the_same() {
         assert!(target.wait().expect("a child").success());
         attached.finish_by_itself();
         let mut results = parse(&out);
+        assert!(!results.is_empty(), "{out}");
         if engine == "ptrace" {
             results.retain(|result| NOT_REPAIRED.iter().all(|(name, _)| *name != result.name));
         }

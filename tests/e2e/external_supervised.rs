@@ -27,7 +27,7 @@ fn assert_each_call_was_made_once(what: &str, ran: &Ran) {
 fn calls_that_a_supervisor_answers_are_made_once() {
     alone();
     let target = targets::c("supervised");
-    let mut told = 0;
+    let mut all_sentences = 0;
     let modes = ["process", "thread"].into_iter().flat_map(|mode| PAUSES.map(|pause| [mode, CALLS, pause]));
     for arguments in modes {
         let alone = run(Command::new(&target).args(arguments));
@@ -49,10 +49,10 @@ fn calls_that_a_supervisor_answers_are_made_once() {
                     // A child is too young to be stopped for most of these milliseconds.
                     let sentences = watched.tables.matches("wait for a supervisor (seccomp)").count();
                     assert!(sentences <= 1, "{what}: {}", watched.tables);
-                    told += sentences;
+                    all_sentences += sentences;
                 }
             }
         }
     }
-    assert!(told > 0, "nothing was said");
+    assert!(all_sentences > 0, "no run said it");
 }

@@ -201,7 +201,7 @@ fn callers_of_generated_code_without_frame_pointers_are_not_skipped() {
             let (mut whole, mut all) = (0, 0);
             for entry in watched.raw.of("prof") {
                 let names: Vec<&str> = entry.frames.iter().map(|frame| frame.name()).collect();
-                // The code on the other stack and the functions between are not told apart.
+                // The functions between are not distinguished from the code on the other stack.
                 let Some(generated) = entry.frames.iter().position(|frame| frame.module == "?") else { continue };
                 let is_whole = names.ends_with(callers);
                 let is_caller = generated > 0

@@ -5,7 +5,6 @@ use std::path::Path;
 use crate::harness::outside::engines_outside;
 use crate::harness::raw::{Entry, Raw};
 use crate::harness::run::{Batch, in_parallel, text, tool};
-use crate::harness::skips::skip;
 use crate::harness::targets;
 
 /// Three functions that call each other, and `main`.
@@ -66,7 +65,7 @@ SLOW long busy(long a, long b, long c, long d, long e, long f, long g, long h) {
 int main(void) {
     for (long i = 0; i < 150000000; i++) sink = i;
     sink = 1;
-    for (long i = 0; i < 3; i++) sink += busy(i, 2, 3, 4, 5, 6, 7, 8);
+    for (long i = 0; i < 10; i++) sink += busy(i, 2, 3, 4, 5, 6, 7, 8);
     return 0;
 }
 ";
@@ -77,16 +76,10 @@ int main(void) {
 fn sleeping_threads_are_unwound_in_code_with_base_pointers() {
     let with_base = ["-O2", "-fno-omit-frame-pointer"];
     let guarded = ["-O2", "-fno-omit-frame-pointer", "-fstack-protector-all", "-fstack-clash-protection"];
-    let mut engines = [&["threads"][..], &engines_outside()].concat();
-    if std::env::var_os("SIGTOP_LONG").is_none() {
-        // In two of four runs, stops miss the little time in which a thread computes.
-        engines.retain(|engine| *engine != "ptrace");
-        skip("sleepers by ptrace, as SIGTOP_LONG is not set");
-    }
     for (compiler, flags) in [("gcc", &["-O0"][..]), ("gcc", &with_base), ("gcc", &guarded), ("clang", &with_base)] {
         let Some(compiler) = tool(compiler) else { continue };
         let program = targets::generated("sleepers", SLEEPERS, "c", text(&compiler), flags);
-        in_parallel(&engines, |engine| {
+        in_parallel(&[&["threads"][..], &engines_outside()].concat(), |engine| {
             let watched = Batch::new(&format!("--hz 250 --clock real --engine {engine}")).run(&[text(&program)]);
             assert_eq!(watched.ran.code(), 0, "{}", watched.ran.err());
             let of_busy = |entry: &&Entry| entry.frames.iter().any(|frame| frame.name() == "busy");
@@ -94,7 +87,9 @@ fn sleeping_threads_are_unwound_in_code_with_base_pointers() {
             let lost: Vec<_> = watched.raw.of("real").filter(|entry| entry.truncated).collect();
             let lost_ns: u64 = lost.iter().map(|entry| entry.weight_ns).sum();
             let lost = format!("{compiler:?} {flags:?} {engine}: {lost_ns} of {all} ns: {lost:?}");
-            assert!(all > 1_200_000_000 && lost_ns * 20 <= all, "{lost}");
+            // A large frame is known once it was seen before and after a sleep: the first are cut.
+            println!("{compiler:?} {flags:?} {engine}: {lost_ns} of {all} ns are truncated");
+            assert!(all > 4_000_000_000 && lost_ns * 20 <= all, "{lost}");
         });
     }
 }

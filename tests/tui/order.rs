@@ -101,7 +101,7 @@ fn every_frame_is_in_the_order_of_its_numbers() {
     assert_eq!(checked, 240);
 }
 
-/// Numbers that move under the cursor cannot be read: the session is told to hold them.
+/// Numbers that move under the cursor cannot be read, so the session holds them.
 #[test]
 fn a_move_of_the_cursor_holds_the_numbers() {
     let mut stage = Stage::usual((140, 45));

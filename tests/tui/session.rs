@@ -24,7 +24,7 @@ pub(crate) struct Session {
     /// All commands that were received, in order, except questions.
     pub(crate) heard: Vec<Command>,
     question: Option<Question>,
-    /// The number of times that it was told that the cursor moves.
+    /// The number of requests to hold the numbers because the cursor moves.
     pub(crate) holds: usize,
 }
 

@@ -140,7 +140,7 @@ mod tests {
             for seed in 1..=runs {
                 let SampledSites { truth, sampled, objects: count } = run(seed * 7919, mib, batches);
                 let [true_bytes, bytes] = [truth, sampled].map(|bytes| bytes.iter().sum::<f64>());
-                // Of few samples in the last batch, not all can be corrected.
+                // A last batch of few samples cannot take the whole correction.
                 let most = if mib == 200 { 0.001 } else { 0.06 };
                 assert!((bytes / true_bytes - 1.0).abs() < most, "{mib} MiB: {bytes} of {true_bytes}");
                 let off = sampled[1] / bytes - truth[1] / true_bytes;

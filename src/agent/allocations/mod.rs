@@ -8,7 +8,7 @@
 //! ([`poisson`]), so that the chance to be sampled depends on an allocation's size alone, and its
 //! weight is unbiased; a thread that allocates very quickly has fewer samples ([`countdown`]). The
 //! countdowns also know how many bytes were allocated, to which weights are corrected
-//! ([`exact_total`]). A sampled address is kept in a set until it is freed ([`tables`]); a filter of
+//! ([`exact_total`]). A set keeps a sampled address until it is freed ([`tables`]); a filter of
 //! a few KiB tells a call that frees another address without a look at the set. Of a
 //! sampled mapping the pages that are left are known ([`mappings`]), because a part of it may be
 //! unmapped.

@@ -214,7 +214,7 @@ unsafe extern "C" fn dlclose(library: *mut ()) -> c_int {
     }
     // SAFETY: libc's own function of this type, with the caller's argument.
     let result = unsafe { core::mem::transmute::<usize, unsafe extern "C" fn(*mut ()) -> c_int>(real)(library) };
-    // In a child that a destructor has forked, the count began anew.
+    // A child that a destructor has forked counts from 0.
     let _ = state::UNLOADING.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |count| count.checked_sub(1));
     if state::WATCHED.load(Ordering::Relaxed) && !state::syscalls_forbidden() {
         state::REREAD_MAPS_ON_MISS.store(true, Ordering::Relaxed);

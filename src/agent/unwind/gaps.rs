@@ -37,7 +37,7 @@ pub(crate) fn step_to_caller(snapshot: &Snapshot, frame: &WalkFrame<'_>, stack: 
         let Some(CallBefore::Direct(called)) = call_before(&before, word) else { continue };
         let target = address.wrapping_sub(pc).wrapping_add(called);
         if called <= pc && tables.are_in_one_gap(target, address) {
-            // What has pushed something may use the base pointer for something else.
+            // Code that has pushed registers may use the base pointer for other values.
             let base = frame.bp().filter(|_| at == frame.sp());
             return Some(Step::Caller(Caller::new(word, at.wrapping_add(8), base), StepReads::Other));
         }

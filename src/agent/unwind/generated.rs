@@ -22,7 +22,7 @@ const MAX_WORDS: u64 = 256;
 const MAX_FRAMES_BETWEEN: usize = 4;
 
 /// Steps from generated code whose base pointer is not its own. Returns `None` if it may be its
-/// own, and [`Step::Lost`] if that cannot be told.
+/// own, and [`Step::Lost`] if the caller is unknown.
 pub(crate) fn step_to_caller(
     snapshot: &Snapshot,
     cache: &mut RuleCache,
@@ -101,7 +101,7 @@ fn has_called(
         stack.read_code(ip.wrapping_sub(LONGEST_CALL as u64), &mut before)?;
         Some(call_before(&before, ip))
     };
-    // What is compiled beforehand cannot name the address of generated code.
+    // Compiled code cannot name the address of generated code.
     if call_behind(caller.ip)? != Some(CallBefore::Indirect) {
         return Some(false);
     }

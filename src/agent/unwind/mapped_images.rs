@@ -30,8 +30,8 @@ impl MappedImage<'_> {
         entry.inode != 0 && belongs && same_file && is_near
     }
 
-    /// Whether a mapping of the same file is where it was before anonymous code took the place of
-    /// what lies between.
+    /// Returns whether a mapping continues the file behind anonymous code: it has the offset that
+    /// its distance from the last one demands.
     fn goes_on_behind_anonymous_code(&self, entry: &MapsEntry<'_>) -> bool {
         let distance = entry.start - self.last.start;
         entry.start == self.anonymous_end && entry.offset.checked_sub(self.last.offset) == Some(distance)

@@ -55,7 +55,7 @@ pub fn find_text(arguments: &[OsString]) -> Option<String> {
     }
 }
 
-/// Whether `-h` stands among the options before the first other word.
+/// Returns whether `-h` stands among the options before the first other word.
 fn asks_for_summary(arguments: &[OsString]) -> bool {
     let mut command = Cli::command();
     command.build();

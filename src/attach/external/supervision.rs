@@ -67,7 +67,7 @@ impl ThreadFilters {
         if self.read_ns == 0 || self.waits != status.waits {
             self.waited_ns = now_ns;
         }
-        // Before Linux 5.9 their number is not told.
+        // Linux before 5.9 does not report their number.
         self.count = status.filters.max(u32::from(status.confined));
         (self.waits, self.read_ns) = (status.waits, now_ns);
     }

@@ -407,7 +407,7 @@ fn samples(context: &PaneContext<'_>, theme: Theme) -> Segment {
     segment.or(longest).or(with(format!(" {unit}"))).or(number)
 }
 
-/// The number of allocations that the samples stand for: `219 samples in 10 s, of 9 123 allocations`.
+/// The number of allocations that the samples stand for: `, of 9 123 allocations`.
 fn allocations(context: &PaneContext<'_>, theme: Theme) -> Option<Segment> {
     let answer = context.answer.filter(|answer| answer.facts.clock.is_memory())?;
     let words = format!(", of {} allocations", measure::count(answer.window.latency_ns));
