@@ -162,7 +162,7 @@ impl Tallier {
             let total = extras.total.then(|| build_table(TOTAL).1.into());
             CachedResult { key, table: table.into(), total, trends: trends.into(), flame: None }
         });
-        if !extras.reuse_samples {
+        if !(unchanged && extras.reuse_samples) {
             let spans = [query.span == Span::Total, true];
             self.unknown_latency = spans.map(|is_total| profile.unknown_latency(query.clock, is_total));
         }

@@ -44,10 +44,11 @@ impl<'a> Canvas<'a> {
                 break;
             }
             match marks {
-                "" => self.buffer[(at, y)].set_char(c).set_style(style),
-                _ if self.theme.ascii => self.buffer[(at, y)].set_char(c).set_style(style),
-                _ => self.buffer[(at, y)].set_symbol(cell.text).set_style(style),
-            };
+                "" => self.buffer[(at, y)].set_char(c),
+                _ if self.theme.ascii => self.buffer[(at, y)].set_char(c),
+                _ => self.buffer[(at, y)].set_symbol(&format!("{c}{marks}")),
+            }
+            .set_style(style);
             if width == 2 {
                 self.buffer[(at + 1, y)].reset();
             }
@@ -166,6 +167,9 @@ mod tests {
         assert_eq!(written(false, "a\x1b[31mb"), " a\u{fffd}[31mb    ");
         assert_eq!(written(false, "漢字漢字漢字"), " 漢 字 漢 字 漢  ");
         assert_eq!(written(false, "हिन्दी\u{202e}"), " हिन्दी\u{fffd}     ");
+        // Regression test: a mark took a control character before it to the terminal.
+        assert_eq!(written(false, "\x1b\u{301}[2J"), " \u{fffd}\u{301}[2J       ");
+        assert_eq!(written(false, "\u{e0127}\u{afa}x"), " \u{fffd}\u{afa}x         ");
         assert_eq!(written(true, "e\u{301}\u{301}x"), " ex         ");
         assert_eq!(written(true, "▸ é…"), " > ?~       ");
     }

@@ -89,6 +89,8 @@ pub struct KeyDecoder {
 
 const PASTE_START: &[u8] = b"\x1b[200~";
 const PASTE_END: &[u8] = b"\x1b[201~";
+/// The start of a late reply about the background. Its first two bytes alone are a key with Alt.
+const COLOUR_REPLY: &[u8] = b"\x1b]11;";
 
 impl KeyDecoder {
     /// Whether no key is incomplete.
@@ -125,15 +127,33 @@ impl KeyDecoder {
                 let rest = self.pending.split_off(1);
                 self.emit(events);
                 self.pending = rest;
+            } else if self.pending.starts_with(b"\x1b]") && !self.may_be_reply() {
+                self.split_alt(events);
             }
         }
     }
 
     /// Decodes an incomplete key as it is, after a timeout.
     pub fn flush(&mut self, events: &mut Vec<Input>) {
+        if self.pending.len() > 2 && self.pending.len() < COLOUR_REPLY.len() && self.may_be_reply() {
+            self.split_alt(events);
+        }
         if !self.pending.is_empty() {
             self.emit(events);
         }
+    }
+
+    /// Whether the bytes are the start of a reply about a colour, or of its start.
+    fn may_be_reply(&self) -> bool {
+        let common = self.pending.len().min(COLOUR_REPLY.len());
+        self.pending[..common] == COLOUR_REPLY[..common]
+    }
+
+    /// Decodes the key Alt+], and what followed it.
+    fn split_alt(&mut self, events: &mut Vec<Input>) {
+        let rest = self.pending.split_off(2);
+        self.emit(events);
+        self.feed(&rest, events);
     }
 
     fn is_complete(&self) -> bool {
@@ -143,9 +163,10 @@ impl KeyDecoder {
             [0x1b, b'[', b'[', _] => true,
             [0x1b, b'[', rest @ ..] => rest.last().is_some_and(|last| (0x40..=0x7e).contains(last)),
             [0x1b, b'O', ..] => true,
-            // A late reply about a colour. Alone, it is a key with Alt.
             [0x1b, b']'] => false,
-            [0x1b, b']', rest @ ..] => matches!(rest, [.., 0x07] | [.., 0x1b, b'\\']),
+            bytes @ [0x1b, b']', ..] => {
+                bytes.starts_with(COLOUR_REPLY) && matches!(bytes, [.., 0x07] | [.., 0x1b, b'\\'])
+            }
             [0x1b, rest @ ..] => is_complete_character(rest),
             bytes => is_complete_character(bytes),
         }
@@ -159,7 +180,7 @@ impl KeyDecoder {
         }
         match &bytes[..] {
             [0x1b, b'[', b'?', .., b'c'] => return background::note_reply(),
-            [0x1b, b']', _, ..] => return,
+            bytes if bytes.starts_with(COLOUR_REPLY) => return,
             _ => {}
         }
         let key = match &bytes[..] {
@@ -299,6 +320,12 @@ mod tests {
         assert_eq!(named(b"\x1bx"), [(KeyCode::Char('x'), KeyModifiers::ALT)]);
         assert_eq!(named(b"\x1b\x1b[A"), [(KeyCode::Esc, none), (KeyCode::Up, none)]);
         assert_eq!(named(b"\xff"), [(KeyCode::Null, none)]);
+        // Regression test: what was typed after Alt+] was taken for a reply of the terminal.
+        let (bracket, q) = ((KeyCode::Char(']'), KeyModifiers::ALT), (KeyCode::Char('q'), none));
+        assert_eq!(named(b"\x1b]q"), [bracket, q]);
+        assert_eq!(named(b"\x1b]1"), [bracket, (KeyCode::Char('1'), none)]);
+        assert_eq!(named(b"\x1b]11;rgb:ffff/ffff/ffff\x07q"), [q]);
+        assert_eq!(named(b"\x1b]11;rgb:ffff/ffff/ffff\x1b\\q"), [q]);
     }
 
     #[test]
@@ -343,10 +370,13 @@ mod tests {
         /// The bytes of all keys are the bytes that were read, in whatever pieces they were read.
         #[test]
         fn keys_keep_every_byte(bytes in prop::collection::vec(prop_oneof![
-            Just(0x1b_u8), Just(b'['), Just(b';'), Just(b'5'), Just(b'~'), any::<u8>()
+            Just(0x1b_u8), Just(b'['), Just(b']'), Just(b'1'), Just(b';'), Just(b'5'), Just(b'~'), any::<u8>()
         ], 0..60), cut in 1_usize..9) {
             prop_assume!(!bytes.windows(3).any(|window| window == b"\x1b[<"));
             prop_assume!(!bytes.windows(6).any(|window| window == PASTE_START));
+            // Replies of the terminal are no keys.
+            prop_assume!(!bytes.windows(5).any(|window| window == COLOUR_REPLY));
+            prop_assume!(!bytes.windows(3).any(|window| window == b"\x1b[?"));
             let (mut decoder, mut events) = (KeyDecoder::default(), Vec::new());
             bytes.chunks(cut).for_each(|piece| decoder.feed(piece, &mut events));
             decoder.flush(&mut events);
