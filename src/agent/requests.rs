@@ -30,6 +30,11 @@ static SERVED: AtomicU32 = AtomicU32::new(0);
 /// The thread that asked last. Written before the number of requests, by the same thread.
 static LEADER: AtomicU32 = AtomicU32::new(0);
 
+/// Returns whether the agent thread has to leave. For the agent thread.
+pub(crate) fn is_to_leave() -> bool {
+    LEAVE_REQUESTED.load(Ordering::Relaxed)
+}
+
 /// Returns whether the agent thread has to leave, and clears the request. For the agent thread.
 pub(crate) fn take_leave_request() -> bool {
     LEAVE_REQUESTED.swap(false, Ordering::AcqRel)

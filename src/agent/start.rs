@@ -25,6 +25,13 @@ use core::ffi::{CStr, c_char};
 use core::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
 
 use crate::link::wire::Clock;
+use crate::link::wire::ring::word;
+
+/// Time that an exiting process waits for the agent thread at most, ns: usually, for each thread of
+/// a crowd that is looked at once more, and for the file of a profile.
+const PATIENCE_NS: u64 = 20_000_000;
+const LAST_LOOK_NS: u64 = 20_000;
+const FILE_PATIENCE_NS: u64 = 2_000_000_000;
 
 /// Returns whether the loader runs a program with more rights than its user has. Then the agent
 /// does nothing.
@@ -247,7 +254,11 @@ extern "C" fn in_fork_child() {
 /// holds, for a limited time. Returns immediately in a process that is not watched.
 pub(super) extern "C" fn destructor() {
     // The file of a profile has to be complete.
-    let patience_ns = if control::is_active() { 2_000_000_000 } else { 20_000_000 };
+    let last_looks = counters::counter(word::WALL_THREADS).load(Ordering::Relaxed);
+    let patience_ns = match control::is_active() {
+        true => FILE_PATIENCE_NS,
+        false => PATIENCE_NS + last_looks * LAST_LOOK_NS,
+    };
     // Where a filter forbids waiting, the viewer finds the remaining records in the ring.
     if matches!(state::AGENT.load(Ordering::Acquire), 0 | SPAWNING)
         || state::syscalls_forbidden()

@@ -82,8 +82,8 @@ pub(super) static WANT_THREADS: AtomicBool = AtomicBool::new(false);
 pub(super) static NEW_THREAD: AtomicBool = AtomicBool::new(false);
 /// 1 while the agent thread sleeps, else 0. The thread that swaps it to 0 wakes the agent thread.
 pub(super) static SLEEP_STATE: AtomicU32 = AtomicU32::new(0);
-/// Counts how often the agent thread left the ring empty. An exiting process waits for a change; a
-/// futex.
+/// Counts how often the agent thread left the ring empty since the process began to exit, which
+/// waits for a change; a futex.
 pub(super) static DRAINED: AtomicU32 = AtomicU32::new(0);
 
 /// Whether the agent thread changes offset tables, which must stay mapped meanwhile.

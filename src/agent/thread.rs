@@ -28,7 +28,7 @@ use crate::agent::sampling::slot::{POOL, SlotPool};
 use crate::agent::sampling::snapshots::Publisher;
 use crate::agent::sampling::unaccounted::CpuBalance;
 use crate::agent::sampling::{counters, deepest};
-use crate::agent::timers::engine::TimerEngine;
+use crate::agent::timers::engine::{TimerEngine, wall};
 use crate::agent::timers::first_tick;
 use crate::agent::{launch, requests, state};
 use alloc::boxed::Box;
@@ -56,6 +56,8 @@ const LONG_NAP_NS: u64 = 400_000_000;
 const ACCOUNT_NS: u64 = 1_000_000_000;
 /// Time within which a viewer has to send its first request, ns.
 const PATIENCE_NS: u64 = 5_000_000_000;
+/// Maximum time for sending the last messages of a process that exits, ns.
+const LAST_FLUSH_NS: u64 = 200_000_000;
 /// Minimum time between two readings of the maps on request of a handler or of the target, ns.
 const MODULES_NS: u64 = 5_000_000;
 /// Estimated cost of a tick's delivery and return in the kernel and of the handler without its
@@ -172,7 +174,7 @@ impl Agent {
         let mut ticker = TimerEngine::new(tid, epoch);
         ticker.begin();
         let pool = pool()?;
-        pool.grow(ticker.threads.count().0 as usize);
+        pool.grow(ticker.threads.len());
         let ring = ring()?;
         if DEFERRED.load(Ordering::Acquire).is_null() {
             deferred::allocate();
@@ -307,6 +309,8 @@ impl Agent {
                 }
                 self.ticker.preferred_signal = control::tick_signal();
                 self.allocations.disengage(&self.publisher.modules);
+                // Time up to now is that of the clock before.
+                self.wall(socket, syscall::monotonic_ns(), true);
                 if is_continued {
                     self.ticker.miss_nothing_before();
                 }
@@ -347,10 +351,14 @@ impl Agent {
         // These come before the samples, which name the generation at which their addresses are
         // valid.
         self.announce(socket);
-        self.balance.read_clock(&mut self.ticker.threads);
+        let leaving = state::EXITING.swap(false, Ordering::SeqCst);
+        self.leaving |= leaving;
+        if self.ticker.engaged.clock == Clock::Prof {
+            self.balance.read_clock(&mut self.ticker.threads);
+        }
         let drained = self.drain(socket, now_ns);
         self.send_deepest_stacks(socket);
-        self.wall(socket, now_ns);
+        self.wall(socket, now_ns, leaving || requests::is_to_leave());
         self.update_profile(socket, now_ns);
         if requests::take_leave_request() {
             if socket.flush().is_ok() && socket.is_flushed() {
@@ -359,8 +367,6 @@ impl Agent {
             self.flush_profile();
             return Ok(Some(EndReason::Aside));
         }
-        let leaving = state::EXITING.swap(false, Ordering::SeqCst);
-        self.leaving |= leaving;
         // When wall ticks come faster, only their records are sent in between. A viewer's first
         // sample is not delayed.
         let is_first = self.first_is_due && self.sent > 0;
@@ -383,7 +389,11 @@ impl Agent {
             if leaving {
                 self.write_account(socket, now_ns);
             }
-            let sent = socket.flush();
+            let sent = if leaving { socket.flush_within(LAST_FLUSH_NS) } else { socket.flush() };
+            if leaving && socket.is_flushed() {
+                // All wall-clock time up to now is counted, or counted as lost.
+                wall::publish_counted(0, 0);
+            }
             // What a viewer does not read stays in the socket's buffer, which has more room than
             // the ring.
             if socket.is_flushed() || self.ring.is_crowded() {
@@ -393,11 +403,9 @@ impl Agent {
                 return Ok(end);
             }
             sent?;
-            if socket.is_flushed() && !self.ring.has_record() {
+            if self.leaving && socket.is_flushed() && !self.ring.has_record() {
                 state::DRAINED.fetch_add(1, Ordering::Release);
-                if self.leaving {
-                    syscall::futex_wake(&state::DRAINED);
-                }
+                syscall::futex_wake(&state::DRAINED);
             }
         }
         self.sleep(drained > 0, now_ns);

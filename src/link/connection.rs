@@ -7,8 +7,9 @@ use std::io::{ErrorKind, IoSliceMut, Write};
 use std::mem::MaybeUninit;
 use std::os::unix::fs::FileExt;
 use std::os::unix::net::UnixStream;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
+use nix::time::{ClockId, clock_gettime};
 use rustix::io::Errno;
 use rustix::net::{RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, recvmsg};
 
@@ -149,7 +150,9 @@ impl Connection {
             return Vec::new();
         }
         let Received { own_pid, samples, generation, counters } = &**received;
-        ring::recover(&bytes, *samples, counters, *own_pid, *generation).map_or_else(Vec::new, |recovered| {
+        let now = clock_gettime(ClockId::CLOCK_MONOTONIC).map_or(Duration::ZERO, Duration::from);
+        let recovered = ring::recover(&bytes, *samples, counters, (*own_pid, *generation), now.as_nanos() as u64);
+        recovered.map_or_else(Vec::new, |recovered| {
             let samples = recovered.samples.into_iter().map(|(sample, frames)| Message::Sample(sample, frames));
             let freed = recovered.freed.into_iter().map(|(id, left)| Message::Freed { id, left });
             samples.chain(freed).chain([Message::Counters(recovered.counters)]).collect()

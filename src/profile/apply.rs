@@ -334,7 +334,8 @@ impl Profile {
         let weight = Weight { latency_ns: objects.into(), ..Weight::new(sample.weight_ns, 1) };
         let overflows = totals.overflows();
         totals.add(at_ns, resolved.index, weight);
-        let ran = !sample.clock.is_memory() && sample.flags & (flag::WAITS | flag::REPEAT | flag::RUNNABLE) == 0;
+        let is_at_rest = sample.flags & (flag::WAITS | flag::REPEAT | flag::RUNNABLE | flag::STOPPED) != 0;
+        let ran = !sample.clock.is_memory() && !is_at_rest;
         let tick_ns = at_ns.saturating_sub(u64::from(sample.age_ms) * 1_000_000);
         let is_due = ran && totals.add_running((tick_ns, at_ns), resolved.index, sample.weight_ns);
         let key = (thread, resolved.stack);
@@ -499,6 +500,7 @@ fn received_stack<'a>(
     let wait = match sample.flags {
         flags if flags & flag::WAITS != 0 => process.waits.get(&sample.tid).map(|current| current.wait),
         flags if flags & flag::RUNNABLE != 0 => Some(WaitTable::RUNNABLE),
+        flags if flags & flag::STOPPED != 0 => Some(WaitTable::STOPPED),
         _ => None,
     };
     ReceivedStack { identity, frames: &frames[..frames.len().min(MAX_FRAMES)], is_truncated, wait }

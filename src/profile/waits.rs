@@ -72,6 +72,7 @@ impl Default for WaitTable {
     fn default() -> WaitTable {
         let mut table = WaitTable { waits: Vec::new(), ids: HashMap::new() };
         table.intern(KnownWait::of(WaitReason::Runnable));
+        table.intern(KnownWait::of(WaitReason::Stopped));
         table
     }
 }
@@ -79,6 +80,8 @@ impl Default for WaitTable {
 impl WaitTable {
     /// The wait for a CPU.
     pub(super) const RUNNABLE: WaitId = WaitId(0);
+    /// The wait of a stopped process.
+    pub(super) const STOPPED: WaitId = WaitId(1);
 
     /// Returns the id of a wait, and adds it if it is new.
     pub(super) fn intern(&mut self, mut wait: KnownWait) -> WaitId {
@@ -129,6 +132,7 @@ mod tests {
         });
         assert_eq!(table.waits.len(), MAX_WAITS + 1, "those, and one for further ones");
         assert_eq!(table.get(WaitTable::RUNNABLE).reason, WaitReason::Runnable);
+        assert_eq!(table.get(WaitTable::STOPPED).reason, WaitReason::Stopped);
         assert_eq!(table.intern(read("pipe:[7]", false)), first);
     }
 }

@@ -76,6 +76,21 @@ fn thousands_of_threads_are_alive() {
     });
 }
 
+/// Regression test: by the wall clock, most of the time of thousands of threads was lost if one of
+/// them ran.
+#[test]
+fn the_wall_time_of_a_crowd_is_sampled_or_said_to_be_lost() {
+    let (binary, count) = (targets::c("many_threads"), crowd(3_000, 10_000));
+    for options in ["--clock wall", "--clock wall --engine external", "--clock wall --engine ptrace"] {
+        let watched = Batch::new(options).run(&[text(&binary), &count, "3"]);
+        let all = watched.ran.number("wall") as f64;
+        let (sampled, lost) = (watched.raw.weight_ns("real") as f64 / all, watched.raw.lost_all().1 as f64 / all);
+        let said = format!("{options}: {sampled:.3} sampled, {lost:.3} lost: {}", watched.tables);
+        assert!((sampled + lost - 1.0).abs() < 0.05 && sampled > 0.9, "{said}");
+        assert_eq!(lost > 0.01, !watched.tables.contains("(0."), "{said}");
+    }
+}
+
 #[test]
 fn tens_of_thousands_of_threads_come_and_go() {
     alone();

@@ -127,6 +127,22 @@ fn assert_handed_on(weights: &Weights, ran: &Ran) {
     }
 }
 
+/// Regression test: the time of a process that was stopped belonged to the function that ran then,
+/// or was a wait for memory; and a sleep that went on afterwards had no reason.
+#[test]
+fn a_stopped_process_waits_to_be_continued() {
+    for engine in [&[][..], &["--engine", "external"], &["--engine", "ptrace"]] {
+        let (weights, ran) = record(engine, "stopped", &["700"]);
+        let expected = ran.number("stopped") as f64 / ran.number("all") as f64;
+        for thread in ["runs", "sleeps"] {
+            let stopped = share(&weights, thread, |labels| labels.wait == "stopped");
+            assert!((stopped - expected).abs() < 0.06, "{engine:?} {thread}: {stopped} of {expected}: {weights:#?}");
+        }
+        let known = share(&weights, "sleeps", |labels| ["stopped", "sleep"].contains(&&labels.wait[..]));
+        assert!(known >= 0.97, "{engine:?}: {known} of {weights:#?}");
+    }
+}
+
 #[test]
 fn the_agent_tells_the_reason_of_each_wait() {
     assert_reasons(&record(&[], "waits_for", &["3", "deadlock"]));

@@ -229,9 +229,27 @@ impl Socket {
         self.out_length == 0
     }
 
-    /// Waits until the socket is readable. ppoll(2)
+    /// Waits until the socket is readable.
     pub(crate) fn wait(&self, timeout_ns: u64) {
-        let mut poll = libc::pollfd { fd: self.descriptor, events: libc::POLLIN, revents: 0 };
+        self.poll(libc::POLLIN, timeout_ns);
+    }
+
+    /// Sends as much as the socket takes within a time, ns.
+    pub(crate) fn flush_within(&mut self, timeout_ns: u64) -> Result<(), PeerGone> {
+        let until_ns = syscall::monotonic_ns() + timeout_ns;
+        loop {
+            self.flush()?;
+            let left_ns = until_ns.saturating_sub(syscall::monotonic_ns());
+            if self.is_flushed() || left_ns == 0 {
+                return Ok(());
+            }
+            self.poll(libc::POLLOUT, left_ns);
+        }
+    }
+
+    /// Waits for an event. ppoll(2)
+    fn poll(&self, event: i16, timeout_ns: u64) {
+        let mut poll = libc::pollfd { fd: self.descriptor, events: event, revents: 0 };
         let timeout = [timeout_ns / 1_000_000_000, timeout_ns % 1_000_000_000];
         // SAFETY: one pollfd in and out, one timespec in.
         unsafe { syscall!(libc::SYS_ppoll, &raw mut poll, 1, timeout.as_ptr(), 0usize, 8) };

@@ -304,7 +304,7 @@ mod tests {
             let mut bytes = Vec::new();
             file.rewind().expect("a file");
             file.read_to_end(&mut bytes).expect("a file");
-            let remains = recover(&bytes, received, &AgentCounters::default(), 1, 1).expect("a ring");
+            let remains = recover(&bytes, received, &AgentCounters::default(), (1, 1), 0).expect("a ring");
             remains.samples.iter().map(|(sample, _)| sample.tid).collect::<Vec<_>>()
         };
         assert_eq!((left(1), left(2)), (vec![2, 4, 5], vec![4, 5]));

@@ -55,7 +55,7 @@ impl CpuBalance {
     /// last time, it must have been found before.
     pub(crate) fn settle(&mut self, engaged: &Engaged, threads: &Threads, is_last: bool) {
         let overdue_ns = if is_last { 0 } else { threads.overdue_ns(engaged.period_ns + SCHEDULER_TICK_NS) };
-        let found = self.periods(engaged, threads.count().0, overdue_ns);
+        let found = self.periods(engaged, threads.len(), overdue_ns);
         let periods = if is_last { found } else { found.min(self.found_once) };
         self.found_once = found - periods;
         if periods > 0 {
@@ -65,11 +65,11 @@ impl CpuBalance {
     }
 
     /// Returns whether there is unaccounted time, with `threads` threads alive.
-    pub(crate) fn is_short(&self, engaged: &Engaged, threads: u32) -> bool {
+    pub(crate) fn is_short(&self, engaged: &Engaged, threads: usize) -> bool {
         self.periods(engaged, threads, 0) > 0
     }
 
-    fn periods(&self, engaged: &Engaged, threads: u32, overdue_ns: u64) -> u64 {
+    fn periods(&self, engaged: &Engaged, threads: usize, overdue_ns: u64) -> u64 {
         if engaged.clock != Clock::Prof || engaged.state != EngineState::Running {
             return 0;
         }
@@ -81,8 +81,8 @@ impl CpuBalance {
 
 /// Returns the whole periods of `used_ns` that are unaccounted, beyond what each thread may still
 /// owe: a period, and the time to the next scheduler tick.
-fn unseen_periods(used_ns: u64, shown_ns: u64, period_ns: u64, threads: u32) -> u64 {
-    let owed_ns = u64::from(threads.max(1)) * (period_ns + SCHEDULER_TICK_NS);
+fn unseen_periods(used_ns: u64, shown_ns: u64, period_ns: u64, threads: usize) -> u64 {
+    let owed_ns = threads.max(1) as u64 * (period_ns + SCHEDULER_TICK_NS);
     used_ns.saturating_sub(shown_ns.saturating_add(owed_ns)) / period_ns.max(1)
 }
 

@@ -64,7 +64,8 @@ impl WaitReader {
 
     /// Reads what a thread waits for in a call. `threads` is the number of threads of the process.
     pub(crate) fn read(&self, wait: &mut SleeperWait, tid: u32, call: Option<BlockingCall>, threads: usize) {
-        let read = call.map(|call| {
+        let earlier = wait.wait.as_ref().map(|known| known.call);
+        let read = call.map(|call| call.or_restarted(earlier)).map(|call| {
             let (object, is_file) = match call.reason() {
                 WaitReason::Poll => (self.describe_polled(wait, tid, &call), false),
                 _ if call.opened_path().is_some() => self.describe_opened(tid, &call),

@@ -43,13 +43,13 @@ impl Agent {
             other => decline_viewer(other, socket.viewer),
         }
         let balance = &self.balance;
-        let is_short = |ticker: &TimerEngine| balance.is_short(&ticker.engaged, ticker.threads.count().0);
+        let is_short = |ticker: &TimerEngine| balance.is_short(&ticker.engaged, ticker.threads.len());
         if self.ticker.look_after(now_ns, due, is_short) {
             let engaged = self.ticker.engaged.clone();
             // If there is no room now, the next account shows that nothing ticks.
             let _ = socket.write(|w| w.write_engaged(&engaged));
         }
-        self.pool.grow(self.ticker.threads.count().0 as usize);
+        self.pool.grow(self.ticker.threads.len());
         let account_is_due = now_ns - self.last_account_ns >= ACCOUNT_NS || self.has_other_access();
         let end = if due { self.inspect() } else { self.end_with_first_thread() };
         if account_is_due || end.is_some() {

@@ -8,7 +8,6 @@ use crate::agent::sampling::deferred::{DEFERRED, DeferredSamples};
 use crate::agent::sampling::ring::RawSample;
 use crate::agent::sampling::snapshots::SNAPSHOT;
 use crate::agent::sampling::{counters, deepest};
-use crate::agent::state;
 use crate::agent::thread::Agent;
 use crate::agent::timers::sleepers::{SleeperSample, WallTime};
 use crate::agent::unwind::walk::{self, WalkCache};
@@ -93,17 +92,17 @@ impl Agent {
         }
         let tid = if raw.tid == 0 { syscall::getpid() } else { raw.tid };
         let flags = raw.flags & !STALE;
-        let WallTime { ran_ns: weight_ns, delayed_ns } = if clock.is_memory() {
+        let WallTime { ran_ns: weight_ns, delayed_ns, stopped_ns } = if clock.is_memory() {
             self.allocations.report(raw.weight_ns);
-            WallTime { ran_ns: raw.weight_ns, delayed_ns: 0 }
+            WallTime { ran_ns: raw.weight_ns, ..WallTime::default() }
         } else {
             match self.ticker.weigh_ticks(tid, raw.weight_ns) {
                 0 if clock == Clock::Real => self.ticker.settle(tid),
-                weight_ns => WallTime { ran_ns: weight_ns + self.ticker.used_before(tid), delayed_ns: 0 },
+                weight_ns => WallTime { ran_ns: weight_ns + self.ticker.used_before(tid), ..WallTime::default() },
             }
         };
         if let Some(collector) = &mut self.collector {
-            collector.add_sample(tid, clock, flags, weight_ns + delayed_ns, stack);
+            collector.add_sample(tid, clock, flags, weight_ns + delayed_ns + stopped_ns, stack);
         }
         let flags = flags & !LEFT_OUT;
         let (allocation, age_ms) = match raw.detail {
@@ -127,10 +126,11 @@ impl Agent {
             let write = |socket: &mut Socket| socket.write(|w| w.write_function(function)).is_ok();
             write(socket) || socket.flush().is_ok() && write(socket)
         });
-        if delayed_ns > 0 {
-            counters::count_unhandled(1);
-            let waiting = Sample { flags: flags | flag::RUNNABLE, weight_ns: delayed_ns, ..sample.clone() };
-            self.send(socket, &waiting, stack);
+        for (state, weight_ns) in [(flag::RUNNABLE, delayed_ns), (flag::STOPPED, stopped_ns)] {
+            if weight_ns > 0 {
+                counters::count_unhandled(1);
+                self.send(socket, &Sample { flags: flags | state, weight_ns, ..sample.clone() }, stack);
+            }
         }
         // The last message of this record: the ring counts on it.
         let was_sent = self.send(socket, &sample, stack);
@@ -152,8 +152,9 @@ impl Agent {
         written
     }
 
-    /// Counts a wall tick, and sends the samples of threads that sleep.
-    pub(crate) fn wall(&mut self, socket: &mut Socket, now_ns: u64) {
+    /// Counts a wall tick, and sends the samples of threads that sleep. Before an end, it is the
+    /// `last` one.
+    pub(crate) fn wall(&mut self, socket: &mut Socket, now_ns: u64, last: bool) {
         let Agent { ticker, memory, sent, collector, functions, .. } = self;
         let snapshot = SNAPSHOT.load(Ordering::Acquire);
         if snapshot.is_null() {
@@ -161,8 +162,7 @@ impl Agent {
         }
         // SAFETY: this thread itself retires snapshots.
         let snapshot = unsafe { &*snapshot };
-        let last = state::EXITING.load(Ordering::Relaxed);
-        ticker.wall_tick(now_ns, last, snapshot, |SleeperSample { thread, weight_ns, is_repeated }| {
+        ticker.wall_tick(now_ns, last, snapshot, |SleeperSample { thread, weight_ns, is_repeated, is_stopped }| {
             let frames = &thread.last.frames;
             if let Some(collector) = collector {
                 collector.add_sample(thread.tid, Clock::Real, thread.last.flags, weight_ns, frames);
@@ -176,12 +176,16 @@ impl Agent {
                 // Many threads may fall asleep between two ticks, and there are few mailboxes.
                 deepest::drain(snapshot, |stack| socket.write(|w| w.write_deepest_stack(stack)).is_ok());
             }
-            let waits = if thread.wait.is_known() { flag::WAITS } else { 0 };
+            let state = match is_stopped {
+                true => flag::STOPPED,
+                false if thread.wait.is_known() => flag::WAITS,
+                false => 0,
+            };
             let repeat = if is_repeated { flag::REPEAT } else { 0 };
             let sample = Sample {
                 tid: thread.tid,
                 clock: Clock::Real,
-                flags: thread.last.flags & !LEFT_OUT | waits | repeat,
+                flags: thread.last.flags & !LEFT_OUT | state | repeat,
                 generation: thread.last.generation,
                 monotonic_ns: now_ns,
                 age_ms: 0,
@@ -193,9 +197,11 @@ impl Agent {
             let frames = functions.name_frames(interpreter::published(), frames, &mut named, |function| {
                 socket.write(|w| w.write_function(function)).is_ok()
             });
-            match socket.write(|w| w.write_sample(&sample, frames, memory)) {
-                Ok(()) => *sent += 1,
-                Err(_) => counters::count_lost_sample(LossCause::SocketFull, Clock::Real, weight_ns),
+            let mut write = |socket: &mut Socket| socket.write(|w| w.write_sample(&sample, frames, memory)).is_ok();
+            if write(socket) || socket.flush().is_ok() && write(socket) {
+                *sent += 1;
+            } else {
+                counters::count_lost_sample(LossCause::SocketFull, Clock::Real, weight_ns);
             }
         });
     }

@@ -1,7 +1,7 @@
 //! The engine in force: the timers that are armed for its clock, and their maintenance while they
 //! run.
 
-mod wall;
+pub(crate) mod wall;
 
 use crate::agent::os::{syscall, user_dispatch};
 use crate::agent::sampling::counters::{self, TimerConfig};
@@ -11,6 +11,7 @@ use crate::agent::state;
 use crate::agent::timers::interval_timer::{self, PausedTimer};
 use crate::agent::timers::new_threads;
 use crate::agent::timers::sleepers::SleeperFinder;
+use crate::agent::timers::stops::OwnSchedule;
 use crate::agent::timers::threads::Threads;
 use crate::agent::timers::timer::Timer;
 use core::sync::atomic::Ordering;
@@ -62,8 +63,12 @@ pub(crate) struct TimerEngine {
     /// Time between the last wall tick and the next, ns: half a period to one and a half, or more
     /// while the process rests.
     wall_interval_ns: u64,
+    /// The schedule of the agent thread, by which a stop of the process is noticed.
+    own_schedule: OwnSchedule,
     /// Number of wall ticks in a row before which no thread has run.
     rests: u32,
+    /// The thread of a crowd that the next wall tick looks at first.
+    next_look_at: u32,
     last_count_ns: u64,
     threads_then: u64,
     /// Time of the last search for threads because one had reported its start, ns.
@@ -97,7 +102,9 @@ impl TimerEngine {
             weighed_at_ns: 0,
             last_wall_ns: 0,
             wall_interval_ns: 0,
+            own_schedule: OwnSchedule::default(),
             rests: 0,
+            next_look_at: 0,
             last_count_ns: 0,
             threads_then: 0,
             searched_at_ns: 0,
@@ -208,7 +215,7 @@ impl TimerEngine {
     /// Stops the interval timer again after the agent thread has slept.
     pub(crate) fn hold(&mut self, ticks_flow: bool) {
         // If the only thread is running, no sleeping thread can be woken.
-        self.paused_timer.hold(ticks_flow && self.threads.count().0 <= 1);
+        self.paused_timer.hold(ticks_flow && self.threads.len() <= 1);
     }
 
     fn engage_threads(&mut self) -> Result<i32, EngineState> {
@@ -304,7 +311,7 @@ impl TimerEngine {
         // number at the next check.
         self.threads_then = self.threads.alive();
         if self.threads.scan(self.agent, names) {
-            stacks::provide(self.threads.count().0 as usize);
+            stacks::provide(self.threads.len());
             self.changed_at_ns = syscall::monotonic_ns();
         }
     }

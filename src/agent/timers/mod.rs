@@ -7,6 +7,7 @@ pub(crate) mod new_threads;
 pub(crate) mod phase;
 pub(crate) mod signal_handover;
 pub(crate) mod sleepers;
+pub(crate) mod stops;
 pub(crate) mod thread;
 pub(crate) mod threads;
 pub(crate) mod timer;

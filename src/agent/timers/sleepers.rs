@@ -20,6 +20,15 @@ pub(crate) struct SleeperSample<'a> {
     pub(crate) weight_ns: u64,
     /// Whether the thread has not run since its previous sample.
     pub(crate) is_repeated: bool,
+    /// Whether the process was stopped for that time.
+    pub(crate) is_stopped: bool,
+}
+
+impl SleeperSample<'_> {
+    /// Returns a sample of a thread that has slept on where it was found before, for a time, ns.
+    pub(super) fn again(thread: &mut Thread, weight_ns: u64) -> SleeperSample<'_> {
+        SleeperSample { thread, weight_ns, is_repeated: true, is_stopped: false }
+    }
 }
 
 /// The wall time of a thread that does not sleep.
@@ -29,6 +38,8 @@ pub(crate) struct WallTime {
     pub(crate) ran_ns: u64,
     /// Time waiting for a CPU, ns.
     pub(crate) delayed_ns: u64,
+    /// Time for which the process was stopped, ns.
+    pub(crate) stopped_ns: u64,
 }
 
 impl SleeperFinder {
@@ -46,12 +57,13 @@ impl SleeperFinder {
         (count, few): (usize, bool),
     ) -> bool {
         let (Some(before), Some(place)) = (schedule, thread.location(few)) else { return false };
+        let cpu_ns = thread.cpu_ns();
         let mut frames = [0; MAX_FRAMES];
         let found = self.walker.walk_sleeper(snapshot, thread.tid, place, &mut frames);
         self.waits.read(&mut thread.wait, thread.tid, place.call, count);
         // What was read is of one sleep only if the thread did not move meanwhile.
         let Some((depth, flags)) = found.filter(|_| thread.schedule(true) == Some(before)) else { return false };
-        thread.sleeping_since = Some(before);
+        thread.note_sleep(before, cpu_ns);
         thread.last.remember(flags, snapshot.generation(), &frames[..depth]);
         true
     }

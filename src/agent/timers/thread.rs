@@ -69,11 +69,20 @@ pub(crate) struct Thread {
     pub(crate) owed_ticks: u64,
     /// The part of that time for which it waited for a CPU, ns.
     pub(super) delayed_ns: u64,
+    /// Time for which the process was stopped while the thread ran, and that is in no sample, ns.
+    pub(super) stopped_ns: u64,
     /// The total of that when it was last read, ns.
     pub(super) known_delay_ns: Option<u64>,
     /// The scheduler's figures if the last wall tick found the thread asleep, with the stack in
     /// `last`. The thread has not run for as long as they stay the same.
     pub(crate) sleeping_since: Option<Schedule>,
+    /// CPU time of the thread then, ns, if it has a timer.
+    slept_at_ns: Option<u64>,
+    /// `CLOCK_MONOTONIC` time up to which wall ticks have counted its time, ns; 0 before the first.
+    pub(super) counted_to_ns: u64,
+    /// Number of looks in a row since which it has not run, and the time of the next one, ns.
+    pub(super) rests: u32,
+    pub(super) next_look_ns: u64,
     /// The stack on which the thread was last found asleep; empty before.
     pub(crate) last: SleeperStack,
     /// The wait in which it was last found.
@@ -107,8 +116,13 @@ impl Thread {
             owed_ns: 0,
             owed_ticks: 0,
             delayed_ns: 0,
+            stopped_ns: 0,
             known_delay_ns: None,
             sleeping_since: None,
+            slept_at_ns: None,
+            counted_to_ns: 0,
+            rests: 0,
+            next_look_ns: 0,
             last: SleeperStack::default(),
             wait: SleeperWait::default(),
             statistics: None,
@@ -176,6 +190,34 @@ impl Thread {
         Some(schedule)
     }
 
+    /// Whether the thread was found asleep before.
+    pub(super) fn was_found(&self) -> bool {
+        !self.last.frames.is_empty()
+    }
+
+    /// Returns the thread's CPU time, ns, if it has a timer. It costs a tenth of reading a file.
+    pub(super) fn cpu_ns(&self) -> Option<u64> {
+        self.timer.map(|_| syscall::clock_ns(self.clock)).filter(|&ns| ns > 0)
+    }
+
+    /// Returns the scheduler's figures of the last wall tick if that found the thread asleep and it
+    /// has not run since.
+    pub(super) fn unchanged_schedule(&self) -> Option<Schedule> {
+        self.sleeping_since.filter(|_| self.slept_at_ns.is_some() && self.cpu_ns() == self.slept_at_ns)
+    }
+
+    /// Returns for how much of an interval the thread was asleep where it was found before, ns, by
+    /// its CPU time; `None` if it was not asleep then.
+    pub(super) fn slept_by_clock_ns(&self, interval_ns: u64) -> Option<u64> {
+        let ran_ns = self.cpu_ns()?.saturating_sub(self.slept_at_ns?);
+        self.sleeping_since.map(|_| interval_ns.saturating_sub(ran_ns))
+    }
+
+    /// Notes that the thread sleeps, with the scheduler's figures and its CPU time.
+    pub(super) fn note_sleep(&mut self, schedule: Schedule, cpu_ns: Option<u64>) {
+        (self.sleeping_since, self.slept_at_ns) = (Some(schedule), cpu_ns);
+    }
+
     /// Returns where the thread sleeps, or `None` if it runs.
     pub(super) fn location(&mut self, keep_open: bool) -> Option<SleepLocation> {
         if self.location.is_none() {
@@ -224,6 +266,20 @@ impl Thread {
         self.timer.is_some()
     }
 
+    /// Notes that the process was stopped for a time since the last wall tick, ns. Returns the part
+    /// that has a sample now because the thread slept; otherwise its next one on a CPU has it.
+    pub(super) fn note_stop(&mut self, stopped_ns: u64) -> Option<u64> {
+        if stopped_ns == 0 {
+            return None;
+        }
+        self.counted_to_ns += stopped_ns;
+        if self.sleeping_since.is_some() {
+            return Some(stopped_ns);
+        }
+        self.stopped_ns += stopped_ns;
+        None
+    }
+
     /// Notes wall time for which the thread ran. The next tick of its timer carries it; without a
     /// timer it is lost.
     pub(super) fn owe(&mut self, ns: u64) {
@@ -233,6 +289,14 @@ impl Thread {
         } else {
             counters::count_unhandled(1);
             counters::count_loss(LossCause::NoTimer, 1, ns);
+        }
+    }
+
+    /// Notes wall time of an ended thread that waited for a look and was not found asleep before.
+    pub(super) fn lose_uncounted(&mut self) {
+        if self.counted_to_ns > 0 && self.sleeping_since.is_none() {
+            let ns = syscall::monotonic_ns().saturating_sub(self.counted_to_ns);
+            self.owe(ns / 2);
         }
     }
 

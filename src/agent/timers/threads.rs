@@ -63,8 +63,11 @@ impl Threads {
                 Err(_) => fresh.push(tid),
             }
         });
-        let before = self.list.len();
+        let (before, few) = (self.list.len(), self.are_few());
         for mut thread in self.list.extract_if(.., |thread| !thread.alive) {
+            if !few {
+                thread.lose_uncounted();
+            }
             thread.lose_owed();
             thread.timer.take().inspect(|timer| timer.delete());
             match thread.sleeping_since {
@@ -159,7 +162,7 @@ impl Threads {
     /// scheduler tick that finds the thread running. Among others that compete for the CPU, a
     /// thread may lose it before each of several.
     pub(crate) fn read_overdue(&mut self) {
-        let few = self.list.len() <= MAX_OPEN;
+        let few = self.are_few();
         for thread in &mut self.list {
             let is_overdue = few && thread.timer.is_some_and(Timer::is_overdue);
             thread.overdue_at_ns = if is_overdue { syscall::clock_ns(thread.clock) } else { 0 };
@@ -197,7 +200,8 @@ impl Threads {
             }
             thread.lose_owed();
             (thread.used_before_ns, thread.owed_ns, thread.owed_ticks, thread.sleeping_since) = (0, 0, 0, None);
-            (thread.delayed_ns, thread.known_delay_ns) = (0, None);
+            (thread.delayed_ns, thread.stopped_ns, thread.known_delay_ns) = (0, 0, None);
+            (thread.counted_to_ns, thread.rests, thread.next_look_ns) = (0, 0, 0);
         }
     }
 
@@ -235,10 +239,22 @@ impl Threads {
         self.list.iter().take(MAX_NAMES).fold(0, |all, thread| all | blocked(thread))
     }
 
-    /// Returns every thread, and whether there are few enough to keep their statistics open.
-    pub(crate) fn iter_mut(&mut self) -> (impl Iterator<Item = &mut Thread>, bool) {
-        let few = self.list.len() <= MAX_OPEN;
-        (self.list.iter_mut(), few)
+    /// Returns every thread, beginning with one.
+    pub(crate) fn iter_mut_from(&mut self, tid: u32) -> impl Iterator<Item = &mut Thread> {
+        let place = self.list.partition_point(|thread| thread.tid < tid);
+        let (before, after) = self.list.split_at_mut(place);
+        after.iter_mut().chain(before)
+    }
+
+    /// Returns whether there are few enough to keep their statistics open, and to look at each in
+    /// every wall tick.
+    pub(crate) fn are_few(&self) -> bool {
+        self.list.len() <= MAX_OPEN
+    }
+
+    /// Returns the number of threads.
+    pub(crate) fn len(&self) -> usize {
+        self.list.len()
     }
 
     /// Returns the number of threads, and the number of those that have a timer.

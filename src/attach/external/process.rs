@@ -21,6 +21,15 @@ use crate::link::wire::{Engine, LossCause};
 
 /// Number of ticks for which a thread that has run is looked at in each tick.
 const ACTIVE_TICKS: u64 = 16;
+/// Number of threads from which on a process is a crowd: what a tick does for all of them is
+/// limited.
+const CROWD: usize = 256;
+/// Maximum number of threads of a crowd that are looked at in a tick because they run.
+const CROWD_RUNNING: usize = 256;
+/// The same of those that sleep and have run, at some 30 µs each, most of it to open a file of
+/// `/proc` and to walk the stack; and while some have no sample yet.
+const CROWD_SLEEPING: usize = 12;
+const CROWD_FIRST: usize = 96;
 /// Missing CPU time for which sleeping threads are searched, ns.
 const GAP_NS: u64 = 50_000;
 /// Minimum time between two readings of the process's CPU time, in multiples of what the last one
@@ -82,6 +91,8 @@ pub(super) struct WatchedProcess {
     pub(super) listed: Vec<u32>,
     /// Threads that are looked at in each tick.
     active: Vec<u32>,
+    /// Number of threads that have no sample by the wall clock yet.
+    unsampled: usize,
     /// The sleeping thread that is looked at next.
     next_sleeper: u32,
     /// The thread that is looked at next where not all of them have events.
@@ -150,6 +161,7 @@ impl WatchedProcess {
             threads: BTreeMap::new(),
             listed: Vec::new(),
             active: Vec::new(),
+            unsampled: 0,
             next_sleeper: 0,
             next_in_turn: 0,
             base_ns: if scope == WatchScope::FromStart { 0 } else { cpu_ns },
@@ -292,10 +304,14 @@ impl WatchedProcess {
             } else if is_new && let Ok(stat) = ProcStat::of_thread(self.pid, tid) {
                 // Its first sample has all its wall-clock time, too.
                 thread.wall_ns = started_ns(stat.start_ticks).min(now_ns);
+            } else {
+                // It was there before, and a crowd is not listed at once.
+                thread.wall_ns = self.began_ns.min(now_ns);
             }
+            self.unsampled += 1;
             self.threads.insert(tid, thread);
             self.listed.push(tid);
-            self.active.push(tid);
+            self.activate(tid);
             events.push_back((self.image, TracerEvent::Thread { tid }));
         }
     }
@@ -314,13 +330,64 @@ impl WatchedProcess {
         (self.cpu_ns - self.base_ns.min(self.cpu_ns)).saturating_sub(self.accounted_ns)
     }
 
-    /// Returns the threads to look at in each tick: those that run, or have run lately.
+    /// Whether it has so many threads that what a tick does for them is limited.
+    pub(super) fn is_crowd(&self) -> bool {
+        self.threads.len() > CROWD
+    }
+
+    /// Returns the threads to look at in this tick: those that run, or have run lately. Of a crowd,
+    /// those that sleep are looked at once after they have run, and wait for their turn.
     pub(super) fn active_threads(&mut self, tick: u64) -> Vec<u32> {
-        let threads = &self.threads;
+        let is_crowd = self.is_crowd();
+        let threads = &mut self.threads;
         self.active.retain(|tid| {
-            threads.get(tid).is_some_and(|thread| !thread.is_asleep || thread.ran_at + ACTIVE_TICKS > tick)
+            let Some(thread) = threads.get_mut(tid) else { return false };
+            let is_recent = match is_crowd {
+                true => !thread.is_stack_known,
+                false => thread.ran_at + ACTIVE_TICKS > tick,
+            };
+            thread.is_active = !thread.is_asleep || is_recent;
+            thread.is_active
         });
-        self.active.clone()
+        if !is_crowd {
+            return self.active.clone();
+        }
+        let is_asleep = |tid: &u32| threads.get(tid).is_some_and(|thread| thread.is_asleep);
+        let (mut sleeping, mut running): (Vec<u32>, Vec<u32>) = self.active.iter().partition(|tid| is_asleep(tid));
+        let turns = if self.unsampled > 0 { CROWD_FIRST } else { CROWD_SLEEPING }.min(sleeping.len());
+        let runs = CROWD_RUNNING.min(running.len());
+        let chosen = [&running[..runs], &sleeping[..turns]].concat();
+        running.rotate_left(runs);
+        sleeping.rotate_left(turns);
+        self.active = [running, sleeping].concat();
+        chosen
+    }
+
+    /// Notes that a thread has a sample by the wall clock.
+    pub(super) fn note_sampled(&mut self, tid: u32) {
+        if let Some(thread) = self.threads.get_mut(&tid)
+            && !std::mem::replace(&mut thread.is_sampled, true)
+        {
+            self.unsampled = self.unsampled.saturating_sub(1);
+        }
+    }
+
+    /// Takes the wall-clock time of threads that is in no sample when the process ends, or is no
+    /// longer watched: for samples of those that sleep, with their weights, ns. The rest is lost.
+    pub(super) fn take_last_sleeps(&mut self, now_ns: u64, period_ns: u64) -> Vec<(u32, u64)> {
+        let mut sleeps = Vec::new();
+        let mut lost_ns = 0;
+        for (&tid, thread) in &mut self.threads {
+            let weight_ns = now_ns.saturating_sub(std::mem::replace(&mut thread.wall_ns, now_ns));
+            match thread.is_asleep && thread.is_sampled {
+                true => sleeps.push((tid, weight_ns)),
+                // One that runs has less than that in no sample.
+                false if weight_ns > 2 * period_ns => lost_ns += weight_ns,
+                false => {}
+            }
+        }
+        self.lose(LossCause::NotReady, lost_ns);
+        sleeps
     }
 
     /// Returns the children of threads that run, or have run lately.
@@ -329,9 +396,13 @@ impl WatchedProcess {
     }
 
     /// Returns sleeping threads to look at once the active ones were looked at: `count` of them in
-    /// turn, and more while CPU time is missing.
-    pub(super) fn sleeping_threads(&mut self, count: usize) -> Vec<u32> {
-        self.is_searching = !self.has_events() && self.missing_ns() > GAP_NS;
+    /// turn, and more while CPU time is missing. Those of a crowd all have their turn by the wall
+    /// clock, within a second.
+    pub(super) fn sleeping_threads(&mut self, count: usize, period_ns: u64) -> Vec<u32> {
+        let all_in_turn = count > 0 && self.is_crowd();
+        let per_tick = (self.threads.len() as u64 * period_ns).div_ceil(1_000_000_000) as usize;
+        let count = if all_in_turn { count.max(per_tick) } else { count };
+        self.is_searching = !self.has_events() && !all_in_turn && self.missing_ns() > GAP_NS;
         let all = self.threads.len();
         let part = if self.is_searching { all.div_ceil(SEARCH_PARTS).max(SEARCH_PARTS) } else { 0 };
         if !self.is_searching {
@@ -382,10 +453,8 @@ impl WatchedProcess {
             self.accounted_ns += used_ns;
         }
         if has_run {
-            if thread.ran_at + ACTIVE_TICKS <= tick && !self.active.contains(&tid) {
-                self.active.push(tid);
-            }
             (thread.ran_at, thread.ran_ns) = (tick, monotonic_ns());
+            self.activate(tid);
         }
         if is_lost {
             self.lose(LossCause::NoTimer, used_ns);
@@ -393,11 +462,21 @@ impl WatchedProcess {
         Some(has_run)
     }
 
+    /// Has a thread looked at in the next ticks.
+    pub(super) fn activate(&mut self, tid: u32) {
+        if let Some(thread) = self.threads.get_mut(&tid)
+            && !std::mem::replace(&mut thread.is_active, true)
+        {
+            self.active.push(tid);
+        }
+    }
+
     /// Removes a thread that has ended. What it had used since its last sample is unaccounted.
     pub(super) fn remove_thread(&mut self, tid: u32) {
         if let Some(thread) = self.threads.remove(&tid) {
             // Another one may have begun, so that their number is the same.
             self.thread_count = 0;
+            self.unsampled = self.unsampled.saturating_sub(usize::from(!thread.is_sampled));
             self.lose(LossCause::Unaccounted, thread.unsampled_ns);
         }
     }

@@ -77,6 +77,10 @@ pub(super) struct WatchedThread {
     pub(super) is_asleep: bool,
     /// Whether the walker knows the stack on which it sleeps.
     pub(super) is_stack_known: bool,
+    /// Whether it is among those that are looked at in each tick.
+    pub(super) is_active: bool,
+    /// Whether it has a sample by the wall clock.
+    pub(super) is_sampled: bool,
     /// Number of the last tick at which it had run, and its time, ns.
     pub(super) ran_at: u64,
     pub(super) ran_ns: u64,
@@ -119,6 +123,8 @@ impl WatchedThread {
             system_ticks: is_new.then_some(0),
             is_asleep: false,
             is_stack_known: false,
+            is_active: false,
+            is_sampled: false,
             ran_at: tick,
             ran_ns: now_ns,
             stop_request: None,

@@ -11,9 +11,9 @@ mod kernel_samples;
 mod looks;
 
 use std::collections::{HashMap, HashSet, VecDeque};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use crossbeam_channel::{Receiver, Sender, TryRecvError, TrySendError};
+use crossbeam_channel::{Receiver, SendTimeoutError, Sender, TryRecvError, TrySendError};
 
 use super::arch::{self, RED_ZONE, StoppedRegisters};
 use super::children::{ChildSchedule, SEARCH_NS};
@@ -39,6 +39,8 @@ const MAX_WAIT: Duration = Duration::from_nanos(SEARCH_NS);
 const MAX_STOP_WAIT: Duration = Duration::from_millis(5);
 /// Maximum time for stops that are under way when the tracer ends.
 const LAST_STOPS: Duration = Duration::from_secs(10);
+/// Maximum time for the last messages.
+const LAST_MESSAGES: Duration = Duration::from_secs(1);
 /// The time that a thread is taken to stand still before its stop is noticed, ns, at most.
 const NOTICE_NS: u64 = 20_000;
 /// Minimum time between two ticks, in multiples of the CPU time that the last one took: this
@@ -213,7 +215,7 @@ impl Tracer {
         }
         let pids: Vec<u32> = self.processes.keys().copied().collect();
         pids.into_iter().for_each(|pid| self.end_image(pid));
-        self.flush();
+        self.flush_within(LAST_MESSAGES);
     }
 
     /// Reads commands and requests. Returns whether the viewer is still there.
@@ -398,6 +400,9 @@ impl Tracer {
     /// Ends an image, and accounts for what was not sampled.
     fn end_image(&mut self, pid: u32) {
         self.carry_balance(pid);
+        if self.config.clock == Clock::Real {
+            self.sample_last_sleeps(pid);
+        }
         if let Some(process) = self.processes.get_mut(&pid) {
             if self.config.clock == Clock::Prof {
                 process.close();
@@ -587,6 +592,20 @@ impl Tracer {
         let kernel = Vec::new();
         let sample = UnwalkedSample { tid, clock, weight_ns, monotonic_ns: now_ns, stack, kernel, state };
         self.outbox.push_back((image, TracerEvent::Sample(sample)));
+    }
+
+    /// Sends events, and waits for the walker where it has no room. No thread may stand still.
+    fn flush_within(&mut self, longest: Duration) {
+        let until = Instant::now() + longest;
+        while self.asked.is_empty()
+            && let Some(event) = self.outbox.pop_front()
+        {
+            if let Err(SendTimeoutError::Timeout(event)) = self.links.events.send_deadline(event, until) {
+                self.outbox.push_front(event);
+                break;
+            }
+        }
+        self.flush();
     }
 
     /// Sends events as far as the walker has room. Samples that find none are lost.

@@ -36,13 +36,21 @@ impl ProcessWaits {
         Wait { tid, call, holder: self.holder(tid, &call), is_file, object }
     }
 
+    /// Whether a thread is stopped, by a signal, a debugger or the freezer.
+    pub(super) fn is_stopped(&self, tid: u32) -> bool {
+        BlockingCall::is_stop(&self.kernel_function(tid))
+    }
+
+    /// Reads the function of the kernel in which a thread waits. /proc/PID/wchan
+    fn kernel_function(&self, tid: u32) -> Vec<u8> {
+        fs::read(format!("/proc/{}/task/{tid}/wchan", self.pid)).unwrap_or_default()
+    }
+
     /// Describes what a thread opens. The file system, which may hang, is not asked.
-    /// /proc/PID/wchan
     fn describe_opened(&self, tid: u32, call: &BlockingCall) -> (Vec<u8>, bool) {
         let mut path = [0; MAX_OBJECT - 8];
         let length = call.opened_path().map_or(0, |address| ptrace::read_memory(self.pid, address, &mut path));
-        let function = fs::read(format!("/proc/{}/task/{tid}/wchan", self.pid)).unwrap_or_default();
-        BlockingCall::describe_opened(&path[..length], &function)
+        BlockingCall::describe_opened(&path[..length], &self.kernel_function(tid))
     }
 
     /// The file behind a descriptor of a thread, and whether it is a regular one.

@@ -62,6 +62,8 @@ struct LastStack {
     is_agents: bool,
     /// The wait of the thread there, as the viewer knows it.
     wait: Option<Wait<Vec<u8>>>,
+    /// Whether its process is stopped.
+    is_stopped: bool,
 }
 
 /// A process image and its connection.
@@ -429,8 +431,17 @@ impl Image {
     /// Sends what the thread of a sample waits for, if that is news.
     fn send_wait(&mut self, raw: &UnwalkedSample) -> std::io::Result<()> {
         let Some(last) = self.threads.get_mut(&raw.tid) else { return Ok(()) };
+        let is_asleep = matches!(raw.state, SampledState::Asleep(_));
+        if !matches!(raw.stack, SampledStack::Repeated) {
+            last.is_stopped = is_asleep && self.waits.is_stopped(raw.tid);
+        }
         let wait = match (&raw.stack, raw.state, &last.wait) {
-            (SampledStack::Copied(..), SampledState::Asleep(Some(call)), _) => Some(self.waits.read(raw.tid, call)),
+            // What goes on after a stop is what was before it.
+            _ if last.is_stopped => return Ok(()),
+            (SampledStack::Copied(..), SampledState::Asleep(Some(call)), known) => {
+                let call = call.or_restarted(known.as_ref().map(|wait| wait.call));
+                Some(self.waits.read(raw.tid, call))
+            }
             (SampledStack::Copied(..) | SampledStack::Kernel, ..) => None,
             // The lock may have been handed on.
             (SampledStack::Repeated, _, Some(known)) if known.call.holder_words().is_some() => {
@@ -457,6 +468,7 @@ impl Image {
         };
         let state = match raw.state {
             SampledState::Runnable => flag::RUNNABLE,
+            SampledState::Asleep(_) if last.is_stopped => flag::STOPPED,
             SampledState::Asleep(_) if last.wait.is_some() => flag::WAITS,
             SampledState::Asleep(_) | SampledState::Running | SampledState::BeforeCall => 0,
         };

@@ -50,11 +50,13 @@ pub enum WaitReason {
     Other,
     /// A CPU.
     Runnable,
+    /// A signal to continue: its process was stopped by one, by a debugger or by the freezer.
+    Stopped,
 }
 
 impl WaitReason {
     /// All reasons with their words, in the order of their declaration.
-    const TABLE: [(WaitReason, &'static str); 21] = [
+    const TABLE: [(WaitReason, &'static str); 22] = [
         (WaitReason::Lock, "lock"),
         (WaitReason::Condvar, "condvar"),
         (WaitReason::RwLock, "rwlock"),
@@ -76,6 +78,7 @@ impl WaitReason {
         (WaitReason::Memory, "memory"),
         (WaitReason::Other, "other"),
         (WaitReason::Runnable, "runnable"),
+        (WaitReason::Stopped, "stopped"),
     ];
 
     /// The word for a reason.
@@ -190,6 +193,10 @@ const OPEN: u32 = 2;
 const OPENAT: u32 = 257;
 const ACCESS_MODE: u64 = 3;
 const WRITE_ONLY: u64 = 1;
+/// The number of restart_syscall(2), by which a call goes on that a stop has interrupted.
+const RESTART: u32 = 219;
+/// The functions of the kernel in which threads are stopped. /proc/PID/wchan
+const STOPS: [&[u8]; 5] = [b"do_signal_stop", b"ptrace_stop", b"do_freezer_trap", b"__refrigerator", b"get_signal"];
 /// The function of the kernel in which a thread waits for the other end of a pipe that it opens.
 /// /proc/PID/wchan
 const WAITS_FOR_PARTNER: &[u8] = b"wait_for_partner";
@@ -224,6 +231,16 @@ pub struct BlockingCall {
 }
 
 impl BlockingCall {
+    /// Returns the call that goes on, if this is one that makes an earlier one go on after a stop.
+    pub fn or_restarted(self, earlier: Option<BlockingCall>) -> BlockingCall {
+        earlier.filter(|_| self.number == Some(RESTART)).unwrap_or(self)
+    }
+
+    /// Returns whether threads are stopped that wait in this function of the kernel.
+    pub fn is_stop(function: &[u8]) -> bool {
+        STOPS.contains(&function)
+    }
+
     /// Parses a line of `/proc/PID/task/TID/syscall`: `NUMBER ARGUMENTS… SP PC`, or `-1 SP PC`
     /// outside of a system call. Returns `None` for a thread that runs, and for anything else.
     pub fn parse(line: &[u8]) -> Option<BlockingCall> {

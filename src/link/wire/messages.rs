@@ -146,6 +146,8 @@ pub mod flag {
     pub const WAITS: u32 = 16;
     /// The thread waited for a CPU, about where it ran then.
     pub const RUNNABLE: u32 = 32;
+    /// The thread's process was stopped, by a signal, a debugger or the freezer.
+    pub const STOPPED: u32 = 64;
 }
 
 /// An address on a stack and its kind. A return address lies after the call it belongs to.

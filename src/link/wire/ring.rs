@@ -57,6 +57,10 @@ pub mod word {
     pub const TAIL: usize = 16;
     /// `CLOCK_MONOTONIC` when the agent last drained the ring, ns.
     pub const DRAINED_NS: usize = 17;
+    /// Number of threads of a crowd whose wall-clock time is counted.
+    pub const WALL_THREADS: usize = 18;
+    /// Sum of the times up to which it is counted, ns, wrapping.
+    pub const WALL_COUNTED_NS: usize = 19;
     /// Number of ticks.
     pub const TICKS: usize = 24;
     /// Number of frames walked.
@@ -91,6 +95,8 @@ pub mod word {
 
 const _: () = assert!(RING_WORDS.is_power_of_two() && word::CONFIGS + EPOCHS <= word::RULES);
 const _: () = assert!(LossCause::ALL.len() <= word::LOST_NS - word::LOST_TICKS);
+/// Maximum time for which a thread's wall-clock time was not counted when its process is killed, ns.
+const LONGEST_UNCOUNTED_NS: u64 = 60_000_000_000;
 const _: () = assert!(MIN_RING_WORDS.is_power_of_two() && RECORD_WORDS + MAX_FRAMES <= MIN_RING_WORDS / 16);
 
 /// Number of buckets of [`word::CYCLES`].
@@ -179,14 +185,14 @@ pub struct RecoveredRing {
 
 /// Reads the ring of a process that has ended. `received` is the number of samples that arrived
 /// over the socket, `counters` are the last ones, `pid` is the process id in the target's
-/// namespace, and `generation` is the last one announced. Returns `None` if the bytes are not a
-/// ring.
+/// namespace, and `generation` is the last one announced. `now_ns` is the time of
+/// `CLOCK_MONOTONIC`, ns. Returns `None` if the bytes are not a ring.
 pub fn recover(
     bytes: &[u8],
     received: u32,
     counters: &AgentCounters,
-    pid: u32,
-    generation: u32,
+    (pid, generation): (u32, u32),
+    now_ns: u64,
 ) -> Option<RecoveredRing> {
     let words = RingWords::new(bytes)?;
     let mut recovered = RecoveredRing { counters: counters.clone(), ..RecoveredRing::default() };
@@ -215,6 +221,7 @@ pub fn recover(
         recovered.freed.extend((0..64).filter(is_ended).map(|bit| ((index * 64 + bit) as u32, 0)));
     }
     recovered.update_counters(&words, received);
+    recovered.lose_uncounted(&words, now_ns);
     Some(recovered)
 }
 
@@ -234,6 +241,25 @@ impl RecoveredRing {
         if let Some((last, _)) = self.samples.last() {
             let weight = missing.saturating_mul(last.weight_ns);
             counters.add_lost_weight(LossCause::NotReady, last.clock, weight);
+        }
+    }
+}
+
+impl RecoveredRing {
+    /// Counts wall-clock time of a crowd as lost that the agent did not come to count.
+    fn lose_uncounted(&mut self, words: &RingWords<'_>, now_ns: u64) {
+        let drained_ns = words.header(word::DRAINED_NS);
+        // The clock of a process in another time namespace differs.
+        let is_own_clock = now_ns.abs_diff(drained_ns) < LONGEST_UNCOUNTED_NS;
+        let end_ns = if is_own_clock { now_ns.max(drained_ns) } else { drained_ns };
+        let threads = words.header(word::WALL_THREADS).min(1 << 22);
+        let uncounted_ns = threads.wrapping_mul(end_ns).wrapping_sub(words.header(word::WALL_COUNTED_NS));
+        if threads > 0 && uncounted_ns <= threads * LONGEST_UNCOUNTED_NS {
+            let counters = &mut self.counters;
+            counters.ticks = counters.ticks.saturating_add(threads);
+            let lost_ticks = &mut counters.lost_ticks[LossCause::NotReady as usize];
+            *lost_ticks = lost_ticks.saturating_add(threads);
+            counters.add_lost_weight(LossCause::NotReady, Clock::Real, uncounted_ns);
         }
     }
 }
@@ -339,7 +365,7 @@ mod tests {
     #[test]
     fn samples_that_were_not_received_are_recovered_once() {
         let counters = AgentCounters { ticks: 9, sent: 7, agent_cpu_ns: 5, ..AgentCounters::default() };
-        let before = recover(&ring(), 6, &counters, 40, 9).expect("a ring");
+        let before = recover(&ring(), 6, &counters, (40, 9), 0).expect("a ring");
         assert_eq!(before.samples.len(), 2);
         let (sample, frames) = &before.samples[0];
         assert_eq!((sample.tid, sample.clock, sample.weight_ns, sample.generation), (41, Clock::Prof, 10_000_000, 2));
@@ -348,7 +374,7 @@ mod tests {
             [FrameAddress::Instruction(0x8_0000), FrameAddress::Return(0x10_0000)].map(FrameAddress::pack)
         );
         assert_eq!(before.freed, [(5, 1 << 31), (128, 0), (143, 0), (ALLOCATIONS as u32 - 1, 0)]);
-        let after = recover(&ring(), 7, &counters, 40, 9).expect("a ring");
+        let after = recover(&ring(), 7, &counters, (40, 9), 0).expect("a ring");
         assert_eq!(after.samples, before.samples[1..]);
         let (sample, _) = &after.samples[0];
         assert_eq!((sample.clock, sample.weight_ns, sample.generation), (Clock::Real, 20_000_000, 9));
@@ -368,15 +394,39 @@ mod tests {
         let mut set = |index: usize, value: u64| ring[8 * index..8 * index + 8].copy_from_slice(&value.to_le_bytes());
         set(word::CONFIGS + 4, 1000 << 2 | Clock::Alloc as u64);
         set(word::LOST_BYTES + LossCause::RingFull as usize, 700);
-        let counters = recover(&ring, 7, &AgentCounters::default(), 40, 9).expect("a ring").counters;
+        let counters = recover(&ring, 7, &AgentCounters::default(), (40, 9), 0).expect("a ring").counters;
         let lost = [LossCause::RingFull, LossCause::NotReady].map(|cause| counters.lost_bytes[cause as usize]);
         assert_eq!((lost, counters.lost_ns), ([700, 3000], [0; LossCause::ALL.len()]));
+    }
+
+    /// Regression test: when a process of thousands of threads was killed, their last time was lost
+    /// in silence.
+    #[test]
+    fn the_time_that_was_not_counted_is_lost() {
+        const S: u64 = 1_000_000_000;
+        let lost = |threads, counted_ns, now_ns| {
+            let mut ring = ring();
+            let mut set =
+                |index: usize, value: u64| ring[8 * index..8 * index + 8].copy_from_slice(&u64::to_le_bytes(value));
+            set(word::DRAINED_NS, 100 * S);
+            set(word::WALL_THREADS, threads);
+            set(word::WALL_COUNTED_NS, counted_ns);
+            let counters = recover(&ring, 7, &AgentCounters::default(), (40, 9), now_ns).expect("a ring").counters;
+            let cause = LossCause::NotReady as usize;
+            // Three ticks of 20 ms were in flight.
+            (counters.lost_ticks[cause] - 3, counters.lost_ns[cause] - 60_000_000)
+        };
+        assert_eq!(lost(3, (98 + 99 + 100) * S, 101 * S), (3, 6 * S));
+        assert_eq!(lost(3, (98 + 99 + 100) * S, 5 * S), (3, 3 * S), "another clock");
+        assert_eq!(lost(0, 0, 101 * S), (0, 0), "no crowd");
+        assert_eq!(lost(u64::MAX, 7, 101 * S), (0, 0));
+        assert_eq!(lost(3, 500 * S, 101 * S), (0, 0));
     }
 
     #[test]
     fn the_file_length_gives_the_size_of_the_circle() {
         let read =
-            |bytes: &[u8]| recover(bytes, 6, &AgentCounters::default(), 40, 9).map(|recovered| recovered.samples);
+            |bytes: &[u8]| recover(bytes, 6, &AgentCounters::default(), (40, 9), 0).map(|recovered| recovered.samples);
         let largest = read(&ring());
         assert_eq!(largest.as_ref().map(Vec::len), Some(2));
         for circle in [MIN_RING_WORDS, 4 * MIN_RING_WORDS] {
@@ -395,8 +445,8 @@ mod tests {
     #[test]
     fn other_bytes_are_not_a_ring() {
         let ring = ring();
-        assert!(recover(&ring[..ring.len() - 1], 0, &AgentCounters::default(), 1, 1).is_none());
-        assert!(recover(&alloc::vec![0; RING_BYTES], 0, &AgentCounters::default(), 1, 1).is_none());
+        assert!(recover(&ring[..ring.len() - 1], 0, &AgentCounters::default(), (1, 1), 0).is_none());
+        assert!(recover(&alloc::vec![0; RING_BYTES], 0, &AgentCounters::default(), (1, 1), 0).is_none());
     }
 
     proptest! {
@@ -418,7 +468,7 @@ mod tests {
             for (index, &value) in records.iter().enumerate() {
                 write(HEADER_WORDS + (tail as usize + index) % RING_WORDS, value);
             }
-            if let Some(recovered) = recover(&bytes, received, &AgentCounters::default(), 1, 1) {
+            if let Some(recovered) = recover(&bytes, received, &AgentCounters::default(), (1, 1), 0) {
                 prop_assert!(recovered.samples.len() <= RING_WORDS / RECORD_WORDS);
                 prop_assert!(recovered.samples.iter().all(|(_, frames)| frames.len() <= MAX_FRAMES));
             }

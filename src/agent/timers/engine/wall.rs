@@ -3,13 +3,20 @@
 //! While no thread of the process runs, its threads sleep on where they were found, and the ticks
 //! come less often: the agent thread of an idle process hardly wakes. The first tick after such a
 //! rest learns from the scheduler for how long a thread slept on, and has a sample for that.
+//!
+//! In a crowd, each thread rests by itself: one that has not run is looked at less and less often,
+//! and its next sample stands for all the time since. Looks that cost more than reading a clock
+//! have a budget of CPU time; threads that have to wait for their look lose nothing.
 
+use crate::agent::os::syscall;
 use crate::agent::sampling::counters;
-use crate::agent::timers::engine::{TimerEngine, next_random};
+use crate::agent::timers::engine::{COUNT_EVERY_NS, TimerEngine, next_random};
 use crate::agent::timers::sleepers::{SleeperSample, WallTime};
 use crate::agent::timers::thread::Thread;
 use crate::agent::unwind::modules::Snapshot;
+use crate::link::wire::ring::word;
 use crate::link::wire::{Clock, Engine, EngineState, LossCause, Schedule};
+use core::sync::atomic::Ordering;
 
 /// The average time between two ticks of a process that rests, ns, at most.
 const LONGEST_REST_NS: u64 = 40_000_000;
@@ -20,13 +27,75 @@ fn average_interval_ns(period_ns: u64, rests: u32) -> u64 {
     (period_ns << rests.min(8)).min(LONGEST_REST_NS).max(period_ns)
 }
 
-/// The time since the last wall tick.
+/// The longest average time between two looks at a sleeping thread of a crowd, ns: for each thread
+/// of the crowd, and in all.
+const REST_PER_THREAD_NS: u64 = 200_000;
+const LONGEST_REST_IN_CROWD_NS: u64 = 1_000_000_000;
+/// Looks at threads of a crowd that have run take at most this part of the time, and the first ones
+/// at each thread, without which nothing of it is shown, this one.
+const LOOKS_PART: u64 = 40;
+const FIRST_LOOKS_PART: u64 = 4;
+/// Maximum time of which they may take their part, ns.
+const MAX_COLLECTED_NS: u64 = 100_000_000;
+
+/// Returns the average time to the next look at a thread of a crowd, ns, after so many of them in a
+/// row since which it has not run.
+fn rest_in_crowd_ns(period_ns: u64, rests: u32, threads: usize) -> u64 {
+    let longest_ns = (threads as u64 * REST_PER_THREAD_NS).clamp(LONGEST_REST_NS, LONGEST_REST_IN_CROWD_NS);
+    (period_ns << (2 * rests).min(20)).min(longest_ns).max(period_ns)
+}
+
+/// The CPU time that the looks of one tick at threads of a crowd may take: at those that were found
+/// asleep before, and at others.
+struct LookBudget {
+    begun_ns: u64,
+    limits_ns: [u64; 2],
+    /// The first threads for which it did not suffice. Later ones are not looked at.
+    refused: [Option<u32>; 2],
+}
+
+impl LookBudget {
+    /// Returns the budget of a tick, ns after the one before.
+    fn after(passed_ns: u64) -> LookBudget {
+        let passed_ns = passed_ns.min(MAX_COLLECTED_NS);
+        let limits_ns = [LOOKS_PART, FIRST_LOOKS_PART].map(|part| passed_ns / part);
+        LookBudget { begun_ns: Self::spent_ns(), limits_ns, refused: [None; 2] }
+    }
+
+    fn spent_ns() -> u64 {
+        syscall::clock_ns(libc::CLOCK_THREAD_CPUTIME_ID)
+    }
+
+    /// Whether it may suffice for a look at a thread.
+    fn is_left(&self, thread: &Thread) -> bool {
+        self.refused[usize::from(!thread.was_found())].is_none()
+    }
+
+    /// Whether it suffices for a look at a thread that is not known to sleep on.
+    fn allows(&mut self, thread: &Thread) -> bool {
+        let kind = usize::from(!thread.was_found());
+        let is_allowed = Self::spent_ns() - self.begun_ns < self.limits_ns[kind];
+        if !is_allowed {
+            self.refused[kind] = Some(thread.tid);
+        }
+        is_allowed
+    }
+
+    /// Returns the thread that the next tick looks at first, if this one has not looked at all.
+    fn next(&self) -> Option<u32> {
+        let [asleep, other] = self.refused;
+        asleep.or(other)
+    }
+}
+
+/// The time since a thread was last looked at.
 struct WallInterval {
     /// Its length, ns.
     ns: u64,
     /// The period of sampling, ns.
     period_ns: u64,
-    /// Whether the process rested: no thread had run before the last tick.
+    /// Whether the thread rested: it had not run before the last look, nor, outside of a crowd, had
+    /// any other.
     is_rest: bool,
     /// Whether the process exits.
     last: bool,
@@ -34,10 +103,10 @@ struct WallInterval {
 
 impl WallInterval {
     /// Returns for how long a thread slept on that has ended since, ns. Nobody knows when: on
-    /// average, it was in the middle of the interval. When the process exits, its threads have just
-    /// ended.
+    /// average, it was in the middle of the interval, or of the time since threads were counted.
+    /// When the process exits, its threads have just ended.
     fn until_end_ns(&self) -> u64 {
-        if self.last { self.ns } else { self.ns / 2 }
+        if self.last { self.ns } else { self.ns - self.ns.min(COUNT_EVERY_NS) / 2 }
     }
 
     /// Returns how much of it counts for a thread of which nothing was known at its start, ns.
@@ -75,8 +144,8 @@ impl TimerEngine {
     /// sleep by the time the signal arrives, and its wait would end early. A thread that has ended
     /// since it was found asleep has a last sample.
     ///
-    /// When the process exits, a rest ends with the `last` tick, which takes no thread for asleep
-    /// that waits for the agent.
+    /// When the process exits, or another clock follows, a rest ends with the `last` tick, which
+    /// takes no thread for asleep that waits for the agent.
     pub(crate) fn wall_tick(
         &mut self,
         now_ns: u64,
@@ -84,30 +153,65 @@ impl TimerEngine {
         snapshot: &Snapshot,
         mut repeat: impl FnMut(SleeperSample<'_>),
     ) {
-        let last = last && self.rests > 0;
+        let few = self.threads.are_few();
+        let last = last && (self.rests > 0 || !few);
         match self.until_wall_tick(now_ns) {
             Some(0) => {}
             Some(_) if last => {}
             _ => return,
         }
         let period_ns = self.engaged.period_ns;
-        let interval = WallInterval { ns: now_ns - self.last_wall_ns, period_ns, is_rest: self.rests > 0, last };
-        self.last_wall_ns = now_ns;
+        let since_ns = core::mem::replace(&mut self.last_wall_ns, now_ns);
+        let late_ns = (now_ns - since_ns).saturating_sub(self.wall_interval_ns);
+        let stopped_ns = self.own_schedule.stopped_ns(late_ns);
+        let has_rested = self.rests > 0;
+        let interval_of = |thread: &Thread| WallInterval {
+            ns: now_ns.saturating_sub(thread.counted_to_ns),
+            period_ns,
+            is_rest: has_rested || !few && thread.rests > 0,
+            last,
+        };
         let mut rests = true;
         let Some(sleepers) = &mut self.sleepers else { return };
-        let count = self.threads.count().0 as usize;
-        let mut sample = |thread: &mut Thread, weight_ns, is_repeated| {
+        let count = self.threads.len();
+        let mut send = |sample: SleeperSample<'_>| {
             counters::count_unhandled(1);
-            repeat(SleeperSample { thread, weight_ns, is_repeated });
+            repeat(sample);
         };
-        self.threads.sample_ended(|thread| sample(thread, interval.until_end_ns(), true));
-        let (mut known, (threads, few)) = (0, self.threads.iter_mut());
-        for thread in threads {
-            let schedule = thread.schedule(few);
+        self.threads.sample_ended(|thread| send(SleeperSample::again(thread, interval_of(thread).until_end_ns())));
+        let mut budget = LookBudget::after(now_ns - since_ns);
+        let (mut known, mut counted_ns) = (0, 0_u64);
+        for thread in self.threads.iter_mut_from(self.next_look_at) {
+            if thread.counted_to_ns == 0 {
+                thread.counted_to_ns = since_ns;
+            }
+            if let Some(weight_ns) = thread.note_stop(stopped_ns) {
+                send(SleeperSample { thread, weight_ns, is_repeated: true, is_stopped: true });
+            }
+            let interval = interval_of(thread);
+            if last && !few {
+                match thread.slept_by_clock_ns(interval.ns) {
+                    Some(slept_ns) => send(SleeperSample::again(thread, slept_ns)),
+                    None => lose(1, interval.ns),
+                }
+                thread.counted_to_ns = now_ns;
+                continue;
+            }
+            let is_due = few || thread.next_look_ns <= now_ns;
+            let has_turn = is_due && budget.is_left(thread);
+            let unchanged = if has_turn { thread.unchanged_schedule() } else { None };
+            if !has_turn || !few && unchanged.is_none() && !budget.allows(thread) {
+                known += 1;
+                rests &= !is_due;
+                counted_ns = counted_ns.wrapping_add(thread.counted_to_ns);
+                continue;
+            }
+            thread.counted_to_ns = now_ns;
+            let schedule = unchanged.or_else(|| thread.schedule(few));
             if schedule.is_none() && thread.has_ended() {
                 if core::mem::take(&mut thread.alive) {
                     match thread.sleeping_since.take() {
-                        Some(_) => sample(thread, interval.until_end_ns(), true),
+                        Some(_) => send(SleeperSample::again(thread, interval.until_end_ns())),
                         None => thread.owe(interval.until_end_ns()),
                     }
                 }
@@ -117,6 +221,7 @@ impl TimerEngine {
                 continue;
             }
             known += 1;
+            counted_ns = counted_ns.wrapping_add(now_ns);
             let sleeps_on = schedule.is_some() && schedule == thread.sleeping_since;
             rests &= sleeps_on;
             let mut elapsed_ns = interval.ns;
@@ -126,7 +231,7 @@ impl TimerEngine {
                 let slept_ns;
                 (slept_ns, elapsed_ns) = interval.divide(thread, schedule, few);
                 if let Some(slept_ns) = slept_ns {
-                    sample(thread, slept_ns, true);
+                    send(SleeperSample::again(thread, slept_ns));
                 }
                 if last {
                     continue;
@@ -135,23 +240,35 @@ impl TimerEngine {
             let is_known = sleeps_on && !thread.last.is_outdated(snapshot.generation());
             let sleeps = is_known || sleepers.find(thread, schedule, snapshot, (count, few));
             thread.note_delay(schedule, sleeps);
+            thread.rests = if sleeps_on { thread.rests.saturating_add(1) } else { 0 };
+            thread.next_look_ns = 0;
             if sleeps {
+                if !few {
+                    let average_ns = rest_in_crowd_ns(period_ns, thread.rests, count);
+                    thread.next_look_ns = now_ns + average_ns / 2 + next_random(&mut self.random) % average_ns.max(1);
+                }
                 // A last sample that weighed more than was owed is made up for.
                 let weight_ns = (elapsed_ns as i64 + thread.owed_ns.min(0)).max(0);
                 thread.owed_ns = thread.owed_ns.max(0);
-                sample(thread, weight_ns as u64, sleeps_on);
+                send(SleeperSample { is_repeated: sleeps_on, ..SleeperSample::again(thread, weight_ns as u64) });
                 continue;
             }
             thread.sleeping_since = None;
             thread.owe(elapsed_ns);
         }
+        self.next_look_at = budget.next().unwrap_or(self.next_look_at);
+        if last && !few {
+            return;
+        }
         // The agent's own thread is alive, too.
         let unknown = self.threads.alive().saturating_sub(known + 1);
         if unknown > 0 {
             rests = false;
-            counters::count_unhandled(unknown);
-            counters::count_loss(LossCause::NotReady, unknown, unknown * interval.of_new_thread_ns());
+            let interval_ns = now_ns - since_ns;
+            let each_ns = if has_rested { interval_ns / 2 } else { interval_ns };
+            lose(unknown, unknown * each_ns);
         }
+        publish_counted(if few { 0 } else { known }, counted_ns);
         self.rests = if rests { self.rests.saturating_add(1) } else { 0 };
         // The interval differs each time, so that work that repeats with the period is not always
         // met at the same point.
@@ -168,8 +285,22 @@ impl TimerEngine {
         thread.owed_ns -= weight_ns;
         thread.owed_ticks = 0;
         let delayed_ns = thread.take_delay(weight_ns as u64);
-        WallTime { ran_ns: weight_ns as u64 - delayed_ns, delayed_ns }
+        let stopped_ns = core::mem::take(&mut thread.stopped_ns);
+        WallTime { ran_ns: weight_ns as u64 - delayed_ns, delayed_ns, stopped_ns }
     }
+}
+
+/// Counts wall-clock time of threads that were not looked at as lost, ns.
+fn lose(threads: u64, ns: u64) {
+    counters::count_unhandled(threads);
+    counters::count_loss(LossCause::NotReady, threads, ns);
+}
+
+/// Publishes up to when so many threads of a crowd were looked at, as the sum of the times, ns. If
+/// the process is killed, the viewer counts the rest as lost.
+pub(crate) fn publish_counted(threads: u64, counted_ns: u64) {
+    counters::counter(word::WALL_COUNTED_NS).store(counted_ns, Ordering::Relaxed);
+    counters::counter(word::WALL_THREADS).store(threads, Ordering::Relaxed);
 }
 
 #[cfg(test)]
@@ -180,6 +311,8 @@ mod tests {
     fn an_ended_thread_slept_for_half_of_the_interval_or_until_the_exit() {
         let interval = |last| WallInterval { ns: 40_000, period_ns: 10_000, is_rest: true, last };
         assert_eq!([false, true].map(|last| interval(last).until_end_ns()), [20_000, 40_000]);
+        let long = WallInterval { ns: 1_000_000_000, ..interval(false) };
+        assert_eq!(long.until_end_ns(), 950_000_000, "threads are counted more often");
     }
 
     #[test]
@@ -200,5 +333,26 @@ mod tests {
         assert_eq!([0, 1, 2, 3, 9, u32::MAX].map(|rests| average_ms(10, rests)), [10, 20, 40, 40, 40, 40]);
         assert_eq!([0, 6, 7].map(|rests| average_ms(1, rests)), [1, 40, 40]);
         assert_eq!([0, 5].map(|rests| average_ms(100, rests)), [100, 100]);
+    }
+
+    #[test]
+    fn a_sleeper_of_a_crowd_is_looked_at_less_and_less_often() {
+        let ms = |period_ms: u64, rests, threads| rest_in_crowd_ns(period_ms * 1_000_000, rests, threads) / 1_000_000;
+        assert_eq!([0, 1, 2, 3, u32::MAX / 2].map(|rests| ms(10, rests, 300)), [10, 40, 60, 60, 60]);
+        assert_eq!([0, 1, 2, 3, 4].map(|rests| ms(10, rests, 10_000)), [10, 40, 160, 640, 1_000]);
+        assert_eq!([0, 9].map(|rests| ms(5_000, rests, 10_000)), [5_000, 5_000]);
+    }
+
+    #[test]
+    fn looks_at_a_crowd_have_a_budget() {
+        let mut thread = Thread::new(7);
+        let mut none = LookBudget::after(0);
+        assert!(none.is_left(&thread) && !none.allows(&thread) && !none.is_left(&thread));
+        assert_eq!(none.next(), Some(7));
+        thread.last.remember(0, 0, &[1]);
+        assert!(none.is_left(&thread), "those that were found asleep have a budget of their own");
+        let mut much = LookBudget::after(u64::MAX);
+        assert!(much.allows(&thread) && much.is_left(&thread) && much.next().is_none());
+        assert_eq!(much.limits_ns, [2_500_000, 25_000_000]);
     }
 }

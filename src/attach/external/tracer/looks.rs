@@ -2,6 +2,7 @@
 //! run to stop.
 
 use std::io::ErrorKind;
+use std::time::Duration;
 
 use nix::errno::Errno;
 
@@ -34,6 +35,9 @@ const LISTS_ANYWAY: u64 = 64;
 /// Maximum number of stacks of sleeping threads that are copied in one tick. The others have their
 /// turn in the next one.
 const MAX_SLEEPING_COPIES: usize = 32;
+/// Number of last samples that wait for the walker, and the time for which they do.
+const MAX_OUTBOX: usize = 1024;
+const LAST_SAMPLES: Duration = Duration::from_millis(500);
 /// Number of refusals in a row after which a process is reported as one that cannot be traced.
 const REFUSALS: u32 = 2;
 
@@ -86,10 +90,10 @@ impl Tracer {
         // The kernel samples threads that run.
         if !process.has_events() || clock == Clock::Real {
             let active = process.active_threads(tick);
-            self.look_at_all(pid, &active, now_ns);
+            self.look_at_all(pid, &active, now_ns, false);
             let Some(process) = self.processes.get_mut(&pid) else { return };
-            let sleeping = process.sleeping_threads(sleepers);
-            self.look_at_all(pid, &sleeping, now_ns);
+            let (sleeping, is_crowd) = (process.sleeping_threads(sleepers, self.config.period_ns), process.is_crowd());
+            self.look_at_all(pid, &sleeping, now_ns, is_crowd && clock == Clock::Real);
         }
         let Some(process) = self.processes.get_mut(&pid) else { return };
         if now_ns.saturating_sub(process.counted_ns) >= COUNTERS_NS {
@@ -107,17 +111,18 @@ impl Tracer {
         }
     }
 
-    /// Looks at threads, and serves stops meanwhile.
-    fn look_at_all(&mut self, pid: u32, tids: &[u32], now_ns: u64) {
+    /// Looks at threads, and serves stops meanwhile. Those that have run are left to the next ticks
+    /// if they `may_wait`.
+    fn look_at_all(&mut self, pid: u32, tids: &[u32], now_ns: u64, may_wait: bool) {
         for group in tids.chunks(LOOKS) {
-            group.iter().for_each(|&tid| self.look_at(pid, tid, now_ns));
+            group.iter().for_each(|&tid| self.look_at(pid, tid, now_ns, may_wait));
             self.serve_stops();
             self.heartbeat.beat(!self.asked.is_empty());
         }
     }
 
     /// Looks at one thread: samples it where it sleeps, or asks it to stop.
-    fn look_at(&mut self, pid: u32, tid: u32, now_ns: u64) {
+    fn look_at(&mut self, pid: u32, tid: u32, now_ns: u64, may_wait: bool) {
         let Some(process) = self.processes.get_mut(&pid) else { return };
         let updated = process.update_thread(tid, self.tick);
         let image = process.image;
@@ -133,6 +138,10 @@ impl Tracer {
         }
         if updated.is_some() && !thread.is_asleep && !thread.has_run_since_stop {
             // It waits for a processor. There is nothing to sample until it gets one.
+            return;
+        }
+        if may_wait && updated.is_some() && !thread.is_stack_known {
+            process.activate(tid);
             return;
         }
         let activity = match updated {
@@ -266,7 +275,7 @@ impl Tracer {
         now_ns: u64,
     ) {
         let Some(process) = self.processes.get_mut(&pid) else { return };
-        let (image, has_events) = (process.image, process.has_events());
+        let (image, has_events, is_crowd) = (process.image, process.has_events(), process.is_crowd());
         let Some(thread) = process.threads.get_mut(&tid) else { return };
         if !thread.has_wall_time(now_ns) {
             // It was found in this tick. Without a weight, its stack would not be sent.
@@ -275,7 +284,7 @@ impl Tracer {
         let stack = match registers {
             _ if thread.is_stack_known => SampledStack::Repeated,
             None => return,
-            Some(_) if self.sleeping_copies >= MAX_SLEEPING_COPIES => return,
+            Some(_) if self.sleeping_copies >= MAX_SLEEPING_COPIES && !is_crowd => return,
             Some(registers) => {
                 self.sleeping_copies += 1;
                 self.scratch.clear();
@@ -289,6 +298,7 @@ impl Tracer {
                 SampledStack::Copied(registers, self.links.copy_of(&self.scratch), list)
             }
         };
+        process.note_sampled(tid);
         let Some(thread) = process.threads.get_mut(&tid) else { return };
         let has_run = matches!(stack, SampledStack::Copied(..));
         let weight_ns = if has_events {
@@ -297,6 +307,20 @@ impl Tracer {
             thread.take_sleep(now_ns, self.config.period_ns, has_run)
         };
         self.send_sample(image, tid, weight_ns, now_ns, (stack, SampledState::Asleep(call)));
+    }
+
+    /// Sends samples of the time up to now for which threads have slept, where they were last found
+    /// to: the process ends, or is no longer watched.
+    pub(super) fn sample_last_sleeps(&mut self, pid: u32) {
+        let now_ns = monotonic_ns();
+        let Some(process) = self.processes.get_mut(&pid).filter(|process| !process.scope.is_asleep()) else { return };
+        let image = process.image;
+        for (tid, weight_ns) in process.take_last_sleeps(now_ns, self.config.period_ns) {
+            self.send_sample(image, tid, weight_ns, now_ns, (SampledStack::Repeated, SampledState::Asleep(None)));
+            if self.outbox.len() >= MAX_OUTBOX {
+                self.flush_within(LAST_SAMPLES);
+            }
+        }
     }
 
     /// Watches the children of watched processes, if a search for them is due.
