@@ -31,7 +31,7 @@ const LAG_NS: u64 = 2_000_000_000;
 const LEAST_NS: u64 = 100_000_000;
 const LEAST_SHARE: f64 = 0.01;
 /// The reason for CPU time of processes that were gone before they could be looked at.
-const NEVER_REPORTED: &str = "processes ended before their first tick";
+const NEVER_REPORTED: &str = "processes ended before their next tick";
 /// The usual reason for CPU time that agents count as unaccounted.
 const ENDED_EARLY: &str = "threads ended before their first tick, or blocked its signal";
 /// The usual reason for CPU time that the sampler counts as unaccounted.

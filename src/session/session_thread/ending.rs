@@ -63,8 +63,22 @@ impl SessionThread {
             live.close_ledger(&self.model.profile, &self.settings, closed_ns);
             self.recorder.unsampled(closed_ns, live.ledger.outside_ns, live.ledger.found.as_ref());
         }
+        self.warn_of_daemon();
         self.answer(AnswerScope::Latest, monotonic_ns());
         self.notify(Notice::Ended(ending));
         self.end_notified = true;
+    }
+
+    /// Says which process of the target runs on, as a daemon does.
+    fn warn_of_daemon(&mut self) {
+        if !matches!(self.feed, SampleSource::Live(_)) {
+            return;
+        }
+        let left = self.model.profile.processes().iter().filter(|process| process.connected);
+        let left: Vec<(u32, String)> = left.map(|process| (process.pid, process.name().to_owned())).collect();
+        if let Some((pid, name)) = left.first() {
+            let others = if left.len() > 1 { format!(" (and {} others)", left.len() - 1) } else { String::new() };
+            self.warn(format!("{name}{others} runs on; to watch it: sigtop --pid {pid}"));
+        }
     }
 }
