@@ -3,6 +3,7 @@
 use super::arch::{CALLEE_SAVED, FRAME_POINTER, STACK_POINTER};
 use super::expressions::Expressions;
 use super::step::{NoValue, Stepped};
+use crate::attach::external::arch::RED_ZONE;
 use crate::attach::external::registers::ThreadRegisters;
 use crate::attach::external::stack_copy::StackCopy;
 
@@ -73,8 +74,16 @@ impl FrameRule {
                 }
                 value => value,
             };
+            let value = match frame.value(value, Some(register), cfa) {
+                // The kernel's copies begin at the stack pointer. What a function has popped lies
+                // below it, and the register has that value again.
+                Err(NoValue::NoStack(address)) if frame.is_below(address) => {
+                    frame.value(CallerValue::Same, Some(register), cfa)
+                }
+                value => value,
+            };
             // A value that cannot be read matters only to a caller that needs it.
-            if let Ok(value) = frame.value(value, Some(register), cfa) {
+            if let Ok(value) = value {
                 caller.set(register, value);
             }
         }
@@ -105,6 +114,12 @@ impl FrameValues<'_> {
         self.registers.get(FRAME_POINTER).is_some_and(|pointer| (sp..cfa).contains(&pointer))
     }
 
+    /// Returns whether an address lies below the stack pointer, within the red zone.
+    fn is_below(&self, address: u64) -> bool {
+        let sp = self.registers.get(STACK_POINTER).unwrap_or(0);
+        (sp.saturating_sub(RED_ZONE)..sp).contains(&address)
+    }
+
     fn value(&self, value: CallerValue, same: Option<usize>, cfa: u64) -> Result<u64, NoValue> {
         let register = |number: usize| self.registers.get(number).ok_or(NoValue::UnknownRegister);
         let word = |address: u64| self.stack.word(address).ok_or(NoValue::NoStack(address));
@@ -119,5 +134,39 @@ impl FrameValues<'_> {
             CallerValue::Expression(id) => self.expressions.evaluate(id, cfa, self.registers, self.stack),
             CallerValue::AtExpression(id) => word(self.expressions.evaluate(id, cfa, self.registers, self.stack)?),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Regression test: at the `ret` of a function that had saved the frame pointer, a copy that
+    /// begins at the stack pointer does not have it, and a caller that needs it was not found.
+    #[test]
+    fn what_was_popped_is_in_its_register_again() {
+        const SP: u64 = 0x7f00_1000;
+        let words = [0x40_1234_u64, 0x77];
+        let bytes: Vec<u8> = words.iter().flat_map(|word| word.to_le_bytes()).collect();
+        let mut stack = StackCopy::default();
+        assert!(stack.add(SP, bytes.len(), |copy| {
+            copy.copy_from_slice(&bytes);
+            copy.len()
+        }));
+        let mut registers = ThreadRegisters::new(0x40_5678);
+        registers.set(STACK_POINTER, SP);
+        registers.set(FRAME_POINTER, 0x7f00_2000);
+        let place = CALLEE_SAVED.iter().position(|&register| register == FRAME_POINTER).expect("it is saved");
+        let saved_at = |offset| {
+            let mut rule = FrameRule::JUST_CALLED;
+            rule.saved[place] = CallerValue::AtCfa(offset);
+            let Stepped::Caller(caller) = rule.apply(&registers, &stack, &Expressions::default()) else { panic!() };
+            assert_eq!(caller.ip, 0x40_1234);
+            caller.get(FRAME_POINTER)
+        };
+        assert_eq!(saved_at(-24), Some(0x7f00_2000));
+        assert_eq!(saved_at(0), Some(0x77), "what lies above is read");
+        assert_eq!(saved_at(-1024), None, "nothing is known of what lies far below");
+        assert_eq!(saved_at(4096), None);
     }
 }
