@@ -28,7 +28,7 @@ use crate::agent::sampling::slot::{POOL, SlotPool};
 use crate::agent::sampling::snapshots::Publisher;
 use crate::agent::sampling::unaccounted::CpuBalance;
 use crate::agent::sampling::{counters, deepest};
-use crate::agent::timers::engine::{TimerEngine, wall};
+use crate::agent::timers::engine::{TimerEngine, crowd};
 use crate::agent::timers::first_tick;
 use crate::agent::{launch, requests, state};
 use alloc::boxed::Box;
@@ -392,7 +392,7 @@ impl Agent {
             let sent = if leaving { socket.flush_within(LAST_FLUSH_NS) } else { socket.flush() };
             if leaving && socket.is_flushed() {
                 // All wall-clock time up to now is counted, or counted as lost.
-                wall::publish_counted(0, 0);
+                crowd::publish_counted(0, 0);
             }
             // What a viewer does not read stays in the socket's buffer, which has more room than
             // the ring.

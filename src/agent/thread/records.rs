@@ -162,7 +162,12 @@ impl Agent {
         }
         // SAFETY: this thread itself retires snapshots.
         let snapshot = unsafe { &*snapshot };
-        ticker.wall_tick(now_ns, last, snapshot, |SleeperSample { thread, weight_ns, is_repeated, is_stopped }| {
+        ticker.wall_tick(now_ns, last, snapshot, &mut |SleeperSample {
+                                                           thread,
+                                                           weight_ns,
+                                                           is_repeated,
+                                                           is_stopped,
+                                                       }| {
             let frames = &thread.last.frames;
             if let Some(collector) = collector {
                 collector.add_sample(thread.tid, Clock::Real, thread.last.flags, weight_ns, frames);

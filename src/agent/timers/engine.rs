@@ -1,7 +1,8 @@
 //! The engine in force: the timers that are armed for its clock, and their maintenance while they
 //! run.
 
-pub(crate) mod wall;
+pub(crate) mod crowd;
+mod wall;
 
 use crate::agent::os::{syscall, user_dispatch};
 use crate::agent::sampling::counters::{self, TimerConfig};

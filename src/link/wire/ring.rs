@@ -93,10 +93,12 @@ pub mod word {
     pub const PIECES: usize = ENDED + super::ALLOCATIONS / 64;
 }
 
+/// Maximum time for which a thread's wall-clock time was not counted when its process is killed,
+/// ns.
+const LONGEST_UNCOUNTED_NS: u64 = 60_000_000_000;
+
 const _: () = assert!(RING_WORDS.is_power_of_two() && word::CONFIGS + EPOCHS <= word::RULES);
 const _: () = assert!(LossCause::ALL.len() <= word::LOST_NS - word::LOST_TICKS);
-/// Maximum time for which a thread's wall-clock time was not counted when its process is killed, ns.
-const LONGEST_UNCOUNTED_NS: u64 = 60_000_000_000;
 const _: () = assert!(MIN_RING_WORDS.is_power_of_two() && RECORD_WORDS + MAX_FRAMES <= MIN_RING_WORDS / 16);
 
 /// Number of buckets of [`word::CYCLES`].

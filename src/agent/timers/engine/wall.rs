@@ -3,20 +3,15 @@
 //! While no thread of the process runs, its threads sleep on where they were found, and the ticks
 //! come less often: the agent thread of an idle process hardly wakes. The first tick after such a
 //! rest learns from the scheduler for how long a thread slept on, and has a sample for that.
-//!
-//! In a crowd, each thread rests by itself: one that has not run is looked at less and less often,
-//! and its next sample stands for all the time since. Looks that cost more than reading a clock
-//! have a budget of CPU time; threads that have to wait for their look lose nothing.
+//! In a [`crowd`], each thread rests by itself.
 
-use crate::agent::os::syscall;
 use crate::agent::sampling::counters;
+use crate::agent::timers::engine::crowd::{self, LookBudget};
 use crate::agent::timers::engine::{COUNT_EVERY_NS, TimerEngine, next_random};
 use crate::agent::timers::sleepers::{SleeperSample, WallTime};
 use crate::agent::timers::thread::Thread;
 use crate::agent::unwind::modules::Snapshot;
-use crate::link::wire::ring::word;
 use crate::link::wire::{Clock, Engine, EngineState, LossCause, Schedule};
-use core::sync::atomic::Ordering;
 
 /// The average time between two ticks of a process that rests, ns, at most.
 const LONGEST_REST_NS: u64 = 40_000_000;
@@ -25,67 +20,6 @@ const LONGEST_REST_NS: u64 = 40_000_000;
 /// no thread had run.
 fn average_interval_ns(period_ns: u64, rests: u32) -> u64 {
     (period_ns << rests.min(8)).min(LONGEST_REST_NS).max(period_ns)
-}
-
-/// The longest average time between two looks at a sleeping thread of a crowd, ns: for each thread
-/// of the crowd, and in all.
-const REST_PER_THREAD_NS: u64 = 200_000;
-const LONGEST_REST_IN_CROWD_NS: u64 = 1_000_000_000;
-/// Looks at threads of a crowd that have run take at most this part of the time, and the first ones
-/// at each thread, without which nothing of it is shown, this one.
-const LOOKS_PART: u64 = 40;
-const FIRST_LOOKS_PART: u64 = 4;
-/// Maximum time of which they may take their part, ns.
-const MAX_COLLECTED_NS: u64 = 100_000_000;
-
-/// Returns the average time to the next look at a thread of a crowd, ns, after so many of them in a
-/// row since which it has not run.
-fn rest_in_crowd_ns(period_ns: u64, rests: u32, threads: usize) -> u64 {
-    let longest_ns = (threads as u64 * REST_PER_THREAD_NS).clamp(LONGEST_REST_NS, LONGEST_REST_IN_CROWD_NS);
-    (period_ns << (2 * rests).min(20)).min(longest_ns).max(period_ns)
-}
-
-/// The CPU time that the looks of one tick at threads of a crowd may take: at those that were found
-/// asleep before, and at others.
-struct LookBudget {
-    begun_ns: u64,
-    limits_ns: [u64; 2],
-    /// The first threads for which it did not suffice. Later ones are not looked at.
-    refused: [Option<u32>; 2],
-}
-
-impl LookBudget {
-    /// Returns the budget of a tick, ns after the one before.
-    fn after(passed_ns: u64) -> LookBudget {
-        let passed_ns = passed_ns.min(MAX_COLLECTED_NS);
-        let limits_ns = [LOOKS_PART, FIRST_LOOKS_PART].map(|part| passed_ns / part);
-        LookBudget { begun_ns: Self::spent_ns(), limits_ns, refused: [None; 2] }
-    }
-
-    fn spent_ns() -> u64 {
-        syscall::clock_ns(libc::CLOCK_THREAD_CPUTIME_ID)
-    }
-
-    /// Whether it may suffice for a look at a thread.
-    fn is_left(&self, thread: &Thread) -> bool {
-        self.refused[usize::from(!thread.was_found())].is_none()
-    }
-
-    /// Whether it suffices for a look at a thread that is not known to sleep on.
-    fn allows(&mut self, thread: &Thread) -> bool {
-        let kind = usize::from(!thread.was_found());
-        let is_allowed = Self::spent_ns() - self.begun_ns < self.limits_ns[kind];
-        if !is_allowed {
-            self.refused[kind] = Some(thread.tid);
-        }
-        is_allowed
-    }
-
-    /// Returns the thread that the next tick looks at first, if this one has not looked at all.
-    fn next(&self) -> Option<u32> {
-        let [asleep, other] = self.refused;
-        asleep.or(other)
-    }
 }
 
 /// The time since a thread was last looked at.
@@ -151,7 +85,7 @@ impl TimerEngine {
         now_ns: u64,
         last: bool,
         snapshot: &Snapshot,
-        mut repeat: impl FnMut(SleeperSample<'_>),
+        repeat: &mut dyn FnMut(SleeperSample<'_>),
     ) {
         let few = self.threads.are_few();
         let last = last && (self.rests > 0 || !few);
@@ -163,7 +97,7 @@ impl TimerEngine {
         let period_ns = self.engaged.period_ns;
         let since_ns = core::mem::replace(&mut self.last_wall_ns, now_ns);
         let late_ns = (now_ns - since_ns).saturating_sub(self.wall_interval_ns);
-        let stopped_ns = self.own_schedule.stopped_ns(late_ns);
+        let stopped_ns = self.own_schedule.stopped_ns(late_ns, few);
         let has_rested = self.rests > 0;
         let interval_of = |thread: &Thread| WallInterval {
             ns: now_ns.saturating_sub(thread.counted_to_ns),
@@ -244,7 +178,7 @@ impl TimerEngine {
             thread.next_look_ns = 0;
             if sleeps {
                 if !few {
-                    let average_ns = rest_in_crowd_ns(period_ns, thread.rests, count);
+                    let average_ns = crowd::rest_ns(period_ns, thread.rests, count);
                     thread.next_look_ns = now_ns + average_ns / 2 + next_random(&mut self.random) % average_ns.max(1);
                 }
                 // A last sample that weighed more than was owed is made up for.
@@ -268,7 +202,7 @@ impl TimerEngine {
             let each_ns = if has_rested { interval_ns / 2 } else { interval_ns };
             lose(unknown, unknown * each_ns);
         }
-        publish_counted(if few { 0 } else { known }, counted_ns);
+        crowd::publish_counted(if few { 0 } else { known }, counted_ns);
         self.rests = if rests { self.rests.saturating_add(1) } else { 0 };
         // The interval differs each time, so that work that repeats with the period is not always
         // met at the same point.
@@ -294,13 +228,6 @@ impl TimerEngine {
 fn lose(threads: u64, ns: u64) {
     counters::count_unhandled(threads);
     counters::count_loss(LossCause::NotReady, threads, ns);
-}
-
-/// Publishes up to when so many threads of a crowd were looked at, as the sum of the times, ns. If
-/// the process is killed, the viewer counts the rest as lost.
-pub(crate) fn publish_counted(threads: u64, counted_ns: u64) {
-    counters::counter(word::WALL_COUNTED_NS).store(counted_ns, Ordering::Relaxed);
-    counters::counter(word::WALL_THREADS).store(threads, Ordering::Relaxed);
 }
 
 #[cfg(test)]
@@ -333,26 +260,5 @@ mod tests {
         assert_eq!([0, 1, 2, 3, 9, u32::MAX].map(|rests| average_ms(10, rests)), [10, 20, 40, 40, 40, 40]);
         assert_eq!([0, 6, 7].map(|rests| average_ms(1, rests)), [1, 40, 40]);
         assert_eq!([0, 5].map(|rests| average_ms(100, rests)), [100, 100]);
-    }
-
-    #[test]
-    fn a_sleeper_of_a_crowd_is_looked_at_less_and_less_often() {
-        let ms = |period_ms: u64, rests, threads| rest_in_crowd_ns(period_ms * 1_000_000, rests, threads) / 1_000_000;
-        assert_eq!([0, 1, 2, 3, u32::MAX / 2].map(|rests| ms(10, rests, 300)), [10, 40, 60, 60, 60]);
-        assert_eq!([0, 1, 2, 3, 4].map(|rests| ms(10, rests, 10_000)), [10, 40, 160, 640, 1_000]);
-        assert_eq!([0, 9].map(|rests| ms(5_000, rests, 10_000)), [5_000, 5_000]);
-    }
-
-    #[test]
-    fn looks_at_a_crowd_have_a_budget() {
-        let mut thread = Thread::new(7);
-        let mut none = LookBudget::after(0);
-        assert!(none.is_left(&thread) && !none.allows(&thread) && !none.is_left(&thread));
-        assert_eq!(none.next(), Some(7));
-        thread.last.remember(0, 0, &[1]);
-        assert!(none.is_left(&thread), "those that were found asleep have a budget of their own");
-        let mut much = LookBudget::after(u64::MAX);
-        assert!(much.allows(&thread) && much.is_left(&thread) && much.next().is_none());
-        assert_eq!(much.limits_ns, [2_500_000, 25_000_000]);
     }
 }
