@@ -9,11 +9,12 @@
 mod coverage;
 mod kernel_samples;
 mod looks;
+mod outbox;
 
 use std::collections::{HashMap, HashSet, VecDeque};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use crossbeam_channel::{Receiver, SendTimeoutError, Sender, TryRecvError, TrySendError};
+use crossbeam_channel::{Receiver, Sender, TryRecvError};
 
 use super::arch::{self, RED_ZONE, StoppedRegisters};
 use super::children::{ChildSchedule, SEARCH_NS};
@@ -31,7 +32,7 @@ use super::scope::WatchScope;
 use super::stack_copy::StackCopy;
 use crate::attach::proc::{ProcStat, ProcessIdentity};
 use crate::attach::program::elf;
-use crate::link::wire::{Clock, Engine, LossCause};
+use crate::link::wire::{Clock, Engine};
 
 /// Longest wait, so that commands are read and children are found.
 const MAX_WAIT: Duration = Duration::from_nanos(SEARCH_NS);
@@ -124,6 +125,8 @@ pub(super) struct Tracer {
     running: Vec<(u32, u32)>,
     /// Events that wait for room in the channel.
     outbox: VecDeque<(ImageId, TracerEvent)>,
+    /// CPU time of processes of which all events were dropped, ns.
+    dropped_ns: u64,
     next_image: u32,
     /// Processes that the viewer has named.
     roots: HashSet<ProcessIdentity>,
@@ -166,6 +169,7 @@ impl Tracer {
             asked: HashMap::new(),
             running: Vec::new(),
             outbox: VecDeque::new(),
+            dropped_ns: 0,
             next_image: 0,
             roots: HashSet::new(),
             roots_ns: 0,
@@ -592,51 +596,5 @@ impl Tracer {
         let kernel = Vec::new();
         let sample = UnwalkedSample { tid, clock, weight_ns, monotonic_ns: now_ns, stack, kernel, state };
         self.outbox.push_back((image, TracerEvent::Sample(sample)));
-    }
-
-    /// Sends events, and waits for the walker where it has no room. No thread may stand still.
-    fn flush_within(&mut self, longest: Duration) {
-        let until = Instant::now() + longest;
-        while self.asked.is_empty()
-            && let Some(event) = self.outbox.pop_front()
-        {
-            if let Err(SendTimeoutError::Timeout(event)) = self.links.events.send_deadline(event, until) {
-                self.outbox.push_front(event);
-                break;
-            }
-        }
-        self.flush();
-    }
-
-    /// Sends events as far as the walker has room. Samples that find none are lost.
-    fn flush(&mut self) {
-        while let Some(event) = self.outbox.pop_front() {
-            let Err(TrySendError::Full(event)) = self.links.events.try_send(event) else { continue };
-            self.outbox.push_front(event);
-            break;
-        }
-        let bytes = |event: &(ImageId, TracerEvent)| match &event.1 {
-            TracerEvent::Sample(UnwalkedSample { stack: SampledStack::Copied(_, copy, _), .. }) => copy.len(),
-            _ => 0,
-        };
-        if self.outbox.iter().map(bytes).sum::<usize>() <= MAX_QUEUED_BYTES / 2 && self.outbox.len() < 4096 {
-            return;
-        }
-        let (processes, period_ns) = (&mut self.processes, self.config.period_ns);
-        self.outbox.retain(|(image, event)| {
-            let TracerEvent::Sample(sample) = event else { return true };
-            if let Some(process) = processes.values_mut().find(|process| process.image == *image) {
-                if let Some(thread) = process.threads.get_mut(&sample.tid) {
-                    thread.is_stack_known = false;
-                }
-                process.lose(LossCause::SocketFull, sample.weight_ns);
-                process.counters.lost_ticks[LossCause::SocketFull as usize] +=
-                    sample.weight_ns.div_ceil(period_ns.max(1)).max(1);
-                if let Some(thread) = process.threads.get_mut(&sample.tid) {
-                    thread.is_stack_known = false;
-                }
-            }
-            false
-        });
     }
 }

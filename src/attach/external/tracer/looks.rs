@@ -175,6 +175,8 @@ impl Tracer {
             }
             Err(error) if error.kind() == ErrorKind::PermissionDenied => self.note_refusal(pid, tid, now_ns),
             Err(_) => {
+                self.sample_last_sleep(pid, tid, now_ns);
+                let Some(process) = self.processes.get_mut(&pid) else { return };
                 process.remove_thread(tid);
                 self.outbox.push_back((image, TracerEvent::ThreadEnded { tid }));
             }
@@ -320,6 +322,25 @@ impl Tracer {
             if self.outbox.len() >= MAX_OUTBOX {
                 self.flush_within(LAST_SAMPLES);
             }
+        }
+    }
+
+    /// Samples a thread of a crowd where it slept until it ended. With its process, it has just
+    /// ended; alone, on average in the middle of the time since it was looked at.
+    fn sample_last_sleep(&mut self, pid: u32, tid: u32, now_ns: u64) {
+        let Some(process) = self.processes.get_mut(&pid).filter(|process| process.is_crowd()) else { return };
+        if self.config.clock != Clock::Real || process.scope.is_asleep() {
+            return;
+        }
+        let is_over = ProcStat::of_thread(pid, pid).map_or(true, |stat| stat.is_ended_thread());
+        let (image, part) = (process.image, if is_over { 1 } else { 2 });
+        let Some(thread) = process.threads.get_mut(&tid) else { return };
+        let weight_ns = now_ns.saturating_sub(std::mem::replace(&mut thread.wall_ns, now_ns)) / part;
+        match thread.is_asleep && thread.is_sampled {
+            true => {
+                self.send_sample(image, tid, weight_ns, now_ns, (SampledStack::Repeated, SampledState::Asleep(None)))
+            }
+            false => process.lose(LossCause::NotReady, weight_ns),
         }
     }
 
