@@ -38,8 +38,8 @@ impl Chance {
     }
 }
 
-/// Variance of the samples that have arrived, ns²: in a time of each thread, a timer of random phase
-/// ticks one time more or less, which has a variance of a quarter at most. Changes of the phase,
+/// Variance of the samples that have arrived, ns²: in the time of each thread, a timer of random
+/// phase ticks once more or less, which has a variance of a quarter at most. Changes of the phase,
 /// which come after ten or more samples, add one each.
 fn variance_ns2(profile: &Profile, period_ns: u64) -> f64 {
     let mut threads = vec![0.0; profile.processes().len()];
@@ -76,7 +76,8 @@ mod tests {
         assert_eq!(chance.never_reported_ns(3 * S, 0, 27 * S / 10), 0);
     }
 
-    /// Regression test: 100 processes of 45 ms lacked a tenth of their CPU time, and nothing said so.
+    /// Regression test: 100 processes of 45 ms lacked a tenth of their CPU time, and nothing said
+    /// so.
     #[test]
     fn the_ends_of_many_processes_are_no_chance() {
         let (used_ns, missed_ns) = (455 * S / 100, 45 * S / 100);
