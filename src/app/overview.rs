@@ -2,6 +2,7 @@
 
 use super::failure::Failure;
 use crate::attach::find::{self, AttachableProcess};
+use crate::attach::proc;
 use crate::symbols::sanitize::sanitize;
 
 /// Prints the overview.
@@ -16,6 +17,9 @@ pub(super) fn run() -> Result<u8, Failure> {
         for AttachableProcess { pid, comm, method, .. } in &processes {
             println!("  {pid:>8}  {:<12}  {}", method.label(), sanitize(comm));
         }
+    }
+    if proc::hides_others() {
+        println!("/proc hides the processes of other users (hidepid).");
     }
     println!(
         "\nUsage:\n  sigtop -- ./app              start a program and profile it\n  \

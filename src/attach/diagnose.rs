@@ -192,14 +192,22 @@ fn explain_no_ticks(pid: u32, process: &str, signal: u32) -> Option<String> {
         return Some(format!("{process} sees no /proc, where its agent finds threads; mount it in its root directory"));
     }
     let bit = 1 << signal.checked_sub(1).filter(|&bit| bit < 64)?;
-    let is_targets = |&tid: &u32| ProcStat::of_thread(pid, tid).is_ok_and(|stat| stat.comm != AGENT_THREAD);
-    let targets = threads(pid).into_iter().take(MAX_THREADS).filter(is_targets);
-    let statuses: Vec<ProcStatus> = targets.filter_map(|tid| ProcStatus::of_thread(pid, tid).ok()).collect();
+    let stats =
+        threads(pid).into_iter().take(MAX_THREADS).filter_map(|tid| Some((tid, ProcStat::of_thread(pid, tid).ok()?)));
+    let targets: Vec<(u32, ProcStat)> = stats.filter(|(_, stat)| stat.comm != AGENT_THREAD).collect();
+    // Those block every signal.
+    let (workers, others): (Vec<_>, Vec<_>) = targets.into_iter().partition(|(_, stat)| stat.is_io_worker());
+    let statuses: Vec<ProcStatus> =
+        others.iter().filter_map(|&(tid, _)| ProcStatus::of_thread(pid, tid).ok()).collect();
     let signal = signal_name(signal as i32);
     if statuses.iter().any(|status| status.caught & bit == 0) {
         return Some(format!("{process} has no handler for {signal} any more"));
     }
     match statuses.iter().filter(|status| status.blocked & bit != 0).count() {
+        0 if workers.iter().any(|(_, stat)| stat.system_ticks > 0) => {
+            let all = workers.len() + others.len();
+            Some(format!("{} of {all} threads of {process} are io_uring's, in the kernel", workers.len()))
+        }
         0 => None,
         all if all == statuses.len() => Some(format!("{signal} is blocked in {process}")),
         some => Some(format!("{signal} is blocked in {some} of {} threads of {process}", statuses.len())),

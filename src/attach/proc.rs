@@ -24,6 +24,8 @@ const MAX_FILE: u64 = 64 << 20;
 const MAX_ASKED: usize = 64;
 /// The bit of [`ProcStat::flags`] for a kernel thread (PF_KTHREAD).
 const KERNEL_THREAD: u32 = 0x0020_0000;
+/// The bit for a thread of a process that runs in the kernel alone, for io_uring (PF_IO_WORKER).
+const IO_WORKER: u32 = 0x10;
 
 /// A line of `/proc/PID/stat` or `/proc/PID/task/TID/stat`.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -107,6 +109,17 @@ impl ProcStat {
     pub fn is_kernel_thread(&self) -> bool {
         self.flags & KERNEL_THREAD != 0
     }
+
+    /// Returns whether this thread of a process runs in the kernel alone, for io_uring.
+    pub fn is_io_worker(&self) -> bool {
+        self.flags & IO_WORKER != 0
+    }
+}
+
+/// Returns whether `/proc` hides the processes of other users from this one (hidepid): the first
+/// process of every namespace is there always.
+pub fn hides_others() -> bool {
+    !Path::new("/proc/1").exists() && Path::new("/proc/self").exists()
 }
 
 /// A process, and not a later one with the same pid.

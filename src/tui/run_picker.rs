@@ -8,6 +8,7 @@ use crossbeam_channel::{Receiver, Sender, bounded, select};
 use super::keymap::Keymap;
 use super::pane;
 use super::theme::Theme;
+use crate::attach::proc;
 use crate::attach::survey::{Survey, SurveyedProcess};
 use crate::tui::pane::picker::state::{Choice, Picker};
 use crate::tui::term::error::TuiError;
@@ -61,7 +62,7 @@ pub fn pick(filter: &str, device: Device, theme: Theme, keys: &Keymap, mouse: bo
     let surveyor = thread::Builder::new().name("processes".to_owned());
     let surveyor = surveyor.spawn(move || survey_processes(&sender_of_surveys, &stopped)).map_err(failure)?;
 
-    let mut picker = Picker::new(filter);
+    let mut picker = Picker::new(filter, proc::hides_others());
     let picked = run_loop(&mut console, &mut picker, theme, keys, &inputs, &signals, &surveys);
 
     drop((stopper, running, surveys, inputs));

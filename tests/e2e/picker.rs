@@ -3,6 +3,7 @@
 use std::process::{Child, Command, Stdio};
 
 use crate::harness::run::{SIGTOP, run};
+use crate::harness::skips::skip;
 use crate::harness::targets;
 use crate::harness::terminal::Terminal;
 
@@ -126,4 +127,19 @@ fn several_processes_are_watched_together() {
         terminal.keys("q");
         assert_eq!(terminal.finish().code(), Some(0));
     }
+}
+
+/// Where `/proc` hides processes, a list without them says so.
+#[test]
+fn a_list_says_that_proc_hides_the_processes_of_others() {
+    let listed = |mount: &str| {
+        let line = format!("{mount} && exec setpriv --reuid=65534 --regid=65534 --clear-groups {SIGTOP}");
+        run(Command::new("unshare").args(["-m", "sh", "-c", &line]).stdin(Stdio::null()))
+    };
+    if listed("true").code() != 0 {
+        return skip("nobody: this user has no such right");
+    }
+    let sentence = "/proc hides the processes of other users (hidepid).";
+    let (hidden, open) = (listed("mount -t proc -o hidepid=2 proc /proc"), listed("true"));
+    assert!(hidden.out().contains(sentence) && !open.out().contains(sentence), "{} {}", hidden.out(), open.out());
 }

@@ -3,6 +3,7 @@
 use std::process::Command;
 
 use crate::harness::run::{Batch, SIGTOP, run, text};
+use crate::harness::skips::skip;
 use crate::harness::targets;
 use crate::harness::terminal::Terminal;
 
@@ -153,4 +154,20 @@ fn a_daemon_is_said_to_run_on() {
     let pid = watched.ran.number("daemon");
     let said = watched.ran.err() + &watched.tables;
     assert!(said.contains(&format!("daemon runs on; to watch it: sigtop --pid {pid}")), "{said}");
+}
+
+/// Threads of io_uring run in the kernel alone, where no signal reaches them.
+#[test]
+fn the_time_of_io_urings_threads_is_said_to_be_the_kernels() {
+    let watched = Batch::new("--hz 99").run(&[text(&targets::c("uring")), "4"]);
+    if watched.ran.code() == 3 {
+        return skip("io_uring is not permitted here");
+    }
+    let said = "are io_uring's, in the kernel";
+    assert!(
+        watched.tables.contains("99 % of CPU time not sampled") || watched.tables.contains("100 %"),
+        "{}",
+        watched.tables
+    );
+    assert!(watched.tables.contains(said), "{}", watched.tables);
 }

@@ -51,7 +51,7 @@ struct List {
 
 impl List {
     fn new(filter: &str, size: (u16, u16)) -> List {
-        let mut list = List { picker: Picker::new(filter), table: Keymap::default(), size };
+        let mut list = List { picker: Picker::new(filter, false), table: Keymap::default(), size };
         list.picker.fit(pane::picker::draw::rows(size.1));
         list.picker.set_processes(processes());
         list
@@ -117,8 +117,12 @@ fn goldens() {
     golden("filtered", list.text(theme));
     list.press("xyz");
     golden("nothing-matches", list.text(Theme::new(Depth::None, true)));
-    let waiting = List { picker: Picker::new(""), table: Keymap::default(), size: (60, 12) };
+    let waiting = List { picker: Picker::new("", false), table: Keymap::default(), size: (60, 12) };
     golden("waiting", waiting.text(theme));
+    let mut hidden = List::new("", (140, 20));
+    hidden.picker = Picker::new("", true);
+    hidden.picker.set_processes(Vec::new());
+    assert!(hidden.text(theme).contains("0 of 0 processes can be watched; /proc hides those of others"));
 }
 
 #[test]

@@ -95,6 +95,7 @@ fn head(canvas: &mut Canvas<'_>, area: Rect, picker: &Picker) {
             count(all)
         ),
     };
+    let counts = if picker.hides_others { format!("{counts}; /proc hides those of others") } else { counts };
     let (strong, text, dim) = (canvas.style(Role::Strong), canvas.style(Role::Text), canvas.style(Role::Dim));
     let facts = [
         Segment::new(9).or_text("sigtop", strong),

@@ -38,14 +38,17 @@ pub struct Picker {
     rows: usize,
     /// Whether the processes have been scanned.
     looked: bool,
+    /// Whether `/proc` hides the processes of other users.
+    pub(super) hides_others: bool,
     /// Whether the user has moved the selection; before, it stays on the first row.
     moved: bool,
 }
 
 impl Picker {
-    /// Creates a list with an initial filter.
-    pub fn new(filter: &str) -> Picker {
-        let mut picker = Picker { typing: !filter.is_empty(), ..Picker::default() };
+    /// Creates a list with an initial filter. `hides_others` says that `/proc` hides the processes
+    /// of other users.
+    pub fn new(filter: &str, hides_others: bool) -> Picker {
+        let mut picker = Picker { typing: !filter.is_empty(), hides_others, ..Picker::default() };
         picker.filter.set(filter);
         picker
     }
