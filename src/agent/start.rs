@@ -253,12 +253,6 @@ extern "C" fn in_fork_child() {
 /// Runs when the process exits by itself: waits until the agent thread has sent what the ring
 /// holds, for a limited time. Returns immediately in a process that is not watched.
 pub(super) extern "C" fn destructor() {
-    // The file of a profile has to be complete.
-    let last_looks = counters::counter(word::WALL_THREADS).load(Ordering::Relaxed);
-    let patience_ns = match control::is_active() {
-        true => FILE_PATIENCE_NS,
-        false => PATIENCE_NS + last_looks * LAST_LOOK_NS,
-    };
     // Where a filter forbids waiting, the viewer finds the remaining records in the ring.
     if matches!(state::AGENT.load(Ordering::Acquire), 0 | SPAWNING)
         || state::syscalls_forbidden()
@@ -267,6 +261,13 @@ pub(super) extern "C" fn destructor() {
     {
         return;
     }
+    // A child that was made by a raw call returned above: it may not have the ring's memory.
+    let last_looks = counters::counter(word::WALL_THREADS).load(Ordering::Relaxed);
+    // The file of a profile has to be complete.
+    let patience_ns = match control::is_active() {
+        true => FILE_PATIENCE_NS,
+        false => PATIENCE_NS + last_looks * LAST_LOOK_NS,
+    };
     let before = state::DRAINED.load(Ordering::Acquire);
     state::EXITING.store(true, Ordering::SeqCst);
     state::wake();

@@ -362,6 +362,7 @@ impl Agent {
         self.update_profile(socket, now_ns);
         if requests::take_leave_request() {
             if socket.flush().is_ok() && socket.is_flushed() {
+                crowd::publish_counted(0, 0);
                 self.ring.release();
             }
             self.flush_profile();

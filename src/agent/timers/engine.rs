@@ -280,6 +280,7 @@ impl TimerEngine {
             self.late_looks = LATE_LOOKS;
         }
         self.threads.disarm();
+        crowd::publish_counted(0, 0);
         self.sleepers = None;
         self.engaged.state = EngineState::Off;
     }

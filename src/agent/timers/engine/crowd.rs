@@ -30,7 +30,8 @@ pub(super) fn rest_ns(period_ns: u64, rests: u32, threads: usize) -> u64 {
 /// The CPU time that the looks of one tick may take: at those that were found asleep before, and at
 /// others.
 pub(super) struct LookBudget {
-    begun_ns: u64,
+    /// The agent thread's CPU time before the first look, ns.
+    begun_ns: Option<u64>,
     limits_ns: [u64; 2],
     /// The first threads for which it did not suffice. Later ones are not looked at.
     refused: [Option<u32>; 2],
@@ -41,11 +42,7 @@ impl LookBudget {
     pub(super) fn after(passed_ns: u64) -> LookBudget {
         let passed_ns = passed_ns.min(MAX_COLLECTED_NS);
         let limits_ns = [LOOKS_PART, FIRST_LOOKS_PART].map(|part| passed_ns / part);
-        LookBudget { begun_ns: Self::spent_ns(), limits_ns, refused: [None; 2] }
-    }
-
-    fn spent_ns() -> u64 {
-        syscall::clock_ns(libc::CLOCK_THREAD_CPUTIME_ID)
+        LookBudget { begun_ns: None, limits_ns, refused: [None; 2] }
     }
 
     /// Whether it may suffice for a look at a thread.
@@ -56,7 +53,8 @@ impl LookBudget {
     /// Whether it suffices for a look at a thread that is not known to sleep on.
     pub(super) fn allows(&mut self, thread: &Thread) -> bool {
         let kind = usize::from(!thread.was_found());
-        let is_allowed = Self::spent_ns() - self.begun_ns < self.limits_ns[kind];
+        let now_ns = syscall::clock_ns(libc::CLOCK_THREAD_CPUTIME_ID);
+        let is_allowed = now_ns - *self.begun_ns.get_or_insert(now_ns) < self.limits_ns[kind];
         if !is_allowed {
             self.refused[kind] = Some(thread.tid);
         }

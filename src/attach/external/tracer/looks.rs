@@ -315,7 +315,8 @@ impl Tracer {
     /// to: the process ends, or is no longer watched.
     pub(super) fn sample_last_sleeps(&mut self, pid: u32) {
         let now_ns = monotonic_ns();
-        let Some(process) = self.processes.get_mut(&pid).filter(|process| !process.scope.is_asleep()) else { return };
+        let is_judged = |process: &&mut WatchedProcess| process.is_crowd() && !process.scope.is_asleep();
+        let Some(process) = self.processes.get_mut(&pid).filter(is_judged) else { return };
         let image = process.image;
         for (tid, weight_ns) in process.take_last_sleeps(now_ns, self.config.period_ns) {
             self.send_sample(image, tid, weight_ns, now_ns, (SampledStack::Repeated, SampledState::Asleep(None)));
