@@ -511,7 +511,8 @@ fn finds_short_children(engine: &str) {
         pids.len()
     };
     // One run in fifty finds half of them.
-    assert!((0..3).any(|_| found() >= 8), "children are missing in each of three runs");
+    let all: usize = (0..3).map(|_| found()).sum();
+    assert!(all >= 3 * 8, "{engine}: {all} of 33 processes in three runs");
 }
 
 /// Regression test: where threads compete for CPUs, they were sampled where they had lost theirs.

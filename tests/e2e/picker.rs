@@ -137,7 +137,7 @@ fn a_list_says_that_proc_hides_the_processes_of_others() {
         run(Command::new("unshare").args(["-m", "sh", "-c", &line]).stdin(Stdio::null()))
     };
     if listed("true").code() != 0 {
-        return skip("nobody: this user has no such right");
+        return skip("hidden processes: no other user can list them here");
     }
     let sentence = "/proc hides the processes of other users (hidepid).";
     let (hidden, open) = (listed("mount -t proc -o hidepid=2 proc /proc"), listed("true"));
