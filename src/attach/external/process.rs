@@ -91,6 +91,8 @@ pub(super) struct WatchedProcess {
     pub(super) listed: Vec<u32>,
     /// Threads that are looked at in each tick.
     active: Vec<u32>,
+    /// Maximum number of threads so far.
+    most_threads: usize,
     /// Number of threads that have no sample by the wall clock yet.
     unsampled: usize,
     /// The sleeping thread that is looked at next.
@@ -161,6 +163,7 @@ impl WatchedProcess {
             threads: BTreeMap::new(),
             listed: Vec::new(),
             active: Vec::new(),
+            most_threads: 0,
             unsampled: 0,
             next_sleeper: 0,
             next_in_turn: 0,
@@ -304,12 +307,13 @@ impl WatchedProcess {
             } else if is_new && let Ok(stat) = ProcStat::of_thread(self.pid, tid) {
                 // Its first sample has all its wall-clock time, too.
                 thread.wall_ns = started_ns(stat.start_ticks).min(now_ns);
-            } else {
+            } else if !is_new && self.is_crowd() {
                 // It was there before, and a crowd is not listed at once.
                 thread.wall_ns = self.began_ns.min(now_ns);
             }
             self.unsampled += 1;
             self.threads.insert(tid, thread);
+            self.most_threads = self.most_threads.max(self.threads.len());
             self.listed.push(tid);
             self.activate(tid);
             events.push_back((self.image, TracerEvent::Thread { tid }));
@@ -330,9 +334,14 @@ impl WatchedProcess {
         (self.cpu_ns - self.base_ns.min(self.cpu_ns)).saturating_sub(self.accounted_ns)
     }
 
-    /// Whether it has so many threads that what a tick does for them is limited.
+    /// Returns whether it has so many threads that what a tick does for them is limited.
     pub(super) fn is_crowd(&self) -> bool {
         self.threads.len() > CROWD
+    }
+
+    /// Returns whether it has, or had, as many: while it ends, they become fewer.
+    pub(super) fn was_crowd(&self) -> bool {
+        self.most_threads > CROWD
     }
 
     /// Returns the threads to look at in this tick: those that run, or have run lately. Of a crowd,

@@ -36,7 +36,7 @@ impl ProcessWaits {
         Wait { tid, call, holder: self.holder(tid, &call), is_file, object }
     }
 
-    /// Whether a thread is stopped, by a signal, a debugger or the freezer.
+    /// Returns whether a thread is stopped, by a signal, a debugger or the freezer.
     pub(super) fn is_stopped(&self, tid: u32) -> bool {
         BlockingCall::is_stop(&self.kernel_function(tid))
     }

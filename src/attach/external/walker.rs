@@ -383,7 +383,8 @@ impl Image {
             SampledStack::Repeated => return WalkEnd::Truncated,
         };
         let mut end = self.unwinder.walk(registers, stack, frames);
-        if self.is_map_stale() && self.read_maps(sample.tid).is_ok() {
+        let is_asleep = matches!(sample.state, SampledState::Asleep(_));
+        if self.is_map_stale(is_asleep) && self.read_maps(sample.tid).is_ok() {
             end = self.unwinder.walk(registers, stack, frames);
         }
         self.is_map_used = true;
@@ -418,12 +419,17 @@ impl Image {
     }
 
     /// Returns whether the map is to be read again: once a second, or when a stack leads outside of
-    /// what is known.
-    fn is_map_stale(&mut self) -> bool {
+    /// what is known. The stack of a thread that `is_asleep` is kept, so while the process is young,
+    /// it does not wait for that.
+    fn is_map_stale(&mut self, is_asleep: bool) -> bool {
         let now_ns = monotonic_ns();
         let age_ns = now_ns.saturating_sub(self.maps_ns);
         let is_young = now_ns.saturating_sub(self.opened_ns) < YOUNG_NS;
-        let miss_ns = if is_young { YOUNG_MISS_NS } else { MISS_NS };
+        let miss_ns = match is_young {
+            true if is_asleep => 0,
+            true => YOUNG_MISS_NS,
+            false => MISS_NS,
+        };
         let is_missed = self.has_mapped || self.unwinder.wants_maps();
         age_ns >= MAPS_NS && self.is_map_used || age_ns >= miss_ns && is_missed
     }

@@ -315,7 +315,7 @@ impl Tracer {
     /// to: the process ends, or is no longer watched.
     pub(super) fn sample_last_sleeps(&mut self, pid: u32) {
         let now_ns = monotonic_ns();
-        let is_judged = |process: &&mut WatchedProcess| process.is_crowd() && !process.scope.is_asleep();
+        let is_judged = |process: &&mut WatchedProcess| process.was_crowd() && !process.scope.is_asleep();
         let Some(process) = self.processes.get_mut(&pid).filter(is_judged) else { return };
         let image = process.image;
         for (tid, weight_ns) in process.take_last_sleeps(now_ns, self.config.period_ns) {
@@ -329,7 +329,7 @@ impl Tracer {
     /// Samples a thread of a crowd where it slept until it ended. With its process, it has just
     /// ended; alone, on average in the middle of the time since it was looked at.
     fn sample_last_sleep(&mut self, pid: u32, tid: u32, now_ns: u64) {
-        let Some(process) = self.processes.get_mut(&pid).filter(|process| process.is_crowd()) else { return };
+        let Some(process) = self.processes.get_mut(&pid).filter(|process| process.was_crowd()) else { return };
         if self.config.clock != Clock::Real || process.scope.is_asleep() {
             return;
         }
