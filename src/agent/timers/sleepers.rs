@@ -20,7 +20,7 @@ pub(crate) struct SleeperSample<'a> {
     pub(crate) weight_ns: u64,
     /// Whether the thread has not run since its previous sample.
     pub(crate) is_repeated: bool,
-    /// Whether the process was stopped for that time.
+    /// Whether the process did not run for that time because it was stopped.
     pub(crate) is_stopped: bool,
 }
 

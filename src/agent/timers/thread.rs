@@ -190,7 +190,7 @@ impl Thread {
         Some(schedule)
     }
 
-    /// Whether the thread was found asleep before.
+    /// Returns whether the thread was found asleep before.
     pub(super) fn was_found(&self) -> bool {
         !self.last.frames.is_empty()
     }

@@ -45,12 +45,12 @@ impl LookBudget {
         LookBudget { begun_ns: None, limits_ns, refused: [None; 2] }
     }
 
-    /// Whether it may suffice for a look at a thread.
+    /// Returns whether it may suffice for a look at a thread.
     pub(super) fn is_left(&self, thread: &Thread) -> bool {
         self.refused[usize::from(!thread.was_found())].is_none()
     }
 
-    /// Whether it suffices for a look at a thread that is not known to sleep on.
+    /// Returns whether it suffices for a look at a thread that is not known to sleep on.
     pub(super) fn allows(&mut self, thread: &Thread) -> bool {
         let kind = usize::from(!thread.was_found());
         let now_ns = syscall::clock_ns(libc::CLOCK_THREAD_CPUTIME_ID);

@@ -31,7 +31,7 @@ struct WallInterval {
     /// Whether the thread rested: it had not run before the last look, nor, outside of a crowd, had
     /// any other.
     is_rest: bool,
-    /// Whether the process exits.
+    /// Whether no tick follows: the process exits, or another clock is to tick.
     last: bool,
 }
 
