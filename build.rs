@@ -17,18 +17,8 @@ const TIMED: &str = "SIGTOP_TIMED_AGENT";
 
 /// What the agent is made of: a change elsewhere (the screen) must not rebuild it.
 /// Each path must exist, or cargo reruns this script on every build.
-const AGENT_SOURCES: [&str; 10] = [
-    "build.rs",
-    "Cargo.toml",
-    "src/lib.rs",
-    "src/arch",
-    "src/cpython",
-    "src/link/mod.rs",
-    "src/link/gperftools.rs",
-    "src/link/varint.rs",
-    "src/link/wire",
-    "src/agent",
-];
+const AGENT_SOURCES: [&str; 7] =
+    ["build.rs", "Cargo.toml", "src/lib.rs", "src/arch", "src/process", "src/wire", "src/agent"];
 
 /// Variables of the outer cargo that would steer the nested one astray: its flags, its wrappers
 /// (clippy!), its profile.

@@ -20,8 +20,8 @@
 //!                                               └─────────────────────────────────────────────────────┘
 //! ```
 //!
-//! Each folder may import those before it in this list, and none behind it: [`link::wire`],
-//! `arch`, `cpython`, `agent` | [`attach`] | [`profile`], [`symbols`], [`tally`], [`pprof`], [`session`], [`tui`], [`app`].
+//! Each folder may import those before it in this list, and none behind it: [`wire`],
+//! `arch`, `process`, `agent` | [`attach`], [`sampler`], [`link`] | [`profile`], [`symbols`], [`tally`], [`pprof`], [`session`], [`tui`], [`app`].
 //! The test `house` checks this, and that no folder has an import cycle.
 //!
 //! # Threads
@@ -29,7 +29,7 @@
 //! Threads of the target: its own threads run the signal handler; the *agent thread* drains the
 //! ring, notices new threads and modules, and writes to the socket.
 //!
-//! A process without the agent has a *sampler* instead (`attach::external`), a helper process with
+//! A process without the agent has a *sampler* instead ([`sampler`]), a helper process with
 //! a thread that reads the kernel's samples, or stops the target's threads for an instant, and one
 //! that walks the copied stacks.
 //!
@@ -80,7 +80,7 @@
 //!
 //! The target cannot tell that it is watched; see the head of `agent`. Every loss has a counter, a
 //! field of the wire format and a place on the screen. Every queue, loop and length has a limit.
-//! Decoders treat their bytes as hostile. `unsafe` is for `agent` and `attach` alone.
+//! Decoders treat their bytes as hostile. `unsafe` is for `agent`, `arch`, `attach` and `sampler` alone.
 #![cfg_attr(sigtop_agent, no_std)]
 
 extern crate alloc;
@@ -88,8 +88,8 @@ extern crate alloc;
 #[cfg(feature = "agent")]
 pub mod agent;
 mod arch;
-mod cpython;
-pub mod link;
+mod process;
+pub mod wire;
 
 #[cfg(feature = "viewer")]
 pub mod app;
@@ -98,9 +98,13 @@ pub mod attach;
 #[cfg(feature = "viewer")]
 pub mod keyword;
 #[cfg(feature = "viewer")]
+pub mod link;
+#[cfg(feature = "viewer")]
 pub mod pprof;
 #[cfg(feature = "viewer")]
 pub mod profile;
+#[cfg(feature = "viewer")]
+pub mod sampler;
 #[cfg(feature = "viewer")]
 pub mod session;
 #[cfg(feature = "viewer")]

@@ -11,12 +11,12 @@ use std::process::{Command, Output};
 use crate::property::property;
 use proptest::prelude::*;
 use sigtop::app::config::{Config, ConfigError, SETTINGS, default_path};
-use sigtop::link::wire::{Clock, Engine};
 use sigtop::tally::query::Sort;
 use sigtop::tui::command::options::Window;
 use sigtop::tui::theme::ThemeName;
 use sigtop::tui::theme::palette::Palette;
 use sigtop::tui::{NameStyle, OnQuit};
+use sigtop::wire::{Clock, Engine};
 
 /// Writes a temporary file for one test.
 fn write_file(name: &str, text: &[u8]) -> PathBuf {

@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use crossbeam_channel::{Receiver, bounded};
 use sigtop::link::listener::{Listener, ListenerHandle, MAX_DIRECTORY_BYTES, MAX_PENDING};
-use sigtop::link::wire::{
+use sigtop::wire::{
     Arrival, Clock, ConnectionEvent, Engine, Hello, Malformed, Message, Request, SourceId, SpawnCause, Thread, VERSION,
     Writer, decode_request, split_frame,
 };

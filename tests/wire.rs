@@ -7,8 +7,8 @@ use proptest::collection::vec;
 use proptest::option;
 use proptest::prelude::*;
 use proptest::sample::select;
-use sigtop::link::wire::interpreter::{FrameAccess, Interpreter, InterpreterFunction, LineFormat};
-use sigtop::link::wire::*;
+use sigtop::wire::interpreter::{FrameAccess, Interpreter, InterpreterFunction, LineFormat};
+use sigtop::wire::*;
 
 /// An allocator that counts the bytes of each thread, for tests that limit the memory of a piece of
 /// code.

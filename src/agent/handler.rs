@@ -11,7 +11,6 @@
 //! counts. A filter that the program gave to `ProfilerStartWithOptions` is called first, and what
 //! that does is the program's responsibility.
 
-use crate::agent::arch::{is_handler_frame, return_from_handler, signal_handler};
 use crate::agent::cpuprofile::control;
 use crate::agent::os::{coarse_clock, syscall};
 use crate::agent::sampling::counters::{self, TimerConfig};
@@ -22,10 +21,11 @@ use crate::agent::timers::timer::{self, TickKind};
 use crate::agent::timers::{interval_timer, new_threads};
 use crate::agent::unwind::registers::Registers;
 use crate::agent::{spawn, state};
+use crate::arch::{is_handler_frame, return_from_handler, signal_handler};
 use core::sync::atomic::Ordering;
 
-use crate::link::wire::ring::{LEFT_OUT, word};
-use crate::link::wire::{Clock, KNOCK_COOKIE};
+use crate::wire::ring::{LEFT_OUT, word};
+use crate::wire::{Clock, KNOCK_COOKIE};
 
 /// The kernel's siginfo of a timer or of a queued signal, as far as it is used here.
 #[repr(C)]

@@ -4,7 +4,7 @@ use core::cell::UnsafeCell;
 
 use crate::agent::cpuprofile::env;
 use crate::agent::sampling::counters::TimerConfig;
-use crate::link::wire::{Clock, LINK_VARIABLE};
+use crate::wire::{Clock, LINK_VARIABLE};
 
 /// The viewer that launched this process, as the environment describes it.
 #[derive(Clone, Copy)]

@@ -9,7 +9,7 @@
 //! the process is unwatched again. The agent thread also runs while a profile is written into a
 //! file (`CPUPROFILE`, `ProfilerStart`), with or without a viewer.
 //!
-//! The rooms, lowest first: `arch` (the processor), `os` (the kernel's and the loader's interface),
+//! The rooms, lowest first: `os` (the kernel's and the loader's interface),
 //! `state` (flags), `unwind`, `interpreter`, `signals`, `sampling`, `allocations`, `timers`, `cpuprofile`,
 //! `launch` and `requests`, `thread`, `spawn`, `handler`, `start`, `interpose`. Each imports only
 //! rooms before it.
@@ -27,7 +27,6 @@
 #![cfg_attr(not(sigtop_agent), allow(dead_code, reason = "live only in its own build; here for its tests"))]
 
 mod allocations;
-mod arch;
 mod cpuprofile;
 mod handler;
 mod interpose;

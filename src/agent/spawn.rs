@@ -8,7 +8,8 @@ use crate::agent::os::{credentials, memory};
 use crate::agent::sampling::counters::{self, TimerConfig};
 use crate::agent::state::{self, SPAWNING};
 use crate::agent::timers::{first_tick, new_threads};
-use crate::agent::{arch, launch, thread};
+use crate::agent::{launch, thread};
+use crate::arch;
 
 /// Size of the agent thread's stack, in bytes. It uses 48 KiB.
 const STACK: usize = 128 * 1024;

@@ -5,7 +5,6 @@
 //! timer, whose first tick spawns the agent thread.
 
 use crate::agent::allocations::record;
-use crate::agent::arch::{self, weak_address};
 use crate::agent::cpuprofile::control::{self, Filter};
 use crate::agent::cpuprofile::env::{self, EnvSettings};
 use crate::agent::cpuprofile::other_library::{self, OtherProfiler};
@@ -21,11 +20,12 @@ use crate::agent::signals::{actions, mask, stacks, tick_signal};
 use crate::agent::state::{self, SPAWNING};
 use crate::agent::timers::{first_tick, interval_timer, new_threads, signal_handover};
 use crate::agent::{handler, launch, spawn};
+use crate::arch::{self, weak_address};
 use core::ffi::{CStr, c_char};
 use core::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
 
-use crate::link::wire::Clock;
-use crate::link::wire::ring::word;
+use crate::wire::Clock;
+use crate::wire::ring::word;
 
 /// Time that an exiting process waits for the agent thread at most, ns: usually, for each thread of
 /// a crowd that is looked at once more, and for the file of a profile.

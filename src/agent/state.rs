@@ -6,7 +6,7 @@
 use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 
 use crate::agent::os::{syscall, user_dispatch};
-use crate::link::wire::Clock;
+use crate::wire::Clock;
 
 /// Value of [`AGENT`] while the agent thread is being spawned.
 pub(super) const SPAWNING: u32 = u32::MAX;

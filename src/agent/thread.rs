@@ -34,9 +34,9 @@ use crate::agent::{launch, requests, state};
 use alloc::boxed::Box;
 use core::sync::atomic::{AtomicU32, Ordering};
 
-use crate::cpython::functions::FunctionTable;
-use crate::link::wire::ring::word;
-use crate::link::wire::{
+use crate::process::cpython::functions::FunctionTable;
+use crate::wire::ring::word;
+use crate::wire::{
     AgentCounters, Clock, Engine, EngineState, MAX_FRAMES, Module, Request, STACK_SLOTS, SpawnCause, StoredStack,
     Thread,
 };

@@ -9,13 +9,13 @@ use crossbeam_channel::{Receiver, after, never, select};
 
 use super::leave::leave_program;
 use super::progress::ProgressLine;
-use crate::link::wire::{Clock, LossCause};
 use crate::pprof::live_top::{TopHeader, TopLimits, columns_before_name, inline_mark, write_rows, write_top};
 use crate::session::{Answer, Command, Notice, Session, TargetExit};
 use crate::symbols::sanitize::sanitize;
 use crate::tally::top::TopTable;
 use crate::tui::fit_names::{NameToFit, fit_names};
 use crate::tui::{NameStyle, OnQuit, terminal_columns};
+use crate::wire::{Clock, LossCause};
 
 /// Maximum time to wait for symbols at the end.
 const MAX_SYMBOL_WAIT: Duration = Duration::from_secs(20);

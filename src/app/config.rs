@@ -15,7 +15,6 @@ use toml::de::{DeTable, DeValue};
 
 use crate::keyword::did_you_mean::did_you_mean;
 use crate::keyword::{self, Keyword};
-use crate::link::wire::{Clock, Engine};
 use crate::profile::interpreter_view::InterpreterView;
 use crate::profile::kernel_frames::KernelFrames;
 use crate::tally::query::Sort;
@@ -24,6 +23,7 @@ use crate::tui::keymap::{self, KeymapError};
 use crate::tui::keys::TABLE;
 use crate::tui::theme::ThemeName;
 use crate::tui::{Keymap, NameStyle, OnQuit, text};
+use crate::wire::{Clock, Engine};
 
 /// Maximum size of a config file in bytes.
 const MAX_BYTES: u64 = 64 << 10;

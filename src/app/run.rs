@@ -11,7 +11,7 @@ use super::args::{Cli, CliSubcommand, dashes, help, hoist, mistakes};
 use super::failure::{Failure, print_message};
 use super::screen::uses_screen;
 use super::settings::apply_config;
-use crate::attach::external::sampler;
+use crate::sampler::program;
 
 use super::{command_word, demo, demo_target, env, overview, record, report, symbols, view, watch};
 
@@ -55,7 +55,7 @@ fn run_subcommand(cli: Cli) -> Result<u8, Failure> {
         }
         Some(CliSubcommand::Record(args)) => record::run(&args),
         Some(CliSubcommand::View(args)) => view::run(&args),
-        Some(CliSubcommand::Sampler) => match sampler::run() {
+        Some(CliSubcommand::Sampler) => match program::run() {
             Ok(()) => Ok(0),
             Err(error) => Err(Failure::internal("cannot sample", error)),
         },

@@ -8,13 +8,13 @@ use super::args::WatchArgs;
 use super::batch::{self, fit_row_names};
 use super::failure::{Failure, print_message};
 use super::leave::wait_for_exit;
-use crate::link::wire::Clock;
 use crate::pprof::live_top::{TopLimits, format_losses};
 use crate::session::{Answer, Session, Settings, TargetExit};
 use crate::tally::measure;
 use crate::tui::term::terminal::is_background_light;
 use crate::tui::theme::Depth;
 use crate::tui::{self, Departure, Device, Theme};
+use crate::wire::Clock;
 
 /// Whether the arguments and the terminal call for the screen.
 pub(super) fn uses_screen(args: &WatchArgs) -> bool {

@@ -12,18 +12,18 @@ use super::args::{ProcessSelector, WatchArgs};
 use super::failure::{Failure, print_message};
 use super::screen::{device, theme, uses_screen};
 use super::settings::session_settings;
-use crate::attach::external::rights;
-use crate::attach::external::supervisor::Sampler;
 use crate::attach::find::{self, AttachableProcess, WatchMethod};
 use crate::attach::launch::{self, Preload, Stdio, launch};
 use crate::attach::library::AgentDirectories;
 use crate::attach::program;
 use crate::attach::survey::{Survey, find_by_name};
-use crate::attach::{AttachError, is_ignored};
+use crate::attach::{AttachError, Refusal, is_ignored};
 use crate::link::listener::{Listener, MAX_DIRECTORY_BYTES};
-use crate::link::wire::Engine;
+use crate::sampler::engines;
+use crate::sampler::supervisor::Sampler;
 use crate::session::{RecordingOptions, Session, Settings, WatchTarget};
 use crate::tui::{self, Picked};
+use crate::wire::Engine;
 
 /// Capacity of the channel from the listener to the session, in batches.
 const MAX_QUEUED_BATCHES: usize = 64;
@@ -66,7 +66,9 @@ pub(super) fn select_processes(args: &WatchArgs) -> Result<Selection, Failure> {
 /// Checks that a process can be watched, from outside if the arguments say so.
 pub(super) fn check_process(args: &WatchArgs, pid: u32) -> Result<AttachableProcess, Failure> {
     if args.engine() == Engine::Events {
-        find::check_events(pid)?;
+        find::check(pid)?;
+        let refused = |cause| AttachError::NotWatchable { pid, refusal: Refusal::NotTraceable, cause };
+        engines::check_events(pid).map_err(refused)?;
     }
     Ok(if args.engine().is_external() { find::check_external(pid)? } else { find::check(pid)? })
 }
@@ -104,7 +106,7 @@ pub(super) fn launch_target(args: &WatchArgs, stdio: Stdio) -> Result<PendingSes
         && !settings.engine.is_external()
     {
         let is_free = args.sampling.engine.is_none() && !settings.clock.is_memory();
-        let consequence = if is_free && rights::check_events(std::process::id()).is_ok() {
+        let consequence = if is_free && engines::check_events(std::process::id()).is_ok() {
             settings.engine = Engine::External;
             "it is sampled from outside (--engine threads takes the agent)"
         } else {
@@ -115,7 +117,7 @@ pub(super) fn launch_target(args: &WatchArgs, stdio: Stdio) -> Result<PendingSes
         }
     }
     if settings.engine == Engine::Events
-        && let Err(cause) = rights::check_events(std::process::id())
+        && let Err(cause) = engines::check_events(std::process::id())
     {
         return Err(Failure::new(Failure::USAGE, format!("{} {cause}", program.path.display())));
     }

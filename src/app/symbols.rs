@@ -11,13 +11,13 @@ use super::downloads::Downloads;
 use super::failure::Failure;
 use super::replay::{self, ReplayOptions};
 use crate::link::recording::MAGIC;
-use crate::link::wire::interpreter::{FrameAccess, Interpreter};
 use crate::profile::module::ModuleFile;
 use crate::session::unread_reason;
 use crate::symbols::coverage::{NameCoverage, coverage};
 use crate::symbols::download::DebuginfodClient;
 use crate::symbols::explain::{self, Explanation};
 use crate::tally::measure;
+use crate::wire::interpreter::{FrameAccess, Interpreter};
 
 /// Width of the first column, including the gap after it.
 const TOPIC_COLUMNS: usize = 12;

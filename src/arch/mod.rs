@@ -1,6 +1,9 @@
-//! Facts about machine code that tell the frames of a thread of which the stack pointer alone is
-//! known. The agent and the sampler from outside share this folder, so it is `no_std`. Hostile bytes
-//! do no harm.
+//! The processor: everything that names a register, an instruction or a layout that the kernel's
+//! ABI defines differently for each processor. Other folders use the names below and nothing else.
+//! To add a processor, write a folder that defines the same items as [`x86_64`], and select it here.
+//!
+//! The agent and the sampler from outside share this folder, so it is `no_std`. Hostile bytes do no
+//! harm.
 
 #[cfg(target_arch = "x86_64")]
 mod x86_64;

@@ -16,7 +16,7 @@ use super::proc::{
 };
 use super::program::elf::{self, ElfKind};
 use super::{find, network_namespace, quote};
-use crate::link::wire::{LINK_VARIABLE, TICK_SIGNALS};
+use crate::wire::{LINK_VARIABLE, TICK_SIGNALS};
 
 /// Maximum number of threads of a process whose signal mask is read.
 const MAX_THREADS: usize = 256;

@@ -127,7 +127,7 @@ impl Refusal {
 }
 
 impl AttachError {
-    pub(super) fn system(what: &'static str, cause: impl Into<io::Error>) -> AttachError {
+    pub(crate) fn system(what: &'static str, cause: impl Into<io::Error>) -> AttachError {
         AttachError::System { what, cause: cause.into() }
     }
 

@@ -15,10 +15,9 @@ use nix::unistd::geteuid;
 
 use super::error::AttachError;
 use super::error::Refusal;
-use super::external::rights;
 use super::proc::{ProcStat, ProcStatus, command_line, maps_hold, processes, sees_proc};
 use super::program::elf;
-use super::{library, quote};
+use super::{library, quote, rights};
 
 /// Polling interval where the kernel cannot report the end of a process (before 5.3).
 const LOOK: Duration = Duration::from_millis(100);
@@ -76,15 +75,6 @@ pub fn check_external(pid: u32) -> Result<AttachableProcess, AttachError> {
     let process = check(pid)?;
     may_trace(pid)?;
     Ok(AttachableProcess { method: WatchMethod::External, ..process })
-}
-
-/// Checks that the kernel samples a process for this user.
-///
-/// # Errors
-/// As [`check`], and one sentence for a user who may not use perf events.
-pub fn check_events(pid: u32) -> Result<(), AttachError> {
-    check(pid)?;
-    rights::check_events(pid).map_err(|cause| AttachError::NotWatchable { pid, refusal: Refusal::NotTraceable, cause })
 }
 
 /// Checks that the kernel lets this user trace a process.
@@ -152,7 +142,7 @@ pub fn check(pid: u32) -> Result<AttachableProcess, AttachError> {
 }
 
 /// Returns whether a line of `maps` names an agent's library, of this version or another.
-pub(super) fn is_agent(line: &[u8]) -> bool {
+pub(crate) fn is_agent(line: &[u8]) -> bool {
     let line = line.strip_suffix(b" (deleted)").unwrap_or(line);
     let name = line.rsplit(|&byte| byte == b'/').next().unwrap_or_default();
     // A library in memory is shown as `/memfd:NAME (deleted)`.

@@ -10,7 +10,7 @@ use super::error::AttachError;
 use super::error::Refusal;
 use super::proc::{ProcStat, ProcStatus, command_to_start_again, sleeps_restartably, threads};
 use super::quote;
-use crate::link::wire::{KNOCK_COOKIE, TICK_SIGNALS};
+use crate::wire::{KNOCK_COOKIE, TICK_SIGNALS};
 
 /// The siginfo of a queued signal: its head, its `_rt` part, and the rest of its 128 bytes.
 #[repr(C)]

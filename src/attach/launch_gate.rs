@@ -10,7 +10,7 @@ use std::os::unix::fs::FileExt;
 use std::time::Duration;
 
 /// First word of the command; the pid follows.
-pub(super) const COMMAND: &str = "prepare";
+pub(crate) const COMMAND: &str = "prepare";
 /// Offset of the answer in the memory file, bytes.
 const ANSWER: u64 = 8;
 /// Time between two looks at the answer.
@@ -22,9 +22,9 @@ const PATIENCE: Duration = Duration::from_millis(500);
 #[derive(Clone, Copy, Debug)]
 pub struct LaunchGate {
     /// The socket of commands.
-    pub(super) commands: RawFd,
+    pub(crate) commands: RawFd,
     /// The memory file.
-    pub(super) answers: RawFd,
+    pub(crate) answers: RawFd,
 }
 
 impl LaunchGate {
@@ -64,7 +64,7 @@ fn command(pid: u32) -> ([u8; 32], usize) {
 }
 
 /// Lets a child go on. `answers` is the memory file of the sampler.
-pub(super) fn open(answers: &File, pid: u32) {
+pub(crate) fn open(answers: &File, pid: u32) {
     // The child goes on by itself after a while.
     let _ = answers.write_all_at(&u64::from(pid).to_ne_bytes(), ANSWER);
 }

@@ -12,7 +12,6 @@
 
 pub mod diagnose;
 mod error;
-pub mod external;
 pub mod find;
 pub mod knock;
 pub mod launch;
@@ -23,6 +22,7 @@ pub mod network_namespace;
 pub mod proc;
 pub mod program;
 mod quote;
+pub mod rights;
 pub mod sockets;
 pub mod survey;
 mod unix_peers;

@@ -18,7 +18,7 @@ use nix::sys::socket::{AddressFamily, Backlog, SockFlag, SockType, UnixAddr, bin
 use nix::unistd::geteuid;
 
 use super::proc::ProcStatus;
-use crate::link::wire::{VIEWER_SOCKET, VIEWER_SOCKET_FILE};
+use crate::wire::{VIEWER_SOCKET, VIEWER_SOCKET_FILE};
 
 /// A socket that an agent in another network namespace can reach.
 #[derive(Debug)]

@@ -15,7 +15,7 @@ use nix::sys::time::TimeValLike;
 use nix::time::{ClockId, clock_getcpuclockid, clock_gettime};
 use nix::unistd::{Pid, SysconfVar, sysconf};
 
-use crate::link::wire::{MAX_PATH, Schedule, link_of_program};
+use crate::wire::{MAX_PATH, Schedule, link_of_program};
 
 /// Maximum number of bytes read from a file in `/proc`: enough for the maps of 65 530 mappings with
 /// long paths.

@@ -92,7 +92,7 @@ pub fn join_with_or(words: &[&str]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::link::wire::Clock;
+    use crate::wire::Clock;
 
     #[test]
     fn unknown_keyword_suggests_a_similar_one_or_lists_all() {

@@ -1,7 +1,7 @@
 //! The words of the sampling clocks and of the timer sources.
 
 use super::{Keyword, Word};
-use crate::link::wire::{Clock, Engine};
+use crate::wire::{Clock, Engine};
 
 impl Keyword for Clock {
     const ALL: &'static [Clock] = &Clock::ALL;

@@ -13,8 +13,8 @@ use nix::time::{ClockId, clock_gettime};
 use rustix::io::Errno;
 use rustix::net::{RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, recvmsg};
 
-use super::wire::ring::{self, RING_BYTES};
-use super::wire::{self, AgentCounters, MAX_MESSAGE, Malformed, Message, Request, SourceId, StackMemory, Writer};
+use crate::wire::ring::{self, RING_BYTES};
+use crate::wire::{self, AgentCounters, MAX_MESSAGE, Malformed, Message, Request, SourceId, StackMemory, Writer};
 
 /// Maximum number of bytes read from a connection before the others have their turn.
 pub(super) const READ_BYTES: usize = 64 * 1024;

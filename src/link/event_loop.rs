@@ -19,7 +19,7 @@ use nix::time::{ClockId, clock_gettime};
 
 use super::connection::{Connection, ConnectionLost, ConnectionState, READ_BYTES, Received};
 use super::sockets::ListeningSockets;
-use super::wire::{Arrival, ConnectionEvent, Hello, Malformed, Message, Request, SourceId, SpawnCause, stack_memory};
+use crate::wire::{Arrival, ConnectionEvent, Hello, Malformed, Message, Request, SourceId, SpawnCause, stack_memory};
 
 /// Maximum number of simultaneous connections. Each may buffer up to 341 KiB.
 pub const MAX_CONNECTIONS: usize = 1024;

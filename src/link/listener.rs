@@ -9,7 +9,7 @@
 //!
 //! The channel is bounded. When it is full, the thread waits. Then the sockets fill, and the
 //! agents, which never wait, count the samples that they cannot send
-//! ([`LossCause::SocketFull`](super::wire::LossCause::SocketFull)). So a slow viewer costs samples
+//! ([`LossCause::SocketFull`](crate::wire::LossCause::SocketFull)). So a slow viewer costs samples
 //! that are known to be lost, but neither memory nor the target's time.
 //!
 //! The profile interprets the messages. SIGPIPE must be ignored, as Rust's runtime does.
@@ -30,7 +30,7 @@ use super::event_loop::{EventLoop, ListenerCommand, LoopChannels, Policy, Refusa
 pub use super::event_loop::{HELLO_TIMEOUT, MAX_BATCH, MAX_CONNECTIONS, MAX_PENDING, RefusedConnections};
 use super::sockets::ListeningSockets;
 pub use super::sockets::MAX_DIRECTORY_BYTES;
-use super::wire::{Arrival, Clock, Request};
+use crate::wire::{Arrival, Clock, Request};
 
 /// The open sockets. Agents can connect already; they are served once [`start`](Listener::start) is
 /// called.
@@ -61,7 +61,7 @@ impl Listener {
         Ok(Listener { sockets: ListeningSockets::open(directory, random() as u32)?, token: random() })
     }
 
-    /// The value of [`LINK_VARIABLE`](super::wire::LINK_VARIABLE) for launched programs, with the
+    /// The value of [`LINK_VARIABLE`](crate::wire::LINK_VARIABLE) for launched programs, with the
     /// clock and period with which their agents start.
     pub fn link_variable(&self, clock: Clock, period_ns: u64) -> OsString {
         let mut value = OsString::from(format!("{}:{}:{period_ns}:{}:", self.token, std::process::id(), clock as u8));

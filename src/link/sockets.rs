@@ -18,7 +18,7 @@ use nix::sys::socket::{AddressFamily, Backlog, SockFlag, SockType, UnixAddr, bin
 use nix::sys::stat::{Mode, fchmod};
 use nix::unistd::{Pid, geteuid};
 
-use super::wire::VIEWER_SOCKET;
+use crate::wire::VIEWER_SOCKET;
 
 /// Start and end of a socket's file name. The viewer's pid and a random part are in between.
 const FILE_NAME: (&str, &str) = ("viewer-", ".sock");

@@ -1,7 +1,7 @@
 //! The samples of a saved profile in compact form. A file of 100 MB has a million stacks with
 //! thirty locations each; as varints they take no more memory than in the file.
 
-use crate::link::varint;
+use crate::wire::varint;
 
 /// A decoded sample.
 #[derive(Clone, Copy, Debug)]

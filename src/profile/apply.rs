@@ -19,8 +19,8 @@ use super::stack::{Frame, FrameId, StackId, StackTable};
 use super::thread::{Thread, ThreadId, ThreadState};
 use super::totals::{BUCKET_NS, Totals, Weight};
 use super::waits::{KnownWait, WaitId, WaitTable};
-use crate::link::wire::interpreter::{InterpreterFrame, is_interpreted};
-use crate::link::wire::{
+use crate::wire::interpreter::{InterpreterFrame, is_interpreted};
+use crate::wire::{
     Arrival, Clock, ConnectionEvent, EngineState, FRAMES_LEFT_OUT, FrameAddress, MAX_FRAMES, Message, Sample, SourceId,
     StackHash, StackHasher, flag,
 };

@@ -1,6 +1,6 @@
 //! A small map with one optional value per clock.
 
-use crate::link::wire::Clock;
+use crate::wire::Clock;
 
 /// One optional value per clock. A lookup is an array index.
 #[derive(Debug)]

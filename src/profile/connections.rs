@@ -3,7 +3,7 @@
 use super::Profile;
 use super::process::{Process, ProcessId};
 use super::totals::{BUCKET_NS, BUCKETS, Totals};
-use crate::link::wire::{Hello, SourceId};
+use crate::wire::{Hello, SourceId};
 
 /// Maximum number of process images, each with its command line. A long build starts some 10 000.
 const MAX_PROCESSES: usize = 65_536;

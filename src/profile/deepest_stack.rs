@@ -4,7 +4,7 @@ use super::apply::Profile;
 use super::ids::ProcessId;
 use super::stack::Frame;
 use super::thread::StackUse;
-use crate::link::wire::{DeepestStack, FRAMES_LEFT_OUT, FrameAddress, StackFrame};
+use crate::wire::{DeepestStack, FRAMES_LEFT_OUT, FrameAddress, StackFrame};
 
 /// Maximum number of threads whose frames are kept. Of others only the sizes are.
 const MAX_WITH_FRAMES: usize = 8192;

@@ -13,7 +13,7 @@ use std::sync::Arc;
 
 use super::hash::IdMap;
 use super::weight::Weight;
-use crate::link::varint;
+use crate::wire::varint;
 
 /// Length of a bucket in ns.
 pub const BUCKET_NS: u64 = 100_000_000;

@@ -1,7 +1,7 @@
 //! Whether stacks have the functions of the kernel.
 
 use crate::keyword::{Keyword, Word};
-use crate::link::wire::{FrameAddress, KERNEL_START, is_kernel_address};
+use crate::wire::{FrameAddress, KERNEL_START, is_kernel_address};
 
 /// The choice whether stacks have the functions of the kernel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

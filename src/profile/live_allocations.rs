@@ -5,7 +5,7 @@ use super::change_log::{ChangeLog, LoggedSample};
 use super::process::{LiveAllocation, ProcessId};
 use super::sampling_interval::SamplingIntervals;
 use super::totals::{BUCKET_NS, ThreadStack, Weight};
-use crate::link::wire::Clock;
+use crate::wire::Clock;
 
 /// Maximum number of allocations of a process whose end is awaited. An agent watches 65 536.
 const MAX_LIVE: usize = 1 << 17;
@@ -85,7 +85,7 @@ impl Profile {
 #[cfg(test)]
 mod tests {
     use super::super::totals::Span;
-    use crate::link::wire::{
+    use crate::wire::{
         AgentCounters, Allocation, Arrival, ConnectionEvent, Engaged, Engine, EngineState, FrameAddress, Hello,
         LossCause, Message, Sample, SourceId, SpawnCause,
     };

@@ -1,8 +1,8 @@
 //! Lost ticks by cause, the cost of sampling, and what did not fit the limits of the profile.
 
-pub use crate::link::wire::LossCause;
+pub use crate::wire::LossCause;
 
-use crate::link::wire::{AgentCounters, Clock};
+use crate::wire::{AgentCounters, Clock};
 
 /// The counters of all agents, summed. Each counts from its Hello on.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

@@ -33,7 +33,7 @@ pub mod totals;
 pub mod waits;
 mod weight;
 
-pub use crate::link::wire::Clock;
+pub use crate::wire::Clock;
 pub use apply::{Profile, StackQuality};
 pub use memory::{DEFAULT_MEMORY_BYTES, MIN_MEMORY_BYTES};
 pub use read::Generation;

@@ -11,8 +11,8 @@ use super::sampling_interval::SamplingIntervals;
 use super::script::ScriptFunctionId;
 use super::stack::StackId;
 use super::totals::{ThreadStack, Totals, Weight};
-use crate::link::wire::interpreter::Interpreter;
-use crate::link::wire::{AgentCounters, Clock, Engaged, Hello, SourceId};
+use crate::wire::interpreter::Interpreter;
+use crate::wire::{AgentCounters, Clock, Engaged, Hello, SourceId};
 
 /// The present wait of a thread.
 #[derive(Clone, Copy)]
@@ -185,7 +185,7 @@ fn split_arguments(argv: &[u8]) -> Vec<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::link::wire::SpawnCause;
+    use crate::wire::SpawnCause;
 
     #[test]
     fn a_process_is_called_as_it_was_typed() {

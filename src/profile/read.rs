@@ -10,8 +10,8 @@ use super::sample_times::{SampleTimes, TimedSample};
 use super::stack::{Frame, FrameId};
 use super::thread::{Thread, ThreadId, ThreadState};
 use super::totals::{Span, ThreadStack, Totals, Weight};
-use crate::link::wire::Clock;
-use crate::link::wire::interpreter::Interpreter;
+use crate::wire::Clock;
+use crate::wire::interpreter::Interpreter;
 
 /// The totals and history that a query reads.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

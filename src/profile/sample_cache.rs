@@ -9,7 +9,7 @@ use super::ids::{ThreadId, WaitId};
 use super::module::Mappings;
 use super::stack::{Frame, FrameId, StackId, StackTable};
 use super::totals::TotalsIndex;
-use crate::link::wire::{Clock, StackHash};
+use crate::wire::{Clock, StackHash};
 
 /// Maximum number of cached addresses, about as many as the samples of a large program have.
 const MAX_FRAMES: usize = 65_536;

@@ -3,7 +3,7 @@
 
 use super::stack::StackId;
 use super::totals::ThreadStack;
-use crate::link::wire::Clock;
+use crate::wire::Clock;
 
 /// Maximum number of samples, 40 bytes each. If there are more, all times are dropped.
 const MAX_SAMPLES: usize = 1 << 22;

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use crate::link::wire::interpreter::{InterpreterFunction, LineFormat, UNKNOWN_OFFSET};
+use crate::wire::interpreter::{InterpreterFunction, LineFormat, UNKNOWN_OFFSET};
 
 /// Index of a function in a [`ScriptTable`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]

@@ -1,6 +1,6 @@
 //! Tests of the profile as a whole: messages of agents in, totals out.
 
-use crate::link::wire::{
+use crate::wire::{
     AgentCounters, Allocation, Arrival, BlockingCall, ConnectionEvent, DeepestStack, FRAMES_LEFT_OUT, FrameAddress,
     Hello, Malformed, Message, Module, Sample, SourceId, SpawnCause, StackFrame, Thread as NamedThread, Unload, Wait,
     flag,
@@ -143,7 +143,7 @@ fn frames_are_file_addresses_without_the_load_bias() {
 
 #[test]
 fn frames_of_an_interpreter_replace_its_own() {
-    use crate::link::wire::interpreter::{InterpreterFrame, InterpreterFunction, LineFormat};
+    use crate::wire::interpreter::{InterpreterFrame, InterpreterFunction, LineFormat};
 
     let shown = |view, known: u32| {
         let mut session = TestSession::default();

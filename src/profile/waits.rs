@@ -6,8 +6,8 @@ use std::collections::HashMap;
 use super::ids::ThreadId;
 pub use super::ids::WaitId;
 use super::stack::FrameId;
-use crate::link::wire::Wait;
-pub use crate::link::wire::WaitReason;
+use crate::wire::Wait;
+pub use crate::wire::WaitReason;
 
 /// Maximum number of waits. Of further ones only the reason is kept.
 const MAX_WAITS: usize = 65_536;
@@ -108,7 +108,7 @@ impl WaitTable {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::link::wire::BlockingCall;
+    use crate::wire::BlockingCall;
 
     fn read(object: &str, is_file: bool) -> KnownWait {
         let call = BlockingCall { number: Some(0), arguments: [3, 0, 0] };

@@ -1,6 +1,6 @@
 //! The weight of samples: time, number, and the wall-clock time that they explain.
 
-use crate::link::wire::Clock;
+use crate::wire::Clock;
 
 /// The weight of a stack. On a clock of memory it is a number of bytes, of samples, and of
 /// allocations.

@@ -1,7 +1,7 @@
 //! The chance by which the CPU time of samples differs from the true one.
 
-use crate::link::wire::SCHEDULER_TICK_NS;
 use crate::profile::Profile;
+use crate::wire::SCHEDULER_TICK_NS;
 
 /// The chance by which the total of the samples of a tree differs from its CPU time.
 #[derive(Clone, Copy, Debug)]

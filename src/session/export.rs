@@ -134,11 +134,11 @@ fn filter_by_tags(profile: &mut SavedProfile, focus: &[TagFilter], ignore: &[Tag
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::link::wire::{Arrival, ConnectionEvent, Engaged, Engine, EngineState, Message};
     use crate::session::facts::Facts;
     use crate::session::model::Model;
     use crate::session::protocol::Question;
     use crate::symbols::scenario::scenario;
+    use crate::wire::{Arrival, ConnectionEvent, Engaged, Engine, EngineState, Message};
 
     /// Regression test: all weights were divided by the last period, also those of before the rate
     /// was halved.

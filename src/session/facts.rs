@@ -7,8 +7,6 @@ use super::java_advice::JavaAdvice;
 use super::unsampled::Unsampled;
 use crate::attach::proc::signal_name;
 pub use crate::link::recording::TargetExit;
-use crate::link::wire::interpreter::Interpreter;
-use crate::link::wire::{Clock, Engine, EngineState};
 pub use crate::profile::StackQuality;
 use crate::profile::loss::{Losses, Overflows};
 use crate::symbols::coverage::NameCoverage;
@@ -16,6 +14,8 @@ use crate::symbols::download::DownloadProgress;
 use crate::symbols::sanitize::sanitize;
 use crate::symbols::worker::SymbolState;
 use crate::tally::measure;
+use crate::wire::interpreter::Interpreter;
+use crate::wire::{Clock, Engine, EngineState};
 
 /// Maximum length of [`Facts::files`], which is computed for every answer.
 pub(super) const MAX_FILES: usize = 64;

@@ -13,15 +13,15 @@ use super::protocol::{Command, Notice};
 use super::recorder::{Recorder, RecordingOptions};
 use super::session_thread::{SampleSource, SessionChannels, SessionThread, monotonic_ns};
 use super::settings::{NOTICES, Settings, WatchTarget};
-use crate::attach::external::supervisor::Sampler;
 use crate::attach::find::{AttachableProcess, ExitWatcher};
 use crate::attach::launch;
 use crate::link::listener::ListenerHandle;
 use crate::link::recording::{Block, RecordingError, RecordingInfo};
-use crate::link::wire::Arrival;
+use crate::sampler::supervisor::Sampler;
 use crate::symbols::jit;
 use crate::symbols::source;
 use crate::symbols::worker;
+use crate::wire::Arrival;
 
 /// Capacity of the channels to and from the symbols thread.
 const NAMES: usize = 256;

@@ -8,16 +8,16 @@
 use std::collections::{HashMap, HashSet};
 
 use crate::link::recording::{Encoder, FileSymbols, RecordedFile, RecordedFunction, RecordingInfo, SymbolStatus};
-use crate::link::wire::{
-    Arrival, Clock, ConnectionEvent, Engine, FrameAddress, Hello, MAX_COMM, MAX_PATH, Message, Module, Sample,
-    SourceId, SpawnCause, Thread,
-};
 use crate::pprof::path::base;
 use crate::pprof::profile::{Label, LabelValue, Location, Mapping, SavedProfile};
 use crate::pprof::samples as saved;
 use crate::pprof::units::{MILLION, MILLIONTHS, are_compatible, scale};
 use crate::symbols::demangle::{Name, NameLanguage, demangle, plain};
 use crate::symbols::sanitize::sanitize;
+use crate::wire::{
+    Arrival, Clock, ConnectionEvent, Engine, FrameAddress, Hello, MAX_COMM, MAX_PATH, Message, Module, Sample,
+    SourceId, SpawnCause, Thread,
+};
 
 /// Time that a sample stands for if the profile does not say it, ns.
 const DEFAULT_SAMPLE_NS: u64 = 10_000_000;
@@ -269,7 +269,7 @@ fn own_address(mapping: &Mapping, address: u64) -> Option<u64> {
 
 /// Parses the hexadecimal digits of a build id.
 fn bytes(digits: &str) -> Option<Box<[u8]>> {
-    let is_short = digits.len() <= 2 * crate::link::wire::MAX_BUILD_ID && digits.is_ascii();
+    let is_short = digits.len() <= 2 * crate::wire::MAX_BUILD_ID && digits.is_ascii();
     let pairs = (0..digits.len()).step_by(2).map(|at| u8::from_str_radix(digits.get(at..at + 2)?, 16).ok());
     pairs.collect::<Option<Box<[u8]>>>().filter(|_| is_short)
 }

@@ -10,16 +10,17 @@ use super::outside::OutsideProcesses;
 use super::settings::{Settings, WatchTarget};
 use super::thread_states;
 use super::unsampled::{Ledger, Sampling};
-use crate::attach::external::clock::thread_cpu_ns;
-use crate::attach::external::rights;
-use crate::attach::external::supervisor::{Sampler, SamplerReport};
 use crate::attach::find::{self, WatchMethod};
 use crate::attach::network_namespace::{self, NamespaceListener};
 use crate::attach::proc::{self, ProcessIdentity};
+use crate::attach::rights;
 use crate::attach::watch_claim::WatchClaim;
 use crate::link::listener::ListenerHandle;
-use crate::link::wire::{Clock, Engine};
 use crate::profile::Profile;
+use crate::sampler::clock::thread_cpu_ns;
+use crate::sampler::engines;
+use crate::sampler::supervisor::{Sampler, SamplerReport};
+use crate::wire::{Clock, Engine};
 
 /// Time between two readings of the CPU meter, ns.
 const METER_NS: u64 = 1_000_000_000;
@@ -313,7 +314,7 @@ impl LiveTarget {
         let pids = if settings.engine.is_external() { self.target.pids() } else { self.target.external_pids() };
         // The user knows before the first stop.
         let is_first = !std::mem::replace(&mut self.has_warned_of_stops, !pids.is_empty());
-        let why_stopped = |&pid: &u32| rights::why_stopped(pid, outside_engine(settings));
+        let why_stopped = |&pid: &u32| engines::why_stopped(pid, outside_engine(settings));
         let remedy = pids.iter().filter(|_| is_first).find_map(why_stopped);
         let mut rival = None;
         for pid in pids {
@@ -361,7 +362,7 @@ impl LiveTarget {
                 continue;
             }
             let tracer = tracer.or_else(|| rights::tracer(pid));
-            let without_events = || rights::check_events(pid).err().filter(|_| settings.engine == Engine::Events);
+            let without_events = || engines::check_events(pid).err().filter(|_| settings.engine == Engine::Events);
             let reason = without_events().or_else(|| rights::explain_refusal(pid, tracer, is_launched));
             let Some(reason) = reason else { continue };
             self.ledger.explain(pid, &reason);
@@ -394,7 +395,7 @@ impl LiveTarget {
                 for pid in self.target.pids() {
                     rights::check(pid).map_err(|cause| format!("process {pid} {cause}"))?;
                     if engine == Engine::Events {
-                        rights::check_events(pid).map_err(|cause| format!("process {pid} {cause}"))?;
+                        engines::check_events(pid).map_err(|cause| format!("process {pid} {cause}"))?;
                     }
                 }
                 self.has_warned_of_stops = false;

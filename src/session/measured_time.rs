@@ -1,7 +1,7 @@
 //! The time for which each clock was measured, which shares of a CPU relate to. Time counts while
 //! an agent is connected.
 
-use crate::link::wire::Clock;
+use crate::wire::Clock;
 
 /// Measured time, updated at every answer.
 #[derive(Default)]

@@ -11,7 +11,6 @@ use super::measured_time::MeasuredTime;
 use super::protocol::{Answer, HistoryWindow, Question};
 use super::save::{SaveInput, SavedPart};
 use super::shown_samples::ShownSamples;
-use crate::link::wire::{Arrival, Clock, ConnectionEvent, Message, Sample, SourceId};
 use crate::pprof::format::SaveFormat;
 use crate::profile::totals::{BUCKET_NS, BUCKETS, Span};
 use crate::profile::{Generation, Profile};
@@ -24,6 +23,7 @@ use crate::tally::flame::FlameQuery;
 use crate::tally::query::{Filters, Query};
 use crate::tally::tallier::{Extras, Tallier, Tallies};
 use crate::tally::timeline::Timeline;
+use crate::wire::{Arrival, Clock, ConnectionEvent, Message, Sample, SourceId};
 
 /// Profile, names, and the question that is answered at every refresh.
 pub struct Model {

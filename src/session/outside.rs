@@ -7,8 +7,8 @@ use std::collections::{HashMap, HashSet};
 use std::time::Instant;
 
 use crate::attach::diagnose;
-use crate::attach::external::supervisor::Sampler;
 use crate::attach::proc::{self, ProcStat};
+use crate::sampler::supervisor::Sampler;
 
 /// Time after which a process that is in no sample is named to the sampler again, ns.
 const AGAIN_NS: u64 = 1_000_000_000;

@@ -9,9 +9,9 @@
 
 use std::fmt::{self, Display, Formatter};
 
-use crate::link::wire::PERIODS_NS;
 use crate::profile::loss::Losses;
 use crate::tally::measure;
+use crate::wire::PERIODS_NS;
 
 /// Minimum time between two checks, ns.
 const CHECK_NS: u64 = 2_000_000_000;

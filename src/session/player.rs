@@ -23,12 +23,12 @@ use crate::link::recording::{
     self, Block, BlockReader, CpuReading, Decoder, FileSymbols, RecordingEntry, RecordingError, RecordingInfo,
     SymbolStatus, UnsampledReading,
 };
-use crate::link::wire::{Clock, ConnectionEvent, Engaged, Engine, Malformed, Message};
 use crate::pprof::profile::SavedProfile;
 use crate::profile::module::ModuleFile;
 use crate::profile::stack::{Frame, FrameId};
 use crate::symbols::jit::worker::JitReply;
 use crate::symbols::worker::{ResolvedLine, SymbolReply, SymbolRequest, SymbolState};
+use crate::wire::{Clock, ConnectionEvent, Engaged, Engine, Malformed, Message};
 
 /// Maximum number of blocks that are read ahead.
 const BLOCKS: usize = 4;

@@ -7,7 +7,6 @@ use super::code_cache::SourceListing;
 use super::facts::{Facts, TargetExit};
 use super::recording_writer::SavedFile;
 use super::save::SaveRequest;
-use crate::link::wire::{Clock, Engine};
 use crate::symbols::explain::Explanation;
 use crate::tally::call_paths::CallPath;
 use crate::tally::callers::Callers;
@@ -17,6 +16,7 @@ use crate::tally::threads::{ThreadTable, ThreadsQuery};
 use crate::tally::timeline::Timeline;
 use crate::tally::top::TopTable;
 use crate::tally::trend::Trends;
+use crate::wire::{Clock, Engine};
 
 /// A request for everything that the screen shows. The answer is computed again at every refresh.
 #[derive(Clone, Debug, Default, PartialEq)]

@@ -14,7 +14,6 @@ use crate::link::recording::{
     self, CpuReading, Encoder, FileSymbols, RecordedFile, RecordedFunction, RecordingInfo, SymbolStatus,
     UnsampledReading,
 };
-use crate::link::wire::{Arrival, KERNEL_PATH};
 use crate::profile::Profile;
 use crate::profile::module::ModuleFile;
 use crate::profile::process::ProcessId;
@@ -22,6 +21,7 @@ use crate::profile::stack::{Frame, FrameId};
 use crate::symbols::jit::worker::JitReply;
 use crate::symbols::worker::{ResolvedLine, SymbolReply, SymbolState};
 use crate::symbols::{Function, Names, UNNAMED_CODE};
+use crate::wire::{Arrival, KERNEL_PATH};
 
 /// Time after which an open block is closed and written, ns: for a file, and for a stream that is
 /// watched remotely.

@@ -31,7 +31,6 @@ use super::socket_names::SocketNames;
 use super::warning::warning;
 use crate::attach::launch;
 use crate::link::recording::{Block, CpuReading, RecordingError, RecordingInfo};
-use crate::link::wire::{Arrival, ConnectionEvent, Message};
 use crate::profile::module::ModuleFile;
 use crate::symbols::coverage::NameCoverage;
 use crate::symbols::download::DownloadProgress;
@@ -40,6 +39,7 @@ use crate::symbols::jit::worker::{JitReply, JitRequest};
 use crate::symbols::sanitize::sanitize;
 use crate::symbols::source;
 use crate::symbols::worker;
+use crate::wire::{Arrival, ConnectionEvent, Message};
 
 /// Time after the start in which answers come more often while names are lacking, and number of
 /// samples up to which they come four times as often, to fill the empty screen.

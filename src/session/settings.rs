@@ -6,10 +6,10 @@ use super::protocol::Question;
 use crate::attach::find::{AttachableProcess, WatchMethod};
 use crate::attach::launch::LaunchedTarget;
 use crate::attach::proc;
-use crate::link::wire::{Clock, Engine, Request};
 use crate::profile::interpreter_view::InterpreterView;
 use crate::symbols::source::SourceFinder;
 use crate::symbols::worker::SymbolOptions;
+use crate::wire::{Clock, Engine, Request};
 
 /// Capacity of the channels for notices and commands. If the screen does not read its notices, the
 /// session thread waits, the agents' sockets fill up, and the agents count what they cannot send.

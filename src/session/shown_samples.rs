@@ -1,6 +1,6 @@
 //! Tells which samples of a recording its session shows: none before a reset or after a freeze.
 
-use crate::link::wire::Clock;
+use crate::wire::Clock;
 
 /// The samples that are shown, by their numbers in order of arrival.
 #[derive(Clone, Debug, Default)]

@@ -4,7 +4,7 @@
 use std::collections::HashMap;
 
 use crate::attach::sockets::sockets;
-use crate::link::wire::{Arrival, ConnectionEvent, Message};
+use crate::wire::{Arrival, ConnectionEvent, Message};
 
 /// Time between two readings of the sockets of one process, ns.
 const READ_NS: u64 = 1_000_000_000;

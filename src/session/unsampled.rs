@@ -16,9 +16,9 @@ use std::collections::{HashMap, VecDeque};
 use super::chance::Chance;
 use crate::attach::diagnose::{self, Diagnosis, diagnose};
 use crate::attach::proc::{self, ProcStat};
-use crate::link::wire::SCHEDULER_TICK_NS;
 use crate::profile::Profile;
 use crate::profile::loss::LossCause;
+use crate::wire::SCHEDULER_TICK_NS;
 
 /// Time between two readings, ns. It is shorter at the start of a session, because many programs
 /// end soon.

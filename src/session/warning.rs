@@ -1,6 +1,6 @@
 //! Warnings for the user about messages of agents.
 
-use crate::link::wire::{Arrival, ConnectionEvent, EngineState, Message};
+use crate::wire::{Arrival, ConnectionEvent, EngineState, Message};
 
 /// Returns a warning of one sentence, if the message calls for one.
 pub(super) fn warning(arrival: &Arrival) -> Option<String> {

@@ -8,8 +8,8 @@ use std::path::Path;
 
 use super::error::Error;
 use super::table::SymbolTable;
-use crate::link::wire::{BOOT_ID_FILE, KERNEL_PATH, is_kernel_address, parse_boot_id, shorten_kernel_address};
 use crate::profile::module::ModuleFile;
+use crate::wire::{BOOT_ID_FILE, KERNEL_PATH, is_kernel_address, parse_boot_id, shorten_kernel_address};
 
 /// Maximum number of bytes that are read: some 20 times what a large kernel has.
 const MAX_BYTES: u64 = 256 << 20;

@@ -8,7 +8,7 @@
 
 use std::time::Duration;
 
-use crate::link::wire::Clock;
+use crate::wire::Clock;
 
 /// A unit of time or memory, as pprof names it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]

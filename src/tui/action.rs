@@ -3,10 +3,10 @@
 use std::sync::Arc;
 
 use super::layout::Pane;
-use crate::link::wire::Clock;
 use crate::session::{Answer, Command, SavedFile, TargetExit};
 use crate::symbols::explain::Explanation;
 use crate::tally::query::Sort;
+use crate::wire::Clock;
 
 /// The length of a step in the history.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

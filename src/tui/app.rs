@@ -16,7 +16,6 @@ use super::action::{Action, Departure, Effect};
 use super::command::command_line::CommandHistory;
 use super::filters::{self, FilterHistory};
 use crate::keyword::Keyword;
-use crate::link::wire::{Clock, Engine};
 use crate::session::{Answer, Command, Question, TargetExit};
 use crate::tally::measure::ValueUnit;
 use crate::tally::query::{Filters, Grouping, Pattern, Sort, TagRoot};
@@ -38,6 +37,7 @@ use crate::tui::pending::Pending;
 use crate::tui::term::emulator::Emulator;
 use crate::tui::term::input::Input;
 use crate::tui::term::key_bytes;
+use crate::wire::{Clock, Engine};
 
 /// Total for which the unit of values is chosen, ns. Few sessions are shorter, and the unit must
 /// not change during a session.

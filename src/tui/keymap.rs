@@ -10,7 +10,7 @@ use super::action::{Action, Motion, StepSize, Subject};
 use super::keys::{Binding, Key, KeyContext, TABLE};
 use super::layout::Pane;
 use crate::keyword::did_you_mean::did_you_mean;
-use crate::link::wire::Clock;
+use crate::wire::Clock;
 
 /// Maximum number of keys of one action.
 const MAX_KEYS: usize = 8;

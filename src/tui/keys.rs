@@ -6,8 +6,8 @@ use crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 
 use super::action::{Action, Edit, Motion, StepSize, Subject};
 use super::layout::Pane;
-use crate::link::wire::Clock;
 use crate::tally::query::Sort;
+use crate::wire::Clock;
 
 /// The part of the screen in which a key has a meaning.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -5,8 +5,8 @@ use super::name_style::NameStyle;
 use super::term::terminal::Device;
 use super::theme::Theme;
 use crate::keyword::{Keyword, Word};
-use crate::link::wire::{Clock, Engine};
 use crate::session::Question;
+use crate::wire::{Clock, Engine};
 
 /// Action on a launched target that is still alive when the user quits.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

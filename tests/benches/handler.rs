@@ -30,7 +30,7 @@ use std::time::{Duration, Instant};
 use harness::run::text;
 use harness::targets;
 use measure::argument;
-use sigtop::link::wire::ring::{BUCKETS, HEADER_WORDS, RING_MAGIC, WARM_BUCKETS, bucket_start, word};
+use sigtop::wire::ring::{BUCKETS, HEADER_WORDS, RING_MAGIC, WARM_BUCKETS, bucket_start, word};
 
 /// The header of one process's ring.
 type Header = [u64; HEADER_WORDS];

@@ -17,13 +17,13 @@ use std::time::Instant;
 
 use measure::{argument, median};
 use sigtop::link::recording::{Encoder, RecordingInfo};
-use sigtop::link::wire::{Arrival, Clock, Engine};
 use sigtop::profile::Profile;
 use sigtop::profile::totals::Span;
 use sigtop::symbols::Names;
 use sigtop::tally::flame::FlameQuery;
 use sigtop::tally::query::Query;
 use sigtop::tally::tallier::{Extras, Tallier};
+use sigtop::wire::{Arrival, Clock, Engine};
 
 /// Number of samples per batch, as in the viewer.
 const AT_ONCE: usize = 64;

@@ -13,8 +13,8 @@ use std::time::Instant;
 
 use measure::{argument, median};
 use sigtop::link::recording::{Block, BlockReader, Decoder, Encoder, RecordingEntry, RecordingInfo};
-use sigtop::link::wire::{Arrival, ConnectionEvent, Message};
 use sigtop::profile::Profile;
+use sigtop::wire::{Arrival, ConnectionEvent, Message};
 
 const SIGTOP: &str = env!("CARGO_BIN_EXE_sigtop");
 /// Minimum number of samples to replay.

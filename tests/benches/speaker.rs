@@ -16,7 +16,7 @@ use std::process::Command;
 use std::time::{Duration, Instant};
 
 use object::{Object, ObjectSymbol};
-use sigtop::link::wire::{
+use sigtop::wire::{
     Arrival, Clock, ConnectionEvent, Engaged, Engine, EngineState, FrameAddress, Hello, LINK_VARIABLE, Message, Module,
     Sample, SourceId, SpawnCause, Thread, Writer, stack_memory,
 };

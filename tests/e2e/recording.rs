@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
-use sigtop::link::wire::VERSION;
+use sigtop::wire::VERSION;
 
 use crate::harness::children::Started;
 use crate::harness::outside::engines_outside;

@@ -9,7 +9,7 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use nix::sys::signal::Signal;
-use sigtop::link::wire::{
+use sigtop::wire::{
     AgentCounters, Clock, Engaged, Engine, EngineState, Message, Request, Writer, decode_message, split_frame,
     stack_memory,
 };
@@ -27,7 +27,7 @@ const PERIOD_NS: u64 = 4_000_000;
 struct Viewer {
     stream: UnixStream,
     bytes: Vec<u8>,
-    memory: Box<[sigtop::link::wire::StoredStack]>,
+    memory: Box<[sigtop::wire::StoredStack]>,
     engaged: Vec<Engaged>,
     samples: u64,
     counters: Option<AgentCounters>,

@@ -8,7 +8,6 @@ use std::process::Command;
 
 use crossbeam_channel::unbounded;
 use sigtop::link::recording::{BlockReader, Decoder, RecordingEntry};
-use sigtop::link::wire::Clock;
 use sigtop::profile::Profile;
 use sigtop::profile::totals::{BUCKET_NS, Span};
 use sigtop::symbols::Names;
@@ -16,6 +15,7 @@ use sigtop::symbols::worker;
 use sigtop::tally::query::Query;
 use sigtop::tally::tallier::{Extras, Tallier};
 use sigtop::tally::trend::Direction;
+use sigtop::wire::Clock;
 
 use crate::harness::quiet::alone;
 use crate::harness::run::{SIGTOP, run, text};

@@ -9,7 +9,7 @@ use syn::{ItemMod, ItemUse, UseTree};
 /// A module's path, without the crate's name.
 pub(crate) type Module = Vec<String>;
 
-/// The module of a path in text: `link::wire`.
+/// The module of a path in text: `link::listener`.
 pub(crate) fn module(path: &str) -> Module {
     path.split("::").filter(|name| !name.is_empty()).map(str::to_owned).collect()
 }

@@ -1,5 +1,5 @@
 //! Allowed imports: reads every file under `src/` and fails on an import that is not allowed, on a
-//! crate outside of its rooms, and on `unsafe` outside of `agent/` and `attach/`.
+//! crate outside of its rooms, and on `unsafe` outside of `agent/`, `arch/`, `attach/` and `sampler/`.
 //!
 //! It looks at every path: of `use` (groups, renames, globs), in expressions, types, patterns and
 //! attributes, and, as far as tokens tell, inside of macros. A name that a `use` brought in is
@@ -23,36 +23,26 @@ use crate::sources::{modules_of, sources};
 const ROOMS: &[(&str, &[&str])] = &[
     // Words that users type. Every layer may implement it for its own enums; it does so itself for
     // the enums of the wire.
-    ("keyword", &["link::wire"]),
-    ("link::varint", &[]),
-    ("link::wire", &["link::varint"]),
-    ("link::gperftools", &[]),
-    ("link", &["link::varint", "link::wire"]),
+    ("keyword", &["wire"]),
+    ("wire::varint", &[]),
+    ("wire::gperftools", &[]),
+    ("wire", &["wire::varint"]),
     // What the agent and the sampler from outside share.
     ("arch", &[]),
-    ("cpython", &["link::wire"]),
-    ("agent", &["arch", "cpython", "link::gperftools", "link::wire"]),
-    ("attach", &["arch", "cpython", "link::wire"]),
-    ("profile", &["keyword", "link::varint", "link::wire"]),
-    ("symbols::worker", &["symbols", "profile", "link::wire"]),
-    ("symbols", &["arch", "symbols::worker", "profile", "link::wire"]),
-    ("tally", &["keyword", "profile", "symbols", "link::wire"]),
-    ("session", &["attach", "link", "link::wire", "profile", "symbols", "symbols::worker", "tally", "pprof"]),
-    ("pprof", &["keyword", "link::gperftools", "link::varint", "profile", "symbols", "symbols::worker", "tally"]),
+    ("process", &["arch", "wire"]),
+    ("agent", &["arch", "process", "wire::gperftools", "wire"]),
+    ("attach", &["wire"]),
+    ("sampler", &["arch", "process", "attach", "wire"]),
+    ("link", &["wire::varint", "wire"]),
+    ("profile", &["keyword", "wire::varint", "wire"]),
+    ("symbols::worker", &["symbols", "profile", "wire"]),
+    ("symbols", &["arch", "symbols::worker", "profile", "wire"]),
+    ("tally", &["keyword", "profile", "symbols", "wire"]),
+    ("session", &["attach", "sampler", "link", "wire", "profile", "symbols", "symbols::worker", "tally", "pprof"]),
+    ("pprof", &["keyword", "wire::gperftools", "wire::varint", "profile", "symbols", "symbols::worker", "tally"]),
     (
         "tui",
-        &[
-            "keyword",
-            "attach",
-            "link",
-            "link::wire",
-            "profile",
-            "symbols",
-            "symbols::worker",
-            "tally",
-            "session",
-            "pprof",
-        ],
+        &["keyword", "attach", "link", "wire", "profile", "symbols", "symbols::worker", "tally", "session", "pprof"],
     ),
     // The demo's target runs as a program that is watched and knows nothing of the rest.
     ("app::demo_target", &[]),
@@ -72,14 +62,15 @@ const EVERYWHERE: &[&str] = &[
     "attach",
     "keyword",
     "link",
-    "link::wire",
     "profile",
+    "sampler",
     "symbols",
     "symbols::worker",
     "tally",
     "session",
     "tui",
     "pprof",
+    "wire",
 ];
 
 /// Crates that are used in these rooms alone.
@@ -87,16 +78,16 @@ const GUARDED: [(&str, &[&str]); 9] = [
     ("ratatui", &["tui"]),
     ("crossterm", &["tui"]),
     ("framehop", &["agent"]),
-    ("gimli", &["agent", "attach::external::unwind", "symbols"]),
+    ("gimli", &["agent", "sampler::unwind", "symbols"]),
     ("addr2line", &["symbols", "attach::program::elf"]),
-    ("object", &["symbols", "attach::external::unwind", "attach::program::elf", "agent::unwind::oracle"]),
-    ("iced_x86", &["attach::external::unwind::arch", "symbols"]),
-    ("libc", &["agent", "attach"]),
+    ("object", &["symbols", "sampler::unwind", "attach::program::elf", "agent::unwind::oracle"]),
+    ("iced_x86", &["sampler::unwind::arch", "symbols"]),
+    ("libc", &["agent", "arch", "attach", "sampler"]),
     ("toml", &["app::config"]),
 ];
 
 /// Rooms that may be `unsafe`.
-const UNSAFE: [&str; 2] = ["agent", "attach"];
+const UNSAFE: [&str; 4] = ["agent", "arch", "attach", "sampler"];
 
 fn is_within(module: &[String], room: &str) -> bool {
     module.starts_with(&self::module(room))
@@ -187,7 +178,11 @@ impl Search<'_> {
         for token in tokens {
             match token {
                 TokenTree::Ident(word) if word == "unsafe" => {
-                    self.offence(word.span().start().line, &["unsafe".to_owned()], "is for agent and attach alone");
+                    self.offence(
+                        word.span().start().line,
+                        &["unsafe".to_owned()],
+                        &format!("is for {} alone", UNSAFE.join(" and ")),
+                    );
                 }
                 TokenTree::Group(group) => self.look_for_unsafe(group.stream()),
                 _ => {}
@@ -271,7 +266,7 @@ fn house() -> BTreeSet<Module> {
         "app",
         "link",
         "link::listener",
-        "link::wire",
+        "wire",
         "profile",
         "profile::stack",
         "symbols",
@@ -291,7 +286,7 @@ fn house() -> BTreeSet<Module> {
 fn each_evasion_is_caught() {
     for (path, text, why) in [
         ("profile/stack.rs", "use crate::tally::Tally;", "profile may not import tally"),
-        ("profile/stack.rs", "use crate::{link::wire::Clock, tui::{self, app}};", "profile may not import tui"),
+        ("profile/stack.rs", "use crate::{wire::Clock, tui::{self, app}};", "profile may not import tui"),
         ("profile/stack.rs", "use crate::tui as screen;", "profile may not import tui"),
         ("profile/stack.rs", "use crate::tui::*;", "profile may not import tui"),
         ("profile/stack.rs", "use super::super::symbols;", "profile may not import symbols"),
@@ -319,10 +314,10 @@ fn each_evasion_is_caught() {
         ("profile/stack.rs", "use sigtop::tui::App;", "profile may not import tui"),
         ("profile/stack.rs", "include!(\"../tui/app.rs\");", "own file"),
         ("profile/stack.rs", "#[path = \"../tui/app.rs\"] mod app;", "its name says"),
-        ("link/wire/mod.rs", "use super::listener::listen;", "link::wire may not import link"),
+        ("wire/mod.rs", "use super::link::listener::listen;", "wire may not import link"),
         ("link/listener.rs", "use crate::attach::find;", "link may not import attach"),
         ("profile/stack.rs", "use crate::link::listener;", "profile may not import link"),
-        ("profile/stack.rs", "use crate::link::{wire::Clock, listener};", "profile may not import link"),
+        ("profile/stack.rs", "use crate::{wire::Clock, link::listener};", "profile may not import link"),
         ("profile/stack.rs", "use crate::link; fn f() { link::listener::listen() }", "profile may not import link"),
         ("attach/find.rs", "use crate::link::listener;", "attach may not import link"),
         ("tally/top.rs", "use crate::symbols::worker::Worker;", "tally may not import symbols::worker"),
@@ -351,22 +346,26 @@ fn each_evasion_is_caught() {
         (
             "attach/find.rs",
             "use object::elf;",
-            "object is for symbols and attach::external::unwind and attach::program::elf and agent::unwind::oracle",
+            "object is for symbols and sampler::unwind and attach::program::elf and agent::unwind::oracle",
         ),
         ("tally/top.rs", "use {addr2line::Context};", "addr2line is for symbols"),
         ("tally/top.rs", "use gimli::EhFrame;", "gimli is for agent"),
         ("symbols/object.rs", "use framehop::Unwinder;", "framehop is for agent"),
-        ("tui/app.rs", "fn f() { libc::getpid(); }", "libc is for agent and attach"),
-        ("tui/app.rs", "use nix::libc;", "libc is for agent and attach"),
-        ("tui/app.rs", "use nix as n; fn f() { n::libc::getpid(); }", "libc is for agent and attach"),
+        ("tui/app.rs", "fn f() { libc::getpid(); }", "libc is for agent and arch and attach and sampler alone"),
+        ("tui/app.rs", "use nix::libc;", "libc is for agent and arch and attach and sampler alone"),
+        (
+            "tui/app.rs",
+            "use nix as n; fn f() { n::libc::getpid(); }",
+            "libc is for agent and arch and attach and sampler alone",
+        ),
         ("attach/find.rs", "pub use libc;", "not passed on"),
         ("attach/find.rs", "pub(crate) use libc::pid_t;", "not passed on"),
-        ("link/listener.rs", "fn f() { unsafe { g() } }", "is for agent and attach"),
-        ("link/listener.rs", "unsafe impl Send for S {}", "is for agent and attach"),
-        ("link/listener.rs", "#[unsafe(no_mangle)] fn f() {}", "is for agent and attach"),
-        ("link/listener.rs", "fn f() { m!(unsafe { g() }) }", "is for agent and attach"),
-        ("link/listener.rs", "macro_rules! m { () => { unsafe { g() } } }", "is for agent and attach"),
-        ("main.rs", "unsafe extern \"C\" { fn f(); }", "is for agent and attach"),
+        ("link/listener.rs", "fn f() { unsafe { g() } }", "is for agent and arch"),
+        ("link/listener.rs", "unsafe impl Send for S {}", "is for agent and arch"),
+        ("link/listener.rs", "#[unsafe(no_mangle)] fn f() {}", "is for agent and arch"),
+        ("link/listener.rs", "fn f() { m!(unsafe { g() }) }", "is for agent and arch"),
+        ("link/listener.rs", "macro_rules! m { () => { unsafe { g() } } }", "is for agent and arch"),
+        ("main.rs", "unsafe extern \"C\" { fn f(); }", "is for agent and arch"),
     ] {
         let found = offences(path, text, &house());
         assert!(
@@ -379,12 +378,12 @@ fn each_evasion_is_caught() {
 #[test]
 fn what_the_house_allows_is_no_offence() {
     for (path, text) in [
-        ("link/mod.rs", "pub mod receive; pub mod wire; pub use wire::Clock;"),
-        ("link/listener.rs", "use super::wire::{self, Clock}; use crate::link::wire::LossCause; use nix::poll::poll;"),
+        ("link/mod.rs", "pub mod receive; pub use receive::Receiver;"),
+        ("link/listener.rs", "use super::super::wire::{self, Clock}; use crate::wire::LossCause; use nix::poll::poll;"),
         ("profile/mod.rs", "pub mod stack; pub use stack::Stack; mod tests { use super::*; use super::stack::Stack; }"),
         (
             "profile/stack.rs",
-            "use crate::link::wire; use super::Profile; fn f() { wire::frame(&[]); super::g(); crate::profile::h() }",
+            "use crate::wire; use super::Profile; fn f() { wire::frame(&[]); super::g(); crate::profile::h() }",
         ),
         (
             "profile/stack.rs",
@@ -397,12 +396,12 @@ fn what_the_house_allows_is_no_offence() {
             "tally/top.rs",
             "use crate::symbols::{Names, object}; use crate::{profile, symbols}; fn f() { symbols::name() }",
         ),
-        ("session/mod.rs", "use crate::{attach::find, link::{receive, wire}, symbols::worker, tally};"),
+        ("session/mod.rs", "use crate::{attach::find, link::receive, wire, symbols::worker, tally};"),
         (
             "tui/app.rs",
-            "use crate::{attach, link, profile, symbols, tally, session, pprof}; use ratatui::Frame; use crossterm::event;",
+            "use crate::{attach, link, wire, profile, symbols, tally, session, pprof}; use ratatui::Frame; use crossterm::event;",
         ),
-        ("attach/program/elf.rs", "use object::elf; use crate::link::wire::LINK_VARIABLE; use super::AttachError;"),
+        ("attach/program/elf.rs", "use object::elf; use crate::wire::LINK_VARIABLE; use super::AttachError;"),
         ("attach/find.rs", "use libc::pid_t; fn f() { unsafe { libc::getpid() }; }"),
         ("pprof/mod.rs", "/// Like `crate::tui`, but not unsafe.\nfn f() { println!(\"unsafe crate::tui\") }"),
         ("main.rs", "use sigtop::{app, tui, session}; fn main() { sigtop::attach::find::carriers(); }"),

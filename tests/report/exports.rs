@@ -6,13 +6,13 @@ use std::process::Command;
 
 use serde_json::{Value, json};
 use sigtop::link::recording::{Encoder, RecordingInfo};
-use sigtop::link::wire::{
-    Arrival, Clock, ConnectionEvent, Engine, FrameAddress, Hello, Message, Sample, SourceId, SpawnCause, Thread,
-};
 use sigtop::pprof::format::{self, SaveFormat, folded, gperftools, speedscope};
 use sigtop::pprof::profile::{Function, Line, Location, Mapping, SavedProfile, ValueType};
 use sigtop::pprof::report::{ReportKind, ReportOptions, generate};
 use sigtop::pprof::samples::Samples;
+use sigtop::wire::{
+    Arrival, Clock, ConnectionEvent, Engine, FrameAddress, Hello, Message, Sample, SourceId, SpawnCause, Thread,
+};
 
 /// A profile with one function and one sample for each value.
 fn profile(kind: &str, unit: &str, values: &[i64]) -> SavedProfile {

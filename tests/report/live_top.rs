@@ -4,12 +4,12 @@
 
 use std::path::Path;
 
-use sigtop::link::wire::{Clock, LossCause};
 use sigtop::pprof::live_top::{TopHeader, TopLimits, write_top};
 use sigtop::symbols::scenario::scenario;
 use sigtop::tally::query::{Filters, Pattern, Query, Sort};
 use sigtop::tally::tallier::Tallier;
 use sigtop::tally::top::TopTable;
+use sigtop::wire::{Clock, LossCause};
 
 const NOTHING_LOST: [u64; LossCause::ALL.len()] = [0; LossCause::ALL.len()];
 

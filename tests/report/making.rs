@@ -5,7 +5,6 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use sigtop::link::wire::{Clock, LossCause};
 use sigtop::pprof::format::{self, proto};
 use sigtop::pprof::live::{self, LiveProfileInfo};
 use sigtop::pprof::profile::{Function, Label, LabelValue, Line, Location, Mapping, SavedProfile, ValueType};
@@ -15,6 +14,7 @@ use sigtop::profile::totals::Span;
 use sigtop::symbols::demangle::spellings;
 use sigtop::symbols::listing::list_symbols;
 use sigtop::symbols::scenario::scenario;
+use sigtop::wire::{Clock, LossCause};
 
 pub(crate) fn tests() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests")

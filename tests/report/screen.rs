@@ -5,12 +5,12 @@
 use std::collections::BTreeMap;
 
 use proptest::prelude::*;
-use sigtop::link::wire::Clock;
 use sigtop::pprof::format::{self, proto};
 use sigtop::pprof::graph::{EdgeSelection, Graph, GraphOptions, NodeIdentity, NodeTable};
 use sigtop::symbols::scenario::scenario;
 use sigtop::tally::query::{Filters, Pattern, Query};
 use sigtop::tally::tallier::Tallier;
+use sigtop::wire::Clock;
 
 use crate::making::of_scenario;
 

@@ -4,7 +4,6 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use crate::property::property;
 use proptest::prelude::*;
-use sigtop::link::wire::Clock;
 use sigtop::profile::totals::{BUCKET_NS, Span};
 use sigtop::session::Model;
 use sigtop::session::{Facts, HistoryWindow, Question};
@@ -15,6 +14,7 @@ use sigtop::tally::lines::{LineWeight, RowLines};
 use sigtop::tally::query::{Filters, Query, Sort};
 use sigtop::tally::threads::{Load, ThreadTable, ThreadsQuery};
 use sigtop::tally::trend::Trend;
+use sigtop::wire::Clock;
 
 use crate::stacks::{Sample, THREADS, counted, is_listed, query, samples, text};
 
@@ -188,10 +188,8 @@ fn model(script: &Script, question: Question, until_ms: u64) -> Model {
 fn arrive(model: &mut Model, script: &Script, from_ms: u64, until_ms: u64) {
     let time = from_ms * 1_000_000..until_ms * 1_000_000;
     for (index, arrival) in script.arrivals.iter().enumerate() {
-        let is_sample = matches!(
-            &arrival.event,
-            sigtop::link::wire::ConnectionEvent::Received(sigtop::link::wire::Message::Sample(..))
-        );
+        let is_sample =
+            matches!(&arrival.event, sigtop::wire::ConnectionEvent::Received(sigtop::wire::Message::Sample(..)));
         if is_sample && time.contains(&arrival.at_ns) || !is_sample && from_ms == 0 && index < script.arrivals.len() {
             model.profile.apply(arrival.clone());
         }

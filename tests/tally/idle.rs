@@ -1,6 +1,5 @@
 //! Idle threads by wall-clock time.
 
-use sigtop::link::wire::Clock;
 use sigtop::profile::totals::Span;
 use sigtop::symbols::scenario::{Scenario, scenario};
 use sigtop::tally::flame::FlameQuery;
@@ -8,6 +7,7 @@ use sigtop::tally::query::{Filters, Pattern, Query};
 use sigtop::tally::tallier::{Extras, Tallier};
 use sigtop::tally::threads::ThreadsQuery;
 use sigtop::tally::top::TopTable;
+use sigtop::wire::Clock;
 
 /// A working thread, two that wait, one that spins in one function, and one that wakes now and
 /// then. Each has 100 samples.

@@ -4,7 +4,6 @@ use std::sync::Arc;
 
 use crate::property::property;
 use proptest::prelude::*;
-use sigtop::link::wire::{Arrival, Clock, ConnectionEvent, Message};
 use sigtop::profile::Profile;
 use sigtop::profile::totals::Span;
 use sigtop::symbols::scenario::Script;
@@ -13,6 +12,7 @@ use sigtop::tally::flame::FlameQuery;
 use sigtop::tally::query::{Query, Sort};
 use sigtop::tally::tallier::{Extras, Tallier, Tallies};
 use sigtop::tally::text::Text;
+use sigtop::wire::{Arrival, Clock, ConnectionEvent, Message};
 
 use crate::stacks::{query, samples, text};
 

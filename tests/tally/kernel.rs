@@ -1,10 +1,10 @@
 //! Functions of the kernel: frames of their own, or the time of the function that called them.
 
-use sigtop::link::wire::Clock;
 use sigtop::profile::totals::Span;
 use sigtop::symbols::scenario::scenario;
 use sigtop::tally::query::Query;
 use sigtop::tally::tallier::Tallier;
+use sigtop::wire::Clock;
 
 const WRITER: &str = "
     process 7 ./a

@@ -2,7 +2,6 @@
 
 use std::collections::BTreeMap;
 
-use sigtop::link::wire::{Arrival, Clock, ConnectionEvent, FrameAddress, Hello, Message, Sample, SourceId, SpawnCause};
 use sigtop::profile::stack::Frame;
 use sigtop::profile::totals::{BUCKET_NS, Span};
 use sigtop::profile::{MIN_MEMORY_BYTES, Profile};
@@ -10,6 +9,7 @@ use sigtop::symbols::Names;
 use sigtop::tally::flame::FlameQuery;
 use sigtop::tally::query::{Grouping, Query};
 use sigtop::tally::tallier::{Extras, Tallier};
+use sigtop::wire::{Arrival, Clock, ConnectionEvent, FrameAddress, Hello, Message, Sample, SourceId, SpawnCause};
 
 /// Frames of a random stack.
 const DEPTH: u64 = 100;

@@ -4,9 +4,9 @@
 
 use std::collections::BTreeSet;
 
-use sigtop::link::wire::{Clock, ConnectionEvent, Message};
 use sigtop::session::{Answer, Facts, Model, Question};
 use sigtop::symbols::scenario::Script;
+use sigtop::wire::{Clock, ConnectionEvent, Message};
 
 /// SplitMix64 (Steele, Lea and Flood).
 struct Random(u64);

@@ -4,7 +4,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use proptest::prelude::*;
-use sigtop::link::wire::{Clock, Engine, EngineState};
 use sigtop::profile::process::ProcessId;
 use sigtop::profile::thread::{ThreadId, ThreadState};
 use sigtop::profile::totals::Weight;
@@ -19,6 +18,7 @@ use sigtop::tally::threads::{
 use sigtop::tally::timeline::Timeline;
 use sigtop::tally::top::{InlineState, TopRow, TopTable};
 use sigtop::tally::trend::{Direction, Trend, Trends};
+use sigtop::wire::{Clock, Engine, EngineState};
 
 use crate::listings::listing;
 use crate::session::Session;

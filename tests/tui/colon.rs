@@ -1,8 +1,8 @@
 //! The command line: its appearance, its commands, and its exclusive use of its row and keys.
 
-use sigtop::link::wire::{Clock, Engine};
 use sigtop::session::Command;
 use sigtop::tui::action::Departure;
+use sigtop::wire::{Clock, Engine};
 
 use crate::session::Session;
 use crate::stage::{Stage, options};

@@ -2,7 +2,6 @@
 //! several sizes in one file, so that a changed word touches the goldens of its region only;
 //! `screen-*` holds whole screens.
 
-use sigtop::link::wire::{Clock, EngineState};
 use sigtop::profile::loss::Overflows;
 use sigtop::profile::thread::ThreadState;
 use sigtop::session::{Command, TargetExit, Unsampled};
@@ -11,6 +10,7 @@ use sigtop::tui::action::Action;
 use sigtop::tui::theme::Depth;
 use sigtop::tui::theme::palette::Palette;
 use sigtop::tui::{Options, Theme};
+use sigtop::wire::{Clock, EngineState};
 
 use crate::session::Session;
 use crate::stage::Region::{self, Body, Header, Status};

@@ -1,9 +1,9 @@
 //! Effects of keys: the state that the user sees, and the commands that the session receives.
 
-use sigtop::link::wire::{Clock, Engine};
 use sigtop::session::Command;
 use sigtop::tally::query::Filters;
 use sigtop::tui::action::{Action, Effect};
+use sigtop::wire::{Clock, Engine};
 
 use crate::session::Session;
 use crate::stage::{Stage, options};

@@ -1,11 +1,11 @@
 //! Effects of keys and clicks in the panes, and from one pane on the others.
 
-use sigtop::link::wire::Clock;
 use sigtop::session::TargetExit;
 use sigtop::symbols::download::DownloadProgress;
 use sigtop::symbols::worker::SymbolState;
 use sigtop::tui::Options;
 use sigtop::tui::action::{Action, Effect};
+use sigtop::wire::Clock;
 
 use crate::keys::{ESC, selected};
 use crate::session::Session;

@@ -3,7 +3,6 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use sigtop::link::wire::{Clock, Engine, EngineState};
 use sigtop::profile::loss::{Losses, Overflows};
 use sigtop::profile::thread::{ThreadId, ThreadState};
 use sigtop::session::MAX_COPIES;
@@ -13,6 +12,7 @@ use sigtop::session::{Answer, Command, Facts, Question, TargetExit};
 use sigtop::symbols::scenario::{Scenario, Script, scenario};
 use sigtop::symbols::source;
 use sigtop::symbols::worker::{CodeRequest, SymbolState};
+use sigtop::wire::{Clock, Engine, EngineState};
 
 /// A fake session: a model that a scenario fills.
 pub(crate) struct Session {

@@ -6,7 +6,6 @@ use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
 use ratatui::style::{Color, Modifier};
 use ratatui::{Terminal, TerminalOptions, Viewport};
-use sigtop::link::wire::{Clock, Engine};
 use sigtop::session::Question;
 use sigtop::tally::query::{Filters, Sort};
 use sigtop::tui::action::{Action, Departure, Effect};
@@ -14,6 +13,7 @@ use sigtop::tui::app::App;
 use sigtop::tui::term::input::KeyDecoder;
 use sigtop::tui::theme::Depth;
 use sigtop::tui::{Device, OnQuit, Options, Theme, screen};
+use sigtop::wire::{Clock, Engine};
 
 use crate::session::Session;
 

@@ -1,7 +1,7 @@
 //! Keys in the Threads pane.
 
-use sigtop::link::wire::Clock;
 use sigtop::session::Command;
+use sigtop::wire::Clock;
 
 use crate::session::Session;
 use crate::stage::{Stage, options};

@@ -2,11 +2,11 @@
 
 use std::sync::Arc;
 
-use sigtop::link::wire::Clock;
 use sigtop::session::Answer;
 use sigtop::tally::top::TopTable;
 use sigtop::tui::Options;
 use sigtop::tui::action::Action;
+use sigtop::wire::Clock;
 
 use crate::goldens::{compare, waits_at};
 use crate::keys::{ESC, selected};

@@ -6,7 +6,7 @@
 //! stand for the bytes since the one before, which vary more than its estimate: of a batch of `n`
 //! samples, the part `n / (n + 4)` is corrected, and the rest with later ones.
 
-use crate::link::wire::Allocation;
+use crate::wire::Allocation;
 
 /// Number of samples from which on most of what is missing is corrected.
 const DAMPING: f64 = 4.0;

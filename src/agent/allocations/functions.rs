@@ -4,7 +4,7 @@ use core::sync::atomic::AtomicUsize;
 
 use crate::agent::allocations::record::{Kind, after, before, before_free, before_unmap};
 use crate::agent::allocations::tables::TABLES;
-use crate::agent::arch::{allocating_function, freeing_function, unmapping_function};
+use crate::arch::{allocating_function, freeing_function, unmapping_function};
 
 /// A function of the allocator.
 pub(crate) struct AllocatorFunction {

@@ -19,7 +19,6 @@ use core::ops::Range;
 use core::sync::atomic::{AtomicUsize, Ordering};
 
 use crate::agent::allocations::functions::{AllocatorFunction, FUNCTIONS};
-use crate::agent::arch::{is_slot_relocation, weak_address};
 use crate::agent::os::maps::MapsEntry;
 use crate::agent::os::process_memory::ProcessMemory;
 use crate::agent::os::syscall::syscall;
@@ -27,6 +26,7 @@ use crate::agent::os::{loader, maps};
 use crate::agent::state;
 use crate::agent::unwind::modules::Modules;
 use crate::agent::unwind::tables::ElfImage;
+use crate::arch::{is_slot_relocation, weak_address};
 
 const DT_NULL: u64 = 0;
 const DT_PLTRELSZ: u64 = 2;

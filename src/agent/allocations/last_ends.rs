@@ -5,7 +5,7 @@ use core::sync::atomic::{AtomicPtr, AtomicU64, Ordering};
 
 use crate::agent::os::memory;
 use crate::agent::sampling::ring::Ring;
-use crate::link::wire::ring::{HEADER_WORDS, MappingPiece, word};
+use crate::wire::ring::{HEADER_WORDS, MappingPiece, word};
 
 /// A page that the kernel empties in a fork child, whose frees are not this process's. Zero is
 /// valid.

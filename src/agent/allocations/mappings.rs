@@ -6,7 +6,7 @@
 //! agent thread makes a piece without pages free again, once it knows that its mapping has shrunk.
 
 use crate::agent::allocations::last_ends::LastEnds;
-use crate::link::wire::ring::{MAPPING_PIECES, MappingPiece};
+use crate::wire::ring::{MAPPING_PIECES, MappingPiece};
 use alloc::vec::Vec;
 use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 
@@ -193,7 +193,7 @@ impl SampledMappings {
     /// allocation; 0 of one that has ended. Empty if none has shrunk since the last call. For the
     /// agent thread.
     ///
-    /// [`Message::Freed`]: crate::link::wire::Message::Freed
+    /// [`Message::Freed`]: crate::wire::Message::Freed
     pub(crate) fn collect(&self) -> Vec<(u32, u32)> {
         let mut pieces = Vec::new();
         if !self.have_shrunk.swap(false, Ordering::AcqRel) {

@@ -5,14 +5,14 @@ use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use crate::agent::allocations::countdown::{Counted, Spacing};
 use crate::agent::allocations::tables::{Tables, tables};
-use crate::agent::arch::{self, NOT_COUNTED, PROGRAM_COUNTER, STACK_POINTER, SlowCall};
 use crate::agent::os::memory::is_fresh_memory;
 use crate::agent::os::{coarse_clock, syscall};
 use crate::agent::sampling::ring::RawSample;
 use crate::agent::sampling::sample;
 use crate::agent::state;
 use crate::agent::unwind::registers::Registers;
-use crate::link::wire::Allocation;
+use crate::arch::{self, NOT_COUNTED, PROGRAM_COUNTER, STACK_POINTER, SlowCall};
+use crate::wire::Allocation;
 
 /// Mean bytes between two samples; 0 while the clock is off. Written by the agent thread.
 pub(crate) static INTERVAL: AtomicU64 = AtomicU64::new(0);

@@ -15,7 +15,7 @@ use crate::agent::sampling::counters;
 use crate::agent::sampling::ring::Ring;
 use crate::agent::state;
 use crate::agent::unwind::modules::Modules;
-use crate::link::wire::LossCause;
+use crate::wire::LossCause;
 
 /// Number of attempts to put the real functions back.
 const ATTEMPTS: u32 = 100;

@@ -15,10 +15,10 @@ use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicU8, AtomicU64, AtomicUsize
 
 use crate::agent::allocations::countdown::Countdown;
 use crate::agent::allocations::mappings::SampledMappings;
-use crate::agent::arch::HASH_MULTIPLIER;
 use crate::agent::os::memory;
 use crate::agent::sampling::ring::Ring;
-use crate::link::wire::ring::ALLOCATIONS;
+use crate::arch::HASH_MULTIPLIER;
+use crate::wire::ring::ALLOCATIONS;
 
 /// Number of countdowns. A thread beyond them shares one.
 const COUNTDOWNS: usize = 1024;

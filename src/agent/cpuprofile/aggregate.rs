@@ -14,10 +14,10 @@ use crate::agent::cpuprofile::file::ProfileFile;
 use crate::agent::os::maps;
 use crate::agent::os::syscall::{self, File, PathBuffer};
 use crate::agent::sampling::counters;
-use crate::link::gperftools::HANDLER_FRAMES;
-use crate::link::wire::interpreter::is_interpreted;
-use crate::link::wire::ring::LEFT_OUT;
-use crate::link::wire::{Clock, FRAMES_LEFT_OUT, FrameAddress};
+use crate::wire::gperftools::HANDLER_FRAMES;
+use crate::wire::interpreter::is_interpreted;
+use crate::wire::ring::LEFT_OUT;
+use crate::wire::{Clock, FRAMES_LEFT_OUT, FrameAddress};
 
 /// Maximum number of addresses in memory: 2 MiB.
 const MAX_ADDRESSES: usize = 256 * 1024;

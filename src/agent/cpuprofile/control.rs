@@ -15,8 +15,8 @@ use crate::agent::os::memory::PageAligned;
 use crate::agent::os::syscall::{self, File, PathBuffer};
 use crate::agent::signals::actions;
 use crate::agent::state::{self, SPAWNING};
-use crate::link::gperftools;
-use crate::link::wire::Clock;
+use crate::wire::Clock;
+use crate::wire::gperftools;
 
 /// The state of the profile.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -8,9 +8,9 @@
 
 use core::ffi::{CStr, c_char, c_int};
 
-use crate::agent::arch::weak_address;
 use crate::agent::os::syscall::{self, PathBuffer};
 use crate::agent::os::text;
+use crate::arch::weak_address;
 
 /// Maximum length of a path in bytes.
 pub(crate) const MAX_PATH: usize = 4096;

@@ -1,4 +1,4 @@
-//! The file of a profile in the format of [`link::gperftools`](crate::link::gperftools). It is
+//! The file of a profile in the format of [`wire::gperftools`](crate::wire::gperftools). It is
 //! valid at any time, even if the process is killed.
 //!
 //! Records stay where they were written first. When a stack occurs again, only its count, one word,
@@ -11,7 +11,7 @@
 use alloc::vec::Vec;
 
 use crate::agent::os::syscall::File;
-use crate::link::gperftools;
+use crate::wire::gperftools;
 
 const PAGE: u64 = 4096;
 

@@ -6,7 +6,6 @@
 //! constructor reads the same variables and starts its profiler through an exported method, which
 //! is therefore exported here too and starts the agent's.
 
-use crate::agent::arch::{REGISTERS, call_with_registers};
 use crate::agent::cpuprofile::control::{self, CurrentProfile, Filter};
 use crate::agent::cpuprofile::other_library::ProfilerState;
 use crate::agent::os::{loader, syscall};
@@ -17,10 +16,11 @@ use crate::agent::unwind::registers::Registers;
 use crate::agent::unwind::stack::LiveStack;
 use crate::agent::unwind::walk::{self, WalkCache};
 use crate::agent::{start, state};
+use crate::arch::{REGISTERS, call_with_registers};
 use core::ffi::{CStr, c_char, c_int, c_void};
 use core::sync::atomic::Ordering;
 
-use crate::link::wire::{FRAMES_LEFT_OUT, FrameAddress, MAX_FRAMES};
+use crate::wire::{FRAMES_LEFT_OUT, FrameAddress, MAX_FRAMES};
 
 /// gperftools' `ProfilerOptions`.
 #[repr(C)]

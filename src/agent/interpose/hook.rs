@@ -15,7 +15,7 @@ macro_rules! hooks {
             #[unsafe(naked)]
             #[allow(non_snake_case, reason = "libc names its functions")]
             unsafe extern "C" fn $name() {
-                $crate::agent::arch::call_before!($before, then $real)
+                $crate::arch::call_before!($before, then $real)
             }
         )*
     };

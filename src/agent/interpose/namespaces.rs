@@ -14,13 +14,13 @@
 //! the agent thread next looks, at most 0.1 s later; if it is installed before the first tick,
 //! spawning the agent thread may violate it.
 
-use crate::agent::arch::call_before_or;
 use crate::agent::interpose::hook::hooks;
 use crate::agent::interpose::seccomp::{self, BpfProgram};
 use crate::agent::interpose::{exec, exit, prctl};
 use crate::agent::os::{libc_functions, syscall};
 use crate::agent::state::{self, SPAWNING};
 use crate::agent::{requests, spawn, start};
+use crate::arch::call_before_or;
 use core::ffi::{CStr, c_char, c_int};
 use core::sync::atomic::Ordering;
 

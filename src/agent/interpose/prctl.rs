@@ -14,8 +14,9 @@ use core::sync::atomic::Ordering;
 use crate::agent::os::syscall::{self, syscall};
 use crate::agent::os::user_dispatch::{self, DISPATCHED, Dispatched, IN_USE};
 use crate::agent::signals::{actions, tick_signal};
+use crate::agent::state;
 use crate::agent::timers::interval_timer;
-use crate::agent::{arch, state};
+use crate::arch;
 
 const PR_SET_SYSCALL_USER_DISPATCH: i32 = 59;
 const OFF: usize = 0;

@@ -5,11 +5,11 @@
 use core::ffi::{CStr, c_int, c_void};
 use core::sync::atomic::{AtomicUsize, Ordering};
 
-use crate::agent::arch::{Continuation, call_then_continue};
 use crate::agent::os::{libc_functions, loader, syscall, user_dispatch};
 use crate::agent::signals::stacks::{self, ProgramStack, SignalStack};
 use crate::agent::timers::new_threads;
 use crate::agent::{start, state};
+use crate::arch::{Continuation, call_then_continue};
 
 /// Returns the address of libc's function. Looks again if it was not there at the start: an older
 /// glibc's libpthread may be loaded late.

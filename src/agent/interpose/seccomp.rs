@@ -2,7 +2,7 @@
 //! system call with which every tick ends. A filter is a program of classic BPF (seccomp(2)), which
 //! is run here as the kernel will run it.
 
-use crate::agent::arch::{AUDIT_ARCH, sigreturn_address};
+use crate::arch::{AUDIT_ARCH, sigreturn_address};
 
 /// A BPF instruction (`struct sock_filter`): operation, jumps if true and if false, operand.
 #[repr(C)]

@@ -10,7 +10,7 @@
 //! loses SIGSTKFLT. A set that names a tick signal gives the signal to the program
 //! ([`give_up`](crate::agent::timers::signal_handover::give_up)) and is passed on as it is.
 //!
-//! [`TICK_SIGNALS`]: crate::link::wire::TICK_SIGNALS
+//! [`TICK_SIGNALS`]: crate::wire::TICK_SIGNALS
 
 use core::ffi::c_int;
 use core::sync::atomic::AtomicUsize;

@@ -3,7 +3,6 @@
 //! that resets every handler is not killed by the next tick and reads back what it set. All other
 //! calls go to libc, and so do those of a vfork child.
 
-use crate::agent::arch::weak_address;
 use crate::agent::interpose::hook::hooks;
 use crate::agent::os::syscall::{self, KernelAction};
 use crate::agent::os::{libc_functions, user_dispatch};
@@ -12,6 +11,7 @@ use crate::agent::signals::{frame, mask, tick_signal};
 use crate::agent::timers::signal_handover;
 use crate::agent::unwind::modules;
 use crate::agent::{start, state};
+use crate::arch::weak_address;
 use core::ffi::c_int;
 use core::sync::atomic::{AtomicUsize, Ordering};
 

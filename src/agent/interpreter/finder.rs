@@ -3,7 +3,7 @@
 use crate::agent::interpreter::PUBLISHED;
 use crate::agent::os::process_memory::ProcessMemory;
 use crate::agent::unwind::modules::Modules;
-use crate::cpython::find::{DynamicSection, find};
+use crate::process::cpython::find::{DynamicSection, find};
 
 /// An interpreter that was found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,4 +1,4 @@
-//! The interpreter (CPython) of this process: [`cpython`](crate::cpython) for its handlers and its
+//! The interpreter (CPython) of this process: [`cpython`](crate::process::cpython) for its handlers and its
 //! agent thread.
 //!
 //! The agent thread finds the interpreter among the loaded modules ([`finder`]) and publishes where
@@ -15,12 +15,12 @@ use crate::agent::os::memory::PageAligned;
 use crate::agent::os::process_memory::{OwnMemory, ProcessMemory};
 use crate::agent::sampling::counters;
 use crate::agent::state;
-use crate::cpython::frames::{CPython, FrameList};
-use crate::cpython::memory::TargetMemory;
-use crate::cpython::merge;
-use crate::link::wire::MAX_FRAMES;
-use crate::link::wire::interpreter::FrameAccess;
-use crate::link::wire::ring::word;
+use crate::process::cpython::frames::{CPython, FrameList};
+use crate::process::cpython::memory::TargetMemory;
+use crate::process::cpython::merge;
+use crate::wire::MAX_FRAMES;
+use crate::wire::interpreter::FrameAccess;
+use crate::wire::ring::word;
 
 /// Cost of a system call that reads the interpreter's frames, and of each address that it reads
 /// from, as a number of native frames. A call that reads 8 to 2048 bytes from one address took 0.84

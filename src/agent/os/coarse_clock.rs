@@ -5,8 +5,8 @@
 use core::ffi::c_int;
 use core::sync::atomic::{AtomicUsize, Ordering};
 
-use crate::agent::arch::VDSO_CLOCK_GETTIME;
 use crate::agent::os::loader;
+use crate::arch::VDSO_CLOCK_GETTIME;
 
 /// Address of the kernel's function; 0 before [`look_up`], and where there is none.
 static CLOCK_GETTIME: AtomicUsize = AtomicUsize::new(0);

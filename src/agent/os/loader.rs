@@ -5,8 +5,8 @@
 use core::ffi::{CStr, c_char};
 use core::sync::atomic::{AtomicUsize, Ordering};
 
-use crate::agent::arch::weak_address;
 use crate::agent::os::text;
+use crate::arch::weak_address;
 
 /// The debugger's view of the loader, part of the ABI: version, then the first of a list of
 /// objects.

@@ -3,7 +3,7 @@
 use core::cell::Cell;
 
 use crate::agent::os::syscall::{self, File};
-use crate::cpython::memory::TargetMemory;
+use crate::process::cpython::memory::TargetMemory;
 
 /// The memory of this process, read through the kernel: what is not mapped fails instead of
 /// faulting.

@@ -6,7 +6,7 @@ use alloc::vec::Vec;
 
 use crate::agent::os::memory::MemoryFile;
 use crate::agent::os::syscall::{self, syscall};
-use crate::link::wire::{self, BufferFull, MAX_MESSAGE, Malformed, Request, VIEWER_SOCKET, VIEWER_SOCKET_FILE, Writer};
+use crate::wire::{self, BufferFull, MAX_MESSAGE, Malformed, Request, VIEWER_SOCKET, VIEWER_SOCKET_FILE, Writer};
 
 /// Maximum number of bytes buffered for a viewer that does not read: seconds of samples at the
 /// usual rate. What does not fit is lost and counted.

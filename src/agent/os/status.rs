@@ -4,7 +4,7 @@
 use alloc::vec::Vec;
 
 use crate::agent::os::syscall::{self, File, PathBuffer};
-use crate::link::wire::{MAX_ARGV, MAX_PATH, link_of_program};
+use crate::wire::{MAX_ARGV, MAX_PATH, link_of_program};
 
 /// Credentials and sandbox of one thread. /proc/PID/task/TID/status
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -5,23 +5,23 @@
 //! These functions are the kernel's interface only; the callers document the purpose of their
 //! calls.
 
-use crate::cpython::memory::MAX_GATHERED;
+use crate::process::cpython::memory::MAX_GATHERED;
 
 macro_rules! syscall {
-    ($number:expr) => { $crate::agent::arch::raw_syscall($number, [0; 6]) };
-    ($number:expr, $a:expr) => { $crate::agent::arch::raw_syscall($number, [$a as usize, 0, 0, 0, 0, 0]) };
-    ($number:expr, $a:expr, $b:expr) => { $crate::agent::arch::raw_syscall($number, [$a as usize, $b as usize, 0, 0, 0, 0]) };
+    ($number:expr) => { $crate::arch::raw_syscall($number, [0; 6]) };
+    ($number:expr, $a:expr) => { $crate::arch::raw_syscall($number, [$a as usize, 0, 0, 0, 0, 0]) };
+    ($number:expr, $a:expr, $b:expr) => { $crate::arch::raw_syscall($number, [$a as usize, $b as usize, 0, 0, 0, 0]) };
     ($number:expr, $a:expr, $b:expr, $c:expr) => {
-        $crate::agent::arch::raw_syscall($number, [$a as usize, $b as usize, $c as usize, 0, 0, 0])
+        $crate::arch::raw_syscall($number, [$a as usize, $b as usize, $c as usize, 0, 0, 0])
     };
     ($number:expr, $a:expr, $b:expr, $c:expr, $d:expr) => {
-        $crate::agent::arch::raw_syscall($number, [$a as usize, $b as usize, $c as usize, $d as usize, 0, 0])
+        $crate::arch::raw_syscall($number, [$a as usize, $b as usize, $c as usize, $d as usize, 0, 0])
     };
     ($number:expr, $a:expr, $b:expr, $c:expr, $d:expr, $e:expr) => {
-        $crate::agent::arch::raw_syscall($number, [$a as usize, $b as usize, $c as usize, $d as usize, $e as usize, 0])
+        $crate::arch::raw_syscall($number, [$a as usize, $b as usize, $c as usize, $d as usize, $e as usize, 0])
     };
     ($number:expr, $a:expr, $b:expr, $c:expr, $d:expr, $e:expr, $f:expr) => {
-        $crate::agent::arch::raw_syscall($number, [$a as usize, $b as usize, $c as usize, $d as usize, $e as usize, $f as usize])
+        $crate::arch::raw_syscall($number, [$a as usize, $b as usize, $c as usize, $d as usize, $e as usize, $f as usize])
     };
 }
 pub(crate) use syscall;

@@ -6,9 +6,9 @@
 
 use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 
-use crate::agent::arch;
 use crate::agent::os::memory::PageAligned;
 use crate::agent::os::syscall::{self, syscall};
+use crate::arch;
 
 pub(crate) const ALLOW: u8 = 0;
 /// Maximum number of such threads. Further ones block the signals of ticks too, but see them in

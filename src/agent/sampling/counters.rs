@@ -4,8 +4,8 @@
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use crate::agent::sampling::ring::RING;
-use crate::link::wire::ring::{self, EPOCHS, word};
-use crate::link::wire::{Clock, LossCause};
+use crate::wire::ring::{self, EPOCHS, word};
+use crate::wire::{Clock, LossCause};
 
 /// Counters by their [`word`] while there is no ring. Written by handlers, emptied by the agent
 /// thread.

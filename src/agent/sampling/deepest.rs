@@ -13,7 +13,7 @@ use crate::agent::state;
 use crate::agent::unwind::last_walk::{LEAF_CALLERS, LastWalk, MAX_FRAMES_CACHED};
 use crate::agent::unwind::modules::Snapshot;
 use crate::agent::unwind::step::Walk;
-use crate::link::wire::{DeepestStack, FRAMES_LEFT_OUT, FrameAddress, StackFrame, flag};
+use crate::wire::{DeepestStack, FRAMES_LEFT_OUT, FrameAddress, StackFrame, flag};
 
 /// Number of threads that are remembered at a time. Of two with the same place, the later replaces
 /// the earlier, and both are measured anew.

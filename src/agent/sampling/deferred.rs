@@ -5,12 +5,12 @@
 use core::cell::UnsafeCell;
 use core::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering};
 
-use crate::agent::arch::RED_ZONE;
 use crate::agent::os::{memory, syscall};
 use crate::agent::sampling::ring::RawSample;
 use crate::agent::unwind::registers::Registers;
 use crate::agent::unwind::stack::CopiedStack;
-use crate::link::wire::ring::LEFT_OUT;
+use crate::arch::RED_ZONE;
+use crate::wire::ring::LEFT_OUT;
 
 /// Maximum number of deferred samples. At 100 Hz they are 160 ms of CPU time; the agent thread runs
 /// after a few.

@@ -2,13 +2,13 @@
 //! sigtop_timed`. It reads the time-stamp counter, which a sandbox may forbid, so no other agent
 //! does.
 
-use crate::agent::arch::read_cycles;
 use crate::agent::sampling::counters;
 use crate::agent::unwind::walk::WalkCache;
+use crate::arch::read_cycles;
 use core::hint::black_box;
 use core::sync::atomic::{AtomicU64, Ordering};
 
-use crate::link::wire::ring::{BUCKETS, WARM_BUCKETS, bucket, word};
+use crate::wire::ring::{BUCKETS, WARM_BUCKETS, bucket, word};
 
 const _: () = assert!(BUCKETS > 150 && WARM_BUCKETS > 100);
 

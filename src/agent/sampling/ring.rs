@@ -1,7 +1,7 @@
 //! The fixed-size ring between handlers and the agent thread: many writers that never wait, one
 //! reader.
 //!
-//! It is a circle of words in the layout of [`wire::ring`](crate::link::wire::ring). A writer
+//! It is a circle of words in the layout of [`wire::ring`](crate::wire::ring). A writer
 //! reserves the words of its record by moving `head`, fills them, and commits by storing the first
 //! word last. The reader takes records in order, marks those that it has written as a sample, and
 //! frees the room (zeroes it and moves `tail`) when the socket has taken it. So the ring still
@@ -15,15 +15,15 @@ use core::sync::atomic::{AtomicPtr, AtomicU64, Ordering};
 
 use crate::agent::os::memory::{self, MemoryFile};
 use crate::agent::os::syscall::{self, syscall};
-use crate::link::wire::MAX_FRAMES;
-use crate::link::wire::ring::{GIVEN_UP, HEADER_WORDS, MIN_RING_WORDS, RECORD_WORDS, RING_MAGIC, RING_WORDS, word};
+use crate::wire::MAX_FRAMES;
+use crate::wire::ring::{GIVEN_UP, HEADER_WORDS, MIN_RING_WORDS, RECORD_WORDS, RING_MAGIC, RING_WORDS, word};
 
 /// A handler's data of a tick, without the frames.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct RawSample {
     /// The interrupted thread; 0 if it is unknown. The reader then assumes the first thread.
     pub(crate) tid: u32,
-    /// Bits of [`flag`](crate::link::wire::flag), and [`STALE`](crate::link::wire::ring::STALE).
+    /// Bits of [`flag`](crate::wire::flag), and [`STALE`](crate::wire::ring::STALE).
     pub(crate) flags: u32,
     /// Module generation of the frames.
     pub(crate) generation: u32,
@@ -31,7 +31,7 @@ pub(crate) struct RawSample {
     pub(crate) epoch: u32,
     /// Weight, ns of the clock; 0 for a wall tick, which the agent thread weighs.
     pub(crate) weight_ns: u64,
-    /// The [allocation](crate::link::wire::Allocation), packed. Of a tick, its time, ns; 0 if that
+    /// The [allocation](crate::wire::Allocation), packed. Of a tick, its time, ns; 0 if that
     /// is not known.
     pub(crate) detail: u64,
 }
@@ -267,8 +267,8 @@ pub(crate) struct RecordPosition(u64);
 
 #[cfg(test)]
 mod tests {
-    use crate::link::wire::AgentCounters;
-    use crate::link::wire::ring::recover;
+    use crate::wire::AgentCounters;
+    use crate::wire::ring::recover;
 
     use super::*;
 

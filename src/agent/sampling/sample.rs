@@ -16,8 +16,8 @@ use crate::agent::state;
 use crate::agent::unwind::registers::Registers;
 use crate::agent::unwind::stack::LiveStack;
 use crate::agent::unwind::walk;
-use crate::link::wire::ring::{STALE, word};
-use crate::link::wire::{FrameAddress, LossCause, flag};
+use crate::wire::ring::{STALE, word};
+use crate::wire::{FrameAddress, LossCause, flag};
 
 /// Takes a sample that the target asks for, with every signal blocked. Returns false if there is no
 /// agent thread to send it.

@@ -19,7 +19,7 @@ use crate::agent::unwind::modules::Snapshot;
 use crate::agent::unwind::registers::Registers;
 use crate::agent::unwind::stack::{CopiedStack, Stack};
 use crate::agent::unwind::walk::{self, WalkCache};
-use crate::link::wire::{BlockingCall, MAX_FRAMES};
+use crate::wire::{BlockingCall, MAX_FRAMES};
 
 /// Maximum size of the copy of a stack, in bytes from its stack pointer. Words behind it are read
 /// one by one.

@@ -9,10 +9,10 @@ use core::cell::UnsafeCell;
 use core::mem::ManuallyDrop;
 use core::sync::atomic::{AtomicPtr, AtomicU32, AtomicUsize, Ordering};
 
-use crate::agent::arch;
 use crate::agent::os::memory;
 use crate::agent::unwind::walk::WalkCache;
-use crate::link::wire::MAX_FRAMES;
+use crate::arch;
+use crate::wire::MAX_FRAMES;
 
 /// Maximum number of handlers that run simultaneously. A handler takes a microsecond, so more are
 /// rare on common machines.

@@ -16,8 +16,8 @@ use crate::agent::sampling::counters;
 use crate::agent::timers::threads::Threads;
 use core::sync::atomic::Ordering;
 
-use crate::link::wire::ring::word;
-use crate::link::wire::{Clock, Engaged, EngineState, LossCause, SCHEDULER_TICK_NS};
+use crate::wire::ring::word;
+use crate::wire::{Clock, Engaged, EngineState, LossCause, SCHEDULER_TICK_NS};
 
 /// CPU time and weights since the engine was engaged, ns; 0 while another clock is sampled.
 #[derive(Debug, Default)]

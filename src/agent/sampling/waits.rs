@@ -6,7 +6,7 @@ use alloc::vec::Vec;
 use crate::agent::os::process_memory::ProcessMemory;
 use crate::agent::os::status;
 use crate::agent::os::syscall::{self, File, PathBuffer};
-use crate::link::wire::{BlockingCall, LOCK_WORDS, MAX_OBJECT, PolledDescriptors, PolledSource, Wait, WaitReason};
+use crate::wire::{BlockingCall, LOCK_WORDS, MAX_OBJECT, PolledDescriptors, PolledSource, Wait, WaitReason};
 
 /// The wait of a thread, as it was last found.
 #[derive(Default)]

@@ -1,10 +1,10 @@
 //! The actions of the signals that the agent takes: its own action, which the kernel has, and the
 //! one that the target believes to be installed.
 
-use crate::agent::arch::{SA_RESTORER, UC_SIGMASK, restorer};
 use crate::agent::os::syscall::{self, KernelAction, syscall};
 use crate::agent::signals::frame;
-use crate::link::wire::TICK_SIGNALS;
+use crate::arch::{SA_RESTORER, UC_SIGMASK, restorer};
+use crate::wire::TICK_SIGNALS;
 use core::sync::atomic::{AtomicI32, AtomicU64, AtomicUsize, Ordering};
 
 /// Address of the handler of the agent's signals. Written once, before the first signal is taken.

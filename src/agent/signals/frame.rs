@@ -14,14 +14,14 @@
 
 use core::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
-use crate::agent::arch::{
-    self, FP_STATE_ALIGNMENT, FRAME_SIGINFO, FRAME_SIZE, FRAME_UCONTEXT, HandlerEntry, RED_ZONE, SA_RESTORER,
-    UC_FP_STATE, UC_SIGMASK, UC_SP, UC_STACK_FLAGS, UC_STACK_SIZE, UC_STACK_START, signal_redirect,
-};
 use crate::agent::os::loader;
 use crate::agent::os::syscall::{self, KernelAction, syscall};
 use crate::agent::signals::stacks::{ProgramStack, SignalStack};
 use crate::agent::state;
+use crate::arch::{
+    self, FP_STATE_ALIGNMENT, FRAME_SIGINFO, FRAME_SIZE, FRAME_UCONTEXT, HandlerEntry, RED_ZONE, SA_RESTORER,
+    UC_FP_STATE, UC_SIGMASK, UC_SP, UC_STACK_FLAGS, UC_STACK_SIZE, UC_STACK_START, signal_redirect,
+};
 
 /// Number of signals.
 const SIGNALS: usize = 64;

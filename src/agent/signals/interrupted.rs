@@ -8,7 +8,7 @@
 
 use core::sync::atomic::{AtomicU32, Ordering};
 
-use crate::agent::arch::is_call_interrupted;
+use crate::arch::is_call_interrupted;
 
 /// Number of signals of the agent's that may have ended a system call, in all threads. Written by
 /// the handler.

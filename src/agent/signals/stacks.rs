@@ -7,9 +7,9 @@
 
 use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 
-use crate::agent::arch::{UC_STACK_FLAGS, UC_STACK_SIZE, UC_STACK_START};
 use crate::agent::os::memory::{self, PageAligned};
 use crate::agent::os::syscall::{self, syscall};
+use crate::arch::{UC_STACK_FLAGS, UC_STACK_SIZE, UC_STACK_START};
 
 /// Bytes of address space per stack: a guard page, the stack, and its [`StackHeader`] at the top. A
 /// tick needs two pages. The rest is for handlers that the program installed by a raw system call:

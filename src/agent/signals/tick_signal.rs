@@ -8,7 +8,7 @@
 use core::sync::atomic::{AtomicI32, AtomicU64, Ordering};
 
 use crate::agent::signals::actions;
-use crate::link::wire::TICK_SIGNALS;
+use crate::wire::TICK_SIGNALS;
 
 /// The signal in use. Written by a thread of the target that gives one up, or by the agent thread.
 static TICK: AtomicI32 = AtomicI32::new(TICK_SIGNALS[0]);

@@ -16,7 +16,7 @@ use crate::agent::state;
 use crate::agent::thread::{Agent, EndReason};
 use core::sync::atomic::Ordering;
 
-use crate::link::wire::{Clock, Engaged, Engine, EngineState, Request};
+use crate::wire::{Clock, Engaged, Engine, EngineState, Request};
 
 impl Agent {
     /// Runs without a viewer, until there is no profile to write or a viewer sends a wake signal.

@@ -5,7 +5,7 @@ use alloc::vec::Vec;
 use crate::agent::launch;
 use crate::agent::os::status::{self, OwnProgram};
 use crate::agent::os::syscall;
-use crate::link::wire::{Hello, SpawnCause};
+use crate::wire::{Hello, SpawnCause};
 
 /// Returns the message of an agent thread that was spawned for this reason.
 pub(super) fn hello(birth: SpawnCause, program: &OwnProgram) -> Hello<Vec<u8>> {

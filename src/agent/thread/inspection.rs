@@ -12,7 +12,7 @@ use crate::agent::thread::hello::hello;
 use crate::agent::thread::{ACCOUNT_NS, Agent, EndReason, NAP_NS};
 use crate::agent::timers::engine::TimerEngine;
 use crate::agent::timers::new_threads;
-use crate::link::wire::SpawnCause;
+use crate::wire::SpawnCause;
 
 impl Agent {
     /// Returns whether the process is to be inspected: once a second, if it has run since.

@@ -13,8 +13,8 @@ use crate::agent::timers::sleepers::{SleeperSample, WallTime};
 use crate::agent::unwind::walk::{self, WalkCache};
 use core::sync::atomic::Ordering;
 
-use crate::link::wire::ring::{LEFT_OUT, STALE};
-use crate::link::wire::{Allocation, Clock, LossCause, MAX_FRAMES, STACK_SLOTS, Sample, flag};
+use crate::wire::ring::{LEFT_OUT, STALE};
+use crate::wire::{Allocation, Clock, LossCause, MAX_FRAMES, STACK_SLOTS, Sample, flag};
 
 impl Agent {
     /// Sends the deferred samples and the records of the ring. Returns how many there were.

@@ -17,7 +17,7 @@ use crate::agent::timers::threads::Threads;
 use crate::agent::timers::timer::Timer;
 use core::sync::atomic::Ordering;
 
-use crate::link::wire::{Clock, Engaged, Engine, EngineState, LossCause};
+use crate::wire::{Clock, Engaged, Engine, EngineState, LossCause};
 
 /// Interval between two counts of the threads in wall mode, where no tick reveals a new one, ns.
 const COUNT_EVERY_NS: u64 = 100_000_000;

@@ -3,7 +3,7 @@
 //! An interval timer survives exec and its signal would kill the next program, so it is disarmed
 //! before.
 
-use crate::link::wire::Clock;
+use crate::wire::Clock;
 use core::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, AtomicU64, Ordering};
 
 use crate::agent::os::syscall::{self, syscall};

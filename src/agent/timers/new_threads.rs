@@ -16,7 +16,7 @@ use crate::agent::sampling::counters::{self, TimerConfig};
 use crate::agent::signals::tick_signal;
 use crate::agent::timers::timer::{self, Timer};
 use crate::agent::timers::{first_tick, interval_timer};
-use crate::link::wire::Clock;
+use crate::wire::Clock;
 
 /// Maximum number of threads with such a timer. Further ones wait until the agent thread finds
 /// them.

@@ -4,7 +4,7 @@ use crate::agent::sampling::sleeping::SleeperWalker;
 use crate::agent::sampling::waits::WaitReader;
 use crate::agent::timers::thread::Thread;
 use crate::agent::unwind::modules::Snapshot;
-use crate::link::wire::{MAX_FRAMES, Schedule};
+use crate::wire::{MAX_FRAMES, Schedule};
 
 /// Finds out where threads sleep, and what they wait for.
 pub(super) struct SleeperFinder {

@@ -2,7 +2,7 @@
 //! was stopped with it.
 
 use crate::agent::os::syscall::{self, File};
-use crate::link::wire::Schedule;
+use crate::wire::Schedule;
 
 /// Minimum time for which a process was stopped, ns. Shorter waits of the agent thread have other
 /// reasons, too.

@@ -10,7 +10,7 @@ use crate::agent::sampling::sleeping::SleepLocation;
 use crate::agent::sampling::waits::SleeperWait;
 use crate::agent::timers::phase::Phase;
 use crate::agent::timers::timer::Timer;
-use crate::link::wire::{LossCause, MAX_COMM, Schedule, flag, parse_number};
+use crate::wire::{LossCause, MAX_COMM, Schedule, flag, parse_number};
 
 /// Minimum time waited for a CPU that has a sample of its own, ns.
 const LEAST_DELAY_NS: u64 = 200_000;
@@ -20,7 +20,7 @@ const LEAST_DELAY_NS: u64 = 200_000;
 pub(crate) struct SleeperStack {
     /// The frames, leaf first.
     pub(crate) frames: Vec<u64>,
-    /// Bits of [`flag`](crate::link::wire::flag).
+    /// Bits of [`flag`](crate::wire::flag).
     pub(crate) flags: u32,
     /// Module generation of the frames.
     pub(crate) generation: u32,

@@ -8,7 +8,7 @@ use crate::agent::timers::phase::Phase;
 use crate::agent::timers::thread::Thread;
 use crate::agent::timers::timer::{self, Timer};
 use crate::agent::timers::{first_tick, new_threads};
-use crate::link::wire::parse_number;
+use crate::wire::parse_number;
 use alloc::vec::Vec;
 
 /// Maximum number of threads. Further threads are not sampled.

@@ -2,7 +2,7 @@
 //! omitted.
 
 use crate::agent::unwind::step::Walk;
-use crate::link::wire::{FRAMES_LEFT_OUT, MAX_FRAMES};
+use crate::wire::{FRAMES_LEFT_OUT, MAX_FRAMES};
 
 /// Number of frames kept next to the root.
 const ROOT_FRAMES: usize = 128;

@@ -7,9 +7,9 @@
 //! landing pad's function expects. From then on its frame says nothing about its caller. The walk
 //! goes on in the landing pad's function, whose registers the two contexts in the frame tell.
 
-use crate::agent::arch::{FRAME_POINTER, PROGRAM_COUNTER, REGISTERS};
 use crate::agent::unwind::registers::Caller;
 use crate::agent::unwind::rules::{Cfa, Rule, SavedRegister};
+use crate::arch::{FRAME_POINTER, PROGRAM_COUNTER, REGISTERS};
 
 /// Maximum size of a frame in which contexts are looked for, in words. The real ones have some 120.
 const MAX_WORDS: u64 = 256;

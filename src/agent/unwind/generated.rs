@@ -7,7 +7,6 @@
 //! They are found by the tables: a word below the base pointer is the return address of the call if
 //! the tables lead from it to the very frame that the base pointer stands for.
 
-use crate::agent::arch::{FRAME_POINTER, PROLOGUE, frame_size};
 use crate::agent::unwind::modules::{CodeLocation, Snapshot};
 use crate::agent::unwind::registers::Caller;
 use crate::agent::unwind::rule_cache::RuleCache;
@@ -15,6 +14,7 @@ use crate::agent::unwind::rules::{Cfa, Rule, RuleLookup, SavedRegister};
 use crate::agent::unwind::stack::Stack;
 use crate::agent::unwind::step::{Step, StepReads, Walk, WalkFrame, by_rule, rule_of};
 use crate::arch::{CallBefore, LONGEST_CALL, call_before};
+use crate::arch::{FRAME_POINTER, PROLOGUE, frame_size};
 
 /// Words above the stack pointer among which the return address is looked for.
 const MAX_WORDS: u64 = 256;

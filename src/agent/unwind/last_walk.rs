@@ -9,7 +9,7 @@
 
 use crate::agent::unwind::registers::Caller;
 use crate::agent::unwind::stack::Stack;
-use crate::link::wire::{FrameAddress, MAX_FRAMES};
+use crate::wire::{FrameAddress, MAX_FRAMES};
 
 /// Maximum number of cached frames: those next to the root.
 pub(crate) const MAX_FRAMES_CACHED: usize = 128;
@@ -207,11 +207,11 @@ impl LastWalk {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::agent::arch::current_registers;
     use crate::agent::unwind::modules::{Modules, Snapshot};
     use crate::agent::unwind::registers::Registers;
     use crate::agent::unwind::stack::{CopiedStack, LiveStack};
     use crate::agent::unwind::walk::{WalkCache, walk};
+    use crate::arch::current_registers;
     use std::hint::black_box;
 
     /// Instruction, stack and base pointer.

@@ -9,7 +9,6 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
-use crate::agent::arch::SA_RESTORER;
 use crate::agent::os::maps::{self, MapsEntry};
 use crate::agent::os::process_memory::ProcessMemory;
 use crate::agent::os::syscall;
@@ -17,7 +16,8 @@ use crate::agent::unwind::mapped_images::{self, MappedImage};
 use crate::agent::unwind::rule_table::{self, RuleTable};
 use crate::agent::unwind::rules::{self, TableContext, UnwindTables};
 use crate::agent::unwind::tables::{ElfImage, TableSections};
-use crate::link::wire::{Module, Unload};
+use crate::arch::SA_RESTORER;
+use crate::wire::{Module, Unload};
 
 /// Maximum number of modules. Code of further modules is not unwound.
 const MAX_MODULES: usize = 8192;

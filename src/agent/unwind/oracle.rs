@@ -14,13 +14,13 @@ use framehop::{
 };
 use object::{Object, ObjectSection};
 
-use crate::agent::arch::RED_ZONE;
 use crate::agent::unwind::modules::{CodeLocation, Modules, Snapshot};
 use crate::agent::unwind::registers::Registers;
 use crate::agent::unwind::rules::{Cfa, Rule, RuleLookup};
 use crate::agent::unwind::stack::Stack;
 use crate::agent::unwind::walk::{WalkCache, walk};
-use crate::link::wire::{FrameAddress, MAX_FRAMES};
+use crate::arch::RED_ZONE;
+use crate::wire::{FrameAddress, MAX_FRAMES};
 
 /// Maximum size of the copy of a stack in bytes, including the red zone below the stack pointer.
 const COPIED: usize = 512 << 10;

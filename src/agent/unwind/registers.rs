@@ -1,7 +1,7 @@
 //! The registers of a frame, as far as a walk knows them.
 
-use crate::agent::arch::{CONTEXT_WORDS, PROGRAM_COUNTER, REGISTERS, STACK_POINTER};
 use crate::agent::unwind::stack::Stack;
+use crate::arch::{CONTEXT_WORDS, PROGRAM_COUNTER, REGISTERS, STACK_POINTER};
 
 /// The registers that a walk begins with, or continues with after a signal frame.
 #[derive(Clone, Copy, Debug)]
@@ -51,7 +51,7 @@ impl Registers {
     /// Returns the base pointer of interrupted code.
     #[cfg(test)]
     pub(crate) fn bp(&self) -> u64 {
-        self.values[crate::agent::arch::FRAME_POINTER]
+        self.values[crate::arch::FRAME_POINTER]
     }
 
     /// Reads the registers from the `ucontext` at this address of a stack; `None` if it cannot be

@@ -12,8 +12,8 @@ use gimli::{
     UnwindTableRow,
 };
 
-use crate::agent::arch::{EH_RETURN_DATA, FRAME_POINTER, PROGRAM_COUNTER};
 use crate::agent::unwind::eh_index::Section;
+use crate::arch::{EH_RETURN_DATA, FRAME_POINTER, PROGRAM_COUNTER};
 
 /// DWARF number of the instruction pointer, in the type that [`DwarfOp`] uses.
 const PROGRAM_COUNTER_NUMBER: u8 = PROGRAM_COUNTER as u8;

@@ -1,9 +1,9 @@
 //! Readers of stack memory that cannot fault: the stack of the thread that is interrupted, and a
 //! copy of another thread's stack.
 
-use crate::agent::arch::RED_ZONE;
 use crate::agent::os::syscall;
 use crate::agent::unwind::modules::Snapshot;
+use crate::arch::RED_ZONE;
 
 /// A source of stack words.
 pub(crate) trait Stack {

@@ -1,6 +1,5 @@
 //! One step of a walk: from a frame to its caller.
 
-use crate::agent::arch::{FRAME_POINTER, STACK_POINTER};
 use crate::agent::unwind::eh_return;
 use crate::agent::unwind::last_walk::CachedFrame;
 use crate::agent::unwind::modules::{CodeLocation, Snapshot};
@@ -8,13 +7,14 @@ use crate::agent::unwind::registers::{Caller, Registers};
 use crate::agent::unwind::rule_cache::RuleCache;
 use crate::agent::unwind::rules::{Cfa, Rule, RuleLookup, SavedRegister};
 use crate::agent::unwind::stack::Stack;
-use crate::link::wire::{FrameAddress, flag};
+use crate::arch::{FRAME_POINTER, STACK_POINTER};
+use crate::wire::{FrameAddress, flag};
 
 /// Result of a walk.
 pub(crate) struct Walk {
     /// Number of frames written.
     pub(crate) depth: usize,
-    /// Bits of [`flag`](crate::link::wire::flag).
+    /// Bits of [`flag`](crate::wire::flag).
     pub(crate) flags: u32,
     /// Whether an address was in no module of the snapshot, which may be outdated.
     pub(crate) uncovered: bool,
@@ -222,8 +222,8 @@ pub(crate) fn by_frame_pointer(frame: &WalkFrame<'_>, stack: &mut impl Stack) ->
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::agent::arch::REGISTERS;
     use crate::agent::unwind::stack::CopiedStack;
+    use crate::arch::REGISTERS;
 
     #[test]
     fn a_base_pointer_that_is_the_callers_again_is_kept() {

@@ -18,7 +18,7 @@ use crate::agent::unwind::rules::RuleLookup;
 use crate::agent::unwind::stack::Stack;
 use crate::agent::unwind::step::{Step, Walk, WalkFrame, by_frame_pointer, by_rule, just_called, rule_of};
 use crate::agent::unwind::{deep, gaps, generated, roots};
-use crate::link::wire::{FrameAddress, MAX_FRAMES, flag};
+use crate::wire::{FrameAddress, MAX_FRAMES, flag};
 
 /// A handler's caches between walks: unwind rules, and the previous walk.
 pub(crate) struct WalkCache {
@@ -181,9 +181,9 @@ fn walk_to_root(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::agent::arch::{FRAME_POINTER, current_registers};
     use crate::agent::unwind::modules::{CodeLocation, Modules};
     use crate::agent::unwind::stack::LiveStack;
+    use crate::arch::{FRAME_POINTER, current_registers};
 
     fn registers(ip: u64, sp: u64, bp: u64) -> Registers {
         let mut registers = Registers::of_sleeper(ip, sp);

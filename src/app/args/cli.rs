@@ -10,7 +10,7 @@ use super::groups::{ConfigArgs, SymbolArgs};
 use super::record::{RecordArgs, ViewArgs};
 use super::report;
 use super::watch::WatchArgs;
-use crate::attach::external;
+use crate::sampler::supervisor;
 use crate::tui::command::options::duration;
 
 const EXAMPLES: &str = "\
@@ -94,7 +94,7 @@ pub enum CliSubcommand {
     /// Replay a recording, or show a saved profile, on the same screen
     View(Box<ViewArgs>),
     /// Sample processes for a viewer, which is at standard input
-    #[command(hide = true, name = external::supervisor::SUBCOMMAND)]
+    #[command(hide = true, name = supervisor::SUBCOMMAND)]
     Sampler,
     /// Run the demo program
     #[command(hide = true)]

@@ -6,7 +6,6 @@ use clap::Args;
 
 use super::parsers::{keyword_parser, parse_pattern, parse_process, parse_tag, parse_thread, parse_window};
 use crate::app::jit_maps::JitMaps;
-use crate::link::wire::{Clock, Engine};
 use crate::profile::interpreter_view::InterpreterView;
 use crate::profile::kernel_frames::KernelFrames;
 use crate::tally::query::tags::TagFilter;
@@ -14,6 +13,7 @@ use crate::tally::query::{Pattern, Sort};
 use crate::tui::command::options::{self, Window};
 use crate::tui::theme::ThemeName;
 use crate::tui::{Keymap, NameStyle};
+use crate::wire::{Clock, Engine};
 
 /// Options of the sampling.
 #[derive(Args, Clone, Debug, Default)]

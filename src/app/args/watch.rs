@@ -9,7 +9,6 @@ use clap::Args;
 use super::groups::{ConfigArgs, DisplayArgs, LimitArgs, SamplingArgs, ScreenArgs, StackArgs, SymbolArgs};
 use super::parsers::{ProcessSelector, keyword_parser, parse_selector};
 use crate::app::config::Config;
-use crate::link::wire::{Clock, Engine};
 use crate::pprof::format::SaveFormat;
 use crate::profile::DEFAULT_MEMORY_BYTES;
 use crate::profile::interpreter_view::InterpreterView;
@@ -17,6 +16,7 @@ use crate::symbols::worker::DEFAULT_MEMORY_BYTES as DEFAULT_SYMBOL_MEMORY_BYTES;
 use crate::tally::query::Sort;
 use crate::tui::OnQuit;
 use crate::tui::command::options::duration;
+use crate::wire::{Clock, Engine};
 
 /// The target and the options of a watch.
 #[derive(Args, Clone, Debug, Default)]

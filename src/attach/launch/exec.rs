@@ -18,7 +18,7 @@ use crate::attach::error::AttachError;
 use crate::attach::launch_gate::LaunchGate;
 use crate::attach::program::{Program, ProgramKind};
 use crate::attach::{library, proc, quote};
-use crate::link::wire::LINK_VARIABLE;
+use crate::wire::LINK_VARIABLE;
 
 /// The shell that executes text without a first line, as in execvp(3).
 const SHELL: &CStr = c"/bin/sh";

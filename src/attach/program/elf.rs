@@ -44,7 +44,7 @@ pub enum ElfKind {
 }
 
 /// Returns whether a process executes a 32-bit program, as far as its file can be read.
-pub(in super::super) fn is_32_bit(pid: u32) -> bool {
+pub(crate) fn is_32_bit(pid: u32) -> bool {
     let head = File::open(format!("/proc/{pid}/exe")).and_then(|file| read_range(&file, 0, 5));
     head.is_ok_and(|head| head.starts_with(&elf::ELFMAG) && head.get(4) == Some(&elf::ELFCLASS32.0))
 }

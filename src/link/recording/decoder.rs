@@ -9,8 +9,8 @@ use super::entry::{
 };
 use super::format::{MAX_ADDRESSES, MAX_FUNCTIONS, MAX_SOURCES, MAX_TEXT, SAMPLE, kind, sample_field};
 use super::stack_numbers::NumberedStacks;
-use crate::link::varint::unzigzag;
-use crate::link::wire::{
+use crate::wire::varint::unzigzag;
+use crate::wire::{
     self, Allocation, Arrival, Clock, ConnectionEvent, Engine, MAX_BUILD_ID, MAX_FRAMES, MAX_MESSAGE, MAX_PATH,
     Malformed, Message, Reader, Sample, SourceId,
 };

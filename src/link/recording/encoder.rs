@@ -7,8 +7,8 @@ use super::block::{BlockCompressor, header};
 use super::entry::{CpuReading, FileSymbols, RecordedFile, RecordingInfo, SymbolStatus, TargetExit, UnsampledReading};
 use super::format::{BLOCK_TARGET, MAX_ADDRESSES, MAX_FUNCTIONS, MAX_TEXT, SAMPLE, SYMBOLS_TARGET, kind, sample_field};
 use super::stack_numbers::StackNumbers;
-use crate::link::varint::{self, zigzag};
-use crate::link::wire::{
+use crate::wire::varint::{self, zigzag};
+use crate::wire::{
     Arrival, Clock, ConnectionEvent, FrameAddress, MAX_FRAMES, MAX_MESSAGE, Malformed, Message, Sample, SourceId,
     StackHash, StackHasher, Writer,
 };

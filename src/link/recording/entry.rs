@@ -1,6 +1,6 @@
 //! The entries of a recording as values.
 
-use crate::link::wire::{Arrival, Clock, Engine, Sample, SourceId};
+use crate::wire::{Arrival, Clock, Engine, Sample, SourceId};
 
 /// Description of a recording.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -74,7 +74,7 @@ pub struct RecordedSample<'a> {
     pub sample: Sample,
     /// Number of the stack: within a recording, equal numbers mean equal frames.
     pub stack: u32,
-    /// The frames, [packed](crate::link::wire::FrameAddress::pack), leaf first.
+    /// The frames, [packed](crate::wire::FrameAddress::pack), leaf first.
     pub frames: &'a [u64],
 }
 

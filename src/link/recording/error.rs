@@ -4,7 +4,7 @@ use std::fmt;
 use std::io;
 
 use super::format::VERSION;
-use crate::link::wire::Malformed;
+use crate::wire::Malformed;
 
 /// The reason why reading a recording stopped.
 #[derive(Debug)]

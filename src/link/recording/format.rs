@@ -1,7 +1,7 @@
 //! Constants of the recording format: magic, version, limits and kinds of entries.
 
-use crate::link::wire::MAX_MESSAGE;
-pub use crate::link::wire::{OLDEST_VERSION, VERSION};
+use crate::wire::MAX_MESSAGE;
+pub use crate::wire::{OLDEST_VERSION, VERSION};
 
 /// First bytes of a recording. The first byte is not ASCII, and the last one shows whether a text
 /// transfer has changed line ends.

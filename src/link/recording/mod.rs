@@ -11,7 +11,7 @@
 //!
 //! Integers of fixed width are little-endian. The CRC-32 covers both lengths and the data. Each
 //! block is deflated by itself (RFC 1951), and its plain bytes have at most [`MAX_PLAIN`] bytes.
-//! They are entries: a kind byte and a body, whose integers are [varints](crate::link::varint). The
+//! They are entries: a kind byte and a body, whose integers are [varints](crate::wire::varint). The
 //! first entry of a recording is a [`RecordingInfo`]. The last entry of a complete recording is an
 //! end marker. A file that was truncated, by SIGKILL or a full disk, can be read up to its last
 //! complete block.
@@ -19,7 +19,7 @@
 //! | kind | body |
 //! | --- | --- |
 //! | 1 info | the fields of [`RecordingInfo`], in order |
-//! | 2 message | source, pid, time, length, kind and body of a [wire](super::wire) message |
+//! | 2 message | source, pid, time, length, kind and body of a [wire](crate::wire) message |
 //! | 3 closed | source, pid, time |
 //! | 4 aborted | source, pid, time, kind of the cause, a number |
 //! | 5 time | time that has passed without any other entry |

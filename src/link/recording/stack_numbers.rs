@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::hint::black_box;
 
 use super::format::{MAX_STACK_FRAMES, MAX_STACKS};
-use crate::link::wire::StackHash;
+use crate::wire::StackHash;
 
 /// The encoder's side: the number of each stack written so far, by hash.
 #[derive(Default)]

@@ -8,7 +8,7 @@ use proptest::prelude::*;
 use proptest::strategy::ValueTree;
 
 use super::*;
-use crate::link::wire::{
+use crate::wire::{
     AgentCounters, Allocation, Arrival, BlockingCall, Clock, ConnectionEvent, DeepestStack, Engaged, Engine,
     EngineState, FrameAddress, Hello, LossCause, MAX_FRAMES, Malformed, Message, Module, Sample, SourceId, SpawnCause,
     StackFrame, Thread, Unload, Wait,

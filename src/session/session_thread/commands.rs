@@ -1,8 +1,8 @@
 //! The commands of the screen.
 
 use super::{SampleSource, SessionThread, monotonic_ns};
-use crate::link::wire::{Clock, Engine};
 use crate::session::protocol::Command;
+use crate::wire::{Clock, Engine};
 
 impl SessionThread {
     /// Executes a command of the screen.

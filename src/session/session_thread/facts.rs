@@ -3,7 +3,6 @@
 use std::time::Duration;
 
 use super::{SampleSource, SessionThread, monotonic_ns};
-use crate::link::wire::{AgentCounters, Clock, Engine, EngineState, LossCause};
 use crate::profile::Profile;
 use crate::profile::process::Process;
 use crate::profile::thread::ThreadId;
@@ -11,6 +10,7 @@ use crate::session::facts::{Facts, MAX_FILES};
 use crate::session::sampling_cost::CostReading;
 use crate::symbols::coverage::coverage;
 use crate::symbols::worker::SymbolState;
+use crate::wire::{AgentCounters, Clock, Engine, EngineState, LossCause};
 
 /// Interval at which the shares of samples with names are computed, ns.
 const COVERAGE_NS: u64 = 1_000_000_000;
@@ -189,7 +189,7 @@ fn rate(profile: &Profile, clock: Clock, period_ns: u64) -> Option<f64> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::link::wire::{Arrival, ConnectionEvent, Engaged, Hello, Message, SourceId, SpawnCause};
+    use crate::wire::{Arrival, ConnectionEvent, Engaged, Hello, Message, SourceId, SpawnCause};
 
     #[test]
     fn ticks_without_a_signal_are_not_in_the_effective_rate() {

@@ -39,11 +39,11 @@ mod reader;
 use std::collections::HashMap;
 use std::fmt;
 
-use crate::link::wire::Arrival;
 use crate::profile::Profile;
 use crate::symbols::messages::{CodeReply, CodeRequest, ResolvedLine, SymbolReply, SymbolRequest, SymbolState};
 use crate::symbols::names::Names;
 use crate::symbols::source;
+use crate::wire::Arrival;
 use code::Listings;
 use reader::ScenarioReader;
 
@@ -148,9 +148,9 @@ impl Script {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::link::wire::Clock;
     use crate::profile::stack::Frame;
     use crate::profile::totals::Span;
+    use crate::wire::Clock;
 
     const TWO: &str = "
         # A server and its child.

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use super::code::{FrameText, Texts};
 use super::line_text::{FullNames, LineText, line_text};
-use crate::link::wire::{
+use crate::wire::{
     Arrival, BlockingCall, Clock, ConnectionEvent, DeepestStack, FrameAddress, Hello, MAX_FRAMES, Message, Module,
     Sample, SourceId, SpawnCause, StackFrame, Thread, Wait, flag,
 };

@@ -6,13 +6,13 @@
 //! module is that of all of them. focus and ignore see every line, including those that hide
 //! removes. hide, then show, then show_from remove lines.
 
-use crate::link::wire::{KERNEL_PATH, KERNEL_START};
 use crate::profile::Profile;
 use crate::profile::module::ModuleId;
 use crate::profile::stack::{Frame, FrameId};
 use crate::symbols::{FrameLine, Function, FunctionId, Names};
 use crate::tally::query::{Pattern, Query};
 use crate::tally::rows::{OwnedFrame, RowId, RowTable};
+use crate::wire::{KERNEL_PATH, KERNEL_START};
 
 /// The frame matches focus (or there is no focus) and does not match ignore.
 pub(crate) const FOCUSED: u8 = 1;

@@ -7,9 +7,9 @@ pub use pattern::Pattern;
 use tags::TagFilter;
 
 use crate::keyword::{Keyword, Word};
-use crate::link::wire::Clock;
 use crate::profile::Generation;
 use crate::profile::totals::Span;
+use crate::wire::Clock;
 
 /// The filters that select samples and frames, with pprof's semantics. Patterns match names of
 /// functions, files and modules; tag filters match threads.

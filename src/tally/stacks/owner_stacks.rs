@@ -5,7 +5,6 @@
 //! A stack of the profile that was seen in several threads has a copy for each. Copies are made
 //! when their stack is first seen in the queried totals.
 
-use crate::link::wire::Clock;
 use crate::profile::change_log::LogPosition;
 use crate::profile::hash::IdMap;
 use crate::profile::stack::{Frame, FrameId, Node, StackId};
@@ -14,6 +13,7 @@ use crate::profile::totals::{Span, ThreadStack};
 use crate::profile::{Generation, Profile};
 use crate::tally::query::{Owner, Query};
 use crate::tally::rows::OwnedFrame;
+use crate::wire::Clock;
 
 /// The tree of one owner.
 #[derive(Clone, Copy)]

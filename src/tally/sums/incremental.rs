@@ -8,7 +8,6 @@
 
 use super::batch::Batch;
 use super::row_sums::RowSums;
-use crate::link::wire::Clock;
 use crate::profile::change_log::{LogPosition, LoggedSample};
 use crate::profile::stack::StackId;
 use crate::profile::totals::{Span, ThreadStack, Weight};
@@ -23,6 +22,7 @@ use crate::tally::stacks::propagate::{PropagationStep, StackWeights};
 use crate::tally::stacks::stack_facts::StackFacts;
 use crate::tally::stacks::{LATENCY, SPAN, SUMS};
 use crate::tally::top::TopTable;
+use crate::wire::Clock;
 
 /// The inputs that all sums are computed from.
 #[derive(Clone, Copy)]

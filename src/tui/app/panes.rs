@@ -1,7 +1,6 @@
 //! Views, the active pane, and cursor movement, by keys and by mouse.
 
 use super::{App, Mode};
-use crate::link::wire::Clock;
 use crate::session::Command;
 use crate::symbols::WaitLabel;
 use crate::symbols::simplify::tidy;
@@ -17,6 +16,7 @@ use crate::tui::pane::source::state::ListingKind;
 use crate::tui::pane::threads::draw as threads;
 use crate::tui::pane::threads::state::EnterResult;
 use crate::tui::pane::top::draw as top_draw;
+use crate::wire::Clock;
 
 /// Rows per wheel step.
 const WHEEL_ROWS: i16 = 3;

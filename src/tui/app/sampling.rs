@@ -2,12 +2,12 @@
 
 use super::{App, Mode};
 use crate::keyword::Keyword;
-use crate::link::wire::{Clock, Engine, INTERVALS_BYTES, PERIODS_NS};
 use crate::session::Command;
 use crate::tally::query::{Grouping, Sort, TagRoot};
 use crate::tui::action::Effect;
 use crate::tui::command::options::WindowStep;
 use crate::tui::layout::Pane;
+use crate::wire::{Clock, Engine, INTERVALS_BYTES, PERIODS_NS};
 
 /// Sampling frequencies of `+` and `-`, Hz. None is a divisor of a common timer frequency, so that
 /// samples do not run in step with timers of the target.

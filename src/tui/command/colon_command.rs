@@ -1,10 +1,10 @@
 //! The commands that a `:` line is parsed into. [`App`](crate::tui::app::App) executes them.
 
-use crate::link::wire::{Clock, Engine};
 use crate::tally::query::tags::TagFilter;
 use crate::tally::query::{Filters, Grouping, Pattern, Sort, TagRoot};
 use crate::tui::action::Action;
 use crate::tui::name_style::NameStyle;
+use crate::wire::{Clock, Engine};
 
 /// A filter that takes a regular expression.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -4,8 +4,8 @@
 
 use std::time::Duration;
 
-use crate::link::wire::{INTERVALS_BYTES, PERIODS_NS};
 use crate::profile::MIN_MEMORY_BYTES;
+use crate::wire::{INTERVALS_BYTES, PERIODS_NS};
 
 /// Longest window shorter than `all`, in seconds: the time for which samples keep their timestamps.
 const MAX_WINDOW_S: u64 = 60;
@@ -164,8 +164,8 @@ pub fn window_ns(text: &str) -> Result<Option<u64>, String> {
 mod tests {
     use super::*;
     use crate::keyword;
-    use crate::link::wire::Clock;
     use crate::tui::theme::ThemeName;
+    use crate::wire::Clock;
 
     #[test]
     fn durations_rates_and_windows_are_parsed_or_refused() {

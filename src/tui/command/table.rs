@@ -4,10 +4,10 @@
 use super::colon_command::{ColonCommand, FilterKind, TagFilterKind};
 use super::options::{self, WindowStep};
 use crate::keyword;
-use crate::link::wire::{Clock, Engine};
 use crate::tally::query::{Grouping, Pattern, Sort, TagRoot};
 use crate::tui::action::Action;
 use crate::tui::name_style::NameStyle;
+use crate::wire::{Clock, Engine};
 
 /// Parses the value of a command.
 type ParseValue = fn(&str) -> Result<ColonCommand, String>;

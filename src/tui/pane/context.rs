@@ -9,7 +9,6 @@ use super::source::state::SourceState;
 use super::threads::state::ThreadsState;
 use super::timeline::state::TimelineState;
 use super::top::state::TopState;
-use crate::link::wire::Clock;
 use crate::session::{Answer, HistoryWindow, TargetExit};
 use crate::tally::measure::ValueUnit;
 use crate::tally::query::{Filters, Grouping, Pattern, Sort, TagRoot};
@@ -19,6 +18,7 @@ use crate::tui::layout::{Layout, OutputRows, Pane, View};
 use crate::tui::name_style::NameStyle;
 use crate::tui::options::Options;
 use crate::tui::term::emulator::Emulator;
+use crate::wire::Clock;
 
 /// The state that panes draw from.
 #[derive(Clone, Copy)]

@@ -17,7 +17,6 @@ use ratatui::style::Style;
 use ratatui::text::Span;
 
 use super::labels::{clock_name, format_window, interval_timer, length};
-use crate::link::wire::{Clock, Engine, EngineState};
 use crate::profile::totals::BUCKET_NS;
 use crate::session::{Answer, Facts};
 use crate::tally::measure::{self, ValueUnit};
@@ -28,6 +27,7 @@ use crate::tui::fit_line::{self, Segment};
 use crate::tui::pane::context::PaneContext;
 use crate::tui::text;
 use crate::tui::theme::{Role, Theme};
+use crate::wire::{Clock, Engine, EngineState};
 
 /// Maximum columns of a recording's name.
 const NAME_COLUMNS: usize = 24;

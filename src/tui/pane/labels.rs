@@ -3,9 +3,9 @@
 use std::time::Duration;
 
 use super::context::PaneContext;
-use crate::link::wire::Clock;
 use crate::profile::totals::BUCKET_NS;
 use crate::tally::measure;
+use crate::wire::Clock;
 
 /// Returns what a clock measures.
 pub fn clock_name(clock: Clock) -> &'static str {

@@ -14,7 +14,6 @@ use super::row_names;
 use super::source::draw as source;
 use super::threads::draw as threads;
 use crate::attach::proc::signal_name;
-use crate::link::wire::Clock;
 use crate::session::{Answer, Command, TargetExit};
 use crate::tally::change::{Change, Difference};
 use crate::tally::flame::FlameBox;
@@ -31,6 +30,7 @@ use crate::tui::pane::mode::{Mode, StatusMessage};
 use crate::tui::pane::threads::state::ListItem;
 use crate::tui::text;
 use crate::tui::theme::Role;
+use crate::wire::Clock;
 
 /// Minimum columns of a name beside other text on the status line.
 const NAME_COLUMNS: usize = 30;

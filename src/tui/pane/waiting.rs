@@ -4,12 +4,12 @@ use std::time::Duration;
 
 use super::context::PaneContext;
 use super::labels::{clock_name, format_window, interval_timer, program};
-use crate::link::wire::{Clock, Engine, EngineState};
 use crate::tally::measure;
 use crate::tally::query::Filters;
 use crate::tui::filters;
 use crate::tui::fit_names::{NameToFit, fit_name};
 use crate::tui::theme::Role;
+use crate::wire::{Clock, Engine, EngineState};
 
 /// The remedy for filters that match nothing.
 const UNDO_FILTERS: &str = "u undoes the last filter change, U clears all filters";

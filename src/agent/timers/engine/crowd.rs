@@ -5,7 +5,7 @@
 use crate::agent::os::syscall;
 use crate::agent::sampling::counters;
 use crate::agent::timers::thread::Thread;
-use crate::link::wire::ring::word;
+use crate::wire::ring::word;
 use core::sync::atomic::Ordering;
 
 /// The longest average time between two looks at a sleeping thread, ns: for each thread of the

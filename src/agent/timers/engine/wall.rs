@@ -11,7 +11,7 @@ use crate::agent::timers::engine::{COUNT_EVERY_NS, TimerEngine, next_random};
 use crate::agent::timers::sleepers::{SleeperSample, WallTime};
 use crate::agent::timers::thread::Thread;
 use crate::agent::unwind::modules::Snapshot;
-use crate::link::wire::{Clock, Engine, EngineState, LossCause, Schedule};
+use crate::wire::{Clock, Engine, EngineState, LossCause, Schedule};
 
 /// The average time between two ticks of a process that rests, ns, at most.
 const LONGEST_REST_NS: u64 = 40_000_000;

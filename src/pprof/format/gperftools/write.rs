@@ -4,10 +4,10 @@
 use std::fs::File;
 use std::io::{self, Read, Write};
 
-use crate::link::gperftools::{self, HANDLER_FRAMES, TRAILER};
 use crate::pprof::format::periods::whole_periods;
 use crate::pprof::profile::{Mapping, SavedProfile, ValueType};
 use crate::pprof::units::{are_compatible, scale};
+use crate::wire::gperftools::{self, HANDLER_FRAMES, TRAILER};
 
 /// Address of the first mapping if the profile's mappings overlap, and the distance to the next.
 const FIRST_BASE: u64 = 0x5500_0000_0000;

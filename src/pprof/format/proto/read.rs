@@ -5,12 +5,12 @@ use std::collections::HashMap;
 use std::io::Read;
 
 use super::wire::{FieldValue, read_field, read_number, read_numbers};
-use crate::link::varint;
 use crate::pprof::error::ReadError;
 use crate::pprof::format::input::ProfileInput;
 use crate::pprof::profile::{Function, Label, LabelValue, Line, Location, Mapping, SavedProfile, ValueType};
 use crate::pprof::samples::Samples;
 use crate::tally::text::Text;
+use crate::wire::varint;
 
 /// Maximum length of a message, in bytes. A sample has some hundred.
 const MAX_MESSAGE: usize = 64 << 20;

@@ -1,7 +1,7 @@
 //! Decodes the fields of protocol buffer messages.
 
-use crate::link::varint;
 use crate::pprof::error::ReadError;
+use crate::wire::varint;
 
 /// The value of a field.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

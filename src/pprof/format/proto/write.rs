@@ -6,9 +6,9 @@ use std::io::{self, Write};
 use flate2::Compression;
 use flate2::write::GzEncoder;
 
-use crate::link::varint;
 use crate::pprof::profile::{Label, LabelValue, SavedProfile, ValueType};
 use crate::tally::text::Text;
+use crate::wire::varint;
 
 /// Writes a profile.
 ///

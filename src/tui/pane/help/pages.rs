@@ -3,8 +3,6 @@
 
 use std::time::Duration;
 
-use crate::link::wire::LossCause;
-use crate::link::wire::interpreter::FrameAccess;
 use crate::profile::loss::Overflows;
 use crate::session::{Facts, unread_reason};
 use crate::symbols::coverage::NameCoverage;
@@ -18,6 +16,8 @@ use crate::tui::pane::help::explain::{self, NameQuestion};
 use crate::tui::pane::help::holder;
 use crate::tui::pane::help::lines::{HelpLine, KEY_COLUMNS, entry};
 use crate::tui::text;
+use crate::wire::LossCause;
+use crate::wire::interpreter::FrameAccess;
 
 /// A page over the panes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -299,9 +299,9 @@ fn names(facts: &Facts, width: u16) -> Vec<HelpLine> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::link::wire::Clock;
-    use crate::link::wire::Engine;
     use crate::tui::keys::TABLE;
+    use crate::wire::Clock;
+    use crate::wire::Engine;
 
     const KEYS: PageFacts<'_> =
         PageFacts { table: TABLE, facts: None, explanation: None, thread: None, chain: Vec::new(), now_ns: 0 };

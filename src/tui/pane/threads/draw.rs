@@ -21,7 +21,6 @@ use ratatui::layout::Rect;
 use ratatui::style::Style;
 use ratatui::text::Span;
 
-use crate::link::wire::Clock;
 use crate::profile::thread::ThreadState;
 use crate::profile::totals::Weight;
 use crate::session::Answer;
@@ -41,6 +40,7 @@ use crate::tui::pane::title;
 use crate::tui::pane::waiting;
 use crate::tui::text;
 use crate::tui::theme::Role;
+use crate::wire::Clock;
 
 /// Columns before an ID, for the selection and folding markers.
 const MARGIN: u16 = 4;

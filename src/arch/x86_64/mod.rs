@@ -1,0 +1,42 @@
+//! x86-64 with the System V ABI.
+//!
+//! Unwinders use:
+//!
+//! * [`machine_code`]: calls before return addresses, padding, lengths of operands.
+//! * [`prologue`]: the size of a function's frame, by its first instructions.
+//!
+//! The agent alone uses:
+//!
+//! * [`syscall`](mod@syscall): raw system calls, `clone`, thread-local storage.
+//! * [`context`]: DWARF register numbers, the layout of `ucontext` and of the kernel's signal frame.
+//! * [`signal`]: the entry of a signal handler, and ways to leave and enter handlers.
+//! * [`stack`]: switching to another stack and back.
+//! * [`function`]: naked functions that run code of the agent before they jump to libc's function.
+//! * [`allocator`]: naked functions that stand in for those of an allocator.
+//! * [`probe`]: what the program runs on: Valgrind, a shadow stack, the time-stamp counter.
+//! * [`builtins`]: `memcpy` and the other functions that the compiler calls by itself.
+
+mod machine_code;
+pub(crate) use machine_code::*;
+
+#[cfg(feature = "agent")]
+mod allocator;
+#[cfg(feature = "agent")]
+mod builtins;
+#[cfg(feature = "agent")]
+mod context;
+#[cfg(feature = "agent")]
+mod function;
+#[cfg(feature = "agent")]
+mod probe;
+#[cfg(feature = "agent")]
+mod prologue;
+#[cfg(feature = "agent")]
+mod signal;
+#[cfg(feature = "agent")]
+mod stack;
+#[cfg(feature = "agent")]
+mod syscall;
+
+#[cfg(feature = "agent")]
+pub(crate) use {allocator::*, context::*, function::*, probe::*, prologue::*, signal::*, stack::*, syscall::*};

@@ -1,0 +1,161 @@
+//! Signal handlers: how the kernel enters one, how it returns, and how the agent jumps out of its
+//! own handler or into one of the program's.
+
+use core::arch::asm;
+
+use super::context::{FRAME_SIGINFO, FRAME_UCONTEXT};
+
+/// The flag of an action that names its restorer (`SA_RESTORER`).
+pub(crate) const SA_RESTORER: u64 = 0x0400_0000;
+
+core::arch::global_asm!(
+    // Returns from a handler. Unwinders recognize it by these very bytes, and by the instruction
+    // before it.
+    ".balign 16",
+    "nop",
+    ".globl sigtop_restorer",
+    ".hidden sigtop_restorer",
+    ".type sigtop_restorer, @function",
+    "sigtop_restorer:",
+    "mov rax, 15",
+    "syscall",
+    ".size sigtop_restorer, . - sigtop_restorer",
+);
+
+unsafe extern "C" {
+    fn sigtop_restorer();
+}
+
+/// Address of the function that the kernel returns to from a handler of the agent's; it calls
+/// rt_sigreturn(2).
+pub(crate) fn restorer() -> usize {
+    sigtop_restorer as *const () as usize
+}
+
+/// The instruction pointer that a seccomp filter sees when a handler of the agent's returns: the
+/// address behind the restorer's system call.
+pub(crate) fn sigreturn_address() -> u64 {
+    /// Bytes of the restorer.
+    const LENGTH: u64 = 9;
+    sigtop_restorer as *const () as u64 + LENGTH
+}
+
+/// The word below a handler's return address is its own address, changed by this value. So
+/// [`is_handler_frame`] can find a running handler on the stack.
+pub(crate) const HANDLER_MARK: u64 = 0x7369_6774_6f70_5e7f;
+
+/// Defines a signal handler `$name` that calls `$body` with its arguments. While `$body` runs, a
+/// mark lies below the handler's return address (see [`HANDLER_MARK`]).
+macro_rules! signal_handler {
+    ($name:ident calls $body:ident) => {
+        #[unsafe(naked)]
+        extern "C" fn $name() {
+            core::arch::naked_asm!(
+                ".cfi_startproc",
+                "lea rax, [rsp - 8]",
+                "movabs rcx, {mark}",
+                "xor rax, rcx",
+                "push rax",
+                ".cfi_adjust_cfa_offset 8",
+                "call {body}",
+                "mov qword ptr [rsp], 0",
+                "add rsp, 8",
+                ".cfi_adjust_cfa_offset -8",
+                "ret",
+                ".cfi_endproc",
+                mark = const $crate::arch::HANDLER_MARK,
+                body = sym $body,
+            )
+        }
+    };
+}
+pub(crate) use signal_handler;
+
+/// Returns whether the word at this address is the mark of a running [`signal_handler!`].
+///
+/// # Safety
+/// The word must be readable.
+#[inline(always)]
+pub(crate) unsafe fn is_handler_frame(address: usize) -> bool {
+    // SAFETY: the caller guarantees it.
+    unsafe { (address as *const u64).read_volatile() == address as u64 ^ HANDLER_MARK }
+}
+
+/// Returns from the handler whose mark lies at this address. No frame in between is unwound.
+///
+/// # Safety
+/// The mark must be one of the calling thread's own stack, found by [`is_handler_frame`].
+#[inline(always)]
+pub(crate) unsafe fn return_from_handler(mark: usize) -> ! {
+    // SAFETY: the caller guarantees it. The mark is erased, as the handler's own end does.
+    unsafe {
+        (mark as *mut u64).write_volatile(0);
+        asm!("mov rsp, {}", "ret", in(reg) mark + 8, options(noreturn));
+    }
+}
+
+/// A signal handler to enter. A `handler` of 0 means that none is entered.
+#[repr(C)]
+pub(crate) struct HandlerEntry {
+    /// Address of the handler.
+    pub(crate) handler: usize,
+    /// Address of its signal frame.
+    pub(crate) frame: usize,
+}
+
+/// Defines a signal handler `$name` that asks `$find_entry(signal, siginfo, ucontext, frame)` for a
+/// [`HandlerEntry`] and jumps there, with the stack pointer at the entry's frame.
+macro_rules! signal_redirect {
+    ($name:ident asks $find_entry:ident) => {
+        #[unsafe(naked)]
+        extern "C" fn $name() {
+            core::arch::naked_asm!(
+                ".cfi_startproc",
+                "mov rcx, rsp",
+                "push rdx",
+                "push rsi",
+                "push rdi",
+                ".cfi_adjust_cfa_offset 24",
+                "call {find_entry}",
+                "pop rdi",
+                ".cfi_adjust_cfa_offset -8",
+                "test rax, rax",
+                "jz 2f",
+                ".cfi_remember_state",
+                "mov rsp, rdx",
+                ".cfi_def_cfa_offset 8",
+                "lea rsi, [rdx + {info}]",
+                "add rdx, {context}",
+                "mov r11, rax",
+                "xor eax, eax",
+                "jmp r11",
+                ".cfi_restore_state",
+                "2:",
+                "add rsp, 16",
+                ".cfi_adjust_cfa_offset -16",
+                "ret",
+                ".cfi_endproc",
+                find_entry = sym $find_entry,
+                info = const $crate::arch::FRAME_SIGINFO,
+                context = const $crate::arch::FRAME_UCONTEXT,
+            )
+        }
+    };
+}
+pub(crate) use signal_redirect;
+
+/// Jumps to a handler as the kernel would enter it with this signal frame.
+///
+/// # Safety
+/// The frame must be a complete signal frame, and the handler a function that takes a handler's
+/// arguments. Nothing on the present stack may be needed any more.
+pub(crate) unsafe fn enter_handler(handler: usize, signal: i32, frame: usize) -> ! {
+    // SAFETY: the caller guarantees it.
+    unsafe {
+        asm!(
+            "mov rsp, r10", "jmp r11",
+            in("r10") frame, in("r11") handler, in("eax") 0, in("edi") signal, in("rsi") frame + FRAME_SIGINFO,
+            in("rdx") frame + FRAME_UCONTEXT, options(noreturn)
+        )
+    }
+}
