@@ -15,6 +15,8 @@ pub enum ThreadState {
     Sleeping,
     /// A signal or a debugger stopped it.
     Stopped,
+    /// It runs or sleeps in the kernel alone, for io_uring, where nothing of it is sampled.
+    IoUring,
     /// The state was never read.
     #[default]
     Unknown,

@@ -22,18 +22,18 @@ pub(super) fn update(profile: &mut Profile) {
     for id in living {
         let thread = profile.thread(id);
         let stat = ProcStat::of_thread(profile.process(thread.process).pid, thread.tid);
-        profile.set_thread_state(id, stat.map_or(ThreadState::Unknown, |stat| state(stat.state)));
+        profile.set_thread_state(id, stat.map_or(ThreadState::Unknown, |stat| state(&stat)));
     }
 }
 
-/// Converts a state letter of proc(5).
-fn state(letter: u8) -> ThreadState {
-    match letter {
+fn state(stat: &ProcStat) -> ThreadState {
+    match stat.state {
+        b'Z' | b'X' | b'x' => ThreadState::Ended,
+        _ if stat.is_io_worker() => ThreadState::IoUring,
         b'R' => ThreadState::Running,
         b'S' | b'I' => ThreadState::Sleeping,
         b'D' => ThreadState::Waiting,
         b'T' | b't' => ThreadState::Stopped,
-        b'Z' | b'X' | b'x' => ThreadState::Ended,
         _ => ThreadState::Unknown,
     }
 }

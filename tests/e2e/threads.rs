@@ -3,6 +3,7 @@
 use std::process::Command;
 
 use crate::harness::run::SIGTOP;
+use crate::harness::skips::skip;
 use crate::harness::targets;
 use crate::harness::terminal::Terminal;
 
@@ -52,6 +53,25 @@ fn threads_are_seen_by_name_and_filter_everything() {
         let has = |name: &str| rows.iter().any(|row| row.contains(name));
         has("pack") && !has("bake") && !has("mill")
     });
+    terminal.keys("q");
+    terminal.finish();
+}
+
+/// A thread of io_uring uses CPU time of its process, and nothing of it is sampled.
+#[test]
+fn threads_of_io_uring_are_marked() {
+    let mut command = Command::new(SIGTOP);
+    command.args(["--on-quit", "end", "--"]).arg(targets::c("uring")).arg("60");
+    let mut terminal = Terminal::start(140, 40, &command);
+    terminal.keys("5");
+    let is_marked = |line: &str| line.contains("iou-sqp") && line.contains("io_uring");
+    terminal.wait("the thread, or the end of a program that may not have it", |screen| {
+        let text = screen.contents();
+        text.lines().any(is_marked) || text.contains("status 3")
+    });
+    if !terminal.text().lines().any(is_marked) {
+        skip("io_uring is not permitted here");
+    }
     terminal.keys("q");
     terminal.finish();
 }

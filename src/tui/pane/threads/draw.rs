@@ -241,6 +241,7 @@ pub fn state_word(state: ThreadState) -> &'static str {
         ThreadState::Waiting => "blocked",
         ThreadState::Sleeping => "sleeping",
         ThreadState::Stopped => "stopped",
+        ThreadState::IoUring => "io_uring",
         ThreadState::Unknown => "–",
         ThreadState::Ended => "ended",
     }
@@ -425,7 +426,9 @@ impl RowPainter<'_> {
         let style = match state {
             ThreadState::Running => canvas.style(Role::Good),
             ThreadState::Stopped | ThreadState::Waiting => canvas.style(Role::Notable),
-            ThreadState::Sleeping | ThreadState::Unknown | ThreadState::Ended => canvas.style(Role::Dim),
+            ThreadState::Sleeping | ThreadState::IoUring | ThreadState::Unknown | ThreadState::Ended => {
+                canvas.style(Role::Dim)
+            }
         };
         canvas.put(self.place.x + at, self.place.y, STATE_COLUMNS, state_word(state), style);
     }
