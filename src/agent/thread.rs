@@ -52,8 +52,11 @@ const EARLY_NS: u64 = 400_000_000;
 const NAP_NS: u64 = 100_000_000;
 /// Maximum sleep while nothing happens, ns.
 const LONG_NAP_NS: u64 = 400_000_000;
-/// Time between two accounts, and between two inspections of the process, ns.
+/// Time between two accounts, and between two inspections of the process at least, ns.
 const ACCOUNT_NS: u64 = 1_000_000_000;
+/// Iterations that inspect the process take at most this part of the time: a process of many threads
+/// and mappings is inspected less often.
+const INSPECTIONS_PART: u64 = 100;
 /// Time within which a viewer has to send its first request, ns.
 const PATIENCE_NS: u64 = 5_000_000_000;
 /// Maximum time for sending the last messages of a process that exits, ns.
@@ -91,7 +94,8 @@ pub(super) struct Agent {
     leaving: bool,
     last_look_ns: u64,
     last_modules_ns: u64,
-    last_inspection_ns: u64,
+    /// Time of the next inspection at the earliest, ns.
+    next_inspection_ns: u64,
     /// CPU time of the target at the last inspection, ns.
     inspected_at_ns: u64,
     last_account_ns: u64,
@@ -204,7 +208,7 @@ impl Agent {
             leaving: false,
             last_look_ns: 0,
             last_modules_ns: 0,
-            last_inspection_ns: syscall::monotonic_ns(),
+            next_inspection_ns: syscall::monotonic_ns() + ACCOUNT_NS,
             inspected_at_ns: 0,
             last_account_ns: 0,
             credentials,
@@ -347,6 +351,7 @@ impl Agent {
         }
         self.check_seccomp(now_ns);
         let due = self.is_due(now_ns) || !keeps_up;
+        let begun_ns = syscall::clock_ns(libc::CLOCK_THREAD_CPUTIME_ID);
         self.read_modules(now_ns, due);
         // These come before the samples, which name the generation at which their addresses are
         // valid.
@@ -384,6 +389,9 @@ impl Agent {
             self.last_look_ns = now_ns;
             self.ticker.change_phases();
             let end = self.check_process(socket, now_ns, due)?;
+            if due {
+                self.delay_inspection(now_ns, syscall::clock_ns(libc::CLOCK_THREAD_CPUTIME_ID) - begun_ns);
+            }
             if leaving || end.is_some() {
                 self.flush_profile();
             }

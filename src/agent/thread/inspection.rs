@@ -9,7 +9,7 @@ use crate::agent::os::{credentials, syscall};
 use crate::agent::sampling::unaccounted;
 use crate::agent::state;
 use crate::agent::thread::hello::hello;
-use crate::agent::thread::{ACCOUNT_NS, Agent, EndReason, NAP_NS};
+use crate::agent::thread::{ACCOUNT_NS, Agent, EndReason, INSPECTIONS_PART, NAP_NS};
 use crate::agent::timers::engine::TimerEngine;
 use crate::agent::timers::new_threads;
 use crate::wire::SpawnCause;
@@ -18,12 +18,17 @@ impl Agent {
     /// Returns whether the process is to be inspected: once a second, if it has run since.
     pub(super) fn is_due(&mut self, now_ns: u64) -> bool {
         let hurried = self.ticker.until_wall_tick(now_ns).is_some() && now_ns - self.last_look_ns < NAP_NS;
-        if now_ns - self.last_inspection_ns < ACCOUNT_NS || hurried {
+        if now_ns < self.next_inspection_ns || hurried {
             return false;
         }
-        self.last_inspection_ns = now_ns;
+        self.next_inspection_ns = now_ns + ACCOUNT_NS;
         let used_ns = unaccounted::used_ns();
         core::mem::replace(&mut self.inspected_at_ns, used_ns) != used_ns
+    }
+
+    /// Makes the next inspection later after one that took so much CPU time, ns.
+    pub(super) fn delay_inspection(&mut self, now_ns: u64, took_ns: u64) {
+        self.next_inspection_ns = now_ns + (took_ns * INSPECTIONS_PART).max(ACCOUNT_NS);
     }
 
     /// Handles requests and checks the threads, and the whole process when it is `due`.

@@ -15,7 +15,7 @@ const LEAST_REST_NS: u64 = 40_000_000;
 const LONGEST_REST_NS: u64 = 1_000_000_000;
 /// Looks at threads that have run take at most this part of the time, and the first ones at each
 /// thread, without which nothing of it is shown, this one.
-const LOOKS_PART: u64 = 40;
+const LOOKS_PART: u64 = 80;
 const FIRST_LOOKS_PART: u64 = 4;
 /// Maximum time of which they may take their part, ns.
 const MAX_COLLECTED_NS: u64 = 100_000_000;
@@ -97,6 +97,6 @@ mod tests {
         assert!(none.is_left(&thread), "those that were found asleep have a budget of their own");
         let mut much = LookBudget::after(u64::MAX);
         assert!(much.allows(&thread) && much.is_left(&thread) && much.next().is_none());
-        assert_eq!(much.limits_ns, [2_500_000, 25_000_000]);
+        assert_eq!(much.limits_ns, [1_250_000, 25_000_000]);
     }
 }
