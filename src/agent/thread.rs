@@ -54,8 +54,8 @@ const NAP_NS: u64 = 100_000_000;
 const LONG_NAP_NS: u64 = 400_000_000;
 /// Time between two accounts, and between two inspections of the process at least, ns.
 const ACCOUNT_NS: u64 = 1_000_000_000;
-/// Iterations that inspect the process take at most this part of the time: a process of many threads
-/// and mappings is inspected less often.
+/// Iterations that inspect the process take at most this part of the time: a process of many
+/// threads and mappings is inspected less often.
 const INSPECTIONS_PART: u64 = 100;
 /// Time within which a viewer has to send its first request, ns.
 const PATIENCE_NS: u64 = 5_000_000_000;

@@ -1,6 +1,7 @@
 //! Knocks (sends the wake signal) at processes that have the agent's library but whose agent has
-//! not connected: those attached to, and launched ones that keep sleeping if the wall clock is
-//! sampled and they cannot be sampled from outside. One thread is signalled at a time, with a pause
+//! not connected: those attached to, launched ones that use CPU time by threads that the agent does
+//! not know, and launched ones that keep sleeping if the wall clock is sampled and they cannot be
+//! sampled from outside. One thread is signalled at a time, with a pause
 //! between two, because each knock may end a wait early. That of a launched process is not taken:
 //! nobody has asked for its agent yet.
 //!
@@ -15,6 +16,8 @@ use crate::attach::proc;
 
 /// Time between two knocks at one process, ns.
 const PAUSE_NS: u64 = 1_000_000_000;
+/// Time to the next look where no thread may be signalled now, ns.
+const LOOK_NS: u64 = 100_000_000;
 /// Maximum number of knocks at one process.
 const ATTEMPTS: usize = 8;
 /// Time in which a launched process that runs now and then should use its first period, ns.
@@ -67,7 +70,10 @@ impl AttachRetry {
             Err(error) => return KnockResult::Failed(error),
         };
         threads.retain(|thread| may_end_wait || !thread.may_end_wait);
-        let Some(&thread) = threads.get(attempt % threads.len().max(1)) else { return KnockResult::Wait };
+        let Some(&thread) = threads.get(attempt % threads.len().max(1)) else {
+            self.knocks.insert(pid, (attempt, now_ns + LOOK_NS));
+            return KnockResult::Wait;
+        };
         match knock::knock(pid, thread, std::process::id()) {
             Ok(()) | Err(AttachError::NoProcess { .. }) => KnockResult::Wait,
             Err(error) => KnockResult::Failed(error),

@@ -27,6 +27,10 @@ const METER_NS: u64 = 1_000_000_000;
 /// Minimum time between two looks for silent processes, in multiples of the CPU time of the
 /// last one: they take at most a fiftieth of a CPU.
 const REACH_REST: u64 = 50;
+/// CPU time that a launched process uses before its agent is awaited no longer, ns and in periods
+/// of sampling, and the time between two looks at it, ns.
+const OVERDUE_NS: u64 = 100_000_000;
+const OVERDUE_PERIODS: u64 = 5;
 /// The warning about sampling by ptrace.
 const STOPS: &str = "ptrace: large reads and writes may return early";
 /// Time between SIGTERM and SIGKILL, ns.
@@ -57,6 +61,8 @@ pub(super) struct LiveTarget {
     claims: HashMap<u32, Result<WatchClaim, u32>>,
     /// Time of the next look for silent processes, ns.
     next_reach_ns: u64,
+    /// Time of the next look for launched processes whose agents are overdue, ns.
+    next_overdue_ns: u64,
     /// Network namespaces of processes in which this viewer listens, besides its own.
     namespaces: HashSet<(u64, u64)>,
     metered_ns: u64,
@@ -86,6 +92,7 @@ impl LiveTarget {
             taken: HashSet::new(),
             claims: HashMap::new(),
             next_reach_ns: 0,
+            next_overdue_ns: 0,
             namespaces: HashSet::new(),
             metered_ns: 0,
             states_ns: 0,
@@ -213,9 +220,11 @@ impl LiveTarget {
         }
     }
 
-    /// Knocks at processes whose agent should have connected: those attached to. If the wall clock
-    /// is sampled, launched ones that sleep are sampled from outside until their agents connect,
-    /// and woken only where the kernel forbids that. Returns an error if nothing can be watched.
+    /// Knocks at processes whose agent should have connected: those attached to, and launched ones
+    /// that have used CPU time by threads that the agent does not know (a raw clone, another libc),
+    /// while its first thread sleeps. If the wall clock is sampled, other launched ones that sleep
+    /// are sampled from outside until their agents connect, and woken only where the kernel forbids
+    /// that. Returns an error if nothing can be watched.
     pub(super) fn reach_silent_processes(
         &mut self,
         profile: &Profile,
@@ -232,7 +241,12 @@ impl LiveTarget {
     }
 
     fn reach_all_silent(&mut self, profile: &Profile, settings: &Settings, now_ns: u64) -> Option<String> {
-        let connected = |pid: u32| profile.processes().iter().any(|process| process.pid == pid && process.connected);
+        // What the sampler says of an overdue process is of its sleeping threads alone.
+        let is_sampled = |pid: u32, is_overdue: bool| {
+            let connected = profile.processes().iter().find(|process| process.pid == pid && process.connected);
+            let engine = connected.and_then(|process| process.engaged.as_ref()).map(|engaged| engaged.engine);
+            connected.is_some() && !(is_overdue && engine.is_some_and(Engine::is_external))
+        };
         if settings.engine.is_external() {
             return None;
         }
@@ -243,9 +257,10 @@ impl LiveTarget {
         let attached = matches!(self.target, WatchTarget::Attached(_));
         let waiting_counts = settings.clock == Clock::Real;
         let is_woken = attached || self.has_dismissed_agents;
-        if !(is_woken || waiting_counts) {
+        if !is_woken && !waiting_counts && now_ns < self.next_overdue_ns {
             return None;
         }
+        self.next_overdue_ns = now_ns + OVERDUE_NS;
         let mut pids = named.clone();
         if settings.follow {
             pids.extend(named.iter().flat_map(|&pid| proc::descendants(pid)));
@@ -257,16 +272,21 @@ impl LiveTarget {
         let all = self.target.pids();
         let is_all = |silent: u32| attached && all == [silent];
         let carries_agent = |pid| find::check(pid).is_ok_and(|process| process.method == WatchMethod::Agent);
+        let overdue_ns = settings.period_ns.saturating_mul(OVERDUE_PERIODS).max(OVERDUE_NS);
+        let is_overdue = |pid| proc::cpu_ns(pid) >= Some(overdue_ns);
         let has_no_agent = |pid| proc::ProcStat::of(pid).is_ok_and(|stat| stat.has_lost_first_thread());
         pids.retain(|&silent| {
-            !connected(silent)
+            let is_overdue = is_overdue(silent);
+            !is_sampled(silent, is_overdue)
                 && !self.taken.contains(&silent)
+                && (is_woken || waiting_counts || is_overdue)
                 && (is_all(silent) || carries_agent(silent))
                 && !has_no_agent(silent)
         });
         for silent in pids {
             self.agents.expect_process(silent);
             if !is_woken
+                && !is_overdue(silent)
                 && (self.outside.sample_asleep(silent, &mut self.sampler, now_ns)
                     || self.attach_retry.may_tick_soon(silent, now_ns))
             {

@@ -171,3 +171,19 @@ fn the_time_of_io_urings_threads_is_said_to_be_the_kernels() {
     );
     assert!(watched.tables.contains(said), "{}", watched.tables);
 }
+
+/// Regression test: while the first thread sleeps, no tick starts the agent for a thread that libc
+/// does not know, by a raw clone or another libc: it had no samples.
+#[test]
+fn a_thread_that_libc_does_not_know_is_sampled() {
+    for clock in ["prof", "real"] {
+        let watched = Batch::new(&format!("--hz 99 --clock {clock}")).run(&[text(&targets::c("raw_thread")), "2000"]);
+        let used = watched.ran.number(clock) as f64;
+        let found = watched.raw.cum_ns(clock, |name| name == "compute") as f64;
+        assert!(found > 0.75 * used && found < 1.05 * used, "{clock}: {found} of {used}: {}", watched.tables);
+        if clock == "prof" {
+            let all = watched.raw.weight_ns(clock) + watched.raw.lost_all().1;
+            assert!((all as f64 / used - 1.0).abs() < 0.03, "{all} of {used}: {}", watched.tables);
+        }
+    }
+}
