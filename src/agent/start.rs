@@ -207,7 +207,7 @@ fn register_fork_hook() {
 /// its own first tick.
 extern "C" fn in_fork_child() {
     if state::FILTERED.load(Ordering::Relaxed) {
-        record::forget();
+        record::inherit(None);
         // No system call may be made here. Without an owner, the agent does nothing in this
         // process.
         state::AGENT.store(SPAWNING, Ordering::Relaxed);
@@ -235,7 +235,8 @@ extern "C" fn in_fork_child() {
     }
     control::inherit();
     first_tick::forget();
-    record::forget();
+    let is_watched = state::WATCHED.load(Ordering::Relaxed);
+    record::inherit(is_watched.then(|| first_tick::value(counters::current_epoch())));
     for ended in [&state::FIRST_ENDED, &state::FIRST_LEFT_BY_LIBC] {
         if ended.load(Ordering::Relaxed) {
             ended.store(false, Ordering::Relaxed);
@@ -244,7 +245,7 @@ extern "C" fn in_fork_child() {
     // This is last: a viewer that sees this process may send a wake signal at once, and an agent
     // thread spawned by it needs everything above.
     state::OWNER.store(syscall::getpid(), Ordering::Release);
-    if state::WATCHED.load(Ordering::Relaxed) {
+    if is_watched {
         state::note_watched_since(counters::config(counters::current_epoch()).clock);
         spawn::prepare_respawn();
     }

@@ -301,3 +301,16 @@ fn the_screen_switches_to_memory_and_back() {
     terminal.keys("q");
     terminal.finish();
 }
+
+/// Regression test: what fork children allocated before their first tick of CPU time was lost:
+/// seven of eight gigabytes where they hardly compute, and nothing was said.
+#[test]
+fn fork_children_that_hardly_compute_are_sampled_from_their_first_sample() {
+    let watched =
+        Batch::new("--clock alloc --bytes 128k --budget 100%").run(&[text(&targets::c("fork_allocates")), "4", "100"]);
+    let (raw, truth) = (&watched.raw, watched.ran.number("bytes") as f64);
+    let sampled = bytes(raw, "alloc", "allocate");
+    let distance = deviations(sampled + raw.lost_bytes as f64, truth);
+    assert!(distance < 3.0, "{sampled} and {} of {truth}: {distance} standard deviations", raw.lost_bytes);
+    assert!((raw.lost_bytes as f64) < 0.05 * truth, "{:?} of {truth}", raw.lost);
+}

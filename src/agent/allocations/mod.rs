@@ -29,6 +29,7 @@
 
 pub(crate) mod countdown;
 pub(crate) mod exact_total;
+pub(crate) mod fork_child;
 pub(crate) mod functions;
 pub(crate) mod got;
 pub(crate) mod last_ends;

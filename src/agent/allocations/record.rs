@@ -4,6 +4,7 @@
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use crate::agent::allocations::countdown::{Counted, Spacing};
+use crate::agent::allocations::fork_child;
 use crate::agent::allocations::tables::{Tables, tables};
 use crate::agent::os::memory::is_fresh_memory;
 use crate::agent::os::{coarse_clock, syscall};
@@ -190,6 +191,9 @@ fn record(tables: &Tables, call: &SlowCall, (bytes, objects): (u64, u64), memory
     if state::DISABLED.load(Ordering::Relaxed) || may_call && !state::in_own_process() {
         return true;
     }
+    if fork_child::is_waiting() {
+        return true;
+    }
     // A file's mapping is no memory. The kernel alone knows one that is not watched.
     if let Memory::Growth { address, length, is_watched: false } = memory {
         // SAFETY: the last page of those that a call has added which has not returned yet.
@@ -232,10 +236,15 @@ fn record(tables: &Tables, call: &SlowCall, (bytes, objects): (u64, u64), memory
     true
 }
 
-/// Turns the clock off in a fork child, whose replaced functions only jump on.
-pub(crate) fn forget() {
-    INTERVAL.store(0, Ordering::Relaxed);
-    if let Some(tables) = tables() {
-        tables.forget_filter();
+/// Turns the clock off in a fork child, whose replaced functions only jump on, or lets it go on if
+/// there is a signal that starts the agent thread, by its value.
+pub(crate) fn inherit(first_tick: Option<u64>) {
+    if first_tick.is_none() {
+        INTERVAL.store(0, Ordering::Relaxed);
+    }
+    let Some(tables) = tables() else { return };
+    tables.forget_filter();
+    if let Some(value) = first_tick.filter(|_| INTERVAL.load(Ordering::Relaxed) > 0) {
+        fork_child::begin(tables, value);
     }
 }

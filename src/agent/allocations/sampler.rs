@@ -6,6 +6,7 @@ use core::sync::atomic::Ordering;
 
 use crate::agent::allocations::countdown::Spacing;
 use crate::agent::allocations::exact_total::{ExactTotal, WeightCorrection};
+use crate::agent::allocations::fork_child;
 use crate::agent::allocations::got::{self, Wanted};
 use crate::agent::allocations::poisson::MAX_INTERVALS;
 use crate::agent::allocations::record::{EPOCH, INTERVAL, PER_SECOND};
@@ -75,7 +76,10 @@ impl AllocationSampler {
     /// Turns the clock off, also after a fork in whose parent it was on.
     pub(crate) fn disengage(&mut self, modules: &Modules) {
         state::COUNTS_ALLOCATIONS.store(0, Ordering::Relaxed);
-        INTERVAL.store(0, Ordering::SeqCst);
+        let interval = INTERVAL.swap(0, Ordering::SeqCst);
+        if let Some(tables) = tables() {
+            fork_child::end(tables, interval);
+        }
         self.interval = 0;
         self.freed.clear();
         if !state::REPLACED.load(Ordering::Relaxed) {

@@ -7,7 +7,7 @@ use core::sync::atomic::{AtomicU32, Ordering};
 use crate::agent::os::syscall;
 use crate::agent::sampling::counters::{self, TimerConfig};
 use crate::agent::signals::tick_signal;
-use crate::agent::timers::timer::Timer;
+use crate::agent::timers::timer::{TickKind, Timer};
 
 /// Id of the timer plus 1, or 0. Written by the constructor and the fork hook, then by the agent
 /// thread. Zero at first, so that a fork child finds it on the page that it writes anyway.
@@ -37,6 +37,11 @@ pub(crate) fn rearm() {
         TIMER.store(timer.id() + 1, Ordering::Release);
         timer.rearm_for_first_tick(left_ns, counters::config(epoch).time_ns());
     }
+}
+
+/// Returns the value of its signal in a process of one thread.
+pub(crate) fn value(epoch: u32) -> u64 {
+    TickKind::First.value(epoch, syscall::getpid())
 }
 
 /// Returns the CPU time of the first thread until its tick, ns; 0 if no first tick is awaited.

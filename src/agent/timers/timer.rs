@@ -28,7 +28,7 @@ impl TickKind {
         kinds.into_iter().find(|&kind| kind as u32 == (value >> 32) as u32)
     }
 
-    fn value(self, epoch: u32, tid: u32) -> u64 {
+    pub(super) fn value(self, epoch: u32, tid: u32) -> u64 {
         u64::from(self as u32) << 32 | u64::from(epoch & EPOCH_MASK) << TID_BITS | u64::from(tid & TID_MASK)
     }
 }
