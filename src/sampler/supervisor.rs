@@ -151,12 +151,10 @@ impl Sampler {
     ///
     /// # Errors
     /// [`AttachError::System`] if the process of the sampler cannot be started.
-    pub fn watch(&mut self, pid: u32, is_new: bool) -> Result<(), AttachError> {
+    pub fn watch(&mut self, process: ProcessIdentity, is_new: bool) -> Result<(), AttachError> {
         let scope = if is_new { WatchScope::FromStart } else { WatchScope::FromNow };
         self.command(|state| {
-            if state.assignment.processes.iter().all(|(known, _)| known.pid != pid)
-                && let Ok(process) = ProcessIdentity::of(pid)
-            {
+            if state.assignment.processes.iter().all(|(known, _)| *known != process) {
                 state.assignment.processes.push((process, scope));
                 // A sampler that cannot be reached is about to be replaced by one that learns
                 // everything.
@@ -171,8 +169,8 @@ impl Sampler {
     ///
     /// # Errors
     /// [`AttachError::System`] if the process of the sampler cannot be started.
-    pub fn watch_asleep(&mut self, pid: u32, missed_since_ns: u64) -> Result<(), AttachError> {
-        self.command_once(pid, WatchScope::Asleep { missed_since_ns })
+    pub fn watch_asleep(&mut self, process: ProcessIdentity, missed_since_ns: u64) -> Result<(), AttachError> {
+        self.command_once(process, WatchScope::Asleep { missed_since_ns })
     }
 
     /// Samples a process until it executes another program, without its children. To be called
@@ -180,17 +178,15 @@ impl Sampler {
     ///
     /// # Errors
     /// [`AttachError::System`] if the process of the sampler cannot be started.
-    pub fn watch_alone(&mut self, pid: u32) -> Result<(), AttachError> {
-        self.command_once(pid, WatchScope::Alone)
+    pub fn watch_alone(&mut self, process: ProcessIdentity) -> Result<(), AttachError> {
+        self.command_once(process, WatchScope::Alone)
     }
 
     /// Gives a command that another sampler does not learn of.
-    fn command_once(&mut self, pid: u32, scope: WatchScope) -> Result<(), AttachError> {
+    fn command_once(&mut self, process: ProcessIdentity, scope: WatchScope) -> Result<(), AttachError> {
         self.command(|state| {
-            if let Ok(process) = ProcessIdentity::of(pid) {
-                // A sampler that cannot be reached is about to be replaced.
-                let _ = tell(&mut state.process.control, process, scope);
-            }
+            // A sampler that cannot be reached is about to be replaced.
+            let _ = tell(&mut state.process.control, process, scope);
         })
     }
 

@@ -12,7 +12,7 @@ use std::collections::HashMap;
 
 use crate::attach::AttachError;
 use crate::attach::knock;
-use crate::attach::proc;
+use crate::attach::proc::{self, ProcessIdentity};
 
 /// Time between two knocks at one process, ns.
 const PAUSE_NS: u64 = 1_000_000_000;
@@ -26,11 +26,11 @@ const FIRST_TICK_NS: u64 = 3_000_000_000;
 /// The processes that were signalled, and those observed to find out whether they sleep.
 #[derive(Default)]
 pub(super) struct AttachRetry {
-    /// Number of knocks and time of the next one, ns, by pid.
-    knocks: HashMap<u32, (usize, u64)>,
+    /// Number of knocks and time of the next one, ns.
+    knocks: HashMap<ProcessIdentity, (usize, u64)>,
     /// Time of the first observation, ns, and the number of times that the process had been
-    /// scheduled at the last one, by pid.
-    observations: HashMap<u32, (u64, Option<u64>)>,
+    /// scheduled at the last one.
+    observations: HashMap<ProcessIdentity, (u64, Option<u64>)>,
 }
 
 /// The result of a knock.
@@ -48,30 +48,32 @@ impl AttachRetry {
     /// Whether to wait for the first tick of a launched process: it is young, and it has run since
     /// the last observation or was not observed before.
     pub(super) fn may_tick_soon(&mut self, pid: u32, now_ns: u64) -> bool {
+        let Ok(process) = ProcessIdentity::of(pid) else { return false };
         let scheduled = proc::schedule(pid).map(|schedule| schedule.slices);
-        let (since_ns, before) = self.observations.get(&pid).copied().unwrap_or((now_ns, None));
-        self.observations.insert(pid, (since_ns, scheduled));
+        let (since_ns, before) = self.observations.get(&process).copied().unwrap_or((now_ns, None));
+        self.observations.insert(process, (since_ns, scheduled));
         (before.is_none() || scheduled != before) && now_ns.saturating_sub(since_ns) < FIRST_TICK_NS
     }
 
     /// Knocks at a process if its next knock is due. `may_end_wait` says whether a thread may be
     /// signalled whose wait ends by it.
     pub(super) fn knock(&mut self, pid: u32, may_end_wait: bool, now_ns: u64) -> KnockResult {
-        let (attempt, due_ns) = self.knocks.get(&pid).copied().unwrap_or((0, 0));
+        let Ok(process) = ProcessIdentity::of(pid) else { return KnockResult::Wait };
+        let (attempt, due_ns) = self.knocks.get(&process).copied().unwrap_or((0, 0));
         if now_ns < due_ns {
             return KnockResult::Wait;
         }
         if attempt == ATTEMPTS {
             return KnockResult::GivenUp;
         }
-        self.knocks.insert(pid, (attempt + 1, now_ns + PAUSE_NS));
+        self.knocks.insert(process, (attempt + 1, now_ns + PAUSE_NS));
         let mut threads = match knock::knock_targets(pid) {
             Ok(threads) => threads,
             Err(error) => return KnockResult::Failed(error),
         };
         threads.retain(|thread| may_end_wait || !thread.may_end_wait);
         let Some(&thread) = threads.get(attempt % threads.len().max(1)) else {
-            self.knocks.insert(pid, (attempt, now_ns + LOOK_NS));
+            self.knocks.insert(process, (attempt, now_ns + LOOK_NS));
             return KnockResult::Wait;
         };
         match knock::knock(pid, thread, std::process::id()) {

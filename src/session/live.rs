@@ -56,7 +56,7 @@ pub(super) struct LiveTarget {
     attach_retry: AttachRetry,
     outside: OutsideProcesses,
     /// Processes that other viewers watch.
-    taken: HashSet<u32>,
+    taken: HashSet<ProcessIdentity>,
     /// The claims of those that are sampled from outside, or the sigtops that have claimed them.
     claims: HashMap<u32, Result<WatchClaim, u32>>,
     /// Time of the next look for silent processes, ns.
@@ -208,8 +208,12 @@ impl LiveTarget {
     /// Leaves a process to the viewer that watches it, and does not wake it again. Returns whether
     /// nothing is left to watch.
     pub(super) fn leave_to_other_viewer(&mut self, pid: u32) -> bool {
-        self.taken.insert(pid);
-        matches!(self.target, WatchTarget::Attached(_)) && self.target.pids().iter().all(|pid| self.taken.contains(pid))
+        self.taken.extend(ProcessIdentity::of(pid));
+        matches!(self.target, WatchTarget::Attached(_)) && self.target.pids().into_iter().all(|pid| self.is_taken(pid))
+    }
+
+    fn is_taken(&self, pid: u32) -> bool {
+        !self.taken.is_empty() && ProcessIdentity::of(pid).is_ok_and(|process| self.taken.contains(&process))
     }
 
     /// Reads the states of threads, if that is due.
@@ -278,7 +282,7 @@ impl LiveTarget {
         pids.retain(|&silent| {
             let is_overdue = is_overdue(silent);
             !is_sampled(silent, is_overdue)
-                && !self.taken.contains(&silent)
+                && !self.is_taken(silent)
                 && (is_woken || waiting_counts || is_overdue)
                 && (is_all(silent) || carries_agent(silent))
                 && !has_no_agent(silent)
@@ -343,7 +347,9 @@ impl LiveTarget {
                 rival = Some((sentence, self.leave_to_other_viewer(pid)));
                 continue;
             }
-            if let Err(error) = self.sampler.watch(pid, is_new) {
+            if let Some(process) = self.target.process(pid)
+                && let Err(error) = self.sampler.watch(process, is_new)
+            {
                 return Some((error.to_string(), false));
             }
         }

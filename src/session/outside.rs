@@ -4,16 +4,16 @@
 //! period of CPU time and their agents connect. The listener then lets the sampler leave them.
 
 use std::collections::{HashMap, HashSet};
-use std::time::Instant;
 
 use crate::attach::diagnose;
-use crate::attach::proc::{self, ProcStat};
+use crate::attach::proc::{self, ProcStat, ProcessIdentity};
+use crate::sampler::clock::thread_cpu_ns;
 use crate::sampler::supervisor::Sampler;
 
 /// Time after which a process that is in no sample is named to the sampler again, ns.
 const AGAIN_NS: u64 = 1_000_000_000;
-/// Time between two looks at the processes without an agent, ns, and in multiples of what the last
-/// one took: they take at most a hundredth of a CPU.
+/// Time between two looks at the processes without an agent, ns, and in multiples of the CPU time
+/// of the last one: they take at most a hundredth of a CPU.
 const LOOK_NS: u64 = 50_000_000;
 const REST: u64 = 100;
 
@@ -40,10 +40,10 @@ pub(super) struct OutsideProcesses {
     since_ns: u64,
     /// Whether processes are sampled while they sleep.
     has_sleepers: bool,
-    /// The time at which each was last named to the sampler, ns, by pid.
-    named: HashMap<u32, u64>,
+    /// The time at which each was last named to the sampler, ns.
+    named: HashMap<ProcessIdentity, u64>,
     /// Those that the kernel does not let the sampler look into.
-    refused: HashSet<u32>,
+    refused: HashSet<ProcessIdentity>,
     /// Other tracers of processes that were reported.
     tracers: HashSet<u32>,
     /// Programs by pid, with the start of their stacks, which tells programs of one process apart.
@@ -72,15 +72,16 @@ impl OutsideProcesses {
     /// Has a process sampled while it sleeps, which nobody samples. Returns whether that may be
     /// possible.
     pub(super) fn sample_asleep(&mut self, pid: u32, sampler: &mut Sampler, now_ns: u64) -> bool {
-        if self.has_failed || self.refused.contains(&pid) {
+        let Ok(process) = ProcessIdentity::of(pid) else { return false };
+        if self.has_failed || self.refused.contains(&process) {
             return false;
         }
-        let last = self.named.get(&pid).copied();
+        let last = self.named.get(&process).copied();
         if last.is_none_or(|named_ns| now_ns.saturating_sub(named_ns) >= AGAIN_NS) {
-            self.named.insert(pid, now_ns);
+            self.named.insert(process, now_ns);
             let missed_since_ns = if last.is_some() { 0 } else { self.since_ns };
             self.has_sleepers = true;
-            self.has_failed = sampler.watch_asleep(pid, missed_since_ns).is_err();
+            self.has_failed = sampler.watch_asleep(process, missed_since_ns).is_err();
         }
         !self.has_failed
     }
@@ -98,7 +99,7 @@ impl OutsideProcesses {
         if self.has_failed || now_ns < self.next_look_ns {
             return;
         }
-        let started = Instant::now();
+        let used_ns = thread_cpu_ns();
         let descendants = roots.iter().filter(|_| follow).flat_map(|&root| proc::descendants(root));
         let pids: HashSet<u32> = roots.iter().copied().chain(descendants).filter(|&pid| !connected(pid)).collect();
         self.programs.retain(|pid, _| pids.contains(pid));
@@ -121,26 +122,28 @@ impl OutsideProcesses {
                 None => Candidate::Other,
             };
             self.programs.insert(pid, (stat.stack_start, candidate));
+            let process = ProcessIdentity { pid, start_ticks: stat.start_ticks };
             let is_due = |named_ns: &u64| now_ns.saturating_sub(*named_ns) >= AGAIN_NS;
             if candidate == Candidate::Stranger
-                && self.named.get(&pid).is_none_or(is_due)
-                && !self.refused.contains(&pid)
+                && self.named.get(&process).is_none_or(is_due)
+                && !self.refused.contains(&process)
             {
-                self.named.insert(pid, now_ns);
-                self.has_failed = sampler.watch_alone(pid).is_err();
+                self.named.insert(process, now_ns);
+                self.has_failed = sampler.watch_alone(process).is_err();
             }
         }
-        self.next_look_ns = now_ns + LOOK_NS.max(REST * started.elapsed().as_nanos() as u64);
+        self.next_look_ns = now_ns + LOOK_NS.max(REST * (thread_cpu_ns() - used_ns));
     }
 
     /// Notes that the kernel does not let the sampler look into a process. Returns whether it is
     /// one of these that has the agent, and is sampled by that as soon as it runs.
     pub(super) fn refuse(&mut self, pid: u32) -> bool {
-        if self.named.remove(&pid).is_some() {
-            self.refused.insert(pid);
-        }
+        let named = self.named.keys().chain(&self.refused).copied().filter(|process| process.pid == pid);
+        // The sampler speaks of the last one.
+        let Some(process) = named.max_by_key(|process| process.start_ticks) else { return false };
+        self.refused.insert(process);
         let is_stranger = self.programs.get(&pid).is_some_and(|(_, candidate)| *candidate == Candidate::Stranger);
-        self.refused.contains(&pid) && !is_stranger
+        !is_stranger
     }
 
     /// Notes that a process has another tracer. Returns whether that tracer is new: it may have

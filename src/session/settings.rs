@@ -5,7 +5,7 @@ use std::time::Duration;
 use super::protocol::Question;
 use crate::attach::find::{AttachableProcess, WatchMethod};
 use crate::attach::launch::LaunchedTarget;
-use crate::attach::proc;
+use crate::attach::proc::{self, ProcessIdentity};
 use crate::profile::interpreter_view::InterpreterView;
 use crate::symbols::source::SourceFinder;
 use crate::symbols::worker::SymbolOptions;
@@ -37,6 +37,17 @@ impl WatchTarget {
         match self {
             WatchTarget::Launched(launched) => vec![launched.pid],
             WatchTarget::Attached(carriers) => carriers.iter().map(|carrier| carrier.pid).collect(),
+        }
+    }
+
+    /// The process of the target that has this pid; `None` if there is none any more.
+    pub(super) fn process(&self, pid: u32) -> Option<ProcessIdentity> {
+        match self {
+            WatchTarget::Launched(_) => ProcessIdentity::of(pid).ok(),
+            WatchTarget::Attached(carriers) => {
+                let carrier = carriers.iter().find(|carrier| carrier.pid == pid)?;
+                Some(ProcessIdentity { pid, start_ticks: carrier.start_ticks })
+            }
         }
     }
 

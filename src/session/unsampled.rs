@@ -107,8 +107,8 @@ pub(super) struct Sampling {
 #[derive(Debug)]
 pub(super) struct Ledger {
     accounts: HashMap<(u32, u64), Account>,
-    /// The reasons why processes cannot be sampled from outside, by pid.
-    refused: HashMap<u32, Diagnosis>,
+    /// The reasons why processes cannot be sampled from outside.
+    refused: HashMap<(u32, u64), Diagnosis>,
     /// The launched program with all its descendants, also those that have ended.
     tree: Account,
     /// Whether processes were running before the session started.
@@ -171,7 +171,8 @@ impl Ledger {
 
     /// Notes why the kernel does not let a process be sampled, as a clause about it.
     pub(super) fn explain(&mut self, pid: u32, reason: &str) {
-        self.refused.insert(pid, diagnose::refused(pid, reason));
+        let start_ticks = ProcStat::of(pid).map_or(0, |stat| stat.start_ticks);
+        self.refused.insert((pid, start_ticks), diagnose::refused(pid, reason));
     }
 
     /// Whether a reading is due.
@@ -290,7 +291,7 @@ impl Ledger {
             let owed_ns = if owed_ns > allowance_ns { owed_ns } else { 0 };
             outside_ns += owed_ns;
             if owed_ns + shown.unaccounted_ns > 0 {
-                let why = self.refused.get(&process.0).or(account.why.as_ref());
+                let why = self.refused.get(process).or(account.why.as_ref());
                 worst = worst.max((owed_ns + shown.unaccounted_ns, why));
                 reasons.extend(why);
             }

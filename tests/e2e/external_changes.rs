@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 use super::external::{is_at_home, until};
 use crate::harness::quiet::alone;
 use crate::harness::run::{Batch, SIGTOP, text};
+use crate::harness::skips::skip;
 use crate::harness::targets;
 
 /// The pid of a viewer's sampler.
@@ -74,4 +75,21 @@ fn new_threads_have_their_wall_clock_time_from_the_start() {
         (rested_ns + lost_ns).abs_diff(expected_ns) < expected_ns / 20,
         "{rested_ns} + {lost_ns} of {expected_ns} ns"
     );
+}
+
+/// Regression test: where pids are given again, a process was known by its pid alone, and its
+/// successor was not sampled for up to a second.
+#[test]
+fn a_process_with_the_pid_of_an_earlier_one_is_sampled() {
+    const EACH_MS: f64 = 1000.0;
+    let program = targets::static_c("same_pid");
+    let watched = Batch::new("--hz 250").run(&[text(&targets::c("same_pid")), text(&program), "1000"]);
+    match watched.ran.code() {
+        0 => {}
+        3 => return skip("no pid can be chosen here"),
+        code => panic!("{code}: {}", watched.ran.err()),
+    }
+    let found = watched.raw.cum_ns("prof", |name| name == "compute") as f64 / 1e6;
+    // Each program is sampled once its libraries would have been loaded.
+    assert!(found > 0.75 * 3.0 * EACH_MS && found < 1.05 * 3.0 * EACH_MS, "{found} ms: {}", watched.tables);
 }
