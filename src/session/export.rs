@@ -134,7 +134,7 @@ fn filter_by_tags(profile: &mut SavedProfile, focus: &[TagFilter], ignore: &[Tag
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::session::facts::Facts;
+    use crate::session::header_facts::Facts;
     use crate::session::model::Model;
     use crate::session::protocol::Question;
     use crate::symbols::scenario::scenario;

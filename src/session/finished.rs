@@ -1,6 +1,6 @@
 //! The results of a session that has ended.
 
-use super::facts::Facts;
+use super::header_facts::Facts;
 use super::model::Model;
 use super::protocol::{Answer, Question};
 use super::recording_writer::SavedFile;

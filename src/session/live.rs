@@ -6,10 +6,10 @@ use std::time::Duration;
 
 use super::attach_retry::{AttachRetry, KnockResult};
 use super::cpu_meter::{self, CpuMeter};
-use super::outside::OutsideProcesses;
 use super::settings::{Settings, WatchTarget};
 use super::thread_states;
-use super::unsampled::{Ledger, Sampling};
+use super::unsampled_time::{Ledger, Sampling};
+use super::without_agent::OutsideProcesses;
 use crate::attach::find::{self, WatchMethod};
 use crate::attach::network_namespace::{self, NamespaceListener};
 use crate::attach::proc::{self, ProcessIdentity};

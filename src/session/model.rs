@@ -6,7 +6,7 @@ use std::collections::VecDeque;
 use super::baseline::Baseline;
 use super::code_cache::CodeCache;
 use super::export;
-use super::facts::Facts;
+use super::header_facts::Facts;
 use super::measured_time::MeasuredTime;
 use super::protocol::{Answer, HistoryWindow, Question};
 use super::save::{SaveInput, SavedPart};

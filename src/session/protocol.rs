@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use super::code_cache::SourceListing;
-use super::facts::{Facts, TargetExit};
+use super::header_facts::{Facts, TargetExit};
 use super::recording_writer::SavedFile;
 use super::save::SaveRequest;
 use crate::symbols::explain::Explanation;

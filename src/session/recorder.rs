@@ -5,10 +5,10 @@ use std::collections::{HashMap, VecDeque};
 use std::io::{self, Read};
 use std::path::Path;
 
-use super::facts::TargetExit;
+use super::header_facts::TargetExit;
+use super::recording_spool::Spool;
 use super::recording_writer::{Piece, RecordingOutput, RecordingWriter, SavedFile};
-use super::spool::Spool;
-use super::unsampled::Unsampled;
+use super::unsampled_time::Unsampled;
 use crate::link::atomic_file::AtomicFileError;
 use crate::link::recording::{
     self, CpuReading, Encoder, FileSymbols, RecordedFile, RecordedFunction, RecordingInfo, SymbolStatus,

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use super::facts::Facts;
+use super::header_facts::Facts;
 use super::recording_writer::{Piece, SavedFile};
 use crate::link::atomic_file;
 use crate::pprof::format::SaveFormat;

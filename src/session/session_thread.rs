@@ -3,8 +3,8 @@
 
 mod commands;
 mod ending;
-mod facts;
 mod generated;
+mod header;
 mod limits;
 mod saving;
 
@@ -14,9 +14,9 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use crossbeam_channel::{Receiver, Sender, TrySendError, after, never, select, tick};
 use nix::time::{ClockId, clock_gettime};
 
-use super::facts::TargetExit;
 use super::finished::FinishedSession;
 use super::generated_code::GeneratedCodeState;
+use super::header_facts::TargetExit;
 use super::live::LiveTarget;
 use super::model::Model;
 use super::overhead_limiter::OverheadLimiter;

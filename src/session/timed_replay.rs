@@ -2,7 +2,7 @@
 //! up and keeps no times; file formats with a time axis need them.
 
 use super::export;
-use super::facts::Facts;
+use super::header_facts::Facts;
 use super::model::Model;
 use super::player::{PlaybackSource, Player};
 use super::protocol::Question;

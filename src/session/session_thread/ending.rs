@@ -5,7 +5,7 @@ use crossbeam_channel::Receiver;
 use super::{SampleSource, SessionThread, monotonic_ns};
 use crate::attach::launch;
 use crate::link::recording::CpuReading;
-use crate::session::facts::TargetExit;
+use crate::session::header_facts::TargetExit;
 use crate::session::protocol::Notice;
 use crate::session::scheduler::AnswerScope;
 

@@ -6,7 +6,7 @@ use super::{SampleSource, SessionThread, monotonic_ns};
 use crate::profile::Profile;
 use crate::profile::process::Process;
 use crate::profile::thread::ThreadId;
-use crate::session::facts::{Facts, MAX_FILES};
+use crate::session::header_facts::{Facts, MAX_FILES};
 use crate::session::sampling_cost::CostReading;
 use crate::symbols::coverage::coverage;
 use crate::symbols::worker::SymbolState;

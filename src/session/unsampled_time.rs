@@ -13,7 +13,7 @@
 
 use std::collections::{HashMap, VecDeque};
 
-use super::chance::Chance;
+use super::sampling_error::Chance;
 use crate::attach::diagnose::{self, Diagnosis, diagnose};
 use crate::attach::proc::{self, ProcStat};
 use crate::profile::Profile;

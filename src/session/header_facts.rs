@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use super::java_advice::JavaAdvice;
-use super::unsampled::Unsampled;
+use super::unsampled_time::Unsampled;
 use crate::attach::proc::signal_name;
 pub use crate::link::recording::TargetExit;
 pub use crate::profile::StackQuality;
