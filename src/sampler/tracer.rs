@@ -7,32 +7,31 @@
 //! debugger could not attach.
 
 mod coverage;
+mod images;
 mod kernel_samples;
+mod links;
 mod looks;
 mod outbox;
 
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::time::Duration;
 
-use crossbeam_channel::{Receiver, Sender, TryRecvError};
+use crossbeam_channel::TryRecvError;
 
 use super::arch::{self, RED_ZONE, StoppedRegisters};
 use super::children::{ChildSchedule, SEARCH_NS};
 use super::clock::{monotonic_ns, thread_cpu_ns};
 use super::cut_short::{self, is_repeatable};
-use super::events::{
-    ImageId, ImageStart, SampledStack, SampledState, SamplerConfig, TracerEvent, UnwalkedSample, WalkerRequest,
-};
+use super::events::{ImageId, SampledStack, SampledState, SamplerConfig, TracerEvent, UnwalkedSample, WalkerRequest};
 use super::heartbeat::Heartbeat;
-use super::perf::{KernelSampler, OpenError, ThreadNumbers};
-use super::process::{ProcessChange, WatchedProcess};
+use super::perf::{KernelSampler, ThreadNumbers};
+use super::process::WatchedProcess;
 use super::ptrace::{self, ThreadEvent};
 use super::restart;
-use super::scope::WatchScope;
 use super::stack_copy::StackCopy;
 use crate::attach::proc::{ProcStat, ProcessIdentity};
-use crate::attach::program::elf;
 use crate::wire::{Clock, Engine};
+pub(super) use links::{TracerCommand, TracerLinks, TracerReport};
 
 /// Longest wait, so that commands are read and children are found.
 const MAX_WAIT: Duration = Duration::from_nanos(SEARCH_NS);
@@ -54,64 +53,6 @@ const PREEMPTION_NS: u64 = 100_000;
 const MAX_PROCESSES: usize = 4096;
 /// Maximum number of bytes of stacks that wait for the walker.
 const MAX_QUEUED_BYTES: usize = 16 << 20;
-
-/// A command of the viewer.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum TracerCommand {
-    /// Watch this process.
-    Watch { process: ProcessIdentity, scope: WatchScope },
-    /// Open the events of a process that is about to execute a program, and let it go on.
-    Prepare { pid: u32 },
-}
-
-/// A message to the viewer that is no message of a process.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum TracerReport {
-    /// The kernel does not let this process be sampled.
-    Refused { pid: u32 },
-    /// This process has too many threads for events.
-    TooManyThreads { pid: u32 },
-    /// Not all threads of this process have events at a time.
-    TakeTurns { pid: u32 },
-    /// The kernel takes fewer samples than it is asked for, because they cost too much.
-    Throttled,
-    /// System calls of this process wait for a supervisor.
-    Supervised { pid: u32 },
-}
-
-/// The channels and settings of the tracer.
-pub(super) struct TracerLinks {
-    pub(super) commands: Receiver<TracerCommand>,
-    pub(super) requests: Receiver<WalkerRequest>,
-    /// Stacks that are walked. Their memory is used again: an allocator has locks, and while the
-    /// walker waits for a CPU with one of them, threads would stand still.
-    pub(super) spare: Receiver<SampledStack>,
-    pub(super) events: Sender<(ImageId, TracerEvent)>,
-    /// Receives what the viewer is to be told.
-    pub(super) reports: Sender<TracerReport>,
-    /// Whether child processes are watched, too.
-    pub(super) follow: bool,
-}
-
-impl TracerLinks {
-    /// Returns a copy of a stack, without unused buffers.
-    fn copy_of(&self, stack: &StackCopy) -> StackCopy {
-        let mut copy = self.spare_copy();
-        stack.copy_to(&mut copy);
-        copy
-    }
-
-    /// Returns an empty copy whose buffers were used before, if there is one.
-    fn spare_copy(&self) -> StackCopy {
-        match self.spare.try_recv() {
-            Ok(SampledStack::Copied(_, mut spare, _)) => {
-                spare.clear();
-                spare
-            }
-            _ => StackCopy::default(),
-        }
-    }
-}
 
 /// The state of the tracer thread.
 pub(super) struct Tracer {
@@ -302,148 +243,6 @@ impl Tracer {
         }
         self.config = config;
         self.change_events_period();
-    }
-
-    fn watch(&mut self, identity: ProcessIdentity, scope: WatchScope) {
-        let pid = identity.pid;
-        self.end_earlier(identity);
-        if let Some(process) = self.processes.get_mut(&pid).filter(|_| scope.has_children()) {
-            process.widen(monotonic_ns());
-            return;
-        }
-        let is_known = self.processes.contains_key(&pid) || self.given_up.contains(&identity);
-        if is_known || self.processes.len() >= MAX_PROCESSES {
-            return;
-        }
-        let image = ImageId(self.next_image);
-        let Some(mut process) = WatchedProcess::new(image, identity, scope) else { return };
-        if elf::is_32_bit(pid) {
-            return self.give_up(identity);
-        }
-        process.engine = match self.open_events(identity, scope) {
-            Ok(()) => Engine::Events,
-            Err(OpenError::Refused) if self.engine == Engine::Events && !scope.is_asleep() => {
-                return self.give_up(identity);
-            }
-            Err(OpenError::TooMany) if self.engine == Engine::Events => {
-                self.given_up.insert(identity);
-                let _ = self.links.reports.send(TracerReport::TooManyThreads { pid });
-                return;
-            }
-            Err(OpenError::Ended) if self.engine == Engine::Events && !scope.is_asleep() => return,
-            Err(_) => Engine::Ptrace,
-        };
-        self.begin(identity, process);
-    }
-
-    /// Watches a process that has just begun and has inherited events.
-    fn watch_born(&mut self, identity: ProcessIdentity) {
-        let pid = identity.pid;
-        self.end_earlier(identity);
-        if self.processes.contains_key(&pid) || self.processes.len() >= MAX_PROCESSES {
-            return;
-        }
-        let image = ImageId(self.next_image);
-        if let Some(mut process) = WatchedProcess::new(image, identity, WatchScope::FromStart) {
-            process.engine = Engine::Events;
-            process.follow(true, 0);
-            self.begin(identity, process);
-        }
-    }
-
-    /// Ends the image of an earlier process with the pid of this one.
-    fn end_earlier(&mut self, identity: ProcessIdentity) {
-        if self.processes.get(&identity.pid).is_some_and(|process| process.identity() != identity) {
-            self.end_image(identity.pid);
-        }
-    }
-
-    fn begin(&mut self, identity: ProcessIdentity, mut process: WatchedProcess) {
-        let (pid, scope, image) = (identity.pid, process.scope, process.image);
-        self.next_image += 1;
-        let start = ImageStart {
-            pid,
-            parent: process.parent,
-            start_ticks: process.start_ticks,
-            cpu_ns: if scope == WatchScope::FromStart { 0 } else { process.cpu_ns },
-            engine: process.engine,
-            maker: process.is_born().then_some(process.parent),
-        };
-        self.outbox.push_back((image, TracerEvent::Started(start)));
-        let change = process.check(monotonic_ns(), self.tick, true, &mut self.outbox);
-        if !process.threads.is_empty() {
-            self.processes.insert(pid, process);
-            return;
-        }
-        self.outbox.push_back((image, TracerEvent::Ended));
-        match change {
-            ProcessChange::Executed => self.watch(identity, scope),
-            ProcessChange::Ended => {}
-            // The kernel does not let this process be looked into.
-            ProcessChange::None => self.give_up(identity),
-        }
-    }
-
-    /// Ends the image of a process that has executed another program, or is to be sampled in
-    /// another way, and begins its next one.
-    fn restart_image(&mut self, pid: u32) {
-        let Some(process) = self.processes.get(&pid) else { return };
-        let (identity, scope, is_born) = (process.identity(), process.scope.again(), process.is_born());
-        let balance_ns = if process.has_events() { process.balance_ns() } else { 0 };
-        let supervision = process.supervision;
-        if let Some(process) = self.processes.get_mut(&pid) {
-            process.follow(false, process.carried_ns - balance_ns);
-        }
-        self.end_image(pid);
-        if let Some(scope) = scope {
-            self.watch(identity, scope);
-        }
-        if let Some(process) = self.processes.get_mut(&pid) {
-            process.follow(is_born, balance_ns);
-            process.supervision = supervision;
-        }
-    }
-
-    /// Reports that a process may not be watched.
-    fn give_up(&mut self, process: ProcessIdentity) {
-        self.given_up.insert(process);
-        let _ = self.links.reports.send(TracerReport::Refused { pid: process.pid });
-    }
-
-    /// Ends an image, and accounts for what was not sampled.
-    fn end_image(&mut self, pid: u32) {
-        self.carry_balance(pid);
-        if self.config.clock == Clock::Real {
-            self.sample_last_sleeps(pid);
-        }
-        if let Some(process) = self.processes.get_mut(&pid) {
-            if self.config.clock == Clock::Prof {
-                process.close();
-            }
-            let image = process.image;
-            let counters = process.counters(self.config.period_ns);
-            self.outbox.push_back((image, TracerEvent::Counters(counters)));
-            self.outbox.push_back((image, TracerEvent::Ended));
-        }
-        self.forget(pid);
-    }
-
-    /// Leaves the difference between samples and CPU time of a process that ends to its parent, for
-    /// its next children: short processes have no samples, or too heavy ones.
-    fn carry_balance(&mut self, pid: u32) {
-        let Some(process) = self.processes.get(&pid).filter(|process| process.is_born()) else { return };
-        let (parent, balance_ns) = (process.parent, process.balance_ns());
-        if let Some(parent) = self.processes.get_mut(&parent).filter(|parent| parent.has_events()) {
-            parent.carried_ns += balance_ns;
-            if let Some(process) = self.processes.get_mut(&pid) {
-                process.carried_ns -= balance_ns;
-            }
-        }
-    }
-
-    fn forget(&mut self, pid: u32) {
-        // Threads of it that were asked to stop are let go when they do.
-        self.processes.remove(&pid);
     }
 
     fn random_below(&mut self, limit: u64) -> u64 {
