@@ -14,7 +14,6 @@ use crate::wire::{Clock, Engine};
 impl Tracer {
     pub(super) fn watch(&mut self, identity: ProcessIdentity, scope: WatchScope) {
         let pid = identity.pid;
-        self.end_earlier(identity);
         if let Some(process) = self.processes.get_mut(&pid).filter(|_| scope.has_children()) {
             process.widen(monotonic_ns());
             return;
@@ -47,7 +46,6 @@ impl Tracer {
     /// Watches a process that has just begun and has inherited events.
     pub(super) fn watch_born(&mut self, identity: ProcessIdentity) {
         let pid = identity.pid;
-        self.end_earlier(identity);
         if self.processes.contains_key(&pid) || self.processes.len() >= MAX_PROCESSES {
             return;
         }
@@ -56,13 +54,6 @@ impl Tracer {
             process.engine = Engine::Events;
             process.follow(true, 0);
             self.begin(identity, process);
-        }
-    }
-
-    /// Ends the image of an earlier process with the pid of this one.
-    fn end_earlier(&mut self, identity: ProcessIdentity) {
-        if self.processes.get(&identity.pid).is_some_and(|process| process.identity() != identity) {
-            self.end_image(identity.pid);
         }
     }
 
