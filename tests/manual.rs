@@ -1,8 +1,8 @@
-//! The man page and the completions. They are generated from the tables that the program itself
-//! reads, so they cannot disagree with it.
+//! The man page and the completions. The page is generated from the tables that the program itself
+//! reads, so it cannot disagree with it.
 //!
-//! `SIGTOP_WRITE_MANUAL=1 cargo test --test manual` writes them to `assets/`; otherwise the test
-//! fails if the files differ from the tables. Installing needs none of this.
+//! `SIGTOP_WRITE_MANUAL=1 cargo test --test manual` writes it to `assets/`; otherwise the test fails
+//! if the file differs from the tables. Installing needs none of this.
 
 #[path = "harness/skips.rs"]
 mod skips;
@@ -12,7 +12,6 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use clap::CommandFactory;
-use clap_complete::{Generator, Shell, generate};
 use clap_mangen::Man;
 use clap_mangen::roff::{Inline, Roff, bold, italic, roman};
 use sigtop::app::args::Cli;
@@ -454,17 +453,41 @@ fn the_man_page_says_what_the_program_does() {
     stands("sigtop.1", &man_page());
 }
 
-fn completions(shell: impl Generator) -> String {
-    let mut out = Vec::new();
-    generate(shell, &mut Cli::command(), "sigtop", &mut out);
-    String::from_utf8(out).expect("text")
+fn print(arguments: &[&str]) -> String {
+    let printed = Command::new(env!("CARGO_BIN_EXE_sigtop")).args(arguments).output().expect("it runs");
+    assert!(printed.status.success(), "{arguments:?}: {printed:?}");
+    String::from_utf8(printed.stdout).expect("text")
 }
 
 #[test]
 fn the_completions_know_every_option() {
-    stands("completions/sigtop.bash", &completions(Shell::Bash));
-    stands("completions/_sigtop", &completions(Shell::Zsh));
-    stands("completions/sigtop.fish", &completions(Shell::Fish));
+    let command = Cli::command();
+    for shell in ["bash", "zsh", "fish", "elvish", "powershell"] {
+        let printed = print(&["completions", shell]);
+        for option in command.get_arguments().filter(|option| !option.is_hide_set()) {
+            if let Some(long) = option.get_long() {
+                assert!(printed.contains(long), "{shell}: --{long}");
+            }
+        }
+    }
+    let directory = Path::new(env!("CARGO_TARGET_TMPDIR"));
+    for (shell, ask) in [("bash", "complete -p sigtop"), ("zsh", "true"), ("fish", "complete -C 'sigtop rec'")] {
+        let path = directory.join(format!("completions.{shell}"));
+        fs::write(&path, print(&["completions", shell])).expect("writable");
+        let script = format!(". {} && {ask}", path.display());
+        let script = if shell == "zsh" { format!("compdef() {{ :; }}; {script}") } else { script };
+        let Ok(read) = Command::new(shell).arg("-c").arg(script).output() else {
+            skips::skip(&format!("{shell} is not installed"));
+            continue;
+        };
+        assert!(read.status.success(), "{shell}: {read:?}");
+    }
+}
+
+/// The manual page in `assets/` is in the program.
+#[test]
+fn the_program_prints_its_manual_page() {
+    assert_eq!(print(&["man"]), fs::read_to_string(assets("sigtop.1")).expect("a page"));
 }
 
 #[test]

@@ -9,6 +9,7 @@ mod demo_target;
 mod downloads;
 mod env;
 mod failure;
+mod installed;
 mod jit_maps;
 mod leave;
 mod overview;

@@ -13,7 +13,7 @@ use super::screen::uses_screen;
 use super::settings::apply_config;
 use crate::sampler::program;
 
-use super::{command_word, demo, demo_target, env, overview, record, report, symbols, view, watch};
+use super::{command_word, demo, demo_target, env, installed, overview, record, report, symbols, view, watch};
 
 /// Runs the program.
 pub fn run() -> ExitCode {
@@ -53,6 +53,8 @@ fn run_subcommand(cli: Cli) -> Result<u8, Failure> {
         Some(CliSubcommand::Symbols { target, debug_information, config }) => {
             symbols::run(&target, &debug_information, &config)
         }
+        Some(CliSubcommand::Man) => installed::print_man_page(),
+        Some(CliSubcommand::Completions { shell }) => installed::print_completions(shell),
         Some(CliSubcommand::Record(args)) => record::run(&args),
         Some(CliSubcommand::View(args)) => view::run(&args),
         Some(CliSubcommand::Sampler) => match program::run() {

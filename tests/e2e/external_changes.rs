@@ -81,9 +81,9 @@ fn new_threads_have_their_wall_clock_time_from_the_start() {
 /// successor was not sampled for up to a second.
 #[test]
 fn a_process_with_the_pid_of_an_earlier_one_is_sampled() {
-    const EACH_MS: f64 = 1000.0;
+    const EACH_MS: f64 = 600.0;
     let program = targets::static_c("same_pid");
-    let watched = Batch::new("--hz 250").run(&[text(&targets::c("same_pid")), text(&program), "1000"]);
+    let watched = Batch::new("--hz 250").run(&[text(&targets::c("same_pid")), text(&program), "600"]);
     match watched.ran.code() {
         0 => {}
         3 => return skip("no pid can be chosen here"),

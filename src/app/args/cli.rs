@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{Parser, Subcommand};
+use clap_complete::Shell;
 
 use super::groups::{ConfigArgs, SymbolArgs};
 use super::record::{RecordArgs, ViewArgs};
@@ -88,6 +89,14 @@ pub enum CliSubcommand {
         /// The config file to use.
         #[command(flatten)]
         config: ConfigArgs,
+    },
+    /// Print the manual page: sigtop man | man -l -
+    Man,
+    /// Print the completions for a shell
+    Completions {
+        /// The shell.
+        #[arg(value_name = "SHELL")]
+        shell: Shell,
     },
     /// Record samples to a file, without a screen
     Record(Box<RecordArgs>),
