@@ -77,7 +77,7 @@ _sigtop() {
 
     case "${cmd}" in
         sigtop)
-            opts="-p -F -h -V --pid --no-follow --clock --engine --freq --hz --period --bytes --budget --jit --focus --ignore --tagfocus --thread --process --tagignore --window --sort --cum --names --source-path --python --kernel --debuginfod --no-debuginfod --theme --refresh --mouse --no-mouse --tui --quiet --on-quit --save --format --symbols --batch --interval --count --table --memory --symbol-memory --config --no-config --raw --help --version demo env report symbols record view sampler demo-target help"
+            opts="-p -F -h -V --pid --no-follow --clock --engine --freq --hz --period --bytes --budget --jit --focus --ignore --tagfocus --thread --process --tagignore --window --sort --cum --own --names --source-path --python --kernel --debuginfod --no-debuginfod --theme --refresh --mouse --no-mouse --tui --quiet --on-quit --save --format --symbols --batch --interval --count --table --memory --symbol-memory --config --no-config --raw --help --version demo env report symbols record view sampler demo-target help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 1 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -159,6 +159,10 @@ _sigtop() {
                     COMPREPLY=($(compgen -W "flat cum latency name" -- "${cur}"))
                     return 0
                     ;;
+                --own)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
                 --names)
                     COMPREPLY=($(compgen -W "short full bare" -- "${cur}"))
                     return 0
@@ -231,7 +235,7 @@ _sigtop() {
             return 0
             ;;
         sigtop__subcmd__demo)
-            opts="-p -F -h --pid --no-follow --clock --engine --freq --hz --period --bytes --budget --jit --focus --ignore --tagfocus --thread --process --tagignore --window --sort --cum --names --source-path --python --kernel --debuginfod --no-debuginfod --theme --refresh --mouse --no-mouse --tui --quiet --on-quit --save --format --symbols --batch --interval --count --table --memory --symbol-memory --config --no-config --raw --help"
+            opts="-p -F -h --pid --no-follow --clock --engine --freq --hz --period --bytes --budget --jit --focus --ignore --tagfocus --thread --process --tagignore --window --sort --cum --own --names --source-path --python --kernel --debuginfod --no-debuginfod --theme --refresh --mouse --no-mouse --tui --quiet --on-quit --save --format --symbols --batch --interval --count --table --memory --symbol-memory --config --no-config --raw --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -311,6 +315,10 @@ _sigtop() {
                     ;;
                 --sort)
                     COMPREPLY=($(compgen -W "flat cum latency name" -- "${cur}"))
+                    return 0
+                    ;;
+                --own)
+                    COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
                 --names)
@@ -663,7 +671,7 @@ _sigtop() {
             return 0
             ;;
         sigtop__subcmd__report)
-            opts="-o -h --text --top --peek --tree --list --disasm --method --traces --stacks --tags --comments --raw --folded --flame --speedscope --firefox --dot --callgrind --proto --topproto --gperftools --output --focus --ignore --hide --show --show-from --prune-from --tagfocus --tagignore --tagshow --taghide --tagroot --tagleaf --sample-index --nodecount --nodefraction --edgefraction --no-trim --cum --granularity --functions --filefunctions --files --lines --addresses --call-tree --noinlines --kernel --symbolize --debuginfod --no-debuginfod --config --no-config --divide-by --mean --showcolumns --relative-percentages --unit --compact-labels --source-path --trim-path --base --diff-base --normalize --drop-negative --help"
+            opts="-o -h --text --top --peek --tree --list --disasm --method --traces --stacks --tags --comments --raw --folded --flame --speedscope --firefox --dot --callgrind --proto --topproto --gperftools --output --focus --ignore --hide --show --show-from --prune-from --tagfocus --tagignore --tagshow --taghide --tagroot --tagleaf --sample-index --nodecount --nodefraction --edgefraction --no-trim --cum --granularity --functions --filefunctions --files --lines --addresses --call-tree --noinlines --kernel --own --symbolize --debuginfod --no-debuginfod --config --no-config --divide-by --mean --showcolumns --relative-percentages --unit --compact-labels --source-path --trim-path --base --diff-base --normalize --drop-negative --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -765,6 +773,10 @@ _sigtop() {
                     COMPREPLY=($(compgen -W "on off" -- "${cur}"))
                     return 0
                     ;;
+                --own)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
                 --symbolize)
                     COMPREPLY=($(compgen -W "local none" -- "${cur}"))
                     return 0
@@ -837,7 +849,7 @@ _sigtop() {
             return 0
             ;;
         sigtop__subcmd__view)
-            opts="-h --focus --ignore --tagfocus --thread --process --tagignore --window --sort --cum --names --source-path --python --kernel --debuginfod --no-debuginfod --theme --refresh --mouse --no-mouse --tui --quiet --batch --memory --symbol-memory --config --no-config --help"
+            opts="-h --focus --ignore --tagfocus --thread --process --tagignore --window --sort --cum --own --names --source-path --python --kernel --debuginfod --no-debuginfod --theme --refresh --mouse --no-mouse --tui --quiet --batch --memory --symbol-memory --config --no-config --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -873,6 +885,10 @@ _sigtop() {
                     ;;
                 --sort)
                     COMPREPLY=($(compgen -W "flat cum latency name" -- "${cur}"))
+                    return 0
+                    ;;
+                --own)
+                    COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
                 --names)

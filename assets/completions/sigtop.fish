@@ -1,6 +1,6 @@
 # Print an optspec for argparse to handle cmd's options that are independent of any subcommand.
 function __fish_sigtop_global_optspecs
-    string join \n p/pid= no-follow clock= engine= F/hz= period= bytes= budget= jit= focus= ignore= tagfocus= thread= process= tagignore= window= sort= cum names= source-path= python= kernel= debuginfod no-debuginfod theme= refresh= mouse no-mouse tui quiet on-quit= save= format= symbols batch interval= count= table= memory= symbol-memory= config= no-config raw= h/help V/version
+    string join \n p/pid= no-follow clock= engine= F/hz= period= bytes= budget= jit= focus= ignore= tagfocus= thread= process= tagignore= window= sort= cum own= names= source-path= python= kernel= debuginfod no-debuginfod theme= refresh= mouse no-mouse tui quiet on-quit= save= format= symbols batch interval= count= table= memory= symbol-memory= config= no-config raw= h/help V/version
 end
 
 function __fish_sigtop_needs_command
@@ -53,6 +53,7 @@ complete -c sigtop -n "__fish_sigtop_needs_command" -l sort -d 'Sort rows by thi
 cum\t'time in the function and its callees'
 latency\t'share of the wall-clock time in which the process ran'
 name\t'function name'"
+complete -c sigtop -n "__fish_sigtop_needs_command" -l own -d 'Show own code alone: the time of libraries and runtimes belongs to the own function that called them. Own code is what REGEX matches (functions, files, modules) or, without it, what has its source outside of /usr, of packages and of the language\'s library; without debug information, the executable less known runtimes. On the screen, o does the same' -r
 complete -c sigtop -n "__fish_sigtop_needs_command" -l names -d 'Style of function names [default: short; full in tables]' -r -f -a "short\t'as much of the path as fits, without generics and arguments'
 full\t'with generics and arguments, the innermost elided where they do not fit'
 bare\t'the last part of the path'"
@@ -139,6 +140,7 @@ complete -c sigtop -n "__fish_sigtop_using_subcommand demo" -l sort -d 'Sort row
 cum\t'time in the function and its callees'
 latency\t'share of the wall-clock time in which the process ran'
 name\t'function name'"
+complete -c sigtop -n "__fish_sigtop_using_subcommand demo" -l own -d 'Show own code alone: the time of libraries and runtimes belongs to the own function that called them. Own code is what REGEX matches (functions, files, modules) or, without it, what has its source outside of /usr, of packages and of the language\'s library; without debug information, the executable less known runtimes. On the screen, o does the same' -r
 complete -c sigtop -n "__fish_sigtop_using_subcommand demo" -l names -d 'Style of function names [default: short; full in tables]' -r -f -a "short\t'as much of the path as fits, without generics and arguments'
 full\t'with generics and arguments, the innermost elided where they do not fit'
 bare\t'the last part of the path'"
@@ -218,6 +220,7 @@ lines\t'source lines'
 addresses\t'addresses'"
 complete -c sigtop -n "__fish_sigtop_using_subcommand report" -l kernel -d 'Whether stacks of recordings have functions of the kernel [default: off]' -r -f -a "on\t'functions of the kernel below the function that called it'
 off\t'the time in the kernel belongs to the function that called it'"
+complete -c sigtop -n "__fish_sigtop_using_subcommand report" -l own -d 'Show own code alone: the values of libraries and runtimes belong to the own function that called them. Own code is what REGEX matches (functions, files, mappings) or, without it, what has its source outside of /usr, of packages and of the language\'s library; without debug information, the main binary less known runtimes' -r
 complete -c sigtop -n "__fish_sigtop_using_subcommand report" -l symbolize -d 'Source of missing names: the mapped files on this machine, or in the directories of $PPROF_BINARY_PATH, or none' -r -f -a "local\t'The mapped files on this machine; mangled names are demangled'
 none\t'No source; all names stay as they are'"
 complete -c sigtop -n "__fish_sigtop_using_subcommand report" -l config -d 'Read this config file instead of $XDG_CONFIG_HOME/sigtop/config.toml' -r -F
@@ -326,6 +329,7 @@ complete -c sigtop -n "__fish_sigtop_using_subcommand view" -l sort -d 'Sort row
 cum\t'time in the function and its callees'
 latency\t'share of the wall-clock time in which the process ran'
 name\t'function name'"
+complete -c sigtop -n "__fish_sigtop_using_subcommand view" -l own -d 'Show own code alone: the time of libraries and runtimes belongs to the own function that called them. Own code is what REGEX matches (functions, files, modules) or, without it, what has its source outside of /usr, of packages and of the language\'s library; without debug information, the executable less known runtimes. On the screen, o does the same' -r
 complete -c sigtop -n "__fish_sigtop_using_subcommand view" -l names -d 'Style of function names [default: short; full in tables]' -r -f -a "short\t'as much of the path as fits, without generics and arguments'
 full\t'with generics and arguments, the innermost elided where they do not fit'
 bare\t'the last part of the path'"

@@ -13,7 +13,7 @@ use crate::pprof::format::SaveFormat;
 use crate::profile::DEFAULT_MEMORY_BYTES;
 use crate::profile::interpreter_view::InterpreterView;
 use crate::symbols::worker::DEFAULT_MEMORY_BYTES as DEFAULT_SYMBOL_MEMORY_BYTES;
-use crate::tally::query::Sort;
+use crate::tally::query::{OwnCode, Sort};
 use crate::tui::OnQuit;
 use crate::tui::command::options::duration;
 use crate::wire::{Clock, Engine};
@@ -125,6 +125,7 @@ impl WatchArgs {
         let display = DisplayArgs {
             window: display.window.or(defaults.window),
             sort: display.sort.or(defaults.sort.filter(|_| !display.cum)),
+            own_pattern: defaults.own,
             names: display.names.or(defaults.names),
             source_path: [display.source_path, defaults.source_path].concat(),
             ..display
@@ -141,7 +142,8 @@ impl WatchArgs {
             symbol_memory: self.limits.symbol_memory.or(defaults.symbol_memory),
         };
         let python = self.stacks.python.or(defaults.python);
-        let stacks = StackArgs { python, kernel: self.stacks.kernel.or(defaults.kernel) };
+        let kernel = self.stacks.kernel.or(defaults.kernel);
+        let stacks = StackArgs { python, kernel };
         let symbols = self.debug_information;
         let asks = symbols.debuginfod || (!symbols.no_debuginfod && defaults.debuginfod == Some(true));
         let debug_information = SymbolArgs { debuginfod: asks, ..symbols };
@@ -152,6 +154,12 @@ impl WatchArgs {
     /// The frames that are shown of threads that run an interpreter.
     pub fn interpreter_view(&self) -> InterpreterView {
         self.stacks.python.unwrap_or_default()
+    }
+
+    /// The choice of own code, and whether foreign code is folded into it.
+    pub fn own_code(&self) -> OwnCode {
+        let OwnCode { folds, pattern } = self.display.own.clone().unwrap_or_default();
+        OwnCode { folds, pattern: pattern.or_else(|| self.display.own_pattern.clone()) }
     }
 
     /// The sampling clock.
