@@ -223,6 +223,7 @@ mod tests {
     use super::*;
     use crate::app::args::Cli;
     use crate::app::config::Defaults;
+    use crate::tally::query::Pattern;
     use crate::tui::command::options::Window;
     use clap::Parser;
 
@@ -251,6 +252,25 @@ mod tests {
         let watch =
             Cli::try_parse_from(["sigtop", "--freq", "50", "--clock", "real", "--sort", "self"]).expect("valid").watch;
         assert_eq!((watch.period_ns(), watch.clock(), watch.sort()), (20_000_000, Clock::Real, Sort::Flat));
+    }
+
+    #[test]
+    fn own_code_is_an_option_with_or_without_a_pattern() {
+        let own = |arguments: &[&str], file: Option<&str>| {
+            let own = file.map(|text| Pattern::new(text).expect("valid"));
+            let config = Config { defaults: Defaults { own, ..Defaults::default() }, ..Config::default() };
+            let cli = Cli::try_parse_from(["sigtop"].iter().chain(arguments)).expect("valid");
+            let OwnCode { folds, pattern } = cli.watch.merge(config).own_code();
+            (folds, pattern.map(|pattern| pattern.text().to_owned()))
+        };
+        let pattern = |text: &str| Some(text.to_owned());
+        assert_eq!(own(&[], None), (false, None));
+        assert_eq!(own(&["--own", "--", "./app"], None), (true, None));
+        assert_eq!(own(&["--own=^app::"], None), (true, pattern("^app::")));
+        assert_eq!(own(&[], Some("^lib")), (false, pattern("^lib")), "the file says what is own, and folds nothing");
+        assert_eq!(own(&["--own"], Some("^lib")), (true, pattern("^lib")));
+        assert_eq!(own(&["--own=^app::"], Some("^lib")), (true, pattern("^app::")));
+        assert!(Cli::try_parse_from(["sigtop", "--own=("]).is_err());
     }
 
     #[test]
