@@ -71,6 +71,9 @@
 //! | keeper | the small process that owns the pseudo-terminal of a launched target |
 //! | total, window, span | since the start; the last seconds; a marked part of the history |
 //! | query, answer | what the panes ask for, and the tables that answer it |
+//! | own code | what the program's authors wrote, as opposed to runtimes, libraries and packages |
+//! | fold | to give the time of foreign frames to the own function that called them |
+//! | trunk | functions that nearly all stacks contain and that use no time themselves |
 //! | row | functions, files, lines, addresses or modules of one name, added up |
 //! | neighbors | callers and callees of the selected row |
 //! | owner | the thread or process that is put at the root of stacks |

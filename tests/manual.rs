@@ -399,7 +399,10 @@ fn report(manual: &mut Manual, command: &clap::Command) {
             head.push(bold(format!("{short}--{long}")));
         }
         if let Some([name, ..]) = value {
-            head.extend([roman(if head.is_empty() { "" } else { " " }), italic(name.to_string())]);
+            match argument.is_require_equals_set() {
+                true => head.extend([roman("[="), italic(name.to_string()), roman("]")]),
+                false => head.extend([roman(if head.is_empty() { "" } else { " " }), italic(name.to_string())]),
+            }
         }
         manual.entry(head, &argument.get_help().map(ToString::to_string).unwrap_or_default());
     }

@@ -9,7 +9,9 @@ use crossbeam_channel::{Receiver, after, never, select};
 
 use super::leave::leave_program;
 use super::progress::ProgressLine;
-use crate::pprof::live_top::{TopHeader, TopLimits, columns_before_name, inline_mark, write_rows, write_top};
+use crate::pprof::live_top::{
+    TopHeader, TopLimits, columns_before_name, inline_mark, library_call, write_rows, write_top,
+};
 use crate::session::{Answer, Command, Notice, Session, TargetExit};
 use crate::symbols::sanitize::sanitize;
 use crate::tally::top::TopTable;
@@ -227,11 +229,12 @@ fn warn_of_unsampled(answer: &Answer, options: &mut BatchOptions) -> io::Result<
 /// Replaces the full names of the first rows of an answer's table, which are printed, by names that
 /// fit into a line of this many columns.
 pub(super) fn fit_row_names(answer: &Answer, table: &mut TopTable, rows: usize, style: NameStyle, columns: usize) {
-    let columns = columns.saturating_sub(columns_before_name(answer.facts.clock, answer.question.sort));
+    let columns =
+        columns.saturating_sub(columns_before_name(answer.facts.clock, answer.question.sort, &answer.question.own));
     let rows = rows.min(table.rows.len());
     let mut names = Vec::with_capacity(rows);
     for row in &table.rows[..rows] {
-        let room = columns.saturating_sub(inline_mark(row.inline).len());
+        let room = columns.saturating_sub(inline_mark(row.inline).len() + library_call(row).chars().count());
         names.push(NameToFit { full: &row.full, short: &row.short, room: room.max(MIN_NAME_COLUMNS) });
     }
     let fitted = fit_names(&names, style);
@@ -270,6 +273,7 @@ fn header<'a>(answer: &'a Answer, table: &TopTable) -> TopHeader<'a> {
         lost_ticks: if is_total { facts.losses.lost_ticks } else { [0; LossCause::ALL.len()] },
         lost_ns: if is_total { facts.losses.lost_weight(facts.clock) } else { [0; LossCause::ALL.len()] },
         filters: &answer.question.filters,
+        own: &answer.question.own,
         sort: answer.question.sort,
     }
 }

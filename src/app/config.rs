@@ -17,7 +17,7 @@ use crate::keyword::did_you_mean::did_you_mean;
 use crate::keyword::{self, Keyword};
 use crate::profile::interpreter_view::InterpreterView;
 use crate::profile::kernel_frames::KernelFrames;
-use crate::tally::query::Sort;
+use crate::tally::query::{Pattern, Sort};
 use crate::tui::command::options::{self, Window};
 use crate::tui::keymap::{self, KeymapError};
 use crate::tui::keys::TABLE;
@@ -60,6 +60,8 @@ pub struct Defaults {
     pub python: Option<InterpreterView>,
     /// Whether stacks have functions of the kernel.
     pub kernel: Option<KernelFrames>,
+    /// The pattern of own code.
+    pub own: Option<Pattern>,
     /// Directories that are searched for source files.
     pub source_path: Vec<PathBuf>,
     /// Whether debuginfod servers are asked.
@@ -127,7 +129,7 @@ const DEFAULTS: &str = "defaults";
 const KEYS: &str = "keys";
 
 /// All settings except keys.
-pub static SETTINGS: [Setting; 17] = [
+pub static SETTINGS: [Setting; 18] = [
     Setting {
         table: "",
         ..keyword_setting::<ThemeName>("theme", "\"light\"", "colour theme", |defaults, text| {
@@ -161,6 +163,13 @@ pub static SETTINGS: [Setting; 17] = [
     keyword_setting::<KernelFrames>("kernel", "\"off\"", "functions of the kernel", |defaults, text| {
         store(&mut defaults.kernel, keyword::parse(text))
     }),
+    setting(
+        DEFAULTS,
+        "own",
+        "\"^/srv/app/|^app::\"",
+        "functions, files and modules that are own code",
+        |defaults, text| store(&mut defaults.own, Pattern::parse(text)),
+    ),
     setting(DEFAULTS, "source-path", "\"/src/app:/src/lib\"", "directories with source files", |defaults, text| {
         defaults.source_path = text.split(':').filter(|part| !part.is_empty()).map(PathBuf::from).collect();
         Ok(())

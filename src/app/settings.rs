@@ -51,6 +51,7 @@ pub(super) fn session_settings(args: &WatchArgs, command: &[OsString]) -> Settin
                 ..Filters::default()
             },
             sort: args.sort(),
+            own: args.own_code(),
             hides_kernel: args.stacks.kernel == Some(KernelFrames::Off),
             ..Question::default()
         },

@@ -14,6 +14,9 @@
 //!      0.77s 14.10% 52.38%      0.77s 14.10%  parse_value (inline)
 //! ```
 //!
+//! Where foreign code is folded, the part of flat that is of libraries follows cum%, and the
+//! heaviest library call follows the name: `main::encode -> serde_json::to_string`.
+//!
 //! All lines are pprof's, except for `Samples:`, and all columns, except for lat% if rows are sorted
 //! by it and, of memory, for the margin of cum% in percentage points and the number of allocations
 //! with its margin (both of 95 %). The unit is chosen for the rows that are shown, as
@@ -31,7 +34,7 @@ use crate::profile::loss::LossCause;
 use crate::symbols::sanitize::sanitize;
 use crate::tally::measure::{ValueUnit, count, margin, percentage, rough_count, rough_share, value};
 use crate::tally::query::tags::TagFilter;
-use crate::tally::query::{Filters, Pattern, Sort};
+use crate::tally::query::{Filters, OwnCode, Pattern, Sort};
 use crate::tally::top::{InlineState, TopRow, TopTable};
 
 /// The facts in the header lines.
@@ -49,6 +52,8 @@ pub struct TopHeader<'a> {
     pub lost_ns: [u64; LossCause::ALL.len()],
     /// The active filters.
     pub filters: &'a Filters,
+    /// Whether foreign code is folded into own code.
+    pub own: &'a OwnCode,
     /// The order of the rows. By latency, they have the column `lat%`, which pprof has not.
     pub sort: Sort,
 }
@@ -145,7 +150,7 @@ fn write_selected(out: &mut String, header: &TopHeader, table: &TopTable, select
         out.push('\n');
     };
     let (rows, shown) = (selected.rows(), |ns: u64| selected.value(ns));
-    let filters = active_filters(header.filters);
+    let filters = active_filters(header.filters, header.own);
     if !filters.is_empty() {
         line(format_args!("Active filters:"));
         filters.iter().for_each(|filter| line(format_args!("   {filter}")));
@@ -169,6 +174,8 @@ fn write_selected(out: &mut String, header: &TopHeader, table: &TopTable, select
         false if has_latency => "   lat%",
         false => "",
     };
+    let library = if header.own.folds { "    library" } else { "" };
+    let latency = format!("{latency}{library}");
     line(format_args!("{:>10} {:>5}% {:>5}% {:>10} {:>5}%{latency}", "flat", "flat", "sum", "cum", "cum"));
     let mut sum_ns = 0u64;
     for row in rows {
@@ -188,17 +195,29 @@ fn write_selected(out: &mut String, header: &TopHeader, table: &TopTable, select
             }
             false => String::new(),
         };
-        line(format_args!("{flat_value:>10} {flat} {sum} {cum_value:>10} {cum}{latency}  {}{mark}", row.full));
+        let library = if header.own.folds { format!(" {:>10}", shown(row.library_ns)) } else { String::new() };
+        let call = library_call(row);
+        line(format_args!(
+            "{flat_value:>10} {flat} {sum} {cum_value:>10} {cum}{latency}{library}  {}{mark}{call}",
+            row.full
+        ));
     }
 }
 
 /// Columns of a row before the name, on a clock and in this order of rows.
-pub fn columns_before_name(clock: Clock, sort: Sort) -> usize {
-    match (clock.is_memory(), sort) {
-        (true, _) => 62,
-        (false, Sort::Latency) => 51,
-        (false, _) => 44,
-    }
+pub fn columns_before_name(clock: Clock, sort: Sort, own: &OwnCode) -> usize {
+    let library = if own.folds { 11 } else { 0 };
+    library
+        + match (clock.is_memory(), sort) {
+            (true, _) => 62,
+            (false, Sort::Latency) => 51,
+            (false, _) => 44,
+        }
+}
+
+/// The heaviest library call, as it follows the name where foreign code is folded.
+pub fn library_call(row: &TopRow) -> String {
+    if row.library_call.is_empty() { String::new() } else { format!(" -> {}", row.library_call) }
 }
 
 /// pprof's mark behind the name of an inlined function.
@@ -243,10 +262,12 @@ pub fn format_losses(
 
 /// The active filters, one line each. pprof joins several filters of one kind to one regular
 /// expression.
-fn active_filters(filters: &Filters) -> Vec<String> {
+fn active_filters(filters: &Filters, own: &OwnCode) -> Vec<String> {
     let Filters { focus, ignore, hide, show, show_from, tagfocus, tagignore } = filters;
     let patterns = [("focus", focus), ("ignore", ignore), ("hide", hide), ("show", show), ("show_from", show_from)];
     let patterns = patterns.map(|(name, patterns)| (name, patterns.iter().map(Pattern::text).collect::<Vec<_>>()));
+    let own = own.pattern.as_ref().filter(|_| own.folds).map(Pattern::text);
+    let own = [("own", Vec::from_iter(own))];
     let tags = [("tagfocus", tagfocus), ("tagignore", tagignore)];
     let tags = tags.map(|(name, tags)| (name, tags.iter().map(TagFilter::text).collect()));
     let format = |(name, texts): (&str, Vec<&str>)| {
@@ -258,5 +279,5 @@ fn active_filters(filters: &Filters) -> Vec<String> {
         }
         text
     };
-    patterns.into_iter().chain(tags).filter(|(_, texts)| !texts.is_empty()).map(format).collect()
+    patterns.into_iter().chain(own).chain(tags).filter(|(_, texts)| !texts.is_empty()).map(format).collect()
 }

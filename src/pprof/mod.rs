@@ -16,6 +16,7 @@ pub mod merge;
 pub mod node_tags;
 pub mod nodes;
 mod objdump;
+mod own_code;
 pub mod path;
 pub mod profile;
 pub mod prune;

@@ -71,6 +71,13 @@ pub enum Frame {
     Process(ProcessId),
 }
 
+impl Frame {
+    /// Whether it is code, as opposed to a thread, a wait or a gap in the stack.
+    pub fn is_function(self) -> bool {
+        matches!(self, Frame::Code { .. } | Frame::Unmapped { .. } | Frame::Script { .. })
+    }
+}
+
 /// A stack as its parent and one more frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Node {

@@ -41,6 +41,7 @@ fn text_table(input: &SaveInput<'_>) -> String {
         lost_ticks: losses(input, |losses| losses.lost_ticks),
         lost_ns: losses(input, |losses| losses.lost_weight(input.part.query.clock)),
         filters: &input.part.query.filters,
+        own: &input.part.query.own,
         sort: input.part.query.sort,
     };
     let mut out = String::new();

@@ -20,7 +20,7 @@ use crate::symbols::source;
 use crate::symbols::worker::{CodeReply, CodeRequest, SymbolReply, SymbolRequest};
 use crate::tally::filter::thread_filter;
 use crate::tally::flame::FlameQuery;
-use crate::tally::query::{Filters, Query};
+use crate::tally::query::{Filters, OwnCode, Query};
 use crate::tally::tallier::{Extras, Tallier, Tallies};
 use crate::tally::timeline::Timeline;
 use crate::wire::{Arrival, Clock, ConnectionEvent, Message, Sample, SourceId};
@@ -392,7 +392,7 @@ impl Model {
         facts: &Facts,
         make: impl FnOnce(&SaveInput<'_>) -> Result<T, String>,
     ) -> Result<T, String> {
-        self.question.filters = Filters::default();
+        (self.question.filters, self.question.own) = (Filters::default(), OwnCode::default());
         self.convert(SavedPart { may_be_empty: true, ..self.part(false, now) }, facts, make)
     }
 
@@ -428,7 +428,7 @@ impl Model {
     }
 
     fn query(&self, span: Span) -> Query {
-        let Question { filters, sort, group, roots, fold_idle, hides_kernel, .. } = &self.question;
+        let Question { filters, sort, group, roots, fold_idle, hides_kernel, own, .. } = &self.question;
         let (clock, filters) = (self.clock, filters.clone());
         // A thread may be idle now and not in the baseline: differences count all threads.
         let fold_idle = *fold_idle && self.baseline.is_none();
@@ -443,6 +443,7 @@ impl Model {
             roots: *roots,
             fold_idle,
             shows_kernel: !hides_kernel,
+            own: own.clone(),
         }
     }
 }

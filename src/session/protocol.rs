@@ -11,7 +11,7 @@ use crate::symbols::explain::Explanation;
 use crate::tally::call_paths::CallPath;
 use crate::tally::callers::Callers;
 use crate::tally::flame::{Flame, FlameQuery};
-use crate::tally::query::{Filters, Grouping, Sort, TagRoot};
+use crate::tally::query::{Filters, Grouping, OwnCode, Sort, TagRoot};
 use crate::tally::threads::{ThreadTable, ThreadsQuery};
 use crate::tally::timeline::Timeline;
 use crate::tally::top::TopTable;
@@ -36,6 +36,8 @@ pub struct Question {
     pub fold_idle: bool,
     /// Whether the functions of the kernel are left out of stacks.
     pub hides_kernel: bool,
+    /// The choice of own code, and whether foreign code is folded into it.
+    pub own: OwnCode,
     /// Full name of the function whose callers and callees are shown.
     pub centre: Option<String>,
     /// The callers and callees whose own callers and callees are shown.

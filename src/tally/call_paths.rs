@@ -88,6 +88,7 @@ impl Branch<'_> {
             full: label.full.clone(),
             short: label.short.clone(),
             module: label.module.clone(),
+            is_own: label.is_own,
             inlined: group.inlined && label.shows_inline,
             weight_ns: group.weight_ns,
             change: None,

@@ -19,6 +19,8 @@ pub struct CallEdge {
     pub short: Text,
     /// The last component of the module's path.
     pub module: Text,
+    /// Whether it is own code.
+    pub is_own: bool,
     /// Whether every such call is inlined.
     pub inlined: bool,
     /// The weight of the samples in which it calls the center, or is called by it, ns.
@@ -107,20 +109,26 @@ impl CallerIndex {
         }
     }
 
-    /// Builds the answer from the current weights.
-    pub(super) fn build(&self, full: &str, flat_ns: u64, weights: &StackWeights, rows: &RowTable) -> Callers {
-        let mut callers = Callers { full: full.to_owned(), flat_ns, ..Callers::default() };
+    /// Builds the answer from the current weights, and from flat and cum of the center.
+    pub(super) fn build(
+        &self,
+        full: &str,
+        (flat_ns, cum_ns): (u64, u64),
+        weights: &StackWeights,
+        rows: &RowTable,
+    ) -> Callers {
+        let mut callers = Callers { full: full.to_owned(), flat_ns, cum_ns, whole_ns: cum_ns, ..Callers::default() };
+        if let Some(label) = self.center.map(|row| rows.label(row)).filter(|_| cum_ns > 0) {
+            (callers.short, callers.module) = (label.short.clone(), label.module.clone());
+        }
         let mut sums: Vec<_> = self.neighbors.sums(weights).collect();
         sums.sort_unstable_by_key(|&((_, row), weight_ns, _)| (Reverse(weight_ns), rows.rank(row)));
         for ((relation, row), weight_ns, inlined) in sums {
             let label = rows.label(row);
             let (short, module) = (label.short.clone(), label.module.clone());
             let edges = match relation {
-                Relation::Center => {
-                    (callers.short, callers.module) = (short, module);
-                    (callers.cum_ns, callers.whole_ns) = (weight_ns, weight_ns);
-                    continue;
-                }
+                // Its cum includes stacks that are reduced to it.
+                Relation::Center => continue,
                 Relation::Caller => &mut callers.callers,
                 Relation::Callee => &mut callers.callees,
             };
@@ -128,6 +136,7 @@ impl CallerIndex {
                 full: label.full.clone(),
                 short,
                 module,
+                is_own: label.is_own,
                 inlined: inlined && label.shows_inline,
                 weight_ns,
                 change: None,

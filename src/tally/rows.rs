@@ -43,6 +43,8 @@ pub(crate) struct RowLabel {
     pub(crate) owner: Text,
     /// Whether it stands for a thread or process itself.
     pub(crate) is_owner: bool,
+    /// Whether it has (or had) an own function, or stands for no function.
+    pub(crate) is_own: bool,
     /// Whether views mark it as inlined. Rows of files are not marked: their names say it.
     pub(crate) shows_inline: bool,
 }
@@ -152,8 +154,18 @@ impl RowTable {
         let short = if *full == *short { full.clone() } else { Text::from(short) };
         self.by_name.insert(full.clone(), row);
         let (owner, shows_inline) = (Text::from(owner), self.grouping != Grouping::File);
-        self.labels.push(RowLabel { function: id, full, short, module, owner, is_owner, shows_inline });
+        self.labels.push(RowLabel { function: id, full, short, module, owner, is_owner, is_own: false, shows_inline });
         row
+    }
+
+    /// Records that a row has an own function.
+    pub(crate) fn mark_own(&mut self, row: RowId) {
+        self.labels[row.index()].is_own = true;
+    }
+
+    /// Forgets which rows have own functions.
+    pub(crate) fn forget_own(&mut self) {
+        self.labels.iter_mut().for_each(|label| label.is_own = false);
     }
 
     /// Ranks new rows by name. Many new rows are sorted with the others, few are inserted.

@@ -109,8 +109,8 @@ impl Tallier {
         let index = StackIndex { nodes: stacks.nodes(profile), facts, filter: frame_filter, weights: &sums.weights };
         let callers = extras.center.map(|full| {
             self.caller_index.update(full, index, rows);
-            let flat_ns = rows.find(full).map_or(0, |row| sums.rows.flat_ns(row, SPAN));
-            let mut callers = self.caller_index.build(full, flat_ns, &sums.weights, rows);
+            let center_ns = rows.find(full).map_or((0, 0), |row| sums.rows.flat_and_cum_ns(row, SPAN));
+            let mut callers = self.caller_index.build(full, center_ns, &sums.weights, rows);
             if !extras.unfolded.is_empty() {
                 call_paths::unfold(&mut callers, extras.unfolded, &self.call_tree, rows);
             }

@@ -40,6 +40,13 @@ pub struct TopRow {
     /// The weight of samples that contain it, divided by the number of threads that ran at that
     /// moment, ns; see [`TopTable::latency_ns`]. Of memory, the number of the allocations.
     pub latency_ns: u64,
+    /// The part of `flat_ns` that is time of library calls, if foreign code is folded, ns. A row that
+    /// is not own has nothing else.
+    pub library_ns: u64,
+    /// The short name of the heaviest library call, if foreign code is folded; else empty.
+    pub library_call: Text,
+    /// Whether it is own code. What is no function, such as a thread, is too.
+    pub is_own: bool,
     /// The kind of the differences, if the weights are sizes of differences.
     pub changes: Option<Changes>,
 }

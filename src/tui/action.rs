@@ -136,6 +136,8 @@ pub enum Action {
     Idle,
     /// Show functions of the kernel, or hide them.
     Kernel,
+    /// Fold foreign code into own code, or unfold it.
+    OwnCode,
     /// Show or close the detail card of the selected function.
     Card,
     /// Switch to the next longer or shorter window.

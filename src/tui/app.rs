@@ -18,7 +18,7 @@ use super::filters::{self, FilterHistory};
 use crate::keyword::Keyword;
 use crate::session::{Answer, Command, Question, TargetExit};
 use crate::tally::measure::ValueUnit;
-use crate::tally::query::{Filters, Grouping, Pattern, Sort, TagRoot};
+use crate::tally::query::{Filters, Grouping, OwnCode, Pattern, Sort, TagRoot};
 use crate::tui::keys;
 use crate::tui::layout::{self, Pane, View};
 use crate::tui::name_style::NameStyle;
@@ -84,6 +84,7 @@ pub struct App {
     /// Whether idle threads are folded.
     pub(super) fold_idle: bool,
     pub(super) hides_kernel: bool,
+    pub(super) own: OwnCode,
     /// Whether the detail card of the selected function is shown.
     pub(super) card: bool,
     pub(super) frozen: bool,
@@ -145,6 +146,7 @@ impl App {
             relative: false,
             fold_idle: true,
             hides_kernel: options.question.hides_kernel,
+            own: options.question.own.clone(),
             card: false,
             frozen: false,
             timeline: TimelineState::default(),
@@ -325,6 +327,7 @@ impl App {
             Action::Names => self.names = self.names.next(),
             Action::Idle => self.toggle_idle(),
             Action::Kernel => self.toggle_kernel(),
+            Action::OwnCode => self.toggle_own_code(),
             Action::Card => self.card = !self.card,
             Action::Base => self.relative = !self.relative,
             Action::Window(step) => self.step_window(step),
@@ -414,6 +417,7 @@ impl App {
             roots: self.roots,
             fold_idle: self.fold_idle,
             hides_kernel: self.hides_kernel,
+            own: self.own.clone(),
             centre,
             unfolded: if shows(Pane::Callers) { self.callers.unfolded().to_vec() } else { Vec::new() },
             listing,

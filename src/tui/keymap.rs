@@ -242,6 +242,7 @@ pub fn action_name(binding: &Binding) -> Option<&'static str> {
         Action::Base => "base",
         Action::Idle => "idle-threads",
         Action::Kernel => "kernel",
+        Action::OwnCode => "own-code",
         Action::Card => "card",
         Action::Window(1) => "window-longer",
         Action::Window(_) => "window-shorter",

@@ -215,7 +215,7 @@ pub static TABLE: &[Binding] = &[
         ("zoom", 8),
     ),
     bind(P::Flame, &[code(K::Backspace)], "Backspace", A::Out, "zoom out", ("out", 8)),
-    bind(P::Flame, &[char('o')], "o", A::TurnFlame, "root at the top or the bottom", ("flip", 5)),
+    bind(P::Flame, &[char('|')], "|", A::TurnFlame, "root at the top or the bottom", ("flip", 5)),
     bind(P::Flame, &[char('O')], "O", A::BottomUp, "bottom-up: leaves first, then their callers", ("bottom-up", 6)),
     bind(P::Flame, &[char('C')], "C", A::Colour, "color by module or by heat", ("colour", 5)),
     bind(
@@ -304,6 +304,14 @@ pub static TABLE: &[Binding] = &[
     bind(P::Screen, &[char('%')], "%", A::Base, "percentages of the total or of what is shown", NO_HINT),
     bind(P::Screen, &[char('Z')], "Z", A::Idle, "wall-clock time: show idle threads, or fold them", NO_HINT),
     bind(P::Screen, &[char('V')], "V", A::Kernel, "functions of the kernel, shown or hidden", NO_HINT),
+    bind(
+        P::Screen,
+        &[char('o')],
+        "o",
+        A::OwnCode,
+        "own code: the time of libraries and runtimes belongs to its caller, on or off",
+        ("own code", 8),
+    ),
     bind(P::Screen, &[char('D')], "D", A::Card, "details of the selected function, on or off", NO_HINT),
     bind(P::Screen, &[char('w')], "w", A::Window(1), WINDOW, ("window", 6)),
     bind(P::Screen, &[char('W')], "W", A::Window(-1), WINDOW, NO_HINT),

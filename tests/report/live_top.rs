@@ -6,7 +6,7 @@ use std::path::Path;
 
 use sigtop::pprof::live_top::{TopHeader, TopLimits, write_top};
 use sigtop::symbols::scenario::scenario;
-use sigtop::tally::query::{Filters, Pattern, Query, Sort};
+use sigtop::tally::query::{Filters, OwnCode, Pattern, Query, Sort};
 use sigtop::tally::tallier::Tallier;
 use sigtop::tally::top::TopTable;
 use sigtop::wire::{Clock, LossCause};
@@ -63,6 +63,7 @@ fn reports_are_pprofs_to_the_letter() {
             lost_ticks: NOTHING_LOST,
             lost_ns: NOTHING_LOST,
             filters: &query.filters,
+            own: &OwnCode::default(),
             sort: query.sort,
         };
         let mut report = String::new();
@@ -91,6 +92,7 @@ fn losses_are_told_with_their_causes() {
             lost_ticks,
             lost_ns,
             filters: &filters,
+            own: &OwnCode::default(),
             sort: Sort::Flat,
         };
         let mut report = String::new();
@@ -126,6 +128,7 @@ fn several_patterns_of_a_kind_are_one_and_long_ones_are_cut() {
         lost_ticks: NOTHING_LOST,
         lost_ns: NOTHING_LOST,
         filters: &filters,
+        own: &OwnCode::default(),
         sort: Sort::Flat,
     };
     let mut report = String::new();

@@ -8,6 +8,7 @@ mod hostile;
 mod imports;
 mod live_top;
 mod making;
+mod own_code;
 mod readers;
 mod rounds;
 mod screen;

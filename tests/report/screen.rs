@@ -8,7 +8,7 @@ use proptest::prelude::*;
 use sigtop::pprof::format::{self, proto};
 use sigtop::pprof::graph::{EdgeSelection, Graph, GraphOptions, NodeIdentity, NodeTable};
 use sigtop::symbols::scenario::scenario;
-use sigtop::tally::query::{Filters, Pattern, Query};
+use sigtop::tally::query::{Filters, OwnCode, Pattern, Query};
 use sigtop::tally::tallier::Tallier;
 use sigtop::wire::Clock;
 
@@ -43,6 +43,12 @@ fn filters() -> impl Strategy<Value = Filters> {
     })
 }
 
+fn own() -> impl Strategy<Value = OwnCode> {
+    let pattern = prop::option::of(prop::sample::select(vec!["^a$", "d.c", "libz", "main|b"]));
+    (any::<bool>(), pattern)
+        .prop_map(|(folds, pattern)| OwnCode { folds, pattern: pattern.map(|text| Pattern::new(text).unwrap()) })
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(96))]
 
@@ -50,11 +56,12 @@ proptest! {
     fn a_report_of_what_is_saved_has_the_screens_rows(
         stacks in prop::collection::vec((stack(), 1..50u32), 1..8),
         filters in filters(),
+        own in own(),
     ) {
         let lines = stacks.iter().map(|(stack, count)| format!("at 0s..1s prof 10ms {stack} x {count}\n"));
         let text: String = ["process 7 ./app\n".to_owned()].into_iter().chain(lines).collect();
         let played = scenario(&text).unwrap();
-        let query = Query { filters: filters.clone(), ..Query::default() };
+        let query = Query { filters: filters.clone(), own: own.clone(), ..Query::default() };
         let shown = Tallier::default().table(&played.profile, &played.names, &query);
         let shown: BTreeMap<String, (i64, i64)> =
             shown.rows.iter().map(|row| (row.full.to_string(), (row.flat_ns as i64, row.cum_ns as i64))).collect();
@@ -63,6 +70,9 @@ proptest! {
         proto::write(&mut bytes, &of_scenario(&text, Clock::Prof)).unwrap();
         let mut saved = format::read(bytes.as_slice()).unwrap();
         saved.filter(&filters);
+        if own.folds {
+            saved.fold_foreign(&own, saved.locations.len());
+        }
         let grain =
             NodeIdentity { function: true, file: false, line: false, column: false, address: false, object: false };
         let nodes = NodeTable::build(&saved, grain, str::to_owned);

@@ -12,7 +12,7 @@ use sigtop::tally::callers::{CallEdge, Callers};
 use sigtop::tally::query::{Query, Sort};
 use sigtop::tally::tallier::{Extras, Tallier};
 
-use crate::stacks::{Sample, counted, everything, played, query, samples, text};
+use crate::stacks::{Sample, calling, counted, everything, played, query, samples, text};
 
 /// Name, whether every call was inlined, weight.
 type Figures = (String, bool, u64);
@@ -24,6 +24,8 @@ fn oracle(samples: &[Sample], query: &Query, centre: &str) -> (u64, u64, Vec<Fig
     for (steps, weight) in counted(samples, query) {
         flat += if steps.last().unwrap().0 == centre { weight } else { 0 };
         cum += if steps.iter().any(|step| step.0 == centre) { weight } else { 0 };
+    }
+    for (steps, weight) in calling(samples, query) {
         let mut seen = BTreeSet::new();
         for pair in steps.windows(2) {
             let (caller, (callee, inlined)) = (&pair[0].0, &pair[1]);

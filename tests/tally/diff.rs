@@ -110,7 +110,9 @@ fn boxes_told(flame: &Flame) -> Wide {
 fn places(samples: &[Sample], query: &Query, centre: &str) -> Sums {
     let mut sums = Sums::new();
     for sample in samples.iter().filter(|sample| sample.is_in(query.span) && sample.weight_ms > 0) {
-        let Some(stack) = sample.filtered(query) else { continue };
+        // The leaf of a stack that was reduced to it has no lines.
+        let Some((mut stack, is_reduced)) = sample.reduced(query) else { continue };
+        stack.truncate(stack.len() - usize::from(is_reduced));
         let lines = stack.iter().flat_map(|location| &location.lines);
         let names = sample.steps(&stack, query.group);
         let on: Vec<(bool, String)> =
@@ -119,7 +121,7 @@ fn places(samples: &[Sample], query: &Query, centre: &str) -> Sums {
         for place in on.iter().filter(|(is_centre, _)| *is_centre).map(|(_, place)| place).collect::<BTreeSet<_>>() {
             sums.entry(place.clone()).or_default().1 += weight;
         }
-        if let Some((true, place)) = on.last() {
+        if let Some((true, place)) = on.last().filter(|_| !is_reduced) {
             sums.entry(place.clone()).or_default().0 += weight;
         }
     }
@@ -200,8 +202,8 @@ fn arrive(model: &mut Model, script: &Script, from_ms: u64, until_ms: u64) {
 }
 
 fn question(query: &Query, ms: u64) -> Question {
-    let Query { filters, sort, group, roots, .. } = query.clone();
-    Question { window_ns: Some(ms * 1_000_000), filters, sort, group, roots, ..Question::default() }
+    let Query { filters, sort, group, roots, own, .. } = query.clone();
+    Question { window_ns: Some(ms * 1_000_000), filters, sort, group, roots, own, ..Question::default() }
 }
 
 proptest! {

@@ -51,11 +51,13 @@ fn certain(mut answer: Tallies, question: &Query) -> Tallies {
     }
     let tables = [Some(&mut answer.table), answer.total.as_mut()];
     for row in tables.into_iter().flatten().flat_map(|table| &mut Arc::make_mut(table).rows) {
-        (row.function, row.module) = (FunctionId(0), Text::default());
+        (row.function, row.module, row.is_own) = (FunctionId(0), Text::default(), true);
     }
     if let Some(callers) = &mut answer.callers {
         callers.module = Text::default();
-        callers.callers.iter_mut().chain(&mut callers.callees).for_each(|edge| edge.module = Text::default());
+        callers.callers.iter_mut().chain(&mut callers.callees).for_each(|edge| {
+            (edge.module, edge.is_own) = (Text::default(), true);
+        });
     }
     answer.lines.iter_mut().for_each(|lines| lines.module = Text::default());
     answer

@@ -28,7 +28,9 @@ struct Figures {
 fn oracle(samples: &[Sample], query: &Query, centre: &str) -> Figures {
     let mut figures = Figures::default();
     for sample in samples.iter().filter(|sample| sample.is_in(query.span) && sample.weight_ms > 0) {
-        let Some(stack) = sample.filtered(query) else { continue };
+        // The leaf of a stack that was reduced to it has no lines.
+        let Some((mut stack, is_reduced)) = sample.reduced(query) else { continue };
+        stack.truncate(stack.len() - usize::from(is_reduced));
         let weight = sample.weight_ns();
         let names = sample.steps(&stack, query.group);
         // The name, line and address of every function on the stack, root first.
@@ -42,7 +44,7 @@ fn oracle(samples: &[Sample], query: &Query, centre: &str) -> Figures {
             })
             .collect();
         let in_leaf = &names[names.len() - stack.last().map_or(0, |location| location.lines.len())..];
-        let ends = places.last().filter(|(name, ..)| *name == centre);
+        let ends = places.last().filter(|(name, ..)| *name == centre && !is_reduced);
         let on: Vec<_> = places.iter().filter(|(name, ..)| *name == centre).collect();
         if on.is_empty() {
             continue;
@@ -63,7 +65,9 @@ fn oracle(samples: &[Sample], query: &Query, centre: &str) -> Figures {
             figures.all.0 += weight;
             figures.lines.entry(line.clone()).or_default().0 += weight;
         }
-        if let Some((.., Some(address))) = places.last().filter(|_| in_leaf.iter().any(|(name, _)| name == centre)) {
+        if let Some((.., Some(address))) =
+            places.last().filter(|_| !is_reduced && in_leaf.iter().any(|(name, _)| name == centre))
+        {
             figures.addresses.entry(address.clone()).or_default().0 += weight;
         }
     }

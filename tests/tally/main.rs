@@ -10,6 +10,7 @@ mod incremental;
 mod kernel;
 mod lines;
 mod memory;
+mod own_code;
 #[path = "../../src/property.rs"]
 mod property;
 mod significance;

@@ -6,7 +6,7 @@ use regex::Regex;
 use sigtop::profile::totals::{BUCKET_NS, Span};
 use sigtop::symbols::scenario::{Scenario, scenario};
 use sigtop::tally::query::tags::TagFilter;
-use sigtop::tally::query::{Filters, Grouping, Pattern, Query, Sort, TagRoot};
+use sigtop::tally::query::{Filters, Grouping, OwnCode, Pattern, Query, Sort, TagRoot};
 
 /// Function name, file, line number.
 pub(crate) type Line = (String, String, u32);
@@ -105,6 +105,11 @@ impl Sample {
     /// Returns the filtered stack with its owners at the root, or `None` if the filters drop the
     /// sample.
     pub(crate) fn filtered(&self, query: &Query) -> Option<Vec<Location>> {
+        self.reduced(query).map(|(stack, _)| stack)
+    }
+
+    /// Returns the same, and whether it was reduced to its leaf because no line is own.
+    pub(crate) fn reduced(&self, query: &Query) -> Option<(Vec<Location>, bool)> {
         let (pid, tid, process, thread) = THREADS[self.thread];
         let label = |key: &str, name: &str, number: u32| Location {
             module: "",
@@ -121,7 +126,8 @@ impl Sample {
             stack.push(label("thread", thread, tid));
         }
         stack.extend(self.stack.iter().cloned());
-        if self.passes(&query.filters) { filtered(&stack, &query.filters) } else { None }
+        let stack = if self.passes(&query.filters) { filtered(&stack, &query.filters) } else { None }?;
+        Some(if query.own.folds { folded(stack, query) } else { (stack, false) })
     }
 
     /// Returns the rows of a stack. The names of files say whether they are inlined.
@@ -149,6 +155,38 @@ impl Sample {
         let Filters { tagfocus, tagignore, .. } = filters;
         !tagged(tagignore, self.thread) && (tagfocus.is_empty() || tagged(tagfocus, self.thread))
     }
+}
+
+/// Returns whether a line is own code.
+fn is_own(location: &Location, line: &Line, query: &Query) -> bool {
+    match &query.own.pattern {
+        Some(pattern) => {
+            location.module_matches(std::slice::from_ref(pattern))
+                || any_of(std::slice::from_ref(pattern), &line.0)
+                || any_of(std::slice::from_ref(pattern), &line.1)
+        }
+        None => location.module == "/bin/app" || line.0 == "[JIT]",
+    }
+}
+
+/// Folds foreign lines into own ones. A stack without an own line keeps its innermost. What has no
+/// address, such as a thread, stays. Returns whether the stack was reduced to its leaf.
+fn folded(mut stack: Vec<Location>, query: &Query) -> (Vec<Location>, bool) {
+    let is_code = |location: &Location| location.address.is_some();
+    let leaf = stack.iter().rfind(|location| is_code(location)).cloned();
+    let has_own = stack
+        .iter()
+        .any(|location| is_code(location) && location.lines.iter().any(|line| is_own(location, line, query)));
+    for location in stack.iter_mut().filter(|location| is_code(location)) {
+        let whole = location.clone();
+        location.lines.retain(|line| is_own(&whole, line, query));
+    }
+    stack.retain(|location| !location.lines.is_empty());
+    let reduced =
+        leaf.filter(|_| !has_own).map(|leaf| Location { lines: leaf.lines[leaf.lines.len() - 1..].to_vec(), ..leaf });
+    let is_reduced = reduced.is_some();
+    stack.extend(reduced);
+    (stack, is_reduced)
 }
 
 /// Returns the filtered stack, or `None` if the filters drop the sample.
@@ -199,6 +237,18 @@ impl Sample {
     pub(crate) fn weight_ns(&self) -> u64 {
         self.weight_ms * 1_000_000
     }
+}
+
+/// Returns the same without the leaves of stacks that were reduced to them: they are called by
+/// nobody.
+pub(crate) fn calling(samples: &[Sample], query: &Query) -> Vec<(Vec<Step>, u64)> {
+    let counts = samples.iter().filter(|sample| sample.is_in(query.span) && sample.weight_ms > 0);
+    let steps = counts.filter_map(|sample| {
+        let (mut stack, is_reduced) = sample.reduced(query)?;
+        stack.truncate(stack.len() - usize::from(is_reduced));
+        Some((sample.steps(&stack, query.group), sample.weight_ns()))
+    });
+    steps.collect()
 }
 
 /// A function on a stack, and whether it is inlined into the one before.
@@ -354,12 +404,16 @@ pub(crate) fn query() -> impl Strategy<Value = Query> {
         2 => Just(TagRoot::Plain),
         1 => prop::sample::select(vec![TagRoot::Threads, TagRoot::Processes, TagRoot::Both, TagRoot::Waits]),
     ];
-    (span, filters(), sort, group, roots).prop_map(|(span, filters, sort, group, roots)| Query {
+    let pattern = prop::sample::select(vec!["^a$", "c::", "x\\.c", "liba", "app"]);
+    let pattern = prop::option::of(pattern.prop_map(|text| Pattern::new(text).unwrap()));
+    let own = (any::<bool>(), pattern).prop_map(|(folds, pattern)| OwnCode { folds, pattern });
+    (span, filters(), sort, group, roots, own).prop_map(|(span, filters, sort, group, roots, own)| Query {
         span,
         filters,
         sort,
         group,
         roots,
+        own,
         ..Query::default()
     })
 }

@@ -39,8 +39,10 @@ fn oracle(samples: &[Sample], query: &Query) -> (Vec<Figures>, [u64; 4]) {
         for name in lines.iter().map(|line| &line.0).collect::<BTreeSet<_>>() {
             *cum.entry(name.clone()).or_default() += weight;
         }
+        // The leaf of a stack that was reduced to it is called by nobody.
+        let is_reduced = sample.reduced(query).is_some_and(|(_, is_reduced)| is_reduced);
         let mut seen = BTreeSet::new();
-        for pair in lines.windows(2) {
+        for pair in lines[..lines.len() - usize::from(is_reduced)].windows(2) {
             let (caller, callee) = (&pair[0].0, &pair[1].0);
             if caller != callee && seen.insert((caller, callee)) {
                 *inlined_calls.entry((caller.clone(), callee.clone())).or_insert(true) &= pair[1].1;

@@ -12,6 +12,7 @@ use sigtop::symbols::FunctionId;
 use sigtop::tally::callers::{CallEdge, Callers};
 use sigtop::tally::change::{Change, Changes, Difference};
 use sigtop::tally::flame::{Flame, FlameBox};
+use sigtop::tally::text::Text;
 use sigtop::tally::threads::{
     DeepestRow, FoldedRows, Load, LoadChange, ProcessRow, StackRow, ThreadRow, ThreadTable, WaitRow,
 };
@@ -65,12 +66,15 @@ fn row() -> impl Strategy<Value = TopRow> {
             function: FunctionId(0),
             owner: full.as_str().into(),
             full: full.into(),
-            short: short.into(),
+            short: short.as_str().into(),
             module: module.into(),
             inline: [InlineState::No, InlineState::Partial, InlineState::Yes][inline],
             flat_ns,
             cum_ns,
             latency_ns: cum_ns / 2,
+            library_ns: cum_ns,
+            library_call: if cum_ns % 3 == 0 { Text::default() } else { short.as_str().into() },
+            is_own: cum_ns % 2 == 0,
             // Half of the rows have differences.
             changes: (flat_ns % 2 == 0).then(|| Changes {
                 before_ns: (0, 0),
@@ -107,6 +111,7 @@ fn edge() -> impl Strategy<Value = CallEdge> {
         full: full.into(),
         short: short.into(),
         module: module.into(),
+        is_own: !inlined,
         inlined,
         weight_ns,
         change: (weight_ns % 2 == 0).then(|| change(weight_ns / 2)),

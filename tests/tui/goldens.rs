@@ -16,7 +16,7 @@ use crate::session::Session;
 use crate::stage::Region::{self, Body, Header, Status};
 use crate::stage::{SCREEN, Stage, options};
 
-const SIZES: [(u16, u16); 5] = [(140, 45), (100, 30), (80, 24), (60, 12), (40, 8)];
+pub(crate) const SIZES: [(u16, u16); 5] = [(140, 45), (100, 30), (80, 24), (60, 12), (40, 8)];
 
 const OUTPUT: &[u8] = b"\x1b[2mlistening on 127.0.0.1:8080\x1b[0m\r\n\
     GET /index.html \x1b[32m200\x1b[0m 1.2ms\r\n\
@@ -32,12 +32,12 @@ pub(crate) fn compare(name: &str, text: &str) {
 }
 
 /// Compares a whole screen.
-fn screen_golden(name: &str, text: &str) {
+pub(crate) fn screen_golden(name: &str, text: &str) {
     compare(&format!("screen-{name}"), text);
 }
 
 /// Compares regions of the screens that `make` returns for these sizes, in one golden.
-fn golden(name: &str, regions: &[Region], sizes: &[(u16, u16)], make: impl Fn((u16, u16)) -> Stage) {
+pub(crate) fn golden(name: &str, regions: &[Region], sizes: &[(u16, u16)], make: impl Fn((u16, u16)) -> Stage) {
     let texts = sizes.iter().map(|&size| make(size).regions(regions));
     compare(&format!("pane-{name}"), &texts.collect::<Vec<_>>().concat());
 }
@@ -61,7 +61,7 @@ fn pressed(size: (u16, u16), keys: &str) -> Stage {
     stage
 }
 
-const ALL: &[Region] = &[Header, Body, Status];
+pub(crate) const ALL: &[Region] = &[Header, Body, Status];
 const PANE: &[Region] = &[Body, Status];
 
 #[test]
@@ -156,7 +156,7 @@ fn flame() {
 
 #[test]
 fn ways_to_look_at_the_flame() {
-    golden("flame-root-below", PANE, &[(100, 30)], |size| pressed(size, "3oC"));
+    golden("flame-root-below", PANE, &[(100, 30)], |size| pressed(size, "3|C"));
     golden("flame-bottom-up", PANE, &[(100, 30)], |size| pressed(size, "3O"));
     golden("flame-zoomed", PANE, &[(80, 24)], |size| pressed(size, "j3kk\r/value\r"));
     for (name, theme) in [

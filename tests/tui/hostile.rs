@@ -210,6 +210,9 @@ fn hostile_names_stay_in_their_row() {
         flat_ns: 10,
         cum_ns: 20,
         latency_ns: 1,
+        library_ns: 5,
+        library_call: (*name).into(),
+        is_own: true,
         changes: None,
     });
     let window = TopTable {

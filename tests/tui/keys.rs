@@ -24,7 +24,7 @@ pub(crate) fn selected(stage: &Stage) -> String {
     name.and_then(|name| name.split("  ").next()).unwrap_or("").to_owned()
 }
 
-fn rows(stage: &Stage) -> Vec<String> {
+pub(crate) fn rows(stage: &Stage) -> Vec<String> {
     let text = stage.text();
     text.lines().skip(4).take_while(|line| line.contains('%')).map(str::to_owned).collect()
 }
@@ -62,7 +62,7 @@ fn nothing_scrolls_by_itself() {
 }
 
 /// Shows a later answer to the same question.
-fn answer_anew(stage: &mut Stage, scenario: &str) {
+pub(crate) fn answer_anew(stage: &mut Stage, scenario: &str) {
     let question = stage.session.answer().unwrap().question.clone();
     stage.session = Session::new(scenario);
     stage.session.obey(Command::Ask(question.into()));

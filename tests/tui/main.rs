@@ -14,6 +14,7 @@ mod keys;
 mod listings;
 mod names;
 mod order;
+mod own_code;
 mod panes;
 mod picker;
 #[path = "../../src/property.rs"]

@@ -4,12 +4,12 @@ use std::path::PathBuf;
 
 use clap::Args;
 
-use super::parsers::{keyword_parser, parse_pattern, parse_process, parse_tag, parse_thread, parse_window};
+use super::parsers::{keyword_parser, parse_own, parse_pattern, parse_process, parse_tag, parse_thread, parse_window};
 use crate::app::jit_maps::JitMaps;
 use crate::profile::interpreter_view::InterpreterView;
 use crate::profile::kernel_frames::KernelFrames;
 use crate::tally::query::tags::TagFilter;
-use crate::tally::query::{Pattern, Sort};
+use crate::tally::query::{OwnCode, Pattern, Sort};
 use crate::tui::command::options::{self, Window};
 use crate::tui::theme::ThemeName;
 use crate::tui::{Keymap, NameStyle};
@@ -94,6 +94,25 @@ pub struct DisplayArgs {
     /// Sort rows by cum; same as --sort cum
     #[arg(long, help_heading = "Display")]
     pub cum: bool,
+
+    /// Show own code alone: the time of libraries and runtimes belongs to the own function that
+    /// called them. Own code is what REGEX matches (functions, files, modules) or, without it, what
+    /// has its source outside of /usr, of packages and of the language's library; without debug
+    /// information, the executable less known runtimes. On the screen, o does the same
+    #[arg(
+        long,
+        value_name = "REGEX",
+        num_args = 0..=1,
+        require_equals = true,
+        default_missing_value = "",
+        value_parser = parse_own,
+        help_heading = "Display"
+    )]
+    pub own: Option<OwnCode>,
+
+    /// The pattern of own code, unless `--own` has one; only the config file sets it.
+    #[arg(skip)]
+    pub own_pattern: Option<Pattern>,
 
     /// Style of function names [default: short; full in tables]
     #[arg(long, value_parser = keyword_parser::<NameStyle>(), value_name = "STYLE", help_heading = "Display")]

@@ -3,8 +3,8 @@
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 
 use crate::keyword::{self, Keyword};
-use crate::tally::query::Pattern;
 use crate::tally::query::tags::TagFilter;
+use crate::tally::query::{OwnCode, Pattern};
 use crate::tui::command::options::{self, Window};
 
 /// A reference to a running process.
@@ -36,11 +36,13 @@ pub(super) fn parse_selector(text: &str) -> Result<ProcessSelector, String> {
 }
 
 pub(super) fn parse_pattern(text: &str) -> Result<Pattern, String> {
-    // Only the last line of the message is a sentence; the lines before it point at the place.
-    Pattern::new(text).map_err(|error| {
-        let message = error.to_string();
-        message.lines().last().unwrap_or_default().trim_start_matches("error: ").to_owned()
-    })
+    Pattern::parse(text)
+}
+
+/// Parses the value of `--own`: what is own code, or nothing.
+pub(super) fn parse_own(text: &str) -> Result<OwnCode, String> {
+    let pattern = if text.is_empty() { None } else { Some(parse_pattern(text)?) };
+    Ok(OwnCode { folds: true, pattern })
 }
 
 pub(super) fn parse_tag(text: &str) -> Result<TagFilter, String> {

@@ -5,12 +5,12 @@ use std::path::{Path, PathBuf};
 use clap::{Args, ValueEnum};
 
 use super::groups::{ConfigArgs, SymbolArgs};
-use super::parsers::{keyword_parser, parse_pattern};
+use super::parsers::{keyword_parser, parse_own, parse_pattern};
 use crate::pprof::format::SaveFormat;
 use crate::pprof::report::{Granularity, ReportKind, ReportOptions};
 use crate::pprof::tag_filter::TagFilter;
 use crate::profile::kernel_frames::KernelFrames;
-use crate::tally::query::{Filters, Pattern};
+use crate::tally::query::{Filters, OwnCode, Pattern};
 
 /// The arguments of `sigtop report`.
 #[derive(Args, Clone, Debug)]
@@ -137,6 +137,21 @@ pub struct Report {
     /// Whether stacks of recordings have functions of the kernel [default: off]
     #[arg(long, value_parser = keyword_parser::<KernelFrames>(), value_name = "WHEN", help_heading = "Display")]
     pub kernel: Option<KernelFrames>,
+
+    /// Show own code alone: the values of libraries and runtimes belong to the own function that
+    /// called them. Own code is what REGEX matches (functions, files, mappings) or, without it,
+    /// what has its source outside of /usr, of packages and of the language's library; without
+    /// debug information, the main binary less known runtimes
+    #[arg(
+        long,
+        value_name = "REGEX",
+        num_args = 0..=1,
+        require_equals = true,
+        default_missing_value = "",
+        value_parser = parse_own,
+        help_heading = "Filters"
+    )]
+    pub own: Option<OwnCode>,
 
     /// Source of missing names: the mapped files on this machine, or in the directories of
     /// $PPROF_BINARY_PATH, or none
@@ -374,6 +389,7 @@ impl Report {
                 show_from: self.show_from.clone(),
                 ..Filters::default()
             },
+            own: self.own.clone().unwrap_or_default(),
             prune_from: self.prune_from.clone(),
             tagfocus: self.tagfocus.clone(),
             tagignore: self.tagignore.clone(),

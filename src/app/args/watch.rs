@@ -13,7 +13,7 @@ use crate::pprof::format::SaveFormat;
 use crate::profile::DEFAULT_MEMORY_BYTES;
 use crate::profile::interpreter_view::InterpreterView;
 use crate::symbols::worker::DEFAULT_MEMORY_BYTES as DEFAULT_SYMBOL_MEMORY_BYTES;
-use crate::tally::query::Sort;
+use crate::tally::query::{OwnCode, Sort};
 use crate::tui::OnQuit;
 use crate::tui::command::options::duration;
 use crate::wire::{Clock, Engine};
@@ -125,6 +125,7 @@ impl WatchArgs {
         let display = DisplayArgs {
             window: display.window.or(defaults.window),
             sort: display.sort.or(defaults.sort.filter(|_| !display.cum)),
+            own_pattern: defaults.own,
             names: display.names.or(defaults.names),
             source_path: [display.source_path, defaults.source_path].concat(),
             ..display
@@ -141,7 +142,8 @@ impl WatchArgs {
             symbol_memory: self.limits.symbol_memory.or(defaults.symbol_memory),
         };
         let python = self.stacks.python.or(defaults.python);
-        let stacks = StackArgs { python, kernel: self.stacks.kernel.or(defaults.kernel) };
+        let kernel = self.stacks.kernel.or(defaults.kernel);
+        let stacks = StackArgs { python, kernel };
         let symbols = self.debug_information;
         let asks = symbols.debuginfod || (!symbols.no_debuginfod && defaults.debuginfod == Some(true));
         let debug_information = SymbolArgs { debuginfod: asks, ..symbols };
@@ -152,6 +154,12 @@ impl WatchArgs {
     /// The frames that are shown of threads that run an interpreter.
     pub fn interpreter_view(&self) -> InterpreterView {
         self.stacks.python.unwrap_or_default()
+    }
+
+    /// The choice of own code, and whether foreign code is folded into it.
+    pub fn own_code(&self) -> OwnCode {
+        let OwnCode { folds, pattern } = self.display.own.clone().unwrap_or_default();
+        OwnCode { folds, pattern: pattern.or_else(|| self.display.own_pattern.clone()) }
     }
 
     /// The sampling clock.
@@ -215,6 +223,7 @@ mod tests {
     use super::*;
     use crate::app::args::Cli;
     use crate::app::config::Defaults;
+    use crate::tally::query::Pattern;
     use crate::tui::command::options::Window;
     use clap::Parser;
 
@@ -243,6 +252,25 @@ mod tests {
         let watch =
             Cli::try_parse_from(["sigtop", "--freq", "50", "--clock", "real", "--sort", "self"]).expect("valid").watch;
         assert_eq!((watch.period_ns(), watch.clock(), watch.sort()), (20_000_000, Clock::Real, Sort::Flat));
+    }
+
+    #[test]
+    fn own_code_is_an_option_with_or_without_a_pattern() {
+        let own = |arguments: &[&str], file: Option<&str>| {
+            let own = file.map(|text| Pattern::new(text).expect("valid"));
+            let config = Config { defaults: Defaults { own, ..Defaults::default() }, ..Config::default() };
+            let cli = Cli::try_parse_from(["sigtop"].iter().chain(arguments)).expect("valid");
+            let OwnCode { folds, pattern } = cli.watch.merge(config).own_code();
+            (folds, pattern.map(|pattern| pattern.text().to_owned()))
+        };
+        let pattern = |text: &str| Some(text.to_owned());
+        assert_eq!(own(&[], None), (false, None));
+        assert_eq!(own(&["--own", "--", "./app"], None), (true, None));
+        assert_eq!(own(&["--own=^app::"], None), (true, pattern("^app::")));
+        assert_eq!(own(&[], Some("^lib")), (false, pattern("^lib")), "the file says what is own, and folds nothing");
+        assert_eq!(own(&["--own"], Some("^lib")), (true, pattern("^lib")));
+        assert_eq!(own(&["--own=^app::"], Some("^lib")), (true, pattern("^app::")));
+        assert!(Cli::try_parse_from(["sigtop", "--own=("]).is_err());
     }
 
     #[test]

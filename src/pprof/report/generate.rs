@@ -44,6 +44,7 @@ pub fn generate(
     }
     // As in pprof, units are those before filtering: a filter may remove the labels that have them.
     let label_units = profile.numeric_label_units();
+    let code_locations = profile.locations.len();
     let (any_root, any_leaf) = profile.add_tag_frames(&options.tagroot, &options.tagleaf, &options.unit);
     let unfiltered_total = sum_values(&profile, value, options.mean);
     let mut unmatched = Vec::new();
@@ -53,6 +54,10 @@ pub fn generate(
     let (focus, ignore) = (options.tagfocus.as_ref(), options.tagignore.as_ref());
     unmatched.extend(profile.filter_samples_by_tag(focus, ignore, &label_units));
     unmatched.extend(profile.filter_labels(options.tagshow.as_ref(), options.taghide.as_ref()));
+    if options.own.folds {
+        let any_own = profile.fold_foreign(&options.own, code_locations);
+        unmatched.extend((options.own.pattern.is_some() && !any_own).then_some("Own"));
+    }
     if let Some(pattern) = &options.prune_from {
         profile.prune_from(pattern);
     }

@@ -106,6 +106,7 @@ fn active_filters(options: &ReportOptions) -> Vec<String> {
         ("hide", joined(&filters.hide)),
         ("show", joined(&filters.show)),
         ("show_from", joined(&filters.show_from)),
+        ("own", options.own.pattern.as_ref().filter(|_| options.own.folds).map_or("", Pattern::text).to_owned()),
         ("tagfocus", tag(&options.tagfocus)),
         ("tagignore", tag(&options.tagignore)),
         ("tagshow", joined(options.tagshow.as_slice())),

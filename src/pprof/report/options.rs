@@ -9,7 +9,7 @@ use jiff::tz::TimeZone;
 use crate::keyword::{Keyword, Word};
 use crate::pprof::format::SaveFormat;
 use crate::pprof::tag_filter::TagFilter;
-use crate::tally::query::{Filters, Pattern};
+use crate::tally::query::{Filters, OwnCode, Pattern};
 
 /// The kind of a report.
 #[derive(Clone, Debug, PartialEq)]
@@ -108,6 +108,8 @@ pub struct ReportOptions {
     pub kind: ReportKind,
     /// The filters by function, file and mapping.
     pub filters: Filters,
+    /// The choice of own code, and whether foreign code is folded into it.
+    pub own: OwnCode,
     /// Removes the callees of matching functions.
     pub prune_from: Option<Pattern>,
     /// Keeps samples by label.
@@ -168,6 +170,7 @@ impl Default for ReportOptions {
         ReportOptions {
             kind: ReportKind::Top,
             filters: Filters::default(),
+            own: OwnCode::default(),
             prune_from: None,
             tagfocus: None,
             tagignore: None,

@@ -239,6 +239,9 @@ mod tests {
             flat_ns: count * PERIOD_NS,
             cum_ns: count * PERIOD_NS,
             latency_ns: 0,
+            library_ns: 0,
+            library_call: Text::default(),
+            is_own: true,
             changes: None,
         };
         let samples = counts.iter().sum();

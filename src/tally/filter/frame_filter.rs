@@ -4,8 +4,10 @@
 //!
 //! A frame is pprof's *location*: its lines are the functions inlined at one address, and the
 //! module is that of all of them. focus and ignore see every line, including those that hide
-//! removes. hide, then show, then show_from remove lines.
+//! removes. hide, then show, then show_from remove lines. Own code is folded behind them: own lines
+//! remain, and of the foreign ones it is known which were folded.
 
+use super::own_functions::OwnFunctions;
 use crate::profile::Profile;
 use crate::profile::module::ModuleId;
 use crate::profile::stack::{Frame, FrameId};
@@ -20,8 +22,10 @@ pub(crate) const FOCUSED: u8 = 1;
 pub(crate) const IGNORED: u8 = 2;
 /// The frame matches show_from, or there is no show_from.
 pub(crate) const STARTED: u8 = 4;
-/// Some of the frame remains.
+/// Some of the frame remains, if only folded.
 pub(crate) const PRESENT: u8 = 8;
+/// A row of own code remains of the frame, and foreign frames are folded.
+pub(crate) const OWN: u8 = 32;
 
 /// The name or the file of a function matches.
 const NAME: u8 = 1;
@@ -77,9 +81,23 @@ impl PatternCache {
     }
 }
 
+/// The foreign rows of a frame that are folded; [`RowId::NONE`] if there are none.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct LibraryRows {
+    /// The outermost of those that the innermost own row calls, or of all if no own row remains.
+    pub(crate) outer: RowId,
+    /// The innermost, if no own row remains.
+    pub(crate) inner: RowId,
+}
+
+impl LibraryRows {
+    const NONE: LibraryRows = LibraryRows { outer: RowId::NONE, inner: RowId::NONE };
+}
+
 /// The filtered form of one frame.
 struct FilteredFrame {
     bits: u8,
+    folded: LibraryRows,
     /// The end of its lines in `all_lines`, and of its rows in `rows`. They begin where those of
     /// the previous frame end.
     lines_end: u32,
@@ -113,6 +131,9 @@ pub(crate) struct FrameFilter {
     shows_waits: bool,
     /// Whether the functions of the kernel are frames.
     shows_kernel: bool,
+    own: OwnFunctions,
+    /// Whether foreign frames are folded into own ones.
+    folds: bool,
     frames: Vec<FilteredFrame>,
     /// The lines of every frame, innermost first, as the names had them.
     all_lines: Vec<FrameLine>,
@@ -146,12 +167,15 @@ impl FrameFilter {
         let mut query_changed = rows.set_grouping(query.group);
         query_changed |= std::mem::replace(&mut self.shows_waits, query.shows_waits()) != query.shows_waits();
         query_changed |= std::mem::replace(&mut self.shows_kernel, query.shows_kernel) != query.shows_kernel;
+        query_changed |= std::mem::replace(&mut self.folds, query.own.folds) != query.own.folds;
+        query_changed |= self.own.update(&query.own, profile, names);
         for (cache, patterns) in kinds {
             query_changed |= cache.update(patterns, names);
         }
         let mut invalid = Invalidation::None;
         if query_changed {
             (invalid, self.seen) = (Invalidation::All, Vec::new());
+            rows.forget_own();
             self.truncate(0);
         } else if self.names_version != Some(names.version())
             && let Some(first) = self.find_first_renamed(names)
@@ -192,20 +216,32 @@ impl FrameFilter {
         let (frame, owner) = (profile.frame(source.frame), owner_name(names, source));
         let owner_function: Option<&Function> = owner.map(|owner| names.function(owner));
         self.all_lines.extend_from_slice(names.lines(source.frame));
-        let (bits, remaining) = match frame {
+        let (mut bits, remaining) = match frame {
             Frame::Wait(_) if !self.shows_waits => (self.absent_bits(), Vec::new()),
             Frame::Code { module, address } if !self.shows_kernel && is_called(profile, module, address) => {
                 (self.absent_bits(), Vec::new())
             }
             _ => self.apply(&self.all_lines[start..]),
         };
-        let start = self.rows.len();
-        self.row_lines.extend(remaining.iter().rev());
-        let outermost_first = remaining.iter().rev().enumerate();
-        self.rows.extend(outermost_first.map(|(depth, &line)| {
-            rows.intern(names, (frame, owner_function), FrameLine { inlined: depth > 0, ..line })
-        }));
+        let mut depth = 0;
+        let lines = remaining.iter().rev().map(|&line| {
+            // What is no function, such as a thread, is never folded.
+            let is_own = !frame.is_function() || self.own.is_own(line.function);
+            let is_kept = is_own || !self.folds;
+            let row = rows.intern(names, (frame, owner_function), FrameLine { inlined: is_kept && depth > 0, ..line });
+            depth += usize::from(is_kept);
+            (row, line, is_own)
+        });
+        let lines: Vec<(RowId, FrameLine, bool)> = lines.collect();
         self.seen.resize(rows.len(), (false, false));
+        lines.iter().filter(|(.., is_own)| *is_own).for_each(|&(row, ..)| rows.mark_own(row));
+        let folded = if self.folds { fold(&lines) } else { LibraryRows::NONE };
+        let start = self.rows.len();
+        for &(row, line, is_own) in lines.iter().filter(|(.., is_own)| *is_own || !self.folds) {
+            self.rows.push(row);
+            self.row_lines.push(line);
+            bits |= if is_own && self.folds && frame.is_function() { OWN } else { 0 };
+        }
         let mut newly_inlined = false;
         for (depth, row) in self.rows[start..].iter().enumerate() {
             let (seen, inlined) = &mut self.seen[row.index()];
@@ -213,7 +249,7 @@ impl FrameFilter {
             (*seen, *inlined) = (true, *inlined || depth > 0);
         }
         let (lines_end, rows_end) = (self.all_lines.len() as u32, self.rows.len() as u32);
-        self.frames.push(FilteredFrame { bits, lines_end, rows_end, source, owner });
+        self.frames.push(FilteredFrame { bits, folded, lines_end, rows_end, source, owner });
         newly_inlined
     }
 
@@ -265,6 +301,11 @@ impl FrameFilter {
         (self.frames[frame.0 as usize].bits, &self.rows[self.row_range(frame)])
     }
 
+    /// The foreign rows of a frame that are folded.
+    pub(crate) fn folded(&self, frame: FrameId) -> LibraryRows {
+        self.frames[frame.0 as usize].folded
+    }
+
     /// The lines of the rows that remain of a frame, outermost first.
     pub(crate) fn row_lines(&self, frame: FrameId) -> &[FrameLine] {
         &self.row_lines[self.row_range(frame)]
@@ -294,6 +335,15 @@ impl FrameFilter {
             (bits, true) => bits | STARTED,
             (bits, false) => bits,
         }
+    }
+}
+
+/// The folded rows of a frame with these lines, outermost first, each with whether it is own.
+fn fold(lines: &[(RowId, FrameLine, bool)]) -> LibraryRows {
+    let row = |line: Option<&(RowId, FrameLine, bool)>| line.map_or(RowId::NONE, |(row, ..)| *row);
+    match lines.iter().rposition(|(.., is_own)| *is_own) {
+        Some(innermost) => LibraryRows { outer: row(lines.get(innermost + 1)), inner: RowId::NONE },
+        None => LibraryRows { outer: row(lines.first()), inner: row(lines.last()) },
     }
 }
 

@@ -2,4 +2,5 @@
 //! each function or thread.
 
 pub(crate) mod frame_filter;
+mod own_functions;
 pub mod thread_filter;

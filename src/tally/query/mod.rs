@@ -1,8 +1,10 @@
 //! A query as a value: which samples count, what makes a row, and how rows are sorted.
 
+mod own_code;
 mod pattern;
 pub mod tags;
 
+pub use own_code::OwnCode;
 pub use pattern::Pattern;
 use tags::TagFilter;
 
@@ -256,6 +258,8 @@ pub struct Query {
     pub fold_idle: bool,
     /// Whether the functions of the kernel are frames.
     pub shows_kernel: bool,
+    /// The choice of own code, and whether foreign code is folded into it.
+    pub own: OwnCode,
 }
 
 impl Query {
@@ -297,6 +301,7 @@ impl Default for Query {
             roots: TagRoot::default(),
             fold_idle: false,
             shows_kernel: true,
+            own: OwnCode::default(),
         }
     }
 }

@@ -15,6 +15,18 @@ impl Pattern {
         Regex::new(text).map(Pattern)
     }
 
+    /// Compiles `text` as [`new`](Self::new) does.
+    ///
+    /// # Errors
+    /// The syntax error in one sentence.
+    pub fn parse(text: &str) -> Result<Pattern, String> {
+        // Only the last line of the message is a sentence; the lines before it point at the place.
+        Pattern::new(text).map_err(|error| {
+            let message = error.to_string();
+            message.lines().last().unwrap_or_default().trim_start_matches("error: ").to_owned()
+        })
+    }
+
     /// The expression as the user typed it.
     pub fn text(&self) -> &str {
         self.0.as_str()

@@ -6,9 +6,9 @@ use std::collections::HashSet;
 
 use super::chains::{ChainData, Chains};
 use super::propagate::{StackChain, StackWeights};
-use super::stack_facts::StackFacts;
+use super::stack_facts::{LibraryTime, StackFacts};
 use crate::profile::hash::IdMap;
-use crate::profile::stack::Node;
+use crate::profile::stack::{Node, StackId};
 use crate::tally::filter::frame_filter::FrameFilter;
 use crate::tally::rows::{RowId, RowTable};
 
@@ -74,6 +74,9 @@ pub(crate) struct CallTree {
     distant: IdMap<(u32, PackedStep), u32>,
     /// The node of each stack.
     by_stack: Vec<u32>,
+    /// The nodes of stacks that are reduced to their leaf: children of the stack's node, which have
+    /// its own weight.
+    reduced: IdMap<u32, u32>,
     /// The chain of this tree that ends at the same last stack as a [`StackChain`], indexed by the
     /// number of the latter; [`UNKNOWN`] if it was not needed yet.
     by_stack_chain: Vec<u32>,
@@ -121,8 +124,9 @@ impl CallTree {
             return;
         }
         self.by_stack.truncate(kept);
+        self.reduced.retain(|&stack, _| (stack as usize) < kept);
         // Nodes are created in the order of stacks, and a stack ends in the last node it creates.
-        let length = self.by_stack.iter().max().map_or(0, |&last| last as usize + 1);
+        let length = self.by_stack.iter().chain(self.reduced.values()).max().map_or(0, |&last| last as usize + 1);
         let chains = std::mem::take(&mut self.chains);
         for node in 1..length {
             self.chains.push(chains.parent(node));
@@ -145,6 +149,10 @@ impl CallTree {
                 node = self.intern_child(node, PackedStep::pack((row, position > 0)));
             }
             self.by_stack.push(node);
+            if let LibraryTime::Whole(leaf) = facts.library_time(StackId::from_index(index)) {
+                let leaf = self.intern_child(node, PackedStep::pack((leaf, false)));
+                self.reduced.insert(index as u32, leaf);
+            }
         }
     }
 
@@ -195,7 +203,14 @@ impl CallTree {
 
     /// Adds a change of the own weight of a stack.
     pub(crate) fn add_own(&mut self, stack: usize, change_ns: u64) {
-        let chain = self.chains.end_chain_at(self.by_stack[stack] as usize);
+        let mut chain = self.chains.end_chain_at(self.by_stack[stack] as usize);
+        if let Some(&leaf) = self.reduced.get(&(stack as u32))
+            && leaf != self.by_stack[stack]
+        {
+            chain = self.chains.end_chain_at(leaf as usize);
+            let subtree_ns = &mut self.chains.data_mut(chain).subtree_ns;
+            *subtree_ns = subtree_ns.wrapping_add(change_ns);
+        }
         let own_ns = &mut self.chains.data_mut(chain).own_ns;
         *own_ns = own_ns.wrapping_add(change_ns);
         let total_ns = &mut self.chains.data_mut(0).subtree_ns;

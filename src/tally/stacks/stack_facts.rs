@@ -6,6 +6,10 @@
 //! subtrees of these nodes. The same holds for edges from caller to callee. Edges only serve
 //! pprof's inline mark, so they are kept only for callees that are inlined somewhere.
 //!
+//! Where foreign frames are folded, the flat of a stack is that of its innermost own row, and the
+//! stack remembers the library call below it. A stack without an own row is reduced to the row of
+//! its leaf, which has the flat and counts the stack alone in its cum.
+//!
 //! Nodes are visited in the order of their creation. Most of them continue the previous one, so one
 //! path from the root is kept, with flags for the rows and edges on it, and moved from node to
 //! node.
@@ -14,7 +18,7 @@ use std::collections::HashMap;
 use std::hint::black_box;
 
 use crate::profile::stack::{FrameId, Node, StackId};
-use crate::tally::filter::frame_filter::{FOCUSED, FrameFilter, IGNORED, Invalidation, PRESENT, STARTED};
+use crate::tally::filter::frame_filter::{FOCUSED, FrameFilter, IGNORED, Invalidation, OWN, PRESENT, STARTED};
 use crate::tally::rows::{RowId, RowTable};
 
 /// The innermost frame that the filters left has no name yet.
@@ -38,6 +42,9 @@ struct StackFact {
     depth: u16,
     /// The innermost row on the stack.
     innermost: RowId,
+    /// The folded row that stands for the frames below the innermost row: the first of them or, on
+    /// a stack without own rows, the last. It is [`RowId::NONE`] if there is none.
+    folded: RowId,
 }
 
 /// The ends of a node's fresh rows and edges. They begin where those of the previous node end.
@@ -45,6 +52,17 @@ struct StackFact {
 struct FreshEnds {
     rows: u32,
     edges: u32,
+}
+
+/// The folded library code in which a stack ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum LibraryTime {
+    /// The stack ends in own code, or nothing is folded.
+    None,
+    /// The innermost own row has called this row.
+    Call(RowId),
+    /// No own row is on the stack. Its leaf is this row.
+    Whole(RowId),
 }
 
 /// The facts about all stacks.
@@ -93,7 +111,12 @@ impl StackFacts {
         let kept = self.facts.len();
         self.row_on_path.resize(rows.len(), false);
         if self.facts.is_empty() {
-            self.push(StackFact { bits: filter.empty_stack_bits(), depth: 0, innermost: RowId::NONE });
+            self.push(StackFact {
+                bits: filter.empty_stack_bits(),
+                depth: 0,
+                innermost: RowId::NONE,
+                folded: RowId::NONE,
+            });
             self.previous.push(0);
         }
         for index in self.facts.len()..nodes.len() {
@@ -164,14 +187,24 @@ impl StackFacts {
         self.previous.push(std::mem::replace(&mut self.last_nodes[frame], index as u32));
         let caller = &self.facts[node.parent.index()];
         let (mut bits, mut innermost, depth) = (caller.bits, caller.innermost, caller.depth + 1);
-        let (frame, rows) = filter.frame(node.frame);
+        let mut folded = caller.folded;
+        let ((frame, rows), of_frame) = (filter.frame(node.frame), filter.folded(node.frame));
         bits |= frame & (FOCUSED | IGNORED);
         // Nothing remains above the rootmost match of show_from.
         if bits & STARTED != 0 || frame & STARTED != 0 {
             bits |= STARTED;
             if frame & PRESENT != 0 {
-                bits = (bits | PRESENT) & !UNNAMED | if rows.is_empty() { UNNAMED } else { 0 };
+                let is_unnamed = rows.is_empty() && of_frame.outer == RowId::NONE;
+                bits = (bits | PRESENT) & !UNNAMED | if is_unnamed { UNNAMED } else { 0 };
             }
+            bits |= frame & OWN;
+            folded = match (rows.is_empty(), bits & OWN != 0) {
+                (false, _) => of_frame.outer,
+                (true, true) if folded != RowId::NONE => folded,
+                (true, true) => of_frame.outer,
+                (true, false) if of_frame.inner == RowId::NONE => folded,
+                (true, false) => of_frame.inner,
+            };
             for (position, &row) in rows.iter().enumerate() {
                 if !std::mem::replace(&mut self.row_on_path[row.index()], true) {
                     self.rows.push(row);
@@ -182,7 +215,7 @@ impl StackFacts {
                 innermost = row;
             }
         }
-        self.push(StackFact { bits, depth, innermost });
+        self.push(StackFact { bits, depth, innermost, folded });
     }
 
     fn add_edge(&mut self, caller: RowId, callee: RowId, inlined: bool) {
@@ -221,9 +254,23 @@ impl StackFacts {
     /// [`RowId::NONE`] if the innermost frame has no name yet.
     pub(crate) fn flat_row(&self, stack: StackId) -> Option<RowId> {
         const ALL: u8 = FOCUSED | STARTED | PRESENT;
-        let StackFact { bits, innermost, .. } = self.facts[stack.index()];
-        let row = if bits & UNNAMED == 0 { innermost } else { RowId::NONE };
+        let StackFact { bits, innermost, folded, .. } = self.facts[stack.index()];
+        let row = match bits & UNNAMED == 0 {
+            true if bits & OWN == 0 && folded != RowId::NONE => folded,
+            true => innermost,
+            false => RowId::NONE,
+        };
         (bits & (ALL | IGNORED) == ALL).then_some(row)
+    }
+
+    /// The library code in which a stack ends, if it was folded.
+    pub(crate) fn library_time(&self, stack: StackId) -> LibraryTime {
+        let StackFact { bits, folded, .. } = self.facts[stack.index()];
+        match folded {
+            RowId::NONE => LibraryTime::None,
+            row if bits & OWN == 0 => LibraryTime::Whole(row),
+            row => LibraryTime::Call(row),
+        }
     }
 
     /// Prefetches what [`flat_row`](Self::flat_row) reads.

@@ -329,7 +329,7 @@ impl Feed<'_> {
                 }
                 let change_ns = change.sums.map(|sum| sum.ns);
                 if row != RowId::NONE {
-                    rows.add_flat(row, change_ns);
+                    rows.add_flat(row, facts.library_time(change.stack), change_ns);
                 }
                 weights.add(change.stack, change_ns, SPAN);
                 if let Some(tree) = call_tree {

@@ -2,7 +2,7 @@
 
 use super::{App, Mode};
 use crate::session::Command;
-use crate::tally::query::Pattern;
+use crate::tally::query::{OwnCode, Pattern};
 use crate::tui::action::{Action, Effect, Motion};
 use crate::tui::command::colon_command::ColonCommand;
 use crate::tui::command::command_line::CommandLine;
@@ -103,6 +103,10 @@ impl App {
             }
             ColonCommand::Roots(roots) => {
                 self.set_roots(roots);
+                Vec::new()
+            }
+            ColonCommand::OwnCode(pattern) => {
+                self.own = OwnCode { folds: true, pattern };
                 Vec::new()
             }
             ColonCommand::Names(names) => {

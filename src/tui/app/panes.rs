@@ -272,6 +272,18 @@ impl App {
         });
     }
 
+    /// Folds foreign code into own code, or unfolds it.
+    pub(super) fn toggle_own_code(&mut self) {
+        self.own.folds = !self.own.folds;
+        if self.own.folds {
+            self.top.leave_foreign();
+        }
+        self.note(match self.own.folds {
+            true => "own code: library time belongs to its caller",
+            false => "all code: foreign functions are dim",
+        });
+    }
+
     /// Makes the caller or callee under the cursor the center.
     pub(super) fn center_selection(&mut self) {
         let answer = self.answer.clone();

@@ -95,6 +95,8 @@ pub enum ColonCommand {
     Group(Grouping),
     /// Puts these frames at the root of every stack.
     Roots(TagRoot),
+    /// Folds foreign code. The pattern says what is own; `None` leaves that to sigtop.
+    OwnCode(Option<Pattern>),
     /// Does what a key does.
     Act(Action),
 }

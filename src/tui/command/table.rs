@@ -60,7 +60,7 @@ use ColonCommand as C;
 use Syntax as S;
 
 /// All commands.
-pub static COMMANDS: [CommandSpec; 34] = [
+pub static COMMANDS: [CommandSpec; 35] = [
     spec(
         "top",
         "top10 -cum REGEX -REGEX",
@@ -145,6 +145,12 @@ pub static COMMANDS: [CommandSpec; 34] = [
         S::Keyword(|text| keyword::parse(text).map(C::Group), keyword::names::<Grouping>),
     ),
     spec(
+        "own",
+        "own=REGEX",
+        "own code is what matches; fold the rest into it; own= uses the default",
+        S::Value(|text| parse_own(text).map(C::OwnCode), &[]),
+    ),
+    spec(
         "names",
         "names=full",
         "style of function names",
@@ -161,6 +167,11 @@ pub static COMMANDS: [CommandSpec; 34] = [
     spec("help", "help", "keys and commands", S::Bare(|| C::Act(Action::Help))),
     spec("quit", "quit", "quit", S::Bare(|| C::Act(Action::Quit))),
 ];
+
+/// Parses the pattern of own code; without one, own code is what it is by default.
+fn parse_own(text: &str) -> Result<Option<Pattern>, String> {
+    if text.is_empty() { Ok(None) } else { Pattern::parse(text).map(Some) }
+}
 
 /// The names of the window steps, for completion.
 const WINDOWS: [&str; WindowStep::ALL.len()] = {

@@ -100,6 +100,7 @@ pub(super) fn absent(context: &PaneContext<'_>, full: &str) -> Vec<(String, Role
     let reason = match filters::culprit(active, full, known.map(|(_, module)| module)) {
         Some(filters::Culprit::Certain(word, pattern)) => format!("removed by {word}={pattern}"),
         Some(filters::Culprit::Among(chips)) => format!("no samples match {chips}"),
+        None if answer.question.own.folds => "no samples as own code; o shows all code".to_owned(),
         None => match answer.facts.window_ns {
             Some(_) => format!("no samples in the last {}", format_window(answer.facts.window_ns)),
             None => "no samples".to_owned(),

@@ -269,7 +269,7 @@ impl ShownRow<'_> {
         let dim = canvas.style(Role::Dim);
         put(canvas, self.sign_column(), sign, dim);
         let matched = context.is_match(&edge.full, context.names.pick(&edge.full, &edge.short));
-        let hue = canvas.theme.module(&edge.module);
+        let hue = if edge.is_own { canvas.theme.module(&edge.module) } else { dim };
         let style = if matched { hue.patch(canvas.style(Role::Match)) } else { hue };
         let start = self.sign_column() + SIGN_COLUMNS;
         let used = put(canvas, start, name, style);

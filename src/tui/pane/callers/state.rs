@@ -310,6 +310,7 @@ mod tests {
             full: name.into(),
             short: name.into(),
             module: "server".into(),
+            is_own: true,
             inlined: false,
             weight_ns: 100 - index as u64,
             change: None,

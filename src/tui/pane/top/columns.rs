@@ -3,6 +3,8 @@
 //! The name has at least two fifths of the pane. If there is little room, sum% is omitted first,
 //! then lat% (unless rows are sorted by it), the total, the trend, the number of allocations (as
 //! lat%), cum, flat and cum%. In a diff, the columns are the shares before and now, and the change.
+//! Where foreign code is folded, flat is that of the row and the libraries that it calls, its two
+//! parts follow, and the heaviest library call has the place of the module.
 
 use crate::tally::query::Sort;
 use crate::tally::trend::PARTS;
@@ -12,6 +14,8 @@ const NAME_COLUMNS: u16 = 20;
 /// Minimum columns of the name to show the module column, and columns of the latter.
 const MODULE_FROM_COLUMNS: u16 = 52;
 const MODULE_COLUMNS: u16 = 18;
+/// Columns of the heaviest library call, which replaces the module where foreign code is folded.
+const LIBRARY_CALL_COLUMNS: u16 = 28;
 /// Columns of a percentage.
 const PERCENT_COLUMNS: u16 = 6;
 /// Columns of a share of the latency with its margin, such as `100±12%`.
@@ -43,6 +47,12 @@ pub enum Column {
     Cum,
     /// Its share.
     CumShare,
+    /// Flat where foreign code is folded: of the row itself and of the libraries that it calls.
+    Folded,
+    /// The part of that which is the row's own.
+    Own,
+    /// The part of that which is of libraries.
+    Library,
     /// The share of the wall-clock time in which the process ran.
     Latency,
     /// The number of allocations.
@@ -66,10 +76,22 @@ impl Column {
         Column::Latency,
         Column::Count,
     ];
+    /// The columns of the window where foreign code is folded.
+    const FOLDED: [Column; 6] =
+        [Column::Folded, Column::FlatShare, Column::Own, Column::Library, Column::Cum, Column::CumShare];
     /// The columns of the total, which is not a sort key.
     const TOTAL: [Column; 4] = [Column::Flat, Column::FlatShare, Column::Cum, Column::CumShare];
     /// The columns of the window to omit after the total and the trend, in this order.
-    const EXPENDABLE: [Column; 5] = [Column::Cum, Column::Flat, Column::CumShare, Column::Before, Column::Now];
+    const EXPENDABLE: [Column; 8] = [
+        Column::Cum,
+        Column::Own,
+        Column::Flat,
+        Column::CumShare,
+        Column::Folded,
+        Column::Library,
+        Column::Before,
+        Column::Now,
+    ];
 
     /// The title.
     pub fn head(self) -> &'static str {
@@ -79,6 +101,9 @@ impl Column {
             Column::SumShare => "sum%",
             Column::Cum => "cum",
             Column::CumShare => "cum%",
+            Column::Folded => "self+lib",
+            Column::Own => "self",
+            Column::Library => "library",
             Column::Latency => "lat%",
             Column::Count => "count",
             Column::Before => "before%",
@@ -90,10 +115,10 @@ impl Column {
     /// The sort order that the column belongs to.
     fn sort(self) -> Option<Sort> {
         match self {
-            Column::Flat | Column::FlatShare => Some(Sort::Flat),
+            Column::Flat | Column::FlatShare | Column::Folded => Some(Sort::Flat),
             Column::Cum | Column::CumShare => Some(Sort::Cum),
             Column::Latency | Column::Count => Some(Sort::Latency),
-            Column::SumShare | Column::Before | Column::Now | Column::Change => None,
+            Column::Own | Column::Library | Column::SumShare | Column::Before | Column::Now | Column::Change => None,
         }
     }
 
@@ -101,7 +126,9 @@ impl Column {
     pub fn width(self, value: u16) -> u16 {
         match self {
             Column::Flat => value + 1,
-            Column::Cum | Column::Change => value + 2,
+            Column::Cum | Column::Change | Column::Own => value + 2,
+            Column::Folded => value.max("▼self+lib".len() as u16 - 2) + 1,
+            Column::Library => value.max("library".len() as u16) + 2,
             Column::FlatShare | Column::SumShare | Column::CumShare => PERCENT_COLUMNS + 1,
             Column::Count => COUNT_COLUMNS + 1,
             Column::Latency => LATENCY_COLUMNS + 1,
@@ -126,6 +153,8 @@ pub struct TopContents {
     pub has_latency: bool,
     /// Whether values are bytes of memory, which have a number of allocations.
     pub is_memory: bool,
+    /// Whether foreign code is folded.
+    pub is_folded: bool,
     /// Whether rows belong to a thread or process.
     pub has_owners: bool,
     /// Columns of a value.
@@ -157,14 +186,16 @@ pub struct TopColumns {
     pub name_columns: u16,
     /// Position of the module.
     pub module: u16,
-    /// Columns of the module; 0 if it does not fit.
+    /// Columns of the module or, where foreign code is folded, of the library call; 0 if there is
+    /// no room.
     pub module_columns: u16,
 }
 
 impl TopColumns {
     /// Chooses the columns for a pane of this width.
     pub fn new(width: u16, contents: TopContents) -> TopColumns {
-        let TopContents { sort, is_diff, has_total, has_trends, has_latency, is_memory, has_owners, value } = contents;
+        let TopContents { sort, is_diff, has_total, has_trends, .. } = contents;
+        let TopContents { has_latency, is_memory, is_folded, has_owners, value, .. } = contents;
         let owner_columns = match width {
             _ if !has_owners => 0,
             0..60 => OWNER_COLUMNS.0,
@@ -183,11 +214,23 @@ impl TopColumns {
             name(window, total, has_trend) + owner_room + least <= width
         };
         let mut window = match (is_diff, sort) {
+            (false, sort) if is_folded => {
+                // The library call tells more than cum.
+                let without = |dropped: &[Column]| {
+                    let kept = |column: &&Column| column.sort() == Some(sort) || !dropped.contains(column);
+                    Column::FOLDED.iter().filter(kept).copied().collect::<Vec<Column>>()
+                };
+                let all = [without(&[]), without(&[Column::Cum]), without(&[Column::Cum, Column::CumShare])];
+                let has_call = |window: &&Vec<Column>| {
+                    name(window, &[], has_trends) + owner_room + least + LIBRARY_CALL_COLUMNS + 2 <= width
+                };
+                all.iter().find(has_call).unwrap_or(&all[0]).clone()
+            }
             (false, _) => Column::WINDOW.to_vec(),
             (true, sort) if sort.is_by_cum() => vec![Column::Before, Column::Now, Column::Change, Column::Flat],
             (true, _) => vec![Column::Before, Column::Now, Column::Change, Column::Cum],
         };
-        let mut total = if has_total && !is_diff { Column::TOTAL.to_vec() } else { Vec::new() };
+        let mut total = if has_total && !is_diff && !is_folded { Column::TOTAL.to_vec() } else { Vec::new() };
         let mut has_trend = has_trends;
         window.retain(|column| match column {
             Column::Latency => has_latency && !is_memory,
@@ -217,8 +260,12 @@ impl TopColumns {
         let (bar, owner) = (bar(&window), name(&window, &total, has_trend));
         let name = owner + owner_room;
         let room = width.saturating_sub(name);
-        let has_module = room >= MODULE_FROM_COLUMNS.max(least + MODULE_COLUMNS + 2);
-        let module_columns = if has_module { MODULE_COLUMNS } else { 0 };
+        let (from, columns) = match is_folded && !is_diff {
+            true => (0, LIBRARY_CALL_COLUMNS),
+            false => (MODULE_FROM_COLUMNS, MODULE_COLUMNS),
+        };
+        let has_module = room >= from.max(least + columns + 2);
+        let module_columns = if has_module { columns } else { 0 };
         let name_columns = room.saturating_sub(module_columns + u16::from(module_columns > 0) * 2);
         let module = width.saturating_sub(module_columns);
         let sorted = match is_diff {
@@ -255,6 +302,7 @@ mod tests {
             has_trends: true,
             has_latency: true,
             is_memory: false,
+            is_folded: false,
             has_owners: false,
             value: 7,
         }

@@ -47,6 +47,7 @@ use crate::tui::pane::sentences;
 use crate::tui::pane::title;
 use crate::tui::pane::title::TITLE_COLUMNS;
 use crate::tui::pane::top::columns::{Column, MARGIN, TREND_COLUMNS, TopColumns, TopContents};
+use crate::tui::pane::top::own_code;
 use crate::tui::pane::top::state::JoinedRow;
 use crate::tui::pane::waiting;
 use crate::tui::text;
@@ -134,6 +135,7 @@ fn plan(context: &PaneContext<'_>, area: Rect) -> TopColumns {
             // The samples of a saved profile may have one time, or none.
             has_latency: answer.window.latency_ns > 0 && answer.facts.origin.is_none(),
             is_memory: answer.facts.clock.is_memory(),
+            is_folded: answer.question.own.folds,
             has_owners: answer.question.group.owner().is_some(),
             value: widest.max(VALUE_COLUMNS),
         };
@@ -229,6 +231,10 @@ fn remarks(canvas: &Canvas<'_>, context: &PaneContext<'_>, width: u16) -> Vec<Sp
     if group != Grouping::Function {
         words.push((6, group.word().label.to_owned(), Role::Notable));
     }
+    words.extend(own_code::remark(context).map(|own| (6, own, Role::Notable)));
+    if context.top.trunk_len() > 0 {
+        words.push((2, format!("trunk: last {}", context.top.trunk_len()), Role::Title));
+    }
     if context.relative {
         words.push((5, "% of kept samples".to_owned(), Role::Notable));
     }
@@ -295,7 +301,8 @@ fn heads(canvas: &mut Canvas<'_>, area: Rect, context: &PaneContext<'_>, plan: &
     canvas.put(area.x + plan.name, y, plan.name_columns, &head, style);
     if plan.module_columns > 0 {
         let style = canvas.style(Role::Column);
-        canvas.put(area.x + plan.module, y, plan.module_columns, "module", style);
+        let head = if own_code::is_folded(context) { own_code::HEAD } else { "module" };
+        canvas.put(area.x + plan.module, y, plan.module_columns, head, style);
     }
 }
 
@@ -375,7 +382,9 @@ fn cell(
     base_ns: u64,
 ) -> (String, Style) {
     let (ns, is_share) = match column {
-        Column::Flat => (flat_ns, false),
+        Column::Flat | Column::Folded => (flat_ns, false),
+        Column::Own => (flat_ns.saturating_sub(line.library_ns), false),
+        Column::Library => (line.library_ns, false),
         Column::FlatShare => (flat_ns, true),
         Column::SumShare => (line.sum_ns, true),
         Column::Cum => (cum_ns, false),
@@ -470,13 +479,19 @@ fn draw_name(
     name: &str,
 ) {
     let matched = context.is_match(&line.row.full, context.names.of(line.row));
-    let hue = canvas.theme.module(&line.row.module);
+    let hue = own_code::name_style(canvas, line.row.is_own, &line.row.module);
     let style = if matched { hue.patch(canvas.style(Role::Match)) } else { hue };
     let x = place.x + plan.name;
     let used = canvas.put(x, place.y, plan.name_columns, name, style);
     let dim = canvas.style(Role::Dim);
-    canvas.put(x + used, place.y, plan.name_columns - used, inline_mark(line.row, plan), dim);
-    if plan.module_columns > 0 {
+    let used = used + canvas.put(x + used, place.y, plan.name_columns - used, inline_mark(line.row, plan), dim);
+    if own_code::is_folded(context) {
+        let call = match plan.module_columns {
+            0 => Rect { x: x + used, width: plan.name_columns - used, ..place },
+            columns => Rect { x: place.x + plan.module, width: columns, ..place },
+        };
+        own_code::draw_library_call(canvas, call, context, &line.row.library_call, plan.module_columns == 0);
+    } else if plan.module_columns > 0 {
         let module = text::cut_right(&line.row.module, plan.module_columns.saturating_sub(1).into());
         canvas.put(place.x + plan.module, place.y, plan.module_columns, &module, dim);
     }

@@ -2,4 +2,6 @@
 
 pub mod columns;
 pub mod draw;
+mod own_code;
 pub mod state;
+mod trunk;

@@ -8,6 +8,7 @@
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
+use super::trunk::Trunk;
 use crate::session::Answer;
 use crate::tally::change::Changes;
 use crate::tally::query::{Pattern, Sort};
@@ -44,6 +45,8 @@ pub struct JoinedRow<'a> {
     pub window: (u64, u64),
     /// Flat and cum in the total, ns.
     pub total: (u64, u64),
+    /// The part of flat in the window that is of libraries, where foreign code is folded, ns.
+    pub library_ns: u64,
     /// Signs of the differences in the window, if the values are differences.
     pub changes: Option<Changes>,
     /// Sum of flat in the window of this row and all above, ns.
@@ -59,6 +62,8 @@ pub struct JoinedRow<'a> {
 pub struct TopState {
     answer: Option<Arc<Answer>>,
     entries: Vec<JoinedIndex>,
+    /// The rows that come last because nearly all stacks contain them.
+    trunk: Trunk,
     /// Number of entries with a row in the window; the others follow them.
     in_window: usize,
     /// Whether functions that only the total has are shown too.
@@ -90,7 +95,9 @@ impl TopState {
             Arc::ptr_eq(&known.window, &answer.window) && Arc::ptr_eq(&known.total, &answer.total)
         };
         if !self.answer.as_ref().is_some_and(is_known) {
-            self.join_tables(&answer, &sort_rows(&answer));
+            let mut order = sort_rows(&answer);
+            self.trunk.sink(&answer, &mut order);
+            self.join_tables(&answer, &order);
         }
         let settled = answer.facts.symbolizing.0 == 0 && answer.window.kept_samples >= FIRM_SAMPLES;
         self.answer = Some(answer);
@@ -160,6 +167,11 @@ impl TopState {
         rows.min(self.most.unwrap_or(rows))
     }
 
+    /// Number of rows that come last because nearly all stacks contain them.
+    pub fn trunk_len(&self) -> usize {
+        self.trunk.len()
+    }
+
     /// Limits the number of rows; `None` for all.
     pub fn show_at_most(&mut self, rows: Option<usize>) {
         self.most = rows;
@@ -181,6 +193,13 @@ impl TopState {
         found.inspect(|&index| self.select(index)).is_some()
     }
 
+    /// Selects the first row of the next answer, unless the selected row is own code.
+    pub fn leave_foreign(&mut self) {
+        if self.selection().is_some_and(|(_, line)| !line.row.is_own) {
+            (self.kept, self.firm) = (false, false);
+        }
+    }
+
     /// Whether there are no rows.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
@@ -198,6 +217,7 @@ impl TopState {
             row: window.or(total)?,
             window: numbers(window),
             total: numbers(total),
+            library_ns: window.map_or(0, |row| row.library_ns),
             changes: window.or(total).and_then(|row| row.changes),
             sum_ns: entry.sum_ns,
             latency_ns: window.map_or(0, |row| row.latency_ns),
