@@ -45,6 +45,12 @@ pub(super) fn parse(line: &str) -> Option<PerfFrame<'_>> {
     Some(PerfFrame { address, name, file })
 }
 
+/// Parses a line of a stack by its column alone, whatever is above it.
+pub(super) fn parse_wide(line: &str) -> Option<PerfFrame<'_>> {
+    let is_wide = first_word(line)?.width >= ADDRESS_WIDTH;
+    parse(line).filter(|_| is_wide)
+}
+
 /// Parses the frame behind a header. Other columns may stand between them.
 pub(super) fn parse_behind(text: &str) -> Option<PerfFrame<'_>> {
     let mut last = None;

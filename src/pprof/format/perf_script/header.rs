@@ -38,6 +38,13 @@ pub(super) fn parse(line: &str) -> Option<SampleHeader<'_>> {
     timed.or_else(|| colons().map(split).find_map(|(before, behind)| parse_untimed(before, behind)))
 }
 
+/// Parses a header with neither a time nor an event: `sh 9/9 [003]`. Other lines end in a number, too:
+/// the next line tells, which has the leaf of its stack.
+pub(super) fn parse_thread_alone(line: &str) -> Option<SampleHeader<'_>> {
+    let (comm, pid, tid) = parse_thread(line).filter(|(comm, ..)| !comm.is_empty())?;
+    Some(SampleHeader { comm, pid, tid, time_ns: None, period: None, event: "", frame: None })
+}
+
 /// Parses a header with a time, which ends `before`.
 fn parse_timed<'a>(before: &'a str, behind: &'a str) -> Option<SampleHeader<'a>> {
     let (before, time) = split_last_word(before)?;

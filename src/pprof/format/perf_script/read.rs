@@ -62,13 +62,17 @@ pub(in crate::pprof::format) fn find_start(text: &str) -> Option<usize> {
     let is_used = |&(_, line): &(usize, &str)| !line.trim().is_empty() && !is_comment(line);
     let mut lines = text.lines().enumerate().filter(is_used).peekable();
     while let Some((index, line)) = lines.next() {
-        if let ScriptLine::Header(header) = parse_line(line.trim_end()) {
+        let line = line.trim_end();
+        let mut is_leaf_next = || lines.peek().is_some_and(|(_, next)| frame::parse_wide(next.trim_end()).is_some());
+        if let ScriptLine::Header(header) = parse_line(line) {
             let has_event = header.time_ns.is_some() && !header.event.is_empty();
             let mut has_frame =
                 || header.frame.or(lines.peek().and_then(|(_, next)| frame::parse(next.trim_end()))).is_some();
             if has_event || has_frame() {
                 return Some(index);
             }
+        } else if header::parse_thread_alone(line).is_some() && is_leaf_next() {
+            return Some(index);
         }
     }
     None
@@ -88,9 +92,18 @@ fn strip_modifiers(event: &str) -> &str {
 pub(in crate::pprof::format) fn read(input: &mut ProfileInput, ahead: usize) -> Result<SavedProfile, ReadError> {
     let mut reader = ScriptReader::default();
     let mut line_number = 0;
+    // The line before, if it may be a header that has a thread alone.
+    let mut thread_alone: Option<String> = None;
     while let Some(line) = input.read_line()? {
         line_number += 1;
         let line = line.trim_end();
+        if let Some(before) = thread_alone.take() {
+            let header = frame::parse_wide(line).and_then(|_| header::parse_thread_alone(&before));
+            match header {
+                Some(header) => reader.begin_sample(&header),
+                None => reader.skip_line(line_number - 1),
+            }
+        }
         if line.is_empty() {
             reader.end_sample()?;
             continue;
@@ -110,8 +123,14 @@ pub(in crate::pprof::format) fn read(input: &mut ProfileInput, ahead: usize) -> 
             ScriptLine::Frame(frame) if reader.takes_frames() => reader.push_frame(frame),
             // Source locations and lines of source code are not used.
             ScriptLine::Other if reader.open_sample.is_some() && is_source(line) => {}
+            _ if reader.open_sample.is_none() && header::parse_thread_alone(line).is_some() => {
+                thread_alone = Some(line.to_owned());
+            }
             _ => reader.skip_line(line_number),
         }
+    }
+    if thread_alone.is_some() {
+        reader.skip_line(line_number);
     }
     reader.end_sample()?;
     if reader.event.is_none() {
@@ -333,6 +352,22 @@ mod tests {
         ] {
             assert_eq!(count(text), (2, vec![]), "{text}");
         }
+    }
+
+    /// Regression test: output without time and event (`-F comm,pid,ip,sym`) was of no known format.
+    #[test]
+    fn a_header_may_have_a_thread_alone() {
+        for text in [
+            "sh 9 \n\t              4a f\n\nsh 9 \n\t              4a f\n\t              4b g\n\n",
+            "cafe 1 9/9 [003] \n\t    7f1367d2180a f (/a)\n\ncafe 1 9/9 [003] \n\tffff55d1367d2180 f (/a)\n",
+            "     cafe  9255 \n\t    55d1367d2180 f\n\n     cafe  9255 \n\t    55d1367d2180 f\n\n",
+        ] {
+            assert_eq!((find_start(text), count(text)), (Some(0), (2, vec![])), "{text}");
+        }
+        let text = "lost 12\nsh 9 \n\t              4a f\n\nlost 12\n";
+        let skipped = "2 lines that are no samples were skipped, the first is line 1";
+        assert_eq!((find_start(text), count(text)), (Some(1), (1, vec![skipped.to_owned()])));
+        assert_eq!(find_start("main;a 12\nmain;b 9\nmain 4\n"), None, "folded stacks");
     }
 
     #[test]
