@@ -9,6 +9,8 @@ mod imports;
 mod live_top;
 mod making;
 mod own_code;
+#[path = "../../src/property.rs"]
+mod property;
 mod readers;
 mod rounds;
 mod screen;

@@ -6,6 +6,7 @@ use sigtop::pprof::profile::{Function, Label, LabelValue, Line, Location, Mappin
 use sigtop::pprof::samples::Samples;
 
 use crate::making::{mixed, ours};
+use crate::property::property;
 
 fn read_again(saved: &SavedProfile) -> SavedProfile {
     let mut bytes = Vec::new();
@@ -125,6 +126,8 @@ fn addresses(saved: &SavedProfile) -> Stacks {
 }
 
 proptest! {
+    #![proptest_config(property(256))]
+
     #[test]
     fn a_proto_comes_back(saved in profile()) {
         let back = read_again(&saved);

@@ -13,6 +13,7 @@ use sigtop::tally::tallier::Tallier;
 use sigtop::wire::Clock;
 
 use crate::making::of_scenario;
+use crate::property::property;
 
 const NAMES: [&str; 6] = ["a", "b", "libz.so.1!c", "d@src/d.c:4", "e@src/d.c:9", "libz.so.1+0x1234"];
 
@@ -50,7 +51,7 @@ fn own() -> impl Strategy<Value = OwnCode> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(96))]
+    #![proptest_config(property(96))]
 
     #[test]
     fn a_report_of_what_is_saved_has_the_screens_rows(
