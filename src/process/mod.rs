@@ -1,4 +1,7 @@
-//! One process: how its interpreter is read. The agent and the sampler from outside share this
-//! folder and read memory in their own ways, so it is `no_std` and makes no system calls.
+//! One process: how its mappings and its interpreter are read. The agent and the sampler from
+//! outside share this folder and read memory and files in their own ways, so it is `no_std` and
+//! makes no system calls.
 
 pub(crate) mod cpython;
+pub(crate) mod mapped_images;
+pub(crate) mod maps;

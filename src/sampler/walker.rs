@@ -227,7 +227,7 @@ impl Image {
     fn open(viewer: &ViewerAddress, start: &ImageStart) -> std::io::Result<Image> {
         let mut connection = ViewerConnection::open(&viewer.path)?;
         // One that has ended already had the memory of its maker: it has executed no program.
-        let has_memory = || ProcessMaps::read(start.pid, start.pid).is_ok_and(|maps| !maps.mappings.is_empty());
+        let has_memory = || ProcessMaps::read(start.pid, start.pid).is_ok_and(|maps| !maps.is_empty());
         let memory_of = start.maker.filter(|_| !has_memory()).unwrap_or(start.pid);
         let file = std::fs::read_link(format!("/proc/{memory_of}/exe")).unwrap_or_default();
         let file = file.into_os_string().into_encoded_bytes();
@@ -277,7 +277,7 @@ impl Image {
             lost: (0, 0),
         };
         image.read_maps(memory)?;
-        if let (true, Some(maker)) = (image.maps.mappings.is_empty(), start.maker) {
+        if let (true, Some(maker)) = (image.maps.is_empty(), start.maker) {
             // It has ended since.
             image.memory_of = maker;
             image.unwinder = ProcessUnwinder::new(proc::thread_with_memory(maker));
@@ -322,7 +322,7 @@ impl Image {
         // The process may be ending.
         let tid = if self.memory_of == self.pid { tid } else { self.memory_of };
         let Ok(maps) = ProcessMaps::read(self.memory_of, tid) else { return Ok(()) };
-        if maps.mappings.is_empty() || maps == self.maps {
+        if maps.is_empty() || maps == self.maps {
             return Ok(());
         }
         self.maps = maps;

@@ -36,7 +36,7 @@ const ROOMS: &[(&str, &[&str])] = &[
     ("link", &["wire::varint", "wire"]),
     ("profile", &["keyword", "wire::varint", "wire"]),
     ("symbols::worker", &["symbols", "profile", "wire"]),
-    ("symbols", &["arch", "symbols::worker", "profile", "wire"]),
+    ("symbols", &["arch", "process", "symbols::worker", "profile", "wire"]),
     ("tally", &["keyword", "profile", "symbols", "wire"]),
     ("session", &["attach", "sampler", "link", "wire", "profile", "symbols", "symbols::worker", "tally", "pprof"]),
     ("pprof", &["keyword", "wire::gperftools", "wire::varint", "profile", "symbols", "symbols::worker", "tally"]),

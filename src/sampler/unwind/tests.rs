@@ -37,7 +37,7 @@ fn sleeper(tid: u32) -> ThreadRegisters {
 
 fn copy_of_own_stack(maps: &ProcessMaps, sp: u64, limit: u64) -> StackCopy {
     let mut stack = StackCopy::default();
-    let mapping = maps.mappings.iter().find(|mapping| (mapping.start..mapping.end).contains(&sp)).unwrap();
+    let mapping = maps.entries().find(|mapping| mapping.contains(sp)).unwrap();
     let length = (mapping.end - sp).min(limit);
     assert!(stack.add(sp, length as usize, |bytes| read_memory(std::process::id(), sp, bytes)));
     stack
