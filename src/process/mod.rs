@@ -1,7 +1,8 @@
-//! One process: how its mappings and its interpreter are read. The agent and the sampler from
-//! outside share this folder and read memory and files in their own ways, so it is `no_std` and
-//! makes no system calls.
+//! One process: how its mappings, its interpreter and the waits of its threads are read. The agent
+//! and the sampler from outside share this folder and read memory and files in their own ways, so
+//! it is `no_std` and makes no system calls.
 
 pub(crate) mod cpython;
 pub(crate) mod mapped_images;
 pub(crate) mod maps;
+pub(crate) mod waits;

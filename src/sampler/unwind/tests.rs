@@ -5,6 +5,7 @@ use std::sync::mpsc;
 use super::frame_section::{FrameSection, FrameSectionKind};
 use super::tables::{TableLookup, TableReader};
 use super::*;
+use crate::process::waits::SleepLocation;
 
 fn own_maps() -> ProcessMaps {
     let own = std::process::id();
@@ -20,16 +21,12 @@ fn sleep_until_told(wait: &mpsc::Receiver<()>) {
 
 /// Instruction and stack pointer of a thread of this process, once it sleeps.
 fn sleeper(tid: u32) -> ThreadRegisters {
-    let hex = |word: &str| u64::from_str_radix(word.trim_start_matches("0x"), 16).unwrap();
     loop {
-        let line = std::fs::read_to_string(format!("/proc/self/task/{tid}/syscall")).unwrap();
-        let words: Vec<&str> = line.split_ascii_whitespace().collect();
-        if let [number, .., sp, ip] = words[..]
-            && number == libc::SYS_futex.to_string()
+        let line = std::fs::read(format!("/proc/self/task/{tid}/syscall")).unwrap();
+        if let Some(SleepLocation { ip, sp, call: Some(call) }) = SleepLocation::parse(&line)
+            && call.number == Some(libc::SYS_futex as u32)
         {
-            let mut registers = ThreadRegisters::new(hex(ip));
-            registers.set(STACK_POINTER, hex(sp));
-            return registers;
+            return crate::sampler::arch::sleeping_registers(ip, sp);
         }
         std::thread::yield_now();
     }
