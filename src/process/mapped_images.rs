@@ -73,6 +73,7 @@ pub(crate) fn add<'a>(images: &mut Vec<MappedImage<'a>>, entry: &MapsEntry<'a>) 
 
 /// Removes images without code, and copies of code whose image is not among them: memory that a
 /// run-time compiler fills may be thousands of mappings of one file.
+#[cfg(any(feature = "agent", test))]
 pub(crate) fn retain_code(images: &mut Vec<MappedImage<'_>>) {
     let file = |image: &MappedImage<'_>| (image.first.device, image.first.inode);
     let is_whole = |image: &MappedImage<'_>| image.first.offset == 0;

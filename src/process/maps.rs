@@ -28,6 +28,7 @@ pub(crate) struct MapsEntry<'a> {
 
 impl MapsEntry<'_> {
     /// Returns whether an address is in the mapping.
+    #[cfg(any(feature = "agent", test))]
     pub(crate) fn contains(&self, address: u64) -> bool {
         (self.start..self.end).contains(&address)
     }
