@@ -5,6 +5,7 @@ use std::io;
 use std::mem::{MaybeUninit, offset_of};
 
 use super::registers::ThreadRegisters;
+use crate::arch::STACK_POINTER;
 
 /// The set of general registers for `PTRACE_GETREGSET`.
 const NT_PRSTATUS: usize = 1;
@@ -12,10 +13,6 @@ const NT_PRSTATUS: usize = 1;
 const ERESTARTNOHAND: i64 = 514;
 /// The kernel's own error number for a call that restart_syscall(2) continues.
 const ERESTART_RESTARTBLOCK: i64 = 516;
-/// The size of the red zone: leaf functions use this much memory below the stack pointer.
-pub(super) const RED_ZONE: u64 = 128;
-/// The DWARF number of the stack pointer.
-pub(super) const STACK_POINTER: usize = 7;
 
 /// The user registers of a stopped thread.
 pub(super) struct StoppedRegisters(libc::user_regs_struct);

@@ -1,8 +1,7 @@
 //! The user registers of a thread, by their DWARF numbers. Which number is which register is known
 //! in `arch`.
 
-/// Number of general registers that a walk may need.
-pub(crate) const REGISTERS: usize = 16;
+use crate::arch::PROGRAM_COUNTER as REGISTERS;
 
 /// The instruction pointer and those general registers that are known. Of a sleeping thread, which
 /// is not stopped, the kernel tells the instruction pointer and the stack pointer alone.

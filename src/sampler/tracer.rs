@@ -16,7 +16,7 @@ use std::time::Duration;
 
 use crossbeam_channel::{Receiver, Sender, TryRecvError};
 
-use super::arch::{self, RED_ZONE, StoppedRegisters};
+use super::arch::{self, StoppedRegisters};
 use super::children::{ChildSchedule, SEARCH_NS};
 use super::clock::{monotonic_ns, thread_cpu_ns};
 use super::cut_short::{self, is_repeatable};
@@ -30,6 +30,7 @@ use super::ptrace::{self, ThreadEvent};
 use super::restart;
 use super::scope::WatchScope;
 use super::stack_copy::StackCopy;
+use crate::arch::RED_ZONE;
 use crate::attach::proc::{ProcStat, ProcessIdentity};
 use crate::attach::program::elf;
 use crate::wire::{Clock, Engine};

@@ -78,7 +78,7 @@ const GUARDED: [(&str, &[&str]); 9] = [
     ("ratatui", &["tui"]),
     ("crossterm", &["tui"]),
     ("framehop", &["agent"]),
-    ("gimli", &["agent", "sampler::unwind", "symbols"]),
+    ("gimli", &["agent", "process::unwind", "sampler::unwind", "symbols"]),
     ("addr2line", &["symbols", "attach::program::elf"]),
     ("object", &["symbols", "sampler::unwind", "attach::program::elf", "agent::unwind::oracle"]),
     ("iced_x86", &["sampler::unwind::arch", "symbols"]),

@@ -19,11 +19,12 @@ use object::{Object, ObjectSection};
 use crate::agent::os::maps;
 use crate::agent::unwind::modules::{CodeLocation, Modules, Snapshot};
 use crate::agent::unwind::registers::Registers;
-use crate::agent::unwind::rules::{Cfa, Rule, RuleLookup};
+use crate::agent::unwind::rules::{PackedRule, RuleLookup};
 use crate::agent::unwind::stack::Stack;
 use crate::agent::unwind::walk::{WalkCache, walk};
 use crate::arch::RED_ZONE;
 use crate::process::maps::{MapsEntry, entries, lines};
+use crate::process::unwind::CallerValue;
 use crate::wire::{FrameAddress, MAX_FRAMES};
 
 /// Maximum size of the copy of a stack in bytes, including the red zone below the stack pointer.
@@ -234,10 +235,12 @@ fn is_told(snapshot: &Snapshot, address: u64) -> bool {
     const BASE_OR_STACK_POINTER: [u8; 2] = [6, 7];
     let CodeLocation::Module(index) = snapshot.locate(address) else { return false };
     match WalkCache::boxed().rules().rule(address, snapshot.rule_table(), snapshot.lookup(index, address)) {
-        RuleLookup::Rule(Rule { cfa: Cfa::Register(register, _) | Cfa::At { register, .. }, .. }) => {
-            BASE_OR_STACK_POINTER.contains(&register)
-        }
-        RuleLookup::Rule(Rule { cfa: Cfa::AtIndexed { .. }, .. }) => false,
+        RuleLookup::Rule(PackedRule { cfa, .. }) => match cfa {
+            CallerValue::Register(register, _)
+            | CallerValue::AtRegister(register, _)
+            | CallerValue::AtPlus { register, .. } => BASE_OR_STACK_POINTER.contains(&register),
+            _ => false,
+        },
         RuleLookup::Inexpressible => true,
         RuleLookup::Missing => false,
     }

@@ -3,12 +3,13 @@
 //! Unwinders use:
 //!
 //! * [`machine_code`]: calls before return addresses, padding, lengths of operands.
+//! * [`registers`]: DWARF register numbers, and their places in a `ucontext`.
 //! * [`prologue`]: the size of a function's frame, by its first instructions.
 //!
 //! The agent alone uses:
 //!
 //! * [`syscall`](mod@syscall): raw system calls, `clone`, thread-local storage.
-//! * [`context`]: DWARF register numbers, the layout of `ucontext` and of the kernel's signal frame.
+//! * [`context`]: the layout of `ucontext` and of the kernel's signal frame.
 //! * [`signal`]: the entry of a signal handler, and ways to leave and enter handlers.
 //! * [`stack`]: switching to another stack and back.
 //! * [`function`]: naked functions that run code of the agent before they jump to libc's function.
@@ -17,7 +18,8 @@
 //! * [`builtins`]: `memcpy` and the other functions that the compiler calls by itself.
 
 mod machine_code;
-pub(crate) use machine_code::*;
+mod registers;
+pub(crate) use {machine_code::*, registers::*};
 
 #[cfg(feature = "agent")]
 mod allocator;

@@ -15,7 +15,7 @@ use object::elf::{self, FileHeader64, ProgramHeader64};
 use object::pod::{from_bytes, slice_from_bytes};
 use object::read::elf::NoteIterator;
 
-use super::arch::ELF_MACHINE;
+use crate::arch::ELF_MACHINE;
 use crate::process::maps::MapsEntry;
 use crate::sampler::ptrace::read_memory;
 
@@ -181,7 +181,7 @@ fn program_headers(head: &[u8], file: Option<&File>) -> Option<Vec<ProgramHeader
     let is_ours = ident.magic == elf::ELFMAG
         && ident.class == elf::ELFCLASS64
         && ident.data == elf::ELFDATA2LSB
-        && header.e_machine.get(LE).0 == ELF_MACHINE
+        && u32::from(header.e_machine.get(LE).0) == ELF_MACHINE
         && usize::from(header.e_phentsize.get(LE)) == size_of::<ProgramHeader64<LE>>();
     let count = usize::from(header.e_phnum.get(LE));
     if !is_ours || count > MAX_HEADERS {

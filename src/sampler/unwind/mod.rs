@@ -40,12 +40,14 @@ use super::maps::ProcessMaps;
 use super::ptrace::read_memory;
 use super::registers::ThreadRegisters;
 use super::stack_copy::StackCopy;
-use crate::arch::{CallBefore, FrameSize, LONGEST_CALL, call_before, caller_of, direct_caller_of};
+use crate::arch::{
+    CallBefore, FRAME_POINTER, FrameSize, LONGEST_CALL, STACK_POINTER, call_before, caller_of, direct_caller_of,
+};
+use crate::process::unwind::FrameRule;
 use crate::wire::{FRAMES_LEFT_OUT, FrameAddress, MAX_FRAMES};
-use arch::{CodePath, FRAME_POINTER, MAX_INSTRUCTIONS, MAX_INSTRUCTIONS_ONCE, SIGNAL_RETURN_LENGTH, STACK_POINTER};
+use arch::{CodePath, MAX_INSTRUCTIONS, MAX_INSTRUCTIONS_ONCE, SIGNAL_RETURN_LENGTH};
 pub(crate) use modules::ProcessModule;
 use modules::{ModuleCode, ProcessCode};
-use rule::FrameRule;
 use step::{NoValue, Stepped};
 use tables::{TableLookup, TableReader};
 

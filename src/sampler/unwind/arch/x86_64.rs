@@ -1,19 +1,8 @@
-//! x86-64: DWARF numbers, calling convention, and the kernel's signal frame.
+//! x86-64: the kernel's signal frame.
 
-use crate::sampler::registers::{REGISTERS, ThreadRegisters};
+use crate::arch::{CONTEXT_WORDS, PROGRAM_COUNTER};
+use crate::sampler::registers::ThreadRegisters;
 use crate::sampler::stack_copy::StackCopy;
-
-/// DWARF number of the stack pointer.
-pub(in super::super) const STACK_POINTER: usize = 7;
-/// DWARF number of the frame pointer.
-pub(in super::super) const FRAME_POINTER: usize = 6;
-/// DWARF number of the instruction pointer.
-pub(in super::super) const INSTRUCTION_POINTER: usize = 16;
-/// DWARF numbers of the registers that a function must restore before it returns, besides the stack
-/// pointer.
-pub(in super::super) const CALLEE_SAVED: [usize; 6] = [3, FRAME_POINTER, 12, 13, 14, 15];
-/// The machine in an ELF header (EM_X86_64).
-pub(in super::super) const ELF_MACHINE: u16 = 62;
 
 /// Length in bytes of the longest form of [`SIGNAL_RETURNS`].
 pub(in super::super) const SIGNAL_RETURN_LENGTH: usize = 9;
@@ -26,18 +15,12 @@ pub(in super::super) fn is_signal_return(code: &[u8]) -> bool {
     SIGNAL_RETURNS.iter().any(|form| code.starts_with(form))
 }
 
-/// The saved general registers in a `ucontext`, by DWARF number: the index of the word. The first
-/// five words are flags, link and the alternate stack.
-const CONTEXT_WORDS: [u64; REGISTERS] = [18, 17, 19, 16, 14, 13, 15, 20, 5, 6, 7, 8, 9, 10, 11, 12];
-/// The word of the instruction pointer.
-const CONTEXT_IP: u64 = 21;
-
 /// Reads the registers of interrupted code from the `ucontext` at this address, where the stack
 /// pointer is when a handler has returned.
 pub(in super::super) fn read_context(context: u64, stack: &StackCopy) -> Option<ThreadRegisters> {
     let word = |index: u64| stack.word(context.checked_add(8 * index)?);
-    let mut registers = ThreadRegisters::new(word(CONTEXT_IP)?);
-    for (number, &index) in CONTEXT_WORDS.iter().enumerate() {
+    let mut registers = ThreadRegisters::new(word(CONTEXT_WORDS[PROGRAM_COUNTER])?);
+    for (number, &index) in CONTEXT_WORDS[..PROGRAM_COUNTER].iter().enumerate() {
         registers.set(number, word(index)?);
     }
     Some(registers)
@@ -88,6 +71,7 @@ pub(in super::super) fn interrupted_stack(stack: &StackCopy) -> Option<u64> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::arch::{FRAME_POINTER, STACK_POINTER};
 
     fn copy(start: u64, words: &[u64]) -> StackCopy {
         let bytes: Vec<u8> = words.iter().flat_map(|word| word.to_le_bytes()).collect();
