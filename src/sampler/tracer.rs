@@ -16,7 +16,6 @@ use std::time::Duration;
 
 use crossbeam_channel::{Receiver, Sender, TryRecvError};
 
-use super::arch::{self, StoppedRegisters};
 use super::children::{ChildSchedule, SEARCH_NS};
 use super::clock::{monotonic_ns, thread_cpu_ns};
 use super::cut_short::{self, is_repeatable};
@@ -30,9 +29,10 @@ use super::ptrace::{self, ThreadEvent};
 use super::restart;
 use super::scope::WatchScope;
 use super::stack_copy::StackCopy;
-use crate::arch::RED_ZONE;
+use crate::arch::{self, RED_ZONE, StoppedRegisters};
 use crate::attach::proc::{ProcStat, ProcessIdentity};
 use crate::attach::program::elf;
+use crate::process::unwind::ThreadRegisters;
 use crate::wire::{Clock, Engine};
 
 /// Longest wait, so that commands are read and children are found.
@@ -516,7 +516,7 @@ impl Tracer {
         self.scratch.clear();
         if let (Ok(registers), Some(extent)) = (&registers, extent) {
             extent.copy(&mut self.scratch, tid, registers.stack_pointer().saturating_sub(RED_ZONE), false);
-            let ip = registers.registers().ip;
+            let ip = registers.instruction_pointer();
             list = process.as_mut().and_then(|process| process.read_frames(tid, ip, &self.scratch));
         }
         let call = registers.as_ref().ok().and_then(StoppedRegisters::system_call);
@@ -574,7 +574,8 @@ impl Tracer {
             }
         };
         self.send_sample(image, tid, earlier_ns, now_ns, (SampledStack::Repeated, SampledState::Running));
-        let stack = SampledStack::Copied(registers.registers(), self.links.copy_of(&self.scratch), list);
+        let registers = ThreadRegisters::of_all(registers.registers());
+        let stack = SampledStack::Copied(registers, self.links.copy_of(&self.scratch), list);
         if weight_ns == 0 {
             return self.send_sample(image, tid, delayed_ns, now_ns, (stack, SampledState::Runnable));
         }

@@ -6,6 +6,11 @@
 //! * [`registers`]: DWARF register numbers, and their places in a `ucontext`.
 //! * [`prologue`]: the size of a function's frame, by its first instructions.
 //!
+//! The sampler alone uses:
+//!
+//! * [`ptrace`]: the registers of stopped threads, and of the kernel's samples.
+//! * [`signal_context`]: the kernel's signal frame on the stack of another process.
+//!
 //! The agent alone uses:
 //!
 //! * [`syscall`](mod@syscall): raw system calls, `clone`, thread-local storage.
@@ -20,6 +25,13 @@
 mod machine_code;
 mod registers;
 pub(crate) use {machine_code::*, registers::*};
+
+#[cfg(feature = "viewer")]
+mod ptrace;
+#[cfg(feature = "viewer")]
+mod signal_context;
+#[cfg(feature = "viewer")]
+pub(crate) use {ptrace::*, signal_context::*};
 
 #[cfg(feature = "agent")]
 mod allocator;

@@ -5,5 +5,9 @@
 
 mod frame_rule;
 pub(crate) mod table_row;
+#[cfg(feature = "viewer")]
+mod thread_registers;
 
 pub(crate) use frame_rule::{CallerValue, FrameRule, is_frame_pointer_restored, plus};
+#[cfg(feature = "viewer")]
+pub(crate) use thread_registers::ThreadRegisters;

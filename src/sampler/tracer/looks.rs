@@ -8,8 +8,8 @@ use nix::errno::Errno;
 
 use super::{Tracer, TracerReport};
 use crate::attach::proc::{self, ProcStat, ProcStatus, ProcessIdentity};
+use crate::process::unwind::ThreadRegisters;
 use crate::process::waits::SleepLocation;
-use crate::sampler::arch;
 use crate::sampler::children::ChildSearch;
 use crate::sampler::clock::{monotonic_ns, thread_cpu_ns};
 use crate::sampler::events::{SampledStack, SampledState, TracerEvent};
@@ -290,7 +290,7 @@ impl Tracer {
                 let Some(false) = process.update_thread(tid, self.tick) else { return };
                 let Some(thread) = process.threads.get_mut(&tid) else { return };
                 thread.is_stack_known = true;
-                SampledStack::Copied(arch::sleeping_registers(ip, sp), self.links.copy_of(&self.scratch), list)
+                SampledStack::Copied(ThreadRegisters::of_sleeper(ip, sp), self.links.copy_of(&self.scratch), list)
             }
         };
         process.note_sampled(tid);

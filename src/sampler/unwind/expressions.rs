@@ -4,8 +4,8 @@ use gimli::{EndianSlice, Evaluation, EvaluationResult, LittleEndian, Location, V
 
 use super::step::NoValue;
 use crate::arch::PROGRAM_COUNTER;
+use crate::process::unwind::ThreadRegisters;
 use crate::process::unwind::table_row::ENCODING;
-use crate::sampler::registers::ThreadRegisters;
 use crate::sampler::stack_copy::StackCopy;
 
 /// Maximum number of different expressions of a process. Linkers and compilers write a few.

@@ -3,8 +3,8 @@
 use super::expressions::Expressions;
 use super::step::{NoValue, Stepped};
 use crate::arch::{CALLEE_SAVED, FRAME_POINTER, RED_ZONE, STACK_POINTER};
+use crate::process::unwind::ThreadRegisters;
 use crate::process::unwind::{CallerValue, FrameRule, is_frame_pointer_restored, plus};
-use crate::sampler::registers::ThreadRegisters;
 use crate::sampler::stack_copy::StackCopy;
 
 impl FrameRule {

@@ -26,7 +26,7 @@ fn sleeper(tid: u32) -> ThreadRegisters {
         if let Some(SleepLocation { ip, sp, call: Some(call) }) = SleepLocation::parse(&line)
             && call.number == Some(libc::SYS_futex as u32)
         {
-            return crate::sampler::arch::sleeping_registers(ip, sp);
+            return ThreadRegisters::of_sleeper(ip, sp);
         }
         std::thread::yield_now();
     }
