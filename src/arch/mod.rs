@@ -2,8 +2,8 @@
 //! ABI defines differently for each processor. Other folders use the names below and nothing else.
 //! To add a processor, write a folder that defines the same items as [`x86_64`], and select it here.
 //!
-//! The agent and the sampler from outside share this folder, so it is `no_std`. Hostile bytes do no
-//! harm.
+//! The agent and the sampler from outside share this folder, so what is not the sampler's alone is
+//! `no_std`. Hostile bytes do no harm.
 
 #[cfg(target_arch = "x86_64")]
 mod x86_64;

@@ -15,7 +15,7 @@ use nix::sys::time::TimeValLike;
 use nix::time::{ClockId, clock_getcpuclockid, clock_gettime};
 use nix::unistd::{Pid, SysconfVar, sysconf};
 
-use crate::wire::{MAX_PATH, Schedule, link_of_program};
+use crate::wire::{BlockingCall, MAX_PATH, Schedule, link_of_program};
 
 /// Maximum number of bytes read from a file in `/proc`: enough for the maps of 65 530 mappings with
 /// long paths.
@@ -292,17 +292,7 @@ pub fn schedule(pid: u32) -> Option<Schedule> {
 /// `SA_RESTART`: by the call's number and, for a futex, without a time limit. See signal(7). False
 /// for a running thread, and where `/proc/PID/task/TID/syscall` cannot be read.
 pub fn sleeps_restartably(pid: u32, tid: u32) -> bool {
-    const FOREVER: &str = "0x0";
-    let text = fs::read_to_string(format!("/proc/{pid}/task/{tid}/syscall")).unwrap_or_default();
-    let mut words = text.split_ascii_whitespace();
-    let number = words.next().and_then(|number| number.parse::<i64>().ok());
-    match number {
-        Some(libc::SYS_futex) => words.nth(3) == Some(FOREVER),
-        Some(number) => {
-            [libc::SYS_wait4, libc::SYS_waitid, libc::SYS_flock, libc::SYS_open, libc::SYS_openat].contains(&number)
-        }
-        None => false,
-    }
+    contents(&format!("/proc/{pid}/task/{tid}/syscall")).is_ok_and(|line| BlockingCall::is_restartable(&line))
 }
 
 /// Returns the CPU time that a process has used so far, user and system, its ended threads

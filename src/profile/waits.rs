@@ -6,8 +6,8 @@ use std::collections::HashMap;
 use super::ids::ThreadId;
 pub use super::ids::WaitId;
 use super::stack::FrameId;
+pub use crate::process::waits::WaitReason;
 use crate::wire::Wait;
-pub use crate::wire::WaitReason;
 
 /// Maximum number of waits. Of further ones only the reason is kept.
 const MAX_WAITS: usize = 65_536;

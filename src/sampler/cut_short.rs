@@ -16,9 +16,9 @@
 //! none makes up for a third of one that does, so that a thread that is seldom in such calls is
 //! stopped as often as others.
 
-use super::arch::StoppedRegisters;
 use super::ptrace::read_memory;
 use super::waits::attributes;
+use crate::arch::StoppedRegisters;
 
 /// Major number of the devices of memory, and the minor ones of those that give as many bytes as
 /// are asked for: zero, full, random, urandom.

@@ -1,9 +1,9 @@
 //! The messages between the two threads of the sampler. The tracer stops threads and copies their
 //! stacks; the walker unwinds the copies and speaks to the viewer.
 
-use super::registers::ThreadRegisters;
 use super::stack_copy::StackCopy;
 use crate::process::cpython::frames::{CPython, FrameList};
+use crate::process::unwind::ThreadRegisters;
 use crate::wire::{BlockingCall, Clock, Engine, LossCause};
 
 /// Maximum number of samples that wait for the walker. Further ones are lost and counted.

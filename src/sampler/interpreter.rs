@@ -2,6 +2,7 @@
 //! tracer reads a thread's list of frames while the thread stands still.
 
 use std::cell::Cell;
+use std::collections::HashSet;
 
 use super::clock::monotonic_ns;
 use super::maps::ProcessMaps;
@@ -103,7 +104,7 @@ pub(super) fn is_likely(pid: u32) -> bool {
         name.starts_with(b"python") || name.starts_with(b"libpython")
     };
     let maps = ProcessMaps::read(pid, pid).unwrap_or_default();
-    maps.mappings.iter().any(|mapping| mapping.executable && is_name(&mapping.path))
+    maps.entries().any(|mapping| mapping.executable && is_name(mapping.path))
 }
 
 /// An interpreter that was found in a module.
@@ -123,9 +124,9 @@ pub(super) fn find_among<'a>(
     modules: impl IntoIterator<Item = &'a ProcessModule>,
 ) -> Option<FoundCPython> {
     let memory = RemoteMemory::new(pid);
+    let readable: HashSet<u64> = maps.entries().filter(|entry| entry.readable).map(|entry| entry.start).collect();
     modules.into_iter().find_map(|module| {
-        let is_readable = |start: u64| maps.mappings.iter().any(|mapping| mapping.start == start && mapping.readable);
-        let section = is_readable(module.start).then(|| dynamic_section(&memory, module))??;
+        let section = readable.contains(&module.start).then(|| dynamic_section(&memory, module))??;
         let (version, cpython) = find(&memory, section)?;
         Some(FoundCPython { version, cpython, module: module.clone() })
     })

@@ -49,7 +49,6 @@
 //!
 //! [`engines`] says which of the two ways the kernel allows.
 
-mod arch;
 mod children;
 pub(crate) mod clock;
 mod connection;
@@ -64,7 +63,6 @@ mod perf;
 mod process;
 pub mod program;
 mod ptrace;
-mod registers;
 mod restart;
 mod scope;
 mod stack_copy;

@@ -1,9 +1,9 @@
 //! The parts of a thread's stack that are copied: those that its walks have needed before.
 
-use super::arch::RED_ZONE;
 use super::ptrace::read_memory;
 use super::stack_copy::StackCopy;
 use super::unwind::interrupted_stack;
+use crate::arch::RED_ZONE;
 
 /// Number of bytes that are copied from the stack pointer on at first: ordinary stacks have 3 to
 /// 15 KiB in all.

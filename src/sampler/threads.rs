@@ -5,13 +5,12 @@ use std::io;
 use std::os::unix::fs::FileExt;
 use std::path::PathBuf;
 
-use super::arch;
 use super::correction::SystemShare;
 use super::cut_short::Patience;
-use super::registers::ThreadRegisters;
 use super::stack_extent::{StackExtent, SteadyParts};
 use super::supervision::ThreadFilters;
-use crate::wire::{BlockingCall, Schedule};
+use crate::process::waits::SleepLocation;
+use crate::wire::Schedule;
 
 /// Number of bytes that a line of `schedstat` or `syscall` has at most.
 const MAX_LINE: usize = 256;
@@ -35,8 +34,8 @@ struct ThreadFiles {
 pub(super) enum Activity {
     /// The thread runs, or waits for a processor.
     Running,
-    /// The thread sleeps with these registers and in this system call, if the kernel shows them.
-    Sleeping(Option<ThreadRegisters>, Option<BlockingCall>),
+    /// The thread sleeps here, if the kernel shows that.
+    Sleeping(Option<SleepLocation>),
 }
 
 /// A request to a thread to stop.
@@ -279,7 +278,7 @@ impl WatchedThread {
         Ok(if line.starts_with("running") {
             Activity::Running
         } else {
-            Activity::Sleeping(arch::sleeping_registers(line), BlockingCall::parse(line.as_bytes()))
+            Activity::Sleeping(SleepLocation::parse(line.as_bytes()))
         })
     }
 
@@ -361,7 +360,8 @@ mod tests {
         while sleeper.read_activity().unwrap() == Activity::Running {
             std::thread::yield_now();
         }
-        assert!(matches!(sleeper.read_activity().unwrap(), Activity::Sleeping(Some(_), Some(_))));
+        let activity = sleeper.read_activity().unwrap();
+        assert!(matches!(activity, Activity::Sleeping(Some(SleepLocation { call: Some(_), .. }))));
         assert_eq!(sleeper.unsampled_ns, 0);
         drop(end);
         waiting.join().unwrap();

@@ -18,7 +18,6 @@ use std::time::Duration;
 
 use crossbeam_channel::TryRecvError;
 
-use super::arch::{self, RED_ZONE, StoppedRegisters};
 use super::children::{ChildSchedule, SEARCH_NS};
 use super::clock::{monotonic_ns, thread_cpu_ns};
 use super::cut_short::{self, is_repeatable};
@@ -29,7 +28,9 @@ use super::process::WatchedProcess;
 use super::ptrace::{self, ThreadEvent};
 use super::restart;
 use super::stack_copy::StackCopy;
+use crate::arch::{self, RED_ZONE, StoppedRegisters};
 use crate::attach::proc::{ProcStat, ProcessIdentity};
+use crate::process::unwind::ThreadRegisters;
 use crate::wire::{Clock, Engine};
 pub(super) use links::{TracerCommand, TracerLinks, TracerReport};
 
@@ -323,7 +324,7 @@ impl Tracer {
         self.scratch.clear();
         if let (Ok(registers), Some(extent)) = (&registers, extent) {
             extent.copy(&mut self.scratch, tid, registers.stack_pointer().saturating_sub(RED_ZONE), false);
-            let ip = registers.registers().ip;
+            let ip = registers.instruction_pointer();
             list = process.as_mut().and_then(|process| process.read_frames(tid, ip, &self.scratch));
         }
         let call = registers.as_ref().ok().and_then(StoppedRegisters::system_call);
@@ -381,7 +382,8 @@ impl Tracer {
             }
         };
         self.send_sample(image, tid, earlier_ns, now_ns, (SampledStack::Repeated, SampledState::Running));
-        let stack = SampledStack::Copied(registers.registers(), self.links.copy_of(&self.scratch), list);
+        let registers = ThreadRegisters::of_all(registers.registers());
+        let stack = SampledStack::Copied(registers, self.links.copy_of(&self.scratch), list);
         if weight_ns == 0 {
             return self.send_sample(image, tid, delayed_ns, now_ns, (stack, SampledState::Runnable));
         }

@@ -1,5 +1,4 @@
-//! Tells what a sleeping thread waits for: the descriptor behind its system call, and the thread
-//! that holds the lock it wants. The thread is not stopped.
+//! Another process as a source of waits. The thread is not stopped.
 
 use std::ffi::CString;
 use std::fs;
@@ -8,75 +7,64 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::FileExt;
 
 use super::ptrace;
-use crate::wire::{BlockingCall, LOCK_WORDS, MAX_OBJECT, PolledDescriptors, PolledSource, Wait, WaitReason};
+use crate::process::waits::{WaitReader, WaitSource};
+use crate::wire::BlockingCall;
 
-/// Finds out what threads of a process wait for.
+/// Memory and files of a process.
 pub(super) struct ProcessWaits {
     pid: u32,
-    /// Whether the process numbers its threads as this one does.
-    knows_threads: bool,
 }
 
 impl ProcessWaits {
-    pub(super) fn new(pid: u32) -> ProcessWaits {
+    /// Makes a reader of the waits of a process.
+    pub(super) fn reader(pid: u32) -> WaitReader<ProcessWaits> {
         let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
         let own_pids = status.lines().find_map(|line| line.strip_prefix("NSpid:"));
         let knows_threads = own_pids.is_some_and(|pids| pids.split_ascii_whitespace().count() == 1);
-        ProcessWaits { pid, knows_threads }
+        WaitReader::new(ProcessWaits { pid }, knows_threads)
     }
 
-    /// Reads what a thread waits for in a call.
-    pub(super) fn read(&self, tid: u32, call: BlockingCall) -> Wait<Vec<u8>> {
-        let source = OutsidePolls { waits: self, tid };
-        let (object, is_file) = match call.reason() {
-            WaitReason::Poll => (PolledDescriptors::read(&call, &source).describe(&source), false),
-            _ if call.opened_path().is_some() => self.describe_opened(tid, &call),
-            _ => call.descriptor().map(|fd| self.describe(tid, fd)).unwrap_or_default(),
-        };
-        Wait { tid, call, holder: self.holder(tid, &call), is_file, object }
+    /// Counts the threads of the process.
+    pub(super) fn count_threads(&self) -> usize {
+        fs::read_dir(format!("/proc/{}/task", self.pid)).map_or(0, Iterator::count)
     }
 
     /// Returns whether a thread is stopped, by a signal, a debugger or the freezer.
     pub(super) fn is_stopped(&self, tid: u32) -> bool {
-        BlockingCall::is_stop(&self.kernel_function(tid))
+        let mut function = [0; 64];
+        let length = self.kernel_function(tid, &mut function);
+        BlockingCall::is_stop(&function[..length])
     }
 
-    /// Reads the function of the kernel in which a thread waits. /proc/PID/wchan
-    fn kernel_function(&self, tid: u32) -> Vec<u8> {
-        fs::read(format!("/proc/{}/task/{tid}/wchan", self.pid)).unwrap_or_default()
+    /// Fills the start of the buffer with a file about a thread. Returns the number of bytes.
+    fn read_file(&self, tid: u32, name: &str, buffer: &mut [u8]) -> usize {
+        let path = format!("/proc/{}/task/{tid}/{name}", self.pid);
+        fs::File::open(path).and_then(|file| file.read_at(buffer, 0)).unwrap_or(0)
+    }
+}
+
+impl WaitSource for ProcessWaits {
+    fn memory(&self, address: u64, buffer: &mut [u8]) -> usize {
+        ptrace::read_memory(self.pid, address, buffer)
     }
 
-    /// Describes what a thread opens. The file system, which may hang, is not asked.
-    fn describe_opened(&self, tid: u32, call: &BlockingCall) -> (Vec<u8>, bool) {
-        let mut path = [0; MAX_OBJECT - 8];
-        let length = call.opened_path().map_or(0, |address| ptrace::read_memory(self.pid, address, &mut path));
-        BlockingCall::describe_opened(&path[..length], &self.kernel_function(tid))
+    fn kernel_function(&self, tid: u32, buffer: &mut [u8]) -> usize {
+        self.read_file(tid, "wchan", buffer)
     }
 
-    /// The file behind a descriptor of a thread, and whether it is a regular one.
-    fn describe(&self, tid: u32, fd: u32) -> (Vec<u8>, bool) {
-        let path = format!("/proc/{}/task/{tid}/fd/{fd}", self.pid);
+    fn description(&self, tid: u32, descriptor: u32, buffer: &mut [u8]) -> usize {
+        self.read_file(tid, &format!("fdinfo/{descriptor}"), buffer)
+    }
+
+    fn file(&self, tid: u32, descriptor: u32) -> (Vec<u8>, bool) {
+        let path = format!("/proc/{}/task/{tid}/fd/{descriptor}", self.pid);
         let object = fs::read_link(&path).map_or(Vec::new(), |target| target.as_os_str().as_bytes().to_vec());
         let is_file = object.first() == Some(&b'/') && is_regular_file(&path);
         (object, is_file)
     }
 
-    /// Returns the other thread of the process that holds the lock; 0 if there is none, or it is
-    /// not the same in two readings.
-    pub(super) fn holder(&self, tid: u32, call: &BlockingCall) -> u32 {
-        let Some((address, count)) = call.holder_words().filter(|_| self.knows_threads) else { return 0 };
-        let threads = fs::read_dir(format!("/proc/{}/task", self.pid)).map_or(0, Iterator::count);
-        let read = || {
-            let mut bytes = [0; 4 * LOCK_WORDS];
-            let is_whole = ptrace::read_memory(self.pid, address, &mut bytes[..4 * count]) == 4 * count;
-            let (words, _) = bytes.as_chunks::<4>();
-            let mut lock = [0; LOCK_WORDS];
-            lock.iter_mut().zip(words).for_each(|(word, bytes)| *word = u32::from_ne_bytes(*bytes));
-            call.holder(&lock[..count], threads).filter(|_| is_whole)
-        };
-        let is_thread = |&holder: &u32| fs::exists(format!("/proc/{}/task/{holder}", self.pid)).unwrap_or(false);
-        let first = read();
-        first.filter(is_thread).filter(|&holder| holder != tid && read() == first).unwrap_or(0)
+    fn is_thread(&self, tid: u32) -> bool {
+        fs::exists(format!("/proc/{}/task/{tid}", self.pid)).unwrap_or(false)
     }
 }
 
@@ -99,49 +87,34 @@ pub(super) fn attributes(path: &str) -> Option<libc::statx> {
     (done == 0).then(|| unsafe { file.assume_init() })
 }
 
-/// Reads what a thread polls.
-struct OutsidePolls<'a> {
-    waits: &'a ProcessWaits,
-    tid: u32,
-}
-
-impl PolledSource for OutsidePolls<'_> {
-    fn memory(&self, address: u64, buffer: &mut [u8]) -> usize {
-        ptrace::read_memory(self.waits.pid, address, buffer)
-    }
-
-    fn description(&self, descriptor: u32, buffer: &mut [u8]) -> usize {
-        let path = format!("/proc/{}/task/{}/fdinfo/{descriptor}", self.waits.pid, self.tid);
-        fs::File::open(path).and_then(|file| file.read_at(buffer, 0)).unwrap_or(0)
-    }
-
-    fn file(&self, descriptor: u32) -> Vec<u8> {
-        self.waits.describe(self.tid, descriptor).0
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use std::os::fd::AsRawFd;
 
     use super::*;
+    use crate::process::waits::SleeperWait;
 
     #[test]
     fn descriptors_and_holders_of_another_process_are_read() {
-        let reader = ProcessWaits::new(std::process::id());
+        let reader = ProcessWaits::reader(std::process::id());
         let tid = nix::unistd::gettid().as_raw() as u32;
         let file = fs::File::open("/proc/self/exe").unwrap();
-        let call = |number: libc::c_long, arguments| BlockingCall { number: Some(number as u32), arguments };
-        let wait = reader.read(tid, call(libc::SYS_read, [file.as_raw_fd() as u64, 0, 0]));
+        let read = |tid, number: libc::c_long, arguments| {
+            let mut wait = SleeperWait::default();
+            let call = BlockingCall { number: Some(number as u32), arguments };
+            reader.read(&mut wait, tid, Some(call), ProcessWaits::count_threads);
+            wait.unsent().cloned().unwrap()
+        };
+        let wait = read(tid, libc::SYS_read, [file.as_raw_fd() as u64, 0, 0]);
         let executable = std::env::current_exe().unwrap();
         assert_eq!((wait.object, wait.is_file), (executable.as_os_str().as_bytes().to_vec(), true));
         // Without a live thread of that number there is no holder.
         let lock = [2, 0, std::process::id(), 1, 0, 0, 0, 0, 0, 0u32];
-        let futex = call(libc::SYS_futex, [lock.as_ptr() as u64, 0x80, 2]);
-        assert_eq!(reader.holder(tid, &futex), std::process::id());
-        assert_eq!(reader.holder(std::process::id(), &futex), 0);
+        let futex = [lock.as_ptr() as u64, 0x80, 2];
+        assert_eq!(read(tid, libc::SYS_futex, futex).holder, std::process::id());
+        assert_eq!(read(std::process::id(), libc::SYS_futex, futex).holder, 0);
         let ended = [2, 0, u32::MAX >> 2, 1, 0, 0, 0, 0, 0, 0u32];
-        assert_eq!(reader.holder(tid, &call(libc::SYS_futex, [ended.as_ptr() as u64, 0x80, 2])), 0);
+        assert_eq!(read(tid, libc::SYS_futex, [ended.as_ptr() as u64, 0x80, 2]).holder, 0);
     }
 
     /// Serves a file system with one file, whose attributes it answers with once.

@@ -23,11 +23,12 @@ use super::waits::ProcessWaits;
 use crate::attach::{find, proc};
 use crate::process::cpython::functions::FunctionTable;
 use crate::process::cpython::merge;
+use crate::process::waits::{SleeperWait, WaitReader};
 use crate::wire::interpreter::FrameAccess;
 use crate::wire::{
     AgentCounters, Allocation, BOOT_ID_FILE, Clock, Engaged, Engine, EngineState, FRAMES_LEFT_OUT, FrameAddress, Hello,
     KERNEL_END, KERNEL_PATH, KERNEL_START, LossCause, MAX_COMM, MAX_FRAMES, Module, Request, STACK_SLOTS, Sample,
-    SpawnCause, StackMemory, Thread, Unload, Wait, flag, is_kernel_address, parse_boot_id, shorten_kernel_address,
+    SpawnCause, StackMemory, Thread, Unload, flag, is_kernel_address, parse_boot_id, shorten_kernel_address,
     stack_memory,
 };
 
@@ -60,8 +61,8 @@ struct LastStack {
     flags: u32,
     /// Whether all its frames are the agent's, so that the thread is its, too.
     is_agents: bool,
-    /// The wait of the thread there, as the viewer knows it.
-    wait: Option<Wait<Vec<u8>>>,
+    /// The wait of the thread there.
+    wait: SleeperWait,
     /// Whether its process is stopped.
     is_stopped: bool,
 }
@@ -75,7 +76,7 @@ struct Image {
     link: Option<(Vec<u8>, Vec<u8>)>,
     connection: ViewerConnection,
     unwinder: ProcessUnwinder,
-    waits: ProcessWaits,
+    waits: WaitReader<ProcessWaits>,
     maps: ProcessMaps,
     maps_ns: u64,
     opened_ns: u64,
@@ -227,7 +228,7 @@ impl Image {
     fn open(viewer: &ViewerAddress, start: &ImageStart) -> std::io::Result<Image> {
         let mut connection = ViewerConnection::open(&viewer.path)?;
         // One that has ended already had the memory of its maker: it has executed no program.
-        let has_memory = || ProcessMaps::read(start.pid, start.pid).is_ok_and(|maps| !maps.mappings.is_empty());
+        let has_memory = || ProcessMaps::read(start.pid, start.pid).is_ok_and(|maps| !maps.is_empty());
         let memory_of = start.maker.filter(|_| !has_memory()).unwrap_or(start.pid);
         let file = std::fs::read_link(format!("/proc/{memory_of}/exe")).unwrap_or_default();
         let file = file.into_os_string().into_encoded_bytes();
@@ -254,7 +255,7 @@ impl Image {
             link: link.map(|link| (file, link)),
             connection,
             unwinder: ProcessUnwinder::new(memory),
-            waits: ProcessWaits::new(start.pid),
+            waits: ProcessWaits::reader(start.pid),
             maps: ProcessMaps::default(),
             maps_ns: 0,
             opened_ns: monotonic_ns(),
@@ -277,7 +278,7 @@ impl Image {
             lost: (0, 0),
         };
         image.read_maps(memory)?;
-        if let (true, Some(maker)) = (image.maps.mappings.is_empty(), start.maker) {
+        if let (true, Some(maker)) = (image.maps.is_empty(), start.maker) {
             // It has ended since.
             image.memory_of = maker;
             image.unwinder = ProcessUnwinder::new(proc::thread_with_memory(maker));
@@ -322,7 +323,7 @@ impl Image {
         // The process may be ending.
         let tid = if self.memory_of == self.pid { tid } else { self.memory_of };
         let Ok(maps) = ProcessMaps::read(self.memory_of, tid) else { return Ok(()) };
-        if maps.mappings.is_empty() || maps == self.maps {
+        if maps.is_empty() || maps == self.maps {
             return Ok(());
         }
         self.maps = maps;
@@ -439,27 +440,20 @@ impl Image {
         let Some(last) = self.threads.get_mut(&raw.tid) else { return Ok(()) };
         let is_asleep = matches!(raw.state, SampledState::Asleep(_));
         if !matches!(raw.stack, SampledStack::Repeated) {
-            last.is_stopped = is_asleep && self.waits.is_stopped(raw.tid);
+            last.is_stopped = is_asleep && self.waits.source.is_stopped(raw.tid);
         }
-        let wait = match (&raw.stack, raw.state, &last.wait) {
+        let (wait, threads) = (&mut last.wait, ProcessWaits::count_threads);
+        match (&raw.stack, raw.state) {
             // What goes on after a stop is what was before it.
             _ if last.is_stopped => return Ok(()),
-            (SampledStack::Copied(..), SampledState::Asleep(Some(call)), known) => {
-                let call = call.or_restarted(known.as_ref().map(|wait| wait.call));
-                Some(self.waits.read(raw.tid, call))
-            }
-            (SampledStack::Copied(..) | SampledStack::Kernel, ..) => None,
+            (SampledStack::Copied(..), SampledState::Asleep(call)) => self.waits.read(wait, raw.tid, call, threads),
+            (SampledStack::Copied(..) | SampledStack::Kernel, ..) => self.waits.read(wait, raw.tid, None, threads),
             // The lock may have been handed on.
-            (SampledStack::Repeated, _, Some(known)) if known.call.holder_words().is_some() => {
-                Some(Wait { holder: self.waits.holder(raw.tid, &known.call), ..known.clone() })
-            }
-            (SampledStack::Repeated, ..) => return Ok(()),
-        };
-        if last.wait != wait {
-            if let Some(wait) = &wait {
-                self.connection.write(|w| w.write_wait(wait))?;
-            }
-            last.wait = wait;
+            (SampledStack::Repeated, ..) => self.waits.read_holder(wait, threads),
+        }
+        if let Some(news) = wait.unsent() {
+            self.connection.write(|w| w.write_wait(news))?;
+            wait.set_sent(true);
         }
         Ok(())
     }
@@ -475,7 +469,7 @@ impl Image {
         let state = match raw.state {
             SampledState::Runnable => flag::RUNNABLE,
             SampledState::Asleep(_) if last.is_stopped => flag::STOPPED,
-            SampledState::Asleep(_) if last.wait.is_some() => flag::WAITS,
+            SampledState::Asleep(_) if last.wait.is_known() => flag::WAITS,
             SampledState::Asleep(_) | SampledState::Running | SampledState::BeforeCall => 0,
         };
         let repeat = if matches!(raw.stack, SampledStack::Repeated) { flag::REPEAT } else { 0 };

@@ -3,8 +3,7 @@
 //! [`worker`](super::worker), in the same order.
 
 use std::collections::BTreeMap;
-use std::fs::File;
-use std::io::{BufRead, BufReader, Read};
+use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
@@ -17,10 +16,9 @@ use super::error::{Error, catch_panic, hex};
 use super::object::{self, DebugFileCandidate, DebugFileSearch};
 use super::sanitize::sanitize;
 use super::table::SymbolTable;
+use crate::process::maps::{MapsEntry, entries};
 use crate::profile::module::ModuleFile;
 
-/// Maximum size of a process's maps that is read.
-const MAX_MAPS_BYTES: u64 = 16 << 20;
 /// Maximum number of files of one process.
 const MAX_FILES: usize = 4_096;
 
@@ -301,11 +299,10 @@ impl Explanation {
 /// # Errors
 /// The maps of the process cannot be read.
 pub fn files_of(pid: u32) -> std::io::Result<Vec<ModuleFile>> {
-    let maps = BufReader::new(File::open(format!("/proc/{pid}/maps"))?.take(MAX_MAPS_BYTES));
+    let maps = object::read_maps(Path::new(&format!("/proc/{pid}")))?;
     let executable = std::fs::read_link(format!("/proc/{pid}/exe")).unwrap_or_default();
     let mut files: BTreeMap<(bool, PathBuf), ModuleFile> = BTreeMap::new();
-    for line in maps.split(b'\n') {
-        let Some(file) = mapping(&line?) else { continue };
+    for file in entries(&maps).filter_map(mapped_code) {
         if files.len() < MAX_FILES {
             files.entry((file.path != executable, file.path.clone())).or_insert(file);
         }
@@ -313,22 +310,10 @@ pub fn files_of(pid: u32) -> std::io::Result<Vec<ModuleFile>> {
     Ok(files.into_values().collect())
 }
 
-/// Parses a line of maps, if it maps a file's code: `START-END r-xp OFFSET DEVICE INODE   PATH`.
-fn mapping(line: &[u8]) -> Option<ModuleFile> {
-    let mut rest = line;
-    let mut field = || {
-        let end = rest.iter().position(|&byte| byte == b' ')?;
-        let field = std::str::from_utf8(&rest[..end]).ok()?;
-        rest = &rest[end + 1..];
-        Some(field)
-    };
-    let (_, access, _, _, inode) = (field()?, field()?, field()?, field()?, field()?);
-    let path = rest.trim_ascii_start();
-    if access.as_bytes().get(2) != Some(&b'x') || !(path.starts_with(b"/") || path == b"[vdso]") {
-        return None;
-    }
-    let path = PathBuf::from(std::ffi::OsStr::from_bytes(path));
-    Some(ModuleFile { path, build_id: [].into(), device: 0, inode: inode.parse().ok()? })
+/// Returns the file of a mapping, if that is code.
+fn mapped_code(MapsEntry { executable, inode, path, .. }: MapsEntry<'_>) -> Option<ModuleFile> {
+    let path = (executable && (path.starts_with(b"/") || path == b"[vdso]")).then(|| OsStr::from_bytes(path))?;
+    Some(ModuleFile { path: path.into(), build_id: [].into(), device: 0, inode })
 }
 
 #[cfg(test)]
@@ -338,8 +323,10 @@ mod tests {
 
     #[test]
     fn code_mappings_are_parsed() {
-        let path =
-            |line: &str| mapping(line.as_bytes()).map(|file| (file.path.to_string_lossy().into_owned(), file.inode));
+        let path = |line: &str| {
+            let file = entries(line.as_bytes()).find_map(mapped_code)?;
+            Some((file.path.to_string_lossy().into_owned(), file.inode))
+        };
         let code = "7f00-7f10 r-xp 00002000 fe:01 1234                       /opt/a b (deleted)";
         assert_eq!(path(code), Some(("/opt/a b (deleted)".to_owned(), 1234)));
         assert_eq!(path("7f00-7f10 r--p 00002000 fe:01 1234    /opt/a"), None);

@@ -4,7 +4,7 @@
 
 use std::ffi::OsStr;
 use std::fs::File;
-use std::io::{BufRead, BufReader, Read};
+use std::io::{self, Read};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
@@ -14,10 +14,9 @@ use super::elf::{Elf, string_at};
 use super::error::{Error, hex};
 use super::kallsyms;
 use super::mini_debug_info;
+use crate::process::maps::{MAX_MAPS_BYTES, entries};
 use crate::profile::module::ModuleFile;
 
-/// Maximum size of a process's maps that is read.
-const MAX_MAPS_BYTES: u64 = 16 << 20;
 /// Maximum size of the vDSO; it has two pages.
 const MAX_VDSO_BYTES: u64 = 1 << 20;
 /// Maximum size of a section that refers to another file.
@@ -108,21 +107,18 @@ pub(super) fn under(root: &Path, path: &Path) -> PathBuf {
 
 /// The kernel's link to a file that the process maps.
 fn mapped(process: &Path, file: &ModuleFile) -> Option<PathBuf> {
-    let maps = BufReader::new(File::open(process.join("maps")).ok()?.take(MAX_MAPS_BYTES));
-    let inode = file.inode.to_string();
-    for line in maps.split(b'\n').map_while(Result::ok) {
-        if file.build_id.is_empty() && !line.ends_with(file.path.as_os_str().as_bytes()) {
-            continue;
-        }
-        let line = String::from_utf8_lossy(&line);
-        let mut fields = line.split_ascii_whitespace();
-        if let (Some(range), Some(found)) = (fields.next(), fields.nth(3))
-            && found == inode
-        {
-            return Some(process.join("map_files").join(range));
-        }
-    }
-    None
+    let maps = read_maps(process).ok()?;
+    let mut files = entries(&maps).filter(|entry| entry.inode == file.inode);
+    let path = file.path.as_os_str().as_bytes();
+    let found = files.find(|entry| !file.build_id.is_empty() || entry.path.ends_with(path))?;
+    Some(process.join("map_files").join(format!("{:x}-{:x}", found.start, found.end)))
+}
+
+/// Reads the memory map of the process with this folder in `/proc`.
+pub(super) fn read_maps(process: &Path) -> io::Result<Vec<u8>> {
+    let mut text = Vec::new();
+    File::open(process.join("maps"))?.take(MAX_MAPS_BYTES as u64).read_to_end(&mut text)?;
+    Ok(text)
 }
 
 /// Reads the vDSO of this kernel from our own memory: all processes have the same.
@@ -130,12 +126,10 @@ fn vdso() -> Result<Elf, Error> {
     let path = Path::new("[vdso]");
     let unreadable = |cause: &str| Error::Unreadable { path: path.to_owned(), cause: cause.to_owned() };
     let read = || {
-        let maps = BufReader::new(File::open("/proc/self/maps").ok()?.take(MAX_MAPS_BYTES));
-        let line = maps.lines().map_while(Result::ok).find(|line| line.ends_with("[vdso]"))?;
-        let (start, end) = line.split_ascii_whitespace().next()?.split_once('-')?;
-        let (start, end) = (u64::from_str_radix(start, 16).ok()?, u64::from_str_radix(end, 16).ok()?);
-        let mut bytes = vec![0; end.checked_sub(start)?.min(MAX_VDSO_BYTES) as usize];
-        File::open("/proc/self/mem").ok()?.read_exact_at(&mut bytes, start).ok()?;
+        let maps = read_maps(Path::new("/proc/self")).ok()?;
+        let vdso = entries(&maps).find(|entry| entry.path == b"[vdso]")?;
+        let mut bytes = vec![0; (vdso.end - vdso.start).min(MAX_VDSO_BYTES) as usize];
+        File::open("/proc/self/mem").ok()?.read_exact_at(&mut bytes, vdso.start).ok()?;
         Some(bytes)
     };
     Elf::from_memory(path, read().ok_or_else(|| unreadable("our own memory does not show it"))?)

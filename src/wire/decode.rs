@@ -3,12 +3,11 @@
 
 use alloc::boxed::Box;
 
-use super::blocking_call::BlockingCall;
 use super::deepest_stack::{DeepestStack, StackFrame};
 use super::interpreter::{FrameAccess, Interpreter, InterpreterFunction, LineFormat};
 use super::messages::{
-    AgentCounters, Allocation, Clock, Engaged, Engine, EngineState, Hello, Malformed, Message, Module, Request, Sample,
-    SpawnCause, Thread, Unload, Wait,
+    AgentCounters, Allocation, BlockingCall, Clock, Engaged, Engine, EngineState, Hello, Malformed, Message, Module,
+    Request, Sample, SpawnCause, Thread, Unload, Wait,
 };
 use super::protocol::{
     MAGIC, MAX_ARGV, MAX_BUILD_ID, MAX_COMM, MAX_FRAMES, MAX_FUNCTION_NAME, MAX_LINE_TABLE, MAX_MESSAGE, MAX_OBJECT,

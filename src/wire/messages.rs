@@ -2,7 +2,6 @@
 
 use alloc::boxed::Box;
 
-use super::blocking_call::BlockingCall;
 use super::deepest_stack::{DeepestStack, StackFrame};
 use super::interpreter::{Interpreter, InterpreterFunction};
 use super::loss_cause::LossCause;
@@ -249,6 +248,15 @@ pub struct Thread<B> {
     pub tid: u32,
     /// Name (comm).
     pub name: B,
+}
+
+/// A system call in which a thread sleeps.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct BlockingCall {
+    /// Its number; `None` outside of a system call, as in a page fault.
+    pub number: Option<u32>,
+    /// Its first three arguments.
+    pub arguments: [u64; 3],
 }
 
 /// The wait of a sleeping thread, sent before the first sample of it.

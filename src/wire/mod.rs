@@ -16,7 +16,6 @@
 //! here does I/O. Neither end trusts the other: decoding never panics, never loops past its input,
 //! and never allocates past a limit.
 
-mod blocking_call;
 mod decode;
 mod deepest_stack;
 mod digits;
@@ -26,7 +25,6 @@ pub mod interpreter;
 mod kernel;
 mod loss_cause;
 mod messages;
-mod polled;
 mod program_path;
 mod protocol;
 pub mod ring;
@@ -36,7 +34,6 @@ mod stack_hash;
 mod stack_memory;
 pub mod varint;
 
-pub use blocking_call::{BlockingCall, LOCK_WORDS, WaitReason};
 pub use decode::{FramedMessage, Reader, decode_message, decode_request, split_frame};
 pub use deepest_stack::{DeepestStack, StackFrame};
 pub use digits::parse_number;
@@ -46,7 +43,6 @@ pub use kernel::{
 };
 pub use loss_cause::LossCause;
 pub use messages::*;
-pub use polled::{PolledDescriptors, PolledSource};
 pub use program_path::link_of_program;
 pub use protocol::*;
 pub use schedule::{SCHEDULER_TICK_NS, Schedule};

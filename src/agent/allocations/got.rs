@@ -19,7 +19,6 @@ use core::ops::Range;
 use core::sync::atomic::{AtomicUsize, Ordering};
 
 use crate::agent::allocations::functions::{AllocatorFunction, FUNCTIONS};
-use crate::agent::os::maps::MapsEntry;
 use crate::agent::os::process_memory::ProcessMemory;
 use crate::agent::os::syscall::syscall;
 use crate::agent::os::{loader, maps};
@@ -27,6 +26,7 @@ use crate::agent::state;
 use crate::agent::unwind::modules::Modules;
 use crate::agent::unwind::tables::ElfImage;
 use crate::arch::{is_slot_relocation, weak_address};
+use crate::process::maps::{MapsEntry, entries};
 
 const DT_NULL: u64 = 0;
 const DT_PLTRELSZ: u64 = 2;
@@ -103,7 +103,7 @@ fn change_all(modules: &Modules, wanted: Wanted) -> TableChange {
     let mut outcome = TableChange::default();
     let memory = ProcessMemory::open();
     let text = maps::read();
-    let entries: Vec<MapsEntry<'_>> = maps::entries(&text).collect();
+    let entries: Vec<MapsEntry<'_>> = entries(&text).collect();
     let writer = ProcessMemory::open_for_writing();
     // A function that every libc has, under a version that is as old as glibc 2.16. Programs have
     // no function of that name.

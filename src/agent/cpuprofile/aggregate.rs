@@ -14,6 +14,7 @@ use crate::agent::cpuprofile::file::ProfileFile;
 use crate::agent::os::maps;
 use crate::agent::os::syscall::{self, File, PathBuffer};
 use crate::agent::sampling::counters;
+use crate::process::maps::lines;
 use crate::wire::gperftools::HANDLER_FRAMES;
 use crate::wire::interpreter::is_interpreted;
 use crate::wire::ring::LEFT_OUT;
@@ -247,13 +248,13 @@ impl ProfileAggregate {
         self.is_map_stale = false;
         let mut now = Vec::new();
         let mut ranges = Vec::new();
-        for (line, entry) in maps::lines(&text).filter(|(_, entry)| entry.executable) {
+        for (line, entry) in lines(&text).filter(|(_, entry)| entry.executable) {
             ranges.push((entry.start, entry.end));
             now.extend_from_slice(line);
             now.push(b'\n');
         }
         let old = core::mem::take(&mut self.map);
-        for (line, unmapped) in maps::lines(&old) {
+        for (line, unmapped) in lines(&old) {
             let next = ranges.partition_point(|&(_, end)| end <= unmapped.start);
             if ranges.get(next).is_none_or(|&(start, _)| unmapped.end <= start) {
                 now.extend_from_slice(line);

@@ -1,35 +1,9 @@
-//! `/proc/thread-self/maps`, read line by line. (`/proc/self/maps` is empty once the first thread
-//! has ended.)
+//! Reads `/proc/thread-self/maps`. (`/proc/self/maps` is empty once the first thread has ended.)
 
 use alloc::vec::Vec;
 
 use crate::agent::os::syscall::File;
-
-/// One mapping.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct MapsEntry<'a> {
-    /// First address of the mapping.
-    pub(crate) start: u64,
-    /// Address after the last one.
-    pub(crate) end: u64,
-    /// Whether the mapping is readable.
-    pub(crate) readable: bool,
-    /// Whether the mapping is readable and writable, so that it may be a stack.
-    pub(crate) writable: bool,
-    /// Whether the mapping is executable.
-    pub(crate) executable: bool,
-    /// Offset of the mapping in the file, bytes.
-    pub(crate) offset: u64,
-    /// Device of the file, as `major << 32 | minor`.
-    pub(crate) device: u64,
-    /// Inode of the file; 0 for anonymous memory.
-    pub(crate) inode: u64,
-    /// Path of the file, or a name in brackets, or empty.
-    pub(crate) path: &'a [u8],
-}
-
-/// Maximum number of bytes read of the file: 64 MiB are some 600 000 mappings.
-const LIMIT: usize = 64 << 20;
+use crate::process::maps::MAX_MAPS_BYTES;
 
 /// Reads the whole file; empty if it cannot be read.
 pub(crate) fn read() -> Vec<u8> {
@@ -37,7 +11,7 @@ pub(crate) fn read() -> Vec<u8> {
     // Zeroed memory takes pages as it is written, and is given back where it is a large block.
     let mut text = alloc::vec![0; 24 * 1024];
     let mut length = 0;
-    while length < LIMIT {
+    while length < MAX_MAPS_BYTES {
         // The kernel gives at most a page at a time.
         if text.len() - length < 4096 {
             text.resize(2 * text.len(), 0);
@@ -52,77 +26,15 @@ pub(crate) fn read() -> Vec<u8> {
     text
 }
 
-/// Parses the entries of the file. A malformed line is skipped.
-pub(crate) fn entries(text: &[u8]) -> impl Iterator<Item = MapsEntry<'_>> {
-    lines(text).map(|(_, entry)| entry)
-}
-
-/// Parses the entries of the file, each with its line.
-pub(crate) fn lines(text: &[u8]) -> impl Iterator<Item = (&[u8], MapsEntry<'_>)> {
-    text.split(|&byte| byte == b'\n').filter_map(|line| Some((line, entry(line)?)))
-}
-
-fn entry(line: &[u8]) -> Option<MapsEntry<'_>> {
-    let mut rest = line;
-    let (start, end) = (hex(&mut rest, b'-')?, hex(&mut rest, b' ')?);
-    let (rights, after) = rest.split_at_checked(5)?;
-    rest = after;
-    let offset = hex(&mut rest, b' ')?;
-    let (major, minor) = (hex(&mut rest, b':')?, hex(&mut rest, b' ')?);
-    let digits = rest.iter().take_while(|byte| byte.is_ascii_digit()).count();
-    let inode = rest[..digits].iter().fold(0u64, |value, &digit| value.wrapping_mul(10) + u64::from(digit - b'0'));
-    let path = rest[digits..].trim_ascii_start();
-    let device = major << 32 | minor;
-    let readable = rights[0] == b'r';
-    let (writable, executable) = (&rights[..2] == b"rw", rights[2] == b'x');
-    Some(MapsEntry { start, end, readable, writable, executable, offset, device, inode, path })
-}
-
-/// Parses a hexadecimal number and skips the byte after it.
-fn hex(rest: &mut &[u8], end: u8) -> Option<u64> {
-    let length = rest.iter().position(|&byte| byte == end)?;
-    let mut value = 0u64;
-    for &digit in &rest[..length] {
-        value = value << 4 | u64::from((digit as char).to_digit(16)?);
-    }
-    *rest = &rest[length + 1..];
-    Some(value)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn lines_are_read() {
-        let text =
-            b"55f250153000-55f250155000 r-xp 00002000 08:10 10021755                   /opt/a b/demo (deleted)\n\
-            7ffd1c000000-7ffd1c021000 rw-p 00000000 00:00 0                          [stack]\nnonsense\n\
-            7f0000000000-7f0000001000 ---p 00000000 00:00 0\n";
-        let all: Vec<MapsEntry<'_>> = entries(text).collect();
-        assert_eq!(all.len(), 3);
-        assert_eq!(
-            all[0],
-            MapsEntry {
-                start: 0x55f2_5015_3000,
-                end: 0x55f2_5015_5000,
-                readable: true,
-                writable: false,
-                executable: true,
-                offset: 0x2000,
-                device: 8 << 32 | 0x10,
-                inode: 10_021_755,
-                path: b"/opt/a b/demo (deleted)",
-            }
-        );
-        assert!(all[1].writable && all[1].path == b"[stack]" && all[1].inode == 0);
-        assert!(!all[2].writable && all[2].path.is_empty());
-    }
+    use crate::process::maps::entries;
 
     #[test]
     fn own_maps_hold_this_function() {
         let text = read();
         let here = own_maps_hold_this_function as *const () as u64;
-        assert!(entries(&text).any(|entry| entry.executable && (entry.start..entry.end).contains(&here)));
+        assert!(entries(&text).any(|entry| entry.executable && entry.contains(here)));
     }
 }

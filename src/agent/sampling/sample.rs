@@ -8,6 +8,8 @@ use core::sync::atomic::Ordering;
 use crate::agent::interpreter;
 use crate::agent::os::syscall;
 use crate::agent::sampling::deferred::{self, DEFERRED};
+#[cfg(sigtop_timed)]
+use crate::agent::sampling::handler_time;
 use crate::agent::sampling::ring::{RING, RawSample, Ring};
 use crate::agent::sampling::slot::{POOL, SlotClaim, SlotPool};
 use crate::agent::sampling::snapshots::SNAPSHOT;

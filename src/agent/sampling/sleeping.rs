@@ -19,7 +19,8 @@ use crate::agent::unwind::modules::Snapshot;
 use crate::agent::unwind::registers::Registers;
 use crate::agent::unwind::stack::{CopiedStack, Stack};
 use crate::agent::unwind::walk::{self, WalkCache};
-use crate::wire::{BlockingCall, MAX_FRAMES};
+use crate::process::waits::SleepLocation;
+use crate::wire::MAX_FRAMES;
 
 /// Maximum size of the copy of a stack, in bytes from its stack pointer. Words behind it are read
 /// one by one.
@@ -28,41 +29,18 @@ const COPY: usize = 64 * 1024;
 const FIRST_COPY: usize = 2 * PAGE;
 const PAGE: usize = 4096;
 
-/// Instruction and stack pointer of a sleeping thread, and its system call.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct SleepLocation {
-    ip: u64,
-    sp: u64,
-    /// The system call that it is in, if the kernel tells.
-    pub(crate) call: Option<BlockingCall>,
+/// Opens the file that tells where a thread of this process sleeps.
+/// /proc/PID/task/TID/syscall
+pub(crate) fn open_location(tid: u32) -> Option<File> {
+    let path = PathBuffer::<64>::new().text(b"/proc/self/task/").number(tid.into()).text(b"/syscall");
+    File::open(path.terminated(), 0)
 }
 
-impl SleepLocation {
-    /// Opens the file that tells the locations of a thread of this process.
-    /// /proc/PID/task/TID/syscall
-    pub(crate) fn open(tid: u32) -> Option<File> {
-        let path = PathBuffer::<64>::new().text(b"/proc/self/task/").number(tid.into()).text(b"/syscall");
-        File::open(path.terminated(), 0)
-    }
-
-    /// Reads the present location from that file. Returns `None` while the thread runs.
-    pub(crate) fn read(file: &File) -> Option<SleepLocation> {
-        let mut text = [0; 256];
-        let length = file.read_at(&mut text, 0);
-        SleepLocation::parse(&text[..length])
-    }
-
-    /// Parses `NUMBER ARGUMENTS… SP PC`, or `-1 SP PC` outside of a system call, or `running`.
-    fn parse(text: &[u8]) -> Option<SleepLocation> {
-        let mut words = text.trim_ascii_end().rsplit(|&byte| byte == b' ').map(hex);
-        Some(SleepLocation { ip: words.next()??, sp: words.next()??, call: BlockingCall::parse(text) })
-    }
-}
-
-fn hex(word: &[u8]) -> Option<u64> {
-    let digits = word.strip_prefix(b"0x")?;
-    let digit = |value: u64, &byte: &u8| Some(value << 4 | u64::from((byte as char).to_digit(16)?));
-    if digits.is_empty() || digits.len() > 16 { None } else { digits.iter().try_fold(0, digit) }
+/// Reads the present location from that file. Returns `None` while the thread runs.
+pub(crate) fn read_location(file: &File) -> Option<SleepLocation> {
+    let mut text = [0; 256];
+    let length = file.read_at(&mut text, 0);
+    SleepLocation::parse(&text[..length])
 }
 
 /// Walks the stacks of sleeping threads.
@@ -151,34 +129,7 @@ impl Stack for LazyStack<'_> {
 
 #[cfg(test)]
 mod tests {
-    use proptest::prelude::*;
-
     use super::*;
-
-    #[test]
-    fn places_are_read() {
-        for line in ["230 0x0 0x0 0x7ffc 0x0 0x0 0x0 0x7ffd0010 0x7f12\n", "-1 0x7ffd0010 0x7f12\n"] {
-            let call = BlockingCall::parse(line.as_bytes());
-            assert!(call.is_some());
-            let location = SleepLocation { ip: 0x7f12, sp: 0x7ffd_0010, call };
-            assert_eq!(SleepLocation::parse(line.as_bytes()), Some(location));
-        }
-        assert_eq!(SleepLocation::parse(b"running\n"), None);
-        assert_eq!(SleepLocation::parse(b""), None);
-    }
-
-    proptest! {
-        #[test]
-        fn hostile_lines_of_the_kernel_do_no_harm(
-            line in "(-1|running|[0-9]{1,12})?( (0x)?[0-9a-fA-F]{0,18}){0,10}\\n?|.{0,80}",
-        ) {
-            let words = line.trim_end().split(' ').rev().take(2).collect::<Vec<_>>();
-            if let Some(location) = SleepLocation::parse(line.as_bytes()) {
-                let word = |at: usize| u64::from_str_radix(words[at].trim_start_matches("0x"), 16);
-                prop_assert_eq!((Ok(location.ip), Ok(location.sp)), (word(0), word(1)));
-            }
-        }
-    }
 
     #[test]
     fn a_sleeper_has_a_place_until_it_ends() {
@@ -189,12 +140,12 @@ mod tests {
             let _ = wait.recv();
         });
         let tid = received.recv().expect("a thread id");
-        let file = SleepLocation::open(tid).expect("a thread");
-        while SleepLocation::read(&file).is_none() {
+        let file = open_location(tid).expect("a thread");
+        while read_location(&file).is_none() {
             std::thread::yield_now();
         }
         drop(done);
         sleeper.join().expect("no panic");
-        assert_eq!(SleepLocation::read(&file), None, "it has ended");
+        assert_eq!(read_location(&file), None, "it has ended");
     }
 }

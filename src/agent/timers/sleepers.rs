@@ -1,15 +1,16 @@
 //! Finds out where threads sleep and what they wait for, for the samples of wall ticks.
 
 use crate::agent::sampling::sleeping::SleeperWalker;
-use crate::agent::sampling::waits::WaitReader;
+use crate::agent::sampling::waits::{self, OwnWaits};
 use crate::agent::timers::thread::Thread;
 use crate::agent::unwind::modules::Snapshot;
+use crate::process::waits::WaitReader;
 use crate::wire::{MAX_FRAMES, Schedule};
 
 /// Finds out where threads sleep, and what they wait for.
 pub(super) struct SleeperFinder {
     walker: SleeperWalker,
-    pub(super) waits: WaitReader,
+    pub(super) waits: WaitReader<OwnWaits>,
 }
 
 /// A wall tick of a sleeping thread.
@@ -44,7 +45,7 @@ pub(crate) struct WallTime {
 
 impl SleeperFinder {
     pub(super) fn new() -> SleeperFinder {
-        SleeperFinder { walker: SleeperWalker::new(), waits: WaitReader::new() }
+        SleeperFinder { walker: SleeperWalker::new(), waits: waits::reader() }
     }
 
     /// Finds out where a thread sleeps, and keeps its stack and what it waits for. Returns false if
@@ -60,7 +61,7 @@ impl SleeperFinder {
         let cpu_ns = thread.cpu_ns();
         let mut frames = [0; MAX_FRAMES];
         let found = self.walker.walk_sleeper(snapshot, thread.tid, place, &mut frames);
-        self.waits.read(&mut thread.wait, thread.tid, place.call, count);
+        self.waits.read(&mut thread.wait, thread.tid, place.call, |_| count);
         // What was read is of one sleep only if the thread did not move meanwhile.
         let Some((depth, flags)) = found.filter(|_| thread.schedule(true) == Some(before)) else { return false };
         thread.note_sleep(before, cpu_ns);

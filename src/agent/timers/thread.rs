@@ -6,10 +6,10 @@ use alloc::vec::Vec;
 use crate::agent::os::syscall::{self, File, PathBuffer};
 use crate::agent::os::user_dispatch;
 use crate::agent::sampling::counters;
-use crate::agent::sampling::sleeping::SleepLocation;
-use crate::agent::sampling::waits::SleeperWait;
+use crate::agent::sampling::sleeping;
 use crate::agent::timers::phase::Phase;
 use crate::agent::timers::timer::Timer;
+use crate::process::waits::{SleepLocation, SleeperWait};
 use crate::wire::{LossCause, MAX_COMM, Schedule, flag, parse_number};
 
 /// Minimum time waited for a CPU that has a sample of its own, ns.
@@ -221,9 +221,9 @@ impl Thread {
     /// Returns where the thread sleeps, or `None` if it runs.
     pub(super) fn location(&mut self, keep_open: bool) -> Option<SleepLocation> {
         if self.location.is_none() {
-            self.location = SleepLocation::open(self.tid);
+            self.location = sleeping::open_location(self.tid);
         }
-        let location = SleepLocation::read(self.location.as_ref()?);
+        let location = sleeping::read_location(self.location.as_ref()?);
         if !keep_open {
             self.location = None;
         }

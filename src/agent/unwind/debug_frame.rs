@@ -62,7 +62,8 @@ fn convert_common(entry: &mut [u8]) -> Option<()> {
 mod tests {
     use super::*;
     use crate::agent::unwind::eh_index;
-    use crate::agent::unwind::rules::{Cfa, Rule, RuleLookup, SavedRegister, UnwindTables, new_context};
+    use crate::agent::unwind::rules::{PackedRule, RuleLookup, UnwindTables, new_context};
+    use crate::process::unwind::CallerValue;
 
     /// A common entry and an entry for 32 bytes from an address on, of a function that pushes one
     /// word behind its first byte.
@@ -93,8 +94,8 @@ mod tests {
     #[test]
     fn every_version_is_read_as_eh_frame_is() {
         let rule = |offset| {
-            let (cfa, ra) = (Cfa::Register(7, offset), SavedRegister::AtCfa(-8));
-            RuleLookup::Rule(Rule { cfa, bp: SavedRegister::Same, ra })
+            let (cfa, ra) = (CallerValue::Register(7, offset), CallerValue::AtCfa(-8));
+            RuleLookup::Rule(PackedRule { cfa, bp: CallerValue::Same, ra })
         };
         for version in [1, 3, 4] {
             let found = lookups(section(version, 0x1000), &[0xfff, 0x1000, 0x1001, 0x101f, 0x1020]);

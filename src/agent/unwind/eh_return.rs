@@ -8,8 +8,9 @@
 //! goes on in the landing pad's function, whose registers the two contexts in the frame tell.
 
 use crate::agent::unwind::registers::Caller;
-use crate::agent::unwind::rules::{Cfa, Rule, SavedRegister};
+use crate::agent::unwind::rules::PackedRule;
 use crate::arch::{FRAME_POINTER, PROGRAM_COUNTER, REGISTERS};
+use crate::process::unwind::CallerValue;
 
 /// Maximum size of a frame in which contexts are looked for, in words. The real ones have some 120.
 const MAX_WORDS: u64 = 256;
@@ -34,17 +35,17 @@ const SIGNAL_FRAME: u64 = 1 << 63;
 #[cold]
 #[inline(never)]
 pub(crate) fn landing_pad(
-    rule: Rule,
+    rule: PackedRule,
     (sp, bp): (u64, Option<u64>),
     cfa: u64,
     return_at: u64,
     word: &mut dyn FnMut(u64) -> Option<u64>,
 ) -> Option<Caller> {
     // The last instructions: only the landing pad's address is left to be taken from the stack.
-    if !matches!(rule.cfa, Cfa::Register(register, _) if usize::from(register) == FRAME_POINTER) {
+    if !matches!(rule.cfa, CallerValue::Register(register, _) if usize::from(register) == FRAME_POINTER) {
         return Some(Caller::at_landing_pad(word(return_at)?, cfa, bp));
     }
-    let SavedRegister::AtCfa(offset) = rule.bp else { return None };
+    let CallerValue::AtCfa(offset) = rule.bp else { return None };
     let base_at = cfa.wrapping_add_signed(offset.into());
     let words = (cfa.checked_sub(sp)? / WORD).min(MAX_WORDS);
     let start = cfa - words * WORD;

@@ -9,20 +9,26 @@
 
 use crate::agent::unwind::modules::{CodeLocation, Snapshot};
 use crate::agent::unwind::registers::Caller;
-use crate::agent::unwind::rules::{Cfa, Rule};
+use crate::agent::unwind::rules::PackedRule;
 use crate::agent::unwind::stack::Stack;
 use crate::agent::unwind::step::{Step, WalkFrame, by_rule};
 use crate::arch::{CallBefore, FrameSize, LONGEST_CALL, call_before, caller_of, direct_caller_of};
 use crate::arch::{FRAME_POINTER, PROLOGUE, frame_size};
+use crate::process::unwind::CallerValue;
 
 /// Steps to the caller by a rule that needs a base pointer which is not known.
 pub(crate) fn by_frame_size(
     snapshot: &Snapshot,
-    rule: Rule,
+    rule: PackedRule,
     frame: &WalkFrame<'_>,
     stack: &mut impl Stack,
 ) -> Option<Step> {
-    let (Cfa::Register(needed, _) | Cfa::At { register: needed, .. }) = rule.cfa else { return None };
+    let (CallerValue::Register(needed, _)
+    | CallerValue::AtRegister(needed, _)
+    | CallerValue::AtPlus { register: needed, .. }) = rule.cfa
+    else {
+        return None;
+    };
     if usize::from(needed) != FRAME_POINTER || frame.bp().is_some() {
         return None;
     }

@@ -10,11 +10,12 @@
 use crate::agent::unwind::modules::{CodeLocation, Snapshot};
 use crate::agent::unwind::registers::Caller;
 use crate::agent::unwind::rule_cache::RuleCache;
-use crate::agent::unwind::rules::{Cfa, Rule, RuleLookup, SavedRegister};
+use crate::agent::unwind::rules::{PackedRule, RuleLookup};
 use crate::agent::unwind::stack::Stack;
 use crate::agent::unwind::step::{Step, StepReads, Walk, WalkFrame, by_rule, rule_of};
 use crate::arch::{CallBefore, LONGEST_CALL, call_before};
 use crate::arch::{FRAME_POINTER, PROLOGUE, frame_size};
+use crate::process::unwind::CallerValue;
 
 /// Words above the stack pointer among which the return address is looked for.
 const MAX_WORDS: u64 = 256;
@@ -67,7 +68,7 @@ fn owner_of_base(
     mut caller: Caller,
     stack: &mut impl Stack,
     walk: &mut Walk,
-) -> Option<(Caller, Rule)> {
+) -> Option<(Caller, PackedRule)> {
     let base = caller.bp;
     for _ in 0..MAX_FRAMES_BETWEEN {
         let frame = WalkFrame::Calling(caller);
@@ -76,7 +77,7 @@ fn owner_of_base(
         }
         let Some(RuleLookup::Rule(rule)) = rule_of(snapshot, cache, &frame, stack, walk) else { return None };
         let Some(Step::Caller(next, _)) = by_rule(rule, &frame, stack) else { return None };
-        if next.sp == base.wrapping_add(16) && rule.bp == SavedRegister::AtCfa(-16) {
+        if next.sp == base.wrapping_add(16) && rule.bp == CallerValue::AtCfa(-16) {
             return Some((caller, rule));
         }
         if next.sp <= caller.sp || next.sp > base || !next.knows_bp || next.bp != base {
@@ -93,7 +94,7 @@ fn owner_of_base(
 fn has_called(
     snapshot: &Snapshot,
     caller: Caller,
-    ((owner, rule), above): ((Caller, Rule), u64),
+    ((owner, rule), above): ((Caller, PackedRule), u64),
     stack: &mut impl Stack,
 ) -> Option<bool> {
     let mut call_behind = |ip: u64| {
@@ -117,7 +118,7 @@ fn has_called(
         Some(CallBefore::Direct(called)) if is_function(snapshot, called) => return Some(false),
         Some(_) => {}
     }
-    let Cfa::Register(register, _) = rule.cfa else { return Some(true) };
+    let CallerValue::Register(register, _) = rule.cfa else { return Some(true) };
     if usize::from(register) != FRAME_POINTER {
         return Some(true);
     }

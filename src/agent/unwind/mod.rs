@@ -8,7 +8,6 @@ pub(crate) mod frame_size;
 mod gaps;
 mod generated;
 pub(crate) mod last_walk;
-mod mapped_images;
 pub(crate) mod modules;
 #[cfg(test)]
 mod oracle;

@@ -9,14 +9,15 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
-use crate::agent::os::maps::{self, MapsEntry};
+use crate::agent::os::maps;
 use crate::agent::os::process_memory::ProcessMemory;
 use crate::agent::os::syscall;
-use crate::agent::unwind::mapped_images::{self, MappedImage};
 use crate::agent::unwind::rule_table::{self, RuleTable};
 use crate::agent::unwind::rules::{self, TableContext, UnwindTables};
 use crate::agent::unwind::tables::{ElfImage, TableSections};
 use crate::arch::SA_RESTORER;
+use crate::process::mapped_images::{self, MappedImage};
+use crate::process::maps::{MapsEntry, entries};
 use crate::wire::{Module, Unload};
 
 /// Maximum number of modules. Code of further modules is not unwound.
@@ -248,9 +249,9 @@ impl Modules {
         let (mut writable, mut code) = (Ranges::new(), Ranges::new());
         let mut growing = (0, 0);
         let here = next_edition as *const () as u64;
-        for entry in maps::entries(&text) {
+        for entry in entries(&text) {
             // Mappings of files are left out, because a file may be truncated at any time.
-            if entry.writable && entry.inode == 0 {
+            if entry.readable && entry.writable && entry.inode == 0 {
                 append(&mut writable, &entry);
                 if entry.path == b"[stack]" {
                     growing = (entry.start, entry.end);
@@ -259,7 +260,7 @@ impl Modules {
             if entry.executable {
                 append(&mut code, &entry);
                 // Elsewhere this code is a part of the program.
-                if cfg!(sigtop_agent) && (entry.start..entry.end).contains(&here) {
+                if cfg!(sigtop_agent) && entry.contains(here) {
                     self.own_code = (entry.start, entry.end);
                 }
             }

@@ -3,8 +3,10 @@
 //! of the files by itself, with rules and caches of its own.
 
 use std::collections::HashMap;
+use std::ffi::OsStr;
 use std::fs;
 use std::hint::black_box;
+use std::os::unix::ffi::OsStrExt;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 
@@ -14,12 +16,15 @@ use framehop::{
 };
 use object::{Object, ObjectSection};
 
+use crate::agent::os::maps;
 use crate::agent::unwind::modules::{CodeLocation, Modules, Snapshot};
 use crate::agent::unwind::registers::Registers;
-use crate::agent::unwind::rules::{Cfa, Rule, RuleLookup};
+use crate::agent::unwind::rules::{PackedRule, RuleLookup};
 use crate::agent::unwind::stack::Stack;
 use crate::agent::unwind::walk::{WalkCache, walk};
 use crate::arch::RED_ZONE;
+use crate::process::maps::{MapsEntry, entries, lines};
+use crate::process::unwind::CallerValue;
 use crate::wire::{FrameAddress, MAX_FRAMES};
 
 /// Maximum size of the copy of a stack in bytes, including the red zone below the stack pointer.
@@ -70,23 +75,19 @@ type Bytes = Vec<u8>;
 /// Returns a framehop unwinder with the tables of every file that is mapped as code.
 fn framehop_of_this_process() -> UnwinderNative<Bytes, MayAllocateDuringUnwind> {
     let mut unwinder = UnwinderNative::new();
-    let maps = fs::read_to_string("/proc/self/maps").expect("procfs");
+    let maps = maps::read();
     // A file's code is mapped in one piece; the agent also maps the file elsewhere, to read its
     // tables.
-    let mut images: Vec<(&str, u64, u64, bool)> = Vec::new();
-    for line in maps.lines() {
-        let words: Vec<&str> = line.split_ascii_whitespace().collect();
-        let &[range, rights, offset, _, _, path, ..] = &words[..] else { continue };
-        let number = |text: &str| u64::from_str_radix(text, 16).expect("a number");
-        let (start, end) = range.split_once('-').expect("a range");
-        let is_run = rights.contains('x');
+    let mut images: Vec<(&[u8], u64, u64, bool)> = Vec::new();
+    for MapsEntry { start, end, offset, path, executable, .. } in entries(&maps).filter(|entry| !entry.path.is_empty())
+    {
         match images.last_mut() {
-            Some(last) if last.0 == path && number(offset) != 0 => (last.2, last.3) = (number(end), last.3 | is_run),
-            _ => images.push((path, number(start), number(end), is_run)),
+            Some(last) if last.0 == path && offset != 0 => (last.2, last.3) = (end, last.3 | executable),
+            _ => images.push((path, start, end, executable)),
         }
     }
-    for (path, start, end, _) in images.into_iter().filter(|&(path, _, _, is_run)| is_run && path.starts_with('/')) {
-        let Ok(bytes) = fs::read(path) else { continue };
+    for (path, start, end, _) in images.into_iter().filter(|&(path, _, _, is_run)| is_run && path.starts_with(b"/")) {
+        let Ok(bytes) = fs::read(OsStr::from_bytes(path)) else { continue };
         let Ok(file) = object::File::parse(&*bytes) else { continue };
         let section = |name: &str| {
             let section = file.section_by_name(name)?;
@@ -103,7 +104,7 @@ fn framehop_of_this_process() -> UnwinderNative<Bytes, MayAllocateDuringUnwind> 
             eh_frame_hdr: header.map(|(_, bytes)| bytes),
             ..ExplicitModuleSectionInfo::default()
         };
-        unwinder.add_module(Module::new(path.to_owned(), start..end, start, info));
+        unwinder.add_module(Module::new(String::from_utf8_lossy(path).into_owned(), start..end, start, info));
     }
     unwinder
 }
@@ -234,23 +235,22 @@ fn is_told(snapshot: &Snapshot, address: u64) -> bool {
     const BASE_OR_STACK_POINTER: [u8; 2] = [6, 7];
     let CodeLocation::Module(index) = snapshot.locate(address) else { return false };
     match WalkCache::boxed().rules().rule(address, snapshot.rule_table(), snapshot.lookup(index, address)) {
-        RuleLookup::Rule(Rule { cfa: Cfa::Register(register, _) | Cfa::At { register, .. }, .. }) => {
-            BASE_OR_STACK_POINTER.contains(&register)
-        }
-        RuleLookup::Rule(Rule { cfa: Cfa::AtIndexed { .. }, .. }) => false,
+        RuleLookup::Rule(PackedRule { cfa, .. }) => match cfa {
+            CallerValue::Register(register, _)
+            | CallerValue::AtRegister(register, _)
+            | CallerValue::AtPlus { register, .. } => BASE_OR_STACK_POINTER.contains(&register),
+            _ => false,
+        },
         RuleLookup::Inexpressible => true,
         RuleLookup::Missing => false,
     }
 }
 
 fn maps_of(address: u64) -> String {
-    let maps = fs::read_to_string("/proc/self/maps").expect("procfs");
-    let holds = |line: &&str| {
-        let (start, end) = line.split_once(' ').and_then(|(range, _)| range.split_once('-')).expect("a range");
-        let number = |text: &str| u64::from_str_radix(text, 16).expect("a number");
-        (number(start)..number(end)).contains(&address)
-    };
-    maps.lines().find(holds).unwrap_or("nowhere").to_owned()
+    let maps = maps::read();
+    let mut all = lines(&maps);
+    let found = all.find(|(_, entry)| entry.contains(address)).map_or(&b"nowhere"[..], |(line, _)| line);
+    String::from_utf8_lossy(found).into_owned()
 }
 
 fn is_vdso(address: u64) -> bool {

@@ -227,7 +227,8 @@ fn place(block: u64, places: usize) -> usize {
 mod tests {
     use super::*;
     use crate::agent::unwind::modules::Modules;
-    use crate::agent::unwind::rules::{Cfa, Rule, SavedRegister, new_context};
+    use crate::agent::unwind::rules::{PackedRule, new_context};
+    use crate::process::unwind::CallerValue;
 
     fn rows(table: &RuleTable) -> Vec<Row> {
         table.settled.rows.iter().chain(&table.recent.rows).copied().collect()
@@ -296,10 +297,10 @@ mod tests {
             let start = at + if below(2) == 0 { 0 } else { below(700) };
             let longest = if below(20) == 0 { (MAX_BLOCKS + 4) * BLOCK } else { 90 };
             at = start + 1 + below(longest);
-            let found = RuleLookup::Rule(Rule {
-                cfa: Cfa::Register(7, number),
-                bp: SavedRegister::Same,
-                ra: SavedRegister::AtCfa(-8),
+            let found = RuleLookup::Rule(PackedRule {
+                cfa: CallerValue::Register(7, number),
+                bp: CallerValue::Same,
+                ra: CallerValue::AtCfa(-8),
             });
             table.rows.push(Row { start, end: at, found });
         }

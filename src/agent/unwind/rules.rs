@@ -7,16 +7,14 @@
 use alloc::boxed::Box;
 
 use gimli::{
-    BaseAddresses, CfaRule, EhFrame, EhFrameHdr, EndianSlice, Expression, FrameDescriptionEntry, LittleEndian,
-    Operation, ParsedEhFrameHdr, Register, RegisterRule, UnwindContext, UnwindExpression, UnwindSection as _,
-    UnwindTableRow,
+    BaseAddresses, CfaRule, EhFrame, EhFrameHdr, EndianSlice, FrameDescriptionEntry, LittleEndian, ParsedEhFrameHdr,
+    Register, UnwindContext, UnwindSection as _, UnwindTableRow,
 };
 
 use crate::agent::unwind::eh_index::Section;
-use crate::arch::{EH_RETURN_DATA, FRAME_POINTER, PROGRAM_COUNTER};
+use crate::arch::{CALLEE_SAVED, FRAME_POINTER};
+use crate::process::unwind::{CallerValue, FrameRule, table_row};
 
-/// DWARF number of the instruction pointer, in the type that [`DwarfOp`] uses.
-const PROGRAM_COUNTER_NUMBER: u8 = PROGRAM_COUNTER as u8;
 /// Sizes of gimli's tables: everything fits on the handler's stack, takes a third of gimli's
 /// default size, and is faster with cold caches.
 pub(crate) struct SmallStorage;
@@ -28,41 +26,27 @@ impl<R: gimli::ReaderOffset> gimli::UnwindContextStorage<R> for SmallStorage {
 
 type Slice = EndianSlice<'static, LittleEndian>;
 
-/// The step from a frame to its caller.
+/// The part of a rule that handlers follow, and that their caches hold.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Rule {
-    pub(crate) cfa: Cfa,
-    pub(crate) bp: SavedRegister,
-    pub(crate) ra: SavedRegister,
+pub(crate) struct PackedRule {
+    /// The canonical frame address.
+    pub(crate) cfa: CallerValue,
+    /// The base pointer.
+    pub(crate) bp: CallerValue,
+    /// The return address.
+    pub(crate) ra: CallerValue,
 }
 
-/// The canonical frame address: the caller's stack pointer.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Cfa {
-    /// Register (by DWARF number) + offset.
-    Register(u8, i32),
-    /// The word at register + offset, plus a constant.
-    At { register: u8, plus: u8, offset: i32 },
-    /// The word at register + 8 × index register + offset, plus a constant.
-    AtIndexed { register: u8, index: u8, plus: u8, offset: i32 },
-}
+const _: () = assert!(size_of::<PackedRule>() == 24);
 
-const _: () = assert!(size_of::<Cfa>() == 8 && size_of::<Rule>() == 24);
-
-/// The location where a register of the caller is saved.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum SavedRegister {
-    /// The register itself, which is unchanged.
-    Same,
-    /// The word at the canonical frame address + offset.
-    AtCfa(i32),
-    /// The same in a function that replaces the word on its way to a landing pad (see
-    /// [`eh_return`](super::eh_return)). Only return addresses are so.
-    Replaced(i32),
-    /// The word at register + offset.
-    At(u8, i32),
-    /// Nowhere. For a return address this means the end of the stack.
-    Undefined,
+impl PackedRule {
+    /// Packs a rule, if handlers can follow it.
+    fn new(rule: &FrameRule) -> Option<PackedRule> {
+        let saved = CALLEE_SAVED.iter().zip(rule.saved).find(|(register, _)| **register == FRAME_POINTER);
+        let (bp, ra) = (saved?.1, rule.return_address);
+        let is_computed = |value| matches!(value, CallerValue::CfaPlus(_) | CallerValue::Register(..));
+        (!is_computed(bp) && !is_computed(ra)).then_some(PackedRule { cfa: rule.cfa, bp, ra })
+    }
 }
 
 /// The parsed unwind tables of one module.
@@ -81,7 +65,7 @@ pub(crate) type TableContext = UnwindContext<usize, SmallStorage>;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum RuleLookup {
     /// A rule.
-    Rule(Rule),
+    Rule(PackedRule),
     /// The tables have a row that a rule cannot express.
     Inexpressible,
     /// The tables have no row.
@@ -170,13 +154,16 @@ impl UnwindTables {
         each: &mut impl FnMut(u64, u64, RuleLookup) -> bool,
     ) {
         let Some((tables, entry)) = self.entry(address) else { return };
-        let encoding = entry.cie().encoding();
+        let return_register = entry.cie().return_address_register();
         let Ok(mut rows) = entry.rows(&tables.frames, &tables.bases, context) else { return };
         while let Ok(Some(row)) = rows.next_row() {
             let (start, end) = (row.start_address(), row.end_address().min(entry.end_address()));
-            let found = tables.compile(row, encoding, start).map_or(RuleLookup::Inexpressible, RuleLookup::Rule);
+            let found = tables.compile(row, return_register, start);
             let follows_address = matches!(row.cfa(), CfaRule::Expression(_))
-                && !matches!(found, RuleLookup::Rule(Rule { cfa: Cfa::At { .. } | Cfa::AtIndexed { .. }, .. }));
+                && matches!(
+                    found,
+                    RuleLookup::Inexpressible | RuleLookup::Rule(PackedRule { cfa: CallerValue::Register(..), .. })
+                );
             if !follows_address && start < end && !each(start, end, found) {
                 return;
             }
@@ -186,152 +173,17 @@ impl UnwindTables {
     /// Looks up an address of the file.
     pub(crate) fn find(&self, address: u64, context: &mut TableContext) -> RuleLookup {
         let Some((tables, entry)) = self.entry(address) else { return RuleLookup::Missing };
-        let encoding = entry.cie().encoding();
+        let return_register = entry.cie().return_address_register();
         match entry.unwind_info_for_address(&tables.frames, &tables.bases, context, address) {
-            Ok(row) => tables.compile(row, encoding, address).map_or(RuleLookup::Inexpressible, RuleLookup::Rule),
+            Ok(row) => tables.compile(row, return_register, address),
             Err(_) => RuleLookup::Inexpressible,
         }
     }
 
-    fn compile(&self, row: &UnwindTableRow<usize, SmallStorage>, encoding: gimli::Encoding, pc: u64) -> Option<Rule> {
-        let ra = self.saved(row.register(Register(PROGRAM_COUNTER as u16)), encoding, SavedRegister::Undefined)?;
-        if ra == SavedRegister::Undefined {
-            return Some(Rule { cfa: Cfa::Register(0, 0), bp: SavedRegister::Same, ra });
-        }
-        let cfa = match row.cfa() {
-            CfaRule::RegisterAndOffset { register, offset } => {
-                Cfa::Register(number(*register)?, i32::try_from(*offset).ok()?)
-            }
-            CfaRule::Expression(expression) => self.cfa_of(expression, encoding, pc)?,
-        };
-        let is_saved = |register: usize| {
-            let rule = row.register(Register(register as u16));
-            matches!(rule, Some(RegisterRule::Offset(_)))
-        };
-        let ra = match ra {
-            SavedRegister::AtCfa(offset) if EH_RETURN_DATA.into_iter().all(is_saved) => SavedRegister::Replaced(offset),
-            ra => ra,
-        };
-        Some(Rule {
-            cfa,
-            bp: self.saved(row.register(Register(FRAME_POINTER as u16)), encoding, SavedRegister::Same)?,
-            ra,
-        })
+    fn compile(&self, row: &UnwindTableRow<usize, SmallStorage>, return_register: Register, pc: u64) -> RuleLookup {
+        let rule = table_row::frame_rule(row, &self.frames, return_register, pc, &mut |_| None);
+        rule.and_then(|rule| PackedRule::new(&rule)).map_or(RuleLookup::Inexpressible, RuleLookup::Rule)
     }
-
-    fn saved(
-        &self,
-        rule: Option<RegisterRule<usize>>,
-        encoding: gimli::Encoding,
-        unsaid: SavedRegister,
-    ) -> Option<SavedRegister> {
-        match rule {
-            None => Some(unsaid),
-            Some(RegisterRule::Undefined) => Some(SavedRegister::Undefined),
-            Some(RegisterRule::SameValue) => Some(SavedRegister::Same),
-            Some(RegisterRule::Offset(offset)) => Some(SavedRegister::AtCfa(i32::try_from(offset).ok()?)),
-            Some(RegisterRule::Expression(expression)) => match self.operations(&expression, encoding)?.as_slice() {
-                &[DwarfOp::Register(register, offset)] => Some(SavedRegister::At(register, offset)),
-                _ => None,
-            },
-            _ => None,
-        }
-    }
-
-    fn cfa_of(&self, expression: &UnwindExpression<usize>, encoding: gimli::Encoding, pc: u64) -> Option<Cfa> {
-        match *self.operations(expression, encoding)?.as_slice() {
-            // A function that aligns its stack keeps the address in its frame.
-            [DwarfOp::Register(register, offset), DwarfOp::Deref] => Some(Cfa::At { register, plus: 0, offset }),
-            // Hand-written assembly that aligns its stack keeps the old stack pointer there.
-            [DwarfOp::Register(register, offset), DwarfOp::Deref, DwarfOp::PlusConstant(plus)] => {
-                Some(Cfa::At { register, plus: u8::try_from(plus).ok()?, offset })
-            }
-            // The same above an array whose length is in a register.
-            [
-                DwarfOp::Register(register, offset),
-                DwarfOp::Register(index, 0),
-                DwarfOp::Literal(8),
-                DwarfOp::Mul,
-                DwarfOp::Plus,
-                DwarfOp::Deref,
-                DwarfOp::PlusConstant(plus),
-            ] => Some(Cfa::AtIndexed { register, index, plus: u8::try_from(plus).ok()?, offset }),
-            [DwarfOp::Register(register, offset)] => Some(Cfa::Register(register, offset)),
-            // A lazy stub of a linkage table: behind its push instruction it has pushed a word.
-            [
-                DwarfOp::Register(register, offset),
-                DwarfOp::Register(PROGRAM_COUNTER_NUMBER, 0),
-                DwarfOp::Literal(mask),
-                DwarfOp::And,
-                DwarfOp::Literal(at),
-                DwarfOp::Ge,
-                DwarfOp::Literal(3),
-                DwarfOp::Shl,
-                DwarfOp::Plus,
-            ] => {
-                let pushed = i32::from(pc & mask >= at) << 3;
-                Some(Cfa::Register(register, offset + pushed))
-            }
-            _ => None,
-        }
-    }
-
-    fn operations(&self, expression: &UnwindExpression<usize>, encoding: gimli::Encoding) -> Option<DwarfOps> {
-        let Expression(bytes) = expression.get(&self.frames).ok()?;
-        let mut operations = Expression(bytes).operations(encoding);
-        let mut steps = DwarfOps { steps: [DwarfOp::Plus; MAX_STEPS], count: 0 };
-        while let Some(operation) = operations.next().ok()? {
-            let step = match operation {
-                Operation::RegisterOffset { register, offset, .. } => {
-                    DwarfOp::Register(number(register)?, i32::try_from(offset).ok()?)
-                }
-                Operation::Deref { space: false, size: 8, .. } => DwarfOp::Deref,
-                Operation::UnsignedConstant { value } => DwarfOp::Literal(value),
-                Operation::And => DwarfOp::And,
-                Operation::Ge => DwarfOp::Ge,
-                Operation::Shl => DwarfOp::Shl,
-                Operation::Plus => DwarfOp::Plus,
-                Operation::Mul => DwarfOp::Mul,
-                Operation::PlusConstant { value } => DwarfOp::PlusConstant(value),
-                _ => return None,
-            };
-            *steps.steps.get_mut(steps.count)? = step;
-            steps.count += 1;
-        }
-        Some(steps)
-    }
-}
-
-/// Number of operations of the longest supported expression.
-const MAX_STEPS: usize = 9;
-
-struct DwarfOps {
-    steps: [DwarfOp; MAX_STEPS],
-    count: usize,
-}
-
-impl DwarfOps {
-    fn as_slice(&self) -> &[DwarfOp] {
-        &self.steps[..self.count]
-    }
-}
-
-#[derive(Clone, Copy)]
-enum DwarfOp {
-    Register(u8, i32),
-    Literal(u64),
-    Deref,
-    And,
-    Ge,
-    Shl,
-    Plus,
-    Mul,
-    PlusConstant(u64),
-}
-
-/// Returns the DWARF number of a general register or the instruction pointer.
-fn number(register: Register) -> Option<u8> {
-    (register.0 <= PROGRAM_COUNTER as u16).then_some(register.0 as u8)
 }
 
 /// Makes working memory for a thread that compiles rules.

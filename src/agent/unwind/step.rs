@@ -5,9 +5,10 @@ use crate::agent::unwind::last_walk::CachedFrame;
 use crate::agent::unwind::modules::{CodeLocation, Snapshot};
 use crate::agent::unwind::registers::{Caller, Registers};
 use crate::agent::unwind::rule_cache::RuleCache;
-use crate::agent::unwind::rules::{Cfa, Rule, RuleLookup, SavedRegister};
+use crate::agent::unwind::rules::{PackedRule, RuleLookup};
 use crate::agent::unwind::stack::Stack;
 use crate::arch::{FRAME_POINTER, STACK_POINTER};
+use crate::process::unwind::{CallerValue, is_frame_pointer_restored, plus};
 use crate::wire::{FrameAddress, flag};
 
 /// Result of a walk.
@@ -135,28 +136,17 @@ pub(crate) fn rule_of(
 }
 
 #[inline]
-pub(crate) fn by_rule(rule: Rule, frame: &WalkFrame<'_>, stack: &mut impl Stack) -> Option<Step> {
-    if rule.ra == SavedRegister::Undefined {
+pub(crate) fn by_rule(rule: PackedRule, frame: &WalkFrame<'_>, stack: &mut impl Stack) -> Option<Step> {
+    if rule.ra == CallerValue::Undefined {
         return Some(Step::Root(StepReads::Words { return_at: None, base_at: None }));
     }
-    let plus = |base: u64, offset: i32| base.wrapping_add_signed(offset.into());
+    let register = |number| frame.get(number);
     let (cfa, more) = match rule.cfa {
-        Cfa::Register(number, offset) => (plus(frame.get(number)?, offset), false),
-        Cfa::At { register, plus: more, offset } => {
-            (stack.read(plus(frame.get(register)?, offset))?.wrapping_add(more.into()), true)
-        }
-        Cfa::AtIndexed { register, index, plus: more, offset } => {
-            let base = frame.get(register)?.wrapping_add(frame.get(index)?.wrapping_mul(8));
-            (stack.read(plus(base, offset))?.wrapping_add(more.into()), true)
-        }
+        CallerValue::Register(number, offset) => (plus(register(number)?, offset), false),
+        saved => (stack.read(saved.address(0, register)?)?.wrapping_add(saved.constant()), true),
     };
-    let place = |saved: SavedRegister| match saved {
-        SavedRegister::AtCfa(offset) | SavedRegister::Replaced(offset) => Some(plus(cfa, offset)),
-        SavedRegister::At(number, offset) => Some(plus(frame.get(number)?, offset)),
-        SavedRegister::Same | SavedRegister::Undefined => None,
-    };
-    let return_at = place(rule.ra)?;
-    if let SavedRegister::Replaced(_) = rule.ra
+    let return_at = rule.ra.address(cfa, register)?;
+    if let CallerValue::ReplacedAtCfa(_) = rule.ra
         && let Some(caller) =
             eh_return::landing_pad(rule, (frame.sp(), frame.bp()), cfa, return_at, &mut |at| stack.read(at))
     {
@@ -169,18 +159,11 @@ pub(crate) fn by_rule(rule: Rule, frame: &WalkFrame<'_>, stack: &mut impl Stack)
         return Some(Step::Root(reads));
     }
     let (bp, base_at) = match rule.bp {
-        SavedRegister::Same => (frame.bp(), None),
-        SavedRegister::Undefined => (None, None),
-        // A function that aligns its stack keeps its base pointer within its frame until the last
-        // two instructions. The tables omit that the caller's base pointer is restored by then.
-        SavedRegister::At(number, _)
-            if usize::from(number) == FRAME_POINTER
-                && !frame.bp().is_some_and(|bp| (frame.sp()..cfa).contains(&bp)) =>
-        {
-            (frame.bp(), None)
-        }
+        CallerValue::Same => (frame.bp(), None),
+        CallerValue::Undefined => (None, None),
+        saved if is_frame_pointer_restored(saved, frame.bp(), frame.sp(), cfa) => (frame.bp(), None),
         saved => {
-            let at = place(saved);
+            let at = saved.address(cfa, register);
             (at.and_then(|at| stack.read(at)), at)
         }
     };
@@ -230,7 +213,11 @@ mod tests {
         let words = [0x9_0000u64, 0x5555, 0, 0];
         let bytes = words.map(u64::to_ne_bytes).concat();
         let mut stack = CopiedStack { low: 0x7000, bytes: &bytes };
-        let rule = Rule { cfa: Cfa::Register(10, 0), bp: SavedRegister::At(6, 0), ra: SavedRegister::AtCfa(-8) };
+        let rule = PackedRule {
+            cfa: CallerValue::Register(10, 0),
+            bp: CallerValue::AtRegister(6, 0),
+            ra: CallerValue::AtCfa(-8),
+        };
         let mut caller_of = |bp: u64| {
             let mut registers = Registers::by_hand([0; REGISTERS]);
             (registers.values[STACK_POINTER], registers.values[FRAME_POINTER], registers.values[10]) =

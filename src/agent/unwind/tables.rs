@@ -2,13 +2,13 @@
 //! them. They are a private mapping of the file if it is still the one that the process runs, and
 //! otherwise a copy of the mapped bytes.
 
-use crate::agent::os::maps::MapsEntry;
 use crate::agent::os::memory;
 use crate::agent::os::process_memory::ProcessMemory;
 use crate::agent::os::syscall::{File, syscall};
 use crate::agent::unwind::debug_frame;
 use crate::agent::unwind::eh_index::{self, Section};
 use crate::arch::ELF_MACHINE;
+use crate::process::maps::MapsEntry;
 use alloc::vec::Vec;
 
 use crate::wire::MAX_BUILD_ID;

@@ -3,12 +3,18 @@
 //! Unwinders use:
 //!
 //! * [`machine_code`]: calls before return addresses, padding, lengths of operands.
+//! * [`registers`]: DWARF register numbers, and their places in a `ucontext`.
 //! * [`prologue`]: the size of a function's frame, by its first instructions.
+//!
+//! The sampler alone uses:
+//!
+//! * [`ptrace`]: the registers of stopped threads, and of the kernel's samples.
+//! * [`signal_context`]: the kernel's signal frame on the stack of another process.
 //!
 //! The agent alone uses:
 //!
 //! * [`syscall`](mod@syscall): raw system calls, `clone`, thread-local storage.
-//! * [`context`]: DWARF register numbers, the layout of `ucontext` and of the kernel's signal frame.
+//! * [`context`]: the layout of `ucontext` and of the kernel's signal frame.
 //! * [`signal`]: the entry of a signal handler, and ways to leave and enter handlers.
 //! * [`stack`]: switching to another stack and back.
 //! * [`function`]: naked functions that run code of the agent before they jump to libc's function.
@@ -17,7 +23,15 @@
 //! * [`builtins`]: `memcpy` and the other functions that the compiler calls by itself.
 
 mod machine_code;
-pub(crate) use machine_code::*;
+mod registers;
+pub(crate) use {machine_code::*, registers::*};
+
+#[cfg(feature = "viewer")]
+mod ptrace;
+#[cfg(feature = "viewer")]
+mod signal_context;
+#[cfg(feature = "viewer")]
+pub(crate) use {ptrace::*, signal_context::*};
 
 #[cfg(feature = "agent")]
 mod allocator;

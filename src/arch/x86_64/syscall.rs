@@ -4,8 +4,6 @@ use core::arch::asm;
 
 /// The value of `arch` in the data of a seccomp filter (`AUDIT_ARCH_X86_64`).
 pub(crate) const AUDIT_ARCH: u32 = 0xc000_003e;
-/// `e_machine` of an ELF file for this architecture (`EM_X86_64`).
-pub(crate) const ELF_MACHINE: u32 = 62;
 
 /// Makes one system call. Returns what the kernel returns: a negative number is an error.
 ///

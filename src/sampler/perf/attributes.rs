@@ -3,7 +3,7 @@
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 
-use super::super::arch;
+use crate::arch;
 
 /// Number of bytes of a stack that a sample copies at first.
 pub(in super::super) const FIRST_STACK: u32 = 32 << 10;

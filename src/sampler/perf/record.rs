@@ -1,8 +1,8 @@
 //! The records that the kernel writes into a ring (`perf_event_open(2)`, section "MMAP layout").
 
-use super::super::arch;
-use super::super::registers::ThreadRegisters;
 use super::record_bytes::RecordBytes;
+use crate::arch;
+use crate::process::unwind::ThreadRegisters;
 
 /// Length of the header of a record: kind, flags and length, bytes.
 pub(super) const RECORD_HEADER: usize = 8;
@@ -198,7 +198,7 @@ impl SampleRecord<'_> {
             cpu,
             period_ns,
             kernel,
-            registers: has_registers.then(|| arch::sampled_registers(&values)),
+            registers: has_registers.then(|| ThreadRegisters::of_all(arch::sampled_registers(&values))),
             bytes: fields.bytes,
             stack: (start, usize::try_from(copied).ok()?.min(room)),
         }))

@@ -4,8 +4,8 @@ use std::collections::HashSet;
 use std::time::Duration;
 
 use super::{Tracer, TracerReport};
+use crate::arch::STACK_POINTER;
 use crate::attach::proc::{self, ProcStat, ProcessIdentity};
-use crate::sampler::arch::STACK_POINTER;
 use crate::sampler::clock::monotonic_ns;
 use crate::sampler::events::{SampledStack, SampledState, TracerEvent, UnwalkedSample};
 use crate::sampler::interpreter;

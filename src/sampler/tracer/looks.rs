@@ -8,17 +8,17 @@ use nix::errno::Errno;
 
 use super::{Tracer, TracerReport};
 use crate::attach::proc::{self, ProcStat, ProcStatus, ProcessIdentity};
-use crate::sampler::arch::STACK_POINTER;
+use crate::process::unwind::ThreadRegisters;
+use crate::process::waits::SleepLocation;
 use crate::sampler::children::ChildSearch;
 use crate::sampler::clock::{monotonic_ns, thread_cpu_ns};
 use crate::sampler::events::{SampledStack, SampledState, TracerEvent};
 use crate::sampler::process::{ProcessChange, WatchedProcess};
 use crate::sampler::ptrace;
-use crate::sampler::registers::ThreadRegisters;
 use crate::sampler::scope::WatchScope;
 use crate::sampler::supervision::waits_for_supervisor;
 use crate::sampler::threads::Activity;
-use crate::wire::{BlockingCall, Clock, LossCause};
+use crate::wire::{Clock, LossCause};
 
 /// Maximum number of samples of sleeping threads per second and process. More threads take turns.
 const SLEEPERS_PER_SECOND: u64 = 2_000;
@@ -145,7 +145,7 @@ impl Tracer {
             return;
         }
         let activity = match updated {
-            Some(false) if thread.is_asleep && thread.is_stack_known => Ok(Activity::Sleeping(None, None)),
+            Some(false) if thread.is_asleep && thread.is_stack_known => Ok(Activity::Sleeping(None)),
             Some(false) if thread.is_asleep && self.config.clock != Clock::Real => return,
             Some(_) => thread.read_activity(),
             None => Err(ErrorKind::NotFound.into()),
@@ -159,13 +159,13 @@ impl Tracer {
                     self.running.push((pid, tid));
                 }
             }
-            Ok(Activity::Sleeping(registers, call)) => {
+            Ok(Activity::Sleeping(location)) => {
                 thread.is_asleep = true;
                 let may_be_supervised = process.supervision.filters > 0 && !process.supervision.is_supervised;
                 process.supervision.is_supervised |=
-                    registers.is_some() && may_be_supervised && waits_for_supervisor(pid, tid);
+                    location.is_some() && may_be_supervised && waits_for_supervisor(pid, tid);
                 if self.config.clock == Clock::Real {
-                    self.sample_sleeper(pid, tid, (registers, call), now_ns);
+                    self.sample_sleeper(pid, tid, location, now_ns);
                 }
             }
             Err(error) if error.kind() == ErrorKind::PermissionDenied && process.scope.is_asleep() => {
@@ -269,13 +269,7 @@ impl Tracer {
     }
 
     /// Samples a thread where it sleeps, without stopping it.
-    fn sample_sleeper(
-        &mut self,
-        pid: u32,
-        tid: u32,
-        (registers, call): (Option<ThreadRegisters>, Option<BlockingCall>),
-        now_ns: u64,
-    ) {
+    fn sample_sleeper(&mut self, pid: u32, tid: u32, location: Option<SleepLocation>, now_ns: u64) {
         let Some(process) = self.processes.get_mut(&pid) else { return };
         let (image, has_events, is_crowd) = (process.image, process.has_events(), process.is_crowd());
         let Some(thread) = process.threads.get_mut(&tid) else { return };
@@ -283,21 +277,20 @@ impl Tracer {
             // It was found in this tick. Without a weight, its stack would not be sent.
             return;
         }
-        let stack = match registers {
+        let stack = match location {
             _ if thread.is_stack_known => SampledStack::Repeated,
             None => return,
             Some(_) if self.sleeping_copies >= MAX_SLEEPING_COPIES && !is_crowd => return,
-            Some(registers) => {
+            Some(SleepLocation { ip, sp, .. }) => {
                 self.sleeping_copies += 1;
                 self.scratch.clear();
-                let sp = registers.get(STACK_POINTER).unwrap_or_default();
                 thread.extent.copy(&mut self.scratch, tid, sp, true);
-                let list = process.read_frames(tid, registers.ip, &self.scratch);
+                let list = process.read_frames(tid, ip, &self.scratch);
                 // A thread that ran meanwhile may have changed its stack and its frames.
                 let Some(false) = process.update_thread(tid, self.tick) else { return };
                 let Some(thread) = process.threads.get_mut(&tid) else { return };
                 thread.is_stack_known = true;
-                SampledStack::Copied(registers, self.links.copy_of(&self.scratch), list)
+                SampledStack::Copied(ThreadRegisters::of_sleeper(ip, sp), self.links.copy_of(&self.scratch), list)
             }
         };
         process.note_sampled(tid);
@@ -308,7 +301,7 @@ impl Tracer {
         } else {
             thread.take_sleep(now_ns, self.config.period_ns, has_run)
         };
-        self.send_sample(image, tid, weight_ns, now_ns, (stack, SampledState::Asleep(call)));
+        self.send_sample(image, tid, weight_ns, now_ns, (stack, SampledState::Asleep(location.and_then(|it| it.call))));
     }
 
     /// Sends samples of the time up to now for which threads have slept, where they were last found

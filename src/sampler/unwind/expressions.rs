@@ -1,10 +1,11 @@
 //! The DWARF expressions of unwind tables, and their evaluation on a frame.
 
-use gimli::{Encoding, EndianSlice, Evaluation, EvaluationResult, Format, LittleEndian, Location, Value};
+use gimli::{EndianSlice, Evaluation, EvaluationResult, LittleEndian, Location, Value};
 
-use super::arch::INSTRUCTION_POINTER;
 use super::step::NoValue;
-use crate::sampler::registers::ThreadRegisters;
+use crate::arch::PROGRAM_COUNTER;
+use crate::process::unwind::ThreadRegisters;
+use crate::process::unwind::table_row::ENCODING;
 use crate::sampler::stack_copy::StackCopy;
 
 /// Maximum number of different expressions of a process. Linkers and compilers write a few.
@@ -13,8 +14,6 @@ const MAX_EXPRESSIONS: usize = 4096;
 const MAX_LENGTH: usize = 256;
 /// Maximum number of operations of one evaluation.
 const MAX_OPERATIONS: u32 = 256;
-/// The way in which expressions of unwind tables encode addresses.
-const ENCODING: Encoding = Encoding { format: Format::Dwarf32, version: 4, address_size: 8 };
 
 /// The different expressions of a process, by number.
 #[derive(Default)]
@@ -55,7 +54,7 @@ impl Expressions {
             result = match result.map_err(|_| NoValue::Lost)? {
                 EvaluationResult::Complete => break,
                 EvaluationResult::RequiresRegister { register, .. } => {
-                    let value = if usize::from(register.0) == INSTRUCTION_POINTER {
+                    let value = if usize::from(register.0) == PROGRAM_COUNTER {
                         registers.ip
                     } else {
                         registers.get(register.0.into()).ok_or(NoValue::UnknownRegister)?
@@ -82,7 +81,7 @@ impl Expressions {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::sampler::unwind::arch::STACK_POINTER;
+    use crate::arch::STACK_POINTER;
 
     #[test]
     fn expressions_read_registers_and_stack() {

@@ -6,6 +6,7 @@
 
 use std::cell::OnceCell;
 use std::fs::{File, OpenOptions};
+use std::ops::Range;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
 
@@ -14,8 +15,8 @@ use object::elf::{self, FileHeader64, ProgramHeader64};
 use object::pod::{from_bytes, slice_from_bytes};
 use object::read::elf::NoteIterator;
 
-use super::arch::ELF_MACHINE;
-use crate::sampler::maps::MemoryMapping;
+use crate::arch::ELF_MACHINE;
+use crate::process::maps::MapsEntry;
 use crate::sampler::ptrace::read_memory;
 
 /// Size of the page that begins with the ELF header.
@@ -53,16 +54,18 @@ pub(super) struct MappedFile {
 /// The identity of the file of an image.
 struct FileOrigin {
     pid: u32,
-    /// The executable mapping.
-    mapping: MemoryMapping,
+    /// The addresses of an executable mapping.
+    range: Range<u64>,
+    device: u64,
+    inode: u64,
+    path: Box<[u8]>,
 }
 
 impl FileOrigin {
     /// Opens the file that is mapped: through the mapping itself, which needs a privilege, or by
     /// its path in the target's root, if device and inode are the same.
     fn open(&self) -> Option<File> {
-        let MemoryMapping { start, end, inode, device, ref path, .. } = self.mapping;
-        if inode == 0 {
+        if self.inode == 0 {
             return None;
         }
         let open = |path: &std::ffi::OsStr| {
@@ -70,22 +73,23 @@ impl FileOrigin {
             std::fs::metadata(path).ok().filter(|metadata| metadata.is_file())?;
             OpenOptions::new().read(true).custom_flags(libc::O_NOCTTY | libc::O_NONBLOCK).open(path).ok()
         };
-        let by_mapping = format!("/proc/{}/map_files/{start:x}-{end:x}", self.pid);
+        let by_mapping = format!("/proc/{}/map_files/{:x}-{:x}", self.pid, self.range.start, self.range.end);
         open(by_mapping.as_ref()).or_else(|| {
             let mut in_root = format!("/proc/{}/root", self.pid).into_bytes();
-            in_root.extend_from_slice(path);
+            in_root.extend_from_slice(&self.path);
             let file = open(std::ffi::OsStr::from_bytes(&in_root))?;
             let metadata = file.metadata().ok()?;
             let found = u64::from(libc::major(metadata.dev())) << 32 | u64::from(libc::minor(metadata.dev()));
-            (metadata.ino() == inode && found == device).then_some(file)
+            (metadata.ino() == self.inode && found == self.device).then_some(file)
         })
     }
 }
 
 impl MappedFile {
     /// Reads the headers of an image. `first` is its lowest mapping and `code` an executable one.
-    pub(super) fn open(pid: u32, first: &MemoryMapping, code: &MemoryMapping) -> Option<MappedFile> {
-        let origin = FileOrigin { pid, mapping: code.clone() };
+    pub(super) fn open(pid: u32, first: &MapsEntry<'_>, code: &MapsEntry<'_>) -> Option<MappedFile> {
+        let &MapsEntry { start, end, device, inode, path, .. } = code;
+        let origin = FileOrigin { pid, range: start..end, device, inode, path: path.into() };
         let file = origin.open();
         let mut head = vec![0; PAGE];
         let length = match &file {
@@ -177,7 +181,7 @@ fn program_headers(head: &[u8], file: Option<&File>) -> Option<Vec<ProgramHeader
     let is_ours = ident.magic == elf::ELFMAG
         && ident.class == elf::ELFCLASS64
         && ident.data == elf::ELFDATA2LSB
-        && header.e_machine.get(LE).0 == ELF_MACHINE
+        && u32::from(header.e_machine.get(LE).0) == ELF_MACHINE
         && usize::from(header.e_phentsize.get(LE)) == size_of::<ProgramHeader64<LE>>();
     let count = usize::from(header.e_phnum.get(LE));
     if !is_ours || count > MAX_HEADERS {
@@ -197,7 +201,7 @@ fn program_headers(head: &[u8], file: Option<&File>) -> Option<Vec<ProgramHeader
 }
 
 /// Returns process address − address of the file, from the segment that an executable mapping maps.
-fn bias(segments: &[LoadSegment], code: &MemoryMapping) -> Option<u64> {
+fn bias(segments: &[LoadSegment], code: &MapsEntry<'_>) -> Option<u64> {
     let page = !(PAGE as u64 - 1);
     let code_segments = || segments.iter().filter(|segment| segment.is_executable);
     let begins = |segment: &&LoadSegment| segment.offset & page == code.offset;

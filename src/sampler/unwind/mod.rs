@@ -38,14 +38,16 @@ use std::collections::HashMap;
 
 use super::maps::ProcessMaps;
 use super::ptrace::read_memory;
-use super::registers::ThreadRegisters;
 use super::stack_copy::StackCopy;
-use crate::arch::{CallBefore, FrameSize, LONGEST_CALL, call_before, caller_of, direct_caller_of};
+use crate::arch::{
+    CallBefore, FRAME_POINTER, FrameSize, LONGEST_CALL, SIGNAL_RETURN_LENGTH, STACK_POINTER, call_before, caller_of,
+    direct_caller_of, is_signal_return,
+};
+use crate::process::unwind::{FrameRule, ThreadRegisters};
 use crate::wire::{FRAMES_LEFT_OUT, FrameAddress, MAX_FRAMES};
-use arch::{CodePath, FRAME_POINTER, MAX_INSTRUCTIONS, MAX_INSTRUCTIONS_ONCE, SIGNAL_RETURN_LENGTH, STACK_POINTER};
+use arch::{CodePath, MAX_INSTRUCTIONS, MAX_INSTRUCTIONS_ONCE};
 pub(crate) use modules::ProcessModule;
 use modules::{ModuleCode, ProcessCode};
-use rule::FrameRule;
 use step::{NoValue, Stepped};
 use tables::{TableLookup, TableReader};
 
@@ -194,7 +196,9 @@ impl ProcessUnwinder {
                 Some(CodeRule::SignalReturn) => {
                     self.crossed_signal = true;
                     let sp = registers.get(STACK_POINTER);
-                    let Some(interrupted) = sp.and_then(|sp| arch::read_context(sp, stack)) else {
+                    let Some(interrupted) =
+                        sp.and_then(|sp| ThreadRegisters::read_context(sp, |address| stack.word(address)))
+                    else {
                         return self.missing_stack(sp.unwrap_or(0), stack);
                     };
                     registers = interrupted;
@@ -360,7 +364,7 @@ impl ProcessUnwinder {
         let is_leaf = matches!(address, FrameAddress::Instruction(_));
         let mut code = [0; SIGNAL_RETURN_LENGTH];
         let length = self.read_code(ip, &mut code);
-        if arch::is_signal_return(&code[..length]) {
+        if is_signal_return(&code[..length]) {
             return (CodeRule::SignalReturn, true);
         }
         let is_after_call = is_leaf || self.call_before(ip).is_some();
@@ -436,7 +440,7 @@ impl ProcessUnwinder {
         self.call_before(caller.ip).or_else(|| {
             let mut code = [0; SIGNAL_RETURN_LENGTH];
             let length = self.read_code(caller.ip, &mut code);
-            arch::is_signal_return(&code[..length]).then_some(CallBefore::Indirect)
+            is_signal_return(&code[..length]).then_some(CallBefore::Indirect)
         })
     }
 
@@ -497,5 +501,6 @@ fn by_frame_pointer(registers: &ThreadRegisters, stack: &StackCopy) -> Stepped {
 /// if this is a copy of such a stack. It keeps no state and takes microseconds, because the thread
 /// is stopped in the meantime.
 pub(crate) fn interrupted_stack(stack: &StackCopy) -> Option<u64> {
-    arch::interrupted_stack(stack)
+    let (low, high) = stack.first_piece()?;
+    crate::arch::interrupted_stack(low, stack.bytes(low, (high - low) as usize)?)
 }

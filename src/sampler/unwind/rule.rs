@@ -1,44 +1,11 @@
-//! The step from a frame to its caller, in a form that is quick to apply and may be cached.
+//! The step from a frame to its caller by a rule, on a copy of the stack.
 
-use super::arch::{CALLEE_SAVED, FRAME_POINTER, STACK_POINTER};
 use super::expressions::Expressions;
 use super::step::{NoValue, Stepped};
-use crate::sampler::arch::RED_ZONE;
-use crate::sampler::registers::ThreadRegisters;
+use crate::arch::{CALLEE_SAVED, FRAME_POINTER, RED_ZONE, STACK_POINTER};
+use crate::process::unwind::ThreadRegisters;
+use crate::process::unwind::{CallerValue, FrameRule, is_frame_pointer_restored, plus};
 use crate::sampler::stack_copy::StackCopy;
-
-/// The computation of a value of the caller from the registers and the stack of a frame. CFA is the
-/// canonical frame address, which is the caller's stack pointer.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum CallerValue {
-    /// It is the value of the same register.
-    Same,
-    /// It cannot be known. For a return address this means the end of the stack.
-    Undefined,
-    /// CFA + offset.
-    CfaPlus(i32),
-    /// The word at CFA + offset.
-    AtCfa(i32),
-    /// Register (by DWARF number) + offset.
-    Register(u8, i32),
-    /// The word at register + offset.
-    AtRegister(u8, i32),
-    /// The result of a DWARF expression.
-    Expression(u32),
-    /// The word at the result of a DWARF expression.
-    AtExpression(u32),
-}
-
-/// The rules of one code address.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct FrameRule {
-    /// The canonical frame address.
-    pub(super) cfa: CallerValue,
-    /// The return address.
-    pub(super) return_address: CallerValue,
-    /// The registers of [`CALLEE_SAVED`].
-    pub(super) saved: [CallerValue; CALLEE_SAVED.len()],
-}
 
 impl FrameRule {
     /// The rule of a function that has pushed nothing: its return address is on top of the stack.
@@ -66,14 +33,9 @@ impl FrameRule {
         let mut caller = ThreadRegisters::new(return_address);
         caller.set(STACK_POINTER, cfa);
         for (&register, &value) in CALLEE_SAVED.iter().zip(&self.saved) {
-            // A function that aligns its stack keeps its frame pointer within its frame until the
-            // last two instructions. The tables omit that the caller's is restored by then.
-            let value = match value {
-                CallerValue::AtRegister(base, _) if is_frame_pointer(register, base) && !frame.points_into(cfa) => {
-                    CallerValue::Same
-                }
-                value => value,
-            };
+            let is_restored = register == FRAME_POINTER
+                && is_frame_pointer_restored(value, registers.get(FRAME_POINTER), frame.sp(), cfa);
+            let value = if is_restored { CallerValue::Same } else { value };
             let value = match frame.value(value, Some(register), cfa) {
                 // The kernel's copies begin at the stack pointer. What a function has popped lies
                 // below it, and the register has that value again.
@@ -96,10 +58,6 @@ impl FrameRule {
     }
 }
 
-fn is_frame_pointer(register: usize, base: u8) -> bool {
-    register == FRAME_POINTER && usize::from(base) == FRAME_POINTER
-}
-
 /// The frame from which values are computed.
 struct FrameValues<'a> {
     registers: &'a ThreadRegisters,
@@ -108,31 +66,29 @@ struct FrameValues<'a> {
 }
 
 impl FrameValues<'_> {
-    /// Returns whether the frame pointer points into this frame, which ends at `cfa`.
-    fn points_into(&self, cfa: u64) -> bool {
-        let sp = self.registers.get(STACK_POINTER).unwrap_or(0);
-        self.registers.get(FRAME_POINTER).is_some_and(|pointer| (sp..cfa).contains(&pointer))
+    fn sp(&self) -> u64 {
+        self.registers.get(STACK_POINTER).unwrap_or(0)
     }
 
     /// Returns whether an address lies below the stack pointer, within the red zone.
     fn is_below(&self, address: u64) -> bool {
-        let sp = self.registers.get(STACK_POINTER).unwrap_or(0);
-        (sp.saturating_sub(RED_ZONE)..sp).contains(&address)
+        (self.sp().saturating_sub(RED_ZONE)..self.sp()).contains(&address)
     }
 
     fn value(&self, value: CallerValue, same: Option<usize>, cfa: u64) -> Result<u64, NoValue> {
         let register = |number: usize| self.registers.get(number).ok_or(NoValue::UnknownRegister);
         let word = |address: u64| self.stack.word(address).ok_or(NoValue::NoStack(address));
-        let plus = |base: u64, offset: i32| base.wrapping_add_signed(offset.into());
         match value {
             CallerValue::Same => register(same.ok_or(NoValue::Lost)?),
             CallerValue::Undefined => Err(NoValue::Lost),
             CallerValue::CfaPlus(offset) => Ok(plus(cfa, offset)),
-            CallerValue::AtCfa(offset) => word(plus(cfa, offset)),
             CallerValue::Register(number, offset) => Ok(plus(register(number.into())?, offset)),
-            CallerValue::AtRegister(number, offset) => word(plus(register(number.into())?, offset)),
             CallerValue::Expression(id) => self.expressions.evaluate(id, cfa, self.registers, self.stack),
             CallerValue::AtExpression(id) => word(self.expressions.evaluate(id, cfa, self.registers, self.stack)?),
+            at => {
+                let address = at.address(cfa, |number| self.registers.get(number.into()));
+                Ok(word(address.ok_or(NoValue::UnknownRegister)?)?.wrapping_add(at.constant()))
+            }
         }
     }
 }

@@ -1,6 +1,6 @@
 //! The result of a step from a frame to its caller.
 
-use crate::sampler::registers::ThreadRegisters;
+use crate::process::unwind::ThreadRegisters;
 
 /// The reason why a value of the caller cannot be computed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

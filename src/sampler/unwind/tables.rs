@@ -1,16 +1,12 @@
-//! The unwind tables of one image, and their translation to rules.
+//! The unwind tables of one image.
 
-use gimli::{
-    BaseAddresses, CfaRule, EhFrame, LittleEndian, Operation, Register, RegisterRule, UnwindContext, UnwindExpression,
-    UnwindSection, UnwindTableRow,
-};
+use gimli::{BaseAddresses, EhFrame, LittleEndian, UnwindContext, UnwindSection};
 
-use super::arch::{CALLEE_SAVED, INSTRUCTION_POINTER};
 use super::expressions::Expressions;
 use super::frame_section::{FrameSection, FrameSectionKind, TableBytes};
 use super::header_table::{EntryBytes, HeaderTable};
 use super::mapped_file::MappedFile;
-use super::rule::{CallerValue, FrameRule};
+use crate::process::unwind::{FrameRule, table_row};
 
 /// Result of looking up an address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -109,75 +105,9 @@ impl TableReader {
         let TableReader { context, expressions } = self;
         let row = entry.unwind_info_for_address(section, bases, context, address);
         let rule = row.ok().and_then(|row| {
-            let mut translation = Translation { section, expressions };
-            translation.rule(row, entry.cie().return_address_register())
+            let return_register = entry.cie().return_address_register();
+            table_row::frame_rule(row, section, return_register, address, &mut |bytes| expressions.add(bytes))
         });
         rule.map_or(TableLookup::Broken, |rule| TableLookup::Rule { rule, function: entry.initial_address() })
     }
-}
-
-/// The translation of a row of the tables.
-struct Translation<'a, S> {
-    section: &'a S,
-    expressions: &'a mut Expressions,
-}
-
-impl<'a, S: UnwindSection<TableBytes<'a>>> Translation<'_, S> {
-    fn rule(&mut self, row: &UnwindTableRow<usize>, return_register: Register) -> Option<FrameRule> {
-        let cfa = match row.cfa() {
-            CfaRule::RegisterAndOffset { register, offset } => {
-                CallerValue::Register(number(*register)?, i32::try_from(*offset).ok()?)
-            }
-            CfaRule::Expression(expression) => CallerValue::Expression(self.expression(expression)?),
-        };
-        let return_address = match row.register(return_register) {
-            None => CallerValue::Undefined,
-            Some(rule) => self.value(rule)?,
-        };
-        let mut saved = [CallerValue::Same; CALLEE_SAVED.len()];
-        for (value, &register) in saved.iter_mut().zip(&CALLEE_SAVED) {
-            if let Some(rule) = row.register(Register(register as u16)) {
-                // A register that cannot be recovered ends the walk only where it is needed.
-                *value = self.value(rule).unwrap_or(CallerValue::Undefined);
-            }
-        }
-        Some(FrameRule { cfa, return_address, saved })
-    }
-
-    fn value(&mut self, rule: RegisterRule<usize>) -> Option<CallerValue> {
-        Some(match rule {
-            RegisterRule::Undefined => CallerValue::Undefined,
-            RegisterRule::SameValue => CallerValue::Same,
-            RegisterRule::Offset(offset) => CallerValue::AtCfa(i32::try_from(offset).ok()?),
-            RegisterRule::ValOffset(offset) => CallerValue::CfaPlus(i32::try_from(offset).ok()?),
-            RegisterRule::Register(register) => CallerValue::Register(number(register)?, 0),
-            RegisterRule::Expression(expression) => match self.register_and_offset(&expression) {
-                Some((register, offset)) => CallerValue::AtRegister(register, offset),
-                None => CallerValue::AtExpression(self.expression(&expression)?),
-            },
-            RegisterRule::ValExpression(expression) => CallerValue::Expression(self.expression(&expression)?),
-            _ => return None,
-        })
-    }
-
-    /// Returns the register and the offset of an expression that adds them and does nothing else.
-    fn register_and_offset(&self, expression: &UnwindExpression<usize>) -> Option<(u8, i32)> {
-        let encoding = gimli::Encoding { format: gimli::Format::Dwarf32, version: 4, address_size: 8 };
-        let mut operations = expression.get(self.section).ok()?.operations(encoding);
-        match (operations.next(), operations.next()) {
-            (Ok(Some(Operation::RegisterOffset { register, offset, .. })), Ok(None)) => {
-                Some((number(register)?, i32::try_from(offset).ok()?))
-            }
-            _ => None,
-        }
-    }
-
-    fn expression(&mut self, expression: &UnwindExpression<usize>) -> Option<u32> {
-        self.expressions.add(expression.get(self.section).ok()?.0.slice())
-    }
-}
-
-/// Returns the DWARF number of a general register.
-fn number(register: Register) -> Option<u8> {
-    u8::try_from(register.0).ok().filter(|&number| usize::from(number) < INSTRUCTION_POINTER)
 }

@@ -5,6 +5,7 @@ use std::sync::mpsc;
 use super::frame_section::{FrameSection, FrameSectionKind};
 use super::tables::{TableLookup, TableReader};
 use super::*;
+use crate::process::waits::SleepLocation;
 
 fn own_maps() -> ProcessMaps {
     let own = std::process::id();
@@ -20,16 +21,12 @@ fn sleep_until_told(wait: &mpsc::Receiver<()>) {
 
 /// Instruction and stack pointer of a thread of this process, once it sleeps.
 fn sleeper(tid: u32) -> ThreadRegisters {
-    let hex = |word: &str| u64::from_str_radix(word.trim_start_matches("0x"), 16).unwrap();
     loop {
-        let line = std::fs::read_to_string(format!("/proc/self/task/{tid}/syscall")).unwrap();
-        let words: Vec<&str> = line.split_ascii_whitespace().collect();
-        if let [number, .., sp, ip] = words[..]
-            && number == libc::SYS_futex.to_string()
+        let line = std::fs::read(format!("/proc/self/task/{tid}/syscall")).unwrap();
+        if let Some(SleepLocation { ip, sp, call: Some(call) }) = SleepLocation::parse(&line)
+            && call.number == Some(libc::SYS_futex as u32)
         {
-            let mut registers = ThreadRegisters::new(hex(ip));
-            registers.set(STACK_POINTER, hex(sp));
-            return registers;
+            return ThreadRegisters::of_sleeper(ip, sp);
         }
         std::thread::yield_now();
     }
@@ -37,7 +34,7 @@ fn sleeper(tid: u32) -> ThreadRegisters {
 
 fn copy_of_own_stack(maps: &ProcessMaps, sp: u64, limit: u64) -> StackCopy {
     let mut stack = StackCopy::default();
-    let mapping = maps.mappings.iter().find(|mapping| (mapping.start..mapping.end).contains(&sp)).unwrap();
+    let mapping = maps.entries().find(|mapping| mapping.contains(sp)).unwrap();
     let length = (mapping.end - sp).min(limit);
     assert!(stack.add(sp, length as usize, |bytes| read_memory(std::process::id(), sp, bytes)));
     stack

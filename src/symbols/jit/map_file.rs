@@ -5,7 +5,7 @@
 //! process started: an earlier process may have had the same pid.
 
 use std::fs::File;
-use std::io::{BufRead, BufReader, Read};
+use std::io::Read;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
@@ -20,6 +20,8 @@ use nix::unistd::{SysconfVar, geteuid, sysconf};
 use super::code_map::{CodeMap, CodePiece};
 use super::jitdump::{self, FILE_HEAD, JitdumpReader};
 use super::perf_map::{self, MAX_LINE_BYTES};
+use crate::process::maps::entries;
+use crate::symbols::object;
 use crate::symbols::sanitize::MAX_NAME_BYTES;
 
 /// Number of bytes that are read at a time.
@@ -28,8 +30,6 @@ const CHUNK_BYTES: usize = 1 << 20;
 const MAX_FILE_BYTES: u64 = 4 << 30;
 /// Maximum size of a line table that is read.
 const MAX_TABLE_BYTES: usize = 1 << 20;
-/// Maximum size of a process's maps that is read.
-const MAX_MAPS_BYTES: u64 = 16 << 20;
 /// Number of bytes before the position read to that are compared, to notice a file written anew.
 const TAIL_BYTES: usize = 64;
 /// Precision of the comparison of a file's time with the start of its process.
@@ -188,13 +188,9 @@ pub(super) struct GeneratedCode {
 
 /// Returns the path of the jitdump that a process maps.
 fn mapped_jitdump(process: &GeneratingProcess) -> Option<PathBuf> {
-    let maps = BufReader::new(File::open(format!("/proc/{}/maps", process.pid)).ok()?.take(MAX_MAPS_BYTES));
-    let mut lines = maps.split(b'\n').map_while(Result::ok);
-    let path = lines.find_map(|line| {
-        Some(line[line.iter().position(|&byte| byte == b'/')?..].to_vec())
-            .filter(|path| is_jitdump(path, process.own_pid))
-    })?;
-    Some(PathBuf::from(std::ffi::OsStr::from_bytes(&path)))
+    let maps = object::read_maps(Path::new(&format!("/proc/{}", process.pid))).ok()?;
+    let path = entries(&maps).map(|entry| entry.path).find(|path| is_jitdump(path, process.own_pid))?;
+    Some(PathBuf::from(std::ffi::OsStr::from_bytes(path)))
 }
 
 /// Whether the name of a file is that of the jitdump of a process: `jit-PID.dump`, and with the

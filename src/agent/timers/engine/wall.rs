@@ -160,7 +160,7 @@ impl TimerEngine {
             rests &= sleeps_on;
             let mut elapsed_ns = interval.ns;
             if sleeps_on {
-                sleepers.waits.read_holder(&mut thread.wait, count);
+                sleepers.waits.read_holder(&mut thread.wait, |_| count);
             } else {
                 let slept_ns;
                 (slept_ns, elapsed_ns) = interval.divide(thread, schedule, few);

@@ -10,9 +10,8 @@ use std::collections::{HashSet, VecDeque};
 
 use iced_x86::{Decoder, DecoderOptions, Instruction, Mnemonic, OpKind, Register};
 
-use super::x86_64::{CALLEE_SAVED, FRAME_POINTER, STACK_POINTER};
-use crate::arch::{FrameSize, alignment_of};
-use crate::sampler::unwind::rule::{CallerValue, FrameRule};
+use crate::arch::{CALLEE_SAVED, FRAME_POINTER, FrameSize, STACK_POINTER, alignment_of};
+use crate::process::unwind::{CallerValue, FrameRule};
 
 /// Maximum number of instructions followed for a rule that is kept, and for one that is not.
 pub(in super::super) const MAX_INSTRUCTIONS: usize = 2000;

@@ -1,10 +1,10 @@
-//! The part that belongs to x86-64: the registers of a stopped thread, and the repair of an
-//! interrupted system call.
+//! The registers of a stopped thread and of a perf event's sample, and the repair of an interrupted
+//! system call.
 
 use std::io;
 use std::mem::{MaybeUninit, offset_of};
 
-use super::registers::ThreadRegisters;
+use super::registers::REGISTERS;
 
 /// The set of general registers for `PTRACE_GETREGSET`.
 const NT_PRSTATUS: usize = 1;
@@ -12,17 +12,13 @@ const NT_PRSTATUS: usize = 1;
 const ERESTARTNOHAND: i64 = 514;
 /// The kernel's own error number for a call that restart_syscall(2) continues.
 const ERESTART_RESTARTBLOCK: i64 = 516;
-/// The size of the red zone: leaf functions use this much memory below the stack pointer.
-pub(super) const RED_ZONE: u64 = 128;
-/// The DWARF number of the stack pointer.
-pub(super) const STACK_POINTER: usize = 7;
 
 /// The user registers of a stopped thread.
-pub(super) struct StoppedRegisters(libc::user_regs_struct);
+pub(crate) struct StoppedRegisters(libc::user_regs_struct);
 
 impl StoppedRegisters {
     /// Reads the registers of a thread that this process has stopped.
-    pub(super) fn read(tid: u32) -> io::Result<StoppedRegisters> {
+    pub(crate) fn read(tid: u32) -> io::Result<StoppedRegisters> {
         let mut registers = MaybeUninit::<libc::user_regs_struct>::zeroed();
         let mut area =
             libc::iovec { iov_base: registers.as_mut_ptr().cast(), iov_len: size_of::<libc::user_regs_struct>() };
@@ -35,87 +31,78 @@ impl StoppedRegisters {
         Ok(StoppedRegisters(unsafe { registers.assume_init() }))
     }
 
-    /// Returns the registers that an unwinder needs.
-    pub(super) fn registers(&self) -> ThreadRegisters {
+    /// Returns the registers that an unwinder needs, by DWARF number.
+    pub(crate) fn registers(&self) -> [u64; REGISTERS] {
         let r = &self.0;
-        let mut registers = ThreadRegisters::new(r.rip);
-        let by_number = [
+        [
             r.rax, r.rdx, r.rcx, r.rbx, r.rsi, r.rdi, r.rbp, r.rsp, r.r8, r.r9, r.r10, r.r11, r.r12, r.r13, r.r14,
-            r.r15,
-        ];
-        by_number.iter().enumerate().for_each(|(number, &value)| registers.set(number, value));
-        registers
+            r.r15, r.rip,
+        ]
+    }
+
+    /// Returns the instruction pointer.
+    pub(crate) fn instruction_pointer(&self) -> u64 {
+        self.0.rip
     }
 
     /// Returns the stack pointer.
-    pub(super) fn stack_pointer(&self) -> u64 {
+    pub(crate) fn stack_pointer(&self) -> u64 {
         self.0.rsp
     }
 
     /// Returns the number of the system call at whose end the thread stopped, if it did.
-    pub(super) fn system_call(&self) -> Option<i64> {
+    pub(crate) fn system_call(&self) -> Option<i64> {
         let number = self.0.orig_rax as i64;
         (number >= 0).then_some(number)
     }
 
     /// Returns the result of that call.
-    pub(super) fn result(&self) -> i64 {
+    pub(crate) fn result(&self) -> i64 {
         self.0.rax as i64
     }
 
     /// Returns the first arguments of that call.
-    pub(super) fn arguments(&self) -> [u64; 4] {
+    pub(crate) fn arguments(&self) -> [u64; 4] {
         [self.0.rdi, self.0.rsi, self.0.rdx, self.0.r10]
     }
 
     /// Returns the fifth argument of that call.
-    pub(super) fn fifth_argument(&self) -> u64 {
+    pub(crate) fn fifth_argument(&self) -> u64 {
         self.0.r8
     }
 
     /// Returns whether that call is about to report EINTR.
-    pub(super) fn is_interrupted(&self) -> bool {
+    pub(crate) fn is_interrupted(&self) -> bool {
         self.0.rax as i64 == -i64::from(libc::EINTR)
     }
 
     /// Returns whether the kernel is about to continue that call by restart_syscall(2).
-    pub(super) fn is_continued(&self) -> bool {
+    pub(crate) fn is_continued(&self) -> bool {
         self.0.rax as i64 == -ERESTART_RESTARTBLOCK
     }
 }
 
 /// The registers of a perf event's sample, by their numbers in `asm/perf_regs.h`: all general ones
 /// and the instruction pointer.
-pub(super) const SAMPLED_REGISTERS: u64 = 0xff_01ff;
+pub(crate) const SAMPLED_REGISTERS: u64 = 0xff_01ff;
 /// Their DWARF numbers, in the order of a sample; that of the instruction pointer is 16.
 const SAMPLED_NUMBERS: [usize; SAMPLED_REGISTERS.count_ones() as usize] =
     [0, 3, 2, 1, 4, 5, 6, 7, 16, 8, 9, 10, 11, 12, 13, 14, 15];
 
-/// Returns the registers of a perf event's sample.
-pub(super) fn sampled_registers(values: &[u64; SAMPLED_NUMBERS.len()]) -> ThreadRegisters {
-    let ip = SAMPLED_NUMBERS.iter().position(|&number| number == 16).map_or(0, |index| values[index]);
-    let mut registers = ThreadRegisters::new(ip);
-    SAMPLED_NUMBERS.iter().zip(values).for_each(|(&number, &value)| registers.set(number, value));
+/// Returns the registers of a perf event's sample by DWARF number.
+pub(crate) fn sampled_registers(values: &[u64; SAMPLED_NUMBERS.len()]) -> [u64; REGISTERS] {
+    let mut registers = [0; REGISTERS];
+    SAMPLED_NUMBERS.iter().zip(values).for_each(|(&number, &value)| registers[number] = value);
     registers
 }
 
 /// Lets the kernel make the interrupted call of a stopped thread again, unless a signal handler
 /// runs first: then the program gets EINTR, as it should.
-pub(super) fn repeat_system_call(tid: u32) -> io::Result<()> {
+pub(crate) fn repeat_system_call(tid: u32) -> io::Result<()> {
     let register = offset_of!(libc::user_regs_struct, rax);
     // SAFETY: changes one register of a stopped thread; no memory of this process is touched.
     let done = unsafe { libc::ptrace(libc::PTRACE_POKEUSER, tid, register, -ERESTARTNOHAND) };
     if done == -1 { Err(io::Error::last_os_error()) } else { Ok(()) }
-}
-
-/// Parses a line of `/proc/PID/task/TID/syscall` of a thread that does not run: the last two words
-/// are its stack pointer and its instruction pointer.
-pub(super) fn sleeping_registers(line: &str) -> Option<ThreadRegisters> {
-    let mut words = line.trim_end().rsplit(' ').map(|word| u64::from_str_radix(word.trim_start_matches("0x"), 16));
-    let (ip, sp) = (words.next()?.ok()?, words.next()?.ok()?);
-    let mut registers = ThreadRegisters::new(ip);
-    registers.set(STACK_POINTER, sp);
-    (ip != 0 && sp != 0).then_some(registers)
 }
 
 #[cfg(test)]
@@ -127,21 +114,8 @@ mod tests {
         // The order of the kernel: ax bx cx dx si di bp sp ip r8 to r15.
         let values = std::array::from_fn(|index| index as u64 + 100);
         let registers = sampled_registers(&values);
-        let dwarf = |number| registers.get(number).unwrap_or(0);
-        assert_eq!((registers.ip, dwarf(STACK_POINTER), dwarf(6), dwarf(3)), (108, 107, 106, 101));
-        assert_eq!((dwarf(0), dwarf(1), dwarf(2), dwarf(4), dwarf(5)), (100, 103, 102, 104, 105));
-        assert!((8..16).all(|number| dwarf(number) == 101 + number as u64));
-    }
-
-    #[test]
-    fn a_sleeper_has_an_instruction_and_a_stack_pointer() {
-        let line = "202 0x7f00 0x80 0x0 0x0 0x0 0xffffffff 0x7ffd1c000010 0x7f1122334455\n";
-        let registers = sleeping_registers(line).unwrap();
-        assert_eq!((registers.ip, registers.get(STACK_POINTER)), (0x7f11_2233_4455, Some(0x7ffd_1c00_0010)));
-        assert_eq!(registers.get(6), None);
-        assert_eq!(sleeping_registers("-1 0x7ffd1c000010 0x7f1122334455").map(|it| it.ip), Some(0x7f11_2233_4455));
-        for line in ["running\n", "", "0 0x0 0x0", "202 x y"] {
-            assert_eq!(sleeping_registers(line), None, "{line}");
-        }
+        assert_eq!(registers[..8], [100, 103, 102, 101, 104, 105, 106, 107]);
+        assert_eq!(registers[16], 108);
+        assert!((8..16).all(|number| registers[number] == 101 + number as u64));
     }
 }

@@ -2,7 +2,7 @@
 
 use alloc::vec::Vec;
 
-use crate::agent::os::maps::MapsEntry;
+use crate::process::maps::MapsEntry;
 
 /// Largest gap between two segments of one image: linkers align segments to 2 MiB at most. A
 /// mapping of the same file further away is not part of the image (a program may map its own code
@@ -14,7 +14,8 @@ const PAGE: u64 = 4096;
 pub(crate) struct MappedImage<'a> {
     pub(crate) first: MapsEntry<'a>,
     pub(crate) end: u64,
-    pub(crate) executable: bool,
+    /// The first executable one.
+    pub(crate) code: Option<MapsEntry<'a>>,
     /// The last mapping that is no inaccessible gap.
     last: MapsEntry<'a>,
     /// End of the anonymous code that follows the image. A program moves its code there for huge
@@ -26,14 +27,14 @@ impl MappedImage<'_> {
     fn continues_with(&self, entry: &MapsEntry<'_>) -> bool {
         let same_file = (self.first.device, self.first.inode) == (entry.device, entry.inode);
         let belongs = entry.offset != 0 || self.shares_first_page_with(entry);
-        let is_near = entry.start - self.end <= MAX_GAP || self.goes_on_behind_anonymous_code(entry);
+        let is_near = entry.start.wrapping_sub(self.end) <= MAX_GAP || self.goes_on_behind_anonymous_code(entry);
         entry.inode != 0 && belongs && same_file && is_near
     }
 
     /// Returns whether a mapping continues the file behind anonymous code: it has the offset that
     /// its distance from the last one demands.
     fn goes_on_behind_anonymous_code(&self, entry: &MapsEntry<'_>) -> bool {
-        let distance = entry.start - self.last.start;
+        let distance = entry.start.wrapping_sub(self.last.start);
         entry.start == self.anonymous_end && entry.offset.checked_sub(self.last.offset) == Some(distance)
     }
 
@@ -49,21 +50,21 @@ impl MappedImage<'_> {
     }
 }
 
-/// Adds a mapping to the last image if it continues that image; otherwise it opens a image of its
+/// Adds a mapping to the last image if it continues that image; otherwise it opens an image of its
 /// own. The mappings must come in the order of their addresses.
 pub(crate) fn add<'a>(images: &mut Vec<MappedImage<'a>>, entry: &MapsEntry<'a>) {
+    let code = entry.executable.then_some(*entry);
     match images.last_mut() {
         Some(image) if image.continues_with(entry) => {
-            image.end = entry.end;
-            image.executable |= entry.executable;
-            image.anonymous_end = entry.end;
+            (image.end, image.anonymous_end) = (entry.end, entry.end);
+            image.code = image.code.or(code);
             if entry.readable || entry.executable {
                 image.last = *entry;
             }
         }
         _ if entry.inode != 0 || entry.path == b"[vdso]" => {
-            let (end, executable) = (entry.end, entry.executable);
-            images.push(MappedImage { first: *entry, end, executable, last: *entry, anonymous_end: end });
+            let end = entry.end;
+            images.push(MappedImage { first: *entry, end, code, last: *entry, anonymous_end: end });
         }
         Some(image) if entry.executable && entry.start == image.anonymous_end => image.anonymous_end = entry.end,
         _ => {}
@@ -72,10 +73,11 @@ pub(crate) fn add<'a>(images: &mut Vec<MappedImage<'a>>, entry: &MapsEntry<'a>) 
 
 /// Removes images without code, and copies of code whose image is not among them: memory that a
 /// run-time compiler fills may be thousands of mappings of one file.
+#[cfg(any(feature = "agent", test))]
 pub(crate) fn retain_code(images: &mut Vec<MappedImage<'_>>) {
     let file = |image: &MappedImage<'_>| (image.first.device, image.first.inode);
     let is_whole = |image: &MappedImage<'_>| image.first.offset == 0;
-    images.retain(|image| image.executable);
+    images.retain(|image| image.code.is_some());
     let mut whole: Vec<(u64, u64)> = images.iter().filter(|image| is_whole(image)).map(file).collect();
     whole.sort_unstable();
     images.retain(|image| is_whole(image) || whole.binary_search(&file(image)).is_ok());
@@ -83,14 +85,16 @@ pub(crate) fn retain_code(images: &mut Vec<MappedImage<'_>>) {
 
 #[cfg(test)]
 mod tests {
+    use std::format;
+
     use super::*;
-    use crate::agent::os::maps;
+    use crate::process::maps;
 
     /// Start, end and executability of every image.
     fn images(text: &str) -> Vec<(u64, u64, bool)> {
         let mut images = Vec::new();
         maps::entries(text.as_bytes()).for_each(|entry| add(&mut images, &entry));
-        images.iter().map(|image| (image.first.start, image.end, image.executable)).collect()
+        images.iter().map(|image| (image.first.start, image.end, image.code.is_some())).collect()
     }
 
     #[test]

@@ -3,89 +3,8 @@
 
 use alloc::vec::Vec;
 
-use super::digits::parse_number;
-
-/// The reason why a thread waits: the thing that it waits for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub enum WaitReason {
-    /// A mutex.
-    Lock,
-    /// A condition variable.
-    Condvar,
-    /// A lock for readers and writers.
-    RwLock,
-    /// A semaphore.
-    Semaphore,
-    /// The end of another thread.
-    Join,
-    /// A futex that serves something else, or nobody knows what.
-    Futex,
-    /// The time: it sleeps.
-    Sleep,
-    /// An event of one of several descriptors.
-    Poll,
-    /// Data from a descriptor.
-    Read,
-    /// Room in a descriptor.
-    Write,
-    /// Data from a socket.
-    Receive,
-    /// Room in a socket.
-    Send,
-    /// A connection from a peer.
-    Accept,
-    /// A connection to a peer.
-    Connect,
-    /// A disk.
-    Disk,
-    /// A child process.
-    Child,
-    /// A signal.
-    Signal,
-    /// An io_uring.
-    IoUring,
-    /// Memory: a page that is read from a file or from swap.
-    Memory,
-    /// Something else.
-    Other,
-    /// A CPU.
-    Runnable,
-    /// A signal to continue: its process was stopped by one, by a debugger or by the freezer.
-    Stopped,
-}
-
-impl WaitReason {
-    /// All reasons with their words, in the order of their declaration.
-    const TABLE: [(WaitReason, &'static str); 22] = [
-        (WaitReason::Lock, "lock"),
-        (WaitReason::Condvar, "condvar"),
-        (WaitReason::RwLock, "rwlock"),
-        (WaitReason::Semaphore, "semaphore"),
-        (WaitReason::Join, "join"),
-        (WaitReason::Futex, "futex"),
-        (WaitReason::Sleep, "sleep"),
-        (WaitReason::Poll, "poll"),
-        (WaitReason::Read, "read"),
-        (WaitReason::Write, "write"),
-        (WaitReason::Receive, "recv"),
-        (WaitReason::Send, "send"),
-        (WaitReason::Accept, "accept"),
-        (WaitReason::Connect, "connect"),
-        (WaitReason::Disk, "disk"),
-        (WaitReason::Child, "child"),
-        (WaitReason::Signal, "signal"),
-        (WaitReason::IoUring, "io_uring"),
-        (WaitReason::Memory, "memory"),
-        (WaitReason::Other, "other"),
-        (WaitReason::Runnable, "runnable"),
-        (WaitReason::Stopped, "stopped"),
-    ];
-
-    /// The word for a reason.
-    pub fn word(self) -> &'static str {
-        WaitReason::TABLE[self as usize].1
-    }
-}
+use super::reason::WaitReason;
+use crate::wire::{BlockingCall, parse_number};
 
 /// Whether the first argument of a call is the descriptor that it waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -188,6 +107,8 @@ const LOCK_PI2: u64 = 13;
 const WAIT4: u32 = 61;
 const WAITID: u32 = 247;
 const P_PID: u64 = 1;
+/// The number of flock(2).
+const FLOCK: u32 = 73;
 /// The numbers of open(2) and openat(2).
 const OPEN: u32 = 2;
 const OPENAT: u32 = 257;
@@ -205,7 +126,7 @@ const WAITERS: u32 = 0x8000_0000;
 const HOLDER_MASK: u32 = 0x3fff_ffff;
 
 /// Maximum number of words that tell the holder of a lock: the start of a `pthread_rwlock_t`.
-pub const LOCK_WORDS: usize = 8;
+pub(crate) const LOCK_WORDS: usize = 8;
 /// Number of words of the start of a `pthread_mutex_t`.
 const MUTEX_WORDS: usize = 5;
 
@@ -221,19 +142,20 @@ const WRITE_LOCKED: u32 = 2;
 /// Distance from the start of a `pthread_rwlock_t` to its two futexes.
 const RWLOCK_FUTEXES: u64 = 8;
 
-/// A system call in which a thread sleeps.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub struct BlockingCall {
-    /// Its number; `None` outside of a system call, as in a page fault.
-    pub number: Option<u32>,
-    /// Its first three arguments.
-    pub arguments: [u64; 3],
-}
-
 impl BlockingCall {
     /// Returns the call that goes on, if this is one that makes an earlier one go on after a stop.
     pub fn or_restarted(self, earlier: Option<BlockingCall>) -> BlockingCall {
         earlier.filter(|_| self.number == Some(RESTART)).unwrap_or(self)
+    }
+
+    /// Returns whether the kernel makes the call on a line of `/proc/PID/task/TID/syscall` go on
+    /// after a handler with `SA_RESTART`: by its number and, for a futex, without a time limit. See
+    /// signal(7).
+    pub fn is_restartable(line: &[u8]) -> bool {
+        match BlockingCall::parse(line).and_then(|call| call.number) {
+            Some(FUTEX) => line.split(|&byte| byte == b' ').nth(4) == Some(b"0x0"),
+            number => [WAIT4, WAITID, FLOCK, OPEN, OPENAT].map(Some).contains(&number),
+        }
     }
 
     /// Returns whether threads are stopped that wait in this function of the kernel.
@@ -422,10 +344,7 @@ mod tests {
     }
 
     #[test]
-    fn words_and_reasons_are_in_one_order() {
-        for (index, (reason, _)) in WaitReason::TABLE.iter().enumerate() {
-            assert_eq!(*reason as usize, index);
-        }
+    fn calls_are_in_the_order_of_their_numbers() {
         assert!(CALLS.is_sorted_by_key(|row| row.0));
         // Each is the call that it is said to be.
         let number_of = |name: &str| CALLS.iter().find(|row| row.1 == name).map(|row| row.0);

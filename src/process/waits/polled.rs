@@ -3,8 +3,8 @@
 
 use alloc::vec::Vec;
 
-use super::blocking_call::BlockingCall;
-use super::protocol::MAX_OBJECT;
+use super::source::WaitSource;
+use crate::wire::{BlockingCall, MAX_OBJECT};
 
 /// Maximum number of descriptors of one wait that are looked at. A socket is looked for among them.
 const MAX_POLLED: usize = 8;
@@ -17,21 +17,9 @@ const POLLFD: usize = 8;
 /// Maximum length of ` and at least 1234 more`, with any number.
 const SUFFIX: usize = 40;
 
-/// The source of the descriptors of a wait: the memory and files of a thread.
-pub trait PolledSource {
-    /// Fills the start of the buffer with the thread's memory from an address on. Returns the
-    /// number of bytes.
-    fn memory(&self, address: u64, buffer: &mut [u8]) -> usize;
-    /// Fills the start of the buffer with the text of `/proc/PID/fdinfo/FD`. Returns the number of
-    /// bytes.
-    fn description(&self, descriptor: u32, buffer: &mut [u8]) -> usize;
-    /// The file behind a descriptor, as `/proc/PID/fd/FD` names it.
-    fn file(&self, descriptor: u32) -> Vec<u8>;
-}
-
 /// Some descriptors that are polled, and their number.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct PolledDescriptors {
+pub(super) struct PolledDescriptors {
     first: [u32; MAX_POLLED],
     count: u64,
     /// Whether there may be more than were counted.
@@ -39,9 +27,9 @@ pub struct PolledDescriptors {
 }
 
 impl PolledDescriptors {
-    /// Reads the descriptors that a call polls. There are none if it polls nothing, or if the
-    /// memory cannot be read.
-    pub fn read(call: &BlockingCall, source: &impl PolledSource) -> PolledDescriptors {
+    /// Reads the descriptors that the call of a thread polls. There are none if it polls nothing,
+    /// or if the memory cannot be read.
+    pub(super) fn read(call: &BlockingCall, tid: u32, source: &impl WaitSource) -> PolledDescriptors {
         let mut all = PolledDescriptors::default();
         let mut buffer = [0; READ];
         match call.polls() {
@@ -66,7 +54,7 @@ impl PolledDescriptors {
                 (0..count.min(MAX_SET) as u32).filter(is_in).for_each(|fd| all.add(fd));
             }
             Some(Polls::Epoll(epoll)) => {
-                let length = source.description(epoll, &mut buffer).min(READ);
+                let length = source.description(tid, epoll, &mut buffer).min(READ);
                 // The last line may be cut.
                 let lines = buffer[..length].split_inclusive(|&byte| byte == b'\n');
                 lines.filter(|line| line.ends_with(b"\n")).filter_map(epoll_target).for_each(|fd| all.add(fd));
@@ -85,11 +73,11 @@ impl PolledDescriptors {
 
     /// Names the file behind one descriptor, a socket if there is one, and the number of the
     /// others: `socket:[1234] and 3 more`. The text is empty without descriptors.
-    pub fn describe(&self, source: &impl PolledSource) -> Vec<u8> {
+    pub(super) fn describe(&self, tid: u32, source: &impl WaitSource) -> Vec<u8> {
         let first = &self.first[..self.first.len().min(self.count as usize)];
         let mut object = Vec::new();
         for &descriptor in first {
-            let file = source.file(descriptor);
+            let (file, _) = source.file(tid, descriptor);
             let is_socket = file.starts_with(b"socket:[");
             if object.is_empty() || is_socket {
                 object = file;
@@ -138,7 +126,7 @@ enum Polls {
 
 impl BlockingCall {
     /// Whether the call polls an epoll.
-    pub fn polls_epoll(&self) -> bool {
+    pub(super) fn polls_epoll(&self) -> bool {
         matches!(self.polls(), Some(Polls::Epoll(_)))
     }
 
@@ -155,7 +143,8 @@ impl BlockingCall {
 
 #[cfg(test)]
 mod tests {
-    use std::vec;
+    use std::string::String;
+    use std::{format, vec};
 
     use proptest::prelude::*;
 
@@ -164,7 +153,7 @@ mod tests {
     /// Memory from address 0x1000 on, and the text about every descriptor.
     struct Fake(Vec<u8>, Vec<u8>);
 
-    impl PolledSource for Fake {
+    impl WaitSource for Fake {
         fn memory(&self, address: u64, buffer: &mut [u8]) -> usize {
             let from = (address as usize).wrapping_sub(0x1000).min(self.0.len());
             let length = buffer.len().min(self.0.len() - from);
@@ -172,22 +161,30 @@ mod tests {
             length
         }
 
-        fn description(&self, _: u32, buffer: &mut [u8]) -> usize {
+        fn description(&self, _: u32, _: u32, buffer: &mut [u8]) -> usize {
             let length = buffer.len().min(self.1.len());
             buffer[..length].copy_from_slice(&self.1[..length]);
             length
         }
 
-        fn file(&self, descriptor: u32) -> Vec<u8> {
-            let kind = if descriptor < 10 { "anon_inode:[eventfd]" } else { "socket" };
-            if descriptor < 10 { kind.into() } else { alloc::format!("{kind}:[{descriptor}]").into_bytes() }
+        fn file(&self, _: u32, descriptor: u32) -> (Vec<u8>, bool) {
+            let file = if descriptor < 10 { "anon_inode:[eventfd]".into() } else { format!("socket:[{descriptor}]") };
+            (file.into_bytes(), false)
+        }
+
+        fn kernel_function(&self, _: u32, _: &mut [u8]) -> usize {
+            0
+        }
+
+        fn is_thread(&self, _: u32) -> bool {
+            false
         }
     }
 
-    fn describe(number: u32, arguments: [u64; 3], source: &Fake) -> alloc::string::String {
+    fn describe(number: u32, arguments: [u64; 3], source: &Fake) -> String {
         let call = BlockingCall { number: Some(number), arguments };
-        let object = PolledDescriptors::read(&call, source).describe(source);
-        alloc::string::String::from_utf8(object).unwrap()
+        let object = PolledDescriptors::read(&call, 1, source).describe(1, source);
+        String::from_utf8(object).unwrap()
     }
 
     #[test]
