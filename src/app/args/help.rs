@@ -16,7 +16,7 @@ top for stacks: a live profiler in the terminal for any native Linux program
   sigtop [--pid PID|NAME]         profile a running process, or choose one
   sigtop record -o FILE COMMAND   record to a file (.sigtop, .pb.gz, .svg …)
   sigtop view|report FILE         show a file on the screen, or as pprof does
-  sigtop demo|symbols|env         try it; see where names come from; preload
+  sigtop demo|symbols|env|man|completions  try it; names; preload; manual; shell
   --clock wall, -F N              waiting included; N samples a second
 Help: sigtop SUBCOMMAND -h; all options: sigtop --help; keys: ? on the screen
 Topics, with sigtop help TOPIC: ";
