@@ -229,7 +229,8 @@ impl Names {
     }
 
     /// Applies an answer of the worker. There may be two for a frame, the second with lines; until
-    /// the last one it counts as pending. A frame without a symbol keeps its provisional name.
+    /// the last one it counts as pending. One without lines that comes after that changes
+    /// nothing. A frame without a symbol keeps its provisional name.
     pub fn absorb(&mut self, reply: SymbolReply) {
         let is_last = reply.state != SymbolState::Reading;
         for (id, resolved) in reply.frames {
@@ -250,7 +251,7 @@ impl Names {
             self.pending -= 1;
             self.version += 1;
         }
-        if resolved.is_empty() {
+        if resolved.is_empty() || !is_last && entry.settled {
             return;
         }
         let module = self.function(self.lines[id.0 as usize].lines[0].function).module.clone();
@@ -403,7 +404,11 @@ mod tests {
         names.absorb(SymbolReply { module, state: SymbolState::Lines, frames: vec![(FrameId(1), Vec::new())] });
         assert_eq!((names_at(&names, 1), names.progress()), (vec!["app+0x40"], (0, 3)));
 
+        // Regression test: names changed from run to run, as such an answer came last in some.
         let version = names.version();
+        let late = vec![(FrameId(0), vec![line("outer", 0, false)])];
+        names.absorb(SymbolReply { module, state: SymbolState::Reading, frames: late });
+        assert_eq!((names_at(&names, 0), names.version()), (vec!["inner", "outer"], version));
         names.absorb(SymbolReply { module, state: SymbolState::Lines, frames: second });
         assert_eq!((names.progress(), names.version()), ((0, 3), version), "a repeated answer changes nothing");
         let stranger = vec![(FrameId(99), vec![line("stranger", 1, false)])];
