@@ -80,6 +80,7 @@ fn thousands_of_threads_are_alive() {
 /// them ran.
 #[test]
 fn the_wall_time_of_a_crowd_is_sampled_or_said_to_be_lost() {
+    alone();
     let (binary, count) = (targets::c("many_threads"), crowd(3_000, 10_000));
     for options in ["--clock wall", "--clock wall --engine external", "--clock wall --engine ptrace"] {
         let watched = Batch::new(options).run(&[text(&binary), &count, "3"]);
