@@ -16,7 +16,8 @@ use crate::agent::os::{coarse_clock, syscall};
 use crate::agent::sampling::counters::{self, TimerConfig};
 use crate::agent::sampling::ring::RawSample;
 use crate::agent::sampling::sample;
-use crate::agent::signals::{actions, interrupted, stacks, tick_signal};
+use crate::agent::signals::tick_signal::{self, SI_TIMER};
+use crate::agent::signals::{actions, interrupted, stacks};
 use crate::agent::timers::timer::{self, TickKind};
 use crate::agent::timers::{interval_timer, new_threads};
 use crate::agent::unwind::registers::Registers;
@@ -41,7 +42,6 @@ struct Info {
     value: u64,
 }
 
-const SI_TIMER: i32 = -2;
 const SI_QUEUE: i32 = -1;
 const SI_KERNEL: i32 = 0x80;
 const SI_USER: i32 = 0;

@@ -247,9 +247,9 @@ impl LiveTarget {
     fn reach_all_silent(&mut self, profile: &Profile, settings: &Settings, now_ns: u64) -> Option<String> {
         // What the sampler says of an overdue process is of its sleeping threads alone.
         let is_sampled = |pid: u32, is_overdue: bool| {
-            let connected = profile.processes().iter().find(|process| process.pid == pid && process.connected);
-            let engine = connected.and_then(|process| process.engaged.as_ref()).map(|engaged| engaged.engine);
-            connected.is_some() && !(is_overdue && engine.is_some_and(Engine::is_external))
+            profile.processes().iter().filter(|process| process.pid == pid && process.connected).any(|process| {
+                !is_overdue || !process.engaged.as_ref().is_some_and(|engaged| engaged.engine.is_external())
+            })
         };
         if settings.engine.is_external() {
             return None;

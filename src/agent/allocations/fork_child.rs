@@ -7,12 +7,10 @@ use core::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use crate::agent::allocations::tables::Tables;
 use crate::agent::os::syscall::{self, syscall};
 use crate::agent::sampling::counters;
-use crate::agent::signals::tick_signal;
+use crate::agent::signals::tick_signal::{self, SI_TIMER};
 use crate::agent::state;
 use crate::wire::LossCause;
 use crate::wire::ring::word;
-
-const SI_TIMER: i32 = -2;
 
 /// Whether the process waits for its agent thread to turn the clock on.
 static WAITS: AtomicBool = AtomicBool::new(false);

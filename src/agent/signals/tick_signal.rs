@@ -10,6 +10,9 @@ use core::sync::atomic::{AtomicI32, AtomicU64, Ordering};
 use crate::agent::signals::actions;
 use crate::wire::TICK_SIGNALS;
 
+/// The code of a signal that a timer sends.
+pub(crate) const SI_TIMER: i32 = -2;
+
 /// The signal in use. Written by a thread of the target that gives one up, or by the agent thread.
 static TICK: AtomicI32 = AtomicI32::new(TICK_SIGNALS[0]);
 /// The signals that the program uses itself, as a mask. Written by the same threads.

@@ -7,12 +7,12 @@ use crate::wire::Clock;
 use core::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, AtomicU64, Ordering};
 
 use crate::agent::os::syscall::{self, syscall};
+use crate::agent::signals::tick_signal::SI_TIMER;
 use crate::agent::state;
 use crate::agent::timers::timer::TickKind;
 
 /// Returns whether a signal with this code and value is a tick of the agent's.
 pub(crate) fn is_tick(signal: i32, code: i32, value: u64) -> bool {
-    const SI_TIMER: i32 = -2;
     const SI_KERNEL: i32 = 0x80;
     match code {
         SI_TIMER => TickKind::of(value).is_some(),

@@ -39,7 +39,7 @@ pub(in crate::sampler) struct TracerLinks {
     /// walker waits for a CPU with one of them, threads would stand still.
     pub(in crate::sampler) spare: Receiver<SampledStack>,
     pub(in crate::sampler) events: Sender<(ImageId, TracerEvent)>,
-    /// Receives what the viewer is to be told.
+    /// Receives the reports to the viewer.
     pub(in crate::sampler) reports: Sender<TracerReport>,
     /// Whether child processes are watched, too.
     pub(in crate::sampler) follow: bool,
