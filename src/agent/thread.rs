@@ -299,8 +299,9 @@ impl Agent {
 
     pub(super) fn handle_request(&mut self, socket: &mut Socket, request: Request) -> Result<(), PeerGone> {
         match request {
-            // The viewer samples from outside.
+            // The viewer samples from outside, or leaves.
             Request::Engage { engine: Engine::External | Engine::Events | Engine::Ptrace, .. } | Request::Leave => {
+                self.send_last_samples(socket);
                 Err(PeerGone)
             }
             Request::Engage { clock, engine, period_ns, per_second, is_continued } => {

@@ -176,6 +176,9 @@ pub(super) fn run(session: &Session, mut options: BatchOptions) -> io::Result<Ba
         }
     }
     options.progress = None;
+    if exit.is_none() {
+        latest = conclude(session).or(latest);
+    }
     let still_runs = match options.launched {
         Some((pid, on_quit)) if exit.is_none() => leave_program(session, pid, on_quit),
         _ => None,
@@ -189,6 +192,20 @@ pub(super) fn run(session: &Session, mut options: BatchOptions) -> io::Result<Ba
     }
     let signal = signalled.map(|(signal, _)| signal).filter(|_| options.launched.is_some());
     Ok(BatchEnd { exit: exit.map(|(exit, _)| exit), signal })
+}
+
+/// Has the last samples taken, and returns the answer that has them.
+fn conclude(session: &Session) -> Option<Arc<Answer>> {
+    let _ = session.commands.send(Command::Conclude);
+    let mut latest = None;
+    for notice in &session.notices {
+        match notice {
+            Notice::Answer(answer) => latest = Some(answer),
+            Notice::Concluded => break,
+            _ => {}
+        }
+    }
+    latest
 }
 
 /// Leaves out reasons that were given in warnings.

@@ -218,6 +218,10 @@ fn wait_for_end(session: &Session, options: &RecordOptions) -> RecordOutcome {
                     symbols = symbols.or_else(|| Some(SymbolWait::start(Instant::now())));
                     is_over = true;
                 }
+                // There are no more samples, but symbols of the earlier ones count.
+                Ok(Notice::Concluded) => {
+                    (is_over, symbols) = (true, Some(SymbolWait::start(Instant::now())));
+                }
                 Ok(_) => {}
                 Err(_) => break,
             },
@@ -237,9 +241,8 @@ fn wait_for_end(session: &Session, options: &RecordOptions) -> RecordOutcome {
                 if !options.symbols {
                     break;
                 }
-                // Samples from now on do not count, but symbols of the earlier ones do.
-                let _ = session.commands.send(Command::Freeze);
-                (is_over, symbols) = (true, Some(SymbolWait::start(Instant::now())));
+                deadline = None;
+                let _ = session.commands.send(Command::Conclude);
                 continue;
             }
         }

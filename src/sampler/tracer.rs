@@ -197,7 +197,8 @@ impl Tracer {
                     if let Some(process) = left.map(WatchedProcess::identity) {
                         self.given_up.insert(process);
                         self.roots.remove(&process);
-                        self.forget(process.pid);
+                        self.read_events();
+                        self.leave_image(process.pid);
                     }
                 }
                 WalkerRequest::Reconnect(image) => self.processes.retain(|_, process| process.image != image),

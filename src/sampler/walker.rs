@@ -155,7 +155,8 @@ impl Walker {
             }
             match image.exchange(&self.requests) {
                 Ok(true) => {}
-                Ok(false) => self.drop_image(id, WalkerRequest::Leave(id)),
+                // The tracer sends what it has, and ends the image.
+                Ok(false) => drop(self.requests.send(WalkerRequest::Leave(id))),
                 Err(_) => self.drop_image(id, WalkerRequest::Reconnect(id)),
             }
         }

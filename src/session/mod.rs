@@ -16,6 +16,7 @@
 mod attach_retry;
 mod baseline;
 mod code_cache;
+mod conclusion;
 mod cpu_meter;
 mod export;
 mod finished;

@@ -135,7 +135,9 @@ pub enum Command {
     HangUp,
     /// Save to a file. [`Notice::Saved`] has the result.
     Save(SaveRequest),
-    /// Detach: stop sampling, leave the target running, and end the session.
+    /// Take the last samples and stop sampling: see [`Notice::Concluded`].
+    Conclude,
+    /// The same, then leave the target running and end the session.
     Leave,
 }
 
@@ -152,6 +154,9 @@ pub enum Notice {
     Saved(Result<SavedFile, String>),
     /// The recording was played to its end. The session continues to answer.
     Played,
+    /// The last samples have arrived, and the answer before has them. The session continues to
+    /// answer.
+    Concluded,
     /// The target has ended. The session continues to answer.
     Ended(TargetExit),
 }

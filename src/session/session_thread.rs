@@ -9,11 +9,12 @@ mod limits;
 mod saving;
 
 use std::iter;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use crossbeam_channel::{Receiver, Sender, TrySendError, after, never, select, tick};
 use nix::time::{ClockId, clock_gettime};
 
+use super::conclusion::Conclusion;
 use super::finished::FinishedSession;
 use super::generated_code::GeneratedCodeState;
 use super::header_facts::TargetExit;
@@ -105,6 +106,10 @@ pub(super) struct SessionThread {
     coverage: (u64, Vec<NameCoverage>),
     /// The time since which every answer had such frames, ns.
     unnamed_since_ns: Option<u64>,
+    /// The step after the last samples have arrived, if the session takes no more.
+    conclusion: Option<Conclusion>,
+    /// Becomes ready when they have taken too long.
+    leaving: Receiver<Instant>,
     done: bool,
     /// Files that are saved once the recording is played.
     saves: Vec<SaveRequest>,
@@ -169,6 +174,8 @@ impl SessionThread {
             lacks_names: false,
             coverage: (0, Vec::new()),
             unnamed_since_ns: None,
+            conclusion: None,
+            leaving: never(),
             done: false,
             saves: Vec::new(),
             turned: false,
@@ -186,6 +193,7 @@ impl SessionThread {
         let first_beat = after(FIRST_BEAT);
         let mut events = channels.events.clone();
         let mut recorded = channels.recorded.clone();
+        let mut orders = channels.orders.clone();
         let mut flushed = never();
         if matches!(self.feed, SampleSource::Recording(_)) {
             // The scheduler counts from this answer on.
@@ -238,7 +246,8 @@ impl SessionThread {
                     channels.arrivals.try_iter().take(waiting).for_each(|batch| self.apply_all(batch));
                     self.is_flushed = true;
                 }
-                recv(channels.orders) -> order => match order {
+                recv(self.leaving) -> _ => self.end_conclusion(true),
+                recv(orders) -> order => match order {
                     Ok(order) => {
                         self.execute(order);
                         // Of waiting questions, only the last is answered.
@@ -246,7 +255,10 @@ impl SessionThread {
                             self.execute(order);
                         }
                     }
-                    Err(_) => self.done = true,
+                    Err(_) => {
+                        orders = never();
+                        self.conclude(Conclusion::Leave);
+                    }
                 },
                 recv(first_beat) -> _ => self.tick(),
                 recv(beat) -> _ => self.tick(),
@@ -264,6 +276,7 @@ impl SessionThread {
                 },
             );
             self.notify_end(self.now_ns());
+            self.end_conclusion(false);
             self.answer_if_due();
         }
     }
@@ -357,11 +370,11 @@ impl SessionThread {
 
     fn tick(&mut self) {
         let now_ns = monotonic_ns();
-        let is_over = self.ended.is_some();
+        let is_over = self.ended.is_some() || self.conclusion.is_some();
         let mut warning_and_end = None;
         match &mut self.feed {
             SampleSource::Live(live) => {
-                if live.is_to_be_killed(now_ns) && !is_over {
+                if live.is_to_be_killed(now_ns) && self.ended.is_none() {
                     warning_and_end = live.end(now_ns).map(|sentence| (sentence, false));
                 }
                 if live.read_meters(&self.model.profile, is_over, now_ns) {

@@ -2,10 +2,16 @@
 //! woken, nothing leaks, and unsampled CPU time is reported. `SIGTOP_LONG=1` uses the largest
 //! numbers of threads.
 
-use super::guest::{Guest, host, prove, same};
+use std::collections::BTreeMap;
+use std::fs;
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+use super::guest::{Guest, eventually, host, prove, same};
 use super::shares::accounts;
 use crate::harness::quiet::alone;
-use crate::harness::run::{Batch, in_parallel, text};
+use crate::harness::raw::Raw;
+use crate::harness::run::{Batch, SIGTOP, in_parallel, run, text};
 use crate::harness::targets;
 
 /// Number of threads in a short run, or in a long one.
@@ -89,6 +95,39 @@ fn the_wall_time_of_a_crowd_is_sampled_or_said_to_be_lost() {
         let said = format!("{options}: {sampled:.3} sampled, {lost:.3} lost: {}", watched.tables);
         assert!((sampled + lost - 1.0).abs() < 0.05 && sampled > 0.9, "{said}");
         assert_eq!(lost > 0.01, !watched.tables.contains("(0."), "{said}");
+    }
+}
+
+/// Regression test: when the viewer left a crowd that went on, up to the last second of each
+/// sleeper was in no sample, and nothing said so. Now all have the same time.
+#[test]
+fn a_crowd_that_is_left_has_all_its_wall_time() {
+    const COUNT: usize = 2_000;
+    alone();
+    let (binary, file) = (targets::c("many_threads"), targets::scratch("left").join("raw"));
+    let library = run(Command::new(SIGTOP).args(["env", "--path"])).out();
+    for (way, engine) in [("with the agent", "threads"), ("from outside", "ptrace")] {
+        let mut target = Command::new(&binary);
+        if engine == "threads" {
+            target.env("LD_PRELOAD", library.trim());
+        }
+        let mut target = target.args([&COUNT.to_string(), "60"]).stdout(Stdio::null()).spawn().expect("target");
+        let (pid, tasks) = (target.id().to_string(), format!("/proc/{}/task", target.id()));
+        let has_all = || fs::read_dir(&tasks).is_ok_and(|tasks| tasks.count() > COUNT);
+        assert!(eventually(Duration::from_secs(30), has_all));
+        let mut sigtop = Command::new(SIGTOP);
+        sigtop.args(["--batch", "--clock", "wall", "--engine", engine, "--interval", "2s", "--count", "1", "--raw"]);
+        let ran = run(sigtop.arg(&file).args(["--pid", &pid]));
+        target.kill().and_then(|()| target.wait()).expect("a child");
+        let raw =
+            Raw::parse(&fs::read_to_string(&file).unwrap_or_default()).unwrap_or_else(|_| panic!("{}", ran.err()));
+        let mut threads = BTreeMap::new();
+        raw.entries.iter().for_each(|entry| *threads.entry(entry.tid).or_insert(0) += entry.weight_ns);
+        let mut times: Vec<u64> = threads.into_values().collect();
+        times.sort_unstable();
+        // A few compute, and one may be lost.
+        let [least, most] = [COUNT / 50, COUNT - COUNT / 50].map(|index| times.get(index).copied().unwrap_or(0));
+        assert!(most > 500_000_000 && least > most / 100 * 95, "{way}: {least} to {most} ns: {}", ran.out());
     }
 }
 

@@ -8,7 +8,8 @@ use crate::agent::sampling::deferred::{DEFERRED, DeferredSamples};
 use crate::agent::sampling::ring::RawSample;
 use crate::agent::sampling::snapshots::SNAPSHOT;
 use crate::agent::sampling::{counters, deepest};
-use crate::agent::thread::Agent;
+use crate::agent::thread::{Agent, LAST_FLUSH_NS};
+use crate::agent::timers::engine::crowd;
 use crate::agent::timers::sleepers::{SleeperSample, WallTime};
 use crate::agent::unwind::walk::{self, WalkCache};
 use core::sync::atomic::Ordering;
@@ -45,6 +46,23 @@ impl Agent {
             write(socket) || socket.flush().is_ok() && write(socket)
         });
         count
+    }
+
+    /// Sends everything up to now to a viewer that leaves.
+    pub(super) fn send_last_samples(&mut self, socket: &mut Socket) {
+        if self.requested.is_none() {
+            return;
+        }
+        let now_ns = syscall::monotonic_ns();
+        self.announce(socket);
+        self.drain(socket, now_ns);
+        self.send_deepest_stacks(socket);
+        self.wall(socket, now_ns, true);
+        self.write_account(socket, now_ns);
+        if socket.flush_within(LAST_FLUSH_NS).is_ok() && socket.is_flushed() {
+            crowd::publish_counted(0, 0);
+            self.ring.release();
+        }
     }
 
     /// Sends the stacks that are deeper than every earlier one of their thread.

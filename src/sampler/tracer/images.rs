@@ -112,13 +112,18 @@ impl Tracer {
     /// Ends an image, and accounts for what was not sampled.
     pub(super) fn end_image(&mut self, pid: u32) {
         self.carry_balance(pid);
+        if let Some(process) = self.processes.get_mut(&pid).filter(|_| self.config.clock == Clock::Prof) {
+            process.close();
+        }
+        self.leave_image(pid);
+    }
+
+    /// Sends the last samples of an image, and its counters.
+    pub(super) fn leave_image(&mut self, pid: u32) {
         if self.config.clock == Clock::Real {
             self.sample_last_sleeps(pid);
         }
         if let Some(process) = self.processes.get_mut(&pid) {
-            if self.config.clock == Clock::Prof {
-                process.close();
-            }
             let image = process.image;
             let counters = process.counters(self.config.period_ns);
             self.outbox.push_back((image, TracerEvent::Counters(counters)));

@@ -1,6 +1,7 @@
 //! The commands of the screen.
 
 use super::{SampleSource, SessionThread, monotonic_ns};
+use crate::session::conclusion::Conclusion;
 use crate::session::protocol::Command;
 use crate::wire::{Clock, Engine};
 
@@ -77,7 +78,8 @@ impl SessionThread {
                 }
             }
             Command::Why { module } => self.explain_symbols(&module),
-            Command::Leave => self.done = true,
+            Command::Conclude => self.conclude(Conclusion::Notify),
+            Command::Leave => self.conclude(Conclusion::Leave),
         }
     }
 

@@ -1,18 +1,57 @@
 //! The end of the target.
 
-use crossbeam_channel::Receiver;
+use std::time::Duration;
+
+use crossbeam_channel::{Receiver, after, never};
 
 use super::{SampleSource, SessionThread, monotonic_ns};
 use crate::attach::launch;
 use crate::link::recording::CpuReading;
+use crate::session::conclusion::{Conclusion, LEAVING};
 use crate::session::header_facts::TargetExit;
 use crate::session::protocol::Notice;
 use crate::session::scheduler::AnswerScope;
+use crate::wire::Request;
 
 /// Maximum time that the last messages of agents may take after the target's end, ns.
 const LAST_MESSAGES_NS: u64 = 1_000_000_000;
 
 impl SessionThread {
+    /// Asks agents and samplers to take their last samples and leave.
+    pub(super) fn conclude(&mut self, conclusion: Conclusion) {
+        match (self.conclusion, &self.feed) {
+            (None, SampleSource::Live(live)) => {
+                live.agents.engage(Request::Leave);
+                self.leaving = after(LEAVING);
+            }
+            // Those that are still there had their time.
+            (Some(Conclusion::Notified), _) => self.leaving = after(Duration::ZERO),
+            _ => {}
+        }
+        self.conclusion = Some(conclusion);
+    }
+
+    /// Follows the conclusion, once nobody sends samples any more or `is_late` says that it took
+    /// too long.
+    pub(super) fn end_conclusion(&mut self, is_late: bool) {
+        let Some(conclusion) = self.conclusion.filter(|_| is_late || !self.has_connections()) else { return };
+        self.leaving = never();
+        match conclusion {
+            Conclusion::Leave => self.done = true,
+            Conclusion::Notify => {
+                self.conclusion = Some(Conclusion::Notified);
+                self.answer(AnswerScope::Latest, monotonic_ns());
+                self.notify(Notice::Concluded);
+            }
+            Conclusion::Notified => {}
+        }
+    }
+
+    fn has_connections(&self) -> bool {
+        let is_live = matches!(self.feed, SampleSource::Live(_));
+        is_live && self.model.profile.processes().iter().any(|process| process.connected)
+    }
+
     /// Handles an event of the target. At the target's end, returns a channel that reports when all
     /// earlier messages of the agents have arrived.
     pub(super) fn handle_event(&mut self, event: launch::TargetEvent) -> Option<Receiver<()>> {
@@ -52,7 +91,7 @@ impl SessionThread {
         if self.end_notified {
             return;
         }
-        let quiet = !self.model.profile.processes().iter().any(|process| process.connected);
+        let quiet = !self.has_connections();
         let is_whole = matches!(&self.feed, SampleSource::Recording(player) if player.is_over);
         let since_ns = now_ns.saturating_sub(at_ns);
         if since_ns < LAST_MESSAGES_NS && !(quiet && self.is_flushed && self.generated.awaited == 0) && !is_whole {

@@ -128,6 +128,10 @@ impl TimerEngine {
                     Some(slept_ns) => send(SleeperSample::again(thread, slept_ns)),
                     None => lose(1, interval.ns),
                 }
+                if thread.owed_ns > 0 {
+                    // No tick of its clock has carried it.
+                    lose(1, core::mem::take(&mut thread.owed_ns) as u64);
+                }
                 thread.counted_to_ns = now_ns;
                 continue;
             }
