@@ -389,7 +389,8 @@ fn report(manual: &mut Manual, command: &clap::Command) {
     manual.section("REPORTS");
     manual.text(
         "sigtop report prints saved profiles exactly as pprof does: profile.proto from any tool, gperftools' CPU profiles, \
-         heap profiles of gperftools, jemalloc (jeprof) and Go, and folded stacks. Every option has pprof's meaning.",
+         profiles of heap, contention and threads in the text formats of gperftools, brpc, jemalloc (jeprof) and Go, and \
+         folded stacks. Every option has pprof's meaning.",
     );
     for argument in report.get_arguments().filter(|argument| !argument.is_hide_set()) {
         let value = argument.get_value_names().filter(|_| argument.get_action().takes_values());

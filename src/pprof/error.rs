@@ -10,7 +10,7 @@ pub enum ReadError {
     Read(io::Error),
     /// The format is not known.
     UnknownFormat,
-    /// The file is one of the old text formats of heap, contention and thread profiles.
+    /// The file is in one of the old text formats of Java.
     OldText {
         /// The command that converts it.
         remedy: &'static str,
@@ -61,7 +61,7 @@ impl fmt::Display for ReadError {
                  profiles, folded stacks and the output of perf script"
             ),
             ReadError::OldText { remedy } => {
-                write!(f, "heap, contention or thread profile in an old text format; convert it with: {remedy}")
+                write!(f, "heap or contention profile of Java in an old text format; convert it with: {remedy}")
             }
             ReadError::Utf16(encoding) => {
                 write!(f, "UTF-16 text; convert it with: iconv -f {encoding} -t UTF-8 FILE > NEW")

@@ -80,6 +80,22 @@ fn damaged_gperftools_profiles() {
 }
 
 #[test]
+fn damaged_profiles_of_contention_threads_and_counts() {
+    survives(
+        b"--- mutex:\ncycles/second = 2000\nsampling period=100\n4 3 @ 0x1 0x2\nMAPPED_LIBRARIES:\n1-3: a\n",
+        &[],
+        10,
+    );
+    survives(
+        b"--- threadz 1 ---\n--- Thread 7f (name: a/1) stack: ---\n PC: 0x1: f\n 0x2: g\n--- Thread 80 (name: b/2) stack: \
+          ---\n [same as previous thread]\n--- Memory map: ---\n1-3: a\n",
+        &[],
+        11,
+    );
+    survives(b"goroutine profile: total 3\n2 @ 0x1 0x2\n#\t0x1\tf\n1 @ 0x2\n", &[], 12);
+}
+
+#[test]
 fn damaged_heap_profiles() {
     survives(&fs::read(tests().join("profiles/libtcmalloc.heap")).unwrap(), &[], 8);
     survives(

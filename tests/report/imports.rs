@@ -181,17 +181,11 @@ fn folded_lines_that_are_wrong_are_skipped_and_counted() {
 
 /// Their lines end with numbers, too: addresses, counts, sampling periods.
 #[test]
-fn old_text_formats_are_refused_with_the_command_that_converts_them() {
-    let contention = "--- contentionz 1 ---\ncycles/second = 3201000000\nsampling period = 100\nms since reset = 16502830\n\
-                      discarded samples = 0\n  19490304       27 @ 0xbccc97 0xc61202\n  768 1 @ 0xbccc97 0xa42dc7\n";
+fn old_text_formats_of_java_are_refused_with_the_command_that_converts_them() {
     let pprof = "pprof -proto -output=NEW FILE";
     for (text, remedy) in [
-        (contention, pprof),
-        ("--- mutex:\ncycles/second=3201000000\nsampling period=1\n", pprof),
+        ("--- contention:\nformat = java\nresolution = microseconds\nsampling period = 100\n", pprof),
         ("--- heapz 1 ---\nheap profile:  1: 2 [ 1: 2 ] @ heapz\n", pprof),
-        ("heap profile: 13: 1595680 [47130736: 2584596557304] @ growthz\n 1: 8 [1: 8] @ 0x4a\n", pprof),
-        ("\n--- threadz 1 ---\n\n--- Thread 7eff0063d940 (name: main/14748) stack: ---\n", pprof),
-        ("threadcreate profile: total 7\n6 @ 0x43f0e2 0x44a5e3\n", pprof),
     ] {
         let said = format::read(text.as_bytes()).unwrap_err().to_string();
         assert!(said.contains("old text format") && said.ends_with(remedy), "{text:?}: {said}");

@@ -66,6 +66,9 @@ fn read_as_it_is(from: impl Read, warnings: &mut Vec<String>) -> Result<SavedPro
 
 /// Reads a profile that is text and starts with `start`.
 fn read_text(input: &mut ProfileInput, start: String, warnings: &mut Vec<String>) -> Result<SavedProfile, ReadError> {
+    if gperftools::has_counts(&start) {
+        return gperftools::read_counts(input);
+    }
     if !gperftools::is_heap(&start)
         && let Some(remedy) = old_text_remedy(&start)
     {

@@ -8,10 +8,11 @@
 use std::collections::HashMap;
 
 use super::maps;
-use super::read::{MAX_LOCATIONS, MAX_STACK, MAX_TEXT};
+use super::read::MAX_TEXT;
+use super::stacks::{LocationTable, is_map_heading};
 use crate::pprof::error::ReadError;
 use crate::pprof::format::input::ProfileInput;
-use crate::pprof::profile::{Label, LabelValue, Location, SavedProfile, ValueType};
+use crate::pprof::profile::{Label, LabelValue, SavedProfile, ValueType};
 use crate::pprof::samples::Samples;
 
 /// The counts of a line: objects and bytes in use, and objects and bytes ever allocated.
@@ -44,6 +45,10 @@ fn parse_header(line: &str) -> Option<Header> {
     let has_allocated = all_objects != objects && all_objects != 0 || all_bytes != bytes && all_bytes != 0;
     let (interval, is_sampled) = match kind {
         "heapprofile" => (1, false),
+        // Where the heap grew, and where its free memory was allocated.
+        "growth" | "growthz" | "fragmentation" | "fragmentationz" => {
+            return Some(Header { interval: 1, is_sampled: false, has_allocated: false, is_jemalloc: false });
+        }
         "heapz_v2" | "heap_v2" => (interval, true),
         "heap" => (interval / 2, true),
         _ => return None,
@@ -91,7 +96,7 @@ pub(in crate::pprof) fn read(input: &mut ProfileInput) -> Result<SavedProfile, R
     }
     while let Some(line) = input.read_line()? {
         let line = line.trim();
-        if ["MAPPED_LIBRARIES:", "--- Memory map: ---"].iter().any(|sentinel| line.contains(sentinel)) {
+        if is_map_heading(line) {
             break;
         }
         if !line.is_empty() && !line.starts_with('#') {
@@ -105,7 +110,7 @@ pub(in crate::pprof) fn read(input: &mut ProfileInput) -> Result<SavedProfile, R
 struct HeapReader {
     header: Header,
     profile: SavedProfile,
-    locations: HashMap<u64, u32>,
+    locations: LocationTable,
     /// The stack of the next counts, if they are in a line of their own.
     stack: Vec<u32>,
     has_stack: bool,
@@ -122,7 +127,7 @@ impl HeapReader {
             keep_frames: r"runtime\.panic|runtime\.reflectcall|runtime\.call[0-9]*".into(),
             ..SavedProfile::default()
         };
-        let (locations, stack, samples) = (HashMap::new(), Vec::new(), Vec::new());
+        let (locations, stack, samples) = (LocationTable::default(), Vec::new(), Vec::new());
         HeapReader { header, profile, locations, stack, has_stack: false, samples }
     }
 
@@ -149,21 +154,7 @@ impl HeapReader {
 
     fn read_stack(&mut self, addresses: &str) -> Result<(), ReadError> {
         self.stack.clear();
-        for word in addresses.split_whitespace() {
-            let address = word.strip_prefix("0x").and_then(|digits| u64::from_str_radix(digits, 16).ok());
-            let address = address.ok_or_else(|| ReadError::malformed(format!("not an address: {word}")))?;
-            if self.stack.len() as u64 >= MAX_STACK || self.locations.len() >= MAX_LOCATIONS {
-                return Err(ReadError::malformed(format!("more than {MAX_STACK} frames or {MAX_LOCATIONS} addresses")));
-            }
-            // Each is the address behind a call.
-            let address = address.wrapping_sub(1);
-            let all = &mut self.profile.locations;
-            self.stack.push(*self.locations.entry(address).or_insert_with(|| {
-                all.push(Location { id: all.len() as u64 + 1, address, ..Location::default() });
-                all.len() as u32 - 1
-            }));
-        }
-        Ok(())
+        self.locations.push_all(addresses, &mut self.profile, &mut self.stack)
     }
 
     fn build(self, maps: &str) -> SavedProfile {
@@ -273,7 +264,7 @@ mod tests {
 
     #[test]
     fn what_is_no_heap_profile_is_refused() {
-        for text in ["heap_v2/0\n", "heap_v2/x\n", "heap profile: 1: 8 [1: 8] @ growthz\n", "heap profile: 1\n"] {
+        for text in ["heap_v2/0\n", "heap_v2/x\n", "heap profile: 1: 8 [1: 8] @ shrinkz\n", "heap profile: 1\n"] {
             assert!(!is_heap(text), "{text}");
         }
         for line in ["1: 8 [1: 8]", "1: 8 @ 0x1", "1: 8 [1: 8] @ 0xg", "1: 99999999999999999999 [1: 8] @ 0x1"] {
