@@ -161,10 +161,10 @@ fn raise_limits() {
 
 /// Puts this thread before all ordinary ones where it may: a stopped thread waits for it.
 fn become_urgent() {
-    let parameter = libc::sched_param { sched_priority: 1 };
-    // SAFETY: the kernel reads one structure that lives through the call. Without the right to it,
-    // nothing changes.
-    let _ = unsafe { libc::sched_setscheduler(0, libc::SCHED_FIFO | libc::SCHED_RESET_ON_FORK, &parameter) };
+    let (policy, priority) = (libc::SCHED_FIFO | libc::SCHED_RESET_ON_FORK, 1_i32);
+    // SAFETY: the kernel reads one integer that lives through the call, its whole `sched_param`: musl
+    // has another one, and does not make this call. Without the right to it, nothing changes.
+    let _ = unsafe { libc::syscall(libc::SYS_sched_setscheduler, 0, policy, &raw const priority) };
 }
 
 #[cfg(test)]

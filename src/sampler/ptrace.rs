@@ -23,9 +23,11 @@ pub(super) enum ThreadEvent {
     Ended,
 }
 
-fn request(request: libc::c_uint, tid: u32, data: usize) -> Result<(), Errno> {
+/// Makes a request whose type differs between libraries: the system call takes a long.
+fn request(request: impl Into<libc::c_long>, tid: u32, data: usize) -> Result<(), Errno> {
     // SAFETY: none of the requests of this file reads or writes memory of this process.
-    Errno::result(unsafe { libc::ptrace(request, tid, ptr::null_mut::<u8>(), data) }).map(drop)
+    Errno::result(unsafe { libc::syscall(libc::SYS_ptrace, request.into(), tid, ptr::null_mut::<u8>(), data) })
+        .map(drop)
 }
 
 /// Becomes the tracer of a thread, which runs on.

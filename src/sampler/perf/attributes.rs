@@ -197,7 +197,7 @@ fn open(attributes: &Attributes, tid: i32, cpu: i32, output: Option<BorrowedFd<'
 
 /// Sets the period of an event, ns. It counts from 0 again.
 pub(super) fn set_period(event: &OwnedFd, period: u64) -> io::Result<()> {
-    const SET_PERIOD: libc::c_ulong = 0x4008_2404;
+    const SET_PERIOD: libc::Ioctl = 0x4008_2404;
     // SAFETY: the kernel reads one integer that lives through the call.
     let done = unsafe { libc::ioctl(event.as_raw_fd(), SET_PERIOD, &raw const period) };
     if done == -1 { Err(io::Error::last_os_error()) } else { Ok(()) }
