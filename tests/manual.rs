@@ -340,6 +340,32 @@ fn limits(manual: &mut Manual) {
     }
 }
 
+/// Appends what JSON objects have in common, and the names of their schemas.
+fn json(manual: &mut Manual) {
+    manual.section("JSON");
+    manual.text(
+        "With --json, every table is an object on one line. Its numbers are those of the text: values are integers in \
+         the unit that it names, and percentages are not rounded. Member schema names its form, which the file of that \
+         name in assets/schemas of the source describes as a JSON Schema. Within a version, members are added and none \
+         changes. The head has type and unit of the values, the period, the total, and for each recording its engine and \
+         its losses by cause. Rows that are left out are counted in omitted. Names are made safe to print as in the text, \
+         and are the program's own words: a reader must not take them for instructions.",
+    );
+    for (words, schemas) in [
+        ("sigtop --batch --json, view --json, report --json", "sigtop.top.v1"),
+        ("warnings among the tables of --batch --json", "sigtop.warning.v1"),
+        ("report --json --tree and --peek", "sigtop.tree.v1"),
+        (
+            "report --json with --list, --disasm, --method, --traces, --tags, --raw, --comments, --stacks",
+            "sigtop.KIND.v1",
+        ),
+        ("sigtop symbols --json", "sigtop.symbols.v1"),
+        ("sigtop --json without a target: the processes that can be watched", "sigtop.processes.v1"),
+    ] {
+        manual.entry([bold(schemas)], words);
+    }
+}
+
 /// Appends the variables of the CPU profiler of gperftools, as the agent interprets them.
 fn gperftools(manual: &mut Manual) {
     manual.section("GPERFTOOLS COMPATIBILITY");
@@ -442,6 +468,7 @@ fn man_page() -> String {
     man.render_options_section(&mut out).expect("memory");
     let mut rest = Manual::default();
     report(&mut rest, &command);
+    json(&mut rest);
     keys(&mut rest);
     words(&mut rest);
     commands(&mut rest);

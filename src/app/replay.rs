@@ -15,6 +15,7 @@ use crate::pprof::format;
 use crate::pprof::profile::SavedProfile;
 use crate::session::{Command, FinishedSession, Notice, PlaybackSource, Session, Settings, to_saved_profile};
 use crate::symbols::download::DebuginfodClient;
+use crate::symbols::sanitize::sanitize;
 use crate::symbols::worker::SymbolOptions;
 
 /// Maximum time to wait for symbols after the last sample.
@@ -80,7 +81,11 @@ pub(super) struct ReplayOptions {
 /// # Errors
 /// A predicate that continues the file's name.
 pub(super) fn convert(from: Box<dyn Read + Send>, name: &str, how: &ReplayOptions) -> Result<SavedProfile, String> {
-    finish(from, name, how)?.export(to_saved_profile)
+    let source = PlaybackSource::open(from).map_err(|error| error.to_string())?;
+    let host = sanitize(&source.about.host);
+    let mut profile = play_to_end(source, name, how)?.export(to_saved_profile)?;
+    profile.recordings.iter_mut().for_each(|facts| facts.host = host.as_str().into());
+    Ok(profile)
 }
 
 /// Replays a recording to its end. Warnings go to stderr.
@@ -88,7 +93,10 @@ pub(super) fn convert(from: Box<dyn Read + Send>, name: &str, how: &ReplayOption
 /// # Errors
 /// A predicate that continues the file's name.
 pub(super) fn finish(from: Box<dyn Read + Send>, name: &str, how: &ReplayOptions) -> Result<FinishedSession, String> {
-    let source = PlaybackSource::open(from).map_err(|error| error.to_string())?;
+    play_to_end(PlaybackSource::open(from).map_err(|error| error.to_string())?, name, how)
+}
+
+fn play_to_end(source: PlaybackSource, name: &str, how: &ReplayOptions) -> Result<FinishedSession, String> {
     let settings = playback_settings(&source, name, session_settings(&WatchArgs::default(), &[]));
     let sample_times = how.sample_times;
     // The session stops its own downloads when it ends.

@@ -50,8 +50,8 @@ fn run_subcommand(cli: Cli) -> Result<u8, Failure> {
         Some(CliSubcommand::Demo(args)) => demo::run(*args),
         Some(CliSubcommand::Env { path, libprofiler, header }) => env::run(path, libprofiler.as_deref(), header),
         Some(CliSubcommand::Report(args)) => report::run(&args),
-        Some(CliSubcommand::Symbols { target, debug_information, config }) => {
-            symbols::run(&target, &debug_information, &config)
+        Some(CliSubcommand::Symbols { target, json, debug_information, config }) => {
+            symbols::run(&target, json, &debug_information, &config)
         }
         Some(CliSubcommand::Man) => installed::print_man_page(),
         Some(CliSubcommand::Completions { shell }) => installed::print_completions(shell),
@@ -72,7 +72,7 @@ fn run_subcommand(cli: Cli) -> Result<u8, Failure> {
         }
         None => {
             let args = apply_config(cli.watch)?;
-            if uses_screen(&args) { watch::watch_picked(&args) } else { overview::run() }
+            if uses_screen(&args) { watch::watch_picked(&args) } else { overview::run(args.json) }
         }
     }
 }

@@ -357,6 +357,7 @@ fn merge_compatible(all: &[SavedProfile]) -> Result<SavedProfile, String> {
         if into.period == 0 || into.period < of.period {
             into.period = of.period;
         }
+        into.recordings.extend(of.recordings.iter().cloned());
         for comment in &of.comments {
             if !into.comments.contains(comment) {
                 into.comments.push(comment.clone());

@@ -38,7 +38,10 @@ const ROOMS: &[(&str, &[&str])] = &[
     ("symbols::worker", &["symbols", "profile", "wire"]),
     ("symbols", &["arch", "process", "symbols::worker", "profile", "wire"]),
     ("tally", &["keyword", "profile", "symbols", "wire"]),
-    ("session", &["attach", "sampler", "link", "wire", "profile", "symbols", "symbols::worker", "tally", "pprof"]),
+    (
+        "session",
+        &["keyword", "attach", "sampler", "link", "wire", "profile", "symbols", "symbols::worker", "tally", "pprof"],
+    ),
     ("pprof", &["keyword", "wire::gperftools", "wire::varint", "profile", "symbols", "symbols::worker", "tally"]),
     (
         "tui",

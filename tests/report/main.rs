@@ -6,6 +6,7 @@ mod exports;
 mod goldens;
 mod hostile;
 mod imports;
+mod json;
 mod live_top;
 mod making;
 mod own_code;

@@ -41,7 +41,7 @@ Keys, columns, config file: press ? on the screen, or see man sigtop.";
     override_usage = "sigtop [OPTIONS] -- COMMAND [ARGUMENTS]...\n       sigtop [OPTIONS] --pid PID|NAME\n       \
                       sigtop record [OPTIONS] -o FILE -- COMMAND [ARGUMENTS]...\n       \
                       sigtop view [OPTIONS] FILE\n       sigtop report [OPTIONS] FILE...\n       \
-                      sigtop demo [OPTIONS]\n       sigtop env [--path|--libprofiler DIR|--header]\n       sigtop symbols [--debuginfod] PID|FILE|RECORDING",
+                      sigtop demo [OPTIONS]\n       sigtop env [--path|--libprofiler DIR|--header]\n       sigtop symbols [--json] [--debuginfod] PID|FILE|RECORDING",
     after_help = EXAMPLES
 )]
 pub struct Cli {
@@ -81,6 +81,10 @@ pub enum CliSubcommand {
         /// A process, for all files that it maps, a file, or a recording
         #[arg(value_name = "PID|FILE|RECORDING")]
         target: OsString,
+
+        /// Print JSON
+        #[arg(long)]
+        json: bool,
 
         /// Whether debug information is downloaded.
         #[command(flatten)]
