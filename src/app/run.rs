@@ -13,7 +13,7 @@ use super::screen::uses_screen;
 use super::settings::apply_config;
 use crate::sampler::program;
 
-use super::{command_word, demo, demo_target, env, installed, overview, record, report, symbols, view, watch};
+use super::{check, command_word, demo, demo_target, env, installed, overview, record, report, symbols, view, watch};
 
 /// Runs the program.
 pub fn run() -> ExitCode {
@@ -50,6 +50,7 @@ fn run_subcommand(cli: Cli) -> Result<u8, Failure> {
         Some(CliSubcommand::Demo(args)) => demo::run(*args),
         Some(CliSubcommand::Env { path, libprofiler, header }) => env::run(path, libprofiler.as_deref(), header),
         Some(CliSubcommand::Report(args)) => report::run(&args),
+        Some(CliSubcommand::Check(args)) => check::run(&args),
         Some(CliSubcommand::Symbols { target, json, debug_information, config }) => {
             symbols::run(&target, json, &debug_information, &config)
         }

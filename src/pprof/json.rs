@@ -19,10 +19,11 @@ pub(super) fn members(object: Value) -> JsonObject {
 pub(super) fn recordings(all: &[RecordingFacts]) -> Value {
     let loss =
         |SavedLoss { cause, ticks, weight }: &SavedLoss| json!({"cause": cause, "ticks": ticks, "value": weight});
-    let one = |RecordingFacts { command, host, engine, losses }: &RecordingFacts| {
+    let one = |RecordingFacts { command, host, kernel, engine, losses }: &RecordingFacts| {
         json!({
             "command": &**command,
             "host": &**host,
+            "kernel": &**kernel,
             "engine": &**engine,
             "losses": losses.iter().map(loss).collect::<Vec<Value>>(),
         })

@@ -112,6 +112,8 @@ pub struct RecordingFacts {
     pub command: Text,
     /// The name of the host that recorded it; empty if unknown.
     pub host: Text,
+    /// The kernel and its machine; empty if unknown.
+    pub kernel: Text,
     /// The engine: the word that `--engine` takes. It is empty if unknown.
     pub engine: Text,
     /// The losses, by cause, without the causes that lost nothing.

@@ -31,9 +31,8 @@ impl SavedProfile {
             name(unit);
         }
         self.comments.iter_mut().for_each(|comment| replace(comment, &['\n', '\t']));
-        for RecordingFacts { command, host, .. } in &mut self.recordings {
-            name(command);
-            name(host);
+        for RecordingFacts { command, host, kernel, .. } in &mut self.recordings {
+            [command, host, kernel].into_iter().for_each(name);
         }
         name(&mut self.default_sample_type);
         name(&mut self.doc_url);

@@ -85,6 +85,7 @@ fn recording_facts(input: &SaveInput<'_>, info: &LiveProfileInfo) -> RecordingFa
     RecordingFacts {
         command: sanitize(&facts.command).into(),
         host: Text::default(),
+        kernel: Text::default(),
         engine: engine.into(),
         losses: SavedLoss::list(&info.lost_ticks, &info.lost_ns),
     }

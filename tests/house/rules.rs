@@ -43,6 +43,7 @@ const ROOMS: &[(&str, &[&str])] = &[
         &["keyword", "attach", "sampler", "link", "wire", "profile", "symbols", "symbols::worker", "tally", "pprof"],
     ),
     ("pprof", &["keyword", "wire::gperftools", "wire::varint", "profile", "symbols", "symbols::worker", "tally"]),
+    ("check", &["symbols", "tally", "pprof"]),
     (
         "tui",
         &["keyword", "attach", "link", "wire", "profile", "symbols", "symbols::worker", "tally", "session", "pprof"],
@@ -63,6 +64,7 @@ const EVERYWHERE: &[&str] = &[
     "app",
     "app::demo_target",
     "attach",
+    "check",
     "keyword",
     "link",
     "profile",

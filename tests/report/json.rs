@@ -45,7 +45,7 @@ fn print(profile: &SavedProfile, kind: &ReportKind, json: bool) -> Result<String
 }
 
 /// Validates an object against the schema that it names.
-fn validate(report: &Value) {
+pub(crate) fn validate(report: &Value) {
     let schema = report["schema"].as_str().unwrap_or_default().strip_prefix("sigtop.").expect("a schema of sigtop");
     let path = tests().join("../assets/schemas").join(format!("{schema}.json"));
     let schema: Value = serde_json::from_str(&fs::read_to_string(&path).unwrap()).unwrap();

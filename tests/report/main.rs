@@ -1,6 +1,7 @@
 //! Compares saved profiles and reports on them with pprof's.
 
 mod call_tree;
+mod check;
 mod disasm;
 mod exports;
 mod goldens;
