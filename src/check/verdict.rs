@@ -6,7 +6,7 @@ use std::collections::HashSet;
 use super::compare::{ComparedRow, Comparison, Measure};
 use super::power::{Needed, needed};
 use super::rules::{GrowthRule, LARGE_SHARE};
-use super::series::{Series, UnitKind};
+use super::series::{MIN_FILES, Series, UnitKind};
 use super::significance::accept;
 use crate::tally::measure;
 
@@ -93,7 +93,7 @@ pub struct CheckResult {
     pub findings: Vec<Finding>,
     /// The finding on the total.
     pub total: Finding,
-    /// One sentence for each rule that fails or is not decided.
+    /// One sentence for each rule that fails or, if none does, that is not decided.
     pub reasons: Vec<String>,
     /// The need of more samples, if the check is inconclusive for lack of them.
     pub needed: Option<Needed>,
@@ -136,21 +136,20 @@ pub fn check(
         };
         result.findings.push(finding);
     }
+    let mut doubts = Vec::new();
     if result.comparison.rows.is_empty() {
-        result.reasons.push("no function has enough samples to be compared".to_owned());
+        doubts.push("no function has enough samples to be compared".to_owned());
     }
     if result.comparison.sums.iter().any(|&sum| sum <= 0.0) {
-        result.reasons.push("a side has no samples".to_owned());
+        doubts.push("a side has no samples".to_owned());
     }
-    let is_inconclusive = !result.reasons.is_empty();
-    let has_undecided = result.judge_functions(rules);
-    let total_is_undecided = rules.total.is_some_and(|limit| result.judge_total(limit));
-    let has_failed = result.findings.contains(&Finding::Regression) || result.total == Finding::Regression;
-    result.verdict = match has_failed {
-        true => Verdict::Regression,
-        false if is_inconclusive || has_undecided || total_is_undecided => Verdict::Inconclusive,
-        false => Verdict::Fine,
-    };
+    doubts.extend(result.judge_functions(rules));
+    doubts.extend(rules.total.and_then(|limit| result.judge_total(limit)));
+    if !result.reasons.is_empty() {
+        (result.verdict, result.needed) = (Verdict::Regression, None);
+    } else if !doubts.is_empty() {
+        (result.verdict, result.reasons) = (Verdict::Inconclusive, doubts);
+    }
     result
 }
 
@@ -188,9 +187,9 @@ fn find_shifted(
 }
 
 impl CheckResult {
-    /// Says which rules fail. Returns whether one is not decided.
-    fn judge_functions(&mut self, rules: &CheckRules) -> bool {
-        let mut is_undecided = false;
+    /// Says which rules fail. Returns one sentence for each that is not decided.
+    fn judge_functions(&mut self, rules: &CheckRules) -> Vec<String> {
+        let mut doubts = Vec::new();
         let rows = &self.comparison.rows;
         for rule in &rules.functions {
             let matching: Vec<usize> = (0..rows.len()).filter(|&row| rule.matches(&rows[row].name)).collect();
@@ -198,50 +197,37 @@ impl CheckResult {
                 let is_beyond = rows[row].change().is_none_or(|change| change > rule.limit);
                 self.findings[row] == Finding::Regression && is_beyond
             };
-            let text = rule.pattern.as_ref().map(|pattern| pattern.text());
-            for &row in matching.iter().filter(exceeds) {
-                self.reasons.push(explain_growth(&rows[row], rule.limit));
-            }
-            if matching.is_empty()
-                && let Some(text) = text
-            {
+            self.reasons.extend(matching.iter().filter(exceeds).map(|&row| explain_growth(&rows[row], rule.limit)));
+            if let Some(pattern) = rule.pattern.as_ref().filter(|_| matching.is_empty()) {
                 let omitted = self.comparison.omitted.iter().find(|name| rule.matches(name));
-                self.reasons.push(match omitted {
+                doubts.push(match omitted {
                     Some(name) => format!("{name} has too few samples to be compared"),
-                    None => format!("no function matches {text}"),
+                    None => format!("no function matches {}", pattern.text()),
                 });
                 self.needed = self.needed.or(omitted.map(|_| Needed::MUCH_MORE));
-                is_undecided = true;
             }
             // The largest function of a rule has to be decided, and all that are large.
             let is_large = |row: usize| rows[row].shares[0] >= LARGE_SHARE;
             let decided = matching.iter().enumerate().filter(|(index, row)| *index == 0 || is_large(**row));
             for (_, &row) in decided.filter(|(_, row)| self.findings[**row] == Finding::Same) {
+                let name = &rows[row].name;
                 if rows[row].error.is_none() {
-                    let name = &rows[row].name;
-                    self.reasons.push(format!("{name} has all samples, so its share cannot grow: compare --by time"));
-                    is_undecided = true;
-                    continue;
-                }
-                let missing = needed(&self.comparison, &rows[row], rule, (rows.len(), FALSE_ALARMS));
-                if let Some(missing) = missing {
+                    doubts.push(format!("{name} has all samples, so its share cannot grow: compare --by time"));
+                } else if let Some(missing) = needed(&self.comparison, &rows[row], rule, (rows.len(), FALSE_ALARMS)) {
                     let growth = percents(rule.growth_to_find());
-                    self.reasons.push(format!("a growth of {} by {growth} % might have been missed", rows[row].name));
+                    doubts.push(format!("a growth of {name} by {growth} % might have been missed"));
                     self.needed = Some(self.needed.map_or(missing, |other| other.max(missing)));
-                    is_undecided = true;
                 }
             }
         }
-        is_undecided
+        doubts
     }
 
-    /// Says whether the total fails. Returns whether that is not decided.
-    fn judge_total(&mut self, limit: f64) -> bool {
+    /// Says whether the total fails. Returns a sentence if that is not decided.
+    fn judge_total(&mut self, limit: f64) -> Option<String> {
         let row = &self.comparison.total;
         if row.error.is_none() {
-            let files = super::series::MIN_FILES;
-            self.reasons.push(format!("the total of one run varies: {files} files a side tell by how much"));
-            return true;
+            return Some(format!("the total of one run varies: {MIN_FILES} files a side tell by how much"));
         }
         let is_significant = row.p <= FALSE_ALARMS;
         self.total = match (is_significant, row.has_grown()) {
@@ -255,11 +241,9 @@ impl CheckResult {
         }
         let rule = GrowthRule { pattern: None, limit };
         let missing = needed(&self.comparison, row, &rule, (1, FALSE_ALARMS));
-        let Some(missing) = missing.filter(|_| self.total == Finding::Same) else { return false };
-        let growth = percents(rule.growth_to_find());
-        self.reasons.push(format!("a growth of the total by {growth} % might have been missed"));
+        let missing = missing.filter(|_| self.total == Finding::Same)?;
         self.needed = Some(self.needed.map_or(missing, |other| other.max(missing)));
-        true
+        Some(format!("a growth of the total by {} % might have been missed", percents(rule.growth_to_find())))
     }
 }
 

@@ -13,6 +13,9 @@ use crate::tally::measure;
 /// Number of the largest functions that are listed even if chance explains their change.
 const LARGEST: usize = 10;
 
+/// Maximum length of a host, a kernel or a build id in a line of text.
+const MAX_FACT: usize = 40;
+
 /// The facts about a side.
 #[derive(Clone, Debug, Default)]
 pub struct SideFacts {
@@ -101,6 +104,9 @@ impl CheckReport {
                 text += &format!(", {count} {words}");
             }
         }
+        if result.total == Finding::Regression {
+            text += ", and the total has grown";
+        }
         text
     }
 
@@ -183,7 +189,7 @@ impl CheckReport {
         let mut text = format!("{samples} samples in {from}");
         for (word, set) in [("", &facts.hosts), ("", &facts.kernels), ("build ", &facts.build_ids)] {
             for own in set {
-                text += &format!(" · {word}{}", own.chars().take(40).collect::<String>());
+                text += &format!(" · {word}{}", own.chars().take(MAX_FACT).collect::<String>());
             }
         }
         text
