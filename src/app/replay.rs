@@ -82,9 +82,11 @@ pub(super) struct ReplayOptions {
 /// A predicate that continues the file's name.
 pub(super) fn convert(from: Box<dyn Read + Send>, name: &str, how: &ReplayOptions) -> Result<SavedProfile, String> {
     let source = PlaybackSource::open(from).map_err(|error| error.to_string())?;
-    let host = sanitize(&source.about.host);
+    let (host, kernel) = (sanitize(&source.about.host), sanitize(&source.about.kernel));
     let mut profile = play_to_end(source, name, how)?.export(to_saved_profile)?;
-    profile.recordings.iter_mut().for_each(|facts| facts.host = host.as_str().into());
+    for facts in &mut profile.recordings {
+        (facts.host, facts.kernel) = (host.as_str().into(), kernel.as_str().into());
+    }
     Ok(profile)
 }
 

@@ -6,10 +6,11 @@ use std::process::{Command, Output, Stdio};
 
 use serde_json::Value;
 use sigtop::check::compare::Measure;
+use sigtop::check::print::{CheckReport, SideFacts};
 use sigtop::check::rules::GrowthRule;
 use sigtop::check::series::{Series, UnitKind, ValueChoice};
 use sigtop::check::verdict::{CheckRules, Finding, Verdict, check};
-use sigtop::pprof::profile::{Function, Line, Location, SavedProfile, ValueType};
+use sigtop::pprof::profile::{Function, Line, Location, RecordingFacts, SavedProfile, ValueType};
 use sigtop::pprof::samples::Samples;
 
 use crate::json::validate;
@@ -253,4 +254,30 @@ fn commands_are_run_in_turns_and_compared() {
     let error = String::from_utf8_lossy(&output.stderr);
     assert!(status == 125 && error.contains("a run of false failed"), "{error}");
     assert_eq!(run(&["--runs", "2", "--", "true"]).0, 2);
+}
+
+#[test]
+fn differences_between_the_machines_of_both_sides_are_noted() {
+    let profile = |host: &str, kernel: &str, command: &str| {
+        let mut profile = sampled(&mut Random(3), &COSTS, 2_000, 1);
+        let (host, kernel, command) = (host.into(), kernel.into(), command.into());
+        profile.recordings = vec![RecordingFacts { host, kernel, command, ..RecordingFacts::default() }];
+        [profile]
+    };
+    let report = |base: &[SavedProfile], new: &[SavedProfile]| {
+        let choice = ValueChoice { value: 1, cum: false };
+        let [one, other] = [base, new].map(|side| Series::new(side, UnitKind::Blocks, choice));
+        let rules = CheckRules { functions: vec![GrowthRule::any_growth()], total: None };
+        let sides = [base, new].map(|side| SideFacts::new(vec!["a.sigtop".to_owned()], side));
+        let result = check([&one, &other], UnitKind::Blocks, Measure::Share, &rules, [1, 1]);
+        let report = CheckReport { result, value_name: "cpu".to_owned(), unit: "nanoseconds".to_owned(), sides };
+        validate(&report.json());
+        report.text()
+    };
+    let base = profile("one", "Linux 6.8.0", "./server --threads 4\x1b[2J");
+    let text = report(&base, &profile("other", "Linux 6.9.0", "./server"));
+    assert!(text.contains("note: the machines differ: base one; new other\n"), "{text}");
+    assert!(text.contains("note: the kernels differ: base Linux 6.8.0; new Linux 6.9.0\n"), "{text}");
+    assert!(text.contains("note: the commands differ: base ./server --threads 4"), "{text}");
+    assert!(!text.contains('\x1b') && !report(&base, &base).contains("differ:"), "{text}");
 }
