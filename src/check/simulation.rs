@@ -212,3 +212,27 @@ fn a_growth_of_5_percent_is_found_in_95_percent_of_checks_of_the_length_that_is_
         assert!(found * 100 >= 95 * COMPARISONS, "{}: {found} found", setting.name);
     }
 }
+
+/// The negative control: a check that takes neighboring samples as independent alarms all the time.
+#[test]
+fn equal_builds_alarm_if_bursts_are_taken_as_independent_samples() {
+    let bursts = SimulatedProgram::with_functions(400, 25.0);
+    let careless = SimulatedCheck {
+        name: "bursts as counts",
+        program: bursts,
+        kind: UnitKind::Counts,
+        measure: Measure::Share,
+        units: 1,
+        samples: 40_000.0,
+        function: 0,
+        rules: any_growth,
+    };
+    let mut random = SplitMix64(1);
+    let alarms = (0..COMPARISONS).filter(|_| {
+        let same = careless.check(&careless.program, &careless.program, &mut random, careless.samples, 1);
+        same.verdict == Verdict::Regression
+    });
+    let alarms = alarms.count();
+    println!("{}: {alarms} alarms in {COMPARISONS}", careless.name);
+    assert!(alarms * 2 > COMPARISONS, "{alarms} alarms");
+}
