@@ -319,3 +319,21 @@ fn all_commands_with_tables_print_json() {
         stacks[0]["threads"].as_array().unwrap().iter().map(|of| of["used"].as_u64().unwrap()).collect();
     assert!(!used.is_empty() && used.is_sorted_by(|one, next| one >= next), "{used:?}");
 }
+
+#[test]
+fn tables_of_a_running_program_are_one_object_a_line() {
+    let file = std::path::Path::new(env!("CARGO_TARGET_TMPDIR")).join("tables.jsonl");
+    let mut sigtop = Command::new(env!("CARGO_BIN_EXE_sigtop"));
+    sigtop.args(["--no-config", "--json", "--interval", "50ms", "--hz", "250", "--table"]).arg(&file);
+    sigtop.args(["--", "sh", "-c", "i=0; while [ $i -lt 150000 ]; do i=$((i+1)); done; exit 7"]);
+    let output = sigtop.stdin(Stdio::null()).output().unwrap();
+    assert_eq!((output.status.code(), output.stdout.as_slice()), (Some(7), &b""[..]), "{output:?}");
+    let text = fs::read_to_string(&file).unwrap();
+    let all: Vec<Value> = text.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    all.iter().for_each(validate);
+    let tables: Vec<&Value> = all.iter().filter(|object| object["schema"] == "sigtop.top.v1").collect();
+    let last = tables.last().expect("a table");
+    assert!(last["is_last"] == true && tables.iter().filter(|table| table["is_last"] == true).count() == 1, "{text}");
+    assert_eq!(last["recordings"][0]["engine"], "threads");
+    assert!(last["samples"].as_u64() > Some(0) && last["total"].as_u64() > Some(0), "{text}");
+}
