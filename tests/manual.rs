@@ -347,8 +347,9 @@ fn check(manual: &mut Manual, command: &clap::Command) {
     manual.section("COMPARING BUILDS");
     for text in [
         "sigtop check BASE NEW compares profiles or recordings of two builds, one or several a side, function by function. A \
-         change is listed with its 95 % interval, or as ~ where chance explains it. Functions are matched by name, without \
-         hashes, numbers of copies and lines, and without generic arguments where that is unique.",
+         change is listed with its 95 % interval, or as ~ where chance explains it, and as ? where nothing tells how much it \
+         varies. Functions are matched by name, without hashes, numbers of copies and lines, and without generic arguments \
+         where that is unique.",
         "Exit status 0: nothing has grown beyond the limits, and a growth of 5 % of a function with 10 % of the samples (or the \
          limit of --fail-on or --total) would have been found. 1: something has grown. 3: there are too few samples to tell; \
          the report says how many would do. If nothing has changed, the probability of status 1 is below 0.4 %.",

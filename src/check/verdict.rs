@@ -58,6 +58,8 @@ pub enum Finding {
     Improvement,
     /// Chance explains the change.
     Same,
+    /// Nothing tells how much it varies.
+    Unknown,
 }
 
 impl Finding {
@@ -69,6 +71,7 @@ impl Finding {
             Finding::Shifted => "shifted",
             Finding::Improvement => "improvement",
             Finding::Same => "same",
+            Finding::Unknown => "unknown",
         }
     }
 }
@@ -144,6 +147,7 @@ pub fn check(
         doubts.push("a side has no samples".to_owned());
     }
     doubts.extend(result.judge_functions(rules));
+    result.total = find_total(&result.comparison.total, rules.total);
     doubts.extend(rules.total.and_then(|limit| result.judge_total(limit)));
     if !result.reasons.is_empty() {
         (result.verdict, result.needed) = (Verdict::Regression, None);
@@ -184,6 +188,18 @@ fn find_shifted(
         return HashSet::new();
     }
     grown.iter().map(|row| row.name.clone()).filter(|name| !still_grown.contains(name)).collect()
+}
+
+/// The finding on the total, which fails only if it has a limit.
+fn find_total(total: &ComparedRow, limit: Option<f64>) -> Finding {
+    let exceeds = |limit: f64| total.change().is_none_or(|change| change > limit);
+    match (total.p <= FALSE_ALARMS, total.has_grown()) {
+        _ if total.error.is_none() => Finding::Unknown,
+        (false, _) => Finding::Same,
+        (true, false) => Finding::Improvement,
+        (true, true) if limit.is_some_and(exceeds) => Finding::Regression,
+        (true, true) => Finding::Growth,
+    }
 }
 
 impl CheckResult {
@@ -229,13 +245,6 @@ impl CheckResult {
         if row.error.is_none() {
             return Some(format!("the total of one run varies: {MIN_FILES} files a side tell by how much"));
         }
-        let is_significant = row.p <= FALSE_ALARMS;
-        self.total = match (is_significant, row.has_grown()) {
-            (false, _) => Finding::Same,
-            (true, false) => Finding::Improvement,
-            (true, true) if row.change().is_none_or(|change| change > limit) => Finding::Regression,
-            (true, true) => Finding::Growth,
-        };
         if self.total == Finding::Regression {
             self.reasons.push(explain_growth(row, limit));
         }

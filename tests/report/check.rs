@@ -138,6 +138,7 @@ fn a_regression_exits_with_1_in_every_format() {
     let (status, output) = run(&[&base, &new, "--github"]);
     assert!(status == 1 && text(&output).starts_with("::error title=sigtop check::regression: 1 of 3"), "{output:?}");
     assert!(text(&output).contains("%25\n"), "a percent sign is escaped: {output:?}");
+    assert!(report.lines().any(|line| line.ends_with("?  total per file")), "nothing tells how it varies: {report}");
     // A limit above the growth, and a rule for another function.
     assert_eq!(run(&[&base, &new, "--fail-on", "parse>+8%"]).0, 0);
     assert_eq!(run(&[&base, &new, "--fail-on", "parse>+3%"]).0, 1);
@@ -214,6 +215,8 @@ fn files_of_a_directory_are_runs_whose_total_is_compared() {
     let (status, output) = run(&[&base, &new, "--total", "+2%"]);
     assert!(status == 1 && text(&output).contains("total has grown by 4.0 ±"), "{output:?}");
     assert_eq!(run(&[&base, &new, "--total", "+5%"]).0, 0);
+    let (status, output) = run(&[&base, &new, "--fail-on", "parse>+9%"]);
+    assert!(status == 0 && text(&output).contains(" +4.0% ±"), "the total has changed, and may: {output:?}");
     let (status, output) = run(&[&base, &new, "--by", "time", "--json"]);
     let object: Value = serde_json::from_slice(&output.stdout).unwrap();
     validate(&object);

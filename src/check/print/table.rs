@@ -241,6 +241,7 @@ impl CheckReport {
         let margin = row.margin().map_or_else(String::new, |margin| format!(" ±{:.1}", margin * 100.0));
         let change = match (finding, row.change()) {
             (Finding::Same, _) => format!("~{margin}"),
+            (Finding::Unknown, _) => "?".to_owned(),
             (_, None) => "new".to_owned(),
             (Finding::Shifted, Some(change)) => format!("({:+.1}%)", change * 100.0),
             (_, Some(change)) => format!("{:+.1}%{margin}", change * 100.0),
