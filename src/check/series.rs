@@ -4,7 +4,8 @@
 use std::collections::HashMap;
 
 use super::names::canonical;
-use crate::pprof::profile::SavedProfile;
+use crate::pprof::path::base;
+use crate::pprof::profile::{Location, SavedProfile};
 
 /// Minimum number of files a side from which the variance between files is estimated.
 pub const MIN_FILES: usize = 5;
@@ -88,7 +89,15 @@ impl Series {
 
     /// Adds a profile in `count` units from `first` on.
     fn add(&mut self, profile: &SavedProfile, choice: ValueChoice, first: usize, count: usize) {
-        let names: Vec<String> = profile.functions.iter().map(|function| canonical(&function.name)).collect();
+        let mut names: Vec<String> = profile.functions.iter().map(|function| canonical(&function.name)).collect();
+        // Code without a name is a function of its file.
+        let unnamed = names.len() as u32;
+        names.extend(profile.mappings.iter().map(|mapping| format!("[{}]", base(&mapping.file))));
+        names.push("[unknown]".to_owned());
+        let in_file = |location: &Location| unnamed + location.mapping.unwrap_or(profile.mappings.len() as u32);
+        // Functions with the same canonical name are one: the first of them.
+        let mut firsts: HashMap<&str, u32> = HashMap::new();
+        let same: Vec<u32> = (0..).zip(&names).map(|(id, name)| *firsts.entry(name).or_insert(id)).collect();
         let mut sums: HashMap<u32, Vec<f64>> = HashMap::new();
         let mut functions: Vec<u32> = Vec::new();
         let times = profile.samples.times_ns();
@@ -106,11 +115,16 @@ impl Series {
             all += value;
             records += 1.0;
             functions.clear();
-            let stack = sample.stack.iter().flat_map(|&location| &profile.locations[location as usize].lines);
-            for line in stack.take(if choice.cum { usize::MAX } else { 1 }) {
-                // Recursive calls count once.
-                if !functions.contains(&line.function) {
-                    functions.push(line.function);
+            let stack = sample.stack.iter().take(if choice.cum { usize::MAX } else { 1 });
+            for location in stack.map(|&location| &profile.locations[location as usize]) {
+                let lines = location.lines.iter().take(if choice.cum { usize::MAX } else { 1 });
+                let nameless = location.lines.is_empty().then(|| in_file(location));
+                for function in lines.map(|line| line.function).chain(nameless) {
+                    // Recursive calls count once.
+                    let function = same[function as usize];
+                    if !functions.contains(&function) {
+                        functions.push(function);
+                    }
                 }
             }
             for &function in &functions {

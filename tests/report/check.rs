@@ -284,3 +284,32 @@ fn differences_between_the_machines_of_both_sides_are_noted() {
     assert!(text.contains("note: the commands differ: base ./server --threads 4"), "{text}");
     assert!(!text.contains('\x1b') && !report(&base, &base).contains("differ:"), "{text}");
 }
+
+/// Regression test: parts of a function that stood on one stack counted twice.
+#[test]
+fn parts_of_a_function_on_one_stack_count_once() {
+    let directory = directory("parts");
+    let base = folded(&directory, "base.folded", "main;foo;foo.cold 100000\nmain;rest 100000\n");
+    let (_, output) = run(&[&base, &base, "--cum", "--json"]);
+    let object: Value = serde_json::from_slice(&output.stdout).unwrap();
+    let rows = object["functions"].as_array().unwrap();
+    let share = |name: &str| rows.iter().find(|row| row["name"] == name).unwrap()["base_percent"].as_f64();
+    assert_eq!((share("foo"), share("main"), rows.len()), (Some(50.0), Some(100.0), 3), "{object}");
+}
+
+#[test]
+fn code_without_a_name_is_not_charged_to_its_caller() {
+    let mixed = tests().join("profiles/mixed.pb.gz").display().to_string();
+    let (_, output) = run(&[&mixed, &mixed, "--json", "--sample-index", "wall"]);
+    let object: Value = serde_json::from_slice(&output.stdout).unwrap();
+    validate(&object);
+    let top = Command::new(env!("CARGO_BIN_EXE_sigtop")).args(["report", "--json", &mixed]).output().unwrap();
+    let top: Value = serde_json::from_slice(&top.stdout).unwrap();
+    let flat = |rows: &Value, name: &str, member: &str| {
+        rows.as_array().unwrap().iter().find(|row| row["name"] == name).map(|row| row[member].as_i64().unwrap())
+    };
+    for name in ["json::Parser::peek", "json::parse"] {
+        assert_eq!(flat(&object["functions"], name, "base"), flat(&top["rows"], name, "flat"), "{name}: {object}");
+        assert!(flat(&object["functions"], name, "base").is_some(), "{name}");
+    }
+}
