@@ -17,11 +17,12 @@
 //!        │ starts, preloads, finds, wakes       │    │                                                │
 //!        └───────────────────────────────────── │    ├──► tui    the screen                           │
 //!                     attach                    │    └──► pprof  reports, saved profiles, exports     │
+//!                                               │           └──► check  is a build slower than a base? │
 //!                                               └─────────────────────────────────────────────────────┘
 //! ```
 //!
 //! Each folder may import those before it in this list, and none behind it: [`wire`],
-//! `arch`, `process`, `agent` | [`attach`], [`sampler`], [`link`] | [`profile`], [`symbols`], [`tally`], [`pprof`], [`session`], [`tui`], [`app`].
+//! `arch`, `process`, `agent` | [`attach`], [`sampler`], [`link`] | [`profile`], [`symbols`], [`tally`], [`pprof`], [`check`], [`session`], [`tui`], [`app`].
 //! The test `house` checks this, and that no folder has an import cycle.
 //!
 //! # Threads
@@ -98,6 +99,8 @@ pub mod wire;
 pub mod app;
 #[cfg(feature = "viewer")]
 pub mod attach;
+#[cfg(feature = "viewer")]
+pub mod check;
 #[cfg(feature = "viewer")]
 pub mod keyword;
 #[cfg(feature = "viewer")]

@@ -6,13 +6,16 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use crossbeam_channel::{Receiver, after, never, select};
+use serde_json::{Value, json};
 
 use super::leave::leave_program;
 use super::progress::ProgressLine;
+use crate::keyword::Keyword;
 use crate::pprof::live_top::{
     TopHeader, TopLimits, columns_before_name, inline_mark, library_call, write_rows, write_top,
 };
-use crate::session::{Answer, Command, Notice, Session, TargetExit};
+use crate::pprof::live_top_json::{TopJsonFacts, to_json};
+use crate::session::{Answer, Command, Notice, Session, TargetExit, Unsampled};
 use crate::symbols::sanitize::sanitize;
 use crate::tally::top::TopTable;
 use crate::tui::fit_names::{NameToFit, fit_names};
@@ -39,6 +42,8 @@ pub(super) struct BatchOptions {
     pub(super) quiet: bool,
     /// Style of function names.
     pub(super) names: NameStyle,
+    /// Whether tables, warnings and reasons are JSON, one object per line.
+    pub(super) json: bool,
     /// The pid of a launched target, and its fate if the watch ends first.
     pub(super) launched: Option<(u32, OnQuit)>,
     /// The progress of a replay, which is shown until the first table.
@@ -88,15 +93,30 @@ impl TableSink {
         let columns = if is_terminal { terminal_columns() } else { None };
         columns.unwrap_or(UNLIMITED_COLUMNS)
     }
+}
 
+impl BatchOptions {
     /// Writes a warning on stderr, or to the file if tables go there: then stderr belongs to the
-    /// target alone.
+    /// target alone. A warning between objects is one, too.
     fn write_warning(&mut self, warning: &str) -> io::Result<()> {
-        let line = format!("sigtop: {warning}\n");
-        match self {
-            TableSink::File(_) => self.write(&line),
-            TableSink::Stderr | TableSink::Stdout => io::stderr().write_all(line.as_bytes()),
+        let is_among_tables = matches!(self.sink, TableSink::File(_) | TableSink::Stderr);
+        if self.json && is_among_tables {
+            let object = json!({"schema": "sigtop.warning.v1", "message": warning});
+            return self.sink.write(&format!("{object}\n"));
         }
+        let line = format!("sigtop: {warning}\n");
+        if is_among_tables { self.sink.write(&line) } else { io::stderr().write_all(line.as_bytes()) }
+    }
+
+    /// Writes a table of the answer. The last one is that of all samples.
+    fn write_table(&mut self, answer: &Answer, is_last: bool) -> io::Result<()> {
+        let table = if is_last { &answer.total } else { &answer.window };
+        if self.json {
+            return self.sink.write(&format!("{}\n", table_json(answer, table, is_last)));
+        }
+        let mut table = (**table).clone();
+        fit_row_names(answer, &mut table, usize::MAX, self.names, self.sink.columns());
+        self.sink.write(&format_table(answer, &table, &TopLimits::default()))
     }
 }
 
@@ -131,7 +151,7 @@ pub(super) fn run(session: &Session, mut options: BatchOptions) -> io::Result<Ba
                 }
                 Ok(Notice::Banner(warning)) if !options.quiet => {
                     // A warning that cannot be written does not end the watch.
-                    let _ = options.sink.write_warning(&sanitize(&warning));
+                    let _ = options.write_warning(&sanitize(&warning));
                     warnings.push(warning);
                 }
                 Ok(Notice::Ended(how)) => exit = Some((how, Instant::now())),
@@ -157,9 +177,7 @@ pub(super) fn run(session: &Session, mut options: BatchOptions) -> io::Result<Ba
                 due = options.interval.map(|interval| Instant::now() + interval);
                 if let Some(answer) = &latest {
                     options.progress = None;
-                    let mut table = (*answer.window).clone();
-                    fit_row_names(answer, &mut table, usize::MAX, options.names, options.sink.columns());
-                    options.sink.write(&format_table(answer, &table, &TopLimits::default()))?;
+                    options.write_table(answer, false)?;
                     printed += 1;
                 }
                 if options.count.is_some_and(|count| printed >= count) {
@@ -188,7 +206,7 @@ pub(super) fn run(session: &Session, mut options: BatchOptions) -> io::Result<Ba
         write_last_table(&without_reasons(answer, &warnings), &mut options)?;
     }
     if let Some(sentence) = still_runs.filter(|_| !options.quiet) {
-        options.sink.write_warning(&sentence)?;
+        options.write_warning(&sentence)?;
     }
     let signal = signalled.map(|(signal, _)| signal).filter(|_| options.launched.is_some());
     Ok(BatchEnd { exit: exit.map(|(exit, _)| exit), signal })
@@ -216,31 +234,33 @@ fn without_reasons(answer: Arc<Answer>, warnings: &[String]) -> Answer {
 /// Leaves a target that has not ended. Says what was not sampled.
 fn leave(session: &Session, latest: Option<Answer>, options: &mut BatchOptions) -> io::Result<()> {
     match latest {
-        Some(answer) if answer.total.samples == 0 => options.sink.write_warning(&answer.facts.explain_no_samples())?,
+        Some(answer) if answer.total.samples == 0 => options.write_warning(&answer.facts.explain_no_samples())?,
         Some(answer) => warn_of_unsampled(&answer, options)?,
         None => {}
     }
     let still_runs = options.launched.and_then(|(pid, on_quit)| leave_program(session, pid, on_quit));
     let _ = session.commands.send(Command::Leave);
-    still_runs.filter(|_| !options.quiet).map_or(Ok(()), |sentence| options.sink.write_warning(&sentence))
+    still_runs.filter(|_| !options.quiet).map_or(Ok(()), |sentence| options.write_warning(&sentence))
 }
 
 /// Writes the table of all samples, or why there are none.
 fn write_last_table(answer: &Answer, options: &mut BatchOptions) -> io::Result<()> {
     if answer.total.samples == 0 {
-        return options.sink.write(&format!("sigtop: {}\n", answer.facts.explain_no_samples()));
+        let reason = answer.facts.explain_no_samples();
+        if options.json {
+            options.write_table(answer, true)?;
+            return options.write_warning(&reason);
+        }
+        return options.sink.write(&format!("sigtop: {reason}\n"));
     }
-    let mut table = (*answer.total).clone();
-    fit_row_names(answer, &mut table, usize::MAX, options.names, options.sink.columns());
-    let table = format_table(answer, &table, &TopLimits::default());
-    options.sink.write(&table)?;
+    options.write_table(answer, true)?;
     warn_of_unsampled(answer, options)
 }
 
 /// Writes which part of the CPU time has no samples, and why.
 fn warn_of_unsampled(answer: &Answer, options: &mut BatchOptions) -> io::Result<()> {
     let unsampled = answer.facts.unsampled.as_ref().filter(|_| !options.quiet);
-    unsampled.map_or(Ok(()), |unsampled| options.sink.write_warning(&unsampled.to_string()))
+    unsampled.map_or(Ok(()), |unsampled| options.write_warning(&unsampled.to_string()))
 }
 
 /// Replaces the full names of the first rows of an answer's table, which are printed, by names that
@@ -272,6 +292,22 @@ pub(super) fn format_rows(answer: &Answer, table: &TopTable, limits: &TopLimits)
     let mut out = String::new();
     write_rows(&mut out, &header(answer, table), table, limits);
     out
+}
+
+/// Returns one of an answer's tables as JSON.
+fn table_json(answer: &Answer, table: &TopTable, is_last: bool) -> Value {
+    let facts = &answer.facts;
+    let is_sampled = facts.origin.is_none();
+    let facts = TopJsonFacts {
+        command: sanitize(&facts.command),
+        pids: facts.pids.clone(),
+        engine: if is_sampled { facts.sampler.unwrap_or(facts.engine).word().name } else { "" },
+        period: if facts.clock.is_memory() { facts.interval_bytes } else { facts.period_ns },
+        achieved_hz: facts.effective_hz,
+        unsampled_percent: facts.unsampled.as_ref().map(Unsampled::percent),
+        is_last,
+    };
+    to_json(&header(answer, table), &facts, table, &TopLimits::default())
 }
 
 fn header<'a>(answer: &'a Answer, table: &TopTable) -> TopHeader<'a> {

@@ -2,6 +2,7 @@
 
 pub mod args;
 mod batch;
+mod check;
 mod command_word;
 pub mod config;
 mod demo;

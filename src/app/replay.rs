@@ -15,6 +15,7 @@ use crate::pprof::format;
 use crate::pprof::profile::SavedProfile;
 use crate::session::{Command, FinishedSession, Notice, PlaybackSource, Session, Settings, to_saved_profile};
 use crate::symbols::download::DebuginfodClient;
+use crate::symbols::sanitize::sanitize;
 use crate::symbols::worker::SymbolOptions;
 
 /// Maximum time to wait for symbols after the last sample.
@@ -80,7 +81,13 @@ pub(super) struct ReplayOptions {
 /// # Errors
 /// A predicate that continues the file's name.
 pub(super) fn convert(from: Box<dyn Read + Send>, name: &str, how: &ReplayOptions) -> Result<SavedProfile, String> {
-    finish(from, name, how)?.export(to_saved_profile)
+    let source = PlaybackSource::open(from).map_err(|error| error.to_string())?;
+    let (host, kernel) = (sanitize(&source.about.host), sanitize(&source.about.kernel));
+    let mut profile = play_to_end(source, name, how)?.export(to_saved_profile)?;
+    for facts in &mut profile.recordings {
+        (facts.host, facts.kernel) = (host.as_str().into(), kernel.as_str().into());
+    }
+    Ok(profile)
 }
 
 /// Replays a recording to its end. Warnings go to stderr.
@@ -88,7 +95,10 @@ pub(super) fn convert(from: Box<dyn Read + Send>, name: &str, how: &ReplayOption
 /// # Errors
 /// A predicate that continues the file's name.
 pub(super) fn finish(from: Box<dyn Read + Send>, name: &str, how: &ReplayOptions) -> Result<FinishedSession, String> {
-    let source = PlaybackSource::open(from).map_err(|error| error.to_string())?;
+    play_to_end(PlaybackSource::open(from).map_err(|error| error.to_string())?, name, how)
+}
+
+fn play_to_end(source: PlaybackSource, name: &str, how: &ReplayOptions) -> Result<FinishedSession, String> {
     let settings = playback_settings(&source, name, session_settings(&WatchArgs::default(), &[]));
     let sample_times = how.sample_times;
     // The session stops its own downloads when it ends.

@@ -10,7 +10,7 @@ use std::process::{Command, Stdio};
 use super::args::report::{Report, Symbolize};
 use super::downloads::Downloads;
 use super::failure::{Failure, print_message};
-use super::progress::{ProgressState, Stage, file_size};
+use super::progress::{Stage, file_size};
 use super::replay::{self, ReplayOptions};
 use super::stacks;
 use crate::link::atomic_file::{AtomicFile, AtomicFileError};
@@ -22,7 +22,6 @@ use crate::pprof::profile::SavedProfile;
 use crate::pprof::report::{ReportError, ReportKind, ReportOptions, generate, prepare};
 use crate::pprof::symbolize::{locate_binaries, symbolize_locations};
 use crate::profile::kernel_frames::KernelFrames;
-use crate::symbols::download::DebuginfodClient;
 
 /// Runs `sigtop report`.
 pub(super) fn run(args: &Report) -> Result<u8, Failure> {
@@ -45,7 +44,7 @@ pub(super) fn run(args: &Report) -> Result<u8, Failure> {
 
 /// The reason why there is no report.
 #[derive(Debug)]
-enum CommandError {
+pub(super) enum CommandError {
     /// A profile could not be read.
     Read(String, ReadError),
     /// A profile was given as a URL.
@@ -89,23 +88,18 @@ impl std::error::Error for CommandError {}
 
 /// Reads the profiles and writes the report. Returns warnings.
 fn write_report(args: &Report, downloads: Downloads) -> Result<Vec<String>, CommandError> {
-    let servers = downloads.client().filter(|_| args.symbolize == Symbolize::Local);
     let options = args.options();
     let mut warnings = Vec::new();
     let progress = downloads.progress();
-    let mut profile = read_profiles(args, &options, (servers, progress), &mut warnings)?;
-    let symbolize = args.symbolize == Symbolize::Local;
-    if symbolize {
-        warnings.extend(locate_binaries(&mut profile, &binary_path()));
-        let unverified = symbolize_locations(&mut profile, servers.cloned(), &|names| progress.set_symbolizing(names))
-            .map_err(CommandError::Thread)?;
-        let warning = |file| format!("{file}: the profile has no build id for this file; its names may be wrong");
-        warnings.extend(unverified.into_iter().map(warning));
+    let is_symbolized = args.symbolize == Symbolize::Local;
+    let mut profile = read_profiles(args, &options, &downloads, &mut warnings)?;
+    if is_symbolized {
+        symbolize(&mut profile, &downloads, &mut warnings)?;
     }
     // A report on stdout may begin at any time; a file is written behind the line.
     let name = args.output.as_ref().map_or_else(|| "the report".to_owned(), |path| path.display().to_string());
     progress.set(Stage::Write { name });
-    prepare(&mut profile, symbolize);
+    prepare(&mut profile, is_symbolized);
     let Some(path) = &args.output else {
         downloads.finish();
         let mut out = io::BufWriter::new(io::stdout().lock());
@@ -131,18 +125,15 @@ fn write_report(args: &Report, downloads: Downloads) -> Result<Vec<String>, Comm
 fn read_profiles(
     args: &Report,
     options: &ReportOptions,
-    (servers, progress): (Option<&DebuginfodClient>, &ProgressState),
+    downloads: &Downloads,
     warnings: &mut Vec<String>,
 ) -> Result<SavedProfile, CommandError> {
-    let sample_times = matches!(options.kind, ReportKind::Export(format) if format.has_time_axis());
-    let keeps_names = args.symbolize == Symbolize::None;
-    let keeps_kernel = args.kernel == Some(KernelFrames::On);
     let how = ReplayOptions {
-        sample_times,
-        servers: servers.cloned(),
-        keeps_names,
-        keeps_kernel,
-        progress: progress.clone(),
+        sample_times: matches!(options.kind, ReportKind::Export(format) if format.has_time_axis()),
+        servers: downloads.client().filter(|_| args.symbolize == Symbolize::Local).cloned(),
+        keeps_names: args.symbolize == Symbolize::None,
+        keeps_kernel: args.kernel == Some(KernelFrames::On),
+        progress: downloads.progress().clone(),
     };
     let mut read_all = |names: &[String]| {
         let profiles: Result<Vec<SavedProfile>, CommandError> =
@@ -183,8 +174,28 @@ fn is_executable(name: &str) -> bool {
     File::open(name).and_then(|mut file| file.read_exact(&mut magic)).is_ok() && magic == *b"\x7fELF"
 }
 
+/// Names locations that have none, from files on this machine.
+pub(super) fn symbolize(
+    profile: &mut SavedProfile,
+    downloads: &Downloads,
+    warnings: &mut Vec<String>,
+) -> Result<(), CommandError> {
+    warnings.extend(locate_binaries(profile, &binary_path()));
+    let progress = downloads.progress();
+    let unverified =
+        symbolize_locations(profile, downloads.client().cloned(), &|names| progress.set_symbolizing(names))
+            .map_err(CommandError::Thread)?;
+    let warning = |file| format!("{file}: the profile has no build id for this file; its names may be wrong");
+    warnings.extend(unverified.into_iter().map(warning));
+    Ok(())
+}
+
 /// Reads one profile from a file, or from stdin if the name is `-`.
-fn read_profile(name: &str, how: &ReplayOptions, warnings: &mut Vec<String>) -> Result<SavedProfile, CommandError> {
+pub(super) fn read_profile(
+    name: &str,
+    how: &ReplayOptions,
+    warnings: &mut Vec<String>,
+) -> Result<SavedProfile, CommandError> {
     let read_error = |error| CommandError::Read(name.to_owned(), error);
     let from: Box<dyn Read + Send> = match name {
         "-" => Box::new(io::stdin()),

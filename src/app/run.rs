@@ -13,7 +13,7 @@ use super::screen::uses_screen;
 use super::settings::apply_config;
 use crate::sampler::program;
 
-use super::{command_word, demo, demo_target, env, installed, overview, record, report, symbols, view, watch};
+use super::{check, command_word, demo, demo_target, env, installed, overview, record, report, symbols, view, watch};
 
 /// Runs the program.
 pub fn run() -> ExitCode {
@@ -50,8 +50,9 @@ fn run_subcommand(cli: Cli) -> Result<u8, Failure> {
         Some(CliSubcommand::Demo(args)) => demo::run(*args),
         Some(CliSubcommand::Env { path, libprofiler, header }) => env::run(path, libprofiler.as_deref(), header),
         Some(CliSubcommand::Report(args)) => report::run(&args),
-        Some(CliSubcommand::Symbols { target, debug_information, config }) => {
-            symbols::run(&target, &debug_information, &config)
+        Some(CliSubcommand::Check(args)) => check::run(&args),
+        Some(CliSubcommand::Symbols { target, json, debug_information, config }) => {
+            symbols::run(&target, json, &debug_information, &config)
         }
         Some(CliSubcommand::Man) => installed::print_man_page(),
         Some(CliSubcommand::Completions { shell }) => installed::print_completions(shell),
@@ -72,7 +73,7 @@ fn run_subcommand(cli: Cli) -> Result<u8, Failure> {
         }
         None => {
             let args = apply_config(cli.watch)?;
-            if uses_screen(&args) { watch::watch_picked(&args) } else { overview::run() }
+            if uses_screen(&args) { watch::watch_picked(&args) } else { overview::run(args.json) }
         }
     }
 }

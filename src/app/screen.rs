@@ -27,7 +27,7 @@ fn is_able_terminal() -> bool {
 }
 
 fn asks_for_tables(args: &WatchArgs) -> bool {
-    args.batch || args.table.is_some() || args.interval.is_some() || args.count.is_some()
+    args.batch || args.json || args.table.is_some() || args.interval.is_some() || args.count.is_some()
 }
 
 /// Says why there is no screen on a terminal that cannot show one.

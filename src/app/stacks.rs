@@ -4,6 +4,8 @@ use std::fmt::Write as _;
 use std::fs::File;
 use std::io::{self, Read, Write as _};
 
+use serde_json::{Value, json};
+
 use super::args::report::{Report, Symbolize};
 use super::downloads::Downloads;
 use super::failure::Failure;
@@ -12,6 +14,7 @@ use super::replay::{self, ReplayOptions};
 use crate::link::atomic_file::{AtomicFile, AtomicFileError};
 use crate::session::FinishedSession;
 use crate::tally::measure;
+use crate::tally::text::Text;
 use crate::tally::threads::{DeepestRow, ProcessRow, ThreadRow};
 
 /// Prints the deepest stacks of recordings. Those of all files are in one list.
@@ -35,9 +38,13 @@ pub(super) fn run(args: &Report, downloads: Downloads) -> Result<u8, Failure> {
     if sections.is_empty() {
         return Err(failure("no stack was measured: record with the agent, not from outside".to_owned()));
     }
-    sections.sort_by_key(|(used, _)| std::cmp::Reverse(*used));
-    let text: Vec<String> = sections.into_iter().map(|(_, text)| text).collect();
-    let text = text.join("\n");
+    sections.sort_by_key(|section| std::cmp::Reverse(section.used));
+    let text = if args.json {
+        let threads: Vec<Value> = sections.iter().map(StackSection::json).collect();
+        format!("{}\n", json!({"schema": "sigtop.stacks.v1", "unit": "bytes", "threads": threads}))
+    } else {
+        sections.iter().map(StackSection::text).collect::<Vec<String>>().join("\n")
+    };
     let Some(path) = &args.output else {
         let mut out = io::stdout().lock();
         // A closed pipe is not an error: the reader has seen enough.
@@ -57,24 +64,63 @@ fn failure(message: String) -> Failure {
     Failure::new(Failure::INTERNAL, message)
 }
 
-/// Returns the size of each thread's deepest stack, in bytes, and what is printed of it.
-fn stacks(session: &mut FinishedSession) -> Vec<(u64, String)> {
+/// The deepest stack of a thread.
+struct StackSection {
+    process: (u32, String),
+    thread: (u32, String),
+    /// Its size in words of the screen, such as `12 KiB of 8 MiB`.
+    size_words: String,
+    /// Its size in bytes.
+    used: u64,
+    /// The size to which it may grow, in bytes; 0 if that is not known.
+    limit: u64,
+    /// The functions, leaf first, with the sizes of their frames and the numbers of calls.
+    /// Recursive calls of one size are one.
+    frames: Vec<(Text, u64, usize)>,
+}
+
+/// Returns the deepest stack of each thread.
+fn stacks(session: &mut FinishedSession) -> Vec<StackSection> {
     let table = session.deepest_stacks();
     let threads =
         table.processes.iter().flat_map(|process| process.threads.iter().map(move |thread| (process, thread)));
     threads.filter_map(|(process, thread)| Some((process, thread, thread.deepest.as_ref()?))).map(section).collect()
 }
 
-fn section((process, thread, stack): (&ProcessRow, &ThreadRow, &DeepestRow)) -> (u64, String) {
-    let size = stack.size_words();
-    let mut text = format!("{size}  thread {} ({}) of {} ({})\n", thread.name, thread.tid, process.name, process.pid);
-    // Recursive calls are one line.
-    for calls in stack.frames.chunk_by(|a, b| a == b) {
-        let (row, bytes) = &calls[0];
-        let size = if *bytes > 0 { measure::bytes(*bytes) } else { "–".to_owned() };
-        let times = if calls.len() > 1 { format!(" × {}", measure::count(calls.len() as u64)) } else { String::new() };
-        // Writing to a string does not fail.
-        let _ = writeln!(text, "{size:>12}  {}{times}", row.full);
+fn section((process, thread, stack): (&ProcessRow, &ThreadRow, &DeepestRow)) -> StackSection {
+    let calls = stack.frames.chunk_by(|a, b| a == b);
+    StackSection {
+        process: (process.pid, process.name.clone()),
+        thread: (thread.tid, thread.name.clone()),
+        size_words: stack.size_words(),
+        used: stack.used,
+        limit: stack.size,
+        frames: calls.map(|calls| (calls[0].0.full.clone(), calls[0].1, calls.len())).collect(),
     }
-    (stack.used, text)
+}
+
+impl StackSection {
+    fn text(&self) -> String {
+        let StackSection { process: (pid, process), thread: (tid, thread), size_words, .. } = self;
+        let mut text = format!("{size_words}  thread {thread} ({tid}) of {process} ({pid})\n");
+        for (name, bytes, calls) in &self.frames {
+            let size = if *bytes > 0 { measure::bytes(*bytes) } else { "–".to_owned() };
+            let times = if *calls > 1 { format!(" × {}", measure::count(*calls as u64)) } else { String::new() };
+            // Writing to a string does not fail.
+            let _ = writeln!(text, "{size:>12}  {name}{times}");
+        }
+        text
+    }
+
+    /// Sizes that are not known are null.
+    fn json(&self) -> Value {
+        let known = |bytes: u64| Some(bytes).filter(|&bytes| bytes > 0);
+        let frame =
+            |(name, bytes, calls): &(Text, u64, usize)| json!({"name": &**name, "size": known(*bytes), "calls": calls});
+        json!({
+            "pid": self.process.0, "process": self.process.1, "tid": self.thread.0, "thread": self.thread.1,
+            "used": self.used, "limit": known(self.limit),
+            "frames": self.frames.iter().map(frame).collect::<Vec<Value>>(),
+        })
+    }
 }

@@ -6,6 +6,8 @@ use std::fmt::Write as _;
 use std::fs::File;
 use std::io::{self, Read, Write};
 
+use serde_json::{Value, json};
+
 use super::args::{ConfigArgs, SymbolArgs};
 use super::downloads::Downloads;
 use super::failure::Failure;
@@ -15,7 +17,7 @@ use crate::profile::module::ModuleFile;
 use crate::session::unread_reason;
 use crate::symbols::coverage::{NameCoverage, coverage};
 use crate::symbols::download::DebuginfodClient;
-use crate::symbols::explain::{self, Explanation};
+use crate::symbols::explain::{self, Explanation, LineSource, NameSource};
 use crate::tally::measure;
 use crate::wire::interpreter::{FrameAccess, Interpreter};
 
@@ -23,13 +25,18 @@ use crate::wire::interpreter::{FrameAccess, Interpreter};
 const TOPIC_COLUMNS: usize = 12;
 
 /// Runs `sigtop symbols`.
-pub(super) fn run(target: &OsStr, debug_information: &SymbolArgs, config: &ConfigArgs) -> Result<u8, Failure> {
+pub(super) fn run(
+    target: &OsStr,
+    json: bool,
+    debug_information: &SymbolArgs,
+    config: &ConfigArgs,
+) -> Result<u8, Failure> {
     let downloads = Downloads::new(debug_information, config)?;
     let explainer = Explainer { servers: downloads.client().cloned() };
     let explained = explain_target(target, &explainer);
     downloads.finish();
-    let (explanations, shares) = explained?;
-    let text = format_explanations(&explanations) + &shares;
+    let explained = explained?;
+    let text = if json { format!("{}\n", explained.json()) } else { explained.text() };
     // A closed pipe is not an error: the reader has seen enough.
     match io::stdout().write_all(text.as_bytes()) {
         Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
@@ -39,13 +46,80 @@ pub(super) fn run(target: &OsStr, debug_information: &SymbolArgs, config: &Confi
     }
 }
 
-/// Explains a process, a recording or a file. The second text follows the explanations.
-fn explain_target(target: &OsStr, explainer: &Explainer) -> Result<(Vec<Explanation>, String), Failure> {
-    Ok(match target.to_str().and_then(|text| text.parse::<u32>().ok()) {
-        Some(pid) => (explain_process(pid, explainer)?, String::new()),
-        None if is_recording(target) => explain_recording(target, explainer)?,
-        None => (vec![explain_file(target, explainer)?], String::new()),
+/// The findings on a process, a recording or a file.
+#[derive(Default)]
+struct ExplainedTarget {
+    files: Vec<Explanation>,
+    /// The names of a recording's samples, by file.
+    coverage: Vec<NameCoverage>,
+    /// The interpreters of a recording.
+    interpreters: Vec<Interpreter>,
+}
+
+impl ExplainedTarget {
+    fn text(&self) -> String {
+        let shares = format_coverage(&self.coverage) + &format_interpreters(&self.interpreters);
+        format_explanations(&self.files) + &shares
+    }
+
+    fn json(&self) -> Value {
+        let all: u64 = self.coverage.iter().map(NameCoverage::total_ns).sum();
+        let coverage = self.coverage.iter().map(|file| {
+            let share = |ns: u64| measure::percent_of(ns, all);
+            json!({
+                "file": file.module, "total": file.total_ns(), "total_percent": share(file.total_ns()),
+                "with_line": file.line_ns, "with_line_percent": share(file.line_ns),
+                "name_only": file.name_ns, "name_only_percent": share(file.name_ns),
+                "neither": file.nameless_ns, "neither_percent": share(file.nameless_ns),
+            })
+        });
+        let interpreters = self.interpreters.iter().map(|found| {
+            let reason = (found.access == FrameAccess::Nobody).then(|| unread_reason(found));
+            json!({
+                "interpreter": found.to_string(), "stacks": found.merged, "freed": found.unnamed,
+                "unread": found.unmerged, "reason": reason,
+            })
+        });
+        json!({
+            "schema": "sigtop.symbols.v1",
+            "unit": "nanoseconds",
+            "files": self.files.iter().map(explanation_json).collect::<Vec<Value>>(),
+            "coverage": coverage.collect::<Vec<Value>>(),
+            "interpreters": interpreters.collect::<Vec<Value>>(),
+        })
+    }
+}
+
+fn explanation_json(of: &Explanation) -> Value {
+    let names = match of.names {
+        NameSource::Own => "own",
+        NameSource::Debug => "debug",
+        NameSource::Packed => "packed",
+        NameSource::Exports => "exports",
+        NameSource::Nothing => "nothing",
+    };
+    let lines = match &of.lines {
+        LineSource::Own => "own",
+        LineSource::Debug => "debug",
+        LineSource::Unreadable(_) => "unreadable",
+        LineSource::Nothing => "nothing",
+    };
+    let searched = of.looked.iter().map(|(path, found)| json!({"path": path, "found": found}));
+    json!({
+        "path": of.path, "build_id": of.build_id, "error": of.opened.as_ref().err(), "functions": of.functions,
+        "names": names, "lines": lines, "debug_file": of.debug_file,
+        "searched": searched.collect::<Vec<Value>>(), "remedies": of.remedies,
     })
+}
+
+/// Explains a process, a recording or a file.
+fn explain_target(target: &OsStr, explainer: &Explainer) -> Result<ExplainedTarget, Failure> {
+    let files = match target.to_str().and_then(|text| text.parse::<u32>().ok()) {
+        Some(pid) => explain_process(pid, explainer)?,
+        None if is_recording(target) => return explain_recording(target, explainer),
+        None => vec![explain_file(target, explainer)?],
+    };
+    Ok(ExplainedTarget { files, ..ExplainedTarget::default() })
 }
 
 /// Explains files, after it has downloaded their debug files if the user allows that.
@@ -86,7 +160,7 @@ fn is_recording(path: &OsStr) -> bool {
 
 /// Explains the files that have samples in a recording, as they are on this machine, and how much
 /// of the samples has names.
-fn explain_recording(path: &OsStr, explainer: &Explainer) -> Result<(Vec<Explanation>, String), Failure> {
+fn explain_recording(path: &OsStr, explainer: &Explainer) -> Result<ExplainedTarget, Failure> {
     let name = path.to_string_lossy();
     let file = File::open(path).map_err(|error| Failure::new(126, format!("{name} cannot be read: {error}")))?;
     let how = ReplayOptions { servers: explainer.servers.clone(), ..ReplayOptions::default() };
@@ -94,8 +168,8 @@ fn explain_recording(path: &OsStr, explainer: &Explainer) -> Result<(Vec<Explana
     let finished = finished.map_err(|error| Failure::new(126, format!("{name} {error}")))?;
     let (profile, names) = (&finished.model.profile, &finished.model.names);
     let files = names.states().map(|(module, _)| explainer.explain(profile.modules.file(module), 0));
-    let shares = format_coverage(&coverage(profile, names, finished.model.clock));
-    Ok((files.collect(), shares + &format_interpreters(&profile.interpreters())))
+    let coverage = coverage(profile, names, finished.model.clock);
+    Ok(ExplainedTarget { files: files.collect(), coverage, interpreters: profile.interpreters() })
 }
 
 /// Formats how many samples have frames of each interpreter:
@@ -179,7 +253,6 @@ fn format_explanations(explanations: &[Explanation]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::symbols::explain::{LineSource, NameSource};
 
     #[test]
     fn shares_are_of_all_samples() {

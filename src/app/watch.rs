@@ -168,6 +168,7 @@ pub(super) fn print_tables(
     let names = args.display.names.unwrap_or(NameStyle::Full);
     let (interval, count, quiet) = (args.interval, args.count, args.screen.quiet);
     let launched = launched.map(|pid| (pid, on_quit));
-    let options = batch::BatchOptions { interval, count, sink, interrupt, quiet, names, launched, progress };
+    let json = args.json;
+    let options = batch::BatchOptions { interval, count, sink, interrupt, quiet, names, json, launched, progress };
     batch::run(session, options).map_err(|error| Failure::internal("cannot write a table", error))
 }

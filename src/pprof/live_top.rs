@@ -78,9 +78,9 @@ impl Default for TopLimits {
 const MAX_FILTER: usize = 80;
 
 /// The rows of a table within its limits, and their unit.
-struct SelectedRows<'a> {
+pub(super) struct SelectedRows<'a> {
     /// The rows that are heavy enough.
-    large: Vec<&'a TopRow>,
+    pub(super) large: Vec<&'a TopRow>,
     /// The number of them that are shown.
     shown: usize,
     /// The minimum cum of a row, as a fraction of the total.
@@ -91,7 +91,7 @@ struct SelectedRows<'a> {
 }
 
 impl<'a> SelectedRows<'a> {
-    fn new(clock: Clock, table: &'a TopTable, limits: &TopLimits) -> SelectedRows<'a> {
+    pub(super) fn new(clock: Clock, table: &'a TopTable, limits: &TopLimits) -> SelectedRows<'a> {
         let flat_ns = table.rows.iter().fold(0u64, |sum, row| sum.saturating_add(row.flat_ns));
         let cutoff_ns = (flat_ns as f64 * limits.nodefraction) as u64;
         let large: Vec<&TopRow> = table.rows.iter().filter(|row| row.cum_ns >= cutoff_ns).collect();
@@ -103,8 +103,13 @@ impl<'a> SelectedRows<'a> {
         SelectedRows { large, shown, fraction: limits.nodefraction, unit, clock }
     }
 
-    fn rows(&self) -> &[&'a TopRow] {
+    pub(super) fn rows(&self) -> &[&'a TopRow] {
         &self.large[..self.shown]
+    }
+
+    /// The sum of the flats of the rows.
+    pub(super) fn sum_ns(&self) -> u64 {
+        self.rows().iter().fold(0u64, |sum, row| sum.saturating_add(row.flat_ns))
     }
 
     fn value(&self, ns: u64) -> String {
@@ -155,7 +160,7 @@ fn write_selected(out: &mut String, header: &TopHeader, table: &TopTable, select
         line(format_args!("Active filters:"));
         filters.iter().for_each(|filter| line(format_args!("   {filter}")));
     }
-    let shown_ns = rows.iter().fold(0u64, |sum, row| sum.saturating_add(row.flat_ns));
+    let shown_ns = selected.sum_ns();
     let share = percentage(shown_ns, table.total_ns);
     let (sum, total) = (shown(shown_ns), shown(table.total_ns));
     line(format_args!("Showing nodes accounting for {sum}, {} of {total} total", share.trim()));
@@ -262,7 +267,7 @@ pub fn format_losses(
 
 /// The active filters, one line each. pprof joins several filters of one kind to one regular
 /// expression.
-fn active_filters(filters: &Filters, own: &OwnCode) -> Vec<String> {
+pub(super) fn active_filters(filters: &Filters, own: &OwnCode) -> Vec<String> {
     let Filters { focus, ignore, hide, show, show_from, tagfocus, tagignore } = filters;
     let patterns = [("focus", focus), ("ignore", ignore), ("hide", hide), ("show", show), ("show_from", show_from)];
     let patterns = patterns.map(|(name, patterns)| (name, patterns.iter().map(Pattern::text).collect::<Vec<_>>()));

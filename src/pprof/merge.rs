@@ -23,13 +23,21 @@ pub struct Subtraction {
 }
 
 impl SavedProfile {
+    /// Gives all profiles the same sample types and units.
+    ///
+    /// # Errors
+    /// If their sample types are incompatible.
+    pub fn unify(all: &mut [SavedProfile]) -> Result<(), String> {
+        keep_common_sample_types(all)?;
+        unify_units(all)
+    }
+
     /// Merges profiles. A single profile is returned unchanged.
     ///
     /// # Errors
     /// If their sample types are incompatible.
     pub fn merge(mut all: Vec<SavedProfile>) -> Result<SavedProfile, String> {
-        keep_common_sample_types(&mut all)?;
-        unify_units(&mut all)?;
+        SavedProfile::unify(&mut all)?;
         if all.len() == 1 {
             return all.pop().ok_or_else(|| "no profiles to merge".to_owned());
         }
@@ -132,6 +140,7 @@ fn keep_common_sample_types(all: &mut [SavedProfile]) -> Result<(), String> {
             let values: Vec<i64> = indices.iter().map(|&index| values[index]).collect();
             samples.push_packed(packed, &values, labels);
         });
+        samples.set_times_ns(of.samples.times_ns().to_vec());
         of.samples = samples;
     }
     Ok(())
@@ -357,6 +366,7 @@ fn merge_compatible(all: &[SavedProfile]) -> Result<SavedProfile, String> {
         if into.period == 0 || into.period < of.period {
             into.period = of.period;
         }
+        into.recordings.extend(of.recordings.iter().cloned());
         for comment in &of.comments {
             if !into.comments.contains(comment) {
                 into.comments.push(comment.clone());

@@ -4,6 +4,7 @@
 
 use super::samples::{Sample, Samples};
 use crate::pprof::units::{are_compatible, scale};
+use crate::profile::loss::LossCause;
 use crate::tally::text::Text;
 
 /// The quantity and unit of a sample value, such as `cpu` in `nanoseconds`.
@@ -104,6 +105,41 @@ pub struct Label {
     pub value: LabelValue,
 }
 
+/// The facts that a recording has and no other file format: see [`SavedProfile::recordings`].
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct RecordingFacts {
+    /// The command as launched, or that of the process attached to.
+    pub command: Text,
+    /// The name of the host that recorded it; empty if unknown.
+    pub host: Text,
+    /// The kernel and its machine; empty if unknown.
+    pub kernel: Text,
+    /// The engine: the word that `--engine` takes. It is empty if unknown.
+    pub engine: Text,
+    /// The losses, by cause, without the causes that lost nothing.
+    pub losses: Vec<SavedLoss>,
+}
+
+/// Ticks that were lost for one cause.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct SavedLoss {
+    /// The cause: the word of [`LossCause::id`](crate::profile::loss::LossCause::id).
+    pub cause: &'static str,
+    /// The number of lost ticks.
+    pub ticks: u64,
+    /// Their weight, in ns or bytes.
+    pub weight: u64,
+}
+
+impl SavedLoss {
+    /// Lists the causes that lost something.
+    pub fn list(ticks: &[u64; LossCause::ALL.len()], weights: &[u64; LossCause::ALL.len()]) -> Vec<SavedLoss> {
+        let all = LossCause::ALL.into_iter().zip(ticks.iter().zip(weights));
+        let lost = all.filter(|(_, (ticks, weight))| **ticks > 0 || **weight > 0);
+        lost.map(|(cause, (&ticks, &weight))| SavedLoss { cause: cause.id(), ticks, weight }).collect()
+    }
+}
+
 /// A saved profile.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SavedProfile {
@@ -138,6 +174,9 @@ pub struct SavedProfile {
     pub default_sample_type: Text,
     /// The URL of the profile's documentation.
     pub doc_url: Text,
+    /// The recordings that it was converted from. Only recordings have these facts: they are not
+    /// written to files.
+    pub recordings: Vec<RecordingFacts>,
 }
 
 impl SavedProfile {

@@ -3,7 +3,7 @@
 
 use std::borrow::Cow;
 
-use super::profile::{LabelValue, SavedProfile, ValueType};
+use super::profile::{LabelValue, RecordingFacts, SavedProfile, ValueType};
 use crate::symbols::sanitize::sanitize_all;
 use crate::tally::text::Text;
 
@@ -31,6 +31,9 @@ impl SavedProfile {
             name(unit);
         }
         self.comments.iter_mut().for_each(|comment| replace(comment, &['\n', '\t']));
+        for RecordingFacts { command, host, kernel, .. } in &mut self.recordings {
+            [command, host, kernel].into_iter().for_each(name);
+        }
         name(&mut self.default_sample_type);
         name(&mut self.doc_url);
     }

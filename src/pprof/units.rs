@@ -136,7 +136,12 @@ pub fn label(value: i64, unit: &str) -> String {
 
 /// Formats the share of `part` in `total` in percent, without sign and padded to six characters.
 pub fn percentage(part: i64, total: i64) -> String {
-    percent(if total == 0 { 0.0 } else { (part as f64 / total as f64).abs() * 100.0 })
+    percent(percent_of(part, total).abs())
+}
+
+/// The share of `part` in `total` in percent; 0 of nothing.
+pub fn percent_of(part: i64, total: i64) -> f64 {
+    if total == 0 { 0.0 } else { part as f64 / total as f64 * 100.0 }
 }
 
 #[cfg(test)]

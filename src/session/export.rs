@@ -1,16 +1,19 @@
 //! Encodes a session in a file format: as a saved profile, or as the table on the screen.
 
 use super::save::SaveInput;
+use crate::keyword::Keyword;
 use crate::pprof::format::SaveFormat;
 use crate::pprof::live::{self, LiveProfileInfo};
 use crate::pprof::live_top::{TopHeader, TopLimits, write_top};
-use crate::pprof::profile::{Label, LabelValue, SavedProfile};
+use crate::pprof::profile::{Label, LabelValue, RecordingFacts, SavedLoss, SavedProfile};
 use crate::pprof::report;
 use crate::profile::Clock;
 use crate::profile::loss::{LossCause, Losses};
 use crate::profile::totals::Span;
+use crate::symbols::sanitize::sanitize;
 use crate::tally::query::tags::{TagFilter, ThreadTags};
 use crate::tally::tallier::Tallier;
+use crate::tally::text::Text;
 
 /// A number for each cause of loss.
 type LossArray = [u64; LossCause::ALL.len()];
@@ -65,6 +68,7 @@ pub fn to_saved_profile(input: &SaveInput<'_>) -> Result<SavedProfile, String> {
         lost_ns: losses(input, |losses| losses.lost_weight(input.part.query.clock)),
     };
     let mut profile = live::to_saved(input.profile, input.names, &info);
+    profile.recordings = vec![recording_facts(input, &info)];
     let filters = &input.part.query.filters;
     profile.filter(filters);
     filter_by_tags(&mut profile, &filters.tagfocus, &filters.tagignore);
@@ -72,6 +76,19 @@ pub fn to_saved_profile(input: &SaveInput<'_>) -> Result<SavedProfile, String> {
         return Err("no samples to save: wait for one, or clear the filters with U".to_owned());
     }
     Ok(profile)
+}
+
+/// The facts about the sampling that a report prints.
+fn recording_facts(input: &SaveInput<'_>, info: &LiveProfileInfo) -> RecordingFacts {
+    let facts = input.facts;
+    let engine = if facts.origin.is_some() { "" } else { facts.sampler.unwrap_or(facts.engine).word().name };
+    RecordingFacts {
+        command: sanitize(&facts.command).into(),
+        host: Text::default(),
+        kernel: Text::default(),
+        engine: engine.into(),
+        losses: SavedLoss::list(&info.lost_ticks, &info.lost_ns),
+    }
 }
 
 /// The period that counts of samples stand for. The rate may have been halved during the run, and a

@@ -157,7 +157,15 @@ fn about(target: &WatchTarget, settings: &Settings) -> RecordingInfo {
         started_ns: monotonic_ns(),
         started_unix_ns: since_1970.as_nanos() as u64,
         origin: None,
+        kernel: kernel(),
     }
+}
+
+/// The kernel and the processors of this machine.
+fn kernel() -> String {
+    let release = std::fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
+    let processors = std::thread::available_parallelism().map_or(0, usize::from);
+    format!("Linux {} {}, {processors} CPUs", release.trim(), std::env::consts::ARCH)
 }
 
 /// Returns the channel of events of the target. They come from the keeper or the parent of a

@@ -151,6 +151,7 @@ pub(super) fn import(saved: &SavedProfile, name: &str) -> Result<ImportedRecordi
         started_ns: START_NS,
         started_unix_ns: u64::try_from(saved.time_ns).unwrap_or(0),
         origin: Some(origin(saved)),
+        kernel: String::new(),
     };
     let (files, places) = locations(saved);
     let encoder = Encoder::new(&about);

@@ -131,7 +131,12 @@ pub fn signed(ns: u64, unit: ValueUnit, negative: bool) -> String {
 
 /// Formats `part` as a percentage of `total`: at least two digits, padded to six characters.
 pub fn percentage(part: u64, total: u64) -> String {
-    percent(if total == 0 { 0.0 } else { part as f64 / total as f64 * 100.0 })
+    percent(percent_of(part, total))
+}
+
+/// The share of `part` in `total` in percent; 0 of nothing.
+pub fn percent_of(part: u64, total: u64) -> f64 {
+    if total == 0 { 0.0 } else { part as f64 / total as f64 * 100.0 }
 }
 
 /// Formats a percentage for a column of six: as [`percentage`] does, but a share below 0.01 % is

@@ -21,7 +21,7 @@ pub mod query;
 #[cfg(test)]
 pub(crate) mod random;
 mod rows;
-mod significance;
+pub mod significance;
 mod stacks;
 mod sums;
 pub mod tallier;

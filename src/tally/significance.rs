@@ -6,7 +6,7 @@ use std::f64::consts::PI;
 /// share as far from `expected` as `share` is found: at most `2 exp(-k D)` with `D = q ln(q/p) +
 /// (1-q) ln((1-q)/(1-p))` (Chernoff), and about that divided by `sqrt(4 pi k D)`. The factor 2 is
 /// left to [`threshold`].
-pub(super) fn evidence(samples: f64, share: f64, expected: f64) -> f64 {
+pub fn evidence(samples: f64, share: f64, expected: f64) -> f64 {
     let term = |share: f64, expected: f64| if share == 0.0 { 0.0 } else { share * (share / expected).ln() };
     let exponent = samples * (term(share, expected) + term(1.0 - share, 1.0 - expected));
     exponent + (4.0 * PI * exponent.max(1.0)).ln() / 2.0
@@ -19,7 +19,7 @@ pub(super) fn evidence(samples: f64, share: f64, expected: f64) -> f64 {
 ///
 /// The probability of one outcome is hypergeometric. More extreme outcomes form about a geometric
 /// series.
-pub(super) fn evidence_of_shares(now: (f64, f64), before: (f64, f64)) -> f64 {
+pub fn evidence_of_shares(now: (f64, f64), before: (f64, f64)) -> f64 {
     // The counts with the samples of other rows, in either period.
     let (x, other_x) = (now.0, (now.1 - now.0).max(0.0));
     let (y, other_y) = (before.0, (before.1 - before.0).max(0.0));

@@ -51,6 +51,7 @@ fn main() {
         started_ns: 0,
         started_unix_ns: 0,
         origin: None,
+        kernel: String::new(),
     };
     let (mut profile, mut names, mut tallier) = (Profile::default(), Names::default(), Tallier::default());
     let mut encoder = Encoder::uncompressed(&about);

@@ -38,8 +38,12 @@ const ROOMS: &[(&str, &[&str])] = &[
     ("symbols::worker", &["symbols", "profile", "wire"]),
     ("symbols", &["arch", "process", "symbols::worker", "profile", "wire"]),
     ("tally", &["keyword", "profile", "symbols", "wire"]),
-    ("session", &["attach", "sampler", "link", "wire", "profile", "symbols", "symbols::worker", "tally", "pprof"]),
+    (
+        "session",
+        &["keyword", "attach", "sampler", "link", "wire", "profile", "symbols", "symbols::worker", "tally", "pprof"],
+    ),
     ("pprof", &["keyword", "wire::gperftools", "wire::varint", "profile", "symbols", "symbols::worker", "tally"]),
+    ("check", &["symbols", "tally", "pprof"]),
     (
         "tui",
         &["keyword", "attach", "link", "wire", "profile", "symbols", "symbols::worker", "tally", "session", "pprof"],
@@ -60,6 +64,7 @@ const EVERYWHERE: &[&str] = &[
     "app",
     "app::demo_target",
     "attach",
+    "check",
     "keyword",
     "link",
     "profile",

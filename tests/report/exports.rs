@@ -155,6 +155,7 @@ fn recording(times_ns: &[(u64, u32)]) -> Vec<u8> {
         started_ns: START_NS,
         started_unix_ns: 1_700_000_000_000_000_000,
         origin: None,
+        kernel: String::new(),
     });
     let mut say = |at_ns, message| {
         let event = ConnectionEvent::Received(message);

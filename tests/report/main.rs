@@ -1,11 +1,13 @@
 //! Compares saved profiles and reports on them with pprof's.
 
 mod call_tree;
+mod check;
 mod disasm;
 mod exports;
 mod goldens;
 mod hostile;
 mod imports;
+mod json;
 mod live_top;
 mod making;
 mod own_code;

@@ -140,6 +140,7 @@ pub(crate) fn mixed() -> SavedProfile {
         comments: vec!["made for a test".into(), "#hidden".into()],
         default_sample_type: "wall".into(),
         doc_url: "https://example.com/doc".into(),
+        recordings: Vec::new(),
     }
 }
 

@@ -7,6 +7,7 @@ use std::time::Duration;
 use clap::{Parser, Subcommand};
 use clap_complete::Shell;
 
+use super::check::CheckArgs;
 use super::groups::{ConfigArgs, SymbolArgs};
 use super::record::{RecordArgs, ViewArgs};
 use super::report;
@@ -25,11 +26,13 @@ Examples:
   sigtop --batch -- ./app               no screen: print a table to stderr at the end
   sigtop record -o a.sigtop -- ./app    no screen: record to a file
   sigtop view a.sigtop                  replay a recording
+  sigtop check --runs 10 -- ./old -- ./new    compare two builds; exit with 1 if the new one is slower
   ssh HOST sigtop record -o - --pid 4123 | sigtop view -    profile on a remote host
 
 Durations: 10us, 500ms, 10s, 2m, 1h; without a unit, seconds.
 Exit status: that of the program, or 128+n if signal n terminated it; 0 with --pid; 125 if sigtop failed,
 126 if the program cannot be run or profiled, 127 if it was not found, 2 for invalid arguments or settings.
+sigtop check: 0 if nothing is slower, 1 if something is, 3 if there are too few samples to tell.
 Keys, columns, config file: press ? on the screen, or see man sigtop.";
 
 /// top for stacks: a live profiler in the terminal for any native Linux program.
@@ -41,7 +44,8 @@ Keys, columns, config file: press ? on the screen, or see man sigtop.";
     override_usage = "sigtop [OPTIONS] -- COMMAND [ARGUMENTS]...\n       sigtop [OPTIONS] --pid PID|NAME\n       \
                       sigtop record [OPTIONS] -o FILE -- COMMAND [ARGUMENTS]...\n       \
                       sigtop view [OPTIONS] FILE\n       sigtop report [OPTIONS] FILE...\n       \
-                      sigtop demo [OPTIONS]\n       sigtop env [--path|--libprofiler DIR|--header]\n       sigtop symbols [--debuginfod] PID|FILE|RECORDING",
+                      sigtop check [OPTIONS] BASE NEW\n       \
+                      sigtop demo [OPTIONS]\n       sigtop env [--path|--libprofiler DIR|--header]\n       sigtop symbols [--json] [--debuginfod] PID|FILE|RECORDING",
     after_help = EXAMPLES
 )]
 pub struct Cli {
@@ -76,11 +80,17 @@ pub enum CliSubcommand {
     },
     /// Print a saved profile as pprof does: functions, callers, graphs, folded stacks
     Report(Box<report::Report>),
+    /// Compare a build with a base: exit with 1 if a function has grown beyond chance
+    Check(Box<CheckArgs>),
     /// Show where function names come from, per file, and how to get better ones
     Symbols {
         /// A process, for all files that it maps, a file, or a recording
         #[arg(value_name = "PID|FILE|RECORDING")]
         target: OsString,
+
+        /// Print JSON
+        #[arg(long)]
+        json: bool,
 
         /// Whether debug information is downloaded.
         #[command(flatten)]

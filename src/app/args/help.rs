@@ -15,14 +15,15 @@ top for stacks: a live profiler in the terminal for any native Linux program
   sigtop -- COMMAND               start a program and profile it
   sigtop [--pid PID|NAME]         profile a running process, or choose one
   sigtop record -o FILE COMMAND   record to a file (.sigtop, .pb.gz, .svg …)
-  sigtop view|report FILE         show a file on the screen, or as pprof does
+  sigtop view|report|check FILES  show; print as pprof does; compare builds
   sigtop demo|symbols|env|man|completions  try it; names; preload; manual; shell
   --clock wall, -F N              waiting included; N samples a second
 Help: sigtop SUBCOMMAND -h; all options: sigtop --help; keys: ? on the screen
 Topics, with sigtop help TOPIC: ";
 
 /// The headings of options that a subcommand shares with `sigtop -- COMMAND`. Its `-h` omits them.
-const SHARED_HEADINGS: [(&str, &[&str]); 5] = [
+const SHARED_HEADINGS: [(&str, &[&str]); 6] = [
+    ("check", &["Symbols", "Configuration"]),
     ("demo", &["Sampling", "Display", "Symbols", "Screen", "Recording", "Batch mode", "Limits", "Configuration"]),
     ("record", &["Sampling", "Display", "Symbols", "Limits", "Configuration"]),
     ("report", &["Symbols", "Configuration"]),

@@ -1,6 +1,7 @@
 //! The command line: its arguments, and the defaults of options that neither the command line nor
 //! the config file sets.
 
+pub mod check;
 mod cli;
 pub mod dashes;
 mod groups;
@@ -12,6 +13,7 @@ mod record;
 pub mod report;
 mod watch;
 
+pub use check::CheckArgs;
 pub use cli::{Cli, CliSubcommand};
 pub use groups::{ConfigArgs, DisplayArgs, SamplingArgs, ScreenArgs, StackArgs, SymbolArgs};
 pub use parsers::ProcessSelector;

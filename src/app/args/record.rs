@@ -125,6 +125,10 @@ pub struct ViewArgs {
     #[arg(long, conflicts_with = "tui", help_heading = "Batch mode")]
     pub batch: bool,
 
+    /// Print the table as JSON
+    #[arg(long, conflicts_with = "tui", help_heading = "Batch mode")]
+    pub json: bool,
+
     /// Limits of sigtop itself.
     #[command(flatten)]
     pub limits: LimitArgs,
@@ -137,7 +141,7 @@ pub struct ViewArgs {
 impl ViewArgs {
     /// The equivalent arguments of a watch without a target.
     pub fn watch(&self) -> WatchArgs {
-        let ViewArgs { display, stacks, debug_information, screen, batch, limits, config, .. } = self.clone();
-        WatchArgs { display, stacks, debug_information, screen, batch, limits, config, ..WatchArgs::default() }
+        let ViewArgs { display, stacks, debug_information, screen, batch, json, limits, config, .. } = self.clone();
+        WatchArgs { display, stacks, debug_information, screen, batch, json, limits, config, ..WatchArgs::default() }
     }
 }

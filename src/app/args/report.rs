@@ -24,6 +24,11 @@ pub struct Report {
     #[command(flatten)]
     pub kinds: ReportKindArgs,
 
+    /// Print the report as JSON: values as integers in the profile's unit, percentages unrounded,
+    /// and the number of omitted rows. The schemas are listed in the manual
+    #[arg(long)]
+    pub json: bool,
+
     /// Write to this file instead of stdout. Without a report kind, the extension selects one.
     /// With --dot, graphviz draws .svg, .png, .pdf and .ps
     #[arg(long, short, value_name = "FILE")]
@@ -381,6 +386,7 @@ impl Report {
     pub fn options(&self) -> ReportOptions {
         ReportOptions {
             kind: self.kinds.kind(self.output.as_deref()),
+            json: self.json,
             filters: Filters {
                 focus: self.focus.clone(),
                 ignore: self.ignore.clone(),

@@ -71,6 +71,11 @@ pub struct WatchArgs {
     #[arg(long, conflicts_with = "tui", help_heading = "Batch mode")]
     pub batch: bool,
 
+    /// Print tables as JSON, one object per line: values as integers, percentages unrounded.
+    /// Without a target, print the processes that can be watched
+    #[arg(long, conflicts_with = "tui", help_heading = "Batch mode")]
+    pub json: bool,
+
     /// Time between two tables [default: only one, at the end]
     #[arg(long, value_name = "DURATION", value_parser = duration, help_heading = "Batch mode")]
     pub interval: Option<Duration>,

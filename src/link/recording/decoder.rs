@@ -122,6 +122,7 @@ impl Decoder {
             started_ns: r.varint()?,
             started_unix_ns: r.varint()?,
             origin: if flags & 4 == 0 { None } else { Some(text(r)?) },
+            kernel: if flags & 8 == 0 { String::new() } else { text(r)? },
         };
         self.at_ns = info.started_ns;
         Ok(info)

@@ -127,13 +127,17 @@ impl Encoder {
         for text in [&info.version, &info.command, &info.host] {
             push_text(out, text);
         }
-        out.push(u8::from(info.names) | u8::from(info.launched) << 1 | u8::from(info.origin.is_some()) << 2);
+        let flags = [info.names, info.launched, info.origin.is_some(), !info.kernel.is_empty()];
+        out.push((0..).zip(flags).map(|(bit, flag)| u8::from(flag) << bit).sum());
         varint::push(out, info.pid.into());
         out.extend([info.clock as u8, info.engine as u8]);
         for value in [info.period_ns, info.started_ns, info.started_unix_ns] {
             varint::push(out, value);
         }
         info.origin.iter().for_each(|origin| push_text(out, origin));
+        if !info.kernel.is_empty() {
+            push_text(out, &info.kernel);
+        }
     }
 
     fn push_time(&mut self, at_ns: u64) {

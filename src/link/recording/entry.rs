@@ -31,6 +31,8 @@ pub struct RecordingInfo {
     /// A description of the original, if the recording was made from another tool's profile.
     /// `engine` has no meaning then.
     pub origin: Option<String>,
+    /// Kernel and processors of the host, such as `Linux 6.8.0 x86_64, 8 CPUs`; empty if unknown.
+    pub kernel: String,
 }
 
 /// An entry of a recording.

@@ -39,6 +39,7 @@ fn info() -> RecordingInfo {
         started_ns: 5_000_000_000,
         started_unix_ns: 1_700_000_000_000_000_000,
         origin: Some("cpu in nanoseconds".to_owned()),
+        kernel: "Linux 6.8.0 x86_64, 8 CPUs".to_owned(),
     }
 }
 

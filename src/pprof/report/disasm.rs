@@ -17,9 +17,12 @@ use std::io::Write;
 use std::ops::Range;
 use std::rc::Rc;
 
+use serde_json::{Value, json};
+
 use super::options::ReportError;
 use super::printer::ReportPrinter;
 use crate::pprof::graph::{EdgeSelection, Graph, NodeInfo, NodeTable, mean};
+use crate::pprof::json::members;
 use crate::pprof::objdump::{self, SourceInstruction};
 use crate::pprof::path::base;
 use crate::pprof::symbolize::{Disassembler, MappedBinary};
@@ -43,6 +46,24 @@ struct Routine {
     range: Range<u64>,
     /// Its nodes with their addresses in the file, sorted by address.
     nodes: Vec<(u64, u32)>,
+}
+
+/// A function with the values of its instructions.
+struct ListedRoutine {
+    names: Vec<String>,
+    flat: i64,
+    cum: i64,
+    code: Vec<ListedInstruction>,
+}
+
+/// An instruction with its values.
+struct ListedInstruction {
+    address: u64,
+    text: String,
+    flat: i64,
+    cum: i64,
+    /// Its function, file and line.
+    location: (String, String, i64),
 }
 
 /// Values by address, and the tools to disassemble.
@@ -75,9 +96,14 @@ impl ReportPrinter<'_> {
             let what = parse_address(only).map_or(format!("regexp {}", only.text()), |of| format!("address {of:#x}"));
             return Err(ReportError::Unavailable(format!("no matches found for {what}{why}")));
         }
-        writeln!(out, "Total: {}", self.format(self.total))?;
         routines.sort_by(|a, b| (&a.names[0], a.range.start).cmp(&(&b.names[0], b.range.start)));
-        routines.iter().try_for_each(|routine| self.print_routine(out, routine, &source))
+        let listed = routines.iter().map(|routine| source.list(routine));
+        if self.options.json {
+            let listed: Result<Vec<Value>, String> = listed.map(|all| Ok(self.json_routine(&all?))).collect();
+            return Ok(self.write_json(out, None, "routines", listed.map_err(ReportError::Unavailable)?)?);
+        }
+        writeln!(out, "Total: {}", self.format(self.total))?;
+        listed.into_iter().try_for_each(|all| self.print_routine(out, &all.map_err(ReportError::Unavailable)?))
     }
 
     /// The matching functions of all mappings that have a matching node. The text says why some may
@@ -115,29 +141,17 @@ impl ReportPrinter<'_> {
         (routines, failure)
     }
 
-    fn print_routine(&self, out: &mut dyn Write, routine: &Routine, source: &CodeSource) -> Result<(), ReportError> {
-        let Routine { names, nodes, .. } = routine;
-        let code = source.disassemble(routine).map_err(ReportError::Unavailable)?;
-        let graph = &source.graph;
-        let sum = nodes.iter().fold((0i64, 0i64), |sum, &(_, node)| {
-            (sum.0.wrapping_add(graph.flat[node as usize]), sum.1.wrapping_add(graph.cum[node as usize]))
-        });
+    fn print_routine(&self, out: &mut dyn Write, routine: &ListedRoutine) -> Result<(), ReportError> {
+        let ListedRoutine { names, flat, cum, code } = routine;
         writeln!(out, "ROUTINE ======================== {}", names[0])?;
         names[1..].iter().try_for_each(|name| writeln!(out, "    AKA ======================== {name}"))?;
-        let (flat, cum) = (self.format(sum.0), self.format(sum.1));
-        writeln!(out, "{flat:>10} {cum:>10} (flat, cum) {} of Total", percentage(sum.1, self.total))?;
-        let (mut rest, mut last_location) = (&nodes[..], (String::new(), String::new(), 0));
-        for (at, instruction) in code.iter().enumerate() {
-            let next = code.get(at + 1).map_or(u64::MAX, |next| next.address);
-            let (own, others) = rest.split_at(rest.iter().take_while(|(address, _)| *address < next).count());
-            rest = others;
-            let (flat, cum) = source.sums(own);
-            let (flat, cum) = (self.format_or_dot(flat), self.format_or_dot(cum));
-            let (start, text) =
-                (format!("{flat:>10} {cum:>10} {:>10x}: ", instruction.address), sanitize_text(&instruction.text));
-            let location =
-                source_location(instruction, own.iter().map(|&(_, node)| &source.nodes.infos[node as usize]));
-            let shown = if location == last_location { String::new() } else { format_location(&location) };
+        let share = percentage(*cum, self.total);
+        writeln!(out, "{:>10} {:>10} (flat, cum) {share} of Total", self.format(*flat), self.format(*cum))?;
+        let mut last_location = &(String::new(), String::new(), 0);
+        for ListedInstruction { address, text, flat, cum, location } in code {
+            let (flat, cum) = (self.format_or_dot(*flat), self.format_or_dot(*cum));
+            let start = format!("{flat:>10} {cum:>10} {address:>10x}: ");
+            let shown = if location == last_location { String::new() } else { format_location(location) };
             last_location = location;
             match shown.as_str() {
                 "" => writeln!(out, "{start}{text}")?,
@@ -146,6 +160,21 @@ impl ReportPrinter<'_> {
             }
         }
         Ok(())
+    }
+
+    fn json_routine(&self, routine: &ListedRoutine) -> Value {
+        let instruction = |of: &ListedInstruction| {
+            let (function, file, line) = &of.location;
+            json!({
+                "address": of.address, "flat": self.divide(of.flat), "cum": self.divide(of.cum), "text": of.text,
+                "function": sanitize(function), "file": sanitize(file), "line": line,
+            })
+        };
+        let mut object = members(json!({"names": routine.names}));
+        object.extend(self.json_value("flat", routine.flat, self.total));
+        object.extend(self.json_value("cum", routine.cum, self.total));
+        object.insert("instructions".to_owned(), routine.code.iter().map(instruction).collect());
+        object.into()
     }
 }
 
@@ -192,6 +221,28 @@ impl CodeSource {
             }
         }
         failure
+    }
+
+    /// Lists the instructions of a function with their values.
+    fn list(&self, routine: &Routine) -> Result<ListedRoutine, String> {
+        let Routine { names, nodes, .. } = routine;
+        let code = self.disassemble(routine)?;
+        let (flat, cum) = nodes.iter().fold((0i64, 0i64), |sum, &(_, node)| {
+            let (flat, cum) = (self.graph.flat[node as usize], self.graph.cum[node as usize]);
+            (sum.0.wrapping_add(flat), sum.1.wrapping_add(cum))
+        });
+        let mut rest = &nodes[..];
+        let mut list = |(at, instruction): (usize, &SourceInstruction)| {
+            let next = code.get(at + 1).map_or(u64::MAX, |next| next.address);
+            let (own, others) = rest.split_at(rest.iter().take_while(|(address, _)| *address < next).count());
+            rest = others;
+            let (flat, cum) = self.sums(own);
+            let infos = own.iter().map(|&(_, node)| &self.nodes.infos[node as usize]);
+            let (address, text) = (instruction.address, sanitize_text(&instruction.text));
+            ListedInstruction { address, text, flat, cum, location: source_location(instruction, infos) }
+        };
+        let code = code.iter().enumerate().map(&mut list).collect();
+        Ok(ListedRoutine { names: names.clone(), flat, cum, code })
     }
 
     fn disassemble(&self, routine: &Routine) -> Result<Vec<SourceInstruction>, String> {

@@ -32,6 +32,11 @@ pub fn generate(
     mut profile: SavedProfile,
     options: &ReportOptions,
 ) -> Result<Vec<String>, ReportError> {
+    if options.json && !options.kind.is_table() {
+        let message = "--json prints tables: leave it out, or choose --top, --tree, --peek, --list, --disasm, --method, \
+                       --traces, --tags, --comments or --raw";
+        return Err(ReportError::Unavailable(message.to_owned()));
+    }
     let value = profile.value_index(&options.sample_index).map_err(ReportError::Unavailable)?;
     let mut warnings = Vec::new();
     for (filter, name) in [(&options.tagfocus, "tagfocus"), (&options.tagignore, "tagignore")] {

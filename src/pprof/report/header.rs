@@ -96,7 +96,7 @@ impl ReportPrinter<'_> {
 
 /// The active filters, one line each. pprof joins several filters of one kind to one regular
 /// expression.
-fn active_filters(options: &ReportOptions) -> Vec<String> {
+pub(super) fn active_filters(options: &ReportOptions) -> Vec<String> {
     let joined = |patterns: &[Pattern]| patterns.iter().map(Pattern::text).collect::<Vec<&str>>().join("|");
     let filters = &options.filters;
     let tag = |filter: &Option<TagFilter>| filter.as_ref().map_or(String::new(), |filter| filter.text().to_owned());

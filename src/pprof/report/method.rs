@@ -15,15 +15,45 @@
 use std::collections::BTreeMap;
 use std::io::Write;
 
+use serde_json::{Value, json};
+
 use super::options::ReportError;
 use super::printer::ReportPrinter;
 use super::source_files::SourceFiles;
-use crate::pprof::graph::{EdgeSelection, EdgesByNode, Graph, GraphOptions, NodeIdentity, NodeOrder, NodeTable};
+use crate::pprof::graph::{Edge, EdgeSelection, Graph, GraphOptions, NodeIdentity, NodeOrder, NodeTable};
+use crate::pprof::json::members;
+use crate::symbols::sanitize::sanitize_all;
 use crate::tally::query::Pattern;
 
 /// Number of lines shown after the last line with samples, and before the first one if the start of
 /// the function is unknown.
 const MARGIN: i64 = 1;
+
+/// A function as the report shows it.
+struct MethodPage {
+    name: String,
+    /// Its file and first line, if they are known.
+    location: Option<(String, i64)>,
+    flat: i64,
+    cum: i64,
+    /// Weights and names of the callers.
+    callers: Vec<(i64, String)>,
+    callees: Vec<(i64, String)>,
+    files: Vec<MethodSource>,
+}
+
+/// The lines of a function in one file, or the reason why there are none.
+struct MethodSource {
+    file: String,
+    lines: Result<Vec<MethodLine>, String>,
+}
+
+/// A source line with its flat and cum, if it has samples.
+struct MethodLine {
+    number: i64,
+    values: Option<(i64, i64)>,
+    text: String,
+}
 
 /// Flat and cum of a function's lines, by file.
 type LinesByFile<'n> = BTreeMap<&'n str, BTreeMap<i64, (i64, i64)>>;
@@ -50,10 +80,8 @@ impl ReportPrinter<'_> {
             Graph::build(&self.profile, &line_nodes, None, GraphOptions { edges: EdgeSelection::ToInlined, ..options });
         let edges = graph.edges_by_node(&nodes);
         let mut sources = SourceFiles::new(&self.options.source_path, &self.options.trim_path);
-        for (index, &node) in matching.iter().enumerate() {
-            if index > 0 {
-                writeln!(out)?;
-            }
+        let mut pages = Vec::new();
+        for &node in &matching {
             let mut lines: LinesByFile = BTreeMap::new();
             let mut start = 0;
             for &line_node in &line_graph.order {
@@ -65,95 +93,130 @@ impl ReportPrinter<'_> {
                     start = info.start_line;
                 }
             }
-            self.print_function(out, &nodes, &graph, node, (&lines, start))?;
-            self.print_neighbors(out, &nodes, &graph, node, &edges)?;
-            self.print_source(out, &lines, start, &mut sources)?;
+            let (flat, cum) = graph.shown(node);
+            let location = lines.iter().next().map(|(file, lines)| {
+                let line = if start > 0 { start } else { lines.keys().next().copied().unwrap_or(0) };
+                ((*file).to_owned(), line)
+            });
+            let neighbor = |edge: &Edge, other: u32| (edge.shown_weight(), nodes.name(other).to_owned());
+            pages.push(MethodPage {
+                name: nodes.name(node).to_owned(),
+                location,
+                flat,
+                cum,
+                callers: edges.callers(node).iter().map(|edge| neighbor(edge, edge.from)).collect(),
+                callees: edges.callees(node).iter().map(|edge| neighbor(edge, edge.to)).collect(),
+                files: lines.iter().map(|(file, lines)| method_source(file, lines, start, &mut sources)).collect(),
+            });
+        }
+        if self.options.json {
+            let pages = pages.iter().map(|page| self.json_page(page)).collect();
+            return Ok(self.write_json(out, None, "functions", pages)?);
+        }
+        for (index, page) in pages.iter().enumerate() {
+            if index > 0 {
+                writeln!(out)?;
+            }
+            self.print_page(out, page)?;
         }
         Ok(())
     }
 
-    fn print_function(
-        &self,
-        out: &mut dyn Write,
-        nodes: &NodeTable,
-        graph: &Graph,
-        node: u32,
-        (lines, start): (&LinesByFile, i64),
-    ) -> Result<(), ReportError> {
-        let (flat, cum) = graph.shown(node);
-        let source = lines.iter().next().map(|(file, lines)| {
-            let line = if start > 0 { start } else { lines.keys().next().copied().unwrap_or(0) };
-            format!(" ({file}:{line})")
-        });
-        writeln!(out, "{}{}", nodes.name(node), source.unwrap_or_default())?;
-        let (flat_share, cum_share) = (percent(flat, self.total), percent(cum, self.total));
-        let (flat, cum) = (self.format(flat), self.format(cum));
-        Ok(writeln!(out, "  samples: {flat:>9} self ({flat_share})  / {cum:>10} total ({cum_share})")?)
-    }
-
-    fn print_neighbors(
-        &self,
-        out: &mut dyn Write,
-        nodes: &NodeTable,
-        graph: &Graph,
-        node: u32,
-        edges: &EdgesByNode,
-    ) -> Result<(), ReportError> {
-        let (flat, cum) = graph.shown(node);
-        let below = cum.wrapping_sub(flat);
-        let row = |out: &mut dyn Write, weight: i64, of: i64, other: u32| {
-            writeln!(out, "     {:>10}  ({:>9})  {}", self.format(weight), percent(weight, of), nodes.name(other))
+    fn print_page(&self, out: &mut dyn Write, page: &MethodPage) -> Result<(), ReportError> {
+        let MethodPage { name, location, flat, cum, callers, callees, files } = page;
+        let source = location.as_ref().map(|(file, line)| format!(" ({file}:{line})"));
+        writeln!(out, "{name}{}", source.unwrap_or_default())?;
+        let (flat_share, cum_share) = (percent(*flat, self.total), percent(*cum, self.total));
+        let (flat_value, cum_value) = (self.format(*flat), self.format(*cum));
+        writeln!(out, "  samples: {flat_value:>9} self ({flat_share})  / {cum_value:>10} total ({cum_share})")?;
+        let row = |out: &mut dyn Write, (weight, name): &(i64, String), of: i64| {
+            writeln!(out, "     {:>10}  ({:>9})  {name}", self.format(*weight), percent(*weight, of))
         };
-        if !edges.callers(node).is_empty() {
+        if !callers.is_empty() {
             writeln!(out, "  callers:")?;
         }
-        edges.callers(node).iter().try_for_each(|edge| row(out, edge.shown_weight(), cum, edge.from))?;
-        if !edges.callees(node).is_empty() {
+        callers.iter().try_for_each(|caller| row(out, caller, *cum))?;
+        let below = cum.wrapping_sub(*flat);
+        if !callees.is_empty() {
             writeln!(out, "  callees ({} total):", self.format(below))?;
         }
-        Ok(edges.callees(node).iter().try_for_each(|edge| row(out, edge.shown_weight(), below, edge.to))?)
-    }
-
-    fn print_source(
-        &self,
-        out: &mut dyn Write,
-        lines: &LinesByFile,
-        start: i64,
-        sources: &mut SourceFiles,
-    ) -> Result<(), ReportError> {
+        callees.iter().try_for_each(|callee| row(out, callee, below))?;
         writeln!(out, "  code:")?;
-        if lines.is_empty() {
+        if files.is_empty() {
             writeln!(out, "    no line information")?;
         }
-        let has_several = lines.len() > 1;
-        for (file, lines) in lines {
-            if has_several {
+        for MethodSource { file, lines } in files {
+            if files.len() > 1 {
                 writeln!(out, "    {file}")?;
             }
-            let text = match sources.lines(file) {
-                Ok(text) => text,
-                Err(why) => {
-                    writeln!(out, "    {why}")?;
-                    continue;
-                }
-            };
-            let first = lines.keys().next().copied().unwrap_or(1);
-            let last = lines.keys().next_back().copied().unwrap_or(first);
-            let first = if (1..=first).contains(&start) { start } else { first - MARGIN };
-            for number in first.max(1)..=last.saturating_add(MARGIN) {
-                let Some(line) = text.get(number as usize - 1) else { break };
-                let values = lines.get(&number).map_or_else(String::new, |&(flat, cum)| {
-                    let all = format!("{:>10} {:>9}", self.format(cum), format!("({})", percent(cum, self.total)));
-                    if flat == 0 {
-                        return all;
-                    }
-                    format!("{all} / {:>10} {:>9}", self.format(flat), format!("({})", percent(flat, self.total)))
-                });
-                writeln!(out, "{values:<44} | {number:>6}  | {line}")?;
+            match lines {
+                Err(why) => writeln!(out, "    {why}")?,
+                Ok(lines) => lines.iter().try_for_each(|line| self.print_line(out, line))?,
             }
         }
         Ok(())
     }
+
+    fn print_line(&self, out: &mut dyn Write, line: &MethodLine) -> Result<(), ReportError> {
+        let MethodLine { number, values, text } = line;
+        let values = values.map_or_else(String::new, |(flat, cum)| {
+            let all = format!("{:>10} {:>9}", self.format(cum), format!("({})", percent(cum, self.total)));
+            if flat == 0 {
+                return all;
+            }
+            format!("{all} / {:>10} {:>9}", self.format(flat), format!("({})", percent(flat, self.total)))
+        });
+        Ok(writeln!(out, "{values:<44} | {number:>6}  | {text}")?)
+    }
+
+    fn json_page(&self, page: &MethodPage) -> Value {
+        let below = page.cum.wrapping_sub(page.flat);
+        let neighbors = |all: &[(i64, String)], total: i64| -> Value {
+            let one = |(weight, name): &(i64, String)| {
+                let mut object = members(json!({"name": name}));
+                object.extend(self.json_value("value", *weight, total));
+                Value::from(object)
+            };
+            all.iter().map(one).collect()
+        };
+        let line = |line: &MethodLine| {
+            let (flat, cum) = line.values.unwrap_or_default();
+            let text = sanitize_all(&line.text, &['\t']);
+            json!({"line": line.number, "flat": self.divide(flat), "cum": self.divide(cum), "text": text})
+        };
+        let file = |source: &MethodSource| match &source.lines {
+            Ok(lines) => json!({"file": source.file, "lines": lines.iter().map(line).collect::<Vec<Value>>()}),
+            Err(why) => json!({"file": source.file, "error": why}),
+        };
+        let mut object = members(json!({
+            "name": page.name,
+            "file": page.location.as_ref().map(|(file, _)| file),
+            "line": page.location.as_ref().map(|(_, line)| line),
+        }));
+        object.extend(self.json_value("flat", page.flat, self.total));
+        object.extend(self.json_value("cum", page.cum, self.total));
+        object.insert("callers".to_owned(), neighbors(&page.callers, page.cum));
+        object.insert("callees".to_owned(), neighbors(&page.callees, below));
+        object.insert("files".to_owned(), page.files.iter().map(file).collect());
+        object.into()
+    }
+}
+
+/// The lines of a function in one file, from its start to its last line with samples.
+fn method_source(file: &str, lines: &BTreeMap<i64, (i64, i64)>, start: i64, sources: &mut SourceFiles) -> MethodSource {
+    let first = lines.keys().next().copied().unwrap_or(1);
+    let last = lines.keys().next_back().copied().unwrap_or(first);
+    let first = if (1..=first).contains(&start) { start } else { first - MARGIN }.max(1);
+    let lines = sources.lines(file).as_ref().map_err(String::clone).map(|text| {
+        let all = (first..=last.saturating_add(MARGIN)).zip(text.iter().skip(first as usize - 1));
+        let line = |(number, text): (i64, &String)| MethodLine {
+            number,
+            values: lines.get(&number).copied(),
+            text: text.clone(),
+        };
+        all.map(line).collect()
+    });
+    MethodSource { file: file.to_owned(), lines }
 }
 
 /// Formats a percentage as stackprof does.

@@ -6,6 +6,7 @@ mod disasm;
 mod dot;
 mod generate;
 mod header;
+mod json;
 mod list;
 mod method;
 mod options;

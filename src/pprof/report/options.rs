@@ -56,6 +56,12 @@ impl From<SaveFormat> for ReportKind {
 }
 
 impl ReportKind {
+    /// Whether it is printed as text or JSON, as opposed to a file format.
+    pub fn is_table(&self) -> bool {
+        use ReportKind::{Callgrind, Dot, Export, TopProto};
+        !matches!(self, TopProto | Callgrind | Dot | Export(_))
+    }
+
     /// The kind that a file name selects: a file format, or a picture of the call graph.
     pub fn from_path(path: &Path) -> Option<ReportKind> {
         let is_picture =
@@ -106,6 +112,8 @@ impl Keyword for Granularity {
 pub struct ReportOptions {
     /// The kind of the report.
     pub kind: ReportKind,
+    /// Whether to print JSON in place of text.
+    pub json: bool,
     /// The filters by function, file and mapping.
     pub filters: Filters,
     /// The choice of own code, and whether foreign code is folded into it.
@@ -169,6 +177,7 @@ impl Default for ReportOptions {
     fn default() -> ReportOptions {
         ReportOptions {
             kind: ReportKind::Top,
+            json: false,
             filters: Filters::default(),
             own: OwnCode::default(),
             prune_from: None,

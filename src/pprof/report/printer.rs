@@ -160,7 +160,8 @@ impl ReportPrinter<'_> {
         format!("{prefix}{}", self.profile.sample_types[self.value].kind)
     }
 
-    fn divide(&self, value: i64) -> i64 {
+    /// The value, divided as `--divide-by` says.
+    pub(super) fn divide(&self, value: i64) -> i64 {
         self.options.ratio().map_or(value, |ratio| (value as f64 * ratio) as i64)
     }
 

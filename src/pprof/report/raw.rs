@@ -4,12 +4,18 @@ use std::collections::BTreeMap;
 use std::io::{self, Write};
 
 use jiff::Timestamp;
+use serde_json::{Value, json};
 
 use super::printer::ReportPrinter;
-use crate::pprof::profile::{Label, LabelValue, Location, SavedProfile};
+use super::traces::json_labels;
+use crate::pprof::json::members;
+use crate::pprof::profile::{Label, LabelValue, Line, Location, Mapping, SavedProfile, ValueType};
 
 impl ReportPrinter<'_> {
     pub(super) fn print_raw(&mut self, out: &mut dyn Write) -> io::Result<()> {
+        if self.options.json {
+            return self.print_raw_json(out);
+        }
         let profile = &self.profile;
         for comment in &profile.comments {
             writeln!(out, "Comment: {comment}")?;
@@ -73,6 +79,47 @@ impl ReportPrinter<'_> {
             writeln!(out, "{}: {start}/{limit}/{offset} {} {} {flags}", of.id, of.file, of.build_id)?;
         }
         Ok(())
+    }
+
+    fn print_raw_json(&self, out: &mut dyn Write) -> io::Result<()> {
+        let profile = &self.profile;
+        let line = |line: &Line| {
+            let of = &profile.functions[line.function as usize];
+            json!({
+                "function": &*of.name, "system_name": &*of.system_name, "file": &*of.file,
+                "line": line.line, "column": line.column, "start_line": of.start_line,
+            })
+        };
+        let location = |of: &Location| {
+            json!({
+                "id": of.id, "address": of.address, "folded": of.folded,
+                "mapping": of.mapping.map(|mapping| profile.mappings[mapping as usize].id),
+                "lines": of.lines.iter().map(line).collect::<Vec<Value>>(),
+            })
+        };
+        let mapping = |of: &Mapping| {
+            json!({
+                "id": of.id, "start": of.start, "limit": of.limit, "offset": of.offset,
+                "file": &*of.file, "build_id": &*of.build_id,
+            })
+        };
+        let sample_type = |of: &ValueType| json!({"type": &*of.kind, "unit": &*of.unit});
+        let more = members(json!({
+            "sample_types": profile.sample_types.iter().map(sample_type).collect::<Vec<Value>>(),
+            "default_type": &*profile.default_sample_type,
+            "locations": profile.locations.iter().map(location).collect::<Vec<Value>>(),
+            "mappings": profile.mappings.iter().map(mapping).collect::<Vec<Value>>(),
+        }));
+        self.write_json_stream(out, more, "samples", |emit| {
+            profile.samples.for_each(|sample| {
+                let stack = sample.stack.iter().map(|&location| profile.locations[location as usize].id);
+                emit(&json!({
+                    "values": sample.values,
+                    "locations": stack.collect::<Vec<u64>>(),
+                    "labels": json_labels(profile.labels_of(&sample)),
+                }));
+            });
+        })
     }
 
     fn print_location(&self, out: &mut dyn Write, profile: &SavedProfile, location: &Location) -> io::Result<()> {

@@ -11,25 +11,59 @@ use std::cmp::Reverse;
 use std::collections::HashMap;
 use std::io::{self, Write};
 
+use serde_json::{Value, json};
+
 use super::printer::ReportPrinter;
+use crate::pprof::json::members;
 use crate::pprof::profile::LabelValue;
 use crate::pprof::units::{percentage, scaled_label};
 
+/// The values of a label key with their sums.
+struct TagSums {
+    key: String,
+    total: i64,
+    tags: Vec<(String, i64)>,
+}
+
 impl ReportPrinter<'_> {
     pub(super) fn print_comments(&self, out: &mut dyn Write) -> io::Result<()> {
+        if self.options.json {
+            let head = self.json_head(None);
+            return writeln!(out, "{}", json!({"schema": head["schema"], "comments": head["comments"]}));
+        }
         self.profile.comments.iter().try_for_each(|comment| writeln!(out, "{comment}"))
     }
 
     pub(super) fn print_tags(&self, out: &mut dyn Write) -> io::Result<()> {
+        let keys = self.build_keys();
+        if self.options.json {
+            return self.write_json(out, None, "keys", keys.iter().map(|key| self.json_key(key)).collect());
+        }
+        keys.iter().try_for_each(|key| self.print_key(out, key))
+    }
+
+    fn build_keys(&self) -> Vec<TagSums> {
         let mut keys: Vec<(String, HashMap<String, i64>)> = self.sum_tags().into_iter().collect();
         keys.sort_by(|a, b| a.0.cmp(&b.0));
-        for (key, values) in keys {
+        let build = |(key, values): (String, HashMap<String, i64>)| {
             let total = values.values().fold(0i64, |sum, &value| sum.wrapping_add(value));
             let mut tags: Vec<(String, i64)> = values.into_iter().collect();
             tags.sort_by(|a, b| Reverse(a.1.unsigned_abs()).cmp(&Reverse(b.1.unsigned_abs())).then(a.0.cmp(&b.0)));
-            self.print_key(out, &key, total, &tags)?;
-        }
-        Ok(())
+            TagSums { key, total, tags }
+        };
+        keys.into_iter().map(build).collect()
+    }
+
+    fn json_key(&self, TagSums { key, total, tags }: &TagSums) -> Value {
+        let mut object = members(json!({"key": key}));
+        object.extend(self.json_value("value", *total, self.total));
+        let tag = |(tag, value): &(String, i64)| {
+            let mut object = members(json!({"tag": tag}));
+            object.extend(self.json_value("value", *value, self.total));
+            Value::from(object)
+        };
+        object.insert("tags".to_owned(), tags.iter().map(tag).collect());
+        object.into()
     }
 
     /// The sum of samples for each value of each label key.
@@ -52,7 +86,8 @@ impl ReportPrinter<'_> {
     }
 
     /// Prints one key. The columns are as wide as Go's `tabwriter` makes them.
-    fn print_key(&self, out: &mut dyn Write, key: &str, total: i64, tags: &[(String, i64)]) -> io::Result<()> {
+    fn print_key(&self, out: &mut dyn Write, TagSums { key, total, tags }: &TagSums) -> io::Result<()> {
+        let total = *total;
         let share = |value: i64| match self.total {
             1.. => format!(" ({})", percentage(value, self.total)),
             _ => String::new(),

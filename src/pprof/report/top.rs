@@ -8,37 +8,75 @@
 
 use std::io::{self, Write};
 
+use serde_json::{Value, json};
+
 use super::printer::ReportPrinter;
-use crate::pprof::graph::{EdgeSelection, Graph};
+use crate::pprof::graph::{EdgeSelection, Graph, NodeTable};
+use crate::pprof::json::members;
 use crate::pprof::units::percentage;
+
+/// A row of the table.
+struct ReportRow<'n> {
+    flat: i64,
+    /// The sum of the flats down to this row.
+    sum: i64,
+    cum: i64,
+    name: &'n str,
+    mark: &'static str,
+}
 
 impl ReportPrinter<'_> {
     pub(super) fn print_top(&mut self, out: &mut dyn Write) -> io::Result<()> {
         let nodes = self.build_nodes();
         let trimmed = self.build_trimmed_graph(&nodes, EdgeSelection::ToInlined);
+        let rows = build_rows(&nodes, &trimmed.graph);
+        if self.options.json {
+            let rows = rows.map(|row| self.json_row(&row)).collect();
+            return self.write_json(out, Some(&trimmed), "rows", rows);
+        }
         self.choose_unit(&trimmed);
         writeln!(out, "{}", self.header(&trimmed).join("\n"))?;
         writeln!(out, "{:>10} {:>5}% {:>5}% {:>10} {:>5}%", "flat", "flat", "sum", "cum", "cum")?;
-        let graph = &trimmed.graph;
-        let marks = inline_marks(graph, nodes.infos.len());
-        let mut sum = 0i64;
-        for &node in &graph.order {
-            let (flat, cum) = graph.shown(node);
-            sum = sum.wrapping_add(flat);
+        for ReportRow { flat, sum, cum, name, mark } in rows {
             writeln!(
                 out,
-                "{:>10} {} {} {:>10} {}  {}{}",
+                "{:>10} {} {} {:>10} {}  {name}{mark}",
                 self.format(flat),
                 percentage(flat, self.total),
                 percentage(sum, self.total),
                 self.format(cum),
                 percentage(cum, self.total),
-                nodes.name(node),
-                marks[node as usize]
             )?;
         }
         Ok(())
     }
+
+    fn json_row(&self, row: &ReportRow) -> Value {
+        let inline = match row.mark {
+            "" => "no",
+            PARTIAL_INLINE => "partial",
+            _ => "yes",
+        };
+        let mut object = members(json!({"name": row.name, "inline": inline}));
+        for (name, value) in [("flat", row.flat), ("sum", row.sum), ("cum", row.cum)] {
+            object.extend(self.json_value(name, value, self.total));
+        }
+        object.into()
+    }
+}
+
+/// The mark of a function of which some calls are inlined.
+const PARTIAL_INLINE: &str = " (partial-inline)";
+
+/// The rows in the order of the graph.
+fn build_rows<'n>(nodes: &'n NodeTable, graph: &'n Graph) -> impl Iterator<Item = ReportRow<'n>> {
+    let marks = inline_marks(graph, nodes.infos.len());
+    let mut sum = 0i64;
+    graph.order.iter().map(move |&node| {
+        let (flat, cum) = graph.shown(node);
+        sum = sum.wrapping_add(flat);
+        ReportRow { flat, sum, cum, name: nodes.name(node), mark: marks[node as usize] }
+    })
 }
 
 /// For each node the mark that says whether all or some of its shown calls are inlined.
@@ -52,7 +90,7 @@ fn inline_marks(graph: &Graph, count: usize) -> Vec<&'static str> {
     let mark = |calls| match calls {
         (false, _) => "",
         (true, false) => " (inline)",
-        (true, true) => " (partial-inline)",
+        (true, true) => PARTIAL_INLINE,
     };
     calls.into_iter().map(mark).collect()
 }
