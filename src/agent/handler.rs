@@ -94,8 +94,8 @@ extern "C" fn on_any_signal(signal: i32, info: *const Info, context: *const u64)
 fn receive(signal: i32, info: *const Info, context: *const u64) {
     // SAFETY: the kernel passes a siginfo and a ucontext.
     let (code, overrun, value) = unsafe { ((*info).code, (*info).overrun, (*info).value) };
-    match code {
-        SI_TIMER if let Some(kind) = TickKind::of(value) => {
+    match (code, TickKind::of(value)) {
+        (SI_TIMER, Some(kind)) => {
             // SAFETY: the kernel's ucontext.
             unsafe { interrupted::count(context) };
             let epoch = timer::epoch_of(value);
@@ -117,7 +117,7 @@ fn receive(signal: i32, info: *const Info, context: *const u64) {
                 TickKind::First => first_tick(timer::tid_of(value), epoch, ticks, context),
             }
         }
-        SI_KERNEL if interval_timer::is_classic(signal) && state::in_own_process() => {
+        (SI_KERNEL, _) if interval_timer::is_classic(signal) && state::in_own_process() => {
             // SAFETY: the kernel's ucontext.
             unsafe { interrupted::count(context) };
             // A child that was made without libc, with an interval timer of its own, has neither
@@ -125,13 +125,13 @@ fn receive(signal: i32, info: *const Info, context: *const u64) {
             // fewer of these than the interval says, and gives no count.
             tick(thread_id(), interval_timer::classic_epoch(), 0, context);
         }
-        SI_KERNEL if interval_timer::is_late(signal) => {}
-        SI_USER | SI_TKILL if control::is_toggle_signal(signal) => {
+        (SI_KERNEL, _) if interval_timer::is_late(signal) => {}
+        (SI_USER | SI_TKILL, _) if control::is_toggle_signal(signal) => {
             if control::toggle() {
                 spawn::call_agent();
             }
         }
-        SI_QUEUE if value >> 32 == u64::from(KNOCK_COOKIE) && tick_signal::is_candidate(signal) => {
+        (SI_QUEUE, _) if value >> 32 == u64::from(KNOCK_COOKIE) && tick_signal::is_candidate(signal) => {
             // SAFETY: the kernel's ucontext.
             unsafe { interrupted::count(context) };
             knock(value as u32);

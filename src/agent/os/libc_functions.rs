@@ -23,7 +23,7 @@ macro_rules! functions {
             #[doc = concat!("Address of `", $name, "`.")]
             pub(crate) static $address: AtomicUsize = AtomicUsize::new(0);
         )*
-        const $table: &[(&CStr, u32, &AtomicUsize)] = &[$({
+        static $table: &[(&CStr, u32, &AtomicUsize)] = &[$({
             const NAME: &CStr = terminated(concat!($name, "\0"));
             // The hash is computed here, and not in each process.
             (NAME, const { loader::gnu_hash(NAME) }, &$address)
