@@ -315,6 +315,7 @@ impl Model {
         let besides = Extras {
             center: question.centre.as_deref(),
             unfolded: &question.unfolded,
+            details: question.details && self.baseline.is_none(),
             lines: question.listing.as_deref(),
             flame: question.flame.as_ref(),
             total: span != Span::Total,
@@ -332,7 +333,7 @@ impl Model {
             baseline_ns = Some(now_ns.saturating_sub(baseline.at_ns));
         }
         let timeline = self.timeline(&query, now_ns);
-        let Tallies { table: window, total, callers, lines, flame, trends } = tallies;
+        let Tallies { table: window, total, callers, activity, lines, flame, trends } = tallies;
         let listing = lines.map(|lines| self.code_cache.listing(&self.profile, &self.names, lines));
         let total = total.unwrap_or_else(|| window.clone());
         let threads = question.threads.as_ref();
@@ -353,6 +354,7 @@ impl Model {
             window,
             total,
             callers,
+            activity,
             listing,
             flame,
             timeline,

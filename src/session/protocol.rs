@@ -8,6 +8,7 @@ use super::header_facts::{Facts, TargetExit};
 use super::recording_writer::SavedFile;
 use super::save::SaveRequest;
 use crate::symbols::explain::Explanation;
+use crate::tally::activity::RowActivity;
 use crate::tally::call_paths::CallPath;
 use crate::tally::callers::Callers;
 use crate::tally::flame::{Flame, FlameQuery};
@@ -42,6 +43,8 @@ pub struct Question {
     pub centre: Option<String>,
     /// The callers and callees whose own callers and callees are shown.
     pub unfolded: Vec<CallPath>,
+    /// Whether the centre's heaviest way from the root and its activity are shown.
+    pub details: bool,
     /// Full name of the function whose source and assembly are shown.
     pub listing: Option<String>,
     /// Parameters of the flame graph, if it is shown.
@@ -75,6 +78,8 @@ pub struct Answer {
     pub total: Arc<TopTable>,
     /// Callers and callees of the centre in the window, if the question has a centre.
     pub callers: Option<Callers>,
+    /// When and where the centre ran, if its details are shown.
+    pub activity: Option<RowActivity>,
     /// Source lines and code of the function in the question, with their weights in the window.
     pub listing: Option<SourceListing>,
     /// Flame graph of the window, if it is shown.

@@ -4,6 +4,7 @@
 
 use std::sync::Arc;
 
+use super::activity::{RowActivity, RowStacks};
 use super::call_paths::{self, CallPath};
 use super::callers::{CallerIndex, Callers};
 use super::filter::frame_filter::{FrameFilter, Invalidation};
@@ -36,6 +37,8 @@ pub struct Extras<'a> {
     pub center: Option<&'a str>,
     /// The callers and callees whose own callers and callees are requested.
     pub unfolded: &'a [CallPath],
+    /// Whether the center's heaviest way from the root and its activity are requested.
+    pub details: bool,
     /// The full name of the row whose lines and addresses are requested.
     pub lines: Option<&'a str>,
     /// The flame graph that is requested.
@@ -57,6 +60,8 @@ pub struct Tallies {
     pub total: Option<Arc<TopTable>>,
     /// Callers and callees, if requested.
     pub callers: Option<Callers>,
+    /// When and where the center ran, if its details are requested.
+    pub activity: Option<RowActivity>,
     /// Lines and addresses, if requested.
     pub lines: Option<RowLines>,
     /// The flame graph, if requested.
@@ -93,6 +98,7 @@ pub struct Tallier {
     sums: IncrementalSums,
     caller_index: CallerIndex,
     line_hits: LineHits,
+    row_stacks: RowStacks,
     call_tree: CallTree,
     trend_sums: TrendSums,
     cached: Option<CachedResult>,
@@ -105,7 +111,7 @@ impl Tallier {
     pub fn answer(&mut self, profile: &Profile, names: &Names, query: &Query, extras: Extras) -> Tallies {
         self.update(profile, names, query);
         let result = self.build_tables(profile, names, query, extras);
-        let Tallier { stacks, rows, frame_filter, facts, sums, .. } = self;
+        let Tallier { stacks, rows, frame_filter, facts, sums, idle, .. } = self;
         let index = StackIndex { nodes: stacks.nodes(profile), facts, filter: frame_filter, weights: &sums.weights };
         let callers = extras.center.map(|full| {
             self.caller_index.update(full, index, rows);
@@ -114,7 +120,16 @@ impl Tallier {
             if !extras.unfolded.is_empty() {
                 call_paths::unfold(&mut callers, extras.unfolded, &self.call_tree, rows);
             }
+            if extras.details {
+                call_paths::unfold_heaviest_callers(&mut callers, &self.call_tree, rows);
+            }
             callers
+        });
+        let detailed = extras.center.filter(|_| extras.details).and_then(|full| rows.find(full));
+        let activity = detailed.map(|row| {
+            let (threads, row_count, invalidations) = (&self.thread_filter, rows.len(), self.invalidations);
+            let context = Context { profile, stacks, facts, threads, idle, row_count, invalidations };
+            self.row_stacks.sum(row, query, context)
         });
         let lines = extras.lines.map(|full| {
             self.line_hits.update(full, names, index, rows);
@@ -123,7 +138,7 @@ impl Tallier {
         let flame = extras.flame.and_then(|_| result.flame.as_ref().map(|(_, flame)| Arc::clone(flame)));
         let (table, total, trends) = (Arc::clone(&result.table), result.total.clone(), Arc::clone(&result.trends));
         self.cached = Some(result);
-        Tallies { table, total, callers, lines, flame, trends }
+        Tallies { table, total, callers, activity, lines, flame, trends }
     }
 
     /// Updates the sums. Returns the tables, trends and flame graph, from the last answer as far as
@@ -139,7 +154,8 @@ impl Tallier {
             row_count: rows.len(),
             invalidations: self.invalidations,
         };
-        let needs_tree = extras.flame.is_some() || (extras.center.is_some() && !extras.unfolded.is_empty());
+        let needs_tree =
+            extras.flame.is_some() || (extras.center.is_some() && (extras.details || !extras.unfolded.is_empty()));
         if needs_tree {
             self.call_tree.update(stacks.nodes(profile), facts, frame_filter);
         }
@@ -257,6 +273,7 @@ impl Tallier {
         let kept = self.facts.update(stacks.nodes(profile), invalid, &self.frame_filter, &self.rows);
         self.caller_index.truncate(kept);
         self.line_hits.truncate(kept);
+        self.row_stacks.truncate(kept);
         self.call_tree.truncate(kept);
         // Filters do not hide what a thread waits in. One that waits for a lock or a CPU is not
         // idle.

@@ -119,6 +119,7 @@ proptest! {
             let besides = Extras {
                 center: with_centre.then_some("a"),
                 unfolded: &[],
+                details: true,
                 lines: with_centre.then_some("b"),
                 flame: with_flame.then_some(&form),
                 total: true,
@@ -132,7 +133,15 @@ proptest! {
             // Before the first sample there is no earlier answer to reuse.
             if again && kept_samples > 0 {
                 // More results are requested for the same samples. Later samples are not included.
-                let more = Extras { center: Some("a"), lines: Some("b"), flame: Some(&form), trends: false, ..besides };
+                // The activity is of all samples.
+                let more = Extras {
+                    center: Some("a"),
+                    details: false,
+                    lines: Some("b"),
+                    flame: Some(&form),
+                    trends: false,
+                    ..besides
+                };
                 let anew = |profile: &Profile| {
                     certain(Tallier::default().answer(profile, &names, &query, more), &query)
                 };

@@ -9,6 +9,7 @@ use sigtop::profile::thread::{ThreadId, ThreadState};
 use sigtop::profile::totals::Weight;
 use sigtop::session::{Answer, Facts, Question, TargetExit};
 use sigtop::symbols::FunctionId;
+use sigtop::tally::activity::{RowActivity, ThreadPart};
 use sigtop::tally::callers::{CallEdge, Callers};
 use sigtop::tally::change::{Change, Changes, Difference};
 use sigtop::tally::flame::{Flame, FlameBox};
@@ -258,6 +259,13 @@ fn trends() -> impl Strategy<Value = Trends> {
     prop::collection::vec(row, 0..30).prop_map(|rows| Trends { rows })
 }
 
+fn activity() -> impl Strategy<Value = RowActivity> {
+    let thread = (0..99u32, name(), number());
+    let thread = thread.prop_map(|(tid, name, weight_ns)| ThreadPart { tid, name: Text::from(name), weight_ns });
+    let shares = prop::array::uniform30(any::<f32>());
+    (shares, prop::collection::vec(thread, 0..40)).prop_map(|(shares, threads)| RowActivity { shares, threads })
+}
+
 fn facts() -> impl Strategy<Value = Facts> {
     let numbers =
         (prop::collection::vec(any::<u32>(), 0..6), prop::option::of(any::<u32>()), number(), number(), any::<usize>());
@@ -314,7 +322,7 @@ fn facts() -> impl Strategy<Value = Facts> {
 /// An arbitrary answer, whose question is set later.
 pub(crate) fn answer() -> impl Strategy<Value = Answer> {
     let besides = (
-        prop::option::of(callers()),
+        (prop::option::of(callers()), prop::option::of(activity())),
         prop::option::of(listing()),
         prop::option::of(flame()),
         prop::option::of(threads().boxed()),
@@ -325,13 +333,14 @@ pub(crate) fn answer() -> impl Strategy<Value = Answer> {
     (table().boxed(), table().boxed(), besides.boxed(), rest.boxed()).prop_map(
         |(window, total, besides, (facts, tagged, now_ns, measured_ns))| {
             let question = Question::default();
-            let (callers, listing, flame, threads, trends) = besides;
+            let ((callers, activity), listing, flame, threads, trends) = besides;
             let ticks_ns = window.rows.iter().map(|row| row.flat_ns).collect::<Vec<_>>().into();
             Answer {
                 question,
                 window: window.into(),
                 total: total.into(),
                 callers,
+                activity,
                 listing,
                 flame: flame.map(Arc::new),
                 timeline: now_ns.is_multiple_of(3).then_some(Timeline { ticks_ns }),

@@ -233,6 +233,7 @@ fn hostile_names_stay_in_their_row() {
         total: window,
         listing: None,
         callers: None,
+        activity: None,
         flame: None,
         timeline: None,
         baseline_ns: None,

@@ -105,7 +105,10 @@ fn rustc() {
 
 #[test]
 fn lambdas() {
-    let text = play("lambdas", (140, 45)).regions(&[Body]);
+    let mut stage = play("lambdas", (140, 45));
+    let dashboard = stage.regions(&[Body]);
+    stage.press("1");
+    let text = dashboard + &stage.regions(&[Body]);
     for name in ["index::{lambda} lambdas.cc:16", "main::{lambda} lambdas.cc:24"] {
         assert!(text.contains(name), "{text}");
     }

@@ -43,8 +43,8 @@ pub struct PaneContext<'a> {
     pub top: &'a TopState,
     /// State of the callers pane.
     pub callers: &'a CallersState,
-    /// Columns of the callers pane that its names need.
-    pub callers_columns: u16,
+    /// Levels of the flame graph for which the dashboard has rows.
+    pub flame_levels: u16,
     /// State of the flame graph.
     pub flame: &'a FlameState,
     /// State of the source pane.
@@ -95,13 +95,20 @@ impl<'a> PaneContext<'a> {
 
     /// The positions of all panes; `None` if the screen is too small.
     pub fn layout(&self) -> Option<Layout> {
-        Layout::new(self.size, self.view, self.output_rows(), self.callers_columns)
+        Layout::new(self.size, self.view, self.output_rows(), self.flame_levels)
     }
 
     /// The rows that the target's output takes on the dashboard.
     pub fn output_rows(&self) -> OutputRows {
-        let typing = matches!(self.mode, Mode::Typing);
-        OutputRows::new(self.options.output, typing || !self.emulator.is_unused())
+        OutputRows::new(self.options.output, matches!(self.mode, Mode::Typing), self.emulator.shown_rows())
+    }
+
+    /// Whether the card of the selected function is beside the top pane. The active pane shows the
+    /// tree of callers instead, and so do differences.
+    pub fn shows_card(&self) -> bool {
+        let is_diff = self.answer.is_some_and(|answer| answer.baseline_ns.is_some());
+        let has_column = self.layout().is_some_and(|layout| layout.bar.is_some());
+        has_column && self.pane != Pane::Callers && !is_diff
     }
 
     /// The number of idle threads that are folded, and their time in the window, ns.

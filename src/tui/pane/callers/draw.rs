@@ -181,19 +181,6 @@ fn rule(canvas: &mut Canvas<'_>, place: Rect, count: usize, what: &str) {
     canvas.put(place.x + 2, place.y, wide, &format!(" {words} "), dim);
 }
 
-/// The columns that the names of all rows need.
-pub fn wanted_columns(context: &PaneContext<'_>, callers: &Callers) -> u16 {
-    let state = context.callers;
-    let name = |row: &TreeRow| {
-        let edge = state.edge_of(callers, row)?;
-        let name = context.names.pick(&edge.full, &edge.short);
-        let inline = if edge.inlined { INLINE.len() } else { 0 };
-        Some(indent(row) + (text::columns(name, 200) + inline) as u16)
-    };
-    let widest = state.tree_rows().filter_map(name).max().unwrap_or(0);
-    MARGIN + PERCENT_COLUMNS + BAR_COLUMNS + 1 + SIGN_COLUMNS + widest + 1
-}
-
 fn indent(row: &TreeRow) -> u16 {
     row.depth().min(MAX_LEVELS) as u16 * LEVEL_COLUMNS
 }
