@@ -345,6 +345,11 @@ impl Model {
                 None => now,
             }
         });
+        let shows_waits = question.waits && self.clock == Clock::Real && self.baseline.is_none();
+        let waits = match shows_waits {
+            true => self.tallier.waits(&self.profile, &self.names, &query),
+            false => Vec::new(),
+        };
         let tagged = thread_filter::describe_tag_filters(&question.filters, &self.profile);
         // A window ends with the current bucket, which is incomplete.
         let window_ns = question.window_ns.map(|ns| ns.saturating_sub(BUCKET_NS - now_ns % BUCKET_NS));
@@ -360,6 +365,7 @@ impl Model {
             timeline,
             baseline_ns,
             threads,
+            waits,
             tagged,
             now_ns,
             measured_ns,

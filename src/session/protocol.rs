@@ -13,7 +13,7 @@ use crate::tally::call_paths::CallPath;
 use crate::tally::callers::Callers;
 use crate::tally::flame::{Flame, FlameQuery};
 use crate::tally::query::{Filters, Grouping, OwnCode, Sort, TagRoot};
-use crate::tally::threads::{ThreadTable, ThreadsQuery};
+use crate::tally::threads::{ThreadTable, ThreadsQuery, WaitShare};
 use crate::tally::timeline::Timeline;
 use crate::tally::top::TopTable;
 use crate::tally::trend::Trends;
@@ -51,6 +51,8 @@ pub struct Question {
     pub flame: Option<FlameQuery>,
     /// Parameters of the list of processes and threads, if it is shown.
     pub threads: Option<ThreadsQuery>,
+    /// Whether it is shown what threads wait for.
+    pub waits: bool,
     /// The part of the history to show while frozen, if it is not the last window.
     pub past: Option<HistoryWindow>,
     /// Whether the timeline is shown.
@@ -90,6 +92,9 @@ pub struct Answer {
     pub baseline_ns: Option<u64>,
     /// Processes and threads in the window, if they are shown.
     pub threads: Option<ThreadTable>,
+    /// The waits of all threads in the window, the longest first; empty if that is not shown, or if
+    /// the clock counts no waits.
+    pub waits: Vec<WaitShare>,
     /// The threads that each thread filter matches now. Focus filters come first.
     pub tagged: Vec<String>,
     /// The time of the answer on the viewer's clock, ns.

@@ -20,7 +20,7 @@ use super::stacks::owner_stacks::OwnerStacks;
 use super::stacks::stack_facts::StackFacts;
 use super::stacks::{SPAN, TOTAL};
 use super::sums::incremental::{Context, IncrementalSums, SumsRequest};
-use super::threads::{ThreadSources, ThreadTable, ThreadsQuery, sort};
+use super::threads::{ThreadSources, ThreadTable, ThreadsQuery, WaitShare, sort};
 use super::timeline::Timeline;
 use super::top::{TopRow, TopTable};
 use super::trend::{TrendSums, TrendWindow, Trends};
@@ -204,12 +204,33 @@ impl Tallier {
         threads_query: &ThreadsQuery,
     ) -> ThreadTable {
         self.update(profile, names, query);
-        let Tallier { stacks, rows, frame_filter, thread_filter: filter, facts, sums, idle, .. } = &*self;
-        let index = StackIndex { nodes: stacks.nodes(profile), facts, filter: frame_filter, weights: &sums.weights };
-        let sources = ThreadSources { profile, names, query: threads_query, filter, rows, stacks, index, idle };
-        let mut table = sources.build(query);
+        let mut table = self.thread_sources(profile, names, threads_query).build(query);
         sort(&mut table, threads_query.sort);
         table
+    }
+
+    /// Returns what the threads that are not idle wait for, the longest first.
+    pub fn waits(&mut self, profile: &Profile, names: &Names, query: &Query) -> Vec<WaitShare> {
+        self.update(profile, names, query);
+        let Tallier { stacks, facts, idle, thread_filter, .. } = &*self;
+        let counts = |key: ThreadStack| {
+            let is_kept = facts.flat_row(stacks.stack(key)).is_some() && thread_filter.keeps(profile, key);
+            (is_kept && !idle.sums(key.0)[SPAN]).then_some(())
+        };
+        let threads_query = ThreadsQuery::default();
+        let sources = self.thread_sources(profile, names, &threads_query);
+        sources.wait_shares(query, counts).remove(&()).unwrap_or_default()
+    }
+
+    fn thread_sources<'a>(
+        &'a self,
+        profile: &'a Profile,
+        names: &'a Names,
+        query: &'a ThreadsQuery,
+    ) -> ThreadSources<'a> {
+        let Tallier { stacks, rows, frame_filter, thread_filter: filter, facts, sums, idle, .. } = self;
+        let index = StackIndex { nodes: stacks.nodes(profile), facts, filter: frame_filter, weights: &sums.weights };
+        ThreadSources { profile, names, query, filter, rows, stacks, index, idle }
     }
 
     /// Returns the weight of the samples of a span that the filters keep, bucket by bucket.
@@ -281,9 +302,7 @@ impl Tallier {
             let wait = profile.stacks.wait(stack).and_then(|frame| names.wait(profile, frame));
             let code = profile.stacks.code(stack);
             let is_idle = code != StackId::EMPTY
-                && wait.is_none_or(|wait| {
-                    !matches!(wait.reason, WaitReason::Lock | WaitReason::RwLock | WaitReason::Runnable)
-                });
+                && wait.is_none_or(|wait| !wait.reason.is_lock() && wait.reason != WaitReason::Runnable);
             let frame = profile.stacks.nodes().get(code.index()).filter(|_| is_idle)?.frame;
             Some(names.function(names.lines(frame).first()?.function).short.as_str())
         };

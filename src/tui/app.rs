@@ -427,6 +427,7 @@ impl App {
             listing,
             flame,
             threads,
+            waits: shows(Pane::Top),
             past: self.past(),
             timeline: self.frozen,
         }

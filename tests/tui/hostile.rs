@@ -238,6 +238,7 @@ fn hostile_names_stay_in_their_row() {
         timeline: None,
         baseline_ns: None,
         threads: None,
+        waits: Vec::new(),
         tagged: Vec::new(),
         now_ns: 0,
         measured_ns: 0,

@@ -57,7 +57,7 @@ impl App {
         let Some(layout) = self.layout() else { return };
         // The row of the idle threads is below the functions.
         let idle_rows = usize::from(self.context().idle().is_some());
-        let top = layout.pane(Pane::Top);
+        let top = layout.pane(Pane::Top).map(|area| self.context().top_table(area));
         let with_total = top.is_some_and(|area| top_draw::shows_total(&self.context(), area));
         self.top.fit(top.map_or(0, layout::top_rows).saturating_sub(idle_rows), with_total);
         if let Some(area) = layout.pane(Pane::Callers) {
@@ -380,6 +380,7 @@ impl App {
         let Some(answer) = self.answer.clone() else { return };
         match pane {
             Pane::Top => {
+                let area = self.context().top_table(area);
                 if let Some(index) = layout::top_row(area, row).map(|row| row + self.top.offset())
                     && index < self.top.len()
                 {

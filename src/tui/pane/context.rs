@@ -1,6 +1,8 @@
 //! The state that panes draw from, as one value. The panes read it and never see the application
 //! that owns it.
 
+use ratatui::layout::Rect;
+
 use super::callers::state::CallersState;
 use super::flame::state::FlameState;
 use super::help::explain::NameQuestion;
@@ -19,6 +21,9 @@ use crate::tui::name_style::NameStyle;
 use crate::tui::options::Options;
 use crate::tui::term::emulator::Emulator;
 use crate::wire::Clock;
+
+/// Rows of the top pane up to which the table has all of them.
+const LEAST_TABLE_ROWS: u16 = 6;
 
 /// The state that panes draw from.
 #[derive(Clone, Copy)]
@@ -109,6 +114,14 @@ impl<'a> PaneContext<'a> {
         let is_diff = self.answer.is_some_and(|answer| answer.baseline_ns.is_some());
         let has_column = self.layout().is_some_and(|layout| layout.bar.is_some());
         has_column && self.pane != Pane::Callers && !is_diff
+    }
+
+    /// The part of the top pane's area that the table has, with a row for the title: not the row of
+    /// waits.
+    pub fn top_table(&self, area: Rect) -> Rect {
+        let has_waits = self.answer.is_some_and(|answer| !answer.waits.is_empty()) && area.height > LEAST_TABLE_ROWS;
+        let taken = u16::from(has_waits);
+        Rect { y: area.y + taken, height: area.height - taken, ..area }
     }
 
     /// The number of idle threads that are folded, and their time in the window, ns.

@@ -70,6 +70,8 @@ pub fn draw(canvas: &mut Canvas<'_>, area: Rect, context: &PaneContext<'_>) {
         return sentences::draw_sentences(canvas, body, &waiting::absent(context, &callers.full));
     }
     let listing = answer.listing.as_ref().filter(|listing| listing.lines.full == callers.full);
+    // Threads and waits have no module, and no lines.
+    let listing = listing.filter(|_| !callers.module.is_empty());
     let activity = answer.activity.as_ref().filter(|_| body.height >= ACTIVITY_FROM_ROWS);
     let activity_rows = if activity.is_some() { 3 } else { 0 };
     let above = Rect { height: body.height - activity_rows, ..body };

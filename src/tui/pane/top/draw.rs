@@ -44,11 +44,11 @@ use crate::tui::pane::idle_row;
 use crate::tui::pane::labels;
 use crate::tui::pane::row_names;
 use crate::tui::pane::sentences;
-use crate::tui::pane::title;
-use crate::tui::pane::title::TITLE_COLUMNS;
+use crate::tui::pane::title::{self, TITLE_COLUMNS};
 use crate::tui::pane::top::columns::{Column, MARGIN, TREND_COLUMNS, TopColumns, TopContents};
 use crate::tui::pane::top::own_code;
 use crate::tui::pane::top::state::JoinedRow;
+use crate::tui::pane::top::waits;
 use crate::tui::pane::waiting;
 use crate::tui::text;
 use crate::tui::theme::Role;
@@ -91,6 +91,7 @@ pub fn draw(canvas: &mut Canvas<'_>, area: Rect, context: &PaneContext<'_>) {
     if context.top.is_empty() {
         return sentences::draw_sentences(canvas, below(area, 1), &waiting::waiting(context));
     }
+    let area = waits::draw(canvas, area, context, &answer.waits);
     heads(canvas, area, context, &plan);
     let bases = Bases::new(context, &answer.window, &answer.total);
     let selected = context.top.selection().map(|(index, _)| index);

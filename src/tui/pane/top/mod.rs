@@ -5,3 +5,4 @@ pub mod draw;
 mod own_code;
 pub mod state;
 mod trunk;
+mod waits;
