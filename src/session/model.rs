@@ -326,10 +326,11 @@ impl Model {
         let all = question.flame.clone().map(|form| FlameQuery { least_share: 0.0, ..form });
         let flame = if self.baseline.is_some() { all.as_ref() } else { besides.flame };
         let mut tallies = self.tallier.answer(&self.profile, &self.names, &query, Extras { flame, ..besides });
-        let mut baseline_ns = None;
+        let (mut baseline_ns, mut overlap_ns) = (None, 0);
         if let Some(baseline) = &mut self.baseline {
             let begun_ns = self.begun_ns.unwrap_or(0);
-            baseline.subtract((&self.profile, &self.names), &query, besides, begun_ns, &mut tallies);
+            let how = (begun_ns, question.relative);
+            overlap_ns = baseline.subtract((&self.profile, &self.names), &query, besides, how, &mut tallies);
             baseline_ns = Some(now_ns.saturating_sub(baseline.at_ns));
         }
         let timeline = self.timeline(&query, now_ns);
@@ -364,6 +365,7 @@ impl Model {
             flame,
             timeline,
             baseline_ns,
+            overlap_ns,
             threads,
             waits,
             tagged,

@@ -32,6 +32,9 @@ pub struct Question {
     pub group: Grouping,
     /// Frames that are added at the root of every stack.
     pub roots: TagRoot,
+    /// Whether the differences by which rows are sorted are those of shares of the samples that the
+    /// filters keep, not of all samples.
+    pub relative: bool,
     /// Whether idle threads are folded, see [`Query::fold_idle`](crate::tally::query::Query). Saved
     /// profiles contain their samples in any case.
     pub fold_idle: bool,
@@ -90,6 +93,8 @@ pub struct Answer {
     pub timeline: Option<Timeline>,
     /// Age of the baseline in ns, or `None` if numbers are not differences from a baseline.
     pub baseline_ns: Option<u64>,
+    /// The length of the time that is both in the window and in the baseline, ns.
+    pub overlap_ns: u64,
     /// Processes and threads in the window, if they are shown.
     pub threads: Option<ThreadTable>,
     /// The waits of all threads in the window, the longest first; empty if that is not shown, or if

@@ -418,6 +418,7 @@ impl App {
             sort: self.sort,
             group: self.group,
             roots: self.roots,
+            relative: self.relative,
             fold_idle: self.fold_idle,
             hides_kernel: self.hides_kernel,
             own: self.own.clone(),

@@ -370,6 +370,7 @@ pub(crate) fn answer() -> impl Strategy<Value = Answer> {
                 flame: flame.map(Arc::new),
                 timeline: now_ns.is_multiple_of(3).then_some(Timeline { ticks_ns }),
                 baseline_ns: now_ns.is_multiple_of(2).then_some(now_ns),
+                overlap_ns: measured_ns,
                 threads,
                 waits,
                 tagged,

@@ -237,6 +237,7 @@ fn hostile_names_stay_in_their_row() {
         flame: None,
         timeline: None,
         baseline_ns: None,
+        overlap_ns: 0,
         threads: None,
         waits: Vec::new(),
         tagged: Vec::new(),

@@ -52,8 +52,7 @@ fn flat_percent(stage: &Stage, wait: &str) -> String {
 #[test]
 fn what_threads_wait_for_is_above_the_table() {
     let mut stage = waits_at((140, 45), "r1");
-    let expected =
-        " waiting: 40% lock in Cache::find, 100% of it held by compactor · 20% disk · 20% read · B shows more";
+    let expected = " waiting: 40% lock in Cache::find, 100% held by compactor · 20% disk · 20% read · B shows more";
     assert_eq!(stage.line(3).trim_end(), expected);
     assert!(stage.line(4).contains("flat%"), "{}", stage.text());
     // The idle thread counts in no view.
@@ -67,7 +66,7 @@ fn what_threads_wait_for_is_above_the_table() {
     assert_eq!(flat_percent(&stage, "lock"), "33.33%");
     // Details go before parts do.
     let narrow = waits_at((60, 12), "r1");
-    assert_eq!(narrow.line(3).trim_end(), " waiting: 40% lock, 100% of it held by compactor · 20% disk");
+    assert_eq!(narrow.line(3).trim_end(), " waiting: 40% lock, 100% held by compactor · 20% disk");
     assert!(!Stage::usual((140, 45)).text().contains("waiting:"), "CPU time counts no waits");
 }
 

@@ -13,13 +13,15 @@
 //!
 //! The trend before the name (`▁▁▂▂▃▅▆▇ ▲`) is the share over the window, with an arrow if it rises
 //! or falls significantly. If rows are grouped by thread or process, its name is before the
-//! function's. In a diff, the numbers are shares before and now, and the change:
+//! function's. In a [diff](super::diff), the numbers are shares before and now:
 //!
 //! ```text
-//!    before%      now%  ▼change      cum  function
-//! ▸    0.18% →  12.31%   +0.92s   +1.55s  json::Parser::parse_value
-//!      3.93% →    gone   -0.43s   -0.43s  gc::mark
+//!    before%      now%  ▼Δ points            time  function
+//! ▸    0.18% →  12.31%     +12.13   0.02s → 1.37s  json::Parser::parse_value
+//!      3.93% →    gone      -3.93       0.43s → 0  gc::mark
 //! ```
+
+use std::time::Duration;
 
 use ratatui::layout::Rect;
 use ratatui::style::Style;
@@ -28,8 +30,7 @@ use ratatui::text::Span;
 use crate::keyword::Keyword;
 use crate::session::Facts;
 use crate::symbols::worker::SymbolState;
-use crate::tally::change::{Change, Difference};
-use crate::tally::measure::{self, ValueUnit};
+use crate::tally::measure;
 use crate::tally::memory_sum::MemorySum;
 use crate::tally::query::{Grouping, Sort, without_owner};
 use crate::tally::top::{InlineState, TopRow, TopTable};
@@ -46,6 +47,7 @@ use crate::tui::pane::row_names;
 use crate::tui::pane::sentences;
 use crate::tui::pane::title::{self, TITLE_COLUMNS};
 use crate::tui::pane::top::columns::{Column, MARGIN, TREND_COLUMNS, TopColumns, TopContents};
+use crate::tui::pane::top::diff;
 use crate::tui::pane::top::own_code;
 use crate::tui::pane::top::state::JoinedRow;
 use crate::tui::pane::top::waits;
@@ -221,6 +223,8 @@ fn remarks(canvas: &Canvas<'_>, context: &PaneContext<'_>, width: u16) -> Vec<Sp
         let measured = if context.sort.is_by_cum() { "cum" } else { "flat" };
         let time = if answer.question.window_ns.is_some() { labels::shown_time(context) } else { "diff".to_owned() };
         words.push((7, format!("{time}, {measured}"), Role::Notable));
+        let both = measure::duration(Duration::from_nanos(answer.overlap_ns));
+        words.extend((answer.overlap_ns > 0).then(|| (6, format!("windows overlap by {both}"), Role::Notable)));
     }
     if !context.top.is_empty() {
         let all = measure::count(context.top.len() as u64);
@@ -324,7 +328,9 @@ fn row(
     for column in &plan.window {
         let wide = column.width(plan.value);
         let (words, style) = match column {
-            Column::Before | Column::Now | Column::Change => diff_cell(canvas, context, *column, line, bases),
+            Column::Before | Column::Now | Column::Points | Column::Times => {
+                diff::cell(canvas, context, *column, line, bases.diff_ns)
+            }
             Column::Latency => latency_cell(canvas, line.latency_ns, bases.latency),
             Column::Count => count_cell(canvas, bases, line),
             _ => cell(canvas, context, *column, (line, line.window), bases.window_ns),
@@ -391,10 +397,6 @@ fn cell(
         Column::Cum => (cum_ns, false),
         _ => (cum_ns, true),
     };
-    if let Some(changes) = line.changes {
-        let change = if column == Column::Flat { changes.flat } else { changes.cum };
-        return difference(canvas, context.unit, Difference { ns, change });
-    }
     let words = if is_share { measure::share(ns, base_ns) } else { measure::shown(ns, context.unit) };
     let part = if base_ns == 0 { 0.0 } else { ns as f64 / base_ns as f64 };
     let is_dim = ns == 0 || column == Column::SumShare;
@@ -414,39 +416,6 @@ fn count_cell(canvas: &Canvas<'_>, bases: &Bases, line: &JoinedRow<'_>) -> (Stri
     let style = if margin >= DIM_MARGIN { Role::Dim } else { Role::Text };
     let margin = if line.changes.is_some() || bases.interval == 0 { 0.0 } else { margin };
     (measure::rough_count(line.latency_ns, margin), canvas.style(style))
-}
-
-/// A difference with its sign. What chance explains is dim.
-fn difference(canvas: &Canvas<'_>, unit: ValueUnit, Difference { ns, change }: Difference) -> (String, Style) {
-    let words = measure::signed(ns, unit, change.negative);
-    let sign = if change.negative || words == "0" { "" } else { "+" };
-    let style = if ns == 0 { canvas.style(Role::Dim) } else { canvas.theme.change(change) };
-    (format!("{sign}{words}"), style)
-}
-
-/// A number of a row in a diff, and its style: the share before or now, or the change of the
-/// measure by which rows are sorted.
-fn diff_cell(
-    canvas: &Canvas<'_>,
-    context: &PaneContext<'_>,
-    column: Column,
-    line: &JoinedRow<'_>,
-    bases: &Bases,
-) -> (String, Style) {
-    let changes = line.changes.unwrap_or_default();
-    let (ns, before_ns, change): (u64, u64, Change) = match context.sort.is_by_cum() {
-        true => (line.window.1, changes.before_ns.1, changes.cum),
-        false => (line.window.0, changes.before_ns.0, changes.flat),
-    };
-    let now_ns = if change.negative { before_ns.saturating_sub(ns) } else { before_ns.saturating_add(ns) };
-    let style = canvas.style(if change.significant { Role::Text } else { Role::Dim });
-    match (column, before_ns, now_ns) {
-        (Column::Change, ..) => difference(canvas, context.unit, Difference { ns, change }),
-        (Column::Before, 0, 1..) => ("new".to_owned(), style),
-        (Column::Before, ..) => (measure::share(before_ns, bases.diff_ns.0), style),
-        (_, 1.., 0) => ("gone".to_owned(), style),
-        _ => (measure::share(now_ns, bases.diff_ns.1), style),
-    }
 }
 
 /// The mark of an inlined function. If there is little room, the name has priority.

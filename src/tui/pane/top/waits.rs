@@ -1,7 +1,7 @@
 //! Draws what threads wait for into the row above the table, by wall-clock time.
 //!
 //! ```text
-//!  waiting: 57% sleep · 14% lock in Cache::insert, 98% of it held by compactor · B shows more
+//!  waiting: 57% sleep · 14% lock in Cache::insert, 98% held by compactor · B shows more
 //! ```
 
 use ratatui::layout::Rect;
@@ -69,7 +69,7 @@ fn fit_words(waits: &[WaitShare], base_ns: u64, room: usize) -> (String, &'stati
     (String::new(), "")
 }
 
-/// One reason: `14% lock in Cache::insert, 98% of it held by compactor`.
+/// One reason: `14% lock in Cache::insert, 98% held by compactor`.
 fn part_words(waits: &[WaitShare], first: &WaitShare, (ns, base_ns): (u64, u64), details: usize) -> String {
     let percent =
         |part_ns: u64, whole_ns: u64| format!("{}%", measure::percents(part_ns as f64 / whole_ns.max(1) as f64));
@@ -88,7 +88,7 @@ fn part_words(waits: &[WaitShare], first: &WaitShare, (ns, base_ns): (u64, u64),
     let holders = waits.iter().filter(|share| share.reason == first.reason && !share.holder.is_empty());
     let heaviest = holders.map(|share| (of_holder(&share.holder), &share.holder)).max_by_key(|(held_ns, _)| *held_ns);
     match heaviest {
-        Some((held_ns, holder)) => format!("{words}, {} of it held by {holder}", percent(held_ns, ns)),
+        Some((held_ns, holder)) => format!("{words}, {} held by {holder}", percent(held_ns, ns)),
         None => words,
     }
 }
