@@ -31,7 +31,10 @@ const OTHER_WAYS: [(&[&str], &str); 8] = [
     ),
     (&["replay", "open", "load", "show"], "to show a recording or a profile: sigtop view FILE"),
     (&["dump", "stat", "script"], "for tables without a screen: sigtop --batch -- COMMAND"),
-    (&["diff", "compare"], "to compare profiles: sigtop report --diff-base BEFORE AFTER; on the screen, press d"),
+    (
+        &["diff", "compare"],
+        "to compare profiles: sigtop view --diff-base BEFORE AFTER, or report for a table; on the screen, press d",
+    ),
 ];
 
 /// Interpreters of scripts, by extension.

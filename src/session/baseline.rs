@@ -28,6 +28,8 @@ pub(super) struct Baseline {
     span: Span,
     /// The time when the baseline was set, on the viewer's clock, ns.
     pub(super) at_ns: u64,
+    /// Whether its samples are of another file, with another clock.
+    is_of_file: bool,
     tallier: Tallier,
     /// The last result.
     result: Option<(CacheKey, Tallies)>,
@@ -44,12 +46,18 @@ impl Baseline {
         Baseline {
             span,
             at_ns,
+            is_of_file: false,
             tallier: Tallier::default(),
             result: None,
             threads: None,
             judge: SignificanceTest::accept_all(),
             bursts: Default::default(),
         }
+    }
+
+    /// A baseline of all samples of another file, the last of which is of `at_ns`.
+    pub(super) fn of_file(at_ns: u64) -> Baseline {
+        Baseline { is_of_file: true, ..Baseline::new(Span::Total, at_ns) }
     }
 
     /// Replaces the numbers in `now` by their differences from the baseline. The first sample came
@@ -84,8 +92,12 @@ impl Baseline {
             self.result = Some((key, tallies));
         }
         let (Some(((base, ..), before)), bursts) = (&self.result, &self.bursts.1) else { return 0 };
-        let both_ns = shared_ns(query.span, base.span, begun_ns);
+        let both_ns = if self.is_of_file { 0 } else { shared_ns(query.span, base.span, begun_ns) };
         let judge = match query.span {
+            Span::Total if self.is_of_file => {
+                let periods = Periods { now_ns: now.table.total_ns, before_ns: before.table.total_ns, shared_ns: 0 };
+                SignificanceTest::new((&now.table, &before.table), periods, bursts)
+            }
             Span::Total => SignificanceTest::accept_all(),
             Span::Last { .. } => {
                 let (now_ns, before_ns) = (covered_ns(query.span), covered_ns(base.span));

@@ -230,6 +230,19 @@ impl Model {
         self.dirty = true;
     }
 
+    /// Makes all samples so far the baseline, the last of which is of `at_ns`, and begins again
+    /// without any.
+    pub fn set_file_as_baseline(&mut self, at_ns: u64) {
+        self.profile.set_baseline();
+        self.baseline = Some(Baseline::of_file(at_ns));
+        for clock in Clock::ALL {
+            self.profile.reset(clock);
+            self.since_reset.reset(clock, self.received);
+        }
+        self.begun_ns = None;
+        self.dirty = true;
+    }
+
     /// The span that the question covers at `now_ns`.
     fn span(&self, now_ns: u64) -> Span {
         match self.question.past.filter(|_| self.frozen.is_some()) {

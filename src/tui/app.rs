@@ -151,7 +151,7 @@ impl App {
             frozen: false,
             timeline: TimelineState::default(),
             step_count: None,
-            is_diff: false,
+            is_diff: options.base.is_some(),
             clock: Pending::new(options.clock),
             warned_unsampled: false,
             itimer_confirmed: options.engine == Engine::Itimer || options.clock == Clock::Virtual,
@@ -332,7 +332,7 @@ impl App {
             Action::Base => self.relative = !self.relative,
             Action::Window(step) => self.step_window(step),
             Action::Reset => {
-                self.is_diff = false;
+                (self.is_diff, self.options.base) = (false, None);
                 self.note("totals reset");
                 return vec![Effect::Send(Command::Reset)];
             }

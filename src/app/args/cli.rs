@@ -25,6 +25,7 @@ Examples:
   sigtop --batch -- ./app               no screen: print a table to stderr at the end
   sigtop record -o a.sigtop -- ./app    no screen: record to a file
   sigtop view a.sigtop                  replay a recording
+  sigtop view --diff-base a.sigtop b.sigtop    compare two recordings or saved profiles
   ssh HOST sigtop record -o - --pid 4123 | sigtop view -    profile on a remote host
 
 Durations: 10us, 500ms, 10s, 2m, 1h; without a unit, seconds.

@@ -74,6 +74,8 @@ impl App {
 
     pub(super) fn toggle_diff(&mut self) -> Vec<Effect> {
         self.is_diff = !self.is_diff;
+        // The file is no longer the baseline.
+        self.options.base = None;
         self.note(match self.is_diff {
             true => "diff against the current view; d ends it",
             false => "diff off",

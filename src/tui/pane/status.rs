@@ -239,7 +239,7 @@ fn selected(canvas: &Canvas<'_>, context: &PaneContext<'_>, room: usize) -> Vec<
 fn thread(canvas: &Canvas<'_>, context: &PaneContext<'_>, answer: &Answer, room: usize) -> Vec<Span<'static>> {
     let (name, of, load) = match context.threads.selection() {
         Some((_, ListItem::Process(process, _))) => {
-            let when = (answer.now_ns, &*answer.facts.pids);
+            let when = (context.options.base.is_none().then_some(answer.now_ns), &*answer.facts.pids);
             (threads::process_words(process, when, room), format!("  process {}", process.pid), &process.load)
         }
         Some((_, ListItem::Thread(thread, process))) => {

@@ -161,7 +161,12 @@ fn centre(canvas: &mut Canvas<'_>, area: Rect, context: &PaneContext<'_>, caller
         let value = Span::styled(measure::signed(ns, context.unit, negative), heat);
         let share = Span::styled(format!(" {}", measure::percentage(ns, base_ns).trim_start()), heat);
         let label = Span::styled(format!("{label} "), dim);
-        Segment::new(1).or(vec![label.clone(), value.clone(), share.clone()]).or(vec![label, value]).or_nothing()
+        let segment = match change {
+            // A time has no share of two windows.
+            Some(_) => Segment::new(1),
+            None => Segment::new(1).or(vec![label.clone(), value.clone(), share]),
+        };
+        segment.or(vec![label, value]).or_nothing()
     };
     let (flat, cum) = (callers.changes.map(|changes| changes.flat), callers.changes.map(|changes| changes.cum));
     let line = fit_line::fit(&[number("flat", callers.flat_ns, flat), number("cum", callers.cum_ns, cum)], room);

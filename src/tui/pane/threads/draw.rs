@@ -245,8 +245,9 @@ pub fn state_word(state: ThreadState) -> &'static str {
 }
 
 /// Describes a process in at most `room` columns: its place in the tree of processes, its command
-/// and, if there is room, its age if a watched process started it.
-pub fn process_words(process: &ProcessRow, (now_ns, watched): (u64, &[u32]), room: usize) -> String {
+/// and, if there is room, its age if a watched process started it. Processes of two recordings have
+/// no common time.
+pub fn process_words(process: &ProcessRow, (now_ns, watched): (Option<u64>, &[u32]), room: usize) -> String {
     let indent = match process.depth.min(MAX_INDENT) {
         0 => String::new(),
         depth => format!("{}└ ", "  ".repeat(depth - 1)),
@@ -257,8 +258,8 @@ pub fn process_words(process: &ProcessRow, (now_ns, watched): (u64, &[u32]), roo
         true => text::cut_right(&process.command, left).into_owned(),
         false => fit_command(&process.command, left),
     };
-    let ago = Duration::from_nanos(now_ns.saturating_sub(process.since_ns));
-    let age = format!(" ({} ago)", measure::duration(ago));
+    let ago = now_ns.map(|now_ns| Duration::from_nanos(now_ns.saturating_sub(process.since_ns)));
+    let age = ago.map_or(String::new(), |ago| format!(" ({} ago)", measure::duration(ago)));
     let has_room = text::columns(&command, left) + age.len() <= left;
     let age = if process.is_child && has_room { &*age } else { "" };
     format!("{indent}{command}{age}")
@@ -323,7 +324,8 @@ impl RowPainter<'_> {
             self.state(canvas, state);
         }
         let room = self.place.width.saturating_sub(self.plan.function);
-        let words = process_words(process, (self.answer.now_ns, &self.answer.facts.pids), room.into());
+        let now_ns = self.context.options.base.is_none().then_some(self.answer.now_ns);
+        let words = process_words(process, (now_ns, &self.answer.facts.pids), room.into());
         canvas.put(x + self.plan.function, y, room, &words, style);
     }
 
@@ -466,14 +468,15 @@ mod tests {
     #[test]
     fn processes_are_indented_by_their_level() {
         let process = ProcessRow { command: "sh -c make".to_owned(), is_child: true, ..ProcessRow::default() };
-        let words = |depth, room| process_words(&ProcessRow { depth, ..process.clone() }, (1_000_000_000, &[]), room);
+        let words =
+            |depth, room| process_words(&ProcessRow { depth, ..process.clone() }, (Some(1_000_000_000), &[]), room);
         assert_eq!(words(0, 60), "sh -c make (1 s ago)");
         assert_eq!(words(1, 60), "└ sh -c make (1 s ago)");
         assert_eq!(words(3, 60), "    └ sh -c make (1 s ago)");
         assert_eq!(words(3, 16), "    └ sh -c make", "the age is dropped first");
         // The parent of this one is not watched.
         let other = ProcessRow { pid: 7, command: "/usr/bin/cc1 -O2 a.c".to_owned(), ..ProcessRow::default() };
-        let words = |watched| process_words(&other, (0, watched), 14);
+        let words = |watched| process_words(&other, (Some(0), watched), 14);
         assert_eq!((words(&[]), words(&[7])), ("cc1 -O2 a.c".to_owned(), "/usr/bin/cc1 …".to_owned()));
     }
 }

@@ -59,6 +59,8 @@ use crate::tui::theme::Role;
 const VALUE_COLUMNS: u16 = 6;
 /// Columns of the decimals of a value, with the point.
 const DECIMAL_COLUMNS: u16 = 3;
+/// Maximum columns of the file that is the baseline.
+const BASE_COLUMNS: usize = 24;
 /// The margin of a count from which on it is dim.
 const DIM_MARGIN: f64 = 0.2;
 /// Samples that a row needs for a trend. With fewer it shows chance.
@@ -221,7 +223,11 @@ fn remarks(canvas: &Canvas<'_>, context: &PaneContext<'_>, width: u16) -> Vec<Sp
     words.extend(waited.map(|words| (4, words, Role::Notable)));
     if let Some(answer) = context.answer.filter(|answer| answer.baseline_ns.is_some()) {
         let measured = if context.sort.is_by_cum() { "cum" } else { "flat" };
-        let time = if answer.question.window_ns.is_some() { labels::shown_time(context) } else { "diff".to_owned() };
+        let time = match (answer.question.window_ns, &context.options.base) {
+            (None, Some(base)) => format!("diff against {}", text::cut_left(base, BASE_COLUMNS)),
+            (None, None) => "diff".to_owned(),
+            _ => labels::shown_time(context),
+        };
         words.push((7, format!("{time}, {measured}"), Role::Notable));
         let both = measure::duration(Duration::from_nanos(answer.overlap_ns));
         words.extend((answer.overlap_ns > 0).then(|| (6, format!("windows overlap by {both}"), Role::Notable)));
