@@ -58,6 +58,48 @@ fn steps_in_the_past_can_be_counted() {
 }
 
 #[test]
+fn the_footer_has_the_keys_of_the_history_while_paused() {
+    for (size, words) in
+        [((140, 45), "[ ] 1 s  { } 100 ms  m mark  :at 14:05"), ((60, 12), "Space live  [ ] 1 s  { } 100 ms  m mark")]
+    {
+        let mut stage = Stage::usual(size);
+        assert!(!stage.text().contains("live"), "{}", stage.text());
+        stage.press(" ");
+        let footer = stage.line(size.1 - 1);
+        assert!(footer.contains(words) && footer.contains("Space live"), "{footer}");
+        stage.press("w");
+        assert!(stage.text().contains("[ ] 6 s"), "a tenth of the window: {}", stage.text());
+    }
+}
+
+#[test]
+fn a_time_of_the_history_is_shown_by_a_command_or_a_click() {
+    let mut stage = Stage::usual((140, 45));
+    stage.press(":at -3s\r");
+    assert!(stage.status().starts_with(" 3 s ago"), "{}", stage.status());
+    stage.press(":at -9h\r");
+    assert!(stage.status().contains("the history begins "), "{}", stage.status());
+    stage.press(":at 14:05\r");
+    assert!(stage.status().contains("the time of day is not known here"), "{}", stage.status());
+    stage.press(":at noon\r");
+    assert!(stage.text().contains("a time is -3m, 14:05 or 14:05:30"), "{}", stage.text());
+    stage.press("\x03");
+    let mut stage = Stage::usual((140, 45));
+    stage.press(" ");
+    let status = stage.line(43);
+    let cell = status.chars().take(108).collect::<Vec<_>>().iter().rposition(|cell| "▁▂▃▄▅▆▇█".contains(*cell));
+    let newest = cell.expect("a strip") + 1;
+    let mut ages = Vec::new();
+    for column in [newest, newest - 10, newest - 20, newest - 10] {
+        stage.press(&format!("\x1b[<0;{column};44M"));
+        let age = stage.status().split(" s ago").next().and_then(|age| age.trim().parse::<f64>().ok());
+        ages.push(age.unwrap_or_else(|| panic!("{}", stage.status())));
+    }
+    assert_eq!(ages[1], ages[3], "the strip stays where it is: {ages:?}");
+    assert!(ages[0] < ages[1] && ages[1] - ages[0] == ages[2] - ages[1], "{ages:?}");
+}
+
+#[test]
 fn callers_unfold_over_all_levels() {
     let mut stage = Stage::usual((140, 45));
     stage.press("j\r\rk\r");

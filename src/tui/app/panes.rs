@@ -15,6 +15,7 @@ use crate::tui::pane::source::draw as source;
 use crate::tui::pane::source::state::ListingKind;
 use crate::tui::pane::threads::draw as threads;
 use crate::tui::pane::threads::state::EnterResult;
+use crate::tui::pane::timeline::draw as timeline;
 use crate::tui::pane::top::draw as top_draw;
 use crate::wire::Clock;
 
@@ -375,7 +376,13 @@ impl App {
             self.filters.set(filters::without(self.filters.now(), subject, index));
             return;
         }
-        let Some((pane, area)) = self.layout().and_then(|layout| layout.at(column, row)) else { return };
+        let Some(layout) = self.layout() else { return };
+        if row == layout.status.y && self.frozen {
+            let back = timeline::time_at(layout.status, &self.context(), column);
+            back.into_iter().for_each(|back| self.show_time(back));
+            return;
+        }
+        let Some((pane, area)) = layout.at(column, row) else { return };
         self.pane = pane;
         let Some(answer) = self.answer.clone() else { return };
         match pane {
