@@ -1,11 +1,11 @@
 //! The columns of the top pane that fit its width, and their positions.
 //!
 //! The name has at least two fifths of the pane. If there is little room, sum% is omitted first,
-//! then lat% (unless rows are sorted by it), the total, the trend, the number of allocations (as
-//! lat%), cum, flat and cum%. In a diff, the columns are the shares before and now, their
-//! difference, and the times. Where foreign code is folded, flat is that of the row and the
-//! libraries that it calls, its two parts follow, and the heaviest library call has the place of
-//! the module.
+//! then the total, the trend, the number of allocations (unless rows are sorted by it), cum, flat
+//! and cum%. There is lat% if rows are sorted by it. In a diff, the columns are the shares before
+//! and now, their difference, and the times. Where foreign code is folded, flat is that of the row
+//! and the libraries that it calls, its two parts follow, and the heaviest library call has the
+//! place of the module.
 
 use crate::tally::query::Sort;
 use crate::tally::trend::PARTS;
@@ -247,14 +247,13 @@ impl TopColumns {
         let mut total = if has_total && !is_diff && !is_folded { Column::TOTAL.to_vec() } else { Vec::new() };
         let mut has_trend = has_trends;
         window.retain(|column| match column {
-            Column::Latency => has_latency && !is_memory,
+            // It would come and go from program to program.
+            Column::Latency => has_latency && !is_memory && sort == Sort::Latency,
             Column::Count => is_memory,
             _ => true,
         });
-        for expendable in [Column::SumShare, Column::Latency] {
-            if !fits(&window, &total, has_trend) {
-                window.retain(|column| *column != expendable || column.sort() == Some(sort));
-            }
+        if !fits(&window, &total, has_trend) {
+            window.retain(|column| *column != Column::SumShare);
         }
         for keep in [&Column::TOTAL[..2], &[Column::FlatShare], &[]] {
             if !fits(&window, &total, has_trend) {
@@ -343,16 +342,17 @@ mod tests {
     }
 
     #[test]
-    fn sum_is_omitted_first_then_latency_and_the_total_next() {
+    fn sum_is_omitted_first_and_the_total_next() {
         let columns = |width| TopColumns::new(width, contents());
         let mut last = columns(300);
         assert!(last.window.contains(&Column::SumShare) && last.total.len() == 4);
         for width in (40..300).rev() {
             let plan = columns(width);
             let has_sum = plan.window.contains(&Column::SumShare);
-            let has_latency = plan.window.contains(&Column::Latency);
-            assert!(!has_sum || has_latency, "{width}: sum%, but no lat%");
-            assert!(!has_latency || plan.total.len() == 4, "{width}: lat% while the total is cut");
+            assert!(!has_sum || plan.total.len() == 4, "{width}: sum% while the total is cut");
+            assert!(!plan.window.contains(&Column::Latency), "{width}: rows are not sorted by lat%");
+            let by_latency = TopColumns::new(width, TopContents { sort: Sort::Latency, ..contents() });
+            assert!(by_latency.window.contains(&Column::Latency), "{width}: rows are sorted by lat%");
             assert!(plan.total.is_empty() || plan.trend.is_some(), "{width}: a total, but no trend");
             assert!(plan.trend.is_none() || plan.window.contains(&Column::Cum), "{width}: a trend, but no cum");
             assert!(plan.window.len() + plan.total.len() <= last.window.len() + last.total.len());

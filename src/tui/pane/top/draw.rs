@@ -7,7 +7,7 @@
 //!      3.11s 16.60% 49.90%    3.11s 16.60%  │   51.02s 16.19%   51.02s 16.19%  memmove_avx                        libc.so.6
 //! ```
 //!
-//! If there is room, lat% follows cum%: the share of the wall-clock time in which the process ran.
+//! If rows are sorted by it, lat% follows: the share of wall-clock time in which the process ran.
 //! Of fewer than 1 000 samples, or where threads run for shorter than ten periods at a time, it has
 //! its margin, `80±3%`.
 //!
