@@ -125,8 +125,8 @@ impl Tallier {
             }
             callers
         });
-        let detailed = extras.center.filter(|_| extras.details).and_then(|full| rows.find(full));
-        let activity = detailed.map(|row| {
+        let activity = extras.center.filter(|_| extras.details).map(|full| {
+            let Some(row) = rows.find(full) else { return RowActivity::default() };
             let (threads, row_count, invalidations) = (&self.thread_filter, rows.len(), self.invalidations);
             let context = Context { profile, stacks, facts, threads, idle, row_count, invalidations };
             self.row_stacks.sum(row, query, context)

@@ -8,6 +8,7 @@ use sigtop::profile::Profile;
 use sigtop::profile::totals::Span;
 use sigtop::symbols::scenario::Script;
 use sigtop::symbols::{FunctionId, Names};
+use sigtop::tally::callers::CallEdge;
 use sigtop::tally::flame::FlameQuery;
 use sigtop::tally::query::{Query, Sort};
 use sigtop::tally::tallier::{Extras, Tallier, Tallies};
@@ -55,9 +56,8 @@ fn certain(mut answer: Tallies, question: &Query) -> Tallies {
     }
     if let Some(callers) = &mut answer.callers {
         callers.module = Text::default();
-        callers.callers.iter_mut().chain(&mut callers.callees).for_each(|edge| {
-            (edge.module, edge.is_own) = (Text::default(), true);
-        });
+        clear_edges(&mut callers.callers);
+        clear_edges(&mut callers.callees);
     }
     answer.lines.iter_mut().for_each(|lines| lines.module = Text::default());
     answer
@@ -68,10 +68,18 @@ fn certain(mut answer: Tallies, question: &Query) -> Tallies {
     answer
 }
 
+fn clear_edges(edges: &mut [CallEdge]) {
+    for edge in edges {
+        (edge.module, edge.is_own) = (Text::default(), true);
+        clear_edges(&mut edge.children);
+    }
+}
+
 fn same(kept: &Tallies, fresh: &Tallies) -> Result<(), TestCaseError> {
     prop_assert_eq!(&kept.table, &fresh.table);
     prop_assert_eq!(&kept.total, &fresh.total);
     prop_assert_eq!(&kept.callers, &fresh.callers);
+    prop_assert_eq!(&kept.activity, &fresh.activity);
     prop_assert_eq!(&kept.lines, &fresh.lines);
     prop_assert_eq!(&kept.flame, &fresh.flame);
     prop_assert_eq!(&kept.trends, &fresh.trends);

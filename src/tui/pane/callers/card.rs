@@ -131,11 +131,21 @@ fn hot_rows(context: &PaneContext<'_>, listing: &SourceListing) -> Vec<(usize, u
             rows.filter(|&(row, _)| row < source.lines.len()).collect()
         }
         None => {
-            let rows = 0..context.source.rows().rows.len();
-            let weight = |row: usize| (row, context.source.row_weight(row).cum().0);
-            rows.map(weight).filter(|&(_, weight_ns)| weight_ns > 0).collect()
+            let weight = |(index, row): (usize, usize)| (index, context.source.row_weight(row).cum().0);
+            instruction_rows(context)
+                .into_iter()
+                .enumerate()
+                .map(weight)
+                .filter(|&(_, weight_ns)| weight_ns > 0)
+                .collect()
         }
     }
+}
+
+/// The rows of the assembly that are instructions, not titles or source lines.
+fn instruction_rows(context: &PaneContext<'_>) -> Vec<usize> {
+    let assembly = context.source.rows();
+    (0..assembly.rows.len()).filter(|&row| assembly.instruction(row).is_some()).collect()
 }
 
 /// Draws the sections of the card below each other.
@@ -278,7 +288,8 @@ impl CardPainter<'_, '_> {
             return;
         }
         let room = usize::from(self.area.bottom().saturating_sub(self.y));
-        let length = source.map_or(self.context.source.rows().rows.len(), |source| source.lines.len());
+        let instructions = if source.is_none() { instruction_rows(self.context) } else { Vec::new() };
+        let length = source.map_or(instructions.len(), |source| source.lines.len());
         let all = 0..=length.saturating_sub(1);
         let within = match source.and_then(|_| source::range(self.context.source, listing)) {
             Some((first, last)) => (first as usize).saturating_sub(1)..=(last as usize).min(length).saturating_sub(1),
@@ -287,7 +298,10 @@ impl CardPainter<'_, '_> {
         let shown = excerpt::choose(&weights, within, room);
         let line_text = |row: usize| match source {
             Some(source) => source.lines.get(row).map_or("", |line| line),
-            None => self.context.source.rows().instruction(row).map_or("", |(_, at)| &at.text),
+            None => {
+                let at = instructions.get(row).and_then(|&row| self.context.source.rows().instruction(row));
+                at.map_or("", |(_, at)| &at.text)
+            }
         };
         let lines: Vec<&str> = shown.iter().flatten().map(|&row| line_text(row)).collect();
         let indents =
